@@ -1,0 +1,121 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "isa/instruction.h"
+
+namespace tpu::isa {
+
+/// The virtual names that XLA's listing prints beside the physical registers of one instruction (0:
+/// none). Every read checks that the register was last written under that name.
+struct VirtualNames {
+  std::uint32_t dest = 0;
+  std::uint32_t guard = 0;
+  std::array<std::uint32_t, 4> operands{};
+  std::array<std::uint32_t, 2> base{};
+  std::uint32_t mask_register = 0;
+};
+
+/// A register that goes by another name from a bundle on (sphi, vphi, int_to_ptr: no instruction of
+/// the machine).
+struct Renaming {
+  std::uint32_t bundle = 0;
+  bool after = false;  ///< After the writes of the bundle; otherwise before its reads.
+  char file = 's';     ///< s, v, p, or m.
+  std::uint8_t reg = 0;
+  std::uint32_t name = 0;
+};
+
+/// A straight piece of code with one entry (bundle 0) that returns behind its last bundle.
+struct Kernel {
+  std::string name;
+  std::vector<Bundle> bundles;
+  std::vector<Instruction> instructions;
+
+  /// Only for code out of XLA's listings, else empty: names[i] belongs to instructions[i].
+  std::vector<VirtualNames> names;
+  std::vector<Renaming> renamings;  ///< In order of bundle.
+  /// Names of the operands that the caller leaves in s0, s1, ... (index = scalar register).
+  std::vector<std::pair<std::uint8_t, std::uint32_t>> operand_names;
+
+  const Instruction* begin(const Bundle& bundle) const {
+    return instructions.data() + bundle.first_instruction;
+  }
+  const Instruction* end(const Bundle& bundle) const {
+    return begin(bundle) + bundle.instruction_count;
+  }
+};
+
+/// What one call of a kernel stands for in the user's model: the source of the rows of reports and
+/// traces.
+struct OpInfo {
+  std::string name;  ///< HLO instruction, "fusion.12".
+  std::string
+      category;  ///< HLO category: "convolution fusion", "loop fusion", "all-reduce", "infeed", ...
+  std::string op_name;  ///< Framework scope, "jit(step)/dot_general"; may be empty.
+  std::string source;   ///< "file.py:12"; may be empty.
+  std::string shape;    ///< HLO text of the result's shape.
+  std::uint64_t flops =
+      0;  ///< Useful FLOPs of one execution (2 per multiply-add), padding not counted.
+  std::uint64_t matmul_flops = 0;  ///< Those of dots and convolutions among them.
+  std::uint64_t padded_matmul_flops =
+      0;  ///< The same with dimensions padded to the MXU; 0 where unknown.
+  std::uint64_t hbm_bytes =
+      0;  ///< Compulsory HBM bytes: operands and results once each, unpadded; 0 where unknown.
+  std::uint64_t estimated_cycles = 0;  ///< XLA's own estimate, 0 where there is none.
+};
+
+/// A place in the code that calls a kernel.
+struct CallSite {
+  std::uint32_t kernel = 0;  ///< Index into Program::kernels.
+  std::uint32_t op = 0;      ///< Index into Program::ops.
+  /// Virtual names of the operands in s0, s1, ...: empty but for XLA's code.
+  std::vector<std::pair<std::uint8_t, std::uint32_t>> operand_names;
+};
+
+/// What an HBM buffer is to the program.
+enum class BufferRole : std::uint8_t { kParameter, kOutput, kTemporary, kConstant, kInfeed };
+
+/// A range of HBM with a meaning. Parameters and outputs may share a range (donated parameters).
+struct Buffer {
+  std::string name;
+  BufferRole role = BufferRole::kTemporary;
+  std::uint32_t index = 0;    ///< Parameter or output number, infeed leaf number.
+  std::uint64_t granule = 0;  ///< First granule of 1 KiB.
+  std::uint64_t bytes = 0;    ///< Size with tile padding.
+  std::uint64_t unpadded_bytes = 0;
+  std::string shape;                ///< HLO text with layout: "f32[512,512]{1,0:T(8,128)}".
+  std::string op_name;              ///< Who made it; may be empty.
+  std::vector<std::uint32_t> data;  ///< Constants: the words to load; else empty.
+};
+
+/// A whole linked program for one core; the cores of a data-parallel run all execute it. kernels[0]
+/// is the top-level program: it runs once per step.
+struct Program {
+  std::string name;
+  std::string chip;      ///< "v2" or "v3".
+  std::string compiler;  ///< "xla" or "tpusim", with version.
+  std::vector<Kernel> kernels;
+  std::vector<CallSite> call_sites;
+  std::vector<OpInfo> ops;
+  std::vector<Buffer> buffers;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>>
+      initial_smem;  ///< (word address, value) on every core.
+  std::uint64_t examples_per_core =
+      0;  ///< Examples that one step consumes per core; 0 where unknown.
+  std::uint64_t infeed_bytes =
+      0;  ///< Bytes that one step takes from the infeed queue of a core; 0: no infeed.
+  std::uint64_t model_flops =
+      0;  ///< Useful FLOPs of a step on one core, counted on the graph before compilation.
+  std::uint64_t compulsory_hbm_bytes =
+      0;  ///< Parameters read and written once, inputs once: the roofline's bytes per core.
+  std::uint32_t cores = 1;           ///< Replicas that the collectives of the program span.
+  std::uint64_t hbm_peak_bytes = 0;  ///< From the HBM plan.
+};
+
+}  // namespace tpu::isa

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "isa/dma_descriptor.h"
+#include "isa/program.h"
+#include "models/params.h"
+#include "sim/base/cycle_account.h"
+
+namespace tpu {
+
+/// What a core does in a cycle.
+enum class CoreState : std::uint8_t {
+  kIssue,        ///< A bundle issues.
+  kDelay,        ///< An empty cycle that the schedule asks for (vdelay).
+  kMemoryWait,   ///< Waits for a sync flag that a local DMA will raise.
+  kInfeedWait,   ///< Waits for a DMA out of the infeed queue.
+  kOutfeedWait,  ///< Waits for a DMA into the outfeed queue.
+  kIciWait,      ///< Waits for another core: a remote DMA or a remote addition to a sync flag.
+  kFinished,     ///< Has finished while other cores still run.
+  kCount
+};
+const char* to_string(CoreState state);
+
+/// The units of a core that have an account of their own.
+enum class Unit : std::uint8_t {
+  kScalar,
+  kVectorAlu,
+  kVectorLoad,
+  kVectorStore,
+  kMxu0,
+  kMxu1,
+  kMxu2,
+  kMxu3,
+  kXlu,
+  kEup,
+  kCount
+};
+const char* to_string(Unit unit);
+constexpr std::size_t kUnits = static_cast<std::size_t>(Unit::kCount);
+
+/// Counters of a stretch of code on one core; they add and subtract.
+struct Counters {
+  std::uint64_t bundles = 0;
+  std::uint64_t scalar_ops = 0;
+  std::uint64_t vector_alu_ops = 0;
+  std::uint64_t vector_loads = 0;
+  std::uint64_t vector_stores = 0;
+  std::uint64_t matmul_pushes = 0;  ///< vmatmul, all MXUs.
+  std::uint64_t weight_pushes = 0;  ///< vmatpush, all MXUs.
+  std::uint64_t xlu_pushes = 0;
+  std::uint64_t eup_pushes = 0;
+  std::uint64_t dmas = 0;
+  std::uint64_t hbm_read_bytes = 0;                 ///< HBM to VMEM or SMEM.
+  std::uint64_t hbm_write_bytes = 0;                ///< VMEM to HBM, infeed.
+  std::uint64_t ici_bytes = 0;                      ///< Sent to other cores.
+  std::array<std::uint64_t, kUnits> busy_cycles{};  ///< Cycles in which the unit works, per unit.
+  CycleAccount<CoreState> core;
+
+  Counters& operator+=(const Counters& other);
+  friend Counters operator-(Counters later, const Counters& earlier);
+};
+
+/// All executions of one op of the program on one core, over all steps.
+struct OpResult {
+  std::uint64_t count = 0;
+  std::uint64_t cycles = 0;
+  Counters counters;
+};
+
+/// Begin and end of a step of one core, in its cycles.
+struct StepSpan {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+struct CoreResult {
+  std::uint32_t chip = 0;
+  std::uint32_t core = 0;
+  std::vector<StepSpan> steps;
+  std::vector<OpResult> ops;    ///< Index as in Program::ops.
+  Counters total;               ///< From cycle 0 to the end of the run (all cores' end).
+  std::uint64_t end_cycle = 0;  ///< When this core finished.
+};
+
+/// A DMA as the trace sees it, in cycles of the core clock.
+struct DmaEvent {
+  std::uint32_t source_chip = 0, source_core = 0, destination_chip = 0, destination_core = 0;
+  isa::MemorySpace source = isa::MemorySpace::kHbm;
+  isa::MemorySpace destination = isa::MemorySpace::kVmem;
+  std::uint64_t begin = 0;  ///< Issued.
+  std::uint64_t end = 0;    ///< Sync flag raised.
+  std::uint64_t bytes = 0;
+};
+
+/// Watches a run from outside; absent, it costs a branch.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,
+                       std::uint64_t end) = 0;
+  /// One execution of an op; `counters` are its own.
+  virtual void on_op(std::uint32_t core, std::uint32_t op, std::uint64_t begin, std::uint64_t end,
+                     const Counters& counters) = 0;
+  virtual void on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
+                       std::uint64_t end) = 0;
+  virtual void on_dma(const DmaEvent& event) = 0;
+};
+
+/// Words that are in memory before the run.
+struct MemoryBlock {
+  std::uint64_t address = 0;  ///< HBM: granule; SMEM: word.
+  std::vector<std::uint32_t> words;
+};
+
+/// What one core starts with, beside what the program holds.
+struct CoreLoad {
+  std::vector<MemoryBlock> hbm;
+  std::vector<MemoryBlock> smem;
+  std::vector<MemoryBlock> infeed;  ///< Values of the infeed batches in order (address unused);
+                                    ///< reused when fewer than steps.
+};
+
+struct RunOptions {
+  std::uint32_t steps = 1;
+  bool values = false;     ///< Compute on data.
+  bool interpret = false;  ///< Slow twin of the core: every bundle by itself, no remembered blocks.
+  bool check_names = false;          ///< Check virtual names on every register read (values on).
+  std::vector<std::uint32_t> cores;  ///< Cores that run the program, by number (chip = number /
+                                     ///< cores_per_chip); empty: all.
+  Observer* observer = nullptr;
+  std::function<void(double fraction)> progress;  ///< Called now and then.
+};
+
+struct RunResult {
+  std::vector<CoreResult> cores;   ///< In the order of RunOptions::cores.
+  std::uint64_t cycles = 0;        ///< When the last core finished.
+  std::uint64_t events = 0;        ///< Of the SystemC kernel.
+  std::vector<std::string> notes;  ///< What was not modelled or not confirmed in this run.
+};
+
+/// A machine in which a program has run: its memories can be read afterwards.
+class Machine {
+ public:
+  Machine(const MachineParams& params, const isa::Program& program);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  /// Loads memory of one core (number as in RunOptions::cores) before run().
+  void load(std::uint32_t core, const CoreLoad& load);
+  /// Runs to the end. Throws ProgramFault for faults and deadlocks of the simulated program.
+  RunResult run(const RunOptions& options);
+  /// Words of a core's half of the HBM after a run with values.
+  std::vector<std::uint32_t> read_hbm(std::uint32_t core, std::uint64_t granule,
+                                      std::uint64_t words) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tpu

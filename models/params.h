@@ -1,0 +1,208 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/base/fields.h"
+
+namespace tpu {
+
+/// The systolic arrays of a core.
+struct MxuParams {
+  std::uint32_t count = 2;
+  std::uint32_t rows = 128;
+  std::uint32_t columns = 128;
+  std::uint32_t matmul_latency_cycles = 105;
+  std::uint32_t push_interval_cycles = 8;
+  std::uint32_t result_queue_entries = 32;
+
+  static constexpr auto fields() {
+    return std::make_tuple(
+        field("count", &MxuParams::count, "", "Systolic arrays of a core."),
+        field("rows", &MxuParams::rows, "", "Rows of an array (the contracted dimension)."),
+        field("columns", &MxuParams::columns, "", "Columns of an array."),
+        field("matmul_latency_cycles", &MxuParams::matmul_latency_cycles, "cycles",
+              "From vmatmul to its vpop."),
+        field("push_interval_cycles", &MxuParams::push_interval_cycles, "cycles",
+              "From a push of eight rows to the next on the same array; also from pop to pop."),
+        field("result_queue_entries", &MxuParams::result_queue_entries, "",
+              "Results of eight rows that wait to be popped."));
+  }
+};
+static_assert(fields_are_complete<MxuParams>());
+
+/// One TensorCore.
+struct CoreParams {
+  MxuParams mxu;
+  std::uint32_t vmem_mib = 16;
+  std::uint32_t smem_words = 4096;
+  std::uint32_t sync_flags = 1024;
+  std::uint32_t xlu_latency_cycles = 92;
+  std::uint32_t xlu_interval_cycles = 8;
+  std::uint32_t xlu_queue_entries = 64;
+  std::uint32_t eup_latency_cycles = 4;
+  std::uint32_t eup_queue_entries = 8;
+
+  static constexpr auto fields() {
+    return std::make_tuple(
+        field("mxu", &CoreParams::mxu, "", "The systolic arrays."),
+        field("vmem_mib", &CoreParams::vmem_mib, "MiB", "Vector memory."),
+        field("smem_words", &CoreParams::smem_words, "words", "Scalar memory, words of 32 bit."),
+        field("sync_flags", &CoreParams::sync_flags, "", "Sync flags."),
+        field("xlu_latency_cycles", &CoreParams::xlu_latency_cycles, "cycles",
+              "From a reduce, rotate or transpose push to its pop."),
+        field("xlu_interval_cycles", &CoreParams::xlu_interval_cycles, "cycles",
+              "From a push to the next."),
+        field("xlu_queue_entries", &CoreParams::xlu_queue_entries, "",
+              "Results that wait to be popped."),
+        field("eup_latency_cycles", &CoreParams::eup_latency_cycles, "cycles",
+              "From a transcendental push to its pop."),
+        field("eup_queue_entries", &CoreParams::eup_queue_entries, "",
+              "Results that wait to be popped."));
+  }
+};
+static_assert(fields_are_complete<CoreParams>());
+
+/// The HBM of a chip, half of it behind each core. Bandwidth is what the timing parameters leave of
+/// the pin rate.
+struct HbmParams {
+  std::uint32_t gib = 32;
+  std::uint32_t channels = 32;
+  std::uint32_t channel_bits = 128;
+  std::uint32_t pin_mbps = 1800;
+  std::uint32_t latency_cycles = 217;
+  std::uint32_t refresh_interval_ns = 3900;
+  std::uint32_t refresh_ns = 350;
+  std::uint32_t drain_bursts = 32;
+  std::uint32_t turnaround_clocks = 25;
+  std::uint32_t reserved_mib = 532;
+
+  static constexpr auto fields() {
+    return std::make_tuple(
+        field("gib", &HbmParams::gib, "GiB", "Capacity of the chip."),
+        field("channels", &HbmParams::channels, "",
+              "Channels of the chip; each core's half has half of them."),
+        field("channel_bits", &HbmParams::channel_bits, "bit", "Width of a channel."),
+        field("pin_mbps", &HbmParams::pin_mbps, "Mb/s", "Data rate of a pin."),
+        field("latency_cycles", &HbmParams::latency_cycles, "core cycles",
+              "From the start of a DMA to its sync flag, beyond the transfer itself."),
+        field("refresh_interval_ns", &HbmParams::refresh_interval_ns, "ns",
+              "tREFI: from refresh to refresh."),
+        field("refresh_ns", &HbmParams::refresh_ns, "ns", "tRFC: a channel's time for a refresh."),
+        field("drain_bursts", &HbmParams::drain_bursts, "bursts",
+              "Bursts of one direction before the channel turns, while both directions wait."),
+        field("turnaround_clocks", &HbmParams::turnaround_clocks, "memory clocks",
+              "Read to write and back: clocks that one pair of turns loses."),
+        field("reserved_mib", &HbmParams::reserved_mib, "MiB per core",
+              "HBM of a core's half that programs may not use."));
+  }
+};
+static_assert(fields_are_complete<HbmParams>());
+
+/// The DMA engines of a core.
+struct DmaParams {
+  std::uint32_t issue_interval_cycles = 1;
+
+  static constexpr auto fields() {
+    return std::make_tuple(field("issue_interval_cycles", &DmaParams::issue_interval_cycles,
+                                 "cycles",
+                                 "From the start of a DMA to the next start by the same core."));
+  }
+};
+static_assert(fields_are_complete<DmaParams>());
+
+/// The inter-chip interconnect.
+struct IciParams {
+  std::uint32_t mesh_x = 2;
+  std::uint32_t mesh_y = 2;
+  bool wrap_x = false;
+  bool wrap_y = false;
+  std::uint32_t link_mbps = 656000;
+  std::uint32_t hop_latency_ns = 1000;
+  std::uint32_t local_latency_ns = 300;
+
+  static constexpr auto fields() {
+    return std::make_tuple(
+        field("mesh_x", &IciParams::mesh_x, "chips", "Chips along x."),
+        field("mesh_y", &IciParams::mesh_y, "chips", "Chips along y."),
+        field("wrap_x", &IciParams::wrap_x, "", "Whether the ends along x are linked."),
+        field("wrap_y", &IciParams::wrap_y, "", "Whether the ends along y are linked."),
+        field("link_mbps", &IciParams::link_mbps, "Mb/s", "Rate of a link in one direction."),
+        field("hop_latency_ns", &IciParams::hop_latency_ns, "ns", "Latency of one hop."),
+        field("local_latency_ns", &IciParams::local_latency_ns, "ns",
+              "Latency between the two cores of a chip."));
+  }
+};
+static_assert(fields_are_complete<IciParams>());
+
+/// A host: its input pipeline and the PCIe link to the chips of its board.
+struct HostParams {
+  std::uint32_t chips = 4;
+  double examples_per_s = 0;
+  std::uint32_t infeed_queue_batches = 2;
+  std::uint32_t pcie_gb_per_s = 15;
+  std::uint32_t pcie_latency_ns = 1000;
+
+  static constexpr auto fields() {
+    return std::make_tuple(
+        field("chips", &HostParams::chips, "chips", "Chips that one host feeds."),
+        field("examples_per_s", &HostParams::examples_per_s, "examples/s",
+              "What the input pipeline of one host prepares; 0: as much as the chips take."),
+        field("infeed_queue_batches", &HostParams::infeed_queue_batches, "batches",
+              "Batches that wait in the infeed queue of a core."),
+        field("pcie_gb_per_s", &HostParams::pcie_gb_per_s, "GB/s",
+              "PCIe rate of a chip, one direction."),
+        field("pcie_latency_ns", &HostParams::pcie_latency_ns, "ns",
+              "Latency of a PCIe transfer."));
+  }
+};
+static_assert(fields_are_complete<HostParams>());
+
+/// The whole machine: what a configuration file holds.
+struct MachineParams {
+  std::string name = "v3-8";
+  std::string chip = "v3";
+  std::uint32_t clock_mhz = 940;
+  std::uint32_t cores_per_chip = 2;
+  CoreParams core;
+  HbmParams hbm;
+  DmaParams dma;
+  IciParams ici;
+  HostParams host;
+
+  static constexpr auto fields() {
+    return std::make_tuple(
+        field("name", &MachineParams::name, "", "Name of the configuration."),
+        field("chip", &MachineParams::chip, "",
+              "Generation: v2 or v3 (instruction set and listings)."),
+        field("clock_mhz", &MachineParams::clock_mhz, "MHz", "Clock of the cores."),
+        field("cores_per_chip", &MachineParams::cores_per_chip, "", "TensorCores of a chip."),
+        field("core", &MachineParams::core, "", "The TensorCore."),
+        field("hbm", &MachineParams::hbm, "", "The HBM of a chip."),
+        field("dma", &MachineParams::dma, "", "The DMA engines of a core."),
+        field("ici", &MachineParams::ici, "", "The inter-chip interconnect."),
+        field("host", &MachineParams::host, "", "The hosts."));
+  }
+
+  std::uint32_t chips() const { return ici.mesh_x * ici.mesh_y; }
+  std::uint32_t cores() const { return chips() * cores_per_chip; }
+  double seconds(std::uint64_t cycles) const {
+    return static_cast<double>(cycles) / (clock_mhz * 1e6);
+  }
+  /// Peak of the MXUs of one core, FLOP/s.
+  double core_peak_flops() const {
+    return 2.0 * core.mxu.count * core.mxu.rows * core.mxu.columns * clock_mhz * 1e6;
+  }
+  /// Pin rate of the HBM behind one core, bytes/s (before refresh and turn-around).
+  double core_hbm_bytes_per_s() const {
+    return hbm.pin_mbps * 1e6 / 8 * hbm.channel_bits * hbm.channels / cores_per_chip;
+  }
+  std::uint64_t core_hbm_bytes() const {
+    return (std::uint64_t{hbm.gib} << 30) / cores_per_chip -
+           (std::uint64_t{hbm.reserved_mib} << 20);
+  }
+};
+static_assert(fields_are_complete<MachineParams>());
+
+}  // namespace tpu

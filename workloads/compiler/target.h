@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tpu::compiler {
+
+/// What the compiler knows of the machine: sizes and latencies that its schedules must respect.
+struct Target {
+  std::string chip = "v3";  ///< Instruction set: "v2" has smul.u24 and no .dwg.msra forms.
+  std::uint32_t mxu_count = 2;
+  std::uint32_t mxu_rows = 128;
+  std::uint32_t mxu_columns = 128;
+  std::uint32_t matmul_latency_cycles = 105;
+  std::uint32_t push_interval_cycles = 8;
+  std::uint32_t result_queue_entries = 32;
+  std::uint32_t xlu_latency_cycles = 92;
+  std::uint32_t xlu_interval_cycles = 8;
+  std::uint32_t xlu_queue_entries = 64;
+  std::uint32_t eup_latency_cycles = 4;
+  std::uint32_t eup_queue_entries = 8;
+  std::uint64_t vmem_bytes = std::uint64_t{16} << 20;
+  std::uint64_t hbm_bytes = 0;       ///< That a program may use.
+  double hbm_bytes_per_cycle = 440;  ///< For the tile search's cost model.
+  std::uint32_t dma_latency_cycles = 217;
+  std::uint32_t cores = 1;  ///< Replicas that run the program together.
+  std::uint32_t cores_per_chip = 2;
+  std::uint32_t mesh_x = 2, mesh_y = 2;  ///< Chips of the slice.
+};
+
+}  // namespace tpu::compiler

@@ -1,0 +1,168 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "workloads/graph/shape.h"
+
+namespace tpu::hlo {
+
+/// The opcodes of HLO, by XLA's names ('-' becomes a new word).
+enum class HloOpcode : std::uint8_t {
+#define TPU_HLO_OPCODE(enumerator, text) enumerator,
+#include "workloads/graph/hlo_opcodes.def"
+#undef TPU_HLO_OPCODE
+  kCount
+};
+std::string_view to_string(HloOpcode opcode);
+/// Finds an opcode by its HLO name, new or old spelling; kCount when there is none.
+HloOpcode hlo_opcode(std::string_view text);
+
+enum class ComparisonDirection : std::uint8_t { kEq, kNe, kLt, kLe, kGt, kGe };
+
+/// One spatial dimension of a convolution or reduce-window.
+struct WindowDimension {
+  std::int64_t size = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding_low = 0;
+  std::int64_t padding_high = 0;
+  std::int64_t base_dilation = 1;
+  std::int64_t window_dilation = 1;
+  bool reversal = false;
+};
+
+/// Which dimension of each array of a convolution is what (HLO's dim_labels).
+struct ConvolutionDimensions {
+  std::int64_t input_batch = 0, input_feature = 0;
+  std::vector<std::int64_t> input_spatial;
+  std::int64_t kernel_input_feature = 0, kernel_output_feature = 0;
+  std::vector<std::int64_t> kernel_spatial;
+  std::int64_t output_batch = 0, output_feature = 0;
+  std::vector<std::int64_t> output_spatial;
+};
+
+/// Dimensions of a dot.
+struct DotDimensions {
+  std::vector<std::int64_t> lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
+};
+
+/// One dimension of a pad.
+struct PaddingDimension {
+  std::int64_t low = 0, high = 0, interior = 0;
+};
+
+/// Dimensions of a gather or scatter (names as in XLA; the scatter's own names in comments).
+struct GatherDimensions {
+  std::vector<std::int64_t> offset_dims;           ///< scatter: update_window_dims
+  std::vector<std::int64_t> collapsed_slice_dims;  ///< scatter: inserted_window_dims
+  std::vector<std::int64_t> start_index_map;       ///< scatter: scatter_dims_to_operand_dims
+  std::int64_t index_vector_dim = 0;
+  std::vector<std::int64_t> slice_sizes;  ///< gather only
+};
+
+/// Where an instruction comes from in the user's program.
+struct Metadata {
+  std::string op_type;
+  std::string op_name;
+  std::string source_file;
+  int source_line = 0;
+};
+
+using InstructionId = std::int32_t;
+using ComputationId = std::int32_t;
+
+/// One HLO instruction. Only the attributes of its opcode are set.
+struct HloInstruction {
+  InstructionId id = -1;  ///< Index into its computation.
+  std::string name;
+  HloOpcode opcode = HloOpcode::kCount;
+  Shape shape;
+  std::vector<InstructionId> operands;
+  std::vector<ComputationId>
+      called;  ///< to_apply, calls, body and condition (in this order), select and scatter.
+  std::vector<InstructionId> control_predecessors;
+
+  std::int64_t parameter_number = 0;
+  std::int64_t tuple_index = 0;
+  std::vector<std::int64_t> dimensions;  ///< broadcast, transpose, reduce, concatenate, reverse,
+                                         ///< iota (one), sort, all-gather.
+  ComparisonDirection direction = ComparisonDirection::kEq;
+  DotDimensions dot;
+  std::vector<WindowDimension> window;
+  ConvolutionDimensions convolution;
+  std::int64_t feature_group_count = 1;
+  std::int64_t batch_group_count = 1;
+  std::vector<PaddingDimension> padding;
+  std::vector<std::int64_t> slice_starts, slice_limits, slice_strides;
+  std::vector<std::int64_t> dynamic_slice_sizes;
+  GatherDimensions gather;
+  std::vector<std::vector<std::int64_t>> replica_groups;  ///< Empty: all replicas.
+  std::vector<std::uint8_t> literal;  ///< kConstant: row-major bytes of the elements.
+  std::string custom_call_target;
+  std::string fusion_kind;
+  std::string raw_attributes;  ///< Attributes that are kept as text only.
+  Metadata metadata;
+};
+
+/// A computation: instructions in an order in which operands stand before their users.
+struct Computation {
+  std::string name;
+  std::vector<HloInstruction> instructions;
+  InstructionId root = -1;
+
+  const HloInstruction& at(InstructionId id) const {
+    return instructions[static_cast<std::size_t>(id)];
+  }
+  HloInstruction& at(InstructionId id) { return instructions[static_cast<std::size_t>(id)]; }
+  std::vector<InstructionId> parameters() const;  ///< In order of parameter number.
+};
+
+/// An output that shares its buffer with a parameter (donation).
+struct Alias {
+  std::int64_t output_index = 0;
+  std::int64_t parameter_number = 0;
+};
+
+/// A program as a graph in HLO's opcodes: what the frontend builds, HLO files become, and the
+/// compiler takes.
+///
+/// Of a training step the entry's parameters are the state (weights, optimiser state), then the
+/// inputs of the step; its result is a tuple of the new state (aliased with the parameters) and the
+/// loss last. Inputs that the host feeds are `infeed_parameters`.
+struct Module {
+  std::string name;
+  std::vector<Computation> computations;
+  ComputationId entry = -1;
+  std::vector<Alias> aliases;
+  std::vector<std::int64_t>
+      infeed_parameters;  ///< Parameter numbers that arrive through the infeed queue each step.
+  std::int64_t examples_per_step = 0;  ///< Per replica.
+  std::int64_t replicas = 1;
+
+  const Computation& entry_computation() const {
+    return computations[static_cast<std::size_t>(entry)];
+  }
+  Computation& entry_computation() { return computations[static_cast<std::size_t>(entry)]; }
+  const Computation& computation(ComputationId id) const {
+    return computations[static_cast<std::size_t>(id)];
+  }
+};
+
+/// Useful FLOPs of an instruction: 2 per multiply-add of a dot or convolution (padding and dilation
+/// zeros not counted), one per element of an elementwise operation or reduction input.
+std::int64_t flops(const Module& module, const Computation& computation,
+                   const HloInstruction& instruction);
+/// Only those of dots and convolutions, over the whole module.
+std::int64_t matmul_flops(const Module& module);
+
+/// Checks shapes, operands, order and attributes; throws WorkloadError naming the instruction and
+/// what was expected.
+void verify(const Module& module);
+
+/// The module as HLO text.
+std::string to_string(const Module& module);
+
+}  // namespace tpu::hlo
