@@ -1,0 +1,233 @@
+#include "traces/npz.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "sim/base/error.h"
+
+namespace tpu::traces {
+namespace {
+
+namespace fs = std::filesystem;
+using hlo::ElementType;
+
+class NpzTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tpusim-npz-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    path_ = (folder_ / "x.npz").string();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::vector<char> bytes() const {
+    std::ifstream in(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void set_bytes(const std::vector<char>& all) const {
+    std::ofstream(path_, std::ios::binary).write(all.data(), static_cast<long>(all.size()));
+  }
+  std::string error_of_reading() const {
+    try {
+      read_npz(path_);
+    } catch (const WorkloadError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  fs::path folder_;
+  std::string path_;
+};
+
+NpzArray floats(std::vector<std::int64_t> dimensions, const std::vector<float>& values) {
+  NpzArray array;
+  array.type = ElementType::kF32;
+  array.dimensions = std::move(dimensions);
+  array.bytes.resize(values.size() * 4);
+  std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
+  return array;
+}
+
+std::vector<std::uint8_t> npy(const std::string& header, std::size_t data_bytes,
+                              std::uint8_t major = 1) {
+  std::vector<std::uint8_t> image{0x93, 'N', 'U', 'M', 'P', 'Y', major, 0};
+  image.push_back(static_cast<std::uint8_t>(header.size()));
+  image.push_back(0);
+  if (major > 1) image.insert(image.end(), {0, 0});
+  image.insert(image.end(), header.begin(), header.end());
+  for (std::size_t i = 0; i < data_bytes; ++i) image.push_back(static_cast<std::uint8_t>(i));
+  return image;
+}
+
+std::string error_of_parsing(const std::vector<std::uint8_t>& image) {
+  try {
+    parse_npy(image, "f.npz: a");
+  } catch (const WorkloadError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(NpzTest, EveryTypeComesBack) {
+  NpzFile file;
+  for (const ElementType type :
+       {ElementType::kPred, ElementType::kS8, ElementType::kS16, ElementType::kS32,
+        ElementType::kS64, ElementType::kU8, ElementType::kU16, ElementType::kU32,
+        ElementType::kU64, ElementType::kF16, ElementType::kBf16, ElementType::kF32,
+        ElementType::kF64}) {
+    NpzArray array;
+    array.type = type;
+    array.dimensions = {2, 3};
+    array.bytes.resize(6 * static_cast<std::size_t>(hlo::byte_size(type)));
+    for (std::size_t i = 0; i < array.bytes.size(); ++i) {
+      array.bytes[i] = static_cast<std::uint8_t>(3 * i + 1);
+    }
+    file["a_" + std::string(hlo::to_string(type))] = array;
+  }
+  file["scalar"] = floats({}, {1.5F});
+  file["vector"] = floats({3}, {1, 2, 3});
+  file["empty"] = floats({0, 7}, {});
+  write_npz(path_, file);
+  const NpzFile back = read_npz(path_);
+  ASSERT_EQ(back.size(), file.size());
+  for (const auto& [name, array] : file) {
+    EXPECT_EQ(back.at(name).type, array.type) << name;
+    EXPECT_EQ(back.at(name).dimensions, array.dimensions) << name;
+    EXPECT_EQ(back.at(name).bytes, array.bytes) << name;
+  }
+}
+
+TEST_F(NpzTest, TheSameArraysGiveTheSameBytes) {
+  write_npz(path_, {{"a", floats({2}, {1, 2})}});
+  const std::vector<char> first = bytes();
+  write_npz(path_, {{"a", floats({2}, {1, 2})}});
+  EXPECT_EQ(bytes(), first);
+}
+
+TEST_F(NpzTest, NumpyReadsWhatIsWritten) {
+  if (std::system("python3 -c 'import numpy' 2>/dev/null") != 0) GTEST_SKIP() << "no numpy here";
+  write_npz(path_, {{"a", floats({2, 2}, {1, 2, 3, 4})}, {"s", floats({}, {5})}});
+  const std::string command = "python3 -c \"import numpy as np; z=np.load('" + path_ +
+                              "'); assert z['a'].tolist()==[[1,2],[3,4]]; "
+                              "assert z['s'].shape==() and z['s']==5\"";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+TEST_F(NpzTest, WhatNumpyCompressesIsRead) {
+  if (std::system("python3 -c 'import numpy' 2>/dev/null") != 0) GTEST_SKIP() << "no numpy here";
+  const std::string command =
+      "python3 -c \"import numpy as np; np.savez_compressed('" + path_ +
+      "', f=np.arange(6,dtype='f4').reshape(2,3).T, b=np.array([True,False]), s=np.float64(2.5))\"";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const NpzFile file = read_npz(path_);
+  EXPECT_EQ(file.at("f").dimensions, (std::vector<std::int64_t>{3, 2}));
+  EXPECT_EQ(to_doubles(file.at("f")), (std::vector<double>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(to_doubles(file.at("b")), (std::vector<double>{1, 0}));
+  EXPECT_EQ(to_doubles(file.at("s")), (std::vector<double>{2.5}));
+}
+
+TEST_F(NpzTest, SixteenBitFloatsConvertExactly) {
+  NpzArray half;
+  half.type = ElementType::kF16;
+  half.dimensions = {5};
+  const std::uint16_t bits[] = {0x3c00, 0xc000, 0x0001, 0x7bff, 0x0400};
+  half.bytes.resize(sizeof bits);
+  std::memcpy(half.bytes.data(), bits, sizeof bits);
+  EXPECT_EQ(to_doubles(half),
+            (std::vector<double>{1, -2, std::ldexp(1.0, -24), 65504, std::ldexp(1.0, -14)}));
+  NpzArray brain;
+  brain.type = ElementType::kBf16;
+  brain.dimensions = {2};
+  brain.bytes = {0x80, 0x3f, 0x00, 0xc0};
+  EXPECT_EQ(to_doubles(brain), (std::vector<double>{1, -2}));
+}
+
+TEST_F(NpzTest, AFileCutAnywhereIsAnError) {
+  write_npz(path_, {{"a", floats({64}, std::vector<float>(64, 1))}});
+  const std::vector<char> whole = bytes();
+  for (std::size_t length = 0; length < whole.size(); length += 7) {
+    set_bytes({whole.begin(), whole.begin() + static_cast<long>(length)});
+    EXPECT_NE(error_of_reading(), "") << length;
+  }
+}
+
+TEST_F(NpzTest, AFlippedByteNeverCrashes) {
+  write_npz(path_, {{"a", floats({64}, std::vector<float>(64, 1))}});
+  const std::vector<char> whole = bytes();
+  std::mt19937 random(1);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<char> changed = whole;
+    changed[random() % changed.size()] ^= static_cast<char>(1 << (random() % 8));
+    set_bytes(changed);
+    error_of_reading();
+  }
+}
+
+TEST_F(NpzTest, AChangedElementFailsTheChecksum) {
+  write_npz(path_, {{"a", floats({64}, std::vector<float>(64, 1))}});
+  std::vector<char> changed = bytes();
+  changed[changed.size() / 2] ^= 1;
+  set_bytes(changed);
+  EXPECT_NE(error_of_reading().find("CRC"), std::string::npos) << error_of_reading();
+}
+
+TEST_F(NpzTest, ADirectoryIsNoNpzFile) {
+  path_ = folder_.string();
+  EXPECT_EQ(error_of_reading(), path_ + ": expected a .npz file, found a directory");
+}
+
+TEST_F(NpzTest, AMissingFileIsNamed) {
+  EXPECT_EQ(error_of_reading(), path_ + ": expected a .npz file: No such file or directory");
+}
+
+TEST(Npy, VersionsOneToThreeAreRead) {
+  const std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }\n";
+  for (const std::uint8_t major : {1, 2, 3}) {
+    EXPECT_EQ(parse_npy(npy(header, 8, major), "x").element_count(), 2);
+  }
+  EXPECT_EQ(error_of_parsing(npy(header, 8, 4)),
+            "f.npz: a: expected .npy version 1, 2 or 3, found 4");
+}
+
+TEST(Npy, BadHeadersAreNamed) {
+  const auto error = [](const std::string& header) { return error_of_parsing(npy(header, 8)); };
+  EXPECT_EQ(error("{'descr': '>f4', 'fortran_order': False, 'shape': (2,)}"),
+            "f.npz: a: expected little-endian elements, found '>f4'; convert the array with "
+            ".astype(x.dtype.newbyteorder('<'))");
+  EXPECT_EQ(error("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}"),
+            "f.npz: a: expected elements of type bool, (u)int8 to 64, float16, 32, 64 or bfloat16, "
+            "found '|O'");
+  EXPECT_EQ(error("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}"),
+            "f.npz: a: expected an array of numbers, found a structured array");
+  EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}"),
+            "f.npz: a: expected 12 bytes of elements for its shape, found 8");
+  EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}"),
+            "f.npz: a: bad .npy header at byte 34: expected True or False, found \"Maybe, 'shape': "
+            "(2,)\"");
+  EXPECT_EQ(error("{'descr': '<f4', 'shape': (2,)}"),
+            "f.npz: a: expected the keys descr, fortran_order and shape in the .npy header, found "
+            "{'descr': '<f4', 'shape': (2,)}");
+  EXPECT_EQ(
+      error("{'descr': '<f4', 'fortran_order': False, 'shape': (72057594037927935, 1024, 1024)}"),
+      "f.npz: a: the array's shape exceeds any memory");
+  EXPECT_EQ(error_of_parsing({1, 2, 3}), "f.npz: a: expected a .npy array, found other bytes");
+}
+
+TEST(Npy, ReferenceValuesAreRead) {
+  const std::string path =
+      std::string(TPUSIM_SOURCE_DIR) + "/../shared/xla/programs/mlp_small_b8/values.npz";
+  if (!fs::exists(path)) GTEST_SKIP() << "no reference data beside the project";
+  const NpzFile file = read_npz(path);
+  EXPECT_EQ(file.at("arg_001").dimensions, (std::vector<std::int64_t>{784, 128}));
+  EXPECT_EQ(file.at("arg_013").type, ElementType::kS32);
+  EXPECT_EQ(file.at("out_012").dimensions.size(), 0u);
+}
+
+}  // namespace
+}  // namespace tpu::traces
