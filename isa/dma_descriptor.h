@@ -7,6 +7,7 @@ namespace tpu::isa {
 
 /// A memory that a DMA can reach.
 enum class MemorySpace : std::uint8_t { kHbm, kVmem, kSmem, kInfeed, kOutfeed };
+const char* to_string(MemorySpace space);
 
 /// One end of a DMA.
 struct DmaEndpoint {
@@ -16,6 +17,11 @@ struct DmaEndpoint {
   std::uint32_t address = 0;           ///< HBM: granules; VMEM: rows; SMEM: words.
   std::uint32_t stride = 0;            ///< Granules from one run to the next.
   std::uint32_t granules_per_run = 0;  ///< Length of a run; 0 or >= the size: contiguous.
+
+  friend bool operator==(const DmaEndpoint& a, const DmaEndpoint& b) {
+    return a.chip == b.chip && a.core == b.core && a.space == b.space && a.address == b.address &&
+           a.stride == b.stride && a.granules_per_run == b.granules_per_run;
+  }
 };
 
 /// A DMA as the engine sees it, whatever instruction started it. On completion the size in granules
@@ -28,6 +34,12 @@ struct DmaDescriptor {
   std::uint32_t source_flag = 7;  ///< Sync flag of the issuing core; 7 = nobody's (local DMAs).
   std::uint32_t destination_flag = 0;  ///< Sync flag of the destination's core.
   bool remote = false;                 ///< Over the interconnect.
+
+  friend bool operator==(const DmaDescriptor& a, const DmaDescriptor& b) {
+    return a.source == b.source && a.destination == b.destination && a.granules == b.granules &&
+           a.source_flag == b.source_flag && a.destination_flag == b.destination_flag &&
+           a.remote == b.remote;
+  }
 };
 
 /// The eight words in SMEM that `dma` reads; layout as observed in listings of libtpu 0.0.42.1:
@@ -39,6 +51,7 @@ struct DmaDescriptor {
 /// code: 2 HBM, 4 VMEM; remote destinations: 64 + flag = VMEM, flag itself = HBM.
 using DmaWords = std::array<std::uint32_t, 8>;
 
+/// HBM and VMEM only; fields that do not fit the words are a bug of the caller.
 DmaWords encode(const DmaDescriptor& descriptor);
 
 /// Throws ProgramFault where the words are no descriptor that was ever observed.

@@ -7,7 +7,8 @@ namespace tpu::isa {
 
 /// Every instruction of the TensorCore, in the order of opcodes.def.
 enum class Opcode : std::uint16_t {
-#define TPU_OPCODE(enumerator, text, slot, signature, meaning) enumerator,
+#define TPU_OPCODE(enumerator, text, slot, signature, unit, queue, latency, status, meaning) \
+  enumerator,
 #include "isa/opcodes.def"
 #undef TPU_OPCODE
   kCount
@@ -26,6 +27,51 @@ enum class Slot : std::uint8_t {
   kPop,
   kMisc,
   kCount
+};
+
+/// Who executes an instruction.
+enum class UnitKind : std::uint8_t {
+  kScalar,
+  kControl,  ///< Branches, calls, traps: the sequencer.
+  kVectorAlu,
+  kVectorLoad,
+  kVectorStore,
+  kMxu,
+  kXlu,  ///< Transpose, reduce and permute unit.
+  kEup,  ///< Transcendental unit.
+  kDma,
+  kSync,
+  kTrace,
+  kCount
+};
+
+/// The queues between a push and its pop. Each delivers in the order of the pushes.
+enum class Queue : std::uint8_t {
+  kNone,
+  kMxuResult,  ///< One per MXU.
+  kEup,
+  kXlu,             ///< Lane reductions, rotations and permutations; one per XLU.
+  kTranspose,       ///< One per XLU.
+  kVectorToScalar,  ///< vpush and vsyncmov to spop.
+  kCount
+};
+
+/// From the issue of an instruction to the first bundle that may read or pop its result.
+enum class Latency : std::uint8_t {
+  kNone,       ///< No result.
+  kOne,        ///< The next bundle.
+  kTwo,        ///< The next but one.
+  kMatmul,     ///< Latencies::matmul_cycles.
+  kXlu,        ///< Latencies::xlu_cycles.
+  kTranspose,  ///< Latencies::transpose_cycles.
+  kEup,        ///< Latencies::eup_cycles.
+};
+
+/// How sure the meaning of an instruction is.
+enum class Status : std::uint8_t {
+  kConfirmed,  ///< By the values of programs that contain it.
+  kRead,       ///< From the text of listings, and consistent.
+  kGuessed,    ///< Nothing contradicts it.
 };
 
 }  // namespace tpu::isa

@@ -1,0 +1,290 @@
+#include "isa/opcode_table.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/base/error.h"
+
+namespace tpu::isa {
+namespace {
+
+OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot, std::string_view signature,
+                     UnitKind unit, Queue queue, Latency latency, Status status,
+                     std::string_view meaning) {
+  OpcodeInfo row;
+  row.opcode = opcode;
+  row.text = text;
+  row.slot = slot;
+  row.signature = signature;
+  row.unit = unit;
+  row.queue = queue;
+  row.latency = latency;
+  row.status = status;
+  row.meaning = meaning;
+  row.has_unit = text.find("{u}") != std::string_view::npos;
+  const std::size_t equals = signature.find('=');
+  TPU_CHECK(equals <= 1, text << ": signature " << signature);
+  if (equals == 1) row.dest_file = signature[0];
+  for (char letter : signature.substr(equals + 1)) {
+    if (letter == 'A' || letter == 'a') {
+      row.address = letter;
+    } else {
+      TPU_CHECK(row.operand_count < 4, text << ": more than 4 operands");
+      row.operand_files[row.operand_count++] = letter;
+    }
+  }
+  row.loads = row.address != 0 && row.dest_file != 0;
+  row.pops = queue != Queue::kNone && row.dest_file != 0;
+  return row;
+}
+
+std::array<OpcodeInfo, kOpcodeCount> make_table() {
+  using S = Slot;
+  using U = UnitKind;
+  using Q = Queue;
+  using L = Latency;
+  return {
+#define TPU_OPCODE(enumerator, text, slot, signature, unit, queue, latency, status, meaning) \
+  make_info(Opcode::enumerator, text, S::slot, signature, U::unit, Q::queue, L::latency,     \
+            Status::status, meaning),
+#include "isa/opcodes.def"
+#undef TPU_OPCODE
+  };
+}
+
+const std::array<OpcodeInfo, kOpcodeCount>& table() {
+  static const std::array<OpcodeInfo, kOpcodeCount> rows = make_table();
+  return rows;
+}
+
+const std::unordered_map<std::string, OpcodeAndUnit>& names() {
+  static const std::unordered_map<std::string, OpcodeAndUnit> map = [] {
+    std::unordered_map<std::string, OpcodeAndUnit> all;
+    for (const OpcodeInfo& row : table()) {
+      for (int unit = 0; unit < (row.has_unit ? kMaxUnits : 1); ++unit) {
+        const std::string text = opcode_text(row.opcode, static_cast<std::uint8_t>(unit));
+        const bool added = all.insert({text, {row.opcode, static_cast<std::uint8_t>(unit)}}).second;
+        TPU_CHECK(added, "two rows of opcodes.def for " << text);
+      }
+    }
+    return all;
+  }();
+  return map;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// The producers whose results no schedule packs in the very next bundle.
+bool packs_late(Opcode producer) {
+  switch (producer) {
+    case Opcode::kVaddF32:
+    case Opcode::kVsubF32:
+    case Opcode::kVmulF32:
+    case Opcode::kVshllU32:
+    case Opcode::kVpopMrf:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+const OpcodeInfo& info(Opcode opcode) {
+  TPU_CHECK(opcode < Opcode::kCount, "opcode " << static_cast<int>(opcode));
+  return table()[static_cast<std::size_t>(opcode)];
+}
+
+std::optional<OpcodeAndUnit> find_opcode(std::string_view text) {
+  const auto found = names().find(std::string(text));
+  if (found == names().end()) return std::nullopt;
+  return found->second;
+}
+
+std::string opcode_text(Opcode opcode, std::uint8_t unit) {
+  std::string text(info(opcode).text);
+  const std::size_t place = text.find("{u}");
+  if (place != std::string::npos) text.replace(place, 3, std::to_string(unit));
+  return text;
+}
+
+std::string nearest_opcode_text(std::string_view text) {
+  text = text.substr(0, 64);
+  std::string best;
+  std::size_t best_distance = ~std::size_t{0};
+  for (const OpcodeInfo& row : table()) {
+    for (int unit = 0; unit < (row.has_unit ? 2 : 1); ++unit) {
+      const std::string candidate = opcode_text(row.opcode, static_cast<std::uint8_t>(unit));
+      const std::size_t distance = edit_distance(text, candidate);
+      if (distance < best_distance) {
+        best_distance = distance;
+        best = candidate;
+      }
+    }
+  }
+  return best;
+}
+
+std::uint32_t result_latency(Opcode producer, const Latencies& latencies) {
+  switch (info(producer).latency) {
+    case Latency::kNone:
+      return 0;
+    case Latency::kOne:
+      return 1;
+    case Latency::kTwo:
+      return 2;
+    case Latency::kMatmul:
+      return latencies.matmul_cycles;
+    case Latency::kXlu:
+      return latencies.xlu_cycles;
+    case Latency::kTranspose:
+      return latencies.transpose_cycles;
+    case Latency::kEup:
+      return latencies.eup_cycles;
+  }
+  return 0;
+}
+
+std::uint32_t use_latency(Opcode producer, Opcode consumer, const Latencies& latencies) {
+  if (consumer == Opcode::kVpackIBf16 && packs_late(producer)) return 2;
+  return result_latency(producer, latencies);
+}
+
+std::uint32_t issue_interval(Opcode opcode, const Latencies& latencies) {
+  const OpcodeInfo& row = info(opcode);
+  if (opcode == Opcode::kVdwg || opcode == Opcode::kVsetPatternPermute) return 1;
+  if (row.unit == UnitKind::kMxu) return latencies.mxu_interval_cycles;
+  if (row.queue == Queue::kTranspose) return latencies.xlu_interval_cycles;
+  if (row.unit == UnitKind::kXlu && !row.pops) return latencies.xlu_interval_cycles;
+  return 1;
+}
+
+bool generation_has(std::string_view chip, Opcode opcode, std::uint8_t unit) {
+  const UnitKind kind = info(opcode).unit;
+  if (chip == "v2") {
+    if (kind == UnitKind::kMxu && unit > 0) return false;
+    return opcode != Opcode::kSmulU32 && opcode != Opcode::kVmatmulDwg &&
+           opcode != Opcode::kVmatmulHiDwg && opcode != Opcode::kVmatmulLowDwg;
+  }
+  return opcode != Opcode::kSmulU24;
+}
+
+const char* to_string(Slot slot) {
+  switch (slot) {
+    case Slot::kScalar:
+      return "scalar";
+    case Slot::kVectorAlu:
+      return "vector ALU";
+    case Slot::kVectorLoad:
+      return "vector load";
+    case Slot::kVectorStore:
+      return "vector store";
+    case Slot::kPush:
+      return "push";
+    case Slot::kPop:
+      return "pop";
+    case Slot::kMisc:
+      return "misc";
+    case Slot::kCount:
+      break;
+  }
+  return "?";
+}
+
+const char* to_string(UnitKind unit) {
+  switch (unit) {
+    case UnitKind::kScalar:
+      return "scalar";
+    case UnitKind::kControl:
+      return "sequencer";
+    case UnitKind::kVectorAlu:
+      return "vector ALU";
+    case UnitKind::kVectorLoad:
+      return "vector load";
+    case UnitKind::kVectorStore:
+      return "vector store";
+    case UnitKind::kMxu:
+      return "MXU";
+    case UnitKind::kXlu:
+      return "XLU";
+    case UnitKind::kEup:
+      return "EUP";
+    case UnitKind::kDma:
+      return "DMA";
+    case UnitKind::kSync:
+      return "sync flags";
+    case UnitKind::kTrace:
+      return "trace";
+    case UnitKind::kCount:
+      break;
+  }
+  return "?";
+}
+
+const char* to_string(Queue queue) {
+  switch (queue) {
+    case Queue::kNone:
+      return "none";
+    case Queue::kMxuResult:
+      return "MXU results";
+    case Queue::kEup:
+      return "EUP results";
+    case Queue::kXlu:
+      return "XLU results";
+    case Queue::kTranspose:
+      return "transposed rows";
+    case Queue::kVectorToScalar:
+      return "vector to scalar";
+    case Queue::kCount:
+      break;
+  }
+  return "?";
+}
+
+const char* to_string(Latency latency) {
+  switch (latency) {
+    case Latency::kNone:
+      return "none";
+    case Latency::kOne:
+      return "1";
+    case Latency::kTwo:
+      return "2";
+    case Latency::kMatmul:
+      return "MXU";
+    case Latency::kXlu:
+      return "XLU";
+    case Latency::kTranspose:
+      return "transpose";
+    case Latency::kEup:
+      return "EUP";
+  }
+  return "?";
+}
+
+const char* to_string(Status status) {
+  switch (status) {
+    case Status::kConfirmed:
+      return "confirmed";
+    case Status::kRead:
+      return "read";
+    case Status::kGuessed:
+      return "guessed";
+  }
+  return "?";
+}
+
+}  // namespace tpu::isa

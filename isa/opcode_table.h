@@ -1,0 +1,94 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "isa/opcode.h"
+
+namespace tpu::isa {
+
+/// The latencies of a machine that are parameters of its units; those that are part of the
+/// instruction set stand in the table. Defaults: what XLA's schedules for v2 and v3 assume (minimum
+/// distances over 800,000 bundles; the two chips do not differ).
+struct Latencies {
+  std::uint32_t matmul_cycles = 105;      ///< vmatmul to its vpop.
+  std::uint32_t mxu_interval_cycles = 8;  ///< Push to push, and pop to pop, on one MXU.
+  std::uint32_t xlu_cycles = 92;          ///< Reduction, rotation or permutation to its vpop.
+  std::uint32_t xlu_interval_cycles = 8;  ///< Push to push on one XLU.
+  std::uint32_t transpose_cycles = 1;     ///< The last push of a transpose to its first vpop.
+  std::uint32_t eup_cycles = 4;           ///< Transcendental push to its vpop.
+
+  static Latencies v2() { return {}; }
+  static Latencies v3() { return {}; }
+};
+
+/// One row of opcodes.def, with what follows from its signature.
+struct OpcodeInfo {
+  Opcode opcode = Opcode::kCount;
+  std::string_view text;  ///< Mnemonic; {u} stands for the number of the unit.
+  Slot slot = Slot::kMisc;
+  std::string_view signature;
+  UnitKind unit = UnitKind::kScalar;
+  Queue queue = Queue::kNone;  ///< What it pushes into, or pops when `pops`.
+  Latency latency = Latency::kNone;
+  Status status = Status::kGuessed;
+  std::string_view meaning;
+
+  bool has_unit = false;                ///< The mnemonic carries a unit number.
+  bool pops = false;                    ///< Takes its result from `queue`.
+  char dest_file = 0;                   ///< 's', 'v', 'p', 'm', or 0 for none.
+  std::uint8_t operand_count = 0;       ///< Operands without the address.
+  std::array<char, 4> operand_files{};  ///< Letters of the signature: s v p m i L C.
+  char address = 0;                     ///< 'A' VMEM, 'a' SMEM, or 0 for none.
+  bool loads = false;                   ///< Reads the memory at its address; otherwise writes it.
+};
+
+const OpcodeInfo& info(Opcode opcode);
+
+/// An opcode with the number of its unit.
+struct OpcodeAndUnit {
+  Opcode opcode = Opcode::kCount;
+  std::uint8_t unit = 0;
+};
+
+/// Largest unit number + 1 that a mnemonic may carry (MXUs, XLUs, index address registers).
+constexpr int kMaxUnits = 4;
+
+/// "vmatpush.msra.mxu1" -> kVmatpush, unit 1; nothing when there is no such mnemonic.
+std::optional<OpcodeAndUnit> find_opcode(std::string_view text);
+
+/// The mnemonic with its unit number.
+std::string opcode_text(Opcode opcode, std::uint8_t unit = 0);
+
+/// The mnemonic nearest to a misspelt one, for error messages.
+std::string nearest_opcode_text(std::string_view text);
+
+/// Cycles from the issue of `producer` to the first bundle that may read its destination, or for a
+/// push to the first bundle that may pop its result. 0: no result.
+std::uint32_t result_latency(Opcode producer, const Latencies& latencies = {});
+
+/// The same for one reader: fp32 sums and products, left shifts and MXU results reach vpack one
+/// cycle later than other readers (counted: 1.38 million bundles, none earlier).
+std::uint32_t use_latency(Opcode producer, Opcode consumer, const Latencies& latencies = {});
+
+/// Cycles from one instruction of this kind to the next on the same unit (of the same number).
+/// Pushes of operands and pops of results keep separate intervals.
+std::uint32_t issue_interval(Opcode opcode, const Latencies& latencies = {});
+
+/// True when programs have confirmed the meaning by their values.
+inline bool is_confirmed(Opcode opcode) { return info(opcode).status == Status::kConfirmed; }
+
+/// True when the generation ("v2", "v3") has the instruction with this unit number: v2 has one MXU,
+/// no fused .dwg and smul.u24 for smul.u32.
+bool generation_has(std::string_view chip, Opcode opcode, std::uint8_t unit = 0);
+
+const char* to_string(Slot slot);
+const char* to_string(UnitKind unit);
+const char* to_string(Queue queue);
+const char* to_string(Latency latency);
+const char* to_string(Status status);
+
+}  // namespace tpu::isa

@@ -1,0 +1,100 @@
+#include "isa/opcode_table.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace tpu::isa {
+namespace {
+
+Opcode opcode_at(std::size_t index) { return static_cast<Opcode>(index); }
+
+TEST(OpcodeTable, TextOfEveryOpcodeFindsItAndItsUnitAgain) {
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < kOpcodeCount; ++i) {
+    const OpcodeInfo& row = info(opcode_at(i));
+    for (int unit = 0; unit < (row.has_unit ? kMaxUnits : 1); ++unit) {
+      const std::string text = opcode_text(opcode_at(i), static_cast<std::uint8_t>(unit));
+      EXPECT_TRUE(seen.insert(text).second) << text;
+      const auto found = find_opcode(text);
+      ASSERT_TRUE(found) << text;
+      EXPECT_EQ(found->opcode, opcode_at(i));
+      EXPECT_EQ(found->unit, unit);
+    }
+  }
+}
+
+TEST(OpcodeTable, UnknownMnemonicsAreNotFoundAndTheNearestIsNamed) {
+  EXPECT_FALSE(find_opcode("vmatpush.msra.mxu9"));
+  EXPECT_FALSE(find_opcode("vmatpush.msra.mxu{u}"));
+  EXPECT_FALSE(find_opcode(""));
+  EXPECT_EQ(nearest_opcode_text("sad.s32"), "sadd.s32");
+  EXPECT_EQ(nearest_opcode_text("vmatpush.msar.mxu1"), "vmatpush.msra.mxu1");
+}
+
+TEST(OpcodeTable, SignatureGivesFilesAndOperandCounts) {
+  const OpcodeInfo& select = info(Opcode::kVsel);
+  EXPECT_EQ(select.dest_file, 'v');
+  EXPECT_EQ(select.operand_count, 3);
+  EXPECT_EQ(select.operand_files, (std::array<char, 4>{'m', 'v', 'v', 0}));
+  const OpcodeInfo& store = info(Opcode::kVstMsk);
+  EXPECT_EQ(store.dest_file, 0);
+  EXPECT_EQ(store.operand_count, 2);
+  EXPECT_EQ(store.address, 'A');
+  EXPECT_FALSE(store.loads);
+  EXPECT_TRUE(info(Opcode::kSld).loads);
+  EXPECT_EQ(info(Opcode::kDmaHbmToVmem).operand_count, 4);
+}
+
+TEST(OpcodeTable, EveryPushHasAPopOfItsQueueAndEveryPopAPush) {
+  std::set<Queue> pushed;
+  std::set<Queue> popped;
+  for (std::size_t i = 0; i < kOpcodeCount; ++i) {
+    const OpcodeInfo& row = info(opcode_at(i));
+    if (row.queue == Queue::kNone) continue;
+    (row.pops ? popped : pushed).insert(row.queue);
+  }
+  EXPECT_EQ(pushed, popped);
+  EXPECT_EQ(pushed.size(), static_cast<std::size_t>(Queue::kCount) - 1);
+}
+
+TEST(OpcodeTable, ResultLatenciesAreTheParametersOfTheUnits) {
+  Latencies machine;
+  machine.matmul_cycles = 77;
+  machine.eup_cycles = 9;
+  EXPECT_EQ(result_latency(Opcode::kVmatmul, Latencies::v3()), 105u);
+  EXPECT_EQ(result_latency(Opcode::kVmatmul, machine), 77u);
+  EXPECT_EQ(result_latency(Opcode::kVtanhF32, machine), 9u);
+  EXPECT_EQ(result_latency(Opcode::kVaddXlane, machine), 92u);
+  EXPECT_EQ(result_latency(Opcode::kSld, machine), 2u);
+  EXPECT_EQ(result_latency(Opcode::kVst, machine), 0u);
+}
+
+TEST(OpcodeTable, SumsAndProductsReachPackOneCycleLater) {
+  EXPECT_EQ(use_latency(Opcode::kVaddF32, Opcode::kVaddF32), 1u);
+  EXPECT_EQ(use_latency(Opcode::kVaddF32, Opcode::kVcmpGtF32), 1u);
+  EXPECT_EQ(use_latency(Opcode::kVmulF32, Opcode::kVpackIBf16), 2u);
+  EXPECT_EQ(use_latency(Opcode::kVpopMrf, Opcode::kVpackIBf16), 2u);
+  EXPECT_EQ(use_latency(Opcode::kVld, Opcode::kVpackIBf16), 1u);
+}
+
+TEST(OpcodeTable, MxuAndXluTakeAPushEveryEightCycles) {
+  EXPECT_EQ(issue_interval(Opcode::kVmatpush), 8u);
+  EXPECT_EQ(issue_interval(Opcode::kVmatmulDwg), 8u);
+  EXPECT_EQ(issue_interval(Opcode::kVpopMrf), 8u);
+  EXPECT_EQ(issue_interval(Opcode::kVxposeCont), 8u);
+  EXPECT_EQ(issue_interval(Opcode::kVpopTrf), 8u);
+  EXPECT_EQ(issue_interval(Opcode::kVtanhF32), 1u);
+}
+
+TEST(OpcodeTable, V2HasOneMxuAndNoFusedSwap) {
+  EXPECT_TRUE(generation_has("v3", Opcode::kVmatmul, 1));
+  EXPECT_FALSE(generation_has("v2", Opcode::kVmatmul, 1));
+  EXPECT_FALSE(generation_has("v2", Opcode::kVmatmulDwg, 0));
+  EXPECT_FALSE(generation_has("v2", Opcode::kSmulU32));
+  EXPECT_FALSE(generation_has("v3", Opcode::kSmulU24));
+}
+
+}  // namespace
+}  // namespace tpu::isa
