@@ -1,0 +1,226 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "isa/program.h"
+#include "workloads/compiler/codegen/block.h"
+#include "workloads/compiler/codegen/values.h"
+#include "workloads/compiler/target.h"
+
+namespace tpu::compiler {
+
+/// SMEM words and sync flags that kernels use for themselves while they run. The flags are zero
+/// when a kernel begins and when it ends; the words keep nothing from kernel to kernel.
+constexpr std::uint32_t kKernelSmemBegin = 1024;
+constexpr std::uint32_t kKernelSmemEnd = 3072;
+constexpr std::uint32_t kKernelFlagBegin = 32;
+constexpr std::uint32_t kKernelFlagEnd = 64;
+/// SMEM words in which every core finds its chip and its number on the chip.
+constexpr std::uint32_t kChipIdWord = 0;
+constexpr std::uint32_t kCoreIdWord = 1;
+
+/// A two-dimensional DMA between HBM and VMEM: `granules` in runs; each side advances by its own
+/// stride after its run. All sizes in granules of 1 KiB (two VMEM rows).
+struct DmaShape {
+  std::uint32_t granules = 0;
+  std::uint32_t hbm_stride = 0;
+  std::uint32_t hbm_run = 0;  ///< 0: contiguous.
+  std::uint32_t vmem_stride = 0;
+  std::uint32_t vmem_run = 0;  ///< 0: contiguous.
+};
+
+/// A descriptor in SMEM whose constant words are stored once; made by KernelBuilder::descriptor().
+struct DmaDescriptorHandle {
+  std::uint32_t word = 0;
+  bool to_vmem = true;
+};
+
+/// Writes one kernel, instruction by instruction, and schedules it.
+///
+/// The author names values, not registers, and writes straight code, loops with constant trip
+/// counts and branches. Between two of those the code is a block: each instruction goes, in program
+/// order, into the earliest bundle that its operands, its slot, its unit's interval, its queue and
+/// the memory accesses before it allow, so that later independent instructions fill the holes of
+/// earlier ones: unrolled code becomes software-pipelined. Loads and what depends on loads alone go
+/// as late as their first user allows. Bundles that stay empty become delays. Blocks end with every
+/// register written and every unit ready; only results of the MXUs may stay in their queues from
+/// one block to the next, so that pops of one iteration of a loop can stand in the next one.
+///
+/// Registers: 31 scalar, 32 vector, 15 predicate, 8 mask. Values used in other blocks than their
+/// own keep a register between. Too many live values are a SimulatorBug that names the kernel:
+/// nothing is spilled.
+class KernelBuilder {
+ public:
+  KernelBuilder(std::string name, const Target& target);
+  ~KernelBuilder();
+  KernelBuilder(const KernelBuilder&) = delete;
+  KernelBuilder& operator=(const KernelBuilder&) = delete;
+
+  const Target& target() const { return target_; }
+
+  /// HBM address (granules) of an operand: the caller leaves them in s0, s1, ...: the inputs in
+  /// operand order, then the outputs.
+  SReg operand(int index);
+
+  // Memory that the kernel owns while it runs.
+  VmemRegion allocate_vmem(std::uint64_t rows, std::uint32_t alignment_rows = 8);
+  std::uint32_t allocate_smem(std::uint32_t words);
+  std::uint32_t allocate_flag();
+  std::uint64_t vmem_bytes() const { return std::uint64_t{next_vmem_row_} * isa::kVmemRowBytes; }
+
+  // Variables.
+  SVariable scalar_variable(ScalarOperand initial);
+  VVariable vector_variable(VectorOperand initial);
+  SReg get(SVariable variable);
+  VReg get(VVariable variable);
+  void set(SVariable variable, ScalarOperand value);
+  void set(VVariable variable, VectorOperand value);
+
+  // Scalar unit.
+  SReg scalar(isa::Opcode opcode, ScalarOperand a, ScalarOperand b);
+  SReg constant(std::uint32_t value);
+  SReg add(ScalarOperand a, ScalarOperand b) { return scalar(isa::Opcode::kSaddS32, a, b); }
+  SReg sub(ScalarOperand a, ScalarOperand b) { return scalar(isa::Opcode::kSsubS32, a, b); }
+  /// a * constant: shifts, adds or a multiplication (v2 multiplies 24 bits).
+  SReg mul(SReg a, std::uint32_t constant);
+  SReg and_(ScalarOperand a, ScalarOperand b) { return scalar(isa::Opcode::kSandU32, a, b); }
+  SReg or_(ScalarOperand a, ScalarOperand b) { return scalar(isa::Opcode::kSorU32, a, b); }
+  SReg shift_left(ScalarOperand a, ScalarOperand b) { return scalar(isa::Opcode::kSshllU32, a, b); }
+  SReg shift_right(ScalarOperand a, ScalarOperand b) {
+    return scalar(isa::Opcode::kSshrlU32, a, b);
+  }
+  SReg select(PredicateOperand condition, ScalarOperand if_true, ScalarOperand if_false);
+  SReg min(ScalarOperand a, ScalarOperand b);
+  SReg max(ScalarOperand a, ScalarOperand b);
+  /// Signed comparison; `opcode` is one of kScmp...S32.
+  PReg compare(isa::Opcode opcode, ScalarOperand a, ScalarOperand b);
+  PReg less(ScalarOperand a, ScalarOperand b) { return compare(isa::Opcode::kScmpLtS32, a, b); }
+  PReg equal(ScalarOperand a, ScalarOperand b) { return compare(isa::Opcode::kScmpEqS32, a, b); }
+  PReg or_(PredicateOperand a, PredicateOperand b);
+  PReg and_(PredicateOperand a, PredicateOperand b);
+  SReg load_smem(std::uint32_t word, SReg base = {});
+  void store_smem(std::uint32_t word, ScalarOperand value, SReg base = {});
+
+  // Vector unit: any ALU opcode by its signature ("v=v", "v=vv", "m=vv", "v=mvv", ...), then names
+  // for the frequent ones.
+  VReg vector(isa::Opcode opcode, VectorOperand a);
+  VReg vector(isa::Opcode opcode, VectorOperand a, VectorOperand b);
+  MReg vector_compare(isa::Opcode opcode, VectorOperand a, VectorOperand b);
+  MReg mask(isa::Opcode opcode, MReg a);          ///< kVmneg, kVmmov.
+  MReg mask(isa::Opcode opcode, MReg a, MReg b);  ///< kVmand, kVmor.
+  MReg weird(VReg a);                             ///< vweird.f32.
+  VReg select(MReg condition, VectorOperand if_true, VectorOperand if_false);
+  VReg splat(ScalarOperand a);   ///< vstv: every element is the scalar.
+  VReg lane_sequence();          ///< 128 sublane + lane.
+  VReg truncate_to_s32(VReg a);  ///< fp32 to signed integer towards zero.
+  VReg add(VectorOperand a, VectorOperand b) { return vector(isa::Opcode::kVaddF32, a, b); }
+  VReg sub(VectorOperand a, VectorOperand b) { return vector(isa::Opcode::kVsubF32, a, b); }
+  VReg mul(VectorOperand a, VectorOperand b) { return vector(isa::Opcode::kVmulF32, a, b); }
+  VReg max(VectorOperand a, VectorOperand b) { return vector(isa::Opcode::kVmaxF32, a, b); }
+  VReg min(VectorOperand a, VectorOperand b) { return vector(isa::Opcode::kVminF32, a, b); }
+  VReg and_(VectorOperand a, VectorOperand b) { return vector(isa::Opcode::kVandU32, a, b); }
+  VReg or_(VectorOperand a, VectorOperand b) { return vector(isa::Opcode::kVorU32, a, b); }
+  VReg shift_left(VectorOperand a, VectorOperand b) { return vector(isa::Opcode::kVshllU32, a, b); }
+  VReg shift_right(VectorOperand a, VectorOperand b) {
+    return vector(isa::Opcode::kVshrlU32, a, b);
+  }
+  /// The bf16 of even rows (low halves) and odd rows (high halves) of a (2,1)-packed register as
+  /// fp32.
+  VReg unpack_even(VReg packed) { return shift_left(packed, 16); }
+  VReg unpack_odd(VReg packed) { return and_(packed, 0xffff0000U); }
+  /// The packed register of even and odd rows, each rounded to nearest even.
+  VReg pack_bf16(VectorOperand even, VectorOperand odd) {
+    return vector(isa::Opcode::kVpackIBf16, odd, even);
+  }
+
+  // Transcendental unit: kVpow2F32, kVlog2F32, kVrcpF32, kVrsqrtF32, kVtanhF32; push and pop.
+  VReg transcendental(isa::Opcode opcode, VectorOperand a);
+
+  // VMEM.
+  VReg load(const VmemAddress& address);
+  void store(const VmemAddress& address, VectorOperand value);
+  void store(const VmemAddress& address, MReg mask, VectorOperand value);
+
+  // Reduce, permute and transpose unit.
+  VReg lane_sum(VReg a);
+  VReg lane_max(VReg a);
+  VReg lane_min(VReg a);
+  VReg rotate_lanes(VReg a, ScalarOperand lanes);  ///< Towards higher lanes.
+  /// One push of a transposition of `count` registers (8 count rows); after the last one
+  /// `width` / 8 results can be popped in order.
+  void transpose_push(VReg a, std::uint32_t width, std::uint32_t number, std::uint32_t count);
+  VReg transpose_pop();
+  /// Element (0, 0) as a scalar.
+  SReg to_scalar(VReg a);
+
+  // MXUs. Weights of a tile are pushed in 16 pushes, the last rows of the tile first and each
+  // push's rows in descending order (a load with sublane stride -1): what is pushed last is row 0;
+  // `transposed`: rows become columns. They wait until swap_weights() (or matmul with swap) and act
+  // from the next matmul on. Pushes of one tile stand, in program order, after the first matmul
+  // with the tile before and before the first matmul with their own.
+  void push_weights(std::uint32_t mxu, VectorOperand rows, bool transposed = false);
+  void swap_weights(std::uint32_t mxu);
+  void matmul(std::uint32_t mxu, VectorOperand rows, bool swap_after = false);
+  VReg pop_result(std::uint32_t mxu);
+
+  // DMA and sync flags. A DMA adds its size in granules to its flag when it is complete. The region
+  // is what the DMA touches: it stands after all accesses to it that precede it in the program.
+  void dma_in(ScalarOperand hbm, const VmemAddress& to, ScalarOperand granules, ScalarOperand flag);
+  void dma_out(const VmemAddress& from, ScalarOperand hbm, ScalarOperand granules,
+               ScalarOperand flag);
+  /// Allocates a descriptor and stores its constant words (here: call it outside of loops).
+  DmaDescriptorHandle descriptor(bool to_vmem, const DmaShape& shape);
+  /// Starts the descriptor's DMA. `granules` other than the shape's when given.
+  void start(const DmaDescriptorHandle& descriptor, ScalarOperand hbm, const VmemAddress& vmem,
+             ScalarOperand flag);
+  void start(const DmaDescriptorHandle& descriptor, ScalarOperand hbm, const VmemAddress& vmem,
+             ScalarOperand flag, ScalarOperand granules);
+  /// Waits until the flag has reached `granules` and subtracts them. VMEM accesses after it stay
+  /// after it.
+  void wait(ScalarOperand flag, ScalarOperand granules);
+  /// An instruction of the misc slot with scalar operands, for what has no name here.
+  void misc(isa::Opcode opcode, const std::vector<ScalarOperand>& operands);
+
+  /// Instructions emitted by `body` act only when the predicate holds. Only such without a result:
+  /// stores, DMAs, waits.
+  void guarded(PredicateOperand condition, const std::function<void()>& body);
+
+  // Structure.
+  /// Runs the body `trips` times, with the index 0, 1, ...; not at all for 0.
+  void loop(std::uint64_t trips, const std::function<void(SReg index)>& body);
+  /// Runs the body when the predicate holds (a branch around it).
+  void if_(PReg condition, const std::function<void()>& body);
+  /// Ends the present block: what follows is scheduled by itself.
+  void new_block();
+
+  /// Ends the kernel: schedules, allocates registers, links branches. Once.
+  isa::Kernel finish();
+
+ private:
+  template <RegisterFile File>
+  Value<File> result(Node node);
+  Node node(isa::Opcode opcode) const;
+  void append(Node node);
+  std::uint32_t new_value(RegisterFile file);
+  std::uint32_t new_variable(RegisterFile file);
+  std::uint32_t current_value(std::uint32_t variable);
+  SReg endpoint(std::uint32_t space_code);
+
+  std::string name_;
+  Target target_;
+  std::unique_ptr<KernelDraft> draft_;
+  std::uint32_t next_vmem_row_ = 0;
+  std::uint32_t next_region_ = 1;
+  std::uint32_t next_smem_word_ = kKernelSmemBegin;
+  std::uint32_t next_flag_ = kKernelFlagBegin;
+  std::vector<SReg> operands_;
+  SReg core_endpoint_;
+  PredicateOperand guard_{true};
+};
+
+}  // namespace tpu::compiler
