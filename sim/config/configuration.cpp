@@ -1,0 +1,456 @@
+#include "sim/config/configuration.h"
+
+#include <sys/stat.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "models/parameter_table.h"
+#include "sim/base/error.h"
+#include "sim/config/built_in.h"
+#include "sim/config/limits.h"
+#include "sim/config/nearest_name.h"
+
+namespace tpu::config {
+namespace {
+
+constexpr std::string_view kSuffix = ".toml";
+constexpr std::string_view kSourceMark = "Source: ";
+constexpr std::size_t kMaximumBases = 16;
+constexpr std::uintmax_t kMaximumFileBytes = std::uintmax_t{1} << 20;
+
+bool is_file_name(const std::string& name) {
+  return name.size() > kSuffix.size() &&
+         name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0;
+}
+
+std::string whole_number_range() {
+  return "expected a whole number from 0 to " +
+         std::to_string(std::numeric_limits<std::uint32_t>::max());
+}
+
+/// The value types of parameters as a TOML file holds them; `fail` gets what was expected.
+template <class Fail>
+void assign(std::uint32_t& to, const toml::node& node, Fail&& fail) {
+  const auto value = node.value_exact<std::int64_t>();
+  if (!value || *value < 0 || *value > std::numeric_limits<std::uint32_t>::max()) {
+    fail(whole_number_range());
+  }
+  to = static_cast<std::uint32_t>(*value);
+}
+template <class Fail>
+void assign(double& to, const toml::node& node, Fail&& fail) {
+  const auto value = node.value<double>();
+  if (!node.is_number() || !value || !std::isfinite(*value)) fail("expected a number");
+  to = *value;
+}
+template <class Fail>
+void assign(bool& to, const toml::node& node, Fail&& fail) {
+  if (!node.is_boolean()) fail("expected true or false");
+  to = node.as_boolean()->get();
+}
+template <class Fail>
+void assign(std::string& to, const toml::node& node, Fail&& fail) {
+  if (!node.is_string()) fail("expected a string");
+  to = node.as_string()->get();
+}
+
+/// The same out of the text of --set.
+template <class Fail>
+void assign(std::uint32_t& to, const std::string& text, Fail&& fail) {
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, to);
+  if (result.ec != std::errc() || result.ptr != end) fail(whole_number_range());
+}
+template <class Fail>
+void assign(double& to, const std::string& text, Fail&& fail) {
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, to);
+  if (result.ec != std::errc() || result.ptr != end || !std::isfinite(to)) {
+    fail("expected a number");
+  }
+}
+template <class Fail>
+void assign(bool& to, const std::string& text, Fail&& fail) {
+  if (text != "true" && text != "false") fail("expected true or false");
+  to = text == "true";
+}
+template <class Fail>
+void assign(std::string& to, const std::string& text, Fail&& /*fail*/) {
+  to = text;
+}
+
+std::string found(const toml::node& node) {
+  const auto kind = [&]() -> std::string {
+    if (node.is_string()) return "the string \"" + node.as_string()->get() + "\"";
+    if (node.is_integer()) return std::to_string(node.as_integer()->get());
+    if (node.is_boolean()) return node.as_boolean()->get() ? "true" : "false";
+    if (node.is_table()) return "a table";
+    if (node.is_array()) return "an array";
+    if (node.is_floating_point()) {
+      std::ostringstream text;
+      text << node.as_floating_point()->get();
+      return text.str();
+    }
+    return "a date or time";
+  };
+  return ", found " + kind();
+}
+
+template <class Struct>
+std::vector<std::string> field_names() {
+  std::vector<std::string> names;
+  for_each_field<Struct>([&](const auto& field) { names.emplace_back(field.name); });
+  return names;
+}
+
+/// Reads one configuration text with its bases into a Configuration.
+class Reader {
+ public:
+  explicit Reader(Configuration& configuration) : configuration_(configuration) {}
+
+  void read_named(const std::string& name, const std::string& from, const std::string& where);
+  void read_file(const std::string& file, const std::string& where);
+  void read_text(const std::string& text, const std::string& file);
+
+ private:
+  void read_bases(const toml::node& node, const std::string& file);
+  template <class Struct>
+  void read_table(Struct& params, const toml::table& table, const std::string& prefix,
+                  const std::string& file);
+  static std::string place(const std::string& file, const toml::source_region& region);
+  std::string comment_behind(const toml::node& node) const;
+
+  Configuration& configuration_;
+  std::vector<std::string> open_;   ///< Files that are being read, for cycles of bases.
+  std::vector<std::string> lines_;  ///< Of the text that is being read.
+};
+
+std::string Reader::place(const std::string& file, const toml::source_region& region) {
+  return to_string(SourceLocation{file, static_cast<int>(region.begin.line),
+                                  static_cast<int>(region.begin.column)});
+}
+
+std::string Reader::comment_behind(const toml::node& node) const {
+  const toml::source_position end = node.source().end;
+  if (end.line == 0 || end.line > lines_.size()) return "";
+  const std::string& line = lines_[end.line - 1];
+  std::size_t at = end.column > 0 ? end.column - 1 : 0;
+  while (at < line.size() && line[at] != '#') ++at;
+  if (at >= line.size()) return "";
+  const std::size_t mark = line.find(kSourceMark, at);
+  at = mark != std::string::npos ? mark + kSourceMark.size() : at + 1;
+  while (at < line.size() && line[at] == ' ') ++at;
+  return line.substr(at);
+}
+
+void Reader::read_named(const std::string& name, const std::string& from,
+                        const std::string& where) {
+  if (is_file_name(name)) {
+    const std::filesystem::path folder = std::filesystem::path(from).parent_path();
+    read_file((folder / name).string(), where);
+    return;
+  }
+  for (const BuiltInFile& file : built_in_files()) {
+    if (file.name == name) {
+      read_text(std::string(file.text), name + std::string(kSuffix));
+      return;
+    }
+  }
+  std::vector<std::string> known = built_in_names();
+  if (!from.empty()) {
+    for (const std::string& part : built_in_parts()) known.push_back(part);
+  }
+  throw ConfigurationError(where + "no configuration \"" + name + "\"" + suggestion(name, known) +
+                           "; the name of a file has to end in .toml");
+}
+
+void Reader::read_file(const std::string& file, const std::string& where) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) {
+    throw ConfigurationError(where + file +
+                             ": expected a configuration file: " + std::strerror(errno));
+  }
+  if (S_ISDIR(status.st_mode)) {
+    throw ConfigurationError(where + file + ": expected a configuration file, found a directory");
+  }
+  if (static_cast<std::uintmax_t>(status.st_size) > kMaximumFileBytes) {
+    throw ConfigurationError(where + file + ": expected a configuration file of at most 1 MiB, " +
+                             "found " + std::to_string(status.st_size) + " bytes");
+  }
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) throw ConfigurationError(where + file + ": the configuration file can't be read");
+  read_text(text.str(), file);
+}
+
+void Reader::read_text(const std::string& text, const std::string& file) {
+  if (std::find(open_.begin(), open_.end(), file) != open_.end()) {
+    throw ConfigurationError(file + ": the configuration is its own base, through " + open_.back());
+  }
+  if (open_.size() == kMaximumBases) {
+    throw ConfigurationError(file + ": expected at most " + std::to_string(kMaximumBases) +
+                             " configurations that are each other's base");
+  }
+  open_.push_back(file);
+  toml::table table;
+  try {
+    table = toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    throw ConfigurationError(place(file, error.source()) + ": " + std::string(error.description()));
+  }
+  if (const toml::node* base = table.get("base")) read_bases(*base, file);
+  lines_.clear();
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines_.push_back(line);
+  read_table(configuration_.params, table, "", file);
+  open_.pop_back();
+}
+
+void Reader::read_bases(const toml::node& node, const std::string& file) {
+  const auto read_one = [&](const toml::node& name) {
+    if (!name.is_string()) {
+      throw ConfigurationError(place(file, name.source()) +
+                               ": base: expected the name of a configuration" + found(name));
+    }
+    read_named(name.as_string()->get(), file, place(file, name.source()) + ": base: ");
+  };
+  if (node.is_array()) {
+    for (const toml::node& name : *node.as_array()) read_one(name);
+  } else {
+    read_one(node);
+  }
+}
+
+template <class Struct>
+void Reader::read_table(Struct& params, const toml::table& table, const std::string& prefix,
+                        const std::string& file) {
+  for (auto&& [key, node] : table) {
+    const std::string_view name = key.str();
+    if (prefix.empty() && name == "base") continue;
+    bool known = false;
+    for_each_field<Struct>([&](const auto& field) {
+      if (field.name != name) return;
+      known = true;
+      auto& value = params.*(field.member);
+      const std::string path = prefix + std::string(name);
+      const std::string where = place(file, node.source());
+      if constexpr (HasFields<std::decay_t<decltype(value)>>::value) {
+        if (!node.is_table()) {
+          throw ConfigurationError(where + ": " + path + ": expected a table [" + path + "]" +
+                                   found(node));
+        }
+        read_table(value, *node.as_table(), path + ".", file);
+      } else {
+        assign(value, node, [&](const std::string& expected) {
+          throw ConfigurationError(where + ": " + path + ": " + expected + found(node));
+        });
+        configuration_.origins[path] = {place(file, key.source()), comment_behind(node)};
+      }
+    });
+    if (known) continue;
+    std::vector<std::string> names = field_names<Struct>();
+    if (prefix.empty()) names.emplace_back("base");
+    const std::string group =
+        prefix.empty() ? "at the top level" : "in " + prefix.substr(0, prefix.size() - 1);
+    throw ConfigurationError(place(file, key.source()) + ": no parameter \"" + std::string(name) +
+                             "\" " + group + suggestion(name, names));
+  }
+}
+
+void fail_at(const Configuration& configuration, const std::string& path,
+             const std::string& message) {
+  const auto origin = configuration.origins.find(path);
+  const std::string where =
+      origin != configuration.origins.end() ? origin->second.where + ": " : "";
+  throw ConfigurationError(where + path + ": " + message);
+}
+
+std::string number_text(double value) {
+  std::array<char, 40> buffer{};
+  const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
+  const auto end = whole ? std::to_chars(buffer.data(), buffer.data() + buffer.size(),
+                                         static_cast<std::int64_t>(value))
+                               .ptr
+                         : std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  return {buffer.data(), end};
+}
+
+/// A basic string of TOML.
+std::string quoted(const std::string& text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char letter : text) {
+    const auto code = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') {
+      out += '\\';
+      out += letter;
+    } else if (code < 0x20 || code == 0x7f) {
+      out += "\\u00";
+      out += kHex[code >> 4];
+      out += kHex[code & 15];
+    } else {
+      out += letter;
+    }
+  }
+  return out + '"';
+}
+
+std::string toml_value(const ParameterValue& parameter) {
+  if (const auto* text = std::get_if<std::string>(&parameter.value)) return quoted(*text);
+  std::string text = value_text(parameter);
+  if (std::holds_alternative<double>(parameter.value) &&
+      text.find_first_of(".e") == std::string::npos) {
+    text += ".0";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> built_in_names() {
+  std::vector<std::string> names;
+  for (const BuiltInFile& file : built_in_files()) {
+    if (file.name.find('/') == std::string_view::npos) names.emplace_back(file.name);
+  }
+  return names;
+}
+
+std::vector<std::string> built_in_parts() {
+  std::vector<std::string> names;
+  for (const BuiltInFile& file : built_in_files()) {
+    if (file.name.find('/') != std::string_view::npos) names.emplace_back(file.name);
+  }
+  return names;
+}
+
+Configuration load_configuration(const std::string& name_or_file) {
+  Configuration configuration;
+  Reader(configuration).read_named(name_or_file, "", "");
+  return configuration;
+}
+
+Configuration parse_configuration(const std::string& text, const std::string& file) {
+  Configuration configuration;
+  Reader(configuration).read_text(text, file);
+  return configuration;
+}
+
+void apply_setting(Configuration& configuration, const std::string& assignment) {
+  const std::string flag = "--set " + assignment;
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw ConfigurationError(flag + ": expected PARAMETER=VALUE, such as hbm.pin_mbps=2000");
+  }
+  const std::string path = assignment.substr(0, equals);
+  const std::string text = assignment.substr(equals + 1);
+  std::vector<std::string> names;
+  bool known = false;
+  visit_parameters(
+      configuration.params, "", [&](const std::string& name, const auto& /*field*/, auto& value) {
+        names.push_back(name);
+        if (name != path) return;
+        known = true;
+        assign(value, text, [&](const std::string& expected) {
+          throw ConfigurationError(flag + ": " + expected + ", found \"" + text + "\"");
+        });
+        configuration.origins[path] = {flag, "the command line"};
+      });
+  if (!known) {
+    throw ConfigurationError(flag + ": no parameter \"" + path + "\"" + suggestion(path, names));
+  }
+}
+
+void check(const Configuration& configuration) {
+  const MachineParams& params = configuration.params;
+  visit_parameters(params, "", [&](const std::string& path, const auto& field, const auto& value) {
+    using Type = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<Type, std::uint32_t> || std::is_same_v<Type, double>) {
+      const Limits* limits = limits_of(path);
+      TPU_CHECK(limits != nullptr, "no limits for " << path);
+      const double number = static_cast<double>(value);
+      if (number >= limits->minimum && number <= limits->maximum) return;
+      const std::string unit = field.unit.empty() ? "" : " " + std::string(field.unit);
+      const std::string range =
+          limits->minimum == limits->maximum
+              ? number_text(limits->minimum)
+              : number_text(limits->minimum) + " to " + number_text(limits->maximum);
+      const std::string reason =
+          limits->reason.empty() ? "" : " (" + std::string(limits->reason) + ")";
+      fail_at(configuration, path,
+              "expected " + range + unit + reason + ", found " + number_text(number));
+    }
+  });
+  if (params.chip != "v2" && params.chip != "v3") {
+    fail_at(configuration, "chip", "expected v2 or v3, found \"" + params.chip + "\"");
+  }
+  if (params.hbm.channels % params.cores_per_chip != 0) {
+    fail_at(configuration, "hbm.channels",
+            "expected a multiple of cores_per_chip = " + std::to_string(params.cores_per_chip) +
+                ", found " + std::to_string(params.hbm.channels));
+  }
+  const std::uint64_t half_mib = std::uint64_t{params.hbm.gib} * 1024 / params.cores_per_chip;
+  if (params.hbm.reserved_mib >= half_mib) {
+    fail_at(configuration, "hbm.reserved_mib",
+            "expected less than a core's share of the HBM, " + std::to_string(half_mib) +
+                " MiB, found " + std::to_string(params.hbm.reserved_mib));
+  }
+  if (params.hbm.refresh_interval_ns > 0 &&
+      params.hbm.refresh_ns >= params.hbm.refresh_interval_ns) {
+    fail_at(configuration, "hbm.refresh_ns",
+            "expected less than hbm.refresh_interval_ns = " +
+                std::to_string(params.hbm.refresh_interval_ns) + ", found " +
+                std::to_string(params.hbm.refresh_ns));
+  }
+}
+
+std::string to_toml(const Configuration& configuration) {
+  struct Line {
+    std::string text, comment;
+  };
+  std::vector<Line> lines;
+  std::string group;
+  for (const ParameterValue& parameter : parameter_table(configuration.params)) {
+    const std::size_t dot = parameter.path.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : parameter.path.substr(0, dot);
+    const std::string name =
+        dot == std::string::npos ? parameter.path : parameter.path.substr(dot + 1);
+    if (parent != group) {
+      lines.push_back({"", ""});
+      lines.push_back({"[" + parent + "]", ""});
+      group = parent;
+    }
+    std::string comment = parameter.help;
+    if (!parameter.unit.empty()) comment = parameter.unit + ". " + comment;
+    const auto origin = configuration.origins.find(parameter.path);
+    const bool is_default = origin == configuration.origins.end();
+    std::string source = is_default ? "the default of the program" : origin->second.source;
+    if (source.empty()) source = "not stated";
+    comment += " " + std::string(kSourceMark) + source;
+    lines.push_back({name + " = " + toml_value(parameter), comment});
+  }
+  std::size_t width = 0;
+  for (const Line& line : lines) width = std::max(width, line.text.size());
+  std::string text;
+  for (const Line& line : lines) {
+    text += line.text;
+    if (!line.comment.empty()) {
+      text.append(width + 2 - line.text.size(), ' ');
+      text += "# " + line.comment;
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace tpu::config

@@ -1,0 +1,58 @@
+#include "sim/config/limits.h"
+
+namespace tpu::config {
+namespace {
+
+constexpr std::string_view kVectorShape =
+    "the instruction set pushes vector registers of 8 x 128 into it";
+
+constexpr Limits kLimits[] = {
+    {"clock_mhz", 1, 20000, ""},
+    {"cores_per_chip", 1, 2, "sync flag addresses have one bit for the core"},
+    {"core.mxu.count", 1, 4, "the instruction set names mxu0 to mxu3"},
+    {"core.mxu.rows", 128, 128, kVectorShape},
+    {"core.mxu.columns", 128, 128, kVectorShape},
+    {"core.mxu.matmul_latency_cycles", 1, 10000, ""},
+    {"core.mxu.push_interval_cycles", 1, 1000, ""},
+    {"core.mxu.result_queue_entries", 1, 65536, ""},
+    {"core.vmem_mib", 1, 1024, ""},
+    {"core.smem_words", 1024, 1048576, ""},
+    {"core.sync_flags", 64, 65536, ""},
+    {"core.xlu_latency_cycles", 1, 10000, ""},
+    {"core.xlu_interval_cycles", 1, 1000, ""},
+    {"core.xlu_queue_entries", 1, 65536, ""},
+    {"core.eup_latency_cycles", 1, 10000, ""},
+    {"core.eup_queue_entries", 1, 65536, ""},
+    {"hbm.gib", 1, 4096, ""},
+    {"hbm.channels", 1, 1024, ""},
+    {"hbm.channel_bits", 8, 4096, ""},
+    {"hbm.pin_mbps", 1, 1000000, ""},
+    {"hbm.latency_cycles", 0, 1000000, ""},
+    {"hbm.refresh_interval_ns", 0, 1000000, "0 switches refresh off"},
+    {"hbm.refresh_ns", 0, 1000000, ""},
+    {"hbm.drain_bursts", 1, 1000000, ""},
+    {"hbm.turnaround_clocks", 0, 1000000, ""},
+    {"hbm.reserved_mib", 0, 4194304, ""},
+    {"dma.issue_interval_cycles", 1, 1000000, ""},
+    {"ici.mesh_x", 1, 128, ""},
+    {"ici.mesh_y", 1, 64, "DMA descriptors have 13 bits for the chip"},
+    {"ici.link_mbps", 1, 1000000000, ""},
+    {"ici.hop_latency_ns", 0, 1000000000, ""},
+    {"ici.local_latency_ns", 0, 1000000000, ""},
+    {"host.chips", 1, 8192, ""},
+    {"host.examples_per_s", 0, 1e15, ""},
+    {"host.infeed_queue_batches", 1, 65536, ""},
+    {"host.pcie_gb_per_s", 1, 1000000, ""},
+    {"host.pcie_latency_ns", 0, 1000000000, ""},
+};
+
+}  // namespace
+
+const Limits* limits_of(std::string_view path) {
+  for (const Limits& limits : kLimits) {
+    if (limits.path == path) return &limits;
+  }
+  return nullptr;
+}
+
+}  // namespace tpu::config

@@ -1,0 +1,277 @@
+#include "sim/config/configuration.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "models/parameter_table.h"
+#include "sim/base/error.h"
+#include "sim/config/built_in.h"
+#include "sim/config/limits.h"
+
+namespace tpu::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string error_of(const std::string& text) {
+  try {
+    check(parse_configuration(text, "my.toml"));
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string error_of_setting(const std::string& assignment) {
+  try {
+    Configuration configuration = load_configuration("v3-8");
+    apply_setting(configuration, assignment);
+    check(configuration);
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(BuiltIn, TheChipsDifferAsPublished) {
+  const MachineParams v2 = load_configuration("v2-8").params;
+  const MachineParams v3 = load_configuration("v3-8").params;
+  EXPECT_EQ(v2.clock_mhz, 700u);
+  EXPECT_EQ(v3.clock_mhz, 940u);
+  EXPECT_EQ(v2.core.mxu.count, 1u);
+  EXPECT_EQ(v3.core.mxu.count, 2u);
+  EXPECT_EQ(v2.cores(), 8u);
+  EXPECT_EQ(v3.cores(), 8u);
+  EXPECT_NEAR(v2.core_peak_flops() * 2, 45.9e12, 0.05e12);
+  EXPECT_NEAR(v3.core_peak_flops() * 2, 123.2e12, 0.05e12);
+  EXPECT_NEAR(static_cast<double>(v2.core_hbm_bytes()) / (1 << 30), 7.48, 0.005);
+  EXPECT_NEAR(static_cast<double>(v3.core_hbm_bytes()) / (1 << 30), 15.48, 0.005);
+  EXPECT_EQ(load_configuration("v2-32").params.cores(), 32u);
+  EXPECT_EQ(load_configuration("v3-32").params.cores(), 32u);
+}
+
+TEST(BuiltIn, EveryMachineIsInRange) {
+  for (const std::string& name : built_in_names()) {
+    EXPECT_NO_THROW(check(load_configuration(name))) << name;
+    EXPECT_EQ(load_configuration(name).params.name, name);
+  }
+}
+
+TEST(BuiltIn, EveryNumberOfEveryMachineHasASource) {
+  for (const std::string& name : built_in_names()) {
+    const Configuration configuration = load_configuration(name);
+    for (const ParameterValue& parameter : parameter_table(configuration.params)) {
+      if (parameter.path == "name" || parameter.path == "chip") continue;
+      const auto origin = configuration.origins.find(parameter.path);
+      ASSERT_NE(origin, configuration.origins.end()) << name << ": " << parameter.path;
+      EXPECT_NE(origin->second.source, "") << name << ": " << parameter.path;
+    }
+  }
+}
+
+TEST(BuiltIn, EveryFileOfTheFolderIsInTheProgram) {
+  std::size_t count = 0;
+  const fs::path folder = fs::path(TPUSIM_SOURCE_DIR) / "models/configs";
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == ".toml") ++count;
+  }
+  EXPECT_EQ(built_in_files().size(), count);
+}
+
+TEST(Limits, EveryNumberHasThem) {
+  const MachineParams params;
+  visit_parameters(params, "", [](const std::string& path, const auto&, const auto& value) {
+    using Type = std::decay_t<decltype(value)>;
+    const bool number = std::is_same_v<Type, std::uint32_t> || std::is_same_v<Type, double>;
+    EXPECT_EQ(limits_of(path) != nullptr, number) << path;
+  });
+}
+
+TEST(Configuration, AFileInheritsFromItsBase) {
+  const Configuration configuration = parse_configuration(
+      "base = \"v2-8\"\nname = \"mine\"\n[hbm]\npin_mbps = 2000  # measured by me\n", "my.toml");
+  EXPECT_EQ(configuration.params.name, "mine");
+  EXPECT_EQ(configuration.params.chip, "v2");
+  EXPECT_EQ(configuration.params.clock_mhz, 700u);
+  EXPECT_EQ(configuration.params.hbm.pin_mbps, 2000u);
+  EXPECT_EQ(configuration.origins.at("hbm.pin_mbps").where, "my.toml:4:1");
+  EXPECT_EQ(configuration.origins.at("hbm.pin_mbps").source, "measured by me");
+  EXPECT_EQ(configuration.origins.at("clock_mhz").where.substr(0, 13), "chips/v2.toml");
+  EXPECT_EQ(configuration.origins.at("clock_mhz").source, "CACM");
+}
+
+TEST(Configuration, LaterBasesWin) {
+  const Configuration configuration =
+      parse_configuration("base = [\"v3-8\", \"hosts/kaggle\"]\n", "my.toml");
+  EXPECT_EQ(configuration.params.host.examples_per_s, 600);
+}
+
+TEST(Configuration, ABaseFileIsRelativeToTheFileThatNamesIt) {
+  std::string pattern = (fs::temp_directory_path() / "tpusim-config-XXXXXX").string();
+  const fs::path folder = ::mkdtemp(pattern.data());
+  fs::create_directory(folder / "sub");
+  std::ofstream(folder / "a.toml") << "base = \"v3-8\"\nclock_mhz = 1000\n";
+  std::ofstream(folder / "sub/b.toml") << "base = \"../a.toml\"\n";
+  EXPECT_EQ(load_configuration((folder / "sub/b.toml").string()).params.clock_mhz, 1000u);
+  std::ofstream(folder / "a.toml") << "base = \"a.toml\"\n";
+  try {
+    load_configuration((folder / "a.toml").string());
+    ADD_FAILURE() << "no error";
+  } catch (const ConfigurationError& error) {
+    const std::string file = (folder / "a.toml").string();
+    EXPECT_EQ(error.what(), file + ": the configuration is its own base, through " + file);
+  }
+  try {
+    load_configuration((folder / "c.toml").string());
+    ADD_FAILURE() << "no error";
+  } catch (const ConfigurationError& error) {
+    EXPECT_EQ(error.what(), (folder / "c.toml").string() +
+                                ": expected a configuration file: No such file or directory");
+  }
+  fs::create_directory(folder / "d.toml");
+  try {
+    load_configuration((folder / "d.toml").string());
+    ADD_FAILURE() << "no error";
+  } catch (const ConfigurationError& error) {
+    EXPECT_EQ(error.what(),
+              (folder / "d.toml").string() + ": expected a configuration file, found a directory");
+  }
+  fs::remove_all(folder);
+}
+
+TEST(Configuration, AnUnknownKeyIsNamedWithItsPlaceAndTheNearest) {
+  EXPECT_EQ(error_of("[hbm]\ngib = 16\n  pin_mbs = 1800\n"),
+            "my.toml:3:3: no parameter \"pin_mbs\" in hbm; the nearest is \"pin_mbps\" (there are: "
+            "gib, channels, channel_bits, pin_mbps, latency_cycles, refresh_interval_ns, "
+            "refresh_ns, drain_bursts, turnaround_clocks, reserved_mib)");
+  EXPECT_EQ(error_of("[core.mxu]\nrow = 128\n"),
+            "my.toml:2:1: no parameter \"row\" in core.mxu; the nearest is \"rows\" (there are: "
+            "count, rows, columns, matmul_latency_cycles, push_interval_cycles, "
+            "result_queue_entries)");
+  EXPECT_EQ(error_of("clock = 1\n"),
+            "my.toml:1:1: no parameter \"clock\" at the top level; the nearest is "
+            "\"clock_mhz\" (there are: name, chip, clock_mhz, cores_per_chip, core, hbm, dma, ici, "
+            "host, base)");
+}
+
+TEST(Configuration, AWrongTypeIsNamedWithItsPlace) {
+  EXPECT_EQ(error_of("[hbm]\npin_mbps = \"fast\"\n"),
+            "my.toml:2:12: hbm.pin_mbps: expected a whole number from 0 to 4294967295, found the "
+            "string \"fast\"");
+  EXPECT_EQ(error_of("clock_mhz = -5"),
+            "my.toml:1:13: clock_mhz: expected a whole number from 0 to 4294967295, found -5");
+  EXPECT_EQ(error_of("clock_mhz = 4294967296"),
+            "my.toml:1:13: clock_mhz: expected a whole number from 0 to 4294967295, found "
+            "4294967296");
+  EXPECT_EQ(error_of("clock_mhz = 940.5"),
+            "my.toml:1:13: clock_mhz: expected a whole number from 0 to 4294967295, found 940.5");
+  EXPECT_EQ(error_of("name = 3"), "my.toml:1:8: name: expected a string, found 3");
+  EXPECT_EQ(error_of("ici.wrap_x = 1"),
+            "my.toml:1:14: ici.wrap_x: expected true or false, found 1");
+  EXPECT_EQ(error_of("host.examples_per_s = nan"),
+            "my.toml:1:23: host.examples_per_s: expected a number, found nan");
+  EXPECT_EQ(error_of("hbm = 5"), "my.toml:1:7: hbm: expected a table [hbm], found 5");
+  EXPECT_EQ(error_of("base = 5"),
+            "my.toml:1:8: base: expected the name of a configuration, found 5");
+}
+
+TEST(Configuration, AWholeNumberIsTakenWhereANumberIsExpected) {
+  EXPECT_EQ(parse_configuration("host.examples_per_s = 100", "x").params.host.examples_per_s, 100);
+}
+
+TEST(Configuration, TextThatIsNoTomlIsAnErrorWithItsPlace) {
+  EXPECT_EQ(error_of("a = = 3").substr(0, 12), "my.toml:1:5:");
+  EXPECT_EQ(error_of("[hbm\n").substr(0, 10), "my.toml:1:");
+  EXPECT_NE(error_of(std::string("\x00\xff\xfe", 3)), "");
+}
+
+TEST(Configuration, RangesAreCheckedWithTheirPlace) {
+  EXPECT_EQ(error_of("base = \"v3-8\"\nclock_mhz = 0\n"),
+            "my.toml:2:1: clock_mhz: expected 1 to 20000 MHz, found 0");
+  EXPECT_EQ(error_of("base = \"v3-8\"\nclock_mhz = 20000\n"), "");
+  EXPECT_EQ(error_of("base = \"v3-8\"\nclock_mhz = 20001\n"),
+            "my.toml:2:1: clock_mhz: expected 1 to 20000 MHz, found 20001");
+  EXPECT_EQ(error_of("base = \"v3-8\"\ncore.mxu.rows = 256\n"),
+            "my.toml:2:10: core.mxu.rows: expected 128 (the instruction set pushes vector "
+            "registers of 8 x 128 into it), found 256");
+  EXPECT_EQ(error_of("base = \"v3-8\"\nchip = \"v4\"\n"),
+            "my.toml:2:1: chip: expected v2 or v3, found \"v4\"");
+  EXPECT_EQ(error_of("base = \"v3-8\"\nhbm.channels = 33\n"),
+            "my.toml:2:5: hbm.channels: expected a multiple of cores_per_chip = 2, found 33");
+  EXPECT_EQ(error_of("base = \"v3-8\"\nhbm.reserved_mib = 16384\n"),
+            "my.toml:2:5: hbm.reserved_mib: expected less than a core's share of the HBM, 16384 "
+            "MiB, found 16384");
+  EXPECT_EQ(error_of("base = \"v3-8\"\nhbm.refresh_ns = 3900\n"),
+            "my.toml:2:5: hbm.refresh_ns: expected less than hbm.refresh_interval_ns = 3900, found "
+            "3900");
+}
+
+TEST(Configuration, AnUnknownNameIsAnErrorWithTheNearest) {
+  try {
+    load_configuration("v3-9");
+    FAIL() << "no error";
+  } catch (const ConfigurationError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "no configuration \"v3-9\"; the nearest is \"v3-8\" (there are: v2-32, v2-8, v3-32, "
+              "v3-8); the name of a file has to end in .toml");
+  }
+  EXPECT_EQ(error_of("base = \"hosts/kagle\"\n"),
+            "my.toml:1:8: base: no configuration \"hosts/kagle\"; the nearest is \"hosts/kaggle\" "
+            "(there are: v2-32, v2-8, v3-32, v3-8, chips/v2, chips/v3, hosts/colab, hosts/kaggle, "
+            "hosts/tpu-vm); the name of a file has to end in .toml");
+}
+
+TEST(Setting, AValueOfTheCommandLineWins) {
+  Configuration configuration = load_configuration("v3-8");
+  apply_setting(configuration, "hbm.pin_mbps=2000");
+  apply_setting(configuration, "host.examples_per_s=1.5");
+  apply_setting(configuration, "ici.wrap_x=true");
+  EXPECT_EQ(configuration.params.hbm.pin_mbps, 2000u);
+  EXPECT_EQ(configuration.params.host.examples_per_s, 1.5);
+  EXPECT_TRUE(configuration.params.ici.wrap_x);
+  EXPECT_EQ(configuration.origins.at("hbm.pin_mbps").where, "--set hbm.pin_mbps=2000");
+}
+
+TEST(Setting, ErrorsNameTheFlag) {
+  EXPECT_EQ(error_of_setting("hbm.pin_mbps"),
+            "--set hbm.pin_mbps: expected PARAMETER=VALUE, such as hbm.pin_mbps=2000");
+  EXPECT_EQ(error_of_setting("hbm.pin_mbps=x"),
+            "--set hbm.pin_mbps=x: expected a whole number from 0 to 4294967295, found \"x\"");
+  EXPECT_EQ(error_of_setting("hbm.pin_mbps="),
+            "--set hbm.pin_mbps=: expected a whole number from 0 to 4294967295, found \"\"");
+  EXPECT_EQ(error_of_setting("host.examples_per_s=inf"),
+            "--set host.examples_per_s=inf: expected a number, found \"inf\"");
+  EXPECT_EQ(error_of_setting("ici.wrap_x=1"),
+            "--set ici.wrap_x=1: expected true or false, found \"1\"");
+  EXPECT_EQ(error_of_setting("clock_mhz=0"),
+            "--set clock_mhz=0: clock_mhz: expected 1 to 20000 MHz, found 0");
+  const std::string unknown = error_of_setting("hbm.pin_mbs=3");
+  EXPECT_EQ(unknown.substr(0, unknown.find(" (")),
+            "--set hbm.pin_mbs=3: no parameter \"hbm.pin_mbs\"; the nearest is \"hbm.pin_mbps\"");
+}
+
+TEST(Show, TheEffectiveParametersReadBackAsThemselves) {
+  for (const std::string& name : built_in_names()) {
+    Configuration configuration = load_configuration(name);
+    apply_setting(configuration, "host.examples_per_s=0.1");
+    apply_setting(configuration, "name=a \"quoted\" \\ name # not a comment\n\x7f");
+    const std::string text = to_toml(configuration);
+    const Configuration back = parse_configuration(text, "back.toml");
+    EXPECT_EQ(parameter_table(back.params), parameter_table(configuration.params)) << text;
+    EXPECT_EQ(back.origins.at("hbm.pin_mbps").source,
+              configuration.origins.at("hbm.pin_mbps").source);
+    EXPECT_TRUE(to_toml(back) == text) << text;
+  }
+}
+
+TEST(Show, UnitHelpAndSourceStandBehindTheValue) {
+  const std::string text = to_toml(load_configuration("v3-8"));
+  EXPECT_NE(text.find("# Mb/s. Rate of a link in one direction. Source: CACM\n"), std::string::npos)
+      << text;
+}
+
+}  // namespace
+}  // namespace tpu::config
