@@ -1,0 +1,106 @@
+#include <algorithm>
+
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/simplify.h"
+
+namespace tpu::compiler {
+
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::Shape;
+
+namespace {
+
+/// How the words of an array lie, as far as a reshape can tell: rows of `columns` elements. When
+/// the rows of a plane fill whole tiles, planes follow each other without a gap and `planes` is 1.
+struct Rows {
+  std::int64_t planes = 1;
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  friend bool operator==(const Rows& a, const Rows& b) {
+    return a.planes == b.planes && a.rows == b.rows && a.columns == b.columns;
+  }
+};
+
+Rows rows_of(const Shape& shape) {
+  const std::vector<std::int64_t> extents = physical_dimensions(shape);
+  if (extents.empty()) return {1, 0, 1};  // Not comparable with arrays of higher rank.
+  if (extents.size() == 1) {
+    if (extents[0] % 1024 == 0) return {1, extents[0] / 128, 128};
+    return {0, 0, extents[0]};
+  }
+  Rows rows;
+  rows.columns = extents.back();
+  rows.rows = extents[extents.size() - 2];
+  for (std::size_t i = 0; i + 2 < extents.size(); ++i) rows.planes *= extents[i];
+  if (rows.rows % 8 == 0) {
+    rows.rows *= rows.planes;
+    rows.planes = 1;
+  }
+  return rows;
+}
+
+/// Physical order with the dimensions of extent 1 taken out; dimensions are numbered without them.
+std::vector<std::int64_t> order_of_long_dimensions(const Shape& shape) {
+  std::vector<std::int64_t> number(shape.dimensions.size(), -1);
+  std::int64_t next = 0;
+  for (std::size_t d = 0; d < number.size(); ++d) {
+    if (shape.dimensions[d] != 1) number[d] = next++;
+  }
+  std::vector<std::int64_t> order;
+  const std::vector<std::int64_t>& minor_to_major = shape.layout.minor_to_major;
+  for (auto d = minor_to_major.rbegin(); d != minor_to_major.rend(); ++d) {
+    if (number[static_cast<std::size_t>(*d)] >= 0) {
+      order.push_back(number[static_cast<std::size_t>(*d)]);
+    }
+  }
+  return order;
+}
+
+std::vector<std::int64_t> long_dimensions(const Shape& shape) {
+  std::vector<std::int64_t> extents;
+  std::copy_if(shape.dimensions.begin(), shape.dimensions.end(), std::back_inserter(extents),
+               [](std::int64_t extent) { return extent != 1; });
+  return extents;
+}
+
+/// The array that a transpose makes, seen with its operand's dimension numbers.
+Shape before_transpose(const Shape& result, const std::vector<std::int64_t>& permutation) {
+  Shape shape = result;
+  for (std::size_t d = 0; d < permutation.size(); ++d) {
+    shape.dimensions[static_cast<std::size_t>(permutation[d])] = result.dimensions[d];
+  }
+  for (std::int64_t& d : shape.layout.minor_to_major) d = permutation[static_cast<std::size_t>(d)];
+  return shape;
+}
+
+}  // namespace
+
+bool same_bytes_after_reshape(const Shape& from, const Shape& to) {
+  if (from.type != to.type || !(rows_of(from) == rows_of(to))) return false;
+  const std::vector<std::int64_t> from_order = order_of_long_dimensions(from);
+  const std::vector<std::int64_t> to_order = order_of_long_dimensions(to);
+  if (long_dimensions(from) == long_dimensions(to)) return from_order == to_order;
+  return std::is_sorted(from_order.begin(), from_order.end()) &&
+         std::is_sorted(to_order.begin(), to_order.end());
+}
+
+void find_bitcasts(hlo::Module& module) {
+  hlo::Computation& entry = module.entry_computation();
+  for (HloInstruction& instruction : entry.instructions) {
+    if (instruction.opcode != HloOpcode::kReshape && instruction.opcode != HloOpcode::kTranspose &&
+        instruction.opcode != HloOpcode::kCopy) {
+      continue;
+    }
+    const Shape& from = entry.at(instruction.operands[0]).shape;
+    const Shape to = instruction.opcode == HloOpcode::kTranspose
+                         ? before_transpose(instruction.shape, instruction.dimensions)
+                         : instruction.shape;
+    if (!same_bytes_after_reshape(from, to)) continue;
+    instruction.opcode = HloOpcode::kBitcast;
+    instruction.dimensions.clear();
+  }
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Value of a scalar constant as a double; none for types wider than 32 bits.
+std::optional<double> scalar_value(const hlo::HloInstruction& constant);
+
+/// A scalar constant of the type with this value, rounded to the type.
+hlo::HloInstruction scalar_constant(hlo::ElementType type, double value);
+
+/// The result of an elementwise operation on scalar constants, computed in the precision of its
+/// type; none where this pass does not know the operation.
+std::optional<double> fold_scalar(const hlo::HloInstruction& instruction,
+                                  const std::vector<const hlo::HloInstruction*>& operands);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,71 @@
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/simplify.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+
+namespace {
+
+/// Copies the body of a called computation behind the entry's instructions; returns the copy of its
+/// root.
+InstructionId inline_body(Computation& entry, const Computation& body,
+                          const HloInstruction& caller) {
+  std::vector<InstructionId> copy(body.instructions.size(), -1);
+  for (const HloInstruction& instruction : body.instructions) {
+    InstructionId& id = copy[static_cast<std::size_t>(instruction.id)];
+    if (instruction.opcode == HloOpcode::kParameter) {
+      TPU_CHECK(static_cast<std::size_t>(instruction.parameter_number) < caller.operands.size(),
+                caller.name << " passes too few operands");
+      id = caller.operands[static_cast<std::size_t>(instruction.parameter_number)];
+      continue;
+    }
+    HloInstruction clone = instruction;
+    for (InstructionId& operand : clone.operands) operand = copy[static_cast<std::size_t>(operand)];
+    clone.control_predecessors.clear();
+    if (clone.metadata.op_name.empty()) clone.metadata = caller.metadata;
+    id = append(entry, std::move(clone));
+  }
+  return copy[static_cast<std::size_t>(body.root)];
+}
+
+}  // namespace
+
+void flatten_calls(hlo::Module& module) {
+  Computation& entry = module.entry_computation();
+  std::vector<InstructionId> replacement(entry.instructions.size());
+  for (std::size_t i = 0; i < replacement.size(); ++i) {
+    replacement[i] = static_cast<InstructionId>(i);
+  }
+  bool found = false;
+  for (std::size_t i = 0; i < entry.instructions.size(); ++i) {
+    const HloInstruction caller = entry.instructions[i];
+    if (caller.opcode != HloOpcode::kCall && caller.opcode != HloOpcode::kFusion) continue;
+    found = true;
+    const InstructionId root = inline_body(entry, module.computation(caller.called.at(0)), caller);
+    for (std::size_t old = replacement.size(); old < entry.instructions.size(); ++old) {
+      replacement.push_back(static_cast<InstructionId>(old));
+    }
+    replacement[i] = root;
+  }
+  if (!found) return;
+  const auto resolved = [&replacement](InstructionId id) {
+    while (replacement[static_cast<std::size_t>(id)] != id) {
+      id = replacement[static_cast<std::size_t>(id)];
+    }
+    return id;
+  };
+  for (HloInstruction& instruction : entry.instructions) {
+    for (InstructionId& operand : instruction.operands) operand = resolved(operand);
+    for (InstructionId& before : instruction.control_predecessors) before = resolved(before);
+  }
+  entry.root = resolved(entry.root);
+  tidy(entry);
+  remove_unused_computations(module);
+}
+
+}  // namespace tpu::compiler

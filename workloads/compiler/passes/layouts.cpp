@@ -1,0 +1,316 @@
+#include "workloads/compiler/passes/layouts.h"
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/edit.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Layout;
+using hlo::Shape;
+
+namespace {
+
+/// Dimensions from major to minor.
+using Order = std::vector<std::int64_t>;
+
+constexpr std::uint64_t kGranuleBytes = 1024;
+
+Order row_major(std::int64_t rank) {
+  Order order(static_cast<std::size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+Layout layout_of(ElementType type, const Order& order) {
+  return tiled_layout(type, Order(order.rbegin(), order.rend()));
+}
+
+/// Spatial dimensions first, the others after them, both in logical order.
+Order spatial_first(std::int64_t rank, const std::vector<std::int64_t>& spatial) {
+  Order order = spatial;
+  std::sort(order.begin(), order.end());
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (std::find(spatial.begin(), spatial.end(), d) == spatial.end()) order.push_back(d);
+  }
+  return order;
+}
+
+/// Assigns orders: first what windows ask for, then along operations that keep the dimensions, then
+/// row-major for the rest.
+class LayoutAssignment {
+ public:
+  explicit LayoutAssignment(Computation& computation)
+      : computation_(computation),
+        users_(users_of(computation)),
+        orders_(computation.instructions.size()) {}
+
+  void run(const std::vector<hlo::Alias>& aliases) {
+    seed_convolutions();
+    spread();
+    seed_windows();
+    spread();
+    for (HloInstruction& instruction : computation_.instructions) settle(instruction);
+    write();
+    make_operands_agree();
+    make_results_agree(aliases);
+    tidy(computation_);
+  }
+
+ private:
+  HloInstruction& at(InstructionId id) { return computation_.at(id); }
+  Order& order(InstructionId id) { return orders_[static_cast<std::size_t>(id)]; }
+  void assign(InstructionId id, const Order& order);
+  void seed_convolutions();
+  void seed_windows();
+  void spread();
+  void spread_from(InstructionId id);
+  void settle(HloInstruction& instruction);
+  void write();
+  void make_operands_agree();
+  void make_results_agree(const std::vector<hlo::Alias>& aliases);
+  InstructionId copy_as(InstructionId id, const Layout& layout);
+
+  Computation& computation_;
+  std::vector<std::vector<InstructionId>> users_;
+  std::vector<Order> orders_;
+  std::deque<InstructionId> work_;
+};
+
+/// Operands that lie in the same order as the result: those of the result's rank whose elements are
+/// neither permuted nor mixed.
+std::vector<InstructionId> operands_in_step(const Computation& computation,
+                                            const HloInstruction& instruction) {
+  switch (instruction.opcode) {
+    case HloOpcode::kSlice:
+    case HloOpcode::kPad:
+    case HloOpcode::kReverse:
+    case HloOpcode::kReduceWindow:
+    case HloOpcode::kCopy:
+    case HloOpcode::kDynamicSlice:
+      return {instruction.operands[0]};
+    case HloOpcode::kDynamicUpdateSlice:
+    case HloOpcode::kSelectAndScatter:
+      return {instruction.operands[0], instruction.operands[1]};
+    case HloOpcode::kConcatenate:
+      return instruction.operands;
+    case HloOpcode::kAllReduce:
+      if (instruction.shape.is_tuple()) return {};
+      return instruction.operands;
+    default:
+      break;
+  }
+  if (!hlo::is_elementwise(instruction.opcode)) return {};
+  std::vector<InstructionId> same;
+  for (InstructionId operand : instruction.operands) {
+    if (computation.at(operand).shape.rank() == instruction.shape.rank()) same.push_back(operand);
+  }
+  return same;
+}
+
+void LayoutAssignment::assign(InstructionId id, const Order& wanted) {
+  if (at(id).shape.is_tuple() || at(id).shape.rank() < 2 || !order(id).empty()) return;
+  order(id) = wanted;
+  work_.push_back(id);
+}
+
+void LayoutAssignment::seed_convolutions() {
+  for (const HloInstruction& instruction : computation_.instructions) {
+    if (instruction.opcode != HloOpcode::kConvolution) continue;
+    const hlo::ConvolutionDimensions& dims = instruction.convolution;
+    const std::int64_t rank = instruction.shape.rank();
+    assign(instruction.operands[0], spatial_first(rank, dims.input_spatial));
+    assign(instruction.operands[1], spatial_first(rank, dims.kernel_spatial));
+    assign(instruction.id, spatial_first(rank, dims.output_spatial));
+  }
+}
+
+/// Pooling windows of rank 4: their window dimensions are the spatial ones.
+void LayoutAssignment::seed_windows() {
+  for (const HloInstruction& instruction : computation_.instructions) {
+    if (instruction.opcode != HloOpcode::kReduceWindow &&
+        instruction.opcode != HloOpcode::kSelectAndScatter) {
+      continue;
+    }
+    std::vector<std::int64_t> spatial;
+    for (std::size_t d = 0; d < instruction.window.size(); ++d) {
+      if (instruction.window[d].size > 1) spatial.push_back(static_cast<std::int64_t>(d));
+    }
+    const std::int64_t rank = at(instruction.operands[0]).shape.rank();
+    if (rank != 4 || spatial.empty()) continue;
+    assign(instruction.operands[0], spatial_first(rank, spatial));
+  }
+}
+
+void LayoutAssignment::spread_from(InstructionId id) {
+  const Order known = order(id);
+  for (InstructionId operand : operands_in_step(computation_, at(id))) assign(operand, known);
+  for (InstructionId user : users_[static_cast<std::size_t>(id)]) {
+    const std::vector<InstructionId> same = operands_in_step(computation_, at(user));
+    if (std::find(same.begin(), same.end(), id) != same.end()) assign(user, known);
+  }
+}
+
+void LayoutAssignment::spread() {
+  while (!work_.empty()) {
+    const InstructionId id = work_.front();
+    work_.pop_front();
+    spread_from(id);
+  }
+}
+
+/// What nothing reached: a reduction keeps its operand's order, everything else is row-major.
+void LayoutAssignment::settle(HloInstruction& instruction) {
+  if (instruction.shape.is_tuple() || !order(instruction.id).empty()) return;
+  Order wanted = row_major(instruction.shape.rank());
+  if (instruction.opcode == HloOpcode::kReduce && instruction.shape.rank() >= 2) {
+    const HloInstruction& input = at(instruction.operands[0]);
+    wanted.clear();
+    for (std::int64_t d : order(input.id)) {
+      const auto begin = instruction.dimensions.begin(), end = instruction.dimensions.end();
+      if (std::find(begin, end, d) != end) continue;
+      const auto before = std::count_if(begin, end, [d](std::int64_t r) { return r < d; });
+      wanted.push_back(d - before);
+    }
+  }
+  if (instruction.shape.rank() < 2) {
+    order(instruction.id) = wanted;
+    return;
+  }
+  assign(instruction.id, wanted);
+  spread();
+}
+
+void LayoutAssignment::write() {
+  for (HloInstruction& instruction : computation_.instructions) {
+    if (!instruction.shape.is_tuple()) {
+      instruction.shape.layout = layout_of(instruction.shape.type, order(instruction.id));
+    }
+  }
+  for (HloInstruction& instruction : computation_.instructions) {
+    if (!instruction.shape.is_tuple()) continue;
+    const bool by_operand =
+        instruction.opcode == HloOpcode::kTuple || instruction.opcode == HloOpcode::kAllReduce;
+    for (std::size_t i = 0; i < instruction.shape.elements.size(); ++i) {
+      Shape& element = instruction.shape.elements[i];
+      if (by_operand) {
+        element.layout = at(instruction.operands[i]).shape.layout;
+      } else {
+        element.layout = row_major_layout(element.type, element.rank());
+      }
+    }
+  }
+  for (HloInstruction& instruction : computation_.instructions) {
+    if (instruction.opcode != HloOpcode::kGetTupleElement) continue;
+    const Shape& tuple = at(instruction.operands[0]).shape;
+    instruction.shape.layout =
+        tuple.elements[static_cast<std::size_t>(instruction.tuple_index)].layout;
+  }
+}
+
+InstructionId LayoutAssignment::copy_as(InstructionId id, const Layout& layout) {
+  HloInstruction copy;
+  copy.opcode = HloOpcode::kCopy;
+  copy.name = at(id).name + ".relayout";
+  copy.shape = at(id).shape;
+  copy.shape.layout = layout;
+  copy.operands = {id};
+  copy.metadata = at(id).metadata;
+  return append(computation_, std::move(copy));
+}
+
+/// Two orders may meet at an operation: the operand that differs is copied.
+void LayoutAssignment::make_operands_agree() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    std::vector<std::pair<InstructionId, Order>> wanted;
+    for (InstructionId operand : operands_in_step(computation_, at(id))) {
+      wanted.emplace_back(operand, order(id));
+    }
+    if (at(id).opcode == HloOpcode::kConvolution) {
+      const hlo::ConvolutionDimensions& dims = at(id).convolution;
+      const std::int64_t rank = at(id).shape.rank();
+      wanted.emplace_back(at(id).operands[0], spatial_first(rank, dims.input_spatial));
+      wanted.emplace_back(at(id).operands[1], spatial_first(rank, dims.kernel_spatial));
+    }
+    for (const auto& [operand, order] : wanted) {
+      if (at(operand).shape.rank() < 2) continue;
+      const Layout layout = layout_of(at(operand).shape.type, order);
+      if (at(operand).shape.layout == layout) continue;
+      const InstructionId copy = copy_as(operand, layout);
+      std::replace(at(id).operands.begin(), at(id).operands.end(), operand, copy);
+    }
+  }
+}
+
+/// A result that shares its buffer with a parameter lies as the parameter does.
+void LayoutAssignment::make_results_agree(const std::vector<hlo::Alias>& aliases) {
+  if (at(computation_.root).opcode != HloOpcode::kTuple) return;
+  const std::vector<InstructionId> parameters = computation_.parameters();
+  for (const hlo::Alias& alias : aliases) {
+    const std::size_t index = static_cast<std::size_t>(alias.output_index);
+    const InstructionId result = at(computation_.root).operands[index];
+    const Layout layout =
+        at(parameters[static_cast<std::size_t>(alias.parameter_number)]).shape.layout;
+    if (at(result).shape.layout == layout) continue;
+    const InstructionId copy = copy_as(result, layout);
+    at(computation_.root).operands[index] = copy;
+    at(computation_.root).shape.elements[index].layout = layout;
+  }
+}
+
+}  // namespace
+
+Layout tiled_layout(ElementType type, std::vector<std::int64_t> minor_to_major) {
+  Layout layout;
+  const std::size_t rank = minor_to_major.size();
+  layout.minor_to_major = std::move(minor_to_major);
+  if (rank == 0) return layout;
+  layout.tiles = {rank == 1 ? std::vector<std::int64_t>{1024} : std::vector<std::int64_t>{8, 128}};
+  if (type == ElementType::kBf16 && rank >= 2) layout.tiles.push_back({2, 1});
+  return layout;
+}
+
+Layout row_major_layout(ElementType type, std::int64_t rank) {
+  return layout_of(type, row_major(rank));
+}
+
+std::vector<std::int64_t> physical_dimensions(const Shape& shape) {
+  TPU_CHECK(shape.layout.minor_to_major.size() == shape.dimensions.size(),
+            "no layout: " << to_string(shape));
+  std::vector<std::int64_t> extents;
+  for (auto d = shape.layout.minor_to_major.rbegin(); d != shape.layout.minor_to_major.rend();
+       ++d) {
+    extents.push_back(shape.dimensions[static_cast<std::size_t>(*d)]);
+  }
+  return extents;
+}
+
+std::uint64_t granules(const Shape& shape) {
+  if (shape.is_tuple()) {
+    std::uint64_t sum = 0;
+    for (const Shape& element : shape.elements) sum += granules(element);
+    return sum;
+  }
+  const std::uint64_t bytes = static_cast<std::uint64_t>(shape.padded_bytes());
+  return std::max<std::uint64_t>(1, (bytes + kGranuleBytes - 1) / kGranuleBytes);
+}
+
+void assign_layouts(hlo::Module& module) {
+  for (std::size_t i = 0; i < module.computations.size(); ++i) {
+    const bool is_entry = static_cast<hlo::ComputationId>(i) == module.entry;
+    LayoutAssignment(module.computations[i])
+        .run(is_entry ? module.aliases : std::vector<hlo::Alias>{});
+  }
+}
+
+}  // namespace tpu::compiler
