@@ -1,0 +1,5 @@
+import sys
+
+from tpusim_capture.command import main
+
+sys.exit(main())
