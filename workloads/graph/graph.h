@@ -20,8 +20,13 @@ enum class HloOpcode : std::uint8_t {
 std::string_view to_string(HloOpcode opcode);
 /// Finds an opcode by its HLO name, new or old spelling; kCount when there is none.
 HloOpcode hlo_opcode(std::string_view text);
+/// True for operations that compute each element of the result from the same element of their
+/// operands (arithmetic, comparison, selection, conversion; not copies).
+bool is_elementwise(HloOpcode opcode);
 
 enum class ComparisonDirection : std::uint8_t { kEq, kNe, kLt, kLe, kGt, kGe };
+/// "EQ", "NE", ...
+std::string_view to_string(ComparisonDirection direction);
 
 /// One spatial dimension of a convolution or reduce-window.
 struct WindowDimension {
@@ -60,7 +65,10 @@ struct GatherDimensions {
   std::vector<std::int64_t> collapsed_slice_dims;  ///< scatter: inserted_window_dims
   std::vector<std::int64_t> start_index_map;       ///< scatter: scatter_dims_to_operand_dims
   std::int64_t index_vector_dim = 0;
-  std::vector<std::int64_t> slice_sizes;  ///< gather only
+  std::vector<std::int64_t> slice_sizes;            ///< gather only
+  std::vector<std::int64_t> operand_batching_dims;  ///< scatter: input_batching_dims
+  std::vector<std::int64_t>
+      start_indices_batching_dims;  ///< scatter: scatter_indices_batching_dims
 };
 
 /// Where an instruction comes from in the user's program.
@@ -100,7 +108,8 @@ struct HloInstruction {
   std::vector<std::int64_t> dynamic_slice_sizes;
   GatherDimensions gather;
   std::vector<std::vector<std::int64_t>> replica_groups;  ///< Empty: all replicas.
-  std::vector<std::uint8_t> literal;  ///< kConstant: row-major bytes of the elements.
+  std::vector<std::uint8_t>
+      literal;  ///< kConstant: row-major bytes of the elements; empty when the file elides them.
   std::string custom_call_target;
   std::string fusion_kind;
   std::string raw_attributes;  ///< Attributes that are kept as text only.
@@ -152,7 +161,9 @@ struct Module {
 };
 
 /// Useful FLOPs of an instruction: 2 per multiply-add of a dot or convolution (padding and dilation
-/// zeros not counted), one per element of an elementwise operation or reduction input.
+/// zeros not counted), one per element of an elementwise operation or reduction input. A call,
+/// fusion or loop has those of its computations; a loop's are multiplied by the trip count when its
+/// backend_config states it, and count once otherwise.
 std::int64_t flops(const Module& module, const Computation& computation,
                    const HloInstruction& instruction);
 /// Only those of dots and convolutions, over the whole module.

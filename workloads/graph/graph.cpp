@@ -1,0 +1,69 @@
+#include "workloads/graph/graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace tpu::hlo {
+
+namespace {
+
+constexpr std::string_view kOpcodeNames[] = {
+#define TPU_HLO_OPCODE(enumerator, text) text,
+#include "workloads/graph/hlo_opcodes.def"
+#undef TPU_HLO_OPCODE
+};
+
+std::unordered_map<std::string_view, HloOpcode> opcode_table() {
+  std::unordered_map<std::string_view, HloOpcode> table;
+  for (int i = 0; i < static_cast<int>(HloOpcode::kCount); ++i) {
+    table.emplace(kOpcodeNames[i], static_cast<HloOpcode>(i));
+  }
+  table.emplace("cross-replica-sum", HloOpcode::kAllReduce);
+  table.emplace("optimization-barrier", HloOpcode::kOptimizationBarrier);
+  table.emplace("round-nearest-afz", HloOpcode::kRoundNearestAfz);
+  table.emplace("expm1", HloOpcode::kExponentialMinusOne);
+  table.emplace("log1p", HloOpcode::kLogPlusOne);
+  return table;
+}
+
+}  // namespace
+
+std::string_view to_string(HloOpcode opcode) {
+  if (opcode >= HloOpcode::kCount) return "no opcode";
+  return kOpcodeNames[static_cast<std::size_t>(opcode)];
+}
+
+HloOpcode hlo_opcode(std::string_view text) {
+  static const std::unordered_map<std::string_view, HloOpcode> table = opcode_table();
+  const auto found = table.find(text);
+  return found == table.end() ? HloOpcode::kCount : found->second;
+}
+
+bool is_elementwise(HloOpcode opcode) {
+  switch (opcode) {
+    case HloOpcode::kConvert:
+    case HloOpcode::kReducePrecision:
+    case HloOpcode::kStochasticConvert:
+      return true;
+    default:
+      return (opcode >= HloOpcode::kAdd && opcode <= HloOpcode::kAtan2);
+  }
+}
+
+std::string_view to_string(ComparisonDirection direction) {
+  constexpr std::string_view kNames[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
+  return kNames[static_cast<std::size_t>(direction)];
+}
+
+std::vector<InstructionId> Computation::parameters() const {
+  std::vector<InstructionId> ids;
+  for (const HloInstruction& instruction : instructions) {
+    if (instruction.opcode == HloOpcode::kParameter) ids.push_back(instruction.id);
+  }
+  std::sort(ids.begin(), ids.end(), [&](InstructionId a, InstructionId b) {
+    return at(a).parameter_number < at(b).parameter_number;
+  });
+  return ids;
+}
+
+}  // namespace tpu::hlo
