@@ -1,0 +1,506 @@
+#include "workloads/compiler/passes/fusion.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+bool reads_nothing(const Computation& computation, InstructionId id) {
+  const HloInstruction& instruction = computation.at(id);
+  if (instruction.shape.is_tuple()) return false;
+  if (instruction.opcode == HloOpcode::kIota) return true;
+  if (instruction.opcode == HloOpcode::kBroadcast) {
+    return computation.at(instruction.operands[0]).shape.rank() == 0 &&
+           reads_nothing(computation, instruction.operands[0]);
+  }
+  return instruction.opcode == HloOpcode::kConstant && instruction.shape.rank() == 0;
+}
+
+bool takes_immediate(const HloInstruction& user, std::size_t operand) {
+  switch (user.opcode) {
+    case HloOpcode::kReduceWindow:
+    case HloOpcode::kPad:
+      return operand == 1;
+    case HloOpcode::kSelectAndScatter:
+      return operand == 2;
+    case HloOpcode::kReduce:
+      return operand >= user.operands.size() / 2;
+    default:
+      return false;
+  }
+}
+
+namespace {
+
+bool is_matrix_product(const HloInstruction& instruction) {
+  return instruction.opcode == HloOpcode::kDot || instruction.opcode == HloOpcode::kConvolution;
+}
+
+bool is_plain_reduce(const HloInstruction& instruction) {
+  return instruction.opcode == HloOpcode::kReduce && !instruction.shape.is_tuple();
+}
+
+/// A kernel in the making: the values it writes and the arrays it reads.
+struct Draft {
+  bool is_fusion = false;
+  bool is_reduction = false;
+  InstructionId product = -1;         ///< The dot or convolution whose epilogue the rest is.
+  std::vector<InstructionId> roots;   ///< In order.
+  std::vector<InstructionId> inside;  ///< What it computes, roots included, in order.
+  std::vector<InstructionId> leaves;  ///< What it reads, in order.
+  std::string extent;                 ///< Equal for kernels that may become one.
+  bool is_merged_away = false;
+};
+
+class Fusion {
+ public:
+  Fusion(hlo::Module& module, const FusionLimits& limits)
+      : module_(module),
+        limits_(limits),
+        entry_(module.entry_computation()),
+        users_(users_of(entry_)),
+        written_(entry_.instructions.size(), false) {}
+
+  void run();
+
+ private:
+  const HloInstruction& at(InstructionId id) const { return entry_.at(id); }
+  bool is_written(InstructionId id) const { return written_[static_cast<std::size_t>(id)]; }
+  bool is_fusible(InstructionId id) const;
+  std::uint64_t bytes(InstructionId id) const { return granules(at(id).shape); }
+
+  bool is_forced(InstructionId id) const;
+  void find_forced();
+  std::set<InstructionId> sinks(InstructionId id) const;
+  bool is_cheaper_written(InstructionId id) const;
+  void choose_written();
+
+  void collect(Draft& draft) const;
+  std::string extent_of(InstructionId root) const;
+  void draft_kernels();
+  void index_readers();
+  void add_reader(std::size_t draft);
+  void remove_reader(std::size_t draft);
+
+  std::uint64_t shared_bytes(const Draft& a, const Draft& b) const;
+  bool has_path_around(std::size_t from, std::size_t to) const;
+  bool may_merge(std::size_t a, std::size_t b) const;
+  void merge(std::size_t into, std::size_t from);
+  void merge_siblings();
+  void fuse_epilogues();
+
+  const HloInstruction& most_expensive(const Draft& draft) const;
+  hlo::ComputationId build_computation(const Draft& draft, const std::string& name);
+  void build_fusion(const Draft& draft, std::size_t number);
+  void build();
+
+  hlo::Module& module_;
+  FusionLimits limits_;
+  Computation& entry_;
+  std::vector<std::vector<InstructionId>> users_;
+  std::vector<bool> written_;  ///< Of each instruction: stands in HBM.
+  std::vector<Draft> drafts_;
+  std::vector<std::vector<std::size_t>> readers_;  ///< Of each instruction: drafts that read it.
+  std::vector<Computation> computations_;
+  std::vector<std::pair<std::vector<InstructionId>, HloInstruction>> pending_;
+};
+
+bool Fusion::is_fusible(InstructionId id) const {
+  const HloInstruction& instruction = at(id);
+  if (instruction.shape.is_tuple()) return false;
+  return hlo::is_elementwise(instruction.opcode) || instruction.opcode == HloOpcode::kBroadcast ||
+         instruction.opcode == HloOpcode::kIota || reads_nothing(entry_, id);
+}
+
+/// What must stand in HBM whatever it costs: the result of an operation that is no elementwise one,
+/// and what anything but a fusible operation over the same extent or a reduction reads.
+bool Fusion::is_forced(InstructionId id) const {
+  if (!is_fusible(id)) return true;
+  if (id == entry_.root) return true;
+  const bool is_scalar_constant = at(id).opcode == HloOpcode::kConstant && at(id).shape.rank() == 0;
+  for (InstructionId user_id : users_[static_cast<std::size_t>(id)]) {
+    const HloInstruction& user = at(user_id);
+    for (std::size_t i = 0; i < user.operands.size(); ++i) {
+      if (user.operands[i] != id) continue;
+      if (is_scalar_constant && (takes_immediate(user, i) || is_fusible(user_id))) continue;
+      if (is_plain_reduce(user) && i == 0) continue;
+      if (!is_fusible(user_id)) return true;
+      if (at(id).shape.dimensions == user.shape.dimensions) continue;
+      if (user.opcode == HloOpcode::kBroadcast && reads_nothing(entry_, id)) continue;
+      return true;
+    }
+  }
+  return false;
+}
+
+void Fusion::find_forced() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    written_[static_cast<std::size_t>(instruction.id)] = is_forced(instruction.id);
+  }
+}
+
+/// The kernels that would compute the value if it were not written: written values and reductions
+/// that are reached through values that are not. Reductions that can share a kernel count once.
+/// Stops counting at eight.
+std::set<InstructionId> Fusion::sinks(InstructionId id) const {
+  std::set<InstructionId> found;
+  std::set<std::string> reductions;
+  std::set<InstructionId> seen{id};
+  std::vector<InstructionId> work{id};
+  while (!work.empty() && found.size() < 8) {
+    const InstructionId value = work.back();
+    work.pop_back();
+    for (InstructionId user : users_[static_cast<std::size_t>(value)]) {
+      if (!seen.insert(user).second) continue;
+      if (!is_written(user)) {
+        work.push_back(user);
+      } else if (!is_plain_reduce(at(user)) || reductions.insert(extent_of(user)).second) {
+        found.insert(user);
+      }
+    }
+  }
+  return found;
+}
+
+/// Bytes in both cases, the product's own write and read included where an epilogue could save
+/// them.
+bool Fusion::is_cheaper_written(InstructionId id) const {
+  const std::size_t count = sinks(id).size();
+  Draft draft;
+  draft.roots = {id};
+  collect(draft);
+  if (draft.leaves.size() + 1 > limits_.arrays || draft.inside.size() > limits_.instructions) {
+    return true;
+  }
+  if (count < 2) return false;
+  std::uint64_t in = 0, product = 0;
+  for (InstructionId leaf : draft.leaves) {
+    in += bytes(leaf);
+    if (!is_matrix_product(at(leaf)) || at(leaf).shape.dimensions != at(id).shape.dimensions) {
+      continue;
+    }
+    const std::vector<InstructionId>& users = users_[static_cast<std::size_t>(leaf)];
+    const bool is_private = std::all_of(users.begin(), users.end(), [&draft](InstructionId user) {
+      return std::binary_search(draft.inside.begin(), draft.inside.end(), user);
+    });
+    if (is_private) product = bytes(leaf);
+  }
+  const std::uint64_t computed_again = product + count * in;
+  const std::uint64_t written = in - product + bytes(id) * (1 + count);
+  return written <= computed_again;
+}
+
+/// In order, so that what a value reads is known when it is looked at.
+void Fusion::choose_written() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    const InstructionId id = instruction.id;
+    if (is_written(id) || reads_nothing(entry_, id)) continue;
+    if (is_cheaper_written(id)) written_[static_cast<std::size_t>(id)] = true;
+  }
+}
+
+/// Fills in what the draft computes and reads, from its roots and its product.
+void Fusion::collect(Draft& draft) const {
+  std::set<InstructionId> inside, leaves;
+  std::vector<InstructionId> work = draft.roots;
+  const auto is_root = [&draft](InstructionId id) {
+    return std::find(draft.roots.begin(), draft.roots.end(), id) != draft.roots.end();
+  };
+  while (!work.empty()) {
+    const InstructionId id = work.back();
+    work.pop_back();
+    if (!inside.insert(id).second) continue;
+    for (InstructionId operand : at(id).operands) {
+      const bool is_read = is_written(operand) && !reads_nothing(entry_, operand);
+      if (is_read && operand != draft.product && !is_root(operand)) {
+        leaves.insert(operand);
+      } else {
+        work.push_back(operand);
+      }
+    }
+  }
+  draft.inside.assign(inside.begin(), inside.end());
+  draft.leaves.assign(leaves.begin(), leaves.end());
+}
+
+std::string Fusion::extent_of(InstructionId root) const {
+  const bool is_reduction = is_plain_reduce(at(root));
+  const Shape& shape = is_reduction ? at(at(root).operands[0]).shape : at(root).shape;
+  std::string text = is_reduction ? "reduce" : "loop";
+  for (std::int64_t extent : shape.dimensions) text += " " + std::to_string(extent);
+  for (std::int64_t d : shape.layout.minor_to_major) text += "," + std::to_string(d);
+  if (is_reduction) {
+    for (std::int64_t d : at(root).dimensions) text += "/" + std::to_string(d);
+  }
+  return text;
+}
+
+void Fusion::draft_kernels() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    if (!is_written(instruction.id)) continue;
+    Draft draft;
+    draft.roots = {instruction.id};
+    draft.is_reduction = is_plain_reduce(instruction);
+    draft.is_fusion = draft.is_reduction || is_fusible(instruction.id);
+    const bool is_constant = instruction.opcode == HloOpcode::kConstant;
+    if (draft.is_fusion && !is_constant) {
+      draft.extent = extent_of(instruction.id);
+      collect(draft);
+    } else {
+      draft.is_fusion = false;
+      draft.inside = {instruction.id};
+      std::set<InstructionId> leaves(instruction.operands.begin(), instruction.operands.end());
+      draft.leaves.assign(leaves.begin(), leaves.end());
+    }
+    drafts_.push_back(std::move(draft));
+  }
+}
+
+/// Bytes that one kernel reads fewer than two: common arrays, and results of one that the other
+/// reads.
+std::uint64_t Fusion::shared_bytes(const Draft& a, const Draft& b) const {
+  std::uint64_t shared = 0;
+  const auto add_common = [&](const std::vector<InstructionId>& x,
+                              const std::vector<InstructionId>& y) {
+    for (InstructionId id : x) {
+      if (std::find(y.begin(), y.end(), id) != y.end()) shared += bytes(id);
+    }
+  };
+  add_common(a.leaves, b.leaves);
+  add_common(a.roots, b.leaves);
+  add_common(b.roots, a.leaves);
+  return shared;
+}
+
+/// True when a result of `from` reaches `to` through a third kernel.
+bool Fusion::has_path_around(std::size_t from, std::size_t to) const {
+  std::vector<char> seen(drafts_.size(), 0);
+  std::vector<std::size_t> work{from};
+  while (!work.empty()) {
+    const std::size_t kernel = work.back();
+    work.pop_back();
+    for (InstructionId root : drafts_[kernel].roots) {
+      for (std::size_t reader : readers_[static_cast<std::size_t>(root)]) {
+        if (reader == to && kernel != from) return true;
+        if (reader == to || seen[reader]) continue;
+        seen[reader] = 1;
+        work.push_back(reader);
+      }
+    }
+  }
+  return false;
+}
+
+bool Fusion::may_merge(std::size_t a, std::size_t b) const {
+  Draft both = drafts_[a];
+  both.roots.insert(both.roots.end(), drafts_[b].roots.begin(), drafts_[b].roots.end());
+  collect(both);
+  if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
+  if (both.inside.size() > limits_.instructions) return false;
+  return !has_path_around(a, b) && !has_path_around(b, a);
+}
+
+void Fusion::index_readers() {
+  readers_.assign(entry_.instructions.size(), {});
+  for (std::size_t i = 0; i < drafts_.size(); ++i) add_reader(i);
+}
+
+void Fusion::add_reader(std::size_t draft) {
+  if (drafts_[draft].is_merged_away) return;
+  for (InstructionId leaf : drafts_[draft].leaves) {
+    readers_[static_cast<std::size_t>(leaf)].push_back(draft);
+  }
+}
+
+void Fusion::remove_reader(std::size_t draft) {
+  for (InstructionId leaf : drafts_[draft].leaves) {
+    std::vector<std::size_t>& list = readers_[static_cast<std::size_t>(leaf)];
+    list.erase(std::remove(list.begin(), list.end(), draft), list.end());
+  }
+}
+
+void Fusion::merge(std::size_t into, std::size_t from) {
+  remove_reader(into);
+  remove_reader(from);
+  Draft& target = drafts_[into];
+  const std::vector<InstructionId>& more = drafts_[from].roots;
+  target.roots.insert(target.roots.end(), more.begin(), more.end());
+  std::sort(target.roots.begin(), target.roots.end());
+  collect(target);
+  drafts_[from].is_merged_away = true;
+  add_reader(into);
+}
+
+/// Each kernel joins the earlier one over its extent with which it shares the most bytes.
+void Fusion::merge_siblings() {
+  std::map<std::string, std::vector<std::size_t>> by_extent;
+  for (std::size_t i = 0; i < drafts_.size(); ++i) {
+    if (drafts_[i].is_fusion) by_extent[drafts_[i].extent].push_back(i);
+  }
+  for (auto& [extent, group] : by_extent) {
+    for (std::size_t later = 1; later < group.size(); ++later) {
+      std::vector<std::pair<std::uint64_t, std::size_t>> partners;
+      for (std::size_t earlier = 0; earlier < later; ++earlier) {
+        if (drafts_[group[earlier]].is_merged_away) continue;
+        const std::uint64_t shared = shared_bytes(drafts_[group[earlier]], drafts_[group[later]]);
+        if (shared > 0) partners.emplace_back(shared, group[earlier]);
+      }
+      std::stable_sort(partners.begin(), partners.end(),
+                       [](const auto& a, const auto& b) { return a.first > b.first; });
+      for (const auto& [shared, partner] : partners) {
+        if (!may_merge(partner, group[later])) continue;
+        merge(partner, group[later]);
+        break;
+      }
+    }
+  }
+}
+
+/// The one kernel that uses a dot or convolution, over its extent, becomes its epilogue.
+void Fusion::fuse_epilogues() {
+  for (std::size_t i = 0; i < drafts_.size(); ++i) {
+    if (drafts_[i].is_fusion || !is_matrix_product(at(drafts_[i].roots[0]))) continue;
+    const InstructionId product = drafts_[i].roots[0];
+    const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(product)];
+    if (readers.size() != 1) continue;
+    const std::size_t reader = readers[0];
+    Draft fused = drafts_[reader];
+    if (!fused.is_fusion || fused.is_reduction || fused.product >= 0) continue;
+    if (fused.roots.size() > limits_.epilogue_results) continue;
+    if (fused.leaves.size() - 1 + fused.roots.size() > limits_.epilogue_arrays) continue;
+    if (fused.extent != extent_of(product) || has_path_around(i, reader)) continue;
+    fused.product = product;
+    collect(fused);
+    remove_reader(i);
+    remove_reader(reader);
+    drafts_[i].is_merged_away = true;
+    drafts_[reader] = std::move(fused);
+    add_reader(reader);
+  }
+}
+
+/// The instruction whose name a user knows the kernel by.
+const HloInstruction& Fusion::most_expensive(const Draft& draft) const {
+  if (draft.product >= 0) return at(draft.product);
+  const HloInstruction* best = &at(draft.roots[0]);
+  for (InstructionId id : draft.inside) {
+    const bool is_named = !at(id).metadata.op_name.empty();
+    if (is_named && (best->metadata.op_name.empty() || bytes(id) > bytes(best->id))) {
+      best = &at(id);
+    }
+  }
+  return *best;
+}
+
+hlo::ComputationId Fusion::build_computation(const Draft& draft, const std::string& name) {
+  Computation body;
+  body.name = "fused_computation." + name;
+  std::map<InstructionId, InstructionId> inner;
+  for (InstructionId leaf : draft.leaves) {
+    HloInstruction parameter;
+    parameter.opcode = HloOpcode::kParameter;
+    parameter.parameter_number = static_cast<std::int64_t>(inner.size());
+    parameter.name = "param_" + std::to_string(parameter.parameter_number) + "." + name;
+    parameter.shape = at(leaf).shape;
+    inner[leaf] = append(body, std::move(parameter));
+  }
+  for (InstructionId id : draft.inside) {
+    HloInstruction copy = at(id);
+    for (InstructionId& operand : copy.operands) operand = inner.at(operand);
+    copy.control_predecessors.clear();
+    inner[id] = append(body, std::move(copy));
+  }
+  if (draft.roots.size() == 1) {
+    body.root = inner.at(draft.roots[0]);
+  } else {
+    HloInstruction tuple;
+    tuple.opcode = HloOpcode::kTuple;
+    tuple.name = "tuple." + name;
+    tuple.shape.type = hlo::ElementType::kTuple;
+    for (InstructionId root : draft.roots) {
+      tuple.operands.push_back(inner.at(root));
+      tuple.shape.elements.push_back(at(root).shape);
+    }
+    body.root = append(body, std::move(tuple));
+  }
+  computations_.push_back(std::move(body));
+  return static_cast<hlo::ComputationId>(module_.computations.size() + computations_.size() - 1);
+}
+
+/// The fusion of one result takes the place of its root; of several, the roots become
+/// get-tuple-elements of a new instruction.
+void Fusion::build_fusion(const Draft& draft, std::size_t number) {
+  const std::string name = "fusion." + std::to_string(number);
+  HloInstruction fusion;
+  fusion.name = name;
+  fusion.opcode = HloOpcode::kFusion;
+  fusion.fusion_kind = draft.product >= 0 ? "kOutput" : draft.is_reduction ? "kInput" : "kLoop";
+  fusion.operands = draft.leaves;
+  fusion.metadata = most_expensive(draft).metadata;
+  fusion.called = {build_computation(draft, name)};
+  fusion.shape = computations_.back().at(computations_.back().root).shape;
+  pending_.emplace_back(draft.roots, std::move(fusion));
+}
+
+void Fusion::build() {
+  std::vector<const Draft*> order;
+  for (const Draft& draft : drafts_) {
+    if (draft.is_fusion && !draft.is_merged_away) order.push_back(&draft);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Draft* a, const Draft* b) { return a->roots[0] < b->roots[0]; });
+  for (std::size_t i = 0; i < order.size(); ++i) build_fusion(*order[i], i);
+  for (auto& [roots, fusion] : pending_) {
+    if (roots.size() == 1) {
+      fusion.id = roots[0];
+      entry_.at(roots[0]) = std::move(fusion);
+      continue;
+    }
+    const std::string name = fusion.name;
+    const InstructionId tuple = append(entry_, std::move(fusion));
+    for (std::size_t i = 0; i < roots.size(); ++i) {
+      HloInstruction part;
+      part.id = roots[i];
+      part.opcode = HloOpcode::kGetTupleElement;
+      part.name = name + "." + std::to_string(i);
+      part.tuple_index = static_cast<std::int64_t>(i);
+      part.operands = {tuple};
+      part.shape = entry_.at(roots[i]).shape;
+      part.metadata = entry_.at(roots[i]).metadata;
+      entry_.at(roots[i]) = std::move(part);
+    }
+  }
+  tidy(entry_);
+  for (Computation& computation : computations_) {
+    module_.computations.push_back(std::move(computation));
+  }
+  remove_unused_computations(module_);
+}
+
+void Fusion::run() {
+  find_forced();
+  choose_written();
+  draft_kernels();
+  index_readers();
+  merge_siblings();
+  fuse_epilogues();
+  build();
+}
+
+}  // namespace
+
+void fuse(hlo::Module& module, const FusionLimits& limits) { Fusion(module, limits).run(); }
+
+}  // namespace tpu::compiler

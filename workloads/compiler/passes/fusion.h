@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// What a fusion may grow to: the streams of a kernel share VMEM, its addresses the scalar
+/// registers.
+struct FusionLimits {
+  std::size_t arrays = 14;        ///< Operands and results together.
+  std::size_t instructions = 96;  ///< Of a fused computation.
+  std::size_t epilogue_arrays = 6;
+  std::size_t epilogue_results = 1;
+};
+
+/// Pass: elementwise operations go into the kernels that read or make their operands, as HLO
+/// `fusion` instructions with a computation of their own:
+///
+/// - kLoop: elementwise operations over one extent, one or several results;
+/// - kInput: reductions over the same dimensions of operands of one extent, with the elementwise
+///   operations that make the operands;
+/// - kOutput: a dot or convolution and the elementwise operations that alone use it.
+///
+/// A value is written to HBM when something other than such a kernel needs it, or when that moves
+/// fewer bytes than computing it again in each kernel that uses it. Kernels over the same extent
+/// that read a common array become one. Broadcasts of scalars and iotas are always computed where
+/// they are used.
+///
+/// Needs: layouts; no call or fusion in the entry.
+/// Leaves: every elementwise operation, broadcast, iota and reduction with one operand inside a
+/// fusion; scalar constants inside fusions or beside the operation that takes them as initial or
+/// padding value; a fusion with several results is a tuple, read by get-tuple-element.
+void fuse(hlo::Module& module, const FusionLimits& limits = {});
+
+/// True for the initial and padding values that a kernel takes as an immediate: when constant, they
+/// stand in no buffer.
+bool takes_immediate(const hlo::HloInstruction& user, std::size_t operand);
+
+/// True for scalar constants, broadcasts of them and iotas: values that read nothing.
+bool reads_nothing(const hlo::Computation& computation, hlo::InstructionId id);
+
+}  // namespace tpu::compiler
