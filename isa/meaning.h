@@ -2,8 +2,7 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
-#include <memory>
+#include <cstring>
 #include <vector>
 
 #include "isa/dma_descriptor.h"
@@ -34,6 +33,12 @@ class Surroundings {
   virtual std::uint32_t sync_flag(std::uint32_t flag) = 0;
 };
 
+/// An element of the queue from the vector unit (vpush) and the sync flags (vsyncmov) to spop.
+struct QueuedScalar {
+  std::uint32_t value = 0;
+  std::uint64_t name = 0;  ///< Of the push; see name_check.h.
+};
+
 /// The part of a core's state that control depends on: it exists with values off, too.
 struct ScalarState {
   std::array<std::uint32_t, kScalarRegisters> s{};
@@ -42,11 +47,223 @@ struct ScalarState {
   std::vector<std::uint32_t> parameter_granules;  ///< For scalar_parameter_address.
   std::uint32_t chip = 0;  ///< Of this core, for DMA descriptors of the simple forms.
   std::uint32_t core = 0;
+  std::vector<QueuedScalar> from_vector;  ///< What spop pops, oldest first.
 };
 
 /// Result of a scalar instruction that computes (`s=` signatures but for loads): pure, no state.
 std::uint32_t scalar_result(Opcode opcode, std::uint32_t a, std::uint32_t b);
 /// Result of a scalar comparison (`p=ss`).
 bool scalar_comparison(Opcode opcode, std::uint32_t a, std::uint32_t b);
+
+/// The value of a scalar operand.
+inline std::uint32_t evaluate(const Operand& operand, const ScalarState& state) {
+  return operand.kind == Operand::Kind::kRegister ? state.s[operand.reg] : operand.immediate;
+}
+/// The value of a predicate operand.
+inline bool evaluate_predicate(const Operand& operand, const ScalarState& state) {
+  const bool value =
+      operand.kind == Operand::Kind::kRegister ? state.p[operand.reg] : operand.immediate != 0;
+  return value != operand.negated;
+}
+/// Whether an instruction acts.
+inline bool guard_holds(const Guard& guard, const ScalarState& state) {
+  return guard.predicate == kNoRegister || state.p[guard.predicate] != guard.negated;
+}
+/// The sum of an address's terms: rows of VMEM or words of SMEM, modulo 2^32.
+inline std::uint32_t evaluate(const Address& address, const ScalarState& state) {
+  std::uint32_t sum = static_cast<std::uint32_t>(address.offset);
+  if (address.base[0] != kNoRegister) sum += state.s[address.base[0]];
+  if (address.base[1] != kNoRegister) sum += state.s[address.base[1]];
+  return sum;
+}
+
+/// What one scalar instruction changes. The instructions of a bundle all read before one writes:
+/// evaluate them all, then apply.
+struct ScalarWrite {
+  enum class Kind : std::uint8_t { kNone, kScalar, kPredicate, kSmem, kPop };
+  Kind kind = Kind::kNone;  ///< kPop: a scalar register, and the oldest queue element goes.
+  std::uint32_t index = 0;  ///< Register or SMEM word.
+  std::uint32_t value = 0;
+};
+
+/// The meaning of an instruction of the scalar unit (unit_of(opcode) == UnitKind::kScalar), its
+/// guard included. Throws ProgramFault for SMEM addresses out of range, an unknown parameter and
+/// spop without a push.
+ScalarWrite evaluate_scalar(const Instruction& instruction, const ScalarState& state);
+
+inline void apply(const ScalarWrite& write, ScalarState& state) {
+  switch (write.kind) {
+    case ScalarWrite::Kind::kNone:
+      break;
+    case ScalarWrite::Kind::kPop:
+      state.from_vector.erase(state.from_vector.begin());
+      [[fallthrough]];
+    case ScalarWrite::Kind::kScalar:
+      state.s[write.index] = write.value;
+      break;
+    case ScalarWrite::Kind::kPredicate:
+      state.p[write.index] = write.value != 0;
+      break;
+    case ScalarWrite::Kind::kSmem:
+      state.smem[write.index] = write.value;
+      break;
+  }
+}
+
+/// The DMA that an instruction of UnitKind::kDma starts: the simple forms out of their operands,
+/// `dma` out of its eight words in SMEM. The guard is the caller's business. Throws ProgramFault
+/// for words that are no descriptor.
+DmaDescriptor dma_of(const Instruction& instruction, const ScalarState& state);
+
+/// What a bundle asks of the sequencer, evaluated on the state before the bundle (guards included).
+struct ControlRequest {
+  bool branches = false;     ///< After one delay slot.
+  std::uint32_t target = 0;  ///< Bundle of the kernel.
+  bool calls = false;
+  std::uint32_t call_site = 0;  ///< Of Program::call_sites.
+  bool waits = false;           ///< Until sync flag `flag` is at least `value`, as signed numbers.
+  std::uint32_t flag = 0;
+  std::uint32_t value = 0;
+};
+ControlRequest control_of(const Kernel& kernel, const Bundle& bundle, const ScalarState& state);
+
+// ---- Inline definitions, for the loop of the timed core.
+
+inline float as_float(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+inline std::uint32_t as_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+/// The greater or smaller of two fp32 numbers; a NaN operand is the result.
+inline float max_f32(float a, float b) { return a != a || a > b ? a : b; }
+inline float min_f32(float a, float b) { return a != a || a < b ? a : b; }
+
+inline std::uint32_t scalar_result(Opcode opcode, std::uint32_t a, std::uint32_t b) {
+  switch (opcode) {
+    case Opcode::kSaddS32:
+    case Opcode::kScalarLeaHbm:
+    case Opcode::kScalarLeaVmem:
+    case Opcode::kScalarLeaSmem:
+    case Opcode::kScalarLeaSflag:
+      return a + b;
+    case Opcode::kSsubS32:
+      return a - b;
+    case Opcode::kSandU32:
+      return a & b;
+    case Opcode::kSorU32:
+      return a | b;
+    case Opcode::kSxorU32:
+      return a ^ b;
+    case Opcode::kSshllU32:
+      return b < 32 ? a << b : 0;
+    case Opcode::kSshrlU32:
+      return b < 32 ? a >> b : 0;
+    case Opcode::kSshraS32:
+      return static_cast<std::uint32_t>(static_cast<std::int32_t>(a) >> (b < 31 ? b : 31));
+    case Opcode::kSmulU32:
+      return a * b;
+    case Opcode::kSmulU24:
+      return (a & 0xffffff) * (b & 0xffffff);
+    case Opcode::kSaddF32:
+      return as_bits(as_float(a) + as_float(b));
+    case Opcode::kSsubF32:
+      return as_bits(as_float(a) - as_float(b));
+    case Opcode::kSmulF32:
+      return as_bits(as_float(a) * as_float(b));
+    case Opcode::kSmaxF32:
+      return as_bits(max_f32(as_float(a), as_float(b)));
+    case Opcode::kSminF32:
+      return as_bits(min_f32(as_float(a), as_float(b)));
+    default:
+      return a;  // smov
+  }
+}
+
+inline bool scalar_comparison(Opcode opcode, std::uint32_t a, std::uint32_t b) {
+  const auto x = static_cast<std::int32_t>(a);
+  const auto y = static_cast<std::int32_t>(b);
+  switch (opcode) {
+    case Opcode::kScmpEqS32:
+      return x == y;
+    case Opcode::kScmpNeS32:
+      return x != y;
+    case Opcode::kScmpLtS32:
+      return x < y;
+    case Opcode::kScmpLeS32:
+      return x <= y;
+    case Opcode::kScmpGtS32:
+      return x > y;
+    default:
+      return x >= y;
+  }
+}
+
+namespace meaning_detail {
+[[noreturn]] void throw_smem_fault(const Instruction& instruction, std::uint32_t word,
+                                   const ScalarState& state);
+[[noreturn]] void throw_parameter_fault(const Instruction& instruction, const ScalarState& state);
+[[noreturn]] void throw_empty_queue_fault(const Instruction& instruction);
+[[noreturn]] void throw_not_scalar(const Instruction& instruction);
+}  // namespace meaning_detail
+
+inline ScalarWrite evaluate_scalar(const Instruction& in, const ScalarState& state) {
+  using Kind = ScalarWrite::Kind;
+  if (!guard_holds(in.guard, state)) return {};
+  switch (in.opcode) {
+    case Opcode::kSld: {
+      const std::uint32_t word = evaluate(in.address, state);
+      if (word >= state.smem.size()) meaning_detail::throw_smem_fault(in, word, state);
+      return {Kind::kScalar, in.dest, state.smem[word]};
+    }
+    case Opcode::kSst: {
+      const std::uint32_t word = evaluate(in.address, state);
+      if (word >= state.smem.size()) meaning_detail::throw_smem_fault(in, word, state);
+      return {Kind::kSmem, word, evaluate(in.operands[0], state)};
+    }
+    case Opcode::kScalarSelect:
+      return {Kind::kScalar, in.dest,
+              evaluate(in.operands[evaluate_predicate(in.operands[0], state) ? 1 : 2], state)};
+    case Opcode::kScmpEqS32:
+    case Opcode::kScmpNeS32:
+    case Opcode::kScmpLtS32:
+    case Opcode::kScmpLeS32:
+    case Opcode::kScmpGtS32:
+    case Opcode::kScmpGeS32:
+      return {Kind::kPredicate, in.dest,
+              scalar_comparison(in.opcode, evaluate(in.operands[0], state),
+                                evaluate(in.operands[1], state))};
+    case Opcode::kPnand:
+      return {Kind::kPredicate, in.dest,
+              !(evaluate_predicate(in.operands[0], state) &&
+                evaluate_predicate(in.operands[1], state))};
+    case Opcode::kPor:
+      return {
+          Kind::kPredicate, in.dest,
+          evaluate_predicate(in.operands[0], state) || evaluate_predicate(in.operands[1], state)};
+    case Opcode::kPneg:
+      return {Kind::kPredicate, in.dest, !evaluate_predicate(in.operands[0], state)};
+    case Opcode::kPmov:
+      return {Kind::kPredicate, in.dest, evaluate_predicate(in.operands[0], state)};
+    case Opcode::kScalarParameterAddress:
+      if (in.operands[0].immediate >= state.parameter_granules.size()) {
+        meaning_detail::throw_parameter_fault(in, state);
+      }
+      return {Kind::kScalar, in.dest, state.parameter_granules[in.operands[0].immediate]};
+    case Opcode::kSpop:
+      if (state.from_vector.empty()) meaning_detail::throw_empty_queue_fault(in);
+      return {Kind::kPop, in.dest, state.from_vector.front().value};
+    default:
+      if (unit_of(in.opcode) != UnitKind::kScalar) meaning_detail::throw_not_scalar(in);
+      return {Kind::kScalar, in.dest,
+              scalar_result(in.opcode, evaluate(in.operands[0], state),
+                            evaluate(in.operands[1], state))};
+  }
+}
 
 }  // namespace tpu::isa

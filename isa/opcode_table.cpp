@@ -34,6 +34,8 @@ OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot, std::strin
       row.operand_files[row.operand_count++] = letter;
     }
   }
+  row.fits_misc_slot = row.dest_file == 'm' && row.operand_files[0] == 'm';
+  row.takes_smem_port = row.address == 'a' || text.substr(0, 3) == "dma";
   row.loads = row.address != 0 && row.dest_file != 0;
   row.pops = queue != Queue::kNone && row.dest_file != 0;
   return row;

@@ -43,7 +43,10 @@ struct OpcodeInfo {
   std::uint8_t operand_count = 0;       ///< Operands without the address.
   std::array<char, 4> operand_files{};  ///< Letters of the signature: s v p m i L C.
   char address = 0;                     ///< 'A' VMEM, 'a' SMEM, or 0 for none.
-  bool loads = false;                   ///< Reads the memory at its address; otherwise writes it.
+  bool fits_misc_slot =
+      false;  ///< Mask logic: in the misc slot when both vector ALU slots are taken.
+  bool takes_smem_port = false;  ///< sld, sst, DMA starts and waits: one of them in a bundle.
+  bool loads = false;            ///< Reads the memory at its address; otherwise writes it.
 };
 
 const OpcodeInfo& info(Opcode opcode);

@@ -1,0 +1,110 @@
+#include "isa/meaning.h"
+
+#include <sstream>
+
+#include "isa/disassembler.h"
+#include "isa/opcode_table.h"
+#include "sim/base/error.h"
+
+namespace tpu::isa {
+namespace meaning_detail {
+
+void throw_smem_fault(const Instruction& instruction, std::uint32_t word,
+                      const ScalarState& state) {
+  std::ostringstream text;
+  text << format_instruction(instruction) << ": expected a word of SMEM below " << state.smem.size()
+       << ", found " << static_cast<std::int32_t>(word);
+  throw ProgramFault(text.str());
+}
+
+void throw_parameter_fault(const Instruction& instruction, const ScalarState& state) {
+  std::ostringstream text;
+  text << format_instruction(instruction) << ": expected a parameter below "
+       << state.parameter_granules.size() << ", found " << instruction.operands[0].immediate;
+  throw ProgramFault(text.str());
+}
+
+void throw_empty_queue_fault(const Instruction& instruction) {
+  throw ProgramFault(format_instruction(instruction) + ": expected a result in the queue of " +
+                     to_string(info(instruction.opcode).queue) +
+                     ", found it empty: nothing was pushed that this could pop");
+}
+
+void throw_not_scalar(const Instruction& instruction) {
+  throw SimulatorBug(format_instruction(instruction) + ": not an instruction of the scalar unit");
+}
+
+}  // namespace meaning_detail
+
+DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
+  if (in.opcode == Opcode::kDma) {
+    const std::uint32_t first = evaluate(in.operands[0], state);
+    DmaWords words{};
+    if (first >= state.smem.size() || state.smem.size() - first < words.size()) {
+      meaning_detail::throw_smem_fault(in, first, state);
+    }
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = state.smem[first + i];
+    return decode(words);
+  }
+  DmaDescriptor descriptor;
+  DmaEndpoint& source = descriptor.source;
+  DmaEndpoint& destination = descriptor.destination;
+  source.chip = destination.chip = state.chip;
+  source.core = destination.core = state.core;
+  std::size_t next = 0;
+  const auto operand = [&] { return evaluate(in.operands[next++], state); };
+  switch (in.opcode) {
+    case Opcode::kDmaHbmToVmem:
+      destination.space = MemorySpace::kVmem;
+      break;
+    case Opcode::kDmaVmemToHbm:
+      source.space = MemorySpace::kVmem;
+      break;
+    case Opcode::kDmaHbmToSmem:
+      destination.space = MemorySpace::kSmem;
+      break;
+    case Opcode::kDmaInfeedToHbm:
+      source.space = MemorySpace::kInfeed;
+      break;
+    case Opcode::kDmaHbmToOutfeed:
+      destination.space = MemorySpace::kOutfeed;
+      break;
+    default:
+      throw SimulatorBug(format_instruction(in) + ": starts no DMA");
+  }
+  if (source.space != MemorySpace::kInfeed) source.address = operand();
+  descriptor.granules = operand();
+  if (destination.space != MemorySpace::kOutfeed) destination.address = operand();
+  descriptor.destination_flag = operand();
+  return descriptor;
+}
+
+ControlRequest control_of(const Kernel& kernel, const Bundle& bundle, const ScalarState& state) {
+  ControlRequest request;
+  for (const Instruction* in = kernel.begin(bundle); in != kernel.end(bundle); ++in) {
+    switch (in->opcode) {
+      case Opcode::kSbrRel:
+        if (!guard_holds(in->guard, state)) break;
+        request.branches = true;
+        request.target = in->operands[0].immediate;
+        break;
+      case Opcode::kCall:
+        if (!guard_holds(in->guard, state)) break;
+        request.calls = true;
+        request.call_site = in->operands[0].immediate;
+        break;
+      case Opcode::kDmaDoneWait:
+      case Opcode::kVwaitGeTrace:
+        if (!guard_holds(in->guard, state)) break;
+        request.waits = true;
+        request.flag = evaluate(in->operands[0], state);
+        request.value = evaluate(in->operands[1], state);
+        break;
+      default:
+        break;
+    }
+  }
+  return request;
+}
+
+}  // namespace tpu::isa
