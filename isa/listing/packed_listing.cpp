@@ -83,8 +83,9 @@ PackedListing PackedListing::read(std::string_view text, const std::string& file
       Allocation allocation = read_allocation(cursor);
       const auto index = static_cast<std::uint32_t>(listing.allocations_.size());
       if (!listing.index_.emplace(allocation.number, index).second) {
-        cursor.refuse_at(place, "expected one allocation of this number, found a second #allocation" +
-                                    std::to_string(allocation.number));
+        cursor.refuse_at(place,
+                         "expected one allocation of this number, found a second #allocation" +
+                             std::to_string(allocation.number));
       }
       listing.allocations_.push_back(std::move(allocation));
     } else if (cursor.take("$region")) {

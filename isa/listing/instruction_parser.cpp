@@ -1,0 +1,614 @@
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "isa/listing/listing_parser.h"
+#include "sim/base/error.h"
+
+namespace tpu::isa {
+namespace {
+
+constexpr std::uint32_t kMaxName = 1u << 28;
+/// A word of SMEM below those of the runtime: the program registry of the top-level program has no
+/// printed address, and nothing else lies here.
+constexpr std::uint32_t kRegistryWord = 0x3f00 / 4 - 1;
+
+bool is_opcode_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+int register_count(char file) {
+  switch (file) {
+    case 's':
+      return kScalarRegisters;
+    case 'v':
+      return kVectorRegisters;
+    case 'p':
+      return kPredicateRegisters;
+    default:
+      return kMaskRegisters;
+  }
+}
+
+const char* register_kind(char file) {
+  switch (file) {
+    case 's':
+      return "a scalar register (%sN_sM)";
+    case 'v':
+      return "a vector register (%vN_vM)";
+    case 'p':
+      return "a predicate register (%pN_pM)";
+    default:
+      return "a mask register (%vmN_vmM)";
+  }
+}
+
+/// "s", "v", "p" or "vm" at the cursor as the letter of the register file; 0 for none.
+char take_file(TextCursor& cursor) {
+  if (cursor.take("vm")) return 'm';
+  for (const char file : {'s', 'v', 'p'}) {
+    if (cursor.take(file)) return file;
+  }
+  return 0;
+}
+
+}  // namespace
+
+ListingParser::Name ListingParser::parse_name() {
+  const char* place = cursor_.at();
+  Name name;
+  if (!cursor_.take('%')) cursor_.fail("a name (%...)");
+  const char file = take_file(cursor_);
+  name.name = static_cast<std::uint32_t>(cursor_.decimal("the number of a name", kMaxName)) + 1;
+  if (file == 0) return name;
+  name.file = file;
+  cursor_.expect("_");
+  const char* physical = cursor_.at();
+  if (take_file(cursor_) != file) cursor_.fail_at(place, register_kind(file));
+  const std::uint64_t number = cursor_.decimal("the number of a register");
+  if (number >= static_cast<std::uint64_t>(register_count(file))) {
+    cursor_.fail_at(physical, "a register below " + std::to_string(register_count(file)));
+  }
+  name.reg = static_cast<std::uint8_t>(number);
+  return name;
+}
+
+ListingParser::Name ListingParser::parse_register(char file) {
+  const char* place = cursor_.at();
+  if (cursor_.peek() != '%') cursor_.fail(register_kind(file));
+  const Name name = parse_name();
+  if (name.file != file) cursor_.fail_at(place, register_kind(file));
+  return name;
+}
+
+/// `%dest = opcode operands`
+void ListingParser::parse_instruction() {
+  const Name dest = parse_name();
+  cursor_.expect(" = ");
+  const char* place = cursor_.at();
+  const char* c = place;
+  while (c != cursor_.end() && is_opcode_character(*c)) ++c;
+  const std::string_view text(place, static_cast<std::size_t>(c - place));
+  cursor_.move_to(c);
+  skip_space();
+  if (dest.file != 0) define(dest.name);
+  const auto found = find_opcode(text);
+  if (!found) {
+    if (parse_pseudo(dest, text, place)) return;
+    cursor_.refuse_at(place, "expected an instruction of libtpu 0.0.42.1, found \"" +
+                                 std::string(text.substr(0, 64)) + "\" (the nearest known is \"" +
+                                 nearest_opcode_text(text) + "\")");
+  }
+  const OpcodeInfo& row = info(found->opcode);
+  if (dest.file != row.dest_file) {
+    cursor_.refuse_at(place, "expected " +
+                                 std::string(row.dest_file == 0 ? "no result register"
+                                                                : register_kind(row.dest_file)) +
+                                 " as the result of \"" + std::string(text) + "\"");
+  }
+  if (found->opcode == Opcode::kSmov) return parse_smov(dest);
+  if (found->opcode == Opcode::kCall) return parse_call();
+  parse_by_signature(dest, row, found->unit);
+}
+
+/// What the listing prints but the machine does not execute.
+bool ListingParser::parse_pseudo(const Name& dest, std::string_view text, const char* place) {
+  if (text == "vnop" || text == "compiler-scheduling-barrier") return true;
+  if (text == "vdelay") {
+    parse_delay();
+  } else if (text == "sphi") {
+    parse_phi(dest, 's', place);
+  } else if (text == "vphi") {
+    parse_phi(dest, 'v', place);
+  } else if (text == "pphi") {
+    parse_phi(dest, 'p', place);
+  } else if (text == "vmphi") {
+    parse_phi(dest, 'm', place);
+  } else if (text == "int_to_ptr.hbm" || text == "int_to_ptr.smem" || text == "int_to_ptr.vmem") {
+    parse_pointer_cast(dest, place);
+  } else if (text == "inlined_call_operand.") {
+    cursor_.move_to(place + text.size());
+    parse_call_operand(dest, place);
+  } else if (text == "inlined_call_operand.hbm" || text == "inlined_call_operand.smem") {
+    cursor_.move_to(place + std::strlen("inlined_call_operand."));
+    parse_call_operand(dest, place);
+  } else if (text == "reloc") {
+    if (dest.file != 's') cursor_.fail_at(place, "a scalar result of \"reloc\"");
+    if (cursor_.decimal("0") != 0) cursor_.fail_at(place, "\"reloc 0\"");
+    Instruction instruction;
+    instruction.opcode = Opcode::kSmov;
+    instruction.dest = dest.reg;
+    instruction.operands[0] = Operand::immediate_(0);
+    VirtualNames names;
+    names.dest = dest.name;
+    append(instruction, names);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// `%s5_s1 = sphi %s3_s1, %s4_s1`: the register holds the value already, whichever way control
+/// came.
+void ListingParser::parse_phi(const Name& dest, char file, const char* place) {
+  if (dest.file != file) cursor_.fail_at(place, std::string("a phi into ") + register_kind(file));
+  do {
+    skip_space();
+    const char* source_place = cursor_.at();
+    const Name source = parse_register(file);
+    if (source.reg != dest.reg) {
+      cursor_.fail_at(source_place, "a phi within one register");
+    }
+    skip_space();
+  } while (cursor_.take(','));
+  listing_.kernel.renamings.push_back({static_cast<std::uint32_t>(listing_.kernel.bundles.size()),
+                                       false, file, dest.reg, dest.name});
+}
+
+/// `%s11_s2 = int_to_ptr.hbm [resolvable:$false] %s919_s2`: another name for the value that this
+/// bundle writes, or a move to another register.
+void ListingParser::parse_pointer_cast(const Name& dest, const char* place) {
+  if (dest.file != 's') cursor_.fail_at(place, "a scalar result of int_to_ptr");
+  cursor_.expect("[resolvable:$false]");
+  skip_space();
+  const Name source = parse_register('s');
+  if (source.reg == dest.reg) {
+    listing_.kernel.renamings.push_back({static_cast<std::uint32_t>(listing_.kernel.bundles.size()),
+                                         true, 's', dest.reg, dest.name});
+    return;
+  }
+  Instruction instruction;
+  instruction.opcode = Opcode::kSmov;
+  instruction.dest = dest.reg;
+  instruction.operands[0] = Operand::register_(source.reg);
+  VirtualNames names;
+  names.dest = dest.name;
+  names.operands[0] = source.name;
+  append(instruction, names);
+}
+
+/// `%s5_s0 = inlined_call_operand.hbm [shape: f32[512,512], index: 0, kind: input, shape index:
+/// {}]`
+void ListingParser::parse_call_operand(const Name& dest, const char* place) {
+  ListingOperand operand;
+  if (dest.file != 's') cursor_.fail_at(place, "a scalar result of inlined_call_operand");
+  if (cursor_.take("hbm")) {
+    operand.space = ListingOperand::Space::kHbm;
+  } else if (cursor_.take("smem")) {
+    operand.space = ListingOperand::Space::kSmem;
+  } else if (cursor_.take("<no memory space>")) {
+    operand.space = ListingOperand::Space::kValue;
+  } else {
+    cursor_.fail("a memory space (hbm, smem, <no memory space>)");
+  }
+  cursor_.expect(" [shape: ");
+  const std::string_view line = cursor_.rest().substr(0, cursor_.rest().find('\n'));
+  const std::size_t index = line.find(", index: ");
+  if (index == std::string_view::npos) cursor_.fail("a shape and \", index: \"");
+  operand.shape = std::string(line.substr(0, index));
+  cursor_.advance(index);
+  cursor_.expect(", index: ");
+  const bool negative = cursor_.take('-');
+  operand.index = static_cast<std::int32_t>(cursor_.decimal("the index of an operand", 1u << 20));
+  if (negative) operand.index = -operand.index;
+  cursor_.expect(", kind: ");
+  const char* kind = cursor_.at();
+  while (cursor_.peek() >= 'a' && cursor_.peek() <= 'z') cursor_.advance(1);
+  operand.kind = std::string(kind, cursor_.at());
+  if (operand.kind != "input" && operand.kind != "output" && operand.kind != "const") {
+    cursor_.fail_at(kind, "input, output or const");
+  }
+  cursor_.expect(", shape index: {");
+  while (is_digit(cursor_.peek()) || cursor_.peek() == ',') cursor_.advance(1);
+  cursor_.expect("}");
+  if (cursor_.take(", may-alias: {")) {
+    while (is_digit(cursor_.peek()) || cursor_.peek() == ',') cursor_.advance(1);
+    cursor_.expect("}");
+  }
+  cursor_.expect("]");
+  operand.reg = dest.reg;
+  operand.name = dest.name;
+  listing_.kernel.operand_names.emplace_back(dest.reg, dest.name);
+  listing_.operands.push_back(std::move(operand));
+}
+
+/// `%32 = inlined_call %s12_s0, %s13_s1 /* %fusion = fusion(%a.1, %b.1) */`
+void ListingParser::parse_call() {
+  ListingCall call;
+  call.bundle = static_cast<std::uint32_t>(listing_.kernel.bundles.size());
+  call.instruction = static_cast<std::uint32_t>(listing_.kernel.instructions.size());
+  const char* place = cursor_.at();
+  if (cursor_.peek() == '%') {
+    do {
+      skip_space();
+      const Name operand = parse_register('s');
+      call.operand_names.emplace_back(operand.reg, operand.name);
+      comment_ = {};
+      skip_space();
+    } while (cursor_.take(','));
+  }
+  if (comment_.empty()) cursor_.fail_at(place, "the name of the kernel in a comment");
+  parse_call_comment(call);
+  Instruction instruction;
+  instruction.opcode = Opcode::kCall;
+  instruction.operands[0] = Operand::immediate_(static_cast<std::uint32_t>(listing_.calls.size()));
+  append(instruction, {});
+  listing_.calls.push_back(std::move(call));
+}
+
+/// " %fusion = fusion(%a.1, %b.1) " or " <late-initialization> "
+void ListingParser::parse_call_comment(ListingCall& call) {
+  std::string_view text = comment_;
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  if (!text.empty() && text.front() == '<') {
+    call.callee = std::string(text);
+    return;
+  }
+  const std::size_t equals = text.find(" = ");
+  const std::size_t open = text.find('(', equals == std::string_view::npos ? 0 : equals);
+  if (text.empty() || text.front() != '%' || equals == std::string_view::npos ||
+      open == std::string_view::npos || text.back() != ')') {
+    cursor_.fail_at(comment_.data(), "\"%name = opcode(operands)\" in the comment of a call");
+  }
+  call.callee = std::string(text.substr(1, equals - 1));
+  call.hlo_opcode = std::string(text.substr(equals + 3, open - equals - 3));
+  std::string_view operands = text.substr(open + 1, text.size() - open - 2);
+  while (!operands.empty()) {
+    const std::size_t comma = operands.find(',');
+    std::string_view operand = operands.substr(0, comma);
+    while (!operand.empty() && operand.front() == ' ') operand.remove_prefix(1);
+    if (!operand.empty() && operand.front() == '%') operand.remove_prefix(1);
+    call.operands.emplace_back(operand);
+    if (comma == std::string_view::npos) break;
+    operands.remove_prefix(comma + 1);
+  }
+}
+
+/// `smov a`, `smov (p), a`, or a selection: `smov (p, a), b` is p ? b : a.
+void ListingParser::parse_smov(const Name& dest) {
+  Instruction instruction;
+  VirtualNames names;
+  std::vector<HbmReference> references;
+  instruction.opcode = Opcode::kSmov;
+  instruction.dest = dest.reg;
+  names.dest = dest.name;
+  if (cursor_.take('(')) {
+    const bool negated = cursor_.take('!');
+    const Name predicate = parse_register('p');
+    if (cursor_.take(',')) {
+      skip_space();
+      const ParsedOperand otherwise = parse_operand('s');
+      cursor_.expect(")");
+      skip_space();
+      cursor_.expect(",");
+      skip_space();
+      const ParsedOperand then = parse_operand('s');
+      if (otherwise.hbm_allocation || then.hbm_allocation) {
+        cursor_.fail("a selection without addresses of HBM");
+      }
+      instruction.opcode = Opcode::kScalarSelect;
+      instruction.operands = {Operand::register_(predicate.reg, negated), then.operand,
+                              otherwise.operand, Operand{}};
+      names.operands = {predicate.name, then.name, otherwise.name, 0};
+      return append(instruction, names);
+    }
+    cursor_.expect(")");
+    instruction.guard = {predicate.reg, negated};
+    names.guard = predicate.name;
+    skip_space();
+    cursor_.expect(",");
+    skip_space();
+  }
+  parse_operands(info(Opcode::kSmov), instruction, names, references);
+  listing_.hbm_references.insert(listing_.hbm_references.end(), references.begin(),
+                                 references.end());
+  append(instruction, names);
+}
+
+void ListingParser::parse_by_signature(const Name& dest, const OpcodeInfo& row, std::uint8_t unit) {
+  Instruction instruction;
+  VirtualNames names;
+  std::vector<HbmReference> references;
+  instruction.opcode = row.opcode;
+  instruction.unit = unit;
+  instruction.dest = dest.reg;
+  names.dest = dest.name;
+  if (cursor_.take("[thread:$0]")) skip_space();
+  const bool transposes = row.queue == Queue::kTranspose && !row.pops;
+  if (transposes) parse_transpose_position(instruction);
+  bool never = false;
+  if (row.address != 0) {
+    parse_address(row.address, instruction, names);
+    skip_space();
+  }
+  if (cursor_.peek() == '(') {
+    never = parse_guard(instruction, names);
+    skip_space();
+    if (cursor_.take(',')) skip_space();
+  }
+  if (row.pops && cursor_.peek() == '%') parse_queue_name(names, false);
+  if (row.opcode == Opcode::kVperm) parse_queue_name(names, true);
+  if (row.opcode == Opcode::kSbrRel) {
+    cursor_.expect("target = $region");
+    branches_.push_back({static_cast<std::uint32_t>(listing_.kernel.instructions.size()),
+                         static_cast<std::uint32_t>(cursor_.decimal("the number of a region")),
+                         cursor_.at()});
+    if (never) cursor_.fail("a branch that can be taken");
+  } else {
+    parse_operands(row, instruction, names, references);
+  }
+  if (never) return;
+  listing_.hbm_references.insert(listing_.hbm_references.end(), references.begin(),
+                                 references.end());
+  append(instruction, names);
+}
+
+/// The name of the push whose result a pop takes, or of the pattern that a permutation uses.
+void ListingParser::parse_queue_name(VirtualNames& names, bool comma) {
+  const char* place = cursor_.at();
+  const Name push = parse_name();
+  if (push.file != 0) cursor_.fail_at(place, "the name of a push (%N)");
+  if (!comma) {
+    names.operands[0] = push.name;
+    return;
+  }
+  skip_space();
+  cursor_.expect(",");
+  skip_space();
+}
+
+/// "[3/16]" of a transpose: the number of this push and of all.
+void ListingParser::parse_transpose_position(Instruction& instruction) {
+  const char* place = cursor_.at();
+  cursor_.expect("[");
+  const std::uint64_t number = cursor_.decimal("the number of a push", 16);
+  cursor_.expect("/");
+  const std::uint64_t count = cursor_.decimal("a number of pushes", 16);
+  cursor_.expect("]");
+  if (number == 0 || number > count) cursor_.fail_at(place, "[i/n] with 1 <= i <= n");
+  instruction.operands[2] = Operand::immediate_(static_cast<std::uint32_t>(number));
+  instruction.operands[3] = Operand::immediate_(static_cast<std::uint32_t>(count));
+  skip_space();
+}
+
+/// "(%p3_p1)" or "(!%p3_p1)" or "(0)"
+bool ListingParser::parse_guard(Instruction& instruction, VirtualNames& names) {
+  cursor_.expect("(");
+  if (cursor_.take("0)")) return true;
+  instruction.guard.negated = cursor_.take('!');
+  const Name predicate = parse_register('p');
+  instruction.guard.predicate = predicate.reg;
+  names.guard = predicate.name;
+  cursor_.expect(")");
+  return false;
+}
+
+void ListingParser::parse_operands(const OpcodeInfo& row, Instruction& instruction,
+                                   VirtualNames& names, std::vector<HbmReference>& references) {
+  for (std::uint8_t k = 0; k < row.operand_count; ++k) {
+    if (instruction.operands[k].kind != Operand::Kind::kNone) continue;  // Read before: [i/n].
+    if (k > 0) {
+      skip_space();
+      cursor_.expect(",");
+    }
+    skip_space();
+    const ParsedOperand parsed = parse_operand(row.operand_files[k]);
+    instruction.operands[k] = parsed.operand;
+    names.operands[k] = parsed.name;
+    if (parsed.hbm_allocation) {
+      references.push_back({static_cast<std::uint32_t>(listing_.kernel.instructions.size()), k,
+                            *parsed.hbm_allocation});
+    }
+  }
+  const bool address = row.opcode >= Opcode::kScalarLeaHbm && row.opcode <= Opcode::kScalarLeaSflag;
+  if (!address) return;
+  skip_space();
+  if (cursor_.peek() != '[') return;  // A remark: the allocation into which the address points.
+  cursor_.advance(1);
+  parse_allocation_number();
+  cursor_.expect("]");
+}
+
+ListingParser::ParsedOperand ListingParser::parse_operand(char letter) {
+  ParsedOperand parsed;
+  const char* place = cursor_.at();
+  const char file =
+      letter == 's' || letter == 'v' || letter == 'p' || letter == 'm' ? letter : '\0';
+  const bool negated = letter == 'p' && cursor_.take('!');
+  if (cursor_.peek() == '%' && file != 0) {
+    const Name name = parse_register(file);
+    parsed.operand = Operand::register_(name.reg, negated);
+    parsed.name = name.name;
+    return parsed;
+  }
+  if (negated) cursor_.fail(register_kind('p'));
+  if (letter == 's' && cursor_.peek() == '[') return parse_scalar_allocation();
+  const bool number = is_digit(cursor_.peek()) || cursor_.peek() == '-' ||
+                      cursor_.looking_at("inf") || cursor_.looking_at("nan");
+  if (!number) {
+    cursor_.fail(file == 0 ? std::string("a number")
+                           : std::string(register_kind(file)) + " or a number");
+  }
+  const std::uint32_t value = parse_literal();
+  if ((letter == 'p' || letter == 'm') && value > 1) {
+    cursor_.fail_at(place, std::string(register_kind(file)) + ", 0 or 1");
+  }
+  parsed.operand = Operand::immediate_(value);
+  return parsed;
+}
+
+/// "[#allocation3]" or "[#allocation3 + $0x10]" as a number.
+ListingParser::ParsedOperand ListingParser::parse_scalar_allocation() {
+  ParsedOperand parsed;
+  const char* place = cursor_.at();
+  cursor_.expect("[");
+  const Allocation& allocation = parse_allocation_number();
+  std::uint32_t address = address_of(allocation, place);
+  if (cursor_.take(" + $")) {
+    address += static_cast<std::uint32_t>(cursor_.hexadecimal("an offset"));
+  } else if (cursor_.take(" - $")) {
+    address -= static_cast<std::uint32_t>(cursor_.hexadecimal("an offset"));
+  }
+  cursor_.expect("]");
+  parsed.operand = Operand::immediate_(address);
+  if (allocation.space == ListingSpace::kHbm) parsed.hbm_allocation = allocation.number;
+  return parsed;
+}
+
+/// "#allocation3" or "#allocation3_spill"
+const Allocation& ListingParser::parse_allocation_number() {
+  const char* place = cursor_.at();
+  cursor_.expect("#allocation");
+  const auto number = static_cast<std::uint32_t>(cursor_.decimal("the number of an allocation"));
+  const bool spill = cursor_.take("_spill");
+  const Allocation* allocation = packed_.find(number);
+  if (allocation == nullptr || allocation->spill != spill) {
+    cursor_.refuse_at(place, "expected an allocation that " + packed_.file() +
+                                 " lists, found #allocation" + std::to_string(number) +
+                                 (spill ? "_spill" : ""));
+  }
+  return *allocation;
+}
+
+/// In the unit of its memory; HBM: 0, the linker knows the place.
+std::uint32_t ListingParser::address_of(const Allocation& allocation, const char* place) const {
+  if (allocation.space == ListingSpace::kHbm) return 0;
+  if (!allocation.offset) {
+    if (allocation.space == ListingSpace::kSmem && allocation.tag == "Program registry") {
+      return kRegistryWord;
+    }
+    cursor_.refuse_at(place, "expected the offset of #allocation" +
+                                 std::to_string(allocation.number) + " in " + packed_.file() +
+                                 ", found none");
+  }
+  const std::uint32_t unit = allocation.space == ListingSpace::kVmem ? kVmemRowBytes : 4;
+  const std::uint64_t address = *allocation.offset / unit;
+  if (*allocation.offset % unit != 0 || address > 0x7fffffff) {
+    cursor_.refuse_at(place, "expected #allocation" + std::to_string(allocation.number) +
+                                 " at a multiple of " + std::to_string(unit) + " bytes, found " +
+                                 std::to_string(*allocation.offset));
+  }
+  std::uint32_t base = 0;
+  if (!allocation.fixed && allocation.space == ListingSpace::kSmem) base = placement_.smem_word;
+  if (!allocation.fixed && allocation.space == ListingSpace::kSyncFlag) base = placement_.sync_flag;
+  return static_cast<std::uint32_t>(address) + base;
+}
+
+/// An integer below 2^32 (or above -2^31), or an fp32 number in shortest decimal form: its bits.
+std::uint32_t ListingParser::parse_literal() {
+  const char* begin = cursor_.at();
+  const bool negative = cursor_.take('-');
+  float value = 0;
+  if (cursor_.take("inf")) {
+    value = std::numeric_limits<float>::infinity();
+  } else if (cursor_.take("nan")) {
+    value = std::numeric_limits<float>::quiet_NaN();
+  } else {
+    const char* c = cursor_.at();
+    while (c != cursor_.end() && is_digit(*c)) ++c;
+    if (c == cursor_.end() || (*c != '.' && *c != 'e')) {
+      const std::uint64_t limit = negative ? 0x80000000u : 0xffffffffu;
+      const auto integer = static_cast<std::uint32_t>(cursor_.decimal("a number", limit));
+      return negative ? ~integer + 1 : integer;
+    }
+    const auto [stop, error] = std::from_chars(cursor_.at(), cursor_.end(), value);
+    if (error != std::errc{}) cursor_.fail_at(begin, "a number that fp32 can hold");
+    cursor_.move_to(stop);
+  }
+  if (negative) value = -value;
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+/// `[vmem:[%s3_s1 + $0x8] ss:$-1 sm:$0xff]` or `[smem:[#allocation3]]`
+void ListingParser::parse_address(char letter, Instruction& instruction, VirtualNames& names) {
+  cursor_.expect(letter == 'A' ? "[vmem:[" : "[smem:[");
+  parse_address_terms(letter == 'A' ? ListingSpace::kVmem : ListingSpace::kSmem, instruction,
+                      names);
+  cursor_.expect("]");
+  if (letter == 'A') parse_address_options(instruction, names);
+  cursor_.expect("]");
+}
+
+void ListingParser::parse_address_terms(ListingSpace space, Instruction& instruction,
+                                        VirtualNames& names) {
+  Address& address = instruction.address;
+  std::int64_t offset = 0;
+  std::size_t bases = 0;
+  bool minus = false;
+  while (true) {
+    const char* place = cursor_.at();
+    if (cursor_.take('$')) {
+      const auto value = static_cast<std::int64_t>(cursor_.hexadecimal("an offset"));
+      offset += minus ? -value : value;
+    } else if (minus) {
+      cursor_.fail("a number ($0x...) to subtract");
+    } else if (cursor_.peek() == '#') {
+      const Allocation& allocation = parse_allocation_number();
+      if (allocation.space != space) {
+        cursor_.refuse_at(place, "expected an allocation in " + std::string(to_string(space)) +
+                                     ", found one in " + to_string(allocation.space));
+      }
+      offset += address_of(allocation, place);
+    } else {
+      const Name base = parse_register('s');
+      if (bases == address.base.size()) cursor_.fail_at(place, "at most two registers");
+      address.base[bases] = base.reg;
+      names.base[bases++] = base.name;
+    }
+    minus = cursor_.looking_at(" - ");
+    if (!minus && !cursor_.looking_at(" + ")) break;
+    cursor_.advance(3);
+  }
+  constexpr std::int64_t kLimit = std::int64_t{1} << 31;
+  if (offset < -kLimit || offset >= kLimit) cursor_.fail("an offset of 32 bits");
+  address.offset = static_cast<std::int32_t>(offset);
+}
+
+void ListingParser::parse_address_options(Instruction& instruction, VirtualNames& names) {
+  Address& address = instruction.address;
+  constexpr std::uint64_t kMaxStride = 1u << 20;
+  if (cursor_.take(" ss:$")) {
+    const bool negative = cursor_.take('-');
+    const auto stride = static_cast<std::int32_t>(cursor_.decimal("a stride", kMaxStride));
+    address.sublane_stride = negative ? -stride : stride;
+  }
+  if (cursor_.take(" sm:$")) {
+    address.sublane_mask =
+        static_cast<std::uint8_t>(cursor_.hexadecimal("a mask of sublanes", 0xff));
+  } else if (cursor_.take(" sm:")) {
+    const Name mask = parse_register('s');
+    address.mask_register = mask.reg;
+    names.mask_register = mask.name;
+  }
+  if (cursor_.take(" pattern:$")) {
+    address.pattern = static_cast<std::uint32_t>(cursor_.hexadecimal("a shuffle pattern"));
+  }
+}
+
+}  // namespace tpu::isa

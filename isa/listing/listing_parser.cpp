@@ -1,0 +1,255 @@
+#include "isa/listing/listing_parser.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "sim/base/error.h"
+
+namespace tpu::isa {
+namespace {
+
+constexpr std::string_view kHeaderBegin = "= control target key start";
+constexpr std::string_view kHeaderEnd = "= control target key end";
+constexpr std::uint32_t kMaxDelay = 1u << 20;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+Listing read_listing(std::string_view text, const std::string& file, const PackedListing& packed,
+                     const ListingPlacement& placement) {
+  return ListingParser(text, file, packed, placement).parse();
+}
+
+Listing ListingParser::parse() {
+  parse_header();
+  while (true) {
+    while (!cursor_.at_end() && is_blank(cursor_.peek())) cursor_.advance(1);
+    if (cursor_.at_end()) break;
+    parse_bundle();
+  }
+  if (listing_.kernel.bundles.empty()) cursor_.fail("a bundle (\"0 : { ... }\")");
+  resolve_branches();
+  check_regions();
+  forget_undefined_names();
+  return std::move(listing_);
+}
+
+/// The key of the marks, between two lines that begin with an equals sign.
+void ListingParser::parse_header() {
+  const char* begin = cursor_.at();
+  if (cursor_.take_line() != kHeaderBegin) {
+    cursor_.fail_at(begin, "\"" + std::string(kHeaderBegin) +
+                               "\", the first line of a listing of bundles of libtpu 0.0.42.1");
+  }
+  while (!cursor_.at_end()) {
+    const char* place = cursor_.at();
+    const std::string_view line = cursor_.take_line();
+    if (line == kHeaderEnd) return;
+    const bool mark = line.size() > 3 && line[0] >= 'A' && line[0] <= 'Z' && line[2] == ':';
+    if (!mark) cursor_.fail_at(place, "\"" + std::string(kHeaderEnd) + "\"");
+  }
+  cursor_.fail("\"" + std::string(kHeaderEnd) + "\"");
+}
+
+/// `0x2 LB: > { ins ;; ins } /* Start region 5 */`
+void ListingParser::parse_bundle() {
+  const auto number = static_cast<std::uint32_t>(listing_.kernel.bundles.size());
+  const char* place = cursor_.at();
+  const std::uint64_t address = cursor_.number("the number of a bundle");
+  if (address != number) {
+    cursor_.refuse_at(place, "expected bundle " + std::to_string(number) + ", found bundle " +
+                                 std::to_string(address) + ": a part of the listing is missing");
+  }
+  cursor_.skip_blanks();
+  while (cursor_.peek() >= 'A' && cursor_.peek() <= 'Z') {
+    static constexpr std::string_view kMarks[] = {"LH", "LB", "LE", "PB", "PF", "CT"};
+    const bool known = std::any_of(std::begin(kMarks), std::end(kMarks),
+                                   [&](std::string_view mark) { return cursor_.take(mark); });
+    if (!known) cursor_.fail("one of the marks LH, LB, LE, PB, PF, CT");
+    cursor_.skip_blanks();
+  }
+  cursor_.expect(":");
+  cursor_.skip_blanks();
+  while (cursor_.take('>')) cursor_.skip_blanks();
+  cursor_.expect("{");
+  bundle_ = Bundle{};
+  bundle_.first_instruction = static_cast<std::uint32_t>(listing_.kernel.instructions.size());
+  while (true) {
+    skip_space();
+    parse_instruction();
+    skip_space();
+    if (cursor_.take("}")) break;
+    if (!cursor_.take(";;")) cursor_.fail("\";;\" or \"}\" after an instruction");
+  }
+  bundle_.instruction_count =
+      static_cast<std::uint32_t>(listing_.kernel.instructions.size()) - bundle_.first_instruction;
+  const std::uint32_t cycle =
+      cycle_.empty() ? 0 : cycle_.back() + 1 + listing_.kernel.bundles.back().delay;
+  cycle_.push_back(cycle);
+  parse_notes();
+  listing_.kernel.bundles.push_back(bundle_);
+}
+
+/// The comment behind a bundle, notes with "::" between them.
+void ListingParser::parse_notes() {
+  cursor_.skip_blanks();
+  while (cursor_.looking_at("/*")) {
+    const char* place = cursor_.at();
+    skip_comment();
+    std::string_view notes = comment_;
+    while (!notes.empty()) {
+      const std::size_t separator = notes.find("::");
+      parse_note(trimmed(notes.substr(0, separator)), place);
+      if (separator == std::string_view::npos) break;
+      notes.remove_prefix(separator + 2);
+    }
+    cursor_.skip_blanks();
+  }
+  if (!cursor_.at_end() && !cursor_.take('\n')) cursor_.fail("the end of the line after a bundle");
+}
+
+void ListingParser::parse_note(std::string_view note, const char* place) {
+  static constexpr std::string_view kStarts[] = {"Start region ", "Start/End empty region "};
+  for (const std::string_view start : kStarts) {
+    if (note.substr(0, start.size()) != start) continue;
+    TextCursor number(note.substr(start.size()), "");
+    const char* digits = note.data() + start.size();
+    if (digits == note.data() + note.size() || *digits < '0' || *digits > '9') {
+      cursor_.fail_at(digits, "the number of a region");
+    }
+    const auto region = static_cast<std::uint32_t>(number.decimal("the number of a region"));
+    region_begin_.emplace(region, static_cast<std::uint32_t>(listing_.kernel.bundles.size()));
+    return;
+  }
+  if (note.substr(0, 11) == "End region ") return;
+  if (note.substr(0, 14) == "entry bundle: " || note.substr(0, 13) == "exit bundle: ") return;
+  cursor_.fail_at(place, "notes on regions (\"Start region N\", \"End region N\")");
+}
+
+/// Blanks, line ends and comments.
+void ListingParser::skip_space() {
+  while (true) {
+    while (!cursor_.at_end() && is_blank(cursor_.peek())) cursor_.advance(1);
+    if (cursor_.peek() != '/' || cursor_.peek(1) != '*') return;
+    skip_comment();
+  }
+}
+
+/// Comments nest. Those of bounds checks quote an instruction with comments of its own and do not
+/// close all of them: they end where an instruction can end.
+void ListingParser::skip_comment() {
+  const char* begin = cursor_.at();
+  const bool bounds_check = cursor_.looking_at("/* BoundsCheck");
+  int depth = 0;
+  const char* c = begin;
+  while (true) {
+    c = static_cast<const char*>(
+        c + 1 < cursor_.end() ? std::memchr(c, '*', static_cast<std::size_t>(cursor_.end() - c))
+                              : nullptr);
+    if (c == nullptr || c + 1 >= cursor_.end())
+      cursor_.refuse_at(begin,
+                        "expected \"*/\", found the end of the file: a comment does not end");
+    if (c != begin && c[-1] == '/') {
+      ++depth;
+      ++c;
+      continue;
+    }
+    if (c[1] != '/') {
+      ++c;
+      continue;
+    }
+    c += 2;
+    if (bounds_check) {
+      const char* next = c;
+      while (next != cursor_.end() && is_blank(*next)) ++next;
+      const bool ends =
+          next != cursor_.end() &&
+          (*next == '}' || (*next == ';' && next + 1 != cursor_.end() && next[1] == ';'));
+      if (ends) break;
+    } else if (--depth == 0) {
+      break;
+    }
+  }
+  comment_ = std::string_view(begin + 2, static_cast<std::size_t>(c - begin) - 4);
+  cursor_.move_to(c);
+}
+
+void ListingParser::append(const Instruction& instruction, const VirtualNames& names) {
+  listing_.kernel.instructions.push_back(instruction);
+  listing_.kernel.names.push_back(names);
+}
+
+void ListingParser::define(std::uint32_t name) {
+  const std::size_t word = name / 64;
+  if (word >= defined_.size()) defined_.resize(word + 1 + word / 2);
+  defined_[word] |= std::uint64_t{1} << (name % 64);
+}
+
+void ListingParser::parse_delay() {
+  bundle_.delay += static_cast<std::uint32_t>(cursor_.decimal("a number of cycles", kMaxDelay));
+  if (bundle_.delay > kMaxDelay) cursor_.fail("a shorter delay");
+}
+
+std::optional<std::uint32_t> ListingParser::bundle_of_cycle(std::uint32_t cycle) const {
+  const auto found = std::lower_bound(cycle_.begin(), cycle_.end(), cycle);
+  if (found == cycle_.end() || *found != cycle) return std::nullopt;
+  return static_cast<std::uint32_t>(found - cycle_.begin());
+}
+
+/// A branch goes to the bundle with the note on the begin of its region; a region without a note
+/// begins at the exit bundle. The ranges of the other file must say the same.
+void ListingParser::resolve_branches() {
+  for (const OpenBranch& branch : branches_) {
+    const auto noted = region_begin_.find(branch.region);
+    const auto exit = static_cast<std::uint32_t>(listing_.kernel.bundles.size()) - 1;
+    const std::uint32_t target = noted == region_begin_.end() ? exit : noted->second;
+    const PackedRegion* range = packed_.region(branch.region);
+    if (range == nullptr) {
+      cursor_.refuse_at(branch.place, "expected the range of region " +
+                                          std::to_string(branch.region) + " in " + packed_.file() +
+                                          ", found none");
+    }
+    if (bundle_of_cycle(range->begin) != target) {
+      cursor_.refuse_at(branch.place, "expected region " + std::to_string(branch.region) +
+                                          " to begin in cycle " + std::to_string(range->begin) +
+                                          " as in " + packed_.file() + ", found cycle " +
+                                          std::to_string(cycle_[target]));
+    }
+    listing_.kernel.instructions[branch.instruction].operands[0] = Operand::immediate_(target);
+  }
+}
+
+/// The outermost region of the other file tells how long the code is.
+void ListingParser::check_regions() const {
+  const PackedRegion* whole = packed_.region(0);
+  if (whole == nullptr) return;
+  const std::uint32_t cycles = cycle_.back() + 1 + listing_.kernel.bundles.back().delay;
+  if (cycles != whole->end && cycles != whole->end + 1) {
+    cursor_.refuse_at(cursor_.at(), "expected " + std::to_string(whole->end) +
+                                        " cycles of bundles as in " + packed_.file() + ", found " +
+                                        std::to_string(cycles) +
+                                        ": a part of one of the two files is missing");
+  }
+}
+
+void ListingParser::forget_undefined_names() {
+  const auto check = [&](std::uint32_t& name) {
+    const std::size_t word = name / 64;
+    if (word >= defined_.size() || (defined_[word] >> (name % 64) & 1) == 0) name = 0;
+  };
+  for (VirtualNames& names : listing_.kernel.names) {
+    check(names.guard);
+    for (std::uint32_t& name : names.operands) check(name);
+    for (std::uint32_t& name : names.base) check(name);
+    check(names.mask_register);
+  }
+}
+
+}  // namespace tpu::isa

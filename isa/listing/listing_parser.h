@@ -1,0 +1,98 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "isa/listing/listing_reader.h"
+#include "isa/listing/text_cursor.h"
+#include "isa/opcode_table.h"
+
+namespace tpu::isa {
+
+/// The recursive-descent parser behind read_listing(): bundles in listing_parser.cpp, instructions
+/// in instruction_parser.cpp. One pass over the text; branches are resolved at its end.
+class ListingParser {
+ public:
+  ListingParser(std::string_view text, const std::string& file, const PackedListing& packed,
+                const ListingPlacement& placement)
+      : cursor_(text, file), packed_(packed), placement_(placement) {}
+
+  Listing parse();
+
+ private:
+  /// "%s659_s0", "%vm12_vm3", or "%662" (no register).
+  struct Name {
+    char file = 0;  ///< 's', 'v', 'p', 'm'; 0 without register.
+    std::uint8_t reg = kNoRegister;
+    std::uint32_t name = 0;  ///< Number plus one.
+  };
+  /// Either a register or a number.
+  struct ParsedOperand {
+    Operand operand;
+    std::uint32_t name = 0;
+    std::optional<std::uint32_t> hbm_allocation;
+  };
+  struct OpenBranch {
+    std::uint32_t instruction = 0;
+    std::uint32_t region = 0;
+    const char* place = nullptr;
+  };
+
+  void parse_header();
+  void parse_bundle();
+  void parse_notes();
+  void parse_note(std::string_view note, const char* place);
+  void parse_instruction();
+  void parse_by_signature(const Name& dest, const OpcodeInfo& row, std::uint8_t unit);
+  bool parse_pseudo(const Name& dest, std::string_view text, const char* place);
+  void parse_delay();
+  void parse_phi(const Name& dest, char file, const char* place);
+  void parse_pointer_cast(const Name& dest, const char* place);
+  void parse_call_operand(const Name& dest, const char* place);
+  void parse_call();
+  void parse_call_comment(ListingCall& call);
+  void parse_smov(const Name& dest);
+  void parse_transpose_position(Instruction& instruction);
+  void parse_queue_name(VirtualNames& names, bool comma);
+  /// True when the instruction is guarded by the constant 0: it never acts.
+  bool parse_guard(Instruction& instruction, VirtualNames& names);
+  void parse_operands(const OpcodeInfo& row, Instruction& instruction, VirtualNames& names,
+                      std::vector<HbmReference>& references);
+  ParsedOperand parse_operand(char letter);
+  ParsedOperand parse_scalar_allocation();
+  void parse_address(char letter, Instruction& instruction, VirtualNames& names);
+  void parse_address_terms(ListingSpace space, Instruction& instruction, VirtualNames& names);
+  void parse_address_options(Instruction& instruction, VirtualNames& names);
+
+  Name parse_name();
+  Name parse_register(char file);
+  std::uint32_t parse_literal();
+  const Allocation& parse_allocation_number();
+  std::uint32_t address_of(const Allocation& allocation, const char* place) const;
+  void skip_space();
+  void skip_comment();
+  void append(const Instruction& instruction, const VirtualNames& names);
+  void define(std::uint32_t name);
+
+  void resolve_branches();
+  void check_regions() const;
+  void forget_undefined_names();
+  /// Bundle that begins in this cycle of the schedule; nothing where none does.
+  std::optional<std::uint32_t> bundle_of_cycle(std::uint32_t cycle) const;
+
+  TextCursor cursor_;
+  const PackedListing& packed_;
+  ListingPlacement placement_;
+  Listing listing_;
+  Bundle bundle_;
+  std::string_view comment_;  ///< The last comment that was stepped over.
+  std::vector<OpenBranch> branches_;
+  std::unordered_map<std::uint32_t, std::uint32_t> region_begin_;  ///< Region to bundle.
+  std::vector<std::uint32_t> cycle_;                               ///< Of the schedule, per bundle.
+  std::vector<std::uint64_t> defined_;                             ///< A bit per virtual name.
+};
+
+}  // namespace tpu::isa
