@@ -1,0 +1,456 @@
+#include "traces/hdf5_file.h"
+
+#include <fcntl.h>
+#include <hdf5.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "sim/base/error.h"
+#include "sim/base/output_file.h"
+
+namespace tpu::traces {
+namespace {
+
+constexpr std::size_t kUserBlockBytes = 512;
+constexpr std::string_view kMagic = "tpusim file\n";
+constexpr hsize_t kChunkRows = 16384;
+
+/// An HDF5 identifier that is closed at the end of its scope.
+class Handle {
+ public:
+  using Close = herr_t (*)(hid_t);
+  Handle(hid_t id, Close close) : id_(id), close_(close) {
+    TPU_CHECK(id >= 0, "an HDF5 call failed");
+  }
+  ~Handle() { close_(id_); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  operator hid_t() const { return id_; }
+
+ private:
+  hid_t id_;
+  Close close_;
+};
+
+void checked(herr_t result) { TPU_CHECK(result >= 0, "an HDF5 call failed"); }
+
+struct ColumnForm {
+  hid_t type = -1;  ///< Owned only for strings.
+  std::size_t bytes = 0;
+};
+
+std::size_t longest(const std::vector<std::string>& strings) {
+  std::size_t length = 0;
+  for (const std::string& text : strings) length = std::max(length, text.size());
+  return length + 1;
+}
+
+struct FormOf {
+  ColumnForm operator()(const std::vector<std::uint64_t>&) const { return {H5T_STD_U64LE, 8}; }
+  ColumnForm operator()(const std::vector<std::uint32_t>&) const { return {H5T_STD_U32LE, 4}; }
+  ColumnForm operator()(const std::vector<std::int32_t>&) const { return {H5T_STD_I32LE, 4}; }
+  ColumnForm operator()(const std::vector<std::uint8_t>&) const { return {H5T_STD_U8LE, 1}; }
+  ColumnForm operator()(const std::vector<double>&) const { return {H5T_IEEE_F64LE, 8}; }
+  ColumnForm operator()(const std::vector<std::string>& strings) const {
+    return {H5T_C_S1, longest(strings)};
+  }
+};
+
+void write_text_attribute(hid_t object, const std::string& name, const std::string& text) {
+  const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  checked(H5Tset_size(type, text.size() + 1));
+  checked(H5Tset_strpad(type, H5T_STR_NULLTERM));
+  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
+  checked(H5Awrite(attribute, type, text.c_str()));
+}
+
+/// Creates the groups of a path "events/dmas" without times of creation.
+void create_groups(hid_t file, const std::string& path) {
+  for (std::size_t slash = path.find('/'); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
+    const std::string group = path.substr(0, slash);
+    if (H5Lexists(file, group.c_str(), H5P_DEFAULT) > 0) continue;
+    const Handle properties(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
+    checked(H5Pset_obj_track_times(properties, 0));
+    const Handle created(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, properties, H5P_DEFAULT),
+                         H5Gclose);
+  }
+}
+
+void write_dataset(hid_t file, const std::string& path, hid_t type, hsize_t rows,
+                   const std::vector<std::uint8_t>& data, hsize_t chunk_rows, const Table* table) {
+  create_groups(file, path);
+  const hsize_t maximum = H5S_UNLIMITED;
+  const Handle space(H5Screate_simple(1, &rows, &maximum), H5Sclose);
+  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  checked(H5Pset_obj_track_times(properties, 0));
+  checked(H5Pset_chunk(properties, 1, &chunk_rows));
+  checked(H5Pset_shuffle(properties));
+  checked(H5Pset_deflate(properties, 4));
+  const Handle dataset(
+      H5Dcreate2(file, path.c_str(), type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose);
+  if (rows > 0) checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()));
+  if (table == nullptr) return;
+  write_text_attribute(dataset, "CLASS", "TABLE");
+  write_text_attribute(dataset, "VERSION", "3.0");
+  write_text_attribute(dataset, "TITLE", path);
+  std::size_t index = 0;
+  for (const Table::NamedColumn& column : table->columns()) {
+    write_text_attribute(dataset, "FIELD_" + std::to_string(index++) + "_NAME", column.name);
+  }
+}
+
+struct CopyIn {
+  std::uint8_t* to;
+  std::size_t stride;
+  std::size_t bytes;
+  template <class Type>
+  void operator()(const std::vector<Type>& values) const {
+    for (std::size_t row = 0; row < values.size(); ++row) {
+      std::memcpy(to + row * stride, &values[row], sizeof(Type));
+    }
+  }
+  void operator()(const std::vector<std::string>& values) const {
+    for (std::size_t row = 0; row < values.size(); ++row) {
+      std::memcpy(to + row * stride, values[row].data(), values[row].size());
+    }
+  }
+};
+
+void write_table(hid_t file, const std::string& path, const Table& table) {
+  std::vector<ColumnForm> forms;
+  std::size_t row_bytes = 0;
+  for (const Table::NamedColumn& column : table.columns()) {
+    forms.push_back(std::visit(FormOf(), column.values));
+    row_bytes += forms.back().bytes;
+  }
+  const Handle type(H5Tcreate(H5T_COMPOUND, row_bytes), H5Tclose);
+  std::vector<std::uint8_t> data(row_bytes * table.rows());
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    const Table::NamedColumn& column = table.columns()[i];
+    const Handle member(H5Tcopy(forms[i].type), H5Tclose);
+    if (std::holds_alternative<std::vector<std::string>>(column.values)) {
+      checked(H5Tset_size(member, forms[i].bytes));
+      checked(H5Tset_strpad(member, H5T_STR_NULLTERM));
+    }
+    checked(H5Tinsert(type, column.name.c_str(), offset, member));
+    std::visit(CopyIn{data.data() + offset, row_bytes, forms[i].bytes}, column.values);
+    offset += forms[i].bytes;
+  }
+  write_dataset(file, path, type, table.rows(), data, kChunkRows, &table);
+}
+
+std::vector<std::uint8_t> hdf5_image(const Hdf5Contents& contents) {
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  checked(H5Pset_fapl_core(access, std::size_t{1} << 20, 0));
+  const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  checked(H5Pset_obj_track_times(creation, 0));
+  const Handle file(H5Fcreate("tpusim", H5F_ACC_TRUNC, creation, access), H5Fclose);
+  {
+    const Handle root(H5Gopen2(file, "/", H5P_DEFAULT), H5Gclose);
+    for (const auto& [name, text] : contents.attributes) write_text_attribute(root, name, text);
+  }
+  for (const auto& [path, table] : contents.tables) write_table(file, path, table);
+  for (const auto& [path, data] : contents.bytes) {
+    write_dataset(file, path, H5T_STD_U8LE, data.size(), data, hsize_t{1} << 20, nullptr);
+  }
+  checked(H5Fflush(file, H5F_SCOPE_GLOBAL));
+  const ssize_t size = H5Fget_file_image(file, nullptr, 0);
+  TPU_CHECK(size > 0, "an HDF5 call failed");
+  std::vector<std::uint8_t> image(static_cast<std::size_t>(size));
+  TPU_CHECK(H5Fget_file_image(file, image.data(), image.size()) == size, "an HDF5 call failed");
+  return image;
+}
+
+unsigned long checksum(const std::uint8_t* data, std::size_t bytes) {
+  return crc32_z(crc32_z(0, nullptr, 0), data, bytes);
+}
+
+std::string user_block(const FileKind& kind, const std::vector<std::uint8_t>& image) {
+  std::ostringstream text;
+  text << kMagic << "kind: " << kind.kind << "\nversion: " << kind.version
+       << "\nbytes: " << image.size() << "\ncrc32: " << std::hex
+       << checksum(image.data(), image.size())
+       << "\nAn HDF5 file with a user block of 512 bytes: h5py and pandas.read_hdf read it.\n";
+  std::string block = text.str();
+  TPU_CHECK(block.size() <= kUserBlockBytes, "a user block of " << block.size() << " bytes");
+  block.resize(kUserBlockBytes, '\0');
+  return block;
+}
+
+/// The value of "key: value\n" in a user block, or "".
+std::string block_value(std::string_view block, const std::string& key) {
+  const std::string start = "\n" + key + ": ";
+  const std::size_t at = block.find(start);
+  if (at == std::string_view::npos) return "";
+  const std::size_t begin = at + start.size();
+  const std::size_t end = block.find('\n', begin);
+  return end == std::string_view::npos ? "" : std::string(block.substr(begin, end - begin));
+}
+
+std::vector<std::uint8_t> read_all(const std::string& path, const std::string& expected) {
+  const auto fail = [&](const std::string& found) {
+    throw WorkloadError(path + ": expected " + expected + found);
+  };
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) fail(std::string(": ") + std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) fail(", found a directory");
+  if (!S_ISREG(status.st_mode)) fail(", found no regular file");
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail(std::string(": ") + std::strerror(errno));
+  std::vector<std::uint8_t> data(static_cast<std::size_t>(status.st_size));
+  std::size_t done = 0;
+  int error_number = 0;
+  while (done < data.size()) {
+    const ssize_t count = ::read(descriptor, data.data() + done, data.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) error_number = errno;
+    if (count <= 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  ::close(descriptor);
+  if (error_number != 0) fail(std::string(": ") + std::strerror(error_number));
+  data.resize(done);
+  return data;
+}
+
+/// Checks the user block and returns the HDF5 data behind it.
+std::vector<std::uint8_t> checked_image(const std::string& path, const FileKind& kind) {
+  const std::string expected = "a " + kind.kind + " file of tpusim";
+  std::vector<std::uint8_t> data = read_all(path, expected);
+  const std::string_view block(reinterpret_cast<const char*>(data.data()),
+                               std::min(data.size(), kUserBlockBytes));
+  if (block.substr(0, kMagic.size()) != kMagic) {
+    throw WorkloadError(path + ": expected " + expected + ", found another kind of file");
+  }
+  const std::string found_kind = block_value(block, "kind");
+  if (found_kind != kind.kind) {
+    throw WorkloadError(path + ": expected " + expected + ", found a " + found_kind + " file");
+  }
+  const std::string version = block_value(block, "version");
+  if (version != std::to_string(kind.version)) {
+    throw WorkloadError(path + ": expected version " + std::to_string(kind.version) + " of a " +
+                        kind.kind + " file, found version " + version +
+                        "; write it again with this tpusim");
+  }
+  const std::string bytes = block_value(block, "bytes");
+  const std::size_t rest = data.size() - std::min(data.size(), kUserBlockBytes);
+  if (bytes != std::to_string(rest)) {
+    throw WorkloadError(path + ": expected " + bytes + " bytes behind the first 512, found " +
+                        std::to_string(rest) + ": the file is not complete");
+  }
+  std::ostringstream sum;
+  sum << std::hex << checksum(data.data() + kUserBlockBytes, rest);
+  if (block_value(block, "crc32") != sum.str()) {
+    throw WorkloadError(path + ": expected the checksum " + block_value(block, "crc32") +
+                        ", found " + sum.str() + ": the file has changed since it was written");
+  }
+  data.erase(data.begin(), data.begin() + kUserBlockBytes);
+  return data;
+}
+
+template <class Type>
+Table::Column copy_out(const std::uint8_t* from, std::size_t stride, std::size_t rows) {
+  std::vector<Type> values(rows);
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::memcpy(&values[row], from + row * stride, sizeof(Type));
+  }
+  return values;
+}
+
+Table::Column strings_out(const std::uint8_t* from, std::size_t stride, std::size_t rows,
+                          std::size_t length) {
+  std::vector<std::string> values(rows);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const char* text = reinterpret_cast<const char*>(from + row * stride);
+    values[row].assign(text, ::strnlen(text, length));
+  }
+  return values;
+}
+
+Table read_table(hid_t dataset, const std::string& path, const std::string& file) {
+  const auto fail = [&](const std::string& what) {
+    throw WorkloadError(file + ": " + path + ": " + what);
+  };
+  const Handle type(H5Dget_type(dataset), H5Tclose);
+  const Handle space(H5Dget_space(dataset), H5Sclose);
+  const hssize_t rows = H5Sget_simple_extent_npoints(space);
+  if (rows < 0 || H5Sget_simple_extent_ndims(space) != 1) fail("expected a table");
+  const std::size_t row_bytes = H5Tget_size(type);
+  std::vector<std::uint8_t> data(row_bytes * static_cast<std::size_t>(rows));
+  if (rows > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()) < 0) {
+    fail("the table can't be read");
+  }
+  Table table;
+  table.title = file + ": " + path;
+  const int members = H5Tget_nmembers(type);
+  for (int i = 0; i < members; ++i) {
+    const auto index = static_cast<unsigned>(i);
+    const Handle member(H5Tget_member_type(type, index), H5Tclose);
+    char* raw_name = H5Tget_member_name(type, index);
+    const std::string name = raw_name != nullptr ? raw_name : "";
+    H5free_memory(raw_name);
+    const std::uint8_t* from = data.data() + H5Tget_member_offset(type, index);
+    const auto count = static_cast<std::size_t>(rows);
+    Table::Column column;
+    if (H5Tget_class(member) == H5T_STRING && H5Tis_variable_str(member) == 0) {
+      column = strings_out(from, row_bytes, count, H5Tget_size(member));
+    } else if (H5Tequal(member, H5T_STD_U64LE) > 0) {
+      column = copy_out<std::uint64_t>(from, row_bytes, count);
+    } else if (H5Tequal(member, H5T_STD_U32LE) > 0) {
+      column = copy_out<std::uint32_t>(from, row_bytes, count);
+    } else if (H5Tequal(member, H5T_STD_I32LE) > 0) {
+      column = copy_out<std::int32_t>(from, row_bytes, count);
+    } else if (H5Tequal(member, H5T_STD_U8LE) > 0) {
+      column = copy_out<std::uint8_t>(from, row_bytes, count);
+    } else if (H5Tequal(member, H5T_IEEE_F64LE) > 0) {
+      column = copy_out<double>(from, row_bytes, count);
+    } else {
+      fail("the type of column " + name + " is unknown");
+    }
+    std::visit([&](auto& values) { table.add(name, std::move(values)); }, column);
+  }
+  return table;
+}
+
+void read_dataset(hid_t dataset, const std::string& path, Hdf5Contents& contents) {
+  const Handle type(H5Dget_type(dataset), H5Tclose);
+  if (H5Tget_class(type) == H5T_COMPOUND) {
+    contents.tables[path] = read_table(dataset, path, contents.file);
+    return;
+  }
+  const Handle space(H5Dget_space(dataset), H5Sclose);
+  const hssize_t size = H5Sget_simple_extent_npoints(space);
+  if (size < 0 || H5Tequal(type, H5T_STD_U8LE) <= 0) {
+    throw WorkloadError(contents.file + ": " + path + ": expected bytes");
+  }
+  std::vector<std::uint8_t> data(static_cast<std::size_t>(size));
+  if (size > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()) < 0) {
+    throw WorkloadError(contents.file + ": " + path + ": the data can't be read");
+  }
+  contents.bytes[path] = std::move(data);
+}
+
+void read_group(hid_t group, const std::string& prefix, Hdf5Contents& contents) {
+  H5G_info_t info{};
+  checked(H5Gget_info(group, &info));
+  for (hsize_t i = 0; i < info.nlinks; ++i) {
+    std::array<char, 256> name{};
+    H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size(),
+                       H5P_DEFAULT);
+    const std::string path = prefix + name.data();
+    const hid_t raw = H5Oopen(group, name.data(), H5P_DEFAULT);
+    if (raw < 0) throw WorkloadError(contents.file + ": " + path + " can't be opened");
+    const Handle object(raw, H5Oclose);
+    const H5I_type_t type = H5Iget_type(object);
+    if (type == H5I_GROUP) read_group(object, path + "/", contents);
+    if (type == H5I_DATASET) read_dataset(object, path, contents);
+  }
+}
+
+void read_attributes(hid_t root, Hdf5Contents& contents) {
+  H5O_info_t info{};
+  checked(H5Oget_info(root, &info));
+  for (hsize_t i = 0; i < info.num_attrs; ++i) {
+    const Handle attribute(
+        H5Aopen_by_idx(root, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT),
+        H5Aclose);
+    std::array<char, 256> name{};
+    H5Aget_name(attribute, name.size(), name.data());
+    const Handle type(H5Aget_type(attribute), H5Tclose);
+    if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) > 0) continue;
+    std::vector<char> text(H5Tget_size(type) + 1, '\0');
+    checked(H5Aread(attribute, type, text.data()));
+    contents.attributes[name.data()] = text.data();
+  }
+}
+
+void silence_hdf5() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+
+}  // namespace
+
+std::size_t Table::rows() const {
+  std::size_t rows = 0;
+  for (const NamedColumn& column : columns_) {
+    const std::size_t length =
+        std::visit([](const auto& values) { return values.size(); }, column.values);
+    TPU_CHECK(&column == &columns_.front() || length == rows,
+              "column " << column.name << " has " << length << " rows, not " << rows);
+    rows = length;
+  }
+  return rows;
+}
+
+void Table::fail_column(std::string_view name) const {
+  throw WorkloadError(title + ": expected a column \"" + std::string(name) + "\"");
+}
+
+const std::string& Hdf5Contents::attribute(const std::string& name) const {
+  const auto found = attributes.find(name);
+  if (found == attributes.end()) {
+    throw WorkloadError(file + ": expected an attribute \"" + name + "\"");
+  }
+  return found->second;
+}
+
+const Table& Hdf5Contents::table(const std::string& path) const {
+  const auto found = tables.find(path);
+  if (found == tables.end()) throw WorkloadError(file + ": expected a table \"" + path + "\"");
+  return found->second;
+}
+
+const std::vector<std::uint8_t>& Hdf5Contents::byte_array(const std::string& path) const {
+  const auto found = bytes.find(path);
+  if (found == bytes.end()) throw WorkloadError(file + ": expected an array \"" + path + "\"");
+  return found->second;
+}
+
+void write_hdf5(const std::string& path, const FileKind& kind, const Hdf5Contents& contents) {
+  silence_hdf5();
+  OutputFile file(path);
+  const std::vector<std::uint8_t> image = hdf5_image(contents);
+  file.write(user_block(kind, image));
+  file.write(image.data(), image.size());
+  file.commit();
+}
+
+Hdf5Contents read_hdf5(const std::string& path, const FileKind& kind) {
+  silence_hdf5();
+  std::vector<std::uint8_t> image = checked_image(path, kind);
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  checked(H5Pset_fapl_core(access, std::size_t{1} << 20, 0));
+  checked(H5Pset_file_image(access, image.data(), image.size()));
+  const hid_t raw = H5Fopen("tpusim", H5F_ACC_RDONLY, access);
+  if (raw < 0) throw WorkloadError(path + ": the HDF5 data can't be read");
+  const Handle file(raw, H5Fclose);
+  Hdf5Contents contents;
+  contents.file = path;
+  const Handle root(H5Gopen2(file, "/", H5P_DEFAULT), H5Gclose);
+  read_attributes(root, contents);
+  read_group(root, "", contents);
+  return contents;
+}
+
+std::string kind_of_file(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return "";
+  std::array<char, kUserBlockBytes> block{};
+  const std::size_t size = std::fread(block.data(), 1, block.size(), file);
+  std::fclose(file);
+  const std::string_view text(block.data(), size);
+  return text.substr(0, kMagic.size()) == kMagic ? block_value(text, "kind") : "";
+}
+
+}  // namespace tpu::traces
