@@ -199,6 +199,8 @@ inline bool scalar_comparison(Opcode opcode, std::uint32_t a, std::uint32_t b) {
       return x <= y;
     case Opcode::kScmpGtS32:
       return x > y;
+    case Opcode::kScmpNeF32:
+      return as_float(a) != as_float(b);
     default:
       return x >= y;
   }
@@ -235,6 +237,7 @@ inline ScalarWrite evaluate_scalar(const Instruction& in, const ScalarState& sta
     case Opcode::kScmpLeS32:
     case Opcode::kScmpGtS32:
     case Opcode::kScmpGeS32:
+    case Opcode::kScmpNeF32:
       return {Kind::kPredicate, in.dest,
               scalar_comparison(in.opcode, evaluate(in.operands[0], state),
                                 evaluate(in.operands[1], state))};
