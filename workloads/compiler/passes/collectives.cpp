@@ -1,0 +1,146 @@
+#include "workloads/compiler/passes/collectives.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+namespace {
+
+void check(const hlo::Module& module, const HloInstruction& all_reduce) {
+  const Computation& reducer = module.computation(all_reduce.called.at(0));
+  const HloOpcode operation = reducer.at(reducer.root).opcode;
+  if (operation != HloOpcode::kAdd) {
+    throw WorkloadError(all_reduce.name + ": expected an all-reduce that adds, found " +
+                        std::string(hlo::to_string(operation)) +
+                        "; there is no kernel for other all-reduces");
+  }
+  if (all_reduce.replica_groups.size() > 1) {
+    throw WorkloadError(all_reduce.name +
+                        ": expected one group of all replicas, found replica groups; there is no " +
+                        "kernel for all-reduces within groups");
+  }
+}
+
+/// Length of the longest chain of all-reduces that ends in each instruction.
+std::vector<int> depths(const Computation& entry) {
+  std::vector<int> depth(entry.instructions.size(), 0);
+  for (const HloInstruction& instruction : entry.instructions) {
+    int& mine = depth[static_cast<std::size_t>(instruction.id)];
+    for (InstructionId operand : instruction.operands) {
+      mine = std::max(mine, depth[static_cast<std::size_t>(operand)]);
+    }
+    if (instruction.opcode == HloOpcode::kAllReduce) ++mine;
+  }
+  return depth;
+}
+
+InstructionId convert(Computation& entry, InstructionId value, ElementType type) {
+  if (entry.at(value).shape.type == type) return value;
+  HloInstruction convert;
+  convert.opcode = HloOpcode::kConvert;
+  convert.name = entry.at(value).name + ".convert";
+  convert.operands = {value};
+  convert.metadata = entry.at(value).metadata;
+  convert.shape = entry.at(value).shape;
+  convert.shape.type = type;
+  convert.shape.layout = tiled_layout(type, convert.shape.layout.minor_to_major);
+  return append(entry, std::move(convert));
+}
+
+/// Where the parts of the new all-reduce are read: in place of an old one's array, or of the
+/// elements of its tuple.
+class Combination {
+ public:
+  Combination(Computation& entry, std::vector<InstructionId> old)
+      : entry_(entry), old_(std::move(old)) {
+    combined_ = entry_.at(old_[0]);
+    combined_.operands.clear();
+    combined_.shape = Shape{};
+    combined_.shape.type = ElementType::kTuple;
+  }
+
+  void build() {
+    for (InstructionId id : old_) {
+      for (InstructionId operand : std::vector<InstructionId>(entry_.at(id).operands)) {
+        const InstructionId part = convert(entry_, operand, ElementType::kF32);
+        combined_.operands.push_back(part);
+        combined_.shape.elements.push_back(entry_.at(part).shape);
+      }
+    }
+    const InstructionId combined = append(entry_, combined_);
+    std::int64_t index = 0;
+    for (InstructionId id : old_) index = replace(id, combined, index);
+  }
+
+ private:
+  InstructionId element(InstructionId combined, std::int64_t index, ElementType type) {
+    HloInstruction part;
+    part.opcode = HloOpcode::kGetTupleElement;
+    part.name = combined_.name + "." + std::to_string(index);
+    part.tuple_index = index;
+    part.operands = {combined};
+    part.shape = combined_.shape.elements[static_cast<std::size_t>(index)];
+    part.metadata = combined_.metadata;
+    return convert(entry_, append(entry_, std::move(part)), type);
+  }
+
+  /// The old all-reduce becomes a bitcast-free stand-in: a tuple, or an identity on its element.
+  std::int64_t replace(InstructionId id, InstructionId combined, std::int64_t index) {
+    std::vector<InstructionId> parts;
+    for (InstructionId operand : std::vector<InstructionId>(entry_.at(id).operands)) {
+      parts.push_back(element(combined, index++, entry_.at(operand).shape.type));
+    }
+    HloInstruction& old = entry_.at(id);
+    old.called.clear();
+    old.replica_groups.clear();
+    old.opcode = old.shape.is_tuple() ? HloOpcode::kTuple : HloOpcode::kBitcast;
+    old.operands = parts;
+    return index;
+  }
+
+  Computation& entry_;
+  std::vector<InstructionId> old_;
+  HloInstruction combined_;
+};
+
+}  // namespace
+
+void combine_all_reduces(hlo::Module& module) {
+  Computation& entry = module.entry_computation();
+  const std::vector<int> depth = depths(entry);
+  std::map<int, std::vector<InstructionId>> groups;
+  for (const HloInstruction& instruction : entry.instructions) {
+    switch (instruction.opcode) {
+      case HloOpcode::kAllReduce:
+        check(module, instruction);
+        groups[depth[static_cast<std::size_t>(instruction.id)]].push_back(instruction.id);
+        break;
+      case HloOpcode::kAllGather:
+      case HloOpcode::kReduceScatter:
+      case HloOpcode::kAllToAll:
+      case HloOpcode::kCollectivePermute:
+        throw WorkloadError(instruction.name + ": there is no kernel for " +
+                            std::string(hlo::to_string(instruction.opcode)) + " " +
+                            to_string(instruction.shape, false) +
+                            "; of the collectives only all-reduce is compiled");
+      default:
+        break;
+    }
+  }
+  for (auto& [level, members] : groups) Combination(entry, members).build();
+  if (!groups.empty()) tidy(entry);
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: all-reduces that do not wait for each other become one, of all their operands: one kernel
+/// call per step that works on one range of HBM. bf16 operands are reduced as f32.
+///
+/// Needs: layouts; fusion not done yet.
+/// Leaves: all-reduces over all replicas, of a tuple of f32 arrays, summing. Throws WorkloadError
+/// for any other collective and for replica groups.
+void combine_all_reduces(hlo::Module& module);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: inserts the copies without which two values would have to share memory that both need.
+///
+/// - An all-reduce works in place: an operand that is a parameter or a constant, that is read later
+///   or that another all-reduce works on is copied.
+/// - A result that shares its buffer with a parameter is computed into it when nothing reads the
+///   parameter afterwards; otherwise it is copied there at the end. A parameter that is returned as
+///   another result is copied first of all.
+///
+/// Needs: the final schedule, fused.
+/// Leaves: results_in_parameters() names a place for every alias; the order of the others as it
+/// was.
+void insert_copies(hlo::Module& module);
+
+/// For each alias of the module whose result is computed (not the parameter itself): the index of
+/// the storage (StorageMap of the entry) that the parameter's memory takes.
+struct ResultInParameter {
+  std::size_t storage = 0;
+  std::int64_t parameter_number = 0;
+};
+std::vector<ResultInParameter> results_in_parameters(const hlo::Module& module);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,137 @@
+#include "workloads/compiler/passes/storage.h"
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/fusion.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+bool is_bookkeeping(HloOpcode opcode) {
+  switch (opcode) {
+    case HloOpcode::kParameter:
+    case HloOpcode::kConstant:
+    case HloOpcode::kBitcast:
+    case HloOpcode::kTuple:
+    case HloOpcode::kGetTupleElement:
+      return true;
+    default:
+      return false;
+  }
+}
+
+namespace {
+
+/// A constant whose users all take it as an immediate.
+std::vector<bool> constants_without_buffer(const Computation& entry) {
+  std::vector<bool> without(entry.instructions.size());
+  for (const HloInstruction& instruction : entry.instructions) {
+    without[static_cast<std::size_t>(instruction.id)] =
+        instruction.opcode == HloOpcode::kConstant && instruction.shape.rank() == 0 &&
+        instruction.id != entry.root;
+    for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+      if (takes_immediate(instruction, i)) continue;
+      without[static_cast<std::size_t>(instruction.operands[i])] = false;
+    }
+  }
+  return without;
+}
+
+}  // namespace
+
+StorageMap::StorageMap(const Computation& entry) : of_(entry.instructions.size()) {
+  const std::vector<bool> without_buffer = constants_without_buffer(entry);
+  for (const HloInstruction& instruction : entry.instructions) {
+    switch (instruction.opcode) {
+      case HloOpcode::kParameter:
+        define(instruction, Storage::Kind::kParameter);
+        break;
+      case HloOpcode::kConstant:
+        if (without_buffer[static_cast<std::size_t>(instruction.id)]) break;
+        define(instruction, Storage::Kind::kConstant);
+        break;
+      case HloOpcode::kBitcast:
+      case HloOpcode::kTuple:
+      case HloOpcode::kGetTupleElement:
+      case HloOpcode::kAllReduce:
+        share(entry, instruction);
+        break;
+      default:
+        define(instruction, Storage::Kind::kResult);
+        break;
+    }
+    if (is_bookkeeping(instruction.opcode) && instruction.id != entry.root) continue;
+    for (InstructionId operand : instruction.operands) {
+      for (std::size_t storage : of(operand)) use(storage, instruction);
+    }
+  }
+  for (std::size_t storage : of(entry.root)) storages_[storage].last_use = entry.root;
+}
+
+void StorageMap::define(const HloInstruction& instruction, Storage::Kind kind) {
+  const Shape& shape = instruction.shape;
+  const std::size_t leaves = shape.is_tuple() ? shape.elements.size() : 1;
+  for (std::size_t leaf = 0; leaf < leaves; ++leaf) {
+    Storage storage;
+    storage.kind = kind;
+    storage.shape = shape.is_tuple() ? shape.elements[leaf] : shape;
+    if (storage.shape.is_tuple()) {
+      throw WorkloadError(instruction.name + ": expected arrays or a tuple of arrays, found " +
+                          to_string(shape, false) + "; nested tuples have no place in memory");
+    }
+    storage.definer = storage.last_use = instruction.id;
+    storage.leaf = static_cast<std::int64_t>(leaf);
+    of_[static_cast<std::size_t>(instruction.id)].push_back(storages_.size());
+    storages_.push_back(std::move(storage));
+  }
+}
+
+void StorageMap::share(const Computation& entry, const HloInstruction& instruction) {
+  std::vector<std::size_t>& mine = of_[static_cast<std::size_t>(instruction.id)];
+  if (instruction.opcode == HloOpcode::kGetTupleElement) {
+    mine = {of(instruction.operands[0]).at(static_cast<std::size_t>(instruction.tuple_index))};
+    return;
+  }
+  for (InstructionId operand : instruction.operands) {
+    TPU_CHECK(of(operand).size() == 1, entry.at(operand).name << " is no single array");
+    mine.push_back(of(operand)[0]);
+    if (instruction.opcode != HloOpcode::kAllReduce) continue;
+    Storage& storage = storages_[mine.back()];
+    storage.all_reduce = instruction.id;
+    storage.all_reduce_leaf = static_cast<std::int64_t>(mine.size()) - 1;
+  }
+}
+
+void StorageMap::use(std::size_t storage, const HloInstruction& user) {
+  storages_[storage].last_use = user.id;
+}
+
+bool may_overwrite(const hlo::Module& module, const HloInstruction& instruction,
+                   std::size_t operand, const Shape& result) {
+  if (instruction.opcode != HloOpcode::kFusion || instruction.fusion_kind == "kInput") return false;
+  const Computation& body = module.computation(instruction.called[0]);
+  const HloInstruction& parameter = body.at(body.parameters().at(operand));
+  if (!same_extent(parameter.shape, result) || !(parameter.shape.layout == result.layout)) {
+    return false;
+  }
+  const InstructionId twin = instruction.operands[operand];
+  if (std::count(instruction.operands.begin(), instruction.operands.end(), twin) != 1) {
+    return false;
+  }
+  for (const HloInstruction& user : body.instructions) {
+    for (InstructionId read : user.operands) {
+      if (read != parameter.id) continue;
+      if (!hlo::is_elementwise(user.opcode)) return false;
+    }
+  }
+  return body.root != parameter.id;
+}
+
+}  // namespace tpu::compiler
