@@ -12,7 +12,10 @@
 namespace tpu::isa {
 
 /// The virtual names that XLA's listing prints beside the physical registers of one instruction (0:
-/// none). Every read checks that the register was last written under that name.
+/// none). Every read checks that the register was last written under that name. `dest` is also the
+/// name of a push (%305 in `%305 = vpow2 ...`); behind the names of the operands stands that of the
+/// push that a pop takes, or of the pattern that vperm uses (`vpop.eup %305`: operands[0];
+/// `vperm.xlu0 %7, %v8_v1`: operands[1] = 7).
 struct VirtualNames {
   std::uint32_t dest = 0;
   std::uint32_t guard = 0;

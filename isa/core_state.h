@@ -1,0 +1,114 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "isa/meaning.h"
+#include "isa/mxu_state.h"
+#include "isa/opcode_table.h"
+
+namespace tpu::isa {
+
+/// Vector memory: rows of 128 words in one flat array, and which of them were ever written.
+class Vmem {
+ public:
+  explicit Vmem(std::uint32_t rows) : words_(std::size_t{rows} * kLanes), written_(rows) {}
+
+  std::uint32_t rows() const { return static_cast<std::uint32_t>(written_.size()); }
+  std::uint32_t* row(std::uint32_t index) { return words_.data() + std::size_t{index} * kLanes; }
+  const std::uint32_t* row(std::uint32_t index) const {
+    return words_.data() + std::size_t{index} * kLanes;
+  }
+  /// For DMAs and tests that write through row(): from `first`, `count` rows.
+  void mark_written(std::uint32_t first, std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) written_[first + i] = 1;
+  }
+  bool is_written(std::uint32_t index) const { return written_[index] != 0; }
+
+ private:
+  std::vector<std::uint32_t> words_;
+  std::vector<std::uint8_t> written_;
+};
+
+/// Storage for vector registers and queue elements, by number: a result is computed where it stays,
+/// writes and pops move numbers.
+class VectorPool {
+ public:
+  using Index = std::uint32_t;
+  Index take();
+  void give_back(Index index) { free_.push_back(index); }
+  VectorRegister& operator[](Index index) { return *storage_[index]; }
+  const VectorRegister& operator[](Index index) const { return *storage_[index]; }
+
+ private:
+  std::vector<std::unique_ptr<VectorRegister>> storage_;
+  std::vector<Index> free_;
+};
+
+/// A result on its way to a pop, with the name of its push (name_check.h).
+struct QueuedVector {
+  VectorPool::Index index = 0;
+  std::uint64_t name = 0;
+};
+using VectorQueue = std::deque<QueuedVector>;
+
+/// The transpose, reduce and permute unit.
+struct XluState {
+  VectorQueue results;     ///< Reductions, rotations, permutations.
+  VectorQueue transposed;  ///< Blocks of eight rows.
+  VectorRegister pattern;  ///< Of vperm.
+  std::uint64_t pattern_name = 0;
+  std::vector<VectorRegister> collected;  ///< Pushes of the unfinished transpose.
+};
+
+/// What the values of a core depend on in the machine.
+struct CoreShape {
+  std::uint32_t mxus = 2;
+  std::uint32_t mxu_rows = 128;
+  std::uint32_t mxu_columns = 128;
+  std::uint32_t xlus = 1;
+  std::uint32_t vmem_rows = 16 * 1024 * 1024 / kVmemRowBytes;
+  std::uint32_t smem_words = 4096;
+  bool fault_on_unwritten_vmem = false;  ///< Loads of rows that nothing wrote are faults.
+};
+
+/// Under which name each register was last written (0: none); only for XLA's code.
+struct RegisterNames {
+  std::array<std::uint64_t, kScalarRegisters> s{};
+  std::array<std::uint64_t, kVectorRegisters> v{};
+  std::array<std::uint64_t, kPredicateRegisters> p{};
+  std::array<std::uint64_t, kMaskRegisters> m{};
+};
+
+/// Everything that the instructions of one core read and write, with values. It knows no time: a
+/// push appends its result at once, and the machine decides when a pop may take it.
+class CoreState {
+ public:
+  explicit CoreState(const CoreShape& shape);
+
+  const CoreShape& shape() const { return shape_; }
+  const VectorRegister& vector(int reg) const { return pool[vectors[reg]]; }
+  VectorRegister& vector(int reg) { return pool[vectors[reg]]; }
+
+  ScalarState scalar;
+  Vmem vmem;
+  VectorPool pool;
+  std::array<VectorPool::Index, kVectorRegisters> vectors{};
+  std::array<VectorMask, kMaskRegisters> masks{};
+  /// Index address registers: one row offset per sublane.
+  std::array<std::array<std::int32_t, kSublanes>, kMaxUnits> index_offsets{};
+  std::vector<MxuState> mxus;
+  std::vector<VectorQueue> mxu_results;
+  VectorQueue eup;
+  std::vector<XluState> xlus;
+  std::uint64_t random = 0;  ///< State of our own generator; the real one's sequence is unknown.
+  RegisterNames names;
+
+ private:
+  CoreShape shape_;
+};
+
+}  // namespace tpu::isa

@@ -1,0 +1,478 @@
+#include "isa/execute.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "isa/disassembler.h"
+#include "isa/vector_arithmetic.h"
+#include "sim/base/error.h"
+
+namespace tpu::isa {
+namespace {
+
+constexpr std::uint32_t kAllSublanes = 0xff;
+
+/// SplitMix64, our own choice: the sequence of the real generator is unknown.
+std::uint64_t next_random(std::uint64_t& state) {
+  state += 0x9e3779b97f4a7c15ull;
+  std::uint64_t z = state;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+  return z ^ z >> 31;
+}
+
+/// The execution of one bundle: first everything that gives a register its new value, computed
+/// aside; then stores, pushes and what leaves the core, which still see the old registers; then the
+/// registers change.
+class BundleExecution {
+ public:
+  BundleExecution(const Kernel& kernel, std::uint32_t bundle, CoreState& state,
+                  Surroundings& surroundings, const NameCheck* names)
+      : kernel_(kernel),
+        bundle_(kernel.bundles[bundle]),
+        number_(bundle),
+        state_(state),
+        surroundings_(surroundings),
+        names_(names != nullptr && names->active() ? names : nullptr) {}
+
+  void run() {
+    if (names_ != nullptr) names_->rename_before(number_, state_.names);
+    for_each_acting([this](const Instruction& in, const OpcodeInfo& row) {
+      if (row.dest_file != 0) compute(in, row);
+    });
+    for_each_acting([this](const Instruction& in, const OpcodeInfo& row) {
+      if (row.dest_file == 0) act(in, row);
+    });
+    commit();
+    if (names_ != nullptr) names_->rename_after(number_, state_.names);
+  }
+
+ private:
+  struct ScalarResult {
+    ScalarWrite write;
+    std::uint64_t name;
+  };
+  struct VectorResult {
+    std::uint8_t reg;
+    VectorPool::Index index;
+    std::uint64_t name;
+  };
+  struct MaskResult {
+    std::uint8_t reg;
+    VectorMask mask;
+    std::uint64_t name;
+  };
+
+  template <class Function>
+  void for_each_acting(Function function) {
+    for (std::uint32_t i = 0; i < bundle_.instruction_count; ++i) {
+      current_ = bundle_.first_instruction + i;
+      const Instruction& in = kernel_.instructions[current_];
+      const OpcodeInfo& row = info(in.opcode);
+      try {
+        if (names_ != nullptr) names_->check_guard(current_, state_.names);
+        if (guard_holds(in.guard, state_.scalar)) function(in, row);
+      } catch (const ProgramFault& fault) {
+        release();
+        const std::string text = format_instruction(in);
+        if (std::string(fault.what()).rfind(text, 0) == 0) throw;
+        throw ProgramFault(text + ": " + fault.what());
+      }
+    }
+  }
+
+  std::uint64_t written_name() const {
+    return names_ != nullptr ? names_->written_name(current_) : 0;
+  }
+
+  /// A vector operand: the register, or an immediate in all elements.
+  const VectorRegister& vector(const Operand& operand) {
+    if (operand.kind == Operand::Kind::kRegister) return state_.vector(operand.reg);
+    const VectorPool::Index index = state_.pool.take();
+    scratch_.push_back(index);
+    broadcast(operand.immediate, state_.pool[index]);
+    return state_.pool[index];
+  }
+
+  VectorMask mask(const Operand& operand) const {
+    if (operand.kind == Operand::Kind::kRegister) return state_.masks[operand.reg];
+    VectorMask all;
+    all.bits.fill(operand.immediate != 0 ? ~std::uint64_t{0} : 0);
+    return all;
+  }
+
+  /// The place of a new vector value for `reg`.
+  VectorRegister& new_vector(std::uint8_t reg) {
+    const VectorPool::Index index = state_.pool.take();
+    vectors_.push_back({reg, index, written_name()});
+    return state_.pool[index];
+  }
+
+  void compute(const Instruction& in, const OpcodeInfo& row) {
+    if (names_ != nullptr) names_->check_reads(current_, state_.names);
+    if (row.dest_file == 's' || row.dest_file == 'p') {
+      if (in.opcode == Opcode::kSpop && names_ != nullptr && !state_.scalar.from_vector.empty()) {
+        names_->check_queue(current_, state_.scalar.from_vector.front().name);
+      }
+      scalars_.push_back({evaluate_scalar(in, state_.scalar), written_name()});
+    } else if (row.dest_file == 'm') {
+      compute_mask(in, row);
+    } else if (row.pops) {
+      pop(in, row);
+    } else if (row.address != 0) {
+      load(in);
+    } else {
+      compute_vector(in);
+    }
+  }
+
+  void compute_mask(const Instruction& in, const OpcodeInfo& row) {
+    VectorMask result;
+    if (row.operand_files[0] == 'm') {
+      mask_logic(in.opcode, mask(in.operands[0]), mask(in.operands[1]), result);
+    } else {
+      const VectorRegister& a = vector(in.operands[0]);
+      vector_comparison(in.opcode, a, row.operand_count > 1 ? vector(in.operands[1]) : a, result);
+    }
+    masks_.push_back({in.dest, result, written_name()});
+  }
+
+  void compute_vector(const Instruction& in) {
+    switch (in.opcode) {
+      case Opcode::kVstv: {
+        const std::uint32_t value = evaluate(in.operands[0], state_.scalar);
+        broadcast(value, new_vector(in.dest));
+        return;
+      }
+      case Opcode::kVlaneseq: {
+        VectorRegister& out = new_vector(in.dest);
+        for (std::uint32_t i = 0; i < out.word.size(); ++i) out.word[i] = i;
+        return;
+      }
+      case Opcode::kVrng: {
+        VectorRegister& out = new_vector(in.dest);
+        for (std::uint32_t& word : out.word) {
+          word = static_cast<std::uint32_t>(next_random(state_.random) >> 32);
+        }
+        return;
+      }
+      case Opcode::kVsel: {
+        const VectorMask selected = mask(in.operands[0]);
+        const VectorRegister& a = vector(in.operands[1]);
+        const VectorRegister& b = vector(in.operands[2]);
+        vector_select(selected, a, b, new_vector(in.dest));
+        return;
+      }
+      case Opcode::kVcvtPrF32S32:
+        if (in.operands[1].immediate != 0xffffffff) {
+          throw ProgramFault("expected rounding mode -1 (truncation), found " +
+                             std::to_string(static_cast<std::int32_t>(in.operands[1].immediate)) +
+                             ", whose meaning is unknown");
+        }
+        break;
+      default:
+        break;
+    }
+    const VectorRegister& a = vector(in.operands[0]);
+    const bool two = in.operands[1].kind != Operand::Kind::kNone;
+    const VectorRegister& b =
+        two && in.opcode != Opcode::kVcvtPrF32S32 ? vector(in.operands[1]) : a;
+    vector_arithmetic(in.opcode, a, b, new_vector(in.dest));
+  }
+
+  void load(const Instruction& in) {
+    const std::uint32_t sublanes = sublane_mask(in.address, state_.scalar);
+    const auto rows = vmem_rows(in, state_, sublanes);
+    VectorRegister& out = new_vector(in.dest);
+    for (int i = 0; i < kSublanes; ++i) {
+      std::uint32_t* to = out.word.data() + kLanes * i;
+      if ((sublanes >> i & 1) == 0) {
+        std::fill(to, to + kLanes, 0);
+        continue;
+      }
+      if (state_.shape().fault_on_unwritten_vmem && !state_.vmem.is_written(rows[i])) {
+        throw ProgramFault("expected a row that a store or DMA wrote, found row " +
+                           std::to_string(rows[i]) + " of VMEM as it was at the start");
+      }
+      const std::uint32_t* from = state_.vmem.row(rows[i]);
+      std::copy(from, from + kLanes, to);
+    }
+  }
+
+  template <class Units>
+  auto& unit(Units& units, const Instruction& in, const char* kind) {
+    if (in.unit < units.size()) return units[in.unit];
+    throw ProgramFault("expected a unit of this core (" + std::to_string(units.size()) + " " +
+                       kind + "), found number " + std::to_string(in.unit));
+  }
+
+  VectorQueue& queue(const Instruction& in, const OpcodeInfo& row) {
+    switch (row.queue) {
+      case Queue::kMxuResult:
+        return unit(state_.mxu_results, in, "MXU");
+      case Queue::kXlu:
+        return unit(state_.xlus, in, "XLU").results;
+      case Queue::kTranspose:
+        return unit(state_.xlus, in, "XLU").transposed;
+      default:
+        return state_.eup;
+    }
+  }
+
+  void pop(const Instruction& in, const OpcodeInfo& row) {
+    VectorQueue& from = queue(in, row);
+    if (from.empty()) {
+      throw ProgramFault("expected a result in the queue of " + std::string(to_string(row.queue)) +
+                         ", found it empty: nothing was pushed that this could pop");
+    }
+    if (names_ != nullptr) names_->check_queue(current_, from.front().name);
+    vectors_.push_back({in.dest, from.front().index, written_name()});
+    from.pop_front();
+  }
+
+  /// The place of a new element at the end of a queue.
+  VectorRegister& push(VectorQueue& to) {
+    const VectorPool::Index index = state_.pool.take();
+    to.push_back({index, written_name()});
+    return state_.pool[index];
+  }
+
+  void act(const Instruction& in, const OpcodeInfo& row) {
+    if (names_ != nullptr) names_->check_reads(current_, state_.names);
+    switch (row.unit) {
+      case UnitKind::kScalar:
+        scalars_.push_back({evaluate_scalar(in, state_.scalar), 0});
+        return;
+      case UnitKind::kVectorStore:
+        return store(in);
+      case UnitKind::kMxu:
+        return act_mxu(in, row);
+      case UnitKind::kXlu:
+        return act_xlu(in);
+      case UnitKind::kEup: {
+        const VectorRegister& a = vector(in.operands[0]);
+        vector_arithmetic(in.opcode, a, a, push(state_.eup));
+        return;
+      }
+      case UnitKind::kVectorAlu:
+        return act_vector(in);
+      case UnitKind::kDma:
+        surroundings_.start_dma(dma_of(in, state_.scalar));
+        return;
+      case UnitKind::kSync:
+        return act_sync(in);
+      case UnitKind::kControl:
+        if (in.opcode == Opcode::kShaltErr) {
+          throw ProgramFault("the program's own bounds check stops the core");
+        }
+        return;
+      case UnitKind::kTrace:
+      case UnitKind::kVectorLoad:
+      case UnitKind::kCount:
+        return;
+    }
+  }
+
+  void store(const Instruction& in) {
+    std::uint32_t sublanes = sublane_mask(in.address, state_.scalar);
+    const bool masked = in.opcode != Opcode::kVst;
+    VectorMask selected;
+    if (masked) {
+      selected = mask(in.operands[0]);
+      for (int i = 0; i < kSublanes; ++i) {
+        if ((selected.bits[2 * i] | selected.bits[2 * i + 1]) == 0) sublanes &= ~(1u << i);
+      }
+    }
+    const auto rows = vmem_rows(in, state_, sublanes);
+    const VectorRegister& source = vector(in.operands[masked ? 1 : 0]);
+    for (int i = 0; i < kSublanes; ++i) {
+      if ((sublanes >> i & 1) == 0) continue;
+      const std::uint32_t* from = source.word.data() + kLanes * i;
+      std::uint32_t* to = state_.vmem.row(rows[i]);
+      if (masked) {
+        store_masked_sublane(selected, i, from, to);
+      } else {
+        std::copy(from, from + kLanes, to);
+      }
+      state_.vmem.mark_written(rows[i], 1);
+    }
+  }
+
+  void act_mxu(const Instruction& in, const OpcodeInfo& row) {
+    MxuState& mxu = unit(state_.mxus, in, "MXU");
+    if (in.opcode == Opcode::kVdwg) {
+      mxu.request_swap();
+    } else if (row.queue == Queue::kNone) {
+      mxu.push_weights(in.opcode, vector(in.operands[0]));
+    } else {
+      const VectorRegister& operand = vector(in.operands[0]);
+      mxu.multiply(in.opcode, operand, push(state_.mxu_results[in.unit]));
+    }
+  }
+
+  void act_xlu(const Instruction& in) {
+    XluState& xlu = unit(state_.xlus, in, "XLU");
+    const VectorRegister& a = vector(in.operands[0]);
+    switch (in.opcode) {
+      case Opcode::kVsetPatternPermute:
+        xlu.pattern = a;
+        xlu.pattern_name = written_name();
+        return;
+      case Opcode::kVperm:
+        if (names_ != nullptr) names_->check_queue(current_, xlu.pattern_name);
+        return permute_lanes(a, xlu.pattern, push(xlu.results));
+      case Opcode::kVrotLane:
+        return rotate_lanes(a, evaluate(in.operands[1], state_.scalar), push(xlu.results));
+      case Opcode::kVxposeStart:
+      case Opcode::kVxposeCont:
+      case Opcode::kVxposeEnd:
+        return transpose(in, a, xlu);
+      default:
+        return reduce_lanes(in.opcode, a, push(xlu.results));
+    }
+  }
+
+  void transpose(const Instruction& in, const VectorRegister& a, XluState& xlu) {
+    const std::uint32_t width = in.operands[1].immediate;
+    const std::uint32_t number = in.operands[2].immediate;
+    const std::uint32_t count = in.operands[3].immediate;
+    if (width == 0 || width > kLanes || count == 0 || count > kLanes / kSublanes) {
+      throw ProgramFault("expected a transpose of up to 16 pushes and 128 lanes, found " +
+                         std::to_string(count) + " pushes of width " + std::to_string(width));
+    }
+    if (number == 1) xlu.collected.clear();
+    if (number != xlu.collected.size() + 1) {
+      throw ProgramFault("expected push " + std::to_string(xlu.collected.size() + 1) +
+                         " of the transpose, found push " + std::to_string(number));
+    }
+    xlu.collected.push_back(a);
+    if (number != count) return;
+    for (std::uint32_t block = 0; block < width / kSublanes; ++block) {
+      VectorRegister& out = push(xlu.transposed);
+      out.word.fill(0);
+      for (std::uint32_t i = 0; i < kSublanes; ++i) {
+        for (std::uint32_t j = 0; j < kSublanes * count; ++j) {
+          out.word[kLanes * i + j] =
+              xlu.collected[j / kSublanes].word[kLanes * (j % kSublanes) + kSublanes * block + i];
+        }
+      }
+    }
+    xlu.collected.clear();
+  }
+
+  void act_vector(const Instruction& in) {
+    const VectorRegister& a = vector(in.operands[0]);
+    switch (in.opcode) {
+      case Opcode::kVsetiarRaw:
+        for (int i = 0; i < kSublanes; ++i) {
+          state_.index_offsets.at(in.unit)[i] = static_cast<std::int32_t>(a.word[kLanes * i]);
+        }
+        return;
+      case Opcode::kVpush:
+        state_.scalar.from_vector.push_back({a.word[0], written_name()});
+        return;
+      case Opcode::kSetRngseed:
+        state_.random = std::uint64_t{a.word[1]} << 32 | a.word[0];
+        return;
+      default:
+        throw SimulatorBug("no meaning for " + format_instruction(in));
+    }
+  }
+
+  void act_sync(const Instruction& in) {
+    const auto operand = [&](int i) { return evaluate(in.operands[i], state_.scalar); };
+    switch (in.opcode) {
+      case Opcode::kVsyncadd:
+        return surroundings_.add_to_sync_flag(operand(0), operand(1));
+      case Opcode::kVsyncaddRemote:
+        return surroundings_.add_to_remote_sync_flag(operand(0), operand(1));
+      case Opcode::kVsyncmov:
+        state_.scalar.from_vector.push_back({surroundings_.sync_flag(operand(0)), written_name()});
+        return;
+      default:
+        return;  // waits are the sequencer's, sfence has no effect on values
+    }
+  }
+
+  void commit() {
+    for (const ScalarResult& result : scalars_) {
+      const ScalarWrite& write = result.write;
+      apply(write, state_.scalar);
+      if (write.kind == ScalarWrite::Kind::kScalar || write.kind == ScalarWrite::Kind::kPop) {
+        state_.names.s[write.index] = result.name;
+      } else if (write.kind == ScalarWrite::Kind::kPredicate) {
+        state_.names.p[write.index] = result.name;
+      }
+    }
+    for (const MaskResult& result : masks_) {
+      state_.masks[result.reg] = result.mask;
+      state_.names.m[result.reg] = result.name;
+    }
+    for (const VectorResult& result : vectors_) {
+      state_.pool.give_back(state_.vectors[result.reg]);
+      state_.vectors[result.reg] = result.index;
+      state_.names.v[result.reg] = result.name;
+    }
+    for (VectorPool::Index index : scratch_) state_.pool.give_back(index);
+  }
+
+  /// Gives back what a faulting bundle took; the state is of no further use but to look at.
+  void release() {
+    for (VectorPool::Index index : scratch_) state_.pool.give_back(index);
+    scratch_.clear();
+  }
+
+  const Kernel& kernel_;
+  const Bundle& bundle_;
+  std::uint32_t number_;
+  CoreState& state_;
+  Surroundings& surroundings_;
+  const NameCheck* names_;
+  std::uint32_t current_ = 0;
+  std::vector<ScalarResult> scalars_;
+  std::vector<VectorResult> vectors_;
+  std::vector<MaskResult> masks_;
+  std::vector<VectorPool::Index> scratch_;
+};
+
+}  // namespace
+
+std::uint32_t sublane_mask(const Address& address, const ScalarState& state) {
+  if (address.mask_register == kNoRegister) return address.sublane_mask;
+  return state.s[address.mask_register] & kAllSublanes;
+}
+
+std::array<std::uint32_t, kSublanes> vmem_rows(const Instruction& in, const CoreState& state,
+                                               std::uint32_t sublanes) {
+  const std::uint32_t first = evaluate(in.address, state.scalar);
+  std::array<std::uint32_t, kSublanes> rows{};
+  for (std::uint32_t i = 0; i < kSublanes; ++i) {
+    std::uint32_t row = first;
+    switch (in.opcode) {
+      case Opcode::kVldSshfl:
+        row += in.address.pattern >> 3 * i & 7;
+        break;
+      case Opcode::kVldEvenOdd:
+      case Opcode::kVstEvenOdd:
+        row += i + static_cast<std::uint32_t>(state.index_offsets.at(in.unit)[i]);
+        break;
+      default:
+        row += static_cast<std::uint32_t>(in.address.sublane_stride) * i;
+    }
+    rows[i] = row;
+    if ((sublanes >> i & 1) != 0 && row >= state.vmem.rows()) {
+      std::ostringstream text;
+      text << "expected rows of VMEM below " << state.vmem.rows() << ", found row "
+           << static_cast<std::int32_t>(row) << " for sublane " << i;
+      throw ProgramFault(text.str());
+    }
+  }
+  return rows;
+}
+
+void execute_bundle(const Kernel& kernel, std::uint32_t bundle, CoreState& state,
+                    Surroundings& surroundings, const NameCheck* names) {
+  BundleExecution(kernel, bundle, state, surroundings, names).run();
+}
+
+}  // namespace tpu::isa
