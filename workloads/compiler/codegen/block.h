@@ -31,8 +31,7 @@ struct Source {
 struct Node {
   isa::Opcode opcode = isa::Opcode::kCount;
   std::uint8_t unit = 0;
-  bool swap_pushed = false;  ///< The MXU's first push after a swap of weights.
-  std::uint32_t dest = 0;    ///< Value; 0: none.
+  std::uint32_t dest = 0;  ///< Value; 0: none.
   Source guard;
   std::array<Source, 4> sources;
 
@@ -42,8 +41,9 @@ struct Node {
   std::array<std::uint32_t, 2> base{};
   std::uint32_t mask_register = 0;
 
-  /// VMEM region of a load, store or DMA; 0: any.
+  /// VMEM region of a load, store or DMA; 0: none.
   std::uint32_t region = 0;
+  bool reads_vmem = false;  ///< Of a DMA by descriptor: the region is its source.
 };
 
 /// A straight run of nodes. Control enters at its first bundle and leaves behind its last.

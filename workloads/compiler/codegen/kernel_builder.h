@@ -143,6 +143,8 @@ class KernelBuilder {
 
   // VMEM.
   VReg load(const VmemAddress& address);
+  /// vld.sshfl: sublane i gets the row that octal digit i of `pattern` counts from the address.
+  VReg load_shuffled(const VmemAddress& address, std::uint32_t pattern);
   void store(const VmemAddress& address, VectorOperand value);
   void store(const VmemAddress& address, MReg mask, VectorOperand value);
 
@@ -203,9 +205,12 @@ class KernelBuilder {
 
  private:
   template <RegisterFile File>
-  Value<File> result(Node node);
+  Value<File> result(Node made);
   Node node(isa::Opcode opcode) const;
-  void append(Node node);
+  void append(Node made);
+  VReg lane_reduction(isa::Opcode opcode, VReg a);
+  void mxu_push(isa::Opcode opcode, std::uint32_t mxu, VectorOperand rows);
+  SReg vmem_row(const VmemAddress& address);
   std::uint32_t new_value(RegisterFile file);
   std::uint32_t new_variable(RegisterFile file);
   std::uint32_t current_value(std::uint32_t variable);
@@ -221,6 +226,7 @@ class KernelBuilder {
   std::vector<SReg> operands_;
   SReg core_endpoint_;
   PredicateOperand guard_{true};
+  int depth_ = 0;  ///< Of loops and branches.
 };
 
 }  // namespace tpu::compiler

@@ -34,7 +34,6 @@ struct Variable {
 
 using SVariable = Variable<RegisterFile::kScalar>;
 using VVariable = Variable<RegisterFile::kVector>;
-using MVariable = Variable<RegisterFile::kMask>;
 
 inline std::uint32_t float_bits(float value) {
   std::uint32_t bits = 0;
@@ -72,7 +71,7 @@ struct PredicateOperand {
   PredicateOperand(PReg value, bool is_negated = false) : reg(value), negated(is_negated) {}
   PredicateOperand(bool value) : constant(value) {}
 };
-inline PredicateOperand operator!(PReg value) { return {value, true}; }
+inline PredicateOperand not_(PReg value) { return {value, true}; }
 
 /// A range of VMEM rows that one purpose owns. Accesses to different regions never depend on each
 /// other.

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "isa/instruction.h"
+#include "workloads/compiler/codegen/block.h"
+#include "workloads/compiler/codegen/memory_order.h"
+#include "workloads/compiler/codegen/register_timeline.h"
+#include "workloads/compiler/codegen/unit_state.h"
+#include "workloads/compiler/target.h"
+
+namespace tpu::compiler {
+
+/// An instruction with its cycle within a block.
+struct PlacedInstruction {
+  std::int32_t cycle = 0;
+  isa::Instruction instruction;
+};
+
+/// A block with registers and cycles. Its length covers every latency and every unit's interval.
+struct ScheduledBlock {
+  std::vector<PlacedInstruction> instructions;  ///< By cycle.
+  std::int32_t length = 1;
+  bool branches = false;  ///< The last bundle but one branches; the last is its delay slot.
+};
+
+/// Gives the nodes of one block after the other their cycles and registers.
+///
+/// Nodes are taken in program order. Those with an effect (stores, pushes, DMAs, branches), results
+/// of queues and what is computed from these go into the first cycle that everything before them
+/// allows. Loads and what depends on loads and long-lived values alone wait for their first reader
+/// and then go as late before it as slots and registers allow; what has no reader is left out.
+class BlockScheduler {
+ public:
+  BlockScheduler(const KernelDraft& draft, const Target& target);
+
+  /// Schedules a block; `free_registers`: per file, the registers that no value which crosses
+  /// blocks holds here. Blocks come in program order.
+  ScheduledBlock schedule(std::uint32_t block, const std::array<std::uint32_t, 4>& free_registers);
+
+  const UnitState& units() const { return units_; }
+
+ private:
+  struct NodeState {
+    std::int32_t cycle = -1;  ///< -1: not placed.
+    std::int32_t deadline = 0;
+    std::int32_t earliest = 0;
+    std::int32_t floor = 0;  ///< VMEM accesses may not precede.
+    bool live = false;
+    bool lazy = false;
+    bool gathered = false;
+    bool transient = false;  ///< Computed from the result of a queue.
+    std::uint8_t weight = 0;
+  };
+  struct ValueState {
+    std::uint32_t node = kNowhere;  ///< In the present block.
+    std::uint32_t readers = 0;      ///< Not yet placed.
+    std::int32_t last_read = -1;
+    std::uint8_t reg = isa::kNoRegister;
+    bool open = false;
+  };
+  /// A node placed by the present attempt.
+  struct Attempt {
+    std::uint32_t node = 0;
+    std::int32_t cycle = 0;
+    std::uint8_t reg = isa::kNoRegister;
+    bool taken = false;
+    RegisterTimeline::Taken undo;
+  };
+  static constexpr int kSlotKinds = static_cast<int>(isa::Slot::kCount) + 1;  ///< And SMEM.
+
+  void begin(std::uint32_t block, const std::array<std::uint32_t, 4>& free_registers);
+  void mark_live();
+  void classify();
+  void place_node(std::uint32_t node);
+  void gather(std::uint32_t node);
+  void compute_earliest(std::uint32_t node);
+  void force_loads(std::uint32_t index);
+  void release_gathered();
+  bool attempt(std::int32_t cycle);
+  bool attempt_cycles(std::int32_t cycle);
+  bool attempt_registers();
+  bool variable_is_read(std::uint32_t variable, std::int32_t cycle) const;
+  bool take_register(Attempt& each);
+  void commit();
+  void copy_variables();
+  std::int32_t branch_earliest();
+  void place_branch();
+  std::int32_t use_latency(std::uint32_t value, const Node& reader) const;
+  bool crosses_blocks(std::uint32_t value) const;
+  std::uint32_t owner(std::uint32_t value) const;
+  bool slot_free(isa::Opcode opcode, std::int32_t cycle);
+  void use_slot(isa::Opcode opcode, std::int32_t cycle, int change);
+  void emit(const Node& node, std::int32_t cycle, std::uint8_t reg);
+  std::uint8_t register_of(std::uint32_t value) const;
+  template <class Visit>
+  static void for_each_source(const Node& node, Visit&& visit);
+
+  const KernelDraft& draft_;
+  isa::Latencies latencies_;
+  UnitState units_;
+  MemoryOrder memory_;
+  std::vector<ValueState> values_;
+
+  // The present block.
+  std::vector<Node> nodes_;
+  std::uint32_t block_ = 0;
+  std::vector<NodeState> states_;
+  std::vector<RegisterTimeline> registers_;
+  std::array<std::vector<std::uint8_t>, kSlotKinds> slots_;
+  std::array<std::int32_t, kSlotKinds> first_free_{};
+  std::vector<std::uint32_t> pending_loads_;
+  std::vector<std::uint32_t> gathered_;
+  std::vector<Attempt> attempt_;
+  ScheduledBlock result_;
+  std::int32_t end_ = 0;
+};
+
+}  // namespace tpu::compiler

@@ -1,0 +1,611 @@
+#include "workloads/compiler/codegen/kernel_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "isa/dma_descriptor.h"
+#include "isa/opcode_table.h"
+#include "sim/base/error.h"
+#include "workloads/compiler/codegen/link.h"
+
+namespace tpu::compiler {
+
+using isa::Opcode;
+
+namespace {
+
+Source source(const ScalarOperand& operand) {
+  return operand.reg ? Source::of_value(operand.reg.id) : Source::of_immediate(operand.immediate);
+}
+Source source(const VectorOperand& operand) {
+  return operand.reg ? Source::of_value(operand.reg.id) : Source::of_immediate(operand.immediate);
+}
+Source source(const PredicateOperand& operand) {
+  if (!operand.reg) return Source::of_immediate(operand.constant ? 1 : 0);
+  return Source::of_value(operand.reg.id, operand.negated);
+}
+Source source(MReg mask) { return Source::of_value(mask.id); }
+
+/// Codes of an endpoint word of a DMA descriptor.
+constexpr std::uint32_t kHbmCode = 2;
+constexpr std::uint32_t kVmemCode = 4;
+constexpr std::uint32_t kDmaControl = 0x01400000;
+constexpr std::uint32_t kNobodysFlag = 7U << 10;
+
+}  // namespace
+
+KernelBuilder::KernelBuilder(std::string name, const Target& target)
+    : target_(target), draft_(std::make_unique<KernelDraft>()) {
+  draft_->name = std::move(name);
+  draft_->values.emplace_back();
+  draft_->blocks.emplace_back();
+}
+
+KernelBuilder::~KernelBuilder() = default;
+
+std::uint32_t KernelBuilder::new_value(RegisterFile file) {
+  ValueInfo info;
+  info.file = file;
+  info.block = static_cast<std::uint32_t>(draft_->blocks.size() - 1);
+  draft_->values.push_back(info);
+  return static_cast<std::uint32_t>(draft_->values.size() - 1);
+}
+
+SReg KernelBuilder::operand(int index) {
+  TPU_CHECK(index >= 0 && index < 24, draft_->name << ": operand " << index << " of at most 24");
+  const auto place = static_cast<std::size_t>(index);
+  if (operands_.size() <= place) operands_.resize(place + 1);
+  if (!operands_[place]) {
+    operands_[place] = {new_value(RegisterFile::kScalar)};
+    ValueInfo& info = draft_->values[operands_[place].id];
+    info.block = kNowhere;
+    info.fixed = static_cast<std::uint8_t>(index);
+    draft_->operands.emplace_back(operands_[place].id, info.fixed);
+  }
+  return operands_[place];
+}
+
+VmemRegion KernelBuilder::allocate_vmem(std::uint64_t rows, std::uint32_t alignment_rows) {
+  const std::uint64_t first =
+      (std::uint64_t{next_vmem_row_} + alignment_rows - 1) / alignment_rows * alignment_rows;
+  TPU_CHECK((first + rows) * isa::kVmemRowBytes <= target_.vmem_bytes,
+            draft_->name << ": " << first + rows << " rows of VMEM of "
+                         << target_.vmem_bytes / isa::kVmemRowBytes);
+  next_vmem_row_ = static_cast<std::uint32_t>(first + rows);
+  return {next_region_++, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(rows)};
+}
+
+std::uint32_t KernelBuilder::allocate_smem(std::uint32_t words) {
+  const std::uint32_t first = next_smem_word_;
+  next_smem_word_ += words;
+  TPU_CHECK(next_smem_word_ <= kKernelSmemEnd, draft_->name << ": out of SMEM words for kernels");
+  return first;
+}
+
+std::uint32_t KernelBuilder::allocate_flag() {
+  TPU_CHECK(next_flag_ < kKernelFlagEnd, draft_->name << ": out of sync flags for kernels");
+  return next_flag_++;
+}
+
+// Variables.
+
+std::uint32_t KernelBuilder::new_variable(RegisterFile file) {
+  VariableInfo info;
+  info.file = file;
+  info.block = static_cast<std::uint32_t>(draft_->blocks.size() - 1);
+  draft_->variables.push_back(info);
+  return static_cast<std::uint32_t>(draft_->variables.size() - 1);
+}
+
+std::uint32_t KernelBuilder::current_value(std::uint32_t variable) {
+  Block& block = draft_->blocks.back();
+  for (const auto& [index, value] : block.assigned) {
+    if (index == variable) return value;
+  }
+  const auto [entry, added] = block.entry_values.try_emplace(variable, 0);
+  if (added) {
+    entry->second = new_value(draft_->variables[variable].file);
+    draft_->values[entry->second].variable = variable;
+  }
+  return entry->second;
+}
+
+SVariable KernelBuilder::scalar_variable(ScalarOperand initial) {
+  const SVariable variable{new_variable(RegisterFile::kScalar)};
+  set(variable, initial);
+  return variable;
+}
+
+VVariable KernelBuilder::vector_variable(VectorOperand initial) {
+  const VVariable variable{new_variable(RegisterFile::kVector)};
+  set(variable, initial);
+  return variable;
+}
+
+SReg KernelBuilder::get(SVariable variable) { return {current_value(variable.index)}; }
+VReg KernelBuilder::get(VVariable variable) { return {current_value(variable.index)}; }
+
+namespace {
+
+/// A value can become a variable's without a copy when its own block makes it and no other variable
+/// has it.
+bool can_own(const KernelDraft& draft, std::uint32_t value) {
+  const ValueInfo& info = draft.values[value];
+  if (info.block + 1 != draft.blocks.size() || info.variable != kNowhere) return false;
+  for (const auto& [index, assigned] : draft.blocks.back().assigned) {
+    if (assigned == value) return false;
+  }
+  return true;
+}
+
+void assign(KernelDraft& draft, std::uint32_t variable, std::uint32_t value) {
+  for (auto& [index, assigned] : draft.blocks.back().assigned) {
+    if (index == variable) {
+      assigned = value;
+      return;
+    }
+  }
+  draft.blocks.back().assigned.emplace_back(variable, value);
+}
+
+}  // namespace
+
+void KernelBuilder::set(SVariable variable, ScalarOperand value) {
+  SReg reg = value.reg;
+  if (!reg || !can_own(*draft_, reg.id)) {
+    Node move = node(Opcode::kSmov);
+    move.sources[0] = source(value);
+    reg = result<RegisterFile::kScalar>(move);
+  }
+  assign(*draft_, variable.index, reg.id);
+}
+
+void KernelBuilder::set(VVariable variable, VectorOperand value) {
+  VReg reg = value.reg;
+  if (!reg || !can_own(*draft_, reg.id)) reg = vector(Opcode::kVmov, value);
+  assign(*draft_, variable.index, reg.id);
+}
+
+// Nodes.
+
+Node KernelBuilder::node(Opcode opcode) const {
+  Node made;
+  made.opcode = opcode;
+  return made;
+}
+
+void KernelBuilder::append(Node made) {
+  const bool acts_always = !guard_.reg && guard_.constant;
+  if (made.dest == 0 && !acts_always) {
+    if (!guard_.reg) return;
+    made.guard = source(guard_);
+  }
+  draft_->blocks.back().nodes.push_back(made);
+}
+
+template <RegisterFile File>
+Value<File> KernelBuilder::result(Node made) {
+  made.dest = new_value(File);
+  append(made);
+  return {made.dest};
+}
+
+// Scalar unit.
+
+SReg KernelBuilder::scalar(Opcode opcode, ScalarOperand a, ScalarOperand b) {
+  Node made = node(opcode);
+  made.sources[0] = source(a);
+  made.sources[1] = source(b);
+  return result<RegisterFile::kScalar>(made);
+}
+
+SReg KernelBuilder::constant(std::uint32_t value) {
+  Node made = node(Opcode::kSmov);
+  made.sources[0] = Source::of_immediate(value);
+  return result<RegisterFile::kScalar>(made);
+}
+
+SReg KernelBuilder::mul(SReg a, std::uint32_t factor) {
+  if (factor == 0) return constant(0);
+  if ((factor & (factor - 1)) == 0) {
+    const int shift = __builtin_ctz(factor);
+    return shift == 0 ? a : shift_left(a, shift);
+  }
+  return scalar(target_.chip == "v2" ? Opcode::kSmulU24 : Opcode::kSmulU32, a, factor);
+}
+
+SReg KernelBuilder::select(PredicateOperand condition, ScalarOperand if_true,
+                           ScalarOperand if_false) {
+  Node made = node(Opcode::kScalarSelect);
+  made.sources = {source(condition), source(if_true), source(if_false), {}};
+  return result<RegisterFile::kScalar>(made);
+}
+
+SReg KernelBuilder::min(ScalarOperand a, ScalarOperand b) { return select(less(a, b), a, b); }
+SReg KernelBuilder::max(ScalarOperand a, ScalarOperand b) { return select(less(a, b), b, a); }
+
+PReg KernelBuilder::compare(Opcode opcode, ScalarOperand a, ScalarOperand b) {
+  Node made = node(opcode);
+  made.sources[0] = source(a);
+  made.sources[1] = source(b);
+  return result<RegisterFile::kPredicate>(made);
+}
+
+PReg KernelBuilder::or_(PredicateOperand a, PredicateOperand b) {
+  Node made = node(Opcode::kPor);
+  made.sources[0] = source(a);
+  made.sources[1] = source(b);
+  return result<RegisterFile::kPredicate>(made);
+}
+
+PReg KernelBuilder::and_(PredicateOperand a, PredicateOperand b) {
+  Node nand = node(Opcode::kPnand);
+  nand.sources[0] = source(a);
+  nand.sources[1] = source(b);
+  Node negation = node(Opcode::kPneg);
+  negation.sources[0] = Source::of_value(result<RegisterFile::kPredicate>(nand).id);
+  return result<RegisterFile::kPredicate>(negation);
+}
+
+SReg KernelBuilder::load_smem(std::uint32_t word, SReg base) {
+  Node made = node(Opcode::kSld);
+  made.has_address = true;
+  made.address.offset = static_cast<std::int32_t>(word);
+  made.base[0] = base.id;
+  return result<RegisterFile::kScalar>(made);
+}
+
+void KernelBuilder::store_smem(std::uint32_t word, ScalarOperand value, SReg base) {
+  Node made = node(Opcode::kSst);
+  made.has_address = true;
+  made.address.offset = static_cast<std::int32_t>(word);
+  made.base[0] = base.id;
+  made.sources[0] = source(value);
+  append(made);
+}
+
+// Vector unit.
+
+VReg KernelBuilder::vector(Opcode opcode, VectorOperand a) {
+  Node made = node(opcode);
+  made.sources[0] = source(a);
+  return result<RegisterFile::kVector>(made);
+}
+
+VReg KernelBuilder::vector(Opcode opcode, VectorOperand a, VectorOperand b) {
+  Node made = node(opcode);
+  made.sources[0] = source(a);
+  made.sources[1] = source(b);
+  return result<RegisterFile::kVector>(made);
+}
+
+MReg KernelBuilder::vector_compare(Opcode opcode, VectorOperand a, VectorOperand b) {
+  Node made = node(opcode);
+  made.sources[0] = source(a);
+  made.sources[1] = source(b);
+  return result<RegisterFile::kMask>(made);
+}
+
+MReg KernelBuilder::mask(Opcode opcode, MReg a) {
+  Node made = node(opcode);
+  made.sources[0] = source(a);
+  return result<RegisterFile::kMask>(made);
+}
+
+MReg KernelBuilder::mask(Opcode opcode, MReg a, MReg b) {
+  Node made = node(opcode);
+  made.sources[0] = source(a);
+  made.sources[1] = source(b);
+  return result<RegisterFile::kMask>(made);
+}
+
+MReg KernelBuilder::weird(VReg a) {
+  Node made = node(Opcode::kVweirdF32);
+  made.sources[0] = source(VectorOperand(a));
+  return result<RegisterFile::kMask>(made);
+}
+
+VReg KernelBuilder::select(MReg condition, VectorOperand if_true, VectorOperand if_false) {
+  Node made = node(Opcode::kVsel);
+  made.sources = {source(condition), source(if_true), source(if_false), {}};
+  return result<RegisterFile::kVector>(made);
+}
+
+VReg KernelBuilder::splat(ScalarOperand a) {
+  Node made = node(Opcode::kVstv);
+  made.sources[0] = source(a);
+  return result<RegisterFile::kVector>(made);
+}
+
+VReg KernelBuilder::lane_sequence() {
+  return result<RegisterFile::kVector>(node(Opcode::kVlaneseq));
+}
+
+VReg KernelBuilder::truncate_to_s32(VReg a) {
+  Node made = node(Opcode::kVcvtPrF32S32);
+  made.sources[0] = source(VectorOperand(a));
+  made.sources[1] = Source::of_immediate(0xffffffff);
+  return result<RegisterFile::kVector>(made);
+}
+
+VReg KernelBuilder::transcendental(Opcode opcode, VectorOperand a) {
+  Node push = node(opcode);
+  push.sources[0] = source(a);
+  append(push);
+  return result<RegisterFile::kVector>(node(Opcode::kVpopEup));
+}
+
+// VMEM.
+
+namespace {
+
+void set_address(Node& made, const VmemAddress& address) {
+  made.has_address = true;
+  made.region = address.region.id;
+  made.base = {address.base.id, address.base2.id};
+  made.mask_register = address.mask_register.id;
+  made.address.offset = static_cast<std::int32_t>(address.region.row) + address.offset;
+  made.address.sublane_stride = address.sublane_stride;
+  made.address.sublane_mask = address.sublane_mask;
+}
+
+}  // namespace
+
+VReg KernelBuilder::load(const VmemAddress& address) {
+  Node made = node(Opcode::kVld);
+  set_address(made, address);
+  return result<RegisterFile::kVector>(made);
+}
+
+VReg KernelBuilder::load_shuffled(const VmemAddress& address, std::uint32_t pattern) {
+  Node made = node(Opcode::kVldSshfl);
+  set_address(made, address);
+  made.address.pattern = pattern;
+  return result<RegisterFile::kVector>(made);
+}
+
+void KernelBuilder::store(const VmemAddress& address, VectorOperand value) {
+  Node made = node(Opcode::kVst);
+  set_address(made, address);
+  made.sources[0] = source(value);
+  append(made);
+}
+
+void KernelBuilder::store(const VmemAddress& address, MReg mask, VectorOperand value) {
+  Node made = node(Opcode::kVstMsk);
+  set_address(made, address);
+  made.sources[0] = source(mask);
+  made.sources[1] = source(value);
+  append(made);
+}
+
+// Reduce, permute and transpose unit.
+
+VReg KernelBuilder::lane_reduction(Opcode opcode, VReg a) {
+  Node push = node(opcode);
+  push.sources[0] = source(VectorOperand(a));
+  append(push);
+  return result<RegisterFile::kVector>(node(Opcode::kVpopXlane));
+}
+
+VReg KernelBuilder::lane_sum(VReg a) { return lane_reduction(Opcode::kVaddXlane, a); }
+VReg KernelBuilder::lane_max(VReg a) { return lane_reduction(Opcode::kVmaxXlane, a); }
+VReg KernelBuilder::lane_min(VReg a) { return lane_reduction(Opcode::kVminXlane, a); }
+
+VReg KernelBuilder::rotate_lanes(VReg a, ScalarOperand lanes) {
+  Node push = node(Opcode::kVrotLane);
+  push.sources[0] = source(VectorOperand(a));
+  push.sources[1] = source(lanes);
+  append(push);
+  return result<RegisterFile::kVector>(node(Opcode::kVpopPermute));
+}
+
+void KernelBuilder::transpose_push(VReg a, std::uint32_t width, std::uint32_t number,
+                                   std::uint32_t count) {
+  const Opcode opcode = number + 1 == count ? Opcode::kVxposeEnd
+                        : number == 0       ? Opcode::kVxposeStart
+                                            : Opcode::kVxposeCont;
+  Node push = node(opcode);
+  push.sources = {source(VectorOperand(a)), Source::of_immediate(width),
+                  Source::of_immediate(number + 1), Source::of_immediate(count)};
+  append(push);
+}
+
+VReg KernelBuilder::transpose_pop() {
+  return result<RegisterFile::kVector>(node(Opcode::kVpopTrf));
+}
+
+SReg KernelBuilder::to_scalar(VReg a) {
+  Node push = node(Opcode::kVpush);
+  push.sources[0] = source(VectorOperand(a));
+  append(push);
+  return result<RegisterFile::kScalar>(node(Opcode::kSpop));
+}
+
+// MXUs.
+
+void KernelBuilder::mxu_push(Opcode opcode, std::uint32_t mxu, VectorOperand rows) {
+  TPU_CHECK(mxu < target_.mxu_count,
+            draft_->name << ": MXU " << mxu << " of " << target_.mxu_count);
+  Node push = node(opcode);
+  push.unit = static_cast<std::uint8_t>(mxu);
+  push.sources[0] = source(rows);
+  append(push);
+}
+
+void KernelBuilder::push_weights(std::uint32_t mxu, VectorOperand rows, bool transposed) {
+  mxu_push(transposed ? Opcode::kVmatpushXpose : Opcode::kVmatpush, mxu, rows);
+}
+
+void KernelBuilder::swap_weights(std::uint32_t mxu) {
+  Node swap = node(Opcode::kVdwg);
+  swap.unit = static_cast<std::uint8_t>(mxu);
+  append(swap);
+}
+
+void KernelBuilder::matmul(std::uint32_t mxu, VectorOperand rows, bool swap_after) {
+  const bool fused = swap_after && target_.chip != "v2";
+  mxu_push(fused ? Opcode::kVmatmulDwg : Opcode::kVmatmul, mxu, rows);
+  if (swap_after && !fused) swap_weights(mxu);
+}
+
+VReg KernelBuilder::pop_result(std::uint32_t mxu) {
+  Node pop = node(Opcode::kVpopMrf);
+  pop.unit = static_cast<std::uint8_t>(mxu);
+  return result<RegisterFile::kVector>(pop);
+}
+
+// DMA.
+
+SReg KernelBuilder::vmem_row(const VmemAddress& address) {
+  TPU_CHECK(address.sublane_stride == 1, draft_->name << ": a DMA has no sublane stride");
+  SReg row = constant(address.region.row + static_cast<std::uint32_t>(address.offset));
+  if (address.base)
+    row = add(address.base, address.region.row + static_cast<std::uint32_t>(address.offset));
+  if (address.base2) row = add(row, address.base2);
+  return row;
+}
+
+void KernelBuilder::dma_in(ScalarOperand hbm, const VmemAddress& to, ScalarOperand granules,
+                           ScalarOperand flag) {
+  Node dma = node(Opcode::kDmaHbmToVmem);
+  dma.sources = {source(hbm), source(granules), source(ScalarOperand(vmem_row(to))), source(flag)};
+  dma.region = to.region.id;
+  append(dma);
+}
+
+void KernelBuilder::dma_out(const VmemAddress& from, ScalarOperand hbm, ScalarOperand granules,
+                            ScalarOperand flag) {
+  Node dma = node(Opcode::kDmaVmemToHbm);
+  dma.sources = {source(ScalarOperand(vmem_row(from))), source(granules), source(hbm),
+                 source(flag)};
+  dma.region = from.region.id;
+  append(dma);
+}
+
+SReg KernelBuilder::endpoint(std::uint32_t space_code) {
+  if (!core_endpoint_) {
+    TPU_CHECK(draft_->loops.empty() && depth_ == 0,
+              draft_->name << ": the first descriptor is made outside of loops and branches");
+    const SReg chip = shift_left(load_smem(kChipIdWord), 19);
+    core_endpoint_ = or_(chip, shift_left(load_smem(kCoreIdWord), 16));
+  }
+  return or_(core_endpoint_, space_code << 8);
+}
+
+DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const DmaShape& shape) {
+  const DmaDescriptorHandle handle{allocate_smem(8), to_vmem};
+  const auto side = [&](std::uint32_t stride, std::uint32_t run) {
+    if (run == 0 || run >= shape.granules) {
+      run = std::min<std::uint32_t>(shape.granules, 1U << 14);
+      stride = run;
+    }
+    TPU_CHECK(run < (1U << 16) && stride < (1U << 16),
+              draft_->name << ": DMA stride " << stride << ", run " << run);
+    return stride << 16 | run;
+  };
+  const std::uint32_t hbm = side(shape.hbm_stride, shape.hbm_run);
+  const std::uint32_t vmem = side(shape.vmem_stride, shape.vmem_run);
+  const SReg hbm_end = endpoint(kHbmCode);
+  const SReg vmem_end = endpoint(kVmemCode);
+  store_smem(handle.word + 1, to_vmem ? vmem_end : hbm_end);
+  store_smem(handle.word + 2, to_vmem ? vmem : hbm);
+  store_smem(handle.word + 4, to_vmem ? hbm_end : vmem_end);
+  store_smem(handle.word + 5, to_vmem ? hbm : vmem);
+  store_smem(handle.word + 6, kDmaControl | shape.granules);
+  return handle;
+}
+
+void KernelBuilder::start(const DmaDescriptorHandle& descriptor, ScalarOperand hbm,
+                          const VmemAddress& vmem, ScalarOperand flag) {
+  const SReg row = vmem_row(vmem);
+  store_smem(descriptor.word, descriptor.to_vmem ? ScalarOperand(row) : hbm);
+  store_smem(descriptor.word + 3, descriptor.to_vmem ? hbm : ScalarOperand(row));
+  store_smem(descriptor.word + 7, flag.reg ? ScalarOperand(or_(flag, kNobodysFlag))
+                                           : ScalarOperand(flag.immediate | kNobodysFlag));
+  Node dma = node(Opcode::kDma);
+  dma.sources[0] = Source::of_immediate(descriptor.word);
+  dma.region = vmem.region.id;
+  dma.reads_vmem = !descriptor.to_vmem;
+  append(dma);
+}
+
+void KernelBuilder::start(const DmaDescriptorHandle& descriptor, ScalarOperand hbm,
+                          const VmemAddress& vmem, ScalarOperand flag, ScalarOperand granules) {
+  store_smem(descriptor.word + 6, granules.reg ? ScalarOperand(or_(granules, kDmaControl))
+                                               : ScalarOperand(granules.immediate | kDmaControl));
+  start(descriptor, hbm, vmem, flag);
+}
+
+void KernelBuilder::wait(ScalarOperand flag, ScalarOperand granules) {
+  misc(Opcode::kDmaDoneWait, {flag, granules});
+  const ScalarOperand negative =
+      granules.reg ? ScalarOperand(sub(0, granules)) : ScalarOperand(0U - granules.immediate);
+  misc(Opcode::kVsyncadd, {flag, negative});
+}
+
+void KernelBuilder::misc(Opcode opcode, const std::vector<ScalarOperand>& operands) {
+  Node made = node(opcode);
+  TPU_CHECK(operands.size() <= made.sources.size(), draft_->name << ": too many operands");
+  for (std::size_t i = 0; i < operands.size(); ++i) made.sources[i] = source(operands[i]);
+  append(made);
+}
+
+void KernelBuilder::guarded(PredicateOperand condition, const std::function<void()>& body) {
+  TPU_CHECK(!guard_.reg && guard_.constant, draft_->name << ": guards do not nest");
+  guard_ = condition;
+  body();
+  guard_ = PredicateOperand(true);
+}
+
+// Structure.
+
+void KernelBuilder::new_block() {
+  const Block& block = draft_->blocks.back();
+  if (block.nodes.empty() && block.assigned.empty() && !block.branches) return;
+  draft_->blocks.emplace_back();
+}
+
+void KernelBuilder::loop(std::uint64_t trips, const std::function<void(SReg index)>& body) {
+  if (trips == 0) return;
+  if (trips == 1) {
+    body(constant(0));
+    return;
+  }
+  const SVariable index = scalar_variable(0);
+  new_block();
+  const auto first = static_cast<std::uint32_t>(draft_->blocks.size() - 1);
+  ++depth_;
+  body(get(index));
+  const SReg next = add(get(index), 1);
+  set(index, next);
+  const PReg again = less(next, trips);
+  Block& last = draft_->blocks.back();
+  last.branches = true;
+  last.condition = Source::of_value(again.id);
+  last.target = first;
+  --depth_;
+  draft_->loops.push_back({first, static_cast<std::uint32_t>(draft_->blocks.size() - 1)});
+  draft_->blocks.emplace_back();
+}
+
+void KernelBuilder::if_(PReg condition, const std::function<void()>& body) {
+  const std::size_t from = draft_->blocks.size() - 1;
+  draft_->blocks[from].branches = true;
+  draft_->blocks[from].condition = Source::of_value(condition.id, true);
+  draft_->blocks.emplace_back();
+  ++depth_;
+  body();
+  --depth_;
+  draft_->blocks.emplace_back();
+  draft_->blocks[from].target = static_cast<std::uint32_t>(draft_->blocks.size() - 1);
+}
+
+isa::Kernel KernelBuilder::finish() {
+  TPU_CHECK(draft_ != nullptr, "a kernel is finished once");
+  isa::Kernel kernel = link(*draft_, target_);
+  draft_.reset();
+  return kernel;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "isa/opcode_table.h"
+#include "workloads/compiler/codegen/block.h"
+#include "workloads/compiler/target.h"
+
+namespace tpu::compiler {
+
+/// Latencies of the target as the opcode table takes them.
+isa::Latencies latencies_of(const Target& target);
+
+/// The MXUs, the transpose and reduce unit, the transcendental unit and the vector-to-scalar queue
+/// of a core while a block is scheduled: from when on each takes its next instruction, and what its
+/// queues hold. Instructions of one unit keep the order of the program.
+class UnitState {
+ public:
+  UnitState(const Target& target, const std::string& kernel);
+
+  /// Begins a block: all units ready; the results that MXUs hold became ready one by one, the last
+  /// of them matmul latency less one interval from now at the latest.
+  void begin_block();
+  /// First cycle in which the node may issue, as far as its unit is concerned; 0 for nodes of no
+  /// unit.
+  std::int32_t earliest(const Node& node) const;
+  /// The node issues.
+  void issue(const Node& node, std::int32_t cycle);
+  /// First cycle in which every unit is ready again. All queues but those of the MXUs must be
+  /// empty.
+  std::int32_t all_ready() const;
+
+  /// Results that wait in the queue of each MXU.
+  std::vector<std::uint32_t> pending_results() const;
+
+ private:
+  struct Fifo {
+    std::deque<std::int32_t> ready;        ///< Of results not yet popped.
+    std::vector<std::int32_t> pop_cycles;  ///< Of this block's pops.
+    std::uint64_t pushes = 0;              ///< In this block, carried results included.
+    std::int32_t last_pop = kLongAgo;
+  };
+  struct Mxu {
+    Fifo results;
+    std::int32_t last_matmul = kLongAgo;
+    std::int32_t last_weight_push = kLongAgo;
+    std::int32_t last_swap = kLongAgo;
+    std::int32_t first_use = kLongAgo;  ///< Matmul with which the latest swap acted.
+    bool swapped = true;                ///< A swap may act with the next matmul.
+  };
+  static constexpr std::int32_t kLongAgo = -1000000;
+
+  std::int32_t room(const Fifo& fifo, std::uint32_t entries, const char* what) const;
+  const Fifo& fifo(const Node& node) const;
+  Fifo& fifo(const Node& node) {
+    return const_cast<Fifo&>(static_cast<const UnitState*>(this)->fifo(node));
+  }
+  std::int32_t earliest_mxu(const Node& node) const;
+  void issue_mxu(const Node& node, std::int32_t cycle);
+  void issue_transpose(const Node& node, std::int32_t cycle);
+  static bool is_matmul(isa::Opcode opcode);
+  static bool is_swap(isa::Opcode opcode);
+
+  isa::Latencies latencies_;
+  std::string kernel_;
+  std::uint32_t mxu_entries_, xlu_entries_, eup_entries_;
+  std::vector<Mxu> mxus_;
+  Fifo xlu_, transpose_, eup_, scalar_;
+  std::int32_t last_xlu_push_ = kLongAgo;
+  std::int32_t last_eup_push_ = kLongAgo;
+  std::int32_t last_scalar_push_ = kLongAgo;
+};
+
+}  // namespace tpu::compiler
