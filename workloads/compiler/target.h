@@ -20,7 +20,8 @@ struct Target {
   std::uint32_t eup_latency_cycles = 4;
   std::uint32_t eup_queue_entries = 8;
   std::uint64_t vmem_bytes = std::uint64_t{16} << 20;
-  std::uint64_t hbm_bytes = 0;       ///< That a program may use.
+  std::uint64_t hbm_bytes = 0;                                  ///< That a program may use.
+  std::uint64_t hbm_reserved_bytes = std::uint64_t{532} << 20;  ///< What it may not, for reports.
   double hbm_bytes_per_cycle = 440;  ///< For the tile search's cost model.
   std::uint32_t dma_latency_cycles = 217;
   std::uint32_t cores = 1;  ///< Replicas that run the program together.

@@ -1,0 +1,323 @@
+#include "workloads/compiler/passes/hbm_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/copies.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/storage.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+
+namespace {
+
+/// Storages that get one range together: those of an all-reduce side by side, those that are
+/// written over each other at the same place.
+struct Block {
+  std::uint64_t size = 0;
+  InstructionId first = 0, last = 0;
+  std::vector<std::pair<std::size_t, std::uint64_t>> members;  ///< Storage, offset in the block.
+  std::uint64_t granule = 0;
+};
+
+class Planner {
+ public:
+  Planner(const hlo::Module& module, const StorageMap& map)
+      : module_(module),
+        entry_(module.entry_computation()),
+        map_(map),
+        granule_(map.storages().size(), 0),
+        is_placed_(map.storages().size(), false) {}
+
+  HbmPlan run() {
+    place_parameters();
+    make_blocks();
+    place_blocks();
+    return finish();
+  }
+
+ private:
+  std::uint64_t size(std::size_t storage) const { return granules(map_.at(storage).shape); }
+  void place(std::size_t storage, std::uint64_t granule) {
+    granule_[storage] = granule;
+    is_placed_[storage] = true;
+  }
+  void place_parameters();
+  void make_blocks();
+  void add_to_block(std::size_t block, std::size_t storage, std::uint64_t offset);
+  bool reads_once(const HloInstruction& kernel, std::size_t storage) const;
+  void write_over_operands(const HloInstruction& kernel);
+  void place_blocks();
+  HbmPlan finish();
+  isa::Buffer buffer(std::size_t storage, isa::BufferRole role, std::uint32_t index) const;
+  void add_constants_and_results(HbmPlan& plan) const;
+
+  const hlo::Module& module_;
+  const Computation& entry_;
+  const StorageMap& map_;
+  std::vector<std::uint64_t> granule_;
+  std::vector<bool> is_placed_;
+  std::vector<Block> blocks_;
+  std::map<std::size_t, std::size_t> block_of_;
+  std::uint64_t base_ = 0;  ///< First granule behind the parameters.
+  std::uint64_t infeed_granules_ = 0;
+  std::uint64_t end_ = 0;
+};
+
+void Planner::place_parameters() {
+  const std::vector<InstructionId> parameters = entry_.parameters();
+  const auto take = [&](InstructionId parameter) {
+    const std::size_t storage = map_.of(parameter)[0];
+    if (is_placed_[storage]) return;
+    place(storage, base_);
+    base_ += size(storage);
+  };
+  for (std::int64_t number : module_.infeed_parameters) {
+    take(parameters.at(static_cast<std::size_t>(number)));
+  }
+  infeed_granules_ = base_;
+  for (InstructionId parameter : parameters) take(parameter);
+  for (const ResultInParameter& result : results_in_parameters(module_)) {
+    const InstructionId parameter =
+        parameters.at(static_cast<std::size_t>(result.parameter_number));
+    place(result.storage, granule_[map_.of(parameter)[0]]);
+  }
+  end_ = base_;
+}
+
+void Planner::add_to_block(std::size_t block, std::size_t storage, std::uint64_t offset) {
+  Block& target = blocks_[block];
+  const Storage& member = map_.at(storage);
+  const bool is_first = target.members.empty();
+  target.first = is_first ? member.definer : std::min(target.first, member.definer);
+  target.last = is_first ? member.last_use : std::max(target.last, member.last_use);
+  target.size = std::max(target.size, offset + size(storage));
+  target.members.emplace_back(storage, offset);
+  block_of_[storage] = block;
+}
+
+void Planner::make_blocks() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    if (instruction.opcode != HloOpcode::kAllReduce) continue;
+    blocks_.emplace_back();
+    for (std::size_t storage : map_.of(instruction.id)) {
+      add_to_block(blocks_.size() - 1, storage, blocks_.back().size);
+    }
+  }
+  for (const HloInstruction& instruction : entry_.instructions) {
+    if (instruction.opcode == HloOpcode::kParameter) continue;
+    if (instruction.opcode != HloOpcode::kConstant && is_bookkeeping(instruction.opcode)) continue;
+    if (instruction.opcode == HloOpcode::kAllReduce) continue;
+    write_over_operands(instruction);
+    for (std::size_t storage : map_.of(instruction.id)) {
+      if (is_placed_[storage] || block_of_.count(storage) != 0) continue;
+      blocks_.emplace_back();
+      add_to_block(blocks_.size() - 1, storage, 0);
+    }
+  }
+}
+
+bool Planner::reads_once(const HloInstruction& kernel, std::size_t storage) const {
+  return std::count_if(kernel.operands.begin(), kernel.operands.end(), [&](InstructionId operand) {
+           const std::vector<std::size_t>& read = map_.of(operand);
+           return std::find(read.begin(), read.end(), storage) != read.end();
+         }) == 1;
+}
+
+/// Results of an elementwise kernel take the memory of operands that die in it.
+void Planner::write_over_operands(const HloInstruction& kernel) {
+  for (std::size_t storage : map_.of(kernel.id)) {
+    if (is_placed_[storage] || block_of_.count(storage) != 0) continue;
+    for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
+      if (map_.of(kernel.operands[i]).size() != 1) continue;
+      const std::size_t dying = map_.of(kernel.operands[i])[0];
+      const auto found = block_of_.find(dying);
+      if (found == block_of_.end() || map_.at(dying).kind != Storage::Kind::kResult) continue;
+      const Block& block = blocks_[found->second];
+      const bool is_alone = block.size == size(dying) && block.last == kernel.id &&
+                            map_.at(block.members.back().first).definer != kernel.id &&
+                            reads_once(kernel, dying);
+      if (!is_alone || map_.at(dying).all_reduce >= 0) continue;
+      if (!may_overwrite(module_, kernel, i, map_.at(storage).shape)) continue;
+      add_to_block(found->second, storage, 0);
+      break;
+    }
+  }
+}
+
+void Planner::place_blocks() {
+  std::vector<std::size_t> order(blocks_.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
+    return blocks_[a].size > blocks_[b].size;
+  });
+  std::vector<std::size_t> placed;  // By granule.
+  for (std::size_t index : order) {
+    Block& block = blocks_[index];
+    std::uint64_t cursor = base_, best = 0, best_gap = ~std::uint64_t{0};
+    for (std::size_t other_index : placed) {
+      const Block& other = blocks_[other_index];
+      if (other.last < block.first || block.last < other.first) continue;
+      if (other.granule > cursor) {
+        const std::uint64_t gap = other.granule - cursor;
+        if (gap >= block.size && gap < best_gap) {
+          best = cursor;
+          best_gap = gap;
+        }
+      }
+      cursor = std::max(cursor, other.granule + other.size);
+    }
+    block.granule = best_gap == ~std::uint64_t{0} ? cursor : best;
+    end_ = std::max(end_, block.granule + block.size);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
+                                   [this](std::size_t a, std::size_t b) {
+                                     return blocks_[a].granule < blocks_[b].granule;
+                                   }),
+                  index);
+    for (const auto& [storage, offset] : block.members) place(storage, block.granule + offset);
+  }
+}
+
+isa::Buffer Planner::buffer(std::size_t storage, isa::BufferRole role, std::uint32_t index) const {
+  const Storage& source = map_.at(storage);
+  const HloInstruction& definer = entry_.at(source.definer);
+  isa::Buffer buffer;
+  buffer.name = definer.name;
+  if (definer.shape.is_tuple()) buffer.name += "{" + std::to_string(source.leaf) + "}";
+  buffer.role = role;
+  buffer.index = index;
+  buffer.granule = granule_[storage];
+  buffer.bytes = size(storage) * isa::kHbmGranuleBytes;
+  buffer.unpadded_bytes = static_cast<std::uint64_t>(source.shape.unpadded_bytes());
+  buffer.shape = to_string(source.shape);
+  buffer.op_name = definer.metadata.op_name;
+  return buffer;
+}
+
+void Planner::add_constants_and_results(HbmPlan& plan) const {
+  std::vector<bool> is_result(map_.storages().size(), false);
+  const std::vector<std::size_t>& results = map_.of(entry_.root);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    is_result[results[i]] = true;
+    isa::Buffer result =
+        buffer(results[i], isa::BufferRole::kOutput, static_cast<std::uint32_t>(i));
+    const HloInstruction& root = entry_.at(entry_.root);
+    result.shape = to_string(root.shape.is_tuple() ? root.shape.elements[i] : root.shape);
+    plan.buffers.push_back(std::move(result));
+  }
+  for (std::size_t i = 0; i < map_.storages().size(); ++i) {
+    const Storage& storage = map_.at(i);
+    if (storage.kind == Storage::Kind::kConstant) {
+      plan.buffers.push_back(buffer(i, isa::BufferRole::kConstant, 0));
+      plan.buffers.back().data = hlo::pack(storage.shape, entry_.at(storage.definer).literal);
+    } else if (storage.kind == Storage::Kind::kResult && !is_result[i]) {
+      plan.buffers.push_back(buffer(i, isa::BufferRole::kTemporary, 0));
+    }
+  }
+}
+
+HbmPlan Planner::finish() {
+  HbmPlan plan;
+  plan.peak_granules = end_;
+  plan.infeed_granules = infeed_granules_;
+  for (const HloInstruction& instruction : entry_.instructions) {
+    std::vector<std::uint64_t> granules;
+    for (std::size_t storage : map_.of(instruction.id)) granules.push_back(granule_[storage]);
+    plan.granules_of.push_back(std::move(granules));
+  }
+  const std::vector<InstructionId> parameters = entry_.parameters();
+  const std::vector<std::int64_t>& infeed = module_.infeed_parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto leaf = std::find(infeed.begin(), infeed.end(), static_cast<std::int64_t>(i));
+    const bool is_fed = leaf != infeed.end();
+    const auto index =
+        is_fed ? static_cast<std::uint32_t>(leaf - infeed.begin()) : static_cast<std::uint32_t>(i);
+    plan.buffers.push_back(buffer(map_.of(parameters[i])[0],
+                                  is_fed ? isa::BufferRole::kInfeed : isa::BufferRole::kParameter,
+                                  index));
+  }
+  add_constants_and_results(plan);
+  return plan;
+}
+
+}  // namespace
+
+std::string memory_size_text(std::uint64_t bytes) {
+  const char* prefix = "BKMG";
+  double value = static_cast<double>(bytes);
+  while (value >= 1024 && prefix[1] != '\0') {
+    value /= 1024;
+    ++prefix;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, *prefix == 'B' ? "%.0f%c" : "%.2f%c", value, *prefix);
+  return text;
+}
+
+std::string out_of_memory_report(const HbmPlan& plan, const hlo::Module& module,
+                                 const Target& target) {
+  constexpr std::size_t kLargest = 10;
+  std::uint64_t arguments = 0;
+  std::vector<const isa::Buffer*> largest;
+  for (const isa::Buffer& buffer : plan.buffers) {
+    const bool is_argument =
+        buffer.role == isa::BufferRole::kParameter || buffer.role == isa::BufferRole::kInfeed;
+    if (is_argument) arguments += buffer.bytes;
+    largest.push_back(&buffer);
+  }
+  std::stable_sort(largest.begin(), largest.end(),
+                   [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+  const std::uint64_t program = plan.peak_granules * isa::kHbmGranuleBytes - arguments;
+  const std::uint64_t used = arguments + program + target.hbm_reserved_bytes;
+  const std::uint64_t capacity = target.hbm_bytes + target.hbm_reserved_bytes;
+  std::string text = "Ran out of memory in memory space hbm. Used " + memory_size_text(used) +
+                     " of " + memory_size_text(capacity) + " hbm. Exceeded hbm capacity by " +
+                     memory_size_text(used - capacity) + ".\n";
+  text += "Total hbm usage >= " + memory_size_text(used) + ":  reserved " +
+          memory_size_text(target.hbm_reserved_bytes) + "  program " + memory_size_text(program) +
+          "  arguments " + memory_size_text(arguments) + "\n";
+  text += "  Largest program allocations in hbm:\n";
+  std::map<std::string, const HloInstruction*> by_name;
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    by_name[instruction.name] = &instruction;
+  }
+  for (std::size_t i = 0; i < largest.size() && i < kLargest; ++i) {
+    const isa::Buffer& buffer = *largest[i];
+    const auto found = by_name.find(buffer.name.substr(0, buffer.name.find('{')));
+    const std::string op_type =
+        found == by_name.end() ? std::string() : found->second->metadata.op_type;
+    text += "  " + std::to_string(i + 1) + ". Size: " + memory_size_text(buffer.bytes) +
+            "  Operator: op_type=\"" + op_type + "\" op_name=\"" + buffer.op_name +
+            "\"  Shape: " + buffer.shape + "\n";
+    text += "     Unpadded size: " + memory_size_text(buffer.unpadded_bytes);
+    if (buffer.bytes > buffer.unpadded_bytes) {
+      char expansion[32];
+      std::snprintf(expansion, sizeof expansion, "%.1fx",
+                    static_cast<double>(buffer.bytes) /
+                        static_cast<double>(std::max<std::uint64_t>(1, buffer.unpadded_bytes)));
+      text += "   Extra memory due to padding: " +
+              memory_size_text(buffer.bytes - buffer.unpadded_bytes) + " (" + expansion +
+              " expansion)";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+HbmPlan plan_hbm(const hlo::Module& module, const Target& target) {
+  const StorageMap map(module.entry_computation());
+  HbmPlan plan = Planner(module, map).run();
+  if (plan.peak_granules * isa::kHbmGranuleBytes > target.hbm_bytes) {
+    throw WorkloadError(out_of_memory_report(plan, module, target));
+  }
+  return plan;
+}
+
+}  // namespace tpu::compiler

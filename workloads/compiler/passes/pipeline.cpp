@@ -1,0 +1,35 @@
+#include "workloads/compiler/passes/pipeline.h"
+
+#include "workloads/compiler/passes/collectives.h"
+#include "workloads/compiler/passes/copies.h"
+#include "workloads/compiler/passes/fusion.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/pass_timer.h"
+#include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/widen.h"
+
+namespace tpu::compiler {
+
+ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report) {
+  ScheduledModule scheduled;
+  scheduled.module = module;
+  hlo::Module& work = scheduled.module;
+  work.replicas = target.cores;
+  const auto run = [&](const char* name, auto&& pass) {
+    const PassTimer timer(report, name);
+    pass();
+  };
+  run("verify", [&] { hlo::verify(work); });
+  run("flatten_calls", [&] { flatten_calls(work); });
+  run("simplify", [&] { simplify(work); });
+  run("assign_layouts", [&] { assign_layouts(work); });
+  run("find_bitcasts", [&] { find_bitcasts(work); });
+  run("combine_all_reduces", [&] { combine_all_reduces(work); });
+  run("fuse", [&] { fuse(work); });
+  run("widen", [&] { widen(work); });
+  run("insert_copies", [&] { insert_copies(work); });
+  run("plan_hbm", [&] { scheduled.plan = plan_hbm(work, target); });
+  return scheduled;
+}
+
+}  // namespace tpu::compiler
