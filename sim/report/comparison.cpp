@@ -1,0 +1,73 @@
+#include "sim/report/comparison.h"
+
+#include "models/parameter_table.h"
+
+namespace tpu::report {
+
+std::vector<ParameterDifference> differing_parameters(
+    const std::vector<traces::RunRecord>& records) {
+  std::vector<ParameterDifference> differences;
+  std::vector<std::vector<ParameterValue>> tables;
+  for (const traces::RunRecord& record : records) tables.push_back(parameter_table(record.params));
+  if (tables.empty()) return differences;
+  for (std::size_t i = 0; i < tables[0].size(); ++i) {
+    bool differ = false;
+    ParameterDifference difference{tables[0][i].path, tables[0][i].unit, {}};
+    for (const auto& table : tables) {
+      differ = differ || !(table[i] == tables[0][i]);
+      difference.values.push_back(value_text(table[i]));
+    }
+    if (differ && difference.path != "name") differences.push_back(difference);
+  }
+  return differences;
+}
+
+std::vector<ResultRow> result_rows(const std::vector<traces::RunRecord>& records,
+                                   const std::vector<Summary>& summaries) {
+  std::vector<ResultRow> rows;
+  const auto add = [&](const char* name, const char* label, auto&& value) {
+    ResultRow row{name, label, {}};
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      row.values.push_back(value(records[i], summaries[i]));
+    }
+    rows.push_back(std::move(row));
+  };
+  using Record = traces::RunRecord;
+  add("step_time_ms", "step time, ms",
+      [](const Record&, const Summary& s) { return s.step_mean_ms; });
+  add("step_cycles", "step, cycles", [](const Record&, const Summary& s) {
+    double cycles = 0;
+    for (const StepSummary& step : s.steps) cycles += static_cast<double>(step.cycles);
+    return s.steps.empty() ? 0 : cycles / static_cast<double>(s.steps.size());
+  });
+  add("examples_per_s", "examples/s",
+      [](const Record&, const Summary& s) { return s.examples_per_s; });
+  add("mxu", "MXU utilization, %",
+      [](const Record&, const Summary& s) { return 100 * s.utilization.mxu; });
+  add("mxu_flops", "useful FLOPs of peak, %",
+      [](const Record&, const Summary& s) { return 100 * s.utilization.mxu_flops; });
+  add("vpu", "vector ALU utilization, %",
+      [](const Record&, const Summary& s) { return 100 * s.utilization.vpu; });
+  add("hbm", "HBM utilization, %",
+      [](const Record&, const Summary& s) { return 100 * s.utilization.hbm; });
+  add("ici", "ICI utilization, %",
+      [](const Record&, const Summary& s) { return 100 * s.utilization.ici; });
+  add("idle", "TPU idle time, %",
+      [](const Record&, const Summary& s) { return 100 * s.idle_fraction; });
+  add("compute", "compute, %",
+      [](const Record&, const Summary& s) { return 100 * s.breakdown.compute; });
+  add("memory_wait", "memory wait, %",
+      [](const Record&, const Summary& s) { return 100 * s.breakdown.memory_wait; });
+  add("infeed_wait", "infeed wait, %",
+      [](const Record&, const Summary& s) { return 100 * s.breakdown.infeed_wait; });
+  add("ici_wait", "ICI wait, %",
+      [](const Record&, const Summary& s) { return 100 * s.breakdown.ici_wait; });
+  add("roofline_ms", "roofline bound, ms",
+      [](const Record&, const Summary& s) { return s.roofline.bound_ms; });
+  add("hbm_peak_gib", "HBM used, GiB", [](const Record&, const Summary& s) {
+    return static_cast<double>(s.memory.hbm_peak_bytes) / (1 << 30);
+  });
+  return rows;
+}
+
+}  // namespace tpu::report

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/report/summary.h"
+
+namespace tpu::report {
+
+/// A parameter that differs between machines.
+struct ParameterDifference {
+  std::string path;
+  std::string unit;
+  std::vector<std::string> values;  ///< One per machine.
+};
+std::vector<ParameterDifference> differing_parameters(
+    const std::vector<traces::RunRecord>& records);
+
+/// A result of each run, side by side.
+struct ResultRow {
+  std::string name;  ///< As a key: "step_time_ms".
+  std::string label;
+  std::vector<double> values;
+};
+std::vector<ResultRow> result_rows(const std::vector<traces::RunRecord>& records,
+                                   const std::vector<Summary>& summaries);
+
+}  // namespace tpu::report

@@ -1,0 +1,214 @@
+#include "sim/report/json_report.h"
+
+#include "models/parameter_table.h"
+#include "sim/report/comparison.h"
+
+namespace tpu::report {
+namespace {
+
+/// A whole number as one, so that a single core's counts stay counts.
+Json number(double value) {
+  const auto whole = static_cast<std::uint64_t>(value);
+  return static_cast<double>(whole) == value ? Json(whole) : Json(value);
+}
+
+Json parameters_json(const MachineParams& params) {
+  Json all = Json::object();
+  for (const ParameterValue& parameter : parameter_table(params)) {
+    Json* group = &all;
+    std::string rest = parameter.path;
+    for (std::size_t dot = rest.find('.'); dot != std::string::npos; dot = rest.find('.')) {
+      group = &(*group)[rest.substr(0, dot)];
+      rest = rest.substr(dot + 1);
+    }
+    std::visit([&](const auto& value) { (*group)[rest] = value; }, parameter.value);
+  }
+  return all;
+}
+
+Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_cycles) {
+  const isa::OpInfo& info = record.ops[op.op];
+  Json json;
+  json["name"] = info.name;
+  json["category"] = info.category;
+  json["count"] = number(op.count);
+  json["cycles"] = number(op.cycles);
+  json["cycles_max"] = op.cycles_max;
+  json["fraction"] = total_cycles > 0 ? op.cycles / total_cycles : 0;
+  json["time_ms"] = op.cycles / (record.params.clock_mhz * 1e3);
+  json["flops"] = number(op.flops);
+  json["matmul_flops"] = number(op.matmul_flops);
+  json["padded_matmul_flops"] = number(op.padded_matmul_flops);
+  json["hbm_bytes"] = number(op.hbm_bytes);
+  json["ici_bytes"] = number(op.ici_bytes);
+  json["bound_by"] = to_string(op.bound);
+  json["bound_share"] = op.bound_share;
+  json["busy"] = {{"mxu", op.shares.mxu},
+                  {"vector_alu", op.shares.vector_alu},
+                  {"vector_load", op.shares.vector_load},
+                  {"vector_store", op.shares.vector_store},
+                  {"xlu", op.shares.xlu},
+                  {"eup", op.shares.eup},
+                  {"hbm", op.shares.hbm},
+                  {"ici", op.shares.ici},
+                  {"infeed", op.shares.infeed},
+                  {"memory_wait", op.shares.memory_wait}};
+  json["matmul_padding"] = op.matmul_padding;
+  json["layout_padding"] = op.layout_padding;
+  json["estimated_cycles"] = info.estimated_cycles;
+  json["op_name"] = info.op_name;
+  json["source"] = info.source;
+  json["shape"] = info.shape;
+  return json;
+}
+
+Json memory_json(const traces::RunRecord& record, const Memory& memory) {
+  Json json;
+  json["hbm_peak_bytes"] = memory.hbm_peak_bytes;
+  json["hbm_capacity_bytes"] = memory.hbm_capacity_bytes;
+  json["padded_bytes"] = memory.padded_bytes;
+  json["unpadded_bytes"] = memory.unpadded_bytes;
+  Json& roles = json["roles"];
+  for (std::size_t role = 0; role < memory.role_bytes.size(); ++role) {
+    roles[role_name(static_cast<isa::BufferRole>(role))] = memory.role_bytes[role];
+  }
+  json["largest"] = Json::array();
+  for (const std::uint32_t index : memory.largest) {
+    const isa::Buffer& buffer = record.buffers[index];
+    json["largest"].push_back({{"name", buffer.name},
+                               {"role", role_name(buffer.role)},
+                               {"shape", buffer.shape},
+                               {"bytes", buffer.bytes},
+                               {"unpadded_bytes", buffer.unpadded_bytes},
+                               {"op_name", buffer.op_name}});
+  }
+  return json;
+}
+
+Json cores_json(const traces::RunRecord& record) {
+  Json cores = Json::array();
+  for (std::size_t i = 0; i < record.result.cores.size(); ++i) {
+    const CoreResult& core = record.result.cores[i];
+    Json steps = Json::array();
+    for (const StepSpan& span : core.steps) steps.push_back(span.end - span.begin);
+    cores.push_back({{"core", record.core_numbers[i]},
+                     {"chip", core.chip},
+                     {"core_of_chip", core.core},
+                     {"end_cycle", core.end_cycle},
+                     {"step_cycles", steps}});
+  }
+  return cores;
+}
+
+Json simulator_json(const Summary& summary, const SimulatorCost& cost) {
+  return {{"cpu_s", cost.cpu_s},
+          {"wall_s", cost.wall_s},
+          {"compile_cpu_s", cost.compile_cpu_s},
+          {"run_cpu_s", cost.run_cpu_s},
+          {"core_cycles", summary.core_cycles},
+          {"core_cycles_per_cpu_s",
+           cost.cpu_s > 0 ? static_cast<double>(summary.core_cycles) / cost.cpu_s : 0},
+          {"peak_rss_bytes", cost.peak_rss_bytes},
+          {"version", TPUSIM_VERSION}};
+}
+
+Json utilization_json(const Utilization& used) {
+  return {{"mxu", used.mxu},
+          {"mxu_flops", used.mxu_flops},
+          {"vpu", used.vpu},
+          {"hbm", used.hbm},
+          {"ici", used.ici}};
+}
+
+Json breakdown_json(const Breakdown& parts) {
+  return {{"compute", parts.compute},         {"memory_wait", parts.memory_wait},
+          {"infeed_wait", parts.infeed_wait}, {"outfeed_wait", parts.outfeed_wait},
+          {"ici_wait", parts.ici_wait},       {"host_wait", parts.host_wait},
+          {"finished", parts.finished}};
+}
+
+Json checks_json(const std::vector<CheckedOutput>& checks) {
+  Json list = Json::array();
+  for (const CheckedOutput& check : checks) {
+    list.push_back({{"name", check.name},
+                    {"relative_error", check.error},
+                    {"max_error", check.max_error},
+                    {"passed", check.passed}});
+  }
+  return list;
+}
+
+}  // namespace
+
+Json to_json(const traces::RunRecord& record, const Summary& summary, const SimulatorCost& cost,
+             const std::vector<CheckedOutput>& checks) {
+  Json json;
+  json["config"] = record.config;
+  json["workload"] = record.workload;
+  json["parameters"] = parameters_json(record.params);
+  json["compiler"] = record.compiler;
+  json["batch"] = record.batch;
+  json["cores"] = cores_json(record);
+  json["values"] = record.values;
+  json["steps"] = Json::array();
+  for (const StepSummary& step : summary.steps) {
+    json["steps"].push_back({{"cycles", step.cycles}, {"time_ms", step.time_ms}});
+  }
+  json["step_time_ms"] = {
+      {"mean", summary.step_mean_ms}, {"min", summary.step_min_ms}, {"max", summary.step_max_ms}};
+  json["examples_per_s"] = summary.examples_per_s;
+  json["utilization"] = utilization_json(summary.utilization);
+  json["idle_fraction"] = summary.idle_fraction;
+  json["breakdown"] = breakdown_json(summary.breakdown);
+  json["roofline"] = {{"compute_ms", summary.roofline.compute_ms},
+                      {"memory_ms", summary.roofline.memory_ms},
+                      {"bound_ms", summary.roofline.bound_ms},
+                      {"reached", summary.roofline.reached}};
+  json["flops"] = {{"model", record.model_flops},
+                   {"useful_matmul", summary.useful_matmul_flops},
+                   {"padded_matmul", summary.padded_matmul_flops}};
+  json["hbm_bytes_per_step"] = summary.hbm_bytes_per_step;
+  double total_cycles = 0;
+  for (const OpSummary& op : summary.ops) total_cycles += op.cycles;
+  json["ops"] = Json::array();
+  for (const OpSummary& op : summary.ops) json["ops"].push_back(op_json(record, op, total_cycles));
+  json["memory"] = memory_json(record, summary.memory);
+  if (!record.losses.empty()) json["loss"] = record.losses;
+  if (!checks.empty()) json["checks"] = checks_json(checks);
+  json["notes"] = record.result.notes;
+  json["simulator"] = simulator_json(summary, cost);
+  return json;
+}
+
+Json comparison_json(const std::vector<traces::RunRecord>& records,
+                     const std::vector<Summary>& summaries,
+                     const std::vector<SimulatorCost>& costs) {
+  Json json;
+  json["workload"] = records.empty() ? "" : records[0].workload;
+  json["configs"] = Json::array();
+  for (const traces::RunRecord& record : records) json["configs"].push_back(record.config);
+  Json& parameters = json["parameters"] = Json::object();
+  for (const ParameterDifference& difference : differing_parameters(records)) {
+    parameters[difference.path] = difference.values;
+  }
+  json["results"] = Json::array();
+  for (const ResultRow& row : result_rows(records, summaries)) {
+    Json ratios = Json::array();
+    for (const double value : row.values) {
+      ratios.push_back(row.values[0] != 0 ? Json(value / row.values[0]) : Json(nullptr));
+    }
+    json["results"].push_back({{"name", row.name}, {"values", row.values}, {"ratios", ratios}});
+  }
+  json["runs"] = Json::array();
+  Json simulators = Json::array();
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    Json run = to_json(records[i], summaries[i], costs[i]);
+    simulators.push_back(run["simulator"]);
+    run.erase("simulator");
+    json["runs"].push_back(run);
+  }
+  json["simulator"] = {{"runs", simulators}};
+  return json;
+}
+
+}  // namespace tpu::report

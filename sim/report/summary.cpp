@@ -1,0 +1,296 @@
+#include "sim/report/summary.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sim/base/error.h"
+#include "workloads/graph/shape.h"
+
+namespace tpu::report {
+namespace {
+
+constexpr double kMostlyPadding = 1.5;
+constexpr double kBinding = 0.5;
+constexpr std::size_t kLargestBuffers = 5;
+
+double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+/// HBM bytes that the pins behind one core could move in a core cycle.
+double pin_bytes_per_cycle(const MachineParams& params) {
+  return params.core_hbm_bytes_per_s() / (params.clock_mhz * 1e6);
+}
+
+/// Bytes that the links of a chip could carry away in a core cycle: mean over the chips of the
+/// mesh, whose border chips have fewer links.
+double link_bytes_per_cycle(const MachineParams& params) {
+  const auto ends = [](double length, bool wrap) {
+    return length < 2 ? 0.0 : 2 * (wrap ? length : length - 1) / length;
+  };
+  const double links =
+      ends(params.ici.mesh_x, params.ici.wrap_x) + ends(params.ici.mesh_y, params.ici.wrap_y);
+  return links * params.ici.link_mbps / 8 / params.clock_mhz;
+}
+
+Counters total_of(const RunResult& result) {
+  Counters total;
+  for (const CoreResult& core : result.cores) total += core.total;
+  return total;
+}
+
+/// Bytes of an op's result with tile padding over those without; 1 where the shape has no layout.
+double layout_padding(const std::string& shape) {
+  if (shape.find(":T(") == std::string::npos) return 1;
+  try {
+    const hlo::Shape parsed = hlo::parse_shape(shape);
+    const double unpadded = static_cast<double>(parsed.unpadded_bytes());
+    return unpadded > 0 ? static_cast<double>(parsed.padded_bytes()) / unpadded : 1;
+  } catch (const UserError&) {
+    return 1;  // A shape that only XLA writes says nothing about padding.
+  }
+}
+
+Shares shares_of(const MachineParams& params, const Counters& counters, double cycles) {
+  Shares shares;
+  for (std::uint32_t mxu = 0; mxu < params.core.mxu.count; ++mxu) {
+    const std::size_t unit = static_cast<std::size_t>(Unit::kMxu0) + mxu;
+    shares.mxu =
+        std::max(shares.mxu, ratio(static_cast<double>(counters.busy_cycles[unit]), cycles));
+  }
+  const auto busy = [&](Unit unit) {
+    return ratio(static_cast<double>(counters.busy_cycles[static_cast<std::size_t>(unit)]), cycles);
+  };
+  shares.vector_alu = ratio(static_cast<double>(counters.vector_alu_ops), 2 * cycles);
+  shares.vector_load = ratio(static_cast<double>(counters.vector_loads), cycles);
+  shares.vector_store = ratio(static_cast<double>(counters.vector_stores), cycles);
+  shares.xlu = busy(Unit::kXlu);
+  shares.eup = busy(Unit::kEup);
+  shares.hbm = ratio(static_cast<double>(counters.hbm_read_bytes + counters.hbm_write_bytes),
+                     cycles * pin_bytes_per_cycle(params));
+  const auto state = [&](CoreState which) {
+    return ratio(static_cast<double>(counters.core[which]), cycles);
+  };
+  shares.ici = state(CoreState::kIciWait);
+  shares.infeed = state(CoreState::kInfeedWait) + state(CoreState::kOutfeedWait);
+  shares.memory_wait = state(CoreState::kMemoryWait);
+  return shares;
+}
+
+void find_bound(OpSummary& op) {
+  const Shares& s = op.shares;
+  const double vpu = std::max({s.vector_alu, s.vector_load, s.vector_store, s.xlu, s.eup});
+  const std::pair<Bound, double> candidates[] = {{Bound::kMxu, s.mxu},
+                                                 {Bound::kHbm, s.hbm},
+                                                 {Bound::kVpu, vpu},
+                                                 {Bound::kIci, s.ici},
+                                                 {Bound::kInfeed, s.infeed}};
+  for (const auto& [bound, share] : candidates) {
+    if (share <= op.bound_share) continue;
+    op.bound = bound;
+    op.bound_share = share;
+  }
+  if (op.bound_share <= kBinding) op.bound = Bound::kLatency;
+  const bool matmul = op.bound == Bound::kMxu && op.matmul_padding > kMostlyPadding;
+  const bool layout =
+      (op.bound == Bound::kVpu || op.bound == Bound::kHbm) && op.layout_padding > kMostlyPadding;
+  if (matmul || layout) op.bound = Bound::kPadding;
+}
+
+OpSummary summarize_op(const traces::RunRecord& record, std::uint32_t index) {
+  const isa::OpInfo& info = record.ops[index];
+  OpSummary op;
+  op.op = index;
+  Counters counters;
+  std::uint64_t count = 0, cycles = 0;
+  std::size_t cores = 0;
+  for (const CoreResult& core : record.result.cores) {
+    if (index >= core.ops.size() || core.ops[index].count == 0) continue;
+    const OpResult& result = core.ops[index];
+    ++cores;
+    count += result.count;
+    cycles += result.cycles;
+    counters += result.counters;
+    op.cycles_max = std::max(op.cycles_max, result.cycles);
+  }
+  if (cores == 0) return op;
+  const double share = 1.0 / static_cast<double>(cores);
+  op.count = static_cast<double>(count) * share;
+  op.cycles = static_cast<double>(cycles) * share;
+  op.flops = static_cast<double>(info.flops) * op.count;
+  op.matmul_flops = static_cast<double>(info.matmul_flops) * op.count;
+  op.padded_matmul_flops = static_cast<double>(info.padded_matmul_flops) * op.count;
+  op.hbm_bytes = static_cast<double>(counters.hbm_read_bytes + counters.hbm_write_bytes) * share;
+  op.ici_bytes = static_cast<double>(counters.ici_bytes) * share;
+  op.shares = shares_of(record.params, counters, static_cast<double>(cycles));
+  if (info.matmul_flops > 0 && info.padded_matmul_flops > 0) {
+    op.matmul_padding = op.padded_matmul_flops / op.matmul_flops;
+  }
+  op.layout_padding = layout_padding(info.shape);
+  find_bound(op);
+  return op;
+}
+
+void summarize_steps(const traces::RunRecord& record, Summary& summary) {
+  std::size_t count = 0;
+  for (const CoreResult& core : record.result.cores) count = std::max(count, core.steps.size());
+  for (std::size_t step = 0; step < count; ++step) {
+    StepSummary each;
+    for (const CoreResult& core : record.result.cores) {
+      if (step >= core.steps.size()) continue;
+      each.cycles = std::max(each.cycles, core.steps[step].end - core.steps[step].begin);
+    }
+    each.time_ms = record.params.seconds(each.cycles) * 1e3;
+    summary.steps.push_back(each);
+  }
+  if (summary.steps.empty()) return;
+  summary.step_min_ms = summary.steps.front().time_ms;
+  for (const StepSummary& step : summary.steps) {
+    summary.step_mean_ms += step.time_ms / static_cast<double>(count);
+    summary.step_min_ms = std::min(summary.step_min_ms, step.time_ms);
+    summary.step_max_ms = std::max(summary.step_max_ms, step.time_ms);
+  }
+  const double examples = static_cast<double>(record.examples_per_core) *
+                          static_cast<double>(record.result.cores.size());
+  summary.examples_per_s = ratio(examples, summary.step_mean_ms / 1e3);
+}
+
+Breakdown breakdown_of(const CycleAccount<CoreState>& account) {
+  const double total = static_cast<double>(account.total());
+  const auto part = [&](CoreState state) {
+    return ratio(static_cast<double>(account[state]), total);
+  };
+  Breakdown breakdown;
+  breakdown.compute = part(CoreState::kIssue) + part(CoreState::kDelay);
+  breakdown.memory_wait = part(CoreState::kMemoryWait);
+  breakdown.infeed_wait = part(CoreState::kInfeedWait);
+  breakdown.outfeed_wait = part(CoreState::kOutfeedWait);
+  breakdown.ici_wait = part(CoreState::kIciWait);
+  breakdown.finished = part(CoreState::kFinished);
+  return breakdown;
+}
+
+Utilization utilization_of(const traces::RunRecord& record, const Counters& total,
+                           std::size_t steps) {
+  const MachineParams& params = record.params;
+  const double cycles = static_cast<double>(total.core.total());
+  const MxuParams& mxu = params.core.mxu;
+  const double cores = static_cast<double>(record.result.cores.size());
+  Utilization used;
+  used.mxu = ratio(static_cast<double>(total.matmul_pushes) * mxu.push_interval_cycles,
+                   cycles * mxu.count);
+  const double flops = static_cast<double>(record.model_flops) * cores * static_cast<double>(steps);
+  used.mxu_flops = ratio(flops, cycles / (params.clock_mhz * 1e6) * params.core_peak_flops());
+  used.vpu = ratio(static_cast<double>(total.vector_alu_ops), 2 * cycles);
+  used.hbm = ratio(static_cast<double>(total.hbm_read_bytes + total.hbm_write_bytes),
+                   cycles * pin_bytes_per_cycle(params));
+  std::vector<std::uint32_t> chips;
+  for (const CoreResult& core : record.result.cores) chips.push_back(core.chip);
+  std::sort(chips.begin(), chips.end());
+  chips.erase(std::unique(chips.begin(), chips.end()), chips.end());
+  const double cycles_per_core = ratio(cycles, cores);
+  used.ici =
+      ratio(static_cast<double>(total.ici_bytes),
+            cycles_per_core * static_cast<double>(chips.size()) * link_bytes_per_cycle(params));
+  return used;
+}
+
+Memory memory_of(const traces::RunRecord& record) {
+  Memory memory;
+  memory.hbm_peak_bytes = record.hbm_peak_bytes;
+  memory.hbm_capacity_bytes = record.params.core_hbm_bytes();
+  std::vector<std::uint64_t> parameter_granules;
+  for (const isa::Buffer& buffer : record.buffers) {
+    if (buffer.role == isa::BufferRole::kParameter) parameter_granules.push_back(buffer.granule);
+  }
+  std::sort(parameter_granules.begin(), parameter_granules.end());
+  for (std::size_t i = 0; i < record.buffers.size(); ++i) {
+    const isa::Buffer& buffer = record.buffers[i];
+    const bool donated =
+        buffer.role == isa::BufferRole::kOutput &&
+        std::binary_search(parameter_granules.begin(), parameter_granules.end(), buffer.granule);
+    if (donated) continue;
+    memory.padded_bytes += buffer.bytes;
+    memory.unpadded_bytes += buffer.unpadded_bytes;
+    memory.role_bytes[static_cast<std::size_t>(buffer.role)] += buffer.bytes;
+    memory.largest.push_back(static_cast<std::uint32_t>(i));
+  }
+  std::stable_sort(memory.largest.begin(), memory.largest.end(),
+                   [&](std::uint32_t a, std::uint32_t b) {
+                     return record.buffers[a].bytes > record.buffers[b].bytes;
+                   });
+  if (memory.largest.size() > kLargestBuffers) memory.largest.resize(kLargestBuffers);
+  return memory;
+}
+
+}  // namespace
+
+const char* to_string(Bound bound) {
+  switch (bound) {
+    case Bound::kMxu:
+      return "MXU";
+    case Bound::kVpu:
+      return "VPU";
+    case Bound::kHbm:
+      return "HBM";
+    case Bound::kIci:
+      return "ICI";
+    case Bound::kInfeed:
+      return "infeed";
+    case Bound::kLatency:
+      return "latency";
+    case Bound::kPadding:
+      return "padding";
+  }
+  return "?";
+}
+
+const char* role_name(isa::BufferRole role) {
+  switch (role) {
+    case isa::BufferRole::kParameter:
+      return "parameters";
+    case isa::BufferRole::kOutput:
+      return "outputs";
+    case isa::BufferRole::kTemporary:
+      return "temporaries";
+    case isa::BufferRole::kConstant:
+      return "constants";
+    case isa::BufferRole::kInfeed:
+      return "infeed";
+  }
+  return "?";
+}
+
+Summary summarize(const traces::RunRecord& record) {
+  Summary summary;
+  summarize_steps(record, summary);
+  const Counters total = total_of(record.result);
+  const std::size_t steps = summary.steps.size();
+  const double cores = static_cast<double>(record.result.cores.size());
+  summary.core_cycles = total.core.total();
+  summary.utilization = utilization_of(record, total, steps);
+  summary.breakdown = breakdown_of(total.core);
+  const Breakdown& parts = summary.breakdown;
+  summary.idle_fraction = parts.infeed_wait + parts.outfeed_wait + parts.host_wait + parts.finished;
+  summary.hbm_bytes_per_step =
+      ratio(static_cast<double>(total.hbm_read_bytes + total.hbm_write_bytes),
+            cores * static_cast<double>(steps));
+  summary.roofline.compute_ms =
+      static_cast<double>(record.model_flops) / record.params.core_peak_flops() * 1e3;
+  summary.roofline.memory_ms =
+      static_cast<double>(record.compulsory_hbm_bytes) / record.params.core_hbm_bytes_per_s() * 1e3;
+  summary.roofline.bound_ms = std::max(summary.roofline.compute_ms, summary.roofline.memory_ms);
+  summary.roofline.reached = ratio(summary.roofline.bound_ms, summary.step_mean_ms);
+  summary.memory = memory_of(record);
+  for (std::uint32_t index = 0; index < record.ops.size(); ++index) {
+    OpSummary op = summarize_op(record, index);
+    if (op.count == 0) continue;
+    summary.useful_matmul_flops += op.matmul_flops;
+    summary.padded_matmul_flops +=
+        op.padded_matmul_flops > 0 ? op.padded_matmul_flops : op.matmul_flops;
+    summary.ops.push_back(op);
+  }
+  std::stable_sort(summary.ops.begin(), summary.ops.end(),
+                   [](const OpSummary& a, const OpSummary& b) { return a.cycles > b.cycles; });
+  return summary;
+}
+
+}  // namespace tpu::report

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "traces/run_record.h"
+
+namespace tpu::report {
+
+/// What limits an op: the resource with the largest share of its time, when that is above one half.
+///
+/// Shares: MXU = cycles in which the busiest MXU takes a push; VPU = the fullest of the vector
+/// slots and units (ALUs, load, store, cross-lane unit, transcendental unit); HBM = bytes moved
+/// over what the pins could move; ICI = cycles that the core waits for another core; infeed =
+/// cycles that it waits for the infeed or outfeed queue. kPadding replaces kMxu where the padded
+/// matrix work is more than 1.5 times the useful work, and kVpu and kHbm where the padded result is
+/// more than 1.5 times its own size. kLatency: no share above one half.
+enum class Bound : std::uint8_t { kMxu, kVpu, kHbm, kIci, kInfeed, kLatency, kPadding };
+const char* to_string(Bound bound);
+
+/// Shares of an op's cycles, 0 to 1.
+struct Shares {
+  double mxu = 0;
+  double vector_alu = 0;
+  double vector_load = 0;
+  double vector_store = 0;
+  double xlu = 0;
+  double eup = 0;
+  double hbm = 0;
+  double ici = 0;
+  double infeed = 0;
+  double memory_wait = 0;  ///< Waits for a local DMA; no resource, so it never is the bound.
+};
+
+/// One op over all steps of the run: means over the cores that ran it.
+struct OpSummary {
+  std::uint32_t op = 0;  ///< Index into RunRecord::ops.
+  double count = 0;
+  double cycles = 0;
+  std::uint64_t cycles_max = 0;  ///< Of the slowest core.
+  double flops = 0;              ///< Useful.
+  double matmul_flops = 0;
+  double padded_matmul_flops = 0;
+  double hbm_bytes = 0;  ///< Moved.
+  double ici_bytes = 0;
+  Shares shares;
+  double matmul_padding = 1;  ///< Padded over useful matrix FLOPs.
+  double layout_padding = 1;  ///< Bytes of the result with and without tile padding.
+  Bound bound = Bound::kLatency;
+  double bound_share = 0;
+};
+
+struct StepSummary {
+  std::uint64_t cycles = 0;  ///< Of the slowest core.
+  double time_ms = 0;
+};
+
+/// Fractions of the cycles of all cores; they add up to 1.
+struct Breakdown {
+  double compute = 0;  ///< Bundles and the empty cycles that the schedule asks for.
+  double memory_wait = 0;
+  double infeed_wait = 0;
+  double outfeed_wait = 0;
+  double ici_wait = 0;
+  double host_wait = 0;  ///< Send and receive; the machine has none yet, so this stays 0.
+  double finished = 0;   ///< The core has ended while others still run.
+};
+
+struct Utilization {
+  double mxu = 0;        ///< Matmul push slots used: pushes x interval / (cycles x MXUs).
+  double mxu_flops = 0;  ///< Useful model FLOPs over the MXUs' peak.
+  double vpu = 0;        ///< Vector ALU operations / (2 x cycles).
+  double hbm = 0;        ///< HBM bytes moved over what the pins could move.
+  double ici = 0;        ///< Bytes sent over what the links of the chips could carry.
+};
+
+/// The least time of a step: the greater of useful FLOPs over peak and compulsory bytes over the
+/// pin rate of the HBM.
+struct Roofline {
+  double compute_ms = 0;
+  double memory_ms = 0;
+  double bound_ms = 0;
+  double reached = 0;  ///< bound / mean step time.
+};
+
+/// HBM of one core.
+struct Memory {
+  std::uint64_t hbm_peak_bytes = 0;
+  std::uint64_t hbm_capacity_bytes = 0;
+  std::uint64_t padded_bytes = 0;  ///< Of all buffers.
+  std::uint64_t unpadded_bytes = 0;
+  std::array<std::uint64_t, 5>
+      role_bytes{};                    ///< By BufferRole; donated outputs count as parameters.
+  std::vector<std::uint32_t> largest;  ///< Indices into RunRecord::buffers.
+};
+const char* role_name(isa::BufferRole role);
+
+/// What reports say of a run, computed once.
+struct Summary {
+  std::vector<StepSummary> steps;
+  double step_mean_ms = 0, step_min_ms = 0, step_max_ms = 0;
+  double examples_per_s = 0;  ///< 0 where the program does not say what an example is.
+  Utilization utilization;
+  Breakdown breakdown;
+  double idle_fraction = 0;  ///< The core waits for the host or has nothing to run.
+  Roofline roofline;
+  Memory memory;
+  std::vector<OpSummary> ops;  ///< Most cycles first.
+  double useful_matmul_flops = 0;
+  double padded_matmul_flops = 0;
+  double hbm_bytes_per_step = 0;  ///< Moved, mean of a core.
+  std::uint64_t core_cycles = 0;  ///< Simulated cycles of all cores together.
+};
+
+Summary summarize(const traces::RunRecord& record);
+
+}  // namespace tpu::report

@@ -1,0 +1,347 @@
+#include "sim/report/text_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+#include "models/parameter_table.h"
+#include "sim/report/comparison.h"
+
+namespace tpu::report {
+namespace {
+
+constexpr std::size_t kExpensiveOps = 10;
+constexpr int kBarWidth = 40;
+
+std::string fixed(double value, int digits) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
+  return buffer;
+}
+
+std::string percent(double fraction) { return fixed(100 * fraction, 1) + " %"; }
+
+std::string left(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+std::string right(const std::string& text, std::size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+/// A text cut to the width, its end replaced by "..".
+std::string fitted(const std::string& text, std::size_t width) {
+  return text.size() <= width ? left(text, width) : text.substr(0, width - 2) + "..";
+}
+
+/// A bar of `width` columns for a fraction, in eighths of a column where the terminal can.
+std::string bar(double fraction, int width, const TextStyle& style) {
+  const double columns = std::clamp(fraction, 0.0, 1.0) * width;
+  if (!style.unicode) {
+    return left(std::string(static_cast<std::size_t>(std::lround(columns)), '#'),
+                static_cast<std::size_t>(width));
+  }
+  static const char* const kEighths[] = {"",       "\u258f", "\u258e", "\u258d",
+                                         "\u258c", "\u258b", "\u258a", "\u2589"};
+  const long eighths = std::lround(columns * 8);
+  std::string text;
+  for (long i = 0; i < eighths / 8; ++i) text += "\u2588";
+  text += kEighths[eighths % 8];
+  const long used = (eighths + 7) / 8;
+  return text + std::string(static_cast<std::size_t>(width - used), ' ');
+}
+
+std::string machine_line(const traces::RunRecord& record) {
+  const MachineParams& params = record.params;
+  std::ostringstream text;
+  text << "TPU " << params.chip << ", " << params.clock_mhz << " MHz, " << params.core.mxu.count
+       << (params.core.mxu.count == 1 ? " MXU" : " MXUs") << " a core, "
+       << short_number(params.core_peak_flops() / 1e12) << " TFLOP/s and "
+       << short_number(params.core_hbm_bytes_per_s() / 1e9) << " GB/s of HBM a core";
+  return text.str();
+}
+
+std::string run_line(const traces::RunRecord& record) {
+  const std::size_t cores = record.result.cores.size();
+  std::ostringstream text;
+  text << record.workload;
+  if (record.batch > 0) text << ", batch " << record.batch;
+  text << ", " << cores << (cores == 1 ? " core" : " cores") << " of " << record.config;
+  if (record.params.name != record.config) text << " (" << record.params.name << ")";
+  return text.str();
+}
+
+void line(std::ostringstream& out, const std::string& label, const std::string& value,
+          const std::string& remark = "") {
+  out << "  " << left(label, 24) << right(value, 14) << (remark.empty() ? "" : "   ") << remark
+      << "\n";
+}
+
+void print_header(std::ostringstream& out, const traces::RunRecord& record,
+                  const Summary& summary) {
+  out << run_line(record) << "\n" << machine_line(record) << "\n";
+  out << "compiled by " << record.compiler << "; " << summary.steps.size()
+      << (summary.steps.size() == 1 ? " step" : " steps") << "; values "
+      << (record.values ? "on" : "off") << "\n\n";
+}
+
+void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
+                       const Summary& summary) {
+  const std::uint64_t cycles = summary.steps.empty() ? 0 : summary.steps.back().cycles;
+  std::string remark = grouped(cycles) + " cycles";
+  if (summary.steps.size() > 1) {
+    remark = "min " + short_number(summary.step_min_ms) + " ms, max " +
+             short_number(summary.step_max_ms) + " ms; last step " + remark;
+  }
+  line(out, "Step time", short_number(summary.step_mean_ms) + " ms", remark);
+  if (summary.examples_per_s > 0) {
+    line(out, "Examples per second", short_number(summary.examples_per_s));
+  }
+  const Utilization& used = summary.utilization;
+  const double peak = record.params.core_peak_flops() / 1e12;
+  line(out, "MXU utilization", percent(used.mxu),
+       "push slots used; useful FLOPs are " + percent(used.mxu_flops) + " of " +
+           short_number(peak) + " TFLOP/s a core");
+  if (summary.padded_matmul_flops > 1.005 * summary.useful_matmul_flops &&
+      summary.useful_matmul_flops > 0) {
+    line(out, "Padding of matrix work",
+         fixed(summary.padded_matmul_flops / summary.useful_matmul_flops, 2) + " x",
+         "FLOPs with dimensions padded to the MXU over useful FLOPs");
+  }
+  line(out, "Vector ALU utilization", percent(used.vpu));
+  line(out, "HBM utilization", percent(used.hbm),
+       short_bytes(summary.hbm_bytes_per_step) + " a step and core, of " +
+           short_number(record.params.core_hbm_bytes_per_s() / 1e9) + " GB/s");
+  if (used.ici > 0) line(out, "ICI utilization", percent(used.ici));
+  line(out, "TPU idle time", percent(summary.idle_fraction),
+       "waits for the host or has nothing to run");
+  const Roofline& roof = summary.roofline;
+  if (roof.bound_ms > 0) {
+    line(out, "Roofline bound", short_number(roof.bound_ms) + " ms",
+         std::string(roof.compute_ms >= roof.memory_ms ? "useful FLOPs" : "compulsory HBM bytes") +
+             "; the step takes " + fixed(summary.step_mean_ms / roof.bound_ms, 2) + " x that");
+  }
+  if (summary.idle_fraction > 0.5) {
+    out << "  The host is the bottleneck: it prepares fewer examples than the cores take.\n";
+  }
+  out << "\n";
+}
+
+void print_breakdown(std::ostringstream& out, const Summary& summary, const TextStyle& style) {
+  const Breakdown& parts = summary.breakdown;
+  const std::pair<const char*, double> rows[] = {
+      {"compute", parts.compute},         {"memory wait", parts.memory_wait},
+      {"infeed wait", parts.infeed_wait}, {"outfeed wait", parts.outfeed_wait},
+      {"ICI wait", parts.ici_wait},       {"host wait", parts.host_wait},
+      {"finished", parts.finished}};
+  out << "Where the time goes\n";
+  for (const auto& [label, fraction] : rows) {
+    if (fraction <= 0) continue;
+    out << "  " << left(label, 14) << bar(fraction, kBarWidth, style) << right(percent(fraction), 9)
+        << "\n";
+  }
+  out << "\n";
+}
+
+void print_ops(std::ostringstream& out, const traces::RunRecord& record, const Summary& summary,
+               const TextStyle& style) {
+  if (summary.ops.empty()) return;
+  double total = 0;
+  for (const OpSummary& op : summary.ops) total += op.cycles;
+  const std::size_t shown = std::min(kExpensiveOps, summary.ops.size());
+  out << "The " << shown << " most expensive of " << summary.ops.size() << " operations\n";
+  out << "      ms    part   count   MXU   VPU   HBM  bound by  padding  operation\n";
+  const std::size_t name_width = static_cast<std::size_t>(std::max(20, style.width - 68));
+  for (std::size_t i = 0; i < shown; ++i) {
+    const OpSummary& op = summary.ops[i];
+    const isa::OpInfo& info = record.ops[op.op];
+    const double padding = std::max(op.matmul_padding, op.layout_padding);
+    const auto share = [](double value) { return right(fixed(100 * value, 0) + "%", 6); };
+    std::string name = info.name;
+    if (info.category != name) name += "  (" + info.category + ")";
+    std::string text = fitted(name, name_width);
+    text.erase(text.find_last_not_of(' ') + 1);
+    out << right(short_number(op.cycles / (record.params.clock_mhz * 1e3)), 8)
+        << right(percent(total > 0 ? op.cycles / total : 0), 8) << right(short_number(op.count), 8)
+        << share(op.shares.mxu) << share(op.shares.vector_alu) << share(op.shares.hbm) << "  "
+        << left(to_string(op.bound), 8) << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
+        << "  " << text << "\n";
+  }
+  out << "\n";
+}
+
+void print_memory(std::ostringstream& out, const traces::RunRecord& record,
+                  const Summary& summary) {
+  const Memory& memory = summary.memory;
+  if (memory.hbm_capacity_bytes == 0 || memory.hbm_peak_bytes == 0) return;
+  out << "HBM of a core: " << short_bytes(static_cast<double>(memory.hbm_peak_bytes)) << " of "
+      << short_bytes(static_cast<double>(memory.hbm_capacity_bytes)) << " used";
+  const char* separator = " (";
+  for (std::size_t role = 0; role < memory.role_bytes.size(); ++role) {
+    if (memory.role_bytes[role] == 0) continue;
+    out << separator << role_name(static_cast<isa::BufferRole>(role)) << " "
+        << short_bytes(static_cast<double>(memory.role_bytes[role]));
+    separator = ", ";
+  }
+  if (separator[0] == ',') out << ")";
+  out << "\n";
+  for (const std::uint32_t index : memory.largest) {
+    const isa::Buffer& buffer = record.buffers[index];
+    out << "  " << right(short_bytes(static_cast<double>(buffer.bytes)), 10) << "  " << buffer.name
+        << "  " << buffer.shape;
+    if (buffer.unpadded_bytes > 0 &&
+        buffer.bytes > buffer.unpadded_bytes + buffer.unpadded_bytes / 20) {
+      out << "  ("
+          << fixed(static_cast<double>(buffer.bytes) / static_cast<double>(buffer.unpadded_bytes),
+                   1)
+          << "x expansion due to padding)";
+    }
+    out << "\n";
+  }
+  out << "\n";
+}
+
+void print_losses(std::ostringstream& out, const traces::RunRecord& record) {
+  if (record.losses.empty()) return;
+  out << "Loss\n";
+  for (std::size_t step = 0; step < record.losses.size(); ++step) {
+    out << "  step " << left(std::to_string(step), 6) << fixed(record.losses[step], 6) << "\n";
+  }
+  out << "\n";
+}
+
+void print_notes(std::ostringstream& out, const traces::RunRecord& record) {
+  if (record.result.notes.empty()) return;
+  out << "Not modelled or not confirmed\n";
+  for (const std::string& note : record.result.notes) out << "  " << note << "\n";
+  out << "\n";
+}
+
+void print_cost(std::ostringstream& out, const Summary& summary, const SimulatorCost& cost) {
+  out << "Simulated " << grouped(summary.core_cycles) << " core cycles in " << fixed(cost.cpu_s, 2)
+      << " s of CPU time (building and compiling " << fixed(cost.compile_cpu_s, 2) << " s, machine "
+      << fixed(cost.run_cpu_s, 2) << " s), peak memory "
+      << short_bytes(static_cast<double>(cost.peak_rss_bytes)) << "\n";
+}
+
+/// Rows of text cells as columns: the first to the left, the others to the right.
+std::string columns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string one = "  ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      one += i == 0 ? left(row[i], widths[i]) : "   " + right(row[i], widths[i]);
+    }
+    one.erase(one.find_last_not_of(' ') + 1);
+    text += one + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string grouped(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+std::string short_number(double value) {
+  const double size = std::abs(value);
+  if (size >= 999.5) {
+    const std::string text = grouped(static_cast<std::uint64_t>(std::llround(size)));
+    return value < 0 ? "-" + text : text;
+  }
+  if (size == std::floor(size)) return fixed(value, 0);
+  if (size >= 99.95) return fixed(value, 1);
+  if (size >= 9.995) return fixed(value, 2);
+  if (size >= 0.09995) return fixed(value, 3);
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.3g", value);
+  return buffer;
+}
+
+std::string short_bytes(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return (unit == 0 ? fixed(bytes, 0) : fixed(bytes, 2)) + " " + units[unit];
+}
+
+std::string text_report(const traces::RunRecord& record, const Summary& summary,
+                        const SimulatorCost& cost, const TextStyle& style) {
+  std::ostringstream out;
+  print_header(out, record, summary);
+  print_key_figures(out, record, summary);
+  print_breakdown(out, summary, style);
+  print_ops(out, record, summary, style);
+  print_memory(out, record, summary);
+  print_losses(out, record);
+  print_notes(out, record);
+  print_cost(out, summary, cost);
+  return out.str();
+}
+
+std::string comparison_report(const std::vector<traces::RunRecord>& records,
+                              const std::vector<Summary>& summaries,
+                              const std::vector<SimulatorCost>& costs, const TextStyle& style) {
+  std::ostringstream out;
+  if (records.empty()) return "";
+  const std::size_t cores = records[0].result.cores.size();
+  out << records[0].workload;
+  if (records[0].batch > 0) out << ", batch " << records[0].batch;
+  out << ", " << cores << (cores == 1 ? " core" : " cores") << "\n\n";
+
+  std::vector<std::vector<std::string>> rows(1);
+  std::vector<std::string>& head = rows[0];
+  head.emplace_back("");
+  for (const traces::RunRecord& record : records) head.push_back(record.config);
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    head.push_back(records[i].config + " / " + records[0].config);
+  }
+  rows.push_back({"Parameters that differ"});
+  for (const ParameterDifference& difference : differing_parameters(records)) {
+    std::string label = difference.path;
+    if (!difference.unit.empty()) label += ", " + difference.unit;
+    std::vector<std::string> row{label};
+    row.insert(row.end(), difference.values.begin(), difference.values.end());
+    rows.push_back(row);
+  }
+  rows.push_back({""});
+  rows.push_back({"Results"});
+  for (const ResultRow& result : result_rows(records, summaries)) {
+    if (std::all_of(result.values.begin(), result.values.end(), [](double v) { return v == 0; })) {
+      continue;
+    }
+    std::vector<std::string> row{result.label};
+    for (const double value : result.values) row.push_back(short_number(value));
+    for (std::size_t i = 1; i < result.values.size(); ++i) {
+      row.push_back(result.values[0] != 0 ? fixed(result.values[i] / result.values[0], 3) : "");
+    }
+    rows.push_back(row);
+  }
+  out << columns(rows) << "\n";
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    out << "== " << records[i].config << ": " << machine_line(records[i]) << "\n\n";
+    print_breakdown(out, summaries[i], style);
+    print_ops(out, records[i], summaries[i], style);
+    print_losses(out, records[i]);
+  }
+  print_notes(out, records[0]);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    out << records[i].config << ": ";
+    print_cost(out, summaries[i], costs[i]);
+  }
+  return out.str();
+}
+
+}  // namespace tpu::report

@@ -1,0 +1,39 @@
+#include "traces/event_recorder.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace tpu::traces {
+
+void EventRecorder::on_step(std::uint32_t /*core*/, std::uint32_t /*step*/, std::uint64_t /*begin*/,
+                            std::uint64_t /*end*/) {}
+
+void EventRecorder::on_op(std::uint32_t core, std::uint32_t op, std::uint64_t begin,
+                          std::uint64_t end, const Counters& counters) {
+  events_.ops.push_back({core, op, begin, end, counters.matmul_pushes, counters.vector_alu_ops,
+                         counters.hbm_read_bytes + counters.hbm_write_bytes});
+}
+
+void EventRecorder::on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
+                            std::uint64_t end) {
+  events_.waits.push_back({core, reason, begin, end});
+}
+
+void EventRecorder::on_dma(const DmaEvent& event) { events_.dmas.push_back(event); }
+
+Events EventRecorder::take() {
+  const auto by_time = [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.core, a.end) < std::tie(b.begin, b.core, b.end);
+  };
+  std::stable_sort(events_.ops.begin(), events_.ops.end(), by_time);
+  std::stable_sort(events_.waits.begin(), events_.waits.end(), by_time);
+  std::stable_sort(events_.dmas.begin(), events_.dmas.end(),
+                   [](const DmaEvent& a, const DmaEvent& b) {
+                     return std::tie(a.begin, a.source_chip, a.source_core, a.end) <
+                            std::tie(b.begin, b.source_chip, b.source_core, b.end);
+                   });
+  return std::exchange(events_, {});
+}
+
+}  // namespace tpu::traces

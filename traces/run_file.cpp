@@ -1,0 +1,439 @@
+#include "traces/run_file.h"
+
+#include <charconv>
+#include <iterator>
+#include <utility>
+
+#include "models/parameter_table.h"
+#include "sim/base/error.h"
+#include "traces/hdf5_file.h"
+
+namespace tpu::traces {
+namespace {
+
+const FileKind kRunFile{"run", 1};
+using U64 = std::vector<std::uint64_t>;
+using U32 = std::vector<std::uint32_t>;
+using Strings = std::vector<std::string>;
+
+/// One number or text of each element of a list, as a column.
+template <class Type, class List, class Member>
+std::vector<Type> column_of(const List& list, Member&& member) {
+  std::vector<Type> column;
+  column.reserve(list.size());
+  for (const auto& each : list) column.push_back(static_cast<Type>(member(each)));
+  return column;
+}
+
+Table parameters_table(const MachineParams& params) {
+  const std::vector<ParameterValue> values = parameter_table(params);
+  Table table;
+  table.add("path", column_of<std::string>(values, [](const auto& v) { return v.path; }));
+  table.add("value", column_of<std::string>(values, [](const auto& v) { return value_text(v); }));
+  table.add("unit", column_of<std::string>(values, [](const auto& v) { return v.unit; }));
+  table.add("help", column_of<std::string>(values, [](const auto& v) { return v.help; }));
+  return table;
+}
+
+template <class Type>
+void parse_value(const std::string& text, Type& to, const std::string& where) {
+  if constexpr (std::is_same_v<Type, std::string>) {
+    to = text;
+  } else if constexpr (std::is_same_v<Type, bool>) {
+    to = text == "true";
+  } else {
+    const char* end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, to);
+    if (result.ec != std::errc() || result.ptr != end) {
+      throw WorkloadError(where + ": expected a number, found \"" + text + "\"");
+    }
+  }
+}
+
+MachineParams params_of(const Table& table, const std::string& file) {
+  const Strings& paths = table.column<std::string>("path");
+  const Strings& values = table.column<std::string>("value");
+  MachineParams params;
+  visit_parameters(params, "", [&](const std::string& path, const auto&, auto& value) {
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      if (paths[i] == path) parse_value(values[i], value, file + ": parameters: " + path);
+    }
+  });
+  return params;
+}
+
+/// The scalar members of Counters by name; `visit(name, member)`.
+template <class Visitor>
+void visit_counters(Visitor&& visit) {
+  visit("bundles", &Counters::bundles);
+  visit("scalar_ops", &Counters::scalar_ops);
+  visit("vector_alu_ops", &Counters::vector_alu_ops);
+  visit("vector_loads", &Counters::vector_loads);
+  visit("vector_stores", &Counters::vector_stores);
+  visit("matmul_pushes", &Counters::matmul_pushes);
+  visit("weight_pushes", &Counters::weight_pushes);
+  visit("xlu_pushes", &Counters::xlu_pushes);
+  visit("eup_pushes", &Counters::eup_pushes);
+  visit("dmas", &Counters::dmas);
+  visit("hbm_read_bytes", &Counters::hbm_read_bytes);
+  visit("hbm_write_bytes", &Counters::hbm_write_bytes);
+  visit("ici_bytes", &Counters::ici_bytes);
+}
+
+constexpr std::size_t kStates = CycleAccount<CoreState>::kStates;
+constexpr const char* kStateColumns[] = {
+    "issue_cycles",        "delay_cycles",    "memory_wait_cycles", "infeed_wait_cycles",
+    "outfeed_wait_cycles", "ici_wait_cycles", "finished_cycles"};
+static_assert(std::size(kStateColumns) == kStates);
+constexpr const char* kUnitColumns[] = {"scalar_busy_cycles",      "vector_alu_busy_cycles",
+                                        "vector_load_busy_cycles", "vector_store_busy_cycles",
+                                        "mxu0_busy_cycles",        "mxu1_busy_cycles",
+                                        "mxu2_busy_cycles",        "mxu3_busy_cycles",
+                                        "xlu_busy_cycles",         "eup_busy_cycles"};
+static_assert(std::size(kUnitColumns) == kUnits);
+
+void add_counters(Table& table, const std::vector<const Counters*>& rows) {
+  visit_counters([&](const char* name, std::uint64_t Counters::*member) {
+    table.add(name, column_of<std::uint64_t>(rows, [&](auto* row) { return row->*member; }));
+  });
+  for (std::size_t unit = 0; unit < kUnits; ++unit) {
+    table.add(kUnitColumns[unit],
+              column_of<std::uint64_t>(rows, [&](auto* row) { return row->busy_cycles[unit]; }));
+  }
+  for (std::size_t state = 0; state < kStates; ++state) {
+    table.add(kStateColumns[state], column_of<std::uint64_t>(rows, [&](auto* row) {
+                return row->core[static_cast<CoreState>(state)];
+              }));
+  }
+}
+
+Counters counters_of(const Table& table, std::size_t row) {
+  Counters counters;
+  visit_counters([&](const char* name, std::uint64_t Counters::*member) {
+    counters.*member = table.column<std::uint64_t>(name)[row];
+  });
+  for (std::size_t unit = 0; unit < kUnits; ++unit) {
+    counters.busy_cycles[unit] = table.column<std::uint64_t>(kUnitColumns[unit])[row];
+  }
+  for (std::size_t state = 0; state < kStates; ++state) {
+    counters.core.add(static_cast<CoreState>(state),
+                      table.column<std::uint64_t>(kStateColumns[state])[row]);
+  }
+  return counters;
+}
+
+Table cores_table(const RunRecord& record) {
+  const std::vector<CoreResult>& cores = record.result.cores;
+  Table table;
+  table.add("core", record.core_numbers);
+  table.add("chip", column_of<std::uint32_t>(cores, [](const auto& c) { return c.chip; }));
+  table.add("core_of_chip", column_of<std::uint32_t>(cores, [](const auto& c) { return c.core; }));
+  table.add("end_cycle",
+            column_of<std::uint64_t>(cores, [](const auto& c) { return c.end_cycle; }));
+  add_counters(table, column_of<const Counters*>(cores, [](const auto& c) { return &c.total; }));
+  return table;
+}
+
+Table steps_table(const RunRecord& record) {
+  U32 core, step;
+  U64 begin, end;
+  for (std::size_t i = 0; i < record.result.cores.size(); ++i) {
+    std::uint32_t number = 0;
+    for (const StepSpan& span : record.result.cores[i].steps) {
+      core.push_back(record.core_numbers[i]);
+      step.push_back(number++);
+      begin.push_back(span.begin);
+      end.push_back(span.end);
+    }
+  }
+  Table table;
+  table.add("core", core).add("step", step).add("begin_cycle", begin).add("end_cycle", end);
+  return table;
+}
+
+Table ops_table(const std::vector<isa::OpInfo>& ops) {
+  Table table;
+  table.add("name", column_of<std::string>(ops, [](const auto& o) { return o.name; }));
+  table.add("category", column_of<std::string>(ops, [](const auto& o) { return o.category; }));
+  table.add("op_name", column_of<std::string>(ops, [](const auto& o) { return o.op_name; }));
+  table.add("source", column_of<std::string>(ops, [](const auto& o) { return o.source; }));
+  table.add("shape", column_of<std::string>(ops, [](const auto& o) { return o.shape; }));
+  table.add("flops", column_of<std::uint64_t>(ops, [](const auto& o) { return o.flops; }));
+  table.add("matmul_flops",
+            column_of<std::uint64_t>(ops, [](const auto& o) { return o.matmul_flops; }));
+  table.add("padded_matmul_flops",
+            column_of<std::uint64_t>(ops, [](const auto& o) { return o.padded_matmul_flops; }));
+  table.add("hbm_bytes", column_of<std::uint64_t>(ops, [](const auto& o) { return o.hbm_bytes; }));
+  table.add("estimated_cycles",
+            column_of<std::uint64_t>(ops, [](const auto& o) { return o.estimated_cycles; }));
+  return table;
+}
+
+std::vector<isa::OpInfo> ops_of(const Table& table) {
+  std::vector<isa::OpInfo> ops(table.rows());
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    ops[i].name = table.column<std::string>("name")[i];
+    ops[i].category = table.column<std::string>("category")[i];
+    ops[i].op_name = table.column<std::string>("op_name")[i];
+    ops[i].source = table.column<std::string>("source")[i];
+    ops[i].shape = table.column<std::string>("shape")[i];
+    ops[i].flops = table.column<std::uint64_t>("flops")[i];
+    ops[i].matmul_flops = table.column<std::uint64_t>("matmul_flops")[i];
+    ops[i].padded_matmul_flops = table.column<std::uint64_t>("padded_matmul_flops")[i];
+    ops[i].hbm_bytes = table.column<std::uint64_t>("hbm_bytes")[i];
+    ops[i].estimated_cycles = table.column<std::uint64_t>("estimated_cycles")[i];
+  }
+  return ops;
+}
+
+Table op_counters_table(const RunRecord& record) {
+  U32 core, op;
+  U64 count, cycles;
+  std::vector<const Counters*> counters;
+  for (std::size_t i = 0; i < record.result.cores.size(); ++i) {
+    const std::vector<OpResult>& results = record.result.cores[i].ops;
+    for (std::size_t index = 0; index < results.size(); ++index) {
+      core.push_back(record.core_numbers[i]);
+      op.push_back(static_cast<std::uint32_t>(index));
+      count.push_back(results[index].count);
+      cycles.push_back(results[index].cycles);
+      counters.push_back(&results[index].counters);
+    }
+  }
+  Table table;
+  table.add("core", core).add("op", op).add("count", count).add("cycles", cycles);
+  add_counters(table, counters);
+  return table;
+}
+
+Table buffers_table(const std::vector<isa::Buffer>& buffers) {
+  Table table;
+  table.add("name", column_of<std::string>(buffers, [](const auto& b) { return b.name; }));
+  table.add("role", column_of<std::uint32_t>(buffers, [](const auto& b) { return b.role; }));
+  table.add("index", column_of<std::uint32_t>(buffers, [](const auto& b) { return b.index; }));
+  table.add("granule", column_of<std::uint64_t>(buffers, [](const auto& b) { return b.granule; }));
+  table.add("bytes", column_of<std::uint64_t>(buffers, [](const auto& b) { return b.bytes; }));
+  table.add("unpadded_bytes",
+            column_of<std::uint64_t>(buffers, [](const auto& b) { return b.unpadded_bytes; }));
+  table.add("shape", column_of<std::string>(buffers, [](const auto& b) { return b.shape; }));
+  table.add("op_name", column_of<std::string>(buffers, [](const auto& b) { return b.op_name; }));
+  return table;
+}
+
+std::vector<isa::Buffer> buffers_of(const Table& table, const std::string& file) {
+  std::vector<isa::Buffer> buffers(table.rows());
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const std::uint32_t role = table.column<std::uint32_t>("role")[i];
+    if (role > static_cast<std::uint32_t>(isa::BufferRole::kInfeed)) {
+      throw WorkloadError(file + ": buffers: expected a role from 0 to 4, found " +
+                          std::to_string(role));
+    }
+    buffers[i].name = table.column<std::string>("name")[i];
+    buffers[i].role = static_cast<isa::BufferRole>(role);
+    buffers[i].index = table.column<std::uint32_t>("index")[i];
+    buffers[i].granule = table.column<std::uint64_t>("granule")[i];
+    buffers[i].bytes = table.column<std::uint64_t>("bytes")[i];
+    buffers[i].unpadded_bytes = table.column<std::uint64_t>("unpadded_bytes")[i];
+    buffers[i].shape = table.column<std::string>("shape")[i];
+    buffers[i].op_name = table.column<std::string>("op_name")[i];
+  }
+  return buffers;
+}
+
+void add_events(const Events& events, Hdf5Contents& contents) {
+  Table& ops = contents.tables["events/ops"];
+  ops.add("core", column_of<std::uint32_t>(events.ops, [](auto& e) { return e.core; }));
+  ops.add("op", column_of<std::uint32_t>(events.ops, [](auto& e) { return e.op; }));
+  ops.add("begin_cycle", column_of<std::uint64_t>(events.ops, [](auto& e) { return e.begin; }));
+  ops.add("end_cycle", column_of<std::uint64_t>(events.ops, [](auto& e) { return e.end; }));
+  ops.add("matmul_pushes",
+          column_of<std::uint64_t>(events.ops, [](auto& e) { return e.matmul_pushes; }));
+  ops.add("vector_alu_ops",
+          column_of<std::uint64_t>(events.ops, [](auto& e) { return e.vector_alu_ops; }));
+  ops.add("hbm_bytes", column_of<std::uint64_t>(events.ops, [](auto& e) { return e.hbm_bytes; }));
+
+  Table& waits = contents.tables["events/waits"];
+  waits.add("core", column_of<std::uint32_t>(events.waits, [](auto& e) { return e.core; }));
+  waits.add("reason", column_of<std::uint32_t>(events.waits, [](auto& e) { return e.reason; }));
+  waits.add("begin_cycle", column_of<std::uint64_t>(events.waits, [](auto& e) { return e.begin; }));
+  waits.add("end_cycle", column_of<std::uint64_t>(events.waits, [](auto& e) { return e.end; }));
+
+  const std::vector<DmaEvent>& list = events.dmas;
+  Table& dmas = contents.tables["events/dmas"];
+  dmas.add("source_chip", column_of<std::uint32_t>(list, [](auto& e) { return e.source_chip; }));
+  dmas.add("source_core", column_of<std::uint32_t>(list, [](auto& e) { return e.source_core; }));
+  dmas.add("source_space", column_of<std::uint32_t>(list, [](auto& e) { return e.source; }));
+  dmas.add("destination_chip",
+           column_of<std::uint32_t>(list, [](auto& e) { return e.destination_chip; }));
+  dmas.add("destination_core",
+           column_of<std::uint32_t>(list, [](auto& e) { return e.destination_core; }));
+  dmas.add("destination_space",
+           column_of<std::uint32_t>(list, [](auto& e) { return e.destination; }));
+  dmas.add("begin_cycle", column_of<std::uint64_t>(list, [](auto& e) { return e.begin; }));
+  dmas.add("end_cycle", column_of<std::uint64_t>(list, [](auto& e) { return e.end; }));
+  dmas.add("bytes", column_of<std::uint64_t>(list, [](auto& e) { return e.bytes; }));
+}
+
+template <class Enum>
+Enum checked_enum(std::uint32_t value, std::uint32_t count, const std::string& where) {
+  if (value >= count) {
+    throw WorkloadError(where + ": expected a number below " + std::to_string(count) + ", found " +
+                        std::to_string(value));
+  }
+  return static_cast<Enum>(value);
+}
+
+Events events_of(const Hdf5Contents& contents) {
+  Events events;
+  const Table& ops = contents.table("events/ops");
+  events.ops.resize(ops.rows());
+  const U32 &op_core = ops.column<std::uint32_t>("core"), &op = ops.column<std::uint32_t>("op");
+  const U64 &op_begin = ops.column<std::uint64_t>("begin_cycle"),
+            &op_end = ops.column<std::uint64_t>("end_cycle"),
+            &pushes = ops.column<std::uint64_t>("matmul_pushes"),
+            &alu = ops.column<std::uint64_t>("vector_alu_ops"),
+            &hbm = ops.column<std::uint64_t>("hbm_bytes");
+  for (std::size_t i = 0; i < events.ops.size(); ++i) {
+    events.ops[i] = {op_core[i], op[i], op_begin[i], op_end[i], pushes[i], alu[i], hbm[i]};
+  }
+  const Table& waits = contents.table("events/waits");
+  events.waits.resize(waits.rows());
+  for (std::size_t i = 0; i < events.waits.size(); ++i) {
+    events.waits[i] = {waits.column<std::uint32_t>("core")[i],
+                       checked_enum<CoreState>(waits.column<std::uint32_t>("reason")[i],
+                                               static_cast<std::uint32_t>(CoreState::kCount),
+                                               contents.file + ": events/waits: reason"),
+                       waits.column<std::uint64_t>("begin_cycle")[i],
+                       waits.column<std::uint64_t>("end_cycle")[i]};
+  }
+  const Table& dmas = contents.table("events/dmas");
+  events.dmas.resize(dmas.rows());
+  const auto space = [&](const char* column, std::size_t row) {
+    return checked_enum<isa::MemorySpace>(
+        dmas.column<std::uint32_t>(column)[row],
+        static_cast<std::uint32_t>(isa::MemorySpace::kOutfeed) + 1,
+        contents.file + ": events/dmas: " + column);
+  };
+  for (std::size_t i = 0; i < events.dmas.size(); ++i) {
+    DmaEvent& event = events.dmas[i];
+    event.source_chip = dmas.column<std::uint32_t>("source_chip")[i];
+    event.source_core = dmas.column<std::uint32_t>("source_core")[i];
+    event.source = space("source_space", i);
+    event.destination_chip = dmas.column<std::uint32_t>("destination_chip")[i];
+    event.destination_core = dmas.column<std::uint32_t>("destination_core")[i];
+    event.destination = space("destination_space", i);
+    event.begin = dmas.column<std::uint64_t>("begin_cycle")[i];
+    event.end = dmas.column<std::uint64_t>("end_cycle")[i];
+    event.bytes = dmas.column<std::uint64_t>("bytes")[i];
+  }
+  return events;
+}
+
+/// The numbers of the record itself by name; `visit(name, number)`.
+template <class Record, class Visitor>
+void visit_numbers(Record& record, Visitor&& visit) {
+  visit("batch", record.batch);
+  visit("examples_per_core", record.examples_per_core);
+  visit("model_flops", record.model_flops);
+  visit("compulsory_hbm_bytes", record.compulsory_hbm_bytes);
+  visit("hbm_peak_bytes", record.hbm_peak_bytes);
+  visit("infeed_bytes", record.infeed_bytes);
+  visit("cycles", record.result.cycles);
+  visit("events", record.result.events);
+}
+
+void read_cores(const Hdf5Contents& contents, RunRecord& record) {
+  const Table& cores = contents.table("cores");
+  record.core_numbers = cores.column<std::uint32_t>("core");
+  record.result.cores.resize(cores.rows());
+  const auto position = [&](std::uint32_t number, const char* table) -> CoreResult& {
+    for (std::size_t i = 0; i < record.core_numbers.size(); ++i) {
+      if (record.core_numbers[i] == number) return record.result.cores[i];
+    }
+    throw WorkloadError(contents.file + ": " + table + ": no core " + std::to_string(number));
+  };
+  for (std::size_t i = 0; i < cores.rows(); ++i) {
+    CoreResult& core = record.result.cores[i];
+    core.chip = cores.column<std::uint32_t>("chip")[i];
+    core.core = cores.column<std::uint32_t>("core_of_chip")[i];
+    core.end_cycle = cores.column<std::uint64_t>("end_cycle")[i];
+    core.total = counters_of(cores, i);
+    core.ops.resize(record.ops.size());
+  }
+  const Table& steps = contents.table("steps");
+  for (std::size_t i = 0; i < steps.rows(); ++i) {
+    position(steps.column<std::uint32_t>("core")[i], "steps")
+        .steps.push_back({steps.column<std::uint64_t>("begin_cycle")[i],
+                          steps.column<std::uint64_t>("end_cycle")[i]});
+  }
+  const Table& ops = contents.table("op_counters");
+  for (std::size_t i = 0; i < ops.rows(); ++i) {
+    CoreResult& core = position(ops.column<std::uint32_t>("core")[i], "op_counters");
+    const std::uint32_t index = ops.column<std::uint32_t>("op")[i];
+    if (index >= core.ops.size()) {
+      throw WorkloadError(contents.file + ": op_counters: no op " + std::to_string(index));
+    }
+    core.ops[index] = {ops.column<std::uint64_t>("count")[i],
+                       ops.column<std::uint64_t>("cycles")[i], counters_of(ops, i)};
+  }
+}
+
+}  // namespace
+
+void write_run_file(const std::string& path, const RunRecord& record) {
+  TPU_CHECK(record.core_numbers.size() == record.result.cores.size(),
+            "numbers of " << record.core_numbers.size() << " cores, results of "
+                          << record.result.cores.size());
+  Hdf5Contents contents;
+  contents.attributes = {
+      {"config", record.config},         {"workload", record.workload},
+      {"program", record.program},       {"compiler", record.compiler},
+      {"detail", record.detail},         {"values", record.values ? "on" : "off"},
+      {"time_unit", "core clock cycles"}};
+  Strings names;
+  U64 numbers;
+  visit_numbers(record, [&](const char* name, std::uint64_t number) {
+    names.emplace_back(name);
+    numbers.push_back(number);
+  });
+  contents.tables["summary"].add("name", names).add("value", numbers);
+  contents.tables["parameters"] = parameters_table(record.params);
+  contents.tables["cores"] = cores_table(record);
+  contents.tables["steps"] = steps_table(record);
+  contents.tables["ops"] = ops_table(record.ops);
+  contents.tables["op_counters"] = op_counters_table(record);
+  contents.tables["buffers"] = buffers_table(record.buffers);
+  contents.tables["notes"].add("text", record.result.notes);
+  contents.tables["losses"].add("loss", record.losses);
+  if (record.has_events) add_events(record.events, contents);
+  write_hdf5(path, kRunFile, contents);
+}
+
+RunRecord read_run_file(const std::string& path) {
+  const Hdf5Contents contents = read_hdf5(path, kRunFile);
+  RunRecord record;
+  record.config = contents.attribute("config");
+  record.workload = contents.attribute("workload");
+  record.program = contents.attribute("program");
+  record.compiler = contents.attribute("compiler");
+  record.detail = contents.attribute("detail");
+  record.values = contents.attribute("values") == "on";
+  const Table& summary = contents.table("summary");
+  const Strings& names = summary.column<std::string>("name");
+  visit_numbers(record, [&](const char* name, std::uint64_t& number) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == name) number = summary.column<std::uint64_t>("value")[i];
+    }
+  });
+  record.params = params_of(contents.table("parameters"), path);
+  record.ops = ops_of(contents.table("ops"));
+  record.buffers = buffers_of(contents.table("buffers"), path);
+  read_cores(contents, record);
+  record.result.notes = contents.table("notes").column<std::string>("text");
+  record.losses = contents.table("losses").column<double>("loss");
+  record.has_events = contents.tables.count("events/ops") > 0;
+  if (record.has_events) record.events = events_of(contents);
+  return record;
+}
+
+}  // namespace tpu::traces

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "isa/program.h"
+#include "models/machine.h"
+#include "models/params.h"
+
+namespace tpu::traces {
+
+/// One execution of an op on a core, in core cycles.
+struct OpEvent {
+  std::uint32_t core = 0;  ///< Core number, as in RunOptions::cores.
+  std::uint32_t op = 0;    ///< Index into RunRecord::ops.
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t matmul_pushes = 0;
+  std::uint64_t vector_alu_ops = 0;
+  std::uint64_t hbm_bytes = 0;
+};
+
+struct WaitEvent {
+  std::uint32_t core = 0;
+  CoreState reason = CoreState::kMemoryWait;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+/// What happened when, as far as it was recorded.
+struct Events {
+  std::vector<OpEvent> ops;
+  std::vector<WaitEvent> waits;
+  std::vector<DmaEvent> dmas;
+};
+
+/// Everything that is known of a finished run: reports and exports derive from it alone.
+struct RunRecord {
+  MachineParams params;
+  std::string config;       ///< Configuration as the user named it.
+  std::string workload;     ///< Workload as the user named it.
+  std::string program;      ///< Program::name.
+  std::string compiler;     ///< Program::compiler.
+  std::uint64_t batch = 0;  ///< Examples of a step on all cores together; 0 where unknown.
+  std::uint64_t examples_per_core = 0;
+  std::uint64_t model_flops = 0;           ///< Of a step on one core.
+  std::uint64_t compulsory_hbm_bytes = 0;  ///< Of a step on one core.
+  std::uint64_t hbm_peak_bytes = 0;        ///< Of one core.
+  std::uint64_t infeed_bytes = 0;          ///< Of a step on one core.
+  bool values = false;
+  std::string detail;                       ///< "core=interpret", or empty.
+  std::vector<std::uint32_t> core_numbers;  ///< Of result.cores, in their order.
+  std::vector<isa::OpInfo> ops;
+  std::vector<isa::Buffer> buffers;  ///< Without their data.
+  RunResult result;
+  std::vector<double> losses;  ///< Of each step, with values.
+  bool has_events = false;
+  Events events;
+};
+
+/// The record of a program's run before the run: everything but the results.
+RunRecord start_record(const MachineParams& params, const isa::Program& program);
+
+}  // namespace tpu::traces
