@@ -94,7 +94,7 @@ void ListingParser::parse_instruction() {
   const std::string_view text(place, static_cast<std::size_t>(c - place));
   cursor_.move_to(c);
   skip_space();
-  if (dest.file != 0) define(dest.name);
+  define(dest.name);
   const auto found = find_opcode(text);
   if (!found) {
     if (parse_pseudo(dest, text, place)) return;
@@ -350,8 +350,13 @@ void ListingParser::parse_by_signature(const Name& dest, const OpcodeInfo& row, 
     skip_space();
     if (cursor_.take(',')) skip_space();
   }
-  if (row.pops && cursor_.peek() == '%') parse_queue_name(names, false);
-  if (row.opcode == Opcode::kVperm) parse_queue_name(names, true);
+  if (row.pops && cursor_.peek() == '%') names.operands[0] = parse_queue_name();
+  if (row.opcode == Opcode::kVperm) {
+    names.operands[1] = parse_queue_name();
+    skip_space();
+    cursor_.expect(",");
+    skip_space();
+  }
   if (row.opcode == Opcode::kSbrRel) {
     cursor_.expect("target = $region");
     branches_.push_back({static_cast<std::uint32_t>(listing_.kernel.instructions.size()),
@@ -368,17 +373,11 @@ void ListingParser::parse_by_signature(const Name& dest, const OpcodeInfo& row, 
 }
 
 /// The name of the push whose result a pop takes, or of the pattern that a permutation uses.
-void ListingParser::parse_queue_name(VirtualNames& names, bool comma) {
+std::uint32_t ListingParser::parse_queue_name() {
   const char* place = cursor_.at();
   const Name push = parse_name();
   if (push.file != 0) cursor_.fail_at(place, "the name of a push (%N)");
-  if (!comma) {
-    names.operands[0] = push.name;
-    return;
-  }
-  skip_space();
-  cursor_.expect(",");
-  skip_space();
+  return push.name;
 }
 
 /// "[3/16]" of a transpose: the number of this push and of all.

@@ -56,7 +56,7 @@ class ListingParser {
   void parse_call_comment(ListingCall& call);
   void parse_smov(const Name& dest);
   void parse_transpose_position(Instruction& instruction);
-  void parse_queue_name(VirtualNames& names, bool comma);
+  std::uint32_t parse_queue_name();
   /// True when the instruction is guarded by the constant 0: it never acts.
   bool parse_guard(Instruction& instruction, VirtualNames& names);
   void parse_operands(const OpcodeInfo& row, Instruction& instruction, VirtualNames& names,

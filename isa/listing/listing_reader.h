@@ -58,7 +58,7 @@ struct Listing {
 /// Reads a `*-final_bundles.txt` of libtpu 0.0.42.1. Strict: what no listing of that version holds
 /// is refused with WorkloadError, `file:line:column: expected ..., found ...`. The virtual names
 /// stand in Kernel::names as their numbers plus one; a push of a queue has its name as `dest`, a
-/// pop the name of its push as operand 0, so that a reader may check the order of the queues. Names
+/// pop the name of its push, and vperm that of its pattern, behind the names of its operands. Names
 /// that nothing in the listing defines are left out: a few listings read them.
 ///
 /// Not instructions of the machine and dropped: vnop, compiler-scheduling-barrier,

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "isa/program.h"
+
+namespace tpu::xla {
+
+/// True for a folder that holds listings of XLA's TPU compiler for any chip.
+bool is_captured_folder(const std::string& path);
+
+/// The path of the HLO before optimisation in a captured folder; empty where there is none.
+std::string hlo_before_optimisation(const std::string& folder);
+
+/// Reads a captured folder (`{v2,v3}.bundles.tar.xz` or `{v2,v3}.bundles/`,
+/// `{v2,v3}.scheduled.hlo.gz`) and links it into one program: kernels[0] is the top-level program.
+///
+/// Memory of a core's half of the HBM, in granules from 1 on: parameters in their order, outputs
+/// that share no parameter's range, the table of output addresses (tuples), constants, temporaries
+/// at the offsets that the compiler gave them, scratch of kernels. The windows at fixed addresses
+/// that the multi-core launch uses are buffers of zeros.
+///
+/// Throws WorkloadError, `file:line:column: expected ..., found ...`.
+isa::Program load_captured(const std::string& folder, const std::string& chip);
+
+}  // namespace tpu::xla

@@ -1,0 +1,447 @@
+#include "workloads/xla/linker.h"
+
+#include <algorithm>
+
+#include "isa/opcode_table.h"
+#include "sim/base/error.h"
+#include "workloads/hlo/hlo_reader.h"
+#include "workloads/xla/constant_tables.h"
+
+namespace tpu::xla {
+namespace {
+
+using isa::Allocation;
+using isa::Buffer;
+using isa::BufferRole;
+using isa::ListingSpace;
+
+constexpr std::uint32_t kGranuleWords = isa::kHbmGranuleBytes / 4;
+
+/// Kernel-relative SMEM begins here, or behind what the top-level program uses.
+constexpr std::uint32_t kFirstKernelSmemWord = 0x400;
+/// Kernel-relative sync flags begin here: above the runtime's and the top-level program's, and so
+/// low that those of a kernel stay below 64, which is what an endpoint of a remote DMA can name.
+constexpr std::uint32_t kFirstKernelSyncFlag = 32;
+constexpr std::uint32_t kSyncFlagLimit = 64;
+constexpr std::uint64_t kRuntimeSmemBytes = 0x3f00;  ///< From here on words belong to the runtime.
+
+/// Words of SMEM that the runtime fills before a step.
+constexpr std::uint32_t kOutputPointerWord = 0x3f90 / 4;
+constexpr std::uint32_t kProgramStateWord = 0x3fa8 / 4;
+constexpr std::uint32_t kLaunchIdWord = 0x3fd0 / 4;
+constexpr std::uint32_t kProgramIsRunning =
+    1;                                  ///< The body of the program runs in this state only.
+constexpr std::uint32_t kLaunchId = 1;  ///< Any value but 0, the same on every core.
+
+std::uint64_t granules(std::uint64_t bytes) {
+  return (bytes + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes;
+}
+
+/// End of the program-relative allocations of one memory, in bytes.
+std::uint64_t end_of(const isa::PackedListing& packed, ListingSpace space) {
+  std::uint64_t end = 0;
+  for (const Allocation& allocation : packed.allocations()) {
+    if (allocation.space != space || allocation.fixed || !allocation.offset) continue;
+    end = std::max(end, *allocation.offset + allocation.bytes);
+  }
+  return end;
+}
+
+/// "key:NAME", then lines that are indented name the kernels that share its listing.
+std::map<std::string, std::string> read_deduplication(const TextFile& file) {
+  std::map<std::string, std::string> same_as;
+  std::string key;
+  std::size_t at = 0;
+  while (at < file.text.size()) {
+    std::size_t end = file.text.find('\n', at);
+    if (end == std::string::npos) end = file.text.size();
+    const std::string line = file.text.substr(at, end - at);
+    at = end + 1;
+    if (line.compare(0, 4, "key:") == 0) {
+      key = line.substr(4);
+    } else if (line.size() > 2 && line[0] == ' ' && !key.empty()) {
+      same_as[line.substr(line.find_first_not_of(' '))] = key;
+    }
+  }
+  return same_as;
+}
+
+bool is_runtime(const std::string& callee) { return !callee.empty() && callee[0] == '<'; }
+
+}  // namespace
+
+Linker::Linker(ListingFiles files, hlo::Module scheduled, std::string chip)
+    : files_(std::move(files)),
+      scheduled_(std::move(scheduled)),
+      index_(scheduled_),
+      chip_(std::move(chip)),
+      same_as_(read_deduplication(files_.deduplication)) {}
+
+isa::Program Linker::link() {
+  program_.name = scheduled_.name;
+  program_.chip = chip_;
+  program_.compiler = "xla, libtpu 0.0.42.1";
+  program_.cores = static_cast<std::uint32_t>(std::max<std::int64_t>(scheduled_.replicas, 1));
+  program_.examples_per_core = static_cast<std::uint64_t>(scheduled_.examples_per_step);
+  read_top_level();
+  link_calls();
+  place_parameters();
+  place_outputs();
+  place_constants();
+  place_temporaries();
+  place_windows();
+  patch_top_level();
+  fill_smem();
+  for (const hlo::HloInstruction& instruction : scheduled_.entry_computation().instructions) {
+    program_.model_flops +=
+        static_cast<std::uint64_t>(flops(scheduled_, scheduled_.entry_computation(), instruction));
+  }
+  program_.hbm_peak_bytes = next_granule_ * isa::kHbmGranuleBytes;
+  return std::move(program_);
+}
+
+void Linker::read_top_level() {
+  KernelFiles& top = files_.kernels.at("TLP");
+  if (top.final_bundles.name.empty() || top.packed.name.empty()) {
+    throw WorkloadError((top.final_bundles.name.empty() ? top.packed : top.final_bundles).name +
+                        ": expected both listings of the top-level program (final_bundles and "
+                        "post-bundle-packing-post-ra), found one");
+  }
+  top_packed_ = isa::PackedListing::read(top.packed.text, top.packed.name);
+  const std::uint64_t top_smem = end_of(top_packed_, ListingSpace::kSmem);
+  kernel_placement_.smem_word =
+      std::max(kFirstKernelSmemWord, static_cast<std::uint32_t>((top_smem + 31) / 32 * 8));
+  kernel_placement_.sync_flag = kFirstKernelSyncFlag;
+  top_ = isa::read_listing(top.final_bundles.text, top.final_bundles.name, top_packed_, {});
+  check_chip(top_.kernel, top.final_bundles.name);
+  note_fixed_smem(top_packed_);
+  top_.kernel.name = "TLP";
+  program_.kernels.emplace_back();
+  files_.kernels.erase("TLP");
+}
+
+/// A listing of another generation has instructions or units that this one lacks.
+void Linker::check_chip(const isa::Kernel& kernel, const std::string& file) const {
+  for (const isa::Instruction& instruction : kernel.instructions) {
+    if (generation_has(chip_, instruction.opcode, instruction.unit)) continue;
+    throw WorkloadError(file + ": expected instructions of TPU " + chip_ + ", found \"" +
+                        isa::opcode_text(instruction.opcode, instruction.unit) +
+                        "\"; is this a listing for another chip?");
+  }
+}
+
+/// The listing that serves a kernel: its own, or that of a kernel that is the same.
+const std::string& Linker::listing_name(const std::string& callee) const {
+  if (files_.kernels.count(callee) != 0 || kernels_.count(callee) != 0) return callee;
+  const auto same = same_as_.find(callee);
+  return same == same_as_.end() ? callee : same->second;
+}
+
+const Linker::LinkedKernel& Linker::kernel(const isa::ListingCall& call) {
+  const std::string& name = listing_name(call.callee);
+  const auto known = kernels_.find(name);
+  if (known != kernels_.end()) return known->second;
+  if (files_.kernels.count(name) == 0 && is_runtime(name)) {
+    return kernels_.emplace(name, empty_kernel(name)).first->second;
+  }
+  return kernels_.emplace(name, read_kernel(name)).first->second;
+}
+
+/// Folders of single kernels have no listings of what the runtime does before and after a step.
+Linker::LinkedKernel Linker::empty_kernel(const std::string& name) {
+  isa::Kernel kernel;
+  kernel.name = name;
+  kernel.bundles.emplace_back();
+  program_.kernels.push_back(std::move(kernel));
+  return {static_cast<std::uint32_t>(program_.kernels.size()) - 1, {}};
+}
+
+Linker::LinkedKernel Linker::read_kernel(const std::string& name) {
+  const auto found = files_.kernels.find(name);
+  if (found == files_.kernels.end() || found->second.final_bundles.name.empty() ||
+      found->second.packed.name.empty()) {
+    throw WorkloadError(top_packed_.file() + ": the top-level program calls " + name +
+                        "; expected its listings (<number>-" + name +
+                        "-<number>-final_bundles.txt and -post-bundle-packing-post-ra.txt) beside "
+                        "this one, found " +
+                        (found == files_.kernels.end() ? "none" : "one of the two"));
+  }
+  KernelFiles& text = found->second;
+  isa::PackedListing packed = isa::PackedListing::read(text.packed.text, text.packed.name);
+  isa::Listing listing = isa::read_listing(text.final_bundles.text, text.final_bundles.name, packed,
+                                           kernel_placement_);
+  if (!listing.calls.empty()) {
+    throw WorkloadError(text.final_bundles.name + ": expected a kernel without calls, found " +
+                        std::to_string(listing.calls.size()));
+  }
+  check_chip(listing.kernel, text.final_bundles.name);
+  const std::uint64_t smem_end =
+      end_of(packed, ListingSpace::kSmem) + kernel_placement_.smem_word * 4;
+  const std::uint64_t flag_end =
+      end_of(packed, ListingSpace::kSyncFlag) / 4 + kernel_placement_.sync_flag;
+  if (smem_end > kRuntimeSmemBytes || flag_end > kSyncFlagLimit) {
+    throw WorkloadError(text.packed.name + ": expected at most " +
+                        std::to_string(kRuntimeSmemBytes) + " bytes of SMEM and " +
+                        std::to_string(kSyncFlagLimit) + " sync flags, found " +
+                        std::to_string(smem_end) + " and " + std::to_string(flag_end));
+  }
+  note_fixed_smem(packed);
+  scratch_bytes_ = std::max(scratch_bytes_, end_of(packed, ListingSpace::kHbm));
+  LinkedKernel linked;
+  linked.index = static_cast<std::uint32_t>(program_.kernels.size());
+  linked.operands = std::move(listing.operands);
+  listing.kernel.name = name;
+  program_.kernels.push_back(std::move(listing.kernel));
+  if (!listing.hbm_references.empty()) {
+    scratch_uses_.push_back({linked.index, std::move(listing.hbm_references), std::move(packed)});
+  }
+  files_.kernels.erase(found);
+  return linked;
+}
+
+void Linker::link_calls() {
+  std::unordered_map<std::string, std::uint32_t> op_numbers;
+  for (const isa::ListingCall& call : top_.calls) {
+    const LinkedKernel& callee = kernel(call);
+    check_operands(call, callee);
+    const auto [op, is_new] =
+        op_numbers.emplace(call.callee, static_cast<std::uint32_t>(program_.ops.size()));
+    if (is_new) program_.ops.push_back(op_info(index_, call.callee, call.hlo_opcode));
+    isa::CallSite site;
+    site.kernel = callee.index;
+    site.op = op->second;
+    site.operand_names = call.operand_names;
+    program_.call_sites.push_back(std::move(site));
+  }
+}
+
+/// The kernel takes operand k from the register in which the caller leaves it.
+void Linker::check_operands(const isa::ListingCall& call, const LinkedKernel& callee) const {
+  for (const isa::ListingOperand& operand : callee.operands) {
+    const std::size_t index = operand.index < 0 ? 0 : static_cast<std::size_t>(operand.index);
+    if (index < call.operand_names.size() && call.operand_names[index].first == operand.reg) {
+      continue;
+    }
+    throw WorkloadError(top_packed_.file() + ": call of " + call.callee + ": expected operand " +
+                        std::to_string(index) + " in s" + std::to_string(operand.reg) +
+                        " as its listing has it, found " +
+                        (index < call.operand_names.size()
+                             ? "s" + std::to_string(call.operand_names[index].first)
+                             : std::to_string(call.operand_names.size()) + " operands"));
+  }
+}
+
+/// The runtime's words of SMEM are 0 unless fill_smem() says otherwise; a read of a word that
+/// nobody has written would be a fault.
+void Linker::note_fixed_smem(const isa::PackedListing& packed) {
+  for (const Allocation& allocation : packed.allocations()) {
+    if (!allocation.fixed || !allocation.offset) continue;
+    if (allocation.space == ListingSpace::kSmem && allocation.bytes == 4) {
+      smem_.emplace(static_cast<std::uint32_t>(*allocation.offset / 4), 0);
+    } else if (allocation.space == ListingSpace::kHbm) {
+      std::uint64_t& bytes = windows_[*allocation.offset / isa::kHbmGranuleBytes];
+      bytes = std::max(bytes, allocation.bytes);
+    }
+  }
+}
+
+std::uint64_t Linker::place(std::uint64_t bytes) {
+  const std::uint64_t granule = next_granule_;
+  next_granule_ += std::max<std::uint64_t>(granules(bytes), 1);
+  return granule;
+}
+
+Buffer& Linker::add_buffer(const std::string& name, BufferRole role, std::uint32_t index,
+                           std::uint64_t granule, const hlo::Shape& shape) {
+  Buffer buffer;
+  buffer.name = name;
+  buffer.role = role;
+  buffer.index = index;
+  buffer.granule = granule;
+  buffer.bytes = static_cast<std::uint64_t>(shape.padded_bytes());
+  buffer.unpadded_bytes = static_cast<std::uint64_t>(shape.unpadded_bytes());
+  buffer.shape = to_string(shape);
+  program_.buffers.push_back(std::move(buffer));
+  return program_.buffers.back();
+}
+
+void Linker::place_parameters() {
+  const hlo::Computation& entry = scheduled_.entry_computation();
+  std::uint32_t index = 0;
+  for (const hlo::InstructionId id : entry.parameters()) {
+    const hlo::HloInstruction& parameter = entry.at(id);
+    if (parameter.shape.is_tuple()) {
+      throw WorkloadError("parameter " + parameter.name +
+                          ": expected an array, found a tuple; flatten the arguments of the "
+                          "function before it is compiled");
+    }
+    Buffer& buffer = add_buffer(parameter.name, BufferRole::kParameter, index++,
+                                place(static_cast<std::uint64_t>(parameter.shape.padded_bytes())),
+                                parameter.shape);
+    buffer.op_name = parameter.metadata.op_name;
+    program_.compulsory_hbm_bytes += buffer.unpadded_bytes;
+  }
+}
+
+/// An output that is an alias of a parameter has its range. The caller finds an output at the
+/// address in SMEM, or for a tuple at the addresses in a table there.
+void Linker::place_outputs() {
+  const hlo::Computation& entry = scheduled_.entry_computation();
+  const hlo::Shape& result = entry.at(entry.root).shape;
+  const std::vector<hlo::Shape> outputs =
+      result.is_tuple() ? result.elements : std::vector<hlo::Shape>{result};
+  std::vector<std::uint32_t> table;
+  for (std::uint32_t k = 0; k < outputs.size(); ++k) {
+    if (outputs[k].is_tuple()) {
+      throw WorkloadError("output " + std::to_string(k) + " of " + scheduled_.name +
+                          ": expected an array, found a tuple in a tuple");
+    }
+    const auto alias = std::find_if(
+        scheduled_.aliases.begin(), scheduled_.aliases.end(),
+        [&](const hlo::Alias& a) { return a.output_index == static_cast<std::int64_t>(k); });
+    std::uint64_t granule = 0;
+    if (alias == scheduled_.aliases.end()) {
+      granule = place(static_cast<std::uint64_t>(outputs[k].padded_bytes()));
+    } else {
+      const auto parameter = static_cast<std::size_t>(alias->parameter_number);
+      if (alias->parameter_number < 0 || parameter >= entry.parameters().size()) {
+        throw WorkloadError("output " + std::to_string(k) + " of " + scheduled_.name +
+                            ": expected an alias of one of " +
+                            std::to_string(entry.parameters().size()) + " parameters, found " +
+                            std::to_string(alias->parameter_number));
+      }
+      granule = program_.buffers[parameter].granule;
+    }
+    const Buffer& buffer =
+        add_buffer("output " + std::to_string(k), BufferRole::kOutput, k, granule, outputs[k]);
+    program_.compulsory_hbm_bytes += buffer.unpadded_bytes;
+    table.push_back(static_cast<std::uint32_t>(granule));
+  }
+  if (!result.is_tuple()) {
+    output_pointer_ = table[0];
+    return;
+  }
+  table.resize((table.size() + kGranuleWords) / kGranuleWords * kGranuleWords);
+  Buffer buffer;
+  buffer.name = "table of output addresses";
+  buffer.role = BufferRole::kConstant;
+  buffer.granule = place(table.size() * 4);
+  buffer.bytes = table.size() * 4;
+  buffer.unpadded_bytes = outputs.size() * 4;
+  buffer.data = std::move(table);
+  output_pointer_ = static_cast<std::uint32_t>(buffer.granule);
+  program_.buffers.push_back(std::move(buffer));
+}
+
+/// Constants have neither address nor data in the listing. Tables that the compiler makes for
+/// itself ("deduplicated constant") are printed nowhere: they get a place, but no contents, and a
+/// program that reads one faults.
+void Linker::place_constants() {
+  const bool any = std::any_of(
+      top_packed_.allocations().begin(), top_packed_.allocations().end(),
+      [](const Allocation& allocation) { return allocation.tag == "constant literal"; });
+  if (any) {
+    if (files_.hlo.name.empty()) {
+      throw WorkloadError(top_packed_.file() +
+                          ": expected <number>-TLP-hlo.txt beside it, which alone holds the "
+                          "constants of the program, found none");
+    }
+    const hlo::Module full = hlo::read_hlo_text(files_.hlo.name, files_.hlo.text);
+    for (ConstantLiteral& constant : find_constants(top_, top_packed_, full)) {
+      const std::uint64_t granule = place(constant.words.size() * 4);
+      Buffer& buffer = add_buffer(constant.name, BufferRole::kConstant, 0, granule, constant.shape);
+      buffer.data = std::move(constant.words);
+      placed_[constant.allocation] = granule;
+    }
+  }
+  for (const Allocation& allocation : top_packed_.allocations()) {
+    if (allocation.tag != "deduplicated constant") continue;
+    const hlo::Shape shape = hlo::parse_shape(allocation.shape);
+    const std::uint64_t granule = place(allocation.bytes);
+    add_buffer("table of the compiler, contents unknown", BufferRole::kConstant, 0, granule, shape);
+    placed_[allocation.number] = granule;
+  }
+}
+
+void Linker::place_temporaries() {
+  temporaries_ = next_granule_;
+  for (const Allocation& allocation : top_packed_.allocations()) {
+    if (allocation.space != ListingSpace::kHbm || allocation.fixed || !allocation.offset) continue;
+    const std::uint64_t granule = temporaries_ + *allocation.offset / isa::kHbmGranuleBytes;
+    placed_[allocation.number] = granule;
+    Buffer buffer;
+    buffer.name = allocation.tag.compare(0, 10, "output of ") == 0 ? allocation.tag.substr(10)
+                                                                   : allocation.tag;
+    buffer.granule = granule;
+    buffer.bytes = allocation.bytes;
+    buffer.unpadded_bytes =
+        static_cast<std::uint64_t>(hlo::parse_shape(allocation.shape).unpadded_bytes());
+    buffer.shape = allocation.shape;
+    const InstructionIndex::Place maker = index_.find(buffer.name.substr(0, buffer.name.find('@')));
+    if (maker.instruction >= 0) {
+      buffer.op_name =
+          scheduled_.computation(maker.computation).at(maker.instruction).metadata.op_name;
+    }
+    program_.buffers.push_back(std::move(buffer));
+  }
+  next_granule_ += granules(end_of(top_packed_, ListingSpace::kHbm));
+  scratch_ = next_granule_;
+  next_granule_ += granules(scratch_bytes_);
+}
+
+/// Memory at fixed addresses: cores leave messages for each other there when a program starts.
+void Linker::place_windows() {
+  for (const auto& [granule, bytes] : windows_) {
+    if (granule < next_granule_) {
+      throw WorkloadError(top_packed_.file() + ": expected a program of less than " +
+                          std::to_string(granule) + " KiB (its fixed window), found " +
+                          std::to_string(next_granule_) + " KiB");
+    }
+    Buffer buffer;
+    buffer.name = "launch window";
+    buffer.role = BufferRole::kConstant;
+    buffer.granule = granule;
+    buffer.bytes = bytes;
+    buffer.unpadded_bytes = bytes;
+    buffer.data.resize(granules(bytes) * kGranuleWords);
+    program_.buffers.push_back(std::move(buffer));
+  }
+}
+
+void Linker::patch_top_level() {
+  patch(top_.kernel, top_.hbm_references, top_packed_, true);
+  program_.kernels[0] = std::move(top_.kernel);
+  for (const ScratchUse& use : scratch_uses_) {
+    patch(program_.kernels[use.kernel], use.references, use.packed, false);
+  }
+}
+
+void Linker::patch(isa::Kernel& kernel, const std::vector<isa::HbmReference>& references,
+                   const isa::PackedListing& packed, bool top_level) {
+  for (const isa::HbmReference& reference : references) {
+    const Allocation& allocation = *packed.find(reference.allocation);
+    std::uint64_t granule = 0;
+    if (allocation.fixed && allocation.offset) {
+      granule = *allocation.offset / isa::kHbmGranuleBytes;
+    } else if (!top_level && allocation.offset) {
+      granule = scratch_ + *allocation.offset / isa::kHbmGranuleBytes;
+    } else if (top_level && placed_.count(allocation.number) != 0) {
+      granule = placed_.at(allocation.number);
+    } else {
+      throw WorkloadError(packed.file() + ": expected #allocation" +
+                          std::to_string(allocation.number) +
+                          " with an offset or a constant, found tag '" + allocation.tag + "'");
+    }
+    kernel.instructions[reference.instruction].operands[reference.operand].immediate +=
+        static_cast<std::uint32_t>(granule);
+  }
+}
+
+void Linker::fill_smem() {
+  smem_[kOutputPointerWord] = output_pointer_;
+  smem_[kProgramStateWord] = kProgramIsRunning;
+  if (smem_.count(kLaunchIdWord) != 0) smem_[kLaunchIdWord] = kLaunchId;
+  program_.initial_smem.assign(smem_.begin(), smem_.end());
+}
+
+}  // namespace tpu::xla

@@ -1,0 +1,213 @@
+#include "workloads/xla/listing_files.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "sim/base/error.h"
+
+namespace tpu::xla {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxTotalBytes = std::uint64_t{1} << 32;
+
+enum class Kind { kOther, kFinalBundles, kPacked, kDeduplication, kHlo };
+
+/// A file name taken apart: "<fingerprint>-<kernel>-<number>-final_bundles.txt".
+struct FileName {
+  Kind kind = Kind::kOther;
+  std::uint64_t fingerprint = 0;
+  std::string kernel;
+};
+
+bool take_suffix(std::string& text, const std::string& suffix) {
+  if (text.size() < suffix.size() ||
+      text.compare(text.size() - suffix.size(), suffix.size(), suffix) != 0) {
+    return false;
+  }
+  text.resize(text.size() - suffix.size());
+  return true;
+}
+
+/// Removes "-<digits>" at the end.
+bool take_number(std::string& text) {
+  const std::size_t dash = text.rfind('-');
+  if (dash == std::string::npos || dash + 1 == text.size()) return false;
+  if (text.find_first_not_of("0123456789", dash + 1) != std::string::npos) return false;
+  text.resize(dash);
+  return true;
+}
+
+FileName parse_file_name(std::string name) {
+  FileName parsed;
+  const std::size_t digits = name.find_first_not_of("0123456789");
+  if (digits == 0 || digits == std::string::npos || digits > 19 || name[digits] != '-') return {};
+  parsed.fingerprint = std::stoull(name.substr(0, digits));
+  name.erase(0, digits + 1);
+  if (name == "TLP-hlo.txt") {
+    parsed.kind = Kind::kHlo;
+  } else if (take_suffix(name, "-deduplication-map.txt")) {
+    parsed.kind = Kind::kDeduplication;
+  } else if (take_suffix(name, "-final_bundles.txt") && take_number(name)) {
+    parsed.kind = Kind::kFinalBundles;
+  } else if (take_suffix(name, "-post-bundle-packing-post-ra.txt") && take_number(name)) {
+    parsed.kind = Kind::kPacked;
+  }
+  parsed.kernel = name;
+  return parsed;
+}
+
+/// Where the text of a file belongs; null when it is not needed.
+TextFile* place_of(const FileName& name, ListingFiles& files) {
+  switch (name.kind) {
+    case Kind::kOther:
+      return nullptr;
+    case Kind::kDeduplication:
+      return &files.deduplication;
+    case Kind::kHlo:
+      return &files.hlo;
+    case Kind::kFinalBundles:
+    case Kind::kPacked:
+      break;
+  }
+  KernelFiles& kernel = files.kernels[name.kernel];
+  if (name.fingerprint < kernel.fingerprint) return nullptr;
+  if (name.fingerprint > kernel.fingerprint) {
+    kernel = KernelFiles{};
+    kernel.fingerprint = name.fingerprint;
+  }
+  return name.kind == Kind::kPacked ? &kernel.packed : &kernel.final_bundles;
+}
+
+std::string file_size_error(const std::string& path, const std::string& name) {
+  return path + ": expected listings of at most 1 GiB a file and 4 GiB together, found more at " +
+         name;
+}
+
+struct CloseArchive {
+  void operator()(archive* a) const { archive_read_free(a); }
+};
+
+std::string read_entry(archive* reader, const std::string& path, const std::string& name) {
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 18);
+  while (true) {
+    const la_ssize_t count = archive_read_data(reader, block.data(), block.size());
+    if (count == 0) return text;
+    if (count < 0) {
+      throw WorkloadError(path + ": expected a whole archive, found an error in " + name + ": " +
+                          archive_error_string(reader));
+    }
+    if (text.size() + static_cast<std::size_t>(count) > kMaxFileBytes) {
+      throw WorkloadError(file_size_error(path, name));
+    }
+    text.append(block.data(), static_cast<std::size_t>(count));
+  }
+}
+
+ListingFiles read_archive(const std::string& path) {
+  const std::unique_ptr<archive, CloseArchive> reader(archive_read_new());
+  archive_read_support_filter_xz(reader.get());
+  archive_read_support_filter_gzip(reader.get());
+  archive_read_support_format_tar(reader.get());
+  const auto failed = [&] {
+    const char* reason = archive_error_string(reader.get());
+    throw WorkloadError(path + ": expected a tar archive compressed with xz, found: " +
+                        (reason == nullptr ? "an error" : reason));
+  };
+  if (archive_read_open_filename(reader.get(), path.c_str(), std::size_t{1} << 16) != ARCHIVE_OK) {
+    failed();
+  }
+  ListingFiles files;
+  std::uint64_t total = 0;
+  while (true) {
+    archive_entry* entry = nullptr;
+    const int status = archive_read_next_header(reader.get(), &entry);
+    if (status == ARCHIVE_EOF) break;
+    if (status != ARCHIVE_OK && status != ARCHIVE_WARN) failed();
+    const char* pathname = archive_entry_pathname(entry);
+    if (pathname == nullptr || archive_entry_filetype(entry) != AE_IFREG) continue;
+    const std::string name = fs::path(pathname).filename().string();
+    TextFile* place = place_of(parse_file_name(name), files);
+    if (place == nullptr) continue;
+    place->name = path + "/" + name;
+    place->text = read_entry(reader.get(), path, name);
+    total += place->text.size();
+    if (total > kMaxTotalBytes) throw WorkloadError(file_size_error(path, name));
+  }
+  return files;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    throw WorkloadError(path + ": expected a file that can be read: " + std::strerror(errno));
+  }
+  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (stream.bad()) throw WorkloadError(path + ": expected a file that can be read");
+  return text;
+}
+
+ListingFiles read_folder(const std::string& path) {
+  ListingFiles files;
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+    if (entry.is_regular_file()) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    TextFile* place = place_of(parse_file_name(name), files);
+    if (place == nullptr) continue;
+    place->name = path + "/" + name;
+    place->text = read_file(place->name);
+  }
+  return files;
+}
+
+}  // namespace
+
+std::string listings_path(const std::string& folder, const std::string& chip) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    const fs::path parent = fs::path(folder).parent_path();
+    throw WorkloadError(folder + ": expected the folder of a captured program (with " + chip +
+                        ".bundles.tar.xz), found " +
+                        (fs::exists(folder, error) ? "a file; name the folder that holds it, " +
+                                                         (parent.empty() ? "." : parent.string())
+                                                   : "nothing of this name"));
+  }
+  std::string others;
+  for (const std::string& name : {chip, std::string("v2"), std::string("v3")}) {
+    for (const char* suffix : {".bundles.tar.xz", ".bundles"}) {
+      const std::string path = folder + "/" + name + suffix;
+      if (!fs::exists(path, error)) continue;
+      if (name == chip) return path;
+      others += (others.empty() ? " but " : ", ") + name + suffix;
+    }
+  }
+  throw WorkloadError(folder + ": expected listings for " + chip + " (" + chip +
+                      ".bundles.tar.xz or " + chip + ".bundles/), found none" + others);
+}
+
+ListingFiles read_listing_files(const std::string& path) {
+  std::error_code error;
+  ListingFiles files = fs::is_directory(path, error) ? read_folder(path) : read_archive(path);
+  if (files.kernels.count("TLP") == 0) {
+    throw WorkloadError(path +
+                        ": expected the listing of a top-level program "
+                        "(<number>-TLP-<number>-final_bundles.txt), found none");
+  }
+  return files;
+}
+
+}  // namespace tpu::xla

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace tpu::xla {
+
+/// A text file of a captured folder, with the name that error messages give.
+struct TextFile {
+  std::string name;
+  std::string text;
+};
+
+/// The two listings of one kernel.
+struct KernelFiles {
+  std::uint64_t fingerprint = 0;  ///< The number before the name; a retried kernel has several.
+  TextFile final_bundles;
+  TextFile packed;
+};
+
+/// What is read of a folder `{v2,v3}.bundles/` or `{v2,v3}.bundles.tar.xz`.
+struct ListingFiles {
+  std::map<std::string, KernelFiles> kernels;  ///< By HLO name; "TLP" is the top-level program.
+  TextFile deduplication;                      ///< Empty name: there is none.
+  TextFile hlo;                                ///< TLP-hlo.txt: the only file with all constants.
+};
+
+/// The path of the listings of `chip` in a captured folder. Throws WorkloadError where `folder` is
+/// no captured folder or holds none for the chip, and says which chips it holds.
+std::string listings_path(const std::string& folder, const std::string& chip);
+
+/// Reads the listings at a path that listings_path() gave: an archive in one pass, or the files of
+/// a folder. Of a kernel with several fingerprints the highest counts: the compiler tried again.
+ListingFiles read_listing_files(const std::string& path);
+
+}  // namespace tpu::xla
