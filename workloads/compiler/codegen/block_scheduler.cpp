@@ -26,7 +26,7 @@ int capacity(int slot) {
   return kind == Slot::kScalar || kind == Slot::kVectorAlu ? 2 : 1;
 }
 
-bool uses_smem(Opcode opcode) { return opcode == Opcode::kSld || opcode == Opcode::kSst; }
+bool uses_smem(Opcode opcode) { return isa::info(opcode).takes_smem_port; }
 
 /// Nodes that compute a result from registers, immediates and VMEM alone.
 bool is_pure(const Node& node) {
@@ -494,8 +494,9 @@ void BlockScheduler::emit(const Node& node, std::int32_t cycle, std::uint8_t reg
     }
   }
   instruction.address = node.address;
-  for (std::size_t i = 0; i < node.base.size(); ++i) {
-    if (node.base[i] != 0) instruction.address.base[i] = register_of(node.base[i]);
+  std::size_t terms = 0;
+  for (std::uint32_t base : node.base) {
+    if (base != 0) instruction.address.base[terms++] = register_of(base);
   }
   if (node.mask_register != 0) {
     instruction.address.mask_register = register_of(node.mask_register);

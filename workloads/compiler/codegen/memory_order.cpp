@@ -30,7 +30,12 @@ Groups groups_of(const Node& node) {
 
 bool is_vmem_access(const Node& node) { return isa::info(node.opcode).address == 'A'; }
 bool is_vmem_load(const Node& node) { return is_vmem_access(node) && node.dest != 0; }
-bool is_misc(const Node& node) { return isa::info(node.opcode).slot == isa::Slot::kMisc; }
+/// DMAs, waits, flags and marks keep their order.
+bool is_ordered(const Node& node) {
+  const isa::UnitKind unit = isa::info(node.opcode).unit;
+  return unit == isa::UnitKind::kDma || unit == isa::UnitKind::kSync ||
+         unit == isa::UnitKind::kTrace;
+}
 bool is_dma(const Node& node) { return isa::info(node.opcode).unit == isa::UnitKind::kDma; }
 bool dma_reads_vmem(const Node& node) {
   return node.opcode == Opcode::kDmaVmemToHbm || node.reads_vmem;
@@ -89,7 +94,7 @@ std::int32_t MemoryOrder::earliest(const Node& node) const {
     cycle = std::max(floor_, before.last_store + 1);
     if (!dma_reads_vmem(node)) cycle = std::max(cycle, before.last_load + 1);
   }
-  if (is_misc(node)) cycle = std::max(cycle, last_misc_ + 1);
+  if (is_ordered(node)) cycle = std::max(cycle, last_ordered_ + 1);
   if (node.opcode == Opcode::kDma || node.opcode == Opcode::kSld) {
     cycle = std::max(cycle, last_smem_store_ + 1);
   }
@@ -100,7 +105,7 @@ std::int32_t MemoryOrder::earliest(const Node& node) const {
 }
 
 void MemoryOrder::place(const Node& node, std::int32_t cycle) {
-  if (is_misc(node)) last_misc_ = std::max(last_misc_, cycle);
+  if (is_ordered(node)) last_ordered_ = std::max(last_ordered_, cycle);
   if (node.opcode == Opcode::kDmaDoneWait || node.opcode == Opcode::kVwaitGeTrace) {
     floor_ = std::max(floor_, cycle + 1);
   }

@@ -49,7 +49,7 @@ class MemoryOrder {
   std::int32_t floor_ = 0;
   std::int32_t last_smem_store_ = kNever;
   std::int32_t last_smem_read_ = kNever;
-  std::int32_t last_misc_ = kNever;
+  std::int32_t last_ordered_ = kNever;
 };
 
 }  // namespace tpu::compiler
