@@ -11,8 +11,18 @@ void EventRecorder::on_step(std::uint32_t /*core*/, std::uint32_t /*step*/, std:
 
 void EventRecorder::on_op(std::uint32_t core, std::uint32_t op, std::uint64_t begin,
                           std::uint64_t end, const Counters& counters) {
-  events_.ops.push_back({core, op, begin, end, counters.matmul_pushes, counters.vector_alu_ops,
-                         counters.hbm_read_bytes + counters.hbm_write_bytes});
+  OpEvent event{core,
+                op,
+                begin,
+                end,
+                counters.matmul_pushes,
+                counters.vector_alu_ops,
+                counters.hbm_read_bytes + counters.hbm_write_bytes,
+                {}};
+  for (std::size_t mxu = 0; mxu < event.mxu_busy.size(); ++mxu) {
+    event.mxu_busy[mxu] = counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu0) + mxu];
+  }
+  events_.ops.push_back(event);
 }
 
 void EventRecorder::on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,

@@ -1,5 +1,6 @@
 #include "traces/run_file.h"
 
+#include <array>
 #include <charconv>
 #include <iterator>
 #include <utility>
@@ -240,6 +241,9 @@ std::vector<isa::Buffer> buffers_of(const Table& table, const std::string& file)
   return buffers;
 }
 
+constexpr std::array<const char*, 4> kMxuColumns{"mxu0_busy_cycles", "mxu1_busy_cycles",
+                                                 "mxu2_busy_cycles", "mxu3_busy_cycles"};
+
 void add_events(const Events& events, Hdf5Contents& contents) {
   Table& ops = contents.tables["events/ops"];
   ops.add("core", column_of<std::uint32_t>(events.ops, [](auto& e) { return e.core; }));
@@ -251,6 +255,11 @@ void add_events(const Events& events, Hdf5Contents& contents) {
   ops.add("vector_alu_ops",
           column_of<std::uint64_t>(events.ops, [](auto& e) { return e.vector_alu_ops; }));
   ops.add("hbm_bytes", column_of<std::uint64_t>(events.ops, [](auto& e) { return e.hbm_bytes; }));
+
+  for (std::size_t mxu = 0; mxu < kMxuColumns.size(); ++mxu) {
+    ops.add(kMxuColumns[mxu],
+            column_of<std::uint64_t>(events.ops, [&](auto& e) { return e.mxu_busy[mxu]; }));
+  }
 
   Table& waits = contents.tables["events/waits"];
   waits.add("core", column_of<std::uint32_t>(events.waits, [](auto& e) { return e.core; }));
@@ -294,7 +303,11 @@ Events events_of(const Hdf5Contents& contents) {
             &alu = ops.column<std::uint64_t>("vector_alu_ops"),
             &hbm = ops.column<std::uint64_t>("hbm_bytes");
   for (std::size_t i = 0; i < events.ops.size(); ++i) {
-    events.ops[i] = {op_core[i], op[i], op_begin[i], op_end[i], pushes[i], alu[i], hbm[i]};
+    events.ops[i] = {op_core[i], op[i], op_begin[i], op_end[i], pushes[i], alu[i], hbm[i], {}};
+  }
+  for (std::size_t mxu = 0; mxu < kMxuColumns.size(); ++mxu) {
+    const U64& busy = ops.column<std::uint64_t>(kMxuColumns[mxu]);
+    for (std::size_t i = 0; i < busy.size(); ++i) events.ops[i].mxu_busy[mxu] = busy[i];
   }
   const Table& waits = contents.table("events/waits");
   events.waits.resize(waits.rows());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct OpEvent {
   std::uint64_t matmul_pushes = 0;
   std::uint64_t vector_alu_ops = 0;
   std::uint64_t hbm_bytes = 0;
+  std::array<std::uint64_t, 4> mxu_busy{};  ///< Cycles in which each MXU takes a push.
 };
 
 struct WaitEvent {

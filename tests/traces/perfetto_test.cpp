@@ -1,0 +1,206 @@
+#include "traces/perfetto.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "sim/base/error.h"
+#include "tests/traces/synthetic_record.h"
+#include "traces/protobuf_writer.h"
+
+namespace tpu::traces {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Reads the wire format of one protobuf message: field number to values, nested ones as bytes.
+struct Fields {
+  std::multimap<std::uint32_t, std::uint64_t> numbers;
+  std::multimap<std::uint32_t, std::string> texts;
+};
+Fields parse(const std::string& text) {
+  Fields fields;
+  std::size_t at = 0;
+  const auto varint = [&] {
+    std::uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      EXPECT_LT(at, text.size());
+      const auto byte = static_cast<unsigned char>(text.at(at++));
+      value |= std::uint64_t{byte & 127U} << shift;
+      if (byte < 128) return value;
+    }
+  };
+  while (at < text.size()) {
+    const std::uint64_t key = varint();
+    const auto field = static_cast<std::uint32_t>(key >> 3);
+    if ((key & 7) == 0) {
+      fields.numbers.emplace(field, varint());
+    } else if ((key & 7) == 1) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, text.data() + at, 8);
+      fields.numbers.emplace(field, bits);
+      at += 8;
+    } else {
+      EXPECT_EQ(key & 7, 2u);
+      const std::size_t length = varint();
+      fields.texts.emplace(field, text.substr(at, length));
+      at += length;
+    }
+  }
+  return fields;
+}
+
+class PerfettoTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tpusim-perfetto-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    path_ = (folder_ / "x.pftrace").string();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string text() const {
+    std::ifstream in(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  fs::path folder_;
+  std::string path_;
+};
+
+struct Track {
+  std::string name;
+  std::uint64_t parent = 0;
+  bool counter = false;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> slices;
+  std::size_t counts = 0;
+};
+
+/// The tracks of a trace; fails the test where slices do not nest or time goes back.
+std::map<std::uint64_t, Track> tracks_of(const std::string& text) {
+  std::map<std::uint64_t, Track> tracks;
+  std::map<std::uint64_t, std::vector<std::uint64_t>> open;
+  std::map<std::uint64_t, std::uint64_t> last;
+  bool first = true;
+  for (const auto& [field, packet_text] : parse(text).texts) {
+    EXPECT_EQ(field, 1u);
+    const Fields packet = parse(packet_text);
+    EXPECT_EQ(packet.numbers.find(10)->second, 1u);
+    if (first) {
+      EXPECT_EQ(packet.numbers.find(13)->second & 1, 1u);
+    }
+    first = false;
+    if (packet.texts.count(60) > 0) {
+      const Fields track = parse(packet.texts.find(60)->second);
+      Track& entry = tracks[track.numbers.find(1)->second];
+      entry.name = track.texts.find(2)->second;
+      if (track.numbers.count(5) > 0) entry.parent = track.numbers.find(5)->second;
+      entry.counter = track.texts.count(8) > 0;
+    }
+    if (packet.texts.count(11) == 0) continue;
+    const Fields event = parse(packet.texts.find(11)->second);
+    const std::uint64_t id = event.numbers.find(11)->second;
+    const std::uint64_t time = packet.numbers.find(8)->second;
+    EXPECT_EQ(tracks.count(id), 1u) << "event on an undeclared track";
+    EXPECT_GE(time, last[id]);
+    last[id] = time;
+    const std::uint64_t type = event.numbers.find(9)->second;
+    if (type == 1) open[id].push_back(time);
+    if (type == 2) {
+      EXPECT_FALSE(open[id].empty());
+      tracks[id].slices.emplace_back(open[id].back(), time);
+      open[id].pop_back();
+    }
+    if (type == 4) {
+      EXPECT_TRUE(tracks[id].counter);
+      ++tracks[id].counts;
+    }
+  }
+  for (const auto& [id, slices] : open) EXPECT_TRUE(slices.empty()) << tracks[id].name;
+  return tracks;
+}
+
+TEST(ProtobufMessage, BytesAreThoseOfTheSpecification) {
+  ProtobufMessage message;
+  message.varint(1, 150).bytes(2, "testing").number(3, 1.0);
+  EXPECT_EQ(message.text(),
+            std::string("\x08\x96\x01\x12\x07testing\x19\x00\x00\x00\x00\x00\x00\xf0\x3f", 21));
+  EXPECT_EQ(ProtobufMessage().varint(16, ~std::uint64_t{0}).text(),
+            "\x80\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");
+}
+
+TEST_F(PerfettoTest, EachCoreHasItsTracks) {
+  export_perfetto(test::synthetic_record_with_events(), path_);
+  const auto tracks = tracks_of(text());
+  std::map<std::string, std::vector<std::string>> children;
+  for (const auto& [id, track] : tracks) {
+    const std::string parent = track.parent != 0 ? tracks.at(track.parent).name : "";
+    children[parent].push_back(track.name);
+  }
+  EXPECT_EQ(children[""], (std::vector<std::string>{"TPU v3 chip 0"}));
+  EXPECT_EQ(children["TPU v3 chip 0"], (std::vector<std::string>{"core 0", "core 1"}));
+  EXPECT_EQ(
+      children["core 0"],
+      (std::vector<std::string>{"Steps", "XLA Ops", "MXU0", "MXU1", "VPU", "Waits", "DMA HBM->VMEM",
+                                "DMA HBM->VMEM #2", "DMA VMEM->HBM", "DMA VMEM->ICI->VMEM",
+                                "HBM GB/s of core 0", "MXU % of core 0"}));
+  EXPECT_EQ(children["core 1"],
+            (std::vector<std::string>{"Steps", "XLA Ops", "MXU0", "MXU1", "VPU", "Waits",
+                                      "HBM GB/s of core 1", "MXU % of core 1"}));
+}
+
+TEST_F(PerfettoTest, TimesAreCyclesInNanoseconds) {
+  export_perfetto(test::synthetic_record_with_events(), path_);
+  for (const auto& [id, track] : tracks_of(text())) {
+    if (track.name != "Steps") continue;
+    ASSERT_EQ(track.slices.size(), 2u);
+    const bool first_core = track.slices[0].second == 1000 * 1000 / 940;
+    EXPECT_EQ(track.slices[0].second, (first_core ? 1000 : 1100) * 1000 / 940);
+    EXPECT_EQ(track.slices[1].second, (first_core ? 2000 : 2200) * 1000 / 940);
+  }
+}
+
+TEST_F(PerfettoTest, OverlappingDmasGoToLanesAndTouchingOnesShareOne) {
+  export_perfetto(test::synthetic_record_with_events(), path_);
+  for (const auto& [id, track] : tracks_of(text())) {
+    if (track.name == "DMA HBM->VMEM") {
+      EXPECT_EQ(track.slices.size(), 1u);
+    }
+    if (track.name == "DMA HBM->VMEM #2") {
+      EXPECT_EQ(track.slices.size(), 2u);
+    }
+    if (track.name == "DMA VMEM->HBM") {
+      EXPECT_EQ(track.slices.size(), 1u);
+    }
+  }
+}
+
+TEST_F(PerfettoTest, PerfettosOwnSchemaAgrees) {
+  const std::string checker = TPUSIM_SOURCE_DIR "/../shared/viewers/check_perfetto.py";
+  if (!fs::exists(checker) || std::system("python3 -c 'import perfetto' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "no check_perfetto.py or no Python package perfetto here";
+  }
+  export_perfetto(test::synthetic_record_with_events(), path_);
+  EXPECT_EQ(std::system(("python3 " + checker + " " + path_ + " >/dev/null").c_str()), 0);
+}
+
+TEST_F(PerfettoTest, ARunWithoutEventsIsRefused) {
+  try {
+    export_perfetto(test::synthetic_record(), path_);
+    FAIL() << "no error";
+  } catch (const WorkloadError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "the run was recorded without events; run it again with --output");
+  }
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(PerfettoTest, AFullDeviceIsAnError) {
+  EXPECT_THROW(export_perfetto(test::synthetic_record_with_events(), "/dev/full"), UsageError);
+}
+
+}  // namespace
+}  // namespace tpu::traces

@@ -1,0 +1,163 @@
+#include "traces/run_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "models/parameter_table.h"
+#include "sim/base/error.h"
+#include "tests/traces/synthetic_record.h"
+#include "traces/event_recorder.h"
+
+namespace tpu::traces {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tpusim-run-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    path_ = (folder_ / "run.h5").string();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::vector<char> bytes() const {
+    std::ifstream in(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  fs::path folder_;
+  std::string path_;
+};
+
+void expect_equal(const Counters& a, const Counters& b) {
+  EXPECT_EQ(a.bundles, b.bundles);
+  EXPECT_EQ(a.matmul_pushes, b.matmul_pushes);
+  EXPECT_EQ(a.vector_alu_ops, b.vector_alu_ops);
+  EXPECT_EQ(a.hbm_read_bytes, b.hbm_read_bytes);
+  EXPECT_EQ(a.hbm_write_bytes, b.hbm_write_bytes);
+  EXPECT_EQ(a.busy_cycles, b.busy_cycles);
+  for (std::size_t state = 0; state < CycleAccount<CoreState>::kStates; ++state) {
+    EXPECT_EQ(a.core[static_cast<CoreState>(state)], b.core[static_cast<CoreState>(state)]);
+  }
+}
+
+TEST_F(RunFileTest, ARecordComesBack) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.params.hbm.pin_mbps = 1234;
+  record.params.host.examples_per_s = 0.1;
+  record.params.ici.wrap_x = true;
+  write_run_file(path_, record);
+  const RunRecord back = read_run_file(path_);
+  EXPECT_EQ(parameter_table(back.params), parameter_table(record.params));
+  EXPECT_EQ(back.config, record.config);
+  EXPECT_EQ(back.workload, record.workload);
+  EXPECT_EQ(back.program, record.program);
+  EXPECT_EQ(back.compiler, record.compiler);
+  EXPECT_EQ(back.detail, record.detail);
+  EXPECT_EQ(back.batch, record.batch);
+  EXPECT_EQ(back.examples_per_core, record.examples_per_core);
+  EXPECT_EQ(back.model_flops, record.model_flops);
+  EXPECT_EQ(back.compulsory_hbm_bytes, record.compulsory_hbm_bytes);
+  EXPECT_EQ(back.hbm_peak_bytes, record.hbm_peak_bytes);
+  EXPECT_EQ(back.infeed_bytes, record.infeed_bytes);
+  EXPECT_EQ(back.core_numbers, record.core_numbers);
+  EXPECT_EQ(back.losses, record.losses);
+  EXPECT_EQ(back.result.notes, record.result.notes);
+  EXPECT_EQ(back.result.cycles, record.result.cycles);
+  EXPECT_EQ(back.result.events, record.result.events);
+  ASSERT_EQ(back.ops.size(), record.ops.size());
+  for (std::size_t i = 0; i < back.ops.size(); ++i) {
+    EXPECT_EQ(back.ops[i].name, record.ops[i].name);
+    EXPECT_EQ(back.ops[i].category, record.ops[i].category);
+    EXPECT_EQ(back.ops[i].op_name, record.ops[i].op_name);
+    EXPECT_EQ(back.ops[i].source, record.ops[i].source);
+    EXPECT_EQ(back.ops[i].shape, record.ops[i].shape);
+    EXPECT_EQ(back.ops[i].flops, record.ops[i].flops);
+    EXPECT_EQ(back.ops[i].padded_matmul_flops, record.ops[i].padded_matmul_flops);
+  }
+  ASSERT_EQ(back.buffers.size(), record.buffers.size());
+  EXPECT_EQ(back.buffers[1].role, isa::BufferRole::kOutput);
+  EXPECT_EQ(back.buffers[0].unpadded_bytes, 1024u);
+  ASSERT_EQ(back.result.cores.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const CoreResult &a = back.result.cores[i], &b = record.result.cores[i];
+    EXPECT_EQ(a.core, b.core);
+    EXPECT_EQ(a.end_cycle, b.end_cycle);
+    ASSERT_EQ(a.steps.size(), b.steps.size());
+    EXPECT_EQ(a.steps[1].begin, b.steps[1].begin);
+    EXPECT_EQ(a.steps[1].end, b.steps[1].end);
+    expect_equal(a.total, b.total);
+    ASSERT_EQ(a.ops.size(), b.ops.size());
+    for (std::size_t op = 0; op < a.ops.size(); ++op) {
+      EXPECT_EQ(a.ops[op].count, b.ops[op].count);
+      EXPECT_EQ(a.ops[op].cycles, b.ops[op].cycles);
+      expect_equal(a.ops[op].counters, b.ops[op].counters);
+    }
+  }
+  ASSERT_TRUE(back.has_events);
+  ASSERT_EQ(back.events.ops.size(), record.events.ops.size());
+  EXPECT_EQ(back.events.ops[1].hbm_bytes, 120000u);
+  EXPECT_EQ(back.events.ops[0].mxu_busy, record.events.ops[0].mxu_busy);
+  ASSERT_EQ(back.events.waits.size(), record.events.waits.size());
+  EXPECT_EQ(back.events.waits[3].end, record.events.waits[3].end);
+  EXPECT_EQ(back.events.waits[3].reason, CoreState::kInfeedWait);
+  ASSERT_EQ(back.events.dmas.size(), record.events.dmas.size());
+  EXPECT_EQ(back.events.dmas[3].destination, isa::MemorySpace::kHbm);
+  EXPECT_EQ(back.events.dmas[4].destination_core, 1u);
+  EXPECT_EQ(back.events.dmas[4].bytes, 4096u);
+}
+
+TEST_F(RunFileTest, ARecordWithoutEventsComesBackWithoutThem) {
+  write_run_file(path_, test::synthetic_record());
+  EXPECT_FALSE(read_run_file(path_).has_events);
+}
+
+TEST_F(RunFileTest, TheSameRecordGivesTheSameBytes) {
+  write_run_file(path_, test::synthetic_record_with_events());
+  const std::vector<char> first = bytes();
+  write_run_file(path_, read_run_file(path_));
+  EXPECT_EQ(bytes(), first);
+}
+
+TEST_F(RunFileTest, HalfAFileIsAnErrorThatSaysSo) {
+  write_run_file(path_, test::synthetic_record());
+  fs::resize_file(path_, fs::file_size(path_) / 2);
+  try {
+    read_run_file(path_);
+    FAIL() << "no error";
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find("the file is not complete"), std::string::npos);
+  }
+}
+
+TEST(EventRecorder, EventsComeOutInTheOrderOfTheirBegin) {
+  EventRecorder recorder;
+  Counters counters;
+  counters.matmul_pushes = 7;
+  counters.hbm_read_bytes = 1;
+  counters.hbm_write_bytes = 2;
+  counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu1)] = 5;
+  recorder.on_op(1, 4, 20, 30, counters);
+  recorder.on_op(0, 3, 10, 40, counters);
+  recorder.on_wait(0, CoreState::kIciWait, 9, 9);
+  DmaEvent late, early;
+  late.begin = 8;
+  early.begin = 2;
+  recorder.on_dma(late);
+  recorder.on_dma(early);
+  const Events events = recorder.take();
+  ASSERT_EQ(events.ops.size(), 2u);
+  EXPECT_EQ(events.ops[0].op, 3u);
+  EXPECT_EQ(events.ops[1].matmul_pushes, 7u);
+  EXPECT_EQ(events.ops[1].hbm_bytes, 3u);
+  EXPECT_EQ(events.ops[1].mxu_busy[1], 5u);
+  ASSERT_EQ(events.waits.size(), 1u);
+  EXPECT_EQ(events.dmas[0].begin, 2u);
+  EXPECT_TRUE(recorder.take().ops.empty());
+}
+
+}  // namespace
+}  // namespace tpu::traces

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "sim/base/output_file.h"
+#include "traces/protobuf_writer.h"
+
+namespace tpu::traces {
+
+/// Writes the packets of a Perfetto trace: tracks, slices and counters with interned names. One
+/// packet sequence; the first packet clears its incremental state, those with interned data need
+/// it. Field numbers are those of Perfetto's public protos.
+class PerfettoWriter {
+ public:
+  using TrackId = std::uint64_t;
+  using Argument =
+      std::pair<std::string_view, std::variant<std::uint64_t, double, std::string_view>>;
+
+  explicit PerfettoWriter(OutputFile& file) : file_(file) {}
+
+  /// A group that Perfetto shows as a process, its children in the order of their rank.
+  TrackId add_process(const std::string& name, std::uint32_t process_id);
+  TrackId add_track(const std::string& name, TrackId parent, std::uint32_t rank);
+  TrackId add_counter(const std::string& name, TrackId parent, std::uint32_t rank,
+                      const std::string& unit);
+
+  /// Slices of a track nest: an end closes the last begin.
+  void begin_slice(TrackId track, std::uint64_t time_ns, std::string_view name,
+                   std::string_view category, const std::vector<Argument>& arguments);
+  void end_slice(TrackId track, std::uint64_t time_ns);
+  void set_counter(TrackId track, std::uint64_t time_ns, double value);
+
+  /// Writes what is buffered.
+  void flush();
+
+ private:
+  using Names = std::map<std::string, std::uint64_t, std::less<>>;
+  void packet(const ProtobufMessage& fields, bool needs_state);
+  void descriptor(const ProtobufMessage& track);
+  std::uint64_t intern(Names& names, std::string_view name, std::uint32_t field,
+                       ProtobufMessage& interned);
+
+  OutputFile& file_;
+  std::string buffer_;
+  TrackId last_track_ = 0;
+  bool first_ = true;
+  Names event_names_, categories_, argument_names_;
+};
+
+}  // namespace tpu::traces
