@@ -62,7 +62,7 @@ ListingParser::Name ListingParser::parse_name() {
   Name name;
   if (!cursor_.take('%')) cursor_.fail("a name (%...)");
   const char file = take_file(cursor_);
-  name.name = static_cast<std::uint32_t>(cursor_.decimal("the number of a name", kMaxName)) + 1;
+  name.name = static_cast<std::uint32_t>(cursor_.decimal("the number of a name", kMaxName));
   if (file == 0) return name;
   name.file = file;
   cursor_.expect("_");

@@ -27,7 +27,7 @@ class ListingParser {
   struct Name {
     char file = 0;  ///< 's', 'v', 'p', 'm'; 0 without register.
     std::uint8_t reg = kNoRegister;
-    std::uint32_t name = 0;  ///< Number plus one.
+    std::uint32_t name = 0;
   };
   /// Either a register or a number.
   struct ParsedOperand {

@@ -57,7 +57,7 @@ struct Listing {
 
 /// Reads a `*-final_bundles.txt` of libtpu 0.0.42.1. Strict: what no listing of that version holds
 /// is refused with WorkloadError, `file:line:column: expected ..., found ...`. The virtual names
-/// stand in Kernel::names as their numbers plus one; a push of a queue has its name as `dest`, a
+/// stand in Kernel::names (number 0 goes unchecked); a push of a queue has its name as `dest`, a
 /// pop the name of its push, and vperm that of its pattern, behind the names of its operands. Names
 /// that nothing in the listing defines are left out: a few listings read them.
 ///
