@@ -5,6 +5,7 @@
 #include <map>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/all_reduce.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/storage.h"
@@ -29,8 +30,9 @@ struct Block {
 
 class Planner {
  public:
-  Planner(const hlo::Module& module, const StorageMap& map)
+  Planner(const hlo::Module& module, const StorageMap& map, const Target& target)
       : module_(module),
+        target_(target),
         entry_(module.entry_computation()),
         map_(map),
         granule_(map.storages().size(), 0),
@@ -60,6 +62,7 @@ class Planner {
   void add_constants_and_results(HbmPlan& plan) const;
 
   const hlo::Module& module_;
+  const Target& target_;
   const Computation& entry_;
   const StorageMap& map_;
   std::vector<std::uint64_t> granule_;
@@ -110,6 +113,7 @@ void Planner::make_blocks() {
     for (std::size_t storage : map_.of(instruction.id)) {
       add_to_block(blocks_.size() - 1, storage, blocks_.back().size);
     }
+    blocks_.back().size = all_reduce_shape(blocks_.back().size, target_).granules;
   }
   for (const HloInstruction& instruction : entry_.instructions) {
     if (instruction.opcode == HloOpcode::kParameter) continue;
@@ -313,7 +317,7 @@ std::string out_of_memory_report(const HbmPlan& plan, const hlo::Module& module,
 
 HbmPlan plan_hbm(const hlo::Module& module, const Target& target) {
   const StorageMap map(module.entry_computation());
-  HbmPlan plan = Planner(module, map).run();
+  HbmPlan plan = Planner(module, map, target).run();
   if (plan.peak_granules * isa::kHbmGranuleBytes > target.hbm_bytes) {
     throw WorkloadError(out_of_memory_report(plan, module, target));
   }
