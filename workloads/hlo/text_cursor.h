@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "sim/base/error.h"
+
+namespace tpu::hlo {
+
+/// A place in HLO text from which the reader takes tokens. It skips blanks and comments, knows line
+/// and column, and its errors show the line itself and what was expected there.
+class TextCursor {
+ public:
+  /// `file` names the text in errors. Both views must outlive the cursor.
+  TextCursor(std::string_view file, std::string_view text) : file_(file), text_(text) {}
+
+  bool at_end();
+  /// The next character that is no blank; '\0' at the end.
+  char peek();
+  bool take(char expected);
+  /// Takes `word` when it stands here as a whole word.
+  bool take_word(std::string_view word);
+  void expect(char expected);
+  void expect(std::string_view text);
+  /// Letters, digits, '_', '.', '-': names, opcodes, attribute names. Throws when there is none.
+  std::string_view name(std::string_view what);
+  std::int64_t integer(std::string_view what);
+  /// A string in double quotes, without them; escapes stay as they are.
+  std::string_view quoted(std::string_view what);
+  /// Text up to a comma or closing bracket outside all brackets and quotes, at least a character.
+  std::string_view balanced(std::string_view what);
+  /// Passes over elements with commas between them up to and including `closing`.
+  void skip_list(char closing, std::string_view what);
+  /// The rest of the line, trimmed; the cursor moves to the next line.
+  std::string_view line();
+
+  std::size_t position() const { return position_; }
+  void move_to(std::size_t position) { position_ = position; }
+  std::string_view text() const { return text_; }
+
+  [[noreturn]] void fail(const std::string& expected) { fail_at(position_, expected); }
+  [[noreturn]] void fail_at(std::size_t position, const std::string& expected) const;
+  /// For values that are read apart, from a part of the text: fails at the part's own place.
+  [[noreturn]] void fail_in(std::string_view part, const std::string& expected) const;
+
+ private:
+  void skip_blanks();
+  std::string_view balanced_until(std::size_t begin, std::size_t end, std::string_view what);
+
+  std::string_view file_;
+  std::string_view text_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace tpu::hlo
