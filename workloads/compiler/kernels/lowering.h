@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "isa/program.h"
+#include "workloads/compiler/target.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// A kernel for one instruction of the entry computation. It finds the HBM addresses (granules) of
+/// the instruction's operands in s0, s1, ... in operand order, then those of its results (a tuple's
+/// elements in order). It leaves sync flags and the queues of the units as it found them and keeps
+/// nothing in VMEM, SMEM or registers.
+struct LoweredKernel {
+  isa::Kernel kernel;
+  std::uint64_t vmem_bytes = 0;
+};
+
+/// Lowers a dot, or an output fusion around one (the fused computation holds one dot, the
+/// elementwise operations behind it, parameters and constants; one result).
+///
+/// Operands f32 or bf16 of rank >= 2; each side has its contracting dimension among its two minor
+/// ones. Sums are fp32; operands are rounded to bf16 by the MXU. Throws WorkloadError with name and
+/// shapes for other dots.
+LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& computation,
+                        const hlo::HloInstruction& instruction, const Target& target);
+
+/// Lowers a convolution, or an output fusion around one: two spatial dimensions, forward, input
+/// gradient (base dilation, reversed or swapped kernel) and weight gradient (feature and batch
+/// swapped, the kernel's window as output). Throws WorkloadError with name and window for others.
+LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
+                                const hlo::HloInstruction& instruction, const Target& target);
+
+}  // namespace tpu::compiler
