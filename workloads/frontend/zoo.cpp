@@ -1,0 +1,119 @@
+#include "workloads/frontend/zoo.h"
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "workloads/frontend/zoo_models.h"
+#include "workloads/frontend/zoo_options.h"
+
+namespace tpu::frontend {
+
+namespace {
+
+struct Entry {
+  WorkloadInfo info;
+  Workload (*build)(const WorkloadOptions&);
+};
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> list = {
+      {{"mlp",
+        "Multilayer perceptron 784-1024-1024-10 on 28x28 images, SGD with momentum, f32.",
+        {"batch", "replicas", "dtype", "learning_rate"}},
+       build_mlp},
+      {{"lenet",
+        "LeNet-5 on 28x28 images: two convolutions with pooling, three dense layers, SGD with "
+        "momentum, f32.",
+        {"batch", "replicas", "dtype", "learning_rate"}},
+       build_lenet},
+      {{"resnet50",
+        "ResNet-50 v1.5 on 224x224 images after space-to-depth, SGD with momentum and weight "
+        "decay, bf16 activations.",
+        {"batch", "replicas", "dtype", "learning_rate", "image", "classes"}},
+       build_resnet50},
+      {{"transformer",
+        "A small GPT: 2 layers of width 256 with 2 heads, sequences of 128 of 1024 tokens, tied "
+        "embedding, Adam, bf16 activations.",
+        {"batch", "replicas", "dtype", "learning_rate", "layers", "width", "heads", "sequence",
+         "vocabulary"}},
+       build_transformer},
+      {{"matmul",
+        "One matrix product, --shape MxKxN (2048x2048x2048), f32.",
+        {"shape", "dtype", "replicas"}},
+       build_matmul},
+      {{"conv",
+        "One convolution, --shape NxHxWxCixCo (128x56x56x64x64) --kernel 3x3 --stride 1 --padding "
+        "same --pass fwd|dgrad|wgrad, bf16.",
+        {"shape", "kernel", "stride", "padding", "pass", "dtype", "replicas"}},
+       build_conv},
+  };
+  return list;
+}
+
+const Entry* find(std::string_view name) {
+  for (const Entry& entry : entries()) {
+    if (entry.info.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+std::string listed(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (std::string_view name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+void refuse_foreign_options(const WorkloadInfo& info, const WorkloadOptions& options) {
+  const auto refuse = [&](std::string_view name, bool set) {
+    const bool has =
+        std::find(info.options.begin(), info.options.end(), name) != info.options.end();
+    if (!set || has) return;
+    throw UsageError("workload " + std::string(info.name) + " has no option " + std::string(name) +
+                     " (it has: " + listed(info.options) + ")");
+  };
+  refuse("batch", options.batch.has_value());
+  refuse("dtype", options.dtype.has_value());
+  refuse("learning_rate", options.learning_rate.has_value());
+  refuse("image", options.image.has_value());
+  refuse("classes", options.classes.has_value());
+  refuse("layers", options.layers.has_value());
+  refuse("width", options.width.has_value());
+  refuse("heads", options.heads.has_value());
+  refuse("sequence", options.sequence.has_value());
+  refuse("vocabulary", options.vocabulary.has_value());
+  refuse("shape", options.shape.has_value());
+  refuse("kernel", options.kernel.has_value());
+  refuse("stride", options.stride.has_value());
+  refuse("padding", options.padding.has_value());
+  refuse("pass", options.pass.has_value());
+}
+
+}  // namespace
+
+const std::vector<WorkloadInfo>& workload_list() {
+  static const std::vector<WorkloadInfo> list = [] {
+    std::vector<WorkloadInfo> infos;
+    for (const Entry& entry : entries()) infos.push_back(entry.info);
+    return infos;
+  }();
+  return list;
+}
+
+bool is_workload(std::string_view name) { return find(name) != nullptr; }
+
+Workload build_workload(std::string_view name, const WorkloadOptions& options) {
+  const Entry* entry = find(name);
+  if (entry == nullptr) {
+    std::vector<std::string_view> names;
+    for (const Entry& each : entries()) names.push_back(each.info.name);
+    throw UsageError("no workload \"" + std::string(name) + "\" (there are: " + listed(names) +
+                     ")");
+  }
+  refuse_foreign_options(entry->info, options);
+  checked("replicas", options.replicas, 1, kLargestReplicas);
+  Workload workload = entry->build(options);
+  hlo::verify(workload.module);
+  return workload;
+}
+
+}  // namespace tpu::frontend

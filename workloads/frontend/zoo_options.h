@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "workloads/frontend/layers.h"
+#include "workloads/frontend/zoo.h"
+
+namespace tpu::frontend {
+
+/// Largest batch, image, width...: far above what any TPU v2 or v3 holds, low enough that no size
+/// overflows.
+inline constexpr std::int64_t kLargestBatch = 1 << 20;
+inline constexpr std::int64_t kLargestReplicas = 2048;
+inline constexpr std::int64_t kLargestExtent = 1 << 30;
+
+/// Checks a number; UsageError "option batch: expected 1 to 1048576, found 0".
+std::int64_t checked(std::string_view option, std::int64_t value, std::int64_t low,
+                     std::int64_t high);
+/// The option, its default when unset, within bounds.
+std::int64_t checked(std::string_view option, const std::optional<std::int64_t>& value,
+                     std::int64_t otherwise, std::int64_t low, std::int64_t high);
+double checked_rate(const std::optional<double>& value, double otherwise);
+hlo::ElementType element_type(const std::optional<std::string>& value, hlo::ElementType otherwise);
+
+/// "8x128x256" -> {8, 128, 256}; each from `low` to kLargestExtent.
+Extents parse_extents(std::string_view option, std::string_view text, std::size_t count,
+                      std::string_view form, std::int64_t low = 1);
+/// "3" or "3x3" -> two numbers.
+Extents parse_pair(std::string_view option, std::string_view text);
+/// Padding of two dimensions: "same", "valid", "1", "1x2", "0_1x0_1".
+std::vector<Padding> parse_padding(std::string_view text, const Extents& input,
+                                   const Extents& kernel, const Extents& stride);
+
+}  // namespace tpu::frontend
