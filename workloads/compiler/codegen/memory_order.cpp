@@ -20,7 +20,11 @@ Groups groups_of(const Node& node) {
   Groups groups;
   for (std::int32_t sublane = 0; sublane < isa::kSublanes; ++sublane) {
     if (node.mask_register == 0 && (node.address.sublane_mask >> sublane & 1) == 0) continue;
-    const std::int32_t group = (node.address.offset + sublane * node.address.sublane_stride) >> 3;
+    const std::int32_t row =
+        node.opcode == Opcode::kVldSshfl
+            ? static_cast<std::int32_t>(node.address.pattern >> (3 * sublane) & 7)
+            : sublane * node.address.sublane_stride;
+    const std::int32_t group = (node.address.offset + row) >> 3;
     if (groups.count == 0 || groups.group[groups.count - 1] != group) {
       groups.group[groups.count++] = group;
     }
