@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isa/program.h"
+#include "traces/hdf5_file.h"
+
+namespace tpu::traces {
+
+/// One number or text of each element of a list, as a column.
+template <class Type, class List, class Member>
+std::vector<Type> column_of(const List& list, Member&& member) {
+  std::vector<Type> column;
+  column.reserve(list.size());
+  for (const auto& each : list) column.push_back(static_cast<Type>(member(each)));
+  return column;
+}
+
+/// The ops and buffers of a program as tables of program files and run files.
+Table ops_table(const std::vector<isa::OpInfo>& ops);
+std::vector<isa::OpInfo> ops_of(const Table& table);
+Table buffers_table(const std::vector<isa::Buffer>& buffers);
+/// Without the data of constants. `file` names the file in errors.
+std::vector<isa::Buffer> buffers_of(const Table& table, const std::string& file);
+
+}  // namespace tpu::traces
