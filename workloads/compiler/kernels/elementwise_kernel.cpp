@@ -1,0 +1,678 @@
+#include "workloads/compiler/kernels/elementwise_kernel.h"
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+using isa::Opcode;
+using Kind = ArrayAccess::Kind;
+using Step = ArrayAccess::Step;
+
+bool is_packed(const hlo::Shape& shape) { return shape.type == ElementType::kBf16; }
+
+}  // namespace
+
+ElementwiseKernel::ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count,
+                                     const Target& target)
+    : graph_(graph),
+      space_(graph.space()),
+      operand_count_(static_cast<int>(operand_count)),
+      plan_(make_elementwise_plan(graph, operand_count, target)),
+      builder_(graph.kernel_name(), target),
+      emitter_(builder_, graph,
+               [this](int node, const Place& place) { return source(node, place); }) {}
+
+isa::Kernel ElementwiseKernel::emit() {
+  allocate();
+  load_residents();
+  spread_fixed_columns();
+  clear_accumulators();
+  emit_blocks();
+  write_results();
+  return builder_.finish();
+}
+
+void ElementwiseKernel::allocate() {
+  const int addresses = operand_count_ + static_cast<int>(plan_.outputs.size());
+  address_words_ = builder_.allocate_smem(static_cast<std::uint32_t>(addresses));
+  for (int i = 0; i < addresses; ++i) {
+    builder_.store_smem(address_words_ + static_cast<std::uint32_t>(i), builder_.operand(i));
+  }
+  bool loads_packed = false, stores_packed = false;
+  for (Input& input : plan_.inputs) {
+    loads_packed |= is_packed(input.access.shape);
+    const std::int64_t rows = input.is_stream()
+                                  ? 2 * plan_.block * plan_.stream_rows(input.access.shape) + 8
+                                  : input.access.rows();
+    input.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
+    if (input.is_column()) {
+      const std::int64_t slots = input.fixed ? 1 : plan_.block;
+      input.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * slots));
+    }
+    emitter_.set_dependence(input.node, {});
+    ExpressionEmitter::Dependence needs;
+    needs.lanes = input.access.x == Step::kSame;
+    needs.rows =
+        input.is_stream() || input.access.needs_rows() || !input.access.major_axes().empty();
+    emitter_.set_dependence(input.node, needs);
+  }
+  for (Output& output : plan_.outputs) {
+    stores_packed |= is_packed(output.shape);
+    allocate_output(output);
+  }
+  for (Reduction& reduction : plan_.reductions) {
+    emitter_.set_dependence(reduction.node, {reduction.lanes_kept, true});
+    if (reduction.along_lanes) {
+      reduction.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * plan_.block));
+    } else {
+      reduction.accumulators =
+          builder_.allocate_vmem(static_cast<std::uint64_t>(8 * reduction.registers));
+    }
+  }
+  emitter_.infer();
+  for (std::size_t i = 0; i < 2; ++i) load_flags_[i] = builder_.allocate_flag();
+  for (std::size_t i = 0; i < 2; ++i) store_flags_[i] = builder_.allocate_flag();
+  TPU_CHECK(load_flags_[1] == load_flags_[0] + 1 && store_flags_[1] == store_flags_[0] + 1,
+            graph_.kernel_name() << ": sync flags are numbered in order");
+  memory_ = std::make_unique<TileMemory>(builder_, loads_packed, stores_packed);
+  for (int i = 0; i < plan_.digits; ++i) {
+    block_digits_.push_back(builder_.scalar_variable(0));
+    digits_.push_back(builder_.scalar_variable(0));
+  }
+}
+
+ScalarOperand ElementwiseKernel::operand_address(int operand) {
+  return builder_.load_smem(address_words_ + static_cast<std::uint32_t>(operand));
+}
+
+void ElementwiseKernel::allocate_output(Output& output) {
+  std::int64_t rows = 2 * plan_.block * plan_.stream_rows(output.shape) + 8;
+  if (output.kind != OutputKind::kStream) {
+    const std::int64_t bytes = output.shape.rank() < 2 ? 0 : output.shape.padded_bytes();
+    const std::int64_t registers = output.shape.rank() < 2
+                                       ? (output.shape.element_count() + 1023) / 1024
+                                       : (bytes + 4095) / 4096;
+    rows = 8 * registers;
+    if (is_packed(output.shape)) {
+      output.staging = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * rows));
+    }
+  }
+  output.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
+}
+
+void ElementwiseKernel::load_residents() {
+  std::uint64_t granules = 0;
+  for (const Input& input : plan_.inputs) {
+    if (input.is_stream()) continue;
+    const std::uint64_t size = tpu::compiler::granules(input.access.shape);
+    builder_.dma_in(operand_address(input.operand), input.region, size, load_flags_[0]);
+    granules += size;
+  }
+  if (granules > 0) builder_.wait(load_flags_[0], granules);
+}
+
+void ElementwiseKernel::spread_fixed_columns() {
+  Place nowhere;
+  nowhere.digits.assign(static_cast<std::size_t>(space_.rank()), Index{});
+  for (const Input& input : plan_.inputs) {
+    if (input.fixed) builder_.store(input.slots, column_value(input, nowhere));
+  }
+  builder_.new_block();
+  emitter_.forget();
+}
+
+void ElementwiseKernel::for_each(std::int64_t count, std::int64_t unroll,
+                                 const std::function<void(Index)>& body) {
+  const std::int64_t trips = count / unroll;
+  if (trips > 1) {
+    builder_.loop(static_cast<std::uint64_t>(trips), [&](SReg index) {
+      emitter_.forget();
+      const Index first = multiply(builder_, {index, 0}, unroll);
+      for (std::int64_t i = 0; i < unroll; ++i) body(first.plus(i));
+    });
+    emitter_.forget();
+  }
+  for (std::int64_t i = trips > 1 ? trips * unroll : 0; i < count; ++i) body({{}, i});
+}
+
+void ElementwiseKernel::clear_accumulators() {
+  for (const Reduction& reduction : plan_.reductions) {
+    if (reduction.along_lanes) continue;
+    const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
+    for_each(reduction.registers, 8, [&](Index index) {
+      builder_.store(at(reduction.accumulators, multiply(builder_, index, 8)),
+                     identity_bits(reducer, reduction.integer));
+    });
+  }
+}
+
+// Blocks.
+
+std::int64_t ElementwiseKernel::loaded_granules(std::int64_t row_tiles) const {
+  std::int64_t sum = 0;
+  for (const Input& input : plan_.inputs) {
+    if (input.is_stream()) sum += plan_.stream_granules(input.access.shape, row_tiles);
+  }
+  return sum;
+}
+
+std::int64_t ElementwiseKernel::stored_granules(std::int64_t row_tiles) const {
+  std::int64_t sum = 0;
+  for (const Output& output : plan_.outputs) {
+    if (output.kind == OutputKind::kStream) sum += plan_.stream_granules(output.shape, row_tiles);
+  }
+  return sum;
+}
+
+Index ElementwiseKernel::buffer_rows(const hlo::Shape& shape, Index parity) {
+  return multiply(builder_, parity, plan_.block * plan_.stream_rows(shape));
+}
+
+ScalarOperand ElementwiseKernel::flag(const std::array<std::uint32_t, 2>& flags, Index parity) {
+  return to_operand(builder_, parity.plus(flags[0]));
+}
+
+/// Starts the loads of a block; the last block of the space (`is_last` is 1) may be smaller.
+void ElementwiseKernel::start_loads(Index block, Index parity, std::int64_t row_tiles,
+                                    ScalarOperand is_last, std::int64_t last_row_tiles) {
+  for (const Input& input : plan_.inputs) {
+    if (!input.is_stream()) continue;
+    const hlo::Shape& shape = input.access.shape;
+    const Index offset = multiply(builder_, block, plan_.stream_granules(shape, plan_.block));
+    ScalarOperand size = plan_.stream_granules(shape, row_tiles);
+    if (is_last.reg && last_row_tiles != row_tiles) {
+      size = builder_.select(builder_.equal(is_last, 1),
+                             plan_.stream_granules(shape, last_row_tiles), size);
+    }
+    builder_.dma_in(builder_.add(operand_address(input.operand), to_operand(builder_, offset)),
+                    at(input.region, buffer_rows(shape, parity)), size, flag(load_flags_, parity));
+  }
+}
+
+void ElementwiseKernel::start_stores(Index block, Index parity, std::int64_t row_tiles) {
+  for (const Output& output : plan_.outputs) {
+    if (output.kind != OutputKind::kStream) continue;
+    const Index offset =
+        multiply(builder_, block, plan_.stream_granules(output.shape, plan_.block));
+    builder_.dma_out(at(output.region, buffer_rows(output.shape, parity)),
+                     builder_.add(operand_address(output.operand), to_operand(builder_, offset)),
+                     plan_.stream_granules(output.shape, row_tiles), flag(store_flags_, parity));
+  }
+}
+
+void ElementwiseKernel::emit_blocks() {
+  const std::int64_t full = plan_.row_tiles / plan_.block;
+  const std::int64_t rest = plan_.row_tiles % plan_.block;
+  const std::int64_t in = loaded_granules(plan_.block);
+  const std::int64_t out = stored_granules(plan_.block);
+  start_loads({}, {}, full > 0 ? plan_.block : rest, 0, 0);
+  const auto middle = [&](Index block) {
+    const Index parity = modulo_power_of_two(builder_, block, 1);
+    const Index next = block.plus(1);
+    const ScalarOperand next_block = to_operand(builder_, next);
+    const std::int64_t count = full + (rest > 0 ? 1 : 0);
+    if (count > 1 && in > 0) {
+      ScalarOperand is_last = 0;
+      if (rest > 0) is_last = builder_.select(builder_.equal(next_block, full), 1, 0);
+      const SReg other = builder_.sub(1, to_operand(builder_, parity));
+      const PReg has_next = builder_.less(next_block, count);
+      builder_.guarded(has_next, [&] {
+        start_loads({next_block.reg, next_block.reg ? 0 : next.offset}, {other, 0}, plan_.block,
+                    is_last, rest);
+      });
+    }
+    if (in > 0) builder_.wait(flag(load_flags_, parity), in);
+    if (out > 0 && full > 2) {
+      const PReg is_reused = builder_.less(1, to_operand(builder_, block));
+      builder_.guarded(is_reused, [&] { builder_.wait(flag(store_flags_, parity), out); });
+    }
+    compute_block(parity, plan_.block);
+    start_stores(block, modulo_power_of_two(builder_, block, 1), plan_.block);
+  };
+  if (full == 1) {
+    middle({});
+  } else {
+    builder_.loop(static_cast<std::uint64_t>(full), [&](SReg index) { middle({index, 0}); });
+  }
+  emitter_.forget();
+  const Index last_parity{{}, full % 2};
+  if (rest > 0) {
+    if (in > 0) builder_.wait(flag(load_flags_, last_parity), loaded_granules(rest));
+    if (out > 0 && full >= 2) builder_.wait(flag(store_flags_, last_parity), out);
+    compute_block(last_parity, rest);
+    start_stores({{}, full}, last_parity, rest);
+  }
+  if (out == 0) return;
+  const std::int64_t blocks = full + (rest > 0 ? 1 : 0);
+  for (std::int64_t block = std::max<std::int64_t>(0, blocks - 2); block < blocks; ++block) {
+    builder_.wait(store_flags_[static_cast<std::size_t>(block % 2)],
+                  block == full ? stored_granules(rest) : out);
+  }
+}
+
+// Passes over a block.
+
+void ElementwiseKernel::compute_block(Index parity, std::int64_t row_tiles) {
+  bool spreads = false;
+  for (const Input& input : plan_.inputs) spreads |= input.is_column() && !input.fixed;
+  if (spreads) emit_pass(-1, parity, row_tiles);
+  for (int level = 0; level <= plan_.last_level; ++level) emit_pass(level, parity, row_tiles);
+  builder_.new_block();
+  emitter_.forget();
+  advance(block_digits_, row_tiles);
+}
+
+void ElementwiseKernel::reset_digits() {
+  for (std::size_t i = 0; i < digits_.size(); ++i) {
+    builder_.set(digits_[i], builder_.get(block_digits_[i]));
+  }
+}
+
+/// Adds row tiles to a position: an addition per digit, with carry.
+void ElementwiseKernel::advance(std::vector<SVariable>& digits, std::int64_t row_tiles) {
+  SReg carry;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const std::size_t axis = space_.linear ? 0 : static_cast<std::size_t>(space_.row_axis()) - i;
+    const std::int64_t radix = i == 0 ? space_.row_tiles() : space_.extents[axis];
+    if (radix == 1) continue;
+    const bool is_top = i + 1 == digits.size();
+    const std::int64_t amount = is_top ? row_tiles : row_tiles % radix;
+    row_tiles /= radix;
+    SReg sum = builder_.get(digits[i]);
+    if (amount != 0) sum = builder_.add(sum, amount);
+    if (carry) sum = builder_.add(sum, carry);
+    if (is_top) {
+      if (amount != 0 || carry) builder_.set(digits[i], sum);
+      return;
+    }
+    const PReg overflows = builder_.less(radix - 1, sum);
+    carry = builder_.select(overflows, 1, 0);
+    builder_.set(digits[i], builder_.select(overflows, builder_.sub(sum, radix), sum));
+  }
+}
+
+std::vector<Index> ElementwiseKernel::digits_at(std::int64_t row) {
+  std::vector<Index> digits(static_cast<std::size_t>(space_.rank()));
+  for (std::size_t i = 0; i < digits_.size(); ++i) {
+    const std::size_t axis = space_.linear ? 0 : static_cast<std::size_t>(space_.row_axis()) - i;
+    const bool is_fixed = (i == 0 ? space_.row_tiles() : space_.extents[axis]) == 1;
+    digits[axis] = is_fixed ? Index{} : Index{builder_.get(digits_[i]), i == 0 ? row : 0};
+  }
+  return digits;
+}
+
+/// Row tile `row` of a group whose first row tile is `group` within the block.
+Place ElementwiseKernel::place_of(Index group, std::int64_t row, Index buffer32, Index buffer16) {
+  Place place;
+  place.digits = digits_at(row);
+  place.row_key = static_cast<int>(row);
+  const auto rows = [&](std::int64_t tile_rows, Index buffer) {
+    const Index start = multiply(builder_, group, plan_.lane_tiles * tile_rows);
+    return add(builder_, start, buffer).plus(row * plan_.lane_tiles * tile_rows);
+  };
+  bool has_packed = false;
+  for (const Input& input : plan_.inputs) {
+    has_packed |= input.is_stream() && is_packed(input.access.shape);
+  }
+  for (const Output& output : plan_.outputs) has_packed |= is_packed(output.shape);
+  place.rows32 = rows(8, buffer32);
+  if (has_packed) place.rows16 = rows(4, buffer16);
+  place.slot_rows = multiply(builder_, group, 8).plus(8 * row);
+  return place;
+}
+
+void ElementwiseKernel::emit_pass(int level, Index parity, std::int64_t row_tiles) {
+  builder_.new_block();
+  emitter_.forget();
+  reset_digits();
+  parity_ = parity;
+  const std::int64_t unroll = plan_.unroll_rows;
+  const auto group = [&](Index first, std::int64_t count) {
+    emitter_.forget();
+    const Index buffer32 = multiply(builder_, parity, plan_.block * plan_.lane_tiles * 8);
+    const Index buffer16 = multiply(builder_, parity, plan_.block * plan_.lane_tiles * 4);
+    std::vector<Place> rows;
+    for (std::int64_t row = 0; row < count; ++row) {
+      // All rows of a group share the first one's registers.
+      Place place = rows.empty() ? place_of(first, row, buffer32, buffer16) : rows.front();
+      if (row > 0) {
+        place.row_key = static_cast<int>(row);
+        place.rows32.offset += row * plan_.lane_tiles * 8;
+        place.rows16.offset += row * plan_.lane_tiles * 4;
+        place.slot_rows.offset += row * 8;
+        const std::size_t row_axis =
+            space_.linear ? 0 : static_cast<std::size_t>(space_.row_axis());
+        if (plan_.counts()) place.digits[row_axis].offset += row;
+      }
+      rows.push_back(std::move(place));
+    }
+    emit_group(level, rows);
+    advance(digits_, count);
+  };
+  const std::int64_t trips = row_tiles / unroll;
+  if (trips > 1) {
+    builder_.loop(static_cast<std::uint64_t>(trips), [&](SReg index) {
+      group(multiply(builder_, {index, 0}, unroll), unroll);
+    });
+  } else if (trips == 1) {
+    group({}, unroll);
+  }
+  if (row_tiles % unroll != 0) {
+    builder_.new_block();
+    group({{}, trips * unroll}, row_tiles % unroll);
+  }
+}
+
+void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
+  if (level < 0) {
+    spread_columns(rows);
+    return;
+  }
+  emit_lane_tiles(level, rows);
+  finish_rows(level, rows);
+}
+
+void ElementwiseKernel::spread_columns(const std::vector<Place>& rows) {
+  for (const Input& input : plan_.inputs) {
+    if (!input.is_column() || input.fixed) continue;
+    for (const Place& place : rows) {
+      builder_.store(at(input.slots, place.slot_rows), column_value(input, place));
+    }
+  }
+}
+
+void ElementwiseKernel::emit_lane_tiles(int level, const std::vector<Place>& rows) {
+  row_sums_.clear();
+  for (const Reduction& reduction : plan_.reductions) {
+    if (!reduction.along_lanes || reduction.level != level) continue;
+    const std::uint32_t identity =
+        identity_bits(graph_.node(reduction.node).reducer, reduction.integer);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      row_sums_.push_back(builder_.vector_variable(identity));
+    }
+  }
+  if (plan_.unroll_lanes == plan_.lane_tiles) {
+    for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
+      emit_tile(level, rows, {{}, tile}, static_cast<int>(tile));
+    }
+    return;
+  }
+  // The last lane tile stands alone: its lanes may end early.
+  const std::int64_t looped = plan_.lane_tiles - 1;
+  const std::int64_t unroll = plan_.unroll_lanes;
+  builder_.loop(static_cast<std::uint64_t>(looped / unroll), [&](SReg index) {
+    emitter_.forget();
+    std::vector<Place> here = rows;
+    const Index first = multiply(builder_, {index, 0}, unroll);
+    const Index rows32 = multiply(builder_, first, 8);
+    const Index rows16 = multiply(builder_, first, 4);
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      if (plan_.counts()) here[i].digits = digits_at(here[i].row_key);
+      here[i].rows32 = add(builder_, here[i].rows32, rows32);
+      here[i].rows16 = add(builder_, here[i].rows16, rows16);
+    }
+    for (std::int64_t tile = 0; tile < unroll; ++tile) {
+      std::vector<Place> shifted = here;
+      for (Place& place : shifted) {
+        place.rows32.offset += 8 * tile;
+        place.rows16.offset += 4 * tile;
+      }
+      emit_tile(level, shifted, first.plus(tile), static_cast<int>(tile));
+    }
+  });
+  builder_.new_block();
+  emitter_.forget();
+  std::vector<Place> here = rows;
+  for (Place& place : here) {
+    if (plan_.counts()) place.digits = digits_at(place.row_key);
+  }
+  for (std::int64_t tile = looped / unroll * unroll; tile < plan_.lane_tiles; ++tile) {
+    emit_tile(level, here, {{}, tile}, static_cast<int>(tile));
+  }
+}
+
+/// One lane tile of each row tile of a group. A constant lane tile also moves the places; a counted
+/// one has moved them.
+void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Index lane_tile,
+                                  int lane_key) {
+  std::vector<Place> places = rows;
+  for (Place& place : places) {
+    if (!space_.linear && !plan_.flat) {
+      place.digits[static_cast<std::size_t>(space_.lane_axis())] = lane_tile;
+    }
+    place.lane_key = lane_key;
+    if (lane_tile.is_constant()) {
+      place.rows32.offset += 8 * lane_tile.offset;
+      place.rows16.offset += 4 * lane_tile.offset;
+    }
+  }
+  std::size_t sum = 0;
+  for (const Reduction& reduction : plan_.reductions) {
+    if (!reduction.along_lanes || reduction.level != level) continue;
+    const ExpressionNode& node = graph_.node(reduction.node);
+    for (const Place& place : places) {
+      const VReg value = masked(reduction, place, emitter_.operand(node.operands.front(), place));
+      const VVariable variable = row_sums_[sum++];
+      builder_.set(variable, combine(builder_, node.reducer, reduction.integer,
+                                     builder_.get(variable), value));
+    }
+  }
+  if (level != plan_.last_level) return;
+  for (const Place& place : places) {
+    for (const Output& output : plan_.outputs) {
+      if (output.kind != OutputKind::kStream) continue;
+      const Index rows_at = is_packed(output.shape) ? place.rows16 : place.rows32;
+      memory_->store_tile(output.shape.type, at(output.region, rows_at),
+                          emitter_.operand(output.node, place));
+    }
+  }
+  for (const Reduction& reduction : plan_.reductions) {
+    if (!reduction.along_lanes) accumulate(reduction, places);
+  }
+}
+
+/// Adds a lane tile of a group to the accumulators; row tiles that share one are combined first.
+void ElementwiseKernel::accumulate(const Reduction& reduction, const std::vector<Place>& places) {
+  const ExpressionNode& node = graph_.node(reduction.node);
+  const auto add_to = [&](const Place& place, VectorOperand value) {
+    const VmemAddress address =
+        at(reduction.accumulators, multiply(builder_, accumulator(reduction, place), 8));
+    builder_.store(
+        address, combine(builder_, node.reducer, reduction.integer, builder_.load(address), value));
+  };
+  VReg merged;
+  for (const Place& place : places) {
+    const VReg value = masked(reduction, place, emitter_.operand(node.operands.front(), place));
+    if (reduction.rows_kept) {
+      add_to(place, value);
+    } else {
+      merged = merged ? combine(builder_, node.reducer, reduction.integer, merged, value) : value;
+    }
+  }
+  if (merged) add_to(places.front(), merged);
+}
+
+/// The reductions along lanes of a group are complete: combine the lanes, keep them for later
+/// passes, write what is a result.
+void ElementwiseKernel::finish_rows(int level, const std::vector<Place>& rows) {
+  std::size_t sum = 0;
+  for (const Reduction& reduction : plan_.reductions) {
+    if (!reduction.along_lanes || reduction.level != level) continue;
+    const ExpressionNode& node = graph_.node(reduction.node);
+    for (const Place& place : rows) {
+      const VReg value = builder_.get(row_sums_[sum++]);
+      VReg total = node.reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
+                   : node.reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
+                                                              : builder_.lane_min(value);
+      if (node.bits != identity_bits(node.reducer, reduction.integer)) {
+        total = combine(builder_, node.reducer, reduction.integer, total, node.bits);
+      }
+      builder_.store(at(reduction.slots, place.slot_rows), total);
+    }
+  }
+  emitter_.forget();
+  std::vector<Place> here = rows;
+  for (Place& place : here) {
+    if (plan_.counts()) place.digits = digits_at(place.row_key);
+  }
+  for (const Output& output : plan_.outputs) {
+    if (output.kind != OutputKind::kRows || output.level != level) continue;
+    std::vector<VReg> values;
+    for (const Place& place : here) values.push_back(emitter_.vector(output.node, place));
+    Index row, lane;
+    const VmemRegion target = is_packed(output.shape) ? output.staging : output.region;
+    const Index tile = array_rows(output.access, here.front(), row, lane);
+    const Index address = add(builder_, tile, row);
+    // Groups of up to 16 row tiles, aligned to their size, lie in one row of 128 lanes.
+    store_across_lanes(builder_, emitter_, values, at(target, address), lane);
+  }
+}
+
+// Values.
+
+/// VMEM rows of the array's tile (or, linear, of its row) at a place; the row within the tile and
+/// the first lane where they are not those of the place.
+Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& place, Index& row,
+                                    Index& lane) {
+  Index tile;
+  if (access.linear) {
+    Index line;
+    if (access.x == Step::kSame) {
+      line = digit(place, space_.lane_axis());
+    } else if (access.x == Step::kRows) {
+      line = divide_by_power_of_two(builder_, digit(place, space_.row_axis()), 4);
+      lane =
+          multiply(builder_, modulo_power_of_two(builder_, digit(place, space_.row_axis()), 4), 8);
+    } else if (access.x == Step::kMajor) {
+      line = divide_by_power_of_two(builder_, digit(place, access.x_axis), 7);
+      lane = modulo_power_of_two(builder_, digit(place, access.x_axis), 7);
+    }
+    return line;
+  }
+  if (access.x == Step::kSame) {
+    tile = digit(place, space_.lane_axis());
+  } else if (access.x == Step::kRows) {
+    tile = divide_by_power_of_two(builder_, digit(place, space_.row_axis()), 4);
+    lane = multiply(builder_, modulo_power_of_two(builder_, digit(place, space_.row_axis()), 4), 8);
+  } else if (access.x == Step::kMajor) {
+    tile = divide_by_power_of_two(builder_, digit(place, access.x_axis), 7);
+    lane = modulo_power_of_two(builder_, digit(place, access.x_axis), 7);
+  }
+  if (access.y == Step::kSame) {
+    tile = add(builder_, tile, multiply(builder_, digit(place, space_.row_axis()), access.x_tiles));
+  } else if (access.y == Step::kMajor) {
+    const Index y = digit(place, access.y_axis);
+    tile = add(builder_, tile,
+               multiply(builder_, divide_by_power_of_two(builder_, y, 3), access.x_tiles));
+    row = modulo_power_of_two(builder_, y, 3);
+  }
+  for (const ArrayAccess::MajorTerm& term : access.majors) {
+    tile = add(builder_, tile, multiply(builder_, digit(place, term.axis), term.tiles));
+  }
+  return multiply(builder_, tile, access.tile_rows());
+}
+
+VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
+  const ArrayAccess& access = input.access;
+  Index row, lane;
+  const Index rows = array_rows(access, place, row, lane);
+  const bool integer = !is_floating(access.shape.type);
+  VReg line;
+  if (access.y == Step::kSame && !access.linear) {
+    line = memory_->load_tile(access.shape.type, at(input.region, rows));
+  } else {
+    line = memory_->load_row(access.shape.type, input.region, rows, row);
+  }
+  return spread_over_lanes(builder_, emitter_, line, lane, access.x == Step::kRows, integer);
+}
+
+ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
+  const int index = plan_.reduction_of(id);
+  if (index >= 0) {
+    const Reduction& reduction = plan_.reductions[static_cast<std::size_t>(index)];
+    TPU_CHECK(reduction.along_lanes, graph_.kernel_name() << ": a sum that is not known yet");
+    return ExpressionValue::of(builder_.load(at(reduction.slots, place.slot_rows)));
+  }
+  const Input& input = *plan_.input_of(id);
+  const ElementType type = input.access.shape.type;
+  if (input.fixed) return ExpressionValue::of(builder_.load(VmemAddress(input.slots)));
+  Index row, lane;
+  switch (input.access.kind) {
+    case Kind::kStream:
+      return ExpressionValue::of(memory_->load_tile(
+          type, at(input.region, is_packed(input.access.shape) ? place.rows16 : place.rows32)));
+    case Kind::kColumn:
+      return ExpressionValue::of(builder_.load(at(input.slots, place.slot_rows)));
+    case Kind::kTile: {
+      const Index rows = array_rows(input.access, place, row, lane);
+      return ExpressionValue::of(memory_->load_tile(type, at(input.region, rows)));
+    }
+    case Kind::kRow: {
+      const Index rows = array_rows(input.access, place, row, lane);
+      return ExpressionValue::of(memory_->load_row(type, input.region, rows, row));
+    }
+  }
+  return {};
+}
+
+/// The value where the place lies inside the space, the reduction's identity in padding that would
+/// enter the result.
+VReg ElementwiseKernel::masked(const Reduction& reduction, const Place& place,
+                               VectorOperand value) {
+  const std::uint32_t identity =
+      identity_bits(graph_.node(reduction.node).reducer, reduction.integer);
+  const auto keep = [&](VReg position, Index limit) {
+    const VectorOperand bound = limit.is_constant()
+                                    ? VectorOperand(static_cast<std::uint32_t>(limit.offset))
+                                    : VectorOperand(builder_.splat(to_operand(builder_, limit)));
+    const MReg inside = builder_.vector_compare(Opcode::kVcmpLtS32, position, bound);
+    value = builder_.select(inside, value, identity);
+  };
+  const auto remaining = [&](std::int64_t extent, Index tile, std::int64_t size) {
+    if (tile.is_constant()) return Index{{}, extent - tile.offset * size};
+    const Index begin = multiply(builder_, tile, size);
+    return Index{builder_.sub(extent, to_operand(builder_, begin)), 0};
+  };
+  if (space_.linear) {
+    const std::int64_t extent = space_.extents.empty() ? 1 : space_.extents.front();
+    if (extent % 1024 != 0) {
+      keep(emitter_.element_index(),
+           remaining(extent, place.digits.empty() ? Index{} : place.digits[0], 1024));
+    }
+  } else {
+    const Index lane_tile = digit(place, space_.lane_axis());
+    const bool is_last = lane_tile.is_constant() && lane_tile.offset + 1 == space_.lane_tiles();
+    if (!reduction.lanes_kept && is_last && space_.lanes() % 128 != 0) {
+      keep(emitter_.lane_index(), {{}, space_.lanes() % 128});
+    }
+    const bool rows_enter = !reduction.rows_kept && !reduction.along_lanes;
+    if (rows_enter && space_.rows() % 8 != 0) {
+      keep(emitter_.sublane_index(), remaining(space_.rows(), digit(place, space_.row_axis()), 8));
+    }
+  }
+  return value.reg ? value.reg : builder_.vector(Opcode::kVmov, value);
+}
+
+/// The register of the accumulators that a place adds to.
+Index ElementwiseKernel::accumulator(const Reduction& reduction, const Place& place) {
+  Index index;
+  if (reduction.lanes_kept) index = digit(place, space_.lane_axis());
+  if (reduction.rows_kept) {
+    index = add(builder_, index,
+                multiply(builder_, digit(place, space_.row_axis()),
+                         reduction.lanes_kept ? space_.lane_tiles() : 1));
+  }
+  for (std::size_t i = 0; i < reduction.kept_majors.size(); ++i) {
+    index = add(builder_, index,
+                multiply(builder_, digit(place, reduction.kept_majors[i]), reduction.strides[i]));
+  }
+  return index;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/elementwise_memory.h"
+#include "workloads/compiler/kernels/elementwise_plan.h"
+#include "workloads/compiler/kernels/expression.h"
+#include "workloads/compiler/kernels/expression_graph.h"
+
+namespace tpu::compiler {
+
+/// Emits the kernel of an ExpressionGraph by its ElementwisePlan: elementwise results, reductions,
+/// or both.
+///
+/// While the blocks stream, the DMAs of the next block, work on this one and write-back of the one
+/// before overlap. Over a block go passes: first values that vary along rows are spread over the
+/// lanes, then each pass computes the reductions along lanes that the next one needs; the last one
+/// writes results and adds to the accumulators of reductions along other axes. These are combined
+/// and written when all blocks are done.
+class ElementwiseKernel {
+ public:
+  /// `operand_count`: operands of the instruction; its results' addresses follow theirs.
+  ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count, const Target& target);
+
+  isa::Kernel emit();
+
+ private:
+  using Input = ElementwisePlan::Input;
+  using Reduction = ElementwisePlan::Reduction;
+  using Output = ElementwisePlan::Output;
+  using OutputKind = ElementwisePlan::OutputKind;
+
+  void allocate();
+  void allocate_output(Output& output);
+  void load_residents();
+  void spread_fixed_columns();
+  void clear_accumulators();
+
+  // Blocks.
+  void emit_blocks();
+  void start_loads(Index block, Index parity, std::int64_t row_tiles, ScalarOperand is_last,
+                   std::int64_t last_row_tiles);
+  void start_stores(Index block, Index parity, std::int64_t row_tiles);
+  std::int64_t loaded_granules(std::int64_t row_tiles) const;
+  std::int64_t stored_granules(std::int64_t row_tiles) const;
+  Index buffer_rows(const hlo::Shape& shape, Index parity);
+  ScalarOperand flag(const std::array<std::uint32_t, 2>& flags, Index parity);
+  ScalarOperand operand_address(int operand);
+
+  // Passes over a block.
+  void compute_block(Index parity, std::int64_t row_tiles);
+  void emit_pass(int level, Index parity, std::int64_t row_tiles);
+  void emit_group(int level, const std::vector<Place>& rows);
+  void spread_columns(const std::vector<Place>& rows);
+  void emit_lane_tiles(int level, const std::vector<Place>& rows);
+  void emit_tile(int level, const std::vector<Place>& rows, Index lane_tile, int lane_key);
+  void finish_rows(int level, const std::vector<Place>& rows);
+  void accumulate(const Reduction& reduction, const std::vector<Place>& places);
+  Place place_of(Index group, std::int64_t row, Index buffer32, Index buffer16);
+  std::vector<Index> digits_at(std::int64_t row);
+  void reset_digits();
+  void advance(std::vector<SVariable>& digits, std::int64_t row_tiles);
+
+  // Values.
+  ExpressionValue source(int node, const Place& place);
+  VReg column_value(const Input& input, const Place& place);
+  Index array_rows(const ArrayAccess& access, const Place& place, Index& row, Index& lane);
+  VReg masked(const Reduction& reduction, const Place& place, VectorOperand value);
+  Index accumulator(const Reduction& reduction, const Place& place);
+  Index digit(const Place& place, int axis) const {
+    return place.digits[static_cast<std::size_t>(axis)];
+  }
+
+  // Results that stay in VMEM until the end (reduce_results.cpp).
+  void write_results();
+  void finish(const Output& output);
+  VReg accumulated(const Reduction& reduction, Index accumulator);
+  VReg total(const Reduction& reduction, VReg value);
+  void finish_tiles(const Output& output, const Reduction& reduction);
+  void finish_lane_rows(const Output& output, const Reduction& reduction);
+  void finish_column_sums(const Output& output, const Reduction& reduction);
+  void finish_totals(const Output& output, const Reduction& reduction);
+  void for_each(std::int64_t count, std::int64_t unroll, const std::function<void(Index)>& body);
+  /// 32-bit tiles of a result that stays in VMEM.
+  VmemRegion tiles_of(const Output& output) const {
+    return output.staging.rows > 0 ? output.staging : output.region;
+  }
+
+  const ExpressionGraph& graph_;
+  const IterationSpace& space_;
+  int operand_count_;
+  ElementwisePlan plan_;
+  KernelBuilder builder_;
+  std::unique_ptr<TileMemory> memory_;
+  ExpressionEmitter emitter_;
+
+  std::vector<SVariable> block_digits_;  ///< Of the block's first row tile; from the row axis up.
+  std::vector<SVariable> digits_;        ///< Of the group at hand.
+  std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
+  std::array<std::uint32_t, 2> load_flags_{}, store_flags_{};
+  std::vector<VVariable> row_sums_;  ///< Of the group at hand: reduction by reduction.
+  Index parity_;
+};
+
+}  // namespace tpu::compiler

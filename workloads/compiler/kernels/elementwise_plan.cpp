@@ -1,0 +1,393 @@
+#include "workloads/compiler/kernels/elementwise_plan.h"
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/expression.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::HloOpcode;
+using Kind = ArrayAccess::Kind;
+using OutputKind = ElementwisePlan::OutputKind;
+
+constexpr std::int64_t kRegisterBytes = 4096;
+/// Left for the scratch of packed stores and alignment.
+constexpr std::int64_t kReserveBytes = 256 << 10;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+bool is_in_order(const hlo::Shape& shape, const std::vector<int>& axes) {
+  int last = -1;
+  for (std::int64_t dimension : major_to_minor(shape)) {
+    const int axis = axes[static_cast<std::size_t>(dimension)];
+    if (shape.dimensions[static_cast<std::size_t>(dimension)] == 1) continue;
+    if (axis <= last) return false;
+    last = axis;
+  }
+  return true;
+}
+
+/// Builds an ElementwisePlan step by step.
+class Planner {
+ public:
+  Planner(const ExpressionGraph& graph, std::size_t operand_count, const Target& target)
+      : graph_(graph),
+        space_(graph.space()),
+        operand_count_(static_cast<int>(operand_count)),
+        target_(target) {}
+
+  ElementwisePlan run() {
+    plan_.needed.assign(static_cast<std::size_t>(space_.rank()), false);
+    find_inputs();
+    find_reductions();
+    find_levels();
+    find_outputs();
+    choose_shape();
+    find_needed_axes();
+    choose_unroll();
+    choose_block();
+    return plan_;
+  }
+
+ private:
+  void find_inputs();
+  void find_reductions();
+  void keep_axes(ElementwisePlan::Reduction& reduction, const ExpressionNode& node);
+  void find_levels();
+  void find_outputs();
+  void choose_shape();
+  void find_needed_axes();
+  void choose_unroll();
+  void choose_block();
+  int level_of(int node) const;
+  std::size_t operations() const;
+  std::int64_t resident_bytes() const;
+  [[noreturn]] void refuse(const hlo::Shape& shape, const std::string& why) const {
+    throw WorkloadError("no kernel for " + graph_.kernel_name() + " over " +
+                        hlo::to_string(graph_.space_shape()) + ", " + hlo::to_string(shape) + ": " +
+                        why);
+  }
+
+  const ExpressionGraph& graph_;
+  const IterationSpace& space_;
+  int operand_count_;
+  const Target& target_;
+  ElementwisePlan plan_;
+};
+
+void Planner::find_inputs() {
+  for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
+    const ExpressionNode& node = graph_.nodes()[id];
+    if (node.opcode != HloOpcode::kParameter) continue;
+    ElementwisePlan::Input input;
+    input.node = static_cast<int>(id);
+    input.operand = static_cast<int>(node.parameter);
+    input.access = find_access(space_, node.shape, node.axes, graph_.kernel_name());
+    input.fixed =
+        input.is_column() && !input.access.needs_rows() && input.access.major_axes().empty();
+    plan_.inputs.push_back(std::move(input));
+  }
+}
+
+void Planner::keep_axes(ElementwisePlan::Reduction& reduction, const ExpressionNode& node) {
+  const auto is_reduced = [&](int axis) {
+    return std::find(node.reduced_axes.begin(), node.reduced_axes.end(), axis) !=
+           node.reduced_axes.end();
+  };
+  if (space_.linear) return;
+  reduction.rows_kept = !is_reduced(space_.row_axis());
+  reduction.lanes_kept = !is_reduced(space_.lane_axis());
+  std::int64_t stride = (reduction.rows_kept ? space_.row_tiles() : 1) *
+                        (reduction.lanes_kept ? space_.lane_tiles() : 1);
+  const bool has_tiles = reduction.rows_kept && reduction.lanes_kept;
+  bool is_last = true;
+  for (int axis = space_.row_axis() - 1; axis >= 0; --axis) {
+    if (is_reduced(axis)) continue;
+    reduction.kept_majors.insert(reduction.kept_majors.begin(), axis);
+    reduction.strides.insert(reduction.strides.begin(), stride);
+    const std::int64_t extent = space_.extents[static_cast<std::size_t>(axis)];
+    // The last kept major may become the rows of the result's tiles.
+    stride *= is_last && !has_tiles ? ceil_divide(extent, 8) * 8 : extent;
+    is_last = false;
+  }
+  reduction.registers = stride;
+}
+
+void Planner::find_reductions() {
+  for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
+    const ExpressionNode& node = graph_.nodes()[id];
+    if (node.opcode != HloOpcode::kReduce) continue;
+    ElementwisePlan::Reduction reduction;
+    reduction.node = static_cast<int>(id);
+    reduction.integer = !is_floating(node.shape.type);
+    int other_axes = 0;
+    bool has_lanes = false;
+    for (int axis : node.reduced_axes) {
+      if (!space_.linear && axis == space_.lane_axis()) {
+        has_lanes = true;
+      } else if (space_.extents[static_cast<std::size_t>(axis)] > 1) {
+        ++other_axes;
+      }
+    }
+    reduction.along_lanes = has_lanes && other_axes == 0;
+    keep_axes(reduction, node);
+    if (reduction.integer && !reduction.lanes_kept) {
+      refuse(node.shape, "reductions along the minor dimension add fp32 only");
+    }
+    plan_.reductions.push_back(std::move(reduction));
+  }
+}
+
+int Planner::level_of(int id) const {
+  int level = 0;
+  for (int below : graph_.below({id})) {
+    const int index = plan_.reduction_of(below);
+    if (index >= 0) {
+      level = std::max(level, plan_.reductions[static_cast<std::size_t>(index)].level + 1);
+    }
+  }
+  return level;
+}
+
+void Planner::find_levels() {
+  for (ElementwisePlan::Reduction& reduction : plan_.reductions) {
+    const int operand = graph_.node(reduction.node).operands.front();
+    reduction.level = level_of(operand);
+    if (!reduction.along_lanes) continue;
+    plan_.last_level = std::max(plan_.last_level, reduction.level);
+  }
+}
+
+void Planner::find_outputs() {
+  for (std::size_t i = 0; i < graph_.roots().size(); ++i) {
+    ElementwisePlan::Output output;
+    output.node = graph_.roots()[i];
+    output.shape = graph_.root_shapes()[i];
+    output.operand = operand_count_ + static_cast<int>(i);
+    output.level = level_of(output.node);
+    if (output.shape.dimensions == graph_.space_shape().dimensions) {
+      std::vector<int> axes(output.shape.dimensions.size());
+      const std::vector<std::int64_t> order = major_to_minor(graph_.space_shape());
+      for (std::size_t axis = 0; axis < order.size(); ++axis) {
+        axes[static_cast<std::size_t>(order[axis])] = static_cast<int>(axis);
+      }
+      output.access = find_access(space_, output.shape, axes, graph_.kernel_name());
+      if (output.access.kind != Kind::kStream) {
+        refuse(output.shape, "expected the result in the layout of the operands");
+      }
+      plan_.last_level = std::max(plan_.last_level, output.level);
+      plan_.outputs.push_back(std::move(output));
+      continue;
+    }
+    output.kind = OutputKind::kRows;
+    for (int below : graph_.below({output.node})) {
+      const int index = plan_.reduction_of(below);
+      if (index < 0 || plan_.reductions[static_cast<std::size_t>(index)].along_lanes) continue;
+      if (below != output.node) {
+        refuse(output.shape, "operations behind a reduction over rows belong to another kernel");
+      }
+      output.kind = OutputKind::kAccumulated;
+      output.reduction = index;
+    }
+    if (output.kind == OutputKind::kRows) {
+      output.access =
+          find_access(space_, output.shape, graph_.node(output.node).axes, graph_.kernel_name());
+      if (!output.access.needs_rows() || output.access.x != ArrayAccess::Step::kRows) {
+        refuse(output.shape, "expected the rows of the space as the minor dimension");
+      }
+      output.level -= 1;
+    }
+    if (!is_in_order(output.shape, graph_.node(output.node).axes)) {
+      refuse(output.shape, "expected the result's dimensions in the order of the operand's");
+    }
+    plan_.outputs.push_back(std::move(output));
+  }
+}
+
+/// Without anything that varies along lanes or rows, a tile is a tile.
+void Planner::choose_shape() {
+  plan_.flat = plan_.reductions.empty();
+  for (const ElementwisePlan::Input& input : plan_.inputs) {
+    if (!input.is_stream() && !input.fixed) plan_.flat = false;
+  }
+  for (const ExpressionNode& node : graph_.nodes()) {
+    if (node.opcode == HloOpcode::kIota) plan_.flat = false;
+  }
+  plan_.row_tiles = space_.majors() * space_.row_tiles();
+  plan_.lane_tiles = space_.lane_tiles();
+  if (plan_.flat) {
+    plan_.row_tiles *= plan_.lane_tiles;
+    plan_.lane_tiles = 1;
+  }
+}
+
+void Planner::find_needed_axes() {
+  if (plan_.flat) return;
+  const auto need = [&](int axis) {
+    if (axis != kNoAxis) plan_.needed[static_cast<std::size_t>(axis)] = true;
+  };
+  if (space_.linear) {
+    if (!space_.extents.empty()) need(0);
+    plan_.digits = space_.extents.empty() ? 0 : 1;
+    return;
+  }
+  const auto need_access = [&](const ArrayAccess& access) {
+    if (access.needs_rows()) need(space_.row_axis());
+    for (int axis : access.major_axes()) need(axis);
+  };
+  for (const ElementwisePlan::Input& input : plan_.inputs) {
+    if (!input.is_stream()) need_access(input.access);
+  }
+  for (const ExpressionNode& node : graph_.nodes()) {
+    if (node.opcode == HloOpcode::kIota && node.axis != space_.lane_axis()) need(node.axis);
+  }
+  for (const ElementwisePlan::Output& output : plan_.outputs) {
+    if (output.kind == OutputKind::kRows) need_access(output.access);
+  }
+  for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
+    if (reduction.along_lanes) continue;
+    const bool masks_rows = !reduction.rows_kept && space_.rows() % 8 != 0;
+    if (masks_rows || reduction.rows_kept) need(space_.row_axis());
+    for (int axis : reduction.kept_majors) need(axis);
+  }
+  for (int axis = 0; axis <= space_.row_axis(); ++axis) {
+    if (plan_.needed[static_cast<std::size_t>(axis)]) {
+      plan_.digits = space_.row_axis() - axis + 1;
+      break;
+    }
+  }
+}
+
+std::size_t Planner::operations() const {
+  std::size_t count = 0;
+  for (const ExpressionNode& node : graph_.nodes()) {
+    switch (node.opcode) {
+      case HloOpcode::kParameter:
+      case HloOpcode::kConstant:
+        break;
+      case HloOpcode::kDivide:
+      case HloOpcode::kLogistic:
+      case HloOpcode::kSqrt:
+      case HloOpcode::kRsqrt:
+        count += 8;
+        break;
+      case HloOpcode::kErf:
+      case HloOpcode::kLogPlusOne:
+        count += 30;
+        break;
+      default:
+        count += 1;
+    }
+  }
+  return count;
+}
+
+void Planner::choose_unroll() {
+  const std::size_t work = operations() + plan_.inputs.size();
+  int tiles = work <= 12 ? 8 : work <= 32 ? 4 : 2;
+  if (plan_.lane_tiles > tiles) {
+    plan_.unroll_lanes = tiles;
+    return;
+  }
+  plan_.unroll_lanes = static_cast<int>(plan_.lane_tiles);
+  int rows = 1;
+  while (rows * 2 * plan_.unroll_lanes <= tiles && rows * 2 <= plan_.row_tiles) rows *= 2;
+  // A group of row tiles must not cross from one major index to the next.
+  if (plan_.counts()) {
+    while (space_.row_tiles() % rows != 0) rows /= 2;
+  }
+  plan_.unroll_rows = rows;
+}
+
+std::int64_t Planner::resident_bytes() const {
+  std::int64_t rows = 0;
+  for (const ElementwisePlan::Input& input : plan_.inputs) {
+    if (!input.is_stream()) rows += input.access.rows();
+    if (input.fixed) rows += 8;
+  }
+  for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
+    if (!reduction.along_lanes) rows += 8 * reduction.registers;
+  }
+  for (const ElementwisePlan::Output& output : plan_.outputs) {
+    if (output.kind == OutputKind::kRows) rows += 2 * output.access.rows();
+    if (output.kind == OutputKind::kAccumulated) {
+      rows += ceil_divide(output.shape.padded_bytes(), 512) * 2 + 16;
+    }
+  }
+  return rows * 512;
+}
+
+void Planner::choose_block() {
+  std::int64_t stream_rows = 0, slots = 0, largest = 0;
+  for (const ElementwisePlan::Input& input : plan_.inputs) {
+    if (input.is_stream()) {
+      stream_rows += plan_.stream_rows(input.access.shape);
+      largest = std::max(largest, plan_.stream_rows(input.access.shape));
+    }
+    if (input.is_column() && !input.fixed) ++slots;
+  }
+  for (const ElementwisePlan::Output& output : plan_.outputs) {
+    if (output.kind != OutputKind::kStream) continue;
+    stream_rows += plan_.stream_rows(output.shape);
+    largest = std::max(largest, plan_.stream_rows(output.shape));
+  }
+  for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
+    if (reduction.along_lanes) ++slots;
+  }
+  const std::int64_t per_row_tile = 2 * stream_rows * 512 + slots * kRegisterBytes;
+  const std::int64_t room =
+      static_cast<std::int64_t>(target_.vmem_bytes) - resident_bytes() - kReserveBytes;
+  const std::int64_t most = per_row_tile == 0 ? plan_.row_tiles : room / per_row_tile;
+  if (room <= 0 || most < 1) {
+    refuse(graph_.space_shape(),
+           "expected the broadcast operands, the results of reductions and two buffers of eight "
+           "rows of each other array in " +
+               std::to_string(target_.vmem_bytes >> 20) + " MiB of VMEM; found " +
+               std::to_string(resident_bytes()) + " and " + std::to_string(per_row_tile) +
+               " bytes");
+  }
+  // Blocks of 64 to 256 KiB, eight or more where there is enough.
+  const std::int64_t registers = largest * plan_.row_tiles / 8;
+  const std::int64_t wanted = std::clamp<std::int64_t>(registers / 8, 16, 64);
+  const std::int64_t per_row = std::max<std::int64_t>(1, largest / 8);
+  plan_.block = std::clamp<std::int64_t>(wanted / per_row, 1, std::min(most, plan_.row_tiles));
+  if (plan_.block > plan_.unroll_rows) plan_.block -= plan_.block % plan_.unroll_rows;
+  if (plan_.block < plan_.unroll_rows) {
+    plan_.unroll_rows = 1;
+  }
+}
+
+}  // namespace
+
+const ElementwisePlan::Input* ElementwisePlan::input_of(int node) const {
+  for (const Input& input : inputs) {
+    if (input.node == node) return &input;
+  }
+  return nullptr;
+}
+
+int ElementwisePlan::reduction_of(int node) const {
+  for (std::size_t i = 0; i < reductions.size(); ++i) {
+    if (reductions[i].node == node) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::int64_t ElementwisePlan::stream_rows(const hlo::Shape& shape) const {
+  return lane_tiles * (shape.type == hlo::ElementType::kBf16 ? 4 : 8);
+}
+
+std::int64_t ElementwisePlan::stream_granules(const hlo::Shape& shape, std::int64_t count) const {
+  if (shape.rank() == 0) return 1;
+  return count * stream_rows(shape) / 2;
+}
+
+ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
+                                      const Target& target) {
+  return Planner(graph, operand_count, target).run();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "workloads/compiler/codegen/values.h"
+#include "workloads/compiler/kernels/elementwise_leaf.h"
+#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/target.h"
+
+namespace tpu::compiler {
+
+/// How an elementwise kernel or a reduction is laid over VMEM and over loops.
+///
+/// Arrays that cover the space stream through VMEM in blocks of whole row tiles, two buffers each.
+/// Everything smaller (vectors along the lanes, broadcast tiles, scalars, results of reductions)
+/// stays in VMEM while the kernel runs.
+struct ElementwisePlan {
+  struct Input {
+    int node = -1;
+    int operand = 0;
+    ArrayAccess access;
+    bool fixed = false;  ///< A column whose value is the same everywhere.
+    VmemRegion region;   ///< Buffers of a stream, or the whole array.
+    VmemRegion slots;    ///< Columns: a register per row tile of the block, or one.
+
+    bool is_stream() const { return access.kind == ArrayAccess::Kind::kStream; }
+    bool is_column() const { return access.kind == ArrayAccess::Kind::kColumn; }
+  };
+  /// Along lanes: of each row, known within the block. Otherwise a sum over the whole space, held
+  /// in a register's worth of VMEM per kept major index, row tile (where rows are kept) and lane
+  /// tile (where lanes are kept).
+  struct Reduction {
+    int node = -1;
+    bool along_lanes = false;
+    int level = 0;     ///< Pass that computes it.
+    VmemRegion slots;  ///< Along lanes: a register per row tile of the block.
+    bool rows_kept = false, lanes_kept = false;
+    std::vector<int> kept_majors;
+    std::vector<std::int64_t> strides;  ///< Registers from one kept major index to the next.
+    std::int64_t registers = 1;
+    VmemRegion accumulators;
+    bool integer = false;
+  };
+  enum class OutputKind : std::uint8_t { kStream, kRows, kAccumulated };
+  struct Output {
+    int node = -1;
+    int operand = 0;
+    hlo::Shape shape;
+    OutputKind kind = OutputKind::kStream;
+    ArrayAccess access;  ///< kStream, kRows.
+    int level = 0;       ///< Pass after which it is known.
+    int reduction = -1;  ///< kAccumulated: index of the reduction.
+    VmemRegion region;   ///< Buffers, or the whole result.
+    VmemRegion staging;  ///< Of packed results that stay in VMEM: 32-bit tiles.
+  };
+
+  std::vector<Input> inputs;
+  std::vector<Reduction> reductions;
+  std::vector<Output> outputs;
+  bool flat = false;            ///< Only streams and scalars: a row tile is any tile.
+  std::int64_t row_tiles = 1;   ///< Of the whole space.
+  std::int64_t lane_tiles = 1;  ///< Of a row tile.
+  int last_level = 0;           ///< The pass that writes streams and accumulates.
+  std::int64_t block = 1;       ///< Row tiles of a block.
+  int unroll_rows = 1;          ///< Row tiles in one piece of straight code.
+  int unroll_lanes = 1;         ///< Lane tiles in it; all of them or a part.
+  std::vector<bool> needed;     ///< Axes whose index the code must know; not the lane axis.
+  int digits = 0;               ///< Axes from the row axis up that are counted.
+
+  const Input* input_of(int node) const;
+  int reduction_of(int node) const;  ///< Index; -1: none.
+  bool counts() const { return digits > 0; }
+  /// VMEM rows of a row tile of a streamed array.
+  std::int64_t stream_rows(const hlo::Shape& shape) const;
+  /// Granules of so many row tiles of a streamed array.
+  std::int64_t stream_granules(const hlo::Shape& shape, std::int64_t count) const;
+};
+
+/// Makes the plan; regions are not allocated yet. Throws WorkloadError for what does not fit.
+ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
+                                      const Target& target);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/expression_graph.h"
+
+namespace tpu::compiler {
+
+/// A number that a kernel knows when it runs: a scalar register (or none) plus a constant.
+struct Index {
+  SReg reg;
+  std::int64_t offset = 0;
+
+  bool is_constant() const { return !reg; }
+  Index plus(std::int64_t amount) const { return {reg, offset + amount}; }
+};
+
+/// Arithmetic on indices; constants are folded.
+ScalarOperand to_operand(KernelBuilder& builder, Index index);
+Index add(KernelBuilder& builder, Index a, Index b);
+Index multiply(KernelBuilder& builder, Index a, std::int64_t factor);
+Index divide_by_power_of_two(KernelBuilder& builder, Index a, int bits);
+Index modulo_power_of_two(KernelBuilder& builder, Index a, int bits);
+
+/// Where a vector register's worth of points lies in the iteration space.
+struct Place {
+  /// Position along each axis, for the row axis in tiles of 8, for the lane axis in tiles of 128;
+  /// of a linear space in registers of 1024.
+  std::vector<Index> digits;
+  Index rows32;       ///< VMEM rows from a block's begin, in streamed arrays of 32-bit types.
+  Index rows16;       ///< The same in packed arrays.
+  Index slot_rows;    ///< VMEM rows from the begin of what a block keeps per row tile.
+  int lane_key = -1;  ///< Equal keys, equal lane tile (within one straight piece of code).
+  int row_key = -1;   ///< Equal keys, equal row tile and major indices.
+};
+
+/// A value of an expression on registers: a vector, a mask (pred), or a constant.
+struct ExpressionValue {
+  enum class Kind : std::uint8_t { kVector, kMask, kConstant };
+  Kind kind = Kind::kConstant;
+  VReg vector;
+  MReg mask;
+  std::uint32_t bits = 0;
+
+  static ExpressionValue of(VReg value) { return {Kind::kVector, value, {}, 0}; }
+  static ExpressionValue of(MReg value) { return {Kind::kMask, {}, value, 0}; }
+  static ExpressionValue of_bits(std::uint32_t value) { return {Kind::kConstant, {}, {}, value}; }
+};
+
+/// Emits the instructions that compute values of an ExpressionGraph for places.
+///
+/// bf16 values are fp32 in registers and rounded where they are stored, as XLA does on chips
+/// without bf16 arithmetic (excess precision); pred values are masks. Values are remembered within
+/// a straight piece of code, values that do not depend on the lane tile or the row tile across
+/// places.
+class ExpressionEmitter {
+ public:
+  /// Gives the value of a parameter or of a reduction at a place.
+  using Source = std::function<ExpressionValue(int node, const Place& place)>;
+  /// What a node depends on.
+  struct Dependence {
+    bool lanes = false;
+    bool rows = false;
+  };
+
+  ExpressionEmitter(KernelBuilder& builder, const ExpressionGraph& graph, Source source);
+
+  void set_dependence(int node, Dependence dependence);  ///< Of sources; before infer().
+  void infer();
+  const Dependence& dependence(int node) const {
+    return dependence_[static_cast<std::size_t>(node)];
+  }
+
+  ExpressionValue value(int node, const Place& place);
+  /// The value as a vector register (or an immediate); a mask becomes 1 or 0 of the type.
+  VectorOperand operand(int node, const Place& place);
+  VReg vector(int node, const Place& place);
+  /// Begins a new straight piece of code.
+  void forget();
+
+  VReg lane_index();     ///< Lane of each element.
+  VReg sublane_index();  ///< Sublane of each element.
+  VReg element_index();  ///< 128 sublane + lane.
+
+ private:
+  ExpressionValue emit(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_iota(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_binary(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_integer(const ExpressionNode& node, VectorOperand a, VectorOperand b);
+  ExpressionValue emit_logical(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_compare(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_select(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_unary(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_convert(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_power(const ExpressionNode& node, const Place& place);
+  VReg integer_extreme(bool maximum, VectorOperand a, VectorOperand b);
+  MReg mask(int node, const Place& place);
+  VReg in_register(VectorOperand operand);
+  [[noreturn]] void refuse(const ExpressionNode& node, const std::string& why) const;
+
+  KernelBuilder& builder_;
+  const ExpressionGraph& graph_;
+  Source source_;
+  std::vector<Dependence> dependence_;
+  std::map<std::tuple<int, int, int>, ExpressionValue> known_;
+  VReg lane_index_, sublane_index_, element_index_;
+};
+
+bool is_floating(hlo::ElementType type);
+
+}  // namespace tpu::compiler

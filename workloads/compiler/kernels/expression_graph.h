@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// The computation that an instruction stands for: of a fusion the called one, of any other
+/// instruction one with a parameter per operand (constant scalars stay constants).
+hlo::Computation computation_of(const hlo::Module& module, const hlo::Computation& computation,
+                                const hlo::HloInstruction& instruction);
+
+/// The points that an elementwise kernel or a reduction visits: the extents of one array in
+/// physical order, major to minor, and how vector registers cover them.
+///
+/// Tiled (rank >= 2): a vector register holds 8 rows of 128 lanes of the two minor extents.
+/// Linear (rank 0 and 1): a vector register holds 1024 consecutive elements.
+struct IterationSpace {
+  std::vector<std::int64_t> extents;
+  bool linear = false;
+
+  int rank() const { return static_cast<int>(extents.size()); }
+  int lane_axis() const { return rank() - 1; }
+  int row_axis() const { return rank() - 2; }  ///< Tiled spaces only.
+  std::int64_t lanes() const { return linear ? 128 : extents.back(); }
+  std::int64_t rows() const { return extents[extents.size() - 2]; }
+  std::int64_t majors() const;      ///< Product of the extents above rows and lanes.
+  std::int64_t row_tiles() const;   ///< Per major index; of a linear space all registers.
+  std::int64_t lane_tiles() const;  ///< 1 in a linear space.
+  std::int64_t tile_count() const { return majors() * row_tiles() * lane_tiles(); }
+};
+
+/// No axis: a dimension of extent 1 that stands for no axis of the space.
+constexpr int kNoAxis = -1;
+
+/// One value of a fused computation, seen from the iteration space.
+struct ExpressionNode {
+  hlo::HloOpcode opcode = hlo::HloOpcode::kCount;
+  hlo::Shape shape;
+  std::vector<int> operands;
+  std::vector<int> axes;  ///< The axis of the space that each dimension of `shape` runs along.
+  std::int64_t parameter = -1;  ///< kParameter.
+  std::uint32_t bits = 0;       ///< kConstant: every element, as fp32, s32 or pred (0 or 1).
+  int axis = kNoAxis;           ///< kIota.
+  hlo::ComparisonDirection direction = hlo::ComparisonDirection::kEq;
+  hlo::HloOpcode reducer = hlo::HloOpcode::kCount;  ///< kReduce: add, maximum, minimum.
+  std::vector<int> reduced_axes;                    ///< kReduce.
+  std::string name;
+};
+
+/// A fused computation as expressions over one iteration space: broadcasts, bitcasts and reshapes
+/// by unit dimensions are resolved into the axes of each value; equal (value, axes) are one node.
+///
+/// The space is that of the reductions' operands where there are any (all the same), else that of
+/// the results. Throws WorkloadError for what is no elementwise expression or reduction.
+class ExpressionGraph {
+ public:
+  ExpressionGraph(const hlo::Module& module, const hlo::Computation& fused,
+                  std::string kernel_name);
+
+  const IterationSpace& space() const { return space_; }
+  const hlo::Shape& space_shape() const { return space_shape_; }
+  const std::vector<ExpressionNode>& nodes() const { return nodes_; }
+  const ExpressionNode& node(int id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  const std::vector<int>& roots() const { return roots_; }
+  const std::vector<hlo::Shape>& root_shapes() const { return root_shapes_; }
+  const std::string& kernel_name() const { return kernel_name_; }
+  /// True when the value has an element of its own at each point of the space.
+  bool is_full(const ExpressionNode& node) const;
+  /// Nodes below `id` (itself included), operands first; does not go beyond reductions.
+  std::vector<int> below(const std::vector<int>& ids) const;
+
+ private:
+  void choose_space();
+  std::vector<int> root_axes(hlo::InstructionId root) const;
+  int visit(hlo::InstructionId id, const std::vector<int>& axes);
+  int visit_parameter(hlo::InstructionId id, const hlo::Shape& shape, const std::vector<int>& axes);
+  int visit_constant(hlo::InstructionId id, const std::vector<int>& axes);
+  int visit_reduce(hlo::InstructionId id, const std::vector<int>& axes, std::size_t position);
+  int add(ExpressionNode node);
+  std::vector<int> unit_reshape_axes(const hlo::Shape& from, const hlo::Shape& to,
+                                     const std::vector<int>& axes) const;
+  [[noreturn]] void refuse(const hlo::HloInstruction& instruction, const std::string& why) const;
+
+  const hlo::Module& module_;
+  const hlo::Computation& fused_;
+  std::string kernel_name_;
+  IterationSpace space_;
+  hlo::Shape space_shape_;
+  std::vector<int> space_axes_;  ///< Axis of each logical dimension of space_shape_.
+  std::vector<ExpressionNode> nodes_;
+  std::vector<int> roots_;
+  std::vector<hlo::Shape> root_shapes_;
+  std::map<std::pair<hlo::InstructionId, std::vector<int>>, int> known_;
+};
+
+/// Extents of an array in physical order, major to minor (row-major without a layout).
+std::vector<std::int64_t> physical_extents(const hlo::Shape& shape);
+/// Logical dimensions in physical order, major to minor.
+std::vector<std::int64_t> major_to_minor(const hlo::Shape& shape);
+
+}  // namespace tpu::compiler

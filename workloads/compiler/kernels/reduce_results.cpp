@@ -1,0 +1,175 @@
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/elementwise_kernel.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using isa::Opcode;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+void ElementwiseKernel::write_results() {
+  builder_.new_block();
+  emitter_.forget();
+  std::uint64_t waiting = 0;
+  for (const Output& output : plan_.outputs) {
+    if (output.kind == OutputKind::kStream) continue;
+    if (output.kind == OutputKind::kAccumulated) finish(output);
+    if (output.staging.rows > 0) {
+      const std::int64_t tiles = output.shape.padded_bytes() / 2048;
+      for_each(tiles, 4, [&](Index tile) {
+        const VReg value = builder_.load(at(output.staging, multiply(builder_, tile, 8)));
+        memory_->store_tile(output.shape.type, at(output.region, multiply(builder_, tile, 4)),
+                            value);
+      });
+    }
+    builder_.new_block();
+    emitter_.forget();
+    builder_.dma_out(output.region, operand_address(output.operand), granules(output.shape),
+                     store_flags_[0]);
+    waiting += granules(output.shape);
+  }
+  if (waiting > 0) builder_.wait(store_flags_[0], waiting);
+}
+
+void ElementwiseKernel::finish(const Output& output) {
+  const Reduction& reduction = plan_.reductions[static_cast<std::size_t>(output.reduction)];
+  if (reduction.rows_kept && reduction.lanes_kept) {
+    finish_tiles(output, reduction);
+  } else if (reduction.lanes_kept) {
+    finish_lane_rows(output, reduction);
+  } else if (reduction.rows_kept) {
+    finish_column_sums(output, reduction);
+  } else {
+    finish_totals(output, reduction);
+  }
+  emitter_.forget();
+}
+
+VReg ElementwiseKernel::accumulated(const Reduction& reduction, Index accumulator) {
+  return builder_.load(at(reduction.accumulators, multiply(builder_, accumulator, 8)));
+}
+
+/// A reduction's value with its initial value.
+VReg ElementwiseKernel::total(const Reduction& reduction, VReg value) {
+  const ExpressionNode& node = graph_.node(reduction.node);
+  if (node.bits == identity_bits(node.reducer, reduction.integer)) return value;
+  return combine(builder_, node.reducer, reduction.integer, value, node.bits);
+}
+
+/// Only major dimensions are reduced: the accumulators are the result's tiles.
+void ElementwiseKernel::finish_tiles(const Output& output, const Reduction& reduction) {
+  for_each(reduction.registers, 8, [&](Index tile) {
+    builder_.store(at(tiles_of(output), multiply(builder_, tile, 8)),
+                   total(reduction, accumulated(reduction, tile)));
+  });
+}
+
+/// Rows are reduced, lanes stay: each accumulator becomes one row of the result.
+void ElementwiseKernel::finish_lane_rows(const Output& output, const Reduction& reduction) {
+  const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
+  const std::int64_t lane_tiles = space_.lane_tiles();
+  const auto row = [&](Index accumulator, VmemAddress address) {
+    const VReg sum =
+        combine_sublanes(builder_, reducer, reduction.integer, accumulated(reduction, accumulator));
+    builder_.store(address.mask(0x1), total(reduction, sum));
+  };
+  if (output.shape.rank() < 2) {
+    for_each(lane_tiles, 4, [&](Index tile) { row(tile, at(output.region, tile)); });
+    return;
+  }
+  const std::int64_t row_groups = reduction.registers / (8 * lane_tiles);
+  TPU_CHECK(row_groups >= 1 || reduction.kept_majors.empty(), graph_.kernel_name());
+  if (row_groups == 0) {  // A result of one row.
+    for_each(lane_tiles, 4,
+             [&](Index tile) { row(tile, at(tiles_of(output), multiply(builder_, tile, 8))); });
+    return;
+  }
+  for_each(row_groups, 1, [&](Index group) {
+    for (std::int64_t s = 0; s < 8; ++s) {
+      for_each(lane_tiles, 4, [&](Index tile) {
+        const Index first = multiply(builder_, group, 8 * lane_tiles);
+        const Index accumulator = add(builder_, first, tile).plus(s * lane_tiles);
+        row(accumulator,
+            at(tiles_of(output), add(builder_, first, multiply(builder_, tile, 8)).plus(s)));
+      });
+    }
+  });
+}
+
+/// Lanes are reduced (with majors), rows stay: the rows of an accumulator become lanes.
+void ElementwiseKernel::finish_column_sums(const Output& output, const Reduction& reduction) {
+  const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
+  const std::int64_t row_tiles = space_.row_tiles();
+  const std::int64_t x_tiles = ceil_divide(space_.rows(), 128);
+  const std::int64_t rows = reduction.registers / row_tiles;
+  for_each(rows, 1, [&](Index row) {
+    for_each(row_tiles, 1, [&](Index tile) {
+      const Index first = multiply(builder_, row, row_tiles);
+      const VReg value = accumulated(reduction, add(builder_, first, tile));
+      const VReg sum = reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
+                       : reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
+                                                             : builder_.lane_min(value);
+      const Index lane = multiply(builder_, modulo_power_of_two(builder_, tile, 4), 8);
+      Index line = divide_by_power_of_two(builder_, tile, 4);
+      if (output.shape.rank() >= 2) {
+        const Index y_tile = divide_by_power_of_two(builder_, row, 3);
+        line = multiply(builder_, add(builder_, line, multiply(builder_, y_tile, x_tiles)), 8);
+        line = add(builder_, line, modulo_power_of_two(builder_, row, 3));
+      }
+      store_across_lanes(builder_, emitter_, {total(reduction, sum)}, at(tiles_of(output), line),
+                         lane);
+    });
+  });
+}
+
+/// Rows and lanes are reduced: one number per accumulator.
+void ElementwiseKernel::finish_totals(const Output& output, const Reduction& reduction) {
+  const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
+  const auto number = [&](Index accumulator) {
+    VReg value = accumulated(reduction, accumulator);
+    value = reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
+            : reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
+                                                  : builder_.lane_min(value);
+    return total(reduction, combine_sublanes(builder_, reducer, reduction.integer, value));
+  };
+  const auto store_in_lane = [&](VReg value, Index line, Index lane) {
+    const VectorOperand wanted = lane.is_constant()
+                                     ? VectorOperand(static_cast<std::uint32_t>(lane.offset))
+                                     : VectorOperand(builder_.splat(to_operand(builder_, lane)));
+    const MReg chosen = builder_.vector_compare(Opcode::kVcmpEqS32, emitter_.lane_index(), wanted);
+    builder_.store(at(tiles_of(output), line).mask(0x1), chosen, value);
+  };
+  const std::vector<std::int64_t> extents = physical_extents(output.shape);
+  if (extents.size() > 2) {
+    throw WorkloadError("no kernel for " + graph_.kernel_name() +
+                        ": a reduction of rows and lanes "
+                        "to " +
+                        hlo::to_string(output.shape) + "; expected at most two dimensions");
+  }
+  if (extents.empty()) {
+    builder_.store(VmemAddress(output.region).mask(0x1), number({}));
+    return;
+  }
+  const std::int64_t columns = extents.back();
+  const std::int64_t stride = reduction.kept_majors.empty() ? 1 : ceil_divide(columns, 8) * 8;
+  const std::int64_t x_tiles = ceil_divide(columns, 128);
+  for_each(extents.size() == 2 ? extents.front() : 1, 1, [&](Index row) {
+    for_each(columns, 1, [&](Index column) {
+      const VReg value = number(add(builder_, multiply(builder_, row, stride), column));
+      Index line = divide_by_power_of_two(builder_, column, 7);
+      if (extents.size() == 2) {
+        const Index y_tile = divide_by_power_of_two(builder_, row, 3);
+        line = multiply(builder_, add(builder_, line, multiply(builder_, y_tile, x_tiles)), 8);
+        line = add(builder_, line, modulo_power_of_two(builder_, row, 3));
+      }
+      store_in_lane(value, line, modulo_power_of_two(builder_, column, 7));
+    });
+  });
+}
+
+}  // namespace tpu::compiler
