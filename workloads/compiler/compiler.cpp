@@ -1,0 +1,52 @@
+#include "workloads/compiler/compiler.h"
+
+#include "workloads/compiler/passes/kernel_selection.h"
+#include "workloads/compiler/passes/pass_timer.h"
+#include "workloads/compiler/passes/pipeline.h"
+#include "workloads/compiler/passes/program_assembly.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr const char* kCompilerName = "tpusim 0.1";
+
+/// Parameters read once, results written once.
+std::uint64_t compulsory_bytes(const hlo::Module& module) {
+  const hlo::Computation& entry = module.entry_computation();
+  std::int64_t bytes = entry.at(entry.root).shape.unpadded_bytes();
+  for (hlo::InstructionId parameter : entry.parameters()) {
+    bytes += entry.at(parameter).shape.unpadded_bytes();
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+}  // namespace
+
+isa::Program compile(const hlo::Module& module, const Target& target, CompileReport* report) {
+  const ScheduledModule scheduled = schedule(module, target, report);
+  isa::Program program;
+  {
+    const PassTimer timer(report, "make_kernels");
+    program = assemble_program(scheduled.module, scheduled.plan, target,
+                               [&](const hlo::HloInstruction& instruction) {
+                                 return make_kernel(scheduled.module, instruction, target);
+                               });
+  }
+  program.name = module.name;
+  program.chip = target.chip;
+  program.compiler = kCompilerName;
+  program.cores = target.cores;
+  program.examples_per_core = static_cast<std::uint64_t>(module.examples_per_step);
+  program.model_flops = static_cast<std::uint64_t>(hlo::matmul_flops(module));
+  program.compulsory_hbm_bytes = compulsory_bytes(module);
+  if (report != nullptr) {
+    report->kernels = program.kernels.size();
+    report->call_sites = program.call_sites.size();
+    report->bundles = 0;
+    for (const isa::Kernel& kernel : program.kernels) report->bundles += kernel.bundles.size();
+  }
+  return program;
+}
+
+}  // namespace tpu::compiler
