@@ -1,0 +1,161 @@
+#include "isa/mxu_state.h"
+
+#include <gtest/gtest.h>
+
+#include "bundle_runner.h"
+#include "isa/vector_arithmetic.h"
+#include "sim/base/error.h"
+
+namespace tpu::isa {
+namespace {
+
+using test::BundleRunner;
+
+/// Pushes a weight matrix w(k, n) so that row k of it becomes weight row k.
+template <class Weights>
+void push_weights(BundleRunner& core, const std::string& mnemonic, int rows, Weights w) {
+  for (int block = rows / 8 - 1; block >= 0; --block) {
+    for (int i = 0; i < 8; ++i) {
+      for (int n = 0; n < 128; ++n) core.element(1, i, n) = as_bits(w(8 * block + 7 - i, n));
+    }
+    core.run("{ " + mnemonic + " %v1 }");
+  }
+}
+
+float weight(int k, int n) { return static_cast<float>((k * 37 + n * 11) % 64 - 32); }
+float operand(int row, int k) { return static_cast<float>((row * 13 + k * 5) % 32 - 16); }
+
+void fill_operand(BundleRunner& core) {
+  for (int row = 0; row < 8; ++row) {
+    for (int k = 0; k < 128; ++k) core.element(2, row, k) = as_bits(operand(row, k));
+  }
+}
+
+TEST(MxuState, TheLastPushedRowIsWeightRow0) {
+  BundleRunner core;
+  push_weights(core, "vmatpush.msra.mxu0", 128, weight);
+  fill_operand(core);
+  core.run("{ vmatmul.f32.gmra.mxu0 %v2 }{ %v3 = vpop.f32.mrf.mxu0 }");
+  for (int row = 0; row < 8; ++row) {
+    for (int n = 0; n < 128; ++n) {
+      float sum = 0;
+      for (int k = 0; k < 128; ++k) sum += operand(row, k) * weight(k, n);
+      ASSERT_EQ(core.number(3, row, n), sum) << row << " " << n;
+    }
+  }
+}
+
+TEST(MxuState, TransposedPushesBecomeColumns) {
+  BundleRunner core;
+  push_weights(core, "vmatpush.xpose.msra.mxu0", 128, [](int k, int n) { return weight(n, k); });
+  fill_operand(core);
+  core.run("{ vmatmul.f32.gmra.mxu0 %v2 }{ %v3 = vpop.f32.mrf.mxu0 }");
+  for (int n = 0; n < 128; ++n) {
+    float sum = 0;
+    for (int k = 0; k < 128; ++k) sum += operand(5, k) * weight(k, n);
+    ASSERT_EQ(core.number(3, 5, n), sum);
+  }
+}
+
+TEST(MxuState, RowsThatWereNotPushedAreZeroAndTooManyFallOut) {
+  BundleRunner core;
+  core.state.vector(1).word.fill(as_bits(1.0f));
+  core.state.vector(2).word.fill(as_bits(1.0f));
+  core.run(
+      "{ vmatpush.msra.mxu0 %v1 }{ vmatpush.msra.mxu0 %v1 }{ vmatmul.f32.gmra.mxu0 %v2 }"
+      "{ %v3 = vpop.f32.mrf.mxu0 }");
+  EXPECT_EQ(core.number(3, 0, 0), 16.0f);
+  core.state.vector(4).word.fill(as_bits(100.0f));
+  core.run("{ vmatpush.msra.mxu0 %v4 }");
+  for (int i = 0; i < 16; ++i) core.run("{ vmatpush.msra.mxu0 %v1 }");
+  core.run("{ vdwg.mxu0 }{ vmatmul.f32.gmra.mxu0 %v2 }{ %v3 = vpop.f32.mrf.mxu0 }");
+  EXPECT_EQ(core.number(3, 0, 0), 128.0f);
+}
+
+TEST(MxuState, WeightsSwapAtTheMatmulAfterTheRequestWithAllPushesUntilThen) {
+  BundleRunner core;
+  core.state.vector(1).word.fill(as_bits(1.0f));
+  core.state.vector(2).word.fill(as_bits(1.0f));
+  core.run(
+      "{ vmatpush.msra.mxu0 %v1 }{ vmatmul.f32.gmra.mxu0 %v2 }{ vmatpush.msra.mxu0 %v1 }"
+      "{ vmatmul.f32.dwg.msra.gmra.mxu0 %v2 }{ vmatpush.msra.mxu0 %v1 }"
+      "{ vmatmul.f32.gmra.mxu0 %v2 }{ vmatmul.f32.gmra.mxu0 %v2 }"
+      "{ %v3 = vpop.f32.mrf.mxu0 }{ %v4 = vpop.f32.mrf.mxu0 }{ %v5 = vpop.f32.mrf.mxu0 }"
+      "{ %v6 = vpop.f32.mrf.mxu0 }");
+  EXPECT_EQ(core.number(3, 0, 0), 8.0f);
+  EXPECT_EQ(core.number(4, 0, 0), 8.0f);
+  EXPECT_EQ(core.number(5, 0, 0), 16.0f);
+  EXPECT_EQ(core.number(6, 0, 0), 16.0f);
+}
+
+TEST(MxuState, OperandsAreRoundedToBf16AndSumsKeptInFp32) {
+  BundleRunner core;
+  core.state.vector(1).word.fill(0x3f808000);
+  core.state.vector(2).word.fill(0x3f818000);
+  core.run("{ vmatpush.msra.mxu0 %v1 }{ vmatmul.f32.gmra.mxu0 %v2 }{ %v3 = vpop.f32.mrf.mxu0 }");
+  EXPECT_EQ(core.number(3, 0, 0), 8.0f * 1.0f * as_float(0x3f820000));
+}
+
+TEST(MxuState, HighAndLowPartsAreCutOffAndAddUp) {
+  BundleRunner core;
+  core.state.vector(1).word.fill(as_bits(1.0f));
+  core.state.vector(2).word.fill(0x3f8181ff);
+  core.run(
+      "{ vmatpush.hi.msra.mxu0 %v1 }{ vmatmul.hi.f32.gmra.mxu0 %v2 }"
+      "{ vmatmul.low.f32.gmra.mxu0 %v2 }{ %v3 = vpop.f32.mrf.mxu0 }{ %v4 = vpop.f32.mrf.mxu0 }");
+  const float high = as_float(0x3f810000);
+  EXPECT_EQ(core.number(3, 0, 0), 8.0f * high);
+  const float low = as_float(as_bits(as_float(0x3f8181ff) - high) & 0xffff0000);
+  EXPECT_EQ(core.number(4, 0, 0), 8.0f * low);
+}
+
+TEST(MxuState, TheTwoArraysOfACoreAreIndependent) {
+  BundleRunner core;
+  core.state.vector(1).word.fill(as_bits(1.0f));
+  core.state.vector(2).word.fill(as_bits(2.0f));
+  core.run(
+      "{ vmatpush.msra.mxu0 %v1 }{ vmatpush.msra.mxu1 %v2 }{ vmatmul.f32.gmra.mxu1 %v1 }"
+      "{ vmatmul.f32.gmra.mxu0 %v1 }{ %v3 = vpop.f32.mrf.mxu0 }{ %v4 = vpop.f32.mrf.mxu1 }");
+  EXPECT_EQ(core.number(3, 0, 0), 8.0f);
+  EXPECT_EQ(core.number(4, 0, 0), 16.0f);
+}
+
+TEST(MxuState, MistakesOfTheProgramAreFaults) {
+  BundleRunner core;
+  EXPECT_NE(core.fault("{ vmatmul.f32.gmra.mxu0 %v2 }").find("expected weights pushed"),
+            std::string::npos);
+  core.run("{ vmatpush.msra.mxu0 %v1 }");
+  EXPECT_NE(core.fault("{ vmatpush.xpose.msra.mxu0 %v1 }").find("a transposed push among plain"),
+            std::string::npos);
+  EXPECT_NE(BundleRunner().fault("{ %v3 = vpop.f32.mrf.mxu0 }").find("queue of MXU results"),
+            std::string::npos);
+}
+
+TEST(MxuState, SmallerArraysIgnoreLanesAndLeaveColumnsZero) {
+  CoreShape shape = BundleRunner::small_shape();
+  shape.mxu_rows = 64;
+  shape.mxu_columns = 32;
+  BundleRunner core(shape);
+  push_weights(core, "vmatpush.msra.mxu0", 64, weight);
+  fill_operand(core);
+  core.run("{ vmatmul.f32.gmra.mxu0 %v2 }{ %v3 = vpop.f32.mrf.mxu0 }");
+  for (int n = 0; n < 128; ++n) {
+    float sum = 0;
+    for (int k = 0; k < 64; ++k) sum += operand(3, k) * weight(k, n);
+    ASSERT_EQ(core.number(3, 3, n), n < 32 ? sum : 0.0f);
+  }
+  EXPECT_THROW(MxuState(256, 128), ConfigurationError);
+  EXPECT_THROW(MxuState(128, 12), ConfigurationError);
+}
+
+TEST(MxuState, SumsAreAddedInTheOrderOfK) {
+  BundleRunner core;
+  for (int n = 0; n < 128; ++n) core.element(2, 0, n) = as_bits(1.0f);
+  const auto w = [](int k, int) { return k == 0 ? 16777216.0f : k == 127 ? -16777216.0f : 1.0f; };
+  push_weights(core, "vmatpush.msra.mxu0", 128, w);
+  core.run("{ vmatmul.f32.gmra.mxu0 %v2 }{ %v3 = vpop.f32.mrf.mxu0 }");
+  EXPECT_EQ(core.number(3, 0, 0), 0.0f);
+}
+
+}  // namespace
+}  // namespace tpu::isa
