@@ -42,9 +42,13 @@ Extents positions(const Extents& order) {
 
 }  // namespace
 
+/// Of a product of bf16 in f32 the gradient is rounded to bf16 first: the matrix unit takes no
+/// other.
 void Differentiator::dot(const Node& node, Tensor g) {
   for (std::size_t side : {std::size_t{0}, std::size_t{1}}) {
-    if (needs_operand(node, side)) contribute(node, side, dot_operand_gradient(node, g, side));
+    if (!needs_operand(node, side)) continue;
+    const Tensor rounded = graph_.convert(g, graph_.type(operand(node, side)));
+    contribute(node, side, dot_operand_gradient(node, rounded, side));
   }
 }
 

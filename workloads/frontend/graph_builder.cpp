@@ -186,6 +186,11 @@ Tensor GraphBuilder::select(Tensor condition, Tensor on_true, Tensor on_false) {
 
 Tensor GraphBuilder::convert(Tensor x, ElementType to) {
   if (type(x) == to) return x;
+  const HloInstruction& source = entry().at(x.id);
+  if (source.opcode == HloOpcode::kConvert && to == ElementType::kBf16 &&
+      type(x) == ElementType::kF32 && type(Tensor{source.operands[0]}) == to) {
+    return Tensor{source.operands[0]};
+  }
   const auto [found, added] = conversions_.try_emplace({x.id, to});
   if (!added) return found->second;
   HloInstruction instruction = make(HloOpcode::kConvert, {x});

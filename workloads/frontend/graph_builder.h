@@ -71,6 +71,7 @@ class GraphBuilder {
   Tensor offset(Tensor x, double term) { return add(x, splat_like(x, term)); }
   Tensor compare(Tensor a, Tensor b, hlo::ComparisonDirection direction);
   Tensor select(Tensor condition, Tensor on_true, Tensor on_false);
+  /// From bf16 to f32 and back: the value itself.
   Tensor convert(Tensor x, hlo::ElementType type);
 
   /// `dimensions[i]` is the dimension of the result that dimension i of x becomes.

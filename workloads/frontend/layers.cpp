@@ -55,8 +55,10 @@ Tensor dense(Model& model, Tensor x, const std::string& name, std::int64_t outpu
   const Tensor kernel = model.weight("kernel", {inputs, outputs},
                                      normal(deviation(inputs, outputs, before_relu)), true);
   const Tensor bias = model.weight("bias", {outputs}, everywhere(0));
-  const Tensor product = graph.matmul(x, model.in_compute_type(kernel));
-  return graph.add(product, graph.broadcast_vector(model.in_compute_type(bias), product, 1));
+  const Tensor product =
+      graph.dot(x, model.in_compute_type(kernel), {{}, {}, {1}, {0}}, ElementType::kF32);
+  return graph.convert(graph.add(product, graph.broadcast_vector(bias, product, 1)),
+                       model.compute_type());
 }
 
 Padding same_padding(std::int64_t extent, std::int64_t size, std::int64_t stride) {
@@ -82,7 +84,9 @@ Tensor conv2d(Model& model, Tensor x, const std::string& name, const Convolution
                                      {dimension, dimension});
   if (!options.bias) return y;
   const Tensor bias = model.weight("bias", {options.outputs}, everywhere(0));
-  return graph.add(y, graph.broadcast_vector(model.in_compute_type(bias), y, 3));
+  const Tensor wide = graph.convert(y, ElementType::kF32);
+  return graph.convert(graph.add(wide, graph.broadcast_vector(bias, wide, 3)),
+                       model.compute_type());
 }
 
 Tensor batch_norm(Model& model, Tensor x, const std::string& name, double initial_scale) {
@@ -143,10 +147,12 @@ Tensor relu(GraphBuilder& graph, Tensor x) {
 
 Tensor gelu(GraphBuilder& graph, Tensor x) {
   GraphBuilder::Scope scope(graph, "gelu");
+  const ElementType type = graph.type(x);
+  x = graph.convert(x, ElementType::kF32);
   const Tensor cube = graph.multiply(x, graph.multiply(x, x));
   const Tensor inner = graph.scale(graph.add(x, graph.scale(cube, 0.044715)), std::sqrt(2 / M_PI));
   const Tensor gate = graph.offset(graph.unary(HloOpcode::kTanh, inner), 1);
-  return graph.multiply(graph.scale(x, 0.5), gate);
+  return graph.convert(graph.multiply(graph.scale(x, 0.5), gate), type);
 }
 
 Tensor softmax_cross_entropy(GraphBuilder& graph, Tensor logits, Tensor labels) {
@@ -202,12 +208,12 @@ Tensor layer_norm(Model& model, Tensor x, const std::string& name) {
 
 namespace {
 
-/// softmax over the last dimension of scores [batch, query, key], keys after the query masked.
-Tensor causal_softmax(GraphBuilder& graph, Tensor scores) {
-  const ElementType type = graph.type(scores);
+/// softmax over the last dimension of f32 scores [batch, query, key] times a factor, keys after the
+/// query masked.
+Tensor causal_softmax(GraphBuilder& graph, Tensor scores, double factor, ElementType type) {
   const Extents shape = graph.shape(scores).dimensions;
   const Extents square = {shape[1], shape[2]};
-  const Tensor wide = graph.convert(scores, ElementType::kF32);
+  const Tensor wide = graph.scale(scores, factor);
   const Tensor past =
       graph.compare(graph.iota(ElementType::kS32, square, 0),
                     graph.iota(ElementType::kS32, square, 1), ComparisonDirection::kGe);
@@ -241,10 +247,10 @@ Tensor causal_attention(Model& model, Tensor x, const std::string& name, std::in
       return graph.reshape(graph.slice(projected, {0, first}, {rows, first + head_width}),
                            {batch, sequence, head_width});
     };
-    const Tensor query = graph.scale(part(0), 1 / std::sqrt(static_cast<double>(head_width)));
-    const Tensor scores = graph.dot(query, part(1), {{0}, {0}, {2}, {2}}, type);
-    const Tensor context =
-        graph.dot(causal_softmax(graph, scores), part(2), {{0}, {0}, {2}, {1}}, type);
+    const Tensor scores = graph.dot(part(0), part(1), {{0}, {0}, {2}, {2}}, ElementType::kF32);
+    const Tensor attention =
+        causal_softmax(graph, scores, 1 / std::sqrt(static_cast<double>(head_width)), type);
+    const Tensor context = graph.dot(attention, part(2), {{0}, {0}, {2}, {1}}, type);
     contexts.push_back(graph.reshape(context, {rows, head_width}));
   }
   return dense(model, graph.concatenate(contexts, 1), "output", width, false);
