@@ -1,5 +1,7 @@
 #include "isa/core_state.h"
 
+#include "isa/vector_arithmetic.h"
+
 namespace tpu::isa {
 
 VectorPool::Index VectorPool::take() {
@@ -10,6 +12,26 @@ VectorPool::Index VectorPool::take() {
   const Index index = free_.back();
   free_.pop_back();
   return index;
+}
+
+const VectorRegister& ImmediateVectors::get(std::uint32_t value) {
+  constexpr std::size_t kEntries = 16;
+  Entry* oldest = nullptr;
+  for (Entry& entry : entries_) {
+    if (entry.value == value) {
+      entry.bundle = bundle_;
+      return *entry.vector;
+    }
+    if (oldest == nullptr || entry.bundle < oldest->bundle) oldest = &entry;
+  }
+  if (entries_.size() < kEntries || oldest->bundle == bundle_) {
+    entries_.push_back({value, bundle_, std::make_unique<VectorRegister>()});
+    oldest = &entries_.back();
+  }
+  oldest->value = value;
+  oldest->bundle = bundle_;
+  broadcast(value, *oldest->vector);
+  return *oldest->vector;
 }
 
 CoreState::CoreState(const CoreShape& shape)

@@ -83,6 +83,50 @@ struct RegisterNames {
   std::array<std::uint64_t, kMaskRegisters> m{};
 };
 
+/// The writes of the bundle that executes: they wait until all its instructions have read.
+struct PendingWrites {
+  struct Scalar {
+    ScalarWrite write;
+    std::uint64_t name;
+  };
+  struct Vector {
+    std::uint8_t reg;
+    VectorPool::Index index;
+    std::uint64_t name;
+  };
+  struct Mask {
+    std::uint8_t reg;
+    VectorMask mask;
+    std::uint64_t name;
+  };
+  std::vector<Scalar> scalars;
+  std::vector<Vector> vectors;
+  std::vector<Mask> masks;
+
+  void clear() {
+    scalars.clear();
+    vectors.clear();
+    masks.clear();
+  }
+};
+
+/// Immediates as vectors: the same few appear over and over.
+class ImmediateVectors {
+ public:
+  /// Begins a bundle: what it asked for stays until the next.
+  void begin_bundle() { ++bundle_; }
+  const VectorRegister& get(std::uint32_t value);
+
+ private:
+  struct Entry {
+    std::uint32_t value = 0;
+    std::uint64_t bundle = 0;  ///< That asked last; 0: empty.
+    std::unique_ptr<VectorRegister> vector;
+  };
+  std::vector<Entry> entries_;
+  std::uint64_t bundle_ = 0;
+};
+
 /// Everything that the instructions of one core read and write, with values. It knows no time: a
 /// push appends its result at once, and the machine decides when a pop may take it.
 class CoreState {
@@ -106,6 +150,8 @@ class CoreState {
   std::vector<XluState> xlus;
   std::uint64_t random = 0;  ///< State of our own generator; the real one's sequence is unknown.
   RegisterNames names;
+  PendingWrites pending;
+  ImmediateVectors immediates;
 
  private:
   CoreShape shape_;

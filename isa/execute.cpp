@@ -36,6 +36,8 @@ class BundleExecution {
         names_(names != nullptr && names->active() ? names : nullptr) {}
 
   void run() {
+    state_.pending.clear();
+    state_.immediates.begin_bundle();
     if (names_ != nullptr) names_->rename_before(number_, state_.names);
     for_each_acting([this](const Instruction& in, const OpcodeInfo& row) {
       if (row.dest_file != 0) compute(in, row);
@@ -48,21 +50,6 @@ class BundleExecution {
   }
 
  private:
-  struct ScalarResult {
-    ScalarWrite write;
-    std::uint64_t name;
-  };
-  struct VectorResult {
-    std::uint8_t reg;
-    VectorPool::Index index;
-    std::uint64_t name;
-  };
-  struct MaskResult {
-    std::uint8_t reg;
-    VectorMask mask;
-    std::uint64_t name;
-  };
-
   template <class Function>
   void for_each_acting(Function function) {
     for (std::uint32_t i = 0; i < bundle_.instruction_count; ++i) {
@@ -73,7 +60,6 @@ class BundleExecution {
         if (names_ != nullptr) names_->check_guard(current_, state_.names);
         if (guard_holds(in.guard, state_.scalar)) function(in, row);
       } catch (const ProgramFault& fault) {
-        release();
         const std::string text = format_instruction(in);
         if (std::string(fault.what()).rfind(text, 0) == 0) throw;
         throw ProgramFault(text + ": " + fault.what());
@@ -88,10 +74,7 @@ class BundleExecution {
   /// A vector operand: the register, or an immediate in all elements.
   const VectorRegister& vector(const Operand& operand) {
     if (operand.kind == Operand::Kind::kRegister) return state_.vector(operand.reg);
-    const VectorPool::Index index = state_.pool.take();
-    scratch_.push_back(index);
-    broadcast(operand.immediate, state_.pool[index]);
-    return state_.pool[index];
+    return state_.immediates.get(operand.immediate);
   }
 
   VectorMask mask(const Operand& operand) const {
@@ -104,7 +87,7 @@ class BundleExecution {
   /// The place of a new vector value for `reg`.
   VectorRegister& new_vector(std::uint8_t reg) {
     const VectorPool::Index index = state_.pool.take();
-    vectors_.push_back({reg, index, written_name()});
+    state_.pending.vectors.push_back({reg, index, written_name()});
     return state_.pool[index];
   }
 
@@ -114,7 +97,7 @@ class BundleExecution {
       if (in.opcode == Opcode::kSpop && names_ != nullptr && !state_.scalar.from_vector.empty()) {
         names_->check_queue(current_, state_.scalar.from_vector.front().name);
       }
-      scalars_.push_back({evaluate_scalar(in, state_.scalar), written_name()});
+      state_.pending.scalars.push_back({evaluate_scalar(in, state_.scalar), written_name()});
     } else if (row.dest_file == 'm') {
       compute_mask(in, row);
     } else if (row.pops) {
@@ -134,7 +117,7 @@ class BundleExecution {
       const VectorRegister& a = vector(in.operands[0]);
       vector_comparison(in.opcode, a, row.operand_count > 1 ? vector(in.operands[1]) : a, result);
     }
-    masks_.push_back({in.dest, result, written_name()});
+    state_.pending.masks.push_back({in.dest, result, written_name()});
   }
 
   void compute_vector(const Instruction& in) {
@@ -226,7 +209,7 @@ class BundleExecution {
                          ", found it empty: nothing was pushed that this could pop");
     }
     if (names_ != nullptr) names_->check_queue(current_, from.front().name);
-    vectors_.push_back({in.dest, from.front().index, written_name()});
+    state_.pending.vectors.push_back({in.dest, from.front().index, written_name()});
     from.pop_front();
   }
 
@@ -241,7 +224,7 @@ class BundleExecution {
     if (names_ != nullptr) names_->check_reads(current_, state_.names);
     switch (row.unit) {
       case UnitKind::kScalar:
-        scalars_.push_back({evaluate_scalar(in, state_.scalar), 0});
+        state_.pending.scalars.push_back({evaluate_scalar(in, state_.scalar), 0});
         return;
       case UnitKind::kVectorStore:
         return store(in);
@@ -395,7 +378,7 @@ class BundleExecution {
   }
 
   void commit() {
-    for (const ScalarResult& result : scalars_) {
+    for (const PendingWrites::Scalar& result : state_.pending.scalars) {
       const ScalarWrite& write = result.write;
       apply(write, state_.scalar);
       if (write.kind == ScalarWrite::Kind::kScalar || write.kind == ScalarWrite::Kind::kPop) {
@@ -404,22 +387,15 @@ class BundleExecution {
         state_.names.p[write.index] = result.name;
       }
     }
-    for (const MaskResult& result : masks_) {
+    for (const PendingWrites::Mask& result : state_.pending.masks) {
       state_.masks[result.reg] = result.mask;
       state_.names.m[result.reg] = result.name;
     }
-    for (const VectorResult& result : vectors_) {
+    for (const PendingWrites::Vector& result : state_.pending.vectors) {
       state_.pool.give_back(state_.vectors[result.reg]);
       state_.vectors[result.reg] = result.index;
       state_.names.v[result.reg] = result.name;
     }
-    for (VectorPool::Index index : scratch_) state_.pool.give_back(index);
-  }
-
-  /// Gives back what a faulting bundle took; the state is of no further use but to look at.
-  void release() {
-    for (VectorPool::Index index : scratch_) state_.pool.give_back(index);
-    scratch_.clear();
   }
 
   const Kernel& kernel_;
@@ -429,10 +405,6 @@ class BundleExecution {
   Surroundings& surroundings_;
   const NameCheck* names_;
   std::uint32_t current_ = 0;
-  std::vector<ScalarResult> scalars_;
-  std::vector<VectorResult> vectors_;
-  std::vector<MaskResult> masks_;
-  std::vector<VectorPool::Index> scratch_;
 };
 
 }  // namespace

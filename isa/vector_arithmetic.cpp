@@ -1,5 +1,6 @@
 #include "isa/vector_arithmetic.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -79,7 +80,7 @@ std::uint32_t compose_float(std::uint32_t significand, std::uint32_t exponent) {
 /// The functions of the transcendental unit, correctly rounded but for rare ties: the real unit's
 /// last bits are unknown.
 template <class Function>
-void each_double(const VectorRegister& a, VectorRegister& out, Function function) {
+TPU_INLINE void each_double(const VectorRegister& a, VectorRegister& out, Function function) {
   each(a, out, [function](std::uint32_t x) {
     return as_bits(static_cast<float>(function(static_cast<double>(as_float(x)))));
   });
@@ -91,10 +92,6 @@ void transcendental(Opcode opcode, const VectorRegister& a, VectorRegister& out)
       return each_double(a, out, [](double x) { return std::exp2(x); });
     case Opcode::kVlog2F32:
       return each_double(a, out, [](double x) { return std::log2(x); });
-    case Opcode::kVrcpF32:
-      return each_double(a, out, [](double x) { return 1.0 / x; });
-    case Opcode::kVrsqrtF32:
-      return each_double(a, out, [](double x) { return 1.0 / std::sqrt(x); });
     case Opcode::kVtanhF32:
       return each_double(a, out, [](double x) { return std::tanh(x); });
     default:
@@ -115,7 +112,8 @@ void rare_arithmetic(Opcode opcode, const VectorRegister& a, const VectorRegiste
         return x == 0 ? 32u : static_cast<std::uint32_t>(__builtin_clz(x));
       });
     case Opcode::kVrotSlaneDown:
-      for (int i = 0; i < kElements; ++i) out.word[i] = a.word[(i + kLanes) % kElements];
+      std::copy(a.word.begin() + kLanes, a.word.end(), out.word.begin());
+      std::copy(a.word.begin(), a.word.begin() + kLanes, out.word.end() - kLanes);
       return;
     default:
       transcendental(opcode, a, out);
@@ -168,6 +166,10 @@ TPU_CPU_CLONES void vector_arithmetic(Opcode opcode, const VectorRegister& a,
                   [](Word x) { return as_bits(static_cast<float>(static_cast<std::int32_t>(x))); });
     case Opcode::kVf32ES32:
       return each(a, out, [](Word x) { return (x >> 23 & 255) - 127; });
+    case Opcode::kVrcpF32:
+      return each_double(a, out, [](double x) { return 1.0 / x; });
+    case Opcode::kVrsqrtF32:
+      return each_double(a, out, [](double x) { return 1.0 / __builtin_sqrt(x); });
     case Opcode::kVf32SS32:
       return each(a, out, [](Word x) { return (x & 0x7fffff) | 0x800000; });
     default:
@@ -258,7 +260,9 @@ void store_masked_sublane(const VectorMask& mask, int sublane, const std::uint32
   }
 }
 
-void broadcast(std::uint32_t value, VectorRegister& out) { out.word.fill(value); }
+TPU_CPU_CLONES void broadcast(std::uint32_t value, VectorRegister& out) {
+  for (std::uint32_t& word : out.word) word = value;
+}
 
 TPU_CPU_CLONES void reduce_lanes(Opcode opcode, const VectorRegister& a, VectorRegister& out) {
   for (int sublane = 0; sublane < kSublanes; ++sublane) {

@@ -47,7 +47,7 @@ void permute_lanes(const VectorRegister& a, const VectorRegister& pattern, Vecto
 inline std::uint32_t round_to_bf16(std::uint32_t bits) {
   const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
   const std::uint32_t quiet = (bits | 0x400000) & 0xffff0000;
-  return (bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded;
+  return static_cast<std::int32_t>(bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded;
 }
 
 }  // namespace tpu::isa
