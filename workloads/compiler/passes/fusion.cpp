@@ -8,6 +8,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/widen.h"
 
 namespace tpu::compiler {
 
@@ -79,7 +80,8 @@ class Fusion {
   const HloInstruction& at(InstructionId id) const { return entry_.at(id); }
   bool is_written(InstructionId id) const { return written_[static_cast<std::size_t>(id)]; }
   bool is_fusible(InstructionId id) const;
-  std::uint64_t bytes(InstructionId id) const { return granules(at(id).shape); }
+  /// Granules that the value takes in HBM.
+  std::uint64_t bytes(InstructionId id) const { return granules(stored_shape(at(id).shape)); }
 
   bool is_forced(InstructionId id) const;
   void find_forced();
@@ -96,6 +98,8 @@ class Fusion {
 
   std::uint64_t shared_bytes(const Draft& a, const Draft& b) const;
   bool has_path_around(std::size_t from, std::size_t to) const;
+  bool reads_root(const Draft& reader, const Draft& maker) const;
+  bool reduces_lanes_only(const Draft& draft) const;
   bool may_merge(std::size_t a, std::size_t b) const;
   void merge(std::size_t into, std::size_t from);
   void merge_siblings();
@@ -202,12 +206,19 @@ bool Fusion::is_cheaper_written(InstructionId id) const {
   return written <= computed_again;
 }
 
-/// In order, so that what a value reads is known when it is looked at.
+/// In order, so that what a value reads is known when it is looked at; then backwards, when it is
+/// known who reads it: a value whose only reader was written later need not be.
 void Fusion::choose_written() {
   for (const HloInstruction& instruction : entry_.instructions) {
     const InstructionId id = instruction.id;
     if (is_written(id) || reads_nothing(entry_, id)) continue;
     if (is_cheaper_written(id)) written_[static_cast<std::size_t>(id)] = true;
+  }
+  for (auto last = entry_.instructions.rbegin(); last != entry_.instructions.rend(); ++last) {
+    const InstructionId id = last->id;
+    if (!is_written(id) || is_forced(id)) continue;
+    written_[static_cast<std::size_t>(id)] = false;
+    written_[static_cast<std::size_t>(id)] = is_cheaper_written(id);
   }
 }
 
@@ -303,10 +314,27 @@ bool Fusion::has_path_around(std::size_t from, std::size_t to) const {
   return false;
 }
 
+bool Fusion::reads_root(const Draft& reader, const Draft& maker) const {
+  return std::any_of(maker.roots.begin(), maker.roots.end(), [&reader](InstructionId root) {
+    return std::find(reader.leaves.begin(), reader.leaves.end(), root) != reader.leaves.end();
+  });
+}
+
+/// True when the kernel sees whole rows of its operands' minor dimension, so that it can use the
+/// reduction's result at once.
+bool Fusion::reduces_lanes_only(const Draft& draft) const {
+  const HloInstruction& reduce = at(draft.roots[0]);
+  const Shape& input = at(reduce.operands[0]).shape;
+  return input.rank() >= 2 && reduce.dimensions.size() == 1 &&
+         reduce.dimensions[0] == input.layout.minor_to_major[0];
+}
+
 bool Fusion::may_merge(std::size_t a, std::size_t b) const {
   Draft both = drafts_[a];
   both.roots.insert(both.roots.end(), drafts_[b].roots.begin(), drafts_[b].roots.end());
   collect(both);
+  const bool depends = reads_root(drafts_[a], drafts_[b]) || reads_root(drafts_[b], drafts_[a]);
+  if (depends && drafts_[a].is_reduction && !reduces_lanes_only(drafts_[a])) return false;
   if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
   if (both.inside.size() > limits_.instructions) return false;
   return !has_path_around(a, b) && !has_path_around(b, a);

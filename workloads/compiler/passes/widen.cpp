@@ -24,18 +24,6 @@ ElementType stored_type(const Shape& shape) {
   return shape.type;
 }
 
-Shape stored_shape(Shape shape) {
-  if (shape.is_tuple()) {
-    for (Shape& element : shape.elements) element = stored_shape(element);
-    return shape;
-  }
-  const ElementType type = stored_type(shape);
-  if (type == shape.type) return shape;
-  shape.type = type;
-  shape.layout = tiled_layout(type, shape.layout.minor_to_major);
-  return shape;
-}
-
 void check_type(const Shape& shape, const HloInstruction& instruction) {
   if (shape.is_tuple()) {
     for (const Shape& element : shape.elements) check_type(element, instruction);
@@ -120,6 +108,18 @@ void widen_literal(HloInstruction& constant) {
 }
 
 }  // namespace
+
+Shape stored_shape(Shape shape) {
+  if (shape.is_tuple()) {
+    for (Shape& element : shape.elements) element = stored_shape(element);
+    return shape;
+  }
+  const ElementType type = stored_type(shape);
+  if (type == shape.type) return shape;
+  shape.type = type;
+  shape.layout = tiled_layout(type, shape.layout.minor_to_major);
+  return shape;
+}
 
 void widen(hlo::Module& module) {
   Computation& entry = module.entry_computation();

@@ -4,6 +4,9 @@
 
 namespace tpu::compiler {
 
+/// How an array stands in HBM: its shape with the type that memory holds.
+hlo::Shape stored_shape(hlo::Shape shape);
+
 /// Pass: gives every value that stands in HBM a type that kernels can load: pred becomes s32 (0 or
 /// 1), bf16 of rank 0 or 1 becomes f32. Fusions convert at their edges. Entry parameters and
 /// results change their type, too: Program::buffers tells it, and whoever loads them converts.
