@@ -298,7 +298,10 @@ inline std::vector<std::vector<double>> run_kernel(const isa::Kernel& kernel,
                                                    const std::vector<hlo::Shape>& results,
                                                    DmaTiming timing = DmaTiming::kLate,
                                                    KernelHarness::Result* cost = nullptr) {
-  KernelHarness harness(compiler::Target{}, std::uint64_t{128} << 20);
+  std::uint64_t bytes = 1 << 20;
+  for (const Array& input : inputs) bytes += words_of(input).size() * 4 + 2048;
+  for (const hlo::Shape& shape : results) bytes += compiler::granules(shape) * 1024 + 2048;
+  KernelHarness harness(compiler::Target{}, bytes);
   std::vector<std::uint32_t> operands;
   for (const Array& input : inputs) operands.push_back(harness.place(words_of(input)));
   std::vector<std::uint64_t> words;

@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/compiler/elementwise_check.h"
-#include "workloads/compiler/kernels/elementwise_kernel.h"
-#include "workloads/compiler/kernels/expression_graph.h"
+#include "tests/compiler/fused_graph.h"
 
 namespace tpu::test {
 namespace {
@@ -13,66 +11,6 @@ using frontend::GraphBuilder;
 using frontend::Tensor;
 using hlo::ElementType;
 using hlo::HloOpcode;
-
-/// Lowers the whole entry computation of a graph as one fusion and compares it with the naive
-/// evaluation on random inputs.
-class FusedGraph {
- public:
-  GraphBuilder graph{"test"};
-
-  Tensor input(ElementType type, const frontend::Extents& dimensions, double low = -2,
-               double high = 2) {
-    ranges_.emplace_back(low, high);
-    parameters_.push_back(
-        graph.parameter("x" + std::to_string(ranges_.size()), hlo::array_shape(type, dimensions)));
-    return parameters_.back();
-  }
-
-  /// Layout {minor_to_major} for all arrays of its rank.
-  void set_layout(std::vector<std::int64_t> minor_to_major) {
-    minor_to_major_ = std::move(minor_to_major);
-  }
-
-  KernelHarness::Result check(const std::vector<Tensor>& roots, const Tolerance& tolerance = {}) {
-    const Tensor root = roots.size() == 1 ? roots[0] : graph.tuple(roots);
-    hlo::Module module = graph.finish(root, parameters_);
-    compiler::assign_layouts(module);
-    hlo::Computation& entry = module.entry_computation();
-    for (hlo::HloInstruction& instruction : entry.instructions) {
-      if (minor_to_major_.size() >= 2 &&
-          instruction.shape.dimensions.size() == minor_to_major_.size()) {
-        instruction.shape.layout = compiler::tiled_layout(instruction.shape.type, minor_to_major_);
-      }
-    }
-    std::vector<Array> inputs;
-    std::uint32_t seed = 1;
-    for (const hlo::HloInstruction& instruction : entry.instructions) {
-      if (instruction.opcode != HloOpcode::kParameter) continue;
-      const auto [low, high] = ranges_[static_cast<std::size_t>(instruction.parameter_number)];
-      inputs.push_back(random_array(instruction.shape, seed++, low, high));
-    }
-    const compiler::ExpressionGraph expressions(module, entry, "test");
-    const isa::Kernel kernel =
-        compiler::ElementwiseKernel(expressions, inputs.size(), compiler::Target{}).emit();
-    const std::vector<Array> expected = NaiveEvaluation(module, inputs).run();
-    std::vector<hlo::Shape> shapes;
-    for (const Array& array : expected) shapes.push_back(array.shape);
-    KernelHarness::Result cost;
-    for (DmaTiming timing : {DmaTiming::kAtOnce, DmaTiming::kLate}) {
-      const std::vector<std::vector<double>> found =
-          run_kernel(kernel, inputs, shapes, timing, &cost);
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        expect_close(expected[i], found[i], tolerance, "result " + std::to_string(i));
-      }
-    }
-    return cost;
-  }
-
- private:
-  std::vector<Tensor> parameters_;
-  std::vector<std::pair<double, double>> ranges_;
-  std::vector<std::int64_t> minor_to_major_;
-};
 
 TEST(Elementwise, AddsArraysOfOddExtents) {
   FusedGraph test;
@@ -97,6 +35,185 @@ TEST(Elementwise, ScalarsAndVectors) {
   const Tensor c = vectors.input(ElementType::kF32, {3000});
   const Tensor d = vectors.input(ElementType::kF32, {});
   vectors.check({vectors.graph.multiply(c, vectors.graph.broadcast(d, {3000}, {}))});
+}
+
+TEST(Elementwise, VectorAlongLanesIsReadOncePerTile) {
+  for (const frontend::Extents& extents : std::vector<frontend::Extents>{
+           {50, 64}, {9, 200}, {3, 5, 21, 130}, {17, 1500}, {40, 3000}}) {
+    FusedGraph test;
+    const std::int64_t last = static_cast<std::int64_t>(extents.size()) - 1;
+    const Tensor x = test.input(ElementType::kF32, extents);
+    const Tensor scale = test.input(ElementType::kF32, {extents.back()});
+    const Tensor shift = test.input(ElementType::kF32, {extents.back()});
+    const Tensor scaled = test.graph.multiply(x, test.graph.broadcast(scale, extents, {last}));
+    test.check({test.graph.add(scaled, test.graph.broadcast(shift, extents, {last}))});
+  }
+}
+
+TEST(Elementwise, SpatialLayoutWithChannelVector) {
+  FusedGraph test;
+  test.set_layout({3, 0, 2, 1});
+  const frontend::Extents extents{5, 7, 9, 70};
+  const Tensor x = test.input(ElementType::kF32, extents);
+  const Tensor scale = test.input(ElementType::kF32, {70});
+  const Tensor y = test.graph.multiply(x, test.graph.broadcast(scale, extents, {3}));
+  test.check({test.graph.binary(HloOpcode::kMaximum, y, test.graph.splat_like(y, 0))});
+}
+
+TEST(Elementwise, PackedOperandsAndResults) {
+  for (const frontend::Extents& extents :
+       std::vector<frontend::Extents>{{50, 64}, {9, 200}, {3, 21, 130}, {17, 1500}, {300, 700}}) {
+    FusedGraph test;
+    const std::int64_t last = static_cast<std::int64_t>(extents.size()) - 1;
+    const Tensor a = test.input(ElementType::kBf16, extents);
+    const Tensor b = test.input(ElementType::kF32, extents);
+    const Tensor c = test.input(ElementType::kF32, {extents.back()});
+    const Tensor sum = test.graph.add(test.graph.convert(a, ElementType::kF32), b);
+    const Tensor product = test.graph.multiply(sum, test.graph.broadcast(c, extents, {last}));
+    test.check({sum, test.graph.convert(product, ElementType::kBf16)});
+  }
+}
+
+TEST(Elementwise, RowValuesAreSpreadOverLanes) {
+  for (const frontend::Extents& extents :
+       std::vector<frontend::Extents>{{50, 64}, {200, 200}, {17, 1500}, {1100, 10}}) {
+    FusedGraph test;
+    const Tensor x = test.input(ElementType::kF32, extents);
+    const Tensor row = test.input(ElementType::kF32, {extents[0]});
+    test.check({test.graph.subtract(x, test.graph.broadcast(row, extents, {0}))});
+  }
+}
+
+TEST(Elementwise, RowValuesOfHigherRank) {
+  for (ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    FusedGraph test;
+    const frontend::Extents extents{3, 10, 21, 140};
+    const Tensor x = test.input(ElementType::kF32, extents);
+    const Tensor row = test.input(type, {3, 10, 21});
+    const Tensor wide = test.graph.convert(row, ElementType::kF32);
+    test.check({test.graph.subtract(x, test.graph.broadcast(wide, extents, {0, 1, 2}))});
+  }
+}
+
+TEST(Elementwise, OperandsOfFewerMajorsAndRows) {
+  FusedGraph test;
+  const frontend::Extents extents{4, 11, 20, 150};
+  const Tensor x = test.input(ElementType::kF32, extents);
+  const Tensor tile = test.input(ElementType::kF32, {20, 150});
+  const Tensor major = test.input(ElementType::kF32, {11, 150});
+  const Tensor packed = test.input(ElementType::kBf16, {4, 150});
+  const Tensor one = test.input(ElementType::kF32, {11});
+  Tensor sum = test.graph.add(x, test.graph.broadcast(tile, extents, {2, 3}));
+  sum = test.graph.add(sum, test.graph.broadcast(major, extents, {1, 3}));
+  const Tensor wide = test.graph.convert(packed, ElementType::kF32);
+  sum = test.graph.add(sum, test.graph.broadcast(wide, extents, {0, 3}));
+  test.check({test.graph.add(sum, test.graph.broadcast(one, extents, {1}))});
+}
+
+TEST(Elementwise, OneHotOfIntegerLabels) {
+  FusedGraph test;
+  const frontend::Extents extents{37, 300};
+  const Tensor labels = test.input(ElementType::kS32, {37}, 0, 300);
+  const Tensor hot =
+      test.graph.compare(test.graph.iota(ElementType::kS32, extents, 1),
+                         test.graph.broadcast(labels, extents, {0}), hlo::ComparisonDirection::kEq);
+  test.check({test.graph.convert(hot, ElementType::kF32)});
+}
+
+TEST(Elementwise, LargeIntegersSpreadExactly) {
+  FusedGraph test;
+  const Tensor labels = test.input(ElementType::kS32, {37}, -2.0e9, 2.0e9);
+  test.check({test.graph.broadcast(labels, {37, 20}, {0})}, {0, 0});
+}
+
+TEST(Elementwise, IotaAlongEachDimension) {
+  for (std::int64_t dimension = 0; dimension < 4; ++dimension) {
+    FusedGraph test;
+    test.set_layout({3, 0, 2, 1});
+    test.check({test.graph.iota(ElementType::kF32, {19, 3, 4, 200}, dimension),
+                test.graph.iota(ElementType::kS32, {19, 3, 4, 200}, dimension)},
+               {0, 0});
+  }
+  FusedGraph linear;
+  linear.check({linear.graph.iota(ElementType::kS32, {5000}, 0)}, {0, 0});
+}
+
+/// One operation over a range of arguments.
+void check_unary(HloOpcode opcode, double low, double high, const Tolerance& tolerance) {
+  SCOPED_TRACE(std::string(hlo::to_string(opcode)));
+  FusedGraph test;
+  const Tensor x = test.input(ElementType::kF32, {30, 200}, low, high);
+  test.check({test.graph.unary(opcode, x)}, tolerance);
+}
+
+TEST(Expression, UnaryOperationsAreAccurate) {
+  check_unary(HloOpcode::kNegate, -3, 3, {0, 0});
+  check_unary(HloOpcode::kAbs, -3, 3, {0, 0});
+  check_unary(HloOpcode::kSign, -3, 3, {0, 0});
+  check_unary(HloOpcode::kFloor, -300, 300, {0, 0});
+  check_unary(HloOpcode::kCeil, -300, 300, {0, 0});
+  check_unary(HloOpcode::kExponential, -10, 10, {2e-6, 0});
+  check_unary(HloOpcode::kExponentialMinusOne, -1e-3, 1e-3, {1e-6, 0});
+  check_unary(HloOpcode::kExponentialMinusOne, -10, 10, {2e-6, 0});
+  check_unary(HloOpcode::kLog, 1e-3, 1000, {1e-6, 1e-7});
+  check_unary(HloOpcode::kLogPlusOne, -1e-3, 1e-3, {1e-6, 0});
+  check_unary(HloOpcode::kLogPlusOne, -0.9, 1000, {1e-6, 1e-7});
+  check_unary(HloOpcode::kSqrt, 0, 1000, {5e-7, 0});
+  check_unary(HloOpcode::kRsqrt, 1e-3, 1000, {5e-7, 0});
+  check_unary(HloOpcode::kTanh, -4, 4, {5e-7, 0});
+  check_unary(HloOpcode::kLogistic, -20, 20, {5e-6, 0});
+  check_unary(HloOpcode::kErf, -5, 5, {2e-6, 1e-7});
+}
+
+TEST(Expression, DivisionComparisonAndSelection) {
+  FusedGraph test;
+  GraphBuilder& g = test.graph;
+  const frontend::Extents extents{20, 140};
+  const Tensor a = test.input(ElementType::kF32, extents, -5, 5);
+  const Tensor b = test.input(ElementType::kF32, extents, 0.5, 9);
+  const Tensor quotient = g.divide(a, b);
+  const Tensor less = g.compare(a, b, hlo::ComparisonDirection::kLt);
+  const Tensor positive = g.compare(a, g.splat_like(a, 0), hlo::ComparisonDirection::kGt);
+  const Tensor both = g.binary(HloOpcode::kAnd, less, positive);
+  const Tensor either = g.binary(HloOpcode::kOr, less, positive);
+  const Tensor neither = g.unary(HloOpcode::kNot, either);
+  test.check({g.select(both, quotient, g.splat_like(a, -7)),
+              g.convert(g.binary(HloOpcode::kXor, both, neither), ElementType::kF32),
+              g.divide(a, g.splat_like(a, 3)), g.divide(g.splat_like(a, 2), b)});
+}
+
+TEST(Expression, IntegerArithmetic) {
+  FusedGraph test;
+  GraphBuilder& g = test.graph;
+  const frontend::Extents extents{20, 140};
+  const Tensor a = test.input(ElementType::kS32, extents, -30000, 30000);
+  const Tensor b = test.input(ElementType::kS32, extents, -30000, 30000);
+  test.check({g.add(a, b), g.multiply(a, b), g.binary(HloOpcode::kMaximum, a, b),
+              g.convert(a, ElementType::kF32)},
+             {0, 0});
+  FusedGraph back;
+  const Tensor x = back.input(ElementType::kF32, extents, -30000, 30000);
+  back.check({back.graph.convert(x, ElementType::kS32)}, {0, 0});
+}
+
+TEST(Expression, PowersWithConstants) {
+  FusedGraph test;
+  GraphBuilder& g = test.graph;
+  const Tensor x = test.input(ElementType::kF32, {20, 140}, 0.1, 3);
+  const auto power = [&](double exponent) {
+    return g.binary(HloOpcode::kPower, x, g.splat_like(x, exponent));
+  };
+  test.check({power(2), power(-3), power(0.5), power(1.7),
+              g.binary(HloOpcode::kPower, g.splat_like(x, 0.9), x)},
+             {3e-6, 0});
+}
+
+TEST(Expression, PowerOfUnknownBaseAndExponentIsRefused) {
+  FusedGraph test;
+  const Tensor x = test.input(ElementType::kF32, {20, 140});
+  const Tensor y = test.input(ElementType::kF32, {20, 140});
+  const Tensor z = test.graph.binary(HloOpcode::kPower, x, y);
+  EXPECT_THROW(test.check({z}), WorkloadError);
 }
 
 }  // namespace

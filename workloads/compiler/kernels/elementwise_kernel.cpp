@@ -281,7 +281,7 @@ void ElementwiseKernel::advance(std::vector<SVariable>& digits, std::int64_t row
     const std::size_t axis = space_.linear ? 0 : static_cast<std::size_t>(space_.row_axis()) - i;
     const std::int64_t radix = i == 0 ? space_.row_tiles() : space_.extents[axis];
     if (radix == 1) continue;
-    const bool is_top = i + 1 == digits.size();
+    const bool is_top = axis == 0;  // Nothing above it: it need not wrap.
     const std::int64_t amount = is_top ? row_tiles : row_tiles % radix;
     row_tiles /= radix;
     SReg sum = builder_.get(digits[i]);

@@ -1,0 +1,149 @@
+#include <gtest/gtest.h>
+
+#include "tests/compiler/fused_graph.h"
+
+namespace tpu::test {
+namespace {
+
+using frontend::Extents;
+using frontend::GraphBuilder;
+using frontend::Tensor;
+using hlo::ElementType;
+using hlo::HloOpcode;
+
+constexpr Tolerance kSums{1e-5, 2e-4};
+
+TEST(Reduce, RowsAndMajorsToLanes) {
+  for (const Extents& extents : std::vector<Extents>{
+           {50, 64}, {9, 200}, {3, 5, 21, 130}, {17, 1500}, {1000, 70}, {33, 3000}}) {
+    FusedGraph test;
+    const Tensor x = test.input(ElementType::kF32, extents);
+    Extents reduced;
+    for (std::size_t i = 0; i + 1 < extents.size(); ++i) {
+      reduced.push_back(static_cast<std::int64_t>(i));
+    }
+    const Tensor square = test.graph.multiply(x, x);
+    test.check({test.graph.reduce_sum(x, reduced), test.graph.reduce_sum(square, reduced),
+                test.graph.reduce_max(x, reduced)},
+               kSums);
+  }
+}
+
+TEST(Reduce, ChannelsOfSpatialLayout) {
+  for (ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    FusedGraph test;
+    test.set_layout({3, 0, 2, 1});
+    const Extents extents{11, 7, 9, 70};
+    const Tensor x = test.graph.convert(test.input(type, extents), ElementType::kF32);
+    const Tensor y = test.graph.convert(test.input(type, extents), ElementType::kF32);
+    test.check({test.graph.reduce_sum(x, {0, 1, 2}),
+                test.graph.reduce_sum(test.graph.multiply(x, y), {0, 1, 2})},
+               kSums);
+  }
+}
+
+TEST(Reduce, LanesToVector) {
+  for (const Extents& extents :
+       std::vector<Extents>{{50, 64}, {200, 200}, {17, 1500}, {1100, 10}, {1000, 1100}}) {
+    FusedGraph test;
+    const Tensor x = test.input(ElementType::kF32, extents);
+    test.check({test.graph.reduce_sum(x, {1}), test.graph.reduce_max(x, {1})}, kSums);
+  }
+}
+
+TEST(Reduce, LanesToArray) {
+  for (const Extents& extents :
+       std::vector<Extents>{{3, 10, 21, 140}, {2, 150, 60}, {1, 3, 300, 20}, {5, 7, 1300}}) {
+    FusedGraph test;
+    const Tensor x = test.input(ElementType::kF32, extents);
+    const std::int64_t last = static_cast<std::int64_t>(extents.size()) - 1;
+    test.check({test.graph.reduce_sum(x, {last}), test.graph.reduce_max(x, {last})}, kSums);
+  }
+}
+
+TEST(Reduce, EverythingToScalar) {
+  for (const Extents& extents :
+       std::vector<Extents>{{5000}, {50, 64}, {3, 10, 21, 140}, {7}, {1000, 1100}}) {
+    FusedGraph test;
+    const Tensor x = test.input(ElementType::kF32, extents);
+    Extents all;
+    for (std::size_t i = 0; i < extents.size(); ++i) all.push_back(static_cast<std::int64_t>(i));
+    test.check({test.graph.reduce_sum(x, all), test.graph.reduce_max(x, all)}, {1e-5, 5e-2});
+  }
+}
+
+TEST(Reduce, MajorDimensionsOnly) {
+  FusedGraph test;
+  test.set_layout({3, 0, 2, 1});
+  const Tensor x = test.input(ElementType::kF32, {11, 7, 9, 200});
+  test.check({test.graph.reduce_sum(x, {1, 2})}, kSums);
+  FusedGraph batch;
+  const Tensor y = batch.input(ElementType::kF32, {6, 30, 200});
+  batch.check({batch.graph.reduce_sum(y, {0})}, kSums);
+}
+
+TEST(Reduce, RowsWithinEachMajor) {
+  FusedGraph test;
+  const Tensor x = test.input(ElementType::kF32, {11, 30, 300});
+  test.check({test.graph.reduce_sum(x, {1}), test.graph.reduce_max(x, {1})}, kSums);
+}
+
+TEST(Reduce, LanesAndMajorsToRows) {
+  FusedGraph test;
+  const Tensor x = test.input(ElementType::kF32, {6, 150, 300});
+  test.check({test.graph.reduce_sum(x, {0, 2})}, kSums);
+  FusedGraph outer;
+  const Tensor y = outer.input(ElementType::kF32, {6, 3, 50, 130});
+  outer.check({outer.graph.reduce_sum(y, {1, 3})}, kSums);
+}
+
+TEST(Reduce, RowsAndLanesOfEachMajor) {
+  FusedGraph test;
+  const Tensor x = test.input(ElementType::kF32, {150, 20, 30});
+  test.check({test.graph.reduce_sum(x, {1, 2})}, kSums);
+  FusedGraph two;
+  const Tensor y = two.input(ElementType::kF32, {3, 11, 20, 30});
+  two.check({two.graph.reduce_sum(y, {2, 3})}, kSums);
+}
+
+TEST(Reduce, SoftmaxInOneKernel) {
+  for (const Extents& extents : std::vector<Extents>{{50, 64}, {37, 1000}, {2, 3, 40, 300}}) {
+    FusedGraph test;
+    GraphBuilder& g = test.graph;
+    const Tensor x = test.input(ElementType::kF32, extents, -5, 5);
+    const std::int64_t last = static_cast<std::int64_t>(extents.size()) - 1;
+    Extents kept;
+    for (std::int64_t i = 0; i < last; ++i) kept.push_back(i);
+    const Tensor shifted = g.subtract(x, g.broadcast(g.reduce_max(x, {last}), extents, kept));
+    const Tensor e = g.unary(HloOpcode::kExponential, shifted);
+    const Tensor sum = g.reduce_sum(e, {last});
+    test.check({g.divide(e, g.broadcast(sum, extents, kept)), g.unary(HloOpcode::kLog, sum)},
+               {5e-6, 1e-7});
+  }
+}
+
+TEST(Reduce, LayerNormInOneKernel) {
+  for (ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    FusedGraph test;
+    GraphBuilder& g = test.graph;
+    const Extents extents{3, 50, 300};
+    const Tensor x = g.convert(test.input(type, extents), ElementType::kF32);
+    const Tensor gamma = test.input(ElementType::kF32, {300});
+    const Tensor mean = g.scale(g.reduce_sum(x, {2}), 1.0 / 300);
+    const Tensor centred = g.subtract(x, g.broadcast(mean, extents, {0, 1}));
+    const Tensor variance = g.scale(g.reduce_sum(g.multiply(centred, centred), {2}), 1.0 / 300);
+    const Tensor inverse = g.unary(HloOpcode::kRsqrt, g.offset(variance, 1e-5));
+    const Tensor normal = g.multiply(centred, g.broadcast(inverse, extents, {0, 1}));
+    test.check({g.multiply(normal, g.broadcast(gamma, extents, {2})), inverse}, {5e-6, 1e-6});
+  }
+}
+
+TEST(Reduce, OperationsBehindASumOverRowsAreRefused) {
+  FusedGraph test;
+  const Tensor x = test.input(ElementType::kF32, {20, 140});
+  const Tensor mean = test.graph.scale(test.graph.reduce_sum(x, {0}), 0.05);
+  EXPECT_THROW(test.check({mean}), WorkloadError);
+}
+
+}  // namespace
+}  // namespace tpu::test
