@@ -61,11 +61,23 @@ struct Counters {
   std::uint64_t hbm_write_bytes = 0;                ///< VMEM to HBM, infeed.
   std::uint64_t ici_bytes = 0;                      ///< Sent to other cores.
   std::array<std::uint64_t, kUnits> busy_cycles{};  ///< Cycles in which the unit works, per unit.
+  /// Of busy_cycles, those in which the core did not run but was in the given state.
+  std::array<CycleAccount<CoreState>, kUnits> busy_in_state{};
   CycleAccount<CoreState> core;
 
   Counters& operator+=(const Counters& other);
   friend Counters operator-(Counters later, const Counters& earlier);
 };
+
+/// Where the cycles of a unit went: busy, or idle while the core was in a state. kIssue and kDelay
+/// together stand under kIssue: the core ran and gave the unit nothing to do.
+struct UnitAccount {
+  std::uint64_t busy = 0;
+  CycleAccount<CoreState> idle;
+  std::uint64_t total() const { return busy + idle.total(); }
+};
+/// The account of a unit over a core's whole run; total() equals the cycles of the run.
+UnitAccount unit_account(const Counters& total, Unit unit);
 
 /// All executions of one op of the program on one core, over all steps.
 struct OpResult {
@@ -131,7 +143,9 @@ struct RunOptions {
   std::uint32_t steps = 1;
   bool values = false;     ///< Compute on data.
   bool interpret = false;  ///< Slow twin of the core: every bundle by itself, no remembered blocks.
-  bool check_names = false;          ///< Check virtual names on every register read (values on).
+  bool check_names = false;  ///< Check virtual names on every register read (values on).
+  /// A core that runs this long without touching anything outside has run away.
+  std::uint64_t runaway_cycles = std::uint64_t{1} << 28;
   std::vector<std::uint32_t> cores;  ///< Cores that run the program, by number (chip = number /
                                      ///< cores_per_chip); empty: all.
   Observer* observer = nullptr;

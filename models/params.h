@@ -43,6 +43,7 @@ struct CoreParams {
   std::uint32_t xlu_queue_entries = 64;
   std::uint32_t eup_latency_cycles = 4;
   std::uint32_t eup_queue_entries = 8;
+  std::uint32_t scalar_queue_entries = 16;
 
   static constexpr auto fields() {
     return std::make_tuple(
@@ -59,7 +60,9 @@ struct CoreParams {
         field("eup_latency_cycles", &CoreParams::eup_latency_cycles, "cycles",
               "From a transcendental push to its pop."),
         field("eup_queue_entries", &CoreParams::eup_queue_entries, "",
-              "Results that wait to be popped."));
+              "Results that wait to be popped."),
+        field("scalar_queue_entries", &CoreParams::scalar_queue_entries, "",
+              "Values between vpush or vsyncmov and spop."));
   }
 };
 static_assert(fields_are_complete<CoreParams>());
@@ -74,6 +77,7 @@ struct HbmParams {
   std::uint32_t latency_cycles = 217;
   std::uint32_t refresh_interval_ns = 3900;
   std::uint32_t refresh_ns = 350;
+  std::uint32_t burst_beats = 4;
   std::uint32_t drain_bursts = 32;
   std::uint32_t turnaround_clocks = 25;
   std::uint32_t reserved_mib = 532;
@@ -90,6 +94,8 @@ struct HbmParams {
         field("refresh_interval_ns", &HbmParams::refresh_interval_ns, "ns",
               "tREFI: from refresh to refresh."),
         field("refresh_ns", &HbmParams::refresh_ns, "ns", "tRFC: a channel's time for a refresh."),
+        field("burst_beats", &HbmParams::burst_beats, "",
+              "Beats of a burst, two per memory clock."),
         field("drain_bursts", &HbmParams::drain_bursts, "bursts",
               "Bursts of one direction before the channel turns, while both directions wait."),
         field("turnaround_clocks", &HbmParams::turnaround_clocks, "memory clocks",
@@ -121,6 +127,7 @@ struct IciParams {
   std::uint32_t link_mbps = 656000;
   std::uint32_t hop_latency_ns = 1000;
   std::uint32_t local_latency_ns = 300;
+  std::uint32_t message_kib = 16;
 
   static constexpr auto fields() {
     return std::make_tuple(
@@ -131,7 +138,9 @@ struct IciParams {
         field("link_mbps", &IciParams::link_mbps, "Mb/s", "Rate of a link in one direction."),
         field("hop_latency_ns", &IciParams::hop_latency_ns, "ns", "Latency of one hop."),
         field("local_latency_ns", &IciParams::local_latency_ns, "ns",
-              "Latency between the two cores of a chip."));
+              "Latency between the two cores of a chip; its rate is that of a link."),
+        field("message_kib", &IciParams::message_kib, "KiB",
+              "Largest message: a remote DMA is cut into messages of this size."));
   }
 };
 static_assert(fields_are_complete<IciParams>());

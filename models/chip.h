@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/core/core.h"
+#include "models/memory/hbm.h"
+#include "models/network/router.h"
+
+namespace tpu {
+
+/// A chip: its router, the two halves of its HBM, and those of its cores that take part in the run.
+class Chip : public sc_core::sc_module {
+ public:
+  Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
+       std::uint32_t number, std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads);
+
+  Router& router() { return router_; }
+  std::vector<std::unique_ptr<Core>>& cores() { return cores_; }
+
+ private:
+  Router router_;
+  std::vector<std::unique_ptr<Hbm>> hbm_;
+  std::vector<std::unique_ptr<Core>> cores_;  ///< Only those that run.
+};
+
+}  // namespace tpu

@@ -1,0 +1,247 @@
+#include "models/core/block_table.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "isa/opcode_table.h"
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+std::uint64_t mix(std::uint64_t value) {
+  value ^= value >> 33;
+  value *= 0xff51afd7ed558ccdULL;
+  value ^= value >> 33;
+  value *= 0xc4ceb9fe1a85ec53ULL;
+  return value ^ value >> 33;
+}
+
+std::size_t unit_index(Unit unit) { return BlockCounters::kBusy + static_cast<std::size_t>(unit); }
+
+[[noreturn]] void refuse(const isa::Kernel& kernel, std::uint32_t bundle, const char* what) {
+  std::ostringstream text;
+  text << "kernel \"" << kernel.name << "\", bundle 0x" << std::hex << bundle << ": " << what;
+  throw ProgramFault(text.str());
+}
+
+bool is_push(QueueOp::Kind kind) { return kind > QueueOp::Kind::kScalarPop; }
+
+}  // namespace
+
+void add_push(const QueueOp& op, const CoreParams& params,
+              std::array<std::uint64_t, BlockCounters::kCount>& counters) {
+  switch (op.kind) {
+    case QueueOp::Kind::kMxuRows:
+      ++counters[BlockCounters::kMatmulPushes];
+      counters[unit_index(Unit::kMxu0) + op.unit] += params.mxu.push_interval_cycles;
+      break;
+    case QueueOp::Kind::kMxuWeights:
+      ++counters[BlockCounters::kWeightPushes];
+      break;
+    case QueueOp::Kind::kXluPush:
+    case QueueOp::Kind::kTransposePush:
+      ++counters[BlockCounters::kXluPushes];
+      counters[unit_index(Unit::kXlu)] += params.xlu_interval_cycles;
+      break;
+    case QueueOp::Kind::kEupPush:
+      ++counters[BlockCounters::kEupPushes];
+      ++counters[unit_index(Unit::kEup)];
+      break;
+    default:
+      break;
+  }
+}
+
+std::size_t BlockTable::StateHash::operator()(const Scoreboard::State& state) const {
+  std::uint64_t hash = state.size();
+  for (std::uint32_t word : state) hash = mix(hash ^ word);
+  return hash;
+}
+
+std::size_t BlockTable::KeyHash::operator()(const Key& key) const {
+  return mix(key.block_and_state ^ mix(key.guards));
+}
+
+BlockTable::BlockTable(const isa::Program& program, const MachineParams& params,
+                       std::uint32_t longest)
+    : program_(program),
+      params_(params.core),
+      longest_(longest),
+      kernels_(decode(program, params)),
+      scoreboard_(params.core) {
+  TPU_CHECK(params.core.mxu.count <= 4, params.core.mxu.count << " MXUs");
+  starts_.reserve(kernels_.size());
+  for (const DecodedKernel& kernel : kernels_) {
+    starts_.emplace_back(2 * kernel.bundles.size(), nullptr);
+  }
+  number_of(scoreboard_.save(0));
+}
+
+Block& BlockTable::make_block(std::uint32_t kernel, std::uint32_t bundle, bool slot) {
+  blocks_.emplace_back();
+  Block& block = blocks_.back();
+  block.number = static_cast<std::uint32_t>(blocks_.size() - 1);
+  block.kernel = kernel;
+  block.first = bundle;
+  extend_block(block, slot);
+  count(block);
+  starts_[kernel][bundle * 2 + (slot ? 1 : 0)] = &block;
+  return block;
+}
+
+void BlockTable::extend_block(Block& block, bool slot) {
+  const isa::Kernel& source = program_.kernels[block.kernel];
+  const std::vector<DecodedBundle>& bundles = kernels_[block.kernel].bundles;
+  const auto interacts = [&](std::uint32_t b) {
+    return bundles[b].first_interaction != bundles[b + 1].first_interaction;
+  };
+  const std::uint32_t count = static_cast<std::uint32_t>(source.bundles.size());
+  block.interacts = interacts(block.first);
+  std::uint32_t b = block.first;
+  const auto take = [&] {
+    block.duration += 1 + bundles[b].delay;
+    block.guarded_queue_ops =
+        static_cast<std::uint16_t>(block.guarded_queue_ops + bundles[b].guarded_queue_ops);
+    block.end = ++b;
+  };
+  if (slot) {
+    if (bundles[b].branch_target != DecodedBundle::kNone ||
+        bundles[b].call_site != DecodedBundle::kNone) {
+      refuse(source, b, "a branch or a call stands in the delay slot of a branch");
+    }
+    block.how_it_ends = Block::End::kSlot;
+    take();
+    return;
+  }
+  while (b < count) {
+    const bool first = b == block.first;
+    if (!first && (interacts(b) || b - block.first >= longest_ ||
+                   block.guarded_queue_ops + bundles[b].guarded_queue_ops > 64)) {
+      return;
+    }
+    if (bundles[b].call_site != DecodedBundle::kNone) {
+      if (bundles[b].branch_target != DecodedBundle::kNone) {
+        refuse(source, b, "a branch and a call stand in one bundle");
+      }
+      block.how_it_ends = Block::End::kCall;
+      block.call_site = bundles[b].call_site;
+      take();
+      return;
+    }
+    if (bundles[b].branch_target == DecodedBundle::kNone) {
+      take();
+      continue;
+    }
+    if (b + 1 == count) refuse(source, b, "the branch has no bundle in its delay slot");
+    block.target = bundles[b].branch_target;
+    take();
+    if (interacts(b) || longest_ < 2) {
+      block.how_it_ends = Block::End::kBranchSlot;
+      return;
+    }
+    if (bundles[b].branch_target != DecodedBundle::kNone ||
+        bundles[b].call_site != DecodedBundle::kNone) {
+      refuse(source, b, "a branch or a call stands in the delay slot of a branch");
+    }
+    block.how_it_ends = Block::End::kBranch;
+    take();
+    return;
+  }
+}
+
+void BlockTable::count(Block& block) const {
+  const isa::Kernel& source = program_.kernels[block.kernel];
+  const DecodedKernel& kernel = kernels_[block.kernel];
+  std::array<std::uint64_t, BlockCounters::kCount> values{};
+  for (std::uint32_t b = block.first; b < block.end; ++b) {
+    ++values[BlockCounters::kBundles];
+    values[BlockCounters::kDelay] += kernel.bundles[b].delay;
+    std::array<bool, static_cast<std::size_t>(isa::Slot::kCount)> used{};
+    for (const isa::Instruction* i = source.begin(source.bundles[b]);
+         i != source.end(source.bundles[b]); ++i) {
+      const isa::Slot slot = isa::info(i->opcode).slot;
+      used[static_cast<std::size_t>(slot)] = true;
+      if (slot == isa::Slot::kScalar) ++values[BlockCounters::kScalarOps];
+      if (slot == isa::Slot::kVectorAlu) ++values[BlockCounters::kVectorAluOps];
+      if (slot == isa::Slot::kVectorLoad) ++values[BlockCounters::kVectorLoads];
+      if (slot == isa::Slot::kVectorStore) ++values[BlockCounters::kVectorStores];
+    }
+    const auto busy = [&](Unit unit, isa::Slot slot) {
+      if (used[static_cast<std::size_t>(slot)]) ++values[unit_index(unit)];
+    };
+    busy(Unit::kScalar, isa::Slot::kScalar);
+    busy(Unit::kVectorAlu, isa::Slot::kVectorAlu);
+    busy(Unit::kVectorLoad, isa::Slot::kVectorLoad);
+    busy(Unit::kVectorStore, isa::Slot::kVectorStore);
+    for (std::uint32_t q = kernel.bundles[b].first_queue_op;
+         q < kernel.bundles[b + 1].first_queue_op; ++q) {
+      const QueueOp& op = kernel.queue_ops[q];
+      if (!op.guarded && is_push(op.kind)) add_push(op, params_, values);
+    }
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    block.counters.values[i] = static_cast<std::uint32_t>(values[i]);
+  }
+}
+
+BlockTable::StateId BlockTable::number_of(Scoreboard::State state) {
+  const auto [entry, is_new] = numbers_.emplace(std::move(state), infos_.size());
+  if (!is_new) return entry->second;
+  StateInfo info;
+  info.state = &entry->first;
+  info.horizon = *std::max_element(entry->first.begin(), entry->first.end());
+  scoreboard_.load(entry->first);
+  for (std::size_t u = 0; u < params_.mxu.count; ++u) {
+    info.busy.mxu[u] = static_cast<std::uint32_t>(scoreboard_.mxu_busy_until(u));
+  }
+  info.busy.xlu = static_cast<std::uint32_t>(scoreboard_.xlu_busy_until());
+  infos_.push_back(info);
+  return entry->second;
+}
+
+BlockTable::Outcome BlockTable::look_up(Block& block, StateId entry, std::uint64_t guards) {
+  const Key key{std::uint64_t{block.number} << 32 | entry, guards};
+  const auto found = outcomes_.find(key);
+  Outcome outcome;
+  if (found != outcomes_.end()) {
+    outcome.exit = found->second;
+  } else {
+    outcome = compute(block, entry, guards);
+    if (outcome.violation) return outcome;
+    outcomes_.emplace(key, outcome.exit);
+  }
+  block.remembered_entry = entry;
+  block.remembered_exit = outcome.exit;
+  return outcome;
+}
+
+BlockTable::Outcome BlockTable::compute(const Block& block, StateId entry, std::uint64_t guards) {
+  const DecodedKernel& kernel = kernels_[block.kernel];
+  scoreboard_.load(*infos_[entry].state);
+  std::uint64_t now = 0;
+  for (std::uint32_t b = block.first; b < block.end; ++b) {
+    const Scoreboard::Violation violation = scoreboard_.issue(kernel, b, guards, now);
+    if (violation) return {kRested, violation, b, now};
+    const std::uint16_t used = kernel.bundles[b].guarded_queue_ops;
+    guards = used < 64 ? guards >> used : 0;
+    now += 1 + kernel.bundles[b].delay;
+  }
+  Outcome outcome;
+  outcome.exit = number_of(scoreboard_.save(now));
+  return outcome;
+}
+
+BlockTable::StateId BlockTable::aged(StateId state, std::uint64_t cycles) {
+  const std::uint64_t step = std::min<std::uint64_t>(cycles, infos_[state].horizon);
+  if (step == 0) return state;
+  const std::uint64_t key = std::uint64_t{state} << 32 | step;
+  const auto found = ages_.find(key);
+  if (found != ages_.end()) return found->second;
+  scoreboard_.load(*infos_[state].state);
+  const StateId result = number_of(scoreboard_.save(step));
+  ages_.emplace(key, result);
+  return result;
+}
+
+}  // namespace tpu

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "models/core/decoded_kernel.h"
+#include "models/core/scoreboard.h"
+#include "models/machine.h"
+
+namespace tpu {
+
+/// What every execution of a block adds to the counters.
+struct BlockCounters {
+  enum Count : std::size_t {
+    kBundles,
+    kDelay,
+    kScalarOps,
+    kVectorAluOps,
+    kVectorLoads,
+    kVectorStores,
+    kMatmulPushes,
+    kWeightPushes,
+    kXluPushes,
+    kEupPushes,
+    kBusy,  ///< First of kUnits.
+    kCount = kBusy + kUnits
+  };
+  std::array<std::uint32_t, kCount> values{};
+};
+
+/// A straight run of bundles: at most its first bundle touches the outside, and a branch or a call
+/// is at its end. So its duration and counters are constants.
+struct Block {
+  enum class End : std::uint8_t {
+    kNext,        ///< Goes on behind the last bundle.
+    kBranch,      ///< Its last bundle is the delay slot of the one before.
+    kBranchSlot,  ///< Ends with a branch; its delay slot is a block of its own.
+    kSlot,        ///< Is the delay slot of the block before.
+    kCall
+  };
+  std::uint32_t kernel = 0;
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;  ///< One behind the last bundle.
+  End how_it_ends = End::kNext;
+  bool interacts = false;
+  std::uint16_t guarded_queue_ops = 0;
+  std::uint32_t target = 0;     ///< Of the branch.
+  std::uint32_t call_site = 0;  ///< Of the call.
+  std::uint32_t duration = 0;
+  BlockCounters counters;
+
+  // The last entry state and what it led to.
+  std::uint32_t remembered_entry = ~std::uint32_t{0};
+  std::uint32_t remembered_exit = 0;
+  std::uint32_t number = 0;
+};
+
+/// The program as blocks, made when first reached and shared by all cores, and the memory of the
+/// scoreboard: which state a block leaves behind for a state before it. States are relative to the
+/// present cycle and numbered; what only a wait changes is aged.
+class BlockTable {
+ public:
+  /// `longest`: bundles of a block at most; 1 makes every bundle a block.
+  BlockTable(const isa::Program& program, const MachineParams& params, std::uint32_t longest);
+
+  const isa::Program& program() const { return program_; }
+  const DecodedKernel& kernel(std::uint32_t index) const { return kernels_[index]; }
+  /// The block that begins with a bundle; `slot`: as the delay slot of a branch. Throws
+  /// ProgramFault where the code cannot be executed.
+  Block& block(std::uint32_t kernel, std::uint32_t bundle, bool slot) {
+    Block* found = starts_[kernel][bundle * 2 + (slot ? 1 : 0)];
+    return found != nullptr ? *found : make_block(kernel, bundle, slot);
+  }
+
+  using StateId = std::uint32_t;
+  static constexpr StateId kRested = 0;  ///< Empty queues, nothing on its way.
+
+  struct Outcome {
+    StateId exit = kRested;
+    Scoreboard::Violation violation;
+    std::uint32_t bundle = 0;  ///< Of the violation.
+    std::uint64_t offset = 0;  ///< Cycle of the violation in the block.
+  };
+  /// Checks a block that begins in a state; remembers what it found.
+  Outcome check(Block& block, StateId entry, std::uint64_t guards) {
+    if (entry == block.remembered_entry && block.guarded_queue_ops == 0) {
+      return {block.remembered_exit, {}, 0, 0};
+    }
+    return look_up(block, entry, guards);
+  }
+  /// The state after `cycles` in which nothing issued.
+  StateId aged(StateId state, std::uint64_t cycles);
+
+  /// The cycles that units go on being busy in a state: MXUs, then the XLU.
+  struct Busy {
+    std::array<std::uint32_t, 4> mxu{};
+    std::uint32_t xlu = 0;
+  };
+  const Busy& busy(StateId state) const { return infos_[state].busy; }
+
+  std::size_t states() const { return infos_.size(); }
+
+ private:
+  struct StateHash {
+    std::size_t operator()(const Scoreboard::State& state) const;
+  };
+  struct Key {
+    std::uint64_t block_and_state = 0;
+    std::uint64_t guards = 0;
+    friend bool operator==(const Key& a, const Key& b) {
+      return a.block_and_state == b.block_and_state && a.guards == b.guards;
+    }
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+  struct StateInfo {
+    const Scoreboard::State* state = nullptr;
+    std::uint32_t horizon = 0;  ///< After so many cycles without an issue, waiting changes nothing.
+    Busy busy;
+  };
+
+  Block& make_block(std::uint32_t kernel, std::uint32_t bundle, bool slot);
+  void extend_block(Block& block, bool slot);
+  void count(Block& block) const;
+  Outcome look_up(Block& block, StateId entry, std::uint64_t guards);
+  Outcome compute(const Block& block, StateId entry, std::uint64_t guards);
+  StateId number_of(Scoreboard::State state);
+
+  const isa::Program& program_;
+  const CoreParams params_;
+  std::uint32_t longest_;
+  std::vector<DecodedKernel> kernels_;
+  std::vector<std::vector<Block*>> starts_;  ///< Per kernel: two per bundle, the second as slot.
+  std::deque<Block> blocks_;
+  Scoreboard scoreboard_;
+  std::unordered_map<Scoreboard::State, StateId, StateHash> numbers_;
+  std::vector<StateInfo> infos_;
+  std::unordered_map<Key, StateId, KeyHash> outcomes_;
+  std::unordered_map<std::uint64_t, StateId> ages_;
+};
+
+/// The counters of guarded pushes depend on the guards: adds one that acts.
+void add_push(const QueueOp& op, const CoreParams& params,
+              std::array<std::uint64_t, BlockCounters::kCount>& counters);
+
+}  // namespace tpu

@@ -1,0 +1,145 @@
+#include "models/core/core.h"
+
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+/// SMEM words that the runtime fills on the real chip, as XLA's programs read them.
+constexpr std::uint32_t kChipWord = 0;
+constexpr std::uint32_t kCoreWord = 1;
+
+constexpr std::uint32_t kTicksPerProgressCall = 4096;
+
+}  // namespace
+
+Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
+           std::uint32_t number, MemoryImage& hbm, const CoreLoad& load)
+    : TimedModule(name, clock),
+      setup_(setup),
+      number_(number),
+      chip_(number / setup.params.cores_per_chip),
+      core_(number % setup.params.cores_per_chip),
+      scalar_(setup.params.core.smem_words, chip_, core_),
+      flags_(setup.params.core.sync_flags) {
+  if (setup.options.values) {
+    data_ = std::make_unique<DataPath>(setup.program, setup.params, chip_, core_,
+                                       setup.options.check_names);
+    scalar_.set_vectors(&data_->state());
+  }
+  load_smem(load);
+  DmaPorts& dma_ports = *this;
+  CoreOutside& outside = *this;
+  dma_ = std::make_unique<DmaEngine>(DmaEngine::Core{chip_, core_}, setup.params, setup.program,
+                                     hbm, scalar_, data_ ? &data_->state() : nullptr, dma_ports,
+                                     setup.options.observer);
+  sequencer_ = std::make_unique<Sequencer>(Sequencer::Place{number_, chip_, core_}, setup.params,
+                                           setup.blocks, setup.options, scalar_, flags_,
+                                           data_.get(), outside);
+}
+
+void Core::load_smem(const CoreLoad& load) {
+  set_smem(kChipWord, chip_);
+  set_smem(kCoreWord, core_);
+  for (const auto& [word, value] : setup_.program.initial_smem) set_smem(word, value);
+  for (const MemoryBlock& block : load.smem) {
+    for (std::size_t i = 0; i < block.words.size(); ++i) {
+      set_smem(block.address + i, block.words[i]);
+    }
+  }
+}
+
+void Core::set_smem(std::uint64_t word, std::uint32_t value) {
+  if (word >= setup_.params.core.smem_words) {
+    throw WorkloadError("program \"" + setup_.program.name + "\": initial SMEM word " +
+                        std::to_string(word) + ", but there are " +
+                        std::to_string(setup_.params.core.smem_words));
+  }
+  scalar_.write_smem(static_cast<std::uint32_t>(word), value);
+  if (data_) data_->state().scalar.smem[word] = value;
+}
+
+void Core::tick() {
+  switch (sequencer_->run(now())) {
+    case Sequencer::Next::kAt:
+      wake_at(sequencer_->cycle());
+      break;
+    case Sequencer::Next::kSettle:
+      wake_soon();
+      break;
+    case Sequencer::Next::kWait:
+      break;
+    case Sequencer::Next::kFinished:
+      finished_ = true;
+      break;
+  }
+  if (++ticks_ % kTicksPerProgressCall == 0 && setup_.options.progress) {
+    setup_.options.progress(sequencer_->progress());
+  }
+}
+
+std::string Core::start_dma(const isa::DmaDescriptor& descriptor, CodePlace place,
+                            std::uint64_t now) {
+  return dma_->start(descriptor, place, now);
+}
+
+std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
+                                     std::uint64_t now) {
+  const RemoteFlag to = remote_flag(remote_address);
+  if ((remote_address >> 18 & 1) == 0 || to.flag >= setup_.params.core.sync_flags) {
+    return "expected a remote sync flag (flag | 0x40000 | core << 20 | chip << 21) with a flag "
+           "below " +
+           std::to_string(setup_.params.core.sync_flags) + ", found " +
+           std::to_string(remote_address);
+  }
+  if (!runs(to.chip, to.core)) {
+    return "the addition goes to chip " + std::to_string(to.chip) + ", core " +
+           std::to_string(to.core) + ", which does not take part in the run";
+  }
+  IciMessage message;
+  message.source_chip = chip_;
+  message.source_core = core_;
+  message.destination_chip = to.chip;
+  message.destination_core = to.core;
+  message.flag = to.flag;
+  message.value = value;
+  out_ici->send(message, now);
+  return {};
+}
+
+void Core::message_left(const IciMessage& message, std::uint64_t now) {
+  guarded([&] { dma_->message_left(message, now); });
+}
+void Core::message_arrived(const IciMessage& message, std::uint64_t now) {
+  guarded([&] { dma_->message_arrived(message, now); });
+}
+void Core::infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> words,
+                          std::uint64_t now) {
+  dma_->infeed_arrived(token, std::move(words), now);
+}
+void Core::outfeed_sent(std::uint64_t token, std::uint64_t now) { dma_->outfeed_sent(token, now); }
+
+void Core::submit_hbm(const HbmRequest& request, std::uint64_t now) {
+  out_hbm->submit(request, now);
+}
+void Core::send(const IciMessage& message, std::uint64_t now) { out_ici->send(message, now); }
+void Core::take_infeed(std::uint64_t granules, std::uint64_t token, std::uint64_t) {
+  out_host->take_infeed(number_, granules, token);
+}
+void Core::send_outfeed(std::uint64_t bytes, std::uint64_t token, std::uint64_t) {
+  out_host->send_outfeed(number_, bytes, token);
+}
+
+void Core::raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason, std::uint64_t) {
+  if (flags_.add(flag, granules, reason)) wake_soon();
+}
+
+void Core::note_hbm_write(std::uint64_t bytes) { sequencer_->add_hbm_write_bytes(bytes); }
+
+bool Core::runs(std::uint32_t chip, std::uint32_t core) const {
+  if (core >= setup_.params.cores_per_chip) return false;
+  const std::uint64_t number = std::uint64_t{chip} * setup_.params.cores_per_chip + core;
+  return number < setup_.runs.size() && setup_.runs[number];
+}
+
+}  // namespace tpu

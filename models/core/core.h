@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/core/data_path.h"
+#include "models/core/scalar_unit.h"
+#include "models/core/sequencer.h"
+#include "models/core/sync_flags.h"
+#include "models/memory/dma_engine.h"
+#include "models/ports.h"
+
+namespace tpu {
+
+/// What the cores of a run have in common.
+struct CoreSetup {
+  const MachineParams& params;
+  const isa::Program& program;
+  const RunOptions& options;
+  BlockTable& blocks;
+  /// Per core of the slice whether it takes part.
+  const std::vector<bool>& runs;
+};
+
+/// A TensorCore: the module around its sequencer, scalar unit, data path, sync flags and DMA
+/// engines. It sleeps until the cycle of its next contact with the outside.
+class Core : public TimedModule,
+             private CoreOutside,
+             private DmaPorts,
+             public IciEndpoint,
+             public HostClient {
+ public:
+  sc_core::sc_port<HbmPort> out_hbm{"out_hbm"};
+  sc_core::sc_port<IciPort> out_ici{"out_ici"};
+  sc_core::sc_port<HostPort> out_host{"out_host"};
+
+  Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
+       std::uint32_t number, MemoryImage& hbm, const CoreLoad& load);
+
+  std::uint32_t number() const { return number_; }
+  bool finished() const { return finished_; }
+  std::uint64_t end_cycle() const { return sequencer_->cycle(); }
+  CoreResult result(std::uint64_t run_end) { return sequencer_->result(run_end); }
+  Sequencer& sequencer() { return *sequencer_; }
+  const SyncFlags& flags() const { return flags_; }
+  std::vector<std::string> outstanding(std::uint32_t flag) const { return dma_->outstanding(flag); }
+
+  void message_left(const IciMessage& message, std::uint64_t now) override;
+  void message_arrived(const IciMessage& message, std::uint64_t now) override;
+  void infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> words,
+                      std::uint64_t now) override;
+  void outfeed_sent(std::uint64_t token, std::uint64_t now) override;
+
+ private:
+  void tick() override;
+  void start_of_simulation() override { wake_at(0); }
+  void load_smem(const CoreLoad& load);
+  void set_smem(std::uint64_t word, std::uint32_t value);
+
+  std::string start_dma(const isa::DmaDescriptor& descriptor, CodePlace place,
+                        std::uint64_t now) override;
+  std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
+                                 std::uint64_t now) override;
+
+  void submit_hbm(const HbmRequest& request, std::uint64_t now) override;
+  void send(const IciMessage& message, std::uint64_t now) override;
+  void take_infeed(std::uint64_t granules, std::uint64_t token, std::uint64_t now) override;
+  void send_outfeed(std::uint64_t bytes, std::uint64_t token, std::uint64_t now) override;
+  void raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason,
+                  std::uint64_t now) override;
+  void note_hbm_write(std::uint64_t bytes) override;
+  bool runs(std::uint32_t chip, std::uint32_t core) const override;
+
+  const CoreSetup setup_;
+  const std::uint32_t number_;
+  const std::uint32_t chip_;
+  const std::uint32_t core_;  ///< Of the chip.
+  ScalarUnit scalar_;
+  SyncFlags flags_;
+  std::unique_ptr<DataPath> data_;  ///< With values only.
+  std::unique_ptr<DmaEngine> dma_;
+  std::unique_ptr<Sequencer> sequencer_;
+  bool finished_ = false;
+  std::uint32_t ticks_ = 0;
+};
+
+}  // namespace tpu

@@ -1,0 +1,56 @@
+#include "models/core/data_path.h"
+
+#include <algorithm>
+
+namespace tpu {
+namespace {
+
+isa::CoreShape shape_of(const CoreParams& params) {
+  isa::CoreShape shape;
+  shape.mxus = params.mxu.count;
+  shape.mxu_rows = params.mxu.rows;
+  shape.mxu_columns = params.mxu.columns;
+  shape.vmem_rows = (params.vmem_mib << 20) / isa::kVmemRowBytes;
+  shape.smem_words = params.smem_words;
+  return shape;
+}
+
+}  // namespace
+
+DataPath::DataPath(const isa::Program& program, const MachineParams& params, std::uint32_t chip,
+                   std::uint32_t core, bool check_names)
+    : program_(program), state_(shape_of(params.core)), check_names_(check_names) {
+  state_.scalar.chip = chip;
+  state_.scalar.core = core;
+  for (const isa::Buffer& buffer : program.buffers) {
+    if (buffer.role != isa::BufferRole::kParameter) continue;
+    auto& granules = state_.scalar.parameter_granules;
+    granules.resize(std::max<std::size_t>(granules.size(), buffer.index + 1));
+    granules[buffer.index] = static_cast<std::uint32_t>(buffer.granule);
+  }
+  if (!check_names) return;
+  for (std::size_t k = 0; k < program.kernels.size(); ++k) {
+    names_.emplace_back(program.kernels[k], static_cast<std::uint32_t>(k));
+  }
+}
+
+const isa::NameCheck* DataPath::names(std::uint32_t kernel) const {
+  return check_names_ ? &names_[kernel] : nullptr;
+}
+
+void DataPath::execute(std::uint32_t kernel, std::uint32_t bundle) {
+  isa::execute_bundle(program_.kernels[kernel], bundle, state_, *this, names(kernel));
+}
+
+isa::ControlRequest DataPath::control(std::uint32_t kernel, std::uint32_t bundle) const {
+  const isa::Kernel& code = program_.kernels[kernel];
+  return isa::control_of(code, code.bundles[bundle], state_.scalar);
+}
+
+void DataPath::enter(const isa::CallSite& site, std::uint32_t caller) {
+  if (!check_names_) return;
+  names_[caller].check_call(site, state_.names);
+  names_[site.kernel].enter(state_.names);
+}
+
+}  // namespace tpu

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "isa/program.h"
+#include "models/params.h"
+
+namespace tpu {
+
+/// The scalar state that control depends on, as one file: s0..s31, p0..p15 (0 or 1), what a branch
+/// and a call decide, scratch for instructions of one bundle that need each other's old values, and
+/// a zero.
+namespace scalar_file {
+constexpr std::uint8_t kPredicates = 32;
+constexpr std::uint8_t kBranchTaken = 48;
+constexpr std::uint8_t kCallTaken = 49;
+constexpr std::uint8_t kScratch = 50;
+constexpr std::uint8_t kScratchEnd = 63;
+constexpr std::uint8_t kZero = 63;
+constexpr std::size_t kSize = 64;
+}  // namespace scalar_file
+
+/// When an instruction acts: the register of the scalar file holds 1 (or 0, when negated).
+struct DecodedGuard {
+  std::uint8_t reg = scalar_file::kZero;
+  bool holds_when = false;  ///< kZero and false: always.
+  bool always() const { return reg == scalar_file::kZero; }
+};
+
+/// One instruction of the scalar slice. A scalar operand is register + immediate, a predicate
+/// operand register xor immediate.
+struct MicroOp {
+  enum class Kind : std::uint8_t {
+    kCompute,    ///< isa::scalar_result.
+    kCompare,    ///< isa::scalar_comparison.
+    kCopy,       ///< dest = a.
+    kCopyBit,    ///< dest = a, predicates.
+    kSelect,     ///< dest = bit a ? b : c.
+    kNand,       ///< Predicates.
+    kOr,         ///< Predicates.
+    kNot,        ///< Predicates.
+    kLoad,       ///< dest = SMEM[a + b].
+    kStore,      ///< SMEM[a + b] = c.
+    kVpush,      ///< A value that only the vector unit knows enters the queue to the scalar unit.
+    kSpop,       ///< Pops that queue.
+    kHalt,       ///< Stops with a fault.
+    kQueueGuard  ///< Notes whether a guarded push or pop acts.
+  };
+  Kind kind = Kind::kCopy;
+  isa::Opcode opcode = isa::Opcode::kSmov;
+  std::uint8_t dest = scalar_file::kZero;
+  std::array<std::uint8_t, 3> reg{scalar_file::kZero, scalar_file::kZero, scalar_file::kZero};
+  DecodedGuard guard;
+  std::array<std::uint32_t, 3> immediate{};
+};
+
+/// A scalar operand: register of the scalar file + immediate.
+struct ScalarOperand {
+  std::uint8_t reg = scalar_file::kZero;
+  std::uint32_t immediate = 0;
+};
+
+/// What a bundle does with the outside, before anything else of it acts.
+struct Interaction {
+  isa::Opcode opcode = isa::Opcode::kDma;
+  DecodedGuard guard;
+  std::array<ScalarOperand, 4> operands;
+  std::uint32_t instruction = 0;  ///< Number in the bundle.
+};
+
+/// A push into a queue or a pop out of one.
+struct QueueOp {
+  enum class Kind : std::uint8_t {
+    kMxuPop,
+    kXluPop,
+    kTransposePop,
+    kEupPop,
+    kScalarPop,
+    kMxuRows,
+    kMxuWeights,
+    kXluPush,
+    kTransposePush,
+    kEupPush,
+    kScalarPush
+  };
+  Kind kind = Kind::kMxuPop;
+  std::uint8_t unit = 0;
+  bool guarded = false;       ///< Acts when the next bit of the queue guards says so.
+  std::uint16_t results = 0;  ///< Of a transpose push.
+  std::uint32_t instruction = 0;
+};
+
+/// Registers for the latency check: s, v, p and m in one numbering.
+namespace timed_register {
+constexpr std::uint8_t kScalar = 0;
+constexpr std::uint8_t kVector = 32;
+constexpr std::uint8_t kPredicate = 64;
+constexpr std::uint8_t kMask = 80;
+constexpr std::size_t kCount = 96;
+}  // namespace timed_register
+
+/// Registers that a bundle reads: [0] by any instruction, [1] by those that get fp32 sums and
+/// products a cycle later than others (comparisons, vpack).
+using ReadSet = std::array<std::uint32_t, 3>;
+
+/// A write that the next bundle cannot see yet.
+struct SlowWrite {
+  std::uint8_t reg = 0;                    ///< timed_register.
+  std::uint8_t latency = 0;                ///< For most readers.
+  std::uint8_t latency_of_comparison = 0;  ///< For comparisons and vpack.
+};
+
+/// What one bundle means to the sequencer.
+struct DecodedBundle {
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::uint32_t first_op = 0;  ///< In DecodedKernel::ops; each list ends where the next bundle's
+                               ///< begins.
+  std::uint32_t first_interaction = 0;
+  std::uint32_t first_queue_op = 0;
+  std::uint32_t first_slow_write = 0;
+  std::uint32_t delay = 0;
+  std::uint32_t branch_target = kNone;
+  std::uint32_t call_site = kNone;
+  std::uint16_t guarded_queue_ops = 0;
+  std::array<ReadSet, 2> reads{};
+};
+
+/// A kernel in the form that the core executes.
+struct DecodedKernel {
+  std::vector<DecodedBundle> bundles;  ///< One more than the kernel has: the end of the lists.
+  std::vector<MicroOp> ops;
+  std::vector<Interaction> interactions;
+  std::vector<QueueOp> queue_ops;
+  std::vector<SlowWrite> slow_writes;
+};
+
+/// Checks the program against the machine (throws WorkloadError) and decodes its kernels. Of the
+/// scalar code only the backward slice of what reaches branches, calls, traps, SMEM, DMAs and sync
+/// flags remains: with values off nothing else needs to be known. Liveness of registers over each
+/// kernel's control flow, across calls: what a callee may read is live before the call, what any
+/// caller may read is live at its end. SMEM is live as a whole.
+std::vector<DecodedKernel> decode(const isa::Program& program, const MachineParams& params);
+
+}  // namespace tpu

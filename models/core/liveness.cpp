@@ -1,0 +1,162 @@
+#include "models/core/liveness.h"
+
+#include "isa/opcode_table.h"
+
+namespace tpu {
+namespace {
+
+using isa::Opcode;
+
+ScalarSet bit_of(char file, std::uint8_t reg) {
+  if (reg == isa::kNoRegister) return 0;
+  if (file == 's') return ScalarSet{1} << reg;
+  if (file == 'p') return ScalarSet{1} << (isa::kScalarRegisters + reg);
+  return 0;
+}
+
+bool is_root(const isa::OpcodeInfo& row) {
+  switch (row.unit) {
+    case isa::UnitKind::kControl:
+    case isa::UnitKind::kDma:
+    case isa::UnitKind::kSync:
+      return true;
+    default:
+      return row.opcode == Opcode::kSst || row.opcode == Opcode::kSpop ||
+             row.opcode == Opcode::kVpush;
+  }
+}
+
+/// The flow of one kernel: uses of its instructions, what is live after each bundle and at entry.
+struct Flow {
+  std::vector<ScalarUse> uses;           ///< Of the instructions that touch scalar registers.
+  std::vector<std::uint32_t> first_use;  ///< Per bundle, and one more.
+  std::vector<ScalarSet> after;
+  std::vector<std::uint32_t> branch;  ///< Target of a bundle's branch, or kNone.
+  std::vector<std::uint32_t> callee;  ///< Kernel that a bundle calls, or kNone.
+  std::vector<bool> call_guarded;
+  ScalarSet entry = 0;
+  ScalarSet exit = 0;
+};
+
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+Flow make_flow(const isa::Program& program, const isa::Kernel& kernel) {
+  Flow flow;
+  flow.after.assign(kernel.bundles.size(), 0);
+  flow.branch.assign(kernel.bundles.size(), kNone);
+  flow.callee.assign(kernel.bundles.size(), kNone);
+  flow.call_guarded.assign(kernel.bundles.size(), false);
+  for (std::size_t b = 0; b < kernel.bundles.size(); ++b) {
+    flow.first_use.push_back(static_cast<std::uint32_t>(flow.uses.size()));
+    for (const isa::Instruction* i = kernel.begin(kernel.bundles[b]);
+         i != kernel.end(kernel.bundles[b]); ++i) {
+      const ScalarUse use = scalar_use(*i);
+      if (use.root || use.write != 0) flow.uses.push_back(use);
+      if (i->opcode == Opcode::kSbrRel) flow.branch[b] = i->operands[0].immediate;
+      if (i->opcode == Opcode::kCall) {
+        flow.callee[b] = program.call_sites[i->operands[0].immediate].kernel;
+        flow.call_guarded[b] = i->guard.predicate != isa::kNoRegister;
+      }
+    }
+  }
+  flow.first_use.push_back(static_cast<std::uint32_t>(flow.uses.size()));
+  return flow;
+}
+
+ScalarSet before_bundle(const Flow& flow, std::size_t b) {
+  const ScalarSet after = flow.after[b];
+  ScalarSet written = 0;
+  ScalarSet read = 0;
+  for (std::uint32_t i = flow.first_use[b]; i < flow.first_use[b + 1]; ++i) {
+    const ScalarUse& use = flow.uses[i];
+    const bool live = use.root || (use.write & after) != 0;
+    if (!live) continue;
+    read |= use.reads;
+    if (!use.guarded) written |= use.write;
+  }
+  return (after & ~written) | read;
+}
+
+/// One backward pass over a kernel; true when something changed.
+bool pass(std::vector<Flow>& flows, std::size_t k) {
+  Flow& flow = flows[k];
+  bool changed = false;
+  const std::size_t count = flow.after.size();
+  std::vector<ScalarSet> before(count + 1);
+  // The entry sets of targets behind a bundle's own position come from the last pass.
+  for (std::size_t b = 0; b < count; ++b) before[b] = before_bundle(flow, b);
+  before[count] = flow.exit;
+  for (std::size_t b = count; b-- > 0;) {
+    ScalarSet after = before[b + 1];
+    if (b > 0 && flow.branch[b - 1] != kNone) after |= before[flow.branch[b - 1]];
+    if (flow.callee[b] != kNone) {
+      Flow& callee = flows[flow.callee[b]];
+      if ((after & ~callee.exit) != 0) {
+        callee.exit |= after;
+        changed = true;
+      }
+      after = flow.call_guarded[b] ? after | callee.entry : callee.entry;
+    }
+    if ((after & ~flow.after[b]) != 0) {
+      flow.after[b] |= after;
+      changed = true;
+    }
+    before[b] = before_bundle(flow, b);
+  }
+  if ((before[0] & ~flow.entry) != 0) {
+    flow.entry |= before[0];
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace
+
+ScalarUse scalar_use(const isa::Instruction& instruction) {
+  const isa::OpcodeInfo& row = isa::info(instruction.opcode);
+  ScalarUse use;
+  use.guarded = instruction.guard.predicate != isa::kNoRegister;
+  use.root = is_root(row) || (row.queue != isa::Queue::kNone && use.guarded) ||
+             (row.unit == isa::UnitKind::kMxu && use.guarded);
+  const bool computes = use.root || row.dest_file == 's' || row.dest_file == 'p';
+  if (!computes) return use;
+  use.write = bit_of(row.dest_file, instruction.dest);
+  if (use.guarded) use.reads |= bit_of('p', instruction.guard.predicate);
+  const bool guard_alone = row.dest_file == 'v' || row.unit == isa::UnitKind::kMxu ||
+                           row.unit == isa::UnitKind::kXlu || row.unit == isa::UnitKind::kEup;
+  if (guard_alone) return use;
+  for (std::uint8_t i = 0; i < row.operand_count; ++i) {
+    const isa::Operand& operand = instruction.operands[i];
+    if (operand.kind == isa::Operand::Kind::kRegister) {
+      use.reads |= bit_of(row.operand_files[i], operand.reg);
+    }
+  }
+  if (row.address == 'a') {
+    for (std::uint8_t base : instruction.address.base) use.reads |= bit_of('s', base);
+  }
+  return use;
+}
+
+std::vector<std::vector<ScalarSet>> live_after_bundles(const isa::Program& program) {
+  std::vector<Flow> flows;
+  flows.reserve(program.kernels.size());
+  for (const isa::Kernel& kernel : program.kernels) flows.push_back(make_flow(program, kernel));
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (std::size_t k = flows.size(); k-- > 0;) {
+      while (pass(flows, k)) changed = true;
+    }
+    // The top-level program runs once per step: what its beginning reads is live at its end.
+    if ((flows[0].entry & ~flows[0].exit) != 0) {
+      flows[0].exit |= flows[0].entry;
+      changed = true;
+    }
+  }
+  std::vector<std::vector<ScalarSet>> result;
+  result.reserve(flows.size());
+  for (Flow& flow : flows) result.push_back(std::move(flow.after));
+  return result;
+}
+
+}  // namespace tpu

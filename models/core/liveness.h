@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "isa/program.h"
+
+namespace tpu {
+
+/// A bit per scalar register (0 to 31) and predicate register (32 to 47).
+using ScalarSet = std::uint64_t;
+
+/// What an instruction reads and writes of the scalar registers.
+struct ScalarUse {
+  ScalarSet reads = 0;
+  ScalarSet write = 0;
+  bool root = false;     ///< Acts on control, SMEM or the outside: always part of the slice.
+  bool guarded = false;  ///< Then the write may not happen.
+};
+ScalarUse scalar_use(const isa::Instruction& instruction);
+
+/// For each kernel and bundle the scalar registers whose values after the bundle reach a root.
+std::vector<std::vector<ScalarSet>> live_after_bundles(const isa::Program& program);
+
+}  // namespace tpu

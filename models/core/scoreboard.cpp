@@ -1,0 +1,84 @@
+#include "models/core/scoreboard.h"
+
+#include "isa/opcode_table.h"
+
+namespace tpu {
+
+Scoreboard::Scoreboard(const CoreParams& params)
+    : mxus_(params.mxu.count, Mxu(params.mxu)),
+      xlu_(params, isa::Latencies().transpose_cycles),
+      eup_(params),
+      to_scalar_(params.scalar_queue_entries),
+      to_scalar_latency_(isa::result_latency(isa::Opcode::kVpush)) {}
+
+Scoreboard::Violation Scoreboard::issue(const DecodedKernel& kernel, std::size_t index,
+                                        std::uint64_t guards, std::uint64_t now) {
+  const DecodedBundle& bundle = kernel.bundles[index];
+  const DecodedBundle& next = kernel.bundles[index + 1];
+  if (!writes_.empty()) {
+    if (const Hazard hazard = writes_.check(bundle.reads, now)) return {hazard, nullptr};
+  }
+  for (std::uint32_t i = bundle.first_queue_op; i < next.first_queue_op; ++i) {
+    const QueueOp& op = kernel.queue_ops[i];
+    if (op.guarded) {
+      const bool acts = (guards & 1) != 0;
+      guards >>= 1;
+      if (!acts) continue;
+    }
+    if (const Hazard hazard = act(op, now)) return {hazard, &op};
+  }
+  for (std::uint32_t i = bundle.first_slow_write; i < next.first_slow_write; ++i) {
+    writes_.add(kernel.slow_writes[i], now);
+  }
+  return {};
+}
+
+Hazard Scoreboard::act(const QueueOp& op, std::uint64_t now) {
+  using Kind = QueueOp::Kind;
+  switch (op.kind) {
+    case Kind::kMxuPop:
+      return mxus_[op.unit].pop(now);
+    case Kind::kMxuRows:
+      return mxus_[op.unit].push_rows(now);
+    case Kind::kMxuWeights:
+      return mxus_[op.unit].push_weights(now);
+    case Kind::kXluPop:
+      return xlu_.pop(now);
+    case Kind::kXluPush:
+      return xlu_.push(now);
+    case Kind::kTransposePop:
+      return xlu_.pop_transposed(now);
+    case Kind::kTransposePush:
+      return xlu_.push_transpose(now, op.results);
+    case Kind::kEupPop:
+      return eup_.pop(now);
+    case Kind::kEupPush:
+      return eup_.push(now);
+    case Kind::kScalarPop:
+      return to_scalar_.pop(now);
+    case Kind::kScalarPush:
+      return to_scalar_.push(now + to_scalar_latency_);
+  }
+  return {};
+}
+
+Scoreboard::State Scoreboard::save(std::uint64_t now) {
+  StateWriter out(now);
+  for (const Mxu& mxu : mxus_) mxu.save(out);
+  xlu_.save(out);
+  eup_.save(out);
+  to_scalar_.save(out);
+  writes_.save(out, now);
+  return out.take();
+}
+
+void Scoreboard::load(const State& state) {
+  StateReader in(state);
+  for (Mxu& mxu : mxus_) mxu.load(in);
+  xlu_.load(in);
+  eup_.load(in);
+  to_scalar_.load(in);
+  writes_.load(in);
+}
+
+}  // namespace tpu

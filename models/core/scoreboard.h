@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/core/decoded_kernel.h"
+#include "models/core/eup.h"
+#include "models/core/mxu.h"
+#include "models/core/slow_writes.h"
+#include "models/core/xlu.h"
+#include "models/params.h"
+
+namespace tpu {
+
+/// The part of the core that remembers from cycle to cycle: registers on their way, the intervals
+/// and queues of MXUs, XLU and EUP, the queue to the scalar unit. It checks each bundle against
+/// them; real hardware has no such check, its compiler keeps to the latencies. Its state relative
+/// to a cycle can be written down and read back, so that a stretch of bundles with the same state
+/// before it needs to be checked once only.
+class Scoreboard {
+ public:
+  using State = std::vector<std::uint32_t>;
+
+  /// A bundle that cannot issue: why, and the push or pop in it, or nullptr for a register.
+  struct Violation {
+    Hazard hazard;
+    const QueueOp* op = nullptr;
+    explicit operator bool() const { return static_cast<bool>(hazard); }
+  };
+
+  explicit Scoreboard(const CoreParams& params);
+
+  /// Issues bundle `index` at `now`; `guards` holds a bit for each of its guarded pushes and pops.
+  Violation issue(const DecodedKernel& kernel, std::size_t index, std::uint64_t guards,
+                  std::uint64_t now);
+
+  State save(std::uint64_t now);
+  /// The state as of cycle 0.
+  void load(const State& state);
+
+  std::uint64_t mxu_busy_until(std::size_t unit) const { return mxus_[unit].busy_until(); }
+  std::uint64_t xlu_busy_until() const { return xlu_.busy_until(); }
+
+ private:
+  Hazard act(const QueueOp& op, std::uint64_t now);
+
+  SlowWrites writes_;
+  std::vector<Mxu> mxus_;
+  Xlu xlu_;
+  Eup eup_;
+  ResultQueue to_scalar_;
+  std::uint32_t to_scalar_latency_;
+};
+
+}  // namespace tpu

@@ -1,0 +1,545 @@
+#include "models/core/sequencer.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "isa/disassembler.h"
+#include "isa/opcode_table.h"
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+using isa::Opcode;
+
+constexpr std::size_t kDeepestCall = 64;
+
+}  // namespace
+
+Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
+                     const RunOptions& options, ScalarUnit& scalar, SyncFlags& flags,
+                     DataPath* data, CoreOutside& outside)
+    : place_(place),
+      params_(params),
+      blocks_(blocks),
+      options_(options),
+      scalar_(scalar),
+      flags_(flags),
+      data_(data),
+      outside_(outside) {
+  if (options.interpret) scoreboard_.emplace(params.core);
+  result_.chip = place.chip;
+  result_.core = place.core;
+  result_.ops.resize(blocks.program().ops.size());
+  finished_ = options.steps == 0;
+  if (!finished_) go_to(0, 0);
+}
+
+Sequencer::Next Sequencer::run(std::uint64_t now) {
+  if (flags_.waiting()) {
+    if (!flags_.at_least(flags_.wait().flag, flags_.wait().wanted)) return Next::kWait;
+    end_wait(now);
+  }
+  while (!finished_) {
+    if (block_->interacts && next_interaction_ != DecodedBundle::kNone) {
+      if (now_ > now) return Next::kAt;
+      switch (interact()) {
+        case Contact::kDone:
+          break;
+        case Contact::kSettle:
+          return Next::kSettle;
+        case Contact::kWait:
+          return Next::kWait;
+      }
+    }
+    execute_block();
+    go_on();
+  }
+  return Next::kFinished;
+}
+
+// ---- Contacts with the outside
+
+Sequencer::Contact Sequencer::interact() {
+  const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
+  const std::uint32_t end = kernel.bundles[block_->first + 1].first_interaction;
+  while (next_interaction_ < end) {
+    const Contact contact = act(kernel.interactions[next_interaction_]);
+    if (contact != Contact::kDone) return contact;
+    ++next_interaction_;
+  }
+  next_interaction_ = DecodedBundle::kNone;
+  last_contact_ = now_;
+  return Contact::kDone;
+}
+
+Sequencer::Contact Sequencer::act(const Interaction& interaction) {
+  const std::optional<bool> holds = scalar_.holds(interaction.guard);
+  if (!holds) {
+    fault("the guard of " + isa::opcode_text(interaction.opcode) +
+          " is unknown with values off (it depends on what the vector unit computed); run with "
+          "--values on");
+  }
+  if (!*holds) return Contact::kDone;
+  if (looking_ahead_) {
+    note_addition(interaction);
+    return Contact::kDone;
+  }
+  switch (interaction.opcode) {
+    case Opcode::kDmaDoneWait:
+    case Opcode::kVwaitGeTrace:
+      return wait_for(checked_flag(known(interaction.operands[0], "the flag")),
+                      known(interaction.operands[1], "the awaited value"));
+    case Opcode::kVsyncadd:
+      flags_.add(checked_flag(known(interaction.operands[0], "the flag")),
+                 known(interaction.operands[1], "the added value"), CoreState::kMemoryWait);
+      return Contact::kDone;
+    case Opcode::kVsyncaddRemote: {
+      const std::string problem =
+          outside_.add_to_remote_flag(known(interaction.operands[0], "the remote flag"),
+                                      known(interaction.operands[1], "the added value"), now_);
+      if (!problem.empty()) fault(problem);
+      return Contact::kDone;
+    }
+    case Opcode::kVsyncmov: {
+      if (settled_ != now_) {
+        settled_ = now_;
+        return Contact::kSettle;
+      }
+      const std::uint32_t value =
+          flags_.value(checked_flag(known(interaction.operands[0], "the flag")));
+      scalar_.push_known(value);
+      if (data_ != nullptr) data_->set_sync_flag(value);
+      return Contact::kDone;
+    }
+    default:
+      start_dma(interaction);
+      return Contact::kDone;
+  }
+}
+
+std::uint32_t Sequencer::known(const ScalarOperand& operand, const char* what) const {
+  const std::optional<std::uint32_t> value = scalar_.value(operand);
+  if (!value) {
+    fault(std::string(what) +
+          " is unknown with values off (it depends on what the vector unit computed); run with "
+          "--values on");
+  }
+  return *value;
+}
+
+std::uint32_t Sequencer::checked_flag(std::uint32_t flag) const {
+  if (flag >= flags_.count()) {
+    fault("expected a sync flag below " + std::to_string(flags_.count()) + ", found " +
+          std::to_string(static_cast<std::int32_t>(flag)));
+  }
+  return flag;
+}
+
+Sequencer::Contact Sequencer::wait_for(std::uint32_t flag, std::uint32_t wanted) {
+  if (flags_.at_least(flag, wanted)) return Contact::kDone;
+  flags_.begin_wait(flag, wanted, now_);
+  return Contact::kWait;
+}
+
+void Sequencer::end_wait(std::uint64_t now) {
+  const SyncFlags::Wait wait = flags_.wait();
+  flags_.end_wait();
+  const std::uint64_t cycles = now - wait.since;
+  if (cycles == 0) return;
+  note_busy(wait.reason, cycles);
+  dynamic_.core.add(wait.reason, cycles);
+  state_ = blocks_.aged(state_, cycles);
+  now_ = now;
+  if (options_.observer != nullptr) {
+    options_.observer->on_wait(place_.number, wait.reason, wait.since, now);
+  }
+}
+
+/// Books what the units still do in the first of `cycles` in which the core does not run.
+void Sequencer::note_busy(CoreState state, std::uint64_t cycles) {
+  const auto book = [&](Unit unit, std::uint64_t remaining) {
+    dynamic_.busy_in_state[static_cast<std::size_t>(unit)].add(state, std::min(remaining, cycles));
+  };
+  BlockTable::Busy busy;
+  if (scoreboard_) {
+    const auto remaining = [&](std::uint64_t until) {
+      return static_cast<std::uint32_t>(until > now_ ? until - now_ : 0);
+    };
+    for (std::size_t u = 0; u < params_.core.mxu.count; ++u) {
+      busy.mxu[u] = remaining(scoreboard_->mxu_busy_until(u));
+    }
+    busy.xlu = remaining(scoreboard_->xlu_busy_until());
+  } else {
+    busy = blocks_.busy(state_);
+  }
+  for (std::size_t u = 0; u < params_.core.mxu.count; ++u) {
+    book(static_cast<Unit>(static_cast<std::size_t>(Unit::kMxu0) + u), busy.mxu[u]);
+  }
+  book(Unit::kXlu, busy.xlu);
+}
+
+isa::DmaDescriptor Sequencer::descriptor_of(const Interaction& interaction) {
+  for (const ScalarOperand& operand : interaction.operands) known(operand, "an operand of the DMA");
+  if (interaction.opcode == Opcode::kDma &&
+      !scalar_.descriptor_known(*scalar_.value(interaction.operands[0]))) {
+    fault(
+        "a word of the DMA's descriptor is unknown with values off (it depends on what the vector "
+        "unit computed or on a buffer without data); run with --values on");
+  }
+  const isa::Kernel& code = blocks_.program().kernels[block_->kernel];
+  const isa::Instruction& instruction =
+      code.begin(code.bundles[block_->first])[interaction.instruction];
+  try {
+    return isa::dma_of(instruction, scalar_.state());
+  } catch (const ProgramFault& problem) {
+    fault(problem.what());
+  }
+}
+
+void Sequencer::start_dma(const Interaction& interaction) {
+  const isa::DmaDescriptor descriptor = descriptor_of(interaction);
+  const std::string problem = outside_.start_dma(descriptor, {block_->kernel, block_->first}, now_);
+  if (!problem.empty()) fault(problem);
+  count_dma(descriptor);
+}
+
+void Sequencer::count_dma(const isa::DmaDescriptor& descriptor) {
+  const std::uint64_t bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
+  ++dynamic_.dmas;
+  if (descriptor.source.space == isa::MemorySpace::kHbm) dynamic_.hbm_read_bytes += bytes;
+  if (descriptor.remote) {
+    dynamic_.ici_bytes += bytes;
+  } else if (descriptor.destination.space == isa::MemorySpace::kHbm) {
+    dynamic_.hbm_write_bytes += bytes;
+  }
+}
+
+// ---- Blocks
+
+void Sequencer::execute_block() {
+  const Block& block = *block_;
+  std::uint64_t guards = 0;
+  if (block.guarded_queue_ops == 0) check_timing(0);
+  if (data_ != nullptr) {
+    execute_values();
+  } else {
+    run_scalar(block.first, block.end);
+  }
+  if (block.guarded_queue_ops != 0) {
+    guards = scalar_.take_queue_guards();
+    check_timing(guards);
+    count_guarded(guards);
+  }
+  for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += block.counters.values[i];
+  now_ += block.duration;
+  if (now_ - last_contact_ > options_.runaway_cycles) {
+    fault("the core has run for " + std::to_string(now_ - last_contact_) +
+          " cycles without a DMA, a wait or an end: an endless loop");
+  }
+}
+
+void Sequencer::check_timing(std::uint64_t guards) {
+  if (looking_ahead_) return;
+  if (!scoreboard_) {
+    const BlockTable::Outcome outcome = blocks_.check(*block_, state_, guards);
+    if (outcome.violation) {
+      fault(outcome.violation, outcome.bundle, now_ + outcome.offset,
+            outcome.violation.hazard.ready - outcome.offset);
+    }
+    state_ = outcome.exit;
+    return;
+  }
+  const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
+  std::uint64_t now = now_;
+  for (std::uint32_t b = block_->first; b < block_->end; ++b) {
+    const Scoreboard::Violation violation = scoreboard_->issue(kernel, b, guards, now);
+    if (violation) fault(violation, b, now, violation.hazard.ready - now);
+    now += 1 + kernel.bundles[b].delay;
+  }
+}
+
+void Sequencer::run_scalar(std::uint32_t first_bundle, std::uint32_t end_bundle) {
+  const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
+  const MicroOp* ops = kernel.ops.data();
+  const std::uint32_t begin = kernel.bundles[first_bundle].first_op;
+  const std::uint32_t end = kernel.bundles[end_bundle].first_op;
+  if (begin == end) return;
+  const MicroOp* failed = scalar_.run(ops + begin, ops + end);
+  if (failed == nullptr) return;
+  const std::uint32_t index = static_cast<std::uint32_t>(failed - ops);
+  std::uint32_t bundle = first_bundle;
+  std::uint64_t cycle = now_;
+  while (kernel.bundles[bundle + 1].first_op <= index) {
+    cycle += 1 + kernel.bundles[bundle].delay;
+    ++bundle;
+  }
+  fault(scalar_.problem(), bundle, cycle);
+}
+
+void Sequencer::execute_values() {
+  std::uint64_t cycle = now_;
+  for (std::uint32_t b = block_->first; b < block_->end; ++b) {
+    const isa::ControlRequest control = data_->control(block_->kernel, b);
+    run_scalar(b, b + 1);
+    const DecodedBundle& bundle = blocks_.kernel(block_->kernel).bundles[b];
+    TPU_CHECK(
+        bundle.branch_target == DecodedBundle::kNone || control.branches == scalar_.branch_taken(),
+        where(b, cycle) << ": the scalar slice and the data path disagree on the branch");
+    try {
+      data_->execute(block_->kernel, b);
+    } catch (const ProgramFault& problem) {
+      fault(problem.what(), b, cycle);
+    }
+    cycle += 1 + bundle.delay;
+  }
+}
+
+void Sequencer::count_guarded(std::uint64_t guards) {
+  const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
+  const std::uint32_t end = kernel.bundles[block_->end].first_queue_op;
+  for (std::uint32_t q = kernel.bundles[block_->first].first_queue_op; q < end; ++q) {
+    if (!kernel.queue_ops[q].guarded) continue;
+    if ((guards & 1) != 0) add_push(kernel.queue_ops[q], params_.core, counts_);
+    guards >>= 1;
+  }
+}
+
+// ---- Control
+
+void Sequencer::go_to(std::uint32_t kernel, std::uint32_t bundle) {
+  while (bundle == blocks_.program().kernels[kernel].bundles.size()) {
+    if (frames_.empty()) {
+      end_step();
+      if (finished_) return;
+      kernel = 0;
+      bundle = 0;
+      continue;
+    }
+    const Frame frame = frames_.back();
+    return_from_kernel();
+    kernel = frame.kernel;
+    bundle = frame.bundle;
+  }
+  block_ = &blocks_.block(kernel, bundle, false);
+  next_interaction_ = blocks_.kernel(kernel).bundles[bundle].first_interaction;
+}
+
+void Sequencer::go_on() {
+  const Block& block = *block_;
+  switch (block.how_it_ends) {
+    case Block::End::kNext:
+      return go_to(block.kernel, block.end);
+    case Block::End::kBranch:
+      return go_to(block.kernel, scalar_.branch_taken() ? block.target : block.end);
+    case Block::End::kBranchSlot:
+      pending_target_ = scalar_.branch_taken() ? block.target : block.end + 1;
+      block_ = &blocks_.block(block.kernel, block.end, true);
+      next_interaction_ = blocks_.kernel(block_->kernel).bundles[block_->first].first_interaction;
+      return;
+    case Block::End::kSlot:
+      return go_to(block.kernel, pending_target_);
+    case Block::End::kCall:
+      if (scalar_.call_taken()) return call();
+      return go_to(block.kernel, block.end);
+  }
+}
+
+void Sequencer::call() {
+  const Block& block = *block_;
+  const isa::CallSite& site = blocks_.program().call_sites[block.call_site];
+  if (frames_.size() == kDeepestCall) {
+    fault("calls are nested deeper than " + std::to_string(kDeepestCall));
+  }
+  if (data_ != nullptr) {
+    try {
+      data_->enter(site, block.kernel);
+    } catch (const ProgramFault& problem) {
+      fault(problem.what());
+    }
+  }
+  frames_.push_back({block.kernel, block.end, site.op, now_, counters()});
+  go_to(site.kernel, 0);
+}
+
+void Sequencer::return_from_kernel() {
+  const Frame frame = std::move(frames_.back());
+  frames_.pop_back();
+  const Counters own = counters() - frame.before;
+  OpResult& op = result_.ops[frame.op];
+  ++op.count;
+  op.cycles += now_ - frame.begin;
+  op.counters += own;
+  if (options_.observer != nullptr) {
+    options_.observer->on_op(place_.number, frame.op, frame.begin, now_, own);
+  }
+}
+
+void Sequencer::end_step() {
+  if (options_.observer != nullptr) {
+    options_.observer->on_step(place_.number, static_cast<std::uint32_t>(result_.steps.size()),
+                               step_begin_, now_);
+  }
+  result_.steps.push_back({step_begin_, now_});
+  step_begin_ = now_;
+  finished_ = result_.steps.size() == options_.steps;
+}
+
+double Sequencer::progress() const {
+  if (finished_ || options_.steps == 0) return 1;
+  const std::uint32_t top =
+      frames_.empty() ? (block_->kernel == 0 ? block_->first : 0) : frames_.front().bundle;
+  const double part =
+      static_cast<double>(top) / static_cast<double>(blocks_.program().kernels[0].bundles.size());
+  return (static_cast<double>(result_.steps.size()) + part) / options_.steps;
+}
+
+// ---- Accounts
+
+Counters Sequencer::counters() const {
+  Counters all = dynamic_;
+  all.bundles = counts_[BlockCounters::kBundles];
+  all.scalar_ops = counts_[BlockCounters::kScalarOps];
+  all.vector_alu_ops = counts_[BlockCounters::kVectorAluOps];
+  all.vector_loads = counts_[BlockCounters::kVectorLoads];
+  all.vector_stores = counts_[BlockCounters::kVectorStores];
+  all.matmul_pushes = counts_[BlockCounters::kMatmulPushes];
+  all.weight_pushes = counts_[BlockCounters::kWeightPushes];
+  all.xlu_pushes = counts_[BlockCounters::kXluPushes];
+  all.eup_pushes = counts_[BlockCounters::kEupPushes];
+  for (std::size_t u = 0; u < kUnits; ++u) {
+    all.busy_cycles[u] += counts_[BlockCounters::kBusy + u];
+  }
+  all.core.add(CoreState::kIssue, counts_[BlockCounters::kBundles]);
+  all.core.add(CoreState::kDelay, counts_[BlockCounters::kDelay]);
+  return all;
+}
+
+CoreResult Sequencer::result(std::uint64_t run_end) {
+  const std::uint64_t rest = run_end - now_;
+  note_busy(CoreState::kFinished, rest);
+  dynamic_.core.add(CoreState::kFinished, rest);
+  // What units would still do after the end of the run belongs to no cycle of it.
+  Counters beyond = dynamic_;
+  note_busy(CoreState::kFinished, ~std::uint64_t{0});
+  for (std::size_t u = 0; u < kUnits; ++u) {
+    const std::uint64_t within = beyond.busy_in_state[u][CoreState::kFinished];
+    const std::uint64_t all = dynamic_.busy_in_state[u][CoreState::kFinished] - within;
+    dynamic_.busy_cycles[u] -= all - within;
+  }
+  dynamic_.busy_in_state = beyond.busy_in_state;
+  result_.total = counters();
+  result_.end_cycle = now_;
+  return std::move(result_);
+}
+
+// ---- Looking ahead
+
+std::vector<Sequencer::FlagAddition> Sequencer::look_ahead(std::uint64_t blocks) {
+  looking_ahead_ = true;
+  flags_.end_wait();
+  try {
+    for (std::uint64_t i = 0; i < blocks && !finished_; ++i) {
+      if (block_->interacts && next_interaction_ != DecodedBundle::kNone) interact();
+      execute_block();
+      go_on();
+    }
+  } catch (const ProgramFault&) {
+    // As far as the code can be followed without the awaited data.
+  }
+  return std::move(additions_);
+}
+
+void Sequencer::note_addition(const Interaction& interaction) {
+  FlagAddition addition;
+  addition.where = where();
+  switch (interaction.opcode) {
+    case Opcode::kDmaDoneWait:
+    case Opcode::kVwaitGeTrace:
+      return;
+    case Opcode::kVsyncmov:
+      scalar_.push_known(flags_.value(checked_flag(known(interaction.operands[0], "the flag"))));
+      return;
+    case Opcode::kVsyncadd:
+      addition.chip = place_.chip;
+      addition.core = place_.core;
+      addition.flag = known(interaction.operands[0], "the flag");
+      if (static_cast<std::int32_t>(known(interaction.operands[1], "the added value")) <= 0) return;
+      break;
+    case Opcode::kVsyncaddRemote: {
+      const RemoteFlag flag = remote_flag(known(interaction.operands[0], "the remote flag"));
+      addition.chip = flag.chip;
+      addition.core = flag.core;
+      addition.flag = flag.flag;
+      break;
+    }
+    default: {
+      const isa::DmaDescriptor descriptor = descriptor_of(interaction);
+      addition.chip = descriptor.remote ? descriptor.destination.chip : place_.chip;
+      addition.core = descriptor.remote ? descriptor.destination.core : place_.core;
+      addition.flag = descriptor.destination_flag;
+    }
+  }
+  additions_.push_back(addition);
+}
+
+// ---- Faults
+
+std::string Sequencer::where(std::uint32_t bundle, std::uint64_t cycle) const {
+  return "core " + std::to_string(place_.number) + " (chip " + std::to_string(place_.chip) +
+         ", core " + std::to_string(place_.core) + "), cycle " + std::to_string(cycle) + ", " +
+         to_string(CodePlace{block_->kernel, bundle}, blocks_.program());
+}
+
+std::string Sequencer::code(std::uint32_t bundle) const {
+  const isa::Kernel& kernel = blocks_.program().kernels[block_->kernel];
+  return isa::format_bundle(kernel, kernel.bundles[bundle]);
+}
+
+void Sequencer::fault(const std::string& what, std::uint32_t bundle, std::uint64_t cycle) const {
+  throw ProgramFault(where(bundle, cycle) + ": " + what + "\n  " + code(bundle));
+}
+
+void Sequencer::fault(const Scoreboard::Violation& violation, std::uint32_t bundle,
+                      std::uint64_t cycle, std::uint64_t too_early) const {
+  const isa::Kernel& kernel = blocks_.program().kernels[block_->kernel];
+  std::string subject = "a register";
+  if (violation.op != nullptr) {
+    const isa::Instruction& instruction =
+        kernel.begin(kernel.bundles[bundle])[violation.op->instruction];
+    subject = isa::opcode_text(instruction.opcode, instruction.unit);
+  }
+  std::string what;
+  switch (violation.hazard.kind) {
+    case Hazard::Kind::kRegisterEarly:
+      what = "a register is read before its value is there";
+      break;
+    case Hazard::Kind::kPushEarly:
+      what = subject + ": the unit does not take a push yet";
+      break;
+    case Hazard::Kind::kPopEarly:
+      what = subject + ": the unit does not give another result yet";
+      break;
+    case Hazard::Kind::kResultEarly:
+      what = subject + ": the result is not ready yet";
+      break;
+    case Hazard::Kind::kQueueEmpty:
+      what = subject + ": expected a result, but nothing was pushed that this could pop";
+      break;
+    case Hazard::Kind::kQueueFull:
+      what = subject + ": the queue holds " + std::to_string(violation.hazard.ready) +
+             " results and has no place for another; pop first";
+      break;
+    case Hazard::Kind::kNoSuchUnit:
+    case Hazard::Kind::kNone:
+      break;
+  }
+  const bool timed = violation.hazard.kind != Hazard::Kind::kQueueEmpty &&
+                     violation.hazard.kind != Hazard::Kind::kQueueFull;
+  if (timed) {
+    what += ": " + std::to_string(too_early) + " cycles too early for the machine's latencies";
+  }
+  fault(what, bundle, cycle);
+}
+
+}  // namespace tpu

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isa/dma_descriptor.h"
+#include "models/code_place.h"
+#include "models/core/block_table.h"
+#include "models/core/data_path.h"
+#include "models/core/scalar_unit.h"
+#include "models/core/sync_flags.h"
+#include "models/machine.h"
+
+namespace tpu {
+
+/// What the sequencer asks of the rest of the machine. Problems come back as text: the sequencer
+/// knows which bundle caused them.
+class CoreOutside {
+ public:
+  virtual ~CoreOutside() = default;
+  /// Starts a DMA; returns what is wrong with it, or nothing.
+  virtual std::string start_dma(const isa::DmaDescriptor& descriptor, CodePlace place,
+                                std::uint64_t now) = 0;
+  virtual std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
+                                         std::uint64_t now) = 0;
+};
+
+/// The sequencer of a core: a bundle a cycle, plus the empty cycles that the bundle asks for.
+/// Branches have one delay slot; calls and returns take no cycle. It stalls only on waits for sync
+/// flags. Between two contacts with the outside it runs ahead of the machine's time, block by
+/// block.
+class Sequencer {
+ public:
+  enum class Next : std::uint8_t {
+    kAt,      ///< Wants to go on at cycle().
+    kSettle,  ///< Wants to go on in this cycle, after everything else that happens in it.
+    kWait,    ///< Waits for a sync flag.
+    kFinished
+  };
+
+  /// Which core this is.
+  struct Place {
+    std::uint32_t number = 0;
+    std::uint32_t chip = 0;
+    std::uint32_t core = 0;
+  };
+
+  Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
+            const RunOptions& options, ScalarUnit& scalar, SyncFlags& flags, DataPath* data,
+            CoreOutside& outside);
+
+  /// Runs until something has to happen at a later cycle than `now`.
+  Next run(std::uint64_t now);
+  /// The cycle that the core has reached.
+  std::uint64_t cycle() const { return now_; }
+
+  /// Ends the account at the end of the whole run and returns it.
+  CoreResult result(std::uint64_t run_end);
+  /// Bytes that others wrote into this core's HBM.
+  void add_hbm_write_bytes(std::uint64_t bytes) { dynamic_.hbm_write_bytes += bytes; }
+
+  /// `core 3 (chip 1, core 1), cycle 99, kernel "x", bundle 0x1f`.
+  std::string where(std::uint32_t bundle, std::uint64_t cycle) const;
+  std::string where() const { return where(block_->first, now_); }
+  /// The text of a bundle of the present kernel.
+  std::string code(std::uint32_t bundle) const;
+  std::string code() const { return code(block_->first); }
+  /// Of the whole run, by the top-level program's position.
+  double progress() const;
+
+  /// Contacts with other cores that the code makes from here on if no wait ever stalls it: for the
+  /// report of a deadlock, after which the core is of no further use.
+  struct FlagAddition {
+    std::uint32_t chip = 0;
+    std::uint32_t core = 0;  ///< Of the chip.
+    std::uint32_t flag = 0;
+    std::string where;
+  };
+  std::vector<FlagAddition> look_ahead(std::uint64_t blocks);
+
+ private:
+  struct Frame {
+    std::uint32_t kernel = 0;  ///< Caller.
+    std::uint32_t bundle = 0;  ///< Where to go on.
+    std::uint32_t op = 0;
+    std::uint64_t begin = 0;
+    Counters before;
+  };
+  enum class Contact : std::uint8_t { kDone, kSettle, kWait };
+
+  Contact interact();
+  Contact act(const Interaction& interaction);
+  void note_addition(const Interaction& interaction);
+  Contact wait_for(std::uint32_t flag, std::uint32_t wanted);
+  void end_wait(std::uint64_t now);
+  isa::DmaDescriptor descriptor_of(const Interaction& interaction);
+  void start_dma(const Interaction& interaction);
+  void count_dma(const isa::DmaDescriptor& descriptor);
+  void execute_block();
+  void execute_values();
+  void run_scalar(std::uint32_t first_bundle, std::uint32_t end_bundle);
+  void check_timing(std::uint64_t guards);
+  void count_guarded(std::uint64_t guards);
+  void go_on();
+  void go_to(std::uint32_t kernel, std::uint32_t bundle);
+  void call();
+  void return_from_kernel();
+  void end_step();
+  void note_busy(CoreState state, std::uint64_t cycles);
+  Counters counters() const;
+  std::uint32_t known(const ScalarOperand& operand, const char* what) const;
+  std::uint32_t checked_flag(std::uint32_t flag) const;
+  [[noreturn]] void fault(const std::string& what, std::uint32_t bundle, std::uint64_t cycle) const;
+  [[noreturn]] void fault(const std::string& what) const { fault(what, block_->first, now_); }
+  [[noreturn]] void fault(const Scoreboard::Violation& violation, std::uint32_t bundle,
+                          std::uint64_t cycle, std::uint64_t too_early) const;
+
+  const Place place_;
+  const MachineParams& params_;
+  BlockTable& blocks_;
+  const RunOptions& options_;
+  ScalarUnit& scalar_;
+  SyncFlags& flags_;
+  DataPath* data_;
+  CoreOutside& outside_;
+
+  Block* block_ = nullptr;
+  std::uint32_t next_interaction_ = 0;  ///< Of the block's first bundle; behind the last: done.
+  std::uint32_t pending_target_ = 0;    ///< Where a branch goes after its delay slot's block.
+  std::uint64_t now_ = 0;
+  std::uint64_t settled_ = ~std::uint64_t{0};  ///< Cycle in which everything else has happened.
+  std::uint64_t last_contact_ = 0;
+  std::vector<Frame> frames_;
+  bool finished_ = false;
+  bool looking_ahead_ = false;
+  std::vector<FlagAddition> additions_;  ///< That were met while looking ahead.
+  std::uint64_t step_begin_ = 0;
+
+  BlockTable::StateId state_ = BlockTable::kRested;
+  std::optional<Scoreboard> scoreboard_;  ///< With options.interpret: checked bundle by bundle.
+
+  std::array<std::uint64_t, BlockCounters::kCount> counts_{};
+  Counters dynamic_;  ///< Waits, DMAs, bytes: what is no constant of a block.
+  CoreResult result_;
+};
+
+}  // namespace tpu

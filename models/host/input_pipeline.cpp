@@ -1,0 +1,133 @@
+#include "models/host/input_pipeline.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "isa/instruction.h"
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+constexpr std::uint64_t kTicksPerCycle = 65536;
+
+std::uint64_t ticks_per_batch(const MachineParams& params, const InputPipeline::Workload& work) {
+  const double rate = params.host.examples_per_s;
+  if (!(rate >= 0)) {
+    throw ConfigurationError("host.examples_per_s: expected 0 or more, found " +
+                             std::to_string(rate));
+  }
+  if (rate == 0 || work.infeed_bytes == 0) return 0;
+  if (work.examples == 0) {
+    throw WorkloadError(
+        "the program takes infeed but does not say how many examples a step consumes, which "
+        "host.examples_per_s needs; set host.examples_per_s to 0");
+  }
+  const double ticks =
+      static_cast<double>(work.examples) / rate * params.clock_mhz * 1e6 * kTicksPerCycle;
+  if (!(ticks < 4e18)) {
+    throw ConfigurationError("host.examples_per_s: expected a batch in less than a day, found " +
+                             std::to_string(rate) + " examples/s");
+  }
+  return static_cast<std::uint64_t>(std::llround(ticks));
+}
+
+}  // namespace
+
+InputPipeline::InputPipeline(const MachineParams& params, const Workload& workload,
+                             std::vector<Fed> cores)
+    : batch_bytes_(workload.infeed_bytes),
+      batch_ticks_(ticks_per_batch(params, workload)),
+      pcie_latency_((std::uint64_t{params.host.pcie_latency_ns} * params.clock_mhz + 999) / 1000),
+      cores_(std::move(cores)) {
+  if (params.host.pcie_gb_per_s == 0 || params.host.infeed_queue_batches == 0) {
+    throw ConfigurationError(
+        "host: expected pcie_gb_per_s and infeed_queue_batches above 0, found 0");
+  }
+  const std::uint64_t granules = (batch_bytes_ + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes;
+  queues_.assign(cores_.size(), InfeedQueue(params.host.infeed_queue_batches, granules));
+  std::uint32_t chips = 0;
+  for (const Fed& core : cores_) chips = std::max(chips, core.chip + 1);
+  const Link link(std::uint64_t{params.host.pcie_gb_per_s} * 1000, params.clock_mhz);
+  down_.assign(chips, link);
+  up_.assign(chips, link);
+  if (batch_bytes_ > 0) prepare(0);
+}
+
+void InputPipeline::prepare(std::uint64_t now) {
+  if (preparing_) return;
+  for (std::uint32_t i = 0; i < queues_.size(); ++i) {
+    const auto core = static_cast<std::uint32_t>((turn_ + i) % queues_.size());
+    if (!queues_[core].has_place()) continue;
+    queues_[core].take_place();
+    turn_ = static_cast<std::uint32_t>((core + 1) % queues_.size());
+    // A pipeline that never ran dry goes on where the batch before ended.
+    const std::uint64_t begin =
+        prepared_at_ / kTicksPerCycle + 1 >= now ? prepared_at_ : now * kTicksPerCycle;
+    preparing_ = true;
+    prepared_core_ = core;
+    prepared_at_ = begin + batch_ticks_;
+    return;
+  }
+}
+
+void InputPipeline::request(std::uint32_t core, std::uint64_t granules, std::uint64_t token) {
+  queues_[core].request(granules, token);
+}
+
+void InputPipeline::send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token,
+                                 std::uint64_t now) {
+  const Link::Passage passage = up_[cores_[core].chip].pass(now, bytes);
+  arrivals_.push({passage.end + pcie_latency_, order_++, true, core, token});
+}
+
+std::optional<std::uint64_t> InputPipeline::next_event() const {
+  std::optional<std::uint64_t> next;
+  if (!arrivals_.empty()) next = arrivals_.top().cycle;
+  if (preparing_) {
+    const std::uint64_t prepared = (prepared_at_ + kTicksPerCycle - 1) / kTicksPerCycle;
+    next = next ? std::min(*next, prepared) : prepared;
+  }
+  return next;
+}
+
+std::vector<InputPipeline::Done> InputPipeline::advance(std::uint64_t now) {
+  std::vector<Done> result;
+  while (!arrivals_.empty() && arrivals_.top().cycle <= now) {
+    const Arrival arrival = arrivals_.top();
+    arrivals_.pop();
+    if (arrival.outfeed) {
+      result.push_back({true, arrival.core, arrival.token, {}});
+    } else {
+      queues_[arrival.core].deliver();
+    }
+  }
+  for (std::uint32_t core = 0; core < queues_.size(); ++core) {
+    while (const std::optional<InfeedQueue::Request> request = queues_[core].next()) {
+      result.push_back({false, core, request->token, words_of(core, *request)});
+    }
+  }
+  if (batch_bytes_ == 0) return result;
+  prepare(now);
+  while (preparing_ && (prepared_at_ + kTicksPerCycle - 1) / kTicksPerCycle <= now) {
+    preparing_ = false;
+    const Link::Passage passage = down_[cores_[prepared_core_].chip].pass(now, batch_bytes_);
+    arrivals_.push({passage.end + pcie_latency_, order_++, false, prepared_core_, 0});
+    prepare(now);
+  }
+  return result;
+}
+
+std::vector<std::uint32_t> InputPipeline::words_of(std::uint32_t core,
+                                                   const InfeedQueue::Request& request) const {
+  const std::vector<MemoryBlock>* batches = cores_[core].batches;
+  if (batches == nullptr || batches->empty()) return {};
+  const std::vector<std::uint32_t>& all = (*batches)[request.batch % batches->size()].words;
+  const std::size_t granule_words = isa::kHbmGranuleBytes / 4;
+  const std::size_t begin = std::min(all.size(), request.offset * granule_words);
+  const std::size_t end = std::min(all.size(), (request.offset + request.granules) * granule_words);
+  return {all.begin() + static_cast<std::ptrdiff_t>(begin),
+          all.begin() + static_cast<std::ptrdiff_t>(end)};
+}
+
+}  // namespace tpu

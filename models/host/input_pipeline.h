@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "models/host/infeed_queue.h"
+#include "models/machine.h"
+#include "models/network/link.h"
+#include "models/params.h"
+
+namespace tpu {
+
+/// The host as its chips see it: an input pipeline that prepares one batch after the other, at
+/// `examples_per_s` for all cores together, for the cores in turn (a core whose queue has no place
+/// is passed over); then PCIe, one link per chip and direction; then the core's infeed queue. With
+/// examples_per_s = 0 a batch is prepared in no time. Outfeed data crosses PCIe the other way. Left
+/// out: CPUs, disks, caches of the input pipeline.
+class InputPipeline {
+ public:
+  /// A core that this host feeds.
+  struct Fed {
+    std::uint32_t chip = 0;                             ///< Index of the PCIe link.
+    const std::vector<MemoryBlock>* batches = nullptr;  ///< Values, one block per batch.
+  };
+  struct Workload {
+    std::uint64_t infeed_bytes = 0;  ///< Of a batch of one core; 0: no infeed.
+    std::uint64_t examples = 0;      ///< In a batch of one core.
+  };
+  struct Done {
+    bool outfeed = false;
+    std::uint32_t core = 0;  ///< Index in the list given to the constructor.
+    std::uint64_t token = 0;
+    std::vector<std::uint32_t> words;
+  };
+
+  InputPipeline(const MachineParams& params, const Workload& workload, std::vector<Fed> cores);
+
+  void request(std::uint32_t core, std::uint64_t granules, std::uint64_t token);
+  void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token,
+                    std::uint64_t now);
+  std::optional<std::uint64_t> next_event() const;
+  std::vector<Done> advance(std::uint64_t now);
+
+ private:
+  struct Arrival {
+    std::uint64_t cycle = 0;
+    std::uint64_t order = 0;
+    bool outfeed = false;
+    std::uint32_t core = 0;
+    std::uint64_t token = 0;
+    friend bool operator<(const Arrival& a, const Arrival& b) {
+      return a.cycle != b.cycle ? a.cycle > b.cycle : a.order > b.order;
+    }
+  };
+  void prepare(std::uint64_t now);
+  std::vector<std::uint32_t> words_of(std::uint32_t core,
+                                      const InfeedQueue::Request& request) const;
+
+  std::uint64_t batch_bytes_ = 0;
+  std::uint64_t batch_ticks_ = 0;  ///< Preparation of a batch, 2^-16 cycles.
+  std::uint64_t pcie_latency_;
+  std::vector<Fed> cores_;
+  std::vector<InfeedQueue> queues_;
+  std::vector<Link> down_;
+  std::vector<Link> up_;
+  std::priority_queue<Arrival> arrivals_;
+  std::uint64_t order_ = 0;
+  std::uint32_t turn_ = 0;  ///< The core whose turn it is.
+  bool preparing_ = false;
+  std::uint32_t prepared_core_ = 0;
+  std::uint64_t prepared_at_ = 0;  ///< 2^-16 cycles.
+};
+
+}  // namespace tpu

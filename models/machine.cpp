@@ -1,0 +1,158 @@
+#include "models/machine.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "models/deadlock.h"
+#include "models/pod.h"
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+/// A SystemC kernel of our own, current while this object lives: several machines can run one after
+/// the other in one process.
+class KernelContext {
+ public:
+  KernelContext() : before_(sc_core::sc_curr_simcontext), mine_(new sc_core::sc_simcontext()) {
+    sc_core::sc_curr_simcontext = mine_.get();
+    sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
+  }
+  ~KernelContext() {
+    mine_.reset();
+    sc_core::sc_curr_simcontext = before_;
+  }
+  KernelContext(const KernelContext&) = delete;
+  KernelContext& operator=(const KernelContext&) = delete;
+
+ private:
+  sc_core::sc_simcontext* before_;
+  std::unique_ptr<sc_core::sc_simcontext> mine_;
+};
+
+std::uint32_t longest_block(const RunOptions& options) { return options.interpret ? 1 : 1U << 16; }
+
+}  // namespace
+
+class Machine::Impl {
+ public:
+  Impl(const MachineParams& params, const isa::Program& program)
+      : params_(params), program_(program), hbm_(params.cores()), loads_(params.cores()) {
+    if (params.chips() == 0 || params.cores_per_chip == 0 || params.clock_mhz == 0) {
+      throw ConfigurationError("expected a machine with chips, cores and a clock; found " +
+                               std::to_string(params.chips()) + " chips of " +
+                               std::to_string(params.cores_per_chip) + " cores at " +
+                               std::to_string(params.clock_mhz) + " MHz");
+    }
+    if (params.core.mxu.count > 4) {
+      throw ConfigurationError("core.mxu.count: expected at most 4, found " +
+                               std::to_string(params.core.mxu.count));
+    }
+    // A program or machine that cannot be is an error before anything runs.
+    BlockTable(program, params, 1);
+  }
+
+  void load(std::uint32_t core, const CoreLoad& load) {
+    check_core(core);
+    loads_[core] = load;
+  }
+
+  RunResult run(const RunOptions& options);
+
+  std::vector<std::uint32_t> read_hbm(std::uint32_t core, std::uint64_t granule,
+                                      std::uint64_t words) const;
+
+ private:
+  void check_core(std::uint32_t core) const {
+    if (core >= params_.cores()) {
+      throw UsageError("expected a core below " + std::to_string(params_.cores()) + " (" +
+                       params_.name + "), found core " + std::to_string(core));
+    }
+  }
+  void load_hbm(std::uint32_t core);
+  void load_block(std::uint32_t core, std::uint64_t granule,
+                  const std::vector<std::uint32_t>& words, const std::string& what);
+
+  const MachineParams params_;
+  const isa::Program& program_;
+  std::vector<MemoryImage> hbm_;
+  std::vector<CoreLoad> loads_;
+};
+
+void Machine::Impl::load_block(std::uint32_t core, std::uint64_t granule,
+                               const std::vector<std::uint32_t>& words, const std::string& what) {
+  const std::uint64_t half = (std::uint64_t{params_.hbm.gib} << 20) / params_.cores_per_chip;
+  const std::uint64_t end = granule + (words.size() + 255) / 256;
+  if (end > half) {
+    throw WorkloadError(what + " ends at HBM granule " + std::to_string(end) +
+                        ", but a core's half has " + std::to_string(half));
+  }
+  hbm_[core].load(granule, words);
+}
+
+void Machine::Impl::load_hbm(std::uint32_t core) {
+  for (const isa::Buffer& buffer : program_.buffers) {
+    if (!buffer.data.empty()) {
+      load_block(core, buffer.granule, buffer.data, "buffer \"" + buffer.name + "\"");
+    }
+  }
+  for (const MemoryBlock& block : loads_[core].hbm) {
+    load_block(core, block.address, block.words, "a block loaded into HBM");
+  }
+}
+
+RunResult Machine::Impl::run(const RunOptions& options) {
+  std::vector<std::uint32_t> numbers = options.cores;
+  if (numbers.empty()) {
+    for (std::uint32_t core = 0; core < params_.cores(); ++core) numbers.push_back(core);
+  }
+  std::vector<bool> runs(params_.cores(), false);
+  for (std::uint32_t core : numbers) {
+    check_core(core);
+    if (!runs[core]) load_hbm(core);
+    runs[core] = true;
+  }
+  const KernelContext kernel;
+  RunClock clock(params_);
+  BlockTable blocks(program_, params_, longest_block(options));
+  const CoreSetup setup{params_, program_, options, blocks, runs};
+  Pod pod("pod", clock, setup, hbm_, loads_);
+  sc_core::sc_start();
+  if (clock.failure) std::rethrow_exception(clock.failure);
+
+  RunResult result;
+  result.events = clock.events;
+  std::vector<Core*> by_number(params_.cores(), nullptr);
+  for (Core* core : pod.cores()) {
+    if (!core->finished()) throw ProgramFault(describe_deadlock(params_, pod.cores()));
+    result.cycles = std::max(result.cycles, core->end_cycle());
+    by_number[core->number()] = core;
+  }
+  std::vector<CoreResult> per_core(params_.cores());
+  for (Core* core : pod.cores()) per_core[core->number()] = core->result(result.cycles);
+  for (std::uint32_t core : numbers) result.cores.push_back(per_core[core]);
+  return result;
+}
+
+std::vector<std::uint32_t> Machine::Impl::read_hbm(std::uint32_t core, std::uint64_t granule,
+                                                   std::uint64_t words) const {
+  check_core(core);
+  const std::uint64_t granules = (words + 255) / 256;
+  std::vector<std::uint32_t> result(granules * 256);
+  hbm_[core].read(granule, result.data(), granules);
+  result.resize(words);
+  return result;
+}
+
+Machine::Machine(const MachineParams& params, const isa::Program& program)
+    : impl_(std::make_unique<Impl>(params, program)) {}
+Machine::~Machine() = default;
+
+void Machine::load(std::uint32_t core, const CoreLoad& load) { impl_->load(core, load); }
+RunResult Machine::run(const RunOptions& options) { return impl_->run(options); }
+std::vector<std::uint32_t> Machine::read_hbm(std::uint32_t core, std::uint64_t granule,
+                                             std::uint64_t words) const {
+  return impl_->read_hbm(core, granule, words);
+}
+
+}  // namespace tpu

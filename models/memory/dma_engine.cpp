@@ -1,0 +1,471 @@
+#include "models/memory/dma_engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+using isa::MemorySpace;
+
+constexpr std::uint64_t kRemoteRead = ~std::uint64_t{0};
+constexpr std::uint64_t kRemoteWrite = kRemoteRead - 1;
+constexpr std::uint32_t kGranuleWords = isa::kHbmGranuleBytes / 4;
+constexpr std::uint32_t kGranuleRows = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
+
+/// How many address units of a memory a granule takes.
+std::uint32_t units_per_granule(MemorySpace space) {
+  switch (space) {
+    case MemorySpace::kVmem:
+      return kGranuleRows;
+    case MemorySpace::kSmem:
+      return kGranuleWords;
+    default:
+      return 1;
+  }
+}
+
+/// Calls visit(address, offset, count) for each run of an endpoint: address in the units of the
+/// memory, offset and count in granules.
+template <class Visit>
+void for_each_run(const isa::DmaEndpoint& endpoint, std::uint32_t granules, const Visit& visit) {
+  const std::uint64_t unit = units_per_granule(endpoint.space);
+  const bool contiguous = endpoint.granules_per_run == 0 || endpoint.granules_per_run >= granules;
+  const std::uint32_t run = contiguous ? granules : endpoint.granules_per_run;
+  std::uint64_t address = endpoint.address;
+  for (std::uint32_t done = 0; done < granules; done += run) {
+    visit(address, done, std::min(run, granules - done));
+    address += unit * endpoint.stride;
+  }
+}
+
+/// One behind the last address that an endpoint touches.
+std::uint64_t end_address(const isa::DmaEndpoint& endpoint, std::uint32_t granules) {
+  const std::uint64_t unit = units_per_granule(endpoint.space);
+  const bool contiguous = endpoint.granules_per_run == 0 || endpoint.granules_per_run >= granules;
+  if (contiguous) return endpoint.address + unit * granules;
+  const std::uint64_t run = endpoint.granules_per_run;
+  const std::uint64_t whole = granules / run;
+  const std::uint64_t rest = granules % run;
+  std::uint64_t end = endpoint.address + unit * ((whole - 1) * endpoint.stride + run);
+  if (rest != 0) {
+    end = std::max(end, endpoint.address + unit * (whole * endpoint.stride + rest));
+  }
+  return end;
+}
+
+std::string beyond(const char* which, const char* memory, std::uint64_t end, std::uint64_t size,
+                   const char* unit) {
+  return std::string("the ") + which + " of the DMA ends at " + memory + " " + unit + " " +
+         std::to_string(end) + ", but there are " + std::to_string(size);
+}
+
+}  // namespace
+
+DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program& program,
+                     MemoryImage& hbm, ScalarUnit& scalar, isa::CoreState* data, DmaPorts& ports,
+                     Observer* observer)
+    : core_(core),
+      params_(params),
+      program_(program),
+      hbm_(hbm),
+      scalar_(scalar),
+      data_(data),
+      ports_(ports),
+      observer_(observer),
+      vmem_rows_((params.core.vmem_mib << 20) / isa::kVmemRowBytes),
+      hbm_granules_((std::uint64_t{params.hbm.gib} << 20) / params.cores_per_chip) {}
+
+// ---- Start
+
+std::string DmaEngine::check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
+                                      const char* which) const {
+  const std::uint64_t end = end_address(endpoint, granules);
+  switch (endpoint.space) {
+    case MemorySpace::kHbm:
+      if (end > hbm_granules_) return beyond(which, "HBM", end, hbm_granules_, "granule");
+      break;
+    case MemorySpace::kVmem:
+      if (end > vmem_rows_) return beyond(which, "VMEM", end, vmem_rows_, "row");
+      break;
+    case MemorySpace::kSmem:
+      if (end > params_.core.smem_words) {
+        return beyond(which, "SMEM", end, params_.core.smem_words, "word");
+      }
+      break;
+    case MemorySpace::kInfeed:
+    case MemorySpace::kOutfeed:
+      break;
+  }
+  return {};
+}
+
+std::string DmaEngine::check(const isa::DmaDescriptor& descriptor) const {
+  std::string problem = check_endpoint(descriptor.source, descriptor.granules, "source");
+  if (problem.empty()) {
+    problem = check_endpoint(descriptor.destination, descriptor.granules, "destination");
+  }
+  if (!problem.empty()) return problem;
+  const auto check_flag = [&](std::uint32_t flag) {
+    if (flag < params_.core.sync_flags) return std::string();
+    return "expected a sync flag below " + std::to_string(params_.core.sync_flags) +
+           " in the DMA, found " + std::to_string(flag);
+  };
+  problem = check_flag(descriptor.destination_flag);
+  if (problem.empty() && descriptor.remote) problem = check_flag(descriptor.source_flag);
+  if (!problem.empty() || !descriptor.remote) return problem;
+  const isa::DmaEndpoint& to = descriptor.destination;
+  if (to.chip >= params_.chips() || to.core >= params_.cores_per_chip) {
+    return "the remote DMA goes to chip " + std::to_string(to.chip) + ", core " +
+           std::to_string(to.core) + ", but the slice has " + std::to_string(params_.chips()) +
+           " chips of " + std::to_string(params_.cores_per_chip) + " cores";
+  }
+  if (!ports_.runs(to.chip, to.core)) {
+    return "the remote DMA goes to chip " + std::to_string(to.chip) + ", core " +
+           std::to_string(to.core) + ", which does not take part in the run";
+  }
+  return {};
+}
+
+std::string DmaEngine::check_infeed(std::uint32_t granules) {
+  const std::uint64_t batch =
+      (program_.infeed_bytes + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes;
+  if (batch == 0) {
+    return "a DMA out of the infeed queue, but the program takes no infeed (infeed_bytes is 0)";
+  }
+  const std::uint64_t left = batch - infeed_taken_ % batch;
+  if (granules > left) {
+    return "a DMA of " + std::to_string(granules) + " granules out of the infeed queue, but " +
+           std::to_string(left) + " are left of the batch";
+  }
+  infeed_taken_ += granules;
+  return {};
+}
+
+std::uint64_t DmaEngine::new_token() {
+  if (free_.empty()) {
+    local_.emplace_back();
+    return local_.size() - 1;
+  }
+  const std::uint64_t token = free_.back();
+  free_.pop_back();
+  return token;
+}
+
+std::string DmaEngine::start(const isa::DmaDescriptor& descriptor, CodePlace place,
+                             std::uint64_t now) {
+  std::string problem = check(descriptor);
+  const bool infeed = descriptor.source.space == MemorySpace::kInfeed;
+  if (problem.empty() && infeed) problem = check_infeed(descriptor.granules);
+  if (!problem.empty()) return problem;
+  const std::uint64_t start = std::max(now, next_start_);
+  next_start_ = start + params_.dma.issue_interval_cycles;
+  if (descriptor.remote) {
+    start_remote(descriptor, place, start);
+    return {};
+  }
+  const std::uint64_t token = new_token();
+  LocalDma& dma = local_[token];
+  dma.active = true;
+  dma.descriptor = descriptor;
+  dma.place = place;
+  dma.begin = now;
+  const std::uint64_t bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
+  const bool reads = descriptor.source.space == MemorySpace::kHbm;
+  const bool writes = descriptor.destination.space == MemorySpace::kHbm;
+  if (infeed) {
+    dma.parts = 1;
+    ports_.take_infeed(descriptor.granules, token, start);
+    return {};
+  }
+  dma.parts = reads && writes ? 2 : 1;
+  if (reads) ports_.submit_hbm({false, bytes, this, token}, start);
+  if (writes) ports_.submit_hbm({true, bytes, this, token}, start);
+  // Between VMEM and SMEM the engine's latency is taken for that of the HBM.
+  if (!reads && !writes) ports_.submit_hbm({false, 0, this, token}, start);
+  return {};
+}
+
+// ---- Progress of local DMAs
+
+void DmaEngine::hbm_done(std::uint64_t token, std::uint64_t now) {
+  if (token == kRemoteRead) {
+    RemoteDma& dma = *reading_.front();
+    reading_.pop_front();
+    send_message(dma, now);
+    return;
+  }
+  if (token == kRemoteWrite) {
+    RemoteDma& dma = *writing_.front();
+    writing_.pop_front();
+    piece_written(dma, now);
+    return;
+  }
+  LocalDma& dma = local_[token];
+  if (--dma.parts > 0) return;
+  if (dma.descriptor.destination.space == MemorySpace::kOutfeed) {
+    ports_.send_outfeed(std::uint64_t{dma.descriptor.granules} * isa::kHbmGranuleBytes, token, now);
+    return;
+  }
+  complete(token, now);
+}
+
+void DmaEngine::infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> words,
+                               std::uint64_t now) {
+  LocalDma& dma = local_[token];
+  dma.words = std::move(words);
+  ports_.submit_hbm(
+      {true, std::uint64_t{dma.descriptor.granules} * isa::kHbmGranuleBytes, this, token}, now);
+}
+
+void DmaEngine::outfeed_sent(std::uint64_t token, std::uint64_t now) { complete(token, now); }
+
+void DmaEngine::complete(std::uint64_t token, std::uint64_t now) {
+  LocalDma& dma = local_[token];
+  const isa::DmaDescriptor descriptor = dma.descriptor;
+  if (descriptor.granules > 0) move(dma);
+  dma.active = false;
+  dma.words.clear();
+  free_.push_back(token);
+  note(descriptor, dma.begin, now);
+  CoreState reason = CoreState::kMemoryWait;
+  if (descriptor.source.space == MemorySpace::kInfeed) reason = CoreState::kInfeedWait;
+  if (descriptor.destination.space == MemorySpace::kOutfeed) reason = CoreState::kOutfeedWait;
+  ports_.raise_flag(descriptor.destination_flag, descriptor.granules, reason, now);
+}
+
+void DmaEngine::note(const isa::DmaDescriptor& descriptor, std::uint64_t begin,
+                     std::uint64_t end) const {
+  if (observer_ == nullptr) return;
+  DmaEvent event;
+  event.source_chip = core_.chip;
+  event.source_core = core_.core;
+  event.destination_chip = descriptor.remote ? descriptor.destination.chip : core_.chip;
+  event.destination_core = descriptor.remote ? descriptor.destination.core : core_.core;
+  event.source = descriptor.source.space;
+  event.destination = descriptor.destination.space;
+  event.begin = begin;
+  event.end = end;
+  event.bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
+  observer_->on_dma(event);
+}
+
+// ---- Remote DMAs
+
+std::uint32_t DmaEngine::message_granules(const RemoteDma& dma, std::uint32_t index) const {
+  const std::uint32_t largest = std::max<std::uint32_t>(params_.ici.message_kib, 1);
+  return std::min(largest, dma.descriptor.granules - index * largest);
+}
+
+void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, CodePlace place,
+                             std::uint64_t now) {
+  if (descriptor.granules == 0) return;
+  auto owned = std::make_unique<RemoteDma>();
+  RemoteDma& dma = *owned;
+  dma.id = remote_started_++;
+  remote_.emplace(dma.id, std::move(owned));
+  dma.source_engine = this;
+  dma.descriptor = descriptor;
+  dma.place = place;
+  dma.begin = now;
+  const std::uint32_t largest = std::max<std::uint32_t>(params_.ici.message_kib, 1);
+  dma.messages = (descriptor.granules + largest - 1) / largest;
+  for (std::uint32_t i = 0; i < dma.messages; ++i) {
+    if (descriptor.source.space != MemorySpace::kHbm) {
+      send_message(dma, now);
+      continue;
+    }
+    reading_.push_back(&dma);
+    const std::uint64_t bytes = std::uint64_t{message_granules(dma, i)} * isa::kHbmGranuleBytes;
+    ports_.submit_hbm({false, bytes, this, kRemoteRead}, now);
+  }
+}
+
+void DmaEngine::send_message(RemoteDma& dma, std::uint64_t now) {
+  IciMessage message;
+  message.source_chip = core_.chip;
+  message.source_core = core_.core;
+  message.destination_chip = dma.descriptor.destination.chip;
+  message.destination_core = dma.descriptor.destination.core;
+  message.bytes = std::uint64_t{message_granules(dma, dma.read)} * isa::kHbmGranuleBytes;
+  message.dma = &dma;
+  ++dma.read;
+  ports_.send(message, now);
+}
+
+void DmaEngine::message_left(const IciMessage& message, std::uint64_t now) {
+  if (message.dma == nullptr) return;
+  RemoteDma& dma = *message.dma;
+  if (++dma.left < dma.messages) return;
+  if (data_ != nullptr) dma.words = gather(dma.descriptor, dma.place, nullptr);
+  ports_.raise_flag(dma.descriptor.source_flag, dma.descriptor.granules, CoreState::kIciWait, now);
+}
+
+void DmaEngine::message_arrived(const IciMessage& message, std::uint64_t now) {
+  if (message.dma == nullptr) {
+    ports_.raise_flag(message.flag, message.value, CoreState::kIciWait, now);
+    return;
+  }
+  RemoteDma& dma = *message.dma;
+  if (dma.descriptor.destination.space != MemorySpace::kHbm) {
+    piece_written(dma, now);
+    return;
+  }
+  writing_.push_back(&dma);
+  ports_.note_hbm_write(message.bytes);
+  ports_.submit_hbm({true, message.bytes, this, kRemoteWrite}, now);
+}
+
+void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
+  if (++dma.arrived < dma.messages) return;
+  if (data_ != nullptr) {
+    scatter(dma.descriptor, dma.words, nullptr);
+  } else if (dma.descriptor.destination.space == MemorySpace::kHbm) {
+    for_each_run(dma.descriptor.destination, dma.descriptor.granules,
+                 [&](std::uint64_t address, std::uint32_t, std::uint32_t count) {
+                   hbm_.forget(address, count);
+                 });
+  }
+  dma.source_engine->note(dma.descriptor, dma.begin, now);
+  const std::uint32_t flag = dma.descriptor.destination_flag;
+  const std::uint32_t granules = dma.descriptor.granules;
+  dma.source_engine->finish(dma);
+  ports_.raise_flag(flag, granules, CoreState::kIciWait, now);
+}
+
+// ---- Values
+
+void DmaEngine::move(LocalDma& dma) {
+  const isa::DmaDescriptor& descriptor = dma.descriptor;
+  if (descriptor.destination.space == MemorySpace::kOutfeed) return;
+  if (data_ != nullptr) {
+    if (descriptor.source.space == MemorySpace::kInfeed) {
+      dma.words.resize(std::size_t{descriptor.granules} * kGranuleWords);
+      scatter(descriptor, dma.words, nullptr);
+    } else {
+      scatter(descriptor, gather(descriptor, dma.place, nullptr), nullptr);
+    }
+    return;
+  }
+  // With values off only what control may read later matters: SMEM, and HBM that is its source.
+  if (descriptor.destination.space == MemorySpace::kVmem) return;
+  if (descriptor.destination.space == MemorySpace::kHbm &&
+      !hbm_.any_page(descriptor.destination.address,
+                     end_address(descriptor.destination, descriptor.granules)) &&
+      descriptor.source.space != MemorySpace::kHbm) {
+    return;
+  }
+  if (descriptor.source.space != MemorySpace::kHbm) {
+    for_each_run(descriptor.destination, descriptor.granules,
+                 [&](std::uint64_t address, std::uint32_t, std::uint32_t count) {
+                   if (descriptor.destination.space == MemorySpace::kHbm) {
+                     hbm_.forget(address, count);
+                   }
+                 });
+    return;
+  }
+  std::vector<bool> known(descriptor.granules, true);
+  const std::vector<std::uint32_t> words = gather(descriptor, dma.place, &known);
+  scatter(descriptor, words, &known);
+}
+
+/// The granules of the source in order. A granule of HBM that was never written is a fault, or,
+/// when `known` is given, is marked there.
+std::vector<std::uint32_t> DmaEngine::gather(const isa::DmaDescriptor& descriptor, CodePlace place,
+                                             std::vector<bool>* known) const {
+  std::vector<std::uint32_t> words(std::size_t{descriptor.granules} * kGranuleWords);
+  const isa::DmaEndpoint& source = descriptor.source;
+  for_each_run(source, descriptor.granules,
+               [&](std::uint64_t address, std::uint32_t offset, std::uint32_t count) {
+                 std::uint32_t* to = words.data() + std::size_t{offset} * kGranuleWords;
+                 if (source.space == MemorySpace::kVmem) {
+                   std::memcpy(to, data_->vmem.row(static_cast<std::uint32_t>(address)),
+                               std::size_t{count} * isa::kHbmGranuleBytes);
+                   return;
+                 }
+                 if (source.space == MemorySpace::kSmem) {
+                   for (std::uint32_t i = 0; i < count * kGranuleWords; ++i) {
+                     to[i] = scalar_.smem(static_cast<std::uint32_t>(address) + i);
+                   }
+                   return;
+                 }
+                 const std::optional<std::uint64_t> missing = hbm_.read(address, to, count);
+                 if (!missing) return;
+                 if (known == nullptr) {
+                   throw ProgramFault(
+                       "chip " + std::to_string(core_.chip) + ", core " +
+                       std::to_string(core_.core) + ", " + to_string(place, program_) +
+                       ": the DMA started here reads HBM granule " + std::to_string(*missing) +
+                       ", which nothing has written: load the buffer or check the address");
+                 }
+                 for (std::uint32_t i = 0; i < count; ++i) {
+                   (*known)[offset + i] = hbm_.written(address + i);
+                 }
+               });
+  return words;
+}
+
+void DmaEngine::scatter(const isa::DmaDescriptor& descriptor,
+                        const std::vector<std::uint32_t>& words, const std::vector<bool>* known) {
+  const isa::DmaEndpoint& destination = descriptor.destination;
+  for_each_run(
+      destination, descriptor.granules,
+      [&](std::uint64_t address, std::uint32_t offset, std::uint32_t count) {
+        const std::uint32_t* from = words.data() + std::size_t{offset} * kGranuleWords;
+        const auto at = static_cast<std::uint32_t>(address);
+        switch (destination.space) {
+          case MemorySpace::kVmem:
+            std::memcpy(data_->vmem.row(at), from, std::size_t{count} * isa::kHbmGranuleBytes);
+            data_->vmem.mark_written(at, count * kGranuleRows);
+            break;
+          case MemorySpace::kSmem:
+            for (std::uint32_t i = 0; i < count * kGranuleWords; ++i) {
+              const bool is_known = known == nullptr || (*known)[offset + i / kGranuleWords];
+              scalar_.write_smem(at + i, from[i], is_known);
+              if (data_ != nullptr) data_->scalar.smem[at + i] = from[i];
+            }
+            break;
+          case MemorySpace::kHbm:
+            for (std::uint32_t i = 0; i < count; ++i) {
+              if (known == nullptr || (*known)[offset + i]) {
+                hbm_.write(address + i, from + std::size_t{i} * kGranuleWords, 1);
+              } else {
+                hbm_.forget(address + i, 1);
+              }
+            }
+            break;
+          case MemorySpace::kInfeed:
+          case MemorySpace::kOutfeed:
+            break;
+        }
+      });
+}
+
+// ---- Reports
+
+std::vector<std::string> DmaEngine::outstanding(std::uint32_t flag) const {
+  std::vector<std::string> result;
+  const auto add = [&](const isa::DmaDescriptor& descriptor, CodePlace place, std::uint64_t begin,
+                       const std::string& state) {
+    result.push_back("a DMA " + std::string(to_string(descriptor.source.space)) + " to " +
+                     to_string(descriptor.destination.space) + " of " +
+                     std::to_string(descriptor.granules) + " granules, started at cycle " +
+                     std::to_string(begin) + " in " + to_string(place, program_) + state);
+  };
+  for (const LocalDma& dma : local_) {
+    if (!dma.active || dma.descriptor.destination_flag != flag) continue;
+    const bool infeed = dma.descriptor.source.space == MemorySpace::kInfeed;
+    add(dma.descriptor, dma.place, dma.begin,
+        infeed ? ", which waits for a batch in the infeed queue" : "");
+  }
+  for (const auto& [key, dma] : remote_) {
+    if (dma->descriptor.source_flag == flag && dma->left < dma->messages) {
+      add(dma->descriptor, dma->place, dma->begin, ", which has not left");
+    }
+  }
+  return result;
+}
+
+}  // namespace tpu

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "isa/core_state.h"
+#include "isa/dma_descriptor.h"
+#include "models/code_place.h"
+#include "models/core/scalar_unit.h"
+#include "models/machine.h"
+#include "models/memory/hbm_controller.h"
+#include "models/memory/memory_image.h"
+#include "models/network/ici_message.h"
+#include "models/params.h"
+
+namespace tpu {
+
+class DmaEngine;
+
+/// A DMA between two cores, known at both ends.
+struct RemoteDma {
+  std::uint64_t id = 0;  ///< Of its source engine.
+  DmaEngine* source_engine = nullptr;
+  isa::DmaDescriptor descriptor;
+  CodePlace place;
+  std::uint64_t begin = 0;
+  std::uint32_t messages = 0;
+  std::uint32_t read = 0;            ///< Messages whose data is out of the source memory.
+  std::uint32_t left = 0;            ///< Messages that have left the source.
+  std::uint32_t arrived = 0;         ///< Messages whose data is in the destination memory.
+  std::vector<std::uint32_t> words;  ///< With values: taken when the last message leaves.
+};
+
+/// What the DMA engine of a core is connected to.
+class DmaPorts {
+ public:
+  virtual ~DmaPorts() = default;
+  virtual void submit_hbm(const HbmRequest& request, std::uint64_t now) = 0;
+  virtual void send(const IciMessage& message, std::uint64_t now) = 0;
+  /// Asks for granules of the infeed queue; DmaEngine::infeed_arrived() follows.
+  virtual void take_infeed(std::uint64_t granules, std::uint64_t token, std::uint64_t now) = 0;
+  /// DmaEngine::outfeed_sent() follows.
+  virtual void send_outfeed(std::uint64_t bytes, std::uint64_t token, std::uint64_t now) = 0;
+  virtual void raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason,
+                          std::uint64_t now) = 0;
+  virtual void note_hbm_write(std::uint64_t bytes) = 0;
+  /// Whether a core, by chip and number in the chip, takes part in the run.
+  virtual bool runs(std::uint32_t chip, std::uint32_t core) const = 0;
+};
+
+/// The DMA engines of a core. A DMA takes as long as its HBM traffic: at the HBM's own pace, shared
+/// with all other traffic of this half, and the HBM's latency; VMEM, SMEM and the engine itself
+/// cost nothing. The flag rises when the last byte is there. A remote DMA reads, crosses the
+/// interconnect and writes in messages of ici.message_kib, so that the three overlap; the source's
+/// flag rises when the last message has left, the destination's when it is written. Values move
+/// when the flag rises (a remote source is read when its flag rises): programs may neither change
+/// a source nor read a destination before that. Left out: limits of requests in flight, the cost
+/// of strides and of small chunks.
+class DmaEngine : public HbmClient {
+ public:
+  struct Core {
+    std::uint32_t chip = 0;
+    std::uint32_t core = 0;
+  };
+  /// `data`: absent with values off.
+  DmaEngine(Core core, const MachineParams& params, const isa::Program& program, MemoryImage& hbm,
+            ScalarUnit& scalar, isa::CoreState* data, DmaPorts& ports, Observer* observer);
+
+  /// Starts a DMA; returns what is wrong with it, or nothing.
+  std::string start(const isa::DmaDescriptor& descriptor, CodePlace place, std::uint64_t now);
+
+  void hbm_done(std::uint64_t token, std::uint64_t now) override;
+  void infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> words, std::uint64_t now);
+  void outfeed_sent(std::uint64_t token, std::uint64_t now);
+  void message_left(const IciMessage& message, std::uint64_t now);
+  void message_arrived(const IciMessage& message, std::uint64_t now);
+
+  /// What is under way towards a flag of this core, for the report of a deadlock.
+  std::vector<std::string> outstanding(std::uint32_t flag) const;
+
+ private:
+  struct LocalDma {
+    bool active = false;
+    isa::DmaDescriptor descriptor;
+    CodePlace place;
+    std::uint64_t begin = 0;
+    std::uint32_t parts = 0;           ///< HBM requests under way.
+    std::vector<std::uint32_t> words;  ///< Out of the infeed queue.
+  };
+
+  std::string check(const isa::DmaDescriptor& descriptor) const;
+  std::string check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
+                             const char* which) const;
+  std::string check_infeed(std::uint32_t granules);
+  void start_remote(const isa::DmaDescriptor& descriptor, CodePlace place, std::uint64_t now);
+  std::uint32_t message_granules(const RemoteDma& dma, std::uint32_t index) const;
+  void send_message(RemoteDma& dma, std::uint64_t now);
+  void piece_written(RemoteDma& dma, std::uint64_t now);
+  void complete(std::uint64_t token, std::uint64_t now);
+  void finish(const RemoteDma& dma) { remote_.erase(dma.id); }
+  std::uint64_t new_token();
+  void note(const isa::DmaDescriptor& descriptor, std::uint64_t begin, std::uint64_t end) const;
+
+  void move(LocalDma& dma);
+  std::vector<std::uint32_t> gather(const isa::DmaDescriptor& descriptor, CodePlace place,
+                                    std::vector<bool>* known) const;
+  void scatter(const isa::DmaDescriptor& descriptor, const std::vector<std::uint32_t>& words,
+               const std::vector<bool>* known);
+
+  const Core core_;
+  const MachineParams& params_;
+  const isa::Program& program_;
+  MemoryImage& hbm_;
+  ScalarUnit& scalar_;
+  isa::CoreState* data_;
+  DmaPorts& ports_;
+  Observer* observer_;
+  const std::uint32_t vmem_rows_;
+  const std::uint64_t hbm_granules_;
+  std::uint64_t next_start_ = 0;
+  std::uint64_t infeed_taken_ = 0;  ///< Granules, of all batches.
+
+  std::vector<LocalDma> local_;
+  std::vector<std::uint64_t> free_;
+  std::uint64_t remote_started_ = 0;
+  std::map<std::uint64_t, std::unique_ptr<RemoteDma>> remote_;
+  std::deque<RemoteDma*> reading_;  ///< One per message that is being read here, in order.
+  std::deque<RemoteDma*> writing_;  ///< One per message that is being written here, in order.
+};
+
+}  // namespace tpu

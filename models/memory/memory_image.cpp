@@ -1,0 +1,82 @@
+#include "models/memory/memory_image.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tpu {
+
+MemoryImage::Page& MemoryImage::page(std::uint64_t number) {
+  Page& found = pages_[number];
+  if (found.words == nullptr) {
+    found.words = std::make_unique<std::uint32_t[]>(kPageGranules * kGranuleWords);
+  }
+  return found;
+}
+
+void MemoryImage::write(std::uint64_t granule, const std::uint32_t* words, std::uint64_t granules) {
+  while (granules > 0) {
+    const std::uint64_t in_page = granule % kPageGranules;
+    const std::uint64_t count = std::min(granules, kPageGranules - in_page);
+    Page& target = page(granule / kPageGranules);
+    std::memcpy(target.words.get() + in_page * kGranuleWords, words, count * isa::kHbmGranuleBytes);
+    for (std::uint64_t i = 0; i < count; ++i) target.written |= std::uint64_t{1} << (in_page + i);
+    granule += count;
+    words += count * kGranuleWords;
+    granules -= count;
+  }
+}
+
+void MemoryImage::load(std::uint64_t granule, const std::vector<std::uint32_t>& words) {
+  const std::uint64_t whole = words.size() / kGranuleWords;
+  write(granule, words.data(), whole);
+  const std::uint64_t rest = words.size() % kGranuleWords;
+  if (rest == 0) return;
+  std::vector<std::uint32_t> last(kGranuleWords);
+  std::copy(words.end() - static_cast<std::ptrdiff_t>(rest), words.end(), last.begin());
+  write(granule + whole, last.data(), 1);
+}
+
+std::optional<std::uint64_t> MemoryImage::read(std::uint64_t granule, std::uint32_t* words,
+                                               std::uint64_t granules) const {
+  std::optional<std::uint64_t> missing;
+  while (granules > 0) {
+    const std::uint64_t in_page = granule % kPageGranules;
+    const std::uint64_t count = std::min(granules, kPageGranules - in_page);
+    const auto found = pages_.find(granule / kPageGranules);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const bool there = found != pages_.end() && (found->second.written >> (in_page + i) & 1) != 0;
+      if (there) {
+        std::memcpy(words + i * kGranuleWords,
+                    found->second.words.get() + (in_page + i) * kGranuleWords,
+                    isa::kHbmGranuleBytes);
+      } else if (!missing) {
+        missing = granule + i;
+      }
+    }
+    granule += count;
+    words += count * kGranuleWords;
+    granules -= count;
+  }
+  return missing;
+}
+
+void MemoryImage::forget(std::uint64_t granule, std::uint64_t granules) {
+  if (granules == 0) return;
+  const std::uint64_t end = granule + granules;
+  for (auto it = pages_.lower_bound(granule / kPageGranules);
+       it != pages_.end() && it->first * kPageGranules < end; ++it) {
+    const std::uint64_t first = it->first * kPageGranules;
+    for (std::uint64_t i = 0; i < kPageGranules; ++i) {
+      if (first + i >= granule && first + i < end) {
+        it->second.written &= ~(std::uint64_t{1} << i);
+      }
+    }
+  }
+}
+
+bool MemoryImage::written(std::uint64_t granule) const {
+  const auto found = pages_.find(granule / kPageGranules);
+  return found != pages_.end() && (found->second.written >> (granule % kPageGranules) & 1) != 0;
+}
+
+}  // namespace tpu

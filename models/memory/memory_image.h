@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "isa/instruction.h"
+
+namespace tpu {
+
+/// The contents of one core's half of the HBM: pages of 64 granules of 1 KiB that come into being
+/// when they are written, with a bit per granule that was written. No timing.
+class MemoryImage {
+ public:
+  static constexpr std::uint64_t kGranuleWords = isa::kHbmGranuleBytes / 4;
+
+  void write(std::uint64_t granule, const std::uint32_t* words, std::uint64_t granules);
+  /// Loads words from the start of a granule; the rest of the last granule becomes zero.
+  void load(std::uint64_t granule, const std::vector<std::uint32_t>& words);
+  /// Copies granules; returns the first one that was never written, if any (its words stay as they
+  /// were).
+  std::optional<std::uint64_t> read(std::uint64_t granule, std::uint32_t* words,
+                                    std::uint64_t granules) const;
+  /// The granules hold something unknown from now on.
+  void forget(std::uint64_t granule, std::uint64_t granules);
+  bool written(std::uint64_t granule) const;
+  /// Whether a page exists between two granules.
+  bool any_page(std::uint64_t begin, std::uint64_t end) const {
+    const auto found = pages_.lower_bound(begin / kPageGranules);
+    return found != pages_.end() && found->first * kPageGranules < end;
+  }
+
+ private:
+  static constexpr std::uint64_t kPageGranules = 64;
+  struct Page {
+    std::unique_ptr<std::uint32_t[]> words;
+    std::uint64_t written = 0;
+  };
+  Page& page(std::uint64_t number);
+
+  std::map<std::uint64_t, Page> pages_;
+};
+
+}  // namespace tpu

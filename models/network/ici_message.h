@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tpu {
+
+struct RemoteDma;
+
+/// What travels between cores: a piece of a remote DMA, or an addition to a sync flag.
+struct IciMessage {
+  std::uint32_t source_chip = 0;
+  std::uint32_t source_core = 0;  ///< Of the chip.
+  std::uint32_t destination_chip = 0;
+  std::uint32_t destination_core = 0;
+  std::uint64_t bytes = 0;
+  RemoteDma* dma = nullptr;  ///< Whose piece it is; absent for an addition.
+  std::uint32_t flag = 0;    ///< Of an addition.
+  std::uint32_t value = 0;
+};
+
+/// A core as the interconnect sees it.
+class IciEndpoint {
+ public:
+  virtual ~IciEndpoint() = default;
+  /// The last byte of a message that this core sent is on its way.
+  virtual void message_left(const IciMessage& message, std::uint64_t now) = 0;
+  /// The last byte of a message to this core is here.
+  virtual void message_arrived(const IciMessage& message, std::uint64_t now) = 0;
+};
+
+}  // namespace tpu

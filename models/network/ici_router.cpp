@@ -1,0 +1,97 @@
+#include "models/network/ici_router.h"
+
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+std::uint64_t cycles_of_ns(std::uint64_t ns, std::uint32_t clock_mhz) {
+  return (ns * clock_mhz + 999) / 1000;
+}
+
+/// One step along a dimension of `size` from `from` to `to`: true for upwards.
+bool upwards(std::uint32_t from, std::uint32_t to, std::uint32_t size, bool wrap) {
+  if (!wrap) return to > from;
+  const std::uint32_t up = (to + size - from) % size;
+  return up <= size - up;
+}
+
+}  // namespace
+
+IciRouter::IciRouter(const MachineParams& params, std::uint32_t chip)
+    : params_(params.ici),
+      chip_(chip),
+      hop_cycles_(cycles_of_ns(params.ici.hop_latency_ns, params.clock_mhz)),
+      local_cycles_(cycles_of_ns(params.ici.local_latency_ns, params.clock_mhz)) {
+  if (params.ici.link_mbps == 0) {
+    throw ConfigurationError("ici.link_mbps: expected a rate above 0, found 0");
+  }
+  const Link link(params.ici.link_mbps, std::uint64_t{8} * params.clock_mhz);
+  links_.assign(kDirections, link);
+  local_.assign(params.cores_per_chip, link);
+}
+
+void IciRouter::queue(Event::Kind kind, std::uint64_t cycle, const IciMessage& message) {
+  events_.push({{kind, cycle, message}, order_++});
+}
+
+void IciRouter::send(const IciMessage& message, std::uint64_t now) {
+  if (message.destination_chip == chip_) {
+    const Link::Passage passage = local_[message.destination_core].pass(now, message.bytes);
+    queue(Event::Kind::kLeft, passage.end, message);
+    queue(Event::Kind::kArrived, passage.end + local_cycles_, message);
+    return;
+  }
+  queue(Event::Kind::kHead, now, message);
+}
+
+void IciRouter::head_arrives(const IciMessage& message, std::uint64_t at) {
+  queue(Event::Kind::kHead, at, message);
+}
+
+std::optional<std::uint64_t> IciRouter::next_event() const {
+  if (events_.empty()) return std::nullopt;
+  return events_.top().event.cycle;
+}
+
+IciRouter::Direction IciRouter::direction_to(std::uint32_t chip) const {
+  const std::uint32_t x = chip_ % params_.mesh_x;
+  const std::uint32_t y = chip_ / params_.mesh_x;
+  const std::uint32_t to_x = chip % params_.mesh_x;
+  const std::uint32_t to_y = chip / params_.mesh_x;
+  if (to_x != x) return upwards(x, to_x, params_.mesh_x, params_.wrap_x) ? kEast : kWest;
+  return upwards(y, to_y, params_.mesh_y, params_.wrap_y) ? kNorth : kSouth;
+}
+
+std::optional<IciRouter::Hop> IciRouter::forward(const IciMessage& message, std::uint64_t now) {
+  if (message.destination_chip == chip_) {
+    // The link before has seen to it that this is the tail.
+    queue(Event::Kind::kArrived, now, message);
+    return std::nullopt;
+  }
+  const Direction direction = direction_to(message.destination_chip);
+  const Link::Passage passage = links_[direction].pass(now, message.bytes);
+  if (message.source_chip == chip_) queue(Event::Kind::kLeft, passage.end, message);
+  const std::uint32_t x = chip_ % params_.mesh_x;
+  const std::uint32_t y = chip_ / params_.mesh_x;
+  std::uint32_t next = chip_;
+  switch (direction) {
+    case kEast:
+      next = y * params_.mesh_x + (x + 1) % params_.mesh_x;
+      break;
+    case kWest:
+      next = y * params_.mesh_x + (x + params_.mesh_x - 1) % params_.mesh_x;
+      break;
+    case kNorth:
+      next = (y + 1) % params_.mesh_y * params_.mesh_x + x;
+      break;
+    case kSouth:
+    case kDirections:
+      next = (y + params_.mesh_y - 1) % params_.mesh_y * params_.mesh_x + x;
+      break;
+  }
+  const bool last = next == message.destination_chip;
+  return Hop{direction, (last ? passage.end : passage.begin) + hop_cycles_};
+}
+
+}  // namespace tpu

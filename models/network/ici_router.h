@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "models/network/ici_message.h"
+#include "models/network/link.h"
+#include "models/params.h"
+
+namespace tpu {
+
+/// The router of a chip with its four outgoing links. Messages go along x first, then along y, the
+/// shorter way round where the ends are linked. Cut-through: a router sends a message on as soon as
+/// its head is there, so a path costs one passage of the message and a hop latency per link. A
+/// link carries its messages one after the other in the order in which their heads arrive. Cores of
+/// one chip reach each other over a path of their own with the rate of a link. Left out: packets,
+/// flow control (a router holds any number of messages), errors.
+class IciRouter {
+ public:
+  enum Direction : std::size_t { kEast, kWest, kNorth, kSouth, kDirections };
+
+  /// What a router sends: to a neighbour (head), or to a core (tail), or the word that a message
+  /// has left.
+  struct Event {
+    enum class Kind : std::uint8_t { kHead, kLeft, kArrived };
+    Kind kind = Kind::kHead;
+    std::uint64_t cycle = 0;
+    IciMessage message;
+  };
+
+  IciRouter(const MachineParams& params, std::uint32_t chip);
+
+  /// A message of one of this chip's cores enters.
+  void send(const IciMessage& message, std::uint64_t now);
+  /// The head of a message from a neighbour arrives, now or later.
+  void head_arrives(const IciMessage& message, std::uint64_t at);
+  std::optional<std::uint64_t> next_event() const;
+  /// Takes time to `now`. Heads go to `to_neighbour(direction, message, cycle)` ahead of their
+  /// time; returns what happened at this chip, in order.
+  template <class ToNeighbour>
+  std::vector<Event> advance(std::uint64_t now, const ToNeighbour& to_neighbour) {
+    std::vector<Event> result;
+    while (!events_.empty() && events_.top().event.cycle <= now) {
+      const Event event = events_.top().event;
+      events_.pop();
+      if (event.kind != Event::Kind::kHead) {
+        result.push_back(event);
+        continue;
+      }
+      if (const std::optional<Hop> hop = forward(event.message, event.cycle)) {
+        to_neighbour(hop->direction, event.message, hop->head);
+      }
+    }
+    return result;
+  }
+
+ private:
+  struct Hop {
+    Direction direction = kEast;
+    std::uint64_t head = 0;  ///< Arrival at the neighbour.
+  };
+  struct Queued {
+    Event event;
+    std::uint64_t order = 0;
+    friend bool operator<(const Queued& a, const Queued& b) {
+      return a.event.cycle != b.event.cycle ? a.event.cycle > b.event.cycle : a.order > b.order;
+    }
+  };
+
+  std::optional<Hop> forward(const IciMessage& message, std::uint64_t now);
+  Direction direction_to(std::uint32_t chip) const;
+  void queue(Event::Kind kind, std::uint64_t cycle, const IciMessage& message);
+
+  const IciParams params_;
+  std::uint32_t chip_;
+  std::uint64_t hop_cycles_;
+  std::uint64_t local_cycles_;
+  std::vector<Link> links_;
+  std::vector<Link> local_;  ///< One per receiving core.
+  std::priority_queue<Queued> events_;
+  std::uint64_t order_ = 0;
+};
+
+}  // namespace tpu

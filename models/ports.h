@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/memory/hbm_controller.h"
+#include "models/network/ici_message.h"
+#include "models/timed_module.h"
+
+namespace tpu {
+
+// What the modules of a pod offer to each other; ports are bound to it in the netlists.
+
+/// The half of the HBM behind a core.
+class HbmPort : public virtual sc_core::sc_interface {
+ public:
+  virtual void submit(const HbmRequest& request, std::uint64_t now) = 0;
+};
+
+/// The router of a chip, for its cores.
+class IciPort : public virtual sc_core::sc_interface {
+ public:
+  virtual void send(const IciMessage& message, std::uint64_t now) = 0;
+};
+
+/// The router of a chip, for its neighbours.
+class NeighbourPort : public virtual sc_core::sc_interface {
+ public:
+  virtual void head_arrives(const IciMessage& message, std::uint64_t at) = 0;
+};
+
+/// A core as its host sees it.
+class HostClient {
+ public:
+  virtual ~HostClient() = default;
+  virtual void infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> words,
+                              std::uint64_t now) = 0;
+  virtual void outfeed_sent(std::uint64_t token, std::uint64_t now) = 0;
+};
+
+/// The host of a core. `core` is the core's number in the slice.
+class HostPort : public virtual sc_core::sc_interface {
+ public:
+  virtual void take_infeed(std::uint32_t core, std::uint64_t granules, std::uint64_t token) = 0;
+  virtual void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token) = 0;
+};
+
+}  // namespace tpu

@@ -1,0 +1,84 @@
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+using test::fault_of;
+using test::program_of;
+using test::run;
+
+RunOptions interpreted() {
+  RunOptions options = test::on_core(0);
+  options.interpret = true;
+  return options;
+}
+
+TEST(Sequencer, ABundleTakesACycleAndItsDelay) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { %s1 = smov 1 }
+  { %s2 = smov 2 ;; vdelay 7 }
+  { %s3 = smov 3 }
+)");
+  const RunResult result = run(program);
+  EXPECT_EQ(result.cycles, 3u + 7u);
+  EXPECT_EQ(result.cores[0].total.bundles, 3u);
+  EXPECT_EQ(result.cores[0].total.core[CoreState::kIssue], 3u);
+  EXPECT_EQ(result.cores[0].total.core[CoreState::kDelay], 7u);
+}
+
+TEST(Sequencer, ABranchExecutesOneDelaySlot) {
+  // Five times: the loop's three bundles and the delay slot's vdelay.
+  const isa::Program program = program_of(R"(
+kernel top
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, 5 }
+  { sbr.rel (%p1) target = loop }
+  { %s2 = smov 1 ;; vdelay 2 }
+  { %s3 = smov 1 }
+)");
+  const std::uint64_t expected = 1 + 5 * (4 + 2) + 1;
+  EXPECT_EQ(run(program).cycles, expected);
+  EXPECT_EQ(run(program, interpreted()).cycles, expected);
+}
+
+TEST(Sequencer, CallsAndReturnsTakeNoCycle) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { %s1 = smov 0 }
+  { inlined_call site = 0 }
+  { inlined_call site = 0 ;; vdelay 3 }
+  { %s1 = smov 0 }
+kernel callee
+  { %s2 = smov 0 }
+  { %s2 = smov 1 ;; vdelay 10 }
+)");
+  const RunResult result = run(program);
+  EXPECT_EQ(result.cycles, 4u + 3u + 2u * 12u);
+  EXPECT_EQ(result.cores[0].ops[0].count, 2u);
+  EXPECT_EQ(result.cores[0].ops[0].cycles, 24u);
+  EXPECT_EQ(result.cores[0].ops[0].counters.bundles, 4u);
+}
+
+TEST(Sequencer, StepsFollowEachOther) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { %s1 = smov 0 ;; vdelay 9 }
+)");
+  RunOptions options = test::on_core(0);
+  options.steps = 3;
+  const RunResult result = run(program, options);
+  ASSERT_EQ(result.cores[0].steps.size(), 3u);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    EXPECT_EQ(result.cores[0].steps[step].begin, 10 * step);
+    EXPECT_EQ(result.cores[0].steps[step].end, 10 * step + 10);
+  }
+}
+
+}  // namespace
+}  // namespace tpu
