@@ -66,6 +66,7 @@ class Combination {
   Combination(Computation& entry, std::vector<InstructionId> old)
       : entry_(entry), old_(std::move(old)) {
     combined_ = entry_.at(old_[0]);
+    combined_.name += ".combined";
     combined_.operands.clear();
     combined_.shape = Shape{};
     combined_.shape.type = ElementType::kTuple;

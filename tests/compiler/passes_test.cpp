@@ -1,0 +1,513 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/copies.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/fusion.h"
+#include "workloads/compiler/passes/hbm_plan.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/pipeline.h"
+#include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/storage.h"
+#include "workloads/compiler/passes/widen.h"
+#include "workloads/frontend/graph_builder.h"
+#include "workloads/frontend/zoo.h"
+
+namespace tpu::test {
+namespace {
+
+using compiler::Target;
+using frontend::GraphBuilder;
+using frontend::Tensor;
+using hlo::array_shape;
+using hlo::Computation;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Module;
+using hlo::Shape;
+
+Target v3(std::uint32_t cores = 1) {
+  Target target;
+  target.hbm_bytes = (std::uint64_t{16} << 30) - target.hbm_reserved_bytes;
+  target.cores = cores;
+  return target;
+}
+
+std::size_t count(const Module& module, HloOpcode opcode) {
+  std::size_t found = 0;
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    if (instruction.opcode == opcode) ++found;
+  }
+  return found;
+}
+
+std::size_t count_kind(const Module& module, const std::string& kind) {
+  std::size_t found = 0;
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    if (instruction.fusion_kind == kind) ++found;
+  }
+  return found;
+}
+
+const HloInstruction& root(const Module& module) {
+  return module.entry_computation().at(module.entry_computation().root);
+}
+
+/// Bytes that the kernels of an entry read and write.
+std::uint64_t traffic(const Module& module) {
+  const Computation& entry = module.entry_computation();
+  std::uint64_t granules = 0;
+  for (const HloInstruction& instruction : entry.instructions) {
+    if (compiler::is_bookkeeping(instruction.opcode)) continue;
+    granules += compiler::granules(compiler::stored_shape(instruction.shape));
+    for (InstructionId operand : instruction.operands) {
+      granules += compiler::granules(compiler::stored_shape(entry.at(operand).shape));
+    }
+  }
+  return granules * 1024;
+}
+
+Shape with_order(ElementType type, std::vector<std::int64_t> dimensions,
+                 std::vector<std::int64_t> minor_to_major) {
+  Shape shape = array_shape(type, std::move(dimensions));
+  shape.layout = compiler::tiled_layout(type, std::move(minor_to_major));
+  return shape;
+}
+
+Module run_to_fusion(Module module) {
+  compiler::flatten_calls(module);
+  compiler::simplify(module);
+  compiler::assign_layouts(module);
+  compiler::find_bitcasts(module);
+  compiler::fuse(module);
+  return module;
+}
+
+// Layouts.
+
+TEST(Layouts, TextIsWhatXlaPrints) {
+  EXPECT_EQ(to_string(with_order(ElementType::kF32, {512, 512}, {1, 0})),
+            "f32[512,512]{1,0:T(8,128)}");
+  EXPECT_EQ(to_string(with_order(ElementType::kBf16, {8, 56, 56, 64}, {3, 0, 2, 1})),
+            "bf16[8,56,56,64]{3,0,2,1:T(8,128)(2,1)}");
+  EXPECT_EQ(to_string(with_order(ElementType::kF32, {64}, {0})), "f32[64]{0:T(1024)}");
+}
+
+TEST(Layouts, ConvolutionsPutSpatialDimensionsFirst) {
+  const auto workload = frontend::build_workload("lenet");
+  Module module = workload.module;
+  compiler::simplify(module);
+  compiler::assign_layouts(module);
+  const Computation& entry = module.entry_computation();
+  for (const HloInstruction& instruction : entry.instructions) {
+    if (instruction.opcode != HloOpcode::kConvolution) continue;
+    for (InstructionId id : {instruction.operands[0], instruction.operands[1], instruction.id}) {
+      const Shape& shape = entry.at(id).shape;
+      const bool is_weight = shape.dimensions[0] == 5 && shape.dimensions[1] == 5;
+      const std::vector<std::int64_t> expected =
+          is_weight ? std::vector<std::int64_t>{3, 2, 1, 0} : std::vector<std::int64_t>{3, 0, 2, 1};
+      EXPECT_EQ(shape.layout.minor_to_major, expected) << to_string(shape);
+    }
+  }
+}
+
+TEST(Layouts, ElementwiseOperandsLieAsTheirResult) {
+  for (const char* name : {"mlp", "lenet", "resnet50", "transformer"}) {
+    Module module = frontend::build_workload(name).module;
+    compiler::simplify(module);
+    compiler::assign_layouts(module);
+    const Computation& entry = module.entry_computation();
+    for (const HloInstruction& instruction : entry.instructions) {
+      if (!hlo::is_elementwise(instruction.opcode)) continue;
+      for (InstructionId operand : instruction.operands) {
+        EXPECT_EQ(entry.at(operand).shape.layout.minor_to_major,
+                  instruction.shape.layout.minor_to_major)
+            << name << " " << instruction.name;
+      }
+    }
+  }
+}
+
+TEST(Layouts, GranulesCountTilePadding) {
+  EXPECT_EQ(compiler::granules(with_order(ElementType::kF32, {1, 1}, {1, 0})), 4U);
+  EXPECT_EQ(compiler::granules(with_order(ElementType::kF32, {9, 129}, {1, 0})), 4U * 2 * 2);
+  EXPECT_EQ(compiler::granules(with_order(ElementType::kBf16, {9, 129}, {1, 0})), 2U * 2 * 2);
+  EXPECT_EQ(compiler::granules(with_order(ElementType::kF32, {1025}, {0})), 8U);
+  EXPECT_EQ(compiler::granules(array_shape(ElementType::kF32, {})), 1U);
+}
+
+/// Where the pass says that a reshape moves nothing, the packed words of both arrays are equal.
+TEST(Bitcasts, ReshapesThatAreClaimedFreeKeepEveryWord) {
+  std::mt19937 engine(7);
+  const std::vector<std::int64_t> extents{1, 2, 3, 8, 16, 128, 1024};
+  const auto random_order = [&](std::size_t rank) {
+    std::vector<std::int64_t> order(rank);
+    for (std::size_t d = 0; d < rank; ++d) order[d] = static_cast<std::int64_t>(rank - 1 - d);
+    if (engine() % 2 == 0) std::shuffle(order.begin(), order.end(), engine);
+    return order;
+  };
+  int free = 0, tried = 0;
+  for (int round = 0; round < 60000; ++round) {
+    std::vector<std::vector<std::int64_t>> sides(2);
+    for (std::vector<std::int64_t>& dimensions : sides) {
+      dimensions.resize(1 + engine() % 4);
+      for (std::int64_t& d : dimensions) d = extents[engine() % extents.size()];
+    }
+    Shape from = array_shape(ElementType::kF32, sides[0]);
+    Shape to = array_shape(ElementType::kF32, sides[1]);
+    if (from.element_count() != to.element_count() || from.element_count() > 40000) continue;
+    from.layout = compiler::tiled_layout(from.type, random_order(sides[0].size()));
+    to.layout = compiler::tiled_layout(to.type, random_order(sides[1].size()));
+    ++tried;
+    if (!compiler::same_bytes_after_reshape(from, to)) continue;
+    ++free;
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(from.unpadded_bytes()));
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(engine());
+    EXPECT_EQ(hlo::pack(from, bytes), hlo::pack(to, bytes))
+        << to_string(from) << " as " << to_string(to);
+  }
+  EXPECT_GT(tried, 500);
+  EXPECT_GT(free, 50);
+}
+
+TEST(Bitcasts, RowsThatFillTilesMergeWithTheDimensionAbove) {
+  const Shape batch = with_order(ElementType::kBf16, {4, 16, 256}, {2, 1, 0});
+  EXPECT_TRUE(
+      compiler::same_bytes_after_reshape(batch, with_order(ElementType::kBf16, {64, 256}, {1, 0})));
+  const Shape ragged = with_order(ElementType::kBf16, {4, 12, 256}, {2, 1, 0});
+  EXPECT_FALSE(compiler::same_bytes_after_reshape(
+      ragged, with_order(ElementType::kBf16, {48, 256}, {1, 0})));
+}
+
+// Simplification.
+
+TEST(Simplify, ArithmeticOnConstantsIsDoneBeforeTheRun) {
+  GraphBuilder graph("constants");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {4, 4}));
+  const Tensor two = graph.splat(ElementType::kF32, {4, 4}, 2);
+  const Tensor three = graph.splat(ElementType::kF32, {4, 4}, 3);
+  const Tensor one = graph.subtract(three, two);
+  const Tensor same = graph.multiply(x, one);
+  Module module = graph.finish(graph.add(same, graph.multiply(two, three)), {x});
+  compiler::simplify(module);
+  EXPECT_EQ(count(module, HloOpcode::kMultiply), 0U);
+  EXPECT_EQ(count(module, HloOpcode::kSubtract), 0U);
+  EXPECT_EQ(count(module, HloOpcode::kAdd), 1U);
+  EXPECT_EQ(count(module, HloOpcode::kBroadcast), 1U);
+}
+
+TEST(Simplify, EqualInstructionsBecomeOne) {
+  GraphBuilder graph("equal");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {4, 4}));
+  const Tensor a = graph.unary(HloOpcode::kExponential, x);
+  const Tensor b = graph.unary(HloOpcode::kExponential, x);
+  Module module = graph.finish(graph.add(a, b), {x});
+  compiler::simplify(module);
+  EXPECT_EQ(count(module, HloOpcode::kExponential), 1U);
+}
+
+TEST(Simplify, NarrowingUndoesWideningButNotTheOtherWayRound) {
+  GraphBuilder graph("converts");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, {8, 8}));
+  const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, {8, 8}));
+  const Tensor there = graph.convert(graph.convert(x, ElementType::kF32), ElementType::kBf16);
+  const Tensor rounded = graph.convert(graph.convert(y, ElementType::kBf16), ElementType::kF32);
+  Module module = graph.finish(graph.tuple({graph.add(there, x), rounded}), {x, y});
+  compiler::simplify(module);
+  EXPECT_EQ(count(module, HloOpcode::kConvert), 2U);
+}
+
+TEST(Simplify, TransposesInFrontOfADotBecomeContractingDimensions) {
+  GraphBuilder graph("dot");
+  const Tensor a = graph.parameter("a", array_shape(ElementType::kF32, {16, 32}));
+  const Tensor b = graph.parameter("b", array_shape(ElementType::kF32, {16, 8}));
+  Module module = graph.finish(graph.matmul(graph.transpose(a, {1, 0}), b), {a, b});
+  compiler::simplify(module);
+  EXPECT_EQ(count(module, HloOpcode::kTranspose), 0U);
+  EXPECT_EQ(root(module).dot.lhs_contracting, std::vector<std::int64_t>{0});
+  EXPECT_NO_THROW(hlo::verify(module));
+}
+
+TEST(Simplify, AllReducesOverOneReplicaVanish) {
+  frontend::WorkloadOptions options;
+  options.replicas = 8;
+  Module module = frontend::build_workload("mlp", options).module;
+  ASSERT_EQ(count(module, HloOpcode::kAllReduce), 1U);
+  module.replicas = 1;
+  compiler::simplify(module);
+  EXPECT_EQ(count(module, HloOpcode::kAllReduce), 0U);
+  EXPECT_NO_THROW(hlo::verify(module));
+}
+
+TEST(Simplify, ASecondTimeChangesNothing) {
+  for (const char* name : {"mlp", "lenet", "resnet50", "transformer"}) {
+    Module module = frontend::build_workload(name).module;
+    compiler::simplify(module);
+    EXPECT_NO_THROW(hlo::verify(module)) << name;
+    const std::string once = hlo::to_string(module);
+    compiler::simplify(module);
+    EXPECT_EQ(hlo::to_string(module), once) << name;
+  }
+}
+
+// Fusion.
+
+TEST(Fusion, BiasAndReluGoIntoTheDot) {
+  const Module module = run_to_fusion(frontend::build_workload("mlp").module);
+  const Computation& entry = module.entry_computation();
+  const HloInstruction* first = nullptr;
+  for (const HloInstruction& instruction : entry.instructions) {
+    if (first == nullptr && instruction.opcode == HloOpcode::kFusion) first = &instruction;
+  }
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->fusion_kind, "kOutput");
+  EXPECT_EQ(first->operands.size(), 3U);
+  const Computation& body = module.computation(first->called[0]);
+  EXPECT_EQ(body.at(body.root).opcode, HloOpcode::kMaximum);
+}
+
+TEST(Fusion, TheUpdateOfAWeightIsOneKernelWithTwoResults) {
+  const Module module = run_to_fusion(frontend::build_workload("mlp").module);
+  std::size_t updates = 0;
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    if (instruction.fusion_kind != "kLoop" || !instruction.shape.is_tuple()) continue;
+    EXPECT_EQ(instruction.shape.elements.size(), 2U);
+    EXPECT_EQ(instruction.operands.size(), 3U);
+    ++updates;
+  }
+  EXPECT_EQ(updates, 6U);
+}
+
+TEST(Fusion, TheSumsOfABatchNormShareAKernel) {
+  GraphBuilder graph("norm");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, {8, 4, 4, 16}));
+  const Tensor wide = graph.convert(x, ElementType::kF32);
+  const Tensor sum = graph.reduce_sum(wide, {0, 1, 2});
+  const Tensor squares = graph.reduce_sum(graph.multiply(wide, wide), {0, 1, 2});
+  const Module module = run_to_fusion(graph.finish(graph.tuple({sum, squares}), {x}));
+  EXPECT_EQ(count_kind(module, "kInput"), 1U);
+  EXPECT_EQ(count_kind(module, "kLoop"), 0U);
+}
+
+TEST(Fusion, AReductionOverRowsThatNeedsAnotherIsAKernelOfItsOwn) {
+  GraphBuilder graph("variance");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {64, 16}));
+  const Tensor sum = graph.reduce_sum(x, {0});
+  const Tensor centred = graph.subtract(x, graph.broadcast(sum, {64, 16}, {1}));
+  const Tensor squares = graph.reduce_sum(graph.multiply(centred, centred), {0});
+  const Module module = run_to_fusion(graph.finish(squares, {x}));
+  EXPECT_EQ(count_kind(module, "kInput"), 2U);
+}
+
+TEST(Fusion, MovesNoMoreBytesThanTheOperationsAlone) {
+  for (const char* name : {"mlp", "lenet", "resnet50", "transformer"}) {
+    Module module = frontend::build_workload(name).module;
+    compiler::simplify(module);
+    compiler::assign_layouts(module);
+    compiler::find_bitcasts(module);
+    const std::uint64_t before = traffic(module);
+    compiler::fuse(module);
+    EXPECT_NO_THROW(hlo::verify(module)) << name;
+    EXPECT_LT(traffic(module), before * 6 / 10) << name;
+    for (const HloInstruction& instruction : module.entry_computation().instructions) {
+      EXPECT_FALSE(hlo::is_elementwise(instruction.opcode)) << name << " " << instruction.name;
+      EXPECT_NE(instruction.opcode, HloOpcode::kBroadcast) << name;
+      EXPECT_NE(instruction.opcode, HloOpcode::kIota) << name;
+    }
+  }
+}
+
+TEST(Fusion, WhatManyReadIsWrittenOnlyWhereThatMovesFewerBytes) {
+  GraphBuilder graph("cheap");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {512, 512}));
+  const Tensor y = graph.unary(HloOpcode::kTanh, x);
+  // Two kernels that cannot share: reductions over different dimensions. Computing tanh twice reads
+  // x twice; writing it would move four arrays.
+  const Tensor rows = graph.reduce_sum(y, {0});
+  const Tensor columns = graph.reduce_sum(y, {1});
+  const Module module = run_to_fusion(graph.finish(graph.tuple({rows, columns}), {x}));
+  EXPECT_EQ(count_kind(module, "kInput"), 2U);
+  EXPECT_EQ(count_kind(module, "kLoop"), 0U);
+}
+
+TEST(Fusion, PredicatesCrossKernelsAsIntegers) {
+  GraphBuilder graph("mask");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {16, 128}));
+  const Tensor zero = graph.splat_like(x, 0);
+  const Tensor mask = graph.compare(x, zero, hlo::ComparisonDirection::kGt);
+  Module module = run_to_fusion(graph.finish(mask, {x}));
+  compiler::widen(module);
+  EXPECT_EQ(root(module).shape.type, ElementType::kS32);
+  EXPECT_NO_THROW(hlo::verify(module));
+}
+
+TEST(Widen, RefusesTypesThatNoKernelLoads) {
+  GraphBuilder graph("bytes");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kS8, {16, 128}));
+  Module module = run_to_fusion(graph.finish(graph.add(x, x), {x}));
+  try {
+    compiler::widen(module);
+    FAIL() << "expected a WorkloadError";
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find("expected an array of f32, bf16, s32, u32 or pred"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// The HBM plan.
+
+/// Walks the schedule and keeps, per granule, which storage wrote it last: every kernel must find
+/// its operands where they were written.
+void check_plan(const Module& module, const compiler::HbmPlan& plan, const std::string& name) {
+  const Computation& entry = module.entry_computation();
+  const compiler::StorageMap map(entry);
+  std::vector<std::int64_t> owner(plan.peak_granules, -1);
+  const auto each_granule = [&](InstructionId id, auto&& visit) {
+    const std::vector<std::size_t>& storages = map.of(id);
+    for (std::size_t leaf = 0; leaf < storages.size(); ++leaf) {
+      const std::uint64_t first = plan.granules_of[static_cast<std::size_t>(id)][leaf];
+      const std::uint64_t size = compiler::granules(map.at(storages[leaf]).shape);
+      ASSERT_LE(first + size, plan.peak_granules);
+      for (std::uint64_t i = first; i < first + size; ++i) {
+        visit(owner[i], static_cast<std::int64_t>(storages[leaf]));
+      }
+    }
+  };
+  const auto write = [](std::int64_t& slot, std::int64_t storage) { slot = storage; };
+  for (const HloInstruction& instruction : entry.instructions) {
+    const bool is_given =
+        instruction.opcode == HloOpcode::kParameter || instruction.opcode == HloOpcode::kConstant;
+    if (is_given) each_granule(instruction.id, write);
+  }
+  for (const HloInstruction& instruction : entry.instructions) {
+    const bool is_last = instruction.id == entry.root;
+    if (compiler::is_bookkeeping(instruction.opcode) && !is_last) continue;
+    for (InstructionId operand : instruction.operands) {
+      bool found = true;
+      each_granule(operand, [&](std::int64_t slot, std::int64_t storage) {
+        found = found && slot == storage;
+      });
+      EXPECT_TRUE(found) << name << ": " << instruction.name << " finds " << entry.at(operand).name
+                         << " overwritten";
+    }
+    if (!compiler::is_bookkeeping(instruction.opcode)) each_granule(instruction.id, write);
+  }
+}
+
+TEST(HbmPlan, NoKernelFindsAnOperandOverwritten) {
+  for (const char* name : {"mlp", "lenet", "resnet50", "transformer"}) {
+    for (std::uint32_t cores : {1U, 8U}) {
+      frontend::WorkloadOptions options;
+      options.replicas = cores;
+      options.batch = 8;
+      const Module module = frontend::build_workload(name, options).module;
+      const compiler::ScheduledModule scheduled = compiler::schedule(module, v3(cores), nullptr);
+      EXPECT_NO_THROW(hlo::verify(scheduled.module)) << name;
+      check_plan(scheduled.module, scheduled.plan, name);
+    }
+  }
+}
+
+TEST(HbmPlan, NewWeightsTakeThePlaceOfTheOldOnes) {
+  const Module module = frontend::build_workload("mlp").module;
+  const compiler::ScheduledModule scheduled = compiler::schedule(module, v3(), nullptr);
+  EXPECT_EQ(count(scheduled.module, HloOpcode::kCopy), 0U);
+  std::map<std::uint32_t, std::uint64_t> parameters, outputs;
+  for (const isa::Buffer& buffer : scheduled.plan.buffers) {
+    if (buffer.role == isa::BufferRole::kParameter) parameters[buffer.index] = buffer.granule;
+    if (buffer.role == isa::BufferRole::kOutput) outputs[buffer.index] = buffer.granule;
+  }
+  ASSERT_EQ(module.aliases.size(), 12U);
+  for (const hlo::Alias& alias : module.aliases) {
+    EXPECT_EQ(outputs.at(static_cast<std::uint32_t>(alias.output_index)),
+              parameters.at(static_cast<std::uint32_t>(alias.parameter_number)));
+  }
+}
+
+TEST(HbmPlan, ParametersThatChangePlacesAreCopied) {
+  GraphBuilder graph("swap");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {16, 128}));
+  const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, {16, 128}));
+  Module module = graph.finish(graph.tuple({y, x}), {x, y});
+  module.aliases = {{0, 0}, {1, 1}};
+  const compiler::ScheduledModule scheduled = compiler::schedule(module, v3(), nullptr);
+  // x and y are saved; the second copy can go to its place at once, the first one only after it.
+  EXPECT_EQ(count(scheduled.module, HloOpcode::kCopy), 3U);
+  check_plan(scheduled.module, scheduled.plan, "swap");
+}
+
+TEST(HbmPlan, AnAllReduceWorksOnOneRange) {
+  frontend::WorkloadOptions options;
+  options.replicas = 8;
+  const Module module = frontend::build_workload("mlp", options).module;
+  const compiler::ScheduledModule scheduled = compiler::schedule(module, v3(8), nullptr);
+  ASSERT_EQ(count(scheduled.module, HloOpcode::kAllReduce), 1U);
+  for (const HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
+    if (instruction.opcode != HloOpcode::kAllReduce) continue;
+    const auto& places = scheduled.plan.granules_of[static_cast<std::size_t>(instruction.id)];
+    for (std::size_t i = 1; i < places.size(); ++i) {
+      EXPECT_EQ(places[i], places[i - 1] + compiler::granules(instruction.shape.elements[i - 1]));
+    }
+  }
+}
+
+TEST(HbmPlan, TheBatchOfAStepIsOneRangeAtTheBegin) {
+  const Module module = frontend::build_workload("mlp").module;
+  const compiler::ScheduledModule scheduled = compiler::schedule(module, v3(), nullptr);
+  // 128 images of 784 pixels (7 tiles of 128) in f32, and 128 labels: one register of 4 KiB.
+  EXPECT_EQ(scheduled.plan.infeed_granule, 0U);
+  EXPECT_EQ(scheduled.plan.infeed_granules, 128U * 7 * 128 * 4 / 1024 + 4);
+}
+
+TEST(HbmPlan, WhatDoesNotFitIsReportedInTheWordsThatUsersKnow) {
+  frontend::WorkloadOptions options;
+  options.shape = "10000x100000x10000";
+  const Module module = frontend::build_workload("matmul", options).module;
+  Target v2 = v3();
+  v2.hbm_bytes = (std::uint64_t{8} << 30) - v2.hbm_reserved_bytes;
+  try {
+    compiler::schedule(module, v2, nullptr);
+    FAIL() << "expected the out-of-memory report";
+  } catch (const WorkloadError& error) {
+    // Left 10000 x 100096 x 4 bytes, right 100000 x 10112 x 4, product 10000 x 10112 x 4.
+    EXPECT_EQ(error.exit_code(), ExitCode::kBadWorkload);
+    EXPECT_EQ(std::string(error.what()),
+              "Ran out of memory in memory space hbm. Used 8.39G of 8.00G hbm. Exceeded hbm "
+              "capacity by 401.52M.\n"
+              "Total hbm usage >= 8.39G:  reserved 532.00M  program 385.74M  arguments 7.50G\n"
+              "  Largest program allocations in hbm:\n"
+              "  1. Size: 3.77G  Operator: op_type=\"\" op_name=\"matmul/rhs\"  Shape: "
+              "f32[100000,10000]{1,0:T(8,128)}\n"
+              "     Unpadded size: 3.73G   Extra memory due to padding: 42.72M (1.0x expansion)\n"
+              "  2. Size: 3.73G  Operator: op_type=\"\" op_name=\"matmul/lhs\"  Shape: "
+              "f32[10000,100000]{1,0:T(8,128)}\n"
+              "     Unpadded size: 3.73G   Extra memory due to padding: 3.66M (1.0x expansion)\n"
+              "  3. Size: 385.74M  Operator: op_type=\"\" op_name=\"matmul/dot\"  Shape: "
+              "f32[10000,10000]{1,0:T(8,128)}\n"
+              "     Unpadded size: 381.47M   Extra memory due to padding: 4.27M (1.0x "
+              "expansion)\n");
+  }
+}
+
+TEST(HbmPlan, SizesHaveTwoDecimalsAndABinaryPrefix) {
+  EXPECT_EQ(compiler::memory_size_text(0), "0B");
+  EXPECT_EQ(compiler::memory_size_text(1023), "1023B");
+  EXPECT_EQ(compiler::memory_size_text(1536), "1.50K");
+  EXPECT_EQ(compiler::memory_size_text(std::uint64_t{27} << 30), "27.00G");
+}
+
+TEST(HbmPlan, ResNet50At128ImagesFitsACoreOfV2) {
+  const Module module = frontend::build_workload("resnet50").module;
+  Target v2 = v3();
+  v2.hbm_bytes = (std::uint64_t{8} << 30) - v2.hbm_reserved_bytes;
+  EXPECT_NO_THROW(compiler::schedule(module, v2, nullptr));
+}
+
+}  // namespace
+}  // namespace tpu::test
