@@ -5,7 +5,6 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/all_reduce.h"
-#include "workloads/compiler/kernels/elementwise.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/layouts.h"
 
@@ -42,16 +41,31 @@ HloOpcode heart_of(const hlo::Module& module, const HloInstruction& instruction)
 isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruction,
                         const Target& target) {
   const Computation& entry = module.entry_computation();
+  const auto with = [&](auto lower) { return lower(module, entry, instruction, target).kernel; };
   switch (heart_of(module, instruction)) {
     case HloOpcode::kDot:
-      return lower_dot(module, entry, instruction, target).kernel;
+      return with(lower_dot);
     case HloOpcode::kConvolution:
-      return lower_convolution(module, entry, instruction, target).kernel;
+      return with(lower_convolution);
     case HloOpcode::kAllReduce:
       return all_reduce_kernel(all_reduce_shape(granules(instruction.shape), target), target);
     case HloOpcode::kFusion:
     case HloOpcode::kReduce:
-      return emit_elementwise(module, entry, instruction, target);
+      return with(lower_elementwise);
+    case HloOpcode::kReduceWindow:
+    case HloOpcode::kSelectAndScatter:
+      return with(lower_pooling);
+    case HloOpcode::kCopy:
+    case HloOpcode::kReshape:
+    case HloOpcode::kTranspose:
+    case HloOpcode::kSlice:
+    case HloOpcode::kPad:
+    case HloOpcode::kConcatenate:
+    case HloOpcode::kReverse:
+      return with(lower_relayout);
+    case HloOpcode::kGather:
+    case HloOpcode::kScatter:
+      return with(lower_embedding);
     default:
       refuse(entry, instruction);
   }
