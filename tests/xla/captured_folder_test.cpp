@@ -1,0 +1,251 @@
+#include "workloads/xla/captured_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "isa/disassembler.h"
+#include "sim/base/error.h"
+#include "workloads/xla/listing_files.h"
+
+namespace tpu::test {
+namespace {
+
+namespace fs = std::filesystem;
+using isa::BufferRole;
+using isa::Program;
+
+const std::string kReference = TPUSIM_SOURCE_DIR "/../shared/xla";
+const std::string kMlp = TPUSIM_SOURCE_DIR "/workloads/captured/mlp";
+
+#define SKIP_WITHOUT_REFERENCE_DATA() \
+  if (!fs::is_directory(kReference)) GTEST_SKIP() << "no reference data at " << kReference
+
+std::string error_of(const std::string& folder, const std::string& chip) {
+  try {
+    xla::load_captured(folder, chip);
+  } catch (const WorkloadError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// A folder with the files of a captured program unpacked, so that a test can spoil one.
+class UnpackedMlp {
+ public:
+  UnpackedMlp() : folder_(fs::temp_directory_path() / ("tpusim_" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "v3.bundles");
+    fs::copy(kMlp + "/v3.scheduled.hlo.gz", folder_ / "v3.scheduled.hlo.gz");
+    files_ = xla::read_listing_files(kMlp + "/v3.bundles.tar.xz");
+    for (const auto& [name, kernel] : files_.kernels) {
+      const std::string prefix = std::to_string(kernel.fingerprint) + "-" + name;
+      write(prefix + "-71-final_bundles.txt", kernel.final_bundles.text);
+      write(prefix + "-65-post-bundle-packing-post-ra.txt", kernel.packed.text);
+    }
+    write("1-TLP-00-deduplication-map.txt", files_.deduplication.text);
+    write("1-TLP-hlo.txt", files_.hlo.text);
+  }
+  ~UnpackedMlp() { fs::remove_all(folder_); }
+  UnpackedMlp(const UnpackedMlp&) = delete;
+  UnpackedMlp& operator=(const UnpackedMlp&) = delete;
+
+  std::string path() const { return folder_.string(); }
+  const xla::ListingFiles& files() const { return files_; }
+  std::string final_bundles_of(const std::string& name) const {
+    return std::to_string(files_.kernels.at(name).fingerprint) + "-" + name +
+           "-71-final_bundles.txt";
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / "v3.bundles" / name, std::ios::binary) << text;
+  }
+  void remove(const std::string& name) const { fs::remove(folder_ / "v3.bundles" / name); }
+  /// A kernel that the top-level program calls, by name.
+  std::string some_kernel() const {
+    for (const auto& [name, kernel] : files_.kernels) {
+      if (name != "TLP" && name[0] != '<') return name;
+    }
+    return "";
+  }
+
+ private:
+  fs::path folder_;
+  xla::ListingFiles files_;
+};
+
+TEST(CapturedFolder, LinksTheProjectsOwnProgram) {
+  for (const std::string chip : {"v2", "v3"}) {
+    const Program program = xla::load_captured(kMlp, chip);
+    EXPECT_EQ(program.chip, chip);
+    EXPECT_EQ(program.cores, 1u);
+    EXPECT_EQ(program.kernels.at(0).name, "TLP");
+    EXPECT_GT(program.call_sites.size(), 3u);
+    for (const isa::CallSite& site : program.call_sites) {
+      EXPECT_GT(site.kernel, 0u);
+      EXPECT_LT(site.kernel, program.kernels.size());
+      EXPECT_LT(site.op, program.ops.size());
+    }
+    std::size_t sourced = 0;
+    for (const isa::OpInfo& op : program.ops) sourced += op.source.empty() ? 0 : 1;
+    EXPECT_GT(sourced, 0u);
+    EXPECT_GT(program.model_flops, 0u);
+  }
+}
+
+TEST(CapturedFolder, PlacesBuffersApartButForAliasesAndTemporaries) {
+  const Program program = xla::load_captured(kMlp, "v3");
+  std::map<std::uint64_t, std::uint64_t> ranges;
+  std::size_t outputs_in_parameters = 0;
+  for (const isa::Buffer& buffer : program.buffers) {
+    EXPECT_GE(buffer.granule, 1u);
+    EXPECT_LE(buffer.granule * 1024 + buffer.bytes, program.hbm_peak_bytes);
+    if (buffer.role == BufferRole::kTemporary) continue;
+    const bool shared = ranges.count(buffer.granule) != 0;
+    if (buffer.role == BufferRole::kOutput && shared) {
+      ++outputs_in_parameters;
+      continue;
+    }
+    EXPECT_FALSE(shared) << buffer.name;
+    ranges[buffer.granule] = (buffer.bytes + 1023) / 1024;
+  }
+  EXPECT_GT(outputs_in_parameters, 0u);
+  std::uint64_t end = 0;
+  for (const auto& [granule, count] : ranges) {
+    EXPECT_GE(granule, end);
+    end = granule + count;
+  }
+}
+
+TEST(CapturedFolder, MatmulOfTheReferenceHasTheScheduleThatTheTextStates) {
+  SKIP_WITHOUT_REFERENCE_DATA();
+  const Program program = xla::load_captured(kReference + "/ops/matmul_f32_512x512x512", "v3");
+  const auto fusion =
+      std::find_if(program.kernels.begin(), program.kernels.end(),
+                   [](const isa::Kernel& kernel) { return kernel.name == "fusion"; });
+  ASSERT_NE(fusion, program.kernels.end());
+  std::uint64_t delays = 0;
+  std::map<isa::Opcode, int> counts;
+  for (const isa::Bundle& bundle : fusion->bundles) delays += bundle.delay;
+  for (const isa::Instruction& instruction : fusion->instructions) ++counts[instruction.opcode];
+  EXPECT_EQ(fusion->bundles.size(), 1052u);
+  EXPECT_EQ(delays, 288u);
+  // The weights are 4 x 4 tiles of 128 rows, 8 rows a push. A turn of the loop multiplies 128 rows,
+  // 8 at a time, by each of the 16 tiles.
+  EXPECT_EQ(counts[isa::Opcode::kVmatpush] + counts[isa::Opcode::kVmatpushXpose], 16 * 16);
+  EXPECT_EQ(counts[isa::Opcode::kVmatmul] + counts[isa::Opcode::kVmatmulDwg], 16 * 16);
+  const isa::OpInfo& op = program.ops.at(program.call_sites.at(1).op);
+  EXPECT_EQ(op.name, "fusion");
+  EXPECT_EQ(op.category, "convolution fusion");
+  EXPECT_EQ(op.op_name, "jit(<lambda>)/dot_general");
+  EXPECT_EQ(op.source, "ops.py:29");
+  EXPECT_EQ(op.flops, 2u * 512 * 512 * 512);
+  EXPECT_EQ(op.matmul_flops, op.flops);
+  EXPECT_EQ(op.hbm_bytes, 3u * 512 * 512 * 4);
+  EXPECT_EQ(op.estimated_cycles, 10192u);
+}
+
+TEST(CapturedFolder, ReadsSmallProgramsOfTheReference) {
+  SKIP_WITHOUT_REFERENCE_DATA();
+  int programs = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kReference)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "v2.bundles.tar.xz" && name != "v3.bundles.tar.xz") continue;
+    if (entry.file_size() > 100'000) continue;
+    EXPECT_NO_THROW(xla::load_captured(entry.path().parent_path().string(), name.substr(0, 2)))
+        << entry.path();
+    ++programs;
+  }
+  EXPECT_GT(programs, 150);
+}
+
+TEST(CapturedFolder, SaysWhatIsMissing) {
+  EXPECT_EQ(error_of(kMlp + "/v3.bundles.tar.xz", "v3"),
+            kMlp +
+                "/v3.bundles.tar.xz: expected the folder of a captured program (with "
+                "v3.bundles.tar.xz), found a file; name the folder that holds it, " +
+                kMlp);
+  EXPECT_EQ(error_of(kMlp + "/nowhere", "v3"),
+            kMlp +
+                "/nowhere: expected the folder of a captured program (with v3.bundles.tar.xz), "
+                "found nothing of this name");
+  const UnpackedMlp unpacked;
+  EXPECT_EQ(error_of(unpacked.path(), "v2"),
+            unpacked.path() +
+                ": expected listings for v2 (v2.bundles.tar.xz or v2.bundles/), found "
+                "none but v3.bundles");
+}
+
+TEST(CapturedFolder, ReadsAnUnpackedFolderLikeItsArchive) {
+  const UnpackedMlp unpacked;
+  const Program from_folder = xla::load_captured(unpacked.path(), "v3");
+  const Program from_archive = xla::load_captured(kMlp, "v3");
+  ASSERT_EQ(from_folder.kernels.size(), from_archive.kernels.size());
+  for (std::size_t k = 0; k < from_folder.kernels.size(); ++k) {
+    EXPECT_EQ(from_folder.kernels[k].instructions, from_archive.kernels[k].instructions);
+  }
+}
+
+TEST(CapturedFolder, NamesAMissingKernel) {
+  const UnpackedMlp unpacked;
+  const std::string kernel = unpacked.some_kernel();
+  unpacked.remove(unpacked.final_bundles_of(kernel));
+  const std::string error = error_of(unpacked.path(), "v3");
+  EXPECT_NE(error.find("the top-level program calls " + kernel + "; expected its listings"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("found one of the two"), std::string::npos) << error;
+}
+
+TEST(CapturedFolder, NamesAMissingTopLevelProgram) {
+  const UnpackedMlp unpacked;
+  unpacked.remove(unpacked.final_bundles_of("TLP"));
+  EXPECT_NE(error_of(unpacked.path(), "v3").find("both listings of the top-level program"),
+            std::string::npos);
+}
+
+TEST(CapturedFolder, FindsAKernelCutInHalf) {
+  const UnpackedMlp unpacked;
+  const std::string kernel = unpacked.some_kernel();
+  const std::string& text = unpacked.files().kernels.at(kernel).final_bundles.text;
+  unpacked.write(unpacked.final_bundles_of(kernel), text.substr(0, text.size() / 2));
+  const std::string error = error_of(unpacked.path(), "v3");
+  EXPECT_NE(error.find(unpacked.final_bundles_of(kernel) + ":"), std::string::npos) << error;
+  EXPECT_NE(error.find("expected"), std::string::npos) << error;
+  // Cut at the end of a line, too: the other file tells how long the kernel is.
+  unpacked.write(unpacked.final_bundles_of(kernel),
+                 text.substr(0, text.rfind('\n', text.size() / 2) + 1));
+  EXPECT_NE(error_of(unpacked.path(), "v3").find("expected"), std::string::npos);
+}
+
+TEST(CapturedFolder, RefusesListingsOfAnotherChip) {
+  const UnpackedMlp unpacked;
+  fs::rename(unpacked.path() + "/v3.bundles", unpacked.path() + "/v2.bundles");
+  fs::rename(unpacked.path() + "/v3.scheduled.hlo.gz", unpacked.path() + "/v2.scheduled.hlo.gz");
+  const std::string error = error_of(unpacked.path(), "v2");
+  EXPECT_NE(error.find("expected instructions of TPU v2"), std::string::npos) << error;
+}
+
+TEST(CapturedFolder, RefusesABrokenArchive) {
+  const fs::path folder =
+      fs::temp_directory_path() / ("tpusim_broken_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  fs::copy(kMlp + "/v3.scheduled.hlo.gz", folder / "v3.scheduled.hlo.gz",
+           fs::copy_options::overwrite_existing);
+  std::ifstream whole(kMlp + "/v3.bundles.tar.xz", std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(whole)),
+                          std::istreambuf_iterator<char>());
+  for (const std::string& spoilt :
+       {bytes.substr(0, bytes.size() / 2), std::string(1 << 20, '{'), std::string()}) {
+    std::ofstream(folder / "v3.bundles.tar.xz", std::ios::binary) << spoilt;
+    EXPECT_EQ(error_of(folder.string(), "v3").find(folder.string()), 0u)
+        << error_of(folder.string(), "v3");
+  }
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace tpu::test
