@@ -1,5 +1,3 @@
-#include "workloads/compiler/kernels/elementwise.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/compiler/fused_graph.h"

@@ -27,6 +27,7 @@ class ElementwiseKernel {
   ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count, const Target& target);
 
   isa::Kernel emit();
+  std::uint64_t vmem_bytes() const { return builder_.vmem_bytes(); }
 
  private:
   using Input = ElementwisePlan::Input;

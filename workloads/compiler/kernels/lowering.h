@@ -32,4 +32,25 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
 LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target);
 
+/// Lowers an elementwise operation, a broadcast, an iota or a reduction, or a loop or input fusion
+/// of them, with one or several results. A result may lie in the memory of an operand of the same
+/// shape that is read element by element. Throws WorkloadError with opcode, shapes and layouts for
+/// what has no kernel.
+LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computation& computation,
+                                const hlo::HloInstruction& instruction, const Target& target);
+
+/// Lowers a reduce-window by add or maximum, or a select-and-scatter that selects by ge and adds,
+/// over the major dimensions of the layout.
+LoweredKernel lower_pooling(const hlo::Module& module, const hlo::Computation& computation,
+                            const hlo::HloInstruction& instruction, const Target& target);
+
+/// Lowers an operation that moves elements: copy, reshape, transpose, slice, pad, concatenate,
+/// reverse.
+LoweredKernel lower_relayout(const hlo::Module& module, const hlo::Computation& computation,
+                             const hlo::HloInstruction& instruction, const Target& target);
+
+/// Lowers a gather of whole rows of a table by s32 indices, or a scatter that adds such rows.
+LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
+                              const hlo::HloInstruction& instruction, const Target& target);
+
 }  // namespace tpu::compiler
