@@ -291,7 +291,8 @@ std::vector<std::uint32_t> ring_of_chips(const Target& target) {
   const std::uint32_t all = width * target.mesh_y;
   std::uint32_t chips = target.cores / target.cores_per_chip;
   if (target.cores <= target.cores_per_chip) chips = 1;
-  const bool is_whole = chips == 1 || chips * target.cores_per_chip == target.cores;
+  const bool is_whole =
+      target.cores <= target.cores_per_chip || chips * target.cores_per_chip == target.cores;
   const bool is_rectangle = chips <= width || chips % width == 0;
   if (!is_whole || !is_rectangle || chips > all || chips >= 1U << kTableBits) {
     throw WorkloadError("expected cores that fill rows of the " + std::to_string(target.mesh_x) +

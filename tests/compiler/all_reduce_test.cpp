@@ -1,0 +1,181 @@
+#include "workloads/compiler/kernels/all_reduce.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <set>
+
+#include "models/machine.h"
+#include "sim/base/error.h"
+#include "tests/compiler/machine_target.h"
+
+namespace tpu::test {
+namespace {
+
+using compiler::AllReduceShape;
+using compiler::Target;
+
+constexpr std::uint32_t kFirstGranule = 3;
+constexpr std::uint32_t kWordsPerGranule = 256;
+
+/// A program whose only op is the all-reduce of the range behind granule 3.
+isa::Program all_reduce_program(const AllReduceShape& shape, const Target& target) {
+  isa::Program program;
+  program.name = "all-reduce";
+  program.chip = target.chip;
+  program.cores = target.cores;
+  isa::Kernel top;
+  top.name = "top";
+  isa::Instruction move;
+  move.opcode = isa::Opcode::kSmov;
+  move.dest = 0;
+  move.operands[0] = isa::Operand::immediate_(kFirstGranule);
+  isa::Instruction call;
+  call.opcode = isa::Opcode::kCall;
+  call.operands[0] = isa::Operand::immediate_(0);
+  top.instructions = {move, call};
+  top.bundles = {{0, 1, 0}, {1, 1, 0}};
+  program.kernels = {top, compiler::all_reduce_kernel(shape, target)};
+  program.call_sites.resize(1);
+  program.call_sites[0].kernel = 1;
+  program.ops.resize(1);
+  program.ops[0].name = "all-reduce";
+  isa::Buffer buffer;
+  buffer.name = "gradients";
+  buffer.granule = kFirstGranule;
+  buffer.bytes = shape.granules * 1024;
+  program.buffers = {buffer};
+  return program;
+}
+
+std::vector<std::uint32_t> cores_up_to(std::uint32_t count) {
+  std::vector<std::uint32_t> cores(count);
+  for (std::uint32_t i = 0; i < count; ++i) cores[i] = i;
+  return cores;
+}
+
+/// Small whole numbers: their sums are exact in any order.
+std::vector<std::uint32_t> whole_numbers(std::uint64_t words, std::uint32_t seed) {
+  std::mt19937 engine(seed);
+  std::vector<std::uint32_t> values(words);
+  for (std::uint32_t& word : values) {
+    const float value = static_cast<float>(static_cast<int>(engine() % 2001) - 1000);
+    std::memcpy(&word, &value, sizeof word);
+  }
+  return values;
+}
+
+float as_float(std::uint32_t word) {
+  float value = 0;
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+/// Runs so many steps and checks every word on every core: each step multiplies the sum by the
+/// number of cores.
+RunResult check_sums(const MachineParams& params, std::uint32_t cores, std::uint64_t granules,
+                     std::uint32_t steps) {
+  const Target target = target_of(params, cores);
+  const AllReduceShape shape = compiler::all_reduce_shape(granules, target);
+  EXPECT_GE(shape.granules, granules);
+  const isa::Program program = all_reduce_program(shape, target);
+  Machine machine(params, program);
+  const std::uint64_t words = shape.granules * kWordsPerGranule;
+  std::vector<double> sums(words, 0);
+  for (std::uint32_t core = 0; core < cores; ++core) {
+    CoreLoad load;
+    load.hbm = {{kFirstGranule, whole_numbers(words, 100 + core)}};
+    for (std::uint64_t i = 0; i < words; ++i) sums[i] += as_float(load.hbm[0].words[i]);
+    machine.load(core, load);
+  }
+  RunOptions options;
+  options.steps = steps;
+  options.values = true;
+  options.cores = cores_up_to(cores);
+  const RunResult result = machine.run(options);
+  const double growth = std::pow(cores, steps - 1);
+  for (std::uint32_t core = 0; core < cores; ++core) {
+    const std::vector<std::uint32_t> after = machine.read_hbm(core, kFirstGranule, words);
+    for (std::uint64_t i = 0; i < words; ++i) {
+      if (as_float(after[i]) == sums[i] * growth) continue;
+      ADD_FAILURE() << "core " << core << " word " << i << ": " << as_float(after[i])
+                    << " instead of " << sums[i] * growth;
+      break;
+    }
+  }
+  return result;
+}
+
+TEST(AllReduce, EveryCoreEndsWithTheSumOfAll) {
+  for (std::uint32_t cores : {2U, 4U, 8U}) {
+    for (std::uint64_t granules : {1U, 150U, 1000U}) {
+      SCOPED_TRACE(std::to_string(cores) + " cores, " + std::to_string(granules) + " granules");
+      check_sums({}, cores, granules, 1);
+    }
+  }
+}
+
+TEST(AllReduce, SeveralRoundsAndSeveralStepsKeepTheirFlagsApart) {
+  // More than one round: 4 streams x 8 cores x 256 granules make one.
+  const AllReduceShape shape = compiler::all_reduce_shape(9000, target_of({}, 8));
+  EXPECT_EQ(shape.rounds, 2U);
+  check_sums({}, 8, 9000, 2);
+}
+
+TEST(AllReduce, RunsOnV2) { check_sums(v2_8(), 8, 300, 2); }
+
+TEST(AllReduce, RunsOnASliceOfSixteenChips) {
+  MachineParams params;
+  params.ici.mesh_x = 4;
+  params.ici.mesh_y = 4;
+  check_sums(params, 32, 500, 1);
+}
+
+TEST(AllReduce, NeighboursInTheRingAreNeighboursInTheMesh) {
+  for (const auto& [width, height] :
+       {std::pair<std::uint32_t, std::uint32_t>{2, 2}, {4, 4}, {8, 8}, {16, 16}, {4, 3}, {3, 4}}) {
+    Target target;
+    target.mesh_x = width;
+    target.mesh_y = height;
+    target.cores = 2 * width * height;
+    const std::vector<std::uint32_t> ring = compiler::ring_of_chips(target);
+    EXPECT_EQ(std::set<std::uint32_t>(ring.begin(), ring.end()).size(), width * height);
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      const std::int64_t a = ring[i], b = ring[(i + 1) % ring.size()];
+      const std::int64_t w = width;
+      EXPECT_EQ(std::abs(a % w - b % w) + std::abs(a / w - b / w), 1)
+          << width << "x" << height << ": chip " << a << " to chip " << b;
+    }
+  }
+}
+
+TEST(AllReduce, RefusesCoresThatFillNoRowsOfTheSlice) {
+  Target target;
+  target.cores = 6;
+  EXPECT_THROW(compiler::ring_of_chips(target), WorkloadError);
+  target.cores = 3;
+  EXPECT_THROW(compiler::ring_of_chips(target), WorkloadError);
+}
+
+TEST(AllReduce, BothDirectionsOfTheLinksWork) {
+  MachineParams params;
+  const std::uint64_t granules = 32768;  // 32 MiB of gradients.
+  const Target target = target_of(params, 8);
+  const AllReduceShape shape = compiler::all_reduce_shape(granules, target);
+  const isa::Program program = all_reduce_program(shape, target);
+  Machine machine(params, program);
+  RunOptions options;
+  options.cores = cores_up_to(8);
+  const RunResult result = machine.run(options);
+  // Each direction of a link carries 2 (n - 1) / n of half the range.
+  const double link_bytes_per_cycle = params.ici.link_mbps * 1e6 / 8 / (params.clock_mhz * 1e6);
+  const double bytes = shape.granules * 1024.0 / 2 * 2 * 7 / 8;
+  const double bound = bytes / link_bytes_per_cycle;
+  EXPECT_GT(static_cast<double>(result.cycles), bound);
+  EXPECT_LT(static_cast<double>(result.cycles), 1.3 * bound);
+}
+
+}  // namespace
+}  // namespace tpu::test
