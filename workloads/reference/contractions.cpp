@@ -1,0 +1,319 @@
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "workloads/reference/operations.h"
+
+namespace tpu::reference {
+
+using hlo::HloInstruction;
+using Extents = std::vector<std::int64_t>;
+
+namespace {
+
+/// Columns of the result per panel, depth of a panel, rows per pass: a panel of doubles fits a
+/// second-level cache, a row of sums the registers and first-level cache.
+constexpr std::size_t kColumns = 64;
+constexpr std::size_t kDepth = 256;
+
+/// sums[rows x columns] += a[rows x depth] * b[depth x columns], row-major, products and sums in
+/// double.
+void multiply_add(const float* a, const float* b, std::size_t rows, std::size_t depth,
+                  std::size_t columns, double* sums) {
+  std::vector<double> panel(kDepth * kColumns);
+  for (std::size_t j0 = 0; j0 < columns; j0 += kColumns) {
+    const std::size_t width = std::min(kColumns, columns - j0);
+    for (std::size_t k0 = 0; k0 < depth; k0 += kDepth) {
+      const std::size_t height = std::min(kDepth, depth - k0);
+      for (std::size_t k = 0; k < height; ++k) {
+        for (std::size_t j = 0; j < width; ++j) {
+          panel[k * width + j] = static_cast<double>(b[(k0 + k) * columns + j0 + j]);
+        }
+      }
+      for (std::size_t i = 0; i < rows; ++i) {
+        double* row = sums + i * columns + j0;
+        const float* factors = a + i * depth + k0;
+        for (std::size_t k = 0; k < height; ++k) {
+          const double factor = static_cast<double>(factors[k]);
+          if (factor == 0) continue;
+          const double* line = panel.data() + k * width;
+          for (std::size_t j = 0; j < width; ++j) row[j] += factor * line[j];
+        }
+      }
+    }
+  }
+}
+
+/// The array's numbers in another order of dimensions, rounded to bf16 if asked for.
+std::vector<float> ordered(const Value& x, const Extents& order, bool round) {
+  const Extents strides = strides_of(x.shape.dimensions);
+  Extents limits, steps;
+  for (std::int64_t d : order) {
+    limits.push_back(x.shape.dimensions[static_cast<std::size_t>(d)]);
+    steps.push_back(strides[static_cast<std::size_t>(d)]);
+  }
+  std::vector<float> numbers(x.size());
+  Index index(limits);
+  for (float& number : numbers) {
+    number = x.numbers[static_cast<std::size_t>(index.offset(steps))];
+    if (round) number = round_to_bf16(number);
+    index.next();
+  }
+  return numbers;
+}
+
+std::size_t product_of(const Value& x, const Extents& dimensions) {
+  std::int64_t product = 1;
+  for (std::int64_t d : dimensions) product *= x.shape.dimensions[static_cast<std::size_t>(d)];
+  return static_cast<std::size_t>(product);
+}
+
+Extents free_dimensions(const Value& x, const Extents& batch, const Extents& contracting) {
+  Extents free;
+  for (std::int64_t d = 0; d < x.shape.rank(); ++d) {
+    if (std::find(batch.begin(), batch.end(), d) == batch.end() &&
+        std::find(contracting.begin(), contracting.end(), d) == contracting.end()) {
+      free.push_back(d);
+    }
+  }
+  return free;
+}
+
+Extents joined(const Extents& a, const Extents& b, const Extents& c) {
+  Extents all = a;
+  all.insert(all.end(), b.begin(), b.end());
+  all.insert(all.end(), c.begin(), c.end());
+  return all;
+}
+
+/// Integer operands as floats would lose digits: they are multiplied as integers.
+Value integer_dot(const HloInstruction& instruction, const Value& a, const Value& b,
+                  const Extents& a_free, const Extents& b_free) {
+  Value result = make_value(instruction.shape);
+  const hlo::DotDimensions& dims = instruction.dot;
+  const Extents a_strides = strides_of(a.shape.dimensions);
+  const Extents b_strides = strides_of(b.shape.dimensions);
+  Extents depth;
+  for (std::int64_t d : dims.lhs_contracting) {
+    depth.push_back(a.shape.dimensions[static_cast<std::size_t>(d)]);
+  }
+  const std::size_t terms = product_of(a, dims.lhs_contracting);
+  const auto add = [](std::int64_t& offset, const Extents& strides, std::int64_t d,
+                      std::int64_t at) { offset += strides[static_cast<std::size_t>(d)] * at; };
+  Index index(instruction.shape.dimensions);
+  for (std::size_t i = 0; i < result.size(); ++i, index.next()) {
+    std::int64_t a_base = 0, b_base = 0;
+    std::size_t place = 0;
+    for (std::size_t k = 0; k < dims.lhs_batch.size(); ++k, ++place) {
+      add(a_base, a_strides, dims.lhs_batch[k], index.at()[place]);
+      add(b_base, b_strides, dims.rhs_batch[k], index.at()[place]);
+    }
+    for (std::int64_t d : a_free) add(a_base, a_strides, d, index.at()[place++]);
+    for (std::int64_t d : b_free) add(b_base, b_strides, d, index.at()[place++]);
+    std::uint64_t sum = 0;
+    Index inner(depth);
+    for (std::size_t t = 0; t < terms; ++t, inner.next()) {
+      std::int64_t from_a = a_base, from_b = b_base;
+      for (std::size_t k = 0; k < depth.size(); ++k) {
+        add(from_a, a_strides, dims.lhs_contracting[k], inner.at()[k]);
+        add(from_b, b_strides, dims.rhs_contracting[k], inner.at()[k]);
+      }
+      sum += static_cast<std::uint64_t>(a.integers[static_cast<std::size_t>(from_a)]) *
+             static_cast<std::uint64_t>(b.integers[static_cast<std::size_t>(from_b)]);
+    }
+    result.integers[i] = wrap_to(result.shape.type, static_cast<std::int64_t>(sum));
+  }
+  return result;
+}
+
+}  // namespace
+
+Value dot(const HloInstruction& instruction, const Value& a, const Value& b, bool round_operands) {
+  const hlo::DotDimensions& dims = instruction.dot;
+  const Extents a_free = free_dimensions(a, dims.lhs_batch, dims.lhs_contracting);
+  const Extents b_free = free_dimensions(b, dims.rhs_batch, dims.rhs_contracting);
+  if (!is_floating(instruction.shape.type)) {
+    return integer_dot(instruction, a, b, a_free, b_free);
+  }
+  const std::vector<float> left =
+      ordered(a, joined(dims.lhs_batch, a_free, dims.lhs_contracting), round_operands);
+  const std::vector<float> right =
+      ordered(b, joined(dims.rhs_batch, dims.rhs_contracting, b_free), round_operands);
+  const std::size_t batch = product_of(a, dims.lhs_batch);
+  const std::size_t rows = product_of(a, a_free);
+  const std::size_t columns = product_of(b, b_free);
+  const std::size_t depth = product_of(a, dims.lhs_contracting);
+  Value result = make_value(instruction.shape);
+  std::vector<double> sums(result.size(), 0.0);
+  for (std::size_t i = 0; i < batch; ++i) {
+    multiply_add(left.data() + i * rows * depth, right.data() + i * depth * columns, rows, depth,
+                 columns, sums.data() + i * rows * columns);
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    result.numbers[i] = round_to(result.shape.type, sums[i]);
+  }
+  return result;
+}
+
+namespace {
+
+/// A convolution as products of matrices, group by group: rows are output positions, the depth runs
+/// over the window's positions and the input features of a group, columns are output features of a
+/// group.
+class Convolver {
+ public:
+  Convolver(const HloInstruction& instruction, const Value& input, const Value& kernel, bool round)
+      : node_(instruction),
+        dims_(instruction.convolution),
+        input_(input),
+        kernel_(kernel),
+        round_(round),
+        input_strides_(strides_of(input.shape.dimensions)),
+        kernel_strides_(strides_of(kernel.shape.dimensions)),
+        output_strides_(strides_of(instruction.shape.dimensions)) {
+    depth_features_ = of(kernel.shape, dims_.kernel_input_feature);
+    groups_ = std::max(node_.feature_group_count, node_.batch_group_count);
+    columns_ = of(kernel.shape, dims_.kernel_output_feature) / groups_;
+    rows_ = of(node_.shape, dims_.output_batch);
+    for (std::int64_t d : dims_.output_spatial) {
+      output_spatial_.push_back(of(node_.shape, d));
+      rows_ *= output_spatial_.back();
+    }
+    for (const hlo::WindowDimension& w : node_.window) {
+      window_.push_back(w.size);
+      window_count_ *= w.size;
+    }
+  }
+
+  Value run() {
+    Value result = make_value(node_.shape);
+    if (result.size() == 0) return result;
+    const std::int64_t depth = window_count_ * depth_features_;
+    std::vector<float> rows(static_cast<std::size_t>(kRows * depth));
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      const std::vector<float> columns = kernel_columns(group);
+      for (std::int64_t first = 0; first < rows_; first += kRows) {
+        const std::int64_t count = std::min(kRows, rows_ - first);
+        std::vector<double> sums(static_cast<std::size_t>(count * columns_), 0.0);
+        for (std::int64_t r = 0; r < count; ++r) {
+          input_row(group, first + r, rows.data() + r * depth);
+        }
+        multiply_add(rows.data(), columns.data(), static_cast<std::size_t>(count),
+                     static_cast<std::size_t>(depth), static_cast<std::size_t>(columns_),
+                     sums.data());
+        store(group, first, count, sums, result);
+      }
+    }
+    return result;
+  }
+
+ private:
+  static constexpr std::int64_t kRows = 256;
+
+  static std::int64_t of(const hlo::Shape& shape, std::int64_t dimension) {
+    return shape.dimensions[static_cast<std::size_t>(dimension)];
+  }
+  static std::int64_t stride(const Extents& strides, std::int64_t dimension) {
+    return strides[static_cast<std::size_t>(dimension)];
+  }
+  float operand(float number) const { return round_ ? round_to_bf16(number) : number; }
+
+  /// [window positions x input features, output features of the group].
+  std::vector<float> kernel_columns(std::int64_t group) const {
+    std::vector<float> columns(
+        static_cast<std::size_t>(window_count_ * depth_features_ * columns_));
+    Index position(window_);
+    std::size_t to = 0;
+    const std::int64_t out_step = stride(kernel_strides_, dims_.kernel_output_feature);
+    for (std::int64_t p = 0; p < window_count_; ++p, position.next()) {
+      std::int64_t base = group * columns_ * out_step;
+      for (std::size_t d = 0; d < window_.size(); ++d) {
+        const std::int64_t at =
+            node_.window[d].reversal ? window_[d] - 1 - position.at()[d] : position.at()[d];
+        base += at * stride(kernel_strides_, dims_.kernel_spatial[d]);
+      }
+      for (std::int64_t i = 0; i < depth_features_; ++i) {
+        const std::int64_t row = base + i * stride(kernel_strides_, dims_.kernel_input_feature);
+        for (std::int64_t o = 0; o < columns_; ++o) {
+          columns[to++] = operand(kernel_.numbers[static_cast<std::size_t>(row + o * out_step)]);
+        }
+      }
+    }
+    return columns;
+  }
+
+  /// What one output position reads of the input: zeros for padding and between dilated elements.
+  void input_row(std::int64_t group, std::int64_t row, float* to) const {
+    std::int64_t rest = row;
+    Extents place(output_spatial_.size());
+    for (std::size_t d = place.size(); d-- > 0;) {
+      place[d] = rest % output_spatial_[d];
+      rest /= output_spatial_[d];
+    }
+    std::int64_t batch = rest;
+    std::int64_t feature = 0;
+    if (node_.batch_group_count > 1) {
+      batch += group * of(node_.shape, dims_.output_batch);
+    } else {
+      feature = group * depth_features_;
+    }
+    const std::int64_t step = stride(input_strides_, dims_.input_feature);
+    const std::int64_t base = batch * stride(input_strides_, dims_.input_batch) + feature * step;
+    Index position(window_);
+    for (std::int64_t p = 0; p < window_count_; ++p, position.next(), to += depth_features_) {
+      std::int64_t from = base;
+      bool inside = true;
+      for (std::size_t d = 0; d < window_.size() && inside; ++d) {
+        const hlo::WindowDimension& w = node_.window[d];
+        const std::int64_t at =
+            place[d] * w.stride + position.at()[d] * w.window_dilation - w.padding_low;
+        inside = at >= 0 && at % w.base_dilation == 0 &&
+                 at / w.base_dilation < of(input_.shape, dims_.input_spatial[d]);
+        from += at / w.base_dilation * stride(input_strides_, dims_.input_spatial[d]);
+      }
+      for (std::int64_t i = 0; i < depth_features_; ++i) {
+        to[i] = inside ? operand(input_.numbers[static_cast<std::size_t>(from + i * step)]) : 0;
+      }
+    }
+  }
+
+  void store(std::int64_t group, std::int64_t first, std::int64_t count,
+             const std::vector<double>& sums, Value& result) const {
+    for (std::int64_t r = 0; r < count; ++r) {
+      std::int64_t rest = first + r;
+      std::int64_t to = group * columns_ * stride(output_strides_, dims_.output_feature);
+      for (std::size_t d = output_spatial_.size(); d-- > 0;) {
+        to += rest % output_spatial_[d] * stride(output_strides_, dims_.output_spatial[d]);
+        rest /= output_spatial_[d];
+      }
+      to += rest * stride(output_strides_, dims_.output_batch);
+      for (std::int64_t o = 0; o < columns_; ++o) {
+        const std::int64_t at = to + o * stride(output_strides_, dims_.output_feature);
+        result.numbers[static_cast<std::size_t>(at)] =
+            round_to(result.shape.type, sums[static_cast<std::size_t>(r * columns_ + o)]);
+      }
+    }
+  }
+
+  const HloInstruction& node_;
+  const hlo::ConvolutionDimensions& dims_;
+  const Value& input_;
+  const Value& kernel_;
+  bool round_;
+  Extents input_strides_, kernel_strides_, output_strides_;
+  Extents output_spatial_, window_;
+  std::int64_t window_count_ = 1, depth_features_ = 1, groups_ = 1, columns_ = 1, rows_ = 1;
+};
+
+}  // namespace
+
+Value convolution(const HloInstruction& instruction, const Value& input, const Value& kernel,
+                  bool round_operands) {
+  if (!is_floating(instruction.shape.type)) {
+    throw WorkloadError(
+        "the reference interpreter: expected a convolution of floating types, found " +
+        hlo::to_string(instruction.shape, false) + " (instruction \"" + instruction.name + "\")");
+  }
+  return Convolver(instruction, input, kernel, round_operands).run();
+}
+
+}  // namespace tpu::reference

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <vector>
+
+#include "workloads/reference/scalar.h"
+#include "workloads/reference/value.h"
+
+namespace tpu::reference {
+
+/// The operations of the interpreter, one function per kind. `operands` are those of the
+/// instruction, in order; the result has the instruction's shape.
+using Operands = std::vector<const Value*>;
+
+/// Elementwise arithmetic, comparison, selection, conversion.
+Value elementwise(const hlo::HloInstruction& instruction, const Operands& operands);
+
+Value iota(const hlo::HloInstruction& instruction);
+Value broadcast(const hlo::HloInstruction& instruction, const Value& x);
+Value reshape(const hlo::HloInstruction& instruction, const Value& x);
+Value bitcast_convert(const hlo::HloInstruction& instruction, const Value& x);
+Value transpose(const hlo::HloInstruction& instruction, const Value& x);
+Value slice(const hlo::HloInstruction& instruction, const Value& x);
+Value concatenate(const hlo::HloInstruction& instruction, const Operands& operands);
+Value pad(const hlo::HloInstruction& instruction, const Value& x, const Value& padding);
+Value reverse(const hlo::HloInstruction& instruction, const Value& x);
+Value dynamic_slice(const hlo::HloInstruction& instruction, const Operands& operands);
+Value dynamic_update_slice(const hlo::HloInstruction& instruction, const Operands& operands);
+Value gather(const hlo::HloInstruction& instruction, const Value& from, const Value& indices);
+Value scatter(const hlo::Module& module, const hlo::HloInstruction& instruction,
+              const Operands& operands);
+
+Value reduce(const hlo::Module& module, const hlo::HloInstruction& instruction,
+             const Operands& operands);
+Value reduce_window(const hlo::Module& module, const hlo::HloInstruction& instruction,
+                    const Operands& operands);
+Value select_and_scatter(const hlo::Module& module, const hlo::HloInstruction& instruction,
+                         const Operands& operands);
+Value map(const hlo::Module& module, const hlo::HloInstruction& instruction,
+          const Operands& operands);
+Value sort(const hlo::Module& module, const hlo::HloInstruction& instruction,
+           const Operands& operands);
+
+/// Sums in double; with `round_operands`, floating operands are rounded to bf16 first.
+Value dot(const hlo::HloInstruction& instruction, const Value& a, const Value& b,
+          bool round_operands);
+Value convolution(const hlo::HloInstruction& instruction, const Value& input, const Value& kernel,
+                  bool round_operands);
+
+}  // namespace tpu::reference
