@@ -146,7 +146,7 @@ TEST(Configuration, AnUnknownKeyIsNamedWithItsPlaceAndTheNearest) {
   EXPECT_EQ(error_of("[hbm]\ngib = 16\n  pin_mbs = 1800\n"),
             "my.toml:3:3: no parameter \"pin_mbs\" in hbm; the nearest is \"pin_mbps\" (there are: "
             "gib, channels, channel_bits, pin_mbps, latency_cycles, refresh_interval_ns, "
-            "refresh_ns, drain_bursts, turnaround_clocks, reserved_mib)");
+            "refresh_ns, burst_beats, drain_bursts, turnaround_clocks, reserved_mib)");
   EXPECT_EQ(error_of("[core.mxu]\nrow = 128\n"),
             "my.toml:2:1: no parameter \"row\" in core.mxu; the nearest is \"rows\" (there are: "
             "count, rows, columns, matmul_latency_cycles, push_interval_cycles, "

@@ -1,0 +1,383 @@
+#include "sim/app/arguments.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <sstream>
+
+#include "sim/base/error.h"
+#include "sim/config/nearest_name.h"
+
+namespace tpu::app {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr std::int64_t kLargestBatch = std::int64_t{1} << 31;
+constexpr std::uint32_t kLargestSteps = 1000000;
+
+/// The groups of flags that a command takes.
+struct Command {
+  const char* name;
+  const char* input;  ///< What its one argument is, or "".
+  const char* summary;
+  bool machine, many_machines, workload, run, report, destination;
+};
+
+constexpr Command kCommands[] = {
+    {"run", "WORKLOAD", "simulate training steps and report", true, false, true, true, true, true},
+    {"compare", "WORKLOAD", "the same on several machines, side by side", true, true, true, true,
+     true, false},
+    {"compile", "WORKLOAD", "write a compiled program", true, false, true, false, false, true},
+    {"disasm", "PROGRAM.h5", "print a compiled program", false, false, false, false, false, false},
+    {"asm", "FILE", "assemble a text into a program", true, false, false, false, false, true},
+    {"export", "RUN.h5", "write the timeline of a run for a viewer", false, false, false, false,
+     false, true},
+    {"list", "", "workloads, configurations and their parts", false, false, false, false, false,
+     false},
+    {"show", "CONFIG", "the effective parameters of a machine", true, false, false, false, false,
+     false},
+};
+
+const Command& find_command(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Command& command : kCommands) {
+    if (name == command.name) return command;
+    known.emplace_back(command.name);
+  }
+  throw UsageError("no command \"" + name + "\"" + config::suggestion(name, known) +
+                   "; tpusim --help explains them");
+}
+
+constexpr const char* kWorkloadFlags[] = {
+    "shape",   "kernel", "stride", "padding", "pass",     "dtype",      "image",
+    "classes", "layers", "width",  "heads",   "sequence", "vocabulary", "learning-rate"};
+
+po::options_description options_of(const Command& command) {
+  po::options_description options("Options");
+  auto add = options.add_options();
+  add("help,h", "print this help");
+  add("log", po::value<std::string>(), "messages on stderr: error, warning (default), info, debug");
+  if (command.machine && !command.many_machines && std::string(command.name) != "show") {
+    add("config", po::value<std::string>(),
+        "machine: a name of `tpusim list` or a .toml file (v3-8)");
+  }
+  if (command.many_machines) {
+    add("configs", po::value<std::string>(), "machines, separated by commas");
+  }
+  if (command.machine) {
+    add("set", po::value<std::vector<std::string>>()->composing(),
+        "PARAMETER=VALUE, such as hbm.pin_mbps=2000; may be repeated");
+  }
+  if (command.workload) {
+    add("batch", po::value<std::string>(), "examples of a step on all cores together");
+    add("cores", po::value<std::string>(), "number of cores, or [N]: core N alone (all)");
+    add("compiler", po::value<std::string>(), "xla or tpusim (what the workload has)");
+    add("shape", po::value<std::string>(), "of matmul (MxKxN) and conv (NxHxWxCixCo)");
+    add("kernel", po::value<std::string>(), "of conv: 3 or 3x3");
+    add("stride", po::value<std::string>(), "of conv: 1 or 1x1");
+    add("padding", po::value<std::string>(), "of conv: same, valid, 1, 0_1x0_1");
+    add("pass", po::value<std::string>(), "of conv: fwd, dgrad, wgrad");
+    add("dtype", po::value<std::string>(), "of activations and operands: f32, bf16");
+    add("image", po::value<std::string>(), "height and width of the images");
+    add("classes", po::value<std::string>(), "number of classes");
+    add("layers", po::value<std::string>(), "of transformer");
+    add("width", po::value<std::string>(), "of transformer");
+    add("heads", po::value<std::string>(), "of transformer");
+    add("sequence", po::value<std::string>(), "tokens of a sequence");
+    add("vocabulary", po::value<std::string>(), "number of tokens");
+    add("learning-rate", po::value<std::string>(), "of the optimiser");
+  }
+  if (command.run) {
+    add("steps", po::value<std::string>(), "training steps (1)");
+    add("detail", po::value<std::string>(), "core=interpret: every bundle by itself; core=blocks");
+    add("values", po::value<std::string>(), "on: the program computes on data (off)");
+    add("seed", po::value<std::string>(), "of initial values (0)");
+  }
+  if (command.run && !command.many_machines) {
+    add("inputs", po::value<std::string>(), "FILE.npz with arg_000, arg_001, ...");
+    add("outputs", po::value<std::string>(), "FILE.npz to write out_000, out_001, ... to");
+    add("check", po::value<std::string>(), "FILE.npz with recorded outputs to compare with");
+    add("tolerance", po::value<std::string>(), "largest relative L2 error of --check (0.01)");
+  }
+  if (command.report)
+    add("json", po::value<std::string>(), "write the report as JSON to a file or -");
+  if (command.destination) {
+    const bool run = std::string(command.name) == "run";
+    add("output,o", po::value<std::string>(),
+        run ? "write results and events, RUN.h5" : "file to write");
+  }
+  if (std::string(command.name) == "export") {
+    add("format", po::value<std::string>(), "perfetto");
+  }
+  return options;
+}
+
+template <class Number>
+Number parse_number(const std::string& flag, const std::string& text, Number low, Number high) {
+  Number value{};
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool bad = result.ec != std::errc() || result.ptr != text.data() + text.size();
+  if (bad || !(value >= low && value <= high)) {
+    std::ostringstream message;
+    message << flag << ": expected a " << (std::is_integral_v<Number> ? "whole number" : "number")
+            << " from " << low << " to " << high << ", found \"" << text << "\"";
+    throw UsageError(message.str());
+  }
+  return value;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+bool parse_switch(const std::string& flag, const std::string& text) {
+  if (text != "on" && text != "off") {
+    throw UsageError(flag + ": expected on or off, found \"" + text + "\"");
+  }
+  return text == "on";
+}
+
+void parse_detail(const std::string& text, Arguments& arguments) {
+  for (const std::string& part : split(text, ',')) {
+    if (part == "core=interpret" || part == "core=blocks") {
+      arguments.interpret = part == "core=interpret";
+    } else if (part == "values=on" || part == "values=off") {
+      arguments.values = part == "values=on";
+    } else {
+      throw UsageError(
+          "--detail: expected core=interpret, core=blocks, values=on or values=off, "
+          "found \"" +
+          part + "\"");
+    }
+  }
+}
+
+std::string one_of(const std::string& flag, const std::string& text,
+                   const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), text) == known.end()) {
+    throw UsageError(flag + ": no \"" + text + "\"" + config::suggestion(text, known));
+  }
+  return text;
+}
+
+/// Turns the errors of the option parser into ours.
+[[noreturn]] void rethrow(const po::error& error, const Command& command) {
+  if (const auto* unknown = dynamic_cast<const po::unknown_option*>(&error)) {
+    std::vector<std::string> known;
+    for (const auto& option : options_of(command).options()) {
+      known.push_back("--" + option->long_name());
+    }
+    const std::string name = unknown->get_option_name();
+    const std::string nearest = config::nearest_name(name, known);
+    throw UsageError("no option " + name + " of tpusim " + command.name +
+                     (nearest.empty() ? "" : "; the nearest is " + nearest) + "; tpusim " +
+                     command.name + " --help lists them");
+  }
+  throw UsageError(std::string("tpusim ") + command.name + ": " + error.what());
+}
+
+po::variables_map parse_words(const Command& command, const std::vector<std::string>& words) {
+  po::options_description all = options_of(command);
+  all.add_options()("input", po::value<std::vector<std::string>>());
+  po::positional_options_description positional;
+  positional.add("input", -1);
+  po::variables_map map;
+  try {
+    namespace style = po::command_line_style;
+    const int styles = style::default_style & ~style::allow_guessing;
+    po::store(
+        po::command_line_parser(words).options(all).positional(positional).style(styles).run(),
+        map);
+    po::notify(map);
+  } catch (const po::error& error) {
+    rethrow(error, command);
+  }
+  return map;
+}
+
+/// Reads what was given on the command line into the arguments.
+class Reader {
+ public:
+  Reader(const Command& command, const po::variables_map& map) : command_(command), map_(map) {
+    arguments_.command = command.name;
+  }
+
+  Arguments read() {
+    read_input();
+    read_machine();
+    read_workload();
+    read_run();
+    read_text("log", [&](const std::string& text) {
+      arguments_.log = one_of("--log", text, {"error", "warning", "info", "debug"});
+    });
+    read_text("json", [&](const std::string& text) { arguments_.json = text; });
+    read_text("output", [&](const std::string& text) { arguments_.output = text; });
+    read_text("format", [&](const std::string& text) {
+      arguments_.format = one_of("--format", text, {"perfetto"});
+    });
+    check_destination();
+    return arguments_;
+  }
+
+ private:
+  template <class Use>
+  void read_text(const char* name, Use&& use) {
+    if (map_.count(name) == 0) return;
+    const std::string text = map_[name].as<std::string>();
+    if (text.empty()) throw UsageError(std::string("--") + name + ": expected a value, found none");
+    use(text);
+  }
+
+  void read_input() {
+    std::vector<std::string> inputs;
+    if (map_.count("input") > 0) inputs = map_["input"].as<std::vector<std::string>>();
+    const bool wanted = *command_.input != '\0';
+    if (wanted && inputs.empty()) {
+      throw UsageError(std::string("tpusim ") + command_.name + ": expected " + command_.input +
+                       ", found nothing; tpusim " + command_.name + " --help explains it");
+    }
+    const std::size_t allowed = wanted ? 1 : 0;
+    if (inputs.size() > allowed) {
+      throw UsageError(std::string("tpusim ") + command_.name + ": expected " +
+                       (wanted ? "one " + std::string(command_.input) : "no argument") +
+                       ", found also \"" + inputs[allowed] + "\"");
+    }
+    if (wanted) arguments_.input = inputs[0];
+  }
+
+  void read_machine() {
+    read_text("config", [&](const std::string& text) { arguments_.configs = {text}; });
+    read_text("configs", [&](const std::string& text) {
+      arguments_.configs = split(text, ',');
+      for (const std::string& name : arguments_.configs) {
+        if (name.empty()) throw UsageError("--configs: expected names, found an empty one");
+      }
+    });
+    if (command_.many_machines && map_.count("configs") == 0) {
+      throw UsageError("tpusim compare: expected --configs, such as --configs v2-8,v3-8");
+    }
+    if (map_.count("set") > 0) arguments_.settings = map_["set"].as<std::vector<std::string>>();
+  }
+
+  void read_workload() {
+    read_text("batch", [&](const std::string& text) {
+      arguments_.batch = parse_number<std::int64_t>("--batch", text, 1, kLargestBatch);
+    });
+    read_text("cores", [&](const std::string& text) { arguments_.cores = parse_cores(text); });
+    read_text("compiler", [&](const std::string& text) {
+      arguments_.compiler = one_of("--compiler", text, {"xla", "tpusim"});
+    });
+    for (const char* flag : kWorkloadFlags) {
+      read_text(flag, [&](const std::string& text) {
+        std::string name = flag;
+        std::replace(name.begin(), name.end(), '-', '_');
+        frontend::set_option(arguments_.workload, name, text);
+        arguments_.workload_flags.push_back(std::string("--") + flag);
+      });
+    }
+  }
+
+  void read_run() {
+    read_text("steps", [&](const std::string& text) {
+      arguments_.steps = parse_number<std::uint32_t>("--steps", text, 1, kLargestSteps);
+    });
+    read_text("detail", [&](const std::string& text) { parse_detail(text, arguments_); });
+    read_text("values",
+              [&](const std::string& text) { arguments_.values = parse_switch("--values", text); });
+    read_text("seed", [&](const std::string& text) {
+      arguments_.seed = parse_number<std::uint64_t>("--seed", text, 0, ~std::uint64_t{0});
+    });
+    read_text("inputs", [&](const std::string& text) { arguments_.inputs = text; });
+    read_text("outputs", [&](const std::string& text) { arguments_.outputs = text; });
+    read_text("check", [&](const std::string& text) { arguments_.check = text; });
+    read_text("tolerance", [&](const std::string& text) {
+      arguments_.tolerance = parse_number<double>("--tolerance", text, 0, 1e30);
+    });
+    for (const char* flag : {"inputs", "outputs", "check"}) {
+      if (map_.count(flag) > 0 && !arguments_.values) {
+        throw UsageError(std::string("--") + flag + ": expected --values on beside it");
+      }
+    }
+    if (map_.count("tolerance") > 0 && arguments_.check.empty()) {
+      throw UsageError("--tolerance: expected --check beside it");
+    }
+  }
+
+  void check_destination() const {
+    const std::string name = command_.name;
+    if ((name == "compile" || name == "export") && arguments_.output.empty()) {
+      throw UsageError("tpusim " + name + ": expected -o FILE");
+    }
+    if (name == "export" && arguments_.format.empty()) {
+      throw UsageError("tpusim export: expected --format perfetto");
+    }
+  }
+
+  const Command& command_;
+  const po::variables_map& map_;
+  Arguments arguments_;
+};
+
+}  // namespace
+
+CoreChoice parse_cores(const std::string& text) {
+  constexpr std::uint32_t kMost = 1 << 16;
+  CoreChoice choice;
+  if (text.size() > 2 && text.front() == '[' && text.back() == ']') {
+    choice.first =
+        parse_number<std::uint32_t>("--cores", text.substr(1, text.size() - 2), 0, kMost);
+    return choice;
+  }
+  choice.count = parse_number<std::uint32_t>("--cores", text, 1, kMost);
+  return choice;
+}
+
+std::string help_text(const std::string& command_name) {
+  std::ostringstream out;
+  if (command_name.empty()) {
+    out << "tpusim " << TPUSIM_VERSION << ": a cycle-level simulator of TPU v2 and v3\n\n";
+    for (const Command& command : kCommands) {
+      std::string usage = std::string(command.name) + " " + command.input;
+      usage.resize(22, ' ');
+      out << "  tpusim " << usage << command.summary << "\n";
+    }
+    out << "\nWORKLOAD is a name of `tpusim list`, a folder that workloads/capture made, or a\n"
+           "compiled program. `tpusim COMMAND --help` lists the options of a command.\n"
+           "Exit codes: 0 done, 1 the simulated program failed, 2 usage, 3 bad configuration,\n"
+           "4 bad workload or it does not fit, 70 a bug of tpusim.\n";
+    return out.str();
+  }
+  const Command& command = find_command(command_name);
+  out << "tpusim " << command.name << " " << command.input << ": " << command.summary << "\n\n"
+      << options_of(command);
+  return out.str();
+}
+
+std::optional<Arguments> parse_arguments(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    throw UsageError("expected a command, found nothing; tpusim --help lists them");
+  }
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    std::cout << help_text(words[0] == "help" && words.size() > 1 ? words[1] : "");
+    return std::nullopt;
+  }
+  if (words[0] == "--version") {
+    std::cout << "tpusim " << TPUSIM_VERSION << "\n";
+    return std::nullopt;
+  }
+  const Command& command = find_command(words[0]);
+  const po::variables_map map = parse_words(command, {words.begin() + 1, words.end()});
+  if (map.count("help") > 0) {
+    std::cout << help_text(command.name);
+    return std::nullopt;
+  }
+  return Reader(command, map).read();
+}
+
+}  // namespace tpu::app

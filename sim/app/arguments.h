@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workloads/frontend/zoo.h"
+
+namespace tpu::app {
+
+/// The cores that take part: so many from 0, or one of them alone.
+struct CoreChoice {
+  std::uint32_t first = 0;
+  std::uint32_t count = 1;
+};
+
+/// "4" or "[5]"; throws UsageError.
+CoreChoice parse_cores(const std::string& text);
+
+/// Everything that the flags of a command may say.
+struct Arguments {
+  std::string command;
+  std::string input;  ///< Workload, configuration or file.
+
+  std::vector<std::string> configs{"v3-8"};
+  std::vector<std::string> settings;  ///< Of --set.
+  std::optional<std::int64_t> batch;  ///< On all cores together.
+  std::uint32_t steps = 1;
+  std::optional<CoreChoice> cores;
+  frontend::WorkloadOptions workload;       ///< Without batch and replicas.
+  std::vector<std::string> workload_flags;  ///< Those that were given: "--shape", ...
+  std::string compiler;                     ///< "xla", "tpusim" or "" for the workload's own.
+  std::uint64_t seed = 0;
+
+  bool values = false;
+  bool interpret = false;
+  std::string inputs, outputs, check;
+  double tolerance = 1e-2;
+
+  std::string json, output, format;
+  std::string log = "warning";
+};
+
+/// Reads a command line (without the program's name). Throws UsageError for commands, flags and
+/// values that do not exist, naming the nearest. Returns nothing when help was asked for and
+/// printed.
+std::optional<Arguments> parse_arguments(const std::vector<std::string>& words);
+
+/// The help of the program, or of one command.
+std::string help_text(const std::string& command = "");
+
+}  // namespace tpu::app

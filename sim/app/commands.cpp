@@ -1,0 +1,306 @@
+#include "sim/app/commands.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include "isa/assembler.h"
+#include "isa/disassembler.h"
+#include "isa/encoding.h"
+#include "sim/app/output_check.h"
+#include "sim/app/simulation.h"
+#include "sim/base/output_file.h"
+#include "sim/config/configuration.h"
+#include "sim/report/text_report.h"
+#include "traces/npz.h"
+#include "traces/perfetto.h"
+#include "traces/program_file.h"
+#include "traces/run_file.h"
+
+namespace tpu::app {
+namespace {
+
+constexpr int kNarrow = 80;
+constexpr int kWide = 140;
+constexpr int kDefaultWidth = 110;
+constexpr std::uint64_t kLargestSource = std::uint64_t{1} << 30;
+
+report::TextStyle text_style() {
+  report::TextStyle style;
+  style.width = kDefaultWidth;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    style.width = std::clamp<int>(size.ws_col, kNarrow, kWide);
+  }
+  std::string locale;
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (locale.empty() && value != nullptr) locale = value;
+  }
+  style.unicode = locale.find("UTF-8") != std::string::npos ||
+                  locale.find("utf8") != std::string::npos ||
+                  locale.find("UTF8") != std::string::npos;
+  return style;
+}
+
+/// A JSON report on its way to a file or to stdout; the file is opened before the simulation, so
+/// that a bad name is known at once.
+class JsonDestination {
+ public:
+  explicit JsonDestination(const std::string& name) : to_stdout_(name == "-") {
+    if (!name.empty() && !to_stdout_) file_ = std::make_unique<OutputFile>(name);
+  }
+  bool to_stdout() const { return to_stdout_; }
+  void write(const report::Json& json) {
+    const std::string text =
+        json.dump(2, ' ', false, report::Json::error_handler_t::replace) + "\n";
+    if (to_stdout_) std::cout << text;
+    if (file_ == nullptr) return;
+    file_->write(text);
+    file_->commit();
+  }
+
+ private:
+  bool to_stdout_;
+  std::unique_ptr<OutputFile> file_;
+};
+
+/// Fails now for a file that can't be written after the simulation.
+void check_writable(const std::string& path) {
+  if (!path.empty()) OutputFile probe(path);
+}
+
+ExitCode run(const Arguments& arguments) {
+  const config::Configuration configuration =
+      effective_configuration(arguments, arguments.configs[0]);
+  JsonDestination json(arguments.json);
+  check_writable(arguments.output);
+  check_writable(arguments.outputs);
+  traces::NpzFile references;
+  if (!arguments.check.empty()) references = traces::read_npz(arguments.check);
+
+  const Simulation simulation = simulate(arguments, configuration, arguments.configs[0]);
+  const report::Summary summary = report::summarize(simulation.record);
+  std::vector<report::CheckedOutput> checks;
+  if (!arguments.check.empty()) {
+    checks = check_outputs(simulation.outputs, references, arguments.tolerance, arguments.check);
+  }
+  if (!arguments.output.empty()) traces::write_run_file(arguments.output, simulation.record);
+  if (!arguments.outputs.empty()) {
+    traces::NpzFile file;
+    for (const auto& [number, array] : simulation.outputs) {
+      file[array_name("out", number)] = to_npz_array(array);
+    }
+    traces::write_npz(arguments.outputs, file);
+  }
+  json.write(report::to_json(simulation.record, summary, simulation.cost, checks));
+  if (!json.to_stdout()) {
+    std::cout << report::text_report(simulation.record, summary, simulation.cost, text_style());
+    if (!checks.empty()) std::cout << "\n" << check_text(checks, arguments.tolerance);
+  }
+  const auto failed = std::find_if(checks.begin(), checks.end(), [](auto& c) { return !c.passed; });
+  if (failed == checks.end()) return ExitCode::kDone;
+  if (json.to_stdout()) std::cerr << check_text(checks, arguments.tolerance);
+  return ExitCode::kSimulatedProgramFailed;
+}
+
+ExitCode compare(const Arguments& arguments) {
+  std::vector<config::Configuration> configurations;
+  for (const std::string& name : arguments.configs) {
+    configurations.push_back(effective_configuration(arguments, name));
+  }
+  JsonDestination json(arguments.json);
+  std::vector<traces::RunRecord> records;
+  std::vector<report::Summary> summaries;
+  std::vector<report::SimulatorCost> costs;
+  for (std::size_t i = 0; i < configurations.size(); ++i) {
+    Simulation simulation = simulate(arguments, configurations[i], arguments.configs[i]);
+    summaries.push_back(report::summarize(simulation.record));
+    records.push_back(std::move(simulation.record));
+    costs.push_back(simulation.cost);
+  }
+  json.write(report::comparison_json(records, summaries, costs));
+  if (!json.to_stdout()) {
+    std::cout << report::comparison_report(records, summaries, costs, text_style());
+  }
+  return ExitCode::kDone;
+}
+
+void print_program_line(const isa::Program& program) {
+  std::size_t bundles = 0, instructions = 0;
+  for (const isa::Kernel& kernel : program.kernels) {
+    bundles += kernel.bundles.size();
+    instructions += kernel.instructions.size();
+  }
+  std::cout << program.name << " for " << program.chip << ", " << program.cores
+            << (program.cores == 1 ? " core: " : " cores: ") << program.kernels.size()
+            << " kernels, " << program.call_sites.size() << " calls, " << report::grouped(bundles)
+            << " bundles, " << report::grouped(instructions) << " instructions\n";
+}
+
+ExitCode compile(const Arguments& arguments) {
+  const config::Configuration configuration =
+      effective_configuration(arguments, arguments.configs[0]);
+  check_writable(arguments.output);
+  const PreparedWorkload workload = prepare_workload(arguments, configuration.params);
+  traces::write_program_file(arguments.output, workload.program);
+  print_program_line(workload.program);
+  for (const compiler::CompileReport::Pass& pass : workload.compile_report.passes) {
+    std::cout << "  " << pass.name << ": " << report::short_number(pass.cpu_s * 1e3) << " ms\n";
+  }
+  return ExitCode::kDone;
+}
+
+ExitCode disassemble(const Arguments& arguments) {
+  const isa::Program program = traces::read_program_file(arguments.input);
+  isa::print_kernels(std::cout, program.kernels);
+  return ExitCode::kDone;
+}
+
+std::string read_text_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    throw WorkloadError(path + ": expected an assembler file: " + std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw WorkloadError(path + ": expected an assembler file, found " +
+                        (S_ISDIR(status.st_mode) ? "a directory" : "no regular file"));
+  }
+  if (static_cast<std::uint64_t>(status.st_size) > kLargestSource) {
+    throw WorkloadError(path + ": expected an assembler file of at most 1 GiB, found " +
+                        std::to_string(status.st_size) + " bytes");
+  }
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) throw WorkloadError(path + ": the assembler file can't be read");
+  return text.str();
+}
+
+/// A program of kernels alone: the first is the top-level program; call site N calls kernel N, so
+/// that a text can call what it holds.
+ExitCode assemble(const Arguments& arguments) {
+  const config::Configuration configuration =
+      effective_configuration(arguments, arguments.configs[0]);
+  if (!arguments.output.empty()) check_writable(arguments.output);
+  isa::Program program;
+  program.name = arguments.input;
+  program.chip = configuration.params.chip;
+  program.compiler = std::string("tpusim ") + TPUSIM_VERSION + " asm";
+  program.kernels = isa::assemble(read_text_file(arguments.input), arguments.input);
+  if (program.kernels.empty()) {
+    throw WorkloadError(arguments.input + ": expected at least one kernel, found none");
+  }
+  for (std::uint32_t kernel = 0; kernel < program.kernels.size(); ++kernel) {
+    isa::OpInfo op;
+    op.name = program.kernels[kernel].name;
+    op.category = "assembled";
+    program.ops.push_back(op);
+    program.call_sites.push_back({kernel, kernel, {}});
+  }
+  if (!arguments.output.empty()) traces::write_program_file(arguments.output, program);
+  print_program_line(program);
+  for (const isa::Kernel& kernel : program.kernels) {
+    std::cout << "  " << kernel.name << ": " << kernel.bundles.size() << " bundles, "
+              << report::grouped(isa::encode_bundles(kernel).size() * 4) << " bytes\n";
+  }
+  return ExitCode::kDone;
+}
+
+ExitCode export_run(const Arguments& arguments) {
+  check_writable(arguments.output);
+  traces::export_perfetto(traces::read_run_file(arguments.input), arguments.output);
+  return ExitCode::kDone;
+}
+
+ExitCode list() {
+  std::cout << "Workloads\n";
+  for (const frontend::WorkloadInfo& info : frontend::workload_list()) {
+    std::cout << "  " << info.name << ": " << info.description << "\n     ";
+    for (const std::string_view option : info.options) {
+      if (option == "replicas") continue;
+      std::string flag(option);
+      std::replace(flag.begin(), flag.end(), '_', '-');
+      std::cout << " --" << flag;
+    }
+    std::cout << "\n";
+  }
+  std::cout << "\nConfigurations\n";
+  for (const std::string& name : config::built_in_names()) {
+    const MachineParams params = config::load_configuration(name).params;
+    std::cout << "  " << name << ": " << params.chips() << " chips, " << params.cores()
+              << " cores, " << params.clock_mhz << " MHz\n";
+  }
+  std::cout << "\nParts of configurations, for `base = [...]` in a .toml file\n";
+  for (const std::string& name : config::built_in_parts()) std::cout << "  " << name << "\n";
+  return ExitCode::kDone;
+}
+
+ExitCode show(const Arguments& arguments) {
+  std::cout << config::to_toml(effective_configuration(arguments, arguments.input));
+  return ExitCode::kDone;
+}
+
+void start_log(const std::string& level) {
+  auto logger = spdlog::get("tpusim");
+  if (logger == nullptr) logger = spdlog::stderr_logger_st("tpusim");
+  logger->set_pattern("%l: %v");
+  logger->set_level(spdlog::level::from_str(level));
+  spdlog::set_default_logger(logger);
+}
+
+int report_error(const std::string& message, ExitCode code) {
+  std::cerr << "tpusim: " << message << std::endl;
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+ExitCode execute(const Arguments& arguments) {
+  if (arguments.command == "run") return run(arguments);
+  if (arguments.command == "compare") return compare(arguments);
+  if (arguments.command == "compile") return compile(arguments);
+  if (arguments.command == "disasm") return disassemble(arguments);
+  if (arguments.command == "asm") return assemble(arguments);
+  if (arguments.command == "export") return export_run(arguments);
+  if (arguments.command == "list") return list();
+  if (arguments.command == "show") return show(arguments);
+  TPU_CHECK(false, "no command " << arguments.command);
+}
+
+int run_program(const std::vector<std::string>& words) {
+  try {
+    ExitCode code = ExitCode::kDone;
+    if (const std::optional<Arguments> arguments = parse_arguments(words)) {
+      start_log(arguments->log);
+      code = execute(*arguments);
+    }
+    std::cout.flush();
+    if (!std::cout) throw UsageError("stdout can't be written: is the disk full?");
+    return static_cast<int>(code);
+  } catch (const UserError& error) {
+    return report_error(error.what(), error.exit_code());
+  } catch (const SimulatorBug& error) {
+    return report_error(std::string("a bug of tpusim, please report it: ") + error.what(),
+                        ExitCode::kSimulatorBug);
+  } catch (const std::bad_alloc&) {
+    return report_error("the workload needs more memory than this computer has",
+                        ExitCode::kBadWorkload);
+  } catch (const std::exception& error) {
+    return report_error(std::string("a bug of tpusim, please report it: ") + error.what(),
+                        ExitCode::kSimulatorBug);
+  }
+}
+
+}  // namespace tpu::app

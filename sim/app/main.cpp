@@ -1,0 +1,40 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/app/commands.h"
+#include "sim/base/output_file.h"
+
+namespace {
+
+/// Leaves no half-written file behind and ends as the signal would have done.
+void stop(int signal_number) {
+  tpu::remove_unfinished_output_files();
+  if (signal_number != SIGPIPE) {
+    constexpr std::string_view kText = "\ntpusim: interrupted\n";
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+  }
+  ::signal(signal_number, SIG_DFL);
+  ::raise(signal_number);
+}
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = stop;
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    ::sigaction(signal_number, &action, nullptr);
+  }
+}
+
+}  // namespace
+
+// Debian's libsystemc brings a main() that calls this; ours comes first and it is never called.
+extern "C" int sc_main(int, char**) { return 1; }
+
+int main(int argc, char** argv) {
+  catch_signals();
+  return tpu::app::run_program(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,136 @@
+#include "sim/app/simulation.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <chrono>
+
+#include "sim/app/cpu_time.h"
+#include "sim/app/progress_bar.h"
+#include "sim/app/workload_source.h"
+#include "traces/event_recorder.h"
+
+namespace tpu::app {
+namespace {
+
+/// Passes what happens on to the recorder, if there is one, and reads the loss when a step ends.
+class RunObserver : public Observer {
+ public:
+  RunObserver(const Machine& machine, const isa::Buffer* loss, std::uint32_t core, bool record)
+      : machine_(machine), loss_(loss), core_(core), record_(record) {}
+
+  void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,
+               std::uint64_t end) override {
+    if (record_) recorder_.on_step(core, step, begin, end);
+    if (loss_ != nullptr && core == core_) losses_.push_back(read_loss(*loss_, machine_, core));
+  }
+  void on_op(std::uint32_t core, std::uint32_t op, std::uint64_t begin, std::uint64_t end,
+             const Counters& counters) override {
+    if (record_) recorder_.on_op(core, op, begin, end, counters);
+  }
+  void on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
+               std::uint64_t end) override {
+    if (record_) recorder_.on_wait(core, reason, begin, end);
+  }
+  void on_dma(const DmaEvent& event) override {
+    if (record_) recorder_.on_dma(event);
+  }
+
+  std::vector<double> take_losses() { return std::move(losses_); }
+  traces::Events take_events() { return recorder_.take(); }
+
+ private:
+  const Machine& machine_;
+  const isa::Buffer* loss_;
+  std::uint32_t core_;
+  bool record_;
+  traces::EventRecorder recorder_;
+  std::vector<double> losses_;
+};
+
+/// The file with the values to start with: --inputs, else the arguments beside recorded outputs.
+traces::NpzFile read_inputs(const Arguments& arguments, const PreparedWorkload& workload) {
+  if (!arguments.inputs.empty()) return traces::read_npz(arguments.inputs);
+  if (!arguments.check.empty()) {
+    traces::NpzFile file = traces::read_npz(arguments.check);
+    if (file.count(array_name("arg", 0)) > 0) return file;
+  }
+  const std::string beside = workload.folder + "/values.npz";
+  struct stat status {};
+  if (!workload.folder.empty() && ::stat(beside.c_str(), &status) == 0) {
+    return traces::read_npz(beside);
+  }
+  return {};
+}
+
+void load_values(const Arguments& arguments, const PreparedWorkload& workload, Machine& machine,
+                 traces::RunRecord& record) {
+  const InitialValues values(workload, read_inputs(arguments, workload), arguments.seed);
+  for (std::size_t place = 0; place < workload.cores.size(); ++place) {
+    machine.load(workload.cores[place], values.load(place, arguments.steps));
+  }
+  record.result.notes.push_back("values: parameters " + values.origin());
+}
+
+}  // namespace
+
+config::Configuration effective_configuration(const Arguments& arguments, const std::string& name) {
+  config::Configuration configuration = config::load_configuration(name);
+  for (const std::string& setting : arguments.settings) {
+    config::apply_setting(configuration, setting);
+  }
+  config::check(configuration);
+  return configuration;
+}
+
+Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
+                    const std::string& config_name) {
+  const double cpu_begin = cpu_seconds();
+  const auto wall_begin = std::chrono::steady_clock::now();
+  const PreparedWorkload workload = prepare_workload(arguments, configuration.params);
+  spdlog::info("{}: {} kernels, compiled or read in {:.2f} s of CPU time", config_name,
+               workload.program.kernels.size(), workload.cpu_s);
+
+  Simulation simulation;
+  traces::RunRecord& record = simulation.record;
+  record = traces::start_record(configuration.params, workload.program);
+  record.config = config_name;
+  record.workload = arguments.input;
+  record.core_numbers = workload.cores;
+  record.batch = workload.program.examples_per_core * workload.cores.size();
+  record.values = arguments.values;
+  record.detail = arguments.interpret ? "core=interpret" : "";
+  record.has_events = !arguments.output.empty();
+
+  Machine machine(configuration.params, workload.program);
+  if (arguments.values) load_values(arguments, workload, machine, record);
+  const isa::Buffer* loss = arguments.values ? loss_buffer(workload.program) : nullptr;
+  RunObserver observer(machine, loss, workload.cores[0], record.has_events);
+  ProgressBar progress(config_name);
+  RunOptions options;
+  options.steps = arguments.steps;
+  options.values = arguments.values;
+  options.interpret = arguments.interpret;
+  options.check_names = arguments.values;
+  options.cores = workload.cores;
+  if (record.has_events || loss != nullptr) options.observer = &observer;
+  options.progress = [&](double fraction) { progress.update(fraction); };
+  const double run_begin = cpu_seconds();
+  std::vector<std::string> notes = std::move(record.result.notes);
+  record.result = machine.run(options);
+  record.result.notes.insert(record.result.notes.begin(), notes.begin(), notes.end());
+  simulation.cost.run_cpu_s = cpu_seconds() - run_begin;
+  record.losses = observer.take_losses();
+  if (record.has_events) record.events = observer.take_events();
+  if (arguments.values) {
+    simulation.outputs = read_outputs(workload.program, machine, workload.cores[0]);
+  }
+  simulation.cost.compile_cpu_s = workload.cpu_s;
+  simulation.cost.cpu_s = cpu_seconds() - cpu_begin;
+  simulation.cost.wall_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_begin).count();
+  simulation.cost.peak_rss_bytes = peak_rss_bytes();
+  return simulation;
+}
+
+}  // namespace tpu::app

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/app/arguments.h"
+#include "sim/app/value_arrays.h"
+#include "sim/config/configuration.h"
+#include "sim/report/json_report.h"
+#include "traces/run_record.h"
+
+namespace tpu::app {
+
+/// A finished run and what it cost.
+struct Simulation {
+  traces::RunRecord record;
+  report::SimulatorCost cost;
+  std::map<std::uint32_t, compiler::HostArray> outputs;  ///< Of the first core, with values.
+};
+
+/// The configuration with the settings of the command line, checked.
+config::Configuration effective_configuration(const Arguments& arguments, const std::string& name);
+
+/// Compiles the workload for the machine and runs it.
+Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
+                    const std::string& config_name);
+
+}  // namespace tpu::app

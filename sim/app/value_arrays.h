@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/machine.h"
+#include "sim/app/workload_source.h"
+#include "traces/npz.h"
+#include "workloads/compiler/buffers.h"
+
+namespace tpu::app {
+
+/// "arg_007", "out_012".
+std::string array_name(const std::string& prefix, std::size_t number);
+
+compiler::HostArray to_host_array(const traces::NpzArray& array);
+traces::NpzArray to_npz_array(const compiler::HostArray& array);
+
+/// The values that a program starts with: from a file, else from the zoo's initialisers, else from
+/// a random sequence.
+class InitialValues {
+ public:
+  /// `inputs` may be empty; arrays of other names than arg_NNN are ignored.
+  InitialValues(const PreparedWorkload& workload, const traces::NpzFile& inputs,
+                std::uint64_t seed);
+
+  /// What the core at this place among the workload's cores loads before `steps` steps.
+  CoreLoad load(std::size_t place, std::uint32_t steps) const;
+
+  /// Where the values come from, for the report.
+  std::string origin() const;
+
+ private:
+  compiler::HostArray parameter(const isa::Buffer& buffer, std::uint32_t number, std::size_t place,
+                                std::uint32_t step) const;
+  compiler::HostArray from_file(const traces::NpzArray& array, const isa::Buffer& buffer,
+                                const std::string& name, std::size_t place) const;
+  compiler::HostArray random(const isa::Buffer& buffer, std::uint32_t number) const;
+
+  const PreparedWorkload& workload_;
+  std::map<std::uint32_t, traces::NpzArray> inputs_;  ///< By parameter number.
+  std::vector<std::uint32_t> infeed_numbers_;         ///< Parameter number of each infeed leaf.
+  std::uint64_t seed_;
+};
+
+/// The outputs of a core after a run, by output number.
+std::map<std::uint32_t, compiler::HostArray> read_outputs(const isa::Program& program,
+                                                          const Machine& machine,
+                                                          std::uint32_t core);
+
+/// The output that holds a step's loss: the last of several, when it is a scalar; else null.
+const isa::Buffer* loss_buffer(const isa::Program& program);
+double read_loss(const isa::Buffer& buffer, const Machine& machine, std::uint32_t core);
+
+}  // namespace tpu::app

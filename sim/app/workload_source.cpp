@@ -1,0 +1,184 @@
+#include "sim/app/workload_source.h"
+
+#include <sys/stat.h>
+
+#include <numeric>
+
+#include "sim/app/cpu_time.h"
+#include "sim/base/error.h"
+#include "sim/config/nearest_name.h"
+#include "traces/hdf5_file.h"
+#include "traces/program_file.h"
+#include "workloads/xla/captured_folder.h"
+
+namespace tpu::app {
+namespace {
+
+std::vector<std::string> zoo_names() {
+  std::vector<std::string> names;
+  for (const frontend::WorkloadInfo& info : frontend::workload_list()) {
+    names.emplace_back(info.name);
+  }
+  return names;
+}
+
+std::vector<std::uint32_t> core_numbers(const CoreChoice& choice, const MachineParams& params) {
+  const std::uint64_t end = std::uint64_t{choice.first} + choice.count;
+  if (end > params.cores()) {
+    throw UsageError("--cores: " + params.name + " has " + std::to_string(params.cores()) +
+                     " cores, 0 to " + std::to_string(params.cores() - 1) + "; found " +
+                     (choice.first > 0 ? "core " + std::to_string(choice.first)
+                                       : std::to_string(choice.count) + " cores"));
+  }
+  std::vector<std::uint32_t> cores(choice.count);
+  std::iota(cores.begin(), cores.end(), choice.first);
+  return cores;
+}
+
+void prepare_zoo(const Arguments& arguments, const MachineParams& params,
+                 PreparedWorkload& prepared) {
+  if (arguments.compiler == "xla") {
+    throw UsageError("--compiler xla: " + arguments.input +
+                     " is a workload of the zoo, which only tpusim compiles; capture it to run "
+                     "XLA's program");
+  }
+  const CoreChoice choice = arguments.cores.value_or(CoreChoice{0, params.cores()});
+  prepared.cores = core_numbers(choice, params);
+  frontend::WorkloadOptions options = arguments.workload;
+  options.replicas = choice.count;
+  if (arguments.batch) {
+    if (*arguments.batch % choice.count != 0) {
+      throw UsageError("--batch: expected a multiple of the " + std::to_string(choice.count) +
+                       " cores that share it, found " + std::to_string(*arguments.batch));
+    }
+    options.batch = *arguments.batch / choice.count;
+  }
+  prepared.frontend = frontend::build_workload(arguments.input, options);
+  prepared.program = compiler::compile(prepared.frontend->module, target_of(params, choice.count),
+                                       &prepared.compile_report);
+}
+
+/// A program whose batch and number of cores are fixed.
+void check_fixed(const Arguments& arguments, const std::string& what) {
+  if (arguments.batch) {
+    throw UsageError("--batch: " + arguments.input + " is " + what +
+                     " with a fixed batch; leave the option out");
+  }
+  if (!arguments.workload_flags.empty()) {
+    throw UsageError(arguments.workload_flags[0] + ": " + arguments.input + " is " + what +
+                     ", which is fixed; leave the option out");
+  }
+}
+
+void choose_fixed_cores(const Arguments& arguments, const MachineParams& params,
+                        PreparedWorkload& prepared) {
+  const std::uint32_t span = prepared.program.cores;
+  if (span == 0 || span > params.cores()) {
+    throw WorkloadError(arguments.input + ": the program spans " + std::to_string(span) +
+                        " cores, " + params.name + " has " + std::to_string(params.cores()));
+  }
+  const CoreChoice choice = arguments.cores.value_or(CoreChoice{0, span});
+  if (choice.count != span) {
+    throw UsageError("--cores: expected " + std::to_string(span) + ", the cores that " +
+                     arguments.input + " was compiled for, found " + std::to_string(choice.count));
+  }
+  prepared.cores = core_numbers(choice, params);
+}
+
+void prepare_captured(const Arguments& arguments, const MachineParams& params,
+                      PreparedWorkload& prepared) {
+  check_fixed(arguments, "a captured program");
+  if (arguments.compiler == "tpusim") {
+    throw WorkloadError(arguments.input +
+                        ": compiling HLO files is not supported in this version; leave --compiler "
+                        "tpusim out to execute XLA's own program");
+  }
+  prepared.program = xla::load_captured(arguments.input, params.chip);
+  prepared.folder = arguments.input;
+  choose_fixed_cores(arguments, params, prepared);
+}
+
+void prepare_program_file(const Arguments& arguments, const MachineParams& params,
+                          PreparedWorkload& prepared) {
+  check_fixed(arguments, "a compiled program");
+  if (!arguments.compiler.empty()) {
+    throw UsageError("--compiler: " + arguments.input +
+                     " is a compiled program; leave the option out");
+  }
+  prepared.program = traces::read_program_file(arguments.input);
+  if (prepared.program.chip != params.chip) {
+    throw WorkloadError(arguments.input + ": expected a program for " + params.chip +
+                        ", the chip of " + params.name + ", found one for " +
+                        prepared.program.chip);
+  }
+  choose_fixed_cores(arguments, params, prepared);
+}
+
+}  // namespace
+
+compiler::Target target_of(const MachineParams& params, std::uint32_t cores) {
+  compiler::Target target;
+  target.chip = params.chip;
+  target.mxu_count = params.core.mxu.count;
+  target.mxu_rows = params.core.mxu.rows;
+  target.mxu_columns = params.core.mxu.columns;
+  target.matmul_latency_cycles = params.core.mxu.matmul_latency_cycles;
+  target.push_interval_cycles = params.core.mxu.push_interval_cycles;
+  target.result_queue_entries = params.core.mxu.result_queue_entries;
+  target.xlu_latency_cycles = params.core.xlu_latency_cycles;
+  target.xlu_interval_cycles = params.core.xlu_interval_cycles;
+  target.xlu_queue_entries = params.core.xlu_queue_entries;
+  target.eup_latency_cycles = params.core.eup_latency_cycles;
+  target.eup_queue_entries = params.core.eup_queue_entries;
+  target.vmem_bytes = std::uint64_t{params.core.vmem_mib} << 20;
+  target.hbm_bytes = params.core_hbm_bytes();
+  target.hbm_reserved_bytes = std::uint64_t{params.hbm.reserved_mib} << 20;
+  const double refresh =
+      params.hbm.refresh_interval_ns > 0
+          ? static_cast<double>(params.hbm.refresh_ns) / params.hbm.refresh_interval_ns
+          : 0;
+  target.hbm_bytes_per_cycle =
+      params.core_hbm_bytes_per_s() / (params.clock_mhz * 1e6) * (1 - refresh);
+  target.dma_latency_cycles = params.hbm.latency_cycles;
+  target.cores = cores;
+  target.cores_per_chip = params.cores_per_chip;
+  target.mesh_x = params.ici.mesh_x;
+  target.mesh_y = params.ici.mesh_y;
+  return target;
+}
+
+PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params) {
+  const double begin = cpu_seconds();
+  const std::string& name = arguments.input;
+  PreparedWorkload prepared;
+  struct stat status {};
+  if (frontend::is_workload(name)) {
+    prepare_zoo(arguments, params, prepared);
+  } else if (::stat(name.c_str(), &status) != 0) {
+    throw WorkloadError("no workload \"" + name + "\"" + config::suggestion(name, zoo_names()) +
+                        " and no such file or folder");
+  } else if (S_ISDIR(status.st_mode)) {
+    if (!xla::is_captured_folder(name)) {
+      throw WorkloadError(name + ": expected a captured folder with v2.bundles or v3.bundles (a " +
+                          "folder or .tar.xz), found neither");
+    }
+    prepare_captured(arguments, params, prepared);
+  } else {
+    const std::string kind = traces::kind_of_file(name);
+    if (kind == "run") {
+      throw WorkloadError(name +
+                          ": expected a workload, found the results of a run; tpusim export "
+                          "reads them");
+    }
+    if (kind != "program") {
+      throw WorkloadError(name +
+                          ": expected a compiled program or a captured folder, found another "
+                          "kind of file; HLO files are not supported in this version");
+    }
+    prepare_program_file(arguments, params, prepared);
+  }
+  prepared.cpu_s = cpu_seconds() - begin;
+  return prepared;
+}
+
+}  // namespace tpu::app

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isa/program.h"
+#include "models/params.h"
+#include "sim/app/arguments.h"
+#include "workloads/compiler/compiler.h"
+#include "workloads/frontend/workload.h"
+
+namespace tpu::app {
+
+/// A workload as a program for a machine, with what is known of its values.
+struct PreparedWorkload {
+  isa::Program program;
+  std::vector<std::uint32_t> cores;            ///< That run it, by number.
+  std::optional<frontend::Workload> frontend;  ///< Of the zoo.
+  std::string folder;                          ///< Captured folder, or "".
+  compiler::CompileReport compile_report;
+  double cpu_s = 0;  ///< Building and compiling, or reading.
+};
+
+/// Finds the workload that the arguments name and makes a program of it for the machine. Throws
+/// UsageError or WorkloadError.
+PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params);
+
+/// What the compiler has to know of a machine.
+compiler::Target target_of(const MachineParams& params, std::uint32_t cores);
+
+}  // namespace tpu::app
