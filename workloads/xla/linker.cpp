@@ -25,7 +25,11 @@ constexpr std::uint32_t kFirstKernelSyncFlag = 32;
 constexpr std::uint32_t kSyncFlagLimit = 64;
 constexpr std::uint64_t kRuntimeSmemBytes = 0x3f00;  ///< From here on words belong to the runtime.
 
-/// Words of SMEM that the runtime fills before a step.
+/// Words of SMEM that the runtime fills before a step. The first three differ from core to core:
+/// the machine knows them.
+constexpr std::uint32_t kChipWord = 0;
+constexpr std::uint32_t kCoreWord = 1;
+constexpr std::uint32_t kPartitionWord = 0x3f88 / 4;
 constexpr std::uint32_t kOutputPointerWord = 0x3f90 / 4;
 constexpr std::uint32_t kProgramStateWord = 0x3fa8 / 4;
 constexpr std::uint32_t kLaunchIdWord = 0x3fd0 / 4;
@@ -441,6 +445,7 @@ void Linker::fill_smem() {
   smem_[kOutputPointerWord] = output_pointer_;
   smem_[kProgramStateWord] = kProgramIsRunning;
   if (smem_.count(kLaunchIdWord) != 0) smem_[kLaunchIdWord] = kLaunchId;
+  for (const std::uint32_t word : {kChipWord, kCoreWord, kPartitionWord}) smem_.erase(word);
   program_.initial_smem.assign(smem_.begin(), smem_.end());
 }
 
