@@ -342,7 +342,7 @@ Kernel decode_bundles(const std::vector<std::uint32_t>& words, const std::string
 }
 
 std::vector<std::uint32_t> encode_kernel(const Kernel& kernel) {
-  std::vector<std::uint32_t> words = {kKernelMark, kKernelVersion};
+  std::vector<std::uint32_t> words = {kKernelMark, kKernelVersion, table_fingerprint()};
   put_string(kernel.name, words);
   const std::vector<std::uint32_t> bundles = encode_bundles(kernel);
   words.push_back(static_cast<std::uint32_t>(bundles.size()));
@@ -369,6 +369,11 @@ Kernel decode_kernel(const std::vector<std::uint32_t>& words, const std::string&
   if (version != kKernelVersion) {
     reader.refuse("expected version " + std::to_string(kKernelVersion) + ", found " +
                   std::to_string(version) + ": compile the program again");
+  }
+  if (reader.word("the fingerprint of the opcode table") != table_fingerprint()) {
+    reader.refuse(
+        "expected code for this instruction set, found code for an older or newer one: "
+        "compile the program again");
   }
   const std::string name = take_string(reader);
   const std::uint32_t bundle_words = reader.count("bundles", 1);

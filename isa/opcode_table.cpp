@@ -96,7 +96,6 @@ bool packs_late(Opcode producer) {
     case Opcode::kVaddF32:
     case Opcode::kVsubF32:
     case Opcode::kVmulF32:
-    case Opcode::kVshllU32:
     case Opcode::kVpopMrf:
       return true;
     default:
@@ -183,6 +182,19 @@ bool generation_has(std::string_view chip, Opcode opcode, std::uint8_t unit) {
            opcode != Opcode::kVmatmulHiDwg && opcode != Opcode::kVmatmulLowDwg;
   }
   return opcode != Opcode::kSmulU24;
+}
+
+std::uint32_t table_fingerprint() {
+  std::uint32_t hash = 2166136261u;
+  const auto add = [&hash](std::string_view text) {
+    for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+    hash = (hash ^ 0xffu) * 16777619u;
+  };
+  for (const OpcodeInfo& row : table()) {
+    add(row.text);
+    add(row.signature);
+  }
+  return hash;
 }
 
 const char* to_string(Slot slot) {

@@ -73,9 +73,15 @@ std::string nearest_opcode_text(std::string_view text);
 /// push to the first bundle that may pop its result. 0: no result.
 std::uint32_t result_latency(Opcode producer, const Latencies& latencies = {});
 
-/// The same for one reader: fp32 sums and products, left shifts and MXU results reach vpack one
+/// The same for one reader: fp32 sums, products and MXU results reach vpack one
 /// cycle later than other readers (counted: 1.38 million bundles, none earlier).
 std::uint32_t use_latency(Opcode producer, Opcode consumer, const Latencies& latencies = {});
+
+/// True when the core tolerates a reader before result_latency() has passed. XLA keeps two cycles
+/// from a scalar load to its reader, but one where int_to_ptr, which is no instruction, stands
+/// between them; both run on silicon. So the load is held back or forwarded: which, and whether it
+/// costs a cycle, no listing tells.
+inline bool is_interlocked(Opcode producer) { return producer == Opcode::kSld; }
 
 /// Cycles from one instruction of this kind to the next on the same unit (of the same number).
 /// Pushes of operands and pops of results keep separate intervals.
@@ -87,6 +93,10 @@ inline bool is_confirmed(Opcode opcode) { return info(opcode).status == Status::
 /// True when the generation ("v2", "v3") has the instruction with this unit number: v2 has one MXU,
 /// no fused .dwg and smul.u24 for smul.u32.
 bool generation_has(std::string_view chip, Opcode opcode, std::uint8_t unit = 0);
+
+/// A number that changes when opcodes are added, moved or get other operands: stored programs carry
+/// it, because their opcodes are rows of the table.
+std::uint32_t table_fingerprint();
 
 const char* to_string(Slot slot);
 const char* to_string(UnitKind unit);

@@ -149,5 +149,24 @@ TEST(Encoding, WholeKernelsKeepTheirNames) {
   EXPECT_EQ(again.operand_names, kernel.operand_names);
 }
 
+TEST(Encoding, KernelsOfAnotherInstructionSetOrVersionAreRefused) {
+  const Words good = encode_kernel(RandomProgram(9).kernel(3));
+  const auto refusal = [&](std::size_t word) -> std::string {
+    Words bad = good;
+    bad.at(word) ^= 1;
+    try {
+      decode_kernel(bad, "f");
+    } catch (const WorkloadError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(refusal(0), "f: word 0: expected the mark of a kernel, found another word");
+  EXPECT_EQ(refusal(1), "f: word 1: expected version 1, found 0: compile the program again");
+  EXPECT_EQ(refusal(2),
+            "f: word 2: expected code for this instruction set, found code for an older or newer "
+            "one: compile the program again");
+}
+
 }  // namespace
 }  // namespace tpu::isa
