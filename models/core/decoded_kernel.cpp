@@ -486,7 +486,7 @@ void Decoder::decode_timing(const isa::Instruction& i) {
       add_read(reads, timed_number('s', i.address.mask_register));
     }
   }
-  if (row.dest_file == 0) return;
+  if (row.dest_file == 0 || isa::is_interlocked(i.opcode)) return;
   SlowWrite write;
   write.reg = timed_number(row.dest_file, i.dest);
   write.latency = static_cast<std::uint8_t>(isa::result_latency(i.opcode));
