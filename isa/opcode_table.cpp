@@ -90,19 +90,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// The producers whose results no schedule packs in the very next bundle.
-bool packs_late(Opcode producer) {
-  switch (producer) {
-    case Opcode::kVaddF32:
-    case Opcode::kVsubF32:
-    case Opcode::kVmulF32:
-    case Opcode::kVpopMrf:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 const OpcodeInfo& info(Opcode opcode) {
@@ -160,8 +147,7 @@ std::uint32_t result_latency(Opcode producer, const Latencies& latencies) {
   return 0;
 }
 
-std::uint32_t use_latency(Opcode producer, Opcode consumer, const Latencies& latencies) {
-  if (consumer == Opcode::kVpackIBf16 && packs_late(producer)) return 2;
+std::uint32_t use_latency(Opcode producer, Opcode /*consumer*/, const Latencies& latencies) {
   return result_latency(producer, latencies);
 }
 

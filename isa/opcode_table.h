@@ -73,8 +73,8 @@ std::string nearest_opcode_text(std::string_view text);
 /// push to the first bundle that may pop its result. 0: no result.
 std::uint32_t result_latency(Opcode producer, const Latencies& latencies = {});
 
-/// The same for one reader: fp32 sums, products and MXU results reach vpack one
-/// cycle later than other readers (counted: 1.38 million bundles, none earlier).
+/// The same for one reader. XLA mostly leaves a cycle between a sum or product and vpack, but not
+/// always (gpt_tiny, v3): no reader has a latency of its own.
 std::uint32_t use_latency(Opcode producer, Opcode consumer, const Latencies& latencies = {});
 
 /// True when the core tolerates a reader before result_latency() has passed. XLA keeps two cycles
