@@ -214,6 +214,10 @@ SReg KernelBuilder::mul(SReg a, std::uint32_t factor) {
   return scalar(target_.chip == "v2" ? Opcode::kSmulU24 : Opcode::kSmulU32, a, factor);
 }
 
+SReg KernelBuilder::multiply(SReg a, SReg b) {
+  return scalar(target_.chip == "v2" ? Opcode::kSmulU24 : Opcode::kSmulU32, a, b);
+}
+
 SReg KernelBuilder::select(PredicateOperand condition, ScalarOperand if_true,
                            ScalarOperand if_false) {
   Node made = node(Opcode::kScalarSelect);
@@ -496,7 +500,7 @@ SReg KernelBuilder::endpoint(std::uint32_t space_code) {
 DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const DmaShape& shape) {
   const DmaDescriptorHandle handle{allocate_smem(8), to_vmem};
   const auto side = [&](std::uint32_t stride, std::uint32_t run) {
-    if (run == 0 || run >= shape.granules) {
+    if (run == 0 || (run >= shape.granules && !shape.keep_runs)) {
       run = std::min<std::uint32_t>(shape.granules, 1U << 14);
       stride = run;
     }
@@ -535,6 +539,12 @@ void KernelBuilder::start(const DmaDescriptorHandle& descriptor, ScalarOperand h
   store_smem(descriptor.word + 6, granules.reg ? ScalarOperand(or_(granules, kDmaControl))
                                                : ScalarOperand(granules.immediate | kDmaControl));
   start(descriptor, hbm, vmem, flag);
+}
+
+void KernelBuilder::set_runs(const DmaDescriptorHandle& descriptor, ScalarOperand hbm,
+                             ScalarOperand vmem) {
+  store_smem(descriptor.word + 2, descriptor.to_vmem ? vmem : hbm);
+  store_smem(descriptor.word + 5, descriptor.to_vmem ? hbm : vmem);
 }
 
 void KernelBuilder::wait(ScalarOperand flag, ScalarOperand granules) {

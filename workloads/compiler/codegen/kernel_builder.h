@@ -32,6 +32,7 @@ struct DmaShape {
   std::uint32_t hbm_run = 0;  ///< 0: contiguous.
   std::uint32_t vmem_stride = 0;
   std::uint32_t vmem_run = 0;  ///< 0: contiguous.
+  bool keep_runs = false;      ///< Runs are as given even where one covers all granules.
 };
 
 /// A descriptor in SMEM whose constant words are stored once; made by KernelBuilder::descriptor().
@@ -88,6 +89,8 @@ class KernelBuilder {
   SReg sub(ScalarOperand a, ScalarOperand b) { return scalar(isa::Opcode::kSsubS32, a, b); }
   /// a * constant: shifts, adds or a multiplication (v2 multiplies 24 bits).
   SReg mul(SReg a, std::uint32_t constant);
+  /// a * b; v2 multiplies 24 bits.
+  SReg multiply(SReg a, SReg b);
   SReg and_(ScalarOperand a, ScalarOperand b) { return scalar(isa::Opcode::kSandU32, a, b); }
   SReg or_(ScalarOperand a, ScalarOperand b) { return scalar(isa::Opcode::kSorU32, a, b); }
   SReg shift_left(ScalarOperand a, ScalarOperand b) { return scalar(isa::Opcode::kSshllU32, a, b); }
@@ -182,6 +185,8 @@ class KernelBuilder {
              ScalarOperand flag);
   void start(const DmaDescriptorHandle& descriptor, ScalarOperand hbm, const VmemAddress& vmem,
              ScalarOperand flag, ScalarOperand granules);
+  /// Replaces the stride << 16 | run words of the descriptor.
+  void set_runs(const DmaDescriptorHandle& descriptor, ScalarOperand hbm, ScalarOperand vmem);
   /// Waits until the flag has reached `granules` and subtracts them. VMEM accesses after it stay
   /// after it.
   void wait(ScalarOperand flag, ScalarOperand granules);

@@ -1,0 +1,304 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/compiler/kernel_harness.h"
+#include "tests/compiler/padded_array.h"
+#include "workloads/compiler/kernels/dot_kernel.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::test {
+namespace {
+
+using compiler::Target;
+using hlo::ElementType;
+using hlo::Shape;
+using Extents = std::vector<std::int64_t>;
+
+Target v2_target() {
+  Target target;
+  target.chip = "v2";
+  target.mxu_count = 1;
+  return target;
+}
+
+struct DotCase {
+  std::string name;
+  Extents lhs, rhs;
+  hlo::DotDimensions dims;
+  ElementType lhs_type = ElementType::kF32, rhs_type = ElementType::kF32;
+  ElementType out_type = ElementType::kF32;
+};
+
+Extents free_of(const Extents& extents, const Extents& batch, const Extents& contracting) {
+  Extents free;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const auto has = [&](const Extents& list) {
+      return std::find(list.begin(), list.end(), static_cast<std::int64_t>(d)) != list.end();
+    };
+    if (!has(batch) && !has(contracting)) free.push_back(static_cast<std::int64_t>(d));
+  }
+  return free;
+}
+
+/// A module with one dot of two parameters.
+hlo::Module dot_module(const DotCase& test) {
+  hlo::Module module;
+  module.computations.emplace_back();
+  hlo::Computation& computation = module.computations[0];
+  module.entry = 0;
+  const auto parameter = [&](std::int64_t number, ElementType type, const Extents& extents) {
+    hlo::HloInstruction instruction;
+    instruction.id = static_cast<hlo::InstructionId>(computation.instructions.size());
+    instruction.name = "p" + std::to_string(number);
+    instruction.opcode = hlo::HloOpcode::kParameter;
+    instruction.parameter_number = number;
+    instruction.shape = array_in_memory(type, extents);
+    computation.instructions.push_back(instruction);
+  };
+  parameter(0, test.lhs_type, test.lhs);
+  parameter(1, test.rhs_type, test.rhs);
+  hlo::HloInstruction dot;
+  dot.id = 2;
+  dot.name = test.name;
+  dot.opcode = hlo::HloOpcode::kDot;
+  dot.operands = {0, 1};
+  dot.dot = test.dims;
+  Extents out;
+  for (std::int64_t d : test.dims.lhs_batch) out.push_back(test.lhs[static_cast<std::size_t>(d)]);
+  for (std::int64_t d : free_of(test.lhs, test.dims.lhs_batch, test.dims.lhs_contracting)) {
+    out.push_back(test.lhs[static_cast<std::size_t>(d)]);
+  }
+  for (std::int64_t d : free_of(test.rhs, test.dims.rhs_batch, test.dims.rhs_contracting)) {
+    out.push_back(test.rhs[static_cast<std::size_t>(d)]);
+  }
+  dot.shape = array_in_memory(test.out_type, out);
+  computation.instructions.push_back(dot);
+  computation.root = 2;
+  return module;
+}
+
+/// Row-major position of indices.
+std::size_t flat(const Extents& extents, const Extents& index) {
+  std::size_t at = 0;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    at = at * static_cast<std::size_t>(extents[d]) + static_cast<std::size_t>(index[d]);
+  }
+  return at;
+}
+
+/// The dot by loops over its indices, of operands rounded to bf16, summed in double.
+std::vector<float> expected_dot(const DotCase& test, const std::vector<float>& lhs,
+                                const std::vector<float>& rhs) {
+  const Extents lhs_free = free_of(test.lhs, test.dims.lhs_batch, test.dims.lhs_contracting);
+  const Extents rhs_free = free_of(test.rhs, test.dims.rhs_batch, test.dims.rhs_contracting);
+  std::vector<std::pair<std::int64_t, std::int64_t>> digits;  // (dimension of lhs, of rhs)
+  for (std::size_t i = 0; i < test.dims.lhs_batch.size(); ++i) {
+    digits.emplace_back(test.dims.lhs_batch[i], test.dims.rhs_batch[i]);
+  }
+  for (std::int64_t d : lhs_free) digits.emplace_back(d, -1);
+  for (std::int64_t d : rhs_free) digits.emplace_back(-1, d);
+  Extents extents;
+  for (const auto& [l, r] : digits) {
+    extents.push_back(l >= 0 ? test.lhs[static_cast<std::size_t>(l)]
+                             : test.rhs[static_cast<std::size_t>(r)]);
+  }
+  std::size_t count = 1;
+  for (std::int64_t extent : extents) count *= static_cast<std::size_t>(extent);
+  const auto lk = static_cast<std::size_t>(test.dims.lhs_contracting[0]);
+  const auto rk = static_cast<std::size_t>(test.dims.rhs_contracting[0]);
+  std::vector<float> out(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    Extents l(test.lhs.size()), r(test.rhs.size());
+    std::size_t rest = i;
+    for (std::size_t d = digits.size(); d-- > 0;) {
+      const auto digit = static_cast<std::int64_t>(rest % static_cast<std::size_t>(extents[d]));
+      rest /= static_cast<std::size_t>(extents[d]);
+      if (digits[d].first >= 0) l[static_cast<std::size_t>(digits[d].first)] = digit;
+      if (digits[d].second >= 0) r[static_cast<std::size_t>(digits[d].second)] = digit;
+    }
+    double sum = 0;
+    for (std::int64_t k = 0; k < test.lhs[lk]; ++k) {
+      l[lk] = r[rk] = k;
+      sum += double{rounded_to_bf16(lhs[flat(test.lhs, l)])} *
+             double{rounded_to_bf16(rhs[flat(test.rhs, r)])};
+    }
+    out[i] = static_cast<float>(sum);
+  }
+  return out;
+}
+
+void check_dot(const DotCase& test, const Target& target) {
+  SCOPED_TRACE(test.name + " on " + target.chip);
+  const hlo::Module module = dot_module(test);
+  const hlo::Computation& computation = module.computations[0];
+  const compiler::LoweredKernel lowered =
+      compiler::lower_dot(module, computation, computation.at(2), target);
+  const PaddedArray lhs = random_array(computation.at(0).shape, 1);
+  const PaddedArray rhs = random_array(computation.at(1).shape, 2);
+  const std::vector<float> expected = expected_dot(test, lhs.values, rhs.values);
+  for (DmaTiming timing : {DmaTiming::kAtOnce, DmaTiming::kLate}) {
+    KernelHarness harness(target);
+    const std::uint32_t a = harness.place(lhs.words);
+    const std::uint32_t b = harness.place(rhs.words);
+    const Shape& shape = computation.at(2).shape;
+    const std::uint32_t c = harness.reserve(compiler::granules(shape) * 1024);
+    harness.run(lowered.kernel, {a, b, c}, timing);
+    const std::vector<float> out =
+        values_of(shape, harness.read(c, compiler::granules(shape) * 256));
+    ASSERT_EQ(out.size(), expected.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double tolerance =
+          test.out_type == ElementType::kBf16 ? 0.02 + 0.01 * std::abs(expected[i]) : 2e-4;
+      ASSERT_NEAR(out[i], expected[i], tolerance) << "element " << i;
+    }
+  }
+}
+
+void check_dot(const DotCase& test) {
+  check_dot(test, Target{});
+  check_dot(test, v2_target());
+}
+
+const hlo::DotDimensions kPlain{{}, {}, {1}, {0}};
+const hlo::DotDimensions kRightTransposed{{}, {}, {1}, {1}};
+const hlo::DotDimensions kLeftTransposed{{}, {}, {0}, {0}};
+
+TEST(Dot, WholeTiles) { check_dot({"whole", {64, 128}, {128, 256}, kPlain}); }
+TEST(Dot, OddExtents) { check_dot({"odd", {37, 203}, {203, 141}, kPlain}); }
+TEST(Dot, OneRow) { check_dot({"row", {1, 130}, {130, 10}, kPlain}); }
+TEST(Dot, SeveralTilesOfEachDimension) { check_dot({"several", {300, 300}, {300, 300}, kPlain}); }
+TEST(Dot, PackedOperandsAndResult) {
+  check_dot({"packed",
+             {45, 261},
+             {261, 150},
+             kPlain,
+             ElementType::kBf16,
+             ElementType::kBf16,
+             ElementType::kBf16});
+}
+TEST(Dot, PackedOperandsWithAnF32Result) {
+  check_dot({"mixed",
+             {45, 133},
+             {133, 300},
+             kPlain,
+             ElementType::kBf16,
+             ElementType::kBf16,
+             ElementType::kF32});
+}
+TEST(Dot, OnePackedOperand) {
+  check_dot({"left",
+             {33, 77},
+             {77, 129},
+             kPlain,
+             ElementType::kBf16,
+             ElementType::kF32,
+             ElementType::kF32});
+  check_dot({"right",
+             {33, 77},
+             {77, 129},
+             kPlain,
+             ElementType::kF32,
+             ElementType::kBf16,
+             ElementType::kBf16});
+}
+TEST(Dot, RightSideTransposed) {
+  check_dot({"nt", {35, 70}, {131, 70}, kRightTransposed});
+  check_dot({"nt16",
+             {35, 270},
+             {131, 270},
+             kRightTransposed,
+             ElementType::kBf16,
+             ElementType::kBf16,
+             ElementType::kBf16});
+}
+TEST(Dot, LeftSideTransposed) {
+  check_dot({"tn", {70, 35}, {70, 131}, kLeftTransposed});
+  check_dot({"tn16",
+             {141, 135},
+             {141, 131},
+             kLeftTransposed,
+             ElementType::kBf16,
+             ElementType::kBf16,
+             ElementType::kF32});
+}
+TEST(Dot, BothSidesTransposed) { check_dot({"tt", {70, 35}, {131, 70}, {{}, {}, {0}, {1}}}); }
+TEST(Dot, BatchDimensions) {
+  check_dot({"batch", {6, 33, 40}, {6, 40, 20}, {{0}, {0}, {2}, {1}}});
+  check_dot({"scores",
+             {6, 33, 40},
+             {6, 21, 40},
+             {{0}, {0}, {2}, {2}},
+             ElementType::kBf16,
+             ElementType::kBf16,
+             ElementType::kF32});
+  check_dot({"two", {2, 3, 24, 40}, {2, 3, 40, 20}, {{0, 1}, {0, 1}, {3}, {2}}});
+  check_dot({"values",
+             {4, 24, 40},
+             {4, 24, 20},
+             {{0}, {0}, {1}, {1}},
+             ElementType::kBf16,
+             ElementType::kBf16,
+             ElementType::kBf16});
+}
+TEST(Dot, FreeDimensionsAboveTheRows) {
+  check_dot({"free", {5, 13, 40}, {40, 20}, {{}, {}, {2}, {0}}});
+}
+
+TEST(Dot, EveryCutOfAProductIsRight) {
+  const DotCase test{"cuts", {150, 300}, {300, 260}, kPlain};
+  const hlo::Module module = dot_module(test);
+  const hlo::Computation& computation = module.computations[0];
+  const compiler::MatmulEpilogue epilogue =
+      compiler::matmul_epilogue(module, computation, computation.at(2));
+  const compiler::DotProblem problem = compiler::dot_problem(
+      computation.at(2), epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape);
+  const PaddedArray lhs = random_array(computation.at(0).shape, 1);
+  const PaddedArray rhs = random_array(computation.at(1).shape, 2);
+  const std::vector<float> expected = expected_dot(test, lhs.values, rhs.values);
+  const Shape& shape = computation.at(2).shape;
+  for (bool pair : {true, false}) {
+    for (std::uint32_t block_k : {1U, 3U}) {
+      for (std::uint32_t block_m : {4U, 12U, 20U}) {
+        for (bool outermost : {false, true}) {
+          compiler::DotTiling tiling;
+          tiling.block_m = block_m;
+          tiling.block_n = 2;
+          tiling.block_k = block_k;
+          tiling.chunk_m = 4;
+          tiling.pair_columns = pair;
+          tiling.columns_outermost = outermost;
+          const compiler::LoweredKernel lowered =
+              compiler::dot_kernel(problem, tiling, epilogue, Target{});
+          KernelHarness harness(Target{});
+          const std::uint32_t a = harness.place(lhs.words);
+          const std::uint32_t b = harness.place(rhs.words);
+          const std::uint32_t c = harness.reserve(compiler::granules(shape) * 1024);
+          harness.run(lowered.kernel, {a, b, c});
+          const std::vector<float> out =
+              values_of(shape, harness.read(c, compiler::granules(shape) * 256));
+          for (std::size_t i = 0; i < out.size(); ++i) {
+            ASSERT_NEAR(out[i], expected[i], 2e-4)
+                << "element " << i << ", block_k " << block_k << ", block_m " << block_m;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Dot, WhatIsNoMatrixProductIsRefusedByNameAndShape) {
+  const DotCase test{"strange", {4, 5, 6}, {4, 5, 7}, {{}, {}, {0, 1}, {0, 1}}};
+  hlo::Module module = dot_module(test);
+  try {
+    compiler::lower_dot(module, module.computations[0], module.computations[0].at(2), Target{});
+    FAIL();
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find("strange"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("f32[4,5,6]"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::test

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+
+namespace tpu::compiler {
+
+/// A matrix in HBM as tiles of 8x128, row after row of tiles, and the blocks of whole tiles that a
+/// kernel moves between it and VMEM. In VMEM a block keeps its tiles row after row, `block_columns`
+/// tiles to a row. The last blocks of each direction may be smaller.
+struct BlockShape {
+  std::uint32_t tile_granules = 4;      ///< 4: 32-bit elements, 2: bf16.
+  std::uint32_t rows = 1, columns = 1;  ///< Tiles of the matrix.
+  std::uint32_t block_rows = 1, block_columns = 1;
+  /// Several whole matrices in one block: their distance in HBM. In VMEM each takes block_rows rows
+  /// of tiles.
+  std::uint32_t matrices = 1, matrix_stride = 0;
+
+  std::uint32_t vmem_rows() const {
+    return matrices * block_rows * block_columns * tile_granules * 2;
+  }
+  std::uint32_t row_blocks() const { return (rows + block_rows - 1) / block_rows; }
+  std::uint32_t column_blocks() const { return (columns + block_columns - 1) / block_columns; }
+  std::uint32_t matrix_granules() const { return rows * columns * tile_granules; }
+};
+
+/// Moves such blocks. One DMA per block.
+class BlockDma {
+ public:
+  /// Stores the constant words of a descriptor where one is needed: outside of loops.
+  BlockDma(KernelBuilder& builder, bool to_vmem, const BlockShape& shape);
+
+  /// Starts the DMA of the block at (row_block, column_block) of the matrix that begins at `hbm`;
+  /// an absent index is 0.
+  void start(SReg hbm, SReg row_block, SReg column_block, const VmemAddress& vmem,
+             ScalarOperand flag);
+  /// Its size.
+  ScalarOperand granules(SReg row_block, SReg column_block);
+
+ private:
+  /// Tiles of the block along one direction: a constant, or the last block's where it is smaller.
+  ScalarOperand extent(SReg block, std::uint32_t tiles, std::uint32_t block_tiles);
+
+  KernelBuilder& builder_;
+  bool to_vmem_;
+  BlockShape shape_;
+  bool contiguous_;
+  DmaDescriptorHandle descriptor_;
+};
+
+}  // namespace tpu::compiler

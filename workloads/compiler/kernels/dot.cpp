@@ -1,0 +1,14 @@
+#include "workloads/compiler/kernels/dot_kernel.h"
+#include "workloads/compiler/kernels/lowering.h"
+
+namespace tpu::compiler {
+
+LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& computation,
+                        const hlo::HloInstruction& instruction, const Target& target) {
+  const MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
+  const DotProblem problem =
+      dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape);
+  return dot_kernel(problem, find_dot_tiling(problem, target), epilogue, target);
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,509 @@
+#include "workloads/compiler/kernels/dot_kernel.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/block_dma.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
+#include "workloads/compiler/kernels/step_counter.h"
+#include "workloads/compiler/kernels/tile_grid.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+using isa::Opcode;
+
+std::uint32_t ceil_divide(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
+bool is_packed(ElementType type) { return type == ElementType::kBf16; }
+std::uint32_t tile_rows(ElementType type) { return is_packed(type) ? 4 : 8; }
+std::uint32_t tile_granules(ElementType type) { return is_packed(type) ? 2 : 4; }
+
+constexpr std::uint32_t kHighHalf = 0xffff0000U;
+constexpr std::uint32_t kPairs = 033221100;     ///< Sublane i gets row i / 2.
+constexpr std::uint32_t kPairsDown = 00112233;  ///< Sublane i gets row (7 - i) / 2.
+
+/// Emits the kernel of a dot.
+///
+/// Blocks of both sides and of the result stand in VMEM. Over a block run steps: a tile of weights
+/// (a pair of neighbouring ones, one per MXU) against a chunk of rows; sums over the contracted
+/// dimension are kept in VMEM in fp32. The grid's tiles fetch the next blocks while the present
+/// ones are worked on.
+class DotKernel {
+ public:
+  DotKernel(const DotProblem& problem, const DotTiling& tiling, const MatmulEpilogue& epilogue,
+            const Target& target)
+      : problem_(problem),
+        tiling_(tiling),
+        epilogue_(epilogue),
+        builder_(epilogue.kernel_name, target),
+        x_tile_(tile_rows(problem.lhs_type)),
+        w_tile_(tile_rows(problem.rhs_type)) {
+    m_tiles_ = ceil_divide(problem.m, 8);
+    n_tiles_ = ceil_divide(problem.n, 128);
+    k_tiles_ = ceil_divide(problem.k, 128);
+    mxus_ = target.mxu_count;
+    columns_at_once_ = tiling.pair_columns ? mxus_ : 1;
+    pushes_ = tiling.chunk_m / (tiling.pair_columns ? 1 : mxus_);
+  }
+
+  LoweredKernel emit() {
+    make_grid();
+    make_constants();
+    grid_->run([this](const TileGrid::Tile& tile) { work(tile); });
+    LoweredKernel lowered;
+    lowered.vmem_bytes = builder_.vmem_bytes();
+    lowered.kernel = builder_.finish();
+    return lowered;
+  }
+
+ private:
+  /// Places of the grid's dimensions, behind the outer ones.
+  int outer_count() const { return static_cast<int>(problem_.outer.size()); }
+  int m_dimension() const { return outer_count() + (tiling_.columns_outermost ? 1 : 0); }
+  int n_dimension() const { return outer_count() + (tiling_.columns_outermost ? 0 : 1); }
+  int k_dimension() const { return outer_count() + 2; }
+  std::uint32_t grid_k() const { return k_tiles_ / tiling_.block_k; }
+  bool masks_k() const { return problem_.k % 128 != 0; }
+  bool sums_apart() const { return is_packed(problem_.out_type); }
+
+  void make_grid();
+  std::vector<int> dimensions(std::uint32_t OuterDimension::*stride, std::vector<int> inner) const;
+  SReg matrix(SReg base, std::uint32_t OuterDimension::*stride, const GridPoint& point);
+  BlockShape block_shape(std::uint32_t OuterDimension::*stride, ElementType type,
+                         std::uint32_t rows, std::uint32_t columns, std::uint32_t block_rows,
+                         std::uint32_t block_columns) const;
+  void make_constants();
+  void work(const TileGrid::Tile& tile);
+  PReg is_last_k(const TileGrid::Tile& tile);
+  void when(PReg a, PReg b, const std::function<void()>& body);
+  void clear_weight_rows(const TileGrid::Tile& tile);
+  void transpose_rows(const TileGrid::Tile& tile);
+  void multiply(const TileGrid::Tile& tile);
+  void finish(const TileGrid::Tile& tile);
+  VReg load_row_tile(ElementType type, const VmemAddress& address, VReg mask);
+  VReg load_weights(const VmemAddress& address, VReg mask);
+  SReg mask_row(const std::vector<SReg>& digits, const TileGrid::Tile& tile);
+
+  const DotProblem& problem_;
+  const DotTiling& tiling_;
+  const MatmulEpilogue& epilogue_;
+  KernelBuilder builder_;
+  std::uint32_t x_tile_, w_tile_;
+  std::uint32_t m_tiles_ = 0, n_tiles_ = 0, k_tiles_ = 0;
+  std::uint32_t mxus_ = 1, columns_at_once_ = 1, pushes_ = 1;
+  std::unique_ptr<TileGrid> grid_;
+  std::optional<BlockDma> x_dma_, w_dma_, out_dma_;
+  int x_input_ = 0, w_input_ = 0;
+  VReg odd_shift_;         ///< 16 in even sublanes, 0 in odd ones.
+  VReg odd_shift_down_;    ///< 0 in even sublanes, 16 in odd ones.
+  VmemRegion sums_;        ///< fp32 results where the output is packed.
+  VmemRegion transposed_;  ///< Rows of the left side where it lies transposed.
+  VmemRegion masks_;       ///< Eight rows of ones, then lanes below k % 128.
+};
+
+std::vector<int> DotKernel::dimensions(std::uint32_t OuterDimension::*stride,
+                                       std::vector<int> inner) const {
+  for (int i = 0; i < outer_count(); ++i) {
+    if (problem_.outer[static_cast<std::size_t>(i)].*stride != 0) inner.push_back(i);
+  }
+  return inner;
+}
+
+/// Begin of the (first) matrix of a grid point.
+SReg DotKernel::matrix(SReg base, std::uint32_t OuterDimension::*stride, const GridPoint& point) {
+  std::vector<SReg> digits;
+  std::vector<std::uint32_t> distances;
+  for (std::size_t i = 0; i < problem_.outer.size(); ++i) {
+    const bool blocked = i + 1 == problem_.outer.size();
+    digits.push_back(point[i]);
+    distances.push_back(problem_.outer[i].*stride * (blocked ? tiling_.block_outer : 1));
+  }
+  return weighted_sum(builder_, digits, distances, base);
+}
+
+BlockShape DotKernel::block_shape(std::uint32_t OuterDimension::*stride, ElementType type,
+                                  std::uint32_t rows, std::uint32_t columns,
+                                  std::uint32_t block_rows, std::uint32_t block_columns) const {
+  BlockShape shape;
+  shape.tile_granules = tile_granules(type);
+  shape.rows = rows;
+  shape.columns = columns;
+  shape.block_rows = block_rows;
+  shape.block_columns = block_columns;
+  if (!problem_.outer.empty() && problem_.outer.back().*stride != 0) {
+    shape.matrices = tiling_.block_outer;
+    shape.matrix_stride = problem_.outer.back().*stride;
+  }
+  return shape;
+}
+
+void DotKernel::make_grid() {
+  const SReg lhs = builder_.operand(epilogue_.lhs);
+  const SReg rhs = builder_.operand(epilogue_.rhs);
+  const SReg out = builder_.operand(epilogue_.out);
+  const DotTiling& t = tiling_;
+  const std::uint32_t k_rows = ceil_divide(problem_.k, 8), n_rows = ceil_divide(problem_.n, 8);
+  const std::uint32_t m_columns = ceil_divide(problem_.m, 128);
+  using Outer = OuterDimension;
+  x_dma_.emplace(
+      builder_, true,
+      problem_.lhs_transposed
+          ? block_shape(&Outer::lhs, problem_.lhs_type, k_rows, m_columns, 16 * t.block_k,
+                        ceil_divide(t.block_m, 16))
+          : block_shape(&Outer::lhs, problem_.lhs_type, m_tiles_, k_tiles_, t.block_m, t.block_k));
+  w_dma_.emplace(builder_, true,
+                 problem_.rhs_transposed ? block_shape(&Outer::rhs, problem_.rhs_type, n_rows,
+                                                       k_tiles_, 16 * t.block_n, t.block_k)
+                                         : block_shape(&Outer::rhs, problem_.rhs_type, k_rows,
+                                                       n_tiles_, 16 * t.block_k, t.block_n));
+  out_dma_.emplace(
+      builder_, false,
+      block_shape(&Outer::out, problem_.out_type, m_tiles_, n_tiles_, t.block_m, t.block_n));
+  std::vector<std::uint32_t> extents;
+  for (const OuterDimension& outer : problem_.outer) extents.push_back(outer.extent);
+  if (!extents.empty()) extents.back() /= t.block_outer;
+  extents.resize(extents.size() + 3);
+  extents[static_cast<std::size_t>(m_dimension())] = ceil_divide(m_tiles_, t.block_m);
+  extents[static_cast<std::size_t>(n_dimension())] = ceil_divide(n_tiles_, t.block_n);
+  extents[static_cast<std::size_t>(k_dimension())] = grid_k();
+  grid_ = std::make_unique<TileGrid>(builder_, extents);
+  const auto at = [](const GridPoint& point, int dimension) {
+    return point[static_cast<std::size_t>(dimension)];
+  };
+  const auto vmem_rows = [&](std::uint32_t outer_stride, std::uint32_t tiles) {
+    const bool several = !problem_.outer.empty() && outer_stride != 0;
+    return tiles * (several ? t.block_outer : 1);
+  };
+  const Outer last = problem_.outer.empty() ? Outer{} : problem_.outer.back();
+  const auto block = [this, at](bool transposed, int row, int column, const GridPoint& point) {
+    const SReg a = at(point, row), b = at(point, column);
+    return transposed ? std::make_pair(b, a) : std::make_pair(a, b);
+  };
+
+  TileGrid::Input x;
+  x.dimensions = dimensions(&Outer::lhs, {m_dimension(), k_dimension()});
+  x.rows = vmem_rows(last.lhs, t.block_m * t.block_k * x_tile_);
+  x.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+    const auto [r, c] = block(problem_.lhs_transposed, m_dimension(), k_dimension(), point);
+    x_dma_->start(matrix(lhs, &Outer::lhs, point), r, c, to, flag);
+  };
+  x.granules = [=](const GridPoint& point) {
+    const auto [r, c] = block(problem_.lhs_transposed, m_dimension(), k_dimension(), point);
+    return x_dma_->granules(r, c);
+  };
+  x_input_ = grid_->add_input(x);
+
+  TileGrid::Input w;
+  w.dimensions = dimensions(&Outer::rhs, {k_dimension(), n_dimension()});
+  w.rows = vmem_rows(last.rhs, 16 * t.block_n * t.block_k * w_tile_);
+  w.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+    const auto [r, c] = block(problem_.rhs_transposed, k_dimension(), n_dimension(), point);
+    w_dma_->start(matrix(rhs, &Outer::rhs, point), r, c, to, flag);
+  };
+  w.granules = [=](const GridPoint& point) {
+    const auto [r, c] = block(problem_.rhs_transposed, k_dimension(), n_dimension(), point);
+    return w_dma_->granules(r, c);
+  };
+  w_input_ = grid_->add_input(w);
+
+  TileGrid::Output result;
+  result.dimensions = dimensions(&Outer::out, {m_dimension(), n_dimension()});
+  result.rows = vmem_rows(last.out, t.block_m * t.block_n * tile_rows(problem_.out_type));
+  result.start = [=](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
+    out_dma_->start(matrix(out, &Outer::out, point), at(point, m_dimension()),
+                    at(point, n_dimension()), from, flag);
+  };
+  result.granules = [=](const GridPoint& point) {
+    return out_dma_->granules(at(point, m_dimension()), at(point, n_dimension()));
+  };
+  grid_->add_output(result);
+
+  if (sums_apart()) {
+    sums_ = builder_.allocate_vmem(std::uint64_t{8} * t.block_outer * t.block_m * t.block_n);
+  }
+  if (problem_.lhs_transposed) {
+    transposed_ = builder_.allocate_vmem(std::uint64_t{8} * t.block_outer * t.block_m * t.block_k);
+  }
+}
+
+void DotKernel::make_constants() {
+  const VReg elements = builder_.lane_sequence();
+  const bool x_packed = is_packed(problem_.lhs_type), w_packed = is_packed(problem_.rhs_type);
+  if (x_packed || w_packed) {
+    const VReg odd = builder_.and_(builder_.shift_right(elements, 7), 1);
+    odd_shift_down_ = builder_.shift_left(odd, 4);
+    odd_shift_ = builder_.vector(Opcode::kVxorU32, odd_shift_down_, 16);
+  }
+  if (masks_k()) {
+    masks_ = builder_.allocate_vmem(16);
+    const VReg lane = builder_.and_(elements, 127);
+    const MReg valid =
+        builder_.vector_compare(Opcode::kVcmpLtS32, lane, static_cast<int>(problem_.k % 128));
+    builder_.store({masks_, 0}, 0xffffffffU);
+    builder_.store({masks_, 8}, builder_.select(valid, 0xffffffffU, 0U));
+  }
+}
+
+PReg DotKernel::is_last_k(const TileGrid::Tile& tile) {
+  const SReg index = tile.point[static_cast<std::size_t>(k_dimension())];
+  return index ? builder_.equal(index, grid_k() - 1) : PReg();
+}
+
+/// Runs the body when both hold; an absent predicate holds.
+void DotKernel::when(PReg a, PReg b, const std::function<void()>& body) {
+  const PReg both = a && b ? builder_.and_(a, b) : a ? a : b;
+  both ? builder_.if_(both, body) : body();
+}
+
+void DotKernel::work(const TileGrid::Tile& tile) {
+  if (masks_k() && !problem_.rhs_transposed) clear_weight_rows(tile);
+  if (problem_.lhs_transposed) transpose_rows(tile);
+  builder_.new_block();
+  multiply(tile);
+  if (sums_apart()) finish(tile);
+}
+
+/// Rows of the last weight tiles that lie beyond k become 0: the rows of x are masked, but 0 times
+/// what stands there must be 0.
+void DotKernel::clear_weight_rows(const TileGrid::Tile& tile) {
+  const std::uint32_t valid = problem_.k - (k_tiles_ - tiling_.block_k) * 128;
+  const bool several = !problem_.outer.empty() && problem_.outer.back().rhs != 0;
+  const std::uint32_t matrices = several ? tiling_.block_outer : 1;
+  const VmemAddress weights = tile.inputs[static_cast<std::size_t>(w_input_)];
+  when(is_last_k(tile), tile.fresh[static_cast<std::size_t>(w_input_)], [&] {
+    for (std::uint32_t o = 0; o < matrices; ++o) {
+      for (std::uint32_t row_tile = valid / 8; row_tile < 16 * tiling_.block_k; ++row_tile) {
+        const std::uint32_t first = std::max(valid, 8 * row_tile) - 8 * row_tile;
+        for (std::uint32_t n = 0; n < tiling_.block_n; ++n) {
+          const std::uint32_t at = (o * 16 * tiling_.block_k + row_tile) * tiling_.block_n + n;
+          const VmemAddress address = weights.plus(std::int64_t{at} * w_tile_);
+          if (w_tile_ == 8) {
+            builder_.store(address.mask(static_cast<std::uint8_t>(0xff << first)), 0.0F);
+            continue;
+          }
+          const std::uint32_t whole = (first + 1) / 2;
+          if (first % 2 != 0) {
+            const auto sublane = static_cast<std::uint8_t>(1U << (first / 2));
+            const VReg pair = builder_.load(address.mask(sublane));
+            builder_.store(address.mask(sublane), builder_.and_(pair, 0xffffU));
+          }
+          builder_.store(address.mask(static_cast<std::uint8_t>(0x0f & (0x0f << whole))), 0.0F);
+        }
+      }
+    }
+  });
+}
+
+/// The eight rows of a tile, whatever its type; `mask`, where given, is anded.
+VReg DotKernel::load_row_tile(ElementType type, const VmemAddress& address, VReg mask) {
+  if (!is_packed(type)) {
+    const VReg rows = builder_.load(address);
+    return mask ? builder_.and_(rows, mask) : rows;
+  }
+  const VReg rows = builder_.shift_left(builder_.load_shuffled(address, kPairs), odd_shift_);
+  return builder_.and_(rows, mask ? VectorOperand(mask) : VectorOperand(kHighHalf));
+}
+
+/// The eight rows of a tile in descending order, as weights are pushed.
+VReg DotKernel::load_weights(const VmemAddress& address, VReg mask) {
+  if (w_tile_ == 8) {
+    const VReg rows = builder_.load(address.plus(7).stride(-1));
+    return mask ? builder_.and_(rows, mask) : rows;
+  }
+  const VReg rows =
+      builder_.shift_left(builder_.load_shuffled(address, kPairsDown), odd_shift_down_);
+  return builder_.and_(rows, mask ? VectorOperand(mask) : VectorOperand(kHighHalf));
+}
+
+/// Turns the left blocks, [k, m] as they come, into [m, k].
+void DotKernel::transpose_rows(const TileGrid::Tile& tile) {
+  const std::uint32_t m_columns = ceil_divide(tiling_.block_m, 16);
+  const VmemAddress from = tile.inputs[static_cast<std::size_t>(x_input_)];
+  when(tile.fresh[static_cast<std::size_t>(x_input_)], {}, [&] {
+    builder_.new_block();
+    StepCounter counter(builder_, {tiling_.block_outer, tiling_.block_k, m_columns});
+    builder_.loop(counter.steps(), [&](SReg) {
+      const std::vector<SReg> digits = counter.present();
+      const SReg source = weighted_sum(
+          builder_, digits,
+          {tiling_.block_k * 16 * m_columns * x_tile_, 16 * m_columns * x_tile_, x_tile_},
+          from.base);
+      const SReg target = weighted_sum(
+          builder_, digits, {tiling_.block_m * tiling_.block_k * 8, 8, 16 * tiling_.block_k * 8});
+      for (std::uint32_t i = 0; i < 16; ++i) {
+        const VmemAddress address(from.region, std::int64_t{i} * m_columns * x_tile_, source);
+        builder_.transpose_push(load_row_tile(problem_.lhs_type, address, {}), 128, i, 16);
+      }
+      for (std::uint32_t i = 0; i < 16; ++i) {
+        builder_.store({transposed_, std::int64_t{i} * tiling_.block_k * 8, target},
+                       builder_.transpose_pop());
+      }
+      counter.advance(counter.next());
+    });
+  });
+}
+
+/// Row of masks_ for the k tile of a step.
+SReg DotKernel::mask_row(const std::vector<SReg>& digits, const TileGrid::Tile& tile) {
+  const SReg block = tile.point[static_cast<std::size_t>(k_dimension())];
+  PReg last = block ? builder_.equal(block, grid_k() - 1) : PReg();
+  if (digits[2]) {
+    const PReg step = builder_.equal(digits[2], tiling_.block_k - 1);
+    last = last ? builder_.and_(last, step) : step;
+  }
+  return last ? builder_.select(last, 8, 0) : builder_.constant(8);
+}
+
+void DotKernel::multiply(const TileGrid::Tile& tile) {
+  const DotTiling& t = tiling_;
+  const VmemAddress x_block = problem_.lhs_transposed
+                                  ? VmemAddress(transposed_)
+                                  : tile.inputs[static_cast<std::size_t>(x_input_)];
+  const ElementType x_type = problem_.lhs_transposed ? ElementType::kF32 : problem_.lhs_type;
+  const std::uint32_t x_tile = problem_.lhs_transposed ? 8 : x_tile_;
+  const VmemAddress w_block = tile.inputs[static_cast<std::size_t>(w_input_)];
+  const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : tile.outputs[0];
+  const OuterDimension none{};
+  const OuterDimension& inner = problem_.outer.empty() ? none : problem_.outer.back();
+
+  StepCounter counter(
+      builder_, {t.block_outer, t.block_n / columns_at_once_, t.block_k, t.block_m / t.chunk_m});
+  const std::vector<std::uint32_t> x_distances{inner.lhs != 0 ? t.block_m * t.block_k * x_tile : 0,
+                                               0, x_tile, t.chunk_m * t.block_k * x_tile};
+  const std::uint32_t w_matrix = inner.rhs != 0 ? 16 * t.block_k * t.block_n * w_tile_ : 0;
+  const std::vector<std::uint32_t> w_distances =
+      problem_.rhs_transposed
+          ? std::vector<std::uint32_t>{w_matrix, columns_at_once_ * 16 * t.block_k * w_tile_,
+                                       w_tile_, 0}
+          : std::vector<std::uint32_t>{w_matrix, columns_at_once_ * w_tile_,
+                                       16 * t.block_n * w_tile_, 0};
+  const std::vector<std::uint32_t> sum_distances{t.block_m * t.block_n * 8, columns_at_once_ * 8, 0,
+                                                 t.chunk_m * t.block_n * 8};
+  const SVariable previous_row =
+      builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0));
+  const SVariable previous_mask = builder_.scalar_variable(0);
+
+  const auto row_of = [&](std::uint32_t mxu, std::uint32_t i) {
+    return t.pair_columns ? i : mxu * pushes_ + i;
+  };
+  const auto column_of = [&](std::uint32_t mxu) { return t.pair_columns ? mxu : 0; };
+  MatmulStream::Step step;
+  step.pushes = pushes_;
+  step.transposed = problem_.rhs_transposed;
+  const auto weights = [&](const std::vector<SReg>& digits) {
+    const SReg base = weighted_sum(builder_, digits, w_distances, w_block.base);
+    const bool masked = masks_k() && problem_.rhs_transposed;
+    const VReg mask = masked ? builder_.load({masks_, 0, mask_row(digits, tile)}) : VReg();
+    const VReg effective =
+        masked && is_packed(problem_.rhs_type) ? builder_.and_(mask, kHighHalf) : mask;
+    auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
+    return [=](std::uint32_t mxu, std::uint32_t j) {
+      if (!tiling_.pair_columns && cached->first == j) return cached->second;
+      const std::uint32_t row_tile = 15 - j;
+      const std::uint32_t at = problem_.rhs_transposed
+                                   ? (column_of(mxu) * 16 + row_tile) * tiling_.block_k * w_tile_
+                                   : (row_tile * tiling_.block_n + column_of(mxu)) * w_tile_;
+      *cached = {j, load_weights({w_block.region, at, base}, effective)};
+      return cached->second;
+    };
+  };
+  const auto consume_at = [&](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
+    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
+      const std::uint32_t at = (row_of(mxu, i) * tiling_.block_n + column_of(mxu)) * 8;
+      VmemAddress address(sums.region, at, previous ? before : row);
+      VmemAddress source = address;
+      source.mask_register = previous ? before_mask : mask;
+      const VReg sum = builder_.add(builder_.load(source), result);
+      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
+      builder_.guarded(guard, [&] { builder_.store(address, sum); });
+    };
+  };
+
+  MatmulStream stream(builder_, mxus_, pushes_);
+  step.next_weights = weights(std::vector<SReg>(4));
+  stream.begin(step);
+  builder_.loop(counter.steps(), [&](SReg index) {
+    const std::vector<SReg> digits = counter.present();
+    const std::vector<SReg> next = counter.next();
+    const SReg x_row = weighted_sum(builder_, digits, x_distances, x_block.base);
+    SReg sum_row = weighted_sum(builder_, digits, sum_distances, sums.base);
+    if (!sum_row) sum_row = builder_.constant(0);
+    // The first sum over k begins at 0: the load of nothing gives 0.
+    const SReg block_k = tile.point[static_cast<std::size_t>(k_dimension())];
+    const PReg starts_block = block_k ? builder_.equal(block_k, 0) : PReg();
+    const PReg starts_step = digits[2] ? builder_.equal(digits[2], 0) : PReg();
+    const PReg starts = starts_block && starts_step ? builder_.and_(starts_block, starts_step)
+                        : starts_block              ? starts_block
+                                                    : starts_step;
+    const SReg mask = starts ? builder_.select(starts, 0, 0xff) : builder_.constant(0);
+    VReg x_mask;
+    if (masks_k()) {
+      x_mask = builder_.load({masks_, 0, mask_row(digits, tile)});
+      if (is_packed(x_type)) x_mask = builder_.and_(x_mask, kHighHalf);
+    }
+    std::map<std::uint32_t, VReg> loaded;
+    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
+      const std::uint32_t row = row_of(mxu, i);
+      const auto found = loaded.find(row);
+      if (found != loaded.end()) return found->second;
+      const VmemAddress address(x_block.region, std::int64_t{row} * t.block_k * x_tile, x_row);
+      return loaded[row] = load_row_tile(x_type, address, x_mask);
+    };
+    step.next_weights = weights(next);
+    step.consume = consume_at(sum_row, mask, builder_.get(previous_row),
+                              builder_.get(previous_mask), builder_.less(0, index));
+    stream.step(step);
+    builder_.set(previous_row, sum_row);
+    builder_.set(previous_mask, mask);
+    counter.advance(next);
+  });
+  step.consume = consume_at({}, {}, builder_.get(previous_row), builder_.get(previous_mask), {});
+  stream.end(step);
+  builder_.new_block();
+}
+
+/// Rounds the sums of a block to packed bf16: 16 rows of two neighbouring tiles at a time.
+void DotKernel::finish(const TileGrid::Tile& tile) {
+  const VmemAddress out = tile.outputs[0];
+  when(is_last_k(tile), {}, [&] {
+    const std::uint32_t tiles = tiling_.block_outer * tiling_.block_m * tiling_.block_n;
+    const std::uint32_t pairs = tiles / 2;
+    const std::uint32_t unroll = std::min(pairs, 16U);
+    const auto pair = [&](std::int64_t first, SReg sums_row, SReg out_row) {
+      const VmemAddress sums(sums_, 16 * first, sums_row);
+      const VReg even = builder_.load(sums.stride(2));
+      const VReg odd = builder_.load(sums.plus(1).stride(2));
+      builder_.store({out.region, 8 * first, out_row}, builder_.pack_bf16(even, odd));
+    };
+    builder_.new_block();
+    if (unroll > 0) {
+      builder_.loop(pairs / unroll, [&](SReg index) {
+        const SReg sums_row = builder_.mul(index, 16 * unroll);
+        SReg out_row = builder_.mul(index, 8 * unroll);
+        if (out.base) out_row = builder_.add(out_row, out.base);
+        for (std::uint32_t i = 0; i < unroll; ++i) pair(i, sums_row, out_row);
+      });
+      for (std::uint32_t i = pairs / unroll * unroll; i < pairs; ++i) pair(i, {}, out.base);
+    }
+    if (tiles % 2 != 0) {
+      const VmemAddress sums(sums_, 8 * std::int64_t{tiles - 1});
+      const VReg even = builder_.load(sums.stride(2).mask(0x0f));
+      const VReg odd = builder_.load(sums.plus(1).stride(2).mask(0x0f));
+      builder_.store(VmemAddress(out.region, 4 * std::int64_t{tiles - 1}, out.base).mask(0x0f),
+                     builder_.pack_bf16(even, odd));
+    }
+  });
+}
+
+}  // namespace
+
+LoweredKernel dot_kernel(const DotProblem& problem, const DotTiling& tiling,
+                         const MatmulEpilogue& epilogue, const Target& target) {
+  return DotKernel(problem, tiling, epilogue, target).emit();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/matmul_epilogue.h"
+
+namespace tpu::compiler {
+
+/// The kernel for a dot with the given cut. Operands: left, right, those of the epilogue, result,
+/// at the places that the epilogue says.
+LoweredKernel dot_kernel(const DotProblem& problem, const DotTiling& tiling,
+                         const MatmulEpilogue& epilogue, const Target& target);
+
+}  // namespace tpu::compiler

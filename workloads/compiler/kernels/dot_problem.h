@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "workloads/compiler/target.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// A dimension of a dot above its matrices, with the distance from one matrix to the next in each
+/// array, in granules; 0: the array has no such dimension.
+struct OuterDimension {
+  std::uint32_t extent = 1;
+  std::uint32_t lhs = 0, rhs = 0, out = 0;
+};
+
+/// A dot as matrix products [m, k] x [k, n] over outer dimensions, with the way each matrix lies in
+/// HBM.
+struct DotProblem {
+  std::string name;
+  std::vector<OuterDimension> outer;  ///< Outermost first; neighbours that could be one are one.
+  std::uint32_t m = 1, n = 1, k = 1;
+  bool lhs_transposed = false;  ///< The left matrices lie as [k, m].
+  bool rhs_transposed = false;  ///< The right matrices lie as [n, k].
+  hlo::ElementType lhs_type = hlo::ElementType::kF32;
+  hlo::ElementType rhs_type = hlo::ElementType::kF32;
+  hlo::ElementType out_type = hlo::ElementType::kF32;
+};
+
+/// Reads a dot instruction whose operands have the given shapes (with layouts) and whose result
+/// lies as `out`. Throws WorkloadError for dots that are no such products.
+DotProblem dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs, const hlo::Shape& rhs,
+                       const hlo::Shape& out);
+
+/// How a DotProblem is cut: blocks that stand in VMEM, in tiles of 8 rows and 128 lanes for the
+/// rows of the result, of 128 for its columns and the contracted dimension.
+struct DotTiling {
+  std::uint32_t block_outer = 1;  ///< Of the innermost outer dimension.
+  std::uint32_t block_m = 1;      ///< Row tiles of 8.
+  std::uint32_t block_n = 1;      ///< Column tiles of 128.
+  std::uint32_t block_k = 1;      ///< Tiles of 128.
+  std::uint32_t chunk_m = 1;      ///< Row tiles that one step streams through the MXUs.
+  bool pair_columns = false;      ///< The MXUs take neighbouring column tiles; else halves of rows.
+  bool columns_outermost = false;  ///< Grid order n, m, k in place of m, n, k.
+  double cycles = 0;               ///< What the search expects.
+};
+
+/// Finds the cut with the least expected time. Throws WorkloadError when none fits VMEM.
+DotTiling find_dot_tiling(const DotProblem& problem, const Target& target);
+
+/// VMEM rows that the kernel with this cut takes.
+std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling);
+
+}  // namespace tpu::compiler

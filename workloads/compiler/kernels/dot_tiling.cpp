@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <cmath>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/dot_problem.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+
+std::uint32_t ceil_divide(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
+std::uint32_t tile_rows(ElementType type) { return type == ElementType::kBf16 ? 4 : 8; }
+
+/// Estimates of one cut, by the same counts as the kernel that is made of it.
+class Estimate {
+ public:
+  Estimate(const DotProblem& problem, const DotTiling& tiling, const Target& target)
+      : problem_(problem), tiling_(tiling), target_(target) {
+    m_tiles_ = ceil_divide(problem.m, 8);
+    n_tiles_ = ceil_divide(problem.n, 128);
+    k_tiles_ = ceil_divide(problem.k, 128);
+    grid_m_ = ceil_divide(m_tiles_, tiling.block_m);
+    grid_n_ = ceil_divide(n_tiles_, tiling.block_n);
+    grid_k_ = ceil_divide(k_tiles_, tiling.block_k);
+    for (const OuterDimension& outer : problem.outer) {
+      outer_ *= outer.extent;
+      rhs_outer_ |= outer.rhs != 0;
+    }
+    if (!problem.outer.empty()) {
+      const std::uint32_t inner = problem.outer.back().extent;
+      outer_ = outer_ / inner * ceil_divide(inner, tiling.block_outer);
+    }
+  }
+
+  double cycles() const {
+    const double tiles = double(outer_) * grid_m_ * grid_n_ * grid_k_;
+    const double work = tile_work();
+    const double traffic = total_bytes() / target_.hbm_bytes_per_cycle;
+    const double first = (x_bytes() + w_bytes()) / target_.hbm_bytes_per_cycle;
+    const double last = out_bytes() / target_.hbm_bytes_per_cycle;
+    const double latency = 2.0 * target_.dma_latency_cycles;
+    const double per_tile_fetch = std::max(0.0, traffic - first - last) / tiles;
+    return latency + first + last +
+           tiles * std::max(work, per_tile_fetch > 0 ? std::max(per_tile_fetch, 60.0) : 0.0);
+  }
+
+ private:
+  double block_bytes(double tiles, ElementType type) const {
+    return tiles * tile_rows(type) * 512.0;
+  }
+  double x_bytes() const {
+    return block_bytes(double(tiling_.block_outer) * tiling_.block_m * tiling_.block_k,
+                       problem_.lhs_type);
+  }
+  double w_bytes() const {
+    return block_bytes(
+        16.0 * (rhs_outer_ ? tiling_.block_outer : 1) * tiling_.block_n * tiling_.block_k,
+        problem_.rhs_type);
+  }
+  double out_bytes() const {
+    return block_bytes(double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n,
+                       problem_.out_type);
+  }
+  double total_bytes() const {
+    const double outer = outer_;
+    const bool n_outside = tiling_.columns_outermost;
+    double x = x_bytes(), w = w_bytes();
+    // How often each block is fetched, given which dimensions stand inside of its own.
+    const bool x_stays = grid_k_ == 1 && !n_outside;
+    x *= outer * grid_m_ * grid_k_ * (x_stays ? 1 : grid_n_);
+    const bool w_stays = grid_k_ == 1 && (n_outside || grid_n_ == 1);
+    w *= (rhs_outer_ || !(w_stays && grid_n_ == 1) ? outer : 1) * grid_n_ * grid_k_ *
+         (w_stays ? 1 : grid_m_);
+    return x + w + out_bytes() * outer * grid_m_ * grid_n_;
+  }
+  double tile_work() const {
+    const std::uint32_t mxus = target_.mxu_count;
+    const std::uint32_t at_once = tiling_.pair_columns ? mxus : 1;
+    const std::uint32_t pushes = tiling_.chunk_m / (tiling_.pair_columns ? 1 : mxus);
+    const double step = std::max(target_.push_interval_cycles * std::max(pushes, 16U), 128U) + 10.0;
+    const double steps = double(tiling_.block_outer) * (tiling_.block_n / at_once) *
+                         tiling_.block_k * (tiling_.block_m / tiling_.chunk_m);
+    double work = steps * step + 320;
+    const double out_tiles = double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n;
+    if (problem_.out_type == ElementType::kBf16) work += 1.2 * out_tiles / grid_k_;
+    if (problem_.lhs_transposed) {
+      work += 10.0 * tiling_.block_outer * tiling_.block_m * tiling_.block_k;
+    }
+    return work;
+  }
+
+  const DotProblem& problem_;
+  const DotTiling& tiling_;
+  const Target& target_;
+  std::uint32_t m_tiles_, n_tiles_, k_tiles_, grid_m_, grid_n_, grid_k_;
+  std::uint64_t outer_ = 1;
+  bool rhs_outer_ = false;
+};
+
+std::vector<std::uint32_t> divisors(std::uint32_t value) {
+  std::vector<std::uint32_t> found;
+  for (std::uint32_t d = 1; d <= value; ++d) {
+    if (value % d == 0) found.push_back(d);
+  }
+  return found;
+}
+
+/// Block sizes that cut `tiles` into 1, 2, 3, ... nearly equal parts, in multiples of `unit`.
+std::vector<std::uint32_t> block_sizes(std::uint32_t tiles, std::uint32_t unit) {
+  std::vector<std::uint32_t> sizes;
+  for (std::uint32_t parts = 1; parts <= tiles; parts = parts < 16 ? parts + 1 : parts * 5 / 4) {
+    const std::uint32_t size = ceil_divide(ceil_divide(tiles, parts), unit) * unit;
+    if (sizes.empty() || sizes.back() != size) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+class Search {
+ public:
+  Search(const DotProblem& problem, const Target& target) : problem_(problem), target_(target) {}
+
+  DotTiling run() {
+    const std::uint32_t n_tiles = ceil_divide(problem_.n, 128);
+    const std::uint32_t k_tiles = ceil_divide(problem_.k, 128);
+    for (bool pair : {true, false}) {
+      const std::uint32_t n_unit = pair ? target_.mxu_count : 1;
+      if (pair && target_.mxu_count == 1) continue;
+      for (std::uint32_t block_n : block_sizes(n_tiles, n_unit)) {
+        for (std::uint32_t block_k : divisors(k_tiles)) try_rows(pair, block_n, block_k);
+      }
+    }
+    if (best_.cycles == 0) {
+      throw WorkloadError("dot " + problem_.name + ": no cut of " + std::to_string(problem_.m) +
+                          "x" + std::to_string(problem_.k) + "x" + std::to_string(problem_.n) +
+                          " fits the VMEM of " + std::to_string(target_.vmem_bytes) + " bytes");
+    }
+    return best_;
+  }
+
+ private:
+  void try_rows(bool pair, std::uint32_t block_n, std::uint32_t block_k) {
+    const std::uint32_t row_tiles = ceil_divide(problem_.m, 8);
+    const std::uint32_t halves = pair ? 1 : target_.mxu_count;
+    for (std::uint32_t chunk : {64U, 48U, 32U, 28U, 24U, 20U, 16U, 12U, 8U, 4U, 2U, 1U}) {
+      if (chunk % halves != 0 || chunk / halves > 48) continue;
+      if (problem_.lhs_transposed && chunk % 16 != 0) continue;
+      if (chunk >= 2 * row_tiles && chunk > 2 * halves && chunk > 16) continue;
+      for (std::uint32_t block_m : block_sizes(row_tiles, chunk)) {
+        DotTiling tiling;
+        tiling.block_m = block_m;
+        tiling.block_n = block_n;
+        tiling.block_k = block_k;
+        tiling.chunk_m = chunk;
+        tiling.pair_columns = pair;
+        consider_outer(tiling);
+      }
+    }
+  }
+
+  void consider_outer(DotTiling tiling) {
+    consider(tiling);
+    tiling.columns_outermost = true;
+    consider(tiling);
+    tiling.columns_outermost = false;
+    const bool whole = tiling.block_m >= ceil_divide(problem_.m, 8) &&
+                       tiling.block_n == ceil_divide(problem_.n, 128) &&
+                       tiling.block_k == ceil_divide(problem_.k, 128);
+    if (!whole || problem_.outer.empty()) return;
+    for (std::uint32_t block : divisors(problem_.outer.back().extent)) {
+      if (block == 1 || block > 64) continue;
+      tiling.block_outer = block;
+      consider(tiling);
+    }
+  }
+
+  void consider(DotTiling tiling) {
+    if (vmem_rows(problem_, tiling) * 512 > target_.vmem_bytes) return;
+    tiling.cycles = Estimate(problem_, tiling, target_).cycles();
+    if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
+  }
+
+  const DotProblem& problem_;
+  const Target& target_;
+  DotTiling best_;
+};
+
+}  // namespace
+
+std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
+  const std::uint64_t outer = tiling.block_outer;
+  const bool rhs_outer = !problem.outer.empty() && problem.outer.back().rhs != 0;
+  const std::uint64_t x_tiles = outer * tiling.block_m * tiling.block_k;
+  const std::uint64_t w_tiles =
+      (rhs_outer ? outer : 1) * 16 * std::uint64_t{tiling.block_n} * tiling.block_k;
+  const std::uint64_t out_tiles = outer * tiling.block_m * tiling.block_n;
+  std::uint64_t rows = 2 * x_tiles * tile_rows(problem.lhs_type) +
+                       2 * w_tiles * tile_rows(problem.rhs_type) +
+                       2 * out_tiles * tile_rows(problem.out_type);
+  if (problem.out_type == ElementType::kBf16) rows += out_tiles * 8;
+  if (problem.lhs_transposed) rows += x_tiles * 8;
+  return rows + 256;
+}
+
+DotTiling find_dot_tiling(const DotProblem& problem, const Target& target) {
+  return Search(problem, target).run();
+}
+
+}  // namespace tpu::compiler

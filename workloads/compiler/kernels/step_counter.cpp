@@ -1,0 +1,60 @@
+#include "workloads/compiler/kernels/step_counter.h"
+
+#include <utility>
+
+namespace tpu::compiler {
+
+StepCounter::StepCounter(KernelBuilder& builder, std::vector<std::uint32_t> extents)
+    : builder_(builder), extents_(std::move(extents)), digits_(extents_.size()) {
+  for (std::size_t i = 0; i < extents_.size(); ++i) {
+    if (extents_[i] > 1) digits_[i] = builder.scalar_variable(0);
+  }
+}
+
+std::uint64_t StepCounter::steps() const {
+  std::uint64_t steps = 1;
+  for (std::uint32_t extent : extents_) steps *= extent;
+  return steps;
+}
+
+std::vector<SReg> StepCounter::present() {
+  std::vector<SReg> digits(extents_.size());
+  for (std::size_t i = 0; i < extents_.size(); ++i) {
+    if (extents_[i] > 1) digits[i] = builder_.get(digits_[i]);
+  }
+  return digits;
+}
+
+std::vector<SReg> StepCounter::next() {
+  std::vector<SReg> digits(extents_.size());
+  PReg carry;
+  for (std::size_t i = extents_.size(); i-- > 0;) {
+    if (extents_[i] == 1) continue;
+    const SReg digit = builder_.get(digits_[i]);
+    const SReg incremented = builder_.add(digit, 1);
+    const PReg wraps = builder_.equal(incremented, extents_[i]);
+    const SReg moved = builder_.select(wraps, 0, incremented);
+    digits[i] = carry ? builder_.select(carry, moved, digit) : moved;
+    carry = carry ? builder_.and_(wraps, carry) : wraps;
+  }
+  return digits;
+}
+
+void StepCounter::advance(const std::vector<SReg>& next) {
+  for (std::size_t i = 0; i < extents_.size(); ++i) {
+    if (extents_[i] > 1) builder_.set(digits_[i], next[i]);
+  }
+}
+
+SReg weighted_sum(KernelBuilder& builder, const std::vector<SReg>& digits,
+                  const std::vector<std::uint32_t>& distances, SReg base) {
+  SReg sum = base;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (!digits[i] || distances[i] == 0) continue;
+    const SReg term = builder.mul(digits[i], distances[i]);
+    sum = sum ? builder.add(sum, term) : term;
+  }
+  return sum;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+
+namespace tpu::compiler {
+
+/// Counts through nested loops in one flat loop: the last digit runs fastest. Digits of extent 1
+/// have no register.
+class StepCounter {
+ public:
+  StepCounter(KernelBuilder& builder, std::vector<std::uint32_t> extents);
+
+  std::uint64_t steps() const;
+  /// Digits of the present step.
+  std::vector<SReg> present();
+  /// Digits of the step after it; 0 again after the last one.
+  std::vector<SReg> next();
+  /// Moves on; call it at the end of the loop's body.
+  void advance(const std::vector<SReg>& next);
+
+ private:
+  KernelBuilder& builder_;
+  std::vector<std::uint32_t> extents_;
+  std::vector<SVariable> digits_;
+};
+
+/// Sum of digits times distances, with the constant 0 where nothing remains.
+SReg weighted_sum(KernelBuilder& builder, const std::vector<SReg>& digits,
+                  const std::vector<std::uint32_t>& distances, SReg base = {});
+
+}  // namespace tpu::compiler
