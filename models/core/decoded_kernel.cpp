@@ -467,9 +467,7 @@ std::uint8_t timed_number(char file, std::uint8_t reg) {
 
 void Decoder::decode_timing(const isa::Instruction& i) {
   const isa::OpcodeInfo& row = isa::info(i.opcode);
-  const bool compares =
-      isa::use_latency(Opcode::kVaddF32, i.opcode) > isa::result_latency(Opcode::kVaddF32);
-  ReadSet& reads = bundle_.reads[compares ? 1 : 0];
+  ReadSet& reads = bundle_.reads[i.opcode == Opcode::kVpackIBf16 ? 1 : 0];
   if (i.guard.predicate != isa::kNoRegister) {
     add_read(bundle_.reads[0], timed_number('p', i.guard.predicate));
   }
@@ -490,9 +488,9 @@ void Decoder::decode_timing(const isa::Instruction& i) {
   SlowWrite write;
   write.reg = timed_number(row.dest_file, i.dest);
   write.latency = static_cast<std::uint8_t>(isa::result_latency(i.opcode));
-  write.latency_of_comparison =
+  write.latency_for_vpack =
       static_cast<std::uint8_t>(isa::use_latency(i.opcode, Opcode::kVpackIBf16));
-  if (write.latency > 1 || write.latency_of_comparison > 1) out_.slow_writes.push_back(write);
+  if (write.latency > 1 || write.latency_for_vpack > 1) out_.slow_writes.push_back(write);
 }
 
 }  // namespace

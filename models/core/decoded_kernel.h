@@ -101,15 +101,15 @@ constexpr std::uint8_t kMask = 80;
 constexpr std::size_t kCount = 96;
 }  // namespace timed_register
 
-/// Registers that a bundle reads: [0] by any instruction, [1] by those that get fp32 sums and
-/// products a cycle later than others (comparisons, vpack).
+/// Registers that a bundle reads: [0] by any instruction but vpack, [1] by vpack, which gets fp32
+/// sums and products a cycle later than others.
 using ReadSet = std::array<std::uint32_t, 3>;
 
 /// A write that the next bundle cannot see yet.
 struct SlowWrite {
-  std::uint8_t reg = 0;                    ///< timed_register.
-  std::uint8_t latency = 0;                ///< For most readers.
-  std::uint8_t latency_of_comparison = 0;  ///< For comparisons and vpack.
+  std::uint8_t reg = 0;                ///< timed_register.
+  std::uint8_t latency = 0;            ///< For most readers.
+  std::uint8_t latency_for_vpack = 0;  ///< For vpack.
 };
 
 /// What one bundle means to the sequencer.

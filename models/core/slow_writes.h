@@ -24,19 +24,19 @@ class SlowWrites {
       if (now < write.ready && (reads[0][word] & bit) != 0) {
         return {Hazard::Kind::kRegisterEarly, write.ready};
       }
-      if (now < write.ready_for_comparison && (reads[1][word] & bit) != 0) {
-        return {Hazard::Kind::kRegisterEarly, write.ready_for_comparison};
+      if (now < write.ready_for_vpack && (reads[1][word] & bit) != 0) {
+        return {Hazard::Kind::kRegisterEarly, write.ready_for_vpack};
       }
     }
     return {};
   }
   void add(const SlowWrite& write, std::uint64_t now) {
-    pending_.push_back({write.reg, now + write.latency, now + write.latency_of_comparison});
+    pending_.push_back({write.reg, now + write.latency, now + write.latency_for_vpack});
   }
   void forget_past(std::uint64_t now) {
     pending_.erase(std::remove_if(pending_.begin(), pending_.end(),
                                   [&](const Pending& write) {
-                                    return write.ready <= now && write.ready_for_comparison <= now;
+                                    return write.ready <= now && write.ready_for_vpack <= now;
                                   }),
                    pending_.end());
   }
@@ -44,14 +44,14 @@ class SlowWrites {
   void save(StateWriter& out, std::uint64_t now) {
     forget_past(now);
     std::sort(pending_.begin(), pending_.end(), [](const Pending& a, const Pending& b) {
-      return std::tie(a.reg, a.ready, a.ready_for_comparison) <
-             std::tie(b.reg, b.ready, b.ready_for_comparison);
+      return std::tie(a.reg, a.ready, a.ready_for_vpack) <
+             std::tie(b.reg, b.ready, b.ready_for_vpack);
     });
     out.count(pending_.size());
     for (const Pending& write : pending_) {
       out.count(write.reg);
       out.cycle(write.ready);
-      out.cycle(write.ready_for_comparison);
+      out.cycle(write.ready_for_vpack);
     }
   }
   void load(StateReader& in) {
@@ -59,7 +59,7 @@ class SlowWrites {
     for (Pending& write : pending_) {
       write.reg = static_cast<std::uint8_t>(in.next());
       write.ready = in.next();
-      write.ready_for_comparison = in.next();
+      write.ready_for_vpack = in.next();
     }
   }
 
@@ -67,7 +67,7 @@ class SlowWrites {
   struct Pending {
     std::uint8_t reg = 0;
     std::uint64_t ready = 0;
-    std::uint64_t ready_for_comparison = 0;
+    std::uint64_t ready_for_vpack = 0;
   };
   std::vector<Pending> pending_;
 };

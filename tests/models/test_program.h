@@ -5,6 +5,7 @@
 
 #include "isa/assembler.h"
 #include "models/machine.h"
+#include "sim/base/error.h"
 
 namespace tpu::test {
 

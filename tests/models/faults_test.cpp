@@ -1,0 +1,164 @@
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+using test::fault_of;
+using test::program_of;
+using test::run;
+
+void expect_fault(const std::string& bundles, const std::string& what,
+                  const RunOptions& options = test::on_core(0)) {
+  const std::string fault = fault_of(program_of("kernel top\n" + bundles), options);
+  EXPECT_NE(fault.find(what), std::string::npos) << fault;
+}
+
+RunOptions with_values() {
+  RunOptions options = test::on_core(0);
+  options.values = true;
+  return options;
+}
+
+TEST(Faults, NameCoreCycleKernelBundleAndCode) {
+  RunOptions options = test::on_core(3);
+  const std::string fault = fault_of(
+      program_of("kernel top\n{ %s1 = smov 1 ;; vdelay 4 }\n{ %v1 = vpop.eup }\n"), options);
+  EXPECT_EQ(fault.rfind("core 3 (chip 1, core 1), cycle 5, kernel \"top\", bundle 0x1: vpop.eup: "
+                        "expected a result",
+                        0),
+            0u)
+      << fault;
+  EXPECT_NE(fault.find("\n  { %v1 = vpop.eup }"), std::string::npos) << fault;
+}
+
+TEST(Faults, ARegisterReadTooEarly) {
+  // Sums reach vpack a cycle later than other readers.
+  expect_fault("{ %v1 = vadd.f32 %v2, %v3 }{ %v4 = vpack.i.bf16 %v1, %v1 }",
+               "bundle 0x1: a register is read before its value is there: 1 cycles too early");
+  EXPECT_EQ(fault_of(program_of("kernel top\n{ %v1 = vadd.f32 %v2, %v3 ;; vdelay 1 }"
+                                "{ %v4 = vpack.i.bf16 %v1, %v1 }")),
+            "");
+  EXPECT_EQ(fault_of(program_of("kernel top\n{ %v1 = vadd.f32 %v2, %v3 }{ %v4 = vmov %v1 }")), "");
+  // Scalar loads are interlocked.
+  EXPECT_EQ(fault_of(program_of("kernel top\n{ %s1 = sld [smem:$0x10] }{ %s2 = sadd.s32 %s1, 1 }")),
+            "");
+}
+
+TEST(Faults, AResultPoppedTooEarly) {
+  const auto program = [](int delay) {
+    return program_of("kernel top\n{ vmatmul.f32.gmra.mxu1 %v0 ;; vdelay " + std::to_string(delay) +
+                      " }{ %v1 = vpop.f32.mrf.mxu1 }");
+  };
+  EXPECT_EQ(fault_of(program(104)), "");
+  EXPECT_NE(fault_of(program(103)).find("vpop.f32.mrf.mxu1: the result is not ready yet: 1 cycles"),
+            std::string::npos);
+}
+
+TEST(Faults, PushesAndPopsCloserThanTheInterval) {
+  expect_fault("{ vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 6 }{ vmatmul.f32.gmra.mxu0 %v0 }",
+               "does not take a push yet: 1 cycles too early");
+  expect_fault("{ vmatpush.msra.mxu0 %v0 ;; vdelay 6 }{ vmatpush.msra.mxu0 %v0 }", "1 cycles");
+  EXPECT_EQ(fault_of(program_of(
+                "kernel top\n{ vmatmul.f32.gmra.mxu0 %v0 }{ vmatmul.f32.gmra.mxu1 %v0 }")),
+            "");
+  expect_fault(
+      "{ vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 7 }{ vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 120 }"
+      "{ %v1 = vpop.f32.mrf.mxu0 ;; vdelay 6 }{ %v1 = vpop.f32.mrf.mxu0 }",
+      "does not give another result yet: 1 cycles");
+}
+
+TEST(Faults, QueuesThatAreFull) {
+  std::string text;
+  for (int i = 0; i < 33; ++i) text += "{ vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 7 }";
+  expect_fault(text, "bundle 0x20: vmatmul.f32.gmra.mxu0: the queue holds 32 results");
+}
+
+TEST(Faults, TransposedRowsComeAfterTheLastPush) {
+  expect_fault("{ vxpose.xlu0.b32.start [1/2] %v1, 16 }{ %v2 = vpop.trf.xlu0 }",
+               "nothing was pushed that this could pop");
+  EXPECT_EQ(fault_of(program_of("kernel top\n{ vxpose.xlu0.b32.start [1/2] %v1, 16 ;; vdelay 7 }"
+                                "{ vxpose.xlu0.b32.end [2/2] %v1, 16 }"
+                                "{ %v2 = vpop.trf.xlu0 ;; vdelay 7 }{ %v2 = vpop.trf.xlu0 }")),
+            "");
+  expect_fault(
+      "{ vxpose.xlu0.b32.start [1/2] %v1, 16 ;; vdelay 7 }"
+      "{ vxpose.xlu0.b32.end [2/2] %v1, 16 ;; vdelay 7 }"
+      "{ %v2 = vpop.trf.xlu0 ;; vdelay 7 }{ %v2 = vpop.trf.xlu0 ;; vdelay 7 }"
+      "{ %v2 = vpop.trf.xlu0 }",
+      "nothing was pushed that this could pop");
+}
+
+TEST(Faults, AddressesOutsideTheMemories) {
+  expect_fault("{ dma.hbm_to_vmem 0, 64, 32704, 1 }",
+               "destination of the DMA ends at VMEM row 32832");
+  expect_fault("{ dma.hbm_to_vmem 16777215, 2, 0, 1 }", "ends at HBM granule 16777217");
+  expect_fault("{ dma.hbm_to_smem 0, 16, 256, 1 }", "ends at SMEM word 4352");
+  expect_fault(
+      "{ %s1 = sld [smem:$0x1000] }{ dma.hbm_to_vmem 0, 1, 0, 1 }{ sbr.rel target = 3 }"
+      "{ dma.hbm_to_vmem %s1, 1, 0, 1 }",
+      "expected a word of SMEM below 4096, found 4096");
+  expect_fault("{ %v1 = vld [vmem:$0x8000] }", "expected rows of VMEM below 32768", with_values());
+}
+
+TEST(Faults, UnknownSyncFlags) {
+  expect_fault("{ dma.hbm_to_vmem 0, 1, 0, 1024 }", "expected a sync flag below 1024");
+  expect_fault("{ vsyncadd 5000, 1 }", "expected a sync flag below 1024, found 5000");
+  expect_fault("{ dma.done.wait -1, 1 }", "expected a sync flag below 1024, found -1");
+}
+
+TEST(Faults, TheProgramsOwnTrap) {
+  expect_fault("{ %p1 = pmov 1 }{ shalt.err (%p1) }", "shalt.err");
+  EXPECT_EQ(fault_of(program_of("kernel top\n{ %p1 = pmov 0 }{ shalt.err (%p1) }")), "");
+}
+
+TEST(Faults, AnEndlessLoop) {
+  RunOptions options = test::on_core(0);
+  options.runaway_cycles = 100000;
+  expect_fault("loop:\n{ %s1 = smov 0 }{ sbr.rel target = loop }{ %s2 = smov 0 }",
+               "without a DMA, a wait or an end", options);
+}
+
+TEST(Faults, ControlOnUnknownValues) {
+  const std::string pop = "{ vpush %v1 }{ %s1 = spop }{ %s2 = sadd.s32 %s1, 1 }";
+  expect_fault(pop +
+                   "{ %p1 = scmp.eq.s32.totalorder %s2, 0 }{ sbr.rel (%p1) target = 6 }"
+                   "{ %s3 = smov 1 }{ %s3 = smov 1 }",
+               "bundle 0x4: a branch depends on a value that the vector unit computed");
+  expect_fault(pop + "{ dma.hbm_to_vmem %s2, 1, 0, 1 }", "unknown with values off");
+  expect_fault(pop + "{ sst [smem:%s2] 1 }", "the address of sst");
+  expect_fault(pop + "{ sst [smem:$0x200] %s2 }{ dma 512 }", "descriptor is unknown");
+  // What is overwritten is known again, and sync flags always are.
+  EXPECT_EQ(fault_of(program_of("kernel top\n" + pop +
+                                "{ %s2 = smov 8 }{ vsyncadd 3, 4 }{ vsyncmov 3 }{ %s1 = spop }"
+                                "{ dma.hbm_to_vmem %s2, %s1, 0, 1 }{ dma.done.wait 1, 4 }")),
+            "");
+  // With values on all of it is known.
+  EXPECT_EQ(fault_of(program_of("kernel top\n" + pop +
+                                "{ %p1 = scmp.eq.s32.totalorder %s2, 0 }"
+                                "{ sbr.rel (%p1) target = 6 }{ %s3 = smov 1 }{ %s3 = smov 1 }"),
+                     with_values()),
+            "");
+}
+
+TEST(Faults, ABranchInADelaySlot) {
+  expect_fault("{ sbr.rel target = 0 }{ sbr.rel target = 0 }{ %s1 = smov 0 }", "delay slot");
+}
+
+TEST(Faults, ProgramsThatTheMachineCannotRun) {
+  isa::Program program = program_of("kernel top\n{ %s1 = smov 1 }");
+  program.chip = "v2";
+  EXPECT_THROW(run(program), WorkloadError);
+  MachineParams one_mxu;
+  one_mxu.core.mxu.count = 1;
+  EXPECT_THROW(
+      run(program_of("kernel top\n{ vmatmul.f32.gmra.mxu1 %v0 }"), test::on_core(0), one_mxu),
+      WorkloadError);
+  EXPECT_THROW(run(program_of("kernel top\n{ %s1 = smov 1 }"), test::on_core(8)), UsageError);
+  EXPECT_THROW(run(isa::Program()), WorkloadError);
+}
+
+}  // namespace
+}  // namespace tpu

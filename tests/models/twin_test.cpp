@@ -1,0 +1,379 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <sstream>
+
+#include "sim/base/error.h"
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+/// Writes random programs: scalar code, loops, branches (with DMAs and waits in delay slots too),
+/// calls, DMAs, sync flags, pushes whose pops come later, guarded pushes. Most keep to the
+/// latencies; some do not, on purpose.
+class RandomProgram {
+ public:
+  explicit RandomProgram(std::uint32_t seed) : random_(seed) {}
+
+  isa::Program make() {
+    const int callees = 1 + pick(2);
+    callees_ = callees;
+    text_ << "kernel top\n";
+    line("%s0 = smov 0");
+    for (int reg = 1; reg < 8; ++reg) line("%s" + num(reg) + " = smov " + num(pick(1000)));
+    for (int push = 0; push < 16; ++push) line("vmatpush.msra.mxu0 %v0", 7);
+    line("vdwg.mxu0");
+    body(0, 12 + pick(10));
+    drain();
+    for (int k = 0; k < callees; ++k) {
+      callees_ = 0;
+      text_ << "kernel callee" << k << "\n";
+      body(3, 3 + pick(6));
+      drain();
+    }
+    return test::program_of(text_.str());
+  }
+  std::string text() const { return text_.str(); }
+
+ private:
+  int pick(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
+  static std::string num(int value) { return std::to_string(value); }
+  std::string data() { return "%s" + num(1 + pick(7)); }
+  std::string operand() { return pick(2) == 0 ? data() : num(pick(300)); }
+
+  void line(const std::string& body, int delay = 0) {
+    text_ << "  { " << body;
+    if (delay > 0) text_ << (body.empty() ? "" : " ;; ") << "vdelay " << delay;
+    text_ << " }\n";
+    ready_in_ = std::max(0, ready_in_ - 1 - delay);
+  }
+  void idle(int cycles) {
+    if (cycles > 0) line("", cycles - 1);
+  }
+
+  void body(int depth, int items) {
+    for (int i = 0; i < items; ++i) item(depth);
+  }
+
+  void item(int depth) {
+    switch (pick(14)) {
+      case 0:
+      case 1:
+        return scalar();
+      case 2:
+        return smem();
+      case 3:
+        return push_rows();
+      case 4:
+        return pop_rows();
+      case 5:
+        return dma();
+      case 6:
+        return wait();
+      case 7:
+        return depth < 3 ? loop(depth) : scalar();
+      case 8:
+        return depth < 3 ? skip(depth) : scalar();
+      case 9:
+        return callees_ > 0 ? call() : scalar();
+      case 10:
+        return vector();
+      case 11:
+        return lanes();
+      case 12:
+        return guarded_push();
+      default:
+        return flags();
+    }
+  }
+
+  void scalar() {
+    const char* ops[] = {"sadd.s32", "ssub.s32", "sand.u32", "sxor.u32", "smul.u32", "sshrl.u32"};
+    const std::string first = data() + " = " + ops[pick(6)] + " " + operand() + ", " + operand();
+    // Two in a bundle that may need each other's old values.
+    const std::string a = "%s" + num(1 + pick(3));
+    const std::string b = "%s" + num(4 + pick(4));
+    switch (pick(4)) {
+      case 0:
+        return line(a + " = sadd.s32 " + b + ", 1 ;; " + b + " = sxor.u32 " + a + ", 5", pick(3));
+      case 1:
+        line("%p" + num(1 + pick(3)) + " = scmp.lt.s32.totalorder " + operand() + ", " + operand());
+        return line(a + " = smov (" + (pick(2) == 0 ? "!" : "") + "%p" + num(1 + pick(3)) + "), " +
+                    b + " ;; %p" + num(1 + pick(3)) + " = pneg %p" + num(1 + pick(3)));
+      default:
+        return line(first, pick(4) == 0 ? pick(9) : 0);
+    }
+  }
+  void smem() {
+    line("sst [smem:$0x" + num(600 + pick(16)) + "] " + data());
+    line(data() + " = sld [smem:$0x" + num(600 + pick(16)) + "]");
+    // One too few in some programs: then the next bundle reads too early.
+    if (pick(40) != 0) line("%s0 = smov 0");
+  }
+  void push_rows() {
+    const int pushes = 1 + pick(3);
+    for (int i = 0; i < pushes && rows_ < 10; ++i) {
+      line("vmatmul.f32.gmra.mxu0 %v" + num(pick(4)), pick(60) == 0 ? 6 : 7);
+      ready_in_ = 105 - 8;
+      ++rows_;
+    }
+  }
+  void pop_rows() {
+    if (rows_ == 0) return;
+    idle(ready_in_ + pick(4) - (pick(60) == 0 ? 1 : 0));
+    const int pops = 1 + pick(rows_);
+    for (int i = 0; i < pops; ++i) {
+      line("%v" + num(pick(4)) + " = vpop.f32.mrf.mxu0", 7 + pick(2));
+      --rows_;
+    }
+  }
+  void drain() {
+    while (rows_ > 0) pop_rows();
+    idle(8);
+  }
+  void dma() {
+    const int granules = 1 + pick(64);
+    const std::string flag = num(1 + pick(3));
+    switch (pick(3)) {
+      case 0:
+        line("dma.hbm_to_vmem " + num(pick(64)) + ", " + num(granules) + ", " + num(8 * pick(16)) +
+             ", " + flag);
+        break;
+      case 1:
+        line("dma.vmem_to_hbm " + num(8 * pick(16)) + ", " + num(granules) + ", " +
+             num(200 + pick(64)) + ", " + flag);
+        break;
+      default:
+        // The flag's number out of the scalar code.
+        line("%s9 = smov " + flag);
+        line("dma.hbm_to_vmem " + num(pick(64)) + ", " + num(granules) +
+             ", 0, %s9 ;; %s9 = smov 0");
+    }
+    if (pick(2) == 0)
+      wait_for(flag, granules);
+    else
+      pending_.push_back({flag, granules});
+  }
+  void wait_for(const std::string& flag, int granules) {
+    line("dma.done.wait " + flag + ", " + num(granules));
+    line("vsyncadd " + flag + ", " + num(-granules));
+  }
+  void wait() {
+    if (pending_.empty() || depth_ > 0) return;
+    wait_for(pending_.back().first, pending_.back().second);
+    pending_.pop_back();
+  }
+  void loop(int depth) {
+    const std::string counter = "%s" + num(20 + depth);
+    const std::string label = "l" + num(labels_++);
+    const int before = ready_in_;
+    line(counter + " = smov 0");
+    text_ << label << ":\n";
+    if (rows_ > 0) ready_in_ = std::max(before, 105);
+    inside([&] { body(depth + 1, 1 + pick(4)); });
+    line(counter + " = sadd.s32 " + counter + ", 1");
+    line("%p6 = scmp.lt.s32.totalorder " + counter + ", " + num(1 + pick(6)));
+    line("sbr.rel (%p6) target = " + label);
+    delay_slot();
+  }
+  /// What stands inside may run any number of times: it leaves the queues as they were.
+  template <class Inner>
+  void inside(const Inner& inner) {
+    const int outer_rows = rows_;
+    const auto outer_pending = pending_;
+    ++depth_;
+    inner();
+    --depth_;
+    if (rows_ < outer_rows) {
+      while (rows_ < outer_rows) {
+        line("vmatmul.f32.gmra.mxu0 %v0", 7);
+        ready_in_ = 105 - 8;
+        ++rows_;
+      }
+    }
+    while (rows_ > outer_rows) {
+      idle(ready_in_);
+      line("%v1 = vpop.f32.mrf.mxu0", 7);
+      --rows_;
+    }
+    while (pending_.size() > outer_pending.size()) {
+      wait_for(pending_.back().first, pending_.back().second);
+      pending_.pop_back();
+    }
+  }
+  void skip(int depth) {
+    const std::string label = "l" + num(labels_++);
+    const int before = ready_in_;
+    line("%p5 = scmp.lt.s32.totalorder " + data() + ", " + num(pick(500)));
+    line(std::string("sbr.rel (") + (pick(2) == 0 ? "!" : "") + "%p5) target = " + label);
+    delay_slot();
+    inside([&] { body(depth + 1, 1 + pick(3)); });
+    text_ << label << ":\n";
+    ready_in_ = std::max(ready_in_, before);
+  }
+  void delay_slot() {
+    switch (pick(4)) {
+      case 0:
+        return line("vsyncadd 9, 1", pick(3));
+      case 1:
+        return line("dma.done.wait 9, 0");
+      case 2:
+        return line("%s0 = smov 0", pick(12));
+      default:
+        return line("%v7 = vadd.f32 %v7, %v7");
+    }
+  }
+  void call() {
+    // A callee leaves the MXU as it found it, and everything in it ready.
+    line("inlined_call site = " + num(pick(callees_)), pick(2));
+    ready_in_ = std::max(ready_in_, 105);
+  }
+  void vector() {
+    line("%v5 = vadd.f32 %v5, %v6");
+    if (pick(30) != 0) line("%v4 = vmul.f32 %v5, %v5");
+    line("%v6 = vpack.i.bf16 %v5, %v5 ;; vst [vmem:$0x400] %v4");
+    line("vpow2.f32 %v4");
+    idle(3 + pick(3));
+    line("%v4 = vpop.eup");
+  }
+  void lanes() {
+    line("vadd.xlane.f32.xlu0 %v5", 91 + pick(3));
+    line("%v5 = vpop.xlane.xlu0", 7);
+    if (pick(2) == 0) return;
+    line("vsyncmov 9");
+    line("%s8 = spop");
+  }
+  void guarded_push() {
+    line("%p4 = scmp.lt.s32.totalorder " + data() + ", " + num(pick(700)));
+    drain();
+    line("vmatmul.f32.gmra.mxu0 (%p4), %v1", 7 + pick(100));
+    idle(105);
+    line("%v1 = vpop.f32.mrf.mxu0 (%p4)", 7);
+  }
+  void flags() { line("vsyncadd 9, " + num(1 + pick(3)), pick(2)); }
+
+  std::mt19937 random_;
+  std::ostringstream text_;
+  int callees_ = 0;
+  int labels_ = 0;
+  int depth_ = 0;
+  int rows_ = 0;      ///< Results of mxu0 under way.
+  int ready_in_ = 0;  ///< Cycles until they are all ready.
+  std::vector<std::pair<std::string, int>> pending_;
+};
+
+void append(const Counters& c, std::ostringstream& out) {
+  out << c.bundles << ' ' << c.scalar_ops << ' ' << c.vector_alu_ops << ' ' << c.vector_loads << ' '
+      << c.vector_stores << ' ' << c.matmul_pushes << ' ' << c.weight_pushes << ' ' << c.xlu_pushes
+      << ' ' << c.eup_pushes << ' ' << c.dmas << ' ' << c.hbm_read_bytes << ' ' << c.hbm_write_bytes
+      << ' ' << c.ici_bytes;
+  for (std::uint64_t busy : c.busy_cycles) out << ' ' << busy;
+  for (std::size_t s = 0; s < static_cast<std::size_t>(CoreState::kCount); ++s) {
+    out << ' ' << c.core[static_cast<CoreState>(s)];
+    for (const auto& unit : c.busy_in_state) out << '/' << unit[static_cast<CoreState>(s)];
+  }
+  out << '\n';
+}
+
+std::string text_of(const RunResult& result) {
+  std::ostringstream out;
+  out << result.cycles << '\n';
+  for (const CoreResult& core : result.cores) {
+    out << core.end_cycle << ": ";
+    append(core.total, out);
+    for (const StepSpan& step : core.steps) out << step.begin << '-' << step.end << ' ';
+    for (const OpResult& op : core.ops) {
+      out << op.count << ' ' << op.cycles << ' ';
+      append(op.counters, out);
+    }
+  }
+  return out.str();
+}
+
+struct Mode {
+  bool interpret = false;
+  bool values = false;
+};
+
+std::string outcome(const isa::Program& program, Mode mode,
+                    const std::vector<std::uint32_t>& cores) {
+  RunOptions options;
+  options.cores = cores;
+  options.steps = 2;
+  options.interpret = mode.interpret;
+  options.values = mode.values;
+  try {
+    Machine machine(MachineParams(), program);
+    CoreLoad load;
+    load.hbm.push_back({0, std::vector<std::uint32_t>(512 * 256, 0x3f800000)});
+    if (mode.values) {
+      for (std::uint32_t core : cores) machine.load(core, load);
+    }
+    return text_of(machine.run(options));
+  } catch (const ProgramFault& fault) {
+    return fault.what();
+  }
+}
+
+void expect_accounts_add_up(const RunResult& result) {
+  for (const CoreResult& core : result.cores) {
+    EXPECT_EQ(core.total.core.total(), result.cycles);
+    for (std::size_t u = 0; u < kUnits; ++u) {
+      EXPECT_EQ(unit_account(core.total, static_cast<Unit>(u)).total(), result.cycles);
+      EXPECT_LE(unit_account(core.total, static_cast<Unit>(u)).busy, result.cycles);
+    }
+  }
+}
+
+TEST(Twins, InterpreterAndBlocksAgreeOnRandomPrograms) {
+  int ended_well = 0;
+  for (std::uint32_t seed = 1; seed <= 400; ++seed) {
+    RandomProgram random(seed);
+    isa::Program program;
+    ASSERT_NO_THROW(program = random.make()) << random.text();
+    const std::string expected = outcome(program, {true, false}, {0});
+    ASSERT_EQ(outcome(program, {false, false}, {0}), expected) << "seed " << seed << random.text();
+    if (expected.find("early") == std::string::npos) ++ended_well;
+  }
+  // The generator is worth nothing when most of its programs fault.
+  RecordProperty("ended_well", ended_well);
+  EXPECT_GT(ended_well, 250);
+}
+
+TEST(Twins, ValuesDoNotChangeTheCycles) {
+  for (std::uint32_t seed = 1; seed <= 30; ++seed) {
+    RandomProgram random(seed);
+    const isa::Program program = random.make();
+    const std::string expected = outcome(program, {false, false}, {0});
+    ASSERT_EQ(outcome(program, {false, true}, {0}), expected) << "seed " << seed << random.text();
+    ASSERT_EQ(outcome(program, {true, true}, {0}), expected) << "seed " << seed;
+  }
+}
+
+TEST(Twins, AgreeOnSeveralCores) {
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+    const isa::Program program = RandomProgram(seed).make();
+    ASSERT_EQ(outcome(program, {false, false}, {0, 1, 5}),
+              outcome(program, {true, false}, {0, 1, 5}))
+        << "seed " << seed;
+  }
+}
+
+TEST(Twins, AccountsAddUpOnRandomPrograms) {
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
+    const isa::Program program = RandomProgram(seed).make();
+    try {
+      Machine machine(MachineParams(), program);
+      RunOptions options;
+      options.cores = {0, 3};
+      expect_accounts_add_up(machine.run(options));
+    } catch (const ProgramFault&) {
+      continue;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tpu
