@@ -36,7 +36,8 @@ Tensor bottleneck(Model& model, Tensor x, const std::string& name, std::int64_t 
 /// ResNet-50 v1.5. As in Google's MLPerf submissions the host turns blocks of 2x2 pixels into
 /// features: the step's input is [N, image/2, image/2, 12], and the first convolution, 7x7 with
 /// stride 2 over [N, image, image, 3], is 4x4 with stride 1 and padding (2,1), the same sums with a
-/// row and a column of the kernel more.
+/// row and a column of the kernel more. The learning rate is 0.1 for a global batch of 256 and
+/// grows with it (Goyal et al.).
 Workload build_resnet50(const WorkloadOptions& options) {
   const std::int64_t batch = checked("batch", options.batch, 128, 1, kLargestBatch);
   const std::int64_t image = checked("image", options.image, 224, 32, 2048);
@@ -65,7 +66,8 @@ Workload build_resnet50(const WorkloadOptions& options) {
   x = global_average_pool(model, x, "global_pool");
   const Tensor logits = dense(model, x, "classifier", classes, false);
   Optimizer optimizer;
-  optimizer.learning_rate = checked_rate(options.learning_rate, 0.1);
+  optimizer.learning_rate = checked_rate(
+      options.learning_rate, 0.1 * static_cast<double>(batch * options.replicas) / 256);
   optimizer.weight_decay = 1e-4;
   return model.training_step(softmax_cross_entropy(graph, logits, labels), optimizer, batch,
                              options.replicas);

@@ -10,41 +10,59 @@ using Extents = std::vector<std::int64_t>;
 
 namespace {
 
-/// Columns of the result per panel, depth of a panel, rows per pass: a panel of doubles fits a
-/// second-level cache, a row of sums the registers and first-level cache.
-constexpr std::size_t kColumns = 64;
-constexpr std::size_t kDepth = 256;
+/// Rows and columns of the result that are summed in registers.
+constexpr std::size_t kRowsAtOnce = 4;
+constexpr std::size_t kColumnsAtOnce = 8;
 
-/// sums[rows x columns] += a[rows x depth] * b[depth x columns], row-major, products and sums in
-/// double.
-void multiply_add(const float* a, const float* b, std::size_t rows, std::size_t depth,
-                  std::size_t columns, double* sums) {
-  std::vector<double> panel(kDepth * kColumns);
-  for (std::size_t j0 = 0; j0 < columns; j0 += kColumns) {
-    const std::size_t width = std::min(kColumns, columns - j0);
-    for (std::size_t k0 = 0; k0 < depth; k0 += kDepth) {
-      const std::size_t height = std::min(kDepth, depth - k0);
-      for (std::size_t k = 0; k < height; ++k) {
-        for (std::size_t j = 0; j < width; ++j) {
-          panel[k * width + j] = static_cast<double>(b[(k0 + k) * columns + j0 + j]);
-        }
+/// sums[rows x columns] = a[rows x depth] * b[depth x columns] for one strip of columns, which
+/// `strip` holds as doubles [depth x kColumnsAtOnce]. A product of two floats is exact in double,
+/// so that the result does not depend on the instructions that the processor has.
+__attribute__((target_clones("avx2", "default"))) void multiply_strip(
+    const float* a, const double* strip, std::size_t rows, std::size_t depth, double* sums,
+    std::size_t sums_stride, std::size_t width) {
+  for (std::size_t i = 0; i < rows; i += kRowsAtOnce) {
+    const float* row[kRowsAtOnce];
+    for (std::size_t r = 0; r < kRowsAtOnce; ++r) row[r] = a + std::min(i + r, rows - 1) * depth;
+    double total[kRowsAtOnce][kColumnsAtOnce] = {};
+    for (std::size_t k = 0; k < depth; ++k) {
+      const double* line = strip + k * kColumnsAtOnce;
+      for (std::size_t r = 0; r < kRowsAtOnce; ++r) {
+        const double factor = static_cast<double>(row[r][k]);
+        for (std::size_t j = 0; j < kColumnsAtOnce; ++j) total[r][j] += factor * line[j];
       }
-      for (std::size_t i = 0; i < rows; ++i) {
-        double* row = sums + i * columns + j0;
-        const float* factors = a + i * depth + k0;
-        for (std::size_t k = 0; k < height; ++k) {
-          const double factor = static_cast<double>(factors[k]);
-          if (factor == 0) continue;
-          const double* line = panel.data() + k * width;
-          for (std::size_t j = 0; j < width; ++j) row[j] += factor * line[j];
-        }
-      }
+    }
+    for (std::size_t r = 0; r < std::min(kRowsAtOnce, rows - i); ++r) {
+      for (std::size_t j = 0; j < width; ++j) sums[(i + r) * sums_stride + j] = total[r][j];
     }
   }
 }
 
+/// sums[rows x columns] = a[rows x depth] * b[depth x columns], all row-major.
+void multiply(const float* a, const float* b, std::size_t rows, std::size_t depth,
+              std::size_t columns, double* sums) {
+  std::vector<double> strip(depth * kColumnsAtOnce);
+  for (std::size_t first = 0; first < columns; first += kColumnsAtOnce) {
+    const std::size_t width = std::min(kColumnsAtOnce, columns - first);
+    for (std::size_t k = 0; k < depth; ++k) {
+      for (std::size_t j = 0; j < kColumnsAtOnce; ++j) {
+        strip[k * kColumnsAtOnce + j] =
+            j < width ? static_cast<double>(b[k * columns + first + j]) : 0.0;
+      }
+    }
+    multiply_strip(a, strip.data(), rows, depth, sums + first, columns, width);
+  }
+}
+
+std::vector<float> rounded_to_bf16(std::vector<float> numbers) {
+  for (float& number : numbers) number = round_to_bf16(number);
+  return numbers;
+}
+
 /// The array's numbers in another order of dimensions, rounded to bf16 if asked for.
 std::vector<float> ordered(const Value& x, const Extents& order, bool round) {
+  if (std::is_sorted(order.begin(), order.end())) {
+    return round ? rounded_to_bf16(x.numbers) : x.numbers;
+  }
   const Extents strides = strides_of(x.shape.dimensions);
   Extents limits, steps;
   for (std::int64_t d : order) {
@@ -55,10 +73,9 @@ std::vector<float> ordered(const Value& x, const Extents& order, bool round) {
   Index index(limits);
   for (float& number : numbers) {
     number = x.numbers[static_cast<std::size_t>(index.offset(steps))];
-    if (round) number = round_to_bf16(number);
     index.next();
   }
-  return numbers;
+  return round ? rounded_to_bf16(std::move(numbers)) : numbers;
 }
 
 std::size_t product_of(const Value& x, const Extents& dimensions) {
@@ -145,8 +162,8 @@ Value dot(const HloInstruction& instruction, const Value& a, const Value& b, boo
   Value result = make_value(instruction.shape);
   std::vector<double> sums(result.size(), 0.0);
   for (std::size_t i = 0; i < batch; ++i) {
-    multiply_add(left.data() + i * rows * depth, right.data() + i * depth * columns, rows, depth,
-                 columns, sums.data() + i * rows * columns);
+    multiply(left.data() + i * rows * depth, right.data() + i * depth * columns, rows, depth,
+             columns, sums.data() + i * rows * columns);
   }
   for (std::size_t i = 0; i < sums.size(); ++i) {
     result.numbers[i] = round_to(result.shape.type, sums[i]);
@@ -166,7 +183,8 @@ class Convolver {
         dims_(instruction.convolution),
         input_(input),
         kernel_(kernel),
-        round_(round),
+        inputs_(round ? rounded_to_bf16(input.numbers) : input.numbers),
+        weights_(round ? rounded_to_bf16(kernel.numbers) : kernel.numbers),
         input_strides_(strides_of(input.shape.dimensions)),
         kernel_strides_(strides_of(kernel.shape.dimensions)),
         output_strides_(strides_of(instruction.shape.dimensions)) {
@@ -197,9 +215,8 @@ class Convolver {
         for (std::int64_t r = 0; r < count; ++r) {
           input_row(group, first + r, rows.data() + r * depth);
         }
-        multiply_add(rows.data(), columns.data(), static_cast<std::size_t>(count),
-                     static_cast<std::size_t>(depth), static_cast<std::size_t>(columns_),
-                     sums.data());
+        multiply(rows.data(), columns.data(), static_cast<std::size_t>(count),
+                 static_cast<std::size_t>(depth), static_cast<std::size_t>(columns_), sums.data());
         store(group, first, count, sums, result);
       }
     }
@@ -215,7 +232,6 @@ class Convolver {
   static std::int64_t stride(const Extents& strides, std::int64_t dimension) {
     return strides[static_cast<std::size_t>(dimension)];
   }
-  float operand(float number) const { return round_ ? round_to_bf16(number) : number; }
 
   /// [window positions x input features, output features of the group].
   std::vector<float> kernel_columns(std::int64_t group) const {
@@ -234,7 +250,7 @@ class Convolver {
       for (std::int64_t i = 0; i < depth_features_; ++i) {
         const std::int64_t row = base + i * stride(kernel_strides_, dims_.kernel_input_feature);
         for (std::int64_t o = 0; o < columns_; ++o) {
-          columns[to++] = operand(kernel_.numbers[static_cast<std::size_t>(row + o * out_step)]);
+          columns[to++] = weights_[static_cast<std::size_t>(row + o * out_step)];
         }
       }
     }
@@ -271,7 +287,7 @@ class Convolver {
         from += at / w.base_dilation * stride(input_strides_, dims_.input_spatial[d]);
       }
       for (std::int64_t i = 0; i < depth_features_; ++i) {
-        to[i] = inside ? operand(input_.numbers[static_cast<std::size_t>(from + i * step)]) : 0;
+        to[i] = inside ? inputs_[static_cast<std::size_t>(from + i * step)] : 0;
       }
     }
   }
@@ -298,7 +314,7 @@ class Convolver {
   const hlo::ConvolutionDimensions& dims_;
   const Value& input_;
   const Value& kernel_;
-  bool round_;
+  std::vector<float> inputs_, weights_;  ///< Rounded if asked for.
   Extents input_strides_, kernel_strides_, output_strides_;
   Extents output_spatial_, window_;
   std::int64_t window_count_ = 1, depth_features_ = 1, groups_ = 1, columns_ = 1, rows_ = 1;

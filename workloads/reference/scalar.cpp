@@ -308,6 +308,7 @@ ScalarComputation::ScalarComputation(const hlo::Module& module, hlo::Computation
     if (a.opcode == HloOpcode::kParameter && a.parameter_number == 0 &&
         b.opcode == HloOpcode::kParameter && b.parameter_number == 1) {
       single_ = root.opcode;
+      single_number_ = number_function2(single_);
     }
   }
 }
@@ -332,7 +333,22 @@ const std::vector<Scalar>& ScalarComputation::run(const std::vector<Scalar>& par
   return results_;
 }
 
-Scalar ScalarComputation::run(Scalar a, Scalar b) { return run({a, b}).front(); }
+Scalar ScalarComputation::run(Scalar a, Scalar b) {
+  const hlo::Shape& type = computation_.instructions.front().shape;
+  if (is_floating(type.type)) {
+    Scalar result;
+    if (single_number_ != nullptr) {
+      result.number = round_to(type.type, single_number_(a.number, b.number));
+      return result;
+    }
+    if (single_ == HloOpcode::kCompare) {
+      result.integer =
+          compare_numbers(computation_.at(computation_.root).direction, a.number, b.number);
+      return result;
+    }
+  }
+  return run({a, b}).front();
+}
 
 Scalar ScalarComputation::evaluate(const hlo::HloInstruction& instruction) const {
   const auto operand = [&](std::size_t i) {

@@ -53,6 +53,7 @@ class ScalarComputation {
 
   const hlo::Computation& computation_;
   hlo::HloOpcode single_ = hlo::HloOpcode::kCount;
+  NumberFunction2 single_number_ = nullptr;
   std::vector<Scalar> values_;
   std::vector<Scalar> results_;
 };

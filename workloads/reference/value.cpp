@@ -37,18 +37,6 @@ Value make_value(const hlo::Shape& shape) {
   return value;
 }
 
-float round_to_bf16(float value) {
-  if (std::isnan(value)) return value;
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  const std::uint32_t below = bits & 0xffff;
-  bits &= 0xffff0000;
-  const bool odd = (bits & 0x10000) != 0;
-  if (below > 0x8000 || (below == 0x8000 && odd)) bits += 0x10000;
-  std::memcpy(&value, &bits, sizeof bits);
-  return value;
-}
-
 float round_to_f16(float value) {
   const float magnitude = std::fabs(value);
   if (std::isnan(value) || std::isinf(value) || magnitude == 0) return value;
@@ -57,13 +45,6 @@ float round_to_f16(float value) {
   const int lowest_bit = std::max(exponent - 11, -24);
   const float rounded = std::ldexp(std::nearbyint(std::ldexp(value, -lowest_bit)), lowest_bit);
   return std::fabs(rounded) > 65504.0f ? std::copysign(INFINITY, value) : rounded;
-}
-
-float round_to(ElementType type, double value) {
-  const float number = static_cast<float>(value);
-  if (type == ElementType::kBf16) return round_to_bf16(number);
-  if (type == ElementType::kF16) return round_to_f16(number);
-  return number;
 }
 
 std::int64_t wrap_to(ElementType type, std::int64_t value) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "workloads/graph/graph.h"
@@ -32,9 +33,23 @@ Value from_bytes(const hlo::Shape& shape, const std::vector<std::uint8_t>& bytes
 std::vector<std::uint8_t> to_bytes(const Value& value);
 
 /// The nearest number of a floating type, ties to even.
-float round_to_bf16(float value);
 float round_to_f16(float value);
-float round_to(hlo::ElementType type, double value);
+inline float round_to_bf16(float value) {
+  if (value != value) return value;
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  const std::uint32_t below = bits & 0xffff;
+  bits &= 0xffff0000;
+  const bool odd = (bits & 0x10000) != 0;
+  if (below > 0x8000 || (below == 0x8000 && odd)) bits += 0x10000;
+  std::memcpy(&value, &bits, sizeof bits);
+  return value;
+}
+inline float round_to(hlo::ElementType type, double value) {
+  const float number = static_cast<float>(value);
+  if (type == hlo::ElementType::kF32) return number;
+  return type == hlo::ElementType::kBf16 ? round_to_bf16(number) : round_to_f16(number);
+}
 /// The low bits of an integer, as the type reads them.
 std::int64_t wrap_to(hlo::ElementType type, std::int64_t value);
 

@@ -1,0 +1,375 @@
+#include "workloads/frontend/zoo.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sim/base/error.h"
+#include "workloads/reference/interpreter.h"
+
+namespace tpu::frontend {
+namespace {
+
+using hlo::ElementType;
+using hlo::HloOpcode;
+
+std::string error_of(std::string_view name, const WorkloadOptions& options) {
+  try {
+    build_workload(name, options);
+  } catch (const UsageError& error) {
+    return error.what();
+  } catch (const WorkloadError& error) {
+    return std::string("workload error: ") + error.what();
+  }
+  return "no error";
+}
+
+std::string error_of(std::string_view name, std::string_view option, std::string_view value) {
+  try {
+    WorkloadOptions options;
+    set_option(options, option, value);
+    return error_of(name, options);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+WorkloadOptions options_of(
+    const std::vector<std::pair<std::string_view, std::string_view>>& settings) {
+  WorkloadOptions options;
+  for (const auto& [name, value] : settings) set_option(options, name, value);
+  return options;
+}
+
+std::vector<reference::Value> arguments(const Workload& workload, std::int64_t replica = 0) {
+  std::vector<reference::Value> values;
+  const hlo::Computation& entry = workload.module.entry_computation();
+  const std::vector<hlo::InstructionId> parameters = entry.parameters();
+  const std::vector<std::vector<std::uint8_t>> bytes = initial_values(workload, 1, replica);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    values.push_back(reference::from_bytes(entry.at(parameters[i]).shape, bytes[i]));
+  }
+  return values;
+}
+
+/// Losses of several steps, each with its own examples.
+std::vector<float> losses(const Workload& workload, int steps, bool fresh_examples = true) {
+  const hlo::Computation& entry = workload.module.entry_computation();
+  const std::vector<hlo::InstructionId> parameters = entry.parameters();
+  std::vector<reference::Value> state = arguments(workload);
+  std::vector<float> values;
+  for (int step = 0; step < steps; ++step) {
+    const std::vector<std::vector<std::uint8_t>> inputs =
+        step_inputs(workload, 1, fresh_examples ? step : 0);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const std::size_t at = static_cast<std::size_t>(workload.state_tensors) + i;
+      state[at] = reference::from_bytes(entry.at(parameters[at]).shape, inputs[i]);
+    }
+    reference::Value result = reference::Interpreter(workload.module).run(state);
+    values.push_back(result.elements.back().numbers.at(0));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(workload.state_tensors); ++i) {
+      state[i] = std::move(result.elements[i]);
+    }
+  }
+  return values;
+}
+
+TEST(Zoo, EveryWorkloadBuildsAndKeepsTheConventionsOfATrainingStep) {
+  ASSERT_EQ(workload_list().size(), 6u);
+  for (const WorkloadInfo& info : workload_list()) {
+    SCOPED_TRACE(info.name);
+    EXPECT_TRUE(is_workload(info.name));
+    EXPECT_FALSE(info.description.empty());
+    const Workload workload = build_workload(info.name);
+    const hlo::Module& module = workload.module;
+    const hlo::Computation& entry = module.entry_computation();
+    const std::vector<hlo::InstructionId> parameters = entry.parameters();
+    EXPECT_EQ(workload.initializers.size(), parameters.size());
+    EXPECT_GT(module.examples_per_step, 0);
+    EXPECT_EQ(module.replicas, 1);
+    if (workload.state_tensors == 0) continue;
+    const hlo::Shape& result = entry.at(entry.root).shape;
+    ASSERT_EQ(static_cast<std::int64_t>(result.elements.size()), workload.state_tensors + 1);
+    EXPECT_EQ(hlo::to_string(result.elements.back()), "f32[]");
+    ASSERT_EQ(static_cast<std::int64_t>(module.aliases.size()), workload.state_tensors);
+    for (std::size_t i = 0; i < module.aliases.size(); ++i) {
+      EXPECT_EQ(module.aliases[i].output_index, static_cast<std::int64_t>(i));
+      EXPECT_EQ(module.aliases[i].parameter_number, static_cast<std::int64_t>(i));
+    }
+    EXPECT_EQ(module.infeed_parameters.size(),
+              parameters.size() - static_cast<std::size_t>(workload.state_tensors));
+    EXPECT_EQ(module.infeed_parameters.front(), workload.state_tensors);
+  }
+}
+
+TEST(Zoo, MasterWeightsAreF32AndMatrixOperandsOfTheComputeType) {
+  for (const char* name : {"resnet50", "transformer", "mlp", "lenet"}) {
+    SCOPED_TRACE(name);
+    const bool wide = std::string(name) == "mlp" || std::string(name) == "lenet";
+    const Workload workload = build_workload(name);
+    const hlo::Computation& entry = workload.module.entry_computation();
+    for (hlo::InstructionId id : entry.parameters()) {
+      const hlo::HloInstruction& parameter = entry.at(id);
+      if (parameter.parameter_number < workload.state_tensors) {
+        EXPECT_EQ(parameter.shape.type, ElementType::kF32);
+      }
+    }
+    for (const hlo::HloInstruction& instruction : entry.instructions) {
+      if (instruction.opcode != HloOpcode::kDot && instruction.opcode != HloOpcode::kConvolution) {
+        if (instruction.opcode == HloOpcode::kReduce && !wide) {
+          EXPECT_EQ(instruction.shape.type, ElementType::kF32) << instruction.name;
+        }
+        continue;
+      }
+      for (hlo::InstructionId operand : instruction.operands) {
+        EXPECT_EQ(entry.at(operand).shape.type, wide ? ElementType::kF32 : ElementType::kBf16)
+            << instruction.name;
+      }
+    }
+  }
+}
+
+TEST(Zoo, NoWorkloadNeedsATranspose) {
+  for (const WorkloadInfo& info : workload_list()) {
+    for (const hlo::HloInstruction& instruction :
+         build_workload(info.name).module.entry_computation().instructions) {
+      EXPECT_NE(instruction.opcode, HloOpcode::kTranspose) << info.name << instruction.name;
+    }
+  }
+}
+
+TEST(Zoo, Resnet50HasItsKnownSize) {
+  const Workload workload = build_workload("resnet50", options_of({{"batch", "1"}}));
+  const hlo::Computation& entry = workload.module.entry_computation();
+  std::int64_t weights = 0;
+  std::int64_t forward = 0;
+  for (const hlo::HloInstruction& instruction : entry.instructions) {
+    const std::string& path = instruction.metadata.op_name;
+    if (instruction.opcode == HloOpcode::kParameter &&
+        path.find("/optimizer/") != std::string::npos) {
+      weights += instruction.shape.element_count();
+    }
+    if ((instruction.opcode == HloOpcode::kConvolution || instruction.opcode == HloOpcode::kDot) &&
+        path.rfind("resnet50/", 0) == 0) {
+      forward += hlo::flops(workload.module, entry, instruction);
+    }
+  }
+  // 25,557,032 parameters, and 4x4x12 instead of 7x7x3 weights per output of the stem.
+  EXPECT_EQ(weights, 25557032 + 64 * (4 * 4 * 12 - 7 * 7 * 3));
+  // 4.089e9 multiply-adds without padding's, and those that the stem has more.
+  EXPECT_NEAR(static_cast<double>(forward), 2 * 4.1e9, 2 * 0.06e9);
+  // The gradients cost twice that, but for the gradient of the images.
+  EXPECT_NEAR(static_cast<double>(hlo::matmul_flops(workload.module)),
+              3 * static_cast<double>(forward) - 2 * 112 * 112 * 12288.0, 0.02e9);
+}
+
+TEST(Zoo, TheStemAfterSpaceToDepthIsTheSevenBySevenConvolutionOfStrideTwo) {
+  const Workload workload =
+      build_workload("resnet50", options_of({{"batch", "1"}, {"image", "64"}}));
+  const std::string text = hlo::to_string(workload.module);
+  EXPECT_NE(text.find("bf16[1,32,32,64] convolution(%images"), std::string::npos);
+  EXPECT_NE(text.find("window={size=4x4 pad=2_1x2_1}, dim_labels=b01f_01io->b01f"),
+            std::string::npos);
+}
+
+TEST(Zoo, MlpFlopsAreThoseOfItsMatrices) {
+  const Workload workload = build_workload("mlp", options_of({{"batch", "32"}}));
+  const std::int64_t products = 784 * 1024 + 1024 * 1024 + 1024 * 10;
+  EXPECT_EQ(hlo::matmul_flops(workload.module), 2 * 32 * (3 * products - 784 * 1024));
+}
+
+TEST(Zoo, LossesFall) {
+  const std::vector<float> mlp = losses(build_workload("mlp", options_of({{"batch", "32"}})), 6);
+  EXPECT_LT(mlp.back(), 0.5f * mlp.front());
+  const std::vector<float> lenet =
+      losses(build_workload("lenet", options_of({{"batch", "16"}})), 6);
+  EXPECT_LT(lenet.back(), 0.8f * lenet.front());
+  const std::vector<float> transformer =
+      losses(build_workload("transformer", options_of({{"batch", "2"},
+                                                       {"width", "64"},
+                                                       {"heads", "2"},
+                                                       {"sequence", "32"},
+                                                       {"vocabulary", "64"},
+                                                       {"layers", "1"},
+                                                       {"learning_rate", "0.01"}})),
+             8);
+  EXPECT_LT(transformer.back(), 0.9f * transformer.front());
+}
+
+TEST(Zoo, LossOfResnet50Falls) {
+  const Workload workload = build_workload(
+      "resnet50",
+      options_of({{"batch", "2"}, {"image", "32"}, {"classes", "4"}, {"learning_rate", "0.001"}}));
+  const std::vector<float> values = losses(workload, 3, false);
+  EXPECT_LT(values.back(), values.front());
+}
+
+TEST(Zoo, TheEmbeddingOfTheTransformerIsTiedAndGetsOneSum) {
+  const Workload workload = build_workload("transformer", options_of({{"layers", "1"}}));
+  const hlo::Computation& entry = workload.module.entry_computation();
+  std::int64_t tables = 0;
+  for (hlo::InstructionId id : entry.parameters()) {
+    if (entry.at(id).parameter_number < workload.state_tensors &&
+        entry.at(id).shape.dimensions == std::vector<std::int64_t>{1024, 256} &&
+        entry.at(id).metadata.op_name == "transformer/embedding") {
+      ++tables;
+    }
+  }
+  EXPECT_EQ(tables, 1);
+  std::int64_t scatters = 0;
+  for (const hlo::HloInstruction& instruction : entry.instructions) {
+    if (instruction.opcode != HloOpcode::kScatter) continue;
+    ++scatters;
+    std::int64_t sums = 0;
+    for (const hlo::HloInstruction& user : entry.instructions) {
+      for (hlo::InstructionId operand : user.operands) {
+        if (operand == instruction.id) {
+          EXPECT_EQ(user.opcode, HloOpcode::kAdd);
+          ++sums;
+        }
+      }
+    }
+    EXPECT_EQ(sums, 1);
+  }
+  EXPECT_EQ(scatters, 1);
+}
+
+/// Two replicas with half a batch each do what one with the whole batch does.
+TEST(Zoo, ReplicasAverageTheirGradients) {
+  const Workload one = build_workload("mlp", options_of({{"batch", "8"}}));
+  const Workload two = build_workload("mlp", options_of({{"batch", "4"}, {"replicas", "2"}}));
+  EXPECT_EQ(two.module.replicas, 2);
+  std::int64_t all_reduces = 0;
+  for (const hlo::HloInstruction& instruction : two.module.entry_computation().instructions) {
+    if (instruction.opcode == HloOpcode::kAllReduce) {
+      ++all_reduces;
+      EXPECT_EQ(instruction.operands.size(), 7u) << "six gradients and the loss";
+    }
+  }
+  EXPECT_EQ(all_reduces, 1);
+  std::vector<reference::Value> whole = arguments(one);
+  std::vector<std::vector<reference::Value>> halves;
+  for (std::size_t r = 0; r < 2; ++r) {
+    halves.push_back(arguments(two));
+    std::vector<reference::Value>& half = halves.back();
+    std::vector<float>& pixels = half[12].numbers;
+    std::copy_n(whole[12].numbers.begin() + static_cast<std::ptrdiff_t>(r * 4 * 784), 4 * 784,
+                pixels.begin());
+    std::copy_n(whole[13].integers.begin() + static_cast<std::ptrdiff_t>(r * 4), 4,
+                half[13].integers.begin());
+  }
+  const reference::Value expected = reference::Interpreter(one.module).run(whole);
+  const std::vector<reference::Value> found =
+      reference::Interpreter(two.module).run_replicas(std::move(halves));
+  ASSERT_EQ(found.size(), 2u);
+  for (std::size_t i = 0; i < expected.elements.size(); ++i) {
+    for (std::size_t k = 0; k < expected.elements[i].numbers.size(); ++k) {
+      ASSERT_NEAR(found[0].elements[i].numbers[k], expected.elements[i].numbers[k], 2e-6f) << i;
+      ASSERT_EQ(found[0].elements[i].numbers[k], found[1].elements[i].numbers[k]) << i;
+    }
+  }
+}
+
+TEST(Zoo, EqualSeedsGiveEqualValuesAndReplicasDifferInTheirInputsOnly) {
+  const Workload workload = build_workload("lenet", options_of({{"batch", "4"}}));
+  const auto first = initial_values(workload, 7);
+  EXPECT_EQ(first, initial_values(workload, 7));
+  EXPECT_NE(first, initial_values(workload, 8));
+  const auto other = initial_values(workload, 7, 1);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    if (static_cast<std::int64_t>(i) < workload.state_tensors) {
+      EXPECT_EQ(first[i], other[i]) << i;
+    }
+  }
+  EXPECT_NE(first[static_cast<std::size_t>(workload.state_tensors)],
+            other[static_cast<std::size_t>(workload.state_tensors)]);
+  EXPECT_NE(step_inputs(workload, 7, 0), step_inputs(workload, 7, 1));
+}
+
+TEST(Zoo, InitialWeightsHaveTheDeviationOfHe) {
+  const Workload workload = build_workload("mlp", options_of({{"batch", "1"}}));
+  const auto values = initial_values(workload, 1);
+  const reference::Value kernel =
+      reference::from_bytes(hlo::array_shape(ElementType::kF32, {784, 1024}), values[0]);
+  double sum = 0, squares = 0;
+  for (float number : kernel.numbers) {
+    sum += static_cast<double>(number);
+    squares += static_cast<double>(number) * static_cast<double>(number);
+  }
+  const double count = static_cast<double>(kernel.numbers.size());
+  EXPECT_NEAR(sum / count, 0, 1e-3);
+  EXPECT_NEAR(squares / count, 2.0 / 784, 0.01 * 2.0 / 784);
+}
+
+TEST(Zoo, MatmulAndConvHaveTheShapesAskedFor) {
+  EXPECT_NE(
+      hlo::to_string(
+          build_workload("matmul", options_of({{"shape", "8x128x256"}, {"dtype", "bf16"}})).module)
+          .find("ROOT %dot.2 = bf16[8,256] dot(%lhs, %rhs)"),
+      std::string::npos);
+  const std::vector<std::pair<std::string_view, std::string_view>> shape = {
+      {"shape", "4x14x14x32x64"}, {"stride", "2"}, {"padding", "0_1x1_0"}, {"dtype", "f32"}};
+  const auto text = [&](std::string_view pass) {
+    WorkloadOptions options = options_of(shape);
+    set_option(options, "pass", pass);
+    return hlo::to_string(build_workload("conv", options).module);
+  };
+  EXPECT_NE(text("fwd").find("f32[4,7,7,64] convolution(%input, %kernel), window={size=3x3 "
+                             "stride=2x2 pad=0_1x1_0}, dim_labels=b01f_01io->b01f"),
+            std::string::npos);
+  EXPECT_NE(text("dgrad").find("f32[4,14,14,32] convolution(%gradient, %kernel), window={size=3x3 "
+                               "pad=2_1x1_2 lhs_dilate=2x2 rhs_reversal=1x1}, "
+                               "dim_labels=b01f_01oi->b01f"),
+            std::string::npos);
+  EXPECT_NE(text("wgrad").find("f32[3,3,32,64] convolution(%input, %gradient), window={size=7x7 "
+                               "pad=0_1x1_0 rhs_dilate=2x2}, dim_labels=f01b_i01o->01bf"),
+            std::string::npos);
+}
+
+TEST(Zoo, ErrorsSayWhatIsAllowed) {
+  EXPECT_EQ(error_of("vgg", WorkloadOptions()),
+            "no workload \"vgg\" (there are: mlp, lenet, resnet50, transformer, matmul, conv)");
+  EXPECT_EQ(error_of("mlp", "shape", "1x2x3"),
+            "workload mlp has no option shape (it has: batch, replicas, dtype, learning_rate)");
+  EXPECT_EQ(error_of("mlp", "batch", "0"), "option batch: expected 1 to 1048576, found 0");
+  EXPECT_EQ(error_of("resnet50", "batch", "1000000000000"),
+            "option batch: expected 1 to 1048576, found 1000000000000");
+  EXPECT_EQ(error_of("mlp", "batch", "99999999999999999999"),
+            "option batch: expected a whole number, found \"99999999999999999999\"");
+  EXPECT_EQ(error_of("mlp", "batch", "12 "),
+            "option batch: expected a whole number, found \"12 \"");
+  EXPECT_EQ(error_of("resnet50", "image", "-224"), "option image: expected 32 to 2048, found -224");
+  EXPECT_EQ(error_of("resnet50", "image", "100"),
+            "option image: expected a multiple of 32 from 32 to 2048, found 100");
+  EXPECT_EQ(error_of("mlp", "dtype", "f16"), "option dtype: expected f32 or bf16, found \"f16\"");
+  EXPECT_EQ(error_of("mlp", "replicas", "0"), "option replicas: expected 1 to 2048, found 0");
+  EXPECT_EQ(error_of("mlp", "learning_rate", "nan"),
+            "option learning_rate: expected a number, found \"nan\"");
+  EXPECT_EQ(error_of("transformer", "heads", "3"),
+            "option heads: expected a divisor of the width 256, found 3");
+  for (const char* shape : {"", "8", "8x8", "8x8x8x8", "8x8x", "axbxc", "0x8x8", "-1x8x8",
+                            "8x8x99999999999", "8 x8x8"}) {
+    EXPECT_EQ(error_of("matmul", "shape", shape),
+              "option shape: expected MxKxN, each from 1 to 1073741824, found \"" +
+                  std::string(shape) + "\"");
+  }
+  EXPECT_EQ(error_of("conv", "padding", "1_2_3"),
+            "option padding: expected same, valid, a number, HEIGHTxWIDTH or LOW_HIGHxLOW_HIGH, "
+            "found \"1_2_3\"");
+  EXPECT_EQ(error_of("conv", "pass", "bwd"),
+            "option pass: expected fwd, dgrad or wgrad, found \"bwd\"");
+  EXPECT_EQ(error_of("conv", "kernel", "100"), "no error");
+  EXPECT_EQ(error_of("conv", options_of({{"kernel", "100"}, {"padding", "valid"}})),
+            "option kernel: expected at most the padded image, 56, found 100");
+  EXPECT_EQ(
+      error_of("mlp", "depth", "3").rfind("no workload option \"depth\" (there are: batch", 0), 0u);
+}
+
+TEST(Zoo, ShapesBeyondAnyMemoryAreRefusedWithoutOverflow) {
+  const std::string error = error_of("matmul", "shape", "1073741824x1073741824x1073741824");
+  EXPECT_NE(error.find("2^63"), std::string::npos) << error;
+  EXPECT_EQ(error_of("matmul", "shape", "10000x100000x10000"), "no error");
+}
+
+}  // namespace
+}  // namespace tpu::frontend
