@@ -127,6 +127,27 @@ Table cores_table(const RunRecord& record) {
   return table;
 }
 
+/// Per core and unit: busy cycles in which the core itself was in each state.
+Table core_units_table(const RunRecord& record) {
+  U32 core, unit;
+  std::vector<const CycleAccount<CoreState>*> accounts;
+  for (std::size_t i = 0; i < record.result.cores.size(); ++i) {
+    for (std::size_t index = 0; index < kUnits; ++index) {
+      core.push_back(record.core_numbers[i]);
+      unit.push_back(static_cast<std::uint32_t>(index));
+      accounts.push_back(&record.result.cores[i].total.busy_in_state[index]);
+    }
+  }
+  Table table;
+  table.add("core", core).add("unit", unit);
+  for (std::size_t state = 0; state < kStates; ++state) {
+    table.add(kStateColumns[state], column_of<std::uint64_t>(accounts, [&](auto* account) {
+                return (*account)[static_cast<CoreState>(state)];
+              }));
+  }
+  return table;
+}
+
 Table steps_table(const RunRecord& record) {
   U32 core, step;
   U64 begin, end;
@@ -296,6 +317,16 @@ void read_cores(const Hdf5Contents& contents, RunRecord& record) {
     core.total = counters_of(cores, i);
     core.ops.resize(record.ops.size());
   }
+  const Table& units = contents.table("core_units");
+  for (std::size_t i = 0; i < units.rows(); ++i) {
+    CoreResult& core = position(units.column<std::uint32_t>("core")[i], "core_units");
+    const auto unit = checked_enum<Unit>(units.column<std::uint32_t>("unit")[i], kUnits,
+                                         contents.file + ": core_units: unit");
+    for (std::size_t state = 0; state < kStates; ++state) {
+      core.total.busy_in_state[static_cast<std::size_t>(unit)].add(
+          static_cast<CoreState>(state), units.column<std::uint64_t>(kStateColumns[state])[i]);
+    }
+  }
   const Table& steps = contents.table("steps");
   for (std::size_t i = 0; i < steps.rows(); ++i) {
     position(steps.column<std::uint32_t>("core")[i], "steps")
@@ -335,6 +366,7 @@ void write_run_file(const std::string& path, const RunRecord& record) {
   contents.tables["summary"].add("name", names).add("value", numbers);
   contents.tables["parameters"] = parameters_table(record.params);
   contents.tables["cores"] = cores_table(record);
+  contents.tables["core_units"] = core_units_table(record);
   contents.tables["steps"] = steps_table(record);
   contents.tables["ops"] = ops_table(record.ops);
   contents.tables["op_counters"] = op_counters_table(record);

@@ -127,6 +127,22 @@ Json breakdown_json(const Breakdown& parts) {
           {"finished", parts.finished}};
 }
 
+Json units_json(const std::vector<UnitSummary>& units) {
+  Json json = Json::object();
+  for (const UnitSummary& unit : units) {
+    const auto idle = [&](CoreState state) { return unit.idle[static_cast<std::size_t>(state)]; };
+    json[tpu::to_string(unit.unit)] = {
+        {"busy", unit.busy},
+        {"nothing_to_do", idle(CoreState::kIssue) + idle(CoreState::kDelay)},
+        {"memory_wait", idle(CoreState::kMemoryWait)},
+        {"infeed_wait", idle(CoreState::kInfeedWait)},
+        {"outfeed_wait", idle(CoreState::kOutfeedWait)},
+        {"ici_wait", idle(CoreState::kIciWait)},
+        {"finished", idle(CoreState::kFinished)}};
+  }
+  return json;
+}
+
 Json checks_json(const std::vector<CheckedOutput>& checks) {
   Json list = Json::array();
   for (const CheckedOutput& check : checks) {
@@ -160,6 +176,7 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["utilization"] = utilization_json(summary.utilization);
   json["idle_fraction"] = summary.idle_fraction;
   json["breakdown"] = breakdown_json(summary.breakdown);
+  json["units"] = units_json(summary.units);
   json["roofline"] = {{"compute_ms", summary.roofline.compute_ms},
                       {"memory_ms", summary.roofline.memory_ms},
                       {"bound_ms", summary.roofline.bound_ms},

@@ -168,6 +168,26 @@ Breakdown breakdown_of(const CycleAccount<CoreState>& account) {
   return breakdown;
 }
 
+std::vector<UnitSummary> units_of(const MachineParams& params, const Counters& total) {
+  std::vector<UnitSummary> units;
+  const std::size_t first_mxu = static_cast<std::size_t>(Unit::kMxu0);
+  for (std::size_t index = 0; index < kUnits; ++index) {
+    const bool is_mxu = index >= first_mxu && index <= static_cast<std::size_t>(Unit::kMxu3);
+    if (is_mxu && index - first_mxu >= params.core.mxu.count) continue;
+    UnitSummary unit;
+    unit.unit = static_cast<Unit>(index);
+    const UnitAccount account = unit_account(total, unit.unit);
+    const double cycles = static_cast<double>(account.total());
+    unit.busy = ratio(static_cast<double>(account.busy), cycles);
+    for (std::size_t state = 0; state < unit.idle.size(); ++state) {
+      unit.idle[state] =
+          ratio(static_cast<double>(account.idle[static_cast<CoreState>(state)]), cycles);
+    }
+    units.push_back(unit);
+  }
+  return units;
+}
+
 Utilization utilization_of(const traces::RunRecord& record, const Counters& total,
                            std::size_t steps) {
   const MachineParams& params = record.params;
@@ -268,6 +288,7 @@ Summary summarize(const traces::RunRecord& record) {
   summary.core_cycles = total.core.total();
   summary.utilization = utilization_of(record, total, steps);
   summary.breakdown = breakdown_of(total.core);
+  summary.units = units_of(record.params, total);
   const Breakdown& parts = summary.breakdown;
   summary.idle_fraction = parts.infeed_wait + parts.outfeed_wait + parts.host_wait + parts.finished;
   summary.hbm_bytes_per_step =

@@ -68,6 +68,14 @@ struct Breakdown {
   double finished = 0;   ///< The core has ended while others still run.
 };
 
+/// Where the cycles of a unit went, as fractions that add up to 1: busy, or idle while the core was
+/// in a state; "issue" there: the core ran and gave the unit nothing to do.
+struct UnitSummary {
+  Unit unit = Unit::kScalar;
+  double busy = 0;
+  std::array<double, CycleAccount<CoreState>::kStates> idle{};  ///< By CoreState.
+};
+
 struct Utilization {
   double mxu = 0;        ///< Matmul push slots used: pushes x interval / (cycles x MXUs).
   double mxu_flops = 0;  ///< Useful model FLOPs over the MXUs' peak.
@@ -104,7 +112,8 @@ struct Summary {
   double examples_per_s = 0;  ///< 0 where the program does not say what an example is.
   Utilization utilization;
   Breakdown breakdown;
-  double idle_fraction = 0;  ///< The core waits for the host or has nothing to run.
+  std::vector<UnitSummary> units;  ///< All cores together; MXUs that the machine has.
+  double idle_fraction = 0;        ///< The core waits for the host or has nothing to run.
   Roofline roofline;
   Memory memory;
   std::vector<OpSummary> ops;  ///< Most cycles first.

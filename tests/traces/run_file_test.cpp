@@ -90,6 +90,10 @@ TEST_F(RunFileTest, ARecordComesBack) {
     EXPECT_EQ(a.steps[1].begin, b.steps[1].begin);
     EXPECT_EQ(a.steps[1].end, b.steps[1].end);
     expect_equal(a.total, b.total);
+    for (std::size_t unit = 0; unit < kUnits; ++unit) {
+      EXPECT_EQ(a.total.busy_in_state[unit][CoreState::kMemoryWait],
+                b.total.busy_in_state[unit][CoreState::kMemoryWait]);
+    }
     ASSERT_EQ(a.ops.size(), b.ops.size());
     for (std::size_t op = 0; op < a.ops.size(); ++op) {
       EXPECT_EQ(a.ops[op].count, b.ops[op].count);

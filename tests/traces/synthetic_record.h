@@ -89,6 +89,9 @@ inline traces::RunRecord synthetic_record() {
     core.ops[2].cycles = steps * wait;
     core.ops[2].counters.core.add(CoreState::kInfeedWait, steps * wait);
     core.total.matmul_pushes = steps * 120;
+    core.total.busy_cycles = core.ops[0].counters.busy_cycles;
+    core.total.busy_in_state[static_cast<std::size_t>(Unit::kMxu1)].add(CoreState::kMemoryWait,
+                                                                        steps * 20);
     core.total.vector_alu_ops = steps * 300;
     core.total.hbm_read_bytes = steps * 300 * 300;
     core.total.hbm_write_bytes = steps * 300 * 100;

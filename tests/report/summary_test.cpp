@@ -1,0 +1,187 @@
+#include "sim/report/summary.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/traces/synthetic_record.h"
+
+namespace tpu::report {
+namespace {
+
+// Of the synthetic record: 2 cores x 2 steps; core 0 takes 1000 cycles a step, core 1 1100.
+constexpr double kCycles = 4400;                                     // Both cores to the end.
+constexpr double kPinBytesPerCycle = 1800e6 / 8 * 128 * 16 / 940e6;  // Half of the channels.
+constexpr double kMhz = 940;
+
+TEST(Summary, AStepTakesWhatItsSlowestCoreTakes) {
+  const Summary summary = summarize(test::synthetic_record());
+  ASSERT_EQ(summary.steps.size(), 2u);
+  EXPECT_EQ(summary.steps[0].cycles, 1100u);
+  EXPECT_DOUBLE_EQ(summary.step_mean_ms, 1100 / (kMhz * 1e3));
+  EXPECT_DOUBLE_EQ(summary.step_min_ms, 1100 / (kMhz * 1e3));
+  EXPECT_DOUBLE_EQ(summary.step_max_ms, 1100 / (kMhz * 1e3));
+  EXPECT_NEAR(summary.examples_per_s, 256 / (1100 / (kMhz * 1e6)), 1);
+}
+
+TEST(Summary, UtilizationsAreThoseOfTheirDefinitions) {
+  const Utilization used = summarize(test::synthetic_record()).utilization;
+  EXPECT_DOUBLE_EQ(used.mxu, 4 * 120 * 8 / (kCycles * 2));
+  EXPECT_DOUBLE_EQ(used.mxu_flops, 4 * 13107200.0 / (kCycles * 2 * 2 * 128 * 128));
+  EXPECT_DOUBLE_EQ(used.vpu, 4 * 300 / (2 * kCycles));
+  EXPECT_DOUBLE_EQ(used.hbm, 4 * 120000 / (kCycles * kPinBytesPerCycle));
+  EXPECT_EQ(used.ici, 0);
+}
+
+TEST(Summary, IciCountsTheLinksOfTheChipsThatRun) {
+  traces::RunRecord record = test::synthetic_record();
+  record.result.cores[0].total.ici_bytes = 220000;
+  // A chip of a 2x2 mesh has two links of 656 Gb/s; the run takes 2200 cycles.
+  const double link_bytes = 2 * 656e9 / 8 / 940e6 * 2200;
+  EXPECT_NEAR(summarize(record).utilization.ici, 220000 / link_bytes, 1e-12);
+  record.params.ici.mesh_x = 4;
+  record.params.ici.wrap_x = true;
+  const double more_bytes = 3 * 656e9 / 8 / 940e6 * 2200;
+  EXPECT_NEAR(summarize(record).utilization.ici, 220000 / more_bytes, 1e-12);
+}
+
+TEST(Summary, TheBreakdownAddsUpToOne) {
+  const Breakdown parts = summarize(test::synthetic_record()).breakdown;
+  EXPECT_DOUBLE_EQ(parts.compute, 4 * 650 / kCycles);
+  EXPECT_DOUBLE_EQ(parts.memory_wait, 4 * 250 / kCycles);
+  EXPECT_DOUBLE_EQ(parts.infeed_wait, 600 / kCycles);
+  EXPECT_DOUBLE_EQ(parts.finished, 200 / kCycles);
+  EXPECT_NEAR(parts.compute + parts.memory_wait + parts.infeed_wait + parts.outfeed_wait +
+                  parts.ici_wait + parts.host_wait + parts.finished,
+              1, 1e-12);
+}
+
+TEST(Summary, IdleIsWaitingForTheHostAndHavingFinished) {
+  EXPECT_DOUBLE_EQ(summarize(test::synthetic_record()).idle_fraction, (600 + 200) / kCycles);
+}
+
+TEST(Summary, TheRooflineIsTheGreaterOfFlopsAndBytes) {
+  traces::RunRecord record = test::synthetic_record();
+  Roofline roofline = summarize(record).roofline;
+  EXPECT_NEAR(roofline.compute_ms, 200 / (kMhz * 1e3), 1e-12);  // 13107200 / 65536 cycles
+  EXPECT_NEAR(roofline.memory_ms, 50000 / kPinBytesPerCycle / (kMhz * 1e3), 1e-12);
+  EXPECT_EQ(roofline.bound_ms, roofline.compute_ms);
+  EXPECT_NEAR(roofline.reached, 200.0 / 1100, 1e-12);
+  record.compulsory_hbm_bytes = 1000000;
+  roofline = summarize(record).roofline;
+  EXPECT_EQ(roofline.bound_ms, roofline.memory_ms);
+}
+
+TEST(Summary, OpsAreMeansOverCoresMostExpensiveFirst) {
+  const Summary summary = summarize(test::synthetic_record());
+  ASSERT_EQ(summary.ops.size(), 3u);
+  EXPECT_EQ(summary.ops[0].op, 0u);
+  EXPECT_EQ(summary.ops[0].count, 2);
+  EXPECT_EQ(summary.ops[0].cycles, 1200);
+  EXPECT_EQ(summary.ops[0].flops, 2000);
+  EXPECT_EQ(summary.ops[1].op, 1u);
+  EXPECT_EQ(summary.ops[1].hbm_bytes, 240000);
+  EXPECT_EQ(summary.ops[2].op, 2u);
+  EXPECT_EQ(summary.ops[2].cycles, (200 + 400) / 2);
+  EXPECT_EQ(summary.ops[2].cycles_max, 400u);
+  EXPECT_EQ(summary.useful_matmul_flops, 1600);
+  EXPECT_EQ(summary.padded_matmul_flops, 3200);
+}
+
+TEST(Summary, EachOpIsBoundByItsLargestShare) {
+  const Summary summary = summarize(test::synthetic_record());
+  EXPECT_EQ(summary.ops[0].bound, Bound::kPadding);
+  EXPECT_DOUBLE_EQ(summary.ops[0].bound_share, 480.0 / 600);
+  EXPECT_EQ(summary.ops[0].matmul_padding, 2);
+  EXPECT_EQ(summary.ops[0].layout_padding, 2);
+  EXPECT_EQ(summary.ops[1].bound, Bound::kHbm);
+  EXPECT_DOUBLE_EQ(summary.ops[1].bound_share, 400 / kPinBytesPerCycle);
+  EXPECT_EQ(summary.ops[2].bound, Bound::kInfeed);
+  EXPECT_EQ(summary.ops[2].bound_share, 1);
+}
+
+Bound bound_of(const traces::RunRecord& record, std::uint32_t op) {
+  for (const OpSummary& each : summarize(record).ops) {
+    if (each.op == op) return each.bound;
+  }
+  return Bound::kLatency;
+}
+
+TEST(Bound, PaddingNeedsMoreThanHalfAsMuchWorkAgain) {
+  traces::RunRecord record = test::synthetic_record();
+  record.ops[0].padded_matmul_flops = 1200;
+  EXPECT_EQ(bound_of(record, 0), Bound::kMxu);
+  record.ops[0].padded_matmul_flops = 1201;
+  EXPECT_EQ(bound_of(record, 0), Bound::kPadding);
+}
+
+TEST(Bound, HalfOfTheTimeIsNotEnough) {
+  traces::RunRecord record = test::synthetic_record();
+  record.ops[0].padded_matmul_flops = 0;
+  for (CoreResult& core : record.result.cores) {
+    core.ops[0].counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu0)] = 600;
+    core.ops[0].counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu1)] = 0;
+  }
+  EXPECT_EQ(bound_of(record, 0), Bound::kLatency);
+  for (CoreResult& core : record.result.cores) {
+    core.ops[0].counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu0)] = 601;
+  }
+  EXPECT_EQ(bound_of(record, 0), Bound::kMxu);
+}
+
+TEST(Bound, TheVectorUnitsFullestSlotCounts) {
+  for (const auto member : {&Counters::vector_loads, &Counters::vector_stores}) {
+    traces::RunRecord record = test::synthetic_record();
+    for (CoreResult& core : record.result.cores) core.ops[0].counters.*member = 1100;
+    record.ops[0].shape.clear();
+    EXPECT_EQ(bound_of(record, 0), Bound::kVpu);
+  }
+  traces::RunRecord record = test::synthetic_record();
+  record.ops[0].shape.clear();
+  for (CoreResult& core : record.result.cores) core.ops[0].counters.vector_alu_ops = 2200;
+  EXPECT_EQ(bound_of(record, 0), Bound::kVpu);
+  record.ops[0].shape = "f32[8,64]{1,0:T(8,128)}";
+  EXPECT_EQ(bound_of(record, 0), Bound::kPadding);
+}
+
+TEST(Bound, WaitingForOtherCoresIsTheInterconnect) {
+  traces::RunRecord record = test::synthetic_record();
+  for (CoreResult& core : record.result.cores) {
+    core.ops[2].counters.core = {};
+    core.ops[2].counters.core.add(CoreState::kIciWait, core.ops[2].cycles);
+  }
+  EXPECT_EQ(bound_of(record, 2), Bound::kIci);
+}
+
+TEST(Summary, MemoryCountsADonatedOutputOnce) {
+  const Memory memory = summarize(test::synthetic_record()).memory;
+  EXPECT_EQ(memory.padded_bytes, 8192u + 102400u);
+  EXPECT_EQ(memory.unpadded_bytes, 1024u + 102400u);
+  EXPECT_EQ(memory.role_bytes[static_cast<std::size_t>(isa::BufferRole::kOutput)], 0u);
+  EXPECT_EQ(memory.largest, (std::vector<std::uint32_t>{2, 0}));
+  EXPECT_EQ(memory.hbm_peak_bytes, std::uint64_t{3} << 30);
+}
+
+TEST(Summary, EveryCycleOfAUnitIsSomewhere) {
+  for (const UnitSummary& unit : summarize(test::synthetic_record()).units) {
+    double sum = unit.busy;
+    for (const double part : unit.idle) sum += part;
+    EXPECT_NEAR(sum, 1, 1e-12) << to_string(unit.unit);
+    if (unit.unit == Unit::kMxu1) {
+      EXPECT_DOUBLE_EQ(unit.busy, 4 * 480 / kCycles);
+      EXPECT_DOUBLE_EQ(unit.idle[static_cast<std::size_t>(CoreState::kMemoryWait)],
+                       4 * (250 - 20) / kCycles);
+    }
+  }
+}
+
+TEST(Summary, ARunWithoutStepsHasNoRates) {
+  traces::RunRecord record = test::synthetic_record();
+  record.result.cores.clear();
+  record.core_numbers.clear();
+  const Summary summary = summarize(record);
+  EXPECT_EQ(summary.steps.size(), 0u);
+  EXPECT_EQ(summary.examples_per_s, 0);
+  EXPECT_EQ(summary.utilization.mxu, 0);
+}
+
+}  // namespace
+}  // namespace tpu::report
