@@ -142,7 +142,7 @@ class KernelHarness : private isa::Surroundings {
     std::uint64_t dma_bytes = 0;
   };
 
-  explicit KernelHarness(const compiler::Target& target, std::uint64_t hbm_bytes = 64 << 20)
+  explicit KernelHarness(const compiler::Target& target, std::uint64_t hbm_bytes = 16 << 20)
       : target_(target), hbm_(hbm_bytes / 4, kGarbage) {}
 
   /// Reserves HBM, fills it (the rest with garbage) and returns its granule.

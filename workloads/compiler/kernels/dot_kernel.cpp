@@ -40,20 +40,23 @@ class DotKernel {
         tiling_(tiling),
         epilogue_(epilogue),
         builder_(epilogue.kernel_name, target),
+        mxus_(target.mxu_count),
+        pushes_(tiling.chunk_m / (tiling.pair_columns ? 1 : target.mxu_count)),
+        stream_(builder_, mxus_, pushes_),
         x_tile_(tile_rows(problem.lhs_type)),
         w_tile_(tile_rows(problem.rhs_type)) {
     m_tiles_ = ceil_divide(problem.m, 8);
     n_tiles_ = ceil_divide(problem.n, 128);
     k_tiles_ = ceil_divide(problem.k, 128);
-    mxus_ = target.mxu_count;
     columns_at_once_ = tiling.pair_columns ? mxus_ : 1;
-    pushes_ = tiling.chunk_m / (tiling.pair_columns ? 1 : mxus_);
   }
 
   LoweredKernel emit() {
     make_grid();
     make_constants();
-    grid_->run([this](const TileGrid::Tile& tile) { work(tile); });
+    builder_.new_block();
+    grid_->run([this] { work(); });
+    stream_.close();
     LoweredKernel lowered;
     lowered.vmem_bytes = builder_.vmem_bytes();
     lowered.kernel = builder_.finish();
@@ -77,24 +80,25 @@ class DotKernel {
                          std::uint32_t rows, std::uint32_t columns, std::uint32_t block_rows,
                          std::uint32_t block_columns) const;
   void make_constants();
-  void work(const TileGrid::Tile& tile);
-  PReg is_last_k(const TileGrid::Tile& tile);
+  void work();
   void when(PReg a, PReg b, const std::function<void()>& body);
-  void clear_weight_rows(const TileGrid::Tile& tile);
-  void transpose_rows(const TileGrid::Tile& tile);
-  void multiply(const TileGrid::Tile& tile);
-  void finish(const TileGrid::Tile& tile);
+  void clear_weight_rows();
+  void transpose_rows();
+  void multiply();
+  void finish();
   VReg load_row_tile(ElementType type, const VmemAddress& address, VReg mask);
   VReg load_weights(const VmemAddress& address, VReg mask);
-  SReg mask_row(const std::vector<SReg>& digits, const TileGrid::Tile& tile);
+  SReg mask_row(const std::vector<SReg>& digits);
 
   const DotProblem& problem_;
   const DotTiling& tiling_;
   const MatmulEpilogue& epilogue_;
   KernelBuilder builder_;
+  std::uint32_t mxus_, pushes_;
+  MatmulStream stream_;
   std::uint32_t x_tile_, w_tile_;
   std::uint32_t m_tiles_ = 0, n_tiles_ = 0, k_tiles_ = 0;
-  std::uint32_t mxus_ = 1, columns_at_once_ = 1, pushes_ = 1;
+  std::uint32_t columns_at_once_ = 1;
   std::unique_ptr<TileGrid> grid_;
   std::optional<BlockDma> x_dma_, w_dma_, out_dma_;
   int x_input_ = 0, w_input_ = 0;
@@ -142,9 +146,10 @@ BlockShape DotKernel::block_shape(std::uint32_t OuterDimension::*stride, Element
 }
 
 void DotKernel::make_grid() {
-  const SReg lhs = builder_.operand(epilogue_.lhs);
-  const SReg rhs = builder_.operand(epilogue_.rhs);
-  const SReg out = builder_.operand(epilogue_.out);
+  const std::uint32_t addresses = builder_.allocate_smem(3);
+  builder_.store_smem(addresses, builder_.operand(epilogue_.lhs));
+  builder_.store_smem(addresses + 1, builder_.operand(epilogue_.rhs));
+  builder_.store_smem(addresses + 2, builder_.operand(epilogue_.out));
   const DotTiling& t = tiling_;
   const std::uint32_t k_rows = ceil_divide(problem_.k, 8), n_rows = ceil_divide(problem_.n, 8);
   const std::uint32_t m_columns = ceil_divide(problem_.m, 128);
@@ -189,7 +194,7 @@ void DotKernel::make_grid() {
   x.rows = vmem_rows(last.lhs, t.block_m * t.block_k * x_tile_);
   x.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
     const auto [r, c] = block(problem_.lhs_transposed, m_dimension(), k_dimension(), point);
-    x_dma_->start(matrix(lhs, &Outer::lhs, point), r, c, to, flag);
+    x_dma_->start(matrix(builder_.load_smem(addresses), &Outer::lhs, point), r, c, to, flag);
   };
   x.granules = [=](const GridPoint& point) {
     const auto [r, c] = block(problem_.lhs_transposed, m_dimension(), k_dimension(), point);
@@ -202,7 +207,7 @@ void DotKernel::make_grid() {
   w.rows = vmem_rows(last.rhs, 16 * t.block_n * t.block_k * w_tile_);
   w.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
     const auto [r, c] = block(problem_.rhs_transposed, k_dimension(), n_dimension(), point);
-    w_dma_->start(matrix(rhs, &Outer::rhs, point), r, c, to, flag);
+    w_dma_->start(matrix(builder_.load_smem(addresses + 1), &Outer::rhs, point), r, c, to, flag);
   };
   w.granules = [=](const GridPoint& point) {
     const auto [r, c] = block(problem_.rhs_transposed, k_dimension(), n_dimension(), point);
@@ -214,8 +219,8 @@ void DotKernel::make_grid() {
   result.dimensions = dimensions(&Outer::out, {m_dimension(), n_dimension()});
   result.rows = vmem_rows(last.out, t.block_m * t.block_n * tile_rows(problem_.out_type));
   result.start = [=](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
-    out_dma_->start(matrix(out, &Outer::out, point), at(point, m_dimension()),
-                    at(point, n_dimension()), from, flag);
+    out_dma_->start(matrix(builder_.load_smem(addresses + 2), &Outer::out, point),
+                    at(point, m_dimension()), at(point, n_dimension()), from, flag);
   };
   result.granules = [=](const GridPoint& point) {
     return out_dma_->granules(at(point, m_dimension()), at(point, n_dimension()));
@@ -248,33 +253,28 @@ void DotKernel::make_constants() {
   }
 }
 
-PReg DotKernel::is_last_k(const TileGrid::Tile& tile) {
-  const SReg index = tile.point[static_cast<std::size_t>(k_dimension())];
-  return index ? builder_.equal(index, grid_k() - 1) : PReg();
-}
-
 /// Runs the body when both hold; an absent predicate holds.
 void DotKernel::when(PReg a, PReg b, const std::function<void()>& body) {
   const PReg both = a && b ? builder_.and_(a, b) : a ? a : b;
   both ? builder_.if_(both, body) : body();
 }
 
-void DotKernel::work(const TileGrid::Tile& tile) {
-  if (masks_k() && !problem_.rhs_transposed) clear_weight_rows(tile);
-  if (problem_.lhs_transposed) transpose_rows(tile);
+void DotKernel::work() {
+  if (masks_k() && !problem_.rhs_transposed) clear_weight_rows();
+  if (problem_.lhs_transposed) transpose_rows();
   builder_.new_block();
-  multiply(tile);
-  if (sums_apart()) finish(tile);
+  multiply();
+  if (sums_apart()) finish();
 }
 
 /// Rows of the last weight tiles that lie beyond k become 0: the rows of x are masked, but 0 times
 /// what stands there must be 0.
-void DotKernel::clear_weight_rows(const TileGrid::Tile& tile) {
+void DotKernel::clear_weight_rows() {
   const std::uint32_t valid = problem_.k - (k_tiles_ - tiling_.block_k) * 128;
   const bool several = !problem_.outer.empty() && problem_.outer.back().rhs != 0;
   const std::uint32_t matrices = several ? tiling_.block_outer : 1;
-  const VmemAddress weights = tile.inputs[static_cast<std::size_t>(w_input_)];
-  when(is_last_k(tile), tile.fresh[static_cast<std::size_t>(w_input_)], [&] {
+  const VmemAddress weights = grid_->input(w_input_);
+  when(grid_->is_last(k_dimension()), grid_->fresh(w_input_), [&] {
     for (std::uint32_t o = 0; o < matrices; ++o) {
       for (std::uint32_t row_tile = valid / 8; row_tile < 16 * tiling_.block_k; ++row_tile) {
         const std::uint32_t first = std::max(valid, 8 * row_tile) - 8 * row_tile;
@@ -320,10 +320,10 @@ VReg DotKernel::load_weights(const VmemAddress& address, VReg mask) {
 }
 
 /// Turns the left blocks, [k, m] as they come, into [m, k].
-void DotKernel::transpose_rows(const TileGrid::Tile& tile) {
+void DotKernel::transpose_rows() {
   const std::uint32_t m_columns = ceil_divide(tiling_.block_m, 16);
-  const VmemAddress from = tile.inputs[static_cast<std::size_t>(x_input_)];
-  when(tile.fresh[static_cast<std::size_t>(x_input_)], {}, [&] {
+  const VmemAddress from = grid_->input(x_input_);
+  when(grid_->fresh(x_input_), {}, [&] {
     builder_.new_block();
     StepCounter counter(builder_, {tiling_.block_outer, tiling_.block_k, m_columns});
     builder_.loop(counter.steps(), [&](SReg) {
@@ -348,9 +348,8 @@ void DotKernel::transpose_rows(const TileGrid::Tile& tile) {
 }
 
 /// Row of masks_ for the k tile of a step.
-SReg DotKernel::mask_row(const std::vector<SReg>& digits, const TileGrid::Tile& tile) {
-  const SReg block = tile.point[static_cast<std::size_t>(k_dimension())];
-  PReg last = block ? builder_.equal(block, grid_k() - 1) : PReg();
+SReg DotKernel::mask_row(const std::vector<SReg>& digits) {
+  PReg last = grid_->is_last(k_dimension());
   if (digits[2]) {
     const PReg step = builder_.equal(digits[2], tiling_.block_k - 1);
     last = last ? builder_.and_(last, step) : step;
@@ -358,15 +357,14 @@ SReg DotKernel::mask_row(const std::vector<SReg>& digits, const TileGrid::Tile& 
   return last ? builder_.select(last, 8, 0) : builder_.constant(8);
 }
 
-void DotKernel::multiply(const TileGrid::Tile& tile) {
+void DotKernel::multiply() {
   const DotTiling& t = tiling_;
-  const VmemAddress x_block = problem_.lhs_transposed
-                                  ? VmemAddress(transposed_)
-                                  : tile.inputs[static_cast<std::size_t>(x_input_)];
+  const VmemAddress x_block =
+      problem_.lhs_transposed ? VmemAddress(transposed_) : grid_->input(x_input_);
   const ElementType x_type = problem_.lhs_transposed ? ElementType::kF32 : problem_.lhs_type;
   const std::uint32_t x_tile = problem_.lhs_transposed ? 8 : x_tile_;
-  const VmemAddress w_block = tile.inputs[static_cast<std::size_t>(w_input_)];
-  const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : tile.outputs[0];
+  const VmemAddress w_block = grid_->input(w_input_);
+  const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
   const OuterDimension none{};
   const OuterDimension& inner = problem_.outer.empty() ? none : problem_.outer.back();
 
@@ -397,7 +395,7 @@ void DotKernel::multiply(const TileGrid::Tile& tile) {
   const auto weights = [&](const std::vector<SReg>& digits) {
     const SReg base = weighted_sum(builder_, digits, w_distances, w_block.base);
     const bool masked = masks_k() && problem_.rhs_transposed;
-    const VReg mask = masked ? builder_.load({masks_, 0, mask_row(digits, tile)}) : VReg();
+    const VReg mask = masked ? builder_.load({masks_, 0, mask_row(digits)}) : VReg();
     const VReg effective =
         masked && is_packed(problem_.rhs_type) ? builder_.and_(mask, kHighHalf) : mask;
     auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
@@ -423,9 +421,10 @@ void DotKernel::multiply(const TileGrid::Tile& tile) {
     };
   };
 
-  MatmulStream stream(builder_, mxus_, pushes_);
-  step.next_weights = weights(std::vector<SReg>(4));
-  stream.begin(step);
+  std::vector<SReg> zeros(4);
+  if (t.block_k > 1) zeros[2] = builder_.constant(0);
+  step.next_weights = weights(zeros);
+  stream_.begin(step);
   builder_.loop(counter.steps(), [&](SReg index) {
     const std::vector<SReg> digits = counter.present();
     const std::vector<SReg> next = counter.next();
@@ -433,8 +432,7 @@ void DotKernel::multiply(const TileGrid::Tile& tile) {
     SReg sum_row = weighted_sum(builder_, digits, sum_distances, sums.base);
     if (!sum_row) sum_row = builder_.constant(0);
     // The first sum over k begins at 0: the load of nothing gives 0.
-    const SReg block_k = tile.point[static_cast<std::size_t>(k_dimension())];
-    const PReg starts_block = block_k ? builder_.equal(block_k, 0) : PReg();
+    const PReg starts_block = grid_->is_first(k_dimension());
     const PReg starts_step = digits[2] ? builder_.equal(digits[2], 0) : PReg();
     const PReg starts = starts_block && starts_step ? builder_.and_(starts_block, starts_step)
                         : starts_block              ? starts_block
@@ -442,7 +440,7 @@ void DotKernel::multiply(const TileGrid::Tile& tile) {
     const SReg mask = starts ? builder_.select(starts, 0, 0xff) : builder_.constant(0);
     VReg x_mask;
     if (masks_k()) {
-      x_mask = builder_.load({masks_, 0, mask_row(digits, tile)});
+      x_mask = builder_.load({masks_, 0, mask_row(digits)});
       if (is_packed(x_type)) x_mask = builder_.and_(x_mask, kHighHalf);
     }
     std::map<std::uint32_t, VReg> loaded;
@@ -456,20 +454,20 @@ void DotKernel::multiply(const TileGrid::Tile& tile) {
     step.next_weights = weights(next);
     step.consume = consume_at(sum_row, mask, builder_.get(previous_row),
                               builder_.get(previous_mask), builder_.less(0, index));
-    stream.step(step);
+    stream_.step(step);
     builder_.set(previous_row, sum_row);
     builder_.set(previous_mask, mask);
     counter.advance(next);
   });
   step.consume = consume_at({}, {}, builder_.get(previous_row), builder_.get(previous_mask), {});
-  stream.end(step);
+  stream_.end(step);
   builder_.new_block();
 }
 
 /// Rounds the sums of a block to packed bf16: 16 rows of two neighbouring tiles at a time.
-void DotKernel::finish(const TileGrid::Tile& tile) {
-  const VmemAddress out = tile.outputs[0];
-  when(is_last_k(tile), {}, [&] {
+void DotKernel::finish() {
+  const VmemAddress out = grid_->output(0);
+  when(grid_->is_last(k_dimension()), {}, [&] {
     const std::uint32_t tiles = tiling_.block_outer * tiling_.block_m * tiling_.block_n;
     const std::uint32_t pairs = tiles / 2;
     const std::uint32_t unroll = std::min(pairs, 16U);

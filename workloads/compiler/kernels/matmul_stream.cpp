@@ -55,7 +55,9 @@ void MatmulStream::end(const Step& step) {
       step.consume(mxu, i, true, builder_.pop_result(mxu));
     }
   }
-  // The weights that the last step has loaded for nobody leave the staging area.
+}
+
+void MatmulStream::close() {
   const VReg zero = builder_.vector(isa::Opcode::kVmov, 0.0F);
   for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) builder_.matmul(mxu, zero);
   for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) builder_.pop_result(mxu);

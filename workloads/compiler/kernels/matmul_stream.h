@@ -36,6 +36,9 @@ class MatmulStream {
   void step(const Step& step);
   /// Takes the results of the last step that are still to come.
   void end(const Step& step);
+  /// Empties the staging areas of the weights that the last step loaded for nobody. Once, at the
+  /// end of the kernel.
+  void close();
 
  private:
   static constexpr std::uint32_t kWeightPushes = 16;

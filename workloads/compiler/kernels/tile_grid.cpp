@@ -8,7 +8,9 @@
 namespace tpu::compiler {
 
 TileGrid::TileGrid(KernelBuilder& builder, std::vector<std::uint32_t> extents)
-    : builder_(builder), extents_(std::move(extents)) {}
+    : builder_(builder), extents_(std::move(extents)) {
+  position_ = builder_.allocate_smem(static_cast<std::uint32_t>(extents_.size()));
+}
 
 std::uint64_t TileGrid::tiles() const {
   std::uint64_t tiles = 1;
@@ -35,8 +37,8 @@ TileGrid::Buffers TileGrid::make_buffers(const std::vector<int>& dimensions, std
   buffers.region = builder_.allocate_vmem(std::uint64_t{buffers.rows} * (buffers.twice ? 2 : 1));
   buffers.flag = builder_.allocate_flag();
   if (buffers.twice) builder_.allocate_flag();
-  const int last = innermost(dimensions);
-  for (int i = 0; i <= last; ++i) buffers.blocks *= extents_[static_cast<std::size_t>(i)];
+  buffers.slot = builder_.allocate_smem(1);
+  buffers.count = builder_.allocate_smem(1);
   return buffers;
 }
 
@@ -54,9 +56,12 @@ int TileGrid::add_output(Output output) {
               "a result that is summed over an outer dimension of a grid");
   }
   output_buffers_.push_back(make_buffers(output.dimensions, output.rows));
+  output_buffers_.back().owed = builder_.allocate_smem(2);
   outputs_.push_back(std::move(output));
   return static_cast<int>(outputs_.size() - 1);
 }
+
+// State.
 
 VmemAddress TileGrid::address(const Buffers& buffers, SReg slot) {
   if (!buffers.twice) return {buffers.region, 0};
@@ -68,46 +73,76 @@ ScalarOperand TileGrid::flag(const Buffers& buffers, SReg slot) {
   return builder_.add(slot, buffers.flag);
 }
 
+SReg TileGrid::slot(const Buffers& buffers) {
+  return buffers.twice ? builder_.load_smem(buffers.slot) : SReg();
+}
+
+SReg TileGrid::index(int dimension) {
+  if (extents_[static_cast<std::size_t>(dimension)] == 1) return {};
+  return builder_.load_smem(position_ + static_cast<std::uint32_t>(dimension));
+}
+
+PReg TileGrid::is_last(int dimension) {
+  const std::uint32_t extent = extents_[static_cast<std::size_t>(dimension)];
+  return extent == 1 ? PReg() : builder_.equal(index(dimension), extent - 1);
+}
+
+PReg TileGrid::is_first(int dimension) {
+  const std::uint32_t extent = extents_[static_cast<std::size_t>(dimension)];
+  return extent == 1 ? PReg() : builder_.equal(index(dimension), 0);
+}
+
+VmemAddress TileGrid::input(int number) {
+  const Buffers& buffers = input_buffers_[static_cast<std::size_t>(number)];
+  return address(buffers, slot(buffers));
+}
+
+VmemAddress TileGrid::output(int number) {
+  const Buffers& buffers = output_buffers_[static_cast<std::size_t>(number)];
+  return address(buffers, slot(buffers));
+}
+
+PReg TileGrid::fresh(int number) {
+  const Buffers& buffers = input_buffers_[static_cast<std::size_t>(number)];
+  return buffers.twice ? builder_.equal(builder_.load_smem(buffers.count), 1) : PReg();
+}
+
 GridPoint TileGrid::present() {
-  GridPoint point(extents_.size());
-  for (std::size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_[i] > 1) point[i] = builder_.get(position_[i]);
-  }
+  GridPoint point;
+  for (std::size_t i = 0; i < extents_.size(); ++i) point.push_back(index(static_cast<int>(i)));
   return point;
 }
+
+// The loop.
 
 void TileGrid::start_first() {
   GridPoint first(extents_.size());
   for (std::size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_[i] > 1) first[i] = builder_.constant(0);
+    if (extents_[i] == 1) continue;
+    first[i] = builder_.constant(0);
+    builder_.store_smem(position_ + static_cast<std::uint32_t>(i), 0);
   }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Buffers& buffers = input_buffers_[i];
     inputs_[i].start(first, {buffers.region, 0}, buffers.flag);
+    if (!buffers.twice) continue;
+    builder_.store_smem(buffers.slot, 0);
+    builder_.store_smem(buffers.count, 1);
+  }
+  for (const Buffers& buffers : output_buffers_) {
+    if (!buffers.twice) continue;
+    builder_.store_smem(buffers.slot, 0);
+    builder_.store_smem(buffers.count, 0);
   }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Buffers& buffers = input_buffers_[i];
     if (!buffers.twice) builder_.wait(buffers.flag, inputs_[i].granules(first));
   }
-  position_.assign(extents_.size(), {});
-  for (std::size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_[i] > 1) position_[i] = builder_.scalar_variable(0);
-  }
-  for (Buffers& buffers : input_buffers_) {
-    if (!buffers.twice) continue;
-    buffers.slot = builder_.scalar_variable(0);
-    buffers.count = builder_.scalar_variable(1);
-  }
-  for (Buffers& buffers : output_buffers_) {
-    buffers.owed = builder_.allocate_smem(2);
-    if (!buffers.twice) continue;
-    buffers.slot = builder_.scalar_variable(0);
-    buffers.count = builder_.scalar_variable(0);
-  }
 }
 
-TileGrid::Step TileGrid::step(SReg number, const GridPoint& point) {
+TileGrid::Step TileGrid::step() {
   Step step;
+  const GridPoint point = present();
   step.next.resize(extents_.size());
   step.moves.resize(extents_.size() + 1);
   for (std::size_t i = extents_.size(); i-- > 0;) {
@@ -120,93 +155,87 @@ TileGrid::Step TileGrid::step(SReg number, const GridPoint& point) {
     step.next[i] = moves ? builder_.select(moves, moved, point[i]) : moved;
     step.moves[i] = moves ? builder_.and_(is_last, moves) : is_last;
   }
-  if (tiles() > 1) step.more = builder_.less(number, tiles() - 1);
   return step;
 }
 
-void TileGrid::fetch_next(Step& step) {
-  step.slots.resize(inputs_.size());
-  step.fresh.resize(inputs_.size());
+void TileGrid::fetch_next(SReg number) {
+  const Step next = step();
+  const PReg more = builder_.less(number, tiles() - 1);
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Buffers& buffers = input_buffers_[i];
     if (!buffers.twice) continue;
-    const PReg moves = step.moves[behind(inputs_[i].dimensions)];
-    const PReg fetch = moves ? builder_.and_(moves, step.more) : step.more;
-    const SReg slot = builder_.get(buffers.slot);
-    const SReg other = builder_.scalar(isa::Opcode::kSxorU32, slot, 1);
+    const PReg moves = next.moves[behind(inputs_[i].dimensions)];
+    const PReg fetch = moves ? builder_.and_(moves, more) : more;
+    const SReg other = builder_.scalar(isa::Opcode::kSxorU32, slot(buffers), 1);
     const VmemAddress to = address(buffers, other);
     const ScalarOperand raised = flag(buffers, other);
-    builder_.guarded(fetch, [&] { inputs_[i].start(step.next, to, raised); });
-    step.slots[i] = builder_.select(fetch, other, slot);
-    step.fresh[i] = builder_.select(fetch, 1, 0);
+    builder_.guarded(fetch, [&] { inputs_[i].start(next.next, to, raised); });
   }
 }
 
-void TileGrid::wait_for_inputs(Tile& tile) {
+void TileGrid::wait_for_inputs() {
+  const GridPoint point = present();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Buffers& buffers = input_buffers_[i];
-    SReg slot;
-    PReg fresh;
-    if (buffers.twice) {
-      slot = builder_.get(buffers.slot);
-      fresh = builder_.equal(builder_.get(buffers.count), 1);
-      const ScalarOperand granules = inputs_[i].granules(tile.point);
-      const ScalarOperand raised = flag(buffers, slot);
-      builder_.guarded(fresh, [&] { builder_.wait(raised, granules); });
-    }
-    tile.inputs.push_back(address(buffers, slot));
-    tile.fresh.push_back(fresh);
+    if (!buffers.twice) continue;
+    const ScalarOperand granules = inputs_[i].granules(point);
+    const ScalarOperand raised = flag(buffers, slot(buffers));
+    builder_.guarded(fresh(static_cast<int>(i)), [&] { builder_.wait(raised, granules); });
   }
 }
 
 /// The buffer of a new result is free when the result of two before has left it.
-void TileGrid::wait_for_room(Tile& tile) {
+void TileGrid::wait_for_room() {
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const Buffers& buffers = output_buffers_[i];
-    SReg slot;
-    if (buffers.twice) {
-      slot = builder_.get(buffers.slot);
-      PReg reuses = builder_.less(1, builder_.get(buffers.count));
-      for (std::size_t d = behind(outputs_[i].dimensions); d < extents_.size(); ++d) {
-        if (extents_[d] > 1) reuses = builder_.and_(reuses, builder_.equal(tile.point[d], 0));
-      }
-      const ScalarOperand raised = flag(buffers, slot);
-      const SReg owed = builder_.load_smem(buffers.owed, slot);
-      builder_.guarded(reuses, [&] { builder_.wait(raised, owed); });
+    if (!buffers.twice) continue;
+    PReg reuses = builder_.less(1, builder_.load_smem(buffers.count));
+    for (std::size_t d = behind(outputs_[i].dimensions); d < extents_.size(); ++d) {
+      if (extents_[d] > 1) reuses = builder_.and_(reuses, is_first(static_cast<int>(d)));
     }
-    tile.outputs.push_back(address(buffers, slot));
+    const SReg present_slot = slot(buffers);
+    const ScalarOperand raised = flag(buffers, present_slot);
+    const SReg owed = builder_.load_smem(buffers.owed, present_slot);
+    builder_.guarded(reuses, [&] { builder_.wait(raised, owed); });
   }
 }
 
-void TileGrid::send_results(const Tile& tile, const Step& step) {
+void TileGrid::send_results() {
+  const Step next = step();
+  const GridPoint point = present();
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const Buffers& buffers = output_buffers_[i];
-    const PReg complete = step.moves[behind(outputs_[i].dimensions)];
-    const SReg slot = buffers.twice ? builder_.get(buffers.slot) : SReg();
-    const ScalarOperand raised = flag(buffers, slot);
+    const PReg complete = next.moves[behind(outputs_[i].dimensions)];
+    const SReg present_slot = slot(buffers);
+    const ScalarOperand raised = flag(buffers, present_slot);
+    const VmemAddress from = address(buffers, present_slot);
     const auto send = [&] {
-      builder_.store_smem(buffers.owed, outputs_[i].granules(tile.point), slot);
-      outputs_[i].start(tile.point, tile.outputs[i], raised);
+      builder_.store_smem(buffers.owed, outputs_[i].granules(point), present_slot);
+      outputs_[i].start(point, from, raised);
+      if (!buffers.twice) return;
+      const SReg counted = builder_.add(builder_.load_smem(buffers.count), 1);
+      builder_.store_smem(buffers.count, counted);
+      builder_.store_smem(buffers.slot, builder_.scalar(isa::Opcode::kSxorU32, present_slot, 1));
     };
     complete ? builder_.guarded(complete, send) : send();
-    if (!buffers.twice) continue;
-    const SReg other = builder_.scalar(isa::Opcode::kSxorU32, slot, 1);
-    const SReg counted = builder_.add(builder_.get(buffers.count), 1);
-    builder_.set(buffers.slot, complete ? builder_.select(complete, other, slot) : other);
-    builder_.set(
-        buffers.count,
-        complete ? builder_.select(complete, counted, builder_.get(buffers.count)) : counted);
   }
 }
 
-void TileGrid::advance(const Step& step) {
-  for (std::size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_[i] > 1) builder_.set(position_[i], step.next[i]);
-  }
+void TileGrid::advance() {
+  const Step next = step();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    if (!input_buffers_[i].twice) continue;
-    builder_.set(input_buffers_[i].slot, step.slots[i]);
-    builder_.set(input_buffers_[i].count, step.fresh[i]);
+    const Buffers& buffers = input_buffers_[i];
+    if (!buffers.twice) continue;
+    // There is a next tile, or nobody reads this.
+    const PReg moves = next.moves[behind(inputs_[i].dimensions)];
+    const SReg other = builder_.scalar(isa::Opcode::kSxorU32, slot(buffers), 1);
+    builder_.store_smem(buffers.count, moves ? builder_.select(moves, 1, 0) : builder_.constant(1));
+    const auto swap = [&] { builder_.store_smem(buffers.slot, other); };
+    moves ? builder_.guarded(moves, swap) : swap();
+  }
+  for (std::size_t i = 0; i < extents_.size(); ++i) {
+    if (extents_[i] == 1) continue;
+    builder_.store_smem(position_ + static_cast<std::uint32_t>(i), next.next[i]);
   }
 }
 
@@ -218,18 +247,17 @@ void TileGrid::wait_for_results() {
   }
 }
 
-void TileGrid::run(const std::function<void(const Tile& tile)>& work) {
+void TileGrid::run(const std::function<void()>& work) {
   start_first();
   builder_.loop(tiles(), [&](SReg number) {
-    Tile tile;
-    tile.point = present();
-    Step next = step(number, tile.point);
-    if (tiles() > 1) fetch_next(next);
-    wait_for_inputs(tile);
-    wait_for_room(tile);
-    work(tile);
-    send_results(tile, next);
-    if (tiles() > 1) advance(next);
+    if (tiles() > 1) fetch_next(number);
+    wait_for_inputs();
+    wait_for_room();
+    builder_.new_block();
+    work();
+    builder_.new_block();
+    send_results();
+    if (tiles() > 1) advance();
   });
   wait_for_results();
 }

@@ -15,7 +15,8 @@ using GridPoint = std::vector<SReg>;
 ///
 /// While a tile is worked on, the blocks of the next one are on their way into the other of two
 /// buffers; a block that the next tile shares is not fetched again. A result goes out while later
-/// tiles are worked on; its buffer is free again two results later.
+/// tiles are worked on; its buffer is free again two results later. The loop's state stands in
+/// SMEM, so that the work has the scalar registers.
 class TileGrid {
  public:
   /// A block that the work reads. It depends on some dimensions of the grid.
@@ -38,19 +39,20 @@ class TileGrid {
 
   int add_input(Input input);
   int add_output(Output output);
+  /// Emits the loop. `work` is emitted once; it begins and ends in blocks of its own.
+  void run(const std::function<void()>& work);
 
-  /// What the work on a tile finds.
-  struct Tile {
-    GridPoint point;
-    std::vector<VmemAddress> inputs, outputs;  ///< Begin of the present buffers.
-    std::vector<PReg> fresh;  ///< Per input: the block was not there for the tile before. None: it
-                              ///< is the same for all tiles.
-  };
-  /// Emits the loop. `work` is emitted once.
-  void run(const std::function<void(const Tile& tile)>& work);
+  // What the work on a tile finds; each call emits the instructions that get it.
+  SReg index(int dimension);      ///< None where the extent is 1.
+  PReg is_last(int dimension);    ///< At its last index; none where the extent is 1.
+  PReg is_first(int dimension);   ///< At index 0; none where the extent is 1.
+  VmemAddress input(int number);  ///< Begin of the present buffer.
+  VmemAddress output(int number);
+  PReg fresh(int number);  ///< The input was not there for the tile before; none: it is the same
+                           ///< for all tiles.
 
   std::uint64_t tiles() const;
-  /// True when all tiles share the input's block.
+  /// True when all tiles share a block that depends on these dimensions.
   bool is_constant(const std::vector<int>& dimensions) const;
 
  private:
@@ -59,31 +61,30 @@ class TileGrid {
     std::uint32_t flag = 0;  ///< Of buffer 0; buffer 1 has the next one.
     std::uint32_t rows = 0;
     bool twice = false;
-    SVariable slot;          ///< Buffer of the present block.
-    SVariable count;         ///< Inputs: 1 when the block was fetched for this tile; results: how
-                             ///< many are complete.
-    std::uint32_t owed = 0;  ///< Results: SMEM words with the granules on their way, per buffer.
-    std::uint64_t blocks = 1;
+    // SMEM words.
+    std::uint32_t slot = 0;   ///< Buffer of the present block.
+    std::uint32_t count = 0;  ///< Inputs: 1 when the block was fetched for this tile. Results: how
+                              ///< many are complete.
+    std::uint32_t owed = 0;   ///< Results: granules on their way, per buffer.
   };
   /// The step from a tile to the next.
   struct Step {
     GridPoint next;
     /// moves[i]: all dimensions from i on wrap. None at the end: always.
     std::vector<PReg> moves;
-    PReg more;  ///< There is a next tile.
-    std::vector<SReg> slots, fresh;
   };
   Buffers make_buffers(const std::vector<int>& dimensions, std::uint32_t rows);
   VmemAddress address(const Buffers& buffers, SReg slot);
   ScalarOperand flag(const Buffers& buffers, SReg slot);
+  SReg slot(const Buffers& buffers);
   void start_first();
   GridPoint present();
-  Step step(SReg number, const GridPoint& point);
-  void fetch_next(Step& step);
-  void wait_for_inputs(Tile& tile);
-  void wait_for_room(Tile& tile);
-  void send_results(const Tile& tile, const Step& step);
-  void advance(const Step& step);
+  Step step();
+  void fetch_next(SReg number);
+  void wait_for_inputs();
+  void wait_for_room();
+  void send_results();
+  void advance();
   void wait_for_results();
   int innermost(const std::vector<int>& dimensions) const;
   std::size_t behind(const std::vector<int>& dimensions) const {
@@ -95,7 +96,7 @@ class TileGrid {
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<Buffers> input_buffers_, output_buffers_;
-  std::vector<SVariable> position_;
+  std::uint32_t position_ = 0;  ///< SMEM words, one per dimension.
 };
 
 }  // namespace tpu::compiler
