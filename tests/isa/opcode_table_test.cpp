@@ -71,7 +71,7 @@ TEST(OpcodeTable, ResultLatenciesAreTheParametersOfTheUnits) {
   EXPECT_EQ(result_latency(Opcode::kVst, machine), 0u);
 }
 
-TEST(OpcodeTable, SumsAndProductsReachPackOneCycleLater) {
+TEST(OpcodeTable, NoReaderHasALatencyOfItsOwn) {
   EXPECT_EQ(use_latency(Opcode::kVaddF32, Opcode::kVaddF32), 1u);
   EXPECT_EQ(use_latency(Opcode::kVaddF32, Opcode::kVcmpGtF32), 1u);
   EXPECT_EQ(use_latency(Opcode::kVmulF32, Opcode::kVpackIBf16), 1u);
