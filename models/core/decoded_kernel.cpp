@@ -467,9 +467,9 @@ std::uint8_t timed_number(char file, std::uint8_t reg) {
 
 void Decoder::decode_timing(const isa::Instruction& i) {
   const isa::OpcodeInfo& row = isa::info(i.opcode);
-  ReadSet& reads = bundle_.reads[i.opcode == Opcode::kVpackIBf16 ? 1 : 0];
+  ReadSet& reads = bundle_.reads;
   if (i.guard.predicate != isa::kNoRegister) {
-    add_read(bundle_.reads[0], timed_number('p', i.guard.predicate));
+    add_read(reads, timed_number('p', i.guard.predicate));
   }
   for (std::uint8_t o = 0; o < row.operand_count; ++o) {
     if (i.operands[o].kind == isa::Operand::Kind::kRegister) {
@@ -485,12 +485,11 @@ void Decoder::decode_timing(const isa::Instruction& i) {
     }
   }
   if (row.dest_file == 0 || isa::is_interlocked(i.opcode)) return;
-  SlowWrite write;
-  write.reg = timed_number(row.dest_file, i.dest);
-  write.latency = static_cast<std::uint8_t>(isa::result_latency(i.opcode));
-  write.latency_for_vpack =
-      static_cast<std::uint8_t>(isa::use_latency(i.opcode, Opcode::kVpackIBf16));
-  if (write.latency > 1 || write.latency_for_vpack > 1) out_.slow_writes.push_back(write);
+  const std::uint32_t latency = isa::result_latency(i.opcode);
+  if (latency > 1) {
+    out_.slow_writes.push_back(
+        {timed_number(row.dest_file, i.dest), static_cast<std::uint8_t>(latency)});
+  }
 }
 
 }  // namespace

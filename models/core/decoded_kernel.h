@@ -101,15 +101,13 @@ constexpr std::uint8_t kMask = 80;
 constexpr std::size_t kCount = 96;
 }  // namespace timed_register
 
-/// Registers that a bundle reads: [0] by any instruction but vpack, [1] by vpack, which gets fp32
-/// sums and products a cycle later than others.
+/// Registers that a bundle reads, a bit each.
 using ReadSet = std::array<std::uint32_t, 3>;
 
 /// A write that the next bundle cannot see yet.
 struct SlowWrite {
-  std::uint8_t reg = 0;                ///< timed_register.
-  std::uint8_t latency = 0;            ///< For most readers.
-  std::uint8_t latency_for_vpack = 0;  ///< For vpack.
+  std::uint8_t reg = 0;  ///< timed_register.
+  std::uint8_t latency = 0;
 };
 
 /// What one bundle means to the sequencer.
@@ -124,7 +122,7 @@ struct DecodedBundle {
   std::uint32_t branch_target = kNone;
   std::uint32_t call_site = kNone;
   std::uint16_t guarded_queue_ops = 0;
-  std::array<ReadSet, 2> reads{};
+  ReadSet reads{};
 };
 
 /// A kernel in the form that the core executes.

@@ -34,15 +34,7 @@ TEST(Faults, NameCoreCycleKernelBundleAndCode) {
   EXPECT_NE(fault.find("\n  { %v1 = vpop.eup }"), std::string::npos) << fault;
 }
 
-TEST(Faults, ARegisterReadTooEarly) {
-  // Sums reach vpack a cycle later than other readers.
-  expect_fault("{ %v1 = vadd.f32 %v2, %v3 }{ %v4 = vpack.i.bf16 %v1, %v1 }",
-               "bundle 0x1: a register is read before its value is there: 1 cycles too early");
-  EXPECT_EQ(fault_of(program_of("kernel top\n{ %v1 = vadd.f32 %v2, %v3 ;; vdelay 1 }"
-                                "{ %v4 = vpack.i.bf16 %v1, %v1 }")),
-            "");
-  EXPECT_EQ(fault_of(program_of("kernel top\n{ %v1 = vadd.f32 %v2, %v3 }{ %v4 = vmov %v1 }")), "");
-  // Scalar loads are interlocked.
+TEST(Faults, ScalarLoadsAreInterlocked) {
   EXPECT_EQ(fault_of(program_of("kernel top\n{ %s1 = sld [smem:$0x10] }{ %s2 = sadd.s32 %s1, 1 }")),
             "");
 }

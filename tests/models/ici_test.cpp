@@ -1,0 +1,248 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sim/base/error.h"
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+using test::program_of;
+
+constexpr std::uint64_t kHop = 940;    // 1000 ns at 940 MHz
+constexpr std::uint64_t kLocal = 282;  // 300 ns
+
+std::uint64_t link_cycles(std::uint64_t bytes) {
+  // 656 Gb/s at 940 MHz: 4100 bytes in 47 cycles.
+  return (bytes * 47 + 4099) / 4100;
+}
+
+std::string hex(std::uint32_t value) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "%u", value);
+  return text;
+}
+
+std::uint32_t remote(std::uint32_t chip, std::uint32_t core, std::uint32_t flag) {
+  return flag | 0x40000 | core << 20 | chip << 21;
+}
+
+/// Every core jumps to its own code by its core and chip number in SMEM words 0 and 1. Core 0 of
+/// chip 0 runs `first`, all others `second`.
+isa::Program two_roles(const std::string& first, const std::string& second) {
+  return program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 1 }
+  { %s2 = sld [smem:$0x1] ;; vdelay 1 }
+  { %s3 = sor.u32 %s1, %s2 }
+  { %p1 = scmp.ne.s32.totalorder %s3, 0 }
+  { sbr.rel (%p1) target = others }
+  { %s4 = smov 0 }
+)" + first + R"(
+  { sbr.rel target = end }
+  { %s4 = smov 0 }
+others:
+)" + second + R"(
+end:
+  { %s4 = smov 0 }
+)");
+}
+/// Cycle in which `first` begins; `second` begins in the same.
+constexpr std::uint64_t kBegin = 2 + 2 + 1 + 1 + 2;
+
+RunResult run(const isa::Program& program, std::vector<std::uint32_t> cores,
+              const MachineParams& params = {}) {
+  RunOptions options;
+  options.cores = std::move(cores);
+  return test::run(program, options, params);
+}
+
+TEST(Ici, AnAdditionTakesAHopPerLink) {
+  // Chip 1 is one hop away, chip 3 two; the other core of a chip is on the local path.
+  const struct {
+    std::uint32_t chip, core;
+    std::uint64_t cycles;
+  } cases[] = {{1, 0, kHop}, {2, 1, kHop}, {3, 0, 2 * kHop}, {0, 1, kLocal}};
+  for (const auto& c : cases) {
+    const isa::Program program =
+        two_roles("  { vsyncadd.remote " + hex(remote(c.chip, c.core, 5)) + ", 1 }\n",
+                  "  { vwait.ge.trace 5, 1 }\n");
+    const std::uint32_t number = c.chip * 2 + c.core;
+    const RunResult result = run(program, {0, number});
+    // The waiting bundle issues in the cycle of the addition; one more follows.
+    EXPECT_EQ(result.cores[1].end_cycle, kBegin + c.cycles + 2) << number;
+    EXPECT_EQ(result.cores[1].total.core[CoreState::kIciWait], c.cycles) << number;
+  }
+}
+
+/// A remote DMA of `granules` from VMEM row 0 to row 64 of another core: flags 3 here, 4 there.
+isa::DmaDescriptor vmem_to_vmem(std::uint32_t chip, std::uint32_t core, std::uint32_t granules) {
+  isa::DmaDescriptor descriptor;
+  descriptor.source.space = isa::MemorySpace::kVmem;
+  descriptor.destination.space = isa::MemorySpace::kVmem;
+  descriptor.destination.address = 64;
+  descriptor.destination.chip = chip;
+  descriptor.destination.core = core;
+  descriptor.granules = granules;
+  descriptor.source_flag = 3;
+  descriptor.destination_flag = 4;
+  descriptor.remote = true;
+  return descriptor;
+}
+
+void put_descriptor(isa::Program& program, const isa::DmaDescriptor& descriptor) {
+  const isa::DmaWords words = isa::encode(descriptor);
+  for (std::uint32_t i = 0; i < 8; ++i) program.initial_smem.push_back({512 + i, words[i]});
+}
+
+TEST(Ici, ARemoteDmaRaisesBothFlags) {
+  constexpr std::uint64_t kBytes = 64 * 1024;
+  const struct {
+    std::uint32_t chip, core;
+    std::uint64_t latency;
+  } cases[] = {{1, 0, kHop}, {3, 1, 2 * kHop}, {0, 1, kLocal}};
+  for (const auto& c : cases) {
+    isa::Program program =
+        two_roles("  { dma 512 }\n  { dma.done.wait 3, 64 }\n", "  { dma.done.wait 4, 64 }\n");
+    put_descriptor(program, vmem_to_vmem(c.chip, c.core, 64));
+    const RunResult result = run(program, {0, c.chip * 2 + c.core});
+    // The source's flag rises when the last byte has left: the wait's bundle, a branch, its delay
+    // slot and the end follow.
+    EXPECT_EQ(result.cores[0].end_cycle, kBegin + link_cycles(kBytes) + 4);
+    // The links work on the messages at the same time: a hop costs its latency, and the last of
+    // the four messages of 16 KiB its passage once more per further link.
+    const std::uint64_t links = c.latency / kHop;
+    EXPECT_NEAR(static_cast<double>(result.cores[1].end_cycle),
+                static_cast<double>(kBegin + link_cycles(kBytes) + c.latency + 2), 2.0)
+        << links;
+    EXPECT_EQ(result.cores[0].total.ici_bytes, kBytes);
+    EXPECT_GT(result.cores[1].total.core[CoreState::kIciWait], link_cycles(kBytes));
+  }
+}
+
+TEST(Ici, MessagesOverOneLinkWaitForEachOther) {
+  // Cores 0 and 1 of chip 0 send to chip 1 over the same link.
+  isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 1 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 }
+  { sbr.rel (%p1) target = receive }
+  { %s4 = smov 0 }
+  { dma 512 }
+receive:
+  { %s5 = sld [smem:$0x200] ;; vdelay 1 }
+  { %s4 = scalar_select %p1, 128, 0 ;; vdelay 1 }
+  { dma.done.wait 4, %s4 }
+)");
+  put_descriptor(program, vmem_to_vmem(1, 0, 64));
+  const RunResult result = run(program, {0, 1, 2});
+  EXPECT_GE(result.cores[2].end_cycle, link_cycles(2 * 64 * 1024) + kHop);
+  EXPECT_LE(result.cores[2].end_cycle, link_cycles(2 * 64 * 1024) + kHop + 20);
+}
+
+TEST(Ici, HbmAtBothEndsTakesItsShare) {
+  constexpr std::uint32_t kGranules = 4096;
+  isa::Program program = two_roles("  { dma 512 }\n", "  { dma.done.wait 4, 4096 }\n");
+  isa::DmaDescriptor descriptor = vmem_to_vmem(1, 0, kGranules);
+  descriptor.source.space = isa::MemorySpace::kHbm;
+  descriptor.destination.space = isa::MemorySpace::kHbm;
+  put_descriptor(program, descriptor);
+  const RunResult result = run(program, {0, 2});
+  // The link is the slowest; the first message is read before it, the last written after it.
+  const double hbm = 1800.0 * 128 * 16 / 8 / 940 * (3900 - 350) / 3900;
+  const double message = 16 * 1024;
+  const double expected = static_cast<double>(kBegin) + message / hbm + 217 +
+                          static_cast<double>(link_cycles(kGranules * 1024)) + kHop +
+                          message / hbm + 217;
+  EXPECT_NEAR(static_cast<double>(result.cores[1].end_cycle), expected, 5);
+  EXPECT_EQ(result.cores[0].total.hbm_read_bytes, kGranules * 1024u);
+  EXPECT_EQ(result.cores[1].total.hbm_write_bytes, kGranules * 1024u);
+}
+
+TEST(Ici, RemoteDmasCarryValues) {
+  isa::Program program = two_roles(R"(
+  { dma.hbm_to_vmem 0, 4, 0, 1 }
+  { dma.done.wait 1, 4 }
+  { dma 512 }
+  { dma.done.wait 3, 4 }
+)",
+                                   R"(
+  { dma.done.wait 4, 4 }
+  { dma.vmem_to_hbm 64, 4, 0, 1 }
+  { dma.done.wait 1, 4 }
+)");
+  put_descriptor(program, vmem_to_vmem(2, 1, 4));
+  Machine machine(MachineParams(), program);
+  CoreLoad load;
+  load.hbm.push_back({0, std::vector<std::uint32_t>(4 * 256, 1234)});
+  machine.load(0, load);
+  RunOptions options;
+  options.cores = {0, 5};
+  options.values = true;
+  machine.run(options);
+  EXPECT_EQ(machine.read_hbm(5, 3, 256)[255], 1234u);
+}
+
+TEST(Ici, TargetsThatDoNotRunAreFaults) {
+  isa::Program program = two_roles("  { dma 512 }\n", "");
+  put_descriptor(program, vmem_to_vmem(1, 0, 4));
+  EXPECT_NE(test::fault_of(program).find("chip 1, core 0, which does not take part"),
+            std::string::npos);
+  put_descriptor(program, vmem_to_vmem(9, 0, 4));
+  EXPECT_NE(test::fault_of(program).find("the slice has 4 chips"), std::string::npos);
+  const isa::Program addition =
+      two_roles("  { vsyncadd.remote " + hex(remote(1, 0, 5)) + ", 1 }\n", "");
+  EXPECT_NE(test::fault_of(addition).find("does not take part"), std::string::npos);
+  EXPECT_NE(test::fault_of(two_roles("  { vsyncadd.remote 5, 1 }\n", "")).find("0x40000"),
+            std::string::npos);
+}
+
+TEST(Ici, ABarrierOfEightCoresEndsForAllAfterTheSlowest) {
+  // Core n works 100 n cycles, then everybody adds 1 to flag 6 of everybody and waits for 8.
+  std::string text = R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 1 }
+  { %s2 = sld [smem:$0x1] ;; vdelay 1 }
+  { %s3 = sshll.u32 %s1, 1 }
+  { %s3 = sadd.s32 %s3, %s2 }
+  { %s3 = sadd.s32 %s3, 1 }
+work:
+  { %s3 = ssub.s32 %s3, 1 ;; vdelay 96 }
+  { %p1 = scmp.gt.s32.totalorder %s3, 0 }
+  { sbr.rel (%p1) target = work }
+  { %s4 = smov 0 }
+)";
+  for (std::uint32_t chip = 0; chip < 4; ++chip) {
+    for (std::uint32_t core = 0; core < 2; ++core) {
+      text += "  { vsyncadd.remote " + hex(remote(chip, core, 6)) + ", 1 }\n";
+    }
+  }
+  text += "  { vwait.ge.trace 6, 8 }\n  { vsyncadd 6, -8 }\n";
+  const RunResult result = run(program_of(text), {0, 1, 2, 3, 4, 5, 6, 7});
+  const std::uint64_t slowest = 2 + 2 + 3 + 8 * 100;
+  // Core 7 adds to chip 0 (two hops away) first, to its own chip's core 0 as seventh; the last to
+  // hear of it is whoever is furthest away.
+  for (const CoreResult& core : result.cores) {
+    EXPECT_GT(core.end_cycle, slowest + kLocal);
+    EXPECT_LE(core.end_cycle, slowest + 8 + 2 * kHop + 3);
+    EXPECT_GT(core.total.core[CoreState::kIciWait], 0u);
+  }
+}
+
+TEST(Ici, DimensionOrderAndWrap) {
+  // A ring of four chips in x: chip 3 is one hop from chip 0 when the ends are linked.
+  for (bool wrap : {false, true}) {
+    MachineParams params;
+    params.ici.mesh_x = 4;
+    params.ici.mesh_y = 1;
+    params.ici.wrap_x = wrap;
+    const isa::Program program = two_roles(
+        "  { vsyncadd.remote " + hex(remote(3, 0, 5)) + ", 1 }\n", "  { vwait.ge.trace 5, 1 }\n");
+    const RunResult result = run(program, {0, 6}, params);
+    EXPECT_EQ(result.cores[1].end_cycle, kBegin + (wrap ? 1 : 3) * kHop + 2);
+  }
+}
+
+}  // namespace
+}  // namespace tpu

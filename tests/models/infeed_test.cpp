@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+using test::fault_of;
+using test::program_of;
+
+std::uint64_t up(double value) { return static_cast<std::uint64_t>(std::ceil(value)); }
+
+constexpr std::uint64_t kBatchBytes = 1 << 20;
+constexpr std::uint64_t kPcieLatency = 940;  // 1000 ns at 940 MHz
+
+/// PCIe, then the write into the HBM.
+std::uint64_t pcie_cycles(std::uint64_t bytes) {
+  return up(static_cast<double>(bytes) * 940 / 15000) + kPcieLatency;
+}
+std::uint64_t hbm_cycles(std::uint64_t bytes) {
+  const double rate = 1800.0 * 128 * 16 / 8 / 940 * (3900 - 350) / 3900;
+  return up(static_cast<double>(bytes) / rate) + 217;
+}
+
+/// Takes a batch of 1 MiB and then works for `work` cycles.
+isa::Program taker(std::uint64_t work) {
+  isa::Program program = program_of("kernel top\n" + std::string(R"(
+  { dma.infeed_to_hbm 1024, 0, 1 }
+  { dma.done.wait 1, 1024 }
+  { vsyncadd 1, -1024 ;; vdelay )") +
+                                    std::to_string(work) + " }\n");
+  program.infeed_bytes = kBatchBytes;
+  program.examples_per_core = 128;
+  return program;
+}
+
+RunOptions steps(std::uint32_t count, std::vector<std::uint32_t> cores) {
+  RunOptions options;
+  options.steps = count;
+  options.cores = std::move(cores);
+  return options;
+}
+
+TEST(Infeed, AnUnlimitedHostIsBoundByPcie) {
+  const RunResult result = test::run(taker(0), steps(1, {0}));
+  const std::uint64_t arrival = pcie_cycles(kBatchBytes);
+  EXPECT_EQ(result.cycles, arrival + hbm_cycles(kBatchBytes) + 2);
+  EXPECT_EQ(result.cores[0].total.core[CoreState::kInfeedWait],
+            arrival + hbm_cycles(kBatchBytes) - 1);
+}
+
+TEST(Infeed, BatchesWaitInTheQueueWhileTheCoreWorks) {
+  // After the first step two batches have arrived: the next steps find theirs at once.
+  const std::uint64_t work = 10 * pcie_cycles(kBatchBytes);
+  const RunResult result = test::run(taker(work), steps(3, {0}));
+  for (int step = 1; step < 3; ++step) {
+    const StepSpan span = result.cores[0].steps[step];
+    EXPECT_EQ(span.end - span.begin, hbm_cycles(kBatchBytes) + 2 + work);
+  }
+}
+
+TEST(Infeed, ASlowHostSetsThePace) {
+  MachineParams params;
+  params.host.examples_per_s = 100000;
+  for (const std::vector<std::uint32_t>& cores :
+       {std::vector<std::uint32_t>{0}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
+    const RunResult result = test::run(taker(1000), steps(12, cores), params);
+    const double period = 128.0 * static_cast<double>(cores.size()) / 100000 * 940e6;
+    for (const CoreResult& core : result.cores) {
+      // The first batch is there when the host has prepared it.
+      EXPECT_GE(core.steps[0].end, up(period / static_cast<double>(cores.size())));
+      for (int step = 4; step < 12; ++step) {
+        const double cycles = static_cast<double>(core.steps[step].end - core.steps[step].begin);
+        EXPECT_NEAR(cycles, period, 0.01 * period);
+      }
+      const double idle = static_cast<double>(core.total.core[CoreState::kInfeedWait]);
+      EXPECT_GT(idle, 0.9 * static_cast<double>(result.cycles) - 12 * 10000.0);
+    }
+  }
+}
+
+TEST(Infeed, TheRateIsKeptWithoutDrift) {
+  MachineParams params;
+  params.host.examples_per_s = 99991;
+  const RunResult result = test::run(taker(0), steps(200, {0}), params);
+  const double period = 128.0 / 99991 * 940e6;
+  const std::vector<StepSpan>& spans = result.cores[0].steps;
+  EXPECT_NEAR(static_cast<double>(spans[199].end - spans[0].end), 199 * period, 2);
+}
+
+TEST(Infeed, ABatchMayBeTakenInPieces) {
+  isa::Program program = program_of(R"(
+kernel top
+  { dma.infeed_to_hbm 1, 8, 1 }
+  { dma.infeed_to_hbm 2, 0, 1 }
+  { dma.done.wait 1, 3 }
+  { vsyncadd 1, -3 }
+)");
+  program.infeed_bytes = 3 * 1024;
+  Machine machine(MachineParams(), program);
+  CoreLoad load;
+  for (std::uint32_t batch = 0; batch < 2; ++batch) {
+    std::vector<std::uint32_t> words(3 * 256, 10 * batch);
+    words[256] = 10 * batch + 1;
+    words[512] = 10 * batch + 2;
+    load.infeed.push_back({0, words});
+  }
+  machine.load(2, load);
+  RunOptions options = steps(2, {2});
+  options.values = true;
+  machine.run(options);
+  EXPECT_EQ(machine.read_hbm(2, 8, 1)[0], 10u);
+  EXPECT_EQ(machine.read_hbm(2, 0, 1)[0], 11u);
+  EXPECT_EQ(machine.read_hbm(2, 1, 1)[0], 12u);
+}
+
+TEST(Infeed, TakingMoreThanABatchOrWithoutOneIsAFault) {
+  isa::Program program = taker(0);
+  program.infeed_bytes = 1023 * 1024;
+  EXPECT_NE(fault_of(program).find("1023 are left of the batch"), std::string::npos);
+  program.infeed_bytes = 0;
+  EXPECT_NE(fault_of(program).find("takes no infeed"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tpu
