@@ -155,6 +155,8 @@ class NaiveEvaluation {
       return values_of(in.shape, literal);
     }
     if (in.opcode == HloOpcode::kReduce) return reduce(in);
+    if (in.opcode == HloOpcode::kReduceWindow) return reduce_window(in);
+    if (in.opcode == HloOpcode::kSelectAndScatter) return select_and_scatter(in);
     std::vector<double> result(static_cast<std::size_t>(in.shape.element_count()));
     for (std::size_t i = 0; i < result.size(); ++i) {
       const std::vector<std::int64_t> at = coordinates(in.shape, static_cast<std::int64_t>(i));
@@ -191,6 +193,59 @@ class NaiveEvaluation {
       sum = opcode == hlo::HloOpcode::kAdd       ? sum + x
             : opcode == hlo::HloOpcode::kMaximum ? std::max(sum, x)
                                                  : std::min(sum, x);
+    }
+    return result;
+  }
+
+  /// Flat indices of the elements of `image` in the window at `at`, in row-major order; those in
+  /// padding are left out.
+  static std::vector<std::size_t> window_elements(const hlo::HloInstruction& in,
+                                                  const hlo::Shape& image,
+                                                  const std::vector<std::int64_t>& at) {
+    hlo::Shape window = image;
+    for (std::size_t d = 0; d < at.size(); ++d) window.dimensions[d] = in.window[d].size;
+    std::vector<std::size_t> elements;
+    for (std::int64_t i = 0; i < window.element_count(); ++i) {
+      std::vector<std::int64_t> place = coordinates(window, i);
+      bool inside = true;
+      for (std::size_t d = 0; d < at.size(); ++d) {
+        place[d] = at[d] * in.window[d].stride + place[d] * in.window[d].window_dilation -
+                   in.window[d].padding_low;
+        inside &= place[d] >= 0 && place[d] < image.dimensions[d];
+      }
+      if (inside) elements.push_back(static_cast<std::size_t>(flat_index(image, place)));
+    }
+    return elements;
+  }
+
+  std::vector<double> reduce_window(const hlo::HloInstruction& in) {
+    const Array& image = value(in.operands[0]);
+    const hlo::Computation& to_apply = module_.computation(in.called[0]);
+    const bool sums = to_apply.at(to_apply.root).opcode == hlo::HloOpcode::kAdd;
+    std::vector<double> result(static_cast<std::size_t>(in.shape.element_count()),
+                               value(in.operands[1]).values[0]);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      const std::vector<std::int64_t> at = coordinates(in.shape, static_cast<std::int64_t>(i));
+      for (std::size_t element : window_elements(in, image.shape, at)) {
+        const double x = image.values[element];
+        result[i] = sums ? result[i] + x : std::max(result[i], x);
+      }
+    }
+    return result;
+  }
+
+  std::vector<double> select_and_scatter(const hlo::HloInstruction& in) {
+    const Array& image = value(in.operands[0]);
+    const Array& source = value(in.operands[1]);
+    std::vector<double> result(image.values.size(), 0);
+    for (std::size_t i = 0; i < source.values.size(); ++i) {
+      const std::vector<std::int64_t> at = coordinates(source.shape, static_cast<std::int64_t>(i));
+      const std::vector<std::size_t> window = window_elements(in, image.shape, at);
+      std::size_t chosen = window.front();
+      for (std::size_t element : window) {
+        if (image.values[element] > image.values[chosen]) chosen = element;
+      }
+      result[chosen] += source.values[i];
     }
     return result;
   }

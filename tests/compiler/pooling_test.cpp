@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include "tests/compiler/elementwise_check.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/frontend/graph_builder.h"
+
+namespace tpu::test {
+namespace {
+
+using frontend::Extents;
+using frontend::GraphBuilder;
+using frontend::Tensor;
+using hlo::ElementType;
+
+/// A square window over the spatial dimensions of NHWC.
+struct Pool {
+  std::int64_t size = 2, stride = 2, low = 0, high = 0;
+
+  std::vector<hlo::WindowDimension> window() const {
+    std::vector<hlo::WindowDimension> dimensions(4);
+    for (std::size_t d : {1, 2}) {
+      dimensions[d].size = size;
+      dimensions[d].stride = stride;
+      dimensions[d].padding_low = low;
+      dimensions[d].padding_high = high;
+    }
+    return dimensions;
+  }
+  std::int64_t windows(std::int64_t image) const {
+    return (image + low + high - size) / stride + 1;
+  }
+};
+
+/// Lays all images of a module with the spatial dimensions as the major ones.
+void assign_spatial_layouts(hlo::Module& module) {
+  compiler::assign_layouts(module);
+  for (hlo::HloInstruction& instruction : module.entry_computation().instructions) {
+    if (instruction.shape.rank() != 4) continue;
+    instruction.shape.layout = compiler::tiled_layout(instruction.shape.type, {3, 0, 2, 1});
+  }
+}
+
+enum class Kind { kSum, kMaximum, kGradient };
+
+/// Lowers one pooling operation and compares it with its definition. Values are multiples of 1/4,
+/// so that there are ties and sums are exact.
+KernelHarness::Result check(Kind kind, ElementType type, const Extents& extents, const Pool& pool,
+                            compiler::Target target = {}) {
+  GraphBuilder graph("test");
+  const Tensor image = graph.parameter("image", hlo::array_shape(type, extents));
+  std::vector<Tensor> parameters{image};
+  Tensor result;
+  if (kind == Kind::kGradient) {
+    const Extents windows{extents[0], pool.windows(extents[1]), pool.windows(extents[2]),
+                          extents[3]};
+    parameters.push_back(graph.parameter("source", hlo::array_shape(type, windows)));
+    result = graph.select_and_scatter(image, parameters[1], pool.window());
+  } else {
+    result = kind == Kind::kSum ? graph.reduce_window_sum(image, pool.window())
+                                : graph.reduce_window_max(image, pool.window());
+  }
+  hlo::Module module = graph.finish(result, parameters);
+  assign_spatial_layouts(module);
+  const hlo::Computation& entry = module.entry_computation();
+  std::vector<Array> inputs;
+  for (const hlo::HloInstruction& instruction : entry.instructions) {
+    if (instruction.opcode != hlo::HloOpcode::kParameter) continue;
+    inputs.push_back(
+        random_array(instruction.shape, static_cast<std::uint32_t>(inputs.size() + 5), -3, 3));
+    for (double& x : inputs.back().values) x = std::floor(4 * x) / 4;
+  }
+  const hlo::HloInstruction& root = entry.at(entry.root);
+  const compiler::LoweredKernel lowered = compiler::lower_pooling(module, entry, root, target);
+  const std::vector<Array> expected = NaiveEvaluation(module, inputs).run();
+  KernelHarness::Result cost;
+  for (DmaTiming timing : {DmaTiming::kAtOnce, DmaTiming::kLate}) {
+    // The initial value is an operand without a buffer.
+    std::vector<Array> operands = inputs;
+    operands.push_back({hlo::array_shape(ElementType::kF32, {}), {0}});
+    const auto found = run_kernel(lowered.kernel, operands, {root.shape}, timing, &cost);
+    expect_close(expected[0], found[0], {0, 0}, "pooling");
+  }
+  return cost;
+}
+
+TEST(Pooling, MaximumOfWindowsThatTouch) {
+  check(Kind::kMaximum, ElementType::kF32, {5, 8, 10, 6}, {2, 2, 0, 0});
+  check(Kind::kMaximum, ElementType::kBf16, {5, 8, 10, 6}, {2, 2, 0, 0});
+  check(Kind::kMaximum, ElementType::kF32, {130, 6, 6, 200}, {2, 2, 0, 0});
+}
+
+TEST(Pooling, MaximumOfOverlappingPaddedWindows) {
+  check(Kind::kMaximum, ElementType::kF32, {9, 13, 13, 30}, {3, 2, 1, 1});
+  check(Kind::kMaximum, ElementType::kBf16, {17, 12, 12, 64}, {3, 2, 0, 1});
+  check(Kind::kMaximum, ElementType::kBf16, {4, 12, 12, 64}, {3, 2, 1, 1});
+  check(Kind::kMaximum, ElementType::kF32, {3, 9, 9, 140}, {3, 1, 1, 1});
+}
+
+TEST(Pooling, MaximumWithGapsBetweenWindows) {
+  check(Kind::kMaximum, ElementType::kF32, {3, 10, 10, 20}, {1, 2, 0, 0});
+  check(Kind::kMaximum, ElementType::kF32, {3, 11, 11, 20}, {2, 3, 0, 0});
+}
+
+TEST(Pooling, SumOfWindows) {
+  check(Kind::kSum, ElementType::kF32, {9, 12, 12, 30}, {2, 2, 0, 0});
+  check(Kind::kSum, ElementType::kF32, {9, 13, 13, 30}, {3, 2, 1, 1});
+  check(Kind::kSum, ElementType::kF32, {20, 7, 7, 130}, {7, 7, 0, 0});
+}
+
+TEST(Pooling, GradientOfMaximum) {
+  check(Kind::kGradient, ElementType::kF32, {5, 8, 10, 6}, {2, 2, 0, 0});
+  check(Kind::kGradient, ElementType::kBf16, {5, 8, 10, 6}, {2, 2, 0, 0});
+  check(Kind::kGradient, ElementType::kF32, {9, 13, 13, 30}, {3, 2, 1, 1});
+  check(Kind::kGradient, ElementType::kF32, {9, 12, 12, 30}, {3, 2, 0, 1});
+  check(Kind::kGradient, ElementType::kF32, {3, 9, 9, 140}, {3, 1, 1, 1});
+  check(Kind::kGradient, ElementType::kF32, {3, 9, 9, 10}, {2, 2, 0, 0});
+}
+
+TEST(Pooling, PixelsThatDoNotFitAreCutIntoChunks) {
+  compiler::Target small;
+  small.vmem_bytes = 1 << 20;
+  check(Kind::kMaximum, ElementType::kF32, {40, 13, 13, 130}, {3, 2, 1, 1}, small);
+  check(Kind::kGradient, ElementType::kBf16, {60, 12, 12, 130}, {3, 2, 0, 1}, small);
+}
+
+TEST(Pooling, WindowOverChannelsIsRefused) {
+  GraphBuilder graph("test");
+  const Tensor image = graph.parameter("image", hlo::array_shape(ElementType::kF32, {2, 4, 4, 8}));
+  std::vector<hlo::WindowDimension> window(4);
+  window[3].size = 2;
+  const Tensor result = graph.reduce_window_max(image, window);
+  hlo::Module module = graph.finish(result, {image});
+  assign_spatial_layouts(module);
+  const hlo::Computation& entry = module.entry_computation();
+  EXPECT_THROW(compiler::lower_pooling(module, entry, entry.at(entry.root), {}), WorkloadError);
+}
+
+}  // namespace
+}  // namespace tpu::test
