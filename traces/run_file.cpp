@@ -353,10 +353,10 @@ void write_run_file(const std::string& path, const RunRecord& record) {
                           << record.result.cores.size());
   Hdf5Contents contents;
   contents.attributes = {
-      {"config", record.config},         {"workload", record.workload},
-      {"program", record.program},       {"compiler", record.compiler},
-      {"detail", record.detail},         {"values", record.values ? "on" : "off"},
-      {"time_unit", "core clock cycles"}};
+      {"config", record.config},           {"workload", record.workload},
+      {"program", record.program},         {"compiler", record.compiler},
+      {"detail", record.detail},           {"values", record.values ? "on" : "off"},
+      {"values_from", record.values_from}, {"time_unit", "core clock cycles"}};
   Strings names;
   U64 numbers;
   visit_numbers(record, [&](const char* name, std::uint64_t number) {
@@ -386,6 +386,7 @@ RunRecord read_run_file(const std::string& path) {
   record.compiler = contents.attribute("compiler");
   record.detail = contents.attribute("detail");
   record.values = contents.attribute("values") == "on";
+  record.values_from = contents.attribute("values_from");
   const Table& summary = contents.table("summary");
   const Strings& names = summary.column<std::string>("name");
   visit_numbers(record, [&](const char* name, std::uint64_t& number) {

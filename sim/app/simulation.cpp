@@ -69,7 +69,7 @@ void load_values(const Arguments& arguments, const PreparedWorkload& workload, M
   for (std::size_t place = 0; place < workload.cores.size(); ++place) {
     machine.load(workload.cores[place], values.load(place, arguments.steps));
   }
-  record.result.notes.push_back("values: parameters " + values.origin());
+  record.values_from = "parameters " + values.origin();
 }
 
 }  // namespace
@@ -116,9 +116,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   if (record.has_events || loss != nullptr) options.observer = &observer;
   options.progress = [&](double fraction) { progress.update(fraction); };
   const double run_begin = cpu_seconds();
-  std::vector<std::string> notes = std::move(record.result.notes);
   record.result = machine.run(options);
-  record.result.notes.insert(record.result.notes.begin(), notes.begin(), notes.end());
   simulation.cost.run_cpu_s = cpu_seconds() - run_begin;
   record.losses = observer.take_losses();
   if (record.has_events) record.events = observer.take_events();

@@ -161,11 +161,13 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   Json json;
   json["config"] = record.config;
   json["workload"] = record.workload;
+  json["program"] = record.program;
   json["parameters"] = parameters_json(record.params);
   json["compiler"] = record.compiler;
   json["batch"] = record.batch;
   json["cores"] = cores_json(record);
   json["values"] = record.values;
+  if (record.values) json["values_from"] = record.values_from;
   json["steps"] = Json::array();
   for (const StepSummary& step : summary.steps) {
     json["steps"].push_back({{"cycles", step.cycles}, {"time_ms", step.time_ms}});

@@ -30,6 +30,13 @@ std::string right(const std::string& text, std::size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
+/// A time with the unit that suits it: "12.3 us", "1.23 ms", "1.23 s".
+std::string short_time(double ms) {
+  if (ms < 0.1) return short_number(ms * 1e3) + " us";
+  if (ms < 1e4) return short_number(ms) + " ms";
+  return short_number(ms / 1e3) + " s";
+}
+
 /// A text cut to the width, its end replaced by "..".
 std::string fitted(const std::string& text, std::size_t width) {
   return text.size() <= width ? left(text, width) : text.substr(0, width - 2) + "..";
@@ -83,7 +90,9 @@ void print_header(std::ostringstream& out, const traces::RunRecord& record,
   out << run_line(record) << "\n" << machine_line(record) << "\n";
   out << "compiled by " << record.compiler << "; " << summary.steps.size()
       << (summary.steps.size() == 1 ? " step" : " steps") << "; values "
-      << (record.values ? "on" : "off") << "\n\n";
+      << (record.values ? "on" : "off");
+  if (!record.values_from.empty()) out << " (" << record.values_from << ")";
+  out << "\n\n";
 }
 
 void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
@@ -91,10 +100,10 @@ void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
   const std::uint64_t cycles = summary.steps.empty() ? 0 : summary.steps.back().cycles;
   std::string remark = grouped(cycles) + " cycles";
   if (summary.steps.size() > 1) {
-    remark = "min " + short_number(summary.step_min_ms) + " ms, max " +
-             short_number(summary.step_max_ms) + " ms; last step " + remark;
+    remark = "min " + short_time(summary.step_min_ms) + ", max " + short_time(summary.step_max_ms) +
+             "; last step " + remark;
   }
-  line(out, "Step time", short_number(summary.step_mean_ms) + " ms", remark);
+  line(out, "Step time", short_time(summary.step_mean_ms), remark);
   if (summary.examples_per_s > 0) {
     line(out, "Examples per second", short_number(summary.examples_per_s));
   }
@@ -118,7 +127,7 @@ void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
        "waits for the host or has nothing to run");
   const Roofline& roof = summary.roofline;
   if (roof.bound_ms > 0) {
-    line(out, "Roofline bound", short_number(roof.bound_ms) + " ms",
+    line(out, "Roofline bound", short_time(roof.bound_ms),
          std::string(roof.compute_ms >= roof.memory_ms ? "useful FLOPs" : "compulsory HBM bytes") +
              "; the step takes " + fixed(summary.step_mean_ms / roof.bound_ms, 2) + " x that");
   }
@@ -144,6 +153,20 @@ void print_breakdown(std::ostringstream& out, const Summary& summary, const Text
   out << "\n";
 }
 
+void print_units(std::ostringstream& out, const Summary& summary) {
+  out << "Units            busy   nothing to do   memory wait   host wait   ICI wait   finished\n";
+  for (const UnitSummary& unit : summary.units) {
+    const auto idle = [&](CoreState state) { return unit.idle[static_cast<std::size_t>(state)]; };
+    out << "  " << left(tpu::to_string(unit.unit), 12) << right(percent(unit.busy), 9)
+        << right(percent(idle(CoreState::kIssue) + idle(CoreState::kDelay)), 14)
+        << right(percent(idle(CoreState::kMemoryWait)), 14)
+        << right(percent(idle(CoreState::kInfeedWait) + idle(CoreState::kOutfeedWait)), 12)
+        << right(percent(idle(CoreState::kIciWait)), 11)
+        << right(percent(idle(CoreState::kFinished)), 11) << "\n";
+  }
+  out << "\n";
+}
+
 void print_ops(std::ostringstream& out, const traces::RunRecord& record, const Summary& summary,
                const TextStyle& style) {
   if (summary.ops.empty()) return;
@@ -151,7 +174,9 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
   for (const OpSummary& op : summary.ops) total += op.cycles;
   const std::size_t shown = std::min(kExpensiveOps, summary.ops.size());
   out << "The " << shown << " most expensive of " << summary.ops.size() << " operations\n";
-  out << "      ms    part   count   MXU   VPU   HBM  bound by  padding  operation\n";
+  const bool small = summary.step_mean_ms < 1;
+  out << (small ? "      us" : "      ms")
+      << "    part   count   MXU   VPU   HBM  bound by  padding  operation\n";
   const std::size_t name_width = static_cast<std::size_t>(std::max(20, style.width - 68));
   for (std::size_t i = 0; i < shown; ++i) {
     const OpSummary& op = summary.ops[i];
@@ -162,7 +187,7 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
     if (info.category != name) name += "  (" + info.category + ")";
     std::string text = fitted(name, name_width);
     text.erase(text.find_last_not_of(' ') + 1);
-    out << right(short_number(op.cycles / (record.params.clock_mhz * 1e3)), 8)
+    out << right(short_number(op.cycles / (record.params.clock_mhz * (small ? 1.0 : 1e3))), 8)
         << right(percent(total > 0 ? op.cycles / total : 0), 8) << right(short_number(op.count), 8)
         << share(op.shares.mxu) << share(op.shares.vector_alu) << share(op.shares.hbm) << "  "
         << left(to_string(op.bound), 8) << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
@@ -283,6 +308,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_header(out, record, summary);
   print_key_figures(out, record, summary);
   print_breakdown(out, summary, style);
+  print_units(out, summary);
   print_ops(out, record, summary, style);
   print_memory(out, record, summary);
   print_losses(out, record);

@@ -56,6 +56,8 @@ TEST_F(RunFileTest, ARecordComesBack) {
   EXPECT_EQ(back.workload, record.workload);
   EXPECT_EQ(back.program, record.program);
   EXPECT_EQ(back.compiler, record.compiler);
+  EXPECT_EQ(back.values, record.values);
+  EXPECT_EQ(back.values_from, record.values_from);
   EXPECT_EQ(back.detail, record.detail);
   EXPECT_EQ(back.batch, record.batch);
   EXPECT_EQ(back.examples_per_core, record.examples_per_core);

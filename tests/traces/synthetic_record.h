@@ -25,6 +25,8 @@ inline traces::RunRecord synthetic_record() {
   record.hbm_peak_bytes = std::uint64_t{3} << 30;
   record.infeed_bytes = 4096;
   record.detail = "core=interpret";
+  record.values = true;
+  record.values_from = "by hand";
   record.core_numbers = {0, 1};
 
   isa::OpInfo fusion{"fusion.1",
