@@ -6,8 +6,10 @@ namespace tpu::compiler {
 LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& computation,
                         const hlo::HloInstruction& instruction, const Target& target) {
   const MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
-  const DotProblem problem =
+  DotProblem problem =
       dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape);
+  problem.has_epilogue = epilogue.graph != nullptr;
+  problem.epilogue_types = epilogue.block_types();
   return dot_kernel(problem, find_dot_tiling(problem, target), epilogue, target);
 }
 

@@ -43,6 +43,7 @@ class DotKernel {
         mxus_(target.mxu_count),
         pushes_(tiling.chunk_m / (tiling.pair_columns ? 1 : target.mxu_count)),
         stream_(builder_, mxus_, pushes_),
+        results_(builder_, epilogue),
         x_tile_(tile_rows(problem.lhs_type)),
         w_tile_(tile_rows(problem.rhs_type)) {
     m_tiles_ = ceil_divide(problem.m, 8);
@@ -52,6 +53,7 @@ class DotKernel {
   }
 
   LoweredKernel emit() {
+    results_.prepare();
     make_grid();
     make_constants();
     builder_.new_block();
@@ -71,7 +73,7 @@ class DotKernel {
   int k_dimension() const { return outer_count() + 2; }
   std::uint32_t grid_k() const { return k_tiles_ / tiling_.block_k; }
   bool masks_k() const { return problem_.k % 128 != 0; }
-  bool sums_apart() const { return is_packed(problem_.out_type); }
+  bool sums_apart() const { return is_packed(problem_.out_type) || !results_.is_identity(); }
 
   void make_grid();
   std::vector<int> dimensions(std::uint32_t OuterDimension::*stride, std::vector<int> inner) const;
@@ -79,6 +81,7 @@ class DotKernel {
   BlockShape block_shape(std::uint32_t OuterDimension::*stride, ElementType type,
                          std::uint32_t rows, std::uint32_t columns, std::uint32_t block_rows,
                          std::uint32_t block_columns) const;
+  void add_epilogue_inputs(std::uint32_t address);
   void make_constants();
   void work();
   void when(PReg a, PReg b, const std::function<void()>& body);
@@ -86,6 +89,8 @@ class DotKernel {
   void transpose_rows();
   void multiply();
   void finish();
+  void apply_epilogue();
+  void round_sums();
   VReg load_row_tile(ElementType type, const VmemAddress& address, VReg mask);
   VReg load_weights(const VmemAddress& address, VReg mask);
   SReg mask_row(const std::vector<SReg>& digits);
@@ -96,12 +101,15 @@ class DotKernel {
   KernelBuilder builder_;
   std::uint32_t mxus_, pushes_;
   MatmulStream stream_;
+  EpilogueEmitter results_;
   std::uint32_t x_tile_, w_tile_;
   std::uint32_t m_tiles_ = 0, n_tiles_ = 0, k_tiles_ = 0;
   std::uint32_t columns_at_once_ = 1;
   std::unique_ptr<TileGrid> grid_;
   std::optional<BlockDma> x_dma_, w_dma_, out_dma_;
+  std::vector<std::unique_ptr<BlockDma>> epilogue_dmas_;
   int x_input_ = 0, w_input_ = 0;
+  std::vector<int> epilogue_inputs_;
   VReg odd_shift_;         ///< 16 in even sublanes, 0 in odd ones.
   VReg odd_shift_down_;    ///< 0 in even sublanes, 16 in odd ones.
   VmemRegion sums_;        ///< fp32 results where the output is packed.
@@ -146,7 +154,8 @@ BlockShape DotKernel::block_shape(std::uint32_t OuterDimension::*stride, Element
 }
 
 void DotKernel::make_grid() {
-  const std::uint32_t addresses = builder_.allocate_smem(3);
+  const std::uint32_t addresses =
+      builder_.allocate_smem(3 + static_cast<std::uint32_t>(epilogue_.operands.size()));
   builder_.store_smem(addresses, builder_.operand(epilogue_.lhs));
   builder_.store_smem(addresses + 1, builder_.operand(epilogue_.rhs));
   builder_.store_smem(addresses + 2, builder_.operand(epilogue_.out));
@@ -226,12 +235,49 @@ void DotKernel::make_grid() {
     return out_dma_->granules(at(point, m_dimension()), at(point, n_dimension()));
   };
   grid_->add_output(result);
+  add_epilogue_inputs(addresses + 3);
 
   if (sums_apart()) {
     sums_ = builder_.allocate_vmem(std::uint64_t{8} * t.block_outer * t.block_m * t.block_n);
   }
   if (problem_.lhs_transposed) {
     transposed_ = builder_.allocate_vmem(std::uint64_t{8} * t.block_outer * t.block_m * t.block_k);
+  }
+}
+
+/// Arrays behind the product come in blocks as the result goes.
+void DotKernel::add_epilogue_inputs(std::uint32_t address) {
+  for (const MatmulEpilogue::Operand& operand : epilogue_.operands) {
+    if (operand.kind != MatmulEpilogue::Operand::Kind::kBlocks) continue;
+    builder_.store_smem(address, builder_.operand(operand.operand));
+    const BlockShape shape = block_shape(&OuterDimension::out, operand.type(), m_tiles_, n_tiles_,
+                                         tiling_.block_m, tiling_.block_n);
+    epilogue_dmas_.push_back(std::make_unique<BlockDma>(builder_, true, shape));
+    BlockDma* dma = epilogue_dmas_.back().get();
+    // Distances between matrices are those of the result, in the operand's own granules.
+    const std::uint32_t out_granules = tile_granules(problem_.out_type);
+    const std::uint32_t own_granules = tile_granules(operand.type());
+    TileGrid::Input input;
+    input.dimensions = dimensions(&OuterDimension::out, {m_dimension(), n_dimension()});
+    input.rows = shape.vmem_rows();
+    const auto row = static_cast<std::size_t>(m_dimension());
+    const auto column = static_cast<std::size_t>(n_dimension());
+    input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+      std::vector<SReg> digits(point.begin(), point.begin() + outer_count());
+      std::vector<std::uint32_t> distances;
+      for (std::size_t i = 0; i < problem_.outer.size(); ++i) {
+        const bool blocked = i + 1 == problem_.outer.size();
+        distances.push_back(problem_.outer[i].out / out_granules * own_granules *
+                            (blocked ? tiling_.block_outer : 1));
+      }
+      const SReg base = weighted_sum(builder_, digits, distances, builder_.load_smem(address));
+      dma->start(base, point[row], point[column], to, flag);
+    };
+    input.granules = [=](const GridPoint& point) {
+      return dma->granules(point[row], point[column]);
+    };
+    epilogue_inputs_.push_back(grid_->add_input(input));
+    ++address;
   }
 }
 
@@ -464,37 +510,87 @@ void DotKernel::multiply() {
   builder_.new_block();
 }
 
-/// Rounds the sums of a block to packed bf16: 16 rows of two neighbouring tiles at a time.
+/// Complete sums become results.
 void DotKernel::finish() {
-  const VmemAddress out = grid_->output(0);
   when(grid_->is_last(k_dimension()), {}, [&] {
-    const std::uint32_t tiles = tiling_.block_outer * tiling_.block_m * tiling_.block_n;
-    const std::uint32_t pairs = tiles / 2;
-    const std::uint32_t unroll = std::min(pairs, 16U);
-    const auto pair = [&](std::int64_t first, SReg sums_row, SReg out_row) {
-      const VmemAddress sums(sums_, 16 * first, sums_row);
-      const VReg even = builder_.load(sums.stride(2));
-      const VReg odd = builder_.load(sums.plus(1).stride(2));
-      builder_.store({out.region, 8 * first, out_row}, builder_.pack_bf16(even, odd));
-    };
-    builder_.new_block();
-    if (unroll > 0) {
-      builder_.loop(pairs / unroll, [&](SReg index) {
-        const SReg sums_row = builder_.mul(index, 16 * unroll);
-        SReg out_row = builder_.mul(index, 8 * unroll);
-        if (out.base) out_row = builder_.add(out_row, out.base);
-        for (std::uint32_t i = 0; i < unroll; ++i) pair(i, sums_row, out_row);
-      });
-      for (std::uint32_t i = pairs / unroll * unroll; i < pairs; ++i) pair(i, {}, out.base);
-    }
-    if (tiles % 2 != 0) {
-      const VmemAddress sums(sums_, 8 * std::int64_t{tiles - 1});
-      const VReg even = builder_.load(sums.stride(2).mask(0x0f));
-      const VReg odd = builder_.load(sums.plus(1).stride(2).mask(0x0f));
-      builder_.store(VmemAddress(out.region, 4 * std::int64_t{tiles - 1}, out.base).mask(0x0f),
-                     builder_.pack_bf16(even, odd));
-    }
+    if (!results_.is_identity()) apply_epilogue();
+    if (is_packed(problem_.out_type)) round_sums();
   });
+}
+
+/// Tile by tile, in place where the result is packed afterwards.
+void DotKernel::apply_epilogue() {
+  std::uint32_t unroll = std::min(tiling_.block_m, 8U);
+  while (tiling_.block_m % unroll != 0) --unroll;
+  builder_.new_block();
+  StepCounter counter(builder_, {tiling_.block_outer, tiling_.block_n, tiling_.block_m / unroll});
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> digits = counter.present();
+    const std::vector<std::uint32_t> distances{tiling_.block_m * tiling_.block_n, 1,
+                                               unroll * tiling_.block_n};
+    const SReg tiles = weighted_sum(builder_, digits, distances);
+    EpilogueEmitter::Position position;
+    if (tiles) {
+      position.rows32 = builder_.shift_left(tiles, 3);
+      position.rows16 = builder_.shift_left(tiles, 2);
+    }
+    std::vector<VmemAddress> blocks;
+    for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
+    results_.begin(blocks);
+    const bool packed = is_packed(problem_.out_type);
+    VmemAddress out = packed ? VmemAddress(sums_) : grid_->output(0);
+    out.base2 = position.rows32;
+    const auto digit = [&](int dimension, std::uint32_t block, SReg inner, std::uint32_t scale) {
+      const SReg index = grid_->index(dimension);
+      const SReg sum = weighted_sum(builder_, {index, inner}, {block, scale});
+      return Index{sum, 0};
+    };
+    // Nothing depends on the outer dimensions' indices: matmul_epilogue() sees to it.
+    const auto rank = static_cast<std::size_t>(epilogue_.graph->space().rank());
+    position.place.digits.resize(rank);
+    const Index row = digit(m_dimension(), tiling_.block_m, digits[2], unroll);
+    position.place.digits[rank - 1] = digit(n_dimension(), tiling_.block_n, digits[1], 1);
+    position.place.lane_key = 0;
+    for (std::uint32_t i = 0; i < unroll; ++i) {
+      position.tiles = std::int64_t{i} * tiling_.block_n;
+      position.place.row_key = static_cast<int>(i);
+      position.place.digits[rank - 2] = row.plus(i);
+      const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
+      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product));
+    }
+    counter.advance(counter.next());
+  });
+  builder_.new_block();
+}
+
+/// Rounds the sums of a block to packed bf16: 16 rows of two neighbouring tiles at a time.
+void DotKernel::round_sums() {
+  const VmemAddress out = grid_->output(0);
+  const std::uint32_t tiles = tiling_.block_outer * tiling_.block_m * tiling_.block_n;
+  const std::uint32_t pairs = tiles / 2;
+  const std::uint32_t unroll = std::min(pairs, 16U);
+  const auto pair = [&](std::int64_t first, SReg sums_row, SReg out_row) {
+    const VmemAddress sums(sums_, 16 * first, sums_row);
+    const VReg even = builder_.load(sums.stride(2));
+    const VReg odd = builder_.load(sums.plus(1).stride(2));
+    builder_.store({out.region, 8 * first, out_row}, builder_.pack_bf16(even, odd));
+  };
+  builder_.new_block();
+  if (unroll > 0) {
+    builder_.loop(pairs / unroll, [&](SReg index) {
+      const SReg sums_row = builder_.mul(index, 16 * unroll);
+      SReg out_row = builder_.mul(index, 8 * unroll);
+      if (out.base) out_row = builder_.add(out_row, out.base);
+      for (std::uint32_t i = 0; i < unroll; ++i) pair(i, sums_row, out_row);
+    });
+    for (std::uint32_t i = pairs / unroll * unroll; i < pairs; ++i) pair(i, {}, out.base);
+  }
+  if (tiles % 2 == 0) return;
+  const VmemAddress sums(sums_, 8 * std::int64_t{tiles - 1});
+  const VReg even = builder_.load(sums.stride(2).mask(0x0f));
+  const VReg odd = builder_.load(sums.plus(1).stride(2).mask(0x0f));
+  builder_.store(VmemAddress(out.region, 4 * std::int64_t{tiles - 1}, out.base).mask(0x0f),
+                 builder_.pack_bf16(even, odd));
 }
 
 }  // namespace

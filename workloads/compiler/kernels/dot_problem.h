@@ -27,6 +27,8 @@ struct DotProblem {
   hlo::ElementType lhs_type = hlo::ElementType::kF32;
   hlo::ElementType rhs_type = hlo::ElementType::kF32;
   hlo::ElementType out_type = hlo::ElementType::kF32;
+  bool has_epilogue = false;
+  std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
 };
 
 /// Reads a dot instruction whose operands have the given shapes (with layouts) and whose result

@@ -73,7 +73,11 @@ class Estimate {
     const bool w_stays = grid_k_ == 1 && (n_outside || grid_n_ == 1);
     w *= (rhs_outer_ || !(w_stays && grid_n_ == 1) ? outer : 1) * grid_n_ * grid_k_ *
          (w_stays ? 1 : grid_m_);
-    return x + w + out_bytes() * outer * grid_m_ * grid_n_;
+    double out = out_bytes();
+    for (ElementType type : problem_.epilogue_types) {
+      out += block_bytes(double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n, type);
+    }
+    return x + w + out * outer * grid_m_ * grid_n_;
   }
   double tile_work() const {
     const std::uint32_t mxus = target_.mxu_count;
@@ -85,6 +89,7 @@ class Estimate {
     double work = steps * step + 320;
     const double out_tiles = double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n;
     if (problem_.out_type == ElementType::kBf16) work += 1.2 * out_tiles / grid_k_;
+    if (problem_.has_epilogue) work += 4.0 * out_tiles / grid_k_;
     if (problem_.lhs_transposed) {
       work += 10.0 * tiling_.block_outer * tiling_.block_m * tiling_.block_k;
     }
@@ -198,9 +203,10 @@ std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
   std::uint64_t rows = 2 * x_tiles * tile_rows(problem.lhs_type) +
                        2 * w_tiles * tile_rows(problem.rhs_type) +
                        2 * out_tiles * tile_rows(problem.out_type);
-  if (problem.out_type == ElementType::kBf16) rows += out_tiles * 8;
+  if (problem.out_type == ElementType::kBf16 || problem.has_epilogue) rows += out_tiles * 8;
+  for (ElementType type : problem.epilogue_types) rows += 2 * out_tiles * tile_rows(type);
   if (problem.lhs_transposed) rows += x_tiles * 8;
-  return rows + 256;
+  return rows + 2048;
 }
 
 DotTiling find_dot_tiling(const DotProblem& problem, const Target& target) {

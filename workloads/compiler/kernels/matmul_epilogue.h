@@ -24,7 +24,9 @@ struct MatmulEpilogue {
     Kind kind = Kind::kBlocks;
     int node = -1;     ///< Of the graph.
     int operand = -1;  ///< Of the kernel.
-    hlo::Shape shape;
+    ArrayAccess access;
+    bool integer = false;
+    hlo::ElementType type() const { return access.shape.type; }
   };
 
   std::string kernel_name;
@@ -32,13 +34,51 @@ struct MatmulEpilogue {
   hlo::Shape lhs_shape, rhs_shape, out_shape;
   const hlo::HloInstruction* product = nullptr;  ///< The dot or convolution.
   std::vector<Operand> operands;
-  std::shared_ptr<const ExpressionGraph> graph;  ///< None: the result is the product.
-  int product_node = -1;
+  std::shared_ptr<const hlo::Computation> expression;  ///< The product is its last parameter.
+  std::shared_ptr<const ExpressionGraph> graph;        ///< None: the result is the product.
+
+  /// Types of the operands that are fetched in blocks.
+  std::vector<hlo::ElementType> block_types() const;
 };
 
 /// Reads an instruction that is a dot, a convolution or a fusion around one. Throws WorkloadError
 /// for what the expression may not contain.
 MatmulEpilogue matmul_epilogue(const hlo::Module& module, const hlo::Computation& computation,
                                const hlo::HloInstruction& instruction);
+
+/// Emits the expression of an epilogue, tile by tile.
+class EpilogueEmitter {
+ public:
+  /// Where a tile of the result is.
+  struct Position {
+    Place place;             ///< In the result's physical dimensions.
+    std::int64_t tiles = 0;  ///< Of the block, before this one: known part,
+    SReg rows32, rows16;     ///< and the rest as VMEM rows of 32-bit and of packed tiles.
+  };
+
+  EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& epilogue);
+
+  bool is_identity() const { return epilogue_.graph == nullptr; }
+  /// Fetches the operands that stay. In the first blocks of the kernel.
+  void prepare();
+  /// Begins a straight piece of code; `blocks`: begins of the present blocks of the operands that
+  /// come in blocks, in order.
+  void begin(std::vector<VmemAddress> blocks);
+  VReg apply(const Position& position, VReg product);
+
+ private:
+  using Operand = MatmulEpilogue::Operand;
+  ExpressionValue source(int node, const Place& place);
+  VReg load(const Operand& operand, std::size_t number);
+
+  KernelBuilder& builder_;
+  const MatmulEpilogue& epilogue_;
+  TileMemory memory_;
+  std::unique_ptr<ExpressionEmitter> emitter_;
+  std::vector<VmemRegion> resident_;  ///< Per operand; of scalars the spread value.
+  std::vector<VmemAddress> blocks_;
+  const Position* position_ = nullptr;
+  VReg product_;
+};
 
 }  // namespace tpu::compiler
