@@ -74,6 +74,9 @@ MxuState::MxuState(std::uint32_t rows, std::uint32_t columns) : rows_(rows), col
 
 void MxuState::push_weights(Opcode opcode, const VectorRegister& weights) {
   const bool transposed = opcode == Opcode::kVmatpushXpose;
+  // A whole tile that nobody swapped in is pushed out by the next one, whatever its form.
+  const std::size_t whole = (staged_transposed_ ? columns_ : rows_) / kSublanes;
+  if (transposed != staged_transposed_ && staged_.size() == whole) staged_.clear();
   if (!staged_.empty() && transposed != staged_transposed_) {
     throw ProgramFault("expected a push of the form that began the tile, found " +
                        std::string(transposed ? "a transposed push among plain ones"

@@ -29,9 +29,8 @@ class RegisterAssignment {
   void run() {
     resolve_foreign_reads();
     find_ranges();
-    std::sort(ranges_.begin(), ranges_.end(), [](const LiveRange& a, const LiveRange& b) {
-      return a.first != b.first ? a.first < b.first : a.fixed < b.fixed;
-    });
+    std::stable_sort(ranges_.begin(), ranges_.end(),
+                     [](const LiveRange& a, const LiveRange& b) { return a.first < b.first; });
     for (std::size_t i = 0; i < ranges_.size(); ++i) assign(i);
   }
 
