@@ -20,15 +20,16 @@ std::string braces(const Dimensions& values) {
   return text + "}";
 }
 
+/// In quotes. Texts that come from files keep their escapes, which are left as they are.
 std::string quoted(const std::string& value) {
   std::string text = "\"";
-  for (char c : value) {
-    if (c == '"' || c == '\\') text += '\\';
-    if (c == '\n') {
-      text += "\\n";
-    } else {
-      text += c;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    if (value[i] == '\\' && i + 1 < value.size()) {
+      text += value[i++];
+    } else if (value[i] == '"' || value[i] == '\\') {
+      text += '\\';
     }
+    text += value[i];
   }
   return text + "\"";
 }
