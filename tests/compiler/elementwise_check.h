@@ -155,6 +155,7 @@ class NaiveEvaluation {
       return values_of(in.shape, literal);
     }
     if (in.opcode == HloOpcode::kReduce) return reduce(in);
+    if (in.opcode == HloOpcode::kGather || in.opcode == HloOpcode::kScatter) return rows_of(in);
     if (in.opcode == HloOpcode::kReduceWindow) return reduce_window(in);
     if (in.opcode == HloOpcode::kSelectAndScatter) return select_and_scatter(in);
     std::vector<double> result(static_cast<std::size_t>(in.shape.element_count()));
@@ -193,6 +194,29 @@ class NaiveEvaluation {
       sum = opcode == hlo::HloOpcode::kAdd       ? sum + x
             : opcode == hlo::HloOpcode::kMaximum ? std::max(sum, x)
                                                  : std::min(sum, x);
+    }
+    return result;
+  }
+
+  /// A gather of rows of a table, or a scatter that adds rows to it.
+  std::vector<double> rows_of(const hlo::HloInstruction& in) {
+    const bool is_gather = in.opcode == hlo::HloOpcode::kGather;
+    const Array& table = value(in.operands[0]);
+    const Array& indices = value(in.operands[1]);
+    const auto width = static_cast<std::size_t>(table.shape.dimensions[1]);
+    const auto last = static_cast<double>(table.shape.dimensions[0] - 1);
+    std::vector<double> result;
+    if (!is_gather) result = table.values;
+    for (std::size_t i = 0; i < indices.values.size(); ++i) {
+      const double index = indices.values[i];
+      const auto row = static_cast<std::size_t>(std::min(std::max(index, 0.0), last)) * width;
+      for (std::size_t j = 0; j < width; ++j) {
+        if (is_gather) {
+          result.push_back(table.values[row + j]);
+        } else if (index >= 0 && index <= last) {
+          result[row + j] += value(in.operands[2]).values[i * width + j];
+        }
+      }
     }
     return result;
   }

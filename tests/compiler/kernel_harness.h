@@ -260,7 +260,12 @@ class KernelHarness : private isa::Surroundings {
       if (place >= next_granule_) throw ProgramFault("DMA beyond the buffers in HBM");
       return hbm_.data() + place * kGranuleWords;
     }
-    if (end.space != isa::MemorySpace::kVmem) throw ProgramFault("DMA to or from SMEM");
+    if (end.space == isa::MemorySpace::kSmem) {
+      const std::uint64_t word = end.address + at * kGranuleWords;
+      if (word + kGranuleWords > state_->scalar.smem.size()) throw ProgramFault("DMA beyond SMEM");
+      return state_->scalar.smem.data() + word;
+    }
+    if (end.space != isa::MemorySpace::kVmem) throw ProgramFault("DMA to or from this memory");
     const std::uint64_t row = end.address + 2 * at;
     if (row + 2 > state_->vmem.rows()) throw ProgramFault("DMA beyond VMEM");
     state_->vmem.mark_written(static_cast<std::uint32_t>(row), 2);

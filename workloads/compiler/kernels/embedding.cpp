@@ -1,12 +1,430 @@
+#include <algorithm>
+
 #include "sim/base/error.h"
+#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 
-LoweredKernel lower_embedding(const hlo::Module&, const hlo::Computation&,
-                              const hlo::HloInstruction& instruction, const Target&) {
+namespace {
+
+using isa::Opcode;
+
+/// Indices that stand in SMEM at a time: a register's worth of a rank-1 array, four granules.
+constexpr std::int64_t kIndices = 1024;
+constexpr std::int64_t kIndexGranules = 4;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// A table [rows, width], indices [count] and rows [count, width] that are taken from it or added
+/// to it.
+struct EmbeddingShapes {
+  std::int64_t table_rows = 0, count = 0;
+  std::int64_t lane_tiles = 1;
+};
+
+[[noreturn]] void refuse(const hlo::HloInstruction& instruction, const hlo::Shape& table,
+                         const hlo::Shape& indices, const std::string& why) {
   throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
-                      hlo::to_string(instruction.shape) + " \"" + instruction.name + "\"");
+                      hlo::to_string(table) + ", " + hlo::to_string(indices) + " -> " +
+                      hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why);
+}
+
+EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::Shape& table,
+                            const hlo::Shape& indices, const hlo::Shape& rows) {
+  const hlo::GatherDimensions& dimensions = instruction.gather;
+  const bool is_gather = instruction.opcode == hlo::HloOpcode::kGather;
+  const std::vector<std::int64_t> zero{0}, one{1};
+  const bool whole_rows =
+      table.rank() == 2 && indices.rank() == 1 && rows.rank() == 2 &&
+      dimensions.offset_dims == one && dimensions.collapsed_slice_dims == zero &&
+      dimensions.start_index_map == zero && dimensions.index_vector_dim == 1 &&
+      (!is_gather || dimensions.slice_sizes == std::vector<std::int64_t>{1, table.dimensions[1]});
+  if (!whole_rows) {
+    refuse(instruction, table, indices, "expected whole rows of a table by a vector of indices");
+  }
+  const std::vector<std::int64_t> row_major{1, 0};
+  const bool plain =
+      table.type != hlo::ElementType::kBf16 && rows.type == table.type &&
+      (indices.type == hlo::ElementType::kS32 || indices.type == hlo::ElementType::kU32) &&
+      table.layout.minor_to_major == row_major && rows.layout.minor_to_major == row_major;
+  if (!plain) {
+    refuse(instruction, table, indices,
+           "expected a 32-bit table and result in row-major order and 32-bit indices");
+  }
+  return {table.dimensions[0], rows.dimensions[0], ceil_divide(table.dimensions[1], 128)};
+}
+
+/// Brings indices into SMEM, 1024 at a time.
+class IndexWords {
+ public:
+  IndexWords(KernelBuilder& builder, SReg hbm)
+      : builder_(builder),
+        hbm_(hbm),
+        words_(builder.allocate_smem(kIndices)),
+        flag_(builder.allocate_flag()) {}
+
+  void load(Index chunk) {
+    const Index place = multiply(builder_, chunk, kIndexGranules);
+    builder_.misc(Opcode::kDmaHbmToSmem,
+                  {builder_.add(hbm_, to_operand(builder_, place)), kIndexGranules, words_, flag_});
+    builder_.wait(flag_, kIndexGranules);
+    builder_.new_block();
+  }
+  /// Index number `i` of those loaded.
+  SReg get(Index i) {
+    return builder_.load_smem(words_ + static_cast<std::uint32_t>(i.offset), i.reg);
+  }
+
+ private:
+  KernelBuilder& builder_;
+  SReg hbm_;
+  std::uint32_t words_, flag_;
+};
+
+/// Runs the body `count` times; once without a loop.
+void repeat(KernelBuilder& builder, std::int64_t count, const std::function<void(Index)>& body) {
+  if (count == 1) {
+    body({});
+  } else {
+    builder.loop(static_cast<std::uint64_t>(count), [&](SReg index) { body({index, 0}); });
+  }
+}
+
+/// Gather of rows. A granule holds two rows of a tile, so that a DMA of a granule per lane tile
+/// brings the pair of rows in which the wanted one stands; 32 such DMAs are under way while the 32
+/// rows before are put together to tiles.
+class GatherKernel {
+ public:
+  GatherKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
+               const Target& target)
+      : shapes_(shapes), builder_(instruction.name, target) {}
+
+  LoweredKernel emit();
+
+ private:
+  static constexpr std::int64_t kGroup = 32;  ///< Rows of the result.
+  void emit_chunk(Index chunk, std::int64_t groups);
+  void start_group(Index group);
+  void assemble(Index group);
+  SReg row_of(Index i);
+
+  EmbeddingShapes shapes_;
+  KernelBuilder builder_;
+  std::unique_ptr<IndexWords> indices_;
+  SReg table_, result_;
+  VmemRegion pairs_, tiles_;
+  DmaDescriptorHandle pair_dma_;
+  std::uint32_t load_flag_ = 0, store_flag_ = 0;
+};
+
+LoweredKernel GatherKernel::emit() {
+  table_ = builder_.operand(0);
+  const SReg indices = builder_.operand(1);
+  result_ = builder_.operand(2);
+  load_flag_ = builder_.allocate_flag();
+  builder_.allocate_flag();
+  store_flag_ = builder_.allocate_flag();
+  builder_.allocate_flag();
+  indices_ = std::make_unique<IndexWords>(builder_, indices);
+  const auto rows = static_cast<std::uint64_t>(2 * kGroup * shapes_.lane_tiles);
+  pairs_ = builder_.allocate_vmem(2 * rows + 8);
+  tiles_ = builder_.allocate_vmem(rows);
+  DmaShape shape;
+  shape.granules = static_cast<std::uint32_t>(shapes_.lane_tiles);
+  if (shapes_.lane_tiles > 1) {
+    shape.hbm_run = 1;
+    shape.hbm_stride = 4;
+  }
+  pair_dma_ = builder_.descriptor(true, shape);
+  const std::int64_t full = shapes_.count / kIndices;
+  if (full > 0) {
+    repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, kIndices / kGroup); });
+  }
+  if (shapes_.count % kIndices != 0) {
+    emit_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kGroup));
+  }
+  LoweredKernel lowered;
+  lowered.kernel = builder_.finish();
+  lowered.vmem_bytes = builder_.vmem_bytes();
+  return lowered;
+}
+
+/// The row that index i names; HLO clamps it into the table.
+SReg GatherKernel::row_of(Index i) {
+  const SReg low = builder_.max(indices_->get(i), 0);
+  return builder_.min(low, shapes_.table_rows - 1);
+}
+
+void GatherKernel::start_group(Index group) {
+  const Index parity = modulo_power_of_two(builder_, group, 1);
+  const Index buffer = multiply(builder_, parity, 2 * kGroup * shapes_.lane_tiles);
+  builder_.loop(kGroup / 8, [&](SReg part) {
+    const Index first =
+        add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
+    for (std::int64_t i = 0; i < 8; ++i) {
+      const SReg row = row_of(first.plus(i));
+      const SReg tile_row = builder_.mul(builder_.shift_right(row, 3),
+                                         static_cast<std::uint32_t>(4 * shapes_.lane_tiles));
+      const SReg pair = builder_.shift_right(builder_.and_(row, 7), 1);
+      const SReg place = builder_.add(table_, builder_.add(tile_row, pair));
+      const Index to =
+          add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * shapes_.lane_tiles));
+      builder_.start(pair_dma_, place, at(pairs_, to.plus(i * 2 * shapes_.lane_tiles)),
+                     to_operand(builder_, parity.plus(load_flag_)));
+    }
+  });
+}
+
+void GatherKernel::assemble(Index group) {
+  const Index parity = modulo_power_of_two(builder_, group, 1);
+  const Index buffer = multiply(builder_, parity, 2 * kGroup * shapes_.lane_tiles);
+  const Index target = multiply(builder_, parity, kGroup * shapes_.lane_tiles);
+  builder_.loop(kGroup / 8, [&](SReg part) {
+    const Index first =
+        add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
+    std::vector<SReg> from;
+    const Index pairs =
+        add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * shapes_.lane_tiles));
+    for (std::int64_t i = 0; i < 8; ++i) {
+      const SReg odd = builder_.and_(row_of(first.plus(i)), 1);
+      const Index row = add(builder_, {odd, 0}, pairs.plus(i * 2 * shapes_.lane_tiles));
+      from.push_back(builder_.add(row.reg, row.offset));
+    }
+    const Index tiles =
+        add(builder_, target, multiply(builder_, {part, 0}, 8 * shapes_.lane_tiles));
+    repeat(builder_, shapes_.lane_tiles, [&](Index lane_tile) {
+      const Index right = multiply(builder_, lane_tile, 2);
+      const Index to = add(builder_, tiles, multiply(builder_, lane_tile, 8));
+      for (std::int64_t i = 0; i < 8; ++i) {
+        const VmemAddress source(pairs_, right.offset, from[static_cast<std::size_t>(i)],
+                                 right.reg);
+        builder_.store(at(tiles_, to.plus(i)).mask(0x1), builder_.load(source.mask(0x1)));
+      }
+    });
+  });
+}
+
+void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
+  indices_->load(chunk);
+  start_group({});
+  const std::int64_t tile_rows = ceil_divide(shapes_.count, 8);
+  const std::int64_t row_granules = 4 * shapes_.lane_tiles;
+  const Index first = multiply(builder_, chunk, kIndices / 8);  // Tile row of the result.
+  // Granules that a group of the chunk writes.
+  const auto written = [&](Index group) {
+    const Index begin = add(builder_, first, multiply(builder_, group, kGroup / 8));
+    if (begin.is_constant()) {
+      return Index{{}, std::min(kGroup / 8, tile_rows - begin.offset) * row_granules};
+    }
+    const SReg left = builder_.sub(tile_rows, to_operand(builder_, begin));
+    return multiply(builder_, {builder_.min(left, kGroup / 8), 0}, row_granules);
+  };
+  repeat(builder_, groups, [&](Index group) {
+    const SReg next = builder_.add(to_operand(builder_, group), 1);
+    if (groups > 1) builder_.if_(builder_.less(next, groups), [&] { start_group({next, 0}); });
+    const Index parity = modulo_power_of_two(builder_, group, 1);
+    builder_.wait(to_operand(builder_, parity.plus(load_flag_)), kGroup * shapes_.lane_tiles);
+    if (groups > 2) {
+      builder_.guarded(builder_.less(1, to_operand(builder_, group)), [&] {
+        builder_.wait(to_operand(builder_, parity.plus(store_flag_)), kGroup / 8 * row_granules);
+      });
+    }
+    assemble(group);
+    const Index begin = add(builder_, first, multiply(builder_, group, kGroup / 8));
+    const SReg place =
+        builder_.add(result_, to_operand(builder_, multiply(builder_, begin, row_granules)));
+    const Index now = modulo_power_of_two(builder_, group, 1);
+    builder_.dma_out(at(tiles_, multiply(builder_, now, kGroup * shapes_.lane_tiles)), place,
+                     to_operand(builder_, written(group)),
+                     to_operand(builder_, now.plus(store_flag_)));
+  });
+  for (std::int64_t group = std::max<std::int64_t>(0, groups - 2); group < groups; ++group) {
+    builder_.wait(static_cast<std::uint32_t>(store_flag_ + group % 2),
+                  to_operand(builder_, written({{}, group})));
+  }
+}
+
+/// Scatter that adds rows. A part of the table (rows by lane tiles) stands in VMEM while all
+/// updates pass by; those of other rows are added to a spare row.
+class ScatterKernel {
+ public:
+  ScatterKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
+                const Target& target)
+      : shapes_(shapes), builder_(instruction.name, target) {
+    const std::int64_t room = static_cast<std::int64_t>(target.vmem_bytes / 2 / 4096);
+    const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
+    for (std::int64_t width = 1; width <= shapes.lane_tiles; ++width) {
+      if (shapes.lane_tiles % width != 0) continue;
+      const bool fits = width * std::min(tile_rows, room) <= room && width <= 32;
+      if (width == 1 || fits) width_ = width;
+    }
+    height_ = std::min(tile_rows, room / width_);
+  }
+
+  LoweredKernel emit();
+
+ private:
+  static constexpr std::int64_t kGroup = 64;  ///< Rows of the updates.
+  void emit_part(Index part, std::int64_t height, SReg first_lane_granule);
+  void add_chunk(Index chunk, std::int64_t groups, Index first_row, std::int64_t height,
+                 SReg updates);
+  void start_updates(Index chunk, Index group, SReg updates);
+  void add_group(Index chunk, Index group, Index first_row, std::int64_t height);
+
+  EmbeddingShapes shapes_;
+  KernelBuilder builder_;
+  std::int64_t width_ = 1;   ///< Lane tiles of a part.
+  std::int64_t height_ = 1;  ///< Tile rows of a part.
+  std::unique_ptr<IndexWords> indices_;
+  SReg table_, updates_, result_;
+  VmemRegion part_, rows_;
+  DmaDescriptorHandle table_dma_, result_dma_, update_dma_;
+  std::uint32_t table_flag_ = 0, update_flag_ = 0;
+};
+
+LoweredKernel ScatterKernel::emit() {
+  table_ = builder_.operand(0);
+  const SReg indices = builder_.operand(1);
+  updates_ = builder_.operand(2);
+  result_ = builder_.operand(3);
+  table_flag_ = builder_.allocate_flag();
+  update_flag_ = builder_.allocate_flag();
+  builder_.allocate_flag();
+  indices_ = std::make_unique<IndexWords>(builder_, indices);
+  part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * (height_ + 1) * width_));
+  rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kGroup * width_));
+  const auto shape_of = [&](std::int64_t tile_rows) {
+    DmaShape shape;
+    shape.granules = static_cast<std::uint32_t>(4 * tile_rows * width_);
+    if (width_ < shapes_.lane_tiles) {
+      shape.hbm_run = static_cast<std::uint32_t>(4 * width_);
+      shape.hbm_stride = static_cast<std::uint32_t>(4 * shapes_.lane_tiles);
+      shape.keep_runs = true;
+    }
+    return shape;
+  };
+  table_dma_ = builder_.descriptor(true, shape_of(height_));
+  result_dma_ = builder_.descriptor(false, shape_of(height_));
+  update_dma_ = builder_.descriptor(true, shape_of(kGroup / 8));
+  const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
+  const std::int64_t full = tile_rows / height_;
+  repeat(builder_, shapes_.lane_tiles / width_, [&](Index column) {
+    const Index right = multiply(builder_, column, 4 * width_);
+    const SReg lanes = builder_.add(to_operand(builder_, right), 0);
+    repeat(builder_, full, [&](Index part) { emit_part(part, height_, lanes); });
+    if (tile_rows % height_ != 0) emit_part({{}, full}, tile_rows % height_, lanes);
+  });
+  LoweredKernel lowered;
+  lowered.kernel = builder_.finish();
+  lowered.vmem_bytes = builder_.vmem_bytes();
+  return lowered;
+}
+
+void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_granule) {
+  const Index below = multiply(builder_, part, height_ * 4 * shapes_.lane_tiles);
+  const SReg offset = builder_.add(first_lane_granule, to_operand(builder_, below));
+  const std::int64_t granules = 4 * height * width_;
+  builder_.start(table_dma_, builder_.add(table_, offset), part_, table_flag_, granules);
+  builder_.wait(table_flag_, granules);
+  const Index first_row = multiply(builder_, part, 8 * height_);
+  const SReg updates = builder_.add(updates_, first_lane_granule);
+  const std::int64_t full = shapes_.count / kIndices;
+  if (full > 0) {
+    repeat(builder_, full,
+           [&](Index chunk) { add_chunk(chunk, kIndices / kGroup, first_row, height, updates); });
+  }
+  if (shapes_.count % kIndices != 0) {
+    add_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kGroup), first_row, height,
+              updates);
+  }
+  builder_.start(result_dma_, builder_.add(result_, offset), part_, table_flag_, granules);
+  builder_.wait(table_flag_, granules);
+}
+
+/// The last group of the updates may be smaller.
+void ScatterKernel::start_updates(Index chunk, Index group, SReg updates) {
+  const Index begin =
+      add(builder_, multiply(builder_, chunk, kIndices / 8), multiply(builder_, group, kGroup / 8));
+  const SReg left = builder_.sub(ceil_divide(shapes_.count, 8), to_operand(builder_, begin));
+  const SReg granules =
+      builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(4 * width_));
+  const Index parity = modulo_power_of_two(builder_, group, 1);
+  const Index place = multiply(builder_, begin, 4 * shapes_.lane_tiles);
+  builder_.start(update_dma_, builder_.add(updates, to_operand(builder_, place)),
+                 at(rows_, multiply(builder_, parity, kGroup * width_)),
+                 to_operand(builder_, parity.plus(update_flag_)), granules);
+}
+
+void ScatterKernel::add_chunk(Index chunk, std::int64_t groups, Index first_row,
+                              std::int64_t height, SReg updates) {
+  indices_->load(chunk);
+  start_updates(chunk, {}, updates);
+  repeat(builder_, groups, [&](Index group) {
+    const SReg next = builder_.add(to_operand(builder_, group), 1);
+    if (groups > 1) {
+      builder_.if_(builder_.less(next, groups), [&] { start_updates(chunk, {next, 0}, updates); });
+    }
+    const Index begin = add(builder_, multiply(builder_, chunk, kIndices / 8),
+                            multiply(builder_, group, kGroup / 8));
+    const SReg left = builder_.sub(ceil_divide(shapes_.count, 8), to_operand(builder_, begin));
+    const SReg granules =
+        builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(4 * width_));
+    const Index parity = modulo_power_of_two(builder_, group, 1);
+    builder_.wait(to_operand(builder_, parity.plus(update_flag_)), granules);
+    add_group(chunk, group, first_row, height);
+  });
+}
+
+void ScatterKernel::add_group(Index chunk, Index group, Index first_row, std::int64_t height) {
+  const Index buffer = multiply(builder_, modulo_power_of_two(builder_, group, 1), kGroup * width_);
+  builder_.loop(kGroup / 8, [&](SReg part) {
+    const Index within =
+        add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
+    const Index number = add(builder_, multiply(builder_, chunk, kIndices), within);
+    const Index from = add(builder_, buffer, multiply(builder_, {part, 0}, 8 * width_));
+    for (std::int64_t i = 0; i < 8; ++i) {
+      // Rows of other parts, indices outside the table and padding go to the spare row.
+      const SReg index = indices_->get(within.plus(i));
+      const SReg row = builder_.sub(index, to_operand(builder_, first_row));
+      const PReg exists = builder_.less(to_operand(builder_, number.plus(i)), shapes_.count);
+      const PReg in_table = builder_.less(index, shapes_.table_rows);
+      const PReg above = builder_.less(-1, row);
+      const PReg below = builder_.less(row, 8 * height);
+      const PReg here = builder_.and_(builder_.and_(exists, in_table), builder_.and_(above, below));
+      const SReg tile_row =
+          builder_.mul(builder_.shift_right(row, 3), static_cast<std::uint32_t>(8 * width_));
+      const SReg place = builder_.add(tile_row, builder_.and_(row, 7));
+      const SReg to = builder_.select(here, place, 8 * height_ * width_);
+      for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
+        const VmemAddress sum = VmemAddress(part_, 8 * lane_tile, to).mask(0x1);
+        const VmemAddress update = at(rows_, from.plus(8 * lane_tile + i)).mask(0x1);
+        builder_.store(sum, builder_.add(builder_.load(sum), builder_.load(update)));
+      }
+    }
+  });
+}
+
+}  // namespace
+
+LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
+                              const hlo::HloInstruction& instruction, const Target& target) {
+  const hlo::Shape& table = computation.at(instruction.operands.at(0)).shape;
+  const hlo::Shape& indices = computation.at(instruction.operands.at(1)).shape;
+  if (instruction.opcode == hlo::HloOpcode::kGather) {
+    const EmbeddingShapes shapes = read_shapes(instruction, table, indices, instruction.shape);
+    return GatherKernel(instruction, shapes, target).emit();
+  }
+  const hlo::Computation& to_apply = module.computation(instruction.called.at(0));
+  if (to_apply.at(to_apply.root).opcode != hlo::HloOpcode::kAdd ||
+      table.type != hlo::ElementType::kF32) {
+    refuse(instruction, table, indices, "expected addition in f32");
+  }
+  const hlo::Shape& rows = computation.at(instruction.operands.at(2)).shape;
+  const EmbeddingShapes shapes = read_shapes(instruction, table, indices, rows);
+  return ScatterKernel(instruction, shapes, target).emit();
 }
 
 }  // namespace tpu::compiler
