@@ -8,6 +8,7 @@ namespace {
 /// SMEM words that the runtime fills on the real chip, as XLA's programs read them.
 constexpr std::uint32_t kChipWord = 0;
 constexpr std::uint32_t kCoreWord = 1;
+constexpr std::uint32_t kPartitionWord = 0x3f88 / 4;
 
 constexpr std::uint32_t kTicksPerProgressCall = 4096;
 
@@ -41,6 +42,9 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
 void Core::load_smem(const CoreLoad& load) {
   set_smem(kChipWord, chip_);
   set_smem(kCoreWord, core_);
+  if (setup_.program.cores > 1 && kPartitionWord < setup_.params.core.smem_words) {
+    set_smem(kPartitionWord, setup_.params.partition_of(number_));
+  }
   for (const auto& [word, value] : setup_.program.initial_smem) set_smem(word, value);
   for (const MemoryBlock& block : load.smem) {
     for (std::size_t i = 0; i < block.words.size(); ++i) {
