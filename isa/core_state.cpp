@@ -15,7 +15,6 @@ VectorPool::Index VectorPool::take() {
 }
 
 const VectorRegister& ImmediateVectors::get(std::uint32_t value) {
-  constexpr std::size_t kEntries = 16;
   Entry* oldest = nullptr;
   for (Entry& entry : entries_) {
     if (entry.value == value) {
@@ -24,7 +23,7 @@ const VectorRegister& ImmediateVectors::get(std::uint32_t value) {
     }
     if (oldest == nullptr || entry.bundle < oldest->bundle) oldest = &entry;
   }
-  if (entries_.size() < kEntries || oldest->bundle == bundle_) {
+  if (oldest == nullptr || entries_.size() < kEntries || oldest->bundle == bundle_) {
     entries_.push_back({value, bundle_, std::make_unique<VectorRegister>()});
     oldest = &entries_.back();
   }

@@ -123,6 +123,7 @@ class ImmediateVectors {
     std::uint64_t bundle = 0;  ///< That asked last; 0: empty.
     std::unique_ptr<VectorRegister> vector;
   };
+  static constexpr std::size_t kEntries = 16;  ///< More only when one bundle needs them.
   std::vector<Entry> entries_;
   std::uint64_t bundle_ = 0;
 };

@@ -89,7 +89,7 @@ void MxuState::push_weights(Opcode opcode, const VectorRegister& weights) {
   take_part(static_cast<int>(part_of(opcode)), weights.word.data(), &staged_.back().row[0][0]);
 }
 
-void MxuState::swap() {
+void MxuState::activate_staged() {
   if (staged_.empty()) {
     throw ProgramFault(
         "expected weights pushed since the last swap, found none: the array has nothing to "
@@ -114,7 +114,7 @@ void MxuState::swap() {
 }
 
 void MxuState::multiply(Opcode opcode, const VectorRegister& operand, VectorRegister& result) {
-  if (swap_requested_) swap();
+  if (swap_requested_) activate_staged();
   EightRows taken;
   take_part(static_cast<int>(part_of(opcode)), operand.word.data(), &taken.row[0][0]);
   if (rows_ < kLanes) {

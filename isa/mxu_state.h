@@ -36,7 +36,7 @@ class MxuState {
   struct alignas(64) EightRows {
     float row[kSublanes][kLanes];
   };
-  void swap();
+  void activate_staged();
 
   std::uint32_t rows_;
   std::uint32_t columns_;

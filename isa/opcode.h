@@ -76,13 +76,13 @@ enum class Status : std::uint8_t {
 
 /// Who executes an opcode: the column `unit` of the table, for hot loops.
 constexpr UnitKind unit_of(Opcode opcode) {
-  constexpr UnitKind kUnits[] = {
+  constexpr UnitKind units[] = {
 #define TPU_OPCODE(enumerator, text, slot, signature, unit, queue, latency, status, meaning) \
   UnitKind::unit,
 #include "isa/opcodes.def"
 #undef TPU_OPCODE
   };
-  return kUnits[static_cast<std::size_t>(opcode)];
+  return units[static_cast<std::size_t>(opcode)];
 }
 
 }  // namespace tpu::isa
