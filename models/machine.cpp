@@ -48,8 +48,7 @@ class Machine::Impl {
       throw ConfigurationError("core.mxu.count: expected at most 4, found " +
                                std::to_string(params.core.mxu.count));
     }
-    // A program or machine that cannot be is an error before anything runs.
-    BlockTable(program, params, 1);
+    kernels_ = decode(program, params);
   }
 
   void load(std::uint32_t core, const CoreLoad& load) {
@@ -75,6 +74,7 @@ class Machine::Impl {
 
   const MachineParams params_;
   const isa::Program& program_;
+  std::vector<DecodedKernel> kernels_;
   std::vector<MemoryImage> hbm_;
   std::vector<CoreLoad> loads_;
 };
@@ -114,7 +114,7 @@ RunResult Machine::Impl::run(const RunOptions& options) {
   }
   const KernelContext kernel;
   RunClock clock(params_);
-  BlockTable blocks(program_, params_, longest_block(options));
+  BlockTable blocks(program_, kernels_, params_.core, longest_block(options));
   const CoreSetup setup{params_, program_, options, blocks, runs};
   Pod pod("pod", clock, setup, hbm_, loads_);
   sc_core::sc_start();

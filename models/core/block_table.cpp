@@ -63,14 +63,14 @@ std::size_t BlockTable::KeyHash::operator()(const Key& key) const {
   return mix(key.block_and_state ^ mix(key.guards));
 }
 
-BlockTable::BlockTable(const isa::Program& program, const MachineParams& params,
-                       std::uint32_t longest)
+BlockTable::BlockTable(const isa::Program& program, const std::vector<DecodedKernel>& kernels,
+                       const CoreParams& params, std::uint32_t longest)
     : program_(program),
-      params_(params.core),
+      params_(params),
       longest_(longest),
-      kernels_(decode(program, params)),
-      scoreboard_(params.core) {
-  TPU_CHECK(params.core.mxu.count <= 4, params.core.mxu.count << " MXUs");
+      kernels_(kernels),
+      scoreboard_(params) {
+  TPU_CHECK(params.mxu.count <= 4, params.mxu.count << " MXUs");
   starts_.reserve(kernels_.size());
   for (const DecodedKernel& kernel : kernels_) {
     starts_.emplace_back(2 * kernel.bundles.size(), nullptr);
@@ -86,6 +86,13 @@ Block& BlockTable::make_block(std::uint32_t kernel, std::uint32_t bundle, bool s
   block.first = bundle;
   extend_block(block, slot);
   count(block);
+  const DecodedKernel& code = kernels_[kernel];
+  const DecodedBundle& first = code.bundles[block.first];
+  const DecodedBundle& end = code.bundles[block.end];
+  block.first_op = code.ops.data() + first.first_op;
+  block.end_op = code.ops.data() + end.first_op;
+  block.touches_units =
+      first.first_queue_op != end.first_queue_op || first.first_slow_write != end.first_slow_write;
   starts_[kernel][bundle * 2 + (slot ? 1 : 0)] = &block;
   return block;
 }

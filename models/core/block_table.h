@@ -50,6 +50,11 @@ struct Block {
   std::uint32_t target = 0;     ///< Of the branch.
   std::uint32_t call_site = 0;  ///< Of the call.
   std::uint32_t duration = 0;
+  bool touches_units = false;  ///< Pushes, pops or writes a register slowly.
+  const MicroOp* first_op = nullptr;
+  const MicroOp* end_op = nullptr;
+  Block* next = nullptr;    ///< At `end`, once it has been reached.
+  Block* branch = nullptr;  ///< At `target`, once it has been reached.
   BlockCounters counters;
 
   // The last entry state and what it led to.
@@ -63,8 +68,10 @@ struct Block {
 /// present cycle and numbered; what only a wait changes is aged.
 class BlockTable {
  public:
-  /// `longest`: bundles of a block at most; 1 makes every bundle a block.
-  BlockTable(const isa::Program& program, const MachineParams& params, std::uint32_t longest);
+  /// `longest`: bundles of a block at most; 1 makes every bundle a block. The kernels, which belong
+  /// to the program, have to outlive the table.
+  BlockTable(const isa::Program& program, const std::vector<DecodedKernel>& kernels,
+             const CoreParams& params, std::uint32_t longest);
 
   const isa::Program& program() const { return program_; }
   const DecodedKernel& kernel(std::uint32_t index) const { return kernels_[index]; }
@@ -133,7 +140,7 @@ class BlockTable {
   const isa::Program& program_;
   const CoreParams params_;
   std::uint32_t longest_;
-  std::vector<DecodedKernel> kernels_;
+  const std::vector<DecodedKernel>& kernels_;
   std::vector<std::vector<Block*>> starts_;  ///< Per kernel: two per bundle, the second as slot.
   std::deque<Block> blocks_;
   Scoreboard scoreboard_;

@@ -87,16 +87,17 @@ class ProgramCheck {
   void check_instruction(const isa::Kernel& kernel, std::size_t b, const isa::Instruction& i) {
     if (i.opcode >= Opcode::kCount) refuse(kernel, b, "no such opcode");
     const isa::OpcodeInfo& row = isa::info(i.opcode);
-    const std::string name = isa::opcode_text(i.opcode, i.unit);
+    const auto name = [&] { return isa::opcode_text(i.opcode, i.unit); };
     if (row.dest_file != 0) check_register(kernel, b, row.dest_file, i.dest);
     if (i.guard.predicate != isa::kNoRegister) check_register(kernel, b, 'p', i.guard.predicate);
     for (std::uint8_t o = 0; o < row.operand_count; ++o) {
       const isa::Operand& operand = i.operands[o];
       const char file = row.operand_files[o];
       const bool immediate_only = file == 'i' || file == 'L' || file == 'C';
-      if (operand.kind == isa::Operand::Kind::kNone) refuse(kernel, b, name + ": operand missing");
+      if (operand.kind == isa::Operand::Kind::kNone)
+        refuse(kernel, b, name() + ": operand missing");
       if (operand.kind == isa::Operand::Kind::kRegister) {
-        if (immediate_only) refuse(kernel, b, name + ": expected an immediate operand");
+        if (immediate_only) refuse(kernel, b, name() + ": expected an immediate operand");
         check_register(kernel, b, file, operand.reg);
       }
     }
@@ -111,11 +112,11 @@ class ProgramCheck {
     check_targets(kernel, b, i);
     if (row.unit == UnitKind::kMxu && i.unit >= params_.core.mxu.count) {
       refuse(kernel, b,
-             name + ": the core has " + std::to_string(params_.core.mxu.count) +
+             name() + ": the core has " + std::to_string(params_.core.mxu.count) +
                  " MXU (core.mxu.count)");
     }
     if (row.unit == UnitKind::kXlu && row.has_unit && i.unit != 0) {
-      refuse(kernel, b, name + ": the core has one XLU");
+      refuse(kernel, b, name() + ": the core has one XLU");
     }
   }
 
@@ -257,6 +258,7 @@ DecodedKernel Decoder::decode(std::size_t kernel, const std::vector<ScalarSet>& 
 
 void Decoder::decode_instruction(const isa::Instruction& i, std::uint32_t index,
                                  ScalarSet live_after) {
+  if (!may_matter(i)) return;
   const ScalarUse use = scalar_use(i);
   if (!use.root && (use.write & live_after) == 0) return;
   if (is_interaction(i.opcode)) {

@@ -30,6 +30,7 @@ bool is_root(const isa::OpcodeInfo& row) {
 struct Flow {
   std::vector<ScalarUse> uses;           ///< Of the instructions that touch scalar registers.
   std::vector<std::uint32_t> first_use;  ///< Per bundle, and one more.
+  std::vector<ScalarSet> before;
   std::vector<ScalarSet> after;
   std::vector<std::uint32_t> branch;  ///< Target of a bundle's branch, or kNone.
   std::vector<std::uint32_t> callee;  ///< Kernel that a bundle calls, or kNone.
@@ -39,29 +40,6 @@ struct Flow {
 };
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
-
-Flow make_flow(const isa::Program& program, const isa::Kernel& kernel) {
-  Flow flow;
-  flow.after.assign(kernel.bundles.size(), 0);
-  flow.branch.assign(kernel.bundles.size(), kNone);
-  flow.callee.assign(kernel.bundles.size(), kNone);
-  flow.call_guarded.assign(kernel.bundles.size(), false);
-  for (std::size_t b = 0; b < kernel.bundles.size(); ++b) {
-    flow.first_use.push_back(static_cast<std::uint32_t>(flow.uses.size()));
-    for (const isa::Instruction* i = kernel.begin(kernel.bundles[b]);
-         i != kernel.end(kernel.bundles[b]); ++i) {
-      const ScalarUse use = scalar_use(*i);
-      if (use.root || use.write != 0) flow.uses.push_back(use);
-      if (i->opcode == Opcode::kSbrRel) flow.branch[b] = i->operands[0].immediate;
-      if (i->opcode == Opcode::kCall) {
-        flow.callee[b] = program.call_sites[i->operands[0].immediate].kernel;
-        flow.call_guarded[b] = i->guard.predicate != isa::kNoRegister;
-      }
-    }
-  }
-  flow.first_use.push_back(static_cast<std::uint32_t>(flow.uses.size()));
-  return flow;
-}
 
 ScalarSet before_bundle(const Flow& flow, std::size_t b) {
   const ScalarSet after = flow.after[b];
@@ -77,18 +55,42 @@ ScalarSet before_bundle(const Flow& flow, std::size_t b) {
   return (after & ~written) | read;
 }
 
+Flow make_flow(const isa::Program& program, const isa::Kernel& kernel) {
+  Flow flow;
+  flow.after.assign(kernel.bundles.size(), 0);
+  flow.branch.assign(kernel.bundles.size(), kNone);
+  flow.callee.assign(kernel.bundles.size(), kNone);
+  flow.call_guarded.assign(kernel.bundles.size(), false);
+  for (std::size_t b = 0; b < kernel.bundles.size(); ++b) {
+    flow.first_use.push_back(static_cast<std::uint32_t>(flow.uses.size()));
+    for (const isa::Instruction* i = kernel.begin(kernel.bundles[b]);
+         i != kernel.end(kernel.bundles[b]); ++i) {
+      if (may_matter(*i)) {
+        const ScalarUse use = scalar_use(*i);
+        if (use.root || use.write != 0) flow.uses.push_back(use);
+      }
+      if (i->opcode == Opcode::kSbrRel) flow.branch[b] = i->operands[0].immediate;
+      if (i->opcode == Opcode::kCall) {
+        flow.callee[b] = program.call_sites[i->operands[0].immediate].kernel;
+        flow.call_guarded[b] = i->guard.predicate != isa::kNoRegister;
+      }
+    }
+  }
+  flow.first_use.push_back(static_cast<std::uint32_t>(flow.uses.size()));
+  flow.before.resize(kernel.bundles.size());
+  for (std::size_t b = 0; b < kernel.bundles.size(); ++b) flow.before[b] = before_bundle(flow, b);
+  return flow;
+}
+
 /// One backward pass over a kernel; true when something changed.
 bool pass(std::vector<Flow>& flows, std::size_t k) {
   Flow& flow = flows[k];
   bool changed = false;
   const std::size_t count = flow.after.size();
-  std::vector<ScalarSet> before(count + 1);
-  // The entry sets of targets behind a bundle's own position come from the last pass.
-  for (std::size_t b = 0; b < count; ++b) before[b] = before_bundle(flow, b);
-  before[count] = flow.exit;
+  const auto before = [&](std::size_t b) { return b == count ? flow.exit : flow.before[b]; };
   for (std::size_t b = count; b-- > 0;) {
-    ScalarSet after = before[b + 1];
-    if (b > 0 && flow.branch[b - 1] != kNone) after |= before[flow.branch[b - 1]];
+    ScalarSet after = before(b + 1);
+    if (b > 0 && flow.branch[b - 1] != kNone) after |= before(flow.branch[b - 1]);
     if (flow.callee[b] != kNone) {
       Flow& callee = flows[flow.callee[b]];
       if ((after & ~callee.exit) != 0) {
@@ -97,20 +99,33 @@ bool pass(std::vector<Flow>& flows, std::size_t k) {
       }
       after = flow.call_guarded[b] ? after | callee.entry : callee.entry;
     }
-    if ((after & ~flow.after[b]) != 0) {
-      flow.after[b] |= after;
-      changed = true;
-    }
-    before[b] = before_bundle(flow, b);
+    if ((after & ~flow.after[b]) == 0) continue;
+    flow.after[b] |= after;
+    flow.before[b] = before_bundle(flow, b);
+    changed = true;
   }
-  if ((before[0] & ~flow.entry) != 0) {
-    flow.entry |= before[0];
+  const ScalarSet entry = before(0);
+  if ((entry & ~flow.entry) != 0) {
+    flow.entry |= entry;
     changed = true;
   }
   return changed;
 }
 
 }  // namespace
+
+bool may_matter(const isa::Instruction& instruction) {
+  static const std::vector<bool> scalar_opcodes = [] {
+    std::vector<bool> result;
+    for (std::size_t o = 0; o < isa::kOpcodeCount; ++o) {
+      const isa::OpcodeInfo& row = isa::info(static_cast<Opcode>(o));
+      result.push_back(is_root(row) || row.dest_file == 's' || row.dest_file == 'p');
+    }
+    return result;
+  }();
+  return scalar_opcodes[static_cast<std::size_t>(instruction.opcode)] ||
+         instruction.guard.predicate != isa::kNoRegister;
+}
 
 ScalarUse scalar_use(const isa::Instruction& instruction) {
   const isa::OpcodeInfo& row = isa::info(instruction.opcode);

@@ -17,6 +17,8 @@ struct ScalarUse {
   bool root = false;     ///< Acts on control, SMEM or the outside: always part of the slice.
   bool guarded = false;  ///< Then the write may not happen.
 };
+/// False for most instructions that scalar_use() has nothing to say about.
+bool may_matter(const isa::Instruction& instruction);
 ScalarUse scalar_use(const isa::Instruction& instruction);
 
 /// For each kernel and bundle the scalar registers whose values after the bundle reach a root.

@@ -108,9 +108,12 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
         break;
       case Kind::kLoad:
         if (!load(*op)) return op;
+        if constexpr (!kUnknowns) {
+          if (unknown_ != 0) return execute<true>(op + 1, end);
+        }
         break;
       case Kind::kStore:
-        if (!store<kUnknowns>(*op)) return op;
+        if (!store(*op)) return op;
         break;
       case Kind::kVpush:
       case Kind::kSpop:
@@ -128,8 +131,7 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
 }
 
 const MicroOp* ScalarUnit::run(const MicroOp* begin, const MicroOp* end) {
-  return unknown_ == 0 && unknown_words_ == 0 ? execute<false>(begin, end)
-                                              : execute<true>(begin, end);
+  return unknown_ == 0 ? execute<false>(begin, end) : execute<true>(begin, end);
 }
 
 bool ScalarUnit::load(const MicroOp& op) {
@@ -139,10 +141,10 @@ bool ScalarUnit::load(const MicroOp& op) {
                 std::to_string(static_cast<std::int32_t>(word)));
   }
   registers_[op.dest] = state_.smem[word];
+  if (unknown_words_ != 0 && word_unknown(word)) note_unknown(op.dest, true);
   return true;
 }
 
-template <bool kUnknowns>
 bool ScalarUnit::store(const MicroOp& op) {
   const std::uint32_t word = registers_[op.reg[0]] + registers_[op.reg[1]] + op.immediate[1];
   if (word >= smem_words()) {
@@ -150,7 +152,7 @@ bool ScalarUnit::store(const MicroOp& op) {
                 std::to_string(static_cast<std::int32_t>(word)));
   }
   state_.smem[word] = registers_[op.reg[2]] + op.immediate[2];
-  if constexpr (kUnknowns) note_word(word, false);
+  if (unknown_words_ != 0) note_word(word, false);
   return true;
 }
 
@@ -221,10 +223,6 @@ bool ScalarUnit::execute_unknown(const MicroOp& op, bool& handled) {
   if (op.kind == Kind::kSelect && !is_unknown(op.reg[0])) {
     const bool first = (registers_[op.reg[0]] ^ op.immediate[0]) != 0;
     unknown = guard_unknown || is_unknown(op.reg[first ? 1 : 2]);
-  }
-  if (op.kind == Kind::kLoad && !unknown) {
-    const std::uint32_t word = registers_[op.reg[0]] + registers_[op.reg[1]] + op.immediate[1];
-    unknown = word < smem_words() && word_unknown(word);
   }
   if (unknown && op.dest == scalar_file::kBranchTaken) {
     return fail(std::string("a branch") + kNeedsValues);

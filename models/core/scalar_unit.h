@@ -66,7 +66,6 @@ class ScalarUnit {
 
   template <bool kUnknowns>
   const MicroOp* execute(const MicroOp* begin, const MicroOp* end);
-  template <bool kUnknowns>
   bool store(const MicroOp& op);
   bool load(const MicroOp& op);
   bool execute_rare(const MicroOp& op);

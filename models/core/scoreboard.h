@@ -34,6 +34,9 @@ class Scoreboard {
   Violation issue(const DecodedKernel& kernel, std::size_t index, std::uint64_t guards,
                   std::uint64_t now);
 
+  /// No register is on its way: bundles that touch no unit need no check.
+  bool registers_settled() const { return writes_.empty(); }
+
   State save(std::uint64_t now);
   /// The state as of cycle 0.
   void load(const State& state);

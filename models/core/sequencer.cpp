@@ -224,7 +224,7 @@ void Sequencer::execute_block() {
   if (data_ != nullptr) {
     execute_values();
   } else {
-    run_scalar(block.first, block.end);
+    run_scalar(block.first_op, block.end_op);
   }
   if (block.guarded_queue_ops != 0) {
     guards = scalar_.take_queue_guards();
@@ -250,6 +250,7 @@ void Sequencer::check_timing(std::uint64_t guards) {
     state_ = outcome.exit;
     return;
   }
+  if (!block_->touches_units && scoreboard_->registers_settled()) return;
   const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
   std::uint64_t now = now_;
   for (std::uint32_t b = block_->first; b < block_->end; ++b) {
@@ -259,16 +260,16 @@ void Sequencer::check_timing(std::uint64_t guards) {
   }
 }
 
-void Sequencer::run_scalar(std::uint32_t first_bundle, std::uint32_t end_bundle) {
-  const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
-  const MicroOp* ops = kernel.ops.data();
-  const std::uint32_t begin = kernel.bundles[first_bundle].first_op;
-  const std::uint32_t end = kernel.bundles[end_bundle].first_op;
+void Sequencer::run_scalar(const MicroOp* begin, const MicroOp* end) {
   if (begin == end) return;
-  const MicroOp* failed = scalar_.run(ops + begin, ops + end);
-  if (failed == nullptr) return;
-  const std::uint32_t index = static_cast<std::uint32_t>(failed - ops);
-  std::uint32_t bundle = first_bundle;
+  const MicroOp* failed = scalar_.run(begin, end);
+  if (failed != nullptr) fault_in(failed);
+}
+
+void Sequencer::fault_in(const MicroOp* failed) {
+  const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
+  const auto index = static_cast<std::uint32_t>(failed - kernel.ops.data());
+  std::uint32_t bundle = block_->first;
   std::uint64_t cycle = now_;
   while (kernel.bundles[bundle + 1].first_op <= index) {
     cycle += 1 + kernel.bundles[bundle].delay;
@@ -281,8 +282,10 @@ void Sequencer::execute_values() {
   std::uint64_t cycle = now_;
   for (std::uint32_t b = block_->first; b < block_->end; ++b) {
     const isa::ControlRequest control = data_->control(block_->kernel, b);
-    run_scalar(b, b + 1);
-    const DecodedBundle& bundle = blocks_.kernel(block_->kernel).bundles[b];
+    const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
+    const DecodedBundle& bundle = kernel.bundles[b];
+    run_scalar(kernel.ops.data() + bundle.first_op,
+               kernel.ops.data() + kernel.bundles[b + 1].first_op);
     TPU_CHECK(
         bundle.branch_target == DecodedBundle::kNone || control.branches == scalar_.branch_taken(),
         where(b, cycle) << ": the scalar slice and the data path disagree on the branch");
@@ -321,27 +324,40 @@ void Sequencer::go_to(std::uint32_t kernel, std::uint32_t bundle) {
     kernel = frame.kernel;
     bundle = frame.bundle;
   }
-  block_ = &blocks_.block(kernel, bundle, false);
-  next_interaction_ = blocks_.kernel(kernel).bundles[bundle].first_interaction;
+  enter(blocks_.block(kernel, bundle, false));
+}
+
+/// Inside the kernel, with the block that was found there before.
+void Sequencer::go_to(Block*& remembered, std::uint32_t bundle) {
+  if (remembered != nullptr) return enter(*remembered);
+  const std::uint32_t kernel = block_->kernel;
+  if (bundle == blocks_.program().kernels[kernel].bundles.size()) return go_to(kernel, bundle);
+  remembered = &blocks_.block(kernel, bundle, false);
+  enter(*remembered);
+}
+
+void Sequencer::enter(Block& block) {
+  block_ = &block;
+  if (!block.interacts) return;
+  next_interaction_ = blocks_.kernel(block.kernel).bundles[block.first].first_interaction;
 }
 
 void Sequencer::go_on() {
-  const Block& block = *block_;
+  Block& block = *block_;
   switch (block.how_it_ends) {
     case Block::End::kNext:
-      return go_to(block.kernel, block.end);
+      return go_to(block.next, block.end);
     case Block::End::kBranch:
-      return go_to(block.kernel, scalar_.branch_taken() ? block.target : block.end);
+      return scalar_.branch_taken() ? go_to(block.branch, block.target)
+                                    : go_to(block.next, block.end);
     case Block::End::kBranchSlot:
       pending_target_ = scalar_.branch_taken() ? block.target : block.end + 1;
-      block_ = &blocks_.block(block.kernel, block.end, true);
-      next_interaction_ = blocks_.kernel(block_->kernel).bundles[block_->first].first_interaction;
-      return;
+      return enter(blocks_.block(block.kernel, block.end, true));
     case Block::End::kSlot:
       return go_to(block.kernel, pending_target_);
     case Block::End::kCall:
       if (scalar_.call_taken()) return call();
-      return go_to(block.kernel, block.end);
+      return go_to(block.next, block.end);
   }
 }
 

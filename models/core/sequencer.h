@@ -102,11 +102,14 @@ class Sequencer {
   void count_dma(const isa::DmaDescriptor& descriptor);
   void execute_block();
   void execute_values();
-  void run_scalar(std::uint32_t first_bundle, std::uint32_t end_bundle);
+  void run_scalar(const MicroOp* begin, const MicroOp* end);
+  [[noreturn]] void fault_in(const MicroOp* failed);
   void check_timing(std::uint64_t guards);
   void count_guarded(std::uint64_t guards);
   void go_on();
   void go_to(std::uint32_t kernel, std::uint32_t bundle);
+  void go_to(Block*& remembered, std::uint32_t bundle);
+  void enter(Block& block);
   void call();
   void return_from_kernel();
   void end_step();
