@@ -1,6 +1,8 @@
 #include "workloads/xla/constant_tables.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <set>
 
 #include "sim/base/error.h"
@@ -17,56 +19,95 @@ bool same_layout(const hlo::Shape& a, const hlo::Shape& b) {
          a.layout.tiles == b.layout.tiles;
 }
 
-/// The HLO names under which calls take each allocation: followed through scalar moves and spills,
-/// along the text (the top-level program assigns each virtual name once).
-std::unordered_map<std::uint32_t, std::set<std::string>> operand_names(
+/// Cores in the order in which JAX numbers the partitions of a 2x2 slice: a ring.
+constexpr std::array<std::uint32_t, 8> kRing = {0, 1, 2, 3, 6, 7, 4, 5};
+
+}  // namespace
+
+std::unordered_map<std::uint32_t, std::vector<CallOperand>> allocation_uses(
     const isa::Listing& top_level) {
-  std::unordered_map<std::uint32_t, std::uint32_t> allocation_of_name;
-  std::unordered_map<std::int32_t, std::uint32_t> allocation_of_word;
-  std::unordered_map<std::uint32_t, std::uint32_t> allocation_of_instruction;
+  std::unordered_map<std::uint32_t, std::uint32_t> of_name;
+  std::unordered_map<std::int32_t, std::uint32_t> of_word;
+  std::unordered_map<std::uint32_t, std::uint32_t> of_instruction;
   for (const isa::HbmReference& reference : top_level.hbm_references) {
-    allocation_of_instruction[reference.instruction] = reference.allocation;
+    of_instruction[reference.instruction] = reference.allocation;
   }
-  std::unordered_map<std::uint32_t, std::set<std::string>> names;
+  std::unordered_map<std::uint32_t, std::vector<CallOperand>> uses;
   const isa::Kernel& kernel = top_level.kernel;
   for (std::uint32_t k = 0; k < kernel.instructions.size(); ++k) {
     const isa::Instruction& instruction = kernel.instructions[k];
-    const isa::VirtualNames& virtual_names = kernel.names[k];
-    const auto source = allocation_of_name.find(virtual_names.operands[0]);
-    if (instruction.opcode == Opcode::kSmov) {
-      const auto direct = allocation_of_instruction.find(k);
-      if (direct != allocation_of_instruction.end()) {
-        allocation_of_name[virtual_names.dest] = direct->second;
-      } else if (virtual_names.operands[0] != 0 && source != allocation_of_name.end()) {
-        allocation_of_name[virtual_names.dest] = source->second;
+    const isa::VirtualNames& names = kernel.names[k];
+    const auto source = of_name.find(names.operands[0]);
+    const bool known = names.operands[0] != 0 && source != of_name.end();
+    if (instruction.opcode == Opcode::kSmov || instruction.opcode == Opcode::kScalarLeaHbm) {
+      const auto direct = of_instruction.find(k);
+      if (direct != of_instruction.end()) {
+        of_name[names.dest] = direct->second;
+      } else if (known) {
+        of_name[names.dest] = source->second;
       }
-    } else if (instruction.opcode == Opcode::kSst && virtual_names.operands[0] != 0 &&
-               source != allocation_of_name.end()) {
-      allocation_of_word[instruction.address.offset] = source->second;
+    } else if (instruction.opcode == Opcode::kSst && known) {
+      of_word[instruction.address.offset] = source->second;
     } else if (instruction.opcode == Opcode::kSld) {
-      const auto word = allocation_of_word.find(instruction.address.offset);
-      if (word != allocation_of_word.end() && instruction.address.base[0] == isa::kNoRegister) {
-        allocation_of_name[virtual_names.dest] = word->second;
+      const auto word = of_word.find(instruction.address.offset);
+      if (word != of_word.end() && instruction.address.base[0] == isa::kNoRegister) {
+        of_name[names.dest] = word->second;
       }
     } else if (instruction.opcode == Opcode::kCall) {
-      const isa::ListingCall& call = top_level.calls[instruction.operands[0].immediate];
-      for (std::size_t n = 0; n < std::min(call.operands.size(), call.operand_names.size()); ++n) {
-        const auto found = allocation_of_name.find(call.operand_names[n].second);
-        if (found != allocation_of_name.end()) names[found->second].insert(call.operands[n]);
+      const std::uint32_t number = instruction.operands[0].immediate;
+      const isa::ListingCall& call = top_level.calls[number];
+      for (std::uint32_t n = 0; n < call.operand_names.size(); ++n) {
+        const auto found = of_name.find(call.operand_names[n].second);
+        if (found != of_name.end()) uses[found->second].push_back({number, n});
       }
     }
   }
-  return names;
+  return uses;
 }
 
-}  // namespace
+std::vector<std::uint32_t> collective_table(const hlo::HloInstruction& collective,
+                                            std::uint32_t partitions, std::size_t words) {
+  std::vector<std::uint32_t> table;
+  const bool gather = collective.opcode == hlo::HloOpcode::kAllGather;
+  const bool to_all = collective.opcode == hlo::HloOpcode::kAllToAll;
+  if ((!gather && !to_all) || partitions != kRing.size()) return table;
+  std::vector<std::vector<std::int64_t>> groups = collective.replica_groups;
+  if (groups.empty()) {
+    groups.emplace_back(kRing.size());
+    std::iota(groups[0].begin(), groups[0].end(), 0);
+  }
+  const std::size_t row = words / partitions;
+  table.resize(words);
+  std::size_t listed = 0;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::size_t count = groups[g].size();
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      const auto partition = static_cast<std::size_t>(groups[g][rank]);
+      if (partition >= kRing.size()) return {};
+      const auto device = [&](std::size_t member) {
+        return kRing[static_cast<std::size_t>(groups[g][member % count]) % kRing.size()];
+      };
+      if (gather && row == 4) {
+        table[4 * partition] = static_cast<std::uint32_t>(rank);
+        table[4 * partition + 1] = device(rank + 1);
+        table[4 * partition + 2] = device(rank + count - 1);
+      } else if (to_all && row == 2) {
+        table[2 * partition] = static_cast<std::uint32_t>(g);
+        table[2 * partition + 1] = static_cast<std::uint32_t>(rank);
+      } else if (to_all && row == 1 && listed < words) {
+        table[listed++] = device(rank);
+      } else {
+        return {};
+      }
+    }
+  }
+  return table;
+}
 
 std::vector<ConstantLiteral> find_constants(const isa::Listing& top_level,
                                             const isa::PackedListing& packed,
                                             const hlo::Module& hlo) {
   std::vector<ConstantLiteral> constants;
-  std::unordered_map<std::uint32_t, std::set<std::string>> names;
-  bool traced = false;
   for (const isa::Allocation& allocation : packed.allocations()) {
     if (allocation.tag != kTag) continue;
     const hlo::Shape shape = hlo::parse_shape(allocation.shape);
@@ -82,9 +123,11 @@ std::vector<ConstantLiteral> find_constants(const isa::Listing& top_level,
       }
     }
     if (found.size() > 1) {
-      if (!traced) names = operand_names(top_level);
-      traced = true;
-      const std::set<std::string>& wanted = names[allocation.number];
+      std::set<std::string> wanted;
+      for (const CallOperand& use : allocation_uses(top_level)[allocation.number]) {
+        const std::vector<std::string>& names = top_level.calls[use.call].operands;
+        if (use.operand < names.size()) wanted.insert(names[use.operand]);
+      }
       found.clear();
       for (const hlo::Computation& computation : hlo.computations) {
         for (const hlo::HloInstruction& instruction : computation.instructions) {

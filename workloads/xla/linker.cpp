@@ -338,8 +338,8 @@ void Linker::place_outputs() {
 }
 
 /// Constants have neither address nor data in the listing. Tables that the compiler makes for
-/// itself ("deduplicated constant") are printed nowhere: they get a place, but no contents, and a
-/// program that reads one faults.
+/// itself ("deduplicated constant") are printed nowhere: they get a place, and contents where
+/// experiments have found them; a program that reads another faults.
 void Linker::place_constants() {
   const bool any = std::any_of(
       top_packed_.allocations().begin(), top_packed_.allocations().end(),
@@ -358,12 +358,23 @@ void Linker::place_constants() {
       placed_[constant.allocation] = granule;
     }
   }
+  const auto uses = allocation_uses(top_);
   for (const Allocation& allocation : top_packed_.allocations()) {
     if (allocation.tag != "deduplicated constant") continue;
     const hlo::Shape shape = hlo::parse_shape(allocation.shape);
     const std::uint64_t granule = place(allocation.bytes);
-    add_buffer("table of the compiler, contents unknown", BufferRole::kConstant, 0, granule, shape);
+    Buffer& buffer = add_buffer("table of the compiler", BufferRole::kConstant, 0, granule, shape);
     placed_[allocation.number] = granule;
+    const auto users = uses.find(allocation.number);
+    if (users == uses.end()) continue;
+    for (const CallOperand& use : users->second) {
+      const InstructionIndex::Place at = index_.find(top_.calls[use.call].callee);
+      if (at.instruction < 0) continue;
+      buffer.data =
+          collective_table(scheduled_.computation(at.computation).at(at.instruction),
+                           program_.cores, static_cast<std::size_t>(shape.element_count()));
+      if (!buffer.data.empty()) break;
+    }
   }
 }
 
