@@ -158,6 +158,7 @@ class NaiveEvaluation {
     if (in.opcode == HloOpcode::kGather || in.opcode == HloOpcode::kScatter) return rows_of(in);
     if (in.opcode == HloOpcode::kReduceWindow) return reduce_window(in);
     if (in.opcode == HloOpcode::kSelectAndScatter) return select_and_scatter(in);
+    if (moves_elements(in.opcode)) return moved(in);
     std::vector<double> result(static_cast<std::size_t>(in.shape.element_count()));
     for (std::size_t i = 0; i < result.size(); ++i) {
       const std::vector<std::int64_t> at = coordinates(in.shape, static_cast<std::int64_t>(i));
@@ -196,6 +197,83 @@ class NaiveEvaluation {
                                                  : std::min(sum, x);
     }
     return result;
+  }
+
+  static bool moves_elements(hlo::HloOpcode opcode) {
+    switch (opcode) {
+      case hlo::HloOpcode::kSlice:
+      case hlo::HloOpcode::kPad:
+      case hlo::HloOpcode::kConcatenate:
+      case hlo::HloOpcode::kReverse:
+      case hlo::HloOpcode::kTranspose:
+      case hlo::HloOpcode::kReshape:
+      case hlo::HloOpcode::kCopy:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  std::vector<double> moved(const hlo::HloInstruction& in) {
+    using hlo::HloOpcode;
+    if (in.opcode == HloOpcode::kReshape || in.opcode == HloOpcode::kCopy) {
+      return value(in.operands[0]).values;
+    }
+    std::vector<double> result(static_cast<std::size_t>(in.shape.element_count()));
+    if (in.opcode == HloOpcode::kPad) {
+      for (double& x : result) x = value(in.operands[1]).values[0];
+    }
+    std::int64_t joined = 0;
+    const std::size_t arrays = in.opcode == HloOpcode::kConcatenate ? in.operands.size() : 1;
+    for (std::size_t operand = 0; operand < arrays; ++operand) {
+      const Array& source = value(in.operands[operand]);
+      for (std::size_t i = 0; i < source.values.size(); ++i) {
+        const std::vector<std::int64_t> at =
+            coordinates(source.shape, static_cast<std::int64_t>(i));
+        const std::vector<std::int64_t> to = target_of(in, source.shape, at, joined);
+        bool inside = true;
+        for (std::size_t d = 0; d < to.size(); ++d) {
+          inside &= to[d] >= 0 && to[d] < in.shape.dimensions[d];
+        }
+        if (inside) {
+          result[static_cast<std::size_t>(flat_index(in.shape, to))] = source.values[i];
+        }
+      }
+      if (arrays > 1) joined += source.shape.dimensions[static_cast<std::size_t>(in.dimensions[0])];
+    }
+    return result;
+  }
+
+  /// Where an element goes; outside the result: nowhere.
+  static std::vector<std::int64_t> target_of(const hlo::HloInstruction& in,
+                                             const hlo::Shape& source,
+                                             const std::vector<std::int64_t>& at,
+                                             std::int64_t joined) {
+    std::vector<std::int64_t> to = at;
+    for (std::size_t d = 0; d < at.size(); ++d) {
+      bool is_named = false;
+      for (std::int64_t named : in.dimensions) is_named |= named == static_cast<std::int64_t>(d);
+      switch (in.opcode) {
+        case hlo::HloOpcode::kSlice: {
+          const std::int64_t stride = in.slice_strides.empty() ? 1 : in.slice_strides[d];
+          const std::int64_t distance = at[d] - in.slice_starts[d];
+          to[d] = distance >= 0 && distance % stride == 0 ? distance / stride : -1;
+          break;
+        }
+        case hlo::HloOpcode::kPad:
+          to[d] = in.padding[d].low + at[d] * (in.padding[d].interior + 1);
+          break;
+        case hlo::HloOpcode::kConcatenate:
+          if (is_named) to[d] = at[d] + joined;
+          break;
+        case hlo::HloOpcode::kReverse:
+          if (is_named) to[d] = source.dimensions[d] - 1 - at[d];
+          break;
+        default:  // A transpose.
+          to[d] = at[static_cast<std::size_t>(in.dimensions[d])];
+      }
+    }
+    return to;
   }
 
   /// A gather of rows of a table, or a scatter that adds rows to it.

@@ -1,0 +1,217 @@
+#include "workloads/compiler/kernels/relayout_copy.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/elementwise_memory.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr std::int64_t kBlockGranules = 256;
+constexpr std::int64_t kBuffers = 4;
+constexpr std::int64_t kLargestStride = 0xffff;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+class TileMoveKernel {
+ public:
+  /// Runs of granules; each side has its own distance from run to run.
+  struct Rows {
+    std::int64_t count = 0, run = 1, source_stride = 1, target_stride = 1;
+    std::int64_t per_block() const { return std::max<std::int64_t>(1, kBlockGranules / run); }
+  };
+  struct Prepared {
+    Rows rows;
+    TileRuns runs;  ///< Loops around them.
+    DmaDescriptorHandle load, store;
+  };
+
+  TileMoveKernel(const std::string& name, const Target& target) : builder_(name, target) {
+    for (std::int64_t i = 0; i < kBuffers; ++i) load_flags_.push_back(builder_.allocate_flag());
+    for (std::int64_t i = 0; i < kBuffers; ++i) store_flags_.push_back(builder_.allocate_flag());
+    buffers_ = builder_.allocate_vmem(static_cast<std::uint64_t>(kBuffers * kBlockGranules * 2));
+  }
+
+  void fill(SReg result, std::uint64_t granules, std::uint32_t word);
+  Prepared prepare(TileRuns runs);
+  void move(SReg source, SReg result, const Prepared& prepared);
+  LoweredKernel finish() {
+    LoweredKernel lowered;
+    lowered.kernel = builder_.finish();
+    lowered.vmem_bytes = builder_.vmem_bytes();
+    return lowered;
+  }
+  KernelBuilder& builder() { return builder_; }
+
+ private:
+  DmaDescriptorHandle rows_dma(bool loads, const Rows& rows);
+  void transfer(bool loads, SReg base, const Rows& rows, Index block);
+  Index size_of(const Rows& rows, Index block);
+  void copy_rows(SReg source, SReg result, const Rows& rows);
+  void for_each(const TileRuns& runs, std::size_t level, SReg source, SReg result,
+                const std::function<void(SReg, SReg)>& body);
+
+  KernelBuilder builder_;
+  std::vector<std::uint32_t> load_flags_, store_flags_;
+  VmemRegion buffers_;
+  DmaDescriptorHandle load_dma_, store_dma_;  ///< Of the rows at hand.
+};
+
+void TileMoveKernel::fill(SReg result, std::uint64_t granules, std::uint32_t word) {
+  builder_.loop(kBlockGranules * 2 / 64, [&](SReg index) {
+    for (std::int64_t i = 0; i < 8; ++i) {
+      builder_.store(VmemAddress(buffers_, 8 * i, builder_.shift_left(index, 6)), word);
+    }
+  });
+  const auto total = static_cast<std::int64_t>(granules);
+  const std::int64_t blocks = ceil_divide(total, kBlockGranules);
+  const auto size = [&](SReg block) {
+    return builder_.min(builder_.sub(total, builder_.mul(block, kBlockGranules)), kBlockGranules);
+  };
+  builder_.loop(static_cast<std::uint64_t>(blocks), [&](SReg block) {
+    const SReg place = builder_.add(result, builder_.mul(block, kBlockGranules));
+    builder_.dma_out(buffers_, place, size(block), store_flags_[0]);
+  });
+  builder_.wait(store_flags_[0], total);
+}
+
+/// Outer dimensions, from `level` on, as loops.
+void TileMoveKernel::for_each(const TileRuns& runs, std::size_t level, SReg source, SReg result,
+                              const std::function<void(SReg, SReg)>& body) {
+  if (level == runs.counts.size()) {
+    body(source, result);
+    return;
+  }
+  builder_.loop(static_cast<std::uint64_t>(runs.counts[level]), [&](SReg index) {
+    const auto moved = [&](SReg base, std::int64_t stride) {
+      const SReg distance = builder_.mul(index, static_cast<std::uint32_t>(std::abs(stride)));
+      return stride < 0 ? builder_.sub(base, distance) : builder_.add(base, distance);
+    };
+    for_each(runs, level + 1, moved(source, runs.source_strides[level]),
+             moved(result, runs.target_strides[level]), body);
+  });
+}
+
+/// Cuts the runs into rows that one DMA can take and loops around them. Descriptors are made here:
+/// call it before the first loop.
+TileMoveKernel::Prepared TileMoveKernel::prepare(TileRuns runs) {
+  Prepared prepared;
+  prepared.rows = {runs.run, 1, 1, 1};
+  const bool is_strided =
+      !runs.counts.empty() && runs.run < kBlockGranules && runs.source_strides.back() > 0 &&
+      std::max(runs.source_strides.back(), runs.target_strides.back()) <= kLargestStride;
+  if (is_strided) {
+    prepared.rows = {runs.counts.back(), runs.run, runs.source_strides.back(),
+                     runs.target_strides.back()};
+    runs.counts.pop_back();
+    runs.source_strides.pop_back();
+    runs.target_strides.pop_back();
+  }
+  prepared.load = rows_dma(true, prepared.rows);
+  prepared.store = rows_dma(false, prepared.rows);
+  prepared.runs = std::move(runs);
+  return prepared;
+}
+
+void TileMoveKernel::move(SReg source, SReg result, const Prepared& prepared) {
+  load_dma_ = prepared.load;
+  store_dma_ = prepared.store;
+  const SReg first_source = builder_.add(source, prepared.runs.source_begin);
+  const SReg first_result = builder_.add(result, prepared.runs.target_begin);
+  for_each(prepared.runs, 0, first_source, first_result,
+           [&](SReg here, SReg there) { copy_rows(here, there, prepared.rows); });
+}
+
+DmaDescriptorHandle TileMoveKernel::rows_dma(bool loads, const Rows& rows) {
+  const std::int64_t stride = loads ? rows.source_stride : rows.target_stride;
+  if (stride == rows.run) return {};
+  DmaShape shape;
+  shape.granules = static_cast<std::uint32_t>(rows.per_block() * rows.run);
+  shape.hbm_run = static_cast<std::uint32_t>(rows.run);
+  shape.hbm_stride = static_cast<std::uint32_t>(stride);
+  shape.keep_runs = true;
+  return builder_.descriptor(loads, shape);
+}
+
+/// Starts the load or the store of a block of rows; the last one may be smaller.
+void TileMoveKernel::transfer(bool loads, SReg base, const Rows& rows, Index block) {
+  const std::int64_t stride = loads ? rows.source_stride : rows.target_stride;
+  const Index buffer = modulo_power_of_two(builder_, block, 2);
+  const Index place = multiply(builder_, block, rows.per_block() * stride);
+  const SReg hbm = builder_.add(base, to_operand(builder_, place));
+  const VmemAddress vmem = at(buffers_, multiply(builder_, buffer, kBlockGranules * 2));
+  const ScalarOperand flag =
+      to_operand(builder_, buffer.plus(loads ? load_flags_[0] : store_flags_[0]));
+  const ScalarOperand granules = to_operand(builder_, size_of(rows, block));
+  if (stride != rows.run) {
+    builder_.start(loads ? load_dma_ : store_dma_, hbm, vmem, flag, granules);
+  } else if (loads) {
+    builder_.dma_in(hbm, vmem, granules, flag);
+  } else {
+    builder_.dma_out(vmem, hbm, granules, flag);
+  }
+}
+
+Index TileMoveKernel::size_of(const Rows& rows, Index block) {
+  const std::int64_t most = rows.per_block();
+  const Index begin = multiply(builder_, block, most);
+  if (begin.is_constant()) return {{}, std::min(most, rows.count - begin.offset) * rows.run};
+  const SReg left = builder_.sub(rows.count, to_operand(builder_, begin));
+  return multiply(builder_, {builder_.min(left, most), 0}, rows.run);
+}
+
+void TileMoveKernel::copy_rows(SReg source, SReg result, const Rows& rows) {
+  const std::int64_t blocks = ceil_divide(rows.count, rows.per_block());
+  const auto wait = [&](bool loads, Index block) {
+    const Index buffer = modulo_power_of_two(builder_, block, 2);
+    builder_.wait(to_operand(builder_, buffer.plus(loads ? load_flags_[0] : store_flags_[0])),
+                  to_operand(builder_, size_of(rows, block)));
+  };
+  transfer(true, source, rows, {});
+  if (blocks > 1) transfer(true, source, rows, {{}, 1});
+  const auto step = [&](Index block) {
+    wait(true, block);
+    transfer(false, result, rows, block);
+    if (blocks <= 2) return;
+    // The buffer of the load after next was last stored from two blocks ago.
+    const SReg here = builder_.add(to_operand(builder_, block), 0);
+    const PReg has_load = builder_.less(here, blocks - 2);
+    if (blocks > 4) {
+      const PReg is_reused = builder_.and_(builder_.less(1, here), has_load);
+      builder_.guarded(is_reused, [&] { wait(false, {here, -2}); });
+    }
+    builder_.guarded(has_load, [&] { transfer(true, source, rows, {here, 2}); });
+  };
+  if (blocks == 1) {
+    step({});
+  } else {
+    builder_.loop(static_cast<std::uint64_t>(blocks), [&](SReg index) { step({index, 0}); });
+  }
+  for (std::int64_t block = std::max<std::int64_t>(0, blocks - 4); block < blocks; ++block) {
+    wait(false, {{}, block});
+  }
+}
+
+}  // namespace
+
+LoweredKernel emit_tile_moves(const std::string& name, const std::vector<TileMove>& moves,
+                              int result_operand, std::uint64_t result_granules, bool fills,
+                              std::uint32_t fill, const Target& target) {
+  TileMoveKernel kernel(name, target);
+  KernelBuilder& builder = kernel.builder();
+  const SReg result = builder.operand(result_operand);
+  std::vector<SReg> sources;
+  std::vector<TileMoveKernel::Prepared> prepared;
+  for (const TileMove& move : moves) {
+    sources.push_back(builder.operand(move.source));
+    prepared.push_back(kernel.prepare(move.runs));
+  }
+  if (fills) kernel.fill(result, result_granules, fill);
+  for (std::size_t i = 0; i < moves.size(); ++i) kernel.move(sources[i], result, prepared[i]);
+  return kernel.finish();
+}
+
+}  // namespace tpu::compiler
