@@ -35,6 +35,8 @@ constexpr Command kCommands[] = {
     {"asm", "FILE", "assemble a text into a program", true, false, false, false, false, true},
     {"export", "RUN.h5", "write the timeline of a run for a viewer", false, false, false, false,
      false, true},
+    {"validate", "FOLDER", "captured programs that silicon ran, too: cycles there and here", false,
+     false, false, false, true, false},
     {"list", "", "workloads, configurations and their parts", false, false, false, false, false,
      false},
     {"show", "CONFIG", "the effective parameters of a machine", true, false, false, false, false,

@@ -20,6 +20,7 @@
 #include "isa/encoding.h"
 #include "sim/app/output_check.h"
 #include "sim/app/simulation.h"
+#include "sim/app/validate.h"
 #include "sim/base/output_file.h"
 #include "sim/config/configuration.h"
 #include "sim/report/text_report.h"
@@ -274,6 +275,7 @@ ExitCode execute(const Arguments& arguments) {
   if (arguments.command == "disasm") return disassemble(arguments);
   if (arguments.command == "asm") return assemble(arguments);
   if (arguments.command == "export") return export_run(arguments);
+  if (arguments.command == "validate") return validate(arguments);
   if (arguments.command == "list") return list();
   if (arguments.command == "show") return show(arguments);
   TPU_CHECK(false, "no command " << arguments.command);
