@@ -32,8 +32,8 @@ inline RunResult run(const isa::Program& program, bool interpret = false, bool v
 /// Ends the benchmark with an error when the program did not take the cycles that its text says.
 inline bool cycles_are(benchmark::State& state, const RunResult& result, std::uint64_t expected) {
   if (result.cycles == expected) return true;
-  const std::string message = "took " + std::to_string(result.cycles) + " cycles, expected " +
-                              std::to_string(expected);
+  const std::string message =
+      "took " + std::to_string(result.cycles) + " cycles, expected " + std::to_string(expected);
   state.SkipWithError(message.c_str());
   return false;
 }

@@ -6,7 +6,8 @@ namespace {
 constexpr std::uint64_t kTrips = 200000;
 constexpr std::uint64_t kLoopBundles = 12;
 
-/// A loop of twelve bundles: addresses and a counter on the scalar side, loads, sums and stores beside them. Two bundles before it.
+/// A loop of twelve bundles: addresses and a counter on the scalar side, loads, sums and stores
+/// beside them. Two bundles before it.
 std::string vector_loop(std::uint64_t trips) {
   return R"(kernel loop
   { %s1 = smov 0 }
@@ -45,18 +46,23 @@ BENCHMARK(BM_BundlesInterpreted)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_BundlesByBlock)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_BundlesWithValues)->Unit(benchmark::kMillisecond);
 
-/// A loop that pushes eight rows into the MXU and pops eight results every eight cycles; `trips` times sixteen.
+/// A loop that pushes eight rows into the MXU and pops eight results every eight cycles; `trips`
+/// times sixteen.
 std::string mxu_loop(std::uint64_t trips) {
   std::string text = "kernel mxu\n  { %s1 = smov 0 ;; %v0 = vmov 1.0 }\n";
   for (int push = 0; push < 16; ++push) text += "  { vmatpush.msra.mxu0 %v0 ;; vdelay 7 }\n";
   text += "  { vdwg.mxu0 ;; vdelay 7 }\n";
   for (int push = 0; push < 16; ++push) text += "  { vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 7 }\n";
-  text += "again:\n  { %s1 = sadd.s32 %s1, 1 ;; vmatmul.f32.gmra.mxu0 %v0 ;; %v1 = vpop.f32.mrf.mxu0 }\n";
+  text +=
+      "again:\n  { %s1 = sadd.s32 %s1, 1 ;; vmatmul.f32.gmra.mxu0 %v0 ;; %v1 = vpop.f32.mrf.mxu0 "
+      "}\n";
   text += "  { %p0 = scmp.lt.s32.totalorder %s1, " + std::to_string(trips) + " ;; vdelay 6 }\n";
   for (int push = 1; push < 15; ++push) {
     text += "  { vmatmul.f32.gmra.mxu0 %v0 ;; %v1 = vpop.f32.mrf.mxu0 ;; vdelay 7 }\n";
   }
-  text += "  { sbr.rel (%p0) target = again ;; vmatmul.f32.gmra.mxu0 %v0 ;; %v1 = vpop.f32.mrf.mxu0 }\n";
+  text +=
+      "  { sbr.rel (%p0) target = again ;; vmatmul.f32.gmra.mxu0 %v0 ;; %v1 = vpop.f32.mrf.mxu0 "
+      "}\n";
   text += "  { vdelay 6 }\n";
   return text;
 }
@@ -88,7 +94,8 @@ void BM_Dmas(benchmark::State& state) {
   { %s1 = smov 0 }
 again:
   { dma.hbm_to_vmem 1, 16, 0, 32 ;; %s1 = sadd.s32 %s1, 1 }
-  { %p0 = scmp.lt.s32.totalorder %s1, )" + std::to_string(kDmas) + R"( }
+  { %p0 = scmp.lt.s32.totalorder %s1, )" + std::to_string(kDmas) +
+                                          R"( }
   { dma.done.wait 32, 16 }
   { vsyncadd 32, 4294967280 }
   { sbr.rel (%p0) target = again }

@@ -1,7 +1,7 @@
 #include <sys/resource.h>
 
 #include "bench/bench_program.h"
-#include "sim/config/compiler_target.h"
+#include "sim/app/workload_source.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/frontend/zoo.h"
 
@@ -34,7 +34,7 @@ void BM_Compile(benchmark::State& state) {
     instructions += computation.instructions.size();
   }
   for (auto _ : state) {
-    const isa::Program program = compiler::compile(module, compiler_target(MachineParams(), 1));
+    const isa::Program program = compiler::compile(module, app::target_of(MachineParams(), 1));
     if (program.kernels.empty() || program.model_flops == 0) {
       state.SkipWithError("nothing was compiled");
       return;
@@ -50,7 +50,7 @@ BENCHMARK(BM_Compile)->DenseRange(0, 3)->Unit(benchmark::kMillisecond);
 void BM_Step(benchmark::State& state) {
   const Case& workload = kCases[state.range(0)];
   const isa::Program program =
-      compiler::compile(module_of(workload), compiler_target(MachineParams(), 1));
+      compiler::compile(module_of(workload), app::target_of(MachineParams(), 1));
   const bool interpret = state.range(1) != 0;
   std::uint64_t cycles = 0;
   for (auto _ : state) {
@@ -64,9 +64,9 @@ void BM_Step(benchmark::State& state) {
   }
   state.SetLabel(std::string(workload.name) + (interpret ? " interpreted" : " by block"));
   state.counters["cycles"] = static_cast<double>(cycles);
-  state.counters["cycles/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations()) * static_cast<double>(cycles),
-      benchmark::Counter::kIsRate);
+  state.counters["cycles/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * static_cast<double>(cycles),
+                         benchmark::Counter::kIsRate);
   state.counters["peak MiB"] = peak_rss_mib();
 }
 BENCHMARK(BM_Step)->ArgsProduct({{0, 1, 2, 3}, {0, 1}})->Unit(benchmark::kMillisecond);

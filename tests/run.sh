@@ -29,7 +29,7 @@ build_and_test() {
 }
 
 # The rooms that read what users bring. Their folder in tests/ is the label of their tests.
-parsers='isa|config|traces|xla'
+parsers='isa|config|traces|xla|hlo'
 
 sanitize_parsers() {
   local targets=()
