@@ -21,6 +21,13 @@ inline std::string to_string(CodePlace place, const isa::Program& program) {
   return text.str();
 }
 
+/// Addresses of a DMA that are unknown with values off: they do not change its time, but its bounds
+/// cannot be checked and its data cannot be followed.
+struct UnknownAddresses {
+  bool source = false;
+  bool destination = false;
+};
+
 /// What the first operand of vsyncadd.remote names: flag | 0x40000 | core << 20 | chip << 21, as
 /// listings of libtpu 0.0.42.1 have it.
 struct RemoteFlag {

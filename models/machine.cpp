@@ -130,6 +130,13 @@ RunResult Machine::Impl::run(const RunOptions& options) {
   }
   std::vector<CoreResult> per_core(params_.cores());
   for (Core* core : pod.cores()) per_core[core->number()] = core->result(result.cycles);
+  std::uint64_t unknown = 0;
+  for (Core* core : pod.cores()) unknown += core->sequencer().unknown_dmas();
+  if (unknown > 0) {
+    result.notes.push_back(std::to_string(unknown) +
+                           " DMAs go to or from addresses that are unknown with values off; their "
+                           "time does not depend on them, but their bounds were not checked");
+  }
   for (std::uint32_t core : numbers) result.cores.push_back(per_core[core]);
   return result;
 }

@@ -82,9 +82,9 @@ void Core::tick() {
   }
 }
 
-std::string Core::start_dma(const isa::DmaDescriptor& descriptor, CodePlace place,
-                            std::uint64_t now) {
-  return dma_->start(descriptor, place, now);
+std::string Core::start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
+                            CodePlace place, std::uint64_t now) {
+  return dma_->start(descriptor, unknown, place, now);
 }
 
 std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,

@@ -58,8 +58,8 @@ class Core : public TimedModule,
   void load_smem(const CoreLoad& load);
   void set_smem(std::uint64_t word, std::uint32_t value);
 
-  std::string start_dma(const isa::DmaDescriptor& descriptor, CodePlace place,
-                        std::uint64_t now) override;
+  std::string start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
+                        CodePlace place, std::uint64_t now) override;
   std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                  std::uint64_t now) override;
 

@@ -36,14 +36,6 @@ std::optional<std::uint32_t> ScalarUnit::value(const ScalarOperand& operand) con
   return registers_[operand.reg] + operand.immediate;
 }
 
-bool ScalarUnit::descriptor_known(std::uint32_t word) const {
-  if (unknown_words_ == 0) return true;
-  for (std::uint32_t i = word; i < word + 8 && i < smem_words(); ++i) {
-    if (word_unknown(i)) return false;
-  }
-  return true;
-}
-
 void ScalarUnit::write_smem(std::uint32_t word, std::uint32_t value, bool known) {
   state_.smem[word] = value;
   note_word(word, !known);

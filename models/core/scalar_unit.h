@@ -35,8 +35,10 @@ class ScalarUnit {
   std::optional<bool> holds(const DecodedGuard& guard) const;
   /// The value of an operand; nothing when it is unknown.
   std::optional<std::uint32_t> value(const ScalarOperand& operand) const;
-  /// The eight words of a DMA descriptor are all known.
-  bool descriptor_known(std::uint32_t word) const;
+  /// False when a word of SMEM is unknown.
+  bool smem_known(std::uint32_t word) const {
+    return unknown_words_ == 0 || word >= smem_words() || !word_unknown(word);
+  }
 
   /// A sync flag's value enters the queue that spop pops.
   void push_known(std::uint32_t value) { from_vector_.push_back({value, true}); }

@@ -179,29 +179,68 @@ void Sequencer::note_busy(CoreState state, std::uint64_t cycles) {
   book(Unit::kXlu, busy.xlu);
 }
 
-isa::DmaDescriptor Sequencer::descriptor_of(const Interaction& interaction) {
-  for (const ScalarOperand& operand : interaction.operands) known(operand, "an operand of the DMA");
-  if (interaction.opcode == Opcode::kDma &&
-      !scalar_.descriptor_known(*scalar_.value(interaction.operands[0]))) {
-    fault(
-        "a word of the DMA's descriptor is unknown with values off (it depends on what the vector "
-        "unit computed or on a buffer without data); run with --values on");
+/// Which addresses are unknown; anything else of a DMA has to be known.
+UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) const {
+  UnknownAddresses unknown;
+  if (interaction.opcode == Opcode::kDma) {
+    constexpr std::uint32_t kDestinationAddress = 0;
+    constexpr std::uint32_t kSourceAddress = 3;
+    const std::uint32_t first = known(interaction.operands[0], "the place of the descriptor");
+    for (std::uint32_t i = 0; i < isa::DmaWords().size(); ++i) {
+      if (scalar_.smem_known(first + i)) continue;
+      if (i == kDestinationAddress) {
+        unknown.destination = true;
+      } else if (i == kSourceAddress) {
+        unknown.source = true;
+      } else {
+        fault("word " + std::to_string(i) +
+              " of the DMA's descriptor is unknown with values off (it depends on what the vector "
+              "unit computed or on a buffer without data); run with --values on");
+      }
+    }
+    return unknown;
   }
+  // Operands: source address (not of the infeed), granules, destination address (not of the
+  // outfeed), flag. Where a DMA into SMEM goes has to be known.
+  const bool infeed = interaction.opcode == Opcode::kDmaInfeedToHbm;
+  const bool outfeed = interaction.opcode == Opcode::kDmaHbmToOutfeed;
+  std::size_t next = 0;
+  if (!infeed) unknown.source = !scalar_.value(interaction.operands[next++]);
+  known(interaction.operands[next++], "the size of the DMA");
+  if (!outfeed) {
+    const ScalarOperand& to = interaction.operands[next++];
+    if (interaction.opcode == Opcode::kDmaHbmToSmem) known(to, "the destination of the DMA");
+    unknown.destination = !scalar_.value(to);
+  }
+  known(interaction.operands[next], "the sync flag of the DMA");
+  return unknown;
+}
+
+isa::DmaDescriptor Sequencer::descriptor_of(const Interaction& interaction,
+                                            UnknownAddresses& unknown) {
+  unknown = unknown_addresses(interaction);
   const isa::Kernel& code = blocks_.program().kernels[block_->kernel];
   const isa::Instruction& instruction =
       code.begin(code.bundles[block_->first])[interaction.instruction];
+  isa::DmaDescriptor descriptor;
   try {
-    return isa::dma_of(instruction, scalar_.state());
+    descriptor = isa::dma_of(instruction, scalar_.state());
   } catch (const ProgramFault& problem) {
     fault(problem.what());
   }
+  if (unknown.source) descriptor.source.address = 0;
+  if (unknown.destination) descriptor.destination.address = 0;
+  return descriptor;
 }
 
 void Sequencer::start_dma(const Interaction& interaction) {
-  const isa::DmaDescriptor descriptor = descriptor_of(interaction);
-  const std::string problem = outside_.start_dma(descriptor, {block_->kernel, block_->first}, now_);
+  UnknownAddresses unknown;
+  const isa::DmaDescriptor descriptor = descriptor_of(interaction, unknown);
+  const std::string problem =
+      outside_.start_dma(descriptor, unknown, {block_->kernel, block_->first}, now_);
   if (!problem.empty()) fault(problem);
   count_dma(descriptor);
+  if (unknown.source || unknown.destination) ++unknown_dmas_;
 }
 
 void Sequencer::count_dma(const isa::DmaDescriptor& descriptor) {
@@ -490,7 +529,8 @@ void Sequencer::note_addition(const Interaction& interaction) {
       break;
     }
     default: {
-      const isa::DmaDescriptor descriptor = descriptor_of(interaction);
+      UnknownAddresses unknown;
+      const isa::DmaDescriptor descriptor = descriptor_of(interaction, unknown);
       addition.chip = descriptor.remote ? descriptor.destination.chip : place_.chip;
       addition.core = descriptor.remote ? descriptor.destination.core : place_.core;
       addition.flag = descriptor.destination_flag;

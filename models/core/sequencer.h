@@ -23,8 +23,8 @@ class CoreOutside {
  public:
   virtual ~CoreOutside() = default;
   /// Starts a DMA; returns what is wrong with it, or nothing.
-  virtual std::string start_dma(const isa::DmaDescriptor& descriptor, CodePlace place,
-                                std::uint64_t now) = 0;
+  virtual std::string start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
+                                CodePlace place, std::uint64_t now) = 0;
   virtual std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                          std::uint64_t now) = 0;
 };
@@ -60,6 +60,8 @@ class Sequencer {
 
   /// Ends the account at the end of the whole run and returns it.
   CoreResult result(std::uint64_t run_end);
+  /// DMAs of which an address was unknown.
+  std::uint64_t unknown_dmas() const { return unknown_dmas_; }
   /// Bytes that others wrote into this core's HBM.
   void add_hbm_write_bytes(std::uint64_t bytes) { dynamic_.hbm_write_bytes += bytes; }
 
@@ -97,7 +99,8 @@ class Sequencer {
   void note_addition(const Interaction& interaction);
   Contact wait_for(std::uint32_t flag, std::uint32_t wanted);
   void end_wait(std::uint64_t now);
-  isa::DmaDescriptor descriptor_of(const Interaction& interaction);
+  isa::DmaDescriptor descriptor_of(const Interaction& interaction, UnknownAddresses& unknown);
+  UnknownAddresses unknown_addresses(const Interaction& interaction) const;
   void start_dma(const Interaction& interaction);
   void count_dma(const isa::DmaDescriptor& descriptor);
   void execute_block();
@@ -148,6 +151,7 @@ class Sequencer {
 
   std::array<std::uint64_t, BlockCounters::kCount> counts_{};
   Counters dynamic_;  ///< Waits, DMAs, bytes: what is no constant of a block.
+  std::uint64_t unknown_dmas_ = 0;
   CoreResult result_;
 };
 

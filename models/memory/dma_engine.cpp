@@ -154,8 +154,8 @@ std::uint64_t DmaEngine::new_token() {
   return token;
 }
 
-std::string DmaEngine::start(const isa::DmaDescriptor& descriptor, CodePlace place,
-                             std::uint64_t now) {
+std::string DmaEngine::start(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
+                             CodePlace place, std::uint64_t now) {
   std::string problem = check(descriptor);
   const bool infeed = descriptor.source.space == MemorySpace::kInfeed;
   if (problem.empty() && infeed) problem = check_infeed(descriptor.granules);
@@ -163,13 +163,14 @@ std::string DmaEngine::start(const isa::DmaDescriptor& descriptor, CodePlace pla
   const std::uint64_t start = std::max(now, next_start_);
   next_start_ = start + params_.dma.issue_interval_cycles;
   if (descriptor.remote) {
-    start_remote(descriptor, place, start);
+    start_remote(descriptor, unknown, place, start);
     return {};
   }
   const std::uint64_t token = new_token();
   LocalDma& dma = local_[token];
   dma.active = true;
   dma.descriptor = descriptor;
+  dma.unknown = unknown;
   dma.place = place;
   dma.begin = now;
   const std::uint64_t bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
@@ -259,8 +260,8 @@ std::uint32_t DmaEngine::message_granules(const RemoteDma& dma, std::uint32_t in
   return std::min(largest, dma.descriptor.granules - index * largest);
 }
 
-void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, CodePlace place,
-                             std::uint64_t now) {
+void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
+                             CodePlace place, std::uint64_t now) {
   if (descriptor.granules == 0) return;
   auto owned = std::make_unique<RemoteDma>();
   RemoteDma& dma = *owned;
@@ -268,6 +269,7 @@ void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, CodePlace pla
   remote_.emplace(dma.id, std::move(owned));
   dma.source_engine = this;
   dma.descriptor = descriptor;
+  dma.unknown = unknown;
   dma.place = place;
   dma.begin = now;
   const std::uint32_t largest = std::max<std::uint32_t>(params_.ici.message_kib, 1);
@@ -322,7 +324,7 @@ void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
   if (++dma.arrived < dma.messages) return;
   if (data_ != nullptr) {
     scatter(dma.descriptor, dma.words, nullptr);
-  } else if (dma.descriptor.destination.space == MemorySpace::kHbm) {
+  } else if (dma.descriptor.destination.space == MemorySpace::kHbm && !dma.unknown.destination) {
     for_each_run(dma.descriptor.destination, dma.descriptor.granules,
                  [&](std::uint64_t address, std::uint32_t, std::uint32_t count) {
                    hbm_.forget(address, count);
@@ -349,26 +351,27 @@ void DmaEngine::move(LocalDma& dma) {
     }
     return;
   }
-  // With values off only what control may read later matters: SMEM, and HBM that is its source.
-  if (descriptor.destination.space == MemorySpace::kVmem) return;
-  if (descriptor.destination.space == MemorySpace::kHbm &&
-      !hbm_.any_page(descriptor.destination.address,
-                     end_address(descriptor.destination, descriptor.granules)) &&
-      descriptor.source.space != MemorySpace::kHbm) {
+  move_known(dma);
+}
+
+/// With values off only what control may read later matters: SMEM, and HBM that is its source.
+/// Where an unknown address lies nothing is followed; what comes from there is unknown.
+void DmaEngine::move_known(const LocalDma& dma) {
+  const isa::DmaDescriptor& descriptor = dma.descriptor;
+  const isa::DmaEndpoint& to = descriptor.destination;
+  if (to.space == MemorySpace::kVmem || dma.unknown.destination) return;
+  const bool from_hbm = descriptor.source.space == MemorySpace::kHbm && !dma.unknown.source;
+  std::vector<bool> known(descriptor.granules, from_hbm);
+  if (from_hbm) {
+    const std::vector<std::uint32_t> words = gather(descriptor, dma.place, &known);
+    return scatter(descriptor, words, &known);
+  }
+  if (to.space == MemorySpace::kHbm &&
+      !hbm_.any_page(to.address, end_address(to, descriptor.granules))) {
     return;
   }
-  if (descriptor.source.space != MemorySpace::kHbm) {
-    for_each_run(descriptor.destination, descriptor.granules,
-                 [&](std::uint64_t address, std::uint32_t, std::uint32_t count) {
-                   if (descriptor.destination.space == MemorySpace::kHbm) {
-                     hbm_.forget(address, count);
-                   }
-                 });
-    return;
-  }
-  std::vector<bool> known(descriptor.granules, true);
-  const std::vector<std::uint32_t> words = gather(descriptor, dma.place, &known);
-  scatter(descriptor, words, &known);
+  const std::vector<std::uint32_t> nothing(std::size_t{descriptor.granules} * kGranuleWords);
+  scatter(descriptor, nothing, &known);
 }
 
 /// The granules of the source in order. A granule of HBM that was never written is a fault, or,

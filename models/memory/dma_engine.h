@@ -26,6 +26,7 @@ struct RemoteDma {
   std::uint64_t id = 0;  ///< Of its source engine.
   DmaEngine* source_engine = nullptr;
   isa::DmaDescriptor descriptor;
+  UnknownAddresses unknown;
   CodePlace place;
   std::uint64_t begin = 0;
   std::uint32_t messages = 0;
@@ -71,7 +72,8 @@ class DmaEngine : public HbmClient {
             ScalarUnit& scalar, isa::CoreState* data, DmaPorts& ports, Observer* observer);
 
   /// Starts a DMA; returns what is wrong with it, or nothing.
-  std::string start(const isa::DmaDescriptor& descriptor, CodePlace place, std::uint64_t now);
+  std::string start(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown, CodePlace place,
+                    std::uint64_t now);
 
   void hbm_done(std::uint64_t token, std::uint64_t now) override;
   void infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> words, std::uint64_t now);
@@ -86,6 +88,7 @@ class DmaEngine : public HbmClient {
   struct LocalDma {
     bool active = false;
     isa::DmaDescriptor descriptor;
+    UnknownAddresses unknown;
     CodePlace place;
     std::uint64_t begin = 0;
     std::uint32_t parts = 0;           ///< HBM requests under way.
@@ -96,7 +99,8 @@ class DmaEngine : public HbmClient {
   std::string check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
                              const char* which) const;
   std::string check_infeed(std::uint32_t granules);
-  void start_remote(const isa::DmaDescriptor& descriptor, CodePlace place, std::uint64_t now);
+  void start_remote(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown, CodePlace place,
+                    std::uint64_t now);
   std::uint32_t message_granules(const RemoteDma& dma, std::uint32_t index) const;
   void send_message(RemoteDma& dma, std::uint64_t now);
   void piece_written(RemoteDma& dma, std::uint64_t now);
@@ -106,6 +110,7 @@ class DmaEngine : public HbmClient {
   void note(const isa::DmaDescriptor& descriptor, std::uint64_t begin, std::uint64_t end) const;
 
   void move(LocalDma& dma);
+  void move_known(const LocalDma& dma);
   std::vector<std::uint32_t> gather(const isa::DmaDescriptor& descriptor, CodePlace place,
                                     std::vector<bool>* known) const;
   void scatter(const isa::DmaDescriptor& descriptor, const std::vector<std::uint32_t>& words,

@@ -119,9 +119,11 @@ TEST(Faults, ControlOnUnknownValues) {
                    "{ %p1 = scmp.eq.s32.totalorder %s2, 0 }{ sbr.rel (%p1) target = 6 }"
                    "{ %s3 = smov 1 }{ %s3 = smov 1 }",
                "bundle 0x4: a branch depends on a value that the vector unit computed");
-  expect_fault(pop + "{ dma.hbm_to_vmem %s2, 1, 0, 1 }", "unknown with values off");
+  expect_fault(pop + "{ dma.hbm_to_vmem 0, %s2, 0, 1 }", "the size of the DMA is unknown");
+  expect_fault(pop + "{ dma.hbm_to_smem 0, 1, %s2, 1 }", "the destination of the DMA is unknown");
   expect_fault(pop + "{ sst [smem:%s2] 1 }", "the address of sst");
-  expect_fault(pop + "{ sst [smem:$0x200] %s2 }{ dma 512 }", "descriptor is unknown");
+  expect_fault(pop + "{ sst [smem:$0x206] %s2 }{ dma 512 }",
+               "word 6 of the DMA's descriptor is unknown");
   // What is overwritten is known again, and sync flags always are.
   EXPECT_EQ(fault_of(program_of("kernel top\n" + pop +
                                 "{ %s2 = smov 8 }{ vsyncadd 3, 4 }{ vsyncmov 3 }{ %s1 = spop }"
@@ -133,6 +135,15 @@ TEST(Faults, ControlOnUnknownValues) {
                                 "{ sbr.rel (%p1) target = 6 }{ %s3 = smov 1 }{ %s3 = smov 1 }"),
                      with_values()),
             "");
+}
+
+TEST(Faults, AnUnknownAddressIsNoneButIsNoted) {
+  const RunResult result =
+      run(program_of("kernel top\n{ vpush %v1 }{ %s1 = spop }"
+                     "{ dma.hbm_to_vmem %s1, 4, 0, 1 }"
+                     "{ dma.done.wait 1, 4 }"));
+  ASSERT_EQ(result.notes.size(), 1u);
+  EXPECT_EQ(result.notes[0].rfind("1 DMAs go to or from addresses that are unknown", 0), 0u);
 }
 
 TEST(Faults, ABranchInADelaySlot) {
