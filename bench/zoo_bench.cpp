@@ -73,5 +73,3 @@ BENCHMARK(BM_Step)->ArgsProduct({{0, 1, 2, 3}, {0, 1}})->Unit(benchmark::kMillis
 
 }  // namespace
 }  // namespace tpu::bench
-
-BENCHMARK_MAIN();
