@@ -86,8 +86,9 @@ RunResult check_sums(const MachineParams& params, std::uint32_t cores, std::uint
   std::vector<double> sums(words, 0);
   for (std::uint32_t core = 0; core < cores; ++core) {
     CoreLoad load;
-    load.hbm = {{kFirstGranule, whole_numbers(words, 100 + core)}};
-    for (std::uint64_t i = 0; i < words; ++i) sums[i] += as_float(load.hbm[0].words[i]);
+    load.hbm = {{kFirstGranule, whole_numbers(granules * kWordsPerGranule, 100 + core)}};
+    const std::vector<std::uint32_t>& own = load.hbm[0].words;
+    for (std::uint64_t i = 0; i < own.size(); ++i) sums[i] += as_float(own[i]);
     machine.load(core, load);
   }
   RunOptions options;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -175,6 +176,236 @@ TEST(Compiler, RandomElementwiseGraphsComputeWhatTheReferenceComputes) {
     expect_reference(RandomGraph(seed).make(), 4e-3, seed);
     if (testing::Test::HasFailure()) break;
   }
+}
+
+// Training steps of the zoo.
+
+/// A workload, its first values and the inputs of its steps, for as many replicas as it has.
+struct Training {
+  Training(const std::string& name, const frontend::WorkloadOptions& options, std::uint32_t steps)
+      : workload(frontend::build_workload(name, options)), steps(steps) {
+    for (std::int64_t replica = 0; replica < options.replicas; ++replica) {
+      CoreArguments core;
+      core.parameters = frontend::initial_values(workload, kSeed, replica);
+      for (std::uint32_t step = 0; step < steps; ++step) {
+        core.steps.push_back(frontend::step_inputs(workload, kSeed, step, replica));
+      }
+      arguments.push_back(std::move(core));
+    }
+  }
+
+  const Shape& shape(std::size_t parameter) const {
+    const hlo::Computation& entry = workload.module.entry_computation();
+    return entry.at(entry.parameters()[parameter]).shape;
+  }
+
+  /// The results of the last step by the reference interpreter, by replica; the weights and inputs
+  /// it starts with may be moved by a part of themselves.
+  std::vector<reference::Value> reference(double moved_by = 0) const {
+    reference::InterpreterOptions options;
+    options.round_matmul_operands_to_bf16 = true;
+    const reference::Interpreter interpreter(workload.module, options);
+    std::vector<std::vector<reference::Value>> values;
+    for (const CoreArguments& core : arguments) {
+      values.emplace_back();
+      for (std::size_t i = 0; i < core.parameters.size(); ++i) {
+        values.back().push_back(reference::from_bytes(shape(i), core.parameters[i]));
+        int sign = 1;
+        for (float& number : values.back().back().numbers) {
+          number = reference::round_to(shape(i).type, number * (1 + sign * moved_by));
+          sign = -sign;
+        }
+      }
+    }
+    const auto state = static_cast<std::size_t>(workload.state_tensors);
+    std::vector<reference::Value> results;
+    for (std::uint32_t step = 0; step < steps; ++step) {
+      for (std::size_t replica = 0; replica < values.size(); ++replica) {
+        const std::vector<Bytes>& inputs = arguments[replica].steps[step];
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          values[replica][state + i] = reference::from_bytes(shape(state + i), inputs[i]);
+        }
+      }
+      results = interpreter.run_replicas(values);
+      for (std::size_t replica = 0; replica < values.size(); ++replica) {
+        for (std::size_t i = 0; i < state; ++i) values[replica][i] = results[replica].elements[i];
+      }
+    }
+    return results;
+  }
+
+  static constexpr std::uint64_t kSeed = 1;
+  frontend::Workload workload;
+  std::uint32_t steps;
+  std::vector<CoreArguments> arguments;
+};
+
+std::vector<double> minus(std::vector<double> a, const std::vector<double>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
+  return a;
+}
+
+/// What a training is compared with. The operands of every product are rounded to bf16, and a value
+/// that differs in its last bit may be rounded the other way: that noise shows when the reference
+/// is run again with its weights moved by 1e-6, which happens when a tensor is first seen to be
+/// further away than the floor.
+class Yardstick {
+ public:
+  Yardstick(const Training& training, double floor)
+      : training_(training), floor_(floor), wanted_(training.reference()) {}
+
+  void expect_tensor(std::size_t core, std::size_t i, const std::vector<double>& found) {
+    const std::vector<double> before =
+        numbers_of(host_array(training_.shape(i), training_.arguments[core].parameters[i]));
+    const auto change = [&](const std::vector<reference::Value>& results) {
+      return minus(numbers_of(results[core].elements[i]), before);
+    };
+    const double away = distance(minus(found, before), change(wanted_));
+    if (away <= floor_) return;
+    const double noise = distance(change(moved()), change(wanted_));
+    EXPECT_LE(away, floor_ + 4 * noise) << "core " << core << " tensor " << i << " "
+                                        << to_string(training_.shape(i)) << ", noise " << noise;
+  }
+
+  void expect_loss(std::size_t core, const std::vector<double>& found) {
+    const std::vector<double> loss = numbers_of(wanted_[core].elements.back());
+    const double away = distance(found, loss);
+    if (away <= floor_ / 10) return;
+    const double noise = distance(numbers_of(moved()[core].elements.back()), loss);
+    EXPECT_LE(away, floor_ / 10 + 4 * noise) << "loss " << found[0] << " of " << loss[0];
+  }
+
+ private:
+  const std::vector<reference::Value>& moved() {
+    if (moved_.empty()) moved_ = training_.reference(1e-6);
+    return moved_;
+  }
+
+  const Training& training_;
+  double floor_;
+  std::vector<reference::Value> wanted_, moved_;
+};
+
+/// Trains on the machine and expects, tensor by tensor, the change that the reference computes:
+/// `floor` away or four times as far as its noise.
+void expect_training(const Training& training, double floor, const MachineParams& params = {}) {
+  const CompiledRun run =
+      run_compiled(training.workload.module, training.arguments, training.steps, params);
+  Yardstick yardstick(training, floor);
+  const auto state = static_cast<std::size_t>(training.workload.state_tensors);
+  for (std::size_t core = 0; core < run.outputs.size(); ++core) {
+    for (std::size_t i = 0; i < state; ++i) {
+      yardstick.expect_tensor(core, i, numbers_of(run.outputs[core][i]));
+    }
+    yardstick.expect_loss(core, numbers_of(run.outputs[core][state]));
+  }
+}
+
+frontend::WorkloadOptions with_batch(std::int64_t batch) {
+  frontend::WorkloadOptions options;
+  options.batch = batch;
+  return options;
+}
+
+TEST(Compiler, MatmulsComputeWhatTheReferenceComputes) {
+  for (const char* shape : {"64x128x256", "100x300x70", "1x784x10"}) {
+    for (const char* dtype : {"f32", "bf16"}) {
+      SCOPED_TRACE(std::string(shape) + " " + dtype);
+      frontend::WorkloadOptions options;
+      options.shape = shape;
+      options.dtype = dtype;
+      expect_reference(frontend::build_workload("matmul", options).module,
+                       std::string(dtype) == "f32" ? 1e-5 : 3e-3, 5);
+    }
+  }
+}
+
+TEST(Compiler, DotsContractAnyOfTheirMinorDimensions) {
+  for (const auto& [left, right] :
+       {std::pair<std::int64_t, std::int64_t>{0, 0}, {0, 1}, {1, 0}, {1, 1}}) {
+    SCOPED_TRACE(std::to_string(left) + " " + std::to_string(right));
+    GraphBuilder graph("dot");
+    const auto side = [](std::int64_t contracting, std::int64_t free) {
+      return array_shape(ElementType::kF32, contracting == 0 ? frontend::Extents{10, free}
+                                                             : frontend::Extents{free, 10});
+    };
+    const Tensor a = graph.parameter("a", side(left, 24));
+    const Tensor b = graph.parameter("b", side(right, 1024));
+    const Tensor product = graph.dot(a, b, {{}, {}, {left}, {right}}, ElementType::kF32);
+    expect_reference(graph.finish(product, {a, b}), 1e-5, 3);
+  }
+}
+
+TEST(Compiler, MlpStepsAreTheReferences) {
+  expect_training(Training("mlp", with_batch(24), 1), 1e-3);
+  expect_training(Training("mlp", with_batch(20), 3), 1e-3);
+  expect_training(Training("mlp", with_batch(24), 1), 1e-3, v2_8());
+}
+
+TEST(Compiler, LenetStepsAreTheReferences) {
+  expect_training(Training("lenet", with_batch(12), 1), 1e-3);
+  expect_training(Training("lenet", with_batch(12), 3), 1e-3);
+}
+
+// bf16 activations: a fused kernel keeps f32 where the graph rounds between two of its operations.
+
+TEST(Compiler, TransformerStepsAreTheReferences) {
+  expect_training(Training("transformer", with_batch(2), 1), 2e-2);
+}
+
+TEST(Compiler, ReducedResNet50StepsAreTheReferences) {
+  frontend::WorkloadOptions options = with_batch(8);
+  options.image = 32;
+  options.classes = 10;
+  expect_training(Training("resnet50", options, 1), 2e-2);
+}
+
+TEST(Compiler, TheLossFalls) {
+  for (const char* name : {"mlp", "lenet"}) {
+    double first = 0, last = 0;
+    for (std::uint32_t steps : {1U, 12U}) {
+      const Training training(name, with_batch(32), steps);
+      const CompiledRun run = run_compiled(training.workload.module, training.arguments, steps);
+      const double loss = numbers_of(run.outputs[0].back())[0];
+      (steps == 1 ? first : last) = loss;
+    }
+    EXPECT_LT(last, 0.7 * first) << name;
+  }
+}
+
+TEST(Compiler, EightCoresTrainLikeOneOnTheWholeBatch) {
+  frontend::WorkloadOptions options = with_batch(2);
+  options.replicas = 8;
+  expect_training(Training("mlp", options, 1), 1e-3);
+}
+
+TEST(Compiler, AnOperationWithoutAKernelIsRefusedByNameAndShape) {
+  GraphBuilder graph("sines");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {16, 128}));
+  const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, {32, 64}));
+  const Module module = graph.finish(
+      graph.tuple({graph.unary(HloOpcode::kSine, x), graph.unary(HloOpcode::kCbrt, y)}), {x, y});
+  try {
+    compiler::compile(module, target_of({}, 1));
+    FAIL() << "expected a WorkloadError";
+  } catch (const WorkloadError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("2 operations have no kernel"), std::string::npos) << text;
+    EXPECT_NE(text.find("cbrt"), std::string::npos) << text;
+    EXPECT_NE(text.find("f32[32,64]"), std::string::npos) << text;
+  }
+}
+
+TEST(Compiler, TheSameModuleGivesTheSameProgram) {
+  const Module module = frontend::build_workload("mlp").module;
+  const isa::Program a = compiler::compile(module, target_of({}, 1));
+  const isa::Program b = compiler::compile(module, target_of({}, 1));
+  ASSERT_EQ(a.kernels.size(), b.kernels.size());
+  for (std::size_t i = 0; i < a.kernels.size(); ++i) {
+    EXPECT_EQ(a.kernels[i].instructions, b.kernels[i].instructions);
+  }
+  // Equal fusions share a kernel: the biases of both hidden layers are updated by one.
+  EXPECT_LT(a.kernels.size(), a.call_sites.size());
 }
 
 }  // namespace

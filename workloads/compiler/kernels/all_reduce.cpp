@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
 constexpr std::uint32_t kLargestChunk = 256;
 constexpr std::uint32_t kFlagsPerStream = 5;
+constexpr std::uint32_t kRegistersPerTurn = 8;  ///< Of the loop that adds, at most.
 
 // Fields of a DMA descriptor (isa/dma_descriptor.h) that are put together at run time.
 constexpr int kChipShift = 19;
@@ -57,6 +58,7 @@ class AllReduce {
     base_ = kernel_.operand(0);
     find_neighbours();
     for (std::uint32_t i = 0; i < shape_.streams; ++i) prepare_stream(i);
+    clear_tail();
     kernel_.new_block();
     kernel_.loop(shape_.rounds, [&](SReg round) { round_body(round); });
     return kernel_.finish();
@@ -70,6 +72,7 @@ class AllReduce {
   void write_descriptor(std::uint32_t word, const Stream& stream, std::uint32_t source);
   SReg segment(const Stream& stream, ScalarOperand hop);
   SReg granule(std::uint32_t index, SReg round, SReg segment);
+  void clear_tail();
   void give_credit(const Stream& stream, ScalarOperand count);
   void round_body(SReg round);
   void begin_round(std::uint32_t index, SReg round);
@@ -159,6 +162,25 @@ void AllReduce::prepare_stream(std::uint32_t index) {
   give_credit(stream, 2);
 }
 
+/// Nothing has ever written the rest of the range.
+void AllReduce::clear_tail() {
+  const Stream& stream = streams_[0];
+  std::uint64_t at = shape_.used_granules;
+  if (at == shape_.granules) return;
+  const std::uint64_t length = std::min<std::uint64_t>(chunk(), shape_.granules - at);
+  const std::uint64_t registers = (length * kRowsPerGranule + isa::kSublanes - 1) / isa::kSublanes;
+  kernel_.loop(registers, [&](SReg i) {
+    kernel_.store(VmemAddress(stream.local, 0, kernel_.mul(i, isa::kSublanes)), 0.0F);
+  });
+  kernel_.new_block();
+  for (; at < shape_.granules; at += length) {
+    const auto size = static_cast<std::uint32_t>(std::min(length, shape_.granules - at));
+    kernel_.dma_out(stream.local, kernel_.add(base_, static_cast<std::uint32_t>(at)), size,
+                    stream.written);
+    kernel_.wait(stream.written, size);
+  }
+}
+
 void AllReduce::give_credit(const Stream& stream, ScalarOperand count) {
   kernel_.misc(isa::Opcode::kVsyncaddRemote, {kernel_.load_smem(stream.credit_address), count});
 }
@@ -212,9 +234,9 @@ void AllReduce::finish_previous(const Stream& stream, SReg step, PReg is_last_ro
 }
 
 void AllReduce::add_local(const Stream& stream, SReg slot_row) {
-  constexpr std::uint32_t kRegistersPerTurn = 8;
   const std::uint32_t registers = chunk() * kRowsPerGranule / isa::kSublanes;
-  const std::uint32_t unroll = registers % kRegistersPerTurn == 0 ? kRegistersPerTurn : 1;
+  std::uint32_t unroll = kRegistersPerTurn;
+  while (registers % unroll != 0) --unroll;
   kernel_.loop(registers / unroll, [&](SReg turn) {
     const SReg row = kernel_.mul(turn, unroll * isa::kSublanes);
     const SReg sum_row = kernel_.add(slot_row, row);
@@ -270,7 +292,6 @@ void AllReduce::finish_round(const Stream& stream, PReg is_last_round) {
 
 AllReduceShape all_reduce_shape(std::uint64_t granules, const Target& target) {
   constexpr std::uint32_t kRegisterGranules = isa::kSublanes / kRowsPerGranule;
-  constexpr std::uint32_t kUnrolledGranules = 8 * kRegisterGranules;
   AllReduceShape shape;
   const std::uint64_t vmem_granules = target.vmem_bytes / isa::kHbmGranuleBytes;
   const auto largest = static_cast<std::uint32_t>(
@@ -280,8 +301,9 @@ AllReduceShape all_reduce_shape(std::uint64_t granules, const Target& target) {
       std::max<std::uint64_t>(1, (granules + chunks * largest - 1) / (chunks * largest)));
   const std::uint64_t parts = chunks * shape.rounds;
   const auto exact = static_cast<std::uint32_t>((granules + parts - 1) / parts);
-  const std::uint32_t unit = exact > kUnrolledGranules ? kUnrolledGranules : kRegisterGranules;
-  shape.chunk_granules = std::max(unit, (exact + unit - 1) / unit * unit);
+  shape.chunk_granules = std::max(
+      kRegisterGranules, (exact + kRegisterGranules - 1) / kRegisterGranules * kRegisterGranules);
+  shape.used_granules = granules;
   shape.granules = parts * shape.chunk_granules;
   return shape;
 }

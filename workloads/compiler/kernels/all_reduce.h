@@ -14,7 +14,8 @@ struct AllReduceShape {
   std::uint32_t streams = 4;  ///< Two per direction: one travels while the other is added.
   std::uint32_t rounds = 1;
   std::uint32_t chunk_granules = 4;
-  std::uint64_t granules = 0;  ///< Of the whole range, which may be more than was asked for.
+  std::uint64_t used_granules = 0;  ///< That were asked for.
+  std::uint64_t granules = 0;       ///< Of the whole range: as many or more.
 };
 
 /// The cut of a range of at least `granules` over target.cores replicas.
@@ -28,11 +29,11 @@ std::vector<std::uint32_t> ring_of_chips(const Target& target);
 /// Sums a range of f32 over the replicas, in place: every core ends with the same sums.
 ///
 /// s0 holds the first granule; the range is the same on every core and as long as
-/// all_reduce_shape() says. All cores form a ring, the cores of a chip side by side. Of each round
-/// every core owns a chunk: 2n - 2 hops of reduce-scatter and all-gather pass the chunks around, by
-/// remote DMA from VMEM to VMEM; a received chunk is added to the core's own on the way. Half of
-/// the streams run one way round the ring, half the other way, so that both directions of each
-/// link work.
+/// all_reduce_shape() says; the kernel fills what was not asked for with zeros. All cores form a
+/// ring, the cores of a chip side by side. Of each round every core owns a chunk: 2n - 2 hops of
+/// reduce-scatter and all-gather pass the chunks around, by remote DMA from VMEM to VMEM; a
+/// received chunk is added to the core's own on the way. Half of the streams run one way round the
+/// ring, half the other way, so that both directions of each link work.
 ///
 /// A receiver has two slots per stream and gives its sender a credit (a remote sync flag) for each
 /// free one, the first two when it enters the kernel: nobody writes into the memory of a core that

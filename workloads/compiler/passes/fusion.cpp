@@ -59,8 +59,8 @@ struct Draft {
   bool is_reduction = false;
   InstructionId product = -1;         ///< The dot or convolution whose epilogue the rest is.
   std::vector<InstructionId> roots;   ///< In order.
-  std::vector<InstructionId> inside;  ///< What it computes, roots included, in order.
-  std::vector<InstructionId> leaves;  ///< What it reads, in order.
+  std::vector<InstructionId> inside;  ///< What it computes, roots included, operands first.
+  std::vector<InstructionId> leaves;  ///< What it reads.
   std::string extent;                 ///< Equal for kernels that may become one.
   bool is_merged_away = false;
 };
@@ -197,7 +197,7 @@ bool Fusion::is_cheaper_written(InstructionId id) const {
     }
     const std::vector<InstructionId>& users = users_[static_cast<std::size_t>(leaf)];
     const bool is_private = std::all_of(users.begin(), users.end(), [&draft](InstructionId user) {
-      return std::binary_search(draft.inside.begin(), draft.inside.end(), user);
+      return std::find(draft.inside.begin(), draft.inside.end(), user) != draft.inside.end();
     });
     if (is_private) product = bytes(leaf);
   }
@@ -222,28 +222,37 @@ void Fusion::choose_written() {
   }
 }
 
-/// Fills in what the draft computes and reads, from its roots and its product.
+/// Fills in what the draft computes and reads, from its roots and its product: operands before
+/// their users, in the order in which the roots need them, so that equal kernels look alike.
 void Fusion::collect(Draft& draft) const {
-  std::set<InstructionId> inside, leaves;
-  std::vector<InstructionId> work = draft.roots;
+  draft.inside.clear();
+  draft.leaves.clear();
+  std::set<InstructionId> seen, entered;
+  std::vector<InstructionId> work(draft.roots.rbegin(), draft.roots.rend());
   const auto is_root = [&draft](InstructionId id) {
     return std::find(draft.roots.begin(), draft.roots.end(), id) != draft.roots.end();
   };
   while (!work.empty()) {
     const InstructionId id = work.back();
-    work.pop_back();
-    if (!inside.insert(id).second) continue;
-    for (InstructionId operand : at(id).operands) {
+    if (seen.count(id) != 0) {
+      work.pop_back();
+      if (entered.erase(id) != 0) draft.inside.push_back(id);
+      continue;
+    }
+    seen.insert(id);
+    entered.insert(id);
+    const std::vector<InstructionId>& operands = at(id).operands;
+    for (auto operand = operands.rbegin(); operand != operands.rend(); ++operand) {
+      if (seen.count(*operand) != 0) continue;
+      const bool is_read = is_written(*operand) && !reads_nothing(entry_, *operand);
+      if (!is_read || *operand == draft.product || is_root(*operand)) work.push_back(*operand);
+    }
+    for (InstructionId operand : operands) {
       const bool is_read = is_written(operand) && !reads_nothing(entry_, operand);
-      if (is_read && operand != draft.product && !is_root(operand)) {
-        leaves.insert(operand);
-      } else {
-        work.push_back(operand);
-      }
+      if (!is_read || operand == draft.product || is_root(operand)) continue;
+      if (seen.insert(operand).second) draft.leaves.push_back(operand);
     }
   }
-  draft.inside.assign(inside.begin(), inside.end());
-  draft.leaves.assign(leaves.begin(), leaves.end());
 }
 
 std::string Fusion::extent_of(InstructionId root) const {
