@@ -562,10 +562,17 @@ void KernelBuilder::misc(Opcode opcode, const std::vector<ScalarOperand>& operan
 }
 
 void KernelBuilder::guarded(PredicateOperand condition, const std::function<void()>& body) {
-  TPU_CHECK(!guard_.reg && guard_.constant, draft_->name << ": guards do not nest");
-  guard_ = condition;
+  const PredicateOperand outer = guard_;
+  const bool outer_always = !outer.reg && outer.constant;
+  const bool inner_always = !condition.reg && condition.constant;
+  if (outer_always) {
+    guard_ = condition;
+  } else if (!inner_always) {
+    guard_ = outer.reg && condition.reg ? PredicateOperand(and_(outer, condition))
+                                        : PredicateOperand(false);
+  }
   body();
-  guard_ = PredicateOperand(true);
+  guard_ = outer;
 }
 
 // Structure.

@@ -193,8 +193,8 @@ class KernelBuilder {
   /// An instruction of the misc slot with scalar operands, for what has no name here.
   void misc(isa::Opcode opcode, const std::vector<ScalarOperand>& operands);
 
-  /// Instructions emitted by `body` act only when the predicate holds. Only such without a result:
-  /// stores, DMAs, waits.
+  /// Instructions emitted by `body` act only when the predicate (and those around it) holds. Only
+  /// such without a result: stores, DMAs, waits.
   void guarded(PredicateOperand condition, const std::function<void()>& body);
 
   // Structure.

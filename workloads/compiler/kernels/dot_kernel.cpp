@@ -6,6 +6,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/block_dma.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 #include "workloads/compiler/kernels/step_counter.h"
 #include "workloads/compiler/kernels/tile_grid.h"
@@ -15,17 +16,9 @@ namespace tpu::compiler {
 namespace {
 
 using hlo::ElementType;
-using isa::Opcode;
 
 std::uint32_t ceil_divide(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
 bool is_packed(ElementType type) { return type == ElementType::kBf16; }
-std::uint32_t tile_rows(ElementType type) { return is_packed(type) ? 4 : 8; }
-std::uint32_t tile_granules(ElementType type) { return is_packed(type) ? 2 : 4; }
-
-constexpr std::uint32_t kHighHalf = 0xffff0000U;
-constexpr std::uint32_t kPairs = 033221100;     ///< Sublane i gets row i / 2.
-constexpr std::uint32_t kPairsDown = 00112233;  ///< Sublane i gets row (7 - i) / 2.
-
 /// Emits the kernel of a dot.
 ///
 /// Blocks of both sides and of the result stand in VMEM. Over a block run steps: a tile of weights
@@ -43,6 +36,7 @@ class DotKernel {
         mxus_(target.mxu_count),
         pushes_(tiling.chunk_m / (tiling.pair_columns ? 1 : target.mxu_count)),
         stream_(builder_, mxus_, pushes_),
+        memory_(builder_, is_packed(problem.lhs_type), is_packed(problem.rhs_type)),
         results_(builder_, epilogue),
         x_tile_(tile_rows(problem.lhs_type)),
         w_tile_(tile_rows(problem.rhs_type)) {
@@ -55,7 +49,7 @@ class DotKernel {
   LoweredKernel emit() {
     results_.prepare();
     make_grid();
-    make_constants();
+    if (masks_k()) memory_.make_masks(problem_.k);
     builder_.new_block();
     grid_->run([this] { work(); });
     stream_.close();
@@ -82,7 +76,6 @@ class DotKernel {
                          std::uint32_t rows, std::uint32_t columns, std::uint32_t block_rows,
                          std::uint32_t block_columns) const;
   void add_epilogue_inputs(std::uint32_t address);
-  void make_constants();
   void work();
   void when(PReg a, PReg b, const std::function<void()>& body);
   void clear_weight_rows();
@@ -90,10 +83,7 @@ class DotKernel {
   void multiply();
   void finish();
   void apply_epilogue();
-  void round_sums();
-  VReg load_row_tile(ElementType type, const VmemAddress& address, VReg mask);
-  VReg load_weights(const VmemAddress& address, VReg mask);
-  SReg mask_row(const std::vector<SReg>& digits);
+  PReg is_last_tile(const std::vector<SReg>& digits);
 
   const DotProblem& problem_;
   const DotTiling& tiling_;
@@ -101,6 +91,7 @@ class DotKernel {
   KernelBuilder builder_;
   std::uint32_t mxus_, pushes_;
   MatmulStream stream_;
+  MatmulMemory memory_;
   EpilogueEmitter results_;
   std::uint32_t x_tile_, w_tile_;
   std::uint32_t m_tiles_ = 0, n_tiles_ = 0, k_tiles_ = 0;
@@ -110,11 +101,8 @@ class DotKernel {
   std::vector<std::unique_ptr<BlockDma>> epilogue_dmas_;
   int x_input_ = 0, w_input_ = 0;
   std::vector<int> epilogue_inputs_;
-  VReg odd_shift_;         ///< 16 in even sublanes, 0 in odd ones.
-  VReg odd_shift_down_;    ///< 0 in even sublanes, 16 in odd ones.
   VmemRegion sums_;        ///< fp32 results where the output is packed.
   VmemRegion transposed_;  ///< Rows of the left side where it lies transposed.
-  VmemRegion masks_;       ///< Eight rows of ones, then lanes below k % 128.
 };
 
 std::vector<int> DotKernel::dimensions(std::uint32_t OuterDimension::*stride,
@@ -281,24 +269,6 @@ void DotKernel::add_epilogue_inputs(std::uint32_t address) {
   }
 }
 
-void DotKernel::make_constants() {
-  const VReg elements = builder_.lane_sequence();
-  const bool x_packed = is_packed(problem_.lhs_type), w_packed = is_packed(problem_.rhs_type);
-  if (x_packed || w_packed) {
-    const VReg odd = builder_.and_(builder_.shift_right(elements, 7), 1);
-    odd_shift_down_ = builder_.shift_left(odd, 4);
-    odd_shift_ = builder_.vector(Opcode::kVxorU32, odd_shift_down_, 16);
-  }
-  if (masks_k()) {
-    masks_ = builder_.allocate_vmem(16);
-    const VReg lane = builder_.and_(elements, 127);
-    const MReg valid =
-        builder_.vector_compare(Opcode::kVcmpLtS32, lane, static_cast<int>(problem_.k % 128));
-    builder_.store({masks_, 0}, 0xffffffffU);
-    builder_.store({masks_, 8}, builder_.select(valid, 0xffffffffU, 0U));
-  }
-}
-
 /// Runs the body when both hold; an absent predicate holds.
 void DotKernel::when(PReg a, PReg b, const std::function<void()>& body) {
   const PReg both = a && b ? builder_.and_(a, b) : a ? a : b;
@@ -318,51 +288,14 @@ void DotKernel::work() {
 void DotKernel::clear_weight_rows() {
   const std::uint32_t valid = problem_.k - (k_tiles_ - tiling_.block_k) * 128;
   const bool several = !problem_.outer.empty() && problem_.outer.back().rhs != 0;
-  const std::uint32_t matrices = several ? tiling_.block_outer : 1;
-  const VmemAddress weights = grid_->input(w_input_);
+  const std::uint32_t matrix = 16 * tiling_.block_k * tiling_.block_n * w_tile_;
   when(grid_->is_last(k_dimension()), grid_->fresh(w_input_), [&] {
-    for (std::uint32_t o = 0; o < matrices; ++o) {
-      for (std::uint32_t row_tile = valid / 8; row_tile < 16 * tiling_.block_k; ++row_tile) {
-        const std::uint32_t first = std::max(valid, 8 * row_tile) - 8 * row_tile;
-        for (std::uint32_t n = 0; n < tiling_.block_n; ++n) {
-          const std::uint32_t at = (o * 16 * tiling_.block_k + row_tile) * tiling_.block_n + n;
-          const VmemAddress address = weights.plus(std::int64_t{at} * w_tile_);
-          if (w_tile_ == 8) {
-            builder_.store(address.mask(static_cast<std::uint8_t>(0xff << first)), 0.0F);
-            continue;
-          }
-          const std::uint32_t whole = (first + 1) / 2;
-          if (first % 2 != 0) {
-            const auto sublane = static_cast<std::uint8_t>(1U << (first / 2));
-            const VReg pair = builder_.load(address.mask(sublane));
-            builder_.store(address.mask(sublane), builder_.and_(pair, 0xffffU));
-          }
-          builder_.store(address.mask(static_cast<std::uint8_t>(0x0f & (0x0f << whole))), 0.0F);
-        }
-      }
+    const VmemAddress weights = grid_->input(w_input_);
+    for (std::uint32_t o = 0; o < (several ? tiling_.block_outer : 1); ++o) {
+      memory_.clear_rows(problem_.rhs_type, weights.plus(std::int64_t{o} * matrix), valid,
+                         16 * tiling_.block_k, tiling_.block_n);
     }
   });
-}
-
-/// The eight rows of a tile, whatever its type; `mask`, where given, is anded.
-VReg DotKernel::load_row_tile(ElementType type, const VmemAddress& address, VReg mask) {
-  if (!is_packed(type)) {
-    const VReg rows = builder_.load(address);
-    return mask ? builder_.and_(rows, mask) : rows;
-  }
-  const VReg rows = builder_.shift_left(builder_.load_shuffled(address, kPairs), odd_shift_);
-  return builder_.and_(rows, mask ? VectorOperand(mask) : VectorOperand(kHighHalf));
-}
-
-/// The eight rows of a tile in descending order, as weights are pushed.
-VReg DotKernel::load_weights(const VmemAddress& address, VReg mask) {
-  if (w_tile_ == 8) {
-    const VReg rows = builder_.load(address.plus(7).stride(-1));
-    return mask ? builder_.and_(rows, mask) : rows;
-  }
-  const VReg rows =
-      builder_.shift_left(builder_.load_shuffled(address, kPairsDown), odd_shift_down_);
-  return builder_.and_(rows, mask ? VectorOperand(mask) : VectorOperand(kHighHalf));
 }
 
 /// Turns the left blocks, [k, m] as they come, into [m, k].
@@ -382,7 +315,7 @@ void DotKernel::transpose_rows() {
           builder_, digits, {tiling_.block_m * tiling_.block_k * 8, 8, 16 * tiling_.block_k * 8});
       for (std::uint32_t i = 0; i < 16; ++i) {
         const VmemAddress address(from.region, std::int64_t{i} * m_columns * x_tile_, source);
-        builder_.transpose_push(load_row_tile(problem_.lhs_type, address, {}), 128, i, 16);
+        builder_.transpose_push(memory_.load_rows(problem_.lhs_type, address), 128, i, 16);
       }
       for (std::uint32_t i = 0; i < 16; ++i) {
         builder_.store({transposed_, std::int64_t{i} * tiling_.block_k * 8, target},
@@ -393,14 +326,11 @@ void DotKernel::transpose_rows() {
   });
 }
 
-/// Row of masks_ for the k tile of a step.
-SReg DotKernel::mask_row(const std::vector<SReg>& digits) {
-  PReg last = grid_->is_last(k_dimension());
-  if (digits[2]) {
-    const PReg step = builder_.equal(digits[2], tiling_.block_k - 1);
-    last = last ? builder_.and_(last, step) : step;
-  }
-  return last ? builder_.select(last, 8, 0) : builder_.constant(8);
+/// Whether a step's tile is the last one along k; none: it is.
+PReg DotKernel::is_last_tile(const std::vector<SReg>& digits) {
+  const PReg block = grid_->is_last(k_dimension());
+  const PReg step = digits[2] ? builder_.equal(digits[2], tiling_.block_k - 1) : PReg();
+  return block && step ? builder_.and_(block, step) : block ? block : step;
 }
 
 void DotKernel::multiply() {
@@ -441,9 +371,7 @@ void DotKernel::multiply() {
   const auto weights = [&](const std::vector<SReg>& digits) {
     const SReg base = weighted_sum(builder_, digits, w_distances, w_block.base);
     const bool masked = masks_k() && problem_.rhs_transposed;
-    const VReg mask = masked ? builder_.load({masks_, 0, mask_row(digits)}) : VReg();
-    const VReg effective =
-        masked && is_packed(problem_.rhs_type) ? builder_.and_(mask, kHighHalf) : mask;
+    const VReg mask = masked ? memory_.mask(problem_.rhs_type, is_last_tile(digits)) : VReg();
     auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
     return [=](std::uint32_t mxu, std::uint32_t j) {
       if (!tiling_.pair_columns && cached->first == j) return cached->second;
@@ -451,7 +379,7 @@ void DotKernel::multiply() {
       const std::uint32_t at = problem_.rhs_transposed
                                    ? (column_of(mxu) * 16 + row_tile) * tiling_.block_k * w_tile_
                                    : (row_tile * tiling_.block_n + column_of(mxu)) * w_tile_;
-      *cached = {j, load_weights({w_block.region, at, base}, effective)};
+      *cached = {j, memory_.load_weights(problem_.rhs_type, {w_block.region, at, base}, mask)};
       return cached->second;
     };
   };
@@ -484,18 +412,14 @@ void DotKernel::multiply() {
                         : starts_block              ? starts_block
                                                     : starts_step;
     const SReg mask = starts ? builder_.select(starts, 0, 0xff) : builder_.constant(0);
-    VReg x_mask;
-    if (masks_k()) {
-      x_mask = builder_.load({masks_, 0, mask_row(digits)});
-      if (is_packed(x_type)) x_mask = builder_.and_(x_mask, kHighHalf);
-    }
+    const VReg x_mask = masks_k() ? memory_.mask(x_type, is_last_tile(digits)) : VReg();
     std::map<std::uint32_t, VReg> loaded;
     step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
       const std::uint32_t row = row_of(mxu, i);
       const auto found = loaded.find(row);
       if (found != loaded.end()) return found->second;
       const VmemAddress address(x_block.region, std::int64_t{row} * t.block_k * x_tile, x_row);
-      return loaded[row] = load_row_tile(x_type, address, x_mask);
+      return loaded[row] = memory_.load_rows(x_type, address, x_mask);
     };
     step.next_weights = weights(next);
     step.consume = consume_at(sum_row, mask, builder_.get(previous_row),
@@ -514,7 +438,9 @@ void DotKernel::multiply() {
 void DotKernel::finish() {
   when(grid_->is_last(k_dimension()), {}, [&] {
     if (!results_.is_identity()) apply_epilogue();
-    if (is_packed(problem_.out_type)) round_sums();
+    if (is_packed(problem_.out_type))
+      memory_.round_tiles(sums_, grid_->output(0),
+                          std::uint64_t{tiling_.block_outer} * tiling_.block_m * tiling_.block_n);
   });
 }
 
@@ -561,36 +487,6 @@ void DotKernel::apply_epilogue() {
     counter.advance(counter.next());
   });
   builder_.new_block();
-}
-
-/// Rounds the sums of a block to packed bf16: 16 rows of two neighbouring tiles at a time.
-void DotKernel::round_sums() {
-  const VmemAddress out = grid_->output(0);
-  const std::uint32_t tiles = tiling_.block_outer * tiling_.block_m * tiling_.block_n;
-  const std::uint32_t pairs = tiles / 2;
-  const std::uint32_t unroll = std::min(pairs, 16U);
-  const auto pair = [&](std::int64_t first, SReg sums_row, SReg out_row) {
-    const VmemAddress sums(sums_, 16 * first, sums_row);
-    const VReg even = builder_.load(sums.stride(2));
-    const VReg odd = builder_.load(sums.plus(1).stride(2));
-    builder_.store({out.region, 8 * first, out_row}, builder_.pack_bf16(even, odd));
-  };
-  builder_.new_block();
-  if (unroll > 0) {
-    builder_.loop(pairs / unroll, [&](SReg index) {
-      const SReg sums_row = builder_.mul(index, 16 * unroll);
-      SReg out_row = builder_.mul(index, 8 * unroll);
-      if (out.base) out_row = builder_.add(out_row, out.base);
-      for (std::uint32_t i = 0; i < unroll; ++i) pair(i, sums_row, out_row);
-    });
-    for (std::uint32_t i = pairs / unroll * unroll; i < pairs; ++i) pair(i, {}, out.base);
-  }
-  if (tiles % 2 == 0) return;
-  const VmemAddress sums(sums_, 8 * std::int64_t{tiles - 1});
-  const VReg even = builder_.load(sums.stride(2).mask(0x0f));
-  const VReg odd = builder_.load(sums.plus(1).stride(2).mask(0x0f));
-  builder_.store(VmemAddress(out.region, 4 * std::int64_t{tiles - 1}, out.base).mask(0x0f),
-                 builder_.pack_bf16(even, odd));
 }
 
 }  // namespace

@@ -48,6 +48,10 @@ class TileGrid {
   PReg is_first(int dimension);   ///< At index 0; none where the extent is 1.
   VmemAddress input(int number);  ///< Begin of the present buffer.
   VmemAddress output(int number);
+  /// All buffers of an input.
+  VmemRegion input_region(int number) const {
+    return input_buffers_[static_cast<std::size_t>(number)].region;
+  }
   PReg fresh(int number);  ///< The input was not there for the tile before; none: it is the same
                            ///< for all tiles.
 

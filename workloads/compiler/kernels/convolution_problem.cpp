@@ -1,0 +1,145 @@
+#include "workloads/compiler/kernels/convolution_problem.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/expression_graph.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::Shape;
+
+namespace {
+
+std::string describe(const hlo::HloInstruction& convolution, const Shape& input,
+                     const Shape& window) {
+  std::ostringstream text;
+  text << "convolution " << convolution.name << " of " << hlo::to_string(input) << " and "
+       << hlo::to_string(window) << ", window";
+  for (const hlo::WindowDimension& w : convolution.window) {
+    text << " {size " << w.size << ", stride " << w.stride << ", padding " << w.padding_low << "_"
+         << w.padding_high << ", base dilation " << w.base_dilation << ", window dilation "
+         << w.window_dilation << (w.reversal ? ", reversed" : "") << "}";
+  }
+  return text.str();
+}
+
+bool is_supported(const Shape& shape) {
+  return shape.rank() == 4 && (shape.type == ElementType::kF32 || shape.type == ElementType::kBf16);
+}
+
+/// The spatial dimensions stand outermost, in order.
+bool spatial_outermost(const Shape& shape, const std::vector<std::int64_t>& spatial) {
+  const std::vector<std::int64_t> order = major_to_minor(shape);
+  return spatial.size() == 2 && order[0] == spatial[0] && order[1] == spatial[1];
+}
+
+}  // namespace
+
+bool ConvolutionProblem::is_product() const {
+  return std::all_of(spatial.begin(), spatial.end(), [this](const SpatialDimension& s) {
+    const bool single = contracts_rows ? s.output == 1 : s.window == 1;
+    return single && s.stride == 1 && s.base_dilation == 1 && s.window_dilation == 1 &&
+           s.padding == 0 && (contracts_rows ? s.window == s.input : s.output == s.input);
+  });
+}
+
+ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution, const Shape& input,
+                                       const Shape& window, const Shape& out) {
+  const auto refuse = [&](const std::string& why) {
+    throw WorkloadError(describe(convolution, input, window) + ": no kernel: " + why);
+  };
+  for (const Shape* shape : {&input, &window, &out}) {
+    if (!is_supported(*shape)) refuse("expected f32 or bf16 arrays with two spatial dimensions");
+  }
+  if (convolution.feature_group_count != 1 || convolution.batch_group_count != 1) {
+    refuse("expected no feature or batch groups");
+  }
+  const hlo::ConvolutionDimensions& dims = convolution.convolution;
+  if (!spatial_outermost(input, dims.input_spatial) ||
+      !spatial_outermost(window, dims.kernel_spatial) ||
+      !spatial_outermost(out, dims.output_spatial)) {
+    refuse("expected layouts with the spatial dimensions outermost");
+  }
+  const auto lane = [](const Shape& shape) { return major_to_minor(shape).back(); };
+  const auto extent = [](const Shape& shape, std::int64_t dimension) {
+    return shape.dimensions[static_cast<std::size_t>(dimension)];
+  };
+  ConvolutionProblem problem;
+  problem.name = convolution.name;
+  problem.contracts_rows = lane(input) == dims.input_batch;
+  problem.window_transposed = lane(window) == dims.kernel_input_feature;
+  if (lane(out) != dims.output_feature) refuse("expected the result's features to be minor");
+  if (problem.contracts_rows && problem.window_transposed) {
+    refuse("expected a weight gradient's second operand with its features minor");
+  }
+  problem.rows = static_cast<std::uint32_t>(extent(out, dims.output_batch));
+  problem.columns = static_cast<std::uint32_t>(extent(out, dims.output_feature));
+  problem.contracted = static_cast<std::uint32_t>(extent(input, dims.input_feature));
+  for (std::size_t i = 0; i < 2; ++i) {
+    const hlo::WindowDimension& w = convolution.window[i];
+    SpatialDimension& s = problem.spatial[i];
+    s.input = extent(input, dims.input_spatial[i]);
+    s.window = extent(window, dims.kernel_spatial[i]);
+    s.output = extent(out, dims.output_spatial[i]);
+    s.stride = w.stride;
+    s.window_dilation = w.window_dilation;
+    s.base_dilation = w.base_dilation;
+    s.padding = w.padding_low;
+    s.reversed = w.reversal;
+    if (s.stride > 1 && s.base_dilation > 1) refuse("expected a stride or a base dilation");
+    if (problem.contracts_rows && (s.base_dilation > 1 || s.reversed)) {
+      refuse("expected a weight gradient without base dilation and reversal");
+    }
+  }
+  problem.input_type = input.type;
+  problem.window_type = window.type;
+  problem.out_type = out.type;
+  return problem;
+}
+
+std::vector<Tap> taps_of(const ConvolutionProblem& problem) {
+  const auto& [height, width] = problem.spatial;
+  // Of one direction: phase and shift of each position of the window, where there is one.
+  struct Place {
+    bool meets = false;
+    std::uint32_t phase = 0;
+    std::int64_t shift = 0;
+  };
+  const auto places = [](const SpatialDimension& s) {
+    std::vector<Place> all;
+    for (std::int64_t k = 0; k < s.window; ++k) {
+      const std::int64_t offset = k * s.window_dilation - s.padding;
+      const std::int64_t phase = ((-offset) % s.base_dilation + s.base_dilation) % s.base_dilation;
+      const std::int64_t shift = (offset + phase) / s.base_dilation;
+      const std::int64_t pixels = (s.output - phase + s.base_dilation - 1) / s.base_dilation;
+      const std::int64_t last = shift + (pixels - 1) * s.stride;
+      all.push_back(
+          {pixels > 0 && last >= 0 && shift < s.input, static_cast<std::uint32_t>(phase), shift});
+    }
+    return all;
+  };
+  const std::vector<Place> rows = places(height), columns = places(width);
+  std::vector<Tap> taps;
+  for (std::int64_t y = 0; y < height.window; ++y) {
+    for (std::int64_t x = 0; x < width.window; ++x) {
+      const Place& row = rows[static_cast<std::size_t>(y)];
+      const Place& column = columns[static_cast<std::size_t>(x)];
+      if (!row.meets || !column.meets) continue;
+      Tap tap;
+      const std::int64_t h = height.reversed ? height.window - 1 - y : y;
+      const std::int64_t w = width.reversed ? width.window - 1 - x : x;
+      tap.window = static_cast<std::uint32_t>(h * width.window + w);
+      tap.phase = {row.phase, column.phase};
+      tap.shift = {row.shift, column.shift};
+      tap.starts = std::none_of(taps.begin(), taps.end(),
+                                [&](const Tap& other) { return other.phase == tap.phase; });
+      taps.push_back(tap);
+    }
+  }
+  return taps;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "workloads/compiler/target.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// How one spatial dimension of a convolution moves: position `out` of the result and position `k`
+/// of the window meet the input at (out * stride + k * window_dilation - padding) / base_dilation,
+/// where that is whole and inside.
+struct SpatialDimension {
+  std::int64_t input = 1, window = 1, output = 1;
+  std::int64_t stride = 1, window_dilation = 1, base_dilation = 1, padding = 0;
+  bool reversed = false;  ///< The window is read backwards.
+};
+
+/// A convolution of arrays that lie with their spatial dimensions (height, width) outermost.
+struct ConvolutionProblem {
+  std::string name;
+  std::array<SpatialDimension, 2> spatial;
+  /// False: input (H, W, rows, contracted), window (h, w, contracted, columns), result (H, W, rows,
+  /// columns): forward and input gradient. True: input (H, W, contracted, rows), window (H, W,
+  /// contracted, columns), result (h, w, rows, columns): weight gradient.
+  bool contracts_rows = false;
+  bool window_transposed = false;  ///< The window lies as (h, w, columns, contracted).
+  std::uint32_t rows = 1, columns = 1, contracted = 1;
+  hlo::ElementType input_type = hlo::ElementType::kF32;
+  hlo::ElementType window_type = hlo::ElementType::kF32;
+  hlo::ElementType out_type = hlo::ElementType::kF32;
+  bool has_epilogue = false;
+  std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
+
+  /// One position of the window by one, no stride, no padding: a product of matrices.
+  bool is_product() const;
+};
+
+/// Reads a convolution instruction whose arrays have the given shapes (with layouts). Throws
+/// WorkloadError with name, shapes and window for what no kernel does.
+ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution,
+                                       const hlo::Shape& input, const hlo::Shape& window,
+                                       const hlo::Shape& out);
+
+/// A position of the window, as a kernel for results in rows of pixels sees it. Results are taken
+/// in `phases` (the base dilation): pixel q of phase p is pixel q * phases + p of the result and
+/// meets the input at q * stride + shift.
+struct Tap {
+  std::uint32_t window = 0;              ///< Position in memory: h * width + w.
+  std::array<std::uint32_t, 2> phase{};  ///< Which pixels of the result it adds to.
+  std::array<std::int64_t, 2> shift{};
+  bool starts = false;  ///< The first one of its phase.
+};
+
+/// All positions of the window that meet the input at all.
+std::vector<Tap> taps_of(const ConvolutionProblem& problem);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,159 @@
+#include "workloads/compiler/kernels/convolution_tiling.h"
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+
+std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return static_cast<std::uint32_t>((a + b - 1) / b);
+}
+std::uint32_t tile_rows(ElementType type) { return type == ElementType::kBf16 ? 4 : 8; }
+
+}  // namespace
+
+ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
+                                   const ConvolutionTiling& tiling) {
+  const auto& [height, width] = problem.spatial;
+  row_tiles = ceil_divide(problem.rows, 8);
+  column_tiles = ceil_divide(problem.columns, 128);
+  contracted_tiles = ceil_divide(problem.contracted, 128);
+  phases_y = static_cast<std::uint32_t>(height.base_dilation);
+  phases_x = static_cast<std::uint32_t>(width.base_dilation);
+  pixels_y = ceil_divide(height.output, phases_y);
+  const std::vector<Tap> taps = taps_of(problem);
+  std::int64_t last_y = 0, last_x = 0;
+  for (std::size_t i = 0; i < taps.size(); ++i) {
+    shift_y = i == 0 ? taps[i].shift[0] : std::min(shift_y, taps[i].shift[0]);
+    shift_x = i == 0 ? taps[i].shift[1] : std::min(shift_x, taps[i].shift[1]);
+    last_y = i == 0 ? taps[i].shift[0] : std::max(last_y, taps[i].shift[0]);
+    last_x = i == 0 ? taps[i].shift[1] : std::max(last_x, taps[i].shift[1]);
+  }
+  slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.stride + last_y - shift_y + 1);
+  slab_x = static_cast<std::uint32_t>((tiling.pixels_x - 1) * width.stride + last_x - shift_x + 1);
+  out_y = tiling.block_y * phases_y;
+  out_x = tiling.pixels_x * phases_x;
+  input_tile = tile_rows(problem.input_type);
+  window_tile = tile_rows(problem.window_type);
+  out_tile = tile_rows(problem.out_type);
+  input_pixel = tiling.block_rows * contracted_tiles * input_tile;
+  window_tap = 16 * contracted_tiles * tiling.block_columns * window_tile;
+  sum_pixel = tiling.block_rows * tiling.block_columns * 8;
+  out_pixel = tiling.block_rows * tiling.block_columns * out_tile;
+  slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
+  window_rows = static_cast<std::uint64_t>(height.window * width.window) * window_tap;
+  sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
+  out_rows = std::uint64_t{out_y} * out_x * out_pixel;
+  sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
+  vmem_rows = 2 * slab_rows + (column_tiles > tiling.block_columns ? 2 : 1) * window_rows +
+              2 * out_rows + 2048;
+  if (sums_apart) vmem_rows += sum_rows;
+  for (ElementType type : problem.epilogue_types) {
+    vmem_rows += 2 * out_rows / out_tile * tile_rows(type);
+  }
+}
+
+namespace {
+
+class Search {
+ public:
+  Search(const ConvolutionProblem& problem, const Target& target)
+      : problem_(problem), target_(target), taps_(taps_of(problem).size()) {}
+
+  ConvolutionTiling run() {
+    const std::uint32_t column_tiles = ceil_divide(problem_.columns, 128);
+    for (std::uint32_t block = 1; block <= column_tiles; ++block) {
+      if (column_tiles % block == 0) consider_columns(block);
+    }
+    if (best_.cycles == 0) {
+      throw WorkloadError("convolution " + problem_.name + ": no cut of a " +
+                          std::to_string(problem_.spatial[0].input) + "x" +
+                          std::to_string(problem_.spatial[1].input) + " image of " +
+                          std::to_string(problem_.contracted) + " features fits the VMEM of " +
+                          std::to_string(target_.vmem_bytes) + " bytes");
+    }
+    return best_;
+  }
+
+ private:
+  void consider_columns(std::uint32_t block_columns) {
+    ConvolutionTiling tiling;
+    tiling.block_columns = block_columns;
+    const bool all_columns = block_columns == ceil_divide(problem_.columns, 128);
+    // Blocks of columns that are not all need all rows: a DMA has one stride.
+    const std::uint32_t row_tiles = ceil_divide(problem_.rows, 8);
+    const auto& [height, width] = problem_.spatial;
+    const std::uint32_t pixels_x = ceil_divide(width.output, width.base_dilation);
+    const std::uint32_t pixels_y = ceil_divide(height.output, height.base_dilation);
+    for (std::uint32_t rows = 1; rows <= row_tiles; ++rows) {
+      if (row_tiles % rows != 0 || (!all_columns && rows != row_tiles)) continue;
+      tiling.block_rows = rows;
+      for (std::uint32_t y = 1; y <= pixels_y; ++y) {
+        tiling.block_y = y;
+        for (std::uint32_t chunk = 1; chunk <= pixels_x; ++chunk) {
+          tiling.chunk_x = chunk;
+          tiling.pixels_x = ceil_divide(pixels_x, chunk) * chunk;
+          if (tiling.pixels_x > pixels_x + pixels_x / 4) continue;
+          consider_pairing(tiling);
+        }
+      }
+    }
+  }
+
+  void consider_pairing(ConvolutionTiling tiling) {
+    const std::uint32_t step_rows = tiling.chunk_x * tiling.block_rows;
+    if (target_.mxu_count == 1) {
+      if (step_rows <= 48) consider(tiling, step_rows);
+      return;
+    }
+    if (tiling.block_columns % target_.mxu_count == 0 && step_rows <= 48) {
+      tiling.pair_columns = true;
+      consider(tiling, step_rows);
+      tiling.pair_columns = false;
+    }
+    if (step_rows % target_.mxu_count == 0 && step_rows / target_.mxu_count <= 48) {
+      consider(tiling, step_rows / target_.mxu_count);
+    }
+  }
+
+  void consider(ConvolutionTiling tiling, std::uint32_t pushes) {
+    const ConvolutionSizes sizes(problem_, tiling);
+    if (sizes.vmem_rows * 512 > target_.vmem_bytes) return;
+    const double at_once = tiling.pair_columns ? target_.mxu_count : 1;
+    const double steps = double(tiling.block_columns) / at_once * double(taps_) *
+                         sizes.contracted_tiles * tiling.block_y * tiling.pixels_x / tiling.chunk_x;
+    const double step = std::max(8.0 * pushes, 128.0) + 12;
+    double work = steps * step + 400;
+    if (sizes.sums_apart) work += double(sizes.sum_rows) / 8 * (problem_.has_epilogue ? 6 : 1.3);
+    const double tiles = double(ceil_divide(sizes.row_tiles, tiling.block_rows)) *
+                         ceil_divide(sizes.pixels_y, tiling.block_y) *
+                         ceil_divide(sizes.column_tiles, tiling.block_columns);
+    double out_rows = double(sizes.out_rows);
+    for (ElementType type : problem_.epilogue_types) {
+      out_rows += double(sizes.out_rows) / sizes.out_tile * tile_rows(type);
+    }
+    const double traffic = (double(sizes.slab_rows) + out_rows) * 512 / target_.hbm_bytes_per_cycle;
+    const double first =
+        double(sizes.slab_rows + sizes.window_rows) * 512 / target_.hbm_bytes_per_cycle;
+    tiling.cycles = tiles * std::max(work, traffic) + first + 2.0 * target_.dma_latency_cycles;
+    if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
+  }
+
+  const ConvolutionProblem& problem_;
+  const Target& target_;
+  std::size_t taps_;
+  ConvolutionTiling best_;
+};
+
+}  // namespace
+
+ConvolutionTiling find_convolution_tiling(const ConvolutionProblem& problem, const Target& target) {
+  return Search(problem, target).run();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "workloads/compiler/kernels/convolution_problem.h"
+
+namespace tpu::compiler {
+
+/// How a forward convolution or input gradient is cut. Blocks are some rows of the image over some
+/// of the batch; pixels are those of one phase (see Tap).
+struct ConvolutionTiling {
+  std::uint32_t block_rows = 1;     ///< Tiles of 8 of the batch.
+  std::uint32_t block_y = 1;        ///< Rows of pixels.
+  std::uint32_t block_columns = 1;  ///< Column tiles of 128 of the result.
+  std::uint32_t chunk_x = 1;        ///< Pixels that one step streams; divides pixels_x.
+  std::uint32_t pixels_x = 1;       ///< Pixels of a row, rounded up where that helps.
+  bool pair_columns = false;  ///< The MXUs take neighbouring column tiles; else halves of rows.
+  double cycles = 0;          ///< What the search expects.
+};
+
+/// The sizes that follow from a problem and its cut.
+struct ConvolutionSizes {
+  ConvolutionSizes(const ConvolutionProblem& problem, const ConvolutionTiling& tiling);
+
+  std::uint32_t row_tiles, column_tiles, contracted_tiles;  ///< Of the whole arrays.
+  std::uint32_t phases_y, phases_x;
+  std::uint32_t pixels_y;                 ///< Of a phase, whole result.
+  std::int64_t shift_y = 0, shift_x = 0;  ///< Least shifts of the taps.
+  std::uint32_t slab_y, slab_x;           ///< Pixels of the input that a block reads.
+  std::uint32_t out_y, out_x;             ///< Pixels of the result that a block computes.
+  std::uint32_t input_pixel, window_tap, sum_pixel, out_pixel;  ///< VMEM rows.
+  std::uint32_t input_tile, window_tile, out_tile;              ///< VMEM rows of a tile.
+  std::uint64_t slab_rows, window_rows, sum_rows, out_rows;     ///< VMEM rows of one buffer.
+  bool sums_apart;
+  std::uint64_t vmem_rows;
+};
+
+ConvolutionTiling find_convolution_tiling(const ConvolutionProblem& problem, const Target& target);
+
+}  // namespace tpu::compiler
