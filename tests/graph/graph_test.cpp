@@ -273,13 +273,23 @@ TEST(ModuleText, OfTheZooReadsBackAsTheSameText) {
     if (info.name == "transformer") options.replicas = 4;
     const Module module = frontend::build_workload(info.name, options).module;
     const std::string text = to_string(module);
-    Module again = read_hlo_text(info.name, text);
-    again.examples_per_step = module.examples_per_step;
-    again.infeed_parameters = module.infeed_parameters;
+    const Module again = read_hlo_text(info.name, text);
+    EXPECT_EQ(again.examples_per_step, module.examples_per_step);
+    EXPECT_EQ(again.infeed_parameters, module.infeed_parameters);
     EXPECT_TRUE(to_string(again) == text) << info.name;
     EXPECT_EQ(again.replicas, module.replicas);
     EXPECT_EQ(matmul_flops(again), matmul_flops(module));
   }
+}
+
+TEST(ModuleText, NumbersInTheFrontendsAttributesMustBeNumbers) {
+  const auto read = [](const std::string& attributes) {
+    return read_hlo_text("test", "HloModule m, frontend_attributes={" + attributes +
+                                     "}\nENTRY e {\n  ROOT x = f32[] parameter(0)\n}\n");
+  };
+  EXPECT_EQ(read("other=\"thing\",examples_per_step=\"12\"").examples_per_step, 12);
+  EXPECT_THROW(read("examples_per_step=\"12x\""), WorkloadError);
+  EXPECT_THROW(read("infeed_parameters=\"1,,2\""), WorkloadError);
 }
 
 TEST(ModuleText, EveryAttributeReadsBack) {

@@ -204,6 +204,19 @@ TEST(Elementwise, CompareSelectClampConvert) {
       << "a bf16 result has 8 bits";
 }
 
+TEST(Elementwise, ReducePrecisionRoundsToTheFormatsOfXlasPrograms) {
+  const auto of = [](const char* bits) {
+    return run("  a = f32[] parameter(0)\n  ROOT c = f32[] reduce-precision(a), " +
+                   std::string(bits),
+               {numbers_of("f32[]", {1.00390625f + 0x1p-12f})})
+        .numbers[0];
+  };
+  EXPECT_EQ(of("exponent_bits=8, mantissa_bits=7"), 1.0078125f);
+  EXPECT_EQ(of("exponent_bits=5, mantissa_bits=10"), 1.00390625f);
+  EXPECT_EQ(of("exponent_bits=8, mantissa_bits=23"), 1.00390625f + 0x1p-12f);
+  EXPECT_THROW(of("exponent_bits=4, mantissa_bits=3"), WorkloadError);
+}
+
 TEST(Arrays, BroadcastIotaReshapeTranspose) {
   EXPECT_EQ(run("  a = f32[2] parameter(0)\n  ROOT c = f32[2,3] broadcast(a), dimensions={0}",
                 {numbers_of("f32[2]", {1, 2})})

@@ -33,6 +33,10 @@ inline bool compatible(ElementType a, ElementType b) {
   return a == b || (floating(a) && floating(b));
 }
 
+inline bool integral(ElementType type) {
+  return type >= ElementType::kS8 && type <= ElementType::kU64;
+}
+
 /// The shape inference of one instruction; one method per kind of operation. window_inference.cpp
 /// has those with windows, contractions and indices, shape_inference.cpp the others.
 class Inference {
@@ -132,10 +136,16 @@ class Inference {
   Shape while_loop() const;
   Shape conditional() const;
   Shape map() const;
+  Shape sort() const;
+  Shape all_reduce() const;
   Shape same_as_operands() const;
   Shape windowed(const Shape& base) const;
   void check_window(std::int64_t dimensions) const;
   void check_reducer(std::size_t arrays) const;
+  void check_scalar_computation(std::size_t called, const std::vector<ElementType>& parameters,
+                                const std::vector<ElementType>& results) const;
+  void check_integers(std::size_t first) const;
+  void check_one_parameter(std::size_t called, std::size_t from) const;
 
   const Module& module_;
   const Computation& computation_;

@@ -18,6 +18,9 @@ Shape Inference::elementwise() const {
          to_string(operand(1), false));
   }
   Shape shape = result(operand(0).dimensions);
+  if (opcode == HloOpcode::kIsFinite && !floating(shape.type)) {
+    fail("expected an operand of floating type, found " + to_string(shape, false));
+  }
   if (opcode == HloOpcode::kIsFinite) shape.type = ElementType::kPred;
   if (opcode == HloOpcode::kConvert || opcode == HloOpcode::kCopy ||
       (floating(shape.type) && floating(instruction_.shape.type))) {
@@ -52,8 +55,9 @@ Shape Inference::select() const {
 Shape Inference::clamp() const {
   need_operands(3);
   for (std::size_t i : {std::size_t{0}, std::size_t{2}}) {
-    if (operand(i).rank() != 0 && operand(i).dimensions != operand(1).dimensions) {
-      fail("expected bounds that are scalars or have the dimensions of the value " +
+    if ((operand(i).rank() != 0 && operand(i).dimensions != operand(1).dimensions) ||
+        !compatible(operand(i).type, operand(1).type)) {
+      fail("expected bounds that are scalars or have the shape of the value " +
            to_string(operand(1), false) + ", found " + to_string(operand(i), false));
     }
   }
@@ -176,6 +180,25 @@ Shape Inference::reverse() const {
   return result(operand(0).dimensions);
 }
 
+/// Checks the start indices of a dynamic slice, from operand `first` on: a scalar per dimension or
+/// one vector.
+void Inference::check_integers(std::size_t first) const {
+  const std::int64_t rank = operand(0).rank();
+  const std::int64_t given = static_cast<std::int64_t>(operand_count() - first);
+  bool fits = given == rank;
+  if (given == 1 && operand(first).rank() == 1) {
+    fits = integral(operand(first).type) && operand(first).dimensions[0] == rank;
+  } else {
+    for (std::size_t i = first; i < operand_count(); ++i) {
+      fits = fits && integral(operand(i).type) && operand(i).rank() == 0;
+    }
+  }
+  if (!fits) {
+    fail("expected " + std::to_string(rank) + " integer start indices after operand " +
+         std::to_string(first - 1) + ", found " + std::to_string(given) + " operands");
+  }
+}
+
 Shape Inference::dynamic_slice() const {
   if (operand_count() == 0) fail("expected an array and its start indices, found no operands");
   need_operands(operand_count());
@@ -186,6 +209,7 @@ Shape Inference::dynamic_slice() const {
       fail("expected sizes within " + to_string(operand(0), false) + ", found " + join(sizes));
     }
   }
+  check_integers(1);
   return result(sizes);
 }
 
@@ -202,6 +226,11 @@ Shape Inference::dynamic_update_slice() const {
            to_string(operand(1), false));
     }
   }
+  if (!compatible(operand(0).type, operand(1).type)) {
+    fail("expected an update of type " + std::string(to_string(operand(0).type)) + ", found " +
+         to_string(operand(1), false));
+  }
+  check_integers(2);
   return result(operand(0).dimensions);
 }
 
@@ -234,9 +263,21 @@ Shape Inference::call() const {
   return called_result(0);
 }
 
+/// Checks that a called computation has one parameter, of the shape of operand `from`.
+void Inference::check_one_parameter(std::size_t called, std::size_t from) const {
+  const Computation& computation = module_.computation(instruction_.called[called]);
+  const std::vector<InstructionId> parameters = computation.parameters();
+  if (parameters.size() != 1 || !same_extent(computation.at(parameters[0]).shape, operand(from))) {
+    fail("expected \"" + computation.name + "\" to have one parameter " +
+         to_string(operand(from), false));
+  }
+}
+
 Shape Inference::while_loop() const {
   need_called(2);
   if (operand_count() != 1) fail("expected one operand");
+  check_one_parameter(0, 0);
+  check_one_parameter(1, 0);
   if (!same_extent(called_result(0), operand(0))) {
     fail("expected a body that returns " + to_string(operand(0), false) + ", found " +
          to_string(called_result(0), false));
@@ -254,6 +295,12 @@ Shape Inference::conditional() const {
          std::to_string(instruction_.called.size()) + " branches, found " +
          std::to_string(operand_count()) + " operands");
   }
+  const bool of_pred = operand(0).type == ElementType::kPred && instruction_.called.size() == 2;
+  if (operand(0).rank() != 0 || operand(0).is_tuple() || !(of_pred || integral(operand(0).type))) {
+    fail("expected a selector pred[] of two branches or an integer scalar, found " +
+         to_string(operand(0), false));
+  }
+  for (std::size_t i = 0; i < instruction_.called.size(); ++i) check_one_parameter(i, i + 1);
   for (std::size_t i = 1; i < instruction_.called.size(); ++i) {
     if (!same_extent(called_result(i), called_result(0))) {
       fail("expected branches that return one shape, found " + to_string(called_result(0), false) +
@@ -267,7 +314,43 @@ Shape Inference::map() const {
   need_called(1);
   if (operand_count() == 0) fail("expected at least one operand, found none");
   need_operands(operand_count());
+  std::vector<ElementType> types;
+  for (std::size_t i = 0; i < operand_count(); ++i) {
+    if (operand(i).dimensions != operand(0).dimensions) {
+      fail("expected operands of one shape, found " + to_string(operand(0), false) + " and " +
+           to_string(operand(i), false));
+    }
+    types.push_back(operand(i).type);
+  }
+  check_scalar_computation(0, types, {called_result(0).type});
   return array_shape(called_result(0).type, operand(0).dimensions);
+}
+
+Shape Inference::sort() const {
+  need_called(1);
+  need_operands(operand_count());
+  const Shape shape = same_as_operands();
+  need_count(instruction_.dimensions.size(), 1, "dimension");
+  need_dimension(instruction_.dimensions[0], operand(0).rank(), "the dimension");
+  std::vector<ElementType> types;
+  for (std::size_t i = 0; i < operand_count(); ++i) {
+    if (operand(i).dimensions != operand(0).dimensions) {
+      fail("expected operands of one shape, found " + to_string(operand(0), false) + " and " +
+           to_string(operand(i), false));
+    }
+    types.insert(types.end(), 2, operand(i).type);
+  }
+  check_scalar_computation(0, types, {ElementType::kPred});
+  return shape;
+}
+
+Shape Inference::all_reduce() const {
+  need_called(1);
+  need_operands(operand_count());
+  if (module_.computation(instruction_.called[0]).parameters().size() != 2) {
+    fail("expected a computation of two parameters");
+  }
+  return same_as_operands();
 }
 
 Shape Inference::same_as_operands() const {
@@ -324,6 +407,7 @@ std::optional<Shape> Inference::infer() {
     case HloOpcode::kGetTupleElement:
       return get_tuple_element();
     case HloOpcode::kCall:
+    case HloOpcode::kFusion:
       return call();
     case HloOpcode::kWhile:
       return while_loop();
@@ -332,7 +416,9 @@ std::optional<Shape> Inference::infer() {
     case HloOpcode::kMap:
       return map();
     case HloOpcode::kSort:
+      return sort();
     case HloOpcode::kAllReduce:
+      return all_reduce();
     case HloOpcode::kOptimizationBarrier:
       return same_as_operands();
     case HloOpcode::kCopy:

@@ -12,13 +12,49 @@ std::int64_t window_output_extent(std::int64_t extent, const WindowDimension& wi
 
 namespace inference_detail {
 
+/// Checks that a called computation takes scalars of these types and returns such.
+void Inference::check_scalar_computation(std::size_t called,
+                                         const std::vector<ElementType>& parameters,
+                                         const std::vector<ElementType>& results) const {
+  const Computation& computation = module_.computation(instruction_.called[called]);
+  const std::vector<InstructionId> ids = computation.parameters();
+  const Shape& root = computation.at(computation.root).shape;
+  const auto scalar = [](const Shape& shape, ElementType type) {
+    return !shape.is_tuple() && shape.rank() == 0 && compatible(shape.type, type);
+  };
+  bool fits = ids.size() == parameters.size();
+  for (std::size_t i = 0; fits && i < ids.size(); ++i) {
+    fits = scalar(computation.at(ids[i]).shape, parameters[i]);
+  }
+  if (results.size() == 1 && !root.is_tuple()) {
+    fits = fits && scalar(root, results[0]);
+  } else {
+    fits = fits && root.elements.size() == results.size();
+    for (std::size_t i = 0; fits && i < results.size(); ++i) {
+      fits = scalar(root.elements[i], results[i]);
+    }
+  }
+  if (fits) return;
+  std::string expected;
+  for (ElementType type : parameters) {
+    expected += (expected.empty() ? "" : ", ") + std::string(to_string(type)) + "[]";
+  }
+  std::string returned;
+  for (ElementType type : results) {
+    returned += (returned.empty() ? "" : ", ") + std::string(to_string(type)) + "[]";
+  }
+  fail("expected a computation of (" + expected + ") that returns " + returned + ", found \"" +
+       computation.name + "\", which returns " + to_string(root, false) + " from " +
+       std::to_string(ids.size()) + " parameters");
+}
+
 void Inference::check_reducer(std::size_t arrays) const {
   need_called(1);
-  const Computation& reducer = module_.computation(instruction_.called[0]);
-  if (reducer.parameters().size() != 2 * arrays) {
-    fail("expected a computation of " + std::to_string(2 * arrays) + " parameters, found " +
-         std::to_string(reducer.parameters().size()) + " in \"" + reducer.name + "\"");
-  }
+  std::vector<ElementType> results;
+  for (std::size_t i = 0; i < arrays; ++i) results.push_back(operand(i).type);
+  std::vector<ElementType> parameters = results;
+  parameters.insert(parameters.end(), results.begin(), results.end());
+  check_scalar_computation(0, parameters, results);
 }
 
 Shape Inference::reduce() const {
@@ -96,6 +132,9 @@ Shape Inference::reduce_window() const {
 Shape Inference::select_and_scatter() const {
   need_operands(3);
   need_called(2);
+  const ElementType type = operand(0).type;
+  check_scalar_computation(0, {type, type}, {ElementType::kPred});
+  check_scalar_computation(1, {type, type}, {type});
   check_window(operand(0).rank());
   const Shape expected = windowed(operand(0));
   if (operand(1).dimensions != expected.dimensions) {
@@ -207,6 +246,11 @@ Shape Inference::gather() const {
   const GatherDimensions& dims = instruction_.gather;
   const Shape& from = operand(0);
   const Shape& indices = operand(1);
+  if (!integral(indices.type)) fail("expected integer indices, found " + to_string(indices, false));
+  need_count(dims.start_indices_batching_dims.size(),
+             static_cast<std::int64_t>(dims.operand_batching_dims.size()),
+             "start_indices_batching_dims");
+  need_distinct(dims.start_indices_batching_dims, indices.rank(), "start_indices_batching_dims");
   need_count(dims.slice_sizes.size(), from.rank(), "slice_sizes");
   need_distinct(dims.collapsed_slice_dims, from.rank(), "collapsed_slice_dims");
   need_distinct(dims.operand_batching_dims, from.rank(), "operand_batching_dims");
@@ -259,6 +303,11 @@ Shape Inference::scatter() const {
   check_reducer(arrays);
   const GatherDimensions& dims = instruction_.gather;
   const Shape& indices = operand(arrays);
+  if (!integral(indices.type)) fail("expected integer indices, found " + to_string(indices, false));
+  need_count(dims.start_indices_batching_dims.size(),
+             static_cast<std::int64_t>(dims.operand_batching_dims.size()),
+             "scatter_indices_batching_dims");
+  need_distinct(dims.start_indices_batching_dims, indices.rank(), "scatter_indices_batching_dims");
   need_dimension(dims.index_vector_dim, indices.rank() + 1, "index_vector_dim");
   const std::int64_t vector =
       dims.index_vector_dim < indices.rank()

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -61,10 +62,41 @@ class ModuleReader {
         aliases();
       } else if (name == "num_partitions" || name == "replica_count") {
         module_.replicas *= std::max<std::int64_t>(cursor_.integer(name), 1);
+      } else if (name == "frontend_attributes") {
+        frontend_attributes(cursor_.balanced("the frontend's attributes"));
       } else {
         cursor_.balanced("the value of " + std::string(name));
       }
     }
+  }
+
+  /// What our own writer notes: {examples_per_step="128",infeed_parameters="12,13"}. Attributes of
+  /// other frontends are passed over.
+  void frontend_attributes(std::string_view text) {
+    const std::vector<std::int64_t> examples = numbers_of(text, "examples_per_step=\"");
+    if (!examples.empty()) module_.examples_per_step = examples.front();
+    module_.infeed_parameters = numbers_of(text, "infeed_parameters=\"");
+  }
+
+  /// The whole numbers between `key` and the next quotation mark.
+  std::vector<std::int64_t> numbers_of(std::string_view text, std::string_view key) {
+    std::vector<std::int64_t> numbers;
+    const std::size_t found = text.find(key);
+    if (found == std::string_view::npos) return numbers;
+    const std::string_view list =
+        text.substr(found + key.size(), text.find('"', found + key.size()) - found - key.size());
+    const char* at = list.data();
+    const char* const end = at + list.size();
+    while (at != end) {
+      std::int64_t number = 0;
+      const std::from_chars_result result = std::from_chars(at, end, number);
+      if (result.ec != std::errc() || number < 0 || (result.ptr != end && *result.ptr != ',')) {
+        cursor_.fail_in(list, "whole numbers with commas between them");
+      }
+      numbers.push_back(number);
+      at = result.ptr == end ? end : result.ptr + 1;
+    }
+    return numbers;
   }
 
   /// { {0}: (3, {}, may-alias), ... }

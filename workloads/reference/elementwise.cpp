@@ -134,6 +134,22 @@ Value is_finite(const HloInstruction& instruction, const Value& x) {
   return result;
 }
 
+/// Rounds to the format that the attributes name, where it is one that XLA's programs use.
+Value reduce_precision(const HloInstruction& instruction, const Value& x) {
+  Value result = make_value(instruction.shape);
+  const auto has = [&](const char* text) {
+    return instruction.raw_attributes.find(text) != std::string::npos;
+  };
+  const bool bf16 = has("exponent_bits=8") && has("mantissa_bits=7");
+  const bool f16 = has("exponent_bits=5") && has("mantissa_bits=10");
+  if (!bf16 && !f16 && !(has("exponent_bits=8") && has("mantissa_bits=23"))) refuse(instruction);
+  for (std::size_t i = 0; i < result.numbers.size(); ++i) {
+    const float number = x.numbers[i];
+    result.numbers[i] = bf16 ? round_to_bf16(number) : f16 ? round_to_f16(number) : number;
+  }
+  return result;
+}
+
 }  // namespace
 
 Value elementwise(const HloInstruction& instruction, const Operands& operands) {
@@ -148,6 +164,8 @@ Value elementwise(const HloInstruction& instruction, const Operands& operands) {
       return convert(instruction, *operands[0]);
     case HloOpcode::kIsFinite:
       return is_finite(instruction, *operands[0]);
+    case HloOpcode::kReducePrecision:
+      return reduce_precision(instruction, *operands[0]);
     default:
       return is_floating(instruction.shape.type) ? number_operation(instruction, operands)
                                                  : integer_operation(instruction, operands);

@@ -359,8 +359,10 @@ Scalar ScalarComputation::evaluate(const hlo::HloInstruction& instruction) const
   const ElementType from =
       instruction.operands.empty() ? type : computation_.at(instruction.operands[0]).shape.type;
   Scalar result;
-  if (opcode == HloOpcode::kConstant)
+  if (opcode == HloOpcode::kConstant && instruction.shape.rank() == 0 &&
+      !instruction.literal.empty()) {
     return element(from_bytes(instruction.shape, instruction.literal), 0);
+  }
   if (opcode == HloOpcode::kConvert) return convert_scalar(from, type, operand(0));
   if (opcode == HloOpcode::kCopy || opcode == HloOpcode::kReshape ||
       opcode == HloOpcode::kBitcast) {
