@@ -1,0 +1,138 @@
+#include <gtest/gtest.h>
+
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+using test::program_of;
+using test::run;
+
+TEST(Accounts, AUnitGoesOnWorkingWhileTheCoreWaits) {
+  const RunResult result = run(program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 0, 64, 0, 1 }
+  { vmatmul.f32.gmra.mxu0 %v0 }
+  { dma.done.wait 1, 64 }
+)"));
+  const Counters& total = result.cores[0].total;
+  const std::uint64_t waited = total.core[CoreState::kMemoryWait];
+  ASSERT_GT(waited, 100u);
+  // The push's eight cycles: its own, and seven of the wait.
+  const UnitAccount account = unit_account(total, Unit::kMxu0);
+  EXPECT_EQ(account.busy, 8u);
+  EXPECT_EQ(account.idle[CoreState::kMemoryWait], waited - 7);
+  EXPECT_EQ(account.idle[CoreState::kIssue], 2u);
+  EXPECT_EQ(account.total(), result.cycles);
+  const UnitAccount idle = unit_account(total, Unit::kMxu1);
+  EXPECT_EQ(idle.busy, 0u);
+  EXPECT_EQ(idle.idle[CoreState::kMemoryWait], waited);
+  EXPECT_EQ(idle.total(), result.cycles);
+}
+
+TEST(Accounts, WorkBehindTheEndOfTheRunDoesNotCount) {
+  const RunResult result = run(program_of(R"(
+kernel top
+  { %s1 = smov 0 }
+  { vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 2 }
+)"));
+  const UnitAccount account = unit_account(result.cores[0].total, Unit::kMxu0);
+  EXPECT_EQ(account.busy, 3u);
+  EXPECT_EQ(account.idle[CoreState::kIssue], 1u);
+  EXPECT_EQ(account.total(), 4u);
+}
+
+TEST(Accounts, ACoreThatHasFinishedIsFinishedUntilTheLastOneIs) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x1] ;; vdelay 1 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 }
+  { sbr.rel (%p1) target = end }
+  { %s2 = smov 0 ;; vmatmul.f32.gmra.mxu0 %v0 }
+  { %s2 = smov 0 ;; vdelay 999 }
+end:
+  { %s2 = smov 0 }
+)");
+  RunOptions options;
+  options.cores = {0, 1};
+  const RunResult result = run(program, options);
+  EXPECT_EQ(result.cycles, 2u + 3u + 1000u + 1u);
+  EXPECT_EQ(result.cores[1].end_cycle, 6u);
+  EXPECT_EQ(result.cores[1].total.core[CoreState::kFinished], 1000u);
+  EXPECT_EQ(result.cores[1].total.core.total(), result.cycles);
+  // The delay slot's push of core 1: two cycles while it ran, six after its end.
+  const UnitAccount account = unit_account(result.cores[1].total, Unit::kMxu0);
+  EXPECT_EQ(account.busy, 8u);
+  EXPECT_EQ(account.idle[CoreState::kFinished], 994u);
+  EXPECT_EQ(account.total(), result.cycles);
+}
+
+TEST(Accounts, SlotsAndUnitsAreCounted) {
+  const RunResult result = run(program_of(R"(
+kernel top
+  { %s1 = smov 0 ;; %s2 = smov 1 ;; %v1 = vmov 1.0 ;; %v2 = vld [vmem:$0x0] }
+  { vpow2.f32 %v1 ;; %v3 = vadd.f32 %v1, %v2 ;; vst [vmem:$0x8] %v2 }
+  { vmatpush.msra.mxu1 %v1 }
+  { vadd.xlane.f32.xlu0 %v1 }
+  { vdelay 90 }
+  { %v1 = vpop.xlane.xlu0 }
+)"));
+  const Counters& total = result.cores[0].total;
+  EXPECT_EQ(total.bundles, 6u);
+  EXPECT_EQ(total.scalar_ops, 2u);
+  EXPECT_EQ(total.vector_alu_ops, 3u);
+  EXPECT_EQ(total.vector_loads, 1u);
+  EXPECT_EQ(total.vector_stores, 1u);
+  EXPECT_EQ(total.weight_pushes, 1u);
+  EXPECT_EQ(total.xlu_pushes, 1u);
+  EXPECT_EQ(total.eup_pushes, 1u);
+  const auto busy = [&](Unit unit) { return unit_account(total, unit).busy; };
+  EXPECT_EQ(busy(Unit::kScalar), 1u);
+  EXPECT_EQ(busy(Unit::kVectorAlu), 2u);
+  EXPECT_EQ(busy(Unit::kXlu), 8u);
+  EXPECT_EQ(busy(Unit::kEup), 1u);
+}
+
+class Recorder : public Observer {
+ public:
+  void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,
+               std::uint64_t end) override {
+    text += "step " + std::to_string(core) + " " + std::to_string(step) + " " +
+            std::to_string(begin) + "-" + std::to_string(end) + "\n";
+  }
+  void on_op(std::uint32_t, std::uint32_t op, std::uint64_t begin, std::uint64_t end,
+             const Counters& counters) override {
+    text += "op " + std::to_string(op) + " " + std::to_string(begin) + "-" + std::to_string(end) +
+            " of " + std::to_string(counters.core.total()) + "\n";
+  }
+  void on_wait(std::uint32_t, CoreState reason, std::uint64_t begin, std::uint64_t end) override {
+    text += std::string(to_string(reason)) + " " + std::to_string(begin) + "-" +
+            std::to_string(end) + "\n";
+  }
+  void on_dma(const DmaEvent& event) override {
+    text += "dma " + std::to_string(event.begin) + "-" + std::to_string(event.end) + " " +
+            std::to_string(event.bytes) + "\n";
+  }
+  std::string text;
+};
+
+TEST(Accounts, AnObserverSeesStepsOpsWaitsAndDmas) {
+  Recorder recorder;
+  RunOptions options = test::on_core(0);
+  options.observer = &recorder;
+  const RunResult result = run(program_of(R"(
+kernel top
+  { inlined_call site = 0 }
+kernel copy
+  { dma.hbm_to_vmem 0, 1, 0, 1 }
+  { dma.done.wait 1, 1 }
+)"),
+                               options);
+  // 1 KiB takes 3 cycles of transfer and 217 of latency.
+  EXPECT_EQ(recorder.text,
+            "dma 1-221 1024\nmemory_wait 2-221\nop 0 1-222 of 221\nstep 0 0 0-222\n");
+  EXPECT_EQ(result.cores[0].ops[0].counters.dmas, 1u);
+}
+
+}  // namespace
+}  // namespace tpu
