@@ -109,10 +109,13 @@ inline Array random_array(const hlo::Shape& shape, std::uint32_t seed, double lo
 class NaiveEvaluation {
  public:
   NaiveEvaluation(const hlo::Module& module, const std::vector<Array>& parameters)
-      : module_(module), parameters_(parameters) {}
+      : NaiveEvaluation(module, module.entry_computation(), parameters) {}
+  NaiveEvaluation(const hlo::Module& module, const hlo::Computation& computation,
+                  const std::vector<Array>& parameters)
+      : module_(module), computation_(computation), parameters_(parameters) {}
 
   std::vector<Array> run() {
-    const hlo::Computation& entry = module_.entry_computation();
+    const hlo::Computation& entry = computation_;
     for (const hlo::HloInstruction& instruction : entry.instructions) {
       Array result{instruction.shape, {}};
       if (instruction.opcode != hlo::HloOpcode::kTuple) result.values = evaluate(instruction);
@@ -208,6 +211,7 @@ class NaiveEvaluation {
       case hlo::HloOpcode::kTranspose:
       case hlo::HloOpcode::kReshape:
       case hlo::HloOpcode::kCopy:
+      case hlo::HloOpcode::kBitcast:
         return true;
       default:
         return false;
@@ -216,7 +220,8 @@ class NaiveEvaluation {
 
   std::vector<double> moved(const hlo::HloInstruction& in) {
     using hlo::HloOpcode;
-    if (in.opcode == HloOpcode::kReshape || in.opcode == HloOpcode::kCopy) {
+    if (in.opcode == HloOpcode::kReshape || in.opcode == HloOpcode::kCopy ||
+        in.opcode == HloOpcode::kBitcast) {
       return value(in.operands[0]).values;
     }
     std::vector<double> result(static_cast<std::size_t>(in.shape.element_count()));
@@ -445,6 +450,7 @@ class NaiveEvaluation {
   }
 
   const hlo::Module& module_;
+  const hlo::Computation& computation_;
   const std::vector<Array>& parameters_;
   std::vector<Array> known_;
 };
@@ -490,7 +496,8 @@ inline void expect_close(const Array& expected, const std::vector<double>& found
     const double rounding = expected.shape.type == hlo::ElementType::kBf16 ? 1.0 / 256 : 0;
     const double allowed =
         tolerance.absolute + (tolerance.relative + rounding) * std::fabs(expected.values[i]);
-    if (!(std::fabs(expected.values[i] - found[i]) <= allowed)) {
+    const bool both_nan = std::isnan(expected.values[i]) && std::isnan(found[i]);
+    if (!both_nan && !(std::fabs(expected.values[i] - found[i]) <= allowed)) {
       FAIL() << what << ": element " << i << " of " << hlo::to_string(expected.shape)
              << ": expected " << expected.values[i] << ", found " << found[i];
     }

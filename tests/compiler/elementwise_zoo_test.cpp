@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/compiler/elementwise_check.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/passes/pipeline.h"
+#include "workloads/frontend/zoo.h"
+
+namespace tpu::test {
+namespace {
+
+using hlo::HloOpcode;
+
+/// The naive evaluation of more takes too long.
+constexpr std::int64_t kMostElements = 100000;
+
+/// Runs every loop and input fusion (but the largest) of a workload on random values and compares
+/// it with the fused computation's definition.
+void check_fusions(const char* name, const frontend::WorkloadOptions& options) {
+  compiler::Target target;
+  target.hbm_bytes = std::uint64_t{8} << 30;
+  const frontend::Workload workload = frontend::build_workload(name, options);
+  const compiler::ScheduledModule scheduled = compiler::schedule(workload.module, target, nullptr);
+  const hlo::Module& module = scheduled.module;
+  const hlo::Computation& entry = module.entry_computation();
+  std::set<std::string> seen;
+  for (const hlo::HloInstruction& instruction : entry.instructions) {
+    if (instruction.opcode != HloOpcode::kFusion || instruction.fusion_kind == "kOutput") continue;
+    const hlo::Computation& fused = module.computation(instruction.called.at(0));
+    std::string key;
+    for (const hlo::HloInstruction& inner : fused.instructions) {
+      key += std::string(hlo::to_string(inner.opcode)) + hlo::to_string(inner.shape);
+    }
+    std::int64_t elements = 0;
+    for (hlo::InstructionId id : fused.parameters()) {
+      elements += fused.at(id).shape.element_count();
+    }
+    if (elements > kMostElements || !seen.insert(key).second) continue;
+    std::vector<Array> inputs;
+    for (hlo::InstructionId id : fused.parameters()) {
+      const bool integers = fused.at(id).shape.type == hlo::ElementType::kS32;
+      inputs.push_back(random_array(fused.at(id).shape, static_cast<std::uint32_t>(inputs.size()),
+                                    integers ? 0 : 0.05, integers ? 8 : 2));
+    }
+    const compiler::LoweredKernel lowered =
+        compiler::lower_elementwise(module, entry, instruction, target);
+    std::vector<hlo::Shape> shapes{instruction.shape};
+    if (instruction.shape.is_tuple()) shapes = instruction.shape.elements;
+    const auto found = run_kernel(lowered.kernel, inputs, shapes);
+    const std::vector<Array> expected = NaiveEvaluation(module, fused, inputs).run();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      double scale = 0;
+      for (double x : expected[i].values) {
+        if (std::isfinite(x)) scale = std::max(scale, std::fabs(x));
+      }
+      expect_close(expected[i], found[i], {2e-5, 1e-5 * scale},
+                   std::string(name) + " " + instruction.name + " result " + std::to_string(i));
+    }
+  }
+  EXPECT_GT(seen.size(), 5U);
+}
+
+TEST(ElementwiseZoo, Mlp) { check_fusions("mlp", {}); }
+
+TEST(ElementwiseZoo, Lenet) {
+  frontend::WorkloadOptions options;
+  options.batch = 5;
+  check_fusions("lenet", options);
+}
+
+TEST(ElementwiseZoo, Transformer) {
+  frontend::WorkloadOptions options;
+  options.batch = 2;
+  options.layers = 1;
+  options.sequence = 24;
+  options.width = 48;
+  options.heads = 3;
+  options.vocabulary = 50;
+  check_fusions("transformer", options);
+}
+
+TEST(ElementwiseZoo, Resnet) {
+  frontend::WorkloadOptions options;
+  options.batch = 3;
+  options.image = 64;
+  options.classes = 20;
+  check_fusions("resnet50", options);
+}
+
+}  // namespace
+}  // namespace tpu::test
