@@ -394,8 +394,13 @@ void Linker::place_temporaries() {
     buffer.shape = allocation.shape;
     const InstructionIndex::Place maker = index_.find(buffer.name.substr(0, buffer.name.find('@')));
     if (maker.instruction >= 0) {
-      buffer.op_name =
-          scheduled_.computation(maker.computation).at(maker.instruction).metadata.op_name;
+      const hlo::HloInstruction& instruction =
+          scheduled_.computation(maker.computation).at(maker.instruction);
+      buffer.op_name = instruction.metadata.op_name;
+      // Loops read such a buffer before they write it, and select the value away.
+      if (instruction.custom_call_target == "AllocateBuffer") {
+        buffer.data.resize(granules(buffer.bytes) * kGranuleWords);
+      }
     }
     program_.buffers.push_back(std::move(buffer));
   }
