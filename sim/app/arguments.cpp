@@ -172,7 +172,8 @@ std::string one_of(const std::string& flag, const std::string& text,
 [[noreturn]] void rethrow(const po::error& error, const Command& command) {
   if (const auto* unknown = dynamic_cast<const po::unknown_option*>(&error)) {
     std::vector<std::string> known;
-    for (const auto& option : options_of(command).options()) {
+    const po::options_description options = options_of(command);
+    for (const auto& option : options.options()) {
       known.push_back("--" + option->long_name());
     }
     const std::string name = unknown->get_option_name();

@@ -81,9 +81,10 @@ TEST(Cores, AreANumberOrOneAlone) {
 }
 
 TEST(Errors, AnUnknownCommandNamesTheNearest) {
-  EXPECT_EQ(error_of({"rum", "mlp"}),
-            "no command \"rum\"; the nearest is \"run\" (there are: run, compare, compile, disasm, "
-            "asm, export, list, show); tpusim --help explains them");
+  const std::string error = error_of({"rum", "mlp"});
+  EXPECT_EQ(error.find("no command \"rum\"; the nearest is \"run\" (there are: run, compare, "),
+            0u);
+  EXPECT_NE(error.find("; tpusim --help explains them"), std::string::npos);
   EXPECT_EQ(error_of({}), "expected a command, found nothing; tpusim --help lists them");
 }
 

@@ -1,0 +1,368 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "traces/npz.h"
+
+namespace tpu::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out, err;
+  std::string first_line() const { return err.substr(0, err.find('\n')); }
+};
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Runs the program itself in a folder of its own.
+class ProgramTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tpusim-app-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    streams_ = folder_.string() + ".streams";
+    fs::create_directory(streams_);
+  }
+  void TearDown() override {
+    fs::remove_all(folder_);
+    fs::remove_all(streams_);
+  }
+
+  Outcome tpusim(const std::string& words) const {
+    const std::string out = (streams_ / "out").string(), err = (streams_ / "err").string();
+    const int status = std::system(("cd " + folder_.string() + " && " + TPUSIM_PROGRAM + " " +
+                                    words + " >" + out + " 2>" + err)
+                                       .c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
+  }
+  /// The JSON report of a command that has to succeed.
+  json report(const std::string& words) const {
+    const Outcome outcome = tpusim(words + " --json -");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return json::parse(outcome.out, nullptr, false);
+  }
+  /// Checks the exit code and that stderr begins with one line that holds `text`, nothing else.
+  void expect_error(const std::string& words, int exit_code, const std::string& text) const {
+    const Outcome outcome = tpusim(words);
+    EXPECT_EQ(outcome.exit_code, exit_code) << words << "\n" << outcome.err;
+    EXPECT_NE(outcome.first_line().find(text), std::string::npos) << words << "\n" << outcome.err;
+    EXPECT_EQ(outcome.err.find("tpusim: "), 0u) << outcome.err;
+  }
+  std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+
+  fs::path folder_, streams_;
+};
+
+const std::string kSmall = "run matmul --shape 128x256x256 --cores 1";
+
+TEST_F(ProgramTest, ARunReportsWhatTheDesignPromises) {
+  const json report_ = report(kSmall);
+  EXPECT_EQ(report_["config"], "v3-8");
+  EXPECT_EQ(report_["workload"], "matmul");
+  EXPECT_EQ(report_["steps"].size(), 1u);
+  EXPECT_GT(report_["steps"][0]["cycles"].get<std::uint64_t>(), 0u);
+  double sum = 0;
+  for (const auto& part : report_["breakdown"]) sum += part.get<double>();
+  EXPECT_NEAR(sum, 1, 1e-9);
+  EXPECT_EQ(report_["ops"][0]["flops"], 2 * 128 * 256 * 256);
+  EXPECT_GE(report_["step_time_ms"]["mean"].get<double>(),
+            report_["roofline"]["bound_ms"].get<double>());
+  EXPECT_GT(report_["simulator"]["core_cycles"].get<std::uint64_t>(), 0u);
+}
+
+TEST_F(ProgramTest, TwoRunsGiveTheSameBytes) {
+  const std::string words = "run mlp --cores 1 --batch 16 --output ";
+  json first = report(words + "a.h5"), second = report(words + "b.h5");
+  first.erase("simulator");
+  second.erase("simulator");
+  EXPECT_EQ(first.dump(), second.dump());
+  EXPECT_TRUE(text_of(folder_ / "a.h5") == text_of(folder_ / "b.h5"));
+}
+
+TEST_F(ProgramTest, TheSlowTwinTakesTheSameCycles) {
+  const std::string words = "run mlp --cores 1 --batch 16 --steps 2";
+  EXPECT_EQ(report(words)["steps"], report(words + " --detail core=interpret")["steps"]);
+}
+
+TEST_F(ProgramTest, ValuesDoNotChangeTheCycles) {
+  const std::string words = "run mlp --cores 1 --batch 16 --steps 2";
+  EXPECT_EQ(report(words)["steps"], report(words + " --values on")["steps"]);
+}
+
+TEST_F(ProgramTest, TheLossOfEachStepIsPrintedAndFalls) {
+  const json losses = report("run mlp --cores 1 --batch 64 --steps 4 --values on")["loss"];
+  ASSERT_EQ(losses.size(), 4u);
+  EXPECT_LT(losses[3].get<double>(), losses[0].get<double>());
+}
+
+TEST_F(ProgramTest, OutputsCheckAgainstThemselvesAndNotAgainstAnotherSeed) {
+  const std::string words = "run mlp --cores 1 --batch 16 --values on";
+  EXPECT_EQ(tpusim(words + " --outputs o.npz").exit_code, 0);
+  const Outcome same = tpusim(words + " --check o.npz --tolerance 0");
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_NE(same.out.find("Check: "), std::string::npos);
+  const Outcome other = tpusim(words + " --check o.npz --seed 1 --json -");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_NE(other.err.find("FAILED"), std::string::npos);
+}
+
+TEST_F(ProgramTest, ACompiledProgramRunsLikeItsWorkload) {
+  const Outcome compiled = tpusim("compile mlp --cores 1 --batch 16 -o mlp.h5");
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
+  EXPECT_EQ(report("run mlp.h5")["steps"], report("run mlp --cores 1 --batch 16")["steps"]);
+  expect_error("run mlp.h5 --config v2-8", 4, "expected a program for v2, the chip of v2-8");
+  expect_error("run mlp.h5 --batch 8", 2, "is a compiled program with a fixed batch");
+  expect_error("run mlp.h5 --cores 2", 2, "--cores: expected 1");
+}
+
+TEST_F(ProgramTest, WhatIsDisassembledAssemblesToTheSame) {
+  ASSERT_EQ(tpusim("compile matmul --shape 128x128x128 --cores 1 -o m.h5").exit_code, 0);
+  const Outcome text = tpusim("disasm m.h5");
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  write("m.s", text.out);
+  const Outcome assembled = tpusim("asm m.s -o again.h5");
+  ASSERT_EQ(assembled.exit_code, 0) << assembled.err;
+  EXPECT_TRUE(tpusim("disasm again.h5").out == text.out);
+}
+
+TEST_F(ProgramTest, AnAssembledProgramRuns) {
+  write("a.s",
+        "kernel top\n"
+        "  { %s0 = smov 7 }\n"
+        "  { %s1 = sadd.s32 %s0, %s0 ;; vdelay 5 }\n");
+  ASSERT_EQ(tpusim("asm a.s -o a.h5").exit_code, 0);
+  EXPECT_EQ(report("run a.h5")["steps"][0]["cycles"], 1 + 1 + 5);
+}
+
+TEST_F(ProgramTest, ARunExportsToPerfetto) {
+  ASSERT_EQ(tpusim("run mlp --cores 1 --batch 16 -o run.h5").exit_code, 0);
+  const Outcome exported = tpusim("export run.h5 --format perfetto -o run.pftrace");
+  EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_GT(fs::file_size(folder_ / "run.pftrace"), 1000u);
+  const std::string checker = TPUSIM_SOURCE_DIR "/../shared/viewers/check_perfetto.py";
+  if (!fs::exists(checker) || std::system("python3 -c 'import perfetto' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "no check_perfetto.py or no Python package perfetto here";
+  }
+  const std::string trace = (folder_ / "run.pftrace").string();
+  EXPECT_EQ(std::system(("python3 " + checker + " " + trace + " >/dev/null").c_str()), 0);
+}
+
+TEST_F(ProgramTest, ACompareHasBothMachines) {
+  const json both = report("compare matmul --shape 128x256x256 --cores 1 --configs v2-8,v3-8");
+  EXPECT_EQ(both["configs"], json({"v2-8", "v3-8"}));
+  EXPECT_EQ(both["parameters"]["clock_mhz"], json({"700", "940"}));
+  EXPECT_EQ(both["runs"][0]["steps"], report(kSmall + " --config v2-8")["steps"]);
+  EXPECT_EQ(both["runs"][1]["steps"], report(kSmall)["steps"]);
+}
+
+TEST_F(ProgramTest, AHostThatIsTooSlowBoundsTheStep) {
+  const json run =
+      report("run mlp --cores 1 --batch 128 --steps 5 --set host.examples_per_s=10000");
+  EXPECT_NEAR(run["steps"][4]["time_ms"].get<double>(), 128 / 10000.0 * 1e3, 0.01 * 12.8);
+  EXPECT_GT(run["idle_fraction"].get<double>(), 0.9);
+}
+
+TEST_F(ProgramTest, AConfigurationFileIsTaken) {
+  write("my.toml", "base = \"v3-8\"\nname = \"mine\"\nhbm.pin_mbps = 900\n");
+  const json slow = report(kSmall + " --config my.toml"), usual = report(kSmall);
+  EXPECT_GT(slow["step_time_ms"]["mean"].get<double>(),
+            usual["step_time_ms"]["mean"].get<double>());
+  EXPECT_EQ(slow["parameters"]["hbm"]["pin_mbps"], 900);
+  EXPECT_EQ(report(kSmall + " --set hbm.pin_mbps=900")["steps"], slow["steps"]);
+}
+
+TEST_F(ProgramTest, ShowPrintsAConfigurationThatReadsBack) {
+  const Outcome shown = tpusim("show v2-8 --set hbm.pin_mbps=900");
+  ASSERT_EQ(shown.exit_code, 0);
+  write("back.toml", shown.out);
+  EXPECT_EQ(tpusim("show back.toml").out, shown.out);
+}
+
+TEST_F(ProgramTest, ListShowsWorkloadsAndMachines) {
+  const Outcome listed = tpusim("list");
+  EXPECT_EQ(listed.exit_code, 0);
+  for (const char* word : {"resnet50", "transformer", "matmul", "v2-8", "v3-32", "hosts/kaggle"}) {
+    EXPECT_NE(listed.out.find(word), std::string::npos) << word;
+  }
+}
+
+TEST_F(ProgramTest, UsageErrorsExitWithTwo) {
+  expect_error("rum mlp", 2, "no command \"rum\"; the nearest is \"run\"");
+  expect_error("run mlp --stepz 2", 2, "no option --stepz of tpusim run; the nearest is --steps");
+  expect_error("run mlp --batch 0", 2, "--batch: expected a whole number from 1");
+  expect_error("run mlp --batch 1000000000000", 2, "--batch: expected a whole number from 1");
+  expect_error("run mlp --batch 9 --cores 8", 2,
+               "--batch: expected a multiple of the 8 cores that share it, found 9");
+  expect_error("run mlp --cores 9", 2, "--cores: v3-8 has 8 cores, 0 to 7; found 9 cores");
+  expect_error("run mlp --cores [8]", 2, "--cores: v3-8 has 8 cores, 0 to 7; found core 8");
+  expect_error("run mlp --shape 8x8x8", 2, "shape");
+  expect_error("run matmul --shape 8x8", 2, "shape");
+  expect_error("run mlp --compiler xla", 2, "which only tpusim compiles");
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(ProgramTest, ConfigurationErrorsExitWithThree) {
+  write("bad.toml", "base = \"v3-8\"\n\n[hbm]\npin_mbs = 2000\n");
+  expect_error("run mlp --config bad.toml", 3,
+               "bad.toml:4:1: no parameter \"pin_mbs\" in hbm; the nearest is \"pin_mbps\"");
+  expect_error("run mlp --config v3-9", 3, "no configuration \"v3-9\"; the nearest is \"v3-8\"");
+  expect_error("run mlp --set hbm.pin_mbps=x", 3, "--set hbm.pin_mbps=x: expected a whole number");
+  expect_error("run mlp --set clock_mhz=0", 3, "expected 1 to 20000 MHz, found 0");
+  expect_error("show .toml", 3, ".toml");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(ProgramTest, WorkloadErrorsExitWithFour) {
+  write("x.hlo", "HloModule m\n");
+  expect_error("run resnet5", 4, "no workload \"resnet5\"; the nearest is \"resnet50\"");
+  expect_error("run x.hlo", 4, "HLO files are not supported in this version");
+  expect_error("run .", 4, ".: expected a captured folder");
+  expect_error("disasm .", 4, ".: expected a program file of tpusim, found a directory");
+  expect_error("disasm x.hlo", 4, "found another kind of file");
+  expect_error("asm .", 4, ".: expected an assembler file, found a directory");
+  expect_error("export x.hlo --format perfetto -o t", 4, "found another kind of file");
+  expect_error("run mlp --cores 1 --values on --inputs no.npz", 4, "no.npz");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(ProgramTest, AProgramCutInHalfIsRefused) {
+  ASSERT_EQ(tpusim("compile matmul --shape 128x128x128 --cores 1 -o m.h5").exit_code, 0);
+  fs::resize_file(folder_ / "m.h5", fs::file_size(folder_ / "m.h5") / 2);
+  expect_error("run m.h5", 4, "the file is not complete");
+  expect_error("disasm m.h5", 4, "the file is not complete");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(ProgramTest, RandomBytesDoNotAssemble) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 20; ++round) {
+    std::string bytes;
+    for (int i = 0; i < 300; ++i) bytes += static_cast<char>(random());
+    write("random.s", bytes);
+    expect_error("asm random.s -o random.h5", 4, "random.s");
+  }
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(ProgramTest, OutputsThatCantBeWrittenAreNamedAndLeaveNothing) {
+  for (const char* flag : {"--json ", "--output "}) {
+    expect_error(kSmall + " " + flag + "/dev/full", 2, "/dev/full: can't write the output file");
+    expect_error(kSmall + " " + flag + ".", 2,
+                 "expected the name of an output file, found a "
+                 "directory");
+    expect_error(kSmall + " " + flag + "no/where", 2,
+                 "no/where: can't create the output file: No such file or directory");
+  }
+  expect_error(kSmall + " --values on --outputs /dev/full", 2, "/dev/full: can't write");
+  expect_error("compile matmul --cores 1 -o /dev/full", 2, "/dev/full: can't write");
+  EXPECT_EQ(files(), 0u);
+  const int status =
+      std::system((std::string(TPUSIM_PROGRAM) + " list >/dev/full 2>/dev/null").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+}
+
+TEST_F(ProgramTest, NothingIsPrintedOnStderrWhenAllIsWell) { EXPECT_EQ(tpusim(kSmall).err, ""); }
+
+TEST_F(ProgramTest, WhatDoesNotFitGetsTheOutOfMemoryReport) {
+  const Outcome outcome = tpusim("run matmul --shape 10000x100000x10000 --cores 1 --config v2-8");
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_NE(outcome.first_line().find("Ran out of memory in memory space hbm. Used "),
+            std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(ProgramTest, AnInterruptLeavesNoFile) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::chdir(folder_.c_str()) != 0) ::_exit(1);
+    if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(1);
+    if (std::freopen("/dev/null", "w", stderr) == nullptr) ::_exit(1);
+    ::execl(TPUSIM_PROGRAM, "tpusim", "run", "mlp", "--cores", "1", "--steps", "1000000",
+            "--detail", "core=interpret", "--json", "report.json", static_cast<char*>(nullptr));
+    ::_exit(1);
+  }
+  for (int i = 0; i < 200 && files() == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(files(), 1u) << "the temporary file of the report";
+  ::kill(child, SIGINT);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGINT);
+  EXPECT_EQ(files(), 0u);
+}
+
+float as_bf16(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, 4);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+TEST_F(ProgramTest, XlasMatmulComputesTheProductInTheTimeOfSilicon) {
+  const std::string program = TPUSIM_SOURCE_DIR "/../shared/xla/ops/matmul_f32_512x512x512";
+  if (!fs::exists(program)) GTEST_SKIP() << "no reference data beside the project";
+  constexpr std::int64_t kSize = 512;
+  std::mt19937 random(7);
+  const auto matrix = [&] {
+    std::vector<float> values(kSize * kSize);
+    for (float& value : values) {
+      value = static_cast<float>(static_cast<std::int32_t>(random()) / 2147483648.0);
+    }
+    return values;
+  };
+  const std::vector<float> a = matrix(), b = matrix();
+  std::vector<float> product(kSize * kSize, 0);
+  for (std::int64_t i = 0; i < kSize; ++i) {
+    for (std::int64_t k = 0; k < kSize; ++k) {
+      const float left = as_bf16(a[static_cast<std::size_t>(i * kSize + k)]);
+      for (std::int64_t j = 0; j < kSize; ++j) {
+        product[static_cast<std::size_t>(i * kSize + j)] +=
+            left * as_bf16(b[static_cast<std::size_t>(k * kSize + j)]);
+      }
+    }
+  }
+  const auto array = [&](const std::vector<float>& values) {
+    traces::NpzArray result;
+    result.dimensions = {kSize, kSize};
+    result.bytes.resize(values.size() * 4);
+    std::memcpy(result.bytes.data(), values.data(), result.bytes.size());
+    return result;
+  };
+  traces::write_npz((folder_ / "v.npz").string(),
+                    {{"arg_000", array(a)}, {"arg_001", array(b)}, {"out_000", array(product)}});
+  const json run = report("run " + program + " --config v3-8 --values on --inputs v.npz " +
+                          "--check v.npz --tolerance 1e-6");
+  EXPECT_TRUE(run["checks"][0]["passed"].get<bool>());
+  EXPECT_NEAR(run["steps"][0]["cycles"].get<double>(), 9490, 0.15 * 9490);
+}
+
+}  // namespace
+}  // namespace tpu::app
