@@ -1,6 +1,8 @@
 #include "workloads/xla/captured_folder.h"
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -21,6 +23,24 @@ std::string first_existing(const std::string& folder, std::initializer_list<std:
     if (fs::is_regular_file(path, error)) return path;
   }
   return {};
+}
+
+/// The number of examples of a step, which the capture notes in facts.json ("batch": 128); 0 where
+/// it does not.
+std::uint64_t batch_of(const std::string& folder) {
+  std::ifstream stream(folder + "/facts.json", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(stream)),
+                         std::istreambuf_iterator<char>());
+  const std::string key = "\"batch\":";
+  const std::size_t at = text.find(key);
+  if (at == std::string::npos) return 0;
+  const std::size_t digits = text.find_first_not_of(" \n", at + key.size());
+  std::uint64_t batch = 0;
+  for (std::size_t k = digits; k < text.size() && k < digits + 15; ++k) {
+    if (text[k] < '0' || text[k] > '9') break;
+    batch = batch * 10 + static_cast<std::uint64_t>(text[k] - '0');
+  }
+  return batch;
 }
 
 }  // namespace
@@ -50,7 +70,9 @@ isa::Program load_captured(const std::string& folder, const std::string& chip) {
   }
   hlo::Module module = scheduled.empty() ? hlo::read_hlo_text(files.hlo.name, files.hlo.text)
                                          : hlo::read_hlo_file(scheduled);
-  return Linker(std::move(files), std::move(module), chip).link();
+  isa::Program program = Linker(std::move(files), std::move(module), chip).link();
+  if (program.examples_per_core == 0) program.examples_per_core = batch_of(folder) / program.cores;
+  return program;
 }
 
 }  // namespace tpu::xla
