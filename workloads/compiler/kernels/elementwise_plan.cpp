@@ -288,18 +288,32 @@ std::size_t Planner::operations() const {
 void Planner::choose_unroll() {
   const std::size_t work = operations() + plan_.inputs.size();
   int tiles = work <= 12 ? 8 : work <= 32 ? 4 : 2;
-  if (plan_.lane_tiles > tiles) {
-    plan_.unroll_lanes = tiles;
-    return;
+  // Values that cross lanes take long: several row tiles at a time share the wait.
+  bool crosses_lanes = false;
+  for (const ElementwisePlan::Input& input : plan_.inputs) {
+    crosses_lanes |= input.is_column() && !input.fixed;
   }
-  plan_.unroll_lanes = static_cast<int>(plan_.lane_tiles);
+  for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
+    crosses_lanes |= reduction.along_lanes;
+  }
+  if (crosses_lanes) tiles *= 4;
+  const int most_rows = crosses_lanes ? 8 : tiles;
   int rows = 1;
-  while (rows * 2 * plan_.unroll_lanes <= tiles && rows * 2 <= plan_.row_tiles) rows *= 2;
+  const bool whole_rows = plan_.lane_tiles <= (crosses_lanes ? tiles / 4 : tiles);
+  const std::int64_t row_width = whole_rows ? plan_.lane_tiles : 1;
+  if (whole_rows || crosses_lanes) {
+    const int limit = whole_rows ? most_rows : 4;
+    while (rows * 2 <= limit && rows * 2 * row_width <= tiles && rows * 2 <= plan_.row_tiles) {
+      rows *= 2;
+    }
+  }
   // A group of row tiles must not cross from one major index to the next.
   if (plan_.counts()) {
     while (space_.row_tiles() % rows != 0) rows /= 2;
   }
   plan_.unroll_rows = rows;
+  plan_.unroll_lanes = static_cast<int>(plan_.lane_tiles);
+  if (!whole_rows) plan_.unroll_lanes = std::max(1, tiles / (crosses_lanes ? 4 : 1) / rows);
 }
 
 std::int64_t Planner::resident_bytes() const {
