@@ -22,6 +22,9 @@ namespace {
 
 constexpr std::size_t kUserBlockBytes = 512;
 constexpr std::string_view kMagic = "tpusim file\n";
+/// The name of an image in memory. HDF5 refuses an image whose name is that of a file: this one
+/// can't be.
+constexpr const char* kImageName = "/dev/null/image";
 constexpr hsize_t kChunkRows = 16384;
 
 /// An HDF5 identifier that is closed at the end of its scope.
@@ -157,7 +160,7 @@ std::vector<std::uint8_t> hdf5_image(const Hdf5Contents& contents) {
   checked(H5Pset_fapl_core(access, std::size_t{1} << 20, 0));
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   checked(H5Pset_obj_track_times(creation, 0));
-  const Handle file(H5Fcreate("tpusim", H5F_ACC_TRUNC, creation, access), H5Fclose);
+  const Handle file(H5Fcreate(kImageName, H5F_ACC_TRUNC, creation, access), H5Fclose);
   {
     const Handle root(H5Gopen2(file, "/", H5P_DEFAULT), H5Gclose);
     for (const auto& [name, text] : contents.attributes) write_text_attribute(root, name, text);
@@ -432,7 +435,7 @@ Hdf5Contents read_hdf5(const std::string& path, const FileKind& kind) {
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   checked(H5Pset_fapl_core(access, std::size_t{1} << 20, 0));
   checked(H5Pset_file_image(access, image.data(), image.size()));
-  const hid_t raw = H5Fopen("tpusim", H5F_ACC_RDONLY, access);
+  const hid_t raw = H5Fopen(kImageName, H5F_ACC_RDONLY, access);
   if (raw < 0) throw WorkloadError(path + ": the HDF5 data can't be read");
   const Handle file(raw, H5Fclose);
   Hdf5Contents contents;

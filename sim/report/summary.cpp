@@ -77,7 +77,7 @@ Shares shares_of(const MachineParams& params, const Counters& counters, double c
 
 void find_bound(OpSummary& op) {
   const Shares& s = op.shares;
-  const double vpu = std::max({s.vector_alu, s.vector_load, s.vector_store, s.xlu, s.eup});
+  const double vpu = s.vpu();
   const std::pair<Bound, double> candidates[] = {{Bound::kMxu, s.mxu},
                                                  {Bound::kHbm, s.hbm},
                                                  {Bound::kVpu, vpu},
@@ -213,6 +213,26 @@ Utilization utilization_of(const traces::RunRecord& record, const Counters& tota
   return used;
 }
 
+/// Granules that the buffers of a role cover; temporaries share ranges at different times.
+std::uint64_t covered_bytes(const std::vector<isa::Buffer>& buffers,
+                            const std::vector<std::uint32_t>& counted, isa::BufferRole role) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+  for (const std::uint32_t index : counted) {
+    const isa::Buffer& buffer = buffers[index];
+    if (buffer.role != role) continue;
+    const std::uint64_t begin = buffer.granule * isa::kHbmGranuleBytes;
+    ranges.emplace_back(begin, begin + buffer.bytes);
+  }
+  std::sort(ranges.begin(), ranges.end());
+  std::uint64_t covered = 0, end = 0;
+  for (const auto& [from, to] : ranges) {
+    const std::uint64_t start = std::max(from, end);
+    if (to > start) covered += to - start;
+    end = std::max(end, to);
+  }
+  return covered;
+}
+
 Memory memory_of(const traces::RunRecord& record) {
   Memory memory;
   memory.hbm_peak_bytes = record.hbm_peak_bytes;
@@ -230,8 +250,11 @@ Memory memory_of(const traces::RunRecord& record) {
     if (donated) continue;
     memory.padded_bytes += buffer.bytes;
     memory.unpadded_bytes += buffer.unpadded_bytes;
-    memory.role_bytes[static_cast<std::size_t>(buffer.role)] += buffer.bytes;
     memory.largest.push_back(static_cast<std::uint32_t>(i));
+  }
+  for (std::size_t role = 0; role < memory.role_bytes.size(); ++role) {
+    memory.role_bytes[role] =
+        covered_bytes(record.buffers, memory.largest, static_cast<isa::BufferRole>(role));
   }
   std::stable_sort(memory.largest.begin(), memory.largest.end(),
                    [&](std::uint32_t a, std::uint32_t b) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -32,6 +33,9 @@ struct Shares {
   double ici = 0;
   double infeed = 0;
   double memory_wait = 0;  ///< Waits for a local DMA; no resource, so it never is the bound.
+
+  /// The fullest slot or unit of the vector unit.
+  double vpu() const { return std::max({vector_alu, vector_load, vector_store, xlu, eup}); }
 };
 
 /// One op over all steps of the run: means over the cores that ran it.
@@ -99,8 +103,9 @@ struct Memory {
   std::uint64_t hbm_capacity_bytes = 0;
   std::uint64_t padded_bytes = 0;  ///< Of all buffers.
   std::uint64_t unpadded_bytes = 0;
-  std::array<std::uint64_t, 5>
-      role_bytes{};                    ///< By BufferRole; donated outputs count as parameters.
+  /// Covered by the buffers of each BufferRole, shared ranges once; donated outputs count as
+  /// parameters.
+  std::array<std::uint64_t, 5> role_bytes{};
   std::vector<std::uint32_t> largest;  ///< Indices into RunRecord::buffers.
 };
 const char* role_name(isa::BufferRole role);

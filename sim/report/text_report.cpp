@@ -189,7 +189,7 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
     text.erase(text.find_last_not_of(' ') + 1);
     out << right(short_number(op.cycles / (record.params.clock_mhz * (small ? 1.0 : 1e3))), 8)
         << right(percent(total > 0 ? op.cycles / total : 0), 8) << right(short_number(op.count), 8)
-        << share(op.shares.mxu) << share(op.shares.vector_alu) << share(op.shares.hbm) << "  "
+        << share(op.shares.mxu) << share(op.shares.vpu()) << share(op.shares.hbm) << "  "
         << left(to_string(op.bound), 8) << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
         << "  " << text << "\n";
   }

@@ -160,6 +160,15 @@ TEST(Summary, MemoryCountsADonatedOutputOnce) {
   EXPECT_EQ(memory.hbm_peak_bytes, std::uint64_t{3} << 30);
 }
 
+TEST(Summary, TemporariesThatShareARangeCountItOnce) {
+  traces::RunRecord record = test::synthetic_record();
+  isa::Buffer later = record.buffers[2];
+  later.granule += 50;  // Half of the first one's 100 granules.
+  record.buffers.push_back(later);
+  const Memory memory = summarize(record).memory;
+  EXPECT_EQ(memory.role_bytes[static_cast<std::size_t>(isa::BufferRole::kTemporary)], 150u * 1024);
+}
+
 TEST(Summary, EveryCycleOfAUnitIsSomewhere) {
   for (const UnitSummary& unit : summarize(test::synthetic_record()).units) {
     double sum = unit.busy;

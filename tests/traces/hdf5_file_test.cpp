@@ -73,6 +73,15 @@ TEST_F(Hdf5FileTest, TablesBytesAndAttributesComeBack) {
   EXPECT_EQ(back.table("none").rows(), 0u);
 }
 
+TEST_F(Hdf5FileTest, AFileIsReadWhateverStandsBesideIt) {
+  write_hdf5(path_, kKind, contents_);
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_);
+  std::ofstream(folder_ / "tpusim") << "the program itself";
+  EXPECT_EQ(error_of_reading(), "");
+  fs::current_path(before);
+}
+
 TEST_F(Hdf5FileTest, TheSameContentsGiveTheSameBytes) {
   write_hdf5(path_, kKind, contents_);
   const std::vector<char> first = bytes();
