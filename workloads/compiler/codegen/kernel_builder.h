@@ -49,8 +49,9 @@ struct DmaDescriptorHandle {
 /// the memory accesses before it allow, so that later independent instructions fill the holes of
 /// earlier ones: unrolled code becomes software-pipelined. Loads and what depends on loads alone go
 /// as late as their first user allows. Bundles that stay empty become delays. Blocks end with every
-/// register written and every unit ready; only results of the MXUs may stay in their queues from
-/// one block to the next, so that pops of one iteration of a loop can stand in the next one.
+/// register written and every unit ready; only results of the MXUs and transposed rows may stay
+/// in their queues from one block to the next, so that pops of one iteration of a loop can stand in
+/// the next one.
 ///
 /// Registers: 31 scalar, 32 vector, 15 predicate, 8 mask. Values used in other blocks than their
 /// own keep a register between. Too many live values are a SimulatorBug that names the kernel:

@@ -187,7 +187,7 @@ void RegisterAssignment::assign(std::size_t index) {
                                << static_cast<int>(range.file));
 }
 
-/// Results of the MXUs that wait in their queues must be as many on every way into a block.
+/// Results that wait in the queues must be as many on every way into a block.
 class QueueCheck {
  public:
   explicit QueueCheck(const KernelDraft& draft) : draft_(draft), at_begin_(draft.blocks.size()) {}
@@ -202,9 +202,9 @@ class QueueCheck {
  private:
   void expect(std::uint32_t block, const std::vector<std::uint32_t>& pending) {
     if (at_begin_[block].empty()) at_begin_[block] = pending;
-    TPU_CHECK(at_begin_[block] == pending,
-              draft_.name << ": two ways into block " << block
-                          << " leave different numbers of results in an MXU's queue");
+    TPU_CHECK(at_begin_[block] == pending, draft_.name
+                                               << ": two ways into block " << block
+                                               << " leave different numbers of results in a queue");
   }
   const KernelDraft& draft_;
   std::vector<std::vector<std::uint32_t>> at_begin_;
@@ -256,7 +256,7 @@ isa::Kernel link(KernelDraft& draft, const Target& target) {
     instruction.operands[0].immediate = first_bundle[instruction.operands[0].immediate];
   }
   for (std::uint32_t pending : scheduler.units().pending_results()) {
-    TPU_CHECK(pending == 0, draft.name << ": the kernel ends with results in an MXU's queue");
+    TPU_CHECK(pending == 0, draft.name << ": the kernel ends with results in a queue");
   }
   return kernel;
 }

@@ -52,7 +52,11 @@ void UnitState::begin_block() {
     mxu.last_matmul = mxu.last_weight_push = mxu.last_swap = mxu.first_use = kLongAgo;
     mxu.swapped = true;
   }
+  // The pushes that the block before issued last are an interval old: transposed rows are ready.
+  const std::size_t transposed = transpose_.ready.size();
   xlu_ = transpose_ = eup_ = scalar_ = {};
+  transpose_.ready.assign(transposed, 0);
+  transpose_.pushes = transposed;
   last_xlu_push_ = last_eup_push_ = last_scalar_push_ = kLongAgo;
 }
 
@@ -170,9 +174,8 @@ void UnitState::issue(const Node& node, std::int32_t cycle) {
 }
 
 std::int32_t UnitState::all_ready() const {
-  TPU_CHECK(
-      xlu_.ready.empty() && transpose_.ready.empty() && eup_.ready.empty() && scalar_.ready.empty(),
-      kernel_ << ": a block ends with results that nobody popped");
+  TPU_CHECK(xlu_.ready.empty() && eup_.ready.empty() && scalar_.ready.empty(),
+            kernel_ << ": a block ends with results that nobody popped");
   const auto interval = static_cast<std::int32_t>(latencies_.mxu_interval_cycles);
   std::int32_t cycle = last_xlu_push_ + static_cast<std::int32_t>(latencies_.xlu_interval_cycles);
   cycle = std::max(cycle,
@@ -189,6 +192,7 @@ std::vector<std::uint32_t> UnitState::pending_results() const {
   for (const Mxu& mxu : mxus_) {
     pending.push_back(static_cast<std::uint32_t>(mxu.results.ready.size()));
   }
+  pending.push_back(static_cast<std::uint32_t>(transpose_.ready.size()));
   return pending;
 }
 

@@ -33,7 +33,7 @@ class UnitState {
   /// empty.
   std::int32_t all_ready() const;
 
-  /// Results that wait in the queue of each MXU.
+  /// Results that wait in the queue of each MXU, then transposed rows.
   std::vector<std::uint32_t> pending_results() const;
 
  private:

@@ -98,7 +98,7 @@ class Search {
         for (std::uint32_t chunk = 1; chunk <= pixels_x; ++chunk) {
           tiling.chunk_x = chunk;
           tiling.pixels_x = ceil_divide(pixels_x, chunk) * chunk;
-          if (tiling.pixels_x > pixels_x + pixels_x / 4) continue;
+          if (tiling.pixels_x > pixels_x + std::max(pixels_x / 4, 1U)) continue;
           consider_pairing(tiling);
         }
       }

@@ -1,0 +1,276 @@
+#include <gtest/gtest.h>
+
+#include "tests/compiler/kernel_harness.h"
+#include "tests/compiler/padded_array.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::test {
+namespace {
+
+using compiler::Target;
+using hlo::ElementType;
+using hlo::Shape;
+using Extents = std::vector<std::int64_t>;
+
+Target v2_target() {
+  Target target;
+  target.chip = "v2";
+  target.mxu_count = 1;
+  return target;
+}
+
+/// What a convolution does to a batch of images [n, h, w, ci], a kernel [kh, kw, ci, co] and
+/// results or their gradients [n, oh, ow, co].
+struct Geometry {
+  std::string name;
+  std::int64_t n = 1, h = 1, w = 1, ci = 1, co = 1, kh = 1, kw = 1;
+  std::int64_t stride = 1, pad_low = 0, pad_high = 0;
+  ElementType type = ElementType::kF32;         ///< Of images and results.
+  ElementType kernel_type = ElementType::kF32;  ///< Of the kernel and its gradient.
+  std::int64_t oh() const { return (h + pad_low + pad_high - kh) / stride + 1; }
+  std::int64_t ow() const { return (w + pad_low + pad_high - kw) / stride + 1; }
+};
+
+Shape image_shape(ElementType type, const Extents& extents) {
+  Shape shape = hlo::array_shape(type, extents);
+  shape.layout = compiler::tiled_layout(type, {3, 0, 2, 1});
+  return shape;
+}
+
+hlo::Module two_operand_module(const hlo::HloInstruction& instruction, const Shape& a,
+                               const Shape& b) {
+  hlo::Module module;
+  module.computations.emplace_back();
+  module.entry = 0;
+  hlo::Computation& computation = module.computations[0];
+  for (const Shape* shape : {&a, &b}) {
+    hlo::HloInstruction parameter;
+    parameter.id = static_cast<hlo::InstructionId>(computation.instructions.size());
+    parameter.parameter_number = parameter.id;
+    parameter.name = "p" + std::to_string(parameter.id);
+    parameter.opcode = hlo::HloOpcode::kParameter;
+    parameter.shape = *shape;
+    computation.instructions.push_back(parameter);
+  }
+  computation.instructions.push_back(instruction);
+  hlo::HloInstruction& added = computation.instructions.back();
+  added.id = 2;
+  added.operands = {0, 1};
+  computation.root = 2;
+  return module;
+}
+
+hlo::HloInstruction convolution_of(const Geometry& g, const Shape& shape) {
+  hlo::HloInstruction instruction;
+  instruction.name = g.name;
+  instruction.opcode = hlo::HloOpcode::kConvolution;
+  instruction.shape = shape;
+  return instruction;
+}
+
+hlo::Module forward_module(const Geometry& g) {
+  hlo::HloInstruction conv = convolution_of(g, image_shape(g.type, {g.n, g.oh(), g.ow(), g.co}));
+  conv.convolution = {0, 3, {1, 2}, 2, 3, {0, 1}, 0, 3, {1, 2}};
+  for (std::int64_t size : {g.kh, g.kw}) {
+    hlo::WindowDimension window;
+    window.size = size;
+    window.stride = g.stride;
+    window.padding_low = g.pad_low;
+    window.padding_high = g.pad_high;
+    conv.window.push_back(window);
+  }
+  return two_operand_module(conv, image_shape(g.type, {g.n, g.h, g.w, g.ci}),
+                            array_in_memory(g.kernel_type, {g.kh, g.kw, g.ci, g.co}));
+}
+
+/// The gradient of the images: the result's gradient dilated by the stride, with the reversed
+/// kernel whose features change places.
+hlo::Module input_gradient_module(const Geometry& g) {
+  hlo::HloInstruction conv = convolution_of(g, image_shape(g.type, {g.n, g.h, g.w, g.ci}));
+  conv.convolution = {0, 3, {1, 2}, 3, 2, {0, 1}, 0, 3, {1, 2}};
+  const Extents sizes{g.kh, g.kw}, images{g.h, g.w}, results{g.oh(), g.ow()};
+  for (std::size_t i = 0; i < 2; ++i) {
+    hlo::WindowDimension window;
+    window.size = sizes[i];
+    window.base_dilation = g.stride;
+    window.padding_low = sizes[i] - 1 - g.pad_low;
+    window.padding_high = images[i] - (results[i] - 1) * g.stride - 1 + g.pad_low;
+    window.reversal = true;
+    conv.window.push_back(window);
+  }
+  return two_operand_module(conv, image_shape(g.type, {g.n, g.oh(), g.ow(), g.co}),
+                            array_in_memory(g.kernel_type, {g.kh, g.kw, g.ci, g.co}));
+}
+
+/// The gradient of the kernel: features of the images as batch, the batch as features, the result's
+/// gradient as window.
+hlo::Module kernel_gradient_module(const Geometry& g) {
+  hlo::HloInstruction conv =
+      convolution_of(g, array_in_memory(g.kernel_type, {g.kh, g.kw, g.ci, g.co}));
+  conv.convolution = {3, 0, {1, 2}, 0, 3, {1, 2}, 2, 3, {0, 1}};
+  const Extents sizes{g.kh, g.kw}, images{g.h, g.w}, results{g.oh(), g.ow()};
+  for (std::size_t i = 0; i < 2; ++i) {
+    hlo::WindowDimension window;
+    window.size = results[i];
+    window.window_dilation = g.stride;
+    window.padding_low = g.pad_low;
+    window.padding_high = sizes[i] - 1 + (results[i] - 1) * g.stride + 1 - images[i] - g.pad_low;
+    conv.window.push_back(window);
+  }
+  return two_operand_module(conv, image_shape(g.type, {g.n, g.h, g.w, g.ci}),
+                            image_shape(g.type, {g.n, g.oh(), g.ow(), g.co}));
+}
+
+enum class Pass { kForward, kInputGradient, kKernelGradient };
+
+/// By loops over pixels, positions of the kernel and features, of operands rounded to bf16.
+std::vector<float> expected_of(const Geometry& g, Pass pass, const std::vector<float>& a,
+                               const std::vector<float>& b) {
+  const auto at4 = [](std::int64_t i, std::int64_t j, std::int64_t k, std::int64_t l,
+                      std::int64_t J, std::int64_t K, std::int64_t L) {
+    return static_cast<std::size_t>(((i * J + j) * K + k) * L + l);
+  };
+  const std::int64_t out_count = pass == Pass::kForward         ? g.n * g.oh() * g.ow() * g.co
+                                 : pass == Pass::kInputGradient ? g.n * g.h * g.w * g.ci
+                                                                : g.kh * g.kw * g.ci * g.co;
+  std::vector<double> sums(static_cast<std::size_t>(out_count));
+  std::vector<float> x(a.size()), y(b.size());
+  std::transform(a.begin(), a.end(), x.begin(), rounded_to_bf16);
+  std::transform(b.begin(), b.end(), y.begin(), rounded_to_bf16);
+  for (std::int64_t oy = 0; oy < g.oh(); ++oy)
+    for (std::int64_t ox = 0; ox < g.ow(); ++ox)
+      for (std::int64_t ky = 0; ky < g.kh; ++ky)
+        for (std::int64_t kx = 0; kx < g.kw; ++kx) {
+          const std::int64_t iy = oy * g.stride + ky - g.pad_low;
+          const std::int64_t ix = ox * g.stride + kx - g.pad_low;
+          if (iy < 0 || iy >= g.h || ix < 0 || ix >= g.w) continue;
+          for (std::int64_t n = 0; n < g.n; ++n)
+            for (std::int64_t ci = 0; ci < g.ci; ++ci)
+              for (std::int64_t co = 0; co < g.co; ++co) {
+                const std::size_t image = at4(n, iy, ix, ci, g.h, g.w, g.ci);
+                const std::size_t result = at4(n, oy, ox, co, g.oh(), g.ow(), g.co);
+                const std::size_t kernel = at4(ky, kx, ci, co, g.kw, g.ci, g.co);
+                if (pass == Pass::kForward) sums[result] += double{x[image]} * y[kernel];
+                if (pass == Pass::kInputGradient) sums[image] += double{x[result]} * y[kernel];
+                if (pass == Pass::kKernelGradient) sums[kernel] += double{x[image]} * y[result];
+              }
+        }
+  return {sums.begin(), sums.end()};
+}
+
+hlo::Module module_of(const Geometry& g, Pass pass) {
+  switch (pass) {
+    case Pass::kForward:
+      return forward_module(g);
+    case Pass::kInputGradient:
+      return input_gradient_module(g);
+    default:
+      return kernel_gradient_module(g);
+  }
+}
+
+void check(const Geometry& g, Pass pass, const Target& target) {
+  SCOPED_TRACE(g.name + ", pass " + std::to_string(static_cast<int>(pass)) + " on " + target.chip);
+  const hlo::Module module = module_of(g, pass);
+  const hlo::Computation& computation = module.computations[0];
+  const compiler::LoweredKernel lowered =
+      compiler::lower_convolution(module, computation, computation.at(2), target);
+  const PaddedArray a = random_array(computation.at(0).shape, 1);
+  const PaddedArray b = random_array(computation.at(1).shape, 2);
+  const std::vector<float> expected = expected_of(g, pass, a.values, b.values);
+  const Shape& shape = computation.at(2).shape;
+  for (DmaTiming timing : {DmaTiming::kAtOnce, DmaTiming::kLate}) {
+    KernelHarness harness(target);
+    const std::uint32_t pa = harness.place(a.words);
+    const std::uint32_t pb = harness.place(b.words);
+    const std::uint32_t pc = harness.reserve(compiler::granules(shape) * 1024);
+    harness.run(lowered.kernel, {pa, pb, pc}, timing);
+    const std::vector<float> out =
+        values_of(shape, harness.read(pc, compiler::granules(shape) * 256));
+    ASSERT_EQ(out.size(), expected.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double tolerance =
+          shape.type == ElementType::kBf16 ? 0.02 + 0.01 * std::abs(expected[i]) : 3e-4;
+      ASSERT_NEAR(out[i], expected[i], tolerance) << "element " << i;
+    }
+  }
+}
+
+void check(const Geometry& g, Pass pass) {
+  check(g, pass, Target{});
+  check(g, pass, v2_target());
+}
+
+const Geometry kThree{"three", 9, 5, 6, 5, 7, 3, 3, 1, 1, 1};
+const Geometry kWide{"wide", 8, 4, 4, 130, 150, 3, 3, 1, 1, 1};
+const Geometry kStrided{"strided", 8, 7, 8, 10, 12, 3, 3, 2, 1, 1};
+const Geometry kStem{"stem", 4, 12, 12, 3, 16, 7, 7, 2, 2, 3};
+const Geometry kOneByOne{"one", 8, 5, 5, 20, 140, 1, 1, 1, 0, 0};
+const Geometry kShortcut{"shortcut", 8, 6, 6, 20, 30, 1, 1, 2, 0, 0};
+const Geometry kNoPadding{"valid", 3, 6, 7, 4, 5, 2, 3, 1, 0, 0};
+
+Geometry packed(Geometry g) {
+  g.name += "_bf16";
+  g.type = ElementType::kBf16;
+  return g;
+}
+
+TEST(Convolution, ForwardThreeByThree) { check(kThree, Pass::kForward); }
+TEST(Convolution, ForwardManyFeatures) { check(kWide, Pass::kForward); }
+TEST(Convolution, ForwardWithStride) { check(kStrided, Pass::kForward); }
+TEST(Convolution, ForwardStem) { check(kStem, Pass::kForward); }
+TEST(Convolution, ForwardOneByOne) {
+  check(kOneByOne, Pass::kForward);
+  check(kShortcut, Pass::kForward);
+}
+TEST(Convolution, ForwardWithoutPadding) { check(kNoPadding, Pass::kForward); }
+TEST(Convolution, ForwardPacked) {
+  check(packed(kThree), Pass::kForward);
+  check(packed(kWide), Pass::kForward);
+  Geometry weights = packed(kStrided);
+  weights.kernel_type = ElementType::kBf16;
+  check(weights, Pass::kForward);
+}
+TEST(Convolution, InputGradient) {
+  check(kThree, Pass::kInputGradient);
+  check(kWide, Pass::kInputGradient);
+  check(kNoPadding, Pass::kInputGradient);
+}
+TEST(Convolution, InputGradientWithStride) {
+  check(kStrided, Pass::kInputGradient);
+  check(kStem, Pass::kInputGradient);
+}
+TEST(Convolution, InputGradientOneByOne) {
+  check(kOneByOne, Pass::kInputGradient);
+  check(kShortcut, Pass::kInputGradient);
+}
+TEST(Convolution, InputGradientPacked) {
+  check(packed(kThree), Pass::kInputGradient);
+  check(packed(kStrided), Pass::kInputGradient);
+}
+
+TEST(Convolution, KernelGradient) {
+  check(kThree, Pass::kKernelGradient);
+  check(kWide, Pass::kKernelGradient);
+  check(kNoPadding, Pass::kKernelGradient);
+}
+TEST(Convolution, KernelGradientWithStride) {
+  check(kStrided, Pass::kKernelGradient);
+  check(kStem, Pass::kKernelGradient);
+}
+TEST(Convolution, KernelGradientOneByOne) {
+  check(kOneByOne, Pass::kKernelGradient);
+  check(kShortcut, Pass::kKernelGradient);
+}
+TEST(Convolution, KernelGradientPacked) {
+  check(packed(kThree), Pass::kKernelGradient);
+  check(packed(kStrided), Pass::kKernelGradient);
+}
+TEST(Convolution, KernelGradientOfALargeBatch) {
+  check({"batch", 136, 3, 3, 5, 7, 3, 3, 1, 1, 1}, Pass::kKernelGradient);
+  check({"batch", 130, 3, 3, 5, 7, 1, 1, 1, 0, 0}, Pass::kKernelGradient);
+}
+
+}  // namespace
+}  // namespace tpu::test

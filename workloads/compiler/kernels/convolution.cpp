@@ -1,0 +1,70 @@
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/convolution_kernel.h"
+#include "workloads/compiler/kernels/convolution_weights_kernel.h"
+#include "workloads/compiler/kernels/dot_kernel.h"
+#include "workloads/compiler/kernels/lowering.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+std::uint32_t tile_granules(hlo::ElementType type) {
+  return type == hlo::ElementType::kBf16 ? 2 : 4;
+}
+
+/// A window of one position is a product of matrices over all pixels.
+DotProblem as_product(const ConvolutionProblem& problem) {
+  DotProblem dot;
+  dot.name = problem.name;
+  dot.lhs_type = problem.input_type;
+  dot.rhs_type = problem.window_type;
+  dot.out_type = problem.out_type;
+  dot.has_epilogue = problem.has_epilogue;
+  dot.epilogue_types = problem.epilogue_types;
+  dot.n = problem.columns;
+  const auto pixels =
+      static_cast<std::uint32_t>(problem.spatial[0].input * problem.spatial[1].input);
+  if (problem.contracts_rows) {
+    dot.lhs_transposed = true;
+    dot.m = problem.rows;
+    dot.k = pixels * problem.contracted;
+    return dot;
+  }
+  dot.rhs_transposed = problem.window_transposed;
+  dot.k = problem.contracted;
+  if (problem.rows % 8 == 0) {
+    dot.m = pixels * problem.rows;
+    return dot;
+  }
+  dot.m = problem.rows;
+  const std::uint32_t row_tiles = (problem.rows + 7) / 8;
+  const auto matrix = [&](std::uint32_t lanes, hlo::ElementType type) {
+    return row_tiles * ((lanes + 127) / 128) * tile_granules(type);
+  };
+  if (pixels > 1) {
+    dot.outer.push_back({pixels, matrix(problem.contracted, problem.input_type), 0,
+                         matrix(problem.columns, problem.out_type)});
+  }
+  return dot;
+}
+
+}  // namespace
+
+LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
+                                const hlo::HloInstruction& instruction, const Target& target) {
+  const MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
+  ConvolutionProblem problem = convolution_problem(*epilogue.product, epilogue.lhs_shape,
+                                                   epilogue.rhs_shape, epilogue.out_shape);
+  problem.has_epilogue = epilogue.graph != nullptr;
+  problem.epilogue_types = epilogue.block_types();
+  // Rows of pixels follow each other in memory when the batch fills its tiles.
+  const bool even_rows = !problem.contracts_rows || problem.contracted % 8 == 0;
+  if (problem.is_product() && even_rows) {
+    const DotProblem dot = as_product(problem);
+    return dot_kernel(dot, find_dot_tiling(dot, target), epilogue, target);
+  }
+  if (problem.contracts_rows) return convolution_weights_kernel(problem, epilogue, target);
+  return convolution_kernel(problem, find_convolution_tiling(problem, target), epilogue, target);
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,571 @@
+#include "workloads/compiler/kernels/convolution_kernel.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/block_dma.h"
+#include "workloads/compiler/kernels/image_rows.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
+#include "workloads/compiler/kernels/step_counter.h"
+#include "workloads/compiler/kernels/tile_grid.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+
+bool is_packed(ElementType type) { return type == ElementType::kBf16; }
+std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return static_cast<std::uint32_t>((a + b - 1) / b);
+}
+
+/// Emits a forward convolution or an input gradient.
+///
+/// A block of the result is some rows of pixels over some of the batch. The rows of the input that
+/// it needs stand in VMEM with a border of zeros. A step takes one position of the window and one
+/// tile of contracted features: its weights stay in the MXUs while the batch rows of a few
+/// neighbouring pixels stream through. Positions of the window differ only in addresses: offsets of
+/// the input, the weights and the result, from a table in SMEM. Sums are kept in VMEM in fp32.
+class ConvolutionKernel {
+ public:
+  ConvolutionKernel(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                    const MatmulEpilogue& epilogue, const Target& target)
+      : problem_(problem),
+        tiling_(tiling),
+        epilogue_(epilogue),
+        sizes_(problem, tiling),
+        taps_(taps_of(problem)),
+        builder_(epilogue.kernel_name, target),
+        mxus_(target.mxu_count),
+        pushes_(tiling.chunk_x * tiling.block_rows / (tiling.pair_columns ? 1 : mxus_)),
+        columns_at_once_(tiling.pair_columns ? mxus_ : 1),
+        stream_(builder_, mxus_, pushes_),
+        memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
+        results_(builder_, epilogue) {}
+
+  LoweredKernel emit() {
+    results_.prepare();
+    store_addresses();
+    store_taps();
+    if (masks()) memory_.make_masks(problem_.contracted);
+    make_grid();
+    clear_borders();
+    builder_.new_block();
+    grid_->run([this] { work(); });
+    if (!taps_.empty()) stream_.close();
+    LoweredKernel lowered;
+    lowered.vmem_bytes = builder_.vmem_bytes();
+    lowered.kernel = builder_.finish();
+    return lowered;
+  }
+
+ private:
+  // Dimensions of the grid.
+  static constexpr int kColumns = 0, kRows = 1, kY = 2;
+  // SMEM words of a tap.
+  static constexpr std::uint32_t kTapWords = 4;
+
+  const SpatialDimension& height() const { return problem_.spatial[0]; }
+  const SpatialDimension& width() const { return problem_.spatial[1]; }
+  bool masks() const { return problem_.contracted % 128 != 0; }
+  bool sums_apart() const { return sizes_.sums_apart; }
+  std::uint32_t window_positions() const {
+    return static_cast<std::uint32_t>(height().window * width().window);
+  }
+  /// Some pixels of the result meet no position of the window.
+  bool has_gaps() const;
+
+  void store_addresses();
+  void store_taps();
+  void make_grid();
+  void add_input();
+  void add_window();
+  void add_output();
+  ImageShape result_image(ElementType type) const;
+  SReg result_base(std::uint32_t word, ElementType type, const GridPoint& point);
+  SReg first_input_row(const GridPoint& point);
+  SReg first_output_row(const GridPoint& point);
+  void start_window(const GridPoint& point, const VmemAddress& to, ScalarOperand flag);
+  ScalarOperand window_granules(const GridPoint& point);
+  void clear_borders();
+  void clear_rows_outside();
+  void clear_weight_rows();
+  void work();
+  void multiply();
+  void finish();
+  void apply_epilogue();
+
+  const ConvolutionProblem& problem_;
+  const ConvolutionTiling& tiling_;
+  const MatmulEpilogue& epilogue_;
+  ConvolutionSizes sizes_;
+  std::vector<Tap> taps_;
+  KernelBuilder builder_;
+  std::uint32_t mxus_, pushes_, columns_at_once_;
+  MatmulStream stream_;
+  MatmulMemory memory_;
+  EpilogueEmitter results_;
+  std::unique_ptr<TileGrid> grid_;
+  std::uint32_t addresses_ = 0;  ///< SMEM: input, window, result, operands behind the product.
+  std::uint32_t tap_words_ = 0;
+  std::optional<ImageRows> input_rows_, output_rows_;
+  std::vector<std::unique_ptr<ImageRows>> epilogue_rows_;
+  std::optional<DmaDescriptorHandle> window_dma_;
+  std::vector<int> epilogue_inputs_;
+  std::uint32_t fetched_x_ = 0;  ///< Pixels of an input row that are fetched,
+  std::int64_t first_x_ = 0;     ///< from this one on.
+  VmemRegion sums_;
+};
+
+bool ConvolutionKernel::has_gaps() const {
+  const auto starts =
+      std::count_if(taps_.begin(), taps_.end(), [](const Tap& t) { return t.starts; });
+  return starts != static_cast<std::ptrdiff_t>(sizes_.phases_y * sizes_.phases_x);
+}
+
+void ConvolutionKernel::store_addresses() {
+  addresses_ = builder_.allocate_smem(3 + static_cast<std::uint32_t>(epilogue_.operands.size()));
+  builder_.store_smem(addresses_, builder_.operand(epilogue_.lhs));
+  builder_.store_smem(addresses_ + 1, builder_.operand(epilogue_.rhs));
+  builder_.store_smem(addresses_ + 2, builder_.operand(epilogue_.out));
+  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
+    builder_.store_smem(addresses_ + 3 + static_cast<std::uint32_t>(i),
+                        builder_.operand(epilogue_.operands[i].operand));
+  }
+}
+
+/// Per position of the window: offsets in VMEM rows of the input, the weights and the sums, and the
+/// sublane mask with which its first tile loads the sums so far.
+void ConvolutionKernel::store_taps() {
+  tap_words_ = builder_.allocate_smem(kTapWords * static_cast<std::uint32_t>(taps_.size()));
+  for (std::size_t i = 0; i < taps_.size(); ++i) {
+    const Tap& tap = taps_[i];
+    const auto y = static_cast<std::uint32_t>(tap.shift[0] - sizes_.shift_y);
+    const auto x = static_cast<std::uint32_t>(tap.shift[1] - sizes_.shift_x);
+    const std::uint32_t word = tap_words_ + kTapWords * static_cast<std::uint32_t>(i);
+    builder_.store_smem(word, (y * sizes_.slab_x + x) * sizes_.input_pixel);
+    builder_.store_smem(word + 1, tap.window * sizes_.window_tap);
+    builder_.store_smem(word + 2, (tap.phase[0] * sizes_.out_x + tap.phase[1]) * sizes_.sum_pixel);
+    builder_.store_smem(word + 3, tap.starts && !has_gaps() ? 0 : 0xff);
+  }
+}
+
+void ConvolutionKernel::make_grid() {
+  grid_ = std::make_unique<TileGrid>(
+      builder_, std::vector<std::uint32_t>{sizes_.column_tiles / tiling_.block_columns,
+                                           sizes_.row_tiles / tiling_.block_rows,
+                                           ceil_divide(sizes_.pixels_y, tiling_.block_y)});
+  add_input();
+  add_window();
+  add_output();
+  if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
+}
+
+/// Before the shift of the window's first row.
+SReg ConvolutionKernel::first_input_row(const GridPoint& point) {
+  const auto step = static_cast<std::uint32_t>(tiling_.block_y * height().stride);
+  return point[kY] ? builder_.mul(point[kY], step) : builder_.constant(0);
+}
+
+SReg ConvolutionKernel::first_output_row(const GridPoint& point) {
+  return point[kY] ? builder_.mul(point[kY], sizes_.out_y) : builder_.constant(0);
+}
+
+void ConvolutionKernel::add_input() {
+  first_x_ = std::max<std::int64_t>(0, sizes_.shift_x);
+  const std::int64_t end = std::min<std::int64_t>(width().input, sizes_.shift_x + sizes_.slab_x);
+  fetched_x_ = static_cast<std::uint32_t>(std::max<std::int64_t>(0, end - first_x_));
+  const std::uint32_t tile = tile_granules(problem_.input_type);
+  const std::uint32_t pixel = sizes_.row_tiles * sizes_.contracted_tiles * tile;
+  ImageShape shape;
+  shape.height = static_cast<std::uint32_t>(height().input);
+  shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
+  shape.run = tiling_.block_rows * sizes_.contracted_tiles * tile;
+  shape.run_stride = pixel;
+  shape.row_granules = fetched_x_ * shape.run;
+  shape.block_rows = sizes_.slab_y;
+  shape.shift = static_cast<std::int32_t>(sizes_.shift_y);
+  shape.pitch = sizes_.slab_x * sizes_.input_pixel;
+  input_rows_.emplace(builder_, true, shape);
+  const std::uint32_t block = shape.run;
+  TileGrid::Input input;
+  input.dimensions = {kRows, kY};
+  input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
+  input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+    const SReg base = builder_.add(
+        weighted_sum(builder_, {point[kRows]}, {block}, builder_.load_smem(addresses_)),
+        static_cast<std::uint32_t>(first_x_) * pixel);
+    const std::int64_t border = (first_x_ - sizes_.shift_x) * sizes_.input_pixel;
+    input_rows_->start(base, first_input_row(point), to.plus(border), flag);
+  };
+  input.granules = [=](const GridPoint& point) {
+    return ScalarOperand(input_rows_->granules(first_input_row(point)));
+  };
+  grid_->add_input(input);
+}
+
+/// The weights of a block of columns, for all positions of the window.
+void ConvolutionKernel::add_window() {
+  const std::uint32_t tile = tile_granules(problem_.window_type);
+  if (!problem_.window_transposed) {
+    const std::uint32_t rows = ceil_divide(problem_.contracted, 8);
+    DmaShape shape;
+    shape.granules = rows * tiling_.block_columns * tile;
+    shape.hbm_run = tiling_.block_columns * tile;
+    shape.hbm_stride = sizes_.column_tiles * tile;
+    if (tiling_.block_columns != sizes_.column_tiles) {
+      window_dma_ = builder_.descriptor(true, shape);
+    }
+  }
+  TileGrid::Input window;
+  window.dimensions = {kColumns};
+  window.rows = static_cast<std::uint32_t>(sizes_.window_rows);
+  window.start = [this](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+    start_window(point, to, flag);
+  };
+  window.granules = [this](const GridPoint& point) {
+    const ScalarOperand size = window_granules(point);
+    if (!size.reg) return ScalarOperand(size.immediate * window_positions());
+    return ScalarOperand(builder_.mul(size.reg, window_positions()));
+  };
+  grid_->add_input(window);
+}
+
+/// Of one position.
+ScalarOperand ConvolutionKernel::window_granules(const GridPoint& point) {
+  const std::uint32_t tile = tile_granules(problem_.window_type);
+  if (!problem_.window_transposed) {
+    return ceil_divide(problem_.contracted, 8) * tiling_.block_columns * tile;
+  }
+  const std::uint32_t rows = ceil_divide(problem_.columns, 8);
+  const std::uint32_t blocks = sizes_.column_tiles / tiling_.block_columns;
+  const std::uint32_t whole = 16 * tiling_.block_columns;
+  const std::uint32_t last = rows - (blocks - 1) * whole;
+  const std::uint32_t row = sizes_.contracted_tiles * tile;
+  if (!point[kColumns] || last == whole) return (blocks == 1 ? last : whole) * row;
+  return builder_.select(builder_.equal(point[kColumns], blocks - 1), last * row, whole * row);
+}
+
+void ConvolutionKernel::start_window(const GridPoint& point, const VmemAddress& to,
+                                     ScalarOperand flag) {
+  const std::uint32_t tile = tile_granules(problem_.window_type);
+  const bool transposed = problem_.window_transposed;
+  const std::uint32_t distance =
+      transposed ? ceil_divide(problem_.columns, 8) * sizes_.contracted_tiles * tile
+                 : ceil_divide(problem_.contracted, 8) * sizes_.column_tiles * tile;
+  const std::uint32_t block =
+      tiling_.block_columns * tile * (transposed ? 16 * sizes_.contracted_tiles : 1);
+  const SReg base =
+      weighted_sum(builder_, {point[kColumns]}, {block}, builder_.load_smem(addresses_ + 1));
+  const ScalarOperand size = window_granules(point);
+  const SReg flag_reg = flag.reg ? flag.reg : builder_.constant(flag.immediate);
+  builder_.new_block();
+  builder_.loop(window_positions(), [&](SReg position) {
+    const SReg from = builder_.add(base, builder_.mul(position, distance));
+    SReg row = builder_.mul(position, sizes_.window_tap);
+    if (to.base) row = builder_.add(row, to.base);
+    const VmemAddress place(to.region, to.offset, row);
+    if (window_dma_) {
+      builder_.start(*window_dma_, from, place, flag_reg);
+    } else {
+      builder_.dma_in(from, place, size, flag_reg);
+    }
+  });
+}
+
+ImageShape ConvolutionKernel::result_image(ElementType type) const {
+  const std::uint32_t tile = tile_granules(type);
+  const std::uint32_t pixel = sizes_.row_tiles * sizes_.column_tiles * tile;
+  ImageShape shape;
+  shape.height = static_cast<std::uint32_t>(height().output);
+  shape.row_stride = static_cast<std::uint32_t>(width().output) * pixel;
+  shape.row_granules = static_cast<std::uint32_t>(width().output) * tiling_.block_rows *
+                       tiling_.block_columns * tile;
+  const bool all_columns = tiling_.block_columns == sizes_.column_tiles;
+  shape.run =
+      all_columns ? tiling_.block_rows * sizes_.column_tiles * tile : tiling_.block_columns * tile;
+  shape.run_stride = all_columns ? pixel : sizes_.column_tiles * tile;
+  shape.block_rows = sizes_.out_y;
+  shape.pitch = sizes_.out_x * tiling_.block_rows * tiling_.block_columns * tile_rows(type);
+  return shape;
+}
+
+SReg ConvolutionKernel::result_base(std::uint32_t word, ElementType type, const GridPoint& point) {
+  const std::uint32_t tile = tile_granules(type);
+  return weighted_sum(
+      builder_, {point[kRows], point[kColumns]},
+      {tiling_.block_rows * sizes_.column_tiles * tile, tiling_.block_columns * tile},
+      builder_.load_smem(word));
+}
+
+void ConvolutionKernel::add_output() {
+  output_rows_.emplace(builder_, false, result_image(problem_.out_type));
+  TileGrid::Output output;
+  output.dimensions = {kColumns, kRows, kY};
+  output.rows = static_cast<std::uint32_t>(sizes_.out_rows);
+  output.start = [this](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
+    output_rows_->start(result_base(addresses_ + 2, problem_.out_type, point),
+                        first_output_row(point), from, flag);
+  };
+  output.granules = [this](const GridPoint& point) {
+    return ScalarOperand(output_rows_->granules(first_output_row(point)));
+  };
+  grid_->add_output(output);
+  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
+    const MatmulEpilogue::Operand& operand = epilogue_.operands[i];
+    if (operand.kind != MatmulEpilogue::Operand::Kind::kBlocks) continue;
+    const ElementType type = operand.type();
+    const ImageShape shape = result_image(type);
+    epilogue_rows_.push_back(std::make_unique<ImageRows>(builder_, true, shape));
+    ImageRows* rows = epilogue_rows_.back().get();
+    const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
+    TileGrid::Input input;
+    input.dimensions = {kColumns, kRows, kY};
+    input.rows = shape.pitch * shape.block_rows;
+    input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+      rows->start(result_base(word, type, point), first_output_row(point), to, flag);
+    };
+    input.granules = [=](const GridPoint& point) {
+      return ScalarOperand(rows->granules(first_output_row(point)));
+    };
+    epilogue_inputs_.push_back(grid_->add_input(input));
+  }
+}
+
+/// Columns of the slabs that no DMA writes are 0 for good.
+void ConvolutionKernel::clear_borders() {
+  if (taps_.empty() || fetched_x_ == sizes_.slab_x) return;
+  const VmemRegion region = grid_->input_region(0);
+  memory_.clear({region, 0}, region.rows);
+  builder_.new_block();
+}
+
+/// Rows of the slab above and below the image are 0 for this block.
+void ConvolutionKernel::clear_rows_outside() {
+  const std::int64_t blocks = ceil_divide(sizes_.pixels_y, tiling_.block_y);
+  const std::int64_t end =
+      (blocks - 1) * tiling_.block_y * height().stride + sizes_.shift_y + sizes_.slab_y;
+  if (sizes_.shift_y >= 0 && end <= height().input) return;
+  const VmemAddress slab = grid_->input(0);
+  const std::uint32_t pitch = sizes_.slab_x * sizes_.input_pixel;
+  GridPoint point(3);
+  point[kY] = grid_->index(kY);
+  const SReg first = first_input_row(point);
+  builder_.new_block();
+  builder_.loop(sizes_.slab_y, [&](SReg index) {
+    const PReg inside = input_rows_->is_inside(first, index);
+    const PReg outside = builder_.equal(builder_.select(inside, 1, 0), 0);
+    SReg row = builder_.mul(index, pitch);
+    if (slab.base) row = builder_.add(row, slab.base);
+    builder_.if_(outside, [&] { memory_.clear({slab.region, 0, row}, pitch); });
+  });
+  builder_.new_block();
+}
+
+void ConvolutionKernel::clear_weight_rows() {
+  const auto clear = [this] {
+    const VmemAddress window = grid_->input(1);
+    builder_.new_block();
+    builder_.loop(window_positions(), [&](SReg position) {
+      SReg row = builder_.mul(position, sizes_.window_tap);
+      if (window.base) row = builder_.add(row, window.base);
+      memory_.clear_rows(problem_.window_type, {window.region, 0, row}, problem_.contracted,
+                         16 * sizes_.contracted_tiles, tiling_.block_columns);
+    });
+    builder_.new_block();
+  };
+  const PReg fresh = grid_->fresh(1);
+  if (fresh) return builder_.if_(fresh, clear);
+  const PReg first_rows = grid_->is_first(kRows), first_y = grid_->is_first(kY);
+  if (!first_rows && !first_y) return clear();
+  const PReg first = first_rows && first_y ? builder_.and_(first_rows, first_y)
+                     : first_rows          ? first_rows
+                                           : first_y;
+  builder_.if_(first, clear);
+}
+
+void ConvolutionKernel::work() {
+  if (masks() && !problem_.window_transposed) clear_weight_rows();
+  clear_rows_outside();
+  if (has_gaps()) {
+    memory_.clear(sums_apart() ? VmemAddress(sums_) : grid_->output(0), sizes_.sum_rows);
+  }
+  builder_.new_block();
+  if (!taps_.empty()) multiply();
+  if (sums_apart()) finish();
+}
+
+void ConvolutionKernel::multiply() {
+  const ConvolutionTiling& t = tiling_;
+  const VmemAddress slab = grid_->input(0);
+  const VmemAddress window = grid_->input(1);
+  const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
+  const auto stride_x = static_cast<std::uint32_t>(width().stride);
+  const auto stride_y = static_cast<std::uint32_t>(height().stride);
+  // Digits of a step: columns, tap, contracted tile, row and chunk of pixels.
+  enum Digit : std::size_t { kColumn, kTap, kContracted, kPixelY, kPixelX };
+  StepCounter counter(builder_,
+                      {t.block_columns / columns_at_once_, static_cast<std::uint32_t>(taps_.size()),
+                       sizes_.contracted_tiles, t.block_y, t.pixels_x / t.chunk_x});
+  const std::uint32_t window_tile = sizes_.window_tile;
+  const bool transposed = problem_.window_transposed;
+  const std::vector<std::uint32_t> slab_distances{0, 0, sizes_.input_tile,
+                                                  stride_y * sizes_.slab_x * sizes_.input_pixel,
+                                                  t.chunk_x * stride_x * sizes_.input_pixel};
+  const std::vector<std::uint32_t> window_distances{
+      columns_at_once_ * window_tile * (transposed ? 16 * sizes_.contracted_tiles : 1), 0,
+      transposed ? window_tile : 16 * t.block_columns * window_tile, 0, 0};
+  const std::vector<std::uint32_t> sum_distances{columns_at_once_ * 8, 0, 0,
+                                                 sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel,
+                                                 t.chunk_x * sizes_.phases_x * sizes_.sum_pixel};
+
+  const auto tap_word = [&](const std::vector<SReg>& digits, std::uint32_t word) {
+    if (!digits[kTap]) return builder_.load_smem(tap_words_ + word);
+    return builder_.load_smem(tap_words_ + word, builder_.mul(digits[kTap], kTapWords));
+  };
+  const auto is_last_tile = [&](const std::vector<SReg>& digits) {
+    return digits[kContracted] ? builder_.equal(digits[kContracted], sizes_.contracted_tiles - 1)
+                               : PReg();
+  };
+  const auto row_of = [&](std::uint32_t mxu, std::uint32_t i) {
+    return t.pair_columns ? i : mxu * pushes_ + i;
+  };
+  const auto column_of = [&](std::uint32_t mxu) { return t.pair_columns ? mxu : 0; };
+  const auto weights = [&](const std::vector<SReg>& digits) {
+    SReg base = builder_.add(tap_word(digits, 1),
+                             window.base ? ScalarOperand(window.base) : ScalarOperand(0));
+    base = weighted_sum(builder_, digits, window_distances, base);
+    const VReg mask =
+        masks() && transposed ? memory_.mask(problem_.window_type, is_last_tile(digits)) : VReg();
+    auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
+    return [=](std::uint32_t mxu, std::uint32_t j) {
+      if (!tiling_.pair_columns && cached->first == j) return cached->second;
+      const std::uint32_t row_tile = 15 - j;
+      const std::uint32_t at =
+          (transposed ? (column_of(mxu) * 16 + row_tile) * sizes_.contracted_tiles
+                      : row_tile * tiling_.block_columns + column_of(mxu)) *
+          window_tile;
+      *cached = {j, memory_.load_weights(problem_.window_type, {window.region, at, base}, mask)};
+      return cached->second;
+    };
+  };
+  const auto consume_at = [&](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
+    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
+      const std::uint32_t pixel = row_of(mxu, i) / tiling_.block_rows;
+      const std::uint32_t tile = row_of(mxu, i) % tiling_.block_rows;
+      const std::uint32_t at = pixel * sizes_.phases_x * sizes_.sum_pixel +
+                               (tile * tiling_.block_columns + column_of(mxu)) * 8;
+      const VmemAddress address(sums.region, at, previous ? before : row);
+      VmemAddress source = address;
+      source.mask_register = previous ? before_mask : mask;
+      const VReg sum = builder_.add(builder_.load(source), result);
+      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
+      builder_.guarded(guard, [&] { builder_.store(address, sum); });
+    };
+  };
+
+  const SVariable previous_row =
+      builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0));
+  const SVariable previous_mask = builder_.scalar_variable(0);
+  MatmulStream::Step step;
+  step.pushes = pushes_;
+  step.transposed = transposed;
+  std::vector<SReg> zeros(5);
+  if (sizes_.contracted_tiles > 1) zeros[kContracted] = builder_.constant(0);
+  step.next_weights = weights(zeros);
+  stream_.begin(step);
+  builder_.loop(counter.steps(), [&](SReg index) {
+    const std::vector<SReg> digits = counter.present();
+    const std::vector<SReg> next = counter.next();
+    SReg slab_row = tap_word(digits, 0);
+    if (slab.base) slab_row = builder_.add(slab_row, slab.base);
+    slab_row = weighted_sum(builder_, digits, slab_distances, slab_row);
+    SReg sum_row = tap_word(digits, 2);
+    if (sums.base) sum_row = builder_.add(sum_row, sums.base);
+    sum_row = weighted_sum(builder_, digits, sum_distances, sum_row);
+    SReg mask = tap_word(digits, 3);
+    if (digits[kContracted]) {
+      mask = builder_.select(builder_.equal(digits[kContracted], 0), mask, 0xff);
+    }
+    const VReg row_mask =
+        masks() ? memory_.mask(problem_.input_type, is_last_tile(digits)) : VReg();
+    std::map<std::uint32_t, VReg> loaded;
+    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
+      const std::uint32_t row = row_of(mxu, i);
+      const auto found = loaded.find(row);
+      if (found != loaded.end()) return found->second;
+      const std::uint32_t at = row / t.block_rows * stride_x * sizes_.input_pixel +
+                               row % t.block_rows * sizes_.contracted_tiles * sizes_.input_tile;
+      return loaded[row] =
+                 memory_.load_rows(problem_.input_type, {slab.region, at, slab_row}, row_mask);
+    };
+    step.next_weights = weights(next);
+    step.consume = consume_at(sum_row, mask, builder_.get(previous_row),
+                              builder_.get(previous_mask), builder_.less(0, index));
+    stream_.step(step);
+    builder_.set(previous_row, sum_row);
+    builder_.set(previous_mask, mask);
+    counter.advance(next);
+  });
+  step.consume = consume_at({}, {}, builder_.get(previous_row), builder_.get(previous_mask), {});
+  stream_.end(step);
+  builder_.new_block();
+}
+
+/// Complete sums become results.
+void ConvolutionKernel::finish() {
+  if (!results_.is_identity()) apply_epilogue();
+  if (is_packed(problem_.out_type)) {
+    memory_.round_tiles(sums_, grid_->output(0), sizes_.sum_rows / 8);
+  }
+}
+
+void ConvolutionKernel::apply_epilogue() {
+  const std::uint32_t columns = tiling_.block_columns;
+  const auto groups = static_cast<std::uint32_t>(sizes_.sum_rows / 8 / columns);
+  std::uint32_t unroll = std::min(groups, 8U);
+  while (groups % unroll != 0) --unroll;
+  builder_.new_block();
+  StepCounter counter(builder_, {columns, groups / unroll});
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> digits = counter.present();
+    const SReg tiles = weighted_sum(builder_, digits, {1, unroll * columns});
+    EpilogueEmitter::Position position;
+    if (tiles) {
+      position.rows32 = builder_.shift_left(tiles, 3);
+      position.rows16 = builder_.shift_left(tiles, 2);
+    }
+    std::vector<VmemAddress> blocks;
+    for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
+    results_.begin(blocks);
+    VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
+    out.base2 = position.rows32;
+    // Only the column is known to the expression: matmul_epilogue() sees to it.
+    position.place.digits.resize(4);
+    position.place.digits[3] = {
+        weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {columns, 1}), 0};
+    position.place.lane_key = 0;
+    for (std::uint32_t i = 0; i < unroll; ++i) {
+      position.tiles = std::int64_t{i} * columns;
+      position.place.row_key = static_cast<int>(i);
+      const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
+      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product));
+    }
+    counter.advance(counter.next());
+  });
+  builder_.new_block();
+}
+
+}  // namespace
+
+LoweredKernel convolution_kernel(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                                 const MatmulEpilogue& epilogue, const Target& target) {
+  return ConvolutionKernel(problem, tiling, epilogue, target).emit();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,557 @@
+#include "workloads/compiler/kernels/convolution_weights_kernel.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/convolution_weights_tiling.h"
+#include "workloads/compiler/kernels/image_rows.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
+#include "workloads/compiler/kernels/step_counter.h"
+#include "workloads/compiler/kernels/tile_grid.h"
+#include "workloads/compiler/kernels/window_blocks.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+using isa::Opcode;
+
+bool is_packed(ElementType type) { return type == ElementType::kBf16; }
+std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return static_cast<std::uint32_t>((a + b - 1) / b);
+}
+
+/// Emits a weight gradient: for each position of the window, the sum over pixels and batch of input
+/// features times gradient features.
+///
+/// The gradient's batch rows of a pixel (or of a few neighbouring ones) are the weights; the input,
+/// turned by the transpose unit so that its features are rows and its batch lanes, streams past
+/// them, once for each position of the window. The sums for all positions stay in VMEM in fp32
+/// while the pixels pass.
+class WeightsKernel {
+ public:
+  WeightsKernel(const ConvolutionProblem& problem, const WeightsTiling& tiling,
+                const MatmulEpilogue& epilogue, const Target& target)
+      : problem_(problem),
+        tiling_(tiling),
+        epilogue_(epilogue),
+        sizes_(problem, tiling),
+        builder_(epilogue.kernel_name, target),
+        mxus_(target.mxu_count),
+        columns_at_once_(tiling.pair_columns ? mxus_ : 1),
+        groups_at_once_(tiling.pair_columns ? 1 : mxus_),
+        stream_(builder_, mxus_, 16 * tiling.step_units),
+        memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
+        results_(builder_, epilogue) {}
+
+  LoweredKernel emit() {
+    results_.prepare();
+    store_addresses();
+    store_units();
+    if (masks()) make_masks();
+    make_grid();
+    transposed_ = builder_.allocate_vmem(sizes_.transposed_rows);
+    clear_borders();
+    builder_.new_block();
+    grid_->run([this] { work(); });
+    stream_.close();
+    LoweredKernel lowered;
+    lowered.vmem_bytes = builder_.vmem_bytes();
+    lowered.kernel = builder_.finish();
+    return lowered;
+  }
+
+ private:
+  static constexpr int kColumns = 0, kBatch = 1, kY = 2;
+  static constexpr std::uint32_t kUnitWords = 2;
+
+  const SpatialDimension& height() const { return problem_.spatial[0]; }
+  const SpatialDimension& width() const { return problem_.spatial[1]; }
+  bool masks() const { return problem_.contracted % 8 != 0; }
+  bool sums_apart() const { return sizes_.sums_apart; }
+  std::uint32_t dilation_x() const { return static_cast<std::uint32_t>(width().window_dilation); }
+  std::uint32_t dilation_y() const { return static_cast<std::uint32_t>(height().window_dilation); }
+  /// Transposed groups between neighbouring groups of pixels, and between positions of the window.
+  std::uint32_t group_starts() const { return tiling_.group == 1 ? dilation_x() : sizes_.window_x; }
+  std::uint32_t position_starts() const {
+    return tiling_.group == 1 ? static_cast<std::uint32_t>(width().stride) : 1;
+  }
+
+  void store_addresses();
+  void store_units();
+  void make_masks();
+  VReg batch_mask(ElementType type, bool descending);
+  void make_grid();
+  void add_input();
+  void add_gradient();
+  void add_output();
+  SReg block_row(const GridPoint& point, std::uint32_t step);
+  SReg column_block(const GridPoint& point) { return point[kColumns]; }
+  void clear_borders();
+  void clear_outside(int input, ImageRows& rows, std::uint32_t step, std::uint32_t count,
+                     std::uint32_t pitch);
+  void clear_sums();
+  PReg is_first_block();
+  PReg is_last_block();
+  void work();
+  void transpose_part(SReg part);
+  void multiply_part(SReg part);
+  void finish();
+  void apply_epilogue();
+
+  const ConvolutionProblem& problem_;
+  const WeightsTiling& tiling_;
+  const MatmulEpilogue& epilogue_;
+  WeightsSizes sizes_;
+  KernelBuilder builder_;
+  std::uint32_t mxus_, columns_at_once_, groups_at_once_;
+  MatmulStream stream_;
+  MatmulMemory memory_;
+  EpilogueEmitter results_;
+  std::unique_ptr<TileGrid> grid_;
+  std::uint32_t addresses_ = 0;  ///< SMEM: input, gradient, result, operands behind the product.
+  std::uint32_t unit_words_ = 0;
+  std::optional<ImageRows> input_rows_, gradient_rows_;
+  std::optional<WindowBlocks> out_blocks_;
+  std::vector<std::unique_ptr<WindowBlocks>> epilogue_blocks_;
+  std::vector<int> epilogue_inputs_;
+  VmemRegion transposed_, sums_;
+  VmemRegion masks_;  ///< Ones; valid rows of the last batch tile; the same in descending order.
+};
+
+void WeightsKernel::store_addresses() {
+  addresses_ = builder_.allocate_smem(3 + static_cast<std::uint32_t>(epilogue_.operands.size()));
+  builder_.store_smem(addresses_, builder_.operand(epilogue_.lhs));
+  builder_.store_smem(addresses_ + 1, builder_.operand(epilogue_.rhs));
+  builder_.store_smem(addresses_ + 2, builder_.operand(epilogue_.out));
+  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
+    builder_.store_smem(addresses_ + 3 + static_cast<std::uint32_t>(i),
+                        builder_.operand(epilogue_.operands[i].operand));
+  }
+}
+
+/// Per position of the window and tile of input features: offsets in VMEM rows of the transposed
+/// input and of the sums. Units that only fill the last step have sums of their own.
+void WeightsKernel::store_units() {
+  unit_words_ = builder_.allocate_smem(kUnitWords * sizes_.units);
+  const std::uint32_t real = sizes_.window_y * sizes_.window_x * sizes_.row_tiles;
+  for (std::uint32_t unit = 0; unit < sizes_.units; ++unit) {
+    const std::uint32_t position = unit / sizes_.row_tiles;
+    const std::uint32_t y =
+        position / sizes_.window_x * static_cast<std::uint32_t>(height().stride);
+    const std::uint32_t x = position % sizes_.window_x * position_starts();
+    const std::uint32_t block =
+        (y * sizes_.starts + x) * sizes_.row_tiles + unit % sizes_.row_tiles;
+    builder_.store_smem(unit_words_ + kUnitWords * unit, unit < real ? block * 128 : 0);
+    builder_.store_smem(unit_words_ + kUnitWords * unit + 1, unit * 16 * tiling_.block_columns * 8);
+  }
+}
+
+void WeightsKernel::make_masks() {
+  masks_ = builder_.allocate_vmem(24);
+  const auto valid = static_cast<int>(problem_.contracted % 8);
+  const VReg sublane = builder_.shift_right(builder_.lane_sequence(), 7);
+  const MReg first = builder_.vector_compare(Opcode::kVcmpLtS32, sublane, valid);
+  const MReg last = builder_.vector_compare(Opcode::kVcmpGeS32, sublane, 8 - valid);
+  builder_.store({masks_, 0}, 0xffffffffU);
+  builder_.store({masks_, 8}, builder_.select(first, 0xffffffffU, 0U));
+  builder_.store({masks_, 16}, builder_.select(last, 0xffffffffU, 0U));
+}
+
+/// For the last tile of a block's batch.
+VReg WeightsKernel::batch_mask(ElementType type, bool descending) {
+  const int row = descending ? 16 : 8;
+  const PReg last = grid_->is_last(kBatch);
+  const VReg mask = last ? builder_.load({masks_, 0, builder_.select(last, row, 0)})
+                         : builder_.load({masks_, row});
+  return is_packed(type) ? builder_.and_(mask, 0xffff0000U) : mask;
+}
+
+void WeightsKernel::make_grid() {
+  grid_ = std::make_unique<TileGrid>(
+      builder_, std::vector<std::uint32_t>{sizes_.column_tiles / tiling_.block_columns,
+                                           sizes_.batch_tiles / tiling_.block_batch,
+                                           ceil_divide(sizes_.out_y, tiling_.block_y)});
+  add_input();
+  add_gradient();
+  add_output();
+  if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
+}
+
+SReg WeightsKernel::block_row(const GridPoint& point, std::uint32_t step) {
+  return point[kY] ? builder_.mul(point[kY], step) : builder_.constant(0);
+}
+
+void WeightsKernel::add_input() {
+  const std::uint32_t tile = tile_granules(problem_.input_type);
+  const std::uint32_t pixel = sizes_.batch_tiles * sizes_.row_tiles * tile;
+  const auto border = static_cast<std::uint32_t>(width().padding);
+  const auto fetched = std::min<std::uint32_t>(static_cast<std::uint32_t>(width().input),
+                                               sizes_.slab_x - std::min(border, sizes_.slab_x));
+  ImageShape shape;
+  shape.height = static_cast<std::uint32_t>(height().input);
+  shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
+  shape.run = tiling_.block_batch * sizes_.row_tiles * tile;
+  shape.run_stride = pixel;
+  shape.row_granules = fetched * shape.run;
+  shape.block_rows = sizes_.slab_y;
+  shape.shift = static_cast<std::int32_t>(-height().padding);
+  shape.pitch = sizes_.slab_x * sizes_.input_pixel;
+  input_rows_.emplace(builder_, true, shape);
+  const std::uint32_t block = shape.run;
+  const std::uint32_t step = tiling_.block_y * dilation_y();
+  TileGrid::Input input;
+  input.dimensions = {kBatch, kY};
+  input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
+  input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+    const SReg base =
+        weighted_sum(builder_, {point[kBatch]}, {block}, builder_.load_smem(addresses_));
+    input_rows_->start(base, block_row(point, step),
+                       to.plus(std::int64_t{border} * sizes_.input_pixel), flag);
+  };
+  input.granules = [=](const GridPoint& point) {
+    return ScalarOperand(input_rows_->granules(block_row(point, step)));
+  };
+  grid_->add_input(input);
+}
+
+void WeightsKernel::add_gradient() {
+  const std::uint32_t tile = tile_granules(problem_.window_type);
+  const std::uint32_t pixel = sizes_.batch_tiles * sizes_.column_tiles * tile;
+  const bool all_columns = tiling_.block_columns == sizes_.column_tiles;
+  ImageShape shape;
+  shape.height = sizes_.out_y;
+  shape.row_stride = sizes_.out_x * pixel;
+  shape.run =
+      all_columns ? tiling_.block_batch * sizes_.column_tiles * tile : tiling_.block_columns * tile;
+  shape.run_stride = all_columns ? pixel : sizes_.column_tiles * tile;
+  shape.row_granules = sizes_.out_x * tiling_.block_batch * tiling_.block_columns * tile;
+  shape.block_rows = tiling_.block_y;
+  shape.pitch = sizes_.groups * tiling_.group * sizes_.gradient_pixel;
+  gradient_rows_.emplace(builder_, true, shape);
+  TileGrid::Input gradient;
+  gradient.dimensions = {kColumns, kBatch, kY};
+  gradient.rows = static_cast<std::uint32_t>(sizes_.gradient_rows);
+  gradient.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+    const SReg base = weighted_sum(
+        builder_, {point[kBatch], point[kColumns]},
+        {tiling_.block_batch * sizes_.column_tiles * tile, tiling_.block_columns * tile},
+        builder_.load_smem(addresses_ + 1));
+    gradient_rows_->start(base, block_row(point, tiling_.block_y), to, flag);
+  };
+  gradient.granules = [=](const GridPoint& point) {
+    return ScalarOperand(gradient_rows_->granules(block_row(point, tiling_.block_y)));
+  };
+  grid_->add_input(gradient);
+}
+
+void WeightsKernel::add_output() {
+  WindowShape shape;
+  shape.positions = sizes_.window_y * sizes_.window_x;
+  shape.tile_granules = tile_granules(problem_.out_type);
+  shape.rows = ceil_divide(problem_.rows, 8);
+  shape.columns = sizes_.column_tiles;
+  shape.block_columns = tiling_.block_columns;
+  shape.padded_rows = 16 * sizes_.row_tiles;
+  out_blocks_.emplace(builder_, false, shape);
+  TileGrid::Output output;
+  output.dimensions = {kColumns};
+  output.rows = static_cast<std::uint32_t>(sizes_.out_rows);
+  output.start = [this](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
+    out_blocks_->start(builder_.load_smem(addresses_ + 2), point[kColumns], from, flag);
+  };
+  output.granules = [this](const GridPoint&) { return ScalarOperand(out_blocks_->granules()); };
+  grid_->add_output(output);
+  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
+    const MatmulEpilogue::Operand& operand = epilogue_.operands[i];
+    if (operand.kind != MatmulEpilogue::Operand::Kind::kBlocks) continue;
+    shape.tile_granules = tile_granules(operand.type());
+    epilogue_blocks_.push_back(std::make_unique<WindowBlocks>(builder_, true, shape));
+    WindowBlocks* blocks = epilogue_blocks_.back().get();
+    const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
+    TileGrid::Input input;
+    input.dimensions = {kColumns};
+    input.rows = 16 * sizes_.units * tiling_.block_columns * tile_rows(operand.type());
+    input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+      blocks->start(builder_.load_smem(word), point[kColumns], to, flag);
+    };
+    input.granules = [=](const GridPoint&) { return ScalarOperand(blocks->granules()); };
+    epilogue_inputs_.push_back(grid_->add_input(input));
+  }
+}
+
+/// Pixels of the blocks that no DMA writes are 0 for good.
+void WeightsKernel::clear_borders() {
+  if (sizes_.slab_x != width().input || width().padding != 0) {
+    const VmemRegion slab = grid_->input_region(0);
+    memory_.clear({slab, 0}, slab.rows);
+  }
+  if (sizes_.groups * tiling_.group != sizes_.out_x) {
+    const VmemRegion gradient = grid_->input_region(1);
+    memory_.clear({gradient, 0}, gradient.rows);
+  }
+  builder_.new_block();
+}
+
+/// Rows of a block that lie outside of the image are 0.
+void WeightsKernel::clear_outside(int input, ImageRows& rows, std::uint32_t step,
+                                  std::uint32_t count, std::uint32_t pitch) {
+  const VmemAddress block = grid_->input(input);
+  GridPoint point(3);
+  point[kY] = grid_->index(kY);
+  const SReg first = block_row(point, step);
+  builder_.new_block();
+  builder_.loop(count, [&](SReg index) {
+    const PReg inside = rows.is_inside(first, index);
+    const PReg outside = builder_.equal(builder_.select(inside, 1, 0), 0);
+    SReg row = builder_.mul(index, pitch);
+    if (block.base) row = builder_.add(row, block.base);
+    builder_.if_(outside, [&] { memory_.clear({block.region, 0, row}, pitch); });
+  });
+  builder_.new_block();
+}
+
+PReg WeightsKernel::is_first_block() {
+  const PReg batch = grid_->is_first(kBatch), y = grid_->is_first(kY);
+  return batch && y ? builder_.and_(batch, y) : batch ? batch : y;
+}
+
+PReg WeightsKernel::is_last_block() {
+  const PReg batch = grid_->is_last(kBatch), y = grid_->is_last(kY);
+  return batch && y ? builder_.and_(batch, y) : batch ? batch : y;
+}
+
+void WeightsKernel::clear_sums() {
+  const auto clear = [this] {
+    memory_.clear(sums_apart() ? VmemAddress(sums_) : grid_->output(0), sizes_.sum_rows);
+  };
+  const PReg first = is_first_block();
+  first ? builder_.if_(first, clear) : clear();
+  builder_.new_block();
+}
+
+void WeightsKernel::work() {
+  clear_sums();
+  const std::int64_t rows = ceil_divide(sizes_.out_y, tiling_.block_y) * tiling_.block_y;
+  if (rows != sizes_.out_y) {
+    clear_outside(1, *gradient_rows_, tiling_.block_y, tiling_.block_y,
+                  sizes_.groups * tiling_.group * sizes_.gradient_pixel);
+  }
+  const std::int64_t end =
+      (rows - tiling_.block_y) * height().window_dilation + sizes_.slab_y - height().padding;
+  if (height().padding > 0 || end > height().input) {
+    clear_outside(0, *input_rows_, tiling_.block_y * dilation_y(), sizes_.slab_y,
+                  sizes_.slab_x * sizes_.input_pixel);
+  }
+  builder_.new_block();
+  builder_.loop(tiling_.parts, [&](SReg part) {
+    transpose_part(part);
+    multiply_part(part);
+  });
+  if (sums_apart()) finish();
+}
+
+/// Turns the input pixels that a part of the groups meets: their batch becomes lanes.
+void WeightsKernel::transpose_part(SReg part) {
+  const VmemAddress slab = grid_->input(0);
+  const std::uint32_t part_pixels = tiling_.part_groups * tiling_.group * dilation_x();
+  SReg origin = builder_.mul(part, part_pixels * sizes_.input_pixel);
+  if (slab.base) origin = builder_.add(origin, slab.base);
+  const bool single = tiling_.group == 1;
+  StepCounter counter(builder_, {sizes_.slab_y, single ? sizes_.starts : tiling_.part_groups,
+                                 single ? 1 : sizes_.window_x, sizes_.row_tiles});
+  const std::uint32_t pixel = sizes_.input_pixel;
+  const std::vector<std::uint32_t> distances{
+      sizes_.slab_x * pixel, single ? pixel : tiling_.group * dilation_x() * pixel,
+      static_cast<std::uint32_t>(width().stride) * pixel, sizes_.input_tile};
+  const std::uint32_t tiles = tiling_.group * tiling_.block_batch;
+  const VReg mask = masks() ? batch_mask(problem_.input_type, false) : VReg();
+  const auto push = [&](const std::vector<SReg>& digits) {
+    const SReg source = weighted_sum(builder_, digits, distances, origin);
+    for (std::uint32_t i = 0; i < 16; ++i) {
+      if (i >= tiles) {
+        builder_.transpose_push(builder_.vector(Opcode::kVmov, 0.0F), 128, i, 16);
+        continue;
+      }
+      const std::uint32_t batch = i % tiling_.block_batch;
+      const std::uint32_t at = i / tiling_.block_batch * dilation_x() * pixel +
+                               batch * sizes_.row_tiles * sizes_.input_tile;
+      const bool last = masks() && batch + 1 == tiling_.block_batch;
+      builder_.transpose_push(
+          memory_.load_rows(problem_.input_type, {slab.region, at, source}, last ? mask : VReg()),
+          128, i, 16);
+    }
+  };
+  push(std::vector<SReg>(4));
+  builder_.loop(counter.steps(), [&](SReg index) {
+    const std::vector<SReg> next = counter.next();
+    push(next);
+    const SReg target = builder_.shift_left(index, 7);
+    for (std::uint32_t i = 0; i < 16; ++i) {
+      builder_.store({transposed_, std::int64_t{8} * i, target}, builder_.transpose_pop());
+    }
+    counter.advance(next);
+  });
+  // What the last iteration pushed is nobody's.
+  for (std::uint32_t i = 0; i < 16; ++i) builder_.transpose_pop();
+  builder_.new_block();
+}
+
+void WeightsKernel::multiply_part(SReg part) {
+  const WeightsTiling& t = tiling_;
+  const VmemAddress gradient = grid_->input(1);
+  const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
+  enum Digit : std::size_t { kColumn, kPixelY, kGroup, kUnits };
+  StepCounter counter(builder_, {t.block_columns / columns_at_once_, t.block_y,
+                                 t.part_groups / groups_at_once_, sizes_.units / t.step_units});
+  const std::uint32_t group_rows = t.group * sizes_.gradient_pixel;
+  const std::uint32_t block_rows = sizes_.row_tiles * 128;
+  const std::vector<std::uint32_t> input_distances{0, dilation_y() * sizes_.starts * block_rows,
+                                                   groups_at_once_ * group_starts() * block_rows,
+                                                   0};
+  const std::vector<std::uint32_t> gradient_distances{columns_at_once_ * sizes_.gradient_tile,
+                                                      sizes_.groups * group_rows,
+                                                      groups_at_once_ * group_rows, 0};
+  SReg origin = builder_.mul(part, t.part_groups * group_rows);
+  if (gradient.base) origin = builder_.add(origin, gradient.base);
+
+  const auto unit_word = [&](const std::vector<SReg>& digits, std::uint32_t unit,
+                             std::uint32_t word) {
+    const std::uint32_t at = unit_words_ + kUnitWords * unit + word;
+    if (!digits[kUnits]) return builder_.load_smem(at);
+    return builder_.load_smem(at, builder_.mul(digits[kUnits], kUnitWords * t.step_units));
+  };
+  const VReg mask = masks() ? batch_mask(problem_.window_type, true) : VReg();
+  const std::uint32_t tiles = t.group * t.block_batch;
+  const auto weights = [&](const std::vector<SReg>& digits) {
+    const SReg base = weighted_sum(builder_, digits, gradient_distances, origin);
+    return [=](std::uint32_t mxu, std::uint32_t j) {
+      const std::uint32_t tile = 15 - j;
+      if (tile >= tiles) return builder_.vector(Opcode::kVmov, 0.0F);
+      const std::uint32_t at =
+          t.pair_columns ? (tile * t.block_columns + mxu) * sizes_.gradient_tile
+                         : mxu * group_rows + tile * t.block_columns * sizes_.gradient_tile;
+      const bool last = masks() && tile % t.block_batch + 1 == t.block_batch;
+      return memory_.load_weights(problem_.window_type, {gradient.region, at, base},
+                                  last ? mask : VReg());
+    };
+  };
+
+  std::vector<SVariable> previous;
+  for (std::uint32_t unit = 0; unit < t.step_units; ++unit) {
+    previous.push_back(
+        builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0)));
+  }
+  const auto befores = [&] {
+    std::vector<SReg> rows;
+    for (const SVariable& each : previous) rows.push_back(builder_.get(each));
+    return rows;
+  };
+  const auto consume_at = [&](std::vector<SReg> rows, std::vector<SReg> before, PReg started) {
+    auto halves = std::make_shared<VReg>();
+    return [=](std::uint32_t mxu, std::uint32_t i, bool is_previous, VReg result) {
+      if (!t.pair_columns && mxu > 0) result = builder_.add(*halves, result);
+      *halves = result;
+      if (!t.pair_columns && mxu + 1 < mxus_) return;
+      const std::uint32_t column = t.pair_columns ? mxu : 0;
+      const std::uint32_t at = (i % 16 * t.block_columns + column) * 8;
+      const VmemAddress address(sums.region, at, (is_previous ? before : rows)[i / 16]);
+      const VReg sum = builder_.add(builder_.load(address), result);
+      const auto guard =
+          is_previous && started ? PredicateOperand(started) : PredicateOperand(true);
+      builder_.guarded(guard, [&] { builder_.store(address, sum); });
+    };
+  };
+
+  MatmulStream::Step step;
+  step.pushes = 16 * t.step_units;
+  step.next_weights = weights(std::vector<SReg>(4));
+  stream_.begin(step);
+  builder_.loop(counter.steps(), [&](SReg index) {
+    const std::vector<SReg> digits = counter.present();
+    const std::vector<SReg> next = counter.next();
+    std::vector<SReg> inputs, rows;
+    for (std::uint32_t unit = 0; unit < t.step_units; ++unit) {
+      inputs.push_back(weighted_sum(builder_, digits, input_distances, unit_word(digits, unit, 0)));
+      SReg row = weighted_sum(builder_, digits, {columns_at_once_ * 8, 0, 0, 0},
+                              unit_word(digits, unit, 1));
+      if (sums.base) row = builder_.add(row, sums.base);
+      rows.push_back(row);
+    }
+    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
+      const std::uint32_t at =
+          (t.pair_columns ? 0 : mxu * group_starts() * block_rows) + i % 16 * 8;
+      return builder_.load({transposed_, at, inputs[i / 16]});
+    };
+    step.next_weights = weights(next);
+    step.consume = consume_at(rows, befores(), builder_.less(0, index));
+    stream_.step(step);
+    for (std::uint32_t unit = 0; unit < t.step_units; ++unit) {
+      builder_.set(previous[unit], rows[unit]);
+    }
+    counter.advance(next);
+  });
+  step.consume = consume_at({}, befores(), {});
+  stream_.end(step);
+  builder_.new_block();
+}
+
+/// Complete sums become results.
+void WeightsKernel::finish() {
+  const auto body = [this] {
+    if (!results_.is_identity()) apply_epilogue();
+    if (is_packed(problem_.out_type)) {
+      memory_.round_tiles(sums_, grid_->output(0), sizes_.sum_rows / 8);
+    }
+  };
+  const PReg last = is_last_block();
+  last ? builder_.if_(last, body) : body();
+}
+
+void WeightsKernel::apply_epilogue() {
+  const std::uint32_t columns = tiling_.block_columns;
+  const std::uint32_t unroll = 8;
+  builder_.new_block();
+  StepCounter counter(builder_, {columns, 16 * sizes_.units / unroll});
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> digits = counter.present();
+    const SReg tiles = weighted_sum(builder_, digits, {1, unroll * columns});
+    EpilogueEmitter::Position position;
+    if (tiles) {
+      position.rows32 = builder_.shift_left(tiles, 3);
+      position.rows16 = builder_.shift_left(tiles, 2);
+    }
+    std::vector<VmemAddress> blocks;
+    for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
+    results_.begin(blocks);
+    VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
+    out.base2 = position.rows32;
+    // Only the column is known to the expression: matmul_epilogue() sees to it.
+    position.place.digits.resize(4);
+    position.place.digits[3] = {
+        weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {columns, 1}), 0};
+    position.place.lane_key = 0;
+    for (std::uint32_t i = 0; i < unroll; ++i) {
+      position.tiles = std::int64_t{i} * columns;
+      position.place.row_key = static_cast<int>(i);
+      const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
+      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product));
+    }
+    counter.advance(counter.next());
+  });
+  builder_.new_block();
+}
+
+}  // namespace
+
+LoweredKernel convolution_weights_kernel(const ConvolutionProblem& problem,
+                                         const MatmulEpilogue& epilogue, const Target& target) {
+  const WeightsTiling tiling = find_weights_tiling(problem, target);
+  return WeightsKernel(problem, tiling, epilogue, target).emit();
+}
+
+}  // namespace tpu::compiler

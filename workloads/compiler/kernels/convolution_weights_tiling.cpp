@@ -1,0 +1,146 @@
+#include "workloads/compiler/kernels/convolution_weights_tiling.h"
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+
+std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return static_cast<std::uint32_t>((a + b - 1) / b);
+}
+
+}  // namespace
+
+WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
+  const auto& [height, width] = problem.spatial;
+  batch_tiles = ceil_divide(problem.contracted, 8);
+  row_tiles = ceil_divide(problem.rows, 128);
+  column_tiles = ceil_divide(problem.columns, 128);
+  out_y = static_cast<std::uint32_t>(height.window);
+  out_x = static_cast<std::uint32_t>(width.window);
+  window_y = static_cast<std::uint32_t>(height.output);
+  window_x = static_cast<std::uint32_t>(width.output);
+  groups = tiling.parts * tiling.part_groups;
+  units = ceil_divide(window_y * window_x * row_tiles, tiling.step_units) * tiling.step_units;
+  slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.window_dilation +
+                                      (height.output - 1) * height.stride + 1);
+  slab_x = static_cast<std::uint32_t>((groups * tiling.group - 1) * width.window_dilation +
+                                      (width.output - 1) * width.stride + 1);
+  // A pixel by itself is transposed once for all positions that meet it; a group of several anew
+  // for each position.
+  starts = tiling.group == 1
+               ? static_cast<std::uint32_t>((tiling.part_groups - 1) * width.window_dilation +
+                                            (width.output - 1) * width.stride + 1)
+               : tiling.part_groups * window_x;
+  input_tile = tile_rows(problem.input_type);
+  gradient_tile = tile_rows(problem.window_type);
+  out_tile = tile_rows(problem.out_type);
+  input_pixel = tiling.block_batch * row_tiles * input_tile;
+  gradient_pixel = tiling.block_batch * tiling.block_columns * gradient_tile;
+  slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
+  gradient_rows = std::uint64_t{tiling.block_y} * groups * tiling.group * gradient_pixel;
+  transposed_rows = std::uint64_t{slab_y} * starts * row_tiles * 128;
+  const std::uint64_t out_tiles = std::uint64_t{16} * units * tiling.block_columns;
+  sum_rows = out_tiles * 8;
+  out_rows = out_tiles * out_tile;
+  sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
+  const std::uint64_t buffers = column_tiles > tiling.block_columns ? 2 : 1;
+  vmem_rows = 2 * slab_rows + 2 * gradient_rows + transposed_rows + buffers * out_rows + 2048;
+  if (sums_apart) vmem_rows += sum_rows;
+  for (ElementType type : problem.epilogue_types) {
+    vmem_rows += buffers * out_tiles * tile_rows(type);
+  }
+}
+
+namespace {
+
+class Search {
+ public:
+  Search(const ConvolutionProblem& problem, const Target& target)
+      : problem_(problem), target_(target) {}
+
+  WeightsTiling run() {
+    const std::uint32_t batch_tiles = ceil_divide(problem_.contracted, 8);
+    const std::uint32_t column_tiles = ceil_divide(problem_.columns, 128);
+    for (std::uint32_t columns = 1; columns <= column_tiles; ++columns) {
+      if (column_tiles % columns != 0) continue;
+      for (std::uint32_t batch = 1; batch <= std::min(batch_tiles, 16U); ++batch) {
+        // A DMA has one stride: not parts of both.
+        if (batch_tiles % batch != 0 || (columns != column_tiles && batch != batch_tiles)) continue;
+        try_pixels(columns, batch);
+      }
+    }
+    if (best_.cycles == 0) {
+      throw WorkloadError("convolution " + problem_.name + ": no cut of a weight gradient of " +
+                          std::to_string(problem_.rows) + "x" + std::to_string(problem_.columns) +
+                          " features fits the VMEM of " + std::to_string(target_.vmem_bytes) +
+                          " bytes");
+    }
+    return best_;
+  }
+
+ private:
+  void try_pixels(std::uint32_t columns, std::uint32_t batch) {
+    WeightsTiling tiling;
+    tiling.block_columns = columns;
+    tiling.block_batch = batch;
+    const auto& [height, width] = problem_.spatial;
+    const std::uint32_t all_units =
+        static_cast<std::uint32_t>(height.output * width.output) * ceil_divide(problem_.rows, 128);
+    for (std::uint32_t group = 1; group <= 16 / batch; ++group) {
+      tiling.group = group;
+      const std::uint32_t groups = ceil_divide(width.window, group);
+      for (std::uint32_t parts = 1; parts <= groups; ++parts) {
+        tiling.parts = parts;
+        for (std::uint32_t units = 1; units <= std::min(all_units, 3U); ++units) {
+          tiling.step_units = units;
+          for (std::uint32_t y = 1; y <= std::min<std::int64_t>(height.window, 8); ++y) {
+            tiling.block_y = y;
+            tiling.pair_columns = columns % target_.mxu_count == 0;
+            tiling.part_groups = ceil_divide(groups, parts);
+            if (!tiling.pair_columns) {
+              tiling.part_groups =
+                  ceil_divide(tiling.part_groups, target_.mxu_count) * target_.mxu_count;
+            }
+            consider(tiling);
+          }
+        }
+      }
+    }
+  }
+
+  void consider(WeightsTiling tiling) {
+    const WeightsSizes sizes(problem_, tiling);
+    if (sizes.vmem_rows * 512 > target_.vmem_bytes) return;
+    const double step = 128.0 * tiling.step_units + 12;
+    const double steps = double(tiling.block_columns) * tiling.block_y * tiling.part_groups *
+                         sizes.units / tiling.step_units / target_.mxu_count;
+    const double transposes = double(sizes.slab_y) * sizes.starts * sizes.row_tiles;
+    const double work = tiling.parts * (steps * step + 350 + transposes * 136);
+    const double tiles = double(sizes.column_tiles / tiling.block_columns) *
+                         (sizes.batch_tiles / tiling.block_batch) *
+                         ceil_divide(sizes.out_y, tiling.block_y);
+    const double traffic =
+        double(sizes.slab_rows + sizes.gradient_rows) * 512 / target_.hbm_bytes_per_cycle;
+    tiling.cycles = tiles * std::max(work, traffic) + traffic + 2.0 * target_.dma_latency_cycles;
+    if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
+  }
+
+  const ConvolutionProblem& problem_;
+  const Target& target_;
+  WeightsTiling best_;
+};
+
+}  // namespace
+
+WeightsTiling find_weights_tiling(const ConvolutionProblem& problem, const Target& target) {
+  return Search(problem, target).run();
+}
+
+}  // namespace tpu::compiler

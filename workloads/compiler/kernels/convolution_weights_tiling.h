@@ -1,0 +1,40 @@
+#pragma once
+
+#include "workloads/compiler/kernels/convolution_problem.h"
+
+namespace tpu::compiler {
+
+/// How a weight gradient is cut. Contracted are the batch rows of a group of neighbouring pixels of
+/// a row at a time, 16 tiles of 8 or fewer.
+struct WeightsTiling {
+  std::uint32_t block_batch = 1;    ///< Tiles of 8 of the batch.
+  std::uint32_t group = 1;          ///< Pixels of the result's gradient.
+  std::uint32_t block_y = 1;        ///< Rows of the result's gradient.
+  std::uint32_t block_columns = 1;  ///< Column tiles of 128.
+  std::uint32_t part_groups = 1;    ///< Groups whose input is transposed at a time.
+  std::uint32_t parts = 1;          ///< Of a row.
+  std::uint32_t step_units = 1;     ///< Pairs of (position of the window, tile of input features).
+  bool pair_columns = false;        ///< The MXUs take neighbouring columns; else groups.
+  double cycles = 0;
+};
+
+/// The sizes that follow from a problem and its cut.
+struct WeightsSizes {
+  WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling);
+
+  std::uint32_t batch_tiles, row_tiles, column_tiles;  ///< Row tiles: of 128 input features.
+  std::uint32_t out_y, out_x, window_y, window_x;      ///< Gradient pixels; positions.
+  std::uint32_t groups;                                ///< Of a row, rounded up for parts.
+  std::uint32_t units;                                 ///< Rounded up for steps.
+  std::uint32_t slab_y, slab_x;                        ///< Pixels of the input for a block.
+  std::uint32_t starts;  ///< Groups of input pixels that a part transposes, per row.
+  std::uint32_t input_tile, gradient_tile, out_tile;  ///< VMEM rows of a tile.
+  std::uint32_t input_pixel, gradient_pixel;          ///< VMEM rows.
+  std::uint64_t slab_rows, gradient_rows, transposed_rows, sum_rows, out_rows;
+  bool sums_apart;
+  std::uint64_t vmem_rows;
+};
+
+WeightsTiling find_weights_tiling(const ConvolutionProblem& problem, const Target& target);
+
+}  // namespace tpu::compiler

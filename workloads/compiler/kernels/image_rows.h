@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+
+namespace tpu::compiler {
+
+/// Rows of an image of pixels in HBM, each pixel a matrix of tiles, and the blocks of such rows
+/// that a kernel moves between HBM and VMEM: one DMA per row. Rows outside of the image are left
+/// out.
+struct ImageShape {
+  std::uint32_t height = 1;        ///< Rows of the image.
+  std::uint32_t row_stride = 0;    ///< Granules from a row to the next that a block takes.
+  std::uint32_t row_granules = 0;  ///< Of a row that are moved.
+  std::uint32_t run = 0;           ///< Granules in one piece; 0: all of them.
+  std::uint32_t run_stride = 0;    ///< From piece to piece in HBM; in VMEM they are neighbours.
+  std::uint32_t block_rows = 1;    ///< Rows of a block.
+  std::int32_t shift = 0;          ///< Of a block's first row against the number it goes by.
+  std::uint32_t pitch = 0;         ///< VMEM rows from row to row of a block.
+};
+
+class ImageRows {
+ public:
+  /// Stores the constant words of a descriptor where one is needed: outside of loops.
+  ImageRows(KernelBuilder& builder, bool to_vmem, const ImageShape& shape);
+
+  /// Starts the DMAs of the rows from first + shift on (which may be negative) of the image whose
+  /// row 0 begins at `hbm`.
+  void start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag);
+  /// Their size.
+  SReg granules(SReg first);
+  /// Row `index` of the block that goes by `first` lies in the image.
+  PReg is_inside(SReg first, SReg index);
+
+ private:
+  KernelBuilder& builder_;
+  bool to_vmem_;
+  ImageShape shape_;
+  DmaDescriptorHandle descriptor_;
+};
+
+}  // namespace tpu::compiler

@@ -1,0 +1,39 @@
+#include "workloads/compiler/kernels/window_blocks.h"
+
+namespace tpu::compiler {
+
+WindowBlocks::WindowBlocks(KernelBuilder& builder, bool to_vmem, const WindowShape& shape)
+    : builder_(builder), to_vmem_(to_vmem), shape_(shape) {
+  if (shape.block_columns == shape.columns) return;
+  DmaShape dma;
+  dma.granules = shape.rows * shape.block_columns * shape.tile_granules;
+  dma.hbm_run = shape.block_columns * shape.tile_granules;
+  dma.hbm_stride = shape.columns * shape.tile_granules;
+  descriptor_ = builder.descriptor(to_vmem, dma);
+}
+
+void WindowBlocks::start(SReg hbm, SReg column_block, const VmemAddress& vmem, ScalarOperand flag) {
+  const std::uint32_t tile = shape_.tile_granules;
+  const std::uint32_t size = shape_.rows * shape_.block_columns * tile;
+  if (column_block) {
+    hbm = builder_.add(hbm, builder_.mul(column_block, shape_.block_columns * tile));
+  }
+  const SReg flag_reg = flag.reg ? flag.reg : builder_.constant(flag.immediate);
+  builder_.new_block();
+  builder_.loop(shape_.positions, [&](SReg position) {
+    const SReg address =
+        builder_.add(hbm, builder_.mul(position, shape_.rows * shape_.columns * tile));
+    SReg row = builder_.mul(position, shape_.padded_rows * shape_.block_columns * tile * 2);
+    if (vmem.base) row = builder_.add(row, vmem.base);
+    const VmemAddress place(vmem.region, vmem.offset, row);
+    if (descriptor_) {
+      builder_.start(*descriptor_, address, place, flag_reg);
+    } else if (to_vmem_) {
+      builder_.dma_in(address, place, size, flag_reg);
+    } else {
+      builder_.dma_out(place, address, size, flag_reg);
+    }
+  });
+}
+
+}  // namespace tpu::compiler

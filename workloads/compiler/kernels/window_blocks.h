@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+
+namespace tpu::compiler {
+
+/// A kernel of a convolution (or its gradient) in HBM: a matrix of tiles per position of the
+/// window; and the blocks of columns of it that a kernel moves. In VMEM each position takes
+/// `padded_rows` rows of tiles.
+struct WindowShape {
+  std::uint32_t positions = 1;
+  std::uint32_t tile_granules = 4;
+  std::uint32_t rows = 1, columns = 1;  ///< Tiles of a matrix.
+  std::uint32_t block_columns = 1;      ///< Divides `columns`.
+  std::uint32_t padded_rows = 16;
+};
+
+/// Moves such blocks, one DMA per position.
+class WindowBlocks {
+ public:
+  /// Stores the constant words of a descriptor where one is needed: outside of loops.
+  WindowBlocks(KernelBuilder& builder, bool to_vmem, const WindowShape& shape);
+
+  /// An absent block number is 0.
+  void start(SReg hbm, SReg column_block, const VmemAddress& vmem, ScalarOperand flag);
+  std::uint32_t granules() const {
+    return shape_.positions * shape_.rows * shape_.block_columns * shape_.tile_granules;
+  }
+
+ private:
+  KernelBuilder& builder_;
+  bool to_vmem_;
+  WindowShape shape_;
+  std::optional<DmaDescriptorHandle> descriptor_;
+};
+
+}  // namespace tpu::compiler
