@@ -1,3 +1,4 @@
+#include "sim/base/error.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -8,11 +9,18 @@ LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computatio
                                 const hlo::HloInstruction& instruction, const Target& target) {
   const hlo::Computation fused = computation_of(module, computation, instruction);
   const ExpressionGraph graph(module, fused, instruction.name);
-  ElementwiseKernel kernel(graph, instruction.operands.size(), target);
-  LoweredKernel lowered;
-  lowered.kernel = kernel.emit();
-  lowered.vmem_bytes = kernel.vmem_bytes();
-  return lowered;
+  // Expressions that need more registers than there are get less code that overlaps.
+  for (int most_tiles = kMostTiles;; most_tiles /= 2) {
+    try {
+      ElementwiseKernel kernel(graph, instruction.operands.size(), target, most_tiles);
+      LoweredKernel lowered;
+      lowered.kernel = kernel.emit();
+      lowered.vmem_bytes = kernel.vmem_bytes();
+      return lowered;
+    } catch (const SimulatorBug&) {
+      if (most_tiles == 1) throw;
+    }
+  }
 }
 
 }  // namespace tpu::compiler

@@ -19,11 +19,11 @@ bool is_packed(const hlo::Shape& shape) { return shape.type == ElementType::kBf1
 }  // namespace
 
 ElementwiseKernel::ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count,
-                                     const Target& target)
+                                     const Target& target, int most_tiles)
     : graph_(graph),
       space_(graph.space()),
       operand_count_(static_cast<int>(operand_count)),
-      plan_(make_elementwise_plan(graph, operand_count, target)),
+      plan_(make_elementwise_plan(graph, operand_count, target, most_tiles)),
       builder_(graph.kernel_name(), target),
       emitter_(builder_, graph,
                [this](int node, const Place& place) { return source(node, place); }) {}
@@ -374,8 +374,31 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
     spread_columns(rows);
     return;
   }
-  emit_lane_tiles(level, rows);
-  finish_rows(level, rows);
+  if (plan_.unroll_lanes != plan_.lane_tiles) {
+    clear_sums(level, rows);
+    loop_over_lane_tiles(level, rows);
+    finish_sums(level, rows);
+  } else if (sums_at(level) > 0) {
+    // Row by row: only the sums of one row are under way.
+    for (const Place& row : rows) {
+      clear_sums(level, {row});
+      for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
+        emit_tile(level, {row}, {{}, tile}, static_cast<int>(tile));
+      }
+      finish_sums(level, {row});
+    }
+  } else {
+    for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
+      emit_tile(level, rows, {{}, tile}, static_cast<int>(tile));
+    }
+  }
+  write_rows(level, rows);
+}
+
+std::int64_t ElementwiseKernel::sums_at(int level) const {
+  return std::count_if(
+      plan_.reductions.begin(), plan_.reductions.end(),
+      [level](const Reduction& each) { return each.along_lanes && each.level == level; });
 }
 
 void ElementwiseKernel::spread_columns(const std::vector<Place>& rows) {
@@ -387,7 +410,7 @@ void ElementwiseKernel::spread_columns(const std::vector<Place>& rows) {
   }
 }
 
-void ElementwiseKernel::emit_lane_tiles(int level, const std::vector<Place>& rows) {
+void ElementwiseKernel::clear_sums(int level, const std::vector<Place>& rows) {
   row_sums_.clear();
   for (const Reduction& reduction : plan_.reductions) {
     if (!reduction.along_lanes || reduction.level != level) continue;
@@ -397,12 +420,9 @@ void ElementwiseKernel::emit_lane_tiles(int level, const std::vector<Place>& row
       row_sums_.push_back(builder_.vector_variable(identity));
     }
   }
-  if (plan_.unroll_lanes == plan_.lane_tiles) {
-    for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
-      emit_tile(level, rows, {{}, tile}, static_cast<int>(tile));
-    }
-    return;
-  }
+}
+
+void ElementwiseKernel::loop_over_lane_tiles(int level, const std::vector<Place>& rows) {
   // The last lane tile stands alone: its lanes may end early.
   const std::int64_t looped = plan_.lane_tiles - 1;
   const std::int64_t unroll = plan_.unroll_lanes;
@@ -498,9 +518,8 @@ void ElementwiseKernel::accumulate(const Reduction& reduction, const std::vector
   if (merged) add_to(places.front(), merged);
 }
 
-/// The reductions along lanes of a group are complete: combine the lanes, keep them for later
-/// passes, write what is a result.
-void ElementwiseKernel::finish_rows(int level, const std::vector<Place>& rows) {
+/// The reductions along lanes are complete: combine the lanes and keep them for later passes.
+void ElementwiseKernel::finish_sums(int level, const std::vector<Place>& rows) {
   std::size_t sum = 0;
   for (const Reduction& reduction : plan_.reductions) {
     if (!reduction.along_lanes || reduction.level != level) continue;
@@ -516,6 +535,10 @@ void ElementwiseKernel::finish_rows(int level, const std::vector<Place>& rows) {
       builder_.store(at(reduction.slots, place.slot_rows), total);
     }
   }
+}
+
+/// Results that have an element per row.
+void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
   emitter_.forget();
   std::vector<Place> here = rows;
   for (Place& place : here) {
@@ -526,11 +549,10 @@ void ElementwiseKernel::finish_rows(int level, const std::vector<Place>& rows) {
     std::vector<VReg> values;
     for (const Place& place : here) values.push_back(emitter_.vector(output.node, place));
     Index row, lane;
-    const VmemRegion target = is_packed(output.shape) ? output.staging : output.region;
     const Index tile = array_rows(output.access, here.front(), row, lane);
-    const Index address = add(builder_, tile, row);
     // Groups of up to 16 row tiles, aligned to their size, lie in one row of 128 lanes.
-    store_across_lanes(builder_, emitter_, values, at(target, address), lane);
+    store_across_lanes(builder_, emitter_, values, at(tiles_of(output), add(builder_, tile, row)),
+                       lane);
   }
 }
 

@@ -24,7 +24,8 @@ namespace tpu::compiler {
 class ElementwiseKernel {
  public:
   /// `operand_count`: operands of the instruction; its results' addresses follow theirs.
-  ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count, const Target& target);
+  ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count, const Target& target,
+                    int most_tiles = kMostTiles);
 
   isa::Kernel emit();
   std::uint64_t vmem_bytes() const { return builder_.vmem_bytes(); }
@@ -57,9 +58,12 @@ class ElementwiseKernel {
   void emit_pass(int level, Index parity, std::int64_t row_tiles);
   void emit_group(int level, const std::vector<Place>& rows);
   void spread_columns(const std::vector<Place>& rows);
-  void emit_lane_tiles(int level, const std::vector<Place>& rows);
+  std::int64_t sums_at(int level) const;  ///< Reductions along lanes of the pass.
+  void clear_sums(int level, const std::vector<Place>& rows);
+  void loop_over_lane_tiles(int level, const std::vector<Place>& rows);
   void emit_tile(int level, const std::vector<Place>& rows, Index lane_tile, int lane_key);
-  void finish_rows(int level, const std::vector<Place>& rows);
+  void finish_sums(int level, const std::vector<Place>& rows);
+  void write_rows(int level, const std::vector<Place>& rows);
   void accumulate(const Reduction& reduction, const std::vector<Place>& places);
   Place place_of(Index group, std::int64_t row, Index buffer32, Index buffer16);
   std::vector<Index> digits_at(std::int64_t row);
@@ -103,7 +107,7 @@ class ElementwiseKernel {
   std::vector<SVariable> digits_;        ///< Of the group at hand.
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
   std::array<std::uint32_t, 2> load_flags_{}, store_flags_{};
-  std::vector<VVariable> row_sums_;  ///< Of the group at hand: reduction by reduction.
+  std::vector<VVariable> row_sums_;  ///< Of the rows at hand: reduction by reduction.
   Index parity_;
 };
 

@@ -33,11 +33,13 @@ bool is_in_order(const hlo::Shape& shape, const std::vector<int>& axes) {
 /// Builds an ElementwisePlan step by step.
 class Planner {
  public:
-  Planner(const ExpressionGraph& graph, std::size_t operand_count, const Target& target)
+  Planner(const ExpressionGraph& graph, std::size_t operand_count, const Target& target,
+          int most_tiles)
       : graph_(graph),
         space_(graph.space()),
         operand_count_(static_cast<int>(operand_count)),
-        target_(target) {}
+        target_(target),
+        most_tiles_(most_tiles) {}
 
   ElementwisePlan run() {
     plan_.needed.assign(static_cast<std::size_t>(space_.rank()), false);
@@ -75,6 +77,7 @@ class Planner {
   const IterationSpace& space_;
   int operand_count_;
   const Target& target_;
+  int most_tiles_;
   ElementwisePlan plan_;
 };
 
@@ -290,16 +293,19 @@ void Planner::choose_unroll() {
   int tiles = work <= 12 ? 8 : work <= 32 ? 4 : 2;
   // Values that cross lanes take long: several row tiles at a time share the wait.
   bool crosses_lanes = false;
+  int sums = 0;
   for (const ElementwisePlan::Input& input : plan_.inputs) {
     crosses_lanes |= input.is_column() && !input.fixed;
   }
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     crosses_lanes |= reduction.along_lanes;
+    sums += reduction.along_lanes ? 1 : 0;
   }
   if (crosses_lanes) tiles *= 4;
+  tiles = std::min(tiles, most_tiles_);
   const int most_rows = crosses_lanes ? 8 : tiles;
   int rows = 1;
-  const bool whole_rows = plan_.lane_tiles <= (crosses_lanes ? tiles / 4 : tiles);
+  const bool whole_rows = plan_.lane_tiles <= std::max(1, crosses_lanes ? tiles / 4 : tiles);
   const std::int64_t row_width = whole_rows ? plan_.lane_tiles : 1;
   if (whole_rows || crosses_lanes) {
     const int limit = whole_rows ? most_rows : 4;
@@ -313,7 +319,12 @@ void Planner::choose_unroll() {
   }
   plan_.unroll_rows = rows;
   plan_.unroll_lanes = static_cast<int>(plan_.lane_tiles);
-  if (!whole_rows) plan_.unroll_lanes = std::max(1, tiles / (crosses_lanes ? 4 : 1) / rows);
+  if (!whole_rows) {
+    // Sums of all rows of a group stay in registers over the loop.
+    while (rows > 1 && sums * rows > 12) rows /= 2;
+    plan_.unroll_rows = rows;
+    plan_.unroll_lanes = std::max(1, tiles / (crosses_lanes ? 4 : 1) / rows);
+  }
 }
 
 std::int64_t Planner::resident_bytes() const {
@@ -400,8 +411,8 @@ std::int64_t ElementwisePlan::stream_granules(const hlo::Shape& shape, std::int6
 }
 
 ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
-                                      const Target& target) {
-  return Planner(graph, operand_count, target).run();
+                                      const Target& target, int most_tiles) {
+  return Planner(graph, operand_count, target, most_tiles).run();
 }
 
 }  // namespace tpu::compiler

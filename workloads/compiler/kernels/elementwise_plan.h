@@ -78,8 +78,11 @@ struct ElementwisePlan {
   std::int64_t stream_granules(const hlo::Shape& shape, std::int64_t count) const;
 };
 
+/// Tiles that straight code works on at a time, at most.
+constexpr int kMostTiles = 32;
+
 /// Makes the plan; regions are not allocated yet. Throws WorkloadError for what does not fit.
 ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
-                                      const Target& target);
+                                      const Target& target, int most_tiles = kMostTiles);
 
 }  // namespace tpu::compiler

@@ -142,12 +142,14 @@ void ExpressionEmitter::refuse(const ExpressionNode& node, const std::string& wh
 ExpressionValue ExpressionEmitter::value(int id, const Place& place) {
   const ExpressionNode& node = graph_.node(id);
   if (node.opcode == HloOpcode::kConstant) return ExpressionValue::of_bits(node.bits);
+  const bool is_source = node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kReduce;
+  // A load costs less than a register from place to place, and rows are many.
   const Dependence& needs = dependence(id);
-  const auto key =
-      std::make_tuple(id, needs.lanes ? place.lane_key : -1, needs.rows ? place.row_key : -1);
+  const bool is_kept = !is_source && !needs.rows;
+  const auto key = std::make_tuple(id, needs.lanes || !is_kept ? place.lane_key : -1,
+                                   is_kept ? -1 : place.row_key);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  const bool is_source = node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kReduce;
   const ExpressionValue result = is_source ? source_(id, place) : emit(node, place);
   known_[key] = result;
   return result;

@@ -55,8 +55,8 @@ struct ExpressionValue {
 ///
 /// bf16 values are fp32 in registers and rounded where they are stored, as XLA does on chips
 /// without bf16 arithmetic (excess precision); pred values are masks. Values are remembered within
-/// a straight piece of code, values that do not depend on the lane tile or the row tile across
-/// places.
+/// a place; what is computed from values that do not depend on rows also from one row tile to the
+/// next, within a straight piece of code.
 class ExpressionEmitter {
  public:
   /// Gives the value of a parameter or of a reduction at a place.
