@@ -1,7 +1,6 @@
 #include "workloads/compiler/passes/program_assembly.h"
 
 #include <map>
-#include <set>
 #include <unordered_map>
 
 #include "sim/base/error.h"
@@ -60,6 +59,12 @@ class TopLevel {
   isa::Kernel kernel_;
 };
 
+/// An operation without a kernel.
+struct Refusal {
+  std::string why;  ///< Of the first instruction of its kind.
+  std::size_t count = 0;
+};
+
 class Assembly {
  public:
   Assembly(const hlo::Module& module, const HbmPlan& plan, const Target& target,
@@ -90,6 +95,7 @@ class Assembly {
   void add_op(const HloInstruction& instruction);
   void add_call(std::uint32_t kernel, isa::OpInfo info, const std::vector<std::uint32_t>& operands);
   std::vector<std::uint32_t> addresses(const HloInstruction& instruction) const;
+  void refuse(const HloInstruction& instruction, const std::string& why);
   void refuse_if_needed() const;
 
   const hlo::Module& module_;
@@ -100,7 +106,7 @@ class Assembly {
   TopLevel top_;
   isa::Program program_;
   std::unordered_map<std::string, std::uint32_t> kernel_of_;
-  std::map<std::string, std::size_t> refusals_;
+  std::map<std::string, Refusal> refusals_;  ///< By opcode and shapes.
 };
 
 void Assembly::add_call(std::uint32_t kernel, isa::OpInfo info,
@@ -149,10 +155,8 @@ std::vector<std::uint32_t> Assembly::addresses(const HloInstruction& instruction
 void Assembly::add_op(const HloInstruction& instruction) {
   const std::vector<std::uint32_t> operands = addresses(instruction);
   if (operands.size() >= isa::kScalarRegisters) {
-    ++refusals_[std::string(hlo::to_string(instruction.opcode)) + " " +
-                to_string(instruction.shape, false) + ": expected fewer than " +
-                std::to_string(isa::kScalarRegisters) + " operands and results, found " +
-                std::to_string(operands.size())];
+    refuse(instruction, "expected fewer than " + std::to_string(isa::kScalarRegisters) +
+                            " operands and results, found " + std::to_string(operands.size()));
     return;
   }
   const std::string key = kernel_fingerprint(module_, instruction);
@@ -163,19 +167,40 @@ void Assembly::add_op(const HloInstruction& instruction) {
       found = kernel_of_.emplace(key, static_cast<std::uint32_t>(program_.kernels.size())).first;
       program_.kernels.push_back(std::move(kernel));
     } catch (const WorkloadError& error) {
-      ++refusals_[error.what()];
+      refuse(instruction, error.what());
       return;
     }
   }
   add_call(found->second, op_info(module_, instruction, target_), operands);
 }
 
+void Assembly::refuse(const HloInstruction& instruction, const std::string& why) {
+  std::string text = std::string(hlo::to_string(instruction.opcode)) + "(";
+  for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += to_string(entry_.at(instruction.operands[i]).shape, false);
+  }
+  text += ") -> " + to_string(instruction.shape, false);
+  Refusal& refusal = refusals_[text];
+  if (refusal.count++ == 0) refusal.why = instruction.name + ": " + why;
+}
+
 void Assembly::refuse_if_needed() const {
+  constexpr std::size_t kListed = 20;
   if (refusals_.empty()) return;
   std::string text = module_.name + ": " + std::to_string(refusals_.size()) +
                      (refusals_.size() == 1 ? " operation has" : " operations have") +
                      " no kernel; change the model or run it elsewhere:";
-  for (const auto& [message, count] : refusals_) text += "\n  " + message;
+  std::size_t listed = 0;
+  for (const auto& [operation, refusal] : refusals_) {
+    if (listed++ == kListed) {
+      text += "\n  and " + std::to_string(refusals_.size() - kListed) + " more";
+      break;
+    }
+    text += "\n  " + operation +
+            (refusal.count == 1 ? "" : ", " + std::to_string(refusal.count) + " times") + " (" +
+            refusal.why + ")";
+  }
   throw WorkloadError(text);
 }
 
