@@ -178,8 +178,11 @@ class CoreTimeline {
     }
     for (const auto& [path, spans] : paths) {
       const auto lanes = disjoint_lanes(spans);
+      const TrackId first = track(path);
       for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        const TrackId on = track(lane == 0 ? path : path + " #" + std::to_string(lane + 1));
+        const TrackId on = lane == 0 ? first
+                                     : writer_.add_track(path + " #" + std::to_string(lane + 1),
+                                                         first, static_cast<std::uint32_t>(lane));
         for (const Span& span : lanes[lane]) {
           const DmaEvent& dma = *dmas_[span.index];
           slice(on, dma.begin, dma.end, path, "dma",
