@@ -103,6 +103,7 @@ class Fusion {
   bool may_merge(std::size_t a, std::size_t b) const;
   void merge(std::size_t into, std::size_t from);
   void merge_siblings();
+  bool fits_epilogue(const Draft& draft, InstructionId product) const;
   void fuse_epilogues();
 
   const HloInstruction& most_expensive(const Draft& draft) const;
@@ -405,6 +406,17 @@ void Fusion::merge_siblings() {
   }
 }
 
+/// Behind a product there are arrays of its extent, vectors along its minor dimension and scalars.
+bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
+  const std::int64_t minor = at(product).shape.layout.minor_to_major[0];
+  return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
+    const HloInstruction& instruction = at(id);
+    if (instruction.opcode != HloOpcode::kBroadcast) return true;
+    const std::int64_t rank = at(instruction.operands[0]).shape.rank();
+    return rank == 0 || (rank == 1 && instruction.dimensions[0] == minor);
+  });
+}
+
 /// The one kernel that uses a dot or convolution, over its extent, becomes its epilogue.
 void Fusion::fuse_epilogues() {
   for (std::size_t i = 0; i < drafts_.size(); ++i) {
@@ -417,7 +429,8 @@ void Fusion::fuse_epilogues() {
     if (!fused.is_fusion || fused.is_reduction || fused.product >= 0) continue;
     if (fused.roots.size() > limits_.epilogue_results) continue;
     if (fused.leaves.size() - 1 + fused.roots.size() > limits_.epilogue_arrays) continue;
-    if (fused.extent != extent_of(product) || has_path_around(i, reader)) continue;
+    if (fused.extent != extent_of(product) || !fits_epilogue(fused, product)) continue;
+    if (has_path_around(i, reader)) continue;
     fused.product = product;
     collect(fused);
     remove_reader(i);
