@@ -3,14 +3,11 @@
 #include "workloads/compiler/kernels/convolution_weights_kernel.h"
 #include "workloads/compiler/kernels/dot_kernel.h"
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
 
 namespace tpu::compiler {
 
 namespace {
-
-std::uint32_t tile_granules(hlo::ElementType type) {
-  return type == hlo::ElementType::kBf16 ? 2 : 4;
-}
 
 /// A window of one position is a product of matrices over all pixels.
 DotProblem as_product(const ConvolutionProblem& problem) {
@@ -21,6 +18,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   dot.out_type = problem.out_type;
   dot.has_epilogue = problem.has_epilogue;
   dot.epilogue_types = problem.epilogue_types;
+  dot.resident_rows = problem.resident_rows;
   dot.n = problem.columns;
   const auto pixels =
       static_cast<std::uint32_t>(problem.spatial[0].input * problem.spatial[1].input);
@@ -48,6 +46,12 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   return dot;
 }
 
+[[noreturn]] void refuse_matrix(const hlo::HloInstruction& instruction) {
+  throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
+                      ": expected no matrix that is the same for all positions of the window "
+                      "behind a weight gradient");
+}
+
 }  // namespace
 
 LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
@@ -57,12 +61,18 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
                                                    epilogue.rhs_shape, epilogue.out_shape);
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_types = epilogue.block_types();
+  problem.resident_rows = epilogue.resident_rows();
   // Rows of pixels follow each other in memory when the batch fills its tiles.
   const bool even_rows = !problem.contracts_rows || problem.contracted % 8 == 0;
   if (problem.is_product() && even_rows) {
-    const DotProblem dot = as_product(problem);
+    DotProblem dot = as_product(problem);
+    if (epilogue.has_matrix()) {
+      if (problem.contracts_rows) refuse_matrix(instruction);
+      if (dot.outer.empty()) dot.row_period = (problem.rows + 7) / 8;
+    }
     return dot_kernel(dot, find_dot_tiling(dot, target), epilogue, target);
   }
+  if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);
   if (problem.contracts_rows) return convolution_weights_kernel(problem, epilogue, target);
   return convolution_kernel(problem, find_convolution_tiling(problem, target), epilogue, target);
 }

@@ -527,14 +527,15 @@ void ConvolutionKernel::finish() {
 
 void ConvolutionKernel::apply_epilogue() {
   const std::uint32_t columns = tiling_.block_columns;
-  const auto groups = static_cast<std::uint32_t>(sizes_.sum_rows / 8 / columns);
-  std::uint32_t unroll = std::min(groups, 8U);
-  while (groups % unroll != 0) --unroll;
+  const auto pixels = static_cast<std::uint32_t>(sizes_.sum_rows / sizes_.sum_pixel);
+  std::uint32_t unroll = std::min(tiling_.block_rows, 8U);
+  while (tiling_.block_rows % unroll != 0) --unroll;
   builder_.new_block();
-  StepCounter counter(builder_, {columns, groups / unroll});
+  StepCounter counter(builder_, {columns, pixels, tiling_.block_rows / unroll});
   builder_.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();
-    const SReg tiles = weighted_sum(builder_, digits, {1, unroll * columns});
+    const SReg tiles =
+        weighted_sum(builder_, digits, {1, tiling_.block_rows * columns, unroll * columns});
     EpilogueEmitter::Position position;
     if (tiles) {
       position.rows32 = builder_.shift_left(tiles, 3);
@@ -545,14 +546,17 @@ void ConvolutionKernel::apply_epilogue() {
     results_.begin(blocks);
     VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
     out.base2 = position.rows32;
-    // Only the column is known to the expression: matmul_epilogue() sees to it.
+    // Nothing depends on the pixel: matmul_epilogue() sees to it.
     position.place.digits.resize(4);
+    const Index row{
+        weighted_sum(builder_, {grid_->index(kRows), digits[2]}, {tiling_.block_rows, unroll}), 0};
     position.place.digits[3] = {
         weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {columns, 1}), 0};
     position.place.lane_key = 0;
     for (std::uint32_t i = 0; i < unroll; ++i) {
       position.tiles = std::int64_t{i} * columns;
       position.place.row_key = static_cast<int>(i);
+      position.place.digits[2] = row.plus(i);
       const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
       builder_.store(out.plus(8 * position.tiles), results_.apply(position, product));
     }

@@ -34,6 +34,7 @@ struct ConvolutionProblem {
   hlo::ElementType out_type = hlo::ElementType::kF32;
   bool has_epilogue = false;
   std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
+  std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.
 
   /// One position of the window by one, no stride, no padding: a product of matrices.
   bool is_product() const;

@@ -51,7 +51,7 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
   out_rows = std::uint64_t{out_y} * out_x * out_pixel;
   sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
   vmem_rows = 2 * slab_rows + (column_tiles > tiling.block_columns ? 2 : 1) * window_rows +
-              2 * out_rows + 2048;
+              2 * out_rows + problem.resident_rows + 2048;
   if (sums_apart) vmem_rows += sum_rows;
   for (ElementType type : problem.epilogue_types) {
     vmem_rows += 2 * out_rows / out_tile * tile_rows(type);

@@ -66,7 +66,7 @@ class WeightsKernel {
   }
 
  private:
-  static constexpr int kColumns = 0, kBatch = 1, kY = 2;
+  static constexpr int kColumns = 0, kRows = 1, kBatch = 2, kY = 3;
   static constexpr std::uint32_t kUnitWords = 2;
 
   const SpatialDimension& height() const { return problem_.spatial[0]; }
@@ -90,7 +90,6 @@ class WeightsKernel {
   void add_gradient();
   void add_output();
   SReg block_row(const GridPoint& point, std::uint32_t step);
-  SReg column_block(const GridPoint& point) { return point[kColumns]; }
   void clear_borders();
   void clear_outside(int input, ImageRows& rows, std::uint32_t step, std::uint32_t count,
                      std::uint32_t pitch);
@@ -174,6 +173,7 @@ VReg WeightsKernel::batch_mask(ElementType type, bool descending) {
 void WeightsKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(
       builder_, std::vector<std::uint32_t>{sizes_.column_tiles / tiling_.block_columns,
+                                           sizes_.all_row_tiles / tiling_.block_rows,
                                            sizes_.batch_tiles / tiling_.block_batch,
                                            ceil_divide(sizes_.out_y, tiling_.block_y)});
   add_input();
@@ -188,28 +188,30 @@ SReg WeightsKernel::block_row(const GridPoint& point, std::uint32_t step) {
 
 void WeightsKernel::add_input() {
   const std::uint32_t tile = tile_granules(problem_.input_type);
-  const std::uint32_t pixel = sizes_.batch_tiles * sizes_.row_tiles * tile;
+  const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_row_tiles * tile;
+  const bool all_rows = tiling_.block_rows == sizes_.all_row_tiles;
   const auto border = static_cast<std::uint32_t>(width().padding);
   const auto fetched = std::min<std::uint32_t>(static_cast<std::uint32_t>(width().input),
                                                sizes_.slab_x - std::min(border, sizes_.slab_x));
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
   shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
-  shape.run = tiling_.block_batch * sizes_.row_tiles * tile;
-  shape.run_stride = pixel;
-  shape.row_granules = fetched * shape.run;
+  shape.run = sizes_.row_tiles * tile * (all_rows ? tiling_.block_batch : 1);
+  shape.run_stride = all_rows ? pixel : sizes_.all_row_tiles * tile;
+  shape.row_granules = fetched * tiling_.block_batch * sizes_.row_tiles * tile;
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(-height().padding);
   shape.pitch = sizes_.slab_x * sizes_.input_pixel;
   input_rows_.emplace(builder_, true, shape);
-  const std::uint32_t block = shape.run;
+  const std::uint32_t batch_block = tiling_.block_batch * sizes_.all_row_tiles * tile;
+  const std::uint32_t row_block = tiling_.block_rows * tile;
   const std::uint32_t step = tiling_.block_y * dilation_y();
   TileGrid::Input input;
-  input.dimensions = {kBatch, kY};
+  input.dimensions = {kRows, kBatch, kY};
   input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
   input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base =
-        weighted_sum(builder_, {point[kBatch]}, {block}, builder_.load_smem(addresses_));
+    const SReg base = weighted_sum(builder_, {point[kBatch], point[kRows]},
+                                   {batch_block, row_block}, builder_.load_smem(addresses_));
     input_rows_->start(base, block_row(point, step),
                        to.plus(std::int64_t{border} * sizes_.input_pixel), flag);
   };
@@ -256,15 +258,16 @@ void WeightsKernel::add_output() {
   shape.rows = ceil_divide(problem_.rows, 8);
   shape.columns = sizes_.column_tiles;
   shape.block_columns = tiling_.block_columns;
-  shape.padded_rows = 16 * sizes_.row_tiles;
+  shape.block_rows = 16 * tiling_.block_rows;
   out_blocks_.emplace(builder_, false, shape);
   TileGrid::Output output;
-  output.dimensions = {kColumns};
+  output.dimensions = {kColumns, kRows};
   output.rows = static_cast<std::uint32_t>(sizes_.out_rows);
   output.start = [this](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
-    out_blocks_->start(builder_.load_smem(addresses_ + 2), point[kColumns], from, flag);
+    out_blocks_->start(builder_.load_smem(addresses_ + 2), point[kRows], point[kColumns], from,
+                       flag);
   };
-  output.granules = [this](const GridPoint&) { return ScalarOperand(out_blocks_->granules()); };
+  output.granules = [this](const GridPoint& point) { return out_blocks_->granules(point[kRows]); };
   grid_->add_output(output);
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
     const MatmulEpilogue::Operand& operand = epilogue_.operands[i];
@@ -274,12 +277,12 @@ void WeightsKernel::add_output() {
     WindowBlocks* blocks = epilogue_blocks_.back().get();
     const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
     TileGrid::Input input;
-    input.dimensions = {kColumns};
+    input.dimensions = {kColumns, kRows};
     input.rows = 16 * sizes_.units * tiling_.block_columns * tile_rows(operand.type());
     input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-      blocks->start(builder_.load_smem(word), point[kColumns], to, flag);
+      blocks->start(builder_.load_smem(word), point[kRows], point[kColumns], to, flag);
     };
-    input.granules = [=](const GridPoint&) { return ScalarOperand(blocks->granules()); };
+    input.granules = [=](const GridPoint& point) { return blocks->granules(point[kRows]); };
     epilogue_inputs_.push_back(grid_->add_input(input));
   }
 }
@@ -301,7 +304,7 @@ void WeightsKernel::clear_borders() {
 void WeightsKernel::clear_outside(int input, ImageRows& rows, std::uint32_t step,
                                   std::uint32_t count, std::uint32_t pitch) {
   const VmemAddress block = grid_->input(input);
-  GridPoint point(3);
+  GridPoint point(4);
   point[kY] = grid_->index(kY);
   const SReg first = block_row(point, step);
   builder_.new_block();

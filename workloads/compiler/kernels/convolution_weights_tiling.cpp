@@ -20,7 +20,8 @@ std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
 WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
   const auto& [height, width] = problem.spatial;
   batch_tiles = ceil_divide(problem.contracted, 8);
-  row_tiles = ceil_divide(problem.rows, 128);
+  all_row_tiles = ceil_divide(problem.rows, 128);
+  row_tiles = tiling.block_rows;
   column_tiles = ceil_divide(problem.columns, 128);
   out_y = static_cast<std::uint32_t>(height.window);
   out_x = static_cast<std::uint32_t>(width.window);
@@ -50,8 +51,10 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   sum_rows = out_tiles * 8;
   out_rows = out_tiles * out_tile;
   sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
-  const std::uint64_t buffers = column_tiles > tiling.block_columns ? 2 : 1;
-  vmem_rows = 2 * slab_rows + 2 * gradient_rows + transposed_rows + buffers * out_rows + 2048;
+  const bool one = column_tiles == tiling.block_columns && all_row_tiles == tiling.block_rows;
+  const std::uint64_t buffers = one ? 1 : 2;
+  vmem_rows = 2 * slab_rows + 2 * gradient_rows + transposed_rows + buffers * out_rows +
+              problem.resident_rows + 2048;
   if (sums_apart) vmem_rows += sum_rows;
   for (ElementType type : problem.epilogue_types) {
     vmem_rows += buffers * out_tiles * tile_rows(type);
@@ -68,12 +71,16 @@ class Search {
   WeightsTiling run() {
     const std::uint32_t batch_tiles = ceil_divide(problem_.contracted, 8);
     const std::uint32_t column_tiles = ceil_divide(problem_.columns, 128);
+    const std::uint32_t row_tiles = ceil_divide(problem_.rows, 128);
     for (std::uint32_t columns = 1; columns <= column_tiles; ++columns) {
-      if (column_tiles % columns != 0) continue;
-      for (std::uint32_t batch = 1; batch <= std::min(batch_tiles, 16U); ++batch) {
-        // A DMA has one stride: not parts of both.
-        if (batch_tiles % batch != 0 || (columns != column_tiles && batch != batch_tiles)) continue;
-        try_pixels(columns, batch);
+      for (std::uint32_t rows = 1; rows <= row_tiles; ++rows) {
+        if (column_tiles % columns != 0 || row_tiles % rows != 0) continue;
+        for (std::uint32_t batch = 1; batch <= std::min(batch_tiles, 16U); ++batch) {
+          // A DMA has one stride: not parts of the batch and of the features.
+          const bool all_features = columns == column_tiles && rows == row_tiles;
+          if (batch_tiles % batch != 0 || (!all_features && batch != batch_tiles)) continue;
+          try_pixels(columns, rows, batch);
+        }
       }
     }
     if (best_.cycles == 0) {
@@ -86,9 +93,10 @@ class Search {
   }
 
  private:
-  void try_pixels(std::uint32_t columns, std::uint32_t batch) {
+  void try_pixels(std::uint32_t columns, std::uint32_t rows, std::uint32_t batch) {
     WeightsTiling tiling;
     tiling.block_columns = columns;
+    tiling.block_rows = rows;
     tiling.block_batch = batch;
     const auto& [height, width] = problem_.spatial;
     const std::uint32_t all_units =
@@ -124,6 +132,7 @@ class Search {
     const double transposes = double(sizes.slab_y) * sizes.starts * sizes.row_tiles;
     const double work = tiling.parts * (steps * step + 350 + transposes * 136);
     const double tiles = double(sizes.column_tiles / tiling.block_columns) *
+                         (sizes.all_row_tiles / tiling.block_rows) *
                          (sizes.batch_tiles / tiling.block_batch) *
                          ceil_divide(sizes.out_y, tiling.block_y);
     const double traffic =

@@ -11,6 +11,7 @@ struct WeightsTiling {
   std::uint32_t group = 1;          ///< Pixels of the result's gradient.
   std::uint32_t block_y = 1;        ///< Rows of the result's gradient.
   std::uint32_t block_columns = 1;  ///< Column tiles of 128.
+  std::uint32_t block_rows = 1;     ///< Row tiles of 128 (input features).
   std::uint32_t part_groups = 1;    ///< Groups whose input is transposed at a time.
   std::uint32_t parts = 1;          ///< Of a row.
   std::uint32_t step_units = 1;     ///< Pairs of (position of the window, tile of input features).
@@ -22,11 +23,12 @@ struct WeightsTiling {
 struct WeightsSizes {
   WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling);
 
-  std::uint32_t batch_tiles, row_tiles, column_tiles;  ///< Row tiles: of 128 input features.
-  std::uint32_t out_y, out_x, window_y, window_x;      ///< Gradient pixels; positions.
-  std::uint32_t groups;                                ///< Of a row, rounded up for parts.
-  std::uint32_t units;                                 ///< Rounded up for steps.
-  std::uint32_t slab_y, slab_x;                        ///< Pixels of the input for a block.
+  std::uint32_t batch_tiles, all_row_tiles, column_tiles;
+  std::uint32_t row_tiles;                         ///< Of 128 input features, in a block.
+  std::uint32_t out_y, out_x, window_y, window_x;  ///< Gradient pixels; positions.
+  std::uint32_t groups;                            ///< Of a row, rounded up for parts.
+  std::uint32_t units;                             ///< Rounded up for steps.
+  std::uint32_t slab_y, slab_x;                    ///< Pixels of the input for a block.
   std::uint32_t starts;  ///< Groups of input pixels that a part transposes, per row.
   std::uint32_t input_tile, gradient_tile, out_tile;  ///< VMEM rows of a tile.
   std::uint32_t input_pixel, gradient_pixel;          ///< VMEM rows.

@@ -10,6 +10,7 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
       dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape);
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_types = epilogue.block_types();
+  problem.resident_rows = epilogue.resident_rows();
   return dot_kernel(problem, find_dot_tiling(problem, target), epilogue, target);
 }
 

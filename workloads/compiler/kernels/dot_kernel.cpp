@@ -446,14 +446,16 @@ void DotKernel::finish() {
 
 /// Tile by tile, in place where the result is packed afterwards.
 void DotKernel::apply_epilogue() {
-  std::uint32_t unroll = std::min(tiling_.block_m, 8U);
-  while (tiling_.block_m % unroll != 0) --unroll;
+  const std::uint32_t period = problem_.row_period == 0 ? tiling_.block_m : problem_.row_period;
+  std::uint32_t unroll = std::min(period, 8U);
+  while (period % unroll != 0) --unroll;
   builder_.new_block();
-  StepCounter counter(builder_, {tiling_.block_outer, tiling_.block_n, tiling_.block_m / unroll});
+  StepCounter counter(
+      builder_, {tiling_.block_outer, tiling_.block_n, tiling_.block_m / period, period / unroll});
   builder_.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();
     const std::vector<std::uint32_t> distances{tiling_.block_m * tiling_.block_n, 1,
-                                               unroll * tiling_.block_n};
+                                               period * tiling_.block_n, unroll * tiling_.block_n};
     const SReg tiles = weighted_sum(builder_, digits, distances);
     EpilogueEmitter::Position position;
     if (tiles) {
@@ -474,7 +476,9 @@ void DotKernel::apply_epilogue() {
     // Nothing depends on the outer dimensions' indices: matmul_epilogue() sees to it.
     const auto rank = static_cast<std::size_t>(epilogue_.graph->space().rank());
     position.place.digits.resize(rank);
-    const Index row = digit(m_dimension(), tiling_.block_m, digits[2], unroll);
+    const Index row = problem_.row_period == 0
+                          ? digit(m_dimension(), tiling_.block_m, digits[3], unroll)
+                          : Index{weighted_sum(builder_, {digits[3]}, {unroll}), 0};
     position.place.digits[rank - 1] = digit(n_dimension(), tiling_.block_n, digits[1], 1);
     position.place.lane_key = 0;
     for (std::uint32_t i = 0; i < unroll; ++i) {

@@ -29,6 +29,10 @@ struct DotProblem {
   hlo::ElementType out_type = hlo::ElementType::kF32;
   bool has_epilogue = false;
   std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
+  std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.
+  /// Where the rows are those of several matrices, tiles of one of them, if anything depends on
+  /// the row within: blocks are then whole multiples. 0: nothing does.
+  std::uint32_t row_period = 0;
 };
 
 /// Reads a dot instruction whose operands have the given shapes (with layouts) and whose result

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/dot_problem.h"
@@ -152,7 +153,9 @@ class Search {
       if (chunk % halves != 0 || chunk / halves > 48) continue;
       if (problem_.lhs_transposed && chunk % 16 != 0) continue;
       if (chunk >= 2 * row_tiles && chunk > 2 * halves && chunk > 16) continue;
-      for (std::uint32_t block_m : block_sizes(row_tiles, chunk)) {
+      const std::uint32_t unit =
+          problem_.row_period == 0 ? chunk : std::lcm(chunk, problem_.row_period);
+      for (std::uint32_t block_m : block_sizes(row_tiles, unit)) {
         DotTiling tiling;
         tiling.block_m = block_m;
         tiling.block_n = block_n;
@@ -206,7 +209,7 @@ std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
   if (problem.out_type == ElementType::kBf16 || problem.has_epilogue) rows += out_tiles * 8;
   for (ElementType type : problem.epilogue_types) rows += 2 * out_tiles * tile_rows(type);
   if (problem.lhs_transposed) rows += x_tiles * 8;
-  return rows + 2048;
+  return rows + problem.resident_rows + 2048;
 }
 
 DotTiling find_dot_tiling(const DotProblem& problem, const Target& target) {

@@ -31,6 +31,9 @@ std::int64_t parameter_of(const hlo::Computation& fused, hlo::InstructionId id,
                      std::string(hlo::to_string(instruction.opcode)));
 }
 
+/// Granules that a matrix which stays in VMEM may take.
+constexpr std::uint64_t kLargestMatrix = 3072;
+
 bool is_integer(ElementType type) {
   return type == ElementType::kS32 || type == ElementType::kU32 || type == ElementType::kPred;
 }
@@ -40,7 +43,9 @@ void find_operands(MatmulEpilogue& epilogue, std::int64_t product_parameter,
   const ExpressionGraph& graph = *epilogue.graph;
   for (int id : graph.below(graph.roots())) {
     const ExpressionNode& node = graph.node(id);
-    if (node.opcode == HloOpcode::kIota && node.axis >= 0 && node.axis < graph.space().rank() - 2) {
+    const int known = epilogue.product->opcode == HloOpcode::kDot ? 2 : 1;
+    if (node.opcode == HloOpcode::kIota && node.axis >= 0 &&
+        node.axis < graph.space().rank() - known) {
       refuse(fusion, "expected no iota along a major dimension behind a product");
     }
     if (node.opcode != HloOpcode::kParameter || node.parameter == product_parameter) continue;
@@ -52,6 +57,9 @@ void find_operands(MatmulEpilogue& epilogue, std::int64_t product_parameter,
     using Kind = MatmulEpilogue::Operand::Kind;
     if (operand.access.kind == ArrayAccess::Kind::kStream && !operand.access.linear) {
       operand.kind = Kind::kBlocks;
+    } else if (operand.access.kind == ArrayAccess::Kind::kTile && !operand.access.linear &&
+               operand.access.majors.empty() && granules(node.shape) <= kLargestMatrix) {
+      operand.kind = Kind::kMatrix;
     } else if (operand.access.kind == ArrayAccess::Kind::kRow && operand.access.majors.empty() &&
                operand.access.y == ArrayAccess::Step::kNone) {
       operand.kind = Kind::kLanes;
@@ -75,6 +83,19 @@ std::vector<ElementType> MatmulEpilogue::block_types() const {
     if (operand.kind == Operand::Kind::kBlocks) types.push_back(operand.type());
   }
   return types;
+}
+
+std::uint64_t MatmulEpilogue::resident_rows() const {
+  std::uint64_t rows = 0;
+  for (const Operand& operand : operands) {
+    if (operand.kind != Operand::Kind::kBlocks) rows += 2 * granules(operand.access.shape) + 16;
+  }
+  return rows;
+}
+
+bool MatmulEpilogue::has_matrix() const {
+  return std::any_of(operands.begin(), operands.end(),
+                     [](const Operand& operand) { return operand.kind == Operand::Kind::kMatrix; });
 }
 
 MatmulEpilogue matmul_epilogue(const hlo::Module& module, const hlo::Computation& computation,
@@ -145,7 +166,8 @@ EpilogueEmitter::EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& e
   }
   for (const Operand& operand : epilogue.operands) {
     const bool blocks = operand.kind == Operand::Kind::kBlocks;
-    emitter_->set_dependence(operand.node, {operand.kind != Operand::Kind::kScalar, blocks});
+    const bool rows = blocks || operand.kind == Operand::Kind::kMatrix;
+    emitter_->set_dependence(operand.node, {operand.kind != Operand::Kind::kScalar, rows});
   }
   emitter_->infer();
 }
@@ -210,6 +232,14 @@ VReg EpilogueEmitter::load(const Operand& operand, std::size_t number) {
     }
     return memory_.load_row(operand.type(), resident_[number],
                             multiply(builder_, lane_tile, operand.access.tile_rows()), {});
+  }
+  if (operand.kind == Operand::Kind::kMatrix) {
+    const Index row_tile = position_->place.digits[position_->place.digits.size() - 2];
+    const Index tile = add(builder_, multiply(builder_, row_tile, operand.access.x_tiles),
+                           position_->place.digits.back());
+    return memory_.load_tile(
+        operand.type(),
+        at(resident_[number], multiply(builder_, tile, operand.access.tile_rows())));
   }
   const bool packed = operand.type() == ElementType::kBf16;
   VmemAddress address = blocks_[number].plus(position_->tiles * (packed ? 4 : 8));

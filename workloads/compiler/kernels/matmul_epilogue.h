@@ -18,9 +18,10 @@ namespace tpu::compiler {
 struct MatmulEpilogue {
   /// An array that the expression reads beside the product.
   struct Operand {
-    /// Blocks: tiles in step with the result's, fetched block by block. Lanes: a vector along the
-    /// result's minor dimension. Scalar: one element. The latter two stay in VMEM.
-    enum class Kind : std::uint8_t { kBlocks, kLanes, kScalar };
+    /// Blocks: tiles in step with the result's, fetched block by block. Matrix: one matrix for all
+    /// of the result's. Lanes: a vector along the result's minor dimension. Scalar: one element.
+    /// All but blocks stay in VMEM.
+    enum class Kind : std::uint8_t { kBlocks, kMatrix, kLanes, kScalar };
     Kind kind = Kind::kBlocks;
     int node = -1;     ///< Of the graph.
     int operand = -1;  ///< Of the kernel.
@@ -39,6 +40,9 @@ struct MatmulEpilogue {
 
   /// Types of the operands that are fetched in blocks.
   std::vector<hlo::ElementType> block_types() const;
+  /// VMEM rows of the operands that stay.
+  std::uint64_t resident_rows() const;
+  bool has_matrix() const;
 };
 
 /// Reads an instruction that is a dot, a convolution or a fusion around one. Throws WorkloadError
