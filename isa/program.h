@@ -113,6 +113,9 @@ struct Program {
       0;  ///< Examples that one step consumes per core; 0 where unknown.
   std::uint64_t infeed_bytes =
       0;  ///< Bytes that one step takes from the infeed queue of a core; 0: no infeed.
+  /// What the host sends for them: without the padding of tiles, which arises on the way into HBM
+  /// (assumed). 0: infeed_bytes.
+  std::uint64_t infeed_host_bytes = 0;
   std::uint64_t model_flops =
       0;  ///< Useful FLOPs of a step on one core, counted on the graph before compilation.
   std::uint64_t compulsory_hbm_bytes =

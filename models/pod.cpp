@@ -40,8 +40,11 @@ void Pod::connect_chips(const IciParams& ici) {
 
 void Pod::connect_hosts(RunClock& clock, const CoreSetup& setup,
                         const std::vector<CoreLoad>& loads) {
-  const InputPipeline::Workload workload{setup.program.infeed_bytes,
-                                         setup.program.examples_per_core};
+  const isa::Program& program = setup.program;
+  const InputPipeline::Workload workload{
+      program.infeed_bytes,
+      program.infeed_host_bytes > 0 ? program.infeed_host_bytes : program.infeed_bytes,
+      program.examples_per_core};
   const std::uint32_t chips_per_host = std::max<std::uint32_t>(setup.params.host.chips, 1);
   for (std::uint32_t first = 0; first < setup.params.chips(); first += chips_per_host) {
     std::vector<Host::Core> fed;

@@ -56,6 +56,7 @@ template <class Program, class Visitor>
 void visit_numbers(Program& program, Visitor&& visit) {
   visit("examples_per_core", program.examples_per_core);
   visit("infeed_bytes", program.infeed_bytes);
+  visit("infeed_host_bytes", program.infeed_host_bytes);
   visit("model_flops", program.model_flops);
   visit("compulsory_hbm_bytes", program.compulsory_hbm_bytes);
   visit("hbm_peak_bytes", program.hbm_peak_bytes);

@@ -37,6 +37,7 @@ std::uint64_t ticks_per_batch(const MachineParams& params, const InputPipeline::
 InputPipeline::InputPipeline(const MachineParams& params, const Workload& workload,
                              std::vector<Fed> cores)
     : batch_bytes_(workload.infeed_bytes),
+      host_bytes_(workload.host_bytes),
       batch_ticks_(ticks_per_batch(params, workload)),
       pcie_latency_((std::uint64_t{params.host.pcie_latency_ns} * params.clock_mhz + 999) / 1000),
       cores_(std::move(cores)) {
@@ -111,7 +112,7 @@ std::vector<InputPipeline::Done> InputPipeline::advance(std::uint64_t now) {
   prepare(now);
   while (preparing_ && (prepared_at_ + kTicksPerCycle - 1) / kTicksPerCycle <= now) {
     preparing_ = false;
-    const Link::Passage passage = down_[cores_[prepared_core_].chip].pass(now, batch_bytes_);
+    const Link::Passage passage = down_[cores_[prepared_core_].chip].pass(now, host_bytes_);
     arrivals_.push({passage.end + pcie_latency_, order_++, false, prepared_core_, 0});
     prepare(now);
   }

@@ -26,7 +26,8 @@ class InputPipeline {
     const std::vector<MemoryBlock>* batches = nullptr;  ///< Values, one block per batch.
   };
   struct Workload {
-    std::uint64_t infeed_bytes = 0;  ///< Of a batch of one core; 0: no infeed.
+    std::uint64_t infeed_bytes = 0;  ///< Of a batch of one core in HBM; 0: no infeed.
+    std::uint64_t host_bytes = 0;    ///< Of the same batch on PCIe.
     std::uint64_t examples = 0;      ///< In a batch of one core.
   };
   struct Done {
@@ -60,6 +61,7 @@ class InputPipeline {
                                       const InfeedQueue::Request& request) const;
 
   std::uint64_t batch_bytes_ = 0;
+  std::uint64_t host_bytes_ = 0;
   std::uint64_t batch_ticks_ = 0;  ///< Preparation of a batch, 2^-16 cycles.
   std::uint64_t pcie_latency_;
   std::vector<Fed> cores_;

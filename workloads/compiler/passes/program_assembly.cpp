@@ -131,6 +131,7 @@ void Assembly::add_infeed() {
     info.shape += (info.shape.empty() ? "" : ", ") + to_string(shape);
   }
   program_.infeed_bytes = plan_.infeed_granules * isa::kHbmGranuleBytes;
+  program_.infeed_host_bytes = info.hbm_bytes;
   const auto kernel = static_cast<std::uint32_t>(program_.kernels.size());
   program_.kernels.push_back(infeed_kernel(granules, target_));
   add_call(kernel, std::move(info), {static_cast<std::uint32_t>(plan_.infeed_granule)});
