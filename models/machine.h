@@ -96,9 +96,10 @@ struct CoreResult {
   std::uint32_t chip = 0;
   std::uint32_t core = 0;
   std::vector<StepSpan> steps;
-  std::vector<OpResult> ops;    ///< Index as in Program::ops.
-  Counters total;               ///< From cycle 0 to the end of the run (all cores' end).
-  std::uint64_t end_cycle = 0;  ///< When this core finished.
+  std::vector<OpResult> ops;      ///< Index as in Program::ops.
+  std::uint64_t begin_cycle = 0;  ///< Where the account begins: behind the warm-up steps.
+  Counters total;                 ///< From begin_cycle to the end of the run (all cores' end).
+  std::uint64_t end_cycle = 0;    ///< When this core finished.
 };
 
 /// A DMA as the trace sees it, in cycles of the core clock.
@@ -141,6 +142,8 @@ struct CoreLoad {
 
 struct RunOptions {
   std::uint32_t steps = 1;
+  /// Steps before those, which no result, account or observer sees: they fill the infeed queues.
+  std::uint32_t warmup_steps = 0;
   bool values = false;     ///< Compute on data.
   bool interpret = false;  ///< Slow twin of the core: every bundle by itself, no remembered blocks.
   bool check_names = false;  ///< Check virtual names on every register read (values on).

@@ -32,8 +32,7 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
   DmaPorts& dma_ports = *this;
   CoreOutside& outside = *this;
   dma_ = std::make_unique<DmaEngine>(DmaEngine::Core{chip_, core_}, setup.params, setup.program,
-                                     hbm, scalar_, data_ ? &data_->state() : nullptr, dma_ports,
-                                     setup.options.observer);
+                                     hbm, scalar_, data_ ? &data_->state() : nullptr, dma_ports);
   sequencer_ = std::make_unique<Sequencer>(Sequencer::Place{number_, chip_, core_}, setup.params,
                                            setup.blocks, setup.options, scalar_, flags_,
                                            data_.get(), outside);
@@ -139,6 +138,10 @@ void Core::raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reas
 }
 
 void Core::note_hbm_write(std::uint64_t bytes) { sequencer_->add_hbm_write_bytes(bytes); }
+
+void Core::note_dma(const DmaEvent& event) {
+  if (sequencer_->measuring()) setup_.options.observer->on_dma(event);
+}
 
 bool Core::runs(std::uint32_t chip, std::uint32_t core) const {
   if (core >= setup_.params.cores_per_chip) return false;

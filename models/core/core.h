@@ -70,6 +70,8 @@ class Core : public TimedModule,
   void raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason,
                   std::uint64_t now) override;
   void note_hbm_write(std::uint64_t bytes) override;
+  bool watched() const override { return setup_.options.observer != nullptr; }
+  void note_dma(const DmaEvent& event) override;
   bool runs(std::uint32_t chip, std::uint32_t core) const override;
 
   const CoreSetup setup_;

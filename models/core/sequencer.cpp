@@ -14,6 +14,8 @@ using isa::Opcode;
 
 constexpr std::size_t kDeepestCall = 64;
 
+std::size_t mxu_index(std::size_t mxu) { return static_cast<std::size_t>(Unit::kMxu0) + mxu; }
+
 }  // namespace
 
 Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
@@ -31,6 +33,7 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
   result_.chip = place.chip;
   result_.core = place.core;
   result_.ops.resize(blocks.program().ops.size());
+  warmup_left_ = options.warmup_steps;
   finished_ = options.steps == 0;
   if (!finished_) go_to(0, 0);
 }
@@ -151,32 +154,33 @@ void Sequencer::end_wait(std::uint64_t now) {
   dynamic_.core.add(wait.reason, cycles);
   state_ = blocks_.aged(state_, cycles);
   now_ = now;
-  if (options_.observer != nullptr) {
-    options_.observer->on_wait(place_.number, wait.reason, wait.since, now);
+  if (observer() != nullptr) {
+    observer()->on_wait(place_.number, wait.reason, wait.since, now);
   }
+}
+
+/// How long the units go on working when nothing issues from now on.
+BlockTable::Busy Sequencer::busy_now() const {
+  if (!scoreboard_) return blocks_.busy(state_);
+  const auto remaining = [&](std::uint64_t until) {
+    return static_cast<std::uint32_t>(until > now_ ? until - now_ : 0);
+  };
+  BlockTable::Busy busy;
+  for (std::size_t u = 0; u < params_.core.mxu.count; ++u) {
+    busy.mxu[u] = remaining(scoreboard_->mxu_busy_until(u));
+  }
+  busy.xlu = remaining(scoreboard_->xlu_busy_until());
+  return busy;
 }
 
 /// Books what the units still do in the first of `cycles` in which the core does not run.
 void Sequencer::note_busy(CoreState state, std::uint64_t cycles) {
-  const auto book = [&](Unit unit, std::uint64_t remaining) {
-    dynamic_.busy_in_state[static_cast<std::size_t>(unit)].add(state, std::min(remaining, cycles));
+  const auto book = [&](std::size_t unit, std::uint64_t remaining) {
+    dynamic_.busy_in_state[unit].add(state, std::min(remaining, cycles));
   };
-  BlockTable::Busy busy;
-  if (scoreboard_) {
-    const auto remaining = [&](std::uint64_t until) {
-      return static_cast<std::uint32_t>(until > now_ ? until - now_ : 0);
-    };
-    for (std::size_t u = 0; u < params_.core.mxu.count; ++u) {
-      busy.mxu[u] = remaining(scoreboard_->mxu_busy_until(u));
-    }
-    busy.xlu = remaining(scoreboard_->xlu_busy_until());
-  } else {
-    busy = blocks_.busy(state_);
-  }
-  for (std::size_t u = 0; u < params_.core.mxu.count; ++u) {
-    book(static_cast<Unit>(static_cast<std::size_t>(Unit::kMxu0) + u), busy.mxu[u]);
-  }
-  book(Unit::kXlu, busy.xlu);
+  const BlockTable::Busy busy = busy_now();
+  for (std::size_t u = 0; u < params_.core.mxu.count; ++u) book(mxu_index(u), busy.mxu[u]);
+  book(static_cast<std::size_t>(Unit::kXlu), busy.xlu);
 }
 
 /// Which addresses are unknown; anything else of a DMA has to be known.
@@ -425,12 +429,17 @@ void Sequencer::return_from_kernel() {
   ++op.count;
   op.cycles += now_ - frame.begin;
   op.counters += own;
-  if (options_.observer != nullptr) {
-    options_.observer->on_op(place_.number, frame.op, frame.begin, now_, own);
+  if (observer() != nullptr) {
+    observer()->on_op(place_.number, frame.op, frame.begin, now_, own);
   }
 }
 
 void Sequencer::end_step() {
+  if (!measuring()) {
+    --warmup_left_;
+    if (measuring()) begin_account();
+    return;
+  }
   if (options_.observer != nullptr) {
     options_.observer->on_step(place_.number, static_cast<std::uint32_t>(result_.steps.size()),
                                step_begin_, now_);
@@ -440,13 +449,28 @@ void Sequencer::end_step() {
   finished_ = result_.steps.size() == options_.steps;
 }
 
+/// The warm-up ends here. What units still do of its pushes belongs to the account.
+void Sequencer::begin_account() {
+  before_account_ = counters();
+  const BlockTable::Busy busy = busy_now();
+  for (std::size_t u = 0; u < params_.core.mxu.count; ++u) {
+    before_account_.busy_cycles[mxu_index(u)] -= busy.mxu[u];
+  }
+  before_account_.busy_cycles[static_cast<std::size_t>(Unit::kXlu)] -= busy.xlu;
+  result_.ops.assign(result_.ops.size(), {});
+  result_.begin_cycle = now_;
+  step_begin_ = now_;
+}
+
 double Sequencer::progress() const {
   if (finished_ || options_.steps == 0) return 1;
   const std::uint32_t top =
       frames_.empty() ? (block_->kernel == 0 ? block_->first : 0) : frames_.front().bundle;
   const double part =
       static_cast<double>(top) / static_cast<double>(blocks_.program().kernels[0].bundles.size());
-  return (static_cast<double>(result_.steps.size()) + part) / options_.steps;
+  const std::uint32_t warm = options_.warmup_steps - warmup_left_;
+  return (static_cast<double>(result_.steps.size() + warm) + part) /
+         (options_.steps + options_.warmup_steps);
 }
 
 // ---- Accounts
@@ -483,7 +507,7 @@ CoreResult Sequencer::result(std::uint64_t run_end) {
     dynamic_.busy_cycles[u] -= all - within;
   }
   dynamic_.busy_in_state = beyond.busy_in_state;
-  result_.total = counters();
+  result_.total = counters() - before_account_;
   result_.end_cycle = now_;
   return std::move(result_);
 }

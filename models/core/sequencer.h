@@ -60,6 +60,8 @@ class Sequencer {
 
   /// Ends the account at the end of the whole run and returns it.
   CoreResult result(std::uint64_t run_end);
+  /// The warm-up steps are over.
+  bool measuring() const { return warmup_left_ == 0; }
   /// DMAs of which an address was unknown.
   std::uint64_t unknown_dmas() const { return unknown_dmas_; }
   /// Bytes that others wrote into this core's HBM.
@@ -116,6 +118,9 @@ class Sequencer {
   void call();
   void return_from_kernel();
   void end_step();
+  void begin_account();
+  Observer* observer() const { return measuring() ? options_.observer : nullptr; }
+  BlockTable::Busy busy_now() const;
   void note_busy(CoreState state, std::uint64_t cycles);
   Counters counters() const;
   std::uint32_t known(const ScalarOperand& operand, const char* what) const;
@@ -145,12 +150,14 @@ class Sequencer {
   bool looking_ahead_ = false;
   std::vector<FlagAddition> additions_;  ///< That were met while looking ahead.
   std::uint64_t step_begin_ = 0;
+  std::uint32_t warmup_left_ = 0;
 
   BlockTable::StateId state_ = BlockTable::kRested;
   std::optional<Scoreboard> scoreboard_;  ///< With options.interpret: checked bundle by bundle.
 
   std::array<std::uint64_t, BlockCounters::kCount> counts_{};
-  Counters dynamic_;  ///< Waits, DMAs, bytes: what is no constant of a block.
+  Counters dynamic_;         ///< Waits, DMAs, bytes: what is no constant of a block.
+  Counters before_account_;  ///< What the warm-up steps did.
   std::uint64_t unknown_dmas_ = 0;
   CoreResult result_;
 };

@@ -65,8 +65,7 @@ std::string beyond(const char* which, const char* memory, std::uint64_t end, std
 }  // namespace
 
 DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program& program,
-                     MemoryImage& hbm, ScalarUnit& scalar, isa::CoreState* data, DmaPorts& ports,
-                     Observer* observer)
+                     MemoryImage& hbm, ScalarUnit& scalar, isa::CoreState* data, DmaPorts& ports)
     : core_(core),
       params_(params),
       program_(program),
@@ -74,7 +73,6 @@ DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program&
       scalar_(scalar),
       data_(data),
       ports_(ports),
-      observer_(observer),
       vmem_rows_((params.core.vmem_mib << 20) / isa::kVmemRowBytes),
       hbm_granules_((std::uint64_t{params.hbm.gib} << 20) / params.cores_per_chip) {}
 
@@ -239,7 +237,7 @@ void DmaEngine::complete(std::uint64_t token, std::uint64_t now) {
 
 void DmaEngine::note(const isa::DmaDescriptor& descriptor, std::uint64_t begin,
                      std::uint64_t end) const {
-  if (observer_ == nullptr) return;
+  if (!ports_.watched()) return;
   DmaEvent event;
   event.source_chip = core_.chip;
   event.source_core = core_.core;
@@ -250,7 +248,7 @@ void DmaEngine::note(const isa::DmaDescriptor& descriptor, std::uint64_t begin,
   event.begin = begin;
   event.end = end;
   event.bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
-  observer_->on_dma(event);
+  ports_.note_dma(event);
 }
 
 // ---- Remote DMAs

@@ -49,6 +49,9 @@ class DmaPorts {
   virtual void raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason,
                           std::uint64_t now) = 0;
   virtual void note_hbm_write(std::uint64_t bytes) = 0;
+  /// Nobody watches: note_dma() need not be called.
+  virtual bool watched() const = 0;
+  virtual void note_dma(const DmaEvent& event) = 0;
   /// Whether a core, by chip and number in the chip, takes part in the run.
   virtual bool runs(std::uint32_t chip, std::uint32_t core) const = 0;
 };
@@ -69,7 +72,7 @@ class DmaEngine : public HbmClient {
   };
   /// `data`: absent with values off.
   DmaEngine(Core core, const MachineParams& params, const isa::Program& program, MemoryImage& hbm,
-            ScalarUnit& scalar, isa::CoreState* data, DmaPorts& ports, Observer* observer);
+            ScalarUnit& scalar, isa::CoreState* data, DmaPorts& ports);
 
   /// Starts a DMA; returns what is wrong with it, or nothing.
   std::string start(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown, CodePlace place,
@@ -123,7 +126,6 @@ class DmaEngine : public HbmClient {
   ScalarUnit& scalar_;
   isa::CoreState* data_;
   DmaPorts& ports_;
-  Observer* observer_;
   const std::uint32_t vmem_rows_;
   const std::uint64_t hbm_granules_;
   std::uint64_t next_start_ = 0;

@@ -93,6 +93,38 @@ kernel top
   EXPECT_EQ(busy(Unit::kEup), 1u);
 }
 
+TEST(Accounts, WarmUpStepsAreInNone) {
+  // The last bundle's push is still under way when the account begins.
+  const isa::Program program = program_of(R"(
+kernel top
+  { inlined_call site = 0 ;; vdelay 7 }
+  { vmatmul.f32.gmra.mxu0 %v0 }
+kernel callee
+  { dma.hbm_to_vmem 0, 64, 0, 1 }
+  { dma.done.wait 1, 64 }
+  { vsyncadd 1, -64 }
+)");
+  for (bool interpret : {false, true}) {
+    RunOptions options = test::on_core(0);
+    options.interpret = interpret;
+    options.warmup_steps = 2;
+    options.steps = 3;
+    const RunResult result = run(program, options);
+    const CoreResult& core = result.cores[0];
+    ASSERT_EQ(core.steps.size(), 3u);
+    const std::uint64_t step = core.steps[0].end - core.steps[0].begin;
+    EXPECT_EQ(core.begin_cycle, 2 * step);
+    EXPECT_EQ(core.steps[0].begin, 2 * step);
+    EXPECT_EQ(result.cycles, 5 * step);
+    EXPECT_EQ(core.total.core.total(), 3 * step);
+    EXPECT_EQ(core.total.dmas, 3u);
+    EXPECT_EQ(core.ops[0].count, 3u);
+    EXPECT_EQ(unit_account(core.total, Unit::kMxu0).total(), 3 * step);
+    // Seven cycles of the push before, two pushes, and the first cycle of the last.
+    EXPECT_EQ(unit_account(core.total, Unit::kMxu0).busy, 7u + 2 * 8u + 1u);
+  }
+}
+
 class Recorder : public Observer {
  public:
   void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,

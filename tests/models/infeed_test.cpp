@@ -51,6 +51,13 @@ TEST(Infeed, AnUnlimitedHostIsBoundByPcie) {
             arrival + hbm_cycles(kBatchBytes) - 1);
 }
 
+TEST(Infeed, PaddingDoesNotCrossPcie) {
+  isa::Program program = taker(0);
+  program.infeed_host_bytes = kBatchBytes / 8;
+  const RunResult result = test::run(program, steps(1, {0}));
+  EXPECT_EQ(result.cycles, pcie_cycles(kBatchBytes / 8) + hbm_cycles(kBatchBytes) + 2);
+}
+
 TEST(Infeed, BatchesWaitInTheQueueWhileTheCoreWorks) {
   // After the first step two batches have arrived: the next steps find theirs at once.
   const std::uint64_t work = 10 * pcie_cycles(kBatchBytes);
@@ -79,6 +86,21 @@ TEST(Infeed, ASlowHostSetsThePace) {
       EXPECT_GT(idle, 0.9 * static_cast<double>(result.cycles) - 12 * 10000.0);
     }
   }
+}
+
+TEST(Infeed, AfterAWarmUpTheFirstStepHasThePaceOfTheHost) {
+  MachineParams params;
+  params.host.examples_per_s = 100;
+  RunOptions options = steps(1, {0});
+  options.warmup_steps = 1;
+  const RunResult result = test::run(taker(1000), options, params);
+  const CoreResult& core = result.cores[0];
+  ASSERT_EQ(core.steps.size(), 1u);
+  // 128 examples at 100 a second.
+  EXPECT_EQ(core.steps[0].end - core.steps[0].begin, 1280000u * 940);
+  EXPECT_EQ(core.begin_cycle, core.steps[0].begin);
+  EXPECT_EQ(core.total.core.total(), 1280000u * 940);
+  EXPECT_EQ(core.total.dmas, 1u);
 }
 
 TEST(Infeed, TheRateIsKeptWithoutDrift) {
