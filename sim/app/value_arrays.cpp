@@ -184,13 +184,7 @@ HostArray InitialValues::parameter(const isa::Buffer& buffer, std::uint32_t numb
   HostArray array;
   array.shape = entry.at(entry.parameters().at(number)).shape;
   const auto replica = static_cast<std::int64_t>(place);
-  if (static_cast<std::int64_t>(number) >= zoo.state_tensors) {
-    const auto leaf =
-        static_cast<std::size_t>(static_cast<std::int64_t>(number) - zoo.state_tensors);
-    array.bytes = frontend::step_inputs(zoo, seed_, step, replica).at(leaf);
-  } else {
-    array.bytes = frontend::initial_values(zoo, seed_, replica).at(number);
-  }
+  array.bytes = frontend::parameter_value(zoo, number, seed_, step, replica);
   return array;
 }
 

@@ -303,6 +303,9 @@ TEST(Zoo, EqualSeedsGiveEqualValuesAndReplicasDifferInTheirInputsOnly) {
   EXPECT_NE(first[static_cast<std::size_t>(workload.state_tensors)],
             other[static_cast<std::size_t>(workload.state_tensors)]);
   EXPECT_NE(step_inputs(workload, 7, 0), step_inputs(workload, 7, 1));
+  EXPECT_EQ(parameter_value(workload, 3, 7, 5), first[3]);
+  EXPECT_EQ(parameter_value(workload, workload.state_tensors, 7, 5, 2),
+            step_inputs(workload, 7, 5, 2)[0]);
 }
 
 TEST(Zoo, InitialWeightsHaveTheDeviationOfHe) {

@@ -51,7 +51,7 @@ class Stream {
 /// Purposes of the streams, so that no two share numbers.
 enum Purpose : std::uint64_t { kWeightStream = 1, kClassStream, kNoiseStream, kTokenStream };
 
-/// Which fifth of tokens ignore the rule.
+/// One token in so many ignores the rule.
 constexpr std::int64_t kRandomTokenOneIn = 8;
 /// Weights of the class's pattern and of the noise in an image; their squares add up to 1.
 constexpr float kPatternWeight = 0.6f;
@@ -207,6 +207,15 @@ std::vector<std::vector<std::uint8_t>> initial_values(const Workload& workload, 
 std::vector<std::vector<std::uint8_t>> step_inputs(const Workload& workload, std::uint64_t seed,
                                                    std::int64_t step, std::int64_t replica) {
   return values_from(workload, workload.state_tensors, seed, Examples(seed, step, replica));
+}
+
+std::vector<std::uint8_t> parameter_value(const Workload& workload, std::int64_t number,
+                                          std::uint64_t seed, std::int64_t step,
+                                          std::int64_t replica) {
+  const hlo::Computation& entry = workload.module.entry_computation();
+  const std::size_t at = static_cast<std::size_t>(number);
+  return values_of(entry.at(entry.parameters().at(at)).shape, workload.initializers.at(at), number,
+                   seed, Examples(seed, step, replica));
 }
 
 }  // namespace tpu::frontend

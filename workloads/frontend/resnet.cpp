@@ -66,8 +66,8 @@ Workload build_resnet50(const WorkloadOptions& options) {
   x = global_average_pool(model, x, "global_pool");
   const Tensor logits = dense(model, x, "classifier", classes, false);
   Optimizer optimizer;
-  optimizer.learning_rate = checked_rate(
-      options.learning_rate, 0.1 * static_cast<double>(batch * options.replicas) / 256);
+  optimizer.learning_rate = checked_rate(options.learning_rate,
+                                         0.1 * static_cast<double>(batch * options.replicas) / 256);
   optimizer.weight_decay = 1e-4;
   return model.training_step(softmax_cross_entropy(graph, logits, labels), optimizer, batch,
                              options.replicas);

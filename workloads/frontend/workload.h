@@ -41,4 +41,9 @@ std::vector<std::vector<std::uint8_t>> initial_values(const Workload& workload, 
 std::vector<std::vector<std::uint8_t>> step_inputs(const Workload& workload, std::uint64_t seed,
                                                    std::int64_t step, std::int64_t replica = 0);
 
+/// One parameter's values: of the state before the first step, or an input of the given step.
+std::vector<std::uint8_t> parameter_value(const Workload& workload, std::int64_t number,
+                                          std::uint64_t seed, std::int64_t step,
+                                          std::int64_t replica = 0);
+
 }  // namespace tpu::frontend
