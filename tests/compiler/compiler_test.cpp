@@ -1,3 +1,5 @@
+#include "workloads/compiler/compiler.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <random>
 
 #include "tests/compiler/run_compiled.h"
-#include "workloads/compiler/compiler.h"
 #include "workloads/frontend/graph_builder.h"
 #include "workloads/frontend/zoo.h"
 
@@ -350,8 +351,7 @@ TEST(Compiler, MlpStepsAreTheReferences) {
 }
 
 TEST(Compiler, LenetStepsAreTheReferences) {
-  expect_training(Training("lenet", with_batch(12), 1), 1e-3, 1e-3);
-  expect_training(Training("lenet", with_batch(12), 3), 1e-3, 1e-3);
+  expect_training(Training("lenet", with_batch(12), 2), 1e-3, 1e-3);
 }
 
 // bf16 activations: a fused kernel keeps f32 where the graph rounds between two of its operations.
@@ -370,15 +370,16 @@ TEST(Compiler, ReducedResNet50StepsAreTheReferences) {
 }
 
 TEST(Compiler, TheLossFalls) {
-  for (const char* name : {"mlp", "lenet"}) {
-    double first = 0, last = 0;
-    for (std::uint32_t steps : {1U, 12U}) {
-      const Training training(name, with_batch(32), steps);
-      const CompiledRun run = run_compiled(training.workload.module, training.arguments, steps);
-      const double loss = numbers_of(run.outputs[0].back())[0];
-      (steps == 1 ? first : last) = loss;
-    }
-    EXPECT_LT(last, 0.7 * first) << name;
+  for (const auto& [name, steps, part] :
+       {std::tuple<const char*, std::uint32_t, double>{"mlp", 12, 0.5},
+        {"lenet", 4, 0.98},
+        {"transformer", 6, 0.98}}) {
+    const Training first(name, with_batch(name == std::string("transformer") ? 1 : 12), 1);
+    const Training training(name, with_batch(name == std::string("transformer") ? 1 : 12), steps);
+    const double before = numbers_of(first.reference()[0].elements.back())[0];
+    const CompiledRun run = run_compiled(training.workload.module, training.arguments, steps);
+    const double after = numbers_of(run.outputs[0].back())[0];
+    EXPECT_LT(after, part * before) << name;
   }
 }
 

@@ -406,14 +406,19 @@ void Fusion::merge_siblings() {
   }
 }
 
-/// Behind a product there are arrays of its extent, vectors along its minor dimension and scalars.
+/// Behind a product there are arrays of its extent, matrices and vectors along its minor dimensions
+/// and scalars.
 bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
-  const std::int64_t minor = at(product).shape.layout.minor_to_major[0];
+  const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
   return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
     const HloInstruction& instruction = at(id);
     if (instruction.opcode != HloOpcode::kBroadcast) return true;
-    const std::int64_t rank = at(instruction.operands[0]).shape.rank();
-    return rank == 0 || (rank == 1 && instruction.dimensions[0] == minor);
+    const Shape& operand = at(instruction.operands[0]).shape;
+    if (operand.rank() == 1) return instruction.dimensions[0] == order[0];
+    const bool is_matrix = operand.rank() == 2 && order.size() > 2 &&
+                           operand.layout.minor_to_major[0] == 1 &&
+                           instruction.dimensions == std::vector<std::int64_t>{order[1], order[0]};
+    return operand.rank() == 0 || is_matrix;
   });
 }
 
