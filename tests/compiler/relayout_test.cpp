@@ -33,6 +33,16 @@ KernelHarness::Result check(const Move& move, ElementType type = ElementType::kF
   const Tensor result = move.build(graph, parameters);
   hlo::Module module = graph.finish(result, parameters);
   hlo::Computation& entry = module.entry_computation();
+  if (entry.at(entry.root).opcode == hlo::HloOpcode::kParameter) {
+    hlo::HloInstruction copy;
+    copy.opcode = hlo::HloOpcode::kCopy;
+    copy.id = static_cast<hlo::InstructionId>(entry.instructions.size());
+    copy.name = "copy";
+    copy.shape = entry.at(entry.root).shape;
+    copy.operands = {entry.root};
+    entry.root = copy.id;
+    entry.instructions.push_back(copy);
+  }
   std::vector<Array> inputs;
   for (hlo::HloInstruction& instruction : entry.instructions) {
     const bool is_root = instruction.id == entry.root;
@@ -108,6 +118,110 @@ TEST(Relayout, PaddingOfMajorDimensionsAreDmas) {
   check(pad({3, 4, 10, 50}, {{1, 2, 0}, {2, 0, 1}, {0, 0, 0}, {0, 0, 0}}, 1.5));
   check(pad({3, 4, 10, 50}, {{1, 2, 0}, {-1, 0, 0}, {0, 0, 0}, {0, 0, 0}}, -2), ElementType::kBf16);
   check(pad({16, 128}, {{8, 3, 0}, {128, 5, 0}}, 4));
+}
+
+TEST(Relayout, SlicesThatCutTiles) {
+  check(slice({100, 700}, {3, 37}, {90, 600}));
+  check(slice({100, 700}, {3, 37}, {90, 600}), ElementType::kBf16);
+  check(slice({50, 300}, {5, 0}, {20, 300}));
+  check(slice({6, 20, 300}, {1, 5, 100}, {5, 19, 290}, {2, 3, 1}));
+  check(slice({40, 60}, {1, 20}, {40, 60}, {2, 1}));
+  check(slice({3000}, {100}, {2900}));
+  check(slice({300}, {7}, {70}));
+}
+
+TEST(Relayout, ConcatenationsThatCutTiles) {
+  check(concatenate({{50, 100}, {50, 60}, {50, 300}}, 1));
+  check(concatenate({{13, 100}, {8, 100}, {21, 100}}, 0));
+  check(concatenate({{13, 100}, {8, 100}, {21, 100}}, 0), ElementType::kBf16);
+  check(concatenate({{100}, {28}, {1000}}, 0));
+  check(concatenate({{3, 5, 7}, {3, 6, 7}}, 1));
+}
+
+TEST(Relayout, PaddingThatCutsTiles) {
+  check(pad({10, 50}, {{1, 2, 0}, {3, 4, 0}}, 1.5));
+  check(pad({10, 150}, {{1, 2, 1}, {30, 4, 0}}, 1.5), ElementType::kBf16);
+  check(pad({10, 150}, {{-2, -3, 0}, {-30, 4, 0}}, -1));
+  check(pad({100}, {{5, 20, 0}}, 7));
+}
+
+Move reverse(const Extents& input, const Extents& dimensions) {
+  return {
+      {input},
+      [=](GraphBuilder& g, const std::vector<Tensor>& x) { return g.reverse(x[0], dimensions); },
+      {},
+      {}};
+}
+
+TEST(Relayout, ReversalOfRowsAndMajors) {
+  check(reverse({3, 4, 10, 50}, {0, 1}));
+  check(reverse({4, 21, 150}, {0, 1}));
+  EXPECT_THROW(check(reverse({4, 21, 150}, {2})), WorkloadError);
+}
+
+Move transpose(const Extents& input, const Extents& permutation) {
+  return {
+      {input},
+      [=](GraphBuilder& g, const std::vector<Tensor>& x) { return g.transpose(x[0], permutation); },
+      {},
+      {}};
+}
+
+TEST(Relayout, TransposesOfLanes) {
+  check(transpose({100, 300}, {1, 0}));
+  check(transpose({100, 300}, {1, 0}), ElementType::kBf16);
+  check(transpose({5, 20, 150}, {0, 2, 1}));
+  check(transpose({5, 20, 150}, {2, 1, 0}));
+  check(transpose({5, 20, 150}, {2, 0, 1}));
+  check(transpose({5, 20, 150}, {1, 2, 0}));
+  check(transpose({7, 8, 9, 10}, {3, 1, 0, 2}));
+  check(transpose({150, 3, 5, 20}, {3, 1, 2, 0}));
+}
+
+TEST(Relayout, TransposesThatKeepLanes) {
+  check(transpose({5, 20, 150}, {1, 0, 2}));
+  check(transpose({3, 5, 20, 150}, {1, 0, 2, 3}));
+  check(transpose({3, 5, 20, 150}, {2, 1, 0, 3}), ElementType::kBf16);
+}
+
+TEST(Relayout, CopiesBetweenLayouts) {
+  Move move{{{9, 5, 6, 70}},
+            [](GraphBuilder&, const std::vector<Tensor>& x) { return x[0]; },
+            {3, 0, 2, 1},
+            {3, 2, 1, 0}};
+  check(move);
+  check(move, ElementType::kBf16);
+  std::swap(move.source_layout, move.target_layout);
+  check(move);
+}
+
+Move reshape(const Extents& from, const Extents& to) {
+  return {{from},
+          [=](GraphBuilder& g, const std::vector<Tensor>& x) { return g.reshape(x[0], to); },
+          {},
+          {}};
+}
+
+TEST(Relayout, Reshapes) {
+  check(reshape({9, 5, 5, 16}, {9, 400}));
+  check(reshape({9, 400}, {9, 5, 5, 16}));
+  check(reshape({6, 20, 150}, {120, 150}));
+  check(reshape({3, 40, 50}, {6, 20, 50}));
+  check(reshape({30, 70}, {2100}));
+  check(reshape({1500}, {30, 50}));
+  check(reshape({9, 5, 5, 16}, {9, 400}), ElementType::kBf16);
+}
+
+TEST(Relayout, LargeArraysAreCutIntoSlabs) {
+  compiler::Target small;
+  small.vmem_bytes = 1 << 20;
+  check(slice({300, 700}, {0, 37}, {300, 600}), ElementType::kF32, small);
+  check(transpose({5, 200, 350}, {0, 2, 1}), ElementType::kF32, small);
+  check(transpose({300, 700}, {1, 0}), ElementType::kF32, small);
+  check(reshape({90, 5, 5, 16}, {90, 400}), ElementType::kF32, small);
+  EXPECT_THROW(check(transpose({60, 20, 150}, {2, 1, 0}), ElementType::kF32, small), WorkloadError);
+  small.vmem_bytes = 2 << 20;
+  check(transpose({60, 20, 150}, {2, 1, 0}), ElementType::kBf16, small);
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
+#include <algorithm>
+
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/relayout_boxes.h"
 #include "workloads/compiler/kernels/relayout_copy.h"
+#include "workloads/compiler/kernels/relayout_slabs.h"
 #include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
@@ -36,31 +40,220 @@ std::uint32_t word_of(const hlo::HloInstruction& constant, hlo::ElementType type
   return half << 16 | half;
 }
 
+/// Physical dimensions along which every box leaves everything in place.
+std::vector<int> fixed_dimensions(const std::vector<Box>& boxes,
+                                  const hlo::Computation& computation,
+                                  const hlo::HloInstruction& instruction) {
+  const std::vector<std::int64_t> target = physical_extents(instruction.shape);
+  std::vector<int> fixed;
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    const bool stays = std::all_of(boxes.begin(), boxes.end(), [&](const Box& box) {
+      const Box::Dimension& d = box.dimensions[i];
+      const hlo::Shape& source =
+          computation.at(instruction.operands[static_cast<std::size_t>(box.source)]).shape;
+      return d.from == 0 && d.to == 0 && d.step == 1 && d.spread == 1 && d.extent == target[i] &&
+             physical_extents(source)[i] == target[i];
+    });
+    if (stays && target[i] > 1) fixed.push_back(static_cast<int>(i));
+  }
+  return fixed;
+}
+
+/// Lowers one instruction.
+class Relayout {
+ public:
+  Relayout(const hlo::Computation& computation, const hlo::HloInstruction& instruction,
+           const Target& target)
+      : computation_(computation), instruction_(instruction), target_(target) {}
+
+  LoweredKernel lower();
+
+ private:
+  const hlo::Shape& operand(std::size_t i) const {
+    return computation_.at(instruction_.operands[i]).shape;
+  }
+  std::optional<LoweredKernel> lower_tiles(const std::vector<Box>& boxes);
+  LoweredKernel lower_boxes(const std::vector<Box>& boxes);
+  LoweredKernel lower_permutation();
+  LoweredKernel lower_reshape();
+  std::uint32_t fill_word(hlo::ElementType type) const;
+  SlabArray array(std::size_t operand_number, int dimension) const;
+  SlabArray result(int dimension) const;
+  [[noreturn]] void refuse(const std::string& why) const {
+    tpu::compiler::refuse(computation_, instruction_, why);
+  }
+  [[noreturn]] void refuse_size() const {
+    refuse("expected a part of each array in VMEM, cut along a dimension that stays in place");
+  }
+
+  const hlo::Computation& computation_;
+  const hlo::HloInstruction& instruction_;
+  const Target& target_;
+};
+
+SlabArray Relayout::array(std::size_t operand_number, int dimension) const {
+  return {static_cast<int>(operand_number), operand(operand_number), dimension};
+}
+
+SlabArray Relayout::result(int dimension) const {
+  return {static_cast<int>(instruction_.operands.size()), instruction_.shape, dimension};
+}
+
+/// The padding value as it stands in an array of the type.
+std::uint32_t Relayout::fill_word(hlo::ElementType type) const {
+  const hlo::HloInstruction& value = computation_.at(instruction_.operands.at(1));
+  if (value.opcode != HloOpcode::kConstant) refuse("expected a constant padding value");
+  return word_of(value, type);
+}
+
+std::optional<LoweredKernel> Relayout::lower_tiles(const std::vector<Box>& boxes) {
+  std::vector<TileMove> moves;
+  for (const Box& box : boxes) {
+    const std::optional<TileRuns> runs =
+        tile_runs(box, operand(static_cast<std::size_t>(box.source)), instruction_.shape);
+    if (!runs) return std::nullopt;
+    moves.push_back({box.source, *runs});
+  }
+  const bool fills = instruction_.opcode == HloOpcode::kPad;
+  return emit_tile_moves(instruction_.name, moves, static_cast<int>(instruction_.operands.size()),
+                         granules(instruction_.shape), fills,
+                         fills ? fill_word(instruction_.shape.type) : 0, target_);
+}
+
+LoweredKernel Relayout::lower_boxes(const std::vector<Box>& boxes) {
+  const bool is_linear = instruction_.shape.rank() < 2;
+  for (const Box& box : boxes) {
+    const Box::Dimension& lanes = box.dimensions.back();
+    if (lanes.step != 1 || lanes.spread != 1) {
+      refuse("expected no steps and no reversal along the minor dimension");
+    }
+  }
+  const bool fills = instruction_.opcode == HloOpcode::kPad;
+  const std::uint32_t word = fills ? fill_word(hlo::ElementType::kF32) : 0;
+  std::vector<int> cuts{-1};
+  if (!is_linear) {
+    for (int dimension : fixed_dimensions(boxes, computation_, instruction_)) {
+      cuts.push_back(dimension);
+    }
+    std::rotate(cuts.begin(), cuts.begin() + 1, cuts.end());
+  }
+  for (int cut : cuts) {
+    std::vector<SlabArray> sources;
+    for (const Box& box : boxes) {
+      sources.push_back(array(static_cast<std::size_t>(box.source), cut));
+    }
+    const SlabBody body = [&](ElementMover& mover, const std::vector<TileArray>& from,
+                              const TileArray& to) {
+      if (fills) mover.fill(to, word);
+      for (std::size_t i = 0; i < boxes.size(); ++i) {
+        Box box = boxes[i];
+        if (is_linear) {
+          const Box::Dimension& d = box.dimensions.front();
+          mover.move_linear(from[i], to, d.from, d.to, d.extent);
+          continue;
+        }
+        if (cut >= 0) {
+          const auto at = static_cast<std::size_t>(cut);
+          box.dimensions[at].extent = to.extents[at];
+        }
+        mover.move_box(from[i], to, box);
+      }
+    };
+    const std::int64_t extent =
+        cut < 0 ? 1 : physical_extents(instruction_.shape)[static_cast<std::size_t>(cut)];
+    std::optional<LoweredKernel> lowered =
+        emit_slabs(instruction_.name, sources, result(cut), extent, body, target_);
+    if (lowered) return std::move(*lowered);
+  }
+  refuse_size();
+}
+
+/// A transpose, or a copy to another order of dimensions.
+LoweredKernel Relayout::lower_permutation() {
+  const std::vector<std::int64_t> from = major_to_minor(operand(0));
+  const std::vector<std::int64_t> to = major_to_minor(instruction_.shape);
+  if (from.size() < 2) refuse("expected two or more dimensions");
+  std::vector<std::size_t> permutation;
+  for (std::int64_t d : to) {
+    const std::int64_t source = instruction_.opcode == HloOpcode::kTranspose
+                                    ? instruction_.dimensions[static_cast<std::size_t>(d)]
+                                    : d;
+    permutation.push_back(
+        static_cast<std::size_t>(std::find(from.begin(), from.end(), source) - from.begin()));
+  }
+  const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
+  for (std::size_t cut = 0; cut < extents.size(); ++cut) {
+    if (extents[cut] == 1 && cut + 1 < extents.size()) continue;
+    const SlabBody body = [&](ElementMover& mover, const std::vector<TileArray>& sources,
+                              const TileArray& target) {
+      mover.transpose(sources.front(), target, permutation);
+    };
+    std::optional<LoweredKernel> lowered =
+        emit_slabs(instruction_.name, {array(0, static_cast<int>(permutation[cut]))},
+                   result(static_cast<int>(cut)), extents[cut], body, target_);
+    if (lowered) return std::move(*lowered);
+  }
+  refuse_size();
+}
+
+LoweredKernel Relayout::lower_reshape() {
+  const auto is_row_major = [](const hlo::Shape& shape) {
+    const std::vector<std::int64_t> order = major_to_minor(shape);
+    return std::is_sorted(order.begin(), order.end());
+  };
+  if (!is_row_major(operand(0)) || !is_row_major(instruction_.shape)) {
+    refuse("expected row-major order on both sides; insert a copy");
+  }
+  const SlabBody body = [](ElementMover& mover, const std::vector<TileArray>& sources,
+                           const TileArray& target) { mover.reshape(sources.front(), target); };
+  const std::vector<std::int64_t>& from = operand(0).dimensions;
+  const std::vector<std::int64_t>& to = instruction_.shape.dimensions;
+  if (from.size() >= 2 && to.size() >= 2 && from.front() == to.front()) {
+    std::optional<LoweredKernel> lowered =
+        emit_slabs(instruction_.name, {array(0, 0)}, result(0), from.front(), body, target_);
+    if (lowered) return std::move(*lowered);
+  }
+  std::optional<LoweredKernel> lowered =
+      emit_slabs(instruction_.name, {array(0, -1)}, result(-1), 1, body, target_);
+  if (!lowered) refuse_size();
+  return std::move(*lowered);
+}
+
+LoweredKernel Relayout::lower() {
+  const std::optional<std::vector<Box>> boxes = boxes_of(computation_, instruction_);
+  if (boxes) {
+    std::optional<LoweredKernel> tiles = lower_tiles(*boxes);
+    return tiles ? std::move(*tiles) : lower_boxes(*boxes);
+  }
+  switch (instruction_.opcode) {
+    case HloOpcode::kTranspose:
+      return lower_permutation();
+    case HloOpcode::kCopy:
+      if (operand(0).dimensions == instruction_.shape.dimensions) return lower_permutation();
+      break;
+    case HloOpcode::kReshape:
+      if (operand(0).dimensions == instruction_.shape.dimensions) return lower_permutation();
+      return lower_reshape();
+    default:
+      break;
+  }
+  refuse("expected operands and result in the same order of dimensions");
+}
+
 }  // namespace
 
 LoweredKernel lower_relayout(const hlo::Module&, const hlo::Computation& computation,
                              const hlo::HloInstruction& instruction, const Target& target) {
-  const std::optional<std::vector<Box>> boxes = boxes_of(computation, instruction);
-  if (!boxes) refuse(computation, instruction, "expected the same order of dimensions");
-  std::vector<TileMove> moves;
-  for (const Box& box : *boxes) {
-    const hlo::Shape& source =
-        computation.at(instruction.operands[static_cast<std::size_t>(box.source)]).shape;
-    const std::optional<TileRuns> runs = tile_runs(box, source, instruction.shape);
-    if (!runs) refuse(computation, instruction, "expected to move whole tiles of 8 x 128");
-    moves.push_back({box.source, *runs});
+  const hlo::ElementType type = instruction.shape.type;
+  for (hlo::InstructionId id : instruction.operands) {
+    const hlo::Shape& shape = computation.at(id).shape;
+    const bool is_array = shape.rank() > 0 || instruction.operands.size() == 1;
+    if (is_array && shape.type != type) refuse(computation, instruction, "expected one type");
   }
-  const bool fills = instruction.opcode == HloOpcode::kPad;
-  std::uint32_t fill = 0;
-  if (fills) {
-    const hlo::HloInstruction& value = computation.at(instruction.operands.at(1));
-    if (value.opcode != HloOpcode::kConstant) {
-      refuse(computation, instruction, "expected a constant padding value");
-    }
-    fill = word_of(value, instruction.shape.type);
+  if (hlo::byte_size(type) != 4 && type != hlo::ElementType::kBf16) {
+    refuse(computation, instruction, "expected f32, s32, u32 or bf16");
   }
-  return emit_tile_moves(instruction.name, moves, static_cast<int>(instruction.operands.size()),
-                         granules(instruction.shape), fills, fill, target);
+  return Relayout(computation, instruction, target).lower();
 }
 
 }  // namespace tpu::compiler

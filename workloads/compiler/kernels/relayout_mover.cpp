@@ -1,0 +1,502 @@
+#include "workloads/compiler/kernels/relayout_mover.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sim/base/error.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using isa::Opcode;
+
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+  return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+/// Sublanes [first, end) of a tile.
+std::uint8_t sublanes_between(std::int64_t first, std::int64_t end) {
+  std::uint8_t mask = 0;
+  for (std::int64_t s = first; s < end; ++s) mask |= static_cast<std::uint8_t>(1U << s);
+  return mask;
+}
+
+}  // namespace
+
+std::int64_t TileArray::tiles() const {
+  std::int64_t count = row_tiles() * lane_tiles();
+  for (std::size_t i = 0; i + 2 < rank(); ++i) count *= extents[i];
+  return count;
+}
+
+void ElementMover::repeat(std::int64_t count, const std::function<void(Index)>& body) {
+  if (count <= 0) return;
+  if (count == 1) {
+    body({});
+    return;
+  }
+  builder_.loop(static_cast<std::uint64_t>(count), [&](SReg index) { body({index, 0}); });
+}
+
+void ElementMover::nest(const std::vector<std::int64_t>& counts, std::size_t level,
+                        Position& position, const std::function<void()>& body) {
+  if (level == counts.size()) {
+    body();
+    return;
+  }
+  repeat(counts[level], [&](Index index) {
+    position[level] = index;
+    nest(counts, level + 1, position, body);
+  });
+}
+
+Index ElementMover::tile_of(const TileArray& array, const Position& majors, Index tile) {
+  Index linear;
+  for (std::size_t i = 0; i + 2 < array.rank(); ++i) {
+    linear = add(builder_, multiply(builder_, linear, array.extents[i]), majors[i]);
+  }
+  linear = add(builder_, multiply(builder_, linear, array.row_tiles()), tile);
+  return add(builder_, array.begin, multiply(builder_, linear, 8 * array.lane_tiles()));
+}
+
+Index ElementMover::row_of(const TileArray& array, const Position& position) {
+  const Index row = position[array.rank() - 2];
+  const Index tile = tile_of(array, position, divide_by_power_of_two(builder_, row, 3));
+  return add(builder_, tile, modulo_power_of_two(builder_, row, 3));
+}
+
+void ElementMover::fill(const TileArray& array, std::uint32_t word) {
+  const std::int64_t tiles = array.tiles();
+  const auto store = [&](Index tile) {
+    builder_.store(at(array.region, add(builder_, array.begin, multiply(builder_, tile, 8))), word);
+  };
+  repeat(tiles / 8, [&](Index group) {
+    const Index first = multiply(builder_, group, 8);
+    for (std::int64_t i = 0; i < 8; ++i) store(first.plus(i));
+  });
+  for (std::int64_t tile = tiles / 8 * 8; tile < tiles; ++tile) store({{}, tile});
+}
+
+void ElementMover::unpack(TileMemory& memory, VmemRegion packed, Index begin,
+                          const TileArray& array) {
+  const auto one = [&](Index tile) {
+    const Index from = add(builder_, begin, multiply(builder_, tile, 4));
+    const VReg value = memory.load_tile(hlo::ElementType::kBf16, at(packed, from));
+    builder_.store(at(array.region, add(builder_, array.begin, multiply(builder_, tile, 8))),
+                   value);
+  };
+  const std::int64_t tiles = array.tiles();
+  repeat(tiles / 8, [&](Index group) {
+    const Index first = multiply(builder_, group, 8);
+    for (std::int64_t i = 0; i < 8; ++i) one(first.plus(i));
+  });
+  for (std::int64_t tile = tiles / 8 * 8; tile < tiles; ++tile) one({{}, tile});
+}
+
+void ElementMover::pack(TileMemory& memory, const TileArray& array, VmemRegion packed,
+                        Index begin) {
+  const auto one = [&](Index tile) {
+    const Index from = add(builder_, array.begin, multiply(builder_, tile, 8));
+    memory.store_tile(hlo::ElementType::kBf16,
+                      at(packed, add(builder_, begin, multiply(builder_, tile, 4))),
+                      builder_.load(at(array.region, from)));
+  };
+  const std::int64_t tiles = array.tiles();
+  repeat(tiles / 4, [&](Index group) {
+    const Index first = multiply(builder_, group, 4);
+    for (std::int64_t i = 0; i < 4; ++i) one(first.plus(i));
+  });
+  for (std::int64_t tile = tiles / 4 * 4; tile < tiles; ++tile) one({{}, tile});
+}
+
+// Boxes.
+
+void ElementMover::move_box(const TileArray& source, const TileArray& target, const Box& box) {
+  const std::size_t rank = source.rank();
+  TPU_CHECK(box.dimensions.size() == rank && target.rank() == rank, "a box of another rank");
+  const Box::Dimension& rows = box.dimensions[rank - 2];
+  const bool whole_tiles = rows.step == 1 && rows.spread == 1;
+  std::vector<std::int64_t> counts;
+  for (std::size_t i = 0; i + (whole_tiles ? 2 : 1) < rank; ++i) {
+    counts.push_back(box.dimensions[i].extent);
+  }
+  Position place(rank - 1);
+  nest(counts, 0, place, [&] {
+    Position from(rank - 1), to(rank - 1);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const Box::Dimension& d = box.dimensions[i];
+      Index distance = multiply(builder_, place[i], std::abs(d.step));
+      if (d.step < 0) {
+        distance = distance.is_constant()
+                       ? Index{{}, -distance.offset}
+                       : Index{builder_.sub(0, to_operand(builder_, distance)), 0};
+      }
+      from[i] = distance.plus(d.from);
+      to[i] = multiply(builder_, place[i], d.spread).plus(d.to);
+    }
+    if (whole_tiles) {
+      move_row_tiles(source, target, from, to, box);
+      return;
+    }
+    const Index source_row = row_of(source, from);
+    const Index target_row = row_of(target, to);
+    move_lanes(
+        box.dimensions.back(),
+        [&](Index tile) {
+          const Index row = add(builder_, source_row, multiply(builder_, tile, 8));
+          return builder_.load(at(source.region, row).stride(0));
+        },
+        [&](Index tile, MReg lanes, VReg value) {
+          const Index row = add(builder_, target_row, multiply(builder_, tile, 8));
+          const VmemAddress place_of = at(target.region, row).mask(0x1);
+          if (lanes) {
+            builder_.store(place_of, lanes, value);
+          } else {
+            builder_.store(place_of, value);
+          }
+        });
+  });
+}
+
+/// The rows of a box in tiles of the target: each takes its rows from one tile of the source or
+/// from two.
+void ElementMover::move_row_tiles(const TileArray& source, const TileArray& target,
+                                  const Position& from, const Position& to, const Box& box) {
+  const Box::Dimension& rows = box.dimensions[source.rank() - 2];
+  const std::int64_t tiles_apart = floor_divide(rows.from - rows.to, 8);
+  const std::int64_t rows_apart = rows.from - rows.to - 8 * tiles_apart;
+  const auto one = [&](Index tile, std::uint8_t mask) {
+    const auto upper = static_cast<std::uint8_t>(mask & (0xff >> rows_apart));
+    const auto lower = static_cast<std::uint8_t>(mask & ~(0xff >> rows_apart));
+    const Index first = tile_of(source, from, tile.plus(tiles_apart)).plus(rows_apart);
+    const Index second = tile_of(source, from, tile.plus(tiles_apart + 1)).plus(rows_apart - 8);
+    const Index there = tile_of(target, to, tile);
+    move_lanes(
+        box.dimensions.back(),
+        [&](Index lane_tile) {
+          const Index right = multiply(builder_, lane_tile, 8);
+          VReg value;
+          if (upper != 0) {
+            value = builder_.load(at(source.region, add(builder_, first, right)).mask(upper));
+          }
+          if (lower != 0) {
+            const VReg rest =
+                builder_.load(at(source.region, add(builder_, second, right)).mask(lower));
+            value = value ? builder_.or_(value, rest) : rest;
+          }
+          return value;
+        },
+        [&](Index lane_tile, MReg lanes, VReg value) {
+          const Index right = multiply(builder_, lane_tile, 8);
+          const VmemAddress place = at(target.region, add(builder_, there, right)).mask(mask);
+          if (lanes) {
+            builder_.store(place, lanes, value);
+          } else {
+            builder_.store(place, value);
+          }
+        });
+  };
+  std::int64_t tile = rows.to / 8;
+  const std::int64_t end = rows.to + rows.extent;
+  if (rows.to % 8 != 0) {
+    one({{}, tile}, sublanes_between(rows.to % 8, std::min<std::int64_t>(8, end - 8 * tile)));
+    ++tile;
+  }
+  const std::int64_t whole = end / 8 - tile;
+  if (whole > 0) {
+    repeat(whole, [&](Index index) { one(index.plus(tile), 0xff); });
+    tile += whole;
+  }
+  if (8 * tile < end) one({{}, tile}, sublanes_between(0, end - 8 * tile));
+}
+
+MReg ElementMover::lanes_between(std::int64_t first, std::int64_t end) {
+  if (first == 0 && end >= 128) return {};
+  const VReg lane = builder_.and_(builder_.lane_sequence(), 127);
+  if (end >= 128) {
+    return builder_.vector_compare(Opcode::kVcmpGeS32, lane, static_cast<int>(first));
+  }
+  const MReg below = builder_.vector_compare(Opcode::kVcmpLtS32, lane, static_cast<int>(end));
+  if (first == 0) return below;
+  const MReg above = builder_.vector_compare(Opcode::kVcmpGeS32, lane, static_cast<int>(first));
+  return builder_.mask(Opcode::kVmand, above, below);
+}
+
+/// The lanes of a box in tiles of the target.
+void ElementMover::move_lanes(const Box::Dimension& lanes, const Load& load, const Store& store) {
+  TPU_CHECK(lanes.step == 1 && lanes.spread == 1, "lanes move without steps");
+  const std::int64_t tiles_apart = floor_divide(lanes.from - lanes.to, 128);
+  const std::int64_t lanes_apart = lanes.from - lanes.to - 128 * tiles_apart;
+  const std::int64_t end = lanes.to + lanes.extent;
+  const auto one = [&](Index tile, std::int64_t first_lane, std::int64_t end_lane) {
+    const MReg mask = lanes_between(first_lane, end_lane);
+    const Index near = tile.plus(tiles_apart);
+    if (lanes_apart == 0) {
+      store(tile, mask, load(near));
+      return;
+    }
+    // Lanes below `seam` come from one tile of the source, the others from the next.
+    const std::int64_t seam = 128 - lanes_apart;
+    const bool needs_near = first_lane < seam;
+    const bool needs_next = end_lane > seam;
+    VReg value;
+    if (needs_near) value = builder_.rotate_lanes(load(near), seam);
+    if (needs_next) {
+      const VReg next = builder_.rotate_lanes(load(near.plus(1)), seam);
+      if (value) {
+        value = builder_.select(lanes_between(0, seam), value, next);
+      } else {
+        value = next;
+      }
+    }
+    store(tile, mask, value);
+  };
+  std::int64_t tile = lanes.to / 128;
+  if (lanes.to % 128 != 0) {
+    one({{}, tile}, lanes.to % 128, std::min<std::int64_t>(128, end - 128 * tile));
+    ++tile;
+  }
+  const std::int64_t whole = end / 128 - tile;
+  if (whole > 0 && whole <= 4) {
+    for (std::int64_t i = 0; i < whole; ++i) one({{}, tile + i}, 0, 128);
+  } else if (whole > 0) {
+    repeat(whole / 4, [&](Index index) {
+      const Index first = multiply(builder_, index, 4).plus(tile);
+      for (std::int64_t i = 0; i < 4; ++i) one(first.plus(i), 0, 128);
+    });
+    for (std::int64_t i = whole / 4 * 4; i < whole; ++i) one({{}, tile + i}, 0, 128);
+  }
+  tile += std::max<std::int64_t>(0, whole);
+  if (128 * tile < end) one({{}, tile}, 0, end - 128 * tile);
+}
+
+// Transposes.
+
+void ElementMover::transpose(const TileArray& source, const TileArray& target,
+                             const std::vector<std::size_t>& permutation) {
+  const std::size_t rank = source.rank();
+  if (permutation.back() == rank - 1) {
+    copy_rows(source, target, permutation);
+    return;
+  }
+  TransposeBlock block;
+  block.row_dimension = permutation.back();
+  block.lane_dimension = static_cast<std::size_t>(
+      std::find(permutation.begin(), permutation.end(), rank - 1) - permutation.begin());
+  std::vector<std::int64_t> counts(rank - 1);
+  for (std::size_t i = 0; i + 1 < rank; ++i) {
+    counts[i] = i == block.lane_dimension ? 1 : target.extents[i];
+  }
+  const std::int64_t rows = target.extents.back(), lanes = source.extents.back();
+  const auto blocks = [&](std::int64_t extent, const std::function<void(Index, std::int64_t)>& f) {
+    repeat(extent / 128, [&](Index index) { f(index, 128); });
+    if (extent % 128 != 0) f({{}, extent / 128}, extent % 128);
+  };
+  Position to(rank - 1);
+  nest(counts, 0, to, [&] {
+    Position from(rank - 1);
+    for (std::size_t i = 0; i + 1 < rank; ++i) {
+      if (i != block.lane_dimension) from[permutation[i]] = to[i];
+    }
+    blocks(rows, [&](Index row_block, std::int64_t row_count) {
+      blocks(lanes, [&](Index lane_block, std::int64_t lane_count) {
+        TransposeBlock here = block;
+        here.row_block = row_block;
+        here.lane_block = lane_block;
+        here.rows = row_count;
+        here.lanes = lane_count;
+        transpose_block(source, target, from, to, here);
+      });
+    });
+  });
+}
+
+/// The minor dimension stays: rows of lanes go from place to place, whole tiles of them where the
+/// dimension above stays, too.
+void ElementMover::copy_rows(const TileArray& source, const TileArray& target,
+                             const std::vector<std::size_t>& permutation) {
+  const std::size_t rank = source.rank();
+  const bool whole_tiles = permutation[rank - 2] == rank - 2;
+  std::vector<std::int64_t> counts(target.extents.begin(), target.extents.end() - 1);
+  if (whole_tiles) counts.back() = target.row_tiles();
+  Position to(rank - 1);
+  nest(counts, 0, to, [&] {
+    Position from(rank - 1);
+    for (std::size_t i = 0; i + 1 < rank; ++i) from[permutation[i]] = to[i];
+    Index source_row, target_row;
+    if (whole_tiles) {
+      source_row = tile_of(source, from, from.back());
+      target_row = tile_of(target, to, to.back());
+    } else {
+      source_row = row_of(source, from);
+      target_row = row_of(target, to);
+    }
+    const std::uint8_t mask = whole_tiles ? 0xff : 0x1;
+    const auto one = [&](Index tile) {
+      const Index right = multiply(builder_, tile, 8);
+      const VReg value =
+          builder_.load(at(source.region, add(builder_, source_row, right)).mask(mask));
+      builder_.store(at(target.region, add(builder_, target_row, right)).mask(mask), value);
+    };
+    if (source.lane_tiles() <= 8) {
+      for (std::int64_t tile = 0; tile < source.lane_tiles(); ++tile) one({{}, tile});
+    } else {
+      repeat(source.lane_tiles(), one);
+    }
+  });
+}
+
+void ElementMover::transpose_block(const TileArray& source, const TileArray& target,
+                                   const Position& from, const Position& to,
+                                   const TransposeBlock& block) {
+  const std::size_t rank = source.rank();
+  const Index source_right = multiply(builder_, block.lane_block, 8);
+  const Index target_right = multiply(builder_, block.row_block, 8);
+  const std::int64_t pushes = (block.rows + 7) / 8;
+  const std::int64_t width = (block.lanes + 7) / 8 * 8;
+  for (std::int64_t push = 0; push < pushes; ++push) {
+    VReg rows;
+    if (block.row_dimension == rank - 2) {
+      const Index tile = multiply(builder_, block.row_block, 16).plus(push);
+      const Index row = add(builder_, tile_of(source, from, tile), source_right);
+      rows = builder_.load(at(source.region, row));
+    } else {
+      for (std::int64_t s = 0; s < std::min<std::int64_t>(8, block.rows - 8 * push); ++s) {
+        Position place = from;
+        place[block.row_dimension] = multiply(builder_, block.row_block, 128).plus(8 * push + s);
+        const Index row = add(builder_, row_of(source, place), source_right);
+        const VReg one = builder_.load(
+            at(source.region, row).stride(0).mask(static_cast<std::uint8_t>(1U << s)));
+        rows = rows ? builder_.or_(rows, one) : one;
+      }
+    }
+    builder_.transpose_push(rows, static_cast<std::uint32_t>(width),
+                            static_cast<std::uint32_t>(push), static_cast<std::uint32_t>(pushes));
+  }
+  for (std::int64_t pop = 0; pop < width / 8; ++pop) {
+    const VReg columns = builder_.transpose_pop();
+    if (block.lane_dimension == rank - 2) {
+      const Index tile = multiply(builder_, block.lane_block, 16).plus(pop);
+      const Index row = add(builder_, tile_of(target, to, tile), target_right);
+      builder_.store(at(target.region, row), columns);
+      continue;
+    }
+    for (std::int64_t s = 0; s < std::min<std::int64_t>(8, block.lanes - 8 * pop); ++s) {
+      Position place = to;
+      place[block.lane_dimension] = multiply(builder_, block.lane_block, 128).plus(8 * pop + s);
+      const Index row = add(builder_, row_of(target, place), target_right);
+      builder_.store(at(target.region, row).stride(0).mask(static_cast<std::uint8_t>(1U << s)),
+                     columns);
+    }
+  }
+}
+
+// Reshapes.
+
+namespace {
+
+/// Walks over an array in chunks of lanes, in the order of its elements.
+class ChunkWalk {
+ public:
+  /// `first`: element to begin with, within the first major index.
+  ChunkWalk(KernelBuilder& builder, const TileArray& array, std::int64_t chunk, std::int64_t first)
+      : builder_(builder),
+        array_(array),
+        chunk_(chunk),
+        lane_(builder.scalar_variable(first % array.extents.back())),
+        row_(builder.scalar_variable(first / array.extents.back())),
+        major_(builder.scalar_variable(0)) {}
+
+  /// First lane of the chunk within its tile.
+  SReg lane() { return builder_.and_(builder_.get(lane_), 127); }
+  /// VMEM row of the chunk.
+  Index row() {
+    const SReg row = builder_.get(row_);
+    const Index tile =
+        add(builder_, multiply(builder_, {builder_.get(major_), 0}, array_.row_tiles()),
+            {builder_.shift_right(row, 3), 0});
+    const SReg lane_tile = builder_.shift_right(builder_.get(lane_), 7);
+    const Index place =
+        add(builder_, multiply(builder_, tile, array_.lane_tiles()), {lane_tile, 0});
+    const Index first = add(builder_, array_.begin, multiply(builder_, place, 8));
+    return add(builder_, first, {builder_.and_(row, 7), 0});
+  }
+  void advance() {
+    const SReg lane = builder_.add(builder_.get(lane_), chunk_);
+    const PReg row_ends = builder_.less(array_.extents.back() - 1, lane);
+    builder_.set(lane_, builder_.select(row_ends, 0, lane));
+    const SReg row = builder_.add(builder_.get(row_), builder_.select(row_ends, 1, 0));
+    const PReg rows_end = builder_.less(array_.extents[array_.rank() - 2] - 1, row);
+    builder_.set(row_, builder_.select(rows_end, 0, row));
+    builder_.set(major_, builder_.add(builder_.get(major_), builder_.select(rows_end, 1, 0)));
+  }
+
+ private:
+  KernelBuilder& builder_;
+  const TileArray& array_;
+  std::int64_t chunk_;
+  SVariable lane_, row_, major_;
+};
+
+}  // namespace
+
+void ElementMover::reshape(const TileArray& source, const TileArray& target) {
+  std::int64_t elements = 1;
+  for (std::int64_t extent : source.extents) elements *= extent;
+  const std::int64_t lanes = source.extents.back();
+  std::int64_t chunk = lanes;  // Whole rows where both sides have the same.
+  if (lanes != target.extents.back()) {
+    chunk = std::gcd(std::gcd(lanes, target.extents.back()), std::int64_t{128});
+  }
+  copy_chunks(source, target, 0, 0, chunk, elements / chunk);
+}
+
+void ElementMover::move_linear(const TileArray& source, const TileArray& target, std::int64_t from,
+                               std::int64_t to, std::int64_t count) {
+  const std::int64_t chunk = std::gcd(std::gcd(from, to), std::gcd(count, std::int64_t{128}));
+  copy_chunks(source, target, from, to, chunk, count / chunk);
+}
+
+/// Chunks that lie in one lane tile on both sides, or whole rows.
+void ElementMover::copy_chunks(const TileArray& source, const TileArray& target, std::int64_t from,
+                               std::int64_t to, std::int64_t chunk, std::int64_t count) {
+  ChunkWalk here(builder_, source, chunk, from), there(builder_, target, chunk, to);
+  const bool whole_rows = chunk == source.extents.back() && chunk == target.extents.back();
+  const auto copy_row = [&] {
+    const Index source_row = here.row(), target_row = there.row();
+    for (std::int64_t tile = 0; tile < source.lane_tiles(); ++tile) {
+      builder_.store(at(target.region, target_row.plus(8 * tile)).mask(0x1),
+                     builder_.load(at(source.region, source_row.plus(8 * tile)).mask(0x1)));
+    }
+  };
+  const auto copy_part = [&] {
+    const VReg value = builder_.load(at(source.region, here.row()).stride(0));
+    const SReg first = there.lane();
+    const SReg shift = builder_.and_(builder_.sub(first, here.lane()), 127);
+    const VReg rotated = builder_.rotate_lanes(value, shift);
+    const VReg lane = builder_.vector(
+        Opcode::kVsubS32, builder_.and_(builder_.lane_sequence(), 127), builder_.splat(first));
+    const MReg above = builder_.vector_compare(Opcode::kVcmpGeS32, lane, 0);
+    const MReg below = builder_.vector_compare(Opcode::kVcmpLtS32, lane, static_cast<int>(chunk));
+    builder_.store(at(target.region, there.row()).mask(0x1),
+                   builder_.mask(Opcode::kVmand, above, below), rotated);
+  };
+  const auto one = [&] {
+    if (whole_rows) {
+      copy_row();
+    } else {
+      copy_part();
+    }
+    here.advance();
+    there.advance();
+  };
+  repeat(count / 4, [&](Index) {
+    for (int i = 0; i < 4; ++i) one();
+  });
+  builder_.new_block();
+  repeat(count % 4, [&](Index) { one(); });
+  builder_.new_block();
+}
+
+}  // namespace tpu::compiler

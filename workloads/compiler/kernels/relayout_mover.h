@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/elementwise_memory.h"
+#include "workloads/compiler/kernels/relayout_boxes.h"
+
+namespace tpu::compiler {
+
+/// An array of 32-bit elements in VMEM, in tiles of 8 rows and 128 lanes.
+struct TileArray {
+  VmemRegion region;
+  Index begin;                        ///< VMEM rows from the region's begin.
+  std::vector<std::int64_t> extents;  ///< Physical order, major to minor; two or more.
+
+  std::size_t rank() const { return extents.size(); }
+  std::int64_t row_tiles() const { return (extents[rank() - 2] + 7) / 8; }
+  std::int64_t lane_tiles() const { return (extents.back() + 127) / 128; }
+  std::int64_t tiles() const;
+};
+
+/// Moves elements between arrays in VMEM: rows of lanes as they are, shifted by a rotation and a
+/// mask, or turned into columns by the transpose unit. There is a way for each case; not every one
+/// keeps up with the HBM.
+class ElementMover {
+ public:
+  explicit ElementMover(KernelBuilder& builder) : builder_(builder) {}
+
+  void fill(const TileArray& array, std::uint32_t word);
+  /// bf16 tiles (of four VMEM rows) as fp32 tiles, and back.
+  void unpack(TileMemory& memory, VmemRegion packed, Index begin, const TileArray& array);
+  void pack(TileMemory& memory, const TileArray& array, VmemRegion packed, Index begin);
+
+  /// Copies a box; its dimensions are those of both arrays. Along the minor one steps are 1.
+  void move_box(const TileArray& source, const TileArray& target, const Box& box);
+  /// Target dimension i is source dimension permutation[i].
+  void transpose(const TileArray& source, const TileArray& target,
+                 const std::vector<std::size_t>& permutation);
+  /// The same elements in the same order.
+  void reshape(const TileArray& source, const TileArray& target);
+  /// `count` elements of an array of one dimension (rows of 128 lanes), from one place to another.
+  void move_linear(const TileArray& source, const TileArray& target, std::int64_t from,
+                   std::int64_t to, std::int64_t count);
+
+ private:
+  /// Indices into all dimensions but the minor one.
+  using Position = std::vector<Index>;
+  /// Loads a register for a lane tile of the source; stores one for a lane tile of the target.
+  using Load = std::function<VReg(Index lane_tile)>;
+  using Store = std::function<void(Index lane_tile, MReg lanes, VReg value)>;
+  /// What transpose() does for one block of 128 by 128 elements.
+  struct TransposeBlock {
+    std::size_t row_dimension = 0;   ///< Source dimension that becomes the target's lanes.
+    std::size_t lane_dimension = 0;  ///< Target dimension that the source's lanes become.
+    Index row_block, lane_block;     ///< In units of 128.
+    std::int64_t rows = 128, lanes = 128;
+  };
+
+  /// VMEM row of a row of lanes, in its first lane tile.
+  Index row_of(const TileArray& array, const Position& position);
+  /// VMEM row of the tile that is row tile `tile` of these majors.
+  Index tile_of(const TileArray& array, const Position& majors, Index tile);
+  void repeat(std::int64_t count, const std::function<void(Index)>& body);
+  void nest(const std::vector<std::int64_t>& counts, std::size_t level, Position& position,
+            const std::function<void()>& body);
+  void move_row_tiles(const TileArray& source, const TileArray& target, const Position& from,
+                      const Position& to, const Box& box);
+  void move_lanes(const Box::Dimension& lanes, const Load& load, const Store& store);
+  MReg lanes_between(std::int64_t first, std::int64_t end);
+  void copy_rows(const TileArray& source, const TileArray& target,
+                 const std::vector<std::size_t>& permutation);
+  void transpose_block(const TileArray& source, const TileArray& target, const Position& from,
+                       const Position& to, const TransposeBlock& block);
+
+  void copy_chunks(const TileArray& source, const TileArray& target, std::int64_t from,
+                   std::int64_t to, std::int64_t chunk, std::int64_t count);
+
+  KernelBuilder& builder_;
+};
+
+}  // namespace tpu::compiler

@@ -1,0 +1,363 @@
+#include "workloads/compiler/kernels/relayout_slabs.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+bool is_packed(const hlo::Shape& shape) { return shape.type == hlo::ElementType::kBf16; }
+
+/// Elements of a tile along a physical dimension.
+std::int64_t tile_size(std::size_t rank, int dimension) {
+  if (dimension + 1 == static_cast<int>(rank)) return 128;
+  if (dimension + 2 == static_cast<int>(rank)) return 8;
+  return 1;
+}
+
+/// One array of the kernel and where it lies in VMEM.
+struct Placed {
+  SlabArray array;
+  std::vector<std::int64_t> extents;
+  std::int64_t tile_granules = 4;
+  VmemRegion buffers;  ///< As in HBM; two when there are several slabs.
+  VmemRegion wide;     ///< Of packed arrays: as 32-bit tiles.
+  DmaDescriptorHandle dma, last_dma;
+
+  bool is_cut() const { return array.dimension >= 0; }
+  /// Tiles of a slab whose cut dimension has so many tiles.
+  std::int64_t tiles(std::int64_t slab) const {
+    std::int64_t count = 1;
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      const bool cut = static_cast<int>(i) == array.dimension;
+      count *= cut ? slab : ceil_divide(extents[i], tile_size(extents.size(), static_cast<int>(i)));
+    }
+    return count;
+  }
+  /// Tiles below the cut dimension, and in all of it.
+  std::int64_t inner_tiles() const {
+    std::int64_t count = 1;
+    for (std::size_t i = static_cast<std::size_t>(array.dimension) + 1; i < extents.size(); ++i) {
+      count *= ceil_divide(extents[i], tile_size(extents.size(), static_cast<int>(i)));
+    }
+    return count;
+  }
+  std::int64_t granules(std::int64_t slab) const {
+    if (array.shape.rank() == 0) return 1;
+    return tiles(slab) * tile_granules;
+  }
+  std::int64_t buffer_rows(std::int64_t slab) const {
+    return ceil_divide(tiles(slab) * tile_granules * 2, 8) * 8;
+  }
+};
+
+class SlabKernel {
+ public:
+  SlabKernel(const std::string& name, const std::vector<SlabArray>& sources,
+             const SlabArray& target, std::int64_t extent, const Target& chip)
+      : builder_(name, chip), mover_(builder_) {
+    for (const SlabArray& source : sources) sources_.push_back(place(source));
+    target_ = place(target);
+    for (const Placed* each : all()) {
+      if (!each->is_cut()) continue;
+      unit_ = std::max(unit_, tile_size(each->extents.size(), each->array.dimension));
+    }
+    extent_ = extent;
+  }
+
+  /// Chooses the slab; false when none fits.
+  bool fit(std::uint64_t vmem_bytes);
+  LoweredKernel emit(const SlabBody& body);
+
+ private:
+  Placed place(const SlabArray& array) const {
+    Placed placed;
+    placed.array = array;
+    placed.extents = tiled_extents(array.shape);
+    placed.tile_granules = is_packed(array.shape) ? 2 : 4;
+    return placed;
+  }
+  std::vector<const Placed*> all() const {
+    std::vector<const Placed*> arrays;
+    for (const Placed& source : sources_) arrays.push_back(&source);
+    arrays.push_back(&target_);
+    return arrays;
+  }
+  /// Tiles along the cut dimension of an array, for so many elements of it.
+  static std::int64_t slab_tiles(const Placed& array, std::int64_t elements) {
+    if (!array.is_cut()) return 0;
+    return ceil_divide(elements, tile_size(array.extents.size(), array.array.dimension));
+  }
+  std::int64_t rows_needed(std::int64_t slab) const;
+  void allocate();
+  DmaDescriptorHandle dma_of(const Placed& array, bool loads, std::int64_t elements);
+  void transfer(const Placed& array, bool loads, Index slab, Index parity, std::int64_t elements);
+  void start_loads(Index slab, Index parity, std::int64_t elements);
+  void start_next(Index slab, std::int64_t full, std::int64_t rest);
+  std::int64_t loaded(std::int64_t elements) const;
+  void work(const SlabBody& body, Index parity, std::int64_t elements);
+  TileArray view(const Placed& array, Index parity, std::int64_t elements);
+  Index buffer_begin(const Placed& array, Index parity) {
+    return multiply(builder_, parity, array.buffer_rows(slab_tiles(array, slab_)));
+  }
+
+  KernelBuilder builder_;
+  ElementMover mover_;
+  std::unique_ptr<TileMemory> memory_;
+  std::vector<Placed> sources_;
+  Placed target_;
+  std::int64_t unit_ = 1, extent_ = 1;
+  std::int64_t slab_ = 1;  ///< Elements of the cut dimension.
+  std::int64_t buffers_ = 2;
+  std::uint32_t load_flag_ = 0, store_flag_ = 0;
+  std::vector<SReg> addresses_;
+};
+
+std::int64_t SlabKernel::rows_needed(std::int64_t slab) const {
+  const std::int64_t buffers = slab >= extent_ ? 1 : buffers_;
+  std::int64_t rows = 0;
+  for (const Placed* each : all()) {
+    const std::int64_t tiles = slab_tiles(*each, slab);
+    rows += (each->is_cut() ? buffers : 1) * each->buffer_rows(tiles) + 8;
+    if (is_packed(each->array.shape)) rows += 8 * each->tiles(tiles);
+  }
+  return rows;
+}
+
+bool SlabKernel::fit(std::uint64_t vmem_bytes) {
+  for (const Placed* each : all()) {
+    const std::int64_t along =
+        each->is_cut()
+            ? ceil_divide(extent_, tile_size(each->extents.size(), each->array.dimension))
+            : 0;
+    if (along * (each->is_cut() ? each->inner_tiles() : 0) * each->tile_granules > 0xffff) {
+      // No descriptor holds the distance from row to row, unless there is only one row.
+      if (each->tiles(along) != along * each->inner_tiles()) return false;
+    }
+  }
+  const std::int64_t room = static_cast<std::int64_t>(vmem_bytes / 512) - 256;
+  slab_ = extent_;
+  if (rows_needed(slab_) <= room / 4) return true;
+  if (!target_.is_cut()) return rows_needed(slab_) <= room;
+  // Two buffers in half of VMEM at most, so that DMAs and work overlap; else one in all of it.
+  for (buffers_ = 2; buffers_ >= 1; --buffers_) {
+    const std::int64_t limit = buffers_ == 2 ? room / 2 : room;
+    std::int64_t best = 0;
+    for (std::int64_t low = 1, high = ceil_divide(extent_, unit_); low <= high;) {
+      const std::int64_t middle = (low + high) / 2;
+      const bool fits = rows_needed(std::min(extent_ - 1, middle * unit_)) <= limit;
+      if (fits) best = middle;
+      (fits ? low : high) = fits ? middle + 1 : middle - 1;
+    }
+    if (best == 0) continue;
+    slab_ = std::min(extent_, best * unit_);
+    return true;
+  }
+  return rows_needed(extent_) <= room;
+}
+
+void SlabKernel::allocate() {
+  bool loads_packed = false;
+  for (Placed& source : sources_) loads_packed |= is_packed(source.array.shape);
+  memory_ = std::make_unique<TileMemory>(builder_, loads_packed, is_packed(target_.array.shape));
+  load_flag_ = builder_.allocate_flag();
+  builder_.allocate_flag();
+  store_flag_ = builder_.allocate_flag();
+  builder_.allocate_flag();
+  const std::int64_t rest = extent_ % slab_;
+  const auto prepare = [&](Placed& each, bool loads) {
+    const std::int64_t tiles = slab_tiles(each, slab_);
+    const std::int64_t buffers = each.is_cut() && slab_ < extent_ ? buffers_ : 1;
+    each.buffers =
+        builder_.allocate_vmem(static_cast<std::uint64_t>(buffers * each.buffer_rows(tiles) + 8));
+    if (is_packed(each.array.shape)) {
+      each.wide = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * each.tiles(tiles)));
+    }
+    each.dma = dma_of(each, loads, std::min(slab_, extent_));
+    if (rest > 0) each.last_dma = dma_of(each, loads, rest);
+  };
+  for (Placed& source : sources_) prepare(source, true);
+  prepare(target_, false);
+}
+
+DmaDescriptorHandle SlabKernel::dma_of(const Placed& array, bool loads, std::int64_t elements) {
+  DmaShape shape;
+  const std::int64_t tiles = slab_tiles(array, elements);
+  shape.granules = static_cast<std::uint32_t>(array.granules(tiles));
+  if (array.is_cut()) {
+    const std::int64_t inner = array.inner_tiles() * array.tile_granules;
+    const std::int64_t run = tiles * inner;
+    const std::int64_t stride =
+        inner * ceil_divide(array.extents[static_cast<std::size_t>(array.array.dimension)],
+                            tile_size(array.extents.size(), array.array.dimension));
+    if (run < array.granules(tiles) && run != stride) {
+      shape.hbm_run = static_cast<std::uint32_t>(run);
+      shape.hbm_stride = static_cast<std::uint32_t>(stride);
+      shape.keep_runs = true;
+    }
+  }
+  return builder_.descriptor(loads, shape);
+}
+
+void SlabKernel::transfer(const Placed& array, bool loads, Index slab, Index parity,
+                          std::int64_t elements) {
+  const std::uint32_t flag = loads ? load_flag_ : store_flag_;
+  Index offset;
+  if (array.is_cut()) {
+    offset = multiply(builder_, slab,
+                      slab_tiles(array, slab_) * array.inner_tiles() * array.tile_granules);
+  }
+  const SReg hbm = builder_.add(addresses_[static_cast<std::size_t>(array.array.operand)],
+                                to_operand(builder_, offset));
+  builder_.start(elements == slab_ ? array.dma : array.last_dma, hbm,
+                 at(array.buffers, array.is_cut() ? buffer_begin(array, parity) : Index{}),
+                 to_operand(builder_, parity.plus(flag)));
+}
+
+void SlabKernel::start_loads(Index slab, Index parity, std::int64_t elements) {
+  for (const Placed& source : sources_) {
+    if (source.is_cut()) transfer(source, true, slab, parity, elements);
+  }
+}
+
+/// Starts the loads of the slab after this one, where there is one.
+void SlabKernel::start_next(Index slab, std::int64_t full, std::int64_t rest) {
+  const SReg next = builder_.add(to_operand(builder_, slab), 1);
+  const Index other = modulo_power_of_two(builder_, {next, 0}, 1);
+  if (full > 1) {
+    builder_.guarded(builder_.less(next, full), [&] { start_loads({next, 0}, other, slab_); });
+  }
+  if (rest > 0) {
+    builder_.guarded(builder_.equal(next, full), [&] { start_loads({next, 0}, other, rest); });
+  }
+}
+
+std::int64_t SlabKernel::loaded(std::int64_t elements) const {
+  std::int64_t granules = 0;
+  for (const Placed& source : sources_) {
+    if (source.is_cut()) granules += source.granules(slab_tiles(source, elements));
+  }
+  return granules;
+}
+
+TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t elements) {
+  TileArray tiles;
+  tiles.extents = array.extents;
+  if (array.is_cut()) {
+    tiles.extents[static_cast<std::size_t>(array.array.dimension)] = elements;
+  }
+  if (is_packed(array.array.shape)) {
+    tiles.region = array.wide;
+  } else {
+    tiles.region = array.buffers;
+    if (array.is_cut()) tiles.begin = buffer_begin(array, parity);
+  }
+  return tiles;
+}
+
+void SlabKernel::work(const SlabBody& body, Index parity, std::int64_t elements) {
+  builder_.new_block();
+  std::vector<TileArray> sources;
+  for (const Placed& source : sources_) {
+    sources.push_back(view(source, parity, elements));
+    if (is_packed(source.array.shape)) {
+      mover_.unpack(*memory_, source.buffers,
+                    source.is_cut() ? buffer_begin(source, parity) : Index{}, sources.back());
+    }
+  }
+  const TileArray target = view(target_, parity, elements);
+  body(mover_, sources, target);
+  if (is_packed(target_.array.shape)) {
+    mover_.pack(*memory_, target, target_.buffers,
+                target_.is_cut() ? buffer_begin(target_, parity) : Index{});
+  }
+  builder_.new_block();
+}
+
+LoweredKernel SlabKernel::emit(const SlabBody& body) {
+  int last = target_.array.operand;
+  for (int i = 0; i <= last; ++i) addresses_.push_back(builder_.operand(i));
+  allocate();
+  const std::int64_t full = extent_ / slab_, rest = extent_ % slab_;
+  const std::int64_t stored = target_.granules(slab_tiles(target_, slab_));
+  std::int64_t whole = 0;
+  for (const Placed& source : sources_) {
+    if (source.is_cut()) continue;
+    transfer(source, true, {}, {}, slab_);
+    whole += source.granules(0);
+  }
+  if (whole > 0) builder_.wait(load_flag_, whole);
+  const bool ahead = buffers_ == 2;
+  if (ahead) start_loads({}, {}, slab_);
+  const auto step = [&](Index slab) {
+    const Index parity = ahead ? modulo_power_of_two(builder_, slab, 1) : Index{};
+    if (ahead) {
+      start_next(slab, full, rest);
+    } else {
+      start_loads(slab, {}, slab_);
+    }
+    if (loaded(slab_) > 0) {
+      builder_.wait(to_operand(builder_, parity.plus(load_flag_)), loaded(slab_));
+    }
+    if (full > buffers_) {
+      builder_.guarded(
+          builder_.less(static_cast<int>(buffers_) - 1, to_operand(builder_, slab)),
+          [&] { builder_.wait(to_operand(builder_, parity.plus(store_flag_)), stored); });
+    }
+    work(body, parity, slab_);
+    transfer(target_, false, slab, parity, slab_);
+  };
+  if (full == 1) {
+    step({});
+  } else {
+    builder_.loop(static_cast<std::uint64_t>(full), [&](SReg index) { step({index, 0}); });
+  }
+  if (rest > 0) {
+    const Index parity{{}, full % buffers_};
+    if (!ahead) start_loads({{}, full}, parity, rest);
+    if (loaded(rest) > 0) {
+      builder_.wait(static_cast<std::uint32_t>(load_flag_ + parity.offset), loaded(rest));
+    }
+    if (full >= buffers_) {
+      builder_.wait(static_cast<std::uint32_t>(store_flag_ + parity.offset), stored);
+    }
+    work(body, parity, rest);
+    transfer(target_, false, {{}, full}, parity, rest);
+  }
+  const std::int64_t slabs = full + (rest > 0 ? 1 : 0);
+  for (std::int64_t i = std::max<std::int64_t>(0, slabs - buffers_); i < slabs; ++i) {
+    builder_.wait(static_cast<std::uint32_t>(store_flag_ + i % buffers_),
+                  i == full ? target_.granules(slab_tiles(target_, rest)) : stored);
+  }
+  LoweredKernel lowered;
+  lowered.kernel = builder_.finish();
+  lowered.vmem_bytes = builder_.vmem_bytes();
+  return lowered;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape) {
+  std::vector<std::int64_t> extents = physical_extents(shape);
+  if (extents.size() >= 2) return extents;
+  const std::int64_t count = extents.empty() ? 1 : extents.front();
+  return {ceil_divide(count, 1024) * 8, 128};
+}
+
+std::optional<LoweredKernel> emit_slabs(const std::string& name,
+                                        const std::vector<SlabArray>& sources,
+                                        const SlabArray& target, std::int64_t extent,
+                                        const SlabBody& body, const Target& chip) {
+  SlabKernel kernel(name, sources, target, extent, chip);
+  if (!kernel.fit(chip.vmem_bytes)) return std::nullopt;
+  return kernel.emit(body);
+}
+
+}  // namespace tpu::compiler
