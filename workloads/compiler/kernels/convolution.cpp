@@ -30,19 +30,8 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   }
   dot.rhs_transposed = problem.window_transposed;
   dot.k = problem.contracted;
-  if (problem.rows % 8 == 0) {
-    dot.m = pixels * problem.rows;
-    return dot;
-  }
-  dot.m = problem.rows;
-  const std::uint32_t row_tiles = (problem.rows + 7) / 8;
-  const auto matrix = [&](std::uint32_t lanes, hlo::ElementType type) {
-    return row_tiles * ((lanes + 127) / 128) * tile_granules(type);
-  };
-  if (pixels > 1) {
-    dot.outer.push_back({pixels, matrix(problem.contracted, problem.input_type), 0,
-                         matrix(problem.columns, problem.out_type)});
-  }
+  // Padding rows between the pixels make padding rows of the result.
+  dot.m = pixels * ((problem.rows + 7) / 8 * 8);
   return dot;
 }
 
@@ -62,13 +51,13 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_types = epilogue.block_types();
   problem.resident_rows = epilogue.resident_rows();
-  // Rows of pixels follow each other in memory when the batch fills its tiles.
+  // Contracted rows must not be padding.
   const bool even_rows = !problem.contracts_rows || problem.contracted % 8 == 0;
   if (problem.is_product() && even_rows) {
     DotProblem dot = as_product(problem);
     if (epilogue.has_matrix()) {
       if (problem.contracts_rows) refuse_matrix(instruction);
-      if (dot.outer.empty()) dot.row_period = (problem.rows + 7) / 8;
+      dot.row_period = (problem.rows + 7) / 8;
     }
     return dot_kernel(dot, find_dot_tiling(dot, target), epilogue, target);
   }

@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/convolution_weights_kernel.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -44,7 +45,7 @@ class WeightsKernel {
         mxus_(target.mxu_count),
         columns_at_once_(tiling.pair_columns ? mxus_ : 1),
         groups_at_once_(tiling.pair_columns ? 1 : mxus_),
-        stream_(builder_, mxus_, 16 * tiling.step_units),
+        stream_(builder_, mxus_, sizes_.unit_tiles * tiling.step_units),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue) {}
 
@@ -145,8 +146,10 @@ void WeightsKernel::store_units() {
     const std::uint32_t x = position % sizes_.window_x * position_starts();
     const std::uint32_t block =
         (y * sizes_.starts + x) * sizes_.row_tiles + unit % sizes_.row_tiles;
-    builder_.store_smem(unit_words_ + kUnitWords * unit, unit < real ? block * 128 : 0);
-    builder_.store_smem(unit_words_ + kUnitWords * unit + 1, unit * 16 * tiling_.block_columns * 8);
+    builder_.store_smem(unit_words_ + kUnitWords * unit,
+                        unit < real ? block * sizes_.unit_tiles * 8 : 0);
+    builder_.store_smem(unit_words_ + kUnitWords * unit + 1,
+                        unit * sizes_.unit_tiles * tiling_.block_columns * 8);
   }
 }
 
@@ -258,7 +261,7 @@ void WeightsKernel::add_output() {
   shape.rows = ceil_divide(problem_.rows, 8);
   shape.columns = sizes_.column_tiles;
   shape.block_columns = tiling_.block_columns;
-  shape.block_rows = 16 * tiling_.block_rows;
+  shape.block_rows = sizes_.unit_tiles * tiling_.block_rows;
   out_blocks_.emplace(builder_, false, shape);
   TileGrid::Output output;
   output.dimensions = {kColumns, kRows};
@@ -278,7 +281,8 @@ void WeightsKernel::add_output() {
     const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
     TileGrid::Input input;
     input.dimensions = {kColumns, kRows};
-    input.rows = 16 * sizes_.units * tiling_.block_columns * tile_rows(operand.type());
+    input.rows =
+        sizes_.unit_tiles * sizes_.units * tiling_.block_columns * tile_rows(operand.type());
     input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
       blocks->start(builder_.load_smem(word), point[kRows], point[kColumns], to, flag);
     };
@@ -373,11 +377,12 @@ void WeightsKernel::transpose_part(SReg part) {
       static_cast<std::uint32_t>(width().stride) * pixel, sizes_.input_tile};
   const std::uint32_t tiles = tiling_.group * tiling_.block_batch;
   const VReg mask = masks() ? batch_mask(problem_.input_type, false) : VReg();
+  const std::uint32_t lanes = sizes_.unit_tiles * 8;
   const auto push = [&](const std::vector<SReg>& digits) {
     const SReg source = weighted_sum(builder_, digits, distances, origin);
     for (std::uint32_t i = 0; i < 16; ++i) {
       if (i >= tiles) {
-        builder_.transpose_push(builder_.vector(Opcode::kVmov, 0.0F), 128, i, 16);
+        builder_.transpose_push(builder_.vector(Opcode::kVmov, 0.0F), lanes, i, 16);
         continue;
       }
       const std::uint32_t batch = i % tiling_.block_batch;
@@ -393,14 +398,14 @@ void WeightsKernel::transpose_part(SReg part) {
   builder_.loop(counter.steps(), [&](SReg index) {
     const std::vector<SReg> next = counter.next();
     push(next);
-    const SReg target = builder_.shift_left(index, 7);
-    for (std::uint32_t i = 0; i < 16; ++i) {
+    const SReg target = builder_.mul(index, lanes);
+    for (std::uint32_t i = 0; i < sizes_.unit_tiles; ++i) {
       builder_.store({transposed_, std::int64_t{8} * i, target}, builder_.transpose_pop());
     }
     counter.advance(next);
   });
   // What the last iteration pushed is nobody's.
-  for (std::uint32_t i = 0; i < 16; ++i) builder_.transpose_pop();
+  for (std::uint32_t i = 0; i < sizes_.unit_tiles; ++i) builder_.transpose_pop();
   builder_.new_block();
 }
 
@@ -412,7 +417,8 @@ void WeightsKernel::multiply_part(SReg part) {
   StepCounter counter(builder_, {t.block_columns / columns_at_once_, t.block_y,
                                  t.part_groups / groups_at_once_, sizes_.units / t.step_units});
   const std::uint32_t group_rows = t.group * sizes_.gradient_pixel;
-  const std::uint32_t block_rows = sizes_.row_tiles * 128;
+  const std::uint32_t unit_tiles = sizes_.unit_tiles;
+  const std::uint32_t block_rows = sizes_.row_tiles * unit_tiles * 8;
   const std::vector<std::uint32_t> input_distances{0, dilation_y() * sizes_.starts * block_rows,
                                                    groups_at_once_ * group_starts() * block_rows,
                                                    0};
@@ -444,61 +450,65 @@ void WeightsKernel::multiply_part(SReg part) {
     };
   };
 
-  std::vector<SVariable> previous;
-  for (std::uint32_t unit = 0; unit < t.step_units; ++unit) {
-    previous.push_back(
-        builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0)));
-  }
-  const auto befores = [&] {
-    std::vector<SReg> rows;
-    for (const SVariable& each : previous) rows.push_back(builder_.get(each));
-    return rows;
+  // VMEM rows of a unit's input and sums, read from the table when they are needed.
+  const auto input_row = [&](const std::vector<SReg>& digits, std::uint32_t unit) {
+    return weighted_sum(builder_, digits, input_distances, unit_word(digits, unit, 0));
   };
-  const auto consume_at = [&](std::vector<SReg> rows, std::vector<SReg> before, PReg started) {
+  const auto sum_row = [&](const std::vector<SReg>& digits, std::uint32_t unit) {
+    const SReg row =
+        weighted_sum(builder_, digits, {columns_at_once_ * 8, 0, 0, 0}, unit_word(digits, unit, 1));
+    return sums.base ? builder_.add(row, sums.base) : row;
+  };
+  // The columns and units of the step before.
+  const SVariable previous_column = builder_.scalar_variable(0);
+  const SVariable previous_units = builder_.scalar_variable(0);
+  const auto previous_digits = [&] {
+    std::vector<SReg> digits(4);
+    if (t.block_columns > columns_at_once_) digits[kColumn] = builder_.get(previous_column);
+    if (sizes_.units > t.step_units) digits[kUnits] = builder_.get(previous_units);
+    return digits;
+  };
+  const auto consume_at = [&](std::vector<SReg> digits, PReg started) {
     auto halves = std::make_shared<VReg>();
-    return [=](std::uint32_t mxu, std::uint32_t i, bool is_previous, VReg result) {
+    auto rows = std::make_shared<std::map<std::pair<bool, std::uint32_t>, SReg>>();
+    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
       if (!t.pair_columns && mxu > 0) result = builder_.add(*halves, result);
       *halves = result;
       if (!t.pair_columns && mxu + 1 < mxus_) return;
+      SReg& row = (*rows)[{previous, i / unit_tiles}];
+      if (!row) row = sum_row(previous ? previous_digits() : digits, i / unit_tiles);
       const std::uint32_t column = t.pair_columns ? mxu : 0;
-      const std::uint32_t at = (i % 16 * t.block_columns + column) * 8;
-      const VmemAddress address(sums.region, at, (is_previous ? before : rows)[i / 16]);
+      const std::uint32_t at = (i % unit_tiles * t.block_columns + column) * 8;
+      const VmemAddress address(sums.region, at, row);
       const VReg sum = builder_.add(builder_.load(address), result);
-      const auto guard =
-          is_previous && started ? PredicateOperand(started) : PredicateOperand(true);
+      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
       builder_.guarded(guard, [&] { builder_.store(address, sum); });
     };
   };
 
   MatmulStream::Step step;
-  step.pushes = 16 * t.step_units;
+  step.pushes = unit_tiles * t.step_units;
   step.next_weights = weights(std::vector<SReg>(4));
   stream_.begin(step);
   builder_.loop(counter.steps(), [&](SReg index) {
     const std::vector<SReg> digits = counter.present();
     const std::vector<SReg> next = counter.next();
-    std::vector<SReg> inputs, rows;
-    for (std::uint32_t unit = 0; unit < t.step_units; ++unit) {
-      inputs.push_back(weighted_sum(builder_, digits, input_distances, unit_word(digits, unit, 0)));
-      SReg row = weighted_sum(builder_, digits, {columns_at_once_ * 8, 0, 0, 0},
-                              unit_word(digits, unit, 1));
-      if (sums.base) row = builder_.add(row, sums.base);
-      rows.push_back(row);
-    }
+    std::vector<SReg> inputs(t.step_units);
     step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
+      SReg& row = inputs[i / unit_tiles];
+      if (!row) row = input_row(digits, i / unit_tiles);
       const std::uint32_t at =
-          (t.pair_columns ? 0 : mxu * group_starts() * block_rows) + i % 16 * 8;
-      return builder_.load({transposed_, at, inputs[i / 16]});
+          (t.pair_columns ? 0 : mxu * group_starts() * block_rows) + i % unit_tiles * 8;
+      return builder_.load({transposed_, at, row});
     };
     step.next_weights = weights(next);
-    step.consume = consume_at(rows, befores(), builder_.less(0, index));
+    step.consume = consume_at(digits, builder_.less(0, index));
     stream_.step(step);
-    for (std::uint32_t unit = 0; unit < t.step_units; ++unit) {
-      builder_.set(previous[unit], rows[unit]);
-    }
+    if (digits[kColumn]) builder_.set(previous_column, digits[kColumn]);
+    if (digits[kUnits]) builder_.set(previous_units, digits[kUnits]);
     counter.advance(next);
   });
-  step.consume = consume_at({}, befores(), {});
+  step.consume = consume_at({}, {});
   stream_.end(step);
   builder_.new_block();
 }
@@ -517,9 +527,11 @@ void WeightsKernel::finish() {
 
 void WeightsKernel::apply_epilogue() {
   const std::uint32_t columns = tiling_.block_columns;
-  const std::uint32_t unroll = 8;
+  const std::uint32_t row_tiles = sizes_.unit_tiles * sizes_.units;
+  std::uint32_t unroll = 8;
+  while (row_tiles % unroll != 0) --unroll;
   builder_.new_block();
-  StepCounter counter(builder_, {columns, 16 * sizes_.units / unroll});
+  StepCounter counter(builder_, {columns, row_tiles / unroll});
   builder_.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();
     const SReg tiles = weighted_sum(builder_, digits, {1, unroll * columns});

@@ -22,6 +22,7 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   batch_tiles = ceil_divide(problem.contracted, 8);
   all_row_tiles = ceil_divide(problem.rows, 128);
   row_tiles = tiling.block_rows;
+  unit_tiles = all_row_tiles == 1 ? ceil_divide(problem.rows, 8) : 16;
   column_tiles = ceil_divide(problem.columns, 128);
   out_y = static_cast<std::uint32_t>(height.window);
   out_x = static_cast<std::uint32_t>(width.window);
@@ -46,8 +47,8 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   gradient_pixel = tiling.block_batch * tiling.block_columns * gradient_tile;
   slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
   gradient_rows = std::uint64_t{tiling.block_y} * groups * tiling.group * gradient_pixel;
-  transposed_rows = std::uint64_t{slab_y} * starts * row_tiles * 128;
-  const std::uint64_t out_tiles = std::uint64_t{16} * units * tiling.block_columns;
+  transposed_rows = std::uint64_t{slab_y} * starts * row_tiles * unit_tiles * 8;
+  const std::uint64_t out_tiles = std::uint64_t{unit_tiles} * units * tiling.block_columns;
   sum_rows = out_tiles * 8;
   out_rows = out_tiles * out_tile;
   sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
@@ -62,6 +63,10 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
 }
 
 namespace {
+
+/// Pushes of a step per MXU.
+constexpr std::uint32_t kLongestStep = 48;
+constexpr std::uint32_t kMostUnits = 16;
 
 class Search {
  public:
@@ -106,7 +111,9 @@ class Search {
       const std::uint32_t groups = ceil_divide(width.window, group);
       for (std::uint32_t parts = 1; parts <= groups; ++parts) {
         tiling.parts = parts;
-        for (std::uint32_t units = 1; units <= std::min(all_units, 3U); ++units) {
+        const std::uint32_t unit_tiles = std::min<std::uint32_t>(16, ceil_divide(problem_.rows, 8));
+        for (std::uint32_t units = 1; units <= all_units; ++units) {
+          if (units > 1 && (units * unit_tiles > kLongestStep || units > kMostUnits)) break;
           tiling.step_units = units;
           for (std::uint32_t y = 1; y <= std::min<std::int64_t>(height.window, 8); ++y) {
             tiling.block_y = y;
@@ -126,7 +133,7 @@ class Search {
   void consider(WeightsTiling tiling) {
     const WeightsSizes sizes(problem_, tiling);
     if (sizes.vmem_rows * 512 > target_.vmem_bytes) return;
-    const double step = 128.0 * tiling.step_units + 12;
+    const double step = std::max(8.0 * sizes.unit_tiles * tiling.step_units, 128.0) + 12;
     const double steps = double(tiling.block_columns) * tiling.block_y * tiling.part_groups *
                          sizes.units / tiling.step_units / target_.mxu_count;
     const double transposes = double(sizes.slab_y) * sizes.starts * sizes.row_tiles;

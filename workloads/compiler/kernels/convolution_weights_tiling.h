@@ -26,10 +26,11 @@ struct WeightsSizes {
   std::uint32_t batch_tiles, all_row_tiles, column_tiles;
   std::uint32_t row_tiles;                         ///< Of 128 input features, in a block.
   std::uint32_t out_y, out_x, window_y, window_x;  ///< Gradient pixels; positions.
-  std::uint32_t groups;                            ///< Of a row, rounded up for parts.
-  std::uint32_t units;                             ///< Rounded up for steps.
-  std::uint32_t slab_y, slab_x;                    ///< Pixels of the input for a block.
-  std::uint32_t starts;  ///< Groups of input pixels that a part transposes, per row.
+  std::uint32_t unit_tiles;      ///< Row tiles of 8 of a unit: 16, or all where there are fewer.
+  std::uint32_t groups;          ///< Of a row, rounded up for parts.
+  std::uint32_t units;           ///< Rounded up for steps.
+  std::uint32_t slab_y, slab_x;  ///< Pixels of the input for a block.
+  std::uint32_t starts;          ///< Groups of input pixels that a part transposes, per row.
   std::uint32_t input_tile, gradient_tile, out_tile;  ///< VMEM rows of a tile.
   std::uint32_t input_pixel, gradient_pixel;          ///< VMEM rows.
   std::uint64_t slab_rows, gradient_rows, transposed_rows, sum_rows, out_rows;

@@ -45,7 +45,7 @@ void choose_chunk(PoolingPlan& plan, const Target& target, const hlo::HloInstruc
     throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
                         hlo::to_string(instruction.shape) + " \"" + instruction.name +
                         "\": expected the rows of a window, one tile of each pixel, in " +
-                        std::to_string(target.vmem_bytes >> 20) + " MiB of VMEM");
+                        std::to_string(target.vmem_bytes >> 10) + " KiB of VMEM");
   }
   plan.chunk_tiles = best;
 }
