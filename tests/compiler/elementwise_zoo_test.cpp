@@ -13,7 +13,7 @@ namespace {
 using hlo::HloOpcode;
 
 /// The naive evaluation of more takes too long.
-constexpr std::int64_t kMostElements = 100000;
+constexpr std::int64_t kMostElements = 40000;
 
 /// Runs every loop and input fusion (but the largest) of a workload on random values and compares
 /// it with the fused computation's definition.
@@ -83,7 +83,7 @@ TEST(ElementwiseZoo, Transformer) {
 TEST(ElementwiseZoo, Resnet) {
   frontend::WorkloadOptions options;
   options.batch = 3;
-  options.image = 64;
+  options.image = 32;
   options.classes = 20;
   check_fusions("resnet50", options);
 }
