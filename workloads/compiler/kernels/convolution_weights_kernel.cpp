@@ -391,7 +391,7 @@ void WeightsKernel::transpose_part(SReg part) {
       const bool last = masks() && batch + 1 == tiling_.block_batch;
       builder_.transpose_push(
           memory_.load_rows(problem_.input_type, {slab.region, at, source}, last ? mask : VReg()),
-          128, i, 16);
+          lanes, i, 16);
     }
   };
   push(std::vector<SReg>(4));
