@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "sim/app/cpu_time.h"
@@ -9,6 +10,7 @@
 #include "sim/config/nearest_name.h"
 #include "traces/hdf5_file.h"
 #include "traces/program_file.h"
+#include "workloads/hlo/hlo_reader.h"
 #include "workloads/xla/captured_folder.h"
 
 namespace tpu::app {
@@ -85,16 +87,42 @@ void choose_fixed_cores(const Arguments& arguments, const MachineParams& params,
   prepared.cores = core_numbers(choice, params);
 }
 
+/// Compiles a module in HLO text for the cores that it is replicated on.
+void compile_hlo(const std::string& path, const Arguments& arguments, const MachineParams& params,
+                 PreparedWorkload& prepared) {
+  const hlo::Module module = hlo::read_hlo_file(path);
+  const auto cores = static_cast<std::uint32_t>(std::min<std::int64_t>(
+      std::max<std::int64_t>(module.replicas, 1), std::int64_t{params.cores()} + 1));
+  prepared.program = compiler::compile(module, target_of(params, cores), &prepared.compile_report);
+  choose_fixed_cores(arguments, params, prepared);
+}
+
+void prepare_hlo(const Arguments& arguments, const MachineParams& params,
+                 PreparedWorkload& prepared) {
+  check_fixed(arguments, "an HLO module");
+  if (arguments.compiler == "xla") {
+    throw UsageError("--compiler xla: " + arguments.input +
+                     " is an HLO module, which only tpusim compiles; capture it to run XLA's "
+                     "program");
+  }
+  compile_hlo(arguments.input, arguments, params, prepared);
+}
+
 void prepare_captured(const Arguments& arguments, const MachineParams& params,
                       PreparedWorkload& prepared) {
   check_fixed(arguments, "a captured program");
+  prepared.folder = arguments.input;
   if (arguments.compiler == "tpusim") {
-    throw WorkloadError(arguments.input +
-                        ": compiling HLO files is not supported in this version; leave --compiler "
-                        "tpusim out to execute XLA's own program");
+    const std::string before = xla::hlo_before_optimisation(arguments.input);
+    if (before.empty()) {
+      throw WorkloadError(
+          arguments.input +
+          ": --compiler tpusim compiles before.hlo.gz, which is not in this folder");
+    }
+    compile_hlo(before, arguments, params, prepared);
+    return;
   }
   prepared.program = xla::load_captured(arguments.input, params.chip);
-  prepared.folder = arguments.input;
   choose_fixed_cores(arguments, params, prepared);
 }
 
@@ -170,12 +198,11 @@ PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParam
                           ": expected a workload, found the results of a run; tpusim export "
                           "reads them");
     }
-    if (kind != "program") {
-      throw WorkloadError(name +
-                          ": expected a compiled program or a captured folder, found another "
-                          "kind of file; HLO files are not supported in this version");
+    if (kind == "program") {
+      prepare_program_file(arguments, params, prepared);
+    } else {
+      prepare_hlo(arguments, params, prepared);
     }
-    prepare_program_file(arguments, params, prepared);
   }
   prepared.cpu_s = cpu_seconds() - begin;
   return prepared;
