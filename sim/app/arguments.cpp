@@ -94,6 +94,8 @@ po::options_description options_of(const Command& command) {
   }
   if (command.run) {
     add("steps", po::value<std::string>(), "training steps (1)");
+    add("warmup", po::value<std::string>(),
+        "steps before those that count (1 when the host limits the infeed, else 0)");
     add("detail", po::value<std::string>(), "core=interpret: every bundle by itself; core=blocks");
     add("values", po::value<std::string>(), "on: the program computes on data (off)");
     add("seed", po::value<std::string>(), "of initial values (0)");
@@ -289,6 +291,9 @@ class Reader {
   void read_run() {
     read_text("steps", [&](const std::string& text) {
       arguments_.steps = parse_number<std::uint32_t>("--steps", text, 1, kLargestSteps);
+    });
+    read_text("warmup", [&](const std::string& text) {
+      arguments_.warmup = parse_number<std::uint32_t>("--warmup", text, 0, kLargestSteps);
     });
     read_text("detail", [&](const std::string& text) { parse_detail(text, arguments_); });
     read_text("values",

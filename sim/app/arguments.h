@@ -27,6 +27,7 @@ struct Arguments {
   std::vector<std::string> settings;  ///< Of --set.
   std::optional<std::int64_t> batch;  ///< On all cores together.
   std::uint32_t steps = 1;
+  std::optional<std::uint32_t> warmup;  ///< Steps before those; none given: as simulate() says.
   std::optional<CoreChoice> cores;
   frontend::WorkloadOptions workload;       ///< Without batch and replicas.
   std::vector<std::string> workload_flags;  ///< Those that were given: "--shape", ...

@@ -63,11 +63,18 @@ traces::NpzFile read_inputs(const Arguments& arguments, const PreparedWorkload& 
   return {};
 }
 
+std::uint32_t warmup_steps(const Arguments& arguments, const traces::RunRecord& record) {
+  if (arguments.warmup) return *arguments.warmup;
+  const bool limited = record.infeed_bytes > 0 && record.params.host.examples_per_s > 0;
+  return limited && !arguments.values ? 1 : 0;
+}
+
 void load_values(const Arguments& arguments, const PreparedWorkload& workload, Machine& machine,
                  traces::RunRecord& record) {
   const InitialValues values(workload, read_inputs(arguments, workload), arguments.seed);
   for (std::size_t place = 0; place < workload.cores.size(); ++place) {
-    machine.load(workload.cores[place], values.load(place, arguments.steps));
+    machine.load(workload.cores[place],
+                 values.load(place, arguments.steps + warmup_steps(arguments, record)));
   }
   record.values_from = "parameters " + values.origin();
 }
@@ -109,6 +116,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   ProgressBar progress(config_name);
   RunOptions options;
   options.steps = arguments.steps;
+  options.warmup_steps = warmup_steps(arguments, record);
   options.values = arguments.values;
   options.interpret = arguments.interpret;
   options.check_names = arguments.values;
@@ -117,6 +125,12 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   options.progress = [&](double fraction) { progress.update(fraction); };
   const double run_begin = cpu_seconds();
   record.result = machine.run(options);
+  if (options.warmup_steps > 0) {
+    record.result.notes.push_back(std::to_string(options.warmup_steps) +
+                                  (options.warmup_steps == 1 ? " warm-up step" : " warm-up steps") +
+                                  " before those that count: the first step also waits for the "
+                                  "first batch");
+  }
   simulation.cost.run_cpu_s = cpu_seconds() - run_begin;
   record.losses = observer.take_losses();
   if (record.has_events) record.events = observer.take_events();

@@ -23,6 +23,10 @@ struct Simulation {
 config::Configuration effective_configuration(const Arguments& arguments, const std::string& name);
 
 /// Compiles the workload for the machine and runs it.
+///
+/// Where the input pipeline has a rate, the first step also waits for the first batch to be
+/// prepared: unless --warmup says otherwise, such a step runs before those that count. With values
+/// there is no such step, because it would train.
 Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
                     const std::string& config_name);
 
