@@ -3,11 +3,13 @@
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/widen.h"
 
 namespace tpu::compiler {
 
 using hlo::HloInstruction;
 using hlo::HloOpcode;
+using hlo::InstructionId;
 using hlo::Shape;
 
 namespace {
@@ -78,7 +80,9 @@ Shape before_transpose(const Shape& result, const std::vector<std::int64_t>& per
 }  // namespace
 
 bool same_bytes_after_reshape(const Shape& from, const Shape& to) {
-  if (from.type != to.type || !(rows_of(from) == rows_of(to))) return false;
+  if (stored_shape(from).type != stored_shape(to).type || !(rows_of(from) == rows_of(to))) {
+    return false;
+  }
   const std::vector<std::int64_t> from_order = order_of_long_dimensions(from);
   const std::vector<std::int64_t> to_order = order_of_long_dimensions(to);
   if (long_dimensions(from) == long_dimensions(to)) return from_order == to_order;
@@ -86,21 +90,85 @@ bool same_bytes_after_reshape(const Shape& from, const Shape& to) {
          std::is_sorted(to_order.begin(), to_order.end());
 }
 
+namespace {
+
+bool is_bitcast(const hlo::Computation& entry, const HloInstruction& instruction) {
+  const Shape& from = entry.at(instruction.operands[0]).shape;
+  const Shape to = instruction.opcode == HloOpcode::kTranspose
+                       ? before_transpose(instruction.shape, instruction.dimensions)
+                       : instruction.shape;
+  return same_bytes_after_reshape(from, to);
+}
+
+void make_bitcast(HloInstruction& instruction) {
+  instruction.opcode = HloOpcode::kBitcast;
+  instruction.dimensions.clear();
+}
+
+Shape in_row_major(Shape shape) {
+  shape.layout = row_major_layout(shape.type, shape.rank());
+  return shape;
+}
+
+/// The value in another layout: a copy, or a bitcast where that moves nothing.
+InstructionId append_copy(hlo::Computation& entry, InstructionId value, const Shape& shape) {
+  HloInstruction copy;
+  copy.opcode = HloOpcode::kCopy;
+  copy.name = entry.at(value).name + ".copy." + std::to_string(entry.instructions.size());
+  copy.operands = {value};
+  copy.shape = shape;
+  copy.metadata = entry.at(value).metadata;
+  if (is_bitcast(entry, copy)) make_bitcast(copy);
+  return append(entry, std::move(copy));
+}
+
+/// A reshape keeps the row-major order of the elements: its kernel takes and makes row-major
+/// arrays.
+void reshape_in_row_major(hlo::Computation& entry, InstructionId id) {
+  const InstructionId operand = entry.at(id).operands[0];
+  const Shape from = in_row_major(entry.at(operand).shape);
+  const Shape to = in_row_major(entry.at(id).shape);
+  const bool operand_fits = entry.at(operand).shape.layout == from.layout;
+  const bool result_fits = entry.at(id).shape.layout == to.layout;
+  if (operand_fits && result_fits) return;
+  if (!operand_fits) entry.at(id).operands[0] = append_copy(entry, operand, from);
+  if (result_fits) {
+    if (is_bitcast(entry, entry.at(id))) make_bitcast(entry.at(id));
+    return;
+  }
+  HloInstruction reshape = entry.at(id);
+  reshape.name += ".row_major";
+  reshape.shape = to;
+  if (is_bitcast(entry, reshape)) make_bitcast(reshape);
+  const InstructionId row_major = append(entry, std::move(reshape));
+  HloInstruction& copy = entry.at(id);
+  copy.opcode = HloOpcode::kCopy;
+  copy.operands = {row_major};
+  if (is_bitcast(entry, copy)) make_bitcast(copy);
+}
+
+}  // namespace
+
 void find_bitcasts(hlo::Module& module) {
   hlo::Computation& entry = module.entry_computation();
-  for (HloInstruction& instruction : entry.instructions) {
-    if (instruction.opcode != HloOpcode::kReshape && instruction.opcode != HloOpcode::kTranspose &&
-        instruction.opcode != HloOpcode::kCopy) {
-      continue;
+  const std::size_t count = entry.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    HloInstruction& instruction = entry.instructions[i];
+    switch (instruction.opcode) {
+      case HloOpcode::kReshape:
+      case HloOpcode::kTranspose:
+      case HloOpcode::kCopy:
+        if (is_bitcast(entry, instruction)) {
+          make_bitcast(instruction);
+        } else if (instruction.opcode == HloOpcode::kReshape) {
+          reshape_in_row_major(entry, instruction.id);
+        }
+        break;
+      default:
+        break;
     }
-    const Shape& from = entry.at(instruction.operands[0]).shape;
-    const Shape to = instruction.opcode == HloOpcode::kTranspose
-                         ? before_transpose(instruction.shape, instruction.dimensions)
-                         : instruction.shape;
-    if (!same_bytes_after_reshape(from, to)) continue;
-    instruction.opcode = HloOpcode::kBitcast;
-    instruction.dimensions.clear();
   }
+  if (entry.instructions.size() > count) tidy(entry);
 }
 
 }  // namespace tpu::compiler

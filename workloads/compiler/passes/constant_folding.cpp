@@ -109,6 +109,8 @@ std::optional<double> fold_integer(HloOpcode opcode, std::int64_t a, std::int64_
 }  // namespace
 
 std::optional<double> scalar_value(const HloInstruction& constant) {
+  const auto size = static_cast<std::size_t>(hlo::byte_size(constant.shape.type));
+  if (constant.literal.size() < size) return std::nullopt;  // Elided in the HLO text.
   switch (constant.shape.type) {
     case ElementType::kF32:
       return read_as<float>(constant.literal);

@@ -6,7 +6,8 @@
 
 namespace tpu::compiler {
 
-/// Value of a scalar constant as a double; none for types wider than 32 bits.
+/// Value of a scalar constant as a double; none for types wider than 32 bits and for literals that
+/// are not there.
 std::optional<double> scalar_value(const hlo::HloInstruction& constant);
 
 /// A scalar constant of the type with this value, rounded to the type.

@@ -220,7 +220,8 @@ void Planner::add_constants_and_results(HbmPlan& plan) const {
     const Storage& storage = map_.at(i);
     if (storage.kind == Storage::Kind::kConstant) {
       plan.buffers.push_back(buffer(i, isa::BufferRole::kConstant, 0));
-      plan.buffers.back().data = hlo::pack(storage.shape, entry_.at(storage.definer).literal);
+      const std::vector<std::uint8_t>& literal = entry_.at(storage.definer).literal;
+      if (!literal.empty()) plan.buffers.back().data = hlo::pack(storage.shape, literal);
     } else if (storage.kind == Storage::Kind::kResult && !is_result[i]) {
       plan.buffers.push_back(buffer(i, isa::BufferRole::kTemporary, 0));
     }

@@ -30,6 +30,9 @@ struct HbmPlan {
 /// overlap its own. An elementwise kernel may write over an operand that nothing reads later. What
 /// an all-reduce works on lies in one range in operand order.
 ///
+/// Constants carry their words, but for those that the HLO text elides: whoever reads one with
+/// values on reads memory that nobody has written, which the machine reports.
+///
 /// Needs: the final schedule, with copies inserted.
 /// Leaves: a plan that fits target.hbm_bytes; else it throws the out-of-memory report as
 /// WorkloadError.

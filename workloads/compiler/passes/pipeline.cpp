@@ -1,5 +1,6 @@
 #include "workloads/compiler/passes/pipeline.h"
 
+#include "workloads/compiler/passes/canonical_forms.h"
 #include "workloads/compiler/passes/collectives.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/fusion.h"
@@ -21,6 +22,8 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   };
   run("verify", [&] { hlo::verify(work); });
   run("flatten_calls", [&] { flatten_calls(work); });
+  run("simplify", [&] { simplify(work); });
+  run("use_canonical_forms", [&] { use_canonical_forms(work); });
   run("simplify", [&] { simplify(work); });
   run("assign_layouts", [&] { assign_layouts(work); });
   run("find_bitcasts", [&] { find_bitcasts(work); });

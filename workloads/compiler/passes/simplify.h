@@ -24,7 +24,8 @@ void simplify(hlo::Module& module);
 /// Pass: reshapes, transposes and copies that move no element in memory become `bitcast`.
 ///
 /// Needs: layouts.
-/// Leaves: every remaining reshape, transpose and copy needs a kernel.
+/// Leaves: every remaining reshape, transpose and copy needs a kernel; reshapes have row-major
+/// order on both sides (copies before and behind them make it so).
 void find_bitcasts(hlo::Module& module);
 
 /// True when both arrays have the same elements in the same order and their words lie at the same

@@ -1,0 +1,309 @@
+#include "workloads/compiler/passes/canonical_forms.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "workloads/compiler/passes/constant_folding.h"
+#include "workloads/compiler/passes/edit.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+namespace {
+
+using Dimensions = std::vector<std::int64_t>;
+
+bool contains(const Dimensions& list, std::int64_t d) {
+  return std::find(list.begin(), list.end(), d) != list.end();
+}
+
+std::int64_t product(const Shape& shape, const Dimensions& dimensions) {
+  std::int64_t extent = 1;
+  for (std::int64_t d : dimensions) extent *= shape.dimensions[static_cast<std::size_t>(d)];
+  return extent;
+}
+
+Dimensions first(std::size_t count) {
+  Dimensions list(count);
+  std::iota(list.begin(), list.end(), 0);
+  return list;
+}
+
+Dimensions operator+(Dimensions a, const Dimensions& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// One side of a dot.
+struct Side {
+  InstructionId value = -1;
+  Dimensions batch, free, contracting;  ///< Dimensions of the value.
+  bool contracts_first = false;         ///< The contracted dimensions stand before the free ones.
+};
+
+class CanonicalForms {
+ public:
+  explicit CanonicalForms(hlo::Module& module)
+      : module_(module), entry_(module.entry_computation()) {}
+
+  void run() {
+    const std::size_t count = entry_.instructions.size();
+    for (std::size_t i = 0; i < count; ++i) visit(static_cast<InstructionId>(i));
+    for (Computation& reducer : reducers_) module_.computations.push_back(std::move(reducer));
+    tidy(module_.entry_computation());
+  }
+
+ private:
+  HloInstruction& at(InstructionId id) { return entry_.at(id); }
+  const Shape& shape(InstructionId id) { return entry_.at(id).shape; }
+  void visit(InstructionId id);
+  void visit_dot(InstructionId id);
+  void visit_rows(InstructionId id);
+  void visit_reduce(InstructionId id);
+  void visit_reshape(InstructionId id);
+
+  Side side_of(InstructionId value, const Dimensions& batch, const Dimensions& contracting);
+  void make_matrix(Side& side, bool merge_free);
+  InstructionId add(HloOpcode opcode, InstructionId operand, Shape shape);
+  InstructionId reshape(InstructionId value, Dimensions dimensions);
+  InstructionId convert(InstructionId value, ElementType type);
+  void become(InstructionId id, HloOpcode opcode, InstructionId operand);
+  hlo::ComputationId reducer(HloOpcode opcode);
+
+  hlo::Module& module_;
+  Computation& entry_;
+  std::vector<Computation> reducers_;
+};
+
+InstructionId CanonicalForms::add(HloOpcode opcode, InstructionId operand, Shape result) {
+  HloInstruction instruction;
+  instruction.opcode = opcode;
+  instruction.name = at(operand).name + "." + std::string(hlo::to_string(opcode)) + "." +
+                     std::to_string(entry_.instructions.size());
+  instruction.operands = {operand};
+  instruction.shape = std::move(result);
+  instruction.metadata = at(operand).metadata;
+  return append(entry_, std::move(instruction));
+}
+
+InstructionId CanonicalForms::reshape(InstructionId value, Dimensions dimensions) {
+  if (shape(value).dimensions == dimensions) return value;
+  return add(HloOpcode::kReshape, value,
+             hlo::array_shape(shape(value).type, std::move(dimensions)));
+}
+
+InstructionId CanonicalForms::convert(InstructionId value, ElementType type) {
+  if (shape(value).type == type) return value;
+  return add(HloOpcode::kConvert, value, hlo::array_shape(type, shape(value).dimensions));
+}
+
+/// The instruction keeps its place, name and shape and takes its value from another one.
+void CanonicalForms::become(InstructionId id, HloOpcode opcode, InstructionId operand) {
+  HloInstruction plain;
+  plain.id = id;
+  plain.name = at(id).name;
+  plain.metadata = at(id).metadata;
+  plain.shape = at(id).shape;
+  plain.opcode = opcode;
+  plain.operands = {operand};
+  at(id) = std::move(plain);
+}
+
+Side CanonicalForms::side_of(InstructionId value, const Dimensions& batch,
+                             const Dimensions& contracting) {
+  Side side;
+  side.value = value;
+  side.batch = batch;
+  side.contracting = contracting;
+  for (std::int64_t d = 0; d < shape(value).rank(); ++d) {
+    if (!contains(batch, d) && !contains(contracting, d)) side.free.push_back(d);
+  }
+  const Dimensions all = first(static_cast<std::size_t>(shape(value).rank()));
+  side.contracts_first = batch + contracting + side.free == all && !side.free.empty();
+  if (side.contracts_first || batch + side.free + contracting == all) return side;
+  const Dimensions order = batch + side.free + contracting;
+  Dimensions extents;
+  for (std::int64_t d : order) extents.push_back(product(shape(value), {d}));
+  side.value = add(HloOpcode::kTranspose, value, hlo::array_shape(shape(value).type, extents));
+  at(side.value).dimensions = order;
+  const std::size_t batches = batch.size(), frees = side.free.size();
+  side.batch = first(batches);
+  for (std::size_t i = 0; i < frees; ++i) side.free[i] = static_cast<std::int64_t>(batches + i);
+  for (std::size_t i = 0; i < contracting.size(); ++i) {
+    side.contracting[i] = static_cast<std::int64_t>(batches + frees + i);
+  }
+  return side;
+}
+
+/// One contracted dimension, and one free dimension where those are to be merged or there is none.
+void CanonicalForms::make_matrix(Side& side, bool merge_free) {
+  const std::size_t batches = side.batch.size();
+  const Shape& from = shape(side.value);
+  Dimensions batch_extents, free_extents;
+  for (std::int64_t d : side.batch) batch_extents.push_back(product(from, {d}));
+  for (std::int64_t d : side.free) free_extents.push_back(product(from, {d}));
+  if (merge_free || side.free.empty()) free_extents = {product(from, side.free)};
+  const Dimensions contracted{product(from, side.contracting)};
+  side.value =
+      reshape(side.value, side.contracts_first ? batch_extents + contracted + free_extents
+                                               : batch_extents + free_extents + contracted);
+  const auto base = static_cast<std::int64_t>(batches);
+  const auto frees = static_cast<std::int64_t>(free_extents.size());
+  side.contracting = {side.contracts_first ? base : base + frees};
+  side.free.clear();
+  for (std::int64_t i = 0; i < frees; ++i) {
+    side.free.push_back(side.contracts_first ? base + 1 + i : base + i);
+  }
+}
+
+void CanonicalForms::visit_dot(InstructionId id) {
+  const hlo::DotDimensions dims = at(id).dot;
+  const InstructionId left_value = at(id).operands[0], right_value = at(id).operands[1];
+  Side left = side_of(left_value, dims.lhs_batch, dims.lhs_contracting);
+  Side right = side_of(right_value, dims.rhs_batch, dims.rhs_contracting);
+  make_matrix(left, left.contracts_first || !left.batch.empty());
+  make_matrix(right, true);
+  if (left.value == left_value && right.value == right_value) return;
+  HloInstruction dot = at(id);
+  dot.name += ".matrices";
+  dot.operands = {left.value, right.value};
+  dot.dot = {left.batch, right.batch, left.contracting, right.contracting};
+  Dimensions extents;
+  for (std::int64_t d : left.batch + left.free) {
+    extents.push_back(product(shape(left.value), {d}));
+  }
+  extents.push_back(product(shape(right.value), right.free));
+  dot.shape = hlo::array_shape(dot.shape.type, extents);
+  if (extents == shape(id).dimensions) {
+    dot.name = at(id).name;
+    dot.id = id;
+    at(id) = std::move(dot);
+    return;
+  }
+  const InstructionId matrices = append(entry_, std::move(dot));
+  become(id, HloOpcode::kReshape, matrices);
+}
+
+/// Gathers and scatters whose indices have more dimensions than one, or a last one of extent 1.
+void CanonicalForms::visit_rows(InstructionId id) {
+  const bool is_gather = at(id).opcode == HloOpcode::kGather;
+  const hlo::GatherDimensions dims = at(id).gather;
+  if (at(id).operands.size() != (is_gather ? 2U : 3U) || at(id).shape.is_tuple()) return;
+  const InstructionId table = at(id).operands[0], indices = at(id).operands[1];
+  const InstructionId rows = is_gather ? id : at(id).operands[2];
+  const std::int64_t index_rank = shape(indices).rank();
+  const bool has_vectors = dims.index_vector_dim < index_rank;
+  const bool one_number = !has_vectors || (dims.index_vector_dim == index_rank - 1 &&
+                                           shape(indices).dimensions.back() == 1);
+  const Dimensions last{shape(rows).rank() - 1};
+  const bool whole_rows =
+      shape(table).rank() == 2 && one_number && dims.offset_dims == last &&
+      dims.collapsed_slice_dims == Dimensions{0} && dims.start_index_map == Dimensions{0} &&
+      (!is_gather || dims.slice_sizes == Dimensions{1, shape(table).dimensions[1]});
+  if (!whole_rows || (index_rank == 1 && !has_vectors)) return;
+  const std::int64_t count = shape(indices).element_count();
+  const Dimensions matrix{count, shape(table).dimensions[1]};
+  HloInstruction vector_form = at(id);
+  vector_form.operands[1] = reshape(indices, {count});
+  vector_form.gather.offset_dims = {1};
+  vector_form.gather.index_vector_dim = 1;
+  if (!is_gather) {
+    vector_form.operands[2] = reshape(rows, matrix);
+    vector_form.id = id;
+    at(id) = std::move(vector_form);
+    return;
+  }
+  vector_form.name += ".rows";
+  vector_form.shape = hlo::array_shape(vector_form.shape.type, matrix);
+  const InstructionId gathered = append(entry_, std::move(vector_form));
+  become(id, HloOpcode::kReshape, gathered);
+}
+
+hlo::ComputationId CanonicalForms::reducer(HloOpcode opcode) {
+  Computation computation;
+  computation.name =
+      std::string(hlo::to_string(opcode)) + "_f32.canonical." + std::to_string(reducers_.size());
+  for (std::int64_t number : {0, 1}) {
+    HloInstruction parameter;
+    parameter.opcode = HloOpcode::kParameter;
+    parameter.parameter_number = number;
+    parameter.name = number == 0 ? "a" : "b";
+    parameter.shape = hlo::array_shape(ElementType::kF32, {});
+    append(computation, std::move(parameter));
+  }
+  HloInstruction combination;
+  combination.opcode = opcode;
+  combination.name = "combination";
+  combination.operands = {0, 1};
+  combination.shape = hlo::array_shape(ElementType::kF32, {});
+  computation.root = append(computation, std::move(combination));
+  reducers_.push_back(std::move(computation));
+  return static_cast<hlo::ComputationId>(module_.computations.size() + reducers_.size() - 1);
+}
+
+void CanonicalForms::visit_reduce(InstructionId id) {
+  if (at(id).shape.is_tuple() || at(id).operands.size() != 2) return;
+  const ElementType type = at(id).shape.type;
+  const Computation& body = module_.computation(at(id).called.at(0));
+  HloOpcode operation = body.at(body.root).opcode;
+  if (type == ElementType::kPred) {
+    if (operation == HloOpcode::kAnd) operation = HloOpcode::kMinimum;
+    if (operation == HloOpcode::kOr) operation = HloOpcode::kMaximum;
+  } else if (type != ElementType::kBf16) {
+    return;
+  }
+  const HloInstruction& initial = at(at(id).operands[1]);
+  if (body.instructions.size() != 3 || initial.opcode != HloOpcode::kConstant) return;
+  const std::optional<double> start = scalar_value(initial);
+  if (!start) return;
+  HloInstruction constant = scalar_constant(ElementType::kF32, *start);
+  constant.name = initial.name + ".f32." + std::to_string(id);
+  HloInstruction reduce = at(id);
+  reduce.name += ".f32";
+  reduce.shape = hlo::array_shape(ElementType::kF32, reduce.shape.dimensions);
+  reduce.operands = {convert(reduce.operands[0], ElementType::kF32),
+                     append(entry_, std::move(constant))};
+  reduce.called = {reducer(operation)};
+  const InstructionId wide = append(entry_, std::move(reduce));
+  become(id, HloOpcode::kConvert, wide);
+}
+
+void CanonicalForms::visit_reshape(InstructionId id) {
+  const InstructionId operand = at(id).operands[0];
+  if (at(id).shape.type != ElementType::kBf16) return;
+  if ((at(id).shape.rank() < 2) == (shape(operand).rank() < 2)) return;
+  const InstructionId wide = convert(operand, ElementType::kF32);
+  become(id, HloOpcode::kConvert, reshape(wide, at(id).shape.dimensions));
+}
+
+void CanonicalForms::visit(InstructionId id) {
+  switch (at(id).opcode) {
+    case HloOpcode::kDot:
+      return visit_dot(id);
+    case HloOpcode::kGather:
+    case HloOpcode::kScatter:
+      return visit_rows(id);
+    case HloOpcode::kReduce:
+      return visit_reduce(id);
+    case HloOpcode::kReshape:
+      return visit_reshape(id);
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+void use_canonical_forms(hlo::Module& module) {
+  CanonicalForms(module).run();
+  // Dots and gathers may have left reshapes of bf16 behind that change the rank.
+  CanonicalForms(module).run();
+}
+
+}  // namespace tpu::compiler
