@@ -25,6 +25,9 @@ std::size_t unit_index(Unit unit) { return BlockCounters::kBusy + static_cast<st
   throw ProgramFault(text.str());
 }
 
+/// So that a block's duration and counters fit 32 bits.
+constexpr std::uint32_t kLongestDelay = 1U << 30;
+
 bool is_push(QueueOp::Kind kind) { return kind > QueueOp::Kind::kScalarPop; }
 
 }  // namespace
@@ -107,6 +110,7 @@ void BlockTable::extend_block(Block& block, bool slot) {
   block.interacts = interacts(block.first);
   std::uint32_t b = block.first;
   const auto take = [&] {
+    if (bundles[b].delay > kLongestDelay) refuse(source, b, "a delay of more than 2^30 cycles");
     block.duration += 1 + bundles[b].delay;
     block.guarded_queue_ops =
         static_cast<std::uint16_t>(block.guarded_queue_ops + bundles[b].guarded_queue_ops);
@@ -123,7 +127,7 @@ void BlockTable::extend_block(Block& block, bool slot) {
   }
   while (b < count) {
     const bool first = b == block.first;
-    if (!first && (interacts(b) || b - block.first >= longest_ ||
+    if (!first && (interacts(b) || b - block.first >= longest_ || block.duration > kLongestDelay ||
                    block.guarded_queue_ops + bundles[b].guarded_queue_ops > 64)) {
       return;
     }

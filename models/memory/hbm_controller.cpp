@@ -8,8 +8,8 @@
 namespace tpu {
 namespace {
 
-constexpr std::uint64_t kTicksPerCycle = 256;
-constexpr int kByteShift = 28;
+constexpr std::uint64_t kTicksPerCycle = 16;
+constexpr int kByteShift = 24;
 
 std::uint64_t ceil_divide(std::int64_t amount, std::int64_t rate) {
   return amount <= 0 ? 0 : static_cast<std::uint64_t>((amount + rate - 1) / rate);
@@ -45,7 +45,7 @@ HbmController::HbmController(const HbmParams& params, std::uint32_t clock_mhz,
 }
 
 void HbmController::submit(const HbmRequest& request, std::uint64_t now) {
-  TPU_CHECK(request.bytes < (std::uint64_t{1} << 34), "HBM request of " << request.bytes << " B");
+  TPU_CHECK(request.bytes < (std::uint64_t{1} << 38), "HBM request of " << request.bytes << " B");
   transfer_until(now * kTicksPerCycle);
   if (request.bytes == 0) {
     done_.push_back({request, now + latency_});

@@ -29,8 +29,8 @@ struct HbmRequest {
 /// gets is what the timing parameters leave of the pin rate: refresh takes tRFC of every tREFI, and
 /// while a read and a write are both there, the channels alternate `drain_bursts` bursts of each
 /// direction and lose `turnaround_clocks` per pair, so each direction gets half of what is left. A
-/// request is done a fixed latency after its last byte. All arithmetic is fixed point (2^-28 byte,
-/// 2^-8 cycle); what a transfer leaves of its last tick goes to the next one, so nothing drifts.
+/// request is done a fixed latency after its last byte. All arithmetic is fixed point (2^-24 byte,
+/// 2^-4 cycle); what a transfer leaves of its last tick goes to the next one, so nothing drifts.
 /// Left out: banks, rows, address mapping, the placement of refreshes.
 class HbmController {
  public:
@@ -48,7 +48,7 @@ class HbmController {
  private:
   struct Transfer {
     HbmRequest request;
-    std::int64_t remaining = 0;  ///< In 2^-28 bytes; negative: what the last tick gave too much.
+    std::int64_t remaining = 0;  ///< In 2^-24 bytes; negative: what the last tick gave too much.
   };
   struct Done {
     HbmRequest request;
@@ -59,10 +59,10 @@ class HbmController {
   void progress(std::deque<Transfer>& queue, std::int64_t amount);
   std::uint64_t ticks_to_next_finish() const;
 
-  std::int64_t single_rate_ = 0;  ///< 2^-28 bytes per tick with one direction alone.
+  std::int64_t single_rate_ = 0;  ///< 2^-24 bytes per tick with one direction alone.
   std::int64_t mixed_rate_ = 0;   ///< The same for each direction when both wait.
   std::uint64_t latency_ = 0;
-  std::uint64_t tick_ = 0;  ///< How far the transfers have been computed, 2^-8 cycles.
+  std::uint64_t tick_ = 0;  ///< How far the transfers have been computed, 2^-4 cycles.
   std::deque<Transfer> reads_;
   std::deque<Transfer> writes_;
   std::deque<Done> done_;  ///< Transferred; waiting for the latency to pass. In order of cycle.

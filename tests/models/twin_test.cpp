@@ -151,10 +151,13 @@ class RandomProgram {
         line("dma.hbm_to_vmem " + num(pick(64)) + ", " + num(granules) +
              ", 0, %s9 ;; %s9 = smov 0");
     }
-    if (pick(2) == 0)
+    if (pick(2) == 0) {
       wait_for(flag, granules);
-    else
+      // The latency of the DMA is longer than that of the MXU.
+      ready_in_ = 0;
+    } else {
       pending_.push_back({flag, granules});
+    }
   }
   void wait_for(const std::string& flag, int granules) {
     line("dma.done.wait " + flag + ", " + num(granules));
@@ -350,6 +353,65 @@ TEST(Twins, ValuesDoNotChangeTheCycles) {
     ASSERT_EQ(outcome(program, {false, true}, {0}), expected) << "seed " << seed << random.text();
     ASSERT_EQ(outcome(program, {true, true}, {0}), expected) << "seed " << seed;
   }
+}
+
+/// Changes a few fields of a program to anything.
+void damage(isa::Program& program, std::mt19937& random) {
+  const auto any = [&](std::uint32_t below) {
+    return static_cast<std::uint32_t>(random() % below);
+  };
+  for (int change = 0; change < 3; ++change) {
+    isa::Kernel& kernel = program.kernels[any(static_cast<std::uint32_t>(program.kernels.size()))];
+    const std::uint32_t count = static_cast<std::uint32_t>(kernel.instructions.size());
+    isa::Instruction& instruction = kernel.instructions[any(count)];
+    isa::Operand& operand = instruction.operands[any(4)];
+    isa::Bundle& bundle = kernel.bundles[any(static_cast<std::uint32_t>(kernel.bundles.size()))];
+    const std::uint32_t value = any(2) == 0 ? any(64) : static_cast<std::uint32_t>(random());
+    switch (any(8)) {
+      case 0:
+        instruction.opcode = static_cast<isa::Opcode>(any(isa::kOpcodeCount + 2));
+        break;
+      case 1:
+        instruction.dest = static_cast<std::uint8_t>(value);
+        break;
+      case 2:
+        operand.reg = static_cast<std::uint8_t>(value);
+        break;
+      case 3:
+        operand.immediate = value;
+        break;
+      case 4:
+        operand.kind = static_cast<isa::Operand::Kind>(any(3));
+        break;
+      case 5:
+        instruction.unit = static_cast<std::uint8_t>(any(6));
+        break;
+      case 6:
+        instruction.guard.predicate = static_cast<std::uint8_t>(value);
+        break;
+      default:
+        (any(2) == 0 ? bundle.delay : bundle.instruction_count) = value;
+    }
+  }
+}
+
+TEST(Twins, DamagedProgramsAreRefusedOrFault) {
+  int refused = 0;
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    isa::Program program = RandomProgram(seed).make();
+    std::mt19937 random(seed);
+    damage(program, random);
+    RunOptions options = test::on_core(0);
+    options.runaway_cycles = 1 << 20;
+    options.interpret = seed % 2 == 0;
+    options.values = seed % 3 == 0;
+    try {
+      test::run(program, options);
+    } catch (const UserError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
 }
 
 TEST(Twins, AgreeOnSeveralCores) {
