@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/convolution_kernel.h"
 #include "workloads/compiler/kernels/convolution_weights_kernel.h"
@@ -45,7 +47,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
 
 LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target) {
-  const MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
+  MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
   ConvolutionProblem problem = convolution_problem(*epilogue.product, epilogue.lhs_shape,
                                                    epilogue.rhs_shape, epilogue.out_shape);
   problem.has_epilogue = epilogue.graph != nullptr;
@@ -59,6 +61,8 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
       if (problem.contracts_rows) refuse_matrix(instruction);
       dot.row_period = (problem.rows + 7) / 8;
     }
+    turn_where_cheaper(dot);
+    if (dot.result_turned) std::swap(epilogue.lhs, epilogue.rhs);
     return dot_kernel(dot, find_dot_tiling(dot, target), epilogue, target);
   }
   if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);

@@ -19,11 +19,6 @@ namespace {
 
 using hlo::ElementType;
 
-bool is_packed(ElementType type) { return type == ElementType::kBf16; }
-std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
-  return static_cast<std::uint32_t>((a + b - 1) / b);
-}
-
 /// Emits a forward convolution or an input gradient.
 ///
 /// A block of the result is some rows of pixels over some of the batch. The rows of the input that
@@ -159,7 +154,7 @@ void ConvolutionKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(
       builder_, std::vector<std::uint32_t>{sizes_.column_tiles / tiling_.block_columns,
                                            sizes_.row_tiles / tiling_.block_rows,
-                                           ceil_divide(sizes_.pixels_y, tiling_.block_y)});
+                                           tiles_of(sizes_.pixels_y, tiling_.block_y)});
   add_input();
   add_window();
   add_output();
@@ -213,7 +208,7 @@ void ConvolutionKernel::add_input() {
 void ConvolutionKernel::add_window() {
   const std::uint32_t tile = tile_granules(problem_.window_type);
   if (!problem_.window_transposed) {
-    const std::uint32_t rows = ceil_divide(problem_.contracted, 8);
+    const std::uint32_t rows = tiles_of(problem_.contracted, 8);
     DmaShape shape;
     shape.granules = rows * tiling_.block_columns * tile;
     shape.hbm_run = tiling_.block_columns * tile;
@@ -240,9 +235,9 @@ void ConvolutionKernel::add_window() {
 ScalarOperand ConvolutionKernel::window_granules(const GridPoint& point) {
   const std::uint32_t tile = tile_granules(problem_.window_type);
   if (!problem_.window_transposed) {
-    return ceil_divide(problem_.contracted, 8) * tiling_.block_columns * tile;
+    return tiles_of(problem_.contracted, 8) * tiling_.block_columns * tile;
   }
-  const std::uint32_t rows = ceil_divide(problem_.columns, 8);
+  const std::uint32_t rows = tiles_of(problem_.columns, 8);
   const std::uint32_t blocks = sizes_.column_tiles / tiling_.block_columns;
   const std::uint32_t whole = 16 * tiling_.block_columns;
   const std::uint32_t last = rows - (blocks - 1) * whole;
@@ -256,8 +251,8 @@ void ConvolutionKernel::start_window(const GridPoint& point, const VmemAddress& 
   const std::uint32_t tile = tile_granules(problem_.window_type);
   const bool transposed = problem_.window_transposed;
   const std::uint32_t distance =
-      transposed ? ceil_divide(problem_.columns, 8) * sizes_.contracted_tiles * tile
-                 : ceil_divide(problem_.contracted, 8) * sizes_.column_tiles * tile;
+      transposed ? tiles_of(problem_.columns, 8) * sizes_.contracted_tiles * tile
+                 : tiles_of(problem_.contracted, 8) * sizes_.column_tiles * tile;
   const std::uint32_t block =
       tiling_.block_columns * tile * (transposed ? 16 * sizes_.contracted_tiles : 1);
   const SReg base =
@@ -347,7 +342,7 @@ void ConvolutionKernel::clear_borders() {
 
 /// Rows of the slab above and below the image are 0 for this block.
 void ConvolutionKernel::clear_rows_outside() {
-  const std::int64_t blocks = ceil_divide(sizes_.pixels_y, tiling_.block_y);
+  const std::int64_t blocks = tiles_of(sizes_.pixels_y, tiling_.block_y);
   const std::int64_t end =
       (blocks - 1) * tiling_.block_y * height().stride + sizes_.shift_y + sizes_.slab_y;
   if (sizes_.shift_y >= 0 && end <= height().input) return;

@@ -21,11 +21,6 @@ namespace {
 using hlo::ElementType;
 using isa::Opcode;
 
-bool is_packed(ElementType type) { return type == ElementType::kBf16; }
-std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
-  return static_cast<std::uint32_t>((a + b - 1) / b);
-}
-
 /// Emits a weight gradient: for each position of the window, the sum over pixels and batch of input
 /// features times gradient features.
 ///
@@ -178,7 +173,7 @@ void WeightsKernel::make_grid() {
       builder_, std::vector<std::uint32_t>{sizes_.column_tiles / tiling_.block_columns,
                                            sizes_.all_row_tiles / tiling_.block_rows,
                                            sizes_.batch_tiles / tiling_.block_batch,
-                                           ceil_divide(sizes_.out_y, tiling_.block_y)});
+                                           tiles_of(sizes_.out_y, tiling_.block_y)});
   add_input();
   add_gradient();
   add_output();
@@ -258,7 +253,7 @@ void WeightsKernel::add_output() {
   WindowShape shape;
   shape.positions = sizes_.window_y * sizes_.window_x;
   shape.tile_granules = tile_granules(problem_.out_type);
-  shape.rows = ceil_divide(problem_.rows, 8);
+  shape.rows = tiles_of(problem_.rows, 8);
   shape.columns = sizes_.column_tiles;
   shape.block_columns = tiling_.block_columns;
   shape.block_rows = sizes_.unit_tiles * tiling_.block_rows;
@@ -343,7 +338,7 @@ void WeightsKernel::clear_sums() {
 
 void WeightsKernel::work() {
   clear_sums();
-  const std::int64_t rows = ceil_divide(sizes_.out_y, tiling_.block_y) * tiling_.block_y;
+  const std::int64_t rows = tiles_of(sizes_.out_y, tiling_.block_y) * tiling_.block_y;
   if (rows != sizes_.out_y) {
     clear_outside(1, *gradient_rows_, tiling_.block_y, tiling_.block_y,
                   sizes_.groups * tiling_.group * sizes_.gradient_pixel);

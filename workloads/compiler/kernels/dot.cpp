@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "workloads/compiler/kernels/dot_kernel.h"
 #include "workloads/compiler/kernels/lowering.h"
 
@@ -5,12 +7,14 @@ namespace tpu::compiler {
 
 LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& computation,
                         const hlo::HloInstruction& instruction, const Target& target) {
-  const MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
+  MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
   DotProblem problem =
       dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape);
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_types = epilogue.block_types();
   problem.resident_rows = epilogue.resident_rows();
+  turn_where_cheaper(problem);
+  if (problem.result_turned) std::swap(epilogue.lhs, epilogue.rhs);
   return dot_kernel(problem, find_dot_tiling(problem, target), epilogue, target);
 }
 

@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/dot_problem.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/expression_graph.h"
@@ -153,6 +154,20 @@ DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const S
   problem.rhs_type = rhs.type;
   problem.out_type = out.type;
   return problem;
+}
+
+void turn_where_cheaper(DotProblem& problem) {
+  if (!problem.lhs_transposed || problem.row_period != 0) return;
+  const bool narrower = (problem.n + 127) / 128 < (problem.m + 127) / 128;
+  if (!problem.rhs_transposed && !narrower) return;
+  // [k, m] and [k, n] become [n, k] x [k, m], [k, m] and [n, k] become the same without a
+  // transposition of either side.
+  std::swap(problem.m, problem.n);
+  std::swap(problem.lhs_type, problem.rhs_type);
+  problem.lhs_transposed = !problem.rhs_transposed;
+  problem.rhs_transposed = false;
+  problem.result_turned = true;
+  for (OuterDimension& outer : problem.outer) std::swap(outer.lhs, outer.rhs);
 }
 
 }  // namespace tpu::compiler

@@ -24,6 +24,9 @@ struct DotProblem {
   std::uint32_t m = 1, n = 1, k = 1;
   bool lhs_transposed = false;  ///< The left matrices lie as [k, m].
   bool rhs_transposed = false;  ///< The right matrices lie as [n, k].
+  /// The products are [m, n], but the results lie as [n, m]: the sides have changed places so that
+  /// less has to be transposed.
+  bool result_turned = false;
   hlo::ElementType lhs_type = hlo::ElementType::kF32;
   hlo::ElementType rhs_type = hlo::ElementType::kF32;
   hlo::ElementType out_type = hlo::ElementType::kF32;
@@ -39,6 +42,10 @@ struct DotProblem {
 /// lies as `out`. Throws WorkloadError for dots that are no such products.
 DotProblem dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs, const hlo::Shape& rhs,
                        const hlo::Shape& out);
+
+/// Exchanges the sides where that leaves less to transpose: before the result, in place of a side.
+/// Kernels then find the operands in exchanged places.
+void turn_where_cheaper(DotProblem& problem);
 
 /// How a DotProblem is cut: blocks that stand in VMEM, in tiles of 8 rows and 128 lanes for the
 /// rows of the result, of 128 for its columns and the contracted dimension.

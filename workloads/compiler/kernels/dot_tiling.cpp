@@ -91,6 +91,7 @@ class Estimate {
     const double out_tiles = double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n;
     if (problem_.out_type == ElementType::kBf16) work += 1.2 * out_tiles / grid_k_;
     if (problem_.has_epilogue) work += 4.0 * out_tiles / grid_k_;
+    if (problem_.result_turned) work += 10.0 * out_tiles / grid_k_;
     if (problem_.lhs_transposed) {
       work += 10.0 * tiling_.block_outer * tiling_.block_m * tiling_.block_k;
     }
@@ -151,7 +152,8 @@ class Search {
     const std::uint32_t halves = pair ? 1 : target_.mxu_count;
     for (std::uint32_t chunk : {64U, 48U, 32U, 28U, 24U, 20U, 16U, 12U, 8U, 4U, 2U, 1U}) {
       if (chunk % halves != 0 || chunk / halves > 48) continue;
-      if (problem_.lhs_transposed && chunk % 16 != 0) continue;
+      const bool whole_tiles = problem_.lhs_transposed || problem_.result_turned;
+      if (whole_tiles && chunk % 16 != 0) continue;
       if (chunk >= 2 * row_tiles && chunk > 2 * halves && chunk > 16) continue;
       const std::uint32_t unit =
           problem_.row_period == 0 ? chunk : std::lcm(chunk, problem_.row_period);
@@ -206,7 +208,9 @@ std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
   std::uint64_t rows = 2 * x_tiles * tile_rows(problem.lhs_type) +
                        2 * w_tiles * tile_rows(problem.rhs_type) +
                        2 * out_tiles * tile_rows(problem.out_type);
-  if (problem.out_type == ElementType::kBf16 || problem.has_epilogue) rows += out_tiles * 8;
+  const bool lasts = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
+  if (lasts) rows += out_tiles * 8;
+  if (problem.result_turned) rows += out_tiles * 8;
   for (ElementType type : problem.epilogue_types) rows += 2 * out_tiles * tile_rows(type);
   if (problem.lhs_transposed) rows += x_tiles * 8;
   return rows + problem.resident_rows + 2048;

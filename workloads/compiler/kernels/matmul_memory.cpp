@@ -9,8 +9,6 @@ using isa::Opcode;
 
 namespace {
 
-bool is_packed(ElementType type) { return type == ElementType::kBf16; }
-
 constexpr std::uint32_t kHighHalf = 0xffff0000U;
 constexpr std::uint32_t kPairs = 033221100;      ///< Sublane i gets row i / 2.
 constexpr std::uint32_t kPairsDown = 000112233;  ///< Sublane i gets row (7 - i) / 2.

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "workloads/compiler/kernels/block_dma.h"
+#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/matmul_epilogue.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
+#include "workloads/compiler/kernels/tile_grid.h"
+
+namespace tpu::compiler {
+
+/// Emits the kernel of a dot.
+///
+/// Blocks of both sides and of the result stand in VMEM. Over a block run steps: a tile of weights
+/// (a pair of neighbouring ones, one per MXU) against a chunk of rows; sums over the contracted
+/// dimension are kept in VMEM in fp32. The grid's tiles fetch the next blocks while the present
+/// ones are worked on.
+class DotKernel {
+ public:
+  DotKernel(const DotProblem& problem, const DotTiling& tiling, const MatmulEpilogue& epilogue,
+            const Target& target)
+      : problem_(problem),
+        tiling_(tiling),
+        epilogue_(epilogue),
+        builder_(epilogue.kernel_name, target),
+        mxus_(target.mxu_count),
+        pushes_(tiling.chunk_m / (tiling.pair_columns ? 1 : target.mxu_count)),
+        stream_(builder_, mxus_, pushes_),
+        memory_(builder_, is_packed(problem.lhs_type), is_packed(problem.rhs_type)),
+        results_(builder_, epilogue),
+        x_tile_(tile_rows(problem.lhs_type)),
+        w_tile_(tile_rows(problem.rhs_type)) {
+    m_tiles_ = tiles_of(problem.m, 8);
+    n_tiles_ = tiles_of(problem.n, 128);
+    k_tiles_ = tiles_of(problem.k, 128);
+    columns_at_once_ = tiling.pair_columns ? mxus_ : 1;
+    if (problem.result_turned) {
+      out_rows_ = {tiles_of(problem.n, 8), 16 * tiling.block_n};
+      out_columns_ = {tiles_of(problem.m, 128), tiling.block_m / 16};
+    } else {
+      out_rows_ = {m_tiles_, tiling.block_m};
+      out_columns_ = {n_tiles_, tiling.block_n};
+    }
+  }
+
+  LoweredKernel emit() {
+    results_.prepare();
+    make_grid();
+    if (masks_k()) memory_.make_masks(problem_.k);
+    builder_.new_block();
+    grid_->run([this] { work(); });
+    stream_.close();
+    LoweredKernel lowered;
+    lowered.vmem_bytes = builder_.vmem_bytes();
+    lowered.kernel = builder_.finish();
+    return lowered;
+  }
+
+ private:
+  /// Places of the grid's dimensions, behind the outer ones.
+  int outer_count() const { return static_cast<int>(problem_.outer.size()); }
+  int m_dimension() const { return outer_count() + (tiling_.columns_outermost ? 1 : 0); }
+  int n_dimension() const { return outer_count() + (tiling_.columns_outermost ? 0 : 1); }
+  int k_dimension() const { return outer_count() + 2; }
+  /// Those of the result's rows and columns.
+  int row_dimension() const { return problem_.result_turned ? n_dimension() : m_dimension(); }
+  int column_dimension() const { return problem_.result_turned ? m_dimension() : n_dimension(); }
+  std::uint32_t grid_k() const { return k_tiles_ / tiling_.block_k; }
+  bool masks_k() const { return problem_.k % 128 != 0; }
+  bool sums_apart() const {
+    return is_packed(problem_.out_type) || !results_.is_identity() || problem_.result_turned;
+  }
+  std::uint64_t block_tiles() const {
+    return std::uint64_t{tiling_.block_outer} * tiling_.block_m * tiling_.block_n;
+  }
+
+  void make_grid();
+  std::vector<int> dimensions(std::uint32_t OuterDimension::*stride, std::vector<int> inner) const;
+  SReg matrix(SReg base, std::uint32_t OuterDimension::*stride, const GridPoint& point);
+  BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type,
+                         std::uint32_t rows, std::uint32_t columns, std::uint32_t block_rows,
+                         std::uint32_t block_columns) const;
+  void add_epilogue_inputs(std::uint32_t address);
+  void work();
+  void when(PReg a, PReg b, const std::function<void()>& body);
+  void clear_weight_rows();
+  void transpose_rows();
+  void turn_sums();
+  void transpose(const std::vector<std::uint32_t>& extents,
+                 const std::function<SReg(const std::vector<SReg>&)>& origin,
+                 const std::function<VReg(SReg, std::uint32_t)>& load,
+                 const std::function<VmemAddress(const std::vector<SReg>&)>& target,
+                 std::uint32_t target_stride);
+  void multiply();
+  void finish();
+  void apply_epilogue();
+  PReg is_last_tile(const std::vector<SReg>& digits);
+
+  const DotProblem& problem_;
+  const DotTiling& tiling_;
+  const MatmulEpilogue& epilogue_;
+  KernelBuilder builder_;
+  std::uint32_t mxus_, pushes_;
+  MatmulStream stream_;
+  MatmulMemory memory_;
+  EpilogueEmitter results_;
+  std::uint32_t x_tile_, w_tile_;
+  std::uint32_t m_tiles_ = 0, n_tiles_ = 0, k_tiles_ = 0;
+  std::uint32_t columns_at_once_ = 1;
+  /// Tiles of the result along a direction: all, and of a block.
+  struct Extent {
+    std::uint32_t tiles = 0, block = 0;
+  };
+  Extent out_rows_, out_columns_;
+  std::unique_ptr<TileGrid> grid_;
+  std::optional<BlockDma> x_dma_, w_dma_, out_dma_;
+  std::vector<std::unique_ptr<BlockDma>> epilogue_dmas_;
+  int x_input_ = 0, w_input_ = 0;
+  std::vector<int> epilogue_inputs_;
+  VmemRegion sums_;        ///< fp32 sums where they are not the result yet.
+  VmemRegion turned_;      ///< The same with rows and columns exchanged.
+  VmemRegion results_at_;  ///< What expressions and rounding take.
+  VmemRegion transposed_;  ///< Rows of the left side where it lies transposed.
+};
+
+}  // namespace tpu::compiler

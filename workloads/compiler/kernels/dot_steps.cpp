@@ -1,0 +1,288 @@
+#include <algorithm>
+#include <map>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/dot_emitter.h"
+#include "workloads/compiler/kernels/step_counter.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+
+}  // namespace
+
+/// Runs the body when both hold; an absent predicate holds.
+void DotKernel::when(PReg a, PReg b, const std::function<void()>& body) {
+  const PReg both = a && b ? builder_.and_(a, b) : a ? a : b;
+  both ? builder_.if_(both, body) : body();
+}
+
+void DotKernel::work() {
+  if (masks_k() && !problem_.rhs_transposed) clear_weight_rows();
+  if (problem_.lhs_transposed) transpose_rows();
+  builder_.new_block();
+  multiply();
+  if (sums_apart()) finish();
+}
+
+/// Rows of the last weight tiles that lie beyond k become 0: the rows of x are masked, but 0 times
+/// what stands there must be 0.
+void DotKernel::clear_weight_rows() {
+  const std::uint32_t valid = problem_.k - (k_tiles_ - tiling_.block_k) * 128;
+  const bool several = !problem_.outer.empty() && problem_.outer.back().rhs != 0;
+  const std::uint32_t matrix = 16 * tiling_.block_k * tiling_.block_n * w_tile_;
+  when(grid_->is_last(k_dimension()), grid_->fresh(w_input_), [&] {
+    const VmemAddress weights = grid_->input(w_input_);
+    for (std::uint32_t o = 0; o < (several ? tiling_.block_outer : 1); ++o) {
+      memory_.clear_rows(problem_.rhs_type, weights.plus(std::int64_t{o} * matrix), valid,
+                         16 * tiling_.block_k, tiling_.block_n);
+    }
+  });
+}
+
+/// Transposes blocks of 128x128, one per step of a counter over `extents`. `load` gives row tile i
+/// of a block from its origin, `target` where its first row tile goes, in fp32. The results of a
+/// block are popped while the next one is pushed.
+void DotKernel::transpose(const std::vector<std::uint32_t>& extents,
+                          const std::function<SReg(const std::vector<SReg>&)>& origin,
+                          const std::function<VReg(SReg, std::uint32_t)>& load,
+                          const std::function<VmemAddress(const std::vector<SReg>&)>& target,
+                          std::uint32_t target_stride) {
+  builder_.new_block();
+  StepCounter counter(builder_, extents);
+  const auto push = [&](const std::vector<SReg>& digits) {
+    const SReg source = origin(digits);
+    for (std::uint32_t i = 0; i < 16; ++i) {
+      builder_.transpose_push(load(source, i), 128, i, 16);
+    }
+  };
+  push(std::vector<SReg>(extents.size()));
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> next = counter.next();
+    const VmemAddress to = target(counter.present());
+    push(next);
+    for (std::uint32_t i = 0; i < 16; ++i) {
+      builder_.store(to.plus(std::int64_t{i} * target_stride), builder_.transpose_pop());
+    }
+    counter.advance(next);
+  });
+  // What the last step pushed is nobody's.
+  for (std::uint32_t i = 0; i < 16; ++i) builder_.transpose_pop();
+  builder_.new_block();
+}
+
+/// Turns the left blocks, [k, m] as they come, into [m, k].
+void DotKernel::transpose_rows() {
+  const std::uint32_t m_columns = tiling_.block_m / 16;
+  const VmemAddress from = grid_->input(x_input_);
+  when(grid_->fresh(x_input_), {}, [&] {
+    const auto origin = [&](const std::vector<SReg>& digits) {
+      return weighted_sum(
+          builder_, digits,
+          {tiling_.block_k * 16 * m_columns * x_tile_, 16 * m_columns * x_tile_, x_tile_},
+          from.base);
+    };
+    const auto load = [&](SReg source, std::uint32_t i) {
+      const VmemAddress address(from.region, std::int64_t{i} * m_columns * x_tile_, source);
+      return memory_.load_rows(problem_.lhs_type, address);
+    };
+    const auto target = [&](const std::vector<SReg>& digits) {
+      return VmemAddress(
+          transposed_, 0,
+          weighted_sum(builder_, digits,
+                       {tiling_.block_m * tiling_.block_k * 8, 8, 16 * tiling_.block_k * 8}));
+    };
+    transpose({tiling_.block_outer, tiling_.block_k, m_columns}, origin, load, target,
+              tiling_.block_k * 8);
+  });
+}
+
+/// Turns complete sums, [m, n], into [n, m].
+void DotKernel::turn_sums() {
+  const std::uint32_t m_columns = tiling_.block_m / 16;
+  const std::uint32_t matrix = tiling_.block_m * tiling_.block_n * 8;
+  const VmemAddress to = turned_.rows > 0 ? VmemAddress(turned_) : grid_->output(0);
+  const auto origin = [&](const std::vector<SReg>& digits) {
+    return weighted_sum(builder_, digits, {matrix, 16 * tiling_.block_n * 8, 8});
+  };
+  const auto load = [&](SReg source, std::uint32_t i) {
+    return builder_.load({sums_, std::int64_t{i} * tiling_.block_n * 8, source});
+  };
+  const auto target = [&](const std::vector<SReg>& digits) {
+    return VmemAddress(to.region, 0,
+                       weighted_sum(builder_, digits, {matrix, 8, 16 * m_columns * 8}, to.base));
+  };
+  transpose({tiling_.block_outer, m_columns, tiling_.block_n}, origin, load, target, m_columns * 8);
+}
+
+/// Whether a step's tile is the last one along k; none: it is.
+PReg DotKernel::is_last_tile(const std::vector<SReg>& digits) {
+  const PReg block = grid_->is_last(k_dimension());
+  const PReg step = digits[2] ? builder_.equal(digits[2], tiling_.block_k - 1) : PReg();
+  return block && step ? builder_.and_(block, step) : block ? block : step;
+}
+
+void DotKernel::multiply() {
+  const DotTiling& t = tiling_;
+  const VmemAddress x_block =
+      problem_.lhs_transposed ? VmemAddress(transposed_) : grid_->input(x_input_);
+  const ElementType x_type = problem_.lhs_transposed ? ElementType::kF32 : problem_.lhs_type;
+  const std::uint32_t x_tile = problem_.lhs_transposed ? 8 : x_tile_;
+  const VmemAddress w_block = grid_->input(w_input_);
+  const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
+  const OuterDimension none{};
+  const OuterDimension& inner = problem_.outer.empty() ? none : problem_.outer.back();
+
+  StepCounter counter(
+      builder_, {t.block_outer, t.block_n / columns_at_once_, t.block_k, t.block_m / t.chunk_m});
+  const std::vector<std::uint32_t> x_distances{inner.lhs != 0 ? t.block_m * t.block_k * x_tile : 0,
+                                               0, x_tile, t.chunk_m * t.block_k * x_tile};
+  const std::uint32_t w_matrix = inner.rhs != 0 ? 16 * t.block_k * t.block_n * w_tile_ : 0;
+  const std::vector<std::uint32_t> w_distances =
+      problem_.rhs_transposed
+          ? std::vector<std::uint32_t>{w_matrix, columns_at_once_ * 16 * t.block_k * w_tile_,
+                                       w_tile_, 0}
+          : std::vector<std::uint32_t>{w_matrix, columns_at_once_ * w_tile_,
+                                       16 * t.block_n * w_tile_, 0};
+  const std::vector<std::uint32_t> sum_distances{t.block_m * t.block_n * 8, columns_at_once_ * 8, 0,
+                                                 t.chunk_m * t.block_n * 8};
+  const SVariable previous_row =
+      builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0));
+  const SVariable previous_mask = builder_.scalar_variable(0);
+
+  const auto row_of = [&](std::uint32_t mxu, std::uint32_t i) {
+    return t.pair_columns ? i : mxu * pushes_ + i;
+  };
+  const auto column_of = [&](std::uint32_t mxu) { return t.pair_columns ? mxu : 0; };
+  MatmulStream::Step step;
+  step.pushes = pushes_;
+  step.transposed = problem_.rhs_transposed;
+  const auto weights = [&](const std::vector<SReg>& digits) {
+    const SReg base = weighted_sum(builder_, digits, w_distances, w_block.base);
+    const bool masked = masks_k() && problem_.rhs_transposed;
+    const VReg mask = masked ? memory_.mask(problem_.rhs_type, is_last_tile(digits)) : VReg();
+    auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
+    return [=](std::uint32_t mxu, std::uint32_t j) {
+      if (!tiling_.pair_columns && cached->first == j) return cached->second;
+      const std::uint32_t row_tile = 15 - j;
+      const std::uint32_t at = problem_.rhs_transposed
+                                   ? (column_of(mxu) * 16 + row_tile) * tiling_.block_k * w_tile_
+                                   : (row_tile * tiling_.block_n + column_of(mxu)) * w_tile_;
+      *cached = {j, memory_.load_weights(problem_.rhs_type, {w_block.region, at, base}, mask)};
+      return cached->second;
+    };
+  };
+  const auto consume_at = [&](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
+    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
+      const std::uint32_t at = (row_of(mxu, i) * tiling_.block_n + column_of(mxu)) * 8;
+      VmemAddress address(sums.region, at, previous ? before : row);
+      VmemAddress source = address;
+      source.mask_register = previous ? before_mask : mask;
+      const VReg sum = builder_.add(builder_.load(source), result);
+      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
+      builder_.guarded(guard, [&] { builder_.store(address, sum); });
+    };
+  };
+
+  std::vector<SReg> zeros(4);
+  if (t.block_k > 1) zeros[2] = builder_.constant(0);
+  step.next_weights = weights(zeros);
+  stream_.begin(step);
+  builder_.loop(counter.steps(), [&](SReg index) {
+    const std::vector<SReg> digits = counter.present();
+    const std::vector<SReg> next = counter.next();
+    const SReg x_row = weighted_sum(builder_, digits, x_distances, x_block.base);
+    SReg sum_row = weighted_sum(builder_, digits, sum_distances, sums.base);
+    if (!sum_row) sum_row = builder_.constant(0);
+    // The first sum over k begins at 0: the load of nothing gives 0.
+    const PReg starts_block = grid_->is_first(k_dimension());
+    const PReg starts_step = digits[2] ? builder_.equal(digits[2], 0) : PReg();
+    const PReg starts = starts_block && starts_step ? builder_.and_(starts_block, starts_step)
+                        : starts_block              ? starts_block
+                                                    : starts_step;
+    const SReg mask = starts ? builder_.select(starts, 0, 0xff) : builder_.constant(0);
+    const VReg x_mask = masks_k() ? memory_.mask(x_type, is_last_tile(digits)) : VReg();
+    std::map<std::uint32_t, VReg> loaded;
+    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
+      const std::uint32_t row = row_of(mxu, i);
+      const auto found = loaded.find(row);
+      if (found != loaded.end()) return found->second;
+      const VmemAddress address(x_block.region, std::int64_t{row} * t.block_k * x_tile, x_row);
+      return loaded[row] = memory_.load_rows(x_type, address, x_mask);
+    };
+    step.next_weights = weights(next);
+    step.consume = consume_at(sum_row, mask, builder_.get(previous_row),
+                              builder_.get(previous_mask), builder_.less(0, index));
+    stream_.step(step);
+    builder_.set(previous_row, sum_row);
+    builder_.set(previous_mask, mask);
+    counter.advance(next);
+  });
+  step.consume = consume_at({}, {}, builder_.get(previous_row), builder_.get(previous_mask), {});
+  stream_.end(step);
+  builder_.new_block();
+}
+
+/// Complete sums become results.
+void DotKernel::finish() {
+  when(grid_->is_last(k_dimension()), {}, [&] {
+    if (problem_.result_turned) turn_sums();
+    if (!results_.is_identity()) apply_epilogue();
+    if (is_packed(problem_.out_type)) {
+      memory_.round_tiles(results_at_, grid_->output(0), block_tiles());
+    }
+  });
+}
+
+/// Tile by tile, in place where the result is packed afterwards.
+void DotKernel::apply_epilogue() {
+  const std::uint32_t rows = out_rows_.block, columns = out_columns_.block;
+  const std::uint32_t period = problem_.row_period == 0 ? rows : problem_.row_period;
+  std::uint32_t unroll = std::min(period, 8U);
+  while (period % unroll != 0) --unroll;
+  builder_.new_block();
+  StepCounter counter(builder_, {tiling_.block_outer, columns, rows / period, period / unroll});
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> digits = counter.present();
+    const std::vector<std::uint32_t> distances{rows * columns, 1, period * columns,
+                                               unroll * columns};
+    const SReg tiles = weighted_sum(builder_, digits, distances);
+    EpilogueEmitter::Position position;
+    if (tiles) {
+      position.rows32 = builder_.shift_left(tiles, 3);
+      position.rows16 = builder_.shift_left(tiles, 2);
+    }
+    std::vector<VmemAddress> blocks;
+    for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
+    results_.begin(blocks);
+    const bool packed = is_packed(problem_.out_type);
+    VmemAddress out = packed ? VmemAddress(results_at_) : grid_->output(0);
+    out.base2 = position.rows32;
+    const auto digit = [&](int dimension, std::uint32_t block, SReg inner, std::uint32_t scale) {
+      const SReg index = grid_->index(dimension);
+      const SReg sum = weighted_sum(builder_, {index, inner}, {block, scale});
+      return Index{sum, 0};
+    };
+    // Nothing depends on the outer dimensions' indices: matmul_epilogue() sees to it.
+    const auto rank = static_cast<std::size_t>(epilogue_.graph->space().rank());
+    position.place.digits.resize(rank);
+    const Index row = problem_.row_period == 0
+                          ? digit(row_dimension(), rows, digits[3], unroll)
+                          : Index{weighted_sum(builder_, {digits[3]}, {unroll}), 0};
+    position.place.digits[rank - 1] = digit(column_dimension(), columns, digits[1], 1);
+    position.place.lane_key = 0;
+    for (std::uint32_t i = 0; i < unroll; ++i) {
+      position.tiles = std::int64_t{i} * columns;
+      position.place.row_key = static_cast<int>(i);
+      position.place.digits[rank - 2] = row.plus(i);
+      const VReg product = builder_.load({results_at_, 8 * position.tiles, position.rows32});
+      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product));
+    }
+    counter.advance(counter.next());
+  });
+  builder_.new_block();
+}
+
+}  // namespace tpu::compiler
