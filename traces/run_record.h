@@ -52,7 +52,7 @@ struct RunRecord {
   std::uint64_t infeed_bytes = 0;          ///< Of a step on one core.
   bool values = false;
   std::string values_from;  ///< Where the values at the start came from; empty without values.
-  std::string detail;                       ///< "core=interpret", or empty.
+  std::string detail;       ///< "core=interpret", or empty.
   std::vector<std::uint32_t> core_numbers;  ///< Of result.cores, in their order.
   std::vector<isa::OpInfo> ops;
   std::vector<isa::Buffer> buffers;  ///< Without their data.
