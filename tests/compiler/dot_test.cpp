@@ -223,7 +223,27 @@ TEST(Dot, LeftSideTransposed) {
              ElementType::kBf16,
              ElementType::kF32});
 }
-TEST(Dot, BothSidesTransposed) { check_dot({"tt", {70, 35}, {131, 70}, {{}, {}, {0}, {1}}}); }
+TEST(Dot, LeftSideTransposedAndWider) {
+  check_dot({"turned", {70, 300}, {70, 40}, kLeftTransposed});
+  check_dot({"turned16",
+             {150, 270},
+             {150, 131},
+             kLeftTransposed,
+             ElementType::kBf16,
+             ElementType::kBf16,
+             ElementType::kBf16});
+  check_dot({"turned_batch", {5, 24, 140}, {5, 24, 20}, {{0}, {0}, {1}, {1}}});
+}
+TEST(Dot, BothSidesTransposed) {
+  check_dot({"tt", {70, 35}, {131, 70}, {{}, {}, {0}, {1}}});
+  check_dot({"tt16",
+             {70, 135},
+             {31, 70},
+             {{}, {}, {0}, {1}},
+             ElementType::kBf16,
+             ElementType::kF32,
+             ElementType::kBf16});
+}
 TEST(Dot, BatchDimensions) {
   check_dot({"batch", {6, 33, 40}, {6, 40, 20}, {{0}, {0}, {2}, {1}}});
   check_dot({"scores",
