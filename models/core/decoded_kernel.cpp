@@ -115,9 +115,6 @@ class ProgramCheck {
              name() + ": the core has " + std::to_string(params_.core.mxu.count) +
                  " MXU (core.mxu.count)");
     }
-    if (row.has_unit && i.unit >= isa::kMaxUnits) {
-      refuse(kernel, b, name() + ": expected a unit below " + std::to_string(isa::kMaxUnits));
-    }
     if (row.unit == UnitKind::kXlu && row.has_unit && i.unit != 0) {
       refuse(kernel, b, name() + ": the core has one XLU");
     }
