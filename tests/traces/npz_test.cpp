@@ -50,7 +50,7 @@ NpzArray floats(std::vector<std::int64_t> dimensions, const std::vector<float>& 
   array.type = ElementType::kF32;
   array.dimensions = std::move(dimensions);
   array.bytes.resize(values.size() * 4);
-  std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
+  if (!values.empty()) std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
   return array;
 }
 
