@@ -1,7 +1,7 @@
 #include <sys/resource.h>
 
 #include "bench/bench_program.h"
-#include "sim/app/workload_source.h"
+#include "sim/config/compiler_target.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/frontend/zoo.h"
 
@@ -34,7 +34,7 @@ void BM_Compile(benchmark::State& state) {
     instructions += computation.instructions.size();
   }
   for (auto _ : state) {
-    const isa::Program program = compiler::compile(module, app::target_of(MachineParams(), 1));
+    const isa::Program program = compiler::compile(module, config::target_of(MachineParams(), 1));
     if (program.kernels.empty() || program.model_flops == 0) {
       state.SkipWithError("nothing was compiled");
       return;
@@ -50,7 +50,7 @@ BENCHMARK(BM_Compile)->DenseRange(0, 3)->Unit(benchmark::kMillisecond);
 void BM_Step(benchmark::State& state) {
   const Case& workload = kCases[state.range(0)];
   const isa::Program program =
-      compiler::compile(module_of(workload), app::target_of(MachineParams(), 1));
+      compiler::compile(module_of(workload), config::target_of(MachineParams(), 1));
   const bool interpret = state.range(1) != 0;
   std::uint64_t cycles = 0;
   for (auto _ : state) {

@@ -7,6 +7,7 @@
 
 #include "sim/app/cpu_time.h"
 #include "sim/base/error.h"
+#include "sim/config/compiler_target.h"
 #include "sim/config/nearest_name.h"
 #include "traces/hdf5_file.h"
 #include "traces/program_file.h"
@@ -56,8 +57,8 @@ void prepare_zoo(const Arguments& arguments, const MachineParams& params,
     options.batch = *arguments.batch / choice.count;
   }
   prepared.frontend = frontend::build_workload(arguments.input, options);
-  prepared.program = compiler::compile(prepared.frontend->module, target_of(params, choice.count),
-                                       &prepared.compile_report);
+  prepared.program = compiler::compile(
+      prepared.frontend->module, config::target_of(params, choice.count), &prepared.compile_report);
 }
 
 /// A program whose batch and number of cores are fixed.
@@ -93,7 +94,8 @@ void compile_hlo(const std::string& path, const Arguments& arguments, const Mach
   const hlo::Module module = hlo::read_hlo_file(path);
   const auto cores = static_cast<std::uint32_t>(std::min<std::int64_t>(
       std::max<std::int64_t>(module.replicas, 1), std::int64_t{params.cores()} + 1));
-  prepared.program = compiler::compile(module, target_of(params, cores), &prepared.compile_report);
+  prepared.program =
+      compiler::compile(module, config::target_of(params, cores), &prepared.compile_report);
   choose_fixed_cores(arguments, params, prepared);
 }
 
@@ -143,37 +145,6 @@ void prepare_program_file(const Arguments& arguments, const MachineParams& param
 }
 
 }  // namespace
-
-compiler::Target target_of(const MachineParams& params, std::uint32_t cores) {
-  compiler::Target target;
-  target.chip = params.chip;
-  target.mxu_count = params.core.mxu.count;
-  target.mxu_rows = params.core.mxu.rows;
-  target.mxu_columns = params.core.mxu.columns;
-  target.matmul_latency_cycles = params.core.mxu.matmul_latency_cycles;
-  target.push_interval_cycles = params.core.mxu.push_interval_cycles;
-  target.result_queue_entries = params.core.mxu.result_queue_entries;
-  target.xlu_latency_cycles = params.core.xlu_latency_cycles;
-  target.xlu_interval_cycles = params.core.xlu_interval_cycles;
-  target.xlu_queue_entries = params.core.xlu_queue_entries;
-  target.eup_latency_cycles = params.core.eup_latency_cycles;
-  target.eup_queue_entries = params.core.eup_queue_entries;
-  target.vmem_bytes = std::uint64_t{params.core.vmem_mib} << 20;
-  target.hbm_bytes = params.core_hbm_bytes();
-  target.hbm_reserved_bytes = std::uint64_t{params.hbm.reserved_mib} << 20;
-  const double refresh =
-      params.hbm.refresh_interval_ns > 0
-          ? static_cast<double>(params.hbm.refresh_ns) / params.hbm.refresh_interval_ns
-          : 0;
-  target.hbm_bytes_per_cycle =
-      params.core_hbm_bytes_per_s() / (params.clock_mhz * 1e6) * (1 - refresh);
-  target.dma_latency_cycles = params.hbm.latency_cycles;
-  target.cores = cores;
-  target.cores_per_chip = params.cores_per_chip;
-  target.mesh_x = params.ici.mesh_x;
-  target.mesh_y = params.ici.mesh_y;
-  return target;
-}
 
 PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params) {
   const double begin = cpu_seconds();

@@ -27,7 +27,4 @@ struct PreparedWorkload {
 /// UsageError or WorkloadError.
 PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params);
 
-/// What the compiler has to know of a machine.
-compiler::Target target_of(const MachineParams& params, std::uint32_t cores);
-
 }  // namespace tpu::app
