@@ -206,12 +206,14 @@ TEST(Expression, PowersWithConstants) {
              {3e-6, 0});
 }
 
-TEST(Expression, PowerOfUnknownBaseAndExponentIsRefused) {
+TEST(Expression, PowersOfAnyBaseAndExponent) {
   FusedGraph test;
-  const Tensor x = test.input(ElementType::kF32, {20, 140});
-  const Tensor y = test.input(ElementType::kF32, {20, 140});
-  const Tensor z = test.graph.binary(HloOpcode::kPower, x, y);
-  EXPECT_THROW(test.check({z}), WorkloadError);
+  GraphBuilder& g = test.graph;
+  const Tensor x = test.input(ElementType::kF32, {20, 140}, -3, 3);
+  const Tensor y = test.input(ElementType::kF32, {20, 140}, -3, 3);
+  // Negative bases with whole exponents, 0 among them; others are no number.
+  const Tensor whole = g.unary(HloOpcode::kFloor, y);
+  test.check({g.binary(HloOpcode::kPower, x, whole), g.binary(HloOpcode::kPower, x, y)}, {4e-6, 0});
 }
 
 }  // namespace

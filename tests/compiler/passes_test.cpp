@@ -271,16 +271,21 @@ TEST(Fusion, BiasAndReluGoIntoTheDot) {
   EXPECT_EQ(body.at(body.root).opcode, HloOpcode::kMaximum);
 }
 
-TEST(Fusion, TheUpdateOfAWeightIsOneKernelWithTwoResults) {
+TEST(Fusion, TheUpdateOfAWeightIsWrittenByItsGradientsKernel) {
   const Module module = run_to_fusion(frontend::build_workload("mlp").module);
-  std::size_t updates = 0;
+  std::size_t weights = 0, biases = 0;
   for (const HloInstruction& instruction : module.entry_computation().instructions) {
-    if (instruction.fusion_kind != "kLoop" || !instruction.shape.is_tuple()) continue;
-    EXPECT_EQ(instruction.shape.elements.size(), 2U);
-    EXPECT_EQ(instruction.operands.size(), 3U);
-    ++updates;
+    if (!instruction.shape.is_tuple() || instruction.shape.elements.size() != 2) continue;
+    if (instruction.shape.elements[0].dimensions != instruction.shape.elements[1].dimensions) {
+      continue;
+    }
+    // Weight and momentum, with the two sides of the dot or the gradient.
+    const bool is_product = instruction.fusion_kind == "kOutput";
+    EXPECT_EQ(instruction.operands.size(), is_product ? 4U : 3U);
+    ++(is_product ? weights : biases);
   }
-  EXPECT_EQ(updates, 6U);
+  EXPECT_EQ(weights, 3U);
+  EXPECT_EQ(biases, 3U);
 }
 
 TEST(Fusion, TheSumsOfABatchNormShareAKernel) {

@@ -17,7 +17,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   dot.name = problem.name;
   dot.lhs_type = problem.input_type;
   dot.rhs_type = problem.window_type;
-  dot.out_type = problem.out_type;
+  dot.result_types = {problem.out_type};
   dot.has_epilogue = problem.has_epilogue;
   dot.epilogue_types = problem.epilogue_types;
   dot.resident_rows = problem.resident_rows;

@@ -44,14 +44,14 @@ class ConvolutionKernel {
         results_(builder_, epilogue) {}
 
   LoweredKernel emit() {
-    results_.prepare();
+    results_.start();
     store_addresses();
     store_taps();
     if (masks()) memory_.make_masks(problem_.contracted);
     make_grid();
     clear_borders();
     builder_.new_block();
-    grid_->run([this] { work(); });
+    grid_->run([this] { work(); }, [this] { results_.ready(); });
     if (!taps_.empty()) stream_.close();
     LoweredKernel lowered;
     lowered.vmem_bytes = builder_.vmem_bytes();
@@ -127,7 +127,7 @@ void ConvolutionKernel::store_addresses() {
   addresses_ = builder_.allocate_smem(3 + static_cast<std::uint32_t>(epilogue_.operands.size()));
   builder_.store_smem(addresses_, builder_.operand(epilogue_.lhs));
   builder_.store_smem(addresses_ + 1, builder_.operand(epilogue_.rhs));
-  builder_.store_smem(addresses_ + 2, builder_.operand(epilogue_.out));
+  builder_.store_smem(addresses_ + 2, builder_.operand(epilogue_.results.front().operand));
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
     builder_.store_smem(addresses_ + 3 + static_cast<std::uint32_t>(i),
                         builder_.operand(epilogue_.operands[i].operand));
@@ -553,7 +553,7 @@ void ConvolutionKernel::apply_epilogue() {
       position.place.row_key = static_cast<int>(i);
       position.place.digits[2] = row.plus(i);
       const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
-      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product));
+      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
     }
     counter.advance(counter.next());
   });

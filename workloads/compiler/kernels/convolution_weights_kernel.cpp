@@ -45,7 +45,7 @@ class WeightsKernel {
         results_(builder_, epilogue) {}
 
   LoweredKernel emit() {
-    results_.prepare();
+    results_.start();
     store_addresses();
     store_units();
     if (masks()) make_masks();
@@ -53,7 +53,7 @@ class WeightsKernel {
     transposed_ = builder_.allocate_vmem(sizes_.transposed_rows);
     clear_borders();
     builder_.new_block();
-    grid_->run([this] { work(); });
+    grid_->run([this] { work(); }, [this] { results_.ready(); });
     stream_.close();
     LoweredKernel lowered;
     lowered.vmem_bytes = builder_.vmem_bytes();
@@ -122,7 +122,7 @@ void WeightsKernel::store_addresses() {
   addresses_ = builder_.allocate_smem(3 + static_cast<std::uint32_t>(epilogue_.operands.size()));
   builder_.store_smem(addresses_, builder_.operand(epilogue_.lhs));
   builder_.store_smem(addresses_ + 1, builder_.operand(epilogue_.rhs));
-  builder_.store_smem(addresses_ + 2, builder_.operand(epilogue_.out));
+  builder_.store_smem(addresses_ + 2, builder_.operand(epilogue_.results.front().operand));
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
     builder_.store_smem(addresses_ + 3 + static_cast<std::uint32_t>(i),
                         builder_.operand(epilogue_.operands[i].operand));
@@ -549,7 +549,7 @@ void WeightsKernel::apply_epilogue() {
       position.tiles = std::int64_t{i} * columns;
       position.place.row_key = static_cast<int>(i);
       const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
-      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product));
+      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
     }
     counter.advance(counter.next());
   });

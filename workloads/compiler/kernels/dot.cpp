@@ -12,6 +12,7 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
       dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape);
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_types = epilogue.block_types();
+  problem.result_types = epilogue.result_types();
   problem.resident_rows = epilogue.resident_rows();
   turn_where_cheaper(problem);
   if (problem.result_turned) std::swap(epilogue.lhs, epilogue.rhs);

@@ -49,11 +49,11 @@ BlockShape DotKernel::block_shape(std::uint32_t OuterDimension::*stride, Element
 }
 
 void DotKernel::make_grid() {
+  const auto results = static_cast<std::uint32_t>(problem_.result_types.size());
   const std::uint32_t addresses =
-      builder_.allocate_smem(3 + static_cast<std::uint32_t>(epilogue_.operands.size()));
+      builder_.allocate_smem(2 + results + static_cast<std::uint32_t>(epilogue_.operands.size()));
   builder_.store_smem(addresses, builder_.operand(epilogue_.lhs));
   builder_.store_smem(addresses + 1, builder_.operand(epilogue_.rhs));
-  builder_.store_smem(addresses + 2, builder_.operand(epilogue_.out));
   const DotTiling& t = tiling_;
   const std::uint32_t k_rows = tiles_of(problem_.k, 8), n_rows = tiles_of(problem_.n, 8);
   const std::uint32_t m_columns = tiles_of(problem_.m, 128);
@@ -69,9 +69,6 @@ void DotKernel::make_grid() {
                                                        k_tiles_, 16 * t.block_n, t.block_k)
                                          : block_shape(&Outer::rhs, problem_.rhs_type, k_rows,
                                                        n_tiles_, 16 * t.block_k, t.block_n));
-  out_dma_.emplace(builder_, false,
-                   block_shape(&Outer::out, problem_.out_type, out_rows_.tiles, out_columns_.tiles,
-                               out_rows_.block, out_columns_.block));
   std::vector<std::uint32_t> extents;
   for (const OuterDimension& outer : problem_.outer) extents.push_back(outer.extent);
   if (!extents.empty()) extents.back() /= t.block_outer;
@@ -119,59 +116,88 @@ void DotKernel::make_grid() {
   };
   w_input_ = grid_->add_input(w);
 
-  TileGrid::Output result;
-  result.dimensions = dimensions(&Outer::out, {m_dimension(), n_dimension()});
-  result.rows = vmem_rows(last.out, t.block_m * t.block_n * tile_rows(problem_.out_type));
-  result.start = [=](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
-    out_dma_->start(matrix(builder_.load_smem(addresses + 2), &Outer::out, point),
-                    at(point, row_dimension()), at(point, column_dimension()), from, flag);
-  };
-  result.granules = [=](const GridPoint& point) {
-    return out_dma_->granules(at(point, row_dimension()), at(point, column_dimension()));
-  };
-  grid_->add_output(result);
-  add_epilogue_inputs(addresses + 3);
+  add_results(addresses + 2);
+  add_epilogue_inputs(addresses + 2 + results);
 
   if (sums_apart()) {
     sums_ = results_at_ = builder_.allocate_vmem(8 * block_tiles());
-    const bool lasts = is_packed(problem_.out_type) || !results_.is_identity();
+    const bool lasts = is_packed(problem_.result_types[0]) || !results_.is_identity();
     if (problem_.result_turned && lasts) {
       turned_ = results_at_ = builder_.allocate_vmem(8 * block_tiles());
     }
+  }
+  unrounded_.resize(problem_.result_types.size());
+  for (std::size_t i = 0; i < unrounded_.size(); ++i) {
+    if (!is_packed(problem_.result_types[i])) continue;
+    // The first one takes the product's place.
+    unrounded_[i] = i == 0 ? results_at_ : builder_.allocate_vmem(8 * block_tiles());
   }
   if (problem_.lhs_transposed) {
     transposed_ = builder_.allocate_vmem(std::uint64_t{8} * t.block_outer * t.block_m * t.block_k);
   }
 }
 
+/// The block of an array in step with the result. Distances between matrices are those of the
+/// first result, in the array's own granules.
+BlockShape DotKernel::result_shape(ElementType type) const {
+  BlockShape shape = block_shape(&OuterDimension::out, type, out_rows_.tiles, out_columns_.tiles,
+                                 out_rows_.block, out_columns_.block);
+  shape.matrix_stride =
+      shape.matrix_stride / tile_granules(problem_.result_types[0]) * tile_granules(type);
+  return shape;
+}
+
+/// Begin of its (first) matrix of a grid point.
+SReg DotKernel::result_matrix(std::uint32_t address, ElementType type, const GridPoint& point) {
+  std::vector<SReg> digits(point.begin(), point.begin() + outer_count());
+  std::vector<std::uint32_t> distances;
+  for (std::size_t i = 0; i < problem_.outer.size(); ++i) {
+    const bool blocked = i + 1 == problem_.outer.size();
+    distances.push_back(problem_.outer[i].out / tile_granules(problem_.result_types[0]) *
+                        tile_granules(type) * (blocked ? tiling_.block_outer : 1));
+  }
+  return weighted_sum(builder_, digits, distances, builder_.load_smem(address));
+}
+
+void DotKernel::add_results(std::uint32_t address) {
+  const auto row = static_cast<std::size_t>(row_dimension());
+  const auto column = static_cast<std::size_t>(column_dimension());
+  for (std::size_t i = 0; i < problem_.result_types.size(); ++i) {
+    const ElementType type = problem_.result_types[i];
+    builder_.store_smem(address, builder_.operand(epilogue_.results[i].operand));
+    const BlockShape shape = result_shape(type);
+    result_dmas_.push_back(std::make_unique<BlockDma>(builder_, false, shape));
+    BlockDma* dma = result_dmas_.back().get();
+    TileGrid::Output output;
+    output.dimensions = dimensions(&OuterDimension::out, {m_dimension(), n_dimension()});
+    output.rows = shape.vmem_rows();
+    output.start = [=](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
+      dma->start(result_matrix(address, type, point), point[row], point[column], from, flag);
+    };
+    output.granules = [=](const GridPoint& point) {
+      return dma->granules(point[row], point[column]);
+    };
+    grid_->add_output(output);
+    ++address;
+  }
+}
+
 /// Arrays behind the product come in blocks as the result goes.
 void DotKernel::add_epilogue_inputs(std::uint32_t address) {
+  const auto row = static_cast<std::size_t>(row_dimension());
+  const auto column = static_cast<std::size_t>(column_dimension());
   for (const MatmulEpilogue::Operand& operand : epilogue_.operands) {
     if (operand.kind != MatmulEpilogue::Operand::Kind::kBlocks) continue;
+    const ElementType type = operand.type();
     builder_.store_smem(address, builder_.operand(operand.operand));
-    BlockShape shape = block_shape(&OuterDimension::out, operand.type(), out_rows_.tiles,
-                                   out_columns_.tiles, out_rows_.block, out_columns_.block);
-    // Distances between matrices are those of the result, in the operand's own granules.
-    const std::uint32_t out_granules = tile_granules(problem_.out_type);
-    const std::uint32_t own_granules = tile_granules(operand.type());
-    shape.matrix_stride = shape.matrix_stride / out_granules * own_granules;
+    const BlockShape shape = result_shape(type);
     epilogue_dmas_.push_back(std::make_unique<BlockDma>(builder_, true, shape));
     BlockDma* dma = epilogue_dmas_.back().get();
     TileGrid::Input input;
     input.dimensions = dimensions(&OuterDimension::out, {m_dimension(), n_dimension()});
     input.rows = shape.vmem_rows();
-    const auto row = static_cast<std::size_t>(row_dimension());
-    const auto column = static_cast<std::size_t>(column_dimension());
     input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-      std::vector<SReg> digits(point.begin(), point.begin() + outer_count());
-      std::vector<std::uint32_t> distances;
-      for (std::size_t i = 0; i < problem_.outer.size(); ++i) {
-        const bool blocked = i + 1 == problem_.outer.size();
-        distances.push_back(problem_.outer[i].out / out_granules * own_granules *
-                            (blocked ? tiling_.block_outer : 1));
-      }
-      const SReg base = weighted_sum(builder_, digits, distances, builder_.load_smem(address));
-      dma->start(base, point[row], point[column], to, flag);
+      dma->start(result_matrix(address, type, point), point[row], point[column], to, flag);
     };
     input.granules = [=](const GridPoint& point) {
       return dma->granules(point[row], point[column]);

@@ -15,6 +15,9 @@
 
 namespace tpu::compiler {
 
+/// Tiles behind the product in one straight piece of code, at most.
+constexpr std::uint32_t kMostEpilogueTiles = 8;
+
 /// Emits the kernel of a dot.
 ///
 /// Blocks of both sides and of the result stand in VMEM. Over a block run steps: a tile of weights
@@ -23,11 +26,13 @@ namespace tpu::compiler {
 /// ones are worked on.
 class DotKernel {
  public:
+  /// `epilogue_unroll`: tiles of the result in one straight piece of code behind the product.
   DotKernel(const DotProblem& problem, const DotTiling& tiling, const MatmulEpilogue& epilogue,
-            const Target& target)
+            const Target& target, std::uint32_t epilogue_unroll)
       : problem_(problem),
         tiling_(tiling),
         epilogue_(epilogue),
+        epilogue_unroll_(epilogue_unroll),
         builder_(epilogue.kernel_name, target),
         mxus_(target.mxu_count),
         pushes_(tiling.chunk_m / (tiling.pair_columns ? 1 : target.mxu_count)),
@@ -50,12 +55,14 @@ class DotKernel {
   }
 
   LoweredKernel emit() {
-    results_.prepare();
+    results_.start(std::int64_t{out_columns_.block} *
+                   ((out_columns_.tiles + out_columns_.block - 1) / out_columns_.block));
     make_grid();
     if (masks_k()) memory_.make_masks(problem_.k);
     builder_.new_block();
-    grid_->run([this] { work(); });
+    grid_->run([this] { work(); }, [this] { results_.ready(); });
     stream_.close();
+    results_.finish();
     LoweredKernel lowered;
     lowered.vmem_bytes = builder_.vmem_bytes();
     lowered.kernel = builder_.finish();
@@ -74,7 +81,7 @@ class DotKernel {
   std::uint32_t grid_k() const { return k_tiles_ / tiling_.block_k; }
   bool masks_k() const { return problem_.k % 128 != 0; }
   bool sums_apart() const {
-    return is_packed(problem_.out_type) || !results_.is_identity() || problem_.result_turned;
+    return is_packed(problem_.result_types[0]) || !results_.is_identity() || problem_.result_turned;
   }
   std::uint64_t block_tiles() const {
     return std::uint64_t{tiling_.block_outer} * tiling_.block_m * tiling_.block_n;
@@ -86,7 +93,10 @@ class DotKernel {
   BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type,
                          std::uint32_t rows, std::uint32_t columns, std::uint32_t block_rows,
                          std::uint32_t block_columns) const;
+  void add_results(std::uint32_t address);
   void add_epilogue_inputs(std::uint32_t address);
+  SReg result_matrix(std::uint32_t address, hlo::ElementType type, const GridPoint& point);
+  BlockShape result_shape(hlo::ElementType type) const;
   void work();
   void when(PReg a, PReg b, const std::function<void()>& body);
   void clear_weight_rows();
@@ -105,6 +115,7 @@ class DotKernel {
   const DotProblem& problem_;
   const DotTiling& tiling_;
   const MatmulEpilogue& epilogue_;
+  std::uint32_t epilogue_unroll_;
   KernelBuilder builder_;
   std::uint32_t mxus_, pushes_;
   MatmulStream stream_;
@@ -119,14 +130,15 @@ class DotKernel {
   };
   Extent out_rows_, out_columns_;
   std::unique_ptr<TileGrid> grid_;
-  std::optional<BlockDma> x_dma_, w_dma_, out_dma_;
-  std::vector<std::unique_ptr<BlockDma>> epilogue_dmas_;
+  std::optional<BlockDma> x_dma_, w_dma_;
+  std::vector<std::unique_ptr<BlockDma>> result_dmas_, epilogue_dmas_;
   int x_input_ = 0, w_input_ = 0;
   std::vector<int> epilogue_inputs_;
-  VmemRegion sums_;        ///< fp32 sums where they are not the result yet.
-  VmemRegion turned_;      ///< The same with rows and columns exchanged.
-  VmemRegion results_at_;  ///< What expressions and rounding take.
-  VmemRegion transposed_;  ///< Rows of the left side where it lies transposed.
+  VmemRegion sums_;                    ///< fp32 sums where they are not the result yet.
+  VmemRegion turned_;                  ///< The same with rows and columns exchanged.
+  VmemRegion results_at_;              ///< What expressions and rounding take.
+  std::vector<VmemRegion> unrounded_;  ///< Per result: fp32 tiles of a packed one.
+  VmemRegion transposed_;              ///< Rows of the left side where it lies transposed.
 };
 
 }  // namespace tpu::compiler

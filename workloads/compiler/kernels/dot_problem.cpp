@@ -98,7 +98,10 @@ void merge(std::vector<OuterDimension>& outer) {
 
 DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const Shape& rhs,
                        const Shape& out) {
-  for (const Shape* shape : {&lhs, &rhs, &out}) {
+  // The expression behind the product may make it of any 32-bit type.
+  const Shape product = hlo::array_shape(
+      hlo::byte_size(out.type) == 4 ? ElementType::kF32 : out.type, out.dimensions);
+  for (const Shape* shape : {&lhs, &rhs, &product}) {
     if (!is_supported(*shape)) {
       refuse(dot, lhs, rhs, "expected f32 or bf16 arrays of rank 2 or more");
     }
@@ -152,7 +155,7 @@ DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const S
   merge(problem.outer);
   problem.lhs_type = lhs.type;
   problem.rhs_type = rhs.type;
-  problem.out_type = out.type;
+  problem.result_types = {out.type};
   return problem;
 }
 

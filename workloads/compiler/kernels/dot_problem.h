@@ -29,7 +29,8 @@ struct DotProblem {
   bool result_turned = false;
   hlo::ElementType lhs_type = hlo::ElementType::kF32;
   hlo::ElementType rhs_type = hlo::ElementType::kF32;
-  hlo::ElementType out_type = hlo::ElementType::kF32;
+  /// Of the results in step with each other; distances in `outer` are those of the first.
+  std::vector<hlo::ElementType> result_types{hlo::ElementType::kF32};
   bool has_epilogue = false;
   std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
   std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.

@@ -230,17 +230,20 @@ void DotKernel::finish() {
   when(grid_->is_last(k_dimension()), {}, [&] {
     if (problem_.result_turned) turn_sums();
     if (!results_.is_identity()) apply_epilogue();
-    if (is_packed(problem_.out_type)) {
-      memory_.round_tiles(results_at_, grid_->output(0), block_tiles());
+    for (std::size_t i = 0; i < unrounded_.size(); ++i) {
+      if (unrounded_[i].rows == 0) continue;
+      memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), block_tiles());
     }
   });
 }
 
-/// Tile by tile, in place where the result is packed afterwards.
+/// Tile by tile.
 void DotKernel::apply_epilogue() {
   const std::uint32_t rows = out_rows_.block, columns = out_columns_.block;
   const std::uint32_t period = problem_.row_period == 0 ? rows : problem_.row_period;
-  std::uint32_t unroll = std::min(period, 8U);
+  const std::uint32_t last_row = problem_.result_turned ? problem_.n : problem_.m;
+  const bool whole_rows = last_row % (8 * rows) == 0;
+  std::uint32_t unroll = std::min(period, epilogue_unroll_);
   while (period % unroll != 0) --unroll;
   builder_.new_block();
   StepCounter counter(builder_, {tiling_.block_outer, columns, rows / period, period / unroll});
@@ -257,9 +260,12 @@ void DotKernel::apply_epilogue() {
     std::vector<VmemAddress> blocks;
     for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
     results_.begin(blocks);
-    const bool packed = is_packed(problem_.out_type);
-    VmemAddress out = packed ? VmemAddress(results_at_) : grid_->output(0);
-    out.base2 = position.rows32;
+    std::vector<VmemAddress> outs;
+    for (std::size_t i = 0; i < unrounded_.size(); ++i) {
+      outs.push_back(unrounded_[i].rows > 0 ? VmemAddress(unrounded_[i])
+                                            : grid_->output(static_cast<int>(i)));
+      outs.back().base2 = position.rows32;
+    }
     const auto digit = [&](int dimension, std::uint32_t block, SReg inner, std::uint32_t scale) {
       const SReg index = grid_->index(dimension);
       const SReg sum = weighted_sum(builder_, {index, inner}, {block, scale});
@@ -273,13 +279,23 @@ void DotKernel::apply_epilogue() {
                           : Index{weighted_sum(builder_, {digits[3]}, {unroll}), 0};
     position.place.digits[rank - 1] = digit(column_dimension(), columns, digits[1], 1);
     position.place.lane_key = 0;
+    const auto rows_from = [&](Index tile) {
+      const Index begin = tpu::compiler::multiply(builder_, tile, 8);
+      if (begin.is_constant()) return Index{{}, last_row - begin.offset};
+      return Index{builder_.sub(last_row, to_operand(builder_, begin)), 0};
+    };
     for (std::uint32_t i = 0; i < unroll; ++i) {
       position.tiles = std::int64_t{i} * columns;
       position.place.row_key = static_cast<int>(i);
       position.place.digits[rank - 2] = row.plus(i);
+      if (!whole_rows) position.valid_rows = rows_from(row.plus(i));
       const VReg product = builder_.load({results_at_, 8 * position.tiles, position.rows32});
-      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product));
+      const std::vector<VReg> tiles_of_results = results_.apply(position, product);
+      for (std::size_t r = 0; r < outs.size(); ++r) {
+        builder_.store(outs[r].plus(8 * position.tiles), tiles_of_results[r]);
+      }
     }
+    results_.end(position);
     counter.advance(counter.next());
   });
   builder_.new_block();

@@ -61,8 +61,11 @@ class Estimate {
         problem_.rhs_type);
   }
   double out_bytes() const {
-    return block_bytes(double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n,
-                       problem_.out_type);
+    double bytes = 0;
+    for (ElementType type : problem_.result_types) {
+      bytes += block_bytes(double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n, type);
+    }
+    return bytes;
   }
   double total_bytes() const {
     const double outer = outer_;
@@ -89,7 +92,9 @@ class Estimate {
                          tiling_.block_k * (tiling_.block_m / tiling_.chunk_m);
     double work = steps * step + 320;
     const double out_tiles = double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n;
-    if (problem_.out_type == ElementType::kBf16) work += 1.2 * out_tiles / grid_k_;
+    for (ElementType type : problem_.result_types) {
+      if (type == ElementType::kBf16) work += 1.2 * out_tiles / grid_k_;
+    }
     if (problem_.has_epilogue) work += 4.0 * out_tiles / grid_k_;
     if (problem_.result_turned) work += 10.0 * out_tiles / grid_k_;
     if (problem_.lhs_transposed) {
@@ -205,11 +210,15 @@ std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
   const std::uint64_t w_tiles =
       (rhs_outer ? outer : 1) * 16 * std::uint64_t{tiling.block_n} * tiling.block_k;
   const std::uint64_t out_tiles = outer * tiling.block_m * tiling.block_n;
-  std::uint64_t rows = 2 * x_tiles * tile_rows(problem.lhs_type) +
-                       2 * w_tiles * tile_rows(problem.rhs_type) +
-                       2 * out_tiles * tile_rows(problem.out_type);
-  const bool lasts = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
-  if (lasts) rows += out_tiles * 8;
+  std::uint64_t rows =
+      2 * x_tiles * tile_rows(problem.lhs_type) + 2 * w_tiles * tile_rows(problem.rhs_type);
+  bool is_first = true;
+  for (ElementType type : problem.result_types) {
+    const bool is_packed = type == ElementType::kBf16;
+    rows += 2 * out_tiles * tile_rows(type);
+    if (is_first ? is_packed || problem.has_epilogue : is_packed) rows += out_tiles * 8;
+    is_first = false;
+  }
   if (problem.result_turned) rows += out_tiles * 8;
   for (ElementType type : problem.epilogue_types) rows += 2 * out_tiles * tile_rows(type);
   if (problem.lhs_transposed) rows += x_tiles * 8;

@@ -409,9 +409,10 @@ ExpressionValue ExpressionEmitter::emit_convert(const ExpressionNode& node, cons
     const Opcode opcode = is_floating(from) ? Opcode::kVcmpNeF32 : Opcode::kVcmpNeS32;
     return ExpressionValue::of(builder_.vector_compare(opcode, x, 0U));
   }
-  const bool small_integers =
-      hlo::byte_size(from) < 4 || hlo::byte_size(to) < 4 || hlo::byte_size(to) > 4;
-  if (small_integers) refuse(node, "expected f32, bf16, s32, u32 or pred");
+  for (ElementType type : {from, to}) {
+    const bool is_known = is_floating(type) || hlo::byte_size(type) == 4;
+    if (!is_known) refuse(node, "expected f32, bf16, s32, u32 or pred");
+  }
   if (is_floating(from)) {
     if (to == ElementType::kU32) refuse(node, "floating types convert to s32 only");
     return ExpressionValue::of(builder_.truncate_to_s32(x));
@@ -446,7 +447,8 @@ ExpressionValue ExpressionEmitter::emit_power(const ExpressionNode& node, const 
     const VReg scaled = builder_.mul(operand(node.operands[1], place), logarithm);
     return ExpressionValue::of(builder_.transcendental(Opcode::kVpow2F32, scaled));
   }
-  refuse(node, "expected a constant exponent or a positive constant base");
+  return ExpressionValue::of(emit_signed_power(builder_, vector(node.operands[0], place),
+                                               vector(node.operands[1], place)));
 }
 
 ExpressionValue ExpressionEmitter::emit_unary(const ExpressionNode& node, const Place& place) {

@@ -10,6 +10,7 @@ namespace tpu::compiler {
 using hlo::ElementType;
 using hlo::HloInstruction;
 using hlo::HloOpcode;
+using hlo::Shape;
 
 namespace {
 
@@ -38,10 +39,20 @@ bool is_integer(ElementType type) {
   return type == ElementType::kS32 || type == ElementType::kU32 || type == ElementType::kPred;
 }
 
+/// Nodes that the results are computed from, those below reductions included.
+std::vector<int> all_nodes(const ExpressionGraph& graph) {
+  std::vector<int> heads = graph.roots();
+  for (int root : graph.roots()) {
+    if (graph.node(root).opcode != HloOpcode::kReduce) continue;
+    heads.push_back(graph.node(root).operands.front());
+  }
+  return graph.below(heads);
+}
+
 void find_operands(MatmulEpilogue& epilogue, std::int64_t product_parameter,
                    const HloInstruction& fusion) {
   const ExpressionGraph& graph = *epilogue.graph;
-  for (int id : graph.below(graph.roots())) {
+  for (int id : all_nodes(graph)) {
     const ExpressionNode& node = graph.node(id);
     const int known = epilogue.product->opcode == HloOpcode::kDot ? 2 : 1;
     if (node.opcode == HloOpcode::kIota && node.axis >= 0 &&
@@ -75,6 +86,60 @@ void find_operands(MatmulEpilogue& epilogue, std::int64_t product_parameter,
   }
 }
 
+/// True for a sum over all dimensions but the minor one.
+bool is_lane_sum(const ExpressionGraph& graph, const ExpressionNode& node) {
+  if (node.opcode != HloOpcode::kReduce || node.reducer != HloOpcode::kAdd) return false;
+  const IterationSpace& space = graph.space();
+  for (int axis = 0; axis < space.rank(); ++axis) {
+    const bool is_reduced =
+        std::count(node.reduced_axes.begin(), node.reduced_axes.end(), axis) > 0;
+    const bool is_unit = space.extents[static_cast<std::size_t>(axis)] == 1;
+    if (is_reduced == (axis == space.lane_axis()) && !(is_unit && axis != space.lane_axis())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void find_results(MatmulEpilogue& epilogue, const HloInstruction& fusion) {
+  const ExpressionGraph& graph = *epilogue.graph;
+  using Kind = MatmulEpilogue::Result::Kind;
+  for (std::size_t i = 0; i < graph.roots().size(); ++i) {
+    MatmulEpilogue::Result result;
+    result.node = graph.roots()[i];
+    result.shape = graph.root_shapes()[i];
+    result.operand = static_cast<int>(fusion.operands.size() + i);
+    const bool is_sum = is_lane_sum(graph, graph.node(result.node)) && result.shape.rank() == 1 &&
+                        result.shape.type == ElementType::kF32;
+    if (result.shape.dimensions != epilogue.product->shape.dimensions) {
+      if (!is_sum) {
+        refuse(fusion, "expected results of the product's extent " +
+                           hlo::to_string(epilogue.product->shape) +
+                           " or f32 sums of them to its minor dimension");
+      }
+      result.kind = Kind::kLanes;
+    }
+    epilogue.results.push_back(std::move(result));
+  }
+  std::stable_sort(epilogue.results.begin(), epilogue.results.end(),
+                   [](const auto& a, const auto& b) { return a.kind < b.kind; });
+  if (epilogue.results.front().kind != Kind::kBlocks) {
+    refuse(fusion, "expected a result of the product's extent");
+  }
+  if (epilogue.product->opcode != HloOpcode::kDot && epilogue.results.size() > 1) {
+    refuse(fusion, "expected one result behind a convolution");
+  }
+}
+
+/// The shape of the first result of the product's extent.
+Shape block_result_shape(const HloInstruction& instruction, const HloInstruction& product) {
+  if (!instruction.shape.is_tuple()) return instruction.shape;
+  for (const Shape& shape : instruction.shape.elements) {
+    if (shape.dimensions == product.shape.dimensions) return shape;
+  }
+  return instruction.shape.elements.front();
+}
+
 }  // namespace
 
 std::vector<ElementType> MatmulEpilogue::block_types() const {
@@ -90,8 +155,22 @@ std::uint64_t MatmulEpilogue::resident_rows() const {
   for (const Operand& operand : operands) {
     if (operand.kind != Operand::Kind::kBlocks) rows += 2 * granules(operand.access.shape) + 16;
   }
+  for (const Result& result : results) {
+    // Eight rows of sums for each row of the result; the last blocks may reach beyond it.
+    if (result.kind == Result::Kind::kLanes) rows += 32 * granules(result.shape) + 256;
+  }
   return rows;
 }
+
+std::vector<ElementType> MatmulEpilogue::result_types() const {
+  std::vector<ElementType> types;
+  for (const Result& result : results) {
+    if (result.kind == Result::Kind::kBlocks) types.push_back(result.type());
+  }
+  return types;
+}
+
+bool MatmulEpilogue::has_sums() const { return results.back().kind == Result::Kind::kLanes; }
 
 bool MatmulEpilogue::has_matrix() const {
   return std::any_of(operands.begin(), operands.end(),
@@ -102,10 +181,12 @@ MatmulEpilogue matmul_epilogue(const hlo::Module& module, const hlo::Computation
                                const HloInstruction& instruction) {
   MatmulEpilogue epilogue;
   epilogue.kernel_name = instruction.name;
-  epilogue.out = static_cast<int>(instruction.operands.size());
-  epilogue.out_shape = instruction.shape;
+  MatmulEpilogue::Result whole;
+  whole.operand = static_cast<int>(instruction.operands.size());
+  whole.shape = epilogue.out_shape = instruction.shape;
   if (instruction.opcode != HloOpcode::kFusion) {
     epilogue.product = &instruction;
+    epilogue.results = {whole};
     epilogue.lhs_shape = computation.at(instruction.operands[0]).shape;
     epilogue.rhs_shape = computation.at(instruction.operands[1]).shape;
     return epilogue;
@@ -122,22 +203,22 @@ MatmulEpilogue matmul_epilogue(const hlo::Module& module, const hlo::Computation
   };
   epilogue.lhs_shape = operand_shape(epilogue.lhs);
   epilogue.rhs_shape = operand_shape(epilogue.rhs);
-  if (fused.root == product->id) return epilogue;
-  if (instruction.shape.is_tuple()) refuse(instruction, "expected one result behind a product");
-  if (instruction.shape.dimensions != product->shape.dimensions) {
-    refuse(instruction,
-           "expected a result of the product's extent " + hlo::to_string(product->shape));
+  if (fused.root == product->id) {
+    epilogue.results = {whole};
+    return epilogue;
   }
+  epilogue.out_shape = block_result_shape(instruction, *product);
   auto expression = std::make_shared<hlo::Computation>(fused);
   const auto parameter = static_cast<std::int64_t>(instruction.operands.size());
   HloInstruction& replaced = expression->at(product->id);
   replaced.opcode = HloOpcode::kParameter;
   replaced.parameter_number = parameter;
   replaced.operands.clear();
-  replaced.shape.layout = instruction.shape.layout;
+  replaced.shape.layout = epilogue.out_shape.layout;
   epilogue.expression = expression;
   epilogue.graph = std::make_shared<ExpressionGraph>(module, *expression, instruction.name);
   find_operands(epilogue, parameter, instruction);
+  find_results(epilogue, instruction);
   return epilogue;
 }
 
@@ -172,19 +253,28 @@ EpilogueEmitter::EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& e
   emitter_->infer();
 }
 
-void EpilogueEmitter::prepare() {
+void EpilogueEmitter::start(std::int64_t lane_tiles) {
+  lane_tiles_ = lane_tiles;
   resident_.resize(epilogue_.operands.size());
-  const std::uint32_t flag = epilogue_.operands.empty() ? 0 : builder_.allocate_flag();
-  std::uint64_t fetched = 0;
+  sums_.resize(epilogue_.results.size());
+  if (!epilogue_.operands.empty() || epilogue_.has_sums()) flag_ = builder_.allocate_flag();
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
     const Operand& operand = epilogue_.operands[i];
     if (operand.kind == Operand::Kind::kBlocks) continue;
     const std::uint64_t size = granules(operand.access.shape);
     resident_[i] = builder_.allocate_vmem(2 * size);
-    builder_.dma_in(builder_.operand(operand.operand), resident_[i], size, flag);
-    fetched += size;
+    builder_.dma_in(builder_.operand(operand.operand), resident_[i], size, flag_);
+    fetched_ += size;
   }
-  if (fetched > 0) builder_.wait(flag, fetched);
+  for (std::size_t i = 0; i < epilogue_.results.size(); ++i) {
+    if (epilogue_.results[i].kind != Result::Kind::kLanes) continue;
+    TPU_CHECK(lane_tiles > 0, epilogue_.kernel_name << ": sums need the number of lane tiles");
+    sums_[i] = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * lane_tiles));
+  }
+}
+
+void EpilogueEmitter::ready() {
+  if (fetched_ > 0) builder_.wait(flag_, fetched_);
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
     const Operand& operand = epilogue_.operands[i];
     if (operand.kind != Operand::Kind::kScalar) continue;
@@ -193,19 +283,79 @@ void EpilogueEmitter::prepare() {
     builder_.store(resident_[i],
                    spread_over_lanes(builder_, *emitter_, row, {}, false, operand.integer));
   }
+  for (const VmemRegion& sums : sums_) {
+    if (sums.rows == 0) continue;
+    builder_.loop(static_cast<std::uint64_t>(lane_tiles_), [&](SReg tile) {
+      builder_.store({sums, 0, builder_.shift_left(tile, 3)}, 0.0F);
+    });
+  }
   if (emitter_) emitter_->forget();
 }
 
 void EpilogueEmitter::begin(std::vector<VmemAddress> blocks) {
   blocks_ = std::move(blocks);
+  partial_.assign(epilogue_.results.size(), VReg());
   if (emitter_) emitter_->forget();
 }
 
-VReg EpilogueEmitter::apply(const Position& position, VReg product) {
-  if (is_identity()) return product;
+std::vector<VReg> EpilogueEmitter::apply(const Position& position, VReg product) {
+  if (is_identity()) return {product};
   position_ = &position;
   product_ = product;
-  return emitter_->vector(epilogue_.graph->roots()[0], position.place);
+  std::vector<VReg> tiles;
+  for (std::size_t i = 0; i < epilogue_.results.size(); ++i) {
+    const Result& result = epilogue_.results[i];
+    if (result.kind == Result::Kind::kBlocks) {
+      tiles.push_back(emitter_->vector(result.node, position.place));
+      continue;
+    }
+    const VReg value = summand(result, position);
+    partial_[i] = partial_[i] ? builder_.add(partial_[i], value) : value;
+  }
+  return tiles;
+}
+
+/// What a tile adds to a sum: rows beyond the array add nothing.
+VReg EpilogueEmitter::summand(const Result& result, const Position& position) {
+  const int summed = epilogue_.graph->node(result.node).operands.front();
+  const VReg value = emitter_->vector(summed, position.place);
+  const Index valid = position.valid_rows;
+  if (valid.is_constant() && valid.offset >= 8) return value;
+  const MReg inside = builder_.vector_compare(
+      isa::Opcode::kVcmpLtS32, emitter_->sublane_index(),
+      valid.is_constant() ? VectorOperand(static_cast<std::uint32_t>(valid.offset))
+                          : VectorOperand(builder_.splat(to_operand(builder_, valid))));
+  return builder_.select(inside, value, 0.0F);
+}
+
+void EpilogueEmitter::end(const Position& position) {
+  for (std::size_t i = 0; i < partial_.size(); ++i) {
+    if (!partial_[i]) continue;
+    const VmemAddress sum = at(sums_[i], multiply(builder_, position.place.digits.back(), 8));
+    builder_.store(sum, builder_.add(builder_.load(sum), partial_[i]));
+  }
+  partial_.clear();
+}
+
+void EpilogueEmitter::finish() {
+  std::uint64_t sent = 0;
+  for (std::size_t i = 0; i < epilogue_.results.size(); ++i) {
+    const Result& result = epilogue_.results[i];
+    if (result.kind != Result::Kind::kLanes) continue;
+    const std::uint64_t size = granules(result.shape);
+    const VmemRegion row = builder_.allocate_vmem(2 * size);
+    const std::uint32_t initial = epilogue_.graph->node(result.node).bits;
+    const std::int64_t tiles = (result.shape.element_count() + 127) / 128;
+    builder_.loop(static_cast<std::uint64_t>(tiles), [&](SReg tile) {
+      VReg sum = combine_sublanes(builder_, HloOpcode::kAdd, false,
+                                  builder_.load({sums_[i], 0, builder_.shift_left(tile, 3)}));
+      if (initial != 0) sum = builder_.add(sum, VectorOperand(initial));
+      builder_.store(VmemAddress(row, 0, tile).mask(0x1), sum);
+    });
+    builder_.dma_out(row, builder_.operand(result.operand), size, flag_);
+    sent += size;
+  }
+  if (sent > 0) builder_.wait(flag_, sent);
 }
 
 ExpressionValue EpilogueEmitter::source(int node, const Place&) {

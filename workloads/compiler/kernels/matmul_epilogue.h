@@ -30,19 +30,37 @@ struct MatmulEpilogue {
     hlo::ElementType type() const { return access.shape.type; }
   };
 
+  /// An array that the kernel writes.
+  struct Result {
+    /// Blocks: the product's extent and layout, written block by block. Lanes: a sum over
+    /// everything but the product's minor dimension, an element per lane, written when the kernel
+    /// ends.
+    enum class Kind : std::uint8_t { kBlocks, kLanes };
+    Kind kind = Kind::kBlocks;
+    int node = -1;     ///< Of the graph; -1: the product itself, without a graph.
+    int operand = -1;  ///< Of the kernel.
+    hlo::Shape shape;
+    hlo::ElementType type() const { return shape.type; }
+  };
+
   std::string kernel_name;
-  int lhs = 0, rhs = 1, out = 2;  ///< Operands of the kernel.
-  hlo::Shape lhs_shape, rhs_shape, out_shape;
+  int lhs = 0, rhs = 1;  ///< Operands of the kernel.
+  hlo::Shape lhs_shape, rhs_shape;
+  hlo::Shape out_shape;                          ///< Of the first result that is written in blocks.
   const hlo::HloInstruction* product = nullptr;  ///< The dot or convolution.
   std::vector<Operand> operands;
+  std::vector<Result> results;                         ///< Those in blocks first, at least one.
   std::shared_ptr<const hlo::Computation> expression;  ///< The product is its last parameter.
   std::shared_ptr<const ExpressionGraph> graph;        ///< None: the result is the product.
 
   /// Types of the operands that are fetched in blocks.
   std::vector<hlo::ElementType> block_types() const;
-  /// VMEM rows of the operands that stay.
+  /// Types of the results that are written in blocks.
+  std::vector<hlo::ElementType> result_types() const;
+  /// VMEM rows of the operands and results that stay.
   std::uint64_t resident_rows() const;
   bool has_matrix() const;
+  bool has_sums() const;
 };
 
 /// Reads an instruction that is a dot, a convolution or a fusion around one. Throws WorkloadError
@@ -58,28 +76,45 @@ class EpilogueEmitter {
     Place place;             ///< In the result's physical dimensions.
     std::int64_t tiles = 0;  ///< Of the block, before this one: known part,
     SReg rows32, rows16;     ///< and the rest as VMEM rows of 32-bit and of packed tiles.
+    /// Sublanes of the tile that lie in the array; a constant of 8 or more: all.
+    Index valid_rows{{}, 8};
   };
 
   EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& epilogue);
 
   bool is_identity() const { return epilogue_.graph == nullptr; }
-  /// Fetches the operands that stay. In the first blocks of the kernel.
-  void prepare();
-  /// Begins a straight piece of code; `blocks`: begins of the present blocks of the operands that
-  /// come in blocks, in order.
+  /// Starts to fetch the operands that stay. In the first blocks of the kernel. `lane_tiles`: those
+  /// of all blocks of the result, the parts of the last ones beyond the array included; for sums.
+  void start(std::int64_t lane_tiles = 0);
+  /// Waits for them, before the first piece of code that uses them.
+  void ready();
+  /// Begins a straight piece of code over one lane tile; `blocks`: begins of the present blocks of
+  /// the operands that come in blocks, in order.
   void begin(std::vector<VmemAddress> blocks);
-  VReg apply(const Position& position, VReg product);
+  /// A tile of each result that is written in blocks, in order.
+  std::vector<VReg> apply(const Position& position, VReg product);
+  /// Ends the piece that begin() began, before any other code.
+  void end(const Position& position);
+  /// Writes the sums. In the last blocks of the kernel.
+  void finish();
 
  private:
   using Operand = MatmulEpilogue::Operand;
+  using Result = MatmulEpilogue::Result;
   ExpressionValue source(int node, const Place& place);
   VReg load(const Operand& operand, std::size_t number);
+  VReg summand(const Result& result, const Position& position);
 
   KernelBuilder& builder_;
   const MatmulEpilogue& epilogue_;
   TileMemory memory_;
   std::unique_ptr<ExpressionEmitter> emitter_;
   std::vector<VmemRegion> resident_;  ///< Per operand; of scalars the spread value.
+  std::vector<VmemRegion> sums_;      ///< Per result: a register per lane tile.
+  std::vector<VReg> partial_;         ///< Per result: of the straight piece.
+  std::int64_t lane_tiles_ = 0;
+  std::uint32_t flag_ = 0;
+  std::uint64_t fetched_ = 0;  ///< Granules.
   std::vector<VmemAddress> blocks_;
   const Position* position_ = nullptr;
   VReg product_;

@@ -115,7 +115,7 @@ GridPoint TileGrid::present() {
 
 // The loop.
 
-void TileGrid::start_first() {
+void TileGrid::start_first(const std::function<void()>& meanwhile) {
   GridPoint first(extents_.size());
   for (std::size_t i = 0; i < extents_.size(); ++i) {
     if (extents_[i] == 1) continue;
@@ -134,6 +134,7 @@ void TileGrid::start_first() {
     builder_.store_smem(buffers.slot, 0);
     builder_.store_smem(buffers.count, 0);
   }
+  if (meanwhile) meanwhile();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Buffers& buffers = input_buffers_[i];
     if (!buffers.twice) builder_.wait(buffers.flag, inputs_[i].granules(first));
@@ -247,8 +248,8 @@ void TileGrid::wait_for_results() {
   }
 }
 
-void TileGrid::run(const std::function<void()>& work) {
-  start_first();
+void TileGrid::run(const std::function<void()>& work, const std::function<void()>& meanwhile) {
+  start_first(meanwhile);
   builder_.loop(tiles(), [&](SReg number) {
     if (tiles() > 1) fetch_next(number);
     wait_for_inputs();

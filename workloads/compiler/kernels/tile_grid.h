@@ -39,8 +39,9 @@ class TileGrid {
 
   int add_input(Input input);
   int add_output(Output output);
-  /// Emits the loop. `work` is emitted once; it begins and ends in blocks of its own.
-  void run(const std::function<void()>& work);
+  /// Emits the loop. `work` is emitted once; it begins and ends in blocks of its own. `meanwhile`
+  /// stands before the loop, where the first blocks are on their way.
+  void run(const std::function<void()>& work, const std::function<void()>& meanwhile = {});
 
   // What the work on a tile finds; each call emits the instructions that get it.
   SReg index(int dimension);      ///< None where the extent is 1.
@@ -81,7 +82,7 @@ class TileGrid {
   VmemAddress address(const Buffers& buffers, SReg slot);
   ScalarOperand flag(const Buffers& buffers, SReg slot);
   SReg slot(const Buffers& buffers);
-  void start_first();
+  void start_first(const std::function<void()>& meanwhile);
   GridPoint present();
   Step step();
   void fetch_next(SReg number);

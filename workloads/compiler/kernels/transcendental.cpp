@@ -104,6 +104,21 @@ VReg emit_power(KernelBuilder& builder, VectorOperand base, VectorOperand expone
   return builder.transcendental(Opcode::kVpow2F32, builder.mul(logarithm, exponent));
 }
 
+VReg emit_signed_power(KernelBuilder& builder, VReg base, VReg exponent) {
+  constexpr std::uint32_t kNotANumber = 0x7fc00000;
+  const VReg size = emit_power(builder, builder.and_(base, kMagnitude), exponent);
+  const VReg whole = builder.truncate_to_s32(exponent);
+  const MReg is_whole = builder.vector_compare(
+      Opcode::kVcmpEqF32, builder.vector(Opcode::kVcvtS32F32, whole), exponent);
+  // Odd exponents keep the sign.
+  const VReg sign = builder.and_(builder.shift_left(whole, 31), kSignBit);
+  const VReg signed_size =
+      builder.select(is_whole, builder.vector(Opcode::kVxorU32, size, sign), kNotANumber);
+  const MReg is_negative = builder.vector_compare(Opcode::kVcmpLtF32, base, 0.0F);
+  const MReg is_one = builder.vector_compare(Opcode::kVcmpEqF32, exponent, 0.0F);
+  return builder.select(is_one, 1.0F, builder.select(is_negative, signed_size, size));
+}
+
 VReg emit_floor(KernelBuilder& builder, VReg x) {
   const VReg whole = builder.vector(Opcode::kVcvtS32F32, builder.truncate_to_s32(x));
   const MReg above = builder.vector_compare(Opcode::kVcmpGtF32, whole, x);

@@ -23,6 +23,9 @@ VReg emit_logistic(KernelBuilder& builder, VectorOperand x);
 VReg emit_erf(KernelBuilder& builder, VReg x);
 /// base^exponent for positive bases.
 VReg emit_power(KernelBuilder& builder, VectorOperand base, VectorOperand exponent);
+/// base^exponent for all: 1 where the exponent is 0; of negative bases a number where the exponent
+/// is a whole one.
+VReg emit_signed_power(KernelBuilder& builder, VReg base, VReg exponent);
 /// Largest integer not above x (floor) or smallest not below it.
 VReg emit_floor(KernelBuilder& builder, VReg x);
 VReg emit_ceil(KernelBuilder& builder, VReg x);

@@ -63,12 +63,15 @@ class CopyInsertion {
       : module_(module), entry_(module.entry_computation()) {}
 
   void run() {
+    read_before_overwriting();
     copy_all_reduce_operands();
     copy_parameters_first();
     copy_results_last();
   }
 
  private:
+  void read_before_overwriting();
+  bool depends_on(InstructionId later, InstructionId earlier) const;
   void copy_all_reduce_operands();
   void copy_parameters_first();
   void copy_results_last();
@@ -79,6 +82,52 @@ class CopyInsertion {
   hlo::Module& module_;
   Computation& entry_;
 };
+
+/// Whether `later` needs `earlier`, by operands or by order.
+bool CopyInsertion::depends_on(InstructionId later, InstructionId earlier) const {
+  std::vector<char> seen(entry_.instructions.size(), 0);
+  std::vector<InstructionId> work{later};
+  while (!work.empty()) {
+    const InstructionId id = work.back();
+    work.pop_back();
+    if (id == earlier) return true;
+    char& mark = seen[static_cast<std::size_t>(id)];
+    if (mark) continue;
+    mark = 1;
+    const HloInstruction& instruction = entry_.at(id);
+    work.insert(work.end(), instruction.operands.begin(), instruction.operands.end());
+    work.insert(work.end(), instruction.control_predecessors.begin(),
+                instruction.control_predecessors.end());
+  }
+  return false;
+}
+
+/// Kernels that read a parameter come before the one that makes its new value, where they do not
+/// need that value: it can then be written over the old one.
+void CopyInsertion::read_before_overwriting() {
+  const StorageMap map(entry_);
+  const std::vector<InstructionId> results = results_of(entry_);
+  bool changed = false;
+  for (const hlo::Alias& alias : module_.aliases) {
+    const InstructionId parameter = parameter_of(entry_, alias.parameter_number);
+    const std::size_t place = map.of(parameter)[0];
+    const Storage& value =
+        map.at(map.of(results.at(static_cast<std::size_t>(alias.output_index)))[0]);
+    if (value.kind != Storage::Kind::kResult || map.at(place).last_use <= value.definer) continue;
+    for (const HloInstruction& reader : entry_.instructions) {
+      if (reader.id <= value.definer || is_bookkeeping(reader.opcode)) continue;
+      const bool reads =
+          std::any_of(reader.operands.begin(), reader.operands.end(), [&](InstructionId operand) {
+            const std::vector<std::size_t>& storages = map.of(operand);
+            return std::find(storages.begin(), storages.end(), place) != storages.end();
+          });
+      if (!reads || depends_on(reader.id, value.definer)) continue;
+      entry_.at(value.definer).control_predecessors.push_back(reader.id);
+      changed = true;
+    }
+  }
+  if (changed) tidy(entry_);
+}
 
 bool CopyInsertion::must_copy_operand(const StorageMap& map, const HloInstruction& all_reduce,
                                       std::size_t operand,

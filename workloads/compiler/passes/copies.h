@@ -9,7 +9,8 @@ namespace tpu::compiler {
 /// - An all-reduce works in place: an operand that is a parameter or a constant, that is read later
 ///   or that another all-reduce works on is copied.
 /// - A result that shares its buffer with a parameter is computed into it when nothing reads the
-///   parameter afterwards; otherwise it is copied there at the end. A parameter that is returned as
+///   parameter afterwards: readers come first where they do not need the result. Otherwise it is
+///   copied there at the end. A parameter that is returned as
 ///   another result is copied first of all.
 ///
 /// Needs: the final schedule, fused.

@@ -103,12 +103,18 @@ class Fusion {
   bool may_merge(std::size_t a, std::size_t b) const;
   void merge(std::size_t into, std::size_t from);
   void merge_siblings();
+  bool is_lane_sum(InstructionId root, InstructionId product) const;
   bool fits_epilogue(const Draft& draft, InstructionId product) const;
+  bool uses_own_sum(const Draft& draft) const;
+  bool may_join(std::size_t host, std::size_t reader) const;
+  Draft joined(std::size_t host, std::size_t reader) const;
+  bool join_a_reader(std::size_t host);
   void fuse_epilogues();
 
   const HloInstruction& most_expensive(const Draft& draft) const;
   hlo::ComputationId build_computation(const Draft& draft, const std::string& name);
   void build_fusion(const Draft& draft, std::size_t number);
+  void place(const Draft& draft, HloInstruction fusion);
   void build();
 
   hlo::Module& module_;
@@ -119,7 +125,8 @@ class Fusion {
   std::vector<Draft> drafts_;
   std::vector<std::vector<std::size_t>> readers_;  ///< Of each instruction: drafts that read it.
   std::vector<Computation> computations_;
-  std::vector<std::pair<std::vector<InstructionId>, HloInstruction>> pending_;
+  std::vector<std::pair<const Draft*, HloInstruction>> pending_;
+  std::map<InstructionId, InstructionId> renamed_;  ///< Results that stand in another place.
 };
 
 bool Fusion::is_fusible(InstructionId id) const {
@@ -233,6 +240,12 @@ void Fusion::collect(Draft& draft) const {
   const auto is_root = [&draft](InstructionId id) {
     return std::find(draft.roots.begin(), draft.roots.end(), id) != draft.roots.end();
   };
+  // The sides of a product come from memory, even if they read nothing themselves.
+  const auto is_side = [&](InstructionId id) {
+    if (draft.product < 0) return false;
+    const std::vector<InstructionId>& sides = at(draft.product).operands;
+    return std::find(sides.begin(), sides.end(), id) != sides.end();
+  };
   while (!work.empty()) {
     const InstructionId id = work.back();
     if (seen.count(id) != 0) {
@@ -243,14 +256,15 @@ void Fusion::collect(Draft& draft) const {
     seen.insert(id);
     entered.insert(id);
     const std::vector<InstructionId>& operands = at(id).operands;
+    const auto is_inside = [&](InstructionId operand) {
+      if (operand == draft.product || is_root(operand) || !is_written(operand)) return true;
+      return reads_nothing(entry_, operand) && !is_side(operand);
+    };
     for (auto operand = operands.rbegin(); operand != operands.rend(); ++operand) {
-      if (seen.count(*operand) != 0) continue;
-      const bool is_read = is_written(*operand) && !reads_nothing(entry_, *operand);
-      if (!is_read || *operand == draft.product || is_root(*operand)) work.push_back(*operand);
+      if (seen.count(*operand) == 0 && is_inside(*operand)) work.push_back(*operand);
     }
     for (InstructionId operand : operands) {
-      const bool is_read = is_written(operand) && !reads_nothing(entry_, operand);
-      if (!is_read || operand == draft.product || is_root(operand)) continue;
+      if (is_inside(operand)) continue;
       if (seen.insert(operand).second) draft.leaves.push_back(operand);
     }
   }
@@ -385,7 +399,8 @@ void Fusion::merge(std::size_t into, std::size_t from) {
 void Fusion::merge_siblings() {
   std::map<std::string, std::vector<std::size_t>> by_extent;
   for (std::size_t i = 0; i < drafts_.size(); ++i) {
-    if (drafts_[i].is_fusion) by_extent[drafts_[i].extent].push_back(i);
+    const bool stands_alone = drafts_[i].product < 0 && !drafts_[i].is_merged_away;
+    if (drafts_[i].is_fusion && stands_alone) by_extent[drafts_[i].extent].push_back(i);
   }
   for (auto& [extent, group] : by_extent) {
     for (std::size_t later = 1; later < group.size(); ++later) {
@@ -406,12 +421,33 @@ void Fusion::merge_siblings() {
   }
 }
 
+/// A sum over everything but the product's minor dimension.
+bool Fusion::is_lane_sum(InstructionId root, InstructionId product) const {
+  const HloInstruction& reduce = at(root);
+  const Shape& input = at(reduce.operands[0]).shape;
+  const Shape& made = at(product).shape;
+  if (input.dimensions != made.dimensions || reduce.shape.rank() != 1 ||
+      reduce.shape.type != hlo::ElementType::kF32) {
+    return false;
+  }
+  const Computation& reducer = module_.computation(reduce.called[0]);
+  const std::int64_t kept = made.layout.minor_to_major[0];
+  return reducer.at(reducer.root).opcode == HloOpcode::kAdd &&
+         std::count(reduce.dimensions.begin(), reduce.dimensions.end(), kept) == 0;
+}
+
 /// Behind a product there are arrays of its extent, matrices and vectors along its minor dimensions
-/// and scalars.
+/// and scalars; results are of its extent or sums to a vector along its minor dimension.
 bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
   const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
+  const bool is_dot = at(product).opcode == HloOpcode::kDot;
   return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
     const HloInstruction& instruction = at(id);
+    if (instruction.opcode == HloOpcode::kReduce) return is_dot && is_lane_sum(id, product);
+    if (instruction.opcode == HloOpcode::kIota && instruction.shape.rank() > 0) {
+      const std::int64_t along = instruction.dimensions[0];
+      return order[0] == along || (is_dot && order[1] == along);
+    }
     if (instruction.opcode != HloOpcode::kBroadcast) return true;
     const Shape& operand = at(instruction.operands[0]).shape;
     if (operand.rank() == 1) return instruction.dimensions[0] == order[0];
@@ -422,27 +458,80 @@ bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
   });
 }
 
-/// The one kernel that uses a dot or convolution, over its extent, becomes its epilogue.
+/// The product's kernel with the reader behind it. What only the reader read is not written.
+Draft Fusion::joined(std::size_t host, std::size_t reader) const {
+  Draft both = drafts_[reader];
+  both.is_reduction = false;
+  both.product = drafts_[host].product;
+  for (InstructionId root : drafts_[host].roots) {
+    const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
+    const bool is_needed = std::any_of(readers.begin(), readers.end(),
+                                       [reader](std::size_t other) { return other != reader; });
+    if (is_needed) both.roots.push_back(root);
+  }
+  std::sort(both.roots.begin(), both.roots.end());
+  collect(both);
+  return both;
+}
+
+/// A sum over rows is known when the kernel ends.
+bool Fusion::uses_own_sum(const Draft& draft) const {
+  const std::set<InstructionId> inside(draft.inside.begin(), draft.inside.end());
+  return std::any_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
+    const std::vector<InstructionId>& operands = at(id).operands;
+    return std::any_of(operands.begin(), operands.end(), [&](InstructionId operand) {
+      return is_plain_reduce(at(operand)) && inside.count(operand) != 0;
+    });
+  });
+}
+
+bool Fusion::may_join(std::size_t host, std::size_t reader) const {
+  const Draft& behind = drafts_[reader];
+  const InstructionId product = drafts_[host].product;
+  if (reader == host || !behind.is_fusion || behind.product >= 0) return false;
+  if (!behind.is_reduction && behind.extent != extent_of(product)) return false;
+  if (has_path_around(host, reader) || has_path_around(reader, host)) return false;
+  const Draft both = joined(host, reader);
+  const bool has_block = std::any_of(both.roots.begin(), both.roots.end(), [&](InstructionId root) {
+    return at(root).shape.dimensions == at(product).shape.dimensions;
+  });
+  if (uses_own_sum(both)) return false;
+  const bool is_dot = at(product).opcode == HloOpcode::kDot;
+  const std::size_t results = is_dot ? limits_.epilogue_results : 1;
+  const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
+  return has_block && both.roots.size() <= results && both.inside.size() <= limits_.instructions &&
+         arrays <= (is_dot ? limits_.epilogue_arrays : limits_.convolution_arrays) &&
+         fits_epilogue(both, product);
+}
+
+bool Fusion::join_a_reader(std::size_t host) {
+  std::set<std::size_t> readers;
+  for (InstructionId root : drafts_[host].roots) {
+    const std::vector<std::size_t>& list = readers_[static_cast<std::size_t>(root)];
+    readers.insert(list.begin(), list.end());
+  }
+  for (std::size_t reader : readers) {
+    if (!may_join(host, reader)) continue;
+    Draft both = joined(host, reader);
+    both.is_fusion = true;
+    remove_reader(host);
+    remove_reader(reader);
+    drafts_[reader].is_merged_away = true;
+    drafts_[host] = std::move(both);
+    add_reader(host);
+    return true;
+  }
+  return false;
+}
+
+/// Kernels over a dot's or convolution's extent that read its result become its epilogue, one after
+/// the other: then those that read their results.
 void Fusion::fuse_epilogues() {
   for (std::size_t i = 0; i < drafts_.size(); ++i) {
     if (drafts_[i].is_fusion || !is_matrix_product(at(drafts_[i].roots[0]))) continue;
-    const InstructionId product = drafts_[i].roots[0];
-    const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(product)];
-    if (readers.size() != 1) continue;
-    const std::size_t reader = readers[0];
-    Draft fused = drafts_[reader];
-    if (!fused.is_fusion || fused.is_reduction || fused.product >= 0) continue;
-    if (fused.roots.size() > limits_.epilogue_results) continue;
-    if (fused.leaves.size() - 1 + fused.roots.size() > limits_.epilogue_arrays) continue;
-    if (fused.extent != extent_of(product) || !fits_epilogue(fused, product)) continue;
-    if (has_path_around(i, reader)) continue;
-    fused.product = product;
-    collect(fused);
-    remove_reader(i);
-    remove_reader(reader);
-    drafts_[i].is_merged_away = true;
-    drafts_[reader] = std::move(fused);
-    add_reader(reader);
+    drafts_[i].product = drafts_[i].roots[0];
+    while (join_a_reader(i)) {
+    }
   }
 }
 
@@ -494,8 +583,6 @@ hlo::ComputationId Fusion::build_computation(const Draft& draft, const std::stri
   return static_cast<hlo::ComputationId>(module_.computations.size() + computations_.size() - 1);
 }
 
-/// The fusion of one result takes the place of its root; of several, the roots become
-/// get-tuple-elements of a new instruction.
 void Fusion::build_fusion(const Draft& draft, std::size_t number) {
   const std::string name = "fusion." + std::to_string(number);
   HloInstruction fusion;
@@ -506,7 +593,41 @@ void Fusion::build_fusion(const Draft& draft, std::size_t number) {
   fusion.metadata = most_expensive(draft).metadata;
   fusion.called = {build_computation(draft, name)};
   fusion.shape = computations_.back().at(computations_.back().root).shape;
-  pending_.emplace_back(draft.roots, std::move(fusion));
+  pending_.push_back({&draft, std::move(fusion)});
+}
+
+/// The fusion of one result takes the place of its root; of several, the roots become
+/// get-tuple-elements of a new instruction. One around a product stands where the product stood:
+/// its operands need not live until its results are read.
+void Fusion::place(const Draft& draft, HloInstruction fusion) {
+  const std::vector<InstructionId>& roots = draft.roots;
+  const bool is_product_free =
+      draft.product >= 0 && std::count(roots.begin(), roots.end(), draft.product) == 0;
+  if (roots.size() == 1) {
+    fusion.id = is_product_free ? draft.product : roots[0];
+    if (is_product_free) renamed_[roots[0]] = draft.product;
+    entry_.at(fusion.id) = std::move(fusion);
+    return;
+  }
+  const std::string name = fusion.name;
+  InstructionId tuple = draft.product;
+  if (is_product_free) {
+    fusion.id = tuple;
+    entry_.at(tuple) = std::move(fusion);
+  } else {
+    tuple = append(entry_, std::move(fusion));
+  }
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    HloInstruction part;
+    part.id = roots[i];
+    part.opcode = HloOpcode::kGetTupleElement;
+    part.name = name + "." + std::to_string(i);
+    part.tuple_index = static_cast<std::int64_t>(i);
+    part.operands = {tuple};
+    part.shape = entry_.at(roots[i]).shape;
+    part.metadata = entry_.at(roots[i]).metadata;
+    entry_.at(roots[i]) = std::move(part);
+  }
 }
 
 void Fusion::build() {
@@ -517,26 +638,15 @@ void Fusion::build() {
   std::stable_sort(order.begin(), order.end(),
                    [](const Draft* a, const Draft* b) { return a->roots[0] < b->roots[0]; });
   for (std::size_t i = 0; i < order.size(); ++i) build_fusion(*order[i], i);
-  for (auto& [roots, fusion] : pending_) {
-    if (roots.size() == 1) {
-      fusion.id = roots[0];
-      entry_.at(roots[0]) = std::move(fusion);
-      continue;
-    }
-    const std::string name = fusion.name;
-    const InstructionId tuple = append(entry_, std::move(fusion));
-    for (std::size_t i = 0; i < roots.size(); ++i) {
-      HloInstruction part;
-      part.id = roots[i];
-      part.opcode = HloOpcode::kGetTupleElement;
-      part.name = name + "." + std::to_string(i);
-      part.tuple_index = static_cast<std::int64_t>(i);
-      part.operands = {tuple};
-      part.shape = entry_.at(roots[i]).shape;
-      part.metadata = entry_.at(roots[i]).metadata;
-      entry_.at(roots[i]) = std::move(part);
-    }
+  for (auto& [draft, fusion] : pending_) place(*draft, std::move(fusion));
+  const auto rename = [this](InstructionId& id) {
+    const auto found = renamed_.find(id);
+    if (found != renamed_.end()) id = found->second;
+  };
+  for (HloInstruction& instruction : entry_.instructions) {
+    std::for_each(instruction.operands.begin(), instruction.operands.end(), rename);
   }
+  rename(entry_.root);
   tidy(entry_);
   for (Computation& computation : computations_) {
     module_.computations.push_back(std::move(computation));
@@ -549,8 +659,8 @@ void Fusion::run() {
   choose_written();
   draft_kernels();
   index_readers();
-  merge_siblings();
   fuse_epilogues();
+  merge_siblings();
   build();
 }
 

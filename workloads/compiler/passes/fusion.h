@@ -9,10 +9,11 @@ namespace tpu::compiler {
 /// What a fusion may grow to: the streams of a kernel share VMEM, its addresses the scalar
 /// registers.
 struct FusionLimits {
-  std::size_t arrays = 14;        ///< Operands and results together.
-  std::size_t instructions = 96;  ///< Of a fused computation.
-  std::size_t epilogue_arrays = 6;
-  std::size_t epilogue_results = 1;
+  std::size_t arrays = 14;           ///< Operands and results together.
+  std::size_t instructions = 96;     ///< Of a fused computation.
+  std::size_t epilogue_arrays = 12;  ///< Behind a dot.
+  std::size_t epilogue_results = 6;
+  std::size_t convolution_arrays = 6;  ///< Behind a convolution, with one result.
 };
 
 /// Pass: elementwise operations go into the kernels that read or make their operands, as HLO
@@ -21,7 +22,8 @@ struct FusionLimits {
 /// - kLoop: elementwise operations over one extent, one or several results;
 /// - kInput: reductions over the same dimensions of operands of one extent, with the elementwise
 ///   operations that make the operands;
-/// - kOutput: a dot or convolution and the elementwise operations that alone use it.
+/// - kOutput: a dot or convolution and the kernels over its extent that read it or each other's
+///   results: elementwise ones and, behind a dot, sums to a vector along its minor dimension.
 ///
 /// A value is written to HBM when something other than such a kernel needs it, or when that moves
 /// fewer bytes than computing it again in each kernel that uses it. Kernels over the same extent

@@ -57,6 +57,7 @@ class Simplifier {
   bool simplify_convert(InstructionId id);
   bool simplify_reshape(InstructionId id);
   bool simplify_transpose(InstructionId id);
+  bool turn_dot(InstructionId id);
   bool simplify_broadcast(InstructionId id);
   bool simplify_constant(InstructionId id);
   bool simplify_elementwise(InstructionId id);
@@ -71,12 +72,14 @@ class Simplifier {
   const hlo::Module& module_;
   Computation& computation_;
   std::vector<InstructionId> replacement_;
+  std::vector<int> uses_;  ///< Of each instruction, when the walk begins.
   std::unordered_map<std::string, InstructionId> by_key_;
 };
 
 InstructionId Simplifier::add(HloInstruction instruction) {
   const InstructionId id = append(computation_, std::move(instruction));
   replacement_.push_back(id);
+  uses_.push_back(1);
   return id;
 }
 
@@ -150,6 +153,7 @@ bool Simplifier::simplify_transpose(InstructionId id) {
     instruction.operands = inner.operands;
     return true;
   }
+  if (inner.opcode == HloOpcode::kDot && turn_dot(id)) return true;
   std::int64_t last = -1;
   for (std::int64_t d : instruction.dimensions) {
     if (inner.shape.dimensions[static_cast<std::size_t>(d)] == 1) continue;
@@ -158,6 +162,30 @@ bool Simplifier::simplify_transpose(InstructionId id) {
   }
   instruction.opcode = HloOpcode::kReshape;
   instruction.dimensions.clear();
+  return true;
+}
+
+/// A dot of which only the transpose is used, with the free dimensions of its sides exchanged, is
+/// the dot of its sides exchanged.
+bool Simplifier::turn_dot(InstructionId id) {
+  const HloInstruction& transpose = at(id);
+  const HloInstruction& inner = operand(transpose, 0);
+  if (uses_[static_cast<std::size_t>(inner.id)] != 1) return false;
+  const auto batches = static_cast<std::int64_t>(inner.dot.lhs_batch.size());
+  const std::int64_t left_rank = operand(inner, 0).shape.rank();
+  const auto left = left_rank - static_cast<std::int64_t>(inner.dot.lhs_contracting.size());
+  Dimensions exchanged(transpose.dimensions.size());
+  std::iota(exchanged.begin(), exchanged.end(), 0);
+  std::rotate(exchanged.begin() + batches, exchanged.begin() + left, exchanged.end());
+  if (transpose.dimensions != exchanged) return false;
+  HloInstruction dot = inner;
+  std::swap(dot.operands[0], dot.operands[1]);
+  std::swap(dot.dot.lhs_batch, dot.dot.rhs_batch);
+  std::swap(dot.dot.lhs_contracting, dot.dot.rhs_contracting);
+  dot.id = id;
+  dot.name = transpose.name;
+  dot.shape = transpose.shape;
+  at(id) = std::move(dot);
   return true;
 }
 
@@ -397,6 +425,13 @@ bool Simplifier::visit(InstructionId id) {
 bool Simplifier::run() {
   replacement_.resize(computation_.instructions.size());
   std::iota(replacement_.begin(), replacement_.end(), 0);
+  uses_.assign(computation_.instructions.size(), 0);
+  for (const HloInstruction& instruction : computation_.instructions) {
+    for (InstructionId operand : instruction.operands) {
+      ++uses_[static_cast<std::size_t>(operand)];
+    }
+  }
+  ++uses_[static_cast<std::size_t>(computation_.root)];
   bool changed = false;
   for (std::size_t i = 0; i < computation_.instructions.size(); ++i) {
     const InstructionId id = static_cast<InstructionId>(i);

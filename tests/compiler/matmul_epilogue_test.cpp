@@ -1,0 +1,143 @@
+#include "workloads/compiler/kernels/matmul_epilogue.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/compiler/graph_check.h"
+#include "workloads/compiler/passes/pipeline.h"
+#include "workloads/compiler/passes/storage.h"
+#include "workloads/frontend/graph_builder.h"
+
+namespace tpu::test {
+namespace {
+
+using frontend::Extents;
+using frontend::GraphBuilder;
+using frontend::Tensor;
+using hlo::array_shape;
+using hlo::ElementType;
+using hlo::HloOpcode;
+
+/// Operations of the schedule that are kernels.
+std::vector<const hlo::HloInstruction*> kernels_of(const compiler::ScheduledModule& scheduled) {
+  std::vector<const hlo::HloInstruction*> kernels;
+  for (const hlo::HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
+    if (!compiler::is_bookkeeping(instruction.opcode)) kernels.push_back(&instruction);
+  }
+  return kernels;
+}
+
+/// Compiles for one core; the module must become so many kernels and compute what the reference
+/// computes.
+compiler::ScheduledModule expect_kernels(const hlo::Module& module, std::size_t count) {
+  compiler::ScheduledModule scheduled =
+      compiler::schedule(module, target_of(MachineParams{}, 1), nullptr);
+  const auto kernels = kernels_of(scheduled);
+  EXPECT_EQ(kernels.size(), count) << hlo::to_string(scheduled.module);
+  const Verdict verdict = check_graph(case_of(module, 5));
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message << "\n"
+                                                 << hlo::to_string(scheduled.module);
+  return scheduled;
+}
+
+/// A graph with named parameters of f32 or another type.
+class EpilogueGraph {
+ public:
+  GraphBuilder graph{"epilogue"};
+
+  Tensor parameter(const Extents& extents, ElementType type = ElementType::kF32) {
+    parameters_.push_back(
+        graph.parameter("p" + std::to_string(parameters_.size()), array_shape(type, extents)));
+    return parameters_.back();
+  }
+  /// [k, m] and [k, n] to [m, n]: a weight gradient.
+  Tensor gradient(const Extents& input, const Extents& error,
+                  ElementType type = ElementType::kF32) {
+    const Tensor x = parameter(input, type), dy = parameter(error, type);
+    return graph.dot(x, dy, {{}, {}, {0}, {0}}, ElementType::kF32);
+  }
+  hlo::Module finish(const std::vector<Tensor>& results) {
+    return graph.finish(graph.tuple(results), parameters_);
+  }
+
+ private:
+  std::vector<Tensor> parameters_;
+};
+
+TEST(MatmulEpilogue, AMomentumUpdateIsWrittenByTheGradientsKernel) {
+  EpilogueGraph g;
+  const Tensor dw = g.gradient({40, 300}, {40, 270});
+  const Tensor w = g.parameter({300, 270}), m = g.parameter({300, 270});
+  const Tensor momentum = g.graph.add(g.graph.scale(m, 0.9), dw);
+  const Tensor updated = g.graph.subtract(w, g.graph.scale(momentum, 0.01));
+  hlo::Module module = g.finish({updated, momentum});
+  module.aliases = {{0, 2}, {1, 3}};
+  const compiler::ScheduledModule scheduled = expect_kernels(module, 1);
+  EXPECT_EQ(kernels_of(scheduled)[0]->shape.elements.size(), 2U);
+}
+
+TEST(MatmulEpilogue, AnAdamUpdateIsWrittenByTheGradientsKernel) {
+  EpilogueGraph g;
+  const Tensor dw = g.gradient({64, 130}, {64, 200}, ElementType::kBf16);
+  const Extents extents{130, 200};
+  const Tensor w = g.parameter(extents), m = g.parameter(extents), v = g.parameter(extents);
+  const Tensor rate = g.parameter({});
+  const Tensor m1 = g.graph.add(g.graph.scale(m, 0.9), g.graph.scale(dw, 0.1));
+  const Tensor v1 = g.graph.add(g.graph.scale(g.graph.multiply(v, v), 0.99),
+                                g.graph.scale(g.graph.multiply(dw, dw), 0.01));
+  const Tensor root = g.graph.unary(HloOpcode::kSqrt, g.graph.offset(v1, 1e-3));
+  const Tensor step =
+      g.graph.multiply(g.graph.broadcast(rate, extents, {}), g.graph.divide(m1, root));
+  expect_kernels(g.finish({g.graph.subtract(w, step), m1, v1}), 1);
+}
+
+TEST(MatmulEpilogue, ABiasGradientIsSummedWhereTheErrorIsWritten) {
+  for (const Extents& extents : std::vector<Extents>{{37, 141}, {64, 256}, {300, 300}, {1, 5}}) {
+    EpilogueGraph g;
+    const Tensor dy = g.parameter({extents[0], 90}), w = g.parameter({90, extents[1]});
+    const Tensor before = g.parameter(extents);
+    const Tensor active =
+        g.graph.compare(before, g.graph.splat_like(before, 0), hlo::ComparisonDirection::kGt);
+    const Tensor dx = g.graph.select(active, g.graph.matmul(dy, w), g.graph.splat_like(before, 0));
+    const compiler::ScheduledModule scheduled =
+        expect_kernels(g.finish({dx, g.graph.reduce_sum(dx, {0})}), 1);
+    EXPECT_EQ(kernels_of(scheduled)[0]->fusion_kind, "kOutput");
+  }
+}
+
+TEST(MatmulEpilogue, SumsBehindAProductThatIsTurned) {
+  EpilogueGraph g;
+  const Tensor dw = g.gradient({40, 300}, {40, 70});
+  expect_kernels(g.finish({dw, g.graph.reduce_sum(g.graph.multiply(dw, dw), {0})}), 1);
+}
+
+TEST(MatmulEpilogue, TheProductItselfMayBeOneOfTheResults) {
+  EpilogueGraph g;
+  const Tensor product = g.graph.matmul(g.parameter({50, 60}), g.parameter({60, 260}));
+  const Tensor tanh = g.graph.unary(HloOpcode::kTanh, product);
+  expect_kernels(g.finish({product, tanh, g.graph.convert(tanh, ElementType::kBf16)}), 1);
+}
+
+TEST(MatmulEpilogue, ResultsOfBothTypesOfABatchOfMatrices) {
+  EpilogueGraph g;
+  const Tensor a = g.parameter({3, 40, 60}, ElementType::kBf16);
+  const Tensor b = g.parameter({3, 60, 140}, ElementType::kBf16);
+  const Tensor product = g.graph.dot(a, b, {{0}, {0}, {2}, {1}}, ElementType::kF32);
+  const Tensor mask = g.parameter({3, 40, 140}, ElementType::kBf16);
+  const Tensor masked = g.graph.multiply(product, g.graph.convert(mask, ElementType::kF32));
+  const Tensor sum = g.graph.reduce_sum(masked, {0, 1});
+  expect_kernels(g.finish({masked, g.graph.convert(masked, ElementType::kBf16), sum}), 1);
+}
+
+TEST(MatmulEpilogue, KernelsThatReadAWeightComeBeforeItsUpdate) {
+  EpilogueGraph g;
+  const Tensor dw = g.gradient({40, 128}, {40, 256});
+  const Tensor w = g.parameter({128, 256});
+  const Tensor updated = g.graph.subtract(w, dw);
+  const Tensor dx = g.graph.dot(g.parameter({40, 256}), w, {{}, {}, {1}, {1}}, ElementType::kF32);
+  hlo::Module module = g.finish({updated, dx});
+  module.aliases = {{0, 2}};
+  expect_kernels(module, 2);
+}
+
+}  // namespace
+}  // namespace tpu::test
