@@ -90,6 +90,16 @@ TEST(MatmulEpilogue, AnAdamUpdateIsWrittenByTheGradientsKernel) {
   expect_kernels(g.finish({g.graph.subtract(w, step), m1, v1}), 1);
 }
 
+TEST(MatmulEpilogue, WhatSeveralResultsAreMadeOfIsNotWritten) {
+  EpilogueGraph g;
+  const Extents extents{130, 200};
+  // Two sums share the matrix in front of them, as tied weights do.
+  const Tensor dw = g.graph.add(g.gradient({64, 130}, {64, 200}), g.parameter(extents));
+  const Tensor m = g.graph.add(g.graph.scale(g.parameter(extents), 0.9), dw);
+  const Tensor v = g.graph.add(g.parameter(extents), g.graph.multiply(dw, dw));
+  expect_kernels(g.finish({m, v, g.graph.multiply(m, v)}), 1);
+}
+
 TEST(MatmulEpilogue, ABiasGradientIsSummedWhereTheErrorIsWritten) {
   for (const Extents& extents : std::vector<Extents>{{37, 141}, {64, 256}, {300, 300}, {1, 5}}) {
     EpilogueGraph g;

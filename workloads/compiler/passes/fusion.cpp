@@ -57,8 +57,10 @@ bool is_plain_reduce(const HloInstruction& instruction) {
 struct Draft {
   bool is_fusion = false;
   bool is_reduction = false;
-  InstructionId product = -1;         ///< The dot or convolution whose epilogue the rest is.
-  std::vector<InstructionId> roots;   ///< In order.
+  InstructionId product = -1;        ///< The dot or convolution whose epilogue the rest is.
+  std::vector<InstructionId> roots;  ///< In order.
+  /// Once roots of kernels of their own, now read by this one alone, which does not write them.
+  std::set<InstructionId> absorbed;
   std::vector<InstructionId> inside;  ///< What it computes, roots included, operands first.
   std::vector<InstructionId> leaves;  ///< What it reads.
   std::string extent;                 ///< Equal for kernels that may become one.
@@ -257,7 +259,8 @@ void Fusion::collect(Draft& draft) const {
     entered.insert(id);
     const std::vector<InstructionId>& operands = at(id).operands;
     const auto is_inside = [&](InstructionId operand) {
-      if (operand == draft.product || is_root(operand) || !is_written(operand)) return true;
+      const bool is_own = operand == draft.product || draft.absorbed.count(operand) != 0;
+      if (is_own || is_root(operand) || !is_written(operand)) return true;
       return reads_nothing(entry_, operand) && !is_side(operand);
     };
     for (auto operand = operands.rbegin(); operand != operands.rend(); ++operand) {
@@ -463,11 +466,16 @@ Draft Fusion::joined(std::size_t host, std::size_t reader) const {
   Draft both = drafts_[reader];
   both.is_reduction = false;
   both.product = drafts_[host].product;
+  both.absorbed = drafts_[host].absorbed;
   for (InstructionId root : drafts_[host].roots) {
     const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
     const bool is_needed = std::any_of(readers.begin(), readers.end(),
                                        [reader](std::size_t other) { return other != reader; });
-    if (is_needed) both.roots.push_back(root);
+    if (is_needed) {
+      both.roots.push_back(root);
+    } else {
+      both.absorbed.insert(root);
+    }
   }
   std::sort(both.roots.begin(), both.roots.end());
   collect(both);
