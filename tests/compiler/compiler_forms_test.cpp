@@ -25,21 +25,22 @@ const HloInstruction* find(const Module& module, HloOpcode opcode) {
   return nullptr;
 }
 
-TEST(CanonicalForms, SeveralContractedDimensionsOfADotBecomeOne) {
-  GraphBuilder graph("gradient");
-  const Tensor a = graph.parameter("a", array_shape(ElementType::kF32, {8, 128, 256}));
-  const Tensor b = graph.parameter("b", array_shape(ElementType::kF32, {8, 128, 64}));
-  const Tensor product = graph.dot(a, b, {{}, {}, {0, 1}, {0, 1}}, ElementType::kF32);
+TEST(CanonicalForms, ContractedDimensionsThatWouldLeaveLanesEmptyBecomeOne) {
+  GraphBuilder graph("projection");
+  const Tensor a = graph.parameter("a", array_shape(ElementType::kF32, {8, 16, 4, 64}));
+  const Tensor b = graph.parameter("b", array_shape(ElementType::kF32, {4, 64, 256}));
+  const Tensor product = graph.dot(a, b, {{}, {}, {2, 3}, {0, 1}}, ElementType::kF32);
   Module module = graph.finish(product, {a, b});
   compiler::use_canonical_forms(module);
   EXPECT_NO_THROW(hlo::verify(module));
   const HloInstruction* dot = find(module, HloOpcode::kDot);
   ASSERT_NE(dot, nullptr);
-  EXPECT_EQ(dot->dot.lhs_contracting, std::vector<std::int64_t>{0});
-  EXPECT_EQ(dot->shape.dimensions, (std::vector<std::int64_t>{256, 64}));
+  EXPECT_EQ(dot->dot.lhs_contracting, std::vector<std::int64_t>{2});
+  EXPECT_EQ(dot->dot.rhs_contracting, std::vector<std::int64_t>{0});
+  EXPECT_EQ(dot->shape.dimensions, (std::vector<std::int64_t>{8, 16, 256}));
 }
 
-TEST(CanonicalForms, BatchDimensionsOfADotComeFirst) {
+TEST(CanonicalForms, OtherDimensionsOfADotStayAsTheyAre) {
   GraphBuilder graph("attention");
   const Tensor a = graph.parameter("a", array_shape(ElementType::kF32, {4, 16, 3, 32}));
   const Tensor b = graph.parameter("b", array_shape(ElementType::kF32, {4, 24, 3, 32}));
@@ -47,11 +48,23 @@ TEST(CanonicalForms, BatchDimensionsOfADotComeFirst) {
   Module module = graph.finish(scores, {a, b});
   compiler::use_canonical_forms(module);
   EXPECT_NO_THROW(hlo::verify(module));
-  const HloInstruction* dot = find(module, HloOpcode::kDot);
-  ASSERT_NE(dot, nullptr);
-  EXPECT_EQ(dot->dot.lhs_batch, (std::vector<std::int64_t>{0, 1}));
-  EXPECT_EQ(dot->dot.rhs_batch, (std::vector<std::int64_t>{0, 1}));
-  EXPECT_EQ(dot->shape.dimensions, (std::vector<std::int64_t>{4, 3, 16, 24}));
+  EXPECT_EQ(module.entry_computation().instructions.size(), 3U);
+  EXPECT_EQ(find(module, HloOpcode::kDot)->dot.lhs_batch, (std::vector<std::int64_t>{0, 2}));
+}
+
+TEST(CanonicalForms, ATransposeBehindADotExchangesItsSides) {
+  GraphBuilder graph("gradient");
+  const Tensor a = graph.parameter("a", array_shape(ElementType::kF32, {5, 32, 24}));
+  const Tensor b = graph.parameter("b", array_shape(ElementType::kF32, {5, 32, 16}));
+  const Tensor product = graph.dot(a, b, {{0}, {0}, {1}, {1}}, ElementType::kF32);
+  Module module = graph.finish(graph.transpose(product, {0, 2, 1}), {a, b});
+  compiler::use_canonical_forms(module);
+  EXPECT_NO_THROW(hlo::verify(module));
+  EXPECT_EQ(find(module, HloOpcode::kTranspose), nullptr);
+  const HloInstruction& root = module.entry_computation().at(module.entry_computation().root);
+  ASSERT_EQ(root.opcode, HloOpcode::kDot);
+  EXPECT_EQ(root.shape.dimensions, (std::vector<std::int64_t>{5, 16, 24}));
+  EXPECT_EQ(module.entry_computation().at(root.operands[0]).name, "b");
 }
 
 TEST(CanonicalForms, SumsOfBf16AreMadeInF32) {

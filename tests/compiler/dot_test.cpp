@@ -29,7 +29,14 @@ struct DotCase {
   hlo::DotDimensions dims;
   ElementType lhs_type = ElementType::kF32, rhs_type = ElementType::kF32;
   ElementType out_type = ElementType::kF32;
+  /// Minor to major; empty: row-major.
+  Extents lhs_layout, rhs_layout, out_layout;
 };
+
+Shape in_layout(Shape shape, const Extents& layout) {
+  if (!layout.empty()) shape.layout = compiler::tiled_layout(shape.type, layout);
+  return shape;
+}
 
 Extents free_of(const Extents& extents, const Extents& batch, const Extents& contracting) {
   Extents free;
@@ -48,17 +55,18 @@ hlo::Module dot_module(const DotCase& test) {
   module.computations.emplace_back();
   hlo::Computation& computation = module.computations[0];
   module.entry = 0;
-  const auto parameter = [&](std::int64_t number, ElementType type, const Extents& extents) {
+  const auto parameter = [&](std::int64_t number, ElementType type, const Extents& extents,
+                             const Extents& layout) {
     hlo::HloInstruction instruction;
     instruction.id = static_cast<hlo::InstructionId>(computation.instructions.size());
     instruction.name = "p" + std::to_string(number);
     instruction.opcode = hlo::HloOpcode::kParameter;
     instruction.parameter_number = number;
-    instruction.shape = array_in_memory(type, extents);
+    instruction.shape = in_layout(array_in_memory(type, extents), layout);
     computation.instructions.push_back(instruction);
   };
-  parameter(0, test.lhs_type, test.lhs);
-  parameter(1, test.rhs_type, test.rhs);
+  parameter(0, test.lhs_type, test.lhs, test.lhs_layout);
+  parameter(1, test.rhs_type, test.rhs, test.rhs_layout);
   hlo::HloInstruction dot;
   dot.id = 2;
   dot.name = test.name;
@@ -73,7 +81,7 @@ hlo::Module dot_module(const DotCase& test) {
   for (std::int64_t d : free_of(test.rhs, test.dims.rhs_batch, test.dims.rhs_contracting)) {
     out.push_back(test.rhs[static_cast<std::size_t>(d)]);
   }
-  dot.shape = array_in_memory(test.out_type, out);
+  dot.shape = in_layout(array_in_memory(test.out_type, out), test.out_layout);
   computation.instructions.push_back(dot);
   computation.root = 2;
   return module;
@@ -106,8 +114,8 @@ std::vector<float> expected_dot(const DotCase& test, const std::vector<float>& l
   }
   std::size_t count = 1;
   for (std::int64_t extent : extents) count *= static_cast<std::size_t>(extent);
-  const auto lk = static_cast<std::size_t>(test.dims.lhs_contracting[0]);
-  const auto rk = static_cast<std::size_t>(test.dims.rhs_contracting[0]);
+  std::int64_t terms = 1;
+  for (std::int64_t d : test.dims.lhs_contracting) terms *= test.lhs[static_cast<std::size_t>(d)];
   std::vector<float> out(count);
   for (std::size_t i = 0; i < count; ++i) {
     Extents l(test.lhs.size()), r(test.rhs.size());
@@ -119,8 +127,13 @@ std::vector<float> expected_dot(const DotCase& test, const std::vector<float>& l
       if (digits[d].second >= 0) r[static_cast<std::size_t>(digits[d].second)] = digit;
     }
     double sum = 0;
-    for (std::int64_t k = 0; k < test.lhs[lk]; ++k) {
-      l[lk] = r[rk] = k;
+    for (std::int64_t k = 0; k < terms; ++k) {
+      std::int64_t left = k;
+      for (std::size_t j = 0; j < test.dims.lhs_contracting.size(); ++j) {
+        const auto lk = static_cast<std::size_t>(test.dims.lhs_contracting[j]);
+        l[lk] = r[static_cast<std::size_t>(test.dims.rhs_contracting[j])] = left % test.lhs[lk];
+        left /= test.lhs[lk];
+      }
       sum += double{rounded_to_bf16(lhs[flat(test.lhs, l)])} *
              double{rounded_to_bf16(rhs[flat(test.rhs, r)])};
     }
@@ -308,8 +321,105 @@ TEST(Dot, EveryCutOfAProductIsRight) {
   }
 }
 
+TEST(Dot, ContractedDimensionsAboveTheMatrices) {
+  check_dot({"gradient", {3, 20, 30}, {3, 20, 40}, {{}, {}, {0, 1}, {0, 1}}});
+  check_dot({"one", {3, 24, 30}, {3, 24, 40}, {{}, {}, {0, 1}, {0, 1}}});
+  check_dot({"along_lanes",
+             {3, 20, 150},
+             {3, 150, 40},
+             {{}, {}, {0, 2}, {0, 1}},
+             ElementType::kBf16,
+             ElementType::kBf16,
+             ElementType::kBf16});
+  check_dot({"batch",
+             {2, 3, 16, 130},
+             {3, 140, 2, 16},
+             {{0}, {2}, {1, 2}, {0, 3}},
+             ElementType::kF32,
+             ElementType::kF32,
+             ElementType::kF32,
+             {3, 2, 1, 0},
+             {1, 3, 2, 0},
+             {}});
+}
+TEST(Dot, BatchDimensionsBetweenTheOthers) {
+  // Queries and keys of attention as [batch, token, head, feature], tokens in lanes.
+  const Extents tokens_minor{1, 3, 2, 0};
+  check_dot({"scores",
+             {2, 140, 3, 16},
+             {2, 24, 3, 16},
+             {{0, 2}, {0, 2}, {3}, {3}},
+             ElementType::kF32,
+             ElementType::kF32,
+             ElementType::kF32,
+             tokens_minor,
+             tokens_minor,
+             {}});
+  check_dot({"context",
+             {2, 130, 3, 16},
+             {2, 3, 24, 130},
+             {{0, 2}, {0, 1}, {1}, {3}},
+             ElementType::kBf16,
+             ElementType::kF32,
+             ElementType::kBf16,
+             tokens_minor,
+             {},
+             {}});
+}
+TEST(Dot, FreeDimensionsAboveTheColumns) {
+  check_dot({"heads",
+             {40, 24},
+             {24, 3, 20},
+             {{}, {}, {1}, {0}},
+             ElementType::kF32,
+             ElementType::kF32,
+             ElementType::kF32,
+             {},
+             {2, 0, 1},
+             {2, 0, 1}});
+}
+TEST(Dot, TheResultMayLieTransposed) {
+  check_dot({"turned",
+             {24, 140},
+             {140, 40},
+             kPlain,
+             ElementType::kF32,
+             ElementType::kF32,
+             ElementType::kF32,
+             {},
+             {},
+             {0, 1}});
+  check_dot({"all",
+             {4, 24, 140},
+             {140, 40},
+             {{}, {}, {2}, {0}},
+             ElementType::kF32,
+             ElementType::kF32,
+             ElementType::kBf16,
+             {1, 2, 0},
+             {0, 1},
+             {1, 2, 0}});
+}
+
+TEST(Dot, TheSidesAreExchangedWhereThatLeavesLessToTranspose) {
+  compiler::DotProblem problem;
+  problem.m = 128;
+  problem.n = 512;
+  problem.k = 256;
+  problem.rhs_transposed = true;
+  problem.result_turned = true;  // 1 x 4 blocks of the result
+  EXPECT_EQ(compiler::blocks_to_transpose(problem), 4U);
+  compiler::exchange_where_cheaper(problem);
+  EXPECT_TRUE(problem.sides_exchanged);
+  EXPECT_FALSE(problem.lhs_transposed);  // [n, k] is what the MXU takes
+  EXPECT_TRUE(problem.rhs_transposed);
+  EXPECT_FALSE(problem.result_turned);
+  EXPECT_EQ(problem.m, 512U);
+  EXPECT_EQ(compiler::blocks_to_transpose(problem), 0U);
+}
+
 TEST(Dot, WhatIsNoMatrixProductIsRefusedByNameAndShape) {
-  const DotCase test{"strange", {4, 5, 6}, {4, 5, 7}, {{}, {}, {0, 1}, {0, 1}}};
+  const DotCase test{"strange", {4, 5, 6}, {7, 5, 6}, {{}, {}, {1, 2}, {1, 2}}};
   hlo::Module module = dot_module(test);
   try {
     compiler::lower_dot(module, module.computations[0], module.computations[0].at(2), Target{});

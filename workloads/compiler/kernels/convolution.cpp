@@ -61,8 +61,8 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
       if (problem.contracts_rows) refuse_matrix(instruction);
       dot.row_period = (problem.rows + 7) / 8;
     }
-    turn_where_cheaper(dot);
-    if (dot.result_turned) std::swap(epilogue.lhs, epilogue.rhs);
+    exchange_where_cheaper(dot);
+    if (dot.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);
     return dot_kernel(dot, find_dot_tiling(dot, target), epilogue, target);
   }
   if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);

@@ -14,8 +14,8 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
   problem.epilogue_types = epilogue.block_types();
   problem.result_types = epilogue.result_types();
   problem.resident_rows = epilogue.resident_rows();
-  turn_where_cheaper(problem);
-  if (problem.result_turned) std::swap(epilogue.lhs, epilogue.rhs);
+  exchange_where_cheaper(problem);
+  if (problem.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);
   return dot_kernel(problem, find_dot_tiling(problem, target), epilogue, target);
 }
 

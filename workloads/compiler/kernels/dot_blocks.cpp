@@ -20,6 +20,13 @@ std::vector<int> DotKernel::dimensions(std::uint32_t OuterDimension::*stride,
   return inner;
 }
 
+/// The same for an operand, which has the contracted dimensions, too.
+std::vector<int> DotKernel::contracted_dimensions(std::uint32_t OuterDimension::*stride,
+                                                  std::vector<int> inner) const {
+  for (int d = first_k_dimension(); d <= k_dimension(); ++d) inner.push_back(d);
+  return dimensions(stride, std::move(inner));
+}
+
 /// Begin of the (first) matrix of a grid point.
 SReg DotKernel::matrix(SReg base, std::uint32_t OuterDimension::*stride, const GridPoint& point) {
   std::vector<SReg> digits;
@@ -28,6 +35,11 @@ SReg DotKernel::matrix(SReg base, std::uint32_t OuterDimension::*stride, const G
     const bool blocked = i + 1 == problem_.outer.size();
     digits.push_back(point[i]);
     distances.push_back(problem_.outer[i].*stride * (blocked ? tiling_.block_outer : 1));
+  }
+  for (std::size_t i = 0; i < problem_.outer_k.size(); ++i) {
+    if (problem_.outer_k[i].*stride == 0) continue;
+    digits.push_back(point[static_cast<std::size_t>(first_k_dimension()) + i]);
+    distances.push_back(problem_.outer_k[i].*stride);
   }
   return weighted_sum(builder_, digits, distances, base);
 }
@@ -72,9 +84,12 @@ void DotKernel::make_grid() {
   std::vector<std::uint32_t> extents;
   for (const OuterDimension& outer : problem_.outer) extents.push_back(outer.extent);
   if (!extents.empty()) extents.back() /= t.block_outer;
-  extents.resize(extents.size() + 3);
+  extents.resize(static_cast<std::size_t>(k_dimension()) + 1);
   extents[static_cast<std::size_t>(m_dimension())] = tiles_of(m_tiles_, t.block_m);
   extents[static_cast<std::size_t>(n_dimension())] = tiles_of(n_tiles_, t.block_n);
+  for (std::size_t i = 0; i < problem_.outer_k.size(); ++i) {
+    extents[static_cast<std::size_t>(first_k_dimension()) + i] = problem_.outer_k[i].extent;
+  }
   extents[static_cast<std::size_t>(k_dimension())] = grid_k();
   grid_ = std::make_unique<TileGrid>(builder_, extents);
   const auto at = [](const GridPoint& point, int dimension) {
@@ -91,7 +106,7 @@ void DotKernel::make_grid() {
   };
 
   TileGrid::Input x;
-  x.dimensions = dimensions(&Outer::lhs, {m_dimension(), k_dimension()});
+  x.dimensions = contracted_dimensions(&Outer::lhs, {m_dimension()});
   x.rows = vmem_rows(last.lhs, t.block_m * t.block_k * x_tile_);
   x.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
     const auto [r, c] = block(problem_.lhs_transposed, m_dimension(), k_dimension(), point);
@@ -104,7 +119,7 @@ void DotKernel::make_grid() {
   x_input_ = grid_->add_input(x);
 
   TileGrid::Input w;
-  w.dimensions = dimensions(&Outer::rhs, {k_dimension(), n_dimension()});
+  w.dimensions = contracted_dimensions(&Outer::rhs, {n_dimension()});
   w.rows = vmem_rows(last.rhs, 16 * t.block_n * t.block_k * w_tile_);
   w.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
     const auto [r, c] = block(problem_.rhs_transposed, k_dimension(), n_dimension(), point);

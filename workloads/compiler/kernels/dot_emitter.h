@@ -74,7 +74,13 @@ class DotKernel {
   int outer_count() const { return static_cast<int>(problem_.outer.size()); }
   int m_dimension() const { return outer_count() + (tiling_.columns_outermost ? 1 : 0); }
   int n_dimension() const { return outer_count() + (tiling_.columns_outermost ? 0 : 1); }
-  int k_dimension() const { return outer_count() + 2; }
+  /// Contracted ones above the matrices stand right outside of the matrices' own.
+  int outer_k_count() const { return static_cast<int>(problem_.outer_k.size()); }
+  int first_k_dimension() const { return outer_count() + 2; }
+  int k_dimension() const { return first_k_dimension() + outer_k_count(); }
+  /// Whether a tile of the grid is the first, or last, that adds to its sums; none: it is.
+  PReg is_first_sum();
+  PReg is_last_sum();
   /// Those of the result's rows and columns.
   int row_dimension() const { return problem_.result_turned ? n_dimension() : m_dimension(); }
   int column_dimension() const { return problem_.result_turned ? m_dimension() : n_dimension(); }
@@ -89,6 +95,8 @@ class DotKernel {
 
   void make_grid();
   std::vector<int> dimensions(std::uint32_t OuterDimension::*stride, std::vector<int> inner) const;
+  std::vector<int> contracted_dimensions(std::uint32_t OuterDimension::*stride,
+                                         std::vector<int> inner) const;
   SReg matrix(SReg base, std::uint32_t OuterDimension::*stride, const GridPoint& point);
   BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type,
                          std::uint32_t rows, std::uint32_t columns, std::uint32_t block_rows,

@@ -23,6 +23,8 @@ std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
   return static_cast<std::uint32_t>((a + b - 1) / b);
 }
 
+std::uint32_t tiles_of(std::uint32_t extent) { return ceil_divide(extent, 128); }
+
 std::uint32_t tile_granules(ElementType type) { return type == ElementType::kBf16 ? 2 : 4; }
 
 /// An operand or the result: its dimensions in physical order and the distance between neighbours
@@ -94,6 +96,93 @@ void merge(std::vector<OuterDimension>& outer) {
   outer = merged;
 }
 
+/// The dimension numbers of a dot with the way its arrays lie.
+struct Sides {
+  const hlo::DotDimensions& dims;
+  View lhs, rhs, out;
+  Dimensions lhs_free, rhs_free;
+
+  std::int64_t out_of_batch(std::size_t i) const { return static_cast<std::int64_t>(i); }
+  std::int64_t out_of_lhs(std::size_t i) const {
+    return static_cast<std::int64_t>(dims.lhs_batch.size() + i);
+  }
+  std::int64_t out_of_rhs(std::size_t i) const {
+    return static_cast<std::int64_t>(dims.lhs_batch.size() + lhs_free.size() + i);
+  }
+};
+
+std::uint32_t extent(const Shape& shape, std::int64_t d) {
+  return static_cast<std::uint32_t>(shape.dimensions[static_cast<std::size_t>(d)]);
+}
+
+std::size_t place_in(const Dimensions& list, std::int64_t d) {
+  return static_cast<std::size_t>(std::find(list.begin(), list.end(), d) - list.begin());
+}
+
+/// Fills in the matrices; false when the minor dimensions are not those of matrices.
+bool find_matrices(const Sides& sides, DotProblem& problem) {
+  const hlo::DotDimensions& dims = sides.dims;
+  problem.lhs_transposed = contains(dims.lhs_contracting, sides.lhs.row_dimension());
+  problem.rhs_transposed = contains(dims.rhs_contracting, sides.rhs.lane_dimension());
+  std::int64_t lhs_k = sides.lhs.lane_dimension(), m = sides.lhs.row_dimension();
+  std::int64_t rhs_k = sides.rhs.row_dimension(), n = sides.rhs.lane_dimension();
+  if (problem.lhs_transposed) std::swap(lhs_k, m);
+  if (problem.rhs_transposed) std::swap(rhs_k, n);
+  const std::size_t k = place_in(dims.lhs_contracting, lhs_k);
+  if (k == dims.lhs_contracting.size() || dims.rhs_contracting[k] != rhs_k) return false;
+  if (!contains(sides.lhs_free, m) || !contains(sides.rhs_free, n)) return false;
+  const std::int64_t out_m = sides.out_of_lhs(place_in(sides.lhs_free, m));
+  const std::int64_t out_n = sides.out_of_rhs(place_in(sides.rhs_free, n));
+  problem.result_turned = sides.out.lane_dimension() == out_m;
+  if (!sides.out.is_minor(out_m) || !sides.out.is_minor(out_n)) return false;
+  problem.m = extent(sides.lhs.shape, m);
+  problem.n = extent(sides.rhs.shape, n);
+  problem.k = extent(sides.lhs.shape, lhs_k);
+  for (std::size_t i = 0; i < dims.lhs_batch.size(); ++i) {
+    const std::int64_t l = dims.lhs_batch[i], r = dims.rhs_batch[i];
+    if (extent(sides.lhs.shape, l) == 1) continue;
+    problem.outer.push_back({extent(sides.lhs.shape, l), sides.lhs.stride_of(l),
+                             sides.rhs.stride_of(r), sides.out.stride_of(sides.out_of_batch(i))});
+  }
+  for (std::size_t i = 0; i < sides.lhs_free.size(); ++i) {
+    const std::int64_t d = sides.lhs_free[i];
+    if (d == m || extent(sides.lhs.shape, d) == 1) continue;
+    problem.outer.push_back({extent(sides.lhs.shape, d), sides.lhs.stride_of(d), 0,
+                             sides.out.stride_of(sides.out_of_lhs(i))});
+  }
+  for (std::size_t i = 0; i < sides.rhs_free.size(); ++i) {
+    const std::int64_t d = sides.rhs_free[i];
+    if (d == n || extent(sides.rhs.shape, d) == 1) continue;
+    problem.outer.push_back({extent(sides.rhs.shape, d), 0, sides.rhs.stride_of(d),
+                             sides.out.stride_of(sides.out_of_rhs(i))});
+  }
+  for (std::size_t i = 0; i < dims.lhs_contracting.size(); ++i) {
+    const std::int64_t l = dims.lhs_contracting[i];
+    if (i == k || extent(sides.lhs.shape, l) == 1) continue;
+    problem.outer_k.push_back({extent(sides.lhs.shape, l), sides.lhs.stride_of(l),
+                               sides.rhs.stride_of(dims.rhs_contracting[i]), 0});
+  }
+  return true;
+}
+
+/// Where the contracted dimension stands in the rows of both sides in whole tiles, contracted
+/// dimensions right above it only make it longer.
+void merge_contracted(const Sides& sides, DotProblem& problem) {
+  if (!problem.lhs_transposed || problem.rhs_transposed) return;
+  const auto rows_granules = [&problem](std::uint32_t columns, ElementType type) {
+    return std::uint64_t{problem.k / 8} * ceil_divide(columns, 128) * tile_granules(type);
+  };
+  while (!problem.outer_k.empty() && problem.k % 8 == 0) {
+    const OuterDimension& last = problem.outer_k.back();
+    if (last.lhs != rows_granules(problem.m, sides.lhs.shape.type) ||
+        last.rhs != rows_granules(problem.n, sides.rhs.shape.type)) {
+      return;
+    }
+    problem.k *= last.extent;
+    problem.outer_k.pop_back();
+  }
+}
+
 }  // namespace
 
 DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const Shape& rhs,
@@ -106,71 +195,64 @@ DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const S
       refuse(dot, lhs, rhs, "expected f32 or bf16 arrays of rank 2 or more");
     }
   }
-  const hlo::DotDimensions& dims = dot.dot;
-  const Dimensions lhs_free = free_dimensions(lhs, dims.lhs_batch, dims.lhs_contracting);
-  const Dimensions rhs_free = free_dimensions(rhs, dims.rhs_batch, dims.rhs_contracting);
-  const View l(lhs), r(rhs), o(out);
-  if (dims.lhs_contracting.size() != 1 || !l.is_minor(dims.lhs_contracting[0]) ||
-      !r.is_minor(dims.rhs_contracting[0])) {
+  std::optional<DotProblem> problem = find_dot_problem(dot, lhs, rhs, out);
+  if (!problem) {
     refuse(dot, lhs, rhs,
-           "expected one contracted dimension, among the two minor ones of each side");
+           "expected a contracted and a free dimension as the two minor ones of each side, and the "
+           "two free ones as those of the result " +
+               hlo::to_string(out));
   }
-  if (lhs_free.empty() || rhs_free.size() != 1) {
-    refuse(dot, lhs, rhs, "expected free dimensions on both sides, one on the right");
-  }
-  const std::int64_t lhs_k = dims.lhs_contracting[0];
-  const std::int64_t rhs_k = dims.rhs_contracting[0];
+  return *std::move(problem);
+}
+
+std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const Shape& lhs,
+                                           const Shape& rhs, const Shape& out) {
+  const hlo::DotDimensions& dims = dot.dot;
+  const Sides sides{dims,
+                    View(lhs),
+                    View(rhs),
+                    View(out),
+                    free_dimensions(lhs, dims.lhs_batch, dims.lhs_contracting),
+                    free_dimensions(rhs, dims.rhs_batch, dims.rhs_contracting)};
   DotProblem problem;
   problem.name = dot.name;
-  problem.lhs_transposed = lhs_k == l.row_dimension();
-  problem.rhs_transposed = rhs_k == r.lane_dimension();
-  const std::int64_t m = problem.lhs_transposed ? l.lane_dimension() : l.row_dimension();
-  const std::int64_t n = problem.rhs_transposed ? r.row_dimension() : r.lane_dimension();
-  const auto out_of_batch = [](std::size_t i) { return static_cast<std::int64_t>(i); };
-  const auto out_of_lhs = [&](std::size_t i) {
-    return static_cast<std::int64_t>(dims.lhs_batch.size() + i);
-  };
-  if (!contains(lhs_free, m) || n != rhs_free[0] ||
-      out_of_lhs(lhs_free.size()) != o.lane_dimension() ||
-      lhs_free[static_cast<std::size_t>(o.row_dimension()) - dims.lhs_batch.size()] != m) {
-    refuse(dot, lhs, rhs, "the two minor dimensions of operands and result make no matrices");
-  }
-  const auto extent = [](const Shape& shape, std::int64_t d) {
-    return static_cast<std::uint32_t>(shape.dimensions[static_cast<std::size_t>(d)]);
-  };
-  problem.m = extent(lhs, m);
-  problem.n = extent(rhs, n);
-  problem.k = extent(lhs, lhs_k);
-  for (std::size_t i = 0; i < dims.lhs_batch.size(); ++i) {
-    problem.outer.push_back({extent(lhs, dims.lhs_batch[i]), l.stride_of(dims.lhs_batch[i]),
-                             r.stride_of(dims.rhs_batch[i]), o.stride_of(out_of_batch(i))});
-  }
-  for (std::size_t i = 0; i < lhs_free.size(); ++i) {
-    if (lhs_free[i] == m) continue;
-    problem.outer.push_back(
-        {extent(lhs, lhs_free[i]), l.stride_of(lhs_free[i]), 0, o.stride_of(out_of_lhs(i))});
-  }
+  if (!find_matrices(sides, problem)) return std::nullopt;
   std::sort(problem.outer.begin(), problem.outer.end(),
             [](const OuterDimension& a, const OuterDimension& b) { return a.out > b.out; });
   merge(problem.outer);
+  std::sort(problem.outer_k.begin(), problem.outer_k.end(),
+            [](const OuterDimension& a, const OuterDimension& b) { return a.lhs > b.lhs; });
+  merge_contracted(sides, problem);
+  merge(problem.outer_k);
   problem.lhs_type = lhs.type;
   problem.rhs_type = rhs.type;
   problem.result_types = {out.type};
   return problem;
 }
 
-void turn_where_cheaper(DotProblem& problem) {
-  if (!problem.lhs_transposed || problem.row_period != 0) return;
-  const bool narrower = (problem.n + 127) / 128 < (problem.m + 127) / 128;
-  if (!problem.rhs_transposed && !narrower) return;
-  // [k, m] and [k, n] become [n, k] x [k, m], [k, m] and [n, k] become the same without a
-  // transposition of either side.
-  std::swap(problem.m, problem.n);
-  std::swap(problem.lhs_type, problem.rhs_type);
-  problem.lhs_transposed = !problem.rhs_transposed;
-  problem.rhs_transposed = false;
-  problem.result_turned = true;
-  for (OuterDimension& outer : problem.outer) std::swap(outer.lhs, outer.rhs);
+std::uint64_t blocks_to_transpose(const DotProblem& problem) {
+  std::uint64_t lhs = std::uint64_t{tiles_of(problem.m)} * tiles_of(problem.k);
+  std::uint64_t out = std::uint64_t{tiles_of(problem.m)} * tiles_of(problem.n);
+  for (const OuterDimension& outer : problem.outer) {
+    if (outer.lhs != 0) lhs *= outer.extent;
+    out *= outer.extent;
+  }
+  for (const OuterDimension& outer : problem.outer_k) lhs *= outer.extent;
+  return (problem.lhs_transposed ? lhs : 0) + (problem.result_turned ? out : 0);
+}
+
+void exchange_where_cheaper(DotProblem& problem) {
+  if (problem.row_period != 0) return;
+  DotProblem other = problem;
+  std::swap(other.m, other.n);
+  std::swap(other.lhs_type, other.rhs_type);
+  other.lhs_transposed = !problem.rhs_transposed;
+  other.rhs_transposed = !problem.lhs_transposed;
+  other.result_turned = !problem.result_turned;
+  other.sides_exchanged = !problem.sides_exchanged;
+  for (OuterDimension& outer : other.outer) std::swap(outer.lhs, outer.rhs);
+  for (OuterDimension& outer : other.outer_k) std::swap(outer.lhs, outer.rhs);
+  if (blocks_to_transpose(other) < blocks_to_transpose(problem)) problem = std::move(other);
 }
 
 }  // namespace tpu::compiler

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,13 @@ struct OuterDimension {
 struct DotProblem {
   std::string name;
   std::vector<OuterDimension> outer;  ///< Outermost first; neighbours that could be one are one.
+  /// Contracted dimensions above the matrices: their products are summed. `out` is 0.
+  std::vector<OuterDimension> outer_k;
   std::uint32_t m = 1, n = 1, k = 1;
-  bool lhs_transposed = false;  ///< The left matrices lie as [k, m].
-  bool rhs_transposed = false;  ///< The right matrices lie as [n, k].
-  /// The products are [m, n], but the results lie as [n, m]: the sides have changed places so that
-  /// less has to be transposed.
-  bool result_turned = false;
+  bool lhs_transposed = false;   ///< The left matrices lie as [k, m].
+  bool rhs_transposed = false;   ///< The right matrices lie as [n, k].
+  bool result_turned = false;    ///< The products are [m, n], but the results lie as [n, m].
+  bool sides_exchanged = false;  ///< The left side is the instruction's second operand.
   hlo::ElementType lhs_type = hlo::ElementType::kF32;
   hlo::ElementType rhs_type = hlo::ElementType::kF32;
   /// Of the results in step with each other; distances in `outer` are those of the first.
@@ -40,13 +42,21 @@ struct DotProblem {
 };
 
 /// Reads a dot instruction whose operands have the given shapes (with layouts) and whose result
-/// lies as `out`. Throws WorkloadError for dots that are no such products.
+/// lies as `out`: any dimension numbers, as long as the two minor dimensions of each array are two
+/// of m, n and k. Throws WorkloadError for dots that are no such products.
 DotProblem dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs, const hlo::Shape& rhs,
                        const hlo::Shape& out);
+/// The same; none for dots that are no such products.
+std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs,
+                                           const hlo::Shape& rhs, const hlo::Shape& out);
 
-/// Exchanges the sides where that leaves less to transpose: before the result, in place of a side.
-/// Kernels then find the operands in exchanged places.
-void turn_where_cheaper(DotProblem& problem);
+/// Blocks of 128 by 128 elements that the transpose unit turns: of the left side where it lies as
+/// [k, m], of the result where it lies as [n, m]. The right side's are turned on their way into the
+/// MXU.
+std::uint64_t blocks_to_transpose(const DotProblem& problem);
+
+/// Exchanges the sides where that leaves less to transpose.
+void exchange_where_cheaper(DotProblem& problem);
 
 /// How a DotProblem is cut: blocks that stand in VMEM, in tiles of 8 rows and 128 lanes for the
 /// rows of the result, of 128 for its columns and the contracted dimension.

@@ -117,6 +117,24 @@ void DotKernel::turn_sums() {
   transpose({tiling_.block_outer, m_columns, tiling_.block_n}, origin, load, target, m_columns * 8);
 }
 
+PReg DotKernel::is_first_sum() {
+  PReg all;
+  for (int d = first_k_dimension(); d <= k_dimension(); ++d) {
+    const PReg one = grid_->is_first(d);
+    all = all && one ? builder_.and_(all, one) : all ? all : one;
+  }
+  return all;
+}
+
+PReg DotKernel::is_last_sum() {
+  PReg all;
+  for (int d = first_k_dimension(); d <= k_dimension(); ++d) {
+    const PReg one = grid_->is_last(d);
+    all = all && one ? builder_.and_(all, one) : all ? all : one;
+  }
+  return all;
+}
+
 /// Whether a step's tile is the last one along k; none: it is.
 PReg DotKernel::is_last_tile(const std::vector<SReg>& digits) {
   const PReg block = grid_->is_last(k_dimension());
@@ -197,7 +215,7 @@ void DotKernel::multiply() {
     SReg sum_row = weighted_sum(builder_, digits, sum_distances, sums.base);
     if (!sum_row) sum_row = builder_.constant(0);
     // The first sum over k begins at 0: the load of nothing gives 0.
-    const PReg starts_block = grid_->is_first(k_dimension());
+    const PReg starts_block = is_first_sum();
     const PReg starts_step = digits[2] ? builder_.equal(digits[2], 0) : PReg();
     const PReg starts = starts_block && starts_step ? builder_.and_(starts_block, starts_step)
                         : starts_block              ? starts_block
@@ -227,7 +245,7 @@ void DotKernel::multiply() {
 
 /// Complete sums become results.
 void DotKernel::finish() {
-  when(grid_->is_last(k_dimension()), {}, [&] {
+  when(is_last_sum(), {}, [&] {
     if (problem_.result_turned) turn_sums();
     if (!results_.is_identity()) apply_epilogue();
     for (std::size_t i = 0; i < unrounded_.size(); ++i) {

@@ -25,6 +25,7 @@ class Estimate {
     grid_m_ = ceil_divide(m_tiles_, tiling.block_m);
     grid_n_ = ceil_divide(n_tiles_, tiling.block_n);
     grid_k_ = ceil_divide(k_tiles_, tiling.block_k);
+    for (const OuterDimension& outer : problem.outer_k) grid_k_ *= outer.extent;
     for (const OuterDimension& outer : problem.outer) {
       outer_ *= outer.extent;
       rhs_outer_ |= outer.rhs != 0;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/step_counter.h"
 
 namespace tpu::compiler {
 
@@ -28,6 +29,14 @@ std::int64_t TileArray::tiles() const {
   std::int64_t count = row_tiles() * lane_tiles();
   for (std::size_t i = 0; i + 2 < rank(); ++i) count *= extents[i];
   return count;
+}
+
+std::int64_t TileArray::rows_apart(std::size_t dimension) const {
+  std::int64_t rows = 8 * lane_tiles();
+  if (dimension + 2 == rank()) return rows;
+  rows *= row_tiles();
+  for (std::size_t i = dimension + 1; i + 2 < rank(); ++i) rows *= extents[i];
+  return rows;
 }
 
 void ElementMover::repeat(std::int64_t count, const std::function<void(Index)>& body) {
@@ -284,32 +293,73 @@ void ElementMover::transpose(const TileArray& source, const TileArray& target,
   block.row_dimension = permutation.back();
   block.lane_dimension = static_cast<std::size_t>(
       std::find(permutation.begin(), permutation.end(), rank - 1) - permutation.begin());
-  std::vector<std::int64_t> counts(rank - 1);
-  for (std::size_t i = 0; i + 1 < rank; ++i) {
-    counts[i] = i == block.lane_dimension ? 1 : target.extents[i];
-  }
   const std::int64_t rows = target.extents.back(), lanes = source.extents.back();
-  const auto blocks = [&](std::int64_t extent, const std::function<void(Index, std::int64_t)>& f) {
-    repeat(extent / 128, [&](Index index) { f(index, 128); });
-    if (extent % 128 != 0) f({{}, extent / 128}, extent % 128);
+  // Whole blocks, then what remains along either side.
+  for (const bool rows_rest : {false, true}) {
+    for (const bool lanes_rest : {false, true}) {
+      const std::int64_t row_blocks = rows_rest ? (rows % 128 != 0 ? 1 : 0) : rows / 128;
+      const std::int64_t lane_blocks = lanes_rest ? (lanes % 128 != 0 ? 1 : 0) : lanes / 128;
+      if (row_blocks == 0 || lane_blocks == 0) continue;
+      block.rows = rows_rest ? rows % 128 : 128;
+      block.lanes = lanes_rest ? lanes % 128 : 128;
+      block.row_block = {{}, rows_rest ? rows / 128 : 0};
+      block.lane_block = {{}, lanes_rest ? lanes / 128 : 0};
+      transpose_blocks(source, target, permutation, block, row_blocks, lane_blocks);
+    }
+  }
+}
+
+/// Blocks of one size, at every place of the other dimensions: the columns of a block are popped
+/// while the rows of the next one are pushed.
+void ElementMover::transpose_blocks(const TileArray& source, const TileArray& target,
+                                    const std::vector<std::size_t>& permutation,
+                                    const TransposeBlock& first, std::int64_t row_blocks,
+                                    std::int64_t lane_blocks) {
+  const std::size_t rank = source.rank();
+  std::vector<std::uint32_t> extents;
+  for (std::size_t i = 0; i + 1 < rank; ++i) {
+    const bool turns = i == first.lane_dimension;
+    extents.push_back(turns ? 1 : static_cast<std::uint32_t>(target.extents[i]));
+  }
+  extents.push_back(static_cast<std::uint32_t>(row_blocks));
+  extents.push_back(static_cast<std::uint32_t>(lane_blocks));
+  builder_.new_block();
+  StepCounter counter(builder_, extents);
+  const auto index = [](SReg digit) { return Index{digit, 0}; };
+  const auto place = [&](const std::vector<SReg>& digits) {
+    TransposeBlock block = first;
+    block.row_block = add(builder_, first.row_block, index(digits[rank - 1]));
+    block.lane_block = add(builder_, first.lane_block, index(digits[rank]));
+    return block;
   };
-  Position to(rank - 1);
-  nest(counts, 0, to, [&] {
+  const auto push = [&](const std::vector<SReg>& digits) {
     Position from(rank - 1);
     for (std::size_t i = 0; i + 1 < rank; ++i) {
-      if (i != block.lane_dimension) from[permutation[i]] = to[i];
+      if (i != first.lane_dimension) from[permutation[i]] = index(digits[i]);
     }
-    blocks(rows, [&](Index row_block, std::int64_t row_count) {
-      blocks(lanes, [&](Index lane_block, std::int64_t lane_count) {
-        TransposeBlock here = block;
-        here.row_block = row_block;
-        here.lane_block = lane_block;
-        here.rows = row_count;
-        here.lanes = lane_count;
-        transpose_block(source, target, from, to, here);
-      });
-    });
+    push_block(source, from, place(digits));
+  };
+  const auto pop = [&](const std::vector<SReg>& digits) {
+    Position to(rank - 1);
+    for (std::size_t i = 0; i + 1 < rank; ++i) to[i] = index(digits[i]);
+    pop_block(target, to, place(digits));
+  };
+  if (counter.steps() == 1) {
+    push(std::vector<SReg>(extents.size()));
+    pop(std::vector<SReg>(extents.size()));
+    builder_.new_block();
+    return;
+  }
+  push(std::vector<SReg>(extents.size()));
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> present = counter.present(), next = counter.next();
+    push(next);
+    pop(present);
+    counter.advance(next);
   });
+  // What the last step pushed is nobody's.
+  for (std::int64_t i = 0; i < first.width() / 8; ++i) builder_.transpose_pop();
+  builder_.new_block();
 }
 
 /// The minor dimension stays: rows of lanes go from place to place, whole tiles of them where the
@@ -347,49 +397,62 @@ void ElementMover::copy_rows(const TileArray& source, const TileArray& target,
   });
 }
 
-void ElementMover::transpose_block(const TileArray& source, const TileArray& target,
-                                   const Position& from, const Position& to,
-                                   const TransposeBlock& block) {
-  const std::size_t rank = source.rank();
-  const Index source_right = multiply(builder_, block.lane_block, 8);
-  const Index target_right = multiply(builder_, block.row_block, 8);
+void ElementMover::push_block(const TileArray& source, const Position& from,
+                              const TransposeBlock& block) {
   const std::int64_t pushes = (block.rows + 7) / 8;
-  const std::int64_t width = (block.lanes + 7) / 8 * 8;
+  const Index right = multiply(builder_, block.lane_block, 8);
+  const bool in_tiles = block.row_dimension == source.rank() - 2;
+  const Index first =
+      add(builder_, first_row(source, from, block.row_dimension, block.row_block), right);
+  const std::int64_t distance = source.rows_apart(block.row_dimension);
   for (std::int64_t push = 0; push < pushes; ++push) {
     VReg rows;
-    if (block.row_dimension == rank - 2) {
-      const Index tile = multiply(builder_, block.row_block, 16).plus(push);
-      const Index row = add(builder_, tile_of(source, from, tile), source_right);
-      rows = builder_.load(at(source.region, row));
+    if (in_tiles) {
+      rows = builder_.load(at(source.region, first.plus(push * distance)));
     } else {
       for (std::int64_t s = 0; s < std::min<std::int64_t>(8, block.rows - 8 * push); ++s) {
-        Position place = from;
-        place[block.row_dimension] = multiply(builder_, block.row_block, 128).plus(8 * push + s);
-        const Index row = add(builder_, row_of(source, place), source_right);
+        const Index row = first.plus((8 * push + s) * distance);
         const VReg one = builder_.load(
             at(source.region, row).stride(0).mask(static_cast<std::uint8_t>(1U << s)));
         rows = rows ? builder_.or_(rows, one) : one;
       }
     }
-    builder_.transpose_push(rows, static_cast<std::uint32_t>(width),
+    builder_.transpose_push(rows, static_cast<std::uint32_t>(block.width()),
                             static_cast<std::uint32_t>(push), static_cast<std::uint32_t>(pushes));
   }
-  for (std::int64_t pop = 0; pop < width / 8; ++pop) {
+}
+
+void ElementMover::pop_block(const TileArray& target, const Position& to,
+                             const TransposeBlock& block) {
+  const Index right = multiply(builder_, block.row_block, 8);
+  const bool in_tiles = block.lane_dimension == target.rank() - 2;
+  const Index first =
+      add(builder_, first_row(target, to, block.lane_dimension, block.lane_block), right);
+  const std::int64_t distance = target.rows_apart(block.lane_dimension);
+  for (std::int64_t pop = 0; pop < block.width() / 8; ++pop) {
     const VReg columns = builder_.transpose_pop();
-    if (block.lane_dimension == rank - 2) {
-      const Index tile = multiply(builder_, block.lane_block, 16).plus(pop);
-      const Index row = add(builder_, tile_of(target, to, tile), target_right);
-      builder_.store(at(target.region, row), columns);
+    if (in_tiles) {
+      builder_.store(at(target.region, first.plus(pop * distance)), columns);
       continue;
     }
     for (std::int64_t s = 0; s < std::min<std::int64_t>(8, block.lanes - 8 * pop); ++s) {
-      Position place = to;
-      place[block.lane_dimension] = multiply(builder_, block.lane_block, 128).plus(8 * pop + s);
-      const Index row = add(builder_, row_of(target, place), target_right);
+      const Index row = first.plus((8 * pop + s) * distance);
       builder_.store(at(target.region, row).stride(0).mask(static_cast<std::uint8_t>(1U << s)),
                      columns);
     }
   }
+}
+
+/// VMEM row where block `block` of 128 indices of a dimension begins: of a tile where it is the
+/// dimension of rows, else of a row of lanes.
+Index ElementMover::first_row(const TileArray& array, const Position& position,
+                              std::size_t dimension, Index block) {
+  if (dimension == array.rank() - 2) {
+    return tile_of(array, position, multiply(builder_, block, 16));
+  }
+  Position place = position;
+  place[dimension] = multiply(builder_, block, 128);
+  return row_of(array, place);
 }
 
 // Reshapes.

@@ -20,6 +20,9 @@ struct TileArray {
   std::int64_t row_tiles() const { return (extents[rank() - 2] + 7) / 8; }
   std::int64_t lane_tiles() const { return (extents.back() + 127) / 128; }
   std::int64_t tiles() const;
+  /// VMEM rows from one index of a dimension above the rows to the next; of the dimension of rows,
+  /// from a tile to the next.
+  std::int64_t rows_apart(std::size_t dimension) const;
 };
 
 /// Moves elements between arrays in VMEM: rows of lanes as they are, shifted by a rotation and a
@@ -57,6 +60,8 @@ class ElementMover {
     std::size_t lane_dimension = 0;  ///< Target dimension that the source's lanes become.
     Index row_block, lane_block;     ///< In units of 128.
     std::int64_t rows = 128, lanes = 128;
+    /// Columns that the transpose unit makes rows of.
+    std::int64_t width() const { return (lanes + 7) / 8 * 8; }
   };
 
   /// VMEM row of a row of lanes, in its first lane tile.
@@ -72,8 +77,13 @@ class ElementMover {
   MReg lanes_between(std::int64_t first, std::int64_t end);
   void copy_rows(const TileArray& source, const TileArray& target,
                  const std::vector<std::size_t>& permutation);
-  void transpose_block(const TileArray& source, const TileArray& target, const Position& from,
-                       const Position& to, const TransposeBlock& block);
+  void transpose_blocks(const TileArray& source, const TileArray& target,
+                        const std::vector<std::size_t>& permutation, const TransposeBlock& first,
+                        std::int64_t row_blocks, std::int64_t lane_blocks);
+  Index first_row(const TileArray& array, const Position& position, std::size_t dimension,
+                  Index block);
+  void push_block(const TileArray& source, const Position& from, const TransposeBlock& block);
+  void pop_block(const TileArray& target, const Position& to, const TransposeBlock& block);
 
   void copy_chunks(const TileArray& source, const TileArray& target, std::int64_t from,
                    std::int64_t to, std::int64_t chunk, std::int64_t count);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "workloads/compiler/passes/dimension_order.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/simplify.h"
@@ -67,6 +68,10 @@ std::vector<std::int64_t> long_dimensions(const Shape& shape) {
   return extents;
 }
 
+DimensionOrder order_of(const Shape& shape) {
+  return {shape.layout.minor_to_major.rbegin(), shape.layout.minor_to_major.rend()};
+}
+
 /// The array that a transpose makes, seen with its operand's dimension numbers.
 Shape before_transpose(const Shape& result, const std::vector<std::int64_t>& permutation) {
   Shape shape = result;
@@ -82,6 +87,10 @@ Shape before_transpose(const Shape& result, const std::vector<std::int64_t>& per
 bool same_bytes_after_reshape(const Shape& from, const Shape& to) {
   if (stored_shape(from).type != stored_shape(to).type || !(rows_of(from) == rows_of(to))) {
     return false;
+  }
+  if (from.rank() >= 2 && to.rank() >= 2) {
+    const std::optional<DimensionOrder> order = order_behind_reshape(from, order_of(from), to);
+    if (order && same_order(to, *order, order_of(to))) return true;
   }
   const std::vector<std::int64_t> from_order = order_of_long_dimensions(from);
   const std::vector<std::int64_t> to_order = order_of_long_dimensions(to);
@@ -122,6 +131,38 @@ InstructionId append_copy(hlo::Computation& entry, InstructionId value, const Sh
   return append(entry, std::move(copy));
 }
 
+Shape in_order(Shape shape, const DimensionOrder& order) {
+  shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
+  return shape;
+}
+
+/// A reshape that would move nothing if its operand, or its result, lay in another order becomes
+/// that and a copy. False when there is no such order.
+bool reshape_by_copy(hlo::Computation& entry, InstructionId id) {
+  const InstructionId operand = entry.at(id).operands[0];
+  const Shape from = entry.at(operand).shape, to = entry.at(id).shape;
+  if (from.rank() < 2 || to.rank() < 2) return false;
+  const std::optional<DimensionOrder> behind = order_behind_reshape(from, order_of(from), to);
+  const std::optional<DimensionOrder> before = order_behind_reshape(to, order_of(to), from);
+  if (!behind && !before) return false;
+  const auto bytes = [](const Shape& shape, const std::optional<DimensionOrder>& order) {
+    return order ? in_order(shape, *order).padded_bytes() : 0;
+  };
+  if (before && (!behind || bytes(from, before) <= bytes(to, behind))) {
+    entry.at(id).operands[0] = append_copy(entry, operand, in_order(from, *before));
+    make_bitcast(entry.at(id));
+    return true;
+  }
+  HloInstruction reshape = entry.at(id);
+  reshape.name += ".in_place";
+  reshape.shape = in_order(to, *behind);
+  make_bitcast(reshape);
+  const InstructionId in_place = append(entry, std::move(reshape));
+  entry.at(id).opcode = HloOpcode::kCopy;
+  entry.at(id).operands = {in_place};
+  return true;
+}
+
 /// A reshape keeps the row-major order of the elements: its kernel takes and makes row-major
 /// arrays.
 void reshape_in_row_major(hlo::Computation& entry, InstructionId id) {
@@ -160,7 +201,8 @@ void find_bitcasts(hlo::Module& module) {
       case HloOpcode::kCopy:
         if (is_bitcast(entry, instruction)) {
           make_bitcast(instruction);
-        } else if (instruction.opcode == HloOpcode::kReshape) {
+        } else if (instruction.opcode == HloOpcode::kReshape &&
+                   !reshape_by_copy(entry, instruction.id)) {
           reshape_in_row_major(entry, instruction.id);
         }
         break;

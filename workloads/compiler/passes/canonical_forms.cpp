@@ -1,7 +1,6 @@
 #include "workloads/compiler/passes/canonical_forms.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
@@ -29,28 +28,28 @@ std::int64_t product(const Shape& shape, const Dimensions& dimensions) {
   return extent;
 }
 
-Dimensions first(std::size_t count) {
-  Dimensions list(count);
-  std::iota(list.begin(), list.end(), 0);
-  return list;
-}
-
 Dimensions operator+(Dimensions a, const Dimensions& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+bool are_neighbours(const Dimensions& list) {
+  for (std::size_t i = 1; i < list.size(); ++i) {
+    if (list[i] != list[i - 1] + 1) return false;
+  }
+  return true;
 }
 
 /// One side of a dot.
 struct Side {
   InstructionId value = -1;
   Dimensions batch, free, contracting;  ///< Dimensions of the value.
-  bool contracts_first = false;         ///< The contracted dimensions stand before the free ones.
 };
 
 class CanonicalForms {
  public:
   explicit CanonicalForms(hlo::Module& module)
-      : module_(module), entry_(module.entry_computation()) {}
+      : module_(module), entry_(module.entry_computation()), users_(users_of(entry_)) {}
 
   void run() {
     const std::size_t count = entry_.instructions.size();
@@ -64,12 +63,14 @@ class CanonicalForms {
   const Shape& shape(InstructionId id) { return entry_.at(id).shape; }
   void visit(InstructionId id);
   void visit_dot(InstructionId id);
+  void visit_transpose(InstructionId id);
   void visit_rows(InstructionId id);
   void visit_reduce(InstructionId id);
   void visit_reshape(InstructionId id);
 
   Side side_of(InstructionId value, const Dimensions& batch, const Dimensions& contracting);
-  void make_matrix(Side& side, bool merge_free);
+  void merge(Side& side, Dimensions Side::*list);
+  void append_unit(Side& side, Dimensions Side::*list);
   InstructionId add(HloOpcode opcode, InstructionId operand, Shape shape);
   InstructionId reshape(InstructionId value, Dimensions dimensions);
   InstructionId convert(InstructionId value, ElementType type);
@@ -78,6 +79,7 @@ class CanonicalForms {
 
   hlo::Module& module_;
   Computation& entry_;
+  std::vector<std::vector<InstructionId>> users_;  ///< Of the instructions that it came with.
   std::vector<Computation> reducers_;
 };
 
@@ -117,58 +119,62 @@ void CanonicalForms::become(InstructionId id, HloOpcode opcode, InstructionId op
 
 Side CanonicalForms::side_of(InstructionId value, const Dimensions& batch,
                              const Dimensions& contracting) {
-  Side side;
-  side.value = value;
-  side.batch = batch;
-  side.contracting = contracting;
+  Side side{value, batch, {}, contracting};
   for (std::int64_t d = 0; d < shape(value).rank(); ++d) {
     if (!contains(batch, d) && !contains(contracting, d)) side.free.push_back(d);
-  }
-  const Dimensions all = first(static_cast<std::size_t>(shape(value).rank()));
-  side.contracts_first = batch + contracting + side.free == all && !side.free.empty();
-  if (side.contracts_first || batch + side.free + contracting == all) return side;
-  const Dimensions order = batch + side.free + contracting;
-  Dimensions extents;
-  for (std::int64_t d : order) extents.push_back(product(shape(value), {d}));
-  side.value = add(HloOpcode::kTranspose, value, hlo::array_shape(shape(value).type, extents));
-  at(side.value).dimensions = order;
-  const std::size_t batches = batch.size(), frees = side.free.size();
-  side.batch = first(batches);
-  for (std::size_t i = 0; i < frees; ++i) side.free[i] = static_cast<std::int64_t>(batches + i);
-  for (std::size_t i = 0; i < contracting.size(); ++i) {
-    side.contracting[i] = static_cast<std::int64_t>(batches + frees + i);
   }
   return side;
 }
 
-/// One contracted dimension, and one free dimension where those are to be merged or there is none.
-void CanonicalForms::make_matrix(Side& side, bool merge_free) {
-  const std::size_t batches = side.batch.size();
-  const Shape& from = shape(side.value);
-  Dimensions batch_extents, free_extents;
-  for (std::int64_t d : side.batch) batch_extents.push_back(product(from, {d}));
-  for (std::int64_t d : side.free) free_extents.push_back(product(from, {d}));
-  if (merge_free || side.free.empty()) free_extents = {product(from, side.free)};
-  const Dimensions contracted{product(from, side.contracting)};
-  side.value =
-      reshape(side.value, side.contracts_first ? batch_extents + contracted + free_extents
-                                               : batch_extents + free_extents + contracted);
-  const auto base = static_cast<std::int64_t>(batches);
-  const auto frees = static_cast<std::int64_t>(free_extents.size());
-  side.contracting = {side.contracts_first ? base : base + frees};
-  side.free.clear();
-  for (std::int64_t i = 0; i < frees; ++i) {
-    side.free.push_back(side.contracts_first ? base + 1 + i : base + i);
+/// Makes one dimension of neighbouring ones; they are the last of their list.
+void CanonicalForms::merge(Side& side, Dimensions Side::*list) {
+  Dimensions extents, number(shape(side.value).dimensions.size());
+  const std::int64_t first = (side.*list).front(), last = (side.*list).back();
+  for (std::int64_t d = 0; d < shape(side.value).rank(); ++d) {
+    const std::int64_t extent = product(shape(side.value), {d});
+    if (d > first && d <= last) {
+      extents.back() *= extent;
+    } else {
+      extents.push_back(extent);
+    }
+    number[static_cast<std::size_t>(d)] = static_cast<std::int64_t>(extents.size()) - 1;
+  }
+  side.value = reshape(side.value, extents);
+  side.*list = {first};
+  for (Dimensions* each : {&side.batch, &side.free, &side.contracting}) {
+    for (std::int64_t& d : *each) d = number[static_cast<std::size_t>(d)];
   }
 }
 
+/// Appends a dimension of extent 1 to the value and to a list.
+void CanonicalForms::append_unit(Side& side, Dimensions Side::*list) {
+  (side.*list).push_back(shape(side.value).rank());
+  side.value = reshape(side.value, shape(side.value).dimensions + Dimensions{1});
+}
+
+/// Contracted dimensions that are neighbours on both sides and of which the last one would leave
+/// lanes empty become one; so do the free dimensions of a matrix of weights.
 void CanonicalForms::visit_dot(InstructionId id) {
   const hlo::DotDimensions dims = at(id).dot;
   const InstructionId left_value = at(id).operands[0], right_value = at(id).operands[1];
   Side left = side_of(left_value, dims.lhs_batch, dims.lhs_contracting);
   Side right = side_of(right_value, dims.rhs_batch, dims.rhs_contracting);
-  make_matrix(left, left.contracts_first || !left.batch.empty());
-  make_matrix(right, true);
+  const auto fills_lanes = [this](const Side& side, const Dimensions& list) {
+    return product(shape(side.value), {list.back()}) % 128 == 0;
+  };
+  if (left.contracting.size() > 1 && are_neighbours(left.contracting) &&
+      are_neighbours(right.contracting) && !fills_lanes(left, left.contracting)) {
+    merge(left, &Side::contracting);
+    merge(right, &Side::contracting);
+  }
+  if (right.free.size() > 1 && right.batch.empty() && are_neighbours(right.free) &&
+      !fills_lanes(right, right.free)) {
+    merge(right, &Side::free);
+  }
+  for (Side* side : {&left, &right}) {
+    if (side->free.empty()) append_unit(*side, &Side::free);
+    if (side->contracting.empty()) append_unit(*side, &Side::contracting);
+  }
   if (left.value == left_value && right.value == right_value) return;
   HloInstruction dot = at(id);
   dot.name += ".matrices";
@@ -178,7 +184,7 @@ void CanonicalForms::visit_dot(InstructionId id) {
   for (std::int64_t d : left.batch + left.free) {
     extents.push_back(product(shape(left.value), {d}));
   }
-  extents.push_back(product(shape(right.value), right.free));
+  for (std::int64_t d : right.free) extents.push_back(product(shape(right.value), {d}));
   dot.shape = hlo::array_shape(dot.shape.type, extents);
   if (extents == shape(id).dimensions) {
     dot.name = at(id).name;
@@ -188,6 +194,34 @@ void CanonicalForms::visit_dot(InstructionId id) {
   }
   const InstructionId matrices = append(entry_, std::move(dot));
   become(id, HloOpcode::kReshape, matrices);
+}
+
+/// The transpose of a dot that exchanges the free dimensions of its sides is the dot of the sides
+/// exchanged.
+void CanonicalForms::visit_transpose(InstructionId id) {
+  const InstructionId product_id = at(id).operands[0];
+  const HloInstruction& dot = at(product_id);
+  if (dot.opcode != HloOpcode::kDot || users_[static_cast<std::size_t>(product_id)].size() != 1) {
+    return;
+  }
+  const std::size_t batch = dot.dot.lhs_batch.size();
+  const std::size_t rank = static_cast<std::size_t>(dot.shape.rank());
+  const std::size_t left = static_cast<std::size_t>(shape(dot.operands[0]).rank()) - batch -
+                           dot.dot.lhs_contracting.size();
+  Dimensions exchanged;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::size_t from = i < batch ? i : i < rank - left ? i + left : i + left - (rank - batch);
+    exchanged.push_back(static_cast<std::int64_t>(from));
+  }
+  if (at(id).dimensions != exchanged) return;
+  HloInstruction turned = dot;
+  std::swap(turned.operands[0], turned.operands[1]);
+  std::swap(turned.dot.lhs_batch, turned.dot.rhs_batch);
+  std::swap(turned.dot.lhs_contracting, turned.dot.rhs_contracting);
+  turned.id = id;
+  turned.shape = at(id).shape;
+  turned.name = at(id).name;
+  at(id) = std::move(turned);
 }
 
 /// Gathers and scatters whose indices have more dimensions than one, or a last one of extent 1.
@@ -286,6 +320,8 @@ void CanonicalForms::visit(InstructionId id) {
   switch (at(id).opcode) {
     case HloOpcode::kDot:
       return visit_dot(id);
+    case HloOpcode::kTranspose:
+      return visit_transpose(id);
     case HloOpcode::kGather:
     case HloOpcode::kScatter:
       return visit_rows(id);

@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/dot_problem.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layout_search.h"
 
 namespace tpu::compiler {
 
@@ -19,8 +21,7 @@ using hlo::Shape;
 
 namespace {
 
-/// Dimensions from major to minor.
-using Order = std::vector<std::int64_t>;
+using Order = DimensionOrder;
 
 constexpr std::uint64_t kGranuleBytes = 1024;
 
@@ -44,12 +45,13 @@ Order spatial_first(std::int64_t rank, const std::vector<std::int64_t>& spatial)
   return order;
 }
 
-/// Assigns orders: first what windows ask for, then along operations that keep the dimensions, then
-/// row-major for the rest.
+/// Assigns orders: first what windows ask for, then along operations that keep the dimensions; the
+/// rest by search.
 class LayoutAssignment {
  public:
-  explicit LayoutAssignment(Computation& computation)
+  LayoutAssignment(Computation& computation, bool is_entry)
       : computation_(computation),
+        is_entry_(is_entry),
         users_(users_of(computation)),
         orders_(computation.instructions.size()) {}
 
@@ -58,9 +60,12 @@ class LayoutAssignment {
     spread();
     seed_windows();
     spread();
+    search_orders(computation_, is_entry_, orders_);
     for (HloInstruction& instruction : computation_.instructions) settle(instruction);
     write();
     make_operands_agree();
+    make_dots_fit();
+    make_parts_fit();
     make_results_agree(aliases);
     tidy(computation_);
   }
@@ -76,45 +81,19 @@ class LayoutAssignment {
   void settle(HloInstruction& instruction);
   void write();
   void make_operands_agree();
+  void make_dots_fit();
+  void make_parts_fit();
+  InstructionId in_order(InstructionId id, const Order& order);
+  void behind_copy(InstructionId id, const Order& order);
   void make_results_agree(const std::vector<hlo::Alias>& aliases);
   InstructionId copy_as(InstructionId id, const Layout& layout);
 
   Computation& computation_;
+  bool is_entry_;
   std::vector<std::vector<InstructionId>> users_;
   std::vector<Order> orders_;
   std::deque<InstructionId> work_;
 };
-
-/// Operands that lie in the same order as the result: those of the result's rank whose elements are
-/// neither permuted nor mixed.
-std::vector<InstructionId> operands_in_step(const Computation& computation,
-                                            const HloInstruction& instruction) {
-  switch (instruction.opcode) {
-    case HloOpcode::kSlice:
-    case HloOpcode::kPad:
-    case HloOpcode::kReverse:
-    case HloOpcode::kReduceWindow:
-    case HloOpcode::kCopy:
-    case HloOpcode::kDynamicSlice:
-      return {instruction.operands[0]};
-    case HloOpcode::kDynamicUpdateSlice:
-    case HloOpcode::kSelectAndScatter:
-      return {instruction.operands[0], instruction.operands[1]};
-    case HloOpcode::kConcatenate:
-      return instruction.operands;
-    case HloOpcode::kAllReduce:
-      if (instruction.shape.is_tuple()) return {};
-      return instruction.operands;
-    default:
-      break;
-  }
-  if (!hlo::is_elementwise(instruction.opcode)) return {};
-  std::vector<InstructionId> same;
-  for (InstructionId operand : instruction.operands) {
-    if (computation.at(operand).shape.rank() == instruction.shape.rank()) same.push_back(operand);
-  }
-  return same;
-}
 
 void LayoutAssignment::assign(InstructionId id, const Order& wanted) {
   if (at(id).shape.is_tuple() || at(id).shape.rank() < 2 || !order(id).empty()) return;
@@ -224,6 +203,8 @@ InstructionId LayoutAssignment::copy_as(InstructionId id, const Layout& layout) 
   copy.shape.layout = layout;
   copy.operands = {id};
   copy.metadata = at(id).metadata;
+  const Order order(layout.minor_to_major.rbegin(), layout.minor_to_major.rend());
+  orders_.push_back(order);
   return append(computation_, std::move(copy));
 }
 
@@ -248,6 +229,94 @@ void LayoutAssignment::make_operands_agree() {
       if (at(operand).shape.layout == layout) continue;
       const InstructionId copy = copy_as(operand, layout);
       std::replace(at(id).operands.begin(), at(id).operands.end(), operand, copy);
+    }
+  }
+}
+
+/// The value, or a copy of it, in an order.
+InstructionId LayoutAssignment::in_order(InstructionId id, const Order& wanted) {
+  if (at(id).shape.rank() < 2 || same_order(at(id).shape, order(id), wanted)) return id;
+  return copy_as(id, layout_of(at(id).shape.type, wanted));
+}
+
+/// The instruction computes its value in another order; a copy in its place brings it into the one
+/// that it has.
+void LayoutAssignment::behind_copy(InstructionId id, const Order& wanted) {
+  if (at(id).shape.rank() < 2 || same_order(at(id).shape, order(id), wanted)) return;
+  HloInstruction moved = at(id);
+  moved.name += ".moved";
+  moved.shape.layout = layout_of(moved.shape.type, wanted);
+  const InstructionId before = append(computation_, std::move(moved));
+  orders_.push_back(wanted);
+  HloInstruction copy;
+  copy.id = id;
+  copy.opcode = HloOpcode::kCopy;
+  copy.name = at(id).name;
+  copy.shape = at(id).shape;
+  copy.metadata = at(id).metadata;
+  copy.operands = {before};
+  at(id) = std::move(copy);
+}
+
+/// Dots whose arrays lie as no matrices get copies that do: batch dimensions, free ones, contracted
+/// ones.
+void LayoutAssignment::make_dots_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    if (at(id).opcode != HloOpcode::kDot) continue;
+    const InstructionId lhs = at(id).operands[0], rhs = at(id).operands[1];
+    if (at(lhs).shape.rank() < 2 || at(rhs).shape.rank() < 2 || at(id).shape.rank() < 2 ||
+        find_dot_problem(at(id), at(lhs).shape, at(rhs).shape, at(id).shape)) {
+      continue;
+    }
+    const hlo::DotDimensions dims = at(id).dot;
+    const auto matrices = [&](InstructionId value, const Order& batch, const Order& contracting) {
+      Order wanted = batch;
+      for (std::int64_t d = 0; d < at(value).shape.rank(); ++d) {
+        const bool is_free =
+            std::find(batch.begin(), batch.end(), d) == batch.end() &&
+            std::find(contracting.begin(), contracting.end(), d) == contracting.end();
+        if (is_free) wanted.push_back(d);
+      }
+      // All contracted dimensions but the last one stand outside.
+      wanted.insert(wanted.begin(), contracting.begin(), contracting.end() - 1);
+      wanted.push_back(contracting.back());
+      return in_order(value, wanted);
+    };
+    const InstructionId left = matrices(lhs, dims.lhs_batch, dims.lhs_contracting);
+    const InstructionId right = matrices(rhs, dims.rhs_batch, dims.rhs_contracting);
+    at(id).operands = {left, right};
+    Order result = row_major(at(id).shape.rank());
+    // The last free dimension of the left side and that of the right side make the matrices.
+    const auto left_free =
+        at(lhs).shape.rank() - static_cast<std::int64_t>(dims.lhs_contracting.size()) - 1;
+    result.erase(result.begin() + left_free);
+    result.insert(result.end() - 1, left_free);
+    behind_copy(id, result);
+  }
+}
+
+/// Operands of broadcasts and results of reductions lie as the larger array does.
+void LayoutAssignment::make_parts_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    if (at(id).shape.is_tuple()) continue;
+    if (at(id).opcode == HloOpcode::kBroadcast) {
+      const InstructionId operand = at(id).operands[0];
+      if (at(operand).shape.rank() < 2) continue;
+      const InstructionId fits = in_order(operand, order_of_part(order(id), at(id).dimensions));
+      at(id).operands[0] = fits;
+    } else if (at(id).opcode == HloOpcode::kReduce) {
+      const Shape& input = at(at(id).operands[0]).shape;
+      if (input.rank() < 2 || at(id).shape.rank() < 2) continue;
+      const std::vector<std::int64_t>& reduced = at(id).dimensions;
+      std::vector<std::int64_t> kept;
+      for (std::int64_t d = 0; d < input.rank(); ++d) {
+        if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept.push_back(d);
+      }
+      behind_copy(id, order_of_part(order(at(id).operands[0]), kept));
     }
   }
 }
@@ -308,7 +377,7 @@ std::uint64_t granules(const Shape& shape) {
 void assign_layouts(hlo::Module& module) {
   for (std::size_t i = 0; i < module.computations.size(); ++i) {
     const bool is_entry = static_cast<hlo::ComputationId>(i) == module.entry;
-    LayoutAssignment(module.computations[i])
+    LayoutAssignment(module.computations[i], is_entry)
         .run(is_entry ? module.aliases : std::vector<hlo::Alias>{});
   }
 }

@@ -7,6 +7,7 @@
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/compiler/passes/widen.h"
 
 namespace tpu::compiler {
@@ -22,6 +23,8 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   };
   run("verify", [&] { hlo::verify(work); });
   run("flatten_calls", [&] { flatten_calls(work); });
+  run("simplify", [&] { simplify(work); });
+  run("drop_unit_dimensions", [&] { drop_unit_dimensions(work); });
   run("simplify", [&] { simplify(work); });
   run("use_canonical_forms", [&] { use_canonical_forms(work); });
   run("simplify", [&] { simplify(work); });

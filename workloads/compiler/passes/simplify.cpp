@@ -327,13 +327,11 @@ bool Simplifier::fold_dot_operand(HloInstruction& dot, std::size_t index, Dimens
   };
   std::int64_t last_free = -1;
   for (std::int64_t d = 0; d < transpose.shape.rank(); ++d) {
-    if (is_in(batch, d)) {
-      if (source(d) != d) return false;
-    } else if (!is_in(contracting, d)) {
-      if (source(d) < last_free) return false;
-      last_free = source(d);
-    }
+    if (is_in(batch, d) || is_in(contracting, d)) continue;
+    if (source(d) < last_free) return false;
+    last_free = source(d);
   }
+  for (std::int64_t& d : batch) d = source(d);
   for (std::int64_t& d : contracting) d = source(d);
   dot.operands[index] = transpose.operands[0];
   return true;

@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/compiler/run_compiled.h"
+#include "workloads/compiler/passes/canonical_forms.h"
+#include "workloads/compiler/passes/dimension_order.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/unit_dimensions.h"
+#include "workloads/frontend/graph_builder.h"
+
+namespace tpu::test {
+namespace {
+
+using compiler::DimensionOrder;
+using compiler::order_behind_reshape;
+using frontend::Extents;
+using frontend::GraphBuilder;
+using frontend::Tensor;
+using hlo::array_shape;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::Module;
+
+std::optional<DimensionOrder> behind(const Extents& from, const DimensionOrder& order,
+                                     const Extents& to) {
+  return order_behind_reshape(array_shape(ElementType::kF32, from), order,
+                              array_shape(ElementType::kF32, to));
+}
+
+TEST(OrderBehindReshape, DimensionsOfRowsSplitInWholeTiles) {
+  EXPECT_EQ(behind({8, 128, 768}, {0, 2, 1}, {8, 128, 3, 4, 64}), (DimensionOrder{0, 2, 3, 4, 1}));
+  EXPECT_EQ(behind({8, 128, 3, 4, 64}, {0, 2, 3, 4, 1}, {8, 128, 768}), (DimensionOrder{0, 2, 1}));
+  EXPECT_EQ(behind({8, 128, 60}, {0, 2, 1}, {8, 128, 5, 12}), std::nullopt);
+}
+
+TEST(OrderBehindReshape, DimensionsOfLanesDoNotSplit) {
+  EXPECT_EQ(behind({8, 128, 768}, {0, 1, 2}, {8, 128, 12, 64}), std::nullopt);
+  EXPECT_EQ(behind({8, 128, 768}, {0, 1, 2}, {1024, 768}), (DimensionOrder{0, 1}));
+  EXPECT_EQ(behind({8, 20, 768}, {0, 1, 2}, {160, 768}), std::nullopt);
+  EXPECT_EQ(behind({20, 8, 768}, {1, 0, 2}, {160, 768}), std::nullopt);
+}
+
+TEST(OrderBehindReshape, DimensionsOfOneStandOutside) {
+  EXPECT_EQ(behind({8, 128}, {1, 0}, {8, 1, 128}), (DimensionOrder{1, 2, 0}));
+  EXPECT_EQ(behind({8, 1, 128}, {0, 2, 1}, {8, 128}), std::nullopt);  // 1 in the lanes
+}
+
+std::vector<std::uint8_t> random_bytes(const hlo::Shape& shape, std::mt19937& random) {
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(static_cast<std::size_t>(shape.element_count()));
+  for (float& value : values) value = uniform(random);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(values.data());
+  return {bytes, bytes + 4 * values.size()};
+}
+
+/// Compiles and runs the module on random values and compares with the reference interpreter.
+void check_values(const Module& module, double tolerance) {
+  std::mt19937 random(7);
+  CoreArguments arguments;
+  std::vector<reference::Value> values;
+  const hlo::Computation& entry = module.entry_computation();
+  for (hlo::InstructionId id : entry.parameters()) {
+    arguments.parameters.push_back(random_bytes(entry.at(id).shape, random));
+    values.push_back(reference::from_bytes(entry.at(id).shape, arguments.parameters.back()));
+  }
+  const CompiledRun run = run_compiled(module, {arguments});
+  reference::InterpreterOptions options;
+  options.round_matmul_operands_to_bf16 = true;
+  const reference::Value expected = reference::Interpreter(module, options).run(values);
+  const std::size_t count = expected.elements.empty() ? 1 : expected.elements.size();
+  ASSERT_EQ(run.outputs[0].size(), count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const reference::Value& wanted = expected.elements.empty() ? expected : expected.elements[i];
+    EXPECT_LT(distance(numbers_of(run.outputs[0][i]), numbers_of(wanted)), tolerance)
+        << "result " << i;
+  }
+}
+
+/// Self-attention of a transformer up to the projection of its result.
+Module attention(std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t size) {
+  GraphBuilder graph("attention");
+  const std::int64_t features = heads * size;
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {batch, tokens, features}));
+  const Tensor weights =
+      graph.parameter("qkv", array_shape(ElementType::kF32, {features, 3 * features}));
+  const Tensor out = graph.parameter("out", array_shape(ElementType::kF32, {features, features}));
+  const Tensor qkv = graph.dot(x, weights, {{}, {}, {2}, {0}}, ElementType::kF32);
+  const Tensor split = graph.reshape(qkv, {batch, tokens, 3, heads, size});
+  const auto part = [&](std::int64_t i) {
+    return graph.reshape(graph.slice(split, {0, 0, i, 0, 0}, {batch, tokens, i + 1, heads, size}),
+                         {batch, tokens, heads, size});
+  };
+  const Tensor scores = graph.dot(part(0), part(1), {{0, 2}, {0, 2}, {3}, {3}}, ElementType::kF32);
+  const Tensor context = graph.dot(part(2), scores, {{0, 2}, {0, 1}, {1}, {3}}, ElementType::kF32);
+  const Tensor merged =
+      graph.reshape(graph.transpose(context, {0, 3, 1, 2}), {batch, tokens, features});
+  const Tensor result = graph.dot(merged, out, {{}, {}, {2}, {0}}, ElementType::kF32);
+  return graph.finish(result, {x, weights, out});
+}
+
+TEST(LayoutSearch, HeadsOfAttentionAreSplitAndMergedInPlace) {
+  Module module = attention(2, 128, 4, 64);
+  compiler::simplify(module);
+  compiler::use_canonical_forms(module);
+  compiler::simplify(module);
+  compiler::assign_layouts(module);
+  compiler::find_bitcasts(module);
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    EXPECT_NE(instruction.opcode, HloOpcode::kReshape) << instruction.name;
+    EXPECT_NE(instruction.opcode, HloOpcode::kTranspose) << instruction.name;
+    EXPECT_NE(instruction.opcode, HloOpcode::kCopy) << instruction.name;
+    // No array takes more than its elements: extents of 64 stand in no lanes.
+    EXPECT_EQ(instruction.shape.padded_bytes(), instruction.shape.unpadded_bytes())
+        << instruction.name << " " << hlo::to_string(instruction.shape);
+  }
+}
+
+TEST(LayoutSearch, AttentionHasTheValuesOfTheReference) {
+  check_values(attention(2, 24, 3, 16), 1e-2);
+}
+
+TEST(LayoutSearch, ArraysWithFewColumnsLieTheOtherWayRound) {
+  GraphBuilder graph("logits");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {128, 1024}));
+  const Tensor weights = graph.parameter("w", array_shape(ElementType::kF32, {1024, 10}));
+  const Tensor result = graph.dot(x, weights, {{}, {}, {1}, {0}}, ElementType::kF32);
+  Module module = graph.finish(result, {x, weights});
+  compiler::assign_layouts(module);
+  const hlo::Computation& entry = module.entry_computation();
+  EXPECT_EQ(hlo::to_string(entry.at(entry.parameters()[1]).shape), "f32[1024,10]{0,1:T(8,128)}");
+}
+
+TEST(UnitDimensions, ElementwiseOperationsDropThem) {
+  GraphBuilder graph("mean");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {24, 40}));
+  const Tensor column = graph.reshape(graph.reduce_sum(x, {1}), {24, 1});
+  const Tensor mean =
+      graph.reshape(graph.multiply(column, graph.unary(HloOpcode::kNegate, column)), {24});
+  Module module = graph.finish(graph.add(x, graph.broadcast(mean, {24, 40}, {0})), {x});
+  compiler::simplify(module);
+  compiler::drop_unit_dimensions(module);
+  compiler::simplify(module);
+  EXPECT_NO_THROW(hlo::verify(module));
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    EXPECT_NE(instruction.opcode, HloOpcode::kReshape) << instruction.name;
+  }
+}
+
+TEST(UnitDimensions, AReductionOverOneElementIsThatElement) {
+  GraphBuilder graph("bias");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {8, 40}));
+  const Tensor row = graph.reshape(graph.reduce_sum(x, {0}), {1, 40});
+  Module module = graph.finish(graph.reduce_sum(row, {0}), {x});
+  compiler::simplify(module);
+  compiler::drop_unit_dimensions(module);
+  compiler::simplify(module);
+  EXPECT_NO_THROW(hlo::verify(module));
+  int reductions = 0;
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    reductions += instruction.opcode == HloOpcode::kReduce;
+    EXPECT_NE(instruction.opcode, HloOpcode::kReshape) << instruction.name;
+  }
+  EXPECT_EQ(reductions, 1);
+}
+
+TEST(UnitDimensions, TheyStayWhereADotMakesThem) {
+  GraphBuilder graph("one_row");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {1, 64}));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {64, 40}));
+  const Tensor product = graph.dot(x, w, {{}, {}, {1}, {0}}, ElementType::kF32);
+  Module module = graph.finish(graph.unary(HloOpcode::kNegate, product), {x, w});
+  compiler::drop_unit_dimensions(module);
+  const hlo::Computation& entry = module.entry_computation();
+  EXPECT_EQ(entry.at(entry.root).opcode, HloOpcode::kNegate);
+  check_values(module, 1e-4);
+}
+
+}  // namespace
+}  // namespace tpu::test

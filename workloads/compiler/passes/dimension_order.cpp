@@ -1,0 +1,124 @@
+#include "workloads/compiler/passes/dimension_order.h"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+namespace {
+
+std::int64_t extent(const hlo::Shape& shape, std::int64_t d) {
+  return shape.dimensions[static_cast<std::size_t>(d)];
+}
+
+DimensionOrder long_dimensions(const hlo::Shape& shape) {
+  DimensionOrder dimensions;
+  for (std::int64_t d = 0; d < shape.rank(); ++d) {
+    if (extent(shape, d) != 1) dimensions.push_back(d);
+  }
+  return dimensions;
+}
+
+/// Neighbouring dimensions of a reshape's operand and those of the result that hold the same
+/// elements.
+struct Segment {
+  DimensionOrder from, to;
+};
+
+std::vector<Segment> segments_of(const hlo::Shape& from, const hlo::Shape& to) {
+  const DimensionOrder sources = long_dimensions(from), targets = long_dimensions(to);
+  std::vector<Segment> segments;
+  std::size_t i = 0, j = 0;
+  while (i < sources.size() && j < targets.size()) {
+    Segment segment{{sources[i]}, {targets[j]}};
+    std::int64_t left = extent(from, sources[i++]), right = extent(to, targets[j++]);
+    while (left != right) {
+      if (left < right) {
+        if (i == sources.size()) return {};
+        segment.from.push_back(sources[i]);
+        left *= extent(from, sources[i++]);
+      } else {
+        if (j == targets.size()) return {};
+        segment.to.push_back(targets[j]);
+        right *= extent(to, targets[j++]);
+      }
+    }
+    segments.push_back(std::move(segment));
+  }
+  return i == sources.size() && j == targets.size() ? segments : std::vector<Segment>{};
+}
+
+DimensionOrder without_units(const hlo::Shape& shape, const DimensionOrder& order) {
+  DimensionOrder left;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(left),
+               [&shape](std::int64_t d) { return extent(shape, d) != 1; });
+  return left;
+}
+
+/// Extents of the two minor dimensions.
+struct Minor {
+  std::int64_t rows = 1, lanes = 1;
+};
+
+Minor minor_of(const hlo::Shape& shape, const DimensionOrder& order) {
+  return {extent(shape, order[order.size() - 2]), extent(shape, order.back())};
+}
+
+}  // namespace
+
+std::optional<DimensionOrder> order_behind_reshape(const hlo::Shape& from,
+                                                   const DimensionOrder& order,
+                                                   const hlo::Shape& to) {
+  if (from.rank() < 2 || to.rank() < 2) return std::nullopt;
+  const std::vector<Segment> segments = segments_of(from, to);
+  const DimensionOrder sources = without_units(from, order);
+  if (segments.empty() && !sources.empty()) return std::nullopt;
+  DimensionOrder result;
+  for (std::int64_t d = 0; d < to.rank(); ++d) {
+    if (extent(to, d) == 1) result.push_back(d);
+  }
+  for (std::size_t i = 0; i < sources.size();) {
+    const auto segment = std::find_if(
+        segments.begin(), segments.end(),
+        [&](const Segment& candidate) { return candidate.from.front() == sources[i]; });
+    if (segment == segments.end() || i + segment->from.size() > sources.size() ||
+        !std::equal(segment->from.begin(), segment->from.end(),
+                    sources.begin() + static_cast<std::ptrdiff_t>(i))) {
+      return std::nullopt;
+    }
+    result.insert(result.end(), segment->to.begin(), segment->to.end());
+    i += segment->from.size();
+  }
+  // A dimension of extent 1 among the two minor ones of the operand must still be there.
+  const Minor before = minor_of(from, order), after = minor_of(to, result);
+  if (before.lanes != after.lanes) return std::nullopt;
+  const bool same_rows = before.rows == after.rows;
+  if (!same_rows && (before.rows % 8 != 0 || after.rows % 8 != 0)) return std::nullopt;
+  return result;
+}
+
+DimensionOrder order_behind_transpose(const DimensionOrder& order,
+                                      const std::vector<std::int64_t>& permutation) {
+  DimensionOrder result;
+  for (std::int64_t d : order) {
+    result.push_back(std::find(permutation.begin(), permutation.end(), d) - permutation.begin());
+  }
+  return result;
+}
+
+DimensionOrder order_before_transpose(const DimensionOrder& order,
+                                      const std::vector<std::int64_t>& permutation) {
+  DimensionOrder result;
+  for (std::int64_t d : order) result.push_back(permutation[static_cast<std::size_t>(d)]);
+  return result;
+}
+
+bool same_order(const hlo::Shape& shape, const DimensionOrder& a, const DimensionOrder& b) {
+  if (a == b) return true;
+  if (a.size() < 2 || b.size() != a.size() || without_units(shape, a) != without_units(shape, b)) {
+    return false;
+  }
+  const Minor minor_a = minor_of(shape, a), minor_b = minor_of(shape, b);
+  return minor_a.rows == minor_b.rows && minor_a.lanes == minor_b.lanes;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,470 @@
+#include "workloads/compiler/passes/layout_search.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+namespace {
+
+// What the search weighs against each other, in cycles. They decide between orders only.
+constexpr double kBytesPerCycle = 440;      ///< As Target::hbm_bytes_per_cycle.
+constexpr double kKernelCycles = 1000;      ///< Start and end of one more kernel.
+constexpr double kTransposeCycles = 128;    ///< A block of 128 by 128 through the transpose unit.
+constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
+constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
+constexpr std::size_t kMostMovedTogether = 64;
+constexpr int kRounds = 4;
+
+DimensionOrder row_major(std::int64_t rank) {
+  DimensionOrder order(static_cast<std::size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+/// Arrays that lie in one order.
+struct Group {
+  std::vector<InstructionId> arrays;
+  std::vector<InstructionId> relations;  ///< Instructions whose cost depends on the order.
+  DimensionOrder order;
+  bool is_fixed = false;
+};
+
+class LayoutSearch {
+ public:
+  LayoutSearch(const Computation& computation, bool is_entry, std::vector<DimensionOrder>& orders)
+      : computation_(computation),
+        is_entry_(is_entry),
+        orders_(orders),
+        group_of_(computation.instructions.size()) {}
+
+  void run() {
+    make_groups();
+    find_relations();
+    for (int round = 0; round < kRounds; ++round) {
+      bool better = false;
+      for (std::size_t g = 0; g < groups_.size(); ++g) better |= improve(static_cast<int>(g));
+      if (!better) break;
+    }
+    for (const Group& group : groups_) {
+      for (InstructionId id : group.arrays) {
+        DimensionOrder& order = orders_[static_cast<std::size_t>(id)];
+        if (order.empty()) order = group.order;
+      }
+    }
+  }
+
+ private:
+  const HloInstruction& at(InstructionId id) const { return computation_.at(id); }
+  const Shape& shape(InstructionId id) const { return computation_.at(id).shape; }
+  bool takes_part(InstructionId id) const { return !shape(id).is_tuple() && shape(id).rank() >= 2; }
+  InstructionId representative(InstructionId id);
+  void make_groups();
+  void find_relations();
+  bool is_stuck(InstructionId id, const std::vector<std::vector<InstructionId>>& users) const;
+  Group& group(InstructionId id) {
+    return groups_[static_cast<std::size_t>(group_of_[static_cast<std::size_t>(id)])];
+  }
+  const DimensionOrder& order(InstructionId id) { return group(id).order; }
+
+  double bytes(InstructionId id, const DimensionOrder& order) const;
+  double copy_cost(InstructionId id);
+  double relation_cost(InstructionId id);
+  double dot_cost(InstructionId id);
+  double cost_of(int g);
+  double cost_of(const std::set<int>& groups);
+
+  std::vector<DimensionOrder> candidates(int g);
+  std::vector<std::pair<int, DimensionOrder>> induced(int g);
+  bool improve(int g);
+  double move(int g, const DimensionOrder& order,
+              std::vector<std::pair<int, DimensionOrder>>& before);
+
+  const Computation& computation_;
+  bool is_entry_;
+  std::vector<DimensionOrder>& orders_;
+  std::vector<InstructionId> group_of_;  ///< First a forest over arrays, then numbers of groups.
+  std::vector<Group> groups_;
+  std::vector<double> traffic_;  ///< Of each array: how often kernels read or write it.
+};
+
+InstructionId LayoutSearch::representative(InstructionId id) {
+  while (group_of_[static_cast<std::size_t>(id)] != id) {
+    InstructionId& next = group_of_[static_cast<std::size_t>(id)];
+    next = group_of_[static_cast<std::size_t>(next)];
+    id = next;
+  }
+  return id;
+}
+
+/// Operations through which orders are chosen; what others read or make is row-major.
+bool has_choice(HloOpcode opcode) {
+  switch (opcode) {
+    case HloOpcode::kParameter:
+    case HloOpcode::kConstant:
+    case HloOpcode::kReshape:
+    case HloOpcode::kTranspose:
+    case HloOpcode::kDot:
+    case HloOpcode::kReduce:
+    case HloOpcode::kBroadcast:
+    case HloOpcode::kIota:
+    case HloOpcode::kCopy:
+    case HloOpcode::kSlice:
+    case HloOpcode::kPad:
+    case HloOpcode::kReverse:
+    case HloOpcode::kConcatenate:
+      return true;
+    default:
+      return hlo::is_elementwise(opcode);
+  }
+}
+
+bool LayoutSearch::is_stuck(InstructionId id,
+                            const std::vector<std::vector<InstructionId>>& users) const {
+  if (!has_choice(at(id).opcode)) return true;
+  const bool is_result = id == computation_.root;
+  if (!is_entry_ && (is_result || at(id).opcode == HloOpcode::kParameter)) return true;
+  const auto& readers = users[static_cast<std::size_t>(id)];
+  return std::any_of(readers.begin(), readers.end(), [&](InstructionId user) {
+    const bool is_root_tuple = user == computation_.root && at(user).opcode == HloOpcode::kTuple;
+    if (is_root_tuple) return !is_entry_;
+    return shape(user).is_tuple() || !has_choice(at(user).opcode);
+  });
+}
+
+void LayoutSearch::make_groups() {
+  std::iota(group_of_.begin(), group_of_.end(), 0);
+  for (const HloInstruction& instruction : computation_.instructions) {
+    if (!takes_part(instruction.id)) continue;
+    for (InstructionId operand : operands_in_step(computation_, instruction)) {
+      const InstructionId a = representative(operand), b = representative(instruction.id);
+      group_of_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+    }
+  }
+  const std::vector<std::vector<InstructionId>> users = users_of(computation_);
+  std::vector<InstructionId> number(computation_.instructions.size(), -1);
+  traffic_.assign(computation_.instructions.size(), 0);
+  for (const HloInstruction& instruction : computation_.instructions) {
+    const InstructionId id = instruction.id;
+    if (!takes_part(id)) continue;
+    InstructionId& mine = number[static_cast<std::size_t>(representative(id))];
+    if (mine < 0) {
+      mine = static_cast<InstructionId>(groups_.size());
+      groups_.push_back({{}, {}, row_major(shape(id).rank()), false});
+    }
+    Group& group = groups_[static_cast<std::size_t>(mine)];
+    group.arrays.push_back(id);
+    const DimensionOrder& given = orders_[static_cast<std::size_t>(id)];
+    if (!given.empty()) {
+      group.order = given;
+      group.is_fixed = true;
+    }
+    group.is_fixed |= is_stuck(id, users);
+    // Elementwise values are written when something else reads them.
+    const bool is_loop =
+        hlo::is_elementwise(instruction.opcode) || instruction.opcode == HloOpcode::kBroadcast ||
+        instruction.opcode == HloOpcode::kIota || instruction.opcode == HloOpcode::kReshape ||
+        instruction.opcode == HloOpcode::kTranspose || instruction.opcode == HloOpcode::kConstant;
+    traffic_[static_cast<std::size_t>(id)] = is_loop ? 0 : 1;
+    for (InstructionId user : users[static_cast<std::size_t>(id)]) {
+      const bool reads =
+          at(user).opcode == HloOpcode::kDot || at(user).opcode == HloOpcode::kReduce;
+      traffic_[static_cast<std::size_t>(id)] += reads ? 1 : 0;
+    }
+  }
+  for (std::size_t i = 0; i < number.size(); ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    number[i] = takes_part(id) ? number[static_cast<std::size_t>(representative(id))] : -1;
+  }
+  group_of_ = number;
+}
+
+void LayoutSearch::find_relations() {
+  for (const HloInstruction& instruction : computation_.instructions) {
+    switch (instruction.opcode) {
+      case HloOpcode::kReshape:
+      case HloOpcode::kTranspose:
+      case HloOpcode::kBroadcast:
+      case HloOpcode::kReduce:
+      case HloOpcode::kDot:
+        break;
+      default:
+        continue;
+    }
+    if (!takes_part(instruction.id)) continue;
+    std::set<InstructionId> touched;
+    touched.insert(group_of_[static_cast<std::size_t>(instruction.id)]);
+    for (InstructionId operand : instruction.operands) {
+      touched.insert(group_of_[static_cast<std::size_t>(operand)]);
+    }
+    for (InstructionId g : touched) {
+      if (g >= 0) groups_[static_cast<std::size_t>(g)].relations.push_back(instruction.id);
+    }
+  }
+}
+
+double LayoutSearch::bytes(InstructionId id, const DimensionOrder& order) const {
+  Shape laid_out = shape(id);
+  laid_out.layout = tiled_layout(laid_out.type, DimensionOrder(order.rbegin(), order.rend()));
+  return static_cast<double>(laid_out.padded_bytes());
+}
+
+double LayoutSearch::copy_cost(InstructionId id) {
+  return kKernelCycles + 2 * bytes(id, order(id)) / kBytesPerCycle;
+}
+
+double LayoutSearch::dot_cost(InstructionId id) {
+  const HloInstruction& dot = at(id);
+  const auto laid_out = [&](InstructionId value) {
+    Shape result = shape(value);
+    const DimensionOrder& major_to_minor = order(value);
+    result.layout =
+        tiled_layout(result.type, DimensionOrder(major_to_minor.rbegin(), major_to_minor.rend()));
+    return result;
+  };
+  const InstructionId lhs = dot.operands[0], rhs = dot.operands[1];
+  if (!takes_part(lhs) || !takes_part(rhs)) return 0;
+  std::optional<DotProblem> problem =
+      find_dot_problem(dot, laid_out(lhs), laid_out(rhs), laid_out(id));
+  if (!problem) return copy_cost(lhs) + copy_cost(rhs) + copy_cost(id);
+  exchange_where_cheaper(*problem);
+  const auto tiles = [](std::uint32_t extent) { return (extent + 127) / 128; };
+  double products = double(tiles(problem->m)) * tiles(problem->n) * tiles(problem->k);
+  for (const OuterDimension& outer : problem->outer) products *= outer.extent;
+  for (const OuterDimension& outer : problem->outer_k) products *= outer.extent;
+  return products * kTileCycles + double(blocks_to_transpose(*problem)) * kTransposeCycles;
+}
+
+double LayoutSearch::relation_cost(InstructionId id) {
+  const HloInstruction& instruction = at(id);
+  const InstructionId operand = instruction.operands[0];
+  if (instruction.opcode == HloOpcode::kDot) return dot_cost(id);
+  if (!takes_part(operand)) return 0;
+  switch (instruction.opcode) {
+    case HloOpcode::kReshape: {
+      const auto fits = order_behind_reshape(shape(operand), order(operand), shape(id));
+      const bool moves_nothing = fits && same_order(shape(id), *fits, order(id));
+      return moves_nothing ? 0 : (copy_cost(operand) + copy_cost(id)) / 2 + kKernelCycles;
+    }
+    case HloOpcode::kTranspose: {
+      const bool moves_nothing = same_order(
+          shape(id), order_behind_transpose(order(operand), instruction.dimensions), order(id));
+      return moves_nothing ? 0 : (copy_cost(operand) + copy_cost(id)) / 2;
+    }
+    case HloOpcode::kBroadcast: {
+      const bool fits = same_order(shape(operand), order_of_part(order(id), instruction.dimensions),
+                                   order(operand));
+      return fits ? 0 : copy_cost(operand);
+    }
+    default: {
+      std::vector<std::int64_t> kept;
+      for (std::int64_t d = 0; d < shape(operand).rank(); ++d) {
+        const auto& reduced = instruction.dimensions;
+        if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept.push_back(d);
+      }
+      const bool fits = same_order(shape(id), order_of_part(order(operand), kept), order(id));
+      return fits ? 0 : copy_cost(id);
+    }
+  }
+}
+
+double LayoutSearch::cost_of(const std::set<int>& groups) {
+  double cost = 0;
+  std::set<InstructionId> relations;
+  for (int g : groups) {
+    const Group& group = groups_[static_cast<std::size_t>(g)];
+    for (InstructionId id : group.arrays) {
+      const double traffic = traffic_[static_cast<std::size_t>(id)];
+      if (traffic > 0) cost += traffic * bytes(id, group.order) / kBytesPerCycle;
+    }
+    relations.insert(group.relations.begin(), group.relations.end());
+  }
+  for (InstructionId id : relations) cost += relation_cost(id);
+  return cost;
+}
+
+double LayoutSearch::cost_of(int g) { return cost_of(std::set<int>{g}); }
+
+/// Row-major order, and every pair of long dimensions as the two minor ones.
+std::vector<DimensionOrder> LayoutSearch::candidates(int g) {
+  const Group& group = groups_[static_cast<std::size_t>(g)];
+  const Shape& like = shape(group.arrays.front());
+  const DimensionOrder plain = row_major(like.rank());
+  std::vector<DimensionOrder> found{plain};
+  const auto add = [&](DimensionOrder order) {
+    if (std::find(found.begin(), found.end(), order) == found.end()) {
+      found.push_back(std::move(order));
+    }
+  };
+  for (auto& [neighbour, order] : induced(g)) {
+    if (neighbour == g) add(std::move(order));
+  }
+  if (plain.size() > kMostDimensions) return found;
+  for (std::int64_t lanes : plain) {
+    if (like.dimensions[static_cast<std::size_t>(lanes)] == 1) continue;
+    for (std::int64_t rows : plain) {
+      if (rows == lanes || like.dimensions[static_cast<std::size_t>(rows)] == 1) continue;
+      DimensionOrder order;
+      for (std::int64_t d : plain) {
+        if (d != rows && d != lanes) order.push_back(d);
+      }
+      order.push_back(rows);
+      order.push_back(lanes);
+      add(std::move(order));
+    }
+  }
+  return found;
+}
+
+/// Orders in which neighbours would have to lie so that a reshape, transpose, broadcast or
+/// reduction between them and this group moves nothing; and those that neighbours ask of this one.
+std::vector<std::pair<int, DimensionOrder>> LayoutSearch::induced(int g) {
+  std::vector<std::pair<int, DimensionOrder>> found;
+  const auto number = [&](InstructionId id) {
+    return static_cast<int>(group_of_[static_cast<std::size_t>(id)]);
+  };
+  for (InstructionId id : groups_[static_cast<std::size_t>(g)].relations) {
+    const HloInstruction& instruction = at(id);
+    const InstructionId operand = instruction.operands[0];
+    if (instruction.opcode == HloOpcode::kDot || !takes_part(operand)) continue;
+    std::optional<DimensionOrder> behind, before;
+    if (instruction.opcode == HloOpcode::kReshape) {
+      behind = order_behind_reshape(shape(operand), order(operand), shape(id));
+      before = order_behind_reshape(shape(id), order(id), shape(operand));
+    } else if (instruction.opcode == HloOpcode::kTranspose) {
+      behind = order_behind_transpose(order(operand), instruction.dimensions);
+      before = order_before_transpose(order(id), instruction.dimensions);
+    } else if (instruction.opcode == HloOpcode::kBroadcast) {
+      before = order_of_part(order(id), instruction.dimensions);
+    } else {
+      std::vector<std::int64_t> kept;
+      for (std::int64_t d = 0; d < shape(operand).rank(); ++d) {
+        const auto& reduced = instruction.dimensions;
+        if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept.push_back(d);
+      }
+      behind = order_of_part(order(operand), kept);
+    }
+    if (behind) found.emplace_back(number(id), *std::move(behind));
+    if (before) found.emplace_back(number(operand), *std::move(before));
+  }
+  return found;
+}
+
+/// Gives a group an order, and its neighbours those that follow from it as long as each is better
+/// off. Returns by how much the cost falls; `before` is what the orders were.
+double LayoutSearch::move(int g, const DimensionOrder& order,
+                          std::vector<std::pair<int, DimensionOrder>>& before) {
+  std::set<int> moved{g};
+  std::deque<int> work{g};
+  before.emplace_back(g, groups_[static_cast<std::size_t>(g)].order);
+  groups_[static_cast<std::size_t>(g)].order = order;
+  while (!work.empty() && moved.size() < kMostMovedTogether) {
+    const int from = work.front();
+    work.pop_front();
+    for (auto& [neighbour, wanted] : induced(from)) {
+      Group& other = groups_[static_cast<std::size_t>(neighbour)];
+      if (other.is_fixed || other.order == wanted || moved.count(neighbour) != 0) continue;
+      const double present = cost_of(neighbour);
+      DimensionOrder kept = other.order;
+      other.order = wanted;
+      if (cost_of(neighbour) > present) {
+        other.order = std::move(kept);
+        continue;
+      }
+      before.emplace_back(neighbour, std::move(kept));
+      moved.insert(neighbour);
+      work.push_back(neighbour);
+    }
+  }
+  const double after = cost_of(moved);
+  std::vector<DimensionOrder> now;
+  for (auto& [number, old] : before) {
+    std::swap(groups_[static_cast<std::size_t>(number)].order, old);
+  }
+  const double present = cost_of(moved);
+  for (auto& [number, old] : before) {
+    std::swap(groups_[static_cast<std::size_t>(number)].order, old);
+  }
+  return present - after;
+}
+
+bool LayoutSearch::improve(int g) {
+  Group& group = groups_[static_cast<std::size_t>(g)];
+  if (group.is_fixed) return false;
+  double best = 1;  // Less than a cycle is nothing.
+  DimensionOrder choice;
+  for (const DimensionOrder& candidate : candidates(g)) {
+    if (candidate == group.order) continue;
+    std::vector<std::pair<int, DimensionOrder>> before;
+    const double gain = move(g, candidate, before);
+    for (auto& [number, old] : before) groups_[static_cast<std::size_t>(number)].order = old;
+    if (gain <= best) continue;
+    best = gain;
+    choice = candidate;
+  }
+  if (choice.empty()) return false;
+  std::vector<std::pair<int, DimensionOrder>> before;
+  move(g, choice, before);
+  return true;
+}
+
+}  // namespace
+
+std::vector<InstructionId> operands_in_step(const Computation& computation,
+                                            const HloInstruction& instruction) {
+  switch (instruction.opcode) {
+    case HloOpcode::kSlice:
+    case HloOpcode::kPad:
+    case HloOpcode::kReverse:
+    case HloOpcode::kReduceWindow:
+    case HloOpcode::kCopy:
+    case HloOpcode::kDynamicSlice:
+      return {instruction.operands[0]};
+    case HloOpcode::kDynamicUpdateSlice:
+    case HloOpcode::kSelectAndScatter:
+      return {instruction.operands[0], instruction.operands[1]};
+    case HloOpcode::kConcatenate:
+      return instruction.operands;
+    case HloOpcode::kAllReduce:
+      if (instruction.shape.is_tuple()) return {};
+      return instruction.operands;
+    default:
+      break;
+  }
+  if (!hlo::is_elementwise(instruction.opcode)) return {};
+  std::vector<InstructionId> same;
+  for (InstructionId operand : instruction.operands) {
+    if (computation.at(operand).shape.rank() == instruction.shape.rank()) same.push_back(operand);
+  }
+  return same;
+}
+
+DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std::int64_t>& kept) {
+  DimensionOrder part;
+  for (std::int64_t d : whole) {
+    const auto place = std::find(kept.begin(), kept.end(), d);
+    if (place != kept.end()) part.push_back(place - kept.begin());
+  }
+  return part;
+}
+
+void search_orders(const Computation& computation, bool is_entry,
+                   std::vector<DimensionOrder>& orders) {
+  LayoutSearch(computation, is_entry, orders).run();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "workloads/compiler/passes/dimension_order.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Operands that lie in the same order as the result: those of the result's rank whose elements are
+/// neither permuted nor mixed.
+std::vector<hlo::InstructionId> operands_in_step(const hlo::Computation& computation,
+                                                 const hlo::HloInstruction& instruction);
+
+/// The order of an array that has some of the dimensions of a larger one, so that a kernel can go
+/// through both: `kept` are the larger one's dimensions, in the order of the smaller one's.
+DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std::int64_t>& kept);
+
+/// Chooses orders for the arrays of rank >= 2 whose order in `orders` is empty, so that what the
+/// program moves is least: bytes of arrays that stand in memory, padding of tiles included; copies
+/// where a reshape, transpose, broadcast or reduction joins two orders that do not go together;
+/// blocks that dots have to transpose.
+///
+/// Arrays that elementwise operations, slices, pads or concatenations join have one order. The
+/// search goes from row-major order everywhere to a local minimum: one order is changed at a time,
+/// and those of its neighbours with it as long as that pays. Arrays that other operations read or
+/// make, and those that a computation other than the entry takes or gives, stay in row-major order.
+void search_orders(const hlo::Computation& computation, bool is_entry,
+                   std::vector<DimensionOrder>& orders);
+
+}  // namespace tpu::compiler
