@@ -30,7 +30,9 @@ struct DotCase {
   ElementType lhs_type = ElementType::kF32, rhs_type = ElementType::kF32;
   ElementType out_type = ElementType::kF32;
   /// Minor to major; empty: row-major.
-  Extents lhs_layout, rhs_layout, out_layout;
+  Extents lhs_layout = {};
+  Extents rhs_layout = {};
+  Extents out_layout = {};
 };
 
 Shape in_layout(Shape shape, const Extents& layout) {

@@ -301,9 +301,9 @@ TEST(Fusion, TheSumsOfABatchNormShareAKernel) {
 
 TEST(Fusion, AReductionOverRowsThatNeedsAnotherIsAKernelOfItsOwn) {
   GraphBuilder graph("variance");
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {64, 16}));
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {128, 128}));
   const Tensor sum = graph.reduce_sum(x, {0});
-  const Tensor centred = graph.subtract(x, graph.broadcast(sum, {64, 16}, {1}));
+  const Tensor centred = graph.subtract(x, graph.broadcast(sum, {128, 128}, {1}));
   const Tensor squares = graph.reduce_sum(graph.multiply(centred, centred), {0});
   const Module module = run_to_fusion(graph.finish(squares, {x}));
   EXPECT_EQ(count_kind(module, "kInput"), 2U);

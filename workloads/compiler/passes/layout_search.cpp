@@ -26,6 +26,7 @@ constexpr double kBytesPerCycle = 440;      ///< As Target::hbm_bytes_per_cycle.
 constexpr double kKernelCycles = 1000;      ///< Start and end of one more kernel.
 constexpr double kTransposeCycles = 128;    ///< A block of 128 by 128 through the transpose unit.
 constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
+constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.
 constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
 constexpr std::size_t kMostMovedTogether = 64;
 constexpr int kRounds = 4;
@@ -405,7 +406,7 @@ double LayoutSearch::move(int g, const DimensionOrder& order,
 bool LayoutSearch::improve(int g) {
   Group& group = groups_[static_cast<std::size_t>(g)];
   if (group.is_fixed) return false;
-  double best = 1;  // Less than a cycle is nothing.
+  double best = std::max(1.0, kLeastGain * cost_of(g));
   DimensionOrder choice;
   for (const DimensionOrder& candidate : candidates(g)) {
     if (candidate == group.order) continue;

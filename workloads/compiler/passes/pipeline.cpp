@@ -5,6 +5,7 @@
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/padded_sums.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
@@ -24,6 +25,7 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   run("verify", [&] { hlo::verify(work); });
   run("flatten_calls", [&] { flatten_calls(work); });
   run("simplify", [&] { simplify(work); });
+  run("join_padded_sums", [&] { join_padded_sums(work); });
   run("drop_unit_dimensions", [&] { drop_unit_dimensions(work); });
   run("simplify", [&] { simplify(work); });
   run("use_canonical_forms", [&] { use_canonical_forms(work); });
