@@ -52,21 +52,6 @@ TEST(CanonicalForms, OtherDimensionsOfADotStayAsTheyAre) {
   EXPECT_EQ(find(module, HloOpcode::kDot)->dot.lhs_batch, (std::vector<std::int64_t>{0, 2}));
 }
 
-TEST(CanonicalForms, ATransposeBehindADotExchangesItsSides) {
-  GraphBuilder graph("gradient");
-  const Tensor a = graph.parameter("a", array_shape(ElementType::kF32, {5, 32, 24}));
-  const Tensor b = graph.parameter("b", array_shape(ElementType::kF32, {5, 32, 16}));
-  const Tensor product = graph.dot(a, b, {{0}, {0}, {1}, {1}}, ElementType::kF32);
-  Module module = graph.finish(graph.transpose(product, {0, 2, 1}), {a, b});
-  compiler::use_canonical_forms(module);
-  EXPECT_NO_THROW(hlo::verify(module));
-  EXPECT_EQ(find(module, HloOpcode::kTranspose), nullptr);
-  const HloInstruction& root = module.entry_computation().at(module.entry_computation().root);
-  ASSERT_EQ(root.opcode, HloOpcode::kDot);
-  EXPECT_EQ(root.shape.dimensions, (std::vector<std::int64_t>{5, 16, 24}));
-  EXPECT_EQ(module.entry_computation().at(root.operands[0]).name, "b");
-}
-
 TEST(CanonicalForms, SumsOfBf16AreMadeInF32) {
   GraphBuilder graph("sums");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, {32, 64}));

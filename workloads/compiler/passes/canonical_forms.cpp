@@ -49,7 +49,7 @@ struct Side {
 class CanonicalForms {
  public:
   explicit CanonicalForms(hlo::Module& module)
-      : module_(module), entry_(module.entry_computation()), users_(users_of(entry_)) {}
+      : module_(module), entry_(module.entry_computation()) {}
 
   void run() {
     const std::size_t count = entry_.instructions.size();
@@ -63,7 +63,6 @@ class CanonicalForms {
   const Shape& shape(InstructionId id) { return entry_.at(id).shape; }
   void visit(InstructionId id);
   void visit_dot(InstructionId id);
-  void visit_transpose(InstructionId id);
   void visit_rows(InstructionId id);
   void visit_reduce(InstructionId id);
   void visit_reshape(InstructionId id);
@@ -79,7 +78,6 @@ class CanonicalForms {
 
   hlo::Module& module_;
   Computation& entry_;
-  std::vector<std::vector<InstructionId>> users_;  ///< Of the instructions that it came with.
   std::vector<Computation> reducers_;
 };
 
@@ -196,34 +194,6 @@ void CanonicalForms::visit_dot(InstructionId id) {
   become(id, HloOpcode::kReshape, matrices);
 }
 
-/// The transpose of a dot that exchanges the free dimensions of its sides is the dot of the sides
-/// exchanged.
-void CanonicalForms::visit_transpose(InstructionId id) {
-  const InstructionId product_id = at(id).operands[0];
-  const HloInstruction& dot = at(product_id);
-  if (dot.opcode != HloOpcode::kDot || users_[static_cast<std::size_t>(product_id)].size() != 1) {
-    return;
-  }
-  const std::size_t batch = dot.dot.lhs_batch.size();
-  const std::size_t rank = static_cast<std::size_t>(dot.shape.rank());
-  const std::size_t left = static_cast<std::size_t>(shape(dot.operands[0]).rank()) - batch -
-                           dot.dot.lhs_contracting.size();
-  Dimensions exchanged;
-  for (std::size_t i = 0; i < rank; ++i) {
-    const std::size_t from = i < batch ? i : i < rank - left ? i + left : i + left - (rank - batch);
-    exchanged.push_back(static_cast<std::int64_t>(from));
-  }
-  if (at(id).dimensions != exchanged) return;
-  HloInstruction turned = dot;
-  std::swap(turned.operands[0], turned.operands[1]);
-  std::swap(turned.dot.lhs_batch, turned.dot.rhs_batch);
-  std::swap(turned.dot.lhs_contracting, turned.dot.rhs_contracting);
-  turned.id = id;
-  turned.shape = at(id).shape;
-  turned.name = at(id).name;
-  at(id) = std::move(turned);
-}
-
 /// Gathers and scatters whose indices have more dimensions than one, or a last one of extent 1.
 void CanonicalForms::visit_rows(InstructionId id) {
   const bool is_gather = at(id).opcode == HloOpcode::kGather;
@@ -320,8 +290,6 @@ void CanonicalForms::visit(InstructionId id) {
   switch (at(id).opcode) {
     case HloOpcode::kDot:
       return visit_dot(id);
-    case HloOpcode::kTranspose:
-      return visit_transpose(id);
     case HloOpcode::kGather:
     case HloOpcode::kScatter:
       return visit_rows(id);

@@ -43,6 +43,7 @@ struct Group {
   std::vector<InstructionId> relations;  ///< Instructions whose cost depends on the order.
   DimensionOrder order;
   bool is_fixed = false;
+  bool has_product = false;  ///< One of them is the result of a dot.
 };
 
 class LayoutSearch {
@@ -86,6 +87,7 @@ class LayoutSearch {
   double copy_cost(InstructionId id);
   double relation_cost(InstructionId id);
   double dot_cost(InstructionId id);
+  double vector_cost(InstructionId id);
   double cost_of(int g);
   double cost_of(const std::set<int>& groups);
 
@@ -165,7 +167,7 @@ void LayoutSearch::make_groups() {
     InstructionId& mine = number[static_cast<std::size_t>(representative(id))];
     if (mine < 0) {
       mine = static_cast<InstructionId>(groups_.size());
-      groups_.push_back({{}, {}, row_major(shape(id).rank()), false});
+      groups_.push_back({{}, {}, row_major(shape(id).rank()), false, false});
     }
     Group& group = groups_[static_cast<std::size_t>(mine)];
     group.arrays.push_back(id);
@@ -175,6 +177,7 @@ void LayoutSearch::make_groups() {
       group.is_fixed = true;
     }
     group.is_fixed |= is_stuck(id, users);
+    group.has_product |= instruction.opcode == HloOpcode::kDot;
     // Elementwise values are written when something else reads them.
     const bool is_loop =
         hlo::is_elementwise(instruction.opcode) || instruction.opcode == HloOpcode::kBroadcast ||
@@ -206,7 +209,6 @@ void LayoutSearch::find_relations() {
       default:
         continue;
     }
-    if (!takes_part(instruction.id)) continue;
     std::set<InstructionId> touched;
     touched.insert(group_of_[static_cast<std::size_t>(instruction.id)]);
     for (InstructionId operand : instruction.operands) {
@@ -250,11 +252,27 @@ double LayoutSearch::dot_cost(InstructionId id) {
   return products * kTileCycles + double(blocks_to_transpose(*problem)) * kTransposeCycles;
 }
 
+/// A vector that is broadcast over, or reduced from, the result of a dot goes with the dot's kernel
+/// where it lies along the lanes; else the result is written and read once more.
+double LayoutSearch::vector_cost(InstructionId id) {
+  const HloInstruction& instruction = at(id);
+  const bool is_broadcast = instruction.opcode == HloOpcode::kBroadcast;
+  if (!is_broadcast && instruction.opcode != HloOpcode::kReduce) return 0;
+  const InstructionId matrix = is_broadcast ? id : instruction.operands[0];
+  const InstructionId vector = is_broadcast ? instruction.operands[0] : id;
+  if (!takes_part(matrix) || shape(vector).rank() != 1 || !group(matrix).has_product) return 0;
+  const std::int64_t lanes = order(matrix).back();
+  const auto& dimensions = instruction.dimensions;
+  const bool has_lanes = std::find(dimensions.begin(), dimensions.end(), lanes) != dimensions.end();
+  if (has_lanes == is_broadcast) return 0;
+  return kKernelCycles + 2 * bytes(matrix, order(matrix)) / kBytesPerCycle;
+}
+
 double LayoutSearch::relation_cost(InstructionId id) {
   const HloInstruction& instruction = at(id);
   const InstructionId operand = instruction.operands[0];
-  if (instruction.opcode == HloOpcode::kDot) return dot_cost(id);
-  if (!takes_part(operand)) return 0;
+  if (instruction.opcode == HloOpcode::kDot) return takes_part(id) ? dot_cost(id) : 0;
+  if (!takes_part(operand) || !takes_part(id)) return vector_cost(id);
   switch (instruction.opcode) {
     case HloOpcode::kReshape: {
       const auto fits = order_behind_reshape(shape(operand), order(operand), shape(id));
@@ -341,7 +359,7 @@ std::vector<std::pair<int, DimensionOrder>> LayoutSearch::induced(int g) {
   for (InstructionId id : groups_[static_cast<std::size_t>(g)].relations) {
     const HloInstruction& instruction = at(id);
     const InstructionId operand = instruction.operands[0];
-    if (instruction.opcode == HloOpcode::kDot || !takes_part(operand)) continue;
+    if (instruction.opcode == HloOpcode::kDot || !takes_part(operand) || !takes_part(id)) continue;
     std::optional<DimensionOrder> behind, before;
     if (instruction.opcode == HloOpcode::kReshape) {
       behind = order_behind_reshape(shape(operand), order(operand), shape(id));

@@ -234,7 +234,7 @@ bool UnitDimensions::is_neutral(const HloInstruction& reduce) {
 void UnitDimensions::visit_reduce(InstructionId id) {
   if (at(id).shape.is_tuple() || at(id).operands.size() != 2) return;
   const InstructionId operand = at(id).operands[0];
-  if (!has_units(shape(operand))) return;
+  if (!has_units(shape(operand)) || at(operand).opcode != HloOpcode::kReshape) return;
   const Dimensions numbers = numbers_of_long(shape(operand));
   HloInstruction squeezed_form = at(id);
   squeezed_form.dimensions.clear();
@@ -255,7 +255,6 @@ void UnitDimensions::visit_reduce(InstructionId id) {
     at(id) = std::move(reshape);
     return;
   }
-  if (at(operand).opcode != HloOpcode::kReshape) return;
   squeezed_form.operands[0] = squeezed(operand);
   squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id)));
   becomes_reshape(id, std::move(squeezed_form));
