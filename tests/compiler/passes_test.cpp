@@ -301,10 +301,10 @@ TEST(Fusion, TheSumsOfABatchNormShareAKernel) {
 
 TEST(Fusion, AReductionOverRowsThatNeedsAnotherIsAKernelOfItsOwn) {
   GraphBuilder graph("variance");
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {128, 128}));
-  const Tensor sum = graph.reduce_sum(x, {0});
-  const Tensor centred = graph.subtract(x, graph.broadcast(sum, {128, 128}, {1}));
-  const Tensor squares = graph.reduce_sum(graph.multiply(centred, centred), {0});
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {4, 8, 128}));
+  const Tensor sum = graph.reduce_sum(x, {0, 1});
+  const Tensor centred = graph.subtract(x, graph.broadcast(sum, {4, 8, 128}, {2}));
+  const Tensor squares = graph.reduce_sum(graph.multiply(centred, centred), {0, 1});
   const Module module = run_to_fusion(graph.finish(squares, {x}));
   EXPECT_EQ(count_kind(module, "kInput"), 2U);
 }

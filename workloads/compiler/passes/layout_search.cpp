@@ -52,6 +52,7 @@ class LayoutSearch {
       : computation_(computation),
         is_entry_(is_entry),
         orders_(orders),
+        users_(users_of(computation)),
         group_of_(computation.instructions.size()) {}
 
   void run() {
@@ -77,7 +78,10 @@ class LayoutSearch {
   InstructionId representative(InstructionId id);
   void make_groups();
   void find_relations();
-  bool is_stuck(InstructionId id, const std::vector<std::vector<InstructionId>>& users) const;
+  bool is_stuck(InstructionId id) const;
+  bool feeds_back(InstructionId reduce) const;
+  double feedback_cost(InstructionId id);
+  bool meets_product(InstructionId broadcast) const;
   Group& group(InstructionId id) {
     return groups_[static_cast<std::size_t>(group_of_[static_cast<std::size_t>(id)])];
   }
@@ -100,6 +104,8 @@ class LayoutSearch {
   const Computation& computation_;
   bool is_entry_;
   std::vector<DimensionOrder>& orders_;
+  std::vector<std::vector<InstructionId>> users_;
+  std::set<InstructionId> feeds_back_;   ///< Reductions that do.
   std::vector<InstructionId> group_of_;  ///< First a forest over arrays, then numbers of groups.
   std::vector<Group> groups_;
   std::vector<double> traffic_;  ///< Of each array: how often kernels read or write it.
@@ -136,12 +142,11 @@ bool has_choice(HloOpcode opcode) {
   }
 }
 
-bool LayoutSearch::is_stuck(InstructionId id,
-                            const std::vector<std::vector<InstructionId>>& users) const {
+bool LayoutSearch::is_stuck(InstructionId id) const {
   if (!has_choice(at(id).opcode)) return true;
   const bool is_result = id == computation_.root;
   if (!is_entry_ && (is_result || at(id).opcode == HloOpcode::kParameter)) return true;
-  const auto& readers = users[static_cast<std::size_t>(id)];
+  const auto& readers = users_[static_cast<std::size_t>(id)];
   return std::any_of(readers.begin(), readers.end(), [&](InstructionId user) {
     const bool is_root_tuple = user == computation_.root && at(user).opcode == HloOpcode::kTuple;
     if (is_root_tuple) return !is_entry_;
@@ -158,7 +163,6 @@ void LayoutSearch::make_groups() {
       group_of_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
     }
   }
-  const std::vector<std::vector<InstructionId>> users = users_of(computation_);
   std::vector<InstructionId> number(computation_.instructions.size(), -1);
   traffic_.assign(computation_.instructions.size(), 0);
   for (const HloInstruction& instruction : computation_.instructions) {
@@ -176,7 +180,7 @@ void LayoutSearch::make_groups() {
       group.order = given;
       group.is_fixed = true;
     }
-    group.is_fixed |= is_stuck(id, users);
+    group.is_fixed |= is_stuck(id);
     group.has_product |= instruction.opcode == HloOpcode::kDot;
     // Elementwise values are written when something else reads them.
     const bool is_loop =
@@ -184,7 +188,7 @@ void LayoutSearch::make_groups() {
         instruction.opcode == HloOpcode::kIota || instruction.opcode == HloOpcode::kReshape ||
         instruction.opcode == HloOpcode::kTranspose || instruction.opcode == HloOpcode::kConstant;
     traffic_[static_cast<std::size_t>(id)] = is_loop ? 0 : 1;
-    for (InstructionId user : users[static_cast<std::size_t>(id)]) {
+    for (InstructionId user : users_[static_cast<std::size_t>(id)]) {
       const bool reads =
           at(user).opcode == HloOpcode::kDot || at(user).opcode == HloOpcode::kReduce;
       traffic_[static_cast<std::size_t>(id)] += reads ? 1 : 0;
@@ -208,6 +212,10 @@ void LayoutSearch::find_relations() {
         break;
       default:
         continue;
+    }
+    if (instruction.opcode == HloOpcode::kReduce && !instruction.shape.is_tuple() &&
+        takes_part(instruction.operands[0]) && feeds_back(instruction.id)) {
+      feeds_back_.insert(instruction.id);
     }
     std::set<InstructionId> touched;
     touched.insert(group_of_[static_cast<std::size_t>(instruction.id)]);
@@ -252,6 +260,45 @@ double LayoutSearch::dot_cost(InstructionId id) {
   return products * kTileCycles + double(blocks_to_transpose(*problem)) * kTransposeCycles;
 }
 
+/// Whether what a reduction makes is broadcast over the arrays that it was made of, as a softmax or
+/// a norm does.
+bool LayoutSearch::feeds_back(InstructionId reduce) const {
+  const InstructionId g = group_of_[static_cast<std::size_t>(at(reduce).operands[0])];
+  std::set<InstructionId> seen{reduce};
+  std::vector<InstructionId> work{reduce};
+  while (!work.empty() && seen.size() < kMostMovedTogether) {
+    const InstructionId value = work.back();
+    work.pop_back();
+    for (InstructionId user : users_[static_cast<std::size_t>(value)]) {
+      const HloOpcode opcode = at(user).opcode;
+      if (opcode == HloOpcode::kBroadcast && group_of_[static_cast<std::size_t>(user)] == g) {
+        return true;
+      }
+      if (hlo::is_elementwise(opcode) && seen.insert(user).second) work.push_back(user);
+    }
+  }
+  return false;
+}
+
+/// Such a reduction along the lanes alone shares a kernel with what needs it.
+double LayoutSearch::feedback_cost(InstructionId id) {
+  if (at(id).opcode != HloOpcode::kReduce || feeds_back_.count(id) == 0) return 0;
+  const DimensionOrder along{order(at(id).operands[0]).back()};
+  return at(id).dimensions == along ? 0 : kKernelCycles;
+}
+
+/// Whether a broadcast is combined with the result of a dot, as a bias is.
+bool LayoutSearch::meets_product(InstructionId broadcast) const {
+  const auto& readers = users_[static_cast<std::size_t>(broadcast)];
+  return std::any_of(readers.begin(), readers.end(), [this](InstructionId user) {
+    const auto& operands = at(user).operands;
+    return hlo::is_elementwise(at(user).opcode) &&
+           std::any_of(operands.begin(), operands.end(), [this](InstructionId operand) {
+             return at(operand).opcode == HloOpcode::kDot;
+           });
+  });
+}
+
 /// A vector that is broadcast over, or reduced from, the result of a dot goes with the dot's kernel
 /// where it lies along the lanes; else the result is written and read once more.
 double LayoutSearch::vector_cost(InstructionId id) {
@@ -261,6 +308,7 @@ double LayoutSearch::vector_cost(InstructionId id) {
   const InstructionId matrix = is_broadcast ? id : instruction.operands[0];
   const InstructionId vector = is_broadcast ? instruction.operands[0] : id;
   if (!takes_part(matrix) || shape(vector).rank() != 1 || !group(matrix).has_product) return 0;
+  if (is_broadcast ? !meets_product(id) : feeds_back_.count(id) != 0) return 0;
   const std::int64_t lanes = order(matrix).back();
   const auto& dimensions = instruction.dimensions;
   const bool has_lanes = std::find(dimensions.begin(), dimensions.end(), lanes) != dimensions.end();
@@ -272,7 +320,9 @@ double LayoutSearch::relation_cost(InstructionId id) {
   const HloInstruction& instruction = at(id);
   const InstructionId operand = instruction.operands[0];
   if (instruction.opcode == HloOpcode::kDot) return takes_part(id) ? dot_cost(id) : 0;
-  if (!takes_part(operand) || !takes_part(id)) return vector_cost(id);
+  if (!takes_part(operand) || !takes_part(id)) {
+    return vector_cost(id) + (takes_part(operand) ? feedback_cost(id) : 0);
+  }
   switch (instruction.opcode) {
     case HloOpcode::kReshape: {
       const auto fits = order_behind_reshape(shape(operand), order(operand), shape(id));
@@ -296,7 +346,7 @@ double LayoutSearch::relation_cost(InstructionId id) {
         if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept.push_back(d);
       }
       const bool fits = same_order(shape(id), order_of_part(order(operand), kept), order(id));
-      return fits ? 0 : copy_cost(id);
+      return (fits ? 0 : copy_cost(id)) + feedback_cost(id);
     }
   }
 }
