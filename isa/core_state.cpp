@@ -1,8 +1,18 @@
 #include "isa/core_state.h"
 
+#include <algorithm>
+#include <new>
+
 #include "isa/vector_arithmetic.h"
 
 namespace tpu::isa {
+
+Vmem::Vmem(std::uint32_t rows)
+    : words_(static_cast<std::uint32_t*>(
+          std::calloc(std::max<std::size_t>(rows, 1), kLanes * sizeof(std::uint32_t)))),
+      written_(rows) {
+  if (words_ == nullptr) throw std::bad_alloc();
+}
 
 VectorPool::Index VectorPool::take() {
   if (free_.empty()) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -12,15 +13,16 @@
 
 namespace tpu::isa {
 
-/// Vector memory: rows of 128 words in one flat array, and which of them were ever written.
+/// Vector memory: rows of 128 words in one flat array, and which of them were ever written. Pages
+/// that nobody touches take no memory of the host.
 class Vmem {
  public:
-  explicit Vmem(std::uint32_t rows) : words_(std::size_t{rows} * kLanes), written_(rows) {}
+  explicit Vmem(std::uint32_t rows);
 
   std::uint32_t rows() const { return static_cast<std::uint32_t>(written_.size()); }
-  std::uint32_t* row(std::uint32_t index) { return words_.data() + std::size_t{index} * kLanes; }
+  std::uint32_t* row(std::uint32_t index) { return words_.get() + std::size_t{index} * kLanes; }
   const std::uint32_t* row(std::uint32_t index) const {
-    return words_.data() + std::size_t{index} * kLanes;
+    return words_.get() + std::size_t{index} * kLanes;
   }
   /// For DMAs and tests that write through row(): from `first`, `count` rows.
   void mark_written(std::uint32_t first, std::uint32_t count) {
@@ -29,7 +31,10 @@ class Vmem {
   bool is_written(std::uint32_t index) const { return written_[index] != 0; }
 
  private:
-  std::vector<std::uint32_t> words_;
+  struct Free {
+    void operator()(std::uint32_t* words) const { std::free(words); }
+  };
+  std::unique_ptr<std::uint32_t[], Free> words_;
   std::vector<std::uint8_t> written_;
 };
 

@@ -147,10 +147,6 @@ std::uint32_t result_latency(Opcode producer, const Latencies& latencies) {
   return 0;
 }
 
-std::uint32_t use_latency(Opcode producer, Opcode /*consumer*/, const Latencies& latencies) {
-  return result_latency(producer, latencies);
-}
-
 std::uint32_t issue_interval(Opcode opcode, const Latencies& latencies) {
   const OpcodeInfo& row = info(opcode);
   if (opcode == Opcode::kVdwg || opcode == Opcode::kVsetPatternPermute) return 1;

@@ -70,12 +70,9 @@ std::string opcode_text(Opcode opcode, std::uint8_t unit = 0);
 std::string nearest_opcode_text(std::string_view text);
 
 /// Cycles from the issue of `producer` to the first bundle that may read its destination, or for a
-/// push to the first bundle that may pop its result. 0: no result.
+/// push to the first bundle that may pop its result. 0: no result. No reader has a latency of its
+/// own: XLA mostly leaves a cycle between a sum or product and vpack, but not always.
 std::uint32_t result_latency(Opcode producer, const Latencies& latencies = {});
-
-/// The same for one reader. XLA mostly leaves a cycle between a sum or product and vpack, but not
-/// always (gpt_tiny, v3): no reader has a latency of its own.
-std::uint32_t use_latency(Opcode producer, Opcode consumer, const Latencies& latencies = {});
 
 /// True when the core tolerates a reader before result_latency() has passed. XLA keeps two cycles
 /// from a scalar load to its reader, but one where int_to_ptr, which is no instruction, stands

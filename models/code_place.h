@@ -5,6 +5,7 @@
 #include <string>
 
 #include "isa/program.h"
+#include "models/origin.h"
 
 namespace tpu {
 
@@ -24,8 +25,9 @@ inline std::string to_string(CodePlace place, const isa::Program& program) {
 /// Addresses of a DMA that are unknown with values off: they do not change its time, but its bounds
 /// cannot be checked and its data cannot be followed.
 struct UnknownAddresses {
-  bool source = false;
-  bool destination = false;
+  Origin source;
+  Origin destination;
+  bool any() const { return !source.known() || !destination.known(); }
 };
 
 /// What the first operand of vsyncadd.remote names: flag | 0x40000 | core << 20 | chip << 21, as

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
+#include "models/core/followed_kernels.h"
 #include "models/deadlock.h"
 #include "models/pod.h"
 #include "sim/base/error.h"
@@ -30,6 +32,17 @@ class KernelContext {
   std::unique_ptr<sc_core::sc_simcontext> mine_;
 };
 
+constexpr std::size_t kMostNames = 8;  ///< In a note.
+
+std::string listed(const std::vector<std::string>& names, std::size_t most) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
+    text += (i > 0 ? ", " : "") + names[i];
+  }
+  if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
+  return text;
+}
+
 std::uint32_t longest_block(const RunOptions& options) { return options.interpret ? 1 : 1U << 16; }
 
 }  // namespace
@@ -48,7 +61,7 @@ class Machine::Impl {
       throw ConfigurationError("core.mxu.count: expected at most 4, found " +
                                std::to_string(params.core.mxu.count));
     }
-    kernels_ = decode(program, params);
+    kernels_ = decode(program, params, FollowedKernels(program));
   }
 
   void load(std::uint32_t core, const CoreLoad& load) {
@@ -57,6 +70,8 @@ class Machine::Impl {
   }
 
   RunResult run(const RunOptions& options);
+  RunResult attempt(const RunOptions& options, const std::vector<std::uint32_t>& numbers,
+                    const FollowedKernels& followed);
 
   std::vector<std::uint32_t> read_hbm(std::uint32_t core, std::uint64_t granule,
                                       std::uint64_t words) const;
@@ -69,6 +84,9 @@ class Machine::Impl {
     }
   }
   void load_hbm(std::uint32_t core);
+  void assume_inputs(std::uint32_t core);
+  std::vector<std::string> notes(const std::vector<Core*>& cores,
+                                 const FollowedKernels& followed) const;
   void load_block(std::uint32_t core, std::uint64_t granule,
                   const std::vector<std::uint32_t>& words, const std::string& what);
 
@@ -101,44 +119,99 @@ void Machine::Impl::load_hbm(std::uint32_t core) {
   }
 }
 
+/// Inputs that nobody gave are zeros where control depends on them.
+void Machine::Impl::assume_inputs(std::uint32_t core) {
+  hbm_[core].keep_origins();
+  for (std::uint32_t b = 0; b < program_.buffers.size(); ++b) {
+    const isa::Buffer& buffer = program_.buffers[b];
+    if (buffer.role != isa::BufferRole::kParameter) continue;
+    hbm_[core].assume_zeros(buffer.granule,
+                            (buffer.bytes + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes, b);
+  }
+}
+
 RunResult Machine::Impl::run(const RunOptions& options) {
   std::vector<std::uint32_t> numbers = options.cores;
   if (numbers.empty()) {
     for (std::uint32_t core = 0; core < params_.cores(); ++core) numbers.push_back(core);
   }
+  for (std::uint32_t core : numbers) check_core(core);
+  FollowedKernels followed(program_);
+  while (true) {
+    try {
+      return attempt(options, numbers, followed);
+    } catch (const UnknownControl& unknown) {
+      if (options.values || !followed.add(unknown.origin())) throw;
+    }
+    if (options.observer != nullptr) options.observer->on_restart();
+    kernels_ = decode(program_, params_, followed);
+    for (std::uint32_t core : numbers) hbm_[core] = MemoryImage();
+  }
+}
+
+RunResult Machine::Impl::attempt(const RunOptions& options,
+                                 const std::vector<std::uint32_t>& numbers,
+                                 const FollowedKernels& followed) {
   std::vector<bool> runs(params_.cores(), false);
   for (std::uint32_t core : numbers) {
-    check_core(core);
     if (!runs[core]) load_hbm(core);
+    if (followed.any()) assume_inputs(core);
     runs[core] = true;
   }
   const KernelContext kernel;
   RunClock clock(params_);
   BlockTable blocks(program_, kernels_, params_.core, longest_block(options));
-  const CoreSetup setup{params_, program_, options, blocks, runs};
+  const CoreSetup setup{params_, program_, options, blocks, followed, runs};
   Pod pod("pod", clock, setup, hbm_, loads_);
   sc_core::sc_start();
   if (clock.failure) std::rethrow_exception(clock.failure);
 
   RunResult result;
   result.events = clock.events;
-  std::vector<Core*> by_number(params_.cores(), nullptr);
   for (Core* core : pod.cores()) {
     if (!core->finished()) throw ProgramFault(describe_deadlock(params_, pod.cores()));
     result.cycles = std::max(result.cycles, core->end_cycle());
-    by_number[core->number()] = core;
   }
   std::vector<CoreResult> per_core(params_.cores());
   for (Core* core : pod.cores()) per_core[core->number()] = core->result(result.cycles);
-  std::uint64_t unknown = 0;
-  for (Core* core : pod.cores()) unknown += core->sequencer().unknown_dmas();
-  if (unknown > 0) {
-    result.notes.push_back(std::to_string(unknown) +
-                           " DMAs go to or from addresses that are unknown with values off; their "
-                           "time does not depend on them, but their bounds were not checked");
+  result.notes = notes(pod.cores(), followed);
+  if (!blocks.unconfirmed().empty()) {
+    result.notes.push_back("executed instructions whose meaning no experiment has confirmed: " +
+                           listed(blocks.unconfirmed(), isa::kOpcodeCount));
   }
   for (std::uint32_t core : numbers) result.cores.push_back(per_core[core]);
   return result;
+}
+
+/// What of the data a run with values off knew, and what not.
+std::vector<std::string> Machine::Impl::notes(const std::vector<Core*>& cores,
+                                              const FollowedKernels& followed) const {
+  std::vector<std::string> notes;
+  std::uint64_t unknown = 0;
+  for (Core* core : cores) unknown += core->sequencer().unknown_dmas();
+  if (unknown > 0) {
+    notes.push_back(std::to_string(unknown) +
+                    " DMAs go to or from addresses that are unknown with values off; their time "
+                    "does not depend on them, but their bounds were not checked");
+  }
+  if (!followed.names().empty()) {
+    notes.push_back(
+        "control depends on data: with values off, that of these kernels was followed: " +
+        listed(followed.names(), kMostNames));
+  }
+  std::set<std::uint32_t> assumed;
+  for (Core* core : cores) {
+    const std::set<std::uint32_t>& buffers = core->scalar_unit().assumed_buffers();
+    assumed.insert(buffers.begin(), buffers.end());
+  }
+  std::vector<std::string> names;
+  for (const std::uint32_t buffer : assumed) names.push_back(program_.buffers[buffer].name);
+  if (!names.empty()) {
+    notes.push_back("control may depend on inputs that nobody gave; zeros were taken for " +
+                    listed(names, kMostNames) +
+                    "; run with --values on and --inputs for the true path");
+  }
+  return notes;
 }
 
 std::vector<std::uint32_t> Machine::Impl::read_hbm(std::uint32_t core, std::uint64_t granule,

@@ -124,6 +124,9 @@ class Observer {
   virtual void on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
                        std::uint64_t end) = 0;
   virtual void on_dma(const DmaEvent& event) = 0;
+  /// The run begins again from cycle 0: what was seen so far did not happen. (A run with values off
+  /// does that when it turns out that control depends on more data than it has followed.)
+  virtual void on_restart() {}
 };
 
 /// Words that are in memory before the run.

@@ -161,7 +161,7 @@ void BlockTable::extend_block(Block& block, bool slot) {
   }
 }
 
-void BlockTable::count(Block& block) const {
+void BlockTable::count(Block& block) {
   const isa::Kernel& source = program_.kernels[block.kernel];
   const DecodedKernel& kernel = kernels_[block.kernel];
   std::array<std::uint64_t, BlockCounters::kCount> values{};
@@ -171,6 +171,7 @@ void BlockTable::count(Block& block) const {
     std::array<bool, static_cast<std::size_t>(isa::Slot::kCount)> used{};
     for (const isa::Instruction* i = source.begin(source.bundles[b]);
          i != source.end(source.bundles[b]); ++i) {
+      reached_.set(static_cast<std::size_t>(i->opcode));
       const isa::Slot slot = isa::info(i->opcode).slot;
       used[static_cast<std::size_t>(slot)] = true;
       if (slot == isa::Slot::kScalar) ++values[BlockCounters::kScalarOps];
@@ -194,6 +195,17 @@ void BlockTable::count(Block& block) const {
   for (std::size_t i = 0; i < values.size(); ++i) {
     block.counters.values[i] = static_cast<std::uint32_t>(values[i]);
   }
+}
+
+std::vector<std::string> BlockTable::unconfirmed() const {
+  std::vector<std::string> names;
+  for (std::size_t o = 0; o < isa::kOpcodeCount; ++o) {
+    const auto opcode = static_cast<isa::Opcode>(o);
+    if (!reached_[o] || isa::is_confirmed(opcode)) continue;
+    names.push_back(isa::opcode_text(opcode) + " (" + isa::to_string(isa::info(opcode).status) +
+                    ")");
+  }
+  return names;
 }
 
 BlockTable::StateId BlockTable::number_of(Scoreboard::State state) {

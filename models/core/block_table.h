@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -110,6 +112,10 @@ class BlockTable {
 
   std::size_t states() const { return infos_.size(); }
 
+  /// Instructions of blocks that were reached whose meaning no experiment has confirmed, with what
+  /// the table says instead: "vrng (guessed)".
+  std::vector<std::string> unconfirmed() const;
+
  private:
   struct StateHash {
     std::size_t operator()(const Scoreboard::State& state) const;
@@ -132,7 +138,7 @@ class BlockTable {
 
   Block& make_block(std::uint32_t kernel, std::uint32_t bundle, bool slot);
   void extend_block(Block& block, bool slot);
-  void count(Block& block) const;
+  void count(Block& block);
   Outcome look_up(Block& block, StateId entry, std::uint64_t guards);
   Outcome compute(const Block& block, StateId entry, std::uint64_t guards);
   StateId number_of(Scoreboard::State state);
@@ -148,6 +154,7 @@ class BlockTable {
   std::vector<StateInfo> infos_;
   std::unordered_map<Key, StateId, KeyHash> outcomes_;
   std::unordered_map<std::uint64_t, StateId> ages_;
+  std::bitset<isa::kOpcodeCount> reached_;
 };
 
 /// The counters of guarded pushes depend on the guards: adds one that acts.

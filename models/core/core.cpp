@@ -26,13 +26,16 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
   if (setup.options.values) {
     data_ = std::make_unique<DataPath>(setup.program, setup.params, chip_, core_,
                                        setup.options.check_names);
-    scalar_.set_vectors(&data_->state());
+  } else if (setup.followed.any()) {
+    data_ = std::make_unique<DataPath>(setup.program, setup.params, chip_, core_, setup.followed);
   }
+  if (data_) scalar_.set_vectors(&data_->state(), data_->knowledge());
   load_smem(load);
   DmaPorts& dma_ports = *this;
   CoreOutside& outside = *this;
   dma_ = std::make_unique<DmaEngine>(DmaEngine::Core{chip_, core_}, setup.params, setup.program,
-                                     hbm, scalar_, data_ ? &data_->state() : nullptr, dma_ports);
+                                     hbm, scalar_, data_ ? &data_->state() : nullptr,
+                                     data_ ? data_->knowledge() : nullptr, dma_ports);
   sequencer_ = std::make_unique<Sequencer>(Sequencer::Place{number_, chip_, core_}, setup.params,
                                            setup.blocks, setup.options, scalar_, flags_,
                                            data_.get(), outside);

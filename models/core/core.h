@@ -19,6 +19,7 @@ struct CoreSetup {
   const isa::Program& program;
   const RunOptions& options;
   BlockTable& blocks;
+  const FollowedKernels& followed;
   /// Per core of the slice whether it takes part.
   const std::vector<bool>& runs;
 };
@@ -43,6 +44,7 @@ class Core : public TimedModule,
   std::uint64_t end_cycle() const { return sequencer_->cycle(); }
   CoreResult result(std::uint64_t run_end) { return sequencer_->result(run_end); }
   Sequencer& sequencer() { return *sequencer_; }
+  const ScalarUnit& scalar_unit() const { return scalar_; }
   const SyncFlags& flags() const { return flags_; }
   std::vector<std::string> outstanding(std::uint32_t flag) const { return dma_->outstanding(flag); }
 
@@ -80,7 +82,7 @@ class Core : public TimedModule,
   const std::uint32_t core_;  ///< Of the chip.
   ScalarUnit scalar_;
   SyncFlags flags_;
-  std::unique_ptr<DataPath> data_;  ///< With values only.
+  std::unique_ptr<DataPath> data_;  ///< With values, or where kernels are followed without.
   std::unique_ptr<DmaEngine> dma_;
   std::unique_ptr<Sequencer> sequencer_;
   bool finished_ = false;

@@ -34,6 +34,13 @@ DataPath::DataPath(const isa::Program& program, const MachineParams& params, std
   }
 }
 
+DataPath::DataPath(const isa::Program& program, const MachineParams& params, std::uint32_t chip,
+                   std::uint32_t core, const FollowedKernels& followed)
+    : DataPath(program, params, chip, core, false) {
+  followed_ = &followed;
+  knowledge_.emplace(followed, state_.shape());
+}
+
 const isa::NameCheck* DataPath::names(std::uint32_t kernel) const {
   return check_names_ ? &names_[kernel] : nullptr;
 }
@@ -42,15 +49,32 @@ void DataPath::execute(std::uint32_t kernel, std::uint32_t bundle) {
   isa::execute_bundle(program_.kernels[kernel], bundle, state_, *this, names(kernel));
 }
 
+void DataPath::prepare_followed(std::uint32_t kernel, std::uint32_t bundle, ScalarUnit& scalar) {
+  const isa::ScalarState& registers = scalar.state();
+  state_.scalar.s = registers.s;
+  state_.scalar.p = registers.p;
+  knowledge_->prepare(followed_->vector_half(kernel), bundle, state_, scalar);
+}
+
+void DataPath::execute_followed(std::uint32_t kernel, std::uint32_t bundle) {
+  isa::execute_bundle(followed_->vector_half(kernel), bundle, state_, *this);
+  knowledge_->commit();
+}
+
 isa::ControlRequest DataPath::control(std::uint32_t kernel, std::uint32_t bundle) const {
   const isa::Kernel& code = program_.kernels[kernel];
   return isa::control_of(code, code.bundles[bundle], state_.scalar);
 }
 
 void DataPath::enter(const isa::CallSite& site, std::uint32_t caller) {
+  if (knowledge_) knowledge_->enter(site.kernel, caller);
   if (!check_names_) return;
   names_[caller].check_call(site, state_.names);
   names_[site.kernel].enter(state_.names);
+}
+
+void DataPath::return_to(std::uint32_t kernel, std::uint32_t from) {
+  if (knowledge_) knowledge_->enter(kernel, from);
 }
 
 }  // namespace tpu

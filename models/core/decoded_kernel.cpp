@@ -176,8 +176,11 @@ std::map<std::uint32_t, std::uint32_t> parameter_addresses(const isa::Program& p
 
 class Decoder {
  public:
-  Decoder(const isa::Program& program, const MachineParams& params)
-      : program_(program), params_(params), parameters_(parameter_addresses(program)) {}
+  Decoder(const isa::Program& program, const MachineParams& params, const FollowedKernels& followed)
+      : program_(program),
+        params_(params),
+        followed_(followed),
+        parameters_(parameter_addresses(program)) {}
 
   DecodedKernel decode(std::size_t kernel, const std::vector<ScalarSet>& live_after);
 
@@ -193,8 +196,10 @@ class Decoder {
 
   const isa::Program& program_;
   const MachineParams& params_;
+  const FollowedKernels& followed_;
   std::map<std::uint32_t, std::uint32_t> parameters_;
   const isa::Kernel* kernel_ = nullptr;
+  bool follow_ = false;
   std::size_t bundle_number_ = 0;
   DecodedKernel out_;
   DecodedBundle bundle_;
@@ -214,6 +219,7 @@ bool is_interaction(Opcode opcode) {
 
 DecodedKernel Decoder::decode(std::size_t kernel, const std::vector<ScalarSet>& live_after) {
   kernel_ = &program_.kernels[kernel];
+  follow_ = followed_.follows(static_cast<std::uint32_t>(kernel));
   out_ = {};
   out_.bundles.reserve(kernel_->bundles.size() + 1);
   for (std::size_t b = 0; b <= kernel_->bundles.size(); ++b) {
@@ -258,9 +264,11 @@ DecodedKernel Decoder::decode(std::size_t kernel, const std::vector<ScalarSet>& 
 
 void Decoder::decode_instruction(const isa::Instruction& i, std::uint32_t index,
                                  ScalarSet live_after) {
-  if (!may_matter(i)) return;
-  const ScalarUse use = scalar_use(i);
-  if (!use.root && (use.write & live_after) == 0) return;
+  if (!follow_) {
+    if (!may_matter(i)) return;
+    const ScalarUse use = scalar_use(i);
+    if (!use.root && (use.write & live_after) == 0) return;
+  }
   if (is_interaction(i.opcode)) {
     decode_interaction(i, index);
   } else if (!decode_control(i)) {
@@ -496,10 +504,11 @@ void Decoder::decode_timing(const isa::Instruction& i) {
 
 }  // namespace
 
-std::vector<DecodedKernel> decode(const isa::Program& program, const MachineParams& params) {
+std::vector<DecodedKernel> decode(const isa::Program& program, const MachineParams& params,
+                                  const FollowedKernels& followed) {
   ProgramCheck(program, params).check();
-  const std::vector<std::vector<ScalarSet>> live_after = live_after_bundles(program);
-  Decoder decoder(program, params);
+  const std::vector<std::vector<ScalarSet>> live_after = live_after_bundles(program, followed);
+  Decoder decoder(program, params, followed);
   std::vector<DecodedKernel> kernels;
   kernels.reserve(program.kernels.size());
   for (std::size_t k = 0; k < program.kernels.size(); ++k) {

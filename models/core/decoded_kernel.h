@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "isa/program.h"
+#include "models/core/followed_kernels.h"
 #include "models/params.h"
 
 namespace tpu {
@@ -138,7 +139,9 @@ struct DecodedKernel {
 /// scalar code only the backward slice of what reaches branches, calls, traps, SMEM, DMAs and sync
 /// flags remains: with values off nothing else needs to be known. Liveness of registers over each
 /// kernel's control flow, across calls: what a callee may read is live before the call, what any
-/// caller may read is live at its end. SMEM is live as a whole.
-std::vector<DecodedKernel> decode(const isa::Program& program, const MachineParams& params);
+/// caller may read is live at its end. SMEM is live as a whole. Kernels that are followed keep all
+/// their scalar code.
+std::vector<DecodedKernel> decode(const isa::Program& program, const MachineParams& params,
+                                  const FollowedKernels& followed);
 
 }  // namespace tpu

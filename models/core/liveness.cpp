@@ -26,6 +26,21 @@ bool is_root(const isa::OpcodeInfo& row) {
   }
 }
 
+ScalarSet operands_read(const isa::Instruction& instruction, const isa::OpcodeInfo& row) {
+  ScalarSet reads = 0;
+  for (std::uint8_t i = 0; i < row.operand_count; ++i) {
+    const isa::Operand& operand = instruction.operands[i];
+    if (operand.kind == isa::Operand::Kind::kRegister) {
+      reads |= bit_of(row.operand_files[i], operand.reg);
+    }
+  }
+  if (row.address != 0) {
+    for (std::uint8_t base : instruction.address.base) reads |= bit_of('s', base);
+    reads |= bit_of('s', instruction.address.mask_register);
+  }
+  return reads;
+}
+
 /// The flow of one kernel: uses of its instructions, what is live after each bundle and at entry.
 struct Flow {
   std::vector<ScalarUse> uses;           ///< Of the instructions that touch scalar registers.
@@ -55,7 +70,7 @@ ScalarSet before_bundle(const Flow& flow, std::size_t b) {
   return (after & ~written) | read;
 }
 
-Flow make_flow(const isa::Program& program, const isa::Kernel& kernel) {
+Flow make_flow(const isa::Program& program, const isa::Kernel& kernel, bool followed) {
   Flow flow;
   flow.after.assign(kernel.bundles.size(), 0);
   flow.branch.assign(kernel.bundles.size(), kNone);
@@ -65,7 +80,9 @@ Flow make_flow(const isa::Program& program, const isa::Kernel& kernel) {
     flow.first_use.push_back(static_cast<std::uint32_t>(flow.uses.size()));
     for (const isa::Instruction* i = kernel.begin(kernel.bundles[b]);
          i != kernel.end(kernel.bundles[b]); ++i) {
-      if (may_matter(*i)) {
+      if (followed) {
+        flow.uses.push_back(scalar_use_followed(*i));
+      } else if (may_matter(*i)) {
         const ScalarUse use = scalar_use(*i);
         if (use.root || use.write != 0) flow.uses.push_back(use);
       }
@@ -139,23 +156,29 @@ ScalarUse scalar_use(const isa::Instruction& instruction) {
   if (use.guarded) use.reads |= bit_of('p', instruction.guard.predicate);
   const bool guard_alone = row.dest_file == 'v' || row.unit == isa::UnitKind::kMxu ||
                            row.unit == isa::UnitKind::kXlu || row.unit == isa::UnitKind::kEup;
-  if (guard_alone) return use;
-  for (std::uint8_t i = 0; i < row.operand_count; ++i) {
-    const isa::Operand& operand = instruction.operands[i];
-    if (operand.kind == isa::Operand::Kind::kRegister) {
-      use.reads |= bit_of(row.operand_files[i], operand.reg);
-    }
-  }
-  if (row.address == 'a') {
-    for (std::uint8_t base : instruction.address.base) use.reads |= bit_of('s', base);
-  }
+  if (!guard_alone) use.reads |= operands_read(instruction, row);
   return use;
 }
 
-std::vector<std::vector<ScalarSet>> live_after_bundles(const isa::Program& program) {
+ScalarUse scalar_use_followed(const isa::Instruction& instruction) {
+  const isa::OpcodeInfo& row = isa::info(instruction.opcode);
+  ScalarUse use;
+  use.root = true;
+  use.guarded = instruction.guard.predicate != isa::kNoRegister;
+  use.write = bit_of(row.dest_file, instruction.dest);
+  use.reads = operands_read(instruction, row);
+  if (use.guarded) use.reads |= bit_of('p', instruction.guard.predicate);
+  return use;
+}
+
+std::vector<std::vector<ScalarSet>> live_after_bundles(const isa::Program& program,
+                                                       const FollowedKernels& followed) {
   std::vector<Flow> flows;
   flows.reserve(program.kernels.size());
-  for (const isa::Kernel& kernel : program.kernels) flows.push_back(make_flow(program, kernel));
+  for (std::size_t k = 0; k < program.kernels.size(); ++k) {
+    const bool follow = followed.follows(static_cast<std::uint32_t>(k));
+    flows.push_back(make_flow(program, program.kernels[k], follow));
+  }
   bool changed = true;
   while (changed) {
     changed = false;

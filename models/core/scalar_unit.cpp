@@ -1,5 +1,7 @@
 #include "models/core/scalar_unit.h"
 
+#include "models/core/knowledge.h"
+
 namespace tpu {
 namespace {
 
@@ -12,7 +14,7 @@ constexpr const char* kNeedsValues =
 }  // namespace
 
 ScalarUnit::ScalarUnit(std::uint32_t smem_words, std::uint32_t chip, std::uint32_t core)
-    : smem_unknown_((smem_words + 63) / 64) {
+    : smem_origins_(smem_words) {
   state_.smem.resize(smem_words);
   state_.chip = chip;
   state_.core = core;
@@ -36,27 +38,39 @@ std::optional<std::uint32_t> ScalarUnit::value(const ScalarOperand& operand) con
   return registers_[operand.reg] + operand.immediate;
 }
 
-void ScalarUnit::write_smem(std::uint32_t word, std::uint32_t value, bool known) {
+void ScalarUnit::write_smem(std::uint32_t word, std::uint32_t value, Origin origin) {
   state_.smem[word] = value;
-  note_word(word, !known);
+  note_word(word, origin);
 }
 
-void ScalarUnit::note_word(std::uint32_t word, bool unknown) {
-  const std::uint64_t bit = std::uint64_t{1} << (word % 64);
-  std::uint64_t& bits = smem_unknown_[word / 64];
-  if (((bits & bit) != 0) == unknown) return;
-  bits ^= bit;
-  unknown_words_ += unknown ? 1 : ~std::uint32_t{0};
+void ScalarUnit::note_word(std::uint32_t word, Origin origin) {
+  Origin& noted = smem_origins_[word];
+  if (noted.plain() != origin.plain()) marked_words_ += noted.plain() ? 1 : ~std::uint32_t{0};
+  noted = origin;
 }
 
-void ScalarUnit::note_unknown(std::uint8_t reg, bool unknown) {
+void ScalarUnit::note_origin(std::uint8_t reg, Origin origin) {
   const std::uint64_t bit = std::uint64_t{1} << reg;
-  unknown_ = unknown ? unknown_ | bit : unknown_ & ~bit;
+  unknown_ = origin.known() ? unknown_ & ~bit : unknown_ | bit;
+  origins_[reg] = origin;
 }
 
-bool ScalarUnit::fail(const std::string& what) {
+/// A register takes a value of another unit.
+void ScalarUnit::take(std::uint8_t reg, Origin origin) {
+  note_origin(reg, origin);
+  if (origin.assumed()) assumed_buffers_.insert(*origin.assumed());
+}
+
+bool ScalarUnit::fail(const std::string& what, Origin origin) {
   problem_ = what;
+  problem_origin_ = origin;
   return false;
+}
+
+ScalarUnit::FromVector ScalarUnit::element(std::uint8_t vector_register) const {
+  if (vectors_ == nullptr) return {0, Origin::kernel(kernel_)};
+  const Origin origin = knowledge_ != nullptr ? knowledge_->vector(vector_register) : Origin();
+  return {vectors_->vector(vector_register).word[0], origin};
 }
 
 template <bool kUnknowns>
@@ -133,7 +147,7 @@ bool ScalarUnit::load(const MicroOp& op) {
                 std::to_string(static_cast<std::int32_t>(word)));
   }
   registers_[op.dest] = state_.smem[word];
-  if (unknown_words_ != 0 && word_unknown(word)) note_unknown(op.dest, true);
+  if (marked_words_ != 0 && !smem_origins_[word].plain()) take(op.dest, smem_origins_[word]);
   return true;
 }
 
@@ -144,29 +158,26 @@ bool ScalarUnit::store(const MicroOp& op) {
                 std::to_string(static_cast<std::int32_t>(word)));
   }
   state_.smem[word] = registers_[op.reg[2]] + op.immediate[2];
-  if (unknown_words_ != 0) note_word(word, false);
+  if (marked_words_ != 0) note_word(word, {});
   return true;
 }
 
 bool ScalarUnit::execute_rare(const MicroOp& op) {
   switch (op.kind) {
     case Kind::kVpush: {
-      std::uint32_t value = op.immediate[2];
-      if (vectors_ != nullptr && op.reg[2] != scalar_file::kZero) {
-        value = vectors_->vector(op.reg[2]).word[0];
-      }
-      from_vector_.push_back({value, vectors_ != nullptr || op.reg[2] == scalar_file::kZero});
+      const bool immediate = op.reg[2] == scalar_file::kZero;
+      from_vector_.push_back(immediate ? FromVector{op.immediate[2], {}} : element(op.reg[2]));
       return true;
     }
     case Kind::kSpop: {
       // An empty queue is the latency check's business, which comes after.
-      FromVector popped;
+      FromVector popped{0, Origin::nobody()};
       if (!from_vector_.empty()) {
         popped = from_vector_.front();
         from_vector_.pop_front();
       }
       registers_[op.dest] = popped.value;
-      note_unknown(op.dest, !popped.known);
+      take(op.dest, popped.origin);
       return true;
     }
     case Kind::kHalt:
@@ -184,14 +195,15 @@ bool ScalarUnit::execute_rare(const MicroOp& op) {
 
 /// The operations that touch something unknown. False: a fault. `handled`: nothing more to do.
 bool ScalarUnit::execute_unknown(const MicroOp& op, bool& handled) {
-  const bool guard_unknown = is_unknown(op.guard.reg);
+  const Origin guard = origin(op.guard.reg);
+  const bool guard_unknown = !guard.known();
   if (guard_unknown && op.kind == Kind::kHalt) {
     handled = true;
     return true;
   }
   if (guard_unknown &&
       (op.kind == Kind::kQueueGuard || op.kind == Kind::kVpush || op.kind == Kind::kSpop)) {
-    return fail(std::string("the guard of a push or pop") + kNeedsValues);
+    return fail(std::string("the guard of a push or pop") + kNeedsValues, guard);
   }
   if (op.kind == Kind::kQueueGuard || op.kind == Kind::kVpush || op.kind == Kind::kSpop ||
       op.kind == Kind::kHalt) {
@@ -201,29 +213,30 @@ bool ScalarUnit::execute_unknown(const MicroOp& op, bool& handled) {
     handled = true;
     return true;
   }
-  const bool address_unknown = is_unknown(op.reg[0]) || is_unknown(op.reg[1]);
+  const Origin address = origin(op.reg[0]) | origin(op.reg[1]);
   if (op.kind == Kind::kStore) {
-    if (address_unknown) return fail(std::string("the address of sst") + kNeedsValues);
-    if (!guard_unknown && !is_unknown(op.reg[2])) return true;
+    if (!address.known()) return fail(std::string("the address of sst") + kNeedsValues, address);
+    const Origin stored = guard | origin(op.reg[2]);
+    if (stored.known()) return true;
     const std::uint32_t word = registers_[op.reg[0]] + registers_[op.reg[1]] + op.immediate[1];
     if (word >= smem_words()) return true;
-    note_word(word, true);
+    note_word(word, stored);
     handled = true;
     return true;
   }
-  bool unknown = guard_unknown || address_unknown || is_unknown(op.reg[2]);
+  Origin result = guard | address | origin(op.reg[2]);
   if (op.kind == Kind::kSelect && !is_unknown(op.reg[0])) {
     const bool first = (registers_[op.reg[0]] ^ op.immediate[0]) != 0;
-    unknown = guard_unknown || is_unknown(op.reg[first ? 1 : 2]);
+    result = guard | origin(op.reg[first ? 1 : 2]);
   }
-  if (unknown && op.dest == scalar_file::kBranchTaken) {
-    return fail(std::string("a branch") + kNeedsValues);
+  if (!result.known() && op.dest == scalar_file::kBranchTaken) {
+    return fail(std::string("a branch") + kNeedsValues, result);
   }
-  if (unknown && op.dest == scalar_file::kCallTaken) {
-    return fail(std::string("a call") + kNeedsValues);
+  if (!result.known() && op.dest == scalar_file::kCallTaken) {
+    return fail(std::string("a call") + kNeedsValues, result);
   }
-  note_unknown(op.dest, unknown);
-  handled = unknown;
+  note_origin(op.dest, result);
+  handled = !result.known();
   return true;
 }
 

@@ -4,30 +4,43 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "isa/core_state.h"
 #include "isa/meaning.h"
 #include "models/core/decoded_kernel.h"
+#include "models/origin.h"
 
 namespace tpu {
 
+class Knowledge;
+
 /// The scalar unit as far as control needs it: registers, predicates, SMEM and the queue from the
 /// vector unit. It executes the scalar slice of the kernels. With values off, what comes from the
-/// vector unit is unknown; what is computed from it is unknown, too, and control that depends on
-/// it is a fault. Two instructions a cycle issue in the sequencer's bundles; it has no time of its
-/// own.
+/// vector unit is unknown but in kernels that are followed; what is computed from it is unknown,
+/// too, and control cannot depend on it. Two instructions a cycle issue in the sequencer's bundles;
+/// it has no time of its own.
 class ScalarUnit {
  public:
   ScalarUnit(std::uint32_t smem_words, std::uint32_t chip, std::uint32_t core);
 
-  /// The vector registers, when values are on.
-  void set_vectors(const isa::CoreState* vectors) { vectors_ = vectors; }
+  /// The vector registers, when values are on; with `knowledge`, when some kernels are followed.
+  void set_vectors(const isa::CoreState* vectors, const Knowledge* knowledge) {
+    vectors_ = vectors;
+    knowledge_ = knowledge;
+  }
+  /// The kernel that runs now: what its vector unit pushes is its data.
+  void enter(std::uint32_t kernel) { kernel_ = kernel; }
 
   /// Executes; returns the operation that failed (problem() says why), or nullptr.
   const MicroOp* run(const MicroOp* begin, const MicroOp* end);
   const std::string& problem() const { return problem_; }
+  /// Of the unknown value that the operation failed for; known when it failed for another reason.
+  Origin problem_origin() const { return problem_origin_; }
+  /// Buffers of the program of whose assumed contents something was loaded or popped.
+  const std::set<std::uint32_t>& assumed_buffers() const { return assumed_buffers_; }
 
   bool branch_taken() const { return registers_[scalar_file::kBranchTaken] != 0; }
   bool call_taken() const { return registers_[scalar_file::kCallTaken] != 0; }
@@ -35,13 +48,15 @@ class ScalarUnit {
   std::optional<bool> holds(const DecodedGuard& guard) const;
   /// The value of an operand; nothing when it is unknown.
   std::optional<std::uint32_t> value(const ScalarOperand& operand) const;
-  /// False when a word of SMEM is unknown.
-  bool smem_known(std::uint32_t word) const {
-    return unknown_words_ == 0 || word >= smem_words() || !word_unknown(word);
+  /// Why an entry of the scalar file is unknown.
+  Origin origin(std::uint8_t reg) const { return is_unknown(reg) ? origins_[reg] : Origin(); }
+  /// Why a word of SMEM is unknown.
+  Origin smem_origin(std::uint32_t word) const {
+    return marked_words_ == 0 || word >= smem_words() ? Origin() : smem_origins_[word];
   }
 
   /// A sync flag's value enters the queue that spop pops.
-  void push_known(std::uint32_t value) { from_vector_.push_back({value, true}); }
+  void push_known(std::uint32_t value) { from_vector_.push_back({value, {}}); }
 
   /// Guards of pushes and pops since the last take, first one in bit 0.
   std::uint64_t take_queue_guards() {
@@ -52,7 +67,7 @@ class ScalarUnit {
   }
 
   /// SMEM contents.
-  void write_smem(std::uint32_t word, std::uint32_t value, bool known = true);
+  void write_smem(std::uint32_t word, std::uint32_t value, Origin origin = {});
   std::uint32_t smem(std::uint32_t word) const { return state_.smem[word]; }
   std::uint32_t smem_words() const { return static_cast<std::uint32_t>(state_.smem.size()); }
   std::uint32_t scalar(std::uint8_t reg) const { return registers_[reg]; }
@@ -63,7 +78,7 @@ class ScalarUnit {
  private:
   struct FromVector {
     std::uint32_t value = 0;
-    bool known = false;
+    Origin origin;
   };
 
   template <bool kUnknowns>
@@ -72,24 +87,28 @@ class ScalarUnit {
   bool load(const MicroOp& op);
   bool execute_rare(const MicroOp& op);
   bool execute_unknown(const MicroOp& op, bool& handled);
-  bool fail(const std::string& what);
-  void note_unknown(std::uint8_t reg, bool unknown);
+  bool fail(const std::string& what, Origin origin = {});
+  FromVector element(std::uint8_t vector_register) const;
+  void note_origin(std::uint8_t reg, Origin origin);
   bool is_unknown(std::uint8_t reg) const { return (unknown_ >> reg & 1) != 0; }
-  bool word_unknown(std::uint32_t word) const {
-    return (smem_unknown_[word / 64] >> (word % 64) & 1) != 0;
-  }
-  void note_word(std::uint32_t word, bool unknown);
+  void note_word(std::uint32_t word, Origin origin);
+  void take(std::uint8_t reg, Origin origin);
 
   std::array<std::uint32_t, scalar_file::kSize> registers_{};
-  std::uint64_t unknown_ = 0;  ///< A bit per entry of registers_.
-  isa::ScalarState state_;     ///< Holds the SMEM; its registers are copies made by state().
-  std::vector<std::uint64_t> smem_unknown_;
-  std::uint32_t unknown_words_ = 0;
+  std::uint64_t unknown_ = 0;                         ///< A bit per entry of registers_.
+  std::array<Origin, scalar_file::kSize> origins_{};  ///< Of those that are unknown.
+  isa::ScalarState state_;  ///< Holds the SMEM; its registers are copies made by state().
+  std::vector<Origin> smem_origins_;
+  std::uint32_t marked_words_ = 0;  ///< Of SMEM, with another origin than plain.
+  std::set<std::uint32_t> assumed_buffers_;
   std::deque<FromVector> from_vector_;
   const isa::CoreState* vectors_ = nullptr;
+  const Knowledge* knowledge_ = nullptr;
+  std::uint32_t kernel_ = 0;
   std::uint64_t queue_guards_ = 0;
   std::uint32_t queue_guard_count_ = 0;
   std::string problem_;
+  Origin problem_origin_;
 };
 
 }  // namespace tpu

@@ -79,9 +79,8 @@ Sequencer::Contact Sequencer::interact() {
 Sequencer::Contact Sequencer::act(const Interaction& interaction) {
   const std::optional<bool> holds = scalar_.holds(interaction.guard);
   if (!holds) {
-    fault("the guard of " + isa::opcode_text(interaction.opcode) +
-          " is unknown with values off (it depends on what the vector unit computed); run with "
-          "--values on");
+    fault_unknown("the guard of " + isa::opcode_text(interaction.opcode),
+                  scalar_.origin(interaction.guard.reg));
   }
   if (!*holds) return Contact::kDone;
   if (looking_ahead_) {
@@ -123,12 +122,16 @@ Sequencer::Contact Sequencer::act(const Interaction& interaction) {
 
 std::uint32_t Sequencer::known(const ScalarOperand& operand, const char* what) const {
   const std::optional<std::uint32_t> value = scalar_.value(operand);
-  if (!value) {
-    fault(std::string(what) +
-          " is unknown with values off (it depends on what the vector unit computed); run with "
-          "--values on");
-  }
+  if (!value) fault_unknown(what, scalar_.origin(operand.reg));
   return *value;
+}
+
+void Sequencer::fault_unknown(const std::string& what, Origin origin) const {
+  throw UnknownControl(where() + ": " + what +
+                           " is unknown with values off (it depends on data that nobody gave or "
+                           "wrote); run with --values on\n  " +
+                           code(),
+                       origin);
 }
 
 std::uint32_t Sequencer::checked_flag(std::uint32_t flag) const {
@@ -191,15 +194,14 @@ UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) co
     constexpr std::uint32_t kSourceAddress = 3;
     const std::uint32_t first = known(interaction.operands[0], "the place of the descriptor");
     for (std::uint32_t i = 0; i < isa::DmaWords().size(); ++i) {
-      if (scalar_.smem_known(first + i)) continue;
+      const Origin origin = scalar_.smem_origin(first + i);
+      if (origin.known()) continue;
       if (i == kDestinationAddress) {
-        unknown.destination = true;
+        unknown.destination = origin;
       } else if (i == kSourceAddress) {
-        unknown.source = true;
+        unknown.source = origin;
       } else {
-        fault("word " + std::to_string(i) +
-              " of the DMA's descriptor is unknown with values off (it depends on what the vector "
-              "unit computed or on a buffer without data); run with --values on");
+        fault_unknown("word " + std::to_string(i) + " of the DMA's descriptor", origin);
       }
     }
     return unknown;
@@ -209,12 +211,12 @@ UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) co
   const bool infeed = interaction.opcode == Opcode::kDmaInfeedToHbm;
   const bool outfeed = interaction.opcode == Opcode::kDmaHbmToOutfeed;
   std::size_t next = 0;
-  if (!infeed) unknown.source = !scalar_.value(interaction.operands[next++]);
+  if (!infeed) unknown.source = scalar_.origin(interaction.operands[next++].reg);
   known(interaction.operands[next++], "the size of the DMA");
   if (!outfeed) {
     const ScalarOperand& to = interaction.operands[next++];
     if (interaction.opcode == Opcode::kDmaHbmToSmem) known(to, "the destination of the DMA");
-    unknown.destination = !scalar_.value(to);
+    unknown.destination = scalar_.origin(to.reg);
   }
   known(interaction.operands[next], "the sync flag of the DMA");
   return unknown;
@@ -232,8 +234,8 @@ isa::DmaDescriptor Sequencer::descriptor_of(const Interaction& interaction,
   } catch (const ProgramFault& problem) {
     fault(problem.what());
   }
-  if (unknown.source) descriptor.source.address = 0;
-  if (unknown.destination) descriptor.destination.address = 0;
+  if (!unknown.source.known()) descriptor.source.address = 0;
+  if (!unknown.destination.known()) descriptor.destination.address = 0;
   return descriptor;
 }
 
@@ -244,7 +246,7 @@ void Sequencer::start_dma(const Interaction& interaction) {
       outside_.start_dma(descriptor, unknown, {block_->kernel, block_->first}, now_);
   if (!problem.empty()) fault(problem);
   count_dma(descriptor);
-  if (unknown.source || unknown.destination) ++unknown_dmas_;
+  if (unknown.any()) ++unknown_dmas_;
 }
 
 void Sequencer::count_dma(const isa::DmaDescriptor& descriptor) {
@@ -264,8 +266,10 @@ void Sequencer::execute_block() {
   const Block& block = *block_;
   std::uint64_t guards = 0;
   if (block.guarded_queue_ops == 0) check_timing(0);
-  if (data_ != nullptr) {
+  if (options_.values) {
     execute_values();
+  } else if (data_ != nullptr && data_->knowledge()->follows(block.kernel) && !looking_ahead_) {
+    execute_followed();
   } else {
     run_scalar(block.first_op, block.end_op);
   }
@@ -318,7 +322,10 @@ void Sequencer::fault_in(const MicroOp* failed) {
     cycle += 1 + kernel.bundles[bundle].delay;
     ++bundle;
   }
-  fault(scalar_.problem(), bundle, cycle);
+  const Origin origin = scalar_.problem_origin();
+  if (origin.known()) fault(scalar_.problem(), bundle, cycle);
+  throw UnknownControl(where(bundle, cycle) + ": " + scalar_.problem() + "\n  " + code(bundle),
+                       origin);
 }
 
 void Sequencer::execute_values() {
@@ -338,6 +345,31 @@ void Sequencer::execute_values() {
       fault(problem.what(), b, cycle);
     }
     cycle += 1 + bundle.delay;
+  }
+}
+
+/// The bundles of a kernel that is followed with values off: scalar unit and vector unit both read
+/// the state before the bundle.
+void Sequencer::execute_followed() {
+  const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
+  std::uint64_t cycle = now_;
+  for (std::uint32_t b = block_->first; b < block_->end; ++b) {
+    try {
+      data_->prepare_followed(block_->kernel, b, scalar_);
+    } catch (const UnknownControl& unknown) {
+      throw UnknownControl(where(b, cycle) + ": " + unknown.what() + "\n  " + code(b),
+                           unknown.origin());
+    } catch (const ProgramFault& problem) {
+      fault(problem.what(), b, cycle);
+    }
+    run_scalar(kernel.ops.data() + kernel.bundles[b].first_op,
+               kernel.ops.data() + kernel.bundles[b + 1].first_op);
+    try {
+      data_->execute_followed(block_->kernel, b);
+    } catch (const ProgramFault& problem) {
+      fault(problem.what(), b, cycle);
+    }
+    cycle += 1 + kernel.bundles[b].delay;
   }
 }
 
@@ -364,6 +396,8 @@ void Sequencer::go_to(std::uint32_t kernel, std::uint32_t bundle) {
     }
     const Frame frame = frames_.back();
     return_from_kernel();
+    scalar_.enter(frame.kernel);
+    if (data_ != nullptr) data_->return_to(frame.kernel, kernel);
     kernel = frame.kernel;
     bundle = frame.bundle;
   }
@@ -418,6 +452,7 @@ void Sequencer::call() {
     }
   }
   frames_.push_back({block.kernel, block.end, site.op, now_, counters()});
+  scalar_.enter(site.kernel);
   go_to(site.kernel, 0);
 }
 

@@ -107,6 +107,7 @@ class Sequencer {
   void count_dma(const isa::DmaDescriptor& descriptor);
   void execute_block();
   void execute_values();
+  void execute_followed();
   void run_scalar(const MicroOp* begin, const MicroOp* end);
   [[noreturn]] void fault_in(const MicroOp* failed);
   void check_timing(std::uint64_t guards);
@@ -124,6 +125,7 @@ class Sequencer {
   void note_busy(CoreState state, std::uint64_t cycles);
   Counters counters() const;
   std::uint32_t known(const ScalarOperand& operand, const char* what) const;
+  [[noreturn]] void fault_unknown(const std::string& what, Origin origin) const;
   std::uint32_t checked_flag(std::uint32_t flag) const;
   [[noreturn]] void fault(const std::string& what, std::uint32_t bundle, std::uint64_t cycle) const;
   [[noreturn]] void fault(const std::string& what) const { fault(what, block_->first, now_); }

@@ -65,13 +65,15 @@ std::string beyond(const char* which, const char* memory, std::uint64_t end, std
 }  // namespace
 
 DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program& program,
-                     MemoryImage& hbm, ScalarUnit& scalar, isa::CoreState* data, DmaPorts& ports)
+                     MemoryImage& hbm, ScalarUnit& scalar, isa::CoreState* data,
+                     Knowledge* knowledge, DmaPorts& ports)
     : core_(core),
       params_(params),
       program_(program),
       hbm_(hbm),
       scalar_(scalar),
       data_(data),
+      knowledge_(knowledge),
       ports_(ports),
       vmem_rows_((params.core.vmem_mib << 20) / isa::kVmemRowBytes),
       hbm_granules_((std::uint64_t{params.hbm.gib} << 20) / params.cores_per_chip) {}
@@ -299,7 +301,11 @@ void DmaEngine::message_left(const IciMessage& message, std::uint64_t now) {
   if (message.dma == nullptr) return;
   RemoteDma& dma = *message.dma;
   if (++dma.left < dma.messages) return;
-  if (data_ != nullptr) dma.words = gather(dma.descriptor, dma.place, nullptr);
+  if (values_on()) {
+    dma.payload.words = read_source(dma.descriptor, dma.place);
+  } else if (knowledge_ != nullptr) {
+    dma.payload = read_known(dma.descriptor, dma.unknown.source, dma.place);
+  }
   ports_.raise_flag(dma.descriptor.source_flag, dma.descriptor.granules, CoreState::kIciWait, now);
 }
 
@@ -321,12 +327,10 @@ void DmaEngine::message_arrived(const IciMessage& message, std::uint64_t now) {
 void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
   if (++dma.arrived < dma.messages) return;
   if (data_ != nullptr) {
-    scatter(dma.descriptor, dma.words, nullptr);
-  } else if (dma.descriptor.destination.space == MemorySpace::kHbm && !dma.unknown.destination) {
-    for_each_run(dma.descriptor.destination, dma.descriptor.granules,
-                 [&](std::uint64_t address, std::uint32_t, std::uint32_t count) {
-                   hbm_.forget(address, count);
-                 });
+    deliver(dma.descriptor, dma.payload, dma.unknown.destination, dma.place);
+  } else if (dma.descriptor.destination.space == MemorySpace::kHbm &&
+             dma.unknown.destination.known()) {
+    deliver_unknown(dma.descriptor, Origin::nobody());
   }
   dma.source_engine->note(dma.descriptor, dma.begin, now);
   const std::uint32_t flag = dma.descriptor.destination_flag;
@@ -339,109 +343,150 @@ void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
 
 void DmaEngine::move(LocalDma& dma) {
   const isa::DmaDescriptor& descriptor = dma.descriptor;
-  if (descriptor.destination.space == MemorySpace::kOutfeed) return;
-  if (data_ != nullptr) {
-    if (descriptor.source.space == MemorySpace::kInfeed) {
-      dma.words.resize(std::size_t{descriptor.granules} * kGranuleWords);
-      scatter(descriptor, dma.words, nullptr);
-    } else {
-      scatter(descriptor, gather(descriptor, dma.place, nullptr), nullptr);
-    }
-    return;
-  }
-  move_known(dma);
-}
-
-/// With values off only what control may read later matters: SMEM, and HBM that is its source.
-/// Where an unknown address lies nothing is followed; what comes from there is unknown.
-void DmaEngine::move_known(const LocalDma& dma) {
-  const isa::DmaDescriptor& descriptor = dma.descriptor;
   const isa::DmaEndpoint& to = descriptor.destination;
-  if (to.space == MemorySpace::kVmem || dma.unknown.destination) return;
-  const bool from_hbm = descriptor.source.space == MemorySpace::kHbm && !dma.unknown.source;
-  std::vector<bool> known(descriptor.granules, from_hbm);
-  if (from_hbm) {
-    const std::vector<std::uint32_t> words = gather(descriptor, dma.place, &known);
-    return scatter(descriptor, words, &known);
+  if (to.space == MemorySpace::kOutfeed) return;
+  if (values_on()) {
+    DmaPayload payload;
+    if (descriptor.source.space == MemorySpace::kInfeed) {
+      payload.words = dma.words;
+      payload.words.resize(std::size_t{descriptor.granules} * kGranuleWords);
+    } else {
+      payload.words = read_source(descriptor, dma.place);
+    }
+    return deliver(descriptor, payload, {}, dma.place);
   }
-  if (to.space == MemorySpace::kHbm &&
-      !hbm_.any_page(to.address, end_address(to, descriptor.granules))) {
-    return;
+  if (knowledge_ == nullptr) {
+    // Nothing of VMEM is known, and HBM only where something was loaded.
+    if (to.space == MemorySpace::kVmem || !dma.unknown.destination.known()) return;
+    if (to.space == MemorySpace::kHbm && descriptor.source.space != MemorySpace::kHbm &&
+        !hbm_.any_page(to.address, end_address(to, descriptor.granules))) {
+      return;
+    }
   }
-  const std::vector<std::uint32_t> nothing(std::size_t{descriptor.granules} * kGranuleWords);
-  scatter(descriptor, nothing, &known);
+  deliver(descriptor, read_known(descriptor, dma.unknown.source, dma.place),
+          dma.unknown.destination, dma.place);
 }
 
-/// The granules of the source in order. A granule of HBM that was never written is a fault, or,
-/// when `known` is given, is marked there.
-std::vector<std::uint32_t> DmaEngine::gather(const isa::DmaDescriptor& descriptor, CodePlace place,
-                                             std::vector<bool>* known) const {
+/// The granules of the source in order. A granule of HBM that was never written is a fault.
+std::vector<std::uint32_t> DmaEngine::read_source(const isa::DmaDescriptor& descriptor,
+                                                  CodePlace place) {
   std::vector<std::uint32_t> words(std::size_t{descriptor.granules} * kGranuleWords);
   const isa::DmaEndpoint& source = descriptor.source;
-  for_each_run(source, descriptor.granules,
-               [&](std::uint64_t address, std::uint32_t offset, std::uint32_t count) {
-                 std::uint32_t* to = words.data() + std::size_t{offset} * kGranuleWords;
-                 if (source.space == MemorySpace::kVmem) {
-                   std::memcpy(to, data_->vmem.row(static_cast<std::uint32_t>(address)),
-                               std::size_t{count} * isa::kHbmGranuleBytes);
-                   return;
-                 }
-                 if (source.space == MemorySpace::kSmem) {
-                   for (std::uint32_t i = 0; i < count * kGranuleWords; ++i) {
-                     to[i] = scalar_.smem(static_cast<std::uint32_t>(address) + i);
-                   }
-                   return;
-                 }
-                 const std::optional<std::uint64_t> missing = hbm_.read(address, to, count);
-                 if (!missing) return;
-                 if (known == nullptr) {
-                   throw ProgramFault(
-                       "chip " + std::to_string(core_.chip) + ", core " +
-                       std::to_string(core_.core) + ", " + to_string(place, program_) +
-                       ": the DMA started here reads HBM granule " + std::to_string(*missing) +
-                       ", which nothing has written: load the buffer or check the address");
-                 }
-                 for (std::uint32_t i = 0; i < count; ++i) {
-                   (*known)[offset + i] = hbm_.written(address + i);
-                 }
-               });
+  for_each_run(
+      source, descriptor.granules,
+      [&](std::uint64_t address, std::uint32_t offset, std::uint32_t count) {
+        std::uint32_t* to = words.data() + std::size_t{offset} * kGranuleWords;
+        if (source.space == MemorySpace::kVmem) {
+          std::memcpy(to, data_->vmem.row(static_cast<std::uint32_t>(address)),
+                      std::size_t{count} * isa::kHbmGranuleBytes);
+          return;
+        }
+        if (source.space == MemorySpace::kSmem) {
+          for (std::uint32_t i = 0; i < count * kGranuleWords; ++i) {
+            to[i] = scalar_.smem(static_cast<std::uint32_t>(address) + i);
+          }
+          return;
+        }
+        const std::optional<std::uint64_t> missing = hbm_.read(address, to, count);
+        if (!missing) return;
+        throw ProgramFault("chip " + std::to_string(core_.chip) + ", core " +
+                           std::to_string(core_.core) + ", " + to_string(place, program_) +
+                           ": the DMA started here reads HBM granule " + std::to_string(*missing) +
+                           ", which nothing has written: load the buffer or check the address");
+      });
   return words;
 }
 
-void DmaEngine::scatter(const isa::DmaDescriptor& descriptor,
-                        const std::vector<std::uint32_t>& words, const std::vector<bool>* known) {
+/// With values off: what is known of the source, out of an address that may be unknown itself.
+DmaPayload DmaEngine::read_known(const isa::DmaDescriptor& descriptor, Origin address,
+                                 CodePlace place) {
+  const isa::DmaEndpoint& source = descriptor.source;
+  const bool vmem = source.space == MemorySpace::kVmem;
+  Origin all = address;
+  if (source.space == MemorySpace::kInfeed) all = Origin::nobody();
+  if (vmem && (knowledge_ == nullptr || !knowledge_->follows(place.kernel))) {
+    all = Origin::kernel(place.kernel);
+  }
+  DmaPayload payload;
+  payload.origins.assign(descriptor.granules, all);
+  if (!all.known()) return payload;
+  payload.words.resize(std::size_t{descriptor.granules} * kGranuleWords);
+  for_each_run(source, descriptor.granules,
+               [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
+                 for (std::uint32_t i = 0; i < count; ++i) {
+                   std::uint32_t* to =
+                       payload.words.data() + std::size_t{offset + i} * kGranuleWords;
+                   Origin& origin = payload.origins[offset + i];
+                   if (source.space == MemorySpace::kHbm) {
+                     origin = hbm_.look_up(first + i, to);
+                   } else if (vmem) {
+                     const auto row = static_cast<std::uint32_t>(first) + i * kGranuleRows;
+                     origin = knowledge_->rows(row, kGranuleRows);
+                     std::memcpy(to, data_->vmem.row(row), isa::kHbmGranuleBytes);
+                   } else {
+                     for (std::uint32_t w = 0; w < kGranuleWords; ++w) {
+                       const auto word = static_cast<std::uint32_t>(first) + i * kGranuleWords + w;
+                       to[w] = scalar_.smem(word);
+                       origin = origin | scalar_.smem_origin(word);
+                     }
+                   }
+                 }
+               });
+  return payload;
+}
+
+/// Where an unknown address lies nothing is followed in HBM; all of VMEM is unknown after it.
+void DmaEngine::deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& payload,
+                        Origin address, CodePlace place) {
   const isa::DmaEndpoint& destination = descriptor.destination;
-  for_each_run(
-      destination, descriptor.granules,
-      [&](std::uint64_t address, std::uint32_t offset, std::uint32_t count) {
-        const std::uint32_t* from = words.data() + std::size_t{offset} * kGranuleWords;
-        const auto at = static_cast<std::uint32_t>(address);
-        switch (destination.space) {
-          case MemorySpace::kVmem:
-            std::memcpy(data_->vmem.row(at), from, std::size_t{count} * isa::kHbmGranuleBytes);
-            data_->vmem.mark_written(at, count * kGranuleRows);
-            break;
-          case MemorySpace::kSmem:
-            for (std::uint32_t i = 0; i < count * kGranuleWords; ++i) {
-              const bool is_known = known == nullptr || (*known)[offset + i / kGranuleWords];
-              scalar_.write_smem(at + i, from[i], is_known);
-              if (data_ != nullptr) data_->scalar.smem[at + i] = from[i];
-            }
-            break;
-          case MemorySpace::kHbm:
-            for (std::uint32_t i = 0; i < count; ++i) {
-              if (known == nullptr || (*known)[offset + i]) {
-                hbm_.write(address + i, from + std::size_t{i} * kGranuleWords, 1);
-              } else {
-                hbm_.forget(address + i, 1);
-              }
-            }
-            break;
-          case MemorySpace::kInfeed:
-          case MemorySpace::kOutfeed:
-            break;
-        }
-      });
+  const bool vmem = destination.space == MemorySpace::kVmem;
+  if (vmem && !values_on() && (knowledge_ == nullptr || !knowledge_->follows(place.kernel))) return;
+  if (!address.known()) {
+    if (vmem) knowledge_->forget_rows(address);
+    return;
+  }
+  if (payload.words.empty()) return deliver_unknown(descriptor, payload.origins.at(0));
+  for_each_run(destination, descriptor.granules,
+               [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
+                 for (std::uint32_t i = 0; i < count; ++i) {
+                   const std::uint32_t* from =
+                       payload.words.data() + std::size_t{offset + i} * kGranuleWords;
+                   const Origin origin =
+                       payload.origins.empty() ? Origin() : payload.origins[offset + i];
+                   if (destination.space == MemorySpace::kHbm) {
+                     origin.known() ? hbm_.write(first + i, from, origin)
+                                    : hbm_.forget(first + i, 1, origin);
+                   } else if (vmem) {
+                     const auto row = static_cast<std::uint32_t>(first) + i * kGranuleRows;
+                     std::memcpy(data_->vmem.row(row), from, isa::kHbmGranuleBytes);
+                     data_->vmem.mark_written(row, kGranuleRows);
+                     if (knowledge_ != nullptr) knowledge_->set_rows(row, kGranuleRows, origin);
+                   } else if (destination.space == MemorySpace::kSmem) {
+                     for (std::uint32_t w = 0; w < kGranuleWords; ++w) {
+                       const auto word = static_cast<std::uint32_t>(first) + i * kGranuleWords + w;
+                       scalar_.write_smem(word, from[w], origin);
+                       if (values_on()) data_->scalar.smem[word] = from[w];
+                     }
+                   }
+                 }
+               });
+}
+
+void DmaEngine::deliver_unknown(const isa::DmaDescriptor& descriptor, Origin origin) {
+  const isa::DmaEndpoint& destination = descriptor.destination;
+  for_each_run(destination, descriptor.granules,
+               [&](std::uint64_t first, std::uint32_t, std::uint32_t count) {
+                 const auto at = static_cast<std::uint32_t>(first);
+                 if (destination.space == MemorySpace::kHbm) {
+                   hbm_.forget(first, count, origin);
+                 } else if (destination.space == MemorySpace::kVmem) {
+                   knowledge_->set_rows(at, count * kGranuleRows, origin);
+                 } else if (destination.space == MemorySpace::kSmem) {
+                   for (std::uint32_t w = 0; w < count * kGranuleWords; ++w) {
+                     scalar_.write_smem(at + w, 0, origin);
+                   }
+                 }
+               });
 }
 
 // ---- Reports

@@ -10,6 +10,7 @@
 #include "isa/core_state.h"
 #include "isa/dma_descriptor.h"
 #include "models/code_place.h"
+#include "models/core/knowledge.h"
 #include "models/core/scalar_unit.h"
 #include "models/machine.h"
 #include "models/memory/hbm_controller.h"
@@ -21,6 +22,12 @@ namespace tpu {
 
 class DmaEngine;
 
+/// What a DMA moves.
+struct DmaPayload {
+  std::vector<std::uint32_t> words;  ///< Empty where all of it is unknown.
+  std::vector<Origin> origins;       ///< Per granule; empty with values on: all of it is known.
+};
+
 /// A DMA between two cores, known at both ends.
 struct RemoteDma {
   std::uint64_t id = 0;  ///< Of its source engine.
@@ -30,10 +37,10 @@ struct RemoteDma {
   CodePlace place;
   std::uint64_t begin = 0;
   std::uint32_t messages = 0;
-  std::uint32_t read = 0;            ///< Messages whose data is out of the source memory.
-  std::uint32_t left = 0;            ///< Messages that have left the source.
-  std::uint32_t arrived = 0;         ///< Messages whose data is in the destination memory.
-  std::vector<std::uint32_t> words;  ///< With values: taken when the last message leaves.
+  std::uint32_t read = 0;     ///< Messages whose data is out of the source memory.
+  std::uint32_t left = 0;     ///< Messages that have left the source.
+  std::uint32_t arrived = 0;  ///< Messages whose data is in the destination memory.
+  DmaPayload payload;         ///< Taken when the last message leaves.
 };
 
 /// What the DMA engine of a core is connected to.
@@ -62,17 +69,18 @@ class DmaPorts {
 /// interconnect and writes in messages of ici.message_kib, so that the three overlap; the source's
 /// flag rises when the last message has left, the destination's when it is written. Values move
 /// when the flag rises (a remote source is read when its flag rises): programs may neither change
-/// a source nor read a destination before that. Left out: limits of requests in flight, the cost
-/// of strides and of small chunks.
+/// a source nor read a destination before that. With values off what control may read moves: known
+/// HBM into SMEM and HBM and, in kernels that are followed, known VMEM. Left out: limits of
+/// requests in flight, the cost of strides and of small chunks.
 class DmaEngine : public HbmClient {
  public:
   struct Core {
     std::uint32_t chip = 0;
     std::uint32_t core = 0;
   };
-  /// `data`: absent with values off.
+  /// `data`: absent with values off, unless kernels are followed; then there is `knowledge`, too.
   DmaEngine(Core core, const MachineParams& params, const isa::Program& program, MemoryImage& hbm,
-            ScalarUnit& scalar, isa::CoreState* data, DmaPorts& ports);
+            ScalarUnit& scalar, isa::CoreState* data, Knowledge* knowledge, DmaPorts& ports);
 
   /// Starts a DMA; returns what is wrong with it, or nothing.
   std::string start(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown, CodePlace place,
@@ -112,12 +120,13 @@ class DmaEngine : public HbmClient {
   std::uint64_t new_token();
   void note(const isa::DmaDescriptor& descriptor, std::uint64_t begin, std::uint64_t end) const;
 
+  bool values_on() const { return data_ != nullptr && knowledge_ == nullptr; }
   void move(LocalDma& dma);
-  void move_known(const LocalDma& dma);
-  std::vector<std::uint32_t> gather(const isa::DmaDescriptor& descriptor, CodePlace place,
-                                    std::vector<bool>* known) const;
-  void scatter(const isa::DmaDescriptor& descriptor, const std::vector<std::uint32_t>& words,
-               const std::vector<bool>* known);
+  std::vector<std::uint32_t> read_source(const isa::DmaDescriptor& descriptor, CodePlace place);
+  DmaPayload read_known(const isa::DmaDescriptor& descriptor, Origin address, CodePlace place);
+  void deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& payload, Origin address,
+               CodePlace place);
+  void deliver_unknown(const isa::DmaDescriptor& descriptor, Origin origin);
 
   const Core core_;
   const MachineParams& params_;
@@ -125,6 +134,7 @@ class DmaEngine : public HbmClient {
   MemoryImage& hbm_;
   ScalarUnit& scalar_;
   isa::CoreState* data_;
+  Knowledge* knowledge_;
   DmaPorts& ports_;
   const std::uint32_t vmem_rows_;
   const std::uint64_t hbm_granules_;

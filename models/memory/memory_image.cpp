@@ -20,6 +20,9 @@ void MemoryImage::write(std::uint64_t granule, const std::uint32_t* words, std::
     Page& target = page(granule / kPageGranules);
     std::memcpy(target.words.get() + in_page * kGranuleWords, words, count * isa::kHbmGranuleBytes);
     for (std::uint64_t i = 0; i < count; ++i) target.written |= std::uint64_t{1} << (in_page + i);
+    if (target.origins != nullptr) {
+      std::fill_n(target.origins->begin() + static_cast<std::ptrdiff_t>(in_page), count, Origin());
+    }
     granule += count;
     words += count * kGranuleWords;
     granules -= count;
@@ -60,8 +63,9 @@ std::optional<std::uint64_t> MemoryImage::read(std::uint64_t granule, std::uint3
   return missing;
 }
 
-void MemoryImage::forget(std::uint64_t granule, std::uint64_t granules) {
+void MemoryImage::forget(std::uint64_t granule, std::uint64_t granules, Origin why) {
   if (granules == 0) return;
+  if (keeps_origins_) return note_origins(granule, granules, why);
   const std::uint64_t end = granule + granules;
   for (auto it = pages_.lower_bound(granule / kPageGranules);
        it != pages_.end() && it->first * kPageGranules < end; ++it) {
@@ -72,6 +76,53 @@ void MemoryImage::forget(std::uint64_t granule, std::uint64_t granules) {
       }
     }
   }
+}
+
+void MemoryImage::write(std::uint64_t granule, const std::uint32_t* words, Origin origin) {
+  write(granule, words, std::uint64_t{1});
+  if (keeps_origins_ && !origin.plain()) note_origins(granule, 1, origin);
+}
+
+void MemoryImage::note_origins(std::uint64_t granule, std::uint64_t granules, Origin origin) {
+  while (granules > 0) {
+    const std::uint64_t in_page = granule % kPageGranules;
+    const std::uint64_t count = std::min(granules, kPageGranules - in_page);
+    Page& target = pages_[granule / kPageGranules];
+    if (target.origins == nullptr) {
+      target.origins = std::make_unique<std::array<Origin, kPageGranules>>();
+    }
+    for (std::uint64_t i = in_page; i < in_page + count; ++i) {
+      if (!origin.known()) target.written &= ~(std::uint64_t{1} << i);
+      (*target.origins)[i] = origin;
+    }
+    granule += count;
+    granules -= count;
+  }
+}
+
+void MemoryImage::assume_zeros(std::uint64_t granule, std::uint64_t granules,
+                               std::uint32_t buffer) {
+  assumed_[granule] = {granule + granules, buffer};
+}
+
+Origin MemoryImage::look_up(std::uint64_t granule, std::uint32_t* words) const {
+  const auto found = pages_.find(granule / kPageGranules);
+  const std::uint64_t in_page = granule % kPageGranules;
+  if (found != pages_.end()) {
+    const Page& page = found->second;
+    const Origin origin = page.origins != nullptr ? (*page.origins)[in_page] : Origin();
+    if ((page.written >> in_page & 1) != 0) {
+      std::memcpy(words, page.words.get() + in_page * kGranuleWords, isa::kHbmGranuleBytes);
+      return origin;
+    }
+    if (!origin.known()) return origin;
+  }
+  const auto behind = assumed_.upper_bound(granule);
+  if (behind == assumed_.begin()) return Origin::nobody();
+  const Assumed& assumed = std::prev(behind)->second;
+  if (granule >= assumed.end) return Origin::nobody();
+  std::fill_n(words, kGranuleWords, 0);
+  return Origin::assumed(assumed.buffer);
 }
 
 bool MemoryImage::written(std::uint64_t granule) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "isa/instruction.h"
+#include "models/origin.h"
 
 namespace tpu {
 
@@ -23,8 +25,18 @@ class MemoryImage {
   /// were).
   std::optional<std::uint64_t> read(std::uint64_t granule, std::uint32_t* words,
                                     std::uint64_t granules) const;
-  /// The granules hold something unknown from now on.
-  void forget(std::uint64_t granule, std::uint64_t granules);
+
+  // For runs with values off, where some of what is written is unknown.
+
+  /// Writes a granule whose contents have an origin; that is kept after keep_origins().
+  void write(std::uint64_t granule, const std::uint32_t* words, Origin origin);
+  /// The granules hold something unknown from now on; why, is kept after keep_origins().
+  void forget(std::uint64_t granule, std::uint64_t granules, Origin why = Origin::nobody());
+  void keep_origins() { keeps_origins_ = true; }
+  /// Granules that are zeros until somebody writes them: a buffer of the program without contents.
+  void assume_zeros(std::uint64_t granule, std::uint64_t granules, std::uint32_t buffer);
+  /// Copies a granule when it is known; its origin.
+  Origin look_up(std::uint64_t granule, std::uint32_t* words) const;
   bool written(std::uint64_t granule) const;
   /// Whether a page exists between two granules.
   bool any_page(std::uint64_t begin, std::uint64_t end) const {
@@ -37,10 +49,18 @@ class MemoryImage {
   struct Page {
     std::unique_ptr<std::uint32_t[]> words;
     std::uint64_t written = 0;
+    std::unique_ptr<std::array<Origin, kPageGranules>> origins;
+  };
+  struct Assumed {
+    std::uint64_t end = 0;
+    std::uint32_t buffer = 0;
   };
   Page& page(std::uint64_t number);
+  void note_origins(std::uint64_t granule, std::uint64_t granules, Origin origin);
 
   std::map<std::uint64_t, Page> pages_;
+  bool keeps_origins_ = false;
+  std::map<std::uint64_t, Assumed> assumed_;  ///< By first granule.
 };
 
 }  // namespace tpu

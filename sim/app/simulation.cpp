@@ -36,6 +36,11 @@ class RunObserver : public Observer {
     if (record_) recorder_.on_dma(event);
   }
 
+  void on_restart() override {
+    recorder_ = {};
+    losses_.clear();
+  }
+
   std::vector<double> take_losses() { return std::move(losses_); }
   traces::Events take_events() { return recorder_.take(); }
 

@@ -95,6 +95,7 @@ Json cores_json(const traces::RunRecord& record) {
                      {"chip", core.chip},
                      {"core_of_chip", core.core},
                      {"end_cycle", core.end_cycle},
+                     {"bundles", core.total.bundles},
                      {"step_cycles", steps}});
   }
   return cores;

@@ -66,7 +66,7 @@ class LatencyCheck {
     const auto found = written_.find({file, reg});
     if (found == written_.end()) return;
     const Written& written = found->second;
-    const std::uint64_t ready = written.cycle + isa::use_latency(written.by, in.opcode, latencies_);
+    const std::uint64_t ready = written.cycle + isa::result_latency(written.by, latencies_);
     if (cycle < ready)
       fail(in, cycle, std::string("reads ") + file + std::to_string(reg) + " early");
   }

@@ -71,13 +71,6 @@ TEST(OpcodeTable, ResultLatenciesAreTheParametersOfTheUnits) {
   EXPECT_EQ(result_latency(Opcode::kVst, machine), 0u);
 }
 
-TEST(OpcodeTable, NoReaderHasALatencyOfItsOwn) {
-  EXPECT_EQ(use_latency(Opcode::kVaddF32, Opcode::kVaddF32), 1u);
-  EXPECT_EQ(use_latency(Opcode::kVaddF32, Opcode::kVcmpGtF32), 1u);
-  EXPECT_EQ(use_latency(Opcode::kVmulF32, Opcode::kVpackIBf16), 1u);
-  EXPECT_EQ(use_latency(Opcode::kVld, Opcode::kVpackIBf16), 1u);
-}
-
 TEST(OpcodeTable, MxuAndXluTakeAPushEveryEightCycles) {
   EXPECT_EQ(issue_interval(Opcode::kVmatpush), 8u);
   EXPECT_EQ(issue_interval(Opcode::kVmatmulDwg), 8u);

@@ -156,10 +156,9 @@ ScheduledBlock BlockScheduler::schedule(std::uint32_t block,
   return std::move(result_);
 }
 
-std::int32_t BlockScheduler::use_latency(std::uint32_t value, const Node& reader) const {
+std::int32_t BlockScheduler::latency_of(std::uint32_t value) const {
   const std::uint32_t node = values_[value].node;
-  return static_cast<std::int32_t>(
-      isa::use_latency(nodes_[node].opcode, reader.opcode, latencies_));
+  return static_cast<std::int32_t>(isa::result_latency(nodes_[node].opcode, latencies_));
 }
 
 // Slots.
@@ -215,7 +214,7 @@ void BlockScheduler::compute_earliest(std::uint32_t index) {
     }
     const NodeState& from = states_[source];
     const std::int32_t cycle = from.cycle >= 0 ? from.cycle : from.earliest;
-    earliest = std::max(earliest, cycle + use_latency(value, node));
+    earliest = std::max(earliest, cycle + latency_of(value));
   });
   const auto slot = static_cast<std::size_t>(isa::info(node.opcode).slot);
   const auto& used = slots_[slot];
@@ -306,7 +305,7 @@ bool BlockScheduler::attempt_cycles(std::int32_t cycle) {
           draft_.values[value].variable != kNowhere || !states_[source].gathered) {
         return;
       }
-      states_[source].deadline = std::min(states_[source].deadline, at - use_latency(value, node));
+      states_[source].deadline = std::min(states_[source].deadline, at - latency_of(value));
     });
   }
   return true;
@@ -424,7 +423,7 @@ void BlockScheduler::copy_variables() {
     Node move;
     move.opcode = info.file == RegisterFile::kScalar ? Opcode::kSmov : Opcode::kVmov;
     move.sources[0] = Source::of_value(value);
-    std::int32_t cycle = states_[source_node].cycle + use_latency(value, move);
+    std::int32_t cycle = states_[source_node].cycle + latency_of(value);
     const auto entry = block.entry_values.find(variable);
     if (entry != block.entry_values.end()) {
       const ValueState& old = values_[entry->second];

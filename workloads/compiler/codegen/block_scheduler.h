@@ -89,7 +89,7 @@ class BlockScheduler {
   void copy_variables();
   std::int32_t branch_earliest();
   void place_branch();
-  std::int32_t use_latency(std::uint32_t value, const Node& reader) const;
+  std::int32_t latency_of(std::uint32_t value) const;
   bool crosses_blocks(std::uint32_t value) const;
   std::uint32_t owner(std::uint32_t value) const;
   bool slot_free(isa::Opcode opcode, std::int32_t cycle);

@@ -1,0 +1,191 @@
+#include "models/core/knowledge.h"
+
+#include "isa/disassembler.h"
+#include "isa/execute.h"
+#include "isa/opcode_table.h"
+
+namespace tpu {
+namespace {
+
+using isa::Opcode;
+using isa::UnitKind;
+
+constexpr const char* kUnknown = " is unknown with values off; run with --values on";
+
+}  // namespace
+
+Knowledge::Knowledge(const FollowedKernels& followed, const isa::CoreShape& shape)
+    : followed_(followed), rows_(shape.vmem_rows) {}
+
+void Knowledge::enter(std::uint32_t kernel, std::uint32_t from) {
+  weights_.fill({});
+  const bool both = follows(kernel) && follows(from);
+  if (both) return;
+  const std::uint32_t unfollowed = follows(kernel) ? from : kernel;
+  const Origin origin = Origin::kernel(unfollowed);
+  forget_registers(origin);
+  forget_rows(origin);
+  if (followed_.sets_index_addresses(unfollowed)) index_addresses_.fill(origin);
+}
+
+void Knowledge::forget_registers(Origin origin) {
+  vectors_.fill(origin);
+  masks_.fill(origin);
+  pattern_ = origin;
+  for (Queue& results : mxu_results_) results.clear();
+  eup_.clear();
+  xlu_.clear();
+  transposed_.clear();
+}
+
+void Knowledge::forget_rows(Origin origin) {
+  ++epoch_;
+  forgotten_ = origin;
+}
+
+Origin Knowledge::rows(std::uint32_t first, std::uint32_t count) const {
+  Origin origin;
+  for (std::uint32_t row = first; row < first + count; ++row) {
+    origin = origin | (rows_[row].epoch == epoch_ ? rows_[row].origin : forgotten_);
+  }
+  return origin;
+}
+
+void Knowledge::set_rows(std::uint32_t first, std::uint32_t count, Origin origin) {
+  for (std::uint32_t row = first; row < first + count; ++row) rows_[row] = {epoch_, origin};
+}
+
+void Knowledge::prepare(const isa::Kernel& vector_half, std::uint32_t bundle,
+                        const isa::CoreState& state, const ScalarUnit& scalar) {
+  writes_.clear();
+  const isa::Bundle& code = vector_half.bundles[bundle];
+  for (const isa::Instruction* in = vector_half.begin(code); in != vector_half.end(code); ++in) {
+    if (in->guard.predicate != isa::kNoRegister) {
+      const auto reg = static_cast<std::uint8_t>(scalar_file::kPredicates + in->guard.predicate);
+      const Origin origin = scalar.origin(reg);
+      if (!origin.known()) {
+        throw UnknownControl("the guard of " + isa::format_instruction(*in) + kUnknown, origin);
+      }
+    }
+    if (isa::guard_holds(in->guard, state.scalar)) note(*in, state, scalar);
+  }
+}
+
+void Knowledge::commit() {
+  for (const Write& write : writes_) {
+    (write.file == 'v' ? vectors_[write.reg] : masks_[write.reg]) = write.origin;
+  }
+}
+
+void Knowledge::note(const isa::Instruction& in, const isa::CoreState& state,
+                     const ScalarUnit& scalar) {
+  const isa::OpcodeInfo& row = isa::info(in.opcode);
+  Origin origin = operands(in, scalar);
+  if (row.address != 0) {
+    origin = memory(in, state, scalar, origin);
+  } else if (row.pops) {
+    Queue& from = queue(in);
+    origin = from.empty() ? Origin::nobody() : from.front();
+    if (!from.empty()) from.pop_front();
+  } else if (in.opcode == Opcode::kVsetiarRaw) {
+    index_addresses_.at(in.unit) = origin;
+  } else if (row.dest_file == 0) {
+    push(in, origin);
+  }
+  if (row.dest_file != 0) writes_.push_back({row.dest_file, in.dest, origin});
+}
+
+Origin Knowledge::operands(const isa::Instruction& in, const ScalarUnit& scalar) const {
+  const isa::OpcodeInfo& row = isa::info(in.opcode);
+  Origin origin;
+  for (std::uint8_t o = 0; o < row.operand_count; ++o) {
+    if (in.operands[o].kind != isa::Operand::Kind::kRegister) continue;
+    const std::uint8_t reg = in.operands[o].reg;
+    switch (row.operand_files[o]) {
+      case 'v':
+        origin = origin | vectors_[reg];
+        break;
+      case 'm':
+        origin = origin | masks_[reg];
+        break;
+      case 's':
+        origin = origin | scalar.origin(reg);
+        break;
+      default:
+        break;
+    }
+  }
+  return origin;
+}
+
+/// A load's origin, or a store of something with the origin `stored`.
+Origin Knowledge::memory(const isa::Instruction& in, const isa::CoreState& state,
+                         const ScalarUnit& scalar, Origin stored) {
+  for (const std::uint8_t reg :
+       {in.address.base[0], in.address.base[1], in.address.mask_register}) {
+    if (reg == isa::kNoRegister || scalar.origin(reg).known()) continue;
+    throw UnknownControl("the address of " + isa::format_instruction(in) + kUnknown,
+                         scalar.origin(reg));
+  }
+  const bool indexed = in.opcode == Opcode::kVldEvenOdd || in.opcode == Opcode::kVstEvenOdd;
+  if (indexed && !index_addresses_.at(in.unit).known()) {
+    throw UnknownControl("the address of " + isa::format_instruction(in) + kUnknown,
+                         index_addresses_.at(in.unit));
+  }
+  const bool load = isa::info(in.opcode).loads;
+  const bool masked = !load && in.opcode != Opcode::kVst;
+  const std::uint32_t sublanes = isa::sublane_mask(in.address, state.scalar);
+  // Rows that only a mask keeps inside VMEM are the data path's business.
+  if (masked && sublanes == 0) return stored;
+  const auto touched = isa::vmem_rows(in, state, masked ? 0 : sublanes);
+  Origin origin = stored;
+  for (std::uint32_t i = 0; i < isa::kSublanes; ++i) {
+    if ((sublanes >> i & 1) == 0 || touched[i] >= rows_.size()) continue;
+    const Origin before = rows(touched[i], 1);
+    if (load) {
+      origin = origin | before;
+    } else {
+      set_rows(touched[i], 1, masked ? stored | before : stored);
+    }
+  }
+  return origin;
+}
+
+Knowledge::Queue& Knowledge::queue(const isa::Instruction& in) {
+  switch (isa::info(in.opcode).queue) {
+    case isa::Queue::kMxuResult:
+      return mxu_results_.at(in.unit);
+    case isa::Queue::kXlu:
+      return xlu_;
+    case isa::Queue::kTranspose:
+      return transposed_;
+    default:
+      return eup_;
+  }
+}
+
+void Knowledge::push(const isa::Instruction& in, Origin origin) {
+  const isa::OpcodeInfo& row = isa::info(in.opcode);
+  if (row.unit == UnitKind::kMxu) {
+    if (row.queue != isa::Queue::kNone) {
+      queue(in).push_back(origin | weights_.at(in.unit));
+    } else if (row.operand_count > 0) {
+      weights_.at(in.unit) = weights_.at(in.unit) | origin;
+    }
+    return;
+  }
+  if (in.opcode == Opcode::kVsetPatternPermute) {
+    pattern_ = origin;
+  } else if (row.queue == isa::Queue::kTranspose) {
+    const std::uint32_t number = in.operands[2].immediate;
+    collected_ = number == 1 ? origin : collected_ | origin;
+    if (number != in.operands[3].immediate) return;
+    for (std::uint32_t block = 0; block < in.operands[1].immediate / isa::kSublanes; ++block) {
+      transposed_.push_back(collected_);
+    }
+  } else if (row.queue != isa::Queue::kNone) {
+    queue(in).push_back(in.opcode == Opcode::kVperm ? origin | pattern_ : origin);
+  }
+}
+
+}  // namespace tpu

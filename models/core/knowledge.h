@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "isa/core_state.h"
+#include "isa/program.h"
+#include "models/core/followed_kernels.h"
+#include "models/core/scalar_unit.h"
+#include "models/origin.h"
+
+namespace tpu {
+
+/// With values off and kernels that are followed: which vector registers, masks, queue elements and
+/// rows of VMEM of a core are known, and for the others whose data they would be. A register or row
+/// is known as a whole or not at all. It follows the vector half of a followed kernel bundle by
+/// bundle, beside the data path that computes the values; what another kernel leaves behind is
+/// unknown.
+class Knowledge {
+ public:
+  Knowledge(const FollowedKernels& followed, const isa::CoreShape& shape);
+
+  bool follows(std::uint32_t kernel) const { return followed_.follows(kernel); }
+  /// The core goes from one kernel to another, by a call or a return.
+  void enter(std::uint32_t kernel, std::uint32_t from);
+
+  Origin vector(std::uint8_t reg) const { return vectors_[reg]; }
+  Origin rows(std::uint32_t first, std::uint32_t count) const;
+  void set_rows(std::uint32_t first, std::uint32_t count, Origin origin);
+  /// All of VMEM becomes unknown.
+  void forget_rows(Origin origin);
+
+  /// Works out what a bundle of a followed kernel makes of it; `state` and `scalar` as before the
+  /// bundle. Throws UnknownControl where a guard or an address is unknown.
+  void prepare(const isa::Kernel& vector_half, std::uint32_t bundle, const isa::CoreState& state,
+               const ScalarUnit& scalar);
+  /// The bundle writes.
+  void commit();
+
+ private:
+  struct Row {
+    std::uint32_t epoch = 0;  ///< An older one than the present: what the row held is forgotten.
+    Origin origin;
+  };
+  struct Write {
+    char file;
+    std::uint8_t reg;
+    Origin origin;
+  };
+  using Queue = std::deque<Origin>;
+
+  void forget_registers(Origin origin);
+  void note(const isa::Instruction& in, const isa::CoreState& state, const ScalarUnit& scalar);
+  Origin operands(const isa::Instruction& in, const ScalarUnit& scalar) const;
+  Origin memory(const isa::Instruction& in, const isa::CoreState& state, const ScalarUnit& scalar,
+                Origin stored);
+  void push(const isa::Instruction& in, Origin origin);
+  Queue& queue(const isa::Instruction& in);
+
+  const FollowedKernels& followed_;
+  std::array<Origin, isa::kVectorRegisters> vectors_;
+  std::array<Origin, isa::kMaskRegisters> masks_;
+  std::array<Origin, isa::kMaxUnits> index_addresses_;
+  std::array<Queue, isa::kMaxUnits> mxu_results_;
+  std::array<Origin, isa::kMaxUnits> weights_;  ///< Of all pushes since the kernel began.
+  Queue eup_;
+  Queue xlu_;
+  Queue transposed_;
+  Origin pattern_;
+  Origin collected_;
+  std::vector<Row> rows_;
+  std::uint32_t epoch_ = 0;
+  Origin forgotten_;  ///< Of rows of older epochs.
+  std::vector<Write> writes_;
+};
+
+}  // namespace tpu

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "sim/base/error.h"
+
+namespace tpu {
+
+/// Where a value comes from when values are off. Known values have the origin that a default
+/// constructor makes, or are zeros in place of an input that nobody gave, and what follows from
+/// them. Unknown values have the origin of what would have made them. What is computed from several
+/// values keeps one of their origins, an unknown one if there is any.
+class Origin {
+ public:
+  constexpr Origin() = default;
+  /// Zeros in place of the contents of a buffer of the program.
+  static constexpr Origin assumed(std::uint32_t buffer) { return Origin(buffer + 1); }
+  /// Memory that nothing wrote, or data of which no record is kept.
+  static constexpr Origin nobody() { return Origin(kNobody); }
+  /// The data of a kernel whose data is not followed.
+  static constexpr Origin kernel(std::uint32_t index) { return Origin(kNobody + 1 + index); }
+
+  constexpr bool known() const { return code_ < kNobody; }
+  constexpr bool plain() const { return code_ == 0; }
+  constexpr std::optional<std::uint32_t> assumed() const {
+    if (plain() || !known()) return std::nullopt;
+    return code_ - 1;
+  }
+  constexpr std::optional<std::uint32_t> kernel() const {
+    if (code_ <= kNobody) return std::nullopt;
+    return code_ - kNobody - 1;
+  }
+  friend constexpr Origin operator|(Origin a, Origin b) { return a.code_ > b.code_ ? a : b; }
+  friend constexpr bool operator==(Origin a, Origin b) { return a.code_ == b.code_; }
+  friend constexpr bool operator!=(Origin a, Origin b) { return !(a == b); }
+
+ private:
+  static constexpr std::uint32_t kNobody = 1U << 31;
+  explicit constexpr Origin(std::uint32_t code) : code_(code) {}
+  std::uint32_t code_ = 0;
+};
+
+/// Control depends on a value that is unknown with values off. The machine begins again and follows
+/// the data that the value comes from; where there is none to follow, this is a fault of the
+/// program.
+class UnknownControl : public ProgramFault {
+ public:
+  UnknownControl(const std::string& message, Origin origin)
+      : ProgramFault(message), origin_(origin) {}
+  Origin origin() const { return origin_; }
+
+ private:
+  Origin origin_;
+};
+
+}  // namespace tpu

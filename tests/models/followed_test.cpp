@@ -1,0 +1,235 @@
+#include <gtest/gtest.h>
+
+#include "isa/dma_descriptor.h"
+#include "models/core/followed_kernels.h"
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+using test::program_of;
+
+/// Takes element 0 of HBM granule 40 through VMEM and the vector unit into s2, then loops s2 times
+/// over four bundles.
+const std::string kLoopOverLoaded = R"(
+  { dma.hbm_to_vmem 40, 1, 0, 1 }
+  { dma.done.wait 1, 1 }
+  { %v1 = vld [vmem:$0x0 sm:$0x1] }
+  { %v2 = vadd.s32 %v1, 2 }
+  { vpush %v2 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)";
+
+void add_buffer(isa::Program& program, std::uint64_t granule, isa::BufferRole role,
+                std::vector<std::uint32_t> data) {
+  isa::Buffer buffer;
+  buffer.name = "table";
+  buffer.granule = granule;
+  buffer.bytes = isa::kHbmGranuleBytes;
+  buffer.role = role;
+  buffer.data = std::move(data);
+  program.buffers.push_back(buffer);
+}
+
+bool has_note(const RunResult& result, const std::string& text) {
+  for (const std::string& note : result.notes) {
+    if (note.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+std::uint64_t cycles_with_values(const isa::Program& program) {
+  RunOptions options = test::on_core(0);
+  options.values = true;
+  return test::run(program, options).cycles;
+}
+
+TEST(Followed, ControlThatPassesThroughTheVectorUnitIsThatOfARunWithValues) {
+  isa::Program program = program_of("kernel top\n" + kLoopOverLoaded);
+  add_buffer(program, 40, isa::BufferRole::kConstant, {21});
+  const RunResult result = test::run(program);
+  EXPECT_EQ(result.cycles, cycles_with_values(program));
+  EXPECT_TRUE(has_note(result, "control depends on data")) << result.notes.size();
+  // Two trips more are eight bundles more.
+  program.buffers[0].data = {23};
+  EXPECT_EQ(test::run(program).cycles, result.cycles + 2 * 4);
+}
+
+TEST(Followed, InputsThatNobodyGaveAreZerosAndNoted) {
+  isa::Program program = program_of("kernel top\n" + kLoopOverLoaded);
+  add_buffer(program, 40, isa::BufferRole::kConstant, {0});
+  const std::uint64_t of_zeros = test::run(program).cycles;
+  program.buffers[0].role = isa::BufferRole::kParameter;
+  program.buffers[0].data.clear();
+  const RunResult result = test::run(program);
+  EXPECT_EQ(result.cycles, of_zeros);
+  EXPECT_TRUE(has_note(result, "zeros were taken for table"));
+  // With the input there is nothing to assume.
+  Machine machine(MachineParams(), program);
+  CoreLoad load;
+  load.hbm.push_back({40, {5}});
+  machine.load(0, load);
+  const RunResult given = machine.run(test::on_core(0));
+  EXPECT_EQ(given.cycles, of_zeros + 5 * 4);
+  EXPECT_FALSE(has_note(given, "zeros"));
+}
+
+TEST(Followed, ControlOnMemoryThatNothingWroteIsAFault) {
+  const isa::Program program = program_of("kernel top\n" + kLoopOverLoaded);
+  const std::string fault = test::fault_of(program);
+  EXPECT_NE(fault.find("a branch depends on a value"), std::string::npos) << fault;
+  EXPECT_NE(fault.find("kernel \"top\", bundle 0x9"), std::string::npos) << fault;
+}
+
+/// A kernel writes a table into HBM, which the top-level program reads into SMEM; another kernel
+/// does the same with data that control never sees.
+TEST(Followed, TheKernelThatMadeTheDataIsFollowedAndNoOther) {
+  isa::Program program = program_of(R"(
+kernel top
+  { inlined_call site = 0 }
+  { inlined_call site = 1 }
+  { dma.hbm_to_smem 50, 1, 1024, 1 }
+  { dma.done.wait 1, 1 }
+  { %s2 = sld [smem:$0x400] }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+kernel counts
+  { %v1 = vmov 11 }
+  { vst [vmem:$0x0] %v1 }
+  { dma.vmem_to_hbm 0, 1, 50, 2 }
+  { dma.done.wait 2, 1 }
+  { vsyncadd 2, -1 }
+kernel computes
+  { %v1 = vmov 99 }
+  { vst [vmem:$0x0] %v1 }
+  { dma.vmem_to_hbm 0, 1, 60, 2 }
+  { dma.done.wait 2, 1 }
+  { vsyncadd 2, -1 }
+)");
+  const RunResult result = test::run(program);
+  EXPECT_EQ(result.cycles, cycles_with_values(program));
+  EXPECT_TRUE(has_note(result, "was followed: counts"));
+  EXPECT_FALSE(has_note(result, "computes"));
+}
+
+TEST(Followed, AKernelThatIsNotFollowedLeavesNothingKnownInVmem) {
+  // What top stores is lost in the call: to know it, the kernel has to be followed, too.
+  isa::Program program = program_of(R"(
+kernel top
+  { %v1 = vmov 3 }
+  { vst [vmem:$0x0] %v1 }
+  { inlined_call site = 0 }
+  { %v1 = vld [vmem:$0x0] }
+  { vpush %v1 }
+  { %s1 = spop }
+  { %p1 = scmp.eq.s32.totalorder %s1, 8 }
+  { sbr.rel (%p1) target = end }
+  { %s3 = smov 0 }
+  { %s3 = smov 0 ;; vdelay 100 }
+end:
+  { %s3 = smov 0 }
+kernel overwrites
+  { %v1 = vmov 8 }
+  { vst [vmem:$0x0] %v1 }
+)");
+  const RunResult result = test::run(program);
+  EXPECT_EQ(result.cycles, cycles_with_values(program));
+  EXPECT_LT(result.cycles, 100u);
+  EXPECT_TRUE(has_note(result, "overwrites"));
+}
+
+TEST(Followed, MessagesBetweenCoresCarryWhatControlNeeds) {
+  // Core 0 sends the row that it computes; core 1 loops as often as it says.
+  isa::DmaDescriptor descriptor;
+  descriptor.remote = true;
+  descriptor.source.space = isa::MemorySpace::kVmem;
+  descriptor.source.address = 8;
+  descriptor.destination.space = isa::MemorySpace::kVmem;
+  descriptor.destination.address = 16;
+  descriptor.destination.core = 1;
+  descriptor.granules = 1;
+  descriptor.source_flag = 3;
+  descriptor.destination_flag = 4;
+  isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x1] ;; vdelay 1 }
+  { %p1 = scmp.eq.s32.totalorder %s1, 1 }
+  { sbr.rel (%p1) target = receive }
+  { %s4 = smov 0 }
+  { %v1 = vlaneseq }
+  { %v2 = vadd.s32 %v1, 40 }
+  { vst [vmem:$0x8] %v2 }
+  { dma 512 }
+  { sbr.rel target = end }
+  { %s4 = smov 0 }
+receive:
+  { dma.done.wait 4, 1 }
+  { %v1 = vld [vmem:$0x10] }
+  { vpush %v1 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+end:
+  { %s4 = smov 0 }
+)");
+  const isa::DmaWords words = isa::encode(descriptor);
+  for (std::uint32_t i = 0; i < 8; ++i) program.initial_smem.push_back({512 + i, words[i]});
+  RunOptions options;
+  options.cores = {0, 1};
+  RunOptions with_values = options;
+  with_values.values = true;
+  const RunResult result = test::run(program, options);
+  const RunResult expected = test::run(program, with_values);
+  EXPECT_EQ(result.cycles, expected.cycles);
+  EXPECT_EQ(result.cores[1].total.bundles, expected.cores[1].total.bundles);
+  EXPECT_GT(result.cores[1].total.bundles, 40u * 4);
+}
+
+TEST(Followed, TheObserverHearsThatTheRunBeginsAgain) {
+  struct Watcher : Observer {
+    int steps = 0;
+    int restarts = 0;
+    void on_step(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t) override { ++steps; }
+    void on_op(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t,
+               const Counters&) override {}
+    void on_wait(std::uint32_t, CoreState, std::uint64_t, std::uint64_t) override {}
+    void on_dma(const DmaEvent&) override {}
+    void on_restart() override {
+      ++restarts;
+      steps = 0;
+    }
+  } watcher;
+  isa::Program program = program_of("kernel top\n" + kLoopOverLoaded);
+  add_buffer(program, 40, isa::BufferRole::kConstant, {21});
+  RunOptions options = test::on_core(0);
+  options.observer = &watcher;
+  test::run(program, options);
+  EXPECT_EQ(watcher.restarts, 1);
+  EXPECT_EQ(watcher.steps, 1);
+}
+
+TEST(Followed, WhatIsFollowedOnceIsNotAddedAgain) {
+  const isa::Program program = program_of("kernel top\n{ %s1 = smov 0 }");
+  FollowedKernels followed(program);
+  EXPECT_TRUE(followed.add(Origin::nobody()));
+  EXPECT_FALSE(followed.add(Origin::nobody()));
+  EXPECT_TRUE(followed.add(Origin::kernel(0)));
+  EXPECT_FALSE(followed.add(Origin::kernel(0)));
+}
+
+}  // namespace
+}  // namespace tpu
