@@ -404,7 +404,8 @@ DmaPayload DmaEngine::read_known(const isa::DmaDescriptor& descriptor, Origin ad
   const bool vmem = source.space == MemorySpace::kVmem;
   Origin all = address;
   if (source.space == MemorySpace::kInfeed) all = Origin::nobody();
-  if (vmem && (knowledge_ == nullptr || !knowledge_->follows(place.kernel))) {
+  const bool to_vmem = descriptor.destination.space == MemorySpace::kVmem;
+  if ((vmem || to_vmem) && (knowledge_ == nullptr || !knowledge_->follows(place.kernel))) {
     all = Origin::kernel(place.kernel);
   }
   DmaPayload payload;

@@ -40,11 +40,21 @@ std::vector<float> floats_of(const std::vector<std::uint8_t>& bytes) {
 /// Row-major bytes of a parameter on a core.
 using Inputs = std::function<std::vector<std::uint8_t>(std::uint32_t core, const Buffer& buffer)>;
 
-/// Runs a program with values on the timed machine (v3-8, the default parameters).
+/// v3-8, or the slice of 4x4 chips.
+MachineParams slice_of(std::uint32_t cores) {
+  MachineParams params;
+  if (cores > kCores) {
+    params.ici.mesh_x = 4;
+    params.ici.mesh_y = 4;
+  }
+  return params;
+}
+
+/// Runs a program with values on the timed machine.
 class TimedRun {
  public:
   TimedRun(const isa::Program& program, std::uint32_t cores, const Inputs& inputs)
-      : program_(program), machine_(MachineParams{}, program) {
+      : program_(program), machine_(slice_of(cores), program) {
     RunOptions options;
     options.values = true;
     options.check_names = true;
@@ -114,27 +124,28 @@ TEST(CapturedMachine, MatmulTakesTheCyclesOfSiliconAndGivesTheValuesOfTheCoreWit
   EXPECT_NEAR(static_cast<double>(timed.result().cycles), 9490, 0.06 * 9490);
 }
 
-/// A collective of eight cores on one array; expected(partition) is its result there.
+/// A collective of all cores on one array; expected(partition) is its result there.
 void expect_collective(const std::string& name,
                        const std::function<std::vector<float>(std::uint32_t)>& expected,
-                       std::size_t elements) {
+                       std::size_t elements, std::uint32_t cores = kCores) {
   const std::string folder = kReference + "/ops/" + name;
   SKIP_WITHOUT(folder);
   const isa::Program program = xla::load_captured(folder, "v3");
-  ASSERT_EQ(program.cores, kCores);
-  const MachineParams params;
-  const TimedRun run(program, kCores, [&](std::uint32_t core, const Buffer&) {
+  ASSERT_EQ(program.cores, cores);
+  const MachineParams params = slice_of(cores);
+  const TimedRun run(program, cores, [&](std::uint32_t core, const Buffer&) {
     return bytes_of(share(params.partition_of(core), elements));
   });
-  for (std::uint32_t core = 0; core < kCores; ++core) {
-    EXPECT_EQ(run.output(core, 0), expected(params.partition_of(core)))
-        << name << ", core " << core;
+  for (std::uint32_t core = 0; core < cores; ++core) {
+    const std::vector<float> found = run.output(core, 0);
+    const bool same = found == expected(params.partition_of(core));
+    EXPECT_TRUE(same) << name << ", core " << core;
   }
 }
 
-std::vector<float> sum_of_shares(std::size_t elements) {
+std::vector<float> sum_of_shares(std::size_t elements, std::uint32_t cores = kCores) {
   std::vector<float> sum(elements);
-  for (std::uint32_t p = 0; p < kCores; ++p) {
+  for (std::uint32_t p = 0; p < cores; ++p) {
     const std::vector<float> values = share(p, elements);
     for (std::size_t k = 0; k < elements; ++k) sum[k] += values[k];
   }
@@ -146,6 +157,33 @@ TEST(CapturedMachine, AllReduceSumsOverEightCores) {
   expect_collective(
       "all_reduce_f32_8x128_n8", [&](std::uint32_t) { return sum_of_shares(kElements); },
       kElements);
+}
+
+TEST(CapturedMachine, AllReduceSumsOverThirtyTwoCores) {
+  constexpr std::size_t kElements = 8 * 128;
+  expect_collective(
+      "all_reduce_f32_8x128_n32", [&](std::uint32_t) { return sum_of_shares(kElements, 32); },
+      kElements, 32);
+}
+
+TEST(CapturedMachine, PermutationMovesAlongTheRingOfThirtyTwoPartitions) {
+  constexpr std::size_t kElements = 512 * 128;
+  expect_collective(
+      "permute_ring_f32_512x128_n32",
+      [&](std::uint32_t partition) { return share((partition + 31) % 32, kElements); }, kElements,
+      32);
+}
+
+TEST(CapturedMachine, ReduceScatterGivesEachOfThirtyTwoPartitionsItsRows) {
+  constexpr std::size_t kElements = 512 * 128;
+  const std::vector<float> sum = sum_of_shares(kElements, 32);
+  expect_collective(
+      "reduce_scatter_f32_512x128_n32",
+      [&](std::uint32_t partition) {
+        const auto begin = sum.begin() + static_cast<std::ptrdiff_t>(partition * kElements / 32);
+        return std::vector<float>(begin, begin + kElements / 32);
+      },
+      kElements, 32);
 }
 
 TEST(CapturedMachine, ReduceScatterGivesEachPartitionItsRows) {

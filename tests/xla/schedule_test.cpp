@@ -39,8 +39,8 @@ const Distance* find(const std::vector<Distance>& all, DistanceKind kind, Opcode
 }
 
 TEST(ScheduleSurvey, CountsBundlesAndDelaysFromTheWriterToTheReader) {
-  const auto all =
-      distances_of("{ %v1 = vld [vmem:$0x0] ;; vdelay 3 }{ %s1 = smov 0 }{ %v2 = vadd.f32 %v1, %v1 }");
+  const auto all = distances_of(
+      "{ %v1 = vld [vmem:$0x0] ;; vdelay 3 }{ %s1 = smov 0 }{ %v2 = vadd.f32 %v1, %v1 }");
   const Distance* load = find(all, DistanceKind::kRegister, Opcode::kVld, Opcode::kVaddF32);
   ASSERT_NE(load, nullptr);
   EXPECT_EQ(load->smallest, 1u + 3u + 1u);

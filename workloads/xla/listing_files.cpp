@@ -98,21 +98,29 @@ struct CloseArchive {
   void operator()(archive* a) const { archive_read_free(a); }
 };
 
-std::string read_entry(archive* reader, const std::string& path, const std::string& name) {
-  std::string text;
-  std::vector<char> block(std::size_t{1} << 18);
+std::string read_entry(archive* reader, archive_entry* entry, const std::string& path,
+                       const std::string& name) {
+  constexpr std::size_t kBlock = std::size_t{1} << 18;
+  // The size that the entry states is a hint: a damaged one may state anything.
+  const la_int64_t stated = archive_entry_size_is_set(entry) != 0 ? archive_entry_size(entry) : 0;
+  std::string text(
+      std::min<std::uint64_t>(static_cast<std::uint64_t>(std::max<la_int64_t>(stated, 0)),
+                              std::uint64_t{1} << 26),
+      '\0');
+  std::size_t size = 0;
   while (true) {
-    const la_ssize_t count = archive_read_data(reader, block.data(), block.size());
-    if (count == 0) return text;
+    if (size == text.size()) text.resize(size + std::max(kBlock, size / 2));
+    const la_ssize_t count = archive_read_data(reader, text.data() + size, text.size() - size);
     if (count < 0) {
       throw WorkloadError(path + ": expected a whole archive, found an error in " + name + ": " +
                           archive_error_string(reader));
     }
-    if (text.size() + static_cast<std::size_t>(count) > kMaxFileBytes) {
-      throw WorkloadError(file_size_error(path, name));
-    }
-    text.append(block.data(), static_cast<std::size_t>(count));
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+    if (size > kMaxFileBytes) throw WorkloadError(file_size_error(path, name));
   }
+  text.resize(size);
+  return text;
 }
 
 ListingFiles read_archive(const std::string& path) {
@@ -141,7 +149,7 @@ ListingFiles read_archive(const std::string& path) {
     TextFile* place = place_of(parse_file_name(name), files);
     if (place == nullptr) continue;
     place->name = path + "/" + name;
-    place->text = read_entry(reader.get(), path, name);
+    place->text = read_entry(reader.get(), entry, path, name);
     total += place->text.size();
     if (total > kMaxTotalBytes) throw WorkloadError(file_size_error(path, name));
   }
