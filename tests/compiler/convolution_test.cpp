@@ -28,13 +28,15 @@ struct Geometry {
   std::int64_t stride = 1, pad_low = 0, pad_high = 0;
   ElementType type = ElementType::kF32;         ///< Of images and results.
   ElementType kernel_type = ElementType::kF32;  ///< Of the kernel and its gradient.
+  bool batch_in_lanes = false;
   std::int64_t oh() const { return (h + pad_low + pad_high - kh) / stride + 1; }
   std::int64_t ow() const { return (w + pad_low + pad_high - kw) / stride + 1; }
 };
 
-Shape image_shape(ElementType type, const Extents& extents) {
-  Shape shape = hlo::array_shape(type, extents);
-  shape.layout = compiler::tiled_layout(type, {3, 0, 2, 1});
+Shape image_shape(const Geometry& g, const Extents& extents) {
+  Shape shape = hlo::array_shape(g.type, extents);
+  shape.layout =
+      compiler::tiled_layout(g.type, g.batch_in_lanes ? Extents{0, 3, 2, 1} : Extents{3, 0, 2, 1});
   return shape;
 }
 
@@ -70,7 +72,7 @@ hlo::HloInstruction convolution_of(const Geometry& g, const Shape& shape) {
 }
 
 hlo::Module forward_module(const Geometry& g) {
-  hlo::HloInstruction conv = convolution_of(g, image_shape(g.type, {g.n, g.oh(), g.ow(), g.co}));
+  hlo::HloInstruction conv = convolution_of(g, image_shape(g, {g.n, g.oh(), g.ow(), g.co}));
   conv.convolution = {0, 3, {1, 2}, 2, 3, {0, 1}, 0, 3, {1, 2}};
   for (std::int64_t size : {g.kh, g.kw}) {
     hlo::WindowDimension window;
@@ -80,14 +82,14 @@ hlo::Module forward_module(const Geometry& g) {
     window.padding_high = g.pad_high;
     conv.window.push_back(window);
   }
-  return two_operand_module(conv, image_shape(g.type, {g.n, g.h, g.w, g.ci}),
+  return two_operand_module(conv, image_shape(g, {g.n, g.h, g.w, g.ci}),
                             array_in_memory(g.kernel_type, {g.kh, g.kw, g.ci, g.co}));
 }
 
 /// The gradient of the images: the result's gradient dilated by the stride, with the reversed
 /// kernel whose features change places.
 hlo::Module input_gradient_module(const Geometry& g) {
-  hlo::HloInstruction conv = convolution_of(g, image_shape(g.type, {g.n, g.h, g.w, g.ci}));
+  hlo::HloInstruction conv = convolution_of(g, image_shape(g, {g.n, g.h, g.w, g.ci}));
   conv.convolution = {0, 3, {1, 2}, 3, 2, {0, 1}, 0, 3, {1, 2}};
   const Extents sizes{g.kh, g.kw}, images{g.h, g.w}, results{g.oh(), g.ow()};
   for (std::size_t i = 0; i < 2; ++i) {
@@ -99,7 +101,7 @@ hlo::Module input_gradient_module(const Geometry& g) {
     window.reversal = true;
     conv.window.push_back(window);
   }
-  return two_operand_module(conv, image_shape(g.type, {g.n, g.oh(), g.ow(), g.co}),
+  return two_operand_module(conv, image_shape(g, {g.n, g.oh(), g.ow(), g.co}),
                             array_in_memory(g.kernel_type, {g.kh, g.kw, g.ci, g.co}));
 }
 
@@ -118,8 +120,8 @@ hlo::Module kernel_gradient_module(const Geometry& g) {
     window.padding_high = sizes[i] - 1 + (results[i] - 1) * g.stride + 1 - images[i] - g.pad_low;
     conv.window.push_back(window);
   }
-  return two_operand_module(conv, image_shape(g.type, {g.n, g.h, g.w, g.ci}),
-                            image_shape(g.type, {g.n, g.oh(), g.ow(), g.co}));
+  return two_operand_module(conv, image_shape(g, {g.n, g.h, g.w, g.ci}),
+                            image_shape(g, {g.n, g.oh(), g.ow(), g.co}));
 }
 
 enum class Pass { kForward, kInputGradient, kKernelGradient };
@@ -210,6 +212,13 @@ const Geometry kOneByOne{"one", 8, 5, 5, 20, 140, 1, 1, 1, 0, 0};
 const Geometry kShortcut{"shortcut", 8, 6, 6, 20, 30, 1, 1, 2, 0, 0};
 const Geometry kNoPadding{"valid", 3, 6, 7, 4, 5, 2, 3, 1, 0, 0};
 
+Geometry in_lanes(Geometry g, std::int64_t batch) {
+  g.name += "_in_lanes";
+  g.batch_in_lanes = true;
+  g.n = batch;
+  return g;
+}
+
 Geometry packed(Geometry g) {
   g.name += "_bf16";
   g.type = ElementType::kBf16;
@@ -270,6 +279,65 @@ TEST(Convolution, KernelGradientPacked) {
 TEST(Convolution, KernelGradientOfALargeBatch) {
   check({"batch", 136, 3, 3, 5, 7, 3, 3, 1, 1, 1}, Pass::kKernelGradient);
   check({"batch", 130, 3, 3, 5, 7, 1, 1, 1, 0, 0}, Pass::kKernelGradient);
+}
+
+TEST(ConvolutionInLanes, Forward) {
+  check(in_lanes(kThree, 9), Pass::kForward);
+  check(in_lanes(kNoPadding, 130), Pass::kForward);
+  check(in_lanes(kStem, 128), Pass::kForward);
+}
+TEST(ConvolutionInLanes, ForwardManyFeatures) {
+  check(in_lanes(kWide, 8), Pass::kForward);
+  check(in_lanes({"even", 8, 4, 4, 64, 64, 3, 3, 1, 1, 1}, 16), Pass::kForward);
+  check(in_lanes({"blocks", 8, 2, 3, 32, 512, 1, 1, 1, 0, 0}, 16), Pass::kForward);
+}
+TEST(ConvolutionInLanes, ForwardWithStride) { check(in_lanes(kStrided, 100), Pass::kForward); }
+TEST(ConvolutionInLanes, ForwardOneByOne) {
+  check(in_lanes(kOneByOne, 40), Pass::kForward);
+  check(in_lanes(kShortcut, 140), Pass::kForward);
+}
+TEST(ConvolutionInLanes, ForwardPacked) {
+  check(packed(in_lanes(kThree, 9)), Pass::kForward);
+  check(packed(in_lanes(kStem, 128)), Pass::kForward);
+  Geometry weights = packed(in_lanes(kStrided, 20));
+  weights.kernel_type = ElementType::kBf16;
+  check(weights, Pass::kForward);
+}
+TEST(ConvolutionInLanes, InputGradient) {
+  check(in_lanes(kThree, 9), Pass::kInputGradient);
+  check(in_lanes(kWide, 8), Pass::kInputGradient);
+  check(in_lanes(kNoPadding, 130), Pass::kInputGradient);
+  check(in_lanes({"even", 8, 4, 4, 64, 64, 3, 3, 1, 1, 1}, 16), Pass::kInputGradient);
+}
+TEST(ConvolutionInLanes, InputGradientWithStride) {
+  check(in_lanes(kStrided, 20), Pass::kInputGradient);
+  check(in_lanes(kStem, 20), Pass::kInputGradient);
+  check(in_lanes(kOneByOne, 40), Pass::kInputGradient);
+  check(in_lanes(kShortcut, 140), Pass::kInputGradient);
+}
+TEST(ConvolutionInLanes, InputGradientPacked) {
+  check(packed(in_lanes(kThree, 9)), Pass::kInputGradient);
+  Geometry weights = packed(in_lanes(kStrided, 20));
+  weights.kernel_type = ElementType::kBf16;
+  check(weights, Pass::kInputGradient);
+}
+TEST(ConvolutionInLanes, KernelGradient) {
+  check(in_lanes(kThree, 9), Pass::kKernelGradient);
+  check(in_lanes(kWide, 8), Pass::kKernelGradient);
+  check(in_lanes(kNoPadding, 130), Pass::kKernelGradient);
+  check(in_lanes({"blocks", 8, 2, 3, 32, 512, 1, 1, 1, 0, 0}, 16), Pass::kKernelGradient);
+}
+TEST(ConvolutionInLanes, KernelGradientWithStride) {
+  check(in_lanes(kStrided, 100), Pass::kKernelGradient);
+  check(in_lanes(kStem, 128), Pass::kKernelGradient);
+  check(in_lanes(kOneByOne, 40), Pass::kKernelGradient);
+  check(in_lanes(kShortcut, 140), Pass::kKernelGradient);
+}
+TEST(ConvolutionInLanes, KernelGradientPacked) {
+  check(packed(in_lanes(kThree, 9)), Pass::kKernelGradient);
+  Geometry weights = packed(in_lanes(kStrided, 20));
+  weights.kernel_type = ElementType::kBf16;
+  check(weights, Pass::kKernelGradient);
 }
 
 }  // namespace

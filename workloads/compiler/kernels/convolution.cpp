@@ -2,6 +2,8 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/convolution_kernel.h"
+#include "workloads/compiler/kernels/convolution_lanes_kernel.h"
+#include "workloads/compiler/kernels/convolution_lanes_weights_kernel.h"
 #include "workloads/compiler/kernels/convolution_weights_kernel.h"
 #include "workloads/compiler/kernels/dot_kernel.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -39,8 +41,9 @@ DotProblem as_product(const ConvolutionProblem& problem) {
 
 [[noreturn]] void refuse_matrix(const hlo::HloInstruction& instruction) {
   throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
-                      ": expected no matrix that is the same for all positions of the window "
-                      "behind a weight gradient");
+                      ": expected no matrix that is the same for all pixels behind a convolution "
+                      "with its batch in the lanes, or for all positions of the window behind a "
+                      "weight gradient");
 }
 
 }  // namespace
@@ -53,6 +56,11 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_types = epilogue.block_types();
   problem.resident_rows = epilogue.resident_rows();
+  if (problem.batch_in_lanes) {
+    if (epilogue.has_matrix()) refuse_matrix(instruction);
+    return problem.contracts_rows ? convolution_lanes_weights_kernel(problem, epilogue, target)
+                                  : convolution_lanes_kernel(problem, epilogue, target);
+  }
   // Contracted rows must not be padding.
   const bool even_rows = !problem.contracts_rows || problem.contracted % 8 == 0;
   if (problem.is_product() && even_rows) {

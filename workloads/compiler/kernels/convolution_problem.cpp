@@ -36,6 +36,37 @@ bool spatial_outermost(const Shape& shape, const std::vector<std::int64_t>& spat
   return spatial.size() == 2 && order[0] == spatial[0] && order[1] == spatial[1];
 }
 
+std::int64_t extent_of(const Shape& shape, std::int64_t dimension) {
+  return shape.dimensions[static_cast<std::size_t>(dimension)];
+}
+
+std::int64_t lane(const Shape& shape) { return major_to_minor(shape).back(); }
+
+/// Which of the three products it is, by what lies in the lanes. With the contracted dimension in
+/// the lanes of both operands it is an input gradient or a weight gradient with its batch there:
+/// the latter slides the large window over few positions.
+void find_order(ConvolutionProblem& problem, const hlo::HloInstruction& convolution,
+                const Shape& input, const Shape& window, const Shape& out) {
+  const hlo::ConvolutionDimensions& dims = convolution.convolution;
+  problem.window_transposed = lane(window) == dims.kernel_input_feature;
+  const bool input_batch_minor = lane(input) == dims.input_batch;
+  if (lane(out) == dims.output_batch) {
+    problem.batch_in_lanes = input_batch_minor;
+    return;
+  }
+  problem.contracts_rows = input_batch_minor;
+  if (input_batch_minor || !problem.window_transposed) return;
+  std::int64_t positions = 1, pixels = 1;
+  for (std::size_t i = 0; i < 2; ++i) {
+    positions *= extent_of(window, dims.kernel_spatial[i]);
+    pixels *= extent_of(out, dims.output_spatial[i]);
+    if (convolution.window[i].base_dilation > 1 || convolution.window[i].reversal) return;
+  }
+  if (positions <= pixels) return;
+  problem.contracts_rows = problem.batch_in_lanes = true;
+  problem.window_transposed = false;
+}
+
 }  // namespace
 
 bool ConvolutionProblem::is_product() const {
@@ -63,27 +94,25 @@ ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution, c
       !spatial_outermost(out, dims.output_spatial)) {
     refuse("expected layouts with the spatial dimensions outermost");
   }
-  const auto lane = [](const Shape& shape) { return major_to_minor(shape).back(); };
-  const auto extent = [](const Shape& shape, std::int64_t dimension) {
-    return shape.dimensions[static_cast<std::size_t>(dimension)];
-  };
   ConvolutionProblem problem;
   problem.name = convolution.name;
-  problem.contracts_rows = lane(input) == dims.input_batch;
-  problem.window_transposed = lane(window) == dims.kernel_input_feature;
-  if (lane(out) != dims.output_feature) refuse("expected the result's features to be minor");
+  find_order(problem, convolution, input, window, out);
+  const bool features_minor = lane(out) == dims.output_feature;
+  if (!features_minor && !problem.batch_in_lanes) {
+    refuse("expected the result's features or its batch to be minor");
+  }
   if (problem.contracts_rows && problem.window_transposed) {
     refuse("expected a weight gradient's second operand with its features minor");
   }
-  problem.rows = static_cast<std::uint32_t>(extent(out, dims.output_batch));
-  problem.columns = static_cast<std::uint32_t>(extent(out, dims.output_feature));
-  problem.contracted = static_cast<std::uint32_t>(extent(input, dims.input_feature));
+  problem.rows = static_cast<std::uint32_t>(extent_of(out, dims.output_batch));
+  problem.columns = static_cast<std::uint32_t>(extent_of(out, dims.output_feature));
+  problem.contracted = static_cast<std::uint32_t>(extent_of(input, dims.input_feature));
   for (std::size_t i = 0; i < 2; ++i) {
     const hlo::WindowDimension& w = convolution.window[i];
     SpatialDimension& s = problem.spatial[i];
-    s.input = extent(input, dims.input_spatial[i]);
-    s.window = extent(window, dims.kernel_spatial[i]);
-    s.output = extent(out, dims.output_spatial[i]);
+    s.input = extent_of(input, dims.input_spatial[i]);
+    s.window = extent_of(window, dims.kernel_spatial[i]);
+    s.output = extent_of(out, dims.output_spatial[i]);
     s.stride = w.stride;
     s.window_dilation = w.window_dilation;
     s.base_dilation = w.base_dilation;
@@ -98,6 +127,16 @@ ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution, c
   problem.window_type = window.type;
   problem.out_type = out.type;
   return problem;
+}
+
+ConvolutionProblem with_flat_pixels(const ConvolutionProblem& problem) {
+  if (!problem.is_product()) return problem;
+  ConvolutionProblem flat = problem;
+  const std::int64_t pixels = problem.spatial[0].input * problem.spatial[1].input;
+  flat.spatial = {};
+  flat.spatial[0].input = pixels;
+  (problem.contracts_rows ? flat.spatial[0].window : flat.spatial[0].output) = pixels;
+  return flat;
 }
 
 std::vector<Tap> taps_of(const ConvolutionProblem& problem) {

@@ -28,6 +28,10 @@ struct ConvolutionProblem {
   /// contracted, columns), result (h, w, rows, columns): weight gradient.
   bool contracts_rows = false;
   bool window_transposed = false;  ///< The window lies as (h, w, columns, contracted).
+  /// The batch lies in the lanes. Forward and input gradient: input (H, W, contracted, rows),
+  /// result (H, W, columns, rows). Weight gradient: input (H, W, rows, contracted), window (H, W,
+  /// columns, contracted).
+  bool batch_in_lanes = false;
   std::uint32_t rows = 1, columns = 1, contracted = 1;
   hlo::ElementType input_type = hlo::ElementType::kF32;
   hlo::ElementType window_type = hlo::ElementType::kF32;
@@ -45,6 +49,9 @@ struct ConvolutionProblem {
 ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution,
                                        const hlo::Shape& input, const hlo::Shape& window,
                                        const hlo::Shape& out);
+
+/// The same convolution with all pixels in one column, where they are independent of each other.
+ConvolutionProblem with_flat_pixels(const ConvolutionProblem& problem);
 
 /// A position of the window, as a kernel for results in rows of pixels sees it. Results are taken
 /// in `phases` (the base dilation): pixel q of phase p is pixel q * phases + p of the result and

@@ -31,7 +31,7 @@ ElementwiseKernel::ElementwiseKernel(const ExpressionGraph& graph, std::size_t o
 isa::Kernel ElementwiseKernel::emit() {
   allocate();
   load_residents();
-  spread_fixed_columns();
+  spread_columns_once();
   clear_accumulators();
   emit_blocks();
   write_results();
@@ -52,7 +52,7 @@ void ElementwiseKernel::allocate() {
                                   : input.access.rows();
     input.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
     if (input.is_column()) {
-      const std::int64_t slots = input.fixed ? 1 : plan_.block;
+      const std::int64_t slots = input.fixed ? 1 : input.kept ? space_.row_tiles() : plan_.block;
       input.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * slots));
     }
     emitter_.set_dependence(input.node, {});
@@ -117,11 +117,17 @@ void ElementwiseKernel::load_residents() {
   if (granules > 0) builder_.wait(load_flags_[0], granules);
 }
 
-void ElementwiseKernel::spread_fixed_columns() {
+void ElementwiseKernel::spread_columns_once() {
   Place nowhere;
   nowhere.digits.assign(static_cast<std::size_t>(space_.rank()), Index{});
   for (const Input& input : plan_.inputs) {
     if (input.fixed) builder_.store(input.slots, column_value(input, nowhere));
+    if (!input.kept) continue;
+    for_each(space_.row_tiles(), 4, [&](Index tile) {
+      Place place = nowhere;
+      place.digits[static_cast<std::size_t>(space_.row_axis())] = tile;
+      builder_.store(at(input.slots, multiply(builder_, tile, 8)), column_value(input, place));
+    });
   }
   builder_.new_block();
   emitter_.forget();
@@ -260,7 +266,7 @@ void ElementwiseKernel::emit_blocks() {
 
 void ElementwiseKernel::compute_block(Index parity, std::int64_t row_tiles) {
   bool spreads = false;
-  for (const Input& input : plan_.inputs) spreads |= input.is_column() && !input.fixed;
+  for (const Input& input : plan_.inputs) spreads |= input.is_spread();
   if (spreads) emit_pass(-1, parity, row_tiles);
   for (int level = 0; level <= plan_.last_level; ++level) emit_pass(level, parity, row_tiles);
   builder_.new_block();
@@ -403,7 +409,7 @@ std::int64_t ElementwiseKernel::sums_at(int level) const {
 
 void ElementwiseKernel::spread_columns(const std::vector<Place>& rows) {
   for (const Input& input : plan_.inputs) {
-    if (!input.is_column() || input.fixed) continue;
+    if (!input.is_spread()) continue;
     for (const Place& place : rows) {
       builder_.store(at(input.slots, place.slot_rows), column_value(input, place));
     }
@@ -624,6 +630,10 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
   const Input& input = *plan_.input_of(id);
   const ElementType type = input.access.shape.type;
   if (input.fixed) return ExpressionValue::of(builder_.load(VmemAddress(input.slots)));
+  if (input.kept) {
+    const Index tile = digit(place, space_.row_axis());
+    return ExpressionValue::of(builder_.load(at(input.slots, multiply(builder_, tile, 8))));
+  }
   Index row, lane;
   switch (input.access.kind) {
     case Kind::kStream:

@@ -39,7 +39,7 @@ class ElementwiseKernel {
   void allocate();
   void allocate_output(Output& output);
   void load_residents();
-  void spread_fixed_columns();
+  void spread_columns_once();
   void clear_accumulators();
 
   // Blocks.

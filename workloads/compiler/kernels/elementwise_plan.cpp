@@ -16,6 +16,8 @@ using OutputKind = ElementwisePlan::OutputKind;
 constexpr std::int64_t kRegisterBytes = 4096;
 /// Left for the scratch of packed stores and alignment.
 constexpr std::int64_t kReserveBytes = 256 << 10;
+/// Of a column that is kept.
+constexpr std::int64_t kLargestColumn = 1 << 20;
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -91,6 +93,9 @@ void Planner::find_inputs() {
     input.access = find_access(space_, node.shape, node.axes, graph_.kernel_name());
     input.fixed =
         input.is_column() && !input.access.needs_rows() && input.access.major_axes().empty();
+    input.kept = input.is_column() && !input.fixed && !space_.linear && space_.majors() > 1 &&
+                 input.access.major_axes().empty() &&
+                 space_.row_tiles() * kRegisterBytes <= kLargestColumn;
     plan_.inputs.push_back(std::move(input));
   }
 }
@@ -295,7 +300,7 @@ void Planner::choose_unroll() {
   bool crosses_lanes = false;
   int sums = 0;
   for (const ElementwisePlan::Input& input : plan_.inputs) {
-    crosses_lanes |= input.is_column() && !input.fixed;
+    crosses_lanes |= input.is_spread();
   }
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     crosses_lanes |= reduction.along_lanes;
@@ -332,6 +337,7 @@ std::int64_t Planner::resident_bytes() const {
   for (const ElementwisePlan::Input& input : plan_.inputs) {
     if (!input.is_stream()) rows += input.access.rows();
     if (input.fixed) rows += 8;
+    if (input.kept) rows += 8 * space_.row_tiles();
   }
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     if (!reduction.along_lanes) rows += 8 * reduction.registers;
@@ -352,7 +358,7 @@ void Planner::choose_block() {
       stream_rows += plan_.stream_rows(input.access.shape);
       largest = std::max(largest, plan_.stream_rows(input.access.shape));
     }
-    if (input.is_column() && !input.fixed) ++slots;
+    if (input.is_spread()) ++slots;
   }
   for (const ElementwisePlan::Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kStream) continue;

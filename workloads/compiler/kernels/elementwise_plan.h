@@ -22,11 +22,15 @@ struct ElementwisePlan {
     int operand = 0;
     ArrayAccess access;
     bool fixed = false;  ///< A column whose value is the same everywhere.
+    bool kept = false;   ///< A column of the rows alone: spread once, for all row tiles.
     VmemRegion region;   ///< Buffers of a stream, or the whole array.
-    VmemRegion slots;    ///< Columns: a register per row tile of the block, or one.
+    VmemRegion slots;    ///< Columns: a register per row tile of the block (kept: of the space),
+                         ///< or one.
 
     bool is_stream() const { return access.kind == ArrayAccess::Kind::kStream; }
     bool is_column() const { return access.kind == ArrayAccess::Kind::kColumn; }
+    /// A column that each block spreads anew.
+    bool is_spread() const { return is_column() && !fixed && !kept; }
   };
   /// Along lanes: of each row, known within the block. Otherwise a sum over the whole space, held
   /// in a register's worth of VMEM per kept major index, row tile (where rows are kept) and lane

@@ -26,7 +26,22 @@ SReg ImageRows::granules(SReg first) {
   return builder_.mul(rows, shape_.row_granules);
 }
 
+void ImageRows::start_at_once(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag) {
+  const SReg shifted = builder_.add(first, shape_.shift);
+  const SReg begin = builder_.max(shifted, 0);
+  const SReg address = builder_.add(hbm, builder_.mul(begin, shape_.row_stride));
+  SReg row = builder_.mul(builder_.sub(begin, shifted), shape_.pitch);
+  if (vmem.base) row = builder_.add(row, vmem.base);
+  const VmemAddress place(vmem.region, vmem.offset, row);
+  const SReg size = granules(first);
+  builder_.guarded(builder_.less(0, size), [&] {
+    to_vmem_ ? builder_.dma_in(address, place, size, flag)
+             : builder_.dma_out(place, address, size, flag);
+  });
+}
+
 void ImageRows::start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag) {
+  if (!has_gaps()) return start_at_once(hbm, first, vmem, flag);
   SReg flag_reg = flag.reg ? flag.reg : builder_.constant(flag.immediate);
   const std::uint32_t before = static_cast<std::uint32_t>(shape_.shift) * shape_.row_stride;
   const SReg origin =

@@ -7,8 +7,8 @@
 namespace tpu::compiler {
 
 /// Rows of an image of pixels in HBM, each pixel a matrix of tiles, and the blocks of such rows
-/// that a kernel moves between HBM and VMEM: one DMA per row. Rows outside of the image are left
-/// out.
+/// that a kernel moves between HBM and VMEM: one DMA per row, or one for all of them where neither
+/// side leaves gaps between rows. Rows outside of the image are left out.
 struct ImageShape {
   std::uint32_t height = 1;        ///< Rows of the image.
   std::uint32_t row_stride = 0;    ///< Granules from a row to the next that a block takes.
@@ -34,6 +34,12 @@ class ImageRows {
   PReg is_inside(SReg first, SReg index);
 
  private:
+  bool has_gaps() const {
+    return shape_.run != 0 || shape_.row_stride != shape_.row_granules ||
+           shape_.pitch != 2 * shape_.row_granules;
+  }
+  void start_at_once(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag);
+
   KernelBuilder& builder_;
   bool to_vmem_;
   ImageShape shape_;

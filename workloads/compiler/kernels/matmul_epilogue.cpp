@@ -34,6 +34,8 @@ std::int64_t parameter_of(const hlo::Computation& fused, hlo::InstructionId id,
 
 /// Granules that a matrix which stays in VMEM may take.
 constexpr std::uint64_t kLargestMatrix = 3072;
+/// Registers that a vector along the rows may take.
+constexpr std::uint64_t kMostRowTiles = 256;
 
 bool is_integer(ElementType type) {
   return type == ElementType::kS32 || type == ElementType::kU32 || type == ElementType::kPred;
@@ -74,11 +76,16 @@ void find_operands(MatmulEpilogue& epilogue, std::int64_t product_parameter,
     } else if (operand.access.kind == ArrayAccess::Kind::kRow && operand.access.majors.empty() &&
                operand.access.y == ArrayAccess::Step::kNone) {
       operand.kind = Kind::kLanes;
+    } else if (operand.access.kind == ArrayAccess::Kind::kColumn &&
+               operand.access.x == ArrayAccess::Step::kRows && operand.access.majors.empty() &&
+               operand.access.y == ArrayAccess::Step::kNone &&
+               operand.row_tiles() <= kMostRowTiles) {
+      operand.kind = Kind::kRows;
     } else if (node.shape.element_count() == 1) {
       operand.kind = Kind::kScalar;
     } else {
       refuse(fusion,
-             "expected arrays of the product's extent, vectors along its minor dimension "
+             "expected arrays of the product's extent, vectors along its two minor dimensions "
              "or scalars behind it, found " +
                  hlo::to_string(node.shape));
     }
@@ -142,6 +149,10 @@ Shape block_result_shape(const HloInstruction& instruction, const HloInstruction
 
 }  // namespace
 
+std::uint64_t MatmulEpilogue::Operand::row_tiles() const {
+  return static_cast<std::uint64_t>(access.shape.element_count() + 7) / 8;
+}
+
 std::vector<ElementType> MatmulEpilogue::block_types() const {
   std::vector<ElementType> types;
   for (const Operand& operand : operands) {
@@ -154,6 +165,7 @@ std::uint64_t MatmulEpilogue::resident_rows() const {
   std::uint64_t rows = 0;
   for (const Operand& operand : operands) {
     if (operand.kind != Operand::Kind::kBlocks) rows += 2 * granules(operand.access.shape) + 16;
+    if (operand.kind == Operand::Kind::kRows) rows += 8 * operand.row_tiles();
   }
   for (const Result& result : results) {
     // Eight rows of sums for each row of the result; the last blocks may reach beyond it.
@@ -247,8 +259,10 @@ EpilogueEmitter::EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& e
   }
   for (const Operand& operand : epilogue.operands) {
     const bool blocks = operand.kind == Operand::Kind::kBlocks;
-    const bool rows = blocks || operand.kind == Operand::Kind::kMatrix;
-    emitter_->set_dependence(operand.node, {operand.kind != Operand::Kind::kScalar, rows});
+    const bool varies_along_rows = operand.kind == Operand::Kind::kRows;
+    const bool rows = blocks || operand.kind == Operand::Kind::kMatrix || varies_along_rows;
+    const bool lanes = operand.kind != Operand::Kind::kScalar && !varies_along_rows;
+    emitter_->set_dependence(operand.node, {lanes, rows});
   }
   emitter_->infer();
 }
@@ -277,6 +291,7 @@ void EpilogueEmitter::ready() {
   if (fetched_ > 0) builder_.wait(flag_, fetched_);
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
     const Operand& operand = epilogue_.operands[i];
+    if (operand.kind == Operand::Kind::kRows) spread_rows(operand, i);
     if (operand.kind != Operand::Kind::kScalar) continue;
     const VReg row = memory_.load_row(operand.type(), resident_[i], {}, {});
     resident_[i] = builder_.allocate_vmem(8);
@@ -290,6 +305,25 @@ void EpilogueEmitter::ready() {
     });
   }
   if (emitter_) emitter_->forget();
+}
+
+/// A register per tile of eight rows, each row's value in all lanes.
+void EpilogueEmitter::spread_rows(const Operand& operand, std::size_t number) {
+  const VmemRegion vector = resident_[number];
+  resident_[number] = builder_.allocate_vmem(8 * operand.row_tiles());
+  builder_.new_block();
+  emitter_->forget();
+  builder_.loop(operand.row_tiles(), [&](SReg tile) {
+    const Index line = divide_by_power_of_two(builder_, {tile, 0}, 4);
+    const Index lane = multiply(builder_, modulo_power_of_two(builder_, {tile, 0}, 4), 8);
+    const Index rows =
+        operand.access.linear ? line : multiply(builder_, line, operand.access.tile_rows());
+    const VReg row = memory_.load_row(operand.type(), vector, rows, {});
+    builder_.store({resident_[number], 0, builder_.shift_left(tile, 3)},
+                   spread_over_lanes(builder_, *emitter_, row, lane, true, operand.integer));
+  });
+  builder_.new_block();
+  emitter_->forget();
 }
 
 void EpilogueEmitter::begin(std::vector<VmemAddress> blocks) {
@@ -375,6 +409,10 @@ ExpressionValue EpilogueEmitter::source(int node, const Place&) {
 
 VReg EpilogueEmitter::load(const Operand& operand, std::size_t number) {
   if (operand.kind == Operand::Kind::kScalar) return builder_.load(resident_[number]);
+  if (operand.kind == Operand::Kind::kRows) {
+    const Index row_tile = position_->place.digits[position_->place.digits.size() - 2];
+    return builder_.load(at(resident_[number], multiply(builder_, row_tile, 8)));
+  }
   if (operand.kind == Operand::Kind::kLanes) {
     const Index lane_tile = position_->place.digits.back();
     if (operand.access.linear) {

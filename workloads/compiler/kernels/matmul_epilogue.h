@@ -19,15 +19,17 @@ struct MatmulEpilogue {
   /// An array that the expression reads beside the product.
   struct Operand {
     /// Blocks: tiles in step with the result's, fetched block by block. Matrix: one matrix for all
-    /// of the result's. Lanes: a vector along the result's minor dimension. Scalar: one element.
-    /// All but blocks stay in VMEM.
-    enum class Kind : std::uint8_t { kBlocks, kMatrix, kLanes, kScalar };
+    /// of the result's. Lanes: a vector along the result's minor dimension. Rows: one along the
+    /// dimension above it. Scalar: one element. All but blocks stay in VMEM.
+    enum class Kind : std::uint8_t { kBlocks, kMatrix, kLanes, kRows, kScalar };
     Kind kind = Kind::kBlocks;
     int node = -1;     ///< Of the graph.
     int operand = -1;  ///< Of the kernel.
     ArrayAccess access;
     bool integer = false;
     hlo::ElementType type() const { return access.shape.type; }
+    /// Registers of a vector along the rows.
+    std::uint64_t row_tiles() const;
   };
 
   /// An array that the kernel writes.
@@ -104,6 +106,7 @@ class EpilogueEmitter {
   ExpressionValue source(int node, const Place& place);
   VReg load(const Operand& operand, std::size_t number);
   VReg summand(const Result& result, const Position& position);
+  void spread_rows(const Operand& operand, std::size_t number);
 
   KernelBuilder& builder_;
   const MatmulEpilogue& epilogue_;

@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
 #include "workloads/compiler/passes/layouts.h"
@@ -107,13 +109,22 @@ void ElementwiseKernel::finish_column_sums(const Output& output, const Reduction
   const std::int64_t row_tiles = space_.row_tiles();
   const std::int64_t x_tiles = ceil_divide(space_.rows(), 128);
   const std::int64_t rows = reduction.registers / row_tiles;
+  // Some tiles at a time, aligned to their number, share the wait for the lanes.
+  const std::int64_t together = std::gcd(row_tiles, std::int64_t{8});
+  const auto lanes_of = [&](Index accumulator) {
+    const VReg value = accumulated(reduction, accumulator);
+    return reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
+           : reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
+                                                 : builder_.lane_min(value);
+  };
   for_each(rows, 1, [&](Index row) {
-    for_each(row_tiles, 1, [&](Index tile) {
-      const Index first = multiply(builder_, row, row_tiles);
-      const VReg value = accumulated(reduction, add(builder_, first, tile));
-      const VReg sum = reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
-                       : reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
-                                                             : builder_.lane_min(value);
+    for_each(row_tiles / together, 1, [&](Index group) {
+      const Index tile = multiply(builder_, group, together);
+      const Index first = add(builder_, multiply(builder_, row, row_tiles), tile);
+      std::vector<VReg> sums;
+      for (std::int64_t i = 0; i < together; ++i) {
+        sums.push_back(total(reduction, lanes_of(first.plus(i))));
+      }
       const Index lane = multiply(builder_, modulo_power_of_two(builder_, tile, 4), 8);
       Index line = divide_by_power_of_two(builder_, tile, 4);
       if (output.shape.rank() >= 2) {
@@ -121,8 +132,7 @@ void ElementwiseKernel::finish_column_sums(const Output& output, const Reduction
         line = multiply(builder_, add(builder_, line, multiply(builder_, y_tile, x_tiles)), 8);
         line = add(builder_, line, modulo_power_of_two(builder_, row, 3));
       }
-      store_across_lanes(builder_, emitter_, {total(reduction, sum)}, at(tiles_of(output), line),
-                         lane);
+      store_across_lanes(builder_, emitter_, sums, at(tiles_of(output), line), lane);
     });
   });
 }

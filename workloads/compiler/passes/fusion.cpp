@@ -444,6 +444,8 @@ bool Fusion::is_lane_sum(InstructionId root, InstructionId product) const {
 bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
   const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
+  const bool batch_in_lanes = at(product).opcode == HloOpcode::kConvolution &&
+                              order[0] == at(product).convolution.output_batch;
   return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
     const HloInstruction& instruction = at(id);
     if (instruction.opcode == HloOpcode::kReduce) return is_dot && is_lane_sum(id, product);
@@ -453,8 +455,11 @@ bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
     }
     if (instruction.opcode != HloOpcode::kBroadcast) return true;
     const Shape& operand = at(instruction.operands[0]).shape;
-    if (operand.rank() == 1) return instruction.dimensions[0] == order[0];
-    const bool is_matrix = operand.rank() == 2 && order.size() > 2 &&
+    if (operand.rank() == 1) {
+      return instruction.dimensions[0] == order[0] ||
+             (batch_in_lanes && instruction.dimensions[0] == order[1]);
+    }
+    const bool is_matrix = !batch_in_lanes && operand.rank() == 2 && order.size() > 2 &&
                            operand.layout.minor_to_major[0] == 1 &&
                            instruction.dimensions == std::vector<std::int64_t>{order[1], order[0]};
     return operand.rank() == 0 || is_matrix;

@@ -6,6 +6,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout_search.h"
 
@@ -53,6 +54,7 @@ class LayoutAssignment {
       : computation_(computation),
         is_entry_(is_entry),
         users_(users_of(computation)),
+        batch_in_lanes_(has_batch_in_lanes(computation)),
         orders_(computation.instructions.size()) {}
 
   void run(const std::vector<hlo::Alias>& aliases) {
@@ -91,6 +93,7 @@ class LayoutAssignment {
   Computation& computation_;
   bool is_entry_;
   std::vector<std::vector<InstructionId>> users_;
+  bool batch_in_lanes_;
   std::vector<Order> orders_;
   std::deque<InstructionId> work_;
 };
@@ -104,11 +107,10 @@ void LayoutAssignment::assign(InstructionId id, const Order& wanted) {
 void LayoutAssignment::seed_convolutions() {
   for (const HloInstruction& instruction : computation_.instructions) {
     if (instruction.opcode != HloOpcode::kConvolution) continue;
-    const hlo::ConvolutionDimensions& dims = instruction.convolution;
-    const std::int64_t rank = instruction.shape.rank();
-    assign(instruction.operands[0], spatial_first(rank, dims.input_spatial));
-    assign(instruction.operands[1], spatial_first(rank, dims.kernel_spatial));
-    assign(instruction.id, spatial_first(rank, dims.output_spatial));
+    const ConvolutionOrders orders = convolution_orders(instruction, batch_in_lanes_);
+    assign(instruction.operands[0], orders.input);
+    assign(instruction.operands[1], orders.window);
+    assign(instruction.id, orders.output);
   }
 }
 
@@ -218,10 +220,9 @@ void LayoutAssignment::make_operands_agree() {
       wanted.emplace_back(operand, order(id));
     }
     if (at(id).opcode == HloOpcode::kConvolution) {
-      const hlo::ConvolutionDimensions& dims = at(id).convolution;
-      const std::int64_t rank = at(id).shape.rank();
-      wanted.emplace_back(at(id).operands[0], spatial_first(rank, dims.input_spatial));
-      wanted.emplace_back(at(id).operands[1], spatial_first(rank, dims.kernel_spatial));
+      const ConvolutionOrders orders = convolution_orders(at(id), batch_in_lanes_);
+      wanted.emplace_back(at(id).operands[0], orders.input);
+      wanted.emplace_back(at(id).operands[1], orders.window);
     }
     for (const auto& [operand, order] : wanted) {
       if (at(operand).shape.rank() < 2) continue;

@@ -1,0 +1,186 @@
+#include "workloads/compiler/kernels/convolution_lanes_tiling.h"
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
+
+namespace tpu::compiler {
+
+LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                       const Patches& patches) {
+  const auto& [height, width] = problem.spatial;
+  lane_tiles = tiles_of(problem.rows, 128);
+  column_tiles = tiles_of(problem.columns, 8);
+  column_blocks = tiles_of(column_tiles, tiling.block_columns);
+  phases_y = static_cast<std::uint32_t>(height.base_dilation);
+  phases_x = static_cast<std::uint32_t>(width.base_dilation);
+  pixels_y = tiles_of(height.output, phases_y);
+  const std::int64_t pixels_x = std::int64_t{tiling.groups} * tiling.group;
+  slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.stride + patches.last[0] -
+                                      patches.first[0] + 1);
+  slab_x = static_cast<std::uint32_t>((pixels_x - 1) * width.stride + patches.last[1] -
+                                      patches.first[1] + 1);
+  out_y = tiling.block_y * phases_y;
+  out_x = static_cast<std::uint32_t>(pixels_x) * phases_x;
+  const std::uint32_t columns = tiling.block_columns;
+  input_pixel = patches.feature_tiles * tile_rows(problem.input_type);
+  sum_pixel = columns * 8;
+  out_pixel = columns * tile_rows(problem.out_type);
+  const std::uint32_t window_tile = tile_rows(problem.window_type);
+  window_rows_of_position =
+      problem.window_transposed
+          ? columns * tiles_of(problem.contracted, 128) * window_tile
+          : tiles_of(problem.contracted, 8) * tiles_of(columns, 16) * window_tile;
+  moving_columns = columns > 16 ? tiles_of(columns, 16) * 16 : columns;
+  slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
+  window_rows = static_cast<std::uint64_t>(height.window * width.window) * window_rows_of_position;
+  moving_rows =
+      std::uint64_t{patches.blocks * patches.units.size()} * tiling.group * moving_columns * 8;
+  sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
+  out_rows = std::uint64_t{out_y} * out_x * out_pixel;
+  smem_words = static_cast<std::uint32_t>(
+      patches.units.size() *
+      (patches.runs + 2 + tiling.group * patches.runs * (problem.window_transposed ? 4 : 2)));
+  sums_apart = problem.out_type == hlo::ElementType::kBf16 || problem.has_epilogue;
+  vmem_rows = 2 * slab_rows + (column_blocks > 1 ? 2 : 1) * window_rows + moving_rows +
+              2 * out_rows + problem.resident_rows + 2048;
+  if (sums_apart) vmem_rows += sum_rows;
+  for (hlo::ElementType type : problem.epilogue_types) {
+    vmem_rows += 2 * out_rows / tile_rows(problem.out_type) * tile_rows(type);
+  }
+}
+
+namespace {
+
+/// Pushes of a step per MXU, and words of SMEM that a kernel's tables may take, at most.
+constexpr std::uint32_t kLongestStep = 48;
+constexpr std::uint32_t kMostWords = 1800;
+constexpr std::uint32_t kLargestGroup = 8;
+
+class Search {
+ public:
+  Search(const ConvolutionProblem& problem, const Target& target)
+      : problem_(problem), target_(target) {}
+
+  LanesTiling run() {
+    const std::uint32_t pixels_x = tiles_of(width().output, width().base_dilation);
+    for (std::uint32_t group = 1; group <= std::min(pixels_x, kLargestGroup); ++group) {
+      for (std::uint32_t blocks : feature_blocks()) {
+        const Patches patches(problem_, group, blocks);
+        for (std::uint32_t block : column_blocks()) consider_rows(group, block, patches);
+      }
+    }
+    if (best_.cycles == 0) {
+      throw WorkloadError("convolution " + problem_.name + ": no cut of a " +
+                          std::to_string(height().input) + "x" + std::to_string(width().input) +
+                          " image of " + std::to_string(problem_.contracted) +
+                          " features, batch in the lanes, fits the VMEM of " +
+                          std::to_string(target_.vmem_bytes) + " bytes");
+    }
+    return best_;
+  }
+
+ private:
+  const SpatialDimension& height() const { return problem_.spatial[0]; }
+  const SpatialDimension& width() const { return problem_.spatial[1]; }
+
+  /// All columns; or, where a DMA's one stride is not needed for the batch, parts of them: whole
+  /// lanes of the kernel where it has them there.
+  std::vector<std::uint32_t> column_blocks() const {
+    const std::uint32_t all = tiles_of(problem_.columns, 8);
+    std::vector<std::uint32_t> blocks{all};
+    if (problem_.rows > 128) return blocks;
+    const std::uint32_t step = problem_.window_transposed ? 8 : 16;
+    for (std::uint32_t block = step; block < all; block += step) {
+      if (all % block == 0) blocks.push_back(block);
+    }
+    return blocks;
+  }
+
+  /// Numbers of blocks of whole lanes of contracted features.
+  std::vector<std::uint32_t> feature_blocks() const {
+    std::vector<std::uint32_t> numbers{1};
+    if (problem_.rows > 128) return numbers;
+    for (std::uint32_t number : {2U, 4U, 8U}) {
+      const std::uint32_t unit = problem_.window_transposed ? 128 : 64;
+      if (problem_.contracted % (number * unit) == 0) numbers.push_back(number);
+    }
+    return numbers;
+  }
+
+  void consider_rows(std::uint32_t group, std::uint32_t block, const Patches& patches) {
+    LanesTiling tiling;
+    tiling.group = group;
+    tiling.block_columns = block;
+    tiling.feature_blocks = patches.blocks;
+    const std::uint32_t pixels_x = tiles_of(width().output, width().base_dilation);
+    const std::uint32_t pixels_y = tiles_of(height().output, height().base_dilation);
+    for (std::uint32_t y = 1; y <= pixels_y; ++y) {
+      tiling.block_y = y;
+      tiling.groups = tiles_of(pixels_x, group);
+      if (LanesSizes(problem_, tiling, patches).vmem_rows * 512 > target_.vmem_bytes) break;
+      consider_splits(tiling, patches);
+    }
+  }
+
+  void consider_splits(LanesTiling tiling, const Patches& patches) {
+    using Split = LanesTiling::Split;
+    const std::uint32_t mxus = target_.mxu_count, groups = tiling.groups;
+    tiling.split = Split::kGroups;
+    tiling.groups = tiles_of(groups, mxus) * mxus;
+    consider_chunks(tiling, patches, tiling.block_columns);
+    tiling.groups = groups;
+    if (tiling.block_columns % mxus == 0) {
+      tiling.split = Split::kFeatures;
+      consider_chunks(tiling, patches, tiling.block_columns / mxus);
+    }
+    if (tiling.block_y % mxus == 0) {
+      tiling.split = Split::kRows;
+      consider_chunks(tiling, patches, tiling.block_columns);
+    }
+  }
+
+  void consider_chunks(LanesTiling tiling, const Patches& patches, std::uint32_t columns) {
+    for (std::uint32_t chunk = 1; chunk <= columns; ++chunk) {
+      if (columns % chunk != 0 || chunk * tiling.group > kLongestStep) continue;
+      tiling.chunk = chunk;
+      consider(tiling, patches);
+    }
+  }
+
+  void consider(LanesTiling tiling, const Patches& patches) {
+    const LanesSizes sizes(problem_, tiling, patches);
+    if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > kMostWords) return;
+    const double steps = double(patches.units.size()) * tiling.block_y * tiling.groups *
+                         tiling.block_columns / tiling.chunk / target_.mxu_count;
+    double work = steps * (std::max(8.0 * tiling.chunk * tiling.group, 128.0) + 14) + 400;
+    const double out_tiles = double(sizes.sum_rows) / 8;
+    if (sizes.sums_apart) work += out_tiles * (problem_.has_epilogue ? 6 : 1.3) / patches.blocks;
+    const double blocks_y = tiles_of(sizes.pixels_y, tiling.block_y);
+    const double tiles = double(sizes.column_blocks) * sizes.lane_tiles * blocks_y * patches.blocks;
+    double out_rows = double(sizes.out_rows);
+    for (hlo::ElementType type : problem_.epilogue_types) out_rows += out_tiles * tile_rows(type);
+    const bool one_input = sizes.lane_tiles * blocks_y * patches.blocks == 1;
+    const double traffic = ((one_input ? 0 : double(sizes.slab_rows)) + out_rows / patches.blocks) *
+                           512 / target_.hbm_bytes_per_cycle;
+    const double first =
+        double(sizes.slab_rows + sizes.window_rows) * 512 / target_.hbm_bytes_per_cycle;
+    const double turning = double(sizes.column_blocks) * double(sizes.moving_rows) / 8 * 16;
+    tiling.cycles =
+        tiles * std::max(work, traffic) + first + turning + 2.0 * target_.dma_latency_cycles;
+    if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
+  }
+
+  const ConvolutionProblem& problem_;
+  const Target& target_;
+  LanesTiling best_;
+};
+
+}  // namespace
+
+LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target) {
+  return Search(problem, target).run();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "workloads/compiler/kernels/convolution_patches.h"
+#include "workloads/compiler/kernels/convolution_problem.h"
+
+namespace tpu::compiler {
+
+/// How a forward convolution or input gradient whose batch lies in the lanes is cut. A block is
+/// some rows of pixels of the result, 128 of the batch and some features.
+struct LanesTiling {
+  /// What the MXUs do at the same time.
+  enum class Split : std::uint8_t {
+    kFeatures,  ///< Parts of the features of one group of pixels.
+    kGroups,    ///< Neighbouring groups.
+    kRows,      ///< Neighbouring rows of pixels.
+  };
+  Split split = Split::kGroups;
+  std::uint32_t block_columns = 1;   ///< Tiles of 8 features of the result.
+  std::uint32_t feature_blocks = 1;  ///< Of the contracted features.
+  std::uint32_t block_y = 1;         ///< Rows of pixels (of one phase, see Tap).
+  std::uint32_t group = 1;           ///< Neighbouring pixels that share a patch of the input.
+  std::uint32_t groups = 1;          ///< Of a row, rounded up for the split.
+  std::uint32_t chunk = 1;           ///< Tiles of features that a step streams, per pixel and MXU.
+  double cycles = 0;                 ///< What the search expects.
+};
+
+/// The sizes that follow from a problem and its cut.
+struct LanesSizes {
+  LanesSizes(const ConvolutionProblem& problem, const LanesTiling& tiling, const Patches& patches);
+
+  std::uint32_t lane_tiles;     ///< Of the batch.
+  std::uint32_t column_tiles;   ///< Of 8 features, whole result.
+  std::uint32_t column_blocks;  ///< The last one may have fewer tiles.
+  std::uint32_t phases_y, phases_x, pixels_y;
+  std::uint32_t slab_y, slab_x;                     ///< Pixels of the input that a block reads.
+  std::uint32_t out_y, out_x;                       ///< Pixels of the result of a block.
+  std::uint32_t input_pixel, sum_pixel, out_pixel;  ///< VMEM rows.
+  std::uint32_t window_rows_of_position;            ///< VMEM rows.
+  std::uint32_t moving_columns;                     ///< Tiles of a pixel's moving rows.
+  std::uint64_t slab_rows, window_rows, moving_rows, sum_rows, out_rows;
+  std::uint32_t smem_words;
+  bool sums_apart;
+  std::uint64_t vmem_rows;
+};
+
+LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target);
+
+}  // namespace tpu::compiler

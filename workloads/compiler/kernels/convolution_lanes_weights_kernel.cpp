@@ -1,0 +1,487 @@
+#include "workloads/compiler/kernels/convolution_lanes_weights_kernel.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/convolution_blocks.h"
+#include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
+#include "workloads/compiler/kernels/step_counter.h"
+#include "workloads/compiler/kernels/tile_grid.h"
+#include "workloads/compiler/kernels/window_blocks.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+using isa::Opcode;
+using Split = LanesWeightsTiling::Split;
+
+/// Emits a weight gradient of arrays (height, width, features, batch): for each position of the
+/// window, the sum over pixels and batch of input features times gradient features.
+///
+/// Both operands have the contracted batch in their lanes, as rows that stream and as weights that
+/// are pushed transposed: nothing is turned. The gradient's features of a group of neighbouring
+/// pixels fill the columns of the MXUs; the pixels of the input that the group meets stream past
+/// them, each once. A sum belongs to a pixel of that patch; which position of the window it is
+/// depends on the pixel of the group, so that the positions are put together at the end, by turning
+/// lanes. Sums stay in VMEM in fp32 while the pixels pass.
+class LanesWeightsKernel {
+ public:
+  LanesWeightsKernel(const ConvolutionProblem& problem, const LanesWeightsTiling& tiling,
+                     const MatmulEpilogue& epilogue, const Target& target)
+      : problem_(problem),
+        tiling_(tiling),
+        epilogue_(epilogue),
+        sizes_(problem, tiling),
+        builder_(epilogue.kernel_name, target),
+        mxus_(target.mxu_count),
+        stream_(builder_, mxus_, tiling.chunk),
+        memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
+        results_(builder_, epilogue) {}
+
+  LoweredKernel emit() {
+    results_.start();
+    addresses_ = store_addresses(builder_, epilogue_);
+    store_units();
+    if (masks()) memory_.make_masks(problem_.contracted);
+    make_grid();
+    clear_borders();
+    builder_.new_block();
+    grid_->run([this] { work(); }, [this] { results_.ready(); });
+    stream_.close();
+    LoweredKernel lowered;
+    lowered.vmem_bytes = builder_.vmem_bytes();
+    lowered.kernel = builder_.finish();
+    return lowered;
+  }
+
+ private:
+  // Dimensions of the grid.
+  static constexpr int kColumns = 0, kRows = 1, kBatch = 2, kY = 3;
+
+  const SpatialDimension& height() const { return problem_.spatial[0]; }
+  const SpatialDimension& width() const { return problem_.spatial[1]; }
+  bool masks() const { return problem_.contracted % 128 != 0; }
+  std::uint32_t dilation_y() const { return static_cast<std::uint32_t>(height().window_dilation); }
+  std::uint32_t dilation_x() const { return static_cast<std::uint32_t>(width().window_dilation); }
+  std::uint32_t groups_at_once() const { return tiling_.split == Split::kGroups ? mxus_ : 1; }
+  std::uint32_t rows_at_once() const { return tiling_.split == Split::kRows ? mxus_ : 1; }
+  std::uint32_t columns_at_once() const { return tiling_.split == Split::kColumns ? mxus_ : 1; }
+  std::uint32_t input_pitch() const { return sizes_.slab_x * sizes_.input_pixel; }
+  std::uint32_t gradient_pitch() const {
+    return tiling_.groups * tiling_.group * sizes_.gradient_pixel;
+  }
+
+  void store_units();
+  void make_grid();
+  void add_input();
+  void add_gradient();
+  void add_output();
+  SReg block_row(const GridPoint& point, std::uint32_t step);
+  void clear_borders();
+  void clear_outside();
+  VReg mask(ElementType type);
+  void work();
+  void multiply();
+  std::function<VReg(std::uint32_t, std::uint32_t)> gradient_weights(
+      const std::vector<SReg>& digits, VReg mask);
+  void finish();
+  void put_together();
+  void apply_epilogue();
+
+  enum Digit : std::size_t { kColumn, kPixelY, kGroup, kUnit };
+
+  const ConvolutionProblem& problem_;
+  const LanesWeightsTiling& tiling_;
+  const MatmulEpilogue& epilogue_;
+  LanesWeightsSizes sizes_;
+  KernelBuilder builder_;
+  std::uint32_t mxus_;
+  MatmulStream stream_;
+  MatmulMemory memory_;
+  EpilogueEmitter results_;
+  std::unique_ptr<TileGrid> grid_;
+  std::uint32_t addresses_ = 0;  ///< SMEM: input, gradient, result, operands behind the product.
+  std::uint32_t units_ = 0;      ///< SMEM: VMEM rows of the runs of each unit in the slab.
+  std::uint32_t positions_ = 0;  ///< SMEM: per position and pixel of the group, rows of its sums.
+  std::optional<ImageRows> input_rows_, gradient_rows_;
+  std::optional<WindowBlocks> out_blocks_;
+  std::vector<std::unique_ptr<WindowBlocks>> epilogue_blocks_;
+  std::vector<int> epilogue_inputs_;
+  VmemRegion sums_, products_;
+};
+
+void LanesWeightsKernel::store_units() {
+  units_ = builder_.allocate_smem(sizes_.units * sizes_.runs);
+  for (std::uint32_t run = 0; run < sizes_.units * sizes_.runs; ++run) {
+    const std::uint32_t tile = run * sizes_.run_tiles;
+    const std::uint32_t pixel = tile / tiling_.block_rows;
+    if (pixel >= sizes_.patch.size()) {
+      builder_.store_smem(units_ + run, 0);
+      continue;
+    }
+    const auto [y, x] = sizes_.patch[pixel];
+    builder_.store_smem(units_ + run,
+                        (y * sizes_.slab_x + x) * sizes_.input_pixel +
+                            tile % tiling_.block_rows * tile_rows(problem_.input_type));
+  }
+  positions_ = builder_.allocate_smem(sizes_.window_y * sizes_.window_x * tiling_.group);
+  std::uint32_t word = positions_;
+  for (std::uint32_t y = 0; y < sizes_.window_y; ++y) {
+    for (std::uint32_t x = 0; x < sizes_.window_x; ++x) {
+      for (std::uint32_t g = 0; g < tiling_.group; ++g) {
+        const std::array<std::uint32_t, 2> pixel{
+            y * static_cast<std::uint32_t>(height().stride),
+            x * static_cast<std::uint32_t>(width().stride) + g * dilation_x()};
+        const auto found = std::find(sizes_.patch.begin(), sizes_.patch.end(), pixel);
+        const auto number = static_cast<std::uint32_t>(found - sizes_.patch.begin());
+        builder_.store_smem(word++, number * tiling_.block_rows * 8);
+      }
+    }
+  }
+}
+
+void LanesWeightsKernel::make_grid() {
+  grid_ = std::make_unique<TileGrid>(
+      builder_,
+      std::vector<std::uint32_t>{sizes_.all_column_tiles / tiling_.block_columns,
+                                 sizes_.all_row_tiles / tiling_.block_rows, sizes_.batch_tiles,
+                                 tiles_of(sizes_.out_y, tiling_.block_y)});
+  add_input();
+  add_gradient();
+  add_output();
+  sums_ = builder_.allocate_vmem(sizes_.sum_rows);
+  if (sizes_.products_apart) products_ = builder_.allocate_vmem(sizes_.product_rows);
+}
+
+SReg LanesWeightsKernel::block_row(const GridPoint& point, std::uint32_t step) {
+  return point[kY] ? builder_.mul(point[kY], step) : builder_.constant(0);
+}
+
+void LanesWeightsKernel::add_input() {
+  const std::uint32_t tile = tile_granules(problem_.input_type);
+  const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_row_tiles * tile;
+  const bool all_rows = tiling_.block_rows == sizes_.all_row_tiles;
+  const std::int64_t begin = std::max<std::int64_t>(0, -width().padding);
+  const std::int64_t border = std::max<std::int64_t>(0, width().padding);
+  const std::int64_t fetched =
+      std::clamp<std::int64_t>(sizes_.slab_x - border, 0, width().input - begin);
+  ImageShape shape;
+  shape.height = static_cast<std::uint32_t>(height().input);
+  shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
+  shape.row_granules = static_cast<std::uint32_t>(fetched) * tiling_.block_rows * tile;
+  shape.run = all_rows ? tile : tiling_.block_rows * tile;
+  shape.run_stride = all_rows ? sizes_.batch_tiles * tile : sizes_.all_row_tiles * tile;
+  shape.block_rows = sizes_.slab_y;
+  shape.shift = static_cast<std::int32_t>(-height().padding);
+  shape.pitch = input_pitch();
+  input_rows_.emplace(builder_, true, shape);
+  const std::uint32_t step = tiling_.block_y * dilation_y();
+  TileGrid::Input input;
+  input.dimensions = {kRows, kBatch, kY};
+  input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
+  input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+    const SReg base = builder_.add(
+        weighted_sum(builder_, {point[kBatch], point[kRows]}, {tile, tiling_.block_rows * tile},
+                     builder_.load_smem(addresses_)),
+        static_cast<std::uint32_t>(begin) * pixel);
+    input_rows_->start(base, block_row(point, step), to.plus(border * sizes_.input_pixel), flag);
+  };
+  input.granules = [=](const GridPoint& point) {
+    return ScalarOperand(input_rows_->granules(block_row(point, step)));
+  };
+  grid_->add_input(input);
+}
+
+void LanesWeightsKernel::add_gradient() {
+  const std::uint32_t tile = tile_granules(problem_.window_type);
+  const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_column_tiles * tile;
+  const bool all_columns = tiling_.block_columns == sizes_.all_column_tiles;
+  ImageShape shape;
+  shape.height = sizes_.out_y;
+  shape.row_stride = sizes_.out_x * pixel;
+  shape.row_granules = sizes_.out_x * tiling_.block_columns * tile;
+  shape.run = all_columns ? tile : tiling_.block_columns * tile;
+  shape.run_stride = all_columns ? sizes_.batch_tiles * tile : sizes_.all_column_tiles * tile;
+  shape.block_rows = tiling_.block_y;
+  shape.pitch = gradient_pitch();
+  gradient_rows_.emplace(builder_, true, shape);
+  TileGrid::Input gradient;
+  gradient.dimensions = {kColumns, kBatch, kY};
+  gradient.rows = static_cast<std::uint32_t>(sizes_.gradient_rows);
+  gradient.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+    const SReg base =
+        weighted_sum(builder_, {point[kBatch], point[kColumns]},
+                     {tile, tiling_.block_columns * tile}, builder_.load_smem(addresses_ + 1));
+    gradient_rows_->start(base, block_row(point, tiling_.block_y), to, flag);
+  };
+  gradient.granules = [=](const GridPoint& point) {
+    return ScalarOperand(gradient_rows_->granules(block_row(point, tiling_.block_y)));
+  };
+  grid_->add_input(gradient);
+}
+
+void LanesWeightsKernel::add_output() {
+  WindowShape shape;
+  shape.positions = sizes_.window_y * sizes_.window_x;
+  shape.tile_granules = tile_granules(problem_.out_type);
+  shape.rows = sizes_.all_row_tiles;
+  shape.columns = tiles_of(problem_.columns, 128);
+  shape.block_rows = tiling_.block_rows;
+  shape.block_columns = sizes_.lane_tiles;
+  out_blocks_.emplace(builder_, false, shape);
+  TileGrid::Output output;
+  output.dimensions = {kColumns, kRows};
+  output.rows = static_cast<std::uint32_t>(sizes_.out_rows);
+  output.start = [this](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
+    out_blocks_->start(builder_.load_smem(addresses_ + 2), point[kRows], point[kColumns], from,
+                       flag);
+  };
+  output.granules = [this](const GridPoint& point) { return out_blocks_->granules(point[kRows]); };
+  grid_->add_output(output);
+  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
+    const MatmulEpilogue::Operand& operand = epilogue_.operands[i];
+    if (operand.kind != MatmulEpilogue::Operand::Kind::kBlocks) continue;
+    shape.tile_granules = tile_granules(operand.type());
+    epilogue_blocks_.push_back(std::make_unique<WindowBlocks>(builder_, true, shape));
+    WindowBlocks* blocks = epilogue_blocks_.back().get();
+    const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
+    TileGrid::Input input;
+    input.dimensions = {kColumns, kRows};
+    input.rows = static_cast<std::uint32_t>(sizes_.product_rows / 8 * tile_rows(operand.type()));
+    input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
+      blocks->start(builder_.load_smem(word), point[kRows], point[kColumns], to, flag);
+    };
+    input.granules = [=](const GridPoint& point) { return blocks->granules(point[kRows]); };
+    epilogue_inputs_.push_back(grid_->add_input(input));
+  }
+}
+
+/// Pixels of the blocks that no DMA writes are 0 for good.
+void LanesWeightsKernel::clear_borders() {
+  if (sizes_.slab_x != width().input || width().padding != 0) {
+    const VmemRegion slab = grid_->input_region(0);
+    memory_.clear({slab, 0}, slab.rows);
+  }
+  if (tiling_.groups * tiling_.group != sizes_.out_x) {
+    const VmemRegion gradient = grid_->input_region(1);
+    memory_.clear({gradient, 0}, gradient.rows);
+  }
+  builder_.new_block();
+}
+
+/// Rows of a block that lie outside of the image are 0 for this block.
+void LanesWeightsKernel::clear_outside() {
+  GridPoint point(4);
+  point[kY] = grid_->index(kY);
+  const std::int64_t rows = tiles_of(sizes_.out_y, tiling_.block_y) * tiling_.block_y;
+  if (rows != sizes_.out_y) {
+    clear_rows_outside(builder_, memory_, *gradient_rows_, block_row(point, tiling_.block_y),
+                       grid_->input(1), tiling_.block_y, gradient_pitch());
+  }
+  const std::int64_t end =
+      (rows - tiling_.block_y) * height().window_dilation + sizes_.slab_y - height().padding;
+  if (height().padding > 0 || end > height().input) {
+    clear_rows_outside(builder_, memory_, *input_rows_,
+                       block_row(point, tiling_.block_y * dilation_y()), grid_->input(0),
+                       sizes_.slab_y, input_pitch());
+  }
+}
+
+/// The lanes of the batch; none: all of them.
+VReg LanesWeightsKernel::mask(ElementType type) {
+  return masks() ? memory_.mask(type, grid_->is_last(kBatch)) : VReg();
+}
+
+void LanesWeightsKernel::work() {
+  const PReg first = both(builder_, grid_->is_first(kBatch), grid_->is_first(kY));
+  emit_if(builder_, first, [this] { memory_.clear(VmemAddress(sums_), sizes_.sum_rows); });
+  builder_.new_block();
+  clear_outside();
+  builder_.new_block();
+  multiply();
+  const PReg last = both(builder_, grid_->is_last(kBatch), grid_->is_last(kY));
+  emit_if(builder_, last, [this] { finish(); });
+}
+
+/// The gradient of a step's groups.
+std::function<VReg(std::uint32_t, std::uint32_t)> LanesWeightsKernel::gradient_weights(
+    const std::vector<SReg>& digits, VReg mask) {
+  const VmemAddress gradient = grid_->input(1);
+  const std::uint32_t tile = tile_rows(problem_.window_type);
+  const std::uint32_t group_pitch = tiling_.group * sizes_.gradient_pixel;
+  SReg base = weighted_sum(builder_, digits,
+                           {columns_at_once() * 16 * tile, rows_at_once() * gradient_pitch(),
+                            groups_at_once() * group_pitch, 0});
+  if (gradient.base) base = base ? builder_.add(base, gradient.base) : gradient.base;
+  const std::uint32_t mxu_distance = groups_at_once() > 1    ? group_pitch
+                                     : rows_at_once() > 1    ? gradient_pitch()
+                                     : columns_at_once() > 1 ? 16 * tile
+                                                             : 0;
+  const std::uint32_t used = sizes_.lane_tiles > 1 ? 16 : tiling_.group * tiling_.block_columns;
+  return [=](std::uint32_t mxu, std::uint32_t j) {
+    const std::uint32_t number = 15 - j;
+    if (number >= used) return builder_.vector(Opcode::kVmov, 0.0F);
+    const VmemAddress from(gradient.region, number * tile + mxu * mxu_distance, base);
+    return memory_.load_weights(problem_.window_type, from, mask);
+  };
+}
+
+void LanesWeightsKernel::multiply() {
+  const LanesWeightsTiling& t = tiling_;
+  const VmemAddress slab = grid_->input(0);
+  StepCounter counter(builder_, {sizes_.lane_tiles / columns_at_once(), t.block_y / rows_at_once(),
+                                 t.groups / groups_at_once(), sizes_.units});
+  const std::uint32_t row_pitch = dilation_y() * input_pitch();
+  const std::uint32_t group_pitch = t.group * dilation_x() * sizes_.input_pixel;
+  const std::uint32_t mxu_distance = groups_at_once() > 1 ? group_pitch
+                                     : rows_at_once() > 1 ? row_pitch
+                                                          : 0;
+  const std::uint32_t tile = tile_rows(problem_.input_type);
+  const bool adds_mxus = columns_at_once() == 1;
+  const VReg gradient_mask = mask(problem_.window_type);
+  const VReg input_mask = mask(problem_.input_type);
+  const auto consume_at = [=](SReg row, SReg before, PReg started) {
+    auto halves = std::make_shared<VReg>();
+    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
+      if (adds_mxus && mxu > 0) result = builder_.add(*halves, result);
+      *halves = result;
+      if (adds_mxus && mxu + 1 < mxus_) return;
+      const std::uint32_t at = i * 8 + (adds_mxus ? 0 : mxu * sizes_.sum_pitch);
+      const VmemAddress address(sums_, at, previous ? before : row);
+      const VReg sum = builder_.add(builder_.load(address), result);
+      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
+      builder_.guarded(guard, [&] { builder_.store(address, sum); });
+    };
+  };
+  const SVariable previous_row = builder_.scalar_variable(0);
+  MatmulStream::Step step;
+  step.pushes = t.chunk;
+  step.transposed = true;
+  step.next_weights = gradient_weights(std::vector<SReg>(4), gradient_mask);
+  stream_.begin(step);
+  builder_.loop(counter.steps(), [&](SReg index) {
+    const std::vector<SReg> digits = counter.present();
+    const std::vector<SReg> next = counter.next();
+    SReg origin = weighted_sum(builder_, digits,
+                               {0, rows_at_once() * row_pitch, groups_at_once() * group_pitch, 0});
+    if (slab.base) origin = origin ? builder_.add(origin, slab.base) : slab.base;
+    const SReg entry = digits[kUnit] ? builder_.mul(digits[kUnit], sizes_.runs) : SReg();
+    std::vector<SReg> bases(sizes_.runs);
+    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
+      SReg& base = bases[i / sizes_.run_tiles];
+      if (!base) {
+        const std::uint32_t word = units_ + i / sizes_.run_tiles;
+        base = entry ? builder_.load_smem(word, entry) : builder_.load_smem(word);
+      }
+      const VmemAddress from(slab.region, i % sizes_.run_tiles * tile + mxu * mxu_distance, base,
+                             origin);
+      return memory_.load_rows(problem_.input_type, from, input_mask);
+    };
+    step.next_weights = gradient_weights(next, gradient_mask);
+    SReg sum =
+        weighted_sum(builder_, digits, {columns_at_once() * sizes_.sum_pitch, 0, 0, t.chunk * 8});
+    if (!sum) sum = builder_.constant(0);
+    step.consume = consume_at(sum, builder_.get(previous_row), builder_.less(0, index));
+    stream_.step(step);
+    builder_.set(previous_row, sum);
+    counter.advance(next);
+  });
+  step.consume = consume_at({}, builder_.get(previous_row), {});
+  stream_.end(step);
+  builder_.new_block();
+}
+
+/// Complete sums become results.
+void LanesWeightsKernel::finish() {
+  builder_.new_block();
+  put_together();
+  if (!results_.is_identity()) apply_epilogue();
+  if (is_packed(problem_.out_type)) {
+    memory_.round_tiles(products_, grid_->output(0), sizes_.product_rows / 8);
+  }
+}
+
+/// Each position of the window: the sums of the pixels of the group, their lanes turned.
+void LanesWeightsKernel::put_together() {
+  const std::uint32_t rows = tiling_.block_rows, lanes = sizes_.lane_tiles;
+  std::uint32_t unroll = 8;
+  while (rows % unroll != 0) --unroll;
+  StepCounter counter(builder_, {sizes_.window_y * sizes_.window_x, lanes, rows / unroll});
+  const VmemAddress to = sizes_.products_apart ? VmemAddress(products_) : grid_->output(0);
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> digits = counter.present();
+    std::vector<VReg> products(unroll);
+    for (std::uint32_t g = 0; g < tiling_.group; ++g) {
+      SReg row = digits[0]
+                     ? builder_.load_smem(positions_ + g, builder_.mul(digits[0], tiling_.group))
+                     : builder_.load_smem(positions_ + g);
+      row = weighted_sum(builder_, digits, {0, sizes_.sum_pitch, unroll * 8}, row);
+      for (std::uint32_t i = 0; i < unroll; ++i) {
+        VReg part = builder_.load({sums_, std::int64_t{8} * i, row});
+        if (g > 0) part = builder_.rotate_lanes(part, 128 - g * tiling_.block_columns * 8);
+        products[i] = g > 0 ? builder_.add(products[i], part) : part;
+      }
+    }
+    const SReg out_row = weighted_sum(builder_, digits, {rows * lanes * 8, 8, unroll * lanes * 8});
+    VmemAddress place = to;
+    place.base2 = out_row;
+    for (std::uint32_t i = 0; i < unroll; ++i) {
+      builder_.store(place.plus(std::int64_t{i} * lanes * 8), products[i]);
+    }
+    counter.advance(counter.next());
+  });
+  builder_.new_block();
+}
+
+void LanesWeightsKernel::apply_epilogue() {
+  const std::uint32_t lanes = sizes_.lane_tiles;
+  const std::uint32_t row_tiles = sizes_.window_y * sizes_.window_x * tiling_.block_rows;
+  std::uint32_t unroll = 8;
+  while (row_tiles % unroll != 0) --unroll;
+  StepCounter counter(builder_, {lanes, row_tiles / unroll});
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> digits = counter.present();
+    const SReg tiles = weighted_sum(builder_, digits, {1, unroll * lanes});
+    EpilogueEmitter::Position position;
+    if (tiles) {
+      position.rows32 = builder_.shift_left(tiles, 3);
+      position.rows16 = builder_.shift_left(tiles, 2);
+    }
+    std::vector<VmemAddress> blocks;
+    for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
+    results_.begin(blocks);
+    VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(products_) : grid_->output(0);
+    out.base2 = position.rows32;
+    // Only the column is known to the expression: matmul_epilogue() sees to it.
+    position.place.digits.resize(4);
+    position.place.digits[3] = {
+        weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {lanes, 1}), 0};
+    position.place.lane_key = 0;
+    for (std::uint32_t i = 0; i < unroll; ++i) {
+      position.tiles = std::int64_t{i} * lanes;
+      position.place.row_key = static_cast<int>(i);
+      const VReg product = builder_.load({products_, 8 * position.tiles, position.rows32});
+      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
+    }
+    counter.advance(counter.next());
+  });
+  builder_.new_block();
+}
+
+}  // namespace
+
+LoweredKernel convolution_lanes_weights_kernel(const ConvolutionProblem& problem,
+                                               const MatmulEpilogue& epilogue,
+                                               const Target& target) {
+  const ConvolutionProblem flat = with_flat_pixels(problem);
+  const LanesWeightsTiling tiling = find_lanes_weights_tiling(flat, target);
+  return LanesWeightsKernel(flat, tiling, epilogue, target).emit();
+}
+
+}  // namespace tpu::compiler

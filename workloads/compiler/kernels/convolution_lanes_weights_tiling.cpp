@@ -1,0 +1,184 @@
+#include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
+
+namespace tpu::compiler {
+
+LanesWeightsSizes::LanesWeightsSizes(const ConvolutionProblem& problem,
+                                     const LanesWeightsTiling& tiling) {
+  const auto& [height, width] = problem.spatial;
+  batch_tiles = tiles_of(problem.contracted, 128);
+  all_row_tiles = tiles_of(problem.rows, 8);
+  all_column_tiles = tiles_of(problem.columns, 8);
+  lane_tiles = tiles_of(tiling.block_columns, 16);
+  out_y = static_cast<std::uint32_t>(height.window);
+  out_x = static_cast<std::uint32_t>(width.window);
+  window_y = static_cast<std::uint32_t>(height.output);
+  window_x = static_cast<std::uint32_t>(width.output);
+  slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.window_dilation +
+                                      (height.output - 1) * height.stride + 1);
+  slab_x = static_cast<std::uint32_t>((tiling.groups * tiling.group - 1) * width.window_dilation +
+                                      (width.output - 1) * width.stride + 1);
+  std::set<std::array<std::uint32_t, 2>> pixels;
+  for (std::uint32_t y = 0; y < window_y; ++y) {
+    for (std::uint32_t x = 0; x < window_x; ++x) {
+      for (std::uint32_t g = 0; g < tiling.group; ++g) {
+        pixels.insert({y * static_cast<std::uint32_t>(height.stride),
+                       static_cast<std::uint32_t>(x * width.stride + g * width.window_dilation)});
+      }
+    }
+  }
+  patch.assign(pixels.begin(), pixels.end());
+  const auto tiles = static_cast<std::uint32_t>(patch.size()) * tiling.block_rows;
+  run_tiles = std::gcd(tiling.chunk, tiling.block_rows);
+  runs = tiling.chunk / run_tiles;
+  units = tiles_of(tiles, tiling.chunk);
+  input_pixel = tiling.block_rows * tile_rows(problem.input_type);
+  gradient_pixel = tiling.block_columns * tile_rows(problem.window_type);
+  sum_pitch = units * tiling.chunk * 8;
+  slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
+  // An MXU tile's columns may reach beyond the last pixel's features.
+  gradient_rows = std::uint64_t{tiling.block_y} * tiling.groups * tiling.group * gradient_pixel +
+                  (lane_tiles > 1 ? 16 * tile_rows(problem.window_type) : 0);
+  sum_rows = std::uint64_t{lane_tiles} * sum_pitch;
+  const std::uint64_t out_tiles =
+      std::uint64_t{window_y} * window_x * tiling.block_rows * lane_tiles;
+  product_rows = out_tiles * 8;
+  out_rows = out_tiles * tile_rows(problem.out_type);
+  products_apart = problem.out_type == hlo::ElementType::kBf16 || problem.has_epilogue;
+  smem_words = units * runs + window_y * window_x * tiling.group;
+  const bool one = tiling.block_columns == all_column_tiles && tiling.block_rows == all_row_tiles;
+  const std::uint64_t buffers = one ? 1 : 2;
+  vmem_rows = 2 * slab_rows + 2 * gradient_rows + sum_rows + buffers * out_rows +
+              problem.resident_rows + 2048;
+  if (products_apart) vmem_rows += product_rows;
+  for (hlo::ElementType type : problem.epilogue_types) {
+    vmem_rows += buffers * out_tiles * tile_rows(type);
+  }
+}
+
+namespace {
+
+/// Pushes of a step per MXU, and words of SMEM that a kernel's tables may take, at most.
+constexpr std::uint32_t kLongestStep = 48;
+constexpr std::uint32_t kMostWords = 1800;
+
+class Search {
+ public:
+  Search(const ConvolutionProblem& problem, const Target& target)
+      : problem_(problem), target_(target) {}
+
+  LanesWeightsTiling run() {
+    const std::uint32_t rows = tiles_of(problem_.rows, 8);
+    const std::uint32_t columns = tiles_of(problem_.columns, 8);
+    // A DMA has one stride: not parts of the batch and of the features.
+    const bool whole_features = problem_.contracted > 128;
+    for (std::uint32_t block = columns; block > 0; --block) {
+      const bool whole = block == columns;
+      if (!whole && (whole_features || block % 16 != 0 || columns % block != 0)) continue;
+      for (std::uint32_t block_rows = rows; block_rows > 0; --block_rows) {
+        if (block_rows != rows && (whole_features || rows % block_rows != 0)) continue;
+        if (block_rows < 8 && block_rows != rows) continue;
+        consider_groups(block, block_rows);
+      }
+    }
+    if (best_.cycles == 0) {
+      throw WorkloadError("convolution " + problem_.name + ": no cut of a weight gradient of " +
+                          std::to_string(problem_.rows) + "x" + std::to_string(problem_.columns) +
+                          " features, batch in the lanes, fits the VMEM of " +
+                          std::to_string(target_.vmem_bytes) + " bytes");
+    }
+    return best_;
+  }
+
+ private:
+  void consider_groups(std::uint32_t columns, std::uint32_t rows) {
+    LanesWeightsTiling tiling;
+    tiling.block_columns = columns;
+    tiling.block_rows = rows;
+    const auto& [height, width] = problem_.spatial;
+    const std::uint32_t most = std::min<std::uint32_t>(std::max(1U, 16 / columns),
+                                                       static_cast<std::uint32_t>(width.window));
+    for (std::uint32_t group = 1; group <= most; ++group) {
+      tiling.group = group;
+      for (std::uint32_t y = 1; y <= height.window; ++y) {
+        tiling.block_y = y;
+        tiling.chunk = 16;
+        tiling.groups = tiles_of(width.window, group);
+        if (LanesWeightsSizes(problem_, tiling).vmem_rows * 512 > target_.vmem_bytes) break;
+        consider_splits(tiling);
+      }
+    }
+  }
+
+  void consider_splits(LanesWeightsTiling tiling) {
+    using Split = LanesWeightsTiling::Split;
+    const std::uint32_t mxus = target_.mxu_count, groups = tiling.groups;
+    tiling.split = Split::kGroups;
+    tiling.groups = tiles_of(groups, mxus) * mxus;
+    consider_chunks(tiling);
+    tiling.groups = groups;
+    if (mxus == 1) return;
+    if (tiles_of(tiling.block_columns, 16) % mxus == 0) {
+      tiling.split = Split::kColumns;
+      consider_chunks(tiling);
+    }
+    if (tiling.block_y % mxus == 0) {
+      tiling.split = Split::kRows;
+      consider_chunks(tiling);
+    }
+  }
+
+  void consider_chunks(LanesWeightsTiling tiling) {
+    tiling.chunk = 16;
+    const LanesWeightsSizes sizes(problem_, tiling);
+    const auto tiles = static_cast<std::uint32_t>(sizes.patch.size()) * tiling.block_rows;
+    for (std::uint32_t units = 1; units <= tiles; ++units) {
+      tiling.chunk = tiles_of(tiles, units);
+      if (tiling.chunk > kLongestStep) continue;
+      if (tiling.chunk < 8 && units > 1) break;
+      consider(tiling, sizes);
+    }
+  }
+
+  /// `alike`: sizes that do not depend on the chunk.
+  void consider(LanesWeightsTiling tiling, const LanesWeightsSizes& alike) {
+    const auto tiles = static_cast<std::uint32_t>(alike.patch.size()) * tiling.block_rows;
+    const std::uint32_t units = tiles_of(tiles, tiling.chunk);
+    const double step = std::max(8.0 * tiling.chunk, 128.0) + 14;
+    const double steps =
+        double(alike.lane_tiles) * tiling.block_y * tiling.groups * units / target_.mxu_count;
+    const double work = steps * step + 400;
+    const double blocks = double(alike.all_column_tiles) / tiling.block_columns *
+                          alike.all_row_tiles / tiling.block_rows;
+    const double tiles_in_all = blocks * alike.batch_tiles * tiles_of(alike.out_y, tiling.block_y);
+    const double traffic =
+        double(alike.slab_rows + alike.gradient_rows) * 512 / target_.hbm_bytes_per_cycle;
+    const double ends = blocks * double(alike.product_rows) / 8 *
+                        (2 + 8.0 * (tiling.group - 1) + (problem_.has_epilogue ? 6 : 0));
+    tiling.cycles =
+        tiles_in_all * std::max(work, traffic) + traffic + ends + 2.0 * target_.dma_latency_cycles;
+    if (best_.cycles != 0 && tiling.cycles >= best_.cycles) return;
+    const LanesWeightsSizes sizes(problem_, tiling);
+    if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > kMostWords) return;
+    best_ = tiling;
+  }
+
+  const ConvolutionProblem& problem_;
+  const Target& target_;
+  LanesWeightsTiling best_;
+};
+
+}  // namespace
+
+LanesWeightsTiling find_lanes_weights_tiling(const ConvolutionProblem& problem,
+                                             const Target& target) {
+  return Search(problem, target).run();
+}
+
+}  // namespace tpu::compiler
