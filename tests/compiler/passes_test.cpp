@@ -98,9 +98,11 @@ TEST(Layouts, TextIsWhatXlaPrints) {
   EXPECT_EQ(to_string(with_order(ElementType::kF32, {64}, {0})), "f32[64]{0:T(1024)}");
 }
 
-TEST(Layouts, ConvolutionsPutSpatialDimensionsFirst) {
-  const auto workload = frontend::build_workload("lenet");
-  Module module = workload.module;
+/// Orders of all arrays of the convolutions of LeNet; images as given.
+void expect_convolution_orders(std::uint32_t batch, const std::vector<std::int64_t>& images) {
+  frontend::WorkloadOptions options;
+  options.batch = batch;
+  Module module = frontend::build_workload("lenet", options).module;
   compiler::simplify(module);
   compiler::assign_layouts(module);
   const Computation& entry = module.entry_computation();
@@ -110,10 +112,16 @@ TEST(Layouts, ConvolutionsPutSpatialDimensionsFirst) {
       const Shape& shape = entry.at(id).shape;
       const bool is_weight = shape.dimensions[0] == 5 && shape.dimensions[1] == 5;
       const std::vector<std::int64_t> expected =
-          is_weight ? std::vector<std::int64_t>{3, 2, 1, 0} : std::vector<std::int64_t>{3, 0, 2, 1};
+          is_weight ? std::vector<std::int64_t>{3, 2, 1, 0} : images;
       EXPECT_EQ(shape.layout.minor_to_major, expected) << to_string(shape);
     }
   }
+}
+
+TEST(Layouts, ConvolutionsPutSpatialDimensionsFirst) {
+  // Features 1, 6 and 16 padded to 8 and 16, or all to 128: the batch decides.
+  expect_convolution_orders(128, {0, 3, 2, 1});
+  expect_convolution_orders(2, {3, 0, 2, 1});
 }
 
 TEST(Layouts, ElementwiseOperandsLieAsTheirResult) {

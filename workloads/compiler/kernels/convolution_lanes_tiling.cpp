@@ -39,9 +39,8 @@ LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& til
       std::uint64_t{patches.blocks * patches.units.size()} * tiling.group * moving_columns * 8;
   sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
   out_rows = std::uint64_t{out_y} * out_x * out_pixel;
-  smem_words = static_cast<std::uint32_t>(
-      patches.units.size() *
-      (patches.runs + 2 + tiling.group * patches.runs * (problem.window_transposed ? 4 : 2)));
+  smem_words = static_cast<std::uint32_t>(patches.units.size() *
+                                          (patches.runs + 2 + tiling.group * patches.runs * 2));
   sums_apart = problem.out_type == hlo::ElementType::kBf16 || problem.has_epilogue;
   vmem_rows = 2 * slab_rows + (column_blocks > 1 ? 2 : 1) * window_rows + moving_rows +
               2 * out_rows + problem.resident_rows + 2048;

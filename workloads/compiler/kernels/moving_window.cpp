@@ -38,16 +38,16 @@ std::uint32_t MovingWindow::block_rows() const {
 }
 
 /// Per unit, pixel of the group and run: where the run's first tile stands in the block of the
-/// window and a mask, 0 where there is none; or, where lanes are turned, the lanes to turn by and
-/// the range of lanes that the run takes.
+/// window and a mask, 0 where there is none; or, where lanes are turned, the lanes to turn by and,
+/// from bit 8 on, the lane that the run ends before.
 void MovingWindow::store_table() {
   const auto units = static_cast<std::uint32_t>(patches_.units.size());
-  table_ = builder_.allocate_smem(units * patches_.group * patches_.runs * words());
+  table_ = builder_.allocate_smem(units * patches_.group * patches_.runs * kWords);
   std::uint32_t word = table_;
   const std::uint32_t run_lanes = 8 * patches_.run_tiles;
   for (const Patches::Unit& unit : patches_.units) {
     for (std::uint32_t pixel = 0; pixel < patches_.group; ++pixel) {
-      for (std::uint32_t i = 0; i < patches_.runs; ++i, word += words()) {
+      for (std::uint32_t i = 0; i < patches_.runs; ++i, word += kWords) {
         const Patches::Run& run = unit.runs[i];
         const std::int64_t position = run.positions[pixel];
         const std::uint32_t base =
@@ -62,9 +62,8 @@ void MovingWindow::store_table() {
         const std::uint32_t lane = run.tile * 8, to = i * run_lanes;
         const std::uint32_t valid = std::min(run_lanes, problem_.contracted - lane);
         builder_.store_smem(word, position < 0 ? 0U : base + lane / 128 * window_tile_);
-        builder_.store_smem(word + 1, (to + 128 - lane % 128) % 128);
-        builder_.store_smem(word + 2, to);
-        builder_.store_smem(word + 3, position < 0 ? to : to + valid);
+        const std::uint32_t end = position < 0 ? to : to + valid;
+        builder_.store_smem(word + 1, end << 8 | (to + 128 - lane % 128) % 128);
       }
     }
   }
@@ -103,9 +102,9 @@ void MovingWindow::transpose(const VmemAddress& window) {
   builder_.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();
     const SReg entry =
-        digits[1] ? builder_.mul(digits[1], patches_.runs * words()) : builder_.constant(0);
+        digits[1] ? builder_.mul(digits[1], patches_.runs * kWords) : builder_.constant(0);
     for (std::uint32_t i = 0; i < 16; ++i) {
-      const std::uint32_t word = table_ + i / patches_.run_tiles * words();
+      const std::uint32_t word = table_ + i / patches_.run_tiles * kWords;
       const SReg row = weighted_sum(builder_, {digits[0], digits[2]}, {block_rows(), window_tile_},
                                     builder_.load_smem(word, entry));
       const VmemAddress from(
@@ -134,16 +133,17 @@ void MovingWindow::turn(const VmemAddress& window) {
   builder_.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();
     const SReg entry =
-        digits[1] ? builder_.mul(digits[1], patches_.runs * words()) : builder_.constant(0);
+        digits[1] ? builder_.mul(digits[1], patches_.runs * kWords) : builder_.constant(0);
     const VReg lane = builder_.and_(builder_.lane_sequence(), 127);
     std::vector<VReg> merged(unroll);
     for (std::uint32_t run = 0; run < patches_.runs; ++run) {
-      const std::uint32_t word = table_ + run * words();
+      const std::uint32_t word = table_ + run * kWords;
       const SReg row =
           weighted_sum(builder_, {digits[0], digits[2]}, {block_rows(), unroll * tile_pitch},
                        builder_.load_smem(word, entry));
-      const VReg begin = builder_.splat(builder_.load_smem(word + 2, entry));
-      const VReg end = builder_.splat(builder_.load_smem(word + 3, entry));
+      const SReg lanes = builder_.load_smem(word + 1, entry);
+      const VReg end = builder_.splat(builder_.shift_right(lanes, 8));
+      const auto begin = static_cast<int>(8 * patches_.run_tiles * run);
       const MReg inside =
           builder_.mask(Opcode::kVmand, builder_.vector_compare(Opcode::kVcmpGeS32, lane, begin),
                         builder_.vector_compare(Opcode::kVcmpLtS32, lane, end));
@@ -152,7 +152,7 @@ void MovingWindow::turn(const VmemAddress& window) {
                                window.base);
         VReg rows = memory_.load_rows(problem_.window_type, from);
         if (patches_.runs > 1) {
-          rows = builder_.rotate_lanes(rows, builder_.load_smem(word + 1, entry));
+          rows = builder_.rotate_lanes(rows, builder_.and_(lanes, 0xff));
         }
         merged[i] = builder_.select(inside, rows,
                                     merged[i] ? VectorOperand(merged[i]) : VectorOperand(0.0F));

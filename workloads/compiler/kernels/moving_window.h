@@ -31,7 +31,7 @@ class MovingWindow {
 
  private:
   bool turned() const { return problem_.window_transposed; }
-  std::uint32_t words() const { return turned() ? 4 : 2; }
+  static constexpr std::uint32_t kWords = 2;  ///< Of a run in the table.
   std::uint32_t position_rows() const;
   std::uint32_t block_rows() const;
   void store_table();
