@@ -340,5 +340,27 @@ TEST(ConvolutionInLanes, KernelGradientPacked) {
   check(weights, Pass::kKernelGradient);
 }
 
+/// A machine whose VMEM holds neither whole rows of such images nor all of their features.
+Target small_target(std::uint64_t mib) {
+  Target target;
+  target.vmem_bytes = mib << 20;
+  return target;
+}
+
+TEST(ConvolutionInLanes, PartsOfRowsAndOfFeaturesWhereVmemIsSmall) {
+  const Geometry rows{"rows", 8, 6, 31, 40, 48, 3, 3, 1, 1, 1};
+  const Geometry strided{"strided", 8, 5, 34, 24, 40, 3, 3, 2, 0, 1};
+  const Geometry features{"features", 8, 3, 3, 256, 64, 3, 3, 1, 1, 1};
+  const Geometry shortcut{"shortcut", 8, 4, 30, 128, 256, 1, 1, 2, 0, 0};
+  for (Geometry g : {rows, strided, features, shortcut}) {
+    g = in_lanes(g, 8);
+    const std::uint64_t mib = g.ci > 100 ? 5 : 3;
+    for (Pass pass : {Pass::kForward, Pass::kInputGradient}) {
+      check(g, pass, small_target(g.ci > 128 ? 12 : mib));
+      check(packed(g), pass, small_target(g.ci > 128 ? 7 : mib));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test

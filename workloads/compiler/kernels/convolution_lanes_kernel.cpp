@@ -67,7 +67,7 @@ class LanesKernel {
 
  private:
   // Dimensions of the grid.
-  static constexpr int kColumns = 0, kLanes = 1, kY = 2, kFeatures = 3;
+  static constexpr int kColumns = 0, kLanes = 1, kY = 2, kX = 3, kFeatures = 4;
 
   const SpatialDimension& height() const { return problem_.spatial[0]; }
   const SpatialDimension& width() const { return problem_.spatial[1]; }
@@ -89,11 +89,21 @@ class LanesKernel {
   ImageShape result_image(ElementType type) const;
   SReg result_base(std::uint32_t word, ElementType type, const GridPoint& point);
   SReg first_row(const GridPoint& point, std::uint32_t step);
+  /// A part of a row of an image: its first pixel, where it stands in the block, and its pixels.
+  struct Segment {
+    SReg begin, before, pixels;
+  };
+  Segment segment(const GridPoint& point, std::uint32_t step, std::int64_t shift,
+                  std::uint32_t taken, std::int64_t width);
+  Segment input_segment(const GridPoint& point);
+  Segment output_segment(const GridPoint& point);
+  SReg result_row(ElementType type, const GridPoint& point);
   std::uint32_t input_step() const {
     return tiling_.block_y * static_cast<std::uint32_t>(height().stride);
   }
   void clear_borders();
   void clear_outside();
+  void clear_columns_outside();
   void clear_padding();
   void work();
   void multiply();
@@ -121,9 +131,7 @@ class LanesKernel {
   std::optional<WindowBlocks> window_blocks_;
   std::vector<std::unique_ptr<ImageRows>> epilogue_rows_;
   std::vector<int> epilogue_inputs_;
-  std::int64_t border_ = 0;    ///< Pixels of a slab's row before the image,
-  std::uint32_t fetched_ = 0;  ///< and those of the image,
-  std::uint32_t first_x_ = 0;  ///< from this one on.
+  std::uint32_t fetched_ = 0;  ///< Pixels of the image in a slab's row, where it is whole.
   VmemRegion sums_, mask_;
 };
 
@@ -165,9 +173,9 @@ void LanesKernel::make_mask() {
 
 void LanesKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(
-      builder_,
-      std::vector<std::uint32_t>{sizes_.column_blocks, sizes_.lane_tiles,
-                                 tiles_of(sizes_.pixels_y, tiling_.block_y), patches_.blocks});
+      builder_, std::vector<std::uint32_t>{sizes_.column_blocks, sizes_.lane_tiles,
+                                           tiles_of(sizes_.pixels_y, tiling_.block_y),
+                                           tiling_.blocks_x, patches_.blocks});
   add_input();
   add_window();
   add_output();
@@ -178,40 +186,69 @@ SReg LanesKernel::first_row(const GridPoint& point, std::uint32_t step) {
   return point[kY] ? builder_.mul(point[kY], step) : builder_.constant(0);
 }
 
+/// What a block's rows have of an image's rows of `width` pixels: blocks begin `shift` pixels after
+/// multiples of `step` and take `taken` pixels.
+LanesKernel::Segment LanesKernel::segment(const GridPoint& point, std::uint32_t step,
+                                          std::int64_t shift, std::uint32_t taken,
+                                          std::int64_t width) {
+  if (!point[kX]) {
+    const std::int64_t begin = std::max<std::int64_t>(0, shift);
+    const std::int64_t end = std::min<std::int64_t>(width, shift + taken);
+    return {builder_.constant(static_cast<std::uint32_t>(begin)),
+            builder_.constant(static_cast<std::uint32_t>(begin - shift)),
+            builder_.constant(static_cast<std::uint32_t>(std::max<std::int64_t>(0, end - begin)))};
+  }
+  const SReg first = builder_.add(builder_.mul(point[kX], step), shift);
+  const SReg begin = builder_.max(first, 0);
+  const SReg end = builder_.min(builder_.add(first, taken), width);
+  return {begin, builder_.sub(begin, first), builder_.sub(end, begin)};
+}
+
+LanesKernel::Segment LanesKernel::input_segment(const GridPoint& point) {
+  const std::uint32_t step =
+      tiling_.groups * tiling_.group * static_cast<std::uint32_t>(width().stride);
+  return segment(point, step, patches_.first[1], sizes_.slab_x, width().input);
+}
+
+LanesKernel::Segment LanesKernel::output_segment(const GridPoint& point) {
+  return segment(point, sizes_.out_x, 0, sizes_.out_x, width().output);
+}
+
 void LanesKernel::add_input() {
-  const std::int64_t shift = patches_.first[1];
-  const std::int64_t begin = std::max<std::int64_t>(0, shift);
-  const std::int64_t end = std::min<std::int64_t>(width().input, shift + sizes_.slab_x);
-  first_x_ = static_cast<std::uint32_t>(begin);
-  border_ = begin - shift;
-  fetched_ = static_cast<std::uint32_t>(std::max<std::int64_t>(0, end - begin));
   const std::uint32_t tile = tile_granules(problem_.input_type);
   const std::uint32_t features = patches_.feature_tiles * patches_.blocks;
   const std::uint32_t pixel = features * sizes_.lane_tiles * tile;
   const bool whole = patches_.blocks == 1;
+  const std::int64_t shift = patches_.first[1];
+  const std::int64_t fetched = std::min<std::int64_t>(width().input, shift + sizes_.slab_x) -
+                               std::max<std::int64_t>(0, shift);
+  fetched_ = static_cast<std::uint32_t>(std::max<std::int64_t>(0, fetched));
+  const std::uint32_t moved = patches_.feature_tiles * tile;
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
   shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
-  shape.row_granules = fetched_ * patches_.feature_tiles * tile;
-  shape.run = whole ? tile : patches_.feature_tiles * tile;
+  shape.row_granules = fetched_ * moved;
+  shape.run = whole ? tile : moved;
   shape.run_stride = whole ? sizes_.lane_tiles * tile : features * tile;
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(patches_.first[0]);
   shape.pitch = sizes_.slab_x * sizes_.input_pixel;
   input_rows_.emplace(builder_, true, shape);
   TileGrid::Input input;
-  input.dimensions = {kLanes, kY, kFeatures};
+  input.dimensions = {kLanes, kY, kX, kFeatures};
   input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
   input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base = builder_.add(
-        weighted_sum(builder_, {point[kLanes], point[kFeatures]},
-                     {tile, patches_.feature_tiles * tile}, builder_.load_smem(addresses_)),
-        first_x_ * pixel);
-    input_rows_->start(base, first_row(point, input_step()), to.plus(border_ * sizes_.input_pixel),
-                       flag);
+    const Segment part = input_segment(point);
+    const SReg base = weighted_sum(builder_, {point[kLanes], point[kFeatures], part.begin},
+                                   {tile, moved, pixel}, builder_.load_smem(addresses_));
+    SReg row = builder_.mul(part.before, sizes_.input_pixel);
+    if (to.base) row = builder_.add(row, to.base);
+    input_rows_->start(base, first_row(point, input_step()), {to.region, to.offset, row}, flag,
+                       point[kX] ? builder_.mul(part.pixels, moved) : SReg());
   };
   input.granules = [=](const GridPoint& point) {
-    return ScalarOperand(input_rows_->granules(first_row(point, input_step())));
+    const SReg row = point[kX] ? builder_.mul(input_segment(point).pixels, moved) : SReg();
+    return ScalarOperand(input_rows_->granules(first_row(point, input_step()), row));
   };
   grid_->add_input(input);
 }
@@ -256,21 +293,31 @@ ImageShape LanesKernel::result_image(ElementType type) const {
 
 SReg LanesKernel::result_base(std::uint32_t word, ElementType type, const GridPoint& point) {
   const std::uint32_t tile = tile_granules(type);
-  return weighted_sum(builder_, {point[kLanes], point[kColumns]},
-                      {tile, tiling_.block_columns * tile}, builder_.load_smem(word));
+  const std::uint32_t pixel = sizes_.column_tiles * sizes_.lane_tiles * tile;
+  return weighted_sum(builder_, {point[kLanes], point[kColumns], point[kX]},
+                      {tile, tiling_.block_columns * tile, sizes_.out_x * pixel},
+                      builder_.load_smem(word));
+}
+
+/// Granules of a row of a block of the result; none: those of the whole row.
+SReg LanesKernel::result_row(ElementType type, const GridPoint& point) {
+  if (!point[kX]) return {};
+  return builder_.mul(output_segment(point).pixels, tiling_.block_columns * tile_granules(type));
 }
 
 void LanesKernel::add_output() {
   output_rows_.emplace(builder_, false, result_image(problem_.out_type));
   TileGrid::Output output;
-  output.dimensions = {kColumns, kLanes, kY};
+  output.dimensions = {kColumns, kLanes, kY, kX};
   output.rows = static_cast<std::uint32_t>(sizes_.out_rows);
   output.start = [this](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
     output_rows_->start(result_base(addresses_ + 2, problem_.out_type, point),
-                        first_row(point, sizes_.out_y), from, flag);
+                        first_row(point, sizes_.out_y), from, flag,
+                        result_row(problem_.out_type, point));
   };
   output.granules = [this](const GridPoint& point) {
-    return ScalarOperand(output_rows_->granules(first_row(point, sizes_.out_y)));
+    return ScalarOperand(output_rows_->granules(first_row(point, sizes_.out_y),
+                                                result_row(problem_.out_type, point)));
   };
   grid_->add_output(output);
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
@@ -282,13 +329,14 @@ void LanesKernel::add_output() {
     ImageRows* rows = epilogue_rows_.back().get();
     const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
     TileGrid::Input input;
-    input.dimensions = {kColumns, kLanes, kY};
+    input.dimensions = {kColumns, kLanes, kY, kX};
     input.rows = shape.pitch * shape.block_rows;
     input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-      rows->start(result_base(word, type, point), first_row(point, sizes_.out_y), to, flag);
+      rows->start(result_base(word, type, point), first_row(point, sizes_.out_y), to, flag,
+                  result_row(type, point));
     };
     input.granules = [=](const GridPoint& point) {
-      return ScalarOperand(rows->granules(first_row(point, sizes_.out_y)));
+      return ScalarOperand(rows->granules(first_row(point, sizes_.out_y), result_row(type, point)));
     };
     epilogue_inputs_.push_back(grid_->add_input(input));
   }
@@ -296,7 +344,7 @@ void LanesKernel::add_output() {
 
 /// Pixels of the slabs that no DMA writes are 0 for good.
 void LanesKernel::clear_borders() {
-  if (patches_.units.empty() || fetched_ == sizes_.slab_x) return;
+  if (patches_.units.empty() || fetched_ == sizes_.slab_x || tiling_.blocks_x > 1) return;
   const VmemRegion region = grid_->input_region(0);
   memory_.clear({region, 0}, region.rows);
   builder_.new_block();
@@ -308,10 +356,32 @@ void LanesKernel::clear_outside() {
   const std::int64_t end =
       (blocks - 1) * std::int64_t{input_step()} + patches_.first[0] + sizes_.slab_y;
   if (patches_.first[0] >= 0 && end <= height().input) return;
-  GridPoint point(4);
+  GridPoint point(5);
   point[kY] = grid_->index(kY);
   clear_rows_outside(builder_, memory_, *input_rows_, first_row(point, input_step()),
                      grid_->input(0), sizes_.slab_y, sizes_.slab_x * sizes_.input_pixel);
+}
+
+/// Where rows are cut: pixels before the image in the first block and after it in the last one.
+void LanesKernel::clear_columns_outside() {
+  if (tiling_.blocks_x == 1) return;
+  const VmemAddress slab = grid_->input(0);
+  const auto clear = [&](std::int64_t first, std::int64_t count) {
+    if (count <= 0) return;
+    builder_.new_block();
+    builder_.loop(sizes_.slab_y, [&](SReg index) {
+      SReg row = builder_.mul(index, sizes_.slab_x * sizes_.input_pixel);
+      if (slab.base) row = builder_.add(row, slab.base);
+      memory_.clear({slab.region, first * sizes_.input_pixel, row},
+                    static_cast<std::uint64_t>(count) * sizes_.input_pixel);
+    });
+    builder_.new_block();
+  };
+  const std::int64_t step = std::int64_t{tiling_.groups} * tiling_.group * width().stride;
+  const std::int64_t last = (tiling_.blocks_x - 1) * step + patches_.first[1];
+  const std::int64_t inside = std::min<std::int64_t>(width().input - last, sizes_.slab_x);
+  emit_if(builder_, grid_->is_first(kX), [&] { clear(0, -patches_.first[1]); });
+  emit_if(builder_, grid_->is_last(kX), [&] { clear(inside, sizes_.slab_x - inside); });
 }
 
 /// Rows of padding of the features become 0 where no mask takes them out.
@@ -332,11 +402,13 @@ void LanesKernel::clear_padding() {
 void LanesKernel::work() {
   PReg fresh = grid_->fresh(1);
   if (!fresh) {
-    fresh = both(builder_, both(builder_, grid_->is_first(kLanes), grid_->is_first(kY)),
-                 grid_->is_first(kFeatures));
+    for (int dimension : {kLanes, kY, kX, kFeatures}) {
+      fresh = both(builder_, fresh, grid_->is_first(dimension));
+    }
   }
   emit_if(builder_, fresh, [this] { moving_->make(grid_->input(1)); });
   clear_outside();
+  clear_columns_outside();
   clear_padding();
   if (has_gaps()) {
     emit_if(builder_, grid_->is_first(kFeatures), [this] {

@@ -117,10 +117,25 @@ class Search {
     const std::uint32_t pixels_y = tiles_of(height().output, height().base_dilation);
     for (std::uint32_t y = 1; y <= pixels_y; ++y) {
       tiling.block_y = y;
-      tiling.groups = tiles_of(pixels_x, group);
-      if (LanesSizes(problem_, tiling, patches).vmem_rows * 512 > target_.vmem_bytes) break;
-      consider_splits(tiling, patches);
+      for (std::uint32_t blocks : {1U, 2U, 4U, 8U}) {
+        const std::uint32_t groups = tiles_of(pixels_x, group);
+        if (blocks > groups) break;
+        tiling.groups = tiles_of(groups, blocks);
+        tiling.blocks_x = tiles_of(groups, tiling.groups);
+        if (LanesSizes(problem_, tiling, patches).vmem_rows * 512 > target_.vmem_bytes) continue;
+        consider_splits(tiling, patches);
+      }
     }
+  }
+
+  /// Only the first and the last block of a row may reach beyond the image.
+  bool has_borders_in_the_middle(const LanesTiling& tiling, const LanesSizes& sizes,
+                                 const Patches& patches) const {
+    if (tiling.blocks_x == 1) return false;
+    const std::int64_t step = std::int64_t{tiling.groups} * tiling.group * width().stride;
+    const std::int64_t second_last = (tiling.blocks_x - 2) * step + patches.first[1];
+    return step + patches.first[1] < 0 || second_last + sizes.slab_x > width().input ||
+           second_last + step >= width().input;
   }
 
   void consider_splits(LanesTiling tiling, const Patches& patches) {
@@ -128,7 +143,10 @@ class Search {
     const std::uint32_t mxus = target_.mxu_count, groups = tiling.groups;
     tiling.split = Split::kGroups;
     tiling.groups = tiles_of(groups, mxus) * mxus;
-    consider_chunks(tiling, patches, tiling.block_columns);
+    const std::uint32_t pixels_x = tiles_of(width().output, width().base_dilation);
+    if ((tiling.blocks_x - 1) * tiling.groups * tiling.group < pixels_x) {
+      consider_chunks(tiling, patches, tiling.block_columns);
+    }
     tiling.groups = groups;
     if (tiling.block_columns % mxus == 0) {
       tiling.split = Split::kFeatures;
@@ -151,16 +169,18 @@ class Search {
   void consider(LanesTiling tiling, const Patches& patches) {
     const LanesSizes sizes(problem_, tiling, patches);
     if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > kMostWords) return;
+    if (has_borders_in_the_middle(tiling, sizes, patches)) return;
     const double steps = double(patches.units.size()) * tiling.block_y * tiling.groups *
                          tiling.block_columns / tiling.chunk / target_.mxu_count;
     double work = steps * (std::max(8.0 * tiling.chunk * tiling.group, 128.0) + 14) + 400;
     const double out_tiles = double(sizes.sum_rows) / 8;
     if (sizes.sums_apart) work += out_tiles * (problem_.has_epilogue ? 6 : 1.3) / patches.blocks;
     const double blocks_y = tiles_of(sizes.pixels_y, tiling.block_y);
-    const double tiles = double(sizes.column_blocks) * sizes.lane_tiles * blocks_y * patches.blocks;
+    const double tiles = double(sizes.column_blocks) * sizes.lane_tiles * blocks_y *
+                         tiling.blocks_x * patches.blocks;
     double out_rows = double(sizes.out_rows);
     for (hlo::ElementType type : problem_.epilogue_types) out_rows += out_tiles * tile_rows(type);
-    const bool one_input = sizes.lane_tiles * blocks_y * patches.blocks == 1;
+    const bool one_input = sizes.lane_tiles * blocks_y * tiling.blocks_x * patches.blocks == 1;
     const double traffic = ((one_input ? 0 : double(sizes.slab_rows)) + out_rows / patches.blocks) *
                            512 / target_.hbm_bytes_per_cycle;
     const double first =

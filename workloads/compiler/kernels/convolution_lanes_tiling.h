@@ -6,7 +6,7 @@
 namespace tpu::compiler {
 
 /// How a forward convolution or input gradient whose batch lies in the lanes is cut. A block is
-/// some rows of pixels of the result, 128 of the batch and some features.
+/// some pixels of some rows of the result, 128 of the batch and some features.
 struct LanesTiling {
   /// What the MXUs do at the same time.
   enum class Split : std::uint8_t {
@@ -19,7 +19,8 @@ struct LanesTiling {
   std::uint32_t feature_blocks = 1;  ///< Of the contracted features.
   std::uint32_t block_y = 1;         ///< Rows of pixels (of one phase, see Tap).
   std::uint32_t group = 1;           ///< Neighbouring pixels that share a patch of the input.
-  std::uint32_t groups = 1;          ///< Of a row, rounded up for the split.
+  std::uint32_t groups = 1;          ///< Of a row of a block, rounded up for the split.
+  std::uint32_t blocks_x = 1;        ///< Of a row.
   std::uint32_t chunk = 1;           ///< Tiles of features that a step streams, per pixel and MXU.
   double cycles = 0;                 ///< What the search expects.
 };

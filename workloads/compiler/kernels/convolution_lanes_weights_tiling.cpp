@@ -83,7 +83,7 @@ class Search {
       if (!whole && (whole_features || block % 16 != 0 || columns % block != 0)) continue;
       for (std::uint32_t block_rows = rows; block_rows > 0; --block_rows) {
         if (block_rows != rows && (whole_features || rows % block_rows != 0)) continue;
-        if (block_rows < 8 && block_rows != rows) continue;
+        if (block_rows < 2 && block_rows != rows) continue;
         consider_groups(block, block_rows);
       }
     }

@@ -18,11 +18,12 @@ PReg ImageRows::is_inside(SReg first, SReg index) {
   return builder_.and_(builder_.less(-1, row), builder_.less(row, shape_.height));
 }
 
-SReg ImageRows::granules(SReg first) {
+SReg ImageRows::granules(SReg first, SReg row_granules) {
   const SReg shifted = builder_.add(first, shape_.shift);
   const SReg begin = builder_.max(shifted, 0);
   const SReg end = builder_.min(builder_.add(shifted, shape_.block_rows), shape_.height);
   const SReg rows = builder_.max(builder_.sub(end, begin), 0);
+  if (row_granules) return builder_.multiply(rows, row_granules);
   return builder_.mul(rows, shape_.row_granules);
 }
 
@@ -40,8 +41,10 @@ void ImageRows::start_at_once(SReg hbm, SReg first, const VmemAddress& vmem, Sca
   });
 }
 
-void ImageRows::start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag) {
-  if (!has_gaps()) return start_at_once(hbm, first, vmem, flag);
+void ImageRows::start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag,
+                      SReg row_granules) {
+  if (!has_gaps() && !row_granules) return start_at_once(hbm, first, vmem, flag);
+  const ScalarOperand size = row_granules ? ScalarOperand(row_granules) : shape_.row_granules;
   SReg flag_reg = flag.reg ? flag.reg : builder_.constant(flag.immediate);
   const std::uint32_t before = static_cast<std::uint32_t>(shape_.shift) * shape_.row_stride;
   const SReg origin =
@@ -54,11 +57,11 @@ void ImageRows::start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOpera
     const VmemAddress place(vmem.region, vmem.offset, row);
     builder_.guarded(is_inside(first, index), [&] {
       if (shape_.run != 0) {
-        builder_.start(descriptor_, address, place, flag_reg);
+        builder_.start(descriptor_, address, place, flag_reg, size);
       } else if (to_vmem_) {
-        builder_.dma_in(address, place, shape_.row_granules, flag_reg);
+        builder_.dma_in(address, place, size, flag_reg);
       } else {
-        builder_.dma_out(place, address, shape_.row_granules, flag_reg);
+        builder_.dma_out(place, address, size, flag_reg);
       }
     });
   });

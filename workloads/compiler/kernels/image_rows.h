@@ -27,9 +27,11 @@ class ImageRows {
 
   /// Starts the DMAs of the rows from first + shift on (which may be negative) of the image whose
   /// row 0 begins at `hbm`.
-  void start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag);
+  /// `row_granules`: those of each row, where fewer than the shape's.
+  void start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag,
+             SReg row_granules = {});
   /// Their size.
-  SReg granules(SReg first);
+  SReg granules(SReg first, SReg row_granules = {});
   /// Row `index` of the block that goes by `first` lies in the image.
   PReg is_inside(SReg first, SReg index);
 
