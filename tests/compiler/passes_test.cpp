@@ -10,6 +10,7 @@
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/pipeline.h"
+#include "workloads/compiler/passes/product_operands.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/compiler/passes/widen.h"
@@ -239,6 +240,24 @@ TEST(Simplify, TransposesInFrontOfADotBecomeContractingDimensions) {
   EXPECT_EQ(count(module, HloOpcode::kTranspose), 0U);
   EXPECT_EQ(root(module).dot.lhs_contracting, std::vector<std::int64_t>{0});
   EXPECT_NO_THROW(hlo::verify(module));
+}
+
+TEST(ProductOperands, ParametersAreReadUnroundedByFewDots) {
+  for (const int readers : {1, 2, 3}) {
+    GraphBuilder graph("rounded");
+    const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {64, 64}));
+    const Tensor narrow = graph.convert(w, ElementType::kBf16);
+    std::vector<Tensor> parameters{w}, products;
+    for (int i = 0; i < readers; ++i) {
+      parameters.push_back(
+          graph.parameter("x" + std::to_string(i), array_shape(ElementType::kBf16, {8 + i, 64})));
+      products.push_back(graph.matmul(parameters.back(), narrow));
+    }
+    Module module = graph.finish(graph.tuple(products), parameters);
+    compiler::read_parameters_unrounded(module);
+    hlo::verify(module);
+    EXPECT_EQ(count(module, HloOpcode::kConvert), readers < 3 ? 0U : 1U) << readers;
+  }
 }
 
 TEST(Simplify, AllReducesOverOneReplicaVanish) {

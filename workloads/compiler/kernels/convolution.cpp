@@ -65,6 +65,7 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   const bool even_rows = !problem.contracts_rows || problem.contracted % 8 == 0;
   if (problem.is_product() && even_rows) {
     DotProblem dot = as_product(problem);
+    dot.epilogue_instructions = epilogue.instructions();
     if (epilogue.has_matrix()) {
       if (problem.contracts_rows) refuse_matrix(instruction);
       dot.row_period = (problem.rows + 7) / 8;

@@ -14,6 +14,14 @@ using hlo::ElementType;
 std::uint32_t ceil_divide(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
 std::uint32_t tile_rows(ElementType type) { return type == ElementType::kBf16 ? 4 : 8; }
 
+// What the schedules of kernels take beside the counted pushes, in cycles.
+constexpr double kTileCycles = 400;   ///< Of a tile of the grid: its DMAs, the MXU's first results.
+constexpr double kFetchCycles = 217;  ///< Between the DMAs of two tiles.
+constexpr double kTurnCycles = 290;   ///< From the first push of a transposition to its first pop.
+constexpr double kExpressionCycles = 2;  ///< Behind a tile of the result, and for
+constexpr int kVectorSlots = 2;          ///< so many instructions.
+constexpr double kArrayCycles = 0.25;    ///< More for each further array.
+
 /// Estimates of one cut, by the same counts as the kernel that is made of it.
 class Estimate {
  public:
@@ -40,31 +48,43 @@ class Estimate {
     const double tiles = double(outer_) * grid_m_ * grid_n_ * grid_k_;
     const double work = tile_work();
     const double traffic = total_bytes() / target_.hbm_bytes_per_cycle;
-    const double first = (x_bytes() + w_bytes()) / target_.hbm_bytes_per_cycle;
+    const double first = (x_bytes() + w_bytes() + epilogue_bytes()) / target_.hbm_bytes_per_cycle;
     const double last = out_bytes() / target_.hbm_bytes_per_cycle;
     const double latency = 2.0 * target_.dma_latency_cycles;
-    const double per_tile_fetch = std::max(0.0, traffic - first - last) / tiles;
-    return latency + first + last +
-           tiles * std::max(work, per_tile_fetch > 0 ? std::max(per_tile_fetch, 60.0) : 0.0);
+    if (tiles == 1) return latency + first + last + work;
+    // Between the first tile's blocks and the last one's work, either bounds a tile.
+    const double fetch = std::max(0.0, traffic - first - last) / (tiles - 1);
+    return latency + first + last + work +
+           (tiles - 1) * std::max(work, fetch > 0 ? fetch + kFetchCycles : 0.0);
   }
 
  private:
   double block_bytes(double tiles, ElementType type) const {
     return tiles * tile_rows(type) * 512.0;
   }
+  // Tiles of a block that there are, on average over the blocks.
+  double rows() const { return double(m_tiles_) / grid_m_; }
+  double columns() const { return double(n_tiles_) / grid_n_; }
+  /// Of 128; along sublanes, the last one may be cut.
+  double contracted(bool along_sublanes) const {
+    return (along_sublanes ? ceil_divide(problem_.k, 8) / 16.0 : k_tiles_) / grid_k_;
+  }
   double x_bytes() const {
-    return block_bytes(double(tiling_.block_outer) * tiling_.block_m * tiling_.block_k,
+    return block_bytes(tiling_.block_outer * rows() * contracted(problem_.lhs_transposed),
                        problem_.lhs_type);
   }
   double w_bytes() const {
-    return block_bytes(
-        16.0 * (rhs_outer_ ? tiling_.block_outer : 1) * tiling_.block_n * tiling_.block_k,
-        problem_.rhs_type);
+    return block_bytes(16.0 * (rhs_outer_ ? tiling_.block_outer : 1) * columns() *
+                           contracted(!problem_.rhs_transposed),
+                       problem_.rhs_type);
   }
-  double out_bytes() const {
+  double out_bytes() const { return result_bytes(problem_.result_types); }
+  double epilogue_bytes() const { return result_bytes(problem_.epilogue_types); }
+  /// A block of each array in step with the result.
+  double result_bytes(const std::vector<ElementType>& types) const {
     double bytes = 0;
-    for (ElementType type : problem_.result_types) {
-      bytes += block_bytes(double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n, type);
+    for (ElementType type : types) {
+      bytes += block_bytes(tiling_.block_outer * rows() * columns(), type);
     }
     return bytes;
   }
@@ -78,11 +98,7 @@ class Estimate {
     const bool w_stays = grid_k_ == 1 && (n_outside || grid_n_ == 1);
     w *= (rhs_outer_ || !(w_stays && grid_n_ == 1) ? outer : 1) * grid_n_ * grid_k_ *
          (w_stays ? 1 : grid_m_);
-    double out = out_bytes();
-    for (ElementType type : problem_.epilogue_types) {
-      out += block_bytes(double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n, type);
-    }
-    return x + w + out * outer * grid_m_ * grid_n_;
+    return x + w + (out_bytes() + epilogue_bytes()) * outer * grid_m_ * grid_n_;
   }
   double tile_work() const {
     const std::uint32_t mxus = target_.mxu_count;
@@ -91,15 +107,22 @@ class Estimate {
     const double step = std::max(target_.push_interval_cycles * std::max(pushes, 16U), 128U) + 10.0;
     const double steps = double(tiling_.block_outer) * (tiling_.block_n / at_once) *
                          tiling_.block_k * (tiling_.block_m / tiling_.chunk_m);
-    double work = steps * step + 320;
+    double work = steps * step + kTileCycles;
     const double out_tiles = double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n;
     for (ElementType type : problem_.result_types) {
       if (type == ElementType::kBf16) work += 1.2 * out_tiles / grid_k_;
     }
-    if (problem_.has_epilogue) work += 4.0 * out_tiles / grid_k_;
-    if (problem_.result_turned) work += 10.0 * out_tiles / grid_k_;
+    if (problem_.has_epilogue) {
+      const double more = double(problem_.epilogue_types.size() + problem_.result_types.size()) - 1;
+      const double expression = problem_.epilogue_instructions / double(kVectorSlots);
+      work += (kExpressionCycles + kArrayCycles * more + expression) * out_tiles / grid_k_;
+    }
+    if (problem_.result_turned) work += (kTurnCycles + 10.0 * out_tiles) / grid_k_;
     if (problem_.lhs_transposed) {
-      work += 10.0 * tiling_.block_outer * tiling_.block_m * tiling_.block_k;
+      // Blocks that stay are transposed once.
+      const bool stays = grid_k_ == 1 && !tiling_.columns_outermost;
+      work += (kTurnCycles + 10.0 * tiling_.block_outer * tiling_.block_m * tiling_.block_k) /
+              (stays ? grid_n_ : 1);
     }
     return work;
   }

@@ -271,25 +271,7 @@ void Planner::find_needed_axes() {
 
 std::size_t Planner::operations() const {
   std::size_t count = 0;
-  for (const ExpressionNode& node : graph_.nodes()) {
-    switch (node.opcode) {
-      case HloOpcode::kParameter:
-      case HloOpcode::kConstant:
-        break;
-      case HloOpcode::kDivide:
-      case HloOpcode::kLogistic:
-      case HloOpcode::kSqrt:
-      case HloOpcode::kRsqrt:
-        count += 8;
-        break;
-      case HloOpcode::kErf:
-      case HloOpcode::kLogPlusOne:
-        count += 30;
-        break;
-      default:
-        count += 1;
-    }
-  }
+  for (const ExpressionNode& node : graph_.nodes()) count += vector_instructions(node);
   return count;
 }
 

@@ -91,6 +91,24 @@ bool splat_bits(const hlo::HloInstruction& constant, std::uint32_t& bits) {
 
 }  // namespace
 
+std::size_t vector_instructions(const ExpressionNode& node) {
+  switch (node.opcode) {
+    case HloOpcode::kParameter:
+    case HloOpcode::kConstant:
+      return 0;
+    case HloOpcode::kDivide:
+    case HloOpcode::kLogistic:
+    case HloOpcode::kSqrt:
+    case HloOpcode::kRsqrt:
+      return 8;
+    case HloOpcode::kErf:
+    case HloOpcode::kLogPlusOne:
+      return 30;
+    default:
+      return 1;
+  }
+}
+
 hlo::Computation computation_of(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction) {
   if (instruction.opcode == HloOpcode::kFusion) {

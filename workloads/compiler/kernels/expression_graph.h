@@ -99,6 +99,9 @@ class ExpressionGraph {
   std::map<std::pair<hlo::InstructionId, std::vector<int>>, int> known_;
 };
 
+/// Instructions of the vector unit that the value takes, about.
+std::size_t vector_instructions(const ExpressionNode& node);
+
 /// Extents of an array in physical order, major to minor (row-major without a layout).
 std::vector<std::int64_t> physical_extents(const hlo::Shape& shape);
 /// Logical dimensions in physical order, major to minor.

@@ -182,6 +182,13 @@ std::vector<ElementType> MatmulEpilogue::result_types() const {
   return types;
 }
 
+std::size_t MatmulEpilogue::instructions() const {
+  std::size_t count = 0;
+  if (graph == nullptr) return count;
+  for (const ExpressionNode& node : graph->nodes()) count += vector_instructions(node);
+  return count;
+}
+
 bool MatmulEpilogue::has_sums() const { return results.back().kind == Result::Kind::kLanes; }
 
 bool MatmulEpilogue::has_matrix() const {

@@ -61,6 +61,8 @@ struct MatmulEpilogue {
   std::vector<hlo::ElementType> result_types() const;
   /// VMEM rows of the operands and results that stay.
   std::uint64_t resident_rows() const;
+  /// Instructions of the vector unit per tile, about.
+  std::size_t instructions() const;
   bool has_matrix() const;
   bool has_sums() const;
 };

@@ -7,6 +7,7 @@
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/padded_sums.h"
 #include "workloads/compiler/passes/pass_timer.h"
+#include "workloads/compiler/passes/product_operands.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/compiler/passes/widen.h"
@@ -30,6 +31,7 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   run("simplify", [&] { simplify(work); });
   run("use_canonical_forms", [&] { use_canonical_forms(work); });
   run("simplify", [&] { simplify(work); });
+  run("read_parameters_unrounded", [&] { read_parameters_unrounded(work); });
   run("assign_layouts", [&] { assign_layouts(work); });
   run("find_bitcasts", [&] { find_bitcasts(work); });
   run("combine_all_reduces", [&] { combine_all_reduces(work); });
