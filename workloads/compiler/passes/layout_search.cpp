@@ -26,6 +26,8 @@ constexpr double kBytesPerCycle = 440;      ///< As Target::hbm_bytes_per_cycle.
 constexpr double kKernelCycles = 1000;      ///< Start and end of one more kernel.
 constexpr double kTransposeCycles = 128;    ///< A block of 128 by 128 through the transpose unit.
 constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
+constexpr double kSimpleCycles = 1;         ///< An operation of the vector unit on a tile.
+constexpr double kLongCycles = 10;          ///< exp, log, a division or a reduction over lanes.
 constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.
 constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
 constexpr std::size_t kMostMovedTogether = 64;
@@ -80,7 +82,7 @@ class LayoutSearch {
   void find_relations();
   bool is_stuck(InstructionId id) const;
   bool feeds_back(InstructionId reduce) const;
-  double feedback_cost(InstructionId id);
+  double reduce_cost(InstructionId id);
   bool meets_product(InstructionId broadcast) const;
   Group& group(InstructionId id) {
     return groups_[static_cast<std::size_t>(group_of_[static_cast<std::size_t>(id)])];
@@ -118,6 +120,27 @@ InstructionId LayoutSearch::representative(InstructionId id) {
     id = next;
   }
   return id;
+}
+
+/// Cycles of the vector unit for a tile of an elementwise operation.
+double work_on_tile(HloOpcode opcode) {
+  if (!hlo::is_elementwise(opcode)) return 0;
+  switch (opcode) {
+    case HloOpcode::kExponential:
+    case HloOpcode::kExponentialMinusOne:
+    case HloOpcode::kLog:
+    case HloOpcode::kLogPlusOne:
+    case HloOpcode::kDivide:
+    case HloOpcode::kPower:
+    case HloOpcode::kTanh:
+    case HloOpcode::kLogistic:
+    case HloOpcode::kErf:
+    case HloOpcode::kSqrt:
+    case HloOpcode::kRsqrt:
+      return kLongCycles;
+    default:
+      return kSimpleCycles;
+  }
 }
 
 /// Operations through which orders are chosen; what others read or make is row-major.
@@ -280,11 +303,17 @@ bool LayoutSearch::feeds_back(InstructionId reduce) const {
   return false;
 }
 
-/// Such a reduction along the lanes alone shares a kernel with what needs it.
-double LayoutSearch::feedback_cost(InstructionId id) {
-  if (at(id).opcode != HloOpcode::kReduce || feeds_back_.count(id) == 0) return 0;
-  const DimensionOrder along{order(at(id).operands[0]).back()};
-  return at(id).dimensions == along ? 0 : kKernelCycles;
+/// Sums across lanes take longer than others, but one along the lanes alone shares a kernel with
+/// what needs its result.
+double LayoutSearch::reduce_cost(InstructionId id) {
+  if (at(id).opcode != HloOpcode::kReduce) return 0;
+  const InstructionId operand = at(id).operands[0];
+  const DimensionOrder& whole = order(operand);
+  const auto& reduced = at(id).dimensions;
+  const bool has_lanes = std::find(reduced.begin(), reduced.end(), whole.back()) != reduced.end();
+  const double tiles = bytes(operand, whole) / (1024.0 * hlo::byte_size(shape(operand).type));
+  const bool is_apart = feeds_back_.count(id) != 0 && (reduced.size() > 1 || !has_lanes);
+  return tiles * (has_lanes ? kLongCycles : kSimpleCycles) + (is_apart ? kKernelCycles / 2 : 0);
 }
 
 /// Whether a broadcast is combined with the result of a dot, as a bias is.
@@ -321,7 +350,7 @@ double LayoutSearch::relation_cost(InstructionId id) {
   const InstructionId operand = instruction.operands[0];
   if (instruction.opcode == HloOpcode::kDot) return takes_part(id) ? dot_cost(id) : 0;
   if (!takes_part(operand) || !takes_part(id)) {
-    return vector_cost(id) + (takes_part(operand) ? feedback_cost(id) : 0);
+    return vector_cost(id) + (takes_part(operand) ? reduce_cost(id) : 0);
   }
   switch (instruction.opcode) {
     case HloOpcode::kReshape: {
@@ -346,7 +375,7 @@ double LayoutSearch::relation_cost(InstructionId id) {
         if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept.push_back(d);
       }
       const bool fits = same_order(shape(id), order_of_part(order(operand), kept), order(id));
-      return (fits ? 0 : copy_cost(id)) + feedback_cost(id);
+      return (fits ? 0 : copy_cost(id)) + reduce_cost(id);
     }
   }
 }
@@ -358,7 +387,11 @@ double LayoutSearch::cost_of(const std::set<int>& groups) {
     const Group& group = groups_[static_cast<std::size_t>(g)];
     for (InstructionId id : group.arrays) {
       const double traffic = traffic_[static_cast<std::size_t>(id)];
-      if (traffic > 0) cost += traffic * bytes(id, group.order) / kBytesPerCycle;
+      const double work = work_on_tile(at(id).opcode);
+      if (traffic == 0 && work == 0) continue;
+      const double size = bytes(id, group.order);
+      const double tile = 1024.0 * hlo::byte_size(shape(id).type);
+      cost += traffic * size / kBytesPerCycle + work * size / tile;
     }
     relations.insert(group.relations.begin(), group.relations.end());
   }
