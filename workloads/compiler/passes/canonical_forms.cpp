@@ -157,16 +157,18 @@ void CanonicalForms::visit_dot(InstructionId id) {
   const InstructionId left_value = at(id).operands[0], right_value = at(id).operands[1];
   Side left = side_of(left_value, dims.lhs_batch, dims.lhs_contracting);
   Side right = side_of(right_value, dims.rhs_batch, dims.rhs_contracting);
-  const auto fills_lanes = [this](const Side& side, const Dimensions& list) {
-    return product(shape(side.value), {list.back()}) % 128 == 0;
+  const auto leaves_lanes = [this](const Side& side, const Dimensions& list) {
+    return list.back() + 1 == shape(side.value).rank() &&
+           product(shape(side.value), {list.back()}) % 128 != 0;
   };
   if (left.contracting.size() > 1 && are_neighbours(left.contracting) &&
-      are_neighbours(right.contracting) && !fills_lanes(left, left.contracting)) {
+      are_neighbours(right.contracting) &&
+      (leaves_lanes(left, left.contracting) || leaves_lanes(right, right.contracting))) {
     merge(left, &Side::contracting);
     merge(right, &Side::contracting);
   }
   if (right.free.size() > 1 && right.batch.empty() && are_neighbours(right.free) &&
-      !fills_lanes(right, right.free)) {
+      leaves_lanes(right, right.free)) {
     merge(right, &Side::free);
   }
   for (Side* side : {&left, &right}) {

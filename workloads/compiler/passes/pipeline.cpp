@@ -7,6 +7,7 @@
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/padded_sums.h"
 #include "workloads/compiler/passes/pass_timer.h"
+#include "workloads/compiler/passes/precision.h"
 #include "workloads/compiler/passes/product_operands.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
@@ -30,6 +31,8 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   run("drop_unit_dimensions", [&] { drop_unit_dimensions(work); });
   run("simplify", [&] { simplify(work); });
   run("use_canonical_forms", [&] { use_canonical_forms(work); });
+  run("simplify", [&] { simplify(work); });
+  run("narrow_dot_operands", [&] { narrow_dot_operands(work); });
   run("simplify", [&] { simplify(work); });
   run("read_parameters_unrounded", [&] { read_parameters_unrounded(work); });
   run("assign_layouts", [&] { assign_layouts(work); });

@@ -1,0 +1,177 @@
+#include "workloads/compiler/passes/precision.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "workloads/compiler/passes/edit.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+
+namespace {
+
+class Precision {
+ public:
+  explicit Precision(Computation& entry)
+      : entry_(entry),
+        users_(users_of(entry)),
+        count_(entry.instructions.size()),
+        carries_(count_, false),
+        narrow_(count_, -1) {}
+
+  void run() {
+    find_carriers();
+    drop_carriers_of_wide_values();
+    for (std::size_t i = 0; i < count_; ++i) narrow(static_cast<InstructionId>(i));
+    tidy(entry_);
+  }
+
+ private:
+  HloInstruction& at(InstructionId id) { return entry_.at(id); }
+  const std::vector<InstructionId>& users(InstructionId id) const {
+    return users_[static_cast<std::size_t>(id)];
+  }
+  bool carries(InstructionId id) const { return carries_[static_cast<std::size_t>(id)]; }
+  bool is_read_narrow(InstructionId user) {
+    return at(user).opcode == HloOpcode::kDot || carries(user);
+  }
+  std::vector<std::size_t> arrays_of(const HloInstruction& carrier) const;
+  int dots_behind(InstructionId id);
+  bool may_be_narrow(InstructionId id);
+  void find_carriers();
+  void drop_carriers_of_wide_values();
+  void narrow(InstructionId id);
+  InstructionId converted(InstructionId id);
+
+  Computation& entry_;
+  std::vector<std::vector<InstructionId>> users_;
+  std::size_t count_;          ///< Instructions that the module came with.
+  std::vector<bool> carries_;  ///< Operations that move elements on their way to dots alone.
+  std::vector<InstructionId> narrow_;  ///< Of each value: its narrow form.
+};
+
+bool moves_elements(HloOpcode opcode) {
+  switch (opcode) {
+    case HloOpcode::kReshape:
+    case HloOpcode::kTranspose:
+    case HloOpcode::kSlice:
+    case HloOpcode::kPad:
+    case HloOpcode::kConcatenate:
+    case HloOpcode::kReverse:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Operands that are arrays: all but the padding value.
+std::vector<std::size_t> Precision::arrays_of(const HloInstruction& carrier) const {
+  std::vector<std::size_t> places{0};
+  if (carrier.opcode != HloOpcode::kConcatenate) return places;
+  for (std::size_t i = 1; i < carrier.operands.size(); ++i) places.push_back(i);
+  return places;
+}
+
+void Precision::find_carriers() {
+  for (std::size_t i = count_; i-- > 0;) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    const HloInstruction& value = at(id);
+    carries_[i] = moves_elements(value.opcode) && value.shape.type == ElementType::kF32 &&
+                  value.shape.rank() >= 2 && id != entry_.root && !users(id).empty() &&
+                  std::all_of(users(id).begin(), users(id).end(),
+                              [this](InstructionId user) { return is_read_narrow(user); });
+  }
+}
+
+int Precision::dots_behind(InstructionId id) {
+  int dots = 0;
+  for (InstructionId user : users(id)) dots += is_read_narrow(user) ? 1 : 0;
+  return dots;
+}
+
+/// Whether a value that is no carrier has a narrow form.
+bool Precision::may_be_narrow(InstructionId id) {
+  const HloInstruction& value = at(id);
+  if (value.shape.is_tuple() || value.shape.type != ElementType::kF32 || value.shape.rank() < 2) {
+    return false;
+  }
+  const bool is_made_by_kernel = hlo::is_elementwise(value.opcode) ||
+                                 value.opcode == HloOpcode::kDot ||
+                                 value.opcode == HloOpcode::kBroadcast;
+  if (!is_made_by_kernel || id == entry_.root) return false;
+  const int dots = dots_behind(id);
+  const bool only_sums =
+      std::all_of(users(id).begin(), users(id).end(), [this](InstructionId user) {
+        return is_read_narrow(user) || at(user).opcode == HloOpcode::kReduce;
+      });
+  return dots >= 2 || (dots == 1 && only_sums);
+}
+
+/// What carries a value that has no narrow form stays wide, and so does what goes with it.
+void Precision::drop_carriers_of_wide_values() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const InstructionId id = static_cast<InstructionId>(i);
+      if (!carries_[i]) continue;
+      bool stays = std::all_of(users(id).begin(), users(id).end(),
+                               [this](InstructionId user) { return is_read_narrow(user); });
+      for (std::size_t place : arrays_of(at(id))) {
+        const InstructionId operand = at(id).operands[place];
+        stays = stays && (carries(operand) || may_be_narrow(operand));
+      }
+      if (stays) continue;
+      carries_[i] = false;
+      changed = true;
+    }
+  }
+}
+
+InstructionId Precision::converted(InstructionId id) {
+  if (carries(id)) return id;
+  InstructionId& form = narrow_[static_cast<std::size_t>(id)];
+  if (form >= 0) return form;
+  HloInstruction convert;
+  convert.opcode = HloOpcode::kConvert;
+  convert.name = at(id).name + ".bf16";
+  convert.operands = {id};
+  convert.shape = hlo::array_shape(ElementType::kBf16, at(id).shape.dimensions);
+  convert.metadata = at(id).metadata;
+  return form = append(entry_, std::move(convert));
+}
+
+void Precision::narrow(InstructionId id) {
+  if (carries(id)) {
+    at(id).shape = hlo::array_shape(ElementType::kBf16, at(id).shape.dimensions);
+    for (std::size_t place : arrays_of(at(id))) {
+      const InstructionId operand = converted(at(id).operands[place]);
+      at(id).operands[place] = operand;
+    }
+    if (at(id).opcode == HloOpcode::kPad) {
+      HloInstruction convert;
+      convert.opcode = HloOpcode::kConvert;
+      convert.name = at(id).name + ".padding";
+      convert.operands = {at(id).operands[1]};
+      convert.shape = hlo::array_shape(ElementType::kBf16, {});
+      const InstructionId padding = append(entry_, std::move(convert));
+      at(id).operands[1] = padding;
+    }
+    return;
+  }
+  if (at(id).opcode != HloOpcode::kDot) return;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const InstructionId operand = at(id).operands[i];
+    if (!carries(operand) && may_be_narrow(operand)) at(id).operands[i] = converted(operand);
+  }
+}
+
+}  // namespace
+
+void narrow_dot_operands(hlo::Module& module) { Precision(module.entry_computation()).run(); }
+
+}  // namespace tpu::compiler
