@@ -104,7 +104,14 @@ VmemAddress TileGrid::output(int number) {
 
 PReg TileGrid::fresh(int number) {
   const Buffers& buffers = input_buffers_[static_cast<std::size_t>(number)];
-  return buffers.twice ? builder_.equal(builder_.load_smem(buffers.count), 1) : PReg();
+  if (buffers.twice) return builder_.equal(builder_.load_smem(buffers.count), 1);
+  PReg is_first_tile;
+  for (std::size_t d = 0; d < extents_.size(); ++d) {
+    const PReg first = is_first(static_cast<int>(d));
+    if (!first) continue;
+    is_first_tile = is_first_tile ? builder_.and_(is_first_tile, first) : first;
+  }
+  return is_first_tile;
 }
 
 GridPoint TileGrid::present() {

@@ -53,8 +53,8 @@ class TileGrid {
   VmemRegion input_region(int number) const {
     return input_buffers_[static_cast<std::size_t>(number)].region;
   }
-  PReg fresh(int number);  ///< The input was not there for the tile before; none: it is the same
-                           ///< for all tiles.
+  /// The input was not there for the tile before; none: there is one tile.
+  PReg fresh(int number);
 
   std::uint64_t tiles() const;
   /// True when all tiles share a block that depends on these dimensions.
