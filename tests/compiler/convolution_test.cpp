@@ -29,6 +29,8 @@ struct Geometry {
   ElementType type = ElementType::kF32;         ///< Of images and results.
   ElementType kernel_type = ElementType::kF32;  ///< Of the kernel and its gradient.
   bool batch_in_lanes = false;
+  bool depthwise = false;  ///< As many groups as features: ci is co.
+  std::int64_t kernel_features() const { return depthwise ? 1 : ci; }
   std::int64_t oh() const { return (h + pad_low + pad_high - kh) / stride + 1; }
   std::int64_t ow() const { return (w + pad_low + pad_high - kw) / stride + 1; }
 };
@@ -68,6 +70,7 @@ hlo::HloInstruction convolution_of(const Geometry& g, const Shape& shape) {
   instruction.name = g.name;
   instruction.opcode = hlo::HloOpcode::kConvolution;
   instruction.shape = shape;
+  if (g.depthwise) instruction.feature_group_count = g.co;
   return instruction;
 }
 
@@ -82,8 +85,9 @@ hlo::Module forward_module(const Geometry& g) {
     window.padding_high = g.pad_high;
     conv.window.push_back(window);
   }
-  return two_operand_module(conv, image_shape(g, {g.n, g.h, g.w, g.ci}),
-                            array_in_memory(g.kernel_type, {g.kh, g.kw, g.ci, g.co}));
+  return two_operand_module(
+      conv, image_shape(g, {g.n, g.h, g.w, g.ci}),
+      array_in_memory(g.kernel_type, {g.kh, g.kw, g.kernel_features(), g.co}));
 }
 
 /// The gradient of the images: the result's gradient dilated by the stride, with the reversed
@@ -101,15 +105,20 @@ hlo::Module input_gradient_module(const Geometry& g) {
     window.reversal = true;
     conv.window.push_back(window);
   }
-  return two_operand_module(conv, image_shape(g, {g.n, g.oh(), g.ow(), g.co}),
-                            array_in_memory(g.kernel_type, {g.kh, g.kw, g.ci, g.co}));
+  Shape kernel = array_in_memory(g.kernel_type, {g.kh, g.kw, g.ci, g.co});
+  if (g.depthwise) {
+    kernel = hlo::array_shape(g.kernel_type, {g.kh, g.kw, g.ci, 1});
+    kernel.layout = compiler::tiled_layout(g.kernel_type, {2, 3, 1, 0});
+  }
+  return two_operand_module(conv, image_shape(g, {g.n, g.oh(), g.ow(), g.co}), kernel);
 }
 
 /// The gradient of the kernel: features of the images as batch, the batch as features, the result's
 /// gradient as window.
 hlo::Module kernel_gradient_module(const Geometry& g) {
   hlo::HloInstruction conv =
-      convolution_of(g, array_in_memory(g.kernel_type, {g.kh, g.kw, g.ci, g.co}));
+      convolution_of(g, array_in_memory(g.kernel_type, {g.kh, g.kw, g.kernel_features(), g.co}));
+  if (g.depthwise) std::swap(conv.feature_group_count, conv.batch_group_count);
   conv.convolution = {3, 0, {1, 2}, 0, 3, {1, 2}, 2, 3, {0, 1}};
   const Extents sizes{g.kh, g.kw}, images{g.h, g.w}, results{g.oh(), g.ow()};
   for (std::size_t i = 0; i < 2; ++i) {
@@ -133,13 +142,16 @@ std::vector<float> expected_of(const Geometry& g, Pass pass, const std::vector<f
                       std::int64_t J, std::int64_t K, std::int64_t L) {
     return static_cast<std::size_t>(((i * J + j) * K + k) * L + l);
   };
-  const std::int64_t out_count = pass == Pass::kForward         ? g.n * g.oh() * g.ow() * g.co
-                                 : pass == Pass::kInputGradient ? g.n * g.h * g.w * g.ci
-                                                                : g.kh * g.kw * g.ci * g.co;
+  const std::int64_t out_count = pass == Pass::kForward ? g.n * g.oh() * g.ow() * g.co
+                                 : pass == Pass::kInputGradient
+                                     ? g.n * g.h * g.w * g.ci
+                                     : g.kh * g.kw * g.kernel_features() * g.co;
   std::vector<double> sums(static_cast<std::size_t>(out_count));
   std::vector<float> x(a.size()), y(b.size());
-  std::transform(a.begin(), a.end(), x.begin(), rounded_to_bf16);
-  std::transform(b.begin(), b.end(), y.begin(), rounded_to_bf16);
+  // Depthwise convolutions multiply in fp32.
+  const auto operand = [&g](float value) { return g.depthwise ? value : rounded_to_bf16(value); };
+  std::transform(a.begin(), a.end(), x.begin(), operand);
+  std::transform(b.begin(), b.end(), y.begin(), operand);
   for (std::int64_t oy = 0; oy < g.oh(); ++oy)
     for (std::int64_t ox = 0; ox < g.ow(); ++ox)
       for (std::int64_t ky = 0; ky < g.kh; ++ky)
@@ -150,9 +162,11 @@ std::vector<float> expected_of(const Geometry& g, Pass pass, const std::vector<f
           for (std::int64_t n = 0; n < g.n; ++n)
             for (std::int64_t ci = 0; ci < g.ci; ++ci)
               for (std::int64_t co = 0; co < g.co; ++co) {
+                if (g.depthwise && ci != co) continue;
                 const std::size_t image = at4(n, iy, ix, ci, g.h, g.w, g.ci);
                 const std::size_t result = at4(n, oy, ox, co, g.oh(), g.ow(), g.co);
-                const std::size_t kernel = at4(ky, kx, ci, co, g.kw, g.ci, g.co);
+                const std::int64_t own = g.depthwise ? 0 : ci;
+                const std::size_t kernel = at4(ky, kx, own, co, g.kw, g.kernel_features(), g.co);
                 if (pass == Pass::kForward) sums[result] += double{x[image]} * y[kernel];
                 if (pass == Pass::kInputGradient) sums[image] += double{x[result]} * y[kernel];
                 if (pass == Pass::kKernelGradient) sums[kernel] += double{x[image]} * y[result];
@@ -338,6 +352,31 @@ TEST(ConvolutionInLanes, KernelGradientPacked) {
   Geometry weights = packed(in_lanes(kStrided, 20));
   weights.kernel_type = ElementType::kBf16;
   check(weights, Pass::kKernelGradient);
+}
+
+Geometry depthwise(Geometry g) {
+  g.name += "_depthwise";
+  g.depthwise = true;
+  g.co = g.ci;
+  return g;
+}
+
+TEST(DepthwiseConvolution, AllPassesWithTheBatchInRows) {
+  for (Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kKernelGradient}) {
+    check(depthwise(kThree), pass);
+    check(depthwise(kWide), pass);
+    check(depthwise(kStrided), pass);
+    check(packed(depthwise(kStrided)), pass);
+  }
+}
+
+TEST(DepthwiseConvolution, AllPassesWithTheBatchInLanes) {
+  for (Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kKernelGradient}) {
+    check(depthwise(in_lanes(kThree, 9)), pass);
+    check(depthwise(in_lanes(kWide, 130)), pass);
+    check(depthwise(in_lanes(kStrided, 40)), pass);
+    check(packed(depthwise(in_lanes(kStrided, 128))), pass);
+  }
 }
 
 /// A machine whose VMEM holds neither whole rows of such images nor all of their features.

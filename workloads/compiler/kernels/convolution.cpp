@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/convolution_depthwise_kernel.h"
 #include "workloads/compiler/kernels/convolution_kernel.h"
 #include "workloads/compiler/kernels/convolution_lanes_kernel.h"
 #include "workloads/compiler/kernels/convolution_lanes_weights_kernel.h"
@@ -56,6 +57,7 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_types = epilogue.block_types();
   problem.resident_rows = epilogue.resident_rows();
+  if (problem.is_depthwise) return convolution_depthwise_kernel(problem, epilogue, target);
   if (problem.batch_in_lanes) {
     if (epilogue.has_matrix()) refuse_matrix(instruction);
     return problem.contracts_rows ? convolution_lanes_weights_kernel(problem, epilogue, target)

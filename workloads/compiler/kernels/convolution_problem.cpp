@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/convolution_problem.h"
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 
 #include "sim/base/error.h"
@@ -67,46 +68,34 @@ void find_order(ConvolutionProblem& problem, const hlo::HloInstruction& convolut
   problem.window_transposed = false;
 }
 
-}  // namespace
-
-bool ConvolutionProblem::is_product() const {
-  return std::all_of(spatial.begin(), spatial.end(), [this](const SpatialDimension& s) {
-    const bool single = contracts_rows ? s.output == 1 : s.window == 1;
-    return single && s.stride == 1 && s.base_dilation == 1 && s.window_dilation == 1 &&
-           s.padding == 0 && (contracts_rows ? s.window == s.input : s.output == s.input);
-  });
+/// Depthwise convolutions; false: other groups.
+bool find_groups(ConvolutionProblem& problem, const hlo::HloInstruction& convolution,
+                 const Shape& input, const Shape& window, const Shape& out) {
+  const hlo::ConvolutionDimensions& dims = convolution.convolution;
+  const std::int64_t features = extent_of(out, dims.output_feature);
+  problem.is_depthwise = true;
+  problem.contracts_rows = convolution.batch_group_count != 1;
+  problem.columns = static_cast<std::uint32_t>(features);
+  const std::int64_t batch = problem.contracts_rows ? dims.input_feature : dims.input_batch;
+  const std::int64_t own = problem.contracts_rows ? dims.input_batch : dims.input_feature;
+  problem.rows = static_cast<std::uint32_t>(extent_of(input, batch));
+  problem.batch_in_lanes = lane(input) == batch;
+  if (extent_of(input, own) != features) return false;
+  if (problem.contracts_rows) {
+    return convolution.batch_group_count == features && convolution.feature_group_count == 1 &&
+           lane(out) == dims.output_feature &&
+           (lane(window) == dims.kernel_input_feature) == problem.batch_in_lanes;
+  }
+  return convolution.feature_group_count == features && convolution.batch_group_count == 1 &&
+         lane(window) == dims.kernel_output_feature &&
+         (lane(out) == dims.output_batch) == problem.batch_in_lanes;
 }
 
-ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution, const Shape& input,
-                                       const Shape& window, const Shape& out) {
-  const auto refuse = [&](const std::string& why) {
-    throw WorkloadError(describe(convolution, input, window) + ": no kernel: " + why);
-  };
-  for (const Shape* shape : {&input, &window, &out}) {
-    if (!is_supported(*shape)) refuse("expected f32 or bf16 arrays with two spatial dimensions");
-  }
-  if (convolution.feature_group_count != 1 || convolution.batch_group_count != 1) {
-    refuse("expected no feature or batch groups");
-  }
+/// The spatial dimensions and the types.
+void find_spatial(ConvolutionProblem& problem, const hlo::HloInstruction& convolution,
+                  const Shape& input, const Shape& window, const Shape& out,
+                  const std::function<void(const std::string&)>& refuse) {
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
-  if (!spatial_outermost(input, dims.input_spatial) ||
-      !spatial_outermost(window, dims.kernel_spatial) ||
-      !spatial_outermost(out, dims.output_spatial)) {
-    refuse("expected layouts with the spatial dimensions outermost");
-  }
-  ConvolutionProblem problem;
-  problem.name = convolution.name;
-  find_order(problem, convolution, input, window, out);
-  const bool features_minor = lane(out) == dims.output_feature;
-  if (!features_minor && !problem.batch_in_lanes) {
-    refuse("expected the result's features or its batch to be minor");
-  }
-  if (problem.contracts_rows && problem.window_transposed) {
-    refuse("expected a weight gradient's second operand with its features minor");
-  }
-  problem.rows = static_cast<std::uint32_t>(extent_of(out, dims.output_batch));
-  problem.columns = static_cast<std::uint32_t>(extent_of(out, dims.output_feature));
-  problem.contracted = static_cast<std::uint32_t>(extent_of(input, dims.input_feature));
   for (std::size_t i = 0; i < 2; ++i) {
     const hlo::WindowDimension& w = convolution.window[i];
     SpatialDimension& s = problem.spatial[i];
@@ -126,6 +115,53 @@ ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution, c
   problem.input_type = input.type;
   problem.window_type = window.type;
   problem.out_type = out.type;
+}
+
+}  // namespace
+
+bool ConvolutionProblem::is_product() const {
+  return std::all_of(spatial.begin(), spatial.end(), [this](const SpatialDimension& s) {
+    const bool single = contracts_rows ? s.output == 1 : s.window == 1;
+    return single && s.stride == 1 && s.base_dilation == 1 && s.window_dilation == 1 &&
+           s.padding == 0 && (contracts_rows ? s.window == s.input : s.output == s.input);
+  });
+}
+
+ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution, const Shape& input,
+                                       const Shape& window, const Shape& out) {
+  const auto refuse = [&](const std::string& why) {
+    throw WorkloadError(describe(convolution, input, window) + ": no kernel: " + why);
+  };
+  for (const Shape* shape : {&input, &window, &out}) {
+    if (!is_supported(*shape)) refuse("expected f32 or bf16 arrays with two spatial dimensions");
+  }
+  const hlo::ConvolutionDimensions& dims = convolution.convolution;
+  if (!spatial_outermost(input, dims.input_spatial) ||
+      !spatial_outermost(window, dims.kernel_spatial) ||
+      !spatial_outermost(out, dims.output_spatial)) {
+    refuse("expected layouts with the spatial dimensions outermost");
+  }
+  ConvolutionProblem problem;
+  problem.name = convolution.name;
+  if (convolution.feature_group_count != 1 || convolution.batch_group_count != 1) {
+    if (!find_groups(problem, convolution, input, window, out)) {
+      refuse("expected no groups, or one feature in each and the features of the kernel minor");
+    }
+    find_spatial(problem, convolution, input, window, out, refuse);
+    return problem;
+  }
+  find_order(problem, convolution, input, window, out);
+  const bool features_minor = lane(out) == dims.output_feature;
+  if (!features_minor && !problem.batch_in_lanes) {
+    refuse("expected the result's features or its batch to be minor");
+  }
+  if (problem.contracts_rows && problem.window_transposed) {
+    refuse("expected a weight gradient's second operand with its features minor");
+  }
+  problem.rows = static_cast<std::uint32_t>(extent_of(out, dims.output_batch));
+  problem.columns = static_cast<std::uint32_t>(extent_of(out, dims.output_feature));
+  problem.contracted = static_cast<std::uint32_t>(extent_of(input, dims.input_feature));
+  find_spatial(problem, convolution, input, window, out, refuse);
   return problem;
 }
 

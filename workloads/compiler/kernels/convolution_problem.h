@@ -32,6 +32,9 @@ struct ConvolutionProblem {
   /// result (H, W, columns, rows). Weight gradient: input (H, W, rows, contracted), window (H, W,
   /// columns, contracted).
   bool batch_in_lanes = false;
+  /// As many groups as features, one feature each: `columns` features, nothing contracted but, in a
+  /// weight gradient, the batch (`rows`).
+  bool is_depthwise = false;
   std::uint32_t rows = 1, columns = 1, contracted = 1;
   hlo::ElementType input_type = hlo::ElementType::kF32;
   hlo::ElementType window_type = hlo::ElementType::kF32;

@@ -81,8 +81,12 @@ ConvolutionOrders convolution_orders(const HloInstruction& convolution, bool bat
             image(dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature),
             logical(dims.output_spatial, dims.output_batch, dims.output_feature)};
   }
-  return {image(dims.input_spatial, dims.input_batch, dims.input_feature),
-          logical(dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature),
+  // The kernel of a depthwise convolution has one input feature: no lanes for it.
+  const Order kernel =
+      convolution.feature_group_count > 1
+          ? order_of(dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature)
+          : logical(dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature);
+  return {image(dims.input_spatial, dims.input_batch, dims.input_feature), kernel,
           image(dims.output_spatial, dims.output_batch, dims.output_feature)};
 }
 

@@ -45,8 +45,12 @@ bool takes_immediate(const HloInstruction& user, std::size_t operand) {
 
 namespace {
 
+/// A kernel around the MXUs. Convolutions by groups are none.
 bool is_matrix_product(const HloInstruction& instruction) {
-  return instruction.opcode == HloOpcode::kDot || instruction.opcode == HloOpcode::kConvolution;
+  const bool is_convolution = instruction.opcode == HloOpcode::kConvolution &&
+                              instruction.feature_group_count == 1 &&
+                              instruction.batch_group_count == 1;
+  return instruction.opcode == HloOpcode::kDot || is_convolution;
 }
 
 bool is_plain_reduce(const HloInstruction& instruction) {

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "workloads/compiler/kernels/convolution_problem.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/matmul_epilogue.h"
+
+namespace tpu::compiler {
+
+/// The kernel of a depthwise convolution, its input gradient or its weight gradient.
+LoweredKernel convolution_depthwise_kernel(const ConvolutionProblem& problem,
+                                           const MatmulEpilogue& epilogue, const Target& target);
+
+}  // namespace tpu::compiler
