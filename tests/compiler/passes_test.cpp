@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <random>
 
@@ -324,6 +325,19 @@ TEST(Fusion, TheSumsOfABatchNormShareAKernel) {
   const Module module = run_to_fusion(graph.finish(graph.tuple({sum, squares}), {x}));
   EXPECT_EQ(count_kind(module, "kInput"), 1U);
   EXPECT_EQ(count_kind(module, "kLoop"), 0U);
+}
+
+TEST(Fusion, ASoftmaxIsOneKernel) {
+  GraphBuilder graph("softmax");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {64, 200}));
+  const Tensor lowest = graph.splat(ElementType::kF32, {64}, -HUGE_VAL);
+  const Tensor most = graph.binary(HloOpcode::kMaximum, lowest, graph.reduce_max(x, {1}));
+  const Tensor below = graph.subtract(x, graph.broadcast(most, {64, 200}, {0}));
+  const Tensor power = graph.unary(HloOpcode::kExponential, below);
+  const Tensor sum = graph.broadcast(graph.reduce_sum(power, {1}), {64, 200}, {0});
+  const Module module = run_to_fusion(graph.finish(graph.divide(power, sum), {x}));
+  EXPECT_EQ(count(module, HloOpcode::kFusion), 1U);
+  EXPECT_EQ(count_kind(module, "kInput"), 1U);
 }
 
 TEST(Fusion, AReductionOverRowsThatNeedsAnotherIsAKernelOfItsOwn) {

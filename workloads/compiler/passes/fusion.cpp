@@ -105,8 +105,10 @@ class Fusion {
   std::uint64_t shared_bytes(const Draft& a, const Draft& b) const;
   bool has_path_around(std::size_t from, std::size_t to) const;
   bool reads_root(const Draft& reader, const Draft& maker) const;
-  bool reduces_lanes_only(const Draft& draft) const;
+  bool reduces_lanes_only(InstructionId root) const;
+  bool fits_rows(const Draft& draft) const;
   bool may_merge(std::size_t a, std::size_t b) const;
+  Draft merged(std::size_t a, std::size_t b) const;
   void merge(std::size_t into, std::size_t from);
   void merge_siblings();
   bool is_lane_sum(InstructionId root, InstructionId product) const;
@@ -280,10 +282,12 @@ void Fusion::collect(Draft& draft) const {
 std::string Fusion::extent_of(InstructionId root) const {
   const bool is_reduction = is_plain_reduce(at(root));
   const Shape& shape = is_reduction ? at(at(root).operands[0]).shape : at(root).shape;
-  std::string text = is_reduction ? "reduce" : "loop";
+  // A kernel that sees whole rows may reduce them and use the sums.
+  const bool is_apart = is_reduction && !reduces_lanes_only(root);
+  std::string text = is_apart ? "reduce" : "loop";
   for (std::int64_t extent : shape.dimensions) text += " " + std::to_string(extent);
   for (std::int64_t d : shape.layout.minor_to_major) text += "," + std::to_string(d);
-  if (is_reduction) {
+  if (is_apart) {
     for (std::int64_t d : at(root).dimensions) text += "/" + std::to_string(d);
   }
   return text;
@@ -351,21 +355,39 @@ bool Fusion::reads_root(const Draft& reader, const Draft& maker) const {
   });
 }
 
-/// True when the kernel sees whole rows of its operands' minor dimension, so that it can use the
-/// reduction's result at once.
-bool Fusion::reduces_lanes_only(const Draft& draft) const {
-  const HloInstruction& reduce = at(draft.roots[0]);
+/// True for a reduction of which a kernel that sees whole rows of the operand's minor dimension can
+/// use the result at once.
+bool Fusion::reduces_lanes_only(InstructionId root) const {
+  const HloInstruction& reduce = at(root);
+  if (!is_plain_reduce(reduce)) return false;
   const Shape& input = at(reduce.operands[0]).shape;
   return input.rank() >= 2 && reduce.dimensions.size() == 1 &&
          reduce.dimensions[0] == input.layout.minor_to_major[0];
 }
 
+/// Whether eight rows of each array, twice, leave room for more.
+bool Fusion::fits_rows(const Draft& draft) const {
+  std::uint64_t row_bytes = 0;
+  const auto add = [&](InstructionId id) {
+    const Shape& shape = at(id).shape;
+    if (shape.rank() < 2) return;
+    const std::int64_t minor =
+        shape.dimensions[static_cast<std::size_t>(shape.layout.minor_to_major[0])];
+    row_bytes += static_cast<std::uint64_t>((minor + 127) / 128) * 4096;
+  };
+  std::for_each(draft.leaves.begin(), draft.leaves.end(), add);
+  std::for_each(draft.roots.begin(), draft.roots.end(), add);
+  return 2 * row_bytes <= limits_.row_bytes;
+}
+
 bool Fusion::may_merge(std::size_t a, std::size_t b) const {
-  Draft both = drafts_[a];
-  both.roots.insert(both.roots.end(), drafts_[b].roots.begin(), drafts_[b].roots.end());
-  collect(both);
+  const Draft both = merged(a, b);
   const bool depends = reads_root(drafts_[a], drafts_[b]) || reads_root(drafts_[b], drafts_[a]);
-  if (depends && drafts_[a].is_reduction && !reduces_lanes_only(drafts_[a])) return false;
+  const auto ends_late = [this](InstructionId root) {
+    return is_plain_reduce(at(root)) && !reduces_lanes_only(root);
+  };
+  if (depends && std::any_of(both.roots.begin(), both.roots.end(), ends_late)) return false;
+  if (both.is_reduction && !fits_rows(both)) return false;
   if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
   if (both.inside.size() > limits_.instructions) return false;
   return !has_path_around(a, b) && !has_path_around(b, a);
@@ -390,14 +412,35 @@ void Fusion::remove_reader(std::size_t draft) {
   }
 }
 
+/// Both kernels in one. What only they read is not written.
+Draft Fusion::merged(std::size_t a, std::size_t b) const {
+  Draft both = drafts_[a];
+  both.is_reduction |= drafts_[b].is_reduction;
+  both.absorbed.insert(drafts_[b].absorbed.begin(), drafts_[b].absorbed.end());
+  both.roots.clear();
+  for (std::size_t draft : {a, b}) {
+    for (InstructionId root : drafts_[draft].roots) {
+      const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
+      const bool is_needed = std::any_of(readers.begin(), readers.end(), [&](std::size_t reader) {
+        return reader != a && reader != b;
+      });
+      if (is_needed || root == entry_.root) {
+        both.roots.push_back(root);
+      } else {
+        both.absorbed.insert(root);
+      }
+    }
+  }
+  std::sort(both.roots.begin(), both.roots.end());
+  collect(both);
+  return both;
+}
+
 void Fusion::merge(std::size_t into, std::size_t from) {
+  Draft both = merged(into, from);
   remove_reader(into);
   remove_reader(from);
-  Draft& target = drafts_[into];
-  const std::vector<InstructionId>& more = drafts_[from].roots;
-  target.roots.insert(target.roots.end(), more.begin(), more.end());
-  std::sort(target.roots.begin(), target.roots.end());
-  collect(target);
+  drafts_[into] = std::move(both);
   drafts_[from].is_merged_away = true;
   add_reader(into);
 }
@@ -480,7 +523,7 @@ Draft Fusion::joined(std::size_t host, std::size_t reader) const {
     const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
     const bool is_needed = std::any_of(readers.begin(), readers.end(),
                                        [reader](std::size_t other) { return other != reader; });
-    if (is_needed) {
+    if (is_needed || root == entry_.root) {
       both.roots.push_back(root);
     } else {
       both.absorbed.insert(root);

@@ -14,6 +14,8 @@ struct FusionLimits {
   std::size_t epilogue_arrays = 12;  ///< Behind a dot.
   std::size_t epilogue_results = 6;
   std::size_t convolution_arrays = 6;  ///< Behind a convolution, with one result.
+  std::uint64_t row_bytes = std::uint64_t{8}
+                            << 20;  ///< Of two buffers of eight rows of each array.
 };
 
 /// Pass: elementwise operations go into the kernels that read or make their operands, as HLO
@@ -21,7 +23,8 @@ struct FusionLimits {
 ///
 /// - kLoop: elementwise operations over one extent, one or several results;
 /// - kInput: reductions over the same dimensions of operands of one extent, with the elementwise
-///   operations that make the operands;
+///   operations that make the operands; along the minor dimension also with those that use the
+///   result, as in a softmax;
 /// - kOutput: a dot or convolution and the kernels over its extent that read it or each other's
 ///   results: elementwise ones and, behind a dot, sums to a vector along its minor dimension.
 ///

@@ -38,7 +38,9 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   run("assign_layouts", [&] { assign_layouts(work); });
   run("find_bitcasts", [&] { find_bitcasts(work); });
   run("combine_all_reduces", [&] { combine_all_reduces(work); });
-  run("fuse", [&] { fuse(work); });
+  FusionLimits limits;
+  limits.row_bytes = target.vmem_bytes / 2;
+  run("fuse", [&] { fuse(work, limits); });
   run("widen", [&] { widen(work); });
   run("insert_copies", [&] { insert_copies(work); });
   run("plan_hbm", [&] { scheduled.plan = plan_hbm(work, target); });

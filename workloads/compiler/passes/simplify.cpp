@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
@@ -288,6 +289,17 @@ bool Simplifier::simplify_arithmetic(InstructionId id) {
     }
     case HloOpcode::kSubtract:
       return becomes_operand(id, is_value(1, 0));
+    case HloOpcode::kMaximum:
+    case HloOpcode::kMinimum: {
+      const double infinity = std::numeric_limits<double>::infinity();
+      const double neutral = instruction.opcode == HloOpcode::kMaximum ? -infinity : infinity;
+      if (!is_float) return false;
+      if (is_value(0, neutral)) {
+        replace(id, instruction.operands[1]);
+        return true;
+      }
+      return becomes_operand(id, is_value(1, neutral));
+    }
     case HloOpcode::kDivide:
       break;
     default:
