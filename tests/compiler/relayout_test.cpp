@@ -219,9 +219,34 @@ TEST(Relayout, LargeArraysAreCutIntoSlabs) {
   check(transpose({5, 200, 350}, {0, 2, 1}), ElementType::kF32, small);
   check(transpose({300, 700}, {1, 0}), ElementType::kF32, small);
   check(reshape({90, 5, 5, 16}, {90, 400}), ElementType::kF32, small);
+  check(reshape({40, 20, 130}, {800, 130}), ElementType::kF32, small);
+  check(reshape({400, 384}, {400, 6, 64}), ElementType::kF32, small);
+  check(reshape({400, 6, 64}, {400, 384}), ElementType::kBf16, small);
+  check(reshape({90, 12, 50}, {45, 1200}), ElementType::kF32, small);
+}
+
+TEST(Relayout, SlabsThatAreTooLargeAreCutIntoPieces) {
+  compiler::Target small;
+  small.vmem_bytes = 1 << 20;
+  check(transpose({60, 20, 150}, {2, 1, 0}), ElementType::kF32, small);
+  check(transpose({16, 3, 24, 140}, {2, 1, 3, 0}), ElementType::kF32, small);
+  small.vmem_bytes = 3 << 19;
+  check(transpose({16, 3, 24, 140}, {2, 1, 3, 0}), ElementType::kBf16, small);
+  small.vmem_bytes = 1 << 18;
   EXPECT_THROW(check(transpose({60, 20, 150}, {2, 1, 0}), ElementType::kF32, small), WorkloadError);
-  small.vmem_bytes = 2 << 20;
-  check(transpose({60, 20, 150}, {2, 1, 0}), ElementType::kBf16, small);
+}
+
+TEST(Relayout, HeadsAreSplitAndMergedEightRowsAtATime) {
+  for (ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    check(reshape({3, 20, 192}, {3, 20, 3, 64}), type);
+    check(reshape({3, 20, 3, 64}, {3, 20, 192}), type);
+    check(reshape({24, 300}, {24, 2, 150}), type);
+    check(reshape({4, 6, 2, 150}, {24, 300}), type);
+    check(reshape({11, 2, 9, 20}, {11, 360}), type);
+  }
+  // A tile of 8 rows of 6 heads: so many rotations of 8 cycles each, and little else.
+  const KernelHarness::Result cost = check(reshape({512, 384}, {512, 6, 64}));
+  EXPECT_LT(cost.cycles, 512 / 8 * 6 * 8 * 2 + 4000);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/expression_graph.h"
@@ -59,6 +60,20 @@ std::vector<int> fixed_dimensions(const std::vector<Box>& boxes,
   return fixed;
 }
 
+/// The array with dimensions merged that tiles do not part: in row-major order rows of lanes, or
+/// matrices where their rows fill no tiles.
+SlabArray rows_of_items(SlabArray array) {
+  const std::vector<std::int64_t>& extents = array.shape.dimensions;
+  if (extents.size() <= 2) return array;
+  const std::int64_t rows = extents[extents.size() - 2], lanes = extents.back();
+  const std::int64_t matrices = array.shape.element_count() / (rows * lanes);
+  array.shape.dimensions = rows % 8 == 0 || matrices == 1
+                               ? std::vector<std::int64_t>{matrices * rows, lanes}
+                               : std::vector<std::int64_t>{matrices, rows, lanes};
+  array.shape.layout = row_major_layout(array.shape.type, array.shape.rank());
+  return array;
+}
+
 /// Lowers one instruction.
 class Relayout {
  public:
@@ -75,6 +90,7 @@ class Relayout {
   std::optional<LoweredKernel> lower_tiles(const std::vector<Box>& boxes);
   LoweredKernel lower_boxes(const std::vector<Box>& boxes);
   LoweredKernel lower_permutation();
+  LoweredKernel lower_large_permutation(const std::vector<std::size_t>& permutation);
   LoweredKernel lower_reshape();
   std::uint32_t fill_word(hlo::ElementType type) const;
   SlabArray array(std::size_t operand_number, int dimension) const;
@@ -193,6 +209,29 @@ LoweredKernel Relayout::lower_permutation() {
                    result(static_cast<int>(cut)), extents[cut], body, target_);
     if (lowered) return std::move(*lowered);
   }
+  return lower_large_permutation(permutation);
+}
+
+/// The same where slabs of one dimension are too large: slabs of pieces.
+LoweredKernel Relayout::lower_large_permutation(const std::vector<std::size_t>& permutation) {
+  const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
+  const SlabBody body = [&](ElementMover& mover, const std::vector<TileArray>& sources,
+                            const TileArray& target) {
+    mover.transpose(sources.front(), target, permutation);
+  };
+  // Pieces along the minor dimensions would be thin.
+  for (std::size_t outer = 0; outer < extents.size(); ++outer) {
+    for (std::size_t cut = 0; cut < extents.size(); ++cut) {
+      if (cut == outer || extents[cut] == 1 || extents[outer] == 1) continue;
+      SlabArray source = array(0, static_cast<int>(permutation[cut]));
+      source.outer_dimension = static_cast<int>(permutation[outer]);
+      SlabArray target = result(static_cast<int>(cut));
+      target.outer_dimension = static_cast<int>(outer);
+      std::optional<LoweredKernel> lowered = emit_slabs(
+          instruction_.name, {source}, target, extents[cut], body, target_, extents[outer]);
+      if (lowered) return std::move(*lowered);
+    }
+  }
   refuse_size();
 }
 
@@ -206,11 +245,17 @@ LoweredKernel Relayout::lower_reshape() {
   }
   const SlabBody body = [](ElementMover& mover, const std::vector<TileArray>& sources,
                            const TileArray& target) { mover.reshape(sources.front(), target); };
-  const std::vector<std::int64_t>& from = operand(0).dimensions;
-  const std::vector<std::int64_t>& to = instruction_.shape.dimensions;
-  if (from.size() >= 2 && to.size() >= 2 && from.front() == to.front()) {
+  const SlabArray source = rows_of_items(array(0, 0)), target = rows_of_items(result(0));
+  if (source.shape.rank() >= 2 && target.shape.rank() >= 2) {
+    const std::int64_t elements = source.shape.element_count();
+    const std::int64_t from = elements / source.shape.dimensions.front();
+    const std::int64_t to = elements / target.shape.dimensions.front();
+    const std::int64_t both = std::lcm(from, to);
+    SlabArray cut_source = source, cut_target = target;
+    cut_source.per_unit = both / from;
+    cut_target.per_unit = both / to;
     std::optional<LoweredKernel> lowered =
-        emit_slabs(instruction_.name, {array(0, 0)}, result(0), from.front(), body, target_);
+        emit_slabs(instruction_.name, {cut_source}, cut_target, elements / both, body, target_);
     if (lowered) return std::move(*lowered);
   }
   std::optional<LoweredKernel> lowered =

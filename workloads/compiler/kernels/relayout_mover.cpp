@@ -505,6 +505,7 @@ class ChunkWalk {
 }  // namespace
 
 void ElementMover::reshape(const TileArray& source, const TileArray& target) {
+  if (source.extents.back() != target.extents.back() && reshape_rows(source, target)) return;
   std::int64_t elements = 1;
   for (std::int64_t extent : source.extents) elements *= extent;
   const std::int64_t lanes = source.extents.back();

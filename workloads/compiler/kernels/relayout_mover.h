@@ -42,7 +42,8 @@ class ElementMover {
   /// Target dimension i is source dimension permutation[i].
   void transpose(const TileArray& source, const TileArray& target,
                  const std::vector<std::size_t>& permutation);
-  /// The same elements in the same order.
+  /// The same elements in the same order. Where a row of lanes of one side is a number of rows of
+  /// the other, eight rows at a time; else piece by piece of what both have in one row.
   void reshape(const TileArray& source, const TileArray& target);
   /// `count` elements of an array of one dimension (rows of 128 lanes), from one place to another.
   void move_linear(const TileArray& source, const TileArray& target, std::int64_t from,
@@ -85,6 +86,17 @@ class ElementMover {
   void push_block(const TileArray& source, const Position& from, const TransposeBlock& block);
   void pop_block(const TileArray& target, const Position& to, const TransposeBlock& block);
 
+  /// What a row of lanes holds on one side fills whole tiles on the other: eight rows at a time,
+  /// shifted by rotations, to or from eight places by the stride of the store or load. False where
+  /// the arrays do not lie so.
+  bool reshape_rows(const TileArray& source, const TileArray& target);
+  struct LaneRange {
+    std::int64_t begin = 0, count = 0;
+  };
+  void join_lanes(std::size_t pieces, std::int64_t lane_tiles, std::int64_t lanes,
+                  const std::function<LaneRange(std::size_t)>& range,
+                  const std::function<VReg(std::size_t)>& load,
+                  const std::function<void(std::int64_t, VReg)>& store);
   void copy_chunks(const TileArray& source, const TileArray& target, std::int64_t from,
                    std::int64_t to, std::int64_t chunk, std::int64_t count);
 

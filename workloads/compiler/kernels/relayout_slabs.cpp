@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/expression_graph.h"
@@ -27,26 +28,45 @@ struct Placed {
   SlabArray array;
   std::vector<std::int64_t> extents;
   std::int64_t tile_granules = 4;
-  VmemRegion buffers;  ///< As in HBM; two when there are several slabs.
-  VmemRegion wide;     ///< Of packed arrays: as 32-bit tiles.
+  std::int64_t outer_tiles = 1;  ///< Of a piece, along the outer dimension.
+  VmemRegion buffers;            ///< As in HBM; two when there are several slabs.
+  VmemRegion wide;               ///< Of packed arrays: as 32-bit tiles.
   DmaDescriptorHandle dma, last_dma;
 
   bool is_cut() const { return array.dimension >= 0; }
+  bool is_cut_twice() const { return array.outer_dimension >= 0; }
+  /// Tiles along a physical dimension.
+  std::int64_t tiles_along(std::size_t i) const {
+    return ceil_divide(extents[i], tile_size(extents.size(), static_cast<int>(i)));
+  }
   /// Tiles of a slab whose cut dimension has so many tiles.
   std::int64_t tiles(std::int64_t slab) const {
     std::int64_t count = 1;
     for (std::size_t i = 0; i < extents.size(); ++i) {
-      const bool cut = static_cast<int>(i) == array.dimension;
-      count *= cut ? slab : ceil_divide(extents[i], tile_size(extents.size(), static_cast<int>(i)));
+      if (static_cast<int>(i) == array.dimension) {
+        count *= slab;
+      } else {
+        count *= static_cast<int>(i) == array.outer_dimension ? outer_tiles : tiles_along(i);
+      }
     }
     return count;
   }
-  /// Tiles below the cut dimension, and in all of it.
-  std::int64_t inner_tiles() const {
-    std::int64_t count = 1;
-    for (std::size_t i = static_cast<std::size_t>(array.dimension) + 1; i < extents.size(); ++i) {
-      count *= ceil_divide(extents[i], tile_size(extents.size(), static_cast<int>(i)));
+  /// Granules from one tile along a dimension to the next.
+  std::int64_t distance(int dimension) const {
+    std::int64_t count = tile_granules;
+    for (std::size_t i = static_cast<std::size_t>(dimension) + 1; i < extents.size(); ++i) {
+      count *= tiles_along(i);
     }
+    return count;
+  }
+  /// The minor one of the cut dimensions, and the major one; -1: none.
+  int inner_cut() const { return std::max(array.dimension, array.outer_dimension); }
+  int outer_cut() const { return std::min(array.dimension, array.outer_dimension); }
+  /// A DMA steps along one distance: so many are needed where two dimensions are cut.
+  std::int64_t dmas() const {
+    if (!is_cut_twice()) return 1;
+    std::int64_t count = 1;
+    for (int i = 0; i < outer_cut(); ++i) count *= tiles_along(static_cast<std::size_t>(i));
     return count;
   }
   std::int64_t granules(std::int64_t slab) const {
@@ -61,15 +81,21 @@ struct Placed {
 class SlabKernel {
  public:
   SlabKernel(const std::string& name, const std::vector<SlabArray>& sources,
-             const SlabArray& target, std::int64_t extent, const Target& chip)
-      : builder_(name, chip), mover_(builder_) {
+             const SlabArray& target, std::int64_t extent, std::int64_t outer_extent,
+             const Target& chip)
+      : builder_(name, chip), mover_(builder_), outer_extent_(outer_extent) {
     for (const SlabArray& source : sources) sources_.push_back(place(source));
     target_ = place(target);
     for (const Placed* each : all()) {
       if (!each->is_cut()) continue;
-      unit_ = std::max(unit_, tile_size(each->extents.size(), each->array.dimension));
+      const std::int64_t tile = tile_size(each->extents.size(), each->array.dimension);
+      unit_ = std::max(unit_, tile / std::gcd(tile, each->array.per_unit));
+      if (!each->is_cut_twice()) continue;
+      piece_ = std::max(piece_, tile_size(each->extents.size(), each->array.outer_dimension));
     }
     extent_ = extent;
+    piece_ = std::min(piece_, outer_extent_);
+    set_piece(piece_);
   }
 
   /// Chooses the slab; false when none fits.
@@ -93,9 +119,23 @@ class SlabKernel {
   /// Tiles along the cut dimension of an array, for so many elements of it.
   static std::int64_t slab_tiles(const Placed& array, std::int64_t elements) {
     if (!array.is_cut()) return 0;
-    return ceil_divide(elements, tile_size(array.extents.size(), array.array.dimension));
+    return ceil_divide(elements * array.array.per_unit,
+                       tile_size(array.extents.size(), array.array.dimension));
   }
   std::int64_t rows_needed(std::int64_t slab) const;
+  /// The pieces that follow have so many elements along the outer dimension.
+  void set_piece(std::int64_t elements) {
+    piece_elements_ = elements;
+    const auto set = [elements](Placed& each) {
+      if (!each.is_cut_twice()) return;
+      each.outer_tiles =
+          ceil_divide(elements, tile_size(each.extents.size(), each.array.outer_dimension));
+    };
+    for (Placed& source : sources_) set(source);
+    set(target_);
+  }
+  void make_descriptors();
+  void emit_piece(const SlabBody& body, Index piece);
   void allocate();
   DmaDescriptorHandle dma_of(const Placed& array, bool loads, std::int64_t elements);
   void transfer(const Placed& array, bool loads, Index slab, Index parity, std::int64_t elements);
@@ -114,6 +154,8 @@ class SlabKernel {
   std::vector<Placed> sources_;
   Placed target_;
   std::int64_t unit_ = 1, extent_ = 1;
+  std::int64_t outer_extent_ = 1, piece_ = 1, piece_elements_ = 1;
+  Index present_piece_;
   std::int64_t slab_ = 1;  ///< Elements of the cut dimension.
   std::int64_t buffers_ = 2;
   std::uint32_t load_flag_ = 0, store_flag_ = 0;
@@ -133,13 +175,13 @@ std::int64_t SlabKernel::rows_needed(std::int64_t slab) const {
 
 bool SlabKernel::fit(std::uint64_t vmem_bytes) {
   for (const Placed* each : all()) {
-    const std::int64_t along =
-        each->is_cut()
-            ? ceil_divide(extent_, tile_size(each->extents.size(), each->array.dimension))
-            : 0;
-    if (along * (each->is_cut() ? each->inner_tiles() : 0) * each->tile_granules > 0xffff) {
-      // No descriptor holds the distance from row to row, unless there is only one row.
-      if (each->tiles(along) != along * each->inner_tiles()) return false;
+    if (!each->is_cut()) continue;
+    // A descriptor has to hold the distance from run to run, unless there is only one run.
+    const auto inner = static_cast<std::size_t>(each->inner_cut());
+    bool is_one_run = !each->is_cut_twice();
+    for (std::size_t i = 0; i < inner; ++i) is_one_run = is_one_run && each->tiles_along(i) == 1;
+    if (!is_one_run && each->tiles_along(inner) * each->distance(each->inner_cut()) > 0xffff) {
+      return false;
     }
   }
   const std::int64_t room = static_cast<std::int64_t>(vmem_bytes / 512) - 256;
@@ -171,8 +213,7 @@ void SlabKernel::allocate() {
   builder_.allocate_flag();
   store_flag_ = builder_.allocate_flag();
   builder_.allocate_flag();
-  const std::int64_t rest = extent_ % slab_;
-  const auto prepare = [&](Placed& each, bool loads) {
+  const auto prepare = [&](Placed& each) {
     const std::int64_t tiles = slab_tiles(each, slab_);
     const std::int64_t buffers = each.is_cut() && slab_ < extent_ ? buffers_ : 1;
     each.buffers =
@@ -180,6 +221,14 @@ void SlabKernel::allocate() {
     if (is_packed(each.array.shape)) {
       each.wide = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * each.tiles(tiles)));
     }
+  };
+  for (Placed& source : sources_) prepare(source);
+  prepare(target_);
+}
+
+void SlabKernel::make_descriptors() {
+  const std::int64_t rest = extent_ % slab_;
+  const auto prepare = [&](Placed& each, bool loads) {
     each.dma = dma_of(each, loads, std::min(slab_, extent_));
     if (rest > 0) each.last_dma = dma_of(each, loads, rest);
   };
@@ -190,14 +239,15 @@ void SlabKernel::allocate() {
 DmaDescriptorHandle SlabKernel::dma_of(const Placed& array, bool loads, std::int64_t elements) {
   DmaShape shape;
   const std::int64_t tiles = slab_tiles(array, elements);
-  shape.granules = static_cast<std::uint32_t>(array.granules(tiles));
+  const std::int64_t granules = array.granules(tiles) / array.dmas();
+  shape.granules = static_cast<std::uint32_t>(granules);
   if (array.is_cut()) {
-    const std::int64_t inner = array.inner_tiles() * array.tile_granules;
-    const std::int64_t run = tiles * inner;
-    const std::int64_t stride =
-        inner * ceil_divide(array.extents[static_cast<std::size_t>(array.array.dimension)],
-                            tile_size(array.extents.size(), array.array.dimension));
-    if (run < array.granules(tiles) && run != stride) {
+    const int inner = array.inner_cut();
+    const std::int64_t distance = array.distance(inner);
+    const std::int64_t run =
+        (inner == array.array.dimension ? tiles : array.outer_tiles) * distance;
+    const std::int64_t stride = array.tiles_along(static_cast<std::size_t>(inner)) * distance;
+    if (run < granules && run != stride) {
       shape.hbm_run = static_cast<std::uint32_t>(run);
       shape.hbm_stride = static_cast<std::uint32_t>(stride);
       shape.keep_runs = true;
@@ -211,14 +261,37 @@ void SlabKernel::transfer(const Placed& array, bool loads, Index slab, Index par
   const std::uint32_t flag = loads ? load_flag_ : store_flag_;
   Index offset;
   if (array.is_cut()) {
-    offset = multiply(builder_, slab,
-                      slab_tiles(array, slab_) * array.inner_tiles() * array.tile_granules);
+    offset =
+        multiply(builder_, slab, slab_tiles(array, slab_) * array.distance(array.array.dimension));
+  }
+  if (array.is_cut_twice()) {
+    const std::int64_t tiles =
+        ceil_divide(piece_, tile_size(array.extents.size(), array.array.outer_dimension));
+    offset = add(
+        builder_, offset,
+        multiply(builder_, present_piece_, tiles * array.distance(array.array.outer_dimension)));
   }
   const SReg hbm = builder_.add(addresses_[static_cast<std::size_t>(array.array.operand)],
                                 to_operand(builder_, offset));
-  builder_.start(elements == slab_ ? array.dma : array.last_dma, hbm,
-                 at(array.buffers, array.is_cut() ? buffer_begin(array, parity) : Index{}),
-                 to_operand(builder_, parity.plus(flag)));
+  const VmemAddress vmem =
+      at(array.buffers, array.is_cut() ? buffer_begin(array, parity) : Index{});
+  const ScalarOperand to_flag = to_operand(builder_, parity.plus(flag));
+  const DmaDescriptorHandle& dma = elements == slab_ ? array.dma : array.last_dma;
+  if (array.dmas() == 1) {
+    builder_.start(dma, hbm, vmem, to_flag);
+    return;
+  }
+  const int major = array.outer_cut();
+  const std::int64_t distance =
+      array.tiles_along(static_cast<std::size_t>(major)) * array.distance(major);
+  const std::int64_t rows = 2 * array.granules(slab_tiles(array, elements)) / array.dmas();
+  builder_.loop(static_cast<std::uint64_t>(array.dmas()), [&](SReg index) {
+    const SReg from = builder_.add(hbm, builder_.mul(index, static_cast<std::uint32_t>(distance)));
+    VmemAddress to = vmem;
+    const SReg row = builder_.mul(index, static_cast<std::uint32_t>(rows));
+    to.base = vmem.base ? builder_.add(vmem.base, row) : row;
+    builder_.start(dma, from, to, to_flag);
+  });
 }
 
 void SlabKernel::start_loads(Index slab, Index parity, std::int64_t elements) {
@@ -232,10 +305,10 @@ void SlabKernel::start_next(Index slab, std::int64_t full, std::int64_t rest) {
   const SReg next = builder_.add(to_operand(builder_, slab), 1);
   const Index other = modulo_power_of_two(builder_, {next, 0}, 1);
   if (full > 1) {
-    builder_.guarded(builder_.less(next, full), [&] { start_loads({next, 0}, other, slab_); });
+    builder_.if_(builder_.less(next, full), [&] { start_loads({next, 0}, other, slab_); });
   }
   if (rest > 0) {
-    builder_.guarded(builder_.equal(next, full), [&] { start_loads({next, 0}, other, rest); });
+    builder_.if_(builder_.equal(next, full), [&] { start_loads({next, 0}, other, rest); });
   }
 }
 
@@ -251,7 +324,11 @@ TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t eleme
   TileArray tiles;
   tiles.extents = array.extents;
   if (array.is_cut()) {
-    tiles.extents[static_cast<std::size_t>(array.array.dimension)] = elements;
+    tiles.extents[static_cast<std::size_t>(array.array.dimension)] =
+        elements * array.array.per_unit;
+  }
+  if (array.is_cut_twice()) {
+    tiles.extents[static_cast<std::size_t>(array.array.outer_dimension)] = piece_elements_;
   }
   if (is_packed(array.array.shape)) {
     tiles.region = array.wide;
@@ -285,6 +362,29 @@ LoweredKernel SlabKernel::emit(const SlabBody& body) {
   int last = target_.array.operand;
   for (int i = 0; i <= last; ++i) addresses_.push_back(builder_.operand(i));
   allocate();
+  const std::int64_t pieces = outer_extent_ / piece_, rest = outer_extent_ % piece_;
+  make_descriptors();
+  if (pieces == 1) {
+    emit_piece(body, {});
+  } else {
+    builder_.loop(static_cast<std::uint64_t>(pieces), [&](SReg piece) {
+      emit_piece(body, {piece, 0});
+    });
+  }
+  if (rest > 0) {
+    set_piece(rest);
+    make_descriptors();
+    emit_piece(body, {{}, pieces});
+  }
+  LoweredKernel lowered;
+  lowered.kernel = builder_.finish();
+  lowered.vmem_bytes = builder_.vmem_bytes();
+  return lowered;
+}
+
+/// All slabs of a piece. When it ends nothing is under way.
+void SlabKernel::emit_piece(const SlabBody& body, Index piece) {
+  present_piece_ = piece;
   const std::int64_t full = extent_ / slab_, rest = extent_ % slab_;
   const std::int64_t stored = target_.granules(slab_tiles(target_, slab_));
   std::int64_t whole = 0;
@@ -336,10 +436,6 @@ LoweredKernel SlabKernel::emit(const SlabBody& body) {
     builder_.wait(static_cast<std::uint32_t>(store_flag_ + i % buffers_),
                   i == full ? target_.granules(slab_tiles(target_, rest)) : stored);
   }
-  LoweredKernel lowered;
-  lowered.kernel = builder_.finish();
-  lowered.vmem_bytes = builder_.vmem_bytes();
-  return lowered;
 }
 
 }  // namespace
@@ -354,8 +450,9 @@ std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape) {
 std::optional<LoweredKernel> emit_slabs(const std::string& name,
                                         const std::vector<SlabArray>& sources,
                                         const SlabArray& target, std::int64_t extent,
-                                        const SlabBody& body, const Target& chip) {
-  SlabKernel kernel(name, sources, target, extent, chip);
+                                        const SlabBody& body, const Target& chip,
+                                        std::int64_t outer_extent) {
+  SlabKernel kernel(name, sources, target, extent, outer_extent, chip);
   if (!kernel.fit(chip.vmem_bytes)) return std::nullopt;
   return kernel.emit(body);
 }

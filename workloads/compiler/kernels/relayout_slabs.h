@@ -16,6 +16,11 @@ struct SlabArray {
   int operand = 0;
   hlo::Shape shape;
   int dimension = -1;  ///< Physical dimension that is cut into slabs; -1: the array stays whole.
+  /// Another one, cut into pieces of a tile each: slabs are worked on piece by piece. -1: none.
+  int outer_dimension = -1;
+  /// Elements of the cut dimension for one of `extent`: arrays that a reshape joins have different
+  /// numbers of rows.
+  std::int64_t per_unit = 1;
 };
 
 /// What happens to a slab of each source and of the result, in VMEM. Along the cut dimension they
@@ -25,12 +30,13 @@ using SlabBody = std::function<void(ElementMover& mover, const std::vector<TileA
 
 /// A kernel that brings slabs of its sources into VMEM, works on them and writes the slab of the
 /// result, the next slab's DMAs under way meanwhile. Packed arrays are 32 bits wide while they are
-/// worked on. `extent`: of the cut dimension, the same in all arrays that have it. Nothing when no
-/// slab fits.
+/// worked on. `extent`: of the cut dimension in units, the same in all arrays that have it;
+/// `outer_extent`: of the outer one. Nothing when no slab fits.
 std::optional<LoweredKernel> emit_slabs(const std::string& name,
                                         const std::vector<SlabArray>& sources,
                                         const SlabArray& target, std::int64_t extent,
-                                        const SlabBody& body, const Target& chip);
+                                        const SlabBody& body, const Target& chip,
+                                        std::int64_t outer_extent = 1);
 
 /// Extents as tiles lie in memory: rank 0 and 1 as rows of 128 lanes.
 std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape);
