@@ -28,10 +28,10 @@ isa::Program compile(const hlo::Module& module, const Target& target, CompileRep
   isa::Program program;
   {
     const PassTimer timer(report, "make_kernels");
-    program = assemble_program(scheduled.module, scheduled.plan, target,
-                               [&](const hlo::HloInstruction& instruction) {
-                                 return make_kernel(scheduled.module, instruction, target);
-                               });
+    program = assemble_program(
+        scheduled, target, [&](const hlo::Module& body, const hlo::HloInstruction& instruction) {
+          return make_kernel(body, instruction, target);
+        });
   }
   program.name = module.name;
   program.chip = target.chip;

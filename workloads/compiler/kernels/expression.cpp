@@ -1,9 +1,12 @@
 #include "workloads/compiler/kernels/expression.h"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/transcendental.h"
+#include "workloads/compiler/kernels/trigonometry.h"
 
 namespace tpu::compiler {
 
@@ -244,8 +247,10 @@ ExpressionValue ExpressionEmitter::emit_iota(const ExpressionNode& node, const P
   return ExpressionValue::of(index);
 }
 
-VReg ExpressionEmitter::integer_extreme(bool maximum, VectorOperand a, VectorOperand b) {
-  const MReg greater = builder_.vector_compare(Opcode::kVcmpGtS32, in_register(a), b);
+VReg ExpressionEmitter::integer_extreme(bool maximum, bool is_signed, VectorOperand a,
+                                        VectorOperand b) {
+  const MReg greater = is_signed ? builder_.vector_compare(Opcode::kVcmpGtS32, in_register(a), b)
+                                 : emit_less_u32(builder_, in_register(b), in_register(a));
   return maximum ? builder_.select(greater, a, b) : builder_.select(greater, b, a);
 }
 
@@ -254,6 +259,8 @@ ExpressionValue ExpressionEmitter::emit_integer(const ExpressionNode& node, Vect
   const auto plain = [&](Opcode opcode) {
     return ExpressionValue::of(builder_.vector(opcode, in_register(a), b));
   };
+  const bool is_signed = node.shape.type == ElementType::kS32;
+  if (!is_signed && node.shape.type != ElementType::kU32) refuse(node, "expected s32 or u32");
   switch (node.opcode) {
     case HloOpcode::kAdd:
       return plain(Opcode::kVaddS32);
@@ -263,8 +270,16 @@ ExpressionValue ExpressionEmitter::emit_integer(const ExpressionNode& node, Vect
       return ExpressionValue::of(emit_multiply_s32(builder_, in_register(a), in_register(b)));
     case HloOpcode::kMaximum:
     case HloOpcode::kMinimum:
-      if (node.shape.type != ElementType::kS32) refuse(node, "expected s32 or a floating type");
-      return ExpressionValue::of(integer_extreme(node.opcode == HloOpcode::kMaximum, a, b));
+      return ExpressionValue::of(
+          integer_extreme(node.opcode == HloOpcode::kMaximum, is_signed, a, b));
+    case HloOpcode::kDivide:
+    case HloOpcode::kRemainder: {
+      const VReg dividend = in_register(a), divisor = in_register(b);
+      const Division division = is_signed ? emit_divide_s32(builder_, dividend, divisor)
+                                          : emit_divide_u32(builder_, dividend, divisor);
+      return ExpressionValue::of(node.opcode == HloOpcode::kDivide ? division.quotient
+                                                                   : division.remainder);
+    }
     case HloOpcode::kShiftLeft:
       return plain(Opcode::kVshllU32);
     case HloOpcode::kShiftRightLogical:
@@ -299,6 +314,10 @@ ExpressionValue ExpressionEmitter::emit_binary(const ExpressionNode& node, const
         return ExpressionValue::of(builder_.mul(first, 1.0F / as_float(bits_of(b))));
       }
       return ExpressionValue::of(emit_divide(builder_, first, b));
+    case HloOpcode::kRemainder:
+      return ExpressionValue::of(emit_remainder(builder_, in_register(a), in_register(b)));
+    case HloOpcode::kAtan2:
+      return ExpressionValue::of(emit_atan2(builder_, in_register(a), in_register(b)));
     default:
       refuse(node, "this operation has no code on the vector unit");
   }
@@ -366,8 +385,9 @@ ExpressionValue ExpressionEmitter::emit_select(const ExpressionNode& node, const
     if (is_floating(node.shape.type)) {
       return ExpressionValue::of(builder_.min(builder_.max(x, low), high));
     }
-    if (node.shape.type != ElementType::kS32) refuse(node, "expected s32 or a floating type");
-    return ExpressionValue::of(integer_extreme(false, integer_extreme(true, x, low), high));
+    const bool is_signed = node.shape.type == ElementType::kS32;
+    const VReg raised = integer_extreme(true, is_signed, x, low);
+    return ExpressionValue::of(integer_extreme(false, is_signed, raised, high));
   }
   const ExpressionValue condition = value(node.operands[0], place);
   if (condition.kind == ExpressionValue::Kind::kConstant) {
@@ -393,9 +413,7 @@ ExpressionValue ExpressionEmitter::emit_convert(const ExpressionNode& node, cons
     if (hlo::byte_size(from) != 4 || hlo::byte_size(to) != 4) refuse(node, "expected 32-bit types");
     return source;
   }
-  if (node.opcode == HloOpcode::kReducePrecision) {
-    refuse(node, "rounding to fewer bits has no code on the vector unit");
-  }
+  if (node.opcode == HloOpcode::kReducePrecision) return emit_reduced_precision(node, place);
   if (from == to || (is_floating(from) && is_floating(to))) return source;
   const std::uint32_t one = is_floating(to) ? float_bits(1.0F) : 1U;
   if (from == ElementType::kPred) {
@@ -414,15 +432,27 @@ ExpressionValue ExpressionEmitter::emit_convert(const ExpressionNode& node, cons
     if (!is_known) refuse(node, "expected f32, bf16, s32, u32 or pred");
   }
   if (is_floating(from)) {
-    if (to == ElementType::kU32) refuse(node, "floating types convert to s32 only");
+    if (to == ElementType::kU32) return ExpressionValue::of(emit_float_to_u32(builder_, x));
     return ExpressionValue::of(builder_.truncate_to_s32(x));
   }
   if (!is_floating(to)) return source;
-  const VReg converted = builder_.vector(Opcode::kVcvtS32F32, x);
-  if (from == ElementType::kS32) return ExpressionValue::of(converted);
-  const MReg negative = builder_.vector_compare(Opcode::kVcmpLtS32, x, 0);
-  return ExpressionValue::of(
-      builder_.select(negative, builder_.add(converted, 4294967296.0F), converted));
+  if (from == ElementType::kU32) return ExpressionValue::of(emit_u32_to_float(builder_, x));
+  return ExpressionValue::of(builder_.vector(Opcode::kVcvtS32F32, x));
+}
+
+ExpressionValue ExpressionEmitter::emit_reduced_precision(const ExpressionNode& node,
+                                                          const Place& place) {
+  const auto bits = [&](const std::string& key) {
+    const std::size_t at = node.attributes.find(key + "=");
+    if (at == std::string::npos) refuse(node, "expected " + key);
+    return std::atoi(node.attributes.c_str() + at + key.size() + 1);
+  };
+  const int exponent = bits("exponent_bits"), mantissa = bits("mantissa_bits");
+  if (exponent < 2 || mantissa < 1) {
+    refuse(node, "expected at least two bits of exponent and one of significand");
+  }
+  return ExpressionValue::of(tpu::compiler::emit_reduced_precision(
+      builder_, vector(node.operands[0], place), exponent, mantissa));
 }
 
 ExpressionValue ExpressionEmitter::emit_power(const ExpressionNode& node, const Place& place) {
@@ -440,7 +470,8 @@ ExpressionValue ExpressionEmitter::emit_power(const ExpressionNode& node, const 
         product = builder_.mul(product, x);
       return ExpressionValue::of(power < 0 ? emit_reciprocal(builder_, product) : product);
     }
-    return ExpressionValue::of(tpu::compiler::emit_power(builder_, x, power));
+    const VReg exponent_register = builder_.vector(Opcode::kVmov, exponent.bits);
+    return ExpressionValue::of(emit_signed_power(builder_, x, exponent_register));
   }
   if (base.opcode == HloOpcode::kConstant && as_float(base.bits) > 0) {
     const float logarithm = std::log2(as_float(base.bits));
@@ -451,27 +482,34 @@ ExpressionValue ExpressionEmitter::emit_power(const ExpressionNode& node, const 
                                                vector(node.operands[1], place)));
 }
 
+ExpressionValue ExpressionEmitter::emit_integer_unary(const ExpressionNode& node, VReg x) {
+  const bool is_signed = node.shape.type == ElementType::kS32;
+  if (!is_signed && node.shape.type != ElementType::kU32) refuse(node, "expected s32 or u32");
+  const VReg negated = builder_.vector(Opcode::kVsubS32, 0, x);
+  switch (node.opcode) {
+    case HloOpcode::kNegate:
+      return ExpressionValue::of(negated);
+    case HloOpcode::kAbs:
+      return ExpressionValue::of(is_signed ? integer_extreme(true, true, x, negated) : x);
+    case HloOpcode::kSign: {
+      const MReg positive = builder_.vector_compare(
+          is_signed ? Opcode::kVcmpGtS32 : Opcode::kVcmpNeS32, x, 0);
+      return ExpressionValue::of(
+          builder_.select(positive, 1, builder_.vector(Opcode::kVshraS32, x, 31)));
+    }
+    case HloOpcode::kPopcnt:
+      return ExpressionValue::of(emit_population_count(builder_, x));
+    case HloOpcode::kCountLeadingZeros:
+      return ExpressionValue::of(builder_.vector(Opcode::kVclz, x));
+    default:
+      refuse(node, "this operation exists for floating types only");
+  }
+}
+
 ExpressionValue ExpressionEmitter::emit_unary(const ExpressionNode& node, const Place& place) {
   const VReg x = vector(node.operands[0], place);
   const auto done = [](VReg result) { return ExpressionValue::of(result); };
-  if (!is_floating(graph_.node(node.operands[0]).shape.type)) {
-    if (graph_.node(node.operands[0]).shape.type != ElementType::kS32) {
-      refuse(node, "expected s32 or a floating type");
-    }
-    const VReg negated = builder_.vector(Opcode::kVsubS32, 0, x);
-    switch (node.opcode) {
-      case HloOpcode::kNegate:
-        return done(negated);
-      case HloOpcode::kAbs:
-        return done(integer_extreme(true, x, negated));
-      case HloOpcode::kSign: {
-        const MReg positive = builder_.vector_compare(Opcode::kVcmpGtS32, x, 0);
-        return done(builder_.select(positive, 1, builder_.vector(Opcode::kVshraS32, x, 31)));
-      }
-      default:
-        refuse(node, "this operation exists for floating types only");
-    }
-  }
+  if (!is_floating(graph_.node(node.operands[0]).shape.type)) return emit_integer_unary(node, x);
   switch (node.opcode) {
     case HloOpcode::kNegate:
       return done(builder_.vector(Opcode::kVxorU32, x, kSignBit));
@@ -507,6 +545,18 @@ ExpressionValue ExpressionEmitter::emit_unary(const ExpressionNode& node, const 
       return done(emit_floor(builder_, x));
     case HloOpcode::kCeil:
       return done(emit_ceil(builder_, x));
+    case HloOpcode::kSine:
+      return done(emit_sine(builder_, x));
+    case HloOpcode::kCosine:
+      return done(emit_cosine(builder_, x));
+    case HloOpcode::kTan:
+      return done(emit_tangent(builder_, x));
+    case HloOpcode::kCbrt:
+      return done(emit_cube_root(builder_, x));
+    case HloOpcode::kRoundNearestAfz:
+      return done(emit_round(builder_, x, false));
+    case HloOpcode::kRoundNearestEven:
+      return done(emit_round(builder_, x, true));
     default:
       refuse(node, "this operation has no code on the vector unit");
   }

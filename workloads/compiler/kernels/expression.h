@@ -96,8 +96,10 @@ class ExpressionEmitter {
   ExpressionValue emit_select(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_unary(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_convert(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_reduced_precision(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_integer_unary(const ExpressionNode& node, VReg x);
   ExpressionValue emit_power(const ExpressionNode& node, const Place& place);
-  VReg integer_extreme(bool maximum, VectorOperand a, VectorOperand b);
+  VReg integer_extreme(bool maximum, bool is_signed, VectorOperand a, VectorOperand b);
   MReg mask(int node, const Place& place);
   VReg in_register(VectorOperand operand);
   [[noreturn]] void refuse(const ExpressionNode& node, const std::string& why) const;

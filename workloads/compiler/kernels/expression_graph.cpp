@@ -18,50 +18,6 @@ constexpr std::int64_t kTileLanes = 128;
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Operations that compute an element from the elements at the same place, and their operands.
-bool is_pointwise(HloOpcode opcode) {
-  switch (opcode) {
-    case HloOpcode::kAdd:
-    case HloOpcode::kSubtract:
-    case HloOpcode::kMultiply:
-    case HloOpcode::kDivide:
-    case HloOpcode::kMaximum:
-    case HloOpcode::kMinimum:
-    case HloOpcode::kPower:
-    case HloOpcode::kRemainder:
-    case HloOpcode::kAnd:
-    case HloOpcode::kOr:
-    case HloOpcode::kXor:
-    case HloOpcode::kNot:
-    case HloOpcode::kNegate:
-    case HloOpcode::kAbs:
-    case HloOpcode::kSign:
-    case HloOpcode::kExponential:
-    case HloOpcode::kExponentialMinusOne:
-    case HloOpcode::kLog:
-    case HloOpcode::kLogPlusOne:
-    case HloOpcode::kSqrt:
-    case HloOpcode::kRsqrt:
-    case HloOpcode::kTanh:
-    case HloOpcode::kLogistic:
-    case HloOpcode::kErf:
-    case HloOpcode::kFloor:
-    case HloOpcode::kCeil:
-    case HloOpcode::kIsFinite:
-    case HloOpcode::kCompare:
-    case HloOpcode::kSelect:
-    case HloOpcode::kClamp:
-    case HloOpcode::kShiftLeft:
-    case HloOpcode::kShiftRightArithmetic:
-    case HloOpcode::kShiftRightLogical:
-    case HloOpcode::kConvert:
-    case HloOpcode::kBitcastConvert:
-    case HloOpcode::kReducePrecision:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// The bits that every element of a literal has, widened to 32 (bf16 as fp32, pred as 0 or 1);
 /// false when the elements differ or the type has no such form.
 bool splat_bits(const hlo::HloInstruction& constant, std::uint32_t& bits) {
@@ -408,12 +364,13 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
       node.shape = instruction.shape;
       node.axes = axes;
       node.direction = instruction.direction;
+      node.attributes = instruction.raw_attributes;
       node.name = instruction.name;
       if (instruction.opcode == HloOpcode::kIota) {
         const std::int64_t dimension =
             instruction.dimensions.empty() ? 0 : instruction.dimensions.front();
         node.axis = axes[static_cast<std::size_t>(dimension)];
-      } else if (!is_pointwise(instruction.opcode)) {
+      } else if (!hlo::is_elementwise(instruction.opcode)) {
         refuse(instruction, "it is neither elementwise nor a reduction");
       }
       for (hlo::InstructionId operand : instruction.operands) {

@@ -50,6 +50,7 @@ struct ExpressionNode {
   hlo::ComparisonDirection direction = hlo::ComparisonDirection::kEq;
   hlo::HloOpcode reducer = hlo::HloOpcode::kCount;  ///< kReduce: add, maximum, minimum.
   std::vector<int> reduced_axes;                    ///< kReduce.
+  std::string attributes;                           ///< kReducePrecision: the numbers of bits.
   std::string name;
 };
 

@@ -49,6 +49,11 @@ LoweredKernel lower_pooling(const hlo::Module& module, const hlo::Computation& c
 LoweredKernel lower_relayout(const hlo::Module& module, const hlo::Computation& computation,
                              const hlo::HloInstruction& instruction, const Target& target);
 
+/// Lowers a dynamic-slice or dynamic-update-slice that takes its slice whole along the two minor
+/// dimensions of the layout. An update works in place: its result is its first operand's memory.
+LoweredKernel lower_dynamic_slice(const hlo::Module& module, const hlo::Computation& computation,
+                                  const hlo::HloInstruction& instruction, const Target& target);
+
 /// Lowers a gather of whole rows of a table by s32 indices, or a scatter that adds such rows.
 LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
                               const hlo::HloInstruction& instruction, const Target& target);

@@ -37,6 +37,8 @@ class TileMoveKernel {
 
   void fill(SReg result, std::uint64_t granules, std::uint32_t word);
   Prepared prepare(TileRuns runs);
+  /// Adds the distances that are known only now to the places of a move.
+  void offset(const std::vector<TileOffset>& offsets, SReg& source, SReg& result);
   void move(SReg source, SReg result, const Prepared& prepared);
   LoweredKernel finish() {
     LoweredKernel lowered;
@@ -114,6 +116,22 @@ TileMoveKernel::Prepared TileMoveKernel::prepare(TileRuns runs) {
   prepared.store = rows_dma(false, prepared.rows);
   prepared.runs = std::move(runs);
   return prepared;
+}
+
+void TileMoveKernel::offset(const std::vector<TileOffset>& offsets, SReg& source, SReg& result) {
+  constexpr std::uint32_t kGranuleWords = 256;
+  for (const TileOffset& each : offsets) {
+    const std::uint32_t words = builder_.allocate_smem(kGranuleWords);
+    builder_.misc(isa::Opcode::kDmaHbmToSmem,
+                  {builder_.operand(each.operand), 1, words, load_flags_[0]});
+    builder_.wait(load_flags_[0], 1);
+    builder_.new_block();
+    const SReg given = builder_.load_smem(words);
+    const SReg place = builder_.min(builder_.max(given, 0), each.last);
+    const SReg distance = builder_.mul(place, static_cast<std::uint32_t>(each.stride));
+    SReg& moved = each.moves_target ? result : source;
+    moved = builder_.add(moved, distance);
+  }
 }
 
 void TileMoveKernel::move(SReg source, SReg result, const Prepared& prepared) {
@@ -210,7 +228,11 @@ LoweredKernel emit_tile_moves(const std::string& name, const std::vector<TileMov
     prepared.push_back(kernel.prepare(move.runs));
   }
   if (fills) kernel.fill(result, result_granules, fill);
-  for (std::size_t i = 0; i < moves.size(); ++i) kernel.move(sources[i], result, prepared[i]);
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    SReg source = sources[i], target_place = result;
+    kernel.offset(moves[i].offsets, source, target_place);
+    kernel.move(source, target_place, prepared[i]);
+  }
   return kernel.finish();
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/storage.h"
 
@@ -18,6 +19,11 @@ namespace {
 
 HloInstruction copy_of(const HloInstruction& value) {
   HloInstruction copy;
+  if (value.opcode == HloOpcode::kFusion && value.operands.empty() && !value.shape.is_tuple()) {
+    copy = value;
+    copy.name = "again." + value.name;
+    return copy;
+  }
   copy.opcode = HloOpcode::kCopy;
   copy.name = "copy." + value.name;
   copy.shape = value.shape;
@@ -64,7 +70,7 @@ class CopyInsertion {
 
   void run() {
     read_before_overwriting();
-    copy_all_reduce_operands();
+    copy_operands_in_place();
     copy_parameters_first();
     copy_results_last();
   }
@@ -72,15 +78,18 @@ class CopyInsertion {
  private:
   void read_before_overwriting();
   bool depends_on(InstructionId later, InstructionId earlier) const;
-  void copy_all_reduce_operands();
+  void copy_operands_in_place();
   void copy_parameters_first();
   void copy_results_last();
   void replace_result(std::size_t index, InstructionId by);
-  bool must_copy_operand(const StorageMap& map, const HloInstruction& all_reduce,
-                         std::size_t operand, const std::set<std::size_t>& taken) const;
+  bool must_copy_operand(const StorageMap& map, const HloInstruction& worker,
+                         std::size_t operand) const;
+  bool is_returned_in_place(const StorageMap& map, std::size_t storage) const;
+  bool is_read_after(InstructionId value, InstructionId worker) const;
 
   hlo::Module& module_;
   Computation& entry_;
+  std::vector<std::vector<InstructionId>> users_;
 };
 
 /// Whether `later` needs `earlier`, by operands or by order.
@@ -129,46 +138,105 @@ void CopyInsertion::read_before_overwriting() {
   if (changed) tidy(entry_);
 }
 
-bool CopyInsertion::must_copy_operand(const StorageMap& map, const HloInstruction& all_reduce,
-                                      std::size_t operand,
-                                      const std::set<std::size_t>& taken) const {
-  const std::size_t index = map.of(all_reduce.operands[operand])[0];
-  const Storage& storage = map.at(index);
-  if (storage.kind != Storage::Kind::kResult || taken.count(index) != 0) return true;
-  if (storage.all_reduce != all_reduce.id) return true;
-  // Readers after the all-reduce must read its result, not what it was made of.
-  std::set<InstructionId> before{storage.definer};
-  for (const HloInstruction& instruction : entry_.instructions) {
-    for (InstructionId read : instruction.operands) {
-      const bool is_before = before.count(read) != 0;
-      const std::vector<std::size_t>& storages = map.of(instruction.id);
-      const bool is_same_memory =
-          is_bookkeeping(instruction.opcode) &&
-          std::find(storages.begin(), storages.end(), index) != storages.end();
-      if (!is_before || map.of(read).empty()) continue;
-      if (std::find(map.of(read).begin(), map.of(read).end(), index) == map.of(read).end()) {
+/// True when the results that stand in a parameter's memory are those that belong there.
+bool CopyInsertion::is_returned_in_place(const StorageMap& map, std::size_t storage) const {
+  bool is_donated = false;
+  const std::vector<InstructionId> results = results_of(entry_);
+  for (const hlo::Alias& alias : module_.aliases) {
+    is_donated |= map.of(parameter_of(entry_, alias.parameter_number))[0] == storage;
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (map.of(results[i])[0] != storage) continue;
+    const bool belongs =
+        std::any_of(module_.aliases.begin(), module_.aliases.end(), [&](const hlo::Alias& alias) {
+          return alias.output_index == static_cast<std::int64_t>(i) &&
+                 map.of(parameter_of(entry_, alias.parameter_number))[0] == storage;
+        });
+    if (!belongs) return false;
+  }
+  return is_donated;
+}
+
+/// True when something reads the value itself, not what the worker makes of it, after the worker.
+bool CopyInsertion::is_read_after(InstructionId value, InstructionId worker) const {
+  const auto is_view = [this](InstructionId id) {
+    const HloInstruction& instruction = entry_.at(id);
+    if (instruction.opcode == HloOpcode::kBitcast) return true;
+    return instruction.opcode == HloOpcode::kGetTupleElement &&
+           entry_.at(instruction.operands[0]).opcode == HloOpcode::kTuple;
+  };
+  while (is_view(value)) {
+    const HloInstruction& view = entry_.at(value);
+    const HloInstruction& source = entry_.at(view.operands[0]);
+    value = view.opcode == HloOpcode::kBitcast
+                ? source.id
+                : source.operands[static_cast<std::size_t>(view.tuple_index)];
+  }
+  std::vector<InstructionId> views{value};
+  std::set<InstructionId> seen{value};
+  const HloInstruction& definition = entry_.at(value);
+  if (definition.opcode == HloOpcode::kGetTupleElement) {
+    if (definition.operands[0] == entry_.root) return true;
+    for (InstructionId twin : users_[static_cast<std::size_t>(definition.operands[0])]) {
+      if (entry_.at(twin).tuple_index == definition.tuple_index && seen.insert(twin).second) {
+        views.push_back(twin);
+      }
+    }
+  }
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (views[i] == entry_.root) return true;
+    for (InstructionId reader : users_[static_cast<std::size_t>(views[i])]) {
+      const HloInstruction& user = entry_.at(reader);
+      if (!is_bookkeeping(user.opcode)) {
+        if (reader > worker) return true;
         continue;
       }
-      if (is_same_memory) before.insert(instruction.id);
-      if (instruction.id > all_reduce.id || instruction.id == entry_.root) return true;
+      if (reader == entry_.root) return true;
+      if (user.opcode == HloOpcode::kBitcast && seen.insert(reader).second) {
+        views.push_back(reader);
+      }
+      if (user.opcode != HloOpcode::kTuple) continue;
+      for (InstructionId part : users_[static_cast<std::size_t>(reader)]) {
+        const HloInstruction& element = entry_.at(part);
+        if (element.opcode != HloOpcode::kGetTupleElement) return true;
+        const auto index = static_cast<std::size_t>(element.tuple_index);
+        if (user.operands[index] == views[i] && seen.insert(part).second) views.push_back(part);
+      }
     }
   }
   return false;
 }
 
-void CopyInsertion::copy_all_reduce_operands() {
+bool CopyInsertion::must_copy_operand(const StorageMap& map, const HloInstruction& worker,
+                                      std::size_t operand) const {
+  const std::size_t index = map.of(worker.operands[operand])[0];
+  const Storage& storage = map.at(index);
+  if (storage.kind == Storage::Kind::kConstant) return true;
+  if (worker.opcode == HloOpcode::kAllReduce) {
+    if (storage.kind != Storage::Kind::kResult || storage.all_reduce != worker.id) return true;
+  } else if (storage.kind == Storage::Kind::kParameter && !is_returned_in_place(map, index)) {
+    return true;
+  }
+  for (std::size_t i = 0; i < worker.operands.size(); ++i) {
+    if (static_cast<std::size_t>(worker.operands[i]) >= users_.size()) continue;  // Copied already.
+    const std::vector<std::size_t>& other = map.of(worker.operands[i]);
+    const bool is_same = std::find(other.begin(), other.end(), index) != other.end();
+    if (is_same && (i < operand || (i > operand && !works_in_place(worker, i)))) return true;
+  }
+  return is_read_after(worker.operands[operand], worker.id);
+}
+
+void CopyInsertion::copy_operands_in_place() {
   bool changed = false;
   const StorageMap map(entry_);
-  std::set<std::size_t> taken;
+  users_ = users_of(entry_);
   const std::size_t count = entry_.instructions.size();
   for (std::size_t i = 0; i < count; ++i) {
-    if (entry_.instructions[i].opcode != HloOpcode::kAllReduce) continue;
     for (std::size_t k = 0; k < entry_.instructions[i].operands.size(); ++k) {
+      if (is_bookkeeping(entry_.instructions[i].opcode)) break;
+      if (!works_in_place(entry_.instructions[i], k)) continue;
+      if (!must_copy_operand(map, entry_.instructions[i], k)) continue;
       const InstructionId operand = entry_.instructions[i].operands[k];
-      if (!must_copy_operand(map, entry_.instructions[i], k, taken)) {
-        taken.insert(map.of(operand)[0]);
-        continue;
-      }
       const InstructionId copy = append(entry_, copy_of(entry_.at(operand)));
       entry_.instructions[i].operands[k] = copy;
       changed = true;

@@ -36,6 +36,10 @@ bool takes_immediate(const HloInstruction& user, std::size_t operand) {
       return operand == 1;
     case HloOpcode::kSelectAndScatter:
       return operand == 2;
+    case HloOpcode::kDynamicSlice:
+      return operand >= 1;
+    case HloOpcode::kDynamicUpdateSlice:
+      return operand >= 2;
     case HloOpcode::kReduce:
       return operand >= user.operands.size() / 2;
     default:

@@ -28,22 +28,53 @@ struct Block {
   std::uint64_t granule = 0;
 };
 
+/// What the body of a loop or branch is told by the computation that runs it.
+struct Frame {
+  std::vector<std::uint64_t> parameters;  ///< Granules.
+  std::uint64_t constants = 0;            ///< First granule of its constants and its bodies'.
+  std::uint64_t temporaries = 0;          ///< First granule of everything else.
+};
+
+/// A granule for the predicate of a loop, then its bodies' temporaries.
+constexpr std::uint64_t kPredicateGranules = 1;
+
 class Planner {
  public:
-  Planner(const hlo::Module& module, const StorageMap& map, const Target& target)
-      : module_(module),
+  Planner(const ScheduledModule& scheduled, const Target& target)
+      : scheduled_(scheduled),
+        module_(scheduled.module),
         target_(target),
-        entry_(module.entry_computation()),
-        map_(map),
-        granule_(map.storages().size(), 0),
-        is_placed_(map.storages().size(), false) {}
+        entry_(scheduled.module.entry_computation()),
+        map_(entry_),
+        granule_(map_.storages().size(), 0),
+        is_placed_(map_.storages().size(), false) {}
 
+  /// The plan of a whole program.
   HbmPlan run() {
     place_parameters();
-    make_blocks();
-    place_blocks();
-    return finish();
+    constants_ = base_;
+    base_ += constant_granules(scheduled_);
+    return place_rest();
   }
+
+  /// The plan of a body.
+  HbmPlan run(const Frame& frame) {
+    is_body_ = true;
+    const std::vector<InstructionId> parameters = entry_.parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      place(map_.of(parameters[i])[0], frame.parameters.at(i));
+    }
+    place_results_in_parameters();
+    constants_ = frame.constants;
+    base_ = frame.temporaries;
+    return place_rest();
+  }
+
+  /// What run() was told, for the bodies of a region's instruction; valid after it.
+  std::vector<Frame> frames_of(const HloInstruction& instruction) const;
+
+  /// Granules that constants take, those of bodies included.
+  static std::uint64_t constant_granules(const ScheduledModule& scheduled);
 
  private:
   std::uint64_t size(std::size_t storage) const { return granules(map_.at(storage).shape); }
@@ -51,7 +82,17 @@ class Planner {
     granule_[storage] = granule;
     is_placed_[storage] = true;
   }
+  HbmPlan place_rest() {
+    end_ = base_;
+    place_constants();
+    make_blocks();
+    place_blocks();
+    return finish();
+  }
   void place_parameters();
+  void place_results_in_parameters();
+  void place_constants();
+  std::uint64_t region_granules(const HloInstruction& instruction) const;
   void make_blocks();
   void add_to_block(std::size_t block, std::size_t storage, std::uint64_t offset);
   bool reads_once(const HloInstruction& kernel, std::size_t storage) const;
@@ -60,16 +101,24 @@ class Planner {
   HbmPlan finish();
   isa::Buffer buffer(std::size_t storage, isa::BufferRole role, std::uint32_t index) const;
   void add_constants_and_results(HbmPlan& plan) const;
+  /// A body's result that stands in the memory of the computation that runs it.
+  bool is_in_parameter(std::size_t storage) const {
+    return is_body_ && block_of_.count(storage) == 0;
+  }
 
+  const ScheduledModule& scheduled_;
   const hlo::Module& module_;
   const Target& target_;
   const Computation& entry_;
-  const StorageMap& map_;
+  StorageMap map_;
   std::vector<std::uint64_t> granule_;
   std::vector<bool> is_placed_;
   std::vector<Block> blocks_;
   std::map<std::size_t, std::size_t> block_of_;
-  std::uint64_t base_ = 0;  ///< First granule behind the parameters.
+  std::map<InstructionId, std::size_t> region_block_;  ///< What bodies use while they run.
+  bool is_body_ = false;
+  std::uint64_t constants_ = 0;  ///< First granule of the constants.
+  std::uint64_t base_ = 0;       ///< First granule behind the parameters and constants.
   std::uint64_t infeed_granules_ = 0;
   std::uint64_t end_ = 0;
 };
@@ -87,12 +136,87 @@ void Planner::place_parameters() {
   }
   infeed_granules_ = base_;
   for (InstructionId parameter : parameters) take(parameter);
+  place_results_in_parameters();
+}
+
+void Planner::place_results_in_parameters() {
+  const std::vector<InstructionId> parameters = entry_.parameters();
   for (const ResultInParameter& result : results_in_parameters(module_)) {
     const InstructionId parameter =
         parameters.at(static_cast<std::size_t>(result.parameter_number));
     place(result.storage, granule_[map_.of(parameter)[0]]);
   }
-  end_ = base_;
+}
+
+std::uint64_t Planner::constant_granules(const ScheduledModule& scheduled) {
+  std::uint64_t sum = 0;
+  const StorageMap map(scheduled.module.entry_computation());
+  for (const Storage& storage : map.storages()) {
+    if (storage.kind == Storage::Kind::kConstant) sum += granules(storage.shape);
+  }
+  for (const ScheduledRegion& region : scheduled.regions) {
+    for (const ScheduledModule& body : region.bodies) sum += constant_granules(body);
+  }
+  return sum;
+}
+
+void Planner::place_constants() {
+  std::uint64_t next = constants_;
+  for (std::size_t i = 0; i < map_.storages().size(); ++i) {
+    if (map_.at(i).kind != Storage::Kind::kConstant) continue;
+    place(i, next);
+    next += size(i);
+  }
+}
+
+/// What the bodies of a region take beyond their parameters, results and constants; they run one at
+/// a time.
+std::uint64_t Planner::region_granules(const HloInstruction& instruction) const {
+  const ScheduledRegion& region = scheduled_.regions[static_cast<std::size_t>(instruction.region)];
+  std::uint64_t most = 0;
+  for (const ScheduledModule& body : region.bodies) {
+    Frame frame;
+    frame.parameters.resize(body.module.entry_computation().parameters().size());
+    most = std::max(most, Planner(body, target_).run(frame).peak_granules);
+  }
+  return kPredicateGranules + most;
+}
+
+std::vector<Frame> Planner::frames_of(const HloInstruction& instruction) const {
+  const ScheduledRegion& region = scheduled_.regions[static_cast<std::size_t>(instruction.region)];
+  const std::uint64_t begin = blocks_[region_block_.at(instruction.id)].granule;
+  const auto place_of = [this](InstructionId id) { return granule_[map_.of(id).at(0)]; };
+  std::uint64_t constants = constants_;
+  for (const Storage& storage : map_.storages()) {
+    if (storage.kind == Storage::Kind::kConstant) constants += granules(storage.shape);
+  }
+  for (std::int64_t before = 0; before < instruction.region; ++before) {
+    for (const ScheduledModule& body :
+         scheduled_.regions[static_cast<std::size_t>(before)].bodies) {
+      constants += constant_granules(body);
+    }
+  }
+  std::vector<Frame> frames;
+  std::size_t operand = region.is_loop ? 0 : 1;
+  for (const ScheduledModule& body : region.bodies) {
+    Frame frame;
+    frame.constants = constants;
+    frame.temporaries = begin + kPredicateGranules;
+    constants += constant_granules(body);
+    const std::size_t parameters = body.module.entry_computation().parameters().size();
+    if (region.is_loop) {
+      for (InstructionId id : instruction.operands) frame.parameters.push_back(place_of(id));
+      if (frame.parameters.size() < parameters) frame.parameters.push_back(begin);
+    } else {
+      const std::vector<std::size_t>& results = map_.of(instruction.id);
+      for (std::size_t i = results.size(); i < parameters; ++i) {
+        frame.parameters.push_back(place_of(instruction.operands.at(operand++)));
+      }
+      for (std::size_t result : results) frame.parameters.push_back(granule_[result]);
+    }
+    frames.push_back(std::move(frame));
+  }
+  return frames;
 }
 
 void Planner::add_to_block(std::size_t block, std::size_t storage, std::uint64_t offset) {
@@ -117,8 +241,14 @@ void Planner::make_blocks() {
   }
   for (const HloInstruction& instruction : entry_.instructions) {
     if (instruction.opcode == HloOpcode::kParameter) continue;
-    if (instruction.opcode != HloOpcode::kConstant && is_bookkeeping(instruction.opcode)) continue;
+    if (is_bookkeeping(instruction.opcode)) continue;
     if (instruction.opcode == HloOpcode::kAllReduce) continue;
+    if (instruction.region >= 0) {
+      region_block_[instruction.id] = blocks_.size();
+      blocks_.emplace_back();
+      blocks_.back().size = region_granules(instruction);
+      blocks_.back().first = blocks_.back().last = instruction.id;
+    }
     write_over_operands(instruction);
     for (std::size_t storage : map_.of(instruction.id)) {
       if (is_placed_[storage] || block_of_.count(storage) != 0) continue;
@@ -208,7 +338,7 @@ isa::Buffer Planner::buffer(std::size_t storage, isa::BufferRole role, std::uint
 void Planner::add_constants_and_results(HbmPlan& plan) const {
   std::vector<bool> is_result(map_.storages().size(), false);
   const std::vector<std::size_t>& results = map_.of(entry_.root);
-  for (std::size_t i = 0; i < results.size(); ++i) {
+  for (std::size_t i = 0; !is_body_ && i < results.size(); ++i) {
     is_result[results[i]] = true;
     isa::Buffer result =
         buffer(results[i], isa::BufferRole::kOutput, static_cast<std::uint32_t>(i));
@@ -222,7 +352,7 @@ void Planner::add_constants_and_results(HbmPlan& plan) const {
       plan.buffers.push_back(buffer(i, isa::BufferRole::kConstant, 0));
       const std::vector<std::uint8_t>& literal = entry_.at(storage.definer).literal;
       if (!literal.empty()) plan.buffers.back().data = hlo::pack(storage.shape, literal);
-    } else if (storage.kind == Storage::Kind::kResult && !is_result[i]) {
+    } else if (storage.kind == Storage::Kind::kResult && !is_result[i] && !is_in_parameter(i)) {
       plan.buffers.push_back(buffer(i, isa::BufferRole::kTemporary, 0));
     }
   }
@@ -239,7 +369,7 @@ HbmPlan Planner::finish() {
   }
   const std::vector<InstructionId> parameters = entry_.parameters();
   const std::vector<std::int64_t>& infeed = module_.infeed_parameters;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+  for (std::size_t i = 0; !is_body_ && i < parameters.size(); ++i) {
     const auto leaf = std::find(infeed.begin(), infeed.end(), static_cast<std::int64_t>(i));
     const bool is_fed = leaf != infeed.end();
     const auto index =
@@ -316,13 +446,34 @@ std::string out_of_memory_report(const HbmPlan& plan, const hlo::Module& module,
   return text;
 }
 
-HbmPlan plan_hbm(const hlo::Module& module, const Target& target) {
-  const StorageMap map(module.entry_computation());
-  HbmPlan plan = Planner(module, map, target).run();
-  if (plan.peak_granules * isa::kHbmGranuleBytes > target.hbm_bytes) {
-    throw WorkloadError(out_of_memory_report(plan, module, target));
+namespace {
+
+/// Plans what the regions of a planned computation run; their buffers join its own.
+void plan_regions(ScheduledModule& scheduled, const Planner& planner, const Target& target) {
+  for (const HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
+    if (instruction.region < 0) continue;
+    const std::vector<Frame> frames = planner.frames_of(instruction);
+    ScheduledRegion& region = scheduled.regions[static_cast<std::size_t>(instruction.region)];
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      ScheduledModule& body = region.bodies[i];
+      Planner inner(body, target);
+      body.plan = inner.run(frames[i]);
+      plan_regions(body, inner, target);
+      scheduled.plan.buffers.insert(scheduled.plan.buffers.end(), body.plan.buffers.begin(),
+                                    body.plan.buffers.end());
+    }
   }
-  return plan;
+}
+
+}  // namespace
+
+void plan_hbm(ScheduledModule& scheduled, const Target& target) {
+  Planner planner(scheduled, target);
+  scheduled.plan = planner.run();
+  plan_regions(scheduled, planner, target);
+  if (scheduled.plan.peak_granules * isa::kHbmGranuleBytes > target.hbm_bytes) {
+    throw WorkloadError(out_of_memory_report(scheduled.plan, scheduled.module, target));
+  }
 }
 
 }  // namespace tpu::compiler

@@ -63,6 +63,9 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
     case HloOpcode::kConcatenate:
     case HloOpcode::kReverse:
       return with(lower_relayout);
+    case HloOpcode::kDynamicSlice:
+    case HloOpcode::kDynamicUpdateSlice:
+      return with(lower_dynamic_slice);
     case HloOpcode::kGather:
     case HloOpcode::kScatter:
       return with(lower_embedding);

@@ -184,6 +184,8 @@ void LayoutAssignment::write() {
       Shape& element = instruction.shape.elements[i];
       if (by_operand) {
         element.layout = at(instruction.operands[i]).shape.layout;
+      } else if (instruction.region >= 0) {
+        element.layout = tiled_layout(element.type, element.layout.minor_to_major);
       } else {
         element.layout = row_major_layout(element.type, element.rank());
       }

@@ -2,8 +2,11 @@
 
 #include "workloads/compiler/passes/canonical_forms.h"
 #include "workloads/compiler/passes/collectives.h"
+#include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/fusion.h"
+#include "workloads/compiler/passes/hbm_plan.h"
+#include "workloads/compiler/passes/indexed_access.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/padded_sums.h"
 #include "workloads/compiler/passes/pass_timer.h"
@@ -15,18 +18,26 @@
 
 namespace tpu::compiler {
 
-ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report) {
-  ScheduledModule scheduled;
-  scheduled.module = module;
+namespace {
+
+/// The passes between verification and the plan, for a module or the body of a loop or branch.
+void run_passes(ScheduledModule& scheduled, CompileReport* report) {
   hlo::Module& work = scheduled.module;
-  work.replicas = target.cores;
   const auto run = [&](const char* name, auto&& pass) {
     const PassTimer timer(report, name);
     pass();
   };
-  run("verify", [&] { hlo::verify(work); });
   run("flatten_calls", [&] { flatten_calls(work); });
   run("simplify", [&] { simplify(work); });
+  if (has_control_flow(work)) {
+    run("outline_control_flow", [&] { scheduled.regions = outline_control_flow(work); });
+    for (ScheduledRegion& region : scheduled.regions) {
+      for (ScheduledModule& body : region.bodies) run_passes(body, report);
+    }
+    run("flatten_calls", [&] { flatten_calls(work); });
+    run("simplify", [&] { simplify(work); });
+  }
+  run("rewrite_indexed_access", [&] { rewrite_indexed_access(work); });
   run("join_padded_sums", [&] { join_padded_sums(work); });
   run("drop_unit_dimensions", [&] { drop_unit_dimensions(work); });
   run("simplify", [&] { simplify(work); });
@@ -35,7 +46,11 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   run("narrow_dot_operands", [&] { narrow_dot_operands(work); });
   run("simplify", [&] { simplify(work); });
   run("read_parameters_unrounded", [&] { read_parameters_unrounded(work); });
-  run("assign_layouts", [&] { assign_layouts(work); });
+  run("assign_layouts", [&] {
+    adopt_region_layouts(scheduled);
+    assign_layouts(work);
+    copy_region_operands(scheduled);
+  });
   run("find_bitcasts", [&] { find_bitcasts(work); });
   run("combine_all_reduces", [&] { combine_all_reduces(work); });
   FusionLimits limits;
@@ -43,7 +58,21 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   run("fuse", [&] { fuse(work, limits); });
   run("widen", [&] { widen(work); });
   run("insert_copies", [&] { insert_copies(work); });
-  run("plan_hbm", [&] { scheduled.plan = plan_hbm(work, target); });
+}
+
+}  // namespace
+
+ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report) {
+  ScheduledModule scheduled;
+  scheduled.module = module;
+  scheduled.module.replicas = target.cores;
+  {
+    const PassTimer timer(report, "verify");
+    hlo::verify(scheduled.module);
+  }
+  run_passes(scheduled, report);
+  const PassTimer timer(report, "plan_hbm");
+  plan_hbm(scheduled, target);
   return scheduled;
 }
 

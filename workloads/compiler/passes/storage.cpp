@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/fusion.h"
 
@@ -61,6 +62,8 @@ StorageMap::StorageMap(const Computation& entry) : of_(entry.instructions.size()
       case HloOpcode::kTuple:
       case HloOpcode::kGetTupleElement:
       case HloOpcode::kAllReduce:
+      case HloOpcode::kWhile:
+      case HloOpcode::kDynamicUpdateSlice:
         share(entry, instruction);
         break;
       default:
@@ -99,7 +102,9 @@ void StorageMap::share(const Computation& entry, const HloInstruction& instructi
     mine = {of(instruction.operands[0]).at(static_cast<std::size_t>(instruction.tuple_index))};
     return;
   }
-  for (InstructionId operand : instruction.operands) {
+  for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+    const InstructionId operand = instruction.operands[i];
+    if (!is_bookkeeping(instruction.opcode) && !works_in_place(instruction, i)) continue;
     TPU_CHECK(of(operand).size() == 1, entry.at(operand).name << " is no single array");
     mine.push_back(of(operand)[0]);
     if (instruction.opcode != HloOpcode::kAllReduce) continue;

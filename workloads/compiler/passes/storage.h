@@ -8,8 +8,8 @@
 namespace tpu::compiler {
 
 /// Memory that one or several values of the entry share: a parameter, a constant, or the result of
-/// a kernel with everything that is the same bytes (bitcasts, elements of tuples, the result of an
-/// all-reduce, which works in place).
+/// a kernel with everything that is the same bytes (bitcasts, elements of tuples, what an instruction
+/// that works in place makes of it: an all-reduce, a loop, a dynamic-update-slice).
 struct Storage {
   enum class Kind : std::uint8_t { kParameter, kConstant, kResult };
   Kind kind = Kind::kResult;

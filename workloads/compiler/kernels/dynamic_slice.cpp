@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <cstring>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/relayout_boxes.h"
+#include "workloads/compiler/kernels/relayout_copy.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+[[noreturn]] void refuse(const hlo::Computation& computation, const HloInstruction& instruction,
+                         const std::string& why) {
+  throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" +
+                      hlo::to_string(computation.at(instruction.operands[0]).shape) + ") -> " +
+                      hlo::to_string(instruction.shape) + " \"" + instruction.name +
+                      "\": " + why);
+}
+
+/// Granules from one place to the next along each physical dimension but the two minor ones.
+std::vector<std::int64_t> major_strides(const hlo::Shape& shape) {
+  const std::vector<std::int64_t> extents = physical_extents(shape);
+  const std::size_t rank = extents.size();
+  std::vector<std::int64_t> strides(rank, 0);
+  if (rank < 3) return strides;
+  std::int64_t stride = hlo::byte_size(shape.type) == 2 ? 2 : 4;
+  stride *= ceil_divide(extents[rank - 1], 128) * ceil_divide(extents[rank - 2], 8);
+  for (std::size_t i = rank - 2; i-- > 0;) {
+    strides[i] = stride;
+    stride *= extents[i];
+  }
+  return strides;
+}
+
+}  // namespace
+
+LoweredKernel lower_dynamic_slice(const hlo::Module&, const hlo::Computation& computation,
+                                  const HloInstruction& instruction, const Target& target) {
+  const bool updates = instruction.opcode == HloOpcode::kDynamicUpdateSlice;
+  const std::size_t first_start = updates ? 2 : 1;
+  const hlo::Shape& array = computation.at(instruction.operands[0]).shape;
+  const hlo::Shape& slice =
+      updates ? computation.at(instruction.operands[1]).shape : instruction.shape;
+  if (major_to_minor(array) != major_to_minor(slice) || array.type != slice.type) {
+    refuse(computation, instruction, "expected array and slice of one type and order");
+  }
+  const std::vector<std::int64_t> order = major_to_minor(array);
+  const std::vector<std::int64_t> strides = major_strides(array);
+  Box box;
+  TileMove move;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto d = static_cast<std::size_t>(order[i]);
+    const std::int64_t last = array.dimensions[d] - slice.dimensions[d];
+    Box::Dimension dimension;
+    dimension.extent = slice.dimensions[d];
+    box.dimensions.push_back(dimension);
+    if (last == 0) continue;
+    if (i + 2 >= order.size()) {
+      refuse(computation, instruction, "expected the two minor dimensions to be taken whole");
+    }
+    const HloInstruction& start = computation.at(instruction.operands.at(first_start + d));
+    if (start.opcode != HloOpcode::kConstant || start.literal.size() < 4) {
+      move.offsets.push_back({static_cast<int>(first_start + d), last, strides[i], updates});
+      continue;
+    }
+    std::int32_t given = 0;
+    std::memcpy(&given, start.literal.data(), sizeof given);
+    const std::int64_t place = std::min(std::max<std::int64_t>(given, 0), last);
+    (updates ? box.dimensions.back().to : box.dimensions.back().from) = place;
+  }
+  const std::optional<TileRuns> runs =
+      tile_runs(box, updates ? slice : array, updates ? array : slice);
+  if (!runs) refuse(computation, instruction, "expected whole tiles");
+  move.runs = *runs;
+  move.source = updates ? 1 : 0;
+  return emit_tile_moves(instruction.name, {move}, static_cast<int>(instruction.operands.size()), 0,
+                         false, 0, target);
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <vector>
+
+#include "workloads/compiler/passes/scheduled_module.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: takes the computations of every while and conditional out of the entry, as modules of
+/// their own that go through the same passes.
+///
+/// - A while gets one operand per array of its state: those that iterations change, then those that
+///   they only read. State that nobody needs is dropped; state that never changes is read from
+///   where it stands, a constant is computed again inside. Its result is the tuple of what changes.
+/// - The trip count is derived where the condition compares a counter with a constant and the body
+///   adds a constant to the counter; a loop that never runs is its initial state.
+/// - A conditional gets its selector and the arrays that each branch reads, branch after branch;
+///   one with a constant selector becomes a call.
+///
+/// Needs: a simplified entry without calls.
+/// Leaves: HloInstruction::region as index into the result, no called computations on those
+/// instructions, bodies without calls, simplified.
+std::vector<ScheduledRegion> outline_control_flow(hlo::Module& module);
+
+/// True when the entry has a while or conditional.
+bool has_control_flow(const hlo::Module& module);
+
+/// Pass: the arrays of a while or conditional lie as its bodies want them.
+///
+/// Needs: bodies with layouts. Before assign_layouts; adopt_region_layouts says what the results
+/// are, then copy_region_operands copies operands that lie otherwise.
+void adopt_region_layouts(ScheduledModule& scheduled);
+void copy_region_operands(ScheduledModule& scheduled);
+
+/// Whether the instruction writes its result over this operand: an all-reduce, the carried state of
+/// a loop, the array that a dynamic-update-slice changes.
+bool works_in_place(const hlo::HloInstruction& instruction, std::size_t operand);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,210 @@
+#include "workloads/compiler/passes/graph_editor.h"
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/constant_folding.h"
+#include "workloads/compiler/passes/edit.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::Shape;
+using Id = GraphEditor::Id;
+
+void GraphEditor::stand_for(Id id) { replaced_ = id; }
+
+HloInstruction GraphEditor::start(HloOpcode opcode, const std::vector<Id>& operands,
+                                  Shape shape) const {
+  HloInstruction made;
+  made.opcode = opcode;
+  made.name = entry().at(replaced_).name + "." + std::string(hlo::to_string(opcode)) + "." +
+              std::to_string(entry().instructions.size());
+  made.metadata = entry().at(replaced_).metadata;
+  made.operands = operands;
+  made.shape = std::move(shape);
+  return made;
+}
+
+Id GraphEditor::append_instruction(HloInstruction instruction) {
+  return append(module_.entry_computation(), std::move(instruction));
+}
+
+Id GraphEditor::scalar(ElementType type, double value) {
+  HloInstruction made = start(HloOpcode::kConstant, {}, hlo::array_shape(type, {}));
+  made.literal = scalar_constant(type, value).literal;
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::splat(ElementType type, const Extents& extents, double value) {
+  return broadcast(scalar(type, value), extents, {});
+}
+
+Id GraphEditor::iota(ElementType type, const Extents& extents, std::int64_t dimension) {
+  HloInstruction made = start(HloOpcode::kIota, {}, hlo::array_shape(type, extents));
+  made.dimensions = {dimension};
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::broadcast(Id value, const Extents& extents, const Extents& places) {
+  HloInstruction made =
+      start(HloOpcode::kBroadcast, {value}, hlo::array_shape(shape(value).type, extents));
+  made.dimensions = places;
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::reshape(Id value, const Extents& extents) {
+  if (dimensions(value) == extents) return value;
+  return append_instruction(
+      start(HloOpcode::kReshape, {value}, hlo::array_shape(shape(value).type, extents)));
+}
+
+Id GraphEditor::transpose(Id value, const Extents& permutation) {
+  Extents extents;
+  bool is_identity = true;
+  for (std::size_t d = 0; d < permutation.size(); ++d) {
+    extents.push_back(dimensions(value)[static_cast<std::size_t>(permutation[d])]);
+    is_identity = is_identity && permutation[d] == static_cast<std::int64_t>(d);
+  }
+  if (is_identity) return value;
+  HloInstruction made =
+      start(HloOpcode::kTranspose, {value}, hlo::array_shape(shape(value).type, extents));
+  made.dimensions = permutation;
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::slice(Id value, const Extents& starts, const Extents& limits) {
+  Extents extents;
+  for (std::size_t d = 0; d < starts.size(); ++d) extents.push_back(limits[d] - starts[d]);
+  if (extents == dimensions(value)) return value;
+  HloInstruction made =
+      start(HloOpcode::kSlice, {value}, hlo::array_shape(shape(value).type, extents));
+  made.slice_starts = starts;
+  made.slice_limits = limits;
+  made.slice_strides.assign(starts.size(), 1);
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::pad_high(Id value, const Extents& high) {
+  Shape padded = hlo::array_shape(shape(value).type, dimensions(value));
+  HloInstruction made = start(HloOpcode::kPad, {value}, {});
+  bool changes = false;
+  for (std::size_t d = 0; d < high.size(); ++d) {
+    padded.dimensions[d] += high[d];
+    made.padding.push_back({0, high[d], 0});
+    changes = changes || high[d] != 0;
+  }
+  if (!changes) return value;
+  made.shape = padded;
+  made.operands.push_back(scalar(padded.type, 0));
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::concatenate(const std::vector<Id>& parts, std::int64_t dimension) {
+  if (parts.size() == 1) return parts[0];
+  Shape joined = hlo::array_shape(shape(parts[0]).type, dimensions(parts[0]));
+  std::int64_t& extent = joined.dimensions[static_cast<std::size_t>(dimension)];
+  extent = 0;
+  for (Id part : parts) extent += dimensions(part)[static_cast<std::size_t>(dimension)];
+  HloInstruction made = start(HloOpcode::kConcatenate, parts, std::move(joined));
+  made.dimensions = {dimension};
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::convert(Id value, ElementType type) {
+  if (shape(value).type == type) return value;
+  return append_instruction(
+      start(HloOpcode::kConvert, {value}, hlo::array_shape(type, dimensions(value))));
+}
+
+Id GraphEditor::bitcast_convert(Id value, ElementType type) {
+  if (shape(value).type == type) return value;
+  return append_instruction(
+      start(HloOpcode::kBitcastConvert, {value}, hlo::array_shape(type, dimensions(value))));
+}
+
+Id GraphEditor::unary(HloOpcode opcode, Id value) {
+  return append_instruction(
+      start(opcode, {value}, hlo::array_shape(shape(value).type, dimensions(value))));
+}
+
+Id GraphEditor::binary(HloOpcode opcode, Id a, Id b) {
+  TPU_CHECK(dimensions(a) == dimensions(b), "operands of " << hlo::to_string(opcode) << " differ");
+  return append_instruction(
+      start(opcode, {a, b}, hlo::array_shape(shape(a).type, dimensions(a))));
+}
+
+Id GraphEditor::compare(Id a, Id b, hlo::ComparisonDirection direction) {
+  HloInstruction made =
+      start(HloOpcode::kCompare, {a, b}, hlo::array_shape(ElementType::kPred, dimensions(a)));
+  made.direction = direction;
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::select(Id condition, Id yes, Id no) {
+  return append_instruction(start(HloOpcode::kSelect, {condition, yes, no},
+                                  hlo::array_shape(shape(yes).type, dimensions(yes))));
+}
+
+hlo::ComputationId GraphEditor::scalar_computation(HloOpcode opcode, ElementType type) {
+  hlo::Computation made;
+  made.name = std::string(hlo::to_string(opcode)) + "_" + std::string(hlo::to_string(type)) + "." +
+              std::to_string(module_.computations.size());
+  for (std::int64_t number : {0, 1}) {
+    HloInstruction parameter;
+    parameter.opcode = HloOpcode::kParameter;
+    parameter.parameter_number = number;
+    parameter.name = number == 0 ? "a" : "b";
+    parameter.shape = hlo::array_shape(type, {});
+    append(made, std::move(parameter));
+  }
+  HloInstruction combination;
+  combination.opcode = opcode;
+  combination.name = "combination";
+  combination.operands = {0, 1};
+  combination.shape = hlo::array_shape(type, {});
+  made.root = append(made, std::move(combination));
+  module_.computations.push_back(std::move(made));
+  return static_cast<hlo::ComputationId>(module_.computations.size() - 1);
+}
+
+Id GraphEditor::reduce(Id value, HloOpcode opcode, const Extents& reduced, double initial) {
+  Extents extents;
+  for (std::size_t d = 0; d < dimensions(value).size(); ++d) {
+    bool is_reduced = false;
+    for (std::int64_t r : reduced) is_reduced = is_reduced || r == static_cast<std::int64_t>(d);
+    if (!is_reduced) extents.push_back(dimensions(value)[d]);
+  }
+  const ElementType type = shape(value).type;
+  HloInstruction made = start(HloOpcode::kReduce, {value, scalar(type, initial)},
+                              hlo::array_shape(type, extents));
+  made.dimensions = reduced;
+  made.called = {scalar_computation(opcode, type)};
+  return append_instruction(std::move(made));
+}
+
+void GraphEditor::finish(Id value) {
+  HloInstruction& old = module_.entry_computation().at(replaced_);
+  HloInstruction made;
+  made.id = replaced_;
+  made.opcode = HloOpcode::kReshape;
+  made.name = old.name;
+  made.metadata = old.metadata;
+  made.shape = hlo::array_shape(old.shape.type, old.shape.dimensions);
+  made.operands = {value};
+  old = std::move(made);
+}
+
+void GraphEditor::finish_tuple(const std::vector<Id>& values) {
+  HloInstruction& old = module_.entry_computation().at(replaced_);
+  HloInstruction made;
+  made.id = replaced_;
+  made.opcode = HloOpcode::kTuple;
+  made.name = old.name;
+  made.metadata = old.metadata;
+  made.shape = old.shape;
+  made.operands = values;
+  old = std::move(made);
+}
+
+}  // namespace tpu::compiler

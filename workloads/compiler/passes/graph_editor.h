@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Appends instructions to an entry for a pass that writes one operation in terms of others.
+/// Shapes have no layouts. Every instruction takes its name and metadata from the operation that is
+/// replaced.
+class GraphEditor {
+ public:
+  using Extents = std::vector<std::int64_t>;
+  using Id = hlo::InstructionId;
+
+  /// Edits the module's entry.
+  explicit GraphEditor(hlo::Module& module) : module_(module) {}
+
+  /// What follows stands for this instruction.
+  void stand_for(Id id);
+
+  const hlo::Shape& shape(Id id) const { return entry().at(id).shape; }
+  const Extents& dimensions(Id id) const { return shape(id).dimensions; }
+
+  Id scalar(hlo::ElementType type, double value);
+  Id splat(hlo::ElementType type, const Extents& extents, double value);
+  Id iota(hlo::ElementType type, const Extents& extents, std::int64_t dimension);
+  /// `places[i]`: dimension of the result that dimension i of the value becomes.
+  Id broadcast(Id value, const Extents& extents, const Extents& places);
+  Id reshape(Id value, const Extents& extents);
+  Id transpose(Id value, const Extents& permutation);
+  Id slice(Id value, const Extents& starts, const Extents& limits);
+  Id pad_high(Id value, const Extents& high);
+  Id concatenate(const std::vector<Id>& parts, std::int64_t dimension);
+  Id convert(Id value, hlo::ElementType type);
+  Id bitcast_convert(Id value, hlo::ElementType type);
+  Id unary(hlo::HloOpcode opcode, Id value);
+  Id binary(hlo::HloOpcode opcode, Id a, Id b);
+  Id compare(Id a, Id b, hlo::ComparisonDirection direction);
+  Id select(Id condition, Id yes, Id no);
+  /// Reduces f32 by add, maximum or minimum from a constant.
+  Id reduce(Id value, hlo::HloOpcode opcode, const Extents& dimensions, double initial);
+  Id append_instruction(hlo::HloInstruction instruction);
+  /// A computation that combines two scalars.
+  hlo::ComputationId scalar_computation(hlo::HloOpcode opcode, hlo::ElementType type);
+
+  /// The replaced instruction becomes another name for the value.
+  void finish(Id value);
+  /// The replaced instruction becomes the tuple of the values.
+  void finish_tuple(const std::vector<Id>& values);
+
+ private:
+  hlo::HloInstruction start(hlo::HloOpcode opcode, const std::vector<Id>& operands,
+                            hlo::Shape shape) const;
+
+  const hlo::Computation& entry() const { return module_.entry_computation(); }
+
+  hlo::Module& module_;
+  Id replaced_ = -1;
+};
+
+}  // namespace tpu::compiler

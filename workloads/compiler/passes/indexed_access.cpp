@@ -1,0 +1,730 @@
+#include "workloads/compiler/passes/indexed_access.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+
+namespace tpu::compiler {
+
+using hlo::ComparisonDirection;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::Shape;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+bool contains(const Extents& list, std::int64_t value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+std::int64_t place_in(const Extents& list, std::int64_t value) {
+  return std::find(list.begin(), list.end(), value) - list.begin();
+}
+
+std::int64_t product(const Extents& extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+Extents joined(std::initializer_list<Extents> parts) {
+  Extents all;
+  for (const Extents& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// An array seen as [batch, outer, indexed, inner]: `order` brings its dimensions there.
+struct View {
+  Extents order;
+  std::int64_t batch = 1, outer = 1, indexed = 1, inner = 1;
+};
+
+/// Estimates of both ways in cycles. Measured on kernels of this compiler: a row takes about 40
+/// cycles of DMA issue, a vector register of a selection about 4, a relayout passes 512 bytes a
+/// cycle.
+struct Costs {
+  double selection = 0, rows = 0;
+};
+
+Costs estimate(const View& view, std::int64_t picks, bool is_matrix) {
+  constexpr double kRowCycles = 40, kRegisterCycles = 4, kKernelCycles = 3000, kRowBytes = 512;
+  Costs costs;
+  const std::int64_t outside = view.batch * view.outer;
+  const std::int64_t registers =
+      view.inner > 1 ? outside * picks * ceil_divide(view.indexed, 8) * ceil_divide(view.inner, 128)
+                     : outside * ceil_divide(picks, 8) * ceil_divide(view.indexed, 128);
+  costs.selection = kRegisterCycles * static_cast<double>(registers);
+  const std::int64_t width = ceil_divide(view.outer * view.inner, 128);
+  costs.rows = kKernelCycles +
+               kRowCycles * static_cast<double>(view.batch * picks * std::max<std::int64_t>(1, width / 8));
+  if (!is_matrix) {
+    costs.rows += kKernelCycles + 512.0 * static_cast<double>(view.batch * view.indexed * width) / kRowBytes;
+  }
+  return costs;
+}
+
+class IndexedAccess {
+ public:
+  explicit IndexedAccess(hlo::Module& module) : module_(module), edit_(module) {}
+
+  void run() {
+    const std::size_t count = module_.entry_computation().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
+    if (module_.entry_computation().instructions.size() > count) {
+      tidy(module_.entry_computation());
+    }
+  }
+
+ private:
+  /// Indices of one access, flattened to [batch, picks]: s32 numbers along the indexed dimension.
+  struct Picks {
+    Id numbers = -1;
+    std::int64_t count = 1;
+  };
+
+  void visit(Id id);
+  void visit_gather(Id id);
+  void visit_scatter(Id id);
+  void visit_dynamic_slice(Id id);
+  void visit_dynamic_update(Id id);
+
+  const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
+  [[noreturn]] void refuse(Id id, const std::string& why) const;
+
+  Id component(Id indices, std::int64_t vector_dim, std::int64_t k, const Extents& batching);
+  Id clamp(Id value, std::int64_t last);
+  Id linear(const std::vector<Id>& components, const Extents& extents);
+  Id pick(Id array, const View& view, Id numbers, std::int64_t picks, bool is_matrix);
+  Id pick_by_rows(Id array, const View& view, Id numbers, std::int64_t picks);
+  Id pick_by_selection(Id array, const View& view, Id numbers, std::int64_t picks);
+  Id select_floats(Id array, const View& view, Id numbers, std::int64_t picks);
+  Id take(Id array, std::int64_t dimension, Id numbers);
+  Id add_by_rows(Id array, Id updates, const View& view, Id numbers, std::int64_t picks);
+  Id add_by_selection(Id array, Id updates, const View& view, Id numbers, std::int64_t picks);
+
+  hlo::Module& module_;
+  GraphEditor edit_;
+};
+
+void IndexedAccess::refuse(Id id, const std::string& why) const {
+  std::string operands;
+  for (Id operand : at(id).operands) {
+    operands += (operands.empty() ? "" : ", ") + to_string(at(operand).shape, false);
+  }
+  throw WorkloadError("no kernel for " + std::string(hlo::to_string(at(id).opcode)) + " (" +
+                      operands + ") -> " + to_string(at(id).shape, false) + " \"" + at(id).name +
+                      "\": " + why);
+}
+
+Id IndexedAccess::clamp(Id value, std::int64_t last) {
+  const Extents extents = edit_.dimensions(value);
+  const Id low = edit_.binary(HloOpcode::kMaximum, value, edit_.splat(ElementType::kS32, extents, 0));
+  return edit_.binary(HloOpcode::kMinimum, low,
+                      edit_.splat(ElementType::kS32, extents, static_cast<double>(last)));
+}
+
+/// Component k of the index vectors as s32 [batching dimensions..., others...].
+Id IndexedAccess::component(Id indices, std::int64_t vector_dim, std::int64_t k,
+                            const Extents& batching) {
+  Extents extents = edit_.dimensions(indices);
+  Id value = indices;
+  const auto rank = static_cast<std::int64_t>(extents.size());
+  Extents kept;
+  for (std::int64_t d : batching) kept.push_back(d);
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (d != vector_dim && !contains(batching, d)) kept.push_back(d);
+  }
+  if (vector_dim < rank) {
+    Extents starts(extents.size(), 0), limits = extents;
+    starts[static_cast<std::size_t>(vector_dim)] = k;
+    limits[static_cast<std::size_t>(vector_dim)] = k + 1;
+    value = edit_.slice(value, starts, limits);
+    Extents without;
+    for (std::int64_t d = 0; d < rank; ++d) {
+      if (d != vector_dim) without.push_back(extents[static_cast<std::size_t>(d)]);
+    }
+    value = edit_.reshape(value, without);
+    for (std::int64_t& d : kept) d -= d > vector_dim ? 1 : 0;
+  }
+  return edit_.convert(edit_.transpose(value, kept), ElementType::kS32);
+}
+
+/// Row-major number of an element of an array of these extents.
+Id IndexedAccess::linear(const std::vector<Id>& components, const Extents& extents) {
+  Id sum = components.at(0);
+  for (std::size_t k = 1; k < components.size(); ++k) {
+    const Extents shape = edit_.dimensions(sum);
+    const Id factor = edit_.splat(ElementType::kS32, shape, static_cast<double>(extents[k]));
+    sum = edit_.binary(HloOpcode::kAdd, edit_.binary(HloOpcode::kMultiply, sum, factor),
+                       components[k]);
+  }
+  return sum;
+}
+
+/// [batch, outer, indexed, inner] by numbers [batch, picks] -> [batch, outer, picks, inner].
+Id IndexedAccess::pick(Id array, const View& view, Id numbers, std::int64_t picks, bool is_matrix) {
+  const Costs costs = estimate(view, picks, is_matrix);
+  return costs.selection <= costs.rows ? pick_by_selection(array, view, numbers, picks)
+                                       : pick_by_rows(array, view, numbers, picks);
+}
+
+Id with_batch_offset(GraphEditor& edit, Id numbers, const View& view, std::int64_t picks) {
+  const Extents extents{view.batch, picks};
+  const Id flat = edit.reshape(numbers, extents);
+  if (view.batch == 1) return edit.reshape(flat, {picks});
+  const Id row = edit.iota(ElementType::kS32, extents, 0);
+  const Id begin = edit.binary(
+      HloOpcode::kMultiply, row,
+      edit.splat(ElementType::kS32, extents, static_cast<double>(view.indexed)));
+  return edit.reshape(edit.binary(HloOpcode::kAdd, flat, begin), {view.batch * picks});
+}
+
+Id IndexedAccess::pick_by_rows(Id array, const View& view, Id numbers, std::int64_t picks) {
+  const ElementType type = edit_.shape(array).type;
+  const bool narrow = hlo::byte_size(type) != 4;
+  Id table = edit_.reshape(array, {view.batch, view.outer, view.indexed, view.inner});
+  table = edit_.transpose(table, {0, 2, 1, 3});
+  const std::int64_t width = view.outer * view.inner;
+  if (narrow) table = edit_.convert(table, ElementType::kF32);
+  table = edit_.reshape(table, {view.batch * view.indexed, width});
+  HloInstruction gather;
+  gather.opcode = HloOpcode::kGather;
+  gather.name = at(array).name + ".rows." +
+                std::to_string(module_.entry_computation().instructions.size());
+  gather.metadata = at(array).metadata;
+  gather.operands = {table, with_batch_offset(edit_, numbers, view, picks)};
+  gather.shape = hlo::array_shape(edit_.shape(table).type, {view.batch * picks, width});
+  gather.gather.offset_dims = {1};
+  gather.gather.collapsed_slice_dims = {0};
+  gather.gather.start_index_map = {0};
+  gather.gather.index_vector_dim = 1;
+  gather.gather.slice_sizes = {1, width};
+  Id rows = edit_.append_instruction(std::move(gather));
+  rows = edit_.convert(rows, type);
+  rows = edit_.reshape(rows, {view.batch, picks, view.outer, view.inner});
+  return edit_.transpose(rows, {0, 2, 1, 3});
+}
+
+/// The selection of floating values: exactly one element of the sum is not 0.
+Id IndexedAccess::select_floats(Id array, const View& view, Id numbers, std::int64_t picks) {
+  // The gathered dimension stands in the lanes where there is no inner one.
+  Extents box{view.batch, view.outer, picks, view.indexed, view.inner}, places{0, 1, 3, 4};
+  Extents source{view.batch, view.outer, view.indexed, view.inner};
+  if (view.inner == 1) {
+    box.pop_back();
+    places.pop_back();
+    source.pop_back();
+  }
+  const Id place = edit_.iota(ElementType::kS32, box, 3);
+  const Id wanted = edit_.broadcast(edit_.reshape(numbers, {view.batch, picks}), box, {0, 2});
+  const Id value = edit_.broadcast(edit_.reshape(array, source), box, places);
+  const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
+  const Id chosen = edit_.select(hit, value, edit_.splat(ElementType::kF32, box, 0));
+  return edit_.reshape(edit_.reduce(chosen, HloOpcode::kAdd, {3}, 0),
+                       {view.batch, view.outer, picks, view.inner});
+}
+
+Id IndexedAccess::pick_by_selection(Id array, const View& view, Id numbers, std::int64_t picks) {
+  const ElementType type = edit_.shape(array).type;
+  if (type == ElementType::kF32) return select_floats(array, view, numbers, picks);
+  if (type == ElementType::kBf16) {
+    const Id wide = edit_.convert(array, ElementType::kF32);
+    return edit_.convert(select_floats(wide, view, numbers, picks), type);
+  }
+  if (type == ElementType::kPred) {
+    const Id wide = edit_.convert(array, ElementType::kF32);
+    const Id chosen = select_floats(wide, view, numbers, picks);
+    return edit_.compare(chosen, edit_.splat(ElementType::kF32, edit_.dimensions(chosen), 0),
+                         ComparisonDirection::kNe);
+  }
+  // Integers in two halves, which fp32 holds exactly.
+  const Id words = edit_.bitcast_convert(array, ElementType::kS32);
+  const auto part = [&](HloOpcode opcode, double amount) {
+    const Id operand = edit_.splat(ElementType::kS32, edit_.dimensions(words), amount);
+    const Id half = edit_.convert(edit_.binary(opcode, words, operand), ElementType::kF32);
+    return edit_.convert(select_floats(half, view, numbers, picks), ElementType::kS32);
+  };
+  const Id high = part(HloOpcode::kShiftRightArithmetic, 16);
+  const Id low = part(HloOpcode::kAnd, 0xffff);
+  const Id shifted = edit_.binary(HloOpcode::kShiftLeft, high,
+                                  edit_.splat(ElementType::kS32, edit_.dimensions(high), 16));
+  return edit_.bitcast_convert(edit_.binary(HloOpcode::kOr, shifted, low), type);
+}
+
+/// The array with one dimension replaced by what the numbers (a vector, in range) pick of it.
+Id IndexedAccess::take(Id array, std::int64_t dimension, Id numbers) {
+  const Extents extents = edit_.dimensions(array);
+  View view;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
+    const std::int64_t extent = extents[static_cast<std::size_t>(d)];
+    (d < dimension ? view.outer : d == dimension ? view.indexed : view.inner) *= extent;
+  }
+  const std::int64_t picks = edit_.dimensions(numbers).at(0);
+  const bool is_matrix = extents.size() == 2 && dimension == 0;
+  const Id picked = pick(array, view, numbers, picks, is_matrix);
+  Extents result = extents;
+  result[static_cast<std::size_t>(dimension)] = picks;
+  return edit_.reshape(picked, result);
+}
+
+/// Dimensions of an array accessed by index vectors, sorted by what they are.
+struct Roles {
+  Extents batching, outer, indexed, inner;
+  View view;
+
+  void sort(const Extents& extents, const Extents& is_batching, const Extents& is_indexed) {
+    batching = is_batching;
+    for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
+      if (contains(batching, d)) continue;
+      if (contains(is_indexed, d)) {
+        indexed.push_back(d);
+      } else {
+        (indexed.empty() ? outer : inner).push_back(d);
+      }
+    }
+    view.order = joined({batching, outer, indexed, inner});
+    const auto count = [&](const Extents& list) {
+      std::int64_t size = 1;
+      for (std::int64_t d : list) size *= extents[static_cast<std::size_t>(d)];
+      return size;
+    };
+    view.batch = count(batching);
+    view.outer = count(outer);
+    view.indexed = count(indexed);
+    view.inner = count(inner);
+  }
+};
+
+bool is_rows_already(const HloInstruction& instruction, const Shape& table, const Shape& indices) {
+  const hlo::GatherDimensions& dims = instruction.gather;
+  const bool is_gather = instruction.opcode == HloOpcode::kGather;
+  const std::int64_t rank = indices.rank();
+  const bool one_number = dims.index_vector_dim == rank ||
+                          (dims.index_vector_dim == rank - 1 && indices.dimensions.back() == 1);
+  const std::int64_t batch_rank = rank - (dims.index_vector_dim < rank ? 1 : 0);
+  return table.rank() == 2 && hlo::byte_size(table.type) == 4 && one_number &&
+         table.dimensions[1] > 1 && dims.offset_dims == Extents{batch_rank} &&
+         dims.collapsed_slice_dims == Extents{0} && dims.start_index_map == Extents{0} &&
+         dims.operand_batching_dims.empty() &&
+         (!is_gather || dims.slice_sizes == Extents{1, table.dimensions[1]});
+}
+
+void IndexedAccess::visit_gather(Id id) {
+  const HloInstruction gather = at(id);
+  const hlo::GatherDimensions& dims = gather.gather;
+  Id array = gather.operands[0];
+  const Id indices = gather.operands[1];
+  if (is_rows_already(gather, at(array).shape, at(indices).shape)) return;
+  edit_.stand_for(id);
+  Extents extents = edit_.dimensions(array);
+  // Dimensions that no index moves are cut first; those whose slice is everything are windows.
+  Extents indexed, starts(extents.size(), 0), limits = extents;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const auto dimension = static_cast<std::int64_t>(d);
+    if (contains(dims.operand_batching_dims, dimension)) continue;
+    const bool moves = contains(dims.start_index_map, dimension) && dims.slice_sizes[d] < extents[d];
+    if (moves) {
+      indexed.push_back(dimension);
+    } else {
+      limits[d] = dims.slice_sizes[d];
+    }
+  }
+  array = edit_.slice(array, starts, limits);
+  extents = edit_.dimensions(array);
+  Roles roles;
+  roles.sort(extents, dims.operand_batching_dims, indexed);
+
+  // The picks: indices' own dimensions, then a dimension for each slice of more than one.
+  Extents pick_extents, expanded;
+  const Extents index_extents = edit_.dimensions(indices);
+  for (std::int64_t d : dims.start_indices_batching_dims) {
+    pick_extents.push_back(index_extents[static_cast<std::size_t>(d)]);
+  }
+  Extents free_dims;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(index_extents.size()); ++d) {
+    if (d == dims.index_vector_dim || contains(dims.start_indices_batching_dims, d)) continue;
+    free_dims.push_back(d);
+    pick_extents.push_back(index_extents[static_cast<std::size_t>(d)]);
+  }
+  const std::size_t own = pick_extents.size();
+  for (std::int64_t d : roles.indexed) {
+    const std::int64_t size = dims.slice_sizes[static_cast<std::size_t>(d)];
+    if (size == 1) continue;
+    expanded.push_back(d);
+    pick_extents.push_back(size);
+  }
+  Extents own_places(own);
+  std::iota(own_places.begin(), own_places.end(), 0);
+  std::vector<Id> components;
+  Extents indexed_extents;
+  for (std::int64_t d : roles.indexed) {
+    const auto at_d = static_cast<std::size_t>(d);
+    const std::int64_t k = place_in(dims.start_index_map, d);
+    Id number =
+        component(indices, dims.index_vector_dim, k, dims.start_indices_batching_dims);
+    number = clamp(number, extents[at_d] - dims.slice_sizes[at_d]);
+    number = edit_.broadcast(number, pick_extents, own_places);
+    if (dims.slice_sizes[at_d] > 1) {
+      const auto place = static_cast<std::int64_t>(own) + place_in(expanded, d);
+      number = edit_.binary(HloOpcode::kAdd, number,
+                            edit_.iota(ElementType::kS32, pick_extents, place));
+    }
+    components.push_back(number);
+    indexed_extents.push_back(extents[at_d]);
+  }
+  const std::int64_t picks = product(pick_extents) / roles.view.batch;
+  Id result = edit_.transpose(array, roles.view.order);
+  if (components.empty()) {
+    // Every index can only be 0: each pick is the array itself.
+    result = edit_.reshape(result, {roles.view.batch, roles.view.outer, 1, roles.view.inner});
+    const Extents box{roles.view.batch, roles.view.outer, picks, roles.view.inner};
+    result = edit_.broadcast(
+        edit_.reshape(result, {roles.view.batch, roles.view.outer, roles.view.inner}), box,
+        {0, 1, 3});
+  } else {
+    const bool is_matrix = extents.size() == 2 && roles.indexed == Extents{0};
+    result = pick(result, roles.view, linear(components, indexed_extents), picks, is_matrix);
+  }
+  // [batching, outer, picks, expanded, inner] into the order of the result.
+  Extents made_extents, label;  // Labels: operand dimension d, or rank + index dimension.
+  const auto rank = static_cast<std::int64_t>(extents.size());
+  const auto add = [&](std::int64_t tag, std::int64_t extent) {
+    label.push_back(tag);
+    made_extents.push_back(extent);
+  };
+  for (std::size_t i = 0; i < dims.operand_batching_dims.size(); ++i) {
+    add(rank + dims.start_indices_batching_dims[i], pick_extents[i]);
+  }
+  for (std::int64_t d : roles.outer) add(d, extents[static_cast<std::size_t>(d)]);
+  for (std::size_t i = 0; i < free_dims.size(); ++i) {
+    add(rank + free_dims[i], pick_extents[dims.start_indices_batching_dims.size() + i]);
+  }
+  for (std::int64_t d : expanded) add(d, dims.slice_sizes[static_cast<std::size_t>(d)]);
+  for (std::int64_t d : roles.inner) add(d, extents[static_cast<std::size_t>(d)]);
+  result = edit_.reshape(result, made_extents);
+  Extents permutation, windows, batches;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (!contains(dims.collapsed_slice_dims, d) && !contains(dims.operand_batching_dims, d)) {
+      windows.push_back(d);
+    }
+  }
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(index_extents.size()); ++d) {
+    if (d != dims.index_vector_dim) batches.push_back(rank + d);
+  }
+  std::size_t window = 0, batch = 0;
+  for (std::int64_t d = 0; d < gather.shape.rank(); ++d) {
+    const bool is_window = contains(dims.offset_dims, d);
+    const std::int64_t tag = is_window ? windows.at(window++) : batches.at(batch++);
+    // An indexed dimension that keeps an extent of 1 has no label: a reshape adds it.
+    if (contains(label, tag)) permutation.push_back(place_in(label, tag));
+  }
+  // Collapsed dimensions that nothing moves have extent 1 and no place in the result.
+  for (std::size_t i = 0; i < label.size(); ++i) {
+    if (!contains(permutation, static_cast<std::int64_t>(i))) {
+      permutation.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  result = edit_.transpose(result, permutation);
+  edit_.finish(edit_.reshape(result, gather.shape.dimensions));
+}
+
+/// [batch, outer, indexed, inner] plus updates [batch, outer, picks, inner], f32.
+Id IndexedAccess::add_by_selection(Id array, Id updates, const View& view, Id numbers,
+                                   std::int64_t picks) {
+  const Extents whole{view.batch, view.outer, view.indexed, view.inner};
+  Id sum = -1;
+  if (picks == 1) {
+    const Id place = edit_.iota(ElementType::kS32, whole, 2);
+    const Id wanted = edit_.broadcast(edit_.reshape(numbers, {view.batch}), whole, {0});
+    const Id value = edit_.broadcast(
+        edit_.reshape(updates, {view.batch, view.outer, view.inner}), whole, {0, 1, 3});
+    sum = edit_.select(edit_.compare(place, wanted, ComparisonDirection::kEq), value,
+                       edit_.splat(ElementType::kF32, whole, 0));
+  } else {
+    const bool lanes = view.inner == 1;
+    // The reduced dimension stands in the lanes where there is no inner one.
+    const Extents box = lanes ? Extents{view.batch, view.outer, view.indexed, picks}
+                              : Extents{view.batch, view.outer, picks, view.indexed, view.inner};
+    const std::int64_t at_indexed = lanes ? 2 : 3, at_picks = lanes ? 3 : 2;
+    const Id place = edit_.iota(ElementType::kS32, box, at_indexed);
+    const Id wanted =
+        edit_.broadcast(edit_.reshape(numbers, {view.batch, picks}), box, {0, at_picks});
+    const Id value =
+        lanes ? edit_.broadcast(edit_.reshape(updates, {view.batch, view.outer, picks}), box,
+                                {0, 1, 3})
+              : edit_.broadcast(edit_.reshape(updates, {view.batch, view.outer, picks, view.inner}),
+                                box, {0, 1, 2, 4});
+    const Id chosen = edit_.select(edit_.compare(place, wanted, ComparisonDirection::kEq), value,
+                                   edit_.splat(ElementType::kF32, box, 0));
+    sum = edit_.reshape(edit_.reduce(chosen, HloOpcode::kAdd, {at_picks}, 0), whole);
+  }
+  return edit_.binary(HloOpcode::kAdd, edit_.reshape(array, whole), sum);
+}
+
+Id IndexedAccess::add_by_rows(Id array, Id updates, const View& view, Id numbers,
+                              std::int64_t picks) {
+  const std::int64_t width = view.outer * view.inner;
+  const auto as_rows = [&](Id value, std::int64_t rows) {
+    const Id box = edit_.reshape(value, {view.batch, view.outer, rows, view.inner});
+    return edit_.reshape(edit_.transpose(box, {0, 2, 1, 3}), {view.batch * rows, width});
+  };
+  // What lies outside must not fall into another batch's part of the table.
+  const Extents extents{view.batch, picks};
+  const Id flat = edit_.reshape(numbers, extents);
+  const Id zero = edit_.splat(ElementType::kS32, extents, 0);
+  const Id last = edit_.splat(ElementType::kS32, extents, static_cast<double>(view.indexed));
+  const Id inside =
+      edit_.binary(HloOpcode::kAnd, edit_.compare(flat, zero, ComparisonDirection::kGe),
+                   edit_.compare(flat, last, ComparisonDirection::kLt));
+  const Id offset = edit_.reshape(with_batch_offset(edit_, flat, view, picks), extents);
+  const Id safe = edit_.select(inside, offset, edit_.splat(ElementType::kS32, extents, -1));
+  HloInstruction scatter;
+  scatter.opcode = HloOpcode::kScatter;
+  scatter.name = at(array).name + ".rows." +
+                 std::to_string(module_.entry_computation().instructions.size());
+  scatter.metadata = at(array).metadata;
+  scatter.operands = {as_rows(array, view.indexed), edit_.reshape(safe, {view.batch * picks}),
+                      as_rows(updates, picks)};
+  scatter.shape = hlo::array_shape(ElementType::kF32, {view.batch * view.indexed, width});
+  scatter.gather.offset_dims = {1};
+  scatter.gather.collapsed_slice_dims = {0};
+  scatter.gather.start_index_map = {0};
+  scatter.gather.index_vector_dim = 1;
+  scatter.called = {edit_.scalar_computation(HloOpcode::kAdd, ElementType::kF32)};
+  const Id rows = edit_.append_instruction(std::move(scatter));
+  const Id box = edit_.reshape(rows, {view.batch, view.indexed, view.outer, view.inner});
+  return edit_.transpose(box, {0, 2, 1, 3});
+}
+
+void IndexedAccess::visit_scatter(Id id) {
+  const HloInstruction scatter = at(id);
+  const hlo::GatherDimensions& dims = scatter.gather;
+  if (scatter.operands.size() != 3) refuse(id, "expected one array to scatter into");
+  const hlo::Computation& combiner = module_.computation(scatter.called.at(0));
+  const ElementType type = scatter.shape.type;
+  if (combiner.at(combiner.root).opcode != HloOpcode::kAdd ||
+      (type != ElementType::kF32 && type != ElementType::kBf16)) {
+    refuse(id, "expected a scatter that adds floating values");
+  }
+  const Id indices = scatter.operands[1];
+  if (is_rows_already(scatter, at(scatter.operands[0]).shape, at(indices).shape) &&
+      type == ElementType::kF32) {
+    return;
+  }
+  edit_.stand_for(id);
+  const Id array = edit_.convert(scatter.operands[0], ElementType::kF32);
+  Id updates = edit_.convert(scatter.operands[2], ElementType::kF32);
+  const Extents extents = edit_.dimensions(array);
+  const Extents update_extents = edit_.dimensions(updates);
+  const auto rank = static_cast<std::int64_t>(extents.size());
+
+  // Which dimension of the array each window dimension of the updates is.
+  Extents windows, sizes(extents.size(), 1), indexed;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (contains(dims.collapsed_slice_dims, d) || contains(dims.operand_batching_dims, d)) continue;
+    const std::int64_t place = dims.offset_dims.at(windows.size());
+    windows.push_back(d);
+    sizes[static_cast<std::size_t>(d)] = update_extents[static_cast<std::size_t>(place)];
+  }
+  for (std::int64_t d : dims.start_index_map) indexed.push_back(d);
+  std::sort(indexed.begin(), indexed.end());
+  Roles roles;
+  roles.sort(extents, dims.operand_batching_dims, indexed);
+
+  // The picks: dimensions of the indices, then one for each indexed dimension with a window.
+  const Extents index_extents = edit_.dimensions(indices);
+  Extents pick_extents, pick_labels, batches;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(index_extents.size()); ++d) {
+    if (d != dims.index_vector_dim) batches.push_back(d);
+  }
+  for (std::int64_t d : dims.start_indices_batching_dims) {
+    pick_extents.push_back(index_extents[static_cast<std::size_t>(d)]);
+    pick_labels.push_back(rank + d);
+  }
+  for (std::int64_t d : batches) {
+    if (contains(dims.start_indices_batching_dims, d)) continue;
+    pick_extents.push_back(index_extents[static_cast<std::size_t>(d)]);
+    pick_labels.push_back(rank + d);
+  }
+  const std::size_t own = pick_extents.size();
+  for (std::int64_t d : roles.indexed) {
+    if (!contains(windows, d)) continue;
+    pick_extents.push_back(sizes[static_cast<std::size_t>(d)]);
+    pick_labels.push_back(d);
+  }
+  Extents own_places(own);
+  std::iota(own_places.begin(), own_places.end(), 0);
+  std::vector<Id> components;
+  Extents indexed_extents;
+  Id inside = -1;
+  for (std::int64_t d : roles.indexed) {
+    const auto at_d = static_cast<std::size_t>(d);
+    const std::int64_t k = place_in(dims.start_index_map, d);
+    Id number = component(indices, dims.index_vector_dim, k, dims.start_indices_batching_dims);
+    number = edit_.broadcast(number, pick_extents, own_places);
+    const Id zero = edit_.splat(ElementType::kS32, pick_extents, 0);
+    const Id last = edit_.splat(ElementType::kS32, pick_extents,
+                                static_cast<double>(extents[at_d] - sizes[at_d]));
+    const Id fits =
+        edit_.binary(HloOpcode::kAnd, edit_.compare(number, zero, ComparisonDirection::kGe),
+                     edit_.compare(number, last, ComparisonDirection::kLe));
+    inside = inside < 0 ? fits : edit_.binary(HloOpcode::kAnd, inside, fits);
+    if (contains(windows, d)) {
+      number = edit_.binary(
+          HloOpcode::kAdd, number,
+          edit_.iota(ElementType::kS32, pick_extents, place_in(pick_labels, d)));
+    }
+    components.push_back(number);
+    indexed_extents.push_back(extents[at_d]);
+  }
+  if (components.empty()) refuse(id, "expected an index");
+  const Id numbers = edit_.select(inside, linear(components, indexed_extents),
+                                  edit_.splat(ElementType::kS32, pick_extents, -1));
+  const std::int64_t picks = product(pick_extents) / roles.view.batch;
+
+  // Updates as [batching, outer, picks, inner]; windows shorter than the array end in zeros.
+  Extents labels(update_extents.size());
+  std::size_t window = 0, batch = 0;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(update_extents.size()); ++d) {
+    labels[static_cast<std::size_t>(d)] =
+        contains(dims.offset_dims, d) ? windows[window++] : rank + batches[batch++];
+  }
+  Extents high(update_extents.size(), 0);
+  for (std::size_t d = 0; d < labels.size(); ++d) {
+    if (labels[d] >= rank || contains(roles.indexed, labels[d])) continue;
+    high[d] = extents[static_cast<std::size_t>(labels[d])] - update_extents[d];
+  }
+  updates = edit_.pad_high(updates, high);
+  Extents wanted;
+  for (std::size_t i = 0; i < dims.start_indices_batching_dims.size(); ++i) {
+    wanted.push_back(pick_labels[i]);
+  }
+  for (std::int64_t d : roles.outer) wanted.push_back(d);
+  for (std::size_t i = dims.start_indices_batching_dims.size(); i < pick_labels.size(); ++i) {
+    wanted.push_back(pick_labels[i]);
+  }
+  for (std::int64_t d : roles.inner) wanted.push_back(d);
+  Extents permutation;
+  for (std::int64_t tag : wanted) {
+    // Inserted dimensions that no index moves have extent 1 and are not in the updates.
+    if (contains(labels, tag)) permutation.push_back(place_in(labels, tag));
+  }
+  updates = edit_.transpose(updates, permutation);
+  const Id seen = edit_.transpose(array, roles.view.order);
+  const Costs costs = estimate(roles.view, picks, rank == 2 && roles.indexed == Extents{0});
+  Id result = costs.selection <= costs.rows
+                  ? add_by_selection(seen, updates, roles.view, numbers, picks)
+                  : add_by_rows(seen, updates, roles.view, numbers, picks);
+  Extents ordered, back(extents.size());
+  for (std::size_t i = 0; i < roles.view.order.size(); ++i) {
+    const auto d = static_cast<std::size_t>(roles.view.order[i]);
+    ordered.push_back(extents[d]);
+    back[d] = static_cast<std::int64_t>(i);
+  }
+  result = edit_.transpose(edit_.reshape(result, ordered), back);
+  edit_.finish(edit_.convert(result, type));
+}
+
+/// Dimensions that a dynamic slice does not take whole.
+Extents sliced_dimensions(const Extents& array, const Extents& slice) {
+  Extents sliced;
+  for (std::size_t d = 0; d < array.size(); ++d) {
+    if (array[d] != slice[d]) sliced.push_back(static_cast<std::int64_t>(d));
+  }
+  return sliced;
+}
+
+bool are_major(const Extents& dimensions, std::size_t rank) {
+  return std::all_of(dimensions.begin(), dimensions.end(),
+                     [rank](std::int64_t d) { return d + 2 < static_cast<std::int64_t>(rank); });
+}
+
+void IndexedAccess::visit_dynamic_slice(Id id) {
+  const HloInstruction slice = at(id);
+  const Extents extents = edit_.dimensions(slice.operands[0]);
+  if (slice.operands.size() != extents.size() + 1) refuse(id, "expected a start per dimension");
+  const Extents sliced = sliced_dimensions(extents, slice.shape.dimensions);
+  if (!sliced.empty() && are_major(sliced, extents.size())) return;
+  edit_.stand_for(id);
+  Id value = slice.operands[0];
+  for (std::int64_t d : sliced) {
+    const auto at_d = static_cast<std::size_t>(d);
+    const std::int64_t size = slice.shape.dimensions[at_d];
+    Id start = edit_.convert(slice.operands[1 + at_d], ElementType::kS32);
+    start = edit_.broadcast(clamp(start, extents[at_d] - size), {size}, {});
+    if (size > 1) {
+      start =
+          edit_.binary(HloOpcode::kAdd, start, edit_.iota(ElementType::kS32, {size}, 0));
+    }
+    value = take(value, d, start);
+  }
+  edit_.finish(value);
+}
+
+void IndexedAccess::visit_dynamic_update(Id id) {
+  const HloInstruction update = at(id);
+  const Extents extents = edit_.dimensions(update.operands[0]);
+  const Extents sizes = edit_.dimensions(update.operands[1]);
+  if (update.operands.size() != extents.size() + 2) refuse(id, "expected a start per dimension");
+  const Extents sliced = sliced_dimensions(extents, sizes);
+  if (!sliced.empty() && are_major(sliced, extents.size())) return;
+  edit_.stand_for(id);
+  if (sliced.empty()) return edit_.finish(update.operands[1]);
+  Id value = update.operands[1], inside = -1;
+  for (std::int64_t d : sliced) {
+    const auto at_d = static_cast<std::size_t>(d);
+    const std::int64_t extent = extents[at_d], size = sizes[at_d];
+    const Id given = edit_.convert(update.operands[2 + at_d], ElementType::kS32);
+    const Id start = clamp(given, extent - size);
+    // Where along the update each place of the array lies.
+    const auto distance = [&](const Extents& box, std::int64_t dimension) {
+      return edit_.binary(HloOpcode::kSubtract, edit_.iota(ElementType::kS32, box, dimension),
+                          edit_.broadcast(start, box, {}));
+    };
+    const Id place = distance(extents, d);
+    const Id zero = edit_.splat(ElementType::kS32, extents, 0);
+    const Id end = edit_.splat(ElementType::kS32, extents, static_cast<double>(size));
+    const Id fits =
+        edit_.binary(HloOpcode::kAnd, edit_.compare(place, zero, ComparisonDirection::kGe),
+                     edit_.compare(place, end, ComparisonDirection::kLt));
+    inside = inside < 0 ? fits : edit_.binary(HloOpcode::kAnd, inside, fits);
+    if (size > 1) value = take(value, d, clamp(distance({extent}, 0), size - 1));
+  }
+  // Dimensions of extent 1 are broadcast.
+  Extents kept, places;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (edit_.dimensions(value)[d] != extents[d]) continue;
+    kept.push_back(extents[d]);
+    places.push_back(static_cast<std::int64_t>(d));
+  }
+  value = edit_.broadcast(edit_.reshape(value, kept), extents, places);
+  edit_.finish(edit_.select(inside, value, update.operands[0]));
+}
+
+void IndexedAccess::visit(Id id) {
+  switch (at(id).opcode) {
+    case HloOpcode::kGather:
+      return visit_gather(id);
+    case HloOpcode::kScatter:
+      return visit_scatter(id);
+    case HloOpcode::kDynamicSlice:
+      return visit_dynamic_slice(id);
+    case HloOpcode::kDynamicUpdateSlice:
+      return visit_dynamic_update(id);
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+void rewrite_indexed_access(hlo::Module& module) { IndexedAccess(module).run(); }
+
+}  // namespace tpu::compiler

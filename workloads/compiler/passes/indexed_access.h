@@ -1,0 +1,25 @@
+#pragma once
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: writes gathers, scatters, dynamic-slices and dynamic-update-slices in the forms that have
+/// kernels.
+///
+/// - A gather or scatter by any mixture of batching, indexed and window dimensions becomes one of
+///   whole rows of a table (a DMA per row), or, where that moves more, a selection: the gathered
+///   dimension is compared with the indices element by element and reduced. The cheaper one is
+///   chosen by estimates of both in cycles.
+/// - A dynamic-slice or dynamic-update-slice along major dimensions stays as it is (whole tiles by
+///   DMA). Other dynamic-slices are gathers with one start; other updates select between the array
+///   and the update, which costs a pass over the array.
+///
+/// Indices are clamped (gather, slices) or what lies outside is dropped (scatter), as HLO says.
+///
+/// Needs: a simplified entry without calls; layouts not assigned yet.
+/// Leaves: gathers and scatters of rows by a vector of indices. Throws WorkloadError for a scatter
+/// that does other than add floating values.
+void rewrite_indexed_access(hlo::Module& module);
+
+}  // namespace tpu::compiler

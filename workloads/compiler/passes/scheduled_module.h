@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "isa/program.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Where every array of a computation lies in HBM.
+struct HbmPlan {
+  /// First granule of each array of each instruction (one for an array, one per element of a
+  /// tuple); empty for constants that stand in no buffer.
+  std::vector<std::vector<std::uint64_t>> granules_of;
+  std::vector<isa::Buffer> buffers;  ///< Those of loops and branches included.
+  std::uint64_t peak_granules = 0;
+  std::uint64_t infeed_granule = 0;   ///< Where the batch of a step goes: one range.
+  std::uint64_t infeed_granules = 0;  ///< 0: the module takes no batch.
+};
+
+struct ScheduledModule;
+
+/// What a while or conditional runs (HloInstruction::region says which).
+///
+/// Each body is a module whose parameters are arrays. Of a loop: parameters are the carried arrays,
+/// in whose memory the next iteration's values appear (aliases), then what the body only reads.
+/// Where `trips` is not known, a second module has the same parameters and one more, whose memory
+/// takes the predicate. Of a conditional: a module per branch, whose parameters are what it reads,
+/// then the places of the results.
+struct ScheduledRegion {
+  bool is_loop = false;
+  bool by_predicate = false;  ///< A conditional's selector is a predicate: 0 is the second branch.
+  std::optional<std::uint64_t> trips;
+  std::vector<ScheduledModule> bodies;
+};
+
+/// A module that is ready for its kernels.
+struct ScheduledModule {
+  hlo::Module module;
+  HbmPlan plan;
+  std::vector<ScheduledRegion> regions;
+};
+
+}  // namespace tpu::compiler

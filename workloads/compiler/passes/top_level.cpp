@@ -1,0 +1,169 @@
+#include "workloads/compiler/passes/top_level.h"
+
+#include "sim/base/error.h"
+#include "workloads/compiler/codegen/kernel_builder.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using isa::Opcode;
+using isa::Operand;
+
+/// SMEM words below those of the kernels: the trips of loops, then a granule for words from HBM.
+constexpr std::uint32_t kTripWords = 64;
+constexpr std::uint32_t kMostLoops = 64;
+constexpr std::uint32_t kFetchedWords = 256;
+constexpr std::uint32_t kFetchFlag = kKernelFlagBegin;  // No kernel runs meanwhile.
+static_assert(kFetchedWords + isa::kHbmGranuleBytes / isa::kSmemWordBytes <= kKernelSmemBegin);
+
+isa::Address smem_word(std::uint32_t word) {
+  isa::Address address;
+  address.offset = static_cast<std::int32_t>(word);
+  return address;
+}
+
+}  // namespace
+
+void TopLevel::begin_bundle() {
+  isa::Bundle bundle;
+  bundle.first_instruction = static_cast<std::uint32_t>(kernel_.instructions.size());
+  kernel_.bundles.push_back(bundle);
+  is_target_ = false;
+}
+
+isa::Instruction& TopLevel::add(Opcode opcode) {
+  kernel_.instructions.emplace_back();
+  kernel_.instructions.back().opcode = opcode;
+  ++kernel_.bundles.back().instruction_count;
+  return kernel_.instructions.back();
+}
+
+void TopLevel::call(std::uint32_t call_site, const std::vector<std::uint32_t>& operands) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (i % 2 == 0) begin_bundle();
+    isa::Instruction& move = add(Opcode::kSmov);
+    move.dest = static_cast<std::uint8_t>(i);
+    move.operands[0] = Operand::immediate_(operands[i]);
+  }
+  begin_bundle();
+  add(Opcode::kCall).operands[0] = Operand::immediate_(call_site);
+}
+
+void TopLevel::fetch_word(std::uint32_t granule) {
+  begin_bundle();
+  isa::Instruction& dma = add(Opcode::kDmaHbmToSmem);
+  dma.operands = {Operand::immediate_(granule), Operand::immediate_(1),
+                  Operand::immediate_(kFetchedWords), Operand::immediate_(kFetchFlag)};
+  begin_bundle();
+  isa::Instruction& wait = add(Opcode::kDmaDoneWait);
+  wait.operands[0] = Operand::immediate_(kFetchFlag);
+  wait.operands[1] = Operand::immediate_(1);
+  begin_bundle();
+  isa::Instruction& clear = add(Opcode::kVsyncadd);
+  clear.operands[0] = Operand::immediate_(kFetchFlag);
+  clear.operands[1] = Operand::immediate_(~std::uint32_t{0});
+  begin_bundle();
+  isa::Instruction& load = add(Opcode::kSld);
+  load.dest = 0;
+  load.address = smem_word(kFetchedWords);
+  begin_bundle();  // The load takes two cycles.
+}
+
+void TopLevel::compare(Opcode opcode, std::uint32_t number) {
+  begin_bundle();
+  isa::Instruction& test = add(opcode);
+  test.dest = 0;
+  test.operands[0] = Operand::register_(0);
+  test.operands[1] = Operand::immediate_(number);
+}
+
+std::size_t TopLevel::branch_if(bool holds, std::uint32_t target) {
+  begin_bundle();
+  isa::Instruction& jump = add(Opcode::kSbrRel);
+  jump.guard = {0, !holds};
+  jump.operands[0] = Operand::immediate_(target);
+  const std::size_t branch = kernel_.instructions.size() - 1;
+  begin_bundle();  // The delay slot.
+  is_target_ = true;
+  return branch;
+}
+
+void TopLevel::counted_loop(std::uint64_t trips, const std::function<void()>& body) {
+  TPU_CHECK(trips > 0 && trips < (std::uint64_t{1} << 31), "a loop of " << trips << " trips");
+  if (depth_ == kMostLoops) {
+    throw WorkloadError("expected at most " + std::to_string(kMostLoops) +
+                        " loops inside each other, found more");
+  }
+  const isa::Address word = smem_word(kTripWords + depth_);
+  begin_bundle();
+  isa::Instruction& store = add(Opcode::kSst);
+  store.address = word;
+  store.operands[0] = Operand::immediate_(static_cast<std::uint32_t>(trips));
+  const std::uint32_t begin = here();
+  ++depth_;
+  body();
+  --depth_;
+  begin_bundle();
+  isa::Instruction& load = add(Opcode::kSld);
+  load.dest = 0;
+  load.address = word;
+  begin_bundle();
+  begin_bundle();
+  isa::Instruction& count = add(Opcode::kSsubS32);
+  count.dest = 0;
+  count.operands[0] = Operand::register_(0);
+  count.operands[1] = Operand::immediate_(1);
+  compare(Opcode::kScmpGtS32, 0);
+  isa::Instruction& keep = add(Opcode::kSst);
+  keep.address = word;
+  keep.operands[0] = Operand::register_(0);
+  branch_if(true, begin);
+}
+
+void TopLevel::tested_loop(std::uint32_t granule, const std::function<void()>& test,
+                           const std::function<void()>& body) {
+  const std::uint32_t begin = here();
+  test();
+  fetch_word(granule);
+  compare(Opcode::kScmpEqS32, 0);
+  const std::size_t leave = branch_if(true, 0);
+  body();
+  begin_bundle();
+  isa::Instruction& again = add(Opcode::kSbrRel);
+  again.operands[0] = Operand::immediate_(begin);
+  begin_bundle();
+  aim(leave);
+  is_target_ = true;
+}
+
+void TopLevel::branches(std::uint32_t granule, bool by_predicate, std::size_t count,
+                        const std::function<void(std::size_t)>& branch) {
+  std::vector<std::size_t> leaves;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::size_t skip = 0;
+    const bool is_last = i + 1 == count;
+    if (!is_last) {
+      fetch_word(granule);
+      compare(Opcode::kScmpEqS32, by_predicate ? 0 : static_cast<std::uint32_t>(i));
+      skip = branch_if(by_predicate, 0);
+    }
+    branch(i);
+    if (is_last) break;
+    begin_bundle();
+    isa::Instruction& leave = add(Opcode::kSbrRel);
+    leave.operands[0] = Operand::immediate_(0);
+    leaves.push_back(kernel_.instructions.size() - 1);
+    begin_bundle();
+    aim(skip);
+  }
+  for (std::size_t leave : leaves) aim(leave);
+  is_target_ = true;
+}
+
+isa::Kernel TopLevel::take() {
+  if (kernel_.bundles.empty() || is_target_) begin_bundle();
+  return std::move(kernel_);
+}
+
+}  // namespace tpu::compiler
