@@ -20,8 +20,7 @@ std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / 
                          const std::string& why) {
   throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" +
                       hlo::to_string(computation.at(instruction.operands[0]).shape) + ") -> " +
-                      hlo::to_string(instruction.shape) + " \"" + instruction.name +
-                      "\": " + why);
+                      hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why);
 }
 
 /// Granules from one place to the next along each physical dimension but the two minor ones.

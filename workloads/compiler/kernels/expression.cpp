@@ -492,8 +492,8 @@ ExpressionValue ExpressionEmitter::emit_integer_unary(const ExpressionNode& node
     case HloOpcode::kAbs:
       return ExpressionValue::of(is_signed ? integer_extreme(true, true, x, negated) : x);
     case HloOpcode::kSign: {
-      const MReg positive = builder_.vector_compare(
-          is_signed ? Opcode::kVcmpGtS32 : Opcode::kVcmpNeS32, x, 0);
+      const MReg positive =
+          builder_.vector_compare(is_signed ? Opcode::kVcmpGtS32 : Opcode::kVcmpNeS32, x, 0);
       return ExpressionValue::of(
           builder_.select(positive, 1, builder_.vector(Opcode::kVshraS32, x, 31)));
     }

@@ -34,8 +34,8 @@ VReg emit_u32_to_float(KernelBuilder& builder, VReg a) {
 
 VReg emit_float_to_u32(KernelBuilder& builder, VReg x) {
   const MReg is_large = builder.vector_compare(Opcode::kVcmpGeF32, x, kTwoTo31);
-  const VReg upper = builder.vector(Opcode::kVxorU32,
-                                    builder.truncate_to_s32(builder.sub(x, kTwoTo31)), kSignBit);
+  const VReg upper =
+      builder.vector(Opcode::kVxorU32, builder.truncate_to_s32(builder.sub(x, kTwoTo31)), kSignBit);
   const VReg value = builder.select(is_large, upper, builder.truncate_to_s32(x));
   const MReg is_beyond = builder.vector_compare(Opcode::kVcmpGeF32, x, kTwoTo32);
   const MReg is_positive = builder.vector_compare(Opcode::kVcmpGtF32, x, 0.0F);
@@ -65,14 +65,12 @@ Division emit_divide_u32(KernelBuilder& builder, VReg a, VReg b) {
 Division emit_divide_s32(KernelBuilder& builder, VReg a, VReg b) {
   const MReg a_negative = builder.vector_compare(Opcode::kVcmpLtS32, a, 0);
   const MReg b_negative = builder.vector_compare(Opcode::kVcmpLtS32, b, 0);
-  const Division sizes =
-      emit_divide_u32(builder, builder.select(a_negative, negate(builder, a), a),
-                      builder.select(b_negative, negate(builder, b), b));
+  const Division sizes = emit_divide_u32(builder, builder.select(a_negative, negate(builder, a), a),
+                                         builder.select(b_negative, negate(builder, b), b));
   const VReg signs = builder.vector(Opcode::kVxorU32, a, b);
   const MReg differ = builder.vector_compare(Opcode::kVcmpLtS32, signs, 0);
   const MReg by_zero = builder.vector_compare(Opcode::kVcmpEqS32, b, 0);
-  const VReg quotient =
-      builder.select(differ, negate(builder, sizes.quotient), sizes.quotient);
+  const VReg quotient = builder.select(differ, negate(builder, sizes.quotient), sizes.quotient);
   const VReg remainder =
       builder.select(a_negative, negate(builder, sizes.remainder), sizes.remainder);
   return {builder.select(by_zero, 0xffffffffU, quotient), remainder};

@@ -128,7 +128,7 @@ std::optional<LoweredKernel> Relayout::lower_tiles(const std::vector<Box>& boxes
     const std::optional<TileRuns> runs =
         tile_runs(box, operand(static_cast<std::size_t>(box.source)), instruction_.shape);
     if (!runs) return std::nullopt;
-    moves.push_back({box.source, *runs});
+    moves.push_back({box.source, *runs, {}});
   }
   const bool fills = instruction_.opcode == HloOpcode::kPad;
   return emit_tile_moves(instruction_.name, moves, static_cast<int>(instruction_.operands.size()),

@@ -56,8 +56,7 @@ VReg sine_of(KernelBuilder& builder, VReg x, const Reduced& angle, int quadrants
   VReg quadrant = angle.quadrant;
   if (quadrants != 0) quadrant = builder.vector(Opcode::kVaddS32, quadrant, quadrants);
   const VReg square = builder.mul(angle.rest, angle.rest);
-  const MReg is_odd =
-      builder.vector_compare(Opcode::kVcmpNeS32, builder.and_(quadrant, 1U), 0U);
+  const MReg is_odd = builder.vector_compare(Opcode::kVcmpNeS32, builder.and_(quadrant, 1U), 0U);
   const VReg value = builder.select(is_odd, short_cosine(builder, square),
                                     short_sine(builder, angle.rest, square));
   const VReg sign = builder.shift_left(builder.and_(quadrant, 2U), 30);
@@ -120,8 +119,8 @@ VReg emit_round(KernelBuilder& builder, VReg x, bool half_to_even) {
   const VReg a = magnitude(builder, x);
   const VReg whole = emit_floor(builder, a);
   const VReg rest = builder.sub(a, whole);
-  MReg up = builder.vector_compare(half_to_even ? Opcode::kVcmpGtF32 : Opcode::kVcmpGeF32, rest,
-                                   0.5F);
+  MReg up =
+      builder.vector_compare(half_to_even ? Opcode::kVcmpGtF32 : Opcode::kVcmpGeF32, rest, 0.5F);
   if (half_to_even) {
     const MReg is_half = builder.vector_compare(Opcode::kVcmpEqF32, rest, 0.5F);
     const VReg odd = builder.and_(builder.truncate_to_s32(whole), 1U);

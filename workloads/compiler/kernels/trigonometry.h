@@ -21,8 +21,8 @@ VReg emit_round(KernelBuilder& builder, VReg x, bool half_to_even);
 /// a - b trunc(a / b): exact where the quotient has up to 12 bits and b up to 12 bits of
 /// significand; otherwise off by the rounding of the product.
 VReg emit_remainder(KernelBuilder& builder, VReg a, VReg b);
-/// Rounds to so many bits of exponent and significand, nearest even; what is too small becomes zero,
-/// what is too large infinity.
+/// Rounds to so many bits of exponent and significand, nearest even; what is too small becomes
+/// zero, what is too large infinity.
 VReg emit_reduced_precision(KernelBuilder& builder, VReg x, int exponent_bits, int mantissa_bits);
 
 }  // namespace tpu::compiler

@@ -76,8 +76,8 @@ InstructionId gathered(Computation& computation, const Shape& shape, const std::
   tuple.name = name + ".tuple";
   tuple.shape = shape;
   for (std::size_t i = 0; i < shape.elements.size(); ++i) {
-    tuple.operands.push_back(gathered(computation, shape.elements[i],
-                                      name + "." + std::to_string(i), leaves, next));
+    tuple.operands.push_back(
+        gathered(computation, shape.elements[i], name + "." + std::to_string(i), leaves, next));
   }
   return append(computation, std::move(tuple));
 }
@@ -106,8 +106,7 @@ Computation with_flat_interface(const Computation& from) {
   std::size_t next = 0;
   for (InstructionId parameter : from.parameters()) {
     const HloInstruction& old = from.at(parameter);
-    copy[static_cast<std::size_t>(parameter)] =
-        gathered(flat, old.shape, old.name, arrays, next);
+    copy[static_cast<std::size_t>(parameter)] = gathered(flat, old.shape, old.name, arrays, next);
   }
   for (const HloInstruction& instruction : from.instructions) {
     if (instruction.opcode == HloOpcode::kParameter) continue;
@@ -290,9 +289,9 @@ void Outliner::sink_constants(Loop& loop) {
 /// What the condition or a user of the loop looks at, and what that is computed from.
 void Outliner::find_needed(Loop& loop, InstructionId id) const {
   loop.is_needed.assign(loop.initial.size(), false);
-  const bool flat = std::none_of(
-      entry_.at(id).shape.elements.begin(), entry_.at(id).shape.elements.end(),
-      [](const Shape& element) { return element.is_tuple(); });
+  const bool flat =
+      std::none_of(entry_.at(id).shape.elements.begin(), entry_.at(id).shape.elements.end(),
+                   [](const Shape& element) { return element.is_tuple(); });
   bool all = entry_.root == id || !flat || !entry_.at(id).shape.is_tuple();
   for (const HloInstruction& user : entry_.instructions) {
     for (InstructionId operand : user.operands) {
@@ -334,7 +333,8 @@ std::optional<std::uint64_t> Outliner::trip_count(Loop& loop) const {
   const HloInstruction& counter = test.at(compare.operands[is_flipped ? 1 : 0]);
   const HloInstruction& limit = test.at(compare.operands[is_flipped ? 0 : 1]);
   if (counter.opcode != HloOpcode::kParameter || !is_scalar_constant(limit)) return std::nullopt;
-  if (counter.shape.type != hlo::ElementType::kS32 && counter.shape.type != hlo::ElementType::kU32) {
+  if (counter.shape.type != hlo::ElementType::kS32 &&
+      counter.shape.type != hlo::ElementType::kU32) {
     return std::nullopt;
   }
   const auto leaf = static_cast<std::size_t>(counter.parameter_number);
@@ -361,8 +361,8 @@ std::optional<std::uint64_t> Outliner::trip_count(Loop& loop) const {
   for (std::uint64_t trips = 0; trips < kMostTrips; ++trips) {
     const std::int64_t left = is_flipped ? word(limit) : value;
     const std::int64_t right = is_flipped ? value : word(limit);
-    const bool again[] = {left == right, left != right, left < right,
-                          left <= right, left > right,  left >= right};
+    const bool again[] = {left == right, left != right, left<right, left <= right, left> right,
+                          left >= right};
     if (!again[static_cast<std::size_t>(compare.direction)]) return trips;
     const auto wrapped = static_cast<std::uint32_t>(value + amount);
     value = is_signed ? static_cast<std::int64_t>(static_cast<std::int32_t>(wrapped))
@@ -512,8 +512,8 @@ void Outliner::visit_conditional(InstructionId id) {
     for (std::size_t result = 0; result < made.shape.elements.size(); ++result) {
       append_parameter(code, read.size() + result, made.shape.elements[result],
                        code.name + ".place");
-      body.aliases.push_back({static_cast<std::int64_t>(result),
-                              static_cast<std::int64_t>(read.size() + result)});
+      body.aliases.push_back(
+          {static_cast<std::int64_t>(result), static_cast<std::int64_t>(read.size() + result)});
     }
     tidy(code);
     region.bodies.push_back({std::move(body), {}, {}});
@@ -550,14 +550,11 @@ std::vector<hlo::Layout> operand_layouts(const ScheduledRegion& region, std::siz
 bool has_control_flow(const Module& module) {
   const std::vector<HloInstruction>& all = module.entry_computation().instructions;
   return std::any_of(all.begin(), all.end(), [](const HloInstruction& instruction) {
-    return instruction.opcode == HloOpcode::kWhile ||
-           instruction.opcode == HloOpcode::kConditional;
+    return instruction.opcode == HloOpcode::kWhile || instruction.opcode == HloOpcode::kConditional;
   });
 }
 
-std::vector<ScheduledRegion> outline_control_flow(Module& module) {
-  return Outliner(module).run();
-}
+std::vector<ScheduledRegion> outline_control_flow(Module& module) { return Outliner(module).run(); }
 
 void adopt_region_layouts(ScheduledModule& scheduled) {
   for (HloInstruction& instruction : scheduled.module.entry_computation().instructions) {

@@ -7,9 +7,9 @@ namespace tpu::compiler {
 /// Pass: inserts the copies without which two values would have to share memory that both need.
 ///
 /// - All-reduces, loops and dynamic-update-slices work in place: an operand that is a constant or a
-///   parameter whose memory is not the result's anyway, or whose old value is read later, is copied.
-///   So is what two all-reduces work on, since each needs one range. Where the value was made from
-///   nothing (zeros for a loop to fill) it is made again instead of copied.
+///   parameter whose memory is not the result's anyway, or whose old value is read later, is
+///   copied. So is what two all-reduces work on, since each needs one range. Where the value was
+///   made from nothing (zeros for a loop to fill) it is made again instead of copied.
 /// - A result that shares its buffer with a parameter is computed into it when nothing reads the
 ///   parameter afterwards: readers come first where they do not need the result. Otherwise it is
 ///   copied there at the end. A parameter that is returned as

@@ -130,8 +130,7 @@ Id GraphEditor::unary(HloOpcode opcode, Id value) {
 
 Id GraphEditor::binary(HloOpcode opcode, Id a, Id b) {
   TPU_CHECK(dimensions(a) == dimensions(b), "operands of " << hlo::to_string(opcode) << " differ");
-  return append_instruction(
-      start(opcode, {a, b}, hlo::array_shape(shape(a).type, dimensions(a))));
+  return append_instruction(start(opcode, {a, b}, hlo::array_shape(shape(a).type, dimensions(a))));
 }
 
 Id GraphEditor::compare(Id a, Id b, hlo::ComparisonDirection direction) {
@@ -176,8 +175,8 @@ Id GraphEditor::reduce(Id value, HloOpcode opcode, const Extents& reduced, doubl
     if (!is_reduced) extents.push_back(dimensions(value)[d]);
   }
   const ElementType type = shape(value).type;
-  HloInstruction made = start(HloOpcode::kReduce, {value, scalar(type, initial)},
-                              hlo::array_shape(type, extents));
+  HloInstruction made =
+      start(HloOpcode::kReduce, {value, scalar(type, initial)}, hlo::array_shape(type, extents));
   made.dimensions = reduced;
   made.called = {scalar_computation(opcode, type)};
   return append_instruction(std::move(made));

@@ -22,8 +22,9 @@ class GraphEditor {
   /// What follows stands for this instruction.
   void stand_for(Id id);
 
-  const hlo::Shape& shape(Id id) const { return entry().at(id).shape; }
-  const Extents& dimensions(Id id) const { return shape(id).dimensions; }
+  /// By value: appending invalidates references into the graph.
+  hlo::Shape shape(Id id) const { return entry().at(id).shape; }
+  Extents dimensions(Id id) const { return shape(id).dimensions; }
 
   Id scalar(hlo::ElementType type, double value);
   Id splat(hlo::ElementType type, const Extents& extents, double value);

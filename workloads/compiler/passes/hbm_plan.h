@@ -14,12 +14,13 @@ namespace tpu::compiler {
 ///
 /// The step's inputs come first, as one range in the order of Module::infeed_parameters, then the
 /// other parameters, in order; their memory holds nothing else, but for results that alias them.
-/// Constants stand behind them, since every step reads them again. Everything else shares the rest: storages are placed in order of falling size, each in the
-/// smallest gap between those whose lifetimes (first write to last read, in the order of the entry)
-/// overlap its own. An elementwise kernel may write over an operand that nothing reads later. What
-/// an all-reduce works on lies in one range in operand order. The bodies of a loop or conditional
-/// find their parameters and results in the memory of its operands and results, and share one range
-/// for everything else, which is theirs while it runs.
+/// Constants stand behind them, since every step reads them again. Everything else shares the rest:
+/// storages are placed in order of falling size, each in the smallest gap between those whose
+/// lifetimes (first write to last read, in the order of the entry) overlap its own. An elementwise
+/// kernel may write over an operand that nothing reads later. What an all-reduce works on lies in
+/// one range in operand order. The bodies of a loop or conditional find their parameters and
+/// results in the memory of its operands and results, and share one range for everything else,
+/// which is theirs while it runs.
 ///
 /// Constants carry their words, but for those that the HLO text elides: whoever reads one with
 /// values on reads memory that nobody has written, which the machine reports.

@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/indexed_access.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "sim/base/error.h"
@@ -62,10 +63,12 @@ Costs estimate(const View& view, std::int64_t picks, bool is_matrix) {
                      : outside * ceil_divide(picks, 8) * ceil_divide(view.indexed, 128);
   costs.selection = kRegisterCycles * static_cast<double>(registers);
   const std::int64_t width = ceil_divide(view.outer * view.inner, 128);
-  costs.rows = kKernelCycles +
-               kRowCycles * static_cast<double>(view.batch * picks * std::max<std::int64_t>(1, width / 8));
+  costs.rows =
+      kKernelCycles +
+      kRowCycles * static_cast<double>(view.batch * picks * std::max<std::int64_t>(1, width / 8));
   if (!is_matrix) {
-    costs.rows += kKernelCycles + 512.0 * static_cast<double>(view.batch * view.indexed * width) / kRowBytes;
+    costs.rows +=
+        kKernelCycles + 512.0 * static_cast<double>(view.batch * view.indexed * width) / kRowBytes;
   }
   return costs;
 }
@@ -125,7 +128,8 @@ void IndexedAccess::refuse(Id id, const std::string& why) const {
 
 Id IndexedAccess::clamp(Id value, std::int64_t last) {
   const Extents extents = edit_.dimensions(value);
-  const Id low = edit_.binary(HloOpcode::kMaximum, value, edit_.splat(ElementType::kS32, extents, 0));
+  const Id low =
+      edit_.binary(HloOpcode::kMaximum, value, edit_.splat(ElementType::kS32, extents, 0));
   return edit_.binary(HloOpcode::kMinimum, low,
                       edit_.splat(ElementType::kS32, extents, static_cast<double>(last)));
 }
@@ -168,7 +172,8 @@ Id IndexedAccess::linear(const std::vector<Id>& components, const Extents& exten
   return sum;
 }
 
-/// [batch, outer, indexed, inner] by numbers [batch, picks] -> [batch, outer, picks, inner].
+/// [batch, outer, indexed, inner] by numbers [batch, picks] -> [batch, outer, picks, inner], the
+/// latter in that order but with any extents.
 Id IndexedAccess::pick(Id array, const View& view, Id numbers, std::int64_t picks, bool is_matrix) {
   const Costs costs = estimate(view, picks, is_matrix);
   return costs.selection <= costs.rows ? pick_by_selection(array, view, numbers, picks)
@@ -180,24 +185,40 @@ Id with_batch_offset(GraphEditor& edit, Id numbers, const View& view, std::int64
   const Id flat = edit.reshape(numbers, extents);
   if (view.batch == 1) return edit.reshape(flat, {picks});
   const Id row = edit.iota(ElementType::kS32, extents, 0);
-  const Id begin = edit.binary(
-      HloOpcode::kMultiply, row,
-      edit.splat(ElementType::kS32, extents, static_cast<double>(view.indexed)));
+  const Id begin =
+      edit.binary(HloOpcode::kMultiply, row,
+                  edit.splat(ElementType::kS32, extents, static_cast<double>(view.indexed)));
   return edit.reshape(edit.binary(HloOpcode::kAdd, flat, begin), {view.batch * picks});
+}
+
+/// An array of four extents in another order; it has no dimensions of extent 1, whose tiles would
+/// be mostly padding.
+Id reordered(GraphEditor& edit, Id array, const Extents& extents, const Extents& order) {
+  Extents kept, number(extents.size(), -1), permutation;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (extents[d] == 1) continue;
+    number[d] = static_cast<std::int64_t>(kept.size());
+    kept.push_back(extents[d]);
+  }
+  for (std::int64_t d : order) {
+    const std::int64_t place = number[static_cast<std::size_t>(d)];
+    if (place >= 0) permutation.push_back(place);
+  }
+  return edit.transpose(edit.reshape(array, kept), permutation);
 }
 
 Id IndexedAccess::pick_by_rows(Id array, const View& view, Id numbers, std::int64_t picks) {
   const ElementType type = edit_.shape(array).type;
   const bool narrow = hlo::byte_size(type) != 4;
-  Id table = edit_.reshape(array, {view.batch, view.outer, view.indexed, view.inner});
-  table = edit_.transpose(table, {0, 2, 1, 3});
+  Id table =
+      reordered(edit_, array, {view.batch, view.outer, view.indexed, view.inner}, {0, 2, 1, 3});
   const std::int64_t width = view.outer * view.inner;
   if (narrow) table = edit_.convert(table, ElementType::kF32);
   table = edit_.reshape(table, {view.batch * view.indexed, width});
   HloInstruction gather;
   gather.opcode = HloOpcode::kGather;
-  gather.name = at(array).name + ".rows." +
-                std::to_string(module_.entry_computation().instructions.size());
+  gather.name =
+      at(array).name + ".rows." + std::to_string(module_.entry_computation().instructions.size());
   gather.metadata = at(array).metadata;
   gather.operands = {table, with_batch_offset(edit_, numbers, view, picks)};
   gather.shape = hlo::array_shape(edit_.shape(table).type, {view.batch * picks, width});
@@ -208,27 +229,44 @@ Id IndexedAccess::pick_by_rows(Id array, const View& view, Id numbers, std::int6
   gather.gather.slice_sizes = {1, width};
   Id rows = edit_.append_instruction(std::move(gather));
   rows = edit_.convert(rows, type);
-  rows = edit_.reshape(rows, {view.batch, picks, view.outer, view.inner});
-  return edit_.transpose(rows, {0, 2, 1, 3});
+  return reordered(edit_, rows, {view.batch, picks, view.outer, view.inner}, {0, 2, 1, 3});
 }
 
 /// The selection of floating values: exactly one element of the sum is not 0.
-Id IndexedAccess::select_floats(Id array, const View& view, Id numbers, std::int64_t picks) {
-  // The gathered dimension stands in the lanes where there is no inner one.
-  Extents box{view.batch, view.outer, picks, view.indexed, view.inner}, places{0, 1, 3, 4};
-  Extents source{view.batch, view.outer, view.indexed, view.inner};
-  if (view.inner == 1) {
-    box.pop_back();
-    places.pop_back();
-    source.pop_back();
+/// A space of named extents without those of 1: which dimension each name has in it.
+struct Box {
+  Extents extents;
+  std::array<std::int64_t, 5> place{};  ///< -1: extent 1.
+
+  explicit Box(const std::array<std::int64_t, 5>& all, std::size_t always) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      place[i] = all[i] == 1 && i != always ? -1 : static_cast<std::int64_t>(extents.size());
+      if (place[i] >= 0) extents.push_back(all[i]);
+    }
   }
-  const Id place = edit_.iota(ElementType::kS32, box, 3);
-  const Id wanted = edit_.broadcast(edit_.reshape(numbers, {view.batch, picks}), box, {0, 2});
-  const Id value = edit_.broadcast(edit_.reshape(array, source), box, places);
+  /// The value, whose dimensions are some of the names in order, all over the box.
+  Id spread(GraphEditor& edit, Id value, const std::vector<std::size_t>& names) const {
+    Extents own, places;
+    for (std::size_t name : names) {
+      if (place[name] < 0) continue;
+      own.push_back(extents[static_cast<std::size_t>(place[name])]);
+      places.push_back(place[name]);
+    }
+    return edit.broadcast(edit.reshape(value, own), extents, places);
+  }
+};
+
+/// The selection of floating values: exactly one element of the sum is not 0. The gathered
+/// dimension stands in the lanes where there is no inner one.
+Id IndexedAccess::select_floats(Id array, const View& view, Id numbers, std::int64_t picks) {
+  enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
+  const Box box({view.batch, view.outer, picks, view.indexed, view.inner}, kIndexed);
+  const Id place = edit_.iota(ElementType::kS32, box.extents, box.place[kIndexed]);
+  const Id wanted = box.spread(edit_, numbers, {kBatch, kPicks});
+  const Id value = box.spread(edit_, array, {kBatch, kOuter, kIndexed, kInner});
   const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
-  const Id chosen = edit_.select(hit, value, edit_.splat(ElementType::kF32, box, 0));
-  return edit_.reshape(edit_.reduce(chosen, HloOpcode::kAdd, {3}, 0),
-                       {view.batch, view.outer, picks, view.inner});
+  const Id chosen = edit_.select(hit, value, edit_.splat(ElementType::kF32, box.extents, 0));
+  return edit_.reduce(chosen, HloOpcode::kAdd, {box.place[kIndexed]}, 0);
 }
 
 Id IndexedAccess::pick_by_selection(Id array, const View& view, Id numbers, std::int64_t picks) {
@@ -329,7 +367,8 @@ void IndexedAccess::visit_gather(Id id) {
   for (std::size_t d = 0; d < extents.size(); ++d) {
     const auto dimension = static_cast<std::int64_t>(d);
     if (contains(dims.operand_batching_dims, dimension)) continue;
-    const bool moves = contains(dims.start_index_map, dimension) && dims.slice_sizes[d] < extents[d];
+    const bool moves =
+        contains(dims.start_index_map, dimension) && dims.slice_sizes[d] < extents[d];
     if (moves) {
       indexed.push_back(dimension);
     } else {
@@ -367,14 +406,13 @@ void IndexedAccess::visit_gather(Id id) {
   for (std::int64_t d : roles.indexed) {
     const auto at_d = static_cast<std::size_t>(d);
     const std::int64_t k = place_in(dims.start_index_map, d);
-    Id number =
-        component(indices, dims.index_vector_dim, k, dims.start_indices_batching_dims);
+    Id number = component(indices, dims.index_vector_dim, k, dims.start_indices_batching_dims);
     number = clamp(number, extents[at_d] - dims.slice_sizes[at_d]);
     number = edit_.broadcast(number, pick_extents, own_places);
     if (dims.slice_sizes[at_d] > 1) {
       const auto place = static_cast<std::int64_t>(own) + place_in(expanded, d);
-      number = edit_.binary(HloOpcode::kAdd, number,
-                            edit_.iota(ElementType::kS32, pick_extents, place));
+      number =
+          edit_.binary(HloOpcode::kAdd, number, edit_.iota(ElementType::kS32, pick_extents, place));
     }
     components.push_back(number);
     indexed_extents.push_back(extents[at_d]);
@@ -438,42 +476,29 @@ void IndexedAccess::visit_gather(Id id) {
 /// [batch, outer, indexed, inner] plus updates [batch, outer, picks, inner], f32.
 Id IndexedAccess::add_by_selection(Id array, Id updates, const View& view, Id numbers,
                                    std::int64_t picks) {
-  const Extents whole{view.batch, view.outer, view.indexed, view.inner};
-  Id sum = -1;
-  if (picks == 1) {
-    const Id place = edit_.iota(ElementType::kS32, whole, 2);
-    const Id wanted = edit_.broadcast(edit_.reshape(numbers, {view.batch}), whole, {0});
-    const Id value = edit_.broadcast(
-        edit_.reshape(updates, {view.batch, view.outer, view.inner}), whole, {0, 1, 3});
-    sum = edit_.select(edit_.compare(place, wanted, ComparisonDirection::kEq), value,
-                       edit_.splat(ElementType::kF32, whole, 0));
-  } else {
-    const bool lanes = view.inner == 1;
-    // The reduced dimension stands in the lanes where there is no inner one.
-    const Extents box = lanes ? Extents{view.batch, view.outer, view.indexed, picks}
-                              : Extents{view.batch, view.outer, picks, view.indexed, view.inner};
-    const std::int64_t at_indexed = lanes ? 2 : 3, at_picks = lanes ? 3 : 2;
-    const Id place = edit_.iota(ElementType::kS32, box, at_indexed);
-    const Id wanted =
-        edit_.broadcast(edit_.reshape(numbers, {view.batch, picks}), box, {0, at_picks});
-    const Id value =
-        lanes ? edit_.broadcast(edit_.reshape(updates, {view.batch, view.outer, picks}), box,
-                                {0, 1, 3})
-              : edit_.broadcast(edit_.reshape(updates, {view.batch, view.outer, picks, view.inner}),
-                                box, {0, 1, 2, 4});
-    const Id chosen = edit_.select(edit_.compare(place, wanted, ComparisonDirection::kEq), value,
-                                   edit_.splat(ElementType::kF32, box, 0));
-    sum = edit_.reshape(edit_.reduce(chosen, HloOpcode::kAdd, {at_picks}, 0), whole);
-  }
-  return edit_.binary(HloOpcode::kAdd, edit_.reshape(array, whole), sum);
+  enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
+  const bool in_lanes = view.inner == 1 && picks > 1;  // The picks, which are reduced.
+  const std::size_t at_picks = in_lanes ? kInner : kPicks;
+  const Box box(
+      {view.batch, view.outer, in_lanes ? 1 : picks, view.indexed, in_lanes ? picks : view.inner},
+      kIndexed);
+  const Id place = edit_.iota(ElementType::kS32, box.extents, box.place[kIndexed]);
+  const Id wanted = box.spread(edit_, numbers, {kBatch, at_picks});
+  const Id value = in_lanes ? box.spread(edit_, updates, {kBatch, kOuter, kInner})
+                            : box.spread(edit_, updates, {kBatch, kOuter, kPicks, kInner});
+  const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
+  Id sum = edit_.select(hit, value, edit_.splat(ElementType::kF32, box.extents, 0));
+  if (picks > 1) sum = edit_.reduce(sum, HloOpcode::kAdd, {box.place[at_picks]}, 0);
+  return edit_.binary(HloOpcode::kAdd, edit_.reshape(array, edit_.dimensions(sum)), sum);
 }
 
 Id IndexedAccess::add_by_rows(Id array, Id updates, const View& view, Id numbers,
                               std::int64_t picks) {
   const std::int64_t width = view.outer * view.inner;
   const auto as_rows = [&](Id value, std::int64_t rows) {
-    const Id box = edit_.reshape(value, {view.batch, view.outer, rows, view.inner});
-    return edit_.reshape(edit_.transpose(box, {0, 2, 1, 3}), {view.batch * rows, width});
+    const Id box =
+        reordered(edit_, value, {view.batch, view.outer, rows, view.inner}, {0, 2, 1, 3});
+    return edit_.reshape(box, {view.batch * rows, width});
   };
   // What lies outside must not fall into another batch's part of the table.
   const Extents extents{view.batch, picks};
@@ -487,8 +512,8 @@ Id IndexedAccess::add_by_rows(Id array, Id updates, const View& view, Id numbers
   const Id safe = edit_.select(inside, offset, edit_.splat(ElementType::kS32, extents, -1));
   HloInstruction scatter;
   scatter.opcode = HloOpcode::kScatter;
-  scatter.name = at(array).name + ".rows." +
-                 std::to_string(module_.entry_computation().instructions.size());
+  scatter.name =
+      at(array).name + ".rows." + std::to_string(module_.entry_computation().instructions.size());
   scatter.metadata = at(array).metadata;
   scatter.operands = {as_rows(array, view.indexed), edit_.reshape(safe, {view.batch * picks}),
                       as_rows(updates, picks)};
@@ -499,8 +524,7 @@ Id IndexedAccess::add_by_rows(Id array, Id updates, const View& view, Id numbers
   scatter.gather.index_vector_dim = 1;
   scatter.called = {edit_.scalar_computation(HloOpcode::kAdd, ElementType::kF32)};
   const Id rows = edit_.append_instruction(std::move(scatter));
-  const Id box = edit_.reshape(rows, {view.batch, view.indexed, view.outer, view.inner});
-  return edit_.transpose(box, {0, 2, 1, 3});
+  return reordered(edit_, rows, {view.batch, view.indexed, view.outer, view.inner}, {0, 2, 1, 3});
 }
 
 void IndexedAccess::visit_scatter(Id id) {
@@ -577,9 +601,8 @@ void IndexedAccess::visit_scatter(Id id) {
                      edit_.compare(number, last, ComparisonDirection::kLe));
     inside = inside < 0 ? fits : edit_.binary(HloOpcode::kAnd, inside, fits);
     if (contains(windows, d)) {
-      number = edit_.binary(
-          HloOpcode::kAdd, number,
-          edit_.iota(ElementType::kS32, pick_extents, place_in(pick_labels, d)));
+      number = edit_.binary(HloOpcode::kAdd, number,
+                            edit_.iota(ElementType::kS32, pick_extents, place_in(pick_labels, d)));
     }
     components.push_back(number);
     indexed_extents.push_back(extents[at_d]);
@@ -660,8 +683,7 @@ void IndexedAccess::visit_dynamic_slice(Id id) {
     Id start = edit_.convert(slice.operands[1 + at_d], ElementType::kS32);
     start = edit_.broadcast(clamp(start, extents[at_d] - size), {size}, {});
     if (size > 1) {
-      start =
-          edit_.binary(HloOpcode::kAdd, start, edit_.iota(ElementType::kS32, {size}, 0));
+      start = edit_.binary(HloOpcode::kAdd, start, edit_.iota(ElementType::kS32, {size}, 0));
     }
     value = take(value, d, start);
   }

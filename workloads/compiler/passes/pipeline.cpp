@@ -4,6 +4,7 @@
 #include "workloads/compiler/passes/collectives.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/copies.h"
+#include "workloads/compiler/passes/custom_calls.h"
 #include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/indexed_access.h"
@@ -65,11 +66,15 @@ void run_passes(ScheduledModule& scheduled, CompileReport* report) {
 ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report) {
   ScheduledModule scheduled;
   scheduled.module = module;
-  scheduled.module.replicas = target.cores;
   {
     const PassTimer timer(report, "verify");
     hlo::verify(scheduled.module);
   }
+  {
+    const PassTimer timer(report, "resolve_custom_calls");
+    resolve_custom_calls(scheduled.module);
+  }
+  scheduled.module.replicas = target.cores;
   run_passes(scheduled, report);
   const PassTimer timer(report, "plan_hbm");
   plan_hbm(scheduled, target);

@@ -134,8 +134,9 @@ void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction
   if (region.is_loop) {
     const ScheduledModule& test = region.bodies[1];
     const Computation& code = test.module.entry_computation();
-    top_.tested_loop(granule_of(test, code.parameters().back()), [&] { add_all(test); },
-                     [&] { add_all(region.bodies[0]); });
+    top_.tested_loop(
+        granule_of(test, code.parameters().back()), [&] { add_all(test); },
+        [&] { add_all(region.bodies[0]); });
     return;
   }
   const InstructionId selector = instruction.operands[0];

@@ -19,8 +19,8 @@ using KernelMaker = std::function<isa::Kernel(const hlo::Module&, const hlo::Hlo
 /// A kernel finds the first granules of its operands in s0, s1, ... (one per array, tuples element
 /// by element; 0 for a constant that it takes as an immediate) and those of its results behind
 /// them. Equal instructions share a kernel: same opcode, attributes, computation, shapes and
-/// layouts. A step that takes a batch starts with its DMA out of the infeed queue. Loops and branches
-/// are control flow of the top-level program around the calls of their bodies.
+/// layouts. A step that takes a batch starts with its DMA out of the infeed queue. Loops and
+/// branches are control flow of the top-level program around the calls of their bodies.
 ///
 /// Needs: the final schedule and its plan.
 /// Leaves: a program without model_flops and the sizes that depend on the module before

@@ -67,6 +67,7 @@ class Simplifier {
   bool fold_dot_operand(HloInstruction& dot, std::size_t index, Dimensions& batch,
                         Dimensions& contracting);
   bool simplify_collective(InstructionId id);
+  bool simplify_reduce(InstructionId id);
   bool becomes_operand(InstructionId id, bool when);
   bool becomes_broadcast(InstructionId id, InstructionId scalar);
 
@@ -356,6 +357,43 @@ bool Simplifier::simplify_dot(InstructionId id) {
   return left || right;
 }
 
+/// The value that a reduction by this operation may begin with.
+std::optional<double> neutral_value(HloOpcode opcode) {
+  switch (opcode) {
+    case HloOpcode::kAdd:
+    case HloOpcode::kOr:
+      return 0;
+    case HloOpcode::kMultiply:
+    case HloOpcode::kAnd:
+      return 1;
+    case HloOpcode::kMaximum:
+      return -HUGE_VAL;
+    case HloOpcode::kMinimum:
+      return HUGE_VAL;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Over nothing, or over dimensions of extent 1 from a neutral value.
+bool Simplifier::simplify_reduce(InstructionId id) {
+  HloInstruction& instruction = at(id);
+  if (instruction.shape.is_tuple()) return false;
+  if (instruction.dimensions.empty()) return becomes_operand(id, true);
+  const HloInstruction& input = operand(instruction, 0);
+  if (input.shape.element_count() != instruction.shape.element_count()) return false;
+  const Computation& body = module_.computation(instruction.called.at(0));
+  const HloInstruction* initial = scalar_constant_of(instruction.operands[1]);
+  const std::optional<double> neutral = neutral_value(body.at(body.root).opcode);
+  if (body.instructions.size() != 3 || initial == nullptr || !neutral) return false;
+  if (scalar_value(*initial) != neutral) return false;
+  instruction.opcode = HloOpcode::kReshape;
+  instruction.operands.pop_back();
+  instruction.called.clear();
+  instruction.dimensions.clear();
+  return true;
+}
+
 bool Simplifier::simplify_collective(InstructionId id) {
   HloInstruction& instruction = at(id);
   if (module_.replicas != 1) return false;
@@ -422,7 +460,7 @@ bool Simplifier::visit(InstructionId id) {
     case HloOpcode::kConcatenate:
       return becomes_operand(id, instruction.operands.size() == 1);
     case HloOpcode::kReduce:
-      return becomes_operand(id, instruction.dimensions.empty() && !instruction.shape.is_tuple());
+      return simplify_reduce(id);
     case HloOpcode::kDot:
       return simplify_dot(id);
     case HloOpcode::kAllReduce:

@@ -89,7 +89,8 @@ void StorageMap::define(const HloInstruction& instruction, Storage::Kind kind) {
       throw WorkloadError(instruction.name + ": expected arrays or a tuple of arrays, found " +
                           to_string(shape, false) + "; nested tuples have no place in memory");
     }
-    storage.definer = storage.last_use = instruction.id;
+    storage.definer = instruction.id;
+    storage.last_use = kind == Storage::Kind::kParameter ? -1 : instruction.id;
     storage.leaf = static_cast<std::int64_t>(leaf);
     of_[static_cast<std::size_t>(instruction.id)].push_back(storages_.size());
     storages_.push_back(std::move(storage));

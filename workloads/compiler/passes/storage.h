@@ -8,15 +8,15 @@
 namespace tpu::compiler {
 
 /// Memory that one or several values of the entry share: a parameter, a constant, or the result of
-/// a kernel with everything that is the same bytes (bitcasts, elements of tuples, what an instruction
-/// that works in place makes of it: an all-reduce, a loop, a dynamic-update-slice).
+/// a kernel with everything that is the same bytes (bitcasts, elements of tuples, what an
+/// instruction that works in place makes of it: an all-reduce, a loop, a dynamic-update-slice).
 struct Storage {
   enum class Kind : std::uint8_t { kParameter, kConstant, kResult };
   Kind kind = Kind::kResult;
-  hlo::Shape shape;                 ///< As it is written.
-  hlo::InstructionId definer = -1;  ///< Parameter, constant, or the kernel's instruction.
-  std::int64_t leaf = 0;            ///< Which result of the kernel.
-  hlo::InstructionId last_use = -1;
+  hlo::Shape shape;                    ///< As it is written.
+  hlo::InstructionId definer = -1;     ///< Parameter, constant, or the kernel's instruction.
+  std::int64_t leaf = 0;               ///< Which result of the kernel.
+  hlo::InstructionId last_use = -1;    ///< -1: a parameter that nothing reads.
   hlo::InstructionId all_reduce = -1;  ///< That works on it; -1: none.
   std::int64_t all_reduce_leaf = 0;
 };

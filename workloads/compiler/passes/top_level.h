@@ -11,10 +11,11 @@ namespace tpu::compiler {
 
 /// Writes the top-level kernel, bundle by bundle: calls of kernels, loops and branches around them.
 ///
-/// A called kernel keeps nothing in registers, so a loop's remaining trips stand in SMEM, a word per
-/// loop around it; a predicate or selector comes from HBM by a DMA before each test. A loop costs a
-/// store before it and six cycles per iteration, a test the DMA and seven cycles. All branches of a
-/// conditional stand one behind the other. Nothing is scheduled: the bundles stand in program order.
+/// A called kernel keeps nothing in registers, so a loop's remaining trips stand in SMEM, a word
+/// per loop around it; a predicate or selector comes from HBM by a DMA before each test. A loop
+/// costs a store before it and six cycles per iteration, a test the DMA and seven cycles. All
+/// branches of a conditional stand one behind the other. Nothing is scheduled: the bundles stand in
+/// program order.
 class TopLevel {
  public:
   explicit TopLevel(const std::string& name) { kernel_.name = name; }

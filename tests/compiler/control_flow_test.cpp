@@ -1,0 +1,291 @@
+#include <gtest/gtest.h>
+
+#include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/passes/pipeline.h"
+
+namespace tpu::test {
+namespace {
+
+/// A loop over a matrix and a counter that starts at `start`; `next` is the counter's next value.
+std::string counted_loop(const std::string& start, const std::string& next,
+                         const std::string& limit, const std::string& direction) {
+  return R"(HloModule loop
+body {
+  p = (s32[], f32[24,200]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[24,200] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  two = s32[] constant(2)
+  n = s32[] )" +
+         next + R"(
+  h = f32[] constant(0.5)
+  hb = f32[24,200] broadcast(h), dimensions={}
+  y = f32[24,200] multiply(x, hb)
+  c = f32[] convert(i)
+  cb = f32[24,200] broadcast(c), dimensions={}
+  z = f32[24,200] add(y, cb)
+  ROOT t = (s32[], f32[24,200]) tuple(n, z)
+}
+cond {
+  p = (s32[], f32[24,200]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant()" +
+         limit + R"()
+  ROOT c = pred[] compare(i, l), direction=)" +
+         direction + R"(
+}
+ENTRY main {
+  x = f32[24,200] parameter(0)
+  s = s32[] constant()" +
+         start + R"()
+  t = (s32[], f32[24,200]) tuple(s, x)
+  w = (s32[], f32[24,200]) while(t), condition=cond, body=body
+  i = s32[] get-tuple-element(w), index=0
+  y = f32[24,200] get-tuple-element(w), index=1
+  ROOT r = (s32[], f32[24,200], f32[24,200]) tuple(i, y, x)
+}
+)";
+}
+
+std::optional<std::uint64_t> trips_of(const std::string& text) {
+  const compiler::ScheduledModule scheduled =
+      compiler::schedule(hlo::read_hlo_text("test.hlo", text), target_of({}, 1), nullptr);
+  return scheduled.regions.at(0).trips;
+}
+
+TEST(ControlFlow, ALoopCarriesArraysAndKeepsItsInputs) {
+  check_hlo(counted_loop("0", "add(i, one)", "5", "LT"));
+}
+
+TEST(ControlFlow, TripCountsFollowFromTheCounter) {
+  EXPECT_EQ(trips_of(counted_loop("0", "add(i, one)", "5", "LT")), 5U);
+  EXPECT_EQ(trips_of(counted_loop("0", "add(two, i)", "5", "LT")), 3U);
+  EXPECT_EQ(trips_of(counted_loop("0", "add(i, two)", "6", "LE")), 4U);
+  EXPECT_EQ(trips_of(counted_loop("9", "subtract(i, two)", "0", "GT")), 5U);
+  EXPECT_EQ(trips_of(counted_loop("3", "add(i, one)", "7", "NE")), 4U);
+  check_hlo(counted_loop("9", "subtract(i, two)", "0", "GT"));
+}
+
+TEST(ControlFlow, ALoopThatNeverRunsIsItsInitialState) {
+  check_hlo(counted_loop("8", "add(i, one)", "5", "LT"));
+}
+
+/// A loop whose end the data decide.
+constexpr const char* kSearch = R"(HloModule search
+body {
+  p = (f32[], f32[8,128]) parameter(0)
+  a = f32[] get-tuple-element(p), index=0
+  x = f32[8,128] get-tuple-element(p), index=1
+  two = f32[] constant(2)
+  b = f32[] multiply(a, two)
+  bb = f32[8,128] broadcast(a), dimensions={}
+  y = f32[8,128] add(x, bb)
+  ROOT t = (f32[], f32[8,128]) tuple(b, y)
+}
+cond {
+  p = (f32[], f32[8,128]) parameter(0)
+  a = f32[] get-tuple-element(p), index=0
+  l = f32[] constant(1000)
+  ROOT c = pred[] compare(a, l), direction=LT
+}
+ENTRY main {
+  a = f32[] parameter(0)
+  x = f32[8,128] parameter(1)
+  t = (f32[], f32[8,128]) tuple(a, x)
+  ROOT w = (f32[], f32[8,128]) while(t), condition=cond, body=body
+}
+)";
+
+TEST(ControlFlow, ALoopWithoutATripCountTestsItsPredicate) {
+  EXPECT_EQ(trips_of(kSearch), std::nullopt);
+  HloCheck check;
+  check.low = 1;
+  check_hlo(kSearch, check);
+  check.low = 2000;  // No iteration.
+  check.high = 3000;
+  check_hlo(kSearch, check);
+}
+
+TEST(ControlFlow, StateThatChangesPlacesIsCopied) {
+  const char* text = R"(HloModule swap
+body {
+  p = (s32[], f32[8,128], f32[8,128], f32[8,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  a = f32[8,128] get-tuple-element(p), index=1
+  b = f32[8,128] get-tuple-element(p), index=2
+  c = f32[8,128] get-tuple-element(p), index=3
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  s = f32[8,128] add(b, c)
+  ROOT t = (s32[], f32[8,128], f32[8,128], f32[8,128]) tuple(n, b, a, s)
+}
+cond {
+  p = (s32[], f32[8,128], f32[8,128], f32[8,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant(7)
+  ROOT c = pred[] compare(l, i), direction=GT
+}
+ENTRY main {
+  a = f32[8,128] parameter(0)
+  b = f32[8,128] parameter(1)
+  s = s32[] constant(0)
+  t = (s32[], f32[8,128], f32[8,128], f32[8,128]) tuple(s, a, b, a)
+  ROOT w = (s32[], f32[8,128], f32[8,128], f32[8,128]) while(t), condition=cond, body=body
+}
+)";
+  check_hlo(text);
+}
+
+TEST(ControlFlow, LoopsStandInsideLoopsAndReadWhatNeverChanges) {
+  const char* text = R"(HloModule nested
+inner_body {
+  p = (s32[], f32[16,128], f32[128,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[16,128] get-tuple-element(p), index=1
+  w = f32[128,128] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  y = f32[16,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[16,128] tanh(y)
+  ROOT t = (s32[], f32[16,128], f32[128,128]) tuple(n, z, w)
+}
+inner_cond {
+  p = (s32[], f32[16,128], f32[128,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant(2)
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+body {
+  p = (s32[], f32[16,128], f32[128,128], f32[4,16,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[16,128] get-tuple-element(p), index=1
+  w = f32[128,128] get-tuple-element(p), index=2
+  r = f32[4,16,128] get-tuple-element(p), index=3
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  n = s32[] add(i, one)
+  t0 = (s32[], f32[16,128], f32[128,128]) tuple(zero, x, w)
+  t1 = (s32[], f32[16,128], f32[128,128]) while(t0), condition=inner_cond, body=inner_body
+  y = f32[16,128] get-tuple-element(t1), index=1
+  u = f32[1,16,128] reshape(y)
+  q = f32[4,16,128] dynamic-update-slice(r, u, i, zero, zero)
+  ROOT t = (s32[], f32[16,128], f32[128,128], f32[4,16,128]) tuple(n, y, w, q)
+}
+cond {
+  p = (s32[], f32[16,128], f32[128,128], f32[4,16,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant(4)
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+ENTRY main {
+  x = f32[16,128] parameter(0)
+  w = f32[128,128] parameter(1)
+  s = s32[] constant(0)
+  zero = f32[] constant(0)
+  e = f32[4,16,128] broadcast(zero), dimensions={}
+  t = (s32[], f32[16,128], f32[128,128], f32[4,16,128]) tuple(s, x, w, e)
+  l = (s32[], f32[16,128], f32[128,128], f32[4,16,128]) while(t), condition=cond, body=body
+  y = f32[16,128] get-tuple-element(l), index=1
+  r = f32[4,16,128] get-tuple-element(l), index=3
+  sum = f32[16,128] add(x, y)
+  ROOT out = (f32[16,128], f32[4,16,128]) tuple(sum, r)
+}
+)";
+  HloCheck check;
+  check.low = -0.5;
+  check.high = 0.5;
+  check.tolerance = 2e-3;
+  check_hlo(text, check);
+  // The weights are not copied: the loop reads them where they stand.
+  const compiler::ScheduledModule scheduled =
+      compiler::schedule(hlo::read_hlo_text("test.hlo", text), target_of({}, 1), nullptr);
+  for (const hlo::HloInstruction& in : scheduled.module.entry_computation().instructions) {
+    if (in.opcode != hlo::HloOpcode::kCopy) continue;
+    EXPECT_FALSE(in.shape.rank() == 2 && in.shape.dimensions[0] == 128) << in.name;
+  }
+  for (const compiler::ScheduledModule& body : scheduled.regions.at(0).bodies) {
+    for (const hlo::HloInstruction& in : body.module.entry_computation().instructions) {
+      EXPECT_FALSE(in.opcode == hlo::HloOpcode::kCopy && in.shape.rank() > 2) << in.name;
+    }
+  }
+}
+
+std::string conditional(const std::string& selector, const std::string& branches) {
+  return R"(HloModule choice
+first {
+  p = (f32[8,128], f32[]) parameter(0)
+  x = f32[8,128] get-tuple-element(p), index=0
+  a = f32[] get-tuple-element(p), index=1
+  b = f32[8,128] broadcast(a), dimensions={}
+  y = f32[8,128] multiply(x, b)
+  ROOT t = (f32[8,128], f32[]) tuple(y, a)
+}
+second {
+  x = f32[8,128] parameter(0)
+  c = f32[] constant(3)
+  ROOT t = (f32[8,128], f32[]) tuple(x, c)
+}
+third {
+  x = f32[8,128] parameter(0)
+  n = f32[8,128] negate(x)
+  c = f32[] constant(-1)
+  ROOT t = (f32[8,128], f32[]) tuple(n, c)
+}
+ENTRY main {
+  x = f32[8,128] parameter(0)
+  a = f32[] parameter(1)
+  s = )" +
+         selector + R"( parameter(2)
+  t = (f32[8,128], f32[]) tuple(x, a)
+  r = (f32[8,128], f32[]) conditional()" +
+         branches + R"(
+  y = f32[8,128] get-tuple-element(r), index=0
+  c = f32[] get-tuple-element(r), index=1
+  cb = f32[8,128] broadcast(c), dimensions={}
+  z = f32[8,128] add(y, cb)
+  ROOT out = (f32[8,128], f32[8,128]) tuple(z, x)
+}
+)";
+}
+
+TEST(ControlFlow, AConditionalRunsTheBranchThatItsPredicateNames) {
+  for (double value : {0.0, 1.0}) {
+    HloCheck check;
+    check.least = check.most = value;
+    check_hlo(conditional("pred[]", "s, t, x), true_computation=first, false_computation=second"),
+              check);
+  }
+}
+
+TEST(ControlFlow, AnIndexOutsideTheBranchesNamesTheLastOne) {
+  for (double value : {0.0, 1.0, 2.0, 5.0, -4.0}) {
+    HloCheck check;
+    check.least = check.most = value;
+    check_hlo(conditional("s32[]", "s, t, x, x), branch_computations={first, second, third}"),
+              check);
+  }
+}
+
+TEST(ControlFlow, ConstantsSurviveTheStepsOfARun) {
+  // A step leaves its temporaries behind; the table must still be there in the next one.
+  const char* text = R"(HloModule steps
+ENTRY main {
+  x = f32[8,128] parameter(0)
+  t = s32[2,4] constant({{1, 2, 3, 4}, {5, 6, 7, 8}})
+  f = f32[2,4] convert(t)
+  p = f32[] constant(0)
+  b = f32[8,128] pad(f, p), padding=0_6x0_124
+  y = f32[8,128] tanh(x)
+  e = f32[8,128] exponential(y)
+  r = f32[8,128] reverse(e), dimensions={0}
+  d = f32[8,128] add(r, e)
+  ROOT z = f32[8,128] add(b, d)
+}
+)";
+  HloCheck check;
+  check.steps = 3;
+  check_hlo(text, check);
+}
+
+}  // namespace
+}  // namespace tpu::test

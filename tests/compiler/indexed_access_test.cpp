@@ -1,0 +1,197 @@
+#include "workloads/compiler/passes/indexed_access.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+#include "tests/compiler/hlo_check.h"
+
+namespace tpu::test {
+namespace {
+
+std::string gather(const std::string& array, const std::string& indices, const std::string& result,
+                   const std::string& attributes) {
+  return "HloModule g\nENTRY main {\n  x = " + array + " parameter(0)\n  i = " + indices +
+         " parameter(1)\n  ROOT r = " + result + " gather(x, i), " + attributes + "\n}\n";
+}
+
+HloCheck indices(double least, double most) {
+  HloCheck check;
+  check.least = least;
+  check.most = most;
+  return check;
+}
+
+TEST(IndexedAccess, GathersAnElementPerRowOfABatch) {
+  // What take_along_axis makes: the indices beyond the array are clamped.
+  const char* attributes =
+      "offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, "
+      "start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1}";
+  check_hlo(gather("f32[32,300]", "s32[32,1,1]", "f32[32,1]", attributes), indices(-5, 310));
+  check_hlo(gather("f32[32,300]", "s32[32,4,1]", "f32[32,4]", attributes), indices(-5, 310));
+}
+
+TEST(IndexedAccess, GathersRowsOfABatch) {
+  check_hlo(gather("bf16[4,64,256]", "s32[4,20,1]", "bf16[4,20,256]",
+                   "offset_dims={2}, collapsed_slice_dims={1}, start_index_map={1}, "
+                   "operand_batching_dims={0}, start_indices_batching_dims={0}, "
+                   "index_vector_dim=2, slice_sizes={1,1,256}"),
+            indices(-3, 70));
+}
+
+TEST(IndexedAccess, GathersAlongTwoDimensionsAtOnce) {
+  check_hlo(gather("f32[40,4,4]", "s32[6,2]", "f32[40,6]",
+                   "offset_dims={0}, collapsed_slice_dims={1,2}, start_index_map={1,2}, "
+                   "index_vector_dim=1, slice_sizes={40,1,1}"),
+            indices(0, 3));
+  check_hlo(gather("f32[40,4,5]", "s32[6,2]", "f32[40,6]",
+                   "offset_dims={0}, collapsed_slice_dims={1,2}, start_index_map={2,1}, "
+                   "index_vector_dim=1, slice_sizes={40,1,1}"),
+            indices(-1, 6));
+}
+
+TEST(IndexedAccess, GathersWindows) {
+  check_hlo(gather("f32[50,200]", "s32[3,1]", "f32[3,7,200]",
+                   "offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={0}, "
+                   "index_vector_dim=1, slice_sizes={7,200}"),
+            indices(-2, 60));
+  check_hlo(gather("f32[9,30]", "s32[5]", "f32[4,3,5]",
+                   "offset_dims={0,1}, collapsed_slice_dims={}, start_index_map={0}, "
+                   "index_vector_dim=1, slice_sizes={4,3}"),
+            indices(0, 6));
+}
+
+TEST(IndexedAccess, GathersIntegersAndPredicates) {
+  const char* attributes =
+      "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+      "slice_sizes={1}";
+  HloCheck check = indices(-2000000000, 2000000000);
+  check_hlo(
+      "HloModule g\nENTRY main {\n  x = s32[40] parameter(0)\n  p = s32[6,1] parameter(1)\n"
+      "  m = s32[] constant(63)\n  b = s32[6,1] broadcast(m), dimensions={}\n"
+      "  i = s32[6,1] and(p, b)\n  ROOT r = s32[6] gather(x, i), " +
+          std::string(attributes) + "\n}\n",
+      check);
+  check_hlo(gather("pred[12]", "s32[6,1]", "pred[6]", attributes), indices(0, 14));
+}
+
+TEST(IndexedAccess, AnIndexThatCanOnlyBeZeroMovesNothing) {
+  check_hlo(gather("f32[32,1]", "s32[1]", "f32[32]",
+                   "offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, "
+                   "index_vector_dim=0, slice_sizes={32,1}"),
+            indices(-3, 3));
+}
+
+std::string scatter(const std::string& array, const std::string& indices_shape,
+                    const std::string& updates, const std::string& attributes) {
+  const std::string type = array.substr(0, array.find('['));
+  return "HloModule s\nsum {\n  a = " + type + "[] parameter(0)\n  b = " + type +
+         "[] parameter(1)\n  ROOT c = " + type + "[] add(a, b)\n}\nENTRY main {\n  x = " + array +
+         " parameter(0)\n  i = " + indices_shape + " parameter(1)\n  u = " + updates +
+         " parameter(2)\n  ROOT r = " + array + " scatter(x, i, u), " + attributes +
+         ", to_apply=sum\n}\n";
+}
+
+TEST(IndexedAccess, AddsAnElementPerRowOfABatch) {
+  const char* attributes =
+      "update_window_dims={}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, "
+      "input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=2";
+  check_hlo(scatter("f32[32,300]", "s32[32,1,1]", "f32[32,1]", attributes), indices(-5, 310));
+  check_hlo(scatter("f32[32,300]", "s32[32,4,1]", "f32[32,4]", attributes), indices(-5, 310));
+}
+
+TEST(IndexedAccess, AddsRowsOfABatch) {
+  HloCheck check = indices(-3, 70);
+  check.tolerance = 4e-3;  // The sums of bf16 are rounded once here, after each term there.
+  check_hlo(scatter("bf16[4,64,256]", "s32[4,20,1]", "bf16[4,20,256]",
+                    "update_window_dims={2}, inserted_window_dims={1}, "
+                    "scatter_dims_to_operand_dims={1}, input_batching_dims={0}, "
+                    "scatter_indices_batching_dims={0}, index_vector_dim=2"),
+            check);
+}
+
+TEST(IndexedAccess, AddsAlongTwoDimensionsAtOnce) {
+  check_hlo(scatter("f32[40,4,4]", "s32[6,2]", "f32[40,6]",
+                    "update_window_dims={0}, inserted_window_dims={1,2}, "
+                    "scatter_dims_to_operand_dims={1,2}, index_vector_dim=1"),
+            indices(-1, 4));
+}
+
+TEST(IndexedAccess, AddsWindowsOnlyWhereTheyFit) {
+  check_hlo(scatter("f32[50,200]", "s32[3,1]", "f32[3,7,200]",
+                    "update_window_dims={1,2}, inserted_window_dims={}, "
+                    "scatter_dims_to_operand_dims={0}, index_vector_dim=1"),
+            indices(-4, 60));
+}
+
+TEST(IndexedAccess, AScatterThatDoesNotAddIsRefusedByName) {
+  const std::string text =
+      "HloModule s\nlast {\n  a = f32[] parameter(0)\n  ROOT b = f32[] parameter(1)\n}\n"
+      "ENTRY main {\n  x = f32[8,128] parameter(0)\n  i = s32[2,1] parameter(1)\n"
+      "  u = f32[2,128] parameter(2)\n  ROOT r = f32[8,128] scatter(x, i, u), "
+      "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+      "index_vector_dim=1, to_apply=last\n}\n";
+  try {
+    check_hlo(text);
+    FAIL() << "expected a refusal";
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find("a scatter that adds floating values"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+std::string dynamic_slice(const std::string& array, const std::string& result, int rank,
+                          const std::string& sizes) {
+  std::string text = "HloModule d\nENTRY main {\n  x = " + array + " parameter(0)\n";
+  std::string starts;
+  for (int d = 0; d < rank; ++d) {
+    text += "  i" + std::to_string(d) + " = s32[] parameter(" + std::to_string(d + 1) + ")\n";
+    starts += ", i" + std::to_string(d);
+  }
+  return text + "  ROOT r = " + result + " dynamic-slice(x" + starts +
+         "), dynamic_slice_sizes=" + sizes + "\n}\n";
+}
+
+TEST(IndexedAccess, SlicesAlongMajorDimensionsByDma) {
+  for (double start : {-3.0, 0.0, 2.0, 11.0}) {
+    const HloCheck check = indices(start, start);
+    check_hlo(dynamic_slice("f32[9,20,200]", "f32[1,20,200]", 3, "{1,20,200}"), check);
+    check_hlo(dynamic_slice("bf16[5,6,40,130]", "bf16[2,3,40,130]", 4, "{2,3,40,130}"), check);
+  }
+}
+
+TEST(IndexedAccess, SlicesAlongMinorDimensions) {
+  for (double start : {-3.0, 5.0, 1000.0}) {
+    const HloCheck check = indices(start, start);
+    check_hlo(dynamic_slice("f32[30,200]", "f32[3,200]", 2, "{3,200}"), check);
+    check_hlo(dynamic_slice("f32[6,30,200]", "f32[2,4,70]", 3, "{2,4,70}"), check);
+    check_hlo(dynamic_slice("f32[100]", "f32[7]", 1, "{7}"), check);
+    check_hlo(dynamic_slice("s32[8,2560]", "s32[1,2560]", 2, "{1,2560}"), check);
+  }
+}
+
+std::string dynamic_update(const std::string& array, const std::string& update, int rank) {
+  std::string text = "HloModule d\nENTRY main {\n  x = " + array +
+                     " parameter(0)\n  u = " + update + " parameter(1)\n";
+  std::string starts;
+  for (int d = 0; d < rank; ++d) {
+    text += "  i" + std::to_string(d) + " = s32[] parameter(" + std::to_string(d + 2) + ")\n";
+    starts += ", i" + std::to_string(d);
+  }
+  return text + "  r = " + array + " dynamic-update-slice(x, u" + starts + ")\n  ROOT t = (" +
+         array + ", " + array + ") tuple(r, x)\n}\n";
+}
+
+TEST(IndexedAccess, UpdatesLeaveTheOldArrayWhereItIsStillNeeded) {
+  for (double start : {-3.0, 2.0, 11.0}) {
+    const HloCheck check = indices(start, start);
+    check_hlo(dynamic_update("f32[9,20,200]", "f32[1,20,200]", 3), check);
+    check_hlo(dynamic_update("f32[5,6,40,130]", "f32[2,3,40,130]", 4), check);
+    check_hlo(dynamic_update("f32[30,200]", "f32[3,200]", 2), check);
+    check_hlo(dynamic_update("f32[2,30,200]", "f32[2,1,200]", 3), check);
+    check_hlo(dynamic_update("f32[100]", "f32[7]", 1), check);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::test
