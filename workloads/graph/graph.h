@@ -112,8 +112,6 @@ struct HloInstruction {
       literal;  ///< kConstant: row-major bytes of the elements; empty when the file elides them.
   std::string custom_call_target;
   std::string fusion_kind;
-  std::int64_t region =
-      -1;  ///< while, conditional between the compiler's passes: which of its regions.
   std::string raw_attributes;  ///< Attributes that are kept as text only.
   Metadata metadata;
 };

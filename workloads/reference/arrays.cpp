@@ -159,6 +159,29 @@ Extents clamped_starts(const Operands& operands, std::size_t first, const Extent
 
 }  // namespace
 
+Value joined(const hlo::Shape& shape, const Operands& parts, std::int64_t dimension) {
+  HloInstruction join;
+  join.opcode = hlo::HloOpcode::kConcatenate;
+  join.shape = shape;
+  join.dimensions = {dimension};
+  return concatenate(join, parts);
+}
+
+Value part_of(const Value& x, std::int64_t dimension, std::int64_t index, std::int64_t count) {
+  HloInstruction cut;
+  cut.opcode = hlo::HloOpcode::kSlice;
+  cut.shape = x.shape;
+  cut.slice_starts.assign(x.shape.dimensions.size(), 0);
+  cut.slice_limits = x.shape.dimensions;
+  cut.slice_strides.assign(x.shape.dimensions.size(), 1);
+  const auto d = static_cast<std::size_t>(dimension);
+  const std::int64_t size = x.shape.dimensions[d] / count;
+  cut.slice_starts[d] = index * size;
+  cut.slice_limits[d] = (index + 1) * size;
+  cut.shape.dimensions[d] = size;
+  return slice(cut, x);
+}
+
 Value dynamic_slice(const HloInstruction& instruction, const Operands& operands) {
   Value result = make_value(instruction.shape);
   const Value& x = *operands[0];

@@ -74,6 +74,14 @@ Interpreter::Replicas Interpreter::evaluate(hlo::ComputationId id, std::vector<R
       values[at] = std::move(parameters[static_cast<std::size_t>(instruction.parameter_number)]);
       continue;
     }
+    if (instruction.opcode == HloOpcode::kReplicaId ||
+        instruction.opcode == HloOpcode::kPartitionId) {
+      values[at].assign(replicas, make_value(instruction.shape));
+      for (std::size_t r = 0; r < replicas; ++r) {
+        values[at][r].integers[0] = static_cast<std::int64_t>(r);
+      }
+      continue;
+    }
     if (instruction.operands.empty() && instruction.called.empty()) {
       values[at].assign(replicas, compute(instruction, {}));
       continue;
@@ -119,6 +127,11 @@ Interpreter::Replicas Interpreter::step(const HloInstruction& instruction,
       return conditional(instruction, all);
     case HloOpcode::kAllReduce:
       return all_reduce(instruction, all);
+    case HloOpcode::kAllGather:
+    case HloOpcode::kReduceScatter:
+    case HloOpcode::kAllToAll:
+    case HloOpcode::kCollectivePermute:
+      return exchange(instruction, all);
     case HloOpcode::kTuple: {
       Replicas result(replicas, make_value(instruction.shape));
       for (std::size_t i = 0; i < all.size(); ++i) {
@@ -272,9 +285,66 @@ Interpreter::Replicas Interpreter::all_reduce(const HloInstruction& instruction,
   return result;
 }
 
+Interpreter::Replicas Interpreter::exchange(const HloInstruction& instruction,
+                                            const std::vector<const Replicas*>& operands) const {
+  const std::size_t replicas = operands[0]->size();
+  const auto count = static_cast<std::int64_t>(replicas);
+  const std::vector<std::vector<std::int64_t>>& groups = instruction.replica_groups;
+  if (groups.size() > 1 ||
+      (groups.size() == 1 && !groups[0].empty() && groups[0].size() != replicas)) {
+    refuse(instruction, "one group of all replicas");
+  }
+  if (operands.size() != 1 || instruction.shape.is_tuple()) refuse(instruction, "one operand");
+  const Replicas& given = *operands[0];
+  Replicas result;
+  if (instruction.opcode == HloOpcode::kCollectivePermute) {
+    result.assign(replicas, make_value(instruction.shape));
+    const std::string& text = instruction.raw_attributes;
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = text.find('{'); i < text.size() && text[i] != '='; ++i) {
+      if (text[i] < '0' || text[i] > '9') continue;
+      std::size_t length = 0;
+      numbers.push_back(std::stoul(text.substr(i), &length));
+      i += length - 1;
+    }
+    for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
+      result.at(numbers[i + 1]) = given.at(numbers[i]);
+    }
+    return result;
+  }
+  const std::int64_t dimension = instruction.dimensions.at(0);
+  std::vector<std::int64_t> everyone(replicas);
+  std::iota(everyone.begin(), everyone.end(), 0);
+  for (std::int64_t me = 0; me < count; ++me) {
+    if (instruction.opcode == HloOpcode::kReduceScatter) {
+      const Value total = combine(instruction, given, everyone);
+      result.push_back(part_of(total, dimension, me, count));
+      continue;
+    }
+    std::vector<Value> parts;
+    for (const Value& from : given) {
+      parts.push_back(
+          instruction.opcode == HloOpcode::kAllToAll ? part_of(from, dimension, me, count) : from);
+    }
+    Operands pointers;
+    for (const Value& part : parts) pointers.push_back(&part);
+    result.push_back(joined(instruction.shape, pointers, dimension));
+  }
+  return result;
+}
+
 bool Interpreter::has_collective(hlo::ComputationId id) const {
   for (const HloInstruction& instruction : module_.computation(id).instructions) {
-    if (instruction.opcode == HloOpcode::kAllReduce) return true;
+    switch (instruction.opcode) {
+      case HloOpcode::kAllReduce:
+      case HloOpcode::kAllGather:
+      case HloOpcode::kReduceScatter:
+      case HloOpcode::kAllToAll:
+      case HloOpcode::kCollectivePermute:
+        return true;
+      default:
+        break;
+    }
     for (hlo::ComputationId called : instruction.called) {
       if (has_collective(called)) return true;
     }

@@ -44,6 +44,9 @@ class Interpreter {
                 const std::vector<const Value*>& operands) const;
   Replicas all_reduce(const hlo::HloInstruction& instruction,
                       const std::vector<const Replicas*>& operands) const;
+  /// all-gather, reduce-scatter, all-to-all, collective-permute over all replicas.
+  Replicas exchange(const hlo::HloInstruction& instruction,
+                    const std::vector<const Replicas*>& operands) const;
   Value combine(const hlo::HloInstruction& instruction, const Replicas& values,
                 const std::vector<std::int64_t>& group) const;
   Replicas while_loop(const hlo::HloInstruction& instruction, Replicas state) const;

@@ -40,6 +40,12 @@ Value map(const hlo::Module& module, const hlo::HloInstruction& instruction,
 Value sort(const hlo::Module& module, const hlo::HloInstruction& instruction,
            const Operands& operands);
 
+/// What replica number `receiver` gets of arrays that each replica has: joined along a dimension
+/// (all-gather), part number `receiver` of each joined (all-to-all).
+Value joined(const hlo::Shape& shape, const Operands& parts, std::int64_t dimension);
+/// Part `index` of `count` equal parts along a dimension.
+Value part_of(const Value& x, std::int64_t dimension, std::int64_t index, std::int64_t count);
+
 /// Sums in double; with `round_operands`, floating operands are rounded to bf16 first.
 Value dot(const hlo::HloInstruction& instruction, const Value& a, const Value& b,
           bool round_operands);

@@ -210,9 +210,10 @@ class Outliner {
     const std::size_t count = entry_.instructions.size();
     for (std::size_t i = 0; i < count; ++i) {
       const InstructionId id = static_cast<InstructionId>(i);
-      if (entry_.at(id).region >= 0) continue;
-      if (entry_.at(id).opcode == HloOpcode::kWhile) visit_while(id);
-      if (entry_.at(id).opcode == HloOpcode::kConditional) visit_conditional(id);
+      if (runs_region(entry_.at(id))) continue;
+      const HloOpcode opcode = entry_.at(id).opcode;
+      if (opcode == HloOpcode::kWhile) visit_while(id);
+      if (opcode == HloOpcode::kConditional) visit_conditional(id);
     }
     if (entry_.instructions.size() > count) tidy(entry_);
     remove_unused_computations(module_);
@@ -418,7 +419,7 @@ HloInstruction region_instruction(const HloInstruction& old, std::size_t region)
   made.opcode = old.opcode;
   made.name = old.name + ".region";
   made.metadata = old.metadata;
-  made.region = static_cast<std::int64_t>(region);
+  made.tuple_index = static_cast<std::int64_t>(region);
   made.shape.type = hlo::ElementType::kTuple;
   return made;
 }
@@ -558,8 +559,9 @@ std::vector<ScheduledRegion> outline_control_flow(Module& module) { return Outli
 
 void adopt_region_layouts(ScheduledModule& scheduled) {
   for (HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
-    if (instruction.region < 0) continue;
-    const ScheduledRegion& region = scheduled.regions[static_cast<std::size_t>(instruction.region)];
+    if (!runs_region(instruction)) continue;
+    const ScheduledRegion& region =
+        scheduled.regions[static_cast<std::size_t>(instruction.tuple_index)];
     std::vector<Shape>& results = instruction.shape.elements;
     const std::vector<hlo::Layout> layouts = parameter_layouts(region.bodies[0]);
     const std::size_t first = region.is_loop ? 0 : layouts.size() - results.size();
@@ -571,9 +573,9 @@ void copy_region_operands(ScheduledModule& scheduled) {
   Computation& entry = scheduled.module.entry_computation();
   const std::size_t count = entry.instructions.size();
   for (std::size_t i = 0; i < count; ++i) {
-    if (entry.instructions[i].region < 0) continue;
+    if (!runs_region(entry.instructions[i])) continue;
     const ScheduledRegion& region =
-        scheduled.regions[static_cast<std::size_t>(entry.instructions[i].region)];
+        scheduled.regions[static_cast<std::size_t>(entry.instructions[i].tuple_index)];
     const std::vector<hlo::Layout> wanted =
         operand_layouts(region, entry.instructions[i].shape.elements.size());
     for (std::size_t k = 0; k < wanted.size(); ++k) {

@@ -19,8 +19,8 @@ namespace tpu::compiler {
 ///   one with a constant selector becomes a call.
 ///
 /// Needs: a simplified entry without calls.
-/// Leaves: HloInstruction::region as index into the result, no called computations on those
-/// instructions, bodies without calls, simplified.
+/// Leaves: tuple_index as index into the result on those instructions, and no called computations
+/// (runs_region); bodies without calls, simplified.
 std::vector<ScheduledRegion> outline_control_flow(hlo::Module& module);
 
 /// True when the entry has a while or conditional.

@@ -172,7 +172,8 @@ void Planner::place_constants() {
 /// What the bodies of a region take beyond their parameters, results and constants; they run one at
 /// a time.
 std::uint64_t Planner::region_granules(const HloInstruction& instruction) const {
-  const ScheduledRegion& region = scheduled_.regions[static_cast<std::size_t>(instruction.region)];
+  const ScheduledRegion& region =
+      scheduled_.regions[static_cast<std::size_t>(instruction.tuple_index)];
   std::uint64_t most = 0;
   for (const ScheduledModule& body : region.bodies) {
     Frame frame;
@@ -183,14 +184,15 @@ std::uint64_t Planner::region_granules(const HloInstruction& instruction) const 
 }
 
 std::vector<Frame> Planner::frames_of(const HloInstruction& instruction) const {
-  const ScheduledRegion& region = scheduled_.regions[static_cast<std::size_t>(instruction.region)];
+  const ScheduledRegion& region =
+      scheduled_.regions[static_cast<std::size_t>(instruction.tuple_index)];
   const std::uint64_t begin = blocks_[region_block_.at(instruction.id)].granule;
   const auto place_of = [this](InstructionId id) { return granule_[map_.of(id).at(0)]; };
   std::uint64_t constants = constants_;
   for (const Storage& storage : map_.storages()) {
     if (storage.kind == Storage::Kind::kConstant) constants += granules(storage.shape);
   }
-  for (std::int64_t before = 0; before < instruction.region; ++before) {
+  for (std::int64_t before = 0; before < instruction.tuple_index; ++before) {
     for (const ScheduledModule& body :
          scheduled_.regions[static_cast<std::size_t>(before)].bodies) {
       constants += constant_granules(body);
@@ -243,7 +245,7 @@ void Planner::make_blocks() {
     if (instruction.opcode == HloOpcode::kParameter) continue;
     if (is_bookkeeping(instruction.opcode)) continue;
     if (instruction.opcode == HloOpcode::kAllReduce) continue;
-    if (instruction.region >= 0) {
+    if (runs_region(instruction)) {
       region_block_[instruction.id] = blocks_.size();
       blocks_.emplace_back();
       blocks_.back().size = region_granules(instruction);
@@ -451,9 +453,9 @@ namespace {
 /// Plans what the regions of a planned computation run; their buffers join its own.
 void plan_regions(ScheduledModule& scheduled, const Planner& planner, const Target& target) {
   for (const HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
-    if (instruction.region < 0) continue;
+    if (!runs_region(instruction)) continue;
     const std::vector<Frame> frames = planner.frames_of(instruction);
-    ScheduledRegion& region = scheduled.regions[static_cast<std::size_t>(instruction.region)];
+    ScheduledRegion& region = scheduled.regions[static_cast<std::size_t>(instruction.tuple_index)];
     for (std::size_t i = 0; i < frames.size(); ++i) {
       ScheduledModule& body = region.bodies[i];
       Planner inner(body, target);

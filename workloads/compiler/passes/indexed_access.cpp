@@ -73,13 +73,21 @@ Costs estimate(const View& view, std::int64_t picks, bool is_matrix) {
   return costs;
 }
 
+[[noreturn]] void refuse(const std::string& why) { throw WorkloadError(why); }
+
 class IndexedAccess {
  public:
   explicit IndexedAccess(hlo::Module& module) : module_(module), edit_(module) {}
 
-  void run() {
+  void run(Refusals& refusals) {
     const std::size_t count = module_.entry_computation().instructions.size();
-    for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
+    for (std::size_t i = 0; i < count; ++i) {
+      try {
+        visit(static_cast<Id>(i));
+      } catch (const WorkloadError& error) {
+        refusals[refusal_key(at(static_cast<Id>(i)))] = error.what();
+      }
+    }
     if (module_.entry_computation().instructions.size() > count) {
       tidy(module_.entry_computation());
     }
@@ -99,7 +107,6 @@ class IndexedAccess {
   void visit_dynamic_update(Id id);
 
   const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
-  [[noreturn]] void refuse(Id id, const std::string& why) const;
 
   Id component(Id indices, std::int64_t vector_dim, std::int64_t k, const Extents& batching);
   Id clamp(Id value, std::int64_t last);
@@ -115,16 +122,6 @@ class IndexedAccess {
   hlo::Module& module_;
   GraphEditor edit_;
 };
-
-void IndexedAccess::refuse(Id id, const std::string& why) const {
-  std::string operands;
-  for (Id operand : at(id).operands) {
-    operands += (operands.empty() ? "" : ", ") + to_string(at(operand).shape, false);
-  }
-  throw WorkloadError("no kernel for " + std::string(hlo::to_string(at(id).opcode)) + " (" +
-                      operands + ") -> " + to_string(at(id).shape, false) + " \"" + at(id).name +
-                      "\": " + why);
-}
 
 Id IndexedAccess::clamp(Id value, std::int64_t last) {
   const Extents extents = edit_.dimensions(value);
@@ -530,12 +527,12 @@ Id IndexedAccess::add_by_rows(Id array, Id updates, const View& view, Id numbers
 void IndexedAccess::visit_scatter(Id id) {
   const HloInstruction scatter = at(id);
   const hlo::GatherDimensions& dims = scatter.gather;
-  if (scatter.operands.size() != 3) refuse(id, "expected one array to scatter into");
+  if (scatter.operands.size() != 3) refuse("expected one array to scatter into");
   const hlo::Computation& combiner = module_.computation(scatter.called.at(0));
   const ElementType type = scatter.shape.type;
   if (combiner.at(combiner.root).opcode != HloOpcode::kAdd ||
       (type != ElementType::kF32 && type != ElementType::kBf16)) {
-    refuse(id, "expected a scatter that adds floating values");
+    refuse("expected a scatter that adds floating values");
   }
   const Id indices = scatter.operands[1];
   if (is_rows_already(scatter, at(scatter.operands[0]).shape, at(indices).shape) &&
@@ -607,7 +604,7 @@ void IndexedAccess::visit_scatter(Id id) {
     components.push_back(number);
     indexed_extents.push_back(extents[at_d]);
   }
-  if (components.empty()) refuse(id, "expected an index");
+  if (components.empty()) refuse("expected an index");
   const Id numbers = edit_.select(inside, linear(components, indexed_extents),
                                   edit_.splat(ElementType::kS32, pick_extents, -1));
   const std::int64_t picks = product(pick_extents) / roles.view.batch;
@@ -672,7 +669,7 @@ bool are_major(const Extents& dimensions, std::size_t rank) {
 void IndexedAccess::visit_dynamic_slice(Id id) {
   const HloInstruction slice = at(id);
   const Extents extents = edit_.dimensions(slice.operands[0]);
-  if (slice.operands.size() != extents.size() + 1) refuse(id, "expected a start per dimension");
+  if (slice.operands.size() != extents.size() + 1) refuse("expected a start per dimension");
   const Extents sliced = sliced_dimensions(extents, slice.shape.dimensions);
   if (!sliced.empty() && are_major(sliced, extents.size())) return;
   edit_.stand_for(id);
@@ -694,7 +691,7 @@ void IndexedAccess::visit_dynamic_update(Id id) {
   const HloInstruction update = at(id);
   const Extents extents = edit_.dimensions(update.operands[0]);
   const Extents sizes = edit_.dimensions(update.operands[1]);
-  if (update.operands.size() != extents.size() + 2) refuse(id, "expected a start per dimension");
+  if (update.operands.size() != extents.size() + 2) refuse("expected a start per dimension");
   const Extents sliced = sliced_dimensions(extents, sizes);
   if (!sliced.empty() && are_major(sliced, extents.size())) return;
   edit_.stand_for(id);
@@ -747,6 +744,8 @@ void IndexedAccess::visit(Id id) {
 
 }  // namespace
 
-void rewrite_indexed_access(hlo::Module& module) { IndexedAccess(module).run(); }
+void rewrite_indexed_access(hlo::Module& module, Refusals& refusals) {
+  IndexedAccess(module).run(refusals);
+}
 
 }  // namespace tpu::compiler

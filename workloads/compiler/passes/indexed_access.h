@@ -1,5 +1,6 @@
 #pragma once
 
+#include "workloads/compiler/passes/scheduled_module.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -18,8 +19,8 @@ namespace tpu::compiler {
 /// Indices are clamped (gather, slices) or what lies outside is dropped (scatter), as HLO says.
 ///
 /// Needs: a simplified entry without calls; layouts not assigned yet.
-/// Leaves: gathers and scatters of rows by a vector of indices. Throws WorkloadError for a scatter
+/// Leaves: gathers and scatters of rows by a vector of indices. A refusal of a scatter
 /// that does other than add floating values.
-void rewrite_indexed_access(hlo::Module& module);
+void rewrite_indexed_access(hlo::Module& module, Refusals& refusals);
 
 }  // namespace tpu::compiler

@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/all_reduce.h"
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/replica_id.h"
 #include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
@@ -63,6 +64,8 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
     case HloOpcode::kConcatenate:
     case HloOpcode::kReverse:
       return with(lower_relayout);
+    case HloOpcode::kReplicaId:
+      return replica_id_kernel(target);
     case HloOpcode::kDynamicSlice:
     case HloOpcode::kDynamicUpdateSlice:
       return with(lower_dynamic_slice);

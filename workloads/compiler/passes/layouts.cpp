@@ -9,6 +9,7 @@
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout_search.h"
+#include "workloads/compiler/passes/scheduled_module.h"
 
 namespace tpu::compiler {
 
@@ -184,7 +185,7 @@ void LayoutAssignment::write() {
       Shape& element = instruction.shape.elements[i];
       if (by_operand) {
         element.layout = at(instruction.operands[i]).shape.layout;
-      } else if (instruction.region >= 0) {
+      } else if (runs_region(instruction)) {
         element.layout = tiled_layout(element.type, element.layout.minor_to_major);
       } else {
         element.layout = row_major_layout(element.type, element.rank());

@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/pipeline.h"
 
 #include "workloads/compiler/passes/canonical_forms.h"
+#include "workloads/compiler/passes/collective_forms.h"
 #include "workloads/compiler/passes/collectives.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/copies.h"
@@ -13,6 +14,7 @@
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/precision.h"
 #include "workloads/compiler/passes/product_operands.h"
+#include "workloads/compiler/passes/reduction_forms.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/compiler/passes/widen.h"
@@ -38,7 +40,9 @@ void run_passes(ScheduledModule& scheduled, CompileReport* report) {
     run("flatten_calls", [&] { flatten_calls(work); });
     run("simplify", [&] { simplify(work); });
   }
-  run("rewrite_indexed_access", [&] { rewrite_indexed_access(work); });
+  run("rewrite_collectives", [&] { rewrite_collectives(work, scheduled.refusals); });
+  run("rewrite_reductions", [&] { rewrite_reductions(work, scheduled.refusals); });
+  run("rewrite_indexed_access", [&] { rewrite_indexed_access(work, scheduled.refusals); });
   run("join_padded_sums", [&] { join_padded_sums(work); });
   run("drop_unit_dimensions", [&] { drop_unit_dimensions(work); });
   run("simplify", [&] { simplify(work); });

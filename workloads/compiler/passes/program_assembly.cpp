@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/infeed.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/compiler/passes/top_level.h"
@@ -23,6 +24,7 @@ namespace {
 struct Refusal {
   std::string why;  ///< Of the first instruction of its kind.
   std::size_t count = 0;
+  std::uint64_t flops = 0, hbm_bytes = 0;  ///< Of all of its kind, loops counted once.
 };
 
 class Assembly {
@@ -51,7 +53,7 @@ class Assembly {
   void add_region(const ScheduledModule& scheduled, const HloInstruction& instruction);
   void add_op(const ScheduledModule& scheduled, const HloInstruction& instruction);
   void add_call(std::uint32_t kernel, isa::OpInfo info, const std::vector<std::uint32_t>& operands);
-  void refuse(const Computation& entry, const HloInstruction& instruction, const std::string& why);
+  void refuse(const hlo::Module& module, const HloInstruction& instruction, const std::string& why);
   void refuse_if_needed() const;
 
   const ScheduledModule& scheduled_;
@@ -114,7 +116,7 @@ std::vector<std::uint32_t> addresses(const HbmPlan& plan, const HloInstruction& 
 void Assembly::add_all(const ScheduledModule& scheduled) {
   for (const HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
     if (is_bookkeeping(instruction.opcode)) continue;
-    if (instruction.region >= 0) {
+    if (runs_region(instruction)) {
       add_region(scheduled, instruction);
     } else {
       add_op(scheduled, instruction);
@@ -123,7 +125,8 @@ void Assembly::add_all(const ScheduledModule& scheduled) {
 }
 
 void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction& instruction) {
-  const ScheduledRegion& region = scheduled.regions[static_cast<std::size_t>(instruction.region)];
+  const ScheduledRegion& region =
+      scheduled.regions[static_cast<std::size_t>(instruction.tuple_index)];
   if (region.trips) {
     top_.counted_loop(*region.trips, [&] { add_all(region.bodies[0]); });
     return;
@@ -146,9 +149,14 @@ void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction
 
 void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& instruction) {
   const hlo::Module& module = scheduled.module;
+  const auto refused = scheduled.refusals.find(refusal_key(instruction));
+  if (refused != scheduled.refusals.end()) {
+    refuse(module, instruction, refused->second);
+    return;
+  }
   const std::vector<std::uint32_t> operands = addresses(scheduled.plan, instruction);
   if (operands.size() >= isa::kScalarRegisters) {
-    refuse(module.entry_computation(), instruction,
+    refuse(module, instruction,
            "expected fewer than " + std::to_string(isa::kScalarRegisters) +
                " operands and results, found " + std::to_string(operands.size()));
     return;
@@ -161,15 +169,16 @@ void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& in
       found = kernel_of_.emplace(key, static_cast<std::uint32_t>(program_.kernels.size())).first;
       program_.kernels.push_back(std::move(kernel));
     } catch (const WorkloadError& error) {
-      refuse(module.entry_computation(), instruction, error.what());
+      refuse(module, instruction, error.what());
       return;
     }
   }
   add_call(found->second, op_info(module, instruction, target_), operands);
 }
 
-void Assembly::refuse(const Computation& entry, const HloInstruction& instruction,
+void Assembly::refuse(const hlo::Module& module, const HloInstruction& instruction,
                       const std::string& why) {
+  const Computation& entry = module.entry_computation();
   std::string text = std::string(hlo::to_string(instruction.opcode)) + "(";
   for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
     if (i > 0) text += ", ";
@@ -178,6 +187,9 @@ void Assembly::refuse(const Computation& entry, const HloInstruction& instructio
   text += ") -> " + to_string(instruction.shape, false);
   Refusal& refusal = refusals_[text];
   if (refusal.count++ == 0) refusal.why = instruction.name + ": " + why;
+  const isa::OpInfo info = op_info(module, instruction, target_);
+  refusal.flops += info.flops;
+  refusal.hbm_bytes += info.hbm_bytes;
 }
 
 void Assembly::refuse_if_needed() const {
@@ -193,8 +205,9 @@ void Assembly::refuse_if_needed() const {
       break;
     }
     text += "\n  " + operation +
-            (refusal.count == 1 ? "" : ", " + std::to_string(refusal.count) + " times") + " (" +
-            refusal.why + ")";
+            (refusal.count == 1 ? "" : ", " + std::to_string(refusal.count) + " times") + ", " +
+            std::to_string(refusal.flops) + " FLOPs, " + memory_size_text(refusal.hbm_bytes) +
+            " of HBM (" + refusal.why + ")";
   }
   throw WorkloadError(text);
 }

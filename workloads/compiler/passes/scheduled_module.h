@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "isa/program.h"
@@ -20,9 +22,24 @@ struct HbmPlan {
   std::uint64_t infeed_granules = 0;  ///< 0: the module takes no batch.
 };
 
+/// Why there is no kernel for an instruction, by its key: found by passes that rewrite operations,
+/// reported with everything else that has none.
+using Refusals = std::map<std::string, std::string>;
+inline std::string refusal_key(const hlo::HloInstruction& instruction) {
+  return std::string(hlo::to_string(instruction.opcode)) + " " + instruction.name;
+}
+
+/// Whether the instruction is a while or conditional whose computations have been taken out: its
+/// tuple_index says which region of the module it runs.
+inline bool runs_region(const hlo::HloInstruction& instruction) {
+  return (instruction.opcode == hlo::HloOpcode::kWhile ||
+          instruction.opcode == hlo::HloOpcode::kConditional) &&
+         instruction.called.empty();
+}
+
 struct ScheduledModule;
 
-/// What a while or conditional runs (HloInstruction::region says which).
+/// What a while or conditional runs.
 ///
 /// Each body is a module whose parameters are arrays. Of a loop: parameters are the carried arrays,
 /// in whose memory the next iteration's values appear (aliases), then what the body only reads.
@@ -41,6 +58,7 @@ struct ScheduledModule {
   hlo::Module module;
   HbmPlan plan;
   std::vector<ScheduledRegion> regions;
+  Refusals refusals;
 };
 
 }  // namespace tpu::compiler

@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+#include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/passes/scalar_samples.h"
+
+namespace tpu::test {
+namespace {
+
+std::string reduce(const std::string& type, const std::string& opcode, const std::string& extents,
+                   const std::string& result, const std::string& dimensions,
+                   const std::string& initial) {
+  return "HloModule r\nbody {\n  a = " + type + "[] parameter(0)\n  b = " + type +
+         "[] parameter(1)\n  ROOT c = " + type + "[] " + opcode +
+         "(a, b)\n}\nENTRY main {\n  x = " + type + extents + " parameter(0)\n  i = " + type +
+         "[] constant(" + initial + ")\n  ROOT r = " + type + result +
+         " reduce(x, i), dimensions=" + dimensions + ", to_apply=body\n}\n";
+}
+
+HloCheck words() {
+  HloCheck check;
+  check.least = -2147483648.0;
+  check.most = 2147483646.0;
+  return check;
+}
+
+TEST(ReductionForms, IntegersAreSummedExactly) {
+  check_hlo(reduce("s32", "add", "[40,300]", "[40]", "{1}", "7"), words());
+  check_hlo(reduce("s32", "add", "[40,300]", "[300]", "{0}", "0"), words());
+  check_hlo(reduce("u32", "add", "[5000]", "[]", "{0}", "0"), words());
+}
+
+TEST(ReductionForms, IntegerExtremesAreExact) {
+  for (const char* opcode : {"maximum", "minimum"}) {
+    check_hlo(reduce("s32", opcode, "[40,300]", "[40]", "{1}", "12"), words());
+    check_hlo(reduce("u32", opcode, "[40,300]", "[300]", "{0}", "12"), words());
+  }
+}
+
+TEST(ReductionForms, TrueElementsAreCounted) {
+  check_hlo(
+      "HloModule n\nsum {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"
+      "  ROOT c = s32[] add(a, b)\n}\nENTRY main {\n  x = f32[40,300] parameter(0)\n"
+      "  z = f32[] constant(0.25)\n  b = f32[40,300] broadcast(z), dimensions={}\n"
+      "  p = pred[40,300] compare(x, b), direction=GT\n  i = s32[40,300] convert(p)\n"
+      "  s = s32[] constant(0)\n  ROOT r = s32[] reduce(i, s), dimensions={0,1}, "
+      "to_apply=sum\n}\n");
+}
+
+std::string arg_extreme(const std::string& direction, const std::string& tie) {
+  return "HloModule a\nbody {\n  a = f32[] parameter(0)\n  i = s32[] parameter(1)\n"
+         "  b = f32[] parameter(2)\n  j = s32[] parameter(3)\n"
+         "  p = pred[] compare(a, b), direction=" +
+         direction +
+         "\n  n = pred[] compare(a, a), direction=NE\n  w = pred[] or(p, n)\n"
+         "  v = f32[] select(w, a, b)\n  e = pred[] compare(a, b), direction=EQ\n"
+         "  l = pred[] compare(i, j), direction=" +
+         tie +
+         "\n  t = pred[] and(e, l)\n  q = pred[] or(w, t)\n  k = s32[] select(q, i, j)\n"
+         "  ROOT r = (f32[], s32[]) tuple(v, k)\n}\nENTRY main {\n"
+         "  y = s32[40,300] parameter(0)\n  x = f32[40,300] convert(y)\n"
+         "  o = s32[40,300] iota(), iota_dimension=1\n  f = f32[] constant(" +
+         (direction == "GT" ? "-inf" : "inf") +
+         ")\n  z = s32[] constant(0)\n  ROOT r = (f32[40], s32[40]) reduce(x, o, f, z), "
+         "dimensions={1}, to_apply=body\n}\n";
+}
+
+TEST(ReductionForms, TheGreatestAndLeastHaveTheirIndex) {
+  HloCheck check;  // Few different values: many ties.
+  check_hlo(arg_extreme("GT", "LT"), check);
+  check_hlo(arg_extreme("LT", "LT"), check);
+}
+
+std::string sort(const std::string& key, const std::string& payload, const std::string& direction,
+                 const std::string& extents, const std::string& dimension) {
+  return "HloModule s\norder {\n  a = " + key + "[] parameter(0)\n  b = " + key +
+         "[] parameter(1)\n  c = " + payload + "[] parameter(2)\n  d = " + payload +
+         "[] parameter(3)\n  ROOT r = pred[] compare(a, b), direction=" + direction +
+         "\n}\nENTRY main {\n  x = " + key + extents + " parameter(0)\n  y = " + payload + extents +
+         " parameter(1)\n  ROOT s = (" + key + extents + ", " + payload + extents +
+         ") sort(x, y), dimensions={" + dimension + "}, is_stable=true, to_apply=order\n}\n";
+}
+
+TEST(ReductionForms, SortsKeysAndWhatBelongsToThem) {
+  check_hlo(sort("f32", "s32", "LT", "[5,100]", "1"));
+  check_hlo(sort("f32", "f32", "GT", "[60,7]", "0"));
+  check_hlo(sort("s32", "s32", "LT", "[200]", "0"));  // Many equal keys: the order is stable.
+}
+
+TEST(ReductionForms, AnOrderByTwoKeysIsRefusedByName) {
+  try {
+    check_hlo(
+        "HloModule s\norder {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"
+        "  c = s32[] parameter(2)\n  d = s32[] parameter(3)\n"
+        "  e = pred[] compare(a, b), direction=EQ\n  f = pred[] compare(a, b), direction=LT\n"
+        "  g = pred[] compare(c, d), direction=LT\n  h = pred[] and(e, g)\n"
+        "  ROOT r = pred[] or(f, h)\n}\nENTRY main {\n  x = s32[9] parameter(0)\n"
+        "  y = s32[9] parameter(1)\n  ROOT s = (s32[9], s32[9]) sort(x, y), dimensions={0}, "
+        "to_apply=order\n}\n");
+    FAIL() << "expected a refusal";
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find("an order by the first operand alone"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(ReductionForms, ReducersAreKnownByWhatTheyDo) {
+  const hlo::Module module = hlo::read_hlo_text("test.hlo", arg_extreme("GT", "LT"));
+  const auto kind = compiler::pair_reducer(module.computation(0));
+  ASSERT_TRUE(kind.has_value());
+  EXPECT_TRUE(kind->greatest);
+  EXPECT_FALSE(kind->last_of_equal);
+}
+
+}  // namespace
+}  // namespace tpu::test

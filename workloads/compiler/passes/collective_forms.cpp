@@ -1,0 +1,373 @@
+#include "workloads/compiler/passes/collective_forms.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+
+namespace tpu::compiler {
+
+using hlo::ComparisonDirection;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+[[noreturn]] void refuse(const std::string& why) { throw WorkloadError(why); }
+
+class Collectives {
+ public:
+  explicit Collectives(hlo::Module& module)
+      : module_(module), edit_(module), replicas_(module.replicas) {}
+
+  void run(Refusals& refusals) {
+    const std::size_t count = module_.entry_computation().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      try {
+        visit(static_cast<Id>(i));
+      } catch (const WorkloadError& error) {
+        refusals[refusal_key(at(static_cast<Id>(i)))] = error.what();
+      }
+    }
+    if (module_.entry_computation().instructions.size() > count) {
+      tidy(module_.entry_computation());
+    }
+  }
+
+ private:
+  const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
+  void visit(Id id);
+  void check_groups(Id id) const;
+  void visit_gather(Id id);
+  void visit_reduce_scatter(Id id);
+  void visit_all_to_all(Id id);
+  void visit_permute(Id id);
+  void visit_all_reduce(Id id);
+  void visit_id(Id id);
+  void keep(Id id);
+
+  /// This replica's number, s32.
+  Id replica();
+  /// Sum of f32 over the replicas.
+  Id sum(Id value);
+  /// The arrays of all replicas: [replicas, ...].
+  Id gathered(Id value);
+  Id gathered_floats(Id value);
+  /// Part number `index` (s32 scalar) of the parts along a dimension.
+  Id part(Id value, std::int64_t dimension, std::int64_t size, Id index);
+  std::vector<std::int64_t> sources(Id id) const;
+  void finish(Id id, const std::vector<Id>& results);
+
+  hlo::Module& module_;
+  GraphEditor edit_;
+  std::int64_t replicas_;
+};
+
+void Collectives::check_groups(Id id) const {
+  const std::vector<std::vector<std::int64_t>>& groups = at(id).replica_groups;
+  if (groups.empty() || (groups.size() == 1 && groups[0].empty())) return;
+  bool in_order = groups.size() == 1;
+  for (std::size_t i = 0; in_order && i < groups[0].size(); ++i) {
+    in_order = in_order && groups[0][i] == static_cast<std::int64_t>(i);
+  }
+  if (!in_order || static_cast<std::int64_t>(groups[0].size()) != replicas_) {
+    refuse("expected one group of the " + std::to_string(replicas_) +
+           " replicas that it is compiled for, in order, found " + std::to_string(groups.size()) +
+           " groups of " + std::to_string(groups[0].size()));
+  }
+}
+
+Id Collectives::replica() {
+  HloInstruction made;
+  made.opcode = HloOpcode::kReplicaId;
+  made.name = "replica." + std::to_string(module_.entry_computation().instructions.size());
+  made.shape = hlo::array_shape(ElementType::kU32, {});
+  return edit_.convert(edit_.append_instruction(std::move(made)), ElementType::kS32);
+}
+
+Id Collectives::sum(Id value) {
+  HloInstruction made;
+  made.opcode = HloOpcode::kAllReduce;
+  made.name = "sum." + std::to_string(module_.entry_computation().instructions.size());
+  made.operands = {value};
+  made.shape = edit_.shape(value);
+  made.called = {edit_.scalar_computation(HloOpcode::kAdd, ElementType::kF32)};
+  return edit_.append_instruction(std::move(made));
+}
+
+Id Collectives::gathered_floats(Id value) {
+  Extents extents = edit_.dimensions(value), places;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
+    places.push_back(d + 1);
+  }
+  extents.insert(extents.begin(), replicas_);
+  const Id mine = edit_.compare(edit_.iota(ElementType::kS32, extents, 0),
+                                edit_.broadcast(replica(), extents, {}), ComparisonDirection::kEq);
+  return sum(edit_.select(mine, edit_.broadcast(value, extents, places),
+                          edit_.splat(ElementType::kF32, extents, 0)));
+}
+
+Id Collectives::gathered(Id value) {
+  const ElementType type = edit_.shape(value).type;
+  if (type == ElementType::kF32) return gathered_floats(value);
+  if (type == ElementType::kBf16) {
+    return edit_.convert(gathered_floats(edit_.convert(value, ElementType::kF32)), type);
+  }
+  if (type == ElementType::kPred) {
+    const Id all = gathered_floats(edit_.convert(value, ElementType::kF32));
+    return edit_.compare(all, edit_.splat(ElementType::kF32, edit_.dimensions(all), 0),
+                         ComparisonDirection::kNe);
+  }
+  const Id words = edit_.bitcast_convert(value, ElementType::kS32);
+  const auto half = [&](HloOpcode opcode, double amount) {
+    const Id operand = edit_.splat(ElementType::kS32, edit_.dimensions(words), amount);
+    const Id number = edit_.convert(edit_.binary(opcode, words, operand), ElementType::kF32);
+    return edit_.convert(gathered_floats(number), ElementType::kS32);
+  };
+  const Id high = half(HloOpcode::kShiftRightArithmetic, 16);
+  const Id low = half(HloOpcode::kAnd, 0xffff);
+  const Id upper = edit_.binary(HloOpcode::kShiftLeft, high,
+                                edit_.splat(ElementType::kS32, edit_.dimensions(high), 16));
+  return edit_.bitcast_convert(edit_.binary(HloOpcode::kOr, upper, low), type);
+}
+
+Id Collectives::part(Id value, std::int64_t dimension, std::int64_t size, Id index) {
+  Extents extents = edit_.dimensions(value);
+  const Id zero = edit_.scalar(ElementType::kS32, 0);
+  HloInstruction slice;
+  slice.opcode = HloOpcode::kDynamicSlice;
+  slice.name = "part." + std::to_string(module_.entry_computation().instructions.size());
+  slice.operands.assign(extents.size() + 1, zero);
+  slice.operands[0] = value;
+  slice.operands[1 + static_cast<std::size_t>(dimension)] = edit_.binary(
+      HloOpcode::kMultiply, index, edit_.scalar(ElementType::kS32, static_cast<double>(size)));
+  extents[static_cast<std::size_t>(dimension)] = size;
+  slice.shape = hlo::array_shape(edit_.shape(value).type, extents);
+  slice.dynamic_slice_sizes = extents;
+  return edit_.append_instruction(std::move(slice));
+}
+
+void Collectives::finish(Id id, const std::vector<Id>& results) {
+  if (at(id).shape.is_tuple()) {
+    edit_.finish_tuple(results);
+  } else {
+    edit_.finish(results.at(0));
+  }
+}
+
+void Collectives::visit_gather(Id id) {
+  const HloInstruction gather = at(id);
+  std::vector<Id> results;
+  for (Id operand : gather.operands) {
+    const std::int64_t d = gather.dimensions.at(0);
+    Extents extents = edit_.dimensions(operand), permutation;
+    const Id all = gathered(operand);
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(extents.size()); ++i) {
+      if (i == d) permutation.push_back(0);
+      permutation.push_back(i + 1);
+    }
+    extents[static_cast<std::size_t>(d)] *= replicas_;
+    results.push_back(edit_.reshape(edit_.transpose(all, permutation), extents));
+  }
+  finish(id, results);
+}
+
+void Collectives::visit_reduce_scatter(Id id) {
+  const HloInstruction scatter = at(id);
+  const hlo::Computation& reducer = module_.computation(scatter.called.at(0));
+  if (reducer.at(reducer.root).opcode != HloOpcode::kAdd) refuse("expected one that adds");
+  std::vector<Id> results;
+  for (Id operand : scatter.operands) {
+    const ElementType type = edit_.shape(operand).type;
+    if (type != ElementType::kF32 && type != ElementType::kBf16) {
+      refuse("expected floating values");
+    }
+    const std::int64_t d = scatter.dimensions.at(0);
+    const std::int64_t extent = edit_.dimensions(operand)[static_cast<std::size_t>(d)];
+    const Id total = sum(edit_.convert(operand, ElementType::kF32));
+    results.push_back(edit_.convert(part(total, d, extent / replicas_, replica()), type));
+  }
+  finish(id, results);
+}
+
+/// The array form: the split dimension is cut into a part for each replica; what all sent to this
+/// one is joined along it. The tuple form: operand i goes to replica i.
+void Collectives::visit_all_to_all(Id id) {
+  const HloInstruction exchange = at(id);
+  if (exchange.shape.is_tuple()) {
+    if (static_cast<std::int64_t>(exchange.operands.size()) != replicas_) {
+      refuse("expected an operand for each replica");
+    }
+    Extents stacked = edit_.dimensions(exchange.operands[0]);
+    stacked.insert(stacked.begin(), 1);
+    std::vector<Id> parts;
+    for (Id operand : exchange.operands) parts.push_back(edit_.reshape(operand, stacked));
+    const Id all = gathered(edit_.concatenate(parts, 0));
+    const Id mine = part(all, 1, 1, replica());
+    std::vector<Id> results;
+    for (std::int64_t from = 0; from < replicas_; ++from) {
+      Extents starts(stacked.size() + 1, 0), limits = edit_.dimensions(mine);
+      starts[0] = from;
+      limits[0] = from + 1;
+      results.push_back(
+          edit_.reshape(edit_.slice(mine, starts, limits), edit_.dimensions(exchange.operands[0])));
+    }
+    return edit_.finish_tuple(results);
+  }
+  const std::int64_t d = exchange.dimensions.at(0);
+  const Extents extents = edit_.dimensions(exchange.operands[0]);
+  const std::int64_t size = extents[static_cast<std::size_t>(d)] / replicas_;
+  // [replicas, ...]: of each the part that is for this replica.
+  const Id mine = part(gathered(exchange.operands[0]), d + 1, size, replica());
+  Extents permutation;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(extents.size()); ++i) {
+    if (i == d) permutation.push_back(0);
+    permutation.push_back(i + 1);
+  }
+  edit_.finish(edit_.reshape(edit_.transpose(mine, permutation), extents));
+}
+
+/// For each replica the one that it receives from; -1: none.
+std::vector<std::int64_t> Collectives::sources(Id id) const {
+  std::vector<std::int64_t> from(static_cast<std::size_t>(replicas_), -1);
+  const std::string& text = at(id).raw_attributes;
+  std::size_t place = text.find("source_target_pairs=");
+  std::vector<std::int64_t> numbers;
+  for (int depth = 0; place != std::string::npos && place < text.size(); ++place) {
+    if (text[place] == '{') ++depth;
+    if (text[place] == '}' && --depth == 0) break;
+    if (depth > 0 && text[place] >= '0' && text[place] <= '9') {
+      char* end = nullptr;
+      numbers.push_back(std::strtoll(text.c_str() + place, &end, 10));
+      place = static_cast<std::size_t>(end - text.c_str()) - 1;
+    }
+  }
+  for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
+    if (numbers[i] >= replicas_ || numbers[i + 1] >= replicas_) {
+      refuse("expected pairs of the " + std::to_string(replicas_) +
+             " replicas that it is compiled for, found " + text);
+    }
+    from[static_cast<std::size_t>(numbers[i + 1])] = numbers[i];
+  }
+  return from;
+}
+
+void Collectives::visit_permute(Id id) {
+  const HloInstruction permute = at(id);
+  const std::vector<std::int64_t> from = sources(id);
+  const Id me = replica();
+  Id source = edit_.scalar(ElementType::kS32, -1);
+  for (std::size_t to = 0; to < from.size(); ++to) {
+    const Id is_me = edit_.compare(me, edit_.scalar(ElementType::kS32, static_cast<double>(to)),
+                                   ComparisonDirection::kEq);
+    source =
+        edit_.select(is_me, edit_.scalar(ElementType::kS32, static_cast<double>(from[to])), source);
+  }
+  const Extents extents = permute.shape.dimensions;
+  const Id received = edit_.reshape(part(gathered(permute.operands[0]), 0, 1, source), extents);
+  const Id receives =
+      edit_.compare(edit_.broadcast(source, extents, {}),
+                    edit_.splat(ElementType::kS32, extents, 0), ComparisonDirection::kGe);
+  edit_.finish(edit_.select(receives, received, edit_.splat(permute.shape.type, extents, 0)));
+}
+
+/// Other operations than a sum of floating values.
+void Collectives::visit_all_reduce(Id id) {
+  const HloInstruction reduce = at(id);
+  const hlo::Computation& reducer = module_.computation(reduce.called.at(0));
+  HloOpcode opcode = reducer.at(reducer.root).opcode;
+  const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
+  bool all_floating = true;
+  for (Id operand : reduce.operands) {
+    const ElementType type = edit_.shape(operand).type;
+    all_floating = all_floating && (type == ElementType::kF32 || type == ElementType::kBf16);
+  }
+  if (opcode == HloOpcode::kAdd && all_floating) return;
+  const bool is_logic = opcode == HloOpcode::kAnd || opcode == HloOpcode::kOr;
+  if (!is_extreme && !is_logic && opcode != HloOpcode::kAdd) {
+    refuse("expected a sum, maximum, minimum, and, or");
+  }
+  std::vector<Id> results;
+  edit_.stand_for(id);
+  for (Id operand : reduce.operands) {
+    const Id all = gathered(operand);
+    const ElementType type = edit_.shape(all).type;
+    Extents starts(edit_.dimensions(all).size(), 0), limits = edit_.dimensions(all);
+    Id result = -1;
+    for (std::int64_t r = 0; r < replicas_; ++r) {
+      starts[0] = r;
+      limits[0] = r + 1;
+      const Id one = edit_.reshape(edit_.slice(all, starts, limits), edit_.dimensions(operand));
+      result = result < 0 ? one : edit_.binary(opcode, result, one);
+    }
+    results.push_back(edit_.convert(result, type));
+  }
+  finish(id, results);
+}
+
+void Collectives::visit_id(Id id) {
+  const HloInstruction number = at(id);
+  if (replicas_ == 1) return edit_.finish(edit_.scalar(number.shape.type, 0));
+  // One kernel serves both: a core of the slice is a replica and a partition.
+  edit_.finish(edit_.convert(replica(), number.shape.type));
+}
+
+/// Of one replica: everything is its own.
+void Collectives::keep(Id id) {
+  const HloInstruction alone = at(id);
+  if (alone.opcode == HloOpcode::kCollectivePermute && sources(id)[0] < 0) {
+    return edit_.finish(edit_.splat(alone.shape.type, alone.shape.dimensions, 0));
+  }
+  std::int64_t given = 0;
+  for (Id operand : alone.operands) given += at(operand).shape.unpadded_bytes();
+  if (given != alone.shape.unpadded_bytes()) {
+    refuse("expected as many replicas as its shapes say, found that it is compiled for one");
+  }
+  finish(id, alone.operands);
+}
+
+void Collectives::visit(Id id) {
+  switch (at(id).opcode) {
+    case HloOpcode::kAllGather:
+    case HloOpcode::kReduceScatter:
+    case HloOpcode::kAllToAll:
+    case HloOpcode::kCollectivePermute:
+    case HloOpcode::kAllReduce:
+    case HloOpcode::kPartitionId:
+    case HloOpcode::kReplicaId:
+      break;
+    default:
+      return;
+  }
+  const HloOpcode opcode = at(id).opcode;
+  edit_.stand_for(id);
+  if (opcode == HloOpcode::kPartitionId || opcode == HloOpcode::kReplicaId) return visit_id(id);
+  if (opcode != HloOpcode::kCollectivePermute) check_groups(id);
+  if (opcode == HloOpcode::kAllReduce) return visit_all_reduce(id);
+  if (replicas_ == 1) return keep(id);
+  switch (opcode) {
+    case HloOpcode::kAllGather:
+      return visit_gather(id);
+    case HloOpcode::kReduceScatter:
+      return visit_reduce_scatter(id);
+    case HloOpcode::kAllToAll:
+      return visit_all_to_all(id);
+    default:
+      return visit_permute(id);
+  }
+}
+
+}  // namespace
+
+void rewrite_collectives(hlo::Module& module, Refusals& refusals) {
+  Collectives(module).run(refusals);
+}
+
+}  // namespace tpu::compiler
