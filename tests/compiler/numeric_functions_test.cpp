@@ -127,6 +127,14 @@ TEST(NumericFunctions, UnsignedOrderAndBits) {
       floats(-5, 4.2e9));
 }
 
+TEST(NumericFunctions, BitsOfFloatsAreIntegers) {
+  check_hlo(
+      "HloModule c\nENTRY main {\n  x = f32[40,300] parameter(0)\n  a = f32[40,300] abs(x)\n"
+      "  b = s32[40,300] bitcast-convert(a)\n  c = s32[] constant(23)\n"
+      "  d = s32[40,300] broadcast(c), dimensions={}\n"
+      "  ROOT r = s32[40,300] shift-right-logical(b, d)\n}\n");
+}
+
 TEST(NumericFunctions, ScalarsAndUnitExtentsWork) {
   for (const char* shape : {"f32[]", "f32[1]", "f32[1,1]", "f32[1,1,1]"}) {
     check_hlo(binary("add", shape));

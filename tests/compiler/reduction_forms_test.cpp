@@ -108,9 +108,9 @@ TEST(ReductionForms, AnOrderByTwoKeysIsRefusedByName) {
 TEST(ReductionForms, ReducersAreKnownByWhatTheyDo) {
   const hlo::Module module = hlo::read_hlo_text("test.hlo", arg_extreme("GT", "LT"));
   const auto kind = compiler::pair_reducer(module.computation(0));
-  ASSERT_TRUE(kind.has_value());
-  EXPECT_TRUE(kind->greatest);
-  EXPECT_FALSE(kind->last_of_equal);
+  ASSERT_TRUE(kind.is_known);
+  EXPECT_TRUE(kind.greatest);
+  EXPECT_FALSE(kind.last_of_equal);
 }
 
 }  // namespace

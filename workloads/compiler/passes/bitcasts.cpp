@@ -196,6 +196,14 @@ void find_bitcasts(hlo::Module& module) {
   for (std::size_t i = 0; i < count; ++i) {
     HloInstruction& instruction = entry.instructions[i];
     switch (instruction.opcode) {
+      case HloOpcode::kBitcastConvert: {
+        const Shape& from = entry.at(instruction.operands[0]).shape;
+        const bool same_size =
+            hlo::byte_size(from.type) == hlo::byte_size(instruction.shape.type) &&
+            hlo::byte_size(stored_shape(from).type) == hlo::byte_size(from.type);
+        if (same_size && from.layout == instruction.shape.layout) make_bitcast(instruction);
+        break;
+      }
       case HloOpcode::kReshape:
       case HloOpcode::kTranspose:
       case HloOpcode::kCopy:

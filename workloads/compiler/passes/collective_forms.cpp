@@ -125,7 +125,7 @@ Id Collectives::gathered(Id value) {
     return edit_.compare(all, edit_.splat(ElementType::kF32, edit_.dimensions(all), 0),
                          ComparisonDirection::kNe);
   }
-  const Id words = edit_.bitcast_convert(value, ElementType::kS32);
+  const Id words = edit_.reinterpret(value, ElementType::kS32);
   const auto half = [&](HloOpcode opcode, double amount) {
     const Id operand = edit_.splat(ElementType::kS32, edit_.dimensions(words), amount);
     const Id number = edit_.convert(edit_.binary(opcode, words, operand), ElementType::kF32);
@@ -135,7 +135,7 @@ Id Collectives::gathered(Id value) {
   const Id low = half(HloOpcode::kAnd, 0xffff);
   const Id upper = edit_.binary(HloOpcode::kShiftLeft, high,
                                 edit_.splat(ElementType::kS32, edit_.dimensions(high), 16));
-  return edit_.bitcast_convert(edit_.binary(HloOpcode::kOr, upper, low), type);
+  return edit_.reinterpret(edit_.binary(HloOpcode::kOr, upper, low), type);
 }
 
 Id Collectives::part(Id value, std::int64_t dimension, std::int64_t size, Id index) {

@@ -444,14 +444,14 @@ void Outliner::replace_while(InstructionId id, Loop& loop, std::optional<std::ui
   for (std::size_t i = 0; i < loop.carried.size(); ++i) {
     loop.body.aliases.push_back({static_cast<std::int64_t>(i), static_cast<std::int64_t>(i)});
   }
-  region.bodies.push_back({std::move(loop.body), {}, {}});
+  region.bodies.push_back({std::move(loop.body), {}, {}, {}});
   if (!trips) {
     Computation& test = loop.test();
     test = restricted(test, all, {test.at(test.root).operands[0]}, false);
     append_parameter(test, all.size(), test.at(test.root).shape, test.name + ".place");
     tidy(test);
     loop.condition.aliases = {{0, static_cast<std::int64_t>(all.size())}};
-    region.bodies.push_back({std::move(loop.condition), {}, {}});
+    region.bodies.push_back({std::move(loop.condition), {}, {}, {}});
   }
   regions_.push_back(std::move(region));
   replace_by(id, leaves);
@@ -517,7 +517,7 @@ void Outliner::visit_conditional(InstructionId id) {
           {static_cast<std::int64_t>(result), static_cast<std::int64_t>(read.size() + result)});
     }
     tidy(code);
-    region.bodies.push_back({std::move(body), {}, {}});
+    region.bodies.push_back({std::move(body), {}, {}, {}});
   }
   regions_.push_back(std::move(region));
   replace_by(id, append_region(entry_, std::move(made)));

@@ -117,12 +117,6 @@ Id GraphEditor::convert(Id value, ElementType type) {
       start(HloOpcode::kConvert, {value}, hlo::array_shape(type, dimensions(value))));
 }
 
-Id GraphEditor::bitcast_convert(Id value, ElementType type) {
-  if (shape(value).type == type) return value;
-  return append_instruction(
-      start(HloOpcode::kBitcastConvert, {value}, hlo::array_shape(type, dimensions(value))));
-}
-
 Id GraphEditor::unary(HloOpcode opcode, Id value) {
   return append_instruction(
       start(opcode, {value}, hlo::array_shape(shape(value).type, dimensions(value))));

@@ -37,7 +37,8 @@ class GraphEditor {
   Id pad_high(Id value, const Extents& high);
   Id concatenate(const std::vector<Id>& parts, std::int64_t dimension);
   Id convert(Id value, hlo::ElementType type);
-  Id bitcast_convert(Id value, hlo::ElementType type);
+  /// Between s32 and u32: the same bits.
+  Id reinterpret(Id value, hlo::ElementType type) { return convert(value, type); }
   Id unary(hlo::HloOpcode opcode, Id value);
   Id binary(hlo::HloOpcode opcode, Id a, Id b);
   Id compare(Id a, Id b, hlo::ComparisonDirection direction);

@@ -280,7 +280,7 @@ Id IndexedAccess::pick_by_selection(Id array, const View& view, Id numbers, std:
                          ComparisonDirection::kNe);
   }
   // Integers in two halves, which fp32 holds exactly.
-  const Id words = edit_.bitcast_convert(array, ElementType::kS32);
+  const Id words = edit_.reinterpret(array, ElementType::kS32);
   const auto part = [&](HloOpcode opcode, double amount) {
     const Id operand = edit_.splat(ElementType::kS32, edit_.dimensions(words), amount);
     const Id half = edit_.convert(edit_.binary(opcode, words, operand), ElementType::kF32);
@@ -290,7 +290,7 @@ Id IndexedAccess::pick_by_selection(Id array, const View& view, Id numbers, std:
   const Id low = part(HloOpcode::kAnd, 0xffff);
   const Id shifted = edit_.binary(HloOpcode::kShiftLeft, high,
                                   edit_.splat(ElementType::kS32, edit_.dimensions(high), 16));
-  return edit_.bitcast_convert(edit_.binary(HloOpcode::kOr, shifted, low), type);
+  return edit_.reinterpret(edit_.binary(HloOpcode::kOr, shifted, low), type);
 }
 
 /// The array with one dimension replaced by what the numbers (a vector, in range) pick of it.

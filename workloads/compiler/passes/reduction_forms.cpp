@@ -135,7 +135,7 @@ void Reductions::visit_integers(Id id) {
     result =
         edit_.convert(edit_.reduce(ones, HloOpcode::kAdd, reduce.dimensions, 0), ElementType::kS32);
   } else {
-    Id words = edit_.bitcast_convert(operand, ElementType::kS32);
+    Id words = edit_.reinterpret(operand, ElementType::kS32);
     if (opcode == HloOpcode::kAdd) {
       result = integer_sum(words, reduce.dimensions, count);
     } else {
@@ -146,34 +146,33 @@ void Reductions::visit_integers(Id id) {
       if (!is_signed) result = edit_.binary(HloOpcode::kXor, result, like(result, sign));
     }
   }
-  result = edit_.bitcast_convert(result, reduce.shape.type);
+  result = edit_.reinterpret(result, reduce.shape.type);
   edit_.finish(edit_.binary(opcode, result, like(result, *start)));
 }
 
 void Reductions::visit_pairs(Id id) {
   const HloInstruction reduce = at(id);
-  const std::optional<PairReducer> kind =
-      reduce.operands.size() == 4 ? pair_reducer(module_.computation(reduce.called.at(0)))
-                                  : std::nullopt;
+  PairReducer kind;
+  if (reduce.operands.size() == 4) kind = pair_reducer(module_.computation(reduce.called.at(0)));
   const hlo::Shape values = edit_.shape(reduce.operands[0]);
   const hlo::Shape indices = edit_.shape(reduce.operands[1]);
   const bool is_float = values.type == ElementType::kF32 || values.type == ElementType::kBf16;
-  if (!kind || !is_float || indices.type != ElementType::kS32) {
+  if (!kind.is_known || !is_float || indices.type != ElementType::kS32) {
     refuse("expected the greatest or least of floating values with its s32 index");
   }
   edit_.stand_for(id);
   const Id value = edit_.convert(reduce.operands[0], ElementType::kF32);
   const Id index = edit_.convert(reduce.operands[1], ElementType::kF32);
-  const HloOpcode extreme = kind->greatest ? HloOpcode::kMaximum : HloOpcode::kMinimum;
+  const HloOpcode extreme = kind.greatest ? HloOpcode::kMaximum : HloOpcode::kMinimum;
   const Id best =
-      edit_.reduce(value, extreme, reduce.dimensions, kind->greatest ? -HUGE_VAL : HUGE_VAL);
+      edit_.reduce(value, extreme, reduce.dimensions, kind.greatest ? -HUGE_VAL : HUGE_VAL);
   const Id stands = edit_.compare(value, spread(best, values.dimensions, reduce.dimensions),
                                   ComparisonDirection::kEq);
-  const double none = kind->last_of_equal ? -1 : static_cast<double>(kExactIntegers);
+  const double none = kind.last_of_equal ? -1 : static_cast<double>(kExactIntegers);
   const Id candidates = edit_.select(stands, index, like(index, none));
   const Id place =
-      edit_.reduce(candidates, kind->last_of_equal ? HloOpcode::kMaximum : HloOpcode::kMinimum,
-                   reduce.dimensions, kind->last_of_equal ? -HUGE_VAL : HUGE_VAL);
+      edit_.reduce(candidates, kind.last_of_equal ? HloOpcode::kMaximum : HloOpcode::kMinimum,
+                   reduce.dimensions, kind.last_of_equal ? -HUGE_VAL : HUGE_VAL);
   edit_.finish_tuple({edit_.convert(best, values.type), edit_.convert(place, ElementType::kS32)});
 }
 
@@ -193,12 +192,12 @@ Id Reductions::order_of(Id keys, std::int64_t count, bool descending) {
                    edit_.compare(other_place, my_place, ComparisonDirection::kLt));
   const Id before = edit_.convert(edit_.binary(HloOpcode::kOr, ahead, ties), ElementType::kF32);
   const Id rank = edit_.reduce(before, HloOpcode::kAdd, {2}, 0);
-  const Extents places{outer, count, length};
-  const Id hit = edit_.compare(edit_.broadcast(rank, places, {0, 2}),
-                               edit_.iota(ElementType::kF32, places, 1), ComparisonDirection::kEq);
-  const Id chosen = edit_.select(hit, edit_.iota(ElementType::kF32, places, 2),
+  const Extents places{outer, length, count};
+  const Id hit = edit_.compare(edit_.broadcast(rank, places, {0, 1}),
+                               edit_.iota(ElementType::kF32, places, 2), ComparisonDirection::kEq);
+  const Id chosen = edit_.select(hit, edit_.iota(ElementType::kF32, places, 1),
                                  edit_.splat(ElementType::kF32, places, 0));
-  return edit_.convert(edit_.reduce(chosen, HloOpcode::kAdd, {2}, 0), ElementType::kS32);
+  return edit_.convert(edit_.reduce(chosen, HloOpcode::kAdd, {1}, 0), ElementType::kS32);
 }
 
 /// [outer, length] by s32 [outer, count], as a gather with a batching dimension.

@@ -138,8 +138,8 @@ SortOrder sort_order(const Computation& comparator) {
   return *ascending ? SortOrder::kAscending : SortOrder::kDescending;
 }
 
-std::optional<PairReducer> pair_reducer(const Computation& reducer) {
-  if (reducer.parameters().size() != 4) return std::nullopt;
+PairReducer pair_reducer(const Computation& reducer) {
+  if (reducer.parameters().size() != 4) return {};
   const auto kept = [&](double a, double i, double b, double j) {
     std::optional<std::vector<double>> result = run_scalars(reducer, {a, i, b, j});
     if (result && result->size() != 2) result.reset();
@@ -149,20 +149,20 @@ std::optional<PairReducer> pair_reducer(const Computation& reducer) {
   for (const auto& [low, high] : {std::pair<double, double>{1, 5}, {-5, -2}, {-3, 8}}) {
     for (const auto& [i, j] : {std::pair<double, double>{3, 7}, {7, 3}}) {
       const auto up = kept(low, i, high, j), down = kept(high, j, low, i);
-      if (!up || !down || *up != *down) return std::nullopt;
+      if (!up || !down || *up != *down) return {};
       const bool takes_high = (*up)[0] == high && (*up)[1] == j;
       const bool takes_low = (*up)[0] == low && (*up)[1] == i;
-      if (takes_high == takes_low || (greatest && *greatest != takes_high)) return std::nullopt;
+      if (takes_high == takes_low || (greatest && *greatest != takes_high)) return {};
       greatest = takes_high;
     }
     const auto first = kept(low, 3, low, 7), swapped = kept(low, 7, low, 3);
-    if (!first || !swapped || (*first)[0] != low) return std::nullopt;
+    if (!first || !swapped || (*first)[0] != low) return {};
     // A reducer that keeps its left argument meets the indices in rising order.
     const bool takes_last = (*first)[1] == 7;
-    if (last && *last != takes_last) return std::nullopt;
+    if (last && *last != takes_last) return {};
     last = takes_last;
   }
-  return PairReducer{*greatest, *last};
+  return {true, greatest.value_or(false), last.value_or(false)};
 }
 
 }  // namespace tpu::compiler

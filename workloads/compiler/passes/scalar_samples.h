@@ -20,9 +20,10 @@ SortOrder sort_order(const hlo::Computation& comparator);
 
 /// What a reduction of (value, index) pairs keeps.
 struct PairReducer {
+  bool is_known = false;       ///< It keeps one of the two.
   bool greatest = false;       ///< Else the least value.
   bool last_of_equal = false;  ///< Of equal values the greatest index, else the least.
 };
-std::optional<PairReducer> pair_reducer(const hlo::Computation& reducer);
+PairReducer pair_reducer(const hlo::Computation& reducer);
 
 }  // namespace tpu::compiler
