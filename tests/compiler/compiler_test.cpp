@@ -390,9 +390,9 @@ TEST(Compiler, EightCoresTrainLikeOneOnTheWholeBatch) {
 }
 
 TEST(Compiler, AnOperationWithoutAKernelIsRefusedByNameAndShape) {
-  GraphBuilder graph("sines");
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {16, 128}));
-  const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, {32, 64}));
+  GraphBuilder graph("sines");  // Of integers.
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kS32, {16, 128}));
+  const Tensor y = graph.parameter("y", array_shape(ElementType::kS32, {32, 64}));
   const Module module = graph.finish(
       graph.tuple({graph.unary(HloOpcode::kSine, x), graph.unary(HloOpcode::kCbrt, y)}), {x, y});
   try {
@@ -402,7 +402,7 @@ TEST(Compiler, AnOperationWithoutAKernelIsRefusedByNameAndShape) {
     const std::string text = error.what();
     EXPECT_NE(text.find("2 operations have no kernel"), std::string::npos) << text;
     EXPECT_NE(text.find("cbrt"), std::string::npos) << text;
-    EXPECT_NE(text.find("f32[32,64]"), std::string::npos) << text;
+    EXPECT_NE(text.find("s32[32,64]"), std::string::npos) << text;
   }
 }
 

@@ -24,7 +24,7 @@ namespace tpu::compiler {
 namespace {
 
 /// The passes between verification and the plan, for a module or the body of a loop or branch.
-void run_passes(ScheduledModule& scheduled, CompileReport* report) {
+void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport* report) {
   hlo::Module& work = scheduled.module;
   const auto run = [&](const char* name, auto&& pass) {
     const PassTimer timer(report, name);
@@ -35,7 +35,7 @@ void run_passes(ScheduledModule& scheduled, CompileReport* report) {
   if (has_control_flow(work)) {
     run("outline_control_flow", [&] { scheduled.regions = outline_control_flow(work); });
     for (ScheduledRegion& region : scheduled.regions) {
-      for (ScheduledModule& body : region.bodies) run_passes(body, report);
+      for (ScheduledModule& body : region.bodies) run_passes(body, target, report);
     }
     run("flatten_calls", [&] { flatten_calls(work); });
     run("simplify", [&] { simplify(work); });
@@ -79,7 +79,7 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
     resolve_custom_calls(scheduled.module);
   }
   scheduled.module.replicas = target.cores;
-  run_passes(scheduled, report);
+  run_passes(scheduled, target, report);
   const PassTimer timer(report, "plan_hbm");
   plan_hbm(scheduled, target);
   return scheduled;
