@@ -207,7 +207,7 @@ TPU_CPU_CLONES void vector_comparison(Opcode opcode, const VectorRegister& a,
     case Opcode::kVcmpGeS32:
       return compare(a, b, out, [](Word x, Word y) { return Integer(x) >= Integer(y); });
     case Opcode::kVweirdF32:
-      return compare(a, b, out, [](Word x, Word) { return (((x >> 23) + 1) & 255) <= 1; });
+      return compare(a, b, out, [](Word x, Word) { return (x >> 23 & 255) == 255; });
     default:
       throw SimulatorBug("no comparison for " + opcode_text(opcode));
   }
@@ -221,6 +221,9 @@ void mask_logic(Opcode opcode, const VectorMask& a, const VectorMask& b, VectorM
         break;
       case Opcode::kVmor:
         out.bits[i] = a.bits[i] | b.bits[i];
+        break;
+      case Opcode::kVmxor:
+        out.bits[i] = a.bits[i] ^ b.bits[i];
         break;
       case Opcode::kVmneg:
         out.bits[i] = ~a.bits[i];

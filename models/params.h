@@ -196,14 +196,19 @@ struct MachineParams {
 
   std::uint32_t chips() const { return ici.mesh_x * ici.mesh_y; }
   std::uint32_t cores() const { return chips() * cores_per_chip; }
-  /// The partition that a core runs of a program that spans all cores. JAX orders the devices of a
-  /// 2x2 slice of v2 and v3 as a ring (cores 0, 1, 2, 3, 6, 7, 4, 5), and XLA's collectives hold
-  /// the peers of that order; elsewhere a core runs the partition of its own number.
+  /// The partition that a core runs of a program that spans all cores: the place of the core in
+  /// the order in which JAX lists the devices of a slice of v2 or v3. On one host (2x2 chips) that
+  /// is a ring, cores 0, 1, 2, 3, 6, 7, 4, 5; else host after host, each of 2x2 chips, both row by
+  /// row. XLA's collectives hold the peers of that order.
   std::uint32_t partition_of(std::uint32_t core_number) const {
-    if (ici.mesh_x != 2 || ici.mesh_y != 2) return core_number;
-    const std::uint32_t of_chip = core_number / cores_per_chip;
-    const std::uint32_t place = of_chip < 2 ? of_chip : 5 - of_chip;
-    return place * cores_per_chip + core_number % cores_per_chip;
+    if (ici.mesh_x % 2 != 0 || ici.mesh_y % 2 != 0) return core_number;
+    const std::uint32_t chip = core_number / cores_per_chip;
+    const std::uint32_t x = chip % ici.mesh_x;
+    const std::uint32_t y = chip / ici.mesh_x;
+    const bool one_host = ici.mesh_x == 2 && ici.mesh_y == 2;
+    const std::uint32_t of_host = one_host && y == 1 ? 3 - x : y % 2 * 2 + x % 2;
+    const std::uint32_t host = y / 2 * (ici.mesh_x / 2) + x / 2;
+    return (host * 4 + of_host) * cores_per_chip + core_number % cores_per_chip;
   }
   double seconds(std::uint64_t cycles) const {
     return static_cast<double>(cycles) / (clock_mhz * 1e6);

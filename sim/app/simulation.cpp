@@ -74,12 +74,16 @@ std::uint32_t warmup_steps(const Arguments& arguments, const traces::RunRecord& 
   return limited && !arguments.values ? 1 : 0;
 }
 
-void load_values(const Arguments& arguments, const PreparedWorkload& workload, Machine& machine,
-                 traces::RunRecord& record) {
+/// Loads each core's share of the inputs. Arrays that XLA's programs split lie over the cores in
+/// the order of their partitions.
+void load_values(const Arguments& arguments, const PreparedWorkload& workload,
+                 const MachineParams& params, Machine& machine, traces::RunRecord& record) {
   const InitialValues values(workload, read_inputs(arguments, workload), arguments.seed);
   for (std::size_t place = 0; place < workload.cores.size(); ++place) {
-    machine.load(workload.cores[place],
-                 values.load(place, arguments.steps + warmup_steps(arguments, record)));
+    const std::uint32_t core = workload.cores[place];
+    const bool partitioned = !workload.folder.empty() && workload.cores.size() == params.cores();
+    machine.load(core, values.load(partitioned ? params.partition_of(core) : place,
+                                   arguments.steps + warmup_steps(arguments, record)));
   }
   record.values_from = "parameters " + values.origin();
 }
@@ -115,7 +119,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.has_events = !arguments.output.empty();
 
   Machine machine(configuration.params, workload.program);
-  if (arguments.values) load_values(arguments, workload, machine, record);
+  if (arguments.values) load_values(arguments, workload, configuration.params, machine, record);
   const isa::Buffer* loss = arguments.values ? loss_buffer(workload.program) : nullptr;
   RunObserver observer(machine, loss, workload.cores[0], record.has_events);
   ProgressBar progress(config_name);

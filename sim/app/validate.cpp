@@ -47,15 +47,7 @@ void simulate_program(const Arguments& arguments, const fs::path& folder,
   run.input = folder.string();
   const std::string machine = program.chip + "-8";
   try {
-    Simulation simulation;
-    try {
-      simulation = simulate(run, effective_configuration(run, machine), machine);
-    } catch (const ProgramFault& fault) {
-      // Programs of several cores hand each other words at their launch: control needs the values.
-      if (std::string(fault.what()).find("--values on") == std::string::npos) throw;
-      run.values = true;
-      simulation = simulate(run, effective_configuration(run, machine), machine);
-    }
+    const Simulation simulation = simulate(run, effective_configuration(run, machine), machine);
     const traces::RunRecord& record = simulation.record;
     program.cycles = record.result.cycles;
     std::uint64_t of_kernels = 0;

@@ -68,6 +68,13 @@ TEST(OutputCheck, SamplesStandAtTheirIndices) {
   EXPECT_EQ(checks[0].max_error, 1);
 }
 
+TEST(OutputCheck, InfinitiesAndNanOfTheReferenceHaveToBeThere) {
+  const traces::NpzFile file{{"out_000", floats({NAN, INFINITY, 4})}};
+  EXPECT_EQ(check_outputs(outputs({NAN, INFINITY, 4}), file, 0, "f")[0].error, 0);
+  EXPECT_FALSE(check_outputs(outputs({NAN, -INFINITY, 4}), file, 0.1, "f")[0].passed);
+  EXPECT_FALSE(check_outputs(outputs({1, INFINITY, 4}), file, 0.1, "f")[0].passed);
+}
+
 TEST(OutputCheck, NotANumberFails) {
   const auto checks = check_outputs(outputs({NAN, 4}), {{"out_000", floats({3, 4})}}, 1e30, "f");
   EXPECT_FALSE(checks[0].passed);

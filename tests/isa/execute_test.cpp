@@ -213,12 +213,12 @@ TEST(Execute, ComparisonsGiveAMaskBitPerElement) {
   }
 }
 
-TEST(Execute, WeirdNumbersHaveAnExponentFieldOf0Or255) {
+TEST(Execute, WeirdNumbersAreInfiniteOrNone) {
   BundleRunner core;
-  const float values[] = {0.0f, 1e-40f, kInfinity, kNan, 1.0f, 1.2e-38f, 3e38f};
+  const float values[] = {kInfinity, kNan, -kInfinity, 0.0f, 1e-40f, 1.0f, 3e38f};
   for (int i = 0; i < 7; ++i) core.element(1, 0, i) = as_bits(values[i]);
   core.run("{ %vm3 = vweird.f32 %v1 }");
-  EXPECT_EQ(core.state.masks[3].bits[0] & 0x7f, 0xfu);
+  EXPECT_EQ(core.state.masks[3].bits[0] & 0x7f, 0x7u);
 }
 
 TEST(Execute, MasksSelectAndCombine) {
@@ -228,11 +228,13 @@ TEST(Execute, MasksSelectAndCombine) {
       "vcmp.ge.s32.totalorder %v1, 100 }");
   core.run(
       "{ %vm3 = vmand %vm1, %vm2 ;; %vm4 = vmneg %vm1 }{ %vm5 = vmor %vm4, 0 ;; %vm6 = vmmov 1 }");
+  core.run("{ %vm7 = vmxor %vm1, %vm2 }");
   core.run("{ %v2 = vsel %vm3, %v1, 7 ;; %v3 = vsel %vm5, 1, 2 }{ %v4 = vsel %vm6, 3, %v1 }");
   for (int i = 0; i < 1024; ++i) {
     EXPECT_EQ(core.state.vector(2).word[i], i >= 100 && i < 300 ? i : 7u);
     EXPECT_EQ(core.state.vector(3).word[i], i >= 300 ? 1u : 2u);
     EXPECT_EQ(core.state.vector(4).word[i], 3u);
+    EXPECT_EQ(core.state.masks[7].bits[i / 64] >> i % 64 & 1, i < 100 || i >= 300 ? 1u : 0u);
   }
 }
 

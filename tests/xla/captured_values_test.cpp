@@ -100,6 +100,50 @@ TEST(CapturedValues, TheProjectsOwnProgramGivesTheRecordedOutputs) {
   }
 }
 
+/// The first element that is neither within a relative `tolerance` nor, below the smallest normal
+/// number, within that; infinities and NaN have to be the same. Empty for none.
+std::string difference(const std::vector<double>& found, const std::vector<double>& expected,
+                       double tolerance) {
+  constexpr double kSmallestNormal = 1.18e-38;
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    if (std::isnan(found[k]) && std::isnan(expected[k])) continue;
+    if (found[k] == expected[k]) continue;
+    const double allowed = tolerance * std::fabs(expected[k]) + kSmallestNormal;
+    if (std::isfinite(expected[k]) && std::fabs(found[k] - expected[k]) <= allowed) continue;
+    return "element " + std::to_string(k) + ": " + std::to_string(found[k]) + " instead of " +
+           std::to_string(expected[k]);
+  }
+  return {};
+}
+
+/// Programs that were made to confirm instructions: their sources stand beside them.
+void expect_elements(const std::string& name, double tolerance) {
+  const std::string folder = TPUSIM_SOURCE_DIR "/tests/xla/captured/" + name;
+  const traces::NpzFile values = traces::read_npz(folder + "/values.npz");
+  for (const std::string chip : {"v2", "v3"}) {
+    const isa::Program program = xla::load_captured(folder, chip);
+    FunctionalCore core(program, true);
+    for (const isa::Buffer& buffer : program.buffers) {
+      if (buffer.role != BufferRole::kParameter) continue;
+      core.hbm.load(buffer.granule, hlo::pack(hlo::parse_shape(buffer.shape),
+                                              values.at(numbered("arg_", buffer.index)).bytes));
+    }
+    core.run();
+    for (const isa::Buffer& buffer : program.buffers) {
+      if (buffer.role != BufferRole::kOutput) continue;
+      const auto expected = traces::to_doubles(values.at(numbered("out_", buffer.index)));
+      EXPECT_EQ(difference(output_of(core, buffer), expected, tolerance), "")
+          << name << ", " << chip << ", output " << buffer.index;
+    }
+  }
+}
+
+TEST(CapturedValues, TheScalarUnitComputesInFp32) { expect_elements("scalars", 1e-6); }
+
+TEST(CapturedValues, InfinitiesAndNanGoTheirWayThroughFunctions) {
+  expect_elements("special", 1e-4);
+}
+
 TEST(CapturedValues, MatmulOfTheReferenceGivesTheProductOfRoundedOperands) {
   const std::string folder = kReference + "/ops/matmul_f32_512x512x512";
   if (!fs::is_directory(folder)) GTEST_SKIP() << "no reference data at " << folder;

@@ -157,6 +157,15 @@ def is_hlo_text(text):
     return bool(re.match(r"\s*HloModule", text))
 
 
+def drop_folder_names(request):
+    """File names in the program's metadata stand without the folders of this machine."""
+    import jax
+
+    folders = {os.path.dirname(request["program"].rsplit(":", 1)[0]), os.path.dirname(os.path.abspath(__file__))}
+    pattern = "|".join("^" + re.escape(folder + os.sep) for folder in sorted(folders) if folder)
+    jax.config.update("jax_hlo_source_file_canonicalization_regex", pattern)
+
+
 def get_topology(request):
     from jax.experimental import topologies
 
@@ -175,6 +184,7 @@ def write_gzip(path, text):
 
 def main():
     request = json.loads(sys.argv[1])
+    drop_folder_names(request)
     topology = get_topology(request)
     is_function = bool(re.search(r"\.py:\w+$", request["program"]))
     start = time.process_time()

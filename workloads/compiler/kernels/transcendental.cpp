@@ -74,7 +74,8 @@ VReg emit_rsqrt(KernelBuilder& builder, VReg x) {
 
 VReg emit_sqrt(KernelBuilder& builder, VReg x) {
   const VReg root = builder.mul(x, emit_rsqrt(builder, x));
-  const MReg special = builder.weird(x);
+  const MReg zero = builder.vector_compare(Opcode::kVcmpEqF32, x, 0.0F);
+  const MReg special = builder.mask(Opcode::kVmor, builder.weird(x), zero);
   return builder.select(special, x, root);
 }
 

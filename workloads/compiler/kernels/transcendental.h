@@ -6,7 +6,7 @@ namespace tpu::compiler {
 
 /// Functions of fp32 values on the vector unit, made of the transcendental unit's instructions and
 /// corrections the way XLA's listings make them: e^x = 2^(x log2 e), ln x = log2 x ln 2, and a
-/// Newton step after vrcp and vrsqrt that zeros, infinities and denormals pass by (vweird).
+/// Newton step after vrcp and vrsqrt that infinite operands and results pass by (vweird).
 VReg emit_exponential(KernelBuilder& builder, VectorOperand x);
 /// tanh(x / 2) (e^x + 1): no cancellation near 0.
 VReg emit_exponential_minus_one(KernelBuilder& builder, VReg x);
