@@ -60,6 +60,15 @@ std::vector<int> fixed_dimensions(const std::vector<Box>& boxes,
   return fixed;
 }
 
+/// Blocks of whole tiles go through the transpose unit from packed arrays and to them.
+void keep_packed(const std::vector<std::size_t>& permutation, SlabArray& source,
+                 SlabArray& target) {
+  const std::size_t rank = permutation.size();
+  if (permutation.back() == rank - 1) return;
+  source.stays_packed = permutation.back() == rank - 2;
+  target.stays_packed = permutation[rank - 2] == rank - 1;
+}
+
 /// The array with dimensions merged that tiles do not part: in row-major order rows of lanes, or
 /// matrices where their rows fill no tiles.
 SlabArray rows_of_items(SlabArray array) {
@@ -204,9 +213,11 @@ LoweredKernel Relayout::lower_permutation() {
                               const TileArray& target) {
       mover.transpose(sources.front(), target, permutation);
     };
+    SlabArray source = array(0, static_cast<int>(permutation[cut]));
+    SlabArray target = result(static_cast<int>(cut));
+    keep_packed(permutation, source, target);
     std::optional<LoweredKernel> lowered =
-        emit_slabs(instruction_.name, {array(0, static_cast<int>(permutation[cut]))},
-                   result(static_cast<int>(cut)), extents[cut], body, target_);
+        emit_slabs(instruction_.name, {source}, target, extents[cut], body, target_);
     if (lowered) return std::move(*lowered);
   }
   return lower_large_permutation(permutation);
@@ -227,6 +238,7 @@ LoweredKernel Relayout::lower_large_permutation(const std::vector<std::size_t>& 
       source.outer_dimension = static_cast<int>(permutation[outer]);
       SlabArray target = result(static_cast<int>(cut));
       target.outer_dimension = static_cast<int>(outer);
+      keep_packed(permutation, source, target);
       std::optional<LoweredKernel> lowered = emit_slabs(
           instruction_.name, {source}, target, extents[cut], body, target_, extents[outer]);
       if (lowered) return std::move(*lowered);

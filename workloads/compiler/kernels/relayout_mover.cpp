@@ -32,7 +32,7 @@ std::int64_t TileArray::tiles() const {
 }
 
 std::int64_t TileArray::rows_apart(std::size_t dimension) const {
-  std::int64_t rows = 8 * lane_tiles();
+  std::int64_t rows = tile_rows() * lane_tiles();
   if (dimension + 2 == rank()) return rows;
   rows *= row_tiles();
   for (std::size_t i = dimension + 1; i + 2 < rank(); ++i) rows *= extents[i];
@@ -66,7 +66,8 @@ Index ElementMover::tile_of(const TileArray& array, const Position& majors, Inde
     linear = add(builder_, multiply(builder_, linear, array.extents[i]), majors[i]);
   }
   linear = add(builder_, multiply(builder_, linear, array.row_tiles()), tile);
-  return add(builder_, array.begin, multiply(builder_, linear, 8 * array.lane_tiles()));
+  return add(builder_, array.begin,
+             multiply(builder_, linear, array.tile_rows() * array.lane_tiles()));
 }
 
 Index ElementMover::row_of(const TileArray& array, const Position& position) {
@@ -400,7 +401,7 @@ void ElementMover::copy_rows(const TileArray& source, const TileArray& target,
 void ElementMover::push_block(const TileArray& source, const Position& from,
                               const TransposeBlock& block) {
   const std::int64_t pushes = (block.rows + 7) / 8;
-  const Index right = multiply(builder_, block.lane_block, 8);
+  const Index right = multiply(builder_, block.lane_block, source.tile_rows());
   const bool in_tiles = block.row_dimension == source.rank() - 2;
   const Index first =
       add(builder_, first_row(source, from, block.row_dimension, block.row_block), right);
@@ -408,7 +409,9 @@ void ElementMover::push_block(const TileArray& source, const Position& from,
   for (std::int64_t push = 0; push < pushes; ++push) {
     VReg rows;
     if (in_tiles) {
-      rows = builder_.load(at(source.region, first.plus(push * distance)));
+      const VmemAddress tile = at(source.region, first.plus(push * distance));
+      rows = source.packed != nullptr ? source.packed->load_tile(hlo::ElementType::kBf16, tile)
+                                      : builder_.load(tile);
     } else {
       for (std::int64_t s = 0; s < std::min<std::int64_t>(8, block.rows - 8 * push); ++s) {
         const Index row = first.plus((8 * push + s) * distance);
@@ -424,7 +427,7 @@ void ElementMover::push_block(const TileArray& source, const Position& from,
 
 void ElementMover::pop_block(const TileArray& target, const Position& to,
                              const TransposeBlock& block) {
-  const Index right = multiply(builder_, block.row_block, 8);
+  const Index right = multiply(builder_, block.row_block, target.tile_rows());
   const bool in_tiles = block.lane_dimension == target.rank() - 2;
   const Index first =
       add(builder_, first_row(target, to, block.lane_dimension, block.lane_block), right);
@@ -432,7 +435,12 @@ void ElementMover::pop_block(const TileArray& target, const Position& to,
   for (std::int64_t pop = 0; pop < block.width() / 8; ++pop) {
     const VReg columns = builder_.transpose_pop();
     if (in_tiles) {
-      builder_.store(at(target.region, first.plus(pop * distance)), columns);
+      const VmemAddress tile = at(target.region, first.plus(pop * distance));
+      if (target.packed != nullptr) {
+        target.packed->store_tile(hlo::ElementType::kBf16, tile, columns);
+      } else {
+        builder_.store(tile, columns);
+      }
       continue;
     }
     for (std::int64_t s = 0; s < std::min<std::int64_t>(8, block.lanes - 8 * pop); ++s) {

@@ -10,13 +10,18 @@
 
 namespace tpu::compiler {
 
-/// An array of 32-bit elements in VMEM, in tiles of 8 rows and 128 lanes.
+/// An array in VMEM, in tiles of 8 rows and 128 lanes: of 32-bit elements, or packed.
 struct TileArray {
   VmemRegion region;
   Index begin;                        ///< VMEM rows from the region's begin.
   std::vector<std::int64_t> extents;  ///< Physical order, major to minor; two or more.
 
   std::size_t rank() const { return extents.size(); }
+  /// Of packed bf16 tiles, which take four VMEM rows: how they are loaded and stored. Only blocks
+  /// of whole tiles move in and out of such arrays.
+  TileMemory* packed = nullptr;
+
+  std::int64_t tile_rows() const { return packed != nullptr ? 4 : 8; }
   std::int64_t row_tiles() const { return (extents[rank() - 2] + 7) / 8; }
   std::int64_t lane_tiles() const { return (extents.back() + 127) / 128; }
   std::int64_t tiles() const;

@@ -12,6 +12,9 @@ namespace tpu::compiler {
 
 namespace {
 
+/// VMEM rows of arrays that are worked on at once rather than in slabs.
+constexpr std::int64_t kRowsAtOnce = 512;
+
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool is_packed(const hlo::Shape& shape) { return shape.type == hlo::ElementType::kBf16; }
@@ -34,6 +37,8 @@ struct Placed {
   DmaDescriptorHandle dma, last_dma;
 
   bool is_cut() const { return array.dimension >= 0; }
+  /// Works on a copy of 32-bit elements.
+  bool is_widened() const { return is_packed(array.shape) && !array.stays_packed; }
   bool is_cut_twice() const { return array.outer_dimension >= 0; }
   /// Tiles along a physical dimension.
   std::int64_t tiles_along(std::size_t i) const {
@@ -100,6 +105,7 @@ class SlabKernel {
 
   /// Chooses the slab; false when none fits.
   bool fit(std::uint64_t vmem_bytes);
+  bool fit_slab(std::int64_t buffers, std::int64_t rows);
   LoweredKernel emit(const SlabBody& body);
 
  private:
@@ -168,7 +174,7 @@ std::int64_t SlabKernel::rows_needed(std::int64_t slab) const {
   for (const Placed* each : all()) {
     const std::int64_t tiles = slab_tiles(*each, slab);
     rows += (each->is_cut() ? buffers : 1) * each->buffer_rows(tiles) + 8;
-    if (is_packed(each->array.shape)) rows += 8 * each->tiles(tiles);
+    if (each->is_widened()) rows += 8 * each->tiles(tiles);
   }
   return rows;
 }
@@ -186,23 +192,33 @@ bool SlabKernel::fit(std::uint64_t vmem_bytes) {
   }
   const std::int64_t room = static_cast<std::int64_t>(vmem_bytes / 512) - 256;
   slab_ = extent_;
-  if (rows_needed(slab_) <= room / 4) return true;
-  if (!target_.is_cut()) return rows_needed(slab_) <= room;
-  // Two buffers in half of VMEM at most, so that DMAs and work overlap; else one in all of it.
-  for (buffers_ = 2; buffers_ >= 1; --buffers_) {
-    const std::int64_t limit = buffers_ == 2 ? room / 2 : room;
-    std::int64_t best = 0;
-    for (std::int64_t low = 1, high = ceil_divide(extent_, unit_); low <= high;) {
-      const std::int64_t middle = (low + high) / 2;
-      const bool fits = rows_needed(std::min(extent_ - 1, middle * unit_)) <= limit;
-      if (fits) best = middle;
-      (fits ? low : high) = fits ? middle + 1 : middle - 1;
-    }
-    if (best == 0) continue;
-    slab_ = std::min(extent_, best * unit_);
+  const std::int64_t whole = rows_needed(extent_);
+  if (whole <= std::min(room, kRowsAtOnce)) return true;
+  if (!target_.is_cut()) return whole <= room;
+  // Two buffers in half of VMEM at most, so that DMAs and work overlap, and at least a few slabs;
+  // else one buffer in all of VMEM.
+  if (fit_slab(2, std::min(room / 2, std::max(kRowsAtOnce, whole / 4 + 64)))) return true;
+  if (whole <= room / 4) {
+    slab_ = extent_;
     return true;
   }
-  return rows_needed(extent_) <= room;
+  if (fit_slab(2, room / 2) || fit_slab(1, room)) return true;
+  slab_ = extent_;
+  return whole <= room;
+}
+
+/// Finds the largest slab with so many buffers in so many rows; false when there is none.
+bool SlabKernel::fit_slab(std::int64_t buffers, std::int64_t rows) {
+  buffers_ = buffers;
+  std::int64_t best = 0;
+  for (std::int64_t low = 1, high = ceil_divide(extent_, unit_); low <= high;) {
+    const std::int64_t middle = (low + high) / 2;
+    const bool fits = rows_needed(std::min(extent_ - 1, middle * unit_)) <= rows;
+    if (fits) best = middle;
+    (fits ? low : high) = fits ? middle + 1 : middle - 1;
+  }
+  slab_ = std::min(extent_, best * unit_);
+  return best > 0;
 }
 
 void SlabKernel::allocate() {
@@ -218,7 +234,7 @@ void SlabKernel::allocate() {
     const std::int64_t buffers = each.is_cut() && slab_ < extent_ ? buffers_ : 1;
     each.buffers =
         builder_.allocate_vmem(static_cast<std::uint64_t>(buffers * each.buffer_rows(tiles) + 8));
-    if (is_packed(each.array.shape)) {
+    if (each.is_widened()) {
       each.wide = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * each.tiles(tiles)));
     }
   };
@@ -330,9 +346,10 @@ TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t eleme
   if (array.is_cut_twice()) {
     tiles.extents[static_cast<std::size_t>(array.array.outer_dimension)] = piece_elements_;
   }
-  if (is_packed(array.array.shape)) {
+  if (array.is_widened()) {
     tiles.region = array.wide;
   } else {
+    if (is_packed(array.array.shape)) tiles.packed = memory_.get();
     tiles.region = array.buffers;
     if (array.is_cut()) tiles.begin = buffer_begin(array, parity);
   }
@@ -344,14 +361,14 @@ void SlabKernel::work(const SlabBody& body, Index parity, std::int64_t elements)
   std::vector<TileArray> sources;
   for (const Placed& source : sources_) {
     sources.push_back(view(source, parity, elements));
-    if (is_packed(source.array.shape)) {
+    if (source.is_widened()) {
       mover_.unpack(*memory_, source.buffers,
                     source.is_cut() ? buffer_begin(source, parity) : Index{}, sources.back());
     }
   }
   const TileArray target = view(target_, parity, elements);
   body(mover_, sources, target);
-  if (is_packed(target_.array.shape)) {
+  if (target_.is_widened()) {
     mover_.pack(*memory_, target, target_.buffers,
                 target_.is_cut() ? buffer_begin(target_, parity) : Index{});
   }

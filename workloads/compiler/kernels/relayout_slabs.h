@@ -21,6 +21,7 @@ struct SlabArray {
   /// Elements of the cut dimension for one of `extent`: arrays that a reshape joins have different
   /// numbers of rows.
   std::int64_t per_unit = 1;
+  bool stays_packed = false;  ///< The body takes a packed array as it is.
 };
 
 /// What happens to a slab of each source and of the result, in VMEM. Along the cut dimension they
@@ -30,8 +31,8 @@ using SlabBody = std::function<void(ElementMover& mover, const std::vector<TileA
 
 /// A kernel that brings slabs of its sources into VMEM, works on them and writes the slab of the
 /// result, the next slab's DMAs under way meanwhile. Packed arrays are 32 bits wide while they are
-/// worked on. `extent`: of the cut dimension in units, the same in all arrays that have it;
-/// `outer_extent`: of the outer one. Nothing when no slab fits.
+/// worked on, where they do not stay packed. `extent`: of the cut dimension in units, the same in
+/// all arrays that have it; `outer_extent`: of the outer one. Nothing when no slab fits.
 std::optional<LoweredKernel> emit_slabs(const std::string& name,
                                         const std::vector<SlabArray>& sources,
                                         const SlabArray& target, std::int64_t extent,

@@ -109,6 +109,28 @@ bool is_bitcast(const hlo::Computation& entry, const HloInstruction& instruction
   return same_bytes_after_reshape(from, to);
 }
 
+/// A slice from the begin of each dimension that leaves out padding rows and lanes of the last
+/// tiles at most: what is cut off becomes padding.
+bool keeps_tiles(const hlo::Computation& entry, const HloInstruction& slice) {
+  const Shape& from = entry.at(slice.operands[0]).shape;
+  const std::vector<std::int64_t>& order = slice.shape.layout.minor_to_major;
+  if (slice.shape.rank() < 2 || from.layout.minor_to_major != order ||
+      stored_shape(from).type != stored_shape(slice.shape).type) {
+    return false;
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto d = static_cast<std::size_t>(order[i]);
+    const std::int64_t tile = i == 0 ? 128 : i == 1 ? 8 : 1;
+    const bool starts =
+        slice.slice_starts[d] == 0 && (slice.slice_strides.empty() || slice.slice_strides[d] == 1);
+    if (!starts ||
+        (from.dimensions[d] + tile - 1) / tile != (slice.shape.dimensions[d] + tile - 1) / tile) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void make_bitcast(HloInstruction& instruction) {
   instruction.opcode = HloOpcode::kBitcast;
   instruction.dimensions.clear();
@@ -213,6 +235,9 @@ void find_bitcasts(hlo::Module& module) {
                    !reshape_by_copy(entry, instruction.id)) {
           reshape_in_row_major(entry, instruction.id);
         }
+        break;
+      case HloOpcode::kSlice:
+        if (keeps_tiles(entry, instruction)) make_bitcast(instruction);
         break;
       default:
         break;

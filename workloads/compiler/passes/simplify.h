@@ -21,7 +21,7 @@ void flatten_calls(hlo::Module& module);
 /// but parameters and those with effects; at most one of equal instructions.
 void simplify(hlo::Module& module);
 
-/// Pass: reshapes, transposes and copies that move no element in memory become `bitcast`.
+/// Pass: reshapes, transposes, copies and slices that move no element in memory become `bitcast`.
 ///
 /// Needs: layouts.
 /// Leaves: every remaining reshape, transpose and copy needs a kernel; reshapes have row-major
