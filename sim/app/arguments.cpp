@@ -39,8 +39,8 @@ constexpr Command kCommands[] = {
      false, false, false, true, false},
     {"list", "", "workloads, configurations and their parts", false, false, false, false, false,
      false},
-    {"show", "CONFIG", "the effective parameters of a machine", true, false, false, false, false,
-     false},
+    {"show", "CONFIG|WORKLOAD", "the parameters of a machine; what a module holds and is bound by",
+     true, false, true, false, false, false},
 };
 
 const Command& find_command(const std::string& name) {
@@ -112,6 +112,10 @@ po::options_description options_of(const Command& command) {
     const bool run = std::string(command.name) == "run";
     add("output,o", po::value<std::string>(),
         run ? "write results and events, RUN.h5" : "file to write");
+  }
+  if (std::string(command.name) == "compile") {
+    add("dump-after", po::value<std::string>(),
+        "PASS: print the module after this pass as HLO text; all: after each; -o may be left out");
   }
   if (std::string(command.name) == "export") {
     add("format", po::value<std::string>(), "perfetto");
@@ -221,6 +225,7 @@ class Reader {
     read_text("log", [&](const std::string& text) {
       arguments_.log = one_of("--log", text, {"error", "warning", "info", "debug"});
     });
+    read_text("dump-after", [&](const std::string& text) { arguments_.dump_after = text; });
     read_text("json", [&](const std::string& text) { arguments_.json = text; });
     read_text("output", [&](const std::string& text) { arguments_.output = text; });
     read_text("format", [&](const std::string& text) {
@@ -319,7 +324,8 @@ class Reader {
 
   void check_destination() const {
     const std::string name = command_.name;
-    if ((name == "compile" || name == "export") && arguments_.output.empty()) {
+    const bool dumps = !arguments_.dump_after.empty();
+    if ((name == "compile" || name == "export") && arguments_.output.empty() && !dumps) {
       throw UsageError("tpusim " + name + ": expected -o FILE");
     }
     if (name == "export" && arguments_.format.empty()) {

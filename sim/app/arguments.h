@@ -40,6 +40,7 @@ struct Arguments {
   double tolerance = 1e-2;
 
   std::string json, output, format;
+  std::string dump_after;  ///< A pass of the compiler, "all" or "".
   std::string log = "warning";
 };
 

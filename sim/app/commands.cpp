@@ -10,19 +10,24 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "isa/assembler.h"
 #include "isa/disassembler.h"
 #include "isa/encoding.h"
+#include "sim/app/module_show.h"
 #include "sim/app/output_check.h"
 #include "sim/app/simulation.h"
 #include "sim/app/validate.h"
+#include "sim/app/workload_source.h"
 #include "sim/base/output_file.h"
 #include "sim/config/configuration.h"
+#include "sim/config/nearest_name.h"
 #include "sim/report/text_report.h"
 #include "traces/npz.h"
 #include "traces/perfetto.h"
@@ -150,12 +155,48 @@ void print_program_line(const isa::Program& program) {
             << " bundles, " << report::grouped(instructions) << " instructions\n";
 }
 
+/// Prints the module after the pass that --dump-after names, or after each.
+class PassDump {
+ public:
+  explicit PassDump(std::string wanted) : wanted_(std::move(wanted)) {}
+
+  compiler::PassObserver observer() {
+    if (wanted_.empty()) return {};
+    return [this](const std::string& pass, const hlo::Module& module) {
+      passes_.insert(pass);
+      if (pass != wanted_ && wanted_ != "all") return;
+      std::cout << "// after " << pass << "\n" << hlo::to_string(module) << "\n";
+    };
+  }
+
+  /// Refuses a name that no pass had.
+  void check() const {
+    if (wanted_.empty() || wanted_ == "all" || passes_.count(wanted_) > 0) return;
+    const std::vector<std::string> known(passes_.begin(), passes_.end());
+    std::string list;
+    for (const std::string& pass : known) list += (list.empty() ? "" : ", ") + pass;
+    throw UsageError(
+        "--dump-after: no pass \"" + wanted_ + "\"" + config::suggestion(wanted_, known) +
+        (list.empty() ? "; this workload is compiled already" : "; there are all, " + list));
+  }
+
+ private:
+  std::string wanted_;
+  std::set<std::string> passes_;
+};
+
 ExitCode compile(const Arguments& arguments) {
   const config::Configuration configuration =
       effective_configuration(arguments, arguments.configs[0]);
-  check_writable(arguments.output);
-  const PreparedWorkload workload = prepare_workload(arguments, configuration.params);
-  traces::write_program_file(arguments.output, workload.program);
+  if (!arguments.output.empty()) check_writable(arguments.output);
+  PassDump dump(arguments.dump_after);
+  const PreparedWorkload workload =
+      prepare_workload(arguments, configuration.params, dump.observer());
+  dump.check();
+  if (!arguments.output.empty()) {
+    traces::write_program_file(arguments.output, workload.program);
+  }
+  if (!arguments.dump_after.empty()) return ExitCode::kDone;
   print_program_line(workload.program);
   for (const compiler::CompileReport::Pass& pass : workload.compile_report.passes) {
     std::cout << "  " << pass.name << ": " << report::short_number(pass.cpu_s * 1e3) << " ms\n";
@@ -248,7 +289,38 @@ ExitCode list() {
   return ExitCode::kDone;
 }
 
+/// True for a name or file of a machine.
+bool is_configuration(const std::string& name) {
+  const std::vector<std::string> known = config::built_in_names();
+  const std::string_view ending = ".toml";
+  return std::find(known.begin(), known.end(), name) != known.end() ||
+         (name.size() > ending.size() &&
+          name.compare(name.size() - ending.size(), ending.size(), ending) == 0);
+}
+
+/// A workload's module as both machines of one host would run it.
+ExitCode show_workload(const Arguments& arguments) {
+  if (!arguments.settings.empty()) {
+    throw UsageError("--set: expected a configuration beside it, found the workload \"" +
+                     arguments.input + "\"");
+  }
+  std::vector<MachineParams> machines;
+  for (const char* name : {"v2-8", "v3-8"}) {
+    machines.push_back(config::load_configuration(name).params);
+  }
+  std::cout << show_module(workload_module(arguments, machines.back()), machines);
+  return ExitCode::kDone;
+}
+
 ExitCode show(const Arguments& arguments) {
+  const bool file = std::filesystem::exists(arguments.input);
+  if (!is_configuration(arguments.input) && (file || frontend::is_workload(arguments.input))) {
+    return show_workload(arguments);
+  }
+  if (!arguments.workload_flags.empty() || arguments.batch || arguments.cores) {
+    throw UsageError("tpusim show " + arguments.input +
+                     ": expected a workload with these options, found a configuration");
+  }
   std::cout << config::to_toml(effective_configuration(arguments, arguments.input));
   return ExitCode::kDone;
 }

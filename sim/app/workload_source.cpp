@@ -6,11 +6,13 @@
 #include <numeric>
 
 #include "sim/app/cpu_time.h"
+#include "sim/app/largest_batch.h"
 #include "sim/base/error.h"
 #include "sim/config/compiler_target.h"
 #include "sim/config/nearest_name.h"
 #include "traces/hdf5_file.h"
 #include "traces/program_file.h"
+#include "workloads/hlo/annotations.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/xla/captured_folder.h"
 
@@ -38,15 +40,13 @@ std::vector<std::uint32_t> core_numbers(const CoreChoice& choice, const MachineP
   return cores;
 }
 
-void prepare_zoo(const Arguments& arguments, const MachineParams& params,
-                 PreparedWorkload& prepared) {
+/// A workload of the zoo for the cores and the batch of the command line.
+frontend::Workload zoo_workload(const Arguments& arguments, const CoreChoice& choice) {
   if (arguments.compiler == "xla") {
     throw UsageError("--compiler xla: " + arguments.input +
                      " is a workload of the zoo, which only tpusim compiles; capture it to run "
                      "XLA's program");
   }
-  const CoreChoice choice = arguments.cores.value_or(CoreChoice{0, params.cores()});
-  prepared.cores = core_numbers(choice, params);
   frontend::WorkloadOptions options = arguments.workload;
   options.replicas = choice.count;
   if (arguments.batch) {
@@ -56,9 +56,36 @@ void prepare_zoo(const Arguments& arguments, const MachineParams& params,
     }
     options.batch = *arguments.batch / choice.count;
   }
-  prepared.frontend = frontend::build_workload(arguments.input, options);
-  prepared.program = compiler::compile(
-      prepared.frontend->module, config::target_of(params, choice.count), &prepared.compile_report);
+  return frontend::build_workload(arguments.input, options);
+}
+
+CoreChoice zoo_cores(const Arguments& arguments, const MachineParams& params) {
+  return arguments.cores.value_or(CoreChoice{0, params.cores()});
+}
+
+/// The report of what does not fit, with the largest batch that does.
+[[noreturn]] void report_out_of_memory(const compiler::OutOfMemoryError& error,
+                                       const Arguments& arguments, const CoreChoice& choice,
+                                       const compiler::Target& target, std::int64_t batch) {
+  throw WorkloadError(error.what() + largest_batch_text(batch, choice.count, [&](auto smaller) {
+                        Arguments fewer = arguments;
+                        fewer.batch = smaller * choice.count;
+                        return compiler::fits(zoo_workload(fewer, choice).module, target);
+                      }));
+}
+
+void prepare_zoo(const Arguments& arguments, const MachineParams& params,
+                 const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
+  const CoreChoice choice = zoo_cores(arguments, params);
+  prepared.cores = core_numbers(choice, params);
+  prepared.frontend = zoo_workload(arguments, choice);
+  const hlo::Module& module = prepared.frontend->module;
+  const compiler::Target target = config::target_of(params, choice.count);
+  try {
+    prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
+  } catch (const compiler::OutOfMemoryError& error) {
+    report_out_of_memory(error, arguments, choice, target, module.examples_per_step);
+  }
 }
 
 /// A program whose batch and number of cores are fixed.
@@ -88,40 +115,65 @@ void choose_fixed_cores(const Arguments& arguments, const MachineParams& params,
   prepared.cores = core_numbers(choice, params);
 }
 
-/// Compiles a module in HLO text for the cores that it is replicated on.
-void compile_hlo(const std::string& path, const Arguments& arguments, const MachineParams& params,
-                 PreparedWorkload& prepared) {
-  const hlo::Module module = hlo::read_hlo_file(path);
-  const auto cores = static_cast<std::uint32_t>(std::min<std::int64_t>(
+/// A module that our compiler can take as it is.
+hlo::Module read_module(const std::string& path) {
+  hlo::Module module = hlo::read_hlo_file(path);
+  const std::string annotation = hlo::unpartitioned_annotation(module);
+  if (!annotation.empty()) {
+    throw WorkloadError(path +
+                        ": expected a module of one device, or one that XLA's SPMD "
+                        "partitioner has cut into the shapes of each device; found " +
+                        annotation + "; take the module after partitioning, or replicate it");
+  }
+  return module;
+}
+
+std::uint32_t cores_of(const hlo::Module& module, const MachineParams& params) {
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(
       std::max<std::int64_t>(module.replicas, 1), std::int64_t{params.cores()} + 1));
-  prepared.program =
-      compiler::compile(module, config::target_of(params, cores), &prepared.compile_report);
+}
+
+/// Compiles a module for the cores that it is replicated on.
+void compile_hlo(const std::string& path, const Arguments& arguments, const MachineParams& params,
+                 const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
+  const hlo::Module module = read_module(path);
+  const compiler::Target target = config::target_of(params, cores_of(module, params));
+  try {
+    prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
+  } catch (const compiler::OutOfMemoryError& error) {
+    throw WorkloadError(path + ": " + error.what() +
+                        "The batch of an HLO module is fixed: make it again with a smaller one.");
+  }
   choose_fixed_cores(arguments, params, prepared);
 }
 
 void prepare_hlo(const Arguments& arguments, const MachineParams& params,
-                 PreparedWorkload& prepared) {
+                 const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
   check_fixed(arguments, "an HLO module");
   if (arguments.compiler == "xla") {
     throw UsageError("--compiler xla: " + arguments.input +
                      " is an HLO module, which only tpusim compiles; capture it to run XLA's "
                      "program");
   }
-  compile_hlo(arguments.input, arguments, params, prepared);
+  compile_hlo(arguments.input, arguments, params, after_pass, prepared);
+}
+
+/// The file of a captured folder that our compiler compiles.
+std::string captured_module(const std::string& folder) {
+  const std::string before = xla::hlo_before_optimisation(folder);
+  if (before.empty()) {
+    throw WorkloadError(folder +
+                        ": --compiler tpusim compiles before.hlo.gz, which is not in this folder");
+  }
+  return before;
 }
 
 void prepare_captured(const Arguments& arguments, const MachineParams& params,
-                      PreparedWorkload& prepared) {
+                      const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
   check_fixed(arguments, "a captured program");
   prepared.folder = arguments.input;
   if (arguments.compiler == "tpusim") {
-    const std::string before = xla::hlo_before_optimisation(arguments.input);
-    if (before.empty()) {
-      throw WorkloadError(
-          arguments.input +
-          ": --compiler tpusim compiles before.hlo.gz, which is not in this folder");
-    }
-    compile_hlo(before, arguments, params, prepared);
+    compile_hlo(captured_module(arguments.input), arguments, params, after_pass, prepared);
     return;
   }
   prepared.program = xla::load_captured(arguments.input, params.chip);
@@ -144,39 +196,71 @@ void prepare_program_file(const Arguments& arguments, const MachineParams& param
   choose_fixed_cores(arguments, params, prepared);
 }
 
-}  // namespace
+enum class Source { kZoo, kCaptured, kProgram, kHlo };
 
-PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params) {
-  const double begin = cpu_seconds();
-  const std::string& name = arguments.input;
-  PreparedWorkload prepared;
+/// What a workload's name stands for.
+Source source_of(const std::string& name) {
   struct stat status {};
-  if (frontend::is_workload(name)) {
-    prepare_zoo(arguments, params, prepared);
-  } else if (::stat(name.c_str(), &status) != 0) {
+  if (frontend::is_workload(name)) return Source::kZoo;
+  if (::stat(name.c_str(), &status) != 0) {
     throw WorkloadError("no workload \"" + name + "\"" + config::suggestion(name, zoo_names()) +
                         " and no such file or folder");
-  } else if (S_ISDIR(status.st_mode)) {
+  }
+  if (S_ISDIR(status.st_mode)) {
     if (!xla::is_captured_folder(name)) {
       throw WorkloadError(name + ": expected a captured folder with v2.bundles or v3.bundles (a " +
                           "folder or .tar.xz), found neither");
     }
-    prepare_captured(arguments, params, prepared);
-  } else {
-    const std::string kind = traces::kind_of_file(name);
-    if (kind == "run") {
-      throw WorkloadError(name +
-                          ": expected a workload, found the results of a run; tpusim export "
-                          "reads them");
-    }
-    if (kind == "program") {
+    return Source::kCaptured;
+  }
+  const std::string kind = traces::kind_of_file(name);
+  if (kind == "run") {
+    throw WorkloadError(name +
+                        ": expected a workload, found the results of a run; tpusim export "
+                        "reads them");
+  }
+  return kind == "program" ? Source::kProgram : Source::kHlo;
+}
+
+}  // namespace
+
+PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params,
+                                  const compiler::PassObserver& after_pass) {
+  const double begin = cpu_seconds();
+  PreparedWorkload prepared;
+  switch (source_of(arguments.input)) {
+    case Source::kZoo:
+      prepare_zoo(arguments, params, after_pass, prepared);
+      break;
+    case Source::kCaptured:
+      prepare_captured(arguments, params, after_pass, prepared);
+      break;
+    case Source::kProgram:
       prepare_program_file(arguments, params, prepared);
-    } else {
-      prepare_hlo(arguments, params, prepared);
-    }
+      break;
+    case Source::kHlo:
+      prepare_hlo(arguments, params, after_pass, prepared);
+      break;
   }
   prepared.cpu_s = cpu_seconds() - begin;
   return prepared;
+}
+
+hlo::Module workload_module(const Arguments& arguments, const MachineParams& params) {
+  switch (source_of(arguments.input)) {
+    case Source::kZoo:
+      return zoo_workload(arguments, zoo_cores(arguments, params)).module;
+    case Source::kCaptured:
+      check_fixed(arguments, "a captured program");
+      return hlo::read_hlo_file(captured_module(arguments.input));
+    case Source::kHlo:
+      check_fixed(arguments, "an HLO module");
+      return hlo::read_hlo_file(arguments.input);
+    case Source::kProgram:
+      break;
+  }
+  throw WorkloadError(arguments.input +
+                      ": expected a module, found a compiled program; tpusim disasm prints it");
 }
 
 }  // namespace tpu::app

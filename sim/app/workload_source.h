@@ -25,6 +25,11 @@ struct PreparedWorkload {
 
 /// Finds the workload that the arguments name and makes a program of it for the machine. Throws
 /// UsageError or WorkloadError.
-PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params);
+PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params,
+                                  const compiler::PassObserver& after_pass = {});
+
+/// The graph that our compiler would compile for the machine, of a workload that has one. Throws
+/// UsageError or WorkloadError.
+hlo::Module workload_module(const Arguments& arguments, const MachineParams& params);
 
 }  // namespace tpu::app

@@ -154,7 +154,7 @@ TEST(Help, ListsEveryCommandAndItsOptions) {
     EXPECT_NE(help_text(command).find("--help"), std::string::npos);
   }
   EXPECT_NE(help_text("run").find("--tolerance"), std::string::npos);
-  EXPECT_EQ(help_text("show").find("--batch"), std::string::npos);
+  EXPECT_EQ(help_text("export").find("--batch"), std::string::npos);
 }
 
 }  // namespace

@@ -370,5 +370,48 @@ TEST_F(ProgramTest, XlasMatmulComputesTheProductInTheTimeOfSilicon) {
   EXPECT_NEAR(run["steps"][0]["cycles"].get<double>(), 9490, 0.15 * 9490);
 }
 
+TEST_F(ProgramTest, CompilePrintsTheModuleAfterAPass) {
+  const Outcome fused = tpusim("compile mlp --cores 1 --batch 16 --dump-after fuse");
+  ASSERT_EQ(fused.exit_code, 0) << fused.err;
+  EXPECT_EQ(fused.out.find("// after fuse\nHloModule "), 0u) << fused.out.substr(0, 100);
+  EXPECT_NE(fused.out.find(" fusion("), std::string::npos);
+  std::ofstream(folder_ / "fused.hlo") << fused.out;
+  EXPECT_EQ(tpusim("show fused.hlo").exit_code, 0);
+  const Outcome all = tpusim("compile mlp --cores 1 --batch 16 --dump-after all");
+  EXPECT_NE(all.out.find("// after assign_layouts\n"), std::string::npos);
+  EXPECT_NE(all.out.find("// after plan_hbm\n"), std::string::npos);
+  expect_error("compile mlp --cores 1 --batch 16 --dump-after fused", 2, "no pass \"fused\"");
+}
+
+TEST_F(ProgramTest, ShowTakesMachinesAndWorkloads) {
+  EXPECT_NE(tpusim("show v3-8").out.find("clock_mhz"), std::string::npos);
+  const Outcome mlp = tpusim("show mlp --cores 1 --batch 16");
+  ASSERT_EQ(mlp.exit_code, 0) << mlp.err;
+  EXPECT_NE(mlp.out.find("Instructions by opcode"), std::string::npos);
+  EXPECT_NE(mlp.out.find("Every kernel can be made."), std::string::npos);
+  expect_error("show v3-8 --batch 4", 2, "expected a workload with these options");
+}
+
+TEST_F(ProgramTest, WhatDoesNotFitSaysWhichBatchWould) {
+  const Outcome outcome = tpusim("compile mlp --cores 1 --batch 400000 -o m.h5");
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_NE(outcome.err.find("Ran out of memory in memory space hbm"), std::string::npos);
+  const std::string line = "The largest batch that fits is ";
+  const std::size_t at = outcome.err.find(line);
+  ASSERT_NE(at, std::string::npos) << outcome.err;
+  const int batch = std::stoi(outcome.err.substr(at + line.size()));
+  const auto compiles = [&](int examples) {
+    return tpusim("compile mlp --cores 1 --dump-after plan_hbm --batch " + std::to_string(examples))
+        .exit_code;
+  };
+  EXPECT_EQ(compiles(batch + 1), 4);
+}
+
+TEST_F(ProgramTest, ModulesThatAreNotPartitionedNameTheirAnnotation) {
+  std::ofstream(folder_ / "m.hlo") << "HloModule m, num_partitions=8\nENTRY main {\n  ROOT p = "
+                                      "f32[8,8] parameter(0), sharding={devices=[8,1]<=[8]}\n}\n";
+  expect_error("run m.hlo", 4, "instruction \"p\" with sharding={devices=[8,1]<=[8]}");
+}
+
 }  // namespace
 }  // namespace tpu::app

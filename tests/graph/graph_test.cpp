@@ -318,9 +318,10 @@ TEST(ModuleText, EveryAttributeReadsBack) {
   EXPECT_EQ(to_string(read_hlo_text("again", text)), text);
   for (const char* part :
        {"constant(-0.1)", "constant({{1, inf}, {-inf, 0.3", "constant({1, 0})",
-        "slice={[0:1], [0:3:2]}", "padding=1_0_1x-1_4", "window={size=1x3 stride=1x2 pad=0_0x1_1}",
-        "replica_groups={{0,1},{2,3}}", "direction=LE, control-predecessors={%r}",
-        "custom_call_target=\"thing\"", "{1,0:T(8,128)}", "source_file=\"f.py\" source_line=3"}) {
+        "slice={[0:1:1], [0:3:2]}", "padding=1_0_1x-1_4_0",
+        "window={size=1x3 stride=1x2 pad=0_0x1_1}", "replica_groups={{0,1},{2,3}}",
+        "direction=LE, control-predecessors={%r}", "custom_call_target=\"thing\"", "{1,0:T(8,128)}",
+        "source_file=\"f.py\" source_line=3"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }

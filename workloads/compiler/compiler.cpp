@@ -23,8 +23,9 @@ std::uint64_t compulsory_bytes(const hlo::Module& module) {
 
 }  // namespace
 
-isa::Program compile(const hlo::Module& module, const Target& target, CompileReport* report) {
-  const ScheduledModule scheduled = schedule(module, target, report);
+isa::Program compile(const hlo::Module& module, const Target& target, CompileReport* report,
+                     const PassObserver& after_pass) {
+  const ScheduledModule scheduled = schedule(module, target, report, after_pass);
   isa::Program program;
   {
     const PassTimer timer(report, "make_kernels");
@@ -47,6 +48,15 @@ isa::Program compile(const hlo::Module& module, const Target& target, CompileRep
     for (const isa::Kernel& kernel : program.kernels) report->bundles += kernel.bundles.size();
   }
   return program;
+}
+
+bool fits(const hlo::Module& module, const Target& target) {
+  try {
+    schedule(module, target, nullptr);
+    return true;
+  } catch (const OutOfMemoryError&) {
+    return false;
+  }
 }
 
 }  // namespace tpu::compiler

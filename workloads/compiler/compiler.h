@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "isa/program.h"
+#include "sim/base/error.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
@@ -21,11 +23,24 @@ struct CompileReport {
   std::size_t bundles = 0;  ///< Static bundles.
 };
 
+/// A module whose buffers do not fit the HBM of a core; the message is the report that users of
+/// TPUs know, lines at its end.
+class OutOfMemoryError : public WorkloadError {
+ public:
+  using WorkloadError::WorkloadError;
+};
+
+/// Is shown the module after each pass, with the pass's name.
+using PassObserver = std::function<void(const std::string& pass, const hlo::Module& module)>;
+
 /// Compiles a training step (or any module) for one core of the target; the cores of a
 /// data-parallel run all execute it. The module's gradients are reduced over target.cores replicas
 /// by its all-reduce instructions. Throws WorkloadError for an operation without a kernel (its
 /// opcode and shapes) and for what does not fit (the out-of-memory report).
 isa::Program compile(const hlo::Module& module, const Target& target,
-                     CompileReport* report = nullptr);
+                     CompileReport* report = nullptr, const PassObserver& after_pass = {});
+
+/// True when the module's buffers fit the target's HBM; makes no kernels.
+bool fits(const hlo::Module& module, const Target& target);
 
 }  // namespace tpu::compiler

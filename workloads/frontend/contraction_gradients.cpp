@@ -106,8 +106,8 @@ Tensor Differentiator::regroup_kernel(const Node& node) {
   const std::int64_t groups = node.feature_group_count;
   if (groups == 1) return kernel;
   const Extents shape = graph_.shape(kernel).dimensions;
-  const std::size_t in = static_cast<std::size_t>(node.convolution.kernel_input_feature);
-  const std::size_t out = static_cast<std::size_t>(node.convolution.kernel_output_feature);
+  const std::size_t in = static_cast<std::size_t>(node.convolution->kernel_input_feature);
+  const std::size_t out = static_cast<std::size_t>(node.convolution->kernel_output_feature);
   Extents split = shape;
   split[out] /= groups;
   split.insert(split.begin() + static_cast<std::ptrdiff_t>(out), groups);

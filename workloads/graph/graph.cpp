@@ -23,6 +23,8 @@ std::unordered_map<std::string_view, HloOpcode> opcode_table() {
   table.emplace("round-nearest-afz", HloOpcode::kRoundNearestAfz);
   table.emplace("expm1", HloOpcode::kExponentialMinusOne);
   table.emplace("log1p", HloOpcode::kLogPlusOne);
+  table.emplace("generate-token", HloOpcode::kAfterAll);
+  table.emplace("top-k", HloOpcode::kTopk);
   return table;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "workloads/graph/boxed.h"
 #include "workloads/graph/shape.h"
 
 namespace tpu::hlo {
@@ -71,12 +72,15 @@ struct GatherDimensions {
       start_indices_batching_dims;  ///< scatter: scatter_indices_batching_dims
 };
 
-/// Where an instruction comes from in the user's program.
+/// Where an instruction comes from in the user's program. Strings are as HLO text has them between
+/// its quotes, escapes included.
 struct Metadata {
-  std::string op_type;
   std::string op_name;
-  std::string source_file;
+  Boxed<std::string> op_type;
+  Boxed<std::string> source_file;  ///< Empty where the stack frame has it.
+  Boxed<std::string> other;        ///< Fields that are kept as text only.
   int source_line = 0;
+  int stack_frame_id = 0;  ///< From 1, in Module::stack_frames; 0: none.
 };
 
 using InstructionId = std::int32_t;
@@ -85,8 +89,9 @@ using ComputationId = std::int32_t;
 /// One HLO instruction. Only the attributes of its opcode are set.
 struct HloInstruction {
   InstructionId id = -1;  ///< Index into its computation.
-  std::string name;
   HloOpcode opcode = HloOpcode::kCount;
+  ComparisonDirection direction = ComparisonDirection::kEq;
+  std::string name;
   Shape shape;
   std::vector<InstructionId> operands;
   std::vector<ComputationId>
@@ -97,19 +102,22 @@ struct HloInstruction {
   std::int64_t tuple_index = 0;
   std::vector<std::int64_t> dimensions;  ///< broadcast, transpose, reduce, concatenate, reverse,
                                          ///< iota (one), sort, all-gather.
-  ComparisonDirection direction = ComparisonDirection::kEq;
   DotDimensions dot;
   std::vector<WindowDimension> window;
-  ConvolutionDimensions convolution;
+  Boxed<ConvolutionDimensions> convolution;
   std::int64_t feature_group_count = 1;
   std::int64_t batch_group_count = 1;
   std::vector<PaddingDimension> padding;
   std::vector<std::int64_t> slice_starts, slice_limits, slice_strides;
-  std::vector<std::int64_t> dynamic_slice_sizes;
-  GatherDimensions gather;
+  Boxed<std::vector<std::int64_t>> dynamic_slice_sizes;
+  Boxed<GatherDimensions> gather;
   std::vector<std::vector<std::int64_t>> replica_groups;  ///< Empty: all replicas.
+  /// How the file states replica_groups where it lists no members ("[2,4]<=[8]"); what
+  /// expand_replica_groups() makes of it. Ignored when replica_groups is something else.
+  Boxed<std::string> replica_groups_text;
   std::vector<std::uint8_t>
-      literal;  ///< kConstant: row-major bytes of the elements; empty when the file elides them.
+      literal;  ///< kConstant: row-major bytes of the elements (a tuple's: of its arrays one after
+                ///< another); empty when the file elides them.
   std::string custom_call_target;
   std::string fusion_kind;
   std::string raw_attributes;  ///< Attributes that are kept as text only.
@@ -121,6 +129,7 @@ struct Computation {
   std::string name;
   std::vector<HloInstruction> instructions;
   InstructionId root = -1;
+  std::string raw_attributes;  ///< Behind its '}', such as execution_thread="host".
 
   const HloInstruction& at(InstructionId id) const {
     return instructions[static_cast<std::size_t>(id)];
@@ -133,6 +142,30 @@ struct Computation {
 struct Alias {
   std::int64_t output_index = 0;
   std::int64_t parameter_number = 0;
+  std::vector<std::int64_t> within_output = {};     ///< Where the output is a tuple itself.
+  std::vector<std::int64_t> within_parameter = {};  ///< Where the parameter is a tuple.
+  bool must = false;                                ///< must-alias.
+};
+
+/// The tables of source files, functions and frames in front of a module. Everything is numbered
+/// from 1; 0 is none.
+struct StackFrames {
+  struct Location {
+    int file = 0, function = 0, line = 0, end_line = 0, column = 0, end_column = 0;
+  };
+  struct Frame {
+    int location = 0;
+    int parent = 0;  ///< As HLO text has it: one more than the caller's number; 1: no caller.
+  };
+  std::vector<std::string> files, functions;
+  std::vector<Location> locations;
+  std::vector<Frame> frames;
+};
+
+/// Shapes with the layouts in which a module's caller passes parameters and takes the result.
+struct EntryLayout {
+  std::vector<Shape> parameters;
+  Shape result;
 };
 
 /// A program as a graph in HLO's opcodes: what the frontend builds, HLO files become, and the
@@ -149,7 +182,13 @@ struct Module {
   std::vector<std::int64_t>
       infeed_parameters;  ///< Parameter numbers that arrive through the infeed queue each step.
   std::int64_t examples_per_step = 0;  ///< Per replica.
-  std::int64_t replicas = 1;
+  std::int64_t replicas = 1;           ///< Devices that run it: replica_count * num_partitions.
+  std::int64_t partitions = 1;         ///< num_partitions, a divisor of replicas.
+
+  StackFrames stack_frames;
+  Boxed<EntryLayout> entry_layout;  ///< entry_computation_layout, where the file has it.
+  std::string frontend_attributes;  ///< "name=value,name=value" but examples and infeed above.
+  std::string raw_attributes;       ///< Other attributes of the header, as text.
 
   const Computation& entry_computation() const {
     return computations[static_cast<std::size_t>(entry)];
@@ -173,7 +212,10 @@ std::int64_t matmul_flops(const Module& module);
 /// what was expected.
 void verify(const Module& module);
 
-/// The module as HLO text.
+/// The module as HLO text: reading it gives an equal module.
 std::string to_string(const Module& module);
+
+/// "file.py:12", where the metadata or its stack frame says so.
+std::string source_of(const Module& module, const Metadata& metadata);
 
 }  // namespace tpu::hlo

@@ -1,10 +1,10 @@
-#include <charconv>
-#include <cmath>
-#include <cstring>
+#include <algorithm>
 #include <string>
 
 #include "sim/base/error.h"
 #include "workloads/graph/graph.h"
+#include "workloads/graph/literal_text.h"
+#include "workloads/graph/replica_groups.h"
 
 namespace tpu::hlo {
 
@@ -32,106 +32,6 @@ std::string quoted(const std::string& value) {
     text += value[i];
   }
   return text + "\"";
-}
-
-/// The shortest decimal that reads back as the same number.
-template <class Float>
-std::string float_text(Float value) {
-  if (std::isnan(value)) return std::signbit(value) ? "-nan" : "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  char buffer[64];
-  const std::to_chars_result end = std::to_chars(buffer, buffer + sizeof buffer, value);
-  return std::string(buffer, end.ptr);
-}
-
-template <class Value>
-Value load(const std::uint8_t* bytes) {
-  Value value;
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
-}
-
-float bf16_value(const std::uint8_t* bytes) {
-  const std::uint32_t bits = std::uint32_t{load<std::uint16_t>(bytes)} << 16;
-  float value = 0;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-float f16_value(const std::uint8_t* bytes) {
-  const std::uint16_t bits = load<std::uint16_t>(bytes);
-  const int exponent = bits >> 10 & 0x1f;
-  const int fraction = bits & 0x3ff;
-  float value = 0;
-  if (exponent == 0) {
-    value = std::ldexp(static_cast<float>(fraction), -24);
-  } else if (exponent == 0x1f) {
-    value = fraction == 0 ? INFINITY : NAN;
-  } else {
-    value = std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
-  }
-  return (bits & 0x8000) != 0 ? -value : value;
-}
-
-std::string element_text(ElementType type, const std::uint8_t* bytes, bool scalar) {
-  switch (type) {
-    case ElementType::kPred:
-      if (scalar) return *bytes != 0 ? "true" : "false";
-      return *bytes != 0 ? "1" : "0";
-    case ElementType::kS8:
-      return std::to_string(load<std::int8_t>(bytes));
-    case ElementType::kS16:
-      return std::to_string(load<std::int16_t>(bytes));
-    case ElementType::kS32:
-      return std::to_string(load<std::int32_t>(bytes));
-    case ElementType::kS64:
-      return std::to_string(load<std::int64_t>(bytes));
-    case ElementType::kU8:
-      return std::to_string(load<std::uint8_t>(bytes));
-    case ElementType::kU16:
-      return std::to_string(load<std::uint16_t>(bytes));
-    case ElementType::kU32:
-      return std::to_string(load<std::uint32_t>(bytes));
-    case ElementType::kU64:
-      return std::to_string(load<std::uint64_t>(bytes));
-    case ElementType::kF16:
-      return float_text(f16_value(bytes));
-    case ElementType::kBf16:
-      return float_text(bf16_value(bytes));
-    case ElementType::kF32:
-      return float_text(load<float>(bytes));
-    case ElementType::kF64:
-      return float_text(load<double>(bytes));
-    case ElementType::kTuple:
-    case ElementType::kToken:
-    case ElementType::kOpaque:
-      break;
-  }
-  throw WorkloadError("a constant: expected an array, found a " + std::string(to_string(type)));
-}
-
-/// Appends the elements of one dimension and those within it.
-void append_literal(const HloInstruction& constant, std::size_t dimension,
-                    const std::uint8_t*& bytes, std::string& text) {
-  if (dimension == constant.shape.dimensions.size()) {
-    text += element_text(constant.shape.type, bytes, dimension == 0);
-    bytes += byte_size(constant.shape.type);
-    return;
-  }
-  text += '{';
-  for (std::int64_t i = 0; i < constant.shape.dimensions[dimension]; ++i) {
-    if (i > 0) text += ", ";
-    append_literal(constant, dimension + 1, bytes, text);
-  }
-  text += '}';
-}
-
-std::string literal_text(const HloInstruction& constant) {
-  if (constant.literal.empty() && constant.shape.element_count() > 0) return "{...}";
-  const std::uint8_t* bytes = constant.literal.data();
-  std::string text;
-  append_literal(constant, 0, bytes, text);
-  return text;
 }
 
 template <class Value>
@@ -192,58 +92,111 @@ std::string dim_labels_text(const ConvolutionDimensions& dims) {
          "->" + labels_text(dims.output_batch, 'b', dims.output_feature, 'f', dims.output_spatial);
 }
 
-/// Writes a module; computations before those that call them, as XLA's parser wants it.
+/// Writes a module; computations before those that call them, as XLA's parser wants it, otherwise
+/// in the module's order.
 class Writer {
  public:
   explicit Writer(const Module& module) : module_(module) {}
 
   std::string text() {
     header();
+    tables();
     written_.assign(module_.computations.size(), false);
-    for (std::size_t i = 0; i < written_.size(); ++i) {
-      if (static_cast<ComputationId>(i) != module_.entry) {
-        computation(static_cast<ComputationId>(i));
-      }
-    }
-    computation(module_.entry);
+    for (std::size_t i = 0; i < written_.size(); ++i) computation(static_cast<ComputationId>(i));
     return std::move(out_);
   }
 
  private:
   void header() {
     out_ += "HloModule " + (module_.name.empty() ? "module" : module_.name);
-    if (!module_.aliases.empty()) {
-      out_ += ", input_output_alias={ ";
-      for (std::size_t i = 0; i < module_.aliases.size(); ++i) {
-        const Alias& alias = module_.aliases[i];
-        if (i > 0) out_ += ", ";
-        out_ += "{" + std::to_string(alias.output_index) + "}: (" +
-                std::to_string(alias.parameter_number) + ", {}, may-alias)";
-      }
-      out_ += " }";
-    }
-    const Computation& entry = module_.entry_computation();
-    out_ += ", entry_computation_layout={(";
-    const std::vector<InstructionId> parameters = entry.parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (i > 0) out_ += ", ";
-      out_ += to_string(entry.at(parameters[i]).shape);
-    }
-    out_ += ")->" + to_string(entry.at(entry.root).shape) + "}";
-    if (module_.replicas > 1) out_ += ", replica_count=" + std::to_string(module_.replicas);
+    if (!module_.raw_attributes.empty()) out_ += ", " + module_.raw_attributes;
+    aliases();
+    entry_layout();
+    const std::int64_t replica_count =
+        module_.replicas / std::max<std::int64_t>(module_.partitions, 1);
+    if (replica_count > 1) out_ += ", replica_count=" + std::to_string(replica_count);
+    if (module_.partitions > 1) out_ += ", num_partitions=" + std::to_string(module_.partitions);
     frontend_attributes();
     out_ += "\n";
   }
 
+  void aliases() {
+    if (module_.aliases.empty()) return;
+    const Computation& entry = module_.entry_computation();
+    const bool tuple = entry.at(entry.root).shape.is_tuple();
+    out_ += ", input_output_alias={ ";
+    for (std::size_t i = 0; i < module_.aliases.size(); ++i) {
+      const Alias& alias = module_.aliases[i];
+      Dimensions output;
+      if (tuple) output.push_back(alias.output_index);
+      output.insert(output.end(), alias.within_output.begin(), alias.within_output.end());
+      if (i > 0) out_ += ", ";
+      out_ += braces(output) + ": (" + std::to_string(alias.parameter_number) + ", " +
+              braces(alias.within_parameter) + (alias.must ? ", must-alias)" : ", may-alias)");
+    }
+    out_ += " }";
+  }
+
+  /// What the file says as long as it fits the entry's parameters and root, else their own shapes.
+  void entry_layout() {
+    const Computation& entry = module_.entry_computation();
+    const std::vector<InstructionId> parameters = entry.parameters();
+    const Shape& root = entry.at(entry.root).shape;
+    const EntryLayout& stated = module_.entry_layout;
+    bool fits = stated.parameters.size() == parameters.size() && same_extent(stated.result, root);
+    for (std::size_t i = 0; fits && i < parameters.size(); ++i) {
+      fits = same_extent(stated.parameters[i], entry.at(parameters[i]).shape);
+    }
+    out_ += ", entry_computation_layout={(";
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (i > 0) out_ += ", ";
+      if (i > 0 && i % 5 == 0) out_ += "/*index=" + std::to_string(i) + "*/";
+      out_ += to_string(fits ? stated.parameters[i] : entry.at(parameters[i]).shape);
+    }
+    out_ += ")->" + to_string(fits ? stated.result : root) + "}";
+  }
+
   void frontend_attributes() {
-    if (module_.examples_per_step == 0 && module_.infeed_parameters.empty()) return;
-    out_ += ", frontend_attributes={examples_per_step=\"" +
-            std::to_string(module_.examples_per_step) + "\"";
+    std::string text;
+    const auto append = [&](const std::string& item) { text += (text.empty() ? "" : ",") + item; };
+    if (module_.examples_per_step != 0) {
+      append("examples_per_step=\"" + std::to_string(module_.examples_per_step) + "\"");
+    }
     if (!module_.infeed_parameters.empty()) {
       const std::string list = braces(module_.infeed_parameters);
-      out_ += ",infeed_parameters=\"" + list.substr(1, list.size() - 2) + "\"";
+      append("infeed_parameters=\"" + list.substr(1, list.size() - 2) + "\"");
     }
-    out_ += "}";
+    if (!module_.frontend_attributes.empty()) append(module_.frontend_attributes);
+    if (!text.empty()) out_ += ", frontend_attributes={" + text + "}";
+  }
+
+  void tables() {
+    const StackFrames& frames = module_.stack_frames;
+    if (frames.files.empty() && frames.frames.empty()) return;
+    const auto rows = [&](const char* title, std::size_t count, auto&& row) {
+      out_ += std::string("\n") + title + "\n";
+      for (std::size_t i = 0; i < count; ++i) out_ += std::to_string(i + 1) + " " + row(i) + "\n";
+    };
+    rows("FileNames", frames.files.size(), [&](std::size_t i) { return quoted(frames.files[i]); });
+    rows("FunctionNames", frames.functions.size(),
+         [&](std::size_t i) { return quoted(frames.functions[i]); });
+    rows("FileLocations", frames.locations.size(),
+         [&](std::size_t i) { return location_text(frames.locations[i]); });
+    rows("StackFrames", frames.frames.size(), [&](std::size_t i) {
+      return "{file_location_id=" + std::to_string(frames.frames[i].location) +
+             " parent_frame_id=" + std::to_string(frames.frames[i].parent) + "}";
+    });
+    out_ += "\n";
+  }
+
+  static std::string location_text(const StackFrames::Location& at) {
+    std::string text = "{file_name_id=" + std::to_string(at.file) +
+                       " function_name_id=" + std::to_string(at.function) +
+                       " line=" + std::to_string(at.line);
+    if (at.end_line != 0) text += " end_line=" + std::to_string(at.end_line);
+    if (at.column != 0) text += " column=" + std::to_string(at.column);
+    if (at.end_column != 0) text += " end_column=" + std::to_string(at.end_column);
+    return text + "}";
   }
 
   void computation(ComputationId id) {
@@ -264,38 +217,52 @@ class Writer {
     for (const HloInstruction& instruction : computation.instructions) {
       out_ += instruction.id == computation.root ? "  ROOT %" : "  %";
       out_ += instruction.name + " = " + to_string(instruction.shape) + " " +
-              std::string(to_string(instruction.opcode)) + "(" +
-              operands(computation, instruction) + ")";
+              std::string(to_string(instruction.opcode)) + "(";
+      operands(computation, instruction);
+      out_ += ')';
       attributes(computation, instruction);
-      out_ += "\n";
+      out_ += '\n';
     }
-    out_ += "}\n";
+    out_ += '}';
+    if (!computation.raw_attributes.empty()) out_ += ", " + computation.raw_attributes;
+    out_ += '\n';
   }
 
-  static std::string operands(const Computation& computation, const HloInstruction& instruction) {
+  void operands(const Computation& computation, const HloInstruction& instruction) {
     if (instruction.opcode == HloOpcode::kParameter) {
-      return std::to_string(instruction.parameter_number);
+      out_ += std::to_string(instruction.parameter_number);
+    } else if (instruction.opcode == HloOpcode::kConstant) {
+      append_literal(instruction, out_);
     }
-    if (instruction.opcode == HloOpcode::kConstant) return literal_text(instruction);
-    std::string text;
-    for (InstructionId operand : instruction.operands) {
-      text += (text.empty() ? "%" : ", %") + computation.at(operand).name;
+    for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+      if (i > 0) out_ += ", ";
+      if (i > 0 && i % 5 == 0) out_ += "/*index=" + std::to_string(i) + "*/";
+      out_ += '%';
+      out_ += computation.at(instruction.operands[i]).name;
     }
-    return text;
   }
 
   std::string called_name(const HloInstruction& instruction, std::size_t i) const {
     return "%" + module_.computation(instruction.called[i]).name;
   }
-  void attribute(const std::string& name, const std::string& value) {
-    out_ += ", " + name + "=" + value;
+  std::string called_names(const HloInstruction& instruction) const {
+    std::string text;
+    for (std::size_t i = 0; i < instruction.called.size(); ++i) {
+      text += (i > 0 ? ", " : "") + called_name(instruction, i);
+    }
+    return "{" + text + "}";
   }
-  void to_apply(const HloInstruction& instruction) {
-    if (!instruction.called.empty()) attribute("to_apply", called_name(instruction, 0));
+  void attribute(std::string_view name, std::string_view value) {
+    out_ += ", ";
+    out_ += name;
+    out_ += '=';
+    out_ += value;
   }
 
   void attributes(const Computation& computation, const HloInstruction& instruction) {
-    of_opcode(computation, instruction);
+    of_opcode(instruction);
+    groups(instruction);
+    called(computation, instruction);
     if (!instruction.raw_attributes.empty()) out_ += ", " + instruction.raw_attributes;
     if (!instruction.control_predecessors.empty()) {
       std::string names;
@@ -312,192 +279,183 @@ class Writer {
     const auto append = [&](const char* name, const std::string& value) {
       if (!value.empty()) text += (text.empty() ? "" : " ") + std::string(name) + "=" + value;
     };
-    append("op_type", metadata.op_type.empty() ? "" : quoted(metadata.op_type));
-    append("op_name", metadata.op_name.empty() ? "" : quoted(metadata.op_name));
-    append("source_file", metadata.source_file.empty() ? "" : quoted(metadata.source_file));
-    append("source_line", metadata.source_line == 0 ? "" : std::to_string(metadata.source_line));
+    const auto quote = [](const std::string& value) { return value.empty() ? "" : quoted(value); };
+    const auto number = [](int value) { return value == 0 ? "" : std::to_string(value); };
+    append("op_type", quote(metadata.op_type));
+    append("op_name", quote(metadata.op_name));
+    append("source_file", quote(metadata.source_file));
+    append("source_line", number(metadata.source_line));
+    append("stack_frame_id", number(metadata.stack_frame_id));
+    if (metadata.other.is_set()) text += (text.empty() ? "" : " ") + metadata.other.get();
     if (!text.empty()) attribute("metadata", "{" + text + "}");
   }
 
-  void of_opcode(const Computation& computation, const HloInstruction& instruction) {
-    switch (instruction.opcode) {
-      case HloOpcode::kIota:
-        return attribute("iota_dimension", std::to_string(instruction.dimensions.at(0)));
+  /// True for opcodes whose dimensions are written even where there are none.
+  static bool always_has_dimensions(HloOpcode opcode) {
+    switch (opcode) {
       case HloOpcode::kBroadcast:
       case HloOpcode::kTranspose:
       case HloOpcode::kConcatenate:
       case HloOpcode::kReverse:
       case HloOpcode::kAllGather:
       case HloOpcode::kAllGatherStart:
-      case HloOpcode::kAllToAll:
-        if (instruction.opcode != HloOpcode::kAllToAll || !instruction.dimensions.empty()) {
-          attribute("dimensions", braces(instruction.dimensions));
-        }
-        return groups(instruction);
       case HloOpcode::kReduce:
       case HloOpcode::kSort:
       case HloOpcode::kMap:
       case HloOpcode::kReduceScatter:
-        attribute("dimensions", braces(instruction.dimensions));
-        groups(instruction);
-        return to_apply(instruction);
-      case HloOpcode::kCall:
-        return to_apply(instruction);
-      case HloOpcode::kAllReduce:
-      case HloOpcode::kAllReduceStart:
-        groups(instruction, true);
-        return to_apply(instruction);
-      case HloOpcode::kReduceWindow:
-        if (!instruction.window.empty()) {
-          attribute("window", "{" + window_text(instruction.window) + "}");
-        }
-        return to_apply(instruction);
-      case HloOpcode::kSelectAndScatter:
-        if (!instruction.window.empty()) {
-          attribute("window", "{" + window_text(instruction.window) + "}");
-        }
-        attribute("select", called_name(instruction, 0));
-        return attribute("scatter", called_name(instruction, 1));
-      case HloOpcode::kDot:
-        return dot(instruction.dot);
-      case HloOpcode::kConvolution:
-        return convolution(instruction);
-      case HloOpcode::kCompare:
-        return attribute("direction", std::string(to_string(instruction.direction)));
-      case HloOpcode::kPad:
-        return attribute("padding", padding_text(instruction.padding));
-      case HloOpcode::kSlice:
-        return attribute("slice", slice_text(instruction));
-      case HloOpcode::kDynamicSlice:
-        return attribute("dynamic_slice_sizes", braces(instruction.dynamic_slice_sizes));
-      case HloOpcode::kGather:
-        return gather(instruction.gather);
-      case HloOpcode::kScatter:
-        scatter(instruction.gather);
-        return to_apply(instruction);
-      case HloOpcode::kGetTupleElement:
-        return attribute("index", std::to_string(instruction.tuple_index));
-      case HloOpcode::kFusion:
-        attribute("kind", instruction.fusion_kind.empty() ? "kLoop" : instruction.fusion_kind);
-        return attribute("calls", called_name(instruction, 0));
-      case HloOpcode::kWhile:
-        attribute("condition", called_name(instruction, 1));
-        return attribute("body", called_name(instruction, 0));
-      case HloOpcode::kConditional:
-        return conditional(computation, instruction);
-      case HloOpcode::kCustomCall:
-        return custom_call(instruction);
+        return true;
       default:
-        if (!instruction.called.empty()) attribute("calls", called_name(instruction, 0));
+        return false;
     }
   }
 
-  void groups(const HloInstruction& instruction, bool always = false) {
-    if (instruction.replica_groups.empty()) {
-      if (always) attribute("replica_groups", "{}");
-      return;
+  void of_opcode(const HloInstruction& instruction) {
+    const HloOpcode opcode = instruction.opcode;
+    if (opcode == HloOpcode::kIota && instruction.dimensions.size() == 1) {
+      attribute("iota_dimension", std::to_string(instruction.dimensions[0]));
+    } else if (!instruction.dimensions.empty() || always_has_dimensions(opcode)) {
+      attribute("dimensions", braces(instruction.dimensions));
     }
-    std::string text;
-    for (const Dimensions& group : instruction.replica_groups) {
-      text += (text.empty() ? "" : ",") + braces(group);
-    }
-    attribute("replica_groups", "{" + text + "}");
-  }
-
-  void dot(const DotDimensions& dims) {
-    if (!dims.lhs_batch.empty()) {
-      attribute("lhs_batch_dims", braces(dims.lhs_batch));
-    }
-    attribute("lhs_contracting_dims", braces(dims.lhs_contracting));
-    if (!dims.rhs_batch.empty()) {
-      attribute("rhs_batch_dims", braces(dims.rhs_batch));
-    }
-    attribute("rhs_contracting_dims", braces(dims.rhs_contracting));
-  }
-
-  void convolution(const HloInstruction& instruction) {
     if (!instruction.window.empty()) {
       attribute("window", "{" + window_text(instruction.window) + "}");
     }
-    attribute("dim_labels", dim_labels_text(instruction.convolution));
+    if (opcode == HloOpcode::kConvolution || instruction.convolution.is_set()) {
+      attribute("dim_labels", dim_labels_text(instruction.convolution));
+    }
     if (instruction.feature_group_count != 1) {
       attribute("feature_group_count", std::to_string(instruction.feature_group_count));
     }
     if (instruction.batch_group_count != 1) {
       attribute("batch_group_count", std::to_string(instruction.batch_group_count));
     }
+    if (opcode == HloOpcode::kPad || !instruction.padding.empty()) {
+      attribute("padding", padding_text(instruction.padding));
+    }
+    if (opcode == HloOpcode::kSlice || !instruction.slice_starts.empty()) {
+      attribute("slice", slice_text(instruction));
+    }
+    if (opcode == HloOpcode::kDynamicSlice || instruction.dynamic_slice_sizes.is_set()) {
+      attribute("dynamic_slice_sizes", braces(instruction.dynamic_slice_sizes));
+    }
+    dot(instruction);
+    gather_or_scatter(instruction);
+    if (opcode == HloOpcode::kCompare) attribute("direction", to_string(instruction.direction));
+    if (opcode == HloOpcode::kGetTupleElement) {
+      attribute("index", std::to_string(instruction.tuple_index));
+    }
+    if (opcode == HloOpcode::kFusion || !instruction.fusion_kind.empty()) {
+      attribute("kind", instruction.fusion_kind.empty() ? "kLoop" : instruction.fusion_kind);
+    }
+    if (opcode == HloOpcode::kCustomCall || !instruction.custom_call_target.empty()) {
+      attribute("custom_call_target", quoted(instruction.custom_call_target));
+    }
   }
 
+  /// Under the attribute's name that XLA gives it for the opcode.
+  void called(const Computation& computation, const HloInstruction& instruction) {
+    if (instruction.called.empty()) return;
+    switch (instruction.opcode) {
+      case HloOpcode::kWhile:
+        attribute("condition", called_name(instruction, 1));
+        return attribute("body", called_name(instruction, 0));
+      case HloOpcode::kSelectAndScatter:
+        attribute("select", called_name(instruction, 0));
+        return attribute("scatter", called_name(instruction, 1));
+      case HloOpcode::kConditional:
+        return conditional(computation, instruction);
+      case HloOpcode::kCustomCall:
+        return attribute("called_computations", called_names(instruction));
+      case HloOpcode::kFusion:
+      case HloOpcode::kAsyncStart:
+      case HloOpcode::kAsyncUpdate:
+      case HloOpcode::kAsyncDone:
+        return attribute("calls", called_name(instruction, 0));
+      default:
+        if (instruction.called.size() == 1)
+          return attribute("to_apply", called_name(instruction, 0));
+        return attribute("called_computations", called_names(instruction));
+    }
+  }
+
+  void groups(const HloInstruction& instruction) {
+    const std::vector<Dimensions>& groups = instruction.replica_groups;
+    const std::string& stated = instruction.replica_groups_text;
+    if (!stated.empty() && expand_replica_groups(stated) == groups) {
+      return attribute("replica_groups", stated);
+    }
+    if (groups.empty() && instruction.opcode != HloOpcode::kAllReduce &&
+        instruction.opcode != HloOpcode::kAllReduceStart) {
+      return;
+    }
+    std::string text;
+    for (const Dimensions& group : groups) text += (text.empty() ? "" : ",") + braces(group);
+    attribute("replica_groups", "{" + text + "}");
+  }
+
+  void dot(const HloInstruction& instruction) {
+    const DotDimensions& dims = instruction.dot;
+    const bool always = instruction.opcode == HloOpcode::kDot;
+    const auto list = [&](const char* name, const Dimensions& values, bool empty_too) {
+      if (!values.empty() || empty_too) attribute(name, braces(values));
+    };
+    list("lhs_batch_dims", dims.lhs_batch, false);
+    list("lhs_contracting_dims", dims.lhs_contracting, always);
+    list("rhs_batch_dims", dims.rhs_batch, false);
+    list("rhs_contracting_dims", dims.rhs_contracting, always);
+  }
+
+  /// Interiors, like the strides of a slice, are written for all dimensions or none.
   static std::string padding_text(const std::vector<PaddingDimension>& padding) {
+    const bool interior = std::any_of(padding.begin(), padding.end(),
+                                      [](const PaddingDimension& p) { return p.interior != 0; });
     std::string text;
     for (const PaddingDimension& p : padding) {
       text += (text.empty() ? "" : "x") + std::to_string(p.low) + "_" + std::to_string(p.high);
-      if (p.interior != 0) text += "_" + std::to_string(p.interior);
+      if (interior) text += "_" + std::to_string(p.interior);
     }
     return text;
   }
 
   static std::string slice_text(const HloInstruction& instruction) {
+    const Dimensions& strides = instruction.slice_strides;
+    const bool strided =
+        std::any_of(strides.begin(), strides.end(), [](std::int64_t s) { return s != 1; });
     std::string text = "{";
     for (std::size_t d = 0; d < instruction.slice_starts.size(); ++d) {
       text += (d > 0 ? ", [" : "[") + std::to_string(instruction.slice_starts[d]) + ":" +
               std::to_string(instruction.slice_limits[d]);
-      if (instruction.slice_strides[d] != 1) {
-        text += ":" + std::to_string(instruction.slice_strides[d]);
-      }
+      if (strided) text += ":" + std::to_string(strides[d]);
       text += "]";
     }
     return text + "}";
   }
 
-  void gather(const GatherDimensions& dims) {
-    attribute("offset_dims", braces(dims.offset_dims));
-    attribute("collapsed_slice_dims", braces(dims.collapsed_slice_dims));
-    attribute("start_index_map", braces(dims.start_index_map));
+  void gather_or_scatter(const HloInstruction& instruction) {
+    const GatherDimensions& dims = instruction.gather;
+    const bool scatter = instruction.opcode == HloOpcode::kScatter;
+    if (!scatter && instruction.opcode != HloOpcode::kGather) return;
+    attribute(scatter ? "update_window_dims" : "offset_dims", braces(dims.offset_dims));
+    attribute(scatter ? "inserted_window_dims" : "collapsed_slice_dims",
+              braces(dims.collapsed_slice_dims));
+    attribute(scatter ? "scatter_dims_to_operand_dims" : "start_index_map",
+              braces(dims.start_index_map));
     if (!dims.operand_batching_dims.empty()) {
-      attribute("operand_batching_dims", braces(dims.operand_batching_dims));
-      attribute("start_indices_batching_dims", braces(dims.start_indices_batching_dims));
+      attribute(scatter ? "input_batching_dims" : "operand_batching_dims",
+                braces(dims.operand_batching_dims));
+      attribute(scatter ? "scatter_indices_batching_dims" : "start_indices_batching_dims",
+                braces(dims.start_indices_batching_dims));
     }
     attribute("index_vector_dim", std::to_string(dims.index_vector_dim));
-    attribute("slice_sizes", braces(dims.slice_sizes));
-  }
-
-  void scatter(const GatherDimensions& dims) {
-    attribute("update_window_dims", braces(dims.offset_dims));
-    attribute("inserted_window_dims", braces(dims.collapsed_slice_dims));
-    attribute("scatter_dims_to_operand_dims", braces(dims.start_index_map));
-    if (!dims.operand_batching_dims.empty()) {
-      attribute("input_batching_dims", braces(dims.operand_batching_dims));
-      attribute("scatter_indices_batching_dims", braces(dims.start_indices_batching_dims));
-    }
-    attribute("index_vector_dim", std::to_string(dims.index_vector_dim));
+    if (!scatter) attribute("slice_sizes", braces(dims.slice_sizes));
   }
 
   void conditional(const Computation& computation, const HloInstruction& instruction) {
-    if (computation.at(instruction.operands[0]).shape.type == ElementType::kPred &&
-        instruction.called.size() == 2) {
+    if (!instruction.operands.empty() && instruction.called.size() == 2 &&
+        computation.at(instruction.operands[0]).shape.type == ElementType::kPred) {
       attribute("true_computation", called_name(instruction, 0));
       return attribute("false_computation", called_name(instruction, 1));
     }
-    std::string text;
-    for (std::size_t i = 0; i < instruction.called.size(); ++i) {
-      text += (i > 0 ? ", " : "") + called_name(instruction, i);
-    }
-    attribute("branch_computations", "{" + text + "}");
-  }
-
-  void custom_call(const HloInstruction& instruction) {
-    if (!instruction.window.empty()) {
-      attribute("window", "{" + window_text(instruction.window) + "}");
-    }
-    attribute("custom_call_target", quoted(instruction.custom_call_target));
-    if (instruction.called.size() == 1) return to_apply(instruction);
-    if (instruction.called.empty()) return;
-    std::string text;
-    for (std::size_t i = 0; i < instruction.called.size(); ++i) {
-      text += (i > 0 ? ", " : "") + called_name(instruction, i);
-    }
-    attribute("called_computations", "{" + text + "}");
+    attribute("branch_computations", called_names(instruction));
   }
 
   const Module& module_;
@@ -508,5 +466,24 @@ class Writer {
 }  // namespace
 
 std::string to_string(const Module& module) { return Writer(module).text(); }
+
+std::string source_of(const Module& module, const Metadata& metadata) {
+  const StackFrames& frames = module.stack_frames;
+  std::string file = metadata.source_file;
+  int line = metadata.source_line;
+  const auto row = [](const auto& rows, int number) {
+    using Row = std::decay_t<decltype(rows.front())>;
+    return number >= 1 && static_cast<std::size_t>(number) <= rows.size()
+               ? rows[static_cast<std::size_t>(number) - 1]
+               : Row();
+  };
+  if (file.empty()) {
+    const StackFrames::Location at =
+        row(frames.locations, row(frames.frames, metadata.stack_frame_id).location);
+    file = row(frames.files, at.file);
+    line = at.line;
+  }
+  return file.empty() ? file : file + ":" + std::to_string(line);
+}
 
 }  // namespace tpu::hlo

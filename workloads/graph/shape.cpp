@@ -1,5 +1,7 @@
 #include "workloads/graph/shape.h"
 
+#include <iterator>
+
 #include "sim/base/error.h"
 #include "workloads/graph/tiled_layout.h"
 
@@ -14,15 +16,41 @@ struct TypeRow {
 };
 
 constexpr TypeRow kTypes[] = {
-    {ElementType::kPred, "pred", 1},   {ElementType::kS8, "s8", 1},
-    {ElementType::kS16, "s16", 2},     {ElementType::kS32, "s32", 4},
-    {ElementType::kS64, "s64", 8},     {ElementType::kU8, "u8", 1},
-    {ElementType::kU16, "u16", 2},     {ElementType::kU32, "u32", 4},
-    {ElementType::kU64, "u64", 8},     {ElementType::kF16, "f16", 2},
-    {ElementType::kBf16, "bf16", 2},   {ElementType::kF32, "f32", 4},
-    {ElementType::kF64, "f64", 8},     {ElementType::kTuple, "tuple", 0},
-    {ElementType::kToken, "token", 0}, {ElementType::kOpaque, "opaque", 0},
+    {ElementType::kPred, "pred", 1},
+    {ElementType::kS8, "s8", 1},
+    {ElementType::kS16, "s16", 2},
+    {ElementType::kS32, "s32", 4},
+    {ElementType::kS64, "s64", 8},
+    {ElementType::kU8, "u8", 1},
+    {ElementType::kU16, "u16", 2},
+    {ElementType::kU32, "u32", 4},
+    {ElementType::kU64, "u64", 8},
+    {ElementType::kF16, "f16", 2},
+    {ElementType::kBf16, "bf16", 2},
+    {ElementType::kF32, "f32", 4},
+    {ElementType::kF64, "f64", 8},
+    {ElementType::kTuple, "tuple", 0},
+    {ElementType::kToken, "token", 0},
+    {ElementType::kOpaque, "opaque", 0},
+    {ElementType::kC64, "c64", 8},
+    {ElementType::kC128, "c128", 16},
+    {ElementType::kS1, "s1", 1},
+    {ElementType::kS2, "s2", 1},
+    {ElementType::kS4, "s4", 1},
+    {ElementType::kU1, "u1", 1},
+    {ElementType::kU2, "u2", 1},
+    {ElementType::kU4, "u4", 1},
+    {ElementType::kF4E2M1Fn, "f4e2m1fn", 1},
+    {ElementType::kF8E3M4, "f8e3m4", 1},
+    {ElementType::kF8E4M3, "f8e4m3", 1},
+    {ElementType::kF8E4M3Fn, "f8e4m3fn", 1},
+    {ElementType::kF8E4M3B11Fnuz, "f8e4m3b11fnuz", 1},
+    {ElementType::kF8E4M3Fnuz, "f8e4m3fnuz", 1},
+    {ElementType::kF8E5M2, "f8e5m2", 1},
+    {ElementType::kF8E5M2Fnuz, "f8e5m2fnuz", 1},
+    {ElementType::kF8E8M0Fnu, "f8e8m0fnu", 1},
 };
+static_assert(std::size(kTypes) == static_cast<std::size_t>(ElementType::kCount));
 
 const TypeRow& row_of(ElementType type) { return kTypes[static_cast<std::size_t>(type)]; }
 
@@ -46,11 +74,12 @@ std::string join(const std::vector<std::int64_t>& values) {
 
 std::string layout_text(const Layout& layout) {
   std::string text = "{" + join(layout.minor_to_major);
-  if (!layout.tiles.empty() || layout.memory_space != 0) text += ':';
+  if (!layout.tiles.empty() || layout.memory_space != 0 || layout.other.is_set()) text += ':';
   if (!layout.tiles.empty()) {
     text += 'T';
     for (const std::vector<std::int64_t>& tile : layout.tiles) text += "(" + join(tile) + ")";
   }
+  text += layout.other.get();
   if (layout.memory_space != 0) text += "S(" + std::to_string(layout.memory_space) + ")";
   return text + "}";
 }
@@ -58,6 +87,13 @@ std::string layout_text(const Layout& layout) {
 }  // namespace
 
 std::string_view to_string(ElementType type) { return row_of(type).text; }
+
+ElementType element_type(std::string_view text) {
+  for (const TypeRow& row : kTypes) {
+    if (row.text == text) return row.type;
+  }
+  return ElementType::kCount;
+}
 
 int byte_size(ElementType type) { return row_of(type).bytes; }
 
@@ -107,9 +143,15 @@ std::string to_string(const Shape& shape, bool with_layout) {
     }
     return text + ")";
   }
-  std::string text = std::string(to_string(shape.type)) + "[" + join(shape.dimensions) + "]";
+  std::string text = std::string(to_string(shape.type)) + "[";
+  for (std::size_t i = 0; i < shape.dimensions.size(); ++i) {
+    if (i > 0) text += ',';
+    if (i < 32 && (shape.bounded >> i & 1) != 0) text += "<=";
+    text += std::to_string(shape.dimensions[i]);
+  }
+  text += ']';
   const bool has_layout = !shape.layout.minor_to_major.empty() || !shape.layout.tiles.empty() ||
-                          shape.layout.memory_space != 0;
+                          shape.layout.memory_space != 0 || shape.layout.other.is_set();
   if (with_layout && has_layout) text += layout_text(shape.layout);
   return text;
 }

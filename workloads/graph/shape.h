@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "workloads/graph/boxed.h"
+
 namespace tpu::hlo {
 
 /// Element types of HLO.
@@ -24,11 +26,33 @@ enum class ElementType : std::uint8_t {
   kF64,
   kTuple,
   kToken,
-  kOpaque
+  kOpaque,
+  // Types that TPU v2 and v3 do not compute with; programs of other chips and old frontends have
+  // them.
+  kC64,
+  kC128,
+  kS1,
+  kS2,
+  kS4,
+  kU1,
+  kU2,
+  kU4,
+  kF4E2M1Fn,
+  kF8E3M4,
+  kF8E4M3,
+  kF8E4M3Fn,
+  kF8E4M3B11Fnuz,
+  kF8E4M3Fnuz,
+  kF8E5M2,
+  kF8E5M2Fnuz,
+  kF8E8M0Fnu,
+  kCount
 };
 
 /// "f32", "bf16", ...
 std::string_view to_string(ElementType type);
+/// The type of that name; kCount when there is none.
+ElementType element_type(std::string_view text);
 /// Bytes of one element in memory; 0 for tuples and tokens.
 int byte_size(ElementType type);
 
@@ -38,9 +62,10 @@ struct Layout {
   std::vector<std::int64_t> minor_to_major;
   std::vector<std::vector<std::int64_t>> tiles;
   int memory_space = 0;
+  Boxed<std::string> other;  ///< Attributes of other chips, as text: element size, splits, ...
   friend bool operator==(const Layout& a, const Layout& b) {
     return a.minor_to_major == b.minor_to_major && a.tiles == b.tiles &&
-           a.memory_space == b.memory_space;
+           a.memory_space == b.memory_space && a.other.get() == b.other.get();
   }
 };
 
@@ -48,6 +73,8 @@ struct Layout {
 /// is assigned.
 struct Shape {
   ElementType type = ElementType::kF32;
+  /// Bit d: dimension d is at most as long as `dimensions` says ("f32[<=8]").
+  std::uint32_t bounded = 0;
   std::vector<std::int64_t> dimensions;
   Layout layout;
   std::vector<Shape> elements;
@@ -67,9 +94,11 @@ bool same_extent(const Shape& a, const Shape& b);
 /// HLO text: "f32[512,512]{1,0:T(8,128)}", without the braces when `with_layout` is false or none
 /// is set.
 std::string to_string(const Shape& shape, bool with_layout = true);
-/// Reads one shape in HLO text (array or tuple, with or without layout); throws WorkloadError with
-/// the column.
+/// Reads one shape in HLO text (array or tuple, with or without layout); throws PartError.
 Shape parse_shape(std::string_view text);
+/// Reads the shape at the beginning of the text; `length` becomes that of its text. A layout stands
+/// directly behind the dimensions.
+Shape parse_shape(std::string_view text, std::size_t& length);
 
 Shape array_shape(ElementType type, std::vector<std::int64_t> dimensions);
 

@@ -2,21 +2,20 @@
 #include <cctype>
 #include <limits>
 
-#include "sim/base/error.h"
+#include "workloads/graph/part_error.h"
 #include "workloads/graph/shape.h"
 
 namespace tpu::hlo {
 
 namespace {
 
-constexpr std::string_view kTypeNames =
-    "pred, s8, s16, s32, s64, u8, u16, u32, u64, f16, bf16, f32, f64, token or opaque";
 /// Nesting of tuples beyond which a text is refused rather than followed.
 constexpr int kDeepestTuple = 64;
+constexpr std::size_t kMostDimensions = 255;
 
 /// Reads a shape in HLO text: arrays, tuples, layouts with tiles and memory space. A layout's other
-/// attributes (element size E, tail padding L, split SC, index and pointer types) do not exist on
-/// TPU v2 and v3: they are read over.
+/// attributes (dimension levels D, element size E, tail padding L, splits SC, index and pointer
+/// types, metadata M, physical shape P) do not exist on TPU v2 and v3: they are kept as text.
 class ShapeParser {
  public:
   explicit ShapeParser(std::string_view text) : text_(text) {}
@@ -28,15 +27,15 @@ class ShapeParser {
     return shape;
   }
 
+  Shape parse_first(std::size_t& length) {
+    Shape shape = any_shape(0);
+    length = position_;
+    return shape;
+  }
+
  private:
   [[noreturn]] void fail(const std::string& expected) const {
-    std::string found = "the end of the text";
-    if (position_ < text_.size()) {
-      found = "\"" + std::string(text_.substr(position_, 16)) + "\"";
-    }
-    throw WorkloadError("shape \"" + std::string(text_.substr(0, 120)) + "\", column " +
-                        std::to_string(position_ + 1) + ": expected " + expected + ", found " +
-                        found);
+    throw PartError("shape", text_, position_, expected);
   }
 
   void skip_blanks() {
@@ -114,12 +113,10 @@ class ShapeParser {
     skip_blanks();
     const std::size_t begin = position_;
     const std::string_view name = word();
-    for (int i = 0; i <= static_cast<int>(ElementType::kOpaque); ++i) {
-      const ElementType type = static_cast<ElementType>(i);
-      if (type != ElementType::kTuple && to_string(type) == name) return type;
-    }
+    const ElementType type = hlo::element_type(name);
+    if (type != ElementType::kCount && type != ElementType::kTuple) return type;
     position_ = begin;
-    fail("an element type (" + std::string(kTypeNames) + ")");
+    fail("an element type (pred, s8, ... u64, f16, bf16, f32, f64, c64, token, opaque)");
   }
 
   Shape array() {
@@ -129,13 +126,18 @@ class ShapeParser {
     const std::size_t dimensions_at = position_;
     if (!take(']')) {
       do {
-        if (take('<')) expect('=');
+        if (take('<')) {
+          if (shape.dimensions.size() >= 32) fail("a bound on one of the first 32 dimensions");
+          shape.bounded |= std::uint32_t{1} << shape.dimensions.size();
+          expect('=');
+        }
+        if (shape.dimensions.size() == kMostDimensions) fail("at most 255 dimensions");
         shape.dimensions.push_back(number("a dimension"));
       } while (take(','));
       expect(']');
     }
     check_size(shape, dimensions_at);
-    if (peek('{')) layout(shape);
+    if (position_ < text_.size() && text_[position_] == '{') layout(shape);
     return shape;
   }
 
@@ -179,22 +181,41 @@ class ShapeParser {
 
   void layout_attribute(Shape& shape) {
     skip_blanks();
+    const std::size_t begin = position_;
     if (take('T')) {
       if (!peek('(')) fail("'('");
       while (peek('(')) shape.layout.tiles.push_back(tile());
-    } else if (take('S')) {
-      if (take('C')) return skip_parenthesised();
+      return;
+    }
+    const bool is_space = take('S') && !peek('C');
+    if (is_space) {
       expect('(');
       const std::int64_t space = number("a memory space");
       if (space > std::numeric_limits<int>::max()) fail("a memory space below 2^31");
       shape.layout.memory_space = static_cast<int>(space);
-      expect(')');
-    } else if (take('D') || take('L') || take('E') || take('M') || take('P') || take('#') ||
-               take('*')) {
-      skip_parenthesised();
-    } else {
+      return expect(')');
+    }
+    if (position_ > begin) expect('C');
+    if (position_ == begin && take('D')) return levels(shape, begin);
+    if (position_ == begin && !take('L') && !take('E') && !take('M') && !take('P') && !take('#') &&
+        !take('*')) {
       fail("T(...) for tiles or S(...) for the memory space");
     }
+    skip_parenthesised();
+    shape.layout.other.edit() += text_.substr(begin, position_ - begin);
+  }
+
+  /// D(D,C): how each dimension is stored: D dense, C compressed, S singleton, H loose; '+' not
+  /// unique, '~' not ordered.
+  void levels(Shape& shape, std::size_t begin) {
+    expect('(');
+    do {
+      if (!take('D') && !take('C') && !take('S') && !take('H')) fail("D, C, S or H");
+      take('+');
+      take('~');
+    } while (take(','));
+    expect(')');
+    shape.layout.other.edit() += text_.substr(begin, position_ - begin);
   }
 
   std::vector<std::int64_t> tile() {
@@ -232,5 +253,9 @@ class ShapeParser {
 }  // namespace
 
 Shape parse_shape(std::string_view text) { return ShapeParser(text).parse(); }
+
+Shape parse_shape(std::string_view text, std::size_t& length) {
+  return ShapeParser(text).parse_first(length);
+}
 
 }  // namespace tpu::hlo

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <map>
+#include <limits>
+
+#include "workloads/graph/part_error.h"
+#include "workloads/graph/replica_groups.h"
 
 namespace tpu::hlo {
 
@@ -29,12 +32,9 @@ std::int64_t number(const TextCursor& cursor, std::string_view text) {
   return value;
 }
 
-constexpr std::int64_t kMostReplicas = 1 << 20;
-
 }  // namespace
 
-std::vector<NamedCall> AttributeReader::read(HloInstruction& instruction,
-                                             std::vector<std::string_view>& predecessors) {
+void AttributeReader::read(HloInstruction& instruction, NamedReferences& references) {
   calls_.clear();
   while (cursor_.take(',')) {
     const std::string_view name = cursor_.name("the name of an attribute");
@@ -43,8 +43,8 @@ std::vector<NamedCall> AttributeReader::read(HloInstruction& instruction,
       cursor_.expect('{');
       while (!cursor_.take('}')) {
         cursor_.take('%');
-        predecessors.push_back(cursor_.name("a control predecessor"));
-        cursor_.take(',');
+        references.predecessors.push_back(cursor_.name("a control predecessor"));
+        if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
       }
     } else {
       attribute(name, instruction);
@@ -52,7 +52,7 @@ std::vector<NamedCall> AttributeReader::read(HloInstruction& instruction,
   }
   std::stable_sort(calls_.begin(), calls_.end(),
                    [](const NamedCall& a, const NamedCall& b) { return a.order < b.order; });
-  return calls_;
+  references.calls = std::move(calls_);
 }
 
 void AttributeReader::attribute(std::string_view name, HloInstruction& instruction) {
@@ -88,9 +88,11 @@ void AttributeReader::attribute(std::string_view name, HloInstruction& instructi
   } else if (name == "kind") {
     instruction.fusion_kind = cursor_.name(name);
   } else {
-    const std::string_view value = cursor_.balanced("the value of " + std::string(name));
-    if (!instruction.raw_attributes.empty()) instruction.raw_attributes += ", ";
-    instruction.raw_attributes.append(name).append("=").append(value);
+    const std::string_view value = cursor_.balanced("the value of this attribute");
+    std::string& raw = instruction.raw_attributes;
+    raw.reserve(raw.size() + name.size() + value.size() + 3);
+    if (!raw.empty()) raw += ", ";
+    raw.append(name).append("=").append(value);
   }
 }
 
@@ -107,23 +109,36 @@ bool AttributeReader::calls(std::string_view name) {
   if (name == "branch_computations" || name == "called_computations") {
     cursor_.expect('{');
     for (int order = 0; !cursor_.take('}'); ++order) {
-      cursor_.take('%');
-      calls_.push_back({cursor_.name("a computation"), order});
-      cursor_.take(',');
+      call(order);
+      if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
     }
     return true;
   }
   for (const auto& [attribute_name, order] : kCalls) {
     if (attribute_name != name) continue;
-    cursor_.take('%');
-    calls_.push_back({cursor_.name("a computation"), order});
+    call(order);
     return true;
   }
   return false;
 }
 
+void AttributeReader::call(int order) {
+  NamedCall made;
+  made.order = order;
+  if (cursor_.peek() == '{') {
+    made.id = nested_();
+  } else {
+    cursor_.take('%');
+    made.name = cursor_.name("a computation");
+  }
+  calls_.push_back(made);
+}
+
 bool AttributeReader::gather_or_scatter(std::string_view name, HloInstruction& instruction) {
-  GatherDimensions& gather = instruction.gather;
+  if (instruction.opcode != HloOpcode::kGather && instruction.opcode != HloOpcode::kScatter) {
+    return false;
+  }
+  GatherDimensions& gather = instruction.gather.edit();
   if (name == "offset_dims" || name == "update_window_dims") {
     gather.offset_dims = integers();
   } else if (name == "collapsed_slice_dims" || name == "inserted_window_dims") {
@@ -190,7 +205,7 @@ void AttributeReader::window(HloInstruction& instruction) {
   while (!cursor_.take('}')) {
     const std::string_view key = cursor_.name("a property of the window");
     cursor_.expect('=');
-    const std::string_view value = cursor_.name("the value of " + std::string(key));
+    const std::string_view value = cursor_.name("the property's value");
     const std::vector<std::string_view> parts = split(value, 'x');
     if (window.empty()) window.resize(parts.size());
     if (parts.size() != window.size()) {
@@ -239,7 +254,7 @@ void AttributeReader::dimension_labels(HloInstruction& instruction) {
   const std::string_view kernel = input.substr(underscore + 1);
   cursor_.expect("->");
   const std::string_view output = cursor_.name("the labels of the output");
-  ConvolutionDimensions& labels = instruction.convolution;
+  ConvolutionDimensions& labels = instruction.convolution.edit();
   const auto place = [&](std::string_view text, char first, char second, std::int64_t& first_at,
                          std::int64_t& second_at, std::vector<std::int64_t>& spatial) {
     if (text.size() < 2) cursor_.fail_in(text, "at least two labels");
@@ -272,114 +287,26 @@ void AttributeReader::dimension_labels(HloInstruction& instruction) {
 }
 
 void AttributeReader::replica_groups(HloInstruction& instruction) {
-  if (cursor_.peek() == '[') return iota_groups(instruction);
-  if (cursor_.take_word("mesh")) return mesh_groups(instruction);
-  if (cursor_.peek() != '{') cursor_.fail("{{0,1},{2,3}}, [2,2]<=[4] or mesh['x'=2,'y'=2] {'x'}");
-  cursor_.expect('{');
-  while (!cursor_.take('}')) {
-    instruction.replica_groups.push_back(integers());
-    cursor_.take(',');
+  const std::size_t begin = cursor_.position();
+  std::string_view text = cursor_.balanced("{{0,1},{2,3}}, [2,2]<=[4] or mesh['x'=2,'y'=2] {'x'}");
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
+  const auto skipped = static_cast<std::size_t>(text.data() - cursor_.text().data()) - begin;
+  try {
+    instruction.replica_groups = expand_replica_groups(text);
+  } catch (const PartError& error) {
+    cursor_.fail_at(begin + skipped + error.position(), error.expected());
   }
+  if (text.front() != '{') instruction.replica_groups_text = std::string(text);
 }
 
-void AttributeReader::iota_groups(HloInstruction& instruction) {
-  const auto extents = [&] {
-    std::vector<std::int64_t> values;
-    cursor_.expect('[');
-    while (!cursor_.take(']')) {
-      values.push_back(cursor_.integer("an extent"));
-      cursor_.take(',');
-    }
-    return values;
-  };
-  const std::size_t begin = cursor_.position();
-  const std::vector<std::int64_t> groups = extents();
-  cursor_.expect("<=");
-  const std::vector<std::int64_t> mesh = extents();
-  std::vector<std::int64_t> order(mesh.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-  if (cursor_.take_word("T")) {
-    cursor_.expect('(');
-    for (std::int64_t& axis : order) {
-      axis = cursor_.integer("an axis");
-      cursor_.take(',');
-      if (axis < 0 || axis >= static_cast<std::int64_t>(mesh.size()))
-        cursor_.fail("an axis of the mesh");
-    }
-    cursor_.expect(')');
+int AttributeReader::number32(std::string_view what) {
+  cursor_.peek();
+  const std::size_t at = cursor_.position();
+  const std::int64_t value = cursor_.integer(what);
+  if (value < 0 || value > std::numeric_limits<int>::max()) {
+    cursor_.fail_at(at, std::string(what) + " from 0 to 2^31 - 1");
   }
-  std::int64_t total = 1;
-  for (std::int64_t extent : mesh) {
-    if (extent < 1 || extent > kMostReplicas || (total *= extent) > kMostReplicas) {
-      cursor_.fail_at(begin, "at most 2^20 replicas");
-    }
-  }
-  if (groups.size() != 2 || groups[0] < 1 || groups[1] < 1 || groups[0] * groups[1] != total) {
-    cursor_.fail_at(begin, "[groups,members] whose product is " + std::to_string(total));
-  }
-  instruction.replica_groups.assign(static_cast<std::size_t>(groups[0]), {});
-  for (std::int64_t i = 0; i < total; ++i) {
-    std::int64_t rest = i;
-    std::vector<std::int64_t> coordinate(mesh.size());
-    for (std::size_t axis = order.size(); axis-- > 0;) {
-      const auto from = static_cast<std::size_t>(order[axis]);
-      coordinate[from] = rest % mesh[from];
-      rest /= mesh[from];
-    }
-    std::int64_t device = 0;
-    for (std::size_t axis = 0; axis < mesh.size(); ++axis)
-      device = device * mesh[axis] + coordinate[axis];
-    instruction.replica_groups[static_cast<std::size_t>(i / groups[1])].push_back(device);
-  }
-}
-
-void AttributeReader::mesh_groups(HloInstruction& instruction) {
-  std::vector<std::string_view> axes;
-  std::vector<std::int64_t> extents;
-  const auto axis = [&] {
-    cursor_.expect('\'');
-    const std::string_view name = cursor_.name("the name of an axis");
-    cursor_.expect('\'');
-    return name;
-  };
-  const std::size_t begin = cursor_.position();
-  std::int64_t total = 1;
-  cursor_.expect('[');
-  while (!cursor_.take(']')) {
-    axes.push_back(axis());
-    cursor_.expect('=');
-    extents.push_back(cursor_.integer("the extent of the axis"));
-    if (extents.back() < 1 || extents.back() > kMostReplicas ||
-        (total *= extents.back()) > kMostReplicas) {
-      cursor_.fail_at(begin, "at most 2^20 replicas");
-    }
-    cursor_.take(',');
-  }
-  std::vector<bool> inside(axes.size(), false);
-  cursor_.expect('{');
-  while (!cursor_.take('}')) {
-    const std::string_view name = axis();
-    const auto found = std::find(axes.begin(), axes.end(), name);
-    if (found == axes.end()) cursor_.fail_in(name, "an axis of the mesh");
-    inside[static_cast<std::size_t>(found - axes.begin())] = true;
-    cursor_.take(',');
-  }
-  // A group holds the devices that differ only in the listed axes; the last axis is the minor one.
-  std::map<std::int64_t, std::vector<std::int64_t>> groups;
-  for (std::int64_t device = 0; device < total; ++device) {
-    std::int64_t rest = device;
-    std::int64_t group = 0;
-    std::int64_t scale = 1;
-    for (std::size_t i = axes.size(); i-- > 0;) {
-      if (!inside[i]) {
-        group += rest % extents[i] * scale;
-        scale *= extents[i];
-      }
-      rest /= extents[i];
-    }
-    groups[group].push_back(device);
-  }
-  for (auto& [number, members] : groups) instruction.replica_groups.push_back(std::move(members));
+  return static_cast<int>(value);
 }
 
 void AttributeReader::metadata(Metadata& metadata) {
@@ -388,33 +315,29 @@ void AttributeReader::metadata(Metadata& metadata) {
     const std::string_view key = cursor_.name("a field of the metadata");
     cursor_.expect('=');
     if (key == "op_type") {
-      metadata.op_type = cursor_.quoted(key);
+      metadata.op_type = std::string(cursor_.quoted(key));
     } else if (key == "op_name") {
       metadata.op_name = cursor_.quoted(key);
     } else if (key == "source_file") {
-      metadata.source_file = cursor_.quoted(key);
+      metadata.source_file = std::string(cursor_.quoted(key));
     } else if (key == "source_line") {
-      metadata.source_line = static_cast<int>(cursor_.integer(key));
+      metadata.source_line = number32(key);
     } else if (key == "stack_frame_id") {
-      const auto frame = static_cast<std::size_t>(cursor_.integer(key));
-      if (frame >= 1 && frame <= frames_.frame_locations.size()) {
-        const auto location = static_cast<std::size_t>(frames_.frame_locations[frame - 1]);
-        if (location >= 1 && location <= frames_.locations.size()) {
-          const StackFrameTables::Location& at = frames_.locations[location - 1];
-          metadata.source_line = at.line;
-          if (at.file >= 1 && at.file <= static_cast<int>(frames_.files.size())) {
-            metadata.source_file = frames_.files[static_cast<std::size_t>(at.file) - 1];
-          }
-        }
-      }
-    } else if (cursor_.peek() == '"') {
-      cursor_.quoted(key);
-    } else if (cursor_.take('{')) {
-      cursor_.move_to(cursor_.position() - 1);
-      cursor_.expect('{');
-      cursor_.skip_list('}', key);
+      metadata.stack_frame_id = number32(key);
     } else {
-      cursor_.name(key);
+      cursor_.peek();
+      const std::size_t begin = cursor_.position();
+      if (cursor_.peek() == '"') {
+        cursor_.quoted(key);
+      } else if (cursor_.take('{')) {
+        cursor_.skip_list('}', key);
+      } else {
+        cursor_.name(key);
+      }
+      std::string& other = metadata.other.edit();
+      if (!other.empty()) other += ' ';
+      other.append(key).append("=").append(
+          cursor_.text().substr(begin, cursor_.position() - begin));
     }
     cursor_.take(',');
   }

@@ -1,8 +1,7 @@
 #pragma once
 
+#include <functional>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "workloads/graph/graph.h"
@@ -10,53 +9,47 @@
 
 namespace tpu::hlo {
 
-/// The tables of file names, functions and frames in front of a module, by number from 1.
-struct StackFrameTables {
-  struct Location {
-    int file = 0;
-    int line = 0;
-  };
-  std::vector<std::string> files;
-  std::vector<Location> locations;
-  std::vector<int> frame_locations;
-};
-
-/// A computation that an instruction calls, by name; resolved when the whole module is read.
+/// A computation that an instruction calls: by name, or one whose text stands in its place.
 struct NamedCall {
   std::string_view name;
-  int order = 0;  ///< Place in HloInstruction::called.
+  ComputationId id = -1;  ///< Of a text in its place.
+  int order = 0;          ///< Place in HloInstruction::called.
+};
+
+/// What the attributes of an instruction name.
+struct NamedReferences {
+  std::vector<NamedCall> calls;
+  std::vector<std::string_view> predecessors;
 };
 
 /// Reads the attributes behind the operands of one instruction, `, name=value` until the end of the
-/// line.
+/// line. What the graph has no place for is kept as text.
 class AttributeReader {
  public:
-  AttributeReader(TextCursor& cursor, const StackFrameTables& frames)
-      : cursor_(cursor), frames_(frames) {}
+  /// `nested` reads a computation from its '{' and returns its number.
+  AttributeReader(TextCursor& cursor, std::function<ComputationId()> nested)
+      : cursor_(cursor), nested_(std::move(nested)) {}
 
-  /// Fills `instruction`; returns the computations that it calls. Names of control predecessors are
-  /// appended to `predecessors`.
-  std::vector<NamedCall> read(HloInstruction& instruction,
-                              std::vector<std::string_view>& predecessors);
+  void read(HloInstruction& instruction, NamedReferences& references);
 
  private:
   void attribute(std::string_view name, HloInstruction& instruction);
   bool calls(std::string_view name);
+  void call(int order);
   bool gather_or_scatter(std::string_view name, HloInstruction& instruction);
   bool dot(std::string_view name, HloInstruction& instruction);
   std::vector<std::int64_t> integers();
+  int number32(std::string_view what);
   void slices(HloInstruction& instruction);
   void window(HloInstruction& instruction);
   void padding(HloInstruction& instruction);
   void dimension_labels(HloInstruction& instruction);
   void replica_groups(HloInstruction& instruction);
-  void iota_groups(HloInstruction& instruction);
-  void mesh_groups(HloInstruction& instruction);
   void metadata(Metadata& metadata);
   void direction(HloInstruction& instruction);
 
   TextCursor& cursor_;
-  const StackFrameTables& frames_;
+  std::function<ComputationId()> nested_;
   std::vector<NamedCall> calls_;
 };
 

@@ -1,43 +1,26 @@
 #include "workloads/hlo/hlo_reader.h"
 
-#include <zlib.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <cctype>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <memory>
+#include <deque>
+#include <limits>
 #include <unordered_map>
 
+#include "workloads/graph/part_error.h"
+#include "workloads/hlo/async_sugar.h"
 #include "workloads/hlo/attribute_reader.h"
 #include "workloads/hlo/literal_reader.h"
+#include "workloads/hlo/module_linker.h"
 #include "workloads/hlo/text_cursor.h"
 
 namespace tpu::hlo {
 
 namespace {
 
-/// A name that is used before what it names is known, and where.
-struct Reference {
-  std::string_view name;
-  std::size_t position = 0;
-};
-
-/// What an instruction refers to by name.
-struct InstructionReferences {
-  std::vector<Reference> operands;
-  std::vector<std::string_view> predecessors;
-  std::vector<NamedCall> calls;
-};
-
-struct ComputationText {
-  Computation computation;
-  std::vector<InstructionReferences> references;
-  std::unordered_map<std::string_view, InstructionId> by_name;
-  bool is_entry = false;
-};
+constexpr std::int64_t kMostReplicas = 1 << 20;
+/// Computations or operands written inside each other beyond which a text is refused.
+constexpr int kDeepestNesting = 64;
 
 class ModuleReader {
  public:
@@ -48,43 +31,70 @@ class ModuleReader {
     while (!cursor_.at_end()) {
       if (!tables()) computation();
     }
-    return link();
+    if (module_.entry < 0) cursor_.fail("an ENTRY computation");
+    ModuleLinker(cursor_, module_, by_name_).link(std::move(computations_));
+    return std::move(module_);
   }
 
  private:
   void header() {
     cursor_.expect("HloModule");
     module_.name = cursor_.name("the name of the module");
+    std::int64_t replica_count = 1;
     while (cursor_.take(',')) {
       const std::string_view name = cursor_.name("the name of an attribute of the module");
       cursor_.expect('=');
       if (name == "input_output_alias") {
         aliases();
-      } else if (name == "num_partitions" || name == "replica_count") {
-        module_.replicas *= std::max<std::int64_t>(cursor_.integer(name), 1);
+      } else if (name == "num_partitions") {
+        module_.partitions = devices(name);
+      } else if (name == "replica_count") {
+        replica_count = devices(name);
       } else if (name == "frontend_attributes") {
-        frontend_attributes(cursor_.balanced("the frontend's attributes"));
+        frontend_attributes();
+      } else if (name == "entry_computation_layout") {
+        entry_layout();
       } else {
-        cursor_.balanced("the value of " + std::string(name));
+        const std::string_view value = cursor_.balanced("the value of this attribute");
+        if (!module_.raw_attributes.empty()) module_.raw_attributes += ", ";
+        module_.raw_attributes.append(name).append("=").append(value);
       }
+    }
+    module_.replicas = replica_count * module_.partitions;
+  }
+
+  std::int64_t devices(std::string_view name) {
+    cursor_.peek();
+    const std::size_t at = cursor_.position();
+    const std::int64_t count = cursor_.integer(name);
+    if (count > kMostReplicas) cursor_.fail_at(at, "at most 2^20 devices");
+    return std::max<std::int64_t>(count, 1);
+  }
+
+  /// {name="value",other={...}}; our own writer notes examples_per_step="128" and
+  /// infeed_parameters="12,13".
+  void frontend_attributes() {
+    cursor_.expect('{');
+    while (!cursor_.take('}')) {
+      const std::string_view name = cursor_.name("the name of an attribute of the frontend");
+      cursor_.expect('=');
+      if (name == "examples_per_step") {
+        const std::vector<std::int64_t> examples = numbers(cursor_.quoted(name));
+        if (!examples.empty()) module_.examples_per_step = examples.front();
+      } else if (name == "infeed_parameters") {
+        module_.infeed_parameters = numbers(cursor_.quoted(name));
+      } else {
+        std::string& text = module_.frontend_attributes;
+        if (!text.empty()) text += ',';
+        text.append(name).append("=").append(cursor_.balanced("the attribute's value"));
+      }
+      if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
     }
   }
 
-  /// What our own writer notes: {examples_per_step="128",infeed_parameters="12,13"}. Attributes of
-  /// other frontends are passed over.
-  void frontend_attributes(std::string_view text) {
-    const std::vector<std::int64_t> examples = numbers_of(text, "examples_per_step=\"");
-    if (!examples.empty()) module_.examples_per_step = examples.front();
-    module_.infeed_parameters = numbers_of(text, "infeed_parameters=\"");
-  }
-
-  /// The whole numbers between `key` and the next quotation mark.
-  std::vector<std::int64_t> numbers_of(std::string_view text, std::string_view key) {
+  /// Whole numbers with commas between them.
+  std::vector<std::int64_t> numbers(std::string_view list) {
     std::vector<std::int64_t> numbers;
-    const std::size_t found = text.find(key);
-    if (found == std::string_view::npos) return numbers;
-    const std::string_view list =
-        text.substr(found + key.size(), text.find('"', found + key.size()) - found - key.size());
     const char* at = list.data();
     const char* const end = at + list.size();
     while (at != end) {
@@ -99,51 +109,82 @@ class ModuleReader {
     return numbers;
   }
 
+  /// {(f32[2]{0}, ...)->f32[2]{0}}
+  void entry_layout() {
+    EntryLayout& layout = module_.entry_layout.edit();
+    cursor_.expect('{');
+    cursor_.expect('(');
+    while (!cursor_.take(')')) {
+      layout.parameters.push_back(shape());
+      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
+    }
+    cursor_.expect("->");
+    layout.result = shape();
+    cursor_.expect('}');
+  }
+
+  std::vector<std::int64_t> shape_index() {
+    std::vector<std::int64_t> path;
+    cursor_.expect('{');
+    while (!cursor_.take('}')) {
+      path.push_back(cursor_.integer("the number of a tuple's element"));
+      if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
+    }
+    return path;
+  }
+
   /// { {0}: (3, {}, may-alias), ... }
   void aliases() {
     cursor_.expect('{');
     while (!cursor_.take('}')) {
       Alias alias;
-      cursor_.expect('{');
-      if (cursor_.peek() != '}') alias.output_index = cursor_.integer("the number of an output");
-      cursor_.expect('}');
+      alias.within_output = shape_index();
+      if (!alias.within_output.empty()) {
+        alias.output_index = alias.within_output.front();
+        alias.within_output.erase(alias.within_output.begin());
+      }
       cursor_.expect(':');
       cursor_.expect('(');
       alias.parameter_number = cursor_.integer("the number of a parameter");
-      while (cursor_.take(',')) cursor_.balanced("the alias");
+      if (cursor_.take(',')) {
+        alias.within_parameter = shape_index();
+        if (cursor_.take(',')) {
+          cursor_.peek();
+          const std::size_t at = cursor_.position();
+          const std::string_view kind = cursor_.name("may-alias or must-alias");
+          alias.must = kind == "must-alias";
+          if (!alias.must && kind != "may-alias") cursor_.fail_at(at, "may-alias or must-alias");
+        }
+      }
       cursor_.expect(')');
-      cursor_.take(',');
+      if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
       module_.aliases.push_back(alias);
     }
   }
 
   bool tables() {
+    StackFrames& frames = module_.stack_frames;
     if (cursor_.take_word("FileNames")) {
-      while (is_number()) {
-        cursor_.integer("the number of a file");
-        frames_.files.emplace_back(cursor_.quoted("the name of a file"));
-      }
+      while (row(frames.files.size())) frames.files.emplace_back(cursor_.quoted("a file"));
     } else if (cursor_.take_word("FunctionNames")) {
-      while (is_number()) {
-        cursor_.integer("the number of a function");
-        cursor_.quoted("the name of a function");
-      }
+      while (row(frames.functions.size()))
+        frames.functions.emplace_back(cursor_.quoted("a function"));
     } else if (cursor_.take_word("FileLocations")) {
-      while (is_number()) {
-        StackFrameTables::Location location;
-        table_row([&](std::string_view key, std::int64_t value) {
-          if (key == "file_name_id") location.file = static_cast<int>(value);
-          if (key == "line") location.line = static_cast<int>(value);
-        });
-        frames_.locations.push_back(location);
+      while (row(frames.locations.size())) {
+        StackFrames::Location at;
+        columns({{"file_name_id", &at.file},
+                 {"function_name_id", &at.function},
+                 {"line", &at.line},
+                 {"end_line", &at.end_line},
+                 {"column", &at.column},
+                 {"end_column", &at.end_column}});
+        frames.locations.push_back(at);
       }
     } else if (cursor_.take_word("StackFrames")) {
-      while (is_number()) {
-        int location = 0;
-        table_row([&](std::string_view key, std::int64_t value) {
-          if (key == "file_location_id") location = static_cast<int>(value);
-        });
-        frames_.frame_locations.push_back(location);
+      while (row(frames.frames.size())) {
+        StackFrames::Frame frame;
+        columns({{"file_location_id", &frame.location}, {"parent_frame_id", &frame.parent}});
+        frames.frames.push_back(frame);
       }
     } else {
       return false;
@@ -151,23 +192,38 @@ class ModuleReader {
     return true;
   }
 
-  bool is_number() { return cursor_.peek() >= '0' && cursor_.peek() <= '9'; }
+  /// Takes the number of a table's next row; false at the table's end.
+  bool row(std::size_t rows) {
+    const char next = cursor_.peek();
+    if (next < '0' || next > '9') return false;
+    const std::size_t at = cursor_.position();
+    if (cursor_.integer("the number of a row") != static_cast<std::int64_t>(rows) + 1) {
+      cursor_.fail_at(at, "row " + std::to_string(rows + 1));
+    }
+    return true;
+  }
 
-  template <class Visit>
-  void table_row(Visit visit) {
-    cursor_.integer("the number of a row");
+  void columns(std::initializer_list<std::pair<std::string_view, int*>> names) {
     cursor_.expect('{');
     while (!cursor_.take('}')) {
       const std::string_view key = cursor_.name("a column");
       cursor_.expect('=');
-      visit(key, cursor_.integer(key));
+      const std::int64_t value = cursor_.integer("the column's value");
+      const auto* found =
+          std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.first == key; });
+      if (found == names.end()) cursor_.fail_in(key, "a column of this table");
+      if (value < 0 || value > std::numeric_limits<int>::max()) {
+        cursor_.fail_in(key, "a value from 0 to 2^31 - 1");
+      }
+      *found->second = static_cast<int>(value);
     }
   }
 
   void computation() {
     ComputationText text;
-    text.is_entry = cursor_.take_word("ENTRY");
+    const bool is_entry = cursor_.take_word("ENTRY");
     cursor_.take('%');
+    cursor_.peek();
     const std::size_t at = cursor_.position();
     const std::string_view name =
         cursor_.name("a computation, as in `%name (parameters) -> shape {`");
@@ -175,284 +231,308 @@ class ModuleReader {
     if (cursor_.take('(')) {
       cursor_.skip_list(')', "a parameter");
       cursor_.expect("->");
-      shape_text();
+      shape();
     }
+    const ComputationId id = body(std::move(text));
+    attributes();
+    if (is_entry) {
+      if (module_.entry >= 0) cursor_.fail_at(at, "one ENTRY computation");
+      module_.entry = id;
+    }
+    if (!by_name_.emplace(name, id).second) {
+      cursor_.fail_at(at, "a name that no computation has yet");
+    }
+  }
+
+  /// The computation's own attributes, behind its '}'.
+  void attributes() {
+    while (cursor_.take(',')) {
+      const std::string_view value = cursor_.balanced("an attribute of the computation");
+      std::string& raw = computations_.back().computation.raw_attributes;
+      if (!raw.empty()) raw += ", ";
+      raw.append(value);
+    }
+  }
+
+  /// From '{' to '}'; returns the computation's number.
+  ComputationId body(ComputationText text) {
+    if (++depth_ > kDeepestNesting) cursor_.fail("at most 64 computations inside each other");
+    cursor_.peek();
+    const std::size_t at = cursor_.position();
     cursor_.expect('{');
+    text.begin = at;
     while (!cursor_.take('}')) instruction(text);
-    while (cursor_.take(',')) cursor_.balanced("an attribute of the computation");
     if (text.computation.instructions.empty())
       cursor_.fail_at(at, "a computation with instructions");
     if (text.computation.root < 0) text.computation.root = text.computation.instructions.back().id;
-    if (text.is_entry) {
-      if (module_.entry >= 0) cursor_.fail_at(at, "one ENTRY computation");
-      module_.entry = static_cast<ComputationId>(computations_.size());
-    }
-    if (!by_name_.emplace(name, static_cast<ComputationId>(computations_.size())).second) {
-      cursor_.fail_at(at, "a name that no computation has yet");
-    }
+    if (text.is_complete()) text.by_name = {};
+    --depth_;
     computations_.push_back(std::move(text));
+    return static_cast<ComputationId>(computations_.size()) - 1;
   }
 
-  /// The text of a shape, from here to its end.
-  std::string_view shape_text() {
-    cursor_.peek();
-    const std::size_t begin = cursor_.position();
-    if (cursor_.take('(')) {
-      cursor_.skip_list(')', "a tuple shape");
-    } else {
-      cursor_.name("a shape");
-      if (cursor_.take('[')) {
-        cursor_.skip_list(']', "the dimensions of the shape");
-      }
-      // A layout follows without a blank; a computation's body with one.
-      if (cursor_.text().compare(cursor_.position(), 1, "{") == 0) {
-        cursor_.expect('{');
-        cursor_.skip_list('}', "the layout of the shape");
-      }
-    }
-    return cursor_.text().substr(begin, cursor_.position() - begin);
+  /// Makes room for a long computation's next instructions: as many as there are lines up to its
+  /// end, as far as that can be seen. Growing by doubling would need twice the memory of the whole.
+  void make_room(ComputationText& text) const {
+    constexpr std::size_t kLong = 1024;
+    constexpr std::size_t kView = 4;
+    std::vector<HloInstruction>& instructions = text.computation.instructions;
+    if (instructions.size() < kLong || instructions.size() < instructions.capacity()) return;
+    const std::size_t at = cursor_.position();
+    const std::string_view view = cursor_.text().substr(at, kView * (at - text.begin));
+    const std::string_view lines = view.substr(0, view.find("\n}"));
+    instructions.reserve(instructions.size() + 1 +
+                         static_cast<std::size_t>(std::count(lines.begin(), lines.end(), '\n')));
   }
 
   Shape shape() {
-    const std::string_view text = shape_text();
+    const std::string_view text = cursor_.rest();
     try {
-      return parse_shape(text);
-    } catch (const WorkloadError& error) {
-      cursor_.fail_in(text, std::string("a shape (") + error.what() + ")");
+      std::size_t length = 0;
+      Shape found = parse_shape(text, length);
+      cursor_.move_to(cursor_.position() + length);
+      return found;
+    } catch (const PartError& error) {
+      cursor_.fail_at(cursor_.position() + error.position(), error.expected());
     }
+  }
+
+  /// True where a shape stands: a tuple, or a name with '[' behind it.
+  bool at_shape() {
+    const std::string_view rest = cursor_.rest();
+    if (!rest.empty() && rest.front() == '(') return true;
+    std::size_t end = 0;
+    while (end < rest.size() && std::isalnum(static_cast<unsigned char>(rest[end])) != 0) ++end;
+    return end > 0 && end < rest.size() && rest[end] == '[';
   }
 
   void instruction(ComputationText& text) {
-    HloInstruction made;
-    InstructionReferences references;
     const bool is_root = cursor_.take_word("ROOT");
     cursor_.take('%');
+    cursor_.peek();
     const std::size_t at = cursor_.position();
     const std::string_view name =
         cursor_.name("an instruction, as in `%name = shape opcode(operands)`, or '}'");
-    made.name = name;
-    made.id = static_cast<InstructionId>(text.computation.instructions.size());
     cursor_.expect('=');
-    made.shape = shape();
-    cursor_.peek();
-    const std::size_t opcode_at = cursor_.position();
-    const std::string_view opcode = cursor_.name("an opcode");
-    made.opcode = hlo_opcode(opcode);
-    if (made.opcode == HloOpcode::kCount) cursor_.fail_at(opcode_at, "an opcode of HLO");
-    cursor_.expect('(');
-    operands(made, references);
-    references.calls = AttributeReader(cursor_, frames_).read(made, references.predecessors);
-    if (!text.by_name.emplace(name, made.id).second) {
-      cursor_.fail_at(at, "a name that no instruction of this computation has yet");
-    }
-    if (is_root) text.computation.root = made.id;
-    text.computation.instructions.push_back(std::move(made));
-    text.references.push_back(std::move(references));
+    const InstructionId id = right_hand_side(text, name, at, true);
+    if (is_root) text.computation.root = id;
   }
 
-  void operands(HloInstruction& made, InstructionReferences& references) {
-    if (made.opcode == HloOpcode::kConstant && byte_size(made.shape.type) == 0) {
-      cursor_.skip_list(')', "the literal");
+  /// `shape opcode(operands), attributes`; adds the instruction under its name.
+  InstructionId right_hand_side(ComputationText& text, std::string_view name, std::size_t name_at,
+                                bool with_attributes) {
+    HloInstruction made;
+    made.name = name;
+    const bool shaped = at_shape();
+    if (shaped) made.shape = shape();
+    cursor_.peek();
+    const std::size_t opcode_at = cursor_.position();
+    const std::string_view word = cursor_.name("an opcode");
+    AsyncSugar sugar;
+    made.opcode = hlo_opcode(word);
+    if (made.opcode == HloOpcode::kCount) {
+      sugar = async_sugar(word);
+      made.opcode = sugar.opcode;
+    }
+    if (made.opcode == HloOpcode::kCount) cursor_.fail_at(opcode_at, "an opcode of HLO");
+    std::vector<ComputationText::Operand> unknown;
+    cursor_.expect('(');
+    operands(text, made, unknown);
+    NamedReferences references;
+    if (with_attributes) {
+      AttributeReader(cursor_, [this] { return body({}); }).read(made, references);
+    }
+    if (sugar.wrapped != HloOpcode::kCount) {
+      wrap(made, sugar.wrapped, references, shaped, opcode_at);
+    }
+    return add(text, std::move(made), name, name_at, unknown, references,
+               shaped ? std::string_view::npos : opcode_at);
+  }
+
+  /// Makes the computation that `operation-start` stands for.
+  void wrap(HloInstruction& start, HloOpcode wrapped, NamedReferences& references, bool shaped,
+            std::size_t at) {
+    if (!shaped || !can_wrap(start.shape)) {
+      cursor_.fail_at(at, "a tuple of the operands' tuple and the result in front of this opcode");
+    }
+    if (wrapped == HloOpcode::kCall) {
+      start.opcode = HloOpcode::kAsyncStart;
       return;
     }
+    ComputationText text;
+    text.computation = wrap_operation(start, wrapped, called_by(references.calls));
+    const InstructionId root = text.computation.root;
+    name_calls(text, text.computation.at(root), root, references.calls);
+    references.calls.clear();
+    computations_.push_back(std::move(text));
+    NamedCall call;
+    call.id = static_cast<ComputationId>(computations_.size()) - 1;
+    references.calls.push_back(call);
+  }
+
+  /// The computation that one call names, when the text has it so far.
+  const Computation* called_by(const std::vector<NamedCall>& calls) const {
+    if (calls.size() != 1) return nullptr;
+    ComputationId id = calls[0].id;
+    const auto found = by_name_.find(calls[0].name);
+    if (id < 0 && found != by_name_.end()) id = found->second;
+    return id < 0 ? nullptr : &computations_[static_cast<std::size_t>(id)].computation;
+  }
+
+  void name_calls(ComputationText& text, HloInstruction& made, InstructionId id,
+                  const std::vector<NamedCall>& calls) {
+    for (const NamedCall& call : calls) {
+      ComputationId called = call.id;
+      if (called < 0) {
+        const auto found = by_name_.find(call.name);
+        if (found != by_name_.end()) {
+          called = found->second;
+        } else {
+          text.calls.push_back({id, made.called.size(), call.name});
+        }
+      }
+      made.called.push_back(called);
+    }
+  }
+
+  InstructionId add(ComputationText& text, HloInstruction made, std::string_view name,
+                    std::size_t name_at, std::vector<ComputationText::Operand>& unknown,
+                    const NamedReferences& references, std::size_t unshaped_at) {
+    const auto id = static_cast<InstructionId>(text.computation.instructions.size());
+    made.id = id;
+    for (ComputationText::Operand& operand : unknown) {
+      operand.user = id;
+      text.operands.push_back(operand);
+    }
+    name_calls(text, made, id, references.calls);
+    for (std::string_view before : references.predecessors) {
+      const auto found = text.by_name.find(before);
+      if (found != text.by_name.end()) {
+        made.control_predecessors.push_back(found->second);
+      } else {
+        text.predecessors.push_back({id, before});
+      }
+    }
+    if (unshaped_at != std::string_view::npos) {
+      made.shape.type = ElementType::kCount;
+      text.unshaped.push_back({id, unshaped_at});
+    }
+    if (!text.by_name.emplace(name, id).second) {
+      cursor_.fail_at(name_at, "a name that no instruction of this computation has yet");
+    }
+    make_room(text);
+    text.computation.instructions.push_back(std::move(made));
+    return id;
+  }
+
+  void operands(ComputationText& text, HloInstruction& made,
+                std::vector<ComputationText::Operand>& unknown) {
     if (made.opcode == HloOpcode::kConstant) {
+      if (made.shape.type == ElementType::kToken || made.shape.type == ElementType::kOpaque) {
+        cursor_.fail("a constant of an array or tuple");
+      }
       made.literal = read_literal(cursor_, made.shape);
     } else if (made.opcode == HloOpcode::kParameter) {
       made.parameter_number = cursor_.integer("the number of the parameter");
     } else {
       while (cursor_.peek() != ')') {
-        operand(references);
+        operand(text, made, unknown);
         if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
       }
     }
     cursor_.expect(')');
   }
 
-  /// `%name`, `name`, or the old style with the operand's shape in front.
-  void operand(InstructionReferences& references) {
-    if (cursor_.peek() != '%') {
-      const std::size_t begin = cursor_.position();
-      if (cursor_.peek() == '(') {
-        shape_text();
-      } else {
-        cursor_.name("an operand");
-        const char next = cursor_.peek();
-        cursor_.move_to(begin);
-        if (next == '[' || next == '%') shape_text();
-      }
-    }
-    cursor_.take('%');
+  /// `%name`, `name`, the old style with the operand's shape in front, `%name#1` for an element of
+  /// a tuple, or an instruction without a name in the operand's place.
+  void operand(ComputationText& text, HloInstruction& made,
+               std::vector<ComputationText::Operand>& unknown) {
+    cursor_.peek();
+    const std::size_t begin = cursor_.position();
+    Shape stated;
+    const bool shaped = cursor_.peek() != '%' && at_shape();
+    if (shaped) stated = shape();
+    const bool percent = cursor_.take('%');
     cursor_.peek();
     const std::size_t at = cursor_.position();
-    references.operands.push_back({cursor_.name("an operand"), at});
+    const std::string_view name = cursor_.name("an operand");
+    if (!percent && cursor_.peek() == '(') {
+      cursor_.move_to(begin);
+      made.operands.push_back(nested(text, name));
+      return;
+    }
+    if (cursor_.peek() == '#') {
+      made.operands.push_back(tuple_element(text, name, at, shaped ? &stated : nullptr));
+      return;
+    }
+    const auto found = text.by_name.find(name);
+    if (found == text.by_name.end()) {
+      unknown.push_back({-1, made.operands.size(), name, at});
+      made.operands.push_back(-1);
+      return;
+    }
+    const Shape& defined = text.computation.at(found->second).shape;
+    if (shaped && defined.type != ElementType::kCount && !same_extent(defined, stated)) {
+      cursor_.fail_at(begin, "the shape of this operand, " + to_string(defined, false));
+    }
+    made.operands.push_back(found->second);
   }
 
-  Module link() {
-    if (module_.entry < 0) cursor_.fail("an ENTRY computation");
-    for (ComputationText& text : computations_) resolve(text);
-    for (ComputationText& text : computations_) {
-      if (!in_order(text.computation)) sort(text.computation);
-      module_.computations.push_back(std::move(text.computation));
-    }
-    refuse_recursion();
-    return std::move(module_);
+  /// A name that no instruction of the computation has: "opcode.anon", "opcode.anon.1", ...
+  std::string_view unused_name(const ComputationText& text, std::string_view opcode) {
+    int& used = anonymous_[opcode];
+    std::string name;
+    do {
+      name = std::string(opcode) + ".anon" + (used == 0 ? "" : "." + std::to_string(used));
+      ++used;
+    } while (text.by_name.count(name) > 0);
+    return names_.emplace_back(std::move(name));
   }
 
-  void resolve(ComputationText& text) {
-    for (HloInstruction& made : text.computation.instructions) {
-      const InstructionReferences& references = text.references[static_cast<std::size_t>(made.id)];
-      for (const Reference& operand : references.operands) {
-        const auto found = text.by_name.find(operand.name);
-        if (found == text.by_name.end())
-          cursor_.fail_at(operand.position, "an instruction of this computation");
-        made.operands.push_back(found->second);
-      }
-      for (std::string_view name : references.predecessors) {
-        const auto found = text.by_name.find(name);
-        if (found == text.by_name.end())
-          cursor_.fail_in(name, "an instruction of this computation");
-        made.control_predecessors.push_back(found->second);
-      }
-      for (const NamedCall& call : references.calls) {
-        const auto found = by_name_.find(call.name);
-        if (found == by_name_.end()) cursor_.fail_in(call.name, "a computation of this module");
-        made.called.push_back(found->second);
-      }
-    }
+  InstructionId nested(ComputationText& text, std::string_view opcode) {
+    if (++depth_ > kDeepestNesting) cursor_.fail("at most 64 operands inside each other");
+    const std::size_t at = cursor_.position();
+    const InstructionId id = right_hand_side(text, unused_name(text, opcode), at, false);
+    --depth_;
+    return id;
   }
 
-  static bool in_order(const Computation& computation) {
-    for (const HloInstruction& made : computation.instructions) {
-      for (InstructionId operand : made.operands) {
-        if (operand >= made.id) return false;
-      }
+  /// `%name#1#0`: get-tuple-element instructions.
+  InstructionId tuple_element(ComputationText& text, std::string_view name, std::size_t at,
+                              const Shape* stated) {
+    InstructionId from = -1;
+    const auto found = text.by_name.find(name);
+    if (found != text.by_name.end()) from = found->second;
+    while (cursor_.take('#')) {
+      HloInstruction element;
+      element.opcode = HloOpcode::kGetTupleElement;
+      element.tuple_index = cursor_.integer("the number of a tuple's element");
+      element.operands.push_back(from);
+      const bool last = cursor_.peek() != '#';
+      if (last && stated != nullptr) element.shape = *stated;
+      std::vector<ComputationText::Operand> unknown;
+      if (from < 0) unknown.push_back({-1, 0, name, at});
+      const std::string_view made = unused_name(text, "get-tuple-element");
+      element.name = made;
+      from = add(text, std::move(element), made, at, unknown, {},
+                 last && stated != nullptr ? std::string_view::npos : at);
     }
-    return true;
-  }
-
-  /// Puts operands before their users; refuses cycles.
-  void sort(Computation& computation) {
-    const std::size_t count = computation.instructions.size();
-    std::vector<std::vector<InstructionId>> users(count);
-    std::vector<std::size_t> missing(count);
-    for (const HloInstruction& made : computation.instructions) {
-      missing[static_cast<std::size_t>(made.id)] = made.operands.size();
-      for (InstructionId operand : made.operands)
-        users[static_cast<std::size_t>(operand)].push_back(made.id);
-    }
-    std::vector<InstructionId> order;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (missing[i] == 0) order.push_back(static_cast<InstructionId>(i));
-    }
-    for (std::size_t next = 0; next < order.size(); ++next) {
-      for (InstructionId user : users[static_cast<std::size_t>(order[next])]) {
-        if (--missing[static_cast<std::size_t>(user)] == 0) order.push_back(user);
-      }
-    }
-    if (order.size() != count) {
-      for (std::size_t i = 0; i < count; ++i) {
-        if (missing[i] != 0) {
-          throw WorkloadError("computation " + computation.name + ": instruction " +
-                              computation.instructions[i].name +
-                              " is among its own operands: expected a graph without cycles");
-        }
-      }
-    }
-    std::vector<InstructionId> place(count);
-    for (std::size_t i = 0; i < count; ++i)
-      place[static_cast<std::size_t>(order[i])] = static_cast<InstructionId>(i);
-    std::vector<HloInstruction> sorted;
-    for (InstructionId old : order) {
-      sorted.push_back(std::move(computation.at(old)));
-      HloInstruction& made = sorted.back();
-      made.id = place[static_cast<std::size_t>(old)];
-      for (InstructionId& operand : made.operands)
-        operand = place[static_cast<std::size_t>(operand)];
-      for (InstructionId& id : made.control_predecessors) id = place[static_cast<std::size_t>(id)];
-    }
-    computation.instructions = std::move(sorted);
-    computation.root = place[static_cast<std::size_t>(computation.root)];
-  }
-
-  /// A computation must not call itself, not even through others.
-  void refuse_recursion() const {
-    enum class Mark : std::uint8_t { kNew, kOpen, kDone };
-    std::vector<Mark> marks(module_.computations.size(), Mark::kNew);
-    std::vector<std::pair<ComputationId, std::vector<ComputationId>>> stack;
-    const auto callees = [&](ComputationId id) {
-      std::vector<ComputationId> found;
-      for (const HloInstruction& made : module_.computation(id).instructions) {
-        found.insert(found.end(), made.called.begin(), made.called.end());
-      }
-      return found;
-    };
-    for (std::size_t first = 0; first < marks.size(); ++first) {
-      if (marks[first] != Mark::kNew) continue;
-      marks[first] = Mark::kOpen;
-      stack.emplace_back(static_cast<ComputationId>(first),
-                         callees(static_cast<ComputationId>(first)));
-      while (!stack.empty()) {
-        auto& [id, rest] = stack.back();
-        if (rest.empty()) {
-          marks[static_cast<std::size_t>(id)] = Mark::kDone;
-          stack.pop_back();
-          continue;
-        }
-        const ComputationId next = rest.back();
-        rest.pop_back();
-        Mark& mark = marks[static_cast<std::size_t>(next)];
-        if (mark == Mark::kOpen) {
-          throw WorkloadError("computation " + module_.computation(next).name +
-                              " calls itself: expected computations without recursion");
-        }
-        if (mark == Mark::kNew) {
-          mark = Mark::kOpen;
-          stack.emplace_back(next, callees(next));
-        }
-      }
-    }
+    return from;
   }
 
   TextCursor cursor_;
   Module module_;
-  StackFrameTables frames_;
   std::vector<ComputationText> computations_;
   std::unordered_map<std::string_view, ComputationId> by_name_;
+  std::deque<std::string> names_;  ///< Of instructions that have none in the text.
+  std::unordered_map<std::string_view, int> anonymous_;  ///< How many by opcode.
+  int depth_ = 0;
 };
-
-struct CloseGzip {
-  void operator()(gzFile_s* file) const { gzclose(file); }
-};
-
-/// The contents of a file, uncompressed where it is gzip.
-std::string contents(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    throw WorkloadError(path + ": expected a file with HLO text, found a directory");
-  }
-  errno = 0;
-  const std::unique_ptr<gzFile_s, CloseGzip> file(gzopen(path.c_str(), "rb"));
-  if (!file) throw WorkloadError(path + ": expected a file with HLO text: " + std::strerror(errno));
-  std::string text;
-  std::vector<char> chunk(std::size_t{1} << 18);
-  int count = 0;
-  while ((count = gzread(file.get(), chunk.data(), static_cast<unsigned>(chunk.size()))) > 0) {
-    text.append(chunk.data(), static_cast<std::size_t>(count));
-  }
-  int status = Z_OK;
-  const char* message = gzerror(file.get(), &status);
-  if (count < 0 || status == Z_BUF_ERROR || (status != Z_OK && status != Z_STREAM_END)) {
-    throw WorkloadError(
-        path + ": expected a whole file, found one that ends or breaks within: " + message);
-  }
-  return text;
-}
 
 }  // namespace
 
 Module read_hlo_text(std::string_view file, std::string_view text) {
   return ModuleReader(file, text).read();
 }
-
-Module read_hlo_file(const std::string& path) { return read_hlo_text(path, contents(path)); }
 
 }  // namespace tpu::hlo

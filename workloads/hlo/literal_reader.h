@@ -9,7 +9,9 @@
 namespace tpu::hlo {
 
 /// Reads the value of a constant, between the parentheses: nested braces of numbers, `true` and
-/// `false`, a scalar. Returns its row-major bytes; nothing for an elided one, `{...}`.
+/// `false`, complex numbers as `(1, 2)`, a tuple of values, or one number for all elements. Returns
+/// the row-major bytes (of a tuple: of its arrays one after another); nothing for an elided value,
+/// `{...}`. Refuses numbers that the type does not hold.
 std::vector<std::uint8_t> read_literal(TextCursor& cursor, const Shape& shape);
 
 }  // namespace tpu::hlo

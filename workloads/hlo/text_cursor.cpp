@@ -1,7 +1,7 @@
 #include "workloads/hlo/text_cursor.h"
 
 #include <algorithm>
-#include <cctype>
+#include <array>
 #include <charconv>
 
 namespace tpu::hlo {
@@ -13,12 +13,29 @@ constexpr int kDeepestBrackets = 200;
 /// Characters of the offending line that an error shows.
 constexpr std::size_t kShownCharacters = 160;
 
-bool is_name_character(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
-}
+struct CharacterTable {
+  std::array<bool, 256> name{}, blank{};
+};
 
+constexpr CharacterTable make_table() {
+  CharacterTable table;
+  for (int c = 'a'; c <= 'z'; ++c) table.name[static_cast<std::size_t>(c)] = true;
+  for (int c = 'A'; c <= 'Z'; ++c) table.name[static_cast<std::size_t>(c)] = true;
+  for (int c = '0'; c <= '9'; ++c) table.name[static_cast<std::size_t>(c)] = true;
+  for (char c : {'_', '.', '-'}) table.name[static_cast<std::size_t>(c)] = true;
+  for (char c : {' ', '\t', '\n', '\v', '\f', '\r'})
+    table.blank[static_cast<std::size_t>(c)] = true;
+  return table;
+}
+constexpr CharacterTable kCharacters = make_table();
+
+bool is_name_character(char c) { return kCharacters.name[static_cast<unsigned char>(c)]; }
+bool is_blank(char c) { return kCharacters.blank[static_cast<unsigned char>(c)]; }
+
+/// The place of the quote that closes the one at `position`.
 std::size_t end_of_quoted(std::string_view text, std::size_t position) {
-  for (++position; position < text.size() && text[position] != '"'; ++position) {
+  const char quote = text[position];
+  for (++position; position < text.size() && text[position] != quote; ++position) {
     if (text[position] == '\\') ++position;
   }
   return position;
@@ -28,8 +45,10 @@ std::size_t end_of_quoted(std::string_view text, std::size_t position) {
 
 void TextCursor::skip_blanks() {
   while (position_ < text_.size()) {
-    if (std::isspace(static_cast<unsigned char>(text_[position_])) != 0) {
+    if (is_blank(text_[position_])) {
       ++position_;
+    } else if (text_[position_] != '/') {
+      return;
     } else if (text_.compare(position_, 2, "/*") == 0) {
       const std::size_t end = text_.find("*/", position_ + 2);
       if (end == std::string_view::npos) fail("the end of this comment, */");
@@ -97,7 +116,7 @@ std::int64_t TextCursor::integer(std::string_view what) {
 }
 
 std::string_view TextCursor::quoted(std::string_view what) {
-  if (peek() != '"') fail(std::string(what) + ", a string in double quotes");
+  if (peek() != '"' && peek() != '\'') fail(std::string(what) + ", a string in double quotes");
   const std::size_t begin = position_ + 1;
   const std::size_t end = end_of_quoted(text_, position_);
   if (end >= text_.size()) fail("the closing quote of this string");
@@ -111,7 +130,7 @@ std::string_view TextCursor::balanced(std::string_view what) {
   int depth = 0;
   for (std::size_t i = begin; i < text_.size(); ++i) {
     const char c = text_[i];
-    if (c == '"') {
+    if (c == '"' || c == '\'') {
       i = end_of_quoted(text_, i);
     } else if (c == '{' || c == '(' || c == '[') {
       if (++depth > kDeepestBrackets) {
@@ -140,19 +159,6 @@ void TextCursor::skip_list(char closing, std::string_view what) {
     balanced(what);
     take(',');
   }
-}
-
-std::string_view TextCursor::line() {
-  const std::size_t end = std::min(text_.find('\n', position_), text_.size());
-  std::string_view found = text_.substr(position_, end - position_);
-  position_ = std::min(end + 1, text_.size());
-  while (!found.empty() && std::isspace(static_cast<unsigned char>(found.front())) != 0) {
-    found.remove_prefix(1);
-  }
-  while (!found.empty() && std::isspace(static_cast<unsigned char>(found.back())) != 0) {
-    found.remove_suffix(1);
-  }
-  return found;
 }
 
 void TextCursor::fail_at(std::size_t position, const std::string& expected) const {

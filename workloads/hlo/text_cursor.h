@@ -16,6 +16,8 @@ class TextCursor {
   TextCursor(std::string_view file, std::string_view text) : file_(file), text_(text) {}
 
   bool at_end();
+  /// The text from the next character that is no blank.
+  std::string_view rest() { return at_end() ? std::string_view() : text_.substr(position_); }
   /// The next character that is no blank; '\0' at the end.
   char peek();
   bool take(char expected);
@@ -26,14 +28,12 @@ class TextCursor {
   /// Letters, digits, '_', '.', '-': names, opcodes, attribute names. Throws when there is none.
   std::string_view name(std::string_view what);
   std::int64_t integer(std::string_view what);
-  /// A string in double quotes, without them; escapes stay as they are.
+  /// A string in double or single quotes, without them; escapes stay as they are.
   std::string_view quoted(std::string_view what);
   /// Text up to a comma or closing bracket outside all brackets and quotes, at least a character.
   std::string_view balanced(std::string_view what);
   /// Passes over elements with commas between them up to and including `closing`.
   void skip_list(char closing, std::string_view what);
-  /// The rest of the line, trimmed; the cursor moves to the next line.
-  std::string_view line();
 
   std::size_t position() const { return position_; }
   void move_to(std::size_t position) { position_ = position; }

@@ -293,7 +293,7 @@ Value gather(const HloInstruction& instruction, const Value& from, const Value& 
     const Extents within = vectors.within(index.at(), limits.size());
     std::int64_t offset = 0;
     for (std::size_t d = 0; d < limits.size(); ++d) {
-      const std::int64_t last = limits[d] - instruction.gather.slice_sizes[d];
+      const std::int64_t last = limits[d] - instruction.gather->slice_sizes[d];
       offset += (std::min(std::max<std::int64_t>(start[d], 0), last) + within[d]) * strides[d];
     }
     set_element(result, i, element(from, static_cast<std::size_t>(offset)));

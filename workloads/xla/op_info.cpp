@@ -164,10 +164,7 @@ isa::OpInfo op_info(const InstructionIndex& index, const std::string& name,
   const HloInstruction& instruction = computation.at(place.instruction);
   op.category = category(module, instruction);
   op.op_name = instruction.metadata.op_name;
-  if (!instruction.metadata.source_file.empty()) {
-    op.source =
-        instruction.metadata.source_file + ":" + std::to_string(instruction.metadata.source_line);
-  }
+  op.source = hlo::source_of(module, instruction.metadata);
   op.shape = to_string(instruction.shape);
   op.flops = static_cast<std::uint64_t>(flops(module, computation, instruction));
   op.matmul_flops = matmul_flops(module, computation, instruction);

@@ -217,8 +217,8 @@ void CanonicalForms::visit_rows(InstructionId id) {
   const Dimensions matrix{count, shape(table).dimensions[1]};
   HloInstruction vector_form = at(id);
   vector_form.operands[1] = reshape(indices, {count});
-  vector_form.gather.offset_dims = {1};
-  vector_form.gather.index_vector_dim = 1;
+  vector_form.gather.edit().offset_dims = {1};
+  vector_form.gather.edit().index_vector_dim = 1;
   if (!is_gather) {
     vector_form.operands[2] = reshape(rows, matrix);
     vector_form.id = id;

@@ -224,12 +224,12 @@ void write(KeyWriter& key, const hlo::Module& module, const HloInstruction& inst
   key.list(instruction.slice_starts);
   key.list(instruction.slice_limits);
   key.list(instruction.slice_strides);
-  key.list(instruction.dynamic_slice_sizes);
-  key.list(instruction.gather.offset_dims);
-  key.list(instruction.gather.collapsed_slice_dims);
-  key.list(instruction.gather.start_index_map);
-  key.number(instruction.gather.index_vector_dim);
-  key.list(instruction.gather.slice_sizes);
+  key.list(instruction.dynamic_slice_sizes.get());
+  key.list(instruction.gather->offset_dims);
+  key.list(instruction.gather->collapsed_slice_dims);
+  key.list(instruction.gather->start_index_map);
+  key.number(instruction.gather->index_vector_dim);
+  key.list(instruction.gather->slice_sizes);
   for (const std::vector<std::int64_t>& group : instruction.replica_groups) key.list(group);
   key.list(instruction.literal);
   key.text(instruction.custom_call_target);

@@ -496,7 +496,7 @@ bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
   const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
   const bool batch_in_lanes = at(product).opcode == HloOpcode::kConvolution &&
-                              order[0] == at(product).convolution.output_batch;
+                              order[0] == at(product).convolution->output_batch;
   return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
     const HloInstruction& instruction = at(id);
     if (instruction.opcode == HloOpcode::kReduce) return is_dot && is_lane_sum(id, product);

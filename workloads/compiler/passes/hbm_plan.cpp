@@ -5,6 +5,7 @@
 #include <map>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/compiler.h"
 #include "workloads/compiler/kernels/all_reduce.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/layouts.h"
@@ -474,7 +475,7 @@ void plan_hbm(ScheduledModule& scheduled, const Target& target) {
   scheduled.plan = planner.run();
   plan_regions(scheduled, planner, target);
   if (scheduled.plan.peak_granules * isa::kHbmGranuleBytes > target.hbm_bytes) {
-    throw WorkloadError(out_of_memory_report(scheduled.plan, scheduled.module, target));
+    throw OutOfMemoryError(out_of_memory_report(scheduled.plan, scheduled.module, target));
   }
 }
 

@@ -219,11 +219,11 @@ Id IndexedAccess::pick_by_rows(Id array, const View& view, Id numbers, std::int6
   gather.metadata = at(array).metadata;
   gather.operands = {table, with_batch_offset(edit_, numbers, view, picks)};
   gather.shape = hlo::array_shape(edit_.shape(table).type, {view.batch * picks, width});
-  gather.gather.offset_dims = {1};
-  gather.gather.collapsed_slice_dims = {0};
-  gather.gather.start_index_map = {0};
-  gather.gather.index_vector_dim = 1;
-  gather.gather.slice_sizes = {1, width};
+  gather.gather.edit().offset_dims = {1};
+  gather.gather.edit().collapsed_slice_dims = {0};
+  gather.gather.edit().start_index_map = {0};
+  gather.gather.edit().index_vector_dim = 1;
+  gather.gather.edit().slice_sizes = {1, width};
   Id rows = edit_.append_instruction(std::move(gather));
   rows = edit_.convert(rows, type);
   return reordered(edit_, rows, {view.batch, picks, view.outer, view.inner}, {0, 2, 1, 3});
@@ -515,10 +515,10 @@ Id IndexedAccess::add_by_rows(Id array, Id updates, const View& view, Id numbers
   scatter.operands = {as_rows(array, view.indexed), edit_.reshape(safe, {view.batch * picks}),
                       as_rows(updates, picks)};
   scatter.shape = hlo::array_shape(ElementType::kF32, {view.batch * view.indexed, width});
-  scatter.gather.offset_dims = {1};
-  scatter.gather.collapsed_slice_dims = {0};
-  scatter.gather.start_index_map = {0};
-  scatter.gather.index_vector_dim = 1;
+  scatter.gather.edit().offset_dims = {1};
+  scatter.gather.edit().collapsed_slice_dims = {0};
+  scatter.gather.edit().start_index_map = {0};
+  scatter.gather.edit().index_vector_dim = 1;
   scatter.called = {edit_.scalar_computation(HloOpcode::kAdd, ElementType::kF32)};
   const Id rows = edit_.append_instruction(std::move(scatter));
   return reordered(edit_, rows, {view.batch, view.indexed, view.outer, view.inner}, {0, 2, 1, 3});

@@ -99,10 +99,7 @@ isa::OpInfo op_info(const hlo::Module& module, const HloInstruction& instruction
   info.name = instruction.name;
   info.category = category_of(module, instruction);
   info.op_name = instruction.metadata.op_name;
-  if (!instruction.metadata.source_file.empty()) {
-    info.source =
-        instruction.metadata.source_file + ":" + std::to_string(instruction.metadata.source_line);
-  }
+  info.source = hlo::source_of(module, instruction.metadata);
   info.shape = to_string(instruction.shape);
   const Computation& entry = module.entry_computation();
   add_work(module, entry, instruction, target, info);

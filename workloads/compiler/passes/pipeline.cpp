@@ -23,19 +23,32 @@ namespace tpu::compiler {
 
 namespace {
 
-/// The passes between verification and the plan, for a module or the body of a loop or branch.
-void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport* report) {
+/// The module runs on as many cores as the target has, in one partition unless it says how many.
+void set_devices(hlo::Module& module, const Target& target) {
+  module.replicas = target.cores;
+  if (module.partitions < 1 || module.replicas % module.partitions != 0) module.partitions = 1;
+}
+
+/// The passes between verification and the plan, for a module or the body of a loop or branch. The
+/// observer is told passes of a body as "body/pass".
+void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport* report,
+                const PassObserver& after_pass, const std::string& prefix) {
   hlo::Module& work = scheduled.module;
   const auto run = [&](const char* name, auto&& pass) {
-    const PassTimer timer(report, name);
-    pass();
+    {
+      const PassTimer timer(report, name);
+      pass();
+    }
+    if (after_pass) after_pass(prefix + name, work);
   };
   run("flatten_calls", [&] { flatten_calls(work); });
   run("simplify", [&] { simplify(work); });
   if (has_control_flow(work)) {
     run("outline_control_flow", [&] { scheduled.regions = outline_control_flow(work); });
     for (ScheduledRegion& region : scheduled.regions) {
-      for (ScheduledModule& body : region.bodies) run_passes(body, target, report);
+      for (ScheduledModule& body : region.bodies) {
+        run_passes(body, target, report, after_pass, body.module.name + "/");
+      }
     }
     run("flatten_calls", [&] { flatten_calls(work); });
     run("simplify", [&] { simplify(work); });
@@ -67,21 +80,22 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
 
 }  // namespace
 
-ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report) {
+ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report,
+                         const PassObserver& after_pass) {
   ScheduledModule scheduled;
   scheduled.module = module;
-  {
-    const PassTimer timer(report, "verify");
-    hlo::verify(scheduled.module);
-  }
-  {
-    const PassTimer timer(report, "resolve_custom_calls");
-    resolve_custom_calls(scheduled.module);
-  }
-  scheduled.module.replicas = target.cores;
-  run_passes(scheduled, target, report);
-  const PassTimer timer(report, "plan_hbm");
-  plan_hbm(scheduled, target);
+  const auto run = [&](const char* name, auto&& pass) {
+    {
+      const PassTimer timer(report, name);
+      pass();
+    }
+    if (after_pass) after_pass(name, scheduled.module);
+  };
+  run("verify", [&] { hlo::verify(scheduled.module); });
+  run("resolve_custom_calls", [&] { resolve_custom_calls(scheduled.module); });
+  set_devices(scheduled.module, target);
+  run_passes(scheduled, target, report, after_pass, "");
+  run("plan_hbm", [&] { plan_hbm(scheduled, target); });
   return scheduled;
 }
 

@@ -11,7 +11,9 @@ namespace tpu::compiler {
 /// outline_control_flow, use_canonical_forms, simplify, assign_layouts, find_bitcasts,
 /// combine_all_reduces, fuse, widen, insert_copies, plan_hbm. The bodies of loops and branches go
 /// through the same passes as soon as they are outlined. The module is compiled for target.cores
-/// replicas whatever it says itself. Times go into the report when there is one.
-ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report);
+/// replicas whatever it says itself. Times go into the report when there is one; after each pass
+/// the observer sees the module, or the body of a loop or branch as "body/pass".
+ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report,
+                         const PassObserver& after_pass = {});
 
 }  // namespace tpu::compiler

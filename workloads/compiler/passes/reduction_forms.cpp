@@ -208,12 +208,12 @@ Id gathered_by(GraphEditor& edit, Id array, Id order, const std::string& name) {
   gather.name = name;
   gather.operands = {array, edit.reshape(order, {outer, count, 1})};
   gather.shape = hlo::array_shape(edit.shape(array).type, {outer, count});
-  gather.gather.collapsed_slice_dims = {1};
-  gather.gather.start_index_map = {1};
-  gather.gather.operand_batching_dims = {0};
-  gather.gather.start_indices_batching_dims = {0};
-  gather.gather.index_vector_dim = 2;
-  gather.gather.slice_sizes = {1, 1};
+  gather.gather.edit().collapsed_slice_dims = {1};
+  gather.gather.edit().start_index_map = {1};
+  gather.gather.edit().operand_batching_dims = {0};
+  gather.gather.edit().start_indices_batching_dims = {0};
+  gather.gather.edit().index_vector_dim = 2;
+  gather.gather.edit().slice_sizes = {1, 1};
   return edit.append_instruction(std::move(gather));
 }
 

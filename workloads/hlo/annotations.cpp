@@ -1,0 +1,61 @@
+#include "workloads/hlo/annotations.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace tpu::hlo {
+
+namespace {
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+/// The value of sharding= among attributes that are kept as text; empty when there is none.
+std::string_view sharding_of(std::string_view raw) {
+  constexpr std::string_view kName = "sharding={";
+  std::size_t at = raw.find(kName);
+  while (at != std::string_view::npos && at > 0 && raw[at - 1] != ' ') {
+    at = raw.find(kName, at + 1);
+  }
+  if (at == std::string_view::npos) return {};
+  int depth = 0;
+  for (std::size_t end = at + kName.size() - 1; end < raw.size(); ++end) {
+    if (raw[end] == '{') ++depth;
+    if (raw[end] == '}' && --depth == 0) return raw.substr(at, end + 1 - at);
+  }
+  return raw.substr(at);
+}
+
+/// True for devices=[...] with an extent above 1 that is no replication.
+bool is_tiled(std::string_view sharding) {
+  std::size_t at = sharding.find("devices=[");
+  for (; at != std::string_view::npos; at = sharding.find("devices=[", at + 1)) {
+    const std::string_view list = sharding.substr(at + 9, sharding.find(']', at) - at - 9);
+    const bool replicates = sharding.find("last_tile_dim_replicate", at) < sharding.find('}', at);
+    const std::string_view tiled = replicates ? list.substr(0, list.rfind(',')) : list;
+    for (std::size_t i = 0; i < tiled.size();) {
+      const std::size_t end = std::min(tiled.find(',', i), tiled.size());
+      if (tiled.substr(i, end - i) != "1") return true;
+      i = end + 1;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string unpartitioned_annotation(const Module& module) {
+  if (ends_with(module.entry_computation().name, "_spmd")) return "";
+  for (const Computation& computation : module.computations) {
+    for (const HloInstruction& instruction : computation.instructions) {
+      const std::string_view sharding = sharding_of(instruction.raw_attributes);
+      if (is_tiled(sharding)) {
+        return "instruction \"" + instruction.name + "\" with " + std::string(sharding);
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace tpu::hlo

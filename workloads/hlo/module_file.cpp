@@ -1,0 +1,110 @@
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "sim/base/error.h"
+#include "workloads/hlo/hlo_reader.h"
+#include "workloads/hlo/proto_reader.h"
+
+namespace tpu::hlo {
+
+namespace {
+
+struct CloseGzip {
+  void operator()(gzFile_s* file) const { gzclose(file); }
+};
+
+/// The size of the contents, as far as the file tells without being read: that of the file, or the
+/// one at the end of a gzip file.
+std::size_t size_hint(const std::string& path) {
+  constexpr std::size_t kLargestHint = std::size_t{1} << 30;
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) return 0;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  unsigned char bytes[4] = {};
+  if (!file || std::fread(bytes, 1, 2, file.get()) != 2 || bytes[0] != 0x1f || bytes[1] != 0x8b) {
+    return static_cast<std::size_t>(std::min<std::uintmax_t>(size, kLargestHint));
+  }
+  if (std::fseek(file.get(), -4, SEEK_END) != 0 || std::fread(bytes, 1, 4, file.get()) != 4)
+    return 0;
+  std::uint32_t unpacked = 0;
+  std::memcpy(&unpacked, bytes, sizeof unpacked);
+  // deflate packs at most about 1000 times.
+  return static_cast<std::size_t>(std::min<std::uintmax_t>({unpacked, size * 1024, kLargestHint}));
+}
+
+/// The contents of a file, uncompressed where it is gzip.
+std::string contents(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    throw WorkloadError(path + ": expected a file with HLO, found a directory");
+  }
+  errno = 0;
+  const std::unique_ptr<gzFile_s, CloseGzip> file(gzopen(path.c_str(), "rb"));
+  if (!file) throw WorkloadError(path + ": expected a file with HLO: " + std::strerror(errno));
+  std::string text;
+  text.reserve(size_hint(path));
+  std::vector<char> chunk(std::size_t{1} << 18);
+  int count = 0;
+  while ((count = gzread(file.get(), chunk.data(), static_cast<unsigned>(chunk.size()))) > 0) {
+    text.append(chunk.data(), static_cast<std::size_t>(count));
+  }
+  int status = Z_OK;
+  const char* message = gzerror(file.get(), &status);
+  if (count < 0 || status == Z_BUF_ERROR || (status != Z_OK && status != Z_STREAM_END)) {
+    throw WorkloadError(
+        path + ": expected a whole file, found one that ends or breaks within: " + message);
+  }
+  return text;
+}
+
+/// Past blanks and comments.
+std::string_view first_word(std::string_view text) {
+  while (!text.empty()) {
+    if (std::string_view(" \t\r\n").find(text.front()) != std::string_view::npos) {
+      text.remove_prefix(1);
+    } else if (text.substr(0, 2) == "//") {
+      text.remove_prefix(std::min(text.find('\n'), text.size()));
+    } else if (text.substr(0, 2) == "/*") {
+      text.remove_prefix(std::min(text.find("*/"), text.size() - 2) + 2);
+    } else {
+      break;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Module read_hlo(std::string_view file, std::string_view contents) {
+  const std::string_view word = first_word(contents);
+  if (word.substr(0, 9) == "HloModule") return read_hlo_text(file, contents);
+  if (contents.substr(0, 4) == "ML\xefR" || word.substr(0, 7) == "module ") {
+    throw WorkloadError(std::string(file) +
+                        ": expected HLO as text or HloModuleProto, found MLIR; jax writes HLO with "
+                        "lowered.as_text(\"hlo\"), compiled modules with compiled.as_text()");
+  }
+  // A serialised module begins with its name: field 1, a length, the name.
+  const bool binary = std::any_of(
+      contents.begin(),
+      contents.begin() + std::min<std::ptrdiff_t>(64, static_cast<std::ptrdiff_t>(contents.size())),
+      [](char c) {
+        const auto code = static_cast<unsigned char>(c);
+        return code < 0x20 && c != '\n' && c != '\r' && c != '\t';
+      });
+  if (!contents.empty() && (binary || contents.front() == '\n')) {
+    return read_hlo_proto(file, contents);
+  }
+  return read_hlo_text(file, contents);
+}
+
+Module read_hlo_file(const std::string& path) { return read_hlo(path, contents(path)); }
+
+}  // namespace tpu::hlo
