@@ -47,7 +47,7 @@ std::string count_text(double value) {
     value /= 1000;
     prefix = next;
   }
-  return report::short_number(value) + " " + prefix;
+  return report::short_number(value) + (*prefix == '\0' ? "" : std::string(" ") + prefix);
 }
 
 std::int64_t operand_bytes(const Computation& computation, const HloInstruction& instruction) {
@@ -132,13 +132,13 @@ class ModuleShow {
     const auto matmul = static_cast<double>(hlo::matmul_flops(module_));
     const double least = static_cast<double>(bytes + result.unpadded_bytes());
     out_ << "  parameters: " << parameters.size() << ", "
-         << count_text(static_cast<double>(elements)) << "elements, "
+         << count_text(static_cast<double>(elements)) << " elements, "
          << report::short_bytes(static_cast<double>(bytes)) << "\n"
          << "  results:    " << results << ", "
          << report::short_bytes(static_cast<double>(result.unpadded_bytes())) << "; "
          << module_.aliases.size() << " in the memory of a parameter\n"
          << "  FLOPs:      " << count_text(flops) << ", " << count_text(matmul)
-         << "in dots and convolutions\n"
+         << " in dots and convolutions\n"
          << "  HBM bytes:  " << report::short_bytes(least)
          << " at least (parameters and results once), " << report::short_bytes(moved)
          << " if every instruction of the entry read and wrote its own\n"
@@ -199,6 +199,7 @@ class ModuleShow {
     try {
       compiler::schedule(module_, target, nullptr,
                          [&](const std::string& pass, const Module& after) {
+                           if (pass.find('/') != std::string::npos) return;
                            is_fused = is_fused || pass == kFused;
                            last = pass;
                            if (is_fused) fused = after;
@@ -330,7 +331,7 @@ class ModuleShow {
       return;
     }
     out_ << "\nNo kernel for " << report::grouped(all.instructions) << " instructions, "
-         << count_text(all.flops) << "FLOPs, " << report::short_bytes(all.bytes) << ":\n";
+         << count_text(all.flops) << " FLOPs, " << report::short_bytes(all.bytes) << ":\n";
     std::size_t shown = 0;
     for (const auto& [why, work] : refused) {
       if (shown++ == kMostRefusals) {
@@ -338,7 +339,7 @@ class ModuleShow {
         break;
       }
       out_ << "  " << report::grouped(work.instructions) << " x " << why << " ("
-           << count_text(work.flops) << "FLOPs, " << report::short_bytes(work.bytes) << ")\n";
+           << count_text(work.flops) << " FLOPs, " << report::short_bytes(work.bytes) << ")\n";
     }
   }
 

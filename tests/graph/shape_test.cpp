@@ -45,17 +45,18 @@ TEST(Shape, TextIsReadAndWrittenUnchanged) {
   EXPECT_EQ(to_string(parse_shape("f32[2,3]{1,0:T(8,128)}"), false), "f32[2,3]");
 }
 
-TEST(Shape, BlanksIndexCommentsAndAttributesOfOtherChipsAreReadOver) {
+TEST(Shape, BlanksAndIndexCommentsAreReadOverAttributesOfOtherChipsKept) {
   EXPECT_EQ(to_string(parse_shape(" ( f32[ 2 ] , /*index=5*/ s32[<=3]{0:T(128)SC(0:3)L(1)} ) ")),
-            "(f32[2], s32[3]{0:T(128)})");
+            "(f32[2], s32[<=3]{0:T(128)SC(0:3)L(1)})");
   EXPECT_EQ(to_string(parse_shape("f32[3,2]{0, 1:D(D,C)T(8,128)E(32)#(u32)*(u32)S(1)}")),
-            "f32[3,2]{0,1:T(8,128)S(1)}");
+            "f32[3,2]{0,1:T(8,128)D(D,C)E(32)#(u32)*(u32)S(1)}");
 }
 
 TEST(Shape, AnErrorNamesTheColumnAndWhatWasExpected) {
-  EXPECT_EQ(error_of("f33[2]"),
-            "shape \"f33[2]\", column 1: expected an element type (pred, s8, s16, s32, s64, u8, "
-            "u16, u32, u64, f16, bf16, f32, f64, token or opaque), found \"f33[2]\"");
+  EXPECT_EQ(
+      error_of("f33[2]"),
+      "shape \"f33[2]\", column 1: expected an element type (pred, s8, ... u64, f16, bf16, f32, "
+      "f64, c64, token, opaque), found \"f33[2]\"");
   EXPECT_EQ(error_of("f32[2,]"), "shape \"f32[2,]\", column 7: expected a dimension, found \"]\"");
   EXPECT_EQ(error_of("f32[2"),
             "shape \"f32[2\", column 6: expected ']', found the end of the text");

@@ -104,7 +104,7 @@ TEST(HloGrammar, LiteralsKeepTheirBits) {
       "  i = f32[2,2] constant(7)\n  j = bf16[3,5] constant({...})\n"
       "  ROOT t = () tuple()"));
   for (const char* part :
-       {"{nan, -nan, nan(0x12345)}", "{(1, -2.5), (0, inf)}", "{448, 0.0156, -0.00195}", "{-8, 7}",
+       {"{nan, -nan, nan(0x12345)}", "{(1, -2.5), (0, inf)}", "{448, 0.0156, -0.002}", "{-8, 7}",
         "constant(({1, 2}, 3))", "{6.55e+04, 5.96e-08}", "f32[2,0] constant({})",
         "18446744073709551615", "{{7, 7}, {7, 7}}", "bf16[3,5] constant({...})"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;

@@ -275,14 +275,14 @@ class ModuleReader {
   /// end, as far as that can be seen. Growing by doubling would need twice the memory of the whole.
   void make_room(ComputationText& text) const {
     constexpr std::size_t kLong = 1024;
-    constexpr std::size_t kView = 4;
+    constexpr std::size_t kView = 16;
     std::vector<HloInstruction>& instructions = text.computation.instructions;
     if (instructions.size() < kLong || instructions.size() < instructions.capacity()) return;
     const std::size_t at = cursor_.position();
     const std::string_view view = cursor_.text().substr(at, kView * (at - text.begin));
-    const std::string_view lines = view.substr(0, view.find("\n}"));
-    instructions.reserve(instructions.size() + 1 +
-                         static_cast<std::size_t>(std::count(lines.begin(), lines.end(), '\n')));
+    const std::string_view rest = view.substr(0, view.find("\n}"));
+    const auto lines = static_cast<std::size_t>(std::count(rest.begin(), rest.end(), '\n'));
+    if (lines > instructions.size() / 8) instructions.reserve(instructions.size() + lines + 1);
   }
 
   Shape shape() {
