@@ -353,7 +353,11 @@ class Writer {
 
   /// Under the attribute's name that XLA gives it for the opcode.
   void called(const Computation& computation, const HloInstruction& instruction) {
-    if (instruction.called.empty()) return;
+    const std::size_t count = instruction.called.size();
+    if (count == 0) return;
+    const bool pair = instruction.opcode == HloOpcode::kWhile ||
+                      instruction.opcode == HloOpcode::kSelectAndScatter;
+    if (pair && count != 2) return attribute("called_computations", called_names(instruction));
     switch (instruction.opcode) {
       case HloOpcode::kWhile:
         attribute("condition", called_name(instruction, 1));
@@ -371,8 +375,7 @@ class Writer {
       case HloOpcode::kAsyncDone:
         return attribute("calls", called_name(instruction, 0));
       default:
-        if (instruction.called.size() == 1)
-          return attribute("to_apply", called_name(instruction, 0));
+        if (count == 1) return attribute("to_apply", called_name(instruction, 0));
         return attribute("called_computations", called_names(instruction));
     }
   }
