@@ -319,7 +319,7 @@ class Writer {
     if (!instruction.window.empty()) {
       attribute("window", "{" + window_text(instruction.window) + "}");
     }
-    if (opcode == HloOpcode::kConvolution || instruction.convolution.is_set()) {
+    if (instruction.convolution.is_set()) {
       attribute("dim_labels", dim_labels_text(instruction.convolution));
     }
     if (instruction.feature_group_count != 1) {
