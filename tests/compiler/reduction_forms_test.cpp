@@ -37,6 +37,12 @@ TEST(ReductionForms, IntegerExtremesAreExact) {
   }
 }
 
+TEST(ReductionForms, ReducedDimensionsOfOneCostNothing) {
+  check_hlo(reduce("f32", "add", "[1,1152]", "[]", "{0,1}", "0"));
+  check_hlo(reduce("f32", "maximum", "[1,40,1,300]", "[40]", "{0,2,3}", "-inf"));
+  check_hlo(reduce("f32", "add", "[1,1]", "[]", "{0,1}", "0"));
+}
+
 TEST(ReductionForms, TrueElementsAreCounted) {
   check_hlo(
       "HloModule n\nsum {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"

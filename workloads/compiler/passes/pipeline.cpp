@@ -15,6 +15,7 @@
 #include "workloads/compiler/passes/precision.h"
 #include "workloads/compiler/passes/product_operands.h"
 #include "workloads/compiler/passes/reduction_forms.h"
+#include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/compiler/passes/widen.h"
@@ -56,6 +57,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("rewrite_collectives", [&] { rewrite_collectives(work, scheduled.refusals); });
   run("rewrite_reductions", [&] { rewrite_reductions(work, scheduled.refusals); });
   run("rewrite_indexed_access", [&] { rewrite_indexed_access(work, scheduled.refusals); });
+  run("refuse_unknown_operations", [&] { refuse_unknown_operations(scheduled, target); });
   run("join_padded_sums", [&] { join_padded_sums(work); });
   run("drop_unit_dimensions", [&] { drop_unit_dimensions(work); });
   run("simplify", [&] { simplify(work); });

@@ -1,13 +1,12 @@
 #include "workloads/compiler/passes/program_assembly.h"
 
-#include <map>
 #include <unordered_map>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/infeed.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/op_info.h"
+#include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/compiler/passes/top_level.h"
 
@@ -19,13 +18,6 @@ using hlo::HloOpcode;
 using hlo::InstructionId;
 
 namespace {
-
-/// An operation without a kernel.
-struct Refusal {
-  std::string why;  ///< Of the first instruction of its kind.
-  std::size_t count = 0;
-  std::uint64_t flops = 0, hbm_bytes = 0;  ///< Of all of its kind, loops counted once.
-};
 
 class Assembly {
  public:
@@ -40,7 +32,7 @@ class Assembly {
   isa::Program run() {
     if (scheduled_.plan.infeed_granules > 0) add_infeed();
     add_all(scheduled_);
-    refuse_if_needed();
+    refusals_.report(scheduled_.module.name);
     program_.kernels[0] = top_.take();
     program_.buffers = scheduled_.plan.buffers;
     program_.hbm_peak_bytes = scheduled_.plan.peak_granules * isa::kHbmGranuleBytes;
@@ -53,8 +45,6 @@ class Assembly {
   void add_region(const ScheduledModule& scheduled, const HloInstruction& instruction);
   void add_op(const ScheduledModule& scheduled, const HloInstruction& instruction);
   void add_call(std::uint32_t kernel, isa::OpInfo info, const std::vector<std::uint32_t>& operands);
-  void refuse(const hlo::Module& module, const HloInstruction& instruction, const std::string& why);
-  void refuse_if_needed() const;
 
   const ScheduledModule& scheduled_;
   const Target& target_;
@@ -62,7 +52,7 @@ class Assembly {
   TopLevel top_;
   isa::Program program_;
   std::unordered_map<std::string, std::uint32_t> kernel_of_;
-  std::map<std::string, Refusal> refusals_;  ///< By opcode and shapes.
+  RefusalList refusals_;
 };
 
 void Assembly::add_call(std::uint32_t kernel, isa::OpInfo info,
@@ -149,16 +139,12 @@ void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction
 
 void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& instruction) {
   const hlo::Module& module = scheduled.module;
-  const auto refused = scheduled.refusals.find(refusal_key(instruction));
-  if (refused != scheduled.refusals.end()) {
-    refuse(module, instruction, refused->second);
-    return;
-  }
   const std::vector<std::uint32_t> operands = addresses(scheduled.plan, instruction);
   if (operands.size() >= isa::kScalarRegisters) {
-    refuse(module, instruction,
-           "expected fewer than " + std::to_string(isa::kScalarRegisters) +
-               " operands and results, found " + std::to_string(operands.size()));
+    refusals_.add(module, instruction,
+                  "expected fewer than " + std::to_string(isa::kScalarRegisters) +
+                      " operands and results, found " + std::to_string(operands.size()),
+                  target_);
     return;
   }
   const std::string key = kernel_fingerprint(module, instruction);
@@ -169,47 +155,11 @@ void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& in
       found = kernel_of_.emplace(key, static_cast<std::uint32_t>(program_.kernels.size())).first;
       program_.kernels.push_back(std::move(kernel));
     } catch (const WorkloadError& error) {
-      refuse(module, instruction, error.what());
+      refusals_.add(module, instruction, error.what(), target_);
       return;
     }
   }
   add_call(found->second, op_info(module, instruction, target_), operands);
-}
-
-void Assembly::refuse(const hlo::Module& module, const HloInstruction& instruction,
-                      const std::string& why) {
-  const Computation& entry = module.entry_computation();
-  std::string text = std::string(hlo::to_string(instruction.opcode)) + "(";
-  for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
-    if (i > 0) text += ", ";
-    text += to_string(entry.at(instruction.operands[i]).shape, false);
-  }
-  text += ") -> " + to_string(instruction.shape, false);
-  Refusal& refusal = refusals_[text];
-  if (refusal.count++ == 0) refusal.why = instruction.name + ": " + why;
-  const isa::OpInfo info = op_info(module, instruction, target_);
-  refusal.flops += info.flops;
-  refusal.hbm_bytes += info.hbm_bytes;
-}
-
-void Assembly::refuse_if_needed() const {
-  constexpr std::size_t kListed = 20;
-  if (refusals_.empty()) return;
-  std::string text = scheduled_.module.name + ": " + std::to_string(refusals_.size()) +
-                     (refusals_.size() == 1 ? " operation has" : " operations have") +
-                     " no kernel; change the model or run it elsewhere:";
-  std::size_t listed = 0;
-  for (const auto& [operation, refusal] : refusals_) {
-    if (listed++ == kListed) {
-      text += "\n  and " + std::to_string(refusals_.size() - kListed) + " more";
-      break;
-    }
-    text += "\n  " + operation +
-            (refusal.count == 1 ? "" : ", " + std::to_string(refusal.count) + " times") + ", " +
-            std::to_string(refusal.flops) + " FLOPs, " + memory_size_text(refusal.hbm_bytes) +
-            " of HBM (" + refusal.why + ")";
-  }
-  throw WorkloadError(text);
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ class Simplifier {
                         Dimensions& contracting);
   bool simplify_collective(InstructionId id);
   bool simplify_reduce(InstructionId id);
+  bool drop_reduced_ones(InstructionId id);
   bool becomes_operand(InstructionId id, bool when);
   bool becomes_broadcast(InstructionId id, InstructionId scalar);
 
@@ -375,13 +376,41 @@ std::optional<double> neutral_value(HloOpcode opcode) {
   }
 }
 
+/// Reduced dimensions of extent 1 leave the operand by a reshape, where others are reduced with
+/// them.
+bool Simplifier::drop_reduced_ones(InstructionId id) {
+  const HloInstruction& input = operand(at(id), 0);
+  HloInstruction reshape;
+  reshape.opcode = HloOpcode::kReshape;
+  reshape.name = input.name + ".reduced." + std::to_string(id);
+  reshape.metadata = at(id).metadata;
+  reshape.operands = {input.id};
+  Dimensions kept, reduced;
+  for (std::int64_t d = 0; d < input.shape.rank(); ++d) {
+    const Dimensions& all = at(id).dimensions;
+    const bool is_reduced = std::find(all.begin(), all.end(), d) != all.end();
+    const std::int64_t extent = input.shape.dimensions[static_cast<std::size_t>(d)];
+    if (is_reduced && extent == 1) continue;
+    if (is_reduced) reduced.push_back(static_cast<std::int64_t>(kept.size()));
+    kept.push_back(extent);
+  }
+  if (kept == input.shape.dimensions) return false;
+  reshape.shape = hlo::array_shape(input.shape.type, kept);
+  const InstructionId added = add(std::move(reshape));
+  at(id).operands[0] = added;
+  at(id).dimensions = reduced;
+  return true;
+}
+
 /// Over nothing, or over dimensions of extent 1 from a neutral value.
 bool Simplifier::simplify_reduce(InstructionId id) {
   HloInstruction& instruction = at(id);
   if (instruction.shape.is_tuple()) return false;
   if (instruction.dimensions.empty()) return becomes_operand(id, true);
   const HloInstruction& input = operand(instruction, 0);
-  if (input.shape.element_count() != instruction.shape.element_count()) return false;
+  if (input.shape.element_count() != instruction.shape.element_count()) {
+    return drop_reduced_ones(id);
+  }
   const Computation& body = module_.computation(instruction.called.at(0));
   const HloInstruction* initial = scalar_constant_of(instruction.operands[1]);
   const std::optional<double> neutral = neutral_value(body.at(body.root).opcode);

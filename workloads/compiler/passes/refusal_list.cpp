@@ -1,0 +1,86 @@
+#include "workloads/compiler/passes/refusal_list.h"
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/hbm_plan.h"
+#include "workloads/compiler/passes/op_info.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+void RefusalList::add(const hlo::Module& module, const HloInstruction& instruction,
+                      const std::string& why, const Target& target) {
+  const hlo::Computation& entry = module.entry_computation();
+  std::string text = std::string(hlo::to_string(instruction.opcode)) + "(";
+  for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += to_string(entry.at(instruction.operands[i]).shape, false);
+  }
+  text += ") -> " + to_string(instruction.shape, false);
+  Refusal& refusal = refusals_[text];
+  if (refusal.count++ == 0) refusal.why = instruction.name + ": " + why;
+  const isa::OpInfo info = op_info(module, instruction, target);
+  refusal.flops += info.flops;
+  refusal.hbm_bytes += info.hbm_bytes;
+}
+
+void RefusalList::report(const std::string& module_name) const {
+  constexpr std::size_t kListed = 20;
+  if (refusals_.empty()) return;
+  std::string text = module_name + ": " + std::to_string(refusals_.size()) +
+                     (refusals_.size() == 1 ? " operation has" : " operations have") +
+                     " no kernel; change the model or run it elsewhere:";
+  std::size_t listed = 0;
+  for (const auto& [operation, refusal] : refusals_) {
+    if (listed++ == kListed) {
+      text += "\n  and " + std::to_string(refusals_.size() - kListed) + " more";
+      break;
+    }
+    text += "\n  " + operation +
+            (refusal.count == 1 ? "" : ", " + std::to_string(refusal.count) + " times") + ", " +
+            std::to_string(refusal.flops) + " FLOPs, " + memory_size_text(refusal.hbm_bytes) +
+            " of HBM (" + refusal.why + ")";
+  }
+  throw WorkloadError(text);
+}
+
+namespace {
+
+/// Why nothing in this compiler computes the operation; empty where something may.
+std::string why_unknown(const HloInstruction& instruction) {
+  switch (instruction.opcode) {
+    case HloOpcode::kCustomCall:
+      return "expected an operation of HLO, found a call of \"" + instruction.custom_call_target +
+             "\", whose code is not in the module";
+    case HloOpcode::kRng:
+    case HloOpcode::kRngBitGenerator:
+    case HloOpcode::kRngGetAndUpdateState:
+    case HloOpcode::kFft:
+    case HloOpcode::kCholesky:
+    case HloOpcode::kTriangularSolve:
+    case HloOpcode::kSend:
+    case HloOpcode::kRecv:
+    case HloOpcode::kInfeed:
+    case HloOpcode::kOutfeed:
+      return "there is no kernel for it";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+void refuse_unknown_operations(const ScheduledModule& scheduled, const Target& target) {
+  RefusalList list;
+  for (const HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
+    const auto refused = scheduled.refusals.find(refusal_key(instruction));
+    const std::string why =
+        refused != scheduled.refusals.end() ? refused->second : why_unknown(instruction);
+    if (!why.empty()) list.add(scheduled.module, instruction, why, target);
+  }
+  list.report(scheduled.module.name);
+}
+
+}  // namespace tpu::compiler
