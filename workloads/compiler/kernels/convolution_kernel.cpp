@@ -370,7 +370,7 @@ void ConvolutionKernel::clear_weight_rows() {
       SReg row = builder_.mul(position, sizes_.window_tap);
       if (window.base) row = builder_.add(row, window.base);
       memory_.clear_rows(problem_.window_type, {window.region, 0, row}, problem_.contracted,
-                         16 * sizes_.contracted_tiles, tiling_.block_columns);
+                         sizes_.window_row_tiles, tiling_.block_columns);
     });
     builder_.new_block();
   };
@@ -441,6 +441,9 @@ void ConvolutionKernel::multiply() {
     return [=](std::uint32_t mxu, std::uint32_t j) {
       if (!tiling_.pair_columns && cached->first == j) return cached->second;
       const std::uint32_t row_tile = 15 - j;
+      if (row_tile >= sizes_.window_row_tiles) {
+        return builder_.vector(isa::Opcode::kVmov, 0.0F);
+      }
       const std::uint32_t at =
           (transposed ? (column_of(mxu) * 16 + row_tile) * sizes_.contracted_tiles
                       : row_tile * tiling_.block_columns + column_of(mxu)) *

@@ -42,7 +42,9 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
   window_tile = tile_rows(problem.window_type);
   out_tile = tile_rows(problem.out_type);
   input_pixel = tiling.block_rows * contracted_tiles * input_tile;
-  window_tap = 16 * contracted_tiles * tiling.block_columns * window_tile;
+  const bool few = contracted_tiles == 1 && !problem.window_transposed;
+  window_row_tiles = few ? ceil_divide(problem.contracted, 8) : 16 * contracted_tiles;
+  window_tap = window_row_tiles * tiling.block_columns * window_tile;
   sum_pixel = tiling.block_rows * tiling.block_columns * 8;
   out_pixel = tiling.block_rows * tiling.block_columns * out_tile;
   slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;

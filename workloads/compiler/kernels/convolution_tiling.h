@@ -26,6 +26,8 @@ struct ConvolutionSizes {
   std::int64_t shift_y = 0, shift_x = 0;  ///< Least shifts of the taps.
   std::uint32_t slab_y, slab_x;           ///< Pixels of the input that a block reads.
   std::uint32_t out_y, out_x;             ///< Pixels of the result that a block computes.
+  /// Rows of tiles of a position of the window: whole MXU tiles, or fewer where there is one.
+  std::uint32_t window_row_tiles;
   std::uint32_t input_pixel, window_tap, sum_pixel, out_pixel;  ///< VMEM rows.
   std::uint32_t input_tile, window_tile, out_tile;              ///< VMEM rows of a tile.
   std::uint64_t slab_rows, window_rows, sum_rows, out_rows;     ///< VMEM rows of one buffer.
