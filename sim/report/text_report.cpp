@@ -167,17 +167,33 @@ void print_units(std::ostringstream& out, const Summary& summary) {
   out << "\n";
 }
 
+/// Where an operation comes from in the user's program: scope of the framework and source line.
+void print_origin(std::ostringstream& out, const isa::OpInfo& info, const TextStyle& style) {
+  if (info.op_name.empty() && info.source.empty()) return;
+  const std::string separator = info.op_name.empty() || info.source.empty() ? "" : "  ";
+  std::string text = fitted(info.op_name + separator + info.source,
+                            static_cast<std::size_t>(std::max(20, style.width - 10)));
+  text.erase(text.find_last_not_of(' ') + 1);
+  out << "          " << text << "\n";
+}
+
 void print_ops(std::ostringstream& out, const traces::RunRecord& record, const Summary& summary,
                const TextStyle& style) {
   if (summary.ops.empty()) return;
+  const bool estimates = std::any_of(record.ops.begin(), record.ops.end(),
+                                     [](const auto& op) { return op.estimated_cycles > 0; });
   double total = 0;
   for (const OpSummary& op : summary.ops) total += op.cycles;
   const std::size_t shown = std::min(kExpensiveOps, summary.ops.size());
   out << "The " << shown << " most expensive of " << summary.ops.size() << " operations\n";
   const bool small = summary.step_mean_ms < 1;
-  out << (small ? "      us" : "      ms")
+  const auto time = [&](double cycles) {
+    return right(short_number(cycles / (record.params.clock_mhz * (small ? 1.0 : 1e3))), 8);
+  };
+  out << (small ? "      us" : "      ms") << (estimates ? "   XLA's" : "")
       << "    part   count   MXU   VPU   HBM  bound by  padding  operation\n";
-  const std::size_t name_width = static_cast<std::size_t>(std::max(20, style.width - 68));
+  const std::size_t name_width =
+      static_cast<std::size_t>(std::max(20, style.width - (estimates ? 76 : 68)));
   for (std::size_t i = 0; i < shown; ++i) {
     const OpSummary& op = summary.ops[i];
     const isa::OpInfo& info = record.ops[op.op];
@@ -187,11 +203,16 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
     if (info.category != name) name += "  (" + info.category + ")";
     std::string text = fitted(name, name_width);
     text.erase(text.find_last_not_of(' ') + 1);
-    out << right(short_number(op.cycles / (record.params.clock_mhz * (small ? 1.0 : 1e3))), 8)
+    const double estimate = static_cast<double>(info.estimated_cycles) * op.count;
+    out << time(op.cycles)
+        << (!estimates     ? ""
+            : estimate > 0 ? time(estimate)
+                           : std::string(8, ' '))
         << right(percent(total > 0 ? op.cycles / total : 0), 8) << right(short_number(op.count), 8)
         << share(op.shares.mxu) << share(op.shares.vpu()) << share(op.shares.hbm) << "  "
         << left(to_string(op.bound), 8) << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
         << "  " << text << "\n";
+    print_origin(out, info, style);
   }
   out << "\n";
 }
