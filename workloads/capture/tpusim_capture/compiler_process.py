@@ -147,7 +147,8 @@ def compile_module(request, topology):
         with jax_mlir.make_ir_context():
             module = ir.Module.parse(text)
     except Exception as error:  # the parsers' errors have no type of their own
-        fail(f"{request['program']}: expected HLO or StableHLO: {str(error).splitlines()[0]}")
+        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])
+        fail(f"{request['program']}: expected HLO or StableHLO: {reason}")
     devices = _jax.DeviceList((topology.devices[0],))
     options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
     return topology.devices[0].client.compile(module, executable_devices=devices, compile_options=options)
