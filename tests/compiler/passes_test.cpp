@@ -372,10 +372,11 @@ TEST(Fusion, WhatManyReadIsWrittenOnlyWhereThatMovesFewerBytes) {
   GraphBuilder graph("cheap");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {512, 512}));
   const Tensor y = graph.unary(HloOpcode::kTanh, x);
-  // Two kernels that cannot share: reductions over different dimensions. Computing tanh twice reads
-  // x twice; writing it would move four arrays.
+  // Two kernels that cannot share: the second needs all of the first one's sums. Computing tanh
+  // twice reads x twice; writing it would move four arrays.
   const Tensor rows = graph.reduce_sum(y, {0});
-  const Tensor columns = graph.reduce_sum(y, {1});
+  const Tensor apart = graph.subtract(y, graph.broadcast(rows, {512, 512}, {1}));
+  const Tensor columns = graph.reduce_sum(apart, {1});
   const Module module = run_to_fusion(graph.finish(graph.tuple({rows, columns}), {x}));
   EXPECT_EQ(count_kind(module, "kInput"), 2U);
   EXPECT_EQ(count_kind(module, "kLoop"), 0U);

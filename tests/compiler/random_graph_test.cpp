@@ -57,22 +57,22 @@ void check_graphs(const GraphMix& mix, std::uint32_t count, std::uint32_t most_r
 }
 
 TEST(RandomGraphs, ElementwiseOperationsAndReductions) {
-  check_graphs({"expressions", 8, 3, 0, 0, 0, 0, 0}, 40, 100);
+  check_graphs({"expressions", 8, 3, 0, 0, 0, 0, 0}, 40, 0);
 }
 
 TEST(RandomGraphs, OperationsThatMoveElements) {
-  check_graphs({"movement", 4, 1, 5, 0, 0, 0, 0}, 20, 100);
+  check_graphs({"movement", 4, 1, 5, 0, 0, 0, 0}, 20, 50);
 }
 
 TEST(RandomGraphs, DotsAmongElementwiseOperations) {
-  check_graphs({"dots", 6, 2, 1, 4, 0, 0, 0}, 20, 100);
+  check_graphs({"dots", 6, 2, 1, 4, 0, 0, 0}, 20, 20);
 }
 
 TEST(RandomGraphs, ConvolutionsAndPooling) {
-  check_graphs({"images", 5, 2, 0, 0, 3, 2, 0}, 15, 100);
+  check_graphs({"images", 5, 2, 0, 0, 3, 2, 0}, 15, 80);
 }
 
-TEST(RandomGraphs, RowsOfTables) { check_graphs({"rows", 5, 1, 1, 1, 0, 0, 3}, 10, 100); }
+TEST(RandomGraphs, RowsOfTables) { check_graphs({"rows", 5, 1, 1, 1, 0, 0, 3}, 10, 30); }
 
 }  // namespace
 }  // namespace tpu::test

@@ -552,6 +552,10 @@ void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
   }
   for (const Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kRows || output.level != level) continue;
+    if (output.access.x != Step::kRows) {
+      for (const Place& place : here) write_element(output, place);
+      continue;
+    }
     std::vector<VReg> values;
     for (const Place& place : here) values.push_back(emitter_.vector(output.node, place));
     Index row, lane;
@@ -560,6 +564,18 @@ void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
     store_across_lanes(builder_, emitter_, values, at(tiles_of(output), add(builder_, tile, row)),
                        lane);
   }
+}
+
+/// The one row of a tile has one element of the result.
+void ElementwiseKernel::write_element(const Output& output, const Place& place) {
+  Index row, lane;
+  const Index tile = array_rows(output.access, place, row, lane);
+  const VectorOperand wanted = lane.is_constant()
+                                   ? VectorOperand(static_cast<std::uint32_t>(lane.offset))
+                                   : VectorOperand(builder_.splat(to_operand(builder_, lane)));
+  const MReg chosen = builder_.vector_compare(Opcode::kVcmpEqS32, emitter_.lane_index(), wanted);
+  builder_.store(at(tiles_of(output), add(builder_, tile, row)).mask(0x1), chosen,
+                 emitter_.vector(output.node, place));
 }
 
 // Values.

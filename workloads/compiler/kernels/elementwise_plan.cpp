@@ -164,7 +164,6 @@ void Planner::find_levels() {
   for (ElementwisePlan::Reduction& reduction : plan_.reductions) {
     const int operand = graph_.node(reduction.node).operands.front();
     reduction.level = level_of(operand);
-    if (!reduction.along_lanes) continue;
     plan_.last_level = std::max(plan_.last_level, reduction.level);
   }
 }
@@ -203,7 +202,9 @@ void Planner::find_outputs() {
     if (output.kind == OutputKind::kRows) {
       output.access =
           find_access(space_, output.shape, graph_.node(output.node).axes, graph_.kernel_name());
-      if (!output.access.needs_rows() || output.access.x != ArrayAccess::Step::kRows) {
+      const bool along_rows =
+          output.access.needs_rows() && output.access.x == ArrayAccess::Step::kRows;
+      if (!along_rows && space_.rows() != 1) {
         refuse(output.shape, "expected the rows of the space as the minor dimension");
       }
       output.level -= 1;

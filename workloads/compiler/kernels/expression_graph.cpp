@@ -196,28 +196,28 @@ void ExpressionGraph::choose_space() {
 /// A result lies in the space, or stands behind a reduction: then its dimensions are those that
 /// the reduction keeps.
 std::vector<int> ExpressionGraph::root_axes(hlo::InstructionId root) const {
-  const hlo::HloInstruction* instruction = &fused_.at(root);
-  if (instruction->shape.dimensions == space_shape_.dimensions) return space_axes_;
-  while (instruction->opcode != HloOpcode::kReduce) {
-    const hlo::HloInstruction* next = nullptr;
-    for (hlo::InstructionId operand : instruction->operands) {
-      const hlo::HloInstruction& candidate = fused_.at(operand);
-      if (candidate.shape.dimensions == instruction->shape.dimensions &&
-          candidate.opcode != HloOpcode::kParameter && candidate.opcode != HloOpcode::kConstant &&
-          candidate.opcode != HloOpcode::kBroadcast) {
-        next = &candidate;
-        break;
-      }
-    }
-    if (next == nullptr) {
-      refuse(fused_.at(root), "expected a result with the extent " +
-                                  hlo::to_string(space_shape_, false) + " or a reduction of it");
-    }
-    instruction = next;
+  const hlo::HloInstruction& result = fused_.at(root);
+  if (result.shape.dimensions == space_shape_.dimensions) return space_axes_;
+  std::vector<hlo::InstructionId> work{root};
+  std::vector<bool> seen(fused_.instructions.size(), false);
+  while (!work.empty()) {
+    const hlo::HloInstruction& instruction = fused_.at(work.back());
+    work.pop_back();
+    if (seen[static_cast<std::size_t>(instruction.id)]) continue;
+    seen[static_cast<std::size_t>(instruction.id)] = true;
+    if (instruction.shape.dimensions != result.shape.dimensions) continue;
+    if (instruction.opcode == HloOpcode::kReduce) return kept_axes(instruction);
+    if (instruction.opcode == HloOpcode::kBroadcast) continue;
+    work.insert(work.end(), instruction.operands.rbegin(), instruction.operands.rend());
   }
+  refuse(result, "expected a result with the extent " + hlo::to_string(space_shape_, false) +
+                     " or a reduction of it");
+}
+
+std::vector<int> ExpressionGraph::kept_axes(const hlo::HloInstruction& reduction) const {
   std::vector<int> axes;
   for (std::size_t i = 0; i < space_axes_.size(); ++i) {
-    const std::vector<std::int64_t>& reduced = instruction->dimensions;
+    const std::vector<std::int64_t>& reduced = reduction.dimensions;
     if (std::find(reduced.begin(), reduced.end(), static_cast<std::int64_t>(i)) == reduced.end()) {
       axes.push_back(space_axes_[i]);
     }

@@ -79,6 +79,7 @@ class ExpressionGraph {
  private:
   void choose_space();
   std::vector<int> root_axes(hlo::InstructionId root) const;
+  std::vector<int> kept_axes(const hlo::HloInstruction& reduction) const;
   int visit(hlo::InstructionId id, const std::vector<int>& axes);
   int visit_parameter(hlo::InstructionId id, const hlo::Shape& shape, const std::vector<int>& axes);
   int visit_constant(hlo::InstructionId id, const std::vector<int>& axes);

@@ -61,6 +61,14 @@ bool is_plain_reduce(const HloInstruction& instruction) {
   return instruction.opcode == HloOpcode::kReduce && !instruction.shape.is_tuple();
 }
 
+/// Equal for shapes that a kernel steps through in the same way.
+std::string extent_text(const Shape& shape) {
+  std::string text;
+  for (std::int64_t extent : shape.dimensions) text += " " + std::to_string(extent);
+  for (std::int64_t d : shape.layout.minor_to_major) text += "," + std::to_string(d);
+  return text;
+}
+
 /// A kernel in the making: the values it writes and the arrays it reads.
 struct Draft {
   bool is_fusion = false;
@@ -108,13 +116,16 @@ class Fusion {
 
   std::uint64_t shared_bytes(const Draft& a, const Draft& b) const;
   bool has_path_around(std::size_t from, std::size_t to) const;
-  bool reads_root(const Draft& reader, const Draft& maker) const;
+  /// Whether one reads a sum of the other that is known when all blocks are done.
+  bool reads_late_root(const Draft& reader, const Draft& maker) const;
   bool reduces_lanes_only(InstructionId root) const;
   bool fits_rows(const Draft& draft) const;
   bool may_merge(std::size_t a, std::size_t b) const;
   Draft merged(std::size_t a, std::size_t b) const;
   void merge(std::size_t into, std::size_t from);
   void merge_siblings();
+  bool may_compute_rows(std::size_t reducer, std::size_t rows) const;
+  bool compute_rows_in_reductions();
   bool is_lane_sum(InstructionId root, InstructionId product) const;
   bool fits_epilogue(const Draft& draft, InstructionId product) const;
   bool uses_own_sum(const Draft& draft) const;
@@ -284,17 +295,7 @@ void Fusion::collect(Draft& draft) const {
 }
 
 std::string Fusion::extent_of(InstructionId root) const {
-  const bool is_reduction = is_plain_reduce(at(root));
-  const Shape& shape = is_reduction ? at(at(root).operands[0]).shape : at(root).shape;
-  // A kernel that sees whole rows may reduce them and use the sums.
-  const bool is_apart = is_reduction && !reduces_lanes_only(root);
-  std::string text = is_apart ? "reduce" : "loop";
-  for (std::int64_t extent : shape.dimensions) text += " " + std::to_string(extent);
-  for (std::int64_t d : shape.layout.minor_to_major) text += "," + std::to_string(d);
-  if (is_apart) {
-    for (std::int64_t d : at(root).dimensions) text += "/" + std::to_string(d);
-  }
-  return text;
+  return extent_text(is_plain_reduce(at(root)) ? at(at(root).operands[0]).shape : at(root).shape);
 }
 
 void Fusion::draft_kernels() {
@@ -353,9 +354,10 @@ bool Fusion::has_path_around(std::size_t from, std::size_t to) const {
   return false;
 }
 
-bool Fusion::reads_root(const Draft& reader, const Draft& maker) const {
-  return std::any_of(maker.roots.begin(), maker.roots.end(), [&reader](InstructionId root) {
-    return std::find(reader.leaves.begin(), reader.leaves.end(), root) != reader.leaves.end();
+bool Fusion::reads_late_root(const Draft& reader, const Draft& maker) const {
+  return std::any_of(maker.roots.begin(), maker.roots.end(), [&](InstructionId root) {
+    return is_plain_reduce(at(root)) && !reduces_lanes_only(root) &&
+           std::find(reader.leaves.begin(), reader.leaves.end(), root) != reader.leaves.end();
   });
 }
 
@@ -386,15 +388,53 @@ bool Fusion::fits_rows(const Draft& draft) const {
 
 bool Fusion::may_merge(std::size_t a, std::size_t b) const {
   const Draft both = merged(a, b);
-  const bool depends = reads_root(drafts_[a], drafts_[b]) || reads_root(drafts_[b], drafts_[a]);
-  const auto ends_late = [this](InstructionId root) {
-    return is_plain_reduce(at(root)) && !reduces_lanes_only(root);
-  };
-  if (depends && std::any_of(both.roots.begin(), both.roots.end(), ends_late)) return false;
+  if (reads_late_root(drafts_[a], drafts_[b]) || reads_late_root(drafts_[b], drafts_[a])) {
+    return false;
+  }
   if (both.is_reduction && !fits_rows(both)) return false;
   if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
   if (both.inside.size() > limits_.instructions) return false;
   return !has_path_around(a, b) && !has_path_around(b, a);
+}
+
+/// Whether a kernel over the rows that another one reduces may compute its values there: each is
+/// made of a sum along the minor dimension.
+bool Fusion::may_compute_rows(std::size_t reducer, std::size_t rows) const {
+  const Draft& maker = drafts_[reducer];
+  const Draft& behind = drafts_[rows];
+  if (rows == reducer || !behind.is_fusion || behind.is_reduction || behind.product >= 0) {
+    return false;
+  }
+  const auto sum = std::find_if(maker.roots.begin(), maker.roots.end(), [&](InstructionId root) {
+    return reduces_lanes_only(root) && extent_of(behind.roots[0]) == extent_text(at(root).shape);
+  });
+  if (sum == maker.roots.end()) return false;
+  std::set<InstructionId> dependent(maker.roots.begin(), maker.roots.end());
+  for (InstructionId id : behind.inside) {
+    const std::vector<InstructionId>& operands = at(id).operands;
+    const bool depends = std::any_of(operands.begin(), operands.end(), [&](InstructionId operand) {
+      return dependent.count(operand) != 0;
+    });
+    if (depends && at(id).shape.dimensions == at(*sum).shape.dimensions) dependent.insert(id);
+  }
+  return std::all_of(behind.roots.begin(), behind.roots.end(),
+                     [&](InstructionId root) { return dependent.count(root) != 0; }) &&
+         may_merge(reducer, rows);
+}
+
+/// Small kernels go behind the sums that they read. Returns whether there were any.
+bool Fusion::compute_rows_in_reductions() {
+  bool changed = false;
+  for (std::size_t reducer = 0; reducer < drafts_.size(); ++reducer) {
+    const bool stands = drafts_[reducer].is_reduction && !drafts_[reducer].is_merged_away;
+    if (!stands || drafts_[reducer].product >= 0) continue;
+    for (std::size_t rows = 0; rows < drafts_.size(); ++rows) {
+      if (drafts_[rows].is_merged_away || !may_compute_rows(reducer, rows)) continue;
+      merge(reducer, rows);
+      changed = true;
+    }
+  }
+  return changed;
 }
 
 void Fusion::index_readers() {
@@ -725,6 +765,7 @@ void Fusion::run() {
   index_readers();
   fuse_epilogues();
   merge_siblings();
+  while (compute_rows_in_reductions()) merge_siblings();
   build();
 }
 
