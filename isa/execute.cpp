@@ -21,6 +21,12 @@ std::uint64_t next_random(std::uint64_t& state) {
   return z ^ z >> 31;
 }
 
+void check_index_register(const Instruction& in) {
+  if (in.unit < kMaxUnits) return;
+  throw ProgramFault("expected one of the index registers 0 to " + std::to_string(kMaxUnits - 1) +
+                     ", found number " + std::to_string(in.unit));
+}
+
 /// The execution of one bundle: first everything that gives a register its new value, computed
 /// aside; then stores, pushes and what leaves the core, which still see the old registers; then the
 /// registers change.
@@ -347,8 +353,9 @@ class BundleExecution {
     const VectorRegister& a = vector(in.operands[0]);
     switch (in.opcode) {
       case Opcode::kVsetiarRaw:
+        check_index_register(in);
         for (int i = 0; i < kSublanes; ++i) {
-          state_.index_offsets.at(in.unit)[i] = static_cast<std::int32_t>(a.word[kLanes * i]);
+          state_.index_offsets[in.unit][i] = static_cast<std::int32_t>(a.word[kLanes * i]);
         }
         return;
       case Opcode::kVpush:
@@ -426,7 +433,8 @@ std::array<std::uint32_t, kSublanes> vmem_rows(const Instruction& in, const Core
         break;
       case Opcode::kVldEvenOdd:
       case Opcode::kVstEvenOdd:
-        row += i + static_cast<std::uint32_t>(state.index_offsets.at(in.unit)[i]);
+        check_index_register(in);
+        row += i + static_cast<std::uint32_t>(state.index_offsets[in.unit][i]);
         break;
       default:
         row += static_cast<std::uint32_t>(in.address.sublane_stride) * i;

@@ -160,7 +160,8 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   }
   const KernelContext kernel;
   RunClock clock(params_);
-  BlockTable blocks(program_, kernels_, params_.core, longest_block(options));
+  BlockTable blocks(program_, kernels_, params_.core, longest_block(options),
+                    options.most_remembered);
   const CoreSetup setup{params_, program_, options, blocks, followed, runs};
   Pod pod("pod", clock, setup, hbm_, loads_);
   sc_core::sc_start();

@@ -67,19 +67,30 @@ struct CoreParams {
 };
 static_assert(fields_are_complete<CoreParams>());
 
-/// The HBM of a chip, half of it behind each core. Bandwidth is what the timing parameters leave of
-/// the pin rate.
+/// The HBM of a chip, half of it behind each core: pseudo channels with banks, rows, refresh and
+/// turns of the data bus. Names in brackets are those of JESD235.
 struct HbmParams {
   std::uint32_t gib = 32;
   std::uint32_t channels = 32;
   std::uint32_t channel_bits = 128;
+  std::uint32_t pseudo_channels = 2;
   std::uint32_t pin_mbps = 1800;
-  std::uint32_t latency_cycles = 217;
+  std::uint32_t burst_beats = 4;
+  std::uint32_t banks = 16;
+  std::uint32_t row_bytes = 1024;
   std::uint32_t refresh_interval_ns = 3900;
   std::uint32_t refresh_ns = 350;
-  std::uint32_t burst_beats = 4;
+  std::uint32_t precharge_ns = 14;
+  std::uint32_t read_activate_ns = 12;
+  std::uint32_t write_activate_ns = 6;
+  std::uint32_t read_latency_ns = 18;
+  std::uint32_t write_latency_ns = 7;
+  std::uint32_t read_to_precharge_ns = 5;
+  std::uint32_t write_recovery_ns = 14;
+  std::uint32_t write_to_read_ns = 9;
+  std::uint32_t bus_turn_clocks = 2;
   std::uint32_t drain_bursts = 32;
-  std::uint32_t turnaround_clocks = 25;
+  std::uint32_t latency_cycles = 140;
   std::uint32_t reserved_mib = 532;
 
   static constexpr auto fields() {
@@ -88,18 +99,38 @@ struct HbmParams {
         field("channels", &HbmParams::channels, "",
               "Channels of the chip; each core's half has half of them."),
         field("channel_bits", &HbmParams::channel_bits, "bit", "Width of a channel."),
+        field("pseudo_channels", &HbmParams::pseudo_channels, "",
+              "Pseudo channels that a channel is split into; 1: legacy mode."),
         field("pin_mbps", &HbmParams::pin_mbps, "Mb/s", "Data rate of a pin."),
-        field("latency_cycles", &HbmParams::latency_cycles, "core cycles",
-              "From the start of a DMA to its sync flag, beyond the transfer itself."),
-        field("refresh_interval_ns", &HbmParams::refresh_interval_ns, "ns",
-              "tREFI: from refresh to refresh."),
-        field("refresh_ns", &HbmParams::refresh_ns, "ns", "tRFC: a channel's time for a refresh."),
         field("burst_beats", &HbmParams::burst_beats, "",
               "Beats of a burst, two per memory clock."),
+        field("banks", &HbmParams::banks, "", "Banks of a pseudo channel."),
+        field("row_bytes", &HbmParams::row_bytes, "byte", "A row (page) of a bank."),
+        field("refresh_interval_ns", &HbmParams::refresh_interval_ns, "ns",
+              "From refresh to refresh (tREFI)."),
+        field("refresh_ns", &HbmParams::refresh_ns, "ns",
+              "A refresh of all banks of a channel (tRFC)."),
+        field("precharge_ns", &HbmParams::precharge_ns, "ns", "Closing a row (tRP)."),
+        field("read_activate_ns", &HbmParams::read_activate_ns, "ns",
+              "From the opening of a row to a read of it (tRCDRD)."),
+        field("write_activate_ns", &HbmParams::write_activate_ns, "ns",
+              "From the opening of a row to a write into it (tRCDWR)."),
+        field("read_latency_ns", &HbmParams::read_latency_ns, "ns",
+              "From a read command to its data (RL)."),
+        field("write_latency_ns", &HbmParams::write_latency_ns, "ns",
+              "From a write command to its data (WL)."),
+        field("read_to_precharge_ns", &HbmParams::read_to_precharge_ns, "ns",
+              "From a read command to the closing of its row (tRTP)."),
+        field("write_recovery_ns", &HbmParams::write_recovery_ns, "ns",
+              "From the last data of a write to the closing of its row (tWR)."),
+        field("write_to_read_ns", &HbmParams::write_to_read_ns, "ns",
+              "From the last data of a write to a read command (tWTR)."),
+        field("bus_turn_clocks", &HbmParams::bus_turn_clocks, "memory clocks",
+              "From the last data of a read to the first data of a write (in tRTW)."),
         field("drain_bursts", &HbmParams::drain_bursts, "bursts",
               "Bursts of one direction before the channel turns, while both directions wait."),
-        field("turnaround_clocks", &HbmParams::turnaround_clocks, "memory clocks",
-              "Read to write and back: clocks that one pair of turns loses."),
+        field("latency_cycles", &HbmParams::latency_cycles, "core cycles",
+              "From the start of a DMA to its sync flag, beyond what the channels take."),
         field("reserved_mib", &HbmParams::reserved_mib, "MiB per core",
               "HBM of a core's half that programs may not use."));
   }

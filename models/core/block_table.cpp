@@ -67,10 +67,11 @@ std::size_t BlockTable::KeyHash::operator()(const Key& key) const {
 }
 
 BlockTable::BlockTable(const isa::Program& program, const std::vector<DecodedKernel>& kernels,
-                       const CoreParams& params, std::uint32_t longest)
+                       const CoreParams& params, std::uint32_t longest, std::size_t most_remembered)
     : program_(program),
       params_(params),
       longest_(longest),
+      most_remembered_(most_remembered),
       kernels_(kernels),
       scoreboard_(params) {
   TPU_CHECK(params.mxu.count <= 4, params.mxu.count << " MXUs");
@@ -221,6 +222,20 @@ BlockTable::StateId BlockTable::number_of(Scoreboard::State state) {
   info.busy.xlu = static_cast<std::uint32_t>(scoreboard_.xlu_busy_until());
   infos_.push_back(info);
   return entry->second;
+}
+
+void BlockTable::forget() {
+  std::vector<Scoreboard::State> kept = {*infos_[kRested].state};
+  for (const StateId* watched : watched_) kept.push_back(*infos_[*watched].state);
+  numbers_.clear();
+  infos_.clear();
+  outcomes_.clear();
+  ages_.clear();
+  for (Block& block : blocks_) block.remembered_entry = ~std::uint32_t{0};
+  number_of(std::move(kept[0]));
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    *watched_[i] = number_of(std::move(kept[i + 1]));
+  }
 }
 
 BlockTable::Outcome BlockTable::look_up(Block& block, StateId entry, std::uint64_t guards) {

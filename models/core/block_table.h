@@ -70,10 +70,10 @@ struct Block {
 /// present cycle and numbered; what only a wait changes is aged.
 class BlockTable {
  public:
-  /// `longest`: bundles of a block at most; 1 makes every bundle a block. The kernels, which belong
-  /// to the program, have to outlive the table.
+  /// `longest`: bundles of a block at most; 1 makes every bundle a block. `most_remembered`: states
+  /// and outcomes. The kernels, which belong to the program, have to outlive the table.
   BlockTable(const isa::Program& program, const std::vector<DecodedKernel>& kernels,
-             const CoreParams& params, std::uint32_t longest);
+             const CoreParams& params, std::uint32_t longest, std::size_t most_remembered);
 
   const isa::Program& program() const { return program_; }
   const DecodedKernel& kernel(std::uint32_t index) const { return kernels_[index]; }
@@ -110,7 +110,14 @@ class BlockTable {
   };
   const Busy& busy(StateId state) const { return infos_[state].busy; }
 
-  std::size_t states() const { return infos_.size(); }
+  /// The table renumbers a state that is being watched when it forgets the others.
+  void watch(StateId& state) { watched_.push_back(&state); }
+  /// Forgets all states that nobody watches, and all outcomes, when there are too many: they are
+  /// computed again. Numbers of states that are not watched are invalid afterwards.
+  void limit_memory() {
+    if (remembered() > most_remembered_) forget();
+  }
+  std::size_t remembered() const { return infos_.size() + outcomes_.size() + ages_.size(); }
 
   /// Instructions of blocks that were reached whose meaning no experiment has confirmed, with what
   /// the table says instead: "vrng (guessed)".
@@ -142,10 +149,12 @@ class BlockTable {
   Outcome look_up(Block& block, StateId entry, std::uint64_t guards);
   Outcome compute(const Block& block, StateId entry, std::uint64_t guards);
   StateId number_of(Scoreboard::State state);
+  void forget();
 
   const isa::Program& program_;
   const CoreParams params_;
   std::uint32_t longest_;
+  std::size_t most_remembered_;
   const std::vector<DecodedKernel>& kernels_;
   std::vector<std::vector<Block*>> starts_;  ///< Per kernel: two per bundle, the second as slot.
   std::deque<Block> blocks_;
@@ -155,6 +164,7 @@ class BlockTable {
   std::unordered_map<Key, StateId, KeyHash> outcomes_;
   std::unordered_map<std::uint64_t, StateId> ages_;
   std::bitset<isa::kOpcodeCount> reached_;
+  std::vector<StateId*> watched_;
 };
 
 /// The counters of guarded pushes depend on the guards: adds one that acts.

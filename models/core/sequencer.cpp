@@ -34,11 +34,13 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
   result_.core = place.core;
   result_.ops.resize(blocks.program().ops.size());
   warmup_left_ = options.warmup_steps;
+  blocks_.watch(state_);
   finished_ = options.steps == 0;
   if (!finished_) go_to(0, 0);
 }
 
 Sequencer::Next Sequencer::run(std::uint64_t now) {
+  blocks_.limit_memory();
   if (flags_.waiting()) {
     if (!flags_.at_least(flags_.wait().flag, flags_.wait().wanted)) return Next::kWait;
     end_wait(now);

@@ -10,8 +10,8 @@ namespace {
 
 using isa::MemorySpace;
 
-constexpr std::uint64_t kRemoteRead = ~std::uint64_t{0};
-constexpr std::uint64_t kRemoteWrite = kRemoteRead - 1;
+/// Tokens from here on are those of parts of remote DMAs.
+constexpr std::uint64_t kFirstPart = std::uint64_t{1} << 63;
 constexpr std::uint32_t kGranuleWords = isa::kHbmGranuleBytes / 4;
 constexpr std::uint32_t kGranuleRows = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
 
@@ -39,6 +39,21 @@ void for_each_run(const isa::DmaEndpoint& endpoint, std::uint32_t granules, cons
     visit(address, done, std::min(run, granules - done));
     address += unit * endpoint.stride;
   }
+}
+
+/// The traffic of `granules` granules of an endpoint in HBM, from its granule `first` on.
+HbmRequest hbm_request(const isa::DmaEndpoint& endpoint, bool write, std::uint32_t first,
+                       std::uint32_t granules, HbmClient& client, std::uint64_t token) {
+  HbmRequest request;
+  request.write = write;
+  request.address = endpoint.address;
+  request.granules_per_run = endpoint.granules_per_run;
+  request.stride = endpoint.stride;
+  request.first = first;
+  request.granules = granules;
+  request.client = &client;
+  request.token = token;
+  return request;
 }
 
 /// One behind the last address that an endpoint touches.
@@ -173,7 +188,6 @@ std::string DmaEngine::start(const isa::DmaDescriptor& descriptor, UnknownAddres
   dma.unknown = unknown;
   dma.place = place;
   dma.begin = now;
-  const std::uint64_t bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
   const bool reads = descriptor.source.space == MemorySpace::kHbm;
   const bool writes = descriptor.destination.space == MemorySpace::kHbm;
   if (infeed) {
@@ -182,26 +196,30 @@ std::string DmaEngine::start(const isa::DmaDescriptor& descriptor, UnknownAddres
     return {};
   }
   dma.parts = reads && writes ? 2 : 1;
-  if (reads) ports_.submit_hbm({false, bytes, this, token}, start);
-  if (writes) ports_.submit_hbm({true, bytes, this, token}, start);
+  const std::uint32_t granules = descriptor.granules;
+  if (reads) {
+    ports_.submit_hbm(hbm_request(descriptor.source, false, 0, granules, *this, token), start);
+  }
+  if (writes) {
+    ports_.submit_hbm(hbm_request(descriptor.destination, true, 0, granules, *this, token), start);
+  }
   // Between VMEM and SMEM the engine's latency is taken for that of the HBM.
-  if (!reads && !writes) ports_.submit_hbm({false, 0, this, token}, start);
+  if (!reads && !writes) ports_.submit_hbm(hbm_request({}, false, 0, 0, *this, token), start);
   return {};
 }
 
 // ---- Progress of local DMAs
 
 void DmaEngine::hbm_done(std::uint64_t token, std::uint64_t now) {
-  if (token == kRemoteRead) {
-    RemoteDma& dma = *reading_.front();
-    reading_.pop_front();
-    send_message(dma, now);
-    return;
-  }
-  if (token == kRemoteWrite) {
-    RemoteDma& dma = *writing_.front();
-    writing_.pop_front();
-    piece_written(dma, now);
+  if (token >= kFirstPart) {
+    const auto found = remote_parts_.find(token);
+    const RemotePart part = found->second;
+    remote_parts_.erase(found);
+    if (part.write) {
+      piece_written(*part.dma, now);
+    } else {
+      send_message(*part.dma, now);
+    }
     return;
   }
   LocalDma& dma = local_[token];
@@ -218,7 +236,7 @@ void DmaEngine::infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> w
   LocalDma& dma = local_[token];
   dma.words = std::move(words);
   ports_.submit_hbm(
-      {true, std::uint64_t{dma.descriptor.granules} * isa::kHbmGranuleBytes, this, token}, now);
+      hbm_request(dma.descriptor.destination, true, 0, dma.descriptor.granules, *this, token), now);
 }
 
 void DmaEngine::outfeed_sent(std::uint64_t token, std::uint64_t now) { complete(token, now); }
@@ -260,6 +278,17 @@ std::uint32_t DmaEngine::message_granules(const RemoteDma& dma, std::uint32_t in
   return std::min(largest, dma.descriptor.granules - index * largest);
 }
 
+/// The HBM traffic of a message at one end.
+void DmaEngine::submit_part(const RemotePart& part, const isa::DmaEndpoint& endpoint,
+                            std::uint32_t index, std::uint64_t now) {
+  const std::uint64_t token = kFirstPart + submitted_parts_++;
+  remote_parts_.emplace(token, part);
+  const std::uint32_t first = index * std::max<std::uint32_t>(params_.ici.message_kib, 1);
+  ports_.submit_hbm(
+      hbm_request(endpoint, part.write, first, message_granules(*part.dma, index), *this, token),
+      now);
+}
+
 void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
                              CodePlace place, std::uint64_t now) {
   if (descriptor.granules == 0) return;
@@ -279,9 +308,7 @@ void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddres
       send_message(dma, now);
       continue;
     }
-    reading_.push_back(&dma);
-    const std::uint64_t bytes = std::uint64_t{message_granules(dma, i)} * isa::kHbmGranuleBytes;
-    ports_.submit_hbm({false, bytes, this, kRemoteRead}, now);
+    submit_part({&dma, false}, descriptor.source, i, now);
   }
 }
 
@@ -319,9 +346,8 @@ void DmaEngine::message_arrived(const IciMessage& message, std::uint64_t now) {
     piece_written(dma, now);
     return;
   }
-  writing_.push_back(&dma);
   ports_.note_hbm_write(message.bytes);
-  ports_.submit_hbm({true, message.bytes, this, kRemoteWrite}, now);
+  submit_part({&dma, true}, dma.descriptor.destination, dma.landed++, now);
 }
 
 void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {

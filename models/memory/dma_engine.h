@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "isa/core_state.h"
@@ -39,6 +39,7 @@ struct RemoteDma {
   std::uint32_t messages = 0;
   std::uint32_t read = 0;     ///< Messages whose data is out of the source memory.
   std::uint32_t left = 0;     ///< Messages that have left the source.
+  std::uint32_t landed = 0;   ///< Messages that have reached the destination's engine.
   std::uint32_t arrived = 0;  ///< Messages whose data is in the destination memory.
   DmaPayload payload;         ///< Taken when the last message leaves.
 };
@@ -63,15 +64,16 @@ class DmaPorts {
   virtual bool runs(std::uint32_t chip, std::uint32_t core) const = 0;
 };
 
-/// The DMA engines of a core. A DMA takes as long as its HBM traffic: at the HBM's own pace, shared
-/// with all other traffic of this half, and the HBM's latency; VMEM, SMEM and the engine itself
-/// cost nothing. The flag rises when the last byte is there. A remote DMA reads, crosses the
-/// interconnect and writes in messages of ici.message_kib, so that the three overlap; the source's
-/// flag rises when the last message has left, the destination's when it is written. Values move
-/// when the flag rises (a remote source is read when its flag rises): programs may neither change
-/// a source nor read a destination before that. With values off what control may read moves: known
-/// HBM into SMEM and HBM and, in kernels that are followed, known VMEM. Left out: limits of
-/// requests in flight, the cost of strides and of small chunks.
+/// The DMA engines of a core. A DMA hands its whole traffic to the HBM in the cycle in which it
+/// starts and takes as long as that: the channels that its granules lie in, shared with all other
+/// traffic of this half, and the HBM's latency; VMEM, SMEM and the engine itself cost nothing. The
+/// flag rises when the last byte is there. A remote DMA reads, crosses the interconnect and writes
+/// in messages of ici.message_kib, so that the three overlap; the source's flag rises when the last
+/// message has left, the destination's when it is written. Values move when the flag rises (a
+/// remote source is read when its flag rises): programs may neither change a source nor read a
+/// destination before that. With values off what control may read moves: known HBM into SMEM and
+/// HBM and, in kernels that are followed, known VMEM. Left out: a limit of requests in flight,
+/// which no measurement shows once the channels of small chunks are modelled.
 class DmaEngine : public HbmClient {
  public:
   struct Core {
@@ -106,6 +108,12 @@ class DmaEngine : public HbmClient {
     std::vector<std::uint32_t> words;  ///< Out of the infeed queue.
   };
 
+  /// A message of a remote DMA that is being read from or written to the HBM here.
+  struct RemotePart {
+    RemoteDma* dma = nullptr;
+    bool write = false;
+  };
+
   std::string check(const isa::DmaDescriptor& descriptor) const;
   std::string check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
                              const char* which) const;
@@ -113,6 +121,8 @@ class DmaEngine : public HbmClient {
   void start_remote(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown, CodePlace place,
                     std::uint64_t now);
   std::uint32_t message_granules(const RemoteDma& dma, std::uint32_t index) const;
+  void submit_part(const RemotePart& part, const isa::DmaEndpoint& endpoint, std::uint32_t index,
+                   std::uint64_t now);
   void send_message(RemoteDma& dma, std::uint64_t now);
   void piece_written(RemoteDma& dma, std::uint64_t now);
   void complete(std::uint64_t token, std::uint64_t now);
@@ -145,8 +155,8 @@ class DmaEngine : public HbmClient {
   std::vector<std::uint64_t> free_;
   std::uint64_t remote_started_ = 0;
   std::map<std::uint64_t, std::unique_ptr<RemoteDma>> remote_;
-  std::deque<RemoteDma*> reading_;  ///< One per message that is being read here, in order.
-  std::deque<RemoteDma*> writing_;  ///< One per message that is being written here, in order.
+  std::unordered_map<std::uint64_t, RemotePart> remote_parts_;  ///< By the token of their request.
+  std::uint64_t submitted_parts_ = 0;
 };
 
 }  // namespace tpu

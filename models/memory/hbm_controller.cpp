@@ -1,111 +1,185 @@
 #include "models/memory/hbm_controller.h"
 
 #include <algorithm>
-#include <cmath>
+#include <string>
 
+#include "isa/instruction.h"
 #include "sim/base/error.h"
 
 namespace tpu {
 namespace {
 
-constexpr std::uint64_t kTicksPerCycle = 16;
-constexpr int kByteShift = 24;
+constexpr std::uint64_t kNoRow = ~std::uint64_t{0};
 
-std::uint64_t ceil_divide(std::int64_t amount, std::int64_t rate) {
-  return amount <= 0 ? 0 : static_cast<std::uint64_t>((amount + rate - 1) / rate);
+/// The sum of what is left of `value` when its last digits to the base `base` are dropped one by
+/// one, none at first.
+std::uint64_t fold(std::uint64_t value, std::uint64_t base) {
+  if (base < 2) return 0;
+  std::uint64_t sum = 0;
+  for (; value > 0; value /= base) sum += value;
+  return sum;
 }
 
-std::int64_t fixed_rate(double bytes_per_cycle) {
-  return std::llround(std::ldexp(bytes_per_cycle, kByteShift) / kTicksPerCycle);
-}
-
-}  // namespace
-
-HbmController::HbmController(const HbmParams& params, std::uint32_t clock_mhz,
-                             std::uint32_t cores_per_chip)
-    : latency_(params.latency_cycles) {
-  if (params.refresh_ns >= params.refresh_interval_ns) {
-    throw ConfigurationError("hbm.refresh_ns: expected less than hbm.refresh_interval_ns (" +
-                             std::to_string(params.refresh_interval_ns) + "), found " +
-                             std::to_string(params.refresh_ns));
-  }
-  const double pins = 1.0 * params.channel_bits * params.channels / cores_per_chip;
-  const double pin_rate = params.pin_mbps * pins / 8 / clock_mhz;
-  const double refreshed =
-      pin_rate * (params.refresh_interval_ns - params.refresh_ns) / params.refresh_interval_ns;
-  const double data_clocks = 2.0 * params.drain_bursts * params.burst_beats / 2;
-  const double mixed = refreshed * data_clocks / (data_clocks + params.turnaround_clocks);
-  single_rate_ = fixed_rate(refreshed);
-  mixed_rate_ = fixed_rate(mixed / 2);
-  if (mixed_rate_ <= 0) {
-    throw ConfigurationError(
-        "hbm: expected a bandwidth above zero; channels, channel_bits, pin_mbps, drain_bursts and "
-        "burst_beats must all be positive");
-  }
-}
-
-void HbmController::submit(const HbmRequest& request, std::uint64_t now) {
-  TPU_CHECK(request.bytes < (std::uint64_t{1} << 38), "HBM request of " << request.bytes << " B");
-  transfer_until(now * kTicksPerCycle);
-  if (request.bytes == 0) {
-    done_.push_back({request, now + latency_});
-    return;
-  }
-  std::deque<Transfer>& queue = request.write ? writes_ : reads_;
-  queue.push_back({request, static_cast<std::int64_t>(request.bytes) << kByteShift});
-}
-
-std::optional<std::uint64_t> HbmController::next_event() const {
-  if (!done_.empty()) return done_.front().cycle;
-  if (reads_.empty() && writes_.empty()) return std::nullopt;
-  const std::uint64_t finish = tick_ + ticks_to_next_finish();
-  return (finish + kTicksPerCycle - 1) / kTicksPerCycle + latency_;
-}
-
-std::vector<HbmRequest> HbmController::advance(std::uint64_t now) {
-  transfer_until(now * kTicksPerCycle);
-  std::vector<HbmRequest> result;
-  while (!done_.empty() && done_.front().cycle <= now) {
-    result.push_back(done_.front().request);
-    done_.pop_front();
+HbmMapping mapping(const HbmParams& params, std::uint32_t cores_per_chip) {
+  HbmMapping result;
+  result.channels = params.channels * params.pseudo_channels / std::max(cores_per_chip, 1u);
+  result.banks = params.banks;
+  result.granules_per_row = params.row_bytes / isa::kHbmGranuleBytes;
+  if (result.channels == 0) {
+    throw ConfigurationError("hbm.channels: expected at least one for each core, found " +
+                             std::to_string(params.channels) + " for " +
+                             std::to_string(cores_per_chip) + " cores");
   }
   return result;
 }
 
-std::uint64_t HbmController::ticks_to_next_finish() const {
-  const bool mixed = !reads_.empty() && !writes_.empty();
-  const std::int64_t rate = mixed ? mixed_rate_ : single_rate_;
-  std::uint64_t ticks = ~std::uint64_t{0};
-  if (!reads_.empty()) ticks = ceil_divide(reads_.front().remaining, rate);
-  if (!writes_.empty()) ticks = std::min(ticks, ceil_divide(writes_.front().remaining, rate));
-  return ticks;
+}  // namespace
+
+std::uint32_t HbmMapping::channel(std::uint64_t granule) const {
+  return static_cast<std::uint32_t>((granule % channels + fold(granule / channels, channels)) %
+                                    channels);
 }
 
-void HbmController::transfer_until(std::uint64_t tick) {
-  while (tick_ < tick) {
-    if (reads_.empty() && writes_.empty()) {
-      tick_ = tick;
-      return;
+std::uint32_t HbmMapping::bank(std::uint64_t row) const {
+  return static_cast<std::uint32_t>(fold(row, banks) % banks);
+}
+
+HbmController::HbmController(const HbmParams& params, std::uint32_t clock_mhz,
+                             std::uint32_t cores_per_chip)
+    : timing_(params, clock_mhz),
+      mapping_(mapping(params, cores_per_chip)),
+      latency_(params.latency_cycles),
+      channels_(mapping_.channels, HbmChannel(timing_)),
+      last_row_(mapping_.channels, {kNoRow, kNoRow}),
+      parts_(mapping_.channels) {}
+
+std::uint32_t HbmController::new_slot() {
+  if (free_slots_.empty()) {
+    slots_.emplace_back();
+    return static_cast<std::uint32_t>(slots_.size() - 1);
+  }
+  const std::uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
+}
+
+void HbmController::submit(const HbmRequest& request, std::uint64_t now) {
+  const std::uint32_t index = new_slot();
+  waiting_.push_back(index);
+  HbmPiece piece;
+  piece.request = index;
+  piece.arrival = timing_.to_memory(now);
+  slots_[index] = {request, request.granules, piece.arrival, 0, 0};
+  const std::uint64_t end = request.first + request.granules;
+  const bool contiguous = request.granules_per_run == 0 || request.granules_per_run >= end;
+  const std::uint64_t run = contiguous ? std::max<std::uint64_t>(end, 1) : request.granules_per_run;
+  for (std::uint64_t at = request.first; at < end;) {
+    const std::uint64_t in_run = at % run;
+    const std::uint64_t granules = std::min(run - in_run, end - at);
+    add_run(request.address + at / run * request.stride + in_run, granules, piece);
+    at += granules;
+  }
+}
+
+/// Gives each channel its granules of a contiguous run as one piece: all whole blocks of
+/// consecutive granules, one to each channel, and what the ends add.
+void HbmController::add_run(std::uint64_t address, std::uint64_t granules, HbmPiece piece) {
+  const std::uint64_t count = mapping_.channels;
+  const std::uint64_t end = address + granules;
+  const std::uint64_t first_whole = (address + count - 1) / count * count;
+  const std::uint64_t last_whole = end / count * count;
+  if (last_whole <= first_whole) {
+    piece.granules = 1;
+    for (std::uint64_t granule = address; granule < end; ++granule) {
+      const std::uint64_t row = mapping_.row(granule);
+      add_piece(mapping_.channel(granule), row, row, piece);
     }
-    const bool mixed = !reads_.empty() && !writes_.empty();
-    const std::int64_t rate = mixed ? mixed_rate_ : single_rate_;
-    const std::uint64_t ticks = std::min(tick - tick_, ticks_to_next_finish());
-    tick_ += ticks;
-    const std::int64_t amount = rate * static_cast<std::int64_t>(ticks);
-    progress(reads_, amount);
-    progress(writes_, amount);
+    return;
+  }
+  const std::uint64_t blocks = (last_whole - first_whole) / count;
+  // Only the row matters: any granule of a block stands for the channel's own.
+  for (Part& part : parts_) part = {first_whole, blocks};
+  for (std::uint64_t granule = address; granule < first_whole; ++granule) {
+    Part& part = parts_[mapping_.channel(granule)];
+    part.first = granule;
+    ++part.granules;
+  }
+  for (std::uint64_t granule = last_whole; granule < end; ++granule) {
+    ++parts_[mapping_.channel(granule)].granules;
+  }
+  for (std::uint32_t channel = 0; channel < count; ++channel) {
+    const Part& part = parts_[channel];
+    piece.granules = part.granules;
+    add_piece(channel, mapping_.row(part.first),
+              mapping_.row(part.first + (part.granules - 1) * count), piece);
   }
 }
 
-void HbmController::progress(std::deque<Transfer>& queue, std::int64_t amount) {
-  while (!queue.empty()) {
-    queue.front().remaining -= amount;
-    if (queue.front().remaining > 0) return;
-    amount = -queue.front().remaining;
-    done_.push_back(
-        {queue.front().request, (tick_ + kTicksPerCycle - 1) / kTicksPerCycle + latency_});
-    queue.pop_front();
+void HbmController::add_piece(std::uint32_t channel, std::uint64_t first_row,
+                              std::uint64_t last_row, HbmPiece piece) {
+  Slot& slot = slots_[piece.request];
+  const HbmDirection direction = slot.request.write ? kHbmWrite : kHbmRead;
+  std::uint64_t& before = last_row_[channel][direction];
+  piece.row_miss =
+      before != kNoRow && first_row != before && mapping_.bank(first_row) == mapping_.bank(before);
+  before = last_row;
+  channels_[channel].add(direction, piece);
+  const std::uint64_t arrived = channels_[channel].arrived(direction);
+  const HbmChannel& fullest = channels_[slot.fullest];
+  if (channels_[channel].earliest(direction, arrived) >=
+      fullest.earliest(direction, slot.arrived)) {
+    slot.fullest = channel;
+    slot.arrived = arrived;
   }
+}
+
+/// A cycle before which a request is not done; the exact one when all its data has passed.
+std::uint64_t HbmController::earliest(const Slot& slot) const {
+  std::uint64_t clock = slot.data_end;
+  if (slot.left > 0) {
+    const HbmDirection direction = slot.request.write ? kHbmWrite : kHbmRead;
+    clock = std::max({clock, clock_ + timing_.granule,
+                      channels_[slot.fullest].earliest(direction, slot.arrived)});
+  }
+  return timing_.to_core(clock) + latency_;
+}
+
+std::optional<std::uint64_t> HbmController::next_event() const {
+  if (waiting_.empty()) return std::nullopt;
+  std::uint64_t first = ~std::uint64_t{0};
+  for (const std::uint32_t index : waiting_) first = std::min(first, earliest(slots_[index]));
+  return first;
+}
+
+std::vector<HbmRequest> HbmController::advance(std::uint64_t now) {
+  clock_ = timing_.to_memory(now);
+  for (HbmChannel& channel : channels_) {
+    channel.advance(clock_,
+                    [this](std::uint32_t index, std::uint64_t granules, std::uint64_t data_end) {
+                      slots_[index].left -= granules;
+                      slots_[index].data_end = std::max(slots_[index].data_end, data_end);
+                    });
+  }
+  std::vector<std::uint32_t> done;
+  std::size_t kept = 0;
+  for (const std::uint32_t index : waiting_) {
+    const Slot& slot = slots_[index];
+    if (slot.left > 0 || earliest(slot) > now) {
+      waiting_[kept++] = index;
+    } else {
+      done.push_back(index);
+    }
+  }
+  waiting_.resize(kept);
+  std::stable_sort(done.begin(), done.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return slots_[a].data_end < slots_[b].data_end;
+  });
+  std::vector<HbmRequest> result;
+  for (const std::uint32_t index : done) {
+    result.push_back(slots_[index].request);
+    free_slots_.push_back(index);
+  }
+  return result;
 }
 
 }  // namespace tpu

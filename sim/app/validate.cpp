@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
+#include <string_view>
 
 #include "sim/app/simulation.h"
 #include "sim/base/output_file.h"
@@ -52,9 +54,12 @@ void simulate_program(const Arguments& arguments, const fs::path& folder,
     program.cycles = record.result.cycles;
     std::uint64_t of_kernels = 0;
     for (std::size_t op = 0; op < record.result.cores[0].ops.size(); ++op) {
-      if (record.ops[op].category != "runtime") of_kernels += record.result.cores[0].ops[op].cycles;
-      program.estimated_cycles +=
-          record.ops[op].estimated_cycles * record.result.cores[0].ops[op].count;
+      const OpResult& result = record.result.cores[0].ops[op];
+      program.estimated_cycles += record.ops[op].estimated_cycles * result.count;
+      if (record.ops[op].category == "runtime" && program.kernel_alone) continue;
+      of_kernels += result.cycles;
+      program.bundle_cycles +=
+          result.counters.core[CoreState::kIssue] + result.counters.core[CoreState::kDelay];
     }
     if (program.kernel_alone) program.cycles = of_kernels;
   } catch (const UserError& error) {
@@ -90,8 +95,10 @@ std::vector<std::string> split_row(const std::string& line) {
   return cells;
 }
 
+using Row = std::function<void(const ValidatedProgram&)>;
+
 ValidatedTilings validate_tilings(const Arguments& arguments, const fs::path& folder,
-                                  const std::string& chip) {
+                                  const std::string& chip, const Row& row) {
   ValidatedTilings result;
   result.name = folder.parent_path().filename().string();
   std::ifstream file(folder / "tiles.csv");
@@ -107,9 +114,10 @@ ValidatedTilings validate_tilings(const Arguments& arguments, const fs::path& fo
   };
   const std::size_t run = column("run");
   const std::size_t cycles = column("measured_cycles_940MHz");
+  const std::size_t bounds = column("kernel_bounds");
   while (std::getline(file, line)) {
     const std::vector<std::string> cells = split_row(line);
-    if (cells.size() <= std::max(run, cycles)) continue;
+    if (cells.size() <= std::max({run, cycles, bounds})) continue;
     const fs::path tile = folder / ("run" + cells[run]);
     if (!fs::is_directory(tile)) continue;
     ValidatedProgram program;
@@ -118,9 +126,34 @@ ValidatedTilings validate_tilings(const Arguments& arguments, const fs::path& fo
     program.kernel_alone = true;
     program.silicon_cycles = std::atof(cells[cycles].c_str());
     simulate_program(arguments, tile, program);
+    program.gap = version_gap(program, result.name, cells[bounds]);
+    row(program);
     result.tilings.push_back(program);
   }
   return result;
+}
+
+/// A program that today's compiler makes differently, as the comparison of its output with what the
+/// measurement says shows. `kernel_bounds`: of tilings, the first three bounds of the tile.
+struct KnownGap {
+  std::string_view name;
+  std::string_view kernel_bounds;
+  std::string_view reason;
+};
+constexpr KnownGap kKnownGaps[] = {
+    {"PTS3-0010", "", "silicon's program moved the array twice more"},
+    {"SBK2-0005", "", "another layout of the result"},
+    {"TG3-fusion.191", "", "today's program packs 192 channels into one pass"},
+    {"TG3-fusion.191", " 24 ", "today's program packs 192 channels into one pass"},
+};
+
+std::vector<double> absolute_errors(const std::vector<ValidatedProgram>& programs, bool with_gaps) {
+  std::vector<double> errors;
+  for (const ValidatedProgram& program : programs) {
+    if (!program.problem.empty() || (!with_gaps && !program.gap.empty())) continue;
+    errors.push_back(std::fabs(program.error()));
+  }
+  return errors;
 }
 
 double median(std::vector<double> values) {
@@ -143,41 +176,38 @@ void print_row(std::FILE* table, const ValidatedProgram& program) {
     std::fprintf(
         table, " %13llu %+8.2f %%", static_cast<unsigned long long>(program.estimated_cycles),
         100 * (static_cast<double>(program.estimated_cycles) / program.silicon_cycles - 1));
+  } else {
+    std::fprintf(table, " %13s %10s", "", "");
   }
-  std::fprintf(table, "\n");
+  std::fprintf(table, "%s%s\n", program.gap.empty() ? "" : "  gap: ", program.gap.c_str());
 }
 
-/// Median of the absolute errors of ours and of XLA's estimate, over what ran and has both.
 void print_medians(std::FILE* table, const std::vector<ValidatedProgram>& programs) {
-  std::vector<double> ours, estimates;
+  std::vector<double> estimates;
   for (const ValidatedProgram& program : programs) {
-    if (!program.problem.empty()) continue;
-    ours.push_back(std::fabs(program.error()));
-    if (program.estimated_cycles > 0) {
-      estimates.push_back(
-          std::fabs(static_cast<double>(program.estimated_cycles) / program.silicon_cycles - 1));
-    }
+    if (!program.problem.empty() || program.estimated_cycles == 0) continue;
+    estimates.push_back(
+        std::fabs(static_cast<double>(program.estimated_cycles) / program.silicon_cycles - 1));
   }
-  std::fprintf(
-      table, "median absolute error: %.2f %% over %zu programs; XLA's estimate %.2f %% over %zu\n",
-      100 * median(ours), ours.size(), 100 * median(estimates), estimates.size());
+  std::fprintf(table,
+               "median absolute error: %.2f %% over %zu programs, %.2f %% over the %zu without "
+               "version gap; XLA's estimate %.2f %% over %zu\n",
+               100 * median_error(programs, true), absolute_errors(programs, true).size(),
+               100 * median_error(programs, false), absolute_errors(programs, false).size(),
+               100 * median(estimates), estimates.size());
 }
 
 void print_tilings(std::FILE* table, const ValidatedTilings& tilings) {
+  const std::vector<ValidatedProgram>& rows = tilings.tilings;
   std::vector<ValidatedProgram> ran;
-  double sum = 0;
-  for (const ValidatedProgram& tiling : tilings.tilings) {
-    if (!tiling.problem.empty()) {
-      print_row(table, tiling);
-      continue;
-    }
-    sum += std::fabs(tiling.error());
-    ran.push_back(tiling);
-  }
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(ran),
+               [](const ValidatedProgram& program) { return program.problem.empty(); });
   if (ran.empty()) return;
-  std::fprintf(table, "%s: %zu tilings, rank correlation %.3f, mean absolute error %.2f %%\n",
-               tilings.name.c_str(), ran.size(), rank_correlation(ran),
-               100 * sum / static_cast<double>(ran.size()));
+  std::fprintf(table,
+               "%s: %zu tilings, rank correlation %.3f, mean absolute error %.2f %%; %zu without "
+               "version gap: %.2f %%\n",
+               tilings.name.c_str(), ran.size(), rank_correlation(ran), 100 * mean_error(ran, true),
+               absolute_errors(ran, false).size(), 100 * mean_error(ran, false));
 }
 
 json to_json(const ValidatedProgram& program) {
@@ -189,17 +219,20 @@ json to_json(const ValidatedProgram& program) {
     row["problem"] = program.problem;
   } else {
     row["cycles"] = program.cycles;
+    row["bundle_cycles"] = program.bundle_cycles;
+    if (!program.gap.empty()) row["version_gap"] = program.gap;
     row["error"] = program.error();
     row["xla_estimated_cycles"] = program.estimated_cycles;
   }
   return row;
 }
 
-void write_json(const std::string& path, const std::vector<ValidatedProgram>& programs,
-                const std::vector<ValidatedTilings>& tilings) {
+void write_json(const std::string& path, const ValidatedFolder& folder) {
   json report = {{"programs", json::array()}, {"tilings", json::array()}};
-  for (const ValidatedProgram& program : programs) report["programs"].push_back(to_json(program));
-  for (const ValidatedTilings& set : tilings) {
+  for (const ValidatedProgram& program : folder.programs) {
+    report["programs"].push_back(to_json(program));
+  }
+  for (const ValidatedTilings& set : folder.tilings) {
     json rows = json::array();
     for (const ValidatedProgram& tiling : set.tilings) rows.push_back(to_json(tiling));
     report["tilings"].push_back({{"name", set.name}, {"rows", rows}});
@@ -249,41 +282,73 @@ double rank_correlation(const std::vector<ValidatedProgram>& programs) {
   return scale == 0 ? 0 : both / scale;
 }
 
-ExitCode validate(const Arguments& arguments) {
-  if (!fs::is_directory(arguments.input)) {
-    throw WorkloadError(arguments.input +
+std::string version_gap(const ValidatedProgram& program, const std::string& kernel,
+                        const std::string& kernel_bounds) {
+  for (const KnownGap& gap : kKnownGaps) {
+    if (gap.name != kernel || gap.kernel_bounds.empty() != kernel_bounds.empty()) continue;
+    if (kernel_bounds.find(gap.kernel_bounds) != std::string::npos) return std::string(gap.reason);
+  }
+  constexpr double kTolerance = 1.02;
+  if (static_cast<double>(program.bundle_cycles) > kTolerance * program.silicon_cycles) {
+    return "its bundles alone take longer";
+  }
+  return {};
+}
+
+double median_error(const std::vector<ValidatedProgram>& programs, bool with_gaps) {
+  return median(absolute_errors(programs, with_gaps));
+}
+
+double mean_error(const std::vector<ValidatedProgram>& programs, bool with_gaps) {
+  const std::vector<double> errors = absolute_errors(programs, with_gaps);
+  if (errors.empty()) return 0;
+  return std::accumulate(errors.begin(), errors.end(), 0.0) / static_cast<double>(errors.size());
+}
+
+ValidatedFolder validate_folder(const Arguments& arguments, const Row& row) {
+  fs::path root = fs::path(arguments.input).lexically_normal();
+  if (!root.has_filename()) root = root.parent_path();
+  if (!fs::is_directory(root)) {
+    throw WorkloadError(root.string() +
                         ": expected a folder of measured programs (each with a facts.json)");
   }
-  std::FILE* table = arguments.json == "-" ? stderr : stdout;  // JSON may take stdout
-
   std::vector<fs::path> folders;
-  for (const fs::directory_entry& entry : fs::directory_iterator(arguments.input)) {
+  if (fs::exists(root / "facts.json")) folders.push_back(root);
+  for (const fs::directory_entry& entry : fs::directory_iterator(root)) {
     if (fs::exists(entry.path() / "facts.json")) folders.push_back(entry.path());
   }
   std::sort(folders.begin(), folders.end());
   if (folders.empty()) {
-    throw WorkloadError(arguments.input + ": expected sub-folders with a facts.json, found none");
+    throw WorkloadError(root.string() + ": expected sub-folders with a facts.json, found none");
   }
-  std::fprintf(table, "%-18s %-4s %13s %13s %10s %13s %10s\n", "program", "chip", "silicon", "ours",
-               "error", "XLA's", "error");
-  std::vector<ValidatedProgram> programs;
-  std::vector<ValidatedTilings> tilings;
+  ValidatedFolder result;
   for (const fs::path& folder : folders) {
     const json facts = read_facts(folder / "facts.json");
     ValidatedProgram program = measured_program(folder, facts);
     if (program.silicon_cycles > 0) {
       simulate_program(arguments, program_folder(folder), program);
-      print_row(table, program);
-      std::fflush(table);
-      programs.push_back(program);
+      program.gap = version_gap(program, program.name, "");
+      row(program);
+      result.programs.push_back(program);
     }
     if (fs::exists(folder / "tiles" / "tiles.csv")) {
-      tilings.push_back(validate_tilings(arguments, folder / "tiles", program.chip));
+      result.tilings.push_back(validate_tilings(arguments, folder / "tiles", program.chip, row));
     }
   }
-  print_medians(table, programs);
-  for (const ValidatedTilings& set : tilings) print_tilings(table, set);
-  if (!arguments.json.empty()) write_json(arguments.json, programs, tilings);
+  return result;
+}
+
+ExitCode validate(const Arguments& arguments) {
+  std::FILE* table = arguments.json == "-" ? stderr : stdout;  // JSON may take stdout
+  std::fprintf(table, "%-18s %-4s %13s %13s %10s %13s %10s\n", "program", "chip", "silicon", "ours",
+               "error", "XLA's", "error");
+  const ValidatedFolder folder = validate_folder(arguments, [&](const ValidatedProgram& program) {
+    print_row(table, program);
+    std::fflush(table);
+  });
+  print_medians(table, folder.programs);
+  for (const ValidatedTilings& set : folder.tilings) print_tilings(table, set);
+  if (!arguments.json.empty()) write_json(arguments.json, folder);
   return ExitCode::kDone;
 }
 

@@ -1,5 +1,7 @@
 #include "sim/config/compiler_target.h"
 
+#include "models/memory/hbm_timing.h"
+
 namespace tpu::config {
 
 compiler::Target target_of(const MachineParams& params, std::uint32_t cores) {
@@ -19,13 +21,14 @@ compiler::Target target_of(const MachineParams& params, std::uint32_t cores) {
   target.vmem_bytes = std::uint64_t{params.core.vmem_mib} << 20;
   target.hbm_bytes = params.core_hbm_bytes();
   target.hbm_reserved_bytes = std::uint64_t{params.hbm.reserved_mib} << 20;
-  const double refresh =
-      params.hbm.refresh_interval_ns > 0
-          ? static_cast<double>(params.hbm.refresh_ns) / params.hbm.refresh_interval_ns
-          : 0;
+  const HbmTiming timing(params.hbm, params.clock_mhz);
+  const double channels =
+      1.0 * params.hbm.channels * params.hbm.pseudo_channels / params.cores_per_chip;
   target.hbm_bytes_per_cycle =
-      params.core_hbm_bytes_per_s() / (params.clock_mhz * 1e6) * (1 - refresh);
-  target.dma_latency_cycles = params.hbm.latency_cycles;
+      channels * timing.single_rate() * timing.memory_clocks / timing.core_clocks;
+  target.dma_latency_cycles =
+      params.hbm.latency_cycles +
+      static_cast<std::uint32_t>(timing.to_core(timing.first_data[kHbmRead] + timing.granule));
   target.cores = cores;
   target.cores_per_chip = params.cores_per_chip;
   target.mesh_x = params.ici.mesh_x;

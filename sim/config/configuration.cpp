@@ -14,6 +14,7 @@
 #include <limits>
 #include <sstream>
 
+#include "models/memory/hbm_timing.h"
 #include "models/parameter_table.h"
 #include "sim/base/error.h"
 #include "sim/config/built_in.h"
@@ -405,12 +406,12 @@ void check(const Configuration& configuration) {
             "expected less than a core's share of the HBM, " + std::to_string(half_mib) +
                 " MiB, found " + std::to_string(params.hbm.reserved_mib));
   }
-  if (params.hbm.refresh_interval_ns > 0 &&
-      params.hbm.refresh_ns >= params.hbm.refresh_interval_ns) {
-    fail_at(configuration, "hbm.refresh_ns",
-            "expected less than hbm.refresh_interval_ns = " +
-                std::to_string(params.hbm.refresh_interval_ns) + ", found " +
-                std::to_string(params.hbm.refresh_ns));
+  try {
+    HbmTiming(params.hbm, params.clock_mhz);
+  } catch (const ConfigurationError& error) {
+    const std::string text = error.what();
+    const std::size_t colon = text.find(": ");
+    fail_at(configuration, text.substr(0, colon), text.substr(colon + 2));
   }
 }
 

@@ -145,8 +145,10 @@ TEST(Configuration, ABaseFileIsRelativeToTheFileThatNamesIt) {
 TEST(Configuration, AnUnknownKeyIsNamedWithItsPlaceAndTheNearest) {
   EXPECT_EQ(error_of("[hbm]\ngib = 16\n  pin_mbs = 1800\n"),
             "my.toml:3:3: no parameter \"pin_mbs\" in hbm; the nearest is \"pin_mbps\" (there are: "
-            "gib, channels, channel_bits, pin_mbps, latency_cycles, refresh_interval_ns, "
-            "refresh_ns, burst_beats, drain_bursts, turnaround_clocks, reserved_mib)");
+            "gib, channels, channel_bits, pseudo_channels, pin_mbps, burst_beats, banks, row_bytes, "
+            "refresh_interval_ns, refresh_ns, precharge_ns, read_activate_ns, write_activate_ns, "
+            "read_latency_ns, write_latency_ns, read_to_precharge_ns, write_recovery_ns, "
+            "write_to_read_ns, bus_turn_clocks, drain_bursts, latency_cycles, reserved_mib)");
   EXPECT_EQ(error_of("[core.mxu]\nrow = 128\n"),
             "my.toml:2:1: no parameter \"row\" in core.mxu; the nearest is \"rows\" (there are: "
             "count, rows, columns, matmul_latency_cycles, push_interval_cycles, "
@@ -205,8 +207,11 @@ TEST(Configuration, RangesAreCheckedWithTheirPlace) {
             "my.toml:2:5: hbm.reserved_mib: expected less than a core's share of the HBM, 16384 "
             "MiB, found 16384");
   EXPECT_EQ(error_of("base = \"v3-8\"\nhbm.refresh_ns = 3900\n"),
-            "my.toml:2:5: hbm.refresh_ns: expected less than hbm.refresh_interval_ns = 3900, found "
-            "3900");
+            "my.toml:2:5: hbm.refresh_ns: expected that a refresh and the reopening of a row take "
+            "less than hbm.refresh_interval_ns (3510 memory clocks), found 3536");
+  EXPECT_EQ(error_of("base = \"v3-8\"\nhbm.pseudo_channels = 3\n"),
+            "my.toml:2:5: hbm.pseudo_channels: expected a divisor of hbm.channel_bits = 128, found "
+            "3");
 }
 
 TEST(Configuration, AnUnknownNameIsAnErrorWithTheNearest) {

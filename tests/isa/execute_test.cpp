@@ -317,6 +317,14 @@ TEST(Execute, ShuffledAndInterleavedAccess) {
   }
 }
 
+TEST(Execute, ADamagedIndexRegisterIsAFault) {
+  BundleRunner core;
+  Instruction in;
+  in.opcode = Opcode::kVldEvenOdd;
+  in.unit = 4;
+  EXPECT_THROW(vmem_rows(in, core.state, 0xff), ProgramFault);
+}
+
 TEST(Execute, TranscendentalResultsWaitInOrder) {
   BundleRunner core;
   core.state.vector(1).word.fill(as_bits(4.0f));

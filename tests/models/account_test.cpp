@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
 namespace tpu {
@@ -160,9 +161,11 @@ kernel copy
   { dma.done.wait 1, 1 }
 )"),
                                options);
-  // 1 KiB takes 3 cycles of transfer and 217 of latency.
+  // Begun in cycle 1, clock 1 of the memory: 27 clocks until data, 64 of data, 140 cycles of
+  // latency.
+  ASSERT_EQ(test::hbm_done(false, 1, 1), (92 * 940 + 899) / 900 + 140);
   EXPECT_EQ(recorder.text,
-            "dma 1-221 1024\nmemory_wait 2-221\nop 0 1-222 of 221\nstep 0 0 0-222\n");
+            "dma 1-237 1024\nmemory_wait 2-237\nop 0 1-238 of 237\nstep 0 0 0-238\n");
   EXPECT_EQ(result.cores[0].ops[0].counters.dmas, 1u);
 }
 

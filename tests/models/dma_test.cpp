@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sim/base/error.h"
+#include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
 namespace tpu {
@@ -14,10 +16,13 @@ using test::run;
 
 std::string num(std::uint64_t value) { return std::to_string(value); }
 
-/// From issue to flag: the transfer at what refresh leaves of the pin rate, and the latency.
+/// From issue to flag of a read that begins with the run: a row is opened, 64 clocks of 900 MHz for
+/// each granule of the fullest of 32 channels, 341 clocks for each refresh that falls due every
+/// 3510 clocks before the last granule begins, and the latency.
 std::uint64_t dma_cycles(std::uint64_t granules) {
-  const double rate = 1800.0 * 128 * 16 / 8 / 940 * (3900 - 350) / 3900;
-  return static_cast<std::uint64_t>(std::ceil(static_cast<double>(granules) * 1024 / rate)) + 217;
+  std::uint64_t last = 27 + 64 * ((granules + 31) / 32 - 1);
+  for (std::uint64_t due = 3510; last >= due; due += 3510) last += 341;
+  return ((last + 64) * 940 + 899) / 900 + 140;
 }
 
 /// Halts unless flag 1 has `value` in the cycle `wait` after the DMA's start in cycle 0.
@@ -72,8 +77,34 @@ kernel top
   { dma.done.wait 1, 4096 }
   { dma.done.wait 2, 4096 }
 )"));
-  const double mixed = 1800.0 * 128 * 16 / 8 / 940 * (3900 - 350) / 3900 * 128 / (128 + 25);
-  EXPECT_NEAR(static_cast<double>(result.cycles), 2.0 * 4096 * 1024 / mixed + 217, 3);
+  test::HbmBurstTwin twin(HbmParams(), 940, 2);
+  HbmRequest request;
+  request.granules = 4096;
+  twin.submit(request, 0);
+  request.address = 8192;
+  request.write = true;
+  twin.submit(request, 1);
+  const std::vector<std::uint64_t> done = twin.run();
+  EXPECT_EQ(result.cycles, std::max(done[0], done[1]) + 1);
+  EXPECT_GT(result.cycles, dma_cycles(8192) * 118 / 100);  // 27 clocks of 155
+}
+
+TEST(Dma, SmallChunksWaitForTheFullestChannel) {
+  // 31 granules one by one: 31 apart all lie in one channel, 32 apart each in another.
+  for (const std::uint32_t stride : {31u, 32u}) {
+    isa::DmaDescriptor descriptor;
+    descriptor.source.address = 31;
+    descriptor.source.stride = stride;
+    descriptor.source.granules_per_run = 1;
+    descriptor.destination.space = isa::MemorySpace::kVmem;
+    descriptor.granules = 31;
+    descriptor.destination_flag = 5;
+    isa::Program program = program_of("kernel top\n  { dma 512 }\n  { dma.done.wait 5, 31 }\n");
+    const isa::DmaWords words = isa::encode(descriptor);
+    for (std::uint32_t i = 0; i < 8; ++i) program.initial_smem.push_back({512 + i, words[i]});
+    const std::uint64_t in_a_channel = stride == 31 ? 31 : 1;
+    EXPECT_EQ(run(program).cycles, dma_cycles(32 * in_a_channel) + 1) << stride;
+  }
 }
 
 TEST(Dma, DescriptorsInSmemStartStridedDmas) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "sim/base/error.h"
+#include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
 namespace tpu {
@@ -150,12 +151,10 @@ TEST(Ici, HbmAtBothEndsTakesItsShare) {
   put_descriptor(program, descriptor);
   const RunResult result = run(program, {0, 2});
   // The link is the slowest; the first message is read before it, the last written after it.
-  const double hbm = 1800.0 * 128 * 16 / 8 / 940 * (3900 - 350) / 3900;
-  const double message = 16 * 1024;
-  const double expected = static_cast<double>(kBegin) + message / hbm + 217 +
-                          static_cast<double>(link_cycles(kGranules * 1024)) + kHop +
-                          message / hbm + 217;
-  EXPECT_NEAR(static_cast<double>(result.cores[1].end_cycle), expected, 5);
+  const std::uint64_t sent =
+      test::hbm_done(false, 16, kBegin) + link_cycles(kGranules * 1024) + kHop;
+  const std::uint64_t written = test::hbm_done(true, 16, sent);
+  EXPECT_NEAR(static_cast<double>(result.cores[1].end_cycle), static_cast<double>(written), 5);
   EXPECT_EQ(result.cores[0].total.hbm_read_bytes, kGranules * 1024u);
   EXPECT_EQ(result.cores[1].total.hbm_write_bytes, kGranules * 1024u);
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
 namespace tpu {
@@ -19,9 +20,9 @@ constexpr std::uint64_t kPcieLatency = 940;  // 1000 ns at 940 MHz
 std::uint64_t pcie_cycles(std::uint64_t bytes) {
   return up(static_cast<double>(bytes) * 940 / 15000) + kPcieLatency;
 }
-std::uint64_t hbm_cycles(std::uint64_t bytes) {
-  const double rate = 1800.0 * 128 * 16 / 8 / 940 * (3900 - 350) / 3900;
-  return up(static_cast<double>(bytes) / rate) + 217;
+/// The cycle in which a batch is in the HBM that has crossed PCIe in cycle `now`.
+std::uint64_t batch_written(std::uint64_t now) {
+  return test::hbm_done(true, kBatchBytes / 1024, now);
 }
 
 /// Takes a batch of 1 MiB and then works for `work` cycles.
@@ -46,16 +47,15 @@ RunOptions steps(std::uint32_t count, std::vector<std::uint32_t> cores) {
 TEST(Infeed, AnUnlimitedHostIsBoundByPcie) {
   const RunResult result = test::run(taker(0), steps(1, {0}));
   const std::uint64_t arrival = pcie_cycles(kBatchBytes);
-  EXPECT_EQ(result.cycles, arrival + hbm_cycles(kBatchBytes) + 2);
-  EXPECT_EQ(result.cores[0].total.core[CoreState::kInfeedWait],
-            arrival + hbm_cycles(kBatchBytes) - 1);
+  EXPECT_EQ(result.cycles, batch_written(arrival) + 2);
+  EXPECT_EQ(result.cores[0].total.core[CoreState::kInfeedWait], batch_written(arrival) - 1);
 }
 
 TEST(Infeed, PaddingDoesNotCrossPcie) {
   isa::Program program = taker(0);
   program.infeed_host_bytes = kBatchBytes / 8;
   const RunResult result = test::run(program, steps(1, {0}));
-  EXPECT_EQ(result.cycles, pcie_cycles(kBatchBytes / 8) + hbm_cycles(kBatchBytes) + 2);
+  EXPECT_EQ(result.cycles, batch_written(pcie_cycles(kBatchBytes / 8)) + 2);
 }
 
 TEST(Infeed, BatchesWaitInTheQueueWhileTheCoreWorks) {
@@ -64,7 +64,7 @@ TEST(Infeed, BatchesWaitInTheQueueWhileTheCoreWorks) {
   const RunResult result = test::run(taker(work), steps(3, {0}));
   for (int step = 1; step < 3; ++step) {
     const StepSpan span = result.cores[0].steps[step];
-    EXPECT_EQ(span.end - span.begin, hbm_cycles(kBatchBytes) + 2 + work);
+    EXPECT_EQ(span.end, batch_written(span.begin) + 2 + work);
   }
 }
 

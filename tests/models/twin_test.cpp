@@ -298,6 +298,7 @@ std::string text_of(const RunResult& result) {
 struct Mode {
   bool interpret = false;
   bool values = false;
+  std::size_t most_remembered = std::size_t{1} << 20;
 };
 
 std::string outcome(const isa::Program& program, Mode mode,
@@ -307,6 +308,7 @@ std::string outcome(const isa::Program& program, Mode mode,
   options.steps = 2;
   options.interpret = mode.interpret;
   options.values = mode.values;
+  options.most_remembered = mode.most_remembered;
   try {
     Machine machine(MachineParams(), program);
     CoreLoad load;
@@ -343,6 +345,15 @@ TEST(Twins, InterpreterAndBlocksAgreeOnRandomPrograms) {
   // The generator is worth nothing when most of its programs fault.
   RecordProperty("ended_well", ended_well);
   EXPECT_GT(ended_well, 250);
+}
+
+TEST(Twins, ForgettingWhatBlocksDoChangesNothing) {
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    RandomProgram random(seed);
+    const isa::Program program = random.make();
+    const std::string expected = outcome(program, {}, {0, 1});
+    EXPECT_EQ(outcome(program, {false, false, 3}, {0, 1}), expected) << "seed " << seed;
+  }
 }
 
 TEST(Twins, ValuesDoNotChangeTheCycles) {
