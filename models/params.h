@@ -80,6 +80,7 @@ struct HbmParams {
   std::uint32_t row_bytes = 1024;
   std::uint32_t refresh_interval_ns = 3900;
   std::uint32_t refresh_ns = 350;
+  std::uint32_t first_refresh_ns = 500;
   std::uint32_t precharge_ns = 14;
   std::uint32_t read_activate_ns = 12;
   std::uint32_t write_activate_ns = 6;
@@ -110,6 +111,8 @@ struct HbmParams {
               "From refresh to refresh (tREFI)."),
         field("refresh_ns", &HbmParams::refresh_ns, "ns",
               "A refresh of all banks of a channel (tRFC)."),
+        field("first_refresh_ns", &HbmParams::first_refresh_ns, "ns",
+              "From the beginning of a run to its first refresh."),
         field("precharge_ns", &HbmParams::precharge_ns, "ns", "Closing a row (tRP)."),
         field("read_activate_ns", &HbmParams::read_activate_ns, "ns",
               "From the opening of a row to a read of it (tRCDRD)."),

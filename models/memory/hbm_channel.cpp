@@ -4,10 +4,9 @@
 
 namespace tpu {
 
-/// A run begins with refreshed rows: the first refresh is due after an interval.
 HbmChannel::HbmChannel(const HbmTiming& timing)
     : timing_(timing),
-      next_refresh_(timing.refresh_interval == 0 ? kNever : timing.refresh_interval) {}
+      next_refresh_(timing.refresh_interval == 0 ? kNever : timing.first_refresh) {}
 
 void HbmChannel::add(HbmDirection direction, const HbmPiece& piece) {
   arrived_[direction] += piece.granules;
@@ -20,9 +19,11 @@ void HbmChannel::add(HbmDirection direction, const HbmPiece& piece) {
   queue.push_back(piece);
 }
 
-/// The refresh that is due at `clock`, and those before it that found the channel idle.
+/// The next refresh, which is due at `clock`, and those after it that find the channel idle.
 void HbmChannel::refresh(std::uint64_t clock) {
-  next_refresh_ += (clock - next_refresh_) / timing_.refresh_interval * timing_.refresh_interval;
+  if (free_ <= next_refresh_) {
+    next_refresh_ += (clock - next_refresh_) / timing_.refresh_interval * timing_.refresh_interval;
+  }
   free_ = std::max(free_, next_refresh_) + timing_.refresh;
   next_refresh_ += timing_.refresh_interval;
 }

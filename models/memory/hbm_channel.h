@@ -99,7 +99,7 @@ void HbmChannel::advance(std::uint64_t limit, const Visit& visit) {
       direction = last_;
     } else {
       direction = 1 - last_;
-      if (free_ == data_end_[last_]) {
+      if (clock == free_ && clock == data_end_[last_]) {
         skip_rounds(barrier);
         if (free_ >= barrier) continue;
       }

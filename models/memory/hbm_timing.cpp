@@ -63,6 +63,7 @@ HbmTiming::HbmTiming(const HbmParams& params, std::uint32_t clock_mhz) {
   drain_granules = divide_up(params.drain_bursts, bursts);
   if (params.refresh_interval_ns == 0) return;
   refresh_interval = clocks(params.refresh_interval_ns);
+  first_refresh = clocks(params.first_refresh_ns);
   refresh = clocks(params.refresh_ns) + reopen_read;
   if (refresh >= refresh_interval) {
     throw ConfigurationError(

@@ -25,6 +25,7 @@ struct HbmTiming {
   std::uint64_t refresh_interval = 0;  ///< 0: there is no refresh.
   /// The gap that a refresh leaves: rows are closed, refreshed, and one is opened again.
   std::uint64_t refresh = 0;
+  std::uint64_t first_refresh = 0;   ///< When the first one is due.
   std::uint64_t drain_granules = 0;  ///< Of one direction while the other one waits.
   /// Clocks of the memory and of the core in the same time.
   std::uint64_t memory_clocks = 0;

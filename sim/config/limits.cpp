@@ -34,6 +34,7 @@ constexpr Limits kLimits[] = {
     {"hbm.row_bytes", 1024, 1048576, ""},
     {"hbm.refresh_interval_ns", 0, 1000000, "0 switches refresh off"},
     {"hbm.refresh_ns", 0, 1000000, ""},
+    {"hbm.first_refresh_ns", 0, 1000000, ""},
     {"hbm.precharge_ns", 0, 10000, ""},
     {"hbm.read_activate_ns", 0, 10000, ""},
     {"hbm.write_activate_ns", 0, 10000, ""},

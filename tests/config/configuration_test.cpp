@@ -143,12 +143,14 @@ TEST(Configuration, ABaseFileIsRelativeToTheFileThatNamesIt) {
 }
 
 TEST(Configuration, AnUnknownKeyIsNamedWithItsPlaceAndTheNearest) {
-  EXPECT_EQ(error_of("[hbm]\ngib = 16\n  pin_mbs = 1800\n"),
-            "my.toml:3:3: no parameter \"pin_mbs\" in hbm; the nearest is \"pin_mbps\" (there are: "
-            "gib, channels, channel_bits, pseudo_channels, pin_mbps, burst_beats, banks, row_bytes, "
-            "refresh_interval_ns, refresh_ns, precharge_ns, read_activate_ns, write_activate_ns, "
-            "read_latency_ns, write_latency_ns, read_to_precharge_ns, write_recovery_ns, "
-            "write_to_read_ns, bus_turn_clocks, drain_bursts, latency_cycles, reserved_mib)");
+  EXPECT_EQ(
+      error_of("[hbm]\ngib = 16\n  pin_mbs = 1800\n"),
+      "my.toml:3:3: no parameter \"pin_mbs\" in hbm; the nearest is \"pin_mbps\" (there are: "
+      "gib, channels, channel_bits, pseudo_channels, pin_mbps, burst_beats, banks, row_bytes, "
+      "refresh_interval_ns, refresh_ns, first_refresh_ns, precharge_ns, read_activate_ns, "
+      "write_activate_ns, "
+      "read_latency_ns, write_latency_ns, read_to_precharge_ns, write_recovery_ns, "
+      "write_to_read_ns, bus_turn_clocks, drain_bursts, latency_cycles, reserved_mib)");
   EXPECT_EQ(error_of("[core.mxu]\nrow = 128\n"),
             "my.toml:2:1: no parameter \"row\" in core.mxu; the nearest is \"rows\" (there are: "
             "count, rows, columns, matmul_latency_cycles, push_interval_cycles, "

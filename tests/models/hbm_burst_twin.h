@@ -20,7 +20,7 @@ class HbmBurstTwin {
     mapping_.banks = params.banks;
     mapping_.granules_per_row = params.row_bytes / 1024;
     channels_.resize(mapping_.channels);
-    for (Channel& channel : channels_) channel.next_refresh = timing_.refresh_interval;
+    for (Channel& channel : channels_) channel.next_refresh = timing_.first_refresh;
   }
 
   /// Requests arrive in order of `now`.

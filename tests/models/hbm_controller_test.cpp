@@ -24,6 +24,7 @@ constexpr std::uint64_t kToWrite = 2;                // of the bus alone
 constexpr std::uint64_t kReadMiss = 26;              // 5 ns + 14 ns + 12 ns, less a burst
 constexpr std::uint64_t kWriteMiss = 37;             // 14 ns + 14 ns + 6 ns + 7 ns
 constexpr std::uint64_t kInterval = 3510;            // 3900 ns
+constexpr std::uint64_t kFirstRefresh = 450;         // 500 ns
 constexpr std::uint64_t kRefresh = 315 + kReadMiss;  // 350 ns
 constexpr std::uint64_t kChannels = 32;
 constexpr std::uint64_t kLatency = 140;
@@ -96,7 +97,7 @@ TEST(HbmController, AGranuleOpensItsRowAndTakesItsBursts) {
 TEST(HbmController, ContiguousGranulesGoToAllChannelsAtOnce) {
   EXPECT_EQ(finish_one(read(0, kChannels)), finish_one(read(0, 1)));
   EXPECT_EQ(finish_one(read(0, kChannels + 1)), done_at(kFirstRead + 2 * kGranule));
-  EXPECT_EQ(finish_one(read(64, 20 * kChannels)), done_at(kFirstRead + 20 * kGranule));
+  EXPECT_EQ(finish_one(read(64, 5 * kChannels)), done_at(kFirstRead + 5 * kGranule));
 }
 
 TEST(HbmController, EachBlockOfGranulesReachesEachChannelOnce) {
@@ -126,7 +127,8 @@ TEST(HbmController, StridesOfAPowerOfTwoReachAllChannels) {
 
 TEST(HbmController, AStrideThatStaysInOneChannelWaitsForIt) {
   // 31 granules further on, the place in a block is one lower and the turn of the block one higher.
-  EXPECT_EQ(finish_one(strided(read(31, 31), 1, 31)), done_at(kFirstRead + 31 * kGranule));
+  EXPECT_EQ(finish_one(strided(read(31, 31), 1, 31), without_refresh()),
+            done_at(kFirstRead + 31 * kGranule));
 }
 
 TEST(HbmController, ARowMissWaitsForClosingAndOpening) {
@@ -152,9 +154,9 @@ TEST(HbmController, AStrideWithinABankMissesARowWithEachGranule) {
     ++runs;
   }
   ASSERT_GE(runs, 2u);
-  EXPECT_EQ(finish_one(strided(read(0, runs), 1, stride)),
+  EXPECT_EQ(finish_one(strided(read(0, runs), 1, stride), without_refresh()),
             done_at(kFirstRead + runs * kGranule + (runs - 1) * kReadMiss));
-  EXPECT_EQ(finish_one(strided(write(0, runs), 1, stride)),
+  EXPECT_EQ(finish_one(strided(write(0, runs), 1, stride), without_refresh()),
             done_at(kFirstWrite + runs * kGranule + (runs - 1) * kWriteMiss));
 }
 
@@ -171,21 +173,21 @@ TEST(HbmController, ALargerRowIsHitAgain) {
 }
 
 TEST(HbmController, ARefreshStopsAllChannelsWhenItIsDue) {
-  // 54 granules to a channel end 3483 clocks after the first data could begin.
-  const std::uint64_t before = 1 + (kInterval - 1 - kFirstRead) / kGranule;
+  const std::uint64_t before = 1 + (kFirstRefresh - 1 - kFirstRead) / kGranule;
   EXPECT_EQ(finish_one(read(0, before * kChannels)), done_at(kFirstRead + before * kGranule));
   EXPECT_EQ(finish_one(read(0, (before + 1) * kChannels)),
             done_at(kFirstRead + (before + 1) * kGranule + kRefresh));
 }
 
 TEST(HbmController, AnIdleChannelRefreshesOnTime) {
-  const std::uint64_t now = (kInterval * 940 + 899) / 900;  // the refresh has just begun
+  const std::uint64_t due = kFirstRefresh + kInterval;
+  const std::uint64_t now = (due * 940 + 899) / 900;  // the second refresh has just begun
   HbmController hbm({}, kClock, 2);
   hbm.submit(read(0, 1), now);
-  EXPECT_EQ(finish(hbm, 1)[0], done_at(kInterval + kRefresh + kGranule));
+  EXPECT_EQ(finish(hbm, 1)[0], done_at(due + kRefresh + kGranule));
   HbmController later({}, kClock, 2);
-  later.submit(read(0, 1), 3 * now - 1000);
-  const std::uint64_t arrival = ((3 * now - 1000) * 900 + 939) / 940;
+  later.submit(read(0, 1), now + 1000);
+  const std::uint64_t arrival = ((now + 1000) * 900 + 939) / 940;
   EXPECT_EQ(finish(later, 1)[0], done_at(arrival + kFirstRead + kGranule));
 }
 
@@ -250,7 +252,7 @@ TEST(HbmController, ALaterArrivalSlowsWhatIsUnderWay) {
 }
 
 TEST(HbmController, AShortRequestIsDoneBeforeALongOneThatKeepsOtherChannelsBusy) {
-  HbmController hbm({}, kClock, 2);
+  HbmController hbm(without_refresh(), kClock, 2);
   hbm.submit(strided(read(31, 20, 0), 1, 31), 0);
   hbm.submit(read(1, 1, 1), 0);
   ASSERT_NE(mapping().channel(31), mapping().channel(1));
@@ -290,6 +292,7 @@ HbmParams random_params(std::mt19937& random) {
   params.row_bytes = pick({1024, 2048, 4096});
   params.banks = pick({8, 16});
   params.refresh_interval_ns = pick({0, 900, 3900});
+  params.first_refresh_ns = pick({0, 500, 5000});
   params.precharge_ns = pick({14, 60});
   params.drain_bursts = pick({1, 32, 64, 100});
   params.bus_turn_clocks = pick({0, 2, 30});
@@ -311,7 +314,7 @@ HbmRequest random_request(std::mt19937& random, std::uint64_t token) {
 }
 
 TEST(HbmController, AgreesWithEveryBurstByItself) {
-  for (std::uint32_t seed = 0; seed < 600; ++seed) {
+  for (std::uint32_t seed = 0; seed < 1000; ++seed) {
     std::mt19937 random(seed);
     const HbmParams params = random_params(random);
     HbmController hbm(params, kClock, 2);
