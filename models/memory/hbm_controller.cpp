@@ -9,13 +9,17 @@
 namespace tpu {
 namespace {
 
-constexpr std::uint64_t kNoRow = ~std::uint64_t{0};
-
 /// The sum of what is left of `value` when its last digits to the base `base` are dropped one by
 /// one, none at first.
 std::uint64_t fold(std::uint64_t value, std::uint64_t base) {
   if (base < 2) return 0;
   std::uint64_t sum = 0;
+  if ((base & (base - 1)) == 0) {
+    int bits = 0;
+    while (base >> bits > 1) ++bits;
+    for (; value > 0; value >>= bits) sum += value;
+    return sum;
+  }
   for (; value > 0; value /= base) sum += value;
   return sum;
 }
@@ -50,7 +54,7 @@ HbmController::HbmController(const HbmParams& params, std::uint32_t clock_mhz,
       mapping_(mapping(params, cores_per_chip)),
       latency_(params.latency_cycles),
       channels_(mapping_.channels, HbmChannel(timing_)),
-      last_row_(mapping_.channels, {kNoRow, kNoRow}),
+      last_(mapping_.channels),
       parts_(mapping_.channels) {}
 
 std::uint32_t HbmController::new_slot() {
@@ -90,9 +94,14 @@ void HbmController::add_run(std::uint64_t address, std::uint64_t granules, HbmPi
   const std::uint64_t last_whole = end / count * count;
   if (last_whole <= first_whole) {
     piece.granules = 1;
-    for (std::uint64_t granule = address; granule < end; ++granule) {
-      const std::uint64_t row = mapping_.row(granule);
-      add_piece(mapping_.channel(granule), row, row, piece);
+    for (std::uint64_t granule = address; granule < end;) {
+      // Within a block, one granule to each channel, row and bank are the same.
+      const std::uint64_t block_end = std::min(end, (granule / count + 1) * count);
+      const Place place = place_of(granule);
+      for (std::uint32_t channel = mapping_.channel(granule); granule < block_end; ++granule) {
+        add_piece(channel, place, place, piece);
+        channel = channel + 1 == count ? 0 : channel + 1;
+      }
     }
     return;
   }
@@ -110,19 +119,23 @@ void HbmController::add_run(std::uint64_t address, std::uint64_t granules, HbmPi
   for (std::uint32_t channel = 0; channel < count; ++channel) {
     const Part& part = parts_[channel];
     piece.granules = part.granules;
-    add_piece(channel, mapping_.row(part.first),
-              mapping_.row(part.first + (part.granules - 1) * count), piece);
+    add_piece(channel, place_of(part.first), place_of(part.first + (part.granules - 1) * count),
+              piece);
   }
 }
 
-void HbmController::add_piece(std::uint32_t channel, std::uint64_t first_row,
-                              std::uint64_t last_row, HbmPiece piece) {
+HbmController::Place HbmController::place_of(std::uint64_t granule) const {
+  const std::uint64_t row = mapping_.row(granule);
+  return {row, mapping_.bank(row)};
+}
+
+void HbmController::add_piece(std::uint32_t channel, const Place& first, const Place& last,
+                              HbmPiece piece) {
   Slot& slot = slots_[piece.request];
   const HbmDirection direction = slot.request.write ? kHbmWrite : kHbmRead;
-  std::uint64_t& before = last_row_[channel][direction];
-  piece.row_miss =
-      before != kNoRow && first_row != before && mapping_.bank(first_row) == mapping_.bank(before);
-  before = last_row;
+  Place& before = last_[channel][direction];
+  piece.row_miss = first.bank == before.bank && first.row != before.row;
+  before = last;
   channels_[channel].add(direction, piece);
   const std::uint64_t arrived = channels_[channel].arrived(direction);
   const HbmChannel& fullest = channels_[slot.fullest];

@@ -78,16 +78,21 @@ class HbmController {
 
   void add_run(std::uint64_t address, std::uint64_t granules, HbmPiece piece);
   std::uint32_t new_slot();
-  void add_piece(std::uint32_t channel, std::uint64_t first_row, std::uint64_t last_row,
-                 HbmPiece piece);
+  /// Where in its channel a granule lies.
+  struct Place {
+    std::uint64_t row = 0;
+    std::uint32_t bank = ~std::uint32_t{0};  ///< None.
+  };
+  Place place_of(std::uint64_t granule) const;
+  void add_piece(std::uint32_t channel, const Place& first, const Place& last, HbmPiece piece);
   std::uint64_t earliest(const Slot& slot) const;
 
   const HbmTiming timing_;
   const HbmMapping mapping_;
   const std::uint64_t latency_;
   std::vector<HbmChannel> channels_;
-  /// The last row that each channel was asked for in each direction.
-  std::vector<std::array<std::uint64_t, 2>> last_row_;
+  /// What each channel was asked for last in each direction.
+  std::vector<std::array<Place, 2>> last_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
   std::vector<std::uint32_t> waiting_;  ///< Slots in order of arrival.
