@@ -105,12 +105,16 @@ kernel callee
   { dma.done.wait 1, 64 }
   { vsyncadd 1, -64 }
 )");
+  // Steps of equal length: no refresh, and the memory in step with the core.
+  MachineParams params;
+  params.hbm.refresh_interval_ns = 0;
+  params.hbm.pin_mbps = 2 * params.clock_mhz;
   for (bool interpret : {false, true}) {
     RunOptions options = test::on_core(0);
     options.interpret = interpret;
     options.warmup_steps = 2;
     options.steps = 3;
-    const RunResult result = run(program, options);
+    const RunResult result = run(program, options, params);
     const CoreResult& core = result.cores[0];
     ASSERT_EQ(core.steps.size(), 3u);
     const std::uint64_t step = core.steps[0].end - core.steps[0].begin;

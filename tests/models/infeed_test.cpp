@@ -106,6 +106,7 @@ TEST(Infeed, AfterAWarmUpTheFirstStepHasThePaceOfTheHost) {
 TEST(Infeed, TheRateIsKeptWithoutDrift) {
   MachineParams params;
   params.host.examples_per_s = 99991;
+  params.hbm.refresh_interval_ns = 0;
   const RunResult result = test::run(taker(0), steps(200, {0}), params);
   const double period = 128.0 / 99991 * 940e6;
   const std::vector<StepSpan>& spans = result.cores[0].steps;
