@@ -80,7 +80,7 @@ struct HbmParams {
   std::uint32_t row_bytes = 1024;
   std::uint32_t refresh_interval_ns = 3900;
   std::uint32_t refresh_ns = 350;
-  std::uint32_t first_refresh_ns = 500;
+  std::uint32_t first_refresh_ns = 750;
   std::uint32_t precharge_ns = 14;
   std::uint32_t read_activate_ns = 12;
   std::uint32_t write_activate_ns = 6;
