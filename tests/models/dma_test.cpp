@@ -18,10 +18,10 @@ std::string num(std::uint64_t value) { return std::to_string(value); }
 
 /// From issue to flag of a read that begins with the run: a row is opened, 64 clocks of 900 MHz for
 /// each granule of the fullest of 32 channels, 341 clocks for each refresh that falls due, at
-/// clock 450 and every 3510 clocks after, before the last granule begins, and the latency.
+/// clock 675 and every 3510 clocks after, before the last granule begins, and the latency.
 std::uint64_t dma_cycles(std::uint64_t granules) {
   std::uint64_t last = 27 + 64 * ((granules + 31) / 32 - 1);
-  for (std::uint64_t due = 450; last >= due; due += 3510) last += 341;
+  for (std::uint64_t due = 675; last >= due; due += 3510) last += 341;
   return ((last + 64) * 940 + 899) / 900 + 140;
 }
 
