@@ -31,6 +31,7 @@ constexpr double kLongCycles = 10;          ///< exp, log, a division or a reduc
 constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.
 constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
 constexpr std::size_t kMostMovedTogether = 64;
+constexpr std::size_t kMostRelations = 64;  ///< Of a group that moves along with another one.
 constexpr int kRounds = 4;
 
 DimensionOrder row_major(std::int64_t rank) {
@@ -92,7 +93,8 @@ class LayoutSearch {
   double bytes(InstructionId id, const DimensionOrder& order) const;
   double copy_cost(InstructionId id);
   double relation_cost(InstructionId id);
-  double dot_cost(InstructionId id);
+  double dot_cost(InstructionId id, bool counts_products = true);
+  double avoidable_cost(int g);
   double vector_cost(InstructionId id);
   double cost_of(int g);
   double cost_of(const std::set<int>& groups);
@@ -261,7 +263,7 @@ double LayoutSearch::copy_cost(InstructionId id) {
   return kKernelCycles + 2 * bytes(id, order(id)) / kBytesPerCycle;
 }
 
-double LayoutSearch::dot_cost(InstructionId id) {
+double LayoutSearch::dot_cost(InstructionId id, bool counts_products) {
   const HloInstruction& dot = at(id);
   const auto laid_out = [&](InstructionId value) {
     Shape result = shape(value);
@@ -276,11 +278,13 @@ double LayoutSearch::dot_cost(InstructionId id) {
       find_dot_problem(dot, laid_out(lhs), laid_out(rhs), laid_out(id));
   if (!problem) return copy_cost(lhs) + copy_cost(rhs) + copy_cost(id);
   exchange_where_cheaper(*problem);
+  const double transposed = double(blocks_to_transpose(*problem)) * kTransposeCycles;
+  if (!counts_products) return transposed;
   const auto tiles = [](std::uint32_t extent) { return (extent + 127) / 128; };
   double products = double(tiles(problem->m)) * tiles(problem->n) * tiles(problem->k);
   for (const OuterDimension& outer : problem->outer) products *= outer.extent;
   for (const OuterDimension& outer : problem->outer_k) products *= outer.extent;
-  return products * kTileCycles + double(blocks_to_transpose(*problem)) * kTransposeCycles;
+  return products * kTileCycles + transposed;
 }
 
 /// Whether what a reduction makes is broadcast over the arrays that it was made of, as a softmax or
@@ -480,6 +484,7 @@ double LayoutSearch::move(int g, const DimensionOrder& order,
     for (auto& [neighbour, wanted] : induced(from)) {
       Group& other = groups_[static_cast<std::size_t>(neighbour)];
       if (other.is_fixed || other.order == wanted || moved.count(neighbour) != 0) continue;
+      if (other.relations.size() > kMostRelations) continue;
       const double present = cost_of(neighbour);
       DimensionOrder kept = other.order;
       other.order = wanted;
@@ -504,10 +509,30 @@ double LayoutSearch::move(int g, const DimensionOrder& order,
   return present - after;
 }
 
+/// What another order could save at most: padding, copies, transposed blocks.
+double LayoutSearch::avoidable_cost(int g) {
+  const Group& group = groups_[static_cast<std::size_t>(g)];
+  double cost = 0;
+  for (InstructionId id : group.arrays) {
+    const double traffic = traffic_[static_cast<std::size_t>(id)];
+    const double work = work_on_tile(at(id).opcode);
+    if (traffic == 0 && work == 0) continue;
+    const double padding = bytes(id, group.order) - static_cast<double>(shape(id).unpadded_bytes());
+    const double tile = 1024.0 * hlo::byte_size(shape(id).type);
+    cost += traffic * padding / kBytesPerCycle + work * padding / tile;
+  }
+  for (InstructionId id : group.relations) {
+    const bool is_dot = at(id).opcode == HloOpcode::kDot && takes_part(id);
+    cost += is_dot ? dot_cost(id, false) : relation_cost(id);
+  }
+  return cost;
+}
+
 bool LayoutSearch::improve(int g) {
   Group& group = groups_[static_cast<std::size_t>(g)];
   if (group.is_fixed) return false;
   double best = std::max(1.0, kLeastGain * cost_of(g));
+  if (avoidable_cost(g) <= best) return false;
   DimensionOrder choice;
   for (const DimensionOrder& candidate : candidates(g)) {
     if (candidate == group.order) continue;
