@@ -350,6 +350,33 @@ TEST(Compiler, MlpStepsAreTheReferences) {
   expect_training(Training("mlp", with_batch(24), 1), 1e-3, 1e-3, v2_8());
 }
 
+/// A convolution with a bias, and sums of its results and of their squares over all but the
+/// features, as a batch normalisation needs them.
+Module convolution_with_sums(std::int64_t batch, ElementType type) {
+  GraphBuilder graph("sums");
+  const Tensor x = graph.parameter("x", array_shape(type, {batch, 5, 7, 5}));
+  const Tensor w = graph.parameter("w", array_shape(type, {3, 3, 5, 20}));
+  const Tensor b = graph.parameter("b", array_shape(ElementType::kF32, {20}));
+  hlo::WindowDimension window;
+  window.size = 3;
+  window.padding_low = window.padding_high = 1;
+  const Tensor y = graph.convolution(x, w, frontend::nhwc_dimensions(), {window, window});
+  const Tensor z =
+      graph.add(graph.convert(y, ElementType::kF32), graph.broadcast(b, {batch, 5, 7, 20}, {3}));
+  const Tensor sum = graph.reduce_sum(z, {0, 1, 2});
+  const Tensor squares = graph.reduce_sum(graph.multiply(z, z), {0, 1, 2});
+  return graph.finish(graph.tuple({graph.convert(z, type), sum, squares}), {x, w, b});
+}
+
+TEST(Compiler, SumsBehindAConvolutionWithItsBatchInTheLanes) {
+  // Whole and partial tiles of lanes; 5 rows and 7 columns of pixels fill no block.
+  for (std::int64_t batch : {128, 100, 130}) {
+    SCOPED_TRACE(batch);
+    expect_reference(convolution_with_sums(batch, ElementType::kF32), 1e-4, 1);
+    expect_reference(convolution_with_sums(batch, ElementType::kBf16), 1e-2, 2);
+  }
+}
+
 TEST(Compiler, LenetStepsAreTheReferences) {
   expect_training(Training("lenet", with_batch(12), 2), 1e-3, 1e-3);
 }

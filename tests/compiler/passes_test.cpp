@@ -126,6 +126,23 @@ TEST(Layouts, ConvolutionsPutSpatialDimensionsFirst) {
   expect_convolution_orders(2, {3, 0, 2, 1});
 }
 
+TEST(Fusion, SumsOverTheBatchInTheLanesStandBehindTheirConvolution) {
+  GraphBuilder graph("sums");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {128, 8, 8, 64}));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 64, 64}));
+  const Tensor y = graph.convolution(x, w, frontend::nhwc_dimensions(), {{}, {}});
+  const Tensor sum = graph.reduce_sum(y, {0, 1, 2});
+  const Module module = run_to_fusion(graph.finish(graph.tuple({y, sum}), {x, w}));
+  int kernels = 0;
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    if (compiler::is_bookkeeping(instruction.opcode)) continue;
+    ++kernels;
+    EXPECT_EQ(instruction.fusion_kind, "kOutput");
+    EXPECT_EQ(instruction.shape.elements.size(), 2U);
+  }
+  EXPECT_EQ(kernels, 1);
+}
+
 TEST(Layouts, ElementwiseOperandsLieAsTheirResult) {
   for (const char* name : {"mlp", "lenet", "resnet50", "transformer"}) {
     Module module = frontend::build_workload(name).module;

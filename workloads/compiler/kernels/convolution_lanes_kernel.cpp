@@ -59,6 +59,7 @@ class LanesKernel {
     builder_.new_block();
     grid_->run([this] { work(); }, [this] { results_.ready(); });
     if (!patches_.units.empty()) stream_.close();
+    results_.finish();
     LoweredKernel lowered;
     lowered.vmem_bytes = builder_.vmem_bytes();
     lowered.kernel = builder_.finish();
@@ -109,7 +110,9 @@ class LanesKernel {
   void multiply();
   std::function<VReg(std::uint32_t, std::uint32_t)> patch_weights(const std::vector<SReg>& digits);
   void finish();
+  MReg inside(SReg y, SReg x);
   void apply_epilogue();
+  void apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t unroll, std::uint32_t pixels);
 
   enum Digit : std::size_t { kUnit, kPixelY, kGroup, kChunk };
 
@@ -432,12 +435,8 @@ std::function<VReg(std::uint32_t, std::uint32_t)> LanesKernel::patch_weights(
   const std::uint32_t rows = tiling_.split == Split::kRows ? mxus_ : 1;
   SReg origin = weighted_sum(builder_, digits, {0, rows * row_pitch, groups * group_pitch, 0});
   if (slab.base) origin = origin ? builder_.add(origin, slab.base) : slab.base;
-  std::vector<SReg> bases;
-  for (std::uint32_t run = 0; run < patches_.runs; ++run) {
-    bases.push_back(
-        digits[kUnit] ? builder_.load_smem(units_ + run, builder_.mul(digits[kUnit], unit_words()))
-                      : builder_.load_smem(units_ + run));
-  }
+  const SReg entry = digits[kUnit] ? builder_.mul(digits[kUnit], unit_words()) : SReg();
+  auto bases = std::make_shared<std::vector<SReg>>(patches_.runs);
   const VReg mask = masks() ? builder_.load(VmemAddress(mask_)) : VReg();
   const std::uint32_t mxu_distance = groups > 1 ? group_pitch : rows > 1 ? row_pitch : 0;
   const std::uint32_t tile = tile_rows(problem_.input_type);
@@ -445,8 +444,12 @@ std::function<VReg(std::uint32_t, std::uint32_t)> LanesKernel::patch_weights(
   return [=](std::uint32_t mxu, std::uint32_t j) {
     if (mxu_distance == 0 && cached->first == j) return cached->second;
     const std::uint32_t number = 15 - j, in_run = number % patches_.run_tiles;
-    const VmemAddress from(slab.region, std::int64_t{in_run} * tile + mxu * mxu_distance,
-                           bases[number / patches_.run_tiles], origin);
+    // Read from the table when it is needed: there are few scalar registers.
+    SReg& base = (*bases)[number / patches_.run_tiles];
+    const std::uint32_t word = units_ + number / patches_.run_tiles;
+    if (!base) base = entry ? builder_.load_smem(word, entry) : builder_.load_smem(word);
+    const VmemAddress from(slab.region, std::int64_t{in_run} * tile + mxu * mxu_distance, base,
+                           origin);
     const bool last = masks() && in_run + 1 == patches_.run_tiles;
     *cached = {j, memory_.load_weights(problem_.input_type, from, last ? mask : VReg())};
     return cached->second;
@@ -537,41 +540,78 @@ void LanesKernel::finish() {
   }
 }
 
+/// The lanes of a pixel that belong to the result, for sums; none: all of all pixels.
+MReg LanesKernel::inside(SReg y, SReg x) {
+  if (!epilogue_.has_sums()) return {};
+  const std::uint32_t rows = tiles_of(sizes_.pixels_y, tiling_.block_y) * sizes_.out_y;
+  const bool whole_rows = rows == height().output;
+  const bool whole_columns = sizes_.out_x * tiling_.blocks_x == width().output;
+  const std::uint32_t last_lanes = problem_.rows - (sizes_.lane_tiles - 1) * 128;
+  if (whole_rows && whole_columns && last_lanes == 128) return {};
+  SReg lanes = builder_.constant(last_lanes);
+  if (const PReg last = grid_->is_last(kLanes)) lanes = builder_.select(last, last_lanes, 128);
+  const auto keep = [&](SReg pixel, int dimension, std::uint32_t step, std::int64_t extent) {
+    const SReg at = weighted_sum(builder_, {grid_->index(dimension)}, {step}, pixel);
+    lanes = builder_.select(builder_.less(at, extent), lanes, 0);
+  };
+  if (!whole_rows) keep(y, kY, sizes_.out_y, height().output);
+  if (!whole_columns) keep(x, kX, sizes_.out_x, width().output);
+  return builder_.vector_compare(Opcode::kVcmpLtS32, builder_.and_(builder_.lane_sequence(), 127),
+                                 builder_.splat(lanes));
+}
+
 void LanesKernel::apply_epilogue() {
   const std::uint32_t columns = tiling_.block_columns;
-  std::uint32_t unroll = 8;
-  while (columns % unroll != 0) --unroll;
+  const auto dividing = [](std::uint32_t most, std::uint32_t extent) {
+    while (extent % most != 0) --most;
+    return most;
+  };
+  const std::uint32_t unroll = dividing(epilogue_.has_sums() ? 4 : 8, columns);
+  const std::uint32_t pixels = dividing(epilogue_.has_sums() ? 8 : 1, sizes_.out_x);
   builder_.new_block();
-  StepCounter counter(builder_, {sizes_.out_y * sizes_.out_x, columns / unroll});
+  StepCounter counter(builder_, {columns / unroll, sizes_.out_y, sizes_.out_x / pixels});
   builder_.loop(counter.steps(), [&](SReg) {
-    const std::vector<SReg> digits = counter.present();
-    const SReg tiles = weighted_sum(builder_, digits, {columns, unroll});
-    EpilogueEmitter::Position position;
-    if (tiles) {
-      position.rows32 = builder_.shift_left(tiles, 3);
-      position.rows16 = builder_.shift_left(tiles, 2);
-    }
-    std::vector<VmemAddress> blocks;
-    for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
-    results_.begin(blocks);
-    VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
-    out.base2 = position.rows32;
-    // Nothing depends on the pixel: matmul_epilogue() sees to it.
-    position.place.digits.resize(4);
-    const Index row{weighted_sum(builder_, {grid_->index(kColumns), digits[1]}, {columns, unroll}),
-                    0};
-    position.place.digits[3] = {grid_->index(kLanes), 0};
-    position.place.lane_key = 0;
+    apply_to_pixels(counter.present(), unroll, pixels);
+    counter.advance(counter.next());
+  });
+  builder_.new_block();
+}
+
+/// `unroll` tiles of each of some neighbouring pixels of the block.
+void LanesKernel::apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t unroll,
+                                  std::uint32_t pixels) {
+  const std::uint32_t columns = tiling_.block_columns;
+  const SReg zero = builder_.constant(0);
+  const SReg column = weighted_sum(builder_, {digits[0]}, {unroll}, zero);
+  const SReg x = weighted_sum(builder_, {digits[2]}, {pixels}, zero);
+  // All tiles share their base: the scheduler sees that they do not overlap.
+  const SReg tiles =
+      weighted_sum(builder_, {digits[1], x}, {sizes_.out_x * columns, columns}, column);
+  EpilogueEmitter::Position position;
+  position.rows32 = builder_.shift_left(tiles, 3);
+  position.rows16 = builder_.shift_left(tiles, 2);
+  std::vector<VmemAddress> blocks;
+  for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
+  results_.begin(blocks);
+  results_.begin_row_sums(unroll);
+  VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
+  out.base2 = position.rows32;
+  // Nothing else depends on the pixel: matmul_epilogue() sees to it.
+  position.place.digits.resize(4);
+  const Index row{weighted_sum(builder_, {grid_->index(kColumns)}, {columns}, column), 0};
+  position.place.digits[3] = {grid_->index(kLanes), 0};
+  position.place.lane_key = 0;
+  for (std::uint32_t pixel = 0; pixel < pixels; ++pixel) {
+    position.inside = inside(digits[1] ? digits[1] : zero, pixel > 0 ? builder_.add(x, pixel) : x);
     for (std::uint32_t i = 0; i < unroll; ++i) {
-      position.tiles = i;
-      position.place.row_key = static_cast<int>(i);
+      position.tiles = pixel * columns + i;
+      position.place.row_key = static_cast<int>(pixel * unroll + i);
       position.place.digits[2] = row.plus(i);
       const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
       builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
     }
-    counter.advance(counter.next());
-  });
-  builder_.new_block();
+  }
+  results_.end_row_sums(row);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/matmul_epilogue.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/layouts.h"
@@ -93,15 +94,15 @@ void find_operands(MatmulEpilogue& epilogue, std::int64_t product_parameter,
   }
 }
 
-/// True for a sum over all dimensions but the minor one.
-bool is_lane_sum(const ExpressionGraph& graph, const ExpressionNode& node) {
+/// True for a sum over all dimensions but one.
+bool is_sum_to(int kept, const ExpressionGraph& graph, const ExpressionNode& node) {
   if (node.opcode != HloOpcode::kReduce || node.reducer != HloOpcode::kAdd) return false;
   const IterationSpace& space = graph.space();
   for (int axis = 0; axis < space.rank(); ++axis) {
     const bool is_reduced =
         std::count(node.reduced_axes.begin(), node.reduced_axes.end(), axis) > 0;
     const bool is_unit = space.extents[static_cast<std::size_t>(axis)] == 1;
-    if (is_reduced == (axis == space.lane_axis()) && !(is_unit && axis != space.lane_axis())) {
+    if (is_reduced == (axis == kept) && !(is_unit && axis != kept)) {
       return false;
     }
   }
@@ -116,15 +117,18 @@ void find_results(MatmulEpilogue& epilogue, const HloInstruction& fusion) {
     result.node = graph.roots()[i];
     result.shape = graph.root_shapes()[i];
     result.operand = static_cast<int>(fusion.operands.size() + i);
-    const bool is_sum = is_lane_sum(graph, graph.node(result.node)) && result.shape.rank() == 1 &&
-                        result.shape.type == ElementType::kF32;
+    const bool is_vector = result.shape.rank() == 1 && result.shape.type == ElementType::kF32;
+    const auto is_sum = [&](int kept) {
+      return is_vector && is_sum_to(kept, graph, graph.node(result.node));
+    };
     if (result.shape.dimensions != epilogue.product->shape.dimensions) {
-      if (!is_sum) {
+      const bool to_lanes = is_sum(graph.space().lane_axis());
+      if (!to_lanes && !is_sum(graph.space().row_axis())) {
         refuse(fusion, "expected results of the product's extent " +
                            hlo::to_string(epilogue.product->shape) +
-                           " or f32 sums of them to its minor dimension");
+                           " or f32 sums of them to one of its minor dimensions");
       }
-      result.kind = Kind::kLanes;
+      result.kind = to_lanes ? Kind::kLanes : Kind::kRows;
     }
     epilogue.results.push_back(std::move(result));
   }
@@ -133,8 +137,14 @@ void find_results(MatmulEpilogue& epilogue, const HloInstruction& fusion) {
   if (epilogue.results.front().kind != Kind::kBlocks) {
     refuse(fusion, "expected a result of the product's extent");
   }
-  if (epilogue.product->opcode != HloOpcode::kDot && epilogue.results.size() > 1) {
-    refuse(fusion, "expected one result behind a convolution");
+  const bool is_dot = epilogue.product->opcode == HloOpcode::kDot;
+  for (std::size_t i = 1; i < epilogue.results.size(); ++i) {
+    const bool is_row_sum = epilogue.results[i].kind == Kind::kRows;
+    if (is_dot == is_row_sum) {
+      refuse(fusion,
+             "expected sums to the minor dimension behind a dot, one result and sums to the "
+             "dimension above it behind a convolution");
+    }
   }
 }
 
@@ -170,6 +180,9 @@ std::uint64_t MatmulEpilogue::resident_rows() const {
   for (const Result& result : results) {
     // Eight rows of sums for each row of the result; the last blocks may reach beyond it.
     if (result.kind == Result::Kind::kLanes) rows += 32 * granules(result.shape) + 256;
+    if (result.kind == Result::Kind::kRows) {
+      rows += 8 * static_cast<std::uint64_t>(result.row_tiles()) + 2 * granules(result.shape) + 16;
+    }
   }
   return rows;
 }
@@ -189,7 +202,7 @@ std::size_t MatmulEpilogue::instructions() const {
   return count;
 }
 
-bool MatmulEpilogue::has_sums() const { return results.back().kind == Result::Kind::kLanes; }
+bool MatmulEpilogue::has_sums() const { return results.back().kind != Result::Kind::kBlocks; }
 
 bool MatmulEpilogue::has_matrix() const {
   return std::any_of(operands.begin(), operands.end(),
@@ -288,6 +301,10 @@ void EpilogueEmitter::start(std::int64_t lane_tiles) {
     fetched_ += size;
   }
   for (std::size_t i = 0; i < epilogue_.results.size(); ++i) {
+    if (epilogue_.results[i].kind == Result::Kind::kRows) {
+      const std::int64_t tiles = epilogue_.results[i].row_tiles();
+      sums_[i] = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tiles));
+    }
     if (epilogue_.results[i].kind != Result::Kind::kLanes) continue;
     TPU_CHECK(lane_tiles > 0, epilogue_.kernel_name << ": sums need the number of lane tiles");
     sums_[i] = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * lane_tiles));
@@ -307,7 +324,7 @@ void EpilogueEmitter::ready() {
   }
   for (const VmemRegion& sums : sums_) {
     if (sums.rows == 0) continue;
-    builder_.loop(static_cast<std::uint64_t>(lane_tiles_), [&](SReg tile) {
+    builder_.loop(sums.rows / 8, [&](SReg tile) {
       builder_.store({sums, 0, builder_.shift_left(tile, 3)}, 0.0F);
     });
   }
@@ -350,7 +367,14 @@ std::vector<VReg> EpilogueEmitter::apply(const Position& position, VReg product)
       tiles.push_back(emitter_->vector(result.node, position.place));
       continue;
     }
-    const VReg value = summand(result, position);
+    VReg value = summand(result, position);
+    if (result.kind == Result::Kind::kRows) {
+      if (position.inside) value = builder_.select(position.inside, value, 0.0F);
+      VReg& sum =
+          row_sums_[i].at(static_cast<std::size_t>(position.place.row_key) % row_sums_[i].size());
+      sum = sum ? builder_.add(sum, value) : value;
+      continue;
+    }
     partial_[i] = partial_[i] ? builder_.add(partial_[i], value) : value;
   }
   return tiles;
@@ -378,25 +402,74 @@ void EpilogueEmitter::end(const Position& position) {
   partial_.clear();
 }
 
+void EpilogueEmitter::begin_row_sums(std::uint32_t tiles) {
+  row_sums_.assign(epilogue_.results.size(), {});
+  for (std::size_t i = 0; i < epilogue_.results.size(); ++i) {
+    if (epilogue_.results[i].kind == Result::Kind::kRows) row_sums_[i].resize(tiles);
+  }
+}
+
+void EpilogueEmitter::end_row_sums(Index first) {
+  for (std::size_t i = 0; i < row_sums_.size(); ++i) {
+    for (std::size_t tile = 0; tile < row_sums_[i].size(); ++tile) {
+      const Index number = first.plus(static_cast<std::int64_t>(tile));
+      const VmemAddress sum = at(sums_[i], multiply(builder_, number, 8));
+      builder_.store(sum, builder_.add(builder_.load(sum), row_sums_[i][tile]));
+    }
+  }
+  row_sums_.clear();
+}
+
 void EpilogueEmitter::finish() {
   std::uint64_t sent = 0;
   for (std::size_t i = 0; i < epilogue_.results.size(); ++i) {
     const Result& result = epilogue_.results[i];
-    if (result.kind != Result::Kind::kLanes) continue;
+    if (result.kind == Result::Kind::kBlocks) continue;
     const std::uint64_t size = granules(result.shape);
-    const VmemRegion row = builder_.allocate_vmem(2 * size);
-    const std::uint32_t initial = epilogue_.graph->node(result.node).bits;
-    const std::int64_t tiles = (result.shape.element_count() + 127) / 128;
-    builder_.loop(static_cast<std::uint64_t>(tiles), [&](SReg tile) {
-      VReg sum = combine_sublanes(builder_, HloOpcode::kAdd, false,
-                                  builder_.load({sums_[i], 0, builder_.shift_left(tile, 3)}));
-      if (initial != 0) sum = builder_.add(sum, VectorOperand(initial));
-      builder_.store(VmemAddress(row, 0, tile).mask(0x1), sum);
-    });
-    builder_.dma_out(row, builder_.operand(result.operand), size, flag_);
+    const VmemRegion vector = builder_.allocate_vmem(2 * size);
+    if (result.kind == Result::Kind::kLanes) {
+      finish_lane_sums(result, sums_[i], vector);
+    } else {
+      finish_row_sums(result, sums_[i], vector);
+    }
+    builder_.dma_out(vector, builder_.operand(result.operand), size, flag_);
     sent += size;
   }
   if (sent > 0) builder_.wait(flag_, sent);
+}
+
+void EpilogueEmitter::finish_lane_sums(const Result& result, VmemRegion sums, VmemRegion vector) {
+  const std::uint32_t initial = epilogue_.graph->node(result.node).bits;
+  const std::int64_t tiles = (result.shape.element_count() + 127) / 128;
+  builder_.loop(static_cast<std::uint64_t>(tiles), [&](SReg tile) {
+    VReg sum = combine_sublanes(builder_, HloOpcode::kAdd, false,
+                                builder_.load({sums, 0, builder_.shift_left(tile, 3)}));
+    if (initial != 0) sum = builder_.add(sum, VectorOperand(initial));
+    builder_.store(VmemAddress(vector, 0, tile).mask(0x1), sum);
+  });
+}
+
+/// Lanes are added; the rows of a tile become neighbouring lanes of the vector.
+void EpilogueEmitter::finish_row_sums(const Result& result, VmemRegion sums, VmemRegion vector) {
+  const std::uint32_t initial = epilogue_.graph->node(result.node).bits;
+  const std::int64_t together = std::gcd(result.row_tiles(), std::int64_t{8});
+  builder_.new_block();
+  builder_.loop(static_cast<std::uint64_t>(result.row_tiles() / together), [&](SReg group) {
+    emitter_->forget();
+    const Index tile = multiply(builder_, {group, 0}, together);
+    std::vector<VReg> values;
+    for (std::int64_t i = 0; i < together; ++i) {
+      const VReg rows = builder_.load(at(sums, multiply(builder_, tile.plus(i), 8)));
+      VReg sum = builder_.lane_sum(rows);
+      if (initial != 0) sum = builder_.add(sum, VectorOperand(initial));
+      values.push_back(sum);
+    }
+    const Index line = divide_by_power_of_two(builder_, tile, 4);
+    const Index lane = multiply(builder_, modulo_power_of_two(builder_, tile, 4), 8);
+    store_across_lanes(builder_, *emitter_, values, at(vector, line), lane);
+  });
+  builder_.new_block();
+  emitter_->forget();
 }
 
 ExpressionValue EpilogueEmitter::source(int node, const Place&) {

@@ -36,13 +36,15 @@ struct MatmulEpilogue {
   struct Result {
     /// Blocks: the product's extent and layout, written block by block. Lanes: a sum over
     /// everything but the product's minor dimension, an element per lane, written when the kernel
-    /// ends.
-    enum class Kind : std::uint8_t { kBlocks, kLanes };
+    /// ends. Rows: the same for the dimension above it.
+    enum class Kind : std::uint8_t { kBlocks, kLanes, kRows };
     Kind kind = Kind::kBlocks;
     int node = -1;     ///< Of the graph; -1: the product itself, without a graph.
     int operand = -1;  ///< Of the kernel.
     hlo::Shape shape;
     hlo::ElementType type() const { return shape.type; }
+    /// Registers of a sum to the rows.
+    std::int64_t row_tiles() const { return (shape.element_count() + 7) / 8; }
   };
 
   std::string kernel_name;
@@ -82,6 +84,8 @@ class EpilogueEmitter {
     SReg rows32, rows16;     ///< and the rest as VMEM rows of 32-bit and of packed tiles.
     /// Sublanes of the tile that lie in the array; a constant of 8 or more: all.
     Index valid_rows{{}, 8};
+    /// Elements that lie in the array, for sums to the rows; none: all.
+    MReg inside;
   };
 
   EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& epilogue);
@@ -99,6 +103,10 @@ class EpilogueEmitter {
   std::vector<VReg> apply(const Position& position, VReg product);
   /// Ends the piece that begin() began, before any other code.
   void end(const Position& position);
+  /// Around straight code over pixels with the same tiles of rows, `tiles` of them from `first` on:
+  /// sums to the rows stay in registers in it. A place's row_key counts the tiles, pixel by pixel.
+  void begin_row_sums(std::uint32_t tiles);
+  void end_row_sums(Index first);
   /// Writes the sums. In the last blocks of the kernel.
   void finish();
 
@@ -109,14 +117,17 @@ class EpilogueEmitter {
   VReg load(const Operand& operand, std::size_t number);
   VReg summand(const Result& result, const Position& position);
   void spread_rows(const Operand& operand, std::size_t number);
+  void finish_lane_sums(const Result& result, VmemRegion sums, VmemRegion vector);
+  void finish_row_sums(const Result& result, VmemRegion sums, VmemRegion vector);
 
   KernelBuilder& builder_;
   const MatmulEpilogue& epilogue_;
   TileMemory memory_;
   std::unique_ptr<ExpressionEmitter> emitter_;
-  std::vector<VmemRegion> resident_;  ///< Per operand; of scalars the spread value.
-  std::vector<VmemRegion> sums_;      ///< Per result: a register per lane tile.
-  std::vector<VReg> partial_;         ///< Per result: of the straight piece.
+  std::vector<VmemRegion> resident_;         ///< Per operand; of scalars the spread value.
+  std::vector<VmemRegion> sums_;             ///< Per result: a register per lane tile.
+  std::vector<VReg> partial_;                ///< Per result: of the straight piece.
+  std::vector<std::vector<VReg>> row_sums_;  ///< Per result: of the tiles of rows.
   std::int64_t lane_tiles_ = 0;
   std::uint32_t flag_ = 0;
   std::uint64_t fetched_ = 0;  ///< Granules.

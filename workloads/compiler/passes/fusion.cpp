@@ -126,7 +126,8 @@ class Fusion {
   void merge_siblings();
   bool may_compute_rows(std::size_t reducer, std::size_t rows) const;
   bool compute_rows_in_reductions();
-  bool is_lane_sum(InstructionId root, InstructionId product) const;
+  bool is_sum_to(std::int64_t kept, InstructionId root, InstructionId product) const;
+  bool has_batch_in_lanes(InstructionId product) const;
   bool fits_epilogue(const Draft& draft, InstructionId product) const;
   bool uses_own_sum(const Draft& draft) const;
   bool may_join(std::size_t host, std::size_t reader) const;
@@ -515,8 +516,8 @@ void Fusion::merge_siblings() {
   }
 }
 
-/// A sum over everything but the product's minor dimension.
-bool Fusion::is_lane_sum(InstructionId root, InstructionId product) const {
+/// A sum over everything but one of the product's dimensions.
+bool Fusion::is_sum_to(std::int64_t kept, InstructionId root, InstructionId product) const {
   const HloInstruction& reduce = at(root);
   const Shape& input = at(reduce.operands[0]).shape;
   const Shape& made = at(product).shape;
@@ -525,21 +526,30 @@ bool Fusion::is_lane_sum(InstructionId root, InstructionId product) const {
     return false;
   }
   const Computation& reducer = module_.computation(reduce.called[0]);
-  const std::int64_t kept = made.layout.minor_to_major[0];
   return reducer.at(reducer.root).opcode == HloOpcode::kAdd &&
          std::count(reduce.dimensions.begin(), reduce.dimensions.end(), kept) == 0;
 }
 
+/// A convolution whose result has its batch in the lanes.
+bool Fusion::has_batch_in_lanes(InstructionId product) const {
+  const HloInstruction& instruction = at(product);
+  return instruction.opcode == HloOpcode::kConvolution &&
+         instruction.shape.layout.minor_to_major[0] == instruction.convolution->output_batch;
+}
+
 /// Behind a product there are arrays of its extent, matrices and vectors along its minor dimensions
-/// and scalars; results are of its extent or sums to a vector along its minor dimension.
+/// and scalars; results are of its extent or sums to a vector along its minor dimension (behind a
+/// convolution with its batch there, the one above it).
 bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
   const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
-  const bool batch_in_lanes = at(product).opcode == HloOpcode::kConvolution &&
-                              order[0] == at(product).convolution->output_batch;
+  const bool batch_in_lanes = has_batch_in_lanes(product);
   return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
     const HloInstruction& instruction = at(id);
-    if (instruction.opcode == HloOpcode::kReduce) return is_dot && is_lane_sum(id, product);
+    if (instruction.opcode == HloOpcode::kReduce) {
+      return (is_dot && is_sum_to(order[0], id, product)) ||
+             (batch_in_lanes && is_sum_to(order[1], id, product));
+    }
     if (instruction.opcode == HloOpcode::kIota && instruction.shape.rank() > 0) {
       const std::int64_t along = instruction.dimensions[0];
       return order[0] == along || (is_dot && order[1] == along);
@@ -596,14 +606,16 @@ bool Fusion::may_join(std::size_t host, std::size_t reader) const {
   if (!behind.is_reduction && behind.extent != extent_of(product)) return false;
   if (has_path_around(host, reader) || has_path_around(reader, host)) return false;
   const Draft both = joined(host, reader);
-  const bool has_block = std::any_of(both.roots.begin(), both.roots.end(), [&](InstructionId root) {
+  const auto blocks = std::count_if(both.roots.begin(), both.roots.end(), [&](InstructionId root) {
     return at(root).shape.dimensions == at(product).shape.dimensions;
   });
   if (uses_own_sum(both)) return false;
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
-  const std::size_t results = is_dot ? limits_.epilogue_results : 1;
+  const bool takes_sums = is_dot || has_batch_in_lanes(product);
+  const std::size_t results = takes_sums ? limits_.epilogue_results : 1;
   const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
-  return has_block && both.roots.size() <= results && both.inside.size() <= limits_.instructions &&
+  return (is_dot ? blocks > 0 : blocks == 1) && both.roots.size() <= results &&
+         both.inside.size() <= limits_.instructions &&
          arrays <= (is_dot ? limits_.epilogue_arrays : limits_.convolution_arrays) &&
          fits_epilogue(both, product);
 }
