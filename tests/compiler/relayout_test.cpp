@@ -243,10 +243,18 @@ TEST(Relayout, HeadsAreSplitAndMergedEightRowsAtATime) {
     check(reshape({24, 300}, {24, 2, 150}), type);
     check(reshape({4, 6, 2, 150}, {24, 300}), type);
     check(reshape({11, 2, 9, 20}, {11, 360}), type);
+    // Rows that fill no tiles on one side only, or on both.
+    check(reshape({3, 20, 192}, {3, 20, 16, 12}), type);
+    check(reshape({3, 20, 16, 12}, {3, 20, 192}), type);
+    check(reshape({4, 12, 3, 5, 20}, {4, 12, 300}), type);
+    check(reshape({8, 450}, {8, 3, 10, 15}), type);
   }
   // A tile of 8 rows of 6 heads: so many rotations of 8 cycles each, and little else.
   const KernelHarness::Result cost = check(reshape({512, 384}, {512, 6, 64}));
   EXPECT_LT(cost.cycles, 512 / 8 * 6 * 8 * 2 + 4000);
+  // 28 rows in tiles on one side, merged with the dimensions above on the other.
+  const KernelHarness::Result groups = check(reshape({16, 28, 128}, {16, 28, 32, 4}));
+  EXPECT_LT(groups.cycles, 16 * 4 * 32 * 8 * 2 + 4000);
 }
 
 }  // namespace

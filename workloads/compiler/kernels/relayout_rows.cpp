@@ -28,22 +28,32 @@ struct Split {
 std::optional<Split> split_of(const TileArray& flat, const TileArray& deep) {
   Split split;
   for (std::size_t i = 0; i + 1 < flat.rank(); ++i) split.items *= flat.extents[i];
+  // The deep array's dimensions of an item: one of them may be merged with the items above.
+  std::vector<std::int64_t> item = deep.extents;
+  const std::size_t last = deep.rank() - 2;
   std::size_t inner = 0;
-  for (std::int64_t items = 1; inner < deep.rank() && items < split.items; ++inner) {
-    items *= deep.extents[inner];
-    if (items > split.items) return std::nullopt;
+  for (std::int64_t left = split.items; left > 1; ++inner) {
+    if (inner > last) return std::nullopt;
+    if (left % item[inner] == 0) {
+      left /= item[inner];
+      continue;
+    }
+    if (item[inner] % left != 0) return std::nullopt;
+    item[inner] /= left;
+    if (inner == last && item[inner] % 8 != 0) return std::nullopt;
+    break;
   }
-  if (inner + 2 > deep.rank()) return std::nullopt;
-  split.item_rows = 8 * deep.row_tiles() * deep.lane_tiles();
-  std::int64_t rows = 1;
-  for (std::size_t i = inner; i + 1 < deep.rank(); ++i) rows *= deep.extents[i];
-  for (std::size_t i = inner; i + 2 < deep.rank(); ++i) split.item_rows *= deep.extents[i];
-  const std::int64_t lanes = deep.extents.back(), last_rows = deep.extents[deep.rank() - 2];
+  if (inner > last) return std::nullopt;
+  const std::int64_t lanes = item.back(), last_rows = item[last], row_tiles = (last_rows + 7) / 8;
+  std::int64_t matrices = 1;
+  for (std::size_t i = inner; i < last; ++i) matrices *= item[i];
+  split.item_rows = 8 * matrices * row_tiles * deep.lane_tiles();
+  const std::int64_t rows = matrices * last_rows;
   if (rows * lanes != flat.extents.back()) return std::nullopt;
   if (rows * deep.lane_tiles() > kMostPieces) return std::nullopt;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t matrix = row / last_rows, in_matrix = row % last_rows;
-    const std::int64_t tile = matrix * deep.row_tiles() + in_matrix / 8;
+    const std::int64_t tile = matrix * row_tiles + in_matrix / 8;
     for (std::int64_t lane = 0; lane < lanes; lane += 128) {
       split.pieces.push_back({row * lanes + lane, std::min<std::int64_t>(128, lanes - lane),
                               (tile * deep.lane_tiles() + lane / 128) * 8 + in_matrix % 8});

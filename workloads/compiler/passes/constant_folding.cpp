@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 namespace tpu::compiler {
 
@@ -173,6 +174,26 @@ std::optional<double> fold_scalar(const HloInstruction& instruction,
                         static_cast<std::int64_t>(*b), to == ElementType::kS32);
   }
   return std::nullopt;
+}
+
+bool starts_from_neutral(const hlo::Module& module, const HloInstruction& reduce) {
+  const HloInstruction& initial = module.entry_computation().at(reduce.operands[1]);
+  if (initial.opcode != HloOpcode::kConstant || reduce.called.empty()) return false;
+  const std::optional<double> value = scalar_value(initial);
+  const hlo::Computation& body = module.computation(reduce.called[0]);
+  if (!value || body.instructions.size() != 3) return false;
+  switch (body.at(body.root).opcode) {
+    case HloOpcode::kAdd:
+      return *value == 0;
+    case HloOpcode::kMultiply:
+      return *value == 1;
+    case HloOpcode::kMaximum:
+      return std::isinf(*value) && *value < 0;
+    case HloOpcode::kMinimum:
+      return std::isinf(*value) && *value > 0;
+    default:
+      return false;
+  }
 }
 
 }  // namespace tpu::compiler

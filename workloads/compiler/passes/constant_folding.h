@@ -18,4 +18,8 @@ hlo::HloInstruction scalar_constant(hlo::ElementType type, double value);
 std::optional<double> fold_scalar(const hlo::HloInstruction& instruction,
                                   const std::vector<const hlo::HloInstruction*>& operands);
 
+/// True for a reduction by add, multiply, maximum or minimum whose initial value changes nothing:
+/// over one element it is that element, and it may be made in parts.
+bool starts_from_neutral(const hlo::Module& module, const hlo::HloInstruction& reduce);
+
 }  // namespace tpu::compiler

@@ -17,6 +17,7 @@
 #include "workloads/compiler/passes/reduction_forms.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/split_lanes.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/compiler/passes/widen.h"
 
@@ -60,6 +61,8 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("refuse_unknown_operations", [&] { refuse_unknown_operations(scheduled, target); });
   run("join_padded_sums", [&] { join_padded_sums(work); });
   run("drop_unit_dimensions", [&] { drop_unit_dimensions(work); });
+  run("simplify", [&] { simplify(work); });
+  run("join_split_lanes", [&] { join_split_lanes(work); });
   run("simplify", [&] { simplify(work); });
   run("use_canonical_forms", [&] { use_canonical_forms(work); });
   run("simplify", [&] { simplify(work); });

@@ -1,9 +1,7 @@
 #include "workloads/compiler/passes/unit_dimensions.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <optional>
 
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
@@ -76,7 +74,6 @@ class UnitDimensions {
   void visit_broadcast(InstructionId id);
   void visit_iota(InstructionId id);
   void visit_reduce(InstructionId id);
-  bool is_neutral(const HloInstruction& reduce);
   bool keeps_dimensions(InstructionId id);
   InstructionId squeezed(InstructionId id);
   void becomes_reshape(InstructionId id, HloInstruction squeezed_form);
@@ -210,27 +207,6 @@ void UnitDimensions::visit_iota(InstructionId id) {
   becomes_reshape(id, std::move(squeezed_form));
 }
 
-/// True when the reduction's result over one element is that element.
-bool UnitDimensions::is_neutral(const HloInstruction& reduce) {
-  const HloInstruction& initial = at(reduce.operands[1]);
-  if (initial.opcode != HloOpcode::kConstant || reduce.called.empty()) return false;
-  const std::optional<double> value = scalar_value(initial);
-  const Computation& body = module_.computation(reduce.called[0]);
-  if (!value || body.instructions.size() != 3) return false;
-  switch (body.at(body.root).opcode) {
-    case HloOpcode::kAdd:
-      return *value == 0;
-    case HloOpcode::kMultiply:
-      return *value == 1;
-    case HloOpcode::kMaximum:
-      return std::isinf(*value) && *value < 0;
-    case HloOpcode::kMinimum:
-      return std::isinf(*value) && *value > 0;
-    default:
-      return false;
-  }
-}
-
 void UnitDimensions::visit_reduce(InstructionId id) {
   if (at(id).shape.is_tuple() || at(id).operands.size() != 2) return;
   const InstructionId operand = at(id).operands[0];
@@ -242,7 +218,9 @@ void UnitDimensions::visit_reduce(InstructionId id) {
     const std::int64_t number = numbers[static_cast<std::size_t>(d)];
     if (number >= 0) squeezed_form.dimensions.push_back(number);
   }
-  if (squeezed_form.dimensions.size() < at(id).dimensions.size() && !is_neutral(at(id))) return;
+  if (squeezed_form.dimensions.size() < at(id).dimensions.size() &&
+      !starts_from_neutral(module_, at(id)))
+    return;
   if (squeezed_form.dimensions.empty()) {
     // Nothing is left to reduce.
     HloInstruction reshape;
