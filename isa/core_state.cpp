@@ -46,7 +46,7 @@ const VectorRegister& ImmediateVectors::get(std::uint32_t value) {
 CoreState::CoreState(const CoreShape& shape)
     : vmem(shape.vmem_rows),
       mxus(shape.mxus, MxuState(shape.mxu_rows, shape.mxu_columns)),
-      mxu_results(shape.mxus),
+      mxu_results(shape.mxus, std::vector<VectorQueue>(mxus.front().column_parts())),
       xlus(shape.xlus),
       shape_(shape) {
   scalar.smem.assign(shape.smem_words, 0);

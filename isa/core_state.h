@@ -151,7 +151,7 @@ class CoreState {
   /// Index address registers: one row offset per sublane.
   std::array<std::array<std::int32_t, kSublanes>, kMaxUnits> index_offsets{};
   std::vector<MxuState> mxus;
-  std::vector<VectorQueue> mxu_results;
+  std::vector<std::vector<VectorQueue>> mxu_results;  ///< By array and column part.
   VectorQueue eup;
   std::vector<XluState> xlus;
   std::uint64_t random = 0;  ///< State of our own generator; the real one's sequence is unknown.

@@ -198,7 +198,7 @@ class BundleExecution {
   VectorQueue& queue(const Instruction& in, const OpcodeInfo& row) {
     switch (row.queue) {
       case Queue::kMxuResult:
-        return unit(state_.mxu_results, in, "MXU");
+        return unit(state_.mxu_results, in, "MXU")[unit(state_.mxus, in, "MXU").check(in).column];
       case Queue::kXlu:
         return unit(state_.xlus, in, "XLU").results;
       case Queue::kTranspose:
@@ -291,11 +291,15 @@ class BundleExecution {
     MxuState& mxu = unit(state_.mxus, in, "MXU");
     if (in.opcode == Opcode::kVdwg) {
       mxu.request_swap();
+    } else if (in.opcode == Opcode::kVmatlatchPart) {
+      mxu.latch(in, vector(in.operands[0]));
     } else if (row.queue == Queue::kNone) {
-      mxu.push_weights(in.opcode, vector(in.operands[0]));
+      mxu.push_weights(in, vector(in.operands[0]));
     } else {
-      const VectorRegister& operand = vector(in.operands[0]);
-      mxu.multiply(in.opcode, operand, push(state_.mxu_results[in.unit]));
+      const std::uint32_t columns = mxu.multiply(in, vector(in.operands[0]));
+      for (std::uint32_t c = 0; c < columns; ++c) {
+        mxu.take_result(c, push(state_.mxu_results[in.unit][c]));
+      }
     }
   }
 

@@ -28,6 +28,20 @@ Part part_of(Opcode opcode) {
 
 constexpr std::uint32_t kHighHalf = 0xffff0000;
 
+/// The size of an array along a side, in parts of 128; 1 for smaller arrays.
+std::uint32_t parts_along(std::uint32_t size) {
+  const bool fits = size >= 8 && size <= kLanes * kMaxMxuParts &&
+                    size % (size < kLanes ? kSublanes : kLanes) == 0;
+  if (!fits) {
+    throw ConfigurationError(
+        "core.mxu: expected an array of 8 to 128 rows and columns, multiples of 8, or of up to " +
+        std::to_string(kLanes * kMaxMxuParts) +
+        ", multiples of 128 (a push carries eight rows of 128 lanes), found " +
+        std::to_string(size));
+  }
+  return std::max<std::uint32_t>(size / kLanes, 1);
+}
+
 }  // namespace
 
 /// The operand as the multipliers see it.
@@ -44,12 +58,15 @@ TPU_CPU_CLONES void take_part(int part, const std::uint32_t* from, float* to) {
   }
 }
 
-/// Eight rows times 128x128 weights. One vector of eight columns of all eight rows stays in
-/// registers while k runs.
+/// Adds eight rows times 128x128 weights to the result. One vector of eight columns of all eight
+/// rows stays in registers while k runs.
 TPU_CPU_CLONES void multiply_eight_rows(const float* operand, const float* weights, float* result) {
   using EightColumns = float __attribute__((vector_size(32), aligned(4), may_alias));
   for (int column = 0; column < kLanes; column += 8) {
-    EightColumns sum[kSublanes] = {};
+    EightColumns sum[kSublanes];
+    for (int row = 0; row < kSublanes; ++row) {
+      sum[row] = *reinterpret_cast<const EightColumns*>(result + kLanes * row + column);
+    }
     for (int k = 0; k < kLanes; ++k) {
       const EightColumns w = *reinterpret_cast<const EightColumns*>(weights + kLanes * k + column);
       for (int row = 0; row < kSublanes; ++row) sum[row] += operand[kLanes * row + k] * w;
@@ -60,48 +77,68 @@ TPU_CPU_CLONES void multiply_eight_rows(const float* operand, const float* weigh
   }
 }
 
-MxuState::MxuState(std::uint32_t rows, std::uint32_t columns) : rows_(rows), columns_(columns) {
-  const auto fits = [](std::uint32_t size) {
-    return size >= 8 && size <= kLanes && size % kSublanes == 0;
-  };
-  if (!fits(rows) || !fits(columns)) {
-    throw ConfigurationError(
-        "core.mxu: values need an array of 8 to 128 rows and columns, multiples of 8 (a push "
-        "carries eight rows of 128 lanes), found " +
-        std::to_string(rows) + "x" + std::to_string(columns) + "; run it with values off");
+MxuState::MxuState(std::uint32_t rows, std::uint32_t columns)
+    : rows_(std::min<std::uint32_t>(rows, kLanes)),
+      columns_(std::min<std::uint32_t>(columns, kLanes)),
+      row_parts_(parts_along(rows)),
+      column_parts_(parts_along(columns)),
+      blocks_(row_parts_ * column_parts_),
+      operand_(row_parts_),
+      sums_(column_parts_) {}
+
+MxuParts MxuState::check(const Instruction& in) const {
+  const MxuParts parts = parts_of(in);
+  if (parts.rows - 1 >= row_parts_ || parts.columns - 1 >= column_parts_) {
+    throw ProgramFault("expected parts that the array of " + std::to_string(row_parts_) + "x" +
+                       std::to_string(column_parts_) + " blocks of 128x128 has, found " +
+                       std::to_string(parts.rows) + "x" + std::to_string(parts.columns));
   }
+  return parts;
 }
 
-void MxuState::push_weights(Opcode opcode, const VectorRegister& weights) {
-  const bool transposed = opcode == Opcode::kVmatpushXpose;
+void MxuState::push_weights(const Instruction& in, const VectorRegister& weights) {
+  const MxuParts parts = check(in);
+  Block& block = blocks_[parts.row * column_parts_ + parts.column];
+  const bool transposed =
+      in.opcode == Opcode::kVmatpushXpose || in.opcode == Opcode::kVmatpushXposeBlock;
   // A whole tile that nobody swapped in is pushed out by the next one, whatever its form.
-  const std::size_t whole = (staged_transposed_ ? columns_ : rows_) / kSublanes;
-  if (transposed != staged_transposed_ && staged_.size() == whole) staged_.clear();
-  if (!staged_.empty() && transposed != staged_transposed_) {
+  const std::size_t whole = (block.staged_transposed ? columns_ : rows_) / kSublanes;
+  if (transposed != block.staged_transposed && block.staged.size() == whole) block.staged.clear();
+  if (!block.staged.empty() && transposed != block.staged_transposed) {
     throw ProgramFault("expected a push of the form that began the tile, found " +
                        std::string(transposed ? "a transposed push among plain ones"
                                               : "a plain push among transposed ones"));
   }
-  staged_transposed_ = transposed;
+  block.staged_transposed = transposed;
   const std::size_t limit = (transposed ? columns_ : rows_) / kSublanes;
-  if (staged_.size() == limit) staged_.pop_front();
-  staged_.emplace_back();
-  take_part(static_cast<int>(part_of(opcode)), weights.word.data(), &staged_.back().row[0][0]);
+  if (block.staged.size() == limit) block.staged.pop_front();
+  block.staged.emplace_back();
+  take_part(static_cast<int>(part_of(in.opcode)), weights.word.data(),
+            &block.staged.back().row[0][0]);
 }
 
 void MxuState::activate_staged() {
-  if (staged_.empty()) {
+  if (std::all_of(blocks_.begin(), blocks_.end(),
+                  [](const Block& b) { return b.staged.empty(); })) {
     throw ProgramFault(
         "expected weights pushed since the last swap, found none: the array has nothing to "
         "multiply with");
   }
-  weights_.assign(kLanes / kSublanes, EightRows{});
-  float* active = &weights_[0].row[0][0];
+  for (Block& block : blocks_) {
+    block.weights.clear();
+    if (!block.staged.empty()) activate(block);
+  }
+  swap_requested_ = false;
+}
+
+void MxuState::activate(Block& block) const {
+  block.weights.assign(kLanes / kSublanes, EightRows{});
+  float* active = &block.weights[0].row[0][0];
   int newest = 0;
-  for (auto push = staged_.rbegin(); push != staged_.rend(); ++push) {
+  for (auto push = block.staged.rbegin(); push != block.staged.rend(); ++push) {
     for (int row = kSublanes - 1; row >= 0; --row, ++newest) {
       const float* from = push->row[row];
-      if (staged_transposed_) {
+      if (block.staged_transposed) {
         const int used = static_cast<int>(rows_);
         for (int k = 0; k < used; ++k) active[kLanes * k + newest] = from[k];
       } else {
@@ -109,24 +146,48 @@ void MxuState::activate_staged() {
       }
     }
   }
-  staged_.clear();
-  swap_requested_ = false;
+  block.staged.clear();
 }
 
-void MxuState::multiply(Opcode opcode, const VectorRegister& operand, VectorRegister& result) {
+void MxuState::latch(const Instruction& in, const VectorRegister& operand) {
+  const MxuParts parts = check(in);
+  if (parts.row == 0) {
+    throw ProgramFault("expected row part 1 or above, found 0: that is the matmul's own operand");
+  }
+  OperandPart& part = operand_[parts.row];
+  take_part(static_cast<int>(Part::kRounded), operand.word.data(), &part.rows.row[0][0]);
+  part.latched = true;
+}
+
+std::uint32_t MxuState::multiply(const Instruction& in, const VectorRegister& operand) {
+  const MxuParts parts = check(in);
   if (swap_requested_) activate_staged();
-  EightRows taken;
-  take_part(static_cast<int>(part_of(opcode)), operand.word.data(), &taken.row[0][0]);
+  EightRows& first = operand_[0].rows;
+  take_part(static_cast<int>(part_of(in.opcode)), operand.word.data(), &first.row[0][0]);
   if (rows_ < kLanes) {
-    for (auto& row : taken.row) std::fill(row + rows_, row + kLanes, 0.0f);
+    for (auto& row : first.row) std::fill(row + rows_, row + kLanes, 0.0f);
   }
-  EightRows sums;
-  multiply_eight_rows(&taken.row[0][0], &weights_[0].row[0][0], &sums.row[0][0]);
-  std::memcpy(result.word.data(), &sums, sizeof(sums));
-  if (opcode == Opcode::kVmatmulDwg || opcode == Opcode::kVmatmulHiDwg ||
-      opcode == Opcode::kVmatmulLowDwg) {
-    swap_requested_ = true;
+  operand_[0].latched = true;
+  for (std::uint32_t c = 0; c < parts.columns; ++c) sums_[c] = {};
+  for (std::uint32_t r = 0; r < parts.rows; ++r) {
+    if (!operand_[r].latched) {
+      throw ProgramFault("expected row part " + std::to_string(r) +
+                         " latched since the matmul before, found nothing");
+    }
+    for (std::uint32_t c = 0; c < parts.columns; ++c) {
+      const Block& block = blocks_[r * column_parts_ + c];
+      if (block.weights.empty()) continue;
+      multiply_eight_rows(&operand_[r].rows.row[0][0], &block.weights[0].row[0][0],
+                          &sums_[c].row[0][0]);
+    }
   }
+  for (OperandPart& part : operand_) part.latched = false;
+  if (swaps_weights(in.opcode)) swap_requested_ = true;
+  return parts.columns;
+}
+
+void MxuState::take_result(std::uint32_t column_part, VectorRegister& result) const {
+  std::memcpy(result.word.data(), &sums_[column_part], sizeof(EightRows));
 }
 
 }  // namespace tpu::isa

@@ -72,6 +72,7 @@ enum class Status : std::uint8_t {
   kConfirmed,  ///< By the values of programs that contain it.
   kRead,       ///< From the text of listings, and consistent.
   kGuessed,    ///< Nothing contradicts it.
+  kOurs,       ///< No real core has it: for machines that do not exist.
 };
 
 /// Who executes an opcode: the column `unit` of the table, for hot loops.

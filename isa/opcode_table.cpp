@@ -156,12 +156,39 @@ std::uint32_t issue_interval(Opcode opcode, const Latencies& latencies) {
   return 1;
 }
 
+bool swaps_weights(Opcode opcode) {
+  return opcode == Opcode::kVdwg || opcode == Opcode::kVmatmulDwg ||
+         opcode == Opcode::kVmatmulHiDwg || opcode == Opcode::kVmatmulLowDwg ||
+         opcode == Opcode::kVmatmulPartsDwg;
+}
+
+MxuParts parts_of(Opcode opcode, const std::array<std::uint32_t, 3>& numbers) {
+  switch (opcode) {
+    case Opcode::kVmatpushBlock:
+    case Opcode::kVmatpushXposeBlock:
+      return {numbers[1], numbers[2], numbers[1] + 1, numbers[2] + 1};
+    case Opcode::kVmatlatchPart:
+      return {numbers[1], 0, numbers[1] + 1, 1};
+    case Opcode::kVmatmulParts:
+    case Opcode::kVmatmulPartsDwg:
+      return {0, 0, numbers[1], numbers[2]};
+    case Opcode::kVpopMrfPart:
+      return {0, numbers[0], 1, numbers[0] + 1};
+    default:
+      return {};
+  }
+}
+
+MxuParts parts_of(const Instruction& in) {
+  return parts_of(in.opcode,
+                  {in.operands[0].immediate, in.operands[1].immediate, in.operands[2].immediate});
+}
+
 bool generation_has(std::string_view chip, Opcode opcode, std::uint8_t unit) {
   const UnitKind kind = info(opcode).unit;
   if (chip == "v2") {
     if (kind == UnitKind::kMxu && unit > 0) return false;
-    return opcode != Opcode::kSmulU32 && opcode != Opcode::kVmatmulDwg &&
-           opcode != Opcode::kVmatmulHiDwg && opcode != Opcode::kVmatmulLowDwg;
+    return opcode != Opcode::kSmulU32 && (opcode == Opcode::kVdwg || !swaps_weights(opcode));
   }
   return opcode != Opcode::kSmulU24;
 }
@@ -279,6 +306,8 @@ const char* to_string(Status status) {
       return "read";
     case Status::kGuessed:
       return "guessed";
+    case Status::kOurs:
+      return "ours";
   }
   return "?";
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "isa/instruction.h"
 #include "isa/opcode.h"
 
 namespace tpu::isa {
@@ -86,6 +87,24 @@ std::uint32_t issue_interval(Opcode opcode, const Latencies& latencies = {});
 
 /// True when programs have confirmed the meaning by their values.
 inline bool is_confirmed(Opcode opcode) { return info(opcode).status == Status::kConfirmed; }
+
+/// True when the staged weights become active at the next vmatmul: vdwg and the .dwg forms.
+bool swaps_weights(Opcode opcode);
+
+/// Which parts of an array an instruction of the MXU touches. An array of R x C blocks of 128x128
+/// has R row parts (of the operand, the contracted dimension) and C column parts (of the results).
+struct MxuParts {
+  std::uint32_t row = 0;      ///< The part that a push is for.
+  std::uint32_t column = 0;   ///< The part that a push of weights or a pop is for.
+  std::uint32_t rows = 1;     ///< A vmatmul: parts of its operand; others: least parts needed.
+  std::uint32_t columns = 1;  ///< A vmatmul: parts that get a result; others: least needed.
+};
+MxuParts parts_of(const Instruction& instruction);
+/// The same by the immediates of the operands.
+MxuParts parts_of(Opcode opcode, const std::array<std::uint32_t, 3>& numbers);
+
+/// Largest count of row parts, and of column parts, of an array.
+constexpr std::uint32_t kMaxMxuParts = 4;
 
 /// True when the generation ("v2", "v3") has the instruction with this unit number: v2 has one MXU,
 /// no fused .dwg and smul.u24 for smul.u32.

@@ -52,7 +52,7 @@ struct Counters {
   std::uint64_t vector_alu_ops = 0;
   std::uint64_t vector_loads = 0;
   std::uint64_t vector_stores = 0;
-  std::uint64_t matmul_pushes = 0;  ///< vmatmul, all MXUs.
+  std::uint64_t matmul_pushes = 0;  ///< vmatmul, all MXUs; once per block of 128x128 it passes.
   std::uint64_t weight_pushes = 0;  ///< vmatpush, all MXUs.
   std::uint64_t xlu_pushes = 0;
   std::uint64_t eup_pushes = 0;

@@ -8,7 +8,8 @@
 
 namespace tpu {
 
-/// The systolic arrays of a core.
+/// The systolic arrays of a core. An array above 128x128 is a grid of blocks of 128x128: a push
+/// carries eight rows of 128 lanes for one row part, a pop brings them from one column part.
 struct MxuParams {
   std::uint32_t count = 2;
   std::uint32_t rows = 128;
@@ -17,17 +18,28 @@ struct MxuParams {
   std::uint32_t push_interval_cycles = 8;
   std::uint32_t result_queue_entries = 32;
 
+  std::uint32_t row_parts() const { return (rows + 127) / 128; }
+  std::uint32_t column_parts() const { return (columns + 127) / 128; }
+  /// Blocks of 128x128 of all arrays.
+  std::uint32_t blocks() const { return count * row_parts() * column_parts(); }
+  /// From vmatmul to its vpop: a row of operands crosses the rows, its results the columns.
+  /// Assumed: in proportion to both; no such array was built.
+  std::uint32_t latency_cycles() const {
+    return static_cast<std::uint32_t>(std::uint64_t{matmul_latency_cycles} * (rows + columns) /
+                                      256);
+  }
+
   static constexpr auto fields() {
     return std::make_tuple(
         field("count", &MxuParams::count, "", "Systolic arrays of a core."),
         field("rows", &MxuParams::rows, "", "Rows of an array (the contracted dimension)."),
         field("columns", &MxuParams::columns, "", "Columns of an array."),
         field("matmul_latency_cycles", &MxuParams::matmul_latency_cycles, "cycles",
-              "From vmatmul to its vpop."),
+              "From vmatmul to its vpop in an array of 128x128 (a larger one: latency_cycles())."),
         field("push_interval_cycles", &MxuParams::push_interval_cycles, "cycles",
               "From a push of eight rows to the next on the same array; also from pop to pop."),
         field("result_queue_entries", &MxuParams::result_queue_entries, "",
-              "Results of eight rows that wait to be popped."));
+              "Results of eight rows that wait to be popped, of each 128 columns."));
   }
 };
 static_assert(fields_are_complete<MxuParams>());

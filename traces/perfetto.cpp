@@ -222,7 +222,7 @@ class CoreTimeline {
     for (const OpEvent* op : ops_) {
       mxu.push_back(
           {op->begin, op->end,
-           static_cast<double>(op->matmul_pushes) * params.push_interval_cycles / params.count});
+           static_cast<double>(op->matmul_pushes) * params.push_interval_cycles / params.blocks()});
     }
     write_counter("HBM GB/s of core " + std::to_string(number_), "GB/s", hbm,
                   record_.params.clock_mhz * 1e6 / 1e9);

@@ -36,7 +36,7 @@ void add_push(const QueueOp& op, const CoreParams& params,
               std::array<std::uint64_t, BlockCounters::kCount>& counters) {
   switch (op.kind) {
     case QueueOp::Kind::kMxuRows:
-      ++counters[BlockCounters::kMatmulPushes];
+      counters[BlockCounters::kMatmulPushes] += op.blocks;
       counters[unit_index(Unit::kMxu0) + op.unit] += params.mxu.push_interval_cycles;
       break;
     case QueueOp::Kind::kMxuWeights:

@@ -115,9 +115,24 @@ class ProgramCheck {
              name() + ": the core has " + std::to_string(params_.core.mxu.count) +
                  " MXU (core.mxu.count)");
     }
+    if (row.unit == UnitKind::kMxu) check_parts(kernel, b, i);
     if (row.unit == UnitKind::kXlu && row.has_unit && i.unit != 0) {
       refuse(kernel, b, name() + ": the core has one XLU");
     }
+  }
+
+  void check_parts(const isa::Kernel& kernel, std::size_t b, const isa::Instruction& i) {
+    const MxuParams& mxu = params_.core.mxu;
+    const isa::MxuParts parts = isa::parts_of(i);
+    const bool names_one = i.opcode == Opcode::kVmatlatchPart && parts.row == 0;
+    if (parts.rows - 1 < mxu.row_parts() && parts.columns - 1 < mxu.column_parts() && !names_one) {
+      return;
+    }
+    refuse(kernel, b,
+           isa::opcode_text(i.opcode, i.unit) + ": expected parts of an array of " +
+               std::to_string(mxu.row_parts()) + "x" + std::to_string(mxu.column_parts()) +
+               " blocks of 128x128 (core.mxu.rows, core.mxu.columns), found parts of " +
+               std::to_string(parts.rows) + "x" + std::to_string(parts.columns));
   }
 
   void check_targets(const isa::Kernel& kernel, std::size_t b, const isa::Instruction& i) {
@@ -431,9 +446,14 @@ void Decoder::decode_queue_op(const isa::Instruction& i, std::uint32_t index) {
   op.instruction = index;
   using Kind = QueueOp::Kind;
   switch (row.queue) {
-    case isa::Queue::kMxuResult:
+    case isa::Queue::kMxuResult: {
+      const isa::MxuParts parts = isa::parts_of(i);
       op.kind = row.pops ? Kind::kMxuPop : Kind::kMxuRows;
+      op.part = static_cast<std::uint8_t>(parts.column);
+      op.results = static_cast<std::uint16_t>(parts.columns);
+      op.blocks = static_cast<std::uint16_t>(parts.rows * parts.columns);
       break;
+    }
     case isa::Queue::kXlu:
       op.kind = row.pops ? Kind::kXluPop : Kind::kXluPush;
       break;
@@ -452,10 +472,14 @@ void Decoder::decode_queue_op(const isa::Instruction& i, std::uint32_t index) {
       op.kind = row.pops ? Kind::kScalarPop : Kind::kScalarPush;
       break;
     case isa::Queue::kNone:
-    case isa::Queue::kCount:
+    case isa::Queue::kCount: {
       if (row.unit != UnitKind::kMxu || row.operand_count == 0) return;
-      op.kind = Kind::kMxuWeights;
+      const isa::MxuParts parts = isa::parts_of(i);
+      const bool latches = i.opcode == Opcode::kVmatlatchPart;
+      op.kind = latches ? Kind::kMxuLatch : Kind::kMxuWeights;
+      op.part = static_cast<std::uint8_t>(latches ? parts.row : parts.column);
       break;
+    }
   }
   out_.queue_ops.push_back(op);
 }

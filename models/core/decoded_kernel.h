@@ -80,6 +80,7 @@ struct QueueOp {
     kEupPop,
     kScalarPop,
     kMxuRows,
+    kMxuLatch,
     kMxuWeights,
     kXluPush,
     kTransposePush,
@@ -89,7 +90,9 @@ struct QueueOp {
   Kind kind = Kind::kMxuPop;
   std::uint8_t unit = 0;
   bool guarded = false;       ///< Acts when the next bit of the queue guards says so.
-  std::uint16_t results = 0;  ///< Of a transpose push.
+  std::uint8_t part = 0;      ///< Row part of a latch, column part of weights and pops (MXU).
+  std::uint16_t results = 0;  ///< Of a transpose push; column parts of a matmul.
+  std::uint16_t blocks = 1;   ///< Of 128x128 that a matmul passes.
   std::uint32_t instruction = 0;
 };
 

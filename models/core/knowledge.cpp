@@ -32,7 +32,10 @@ void Knowledge::forget_registers(Origin origin) {
   vectors_.fill(origin);
   masks_.fill(origin);
   pattern_ = origin;
-  for (Queue& results : mxu_results_) results.clear();
+  for (auto& array : mxu_results_) {
+    for (Queue& results : array) results.clear();
+  }
+  latched_.fill({});
   eup_.clear();
   xlu_.clear();
   transposed_.clear();
@@ -154,7 +157,7 @@ Origin Knowledge::memory(const isa::Instruction& in, const isa::CoreState& state
 Knowledge::Queue& Knowledge::queue(const isa::Instruction& in) {
   switch (isa::info(in.opcode).queue) {
     case isa::Queue::kMxuResult:
-      return mxu_results_.at(in.unit);
+      return mxu_results_.at(in.unit).at(isa::parts_of(in).column);
     case isa::Queue::kXlu:
       return xlu_;
     case isa::Queue::kTranspose:
@@ -168,7 +171,13 @@ void Knowledge::push(const isa::Instruction& in, Origin origin) {
   const isa::OpcodeInfo& row = isa::info(in.opcode);
   if (row.unit == UnitKind::kMxu) {
     if (row.queue != isa::Queue::kNone) {
-      queue(in).push_back(origin | weights_.at(in.unit));
+      const Origin result = origin | latched_.at(in.unit) | weights_.at(in.unit);
+      for (std::uint32_t c = 0; c < isa::parts_of(in).columns; ++c) {
+        mxu_results_.at(in.unit).at(c).push_back(result);
+      }
+      latched_.at(in.unit) = {};
+    } else if (in.opcode == Opcode::kVmatlatchPart) {
+      latched_.at(in.unit) = latched_.at(in.unit) | origin;
     } else if (row.operand_count > 0) {
       weights_.at(in.unit) = weights_.at(in.unit) | origin;
     }

@@ -63,7 +63,8 @@ class Knowledge {
   std::array<Origin, isa::kVectorRegisters> vectors_;
   std::array<Origin, isa::kMaskRegisters> masks_;
   std::array<Origin, isa::kMaxUnits> index_addresses_;
-  std::array<Queue, isa::kMaxUnits> mxu_results_;
+  std::array<std::array<Queue, isa::kMaxMxuParts>, isa::kMaxUnits> mxu_results_;
+  std::array<Origin, isa::kMaxUnits> latched_;  ///< Operand parts for the next matmul.
   std::array<Origin, isa::kMaxUnits> weights_;  ///< Of all pushes since the kernel began.
   Queue eup_;
   Queue xlu_;

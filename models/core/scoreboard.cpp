@@ -37,11 +37,13 @@ Hazard Scoreboard::act(const QueueOp& op, std::uint64_t now) {
   using Kind = QueueOp::Kind;
   switch (op.kind) {
     case Kind::kMxuPop:
-      return mxus_[op.unit].pop(now);
+      return mxus_[op.unit].pop(op.part, now);
     case Kind::kMxuRows:
-      return mxus_[op.unit].push_rows(now);
+      return mxus_[op.unit].push_rows(op.results, now);
+    case Kind::kMxuLatch:
+      return mxus_[op.unit].latch_rows(op.part, now);
     case Kind::kMxuWeights:
-      return mxus_[op.unit].push_weights(now);
+      return mxus_[op.unit].push_weights(op.part, now);
     case Kind::kXluPop:
       return xlu_.pop(now);
     case Kind::kXluPush:

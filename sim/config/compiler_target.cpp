@@ -10,7 +10,7 @@ compiler::Target target_of(const MachineParams& params, std::uint32_t cores) {
   target.mxu_count = params.core.mxu.count;
   target.mxu_rows = params.core.mxu.rows;
   target.mxu_columns = params.core.mxu.columns;
-  target.matmul_latency_cycles = params.core.mxu.matmul_latency_cycles;
+  target.matmul_latency_cycles = params.core.mxu.latency_cycles();
   target.push_interval_cycles = params.core.mxu.push_interval_cycles;
   target.result_queue_entries = params.core.mxu.result_queue_entries;
   target.xlu_latency_cycles = params.core.xlu_latency_cycles;

@@ -392,6 +392,15 @@ void check(const Configuration& configuration) {
               "expected " + range + unit + reason + ", found " + number_text(number));
     }
   });
+  for (const auto& [path, size] : {std::pair("core.mxu.rows", params.core.mxu.rows),
+                                   std::pair("core.mxu.columns", params.core.mxu.columns)}) {
+    if (size % 128 != 0) {
+      fail_at(configuration, path,
+              "expected a multiple of 128 (the instruction set pushes vector registers of 8 x 128 "
+              "into it), found " +
+                  std::to_string(size));
+    }
+  }
   if (params.chip != "v2" && params.chip != "v3") {
     fail_at(configuration, "chip", "expected v2 or v3, found \"" + params.chip + "\"");
   }

@@ -4,14 +4,14 @@ namespace tpu::config {
 namespace {
 
 constexpr std::string_view kVectorShape =
-    "the instruction set pushes vector registers of 8 x 128 into it";
+    "a multiple of 128: the instruction set pushes vector registers of 8 x 128 into it";
 
 constexpr Limits kLimits[] = {
     {"clock_mhz", 1, 20000, ""},
     {"cores_per_chip", 1, 2, "sync flag addresses have one bit for the core"},
     {"core.mxu.count", 1, 4, "the instruction set names mxu0 to mxu3"},
-    {"core.mxu.rows", 128, 128, kVectorShape},
-    {"core.mxu.columns", 128, 128, kVectorShape},
+    {"core.mxu.rows", 128, 512, kVectorShape},
+    {"core.mxu.columns", 128, 512, kVectorShape},
     {"core.mxu.matmul_latency_cycles", 1, 10000, ""},
     {"core.mxu.push_interval_cycles", 1, 1000, ""},
     {"core.mxu.result_queue_entries", 1, 65536, ""},

@@ -196,7 +196,7 @@ Utilization utilization_of(const traces::RunRecord& record, const Counters& tota
   const double cores = static_cast<double>(record.result.cores.size());
   Utilization used;
   used.mxu = ratio(static_cast<double>(total.matmul_pushes) * mxu.push_interval_cycles,
-                   cycles * mxu.count);
+                   cycles * mxu.blocks());
   const double flops = static_cast<double>(record.model_flops) * cores * static_cast<double>(steps);
   used.mxu_flops = ratio(flops, cycles / (params.clock_mhz * 1e6) * params.core_peak_flops());
   used.vpu = ratio(static_cast<double>(total.vector_alu_ops), 2 * cycles);

@@ -63,9 +63,10 @@ std::string machine_line(const traces::RunRecord& record) {
   const MachineParams& params = record.params;
   std::ostringstream text;
   text << "TPU " << params.chip << ", " << params.clock_mhz << " MHz, " << params.core.mxu.count
-       << (params.core.mxu.count == 1 ? " MXU" : " MXUs") << " a core, "
-       << short_number(params.core_peak_flops() / 1e12) << " TFLOP/s and "
-       << short_number(params.core_hbm_bytes_per_s() / 1e9) << " GB/s of HBM a core";
+       << (params.core.mxu.count == 1 ? " MXU of " : " MXUs of ") << params.core.mxu.rows << "x"
+       << params.core.mxu.columns << " a core, " << short_number(params.core_peak_flops() / 1e12)
+       << " TFLOP/s and " << short_number(params.core_hbm_bytes_per_s() / 1e9)
+       << " GB/s of HBM a core";
   return text.str();
 }
 

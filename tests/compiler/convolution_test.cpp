@@ -386,6 +386,31 @@ Target small_target(std::uint64_t mib) {
   return target;
 }
 
+/// Arrays of other sizes than any core has.
+Target large_arrays(std::uint32_t count, std::uint32_t rows, std::uint32_t columns) {
+  Target target;
+  target.mxu_count = count;
+  target.mxu_rows = rows;
+  target.mxu_columns = columns;
+  target.matmul_latency_cycles = 105 * (rows + columns) / 256;
+  return target;
+}
+
+TEST(Convolution, LargerArrays) {
+  const Geometry features{"features", 16, 4, 6, 256, 384, 1, 1, 1, 0, 0};
+  const Geometry three{"three", 16, 3, 5, 256, 256, 3, 3, 1, 1, 1};
+  for (const Target& target :
+       {large_arrays(4, 256, 256), large_arrays(2, 256, 128), large_arrays(1, 128, 384)}) {
+    SCOPED_TRACE(std::to_string(target.mxu_count) + " of " + std::to_string(target.mxu_rows) + "x" +
+                 std::to_string(target.mxu_columns));
+    for (Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kKernelGradient}) {
+      for (const Geometry& g : {kThree, kStrided, features}) check(g, pass, target);
+      for (const Geometry& g : {kStrided, kOneByOne}) check(in_lanes(g, 130), pass, target);
+    }
+    check(packed(three), Pass::kForward, target);
+  }
+}
+
 TEST(ConvolutionInLanes, PartsOfRowsAndOfFeaturesWhereVmemIsSmall) {
   const Geometry rows{"rows", 8, 6, 31, 40, 48, 3, 3, 1, 1, 1};
   const Geometry strided{"strided", 8, 5, 34, 24, 40, 3, 3, 2, 0, 1};

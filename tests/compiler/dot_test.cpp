@@ -23,6 +23,19 @@ Target v2_target() {
   return target;
 }
 
+/// Arrays of other sizes than any core has.
+Target large_arrays(std::uint32_t count, std::uint32_t rows, std::uint32_t columns) {
+  Target target;
+  target.mxu_count = count;
+  target.mxu_rows = rows;
+  target.mxu_columns = columns;
+  target.matmul_latency_cycles = 105 * (rows + columns) / 256;
+  return target;
+}
+const Target kLargeTargets[] = {large_arrays(1, 256, 256), large_arrays(2, 128, 256),
+                                large_arrays(2, 256, 128), large_arrays(4, 256, 256),
+                                large_arrays(1, 384, 512)};
+
 struct DotCase {
   std::string name;
   Extents lhs, rhs;
@@ -293,33 +306,63 @@ TEST(Dot, EveryCutOfAProductIsRight) {
   const PaddedArray rhs = random_array(computation.at(1).shape, 2);
   const std::vector<float> expected = expected_dot(test, lhs.values, rhs.values);
   const Shape& shape = computation.at(2).shape;
-  for (bool pair : {true, false}) {
-    for (std::uint32_t block_k : {1U, 3U}) {
-      for (std::uint32_t block_m : {4U, 12U, 20U}) {
-        for (bool outermost : {false, true}) {
-          compiler::DotTiling tiling;
+  const auto check_cut = [&](const compiler::DotTiling& tiling, const Target& target) {
+    const compiler::LoweredKernel lowered = compiler::dot_kernel(problem, tiling, epilogue, target);
+    KernelHarness harness(target);
+    const std::uint32_t a = harness.place(lhs.words);
+    const std::uint32_t b = harness.place(rhs.words);
+    const std::uint32_t c = harness.reserve(compiler::granules(shape) * 1024);
+    harness.run(lowered.kernel, {a, b, c});
+    const std::vector<float> out =
+        values_of(shape, harness.read(c, compiler::granules(shape) * 256));
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 2e-4) << i;
+  };
+  compiler::DotTiling tiling;
+  for (const std::uint32_t columns : {2U, 1U}) {
+    for (const std::uint32_t block_k : {1U, 3U}) {
+      for (const std::uint32_t block_m : {4U, 12U, 20U}) {
+        for (const bool outermost : {false, true}) {
+          SCOPED_TRACE(testing::Message() << "block_k " << block_k << ", block_m " << block_m);
           tiling.block_m = block_m;
           tiling.block_n = 2;
           tiling.block_k = block_k;
           tiling.chunk_m = 4;
-          tiling.pair_columns = pair;
+          tiling.columns_at_once = columns;
           tiling.columns_outermost = outermost;
-          const compiler::LoweredKernel lowered =
-              compiler::dot_kernel(problem, tiling, epilogue, Target{});
-          KernelHarness harness(Target{});
-          const std::uint32_t a = harness.place(lhs.words);
-          const std::uint32_t b = harness.place(rhs.words);
-          const std::uint32_t c = harness.reserve(compiler::granules(shape) * 1024);
-          harness.run(lowered.kernel, {a, b, c});
-          const std::vector<float> out =
-              values_of(shape, harness.read(c, compiler::granules(shape) * 256));
-          for (std::size_t i = 0; i < out.size(); ++i) {
-            ASSERT_NEAR(out[i], expected[i], 2e-4)
-                << "element " << i << ", block_k " << block_k << ", block_m " << block_m;
-          }
+          check_cut(tiling, Target{});
         }
       }
     }
+  }
+  for (const std::uint32_t columns : {4U, 2U, 1U}) {
+    for (const std::uint32_t parts : {3U, 1U}) {
+      SCOPED_TRACE(testing::Message() << columns << " columns, " << parts << " parts of k");
+      tiling.block_m = 20;
+      tiling.block_n = 4;
+      tiling.block_k = 3;
+      tiling.columns_at_once = columns;
+      tiling.k_parts = parts;
+      check_cut(tiling, large_arrays(2, 384, 256));
+    }
+  }
+}
+
+TEST(Dot, LargerArrays) {
+  for (const Target& target : kLargeTargets) {
+    SCOPED_TRACE(std::to_string(target.mxu_count) + " of " + std::to_string(target.mxu_rows) + "x" +
+                 std::to_string(target.mxu_columns));
+    check_dot({"odd", {37, 203}, {203, 141}, kPlain}, target);
+    check_dot({"several", {300, 500}, {500, 900}, kPlain}, target);
+    check_dot({"transposed", {60, 333}, {270, 333}, kRightTransposed}, target);
+    check_dot({"packed",
+               {261, 45},
+               {261, 150},
+               kLeftTransposed,
+               ElementType::kBf16,
+               ElementType::kBf16,
+               ElementType::kBf16},
+              target);
+    check_dot({"batches", {3, 20, 256}, {3, 256, 300}, {{0}, {0}, {2}, {1}}}, target);
   }
 }
 

@@ -89,7 +89,11 @@ class LatencyCheck {
     const std::uint32_t interval = isa::issue_interval(in.opcode, latencies_);
     if (interval <= 1) return;
     const bool weights = row.queue == isa::Queue::kNone;
-    const int kind = static_cast<int>(row.unit) * 8 + (row.pops ? 4 : 0) + (weights ? 2 : 0);
+    const bool latches = in.opcode == isa::Opcode::kVmatlatchPart;
+    const isa::MxuParts parts = isa::parts_of(in);
+    const std::uint32_t part = row.pops || weights ? parts.row * latches + parts.column : 0;
+    const int kind = static_cast<int>(part) * 1024 + static_cast<int>(row.unit) * 8 +
+                     (row.pops ? 4 : 0) + (weights ? 2 : 0) + (latches ? 1 : 0);
     const auto [last, first] = last_issue_.try_emplace({kind, in.unit}, cycle);
     if (!first && cycle < last->second + interval) fail(in, cycle, "its unit is busy");
     last->second = cycle;
@@ -98,7 +102,11 @@ class LatencyCheck {
     const isa::OpcodeInfo& row = isa::info(in.opcode);
     check_unit(in, cycle);
     if (row.queue != isa::Queue::kNone) {
-      std::deque<std::uint64_t>& queue = queues_[{static_cast<int>(row.queue), in.unit}];
+      const isa::MxuParts parts = isa::parts_of(in);
+      const auto part_queue = [&](std::uint32_t column) -> std::deque<std::uint64_t>& {
+        return queues_[{static_cast<int>(row.queue) + 64 * static_cast<int>(column), in.unit}];
+      };
+      std::deque<std::uint64_t>& queue = part_queue(parts.column);
       if (row.pops) {
         if (queue.empty()) fail(in, cycle, "pops an empty queue");
         if (cycle < queue.front()) {
@@ -113,6 +121,9 @@ class LatencyCheck {
         }
         for (std::uint32_t i = 0; i < results; ++i) {
           queue.push_back(cycle + isa::result_latency(in.opcode, latencies_));
+        }
+        for (std::uint32_t column = 1; column < parts.columns; ++column) {
+          part_queue(column).push_back(cycle + isa::result_latency(in.opcode, latencies_));
         }
         if (row.queue == isa::Queue::kMxuResult && queue.size() > mxu_entries_) {
           fail(in, cycle, "the result queue is full");
@@ -172,6 +183,8 @@ class KernelHarness : private isa::Surroundings {
     timing_ = timing;
     isa::CoreShape shape;
     shape.mxus = target_.mxu_count;
+    shape.mxu_rows = target_.mxu_rows;
+    shape.mxu_columns = target_.mxu_columns;
     isa::CoreState state(shape);
     for (std::uint32_t row = 0; row < state.vmem.rows(); ++row) {
       std::fill_n(state.vmem.row(row), isa::kLanes, kGarbage);

@@ -198,9 +198,14 @@ TEST(Configuration, RangesAreCheckedWithTheirPlace) {
   EXPECT_EQ(error_of("base = \"v3-8\"\nclock_mhz = 20000\n"), "");
   EXPECT_EQ(error_of("base = \"v3-8\"\nclock_mhz = 20001\n"),
             "my.toml:2:1: clock_mhz: expected 1 to 20000 MHz, found 20001");
-  EXPECT_EQ(error_of("base = \"v3-8\"\ncore.mxu.rows = 256\n"),
-            "my.toml:2:10: core.mxu.rows: expected 128 (the instruction set pushes vector "
-            "registers of 8 x 128 into it), found 256");
+  EXPECT_EQ(error_of("base = \"v3-8\"\ncore.mxu.rows = 640\n"),
+            "my.toml:2:10: core.mxu.rows: expected 128 to 512 (a multiple of 128: the instruction "
+            "set pushes vector registers of 8 x 128 into it), found 640");
+  EXPECT_EQ(error_of("base = \"v3-8\"\ncore.mxu.rows = 256\n"), "");
+  EXPECT_EQ(
+      error_of("base = \"v3-8\"\ncore.mxu.columns = 192\n"),
+      "my.toml:2:10: core.mxu.columns: expected a multiple of 128 (the instruction set pushes "
+      "vector registers of 8 x 128 into it), found 192");
   EXPECT_EQ(error_of("base = \"v3-8\"\nchip = \"v4\"\n"),
             "my.toml:2:1: chip: expected v2 or v3, found \"v4\"");
   EXPECT_EQ(error_of("base = \"v3-8\"\nhbm.channels = 33\n"),

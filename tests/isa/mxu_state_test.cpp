@@ -25,6 +25,8 @@ void push_weights(BundleRunner& core, const std::string& mnemonic, int rows, Wei
 float weight(int k, int n) { return static_cast<float>((k * 37 + n * 11) % 64 - 32); }
 float operand(int row, int k) { return static_cast<float>((row * 13 + k * 5) % 32 - 16); }
 
+float rounded(float value) { return as_float(round_to_bf16(as_bits(value))); }
+
 void fill_operand(BundleRunner& core) {
   for (int row = 0; row < 8; ++row) {
     for (int k = 0; k < 128; ++k) core.element(2, row, k) = as_bits(operand(row, k));
@@ -144,8 +146,98 @@ TEST(MxuState, SmallerArraysIgnoreLanesAndLeaveColumnsZero) {
     for (int k = 0; k < 64; ++k) sum += operand(3, k) * weight(k, n);
     ASSERT_EQ(core.number(3, 3, n), n < 32 ? sum : 0.0f);
   }
-  EXPECT_THROW(MxuState(256, 128), ConfigurationError);
+  EXPECT_THROW(MxuState(192, 128), ConfigurationError);
+  EXPECT_THROW(MxuState(128, 640), ConfigurationError);
   EXPECT_THROW(MxuState(128, 12), ConfigurationError);
+}
+
+/// A core with one array of 2x3 blocks.
+BundleRunner large_core() {
+  CoreShape shape = BundleRunner::small_shape();
+  shape.mxu_rows = 256;
+  shape.mxu_columns = 384;
+  return BundleRunner(shape);
+}
+
+TEST(MxuState, ALargeArrayAddsItsRowPartsAndGivesAResultPerColumnPart) {
+  BundleRunner core = large_core();
+  const auto block = [](int r, int c) {
+    return [=](int k, int n) { return weight(128 * r + k, 128 * c + n) / (1 + r + c); };
+  };
+  push_weights(core, "vmatpush.msra.mxu0", 128, block(0, 0));
+  for (int r = 0; r < 2; ++r) {
+    for (int c = 0; c < 3; ++c) {
+      if (r + c == 0) continue;
+      for (int tile = 15; tile >= 0; --tile) {
+        for (int i = 0; i < 8; ++i) {
+          for (int n = 0; n < 128; ++n) {
+            const int k = 8 * tile + 7 - i;
+            // Column part 2 comes transposed: what is pushed as row n becomes column n.
+            core.element(1, i, n) = as_bits(c == 2 ? block(r, c)(n, k) : block(r, c)(k, n));
+          }
+        }
+        const std::string form = c == 2 ? "vmatpush.xpose.block" : "vmatpush.block";
+        core.run("{ " + form + ".msra.mxu0 %v1, " + std::to_string(r) + ", " + std::to_string(c) +
+                 " }");
+      }
+    }
+  }
+  for (int row = 0; row < 8; ++row) {
+    for (int k = 0; k < 128; ++k) {
+      core.element(2, row, k) = as_bits(operand(row, k));
+      core.element(4, row, k) = as_bits(operand(row, 128 + k));
+    }
+  }
+  core.run(
+      "{ vmatlatch.part.gmra.mxu0 %v4, 1 }{ vmatmul.parts.f32.gmra.mxu0 %v2, 2, 3 }"
+      "{ %v5 = vpop.f32.mrf.mxu0 }{ %v6 = vpop.part.f32.mrf.mxu0 1 }"
+      "{ %v7 = vpop.part.f32.mrf.mxu0 2 }");
+  for (int c = 0; c < 3; ++c) {
+    for (int row = 0; row < 8; ++row) {
+      for (int n = 0; n < 128; ++n) {
+        float sum = 0;
+        for (int k = 0; k < 256; ++k) {
+          sum += operand(row, k) * rounded(block(k / 128, c)(k % 128, n));
+        }
+        ASSERT_EQ(core.number(5 + c, row, n), sum) << c << " " << row << " " << n;
+      }
+    }
+  }
+  // One row part, one column part: what every array has.
+  core.run("{ vmatmul.f32.gmra.mxu0 %v2 }{ %v5 = vpop.f32.mrf.mxu0 }");
+  float sum = 0;
+  for (int k = 0; k < 128; ++k) sum += operand(3, k) * weight(k, 9);
+  EXPECT_EQ(core.number(5, 3, 9), sum);
+  EXPECT_NE(core.fault("{ %v6 = vpop.part.f32.mrf.mxu0 1 }").find("found it empty"),
+            std::string::npos);
+}
+
+TEST(MxuState, BlocksThatWereNotPushedAreZeroAfterASwap) {
+  BundleRunner core = large_core();
+  fill_operand(core);
+  core.run("{ vmatpush.block.msra.mxu0 %v2, 1, 1 }");
+  core.run(
+      "{ vmatlatch.part.gmra.mxu0 %v2, 1 }{ vmatmul.parts.f32.dwg.msra.gmra.mxu0 %v2, 2, 2 }"
+      "{ %v5 = vpop.f32.mrf.mxu0 }{ %v6 = vpop.part.f32.mrf.mxu0 1 }");
+  EXPECT_EQ(core.number(5, 0, 1), 0.0f);
+  EXPECT_NE(core.number(6, 0, 1), 0.0f);
+  EXPECT_NE(core.fault("{ vmatmul.f32.gmra.mxu0 %v2 }").find("expected weights pushed"),
+            std::string::npos);
+}
+
+TEST(MxuState, PartsThatAreNotThereAreFaults) {
+  const auto expect_fault = [](const std::string& code, const std::string& text) {
+    BundleRunner core = large_core();
+    core.run("{ vmatpush.msra.mxu0 %v1 }");
+    EXPECT_NE(core.fault(code).find(text), std::string::npos) << code;
+  };
+  expect_fault("{ vmatmul.parts.f32.gmra.mxu0 %v1, 2, 1 }", "row part 1 latched");
+  expect_fault("{ vmatmul.parts.f32.gmra.mxu0 %v1, 3, 1 }", "2x3 blocks of 128x128");
+  expect_fault("{ vmatmul.parts.f32.gmra.mxu0 %v1, 1, 0 }", "2x3 blocks of 128x128");
+  expect_fault("{ vmatlatch.part.gmra.mxu0 %v1, 0 }", "expected row part 1 or above");
+  expect_fault("{ vmatlatch.part.gmra.mxu0 %v1, 2 }", "found 3x1");
+  expect_fault("{ vmatpush.block.msra.mxu0 %v1, -1, 0 }", "2x3 blocks of 128x128");
+  expect_fault("{ %v1 = vpop.part.f32.mrf.mxu0 3 }", "found 1x4");
 }
 
 TEST(MxuState, SumsAreAddedInTheOrderOfK) {

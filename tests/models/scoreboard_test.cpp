@@ -71,5 +71,85 @@ TEST(Scoreboard, StatesThatDifferOnlyInThePastAreTheSame) {
   EXPECT_NE(early.save(100), late.save(100));
 }
 
+/// A core with arrays of 2x2 blocks, each with a bundle per operation.
+class LargeArray {
+ public:
+  LargeArray() : scoreboard_(params()) {}
+  static CoreParams params() {
+    CoreParams core;
+    core.mxu.rows = core.mxu.columns = 256;
+    core.mxu.result_queue_entries = 2;
+    return core;
+  }
+  Hazard act(QueueOp::Kind kind, std::uint32_t part, std::uint64_t now) {
+    DecodedKernel code;
+    QueueOp op;
+    op.kind = kind;
+    op.part = static_cast<std::uint8_t>(part);
+    op.results = 2;
+    code.queue_ops.push_back(op);
+    code.bundles.resize(2);
+    code.bundles[1].first_queue_op = 1;
+    return scoreboard_.issue(code, 0, 0, now).hazard;
+  }
+  Scoreboard& scoreboard() { return scoreboard_; }
+
+ private:
+  Scoreboard scoreboard_;
+};
+
+TEST(LargeArray, ResultsOfEachColumnPartComeAfterALatencyInProportionToItsSize) {
+  using Kind = QueueOp::Kind;
+  constexpr std::uint64_t kLatency = 105 * (256 + 256) / 256;
+  for (const std::uint32_t part : {0U, 1U}) {
+    LargeArray array;
+    EXPECT_FALSE(array.act(Kind::kMxuRows, 0, 10));
+    const Hazard early = array.act(Kind::kMxuPop, part, 10 + kLatency - 1);
+    EXPECT_EQ(early.kind, Hazard::Kind::kResultEarly);
+    EXPECT_EQ(early.ready, 10 + kLatency);
+  }
+  LargeArray array;
+  EXPECT_FALSE(array.act(Kind::kMxuRows, 0, 10));
+  EXPECT_FALSE(array.act(Kind::kMxuPop, 0, 10 + kLatency));
+  EXPECT_FALSE(array.act(Kind::kMxuPop, 1, 10 + kLatency));
+  EXPECT_EQ(array.act(Kind::kMxuPop, 1, 10 + kLatency + 8).kind, Hazard::Kind::kQueueEmpty);
+}
+
+TEST(LargeArray, EachRowPartAndColumnPartHasAPortOfItsOwn) {
+  using Kind = QueueOp::Kind;
+  for (const Kind kind : {Kind::kMxuLatch, Kind::kMxuWeights}) {
+    LargeArray array;
+    EXPECT_FALSE(array.act(kind, 1, 100));
+    EXPECT_FALSE(array.act(kind, 0, 101));
+    EXPECT_EQ(array.act(kind, 1, 107).kind, Hazard::Kind::kPushEarly);
+    EXPECT_FALSE(array.act(kind, 1, 108));
+  }
+}
+
+TEST(LargeArray, AFullQueueOfOneColumnPartStopsTheMatmul) {
+  using Kind = QueueOp::Kind;
+  LargeArray array;
+  EXPECT_FALSE(array.act(Kind::kMxuRows, 0, 0));
+  EXPECT_FALSE(array.act(Kind::kMxuRows, 0, 8));
+  EXPECT_FALSE(array.act(Kind::kMxuPop, 0, 300));
+  EXPECT_EQ(array.act(Kind::kMxuRows, 0, 301).kind, Hazard::Kind::kQueueFull);
+}
+
+TEST(LargeArray, ASavedStateGoesOnAsTheOriginalWould) {
+  using Kind = QueueOp::Kind;
+  for (std::uint64_t later = 0; later < 240; later += 7) {
+    LargeArray original, restored;
+    original.act(Kind::kMxuRows, 0, 50);
+    original.act(Kind::kMxuLatch, 1, 55);
+    original.act(Kind::kMxuWeights, 1, 56);
+    const std::uint64_t now = 57 + later;
+    restored.scoreboard().load(original.scoreboard().save(now));
+    for (const auto& [kind, part] :
+         {std::pair(Kind::kMxuLatch, 1U), {Kind::kMxuWeights, 1U}, {Kind::kMxuPop, 1U}}) {
+      EXPECT_EQ(original.act(kind, part, now).kind, restored.act(kind, part, 0).kind);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tpu

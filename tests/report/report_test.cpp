@@ -106,7 +106,7 @@ TEST(TextReport, SaysWhatAReaderLooksFor) {
   const traces::RunRecord record = test::synthetic_record();
   const std::string text = squeezed(text_report(record, summarize(record), {}, {false, 110}));
   for (const char* part :
-       {"made-up, batch 256, 2 cores of v3-8", "TPU v3, 940 MHz, 2 MXUs a core",
+       {"made-up, batch 256, 2 cores of v3-8", "TPU v3, 940 MHz, 2 MXUs of 128x128 a core",
         "Step time 1.170 us", "MXU utilization 43.6 %", "TPU idle time 18.2 %",
         "Padding of matrix work 2.00 x", "compute ######################## 59.1 %",
         "The 3 most expensive of 3 operations", "fusion.1 (convolution fusion)", "padding",

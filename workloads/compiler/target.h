@@ -11,7 +11,7 @@ struct Target {
   std::uint32_t mxu_count = 2;
   std::uint32_t mxu_rows = 128;
   std::uint32_t mxu_columns = 128;
-  std::uint32_t matmul_latency_cycles = 105;
+  std::uint32_t matmul_latency_cycles = 105;  ///< Of this array, whatever its size.
   std::uint32_t push_interval_cycles = 8;
   std::uint32_t result_queue_entries = 32;
   std::uint32_t xlu_latency_cycles = 92;
@@ -27,6 +27,10 @@ struct Target {
   std::uint32_t cores = 1;  ///< Replicas that run the program together.
   std::uint32_t cores_per_chip = 2;
   std::uint32_t mesh_x = 2, mesh_y = 2;  ///< Chips of the slice.
+
+  /// Blocks of 128x128 of an array along the contracted dimension and along the results' columns.
+  std::uint32_t row_parts() const { return mxu_rows / 128; }
+  std::uint32_t column_parts() const { return mxu_columns / 128; }
 };
 
 }  // namespace tpu::compiler

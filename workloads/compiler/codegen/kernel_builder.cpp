@@ -428,17 +428,25 @@ SReg KernelBuilder::to_scalar(VReg a) {
 
 // MXUs.
 
-void KernelBuilder::mxu_push(Opcode opcode, std::uint32_t mxu, VectorOperand rows) {
+Node KernelBuilder::mxu_push(Opcode opcode, std::uint32_t mxu, VectorOperand rows) const {
   TPU_CHECK(mxu < target_.mxu_count,
             draft_->name << ": MXU " << mxu << " of " << target_.mxu_count);
   Node push = node(opcode);
   push.unit = static_cast<std::uint8_t>(mxu);
   push.sources[0] = source(rows);
-  append(push);
+  return push;
 }
 
-void KernelBuilder::push_weights(std::uint32_t mxu, VectorOperand rows, bool transposed) {
-  mxu_push(transposed ? Opcode::kVmatpushXpose : Opcode::kVmatpush, mxu, rows);
+void KernelBuilder::push_weights(const MxuBlock& block, VectorOperand rows, bool transposed) {
+  if (block.row == 0 && block.column == 0) {
+    append(mxu_push(transposed ? Opcode::kVmatpushXpose : Opcode::kVmatpush, block.mxu, rows));
+    return;
+  }
+  Node push =
+      mxu_push(transposed ? Opcode::kVmatpushXposeBlock : Opcode::kVmatpushBlock, block.mxu, rows);
+  push.sources[1] = Source::of_immediate(block.row);
+  push.sources[2] = Source::of_immediate(block.column);
+  append(push);
 }
 
 void KernelBuilder::swap_weights(std::uint32_t mxu) {
@@ -447,15 +455,30 @@ void KernelBuilder::swap_weights(std::uint32_t mxu) {
   append(swap);
 }
 
-void KernelBuilder::matmul(std::uint32_t mxu, VectorOperand rows, bool swap_after) {
+void KernelBuilder::latch_rows(std::uint32_t mxu, std::uint32_t row_part, VectorOperand rows) {
+  Node latch = mxu_push(Opcode::kVmatlatchPart, mxu, rows);
+  latch.sources[1] = Source::of_immediate(row_part);
+  append(latch);
+}
+
+void KernelBuilder::matmul(std::uint32_t mxu, VectorOperand rows, bool swap_after,
+                           const MxuUse& use) {
   const bool fused = swap_after && target_.chip != "v2";
-  mxu_push(fused ? Opcode::kVmatmulDwg : Opcode::kVmatmul, mxu, rows);
+  if (use.rows == 1 && use.columns == 1) {
+    append(mxu_push(fused ? Opcode::kVmatmulDwg : Opcode::kVmatmul, mxu, rows));
+  } else {
+    Node push = mxu_push(fused ? Opcode::kVmatmulPartsDwg : Opcode::kVmatmulParts, mxu, rows);
+    push.sources[1] = Source::of_immediate(use.rows);
+    push.sources[2] = Source::of_immediate(use.columns);
+    append(push);
+  }
   if (swap_after && !fused) swap_weights(mxu);
 }
 
-VReg KernelBuilder::pop_result(std::uint32_t mxu) {
-  Node pop = node(Opcode::kVpopMrf);
+VReg KernelBuilder::pop_result(std::uint32_t mxu, std::uint32_t column_part) {
+  Node pop = node(column_part == 0 ? Opcode::kVpopMrf : Opcode::kVpopMrfPart);
   pop.unit = static_cast<std::uint8_t>(mxu);
+  if (column_part > 0) pop.sources[0] = Source::of_immediate(column_part);
   return result<RegisterFile::kVector>(pop);
 }
 

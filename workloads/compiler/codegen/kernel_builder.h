@@ -41,6 +41,18 @@ struct DmaDescriptorHandle {
   bool to_vmem = true;
 };
 
+/// A block of 128x128 weights of an array.
+struct MxuBlock {
+  MxuBlock(std::uint32_t mxu, std::uint32_t row = 0, std::uint32_t column = 0)
+      : mxu(mxu), row(row), column(column) {}
+  std::uint32_t mxu, row, column;
+};
+
+/// How many row parts and column parts of its array a matmul uses.
+struct MxuUse {
+  std::uint32_t rows = 1, columns = 1;
+};
+
 /// Writes one kernel, instruction by instruction, and schedules it.
 ///
 /// The author names values, not registers, and writes straight code, loops with constant trip
@@ -169,10 +181,15 @@ class KernelBuilder {
   // `transposed`: rows become columns. They wait until swap_weights() (or matmul with swap) and act
   // from the next matmul on. Pushes of one tile stand, in program order, after the first matmul
   // with the tile before and before the first matmul with their own.
-  void push_weights(std::uint32_t mxu, VectorOperand rows, bool transposed = false);
+  // An array above 128x128 takes tiles for its blocks, operands for its row parts: latch_rows()
+  // for all but the first, behind the matmul before; a matmul that uses `rows` of them makes a
+  // result in each of the first `columns` column parts.
+  void push_weights(const MxuBlock& block, VectorOperand rows, bool transposed = false);
   void swap_weights(std::uint32_t mxu);
-  void matmul(std::uint32_t mxu, VectorOperand rows, bool swap_after = false);
-  VReg pop_result(std::uint32_t mxu);
+  void latch_rows(std::uint32_t mxu, std::uint32_t row_part, VectorOperand rows);
+  void matmul(std::uint32_t mxu, VectorOperand rows, bool swap_after = false,
+              const MxuUse& use = {});
+  VReg pop_result(std::uint32_t mxu, std::uint32_t column_part = 0);
 
   // DMA and sync flags. A DMA adds its size in granules to its flag when it is complete. The region
   // is what the DMA touches: it stands after all accesses to it that precede it in the program.
@@ -215,7 +232,7 @@ class KernelBuilder {
   Node node(isa::Opcode opcode) const;
   void append(Node made);
   VReg lane_reduction(isa::Opcode opcode, VReg a);
-  void mxu_push(isa::Opcode opcode, std::uint32_t mxu, VectorOperand rows);
+  Node mxu_push(isa::Opcode opcode, std::uint32_t mxu, VectorOperand rows) const;
   SReg vmem_row(const VmemAddress& address);
   std::uint32_t new_value(RegisterFile file);
   std::uint32_t new_variable(RegisterFile file);

@@ -26,30 +26,34 @@ UnitState::UnitState(const Target& target, const std::string& kernel)
       mxu_entries_(target.result_queue_entries),
       xlu_entries_(target.xlu_queue_entries),
       eup_entries_(target.eup_queue_entries),
-      mxus_(target.mxu_count) {}
+      mxus_(target.mxu_count, Mxu(target.column_parts())) {}
 
 bool UnitState::is_matmul(Opcode opcode) {
   return isa::info(opcode).queue == Queue::kMxuResult && !isa::info(opcode).pops;
 }
 
-bool UnitState::is_swap(Opcode opcode) {
-  return opcode == Opcode::kVdwg || opcode == Opcode::kVmatmulDwg ||
-         opcode == Opcode::kVmatmulHiDwg || opcode == Opcode::kVmatmulLowDwg;
+isa::MxuParts UnitState::parts(const Node& node) {
+  return isa::parts_of(node.opcode,
+                       {node.sources[0].payload, node.sources[1].payload, node.sources[2].payload});
 }
 
 void UnitState::begin_block() {
+  const auto interval = static_cast<std::int32_t>(latencies_.mxu_interval_cycles);
+  const auto latency = static_cast<std::int32_t>(latencies_.matmul_cycles);
   for (Mxu& mxu : mxus_) {
-    const auto pending = static_cast<std::int32_t>(mxu.results.ready.size());
-    const auto interval = static_cast<std::int32_t>(latencies_.mxu_interval_cycles);
-    const auto latency = static_cast<std::int32_t>(latencies_.matmul_cycles);
-    for (std::int32_t i = 0; i < pending; ++i) {
-      mxu.results.ready[static_cast<std::size_t>(i)] =
-          std::max(0, latency - interval * (pending - i));
+    for (Fifo& results : mxu.results) {
+      const auto pending = static_cast<std::int32_t>(results.ready.size());
+      for (std::int32_t i = 0; i < pending; ++i) {
+        results.ready[static_cast<std::size_t>(i)] =
+            std::max(0, latency - interval * (pending - i));
+      }
+      results.pop_cycles.clear();
+      results.pushes = static_cast<std::uint64_t>(pending);
+      results.last_pop = kLongAgo;
     }
-    mxu.results.pop_cycles.clear();
-    mxu.results.pushes = static_cast<std::uint64_t>(pending);
-    mxu.results.last_pop = kLongAgo;
-    mxu.last_matmul = mxu.last_weight_push = mxu.last_swap = mxu.first_use = kLongAgo;
+    mxu.last_weight_push.fill(kLongAgo);
+    mxu.last_latch.fill(kLongAgo);
+    mxu.last_matmul = mxu.last_swap = mxu.first_use = kLongAgo;
     mxu.swapped = true;
   }
   // The pushes that the block before issued last are an interval old: transposed rows are ready.
@@ -63,7 +67,7 @@ void UnitState::begin_block() {
 const UnitState::Fifo& UnitState::fifo(const Node& node) const {
   switch (isa::info(node.opcode).queue) {
     case Queue::kMxuResult:
-      return mxus_[node.unit].results;
+      return mxus_[node.unit].results[parts(node).column];
     case Queue::kXlu:
       return xlu_;
     case Queue::kTranspose:
@@ -87,15 +91,26 @@ std::int32_t UnitState::room(const Fifo& fifo, std::uint32_t entries, const char
 
 std::int32_t UnitState::earliest_mxu(const Node& node) const {
   const Mxu& mxu = mxus_[node.unit];
+  const isa::MxuParts touched = parts(node);
   const auto interval = static_cast<std::int32_t>(isa::issue_interval(node.opcode, latencies_));
   if (node.opcode == Opcode::kVdwg) return mxu.last_matmul + 1;
+  if (node.opcode == Opcode::kVmatlatchPart) {
+    return std::max(mxu.last_latch[touched.row] + interval, mxu.last_matmul + 1);
+  }
   if (is_matmul(node.opcode)) {
-    std::int32_t cycle =
-        std::max(mxu.last_matmul + interval, room(mxu.results, mxu_entries_, "MXU"));
-    if (mxu.swapped) cycle = std::max({cycle, mxu.last_weight_push + interval, mxu.last_swap + 1});
+    const auto last = [](const auto& of_parts) {
+      return *std::max_element(of_parts.begin(), of_parts.end());
+    };
+    std::int32_t cycle = std::max(mxu.last_matmul + interval, last(mxu.last_latch) + 1);
+    for (std::uint32_t c = 0; c < touched.columns; ++c) {
+      cycle = std::max(cycle, room(mxu.results[c], mxu_entries_, "MXU"));
+    }
+    if (mxu.swapped) {
+      cycle = std::max({cycle, last(mxu.last_weight_push) + interval, mxu.last_swap + 1});
+    }
     return cycle;
   }
-  return std::max(mxu.last_weight_push + interval, mxu.first_use + 1);
+  return std::max(mxu.last_weight_push[touched.column] + interval, mxu.first_use + 1);
 }
 
 std::int32_t UnitState::earliest(const Node& node) const {
@@ -124,17 +139,23 @@ std::int32_t UnitState::earliest(const Node& node) const {
 
 void UnitState::issue_mxu(const Node& node, std::int32_t cycle) {
   Mxu& mxu = mxus_[node.unit];
+  const isa::MxuParts touched = parts(node);
   if (is_matmul(node.opcode)) {
-    mxu.results.ready.push_back(
-        cycle + static_cast<std::int32_t>(isa::result_latency(node.opcode, latencies_)));
-    ++mxu.results.pushes;
+    const auto ready =
+        cycle + static_cast<std::int32_t>(isa::result_latency(node.opcode, latencies_));
+    for (std::uint32_t c = 0; c < touched.columns; ++c) {
+      mxu.results[c].ready.push_back(ready);
+      ++mxu.results[c].pushes;
+    }
     mxu.last_matmul = cycle;
     if (mxu.swapped) mxu.first_use = cycle;
     mxu.swapped = false;
+  } else if (node.opcode == Opcode::kVmatlatchPart) {
+    mxu.last_latch[touched.row] = cycle;
   } else if (node.opcode != Opcode::kVdwg) {
-    mxu.last_weight_push = cycle;
+    mxu.last_weight_push[touched.column] = cycle;
   }
-  if (is_swap(node.opcode)) {
+  if (isa::swaps_weights(node.opcode)) {
     mxu.swapped = true;
     mxu.last_swap = cycle;
   }
@@ -181,8 +202,10 @@ std::int32_t UnitState::all_ready() const {
   cycle = std::max(cycle,
                    transpose_.last_pop + static_cast<std::int32_t>(latencies_.xlu_interval_cycles));
   for (const Mxu& mxu : mxus_) {
-    cycle = std::max({cycle, mxu.last_matmul + interval, mxu.last_weight_push + interval,
-                      mxu.results.last_pop + interval, mxu.last_swap + 1});
+    cycle = std::max({cycle, mxu.last_matmul + interval, mxu.last_swap + 1});
+    for (const std::int32_t last : mxu.last_weight_push) cycle = std::max(cycle, last + interval);
+    for (const std::int32_t last : mxu.last_latch) cycle = std::max(cycle, last + interval);
+    for (const Fifo& results : mxu.results) cycle = std::max(cycle, results.last_pop + interval);
   }
   return std::max(0, cycle);
 }
@@ -190,7 +213,9 @@ std::int32_t UnitState::all_ready() const {
 std::vector<std::uint32_t> UnitState::pending_results() const {
   std::vector<std::uint32_t> pending;
   for (const Mxu& mxu : mxus_) {
-    pending.push_back(static_cast<std::uint32_t>(mxu.results.ready.size()));
+    for (const Fifo& results : mxu.results) {
+      pending.push_back(static_cast<std::uint32_t>(results.ready.size()));
+    }
   }
   pending.push_back(static_cast<std::uint32_t>(transpose_.ready.size()));
   return pending;

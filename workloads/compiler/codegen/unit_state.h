@@ -33,10 +33,11 @@ class UnitState {
   /// empty.
   std::int32_t all_ready() const;
 
-  /// Results that wait in the queue of each MXU, then transposed rows.
+  /// Results that wait in the queues of each MXU, then transposed rows.
   std::vector<std::uint32_t> pending_results() const;
 
  private:
+  static constexpr std::int32_t kLongAgo = -1000000;
   struct Fifo {
     std::deque<std::int32_t> ready;        ///< Of results not yet popped.
     std::vector<std::int32_t> pop_cycles;  ///< Of this block's pops.
@@ -44,14 +45,15 @@ class UnitState {
     std::int32_t last_pop = kLongAgo;
   };
   struct Mxu {
-    Fifo results;
+    explicit Mxu(std::uint32_t column_parts) : results(column_parts) {}
+    std::vector<Fifo> results;  ///< Per column part; each has a port for weights, too.
+    std::array<std::int32_t, isa::kMaxMxuParts> last_weight_push{};
+    std::array<std::int32_t, isa::kMaxMxuParts> last_latch{};  ///< Per row part.
     std::int32_t last_matmul = kLongAgo;
-    std::int32_t last_weight_push = kLongAgo;
     std::int32_t last_swap = kLongAgo;
     std::int32_t first_use = kLongAgo;  ///< Matmul with which the latest swap acted.
     bool swapped = true;                ///< A swap may act with the next matmul.
   };
-  static constexpr std::int32_t kLongAgo = -1000000;
 
   std::int32_t room(const Fifo& fifo, std::uint32_t entries, const char* what) const;
   const Fifo& fifo(const Node& node) const;
@@ -62,7 +64,7 @@ class UnitState {
   void issue_mxu(const Node& node, std::int32_t cycle);
   void issue_transpose(const Node& node, std::int32_t cycle);
   static bool is_matmul(isa::Opcode opcode);
-  static bool is_swap(isa::Opcode opcode);
+  static isa::MxuParts parts(const Node& node);
 
   isa::Latencies latencies_;
   std::string kernel_;

@@ -36,10 +36,9 @@ class ConvolutionKernel {
         sizes_(problem, tiling),
         taps_(taps_of(problem)),
         builder_(epilogue.kernel_name, target),
-        mxus_(target.mxu_count),
-        pushes_(tiling.chunk_x * tiling.block_rows / (tiling.pair_columns ? 1 : mxus_)),
-        columns_at_once_(tiling.pair_columns ? mxus_ : 1),
-        stream_(builder_, mxus_, pushes_),
+        units_(target, tiling.columns_at_once, tiling.contracted_parts),
+        pushes_(tiling.chunk_x * tiling.block_rows / units_.groups()),
+        stream_(builder_, units_, pushes_),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue) {}
 
@@ -101,7 +100,8 @@ class ConvolutionKernel {
   ConvolutionSizes sizes_;
   std::vector<Tap> taps_;
   KernelBuilder builder_;
-  std::uint32_t mxus_, pushes_, columns_at_once_;
+  MatmulUnits units_;
+  std::uint32_t pushes_;
   MatmulStream stream_;
   MatmulMemory memory_;
   EpilogueEmitter results_;
@@ -404,18 +404,22 @@ void ConvolutionKernel::multiply() {
   const auto stride_y = static_cast<std::uint32_t>(height().stride);
   // Digits of a step: columns, tap, contracted tile, row and chunk of pixels.
   enum Digit : std::size_t { kColumn, kTap, kContracted, kPixelY, kPixelX };
-  StepCounter counter(builder_,
-                      {t.block_columns / columns_at_once_, static_cast<std::uint32_t>(taps_.size()),
-                       sizes_.contracted_tiles, t.block_y, t.pixels_x / t.chunk_x});
-  const std::uint32_t window_tile = sizes_.window_tile;
+  const std::uint32_t parts = t.contracted_parts;
+  const std::uint32_t contracted_steps = sizes_.contracted_tiles / parts;
+  StepCounter counter(
+      builder_, {t.block_columns / t.columns_at_once, static_cast<std::uint32_t>(taps_.size()),
+                 contracted_steps, t.block_y, t.pixels_x / t.chunk_x});
   const bool transposed = problem_.window_transposed;
-  const std::vector<std::uint32_t> slab_distances{0, 0, sizes_.input_tile,
+  // From a tile of weights to the next one along the contracted features, and along the columns.
+  const std::uint32_t window_part = (transposed ? 1 : 16 * t.block_columns) * sizes_.window_tile;
+  const std::uint32_t window_column =
+      (transposed ? 16 * sizes_.contracted_tiles : 1) * sizes_.window_tile;
+  const std::vector<std::uint32_t> slab_distances{0, 0, parts * sizes_.input_tile,
                                                   stride_y * sizes_.slab_x * sizes_.input_pixel,
                                                   t.chunk_x * stride_x * sizes_.input_pixel};
-  const std::vector<std::uint32_t> window_distances{
-      columns_at_once_ * window_tile * (transposed ? 16 * sizes_.contracted_tiles : 1), 0,
-      transposed ? window_tile : 16 * t.block_columns * window_tile, 0, 0};
-  const std::vector<std::uint32_t> sum_distances{columns_at_once_ * 8, 0, 0,
+  const std::vector<std::uint32_t> window_distances{t.columns_at_once * window_column, 0,
+                                                    parts * window_part, 0, 0};
+  const std::vector<std::uint32_t> sum_distances{t.columns_at_once * 8, 0, 0,
                                                  sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel,
                                                  t.chunk_x * sizes_.phases_x * sizes_.sum_pixel};
 
@@ -424,40 +428,40 @@ void ConvolutionKernel::multiply() {
     return builder_.load_smem(tap_words_ + word, builder_.mul(digits[kTap], kTapWords));
   };
   const auto is_last_tile = [&](const std::vector<SReg>& digits) {
-    return digits[kContracted] ? builder_.equal(digits[kContracted], sizes_.contracted_tiles - 1)
-                               : PReg();
+    return digits[kContracted] ? builder_.equal(digits[kContracted], contracted_steps - 1) : PReg();
   };
-  const auto row_of = [&](std::uint32_t mxu, std::uint32_t i) {
-    return t.pair_columns ? i : mxu * pushes_ + i;
+  const auto row_of = [&](std::uint32_t unit, std::uint32_t i) {
+    return units_.group_of(unit) * pushes_ + i;
   };
-  const auto column_of = [&](std::uint32_t mxu) { return t.pair_columns ? mxu : 0; };
   const auto weights = [&](const std::vector<SReg>& digits) {
     SReg base = builder_.add(tap_word(digits, 1),
                              window.base ? ScalarOperand(window.base) : ScalarOperand(0));
     base = weighted_sum(builder_, digits, window_distances, base);
     const VReg mask =
         masks() && transposed ? memory_.mask(problem_.window_type, is_last_tile(digits)) : VReg();
-    auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
-    return [=](std::uint32_t mxu, std::uint32_t j) {
-      if (!tiling_.pair_columns && cached->first == j) return cached->second;
+    auto loaded = std::make_shared<std::map<std::uint32_t, VReg>>();
+    return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
       const std::uint32_t row_tile = 15 - j;
       if (row_tile >= sizes_.window_row_tiles) {
         return builder_.vector(isa::Opcode::kVmov, 0.0F);
       }
-      const std::uint32_t at =
-          (transposed ? (column_of(mxu) * 16 + row_tile) * sizes_.contracted_tiles
-                      : row_tile * tiling_.block_columns + column_of(mxu)) *
-          window_tile;
-      *cached = {j, memory_.load_weights(problem_.window_type, {window.region, at, base}, mask)};
-      return cached->second;
+      const std::uint32_t row = transposed ? sizes_.contracted_tiles : tiling_.block_columns;
+      const std::uint32_t at = part * window_part + units_.column_of(unit) * window_column +
+                               row_tile * row * sizes_.window_tile;
+      const auto [found, is_new] = loaded->try_emplace(at);
+      if (is_new) {
+        found->second = memory_.load_weights(problem_.window_type, {window.region, at, base},
+                                             part + 1 == parts ? mask : VReg());
+      }
+      return found->second;
     };
   };
   const auto consume_at = [&](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
-    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
-      const std::uint32_t pixel = row_of(mxu, i) / tiling_.block_rows;
-      const std::uint32_t tile = row_of(mxu, i) % tiling_.block_rows;
+    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
+      const std::uint32_t pixel = row_of(unit, i) / tiling_.block_rows;
+      const std::uint32_t tile = row_of(unit, i) % tiling_.block_rows;
       const std::uint32_t at = pixel * sizes_.phases_x * sizes_.sum_pixel +
-                               (tile * tiling_.block_columns + column_of(mxu)) * 8;
+                               (tile * tiling_.block_columns + units_.column_of(unit)) * 8;
       const VmemAddress address(sums.region, at, previous ? before : row);
       VmemAddress source = address;
       source.mask_register = previous ? before_mask : mask;
@@ -474,7 +478,7 @@ void ConvolutionKernel::multiply() {
   step.pushes = pushes_;
   step.transposed = transposed;
   std::vector<SReg> zeros(5);
-  if (sizes_.contracted_tiles > 1) zeros[kContracted] = builder_.constant(0);
+  if (contracted_steps > 1) zeros[kContracted] = builder_.constant(0);
   step.next_weights = weights(zeros);
   stream_.begin(step);
   builder_.loop(counter.steps(), [&](SReg index) {
@@ -493,14 +497,17 @@ void ConvolutionKernel::multiply() {
     const VReg row_mask =
         masks() ? memory_.mask(problem_.input_type, is_last_tile(digits)) : VReg();
     std::map<std::uint32_t, VReg> loaded;
-    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
-      const std::uint32_t row = row_of(mxu, i);
-      const auto found = loaded.find(row);
-      if (found != loaded.end()) return found->second;
-      const std::uint32_t at = row / t.block_rows * stride_x * sizes_.input_pixel +
-                               row % t.block_rows * sizes_.contracted_tiles * sizes_.input_tile;
-      return loaded[row] =
-                 memory_.load_rows(problem_.input_type, {slab.region, at, slab_row}, row_mask);
+    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
+      const std::uint32_t row = row_of(unit, i);
+      const std::uint32_t tile = row % t.block_rows * sizes_.contracted_tiles + part;
+      const std::uint32_t at =
+          row / t.block_rows * stride_x * sizes_.input_pixel + tile * sizes_.input_tile;
+      const auto [found, is_new] = loaded.try_emplace(at);
+      if (is_new) {
+        found->second = memory_.load_rows(problem_.input_type, {slab.region, at, slab_row},
+                                          part + 1 == parts ? row_mask : VReg());
+      }
+      return found->second;
     };
     step.next_weights = weights(next);
     step.consume = consume_at(sum_row, mask, builder_.get(previous_row),

@@ -42,7 +42,7 @@ class LanesKernel {
         sizes_(problem, tiling, patches_),
         builder_(epilogue.kernel_name, target),
         mxus_(target.mxu_count),
-        stream_(builder_, mxus_, tiling.group * tiling.chunk),
+        stream_(builder_, MatmulUnits(target, 1), tiling.group * tiling.chunk),
         memory_(builder_, is_packed(problem.input_type) || is_packed(problem.window_type),
                 is_packed(problem.input_type)),
         results_(builder_, epilogue) {}
@@ -108,7 +108,8 @@ class LanesKernel {
   void clear_padding();
   void work();
   void multiply();
-  std::function<VReg(std::uint32_t, std::uint32_t)> patch_weights(const std::vector<SReg>& digits);
+  std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)> patch_weights(
+      const std::vector<SReg>& digits);
   void finish();
   MReg inside(SReg y, SReg x);
   void apply_epilogue();
@@ -424,7 +425,7 @@ void LanesKernel::work() {
 }
 
 /// The tiles of a step's patches.
-std::function<VReg(std::uint32_t, std::uint32_t)> LanesKernel::patch_weights(
+std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)> LanesKernel::patch_weights(
     const std::vector<SReg>& digits) {
   const VmemAddress slab = grid_->input(0);
   const auto stride_x = static_cast<std::uint32_t>(width().stride);
@@ -441,7 +442,7 @@ std::function<VReg(std::uint32_t, std::uint32_t)> LanesKernel::patch_weights(
   const std::uint32_t mxu_distance = groups > 1 ? group_pitch : rows > 1 ? row_pitch : 0;
   const std::uint32_t tile = tile_rows(problem_.input_type);
   auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
-  return [=](std::uint32_t mxu, std::uint32_t j) {
+  return [=](std::uint32_t mxu, std::uint32_t j, std::uint32_t) {
     if (mxu_distance == 0 && cached->first == j) return cached->second;
     const std::uint32_t number = 15 - j, in_run = number % patches_.run_tiles;
     // Read from the table when it is needed: there are few scalar registers.
@@ -512,7 +513,7 @@ void LanesKernel::multiply() {
     SReg mask = unit_word(digits, patches_.runs + 1);
     if (later) mask = builder_.or_(mask, later);
     std::map<std::uint32_t, VReg> loaded;
-    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
+    step.rows = [&](std::uint32_t mxu, std::uint32_t i, std::uint32_t) {
       const std::uint32_t column = i % t.chunk + (columns > 1 ? mxu * mxu_columns : 0);
       const std::uint32_t row = moving_->rows(i / t.chunk, column);
       const auto found = loaded.find(row);

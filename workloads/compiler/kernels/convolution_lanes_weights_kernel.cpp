@@ -39,8 +39,8 @@ class LanesWeightsKernel {
         epilogue_(epilogue),
         sizes_(problem, tiling),
         builder_(epilogue.kernel_name, target),
-        mxus_(target.mxu_count),
-        stream_(builder_, mxus_, tiling.chunk),
+        units_(matmul_units(tiling.split, target)),
+        stream_(builder_, units_, tiling.chunk),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue) {}
 
@@ -69,9 +69,13 @@ class LanesWeightsKernel {
   bool masks() const { return problem_.contracted % 128 != 0; }
   std::uint32_t dilation_y() const { return static_cast<std::uint32_t>(height().window_dilation); }
   std::uint32_t dilation_x() const { return static_cast<std::uint32_t>(width().window_dilation); }
-  std::uint32_t groups_at_once() const { return tiling_.split == Split::kGroups ? mxus_ : 1; }
-  std::uint32_t rows_at_once() const { return tiling_.split == Split::kRows ? mxus_ : 1; }
-  std::uint32_t columns_at_once() const { return tiling_.split == Split::kColumns ? mxus_ : 1; }
+  std::uint32_t groups_at_once() const {
+    return tiling_.split == Split::kGroups ? units_.pieces() : 1;
+  }
+  std::uint32_t rows_at_once() const { return tiling_.split == Split::kRows ? units_.pieces() : 1; }
+  std::uint32_t columns_at_once() const {
+    return tiling_.split == Split::kColumns ? units_.pieces() : 1;
+  }
   std::uint32_t input_pitch() const { return sizes_.slab_x * sizes_.input_pixel; }
   std::uint32_t gradient_pitch() const {
     return tiling_.groups * tiling_.group * sizes_.gradient_pixel;
@@ -88,7 +92,7 @@ class LanesWeightsKernel {
   VReg mask(ElementType type);
   void work();
   void multiply();
-  std::function<VReg(std::uint32_t, std::uint32_t)> gradient_weights(
+  std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)> gradient_weights(
       const std::vector<SReg>& digits, VReg mask);
   void finish();
   void put_together();
@@ -101,7 +105,7 @@ class LanesWeightsKernel {
   const MatmulEpilogue& epilogue_;
   LanesWeightsSizes sizes_;
   KernelBuilder builder_;
-  std::uint32_t mxus_;
+  MatmulUnits units_;
   MatmulStream stream_;
   MatmulMemory memory_;
   EpilogueEmitter results_;
@@ -310,8 +314,8 @@ void LanesWeightsKernel::work() {
 }
 
 /// The gradient of a step's groups.
-std::function<VReg(std::uint32_t, std::uint32_t)> LanesWeightsKernel::gradient_weights(
-    const std::vector<SReg>& digits, VReg mask) {
+std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)>
+LanesWeightsKernel::gradient_weights(const std::vector<SReg>& digits, VReg mask) {
   const VmemAddress gradient = grid_->input(1);
   const std::uint32_t tile = tile_rows(problem_.window_type);
   const std::uint32_t group_pitch = tiling_.group * sizes_.gradient_pixel;
@@ -319,15 +323,17 @@ std::function<VReg(std::uint32_t, std::uint32_t)> LanesWeightsKernel::gradient_w
                            {columns_at_once() * 16 * tile, rows_at_once() * gradient_pitch(),
                             groups_at_once() * group_pitch, 0});
   if (gradient.base) base = base ? builder_.add(base, gradient.base) : gradient.base;
-  const std::uint32_t mxu_distance = groups_at_once() > 1    ? group_pitch
-                                     : rows_at_once() > 1    ? gradient_pitch()
-                                     : columns_at_once() > 1 ? 16 * tile
-                                                             : 0;
+  const std::uint32_t distance = groups_at_once() > 1    ? group_pitch
+                                 : rows_at_once() > 1    ? gradient_pitch()
+                                 : columns_at_once() > 1 ? 16 * tile
+                                                         : 0;
   const std::uint32_t used = sizes_.lane_tiles > 1 ? 16 : tiling_.group * tiling_.block_columns;
-  return [=](std::uint32_t mxu, std::uint32_t j) {
+  const MatmulUnits units = units_;
+  return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
     const std::uint32_t number = 15 - j;
     if (number >= used) return builder_.vector(Opcode::kVmov, 0.0F);
-    const VmemAddress from(gradient.region, number * tile + mxu * mxu_distance, base);
+    const VmemAddress from(gradient.region, number * tile + units.piece(unit, part) * distance,
+                           base);
     return memory_.load_weights(problem_.window_type, from, mask);
   };
 }
@@ -339,20 +345,20 @@ void LanesWeightsKernel::multiply() {
                                  t.groups / groups_at_once(), sizes_.units});
   const std::uint32_t row_pitch = dilation_y() * input_pitch();
   const std::uint32_t group_pitch = t.group * dilation_x() * sizes_.input_pixel;
-  const std::uint32_t mxu_distance = groups_at_once() > 1 ? group_pitch
-                                     : rows_at_once() > 1 ? row_pitch
-                                                          : 0;
+  const std::uint32_t distance = groups_at_once() > 1 ? group_pitch
+                                 : rows_at_once() > 1 ? row_pitch
+                                                      : 0;
   const std::uint32_t tile = tile_rows(problem_.input_type);
-  const bool adds_mxus = columns_at_once() == 1;
+  const bool adds_units = tiling_.split != Split::kColumns;
   const VReg gradient_mask = mask(problem_.window_type);
   const VReg input_mask = mask(problem_.input_type);
   const auto consume_at = [=](SReg row, SReg before, PReg started) {
     auto halves = std::make_shared<VReg>();
-    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
-      if (adds_mxus && mxu > 0) result = builder_.add(*halves, result);
+    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
+      if (adds_units && unit > 0) result = builder_.add(*halves, result);
       *halves = result;
-      if (adds_mxus && mxu + 1 < mxus_) return;
-      const std::uint32_t at = i * 8 + (adds_mxus ? 0 : mxu * sizes_.sum_pitch);
+      if (adds_units && unit + 1 < units_.count()) return;
+      const std::uint32_t at = i * 8 + (adds_units ? 0 : unit * sizes_.sum_pitch);
       const VmemAddress address(sums_, at, previous ? before : row);
       const VReg sum = builder_.add(builder_.load(address), result);
       const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
@@ -373,14 +379,14 @@ void LanesWeightsKernel::multiply() {
     if (slab.base) origin = origin ? builder_.add(origin, slab.base) : slab.base;
     const SReg entry = digits[kUnit] ? builder_.mul(digits[kUnit], sizes_.runs) : SReg();
     std::vector<SReg> bases(sizes_.runs);
-    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
+    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
       SReg& base = bases[i / sizes_.run_tiles];
       if (!base) {
         const std::uint32_t word = units_ + i / sizes_.run_tiles;
         base = entry ? builder_.load_smem(word, entry) : builder_.load_smem(word);
       }
-      const VmemAddress from(slab.region, i % sizes_.run_tiles * tile + mxu * mxu_distance, base,
-                             origin);
+      const std::uint32_t at = i % sizes_.run_tiles * tile + units_.piece(unit, part) * distance;
+      const VmemAddress from(slab.region, at, base, origin);
       return memory_.load_rows(problem_.input_type, from, input_mask);
     };
     step.next_weights = gradient_weights(next, gradient_mask);

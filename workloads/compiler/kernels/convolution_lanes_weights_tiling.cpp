@@ -62,6 +62,13 @@ LanesWeightsSizes::LanesWeightsSizes(const ConvolutionProblem& problem,
   }
 }
 
+MatmulUnits matmul_units(LanesWeightsTiling::Split split, const Target& target) {
+  if (split == LanesWeightsTiling::Split::kColumns) {
+    return {target, target.mxu_count * target.column_parts()};
+  }
+  return {target, 1, target.row_parts()};
+}
+
 namespace {
 
 /// Pushes of a step per MXU, and words of SMEM that a kernel's tables may take, at most.
@@ -118,17 +125,18 @@ class Search {
 
   void consider_splits(LanesWeightsTiling tiling) {
     using Split = LanesWeightsTiling::Split;
-    const std::uint32_t mxus = target_.mxu_count, groups = tiling.groups;
+    const std::uint32_t groups = tiling.groups;
+    const std::uint32_t contracted = matmul_units(Split::kGroups, target_).pieces();
+    const std::uint32_t columns = matmul_units(Split::kColumns, target_).pieces();
     tiling.split = Split::kGroups;
-    tiling.groups = tiles_of(groups, mxus) * mxus;
+    tiling.groups = tiles_of(groups, contracted) * contracted;
     consider_chunks(tiling);
     tiling.groups = groups;
-    if (mxus == 1) return;
-    if (tiles_of(tiling.block_columns, 16) % mxus == 0) {
+    if (columns > 1 && tiles_of(tiling.block_columns, 16) % columns == 0) {
       tiling.split = Split::kColumns;
       consider_chunks(tiling);
     }
-    if (tiling.block_y % mxus == 0) {
+    if (contracted > 1 && tiling.block_y % contracted == 0) {
       tiling.split = Split::kRows;
       consider_chunks(tiling);
     }
@@ -150,9 +158,10 @@ class Search {
   void consider(LanesWeightsTiling tiling, const LanesWeightsSizes& alike) {
     const auto tiles = static_cast<std::uint32_t>(alike.patch.size()) * tiling.block_rows;
     const std::uint32_t units = tiles_of(tiles, tiling.chunk);
-    const double step = std::max(8.0 * tiling.chunk, 128.0) + 14;
+    const MatmulUnits mxus = matmul_units(tiling.split, target_);
+    const double step = std::max(step_bundles(target_, mxus, tiling.chunk), 128.0) + 14;
     const double steps =
-        double(alike.lane_tiles) * tiling.block_y * tiling.groups * units / target_.mxu_count;
+        double(alike.lane_tiles) * tiling.block_y * tiling.groups * units / mxus.pieces();
     const double work = steps * step + 400;
     const double blocks = double(alike.all_column_tiles) / tiling.block_columns *
                           alike.all_row_tiles / tiling.block_rows;

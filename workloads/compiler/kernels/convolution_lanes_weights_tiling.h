@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "workloads/compiler/kernels/convolution_problem.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
 
 namespace tpu::compiler {
 
@@ -25,6 +26,10 @@ struct LanesWeightsTiling {
   std::uint32_t chunk = 1;          ///< Tiles of the input that a step streams.
   double cycles = 0;
 };
+
+/// How a split uses the arrays: all their column parts for neighbouring columns; else all their row
+/// parts, each for another piece of what is contracted.
+MatmulUnits matmul_units(LanesWeightsTiling::Split split, const Target& target);
 
 /// The sizes that follow from a problem and its cut.
 struct LanesWeightsSizes {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
 
 namespace tpu::compiler {
 
@@ -101,35 +102,38 @@ class Search {
           tiling.chunk_x = chunk;
           tiling.pixels_x = ceil_divide(pixels_x, chunk) * chunk;
           if (tiling.pixels_x > pixels_x + std::max(pixels_x / 4, 1U)) continue;
-          consider_pairing(tiling);
+          consider_units(tiling);
         }
       }
     }
   }
 
-  void consider_pairing(ConvolutionTiling tiling) {
+  void consider_units(ConvolutionTiling tiling) {
     const std::uint32_t step_rows = tiling.chunk_x * tiling.block_rows;
-    if (target_.mxu_count == 1) {
-      if (step_rows <= 48) consider(tiling, step_rows);
-      return;
-    }
-    if (tiling.block_columns % target_.mxu_count == 0 && step_rows <= 48) {
-      tiling.pair_columns = true;
-      consider(tiling, step_rows);
-      tiling.pair_columns = false;
-    }
-    if (step_rows % target_.mxu_count == 0 && step_rows / target_.mxu_count <= 48) {
-      consider(tiling, step_rows / target_.mxu_count);
+    const std::uint32_t contracted_tiles = ceil_divide(problem_.contracted, 128);
+    for (const std::uint32_t columns : column_choices(target_)) {
+      const std::uint32_t groups = MatmulUnits(target_, columns).groups();
+      if (tiling.block_columns % columns != 0 || step_rows % groups != 0 ||
+          step_rows / groups > 48) {
+        continue;
+      }
+      tiling.columns_at_once = columns;
+      for (std::uint32_t parts = target_.row_parts(); parts > 0; --parts) {
+        tiling.contracted_parts = parts;
+        if (contracted_tiles % parts == 0) consider(tiling);
+      }
     }
   }
 
-  void consider(ConvolutionTiling tiling, std::uint32_t pushes) {
+  void consider(ConvolutionTiling tiling) {
     const ConvolutionSizes sizes(problem_, tiling);
     if (sizes.vmem_rows * 512 > target_.vmem_bytes) return;
-    const double at_once = tiling.pair_columns ? target_.mxu_count : 1;
-    const double steps = double(tiling.block_columns) / at_once * double(taps_) *
-                         sizes.contracted_tiles * tiling.block_y * tiling.pixels_x / tiling.chunk_x;
-    const double step = std::max(8.0 * pushes, 128.0) + 12;
+    const MatmulUnits units(target_, tiling.columns_at_once, tiling.contracted_parts);
+    const std::uint32_t pushes = tiling.chunk_x * tiling.block_rows / units.groups();
+    const double steps = double(tiling.block_columns) / tiling.columns_at_once * double(taps_) *
+                         sizes.contracted_tiles / tiling.contracted_parts * tiling.block_y *
+                         tiling.pixels_x / tiling.chunk_x;
+    const double step = std::max(step_bundles(target_, units, pushes), 128.0) + 12;
     double work = steps * step + 400;
     if (sizes.sums_apart) work += double(sizes.sum_rows) / 8 * (problem_.has_epilogue ? 6 : 1.3);
     const double tiles = double(ceil_divide(sizes.row_tiles, tiling.block_rows)) *

@@ -7,13 +7,14 @@ namespace tpu::compiler {
 /// How a forward convolution or input gradient is cut. Blocks are some rows of the image over some
 /// of the batch; pixels are those of one phase (see Tap).
 struct ConvolutionTiling {
-  std::uint32_t block_rows = 1;     ///< Tiles of 8 of the batch.
-  std::uint32_t block_y = 1;        ///< Rows of pixels.
-  std::uint32_t block_columns = 1;  ///< Column tiles of 128 of the result.
-  std::uint32_t chunk_x = 1;        ///< Pixels that one step streams; divides pixels_x.
-  std::uint32_t pixels_x = 1;       ///< Pixels of a row, rounded up where that helps.
-  bool pair_columns = false;  ///< The MXUs take neighbouring column tiles; else halves of rows.
-  double cycles = 0;          ///< What the search expects.
+  std::uint32_t block_rows = 1;        ///< Tiles of 8 of the batch.
+  std::uint32_t block_y = 1;           ///< Rows of pixels.
+  std::uint32_t block_columns = 1;     ///< Column tiles of 128 of the result.
+  std::uint32_t chunk_x = 1;           ///< Pixels that one step streams; divides pixels_x.
+  std::uint32_t pixels_x = 1;          ///< Pixels of a row, rounded up where that helps.
+  std::uint32_t columns_at_once = 1;   ///< Neighbouring column tiles of a step (MatmulUnits).
+  std::uint32_t contracted_parts = 1;  ///< Tiles of contracted features of a step.
+  double cycles = 0;                   ///< What the search expects.
 };
 
 /// The sizes that follow from a problem and its cut.

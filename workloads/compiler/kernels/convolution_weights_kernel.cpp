@@ -37,10 +37,9 @@ class WeightsKernel {
         epilogue_(epilogue),
         sizes_(problem, tiling),
         builder_(epilogue.kernel_name, target),
-        mxus_(target.mxu_count),
-        columns_at_once_(tiling.pair_columns ? mxus_ : 1),
-        groups_at_once_(tiling.pair_columns ? 1 : mxus_),
-        stream_(builder_, mxus_, sizes_.unit_tiles * tiling.step_units),
+        units_(target, tiling.columns_at_once, tiling.group_parts),
+        groups_at_once_(units_.groups() * tiling.group_parts),
+        stream_(builder_, units_, sizes_.unit_tiles * tiling.step_units),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue) {}
 
@@ -103,7 +102,8 @@ class WeightsKernel {
   const MatmulEpilogue& epilogue_;
   WeightsSizes sizes_;
   KernelBuilder builder_;
-  std::uint32_t mxus_, columns_at_once_, groups_at_once_;
+  MatmulUnits units_;
+  std::uint32_t groups_at_once_;
   MatmulStream stream_;
   MatmulMemory memory_;
   EpilogueEmitter results_;
@@ -409,7 +409,7 @@ void WeightsKernel::multiply_part(SReg part) {
   const VmemAddress gradient = grid_->input(1);
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
   enum Digit : std::size_t { kColumn, kPixelY, kGroup, kUnits };
-  StepCounter counter(builder_, {t.block_columns / columns_at_once_, t.block_y,
+  StepCounter counter(builder_, {t.block_columns / t.columns_at_once, t.block_y,
                                  t.part_groups / groups_at_once_, sizes_.units / t.step_units});
   const std::uint32_t group_rows = t.group * sizes_.gradient_pixel;
   const std::uint32_t unit_tiles = sizes_.unit_tiles;
@@ -417,7 +417,7 @@ void WeightsKernel::multiply_part(SReg part) {
   const std::vector<std::uint32_t> input_distances{0, dilation_y() * sizes_.starts * block_rows,
                                                    groups_at_once_ * group_starts() * block_rows,
                                                    0};
-  const std::vector<std::uint32_t> gradient_distances{columns_at_once_ * sizes_.gradient_tile,
+  const std::vector<std::uint32_t> gradient_distances{t.columns_at_once * sizes_.gradient_tile,
                                                       sizes_.groups * group_rows,
                                                       groups_at_once_ * group_rows, 0};
   SReg origin = builder_.mul(part, t.part_groups * group_rows);
@@ -429,16 +429,20 @@ void WeightsKernel::multiply_part(SReg part) {
     if (!digits[kUnits]) return builder_.load_smem(at);
     return builder_.load_smem(at, builder_.mul(digits[kUnits], kUnitWords * t.step_units));
   };
+  /// The group of pixels that a part of a unit contracts, of those at once.
+  const auto group_of = [this](std::uint32_t unit, std::uint32_t part) {
+    return units_.group_of(unit) * tiling_.group_parts + part;
+  };
   const VReg mask = masks() ? batch_mask(problem_.window_type, true) : VReg();
   const std::uint32_t tiles = t.group * t.block_batch;
   const auto weights = [&](const std::vector<SReg>& digits) {
     const SReg base = weighted_sum(builder_, digits, gradient_distances, origin);
-    return [=](std::uint32_t mxu, std::uint32_t j) {
+    return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
       const std::uint32_t tile = 15 - j;
       if (tile >= tiles) return builder_.vector(Opcode::kVmov, 0.0F);
       const std::uint32_t at =
-          t.pair_columns ? (tile * t.block_columns + mxu) * sizes_.gradient_tile
-                         : mxu * group_rows + tile * t.block_columns * sizes_.gradient_tile;
+          group_of(unit, part) * group_rows +
+          (tile * t.block_columns + units_.column_of(unit)) * sizes_.gradient_tile;
       const bool last = masks() && tile % t.block_batch + 1 == t.block_batch;
       return memory_.load_weights(problem_.window_type, {gradient.region, at, base},
                                   last ? mask : VReg());
@@ -450,8 +454,8 @@ void WeightsKernel::multiply_part(SReg part) {
     return weighted_sum(builder_, digits, input_distances, unit_word(digits, unit, 0));
   };
   const auto sum_row = [&](const std::vector<SReg>& digits, std::uint32_t unit) {
-    const SReg row =
-        weighted_sum(builder_, digits, {columns_at_once_ * 8, 0, 0, 0}, unit_word(digits, unit, 1));
+    const SReg row = weighted_sum(builder_, digits, {t.columns_at_once * 8, 0, 0, 0},
+                                  unit_word(digits, unit, 1));
     return sums.base ? builder_.add(row, sums.base) : row;
   };
   // The columns and units of the step before.
@@ -459,20 +463,20 @@ void WeightsKernel::multiply_part(SReg part) {
   const SVariable previous_units = builder_.scalar_variable(0);
   const auto previous_digits = [&] {
     std::vector<SReg> digits(4);
-    if (t.block_columns > columns_at_once_) digits[kColumn] = builder_.get(previous_column);
+    if (t.block_columns > t.columns_at_once) digits[kColumn] = builder_.get(previous_column);
     if (sizes_.units > t.step_units) digits[kUnits] = builder_.get(previous_units);
     return digits;
   };
   const auto consume_at = [&](std::vector<SReg> digits, PReg started) {
-    auto halves = std::make_shared<VReg>();
+    auto groups = std::make_shared<std::map<std::uint32_t, VReg>>();  // Sums so far, by column.
     auto rows = std::make_shared<std::map<std::pair<bool, std::uint32_t>, SReg>>();
-    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
-      if (!t.pair_columns && mxu > 0) result = builder_.add(*halves, result);
-      *halves = result;
-      if (!t.pair_columns && mxu + 1 < mxus_) return;
+    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
+      const std::uint32_t column = units_.column_of(unit), group = units_.group_of(unit);
+      if (group > 0) result = builder_.add((*groups)[column], result);
+      (*groups)[column] = result;
+      if (group + 1 < units_.groups()) return;
       SReg& row = (*rows)[{previous, i / unit_tiles}];
       if (!row) row = sum_row(previous ? previous_digits() : digits, i / unit_tiles);
-      const std::uint32_t column = t.pair_columns ? mxu : 0;
       const std::uint32_t at = (i % unit_tiles * t.block_columns + column) * 8;
       const VmemAddress address(sums.region, at, row);
       const VReg sum = builder_.add(builder_.load(address), result);
@@ -489,11 +493,11 @@ void WeightsKernel::multiply_part(SReg part) {
     const std::vector<SReg> digits = counter.present();
     const std::vector<SReg> next = counter.next();
     std::vector<SReg> inputs(t.step_units);
-    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
+    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
       SReg& row = inputs[i / unit_tiles];
       if (!row) row = input_row(digits, i / unit_tiles);
       const std::uint32_t at =
-          (t.pair_columns ? 0 : mxu * group_starts() * block_rows) + i % unit_tiles * 8;
+          group_of(unit, part) * group_starts() * block_rows + i % unit_tiles * 8;
       return builder_.load({transposed_, at, row});
     };
     step.next_weights = weights(next);

@@ -4,6 +4,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
 
 namespace tpu::compiler {
 
@@ -117,15 +118,22 @@ class Search {
           tiling.step_units = units;
           for (std::uint32_t y = 1; y <= std::min<std::int64_t>(height.window, 8); ++y) {
             tiling.block_y = y;
-            tiling.pair_columns = columns % target_.mxu_count == 0;
-            tiling.part_groups = ceil_divide(groups, parts);
-            if (!tiling.pair_columns) {
-              tiling.part_groups =
-                  ceil_divide(tiling.part_groups, target_.mxu_count) * target_.mxu_count;
-            }
-            consider(tiling);
+            consider_units(tiling, ceil_divide(groups, parts));
           }
         }
+      }
+    }
+  }
+
+  void consider_units(WeightsTiling tiling, std::uint32_t part_groups) {
+    for (const std::uint32_t columns : column_choices(target_)) {
+      if (tiling.block_columns % columns != 0) continue;
+      tiling.columns_at_once = columns;
+      for (std::uint32_t parts = target_.row_parts(); parts > 0; --parts) {
+        tiling.group_parts = parts;
+        const std::uint32_t at_once = MatmulUnits(target_, columns, parts).groups() * parts;
+        tiling.part_groups = ceil_divide(part_groups, at_once) * at_once;
+        consider(tiling);
       }
     }
   }
@@ -133,9 +141,11 @@ class Search {
   void consider(WeightsTiling tiling) {
     const WeightsSizes sizes(problem_, tiling);
     if (sizes.vmem_rows * 512 > target_.vmem_bytes) return;
-    const double step = std::max(8.0 * sizes.unit_tiles * tiling.step_units, 128.0) + 12;
+    const MatmulUnits units(target_, tiling.columns_at_once, tiling.group_parts);
+    const std::uint32_t pushes = sizes.unit_tiles * tiling.step_units;
+    const double step = std::max(step_bundles(target_, units, pushes), 128.0) + 12;
     const double steps = double(tiling.block_columns) * tiling.block_y * tiling.part_groups *
-                         sizes.units / tiling.step_units / target_.mxu_count;
+                         sizes.units / tiling.step_units / units.pieces();
     const double transposes = double(sizes.slab_y) * sizes.starts * sizes.row_tiles;
     const double work = tiling.parts * (steps * step + 350 + transposes * 136);
     const double tiles = double(sizes.column_tiles / tiling.block_columns) *

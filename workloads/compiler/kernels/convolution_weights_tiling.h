@@ -15,7 +15,9 @@ struct WeightsTiling {
   std::uint32_t part_groups = 1;    ///< Groups whose input is transposed at a time.
   std::uint32_t parts = 1;          ///< Of a row.
   std::uint32_t step_units = 1;     ///< Pairs of (position of the window, tile of input features).
-  bool pair_columns = false;        ///< The MXUs take neighbouring columns; else groups.
+  std::uint32_t columns_at_once = 1;  ///< Neighbouring column tiles of a step (MatmulUnits); the
+                                      ///< other units take other groups of pixels.
+  std::uint32_t group_parts = 1;      ///< Groups that an array contracts at once.
   double cycles = 0;
 };
 

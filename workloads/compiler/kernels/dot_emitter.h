@@ -21,9 +21,9 @@ constexpr std::uint32_t kMostEpilogueTiles = 8;
 /// Emits the kernel of a dot.
 ///
 /// Blocks of both sides and of the result stand in VMEM. Over a block run steps: a tile of weights
-/// (a pair of neighbouring ones, one per MXU) against a chunk of rows; sums over the contracted
-/// dimension are kept in VMEM in fp32. The grid's tiles fetch the next blocks while the present
-/// ones are worked on.
+/// (or a few neighbouring ones, one per unit of MatmulUnits) against a chunk of rows; sums over the
+/// contracted dimension are kept in VMEM in fp32. The grid's tiles fetch the next blocks while the
+/// present ones are worked on.
 class DotKernel {
  public:
   /// `epilogue_unroll`: tiles of the result in one straight piece of code behind the product.
@@ -34,9 +34,9 @@ class DotKernel {
         epilogue_(epilogue),
         epilogue_unroll_(epilogue_unroll),
         builder_(epilogue.kernel_name, target),
-        mxus_(target.mxu_count),
-        pushes_(tiling.chunk_m / (tiling.pair_columns ? 1 : target.mxu_count)),
-        stream_(builder_, mxus_, pushes_),
+        units_(target, tiling.columns_at_once, tiling.k_parts),
+        pushes_(tiling.chunk_m / units_.groups()),
+        stream_(builder_, units_, pushes_),
         memory_(builder_, is_packed(problem.lhs_type), is_packed(problem.rhs_type)),
         results_(builder_, epilogue),
         x_tile_(tile_rows(problem.lhs_type)),
@@ -44,7 +44,6 @@ class DotKernel {
     m_tiles_ = tiles_of(problem.m, 8);
     n_tiles_ = tiles_of(problem.n, 128);
     k_tiles_ = tiles_of(problem.k, 128);
-    columns_at_once_ = tiling.pair_columns ? mxus_ : 1;
     if (problem.result_turned) {
       out_rows_ = {tiles_of(problem.n, 8), 16 * tiling.block_n};
       out_columns_ = {tiles_of(problem.m, 128), tiling.block_m / 16};
@@ -125,13 +124,13 @@ class DotKernel {
   const MatmulEpilogue& epilogue_;
   std::uint32_t epilogue_unroll_;
   KernelBuilder builder_;
-  std::uint32_t mxus_, pushes_;
+  MatmulUnits units_;
+  std::uint32_t pushes_;
   MatmulStream stream_;
   MatmulMemory memory_;
   EpilogueEmitter results_;
   std::uint32_t x_tile_, w_tile_;
   std::uint32_t m_tiles_ = 0, n_tiles_ = 0, k_tiles_ = 0;
-  std::uint32_t columns_at_once_ = 1;
   /// Tiles of the result along a direction: all, and of a block.
   struct Extent {
     std::uint32_t tiles = 0, block = 0;

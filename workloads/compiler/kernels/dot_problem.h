@@ -62,14 +62,15 @@ void exchange_where_cheaper(DotProblem& problem);
 /// How a DotProblem is cut: blocks that stand in VMEM, in tiles of 8 rows and 128 lanes for the
 /// rows of the result, of 128 for its columns and the contracted dimension.
 struct DotTiling {
-  std::uint32_t block_outer = 1;  ///< Of the innermost outer dimension.
-  std::uint32_t block_m = 1;      ///< Row tiles of 8.
-  std::uint32_t block_n = 1;      ///< Column tiles of 128.
-  std::uint32_t block_k = 1;      ///< Tiles of 128.
-  std::uint32_t chunk_m = 1;      ///< Row tiles that one step streams through the MXUs.
-  bool pair_columns = false;      ///< The MXUs take neighbouring column tiles; else halves of rows.
-  bool columns_outermost = false;  ///< Grid order n, m, k in place of m, n, k.
-  double cycles = 0;               ///< What the search expects.
+  std::uint32_t block_outer = 1;      ///< Of the innermost outer dimension.
+  std::uint32_t block_m = 1;          ///< Row tiles of 8.
+  std::uint32_t block_n = 1;          ///< Column tiles of 128.
+  std::uint32_t block_k = 1;          ///< Tiles of 128.
+  std::uint32_t chunk_m = 1;          ///< Row tiles that one step streams through the MXUs.
+  std::uint32_t columns_at_once = 1;  ///< Neighbouring column tiles of a step (MatmulUnits).
+  std::uint32_t k_parts = 1;          ///< Tiles along k of a step.
+  bool columns_outermost = false;     ///< Grid order n, m, k in place of m, n, k.
+  double cycles = 0;                  ///< What the search expects.
 };
 
 /// Finds the cut with the least expected time. Throws WorkloadError when none fits VMEM.

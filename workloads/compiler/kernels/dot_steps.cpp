@@ -135,10 +135,11 @@ PReg DotKernel::is_last_sum() {
   return all;
 }
 
-/// Whether a step's tile is the last one along k; none: it is.
+/// Whether a step's last tile is the last one along k; none: it is.
 PReg DotKernel::is_last_tile(const std::vector<SReg>& digits) {
   const PReg block = grid_->is_last(k_dimension());
-  const PReg step = digits[2] ? builder_.equal(digits[2], tiling_.block_k - 1) : PReg();
+  const std::uint32_t last = tiling_.block_k / tiling_.k_parts - 1;
+  const PReg step = digits[2] ? builder_.equal(digits[2], last) : PReg();
   return block && step ? builder_.and_(block, step) : block ? block : step;
 }
 
@@ -153,27 +154,27 @@ void DotKernel::multiply() {
   const OuterDimension none{};
   const OuterDimension& inner = problem_.outer.empty() ? none : problem_.outer.back();
 
+  const std::uint32_t k_steps = t.block_k / t.k_parts;
   StepCounter counter(
-      builder_, {t.block_outer, t.block_n / columns_at_once_, t.block_k, t.block_m / t.chunk_m});
+      builder_, {t.block_outer, t.block_n / t.columns_at_once, k_steps, t.block_m / t.chunk_m});
   const std::vector<std::uint32_t> x_distances{inner.lhs != 0 ? t.block_m * t.block_k * x_tile : 0,
-                                               0, x_tile, t.chunk_m * t.block_k * x_tile};
+                                               0, t.k_parts * x_tile,
+                                               t.chunk_m * t.block_k * x_tile};
   const std::uint32_t w_matrix = inner.rhs != 0 ? 16 * t.block_k * t.block_n * w_tile_ : 0;
-  const std::vector<std::uint32_t> w_distances =
-      problem_.rhs_transposed
-          ? std::vector<std::uint32_t>{w_matrix, columns_at_once_ * 16 * t.block_k * w_tile_,
-                                       w_tile_, 0}
-          : std::vector<std::uint32_t>{w_matrix, columns_at_once_ * w_tile_,
-                                       16 * t.block_n * w_tile_, 0};
-  const std::vector<std::uint32_t> sum_distances{t.block_m * t.block_n * 8, columns_at_once_ * 8, 0,
-                                                 t.chunk_m * t.block_n * 8};
+  // From a tile of weights to the next one along k, and along the columns.
+  const std::uint32_t w_part = (problem_.rhs_transposed ? 1 : 16 * t.block_n) * w_tile_;
+  const std::uint32_t w_column = (problem_.rhs_transposed ? 16 * t.block_k : 1) * w_tile_;
+  const std::vector<std::uint32_t> w_distances{w_matrix, t.columns_at_once * w_column,
+                                               t.k_parts * w_part, 0};
+  const std::vector<std::uint32_t> sum_distances{t.block_m * t.block_n * 8, t.columns_at_once * 8,
+                                                 0, t.chunk_m * t.block_n * 8};
   const SVariable previous_row =
       builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0));
   const SVariable previous_mask = builder_.scalar_variable(0);
 
-  const auto row_of = [&](std::uint32_t mxu, std::uint32_t i) {
-    return t.pair_columns ? i : mxu * pushes_ + i;
+  const auto row_of = [&](std::uint32_t unit, std::uint32_t i) {
+    return units_.group_of(unit) * pushes_ + i;
   };
-  const auto column_of = [&](std::uint32_t mxu) { return t.pair_columns ? mxu : 0; };
   MatmulStream::Step step;
   step.pushes = pushes_;
   step.transposed = problem_.rhs_transposed;
@@ -181,20 +182,24 @@ void DotKernel::multiply() {
     const SReg base = weighted_sum(builder_, digits, w_distances, w_block.base);
     const bool masked = masks_k() && problem_.rhs_transposed;
     const VReg mask = masked ? memory_.mask(problem_.rhs_type, is_last_tile(digits)) : VReg();
-    auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
-    return [=](std::uint32_t mxu, std::uint32_t j) {
-      if (!tiling_.pair_columns && cached->first == j) return cached->second;
+    auto loaded = std::make_shared<std::map<std::uint32_t, VReg>>();
+    return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
       const std::uint32_t row_tile = 15 - j;
-      const std::uint32_t at = problem_.rhs_transposed
-                                   ? (column_of(mxu) * 16 + row_tile) * tiling_.block_k * w_tile_
-                                   : (row_tile * tiling_.block_n + column_of(mxu)) * w_tile_;
-      *cached = {j, memory_.load_weights(problem_.rhs_type, {w_block.region, at, base}, mask)};
-      return cached->second;
+      const std::uint32_t row = (problem_.rhs_transposed ? tiling_.block_k : tiling_.block_n);
+      const std::uint32_t at =
+          part * w_part + units_.column_of(unit) * w_column + row_tile * row * w_tile_;
+      const bool is_masked = part + 1 == tiling_.k_parts;
+      const auto [found, is_new] = loaded->try_emplace(at);
+      if (is_new) {
+        found->second = memory_.load_weights(problem_.rhs_type, {w_block.region, at, base},
+                                             is_masked ? mask : VReg());
+      }
+      return found->second;
     };
   };
   const auto consume_at = [&](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
-    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
-      const std::uint32_t at = (row_of(mxu, i) * tiling_.block_n + column_of(mxu)) * 8;
+    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
+      const std::uint32_t at = (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
       VmemAddress address(sums.region, at, previous ? before : row);
       VmemAddress source = address;
       source.mask_register = previous ? before_mask : mask;
@@ -205,7 +210,7 @@ void DotKernel::multiply() {
   };
 
   std::vector<SReg> zeros(4);
-  if (t.block_k > 1) zeros[2] = builder_.constant(0);
+  if (k_steps > 1) zeros[2] = builder_.constant(0);
   step.next_weights = weights(zeros);
   stream_.begin(step);
   builder_.loop(counter.steps(), [&](SReg index) {
@@ -223,12 +228,14 @@ void DotKernel::multiply() {
     const SReg mask = starts ? builder_.select(starts, 0, 0xff) : builder_.constant(0);
     const VReg x_mask = masks_k() ? memory_.mask(x_type, is_last_tile(digits)) : VReg();
     std::map<std::uint32_t, VReg> loaded;
-    step.rows = [&](std::uint32_t mxu, std::uint32_t i) {
-      const std::uint32_t row = row_of(mxu, i);
-      const auto found = loaded.find(row);
-      if (found != loaded.end()) return found->second;
-      const VmemAddress address(x_block.region, std::int64_t{row} * t.block_k * x_tile, x_row);
-      return loaded[row] = memory_.load_rows(x_type, address, x_mask);
+    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
+      const std::uint32_t at = (row_of(unit, i) * t.block_k + part) * x_tile;
+      const auto [found, is_new] = loaded.try_emplace(at);
+      if (is_new) {
+        const VmemAddress address(x_block.region, at, x_row);
+        found->second = memory_.load_rows(x_type, address, part + 1 == t.k_parts ? x_mask : VReg());
+      }
+      return found->second;
     };
     step.next_weights = weights(next);
     step.consume = consume_at(sum_row, mask, builder_.get(previous_row),

@@ -4,6 +4,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
 
 namespace tpu::compiler {
 
@@ -101,12 +102,11 @@ class Estimate {
     return x + w + (out_bytes() + epilogue_bytes()) * outer * grid_m_ * grid_n_;
   }
   double tile_work() const {
-    const std::uint32_t mxus = target_.mxu_count;
-    const std::uint32_t at_once = tiling_.pair_columns ? mxus : 1;
-    const std::uint32_t pushes = tiling_.chunk_m / (tiling_.pair_columns ? 1 : mxus);
-    const double step = std::max(target_.push_interval_cycles * std::max(pushes, 16U), 128U) + 10.0;
-    const double steps = double(tiling_.block_outer) * (tiling_.block_n / at_once) *
-                         tiling_.block_k * (tiling_.block_m / tiling_.chunk_m);
+    const MatmulUnits units(target_, tiling_.columns_at_once, tiling_.k_parts);
+    const std::uint32_t pushes = tiling_.chunk_m / units.groups();
+    const double step = std::max(step_bundles(target_, units, pushes), 128.0) + 10.0;
+    const double steps = double(tiling_.block_outer) * (tiling_.block_n / tiling_.columns_at_once) *
+                         (tiling_.block_k / tiling_.k_parts) * (tiling_.block_m / tiling_.chunk_m);
     double work = steps * step + kTileCycles;
     const double out_tiles = double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n;
     for (ElementType type : problem_.result_types) {
@@ -160,11 +160,13 @@ class Search {
   DotTiling run() {
     const std::uint32_t n_tiles = ceil_divide(problem_.n, 128);
     const std::uint32_t k_tiles = ceil_divide(problem_.k, 128);
-    for (bool pair : {true, false}) {
-      const std::uint32_t n_unit = pair ? target_.mxu_count : 1;
-      if (pair && target_.mxu_count == 1) continue;
-      for (std::uint32_t block_n : block_sizes(n_tiles, n_unit)) {
-        for (std::uint32_t block_k : divisors(k_tiles)) try_rows(pair, block_n, block_k);
+    for (const std::uint32_t columns : column_choices(target_)) {
+      for (std::uint32_t block_n : block_sizes(n_tiles, columns)) {
+        for (std::uint32_t block_k : divisors(k_tiles)) {
+          for (std::uint32_t parts = target_.row_parts(); parts > 0; --parts) {
+            if (block_k % parts == 0) try_rows(columns, block_n, block_k, parts);
+          }
+        }
       }
     }
     if (best_.cycles == 0) {
@@ -176,14 +178,17 @@ class Search {
   }
 
  private:
-  void try_rows(bool pair, std::uint32_t block_n, std::uint32_t block_k) {
+  void try_rows(std::uint32_t columns, std::uint32_t block_n, std::uint32_t block_k,
+                std::uint32_t k_parts) {
     const std::uint32_t row_tiles = ceil_divide(problem_.m, 8);
-    const std::uint32_t halves = pair ? 1 : target_.mxu_count;
-    for (std::uint32_t chunk : {64U, 48U, 32U, 28U, 24U, 20U, 16U, 12U, 8U, 4U, 2U, 1U}) {
-      if (chunk % halves != 0 || chunk / halves > 48) continue;
+    const std::uint32_t groups = MatmulUnits(target_, columns, k_parts).groups();
+    for (std::uint32_t chunk :
+         {192U, 128U, 96U, 64U, 48U, 32U, 28U, 24U, 20U, 16U, 12U, 8U, 4U, 2U, 1U}) {
+      if (chunk > 32 * std::max(groups, 2U)) continue;
+      if (chunk % groups != 0 || chunk / groups > 48) continue;
       const bool whole_tiles = problem_.lhs_transposed || problem_.result_turned;
       if (whole_tiles && chunk % 16 != 0) continue;
-      if (chunk >= 2 * row_tiles && chunk > 2 * halves && chunk > 16) continue;
+      if (chunk >= 2 * row_tiles && chunk > 2 * groups && chunk > 16) continue;
       const std::uint32_t unit =
           problem_.row_period == 0 ? chunk : std::lcm(chunk, problem_.row_period);
       for (std::uint32_t block_m : block_sizes(row_tiles, unit)) {
@@ -192,7 +197,8 @@ class Search {
         tiling.block_n = block_n;
         tiling.block_k = block_k;
         tiling.chunk_m = chunk;
-        tiling.pair_columns = pair;
+        tiling.columns_at_once = columns;
+        tiling.k_parts = k_parts;
         consider_outer(tiling);
       }
     }

@@ -6,8 +6,40 @@
 
 namespace tpu::compiler {
 
-MatmulStream::MatmulStream(KernelBuilder& builder, std::uint32_t mxus, std::uint32_t pushes)
-    : builder_(builder), mxus_(mxus), pushes_(pushes) {
+MatmulUnits::MatmulUnits(const Target& target, std::uint32_t columns_at_once,
+                         std::uint32_t row_parts)
+    : arrays(target.mxu_count),
+      column_parts(columns_at_once > 1 ? target.column_parts() : 1),
+      row_parts(row_parts),
+      columns_at_once(columns_at_once) {
+  TPU_CHECK(count() % columns_at_once == 0 && columns_at_once % column_parts == 0 &&
+                row_parts <= target.row_parts(),
+            columns_at_once << " columns and " << row_parts << " row parts at once of "
+                            << target.mxu_count << " arrays of " << target.mxu_rows << "x"
+                            << target.mxu_columns);
+}
+
+std::vector<std::uint32_t> column_choices(const Target& target) {
+  std::vector<std::uint32_t> choices;
+  for (std::uint32_t arrays = target.mxu_count; arrays > 0; --arrays) {
+    if (target.mxu_count % arrays == 0) choices.push_back(arrays * target.column_parts());
+  }
+  if (choices.back() != 1) choices.push_back(1);
+  return choices;
+}
+
+double step_bundles(const Target& target, const MatmulUnits& units, std::uint32_t pushes) {
+  const std::uint32_t weights = MatmulStream::kWeightPushes * units.row_parts;
+  const std::uint32_t ports = target.push_interval_cycles * std::max(pushes, weights);
+  const std::uint32_t results = units.count() * pushes;
+  const std::uint32_t operands = units.row_parts * pushes;
+  const std::uint32_t push_slots = units.arrays * operands + units.count() * weights;
+  const std::uint32_t loads = units.groups() * operands + units.columns_at_once * weights + results;
+  return std::max({ports, push_slots, loads});
+}
+
+MatmulStream::MatmulStream(KernelBuilder& builder, const MatmulUnits& units, std::uint32_t pushes)
+    : builder_(builder), units_(units), pushes_(pushes) {
   const Target& target = builder.target();
   const std::uint32_t in_flight = (target.matmul_latency_cycles + target.push_interval_cycles - 1) /
                                   target.push_interval_cycles;
@@ -15,17 +47,36 @@ MatmulStream::MatmulStream(KernelBuilder& builder, std::uint32_t mxus, std::uint
 }
 
 void MatmulStream::push_weights(const Step& step, std::uint32_t j) {
-  for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) {
-    builder_.push_weights(mxu, step.next_weights(mxu, j), step.transposed);
+  for (std::uint32_t part = 0; part < units_.row_parts; ++part) {
+    for (std::uint32_t unit = 0; unit < units_.count(); ++unit) {
+      const MxuBlock block(unit / units_.column_parts, part, unit % units_.column_parts);
+      builder_.push_weights(block, step.next_weights(unit, j, part), step.transposed);
+    }
   }
+}
+
+/// Push i of the step's rows into an array.
+void MatmulStream::multiply(const Step& step, std::uint32_t array, std::uint32_t i) {
+  const std::uint32_t unit = array * units_.column_parts;
+  for (std::uint32_t part = 1; part < units_.row_parts; ++part) {
+    builder_.latch_rows(array, part, step.rows(unit, i, part));
+  }
+  builder_.matmul(array, step.rows(unit, i, 0), i + 1 == pushes_,
+                  {units_.row_parts, units_.column_parts});
+}
+
+VReg MatmulStream::pop(std::uint32_t unit) {
+  return builder_.pop_result(unit / units_.column_parts, unit % units_.column_parts);
 }
 
 void MatmulStream::begin(const Step& step) {
   for (std::uint32_t j = 0; j < kWeightPushes; ++j) push_weights(step, j);
   const VReg zero = builder_.vector(isa::Opcode::kVmov, 0.0F);
-  for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) builder_.swap_weights(mxu);
+  for (std::uint32_t array = 0; array < units_.arrays; ++array) builder_.swap_weights(array);
   for (std::uint32_t i = 0; i < lag_; ++i) {
-    for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) builder_.matmul(mxu, zero);
+    for (std::uint32_t array = 0; array < units_.arrays; ++array) {
+      builder_.matmul(array, zero, false, {1, units_.column_parts});
+    }
   }
 }
 
@@ -35,32 +86,30 @@ void MatmulStream::step(const Step& step) {
   for (std::uint32_t i = pushes_ - lag_; i < pushes_; ++i) pending.emplace_back(i, true);
   std::uint32_t weights = 0;
   for (std::uint32_t i = 0; i < pushes_; ++i) {
-    for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) {
-      builder_.matmul(mxu, step.rows(mxu, i), i + 1 == pushes_);
-    }
+    for (std::uint32_t array = 0; array < units_.arrays; ++array) multiply(step, array, i);
     const std::uint32_t due = (kWeightPushes * (i + 1) + pushes_ - 1) / pushes_;
     for (; weights < due; ++weights) push_weights(step, weights);
     pending.emplace_back(i, false);
     const auto [result, previous] = pending.front();
     pending.pop_front();
-    for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) {
-      step.consume(mxu, result, previous, builder_.pop_result(mxu));
+    for (std::uint32_t unit = 0; unit < units_.count(); ++unit) {
+      step.consume(unit, result, previous, pop(unit));
     }
   }
 }
 
 void MatmulStream::end(const Step& step) {
   for (std::uint32_t i = pushes_ - lag_; i < pushes_; ++i) {
-    for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) {
-      step.consume(mxu, i, true, builder_.pop_result(mxu));
+    for (std::uint32_t unit = 0; unit < units_.count(); ++unit) {
+      step.consume(unit, i, true, pop(unit));
     }
   }
 }
 
 void MatmulStream::close() {
   const VReg zero = builder_.vector(isa::Opcode::kVmov, 0.0F);
-  for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) builder_.matmul(mxu, zero);
-  for (std::uint32_t mxu = 0; mxu < mxus_; ++mxu) builder_.pop_result(mxu);
+  for (std::uint32_t array = 0; array < units_.arrays; ++array) builder_.matmul(array, zero);
+  for (std::uint32_t array = 0; array < units_.arrays; ++array) builder_.pop_result(array);
 }
 
 }  // namespace tpu::compiler

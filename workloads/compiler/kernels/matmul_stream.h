@@ -9,6 +9,37 @@
 
 namespace tpu::compiler {
 
+/// How the steps of a kernel share out the arrays. What a step sees as units are the column parts
+/// of the arrays, as many of each as it uses. Neighbouring units take neighbouring column tiles,
+/// `columns_at_once` of them; units of another group take other rows against the same columns.
+/// Units of one array see the same rows: they are of one group.
+struct MatmulUnits {
+  std::uint32_t arrays = 1;
+  std::uint32_t column_parts = 1;  ///< In use of each array.
+  std::uint32_t row_parts = 1;     ///< In use of each array: tiles along k that a step multiplies.
+  std::uint32_t columns_at_once = 1;
+
+  /// All arrays; `columns_at_once` is a multiple of an array's column parts, or 1.
+  MatmulUnits(const Target& target, std::uint32_t columns_at_once, std::uint32_t row_parts = 1);
+
+  std::uint32_t count() const { return arrays * column_parts; }
+  std::uint32_t groups() const { return count() / columns_at_once; }
+  std::uint32_t group_of(std::uint32_t unit) const { return unit / columns_at_once; }
+  std::uint32_t column_of(std::uint32_t unit) const { return unit % columns_at_once; }
+  /// Tiles of weights of a step, and their order: a unit's parts stand beside each other.
+  std::uint32_t pieces() const { return count() * row_parts; }
+  std::uint32_t piece(std::uint32_t unit, std::uint32_t part) const {
+    return unit * row_parts + part;
+  }
+};
+
+/// What `columns_at_once` may be, most first.
+std::vector<std::uint32_t> column_choices(const Target& target);
+
+/// Bundles that a step takes at least: the intervals of the MXUs' ports, and the slots of pushes,
+/// pops, loads and stores, where each result is added to a sum in VMEM.
+double step_bundles(const Target& target, const MatmulUnits& units, std::uint32_t pushes);
+
 /// A sequence of steps in each of which every MXU multiplies some pushes of eight rows by the
 /// weights of the step, while the weights of the next step load. Results are popped a latency
 /// later, so that the last ones of a step come out during the next one: a loop over steps keeps the
@@ -19,15 +50,16 @@ class MatmulStream {
   struct Step {
     std::uint32_t pushes = 0;  ///< Per MXU; the same for all steps of a stream.
     bool transposed = false;   ///< Weights are pushed transposed.
-    /// Eight rows for push i of an MXU.
-    std::function<VReg(std::uint32_t mxu, std::uint32_t i)> rows;
+    /// Eight rows for push i of the array of a unit, from the given one of the step's tiles along
+    /// k.
+    std::function<VReg(std::uint32_t unit, std::uint32_t i, std::uint32_t part)> rows;
     /// Push j of 16 of the next step's weights: rows 127 - 8 j down to 120 - 8 j of the tile.
-    std::function<VReg(std::uint32_t mxu, std::uint32_t j)> next_weights;
+    std::function<VReg(std::uint32_t unit, std::uint32_t j, std::uint32_t part)> next_weights;
     /// Takes result i of this step, or of the step before when `previous`.
-    std::function<void(std::uint32_t mxu, std::uint32_t i, bool previous, VReg result)> consume;
+    std::function<void(std::uint32_t unit, std::uint32_t i, bool previous, VReg result)> consume;
   };
 
-  MatmulStream(KernelBuilder& builder, std::uint32_t mxus, std::uint32_t pushes);
+  MatmulStream(KernelBuilder& builder, const MatmulUnits& units, std::uint32_t pushes);
 
   /// Loads the weights of the first step. The results that the first step takes as those of the
   /// step before are zeros times the weights.
@@ -40,12 +72,15 @@ class MatmulStream {
   /// end of the kernel.
   void close();
 
+  static constexpr std::uint32_t kWeightPushes = 16;  ///< Of a tile.
+
  private:
-  static constexpr std::uint32_t kWeightPushes = 16;
   void push_weights(const Step& step, std::uint32_t j);
+  void multiply(const Step& step, std::uint32_t array, std::uint32_t i);
+  VReg pop(std::uint32_t unit);
 
   KernelBuilder& builder_;
-  std::uint32_t mxus_;
+  MatmulUnits units_;
   std::uint32_t pushes_;
   std::uint32_t lag_;
 };
