@@ -352,8 +352,8 @@ TEST(Dot, LargerArrays) {
     SCOPED_TRACE(std::to_string(target.mxu_count) + " of " + std::to_string(target.mxu_rows) + "x" +
                  std::to_string(target.mxu_columns));
     check_dot({"odd", {37, 203}, {203, 141}, kPlain}, target);
-    check_dot({"several", {300, 500}, {500, 900}, kPlain}, target);
-    check_dot({"transposed", {60, 333}, {270, 333}, kRightTransposed}, target);
+    check_dot({"several", {96, 260}, {260, 520}, kPlain}, target);
+    check_dot({"transposed", {60, 333}, {150, 333}, kRightTransposed}, target);
     check_dot({"packed",
                {261, 45},
                {261, 150},

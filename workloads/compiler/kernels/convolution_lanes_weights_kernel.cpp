@@ -39,8 +39,8 @@ class LanesWeightsKernel {
         epilogue_(epilogue),
         sizes_(problem, tiling),
         builder_(epilogue.kernel_name, target),
-        units_(matmul_units(tiling.split, target)),
-        stream_(builder_, units_, tiling.chunk),
+        mxu_units_(matmul_units(tiling.split, target)),
+        stream_(builder_, mxu_units_, tiling.chunk),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue) {}
 
@@ -70,11 +70,13 @@ class LanesWeightsKernel {
   std::uint32_t dilation_y() const { return static_cast<std::uint32_t>(height().window_dilation); }
   std::uint32_t dilation_x() const { return static_cast<std::uint32_t>(width().window_dilation); }
   std::uint32_t groups_at_once() const {
-    return tiling_.split == Split::kGroups ? units_.pieces() : 1;
+    return tiling_.split == Split::kGroups ? mxu_units_.pieces() : 1;
   }
-  std::uint32_t rows_at_once() const { return tiling_.split == Split::kRows ? units_.pieces() : 1; }
+  std::uint32_t rows_at_once() const {
+    return tiling_.split == Split::kRows ? mxu_units_.pieces() : 1;
+  }
   std::uint32_t columns_at_once() const {
-    return tiling_.split == Split::kColumns ? units_.pieces() : 1;
+    return tiling_.split == Split::kColumns ? mxu_units_.pieces() : 1;
   }
   std::uint32_t input_pitch() const { return sizes_.slab_x * sizes_.input_pixel; }
   std::uint32_t gradient_pitch() const {
@@ -105,7 +107,7 @@ class LanesWeightsKernel {
   const MatmulEpilogue& epilogue_;
   LanesWeightsSizes sizes_;
   KernelBuilder builder_;
-  MatmulUnits units_;
+  MatmulUnits mxu_units_;
   MatmulStream stream_;
   MatmulMemory memory_;
   EpilogueEmitter results_;
@@ -328,7 +330,7 @@ LanesWeightsKernel::gradient_weights(const std::vector<SReg>& digits, VReg mask)
                                  : columns_at_once() > 1 ? 16 * tile
                                                          : 0;
   const std::uint32_t used = sizes_.lane_tiles > 1 ? 16 : tiling_.group * tiling_.block_columns;
-  const MatmulUnits units = units_;
+  const MatmulUnits units = mxu_units_;
   return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
     const std::uint32_t number = 15 - j;
     if (number >= used) return builder_.vector(Opcode::kVmov, 0.0F);
@@ -357,7 +359,7 @@ void LanesWeightsKernel::multiply() {
     return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
       if (adds_units && unit > 0) result = builder_.add(*halves, result);
       *halves = result;
-      if (adds_units && unit + 1 < units_.count()) return;
+      if (adds_units && unit + 1 < mxu_units_.count()) return;
       const std::uint32_t at = i * 8 + (adds_units ? 0 : unit * sizes_.sum_pitch);
       const VmemAddress address(sums_, at, previous ? before : row);
       const VReg sum = builder_.add(builder_.load(address), result);
@@ -385,7 +387,8 @@ void LanesWeightsKernel::multiply() {
         const std::uint32_t word = units_ + i / sizes_.run_tiles;
         base = entry ? builder_.load_smem(word, entry) : builder_.load_smem(word);
       }
-      const std::uint32_t at = i % sizes_.run_tiles * tile + units_.piece(unit, part) * distance;
+      const std::uint32_t at =
+          i % sizes_.run_tiles * tile + mxu_units_.piece(unit, part) * distance;
       const VmemAddress from(slab.region, at, base, origin);
       return memory_.load_rows(problem_.input_type, from, input_mask);
     };
