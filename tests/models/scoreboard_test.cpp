@@ -13,6 +13,7 @@ DecodedKernel kernel() {
   result.slow_writes.push_back({timed_register::kVector + 5, 3});
   result.queue_ops.resize(2);
   result.queue_ops[0].kind = QueueOp::Kind::kMxuRows;
+  result.queue_ops[0].results = 1;
   result.queue_ops[1].kind = QueueOp::Kind::kMxuPop;
   result.bundles.push_back(bundle);
   bundle.first_slow_write = 1;

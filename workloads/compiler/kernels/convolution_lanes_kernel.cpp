@@ -41,8 +41,8 @@ class LanesKernel {
         patches_(problem, tiling.group, tiling.feature_blocks),
         sizes_(problem, tiling, patches_),
         builder_(epilogue.kernel_name, target),
-        mxus_(target.mxu_count),
-        stream_(builder_, MatmulUnits(target, 1), tiling.group * tiling.chunk),
+        mxu_units_(matmul_units(tiling, target)),
+        stream_(builder_, mxu_units_, tiling.group * tiling.chunk),
         memory_(builder_, is_packed(problem.input_type) || is_packed(problem.window_type),
                 is_packed(problem.input_type)),
         results_(builder_, epilogue) {}
@@ -123,7 +123,7 @@ class LanesKernel {
   Patches patches_;
   LanesSizes sizes_;
   KernelBuilder builder_;
-  std::uint32_t mxus_;
+  MatmulUnits mxu_units_;
   MatmulStream stream_;
   MatmulMemory memory_;
   EpilogueEmitter results_;
@@ -432,24 +432,24 @@ std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)> LanesKernel::pa
   const std::uint32_t row_pitch =
       static_cast<std::uint32_t>(height().stride) * sizes_.slab_x * sizes_.input_pixel;
   const std::uint32_t group_pitch = tiling_.group * stride_x * sizes_.input_pixel;
-  const std::uint32_t groups = tiling_.split == Split::kGroups ? mxus_ : 1;
-  const std::uint32_t rows = tiling_.split == Split::kRows ? mxus_ : 1;
+  const std::uint32_t groups = tiling_.split == Split::kGroups ? mxu_units_.count() : 1;
+  const std::uint32_t rows = tiling_.split == Split::kRows ? mxu_units_.count() : 1;
   SReg origin = weighted_sum(builder_, digits, {0, rows * row_pitch, groups * group_pitch, 0});
   if (slab.base) origin = origin ? builder_.add(origin, slab.base) : slab.base;
   const SReg entry = digits[kUnit] ? builder_.mul(digits[kUnit], unit_words()) : SReg();
   auto bases = std::make_shared<std::vector<SReg>>(patches_.runs);
   const VReg mask = masks() ? builder_.load(VmemAddress(mask_)) : VReg();
-  const std::uint32_t mxu_distance = groups > 1 ? group_pitch : rows > 1 ? row_pitch : 0;
+  const std::uint32_t distance = groups > 1 ? group_pitch : rows > 1 ? row_pitch : 0;
   const std::uint32_t tile = tile_rows(problem_.input_type);
   auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
-  return [=](std::uint32_t mxu, std::uint32_t j, std::uint32_t) {
-    if (mxu_distance == 0 && cached->first == j) return cached->second;
+  return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t) {
+    if (distance == 0 && cached->first == j) return cached->second;
     const std::uint32_t number = 15 - j, in_run = number % patches_.run_tiles;
     // Read from the table when it is needed: there are few scalar registers.
     SReg& base = (*bases)[number / patches_.run_tiles];
     const std::uint32_t word = units_ + number / patches_.run_tiles;
     if (!base) base = entry ? builder_.load_smem(word, entry) : builder_.load_smem(word);
-    const VmemAddress from(slab.region, std::int64_t{in_run} * tile + mxu * mxu_distance, base,
+    const VmemAddress from(slab.region, std::int64_t{in_run} * tile + unit * distance, base,
                            origin);
     const bool last = masks() && in_run + 1 == patches_.run_tiles;
     *cached = {j, memory_.load_weights(problem_.input_type, from, last ? mask : VReg())};
@@ -460,26 +460,26 @@ std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)> LanesKernel::pa
 void LanesKernel::multiply() {
   const LanesTiling& t = tiling_;
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
-  const std::uint32_t groups = t.split == Split::kGroups ? mxus_ : 1;
-  const std::uint32_t rows = t.split == Split::kRows ? mxus_ : 1;
-  const std::uint32_t columns = t.split == Split::kFeatures ? mxus_ : 1;
-  const std::uint32_t mxu_columns = t.block_columns / columns;
+  const std::uint32_t groups = t.split == Split::kGroups ? mxu_units_.count() : 1;
+  const std::uint32_t rows = t.split == Split::kRows ? mxu_units_.count() : 1;
+  const std::uint32_t columns = t.split == Split::kFeatures ? mxu_units_.count() : 1;
+  const std::uint32_t unit_columns = t.block_columns / columns;
   StepCounter counter(builder_, {static_cast<std::uint32_t>(patches_.units.size()),
-                                 t.block_y / rows, t.groups / groups, mxu_columns / t.chunk});
+                                 t.block_y / rows, t.groups / groups, unit_columns / t.chunk});
   const std::uint32_t sum_row = sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel;
   const std::uint32_t sum_pixel = sizes_.phases_x * sizes_.sum_pixel;
   const std::uint32_t sum_group = t.group * sum_pixel;
   const std::uint32_t sum_distance = groups > 1    ? sum_group
                                      : rows > 1    ? sum_row
-                                     : columns > 1 ? mxu_columns * 8
+                                     : columns > 1 ? unit_columns * 8
                                                    : 0;
   const auto unit_word = [&](const std::vector<SReg>& digits, std::uint32_t word) {
     if (!digits[kUnit]) return builder_.load_smem(units_ + word);
     return builder_.load_smem(units_ + word, builder_.mul(digits[kUnit], unit_words()));
   };
   const auto consume_at = [=](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
-    return [=](std::uint32_t mxu, std::uint32_t i, bool previous, VReg result) {
-      const std::uint32_t at = i / t.chunk * sum_pixel + i % t.chunk * 8 + mxu * sum_distance;
+    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
+      const std::uint32_t at = i / t.chunk * sum_pixel + i % t.chunk * 8 + unit * sum_distance;
       const VmemAddress address(sums.region, at, previous ? before : row);
       VmemAddress source = address;
       source.mask_register = previous ? before_mask : mask;
@@ -513,8 +513,8 @@ void LanesKernel::multiply() {
     SReg mask = unit_word(digits, patches_.runs + 1);
     if (later) mask = builder_.or_(mask, later);
     std::map<std::uint32_t, VReg> loaded;
-    step.rows = [&](std::uint32_t mxu, std::uint32_t i, std::uint32_t) {
-      const std::uint32_t column = i % t.chunk + (columns > 1 ? mxu * mxu_columns : 0);
+    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t) {
+      const std::uint32_t column = i % t.chunk + (columns > 1 ? unit * unit_columns : 0);
       const std::uint32_t row = moving_->rows(i / t.chunk, column);
       const auto found = loaded.find(row);
       if (found != loaded.end()) return found->second;

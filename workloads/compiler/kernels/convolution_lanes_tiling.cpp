@@ -50,6 +50,11 @@ LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& til
   }
 }
 
+MatmulUnits matmul_units(const LanesTiling& tiling, const Target& target) {
+  const std::uint32_t parts = tiling.splits_columns ? target.column_parts() : 1;
+  return {target, parts == 1 ? 1 : target.mxu_count * parts};
+}
+
 namespace {
 
 /// Pushes of a step per MXU, and words of SMEM that a kernel's tables may take, at most.
@@ -140,21 +145,31 @@ class Search {
 
   void consider_splits(LanesTiling tiling, const Patches& patches) {
     using Split = LanesTiling::Split;
-    const std::uint32_t mxus = target_.mxu_count, groups = tiling.groups;
-    tiling.split = Split::kGroups;
-    tiling.groups = tiles_of(groups, mxus) * mxus;
-    const std::uint32_t pixels_x = tiles_of(width().output, width().base_dilation);
-    if ((tiling.blocks_x - 1) * tiling.groups * tiling.group < pixels_x) {
-      consider_chunks(tiling, patches, tiling.block_columns);
+    for (const Split split : {Split::kGroups, Split::kFeatures, Split::kRows}) {
+      tiling.split = split;
+      tiling.splits_columns = false;
+      consider_split(tiling, patches);
+      if (split == Split::kFeatures || target_.column_parts() == 1) continue;
+      tiling.splits_columns = true;
+      consider_split(tiling, patches);
     }
-    tiling.groups = groups;
-    if (tiling.block_columns % mxus == 0) {
-      tiling.split = Split::kFeatures;
-      consider_chunks(tiling, patches, tiling.block_columns / mxus);
-    }
-    if (tiling.block_y % mxus == 0) {
-      tiling.split = Split::kRows;
-      consider_chunks(tiling, patches, tiling.block_columns);
+  }
+
+  void consider_split(LanesTiling tiling, const Patches& patches) {
+    const std::uint32_t at_once = matmul_units(tiling, target_).count();
+    switch (tiling.split) {
+      case LanesTiling::Split::kGroups: {
+        tiling.groups = tiles_of(tiling.groups, at_once) * at_once;
+        const std::uint32_t pixels_x = tiles_of(width().output, width().base_dilation);
+        if ((tiling.blocks_x - 1) * tiling.groups * tiling.group >= pixels_x) return;
+        return consider_chunks(tiling, patches, tiling.block_columns);
+      }
+      case LanesTiling::Split::kFeatures:
+        if (tiling.block_columns % at_once != 0) return;
+        return consider_chunks(tiling, patches, tiling.block_columns / at_once);
+      case LanesTiling::Split::kRows:
+        if (tiling.block_y % at_once != 0) return;
+        return consider_chunks(tiling, patches, tiling.block_columns);
     }
   }
 
@@ -170,9 +185,11 @@ class Search {
     const LanesSizes sizes(problem_, tiling, patches);
     if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > kMostWords) return;
     if (has_borders_in_the_middle(tiling, sizes, patches)) return;
+    const MatmulUnits units = matmul_units(tiling, target_);
     const double steps = double(patches.units.size()) * tiling.block_y * tiling.groups *
-                         tiling.block_columns / tiling.chunk / target_.mxu_count;
-    double work = steps * (std::max(8.0 * tiling.chunk * tiling.group, 128.0) + 14) + 400;
+                         tiling.block_columns / tiling.chunk / units.count();
+    const double step = step_bundles(target_, units, tiling.chunk * tiling.group);
+    double work = steps * (std::max(step, 128.0) + 14) + 400;
     const double out_tiles = double(sizes.sum_rows) / 8;
     if (sizes.sums_apart) work += out_tiles * (problem_.has_epilogue ? 6 : 1.3) / patches.blocks;
     const double blocks_y = tiles_of(sizes.pixels_y, tiling.block_y);

@@ -2,6 +2,7 @@
 
 #include "workloads/compiler/kernels/convolution_patches.h"
 #include "workloads/compiler/kernels/convolution_problem.h"
+#include "workloads/compiler/kernels/matmul_stream.h"
 
 namespace tpu::compiler {
 
@@ -15,6 +16,7 @@ struct LanesTiling {
     kRows,      ///< Neighbouring rows of pixels.
   };
   Split split = Split::kGroups;
+  bool splits_columns = false;       ///< Arrays give a group or row of pixels to each column part.
   std::uint32_t block_columns = 1;   ///< Tiles of 8 features of the result.
   std::uint32_t feature_blocks = 1;  ///< Of the contracted features.
   std::uint32_t block_y = 1;         ///< Rows of pixels (of one phase, see Tap).
@@ -24,6 +26,10 @@ struct LanesTiling {
   std::uint32_t chunk = 1;           ///< Tiles of features that a step streams, per pixel and MXU.
   double cycles = 0;                 ///< What the search expects.
 };
+
+/// How a cut uses the arrays. Groups and rows of pixels stand in columns against the same moving
+/// features; parts of the features move past the same columns.
+MatmulUnits matmul_units(const LanesTiling& tiling, const Target& target);
 
 /// The sizes that follow from a problem and its cut.
 struct LanesSizes {
