@@ -31,12 +31,12 @@ class RowRing {
 
 /// Brings the rows of an image into a ring in VMEM, one row of windows ahead. Rows outside the
 /// image and columns around it hold a constant.
-class ImageRows {
+class WindowRows {
  public:
   /// `fill`: the word of padding (both halves of a packed word). Uses `flag` and the next one, by
   /// the parity of the row of windows.
-  ImageRows(KernelBuilder& builder, const PoolingPlan& plan, std::uint32_t fill,
-            std::uint32_t flag);
+  WindowRows(KernelBuilder& builder, const PoolingPlan& plan, std::uint32_t fill,
+             std::uint32_t flag);
 
   static std::int64_t ring_rows(const PoolingPlan& plan) {
     return plan.rows.reach() + plan.rows.fresh();

@@ -78,7 +78,7 @@ class ReduceWindowKernel {
         sums_(sums),
         builder_(instruction.name, target) {
     choose_chunk(plan_, target, instruction, [](const PoolingPlan& plan) {
-      return ImageRows::ring_rows(plan) * plan.row_rows() +
+      return WindowRows::ring_rows(plan) * plan.row_rows() +
              2 * plan.columns.windows * plan.pixel_rows();
     });
   }
@@ -91,7 +91,7 @@ class ReduceWindowKernel {
     const SReg image = builder_.operand(0);
     const SReg result = builder_.operand(2);
     const std::uint32_t padding = sums_ ? 0 : plan_.packed ? kLowestPacked : kLowest;
-    ImageRows rows(builder_, plan_, padding, flag);
+    WindowRows rows(builder_, plan_, padding, flag);
     result_ = builder_.allocate_vmem(
         static_cast<std::uint64_t>(2 * plan_.columns.windows * plan_.pixel_rows() + 8));
     result_dma_ = pixel_dma(builder_, plan_, false, plan_.columns.windows);
@@ -107,8 +107,8 @@ class ReduceWindowKernel {
   }
 
  private:
-  void emit_chunk(ImageRows& rows, SReg image, SReg result);
-  void emit_row(ImageRows& rows, Index buffer);
+  void emit_chunk(WindowRows& rows, SReg image, SReg result);
+  void emit_row(WindowRows& rows, Index buffer);
   VReg combined(VReg a, VReg b) { return sums_ ? builder_.add(a, b) : builder_.max(a, b); }
 
   PoolingPlan plan_;
@@ -119,7 +119,7 @@ class ReduceWindowKernel {
   DmaDescriptorHandle result_dma_;
 };
 
-void ReduceWindowKernel::emit_chunk(ImageRows& rows, SReg image, SReg result) {
+void ReduceWindowKernel::emit_chunk(WindowRows& rows, SReg image, SReg result) {
   const std::int64_t windows = plan_.rows.windows;
   const std::int64_t row_granules = plan_.columns.windows * plan_.pixel_granules();
   const std::int64_t hbm_row = plan_.columns.windows * plan_.hbm_pixel_granules();
@@ -148,7 +148,7 @@ void ReduceWindowKernel::emit_chunk(ImageRows& rows, SReg image, SReg result) {
   }
 }
 
-void ReduceWindowKernel::emit_row(ImageRows& rows, Index buffer) {
+void ReduceWindowKernel::emit_row(WindowRows& rows, Index buffer) {
   std::vector<SReg> window_rows;
   for (std::int64_t i = 0; i < plan_.rows.size; ++i) {
     window_rows.push_back(rows.row(i * plan_.rows.dilation));
@@ -199,7 +199,7 @@ class SelectAndScatterKernel {
     iterations_ =
         std::max(rows.windows, (rows.padding + rows.image + rows.stride - 1) / rows.stride);
     choose_chunk(plan_, target, instruction, [this](const PoolingPlan& plan) {
-      return ImageRows::ring_rows(plan) * plan.row_rows() +
+      return WindowRows::ring_rows(plan) * plan.row_rows() +
              2 * plan.columns.windows * plan.pixel_rows() +
              plan.rows.reach() * plan.columns.padded() * sum_rows(plan) +
              2 * plan.rows.stride * plan.columns.image * plan.pixel_rows();
@@ -225,7 +225,7 @@ class SelectAndScatterKernel {
   KernelBuilder builder_;
   std::int64_t iterations_ = 0;
   std::uint32_t load_flag_ = 0, store_flag_ = 0;
-  std::unique_ptr<ImageRows> rows_;
+  std::unique_ptr<WindowRows> rows_;
   std::unique_ptr<RowRing> sums_;
   VmemRegion source_, result_;
   DmaDescriptorHandle source_dma_, result_dma_;
@@ -239,8 +239,8 @@ LoweredKernel SelectAndScatterKernel::emit() {
   const SReg image = builder_.operand(0);
   const SReg source = builder_.operand(1);
   const SReg result = builder_.operand(3);
-  rows_ = std::make_unique<ImageRows>(builder_, plan_, plan_.packed ? kLowestPacked : kLowest,
-                                      load_flag_);
+  rows_ = std::make_unique<WindowRows>(builder_, plan_, plan_.packed ? kLowestPacked : kLowest,
+                                       load_flag_);
   sums_ = std::make_unique<RowRing>(builder_, plan_.rows.reach(),
                                     plan_.columns.padded() * sum_rows(plan_));
   const std::int64_t source_rows = plan_.columns.windows * plan_.pixel_rows();

@@ -139,8 +139,8 @@ void RowRing::fill(std::uint32_t word) {
   });
 }
 
-ImageRows::ImageRows(KernelBuilder& builder, const PoolingPlan& plan, std::uint32_t fill,
-                     std::uint32_t flag)
+WindowRows::WindowRows(KernelBuilder& builder, const PoolingPlan& plan, std::uint32_t fill,
+                       std::uint32_t flag)
     : builder_(builder),
       plan_(plan),
       fill_(fill),
@@ -151,8 +151,8 @@ ImageRows::ImageRows(KernelBuilder& builder, const PoolingPlan& plan, std::uint3
 }
 
 /// `ahead`: ring rows between the window's first row and the first one to start.
-void ImageRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::int64_t count,
-                           Index flag) {
+void WindowRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::int64_t count,
+                            Index flag) {
   const PoolingPlan::Dimension& rows = plan_.rows;
   const bool always_inside = rows.padding == 0 && rows.padded() == rows.image;
   const std::int64_t margin = plan_.columns.padding * plan_.pixel_rows();
@@ -184,18 +184,18 @@ void ImageRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::i
   }
 }
 
-void ImageRows::start_first(SReg hbm) {
+void WindowRows::start_first(SReg hbm) {
   ring_.reset();
   start_rows(hbm, {}, 0, plan_.rows.reach(), {});
 }
 
-void ImageRows::start_next(SReg hbm, Index next) {
+void WindowRows::start_next(SReg hbm, Index next) {
   const PoolingPlan::Dimension& rows = plan_.rows;
   const Index first = multiply(builder_, next, rows.stride).plus(rows.reach() - rows.fresh());
   start_rows(hbm, first, rows.reach(), rows.fresh(), modulo_power_of_two(builder_, next, 1));
 }
 
-void ImageRows::wait(Index window, std::int64_t more) {
+void WindowRows::wait(Index window, std::int64_t more) {
   const PoolingPlan::Dimension& rows = plan_.rows;
   const std::int64_t row = plan_.columns.image * plan_.pixel_granules();
   const Index fresh = rows_in_image(

@@ -119,6 +119,7 @@ class Fusion {
   /// Whether one reads a sum of the other that is known when all blocks are done.
   bool reads_late_root(const Draft& reader, const Draft& maker) const;
   bool reduces_lanes_only(InstructionId root) const;
+  bool spreads_sums_back(const Draft& draft) const;
   bool fits_rows(const Draft& draft) const;
   bool may_merge(std::size_t a, std::size_t b) const;
   Draft merged(std::size_t a, std::size_t b) const;
@@ -372,6 +373,33 @@ bool Fusion::reduces_lanes_only(InstructionId root) const {
          reduce.dimensions[0] == input.layout.minor_to_major[0];
 }
 
+/// Whether what is made of the draft's own sums is broadcast along the dimensions that they were
+/// reduced from: a kernel has a sum only where it stands.
+bool Fusion::spreads_sums_back(const Draft& draft) const {
+  for (InstructionId reduce : draft.inside) {
+    if (!reduces_lanes_only(reduce)) continue;
+    const Shape& input = at(at(reduce).operands[0]).shape;
+    std::vector<std::int64_t> kept;
+    for (std::int64_t d = 0; d < input.rank(); ++d) {
+      if (d != at(reduce).dimensions[0]) kept.push_back(d);
+    }
+    std::set<InstructionId> made_of_it{reduce};
+    for (InstructionId id : draft.inside) {
+      const std::vector<InstructionId>& operands = at(id).operands;
+      const bool reads = std::any_of(operands.begin(), operands.end(), [&](InstructionId operand) {
+        return made_of_it.count(operand) != 0;
+      });
+      if (!reads) continue;
+      if (at(id).opcode == HloOpcode::kBroadcast) {
+        if (at(id).dimensions != kept || at(id).shape.dimensions != input.dimensions) return false;
+      } else if (!is_plain_reduce(at(id))) {
+        made_of_it.insert(id);
+      }
+    }
+  }
+  return true;
+}
+
 /// Whether eight rows of each array, twice, leave room for more.
 bool Fusion::fits_rows(const Draft& draft) const {
   std::uint64_t row_bytes = 0;
@@ -392,7 +420,7 @@ bool Fusion::may_merge(std::size_t a, std::size_t b) const {
   if (reads_late_root(drafts_[a], drafts_[b]) || reads_late_root(drafts_[b], drafts_[a])) {
     return false;
   }
-  if (both.is_reduction && !fits_rows(both)) return false;
+  if (both.is_reduction && !(fits_rows(both) && spreads_sums_back(both))) return false;
   if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
   if (both.inside.size() > limits_.instructions) return false;
   return !has_path_around(a, b) && !has_path_around(b, a);
