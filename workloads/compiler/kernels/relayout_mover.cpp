@@ -363,39 +363,41 @@ void ElementMover::transpose_blocks(const TileArray& source, const TileArray& ta
   builder_.new_block();
 }
 
-/// The minor dimension stays: rows of lanes go from place to place, whole tiles of them where the
-/// dimension above stays, too.
+/// The minor dimension stays: eight rows of lanes go to a tile, from a tile where the dimension
+/// above stays, too, else from eight places by the stride of the load.
 void ElementMover::copy_rows(const TileArray& source, const TileArray& target,
                              const std::vector<std::size_t>& permutation) {
-  const std::size_t rank = source.rank();
-  const bool whole_tiles = permutation[rank - 2] == rank - 2;
-  std::vector<std::int64_t> counts(target.extents.begin(), target.extents.end() - 1);
-  if (whole_tiles) counts.back() = target.row_tiles();
-  Position to(rank - 1);
-  nest(counts, 0, to, [&] {
-    Position from(rank - 1);
-    for (std::size_t i = 0; i + 1 < rank; ++i) from[permutation[i]] = to[i];
-    Index source_row, target_row;
-    if (whole_tiles) {
-      source_row = tile_of(source, from, from.back());
-      target_row = tile_of(target, to, to.back());
-    } else {
-      source_row = row_of(source, from);
-      target_row = row_of(target, to);
-    }
-    const std::uint8_t mask = whole_tiles ? 0xff : 0x1;
-    const auto one = [&](Index tile) {
-      const Index right = multiply(builder_, tile, 8);
-      const VReg value =
-          builder_.load(at(source.region, add(builder_, source_row, right)).mask(mask));
-      builder_.store(at(target.region, add(builder_, target_row, right)).mask(mask), value);
-    };
-    if (source.lane_tiles() <= 8) {
-      for (std::int64_t tile = 0; tile < source.lane_tiles(); ++tile) one({{}, tile});
-    } else {
-      repeat(source.lane_tiles(), one);
-    }
-  });
+  const std::size_t rank = source.rank(), row_dimension = permutation[rank - 2];
+  const bool whole_tiles = row_dimension == rank - 2;
+  const std::int64_t stride = whole_tiles ? 1 : source.rows_apart(row_dimension);
+  const auto copy = [&](std::int64_t first, std::int64_t tiles, std::int64_t rows) {
+    std::vector<std::int64_t> counts(target.extents.begin(), target.extents.end() - 1);
+    counts.back() = tiles;
+    Position to(rank - 1);
+    nest(counts, 0, to, [&] {
+      Position from(rank - 1);
+      for (std::size_t i = 0; i + 2 < rank; ++i) from[permutation[i]] = to[i];
+      const Index tile = to.back().plus(first);
+      from[row_dimension] = multiply(builder_, tile, 8);
+      const Index source_row = row_of(source, from), target_row = tile_of(target, to, tile);
+      const std::uint8_t mask = sublanes_between(0, rows);
+      const auto one = [&](Index lane_tile) {
+        const Index right = multiply(builder_, lane_tile, 8);
+        const VReg value = builder_.load(at(source.region, add(builder_, source_row, right))
+                                             .stride(static_cast<std::int32_t>(stride))
+                                             .mask(mask));
+        builder_.store(at(target.region, add(builder_, target_row, right)).mask(mask), value);
+      };
+      if (source.lane_tiles() <= 8) {
+        for (std::int64_t i = 0; i < source.lane_tiles(); ++i) one({{}, i});
+      } else {
+        repeat(source.lane_tiles(), one);
+      }
+    });
+  };
+  const std::int64_t rows = target.extents[rank - 2];
+  copy(0, rows / 8, 8);
+  if (rows % 8 != 0) copy(rows / 8, 1, rows % 8);
 }
 
 void ElementMover::push_block(const TileArray& source, const Position& from,
@@ -413,12 +415,10 @@ void ElementMover::push_block(const TileArray& source, const Position& from,
       rows = source.packed != nullptr ? source.packed->load_tile(hlo::ElementType::kBf16, tile)
                                       : builder_.load(tile);
     } else {
-      for (std::int64_t s = 0; s < std::min<std::int64_t>(8, block.rows - 8 * push); ++s) {
-        const Index row = first.plus((8 * push + s) * distance);
-        const VReg one = builder_.load(
-            at(source.region, row).stride(0).mask(static_cast<std::uint8_t>(1U << s)));
-        rows = rows ? builder_.or_(rows, one) : one;
-      }
+      rows = builder_.load(
+          at(source.region, first.plus(8 * push * distance))
+              .stride(static_cast<std::int32_t>(distance))
+              .mask(sublanes_between(0, std::min<std::int64_t>(8, block.rows - 8 * push))));
     }
     builder_.transpose_push(rows, static_cast<std::uint32_t>(block.width()),
                             static_cast<std::uint32_t>(push), static_cast<std::uint32_t>(pushes));
@@ -443,11 +443,10 @@ void ElementMover::pop_block(const TileArray& target, const Position& to,
       }
       continue;
     }
-    for (std::int64_t s = 0; s < std::min<std::int64_t>(8, block.lanes - 8 * pop); ++s) {
-      const Index row = first.plus((8 * pop + s) * distance);
-      builder_.store(at(target.region, row).stride(0).mask(static_cast<std::uint8_t>(1U << s)),
-                     columns);
-    }
+    builder_.store(at(target.region, first.plus(8 * pop * distance))
+                       .stride(static_cast<std::int32_t>(distance))
+                       .mask(sublanes_between(0, std::min<std::int64_t>(8, block.lanes - 8 * pop))),
+                   columns);
   }
 }
 
