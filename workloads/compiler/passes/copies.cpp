@@ -38,8 +38,38 @@ std::vector<InstructionId> results_of(const Computation& entry) {
   return {entry.root};
 }
 
-InstructionId parameter_of(const Computation& entry, std::int64_t number) {
-  return entry.parameters().at(static_cast<std::size_t>(number));
+/// An alias with the instructions that it joins.
+struct Place {
+  std::int64_t parameter_number = 0;
+  InstructionId parameter = -1;
+  std::size_t result = 0;  ///< Place among the results.
+};
+
+std::vector<Place> places_of(const hlo::Module& module) {
+  const std::vector<InstructionId> parameters = module.entry_computation().parameters();
+  std::vector<Place> places;
+  for (const hlo::Alias& alias : module.aliases) {
+    places.push_back({alias.parameter_number,
+                      parameters.at(static_cast<std::size_t>(alias.parameter_number)),
+                      static_cast<std::size_t>(alias.output_index)});
+  }
+  return places;
+}
+
+/// Kernels that read each storage, in order.
+std::vector<std::vector<InstructionId>> readers_of_storages(const Computation& entry,
+                                                            const StorageMap& map) {
+  std::vector<std::vector<InstructionId>> readers(map.storages().size());
+  for (const HloInstruction& reader : entry.instructions) {
+    if (is_bookkeeping(reader.opcode)) continue;
+    for (InstructionId operand : reader.operands) {
+      for (std::size_t storage : map.of(operand)) {
+        std::vector<InstructionId>& list = readers[storage];
+        if (list.empty() || list.back() != reader.id) list.push_back(reader.id);
+      }
+    }
+  }
+  return readers;
 }
 
 /// True when the storage can be the parameter's memory: it is a kernel's result of the same shape,
@@ -116,22 +146,15 @@ bool CopyInsertion::depends_on(InstructionId later, InstructionId earlier) const
 void CopyInsertion::read_before_overwriting() {
   const StorageMap map(entry_);
   const std::vector<InstructionId> results = results_of(entry_);
+  const std::vector<std::vector<InstructionId>> readers = readers_of_storages(entry_, map);
   bool changed = false;
-  for (const hlo::Alias& alias : module_.aliases) {
-    const InstructionId parameter = parameter_of(entry_, alias.parameter_number);
-    const std::size_t place = map.of(parameter)[0];
-    const Storage& value =
-        map.at(map.of(results.at(static_cast<std::size_t>(alias.output_index)))[0]);
-    if (value.kind != Storage::Kind::kResult || map.at(place).last_use <= value.definer) continue;
-    for (const HloInstruction& reader : entry_.instructions) {
-      if (reader.id <= value.definer || is_bookkeeping(reader.opcode)) continue;
-      const bool reads =
-          std::any_of(reader.operands.begin(), reader.operands.end(), [&](InstructionId operand) {
-            const std::vector<std::size_t>& storages = map.of(operand);
-            return std::find(storages.begin(), storages.end(), place) != storages.end();
-          });
-      if (!reads || depends_on(reader.id, value.definer)) continue;
-      entry_.at(value.definer).control_predecessors.push_back(reader.id);
+  for (const Place& place : places_of(module_)) {
+    const std::size_t storage = map.of(place.parameter)[0];
+    const Storage& value = map.at(map.of(results.at(place.result))[0]);
+    if (value.kind != Storage::Kind::kResult || map.at(storage).last_use <= value.definer) continue;
+    for (InstructionId reader : readers[storage]) {
+      if (reader <= value.definer || depends_on(reader, value.definer)) continue;
+      entry_.at(value.definer).control_predecessors.push_back(reader);
       changed = true;
     }
   }
@@ -142,17 +165,14 @@ void CopyInsertion::read_before_overwriting() {
 bool CopyInsertion::is_returned_in_place(const StorageMap& map, std::size_t storage) const {
   bool is_donated = false;
   const std::vector<InstructionId> results = results_of(entry_);
-  for (const hlo::Alias& alias : module_.aliases) {
-    is_donated |= map.of(parameter_of(entry_, alias.parameter_number))[0] == storage;
+  std::set<std::size_t> belonging;
+  for (const Place& place : places_of(module_)) {
+    if (map.of(place.parameter)[0] != storage) continue;
+    is_donated = true;
+    belonging.insert(place.result);
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (map.of(results[i])[0] != storage) continue;
-    const bool belongs =
-        std::any_of(module_.aliases.begin(), module_.aliases.end(), [&](const hlo::Alias& alias) {
-          return alias.output_index == static_cast<std::int64_t>(i) &&
-                 map.of(parameter_of(entry_, alias.parameter_number))[0] == storage;
-        });
-    if (!belongs) return false;
+    if (map.of(results[i])[0] == storage && belonging.count(i) == 0) return false;
   }
   return is_donated;
 }
@@ -258,20 +278,17 @@ void CopyInsertion::replace_result(std::size_t index, InstructionId by) {
 void CopyInsertion::copy_parameters_first() {
   const StorageMap map(entry_);
   std::set<std::size_t> overwritten;
-  for (const hlo::Alias& alias : module_.aliases) {
-    overwritten.insert(map.of(parameter_of(entry_, alias.parameter_number))[0]);
+  std::set<std::pair<std::size_t, std::size_t>> in_place;  // Results and their storages.
+  for (const Place& place : places_of(module_)) {
+    const std::size_t storage = map.of(place.parameter)[0];
+    overwritten.insert(storage);
+    in_place.emplace(place.result, storage);
   }
   const std::vector<InstructionId> results = results_of(entry_);
   std::vector<InstructionId> copies;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const std::size_t storage = map.of(results[i])[0];
-    if (overwritten.count(storage) == 0) continue;
-    const bool is_in_place =
-        std::any_of(module_.aliases.begin(), module_.aliases.end(), [&](const hlo::Alias& alias) {
-          return alias.output_index == static_cast<std::int64_t>(i) &&
-                 map.of(parameter_of(entry_, alias.parameter_number))[0] == storage;
-        });
-    if (is_in_place) continue;
+    if (overwritten.count(storage) == 0 || in_place.count({i, storage}) != 0) continue;
     copies.push_back(append(entry_, copy_of(entry_.at(results[i]))));
     replace_result(i, copies.back());
   }
@@ -291,13 +308,12 @@ void CopyInsertion::copy_results_last() {
   const std::vector<InstructionId> results = results_of(entry_);
   std::set<std::size_t> taken;
   bool changed = false;
-  for (const hlo::Alias& alias : module_.aliases) {
-    const std::size_t index = static_cast<std::size_t>(alias.output_index);
-    const InstructionId parameter = parameter_of(entry_, alias.parameter_number);
-    const std::size_t storage = map.of(results[index])[0];
-    if (storage == map.of(parameter)[0]) continue;
-    if (fits_parameter(module_, map, storage, parameter) && taken.insert(storage).second) continue;
-    replace_result(index, append(entry_, copy_of(entry_.at(results[index]))));
+  for (const Place& place : places_of(module_)) {
+    const std::size_t storage = map.of(results[place.result])[0];
+    if (storage == map.of(place.parameter)[0]) continue;
+    const bool fits = fits_parameter(module_, map, storage, place.parameter);
+    if (fits && taken.insert(storage).second) continue;
+    replace_result(place.result, append(entry_, copy_of(entry_.at(results[place.result]))));
     changed = true;
   }
   if (changed) tidy(entry_);
@@ -312,13 +328,12 @@ std::vector<ResultInParameter> results_in_parameters(const hlo::Module& module) 
   const StorageMap map(entry);
   const std::vector<InstructionId> results = results_of(entry);
   std::vector<ResultInParameter> placed;
-  for (const hlo::Alias& alias : module.aliases) {
-    const InstructionId parameter = parameter_of(entry, alias.parameter_number);
-    const std::size_t storage = map.of(results.at(static_cast<std::size_t>(alias.output_index)))[0];
-    if (storage == map.of(parameter)[0]) continue;
-    TPU_CHECK(fits_parameter(module, map, storage, parameter),
-              entry.at(parameter).name << " is read after its new value is written");
-    placed.push_back({storage, alias.parameter_number});
+  for (const Place& place : places_of(module)) {
+    const std::size_t storage = map.of(results.at(place.result))[0];
+    if (storage == map.of(place.parameter)[0]) continue;
+    TPU_CHECK(fits_parameter(module, map, storage, place.parameter),
+              entry.at(place.parameter).name << " is read after its new value is written");
+    placed.push_back({storage, place.parameter_number});
   }
   return placed;
 }

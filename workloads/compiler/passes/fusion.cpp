@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/kernel_order.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/widen.h"
 
@@ -115,7 +117,9 @@ class Fusion {
   void remove_reader(std::size_t draft);
 
   std::uint64_t shared_bytes(const Draft& a, const Draft& b) const;
-  bool has_path_around(std::size_t from, std::size_t to) const;
+  void append_readers(std::size_t draft, std::vector<std::size_t>& found) const;
+  /// Whether a third kernel stands between two, whichever comes first.
+  bool have_path_around(std::size_t a, std::size_t b) const;
   /// Whether one reads a sum of the other that is known when all blocks are done.
   bool reads_late_root(const Draft& reader, const Draft& maker) const;
   bool reduces_lanes_only(InstructionId root) const;
@@ -149,6 +153,7 @@ class Fusion {
   std::vector<bool> written_;  ///< Of each instruction: stands in HBM.
   std::vector<Draft> drafts_;
   std::vector<std::vector<std::size_t>> readers_;  ///< Of each instruction: drafts that read it.
+  std::optional<KernelOrder> order_;               ///< Of the drafts.
   std::vector<Computation> computations_;
   std::vector<std::pair<const Draft*, HloInstruction>> pending_;
   std::map<InstructionId, InstructionId> renamed_;  ///< Results that stand in another place.
@@ -337,23 +342,15 @@ std::uint64_t Fusion::shared_bytes(const Draft& a, const Draft& b) const {
   return shared;
 }
 
-/// True when a result of `from` reaches `to` through a third kernel.
-bool Fusion::has_path_around(std::size_t from, std::size_t to) const {
-  std::vector<char> seen(drafts_.size(), 0);
-  std::vector<std::size_t> work{from};
-  while (!work.empty()) {
-    const std::size_t kernel = work.back();
-    work.pop_back();
-    for (InstructionId root : drafts_[kernel].roots) {
-      for (std::size_t reader : readers_[static_cast<std::size_t>(root)]) {
-        if (reader == to && kernel != from) return true;
-        if (reader == to || seen[reader]) continue;
-        seen[reader] = 1;
-        work.push_back(reader);
-      }
-    }
+void Fusion::append_readers(std::size_t draft, std::vector<std::size_t>& found) const {
+  for (InstructionId root : drafts_[draft].roots) {
+    const std::vector<std::size_t>& list = readers_[static_cast<std::size_t>(root)];
+    found.insert(found.end(), list.begin(), list.end());
   }
-  return false;
+}
+
+bool Fusion::have_path_around(std::size_t a, std::size_t b) const {
+  return order_->has_path_around(a, b) || order_->has_path_around(b, a);
 }
 
 bool Fusion::reads_late_root(const Draft& reader, const Draft& maker) const {
@@ -416,14 +413,14 @@ bool Fusion::fits_rows(const Draft& draft) const {
 }
 
 bool Fusion::may_merge(std::size_t a, std::size_t b) const {
-  const Draft both = merged(a, b);
   if (reads_late_root(drafts_[a], drafts_[b]) || reads_late_root(drafts_[b], drafts_[a])) {
     return false;
   }
+  if (have_path_around(a, b)) return false;
+  const Draft both = merged(a, b);
   if (both.is_reduction && !(fits_rows(both) && spreads_sums_back(both))) return false;
   if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
-  if (both.inside.size() > limits_.instructions) return false;
-  return !has_path_around(a, b) && !has_path_around(b, a);
+  return both.inside.size() <= limits_.instructions;
 }
 
 /// Whether a kernel over the rows that another one reduces may compute its values there: each is
@@ -469,6 +466,9 @@ bool Fusion::compute_rows_in_reductions() {
 void Fusion::index_readers() {
   readers_.assign(entry_.instructions.size(), {});
   for (std::size_t i = 0; i < drafts_.size(); ++i) add_reader(i);
+  order_.emplace(drafts_.size(), [this](std::size_t draft, std::vector<std::size_t>& found) {
+    append_readers(draft, found);
+  });
 }
 
 void Fusion::add_reader(std::size_t draft) {
@@ -511,6 +511,7 @@ Draft Fusion::merged(std::size_t a, std::size_t b) const {
 
 void Fusion::merge(std::size_t into, std::size_t from) {
   Draft both = merged(into, from);
+  order_->merge(into, from);
   remove_reader(into);
   remove_reader(from);
   drafts_[into] = std::move(both);
@@ -632,7 +633,7 @@ bool Fusion::may_join(std::size_t host, std::size_t reader) const {
   const InstructionId product = drafts_[host].product;
   if (reader == host || !behind.is_fusion || behind.product >= 0) return false;
   if (!behind.is_reduction && behind.extent != extent_of(product)) return false;
-  if (has_path_around(host, reader) || has_path_around(reader, host)) return false;
+  if (have_path_around(host, reader)) return false;
   const Draft both = joined(host, reader);
   const auto blocks = std::count_if(both.roots.begin(), both.roots.end(), [&](InstructionId root) {
     return at(root).shape.dimensions == at(product).shape.dimensions;
@@ -658,6 +659,7 @@ bool Fusion::join_a_reader(std::size_t host) {
     if (!may_join(host, reader)) continue;
     Draft both = joined(host, reader);
     both.is_fusion = true;
+    order_->merge(host, reader);
     remove_reader(host);
     remove_reader(reader);
     drafts_[reader].is_merged_away = true;

@@ -59,6 +59,7 @@ class LayoutSearch {
         group_of_(computation.instructions.size()) {}
 
   void run() {
+    number_shapes();
     make_groups();
     find_relations();
     for (int round = 0; round < kRounds; ++round) {
@@ -90,7 +91,8 @@ class LayoutSearch {
   }
   const DimensionOrder& order(InstructionId id) { return group(id).order; }
 
-  double bytes(InstructionId id, const DimensionOrder& order) const;
+  double bytes(InstructionId id, const DimensionOrder& order);
+  void number_shapes();
   double copy_cost(InstructionId id);
   double relation_cost(InstructionId id);
   double dot_cost(InstructionId id, bool counts_products = true);
@@ -113,6 +115,8 @@ class LayoutSearch {
   std::vector<InstructionId> group_of_;  ///< First a forest over arrays, then numbers of groups.
   std::vector<Group> groups_;
   std::vector<double> traffic_;  ///< Of each array: how often kernels read or write it.
+  std::vector<std::size_t> number_of_shape_;                            ///< Of each array.
+  std::vector<std::map<DimensionOrder, std::optional<double>>> bytes_;  ///< Of each shape, so far.
 };
 
 InstructionId LayoutSearch::representative(InstructionId id) {
@@ -253,10 +257,24 @@ void LayoutSearch::find_relations() {
   }
 }
 
-double LayoutSearch::bytes(InstructionId id, const DimensionOrder& order) const {
-  Shape laid_out = shape(id);
-  laid_out.layout = tiled_layout(laid_out.type, DimensionOrder(order.rbegin(), order.rend()));
-  return static_cast<double>(laid_out.padded_bytes());
+double LayoutSearch::bytes(InstructionId id, const DimensionOrder& order) {
+  std::optional<double>& known = bytes_[number_of_shape_[static_cast<std::size_t>(id)]][order];
+  if (!known) {
+    Shape laid_out = shape(id);
+    laid_out.layout = tiled_layout(laid_out.type, DimensionOrder(order.rbegin(), order.rend()));
+    known = static_cast<double>(laid_out.padded_bytes());
+  }
+  return *known;
+}
+
+/// Equal shapes get one number.
+void LayoutSearch::number_shapes() {
+  std::map<std::pair<hlo::ElementType, std::vector<std::int64_t>>, std::size_t> numbers;
+  for (const HloInstruction& instruction : computation_.instructions) {
+    const auto key = std::make_pair(instruction.shape.type, instruction.shape.dimensions);
+    number_of_shape_.push_back(numbers.emplace(key, numbers.size()).first->second);
+  }
+  bytes_.resize(numbers.size());
 }
 
 double LayoutSearch::copy_cost(InstructionId id) {
