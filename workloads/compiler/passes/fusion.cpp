@@ -92,7 +92,11 @@ class Fusion {
         limits_(limits),
         entry_(module.entry_computation()),
         users_(users_of(entry_)),
-        written_(entry_.instructions.size(), false) {}
+        written_(entry_.instructions.size(), false) {
+    for (const HloInstruction& instruction : entry_.instructions) {
+      bytes_.push_back(granules(stored_shape(instruction.shape)));
+    }
+  }
 
   void run();
 
@@ -101,7 +105,7 @@ class Fusion {
   bool is_written(InstructionId id) const { return written_[static_cast<std::size_t>(id)]; }
   bool is_fusible(InstructionId id) const;
   /// Granules that the value takes in HBM.
-  std::uint64_t bytes(InstructionId id) const { return granules(stored_shape(at(id).shape)); }
+  std::uint64_t bytes(InstructionId id) const { return bytes_[static_cast<std::size_t>(id)]; }
 
   bool is_forced(InstructionId id) const;
   void find_forced();
@@ -117,25 +121,26 @@ class Fusion {
   void remove_reader(std::size_t draft);
 
   std::uint64_t shared_bytes(const Draft& a, const Draft& b) const;
-  void append_readers(std::size_t draft, std::vector<std::size_t>& found) const;
+  void append_sources(std::size_t draft, std::vector<std::size_t>& found) const;
+  void name_maker(std::size_t draft);
   /// Whether a third kernel stands between two, whichever comes first.
-  bool have_path_around(std::size_t a, std::size_t b) const;
+  bool have_path_around(std::size_t a, std::size_t b);
   /// Whether one reads a sum of the other that is known when all blocks are done.
   bool reads_late_root(const Draft& reader, const Draft& maker) const;
   bool reduces_lanes_only(InstructionId root) const;
   bool spreads_sums_back(const Draft& draft) const;
   bool fits_rows(const Draft& draft) const;
-  bool may_merge(std::size_t a, std::size_t b) const;
+  bool may_merge(std::size_t a, std::size_t b);
   Draft merged(std::size_t a, std::size_t b) const;
   void merge(std::size_t into, std::size_t from);
   void merge_siblings();
-  bool may_compute_rows(std::size_t reducer, std::size_t rows) const;
+  bool may_compute_rows(std::size_t reducer, std::size_t rows);
   bool compute_rows_in_reductions();
   bool is_sum_to(std::int64_t kept, InstructionId root, InstructionId product) const;
   bool has_batch_in_lanes(InstructionId product) const;
   bool fits_epilogue(const Draft& draft, InstructionId product) const;
   bool uses_own_sum(const Draft& draft) const;
-  bool may_join(std::size_t host, std::size_t reader) const;
+  bool may_join(std::size_t host, std::size_t reader);
   Draft joined(std::size_t host, std::size_t reader) const;
   bool join_a_reader(std::size_t host);
   void fuse_epilogues();
@@ -150,10 +155,13 @@ class Fusion {
   FusionLimits limits_;
   Computation& entry_;
   std::vector<std::vector<InstructionId>> users_;
-  std::vector<bool> written_;  ///< Of each instruction: stands in HBM.
+  std::vector<std::uint64_t> bytes_;  ///< Of each instruction.
+  std::vector<bool> written_;         ///< Of each instruction: stands in HBM.
   std::vector<Draft> drafts_;
   std::vector<std::vector<std::size_t>> readers_;  ///< Of each instruction: drafts that read it.
-  std::optional<KernelOrder> order_;               ///< Of the drafts.
+  std::vector<std::optional<std::size_t>>
+      maker_;                         ///< Of each instruction: the draft it is a root of.
+  std::optional<KernelOrder> order_;  ///< Of the drafts.
   std::vector<Computation> computations_;
   std::vector<std::pair<const Draft*, HloInstruction>> pending_;
   std::map<InstructionId, InstructionId> renamed_;  ///< Results that stand in another place.
@@ -342,14 +350,18 @@ std::uint64_t Fusion::shared_bytes(const Draft& a, const Draft& b) const {
   return shared;
 }
 
-void Fusion::append_readers(std::size_t draft, std::vector<std::size_t>& found) const {
-  for (InstructionId root : drafts_[draft].roots) {
-    const std::vector<std::size_t>& list = readers_[static_cast<std::size_t>(root)];
-    found.insert(found.end(), list.begin(), list.end());
+void Fusion::append_sources(std::size_t draft, std::vector<std::size_t>& found) const {
+  for (InstructionId leaf : drafts_[draft].leaves) {
+    const std::optional<std::size_t>& maker = maker_[static_cast<std::size_t>(leaf)];
+    if (maker) found.push_back(*maker);
   }
 }
 
-bool Fusion::have_path_around(std::size_t a, std::size_t b) const {
+void Fusion::name_maker(std::size_t draft) {
+  for (InstructionId root : drafts_[draft].roots) maker_[static_cast<std::size_t>(root)] = draft;
+}
+
+bool Fusion::have_path_around(std::size_t a, std::size_t b) {
   return order_->has_path_around(a, b) || order_->has_path_around(b, a);
 }
 
@@ -412,7 +424,7 @@ bool Fusion::fits_rows(const Draft& draft) const {
   return 2 * row_bytes <= limits_.row_bytes;
 }
 
-bool Fusion::may_merge(std::size_t a, std::size_t b) const {
+bool Fusion::may_merge(std::size_t a, std::size_t b) {
   if (reads_late_root(drafts_[a], drafts_[b]) || reads_late_root(drafts_[b], drafts_[a])) {
     return false;
   }
@@ -425,7 +437,7 @@ bool Fusion::may_merge(std::size_t a, std::size_t b) const {
 
 /// Whether a kernel over the rows that another one reduces may compute its values there: each is
 /// made of a sum along the minor dimension.
-bool Fusion::may_compute_rows(std::size_t reducer, std::size_t rows) const {
+bool Fusion::may_compute_rows(std::size_t reducer, std::size_t rows) {
   const Draft& maker = drafts_[reducer];
   const Draft& behind = drafts_[rows];
   if (rows == reducer || !behind.is_fusion || behind.is_reduction || behind.product >= 0) {
@@ -465,9 +477,13 @@ bool Fusion::compute_rows_in_reductions() {
 
 void Fusion::index_readers() {
   readers_.assign(entry_.instructions.size(), {});
-  for (std::size_t i = 0; i < drafts_.size(); ++i) add_reader(i);
+  maker_.assign(entry_.instructions.size(), std::nullopt);
+  for (std::size_t i = 0; i < drafts_.size(); ++i) {
+    add_reader(i);
+    name_maker(i);
+  }
   order_.emplace(drafts_.size(), [this](std::size_t draft, std::vector<std::size_t>& found) {
-    append_readers(draft, found);
+    append_sources(draft, found);
   });
 }
 
@@ -517,6 +533,7 @@ void Fusion::merge(std::size_t into, std::size_t from) {
   drafts_[into] = std::move(both);
   drafts_[from].is_merged_away = true;
   add_reader(into);
+  name_maker(into);
 }
 
 /// Each kernel joins the earlier one over its extent with which it shares the most bytes.
@@ -628,7 +645,7 @@ bool Fusion::uses_own_sum(const Draft& draft) const {
   });
 }
 
-bool Fusion::may_join(std::size_t host, std::size_t reader) const {
+bool Fusion::may_join(std::size_t host, std::size_t reader) {
   const Draft& behind = drafts_[reader];
   const InstructionId product = drafts_[host].product;
   if (reader == host || !behind.is_fusion || behind.product >= 0) return false;
@@ -665,6 +682,7 @@ bool Fusion::join_a_reader(std::size_t host) {
     drafts_[reader].is_merged_away = true;
     drafts_[host] = std::move(both);
     add_reader(host);
+    name_maker(host);
     return true;
   }
   return false;

@@ -1,5 +1,6 @@
 #include "workloads/compiler/passes/kernel_order.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -7,53 +8,58 @@
 
 namespace tpu::compiler {
 
-KernelOrder::KernelOrder(std::size_t count, Readers readers)
-    : readers_(std::move(readers)), place_(count), kernel_(count), seen_(count, 0) {
+KernelOrder::KernelOrder(std::size_t count, Sources sources)
+    : sources_(std::move(sources)), place_(count), kernel_(count) {
   std::iota(place_.begin(), place_.end(), 0);
   std::iota(kernel_.begin(), kernel_.end(), 0);
 }
 
-/// False if this search has seen the kernel.
-bool KernelOrder::visit(std::size_t kernel) const {
-  return std::exchange(seen_[kernel], search_) != search_;
+const std::vector<std::size_t>& KernelOrder::sources_of(std::size_t kernel) {
+  list_.clear();
+  sources_(kernel, list_);
+  return list_;
 }
 
-bool KernelOrder::search(std::size_t from, std::size_t to) const {
-  ++search_;
-  std::vector<std::size_t> work{from}, readers;
-  while (!work.empty()) {
-    const std::size_t kernel = work.back();
-    work.pop_back();
-    readers.clear();
-    readers_(kernel, readers);
-    for (std::size_t reader : readers) {
-      if (reader == to && kernel != from) return true;
-      if (place_[reader] < place_[to] && visit(reader)) work.push_back(reader);
-    }
+bool KernelOrder::has_path_around(std::size_t from, std::size_t to) {
+  if (place_[from] >= place_[to]) return false;
+  if (!is_searching_ || end_ != to) {
+    is_searching_ = true;
+    end_ = to;
+    reach_.assign(place_.size(), Reach::kNone);
+    for (std::size_t source : sources_of(to)) reach_[source] = Reach::kDirect;
+    searched_ = place_[to];
   }
-  return false;
-}
-
-bool KernelOrder::has_path_around(std::size_t from, std::size_t to) const {
-  return place_[from] < place_[to] && search(from, to);
+  while (searched_ > place_[from] + 1) {
+    const std::size_t kernel = kernel_[--searched_];
+    if (reach_[kernel] == Reach::kNone) continue;
+    for (std::size_t source : sources_of(kernel)) reach_[source] = Reach::kAround;
+  }
+  return reach_[from] == Reach::kAround;
 }
 
 void KernelOrder::merge(std::size_t a, std::size_t b) {
+  TPU_CHECK(!has_path_around(a, b) && !has_path_around(b, a),
+            "a path leads around kernels " << a << " and " << b);
+  is_searching_ = false;
   if (place_[a] > place_[b]) std::swap(a, b);
   const std::size_t first = place_[a], last = place_[b];
-  TPU_CHECK(!search(a, b), "a path leads around kernels " << a << " and " << b);
-  // What does not depend on the earlier kernel, both kernels, what depends on it.
-  std::vector<std::size_t> before, behind;
+  // What does not need the earlier kernel, both kernels, what needs it.
+  std::vector<std::size_t> moved, behind;
+  std::vector<bool> needs(last - first, false);
+  needs[0] = true;
   for (std::size_t place = first + 1; place < last; ++place) {
     const std::size_t kernel = kernel_[place];
-    (seen_[kernel] == search_ ? behind : before).push_back(kernel);
+    const std::vector<std::size_t>& sources = sources_of(kernel);
+    needs[place - first] = std::any_of(sources.begin(), sources.end(), [&](std::size_t source) {
+      return place_[source] >= first && needs[place_[source] - first];
+    });
+    (needs[place - first] ? behind : moved).push_back(kernel);
   }
-  before.push_back(a);
-  before.push_back(b);
-  before.insert(before.end(), behind.begin(), behind.end());
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    kernel_[first + i] = before[i];
-    place_[before[i]] = first + i;
+  moved.insert(moved.end(), {a, b});
+  moved.insert(moved.end(), behind.begin(), behind.end());
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    kernel_[first + i] = moved[i];
+    place_[moved[i]] = first + i;
   }
 }
 
