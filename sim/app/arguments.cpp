@@ -23,24 +23,27 @@ struct Command {
   const char* name;
   const char* input;  ///< What its one argument is, or "".
   const char* summary;
-  bool machine, many_machines, workload, run, report, destination;
+  bool set, one_machine, many_machines, workload, run, report, destination;
 };
 
 constexpr Command kCommands[] = {
-    {"run", "WORKLOAD", "simulate training steps and report", true, false, true, true, true, true},
-    {"compare", "WORKLOAD", "the same on several machines, side by side", true, true, true, true,
-     true, false},
-    {"compile", "WORKLOAD", "write a compiled program", true, false, true, false, false, true},
-    {"disasm", "PROGRAM.h5", "print a compiled program", false, false, false, false, false, false},
-    {"asm", "FILE", "assemble a text into a program", true, false, false, false, false, true},
-    {"export", "RUN.h5", "write the timeline of a run for a viewer", false, false, false, false,
-     false, true},
-    {"validate", "FOLDER", "captured programs that silicon ran, too: cycles there and here", false,
-     false, false, false, true, false},
-    {"list", "", "workloads, configurations and their parts", false, false, false, false, false,
+    {"run", "WORKLOAD", "simulate training steps and report", true, true, false, true, true, true,
+     true},
+    {"compare", "WORKLOAD", "the same on several machines, side by side", true, false, true, true,
+     true, true, false},
+    {"compile", "WORKLOAD", "write a compiled program", true, true, false, true, false, false,
+     true},
+    {"disasm", "PROGRAM.h5", "print a compiled program", false, false, false, false, false, false,
      false},
+    {"asm", "FILE", "assemble a text into a program", true, true, false, false, false, false, true},
+    {"export", "RUN.h5", "write the timeline of a run for a viewer", false, false, false, false,
+     false, false, true},
+    {"validate", "FOLDER", "captured programs that silicon ran, too: cycles there and here", true,
+     false, false, false, false, true, false},
+    {"list", "", "workloads, configurations and their parts", false, false, false, false, false,
+     false, false},
     {"show", "CONFIG|WORKLOAD", "the parameters of a machine; what a module holds and is bound by",
-     true, false, true, false, false, false},
+     true, false, false, true, false, false, false},
 };
 
 const Command& find_command(const std::string& name) {
@@ -62,14 +65,14 @@ po::options_description options_of(const Command& command) {
   auto add = options.add_options();
   add("help,h", "print this help");
   add("log", po::value<std::string>(), "messages on stderr: error, warning (default), info, debug");
-  if (command.machine && !command.many_machines && std::string(command.name) != "show") {
+  if (command.one_machine) {
     add("config", po::value<std::string>(),
         "machine: a name of `tpusim list` or a .toml file (v3-8)");
   }
   if (command.many_machines) {
     add("configs", po::value<std::string>(), "machines, separated by commas");
   }
-  if (command.machine) {
+  if (command.set) {
     add("set", po::value<std::vector<std::string>>()->composing(),
         "PARAMETER=VALUE, such as hbm.pin_mbps=2000; may be repeated");
   }
