@@ -125,7 +125,7 @@ class ModuleShow {
     double flops = 0, moved = 0;
     for (const HloInstruction& instruction : entry.instructions) {
       flops += static_cast<double>(hlo::flops(module_, entry, instruction));
-      if (!compiler::is_bookkeeping(instruction.opcode)) {
+      if (!compiler::is_bookkeeping(instruction)) {
         moved += static_cast<double>(operand_bytes(entry, instruction));
       }
     }
@@ -168,7 +168,7 @@ class ModuleShow {
         ++row.instructions;
         if (is_control(instruction.opcode)) continue;
         row.flops += static_cast<double>(hlo::flops(module_, computation, instruction));
-        if (!compiler::is_bookkeeping(instruction.opcode)) {
+        if (!compiler::is_bookkeeping(instruction)) {
           row.bytes += static_cast<double>(operand_bytes(computation, instruction));
         }
       }
@@ -246,7 +246,7 @@ class ModuleShow {
     std::map<std::string, double> shares;
     double total = 0;
     for (const HloInstruction& instruction : entry.instructions) {
-      if (compiler::is_bookkeeping(instruction.opcode)) continue;
+      if (compiler::is_bookkeeping(instruction)) continue;
       KernelRow row;
       row.instruction = &instruction;
       row.info = compiler::op_info(fused, instruction, target);
@@ -294,7 +294,7 @@ class ModuleShow {
     }
     std::vector<std::pair<HloOpcode, int>> parts;
     for (const HloInstruction& inner : module.computation(instruction.called[0]).instructions) {
-      if (compiler::is_bookkeeping(inner.opcode)) continue;
+      if (compiler::is_bookkeeping(inner)) continue;
       if (parts.empty() || parts.back().first != inner.opcode) parts.emplace_back(inner.opcode, 0);
       ++parts.back().second;
     }
@@ -315,7 +315,7 @@ class ModuleShow {
     std::map<std::string, Work> refused;
     Work all;
     for (const HloInstruction& instruction : entry.instructions) {
-      if (compiler::is_bookkeeping(instruction.opcode)) continue;
+      if (compiler::is_bookkeeping(instruction)) continue;
       const auto [found, is_new] =
           known.try_emplace(compiler::kernel_fingerprint(fused, instruction));
       if (is_new) found->second = refusal(fused, instruction, target);

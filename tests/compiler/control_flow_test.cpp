@@ -106,6 +106,85 @@ TEST(ControlFlow, ALoopWithoutATripCountTestsItsPredicate) {
   check_hlo(kSearch, check);
 }
 
+/// A scan: takes a matrix of each input by the counter, keeps a running sum, and stacks what it
+/// makes; from the last to the first with `reverse`, else from the first.
+std::string scan(bool reverse) {
+  return R"(HloModule scan
+body {
+  p = (s32[], f32[8,128], f32[6,8,128], f32[6,8,128], f32[6,8,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  sum = f32[8,128] get-tuple-element(p), index=1
+  xs = f32[6,8,128] get-tuple-element(p), index=2
+  made = f32[6,8,128] get-tuple-element(p), index=3
+  old = f32[6,8,128] get-tuple-element(p), index=4
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  five = s32[] constant(5)
+  back = s32[] subtract(five, i)
+  n = s32[] add(i, one)
+  slice = f32[1,8,128] dynamic-slice(xs, )" +
+         std::string(reverse ? "back" : "i") + R"(, zero, zero), dynamic_slice_sizes={1,8,128}
+  x = f32[8,128] reshape(slice)
+  next = f32[8,128] add(sum, x)
+  y = f32[8,128] multiply(next, x)
+  y1 = f32[1,8,128] reshape(y)
+  before = f32[1,8,128] reshape(sum)
+  m = f32[6,8,128] dynamic-update-slice(made, y1, )" +
+         std::string(reverse ? "back" : "i") + R"(, zero, zero)
+  o = f32[6,8,128] dynamic-update-slice(old, before, i, zero, zero)
+  ROOT t = (s32[], f32[8,128], f32[6,8,128], f32[6,8,128], f32[6,8,128]) tuple(n, next, xs, m, o)
+}
+cond {
+  p = (s32[], f32[8,128], f32[6,8,128], f32[6,8,128], f32[6,8,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant(6)
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+ENTRY main {
+  x = f32[8,128] parameter(0)
+  xs = f32[6,8,128] parameter(1)
+  z = f32[] constant(0)
+  zs = f32[6,8,128] broadcast(z), dimensions={}
+  s = s32[] constant(0)
+  t = (s32[], f32[8,128], f32[6,8,128], f32[6,8,128], f32[6,8,128]) tuple(s, x, xs, zs, zs)
+  w = (s32[], f32[8,128], f32[6,8,128], f32[6,8,128], f32[6,8,128]) while(t), condition=cond, body=body
+  sum = f32[8,128] get-tuple-element(w), index=1
+  m = f32[6,8,128] get-tuple-element(w), index=3
+  o = f32[6,8,128] get-tuple-element(w), index=4
+  ROOT r = (f32[8,128], f32[6,8,128], f32[6,8,128]) tuple(sum, m, o)
+}
+)";
+}
+
+TEST(ControlFlow, SlicesByTheCounterHaveTheirPlacesFromTheTopLevel) {
+  for (const bool reverse : {false, true}) {
+    SCOPED_TRACE(reverse ? "backwards" : "forwards");
+    check_hlo(scan(reverse));
+    const compiler::ScheduledModule scheduled = compiler::schedule(
+        hlo::read_hlo_text("test.hlo", scan(reverse)), target_of({}, 1), nullptr);
+    const compiler::ScheduledModule& body = scheduled.regions.at(0).bodies.at(0);
+    // The slice is no kernel, nor is the update that the loop fusion writes where it belongs; the
+    // other stores what the iteration began with.
+    EXPECT_EQ(body.plan.written_in_place.size(), 1U);
+    std::vector<std::int64_t> steps;
+    for (const hlo::HloInstruction& instruction : body.module.entry_computation().instructions) {
+      if (instruction.opcode != hlo::HloOpcode::kDynamicSlice) continue;
+      EXPECT_EQ(instruction.operands.size(), 1U);
+      steps.push_back(body.plan.steps_of.at(static_cast<std::size_t>(instruction.id)).at(0));
+    }
+    EXPECT_EQ(steps, (std::vector<std::int64_t>{reverse ? -4 : 4}));
+  }
+}
+
+TEST(ControlFlow, SlicesWhosePlacesAreClampedKeepTheirIndex) {
+  std::string text = scan(false);
+  text.replace(text.find("constant(6)"), 11, "constant(9)");
+  check_hlo(text);
+  const compiler::ScheduledModule scheduled =
+      compiler::schedule(hlo::read_hlo_text("test.hlo", text), target_of({}, 1), nullptr);
+  EXPECT_TRUE(scheduled.regions.at(0).bodies.at(0).plan.written_in_place.empty());
+}
+
 TEST(ControlFlow, StateThatChangesPlacesIsCopied) {
   const char* text = R"(HloModule swap
 body {

@@ -21,7 +21,7 @@ using hlo::HloOpcode;
 std::vector<const hlo::HloInstruction*> kernels_of(const compiler::ScheduledModule& scheduled) {
   std::vector<const hlo::HloInstruction*> kernels;
   for (const hlo::HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
-    if (!compiler::is_bookkeeping(instruction.opcode)) kernels.push_back(&instruction);
+    if (!compiler::is_bookkeeping(instruction)) kernels.push_back(&instruction);
   }
   return kernels;
 }

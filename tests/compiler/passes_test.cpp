@@ -65,7 +65,7 @@ std::uint64_t traffic(const Module& module) {
   const Computation& entry = module.entry_computation();
   std::uint64_t granules = 0;
   for (const HloInstruction& instruction : entry.instructions) {
-    if (compiler::is_bookkeeping(instruction.opcode)) continue;
+    if (compiler::is_bookkeeping(instruction)) continue;
     granules += compiler::granules(compiler::stored_shape(instruction.shape));
     for (InstructionId operand : instruction.operands) {
       granules += compiler::granules(compiler::stored_shape(entry.at(operand).shape));
@@ -135,7 +135,7 @@ TEST(Fusion, SumsOverTheBatchInTheLanesStandBehindTheirConvolution) {
   const Module module = run_to_fusion(graph.finish(graph.tuple({y, sum}), {x, w}));
   int kernels = 0;
   for (const HloInstruction& instruction : module.entry_computation().instructions) {
-    if (compiler::is_bookkeeping(instruction.opcode)) continue;
+    if (compiler::is_bookkeeping(instruction)) continue;
     ++kernels;
     EXPECT_EQ(instruction.fusion_kind, "kOutput");
     EXPECT_EQ(instruction.shape.elements.size(), 2U);
@@ -451,7 +451,7 @@ void check_plan(const Module& module, const compiler::HbmPlan& plan, const std::
   }
   for (const HloInstruction& instruction : entry.instructions) {
     const bool is_last = instruction.id == entry.root;
-    if (compiler::is_bookkeeping(instruction.opcode) && !is_last) continue;
+    if (compiler::is_bookkeeping(instruction) && !is_last) continue;
     for (InstructionId operand : instruction.operands) {
       bool found = true;
       each_granule(operand, [&](std::int64_t slot, std::int64_t storage) {
@@ -460,7 +460,7 @@ void check_plan(const Module& module, const compiler::HbmPlan& plan, const std::
       EXPECT_TRUE(found) << name << ": " << instruction.name << " finds " << entry.at(operand).name
                          << " overwritten";
     }
-    if (!compiler::is_bookkeeping(instruction.opcode)) each_granule(instruction.id, write);
+    if (!compiler::is_bookkeeping(instruction)) each_granule(instruction.id, write);
   }
 }
 

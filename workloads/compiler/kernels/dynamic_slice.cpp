@@ -6,6 +6,8 @@
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/relayout_boxes.h"
 #include "workloads/compiler/kernels/relayout_copy.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/loop_slices.h"
 
 namespace tpu::compiler {
 
@@ -14,28 +16,11 @@ namespace {
 using hlo::HloInstruction;
 using hlo::HloOpcode;
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 [[noreturn]] void refuse(const hlo::Computation& computation, const HloInstruction& instruction,
                          const std::string& why) {
   throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" +
                       hlo::to_string(computation.at(instruction.operands[0]).shape) + ") -> " +
                       hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why);
-}
-
-/// Granules from one place to the next along each physical dimension but the two minor ones.
-std::vector<std::int64_t> major_strides(const hlo::Shape& shape) {
-  const std::vector<std::int64_t> extents = physical_extents(shape);
-  const std::size_t rank = extents.size();
-  std::vector<std::int64_t> strides(rank, 0);
-  if (rank < 3) return strides;
-  std::int64_t stride = hlo::byte_size(shape.type) == 2 ? 2 : 4;
-  stride *= ceil_divide(extents[rank - 1], 128) * ceil_divide(extents[rank - 2], 8);
-  for (std::size_t i = rank - 2; i-- > 0;) {
-    strides[i] = stride;
-    stride *= extents[i];
-  }
-  return strides;
 }
 
 }  // namespace
@@ -52,6 +37,7 @@ LoweredKernel lower_dynamic_slice(const hlo::Module&, const hlo::Computation& co
   }
   const std::vector<std::int64_t> order = major_to_minor(array);
   const std::vector<std::int64_t> strides = major_strides(array);
+  const bool is_placed = is_update_of_iteration(instruction);  // By who calls the kernel.
   Box box;
   TileMove move;
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -60,7 +46,7 @@ LoweredKernel lower_dynamic_slice(const hlo::Module&, const hlo::Computation& co
     Box::Dimension dimension;
     dimension.extent = slice.dimensions[d];
     box.dimensions.push_back(dimension);
-    if (last == 0) continue;
+    if (last == 0 || is_placed) continue;
     if (i + 2 >= order.size()) {
       refuse(computation, instruction, "expected the two minor dimensions to be taken whole");
     }
@@ -75,7 +61,7 @@ LoweredKernel lower_dynamic_slice(const hlo::Module&, const hlo::Computation& co
     (updates ? box.dimensions.back().to : box.dimensions.back().from) = place;
   }
   const std::optional<TileRuns> runs =
-      tile_runs(box, updates ? slice : array, updates ? array : slice);
+      tile_runs(box, updates ? slice : array, updates && !is_placed ? array : slice);
   if (!runs) refuse(computation, instruction, "expected whole tiles");
   move.runs = *runs;
   move.source = updates ? 1 : 0;

@@ -185,6 +185,71 @@ bool reshape_by_copy(hlo::Computation& entry, InstructionId id) {
   return true;
 }
 
+/// The one dimension that is not of extent 1; -1: there are none or several.
+std::int64_t only_long_dimension(const Shape& shape) {
+  std::int64_t only = -1;
+  for (std::size_t d = 0; d < shape.dimensions.size(); ++d) {
+    if (shape.dimensions[d] == 1) continue;
+    if (only >= 0) return -1;
+    only = static_cast<std::int64_t>(d);
+  }
+  return only;
+}
+
+/// The shape, which has one long dimension, with that in the lanes.
+Shape with_lanes(const Shape& shape) {
+  DimensionOrder order;
+  const std::int64_t lanes = only_long_dimension(shape);
+  for (std::int64_t d = 0; d < shape.rank(); ++d) {
+    if (d != lanes) order.push_back(d);
+  }
+  order.push_back(lanes);
+  return in_order(shape, order);
+}
+
+/// The value as another shape that is the same bytes.
+InstructionId append_view(hlo::Computation& entry, InstructionId value, const Shape& shape) {
+  HloInstruction view;
+  view.opcode = HloOpcode::kBitcast;
+  view.name = entry.at(value).name + ".view." + std::to_string(entry.instructions.size());
+  view.operands = {value};
+  view.shape = shape;
+  view.metadata = entry.at(value).metadata;
+  return append(entry, std::move(view));
+}
+
+/// A reshape between a vector and an array with one long dimension goes by a row [1, n]: from a
+/// column, whose elements stand in a tile row each, that is a transpose, which is fast. False for
+/// other reshapes.
+bool reshape_by_row(hlo::Computation& entry, InstructionId id) {
+  const InstructionId operand = entry.at(id).operands[0];
+  const Shape from = entry.at(operand).shape, to = entry.at(id).shape;
+  const bool makes_vector = to.rank() == 1;
+  const Shape& array = makes_vector ? from : to;
+  if ((makes_vector ? from : to).rank() < 2 || (makes_vector ? to : from).rank() != 1) return false;
+  if (only_long_dimension(array) < 0) return false;
+  const Shape lanes = with_lanes(array);
+  Shape row = hlo::array_shape(array.type, {1, array.element_count()});
+  row.layout = row_major_layout(row.type, 2);
+  if (array.layout == row.layout && array.dimensions == row.dimensions) return false;
+  if (makes_vector) {
+    const InstructionId in_lanes =
+        from.layout == lanes.layout ? operand : append_copy(entry, operand, lanes);
+    entry.at(id).operands[0] = append_view(entry, in_lanes, row);
+    return true;
+  }
+  HloInstruction reshape = entry.at(id);
+  reshape.name += ".row";
+  reshape.shape = row;
+  const InstructionId made = append(entry, std::move(reshape));
+  const InstructionId in_lanes = append_view(entry, made, lanes);
+  HloInstruction& copy = entry.at(id);
+  copy.opcode = HloOpcode::kCopy;
+  copy.operands = {in_lanes};
+  if (is_bitcast(entry, copy)) make_bitcast(copy);
+  return true;
+}
+
 /// A reshape keeps the row-major order of the elements: its kernel takes and makes row-major
 /// arrays.
 void reshape_in_row_major(hlo::Computation& entry, InstructionId id) {
@@ -232,6 +297,7 @@ void find_bitcasts(hlo::Module& module) {
         if (is_bitcast(entry, instruction)) {
           make_bitcast(instruction);
         } else if (instruction.opcode == HloOpcode::kReshape &&
+                   !reshape_by_row(entry, instruction.id) &&
                    !reshape_by_copy(entry, instruction.id)) {
           reshape_in_row_major(entry, instruction.id);
         }

@@ -225,8 +225,8 @@ class Outliner {
   void visit_while(InstructionId id);
   void sink_constants(Loop& loop);
   void find_needed(Loop& loop, InstructionId id) const;
-  std::optional<std::uint64_t> trip_count(Loop& loop) const;
-  void replace_while(InstructionId id, Loop& loop, std::optional<std::uint64_t> trips);
+  std::optional<LoopCounter> counter_of(Loop& loop) const;
+  void replace_while(InstructionId id, Loop& loop, const std::optional<LoopCounter>& counter);
   void visit_conditional(InstructionId id);
   void replace_by(InstructionId id, const std::vector<InstructionId>& leaves);
 
@@ -321,12 +321,13 @@ void Outliner::find_needed(Loop& loop, InstructionId id) const {
 }
 
 /// Counts the iterations of `while (counter <op> limit) counter += step` as the machine would.
-std::optional<std::uint64_t> Outliner::trip_count(Loop& loop) const {
+/// The parameter is the leaf's number among all.
+std::optional<LoopCounter> Outliner::counter_of(Loop& loop) const {
   const Computation& test = loop.test();
   const HloInstruction& compare = test.at(test.at(test.root).operands[0]);
   if (compare.opcode == HloOpcode::kConstant) {
     const std::optional<double> value = scalar_value(compare);
-    if (value && *value == 0) return 0;
+    if (value && *value == 0) return LoopCounter{};
     return std::nullopt;
   }
   if (compare.opcode != HloOpcode::kCompare) return std::nullopt;
@@ -364,7 +365,9 @@ std::optional<std::uint64_t> Outliner::trip_count(Loop& loop) const {
     const std::int64_t right = is_flipped ? value : word(limit);
     const bool again[] = {left == right, left != right, left<right, left <= right, left> right,
                           left >= right};
-    if (!again[static_cast<std::size_t>(compare.direction)]) return trips;
+    if (!again[static_cast<std::size_t>(compare.direction)]) {
+      return LoopCounter{counter.parameter_number, word(start), amount, trips};
+    }
     const auto wrapped = static_cast<std::uint32_t>(value + amount);
     value = is_signed ? static_cast<std::int64_t>(static_cast<std::int32_t>(wrapped))
                       : static_cast<std::int64_t>(wrapped);
@@ -424,7 +427,8 @@ HloInstruction region_instruction(const HloInstruction& old, std::size_t region)
   return made;
 }
 
-void Outliner::replace_while(InstructionId id, Loop& loop, std::optional<std::uint64_t> trips) {
+void Outliner::replace_while(InstructionId id, Loop& loop,
+                             const std::optional<LoopCounter>& counter) {
   std::vector<std::size_t> all = loop.carried;
   all.insert(all.end(), loop.read_only.begin(), loop.read_only.end());
   HloInstruction made = region_instruction(entry_.at(id), regions_.size());
@@ -437,7 +441,7 @@ void Outliner::replace_while(InstructionId id, Loop& loop, std::optional<std::ui
   for (std::size_t i = 0; i < results.size(); ++i) leaves[loop.carried[i]] = results[i];
   ScheduledRegion region;
   region.is_loop = true;
-  region.trips = trips;
+  if (counter) region.trips = counter->trips;
   std::vector<InstructionId> computed;
   for (std::size_t leaf : loop.carried) computed.push_back(loop.result(leaf));
   loop.code() = restricted(loop.code(), all, computed, true);
@@ -445,7 +449,12 @@ void Outliner::replace_while(InstructionId id, Loop& loop, std::optional<std::ui
     loop.body.aliases.push_back({static_cast<std::int64_t>(i), static_cast<std::int64_t>(i)});
   }
   region.bodies.push_back({std::move(loop.body), {}, {}, {}});
-  if (!trips) {
+  if (counter) {
+    const auto leaf = static_cast<std::size_t>(counter->parameter_number);
+    region.bodies[0].counter = counter;
+    region.bodies[0].counter->parameter_number =
+        std::find(all.begin(), all.end(), leaf) - all.begin();
+  } else {
     Computation& test = loop.test();
     test = restricted(test, all, {test.at(test.root).operands[0]}, false);
     append_parameter(test, all.size(), test.at(test.root).shape, test.name + ".place");
@@ -477,11 +486,11 @@ void Outliner::visit_while(InstructionId id) {
       loop.carried.push_back(leaf);
     }
   }
-  const std::optional<std::uint64_t> trips = trip_count(loop);
-  if (trips && *trips == 0) {
+  const std::optional<LoopCounter> counter = counter_of(loop);
+  if (counter && counter->trips == 0) {
     replace_by(id, loop.initial);
   } else {
-    replace_while(id, loop, trips);
+    replace_while(id, loop, counter);
   }
 }
 
@@ -604,6 +613,7 @@ bool works_in_place(const HloInstruction& instruction, std::size_t operand) {
     case HloOpcode::kWhile:
       return operand < instruction.shape.elements.size();
     case HloOpcode::kDynamicUpdateSlice:
+    case HloOpcode::kScatter:
       return operand == 0;
     default:
       return false;

@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/storage.h"
 
 namespace tpu::compiler {
@@ -61,7 +62,7 @@ std::vector<std::vector<InstructionId>> readers_of_storages(const Computation& e
                                                             const StorageMap& map) {
   std::vector<std::vector<InstructionId>> readers(map.storages().size());
   for (const HloInstruction& reader : entry.instructions) {
-    if (is_bookkeeping(reader.opcode)) continue;
+    if (is_bookkeeping(reader)) continue;
     for (InstructionId operand : reader.operands) {
       for (std::size_t storage : map.of(operand)) {
         std::vector<InstructionId>& list = readers[storage];
@@ -207,14 +208,13 @@ bool CopyInsertion::is_read_after(InstructionId value, InstructionId worker) con
     if (views[i] == entry_.root) return true;
     for (InstructionId reader : users_[static_cast<std::size_t>(views[i])]) {
       const HloInstruction& user = entry_.at(reader);
-      if (!is_bookkeeping(user.opcode)) {
+      if (!is_bookkeeping(user)) {
         if (reader > worker) return true;
         continue;
       }
       if (reader == entry_.root) return true;
-      if (user.opcode == HloOpcode::kBitcast && seen.insert(reader).second) {
-        views.push_back(reader);
-      }
+      const bool is_part = user.opcode == HloOpcode::kBitcast || is_slice_of_iteration(user);
+      if (is_part && seen.insert(reader).second) views.push_back(reader);
       if (user.opcode != HloOpcode::kTuple) continue;
       for (InstructionId part : users_[static_cast<std::size_t>(reader)]) {
         const HloInstruction& element = entry_.at(part);
@@ -253,7 +253,7 @@ void CopyInsertion::copy_operands_in_place() {
   const std::size_t count = entry_.instructions.size();
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t k = 0; k < entry_.instructions[i].operands.size(); ++k) {
-      if (is_bookkeeping(entry_.instructions[i].opcode)) break;
+      if (is_bookkeeping(entry_.instructions[i])) break;
       if (!works_in_place(entry_.instructions[i], k)) continue;
       if (!must_copy_operand(map, entry_.instructions[i], k)) continue;
       const InstructionId operand = entry_.instructions[i].operands[k];
@@ -294,7 +294,7 @@ void CopyInsertion::copy_parameters_first() {
   }
   if (copies.empty()) return;
   for (HloInstruction& instruction : entry_.instructions) {
-    if (is_bookkeeping(instruction.opcode)) continue;
+    if (is_bookkeeping(instruction)) continue;
     if (std::find(copies.begin(), copies.end(), instruction.id) != copies.end()) continue;
     instruction.control_predecessors.insert(instruction.control_predecessors.end(), copies.begin(),
                                             copies.end());

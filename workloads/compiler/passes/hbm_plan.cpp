@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/kernels/all_reduce.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/storage.h"
 
 namespace tpu::compiler {
@@ -48,6 +50,7 @@ class Planner {
         entry_(scheduled.module.entry_computation()),
         map_(entry_),
         granule_(map_.storages().size(), 0),
+        step_(map_.storages().size(), 0),
         is_placed_(map_.storages().size(), false) {}
 
   /// The plan of a whole program.
@@ -66,6 +69,7 @@ class Planner {
       place(map_.of(parameters[i])[0], frame.parameters.at(i));
     }
     place_results_in_parameters();
+    place_updates_in_arrays();
     constants_ = frame.constants;
     base_ = frame.temporaries;
     return place_rest();
@@ -92,6 +96,8 @@ class Planner {
   }
   void place_parameters();
   void place_results_in_parameters();
+  void place_updates_in_arrays();
+  bool can_write_in_place(const HloInstruction& update) const;
   void place_constants();
   std::uint64_t region_granules(const HloInstruction& instruction) const;
   void make_blocks();
@@ -113,7 +119,9 @@ class Planner {
   const Computation& entry_;
   StorageMap map_;
   std::vector<std::uint64_t> granule_;
+  std::vector<std::int64_t> step_;  ///< Granules from one iteration to the next.
   std::vector<bool> is_placed_;
+  std::set<InstructionId> written_in_place_;
   std::vector<Block> blocks_;
   std::map<std::size_t, std::size_t> block_of_;
   std::map<InstructionId, std::size_t> region_block_;  ///< What bodies use while they run.
@@ -159,6 +167,48 @@ std::uint64_t Planner::constant_granules(const ScheduledModule& scheduled) {
     for (const ScheduledModule& body : region.bodies) sum += constant_granules(body);
   }
   return sum;
+}
+
+/// Whether who makes an update of a slice may write it into the array: it is all that it makes of
+/// the storage, and nothing but the update touches the array.
+bool Planner::can_write_in_place(const HloInstruction& update) const {
+  const std::size_t array = map_.of(update.operands[0])[0];
+  const std::size_t value = map_.of(update.operands[1])[0];
+  const Storage& made = map_.at(value);
+  if (map_.at(array).kind != Storage::Kind::kParameter || made.kind != Storage::Kind::kResult ||
+      is_placed_[value] || made.all_reduce >= 0 || runs_region(entry_.at(made.definer)) ||
+      size(value) != granules(entry_.at(update.operands[1]).shape)) {
+    return false;
+  }
+  const auto touches = [this](const HloInstruction& instruction, std::size_t storage) {
+    return std::any_of(instruction.operands.begin(), instruction.operands.end(),
+                       [&](InstructionId operand) {
+                         const std::vector<std::size_t>& of = map_.of(operand);
+                         return std::find(of.begin(), of.end(), storage) != of.end();
+                       });
+  };
+  return std::none_of(entry_.instructions.begin(), entry_.instructions.end(),
+                      [&](const HloInstruction& other) {
+                        if (other.id == update.id || is_bookkeeping(other)) return false;
+                        if (touches(other, array)) return true;
+                        return touches(other, value) &&
+                               (runs_region(other) || other.opcode == HloOpcode::kScatter ||
+                                other.opcode == HloOpcode::kAllReduce ||
+                                (other.opcode == HloOpcode::kDynamicUpdateSlice &&
+                                 map_.of(other.operands[0])[0] == value));
+                      });
+}
+
+void Planner::place_updates_in_arrays() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    if (!is_update_of_iteration(instruction) || !can_write_in_place(instruction)) continue;
+    const IterationPlace at = iteration_place(entry_, instruction);
+    const std::size_t value = map_.of(instruction.operands[1])[0];
+    place(value,
+          granule_[map_.of(instruction.operands[0])[0]] + static_cast<std::uint64_t>(at.granule));
+    step_[value] = at.step;
+    written_in_place_.insert(instruction.id);
+  }
 }
 
 void Planner::place_constants() {
@@ -244,7 +294,7 @@ void Planner::make_blocks() {
   }
   for (const HloInstruction& instruction : entry_.instructions) {
     if (instruction.opcode == HloOpcode::kParameter) continue;
-    if (is_bookkeeping(instruction.opcode)) continue;
+    if (is_bookkeeping(instruction)) continue;
     if (instruction.opcode == HloOpcode::kAllReduce) continue;
     if (runs_region(instruction)) {
       region_block_[instruction.id] = blocks_.size();
@@ -365,10 +415,23 @@ HbmPlan Planner::finish() {
   HbmPlan plan;
   plan.peak_granules = end_;
   plan.infeed_granules = infeed_granules_;
+  plan.written_in_place = written_in_place_;
+  std::vector<IterationPlace> part(entry_.instructions.size());  // Of its storage.
   for (const HloInstruction& instruction : entry_.instructions) {
+    IterationPlace& own = part[static_cast<std::size_t>(instruction.id)];
+    if (instruction.opcode == HloOpcode::kBitcast) {
+      own = part[static_cast<std::size_t>(instruction.operands[0])];
+    } else if (is_slice_of_iteration(instruction)) {
+      own = iteration_place(entry_, instruction);
+    }
     std::vector<std::uint64_t> granules;
-    for (std::size_t storage : map_.of(instruction.id)) granules.push_back(granule_[storage]);
+    std::vector<std::int64_t> steps;
+    for (std::size_t storage : map_.of(instruction.id)) {
+      granules.push_back(granule_[storage] + static_cast<std::uint64_t>(own.granule));
+      steps.push_back(step_[storage] + own.step);
+    }
     plan.granules_of.push_back(std::move(granules));
+    plan.steps_of.push_back(std::move(steps));
   }
   const std::vector<InstructionId> parameters = entry_.parameters();
   const std::vector<std::int64_t>& infeed = module_.infeed_parameters;

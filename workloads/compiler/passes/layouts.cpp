@@ -368,6 +368,20 @@ std::vector<std::int64_t> physical_dimensions(const Shape& shape) {
   return extents;
 }
 
+std::vector<std::int64_t> major_strides(const hlo::Shape& shape) {
+  const std::vector<std::int64_t> extents = physical_dimensions(shape);
+  const std::size_t rank = extents.size();
+  std::vector<std::int64_t> strides(rank, 0);
+  if (rank < 3) return strides;
+  std::int64_t stride = hlo::byte_size(shape.type) == 2 ? 2 : 4;
+  stride *= ((extents[rank - 1] + 127) / 128) * ((extents[rank - 2] + 7) / 8);
+  for (std::size_t i = rank - 2; i-- > 0;) {
+    strides[i] = stride;
+    stride *= extents[i];
+  }
+  return strides;
+}
+
 std::uint64_t granules(const Shape& shape) {
   if (shape.is_tuple()) {
     std::uint64_t sum = 0;

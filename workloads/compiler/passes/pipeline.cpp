@@ -10,6 +10,7 @@
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/indexed_access.h"
 #include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/padded_sums.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/precision.h"
@@ -17,6 +18,7 @@
 #include "workloads/compiler/passes/reduction_forms.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/small_products.h"
 #include "workloads/compiler/passes/split_lanes.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/compiler/passes/widen.h"
@@ -60,6 +62,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("rewrite_indexed_access", [&] { rewrite_indexed_access(work, scheduled.refusals); });
   run("refuse_unknown_operations", [&] { refuse_unknown_operations(scheduled, target); });
   run("join_padded_sums", [&] { join_padded_sums(work); });
+  run("multiply_small_matrices", [&] { multiply_small_matrices(work); });
   run("drop_unit_dimensions", [&] { drop_unit_dimensions(work); });
   run("simplify", [&] { simplify(work); });
   run("join_split_lanes", [&] { join_split_lanes(work); });
@@ -75,6 +78,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
     copy_region_operands(scheduled);
   });
   run("find_bitcasts", [&] { find_bitcasts(work); });
+  run("place_slices_by_iteration", [&] { place_slices_by_iteration(scheduled); });
   run("combine_all_reduces", [&] { combine_all_reduces(work); });
   FusionLimits limits;
   limits.row_bytes = target.vmem_bytes / 2;

@@ -5,6 +5,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/infeed.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/storage.h"
@@ -25,7 +26,7 @@ class Assembly {
       : scheduled_(scheduled),
         target_(target),
         make_kernel_(make_kernel),
-        top_(scheduled.module.name) {
+        top_(scheduled.module.name, target.chip) {
     program_.kernels.emplace_back();
   }
 
@@ -44,7 +45,7 @@ class Assembly {
   void add_all(const ScheduledModule& scheduled);
   void add_region(const ScheduledModule& scheduled, const HloInstruction& instruction);
   void add_op(const ScheduledModule& scheduled, const HloInstruction& instruction);
-  void add_call(std::uint32_t kernel, isa::OpInfo info, const std::vector<std::uint32_t>& operands);
+  void add_call(std::uint32_t kernel, isa::OpInfo info, const std::vector<CallOperand>& operands);
 
   const ScheduledModule& scheduled_;
   const Target& target_;
@@ -56,7 +57,7 @@ class Assembly {
 };
 
 void Assembly::add_call(std::uint32_t kernel, isa::OpInfo info,
-                        const std::vector<std::uint32_t>& operands) {
+                        const std::vector<CallOperand>& operands) {
   isa::CallSite site;
   site.kernel = kernel;
   site.op = static_cast<std::uint32_t>(program_.ops.size());
@@ -83,29 +84,40 @@ void Assembly::add_infeed() {
   program_.infeed_host_bytes = info.hbm_bytes;
   const auto kernel = static_cast<std::uint32_t>(program_.kernels.size());
   program_.kernels.push_back(infeed_kernel(granules, target_));
-  add_call(kernel, std::move(info), {static_cast<std::uint32_t>(plan.infeed_granule)});
+  add_call(kernel, std::move(info), {{static_cast<std::uint32_t>(plan.infeed_granule), 0}});
 }
 
 /// First granules of the operands, then of the results; 0 for what stands in no buffer.
-std::vector<std::uint32_t> addresses(const HbmPlan& plan, const HloInstruction& instruction) {
-  std::vector<std::uint32_t> all;
+std::vector<CallOperand> addresses(const HbmPlan& plan, const Computation& entry,
+                                   const HloInstruction& instruction) {
+  std::vector<CallOperand> all;
   const auto add = [&](InstructionId id) {
     const std::vector<std::uint64_t>& granules = plan.granules_of[static_cast<std::size_t>(id)];
-    if (granules.empty()) all.push_back(0);
-    for (std::uint64_t granule : granules) all.push_back(static_cast<std::uint32_t>(granule));
+    const std::vector<std::int64_t>& steps = plan.steps_of[static_cast<std::size_t>(id)];
+    if (granules.empty()) all.push_back({});
+    for (std::size_t i = 0; i < granules.size(); ++i) {
+      all.push_back({static_cast<std::uint32_t>(granules[i]), steps[i]});
+    }
   };
   if (instruction.opcode == HloOpcode::kAllReduce) {
-    return {static_cast<std::uint32_t>(
-        plan.granules_of[static_cast<std::size_t>(instruction.id)].at(0))};
+    return {{static_cast<std::uint32_t>(
+                 plan.granules_of[static_cast<std::size_t>(instruction.id)].at(0)),
+             0}};
   }
   for (InstructionId operand : instruction.operands) add(operand);
   add(instruction.id);
+  if (is_update_of_iteration(instruction)) {
+    const IterationPlace place = iteration_place(entry, instruction);
+    all.back().number += static_cast<std::uint32_t>(place.granule);
+    all.back().step += place.step;
+  }
   return all;
 }
 
 void Assembly::add_all(const ScheduledModule& scheduled) {
   for (const HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
-    if (is_bookkeeping(instruction.opcode)) continue;
+    if (is_bookkeeping(instruction)) continue;
+    if (scheduled.plan.written_in_place.count(instruction.id) != 0) continue;
     if (runs_region(instruction)) {
       add_region(scheduled, instruction);
     } else {
@@ -139,7 +151,8 @@ void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction
 
 void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& instruction) {
   const hlo::Module& module = scheduled.module;
-  const std::vector<std::uint32_t> operands = addresses(scheduled.plan, instruction);
+  const std::vector<CallOperand> operands =
+      addresses(scheduled.plan, module.entry_computation(), instruction);
   if (operands.size() >= isa::kScalarRegisters) {
     refusals_.add(module, instruction,
                   "expected fewer than " + std::to_string(isa::kScalarRegisters) +

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,11 @@ struct HbmPlan {
   /// First granule of each array of each instruction (one for an array, one per element of a
   /// tuple); empty for constants that stand in no buffer.
   std::vector<std::vector<std::uint64_t>> granules_of;
+  /// How far each of these places moves from one iteration of the body's loop to the next, in
+  /// granules (`passes/loop_slices.h`).
+  std::vector<std::vector<std::int64_t>> steps_of;
+  /// Updates of slices that who makes the update has written in place: no kernels.
+  std::set<hlo::InstructionId> written_in_place;
   std::vector<isa::Buffer> buffers;  ///< Those of loops and branches included.
   std::uint64_t peak_granules = 0;
   std::uint64_t infeed_granule = 0;   ///< Where the batch of a step goes: one range.
@@ -39,6 +45,14 @@ inline bool runs_region(const hlo::HloInstruction& instruction) {
 
 struct ScheduledModule;
 
+/// The counter of a loop with a known trip count: parameter `parameter_number` of the body is
+/// `first`, `first + step`, ...
+struct LoopCounter {
+  std::int64_t parameter_number = 0;
+  std::int64_t first = 0, step = 0;
+  std::uint64_t trips = 0;
+};
+
 /// What a while or conditional runs.
 ///
 /// Each body is a module whose parameters are arrays. Of a loop: parameters are the carried arrays,
@@ -59,6 +73,7 @@ struct ScheduledModule {
   HbmPlan plan;
   std::vector<ScheduledRegion> regions;
   Refusals refusals;
+  std::optional<LoopCounter> counter = std::nullopt;  ///< Of the body of a counted loop.
 };
 
 }  // namespace tpu::compiler

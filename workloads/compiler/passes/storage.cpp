@@ -6,6 +6,7 @@
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/fusion.h"
+#include "workloads/compiler/passes/loop_slices.h"
 
 namespace tpu::compiler {
 
@@ -15,8 +16,8 @@ using hlo::HloOpcode;
 using hlo::InstructionId;
 using hlo::Shape;
 
-bool is_bookkeeping(HloOpcode opcode) {
-  switch (opcode) {
+bool is_bookkeeping(const HloInstruction& instruction) {
+  switch (instruction.opcode) {
     case HloOpcode::kParameter:
     case HloOpcode::kConstant:
     case HloOpcode::kBitcast:
@@ -24,7 +25,7 @@ bool is_bookkeeping(HloOpcode opcode) {
     case HloOpcode::kGetTupleElement:
       return true;
     default:
-      return false;
+      return is_slice_of_iteration(instruction);
   }
 }
 
@@ -64,13 +65,18 @@ StorageMap::StorageMap(const Computation& entry) : of_(entry.instructions.size()
       case HloOpcode::kAllReduce:
       case HloOpcode::kWhile:
       case HloOpcode::kDynamicUpdateSlice:
+      case HloOpcode::kScatter:
         share(entry, instruction);
         break;
       default:
+        if (is_slice_of_iteration(instruction)) {
+          share(entry, instruction);
+          break;
+        }
         define(instruction, Storage::Kind::kResult);
         break;
     }
-    if (is_bookkeeping(instruction.opcode) && instruction.id != entry.root) continue;
+    if (is_bookkeeping(instruction) && instruction.id != entry.root) continue;
     for (InstructionId operand : instruction.operands) {
       for (std::size_t storage : of(operand)) use(storage, instruction);
     }
@@ -105,7 +111,7 @@ void StorageMap::share(const Computation& entry, const HloInstruction& instructi
   }
   for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
     const InstructionId operand = instruction.operands[i];
-    if (!is_bookkeeping(instruction.opcode) && !works_in_place(instruction, i)) continue;
+    if (!is_bookkeeping(instruction) && !works_in_place(instruction, i)) continue;
     TPU_CHECK(of(operand).size() == 1, entry.at(operand).name << " is no single array");
     mine.push_back(of(operand)[0]);
     if (instruction.opcode != HloOpcode::kAllReduce) continue;

@@ -9,7 +9,8 @@ namespace tpu::compiler {
 
 /// Memory that one or several values of the entry share: a parameter, a constant, or the result of
 /// a kernel with everything that is the same bytes (bitcasts, elements of tuples, what an
-/// instruction that works in place makes of it: an all-reduce, a loop, a dynamic-update-slice).
+/// instruction that works in place makes of it: an all-reduce, a loop, a
+/// dynamic-update-slice, a scatter).
 struct Storage {
   enum class Kind : std::uint8_t { kParameter, kConstant, kResult };
   Kind kind = Kind::kResult;
@@ -44,8 +45,8 @@ class StorageMap {
 };
 
 /// True for instructions that are no kernel: parameters, constants, bitcasts, tuples and their
-/// elements.
-bool is_bookkeeping(hlo::HloOpcode opcode);
+/// elements, slices whose place an iteration says.
+bool is_bookkeeping(const hlo::HloInstruction& instruction);
 
 /// True when the instruction may write a result of this shape over its operand: it reads each
 /// element only where it writes the same element, and nothing else of the operand.

@@ -1,5 +1,6 @@
 #include "workloads/compiler/passes/top_level.h"
 
+#include "isa/opcode_table.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 
@@ -39,13 +40,43 @@ isa::Instruction& TopLevel::add(Opcode opcode) {
   return kernel_.instructions.back();
 }
 
-void TopLevel::call(std::uint32_t call_site, const std::vector<std::uint32_t>& operands) {
+void TopLevel::move_with_iterations(const std::vector<CallOperand>& operands) {
+  TPU_CHECK(!trips_.empty(), "an address moves with the iterations of no loop");
+  const auto left = static_cast<std::uint8_t>(operands.size());
+  begin_bundle();
+  isa::Instruction& load = add(Opcode::kSld);
+  load.dest = left;
+  load.address = smem_word(kTripWords + static_cast<std::uint32_t>(trips_.size()) - 1);
+  begin_bundle();  // The load takes two cycles.
+  const Opcode multiply =
+      isa::generation_has(chip_, Opcode::kSmulU32, 0) ? Opcode::kSmulU32 : Opcode::kSmulU24;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (i % 2 == 0) begin_bundle();
+    const std::int64_t step = operands[i].step;
+    if (step == 0) continue;
+    begin_bundle();
+    isa::Instruction& product = add(multiply);
+    product.dest = static_cast<std::uint8_t>(i);
+    product.operands[0] = Operand::register_(left);
+    product.operands[1] = Operand::immediate_(static_cast<std::uint32_t>(step > 0 ? step : -step));
+    begin_bundle();
+    isa::Instruction& sum = add(step > 0 ? Opcode::kSsubS32 : Opcode::kSaddS32);
+    const std::int64_t end = operands[i].number + step * static_cast<std::int64_t>(trips_.back());
+    sum.dest = static_cast<std::uint8_t>(i);
+    sum.operands[0] = Operand::immediate_(static_cast<std::uint32_t>(end));
+    sum.operands[1] = Operand::register_(static_cast<std::uint8_t>(i));
+  }
+}
+
+void TopLevel::call(std::uint32_t call_site, const std::vector<CallOperand>& operands) {
+  std::size_t fixed = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].step != 0) continue;
+    if (fixed++ % 2 == 0) begin_bundle();
     isa::Instruction& move = add(Opcode::kSmov);
     move.dest = static_cast<std::uint8_t>(i);
-    move.operands[0] = Operand::immediate_(operands[i]);
+    move.operands[0] = Operand::immediate_(operands[i].number);
   }
+  if (fixed < operands.size()) move_with_iterations(operands);
   begin_bundle();
   add(Opcode::kCall).operands[0] = Operand::immediate_(call_site);
 }
@@ -91,19 +122,19 @@ std::size_t TopLevel::branch_if(bool holds, std::uint32_t target) {
 
 void TopLevel::counted_loop(std::uint64_t trips, const std::function<void()>& body) {
   TPU_CHECK(trips > 0 && trips < (std::uint64_t{1} << 31), "a loop of " << trips << " trips");
-  if (depth_ == kMostLoops) {
+  if (trips_.size() == kMostLoops) {
     throw WorkloadError("expected at most " + std::to_string(kMostLoops) +
                         " loops inside each other, found more");
   }
-  const isa::Address word = smem_word(kTripWords + depth_);
+  const isa::Address word = smem_word(kTripWords + static_cast<std::uint32_t>(trips_.size()));
   begin_bundle();
   isa::Instruction& store = add(Opcode::kSst);
   store.address = word;
   store.operands[0] = Operand::immediate_(static_cast<std::uint32_t>(trips));
   const std::uint32_t begin = here();
-  ++depth_;
+  trips_.push_back(trips);
   body();
-  --depth_;
+  trips_.pop_back();
   begin_bundle();
   isa::Instruction& load = add(Opcode::kSld);
   load.dest = 0;

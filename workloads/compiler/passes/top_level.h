@@ -9,6 +9,13 @@
 
 namespace tpu::compiler {
 
+/// A number handed to a kernel: an address, which may move from one iteration of the innermost
+/// counted loop to the next.
+struct CallOperand {
+  std::uint32_t number = 0;
+  std::int64_t step = 0;
+};
+
 /// Writes the top-level kernel, bundle by bundle: calls of kernels, loops and branches around them.
 ///
 /// A called kernel keeps nothing in registers, so a loop's remaining trips stand in SMEM, a word
@@ -18,10 +25,12 @@ namespace tpu::compiler {
 /// program order.
 class TopLevel {
  public:
-  explicit TopLevel(const std::string& name) { kernel_.name = name; }
+  TopLevel(const std::string& name, const std::string& chip) : chip_(chip) { kernel_.name = name; }
 
-  /// Moves the numbers into s0, s1, ..., two a bundle, then calls.
-  void call(std::uint32_t call_site, const std::vector<std::uint32_t>& operands);
+  /// Moves the numbers into s0, s1, ..., two a bundle, then calls. Those that move take three
+  /// cycles more for all and two each: the trips left, times the step, off the place behind the
+  /// last iteration.
+  void call(std::uint32_t call_site, const std::vector<CallOperand>& operands);
   /// Runs the body so many times, at least once.
   void counted_loop(std::uint64_t trips, const std::function<void()>& body);
   /// Runs the test, which leaves a word in HBM at this granule, then, while it is not 0, the body
@@ -37,6 +46,7 @@ class TopLevel {
 
  private:
   void begin_bundle();
+  void move_with_iterations(const std::vector<CallOperand>& operands);
   isa::Instruction& add(isa::Opcode opcode);
   /// Brings the word into s0.
   void fetch_word(std::uint32_t granule);
@@ -50,8 +60,9 @@ class TopLevel {
   }
 
   isa::Kernel kernel_;
-  std::uint32_t depth_ = 0;  ///< Counted loops around.
-  bool is_target_ = false;   ///< The next bundle must exist: something branches to it.
+  std::string chip_;
+  std::vector<std::uint64_t> trips_;  ///< Of the counted loops around.
+  bool is_target_ = false;            ///< The next bundle must exist: something branches to it.
 };
 
 }  // namespace tpu::compiler

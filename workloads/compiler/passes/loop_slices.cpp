@@ -1,0 +1,199 @@
+#include "workloads/compiler/passes/loop_slices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/passes/control_flow.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/scalar_samples.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+namespace {
+
+/// An index is computed for every iteration; longer loops keep theirs.
+constexpr std::uint64_t kMostIterations = 65536;
+
+/// A number that grows by the same amount each iteration.
+struct Line {
+  std::int64_t first = 0, step = 0;
+};
+
+class LoopSlices {
+ public:
+  LoopSlices(Computation& entry, const LoopCounter& counter)
+      : entry_(entry), counter_(counter), users_(users_of(entry)) {}
+
+  void run() {
+    bool changed = false;
+    for (HloInstruction& instruction : entry_.instructions) changed |= visit(instruction);
+    if (changed) tidy(entry_);
+  }
+
+ private:
+  bool visit(HloInstruction& instruction) const;
+  std::optional<Computation> scalars_behind(InstructionId value) const;
+  std::optional<Line> line_of(InstructionId value, std::int64_t last) const;
+  bool is_one_range(const Shape& array, const Shape& slice) const;
+  bool only_kernels_read(InstructionId value) const;
+  bool nothing_changes(InstructionId array) const;
+
+  Computation& entry_;
+  const LoopCounter& counter_;
+  std::vector<std::vector<InstructionId>> users_;
+};
+
+/// The scalars that a value is computed from, with the counter as the only parameter.
+std::optional<Computation> LoopSlices::scalars_behind(InstructionId value) const {
+  std::vector<char> is_needed(entry_.instructions.size(), 0);
+  is_needed[static_cast<std::size_t>(value)] = 1;
+  for (InstructionId id = value; id >= 0; --id) {
+    if (!is_needed[static_cast<std::size_t>(id)]) continue;
+    const HloInstruction& instruction = entry_.at(id);
+    if (instruction.shape.is_tuple() || instruction.shape.rank() != 0) return std::nullopt;
+    if (instruction.opcode == HloOpcode::kParameter &&
+        instruction.parameter_number != counter_.parameter_number) {
+      return std::nullopt;
+    }
+    for (InstructionId operand : instruction.operands) {
+      is_needed[static_cast<std::size_t>(operand)] = 1;
+    }
+  }
+  Computation made;
+  std::vector<InstructionId> copy(entry_.instructions.size(), -1);
+  for (InstructionId id = 0; id <= value; ++id) {
+    if (!is_needed[static_cast<std::size_t>(id)]) continue;
+    HloInstruction clone = entry_.at(id);
+    if (clone.opcode == HloOpcode::kParameter) clone.parameter_number = 0;
+    for (InstructionId& operand : clone.operands) operand = copy[static_cast<std::size_t>(operand)];
+    copy[static_cast<std::size_t>(id)] = append(made, std::move(clone));
+  }
+  made.root = copy[static_cast<std::size_t>(value)];
+  return made;
+}
+
+/// The value in all iterations, where it lies in [0, last] and on a line.
+std::optional<Line> LoopSlices::line_of(InstructionId value, std::int64_t last) const {
+  const std::optional<Computation> scalars = scalars_behind(value);
+  if (!scalars) return std::nullopt;
+  Line line;
+  for (std::uint64_t trip = 0; trip < counter_.trips; ++trip) {
+    const std::int64_t count = counter_.first + static_cast<std::int64_t>(trip) * counter_.step;
+    const auto found = run_scalars(*scalars, {static_cast<double>(count)});
+    if (!found || !(found->at(0) >= 0) || found->at(0) > static_cast<double>(last)) {
+      return std::nullopt;
+    }
+    const auto place = static_cast<std::int64_t>(found->at(0));
+    if (trip == 0) line.first = place;
+    if (trip == 1) line.step = place - line.first;
+    if (place != line.first + static_cast<std::int64_t>(trip) * line.step) return std::nullopt;
+  }
+  return line;
+}
+
+/// Whether a slice of whole tiles is one range of the array, in its own order.
+bool LoopSlices::is_one_range(const Shape& array, const Shape& slice) const {
+  if (array.rank() < 3 || array.type != slice.type || hlo::byte_size(array.type) != 4 ||
+      major_to_minor(array) != major_to_minor(slice)) {
+    return false;
+  }
+  const std::vector<std::int64_t> whole = physical_extents(array), part = physical_extents(slice);
+  std::size_t innermost = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    if (whole[i] != part[i]) innermost = i;
+  }
+  if (innermost + 2 >= whole.size()) return false;
+  return std::all_of(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(innermost),
+                     [](std::int64_t extent) { return extent == 1; });
+}
+
+/// Whether every reader is a kernel that is called in this body and reads an address.
+bool LoopSlices::only_kernels_read(InstructionId value) const {
+  if (value == entry_.root) return false;
+  const std::vector<InstructionId>& readers = users_[static_cast<std::size_t>(value)];
+  return std::all_of(readers.begin(), readers.end(), [&](InstructionId reader) {
+    const HloInstruction& user = entry_.at(reader);
+    if (user.opcode == HloOpcode::kBitcast) return only_kernels_read(reader);
+    if (user.opcode == HloOpcode::kTuple || runs_region(user)) return false;
+    for (std::size_t i = 0; i < user.operands.size(); ++i) {
+      if (user.operands[i] == value && works_in_place(user, i)) return false;
+    }
+    return true;
+  });
+}
+
+/// Whether the array is a parameter that only slices and kernels read, in place or not.
+bool LoopSlices::nothing_changes(InstructionId array) const {
+  if (entry_.at(array).opcode != HloOpcode::kParameter) return false;
+  const std::vector<InstructionId>& readers = users_[static_cast<std::size_t>(array)];
+  return std::all_of(readers.begin(), readers.end(), [&](InstructionId reader) {
+    const HloInstruction& user = entry_.at(reader);
+    return user.opcode == HloOpcode::kDynamicSlice && reader != entry_.root;
+  });
+}
+
+bool LoopSlices::visit(HloInstruction& instruction) const {
+  const bool updates = instruction.opcode == HloOpcode::kDynamicUpdateSlice;
+  if (!updates && instruction.opcode != HloOpcode::kDynamicSlice) return false;
+  const Shape& array = entry_.at(instruction.operands[0]).shape;
+  const Shape& slice = updates ? entry_.at(instruction.operands[1]).shape : instruction.shape;
+  if (!is_one_range(array, slice)) return false;
+  if (!updates &&
+      !(nothing_changes(instruction.operands[0]) && only_kernels_read(instruction.id))) {
+    return false;
+  }
+  const std::size_t values = updates ? 2 : 1;
+  std::vector<std::int64_t> starts, steps;
+  for (std::size_t d = 0; d < array.dimensions.size(); ++d) {
+    const std::int64_t last = array.dimensions[d] - slice.dimensions[d];
+    std::optional<Line> line = Line{};
+    if (last > 0) line = line_of(instruction.operands.at(values + d), last);
+    if (!line) return false;
+    starts.push_back(line->first);
+    steps.push_back(line->step);
+  }
+  instruction.operands.resize(values);
+  instruction.slice_starts = std::move(starts);
+  instruction.slice_strides = std::move(steps);
+  instruction.slice_limits = array.dimensions;
+  return true;
+}
+
+}  // namespace
+
+void place_slices_by_iteration(ScheduledModule& scheduled) {
+  if (!scheduled.counter || scheduled.counter->trips > kMostIterations) return;
+  LoopSlices(scheduled.module.entry_computation(), *scheduled.counter).run();
+}
+
+bool is_slice_of_iteration(const HloInstruction& instruction) {
+  return instruction.opcode == HloOpcode::kDynamicSlice && instruction.operands.size() == 1;
+}
+
+bool is_update_of_iteration(const HloInstruction& instruction) {
+  return instruction.opcode == HloOpcode::kDynamicUpdateSlice && instruction.operands.size() == 2;
+}
+
+IterationPlace iteration_place(const Computation& computation, const HloInstruction& instruction) {
+  const Shape& array = computation.at(instruction.operands[0]).shape;
+  const std::vector<std::int64_t> order = major_to_minor(array);
+  const std::vector<std::int64_t> strides = major_strides(array);
+  IterationPlace place;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto d = static_cast<std::size_t>(order[i]);
+    place.granule += instruction.slice_starts[d] * strides[i];
+    place.step += instruction.slice_strides[d] * strides[i];
+  }
+  return place;
+}
+
+}  // namespace tpu::compiler

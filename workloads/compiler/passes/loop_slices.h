@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "workloads/compiler/passes/scheduled_module.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: dynamic slices and updates in the body of a counted loop whose places follow from its
+/// counter take no index. A step per iteration, in granules, says where they are: the top-level
+/// program adds it to the addresses that it hands to kernels.
+///
+/// - Such a slice of an array that the body only reads is no kernel: who reads it is told its
+///   place.
+/// - Such an update is a copy to a place that is known when it is called; where nothing else reads
+///   the array, the kernel that makes the update writes it there (`plan_hbm`).
+///
+/// Takes: major dimensions of 32-bit arrays, slices that are one range of HBM, places inside the
+/// array that grow by the same amount each iteration. All others keep their index.
+/// Needs: layouts; before fuse. Leaves: dynamic-slice with one operand, dynamic-update-slice with
+/// two, slice_starts as the first iteration's place and slice_strides as the step, in elements.
+void place_slices_by_iteration(ScheduledModule& scheduled);
+
+/// Whether the pass has placed the instruction.
+bool is_slice_of_iteration(const hlo::HloInstruction& instruction);
+bool is_update_of_iteration(const hlo::HloInstruction& instruction);
+
+/// Where a placed slice or update begins in its array.
+struct IterationPlace {
+  std::int64_t granule = 0;  ///< In the first iteration.
+  std::int64_t step = 0;     ///< Granules from one iteration to the next.
+};
+IterationPlace iteration_place(const hlo::Computation& computation,
+                               const hlo::HloInstruction& instruction);
+
+}  // namespace tpu::compiler
