@@ -13,6 +13,11 @@
 
 namespace tpu::isa {
 
+/// What a load finds in a row of VMEM that nothing wrote: a NaN that shows in every result made of
+/// it. No fault: XLA's kernels load such rows and drop them (the padding of a tile, windows at the
+/// edge of an image).
+constexpr std::uint32_t kUnwrittenWord = 0x7fc0dead;
+
 /// Vector memory: rows of 128 words in one flat array, and which of them were ever written. Pages
 /// that nobody touches take no memory of the host.
 class Vmem {
@@ -77,7 +82,6 @@ struct CoreShape {
   std::uint32_t xlus = 1;
   std::uint32_t vmem_rows = 16 * 1024 * 1024 / kVmemRowBytes;
   std::uint32_t smem_words = 4096;
-  bool fault_on_unwritten_vmem = false;  ///< Loads of rows that nothing wrote are faults.
 };
 
 /// Under which name each register was last written (0: none); only for XLA's code.

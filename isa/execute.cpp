@@ -179,9 +179,9 @@ class BundleExecution {
         std::fill(to, to + kLanes, 0);
         continue;
       }
-      if (state_.shape().fault_on_unwritten_vmem && !state_.vmem.is_written(rows[i])) {
-        throw ProgramFault("expected a row that a store or DMA wrote, found row " +
-                           std::to_string(rows[i]) + " of VMEM as it was at the start");
+      if (!state_.vmem.is_written(rows[i])) {
+        std::fill(to, to + kLanes, kUnwrittenWord);
+        continue;
       }
       const std::uint32_t* from = state_.vmem.row(rows[i]);
       std::copy(from, from + kLanes, to);

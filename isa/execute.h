@@ -18,8 +18,8 @@ namespace tpu::isa {
 /// or SMEM out of range, a pop from an empty queue, words that are no DMA, a unit that the core
 /// does not have, shalt.err.
 ///
-/// Loads of rows that nothing wrote give 0, or a fault when the shape asks for it. A row counts as
-/// written when any part of it was stored or a DMA delivered it.
+/// Loads of rows that nothing wrote give kUnwrittenWord. A row counts as written when any part of
+/// it was stored or a DMA delivered it.
 void execute_bundle(const Kernel& kernel, std::uint32_t bundle, CoreState& state,
                     Surroundings& surroundings, const NameCheck* names = nullptr);
 

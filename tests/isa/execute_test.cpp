@@ -59,7 +59,7 @@ TEST(Execute, AllInstructionsOfABundleReadBeforeOneWrites) {
       "%s3 = sadd.s32 %s3, 8 }");
   EXPECT_EQ(core.element(1, 0, 0), 2u);
   EXPECT_EQ(core.element(2, 7, 127), 1u);
-  EXPECT_EQ(core.element(3, 0, 0), 0u);
+  EXPECT_EQ(core.element(3, 0, 0), kUnwrittenWord);
   EXPECT_EQ(core.state.vmem.row(16)[5], 1u);
   EXPECT_EQ(core.state.scalar.s[3], 24u);
 }
@@ -244,6 +244,7 @@ TEST(Execute, LoadsAndStoresFollowStrideAndSublaneMask) {
     for (std::uint32_t lane = 0; lane < 128; ++lane)
       core.state.vmem.row(row)[lane] = 1000 * row + lane;
   }
+  core.state.vmem.mark_written(0, 64);
   core.state.scalar.s[1] = 20;
   core.state.scalar.s[2] = 0x105;
   core.run(
@@ -287,21 +288,18 @@ TEST(Execute, AddressesBeyondVmemAreFaultsOnlyWhereASublaneIsUsed) {
       "vst [vmem:-$0x1 sm:$0x1] %v1: expected rows of VMEM below 1024, found row -1 for sublane 0");
 }
 
-TEST(Execute, UnwrittenRowsAreFaultsWhenAskedFor) {
-  CoreShape shape = BundleRunner::small_shape();
-  shape.fault_on_unwritten_vmem = true;
-  BundleRunner core(shape);
-  core.run("{ vst [vmem:$0x10 sm:$0x3f] 1 }");
-  EXPECT_EQ(core.fault("{ %v1 = vld [vmem:$0x10 sm:$0x3f] }"), "none");
-  EXPECT_EQ(
-      core.fault("{ %v1 = vld [vmem:$0x10] }"),
-      "%v1 = vld [vmem:$0x10]: expected a row that a store or DMA wrote, found row 22 of VMEM "
-      "as it was at the start");
+TEST(Execute, RowsThatNothingWroteLoadAsNan) {
+  BundleRunner core;
+  core.run("{ vst [vmem:$0x10 sm:$0x3f] 1 }{ %v1 = vld [vmem:$0x10] }{ %v2 = vadd.f32 %v1, 1.0 }");
+  EXPECT_EQ(core.element(1, 5, 0), 1u);
+  EXPECT_EQ(core.element(1, 6, 0), kUnwrittenWord);
+  EXPECT_TRUE(std::isnan(as_float(core.element(2, 6, 0))));
 }
 
 TEST(Execute, ShuffledAndInterleavedAccess) {
   BundleRunner core;
   for (std::uint32_t row = 0; row < 64; ++row) core.state.vmem.row(row)[3] = row;
+  core.state.vmem.mark_written(0, 64);
   core.run(
       "{ %v1 = vld.sshfl [vmem:$0x8 pattern:$0xf59d10] }"
       "{ %v5 = vlaneseq }{ %v5 = vshrl.u32 %v5, 7 }{ %v6 = vshrl.u32 %v5, 1 }"
