@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,6 +46,22 @@ void forget(int slot) {
   entry.taken = false;
 }
 
+/// Signals wait while it lives: a file that exists is one that the handler knows.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 std::string resolved(const std::string& path) {
   std::array<char, PATH_MAX> buffer{};
   return ::realpath(path.c_str(), buffer.data()) != nullptr ? std::string(buffer.data()) : path;
@@ -83,10 +100,13 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(resol
       to_device_ ? folder_for_device_output() + "/tpusim.XXXXXX" : target_ + ".XXXXXX";
   std::vector<char> name(pattern.begin(), pattern.end());
   name.push_back('\0');
-  descriptor_ = ::mkstemp(name.data());
-  if (descriptor_ < 0) fail("create", errno);
-  temporary_ = name.data();
-  slot_ = remember(temporary_);
+  {
+    const SignalsBlocked until_remembered;
+    descriptor_ = ::mkstemp(name.data());
+    if (descriptor_ < 0) fail("create", errno);
+    temporary_ = name.data();
+    slot_ = remember(temporary_);
+  }
   const mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(descriptor_, 0666 & ~mask);
