@@ -115,15 +115,19 @@ void choose_fixed_cores(const Arguments& arguments, const MachineParams& params,
   prepared.cores = core_numbers(choice, params);
 }
 
-/// A module that our compiler can take as it is.
-hlo::Module read_module(const std::string& path) {
+/// A module that our compiler can take as it is. Whoever asks for one core means a program of one
+/// device, for which XLA drops the annotations, too.
+hlo::Module read_module(const std::string& path, const Arguments& arguments) {
   hlo::Module module = hlo::read_hlo_file(path);
   const std::string annotation = hlo::unpartitioned_annotation(module);
-  if (!annotation.empty()) {
+  const bool one_device = arguments.cores && arguments.cores->count == 1 && module.partitions <= 1;
+  if (!annotation.empty() && !one_device) {
     throw WorkloadError(path +
                         ": expected a module of one device, or one that XLA's SPMD "
                         "partitioner has cut into the shapes of each device; found " +
-                        annotation + "; take the module after partitioning, or replicate it");
+                        annotation +
+                        "; take the module after partitioning, replicate it, or run it with "
+                        "--cores 1 as a program of one device");
   }
   return module;
 }
@@ -136,7 +140,7 @@ std::uint32_t cores_of(const hlo::Module& module, const MachineParams& params) {
 /// Compiles a module for the cores that it is replicated on.
 void compile_hlo(const std::string& path, const Arguments& arguments, const MachineParams& params,
                  const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
-  const hlo::Module module = read_module(path);
+  const hlo::Module module = read_module(path, arguments);
   const compiler::Target target = config::target_of(params, cores_of(module, params));
   try {
     prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
