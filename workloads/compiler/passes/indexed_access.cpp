@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/refusal_list.h"
 
 namespace tpu::compiler {
 
@@ -80,17 +81,7 @@ class IndexedAccess {
   explicit IndexedAccess(hlo::Module& module) : module_(module), edit_(module) {}
 
   void run(Refusals& refusals) {
-    const std::size_t count = module_.entry_computation().instructions.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      try {
-        visit(static_cast<Id>(i));
-      } catch (const WorkloadError& error) {
-        refusals[refusal_key(at(static_cast<Id>(i)))] = error.what();
-      }
-    }
-    if (module_.entry_computation().instructions.size() > count) {
-      tidy(module_.entry_computation());
-    }
+    rewrite_each(module_, refusals, [this](Id id) { visit(id); });
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/scalar_samples.h"
 
 namespace tpu::compiler {
@@ -33,17 +34,7 @@ class Reductions {
   explicit Reductions(hlo::Module& module) : module_(module), edit_(module) {}
 
   void run(Refusals& refusals) {
-    const std::size_t count = module_.entry_computation().instructions.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      try {
-        visit(static_cast<Id>(i));
-      } catch (const WorkloadError& error) {
-        refusals[refusal_key(at(static_cast<Id>(i)))] = error.what();
-      }
-    }
-    if (module_.entry_computation().instructions.size() > count) {
-      tidy(module_.entry_computation());
-    }
+    rewrite_each(module_, refusals, [this](Id id) { visit(id); });
   }
 
  private:

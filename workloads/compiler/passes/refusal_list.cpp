@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/refusal_list.h"
 
 #include "sim/base/error.h"
+#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/op_info.h"
 
@@ -81,6 +82,20 @@ void refuse_unknown_operations(const ScheduledModule& scheduled, const Target& t
     if (!why.empty()) list.add(scheduled.module, instruction, why, target);
   }
   list.report(scheduled.module.name);
+}
+
+void rewrite_each(hlo::Module& module, Refusals& refusals,
+                  const std::function<void(hlo::InstructionId)>& visit) {
+  const std::size_t count = module.entry_computation().instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto id = static_cast<hlo::InstructionId>(i);
+    try {
+      visit(id);
+    } catch (const WorkloadError& error) {
+      refusals[refusal_key(module.entry_computation().at(id))] = error.what();
+    }
+  }
+  if (module.entry_computation().instructions.size() > count) tidy(module.entry_computation());
 }
 
 }  // namespace tpu::compiler

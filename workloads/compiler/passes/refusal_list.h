@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -33,5 +34,11 @@ class RefusalList {
 /// Needs: operations rewritten. Leaves: a module whose operations may have kernels; else throws
 /// WorkloadError with the list.
 void refuse_unknown_operations(const ScheduledModule& scheduled, const Target& target);
+
+/// What a pass that rewrites single operations does: `visit` for every instruction that the entry
+/// has before, in order. What it throws as WorkloadError is a refusal of the instruction; what it
+/// has appended is put in order at the end.
+void rewrite_each(hlo::Module& module, Refusals& refusals,
+                  const std::function<void(hlo::InstructionId)>& visit);
 
 }  // namespace tpu::compiler
