@@ -3,6 +3,7 @@
 #include "workloads/compiler/kernels/image_rows.h"
 #include "workloads/compiler/kernels/matmul_epilogue.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
+#include "workloads/compiler/kernels/tile_grid.h"
 
 namespace tpu::compiler {
 
@@ -22,5 +23,12 @@ PReg both(KernelBuilder& builder, PReg a, PReg b);
 
 /// Emits the body where the predicate holds; an absent one holds always.
 void emit_if(KernelBuilder& builder, PReg condition, const std::function<void()>& body);
+
+/// Complete sums of a gradient of the kernel, `row_tiles` x `columns` tiles, become its result (or
+/// stay in place, to be rounded): the expression behind it knows the column alone.
+void apply_epilogue_by_columns(KernelBuilder& builder, EpilogueEmitter& results, TileGrid& grid,
+                               const std::vector<int>& inputs, int column_dimension,
+                               std::uint32_t row_tiles, std::uint32_t columns,
+                               const VmemRegion& sums, bool stays);
 
 }  // namespace tpu::compiler

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/convolution_blocks.h"
 #include "workloads/compiler/kernels/convolution_weights_tiling.h"
 #include "workloads/compiler/kernels/image_rows.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
@@ -525,39 +526,10 @@ void WeightsKernel::finish() {
 }
 
 void WeightsKernel::apply_epilogue() {
-  const std::uint32_t columns = tiling_.block_columns;
-  const std::uint32_t row_tiles = sizes_.unit_tiles * sizes_.units;
-  std::uint32_t unroll = 8;
-  while (row_tiles % unroll != 0) --unroll;
   builder_.new_block();
-  StepCounter counter(builder_, {columns, row_tiles / unroll});
-  builder_.loop(counter.steps(), [&](SReg) {
-    const std::vector<SReg> digits = counter.present();
-    const SReg tiles = weighted_sum(builder_, digits, {1, unroll * columns});
-    EpilogueEmitter::Position position;
-    if (tiles) {
-      position.rows32 = builder_.shift_left(tiles, 3);
-      position.rows16 = builder_.shift_left(tiles, 2);
-    }
-    std::vector<VmemAddress> blocks;
-    for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
-    results_.begin(blocks);
-    VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
-    out.base2 = position.rows32;
-    // Only the column is known to the expression: matmul_epilogue() sees to it.
-    position.place.digits.resize(4);
-    position.place.digits[3] = {
-        weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {columns, 1}), 0};
-    position.place.lane_key = 0;
-    for (std::uint32_t i = 0; i < unroll; ++i) {
-      position.tiles = std::int64_t{i} * columns;
-      position.place.row_key = static_cast<int>(i);
-      const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
-      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
-    }
-    counter.advance(counter.next());
-  });
-  builder_.new_block();
+  apply_epilogue_by_columns(builder_, results_, *grid_, epilogue_inputs_, kColumns,
+                            sizes_.unit_tiles * sizes_.units, tiling_.block_columns, sums_,
+                            is_packed(problem_.out_type));
 }
 
 }  // namespace
