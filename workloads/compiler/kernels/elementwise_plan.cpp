@@ -200,8 +200,11 @@ void Planner::find_outputs() {
       output.reduction = index;
     }
     if (output.kind == OutputKind::kRows) {
+      // Rows of packed results are written to 32-bit tiles first.
+      hlo::Shape written = output.shape;
+      if (written.type == hlo::ElementType::kBf16) written.type = hlo::ElementType::kF32;
       output.access =
-          find_access(space_, output.shape, graph_.node(output.node).axes, graph_.kernel_name());
+          find_access(space_, written, graph_.node(output.node).axes, graph_.kernel_name());
       const bool along_rows =
           output.access.needs_rows() && output.access.x == ArrayAccess::Step::kRows;
       if (!along_rows && space_.rows() != 1) {

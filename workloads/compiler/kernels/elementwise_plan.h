@@ -53,7 +53,7 @@ struct ElementwisePlan {
     int operand = 0;
     hlo::Shape shape;
     OutputKind kind = OutputKind::kStream;
-    ArrayAccess access;  ///< kStream, kRows.
+    ArrayAccess access;  ///< kStream, kRows (there in the 32-bit tiles of `staging`).
     int level = 0;       ///< Pass after which it is known.
     int reduction = -1;  ///< kAccumulated: index of the reduction.
     VmemRegion region;   ///< Buffers, or the whole result.
