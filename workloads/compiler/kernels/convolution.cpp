@@ -5,7 +5,9 @@
 #include "workloads/compiler/kernels/convolution_kernel.h"
 #include "workloads/compiler/kernels/convolution_lanes_kernel.h"
 #include "workloads/compiler/kernels/convolution_lanes_weights_kernel.h"
+#include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
 #include "workloads/compiler/kernels/convolution_weights_kernel.h"
+#include "workloads/compiler/kernels/convolution_weights_tiling.h"
 #include "workloads/compiler/kernels/dot_kernel.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
@@ -40,6 +42,12 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   return dot;
 }
 
+/// Contracted rows must not be padding.
+bool is_plain_product(const ConvolutionProblem& problem) {
+  const bool even_rows = !problem.contracts_rows || problem.contracted % 8 == 0;
+  return problem.is_product() && even_rows;
+}
+
 [[noreturn]] void refuse_matrix(const hlo::HloInstruction& instruction) {
   throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
                       ": expected no matrix that is the same for all pixels behind a convolution "
@@ -48,6 +56,27 @@ DotProblem as_product(const ConvolutionProblem& problem) {
 }
 
 }  // namespace
+
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const Target& target) {
+  try {
+    ConvolutionProblem problem = convolution_problem(convolution, input, window, convolution.shape);
+    problem.has_epilogue = !problem.is_depthwise;
+    if (problem.has_epilogue) problem.epilogue_types = {hlo::ElementType::kF32};
+    if (problem.is_depthwise) {
+      check_depthwise_fits(problem, target);
+    } else if (problem.batch_in_lanes) {
+      problem.contracts_rows ? void(find_lanes_weights_tiling(problem, target))
+                             : void(find_lanes_tiling(problem, target));
+    } else if (!is_plain_product(problem)) {
+      problem.contracts_rows ? void(find_weights_tiling(problem, target))
+                             : void(find_convolution_tiling(problem, target));
+    }
+    return true;
+  } catch (const WorkloadError&) {
+    return false;
+  }
+}
 
 LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target) {
@@ -63,9 +92,7 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
     return problem.contracts_rows ? convolution_lanes_weights_kernel(problem, epilogue, target)
                                   : convolution_lanes_kernel(problem, epilogue, target);
   }
-  // Contracted rows must not be padding.
-  const bool even_rows = !problem.contracts_rows || problem.contracted % 8 == 0;
-  if (problem.is_product() && even_rows) {
+  if (is_plain_product(problem)) {
     DotProblem dot = as_product(problem);
     dot.epilogue_instructions = epilogue.instructions();
     if (epilogue.has_matrix()) {

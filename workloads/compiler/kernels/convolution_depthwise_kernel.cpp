@@ -547,6 +547,10 @@ void DepthwiseKernel::send_sums() {
 
 }  // namespace
 
+void check_depthwise_fits(const ConvolutionProblem& problem, const Target& target) {
+  find_sizes(problem, target);
+}
+
 LoweredKernel convolution_depthwise_kernel(const ConvolutionProblem& problem,
                                            const MatmulEpilogue& epilogue, const Target& target) {
   return DepthwiseKernel(problem, find_sizes(problem, target), epilogue, target).emit();

@@ -32,6 +32,11 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
 LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target);
 
+/// Whether lower_convolution() has a kernel for a convolution whose arrays lie like this and an
+/// expression behind it that reads one more array.
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const Target& target);
+
 /// Lowers an elementwise operation, a broadcast, an iota or a reduction, or a loop or input fusion
 /// of them, with one or several results. A result may lie in the memory of an operand of the same
 /// shape that is read element by element. Throws WorkloadError with opcode, shapes and layouts for

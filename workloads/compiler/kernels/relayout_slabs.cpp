@@ -207,17 +207,18 @@ bool SlabKernel::fit(std::uint64_t vmem_bytes) {
   return whole <= room;
 }
 
-/// Finds the largest slab with so many buffers in so many rows; false when there is none.
+/// Finds the largest slab, less than everything, with so many buffers in so many rows; false when
+/// there is none.
 bool SlabKernel::fit_slab(std::int64_t buffers, std::int64_t rows) {
   buffers_ = buffers;
   std::int64_t best = 0;
-  for (std::int64_t low = 1, high = ceil_divide(extent_, unit_); low <= high;) {
+  for (std::int64_t low = 1, high = (extent_ - 1) / unit_; low <= high;) {
     const std::int64_t middle = (low + high) / 2;
-    const bool fits = rows_needed(std::min(extent_ - 1, middle * unit_)) <= rows;
+    const bool fits = rows_needed(middle * unit_) <= rows;
     if (fits) best = middle;
     (fits ? low : high) = fits ? middle + 1 : middle - 1;
   }
-  slab_ = std::min(extent_, best * unit_);
+  slab_ = best * unit_;
   return best > 0;
 }
 

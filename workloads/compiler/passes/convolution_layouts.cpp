@@ -53,8 +53,7 @@ std::int64_t rounded(std::int64_t extent, std::int64_t tile) {
 bool has_batch_in_lanes(const Computation& computation) {
   double in_lanes = 0, in_rows = 0;
   for (const HloInstruction& instruction : computation.instructions) {
-    if (instruction.opcode != HloOpcode::kConvolution) continue;
-    if (instruction.shape.rank() != 4) return false;
+    if (instruction.opcode != HloOpcode::kConvolution || instruction.shape.rank() != 4) continue;
     for (const Image& image : images_of(computation, instruction)) {
       const auto extent = [&](std::int64_t d) {
         return image.shape->dimensions[static_cast<std::size_t>(d)];

@@ -1,5 +1,7 @@
 #include "workloads/compiler/passes/graph_editor.h"
 
+#include <algorithm>
+
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
@@ -86,17 +88,54 @@ Id GraphEditor::slice(Id value, const Extents& starts, const Extents& limits) {
 }
 
 Id GraphEditor::pad_high(Id value, const Extents& high) {
+  std::vector<hlo::PaddingDimension> padding;
+  for (std::int64_t count : high) padding.push_back({0, count, 0});
+  return pad(value, padding);
+}
+
+Id GraphEditor::pad(Id value, const std::vector<hlo::PaddingDimension>& padding) {
   Shape padded = hlo::array_shape(shape(value).type, dimensions(value));
-  HloInstruction made = start(HloOpcode::kPad, {value}, {});
   bool changes = false;
-  for (std::size_t d = 0; d < high.size(); ++d) {
-    padded.dimensions[d] += high[d];
-    made.padding.push_back({0, high[d], 0});
-    changes = changes || high[d] != 0;
+  for (std::size_t d = 0; d < padding.size(); ++d) {
+    const auto& [low, high, interior] = padding[d];
+    std::int64_t& extent = padded.dimensions[d];
+    extent += low + high + std::max<std::int64_t>(extent - 1, 0) * interior;
+    changes = changes || low != 0 || high != 0 || interior != 0;
   }
   if (!changes) return value;
-  made.shape = padded;
+  HloInstruction made = start(HloOpcode::kPad, {value}, padded);
+  made.padding = padding;
   made.operands.push_back(scalar(padded.type, 0));
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::take(Id value, std::int64_t dimension, std::int64_t start_at, std::int64_t count,
+                     std::int64_t step) {
+  const auto d = static_cast<std::size_t>(dimension);
+  const std::int64_t extent = dimensions(value)[d];
+  const std::int64_t low = std::max<std::int64_t>(0, -start_at);
+  const std::int64_t end = start_at + (count - 1) * step + 1;
+  std::vector<hlo::PaddingDimension> padding(dimensions(value).size());
+  padding[d] = {low, std::max<std::int64_t>(0, end - extent), 0};
+  const Id padded = pad(value, padding);
+  Shape part = hlo::array_shape(shape(padded).type, dimensions(padded));
+  part.dimensions[d] = count;
+  if (part.dimensions == dimensions(padded)) return padded;
+  HloInstruction made = start(HloOpcode::kSlice, {padded}, part);
+  made.slice_starts.assign(part.dimensions.size(), 0);
+  made.slice_limits = dimensions(padded);
+  made.slice_strides.assign(part.dimensions.size(), 1);
+  made.slice_starts[d] = start_at + low;
+  made.slice_limits[d] = end + low;
+  made.slice_strides[d] = step;
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::reverse(Id value, std::int64_t dimension) {
+  if (dimensions(value)[static_cast<std::size_t>(dimension)] == 1) return value;
+  HloInstruction made =
+      start(HloOpcode::kReverse, {value}, hlo::array_shape(shape(value).type, dimensions(value)));
+  made.dimensions = {dimension};
   return append_instruction(std::move(made));
 }
 

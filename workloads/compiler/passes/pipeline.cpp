@@ -4,6 +4,7 @@
 #include "workloads/compiler/passes/collective_forms.h"
 #include "workloads/compiler/passes/collectives.h"
 #include "workloads/compiler/passes/control_flow.h"
+#include "workloads/compiler/passes/convolution_forms.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/custom_calls.h"
 #include "workloads/compiler/passes/fusion.h"
@@ -60,6 +61,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("rewrite_collectives", [&] { rewrite_collectives(work, scheduled.refusals); });
   run("rewrite_reductions", [&] { rewrite_reductions(work, scheduled.refusals); });
   run("rewrite_indexed_access", [&] { rewrite_indexed_access(work, scheduled.refusals); });
+  run("rewrite_convolutions", [&] { rewrite_convolutions(work, target); });
   run("refuse_unknown_operations", [&] { refuse_unknown_operations(scheduled, target); });
   run("join_padded_sums", [&] { join_padded_sums(work); });
   run("multiply_small_matrices", [&] { multiply_small_matrices(work); });

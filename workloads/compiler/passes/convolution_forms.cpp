@@ -1,0 +1,201 @@
+#include "workloads/compiler/passes/convolution_forms.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/passes/convolution_arrays.h"
+#include "workloads/compiler/passes/convolution_layouts.h"
+#include "workloads/compiler/passes/convolution_steps.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::WindowDimension;
+
+namespace {
+
+using Id = GraphEditor::Id;
+
+class ConvolutionForms {
+ public:
+  ConvolutionForms(hlo::Module& module, const Target& target)
+      : module_(module), target_(target), edit_(module) {}
+
+  /// Which side images take depends on the convolutions that are left, and what fits VMEM on the
+  /// side: once more where it has changed.
+  void run() {
+    for (int round = 0; round < 3; ++round) {
+      const bool in_lanes = has_batch_in_lanes(module_.entry_computation());
+      if (round > 0 && in_lanes == batch_in_lanes_) return;
+      batch_in_lanes_ = in_lanes;
+      known_.clear();
+      const std::size_t count = module_.entry_computation().instructions.size();
+      for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
+      if (module_.entry_computation().instructions.size() == count) return;
+      tidy(module_.entry_computation());
+    }
+  }
+
+ private:
+  void visit(Id id) {
+    const HloInstruction convolution = module_.entry_computation().at(id);
+    if (convolution.opcode != HloOpcode::kConvolution || !is_general(convolution)) return;
+    if (!is_patches(convolution) && has_kernel(convolution)) return;
+    edit_.stand_for(id);
+    edit_.finish(emit(convolution));
+  }
+
+  bool is_general(const HloInstruction& convolution) const {
+    for (const hlo::Shape& shape : {edit_.shape(convolution.operands[0]),
+                                    edit_.shape(convolution.operands[1]), convolution.shape}) {
+      if (shape.type != ElementType::kF32 && shape.type != ElementType::kBf16) return false;
+      if (shape.element_count() == 0) return false;
+    }
+    return convolution.feature_group_count == 1 || convolution.batch_group_count == 1;
+  }
+
+  static bool has_groups(const HloInstruction& convolution) {
+    return convolution.feature_group_count > 1 || convolution.batch_group_count > 1;
+  }
+
+  /// Windows that do not overlap: after split_in_phases() each has one position, or (the gradient
+  /// of such a kernel) one result.
+  static bool is_patches(const HloInstruction& convolution) {
+    bool splits = false;
+    for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+      const WindowDimension& w = convolution.window[i];
+      const std::int64_t results =
+          extent_of(convolution.shape, convolution.convolution->output_spatial[i]);
+      if (w.padding_low != 0 && w.base_dilation == 1) return false;
+      if (!has_phases(w)) {
+        if (w.size != 1 && results != 1) return false;
+        if (w.stride > 1 || w.window_dilation > 1 || w.base_dilation > 1) return false;
+        continue;
+      }
+      splits = true;
+      const bool by_stride = w.stride > 1 && w.size == w.stride;
+      const bool gradient = w.window_dilation > 1 && results == w.window_dilation;
+      const bool backwards =
+          w.base_dilation > 1 && w.size == w.base_dilation && w.padding_low == w.base_dilation - 1;
+      if (!by_stride && !gradient && !backwards) return false;
+    }
+    return splits && !has_groups(convolution);
+  }
+
+  bool has_kernel(const HloInstruction& convolution) {
+    if (convolution.window.size() != 2) return false;
+    const ConvolutionOrders orders = convolution_orders(convolution, batch_in_lanes_);
+    const auto lies = [](hlo::Shape shape, const std::vector<std::int64_t>& order) {
+      shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
+      return shape;
+    };
+    HloInstruction laid_out = convolution;
+    laid_out.shape = lies(convolution.shape, orders.output);
+    const hlo::Shape input = lies(edit_.shape(convolution.operands[0]), orders.input);
+    const hlo::Shape window = lies(edit_.shape(convolution.operands[1]), orders.window);
+    HloInstruction alike = laid_out;
+    alike.operands.clear();
+    const std::string key = value_key(module_, alike) + to_string(input) + to_string(window);
+    const auto [entry, is_new] = known_.emplace(key, false);
+    if (is_new) entry->second = has_convolution_kernel(laid_out, input, window, target_);
+    return entry->second;
+  }
+
+  /// The value of a convolution, in forms that have kernels.
+  Id emit(HloInstruction convolution) {
+    const EmitConvolution again = [this](HloInstruction next) { return emit(std::move(next)); };
+    if (has_groups(convolution)) return emit_groups(convolution, again);
+    if (convolution.window.empty()) return convolution_as_dot(edit_, convolution);
+    if (is_patches(convolution)) return emit_patches(std::move(convolution));
+    if (convolution.window.size() == 1) {
+      return emit_in_a_row(convolution,
+                           [this, &convolution] { return emit_fallback(convolution); });
+    }
+    if (convolution.window.size() > 2) {
+      return unroll_spatial_dimension(edit_, convolution, cheapest_dimension(convolution), again);
+    }
+    if (has_kernel(convolution)) return append(std::move(convolution));
+    return emit_fallback(convolution);
+  }
+
+  Id append(HloInstruction convolution) {
+    convolution.name += ".form." + std::to_string(module_.entry_computation().instructions.size());
+    return edit_.append_instruction(std::move(convolution));
+  }
+
+  /// A line of pixels is an image of one row, where a kernel takes that.
+  template <typename Else>
+  Id emit_in_a_row(const HloInstruction& convolution, const Else& otherwise) {
+    bool fits = true;
+    const Id value = add_spatial_dimension(edit_, convolution, [&](HloInstruction image) {
+      fits = has_kernel(image);
+      return append(std::move(image));
+    });
+    return fits ? value : otherwise();
+  }
+
+  Id emit_groups(const HloInstruction& convolution, const EmitConvolution& again) {
+    if (!is_depthwise(edit_, convolution)) return separate_groups(edit_, convolution, again);
+    const auto products = [this, &convolution] {
+      return depthwise_as_products(edit_, convolution);
+    };
+    if (convolution.window.size() == 1) return emit_in_a_row(convolution, products);
+    return has_kernel(convolution) ? append(convolution) : products();
+  }
+
+  Id emit_patches(HloInstruction convolution) {
+    for (std::size_t i = convolution.window.size(); i-- > 0;) {
+      if (!has_phases(convolution.window[i])) continue;
+      return split_in_phases(edit_, std::move(convolution), i,
+                             [this](HloInstruction next) { return emit_patches(std::move(next)); });
+    }
+    return convolution_as_dot(edit_, convolution);
+  }
+
+  /// What no kernel takes as it is. Ends: each step takes away what the next one may take.
+  Id emit_fallback(const HloInstruction& convolution) {
+    const EmitConvolution again = [this](HloInstruction next) { return emit(std::move(next)); };
+    const auto& window = convolution.window;
+    const bool has_base_dilation = std::any_of(
+        window.begin(), window.end(), [](const WindowDimension& w) { return w.base_dilation > 1; });
+    if (has_base_dilation && has_large_window(convolution) && can_exchange_operands(convolution)) {
+      return exchange_operands(edit_, convolution, again);
+    }
+    for (std::size_t i = window.size(); i-- > 0;) {
+      if (has_phases(window[i])) return split_in_phases(edit_, convolution, i, again);
+    }
+    return convolution_as_dot(edit_, convolution);
+  }
+
+  static std::size_t cheapest_dimension(const HloInstruction& convolution) {
+    std::size_t best = 0;
+    std::int64_t fewest = 0;
+    for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+      const std::int64_t copies =
+          std::min(convolution.window[i].size,
+                   extent_of(convolution.shape, convolution.convolution->output_spatial[i]));
+      if (i == 0 || copies < fewest) best = i, fewest = copies;
+    }
+    return best;
+  }
+
+  hlo::Module& module_;
+  const Target& target_;
+  GraphEditor edit_;
+  bool batch_in_lanes_ = false;
+  std::map<std::string, bool> known_;  ///< By everything but operands: whether there is a kernel.
+};
+
+}  // namespace
+
+void rewrite_convolutions(hlo::Module& module, const Target& target) {
+  ConvolutionForms(module, target).run();
+}
+
+}  // namespace tpu::compiler

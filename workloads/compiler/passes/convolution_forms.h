@@ -1,0 +1,18 @@
+#pragma once
+
+#include "workloads/compiler/target.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: convolutions that no kernel takes (groups, one or three spatial dimensions, a stride and a
+/// base dilation at once, images whose rows do not fit VMEM ...) are written in terms of others,
+/// of dots and of products (`convolution_steps.h`). Windows that do not overlap, and their
+/// gradients, become dots even where a kernel would take them: their pixels move once.
+///
+/// Needs: no calls; layouts not assigned yet. Leaves: convolutions that kernels take in the layouts
+/// that assign_layouts will choose; those of zero elements and of other types than f32 and bf16 as
+/// they are.
+void rewrite_convolutions(hlo::Module& module, const Target& target);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,340 @@
+#include "workloads/compiler/passes/convolution_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "workloads/compiler/passes/convolution_arrays.h"
+
+namespace tpu::compiler {
+
+using hlo::ConvolutionDimensions;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::WindowDimension;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return a >= 0 ? (a + b - 1) / b : -(-a / b);
+}
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return -ceil_divide(-a, b); }
+
+std::int64_t result_extent(const HloInstruction& convolution, std::size_t index) {
+  return extent_of(convolution.shape, convolution.convolution->output_spatial[index]);
+}
+
+/// The zeros of a base dilation are written out.
+void write_base_dilation(GraphEditor& edit, HloInstruction& convolution, std::size_t index) {
+  WindowDimension& w = convolution.window[index];
+  if (w.base_dilation == 1) return;
+  std::vector<hlo::PaddingDimension> padding(convolution.shape.dimensions.size());
+  const std::int64_t d = convolution.convolution->input_spatial[index];
+  padding[static_cast<std::size_t>(d)].interior = w.base_dilation - 1;
+  convolution.operands[0] = edit.pad(convolution.operands[0], padding);
+  w.base_dilation = 1;
+}
+
+/// The window is written backwards where it is read backwards.
+void write_reversal(GraphEditor& edit, HloInstruction& convolution, std::size_t index) {
+  WindowDimension& w = convolution.window[index];
+  if (!w.reversal) return;
+  convolution.operands[1] =
+      edit.reverse(convolution.operands[1], convolution.convolution->kernel_spatial[index]);
+  w.reversal = false;
+}
+
+/// Inputs of all positions of the window along the features (of the result along the batch: a large
+/// window). Along the spatial dimension stand then positions of the result (of the window).
+Id shifted_inputs(GraphEditor& edit, const HloInstruction& convolution, Id input,
+                  std::size_t index) {
+  const ConvolutionDimensions& dims = convolution.convolution;
+  const WindowDimension& w = convolution.window[index];
+  const std::int64_t d = dims.input_spatial[index], results = result_extent(convolution, index);
+  const bool large = w.size > results;
+  std::vector<Id> parts;
+  for (std::int64_t i = 0; i < std::min(w.size, results); ++i) {
+    const std::int64_t from = (large ? w.stride : w.window_dilation) * i - w.padding_low;
+    parts.push_back(
+        edit.take(input, d, from, std::max(w.size, results), large ? w.window_dilation : w.stride));
+  }
+  return edit.concatenate(parts, large ? dims.input_batch : dims.input_feature);
+}
+
+WindowDimension plain_window(std::int64_t size) {
+  WindowDimension window;
+  window.size = size;
+  return window;
+}
+
+}  // namespace
+
+bool has_large_window(const HloInstruction& convolution) {
+  std::int64_t positions = 1, results = 1;
+  for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+    positions *= convolution.window[i].size;
+    results *= result_extent(convolution, i);
+  }
+  return positions > results;
+}
+
+Id add_spatial_dimension(GraphEditor& edit, HloInstruction convolution,
+                         const EmitConvolution& emit) {
+  ConvolutionDimensions& dims = convolution.convolution.edit();
+  const hlo::Shape shape = convolution.shape;
+  const auto insert = [&](Extents extents, const ArrayRoles& roles) {
+    const Extents spatial = dims.*roles.spatial;
+    const std::int64_t at = spatial.empty() ? std::max(dims.*roles.rows, dims.*roles.columns)
+                                            : *std::min_element(spatial.begin(), spatial.end());
+    extents.insert(extents.begin() + at, 1);
+    insert_dimension(dims, roles, at, 0);
+    return extents;
+  };
+  const Extents input = insert(edit.dimensions(convolution.operands[0]), kInputRoles);
+  const Extents window = insert(edit.dimensions(convolution.operands[1]), kWindowRoles);
+  convolution.shape = hlo::array_shape(shape.type, insert(shape.dimensions, kOutputRoles));
+  convolution.operands = {edit.reshape(convolution.operands[0], input),
+                          edit.reshape(convolution.operands[1], window)};
+  convolution.window.insert(convolution.window.begin(), WindowDimension());
+  return edit.reshape(emit(std::move(convolution)), shape.dimensions);
+}
+
+Id unroll_spatial_dimension(GraphEditor& edit, HloInstruction convolution, std::size_t index,
+                            const EmitConvolution& emit) {
+  write_base_dilation(edit, convolution, index);
+  write_reversal(edit, convolution, index);
+  const HloInstruction before = convolution;
+  ConvolutionDimensions& dims = convolution.convolution.edit();
+  const bool large = before.window[index].size > result_extent(before, index);
+  const std::int64_t d = dims.input_spatial[index];
+  const Id input = shifted_inputs(edit, before, before.operands[0], index);
+  const std::int64_t rows = large ? dims.input_feature : dims.input_batch;
+  const bool above = d < rows;
+  convolution.operands[0] = merge_dimension(edit, input, d, rows, above);
+  convolution.operands[1] = merge_dimension(edit, before.operands[1], dims.kernel_spatial[index],
+                                            dims.kernel_input_feature, large ? above : true);
+  remove_spatial(dims, kInputRoles, index);
+  remove_spatial(dims, kWindowRoles, index);
+  remove_spatial(dims, kOutputRoles, index);
+  convolution.window.erase(convolution.window.begin() + static_cast<std::ptrdiff_t>(index));
+  Extents extents = before.shape.dimensions;
+  const std::int64_t o = before.convolution->output_spatial[index];
+  extents[static_cast<std::size_t>(before.convolution->output_batch)] *=
+      result_extent(before, index);
+  extents.erase(extents.begin() + o);
+  convolution.shape = hlo::array_shape(before.shape.type, extents);
+  return split_dimension(edit, emit(std::move(convolution)), before.shape.dimensions, o,
+                         before.convolution->output_batch, large || above);
+}
+
+bool can_exchange_operands(const HloInstruction& convolution) {
+  return convolution.feature_group_count == 1 && convolution.batch_group_count == 1 &&
+         std::all_of(
+             convolution.window.begin(), convolution.window.end(),
+             [](const WindowDimension& w) { return !w.reversal && w.window_dilation == 1; });
+}
+
+/// Where o * stride + k - padding = base_dilation * i, k is (O - 1 - o) * stride + i *
+/// base_dilation
+/// - ((O - 1) * stride - padding), with the positions of the result counted from the end.
+Id exchange_operands(GraphEditor& edit, HloInstruction convolution, const EmitConvolution& emit) {
+  const ConvolutionDimensions old = convolution.convolution;
+  const hlo::Shape input = edit.shape(convolution.operands[0]);
+  const Extents backwards = old.output_spatial;
+  ConvolutionDimensions& dims = convolution.convolution.edit();
+  dims = {old.kernel_output_feature, old.kernel_input_feature, old.kernel_spatial,
+          old.input_feature,         old.input_batch,          old.input_spatial,
+          old.output_feature,        old.output_batch,         old.output_spatial};
+  std::swap(convolution.operands[0], convolution.operands[1]);
+  for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+    WindowDimension& w = convolution.window[i];
+    const std::int64_t positions = w.size, last = (result_extent(convolution, i) - 1) * w.stride;
+    w.size = extent_of(input, old.input_spatial[i]);
+    w.padding_low = last - w.padding_low;
+    w.window_dilation = std::exchange(w.base_dilation, 1);
+    w.padding_high = last + (w.size - 1) * w.window_dilation + 1 - positions - w.padding_low;
+  }
+  Id value = emit(std::move(convolution));
+  for (std::int64_t d : backwards) value = edit.reverse(value, d);
+  return value;
+}
+
+bool has_phases(const WindowDimension& w) {
+  return (w.stride > 1) + (w.window_dilation > 1) + (w.base_dilation > 1) == 1;
+}
+
+namespace {
+
+/// The three kinds of split_in_phases(). Each leaves a window of stride 1 without dilations.
+class Phases {
+ public:
+  Phases(GraphEditor& edit, HloInstruction convolution, std::size_t index)
+      : edit_(edit), convolution_(std::move(convolution)), index_(index) {
+    write_reversal(edit_, convolution_, index_);
+  }
+
+  Id run(const EmitConvolution& emit) {
+    if (window().stride > 1) return by_stride(emit);
+    return window().window_dilation > 1 ? by_window_dilation(emit) : by_base_dilation(emit);
+  }
+
+ private:
+  WindowDimension& window() { return convolution_.window[index_]; }
+  ConvolutionDimensions& dims() { return convolution_.convolution.edit(); }
+
+  /// `count` pixels of `step` elements from `start` on; the phase goes into dimension `into`.
+  Id pixels(Id value, const Extents& spatial, std::int64_t into, std::int64_t start,
+            std::int64_t count, std::int64_t step, bool backwards = false) {
+    const std::int64_t d = spatial[index_];
+    value = edit_.take(value, d, start, count * step, 1);
+    Extents extents = edit_.dimensions(value);
+    extents[static_cast<std::size_t>(d)] = step;
+    extents.insert(extents.begin() + d, count);
+    value = edit_.reshape(value, extents);
+    if (backwards) value = edit_.reverse(value, d + 1);
+    return merge_dimension(edit_, value, d + 1, into < d ? into : into + 1, true);
+  }
+
+  /// Emits with `step` times as many of the result's batch or features, then puts these back.
+  Id phases_of_result(std::int64_t step, std::int64_t into, const EmitConvolution& emit) {
+    const Extents wanted = convolution_.shape.dimensions;
+    const std::int64_t d = convolution_.convolution->output_spatial[index_];
+    const std::int64_t count = ceil_divide(wanted[static_cast<std::size_t>(d)], step);
+    Extents extents = wanted;
+    extents[static_cast<std::size_t>(d)] = count;
+    extents[static_cast<std::size_t>(into)] *= step;
+    convolution_.shape = hlo::array_shape(convolution_.shape.type, extents);
+    Id value = emit(convolution_);
+    extents = wanted;
+    extents[static_cast<std::size_t>(d)] = count;
+    extents.insert(extents.begin() + d + 1, step);
+    value = split_dimension(edit_, value, extents, d + 1, into < d ? into : into + 1, true);
+    extents.erase(extents.begin() + d + 1);
+    extents[static_cast<std::size_t>(d)] *= step;
+    return edit_.take(edit_.reshape(value, extents), d, 0, wanted[static_cast<std::size_t>(d)], 1);
+  }
+
+  Id by_stride(const EmitConvolution& emit) {
+    const WindowDimension w = window();
+    const std::int64_t positions = ceil_divide(w.size, w.stride);
+    const std::int64_t count = result_extent(convolution_, index_) + positions - 1;
+    convolution_.operands = {pixels(convolution_.operands[0], dims().input_spatial,
+                                    dims().input_feature, -w.padding_low, count, w.stride),
+                             pixels(convolution_.operands[1], dims().kernel_spatial,
+                                    dims().kernel_input_feature, 0, positions, w.stride)};
+    window() = plain_window(positions);
+    return emit(convolution_);
+  }
+
+  Id by_window_dilation(const EmitConvolution& emit) {
+    const WindowDimension w = window();
+    const std::int64_t step = w.window_dilation;
+    const std::int64_t results = ceil_divide(result_extent(convolution_, index_), step);
+    convolution_.operands[0] =
+        pixels(convolution_.operands[0], dims().input_spatial, dims().input_batch, -w.padding_low,
+               results + w.size - 1, step);
+    window() = plain_window(w.size);
+    return phases_of_result(step, dims().output_batch, emit);
+  }
+
+  /// Position r of phase `step - 1 - r` of the kernel meets the input at the result's own position
+  /// and `shift` on.
+  Id by_base_dilation(const EmitConvolution& emit) {
+    const WindowDimension w = window();
+    const std::int64_t step = w.base_dilation;
+    const std::int64_t shift = ceil_divide(-w.padding_low, step);
+    const std::int64_t positions =
+        floor_divide(w.size + step - 2 - w.padding_low, step) - shift + 1;
+    const std::int64_t results = ceil_divide(result_extent(convolution_, index_), step);
+    convolution_.operands[1] =
+        pixels(convolution_.operands[1], dims().kernel_spatial, dims().kernel_output_feature,
+               w.padding_low + step * shift - (step - 1), positions, step, true);
+    window() = plain_window(positions);
+    window().padding_low = -shift;
+    const std::int64_t input = edit_.dimensions(
+        convolution_.operands[0])[static_cast<std::size_t>(dims().input_spatial[index_])];
+    window().padding_high = results + positions - 1 - input + shift;
+    return phases_of_result(step, dims().output_feature, emit);
+  }
+
+  GraphEditor& edit_;
+  HloInstruction convolution_;
+  std::size_t index_;
+};
+
+}  // namespace
+
+Id split_in_phases(GraphEditor& edit, HloInstruction convolution, std::size_t index,
+                   const EmitConvolution& emit) {
+  return Phases(edit, std::move(convolution), index).run(emit);
+}
+
+Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
+  HloInstruction convolution = original;
+  const ConvolutionDimensions& dims = convolution.convolution;
+  const std::size_t spatial = convolution.window.size();
+  for (std::size_t i = 0; i < spatial; ++i) {
+    write_base_dilation(edit, convolution, i);
+    write_reversal(edit, convolution, i);
+  }
+  const auto is_large = [&](std::size_t i) {
+    return convolution.window[i].size > result_extent(convolution, i);
+  };
+  HloInstruction dot;
+  dot.dot.lhs_contracting = {dims.input_feature};
+  Id input = convolution.operands[0];
+  Extents kernel, large_window, result{0}, split;
+  for (std::size_t i = spatial; i-- > 0;) input = shifted_inputs(edit, convolution, input, i);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    if (is_large(i)) {
+      large_window.push_back(dims.kernel_spatial[i]);
+      dot.dot.lhs_contracting.push_back(dims.input_spatial[i]);
+    } else {
+      kernel.push_back(dims.kernel_spatial[i]);
+    }
+  }
+  // The kernel: positions with the features, those that are contracted by themselves, columns.
+  kernel.push_back(dims.kernel_input_feature);
+  const std::size_t joined = kernel.size();
+  kernel.insert(kernel.end(), large_window.begin(), large_window.end());
+  kernel.push_back(dims.kernel_output_feature);
+  Id window = edit.transpose(convolution.operands[1], kernel);
+  Extents extents = edit.dimensions(window);
+  for (std::size_t i = 1; i < joined; ++i) extents[0] *= extents[i];
+  extents.erase(extents.begin() + 1, extents.begin() + static_cast<std::ptrdiff_t>(joined));
+  window = edit.reshape(window, extents);
+  for (std::size_t i = 0; i <= large_window.size(); ++i) {
+    dot.dot.rhs_contracting.push_back(static_cast<std::int64_t>(i));
+  }
+  // Which dimension of the result each free one of the input is: the batch splits.
+  Extents places;
+  extents.clear();
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(edit.dimensions(input).size()); ++d) {
+    const auto at = std::find(dims.input_spatial.begin(), dims.input_spatial.end(), d);
+    const auto i = static_cast<std::size_t>(at - dims.input_spatial.begin());
+    if (d == dims.input_feature || (d != dims.input_batch && is_large(i))) continue;
+    extents.push_back(edit.dimensions(input)[static_cast<std::size_t>(d)]);
+    if (d != dims.input_batch) {
+      places.push_back(dims.output_spatial[i]);
+      continue;
+    }
+    for (std::size_t j = 0; j < spatial; ++j) {
+      if (is_large(j)) places.push_back(dims.output_spatial[j]);
+    }
+    places.push_back(dims.output_batch);
+  }
+  places.push_back(dims.output_feature);
+  extents.push_back(edit.dimensions(window).back());
+  dot.opcode = HloOpcode::kDot;
+  dot.name = original.name + ".dot";
+  dot.metadata = original.metadata;
+  dot.operands = {input, window};
+  dot.shape = hlo::array_shape(original.shape.type, extents);
+  return edit.transpose(edit.reshape(edit.append_instruction(std::move(dot)),
+                                     extents_at(original.shape.dimensions, places)),
+                        inverse(places));
+}
+
+}  // namespace tpu::compiler

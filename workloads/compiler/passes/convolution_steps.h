@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+
+#include "workloads/compiler/passes/graph_editor.h"
+
+namespace tpu::compiler {
+
+/// Rewritings of one convolution: each states it in terms of others that are closer to what a
+/// kernel takes. A convolution on its way is an instruction of its own whose operands stand in the
+/// entry; `emit` writes the ones that a step leaves and returns their values. What a step returns
+/// has the shape of the convolution.
+///
+/// In each spatial dimension, position `o` of the result and position `k` of the window meet the
+/// input at (o * stride + k * window dilation - padding) / base dilation, where that is whole.
+using EmitConvolution = std::function<GraphEditor::Id(hlo::HloInstruction)>;
+
+/// More positions of the window than of the result: a gradient of a kernel, whose "window" is the
+/// gradient of the result.
+bool has_large_window(const hlo::HloInstruction& convolution);
+
+/// One more spatial dimension, of extent 1, before the others.
+GraphEditor::Id add_spatial_dimension(GraphEditor& edit, hlo::HloInstruction convolution,
+                                      const EmitConvolution& emit);
+
+/// Spatial dimension `index` goes: positions of the result into the batch, those of the window into
+/// the features. The input is read once for each position of the smaller of both.
+GraphEditor::Id unroll_spatial_dimension(GraphEditor& edit, hlo::HloInstruction convolution,
+                                         std::size_t index, const EmitConvolution& emit);
+
+/// Whether input and window can change places: no groups, reversal or window dilation.
+bool can_exchange_operands(const hlo::HloInstruction& convolution);
+/// Input and window change places; a base dilation becomes a window dilation. The result is
+/// computed backwards.
+GraphEditor::Id exchange_operands(GraphEditor& edit, hlo::HloInstruction convolution,
+                                  const EmitConvolution& emit);
+
+/// Whether a dimension has one step that split_in_phases() can take out.
+bool has_phases(const hlo::WindowDimension& window);
+/// Takes the stride, window dilation or base dilation s of spatial dimension `index` out ("space to
+/// depth"): pixel s * q + r of two of the arrays becomes pixel q with r among its features (of its
+/// batch). A window of s positions becomes one of a single position.
+GraphEditor::Id split_in_phases(GraphEditor& edit, hlo::HloInstruction convolution,
+                                std::size_t index, const EmitConvolution& emit);
+
+/// Groups become convolutions without them: as many groups together as fill 128 features, with
+/// kernels that are 0 between groups.
+GraphEditor::Id separate_groups(GraphEditor& edit, hlo::HloInstruction convolution,
+                                const EmitConvolution& emit);
+
+/// A convolution without groups as a dot of all patches of the input and the kernel.
+GraphEditor::Id convolution_as_dot(GraphEditor& edit, const hlo::HloInstruction& convolution);
+
+/// One feature in each group and one result of it, forward and input gradient, or the gradient of
+/// such a kernel.
+bool is_depthwise(const GraphEditor& edit, const hlo::HloInstruction& convolution);
+/// A depthwise convolution as products and sums of shifted inputs in f32, one per position of the
+/// window (of the result of a gradient of a kernel).
+GraphEditor::Id depthwise_as_products(GraphEditor& edit, const hlo::HloInstruction& convolution);
+
+}  // namespace tpu::compiler
