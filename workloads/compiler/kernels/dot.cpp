@@ -8,8 +8,8 @@ namespace tpu::compiler {
 LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& computation,
                         const hlo::HloInstruction& instruction, const Target& target) {
   MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
-  DotProblem problem =
-      dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape);
+  DotProblem problem = dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape,
+                                   epilogue.out_shape, epilogue.depends_on_rows());
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_instructions = epilogue.instructions();
   problem.epilogue_types = epilogue.block_types();

@@ -183,10 +183,37 @@ void merge_contracted(const Sides& sides, DotProblem& problem) {
   }
 }
 
+/// Where an operand's free dimension and the result's stand in the rows of both in whole tiles,
+/// free dimensions right above it only make it longer. So a matrix of weights is read once for all
+/// examples of a batch.
+void merge_free(const Sides& sides, DotProblem& problem) {
+  // The left side's rows are those of a result that lies straight, the right side's of a turned one.
+  if (problem.result_turned ? !problem.rhs_transposed : problem.lhs_transposed) return;
+  const bool turned = problem.result_turned;
+  std::uint32_t& rows = turned ? problem.n : problem.m;
+  const std::uint32_t across = turned ? problem.m : problem.n;
+  const auto mine = turned ? &OuterDimension::rhs : &OuterDimension::lhs;
+  const auto other = turned ? &OuterDimension::lhs : &OuterDimension::rhs;
+  const ElementType type = turned ? sides.rhs.shape.type : sides.lhs.shape.type;
+  const auto granules = [&rows](std::uint32_t columns, ElementType of) {
+    return std::uint64_t{rows / 8} * ceil_divide(columns, 128) * tile_granules(of);
+  };
+  const auto lengthens_rows = [&](const OuterDimension& outer) {
+    return outer.*other == 0 && outer.*mine == granules(problem.k, type) &&
+           outer.out == granules(across, sides.out.shape.type);
+  };
+  while (rows % 8 == 0) {
+    const auto next = std::find_if(problem.outer.begin(), problem.outer.end(), lengthens_rows);
+    if (next == problem.outer.end()) return;
+    rows *= next->extent;
+    problem.outer.erase(next);
+  }
+}
+
 }  // namespace
 
 DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const Shape& rhs,
-                       const Shape& out) {
+                       const Shape& out, bool keeps_matrices) {
   // The expression behind the product may make it of any 32-bit type.
   const Shape product = hlo::array_shape(
       hlo::byte_size(out.type) == 4 ? ElementType::kF32 : out.type, out.dimensions);
@@ -195,7 +222,7 @@ DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const S
       refuse(dot, lhs, rhs, "expected f32 or bf16 arrays of rank 2 or more");
     }
   }
-  std::optional<DotProblem> problem = find_dot_problem(dot, lhs, rhs, out);
+  std::optional<DotProblem> problem = find_dot_problem(dot, lhs, rhs, out, keeps_matrices);
   if (!problem) {
     refuse(dot, lhs, rhs,
            "expected a contracted and a free dimension as the two minor ones of each side, and the "
@@ -206,7 +233,8 @@ DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const S
 }
 
 std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const Shape& lhs,
-                                           const Shape& rhs, const Shape& out) {
+                                           const Shape& rhs, const Shape& out,
+                                           bool keeps_matrices) {
   const hlo::DotDimensions& dims = dot.dot;
   const Sides sides{dims,
                     View(lhs),
@@ -219,6 +247,7 @@ std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const
   if (!find_matrices(sides, problem)) return std::nullopt;
   std::sort(problem.outer.begin(), problem.outer.end(),
             [](const OuterDimension& a, const OuterDimension& b) { return a.out > b.out; });
+  if (!keeps_matrices) merge_free(sides, problem);
   merge(problem.outer);
   std::sort(problem.outer_k.begin(), problem.outer_k.end(),
             [](const OuterDimension& a, const OuterDimension& b) { return a.lhs > b.lhs; });

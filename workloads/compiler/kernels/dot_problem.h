@@ -44,12 +44,15 @@ struct DotProblem {
 
 /// Reads a dot instruction whose operands have the given shapes (with layouts) and whose result
 /// lies as `out`: any dimension numbers, as long as the two minor dimensions of each array are two
-/// of m, n and k. Throws WorkloadError for dots that are no such products.
+/// of m, n and k. Matrices whose rows follow each other without a gap are one, unless
+/// `keeps_matrices`: something behind the product depends on the row in its matrix. Throws
+/// WorkloadError for dots that are no such products.
 DotProblem dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs, const hlo::Shape& rhs,
-                       const hlo::Shape& out);
+                       const hlo::Shape& out, bool keeps_matrices = false);
 /// The same; none for dots that are no such products.
 std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs,
-                                           const hlo::Shape& rhs, const hlo::Shape& out);
+                                           const hlo::Shape& rhs, const hlo::Shape& out,
+                                           bool keeps_matrices = false);
 
 /// Blocks of 128 by 128 elements that the transpose unit turns: of the left side where it lies as
 /// [k, m], of the result where it lies as [n, m]. The right side's are turned on their way into the

@@ -209,6 +209,19 @@ bool MatmulEpilogue::has_matrix() const {
                      [](const Operand& operand) { return operand.kind == Operand::Kind::kMatrix; });
 }
 
+bool MatmulEpilogue::depends_on_rows() const {
+  if (graph == nullptr) return false;
+  const auto has_rows = [](const Operand& operand) {
+    return operand.kind == Operand::Kind::kMatrix || operand.kind == Operand::Kind::kRows;
+  };
+  const std::vector<int> nodes = all_nodes(*graph);
+  return std::any_of(operands.begin(), operands.end(), has_rows) ||
+         std::any_of(nodes.begin(), nodes.end(), [this](int id) {
+           const ExpressionNode& node = graph->node(id);
+           return node.opcode == HloOpcode::kIota && node.axis == graph->space().row_axis();
+         });
+}
+
 MatmulEpilogue matmul_epilogue(const hlo::Module& module, const hlo::Computation& computation,
                                const HloInstruction& instruction) {
   MatmulEpilogue epilogue;

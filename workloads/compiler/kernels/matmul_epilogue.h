@@ -66,6 +66,8 @@ struct MatmulEpilogue {
   /// Instructions of the vector unit per tile, about.
   std::size_t instructions() const;
   bool has_matrix() const;
+  /// Whether anything depends on the row in its matrix: an operand or an iota.
+  bool depends_on_rows() const;
   bool has_sums() const;
 };
 
