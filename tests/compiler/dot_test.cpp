@@ -294,29 +294,46 @@ TEST(Dot, FreeDimensionsAboveTheRows) {
   check_dot({"free", {5, 13, 40}, {40, 20}, {{}, {}, {2}, {0}}});
 }
 
-TEST(Dot, EveryCutOfAProductIsRight) {
-  const DotCase test{"cuts", {150, 300}, {300, 260}, kPlain};
-  const hlo::Module module = dot_module(test);
-  const hlo::Computation& computation = module.computations[0];
-  const compiler::MatmulEpilogue epilogue =
-      compiler::matmul_epilogue(module, computation, computation.at(2));
-  const compiler::DotProblem problem = compiler::dot_problem(
-      computation.at(2), epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape);
-  const PaddedArray lhs = random_array(computation.at(0).shape, 1);
-  const PaddedArray rhs = random_array(computation.at(1).shape, 2);
-  const std::vector<float> expected = expected_dot(test, lhs.values, rhs.values);
-  const Shape& shape = computation.at(2).shape;
-  const auto check_cut = [&](const compiler::DotTiling& tiling, const Target& target) {
-    const compiler::LoweredKernel lowered = compiler::dot_kernel(problem, tiling, epilogue, target);
+/// The kernels of one product, cut in different ways.
+class CutDot {
+ public:
+  explicit CutDot(const DotCase& test)
+      : module_(dot_module(test)),
+        computation_(module_.computations[0]),
+        epilogue_(compiler::matmul_epilogue(module_, computation_, computation_.at(2))),
+        problem_(compiler::dot_problem(computation_.at(2), epilogue_.lhs_shape, epilogue_.rhs_shape,
+                                       epilogue_.out_shape)),
+        lhs_(random_array(computation_.at(0).shape, 1)),
+        rhs_(random_array(computation_.at(1).shape, 2)),
+        expected_(expected_dot(test, lhs_.values, rhs_.values)) {}
+
+  const compiler::DotProblem& problem() const { return problem_; }
+
+  void check(const compiler::DotTiling& tiling, const Target& target) const {
+    const compiler::LoweredKernel lowered =
+        compiler::dot_kernel(problem_, tiling, epilogue_, target);
+    const Shape& shape = computation_.at(2).shape;
     KernelHarness harness(target);
-    const std::uint32_t a = harness.place(lhs.words);
-    const std::uint32_t b = harness.place(rhs.words);
+    const std::uint32_t a = harness.place(lhs_.words);
+    const std::uint32_t b = harness.place(rhs_.words);
     const std::uint32_t c = harness.reserve(compiler::granules(shape) * 1024);
     harness.run(lowered.kernel, {a, b, c});
     const std::vector<float> out =
         values_of(shape, harness.read(c, compiler::granules(shape) * 256));
-    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 2e-4) << i;
-  };
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected_[i], 2e-4) << i;
+  }
+
+ private:
+  hlo::Module module_;
+  const hlo::Computation& computation_;
+  compiler::MatmulEpilogue epilogue_;
+  compiler::DotProblem problem_;
+  PaddedArray lhs_, rhs_;
+  std::vector<float> expected_;
+};
+
+TEST(Dot, EveryCutOfAProductIsRight) {
+  const CutDot dot({"cuts", {150, 300}, {300, 260}, kPlain});
   compiler::DotTiling tiling;
   for (const std::uint32_t columns : {2U, 1U}) {
     for (const std::uint32_t block_k : {1U, 3U}) {
@@ -329,7 +346,7 @@ TEST(Dot, EveryCutOfAProductIsRight) {
           tiling.chunk_m = 4;
           tiling.columns_at_once = columns;
           tiling.columns_outermost = outermost;
-          check_cut(tiling, Target{});
+          dot.check(tiling, Target{});
         }
       }
     }
@@ -342,11 +359,64 @@ TEST(Dot, EveryCutOfAProductIsRight) {
       tiling.block_k = 3;
       tiling.columns_at_once = columns;
       tiling.k_parts = parts;
-      check_cut(tiling, large_arrays(2, 384, 256));
+      dot.check(tiling, large_arrays(2, 384, 256));
     }
   }
 }
 
+TEST(Dot, BlocksOfTheSideWithoutOuterDimensionsStayWhileMatricesGoBy) {
+  const CutDot shared_columns({"columns", {3, 50, 300}, {300, 260}, {{}, {}, {2}, {0}}});
+  const CutDot shared_rows({"rows",
+                            {300, 150},
+                            {300, 3, 260},
+                            {{}, {}, {0}, {0}},
+                            ElementType::kF32,
+                            ElementType::kF32,
+                            ElementType::kF32,
+                            {},
+                            {2, 0, 1},
+                            {2, 0, 1}});
+  ASSERT_EQ(shared_columns.problem().outer.size(), 1U);
+  ASSERT_EQ(shared_rows.problem().outer.size(), 1U);
+  compiler::DotTiling tiling;
+  tiling.outer_inside = true;
+  for (const std::uint32_t block_k : {1U, 3U}) {
+    SCOPED_TRACE(testing::Message() << "block_k " << block_k);
+    tiling.block_k = block_k;
+    tiling.block_n = 1;
+    tiling.block_m = tiling.chunk_m = 4;
+    tiling.columns_outermost = true;
+    shared_columns.check(tiling, Target{});
+    tiling.block_m = tiling.chunk_m = 16;
+    tiling.columns_outermost = false;
+    shared_rows.check(tiling, Target{});
+  }
+}
+TEST(Dot, MatricesWhoseRowsFollowEachOtherAreOne) {
+  const DotCase test{"tokens", {3, 24, 40}, {40, 20}, {{}, {}, {2}, {0}}};
+  const CutDot dot(test);
+  EXPECT_TRUE(dot.problem().outer.empty());
+  EXPECT_EQ(dot.problem().m, 3U * 24U);
+  check_dot(test);
+  // Not where tiles have padding rows.
+  const CutDot padded({"padded", {3, 20, 40}, {40, 20}, {{}, {}, {2}, {0}}});
+  EXPECT_EQ(padded.problem().m, 20U);
+}
+TEST(Dot, RowsOfATurnedResultAreThoseOfTheRightSide) {
+  const DotCase test{"turned rows",
+                     {40, 20},
+                     {3, 24, 40},
+                     {{}, {}, {0}, {2}},
+                     ElementType::kF32,
+                     ElementType::kF32,
+                     ElementType::kF32,
+                     {},
+                     {},
+                     {0, 2, 1}};
+  const CutDot dot(test);
+  EXPECT_TRUE(dot.problem().outer.empty());
+  check_dot(test);
+}
 TEST(Dot, LargerArrays) {
   for (const Target& target : kLargeTargets) {
     SCOPED_TRACE(std::to_string(target.mxu_count) + " of " + std::to_string(target.mxu_rows) + "x" +

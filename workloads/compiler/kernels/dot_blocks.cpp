@@ -14,8 +14,8 @@ using hlo::ElementType;
 
 std::vector<int> DotKernel::dimensions(std::uint32_t OuterDimension::*stride,
                                        std::vector<int> inner) const {
-  for (int i = 0; i < outer_count(); ++i) {
-    if (problem_.outer[static_cast<std::size_t>(i)].*stride != 0) inner.push_back(i);
+  for (std::size_t i = 0; i < problem_.outer.size(); ++i) {
+    if (problem_.outer[i].*stride != 0) inner.push_back(outer_dimension(i));
   }
   return inner;
 }
@@ -33,7 +33,7 @@ SReg DotKernel::matrix(SReg base, std::uint32_t OuterDimension::*stride, const G
   std::vector<std::uint32_t> distances;
   for (std::size_t i = 0; i < problem_.outer.size(); ++i) {
     const bool blocked = i + 1 == problem_.outer.size();
-    digits.push_back(point[i]);
+    digits.push_back(point[static_cast<std::size_t>(outer_dimension(i))]);
     distances.push_back(problem_.outer[i].*stride * (blocked ? tiling_.block_outer : 1));
   }
   for (std::size_t i = 0; i < problem_.outer_k.size(); ++i) {
@@ -81,10 +81,12 @@ void DotKernel::make_grid() {
                                                        k_tiles_, 16 * t.block_n, t.block_k)
                                          : block_shape(&Outer::rhs, problem_.rhs_type, k_rows,
                                                        n_tiles_, 16 * t.block_k, t.block_n));
-  std::vector<std::uint32_t> extents;
-  for (const OuterDimension& outer : problem_.outer) extents.push_back(outer.extent);
-  if (!extents.empty()) extents.back() /= t.block_outer;
-  extents.resize(static_cast<std::size_t>(k_dimension()) + 1);
+  std::vector<std::uint32_t> extents(static_cast<std::size_t>(k_dimension()) + 1);
+  for (std::size_t i = 0; i < problem_.outer.size(); ++i) {
+    const bool blocked = i + 1 == problem_.outer.size();
+    extents[static_cast<std::size_t>(outer_dimension(i))] =
+        problem_.outer[i].extent / (blocked ? t.block_outer : 1);
+  }
   extents[static_cast<std::size_t>(m_dimension())] = tiles_of(m_tiles_, t.block_m);
   extents[static_cast<std::size_t>(n_dimension())] = tiles_of(n_tiles_, t.block_n);
   for (std::size_t i = 0; i < problem_.outer_k.size(); ++i) {
@@ -164,7 +166,8 @@ BlockShape DotKernel::result_shape(ElementType type) const {
 
 /// Begin of its (first) matrix of a grid point.
 SReg DotKernel::result_matrix(std::uint32_t address, ElementType type, const GridPoint& point) {
-  std::vector<SReg> digits(point.begin(), point.begin() + outer_count());
+  const auto first = point.begin() + outer_dimension(0);
+  std::vector<SReg> digits(first, first + outer_count());
   std::vector<std::uint32_t> distances;
   for (std::size_t i = 0; i < problem_.outer.size(); ++i) {
     const bool blocked = i + 1 == problem_.outer.size();

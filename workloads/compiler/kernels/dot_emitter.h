@@ -69,10 +69,18 @@ class DotKernel {
   }
 
  private:
-  /// Places of the grid's dimensions, behind the outer ones.
+  /// Places of the grid's dimensions: the outer ones stand before or between rows and columns.
   int outer_count() const { return static_cast<int>(problem_.outer.size()); }
-  int m_dimension() const { return outer_count() + (tiling_.columns_outermost ? 1 : 0); }
-  int n_dimension() const { return outer_count() + (tiling_.columns_outermost ? 0 : 1); }
+  int outer_dimension(std::size_t i) const {
+    return static_cast<int>(i) + (tiling_.outer_inside ? 1 : 0);
+  }
+  int first_of_matrices() const { return tiling_.outer_inside ? 0 : outer_count(); }
+  int m_dimension() const {
+    return tiling_.columns_outermost ? outer_count() + 1 : first_of_matrices();
+  }
+  int n_dimension() const {
+    return tiling_.columns_outermost ? first_of_matrices() : outer_count() + 1;
+  }
   /// Contracted ones above the matrices stand right outside of the matrices' own.
   int outer_k_count() const { return static_cast<int>(problem_.outer_k.size()); }
   int first_k_dimension() const { return outer_count() + 2; }

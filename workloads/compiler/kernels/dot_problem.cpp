@@ -187,7 +187,8 @@ void merge_contracted(const Sides& sides, DotProblem& problem) {
 /// free dimensions right above it only make it longer. So a matrix of weights is read once for all
 /// examples of a batch.
 void merge_free(const Sides& sides, DotProblem& problem) {
-  // The left side's rows are those of a result that lies straight, the right side's of a turned one.
+  // The left side's rows are those of a result that lies straight, the right side's of a turned
+  // one.
   if (problem.result_turned ? !problem.rhs_transposed : problem.lhs_transposed) return;
   const bool turned = problem.result_turned;
   std::uint32_t& rows = turned ? problem.n : problem.m;

@@ -73,7 +73,10 @@ struct DotTiling {
   std::uint32_t columns_at_once = 1;  ///< Neighbouring column tiles of a step (MatmulUnits).
   std::uint32_t k_parts = 1;          ///< Tiles along k of a step.
   bool columns_outermost = false;     ///< Grid order n, m, k in place of m, n, k.
-  double cycles = 0;                  ///< What the search expects.
+  /// The outer dimensions stand inside of the first of these: blocks of the side that has none of
+  /// them (rows of the left one, columns of the right one) stay while all matrices go by.
+  bool outer_inside = false;
+  double cycles = 0;  ///< What the search expects.
 };
 
 /// Finds the cut with the least expected time. Throws WorkloadError when none fits VMEM.

@@ -93,6 +93,14 @@ class Estimate {
     const double outer = outer_;
     const bool n_outside = tiling_.columns_outermost;
     double x = x_bytes(), w = w_bytes();
+    if (tiling_.outer_inside) {
+      double& staying = n_outside ? w : x;
+      double& passing = n_outside ? x : w;
+      const double stays = n_outside ? grid_n_ : grid_m_, passes = n_outside ? grid_m_ : grid_n_;
+      staying *= stays * grid_k_ * (grid_k_ == 1 ? 1 : outer * passes);
+      passing *= outer * stays * passes * grid_k_;
+      return x + w + (out_bytes() + epilogue_bytes()) * outer * grid_m_ * grid_n_;
+    }
     // How often each block is fetched, given which dimensions stand inside of its own.
     const bool x_stays = grid_k_ == 1 && !n_outside;
     x *= outer * grid_m_ * grid_k_ * (x_stays ? 1 : grid_n_);
@@ -122,7 +130,7 @@ class Estimate {
       // Blocks that stay are transposed once.
       const bool stays = grid_k_ == 1 && !tiling_.columns_outermost;
       work += (kTurnCycles + 10.0 * tiling_.block_outer * tiling_.block_m * tiling_.block_k) /
-              (stays ? grid_n_ : 1);
+              (stays ? grid_n_ * (tiling_.outer_inside ? double(outer_) : 1) : 1);
     }
     return work;
   }
@@ -208,6 +216,7 @@ class Search {
     consider(tiling);
     tiling.columns_outermost = true;
     consider(tiling);
+    consider_outer_inside(tiling);
     tiling.columns_outermost = false;
     const bool whole = tiling.block_m >= ceil_divide(problem_.m, 8) &&
                        tiling.block_n == ceil_divide(problem_.n, 128) &&
@@ -217,6 +226,19 @@ class Search {
       if (block == 1 || block > 64) continue;
       tiling.block_outer = block;
       consider(tiling);
+    }
+  }
+
+  void consider_outer_inside(DotTiling tiling) {
+    const auto none_has = [this](std::uint32_t OuterDimension::*stride) {
+      return !problem_.outer.empty() &&
+             std::all_of(problem_.outer.begin(), problem_.outer.end(),
+                         [stride](const OuterDimension& outer) { return outer.*stride == 0; });
+    };
+    tiling.outer_inside = true;
+    for (const bool columns : {false, true}) {
+      tiling.columns_outermost = columns;
+      if (none_has(columns ? &OuterDimension::rhs : &OuterDimension::lhs)) consider(tiling);
     }
   }
 

@@ -75,6 +75,9 @@ void ElementwiseKernel::allocate() {
           builder_.allocate_vmem(static_cast<std::uint64_t>(8 * reduction.registers));
     }
   }
+  for (ElementwisePlan::RowValue& value : plan_.row_values) {
+    value.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * plan_.block));
+  }
   emitter_.infer();
   for (std::size_t i = 0; i < 2; ++i) load_flags_[i] = builder_.allocate_flag();
   for (std::size_t i = 0; i < 2; ++i) store_flags_[i] = builder_.allocate_flag();
@@ -267,6 +270,7 @@ void ElementwiseKernel::emit_blocks() {
 void ElementwiseKernel::compute_block(Index parity, std::int64_t row_tiles) {
   bool spreads = false;
   for (const Input& input : plan_.inputs) spreads |= input.is_spread();
+  for (const auto& value : plan_.row_values) spreads |= value.level < 0;
   if (spreads) emit_pass(-1, parity, row_tiles);
   for (int level = 0; level <= plan_.last_level; ++level) emit_pass(level, parity, row_tiles);
   builder_.new_block();
@@ -338,6 +342,7 @@ void ElementwiseKernel::emit_pass(int level, Index parity, std::int64_t row_tile
   emitter_.forget();
   reset_digits();
   parity_ = parity;
+  for (const auto& value : plan_.row_values) emitter_.set_given(value.node, value.level < level);
   const std::int64_t unroll = plan_.unroll_rows;
   const auto group = [&](Index first, std::int64_t count) {
     emitter_.forget();
@@ -378,14 +383,15 @@ void ElementwiseKernel::emit_pass(int level, Index parity, std::int64_t row_tile
 void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
   if (level < 0) {
     spread_columns(rows);
+    write_row_values(level, rows);
     return;
   }
   if (plan_.unroll_lanes != plan_.lane_tiles) {
     clear_sums(level, rows);
     loop_over_lane_tiles(level, rows);
     finish_sums(level, rows);
-  } else if (sums_at(level) > 0) {
-    // Row by row: only the sums of one row are under way.
+  } else if (sums_at(level) > 0 || works_by_rows(level)) {
+    // Row by row: only the sums and values of one row are under way.
     for (const Place& row : rows) {
       clear_sums(level, {row});
       for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
@@ -399,6 +405,13 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
     }
   }
   write_rows(level, rows);
+}
+
+/// The last pass goes row by row where rows have values of their own and are not added to others.
+bool ElementwiseKernel::works_by_rows(int level) const {
+  return level == plan_.last_level && !plan_.row_values.empty() &&
+         std::all_of(plan_.reductions.begin(), plan_.reductions.end(),
+                     [](const Reduction& each) { return each.along_lanes; });
 }
 
 std::int64_t ElementwiseKernel::sums_at(int level) const {
@@ -550,6 +563,7 @@ void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
   for (Place& place : here) {
     if (plan_.counts()) place.digits = digits_at(place.row_key);
   }
+  write_row_values(level, here);
   for (const Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kRows || output.level != level) continue;
     if (output.access.x != Step::kRows) {
@@ -563,6 +577,16 @@ void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
     // Groups of up to 16 row tiles, aligned to their size, lie in one row of 128 lanes.
     store_across_lanes(builder_, emitter_, values, at(tiles_of(output), add(builder_, tile, row)),
                        lane);
+  }
+}
+
+/// Values of rows that are known now, for later passes.
+void ElementwiseKernel::write_row_values(int level, const std::vector<Place>& rows) {
+  for (const auto& value : plan_.row_values) {
+    if (value.level != level) continue;
+    for (const Place& place : rows) {
+      builder_.store(at(value.slots, place.slot_rows), emitter_.vector(value.node, place));
+    }
   }
 }
 
@@ -642,6 +666,9 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
     const Reduction& reduction = plan_.reductions[static_cast<std::size_t>(index)];
     TPU_CHECK(reduction.along_lanes, graph_.kernel_name() << ": a sum that is not known yet");
     return ExpressionValue::of(builder_.load(at(reduction.slots, place.slot_rows)));
+  }
+  if (const auto* value = plan_.row_value_of(id)) {
+    return ExpressionValue::of(builder_.load(at(value->slots, place.slot_rows)));
   }
   const Input& input = *plan_.input_of(id);
   const ElementType type = input.access.shape.type;

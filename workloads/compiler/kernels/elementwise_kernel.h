@@ -64,6 +64,8 @@ class ElementwiseKernel {
   void emit_tile(int level, const std::vector<Place>& rows, Index lane_tile, int lane_key);
   void finish_sums(int level, const std::vector<Place>& rows);
   void write_rows(int level, const std::vector<Place>& rows);
+  void write_row_values(int level, const std::vector<Place>& rows);
+  bool works_by_rows(int level) const;
   void write_element(const Output& output, const Place& place);
   void accumulate(const Reduction& reduction, const std::vector<Place>& places);
   Place place_of(Index group, std::int64_t row, Index buffer32, Index buffer16);

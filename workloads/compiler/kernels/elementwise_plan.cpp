@@ -16,6 +16,8 @@ using OutputKind = ElementwisePlan::OutputKind;
 constexpr std::int64_t kRegisterBytes = 4096;
 /// Left for the scratch of packed stores and alignment.
 constexpr std::int64_t kReserveBytes = 256 << 10;
+/// In one piece of straight code whose sums along lanes are waited for together.
+constexpr int kMostRowTiles = 16;
 /// Of a column that is kept.
 constexpr std::int64_t kLargestColumn = 1 << 20;
 
@@ -48,6 +50,7 @@ class Planner {
     find_inputs();
     find_reductions();
     find_levels();
+    find_row_values();
     find_outputs();
     choose_shape();
     find_needed_axes();
@@ -61,6 +64,8 @@ class Planner {
   void find_reductions();
   void keep_axes(ElementwisePlan::Reduction& reduction, const ExpressionNode& node);
   void find_levels();
+  bool is_of_rows(int node) const;
+  void find_row_values();
   void find_outputs();
   void choose_shape();
   void find_needed_axes();
@@ -165,6 +170,47 @@ void Planner::find_levels() {
     const int operand = graph_.node(reduction.node).operands.front();
     reduction.level = level_of(operand);
     plan_.last_level = std::max(plan_.last_level, reduction.level);
+  }
+}
+
+/// Whether the value is the same along a row, and not everywhere.
+bool Planner::is_of_rows(int id) const {
+  bool varies = false;
+  for (int below : graph_.below({id})) {
+    const ExpressionNode& node = graph_.node(below);
+    if (node.opcode == HloOpcode::kIota) return false;
+    if (node.opcode == HloOpcode::kParameter) {
+      const ElementwisePlan::Input& input = *plan_.input_of(below);
+      if (!input.is_column()) return false;
+      varies |= !input.fixed;
+    }
+    const int index = plan_.reduction_of(below);
+    if (index < 0) continue;
+    if (!plan_.reductions[static_cast<std::size_t>(index)].along_lanes) return false;
+    varies = true;
+  }
+  return varies;
+}
+
+void Planner::find_row_values() {
+  if (space_.linear) return;
+  const auto& nodes = graph_.nodes();
+  std::vector<bool> of_rows(nodes.size()), is_wanted(nodes.size());
+  for (std::size_t id = 0; id < nodes.size(); ++id) of_rows[id] = is_of_rows(static_cast<int>(id));
+  for (std::size_t id = 0; id < nodes.size(); ++id) {
+    if (of_rows[id]) continue;
+    for (int operand : nodes[id].operands) is_wanted[static_cast<std::size_t>(operand)] = true;
+  }
+  for (std::size_t id = 0; id < nodes.size(); ++id) {
+    const bool is_computed = nodes[id].opcode != HloOpcode::kParameter &&
+                             nodes[id].opcode != HloOpcode::kReduce &&
+                             nodes[id].opcode != HloOpcode::kConstant;
+    const bool is_vector = nodes[id].shape.type != hlo::ElementType::kPred;
+    if (!of_rows[id] || !is_wanted[id] || !is_computed || !is_vector) continue;
+    ElementwisePlan::RowValue value;
+    value.node = static_cast<int>(id);
+    value.level = level_of(value.node) - 1;
+    plan_.row_values.push_back(value);
   }
 }
 
@@ -292,9 +338,9 @@ void Planner::choose_unroll() {
     crosses_lanes |= reduction.along_lanes;
     sums += reduction.along_lanes ? 1 : 0;
   }
-  if (crosses_lanes) tiles *= 4;
+  if (crosses_lanes) tiles = kMostTiles;
   tiles = std::min(tiles, most_tiles_);
-  const int most_rows = crosses_lanes ? 8 : tiles;
+  const int most_rows = crosses_lanes ? kMostRowTiles : tiles;
   int rows = 1;
   const bool whole_rows = plan_.lane_tiles <= std::max(1, crosses_lanes ? tiles / 4 : tiles);
   const std::int64_t row_width = whole_rows ? plan_.lane_tiles : 1;
@@ -354,6 +400,7 @@ void Planner::choose_block() {
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     if (reduction.along_lanes) ++slots;
   }
+  slots += static_cast<std::int64_t>(plan_.row_values.size());
   const std::int64_t per_row_tile = 2 * stream_rows * 512 + slots * kRegisterBytes;
   const std::int64_t room =
       static_cast<std::int64_t>(target_.vmem_bytes) - resident_bytes() - kReserveBytes;
@@ -391,6 +438,13 @@ int ElementwisePlan::reduction_of(int node) const {
     if (reductions[i].node == node) return static_cast<int>(i);
   }
   return -1;
+}
+
+const ElementwisePlan::RowValue* ElementwisePlan::row_value_of(int node) const {
+  for (const RowValue& value : row_values) {
+    if (value.node == node) return &value;
+  }
+  return nullptr;
 }
 
 std::int64_t ElementwisePlan::stream_rows(const hlo::Shape& shape) const {

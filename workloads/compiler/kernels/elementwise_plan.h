@@ -47,6 +47,13 @@ struct ElementwisePlan {
     VmemRegion accumulators;
     bool integer = false;
   };
+  /// What operations on whole rows need of each row, made of sums along lanes and columns: computed
+  /// once a row, then kept as those are.
+  struct RowValue {
+    int node = -1;
+    int level = -1;    ///< Pass that computes it; -1: the one that spreads columns.
+    VmemRegion slots;  ///< A register per row tile of the block.
+  };
   enum class OutputKind : std::uint8_t { kStream, kRows, kAccumulated };
   struct Output {
     int node = -1;
@@ -62,6 +69,7 @@ struct ElementwisePlan {
 
   std::vector<Input> inputs;
   std::vector<Reduction> reductions;
+  std::vector<RowValue> row_values;
   std::vector<Output> outputs;
   bool flat = false;            ///< Only streams and scalars: a row tile is any tile.
   std::int64_t row_tiles = 1;   ///< Of the whole space.
@@ -75,6 +83,7 @@ struct ElementwisePlan {
 
   const Input* input_of(int node) const;
   int reduction_of(int node) const;  ///< Index; -1: none.
+  const RowValue* row_value_of(int node) const;
   bool counts() const { return digits > 0; }
   /// VMEM rows of a row tile of a streamed array.
   std::int64_t stream_rows(const hlo::Shape& shape) const;
@@ -83,7 +92,7 @@ struct ElementwisePlan {
 };
 
 /// Tiles that straight code works on at a time, at most.
-constexpr int kMostTiles = 32;
+constexpr int kMostTiles = 64;
 
 /// Makes the plan; regions are not allocated yet. Throws WorkloadError for what does not fit.
 ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,

@@ -87,7 +87,11 @@ ExpressionEmitter::ExpressionEmitter(KernelBuilder& builder, const ExpressionGra
     : builder_(builder),
       graph_(graph),
       source_(std::move(source)),
-      dependence_(graph.nodes().size()) {}
+      dependence_(graph.nodes().size()) {
+  for (const ExpressionNode& node : graph.nodes()) {
+    is_given_.push_back(node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kReduce);
+  }
+}
 
 void ExpressionEmitter::set_dependence(int node, Dependence dependence) {
   dependence_[static_cast<std::size_t>(node)] = dependence;
@@ -107,6 +111,10 @@ void ExpressionEmitter::infer() {
       dependence_[i].rows |= dependence(operand).rows;
     }
   }
+}
+
+void ExpressionEmitter::set_given(int node, bool is_given) {
+  is_given_[static_cast<std::size_t>(node)] = is_given;
 }
 
 void ExpressionEmitter::forget() {
@@ -145,12 +153,14 @@ void ExpressionEmitter::refuse(const ExpressionNode& node, const std::string& wh
 ExpressionValue ExpressionEmitter::value(int id, const Place& place) {
   const ExpressionNode& node = graph_.node(id);
   if (node.opcode == HloOpcode::kConstant) return ExpressionValue::of_bits(node.bits);
-  const bool is_source = node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kReduce;
-  // A load costs less than a register from place to place, and rows are many.
+  const bool is_source = is_given_[static_cast<std::size_t>(id)];
+  // A load costs less than a register from row to row, and rows are many.
   const Dependence& needs = dependence(id);
   const bool is_kept = !is_source && !needs.rows;
-  const auto key = std::make_tuple(id, needs.lanes || !is_kept ? place.lane_key : -1,
-                                   is_kept ? -1 : place.row_key);
+  const bool is_of_row = needs.rows && !needs.lanes;
+  const bool is_anywhere_in_row = is_of_row || (is_kept && !needs.lanes);
+  const auto key =
+      std::make_tuple(id, is_anywhere_in_row ? -1 : place.lane_key, is_kept ? -1 : place.row_key);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   const ExpressionValue result = is_source ? source_(id, place) : emit(node, place);

@@ -71,6 +71,8 @@ class ExpressionEmitter {
 
   void set_dependence(int node, Dependence dependence);  ///< Of sources; before infer().
   void infer();
+  /// From now on the source gives the node's value, as it does those of parameters.
+  void set_given(int node, bool is_given);
   const Dependence& dependence(int node) const {
     return dependence_[static_cast<std::size_t>(node)];
   }
@@ -108,6 +110,7 @@ class ExpressionEmitter {
   const ExpressionGraph& graph_;
   Source source_;
   std::vector<Dependence> dependence_;
+  std::vector<bool> is_given_;  ///< Of each node.
   std::map<std::tuple<int, int, int>, ExpressionValue> known_;
   VReg lane_index_, sublane_index_, element_index_;
 };

@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/layout_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <numeric>
@@ -294,11 +295,21 @@ double LayoutSearch::dot_cost(InstructionId id, bool counts_products) {
   if (!takes_part(lhs) || !takes_part(rhs)) return 0;
   std::optional<DotProblem> problem =
       find_dot_problem(dot, laid_out(lhs), laid_out(rhs), laid_out(id));
-  if (!problem) return copy_cost(lhs) + copy_cost(rhs) + copy_cost(id);
+  const auto tiles = [](double extent) { return std::ceil(extent / 128); };
+  if (!problem) {
+    const double copies = copy_cost(lhs) + copy_cost(rhs) + copy_cost(id);
+    if (!counts_products) return copies;
+    // Copies put whole matrices side by side.
+    double contracted = 1;
+    for (std::int64_t d : dot.dot.lhs_contracting) {
+      contracted *= double(shape(lhs).dimensions[static_cast<std::size_t>(d)]);
+    }
+    const double results = double(shape(id).element_count()) / (128.0 * 128.0);
+    return copies + results * tiles(contracted) * kTileCycles;
+  }
   exchange_where_cheaper(*problem);
   const double transposed = double(blocks_to_transpose(*problem)) * kTransposeCycles;
   if (!counts_products) return transposed;
-  const auto tiles = [](std::uint32_t extent) { return (extent + 127) / 128; };
   double products = double(tiles(problem->m)) * tiles(problem->n) * tiles(problem->k);
   for (const OuterDimension& outer : problem->outer) products *= outer.extent;
   for (const OuterDimension& outer : problem->outer_k) products *= outer.extent;
@@ -502,7 +513,8 @@ double LayoutSearch::move(int g, const DimensionOrder& order,
     for (auto& [neighbour, wanted] : induced(from)) {
       Group& other = groups_[static_cast<std::size_t>(neighbour)];
       if (other.is_fixed || other.order == wanted || moved.count(neighbour) != 0) continue;
-      if (other.relations.size() > kMostRelations) continue;
+      const std::size_t mine = groups_[static_cast<std::size_t>(g)].relations.size();
+      if (other.relations.size() > std::max(kMostRelations, mine)) continue;
       const double present = cost_of(neighbour);
       DimensionOrder kept = other.order;
       other.order = wanted;
