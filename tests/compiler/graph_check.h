@@ -17,14 +17,18 @@
 
 namespace tpu::test {
 
-/// A module with values for its parameters, to be compiled, run and compared with the reference
-/// interpreter.
+/// A module with values for its parameters, to be compiled for a machine, run for some steps and
+/// compared with the reference interpreter. Results that are aliased with parameters are the next
+/// step's arguments.
 struct GraphCase {
   hlo::Module module;
   std::vector<reference::Value> arguments;
+  MachineParams machine = {};
+  std::uint32_t steps = 1;
 };
 
-/// Random values for every parameter of a module: numbers in [-2, 2], integers in [-9, 40].
+/// Random values for every parameter of a module: numbers in [-2, 2], integers in [-9, 40] or what
+/// their types make of these.
 inline GraphCase case_of(hlo::Module module, std::uint32_t seed) {
   std::mt19937 engine(seed);
   std::uniform_real_distribution<double> uniform(-2, 2);
@@ -36,16 +40,22 @@ inline GraphCase case_of(hlo::Module module, std::uint32_t seed) {
     for (float& number : value.numbers) number = reference::round_to(shape.type, uniform(engine));
     for (std::int64_t& integer : value.integers) {
       const auto random = static_cast<std::int64_t>(engine());
-      integer = shape.type == hlo::ElementType::kPred ? random % 2 : random % 50 - 9;
+      integer = shape.type == hlo::ElementType::kPred
+                    ? random % 2
+                    : reference::wrap_to(shape.type, random % 50 - 9);
     }
     arguments.push_back(std::move(value));
   }
-  return {std::move(module), std::move(arguments)};
+  GraphCase graph;
+  graph.module = std::move(module);
+  graph.arguments = std::move(arguments);
+  return graph;
 }
 
 /// How a compiled module compares with the reference.
 struct Verdict {
-  enum class Kind : std::uint8_t { kEqual, kRefused, kWrong };
+  /// kInvalid: the reference cannot run it either.
+  enum class Kind : std::uint8_t { kEqual, kRefused, kWrong, kInvalid };
   Kind kind = Kind::kEqual;
   std::string message;  ///< Of a refusal or what is wrong.
 };
@@ -64,8 +74,10 @@ constexpr double kRoundingOfBf16 = 0.03;
 constexpr std::uint32_t kTrials = 25;
 
 inline bool has_bf16(const hlo::Module& module) {
-  for (const hlo::HloInstruction& instruction : module.entry_computation().instructions) {
-    if (instruction.shape.type == hlo::ElementType::kBf16) return true;
+  for (const hlo::Computation& computation : module.computations) {
+    for (const hlo::HloInstruction& instruction : computation.instructions) {
+      if (instruction.shape.type == hlo::ElementType::kBf16) return true;
+    }
   }
   return false;
 }
@@ -75,34 +87,64 @@ inline void make_f32(hlo::Shape& shape) {
   for (hlo::Shape& element : shape.elements) make_f32(element);
 }
 
-/// The module with f32 where it says bf16: what a compiler computes that keeps more precision than
-/// it must. `kept` of four such instructions, chosen at random, still round.
-inline hlo::Module in_f32(hlo::Module module, std::mt19937& engine, std::uint32_t kept) {
-  for (hlo::Computation& computation : module.computations) {
-    for (hlo::HloInstruction& instruction : computation.instructions) {
-      if (instruction.opcode == hlo::HloOpcode::kConstant) continue;
-      const bool computes = instruction.opcode != hlo::HloOpcode::kParameter &&
-                            instruction.opcode != hlo::HloOpcode::kGetTupleElement;
-      if (!computes || engine() % 4 >= kept) make_f32(instruction.shape);
+/// A computation with f32 where it says bf16: what a compiler computes that keeps more precision
+/// than it must. `kept` of four uses of such values, chosen at random, are still rounded.
+inline hlo::Computation in_f32(const hlo::Computation& from, std::mt19937& engine,
+                               std::uint32_t kept) {
+  hlo::Computation computation = from;
+  computation.instructions.clear();
+  std::vector<hlo::InstructionId> exact, rounded;
+  for (hlo::HloInstruction instruction : from.instructions) {
+    const bool rounds = instruction.shape.type == hlo::ElementType::kBf16;
+    for (hlo::InstructionId& operand : instruction.operands) {
+      const auto id = static_cast<std::size_t>(operand);
+      operand = engine() % 4 < kept ? rounded[id] : exact[id];
     }
+    if (instruction.opcode == hlo::HloOpcode::kConstant && rounds) {
+      const compiler::HostArray narrow{instruction.shape, instruction.literal};
+      instruction.literal = compiler::converted(narrow, hlo::ElementType::kF32).bytes;
+    }
+    make_f32(instruction.shape);
+    exact.push_back(compiler::append(computation, instruction));
+    rounded.push_back(exact.back());
+    if (!rounds) continue;
+    hlo::HloInstruction rounding;
+    rounding.opcode = hlo::HloOpcode::kConvert;
+    rounding.name = instruction.name + ".rounded";
+    rounding.shape = hlo::array_shape(hlo::ElementType::kBf16, instruction.shape.dimensions);
+    rounding.operands = {exact.back()};
+    rounded.back() = compiler::append(computation, std::move(rounding));
   }
-  return module;
+  computation.root = exact[static_cast<std::size_t>(from.root)];
+  return computation;
 }
 
 inline std::vector<reference::Value> interpret(const hlo::Module& module,
                                                std::vector<reference::Value> arguments,
+                                               std::uint32_t steps = 1,
                                                bool round_matmul_operands = true) {
   reference::InterpreterOptions options;
   options.round_matmul_operands_to_bf16 = round_matmul_operands;
-  reference::Value value = reference::Interpreter(module, options).run(std::move(arguments));
-  if (value.shape.is_tuple()) return std::move(value.elements);
-  std::vector<reference::Value> one;
-  one.push_back(std::move(value));
-  return one;
+  options.most_iterations = 1000;
+  const reference::Interpreter interpreter(module, options);
+  std::vector<reference::Value> results;
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    for (const hlo::Alias& alias : module.aliases) {
+      if (step == 0) break;
+      reference::Value& argument = arguments[static_cast<std::size_t>(alias.parameter_number)];
+      const hlo::Shape shape = argument.shape;
+      argument = results[static_cast<std::size_t>(alias.output_index)];
+      argument.shape = shape;
+    }
+    reference::Value value = interpreter.run(arguments);
+    results = std::move(value.elements);
+    if (!value.shape.is_tuple()) results.push_back(std::move(value));
+  }
+  return results;
 }
 
 /// The results of the module on arguments that differ in the last bits, with f32 in place of bf16:
-/// everywhere in the first trial, in later ones but for some instructions. Every other trial leaves
+/// everywhere in the first trial, in later ones but for some uses. Every other trial leaves
 /// operands of products as they are: small ones the vector unit multiplies in f32.
 inline std::vector<reference::Value> disturbed(const GraphCase& graph, std::uint32_t trial) {
   const std::uint32_t kept = trial == 0 ? 0 : 1 + trial % 3;
@@ -114,37 +156,32 @@ inline std::vector<reference::Value> disturbed(const GraphCase& graph, std::uint
       number *= 1 + 1e-6F * (static_cast<float>(engine() % 3) - 1);
     }
   }
-  // Constants of bf16 become parameters' equals by a conversion of their type.
-  hlo::Module module = in_f32(graph.module, engine, kept);
+  hlo::Module module = graph.module;
   for (hlo::Computation& computation : module.computations) {
-    for (hlo::HloInstruction& constant : computation.instructions) {
-      if (constant.opcode != hlo::HloOpcode::kConstant ||
-          constant.shape.type != hlo::ElementType::kBf16) {
-        continue;
-      }
-      const compiler::HostArray narrow{constant.shape, constant.literal};
-      constant.literal = compiler::converted(narrow, hlo::ElementType::kF32).bytes;
-      constant.shape.type = hlo::ElementType::kF32;
-    }
+    computation = in_f32(computation, engine, kept);
   }
-  return interpret(module, std::move(arguments), trial % 2 == 0);
+  return interpret(module, std::move(arguments), graph.steps, trial % 2 == 0);
 }
 
 /// How far an array is from another: as a whole, and its worst element.
 struct Distances {
-  double whole = 0;  ///< Relative L2 distance.
-  double worst = 0;  ///< Largest |a - b| / (|b| + root mean square of b).
+  double whole = 0;         ///< Relative L2 distance.
+  double worst = 0;         ///< Largest |a - b| / (|b| + root mean square of b).
+  std::size_t element = 0;  ///< Which that is.
 };
 
 inline Distances distances(const std::vector<double>& a, const std::vector<double>& b) {
-  Distances distances{distance(a, b), 0};
+  Distances distances;
+  distances.whole = distance(a, b);
   double squares = 0;
   for (double x : b) squares += std::isfinite(x) ? x * x : 0;
   const double mean = squares > 0 ? std::sqrt(squares / static_cast<double>(b.size())) : 1;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
     const double off = std::fabs(a[i] - b[i]) / (std::fabs(b[i]) + mean);
-    distances.worst = std::isnan(off) ? off : std::max(distances.worst, off);
+    if (off <= distances.worst) continue;
+    distances.worst = off;
+    distances.element = i;
     if (std::isnan(off)) break;
   }
   return distances;
@@ -172,7 +209,10 @@ inline std::string compare(const std::vector<reference::Value>& wanted,
     return "result " + std::to_string(i) + " " + hlo::to_string(found[i].shape, false) +
            ": relative distance " + std::to_string(off.whole) + ", expected at most " +
            std::to_string(allowed) + "; of its worst element " + std::to_string(off.worst) +
-           ", expected at most " + std::to_string(allowed_worst);
+           ", expected at most " + std::to_string(allowed_worst) + ": element " +
+           std::to_string(off.element) + " is " +
+           std::to_string(numbers_of(found[i]).at(off.element)) + ", expected " +
+           std::to_string(expected.at(off.element));
   }
   return {};
 }
@@ -181,13 +221,18 @@ inline std::string compare(const std::vector<reference::Value>& wanted,
 
 /// Compiles the module for one core, runs it on values and compares every result.
 ///
-/// What is allowed is what the reference itself does between its own rounding and f32 throughout on
+/// What is allowed is what the reference itself does between its own roundings and others on
 /// arguments that differ by a millionth.
-inline Verdict check_graph(const GraphCase& graph, const MachineParams& params = {}) {
+inline Verdict check_graph(const GraphCase& graph) {
   using namespace graph_check_detail;
+  std::vector<reference::Value> wanted;
   try {
     hlo::verify(graph.module);
-    const auto wanted = interpret(graph.module, graph.arguments);
+    wanted = interpret(graph.module, graph.arguments, graph.steps);
+  } catch (const std::exception& error) {
+    return {Verdict::Kind::kInvalid, error.what()};
+  }
+  try {
     std::vector<std::vector<reference::Value>> others;
     const bool rounds = has_bf16(graph.module);
     CoreArguments arguments;
@@ -196,7 +241,7 @@ inline Verdict check_graph(const GraphCase& graph, const MachineParams& params =
     }
     std::optional<CompiledRun> run;
     try {
-      run = run_compiled(graph.module, {arguments}, 1, params);
+      run = run_compiled(graph.module, {arguments}, graph.steps, graph.machine);
     } catch (const WorkloadError& error) {
       return {Verdict::Kind::kRefused, error.what()};
     }
@@ -221,7 +266,7 @@ class GraphShrinker {
   /// Tries each step until none leaves a failing module, at most `attempts` checks.
   GraphCase run(int attempts) {
     attempts_ = attempts;
-    while (attempts_ > 0 && (keep_one_result() || cut_once())) {
+    while (attempts_ > 0 && (simpler_run() || keep_one_result() || cut_once() || blank_once())) {
     }
     return graph_;
   }
@@ -235,6 +280,54 @@ class GraphShrinker {
     return true;
   }
 
+  /// One step without aliases, on the published machine.
+  bool simpler_run() {
+    if (graph_.steps > 1) {
+      GraphCase smaller = graph_;
+      smaller.steps = 1;
+      if (still_fails(std::move(smaller))) return true;
+    }
+    if (!graph_.module.aliases.empty()) {
+      GraphCase smaller = graph_;
+      smaller.module.aliases.clear();
+      if (still_fails(std::move(smaller))) return true;
+    }
+    if (graph_.machine.name == MachineParams{}.name) return false;
+    GraphCase smaller = graph_;
+    smaller.machine = {};
+    return still_fails(std::move(smaller));
+  }
+
+  /// In the regions of loops and branches: a number becomes an iota or zero.
+  bool blank_once() {
+    for (std::size_t c = 0; c < graph_.module.computations.size(); ++c) {
+      const hlo::Computation& region = graph_.module.computations[c];
+      if (static_cast<hlo::ComputationId>(c) == graph_.module.entry) continue;
+      if (!region.at(region.root).shape.is_tuple()) continue;
+      for (std::size_t i = region.instructions.size(); i-- > 0;) {
+        const hlo::HloInstruction& old = region.instructions[i];
+        const bool is_leaf = old.operands.empty() || old.shape.is_tuple() ||
+                             old.opcode == hlo::HloOpcode::kGetTupleElement;
+        if (is_leaf || old.shape.type == hlo::ElementType::kPred) continue;
+        GraphCase smaller = graph_;
+        hlo::HloInstruction blank;
+        blank.id = old.id;
+        blank.name = old.name;
+        blank.shape = old.shape;
+        blank.opcode = old.shape.rank() == 0 ? hlo::HloOpcode::kConstant : hlo::HloOpcode::kIota;
+        if (old.shape.rank() > 0) {
+          blank.dimensions = {0};
+        } else {
+          blank.literal.resize(static_cast<std::size_t>(hlo::byte_size(old.shape.type)));
+        }
+        smaller.module.computations[c].instructions[i] = std::move(blank);
+        compiler::tidy(smaller.module.computations[c]);
+        if (still_fails(std::move(smaller))) return true;
+      }
+    }
+    return false;
+  }
+
   bool keep_one_result() {
     const hlo::Computation& entry = graph_.module.entry_computation();
     const hlo::HloInstruction root = entry.at(entry.root);
@@ -245,6 +338,13 @@ class GraphShrinker {
           smaller.module.entry_computation().at(smaller.module.entry_computation().root);
       tuple.operands = {root.operands[i]};
       tuple.shape.elements = {root.shape.elements[i]};
+      std::vector<hlo::Alias> aliases;
+      for (hlo::Alias alias : smaller.module.aliases) {
+        if (alias.output_index != static_cast<std::int64_t>(i)) continue;
+        alias.output_index = 0;
+        aliases.push_back(alias);
+      }
+      smaller.module.aliases = aliases;
       if (still_fails(std::move(smaller))) return true;
     }
     return false;
@@ -277,11 +377,14 @@ class GraphShrinker {
       const bool is_small = all[i].operands.empty() || all[i].shape.rank() == 0;
       if (is_small && all[i].opcode != hlo::HloOpcode::kIota) continue;
       GraphCase smaller = graph_;
-      hlo::HloInstruction& cut = smaller.module.entry_computation().instructions[i];
+      hlo::HloInstruction& old = smaller.module.entry_computation().instructions[i];
+      hlo::HloInstruction cut;
+      cut.id = old.id;
+      cut.name = old.name;
+      cut.shape = old.shape;
       cut.opcode = hlo::HloOpcode::kParameter;
-      cut.operands.clear();
-      cut.called.clear();
       cut.parameter_number = static_cast<std::int64_t>(smaller.arguments.size());
+      old = std::move(cut);
       smaller.arguments.push_back(values[value]);
       if (still_fails(std::move(smaller))) return true;
     }
@@ -295,14 +398,23 @@ class GraphShrinker {
     std::vector<reference::Value> arguments;
     std::vector<hlo::HloInstruction> kept;
     std::vector<hlo::InstructionId> place(entry.instructions.size(), -1);
+    std::vector<hlo::Alias> aliases;
     for (hlo::HloInstruction& instruction : entry.instructions) {
       const auto id = static_cast<std::size_t>(instruction.id);
       const bool is_parameter = instruction.opcode == hlo::HloOpcode::kParameter;
-      if (is_parameter && users[id].empty() && instruction.id != entry.root) continue;
+      const auto alias = std::find_if(
+          graph.module.aliases.begin(), graph.module.aliases.end(), [&](const hlo::Alias& each) {
+            return is_parameter && each.parameter_number == instruction.parameter_number;
+          });
+      const bool is_aliased = alias != graph.module.aliases.end();
+      if (is_parameter && !is_aliased && users[id].empty() && instruction.id != entry.root) {
+        continue;
+      }
       if (is_parameter) {
         arguments.push_back(
             std::move(graph.arguments[static_cast<std::size_t>(instruction.parameter_number)]));
         instruction.parameter_number = static_cast<std::int64_t>(arguments.size()) - 1;
+        if (is_aliased) aliases.push_back({alias->output_index, instruction.parameter_number});
       }
       place[id] = static_cast<hlo::InstructionId>(kept.size());
       for (hlo::InstructionId& operand : instruction.operands) {
@@ -314,6 +426,8 @@ class GraphShrinker {
     entry.root = place[static_cast<std::size_t>(entry.root)];
     entry.instructions = std::move(kept);
     graph.arguments = std::move(arguments);
+    graph.module.aliases = std::move(aliases);
+    compiler::remove_unused_computations(graph.module);
   }
 
   GraphCase graph_;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <random>
 
 #include "tests/compiler/graph_check.h"
 
@@ -17,6 +18,24 @@ namespace {
 std::uint32_t number_from(const char* variable, std::uint32_t otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+/// The published machines, and ones that were never built.
+MachineParams random_machine(std::uint32_t seed) {
+  static constexpr std::uint32_t kSizes[] = {128, 128, 128, 256, 512};
+  static constexpr std::uint32_t kVmem[] = {4, 8, 16, 32};
+  std::mt19937 engine(seed);
+  if (engine() % 2 == 0) return engine() % 2 == 0 ? v2_8() : MachineParams{};
+  MachineParams machine = engine() % 3 == 0 ? v2_8() : MachineParams{};
+  machine.name = "varied " + std::to_string(seed);
+  machine.core.mxu.count = 1 + engine() % 4;
+  machine.core.mxu.rows = kSizes[engine() % std::size(kSizes)];
+  machine.core.mxu.columns = kSizes[engine() % std::size(kSizes)];
+  machine.core.vmem_mib = kVmem[engine() % std::size(kVmem)];
+  machine.core.xlu_latency_cycles = 40 + engine() % 100;
+  machine.core.eup_latency_cycles = 2 + engine() % 20;
+  machine.core.mxu.matmul_latency_cycles = 60 + engine() % 100;
+  return machine;
 }
 
 /// A refusal without what differs from case to case.
@@ -37,8 +56,9 @@ void check_graphs(const GraphMix& mix, std::uint32_t count, std::uint32_t most_r
   std::map<std::string, int> refusals;
   std::uint32_t refused = 0;
   for (std::uint32_t seed = first; seed < first + count; ++seed) {
-    const GraphCase graph =
-        case_of(RandomGraph(mix, seed).make(4 + static_cast<int>(seed % 9)), seed);
+    GraphCase graph = case_of(random_module(mix, seed, 4 + static_cast<int>(seed % 9)), seed);
+    graph.machine = random_machine(seed);
+    graph.steps = graph.module.aliases.empty() ? 1 : 1 + seed % 3;
     const Verdict verdict = check_graph(graph);
     if (verdict.kind == Verdict::Kind::kRefused) {
       ++refused;
@@ -46,10 +66,13 @@ void check_graphs(const GraphMix& mix, std::uint32_t count, std::uint32_t most_r
         std::cout << mix.name << " " << seed << ": " << verdict.message << "\n";
       }
     }
+    EXPECT_NE(verdict.kind, Verdict::Kind::kInvalid)
+        << mix.name << " seed " << seed << ": " << verdict.message;
     if (verdict.kind != Verdict::Kind::kWrong) continue;
     const GraphCase small = GraphShrinker(graph).run(300);
-    ADD_FAILURE() << mix.name << " seed " << seed << ": " << verdict.message
-                  << "\nshrunk: " << check_graph(small).message << "\n"
+    ADD_FAILURE() << mix.name << " seed " << seed << ": " << verdict.message << "\nshrunk, on "
+                  << small.machine.name << ", " << small.steps
+                  << " steps: " << check_graph(small).message << "\n"
                   << hlo::to_string(small.module);
   }
   if (tells) std::cout << mix.name << ": " << refused << " of " << count << " refused\n";
@@ -57,22 +80,61 @@ void check_graphs(const GraphMix& mix, std::uint32_t count, std::uint32_t most_r
 }
 
 TEST(RandomGraphs, ElementwiseOperationsAndReductions) {
-  check_graphs({"expressions", 8, 3, 0, 0, 0, 0, 0}, 40, 0);
+  check_graphs({"expressions", {{add_elementwise, 8}, {add_reduction, 3}}}, 40, 0);
+}
+
+TEST(RandomGraphs, IntegersAndRareFunctions) {
+  check_graphs(
+      {"numbers",
+       {{add_elementwise, 3}, {add_reduction, 1}, {add_function, 3}, {add_integer_function, 4}}},
+      20, 20);
 }
 
 TEST(RandomGraphs, OperationsThatMoveElements) {
-  check_graphs({"movement", 4, 1, 5, 0, 0, 0, 0}, 20, 50);
+  check_graphs({"movement", {{add_elementwise, 4}, {add_reduction, 1}, {add_movement, 5}}}, 20, 50);
 }
 
 TEST(RandomGraphs, DotsAmongElementwiseOperations) {
-  check_graphs({"dots", 6, 2, 1, 4, 0, 0, 0}, 20, 20);
+  check_graphs(
+      {"dots", {{add_elementwise, 6}, {add_reduction, 2}, {add_movement, 1}, {add_dot, 4}}}, 20,
+      20);
 }
 
 TEST(RandomGraphs, ConvolutionsAndPooling) {
-  check_graphs({"images", 5, 2, 0, 0, 3, 2, 0}, 15, 80);
+  check_graphs(
+      {"images", {{add_elementwise, 5}, {add_reduction, 2}, {add_convolution, 3}, {add_window, 2}}},
+      15, 80);
 }
 
-TEST(RandomGraphs, RowsOfTables) { check_graphs({"rows", 5, 1, 1, 1, 0, 0, 3}, 10, 30); }
+TEST(RandomGraphs, RowsOfTables) {
+  check_graphs(
+      {"rows",
+       {{add_elementwise, 5}, {add_reduction, 1}, {add_movement, 1}, {add_dot, 1}, {add_rows, 3}}},
+      10, 30);
+}
+
+TEST(RandomGraphs, SlicesGathersScattersAndSorts) {
+  check_graphs({"indexing",
+                {{add_elementwise, 5},
+                 {add_reduction, 1},
+                 {add_dynamic_slice, 2},
+                 {add_gather, 2},
+                 {add_scatter, 2},
+                 {add_sort, 1},
+                 {add_greatest_place, 1},
+                 {add_running_sum, 1}}},
+               20, 80);
+}
+
+TEST(RandomGraphs, LoopsAndBranches) {
+  check_graphs({"regions",
+                {{add_elementwise, 6},
+                 {add_reduction, 2},
+                 {add_dot, 1},
+                 {add_loop, 3},
+                 {add_conditional, 2}}},
+               15, 30);
+}
 
 }  // namespace
 }  // namespace tpu::test

@@ -39,10 +39,12 @@ std::vector<std::uint8_t> scalar_literal(ElementType type, double value) {
       return bytes_of(bf16_bits(static_cast<float>(value)));
     case ElementType::kS32:
       return bytes_of(static_cast<std::int32_t>(value));
+    case ElementType::kU32:
+      return bytes_of(static_cast<std::uint32_t>(value));
     case ElementType::kPred:
       return bytes_of(static_cast<std::uint8_t>(value != 0));
     default:
-      throw WorkloadError("a constant: expected f32, bf16, s32 or pred, found " +
+      throw WorkloadError("a constant: expected f32, bf16, s32, u32 or pred, found " +
                           std::string(hlo::to_string(type)));
   }
 }
@@ -388,6 +390,18 @@ Tensor GraphBuilder::stop_gradient(Tensor x) {
 
 bool GraphBuilder::stops_gradient(Tensor x) const {
   return std::find(stopped_.begin(), stopped_.end(), x.id) != stopped_.end();
+}
+
+hlo::ComputationId GraphBuilder::adopt(hlo::Module module) {
+  const auto first = static_cast<hlo::ComputationId>(module_.computations.size());
+  for (hlo::Computation& computation : module.computations) {
+    computation.name = module.name + "." + computation.name;
+    for (HloInstruction& instruction : computation.instructions) {
+      for (hlo::ComputationId& called : instruction.called) called += first;
+    }
+    module_.computations.push_back(std::move(computation));
+  }
+  return first + module.entry;
 }
 
 void GraphBuilder::remove_unused(const std::vector<Tensor>& parameters) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "workloads/graph/graph.h"
@@ -107,6 +108,12 @@ class GraphBuilder {
   /// Sums of the values over all replicas, by one all-reduce of as many operands.
   std::vector<Tensor> all_reduce_sum(const std::vector<Tensor>& values);
   Tensor tuple(const std::vector<Tensor>& elements);
+
+  /// Any other instruction of HLO: its shape follows from operands and attributes, or is the one
+  /// that it states. No gradient passes through it.
+  Tensor instruction(hlo::HloInstruction instruction) { return append(std::move(instruction)); }
+  /// Adds the computations of a module, to be called by an instruction; the number of its entry.
+  hlo::ComputationId adopt(hlo::Module module);
 
   /// No gradient passes through this value.
   Tensor stop_gradient(Tensor x);

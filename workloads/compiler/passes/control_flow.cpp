@@ -496,24 +496,11 @@ void Outliner::visit_while(InstructionId id) {
 
 void Outliner::visit_conditional(InstructionId id) {
   const HloInstruction branch = entry_.at(id);
-  const HloInstruction& selector = entry_.at(branch.operands.at(0));
-  const bool is_pred = selector.shape.type == hlo::ElementType::kPred;
-  if (is_scalar_constant(selector)) {
-    const auto last = static_cast<double>(branch.called.size() - 1);
-    double chosen = scalar_value(selector).value_or(0);
-    if (is_pred) chosen = chosen != 0 ? 0 : 1;
-    if (chosen < 0 || chosen > last) chosen = last;
-    const auto index = static_cast<std::size_t>(chosen);
-    entry_.at(id).opcode = HloOpcode::kCall;
-    entry_.at(id).called = {branch.called[index]};
-    entry_.at(id).operands = {branch.operands.at(1 + index)};
-    return;
-  }
   HloInstruction made = region_instruction(branch, regions_.size());
   made.operands = {branch.operands[0]};
   made.shape.elements = flattened(branch.shape);
   ScheduledRegion region;
-  region.by_predicate = is_pred;
+  region.by_predicate = entry_.at(branch.operands[0]).shape.type == hlo::ElementType::kPred;
   for (std::size_t i = 0; i < branch.called.size(); ++i) {
     const std::vector<InstructionId> read = leaves_of(entry_, branch.operands.at(1 + i));
     made.operands.insert(made.operands.end(), read.begin(), read.end());
@@ -562,6 +549,26 @@ bool has_control_flow(const Module& module) {
   return std::any_of(all.begin(), all.end(), [](const HloInstruction& instruction) {
     return instruction.opcode == HloOpcode::kWhile || instruction.opcode == HloOpcode::kConditional;
   });
+}
+
+bool take_known_branches(Module& module) {
+  bool found = false;
+  Computation& entry = module.entry_computation();
+  for (HloInstruction& branch : entry.instructions) {
+    if (branch.opcode != HloOpcode::kConditional || runs_region(branch)) continue;
+    const HloInstruction& selector = entry.at(branch.operands.at(0));
+    if (!is_scalar_constant(selector)) continue;
+    const auto last = static_cast<double>(branch.called.size() - 1);
+    double chosen = scalar_value(selector).value_or(0);
+    if (selector.shape.type == hlo::ElementType::kPred) chosen = chosen != 0 ? 0 : 1;
+    if (chosen < 0 || chosen > last) chosen = last;
+    const auto index = static_cast<std::size_t>(chosen);
+    branch.opcode = HloOpcode::kCall;
+    branch.called = {branch.called[index]};
+    branch.operands = {branch.operands.at(1 + index)};
+    found = true;
+  }
+  return found;
 }
 
 std::vector<ScheduledRegion> outline_control_flow(Module& module) { return Outliner(module).run(); }

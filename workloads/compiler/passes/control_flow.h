@@ -7,6 +7,10 @@
 
 namespace tpu::compiler {
 
+/// Pass: conditionals with a constant selector become calls of the branch that is taken; true when
+/// there was one. What stands in that branch is to be flattened and simplified then.
+bool take_known_branches(hlo::Module& module);
+
 /// Pass: takes the computations of every while and conditional out of the entry, as modules of
 /// their own that go through the same passes.
 ///
@@ -15,10 +19,9 @@ namespace tpu::compiler {
 ///   where it stands, a constant is computed again inside. Its result is the tuple of what changes.
 /// - The trip count is derived where the condition compares a counter with a constant and the body
 ///   adds a constant to the counter; a loop that never runs is its initial state.
-/// - A conditional gets its selector and the arrays that each branch reads, branch after branch;
-///   one with a constant selector becomes a call.
+/// - A conditional gets its selector and the arrays that each branch reads, branch after branch.
 ///
-/// Needs: a simplified entry without calls.
+/// Needs: a simplified entry without calls and without branches that are known.
 /// Leaves: tuple_index as index into the result on those instructions, and no called computations
 /// (runs_region); bodies without calls, simplified.
 std::vector<ScheduledRegion> outline_control_flow(hlo::Module& module);

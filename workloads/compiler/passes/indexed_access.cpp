@@ -328,9 +328,10 @@ struct Roles {
   }
 };
 
-bool is_rows_already(const HloInstruction& instruction, const Shape& table, const Shape& indices) {
+/// Whole rows of a matrix, one index each; `picked` has the slices or updates.
+bool is_rows_already(const HloInstruction& instruction, const Shape& table, const Shape& indices,
+                     const Shape& picked) {
   const hlo::GatherDimensions& dims = instruction.gather;
-  const bool is_gather = instruction.opcode == HloOpcode::kGather;
   const std::int64_t rank = indices.rank();
   const bool one_number = dims.index_vector_dim == rank ||
                           (dims.index_vector_dim == rank - 1 && indices.dimensions.back() == 1);
@@ -339,7 +340,7 @@ bool is_rows_already(const HloInstruction& instruction, const Shape& table, cons
          table.dimensions[1] > 1 && dims.offset_dims == Extents{batch_rank} &&
          dims.collapsed_slice_dims == Extents{0} && dims.start_index_map == Extents{0} &&
          dims.operand_batching_dims.empty() &&
-         (!is_gather || dims.slice_sizes == Extents{1, table.dimensions[1]});
+         picked.dimensions[static_cast<std::size_t>(batch_rank)] == table.dimensions[1];
 }
 
 void IndexedAccess::visit_gather(Id id) {
@@ -347,7 +348,7 @@ void IndexedAccess::visit_gather(Id id) {
   const hlo::GatherDimensions& dims = gather.gather;
   Id array = gather.operands[0];
   const Id indices = gather.operands[1];
-  if (is_rows_already(gather, at(array).shape, at(indices).shape)) return;
+  if (is_rows_already(gather, at(array).shape, at(indices).shape, gather.shape)) return;
   edit_.stand_for(id);
   Extents extents = edit_.dimensions(array);
   // Dimensions that no index moves are cut first; those whose slice is everything are windows.
@@ -526,7 +527,8 @@ void IndexedAccess::visit_scatter(Id id) {
     refuse("expected a scatter that adds floating values");
   }
   const Id indices = scatter.operands[1];
-  if (is_rows_already(scatter, at(scatter.operands[0]).shape, at(indices).shape) &&
+  if (is_rows_already(scatter, at(scatter.operands[0]).shape, at(indices).shape,
+                      at(scatter.operands[2]).shape) &&
       type == ElementType::kF32) {
     return;
   }

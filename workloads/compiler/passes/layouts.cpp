@@ -177,8 +177,13 @@ void LayoutAssignment::write() {
       instruction.shape.layout = layout_of(instruction.shape.type, order(instruction.id));
     }
   }
+  // Operands stand before their users: tuples of elements of tuples are right at once.
   for (HloInstruction& instruction : computation_.instructions) {
-    if (!instruction.shape.is_tuple()) continue;
+    if (instruction.opcode == HloOpcode::kGetTupleElement) {
+      const Shape& tuple = at(instruction.operands[0]).shape;
+      instruction.shape.layout =
+          tuple.elements[static_cast<std::size_t>(instruction.tuple_index)].layout;
+    }
     const bool by_operand =
         instruction.opcode == HloOpcode::kTuple || instruction.opcode == HloOpcode::kAllReduce;
     for (std::size_t i = 0; i < instruction.shape.elements.size(); ++i) {
@@ -191,12 +196,6 @@ void LayoutAssignment::write() {
         element.layout = row_major_layout(element.type, element.rank());
       }
     }
-  }
-  for (HloInstruction& instruction : computation_.instructions) {
-    if (instruction.opcode != HloOpcode::kGetTupleElement) continue;
-    const Shape& tuple = at(instruction.operands[0]).shape;
-    instruction.shape.layout =
-        tuple.elements[static_cast<std::size_t>(instruction.tuple_index)].layout;
   }
 }
 

@@ -46,8 +46,12 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
     }
     if (after_pass) after_pass(prefix + name, work);
   };
-  run("flatten_calls", [&] { flatten_calls(work); });
-  run("simplify", [&] { simplify(work); });
+  bool has_taken_branches = false;
+  do {
+    run("flatten_calls", [&] { flatten_calls(work); });
+    run("simplify", [&] { simplify(work); });
+    has_taken_branches = take_known_branches(work);
+  } while (has_taken_branches);
   if (has_control_flow(work)) {
     run("outline_control_flow", [&] { scheduled.regions = outline_control_flow(work); });
     for (ScheduledRegion& region : scheduled.regions) {
