@@ -168,6 +168,10 @@ TEST(Elementwise, ArithmeticOfIntegersWrapsAndDividesAsXlaDefinesIt) {
   EXPECT_EQ(of("shift-right-logical", "s32[]", -1, 28), 15);
   EXPECT_EQ(of("shift-right-arithmetic", "s32[]", -16, 2), -4);
   EXPECT_EQ(of("shift-right-arithmetic", "s32[]", -16, 40), -1);
+  // The highest bit of an unsigned number is its sign here.
+  EXPECT_EQ(of("shift-right-arithmetic", "u32[]", 0x80000000LL, 31), 0xffffffffLL);
+  EXPECT_EQ(of("shift-right-arithmetic", "u32[]", 0xffffffffLL, 40), 0xffffffffLL);
+  EXPECT_EQ(of("shift-right-arithmetic", "u32[]", 5, 1), 2);
   EXPECT_EQ(of("power", "s32[]", 3, 4), 81);
   EXPECT_EQ(of("and", "s32[]", 12, 10), 8);
   EXPECT_EQ(of("xor", "pred[]", 1, 1), 0);

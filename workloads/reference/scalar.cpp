@@ -202,8 +202,10 @@ IntegerFunction2 integer_function2(HloOpcode opcode) {
       };
     case HloOpcode::kShiftRightArithmetic:
       return [](Integer a, Integer b, ElementType type) {
-        if (shifts_out(b, type)) return Integer{a < 0 && !is_unsigned(type) ? -1 : 0};
-        return is_unsigned(type) ? of_bits(bits_of(a) >> bits_of(b)) : a >> b;
+        // The highest bit is a sign in unsigned types too, as XLA has it.
+        const int unused = 64 - 8 * hlo::byte_size(type);
+        const Integer value = of_bits(masked(a, type) << unused) >> unused;
+        return value >> (shifts_out(b, type) ? 63 : b);
       };
     default:
       return nullptr;

@@ -155,29 +155,30 @@ void ElementwiseKernel::finish_totals(const Output& output, const Reduction& red
     builder_.store(at(tiles_of(output), line).mask(0x1), chosen, value);
   };
   const std::vector<std::int64_t> extents = physical_extents(output.shape);
-  if (extents.size() > 2) {
-    throw WorkloadError("no kernel for " + graph_.kernel_name() +
-                        ": a reduction of rows and lanes "
-                        "to " +
-                        hlo::to_string(output.shape) + "; expected at most two dimensions");
-  }
   if (extents.empty()) {
     builder_.store(VmemAddress(output.region).mask(0x1), number({}));
     return;
   }
   const std::int64_t columns = extents.back();
+  const std::int64_t rows = extents.size() >= 2 ? extents[extents.size() - 2] : 1;
+  std::int64_t matrices = 1;
+  for (std::size_t i = 0; i + 2 < extents.size(); ++i) matrices *= extents[i];
   const std::int64_t stride = reduction.kept_majors.empty() ? 1 : ceil_divide(columns, 8) * 8;
-  const std::int64_t x_tiles = ceil_divide(columns, 128);
-  for_each(extents.size() == 2 ? extents.front() : 1, 1, [&](Index row) {
-    for_each(columns, 1, [&](Index column) {
-      const VReg value = number(add(builder_, multiply(builder_, row, stride), column));
-      Index line = divide_by_power_of_two(builder_, column, 7);
-      if (extents.size() == 2) {
-        const Index y_tile = divide_by_power_of_two(builder_, row, 3);
-        line = multiply(builder_, add(builder_, line, multiply(builder_, y_tile, x_tiles)), 8);
-        line = add(builder_, line, modulo_power_of_two(builder_, row, 3));
-      }
-      store_in_lane(value, line, modulo_power_of_two(builder_, column, 7));
+  const std::int64_t x_tiles = ceil_divide(columns, 128), y_tiles = ceil_divide(rows, 8);
+  for_each(matrices, 1, [&](Index matrix) {
+    for_each(rows, 1, [&](Index row) {
+      const Index all_rows = add(builder_, multiply(builder_, matrix, rows), row);
+      for_each(columns, 1, [&](Index column) {
+        const VReg value = number(add(builder_, multiply(builder_, all_rows, stride), column));
+        Index line = divide_by_power_of_two(builder_, column, 7);
+        if (extents.size() >= 2) {
+          const Index y_tile = add(builder_, multiply(builder_, matrix, y_tiles),
+                                   divide_by_power_of_two(builder_, row, 3));
+          line = multiply(builder_, add(builder_, line, multiply(builder_, y_tile, x_tiles)), 8);
+          line = add(builder_, line, modulo_power_of_two(builder_, row, 3));
+        }
+        store_in_lane(value, line, modulo_power_of_two(builder_, column, 7));
+      });
     });
   });
 }

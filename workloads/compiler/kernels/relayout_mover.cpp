@@ -513,8 +513,13 @@ class ChunkWalk {
 
 void ElementMover::reshape(const TileArray& source, const TileArray& target) {
   if (source.extents.back() != target.extents.back() && reshape_rows(source, target)) return;
-  std::int64_t elements = 1;
-  for (std::int64_t extent : source.extents) elements *= extent;
+  const auto count = [](const TileArray& array) {
+    std::int64_t elements = 1;
+    for (std::int64_t extent : array.extents) elements *= extent;
+    return elements;
+  };
+  // An array in rows of lanes goes on to the end of its last tile, the other one does not.
+  const std::int64_t elements = std::min(count(source), count(target));
   const std::int64_t lanes = source.extents.back();
   std::int64_t chunk = lanes;  // Whole rows where both sides have the same.
   if (lanes != target.extents.back()) {

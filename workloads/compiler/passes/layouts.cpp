@@ -183,6 +183,8 @@ void LayoutAssignment::write() {
       const Shape& tuple = at(instruction.operands[0]).shape;
       instruction.shape.layout =
           tuple.elements[static_cast<std::size_t>(instruction.tuple_index)].layout;
+      const std::vector<std::int64_t>& minor_to_major = instruction.shape.layout.minor_to_major;
+      order(instruction.id) = {minor_to_major.rbegin(), minor_to_major.rend()};
     }
     const bool by_operand =
         instruction.opcode == HloOpcode::kTuple || instruction.opcode == HloOpcode::kAllReduce;
