@@ -21,21 +21,44 @@ bool is_packed(const hlo::Shape& shape) { return shape.type == ElementType::kBf1
 ElementwiseKernel::ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count,
                                      const Target& target, int most_tiles)
     : graph_(graph),
-      space_(graph.space()),
-      operand_count_(static_cast<int>(operand_count)),
       plan_(make_elementwise_plan(graph, operand_count, target, most_tiles)),
+      space_(plan_.space),
+      operand_count_(static_cast<int>(operand_count)),
       builder_(graph.kernel_name(), target),
       emitter_(builder_, graph,
                [this](int node, const Place& place) { return source(node, place); }) {}
 
 isa::Kernel ElementwiseKernel::emit() {
   allocate();
-  load_residents();
+  load_residents(false);
   spread_columns_once();
-  clear_accumulators();
-  emit_blocks();
-  write_results();
+  clear_accumulators(false);
+  if (plan_.parts == 1) {
+    emit_blocks();
+  } else {
+    builder_.loop(static_cast<std::uint64_t>(plan_.parts), [this](SReg part) {
+      part_ = part;
+      emit_part();
+    });
+    part_ = {};
+  }
+  write_results(false);
   return builder_.finish();
+}
+
+void ElementwiseKernel::emit_part() {
+  emitter_.forget();
+  part_begin_ = builder_.mul(part_, static_cast<std::uint32_t>(plan_.part_extent()));
+  load_residents(true);
+  clear_accumulators(true);
+  emit_blocks();
+  write_results(true);
+  emitter_.forget();
+}
+
+/// Where the present part begins in an array whose parts have so many granules.
+Index ElementwiseKernel::part_offset(bool sliced, std::int64_t granules) {
+  return sliced ? multiply(builder_, {part_, 0}, granules) : Index{};
 }
 
 void ElementwiseKernel::allocate() {
@@ -94,6 +117,14 @@ ScalarOperand ElementwiseKernel::operand_address(int operand) {
   return builder_.load_smem(address_words_ + static_cast<std::uint32_t>(operand));
 }
 
+/// Of an array that stays in VMEM, or of the part of it that does.
+ScalarOperand ElementwiseKernel::resident_address(int operand, bool sliced,
+                                                  std::uint64_t granules) {
+  if (!sliced) return operand_address(operand);
+  const Index offset = part_offset(true, static_cast<std::int64_t>(granules));
+  return builder_.add(operand_address(operand), to_operand(builder_, offset));
+}
+
 void ElementwiseKernel::allocate_output(Output& output) {
   std::int64_t rows = 2 * plan_.block * plan_.stream_rows(output.shape) + 8;
   if (output.kind != OutputKind::kStream) {
@@ -109,12 +140,13 @@ void ElementwiseKernel::allocate_output(Output& output) {
   output.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
 }
 
-void ElementwiseKernel::load_residents() {
+void ElementwiseKernel::load_residents(bool sliced) {
   std::uint64_t granules = 0;
   for (const Input& input : plan_.inputs) {
-    if (input.is_stream()) continue;
+    if (input.is_stream() || input.sliced != sliced) continue;
     const std::uint64_t size = tpu::compiler::granules(input.access.shape);
-    builder_.dma_in(operand_address(input.operand), input.region, size, load_flags_[0]);
+    builder_.dma_in(resident_address(input.operand, sliced, size), input.region, size,
+                    load_flags_[0]);
     granules += size;
   }
   if (granules > 0) builder_.wait(load_flags_[0], granules);
@@ -150,9 +182,9 @@ void ElementwiseKernel::for_each(std::int64_t count, std::int64_t unroll,
   for (std::int64_t i = trips > 1 ? trips * unroll : 0; i < count; ++i) body({{}, i});
 }
 
-void ElementwiseKernel::clear_accumulators() {
+void ElementwiseKernel::clear_accumulators(bool sliced) {
   for (const Reduction& reduction : plan_.reductions) {
-    if (reduction.along_lanes) continue;
+    if (reduction.along_lanes || reduction.sliced != sliced) continue;
     const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
     for_each(reduction.registers, 8, [&](Index index) {
       builder_.store(at(reduction.accumulators, multiply(builder_, index, 8)),
@@ -193,7 +225,9 @@ void ElementwiseKernel::start_loads(Index block, Index parity, std::int64_t row_
   for (const Input& input : plan_.inputs) {
     if (!input.is_stream()) continue;
     const hlo::Shape& shape = input.access.shape;
-    const Index offset = multiply(builder_, block, plan_.stream_granules(shape, plan_.block));
+    const Index offset =
+        add(builder_, multiply(builder_, block, plan_.stream_granules(shape, plan_.block)),
+            part_offset(input.sliced, plan_.stream_granules(shape, plan_.row_tiles)));
     ScalarOperand size = plan_.stream_granules(shape, row_tiles);
     if (is_last.reg && last_row_tiles != row_tiles) {
       size = builder_.select(builder_.equal(is_last, 1),
@@ -208,7 +242,8 @@ void ElementwiseKernel::start_stores(Index block, Index parity, std::int64_t row
   for (const Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kStream) continue;
     const Index offset =
-        multiply(builder_, block, plan_.stream_granules(output.shape, plan_.block));
+        add(builder_, multiply(builder_, block, plan_.stream_granules(output.shape, plan_.block)),
+            part_offset(output.sliced, plan_.stream_granules(output.shape, plan_.row_tiles)));
     builder_.dma_out(at(output.region, buffer_rows(output.shape, parity)),
                      builder_.add(operand_address(output.operand), to_operand(builder_, offset)),
                      plan_.stream_granules(output.shape, row_tiles), flag(store_flags_, parity));
@@ -290,8 +325,10 @@ void ElementwiseKernel::advance(std::vector<SVariable>& digits, std::int64_t row
   for (std::size_t i = 0; i < digits.size(); ++i) {
     const std::size_t axis = space_.linear ? 0 : static_cast<std::size_t>(space_.row_axis()) - i;
     const std::int64_t radix = i == 0 ? space_.row_tiles() : space_.extents[axis];
-    if (radix == 1) continue;
-    const bool is_top = axis == 0;  // Nothing above it: it need not wrap.
+    // Nothing above it: it need not wrap. The cut axis counts on from part to part.
+    const bool is_cut = i > 0 && static_cast<int>(axis) == plan_.cut_axis;
+    const bool is_top = axis == 0 || is_cut;
+    if (radix == 1 && !is_cut) continue;
     const std::int64_t amount = is_top ? row_tiles : row_tiles % radix;
     row_tiles /= radix;
     SReg sum = builder_.get(digits[i]);
@@ -311,7 +348,8 @@ std::vector<Index> ElementwiseKernel::digits_at(std::int64_t row) {
   std::vector<Index> digits(static_cast<std::size_t>(space_.rank()));
   for (std::size_t i = 0; i < digits_.size(); ++i) {
     const std::size_t axis = space_.linear ? 0 : static_cast<std::size_t>(space_.row_axis()) - i;
-    const bool is_fixed = (i == 0 ? space_.row_tiles() : space_.extents[axis]) == 1;
+    const bool is_fixed = (i == 0 ? space_.row_tiles() : space_.extents[axis]) == 1 &&
+                          (i == 0 || static_cast<int>(axis) != plan_.cut_axis);
     digits[axis] = is_fixed ? Index{} : Index{builder_.get(digits_[i]), i == 0 ? row : 0};
   }
   return digits;
@@ -573,7 +611,7 @@ void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
     std::vector<VReg> values;
     for (const Place& place : here) values.push_back(emitter_.vector(output.node, place));
     Index row, lane;
-    const Index tile = array_rows(output.access, here.front(), row, lane);
+    const Index tile = array_rows(output.access, here.front(), output.sliced, row, lane);
     // Groups of up to 16 row tiles, aligned to their size, lie in one row of 128 lanes.
     store_across_lanes(builder_, emitter_, values, at(tiles_of(output), add(builder_, tile, row)),
                        lane);
@@ -593,7 +631,7 @@ void ElementwiseKernel::write_row_values(int level, const std::vector<Place>& ro
 /// The one row of a tile has one element of the result.
 void ElementwiseKernel::write_element(const Output& output, const Place& place) {
   Index row, lane;
-  const Index tile = array_rows(output.access, place, row, lane);
+  const Index tile = array_rows(output.access, place, output.sliced, row, lane);
   const VectorOperand wanted = lane.is_constant()
                                    ? VectorOperand(static_cast<std::uint32_t>(lane.offset))
                                    : VectorOperand(builder_.splat(to_operand(builder_, lane)));
@@ -604,10 +642,21 @@ void ElementwiseKernel::write_element(const Output& output, const Place& place) 
 
 // Values.
 
+/// The index along an axis, of the cut one within the present part.
+Index ElementwiseKernel::digit_in_part(const Place& place, int axis) {
+  const Index index = digit(place, axis);
+  if (axis != plan_.cut_axis) return index;
+  if (plan_.part_extent() == 1) return {};
+  return Index{builder_.sub(to_operand(builder_, index), part_begin_), 0};
+}
+
 /// VMEM rows of the array's tile (or, linear, of its row) at a place; the row within the tile and
 /// the first lane where they are not those of the place.
-Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& place, Index& row,
-                                    Index& lane) {
+Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& place, bool sliced,
+                                    Index& row, Index& lane) {
+  const auto major = [&](int axis) {
+    return sliced ? digit_in_part(place, axis) : digit(place, axis);
+  };
   Index tile;
   if (access.linear) {
     Index line;
@@ -618,8 +667,8 @@ Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& plac
       lane =
           multiply(builder_, modulo_power_of_two(builder_, digit(place, space_.row_axis()), 4), 8);
     } else if (access.x == Step::kMajor) {
-      line = divide_by_power_of_two(builder_, digit(place, access.x_axis), 7);
-      lane = modulo_power_of_two(builder_, digit(place, access.x_axis), 7);
+      line = divide_by_power_of_two(builder_, major(access.x_axis), 7);
+      lane = modulo_power_of_two(builder_, major(access.x_axis), 7);
     }
     return line;
   }
@@ -629,19 +678,19 @@ Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& plac
     tile = divide_by_power_of_two(builder_, digit(place, space_.row_axis()), 4);
     lane = multiply(builder_, modulo_power_of_two(builder_, digit(place, space_.row_axis()), 4), 8);
   } else if (access.x == Step::kMajor) {
-    tile = divide_by_power_of_two(builder_, digit(place, access.x_axis), 7);
-    lane = modulo_power_of_two(builder_, digit(place, access.x_axis), 7);
+    tile = divide_by_power_of_two(builder_, major(access.x_axis), 7);
+    lane = modulo_power_of_two(builder_, major(access.x_axis), 7);
   }
   if (access.y == Step::kSame) {
     tile = add(builder_, tile, multiply(builder_, digit(place, space_.row_axis()), access.x_tiles));
   } else if (access.y == Step::kMajor) {
-    const Index y = digit(place, access.y_axis);
+    const Index y = major(access.y_axis);
     tile = add(builder_, tile,
                multiply(builder_, divide_by_power_of_two(builder_, y, 3), access.x_tiles));
     row = modulo_power_of_two(builder_, y, 3);
   }
   for (const ArrayAccess::MajorTerm& term : access.majors) {
-    tile = add(builder_, tile, multiply(builder_, digit(place, term.axis), term.tiles));
+    tile = add(builder_, tile, multiply(builder_, major(term.axis), term.tiles));
   }
   return multiply(builder_, tile, access.tile_rows());
 }
@@ -649,7 +698,7 @@ Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& plac
 VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
   const ArrayAccess& access = input.access;
   Index row, lane;
-  const Index rows = array_rows(access, place, row, lane);
+  const Index rows = array_rows(access, place, input.sliced, row, lane);
   const bool integer = !is_floating(access.shape.type);
   VReg line;
   if (access.y == Step::kSame && !access.linear) {
@@ -685,11 +734,11 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
     case Kind::kColumn:
       return ExpressionValue::of(builder_.load(at(input.slots, place.slot_rows)));
     case Kind::kTile: {
-      const Index rows = array_rows(input.access, place, row, lane);
+      const Index rows = array_rows(input.access, place, input.sliced, row, lane);
       return ExpressionValue::of(memory_->load_tile(type, at(input.region, rows)));
     }
     case Kind::kRow: {
-      const Index rows = array_rows(input.access, place, row, lane);
+      const Index rows = array_rows(input.access, place, input.sliced, row, lane);
       return ExpressionValue::of(memory_->load_row(type, input.region, rows, row));
     }
   }
@@ -744,8 +793,9 @@ Index ElementwiseKernel::accumulator(const Reduction& reduction, const Place& pl
                          reduction.lanes_kept ? space_.lane_tiles() : 1));
   }
   for (std::size_t i = 0; i < reduction.kept_majors.size(); ++i) {
-    index = add(builder_, index,
-                multiply(builder_, digit(place, reduction.kept_majors[i]), reduction.strides[i]));
+    index = add(
+        builder_, index,
+        multiply(builder_, digit_in_part(place, reduction.kept_majors[i]), reduction.strides[i]));
   }
   return index;
 }

@@ -20,7 +20,7 @@ namespace tpu::compiler {
 /// before overlap. Over a block go passes: first values that vary along rows are spread over the
 /// lanes, then each pass computes the reductions along lanes that the next one needs; the last one
 /// writes results and adds to the accumulators of reductions along other axes. These are combined
-/// and written when all blocks are done.
+/// and written when all blocks (of a part, where it is sliced) are done.
 class ElementwiseKernel {
  public:
   /// `operand_count`: operands of the instruction; its results' addresses follow theirs.
@@ -38,9 +38,11 @@ class ElementwiseKernel {
 
   void allocate();
   void allocate_output(Output& output);
-  void load_residents();
+  void load_residents(bool sliced);
+  void emit_part();
+  Index part_offset(bool sliced, std::int64_t granules);
   void spread_columns_once();
-  void clear_accumulators();
+  void clear_accumulators(bool sliced);
 
   // Blocks.
   void emit_blocks();
@@ -52,6 +54,7 @@ class ElementwiseKernel {
   Index buffer_rows(const hlo::Shape& shape, Index parity);
   ScalarOperand flag(const std::array<std::uint32_t, 2>& flags, Index parity);
   ScalarOperand operand_address(int operand);
+  ScalarOperand resident_address(int operand, bool sliced, std::uint64_t granules);
 
   // Passes over a block.
   void compute_block(Index parity, std::int64_t row_tiles);
@@ -76,15 +79,17 @@ class ElementwiseKernel {
   // Values.
   ExpressionValue source(int node, const Place& place);
   VReg column_value(const Input& input, const Place& place);
-  Index array_rows(const ArrayAccess& access, const Place& place, Index& row, Index& lane);
+  Index array_rows(const ArrayAccess& access, const Place& place, bool sliced, Index& row,
+                   Index& lane);
   VReg masked(const Reduction& reduction, const Place& place, VectorOperand value);
   Index accumulator(const Reduction& reduction, const Place& place);
   Index digit(const Place& place, int axis) const {
     return place.digits[static_cast<std::size_t>(axis)];
   }
+  Index digit_in_part(const Place& place, int axis);
 
   // Results that stay in VMEM until the end (reduce_results.cpp).
-  void write_results();
+  void write_results(bool sliced);
   void finish(const Output& output);
   VReg accumulated(const Reduction& reduction, Index accumulator);
   VReg total(const Reduction& reduction, VReg value);
@@ -99,9 +104,9 @@ class ElementwiseKernel {
   }
 
   const ExpressionGraph& graph_;
-  const IterationSpace& space_;
-  int operand_count_;
   ElementwisePlan plan_;
+  const IterationSpace& space_;  ///< The plan's.
+  int operand_count_;
   KernelBuilder builder_;
   std::unique_ptr<TileMemory> memory_;
   ExpressionEmitter emitter_;
@@ -112,6 +117,7 @@ class ElementwiseKernel {
   std::array<std::uint32_t, 2> load_flags_{}, store_flags_{};
   std::vector<VVariable> row_sums_;  ///< Of the rows at hand: reduction by reduction.
   Index parity_;
+  SReg part_, part_begin_;  ///< Number of the part and its first index of the cut axis.
 };
 
 }  // namespace tpu::compiler

@@ -4,6 +4,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/expression.h"
+#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 
@@ -37,13 +38,21 @@ bool is_in_order(const hlo::Shape& shape, const std::vector<int>& axes) {
 /// Builds an ElementwisePlan step by step.
 class Planner {
  public:
+  /// For parts of `part` elements of the outermost axis longer than 1; 0: for all at once.
   Planner(const ExpressionGraph& graph, std::size_t operand_count, const Target& target,
-          int most_tiles)
+          int most_tiles, std::int64_t part)
       : graph_(graph),
-        space_(graph.space()),
+        space_(plan_.space),
         operand_count_(static_cast<int>(operand_count)),
         target_(target),
-        most_tiles_(most_tiles) {}
+        most_tiles_(most_tiles) {
+    plan_.space = graph.space();
+    if (part == 0) return;
+    plan_.cut_axis = outermost_axis(space_);
+    std::int64_t& extent = plan_.space.extents[static_cast<std::size_t>(plan_.cut_axis)];
+    plan_.parts = extent / part;
+    extent = part;
+  }
 
   ElementwisePlan run() {
     plan_.needed.assign(static_cast<std::size_t>(space_.rank()), false);
@@ -59,7 +68,16 @@ class Planner {
     return plan_;
   }
 
+  /// The first axis longer than 1, where it is above the rows; else none.
+  static int outermost_axis(const IterationSpace& space) {
+    for (int axis = 0; !space.linear && axis < space.row_axis(); ++axis) {
+      if (space.extents[static_cast<std::size_t>(axis)] > 1) return axis;
+    }
+    return kNoAxis;
+  }
+
  private:
+  bool slice(hlo::Shape& shape, const std::vector<int>& axes) const;
   void find_inputs();
   void find_reductions();
   void keep_axes(ElementwisePlan::Reduction& reduction, const ExpressionNode& node);
@@ -81,12 +99,28 @@ class Planner {
   }
 
   const ExpressionGraph& graph_;
+  ElementwisePlan plan_;
   const IterationSpace& space_;
   int operand_count_;
   const Target& target_;
   int most_tiles_;
-  ElementwisePlan plan_;
 };
+
+/// The shape becomes that of a part, where parts of the array follow each other in memory.
+bool Planner::slice(hlo::Shape& shape, const std::vector<int>& axes) const {
+  if (plan_.cut_axis == kNoAxis) return false;
+  for (std::int64_t dimension : major_to_minor(shape)) {
+    const auto d = static_cast<std::size_t>(dimension);
+    if (shape.dimensions[d] == 1) continue;
+    if (axes[d] != plan_.cut_axis) return false;
+    hlo::Shape part = shape;
+    part.dimensions[d] = plan_.part_extent();
+    if (plan_.parts * granules(part) != granules(shape)) return false;
+    shape = std::move(part);
+    return true;
+  }
+  return false;
+}
 
 void Planner::find_inputs() {
   for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
@@ -95,11 +129,13 @@ void Planner::find_inputs() {
     ElementwisePlan::Input input;
     input.node = static_cast<int>(id);
     input.operand = static_cast<int>(node.parameter);
-    input.access = find_access(space_, node.shape, node.axes, graph_.kernel_name());
-    input.fixed =
-        input.is_column() && !input.access.needs_rows() && input.access.major_axes().empty();
-    input.kept = input.is_column() && !input.fixed && !space_.linear && space_.majors() > 1 &&
-                 input.access.major_axes().empty() &&
+    hlo::Shape shape = node.shape;
+    input.sliced = slice(shape, node.axes);
+    input.access = find_access(space_, shape, node.axes, graph_.kernel_name());
+    input.fixed = input.is_column() && !input.sliced && !input.access.needs_rows() &&
+                  input.access.major_axes().empty();
+    input.kept = input.is_column() && !input.sliced && !input.fixed && !space_.linear &&
+                 space_.majors() > 1 && input.access.major_axes().empty() &&
                  space_.row_tiles() * kRegisterBytes <= kLargestColumn;
     plan_.inputs.push_back(std::move(input));
   }
@@ -141,11 +177,14 @@ void Planner::find_reductions() {
     for (int axis : node.reduced_axes) {
       if (!space_.linear && axis == space_.lane_axis()) {
         has_lanes = true;
-      } else if (space_.extents[static_cast<std::size_t>(axis)] > 1) {
+      } else if (graph_.space().extents[static_cast<std::size_t>(axis)] > 1) {
         ++other_axes;
       }
     }
     reduction.along_lanes = has_lanes && other_axes == 0;
+    const auto& reduced = node.reduced_axes;
+    reduction.sliced = !reduction.along_lanes && plan_.cut_axis != kNoAxis &&
+                       std::find(reduced.begin(), reduced.end(), plan_.cut_axis) == reduced.end();
     keep_axes(reduction, node);
     if (reduction.integer && !reduction.lanes_kept) {
       refuse(node.shape, "reductions along the minor dimension add fp32 only");
@@ -227,8 +266,9 @@ void Planner::find_outputs() {
       for (std::size_t axis = 0; axis < order.size(); ++axis) {
         axes[static_cast<std::size_t>(order[axis])] = static_cast<int>(axis);
       }
+      output.sliced = slice(output.shape, axes);
       output.access = find_access(space_, output.shape, axes, graph_.kernel_name());
-      if (output.access.kind != Kind::kStream) {
+      if (output.access.kind != Kind::kStream || output.sliced != (plan_.parts > 1)) {
         refuse(output.shape, "expected the result in the layout of the operands");
       }
       plan_.last_level = std::max(plan_.last_level, output.level);
@@ -244,6 +284,14 @@ void Planner::find_outputs() {
       }
       output.kind = OutputKind::kAccumulated;
       output.reduction = index;
+    }
+    const bool ends_with_part =
+        output.kind == OutputKind::kRows
+            ? plan_.parts > 1
+            : plan_.reductions[static_cast<std::size_t>(output.reduction)].sliced;
+    output.sliced = ends_with_part && slice(output.shape, graph_.node(output.node).axes);
+    if (output.sliced != ends_with_part) {
+      refuse(output.shape, "expected parts of the result one after the other in memory");
     }
     if (output.kind == OutputKind::kRows) {
       // Rows of packed results are written to 32-bit tiles first.
@@ -311,6 +359,7 @@ void Planner::find_needed_axes() {
     if (masks_rows || reduction.rows_kept) need(space_.row_axis());
     for (int axis : reduction.kept_majors) need(axis);
   }
+  need(plan_.cut_axis);
   for (int axis = 0; axis <= space_.row_axis(); ++axis) {
     if (plan_.needed[static_cast<std::size_t>(axis)]) {
       plan_.digits = space_.row_axis() - axis + 1;
@@ -458,7 +507,23 @@ std::int64_t ElementwisePlan::stream_granules(const hlo::Shape& shape, std::int6
 
 ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
                                       const Target& target, int most_tiles) {
-  return Planner(graph, operand_count, target, most_tiles).run();
+  const int axis = Planner::outermost_axis(graph.space());
+  const std::int64_t extent =
+      axis == kNoAxis ? 1 : graph.space().extents[static_cast<std::size_t>(axis)];
+  try {
+    return Planner(graph, operand_count, target, most_tiles, 0).run();
+  } catch (const WorkloadError&) {
+    // The largest part that fits; else what is said of the whole.
+    for (std::int64_t part = extent / 2; part > 0; --part) {
+      if (extent % part != 0) continue;
+      try {
+        return Planner(graph, operand_count, target, most_tiles, part).run();
+      } catch (const WorkloadError&) {
+        continue;
+      }
+    }
+    throw;
+  }
 }
 
 }  // namespace tpu::compiler

@@ -15,12 +15,14 @@ namespace tpu::compiler {
 ///
 /// Arrays that cover the space stream through VMEM in blocks of whole row tiles, two buffers each.
 /// Everything smaller (vectors along the lanes, broadcast tiles, scalars, results of reductions)
-/// stays in VMEM while the kernel runs.
+/// stays in VMEM while the kernel runs. Where it does not fit, the kernel runs part by part of the
+/// outermost axis: of arrays that have this axis outermost, too, only the part stays ("sliced").
 struct ElementwisePlan {
   struct Input {
     int node = -1;
     int operand = 0;
     ArrayAccess access;
+    bool sliced = false;
     bool fixed = false;  ///< A column whose value is the same everywhere.
     bool kept = false;   ///< A column of the rows alone: spread once, for all row tiles.
     VmemRegion region;   ///< Buffers of a stream, or the whole array.
@@ -38,8 +40,9 @@ struct ElementwisePlan {
   struct Reduction {
     int node = -1;
     bool along_lanes = false;
-    int level = 0;     ///< Pass that computes it.
-    VmemRegion slots;  ///< Along lanes: a register per row tile of the block.
+    int level = 0;        ///< Pass that computes it.
+    bool sliced = false;  ///< Complete with its part.
+    VmemRegion slots;     ///< Along lanes: a register per row tile of the block.
     bool rows_kept = false, lanes_kept = false;
     std::vector<int> kept_majors;
     std::vector<std::int64_t> strides;  ///< Registers from one kept major index to the next.
@@ -58,7 +61,8 @@ struct ElementwisePlan {
   struct Output {
     int node = -1;
     int operand = 0;
-    hlo::Shape shape;
+    hlo::Shape shape;  ///< Of a part, when sliced.
+    bool sliced = false;
     OutputKind kind = OutputKind::kStream;
     ArrayAccess access;  ///< kStream, kRows (there in the 32-bit tiles of `staging`).
     int level = 0;       ///< Pass after which it is known.
@@ -67,12 +71,15 @@ struct ElementwisePlan {
     VmemRegion staging;  ///< Of packed results that stay in VMEM: 32-bit tiles.
   };
 
+  IterationSpace space;  ///< Of a part.
+  int cut_axis = kNoAxis;
+  std::int64_t parts = 1;
   std::vector<Input> inputs;
   std::vector<Reduction> reductions;
   std::vector<RowValue> row_values;
   std::vector<Output> outputs;
   bool flat = false;            ///< Only streams and scalars: a row tile is any tile.
-  std::int64_t row_tiles = 1;   ///< Of the whole space.
+  std::int64_t row_tiles = 1;   ///< Of a part.
   std::int64_t lane_tiles = 1;  ///< Of a row tile.
   int last_level = 0;           ///< The pass that writes streams and accumulates.
   std::int64_t block = 1;       ///< Row tiles of a block.
@@ -85,6 +92,8 @@ struct ElementwisePlan {
   int reduction_of(int node) const;  ///< Index; -1: none.
   const RowValue* row_value_of(int node) const;
   bool counts() const { return digits > 0; }
+  /// Elements of the cut axis in a part.
+  std::int64_t part_extent() const { return space.extents[static_cast<std::size_t>(cut_axis)]; }
   /// VMEM rows of a row tile of a streamed array.
   std::int64_t stream_rows(const hlo::Shape& shape) const;
   /// Granules of so many row tiles of a streamed array.

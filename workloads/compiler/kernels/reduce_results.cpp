@@ -14,12 +14,12 @@ std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / 
 
 }  // namespace
 
-void ElementwiseKernel::write_results() {
+void ElementwiseKernel::write_results(bool sliced) {
   builder_.new_block();
   emitter_.forget();
   std::uint64_t waiting = 0;
   for (const Output& output : plan_.outputs) {
-    if (output.kind == OutputKind::kStream) continue;
+    if (output.kind == OutputKind::kStream || output.sliced != sliced) continue;
     if (output.kind == OutputKind::kAccumulated) finish(output);
     if (output.staging.rows > 0) {
       const std::int64_t tiles = output.shape.padded_bytes() / 2048;
@@ -31,9 +31,10 @@ void ElementwiseKernel::write_results() {
     }
     builder_.new_block();
     emitter_.forget();
-    builder_.dma_out(output.region, operand_address(output.operand), granules(output.shape),
+    const std::uint64_t size = granules(output.shape);
+    builder_.dma_out(output.region, resident_address(output.operand, sliced, size), size,
                      store_flags_[0]);
-    waiting += granules(output.shape);
+    waiting += size;
   }
   if (waiting > 0) builder_.wait(store_flags_[0], waiting);
 }

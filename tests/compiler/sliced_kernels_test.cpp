@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include "tests/compiler/graph_check.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test {
+namespace {
+
+/// Checks the values of a module whose kernels keep more than fits 1 MiB of VMEM.
+void check_in_parts(const std::string& text) {
+  MachineParams params;
+  params.core.vmem_mib = 1;
+  const GraphCase graph = case_of(hlo::read_hlo_text("parts.hlo", text), 5);
+  const Verdict verdict = check_graph(graph, params);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+}
+
+constexpr const char* kAdd = R"(
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+)";
+
+TEST(SlicedKernels, ABroadcastLargerThanVmemIsReadPartByPart) {
+  check_in_parts(std::string("HloModule m\n") + R"(
+ENTRY main {
+  x = f32[24,64,128] parameter(0)
+  y = f32[24,4,64,128] parameter(1)
+  v = f32[24] parameter(2)
+  r = f32[24,128] parameter(3)
+  xb = f32[24,4,64,128] broadcast(x), dimensions={0,2,3}
+  vb = f32[24,4,64,128] broadcast(v), dimensions={0}
+  rb = f32[24,4,64,128] broadcast(r), dimensions={0,3}
+  i = f32[24,4,64,128] iota(), iota_dimension=0
+  a = f32[24,4,64,128] add(xb, y)
+  b = f32[24,4,64,128] multiply(a, vb)
+  c = f32[24,4,64,128] subtract(b, rb)
+  ROOT d = f32[24,4,64,128] add(c, i)
+}
+)");
+}
+
+TEST(SlicedKernels, SumsThatStayWithTheirPartAndSumsOverAllPartsStandInOneKernel) {
+  check_in_parts(std::string("HloModule m\n") + kAdd + R"(
+ENTRY main {
+  x = f32[22,6,64,128] parameter(0)
+  y = f32[22,64,128] parameter(1)
+  yb = f32[22,6,64,128] broadcast(y), dimensions={0,2,3}
+  z = f32[22,6,64,128] multiply(x, yb)
+  zero = f32[] constant(0)
+  low = f32[] constant(-100)
+  s = f32[22,64,128] reduce(z, zero), dimensions={1}, to_apply=add
+  t = f32[64,128] reduce(z, zero), dimensions={0,1}, to_apply=add
+  u = f32[128] reduce(z, zero), dimensions={0,1,2}, to_apply=add
+  m = f32[6,64] reduce(z, low), dimensions={0,3}, to_apply=max
+  ROOT all = (f32[22,64,128], f32[64,128], f32[128], f32[6,64]) tuple(s, t, u, m)
+}
+)");
+}
+
+TEST(SlicedKernels, SumsAlongLanesOfBf16AreWrittenPartByPart) {
+  check_in_parts(std::string("HloModule m\n") + kAdd + R"(
+ENTRY main {
+  x = bf16[30,48,40,16] parameter(0)
+  y = bf16[30,48,16] parameter(1)
+  xf = f32[30,48,40,16] convert(x)
+  yf = f32[30,48,16] convert(y)
+  yb = f32[30,48,40,16] broadcast(yf), dimensions={0,1,3}
+  z = f32[30,48,40,16] multiply(xf, yb)
+  zero = f32[] constant(0)
+  s = f32[30,48,40] reduce(z, zero), dimensions={3}, to_apply=add
+  t = f32[30,48,16] reduce(z, zero), dimensions={2}, to_apply=add
+  ROOT all = (f32[30,48,40], f32[30,48,16]) tuple(s, t)
+}
+)");
+}
+
+}  // namespace
+}  // namespace tpu::test
