@@ -111,6 +111,7 @@ class Fusion {
   void find_forced();
   std::set<InstructionId> sinks(InstructionId id) const;
   bool is_cheaper_written(InstructionId id) const;
+  bool readers_fit(InstructionId id) const;
   void choose_written();
 
   void collect(Draft& draft) const;
@@ -264,8 +265,20 @@ void Fusion::choose_written() {
     const InstructionId id = last->id;
     if (!is_written(id) || is_forced(id)) continue;
     written_[static_cast<std::size_t>(id)] = false;
-    written_[static_cast<std::size_t>(id)] = is_cheaper_written(id);
+    written_[static_cast<std::size_t>(id)] = is_cheaper_written(id) || !readers_fit(id);
   }
+}
+
+/// Whether the kernels that compute the value, now that it is not written, are within the limits.
+bool Fusion::readers_fit(InstructionId id) const {
+  const std::set<InstructionId> readers = sinks(id);
+  return std::all_of(readers.begin(), readers.end(), [this](InstructionId reader) {
+    Draft draft;
+    draft.roots = {reader};
+    collect(draft);
+    return draft.leaves.size() + 1 <= limits_.arrays &&
+           draft.inside.size() <= limits_.instructions;
+  });
 }
 
 /// Fills in what the draft computes and reads, from its roots and its product: operands before

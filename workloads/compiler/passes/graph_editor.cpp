@@ -93,7 +93,7 @@ Id GraphEditor::pad_high(Id value, const Extents& high) {
   return pad(value, padding);
 }
 
-Id GraphEditor::pad(Id value, const std::vector<hlo::PaddingDimension>& padding) {
+Id GraphEditor::pad(Id value, const std::vector<hlo::PaddingDimension>& padding, double fill) {
   Shape padded = hlo::array_shape(shape(value).type, dimensions(value));
   bool changes = false;
   for (std::size_t d = 0; d < padding.size(); ++d) {
@@ -105,19 +105,19 @@ Id GraphEditor::pad(Id value, const std::vector<hlo::PaddingDimension>& padding)
   if (!changes) return value;
   HloInstruction made = start(HloOpcode::kPad, {value}, padded);
   made.padding = padding;
-  made.operands.push_back(scalar(padded.type, 0));
+  made.operands.push_back(scalar(padded.type, fill));
   return append_instruction(std::move(made));
 }
 
 Id GraphEditor::take(Id value, std::int64_t dimension, std::int64_t start_at, std::int64_t count,
-                     std::int64_t step) {
+                     std::int64_t step, double fill) {
   const auto d = static_cast<std::size_t>(dimension);
   const std::int64_t extent = dimensions(value)[d];
   const std::int64_t low = std::max<std::int64_t>(0, -start_at);
   const std::int64_t end = start_at + (count - 1) * step + 1;
   std::vector<hlo::PaddingDimension> padding(dimensions(value).size());
   padding[d] = {low, std::max<std::int64_t>(0, end - extent), 0};
-  const Id padded = pad(value, padding);
+  const Id padded = pad(value, padding, fill);
   Shape part = hlo::array_shape(shape(padded).type, dimensions(padded));
   part.dimensions[d] = count;
   if (part.dimensions == dimensions(padded)) return padded;

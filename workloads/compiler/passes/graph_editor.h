@@ -35,11 +35,11 @@ class GraphEditor {
   Id transpose(Id value, const Extents& permutation);
   Id slice(Id value, const Extents& starts, const Extents& limits);
   Id pad_high(Id value, const Extents& high);
-  /// Pads with zeros (negative: cuts).
-  Id pad(Id value, const std::vector<hlo::PaddingDimension>& padding);
-  /// `count` elements along a dimension, `step` apart from `start` on; 0 where there is none.
+  /// Pads with a number (negative: cuts).
+  Id pad(Id value, const std::vector<hlo::PaddingDimension>& padding, double fill = 0);
+  /// `count` elements along a dimension, `step` apart from `start` on; `fill` where there is none.
   Id take(Id value, std::int64_t dimension, std::int64_t start, std::int64_t count,
-          std::int64_t step);
+          std::int64_t step, double fill = 0);
   Id reverse(Id value, std::int64_t dimension);
   Id concatenate(const std::vector<Id>& parts, std::int64_t dimension);
   Id convert(Id value, hlo::ElementType type);

@@ -47,6 +47,23 @@ Order spatial_first(std::int64_t rank, const std::vector<std::int64_t>& spatial)
   return order;
 }
 
+/// Whether elements that were neighbours along a dimension are none after the operation, or the
+/// other way round.
+bool has_steps(const HloInstruction& instruction, std::int64_t dimension) {
+  const auto d = static_cast<std::size_t>(dimension);
+  const std::vector<std::int64_t>& reversed = instruction.dimensions;
+  switch (instruction.opcode) {
+    case HloOpcode::kSlice:
+      return !instruction.slice_strides.empty() && instruction.slice_strides[d] != 1;
+    case HloOpcode::kPad:
+      return instruction.padding[d].interior != 0;
+    case HloOpcode::kReverse:
+      return std::find(reversed.begin(), reversed.end(), dimension) != reversed.end();
+    default:
+      return false;
+  }
+}
+
 /// Assigns orders: first what windows ask for, then along operations that keep the dimensions; the
 /// rest by search.
 class LayoutAssignment {
@@ -69,6 +86,7 @@ class LayoutAssignment {
     make_operands_agree();
     make_dots_fit();
     make_parts_fit();
+    make_steps_fit();
     make_results_agree(aliases);
     tidy(computation_);
   }
@@ -76,6 +94,9 @@ class LayoutAssignment {
  private:
   HloInstruction& at(InstructionId id) { return computation_.at(id); }
   Order& order(InstructionId id) { return orders_[static_cast<std::size_t>(id)]; }
+  std::int64_t extent(InstructionId id, std::int64_t d) {
+    return at(id).shape.dimensions[static_cast<std::size_t>(d)];
+  }
   void assign(InstructionId id, const Order& order);
   void seed_convolutions();
   void seed_windows();
@@ -86,6 +107,7 @@ class LayoutAssignment {
   void make_operands_agree();
   void make_dots_fit();
   void make_parts_fit();
+  void make_steps_fit();
   InstructionId in_order(InstructionId id, const Order& order);
   void behind_copy(InstructionId id, const Order& order);
   void make_results_agree(const std::vector<hlo::Alias>& aliases);
@@ -323,6 +345,30 @@ void LayoutAssignment::make_parts_fit() {
       }
       behind_copy(id, order_of_part(order(at(id).operands[0]), kept));
     }
+  }
+}
+
+/// Slices with a stride, pads between elements and reversals leave the lanes as they are: another
+/// dimension becomes the minor one, the longest.
+void LayoutAssignment::make_steps_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    if (at(id).shape.is_tuple() || at(id).shape.rank() < 2) continue;
+    const Order present = order(id);
+    if (!has_steps(at(id), present.back())) continue;
+    std::int64_t minor = -1;
+    for (std::int64_t d : present) {
+      if (has_steps(at(id), d)) continue;
+      if (minor < 0 || extent(id, d) >= extent(id, minor)) minor = d;
+    }
+    if (minor < 0) continue;
+    Order wanted = present;
+    wanted.erase(std::find(wanted.begin(), wanted.end(), minor));
+    wanted.push_back(minor);
+    const InstructionId operand = in_order(at(id).operands[0], wanted);
+    at(id).operands[0] = operand;
+    behind_copy(id, wanted);
   }
 }
 

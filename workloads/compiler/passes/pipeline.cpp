@@ -23,6 +23,7 @@
 #include "workloads/compiler/passes/split_lanes.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/compiler/passes/widen.h"
+#include "workloads/compiler/passes/window_forms.h"
 
 namespace tpu::compiler {
 
@@ -66,6 +67,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("rewrite_reductions", [&] { rewrite_reductions(work, scheduled.refusals); });
   run("rewrite_indexed_access", [&] { rewrite_indexed_access(work, scheduled.refusals); });
   run("rewrite_convolutions", [&] { rewrite_convolutions(work, target); });
+  run("rewrite_windows", [&] { rewrite_windows(work); });
   run("refuse_unknown_operations", [&] { refuse_unknown_operations(scheduled, target); });
   run("join_padded_sums", [&] { join_padded_sums(work); });
   run("multiply_small_matrices", [&] { multiply_small_matrices(work); });

@@ -1,0 +1,127 @@
+#include "workloads/compiler/passes/window_forms.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/compiler/hlo_check.h"
+
+namespace tpu::test {
+namespace {
+
+constexpr const char* kReducers = R"(HloModule windows
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+min { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] minimum(a, b) }
+mul { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] multiply(a, b) }
+ge { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=GE }
+gt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=GT }
+ENTRY main {
+  zero = f32[] constant(0)
+  one = f32[] constant(1)
+  low = f32[] constant(-inf)
+)";
+
+std::string with_reducers(const std::string& body) { return kReducers + body + "}\n"; }
+
+/// Values of the module after the pass, in the interpreter and on the machine.
+hlo::Module check(const std::string& body) {
+  const std::string text = with_reducers(body);
+  const hlo::Module before = hlo::read_hlo_text("test.hlo", text);
+  hlo::verify(before);
+  hlo::Module after = before;
+  compiler::rewrite_windows(after);
+  hlo::verify(after);
+  std::mt19937 engine(5);
+  std::vector<reference::Value> arguments;
+  // Small whole numbers: equal elements in a window.
+  HloCheck numbers;
+  numbers.low = -4;
+  numbers.high = 4;
+  for (hlo::InstructionId id : before.entry_computation().parameters()) {
+    arguments.push_back(random_value(before.entry_computation().at(id).shape, engine, numbers));
+    for (float& number : arguments.back().numbers) number = std::floor(number);
+  }
+  const reference::Value wanted = reference::Interpreter(before).run(arguments);
+  const reference::Value found = reference::Interpreter(after).run(arguments);
+  EXPECT_LE(distance(numbers_of(found), numbers_of(wanted)), 1e-6) << text;
+  check_hlo(text);
+  return after;
+}
+
+std::size_t count(const hlo::Module& module, hlo::HloOpcode opcode) {
+  const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+  return static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [&](const auto& i) { return i.opcode == opcode; }));
+}
+
+constexpr hlo::HloOpcode kPooling = hlo::HloOpcode::kReduceWindow;
+constexpr hlo::HloOpcode kScatter = hlo::HloOpcode::kSelectAndScatter;
+
+TEST(WindowForms, AWindowOverTheFeaturesOfImagesIsASumOfShiftedArrays) {
+  const hlo::Module after = check(R"(
+  x = f32[4,6,6,20] parameter(0)
+  w = f32[3,3,20,20] parameter(1)
+  y = f32[4,6,6,20] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  ROOT s = f32[4,6,6,20] reduce-window(y, zero), window={size=1x1x1x5 pad=0_0x0_0x0_0x2_2}, to_apply=add
+)");
+  EXPECT_EQ(count(after, kPooling), 0U);
+}
+
+TEST(WindowForms, ThreeDimensionsAreReducedOneAfterTheOther) {
+  const hlo::Module after = check(R"(
+  x = f32[2,5,8,8,10] parameter(0)
+  ROOT s = f32[2,3,4,4,10] reduce-window(x, low), window={size=1x3x3x2x1 stride=1x2x2x2x1 pad=0_0x1_1x0_1x0_0x0_0}, to_apply=max
+)");
+  EXPECT_EQ(count(after, kPooling), 1U);
+}
+
+TEST(WindowForms, OneSpatialDimensionBecomesAnImage) {
+  const hlo::Module after = check(R"(
+  x = f32[4,30,20] parameter(0)
+  ROOT s = f32[4,15,20] reduce-window(x, zero), window={size=1x3x1 stride=1x2x1 pad=0_0x0_1x0_0}, to_apply=add
+)");
+  EXPECT_EQ(count(after, kPooling), 1U);
+}
+
+TEST(WindowForms, AnyReducerAndAnyInitialValue) {
+  check(R"(
+  x = f32[3,9,9,8] parameter(0)
+  ROOT s = f32[3,4,4,8] reduce-window(x, one), window={size=1x3x3x1 stride=1x2x2x1}, to_apply=min
+)");
+  check(R"(
+  x = f32[3,9,9,8] parameter(0)
+  ROOT s = f32[3,4,4,8] reduce-window(x, one), window={size=1x2x3x1 stride=1x2x2x1}, to_apply=mul
+)");
+  check(R"(
+  x = f32[3,6,6,8] parameter(0)
+  ROOT s = f32[3,10,5,8] reduce-window(x, zero), window={size=1x2x2x1 stride=1x1x1x1 lhs_dilate=1x2x1x1}, to_apply=max
+)");
+}
+
+TEST(WindowForms, TheGradientOfAWindowOverThreeDimensionsComparesEachPosition) {
+  const hlo::Module after = check(R"(
+  x = f32[2,5,6,6,10] parameter(0)
+  g = f32[2,3,3,3,10] parameter(1)
+  ROOT s = f32[2,5,6,6,10] select-and-scatter(x, g, zero), window={size=1x3x2x2x1 stride=1x2x2x2x1 pad=0_0x1_1x0_0x0_0x0_0}, select=ge, scatter=add
+)");
+  EXPECT_EQ(count(after, kScatter), 0U);
+}
+
+TEST(WindowForms, TheGradientInMoreThanFourDimensionsHasAKernelWhereTwoHaveWindows) {
+  const hlo::Module after = check(R"(
+  x = f32[2,3,6,8,10] parameter(0)
+  g = f32[2,3,3,4,10] parameter(1)
+  ROOT s = f32[2,3,6,8,10] select-and-scatter(x, g, zero), window={size=1x1x3x3x1 stride=1x1x2x2x1 pad=0_0x0_0x0_1x0_1x0_0}, select=ge, scatter=add
+)");
+  EXPECT_EQ(count(after, kScatter), 1U);
+}
+
+TEST(WindowForms, SelectionByGreaterThanTakesTheLastOfEqualElements) {
+  check(R"(
+  x = f32[2,6,6,10] parameter(0)
+  g = f32[2,3,3,10] parameter(1)
+  ROOT s = f32[2,6,6,10] select-and-scatter(x, g, zero), window={size=1x3x2x1 stride=1x2x2x1 pad=0_0x1_0x0_0x0_0}, select=gt, scatter=add
+)");
+}
+
+}  // namespace
+}  // namespace tpu::test

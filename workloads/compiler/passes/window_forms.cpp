@@ -1,0 +1,304 @@
+#include "workloads/compiler/passes/window_forms.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "workloads/compiler/passes/constant_folding.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::WindowDimension;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kMostPositions = 64;
+/// Dimensions that a pooling kernel wants: two of windows, two of tiles.
+constexpr std::size_t kKernelRank = 4;
+
+bool is_trivial(const WindowDimension& w) {
+  return w.size == 1 && w.stride == 1 && w.padding_low == 0 && w.padding_high == 0 &&
+         w.base_dilation == 1;
+}
+
+std::int64_t positions_of(const std::vector<WindowDimension>& window) {
+  std::int64_t positions = 1;
+  for (const WindowDimension& w : window) positions *= w.size;
+  return positions;
+}
+
+/// Dimensions of a window that are more than one element.
+Extents dimensions_of(const std::vector<WindowDimension>& window) {
+  Extents list;
+  for (std::size_t d = 0; d < window.size(); ++d) {
+    if (!is_trivial(window[d])) list.push_back(static_cast<std::int64_t>(d));
+  }
+  return list;
+}
+
+/// The window over four dimensions, merged of neighbours over which it does not extend: its own are
+/// dimensions 1 and 2 then. None where they are more, not neighbours, or the last one: nothing
+/// would fill the lanes.
+std::optional<std::vector<WindowDimension>> four_dimensions(
+    const std::vector<WindowDimension>& window) {
+  const Extents dimensions = dimensions_of(window);
+  if (dimensions.empty() || dimensions.size() > 2) return std::nullopt;
+  const std::int64_t first = dimensions.front(), last = dimensions.back();
+  if (last > first + 1 || last + 1 == static_cast<std::int64_t>(window.size())) return std::nullopt;
+  std::vector<WindowDimension> four(kKernelRank);
+  if (first != last) four[1] = window[static_cast<std::size_t>(first)];
+  four[2] = window[static_cast<std::size_t>(last)];
+  return four;
+}
+
+class WindowForms {
+ public:
+  explicit WindowForms(hlo::Module& module) : module_(module), edit_(module) {
+    for (const HloInstruction& instruction : entry().instructions) {
+      if (instruction.opcode != HloOpcode::kConvolution) continue;
+      Extents spatial = instruction.convolution->output_spatial;
+      std::sort(spatial.begin(), spatial.end());
+      images_.insert(std::move(spatial));
+    }
+  }
+
+  void run() {
+    const std::size_t count = entry().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
+    if (entry().instructions.size() > count) tidy(module_.entry_computation());
+  }
+
+ private:
+  const hlo::Computation& entry() const { return module_.entry_computation(); }
+  void visit(Id id);
+  std::optional<HloOpcode> operation_of(hlo::ComputationId id) const;
+  bool has_kernel_window(const std::vector<WindowDimension>& window) const;
+  /// An operation with a kernel, but for the window.
+  static bool has_kernel(HloOpcode operation, double initial) {
+    return operation == HloOpcode::kMaximum ? initial == -kInfinity
+                                            : operation == HloOpcode::kAdd && initial == 0;
+  }
+
+  Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
+  Id combine_shifted(Id value, std::size_t dimension, const WindowDimension& window,
+                     std::int64_t results, HloOpcode operation, double initial);
+  Id scatter(const HloInstruction& pooling, bool first_of_equal);
+  Id in_four_dimensions(HloInstruction pooling);
+  Id window_position(Id image, const HloInstruction& pooling, const Extents& at, double fill);
+  Id back_in_place(Id value, const HloInstruction& pooling, const Extents& at);
+
+  hlo::Module& module_;
+  GraphEditor edit_;
+  std::set<Extents> images_;  ///< Spatial dimensions of the convolutions.
+};
+
+/// The operation of a computation that combines its two parameters.
+std::optional<HloOpcode> WindowForms::operation_of(hlo::ComputationId id) const {
+  const hlo::Computation& body = module_.computation(id);
+  const HloInstruction& root = body.at(body.root);
+  if (body.instructions.size() != 3 || root.operands.size() != 2 ||
+      root.operands[0] == root.operands[1] || !hlo::is_elementwise(root.opcode)) {
+    return std::nullopt;
+  }
+  return root.opcode;
+}
+
+/// Windows over the dimensions that images have outermost.
+bool WindowForms::has_kernel_window(const std::vector<WindowDimension>& window) const {
+  const Extents dimensions = dimensions_of(window);
+  const bool plain = std::all_of(window.begin(), window.end(), [](const WindowDimension& w) {
+    return w.base_dilation == 1 && w.padding_low >= 0 && w.padding_high >= 0 && !w.reversal;
+  });
+  if (window.size() != kKernelRank || dimensions.size() > 2 || !plain) return false;
+  if (images_.empty() || dimensions.empty()) return true;
+  return std::any_of(images_.begin(), images_.end(), [&](const Extents& spatial) {
+    return std::includes(spatial.begin(), spatial.end(), dimensions.begin(), dimensions.end());
+  });
+}
+
+/// The instruction over an array of merged dimensions, whose windows are those of dimensions 1, 2.
+Id WindowForms::in_four_dimensions(HloInstruction pooling) {
+  const hlo::Shape shape = pooling.shape;
+  const Extents dimensions = dimensions_of(pooling.window);
+  const std::int64_t first = dimensions.front(), last = dimensions.back();
+  const auto merged = [&](const Extents& extents) {
+    const auto product = [&](std::int64_t from, std::int64_t to) {
+      std::int64_t all = 1;
+      for (std::int64_t d = from; d < to; ++d) all *= extents[static_cast<std::size_t>(d)];
+      return all;
+    };
+    return Extents{product(0, first), product(first, last), product(last, last + 1),
+                   product(last + 1, static_cast<std::int64_t>(extents.size()))};
+  };
+  pooling.window = *four_dimensions(pooling.window);
+  pooling.name += ".four";
+  for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
+    pooling.operands[i] =
+        edit_.reshape(pooling.operands[i], merged(edit_.dimensions(pooling.operands[i])));
+  }
+  pooling.shape = hlo::array_shape(shape.type, merged(shape.dimensions));
+  return edit_.reshape(edit_.append_instruction(std::move(pooling)), shape.dimensions);
+}
+
+/// All positions of a window over one dimension.
+Id WindowForms::combine_shifted(Id value, std::size_t dimension, const WindowDimension& w,
+                                std::int64_t results, HloOpcode operation, double initial) {
+  const auto d = static_cast<std::int64_t>(dimension);
+  if (w.base_dilation > 1) {
+    std::vector<hlo::PaddingDimension> padding(edit_.dimensions(value).size());
+    padding[dimension].interior = w.base_dilation - 1;
+    value = edit_.pad(value, padding, initial);
+  }
+  Id all = -1;
+  for (std::int64_t k = 0; k < w.size; ++k) {
+    const Id part =
+        edit_.take(value, d, k * w.window_dilation - w.padding_low, results, w.stride, initial);
+    all = all < 0 ? part : edit_.binary(operation, all, part);
+  }
+  return all;
+}
+
+/// One dimension after the other, until a kernel takes the rest.
+Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initial) {
+  const ElementType type = pooling.shape.type;
+  const Extents results = pooling.shape.dimensions;
+  // Sums of bf16 are rounded once.
+  const bool widens = type == ElementType::kBf16 && operation == HloOpcode::kAdd;
+  for (std::size_t d = 0; d < pooling.window.size(); ++d) {
+    const auto four = four_dimensions(pooling.window);
+    const bool as_it_is = has_kernel_window(pooling.window);
+    if (has_kernel(operation, initial) && (as_it_is || (four && has_kernel_window(*four)))) {
+      pooling.shape = hlo::array_shape(edit_.shape(pooling.operands[0]).type, results);
+      return edit_.convert(as_it_is ? edit_.append_instruction(std::move(pooling))
+                                    : in_four_dimensions(std::move(pooling)),
+                           type);
+    }
+    if (is_trivial(pooling.window[d])) continue;
+    if (widens) pooling.operands[0] = edit_.convert(pooling.operands[0], ElementType::kF32);
+    pooling.operands[0] =
+        combine_shifted(pooling.operands[0], d, pooling.window[d], results[d], operation, initial);
+    pooling.window[d] = {};
+  }
+  Id value = pooling.operands[0];
+  const bool is_neutral = has_kernel(operation, initial) ||
+                          (operation == HloOpcode::kMultiply && initial == 1) ||
+                          (operation == HloOpcode::kMinimum && initial == kInfinity);
+  if (!is_neutral) {
+    const hlo::Shape shape = edit_.shape(value);
+    value = edit_.binary(operation, edit_.splat(shape.type, shape.dimensions, initial), value);
+  }
+  return edit_.convert(value, type);
+}
+
+/// The elements of an image that are the `at`th of each window.
+Id WindowForms::window_position(Id image, const HloInstruction& pooling, const Extents& at,
+                                double fill) {
+  const Extents windows = edit_.dimensions(pooling.operands[1]);
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const WindowDimension& w = pooling.window[d];
+    if (is_trivial(w)) continue;
+    image = edit_.take(image, static_cast<std::int64_t>(d),
+                       at[d] * w.window_dilation - w.padding_low, windows[d], w.stride, fill);
+  }
+  return image;
+}
+
+/// The reverse: a value of each window goes to the `at`th element of it, zeros to the others.
+Id WindowForms::back_in_place(Id value, const HloInstruction& pooling, const Extents& at) {
+  std::vector<hlo::PaddingDimension> padding(at.size());
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const WindowDimension& w = pooling.window[d];
+    const std::int64_t windows = edit_.dimensions(value)[d];
+    padding[d].low = at[d] * w.window_dilation - w.padding_low;
+    padding[d].interior = w.stride - 1;
+    padding[d].high = pooling.shape.dimensions[d] - padding[d].low - (windows - 1) * w.stride - 1;
+  }
+  return edit_.pad(value, padding);
+}
+
+/// Each position of the window by itself: its elements that are the greatest, and the first (or
+/// last) such, get the window's value.
+Id WindowForms::scatter(const HloInstruction& pooling, bool first_of_equal) {
+  const Extents windows = edit_.dimensions(pooling.operands[1]);
+  const ElementType type = pooling.shape.type;
+  std::vector<Extents> positions{{}};
+  for (const WindowDimension& w : pooling.window) {
+    std::vector<Extents> longer;
+    for (const Extents& position : positions) {
+      for (std::int64_t k = 0; k < w.size; ++k) {
+        longer.push_back(position);
+        longer.back().push_back(k);
+      }
+    }
+    positions = std::move(longer);
+  }
+  if (!first_of_equal) std::reverse(positions.begin(), positions.end());
+  std::vector<Id> elements;
+  Id greatest = -1;
+  for (const Extents& at : positions) {
+    elements.push_back(window_position(pooling.operands[0], pooling, at, -kInfinity));
+    greatest = greatest < 0 ? elements.back()
+                            : edit_.binary(HloOpcode::kMaximum, greatest, elements.back());
+  }
+  Id left = edit_.convert(pooling.operands[1], ElementType::kF32), sum = -1;
+  const Id zero = edit_.splat(ElementType::kF32, windows, 0);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const Id hit = edit_.compare(elements[i], greatest, hlo::ComparisonDirection::kEq);
+    const Id part = back_in_place(edit_.select(hit, left, zero), pooling, positions[i]);
+    left = edit_.select(hit, zero, left);
+    sum = sum < 0 ? part : edit_.binary(HloOpcode::kAdd, sum, part);
+  }
+  return edit_.convert(sum, type);
+}
+
+void WindowForms::visit(Id id) {
+  const HloInstruction pooling = entry().at(id);
+  const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
+  if ((pooling.opcode != HloOpcode::kReduceWindow && !is_scatter) || pooling.shape.is_tuple() ||
+      pooling.operands.size() != (is_scatter ? 3U : 2U)) {
+    return;
+  }
+  const ElementType type = pooling.shape.type;
+  const std::optional<double> initial = scalar_value(entry().at(pooling.operands.back()));
+  const std::optional<HloOpcode> operation = operation_of(pooling.called.at(0));
+  if (!initial || !operation || positions_of(pooling.window) > kMostPositions ||
+      (type != ElementType::kF32 && type != ElementType::kBf16)) {
+    return;
+  }
+  edit_.stand_for(id);
+  if (!is_scatter) {
+    if (!has_kernel(*operation, *initial) || !has_kernel_window(pooling.window)) {
+      edit_.finish(reduce(pooling, *operation, *initial));
+    }
+    return;
+  }
+  const hlo::Computation& select = module_.computation(pooling.called[0]);
+  const hlo::ComparisonDirection direction = select.at(select.root).direction;
+  const bool first = direction == hlo::ComparisonDirection::kGe;
+  const bool in_order = select.at(select.at(select.root).operands[0]).parameter_number == 0;
+  if (*operation != HloOpcode::kCompare || *initial != 0 || !in_order ||
+      (!first && direction != hlo::ComparisonDirection::kGt) ||
+      operation_of(pooling.called.at(1)) != HloOpcode::kAdd) {
+    return;
+  }
+  if (first && has_kernel_window(pooling.window)) return;
+  const auto four = four_dimensions(pooling.window);
+  const bool merges = first && four && has_kernel_window(*four);
+  edit_.finish(merges ? in_four_dimensions(pooling) : scatter(pooling, first));
+}
+
+}  // namespace
+
+void rewrite_windows(hlo::Module& module) { WindowForms(module).run(); }
+
+}  // namespace tpu::compiler

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: reduce-windows and select-and-scatters that no pooling kernel takes are written in terms
+/// of others and of elementwise operations.
+///
+/// A kernel takes windows over two dimensions of four, which the layout of images has outermost.
+/// Windows over more dimensions are reduced one dimension after the other; other ranks become four
+/// by merging dimensions that no window extends over; a window over another dimension (the features
+/// of a local response normalisation), one that starts from another value than the neutral one or
+/// reaches into gaps of a base dilation is a combination of shifted arrays, one per position. A
+/// select-and-scatter over three dimensions or others compares each position with the greatest.
+///
+/// Needs: rewrite_convolutions; layouts not assigned yet. Leaves: windows that kernels take; those
+/// over integers, of more than 64 positions or with reducers that are no single operation as they
+/// are.
+void rewrite_windows(hlo::Module& module);
+
+}  // namespace tpu::compiler
