@@ -18,6 +18,7 @@
 #include "workloads/compiler/passes/product_operands.h"
 #include "workloads/compiler/passes/reduction_forms.h"
 #include "workloads/compiler/passes/refusal_list.h"
+#include "workloads/compiler/passes/regular_gathers.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/small_products.h"
 #include "workloads/compiler/passes/split_lanes.h"
@@ -65,6 +66,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   }
   run("rewrite_collectives", [&] { rewrite_collectives(work, scheduled.refusals); });
   run("rewrite_reductions", [&] { rewrite_reductions(work, scheduled.refusals); });
+  run("rewrite_regular_gathers", [&] { rewrite_regular_gathers(work); });
   run("rewrite_indexed_access", [&] { rewrite_indexed_access(work, scheduled.refusals); });
   run("rewrite_convolutions", [&] { rewrite_convolutions(work, target); });
   run("rewrite_windows", [&] { rewrite_windows(work); });

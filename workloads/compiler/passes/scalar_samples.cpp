@@ -30,6 +30,11 @@ bool holds(hlo::ComparisonDirection direction, double a, double b) {
   return false;
 }
 
+bool is_floating(const HloInstruction& instruction) {
+  return instruction.shape.type == hlo::ElementType::kF32 ||
+         instruction.shape.type == hlo::ElementType::kBf16;
+}
+
 std::optional<double> binary(const HloInstruction& instruction, double a, double b) {
   const bool is_pred = instruction.shape.type == hlo::ElementType::kPred;
   switch (instruction.opcode) {
@@ -41,6 +46,9 @@ std::optional<double> binary(const HloInstruction& instruction, double a, double
       return a - b;
     case HloOpcode::kMultiply:
       return a * b;
+    case HloOpcode::kDivide:
+      if (is_floating(instruction)) return a / b;
+      return b != 0 ? std::optional(std::trunc(a / b)) : std::nullopt;
     case HloOpcode::kMaximum:
       return std::fmax(a, b);
     case HloOpcode::kMinimum:
@@ -70,7 +78,13 @@ std::optional<double> unary(const HloInstruction& instruction, double a) {
       return std::fabs(a);
     case HloOpcode::kIsFinite:
       return std::isfinite(a) ? 1 : 0;
+    case HloOpcode::kFloor:
+      return std::floor(a);
+    case HloOpcode::kCeil:
+      return std::ceil(a);
     case HloOpcode::kConvert:
+      if (instruction.shape.type == hlo::ElementType::kPred) return a != 0 ? 1 : 0;
+      return is_floating(instruction) ? a : std::trunc(a);
     case HloOpcode::kCopy:
     case HloOpcode::kReshape:
     case HloOpcode::kBitcast:
@@ -82,6 +96,19 @@ std::optional<double> unary(const HloInstruction& instruction, double a) {
 }
 
 }  // namespace
+
+std::optional<double> run_scalar(const HloInstruction& instruction,
+                                 const std::vector<double>& operands) {
+  if (instruction.opcode == HloOpcode::kSelect && operands.size() == 3) {
+    return operands[0] != 0 ? operands[1] : operands[2];
+  }
+  if (instruction.opcode == HloOpcode::kClamp && operands.size() == 3) {
+    return std::fmin(std::fmax(operands[1], operands[0]), operands[2]);
+  }
+  if (operands.size() == 2) return binary(instruction, operands[0], operands[1]);
+  if (operands.size() == 1) return unary(instruction, operands[0]);
+  return std::nullopt;
+}
 
 std::optional<std::vector<double>> run_scalars(const Computation& computation,
                                                const std::vector<double>& arguments) {
@@ -96,12 +123,12 @@ std::optional<std::vector<double>> run_scalars(const Computation& computation,
       value = arguments.at(static_cast<std::size_t>(instruction.parameter_number));
     } else if (instruction.opcode == HloOpcode::kConstant) {
       value = scalar_value(instruction);
-    } else if (instruction.opcode == HloOpcode::kSelect) {
-      if (operand(0)) value = *operand(0) != 0 ? operand(1) : operand(2);
-    } else if (instruction.operands.size() == 2) {
-      if (operand(0) && operand(1)) value = binary(instruction, *operand(0), *operand(1));
-    } else if (instruction.operands.size() == 1) {
-      if (operand(0)) value = unary(instruction, *operand(0));
+    } else {
+      std::vector<double> operands;
+      for (std::size_t i = 0; i < instruction.operands.size() && operand(i); ++i) {
+        operands.push_back(*operand(i));
+      }
+      if (operands.size() == instruction.operands.size()) value = run_scalar(instruction, operands);
     }
     if (!value) return std::nullopt;
   }

@@ -13,6 +13,11 @@ namespace tpu::compiler {
 std::optional<std::vector<double>> run_scalars(const hlo::Computation& computation,
                                                const std::vector<double>& arguments);
 
+/// The result of one such operation on elements; predicates are 0 and 1, integers whole. Floating
+/// results are not rounded to the operation's type.
+std::optional<double> run_scalar(const hlo::HloInstruction& instruction,
+                                 const std::vector<double>& operands);
+
 /// How a comparator of a sort orders its first operand.
 enum class SortOrder { kUnknown, kAscending, kDescending };
 /// kUnknown where the order depends on more than the first operand.

@@ -1,0 +1,330 @@
+#include "workloads/compiler/passes/regular_gathers.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "workloads/compiler/passes/constant_folding.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/scalar_samples.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+using Numbers = std::optional<std::vector<double>>;
+
+constexpr std::int64_t kMostIndices = 8192;
+constexpr std::size_t kMostPieces = 16;
+
+/// Values of small arrays that depend on no parameter, in row-major order.
+class KnownValues {
+ public:
+  explicit KnownValues(const hlo::Module& module) : module_(module) {}
+
+  const Numbers& of(Id id) {
+    const auto found = known_.find(id);
+    if (found != known_.end()) return found->second;
+    Numbers values = compute(module_.entry_computation().at(id));
+    return known_.emplace(id, std::move(values)).first->second;
+  }
+
+ private:
+  Numbers compute(const HloInstruction& instruction);
+  Numbers constant(const HloInstruction& instruction) const;
+  Numbers elementwise(const HloInstruction& instruction);
+  /// Row-major numbers over some of an array's dimensions, all over it.
+  static std::vector<double> spread(const std::vector<double>& values, const Extents& extents,
+                                    const Extents& places);
+
+  const hlo::Module& module_;  ///< Its computations may move.
+  std::map<Id, Numbers> known_;
+};
+
+Numbers KnownValues::constant(const HloInstruction& instruction) const {
+  const auto size = static_cast<std::size_t>(hlo::byte_size(instruction.shape.type));
+  const auto count = static_cast<std::size_t>(instruction.shape.element_count());
+  if (instruction.literal.size() != size * count) return std::nullopt;
+  HloInstruction element;
+  element.shape = hlo::array_shape(instruction.shape.type, {});
+  std::vector<double> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = instruction.literal.begin() + static_cast<std::ptrdiff_t>(i * size);
+    element.literal.assign(at, at + static_cast<std::ptrdiff_t>(size));
+    const std::optional<double> value = scalar_value(element);
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  return values;
+}
+
+std::vector<double> KnownValues::spread(const std::vector<double>& values, const Extents& extents,
+                                        const Extents& places) {
+  const std::int64_t count =
+      std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t index = 0, inner = count;
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      inner /= extents[d];
+      const bool is_kept =
+          std::find(places.begin(), places.end(), static_cast<std::int64_t>(d)) != places.end();
+      if (is_kept) index = index * extents[d] + i / inner % extents[d];
+    }
+    all.push_back(values[static_cast<std::size_t>(index)]);
+  }
+  return all;
+}
+
+Numbers KnownValues::elementwise(const HloInstruction& instruction) {
+  std::vector<const std::vector<double>*> operands;
+  for (Id operand : instruction.operands) {
+    const Numbers& values = of(operand);
+    if (!values) return std::nullopt;
+    operands.push_back(&*values);
+  }
+  const bool is_floating =
+      instruction.shape.type == ElementType::kF32 || instruction.shape.type == ElementType::kBf16;
+  std::vector<double> results;
+  for (std::int64_t i = 0; i < instruction.shape.element_count(); ++i) {
+    std::vector<double> elements;
+    for (const std::vector<double>* values : operands) {
+      elements.push_back((*values)[values->size() == 1 ? 0 : static_cast<std::size_t>(i)]);
+    }
+    const std::optional<double> result = run_scalar(instruction, elements);
+    if (!result) return std::nullopt;
+    const HloInstruction rounded = scalar_constant(instruction.shape.type, *result);
+    results.push_back(is_floating ? *scalar_value(rounded) : *result);
+  }
+  return results;
+}
+
+Numbers KnownValues::compute(const HloInstruction& instruction) {
+  if (instruction.shape.is_tuple() || instruction.shape.element_count() > kMostIndices) {
+    return std::nullopt;
+  }
+  switch (instruction.opcode) {
+    case HloOpcode::kConstant:
+      return constant(instruction);
+    case HloOpcode::kIota: {
+      const Extents line{
+          instruction.shape.dimensions[static_cast<std::size_t>(instruction.dimensions[0])]};
+      std::vector<double> values(static_cast<std::size_t>(line[0]));
+      std::iota(values.begin(), values.end(), 0.0);
+      return spread(values, instruction.shape.dimensions, instruction.dimensions);
+    }
+    case HloOpcode::kBroadcast: {
+      const Numbers& values = of(instruction.operands[0]);
+      const bool in_order =
+          std::is_sorted(instruction.dimensions.begin(), instruction.dimensions.end());
+      if (!values || !in_order) return std::nullopt;
+      return spread(*values, instruction.shape.dimensions, instruction.dimensions);
+    }
+    case HloOpcode::kReshape:
+    case HloOpcode::kBitcast:
+      return of(instruction.operands[0]);
+    default:
+      if (!hlo::is_elementwise(instruction.opcode)) return std::nullopt;
+      return elementwise(instruction);
+  }
+}
+
+/// Indices first, first + step ..., each `repeat` times.
+struct Piece {
+  std::int64_t first = 0, step = 1, count = 1, repeat = 1;
+  std::int64_t indices() const { return count * repeat; }
+  std::int64_t least() const { return std::min(first, first + (count - 1) * step); }
+};
+
+/// The longest piece of indices from `begin` on, each as often as the first.
+Piece piece_from(const std::vector<std::int64_t>& indices, std::size_t begin) {
+  const auto run = [&](std::size_t from) {
+    std::size_t end = from;
+    while (end < indices.size() && indices[end] == indices[from]) ++end;
+    return static_cast<std::int64_t>(end - from);
+  };
+  Piece piece;
+  piece.first = indices[begin];
+  piece.repeat = run(begin);
+  for (;;) {
+    const std::size_t next = begin + static_cast<std::size_t>(piece.indices());
+    if (next >= indices.size() || run(next) < piece.repeat) return piece;
+    const std::int64_t step = indices[next] - (piece.first + (piece.count - 1) * piece.step);
+    if (piece.count > 1 ? step != piece.step : step == 0) return piece;
+    piece.step = step;
+    ++piece.count;
+  }
+}
+
+class RegularGathers {
+ public:
+  explicit RegularGathers(hlo::Module& module) : module_(module), edit_(module), known_(module) {}
+
+  void run() {
+    const std::size_t count = entry().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const HloOpcode opcode = entry().instructions[i].opcode;
+      if (opcode == HloOpcode::kGather) visit_gather(static_cast<Id>(i));
+      if (opcode == HloOpcode::kScatter) visit_scatter(static_cast<Id>(i));
+    }
+    if (entry().instructions.size() > count) tidy(module_.entry_computation());
+  }
+
+ private:
+  const hlo::Computation& entry() const { return module_.entry_computation(); }
+  void visit_gather(Id id);
+  void visit_scatter(Id id);
+  std::optional<std::vector<Piece>> pieces_of(const HloInstruction& instruction,
+                                              const hlo::Shape& rows);
+  std::int64_t place_of_indices(const HloInstruction& instruction, std::int64_t rank) const;
+  Id gathered(Id array, std::int64_t dimension, const Piece& piece);
+  Id scattered(Id updates, std::int64_t dimension, const Piece& piece, std::int64_t extent);
+  Id moved(Id value, std::int64_t from, std::int64_t to);
+
+  hlo::Module& module_;
+  GraphEditor edit_;
+  KnownValues known_;
+};
+
+/// The pieces of a gather or scatter of whole slices along one dimension; none for others. `rows`:
+/// shape of what is gathered, or of the updates.
+std::optional<std::vector<Piece>> RegularGathers::pieces_of(const HloInstruction& instruction,
+                                                            const hlo::Shape& rows) {
+  const hlo::GatherDimensions& dims = instruction.gather;
+  const Extents array = edit_.dimensions(instruction.operands[0]);
+  const hlo::Shape index_shape = edit_.shape(instruction.operands[1]);
+  if (dims.start_index_map.size() != 1 || dims.collapsed_slice_dims != dims.start_index_map ||
+      rows.rank() != static_cast<std::int64_t>(array.size()) ||
+      dims.offset_dims.size() + 1 != array.size()) {
+    return std::nullopt;
+  }
+  Extents slice;
+  for (std::int64_t d : dims.offset_dims) {
+    slice.push_back(rows.dimensions[static_cast<std::size_t>(d)]);
+  }
+  const std::int64_t dimension = dims.start_index_map[0];
+  slice.insert(slice.begin() + dimension, 1);
+  Extents whole = array;
+  whole[static_cast<std::size_t>(dimension)] = 1;
+  if (slice != whole || index_shape.element_count() == 0) return std::nullopt;
+  const Numbers& numbers = known_.of(instruction.operands[1]);
+  if (!numbers) return std::nullopt;
+  std::vector<std::int64_t> indices;
+  for (double number : *numbers) {
+    if (number < 0 || number >= double(array[static_cast<std::size_t>(dimension)])) {
+      return std::nullopt;
+    }
+    indices.push_back(static_cast<std::int64_t>(number));
+  }
+  std::vector<Piece> pieces;
+  for (std::size_t at = 0; at < indices.size();
+       at += static_cast<std::size_t>(pieces.back().indices())) {
+    if (pieces.size() == kMostPieces) return std::nullopt;
+    pieces.push_back(piece_from(indices, at));
+  }
+  return pieces;
+}
+
+/// Which dimension of what is gathered, or of updates, counts the indices.
+std::int64_t RegularGathers::place_of_indices(const HloInstruction& instruction,
+                                              std::int64_t rank) const {
+  const Extents& offsets = instruction.gather->offset_dims;
+  std::int64_t place = 0;
+  while (place + 1 < rank && std::find(offsets.begin(), offsets.end(), place) != offsets.end()) {
+    ++place;
+  }
+  return place;
+}
+
+Id RegularGathers::moved(Id value, std::int64_t from, std::int64_t to) {
+  Extents order(edit_.dimensions(value).size());
+  std::iota(order.begin(), order.end(), 0);
+  order.erase(order.begin() + from);
+  order.insert(order.begin() + to, from);
+  return edit_.transpose(value, order);
+}
+
+Id RegularGathers::gathered(Id array, std::int64_t d, const Piece& piece) {
+  const std::int64_t distance = std::max<std::int64_t>(1, std::abs(piece.step));
+  Id value = edit_.take(array, d, piece.least(), piece.count, distance);
+  if (piece.step < 0) value = edit_.reverse(value, d);
+  if (piece.repeat == 1) return value;
+  Extents extents = edit_.dimensions(value), places(extents.size());
+  std::iota(places.begin(), places.end(), 0);
+  for (std::int64_t& place : places) place += place > d ? 1 : 0;
+  extents.insert(extents.begin() + d + 1, piece.repeat);
+  value = edit_.broadcast(value, extents, places);
+  extents.erase(extents.begin() + d + 1);
+  extents[static_cast<std::size_t>(d)] *= piece.repeat;
+  return edit_.reshape(value, extents);
+}
+
+/// Where the updates of a piece go in an array of `extent`, zeros elsewhere, in f32.
+Id RegularGathers::scattered(Id updates, std::int64_t d, const Piece& piece, std::int64_t extent) {
+  Id value = edit_.convert(updates, ElementType::kF32);
+  if (piece.repeat > 1) {
+    Extents extents = edit_.dimensions(value);
+    extents[static_cast<std::size_t>(d)] = piece.count;
+    extents.insert(extents.begin() + d + 1, piece.repeat);
+    value = edit_.reduce(edit_.reshape(value, extents), HloOpcode::kAdd, {d + 1}, 0);
+  }
+  if (piece.step < 0) value = edit_.reverse(value, d);
+  const std::int64_t distance = std::max<std::int64_t>(1, std::abs(piece.step));
+  std::vector<hlo::PaddingDimension> padding(edit_.dimensions(value).size());
+  padding[static_cast<std::size_t>(d)] = {
+      piece.least(), extent - piece.least() - (piece.count - 1) * distance - 1, distance - 1};
+  return edit_.pad(value, padding);
+}
+
+void RegularGathers::visit_gather(Id id) {
+  const HloInstruction gather = entry().at(id);
+  if (gather.shape.is_tuple() || gather.operands.size() != 2) return;
+  const auto pieces = pieces_of(gather, gather.shape);
+  if (!pieces) return;
+  edit_.stand_for(id);
+  const std::int64_t dimension = gather.gather->start_index_map[0];
+  std::vector<Id> parts;
+  for (const Piece& piece : *pieces) {
+    parts.push_back(gathered(gather.operands[0], dimension, piece));
+  }
+  edit_.finish(moved(edit_.concatenate(parts, dimension), dimension,
+                     place_of_indices(gather, gather.shape.rank())));
+}
+
+void RegularGathers::visit_scatter(Id id) {
+  const HloInstruction scatter = entry().at(id);
+  if (scatter.shape.is_tuple() || scatter.operands.size() != 3) return;
+  const hlo::Computation& body = module_.computation(scatter.called.at(0));
+  const bool adds = body.instructions.size() == 3 && body.at(body.root).opcode == HloOpcode::kAdd;
+  const ElementType type = scatter.shape.type;
+  if (!adds || (type != ElementType::kF32 && type != ElementType::kBf16)) return;
+  const hlo::Shape updates = edit_.shape(scatter.operands[2]);
+  const auto pieces = pieces_of(scatter, updates);
+  if (!pieces) return;
+  edit_.stand_for(id);
+  const std::int64_t dimension = scatter.gather->start_index_map[0];
+  const std::int64_t extent = scatter.shape.dimensions[static_cast<std::size_t>(dimension)];
+  const Id rows = moved(scatter.operands[2], place_of_indices(scatter, updates.rank()), dimension);
+  Id sum = edit_.convert(scatter.operands[0], ElementType::kF32);
+  std::int64_t begin = 0;
+  for (const Piece& piece : *pieces) {
+    const Id part = edit_.take(rows, dimension, begin, piece.indices(), 1);
+    begin += piece.indices();
+    sum = edit_.binary(HloOpcode::kAdd, sum, scattered(part, dimension, piece, extent));
+  }
+  edit_.finish(edit_.convert(sum, type));
+}
+
+}  // namespace
+
+void rewrite_regular_gathers(hlo::Module& module) { RegularGathers(module).run(); }
+
+}  // namespace tpu::compiler
