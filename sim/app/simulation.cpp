@@ -81,7 +81,7 @@ void load_values(const Arguments& arguments, const PreparedWorkload& workload,
   const InitialValues values(workload, read_inputs(arguments, workload), arguments.seed);
   for (std::size_t place = 0; place < workload.cores.size(); ++place) {
     const std::uint32_t core = workload.cores[place];
-    const bool partitioned = !workload.folder.empty() && workload.cores.size() == params.cores();
+    const bool partitioned = workload.is_from_xla && workload.cores.size() == params.cores();
     machine.load(core, values.load(partitioned ? params.partition_of(core) : place,
                                    arguments.steps + warmup_steps(arguments, record)));
   }
@@ -144,7 +144,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.losses = observer.take_losses();
   if (record.has_events) record.events = observer.take_events();
   if (arguments.values) {
-    simulation.outputs = read_outputs(workload.program, machine, workload.cores[0]);
+    simulation.outputs = read_outputs(workload, machine);
   }
   simulation.cost.compile_cpu_s = workload.cpu_s;
   simulation.cost.cpu_s = cpu_seconds() - cpu_begin;

@@ -16,7 +16,7 @@ namespace tpu::app {
 struct Simulation {
   traces::RunRecord record;
   report::SimulatorCost cost;
-  std::map<std::uint32_t, compiler::HostArray> outputs;  ///< Of the first core, with values.
+  std::map<std::uint32_t, compiler::HostArray> outputs;  ///< With values.
 };
 
 /// The configuration with the settings of the command line, checked.

@@ -62,6 +62,51 @@ HostArray slice_of(const HostArray& whole, std::size_t cores, std::size_t place)
 
 }  // namespace
 
+namespace {
+
+/// Calls `copy(offset in the part, offset in the whole, length)`, in elements, for each row of the
+/// minor dimension of a device's part.
+template <class Copy>
+void for_each_row(const compiler::ArrayParts& parts, std::size_t device, Copy copy) {
+  const std::vector<std::int64_t>& extents = parts.part;
+  const std::size_t rank = extents.size();
+  const std::int64_t row = rank == 0 ? 1 : extents[rank - 1];
+  std::int64_t rows = 1;
+  for (std::size_t d = 0; d + 1 < rank; ++d) rows *= extents[d];
+  for (std::int64_t i = 0; row > 0 && i < rows; ++i) {
+    std::int64_t rest = i, at = rank == 0 ? 0 : parts.starts[device][rank - 1];
+    std::int64_t stride = rank == 0 ? 1 : parts.whole.dimensions[rank - 1];
+    for (std::size_t d = rank == 0 ? 0 : rank - 1; d-- > 0;) {
+      at += (parts.starts[device][d] + rest % extents[d]) * stride;
+      rest /= extents[d];
+      stride *= parts.whole.dimensions[d];
+    }
+    copy(static_cast<std::size_t>(i * row), static_cast<std::size_t>(at),
+         static_cast<std::size_t>(row));
+  }
+}
+
+}  // namespace
+
+HostArray part_of(const HostArray& whole, const compiler::ArrayParts& parts, std::size_t device) {
+  HostArray part;
+  part.shape = hlo::array_shape(whole.shape.type, parts.part);
+  const auto size = static_cast<std::size_t>(hlo::byte_size(whole.shape.type));
+  part.bytes.resize(static_cast<std::size_t>(part.shape.unpadded_bytes()));
+  for_each_row(parts, device, [&](std::size_t to, std::size_t from, std::size_t length) {
+    std::memcpy(part.bytes.data() + to * size, whole.bytes.data() + from * size, length * size);
+  });
+  return part;
+}
+
+void put_part(const HostArray& part, const compiler::ArrayParts& parts, std::size_t device,
+              HostArray& whole) {
+  const auto size = static_cast<std::size_t>(hlo::byte_size(whole.shape.type));
+  for_each_row(parts, device, [&](std::size_t from, std::size_t to, std::size_t length) {
+    std::memcpy(whole.bytes.data() + to * size, part.bytes.data() + from * size, length * size);
+  });
+}
+
 std::string array_name(const std::string& prefix, std::size_t number) {
   char text[32];
   std::snprintf(text, sizeof text, "_%03zu", number);
@@ -131,10 +176,17 @@ std::string InitialValues::origin() const {
 }
 
 HostArray InitialValues::from_file(const traces::NpzArray& array, const isa::Buffer& buffer,
-                                   const std::string& name, std::size_t place) const {
+                                   std::uint32_t number, std::size_t place) const {
+  const std::string name = array_name("arg", number);
   const std::size_t cores = workload_.cores.size();
   const hlo::Shape shape = hlo::parse_shape(buffer.shape);
   HostArray whole = to_host_array(array);
+  if (number < workload_.parameter_parts.size()) {
+    const compiler::ArrayParts& parts = workload_.parameter_parts[number];
+    if (whole.shape.dimensions == parts.whole.dimensions) return part_of(whole, parts, place);
+    throw WorkloadError("--inputs: " + name + ": expected " + hlo::to_string(parts.whole, false) +
+                        ", the array of all devices, found " + hlo::to_string(whole.shape, false));
+  }
   if (whole.shape.dimensions == shape.dimensions) return whole;
   std::vector<std::int64_t> together = shape.dimensions;
   if (!together.empty()) together[0] *= static_cast<std::int64_t>(cores);
@@ -176,7 +228,7 @@ HostArray InitialValues::parameter(const isa::Buffer& buffer, std::uint32_t numb
                                    std::size_t place, std::uint32_t step) const {
   const auto given = inputs_.find(number);
   if (given != inputs_.end()) {
-    return from_file(given->second, buffer, array_name("arg", number), place);
+    return from_file(given->second, buffer, number, place);
   }
   if (!workload_.frontend) return random(buffer, number);
   const frontend::Workload& zoo = *workload_.frontend;
@@ -232,12 +284,22 @@ HostArray read_buffer(const isa::Buffer& buffer, const Machine& machine, std::ui
 
 }  // namespace
 
-std::map<std::uint32_t, HostArray> read_outputs(const isa::Program& program, const Machine& machine,
-                                                std::uint32_t core) {
+std::map<std::uint32_t, HostArray> read_outputs(const PreparedWorkload& workload,
+                                                const Machine& machine) {
   std::map<std::uint32_t, HostArray> outputs;
-  for (const isa::Buffer& buffer : program.buffers) {
+  for (const isa::Buffer& buffer : workload.program.buffers) {
     if (buffer.role != isa::BufferRole::kOutput) continue;
-    outputs[buffer.index] = read_buffer(buffer, machine, core);
+    HostArray& output = outputs[buffer.index];
+    output = read_buffer(buffer, machine, workload.cores[0]);
+    if (buffer.index >= workload.result_parts.size()) continue;
+    const compiler::ArrayParts& parts = workload.result_parts[buffer.index];
+    HostArray whole;
+    whole.shape = hlo::array_shape(output.shape.type, parts.whole.dimensions);
+    whole.bytes.resize(static_cast<std::size_t>(whole.shape.unpadded_bytes()));
+    for (std::size_t place = 0; place < workload.cores.size(); ++place) {
+      put_part(read_buffer(buffer, machine, workload.cores[place]), parts, place, whole);
+    }
+    output = std::move(whole);
   }
   return outputs;
 }

@@ -36,7 +36,7 @@ class InitialValues {
   compiler::HostArray parameter(const isa::Buffer& buffer, std::uint32_t number, std::size_t place,
                                 std::uint32_t step) const;
   compiler::HostArray from_file(const traces::NpzArray& array, const isa::Buffer& buffer,
-                                const std::string& name, std::size_t place) const;
+                                std::uint32_t number, std::size_t place) const;
   compiler::HostArray random(const isa::Buffer& buffer, std::uint32_t number) const;
 
   const PreparedWorkload& workload_;
@@ -45,10 +45,17 @@ class InitialValues {
   std::uint64_t seed_;
 };
 
-/// The outputs of a core after a run, by output number.
-std::map<std::uint32_t, compiler::HostArray> read_outputs(const isa::Program& program,
-                                                          const Machine& machine,
-                                                          std::uint32_t core);
+/// The outputs after a run, by output number: those of the first core, joined with those of the
+/// others where each has a part.
+std::map<std::uint32_t, compiler::HostArray> read_outputs(const PreparedWorkload& workload,
+                                                          const Machine& machine);
+
+/// A device's part of an array.
+compiler::HostArray part_of(const compiler::HostArray& whole, const compiler::ArrayParts& parts,
+                            std::size_t device);
+/// Puts a device's part where it stands in the whole array.
+void put_part(const compiler::HostArray& part, const compiler::ArrayParts& parts,
+              std::size_t device, compiler::HostArray& whole);
 
 /// The output that holds a step's loss: the last of several, when it is a scalar; else null.
 const isa::Buffer* loss_buffer(const isa::Program& program);

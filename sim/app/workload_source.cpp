@@ -12,6 +12,7 @@
 #include "sim/config/nearest_name.h"
 #include "traces/hdf5_file.h"
 #include "traces/program_file.h"
+#include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/hlo/annotations.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/xla/captured_folder.h"
@@ -115,21 +116,35 @@ void choose_fixed_cores(const Arguments& arguments, const MachineParams& params,
   prepared.cores = core_numbers(choice, params);
 }
 
-/// A module that our compiler can take as it is. Whoever asks for one core means a program of one
-/// device, for which XLA drops the annotations, too.
-hlo::Module read_module(const std::string& path, const Arguments& arguments) {
-  hlo::Module module = hlo::read_hlo_file(path);
-  const std::string annotation = hlo::unpartitioned_annotation(module);
+/// Whether the module is to be cut into programs of several devices. Whoever asks for one core
+/// means a program of one device, for which XLA drops the annotations, too.
+bool is_partitioned_here(const hlo::Module& module, const Arguments& arguments) {
   const bool one_device = arguments.cores && arguments.cores->count == 1 && module.partitions <= 1;
-  if (!annotation.empty() && !one_device) {
-    throw WorkloadError(path +
-                        ": expected a module of one device, or one that XLA's SPMD "
-                        "partitioner has cut into the shapes of each device; found " +
-                        annotation +
-                        "; take the module after partitioning, replicate it, or run it with "
-                        "--cores 1 as a program of one device");
+  return !one_device && !hlo::unpartitioned_annotation(module).empty();
+}
+
+/// The module that each core runs.
+hlo::Module module_of_a_core(const std::string& path, const Arguments& arguments,
+                             const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
+  hlo::Module module = hlo::read_hlo_file(path);
+  if (!is_partitioned_here(module, arguments)) {
+    const bool one_device = arguments.cores && arguments.cores->count == 1;
+    if (!one_device || hlo::unpartitioned_annotation(module).empty()) {
+      module.replicas = hlo::stated_devices(module);
+    }
+    return module;
   }
-  return module;
+  const compiler::PassTimer timer(&prepared.compile_report, "partition");
+  const std::int64_t devices = std::max(module.replicas, compiler::annotated_devices(module));
+  try {
+    compiler::PartitionedModule parts = compiler::partition(std::move(module), devices);
+    if (after_pass) after_pass("partition", parts.module);
+    prepared.parameter_parts = std::move(parts.parameters);
+    prepared.result_parts = std::move(parts.results);
+    return std::move(parts.module);
+  } catch (const WorkloadError& error) {
+    throw WorkloadError(path + ": " + error.what());
+  }
 }
 
 std::uint32_t cores_of(const hlo::Module& module, const MachineParams& params) {
@@ -140,15 +155,16 @@ std::uint32_t cores_of(const hlo::Module& module, const MachineParams& params) {
 /// Compiles a module for the cores that it is replicated on.
 void compile_hlo(const std::string& path, const Arguments& arguments, const MachineParams& params,
                  const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
-  const hlo::Module module = read_module(path, arguments);
-  const compiler::Target target = config::target_of(params, cores_of(module, params));
+  const hlo::Module module = module_of_a_core(path, arguments, after_pass, prepared);
+  prepared.program.cores = cores_of(module, params);
+  choose_fixed_cores(arguments, params, prepared);
+  const compiler::Target target = config::target_of(params, prepared.program.cores);
   try {
     prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
   } catch (const compiler::OutOfMemoryError& error) {
     throw WorkloadError(path + ": " + error.what() +
                         "The batch of an HLO module is fixed: make it again with a smaller one.");
   }
-  choose_fixed_cores(arguments, params, prepared);
 }
 
 void prepare_hlo(const Arguments& arguments, const MachineParams& params,
@@ -181,6 +197,7 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
     return;
   }
   prepared.program = xla::load_captured(arguments.input, params.chip);
+  prepared.is_from_xla = true;
   choose_fixed_cores(arguments, params, prepared);
 }
 

@@ -9,6 +9,7 @@
 #include "models/params.h"
 #include "sim/app/arguments.h"
 #include "workloads/compiler/compiler.h"
+#include "workloads/compiler/sharding/partition.h"
 #include "workloads/frontend/workload.h"
 
 namespace tpu::app {
@@ -19,6 +20,9 @@ struct PreparedWorkload {
   std::vector<std::uint32_t> cores;            ///< That run it, by number.
   std::optional<frontend::Workload> frontend;  ///< Of the zoo.
   std::string folder;                          ///< Captured folder, or "".
+  bool is_from_xla = false;                    ///< XLA compiled the program.
+  /// How the arrays of all cores together are handed out, where they are.
+  std::vector<compiler::ArrayParts> parameter_parts, result_parts;
   compiler::CompileReport compile_report;
   double cpu_s = 0;  ///< Building and compiling, or reading.
 };

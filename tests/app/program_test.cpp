@@ -407,10 +407,20 @@ TEST_F(ProgramTest, WhatDoesNotFitSaysWhichBatchWould) {
   EXPECT_EQ(error_with(std::to_string(batch)).find(no_room), std::string::npos) << batch;
 }
 
-TEST_F(ProgramTest, ModulesThatAreNotPartitionedNameTheirAnnotation) {
-  std::ofstream(folder_ / "m.hlo") << "HloModule m, num_partitions=8\nENTRY main {\n  ROOT p = "
-                                      "f32[8,8] parameter(0), sharding={devices=[8,1]<=[8]}\n}\n";
-  expect_error("run m.hlo", 4, "instruction \"p\" with sharding={devices=[8,1]<=[8]}");
+TEST_F(ProgramTest, ModulesWhoseAnnotationIsNotUnderstoodNameIt) {
+  std::ofstream(folder_ / "m.hlo")
+      << "HloModule m, num_partitions=4\nENTRY main {\n  ROOT p = f32[8,8] parameter(0), "
+         "sharding={devices=[4,1]0,1,3,2}\n}\n";
+  expect_error("run m.hlo", 4, "annotation of \"p\"");
+  expect_error("run m.hlo", 4, "expected devices in the order of a mesh");
+}
+
+TEST_F(ProgramTest, ModulesWithAnnotationsRunOnTheirDevices) {
+  std::ofstream(folder_ / "m.hlo")
+      << "HloModule m\nENTRY main {\n  p = f32[16,128] parameter(0), "
+         "sharding={devices=[8,1]<=[8]}\n  ROOT r = f32[16,128] add(p, p)\n}\n";
+  EXPECT_NE(tpusim("run m.hlo").out.find("8 cores"), std::string::npos);
+  expect_error("run m.hlo --cores 4", 2, "expected 8");
 }
 
 }  // namespace

@@ -50,12 +50,29 @@ std::string unpartitioned_annotation(const Module& module) {
   for (const Computation& computation : module.computations) {
     for (const HloInstruction& instruction : computation.instructions) {
       const std::string_view sharding = sharding_of(instruction.raw_attributes);
+      if (instruction.custom_call_target == "xla.sdy.GlobalToLocalShape" ||
+          instruction.custom_call_target == "SPMDFullToShardShape") {
+        return "instruction \"" + instruction.name + "\", a " + instruction.custom_call_target;
+      }
       if (is_tiled(sharding)) {
         return "instruction \"" + instruction.name + "\" with " + std::string(sharding);
       }
     }
   }
   return "";
+}
+
+std::int64_t stated_devices(const Module& module) {
+  std::int64_t devices = std::max<std::int64_t>(module.replicas, 1);
+  if (devices > 1) return devices;
+  for (const Computation& computation : module.computations) {
+    for (const HloInstruction& instruction : computation.instructions) {
+      for (const std::vector<std::int64_t>& group : instruction.replica_groups) {
+        for (std::int64_t device : group) devices = std::max(devices, device + 1);
+      }
+    }
+  }
+  return devices;
 }
 
 }  // namespace tpu::hlo

@@ -285,50 +285,99 @@ Interpreter::Replicas Interpreter::all_reduce(const HloInstruction& instruction,
   return result;
 }
 
+namespace {
+
+/// The groups of a collective that the instruction states, or one of all replicas.
+std::vector<std::vector<std::int64_t>> groups_of(const HloInstruction& instruction,
+                                                 std::size_t replicas) {
+  const std::vector<std::vector<std::int64_t>>& stated = instruction.replica_groups;
+  if (!stated.empty() && !stated[0].empty()) return stated;
+  std::vector<std::int64_t> everyone(replicas);
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return {everyone};
+}
+
+/// The numbers of {{0,1},{1,2}}.
+std::vector<std::size_t> pairs_of(const std::string& attributes) {
+  constexpr std::string_view kName = "source_target_pairs=";
+  std::vector<std::size_t> numbers;
+  std::size_t i = attributes.find(kName);
+  if (i == std::string::npos) return numbers;
+  for (i += kName.size(); i < attributes.size() && attributes[i] != '='; ++i) {
+    if (attributes[i] < '0' || attributes[i] > '9') continue;
+    std::size_t length = 0;
+    numbers.push_back(std::stoul(attributes.substr(i), &length));
+    i += length - 1;
+    if (attributes.compare(i + 1, 2, "}}") == 0) break;
+  }
+  return numbers;
+}
+
+}  // namespace
+
+Interpreter::Replicas Interpreter::permute(const HloInstruction& instruction,
+                                           const Replicas& given) const {
+  Replicas result(given.size(), make_value(instruction.shape));
+  const std::vector<std::size_t> numbers = pairs_of(instruction.raw_attributes);
+  for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
+    result.at(numbers[i + 1]) = given.at(numbers[i]);
+  }
+  return result;
+}
+
+Value Interpreter::exchanged(const HloInstruction& instruction, const hlo::Shape& shape,
+                             const Replicas& given, const std::vector<std::int64_t>& group,
+                             std::size_t member) const {
+  const std::int64_t dimension = instruction.dimensions.at(0);
+  const auto count = static_cast<std::int64_t>(group.size());
+  const auto me = static_cast<std::int64_t>(member);
+  if (instruction.opcode == HloOpcode::kReduceScatter) {
+    return part_of(combine(instruction, given, group), dimension, me, count);
+  }
+  std::vector<Value> parts;
+  for (std::int64_t from : group) {
+    const Value& whole = given.at(static_cast<std::size_t>(from));
+    parts.push_back(instruction.opcode == HloOpcode::kAllToAll
+                        ? part_of(whole, dimension, me, count)
+                        : whole);
+  }
+  Operands pointers;
+  for (const Value& part : parts) pointers.push_back(&part);
+  return joined(shape, pointers, dimension);
+}
+
 Interpreter::Replicas Interpreter::exchange(const HloInstruction& instruction,
                                             const std::vector<const Replicas*>& operands) const {
   const std::size_t replicas = operands[0]->size();
-  const auto count = static_cast<std::int64_t>(replicas);
-  const std::vector<std::vector<std::int64_t>>& groups = instruction.replica_groups;
-  if (groups.size() > 1 ||
-      (groups.size() == 1 && !groups[0].empty() && groups[0].size() != replicas)) {
-    refuse(instruction, "one group of all replicas");
-  }
-  if (operands.size() != 1 || instruction.shape.is_tuple()) refuse(instruction, "one operand");
-  const Replicas& given = *operands[0];
-  Replicas result;
   if (instruction.opcode == HloOpcode::kCollectivePermute) {
-    result.assign(replicas, make_value(instruction.shape));
-    const std::string& text = instruction.raw_attributes;
-    std::vector<std::size_t> numbers;
-    for (std::size_t i = text.find('{'); i < text.size() && text[i] != '='; ++i) {
-      if (text[i] < '0' || text[i] > '9') continue;
-      std::size_t length = 0;
-      numbers.push_back(std::stoul(text.substr(i), &length));
-      i += length - 1;
-    }
-    for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
-      result.at(numbers[i + 1]) = given.at(numbers[i]);
-    }
-    return result;
+    if (operands.size() != 1) refuse(instruction, "one operand");
+    return permute(instruction, *operands[0]);
   }
-  const std::int64_t dimension = instruction.dimensions.at(0);
-  std::vector<std::int64_t> everyone(replicas);
-  std::iota(everyone.begin(), everyone.end(), 0);
-  for (std::int64_t me = 0; me < count; ++me) {
-    if (instruction.opcode == HloOpcode::kReduceScatter) {
-      const Value total = combine(instruction, given, everyone);
-      result.push_back(part_of(total, dimension, me, count));
-      continue;
+  Replicas result(replicas, make_value(instruction.shape));
+  const bool is_tuple = instruction.shape.is_tuple();
+  for (const std::vector<std::int64_t>& group : groups_of(instruction, replicas)) {
+    for (std::size_t m = 0; m < group.size(); ++m) {
+      if (group[m] < 0 || group[m] >= static_cast<std::int64_t>(replicas)) {
+        refuse(instruction, "replica groups of " + std::to_string(replicas) + " replicas");
+      }
+      Value& to = result[static_cast<std::size_t>(group[m])];
+      if (is_tuple && instruction.opcode == HloOpcode::kAllToAll) {
+        // Operand i goes to member i.
+        for (std::int64_t from : group) {
+          to.elements.push_back(operands.at(m)->at(static_cast<std::size_t>(from)));
+        }
+        continue;
+      }
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        const hlo::Shape& shape = is_tuple ? instruction.shape.elements.at(i) : instruction.shape;
+        Value made = exchanged(instruction, shape, *operands[i], group, m);
+        if (is_tuple) {
+          to.elements.push_back(std::move(made));
+        } else {
+          to = std::move(made);
+        }
+      }
     }
-    std::vector<Value> parts;
-    for (const Value& from : given) {
-      parts.push_back(
-          instruction.opcode == HloOpcode::kAllToAll ? part_of(from, dimension, me, count) : from);
-    }
-    Operands pointers;
-    for (const Value& part : parts) pointers.push_back(&part);
-    result.push_back(joined(instruction.shape, pointers, dimension));
   }
   return result;
 }
@@ -341,6 +390,8 @@ bool Interpreter::has_collective(hlo::ComputationId id) const {
       case HloOpcode::kReduceScatter:
       case HloOpcode::kAllToAll:
       case HloOpcode::kCollectivePermute:
+      case HloOpcode::kPartitionId:
+      case HloOpcode::kReplicaId:
         return true;
       default:
         break;

@@ -44,9 +44,14 @@ class Interpreter {
                 const std::vector<const Value*>& operands) const;
   Replicas all_reduce(const hlo::HloInstruction& instruction,
                       const std::vector<const Replicas*>& operands) const;
-  /// all-gather, reduce-scatter, all-to-all, collective-permute over all replicas.
+  /// all-gather, reduce-scatter, all-to-all, collective-permute.
   Replicas exchange(const hlo::HloInstruction& instruction,
                     const std::vector<const Replicas*>& operands) const;
+  Replicas permute(const hlo::HloInstruction& instruction, const Replicas& given) const;
+  /// What one member of a group has of an operand after the exchange.
+  Value exchanged(const hlo::HloInstruction& instruction, const hlo::Shape& shape,
+                  const Replicas& given, const std::vector<std::int64_t>& group,
+                  std::size_t member) const;
   Value combine(const hlo::HloInstruction& instruction, const Replicas& values,
                 const std::vector<std::int64_t>& group) const;
   Replicas while_loop(const hlo::HloInstruction& instruction, Replicas state) const;

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/simplify.h"
@@ -33,10 +35,8 @@ InstructionId inline_body(Computation& entry, const Computation& body,
   return copy[static_cast<std::size_t>(body.root)];
 }
 
-}  // namespace
-
-void flatten_calls(hlo::Module& module) {
-  Computation& entry = module.entry_computation();
+/// Dissolves the calls of one computation; false where there are none.
+bool flatten(const hlo::Module& module, Computation& entry) {
   std::vector<InstructionId> replacement(entry.instructions.size());
   for (std::size_t i = 0; i < replacement.size(); ++i) {
     replacement[i] = static_cast<InstructionId>(i);
@@ -52,7 +52,7 @@ void flatten_calls(hlo::Module& module) {
     }
     replacement[i] = root;
   }
-  if (!found) return;
+  if (!found) return false;
   const auto resolved = [&replacement](InstructionId id) {
     while (replacement[static_cast<std::size_t>(id)] != id) {
       id = replacement[static_cast<std::size_t>(id)];
@@ -65,6 +65,32 @@ void flatten_calls(hlo::Module& module) {
   }
   entry.root = resolved(entry.root);
   tidy(entry);
+  return true;
+}
+
+}  // namespace
+
+void flatten_calls(hlo::Module& module) {
+  if (flatten(module, module.entry_computation())) remove_unused_computations(module);
+}
+
+void flatten_calls_everywhere(hlo::Module& module) {
+  std::set<hlo::ComputationId> seen;
+  std::vector<hlo::ComputationId> work{module.entry};
+  while (!work.empty()) {
+    const hlo::ComputationId id = work.back();
+    work.pop_back();
+    if (!seen.insert(id).second) continue;
+    Computation& computation = module.computations[static_cast<std::size_t>(id)];
+    flatten(module, computation);
+    for (const HloInstruction& instruction : computation.instructions) {
+      if (instruction.opcode != HloOpcode::kWhile &&
+          instruction.opcode != HloOpcode::kConditional) {
+        continue;
+      }
+      work.insert(work.end(), instruction.called.begin(), instruction.called.end());
+    }
+  }
   remove_unused_computations(module);
 }
 

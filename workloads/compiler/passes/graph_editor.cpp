@@ -29,7 +29,7 @@ HloInstruction GraphEditor::start(HloOpcode opcode, const std::vector<Id>& opera
 }
 
 Id GraphEditor::append_instruction(HloInstruction instruction) {
-  return append(module_.entry_computation(), std::move(instruction));
+  return append(entry(), std::move(instruction));
 }
 
 Id GraphEditor::scalar(ElementType type, double value) {
@@ -216,7 +216,7 @@ Id GraphEditor::reduce(Id value, HloOpcode opcode, const Extents& reduced, doubl
 }
 
 void GraphEditor::finish(Id value) {
-  HloInstruction& old = module_.entry_computation().at(replaced_);
+  HloInstruction& old = entry().at(replaced_);
   HloInstruction made;
   made.id = replaced_;
   made.opcode = HloOpcode::kReshape;
@@ -228,7 +228,7 @@ void GraphEditor::finish(Id value) {
 }
 
 void GraphEditor::finish_tuple(const std::vector<Id>& values) {
-  HloInstruction& old = module_.entry_computation().at(replaced_);
+  HloInstruction& old = entry().at(replaced_);
   HloInstruction made;
   made.id = replaced_;
   made.opcode = HloOpcode::kTuple;

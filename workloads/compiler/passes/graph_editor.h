@@ -8,7 +8,7 @@
 
 namespace tpu::compiler {
 
-/// Appends instructions to an entry for a pass that writes one operation in terms of others.
+/// Appends instructions to a computation for a pass that writes one operation in terms of others.
 /// Shapes have no layouts. Every instruction takes its name and metadata from the operation that is
 /// replaced.
 class GraphEditor {
@@ -17,7 +17,9 @@ class GraphEditor {
   using Id = hlo::InstructionId;
 
   /// Edits the module's entry.
-  explicit GraphEditor(hlo::Module& module) : module_(module) {}
+  explicit GraphEditor(hlo::Module& module) : GraphEditor(module, module.entry) {}
+  GraphEditor(hlo::Module& module, hlo::ComputationId computation)
+      : module_(module), computation_(computation) {}
 
   /// What follows stands for this instruction.
   void stand_for(Id id);
@@ -52,6 +54,9 @@ class GraphEditor {
   /// Reduces f32 by add, maximum or minimum from a constant.
   Id reduce(Id value, hlo::HloOpcode opcode, const Extents& dimensions, double initial);
   Id append_instruction(hlo::HloInstruction instruction);
+  /// An instruction with the name and metadata of what it stands for, not appended yet.
+  hlo::HloInstruction start(hlo::HloOpcode opcode, const std::vector<Id>& operands,
+                            hlo::Shape shape) const;
   /// A computation that combines two scalars.
   hlo::ComputationId scalar_computation(hlo::HloOpcode opcode, hlo::ElementType type);
 
@@ -61,12 +66,13 @@ class GraphEditor {
   void finish_tuple(const std::vector<Id>& values);
 
  private:
-  hlo::HloInstruction start(hlo::HloOpcode opcode, const std::vector<Id>& operands,
-                            hlo::Shape shape) const;
-
-  const hlo::Computation& entry() const { return module_.entry_computation(); }
+  const hlo::Computation& entry() const { return module_.computation(computation_); }
+  hlo::Computation& entry() {
+    return module_.computations[static_cast<std::size_t>(computation_)];
+  }
 
   hlo::Module& module_;
+  hlo::ComputationId computation_;
   Id replaced_ = -1;
 };
 

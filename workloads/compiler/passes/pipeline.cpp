@@ -1,5 +1,6 @@
 #include "workloads/compiler/passes/pipeline.h"
 
+#include "workloads/compiler/passes/async_pairs.h"
 #include "workloads/compiler/passes/canonical_forms.h"
 #include "workloads/compiler/passes/collective_forms.h"
 #include "workloads/compiler/passes/collectives.h"
@@ -111,6 +112,7 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
     if (after_pass) after_pass(name, scheduled.module);
   };
   run("verify", [&] { hlo::verify(scheduled.module); });
+  run("join_async_pairs", [&] { join_async_pairs(scheduled.module); });
   run("resolve_custom_calls", [&] { resolve_custom_calls(scheduled.module); });
   set_devices(scheduled.module, target);
   run_passes(scheduled, target, report, after_pass, "");

@@ -10,6 +10,8 @@ namespace tpu::compiler {
 /// Needs: a verified module.
 /// Leaves: an entry without call and fusion; `while` and `conditional` keep their computations.
 void flatten_calls(hlo::Module& module);
+/// The same in the bodies of loops and branches, too.
+void flatten_calls_everywhere(hlo::Module& module);
 
 /// Pass: removes what needs no kernel: dead and repeated instructions, arithmetic on constants (and
 /// on broadcasts of constants), conversions to a type and back, chains of reshapes, transposes and
