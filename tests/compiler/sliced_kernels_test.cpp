@@ -8,10 +8,9 @@ namespace {
 
 /// Checks the values of a module whose kernels keep more than fits 1 MiB of VMEM.
 void check_in_parts(const std::string& text) {
-  MachineParams params;
-  params.core.vmem_mib = 1;
-  const GraphCase graph = case_of(hlo::read_hlo_text("parts.hlo", text), 5);
-  const Verdict verdict = check_graph(graph, params);
+  GraphCase graph = case_of(hlo::read_hlo_text("parts.hlo", text), 5);
+  graph.machine.core.vmem_mib = 1;
+  const Verdict verdict = check_graph(graph);
   EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
 }
 
