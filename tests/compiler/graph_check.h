@@ -246,7 +246,7 @@ inline Verdict check_graph(const GraphCase& graph) {
       return {Verdict::Kind::kRefused, error.what()};
     }
     std::string message;
-    for (std::uint32_t trial = 0; trial < (rounds ? kTrials : 2); ++trial) {
+    for (std::uint32_t trial = 0; trial < kTrials; ++trial) {
       others.push_back(disturbed(graph, trial));
       message = compare(wanted, others, run->outputs[0], rounds ? kRoundingOfBf16 : kRounding);
       if (message.empty()) break;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/error.h"
 #include "tests/compiler/random_elementwise.h"
 #include "tests/compiler/random_indexing.h"
 #include "tests/compiler/random_material.h"
@@ -27,6 +28,43 @@ struct GraphMix {
     return kinds;
   }
 };
+
+inline const std::vector<GraphMix>& graph_mixes() {
+  static const std::vector<GraphMix> mixes = {
+      {"expressions", {{add_elementwise, 8}, {add_reduction, 3}}},
+      {"numbers",
+       {{add_elementwise, 3}, {add_reduction, 1}, {add_function, 3}, {add_integer_function, 4}}},
+      {"movement", {{add_elementwise, 4}, {add_reduction, 1}, {add_movement, 5}}},
+      {"dots", {{add_elementwise, 6}, {add_reduction, 2}, {add_movement, 1}, {add_dot, 4}}},
+      {"images", {{add_elementwise, 5}, {add_reduction, 2}, {add_convolution, 3}, {add_window, 2}}},
+      {"rows",
+       {{add_elementwise, 5}, {add_reduction, 1}, {add_movement, 1}, {add_dot, 1}, {add_rows, 3}}},
+      {"indexing",
+       {{add_elementwise, 5},
+        {add_reduction, 1},
+        {add_dynamic_slice, 2},
+        {add_gather, 2},
+        {add_scatter, 2},
+        {add_sort, 1},
+        {add_greatest_place, 1},
+        {add_running_sum, 1}}},
+      {"regions",
+       {{add_elementwise, 6},
+        {add_reduction, 2},
+        {add_dot, 1},
+        {add_loop, 3},
+        {add_conditional, 2}}},
+  };
+  return mixes;
+}
+
+inline const GraphMix& graph_mix(const std::string& name) {
+  const std::vector<GraphMix>& mixes = graph_mixes();
+  const auto found = std::find_if(mixes.begin(), mixes.end(),
+                                  [&](const GraphMix& mix) { return mix.name == name; });
+  TPU_CHECK(found != mixes.end(), "no mix " << name);
+  return *found;
+}
 
 /// What nothing else reads, and some other values.
 inline std::vector<Tensor> random_results(RandomMaterial& m) {
@@ -68,12 +106,13 @@ inline void donate(hlo::Module& module, RandomMaterial& m) {
   }
 }
 
-/// A module of about so many operations.
-inline hlo::Module random_module(const GraphMix& mix, std::uint32_t seed, int operations) {
+/// A module of 4 to 12 operations or so.
+inline hlo::Module random_module(const GraphMix& mix, std::uint32_t seed) {
+  const std::uint32_t operations = 4 + seed % 9;
   const std::vector<RandomMaterial::Kind> kinds = mix.kinds();
   RandomMaterial m(std::string(mix.name) + "." + std::to_string(seed), seed, kinds);
   m.values.push_back(m.parameter(m.random_type(), m.random_extents()));
-  for (int i = 0; i < operations; ++i) m.add_operation();
+  for (std::uint32_t i = 0; i < operations; ++i) m.add_operation();
   hlo::Module module = m.graph.finish(m.graph.tuple(random_results(m)), m.parameters);
   if (m.one_in(3)) donate(module, m);
   return module;
