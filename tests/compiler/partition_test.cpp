@@ -66,7 +66,7 @@ void check_random(const GraphMix& mix, std::uint32_t count) {
   count = number_from("TPUSIM_RANDOM_GRAPHS", count);
   for (std::uint32_t seed = first; seed < first + count; ++seed) {
     std::mt19937 engine(seed);
-    GraphCase graph = case_of(RandomGraph(mix, seed).make(4 + static_cast<int>(seed % 9)), seed);
+    GraphCase graph = case_of(random_module(mix, seed), seed);
     const std::int64_t devices = std::vector<std::int64_t>{2, 4, 8, 6, 3, 8}[seed % 6];
     annotate(graph.module, devices, engine);
     try {
@@ -83,11 +83,11 @@ void check_random(const GraphMix& mix, std::uint32_t count) {
   }
 }
 
-TEST(Partition, RandomElementwiseGraphs) { check_random({"expressions", 8, 3, 1, 0, 0, 0, 0}, 30); }
-TEST(Partition, RandomMovement) { check_random({"movement", 4, 1, 5, 0, 0, 0, 0}, 30); }
-TEST(Partition, RandomDots) { check_random({"dots", 6, 2, 1, 4, 0, 0, 0}, 30); }
-TEST(Partition, RandomImages) { check_random({"images", 5, 2, 0, 0, 3, 2, 0}, 12); }
-TEST(Partition, RandomTables) { check_random({"rows", 5, 1, 1, 1, 0, 0, 3}, 20); }
+TEST(Partition, RandomElementwiseGraphs) { check_random(graph_mix("expressions"), 30); }
+TEST(Partition, RandomMovement) { check_random(graph_mix("movement"), 30); }
+TEST(Partition, RandomDots) { check_random(graph_mix("dots"), 30); }
+TEST(Partition, RandomImages) { check_random(graph_mix("images"), 12); }
+TEST(Partition, RandomTables) { check_random(graph_mix("rows"), 20); }
 
 TEST(Partition, ModuleOfAFile) {
   const char* file = std::getenv("TPUSIM_PARTITION_FILE");
