@@ -19,16 +19,26 @@ void for_each_dimension(ConvolutionDimensions& dims, const ArrayRoles& roles,
   for (std::int64_t& d : dims.*roles.spatial) change(d);
 }
 
-/// All dimensions, with `from` next to `into`.
-Extents neighbours(std::size_t rank, std::int64_t from, std::int64_t into, bool as_major) {
+/// All dimensions: `from` next to `into`, `minor` last.
+Extents neighbours(std::size_t rank, std::int64_t from, std::int64_t into, bool as_major,
+                   std::int64_t minor) {
   Extents order;
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(rank); ++d) {
-    if (d == from) continue;
-    if (d == into && as_major) order.push_back(from);
-    order.push_back(d);
-    if (d == into && !as_major) order.push_back(from);
+    if (d != from && d != into && d != minor) order.push_back(d);
   }
+  order.push_back(as_major ? from : into);
+  order.push_back(as_major ? into : from);
+  order.push_back(minor);
   return order;
+}
+
+/// The order of what is left when `from` has gone into `into`: numbers without `from`.
+Extents merged_order(const Extents& order, std::int64_t from) {
+  Extents merged;
+  for (std::int64_t d : order) {
+    if (d != from) merged.push_back(d > from ? d - 1 : d);
+  }
+  return merged;
 }
 
 }  // namespace
@@ -61,20 +71,22 @@ Extents inverse(const Extents& permutation) {
   return result;
 }
 
-Id merge_dimension(GraphEditor& edit, Id value, std::int64_t from, std::int64_t into,
-                   bool as_major) {
+Id merge_dimension(GraphEditor& edit, Id value, std::int64_t from, std::int64_t into, bool as_major,
+                   std::int64_t minor) {
   Extents extents = edit.dimensions(value);
-  const Extents order = neighbours(extents.size(), from, into, as_major);
-  const std::int64_t inner = extents[static_cast<std::size_t>(from)];
-  extents[static_cast<std::size_t>(into)] *= inner;
+  const Extents order = neighbours(extents.size(), from, into, as_major, minor);
+  extents[static_cast<std::size_t>(into)] *= extents[static_cast<std::size_t>(from)];
   extents.erase(extents.begin() + from);
-  return edit.reshape(edit.transpose(value, order), extents);
+  const Extents merged = merged_order(order, from);
+  const Id joined = edit.reshape(edit.transpose(value, order), extents_at(extents, merged));
+  return edit.transpose(joined, inverse(merged));
 }
 
 Id split_dimension(GraphEditor& edit, Id value, const Extents& extents, std::int64_t from,
-                   std::int64_t into, bool as_major) {
-  const Extents order = neighbours(extents.size(), from, into, as_major);
-  return edit.transpose(edit.reshape(value, extents_at(extents, order)), inverse(order));
+                   std::int64_t into, bool as_major, std::int64_t minor) {
+  const Extents order = neighbours(extents.size(), from, into, as_major, minor);
+  const Id joined = edit.transpose(value, merged_order(order, from));
+  return edit.transpose(edit.reshape(joined, extents_at(extents, order)), inverse(order));
 }
 
 }  // namespace tpu::compiler

@@ -34,13 +34,14 @@ GraphEditor::Extents extents_at(const GraphEditor::Extents& extents,
 /// The permutation that undoes another one.
 GraphEditor::Extents inverse(const GraphEditor::Extents& permutation);
 
-/// Dimension `from` goes into dimension `into`, as its major part or as its minor one.
+/// Dimension `from` goes into dimension `into`, as its major part or as its minor one. Meanwhile
+/// dimension `minor` is the last one: the lanes stay as they are where it is in them.
 GraphEditor::Id merge_dimension(GraphEditor& edit, GraphEditor::Id value, std::int64_t from,
-                                std::int64_t into, bool as_major);
+                                std::int64_t into, bool as_major, std::int64_t minor);
 /// What merge_dimension() with the same arguments has made of an array of these extents becomes
 /// that array again.
 GraphEditor::Id split_dimension(GraphEditor& edit, GraphEditor::Id value,
                                 const GraphEditor::Extents& extents, std::int64_t from,
-                                std::int64_t into, bool as_major);
+                                std::int64_t into, bool as_major, std::int64_t minor);
 
 }  // namespace tpu::compiler

@@ -111,10 +111,12 @@ Id unroll_spatial_dimension(GraphEditor& edit, HloInstruction convolution, std::
   const std::int64_t d = dims.input_spatial[index];
   const Id input = shifted_inputs(edit, before, before.operands[0], index);
   const std::int64_t rows = large ? dims.input_feature : dims.input_batch;
+  const std::int64_t columns = large ? dims.input_batch : dims.input_feature;
   const bool above = d < rows;
-  convolution.operands[0] = merge_dimension(edit, input, d, rows, above);
-  convolution.operands[1] = merge_dimension(edit, before.operands[1], dims.kernel_spatial[index],
-                                            dims.kernel_input_feature, large ? above : true);
+  convolution.operands[0] = merge_dimension(edit, input, d, rows, above, columns);
+  convolution.operands[1] =
+      merge_dimension(edit, before.operands[1], dims.kernel_spatial[index],
+                      dims.kernel_input_feature, large ? above : true, dims.kernel_output_feature);
   remove_spatial(dims, kInputRoles, index);
   remove_spatial(dims, kWindowRoles, index);
   remove_spatial(dims, kOutputRoles, index);
@@ -126,7 +128,8 @@ Id unroll_spatial_dimension(GraphEditor& edit, HloInstruction convolution, std::
   extents.erase(extents.begin() + o);
   convolution.shape = hlo::array_shape(before.shape.type, extents);
   return split_dimension(edit, emit(std::move(convolution)), before.shape.dimensions, o,
-                         before.convolution->output_batch, large || above);
+                         before.convolution->output_batch, large || above,
+                         before.convolution->output_feature);
 }
 
 bool can_exchange_operands(const HloInstruction& convolution) {
@@ -185,16 +188,19 @@ class Phases {
   ConvolutionDimensions& dims() { return convolution_.convolution.edit(); }
 
   /// `count` pixels of `step` elements from `start` on; the phase goes into dimension `into`.
-  Id pixels(Id value, const Extents& spatial, std::int64_t into, std::int64_t start,
+  Id pixels(Id value, const ArrayRoles& roles, std::int64_t into, std::int64_t start,
             std::int64_t count, std::int64_t step, bool backwards = false) {
-    const std::int64_t d = spatial[index_];
+    const std::int64_t d = (dims().*roles.spatial)[index_];
+    const auto behind = [d](std::int64_t dimension) { return dimension + (dimension > d ? 1 : 0); };
+    const std::int64_t rows = dims().*roles.rows, columns = dims().*roles.columns;
     value = edit_.take(value, d, start, count * step, 1);
     Extents extents = edit_.dimensions(value);
     extents[static_cast<std::size_t>(d)] = step;
     extents.insert(extents.begin() + d, count);
     value = edit_.reshape(value, extents);
     if (backwards) value = edit_.reverse(value, d + 1);
-    return merge_dimension(edit_, value, d + 1, into < d ? into : into + 1, true);
+    return merge_dimension(edit_, value, d + 1, behind(into), true,
+                           behind(into == rows ? columns : rows));
   }
 
   /// Emits with `step` times as many of the result's batch or features, then puts these back.
@@ -210,7 +216,10 @@ class Phases {
     extents = wanted;
     extents[static_cast<std::size_t>(d)] = count;
     extents.insert(extents.begin() + d + 1, step);
-    value = split_dimension(edit_, value, extents, d + 1, into < d ? into : into + 1, true);
+    const auto behind = [d](std::int64_t dimension) { return dimension + (dimension > d ? 1 : 0); };
+    const std::int64_t rows = dims().output_batch, columns = dims().output_feature;
+    value = split_dimension(edit_, value, extents, d + 1, behind(into), true,
+                            behind(into == rows ? columns : rows));
     extents.erase(extents.begin() + d + 1);
     extents[static_cast<std::size_t>(d)] *= step;
     return edit_.take(edit_.reshape(value, extents), d, 0, wanted[static_cast<std::size_t>(d)], 1);
@@ -220,9 +229,9 @@ class Phases {
     const WindowDimension w = window();
     const std::int64_t positions = ceil_divide(w.size, w.stride);
     const std::int64_t count = result_extent(convolution_, index_) + positions - 1;
-    convolution_.operands = {pixels(convolution_.operands[0], dims().input_spatial,
-                                    dims().input_feature, -w.padding_low, count, w.stride),
-                             pixels(convolution_.operands[1], dims().kernel_spatial,
+    convolution_.operands = {pixels(convolution_.operands[0], kInputRoles, dims().input_feature,
+                                    -w.padding_low, count, w.stride),
+                             pixels(convolution_.operands[1], kWindowRoles,
                                     dims().kernel_input_feature, 0, positions, w.stride)};
     window() = plain_window(positions);
     return emit(convolution_);
@@ -232,9 +241,8 @@ class Phases {
     const WindowDimension w = window();
     const std::int64_t step = w.window_dilation;
     const std::int64_t results = ceil_divide(result_extent(convolution_, index_), step);
-    convolution_.operands[0] =
-        pixels(convolution_.operands[0], dims().input_spatial, dims().input_batch, -w.padding_low,
-               results + w.size - 1, step);
+    convolution_.operands[0] = pixels(convolution_.operands[0], kInputRoles, dims().input_batch,
+                                      -w.padding_low, results + w.size - 1, step);
     window() = plain_window(w.size);
     return phases_of_result(step, dims().output_batch, emit);
   }
@@ -249,7 +257,7 @@ class Phases {
         floor_divide(w.size + step - 2 - w.padding_low, step) - shift + 1;
     const std::int64_t results = ceil_divide(result_extent(convolution_, index_), step);
     convolution_.operands[1] =
-        pixels(convolution_.operands[1], dims().kernel_spatial, dims().kernel_output_feature,
+        pixels(convolution_.operands[1], kWindowRoles, dims().kernel_output_feature,
                w.padding_low + step * shift - (step - 1), positions, step, true);
     window() = plain_window(positions);
     window().padding_low = -shift;
