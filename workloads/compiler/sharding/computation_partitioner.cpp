@@ -41,13 +41,6 @@ void drop_unreachable(const DeviceMesh& mesh, const FactorRule& rule, std::vecto
   }
 }
 
-bool has(const FactorRule::ArrayFactors& array, std::size_t factor) {
-  return std::any_of(array.begin(), array.end(), [factor](const FactorRule::Factors& dimension) {
-    return std::find(dimension.begin(), dimension.end(), static_cast<int>(factor)) !=
-           dimension.end();
-  });
-}
-
 }  // namespace
 
 ComputationPartitioner::ComputationPartitioner(hlo::Module& module, const ShardingMap& map,
@@ -229,63 +222,125 @@ void ComputationPartitioner::visit_boundary(Id id) {
       adjusted(id, enters ? inside : outside, shardings(computation_, id));
 }
 
-/// Whether a reduced factor is cut: where all operands that have it are cut already, or where
-/// combining the results moves fewer bytes than making an operand whole.
-bool ComputationPartitioner::accepts(const HloInstruction& instruction, const FactorRule& rule,
-                                     std::size_t factor, const Axes& axes,
-                                     const std::vector<Axes>& chosen) const {
-  if (!rule.factors[factor].is_reduced) return true;
-  bool all = true;
-  std::int64_t largest = 0;
-  for (std::size_t i = 0; i < rule.operands.size(); ++i) {
-    if (!has(rule.operands[i], factor)) continue;
-    const Id operand = instruction.operands[i];
-    const std::vector<Axes> own =
-        axes_of_factors(map_.mesh(), rule, rule.operands[i], map_.sharding(computation_, operand));
-    if (begins_with(own[factor], axes)) {
-      const Shape& shape = module_.computation(computation_).at(value(operand)).shape;
-      largest = std::max(largest, shape.unpadded_bytes() * map_.mesh().extent(axes));
-    } else {
-      all = false;
+namespace {
+
+/// Takes the axes of each factor that continue what is chosen and that no other factor has.
+void take_axes(const std::vector<Axes>& proposed, const std::vector<char>& eligible,
+               std::vector<Axes>& chosen) {
+  for (std::size_t f = 0; f < proposed.size(); ++f) {
+    if (!eligible[f] || !begins_with(proposed[f], chosen[f])) continue;
+    for (std::size_t i = chosen[f].size(); i < proposed[f].size(); ++i) {
+      const int axis = proposed[f][i];
+      const bool is_used = std::any_of(chosen.begin(), chosen.end(), [axis](const Axes& axes) {
+        return std::find(axes.begin(), axes.end(), axis) != axes.end();
+      });
+      if (is_used) break;
+      chosen[f].push_back(axis);
     }
   }
-  if (all) return true;
-  const Sharding result = sharding_of_factors(map_.mesh(), rule, rule.results[0], chosen);
-  const Shape local = local_shape(instruction.shape, {result});
-  return 2 * local.unpadded_bytes() <= largest;
 }
 
-/// The axes along which each factor is cut: as the result asks, then as the operands lie.
+}  // namespace
+
+/// Bytes that a device receives when an array goes from one sharding to another.
+double ComputationPartitioner::bytes_to_move(double whole, const Sharding& from,
+                                             const Sharding& to) const {
+  double kept = whole, before = whole, after = whole;
+  bool is_cut = true;
+  for (std::size_t d = 0; d < from.dimensions.size(); ++d) {
+    const Axes& mine = from.dimensions[d];
+    const Axes& wanted = to.dimensions[d];
+    before /= static_cast<double>(map_.mesh().extent(mine));
+    after /= static_cast<double>(map_.mesh().extent(wanted));
+    is_cut = is_cut && begins_with(wanted, mine);
+    std::size_t same = 0;
+    while (same < mine.size() && same < wanted.size() && mine[same] == wanted[same]) ++same;
+    kept /= static_cast<double>(
+        map_.mesh().extent(Axes(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(same))));
+  }
+  if (is_cut) return 0;
+  // As large before as after: an exchange of parts.
+  return before == after ? before : kept;
+}
+
+/// Bytes that a device receives when an operation is cut over these axes.
+double ComputationPartitioner::cost_of(const HloInstruction& instruction, const FactorRule& rule,
+                                       const std::vector<Axes>& axes) {
+  double bytes = 0;
+  for (std::size_t i = 0; i < rule.operands.size(); ++i) {
+    if (rule.operands[i].empty()) continue;
+    const Sharding& from = map_.sharding(computation_, instruction.operands[i]);
+    const auto local =
+        static_cast<double>(at(value(instruction.operands[i])).shape.unpadded_bytes());
+    const double whole = local * static_cast<double>(parts_of(from));
+    bytes +=
+        bytes_to_move(whole, from, sharding_of_factors(map_.mesh(), rule, rule.operands[i], axes));
+  }
+  std::int64_t partial = 1;
+  for (std::size_t f = 0; f < axes.size(); ++f) {
+    if (rule.factors[f].is_reduced) partial *= map_.mesh().extent(axes[f]);
+  }
+  const std::vector<ValueId>& mine = map_.values(computation_, instruction.id);
+  for (std::size_t k = 0; k < rule.results.size() && k < mine.size(); ++k) {
+    const Sharding made = sharding_of_factors(map_.mesh(), rule, rule.results[k], axes);
+    const Sharding& wanted = map_.sharding(mine[k]);
+    const Shape& shape =
+        instruction.shape.is_tuple() ? instruction.shape.elements[k] : instruction.shape;
+    const auto whole = static_cast<double>(shape.unpadded_bytes());
+    const double local = whole / static_cast<double>(parts_of(made));
+    if (partial == 1) {
+      bytes += bytes_to_move(whole, made, wanted);
+    } else {
+      // Each half of an all-reduce receives the result once; a reduce-scatter is the first half.
+      bytes += parts_of(wanted) >= parts_of(made) * partial ? local : 2 * local;
+    }
+  }
+  return bytes;
+}
+
+std::int64_t ComputationPartitioner::parts_of(const Sharding& sharding) const {
+  std::int64_t parts = 1;
+  for (const Axes& axes : sharding.dimensions) parts *= map_.mesh().extent(axes);
+  return parts;
+}
+
+/// The axes along which each factor is cut: those of the result, then those of the operands; or
+/// reduced factors first, where that receives fewer bytes.
 std::vector<Axes> ComputationPartitioner::choose(const HloInstruction& instruction,
                                                  const FactorRule& rule) {
-  std::vector<Axes> chosen(rule.factors.size());
-  Sharding used(1);
-  const auto propose = [&](const std::vector<Axes>& axes) {
-    for (std::size_t f = 0; f < axes.size(); ++f) {
-      if (axes[f].size() <= chosen[f].size() || !begins_with(axes[f], chosen[f])) continue;
-      Axes longer = chosen[f];
-      for (std::size_t i = longer.size(); i < axes[f].size(); ++i) {
-        if (used.uses(axes[f][i])) break;
-        longer.push_back(axes[f][i]);
-      }
-      if (longer.size() == chosen[f].size() || !accepts(instruction, rule, f, longer, chosen)) {
-        continue;
-      }
-      used.dimensions[0].insert(used.dimensions[0].end(), longer.begin(), longer.end());
-      chosen[f] = std::move(longer);
-    }
-  };
+  std::vector<std::vector<Axes>> proposals;
   const std::vector<ValueId>& mine = map_.values(computation_, instruction.id);
   for (std::size_t k = 0; k < mine.size() && k < rule.results.size(); ++k) {
-    propose(axes_of_factors(map_.mesh(), rule, rule.results[k], map_.sharding(mine[k])));
+    proposals.push_back(
+        axes_of_factors(map_.mesh(), rule, rule.results[k], map_.sharding(mine[k])));
   }
   for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
     if (rule.operands[i].empty()) continue;
-    propose(axes_of_factors(map_.mesh(), rule, rule.operands[i],
-                            map_.sharding(computation_, instruction.operands[i])));
+    proposals.push_back(axes_of_factors(map_.mesh(), rule, rule.operands[i],
+                                        map_.sharding(computation_, instruction.operands[i])));
   }
-  drop_unreachable(map_.mesh(), rule, chosen);
-  return chosen;
+  std::vector<char> all(rule.factors.size(), 1), reduced;
+  for (const FactorRule::Factor& factor : rule.factors) {
+    reduced.push_back(factor.is_reduced ? 1 : 0);
+  }
+  const bool reduces = std::find(reduced.begin(), reduced.end(), 1) != reduced.end();
+  std::vector<std::vector<std::vector<char>>> orders{{all}};
+  if (reduces) orders = {{all}, {reduced, all}};
+  std::vector<Axes> best;
+  double least = 0;
+  for (const std::vector<std::vector<char>>& order : orders) {
+    std::vector<Axes> chosen(rule.factors.size());
+    for (const std::vector<char>& eligible : order) {
+      for (const std::vector<Axes>& proposed : proposals) take_axes(proposed, eligible, chosen);
+    }
+    drop_unreachable(map_.mesh(), rule, chosen);
+    const double cost = orders.size() == 1 ? 0 : cost_of(instruction, rule, chosen);
+    if (!best.empty() && cost >= least) continue;
+    best = std::move(chosen);
+    least = cost;
+    if (best.empty()) break;
+  }
+  return best;
 }
 
 std::vector<Id> ComputationPartitioner::moved_operands(const HloInstruction& instruction,

@@ -37,8 +37,10 @@ class ComputationPartitioner {
   void visit_boundary(Id id);
   void visit_operation(Id id);
   std::vector<Axes> choose(const hlo::HloInstruction& instruction, const FactorRule& rule);
-  bool accepts(const hlo::HloInstruction& instruction, const FactorRule& rule, std::size_t factor,
-               const Axes& axes, const std::vector<Axes>& chosen) const;
+  double bytes_to_move(double whole, const Sharding& from, const Sharding& to) const;
+  double cost_of(const hlo::HloInstruction& instruction, const FactorRule& rule,
+                 const std::vector<Axes>& axes);
+  std::int64_t parts_of(const Sharding& sharding) const;
   std::vector<Id> moved_operands(const hlo::HloInstruction& instruction, const FactorRule& rule,
                                  const std::vector<Axes>& axes);
   void fit_attributes(hlo::HloInstruction& instruction, const FactorRule& rule) const;
