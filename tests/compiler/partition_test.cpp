@@ -66,7 +66,7 @@ void check_random(const GraphMix& mix, std::uint32_t count) {
   count = number_from("TPUSIM_RANDOM_GRAPHS", count);
   for (std::uint32_t seed = first; seed < first + count; ++seed) {
     std::mt19937 engine(seed);
-    GraphCase graph = case_of(random_module(mix, seed, 4 + static_cast<int>(seed % 9)), seed);
+    GraphCase graph = case_of(random_module(mix, seed), seed);
     const std::int64_t devices = std::vector<std::int64_t>{2, 4, 8, 6, 3, 8}[seed % 6];
     // Sums of parts round elsewhere than sums of wholes.
     for (hlo::Computation& computation : graph.module.computations) {
@@ -87,44 +87,13 @@ void check_random(const GraphMix& mix, std::uint32_t count) {
   }
 }
 
-TEST(Partition, RandomElementwiseGraphs) {
-  check_random({"expressions", {{add_elementwise, 8}, {add_reduction, 3}, {add_movement, 1}}}, 30);
-}
-
-TEST(Partition, RandomMovement) {
-  check_random({"movement", {{add_elementwise, 4}, {add_reduction, 1}, {add_movement, 5}}}, 30);
-}
-
-TEST(Partition, RandomDots) {
-  check_random({"dots", {{add_elementwise, 6}, {add_reduction, 2}, {add_dot, 4}}}, 30);
-}
-
-TEST(Partition, RandomImages) {
-  check_random({"images", {{add_elementwise, 5}, {add_convolution, 3}, {add_window, 2}}}, 12);
-}
-
-TEST(Partition, RandomIndexing) {
-  check_random({"indexing",
-                {{add_elementwise, 5},
-                 {add_rows, 3},
-                 {add_dynamic_slice, 2},
-                 {add_gather, 2},
-                 {add_scatter, 2},
-                 {add_sort, 1},
-                 {add_greatest_place, 1},
-                 {add_running_sum, 1}}},
-               25);
-}
-
-TEST(Partition, RandomLoopsAndBranches) {
-  check_random({"regions",
-                {{add_elementwise, 6},
-                 {add_reduction, 2},
-                 {add_dot, 1},
-                 {add_loop, 3},
-                 {add_conditional, 2}}},
-               20);
-}
+TEST(Partition, RandomElementwiseGraphs) { check_random(graph_mix("expressions"), 30); }
+TEST(Partition, RandomMovement) { check_random(graph_mix("movement"), 30); }
+TEST(Partition, RandomDots) { check_random(graph_mix("dots"), 30); }
+TEST(Partition, RandomImages) { check_random(graph_mix("images"), 12); }
+TEST(Partition, RandomTables) { check_random(graph_mix("rows"), 20); }
+TEST(Partition, RandomIndexing) { check_random(graph_mix("indexing"), 25); }
+TEST(Partition, RandomLoopsAndBranches) { check_random(graph_mix("regions"), 20); }
 
 TEST(Partition, ModuleOfAFile) {
   const char* file = std::getenv("TPUSIM_PARTITION_FILE");
