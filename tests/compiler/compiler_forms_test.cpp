@@ -35,8 +35,8 @@ TEST(CanonicalForms, ContractedDimensionsThatWouldLeaveLanesEmptyBecomeOne) {
   EXPECT_NO_THROW(hlo::verify(module));
   const HloInstruction* dot = find(module, HloOpcode::kDot);
   ASSERT_NE(dot, nullptr);
-  EXPECT_EQ(dot->dot.lhs_contracting, std::vector<std::int64_t>{2});
-  EXPECT_EQ(dot->dot.rhs_contracting, std::vector<std::int64_t>{0});
+  EXPECT_EQ(dot->dot->lhs_contracting, std::vector<std::int64_t>{2});
+  EXPECT_EQ(dot->dot->rhs_contracting, std::vector<std::int64_t>{0});
   EXPECT_EQ(dot->shape.dimensions, (std::vector<std::int64_t>{8, 16, 256}));
 }
 
@@ -49,7 +49,7 @@ TEST(CanonicalForms, OtherDimensionsOfADotStayAsTheyAre) {
   compiler::use_canonical_forms(module);
   EXPECT_NO_THROW(hlo::verify(module));
   EXPECT_EQ(module.entry_computation().instructions.size(), 3U);
-  EXPECT_EQ(find(module, HloOpcode::kDot)->dot.lhs_batch, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(find(module, HloOpcode::kDot)->dot->lhs_batch, (std::vector<std::int64_t>{0, 2}));
 }
 
 TEST(CanonicalForms, SumsOfBf16AreMadeInF32) {

@@ -260,8 +260,8 @@ class NaiveEvaluation {
       for (std::int64_t named : in.dimensions) is_named |= named == static_cast<std::int64_t>(d);
       switch (in.opcode) {
         case hlo::HloOpcode::kSlice: {
-          const std::int64_t stride = in.slice_strides.empty() ? 1 : in.slice_strides[d];
-          const std::int64_t distance = at[d] - in.slice_starts[d];
+          const std::int64_t stride = in.slice->strides.empty() ? 1 : in.slice->strides[d];
+          const std::int64_t distance = at[d] - in.slice->starts[d];
           to[d] = distance >= 0 && distance % stride == 0 ? distance / stride : -1;
           break;
         }

@@ -26,7 +26,8 @@ void check_fusions(const char* name, const frontend::WorkloadOptions& options) {
   const hlo::Computation& entry = module.entry_computation();
   std::set<std::string> seen;
   for (const hlo::HloInstruction& instruction : entry.instructions) {
-    if (instruction.opcode != HloOpcode::kFusion || instruction.fusion_kind == "kOutput") continue;
+    if (instruction.opcode != HloOpcode::kFusion || instruction.fusion_kind.get() == "kOutput")
+      continue;
     const hlo::Computation& fused = module.computation(instruction.called.at(0));
     std::string key;
     for (const hlo::HloInstruction& inner : fused.instructions) {

@@ -110,7 +110,7 @@ TEST(MatmulEpilogue, ABiasGradientIsSummedWhereTheErrorIsWritten) {
     const Tensor dx = g.graph.select(active, g.graph.matmul(dy, w), g.graph.splat_like(before, 0));
     const compiler::ScheduledModule scheduled =
         expect_kernels(g.finish({dx, g.graph.reduce_sum(dx, {0})}), 1);
-    EXPECT_EQ(kernels_of(scheduled)[0]->fusion_kind, "kOutput");
+    EXPECT_EQ(kernels_of(scheduled)[0]->fusion_kind.get(), "kOutput");
   }
 }
 

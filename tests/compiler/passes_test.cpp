@@ -51,7 +51,7 @@ std::size_t count(const Module& module, HloOpcode opcode) {
 std::size_t count_kind(const Module& module, const std::string& kind) {
   std::size_t found = 0;
   for (const HloInstruction& instruction : module.entry_computation().instructions) {
-    if (instruction.fusion_kind == kind) ++found;
+    if (instruction.fusion_kind.get() == kind) ++found;
   }
   return found;
 }
@@ -137,7 +137,7 @@ TEST(Fusion, SumsOverTheBatchInTheLanesStandBehindTheirConvolution) {
   for (const HloInstruction& instruction : module.entry_computation().instructions) {
     if (compiler::is_bookkeeping(instruction)) continue;
     ++kernels;
-    EXPECT_EQ(instruction.fusion_kind, "kOutput");
+    EXPECT_EQ(instruction.fusion_kind.get(), "kOutput");
     EXPECT_EQ(instruction.shape.elements.size(), 2U);
   }
   EXPECT_EQ(kernels, 1);
@@ -256,7 +256,7 @@ TEST(Simplify, TransposesInFrontOfADotBecomeContractingDimensions) {
   Module module = graph.finish(graph.matmul(graph.transpose(a, {1, 0}), b), {a, b});
   compiler::simplify(module);
   EXPECT_EQ(count(module, HloOpcode::kTranspose), 0U);
-  EXPECT_EQ(root(module).dot.lhs_contracting, std::vector<std::int64_t>{0});
+  EXPECT_EQ(root(module).dot->lhs_contracting, std::vector<std::int64_t>{0});
   EXPECT_NO_THROW(hlo::verify(module));
 }
 
@@ -310,7 +310,7 @@ TEST(Fusion, BiasAndReluGoIntoTheDot) {
     if (first == nullptr && instruction.opcode == HloOpcode::kFusion) first = &instruction;
   }
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->fusion_kind, "kOutput");
+  EXPECT_EQ(first->fusion_kind.get(), "kOutput");
   EXPECT_EQ(first->operands.size(), 3U);
   const Computation& body = module.computation(first->called[0]);
   EXPECT_EQ(body.at(body.root).opcode, HloOpcode::kMaximum);
@@ -325,7 +325,7 @@ TEST(Fusion, TheUpdateOfAWeightIsWrittenByItsGradientsKernel) {
       continue;
     }
     // Weight and momentum, with the two sides of the dot or the gradient.
-    const bool is_product = instruction.fusion_kind == "kOutput";
+    const bool is_product = instruction.fusion_kind.get() == "kOutput";
     EXPECT_EQ(instruction.operands.size(), is_product ? 4U : 3U);
     ++(is_product ? weights : biases);
   }

@@ -290,7 +290,7 @@ TEST(Autodiff, GradientsAreNamedAfterTheirForwardPass) {
     y = graph.reduce_sum(graph.unary(HloOpcode::kTanh, x), {0});
   }
   const Tensor g = gradients(graph, y, {x})[0];
-  EXPECT_EQ(graph.entry().at(g.id).metadata.op_name, "transpose(net)/block/multiply");
+  EXPECT_EQ(graph.entry().at(g.id).metadata.op_name.get(), "transpose(net)/block/multiply");
   EXPECT_EQ(graph.scope(), "net");
 }
 

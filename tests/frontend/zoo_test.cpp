@@ -230,7 +230,7 @@ TEST(Zoo, TheEmbeddingOfTheTransformerIsTiedAndGetsOneSum) {
   for (hlo::InstructionId id : entry.parameters()) {
     if (entry.at(id).parameter_number < workload.state_tensors &&
         entry.at(id).shape.dimensions == std::vector<std::int64_t>{1024, 256} &&
-        entry.at(id).metadata.op_name == "transformer/embedding") {
+        entry.at(id).metadata.op_name.get() == "transformer/embedding") {
       ++tables;
     }
   }

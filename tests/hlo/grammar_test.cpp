@@ -85,11 +85,11 @@ TEST(HloGrammar, AnAsyncStartNamedAfterItsOperationWrapsIt) {
       "  ROOT d = f32[4,2]{1,0:S(1)} slice-done(s)");
   const HloInstruction& start = module.entry_computation().at(1);
   EXPECT_EQ(start.opcode, HloOpcode::kAsyncStart);
-  EXPECT_EQ(start.raw_attributes, "async_execution_thread=\"copy\"");
+  EXPECT_EQ(start.raw_attributes.get(), "async_execution_thread=\"copy\"");
   const Computation& wrapped = module.computation(start.called.at(0));
   EXPECT_EQ(wrapped.raw_attributes, "execution_thread=\"copy\"");
   EXPECT_EQ(wrapped.at(wrapped.root).opcode, HloOpcode::kSlice);
-  EXPECT_EQ(wrapped.at(wrapped.root).slice_limits, (std::vector<std::int64_t>{4, 2}));
+  EXPECT_EQ(wrapped.at(wrapped.root).slice->limits, (std::vector<std::int64_t>{4, 2}));
   EXPECT_EQ(module.entry_computation().at(2).opcode, HloOpcode::kAsyncDone);
   printed(module);
 }
@@ -181,7 +181,7 @@ TEST(HloGrammar, GroupsKeepTheFormInWhichTheyAreStated) {
   }
   using Groups = std::vector<std::vector<std::int64_t>>;
   const auto groups_of = [&](const std::string& text) {
-    return with(text).entry_computation().at(1).replica_groups;
+    return with(text).entry_computation().at(1).replica_groups.get();
   };
   // 'y' is 4 = 2 outer x 2 inner: its inner part pairs neighbours.
   EXPECT_EQ(groups_of("mesh['x'=2,'y'=4] {'y':(2)2}"), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
@@ -189,7 +189,7 @@ TEST(HloGrammar, GroupsKeepTheFormInWhichTheyAreStated) {
   // The last axis listed is the minor one of the group.
   EXPECT_EQ(groups_of("mesh['x'=2,'y'=2] {'y','x'}"), (Groups{{0, 2, 1, 3}}));
   Module changed = with("[2,2]<=[4]");
-  changed.entry_computation().at(1).replica_groups = {{0, 3}, {1, 2}};
+  changed.entry_computation().at(1).replica_groups = Groups{{0, 3}, {1, 2}};
   EXPECT_NE(printed(changed).find("replica_groups={{0,3},{1,2}}"), std::string::npos);
 }
 

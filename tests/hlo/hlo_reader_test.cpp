@@ -76,14 +76,14 @@ TEST(HloReader, ReadsOperandsAttributesAliasesAndSourceLines) {
 TEST(HloReader, ExpandsIotaGroupsWithTransposedAxes) {
   const Module module = read_hlo_text("m.hlo", kModule);
   // [2,2]<=[2,2]T(1,0): devices 0 1 / 2 3 read by columns.
-  EXPECT_EQ(module.entry_computation().at(5).replica_groups,
+  EXPECT_EQ(module.entry_computation().at(5).replica_groups.get(),
             (std::vector<std::vector<std::int64_t>>{{0, 2}, {1, 3}}));
 }
 
 TEST(HloReader, ExpandsMeshGroupsAlongTheNamedAxes) {
   const Module module =
       read_hlo_text("m.hlo", replaced(kModule, "[2,2]<=[2,2]T(1,0)", "mesh['x'=2,'y'=2] {'x'}"));
-  EXPECT_EQ(module.entry_computation().at(5).replica_groups,
+  EXPECT_EQ(module.entry_computation().at(5).replica_groups.get(),
             (std::vector<std::vector<std::int64_t>>{{0, 2}, {1, 3}}));
 }
 

@@ -41,18 +41,18 @@ void Differentiator::slice(const Node& node, Tensor g) {
   for (std::size_t d = 0; d < full.size(); ++d) {
     if (node.shape.dimensions[d] != full[d]) cut.push_back(d);
   }
-  const bool range = cut.size() == 1 && node.slice_strides[cut[0]] == 1;
+  const bool range = cut.size() == 1 && node.slice->strides[cut[0]] == 1;
   if (range) {
-    const std::int64_t start = node.slice_starts[cut[0]];
+    const std::int64_t start = node.slice->starts[cut[0]];
     gradients_[node.operands[0]].pieces.push_back({static_cast<std::int64_t>(cut[0]), start, g});
     return;
   }
   std::vector<hlo::PaddingDimension> padding(full.size());
   for (std::size_t d = 0; d < full.size(); ++d) {
-    padding[d].low = node.slice_starts[d];
-    padding[d].interior = node.slice_strides[d] - 1;
+    padding[d].low = node.slice->starts[d];
+    padding[d].interior = node.slice->strides[d] - 1;
     const std::int64_t count = node.shape.dimensions[d];
-    const std::int64_t reach = count == 0 ? 0 : (count - 1) * node.slice_strides[d] + 1;
+    const std::int64_t reach = count == 0 ? 0 : (count - 1) * node.slice->strides[d] + 1;
     padding[d].high = full[d] - padding[d].low - reach;
   }
   contribute(node, 0, graph_.pad(g, padding));
@@ -107,7 +107,7 @@ void Differentiator::concatenate(const Node& node, Tensor g) {
 /// elements between interior padding.
 void Differentiator::pad(const Node& node, Tensor g) {
   if (needs_operand(node, 1)) {
-    throw WorkloadError(node.metadata.op_name +
+    throw WorkloadError(node.metadata.op_name.get() +
                         ": expected a constant padding value, found one that needs a gradient");
   }
   std::vector<hlo::PaddingDimension> back = node.padding;
@@ -128,7 +128,7 @@ void Differentiator::pad(const Node& node, Tensor g) {
 
 void Differentiator::reduce(const Node& node, Tensor g) {
   if (node.operands.size() != 2) {
-    throw WorkloadError(node.metadata.op_name + ": expected a reduction of one array");
+    throw WorkloadError(node.metadata.op_name.get() + ": expected a reduction of one array");
   }
   const Tensor x = operand(node, 0);
   const Extents full = graph_.shape(x).dimensions;
@@ -138,7 +138,7 @@ void Differentiator::reduce(const Node& node, Tensor g) {
     return contribute(node, 0, graph_.broadcast(g, full, kept));
   }
   if (opcode != HloOpcode::kMaximum && opcode != HloOpcode::kMinimum) {
-    throw WorkloadError(node.metadata.op_name +
+    throw WorkloadError(node.metadata.op_name.get() +
                         ": expected a sum, maximum or minimum, found a reduction by " +
                         std::string(hlo::to_string(opcode)));
   }
@@ -173,7 +173,8 @@ void Differentiator::reduce_window(const Node& node, Tensor g) {
     return contribute(node, 0, graph_.select_and_scatter(x, g, node.window));
   }
   if (opcode != HloOpcode::kAdd) {
-    throw WorkloadError(node.metadata.op_name + ": expected a sum or maximum, found windows of " +
+    throw WorkloadError(node.metadata.op_name.get() +
+                        ": expected a sum or maximum, found windows of " +
                         std::string(hlo::to_string(opcode)));
   }
   const Extents full = graph_.shape(x).dimensions;

@@ -70,8 +70,8 @@ std::vector<Tensor> Differentiator::run(Tensor y, Tensor seed) {
     const Tensor g = total(id);
     gradients_.erase(id);
     TPU_CHECK(hlo::same_extent(graph_.shape(g), node.shape),
-              node.metadata.op_name << ": gradient " << hlo::to_string(graph_.shape(g)) << " of "
-                                    << hlo::to_string(node.shape));
+              node.metadata.op_name.get() << ": gradient " << hlo::to_string(graph_.shape(g))
+                                          << " of " << hlo::to_string(node.shape));
     const bool wanted = std::any_of(of_.begin(), of_.end(), [&](Tensor x) { return x.id == id; });
     if (wanted) results[id] = g;
     visit(node, g);
@@ -207,7 +207,7 @@ void Differentiator::elementwise(const Node& node, Tensor g) {
     case HloOpcode::kRoundNearestEven:
       return;
     default:
-      throw WorkloadError(node.metadata.op_name +
+      throw WorkloadError(node.metadata.op_name.get() +
                           ": expected an operation with a gradient, found " +
                           std::string(hlo::to_string(node.opcode)) +
                           "; express it with others or stop the gradient before it");

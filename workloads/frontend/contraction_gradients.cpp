@@ -58,10 +58,10 @@ void Differentiator::dot(const Node& node, Tensor g) {
 Tensor Differentiator::dot_operand_gradient(const Node& node, Tensor g, std::size_t side) {
   const bool left = side == 0;
   const Tensor x = operand(node, side), other = operand(node, 1 - side);
-  const Extents& x_batch = left ? node.dot.lhs_batch : node.dot.rhs_batch;
-  const Extents& x_contracting = left ? node.dot.lhs_contracting : node.dot.rhs_contracting;
-  const Extents& o_batch = left ? node.dot.rhs_batch : node.dot.lhs_batch;
-  const Extents& o_contracting = left ? node.dot.rhs_contracting : node.dot.lhs_contracting;
+  const Extents& x_batch = left ? node.dot->lhs_batch : node.dot->rhs_batch;
+  const Extents& x_contracting = left ? node.dot->lhs_contracting : node.dot->rhs_contracting;
+  const Extents& o_batch = left ? node.dot->rhs_batch : node.dot->lhs_batch;
+  const Extents& o_contracting = left ? node.dot->rhs_contracting : node.dot->lhs_contracting;
   const Extents x_free = free_dimensions(graph_.shape(x).rank(), x_batch, x_contracting);
   const Extents o_free = free_dimensions(graph_.shape(other).rank(), o_batch, o_contracting);
   const std::size_t batch = x_batch.size();
@@ -91,7 +91,7 @@ Tensor Differentiator::dot_operand_gradient(const Node& node, Tensor g, std::siz
 
 void Differentiator::convolution(const Node& node, Tensor g) {
   if (node.batch_group_count != 1) {
-    throw WorkloadError(node.metadata.op_name +
+    throw WorkloadError(node.metadata.op_name.get() +
                         ": expected batch_group_count=1 for a gradient, found " +
                         std::to_string(node.batch_group_count));
   }

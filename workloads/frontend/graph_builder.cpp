@@ -103,7 +103,7 @@ Tensor GraphBuilder::append(HloInstruction instruction) {
   instruction.shape = shape_of(instruction);
   const std::string opcode(hlo::to_string(instruction.opcode));
   if (instruction.name.empty()) instruction.name = opcode + "." + std::to_string(instruction.id);
-  if (instruction.metadata.op_name.empty()) {
+  if (instruction.metadata.op_name->empty()) {
     instruction.metadata.op_name = scope_.empty() ? opcode : scope_ + "/" + opcode;
   }
   computation.instructions.push_back(std::move(instruction));
@@ -115,8 +115,8 @@ Tensor GraphBuilder::parameter(const std::string& name, const hlo::Shape& shape)
   instruction.shape = shape;
   instruction.parameter_number = parameters_++;
   instruction.metadata.op_name = scope_.empty() ? name : scope_ + "/" + name;
-  const std::size_t model = instruction.metadata.op_name.find('/');
-  instruction.name = identifier(instruction.metadata.op_name.substr(model + 1));
+  const std::size_t model = instruction.metadata.op_name->find('/');
+  instruction.name = identifier(instruction.metadata.op_name->substr(model + 1));
   return append(std::move(instruction));
 }
 
@@ -227,9 +227,8 @@ Tensor GraphBuilder::transpose(Tensor x, const Extents& permutation) {
 Tensor GraphBuilder::slice(Tensor x, const Extents& starts, const Extents& limits,
                            const Extents& strides) {
   HloInstruction instruction = make(HloOpcode::kSlice, {x});
-  instruction.slice_starts = starts;
-  instruction.slice_limits = limits;
-  instruction.slice_strides = strides.empty() ? Extents(starts.size(), 1) : strides;
+  instruction.slice =
+      hlo::SliceBounds{starts, limits, strides.empty() ? Extents(starts.size(), 1) : strides};
   return append(std::move(instruction));
 }
 

@@ -39,6 +39,17 @@ class Boxed {
     if (!value_) value_ = std::make_unique<Value>();
     return *value_;
   }
+  /// Back to what it was made as.
+  void reset() { value_.reset(); }
+
+  template <class Other>
+  friend bool operator==(const Boxed& boxed, const Other& other) {
+    return boxed.get() == other;
+  }
+  template <class Other>
+  friend bool operator!=(const Boxed& boxed, const Other& other) {
+    return boxed.get() != other;
+  }
 
  private:
   std::unique_ptr<Value> value_;

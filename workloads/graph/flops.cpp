@@ -49,7 +49,7 @@ std::int64_t useful_window_pairs(std::int64_t extent, std::int64_t output,
 std::int64_t dot_flops(const Computation& computation, const HloInstruction& dot) {
   const Shape& lhs = computation.at(dot.operands[0]).shape;
   std::int64_t total = saturating_multiply(2, dot.shape.element_count());
-  for (std::int64_t d : dot.dot.lhs_contracting) {
+  for (std::int64_t d : dot.dot->lhs_contracting) {
     total = saturating_multiply(total, lhs.dimensions[static_cast<std::size_t>(d)]);
   }
   return total;

@@ -60,6 +60,11 @@ struct PaddingDimension {
   std::int64_t low = 0, high = 0, interior = 0;
 };
 
+/// From where, to where and in what steps a slice takes each dimension.
+struct SliceBounds {
+  std::vector<std::int64_t> starts, limits, strides;
+};
+
 /// Dimensions of a gather or scatter (names as in XLA; the scatter's own names in comments).
 struct GatherDimensions {
   std::vector<std::int64_t> offset_dims;           ///< scatter: update_window_dims
@@ -75,7 +80,7 @@ struct GatherDimensions {
 /// Where an instruction comes from in the user's program. Strings are as HLO text has them between
 /// its quotes, escapes included.
 struct Metadata {
-  std::string op_name;
+  Boxed<std::string> op_name;
   Boxed<std::string> op_type;
   Boxed<std::string> source_file;  ///< Empty where the stack frame has it.
   Boxed<std::string> other;        ///< Fields that are kept as text only.
@@ -96,32 +101,39 @@ struct HloInstruction {
   std::vector<InstructionId> operands;
   std::vector<ComputationId>
       called;  ///< to_apply, calls, body and condition (in this order), select and scatter.
-  std::vector<InstructionId> control_predecessors;
+  Boxed<std::vector<InstructionId>> control_predecessors;
 
   std::int64_t parameter_number = 0;
   std::int64_t tuple_index = 0;
   std::vector<std::int64_t> dimensions;  ///< broadcast, transpose, reduce, concatenate, reverse,
                                          ///< iota (one), sort, all-gather.
-  DotDimensions dot;
+  Boxed<DotDimensions> dot;
   std::vector<WindowDimension> window;
   Boxed<ConvolutionDimensions> convolution;
   std::int64_t feature_group_count = 1;
   std::int64_t batch_group_count = 1;
   std::vector<PaddingDimension> padding;
-  std::vector<std::int64_t> slice_starts, slice_limits, slice_strides;
+  Boxed<SliceBounds> slice;
   Boxed<std::vector<std::int64_t>> dynamic_slice_sizes;
   Boxed<GatherDimensions> gather;
-  std::vector<std::vector<std::int64_t>> replica_groups;  ///< Empty: all replicas.
+  Boxed<std::vector<std::vector<std::int64_t>>> replica_groups;  ///< Empty: all replicas.
   /// How the file states replica_groups where it lists no members ("[2,4]<=[8]"); what
   /// expand_replica_groups() makes of it. Ignored when replica_groups is something else.
   Boxed<std::string> replica_groups_text;
   std::vector<std::uint8_t>
       literal;  ///< kConstant: row-major bytes of the elements (a tuple's: of its arrays one after
                 ///< another); empty when the file elides them.
-  std::string custom_call_target;
-  std::string fusion_kind;
-  std::string raw_attributes;  ///< Attributes that are kept as text only.
+  Boxed<std::string> custom_call_target;
+  Boxed<std::string> fusion_kind;
+  Boxed<std::string> raw_attributes;  ///< Attributes that are kept as text only.
   Metadata metadata;
+
+  /// Gives the control predecessors the numbers that `renumbered` has for them.
+  template <class Function>
+  void renumber_predecessors(const Function& renumbered) {
+    if (!control_predecessors.is_set()) return;
+    for (InstructionId& before : control_predecessors.edit()) before = renumbered(before);
+  }
 };
 
 /// A computation: instructions in an order in which operands stand before their users.

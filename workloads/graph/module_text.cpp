@@ -263,10 +263,10 @@ class Writer {
     of_opcode(instruction);
     groups(instruction);
     called(computation, instruction);
-    if (!instruction.raw_attributes.empty()) out_ += ", " + instruction.raw_attributes;
-    if (!instruction.control_predecessors.empty()) {
+    if (!instruction.raw_attributes->empty()) out_ += ", " + instruction.raw_attributes.get();
+    if (!instruction.control_predecessors->empty()) {
       std::string names;
-      for (InstructionId before : instruction.control_predecessors) {
+      for (InstructionId before : instruction.control_predecessors.get()) {
         names += (names.empty() ? "%" : ", %") + computation.at(before).name;
       }
       attribute("control-predecessors", "{" + names + "}");
@@ -331,7 +331,7 @@ class Writer {
     if (opcode == HloOpcode::kPad || !instruction.padding.empty()) {
       attribute("padding", padding_text(instruction.padding));
     }
-    if (opcode == HloOpcode::kSlice || !instruction.slice_starts.empty()) {
+    if (opcode == HloOpcode::kSlice || !instruction.slice->starts.empty()) {
       attribute("slice", slice_text(instruction));
     }
     if (opcode == HloOpcode::kDynamicSlice || instruction.dynamic_slice_sizes.is_set()) {
@@ -343,10 +343,10 @@ class Writer {
     if (opcode == HloOpcode::kGetTupleElement) {
       attribute("index", std::to_string(instruction.tuple_index));
     }
-    if (opcode == HloOpcode::kFusion || !instruction.fusion_kind.empty()) {
-      attribute("kind", instruction.fusion_kind.empty() ? "kLoop" : instruction.fusion_kind);
+    if (opcode == HloOpcode::kFusion || !instruction.fusion_kind->empty()) {
+      attribute("kind", instruction.fusion_kind->empty() ? "kLoop" : instruction.fusion_kind.get());
     }
-    if (opcode == HloOpcode::kCustomCall || !instruction.custom_call_target.empty()) {
+    if (opcode == HloOpcode::kCustomCall || !instruction.custom_call_target->empty()) {
       attribute("custom_call_target", quoted(instruction.custom_call_target));
     }
   }
@@ -420,13 +420,13 @@ class Writer {
   }
 
   static std::string slice_text(const HloInstruction& instruction) {
-    const Dimensions& strides = instruction.slice_strides;
+    const Dimensions& strides = instruction.slice->strides;
     const bool strided =
         std::any_of(strides.begin(), strides.end(), [](std::int64_t s) { return s != 1; });
     std::string text = "{";
-    for (std::size_t d = 0; d < instruction.slice_starts.size(); ++d) {
-      text += (d > 0 ? ", [" : "[") + std::to_string(instruction.slice_starts[d]) + ":" +
-              std::to_string(instruction.slice_limits[d]);
+    for (std::size_t d = 0; d < instruction.slice->starts.size(); ++d) {
+      text += (d > 0 ? ", [" : "[") + std::to_string(instruction.slice->starts[d]) + ":" +
+              std::to_string(instruction.slice->limits[d]);
       if (strided) text += ":" + std::to_string(strides[d]);
       text += "]";
     }

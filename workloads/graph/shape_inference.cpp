@@ -107,14 +107,14 @@ Shape Inference::transpose() const {
 Shape Inference::slice() const {
   need_operands(1);
   const std::int64_t rank = operand(0).rank();
-  need_count(instruction_.slice_starts.size(), rank, "slice starts");
-  need_count(instruction_.slice_limits.size(), rank, "slice limits");
-  need_count(instruction_.slice_strides.size(), rank, "slice strides");
+  need_count(instruction_.slice->starts.size(), rank, "slice starts");
+  need_count(instruction_.slice->limits.size(), rank, "slice limits");
+  need_count(instruction_.slice->strides.size(), rank, "slice strides");
   Dimensions dimensions;
   for (std::size_t d = 0; d < static_cast<std::size_t>(rank); ++d) {
-    const std::int64_t start = instruction_.slice_starts[d];
-    const std::int64_t limit = instruction_.slice_limits[d];
-    const std::int64_t stride = instruction_.slice_strides[d];
+    const std::int64_t start = instruction_.slice->starts[d];
+    const std::int64_t limit = instruction_.slice->limits[d];
+    const std::int64_t stride = instruction_.slice->strides[d];
     if (start < 0 || limit < start || limit > operand(0).dimensions[d] || stride < 1) {
       fail("expected a slice within " + to_string(operand(0), false) + ", found [" +
            std::to_string(start) + ":" + std::to_string(limit) + ":" + std::to_string(stride) +

@@ -73,7 +73,7 @@ class Verifier {
              "expected operands that stand before it, found number " + std::to_string(operand));
       }
     }
-    for (InstructionId before : instruction.control_predecessors) {
+    for (InstructionId before : instruction.control_predecessors.get()) {
       if (before < 0 || before >= static_cast<InstructionId>(computation.instructions.size()) ||
           before == instruction.id) {
         fail(computation, instruction, "expected control predecessors in its computation");

@@ -49,10 +49,10 @@ std::string unpartitioned_annotation(const Module& module) {
   if (ends_with(module.entry_computation().name, "_spmd")) return "";
   for (const Computation& computation : module.computations) {
     for (const HloInstruction& instruction : computation.instructions) {
-      const std::string_view sharding = sharding_of(instruction.raw_attributes);
+      const std::string_view sharding = sharding_of(instruction.raw_attributes.get());
       if (instruction.custom_call_target == "xla.sdy.GlobalToLocalShape" ||
           instruction.custom_call_target == "SPMDFullToShardShape") {
-        return "instruction \"" + instruction.name + "\", a " + instruction.custom_call_target;
+        return "instruction \"" + instruction.name + "\", a " + instruction.custom_call_target.get();
       }
       if (is_tiled(sharding)) {
         return "instruction \"" + instruction.name + "\" with " + std::string(sharding);
@@ -67,7 +67,7 @@ std::int64_t stated_devices(const Module& module) {
   if (devices > 1) return devices;
   for (const Computation& computation : module.computations) {
     for (const HloInstruction& instruction : computation.instructions) {
-      for (const std::vector<std::int64_t>& group : instruction.replica_groups) {
+      for (const std::vector<std::int64_t>& group : instruction.replica_groups.get()) {
         for (std::int64_t device : group) devices = std::max(devices, device + 1);
       }
     }

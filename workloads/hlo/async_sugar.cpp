@@ -71,12 +71,11 @@ Computation wrap_operation(HloInstruction& start, HloOpcode wrapped, const Compu
   outside.name = start.name;
   outside.shape = start.shape;
   outside.operands = std::move(start.operands);
-  outside.raw_attributes = take_thread(start.raw_attributes);
+  const std::string thread = take_thread(start.raw_attributes.edit());
+  if (!thread.empty()) outside.raw_attributes = thread;
   outside.metadata = start.metadata;
   computation.raw_attributes =
-      outside.raw_attributes.empty()
-          ? ""
-          : "execution_thread=" + outside.raw_attributes.substr(kThread.size());
+      thread.empty() ? "" : "execution_thread=" + thread.substr(kThread.size());
   HloInstruction operation = std::exchange(start, std::move(outside));
   operation.opcode = wrapped;
   operation.id = static_cast<InstructionId>(operands.size());

@@ -84,12 +84,12 @@ void AttributeReader::attribute(std::string_view name, HloInstruction& instructi
   } else if (name == "dynamic_slice_sizes") {
     instruction.dynamic_slice_sizes = integers();
   } else if (name == "custom_call_target") {
-    instruction.custom_call_target = cursor_.quoted(name);
+    instruction.custom_call_target = std::string(cursor_.quoted(name));
   } else if (name == "kind") {
-    instruction.fusion_kind = cursor_.name(name);
+    instruction.fusion_kind = std::string(cursor_.name(name));
   } else {
     const std::string_view value = cursor_.balanced("the value of this attribute");
-    std::string& raw = instruction.raw_attributes;
+    std::string& raw = instruction.raw_attributes.edit();
     raw.reserve(raw.size() + name.size() + value.size() + 3);
     if (!raw.empty()) raw += ", ";
     raw.append(name).append("=").append(value);
@@ -160,7 +160,7 @@ bool AttributeReader::gather_or_scatter(std::string_view name, HloInstruction& i
 }
 
 bool AttributeReader::dot(std::string_view name, HloInstruction& instruction) {
-  DotDimensions& dot = instruction.dot;
+  DotDimensions& dot = instruction.dot.edit();
   if (name == "lhs_contracting_dims") {
     dot.lhs_contracting = integers();
   } else if (name == "rhs_contracting_dims") {
@@ -186,14 +186,14 @@ std::vector<std::int64_t> AttributeReader::integers() {
 }
 
 void AttributeReader::slices(HloInstruction& instruction) {
+  SliceBounds& bounds = instruction.slice.edit();
   cursor_.expect('{');
   while (!cursor_.take('}')) {
     cursor_.expect('[');
-    instruction.slice_starts.push_back(cursor_.integer("the start of the slice"));
+    bounds.starts.push_back(cursor_.integer("the start of the slice"));
     cursor_.expect(':');
-    instruction.slice_limits.push_back(cursor_.integer("the limit of the slice"));
-    instruction.slice_strides.push_back(
-        cursor_.take(':') ? cursor_.integer("the stride of the slice") : 1);
+    bounds.limits.push_back(cursor_.integer("the limit of the slice"));
+    bounds.strides.push_back(cursor_.take(':') ? cursor_.integer("the stride of the slice") : 1);
     cursor_.expect(']');
     cursor_.take(',');
   }
@@ -317,7 +317,7 @@ void AttributeReader::metadata(Metadata& metadata) {
     if (key == "op_type") {
       metadata.op_type = std::string(cursor_.quoted(key));
     } else if (key == "op_name") {
-      metadata.op_name = cursor_.quoted(key);
+      metadata.op_name = std::string(cursor_.quoted(key));
     } else if (key == "source_file") {
       metadata.source_file = std::string(cursor_.quoted(key));
     } else if (key == "source_line") {

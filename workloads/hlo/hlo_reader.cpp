@@ -266,6 +266,9 @@ class ModuleReader {
       cursor_.fail_at(at, "a computation with instructions");
     if (text.computation.root < 0) text.computation.root = text.computation.instructions.back().id;
     if (text.is_complete()) text.by_name = {};
+    std::vector<HloInstruction>& instructions = text.computation.instructions;
+    if (instructions.capacity() - instructions.size() > instructions.size() / 8)
+      instructions.shrink_to_fit();
     --depth_;
     computations_.push_back(std::move(text));
     return static_cast<ComputationId>(computations_.size()) - 1;
@@ -282,7 +285,8 @@ class ModuleReader {
     const std::string_view view = cursor_.text().substr(at, kView * (at - text.begin));
     const std::string_view rest = view.substr(0, view.find("\n}"));
     const auto lines = static_cast<std::size_t>(std::count(rest.begin(), rest.end(), '\n'));
-    if (lines > instructions.size() / 8) instructions.reserve(instructions.size() + lines + 1);
+    // One for the present instruction, one because the cursor may stand behind its line's end.
+    if (lines > instructions.size() / 8) instructions.reserve(instructions.size() + lines + 2);
   }
 
   Shape shape() {
@@ -408,7 +412,7 @@ class ModuleReader {
     for (std::string_view before : references.predecessors) {
       const auto found = text.by_name.find(before);
       if (found != text.by_name.end()) {
-        made.control_predecessors.push_back(found->second);
+        made.control_predecessors.edit().push_back(found->second);
       } else {
         text.predecessors.push_back({id, before});
       }

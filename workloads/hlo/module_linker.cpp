@@ -65,7 +65,7 @@ void ModuleLinker::resolve(ComputationText& text, Computation& computation) {
     });
   }
   for (const ComputationText::Predecessor& before : text.predecessors) {
-    computation.at(before.user).control_predecessors.push_back(find(before.name, [&] {
+    computation.at(before.user).control_predecessors.edit().push_back(find(before.name, [&] {
       cursor_.fail_in(before.name, "an instruction of this computation");
     }));
   }
@@ -115,7 +115,7 @@ void ModuleLinker::sort(ComputationText& text, Computation& computation) {
     HloInstruction& made = sorted.back();
     made.id = place[index(old)];
     for (InstructionId& operand : made.operands) operand = place[index(operand)];
-    for (InstructionId& id : made.control_predecessors) id = place[index(id)];
+    made.renumber_predecessors([&](InstructionId id) { return place[index(id)]; });
   }
   computation.instructions = std::move(sorted);
   computation.root = place[index(computation.root)];

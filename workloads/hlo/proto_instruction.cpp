@@ -32,7 +32,7 @@ class InstructionReader {
     if (!shaped_) message_.fail("an instruction with a shape");
     if (literal_) made.literal = read_literal(*literal_, made.shape);
     by_opcode();
-    made.raw_attributes = attributes();
+    if (std::string raw = attributes(); !raw.empty()) made.raw_attributes = std::move(raw);
     return std::move(result_);
   }
 
@@ -86,7 +86,7 @@ class InstructionReader {
     HloInstruction& made = result_.made;
     switch (message_.field()) {
       case 11:
-        made.fusion_kind = message_.text("fusion_kind");
+        made.fusion_kind = std::string(message_.text("fusion_kind"));
         break;
       case 14:
         message_.integers("dimensions", made.dimensions);
@@ -120,8 +120,8 @@ class InstructionReader {
         message_.integers("gather_slice_sizes", slice_sizes_);
         break;
       case 49: {
-        made.replica_groups.emplace_back();
-        group(message_.message("replica_groups"), made.replica_groups.back());
+        made.replica_groups.edit().emplace_back();
+        group(message_.message("replica_groups"), made.replica_groups.edit().back());
         break;
       }
       case 50:
@@ -229,9 +229,9 @@ class InstructionReader {
       if (message.field() == 2) limit = message.integer("limit");
       if (message.field() == 3) stride = message.integer("stride");
     }
-    result_.made.slice_starts.push_back(start);
-    result_.made.slice_limits.push_back(limit);
-    result_.made.slice_strides.push_back(stride);
+    result_.made.slice.edit().starts.push_back(start);
+    result_.made.slice.edit().limits.push_back(limit);
+    result_.made.slice.edit().strides.push_back(stride);
   }
 
   void padding(ProtoCursor message) {
@@ -249,7 +249,7 @@ class InstructionReader {
   }
 
   void dot(ProtoCursor message) {
-    DotDimensions& dims = result_.made.dot;
+    DotDimensions& dims = result_.made.dot.edit();
     while (message.next()) {
       const int field = message.field();
       if (field == 1) message.integers("lhs_contracting_dimensions", dims.lhs_contracting);

@@ -162,7 +162,7 @@ class ProtoReader {
         if (found == ids.end()) {
           message_.fail("control_predecessor_ids in the computation of " + made.name);
         }
-        made.control_predecessors.push_back(found->second);
+        made.control_predecessors.edit().push_back(found->second);
       }
       for (std::int64_t called : link.called) {
         const auto found = computations_.find(called);
@@ -238,8 +238,8 @@ class ProtoReader {
       message.fail("each instruction of " + computation.name + " once in its schedule");
     }
     for (HloInstruction& made : ordered) {
-      for (InstructionId& before : made.control_predecessors)
-        before = place[static_cast<std::size_t>(before)];
+      made.renumber_predecessors(
+          [&](InstructionId before) { return place[static_cast<std::size_t>(before)]; });
     }
     computation.instructions = std::move(ordered);
     computation.root = place[static_cast<std::size_t>(computation.root)];

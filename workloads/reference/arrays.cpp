@@ -85,8 +85,8 @@ Value slice(const HloInstruction& instruction, const Value& x) {
   Extents steps = strides_of(x.shape.dimensions);
   std::int64_t first = 0;
   for (std::size_t d = 0; d < steps.size(); ++d) {
-    first += instruction.slice_starts[d] * steps[d];
-    steps[d] *= instruction.slice_strides[d];
+    first += instruction.slice->starts[d] * steps[d];
+    steps[d] *= instruction.slice->strides[d];
   }
   take_strided(x, first, steps, result);
   return result;
@@ -171,13 +171,12 @@ Value part_of(const Value& x, std::int64_t dimension, std::int64_t index, std::i
   HloInstruction cut;
   cut.opcode = hlo::HloOpcode::kSlice;
   cut.shape = x.shape;
-  cut.slice_starts.assign(x.shape.dimensions.size(), 0);
-  cut.slice_limits = x.shape.dimensions;
-  cut.slice_strides.assign(x.shape.dimensions.size(), 1);
+  const std::size_t rank = x.shape.dimensions.size();
+  cut.slice = hlo::SliceBounds{Extents(rank, 0), x.shape.dimensions, Extents(rank, 1)};
   const auto d = static_cast<std::size_t>(dimension);
   const std::int64_t size = x.shape.dimensions[d] / count;
-  cut.slice_starts[d] = index * size;
-  cut.slice_limits[d] = (index + 1) * size;
+  cut.slice.edit().starts[d] = index * size;
+  cut.slice.edit().limits[d] = (index + 1) * size;
   cut.shape.dimensions[d] = size;
   return slice(cut, x);
 }

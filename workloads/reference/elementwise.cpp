@@ -138,7 +138,7 @@ Value is_finite(const HloInstruction& instruction, const Value& x) {
 Value reduce_precision(const HloInstruction& instruction, const Value& x) {
   Value result = make_value(instruction.shape);
   const auto has = [&](const char* text) {
-    return instruction.raw_attributes.find(text) != std::string::npos;
+    return instruction.raw_attributes->find(text) != std::string::npos;
   };
   const bool bf16 = has("exponent_bits=8") && has("mantissa_bits=7");
   const bool f16 = has("exponent_bits=5") && has("mantissa_bits=10");

@@ -398,7 +398,7 @@ void Linker::place_temporaries() {
           scheduled_.computation(maker.computation).at(maker.instruction);
       buffer.op_name = instruction.metadata.op_name;
       // Loops read such a buffer before they write it, and select the value away.
-      if (instruction.custom_call_target == "AllocateBuffer") {
+      if (instruction.custom_call_target.get() == "AllocateBuffer") {
         buffer.data.resize(granules(buffer.bytes) * kGranuleWords);
       }
     }

@@ -31,9 +31,9 @@ std::string category(const hlo::Module& module, const HloInstruction& instructio
       contains(module, instruction, HloOpcode::kDot)) {
     return "convolution fusion";
   }
-  if (instruction.fusion_kind == "kInput") return "input fusion";
-  if (instruction.fusion_kind == "kOutput") return "output fusion";
-  if (instruction.fusion_kind == "kCustom") return "custom fusion";
+  if (instruction.fusion_kind.get() == "kInput") return "input fusion";
+  if (instruction.fusion_kind.get() == "kOutput") return "output fusion";
+  if (instruction.fusion_kind.get() == "kCustom") return "custom fusion";
   return "loop fusion";
 }
 
@@ -141,11 +141,11 @@ InstructionIndex::Place InstructionIndex::find(const std::string& name) const {
 
 std::uint64_t estimated_cycles(const HloInstruction& instruction) {
   constexpr std::string_view kKey = "\"estimated_cycles\":\"";
-  const std::size_t key = instruction.raw_attributes.find(kKey);
+  const std::size_t key = instruction.raw_attributes->find(kKey);
   if (key == std::string::npos) return 0;
   std::uint64_t cycles = 0;
-  for (std::size_t k = key + kKey.size(); k < instruction.raw_attributes.size(); ++k) {
-    const char c = instruction.raw_attributes[k];
+  for (std::size_t k = key + kKey.size(); k < instruction.raw_attributes->size(); ++k) {
+    const char c = instruction.raw_attributes.get()[k];
     if (c < '0' || c > '9' || cycles > (std::uint64_t{1} << 59)) break;
     cycles = cycles * 10 + static_cast<std::uint64_t>(c - '0');
   }

@@ -90,7 +90,7 @@ hlo::Computation computation_of(const hlo::Module& module, const hlo::Computatio
     copy.operands[i] = static_cast<hlo::InstructionId>(i);
   }
   copy.id = static_cast<hlo::InstructionId>(instruction.operands.size());
-  copy.control_predecessors.clear();
+  copy.control_predecessors.reset();
   made.root = copy.id;
   made.instructions.push_back(std::move(copy));
   return made;

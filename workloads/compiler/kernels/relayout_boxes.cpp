@@ -72,8 +72,8 @@ std::optional<std::vector<Box>> boxes_of(const hlo::Computation& computation,
       switch (instruction.opcode) {
         case HloOpcode::kSlice:
           dimension.extent = instruction.shape.dimensions[at];
-          dimension.from = instruction.slice_starts[at];
-          dimension.step = instruction.slice_strides.empty() ? 1 : instruction.slice_strides[at];
+          dimension.from = instruction.slice->starts[at];
+          dimension.step = instruction.slice->strides.empty() ? 1 : instruction.slice->strides[at];
           break;
         case HloOpcode::kPad: {
           // Negative padding cuts elements off.

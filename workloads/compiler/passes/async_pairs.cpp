@@ -62,9 +62,8 @@ void join(Computation& computation) {
   if (!found) return;
   computation.root = stands_for[static_cast<std::size_t>(computation.root)];
   for (HloInstruction& instruction : computation.instructions) {
-    for (InstructionId& before : instruction.control_predecessors) {
-      before = stands_for[static_cast<std::size_t>(before)];
-    }
+    instruction.renumber_predecessors(
+        [&](InstructionId before) { return stands_for[static_cast<std::size_t>(before)]; });
   }
   tidy(computation);
 }

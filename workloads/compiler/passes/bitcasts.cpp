@@ -121,8 +121,8 @@ bool keeps_tiles(const hlo::Computation& entry, const HloInstruction& slice) {
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto d = static_cast<std::size_t>(order[i]);
     const std::int64_t tile = i == 0 ? 128 : i == 1 ? 8 : 1;
-    const bool starts =
-        slice.slice_starts[d] == 0 && (slice.slice_strides.empty() || slice.slice_strides[d] == 1);
+    const bool starts = slice.slice->starts[d] == 0 &&
+                        (slice.slice->strides.empty() || slice.slice->strides[d] == 1);
     if (!starts ||
         (from.dimensions[d] + tile - 1) / tile != (slice.shape.dimensions[d] + tile - 1) / tile) {
       return false;

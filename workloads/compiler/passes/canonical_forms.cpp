@@ -179,7 +179,7 @@ void CanonicalForms::visit_dot(InstructionId id) {
   HloInstruction dot = at(id);
   dot.name += ".matrices";
   dot.operands = {left.value, right.value};
-  dot.dot = {left.batch, right.batch, left.contracting, right.contracting};
+  dot.dot = hlo::DotDimensions{left.batch, right.batch, left.contracting, right.contracting};
   Dimensions extents;
   for (std::int64_t d : left.batch + left.free) {
     extents.push_back(product(shape(left.value), {d}));

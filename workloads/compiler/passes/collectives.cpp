@@ -22,7 +22,7 @@ namespace {
 bool has_kernel(const hlo::Module& module, const HloInstruction& all_reduce) {
   const Computation& reducer = module.computation(all_reduce.called.at(0));
   return reducer.at(reducer.root).opcode == HloOpcode::kAdd &&
-         all_reduce.replica_groups.size() <= 1;
+         all_reduce.replica_groups->size() <= 1;
 }
 
 /// Length of the longest chain of all-reduces that ends in each instruction.
@@ -97,7 +97,7 @@ class Combination {
     }
     HloInstruction& old = entry_.at(id);
     old.called.clear();
-    old.replica_groups.clear();
+    old.replica_groups.reset();
     old.opcode = old.shape.is_tuple() ? HloOpcode::kTuple : HloOpcode::kBitcast;
     old.operands = parts;
     return index;

@@ -112,7 +112,7 @@ Computation with_flat_interface(const Computation& from) {
     if (instruction.opcode == HloOpcode::kParameter) continue;
     HloInstruction clone = instruction;
     for (InstructionId& operand : clone.operands) operand = copy[static_cast<std::size_t>(operand)];
-    clone.control_predecessors.clear();
+    clone.control_predecessors.reset();
     copy[static_cast<std::size_t>(instruction.id)] = append(flat, std::move(clone));
   }
   HloInstruction root;
@@ -258,7 +258,7 @@ void replace_parameter(Computation& computation, std::size_t number,
   std::vector<InstructionId> made;
   for (HloInstruction instruction : value) {
     instruction.name += ".sunk." + std::to_string(computation.instructions.size());
-    instruction.control_predecessors.clear();
+    instruction.control_predecessors.reset();
     if (!made.empty()) instruction.operands = {made.back()};
     made.push_back(append(computation, std::move(instruction)));
   }

@@ -291,14 +291,15 @@ Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
     return convolution.window[i].size > result_extent(convolution, i);
   };
   HloInstruction dot;
-  dot.dot.lhs_contracting = {dims.input_feature};
+  hlo::DotDimensions& contracting = dot.dot.edit();
+  contracting.lhs_contracting = {dims.input_feature};
   Id input = convolution.operands[0];
   Extents kernel, large_window, result{0}, split;
   for (std::size_t i = spatial; i-- > 0;) input = shifted_inputs(edit, convolution, input, i);
   for (std::size_t i = 0; i < spatial; ++i) {
     if (is_large(i)) {
       large_window.push_back(dims.kernel_spatial[i]);
-      dot.dot.lhs_contracting.push_back(dims.input_spatial[i]);
+      contracting.lhs_contracting.push_back(dims.input_spatial[i]);
     } else {
       kernel.push_back(dims.kernel_spatial[i]);
     }
@@ -314,7 +315,7 @@ Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
   extents.erase(extents.begin() + 1, extents.begin() + static_cast<std::ptrdiff_t>(joined));
   window = edit.reshape(window, extents);
   for (std::size_t i = 0; i <= large_window.size(); ++i) {
-    dot.dot.rhs_contracting.push_back(static_cast<std::int64_t>(i));
+    contracting.rhs_contracting.push_back(static_cast<std::int64_t>(i));
   }
   // Which dimension of the result each free one of the input is: the batch splits.
   Extents places;

@@ -136,8 +136,8 @@ bool CopyInsertion::depends_on(InstructionId later, InstructionId earlier) const
     mark = 1;
     const HloInstruction& instruction = entry_.at(id);
     work.insert(work.end(), instruction.operands.begin(), instruction.operands.end());
-    work.insert(work.end(), instruction.control_predecessors.begin(),
-                instruction.control_predecessors.end());
+    work.insert(work.end(), instruction.control_predecessors->begin(),
+                instruction.control_predecessors->end());
   }
   return false;
 }
@@ -155,7 +155,7 @@ void CopyInsertion::read_before_overwriting() {
     if (value.kind != Storage::Kind::kResult || map.at(storage).last_use <= value.definer) continue;
     for (InstructionId reader : readers[storage]) {
       if (reader <= value.definer || depends_on(reader, value.definer)) continue;
-      entry_.at(value.definer).control_predecessors.push_back(reader);
+      entry_.at(value.definer).control_predecessors.edit().push_back(reader);
       changed = true;
     }
   }
@@ -296,8 +296,8 @@ void CopyInsertion::copy_parameters_first() {
   for (HloInstruction& instruction : entry_.instructions) {
     if (is_bookkeeping(instruction)) continue;
     if (std::find(copies.begin(), copies.end(), instruction.id) != copies.end()) continue;
-    instruction.control_predecessors.insert(instruction.control_predecessors.end(), copies.begin(),
-                                            copies.end());
+    std::vector<InstructionId>& before = instruction.control_predecessors.edit();
+    before.insert(before.end(), copies.begin(), copies.end());
     break;
   }
   tidy(entry_);

@@ -55,13 +55,13 @@ void resolve_custom_calls(hlo::Module& module) {
       if (module.replicas > 1 && splits_arrays(instruction.raw_attributes)) {
         throw WorkloadError(instruction.name +
                             ": expected a module after SPMD partitioning, or one whose arrays " +
-                            "are whole, found the annotation " + instruction.raw_attributes +
+                            "are whole, found the annotation " + instruction.raw_attributes.get() +
                             "; give the module that XLA prints after the pass spmd-partitioning");
       }
       if (!same_extent(instruction.shape, computation.at(instruction.operands[0]).shape)) continue;
       instruction.opcode = HloOpcode::kCopy;
-      instruction.custom_call_target.clear();
-      instruction.raw_attributes.clear();
+      instruction.custom_call_target.reset();
+      instruction.raw_attributes.reset();
     }
   }
 }

@@ -61,8 +61,8 @@ std::vector<char> reached(const Computation& computation) {
     seen = 1;
     const HloInstruction& instruction = computation.at(id);
     work.insert(work.end(), instruction.operands.begin(), instruction.operands.end());
-    work.insert(work.end(), instruction.control_predecessors.begin(),
-                instruction.control_predecessors.end());
+    work.insert(work.end(), instruction.control_predecessors->begin(),
+                instruction.control_predecessors->end());
   }
   return live;
 }
@@ -91,8 +91,8 @@ std::vector<InstructionId> operands_first(const Computation& computation,
         TPU_CHECK(seen != kOpen, "operands of " << instruction.name << " form a cycle");
         if (seen == kNew) stack.push_back(operand);
       };
-      std::for_each(instruction.control_predecessors.rbegin(),
-                    instruction.control_predecessors.rend(), push);
+      std::for_each(instruction.control_predecessors->rbegin(),
+                    instruction.control_predecessors->rend(), push);
       std::for_each(instruction.operands.rbegin(), instruction.operands.rend(), push);
     }
   }
@@ -115,9 +115,8 @@ void tidy(Computation& computation) {
     for (InstructionId& operand : kept[i].operands) {
       operand = new_id[static_cast<std::size_t>(operand)];
     }
-    for (InstructionId& before : kept[i].control_predecessors) {
-      before = new_id[static_cast<std::size_t>(before)];
-    }
+    kept[i].renumber_predecessors(
+        [&](InstructionId before) { return new_id[static_cast<std::size_t>(before)]; });
   }
   computation.instructions = std::move(kept);
   computation.root = new_id[static_cast<std::size_t>(computation.root)];
@@ -214,23 +213,23 @@ void write(KeyWriter& key, const hlo::Module& module, const HloInstruction& inst
   key.number(instruction.tuple_index);
   key.list(instruction.dimensions);
   key.number(instruction.direction);
-  key.list(instruction.dot.lhs_batch);
-  key.list(instruction.dot.rhs_batch);
-  key.list(instruction.dot.lhs_contracting);
-  key.list(instruction.dot.rhs_contracting);
+  key.list(instruction.dot->lhs_batch);
+  key.list(instruction.dot->rhs_batch);
+  key.list(instruction.dot->lhs_contracting);
+  key.list(instruction.dot->rhs_contracting);
   write_windows(key, instruction);
   key.number(instruction.feature_group_count);
   key.number(instruction.batch_group_count);
-  key.list(instruction.slice_starts);
-  key.list(instruction.slice_limits);
-  key.list(instruction.slice_strides);
+  key.list(instruction.slice->starts);
+  key.list(instruction.slice->limits);
+  key.list(instruction.slice->strides);
   key.list(instruction.dynamic_slice_sizes.get());
   key.list(instruction.gather->offset_dims);
   key.list(instruction.gather->collapsed_slice_dims);
   key.list(instruction.gather->start_index_map);
   key.number(instruction.gather->index_vector_dim);
   key.list(instruction.gather->slice_sizes);
-  for (const std::vector<std::int64_t>& group : instruction.replica_groups) key.list(group);
+  for (const std::vector<std::int64_t>& group : instruction.replica_groups.get()) key.list(group);
   key.list(instruction.literal);
   key.text(instruction.custom_call_target);
   key.text(instruction.fusion_kind);

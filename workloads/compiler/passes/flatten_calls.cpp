@@ -28,8 +28,8 @@ InstructionId inline_body(Computation& entry, const Computation& body,
     }
     HloInstruction clone = instruction;
     for (InstructionId& operand : clone.operands) operand = copy[static_cast<std::size_t>(operand)];
-    clone.control_predecessors.clear();
-    if (clone.metadata.op_name.empty()) clone.metadata = caller.metadata;
+    clone.control_predecessors.reset();
+    if (clone.metadata.op_name->empty()) clone.metadata = caller.metadata;
     id = append(entry, std::move(clone));
   }
   return copy[static_cast<std::size_t>(body.root)];
@@ -61,7 +61,7 @@ bool flatten(const hlo::Module& module, Computation& entry) {
   };
   for (HloInstruction& instruction : entry.instructions) {
     for (InstructionId& operand : instruction.operands) operand = resolved(operand);
-    for (InstructionId& before : instruction.control_predecessors) before = resolved(before);
+    instruction.renumber_predecessors(resolved);
   }
   entry.root = resolved(entry.root);
   tidy(entry);

@@ -717,8 +717,8 @@ const HloInstruction& Fusion::most_expensive(const Draft& draft) const {
   if (draft.product >= 0) return at(draft.product);
   const HloInstruction* best = &at(draft.roots[0]);
   for (InstructionId id : draft.inside) {
-    const bool is_named = !at(id).metadata.op_name.empty();
-    if (is_named && (best->metadata.op_name.empty() || bytes(id) > bytes(best->id))) {
+    const bool is_named = !at(id).metadata.op_name->empty();
+    if (is_named && (best->metadata.op_name->empty() || bytes(id) > bytes(best->id))) {
       best = &at(id);
     }
   }
@@ -740,7 +740,7 @@ hlo::ComputationId Fusion::build_computation(const Draft& draft, const std::stri
   for (InstructionId id : draft.inside) {
     HloInstruction copy = at(id);
     for (InstructionId& operand : copy.operands) operand = inner.at(operand);
-    copy.control_predecessors.clear();
+    copy.control_predecessors.reset();
     inner[id] = append(body, std::move(copy));
   }
   if (draft.roots.size() == 1) {
@@ -765,7 +765,9 @@ void Fusion::build_fusion(const Draft& draft, std::size_t number) {
   HloInstruction fusion;
   fusion.name = name;
   fusion.opcode = HloOpcode::kFusion;
-  fusion.fusion_kind = draft.product >= 0 ? "kOutput" : draft.is_reduction ? "kInput" : "kLoop";
+  fusion.fusion_kind = std::string(draft.product >= 0   ? "kOutput"
+                                   : draft.is_reduction ? "kInput"
+                                                        : "kLoop");
   fusion.operands = draft.leaves;
   fusion.metadata = most_expensive(draft).metadata;
   fusion.called = {build_computation(draft, name)};

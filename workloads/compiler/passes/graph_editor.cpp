@@ -81,9 +81,7 @@ Id GraphEditor::slice(Id value, const Extents& starts, const Extents& limits) {
   if (extents == dimensions(value)) return value;
   HloInstruction made =
       start(HloOpcode::kSlice, {value}, hlo::array_shape(shape(value).type, extents));
-  made.slice_starts = starts;
-  made.slice_limits = limits;
-  made.slice_strides.assign(starts.size(), 1);
+  made.slice = hlo::SliceBounds{starts, limits, std::vector<std::int64_t>(starts.size(), 1)};
   return append_instruction(std::move(made));
 }
 
@@ -122,12 +120,13 @@ Id GraphEditor::take(Id value, std::int64_t dimension, std::int64_t start_at, st
   part.dimensions[d] = count;
   if (part.dimensions == dimensions(padded)) return padded;
   HloInstruction made = start(HloOpcode::kSlice, {padded}, part);
-  made.slice_starts.assign(part.dimensions.size(), 0);
-  made.slice_limits = dimensions(padded);
-  made.slice_strides.assign(part.dimensions.size(), 1);
-  made.slice_starts[d] = start_at + low;
-  made.slice_limits[d] = end + low;
-  made.slice_strides[d] = step;
+  const std::size_t rank = part.dimensions.size();
+  hlo::SliceBounds& bounds = made.slice.edit();
+  bounds = {std::vector<std::int64_t>(rank, 0), dimensions(padded),
+            std::vector<std::int64_t>(rank, 1)};
+  bounds.starts[d] = start_at + low;
+  bounds.limits[d] = end + low;
+  bounds.strides[d] = step;
   return append_instruction(std::move(made));
 }
 

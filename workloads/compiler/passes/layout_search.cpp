@@ -301,7 +301,7 @@ double LayoutSearch::dot_cost(InstructionId id, bool counts_products) {
     if (!counts_products) return copies;
     // Copies put whole matrices side by side.
     double contracted = 1;
-    for (std::int64_t d : dot.dot.lhs_contracting) {
+    for (std::int64_t d : dot.dot->lhs_contracting) {
       contracted *= double(shape(lhs).dimensions[static_cast<std::size_t>(d)]);
     }
     const double results = double(shape(id).element_count()) / (128.0 * 128.0);

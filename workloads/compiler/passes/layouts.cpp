@@ -54,7 +54,7 @@ bool has_steps(const HloInstruction& instruction, std::int64_t dimension) {
   const std::vector<std::int64_t>& reversed = instruction.dimensions;
   switch (instruction.opcode) {
     case HloOpcode::kSlice:
-      return !instruction.slice_strides.empty() && instruction.slice_strides[d] != 1;
+      return !instruction.slice->strides.empty() && instruction.slice->strides[d] != 1;
     case HloOpcode::kPad:
       return instruction.padding[d].interior != 0;
     case HloOpcode::kReverse:

@@ -162,9 +162,7 @@ bool LoopSlices::visit(HloInstruction& instruction) const {
     steps.push_back(line->step);
   }
   instruction.operands.resize(values);
-  instruction.slice_starts = std::move(starts);
-  instruction.slice_strides = std::move(steps);
-  instruction.slice_limits = array.dimensions;
+  instruction.slice = hlo::SliceBounds{std::move(starts), array.dimensions, std::move(steps)};
   return true;
 }
 
@@ -190,8 +188,8 @@ IterationPlace iteration_place(const Computation& computation, const HloInstruct
   IterationPlace place;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto d = static_cast<std::size_t>(order[i]);
-    place.granule += instruction.slice_starts[d] * strides[i];
-    place.step += instruction.slice_strides[d] * strides[i];
+    place.granule += instruction.slice->starts[d] * strides[i];
+    place.step += instruction.slice->strides[d] * strides[i];
   }
   return place;
 }

@@ -19,7 +19,7 @@ namespace tpu::compiler {
 /// Takes: major dimensions of 32-bit arrays, slices that are one range of HBM, places inside the
 /// array that grow by the same amount each iteration. All others keep their index.
 /// Needs: layouts; before fuse. Leaves: dynamic-slice with one operand, dynamic-update-slice with
-/// two, slice_starts as the first iteration's place and slice_strides as the step, in elements.
+/// two, slice->starts as the first iteration's place and slice->strides as the step, in elements.
 void place_slices_by_iteration(ScheduledModule& scheduled);
 
 /// Whether the pass has placed the instruction.

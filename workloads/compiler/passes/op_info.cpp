@@ -60,7 +60,7 @@ std::string category_of(const hlo::Module& module, const HloInstruction& instruc
     if (std::any_of(body.instructions.begin(), body.instructions.end(), is_product)) {
       return "convolution fusion";
     }
-    return instruction.fusion_kind == "kInput" ? "input fusion" : "loop fusion";
+    return instruction.fusion_kind.get() == "kInput" ? "input fusion" : "loop fusion";
   }
   switch (instruction.opcode) {
     case HloOpcode::kDot:

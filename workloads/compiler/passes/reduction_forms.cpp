@@ -281,10 +281,10 @@ void Reductions::visit(Id id) {
     case HloOpcode::kTopk:
     case HloOpcode::kCustomCall: {
       const bool is_call = instruction.opcode == HloOpcode::kCustomCall;
-      if (is_call && instruction.custom_call_target != "TopK") return;
+      if (is_call && instruction.custom_call_target.get() != "TopK") return;
       const bool has_pair = instruction.shape.is_tuple() && instruction.shape.elements.size() == 2;
       if (!has_pair || instruction.shape.elements[0].rank() == 0) refuse("expected two results");
-      const bool smallest = instruction.raw_attributes.find("largest=false") != std::string::npos;
+      const bool smallest = instruction.raw_attributes->find("largest=false") != std::string::npos;
       return visit_topk(id, instruction.shape.elements[0].dimensions.back(), !smallest);
     }
     default:

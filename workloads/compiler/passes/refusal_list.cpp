@@ -53,8 +53,8 @@ namespace {
 std::string why_unknown(const HloInstruction& instruction) {
   switch (instruction.opcode) {
     case HloOpcode::kCustomCall:
-      return "expected an operation of HLO, found a call of \"" + instruction.custom_call_target +
-             "\", whose code is not in the module";
+      return "expected an operation of HLO, found a call of \"" +
+             instruction.custom_call_target.get() + "\", whose code is not in the module";
     case HloOpcode::kRng:
     case HloOpcode::kRngBitGenerator:
     case HloOpcode::kRngGetAndUpdateState:

@@ -174,17 +174,18 @@ bool Simplifier::turn_dot(InstructionId id) {
   const HloInstruction& transpose = at(id);
   const HloInstruction& inner = operand(transpose, 0);
   if (uses_[static_cast<std::size_t>(inner.id)] != 1) return false;
-  const auto batches = static_cast<std::int64_t>(inner.dot.lhs_batch.size());
+  const auto batches = static_cast<std::int64_t>(inner.dot->lhs_batch.size());
   const std::int64_t left_rank = operand(inner, 0).shape.rank();
-  const auto left = left_rank - static_cast<std::int64_t>(inner.dot.lhs_contracting.size());
+  const auto left = left_rank - static_cast<std::int64_t>(inner.dot->lhs_contracting.size());
   Dimensions exchanged(transpose.dimensions.size());
   std::iota(exchanged.begin(), exchanged.end(), 0);
   std::rotate(exchanged.begin() + batches, exchanged.begin() + left, exchanged.end());
   if (transpose.dimensions != exchanged) return false;
   HloInstruction dot = inner;
   std::swap(dot.operands[0], dot.operands[1]);
-  std::swap(dot.dot.lhs_batch, dot.dot.rhs_batch);
-  std::swap(dot.dot.lhs_contracting, dot.dot.rhs_contracting);
+  hlo::DotDimensions& dims = dot.dot.edit();
+  std::swap(dims.lhs_batch, dims.rhs_batch);
+  std::swap(dims.lhs_contracting, dims.rhs_contracting);
   dot.id = id;
   dot.name = transpose.name;
   dot.shape = transpose.shape;
@@ -353,8 +354,9 @@ bool Simplifier::fold_dot_operand(HloInstruction& dot, std::size_t index, Dimens
 
 bool Simplifier::simplify_dot(InstructionId id) {
   HloInstruction& dot = at(id);
-  const bool left = fold_dot_operand(dot, 0, dot.dot.lhs_batch, dot.dot.lhs_contracting);
-  const bool right = fold_dot_operand(dot, 1, dot.dot.rhs_batch, dot.dot.rhs_contracting);
+  hlo::DotDimensions& dims = dot.dot.edit();
+  const bool left = fold_dot_operand(dot, 0, dims.lhs_batch, dims.lhs_contracting);
+  const bool right = fold_dot_operand(dot, 1, dims.rhs_batch, dims.rhs_contracting);
   return left || right;
 }
 

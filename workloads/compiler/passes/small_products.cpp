@@ -93,7 +93,7 @@ void multiply_small_matrices(hlo::Module& module) {
   const std::size_t count = module.entry_computation().instructions.size();
   for (std::size_t i = 0; i < count; ++i) {
     const HloInstruction dot = module.entry_computation().instructions[i];
-    if (dot.opcode != HloOpcode::kDot || dot.dot.lhs_contracting.empty()) continue;
+    if (dot.opcode != HloOpcode::kDot || dot.dot->lhs_contracting.empty()) continue;
     const Id left = dot.operands[0], right = dot.operands[1];
     if (!is_floating(dot.shape) || !is_floating(edit.shape(left)) ||
         !is_floating(edit.shape(right))) {

@@ -127,7 +127,8 @@ void StorageMap::use(std::size_t storage, const HloInstruction& user) {
 
 bool may_overwrite(const hlo::Module& module, const HloInstruction& instruction,
                    std::size_t operand, const Shape& result) {
-  if (instruction.opcode != HloOpcode::kFusion || instruction.fusion_kind == "kInput") return false;
+  if (instruction.opcode != HloOpcode::kFusion || instruction.fusion_kind.get() == "kInput")
+    return false;
   const Computation& body = module.computation(instruction.called[0]);
   const HloInstruction& parameter = body.at(body.parameters().at(operand));
   if (!same_extent(parameter.shape, result) || !(parameter.shape.layout == result.layout)) {

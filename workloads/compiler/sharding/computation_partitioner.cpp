@@ -206,8 +206,8 @@ void ComputationPartitioner::visit_boundary(Id id) {
   const bool is_tuple = boundary.shape.is_tuple() && !at(operands[0]).shape.is_tuple();
   made.opcode = is_tuple ? HloOpcode::kTuple : HloOpcode::kCopy;
   made.operands = operands;
-  made.custom_call_target.clear();
-  made.raw_attributes.clear();
+  made.custom_call_target.reset();
+  made.raw_attributes.reset();
   const Shape expected = enters ? boundary.shape : local_shape(boundary.shape, outside);
   if (!is_tuple) made.shape = at(operands[0]).shape;
   for (std::size_t i = 0; is_tuple && i < operands.size(); ++i) {
@@ -369,8 +369,8 @@ void ComputationPartitioner::fit_attributes(HloInstruction& instruction,
   };
   switch (instruction.opcode) {
     case HloOpcode::kSlice:
-      for (std::size_t d = 0; d < instruction.slice_limits.size(); ++d) {
-        if (!rule.operands[0][d].empty()) instruction.slice_limits[d] = local(0)[d];
+      for (std::size_t d = 0; d < instruction.slice->limits.size(); ++d) {
+        if (!rule.operands[0][d].empty()) instruction.slice.edit().limits[d] = local(0)[d];
       }
       break;
     case HloOpcode::kDynamicSlice:
@@ -390,8 +390,8 @@ void ComputationPartitioner::fit_attributes(HloInstruction& instruction,
       if (instruction.operands.size() == 1 && !rule.factors.empty() &&
           !instruction.shape.is_tuple()) {
         instruction.opcode = HloOpcode::kCopy;
-        instruction.custom_call_target.clear();
-        instruction.raw_attributes.clear();
+        instruction.custom_call_target.reset();
+        instruction.raw_attributes.reset();
       }
       break;
     default:

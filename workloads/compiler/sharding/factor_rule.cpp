@@ -355,7 +355,7 @@ FactorRule Rules::build() {
     case HloOpcode::kSlice:
       join_where([this](std::int64_t d) {
         const auto i = static_cast<std::size_t>(d);
-        return extent(0, d) == result().dimensions[i] && instruction_.slice_strides[i] == 1;
+        return extent(0, d) == result().dimensions[i] && instruction_.slice->strides[i] == 1;
       });
       break;
     case HloOpcode::kPad:

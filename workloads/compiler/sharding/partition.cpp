@@ -113,7 +113,7 @@ std::int64_t annotated_devices(const hlo::Module& module) {
   std::int64_t devices = reader.mesh_devices();
   for (const Computation& computation : module.computations) {
     for (const HloInstruction& instruction : computation.instructions) {
-      if (instruction.raw_attributes.find("sharding={") == std::string::npos) continue;
+      if (instruction.raw_attributes->find("sharding={") == std::string::npos) continue;
       for (const ShardingAnnotation& leaf : reader.read(instruction).leaves) {
         devices = std::max(devices, leaf.devices);
       }

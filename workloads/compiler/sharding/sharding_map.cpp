@@ -303,7 +303,7 @@ void ShardingMap::annotate_boundary(ComputationId id, const HloInstruction& inst
                                     const InstructionAnnotation& annotation) {
   Boundary boundary;
   const bool enters = enters_manual_part(instruction);
-  const bool is_old = instruction.custom_call_target.rfind("SPMD", 0) == 0;
+  const bool is_old = instruction.custom_call_target->rfind("SPMD", 0) == 0;
   std::vector<ValueId> whole;
   for (std::size_t i = 0; enters && i < instruction.operands.size(); ++i) {
     const std::vector<ValueId>& operand = values(id, instruction.operands[i]);
