@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <random>
 #include <sstream>
 
+#include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
 
 namespace tpu::test {
@@ -176,6 +178,58 @@ TEST(ConvolutionForms, ConvolutionsOfAnyKindNeedNoKernel) {
     const hlo::Module after = expect_same_values(module_of(random_form(engine)), tiny_target());
     EXPECT_EQ(windows_in(after), 0U);
   }
+}
+
+/// Compiled, on the machine; nothing may be refused.
+void check_compiled(const std::string& text, std::uint32_t seed) {
+  GraphCase graph = case_of(hlo::read_hlo_text("form.hlo", text), seed);
+  graph.machine.core.vmem_mib = 2;
+  const Verdict verdict = check_graph(graph);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message << "\n" << text;
+}
+
+TEST(ConvolutionForms, ConvolutionsOfAnyKindHaveTheirValuesOnTheMachine) {
+  const char* more = std::getenv("TPUSIM_RANDOM_GRAPHS");
+  const int count = more != nullptr ? std::atoi(more) : 60;
+  std::mt19937 engine(17);
+  for (int i = 0; i < count && !::testing::Test::HasFailure(); ++i) {
+    check_compiled(module_of(random_form(engine)), 3);
+  }
+}
+
+/// Forward, input gradient and kernel gradient of patches of 4x4 pixels.
+TEST(ConvolutionForms, PatchesThatDoNotOverlapAreDots) {
+  const std::string text = R"(HloModule patches
+ENTRY main {
+  x = f32[6,16,12,3] parameter(0)
+  w = f32[4,4,3,40] parameter(1)
+  g = f32[6,4,3,40] parameter(2)
+  y = f32[6,4,3,40] convolution(x, w), window={size=4x4 stride=4x4}, dim_labels=b01f_01io->b01f
+  dx = f32[6,16,12,3] convolution(g, w), window={size=4x4 pad=3_3x3_3 lhs_dilate=4x4 rhs_reversal=1x1}, dim_labels=b01f_01oi->b01f
+  dw = f32[4,4,3,40] convolution(x, g), window={size=4x3 rhs_dilate=4x4}, dim_labels=f01b_i01o->01bf
+  ROOT r = (f32[6,4,3,40], f32[6,16,12,3], f32[4,4,3,40]) tuple(y, dx, dw)
+}
+)";
+  hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+  compiler::rewrite_convolutions(module, {});
+  hlo::verify(module);
+  const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+  EXPECT_TRUE(std::none_of(all.begin(), all.end(), [](const hlo::HloInstruction& i) {
+    return i.opcode == hlo::HloOpcode::kConvolution;
+  }));
+  check_hlo(text);
+}
+
+/// The gradient of the kernel of a transposed convolution has zeros between the pixels of its
+/// input.
+TEST(ConvolutionForms, AKernelGradientWithABaseDilationExchangesItsOperands) {
+  check_hlo(R"(HloModule exchange
+ENTRY main {
+  x = f32[4,4,4,8] parameter(0)
+  g = f32[4,8,8,5] parameter(1)
+  ROOT dw = f32[4,4,8,5] convolution(x, g), window={size=8x8 pad=2_2x2_2 lhs_dilate=2x2}, dim_labels=f01b_i01o->01bf
+}
+)");
 }
 
 }  // namespace

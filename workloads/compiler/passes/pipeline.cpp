@@ -7,6 +7,7 @@
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/convolution_forms.h"
 #include "workloads/compiler/passes/copies.h"
+#include "workloads/compiler/passes/copy_steps.h"
 #include "workloads/compiler/passes/custom_calls.h"
 #include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/hbm_plan.h"
@@ -89,6 +90,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
     copy_region_operands(scheduled);
   });
   run("find_bitcasts", [&] { find_bitcasts(work); });
+  run("split_large_copies", [&] { split_large_copies(work, target); });
   run("place_slices_by_iteration", [&] { place_slices_by_iteration(scheduled); });
   run("combine_all_reduces", [&] { combine_all_reduces(work); });
   FusionLimits limits;

@@ -1,0 +1,59 @@
+#include "workloads/compiler/passes/copy_steps.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/compiler/graph_check.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test {
+namespace {
+
+constexpr const char* kCopy = R"(HloModule copies
+ENTRY main {
+  x = f32[136,3,16,136] parameter(0)
+  ROOT y = f32[136,3,16,136] copy(x)
+}
+)";
+
+/// A copy into the order 2, 3, 1, 0: both minor dimensions change.
+hlo::Module copy_module() {
+  hlo::Module module = hlo::read_hlo_text("copies.hlo", kCopy);
+  hlo::Computation& entry = module.entry_computation();
+  for (hlo::HloInstruction& instruction : entry.instructions) {
+    const bool is_copy = instruction.opcode == hlo::HloOpcode::kCopy;
+    instruction.shape.layout = compiler::tiled_layout(
+        hlo::ElementType::kF32,
+        is_copy ? std::vector<std::int64_t>{0, 1, 3, 2} : std::vector<std::int64_t>{3, 2, 1, 0});
+  }
+  return module;
+}
+
+std::size_t copies_after(std::uint64_t vmem_bytes) {
+  hlo::Module module = copy_module();
+  compiler::Target target;
+  target.vmem_bytes = vmem_bytes;
+  compiler::split_large_copies(module, target);
+  return module.entry_computation().instructions.size() - 1;
+}
+
+TEST(CopySteps, ACopyOfWhichNoPartFitsBecomesTwo) {
+  EXPECT_EQ(copies_after(std::uint64_t{16} << 20), 1U);
+  EXPECT_EQ(copies_after(std::uint64_t{1} << 20), 2U);
+}
+
+TEST(CopySteps, BothStepsTogetherMoveEveryElementToItsPlace) {
+  const std::string text = R"(HloModule moves
+ENTRY main {
+  x = f32[136,3,16,136] parameter(0)
+  ROOT y = f32[16,136,3,136] transpose(x), dimensions={2,3,1,0}
+}
+)";
+  GraphCase graph = case_of(hlo::read_hlo_text("moves.hlo", text), 5);
+  graph.machine.core.vmem_mib = 1;
+  const Verdict verdict = check_graph(graph);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+}
+
+}  // namespace
+}  // namespace tpu::test

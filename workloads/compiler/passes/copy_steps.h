@@ -1,0 +1,16 @@
+#pragma once
+
+#include "workloads/compiler/target.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: a copy to another order of dimensions of which no part fits VMEM (both minor dimensions
+/// change places with outer ones, all of them long) becomes two: first all dimensions but the one
+/// in the lanes come into their places, then that one.
+///
+/// Needs: layouts, find_bitcasts. Leaves: copies of large arrays that kernels take, where there are
+/// such.
+void split_large_copies(hlo::Module& module, const Target& target);
+
+}  // namespace tpu::compiler
