@@ -18,7 +18,7 @@ constexpr std::int64_t kRegisterBytes = 4096;
 /// Left for the scratch of packed stores and alignment.
 constexpr std::int64_t kReserveBytes = 256 << 10;
 /// In one piece of straight code whose sums along lanes are waited for together.
-constexpr int kMostRowTiles = 16;
+constexpr int kMostRowsAtOnce = 16;
 /// Of a column that is kept.
 constexpr std::int64_t kLargestColumn = 1 << 20;
 
@@ -389,7 +389,7 @@ void Planner::choose_unroll() {
   }
   if (crosses_lanes) tiles = kMostTiles;
   tiles = std::min(tiles, most_tiles_);
-  const int most_rows = crosses_lanes ? kMostRowTiles : tiles;
+  const int most_rows = crosses_lanes ? kMostRowsAtOnce : tiles;
   int rows = 1;
   const bool whole_rows = plan_.lane_tiles <= std::max(1, crosses_lanes ? tiles / 4 : tiles);
   const std::int64_t row_width = whole_rows ? plan_.lane_tiles : 1;

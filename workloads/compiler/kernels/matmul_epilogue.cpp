@@ -35,8 +35,6 @@ std::int64_t parameter_of(const hlo::Computation& fused, hlo::InstructionId id,
 
 /// Granules that a matrix which stays in VMEM may take.
 constexpr std::uint64_t kLargestMatrix = 3072;
-/// Registers that a vector along the rows may take.
-constexpr std::uint64_t kMostRowTiles = 256;
 
 bool is_integer(ElementType type) {
   return type == ElementType::kS32 || type == ElementType::kU32 || type == ElementType::kPred;

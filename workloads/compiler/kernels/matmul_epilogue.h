@@ -13,6 +13,9 @@
 
 namespace tpu::compiler {
 
+/// Registers that a vector along the rows of a product may take, one per eight rows.
+constexpr std::uint64_t kMostRowTiles = 512;
+
 /// The elementwise expression behind a dot or convolution of an output fusion, and which operands
 /// of the kernel are what.
 struct MatmulEpilogue {

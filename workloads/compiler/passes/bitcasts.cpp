@@ -185,6 +185,37 @@ bool reshape_by_copy(hlo::Computation& entry, InstructionId id) {
   return true;
 }
 
+/// A reshape of which neither side can stay becomes a copy, a reshape that moves nothing, and
+/// another copy: elements that go from lanes to lanes one by one cost more. False when there is no
+/// such way, or none with less padding than row-major order on both sides has.
+bool reshape_by_two_copies(hlo::Computation& entry, InstructionId id) {
+  const InstructionId operand = entry.at(id).operands[0];
+  const Shape from = entry.at(operand).shape, to = entry.at(id).shape;
+  if (from.layout == in_row_major(from).layout && to.layout == in_row_major(to).layout) {
+    return false;  // One kernel does it.
+  }
+  std::optional<std::pair<Shape, Shape>> best;
+  for (const ReshapeOrders& orders : orders_of_reshape(from, to)) {
+    const Shape before = in_order(from, orders.from), behind = in_order(to, orders.to);
+    if (best && best->first.padded_bytes() <= before.padded_bytes()) continue;
+    best.emplace(before, behind);
+  }
+  if (!best || 2 * best->first.padded_bytes() >
+                   in_row_major(from).padded_bytes() + in_row_major(to).padded_bytes()) {
+    return false;
+  }
+  HloInstruction reshape = entry.at(id);
+  reshape.name += ".in_place";
+  reshape.operands[0] = append_copy(entry, operand, best->first);
+  reshape.shape = best->second;
+  make_bitcast(reshape);
+  const InstructionId in_place = append(entry, std::move(reshape));
+  entry.at(id).opcode = HloOpcode::kCopy;
+  entry.at(id).operands = {in_place};
+  if (is_bitcast(entry, entry.at(id))) make_bitcast(entry.at(id));
+  return true;
+}
+
 /// The one dimension that is not of extent 1; -1: there are none or several.
 std::int64_t only_long_dimension(const Shape& shape) {
   std::int64_t only = -1;
@@ -298,7 +329,8 @@ void find_bitcasts(hlo::Module& module) {
           make_bitcast(instruction);
         } else if (instruction.opcode == HloOpcode::kReshape &&
                    !reshape_by_row(entry, instruction.id) &&
-                   !reshape_by_copy(entry, instruction.id)) {
+                   !reshape_by_copy(entry, instruction.id) &&
+                   !reshape_by_two_copies(entry, instruction.id)) {
           reshape_in_row_major(entry, instruction.id);
         }
         break;

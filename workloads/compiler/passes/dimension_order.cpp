@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/dimension_order.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tpu::compiler {
 
@@ -63,7 +64,32 @@ Minor minor_of(const hlo::Shape& shape, const DimensionOrder& order) {
   return {extent(shape, order[order.size() - 2]), extent(shape, order.back())};
 }
 
+/// Parts of a reshape whose order is tried in every way.
+constexpr std::size_t kMostSegments = 5;
+
 }  // namespace
+
+std::vector<ReshapeOrders> orders_of_reshape(const hlo::Shape& from, const hlo::Shape& to) {
+  if (from.rank() < 2 || to.rank() < 2) return {};
+  const std::vector<Segment> segments = segments_of(from, to);
+  if (segments.empty() || segments.size() > kMostSegments) return {};
+  std::vector<std::size_t> places(segments.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::vector<ReshapeOrders> found;
+  do {
+    DimensionOrder order;
+    for (std::int64_t d = 0; d < from.rank(); ++d) {
+      if (extent(from, d) == 1) order.push_back(d);
+    }
+    for (std::size_t place : places) {
+      const DimensionOrder& part = segments[place].from;
+      order.insert(order.end(), part.begin(), part.end());
+    }
+    std::optional<DimensionOrder> behind = order_behind_reshape(from, order, to);
+    if (behind) found.push_back({std::move(order), *std::move(behind)});
+  } while (std::next_permutation(places.begin(), places.end()));
+  return found;
+}
 
 std::optional<DimensionOrder> order_behind_reshape(const hlo::Shape& from,
                                                    const DimensionOrder& order,

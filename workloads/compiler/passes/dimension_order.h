@@ -18,6 +18,14 @@ std::optional<DimensionOrder> order_behind_reshape(const hlo::Shape& from,
                                                    const DimensionOrder& order,
                                                    const hlo::Shape& to);
 
+/// An order of a reshape's operand from which, and the order of its result to which, the reshape
+/// moves nothing.
+struct ReshapeOrders {
+  DimensionOrder from, to;
+};
+/// All such pairs that keep neighbouring dimensions that hold the same elements together.
+std::vector<ReshapeOrders> orders_of_reshape(const hlo::Shape& from, const hlo::Shape& to);
+
 /// The same for a transpose: result dimension i is operand dimension permutation[i]. There always
 /// is one.
 DimensionOrder order_behind_transpose(const DimensionOrder& order,

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/matmul_epilogue.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/kernel_order.h"
 #include "workloads/compiler/passes/layouts.h"
@@ -616,8 +617,10 @@ bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
     if (instruction.opcode != HloOpcode::kBroadcast) return true;
     const Shape& operand = at(instruction.operands[0]).shape;
     if (operand.rank() == 1) {
+      const bool is_short =
+          static_cast<std::uint64_t>(operand.element_count()) <= 8 * kMostRowTiles;
       return instruction.dimensions[0] == order[0] ||
-             (batch_in_lanes && instruction.dimensions[0] == order[1]);
+             ((batch_in_lanes || (is_dot && is_short)) && instruction.dimensions[0] == order[1]);
     }
     const bool is_matrix = !batch_in_lanes && operand.rank() == 2 && order.size() > 2 &&
                            operand.layout.minor_to_major[0] == 1 &&

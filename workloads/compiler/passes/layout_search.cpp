@@ -388,8 +388,10 @@ double LayoutSearch::relation_cost(InstructionId id) {
   switch (instruction.opcode) {
     case HloOpcode::kReshape: {
       const auto fits = order_behind_reshape(shape(operand), order(operand), shape(id));
-      const bool moves_nothing = fits && same_order(shape(id), *fits, order(id));
-      return moves_nothing ? 0 : (copy_cost(operand) + copy_cost(id)) / 2 + kKernelCycles;
+      if (fits && same_order(shape(id), *fits, order(id))) return 0;
+      const double copies = copy_cost(operand) + copy_cost(id);
+      const bool by_one_copy = fits || order_behind_reshape(shape(id), order(id), shape(operand));
+      return (by_one_copy ? copies / 2 : copies) + kKernelCycles;
     }
     case HloOpcode::kTranspose: {
       const bool moves_nothing = same_order(
