@@ -75,6 +75,11 @@ VmemRegion KernelBuilder::allocate_vmem(std::uint64_t rows, std::uint32_t alignm
   return {next_region_++, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(rows)};
 }
 
+VmemRegion KernelBuilder::second_name(VmemRegion region) {
+  region.id = next_region_++;
+  return region;
+}
+
 std::uint32_t KernelBuilder::allocate_smem(std::uint32_t words) {
   const std::uint32_t first = next_smem_word_;
   next_smem_word_ += words;

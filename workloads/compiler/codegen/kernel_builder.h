@@ -83,6 +83,9 @@ class KernelBuilder {
 
   // Memory that the kernel owns while it runs.
   VmemRegion allocate_vmem(std::uint64_t rows, std::uint32_t alignment_rows = 8);
+  /// Another name for the rows of a region. Accesses by one name never wait for those by the other:
+  /// within a straight piece of code they must not meet.
+  VmemRegion second_name(VmemRegion region);
   std::uint32_t allocate_smem(std::uint32_t words);
   std::uint32_t allocate_flag();
   std::uint64_t vmem_bytes() const { return std::uint64_t{next_vmem_row_} * isa::kVmemRowBytes; }

@@ -138,6 +138,7 @@ void DotKernel::make_grid() {
 
   if (sums_apart()) {
     sums_ = results_at_ = builder_.allocate_vmem(8 * block_tiles());
+    if (overlaps()) finished_sums_ = builder_.second_name(sums_);
     const bool lasts = is_packed(problem_.result_types[0]) || !results_.is_identity();
     if (problem_.result_turned && lasts) {
       turned_ = results_at_ = builder_.allocate_vmem(8 * block_tiles());
@@ -145,7 +146,7 @@ void DotKernel::make_grid() {
   }
   unrounded_.resize(problem_.result_types.size());
   for (std::size_t i = 0; i < unrounded_.size(); ++i) {
-    if (!is_packed(problem_.result_types[i])) continue;
+    if (!is_packed(problem_.result_types[i]) || overlaps()) continue;
     // The first one takes the product's place.
     unrounded_[i] = i == 0 ? results_at_ : builder_.allocate_vmem(8 * block_tiles());
   }

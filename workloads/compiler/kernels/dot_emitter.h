@@ -7,6 +7,7 @@
 
 #include "workloads/compiler/kernels/block_dma.h"
 #include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/matmul_epilogue.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
@@ -39,6 +40,7 @@ class DotKernel {
         stream_(builder_, units_, pushes_),
         memory_(builder_, is_packed(problem.lhs_type), is_packed(problem.rhs_type)),
         results_(builder_, epilogue),
+        result_memory_(builder_, false, tiling.finished_tiles > 0),
         x_tile_(tile_rows(problem.lhs_type)),
         w_tile_(tile_rows(problem.rhs_type)) {
     m_tiles_ = tiles_of(problem.m, 8);
@@ -93,6 +95,7 @@ class DotKernel {
   int column_dimension() const { return problem_.result_turned ? m_dimension() : n_dimension(); }
   std::uint32_t grid_k() const { return k_tiles_ / tiling_.block_k; }
   bool masks_k() const { return problem_.k % 128 != 0; }
+  bool overlaps() const { return tiling_.finished_tiles > 0; }
   bool sums_apart() const {
     return is_packed(problem_.result_types[0]) || !results_.is_identity() || problem_.result_turned;
   }
@@ -127,6 +130,28 @@ class DotKernel {
   void apply_epilogue();
   PReg is_last_tile(const std::vector<SReg>& digits);
 
+  /// A run of tiles of complete sums, one below the other, that straight code makes results of.
+  struct TileRun {
+    std::uint32_t count = 1;
+    SReg tiles;  ///< Of the block, before it; none: 0.
+    Index row;   ///< Of the first one in the array, or in its matrix (row_period).
+    Index column;
+    /// Whether there may be padding rows, and the rows of the array from the first tile on.
+    bool has_padding = false;
+    Index rows_left;
+    VmemRegion sums;
+  };
+  void begin_run(const TileRun& run);
+  void finish_tile(const TileRun& run, std::uint32_t i);
+  bool has_padding_rows() const;
+  Index rows_from(Index row_tile);
+
+  // Results of the columns before, while the MXUs are at work.
+  void start_finishing();
+  TileRun run_in_step();
+  void advance_finishing(const std::vector<SReg>& digits);
+  void finish_last_columns();
+
   const DotProblem& problem_;
   const DotTiling& tiling_;
   const MatmulEpilogue& epilogue_;
@@ -137,6 +162,7 @@ class DotKernel {
   MatmulStream stream_;
   MatmulMemory memory_;
   EpilogueEmitter results_;
+  TileMemory result_memory_;  ///< Where steps finish tiles.
   std::uint32_t x_tile_, w_tile_;
   std::uint32_t m_tiles_ = 0, n_tiles_ = 0, k_tiles_ = 0;
   /// Tiles of the result along a direction: all, and of a block.
@@ -149,11 +175,17 @@ class DotKernel {
   std::vector<std::unique_ptr<BlockDma>> result_dmas_, epilogue_dmas_;
   int x_input_ = 0, w_input_ = 0;
   std::vector<int> epilogue_inputs_;
-  VmemRegion sums_;                    ///< fp32 sums where they are not the result yet.
-  VmemRegion turned_;                  ///< The same with rows and columns exchanged.
-  VmemRegion results_at_;              ///< What expressions and rounding take.
-  std::vector<VmemRegion> unrounded_;  ///< Per result: fp32 tiles of a packed one.
-  VmemRegion transposed_;              ///< Rows of the left side where it lies transposed.
+  VmemRegion sums_;                     ///< fp32 sums where they are not the result yet.
+  VmemRegion finished_sums_;            ///< The same rows, for steps that finish tiles.
+  VmemRegion turned_;                   ///< The same with rows and columns exchanged.
+  VmemRegion results_at_;               ///< What expressions and rounding take.
+  std::vector<VmemRegion> unrounded_;   ///< Per result: fp32 tiles of a packed one.
+  EpilogueEmitter::Position position_;  ///< Of the run at hand.
+  std::vector<VmemAddress> result_tiles_;
+  /// The columns that steps finish: their first tile column, the next tile's row and column in
+  /// them, and whether they are complete and not finished yet.
+  SVariable done_column_, done_row_, done_part_, is_live_;
+  VmemRegion transposed_;  ///< Rows of the left side where it lies transposed.
 };
 
 }  // namespace tpu::compiler

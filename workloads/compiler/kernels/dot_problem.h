@@ -76,11 +76,19 @@ struct DotTiling {
   /// The outer dimensions stand inside of the first of these: blocks of the side that has none of
   /// them (rows of the left one, columns of the right one) stay while all matrices go by.
   bool outer_inside = false;
+  /// Tiles of complete sums of the columns before that each step turns into results, while the
+  /// MXUs are at work; 0: all sums of a block become results when its last step is done.
+  std::uint32_t finished_tiles = 0;
   double cycles = 0;  ///< What the search expects.
 };
 
 /// Finds the cut with the least expected time. Throws WorkloadError when none fits VMEM.
-DotTiling find_dot_tiling(const DotProblem& problem, const Target& target);
+/// `may_overlap`: steps may finish tiles.
+DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap = true);
+
+/// Tiles that each step has to finish so that the columns before are results when theirs are done;
+/// 0: a cut, or a problem, in which they can't.
+std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling);
 
 /// VMEM rows that the kernel with this cut takes.
 std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling);

@@ -212,6 +212,7 @@ void DotKernel::multiply() {
   std::vector<SReg> zeros(4);
   if (k_steps > 1) zeros[2] = builder_.constant(0);
   step.next_weights = weights(zeros);
+  if (overlaps()) start_finishing();
   stream_.begin(step);
   builder_.loop(counter.steps(), [&](SReg index) {
     const std::vector<SReg> digits = counter.present();
@@ -240,89 +241,29 @@ void DotKernel::multiply() {
     step.next_weights = weights(next);
     step.consume = consume_at(sum_row, mask, builder_.get(previous_row),
                               builder_.get(previous_mask), builder_.less(0, index));
+    TileRun run;
+    if (overlaps()) {
+      run = run_in_step();
+      begin_run(run);
+      step.meanwhile = [&](std::uint32_t i) {
+        for (std::uint32_t tile = i * run.count / pushes_; tile < (i + 1) * run.count / pushes_;
+             ++tile) {
+          finish_tile(run, tile);
+        }
+      };
+    }
     stream_.step(step);
+    if (overlaps()) {
+      results_.end(position_);
+      advance_finishing(digits);
+    }
     builder_.set(previous_row, sum_row);
     builder_.set(previous_mask, mask);
     counter.advance(next);
   });
+  step.meanwhile = {};
   step.consume = consume_at({}, {}, builder_.get(previous_row), builder_.get(previous_mask), {});
   stream_.end(step);
-  builder_.new_block();
-}
-
-/// Complete sums become results.
-void DotKernel::finish() {
-  when(is_last_sum(), {}, [&] {
-    if (problem_.result_turned) turn_sums();
-    if (!results_.is_identity()) apply_epilogue();
-    for (std::size_t i = 0; i < unrounded_.size(); ++i) {
-      if (unrounded_[i].rows == 0) continue;
-      memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), block_tiles());
-    }
-  });
-}
-
-/// Tile by tile.
-void DotKernel::apply_epilogue() {
-  const std::uint32_t rows = out_rows_.block, columns = out_columns_.block;
-  const std::uint32_t period = problem_.row_period == 0 ? rows : problem_.row_period;
-  const std::uint32_t last_row = problem_.result_turned ? problem_.n : problem_.m;
-  const bool whole_rows = last_row % (8 * rows) == 0;
-  std::uint32_t unroll = std::min(period, epilogue_unroll_);
-  while (period % unroll != 0) --unroll;
-  builder_.new_block();
-  StepCounter counter(builder_, {tiling_.block_outer, columns, rows / period, period / unroll});
-  builder_.loop(counter.steps(), [&](SReg) {
-    const std::vector<SReg> digits = counter.present();
-    const std::vector<std::uint32_t> distances{rows * columns, 1, period * columns,
-                                               unroll * columns};
-    const SReg tiles = weighted_sum(builder_, digits, distances);
-    EpilogueEmitter::Position position;
-    if (tiles) {
-      position.rows32 = builder_.shift_left(tiles, 3);
-      position.rows16 = builder_.shift_left(tiles, 2);
-    }
-    std::vector<VmemAddress> blocks;
-    for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
-    results_.begin(blocks);
-    std::vector<VmemAddress> outs;
-    for (std::size_t i = 0; i < unrounded_.size(); ++i) {
-      outs.push_back(unrounded_[i].rows > 0 ? VmemAddress(unrounded_[i])
-                                            : grid_->output(static_cast<int>(i)));
-      outs.back().base2 = position.rows32;
-    }
-    const auto digit = [&](int dimension, std::uint32_t block, SReg inner, std::uint32_t scale) {
-      const SReg index = grid_->index(dimension);
-      const SReg sum = weighted_sum(builder_, {index, inner}, {block, scale});
-      return Index{sum, 0};
-    };
-    // Nothing depends on the outer dimensions' indices: matmul_epilogue() sees to it.
-    const auto rank = static_cast<std::size_t>(epilogue_.graph->space().rank());
-    position.place.digits.resize(rank);
-    const Index row = problem_.row_period == 0
-                          ? digit(row_dimension(), rows, digits[3], unroll)
-                          : Index{weighted_sum(builder_, {digits[3]}, {unroll}), 0};
-    position.place.digits[rank - 1] = digit(column_dimension(), columns, digits[1], 1);
-    position.place.lane_key = 0;
-    const auto rows_from = [&](Index tile) {
-      const Index begin = tpu::compiler::multiply(builder_, tile, 8);
-      if (begin.is_constant()) return Index{{}, last_row - begin.offset};
-      return Index{builder_.sub(last_row, to_operand(builder_, begin)), 0};
-    };
-    for (std::uint32_t i = 0; i < unroll; ++i) {
-      position.tiles = std::int64_t{i} * columns;
-      position.place.row_key = static_cast<int>(i);
-      position.place.digits[rank - 2] = row.plus(i);
-      if (!whole_rows) position.valid_rows = rows_from(row.plus(i));
-      const VReg product = builder_.load({results_at_, 8 * position.tiles, position.rows32});
-      const std::vector<VReg> tiles_of_results = results_.apply(position, product);
-      for (std::size_t r = 0; r < outs.size(); ++r) {
-        builder_.store(outs[r].plus(8 * position.tiles), tiles_of_results[r]);
-      }
-    }
-    results_.end(position);
-    counter.advance(counter.next());
-  });
   builder_.new_block();
 }
 

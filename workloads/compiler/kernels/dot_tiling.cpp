@@ -22,6 +22,8 @@ constexpr double kTurnCycles = 290;   ///< From the first push of a transpositio
 constexpr double kExpressionCycles = 2;  ///< Behind a tile of the result, and for
 constexpr int kVectorSlots = 2;          ///< so many instructions.
 constexpr double kArrayCycles = 0.25;    ///< More for each further array.
+constexpr double kHoles = 1.06;          ///< Times the bundles of a step that finishes tiles, too.
+constexpr std::uint32_t kMostFinished = 16;  ///< Tiles that a step finishes.
 
 /// Estimates of one cut, by the same counts as the kernel that is made of it.
 class Estimate {
@@ -109,6 +111,40 @@ class Estimate {
          (w_stays ? 1 : grid_m_);
     return x + w + (out_bytes() + epilogue_bytes()) * outer * grid_m_ * grid_n_;
   }
+  /// Of a tile of complete sums that becomes results, alone.
+  double finish_cycles() const {
+    double cycles = 0;
+    for (ElementType type : problem_.result_types) {
+      if (type == ElementType::kBf16) cycles += 1.2;
+    }
+    if (problem_.has_epilogue) {
+      const double more = double(problem_.epilogue_types.size() + problem_.result_types.size()) - 1;
+      const double expression = problem_.epilogue_instructions / double(kVectorSlots);
+      cycles += kExpressionCycles + kArrayCycles * more + expression;
+    }
+    return cycles;
+  }
+  /// Bundles of a step that also finishes some tiles: by loads, and by the vector unit.
+  double shared_step(const MatmulUnits& units, std::uint32_t pushes, double tiles) const {
+    const double results = double(units.count()) * pushes;
+    double tile_loads = 1 + double(problem_.epilogue_types.size());
+    double tile_work = double(problem_.epilogue_instructions);
+    for (ElementType type : problem_.result_types) {
+      if (type != ElementType::kBf16) continue;
+      tile_loads += 2;
+      tile_work += 1;
+    }
+    for (ElementType type : problem_.epilogue_types)
+      tile_work += type == ElementType::kBf16 ? 2 : 0;
+    const double operands = double(units.row_parts) * pushes * units.groups() +
+                            double(units.columns_at_once) * 16 * units.row_parts;
+    const double unpacked = problem_.lhs_type == ElementType::kBf16 && !problem_.lhs_transposed
+                                ? 2.0 * pushes * units.groups()
+                                : 0;
+    return std::max(operands + results + tiles * tile_loads,
+                    (results + unpacked + tiles * tile_work) / kVectorSlots) +
+           10.0;
+  }
   double tile_work() const {
     const MatmulUnits units(target_, tiling_.columns_at_once, tiling_.k_parts);
     const std::uint32_t pushes = tiling_.chunk_m / units.groups();
@@ -117,13 +153,14 @@ class Estimate {
                          (tiling_.block_k / tiling_.k_parts) * (tiling_.block_m / tiling_.chunk_m);
     double work = steps * step + kTileCycles;
     const double out_tiles = double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n;
-    for (ElementType type : problem_.result_types) {
-      if (type == ElementType::kBf16) work += 1.2 * out_tiles / grid_k_;
-    }
-    if (problem_.has_epilogue) {
-      const double more = double(problem_.epilogue_types.size() + problem_.result_types.size()) - 1;
-      const double expression = problem_.epilogue_instructions / double(kVectorSlots);
-      work += (kExpressionCycles + kArrayCycles * more + expression) * out_tiles / grid_k_;
+    if (tiling_.finished_tiles > 0) {
+      // The last columns' tiles stand behind the last step.
+      const double finished = tiling_.finished_tiles;
+      const double last = double(tiling_.block_m) * tiling_.columns_at_once;
+      work = steps * kHoles * std::max(step, shared_step(units, pushes, finished)) + kTileCycles +
+             last * finish_cycles();
+    } else {
+      work += finish_cycles() * out_tiles / grid_k_;
     }
     if (problem_.result_turned) work += (kTurnCycles + 10.0 * out_tiles) / grid_k_;
     if (problem_.lhs_transposed) {
@@ -151,19 +188,22 @@ std::vector<std::uint32_t> divisors(std::uint32_t value) {
   return found;
 }
 
-/// Block sizes that cut `tiles` into 1, 2, 3, ... nearly equal parts, in multiples of `unit`.
+/// Block sizes that cut `tiles` into 1, 2, 3, ... nearly equal parts, in multiples of `unit`; the
+/// last one is a unit.
 std::vector<std::uint32_t> block_sizes(std::uint32_t tiles, std::uint32_t unit) {
   std::vector<std::uint32_t> sizes;
   for (std::uint32_t parts = 1; parts <= tiles; parts = parts < 16 ? parts + 1 : parts * 5 / 4) {
     const std::uint32_t size = ceil_divide(ceil_divide(tiles, parts), unit) * unit;
     if (sizes.empty() || sizes.back() != size) sizes.push_back(size);
   }
+  if (sizes.back() != unit) sizes.push_back(unit);
   return sizes;
 }
 
 class Search {
  public:
-  Search(const DotProblem& problem, const Target& target) : problem_(problem), target_(target) {}
+  Search(const DotProblem& problem, const Target& target, bool may_overlap)
+      : problem_(problem), target_(target), may_overlap_(may_overlap) {}
 
   DotTiling run() {
     const std::uint32_t n_tiles = ceil_divide(problem_.n, 128);
@@ -243,6 +283,12 @@ class Search {
   }
 
   void consider(DotTiling tiling) {
+    consider_finished(tiling);
+    if (may_overlap_) tiling.finished_tiles = tiles_to_finish(problem_, tiling);
+    if (tiling.finished_tiles > 0) consider_finished(tiling);
+  }
+
+  void consider_finished(DotTiling tiling) {
     if (vmem_rows(problem_, tiling) * 512 > target_.vmem_bytes) return;
     tiling.cycles = Estimate(problem_, tiling, target_).cycles();
     if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
@@ -250,10 +296,30 @@ class Search {
 
   const DotProblem& problem_;
   const Target& target_;
+  bool may_overlap_;
   DotTiling best_;
 };
 
 }  // namespace
+
+std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling) {
+  const bool has_packed =
+      std::count(problem.result_types.begin(), problem.result_types.end(), ElementType::kBf16) > 0;
+  const bool is_whole_k = tiling.block_k == ceil_divide(problem.k, 128) && problem.outer_k.empty();
+  const std::uint32_t columns = tiling.columns_at_once;
+  if (!(problem.has_epilogue || has_packed) || problem.result_turned || problem.row_period != 0 ||
+      !is_whole_k || tiling.block_outer != 1 || tiling.block_n < 2 * columns) {
+    return 0;
+  }
+  // The first step of a column still adds to sums of the one before.
+  const std::uint32_t steps =
+      (tiling.block_k / tiling.k_parts) * (tiling.block_m / tiling.chunk_m) - 1;
+  if (steps == 0) return 0;
+  for (std::uint32_t tiles = 1; tiles <= kMostFinished; ++tiles) {
+    if (tiling.block_m % tiles == 0 && tiles * steps >= tiling.block_m * columns) return tiles;
+  }
+  return 0;
+}
 
 std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
   const std::uint64_t outer = tiling.block_outer;
@@ -268,7 +334,8 @@ std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
   for (ElementType type : problem.result_types) {
     const bool is_packed = type == ElementType::kBf16;
     rows += 2 * out_tiles * tile_rows(type);
-    if (is_first ? is_packed || problem.has_epilogue : is_packed) rows += out_tiles * 8;
+    const bool is_unrounded = is_packed && tiling.finished_tiles == 0;
+    if (is_first ? is_packed || problem.has_epilogue : is_unrounded) rows += out_tiles * 8;
     is_first = false;
   }
   if (problem.result_turned) rows += out_tiles * 8;
@@ -277,8 +344,8 @@ std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
   return rows + problem.resident_rows + 2048;
 }
 
-DotTiling find_dot_tiling(const DotProblem& problem, const Target& target) {
-  return Search(problem, target).run();
+DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap) {
+  return Search(problem, target, may_overlap).run();
 }
 
 }  // namespace tpu::compiler

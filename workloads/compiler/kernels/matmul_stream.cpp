@@ -95,6 +95,7 @@ void MatmulStream::step(const Step& step) {
     for (std::uint32_t unit = 0; unit < units_.count(); ++unit) {
       step.consume(unit, result, previous, pop(unit));
     }
+    if (step.meanwhile) step.meanwhile(i);
   }
 }
 

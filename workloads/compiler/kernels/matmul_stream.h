@@ -57,6 +57,8 @@ class MatmulStream {
     std::function<VReg(std::uint32_t unit, std::uint32_t j, std::uint32_t part)> next_weights;
     /// Takes result i of this step, or of the step before when `previous`.
     std::function<void(std::uint32_t unit, std::uint32_t i, bool previous, VReg result)> consume;
+    /// Other work that shares the step's time: emitted behind push i of each array. May be absent.
+    std::function<void(std::uint32_t i)> meanwhile;
   };
 
   MatmulStream(KernelBuilder& builder, const MatmulUnits& units, std::uint32_t pushes);

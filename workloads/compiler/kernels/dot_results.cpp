@@ -1,0 +1,201 @@
+#include <algorithm>
+
+#include "workloads/compiler/kernels/dot_emitter.h"
+#include "workloads/compiler/kernels/step_counter.h"
+
+namespace tpu::compiler {
+
+/// Complete sums become results.
+void DotKernel::finish() {
+  if (overlaps()) {
+    finish_last_columns();
+    return;
+  }
+  when(is_last_sum(), {}, [&] {
+    if (problem_.result_turned) turn_sums();
+    if (!results_.is_identity()) apply_epilogue();
+    for (std::size_t i = 0; i < unrounded_.size(); ++i) {
+      if (unrounded_[i].rows == 0) continue;
+      memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), block_tiles());
+    }
+  });
+}
+
+bool DotKernel::has_padding_rows() const {
+  const std::uint32_t last_row = problem_.result_turned ? problem_.n : problem_.m;
+  return last_row % (8 * out_rows_.block) != 0;
+}
+
+/// Rows of the array from a row tile on.
+Index DotKernel::rows_from(Index row_tile) {
+  const std::uint32_t last_row = problem_.result_turned ? problem_.n : problem_.m;
+  const Index begin = tpu::compiler::multiply(builder_, row_tile, 8);
+  if (begin.is_constant()) return {{}, last_row - begin.offset};
+  return {builder_.sub(last_row, to_operand(builder_, begin)), 0};
+}
+
+void DotKernel::begin_run(const TileRun& run) {
+  position_ = {};
+  if (run.tiles) {
+    position_.rows32 = builder_.shift_left(run.tiles, 3);
+    position_.rows16 = builder_.shift_left(run.tiles, 2);
+  }
+  std::vector<VmemAddress> blocks;
+  for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
+  results_.begin(blocks);
+  result_tiles_.clear();
+  for (std::size_t i = 0; i < unrounded_.size(); ++i) {
+    const bool goes_by_memory = unrounded_[i].rows == 0;
+    result_tiles_.push_back(goes_by_memory ? grid_->output(static_cast<int>(i))
+                                           : VmemAddress(unrounded_[i]));
+    const bool is_short = goes_by_memory && is_packed(problem_.result_types[i]);
+    result_tiles_.back().base2 = is_short ? position_.rows16 : position_.rows32;
+  }
+  if (results_.is_identity()) return;
+  // Nothing depends on the outer dimensions' indices: matmul_epilogue() sees to it.
+  const auto rank = static_cast<std::size_t>(epilogue_.graph->space().rank());
+  position_.place.digits.resize(rank);
+  position_.place.digits[rank - 1] = run.column;
+  position_.place.lane_key = 0;
+}
+
+void DotKernel::finish_tile(const TileRun& run, std::uint32_t i) {
+  position_.tiles = std::int64_t{i} * out_columns_.block;
+  if (!results_.is_identity()) {
+    position_.place.row_key = static_cast<int>(i);
+    position_.place.digits[position_.place.digits.size() - 2] = run.row.plus(i);
+    if (run.has_padding) position_.valid_rows = run.rows_left.plus(-8 * std::int64_t{i});
+  }
+  const VReg product = builder_.load({run.sums, 8 * position_.tiles, position_.rows32});
+  const std::vector<VReg> tiles = results_.apply(position_, product);
+  for (std::size_t r = 0; r < tiles.size(); ++r) {
+    if (unrounded_[r].rows > 0) {
+      builder_.store(result_tiles_[r].plus(8 * position_.tiles), tiles[r]);
+      continue;
+    }
+    const hlo::ElementType type = problem_.result_types[r];
+    result_memory_.store_tile(type, result_tiles_[r].plus(tile_rows(type) * position_.tiles),
+                              tiles[r]);
+  }
+}
+
+/// All tiles of the block, behind its last step.
+void DotKernel::apply_epilogue() {
+  const std::uint32_t rows = out_rows_.block, columns = out_columns_.block;
+  const std::uint32_t period = problem_.row_period == 0 ? rows : problem_.row_period;
+  TileRun run;
+  run.sums = results_at_;
+  run.count = std::min(period, epilogue_unroll_);
+  while (period % run.count != 0) --run.count;
+  builder_.new_block();
+  StepCounter counter(builder_, {tiling_.block_outer, columns, rows / period, period / run.count});
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> digits = counter.present();
+    run.tiles =
+        weighted_sum(builder_, digits, {rows * columns, 1, period * columns, run.count * columns});
+    const auto digit = [&](int dimension, std::uint32_t block, SReg inner, std::uint32_t scale) {
+      return Index{weighted_sum(builder_, {grid_->index(dimension), inner}, {block, scale}), 0};
+    };
+    run.row = problem_.row_period == 0 ? digit(row_dimension(), rows, digits[3], run.count)
+                                       : Index{weighted_sum(builder_, {digits[3]}, {run.count}), 0};
+    run.column = digit(column_dimension(), columns, digits[1], 1);
+    run.has_padding = has_padding_rows();
+    if (run.has_padding) run.rows_left = rows_from(run.row);
+    begin_run(run);
+    for (std::uint32_t i = 0; i < run.count; ++i) finish_tile(run, i);
+    results_.end(position_);
+    counter.advance(counter.next());
+  });
+  builder_.new_block();
+}
+
+/// Before the first step of a block: nothing is complete yet.
+void DotKernel::start_finishing() {
+  done_column_ = builder_.scalar_variable(0);
+  done_row_ = builder_.scalar_variable(0);
+  done_part_ = builder_.scalar_variable(0);
+  is_live_ = builder_.scalar_variable(0);
+}
+
+/// What the present step finishes. Where nothing is left the last tiles are made once more, and add
+/// nothing to sums.
+DotKernel::TileRun DotKernel::run_in_step() {
+  TileRun run;
+  run.count = tiling_.finished_tiles;
+  run.sums = finished_sums_;
+  const SReg row = builder_.get(done_row_);
+  const SReg column = builder_.add(builder_.get(done_column_), builder_.get(done_part_));
+  run.tiles = builder_.add(builder_.mul(row, out_columns_.block), column);
+  run.row = {weighted_sum(builder_, {grid_->index(row_dimension()), row}, {out_rows_.block, 1}), 0};
+  run.column = {
+      weighted_sum(builder_, {grid_->index(column_dimension()), column}, {out_columns_.block, 1}),
+      0};
+  if (epilogue_.has_sums()) {
+    run.has_padding = true;
+    const ScalarOperand left = has_padding_rows() ? to_operand(builder_, rows_from(run.row))
+                                                  : ScalarOperand(8 * run.count);
+    const PReg is_live = builder_.equal(builder_.get(is_live_), 1);
+    run.rows_left = {builder_.select(is_live, left, 0), 0};
+  }
+  return run;
+}
+
+/// Behind a step with these digits: the first one of a column completes the sums of the one before.
+void DotKernel::advance_finishing(const std::vector<SReg>& digits) {
+  const std::uint32_t count = tiling_.finished_tiles, columns = tiling_.columns_at_once;
+  const SReg row = builder_.add(builder_.get(done_row_), count);
+  const SReg part = builder_.get(done_part_);
+  const PReg wraps = builder_.equal(row, tiling_.block_m);
+  const SReg next_part = builder_.add(part, builder_.select(wraps, 1, 0));
+  const PReg is_end = builder_.equal(next_part, columns);
+  const SReg stays_row = builder_.select(wraps, 0, row);
+  SReg new_row = builder_.select(is_end, tiling_.block_m - count, stays_row);
+  SReg new_part = builder_.select(is_end, columns - 1, next_part);
+  SReg live = builder_.select(is_end, 0, builder_.get(is_live_));
+  PReg is_first;
+  for (std::size_t d : {std::size_t{2}, std::size_t{3}}) {
+    if (!digits[d]) continue;
+    const PReg zero = builder_.equal(digits[d], 0);
+    is_first = is_first ? builder_.and_(is_first, zero) : zero;
+  }
+  const SReg group = digits[1];
+  const PReg has_before = builder_.less(0, group);
+  const SReg before = builder_.mul(builder_.sub(builder_.max(group, 1), 1), columns);
+  const SReg old_column = builder_.get(done_column_);
+  builder_.set(done_column_, builder_.select(is_first, before, old_column));
+  builder_.set(done_row_, builder_.select(is_first, 0, new_row));
+  builder_.set(done_part_, builder_.select(is_first, 0, new_part));
+  builder_.set(is_live_, builder_.select(is_first, builder_.select(has_before, 1, 0), live));
+}
+
+/// The last columns have no steps behind them.
+void DotKernel::finish_last_columns() {
+  const std::uint32_t columns = tiling_.columns_at_once;
+  TileRun run;
+  run.sums = sums_;
+  run.count = std::min(tiling_.block_m, epilogue_unroll_);
+  while (tiling_.block_m % run.count != 0) --run.count;
+  builder_.new_block();
+  StepCounter counter(builder_, {columns, tiling_.block_m / run.count});
+  builder_.loop(counter.steps(), [&](SReg) {
+    const std::vector<SReg> digits = counter.present();
+    const std::uint32_t first = out_columns_.block - columns;
+    const SReg tiles = weighted_sum(builder_, digits, {1, run.count * out_columns_.block});
+    run.tiles = tiles ? builder_.add(tiles, first) : builder_.constant(first);
+    run.row = {weighted_sum(builder_, {grid_->index(row_dimension()), digits[1]},
+                            {out_rows_.block, run.count}),
+               0};
+    run.column = Index{weighted_sum(builder_, {grid_->index(column_dimension()), digits[0]},
+                                    {out_columns_.block, 1}),
+                       first};
+    run.has_padding = has_padding_rows();
+    if (run.has_padding) run.rows_left = rows_from(run.row);
+    begin_run(run);
+    for (std::uint32_t i = 0; i < run.count; ++i) finish_tile(run, i);
+    results_.end(position_);
+    counter.advance(counter.next());
+  });
+  builder_.new_block();
+}
+
+}  // namespace tpu::compiler
