@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/compiler/graph_check.h"
+#include "tests/compiler/kernel_harness.h"
+#include "tests/compiler/padded_array.h"
+#include "workloads/compiler/kernels/dot_kernel.h"
+#include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/frontend/graph_builder.h"
@@ -147,6 +151,114 @@ TEST(MatmulEpilogue, KernelsThatReadAWeightComeBeforeItsUpdate) {
   hlo::Module module = g.finish({updated, dx});
   module.aliases = {{0, 2}};
   expect_kernels(module, 2);
+}
+
+/// Values of the results of a fusion around a dot, cut as given, on random operands.
+std::vector<std::vector<float>> run_cut(const hlo::Module& module,
+                                        const hlo::HloInstruction& fusion,
+                                        const compiler::DotTiling& tiling) {
+  const hlo::Computation& entry = module.entry_computation();
+  const compiler::MatmulEpilogue epilogue = compiler::matmul_epilogue(module, entry, fusion);
+  compiler::DotProblem problem = compiler::dot_problem(*epilogue.product, epilogue.lhs_shape,
+                                                       epilogue.rhs_shape, epilogue.out_shape);
+  problem.has_epilogue = epilogue.graph != nullptr;
+  problem.epilogue_types = epilogue.block_types();
+  problem.result_types = epilogue.result_types();
+  const compiler::Target target = target_of(MachineParams{}, 1);
+  KernelHarness harness(target);
+  std::vector<std::uint32_t> addresses;
+  std::uint32_t seed = 1;
+  for (hlo::InstructionId operand : fusion.operands) {
+    addresses.push_back(harness.place(random_array(entry.at(operand).shape, seed++).words));
+  }
+  std::vector<std::uint64_t> sizes;
+  for (const hlo::Shape& shape : fusion.shape.elements) {
+    sizes.push_back(compiler::granules(shape));
+    addresses.push_back(harness.reserve(sizes.back() * 1024));
+  }
+  harness.run(compiler::dot_kernel(problem, tiling, epilogue, target).kernel, addresses);
+  std::vector<std::vector<float>> results;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    results.push_back(
+        values_of(fusion.shape.elements[i],
+                  harness.read(addresses[fusion.operands.size() + i], sizes[i] * 256)));
+  }
+  return results;
+}
+
+TEST(MatmulEpilogue, StepsThatFinishTheColumnsBeforeHaveTheSameResults) {
+  EpilogueGraph g;
+  const Tensor product = g.graph.matmul(g.parameter({150, 300}), g.parameter({300, 520}));
+  const Tensor bias = g.graph.broadcast(g.parameter({520}), {150, 520}, {1});
+  const Tensor scale = g.graph.broadcast(g.parameter({150}), {150, 520}, {0});
+  const Tensor mask =
+      g.graph.convert(g.parameter({150, 520}, ElementType::kBf16), ElementType::kF32);
+  const Tensor sum = g.graph.add(g.graph.multiply(g.graph.multiply(product, mask), scale), bias);
+  const hlo::Module module =
+      g.finish({g.graph.unary(HloOpcode::kTanh, sum), g.graph.convert(sum, ElementType::kBf16),
+                g.graph.reduce_sum(sum, {0})});
+  const compiler::ScheduledModule scheduled =
+      compiler::schedule(module, target_of(MachineParams{}, 1), nullptr);
+  const auto kernels = kernels_of(scheduled);
+  ASSERT_EQ(kernels.size(), 1U) << hlo::to_string(scheduled.module);
+  compiler::DotProblem like;
+  like.m = 150;
+  like.n = 520;
+  like.k = 300;
+  like.has_epilogue = true;
+  for (const std::uint32_t columns : {2U, 1U}) {
+    for (const std::uint32_t block_m : {8U, 20U}) {
+      SCOPED_TRACE(testing::Message() << columns << " columns, " << block_m << " row tiles");
+      compiler::DotTiling tiling;
+      tiling.block_m = block_m;
+      tiling.block_n = 4;
+      tiling.block_k = 3;
+      tiling.chunk_m = 4;
+      tiling.columns_at_once = columns;
+      const auto expected = run_cut(scheduled.module, *kernels[0], tiling);
+      tiling.finished_tiles = compiler::tiles_to_finish(like, tiling);
+      // 8 or 20 row tiles of each column in 5 or 14 steps.
+      ASSERT_EQ(tiling.finished_tiles, 2 * columns);
+      const auto found = run_cut(scheduled.module, *kernels[0], tiling);
+      for (std::size_t r = 0; r < expected.size(); ++r) {
+        ASSERT_EQ(found[r].size(), expected[r].size());
+        for (std::size_t i = 0; i < expected[r].size(); ++i) {
+          ASSERT_NEAR(found[r][i], expected[r][i], 1e-4 * (1 + std::abs(expected[r][i])))
+              << "result " << r << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(MatmulEpilogue, OnlyWholeSumsOfSeveralColumnsAreFinishedBySteps) {
+  compiler::DotProblem problem;
+  problem.m = 512;
+  problem.n = 1024;
+  problem.k = 512;
+  problem.has_epilogue = true;
+  compiler::DotTiling tiling;
+  tiling.block_m = 64;
+  tiling.block_n = 8;
+  tiling.block_k = 4;
+  tiling.chunk_m = 32;
+  tiling.columns_at_once = 2;
+  // 64 x 2 tiles in 4 x 2 - 1 steps.
+  EXPECT_EQ(compiler::tiles_to_finish(problem, tiling), 0U);
+  tiling.chunk_m = 16;
+  // In 4 x 4 - 1 steps.
+  EXPECT_EQ(compiler::tiles_to_finish(problem, tiling), 16U);
+  tiling.block_n = 2;
+  EXPECT_EQ(compiler::tiles_to_finish(problem, tiling), 0U);
+  tiling.block_n = 8;
+  tiling.block_k = 2;
+  EXPECT_EQ(compiler::tiles_to_finish(problem, tiling), 0U);
+  tiling.block_k = 4;
+  problem.result_turned = true;
+  EXPECT_EQ(compiler::tiles_to_finish(problem, tiling), 0U);
+  problem.result_turned = false;
+  problem.has_epilogue = false;
+  EXPECT_EQ(compiler::tiles_to_finish(problem, tiling), 0U);
 }
 
 }  // namespace
