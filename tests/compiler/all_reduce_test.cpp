@@ -152,6 +152,47 @@ TEST(AllReduce, NeighboursInTheRingAreNeighboursInTheMesh) {
   }
 }
 
+/// A ring's kernel on blocks: operand behind granule 3, result behind that.
+isa::Program block_program(const AllReduceShape& shape, const Target& target,
+                           std::uint64_t operand_granules, std::uint64_t result_granules) {
+  isa::Program program = all_reduce_program(shape, target);
+  isa::Instruction move = program.kernels[0].instructions[0];
+  move.dest = 1;
+  move.operands[0] =
+      isa::Operand::immediate_(static_cast<std::uint32_t>(kFirstGranule + operand_granules));
+  isa::Kernel& top = program.kernels[0];
+  top.instructions.insert(top.instructions.begin(), move);
+  top.bundles = {{0, 1, 0}, {1, 1, 0}, {2, 1, 0}};
+  program.buffers[0].bytes = (operand_granules + result_granules) * 1024;
+  return program;
+}
+
+RunResult run_blocks(const MachineParams& params, compiler::RingKind kind, std::uint64_t granules) {
+  const Target target = target_of(params, 8);
+  const AllReduceShape shape = compiler::ring_block_shape(kind, granules, target);
+  const bool gathers = kind == compiler::RingKind::kAllGather;
+  const isa::Program program = block_program(shape, target, gathers ? granules : 8 * granules,
+                                             gathers ? 8 * granules : granules);
+  Machine machine(params, program);
+  RunOptions options;
+  options.cores = cores_up_to(8);
+  return machine.run(options);
+}
+
+TEST(AllReduce, GatherAndScatterTakeHalfOfItEach) {
+  MachineParams params;
+  const std::uint64_t granules = 4096;  // A block of 4 MiB.
+  const double link_bytes_per_cycle = params.ici.link_mbps * 1e6 / 8 / (params.clock_mhz * 1e6);
+  // Each direction of a link carries the halves of all blocks but one.
+  const double bound = 7 * granules * 1024.0 / 2 / link_bytes_per_cycle;
+  for (const compiler::RingKind kind :
+       {compiler::RingKind::kAllGather, compiler::RingKind::kReduceScatter}) {
+    const auto cycles = static_cast<double>(run_blocks(params, kind, granules).cycles);
+    EXPECT_GT(cycles, bound);
+    EXPECT_LT(cycles, 1.4 * bound);
+  }
+}
+
 TEST(AllReduce, RefusesCoresThatFillNoRowsOfTheSlice) {
   Target target;
   target.cores = 6;

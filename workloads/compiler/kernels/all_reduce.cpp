@@ -31,6 +31,9 @@ constexpr int kFlagChipShift = 21;
 
 /// A chip's entry in the ring table: its place, the chip after it and the one before it.
 constexpr int kTableBits = 10;
+/// Credits of rings other than number 0: behind the flags of kernels.
+constexpr std::uint32_t kRingFlagBegin = 128;
+constexpr std::uint32_t kMostStreams = 4;
 
 struct Peer {
   SReg chip, core;
@@ -47,47 +50,71 @@ struct Stream {
 
 class AllReduce {
  public:
-  AllReduce(const AllReduceShape& shape, const Target& target)
+  AllReduce(const AllReduceShape& shape, const Target& target, const Ring& ring)
       : shape_(shape),
         target_(target),
-        cores_(target.cores),
-        steps_(2 * target.cores - 2),
-        kernel_("all-reduce", target) {}
+        ring_(ring),
+        cores_(ring.members(target)),
+        steps_((is(RingKind::kAllReduce) ? 2 : 1) * (cores_ - 1)),
+        kernel_(name_of(shape.kind), target) {}
 
   isa::Kernel build() {
     base_ = kernel_.operand(0);
-    find_neighbours();
+    if (!is(RingKind::kAllReduce)) result_ = kernel_.operand(1);
+    if (ring_.groups.empty()) {
+      find_neighbours();
+    } else {
+      find_group();
+    }
     for (std::uint32_t i = 0; i < shape_.streams; ++i) prepare_stream(i);
-    clear_tail();
+    if (is(RingKind::kAllReduce)) clear_tail();
     kernel_.new_block();
     kernel_.loop(shape_.rounds, [&](SReg round) { round_body(round); });
     return kernel_.finish();
   }
 
  private:
+  static const char* name_of(RingKind kind) {
+    switch (kind) {
+      case RingKind::kAllReduce:
+        return "all-reduce";
+      case RingKind::kAllGather:
+        return "all-gather";
+      case RingKind::kReduceScatter:
+        return "reduce-scatter";
+    }
+    return "";
+  }
+  bool is(RingKind kind) const { return shape_.kind == kind; }
   std::uint32_t chunk() const { return shape_.chunk_granules; }
   void find_neighbours();
+  void find_group();
   Peer peer(SReg chip_on_ring, bool is_next);
   void prepare_stream(std::uint32_t index);
   void write_descriptor(std::uint32_t word, const Stream& stream, std::uint32_t source);
   SReg segment(const Stream& stream, ScalarOperand hop);
-  SReg granule(std::uint32_t index, SReg round, SReg segment);
+  SReg granule(SReg base, bool has_blocks, std::uint32_t index, SReg round, SReg segment);
+  SReg source(std::uint32_t index, SReg round, SReg segment);
+  SReg destination(std::uint32_t index, SReg round, SReg segment);
+  SReg slot_row(SReg round, ScalarOperand step);
   void clear_tail();
   void give_credit(const Stream& stream, ScalarOperand count);
   void round_body(SReg round);
   void begin_round(std::uint32_t index, SReg round);
-  void finish_previous(const Stream& stream, SReg step, PReg is_last_round);
+  void finish_previous(const Stream& stream, SReg round, SReg step);
   void step_body(std::uint32_t index, SReg round, SReg step);
   void add_local(const Stream& stream, SReg slot_row);
   void send(const Stream& stream, SReg step, SReg slot_row);
-  void finish_round(const Stream& stream, PReg is_last_round);
+  void finish_round(const Stream& stream, SReg round);
 
   const AllReduceShape& shape_;
   const Target& target_;
+  const Ring& ring_;
   std::uint32_t cores_;
   std::uint32_t steps_;
   KernelBuilder kernel_;
-  SReg base_, place_;
+  SReg base_, result_, place_;
+  std::uint32_t member_table_ = 0;  ///< SMEM: the member at each place of a ring of all cores.
   SReg chip_, core_;
   Peer next_, previous_;
   std::vector<Stream> streams_;
@@ -108,6 +135,12 @@ void AllReduce::find_neighbours() {
   const SReg entry = kernel_.load_smem(table, chip_);
   constexpr std::uint32_t kMask = (1U << kTableBits) - 1;
   const std::uint32_t per_chip = cores_ / chips;
+  if (!is(RingKind::kAllReduce)) {
+    member_table_ = kernel_.allocate_smem(cores_);
+    for (std::uint32_t i = 0; i < cores_; ++i) {
+      kernel_.store_smem(member_table_ + i, ring[i / per_chip] * per_chip + i % per_chip);
+    }
+  }
   place_ = kernel_.add(kernel_.mul(kernel_.and_(entry, kMask), per_chip), core_);
   const SReg after = kernel_.and_(kernel_.shift_right(entry, kTableBits), kMask);
   const SReg before = kernel_.shift_right(entry, 2 * kTableBits);
@@ -117,6 +150,32 @@ void AllReduce::find_neighbours() {
            kernel_.select(is_last, 0, kernel_.add(core_, 1))};
   previous_ = {kernel_.select(is_first, before, chip_),
                kernel_.select(is_first, per_chip - 1, kernel_.sub(core_, 1))};
+}
+
+/// The place in the group and both neighbours, from a table of all cores.
+void AllReduce::find_group() {
+  const std::uint32_t per_chip = target_.cores_per_chip;
+  const std::uint32_t table = kernel_.allocate_smem(target_.cores);
+  for (const std::vector<std::uint32_t>& group : ring_.groups) {
+    for (std::uint32_t i = 0; i < cores_; ++i) {
+      const std::uint32_t after = group[(i + 1) % cores_];
+      const std::uint32_t before = group[(i + cores_ - 1) % cores_];
+      kernel_.store_smem(table + group[i], i | (after / per_chip) << kTableBits |
+                                               (before / per_chip) << 2 * kTableBits |
+                                               (after % per_chip) << 3 * kTableBits |
+                                               (before % per_chip) << (3 * kTableBits + 1));
+    }
+  }
+  chip_ = kernel_.load_smem(kChipIdWord);
+  core_ = kernel_.load_smem(kCoreIdWord);
+  const SReg entry = kernel_.load_smem(table, kernel_.add(kernel_.mul(chip_, per_chip), core_));
+  constexpr std::uint32_t kMask = (1U << kTableBits) - 1;
+  const auto field = [&](int shift, std::uint32_t mask) {
+    return kernel_.and_(kernel_.shift_right(entry, shift), mask);
+  };
+  place_ = kernel_.and_(entry, kMask);
+  next_ = {field(kTableBits, kMask), field(3 * kTableBits, 1)};
+  previous_ = {field(2 * kTableBits, kMask), field(3 * kTableBits + 1, 1)};
 }
 
 void AllReduce::write_descriptor(std::uint32_t word, const Stream& stream, std::uint32_t source) {
@@ -143,7 +202,8 @@ void AllReduce::prepare_stream(std::uint32_t index) {
   stream.local = kernel_.allocate_vmem(rows);
   const std::uint32_t flag = kAllReduceFlagBegin + index * kFlagsPerStream;
   stream.received = flag;
-  stream.credit = flag + 1;
+  stream.credit =
+      ring_.number == 0 ? flag + 1 : kRingFlagBegin + (ring_.number - 1) * kMostStreams + index;
   stream.sent = flag + 2;
   stream.loaded = flag + 3;
   stream.written = flag + 4;
@@ -159,7 +219,7 @@ void AllReduce::prepare_stream(std::uint32_t index) {
                      kernel_.or_(address, kRemoteFlagAddress | stream.credit));
   streams_.push_back(stream);
   kernel_.new_block();
-  give_credit(stream, 2);
+  give_credit(stream, std::min<std::uint32_t>(2, shape_.rounds * steps_));
 }
 
 /// Nothing has ever written the rest of the range.
@@ -195,42 +255,81 @@ SReg AllReduce::segment(const Stream& stream, ScalarOperand hop) {
   return wrap(wrap(ahead, 2 * cores_), cores_);
 }
 
-SReg AllReduce::granule(std::uint32_t index, SReg round, SReg segment) {
-  const SReg row = kernel_.mul(kernel_.add(round, index * shape_.rounds), cores_);
-  return kernel_.add(base_, kernel_.mul(kernel_.add(row, segment), chunk()));
+/// The chunk of a round. An all-reduce has the chunks of all members side by side, the others have
+/// a block per member or only one's own.
+SReg AllReduce::granule(SReg base, bool has_blocks, std::uint32_t index, SReg round, SReg segment) {
+  const SReg row = kernel_.add(round, index * shape_.rounds);
+  if (is(RingKind::kAllReduce)) {
+    return kernel_.add(base, kernel_.mul(kernel_.add(kernel_.mul(row, cores_), segment), chunk()));
+  }
+  const auto block = static_cast<std::uint32_t>(shape_.granules);
+  const SReg wanted = kernel_.mul(row, chunk());
+  const std::uint32_t last = block - chunk();
+  const SReg at = kernel_.add(base, kernel_.min(wanted, last));
+  if (!has_blocks) return at;
+  const SReg member = ring_.groups.empty() ? kernel_.load_smem(member_table_, segment) : segment;
+  return kernel_.add(at, kernel_.mul(member, block));
+}
+
+/// Where a member's own part of a segment is read, and where a finished one goes.
+SReg AllReduce::source(std::uint32_t index, SReg round, SReg segment) {
+  return granule(base_, is(RingKind::kReduceScatter), index, round, segment);
+}
+
+SReg AllReduce::destination(std::uint32_t index, SReg round, SReg segment) {
+  return granule(is(RingKind::kAllReduce) ? base_ : result_, is(RingKind::kAllGather), index, round,
+                 segment);
+}
+
+/// The slots take turns, from round to round, too.
+SReg AllReduce::slot_row(SReg round, ScalarOperand step) {
+  const std::uint32_t rows = chunk() * kRowsPerGranule;
+  if (steps_ % 2 == 0) return kernel_.mul(kernel_.and_(step, 1), rows);
+  return kernel_.mul(kernel_.and_(kernel_.add(round, step), 1), rows);
 }
 
 void AllReduce::round_body(SReg round) {
-  const PReg is_last_round = kernel_.equal(round, shape_.rounds - 1);
   for (std::uint32_t i = 0; i < shape_.streams; ++i) begin_round(i, round);
   kernel_.loop(steps_, [&](SReg step) {
-    for (const Stream& stream : streams_) finish_previous(stream, step, is_last_round);
+    for (const Stream& stream : streams_) finish_previous(stream, round, step);
     for (std::uint32_t i = 0; i < shape_.streams; ++i) step_body(i, round, step);
   });
-  for (const Stream& stream : streams_) finish_round(stream, is_last_round);
+  for (const Stream& stream : streams_) finish_round(stream, round);
 }
 
-/// Sends the core's own chunk and loads its part of the first one to come.
+/// Sends the first chunk and loads the core's own part of the first one to come: of its own segment
+/// on the way to sums everywhere, of the one before it where its own is to come last. An
+/// all-gather puts its own block where the others go.
 void AllReduce::begin_round(std::uint32_t index, SReg round) {
   const Stream& stream = streams_[index];
-  kernel_.dma_in(granule(index, round, segment(stream, 1)), stream.local, chunk(), stream.loaded);
+  const std::uint32_t first = is(RingKind::kReduceScatter) ? 1 : 0;
+  if (is(RingKind::kAllGather)) {
+    const SReg own = segment(stream, 0);
+    kernel_.dma_in(source(index, round, own), stream.local, chunk(), stream.loaded);
+    kernel_.wait(stream.loaded, chunk());
+    kernel_.dma_out(stream.local, destination(index, round, own), chunk(), stream.loaded);
+  } else {
+    kernel_.dma_in(source(index, round, segment(stream, first + 1)), stream.local, chunk(),
+                   stream.loaded);
+  }
   kernel_.wait(stream.credit, 1);
-  kernel_.store_smem(stream.from_hbm, stream.slots.row);
-  kernel_.store_smem(stream.from_hbm + 3, granule(index, round, segment(stream, 0)));
+  kernel_.store_smem(stream.from_hbm, kernel_.add(slot_row(round, 0), stream.slots.row));
+  kernel_.store_smem(stream.from_hbm + 3, source(index, round, segment(stream, first)));
   kernel_.misc(isa::Opcode::kDma, {stream.from_hbm});
   kernel_.new_block();
 }
 
 /// What the step before still had under way: when its slot is free, the core before learns it. The
-/// last two slots of the last round are not offered again.
-void AllReduce::finish_previous(const Stream& stream, SReg step, PReg is_last_round) {
+/// slots of the last two chunks are not offered again.
+void AllReduce::finish_previous(const Stream& stream, SReg round, SReg step) {
   kernel_.wait(stream.sent, chunk());
-  const PReg has_written = kernel_.less(cores_ - 2, step);
-  const PReg is_last_but_one = kernel_.equal(step, steps_ - 1);
+  const std::uint32_t first_written = is(RingKind::kAllGather) ? 0 : cores_ - 2;
+  const PReg has_written = kernel_.less(first_written, step);
   kernel_.guarded(has_written, [&] { kernel_.wait(stream.written, chunk()); });
-  const PReg keeps =
-      kernel_.or_(kernel_.equal(step, 0), kernel_.and_(is_last_round, is_last_but_one));
-  kernel_.guarded(not_(keeps), [&] { give_credit(stream, 1); });
+  const SReg done = kernel_.add(kernel_.mul(round, steps_), step);
+  const PReg offers =
+      kernel_.and_(kernel_.less(done, shape_.rounds * steps_ - 1), kernel_.less(0, step));
+  kernel_.guarded(offers, [&] { give_credit(stream, 1); });
 }
 
 void AllReduce::add_local(const Stream& stream, SReg slot_row) {
@@ -263,40 +362,46 @@ void AllReduce::send(const Stream& stream, SReg step, SReg slot_row) {
 
 void AllReduce::step_body(std::uint32_t index, SReg round, SReg step) {
   const Stream& stream = streams_[index];
-  const std::uint32_t rows = chunk() * kRowsPerGranule;
-  const SReg slot_row = kernel_.mul(kernel_.and_(step, 1), rows);
+  const SReg row = slot_row(round, step);
+  const std::uint32_t ahead = is(RingKind::kReduceScatter) ? 2 : 1;
   kernel_.wait(stream.received, chunk());
-  kernel_.if_(kernel_.less(step, cores_ - 1), [&] {
-    kernel_.wait(stream.loaded, chunk());
-    kernel_.new_block();
-    add_local(stream, slot_row);
-    kernel_.if_(kernel_.less(step, cores_ - 2), [&] {
-      const SReg next = segment(stream, kernel_.add(step, 2));
-      kernel_.dma_in(granule(index, round, next), stream.local, chunk(), stream.loaded);
+  if (!is(RingKind::kAllGather)) {
+    kernel_.if_(kernel_.less(step, cores_ - 1), [&] {
+      kernel_.wait(stream.loaded, chunk());
+      kernel_.new_block();
+      add_local(stream, row);
+      kernel_.if_(kernel_.less(step, cores_ - 2), [&] {
+        const SReg next = segment(stream, kernel_.add(step, ahead + 1));
+        kernel_.dma_in(source(index, round, next), stream.local, chunk(), stream.loaded);
+      });
     });
-  });
-  send(stream, step, slot_row);
-  kernel_.if_(kernel_.less(cores_ - 3, step), [&] {
-    const SReg here = segment(stream, kernel_.add(step, 1));
-    kernel_.dma_out(VmemAddress(stream.slots, 0, slot_row), granule(index, round, here), chunk(),
+  }
+  send(stream, step, row);
+  const std::uint32_t first_written = is(RingKind::kAllGather) ? 0 : cores_ - 2;
+  kernel_.if_(kernel_.less(first_written, kernel_.add(step, 1)), [&] {
+    const SReg here = segment(stream, kernel_.add(step, ahead));
+    kernel_.dma_out(VmemAddress(stream.slots, 0, row), destination(index, round, here), chunk(),
                     stream.written);
   });
 }
 
-void AllReduce::finish_round(const Stream& stream, PReg is_last_round) {
+void AllReduce::finish_round(const Stream& stream, SReg round) {
   kernel_.wait(stream.written, chunk());
-  kernel_.guarded(not_(is_last_round), [&] { give_credit(stream, 1); });
+  if (is(RingKind::kAllGather)) kernel_.wait(stream.loaded, chunk());
+  const SReg done = kernel_.mul(kernel_.add(round, 1), steps_);
+  const PReg offers = kernel_.less(done, shape_.rounds * steps_ - 1);
+  kernel_.guarded(offers, [&] { give_credit(stream, 1); });
 }
 
 }  // namespace
 
-AllReduceShape all_reduce_shape(std::uint64_t granules, const Target& target) {
+AllReduceShape all_reduce_shape(std::uint64_t granules, const Target& target, const Ring& ring) {
   constexpr std::uint32_t kRegisterGranules = isa::kSublanes / kRowsPerGranule;
   AllReduceShape shape;
   const std::uint64_t vmem_granules = target.vmem_bytes / isa::kHbmGranuleBytes;
   const auto largest = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(kLargestChunk, vmem_granules / (4 * shape.streams)));
-  const std::uint64_t chunks = std::uint64_t{shape.streams} * target.cores;
+  const std::uint64_t chunks = std::uint64_t{shape.streams} * ring.members(target);
   shape.rounds = static_cast<std::uint32_t>(
       std::max<std::uint64_t>(1, (granules + chunks * largest - 1) / (chunks * largest)));
   const std::uint64_t parts = chunks * shape.rounds;
@@ -305,6 +410,27 @@ AllReduceShape all_reduce_shape(std::uint64_t granules, const Target& target) {
       kRegisterGranules, (exact + kRegisterGranules - 1) / kRegisterGranules * kRegisterGranules);
   shape.used_granules = granules;
   shape.granules = parts * shape.chunk_granules;
+  return shape;
+}
+
+AllReduceShape ring_block_shape(RingKind kind, std::uint64_t granules, const Target& target) {
+  constexpr std::uint32_t kRegisterGranules = isa::kSublanes / kRowsPerGranule;
+  TPU_CHECK(granules > 0, "a block of nothing");
+  AllReduceShape shape;
+  shape.kind = kind;
+  const std::uint32_t step = kind == RingKind::kReduceScatter ? kRegisterGranules : 1;
+  TPU_CHECK(granules % step == 0, "a block of " << granules << " granules");
+  shape.streams = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(kMostStreams, std::max<std::uint64_t>(1, granules / step)));
+  const std::uint64_t vmem_granules = target.vmem_bytes / isa::kHbmGranuleBytes;
+  const std::uint64_t largest =
+      std::min<std::uint64_t>(kLargestChunk, vmem_granules / (4 * shape.streams));
+  const std::uint64_t a_round = shape.streams * largest;
+  shape.rounds = static_cast<std::uint32_t>((granules + a_round - 1) / a_round);
+  const std::uint64_t parts = std::uint64_t{shape.streams} * shape.rounds;
+  const auto exact = static_cast<std::uint32_t>((granules + parts - 1) / parts);
+  shape.chunk_granules = (exact + step - 1) / step * step;
+  shape.used_granules = shape.granules = granules;
   return shape;
 }
 
@@ -348,9 +474,16 @@ std::vector<std::uint32_t> ring_of_chips(const Target& target) {
   return ring;
 }
 
-isa::Kernel all_reduce_kernel(const AllReduceShape& shape, const Target& target) {
-  TPU_CHECK(target.cores > 1, "an all-reduce over one core");
-  return AllReduce(shape, target).build();
+isa::Kernel all_reduce_kernel(const AllReduceShape& shape, const Target& target, const Ring& ring) {
+  TPU_CHECK(ring.members(target) > 1, "a ring of one core");
+  if (ring.number >= kMostRings ||
+      (!ring.groups.empty() && (target.cores > 1U << kTableBits || target.cores_per_chip > 2))) {
+    throw WorkloadError("expected collectives over at most " + std::to_string(kMostRings) +
+                        " different groupings of at most " + std::to_string(1U << kTableBits) +
+                        " cores, two on a chip; found grouping " + std::to_string(ring.number) +
+                        " of " + std::to_string(target.cores) + " cores");
+  }
+  return AllReduce(shape, target, ring).build();
 }
 
 }  // namespace tpu::compiler

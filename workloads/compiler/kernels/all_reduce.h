@@ -8,9 +8,28 @@
 
 namespace tpu::compiler {
 
+/// The cores that work together. Every core is in one group, and all groups are as large.
+struct Ring {
+  std::vector<std::vector<std::uint32_t>> groups;  ///< Empty: all cores in order are one.
+  /// Kernels whose groups differ have different numbers below kMostRings, and so credits of their
+  /// own: a core that is ahead does not answer for another ring.
+  std::uint32_t number = 0;
+
+  std::uint32_t members(const Target& target) const {
+    return groups.empty() ? target.cores : static_cast<std::uint32_t>(groups[0].size());
+  }
+};
+constexpr std::uint32_t kMostRings = 128;
+
+/// What a ring does: sums a range in place, collects the blocks of all members, or sums blocks of
+/// which each member keeps one.
+enum class RingKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter };
+
 /// How an all-reduce cuts its range of HBM: `streams` rings run side by side, each in `rounds`
-/// rounds, each round over one chunk per core.
+/// rounds, each round over one chunk per core. For all-gather and reduce-scatter the range is the
+/// block of one member.
 struct AllReduceShape {
+  RingKind kind = RingKind::kAllReduce;
   std::uint32_t streams = 4;  ///< Two per direction: one travels while the other is added.
   std::uint32_t rounds = 1;
   std::uint32_t chunk_granules = 4;
@@ -18,8 +37,12 @@ struct AllReduceShape {
   std::uint64_t granules = 0;       ///< Of the whole range: as many or more.
 };
 
-/// The cut of a range of at least `granules` over target.cores replicas.
-AllReduceShape all_reduce_shape(std::uint64_t granules, const Target& target);
+/// The cut of a range of at least `granules` over the members of a ring.
+AllReduceShape all_reduce_shape(std::uint64_t granules, const Target& target,
+                                const Ring& ring = {});
+/// The cut of a block of so many granules, of all-gather or reduce-scatter. Chunks of a block that
+/// is no multiple of them overlap.
+AllReduceShape ring_block_shape(RingKind kind, std::uint64_t granules, const Target& target);
 
 /// The chips of the first target.cores cores in the order of the ring. On a rectangle with an even
 /// side neighbours in the ring are neighbours in the mesh; otherwise one way of the ring is longer.
@@ -28,7 +51,7 @@ std::vector<std::uint32_t> ring_of_chips(const Target& target);
 
 /// Sums a range of f32 over the replicas, in place: every core ends with the same sums.
 ///
-/// s0 holds the first granule; the range is the same on every core and as long as
+/// s0 holds the first granule; an all-reduce's range is the same on every core and as long as
 /// all_reduce_shape() says; the kernel fills what was not asked for with zeros. All cores form a
 /// ring, the cores of a chip side by side. Of each round every core owns a chunk: 2n - 2 hops of
 /// reduce-scatter and all-gather pass the chunks around, by remote DMA from VMEM to VMEM; a
@@ -39,7 +62,13 @@ std::vector<std::uint32_t> ring_of_chips(const Target& target);
 /// free one, the first two when it enters the kernel: nobody writes into the memory of a core that
 /// is still busy with another kernel. The flags belong to this kernel alone
 /// (kAllReduceFlagBegin...), since credits may arrive before a core enters it.
-isa::Kernel all_reduce_kernel(const AllReduceShape& shape, const Target& target);
+///
+/// An all-gather (s0: the own block, s1: the blocks of all members in the order of the group) is
+/// the second half of that, a reduce-scatter (s0: the blocks for all members, s1: the sum of those
+/// for this one) the first, on blocks that follow each other. Members of groups follow each other
+/// in the ring as in the group, wherever they are.
+isa::Kernel all_reduce_kernel(const AllReduceShape& shape, const Target& target,
+                              const Ring& ring = {});
 
 /// Sync flags of the streams: below those that kernels allocate.
 constexpr std::uint32_t kAllReduceFlagBegin = 8;

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
+#include "workloads/compiler/passes/rings.h"
 
 namespace tpu::compiler {
 
@@ -35,7 +37,7 @@ class Collectives {
  private:
   const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
   void visit(Id id);
-  void check_groups(Id id) const;
+  void use_groups(Id id);
   void visit_gather(Id id);
   void visit_reduce_scatter(Id id);
   void visit_all_to_all(Id id);
@@ -46,11 +48,18 @@ class Collectives {
 
   /// This replica's number, s32.
   Id replica();
-  /// Sum of f32 over the replicas.
-  Id sum(Id value);
-  /// The arrays of all replicas: [replicas, ...].
+  /// This replica's place in its group, s32.
+  Id member();
+  /// A ring's operation on blocks: [1, ...] of each member, [members, ...] of all.
+  Id ring(HloOpcode opcode, Id value, std::int64_t leading);
+  /// The arrays of all members of the group: [members, ...].
   Id gathered(Id value);
-  Id gathered_floats(Id value);
+  /// The sum of the members' values [members, ...], of which each keeps one.
+  Id scattered(Id value);
+  Extents block_extents(const Extents& extents) const;
+  /// A value [count, ...] with blocks of other extents, and back.
+  Id in_blocks(Id value);
+  Id out_of_blocks(Id value, const Extents& extents);
   /// Part number `index` (s32 scalar) of the parts along a dimension.
   Id part(Id value, std::int64_t dimension, std::int64_t size, Id index);
   std::vector<std::int64_t> sources(Id id) const;
@@ -59,20 +68,20 @@ class Collectives {
   hlo::Module& module_;
   GraphEditor edit_;
   std::int64_t replicas_;
+  std::int64_t members_ = 1;                            ///< Of a group of the collective at hand.
+  std::vector<std::vector<std::int64_t>> groups_ = {};  ///< Empty: all are one.
+  std::string ring_;                                    ///< Attributes of its ring.
 };
 
-void Collectives::check_groups(Id id) const {
-  const std::vector<std::vector<std::int64_t>>& groups = at(id).replica_groups;
-  if (groups.empty() || (groups.size() == 1 && groups[0].empty())) return;
-  bool in_order = groups.size() == 1;
-  for (std::size_t i = 0; in_order && i < groups[0].size(); ++i) {
-    in_order = in_order && groups[0][i] == static_cast<std::int64_t>(i);
-  }
-  if (!in_order || static_cast<std::int64_t>(groups[0].size()) != replicas_) {
-    refuse("expected one group of the " + std::to_string(replicas_) +
-           " replicas that it is compiled for, in order, found " + std::to_string(groups.size()) +
-           " groups of " + std::to_string(groups[0].size()));
-  }
+void Collectives::use_groups(Id id) {
+  const HloInstruction& collective = at(id);
+  const bool has_groups = collective.opcode != HloOpcode::kCollectivePermute;
+  groups_.clear();
+  if (has_groups) groups_ = collective.replica_groups.get();
+  const std::string fault = has_groups ? fault_of_groups(collective, replicas_) : "";
+  if (!fault.empty()) refuse(fault);
+  members_ = groups_.empty() ? replicas_ : static_cast<std::int64_t>(groups_[0].size());
+  ring_ = has_groups ? collective.raw_attributes.get() : "";
 }
 
 Id Collectives::replica() {
@@ -83,50 +92,89 @@ Id Collectives::replica() {
   return edit_.convert(edit_.append_instruction(std::move(made)), ElementType::kS32);
 }
 
-Id Collectives::sum(Id value) {
-  HloInstruction made;
-  made.opcode = HloOpcode::kAllReduce;
-  made.name = "sum." + std::to_string(module_.entry_computation().instructions.size());
-  made.operands = {value};
-  made.shape = edit_.shape(value);
-  made.called = {edit_.scalar_computation(HloOpcode::kAdd, ElementType::kF32)};
+Id Collectives::member() {
+  if (groups_.empty()) return replica();
+  HloInstruction table;
+  table.opcode = HloOpcode::kConstant;
+  table.name = "members." + std::to_string(module_.entry_computation().instructions.size());
+  table.shape = hlo::array_shape(ElementType::kS32, {replicas_});
+  std::vector<std::int32_t> places(static_cast<std::size_t>(replicas_));
+  for (const std::vector<std::int64_t>& group : groups_) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      places[static_cast<std::size_t>(group[i])] = static_cast<std::int32_t>(i);
+    }
+  }
+  table.literal.resize(places.size() * sizeof(std::int32_t));
+  std::memcpy(table.literal.data(), places.data(), table.literal.size());
+  return edit_.reshape(part(edit_.append_instruction(std::move(table)), 0, 1, replica()), {});
+}
+
+Id Collectives::ring(HloOpcode opcode, Id value, std::int64_t leading) {
+  Extents extents = edit_.dimensions(value);
+  extents[0] = leading;
+  HloInstruction made =
+      edit_.start(opcode, {value}, hlo::array_shape(edit_.shape(value).type, extents));
+  made.dimensions = {0};
+  if (!groups_.empty()) made.replica_groups = groups_;
+  if (!ring_.empty()) made.raw_attributes = ring_;
+  if (opcode == HloOpcode::kReduceScatter) {
+    made.called = {edit_.scalar_computation(HloOpcode::kAdd, ElementType::kF32)};
+  }
   return edit_.append_instruction(std::move(made));
 }
 
-Id Collectives::gathered_floats(Id value) {
-  Extents extents = edit_.dimensions(value), places;
-  for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
-    places.push_back(d + 1);
+/// Of a block with these extents behind the first: of whole tiles, so that blocks follow each
+/// other.
+Extents Collectives::block_extents(const Extents& extents) const {
+  constexpr std::int64_t kTile = 1024, kLanes = 128;
+  Extents block = {extents[0]};
+  if (extents.size() == 1) {
+    block.insert(block.end(), {1, 1});
+  } else if (extents.size() == 2 && extents[1] >= kTile) {
+    block.insert(block.end(), {(extents[1] + kTile - 1) / kTile * (kTile / kLanes), kLanes});
+  } else if (extents.size() == 2) {
+    block.insert(block.end(), {1, extents[1]});
+  } else {
+    return extents;
   }
-  extents.insert(extents.begin(), replicas_);
-  const Id mine = edit_.compare(edit_.iota(ElementType::kS32, extents, 0),
-                                edit_.broadcast(replica(), extents, {}), ComparisonDirection::kEq);
-  return sum(edit_.select(mine, edit_.broadcast(value, extents, places),
-                          edit_.splat(ElementType::kF32, extents, 0)));
+  return block;
+}
+
+Id Collectives::in_blocks(Id value) {
+  const Extents extents = edit_.dimensions(value);
+  const Extents block = block_extents(extents);
+  if (extents.size() == 2) {
+    value = edit_.pad_high(value, {0, block[1] * block[2] - extents[1]});
+  }
+  return edit_.reshape(value, block);
+}
+
+Id Collectives::out_of_blocks(Id value, const Extents& extents) {
+  const Extents block = edit_.dimensions(value);
+  if (extents.size() != 2) return edit_.reshape(value, extents);
+  const Id flat = edit_.reshape(value, {block[0], block[1] * block[2]});
+  return edit_.slice(flat, {0, 0}, extents);
 }
 
 Id Collectives::gathered(Id value) {
   const ElementType type = edit_.shape(value).type;
-  if (type == ElementType::kF32) return gathered_floats(value);
-  if (type == ElementType::kBf16) {
-    return edit_.convert(gathered_floats(edit_.convert(value, ElementType::kF32)), type);
-  }
+  Extents extents = edit_.dimensions(value);
   if (type == ElementType::kPred) {
-    const Id all = gathered_floats(edit_.convert(value, ElementType::kF32));
+    const Id all = gathered(edit_.convert(value, ElementType::kF32));
     return edit_.compare(all, edit_.splat(ElementType::kF32, edit_.dimensions(all), 0),
                          ComparisonDirection::kNe);
   }
-  const Id words = edit_.reinterpret(value, ElementType::kS32);
-  const auto half = [&](HloOpcode opcode, double amount) {
-    const Id operand = edit_.splat(ElementType::kS32, edit_.dimensions(words), amount);
-    const Id number = edit_.convert(edit_.binary(opcode, words, operand), ElementType::kF32);
-    return edit_.convert(gathered_floats(number), ElementType::kS32);
-  };
-  const Id high = half(HloOpcode::kShiftRightArithmetic, 16);
-  const Id low = half(HloOpcode::kAnd, 0xffff);
-  const Id upper = edit_.binary(HloOpcode::kShiftLeft, high,
-                                edit_.splat(ElementType::kS32, edit_.dimensions(high), 16));
-  return edit_.reinterpret(edit_.binary(HloOpcode::kOr, upper, low), type);
+  extents.insert(extents.begin(), 1);
+  const Id blocks = in_blocks(edit_.reshape(value, extents));
+  extents[0] = members_;
+  return out_of_blocks(ring(HloOpcode::kAllGather, blocks, members_), extents);
+}
+
+Id Collectives::scattered(Id value) {
+  Extents extents = edit_.dimensions(value);
+  const Id blocks = in_blocks(value);
+  extents[0] = 1;
+  return out_of_blocks(ring(HloOpcode::kReduceScatter, blocks, 1), extents);
 }
 
 Id Collectives::part(Id value, std::int64_t dimension, std::int64_t size, Id index) {
@@ -164,7 +212,7 @@ void Collectives::visit_gather(Id id) {
       if (i == d) permutation.push_back(0);
       permutation.push_back(i + 1);
     }
-    extents[static_cast<std::size_t>(d)] *= replicas_;
+    extents[static_cast<std::size_t>(d)] *= members_;
     results.push_back(edit_.reshape(edit_.transpose(all, permutation), extents));
   }
   finish(id, results);
@@ -181,9 +229,17 @@ void Collectives::visit_reduce_scatter(Id id) {
       refuse("expected floating values");
     }
     const std::int64_t d = scatter.dimensions.at(0);
-    const std::int64_t extent = edit_.dimensions(operand)[static_cast<std::size_t>(d)];
-    const Id total = sum(edit_.convert(operand, ElementType::kF32));
-    results.push_back(edit_.convert(part(total, d, extent / replicas_, replica()), type));
+    Extents extents = edit_.dimensions(operand), order = {d};
+    const auto place = static_cast<std::size_t>(d);
+    extents[place] /= members_;
+    const Extents result = extents;
+    extents.insert(extents.begin() + d, members_);
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(extents.size()); ++i) {
+      if (i != d) order.push_back(i);
+    }
+    const Id parts =
+        edit_.transpose(edit_.reshape(edit_.convert(operand, ElementType::kF32), extents), order);
+    results.push_back(edit_.convert(edit_.reshape(scattered(parts), result), type));
   }
   finish(id, results);
 }
@@ -193,17 +249,17 @@ void Collectives::visit_reduce_scatter(Id id) {
 void Collectives::visit_all_to_all(Id id) {
   const HloInstruction exchange = at(id);
   if (exchange.shape.is_tuple()) {
-    if (static_cast<std::int64_t>(exchange.operands.size()) != replicas_) {
-      refuse("expected an operand for each replica");
+    if (static_cast<std::int64_t>(exchange.operands.size()) != members_) {
+      refuse("expected an operand for each member of a group");
     }
     Extents stacked = edit_.dimensions(exchange.operands[0]);
     stacked.insert(stacked.begin(), 1);
     std::vector<Id> parts;
     for (Id operand : exchange.operands) parts.push_back(edit_.reshape(operand, stacked));
     const Id all = gathered(edit_.concatenate(parts, 0));
-    const Id mine = part(all, 1, 1, replica());
+    const Id mine = part(all, 1, 1, member());
     std::vector<Id> results;
-    for (std::int64_t from = 0; from < replicas_; ++from) {
+    for (std::int64_t from = 0; from < members_; ++from) {
       Extents starts(stacked.size() + 1, 0), limits = edit_.dimensions(mine);
       starts[0] = from;
       limits[0] = from + 1;
@@ -214,9 +270,9 @@ void Collectives::visit_all_to_all(Id id) {
   }
   const std::int64_t d = exchange.dimensions.at(0);
   const Extents extents = edit_.dimensions(exchange.operands[0]);
-  const std::int64_t size = extents[static_cast<std::size_t>(d)] / replicas_;
+  const std::int64_t size = extents[static_cast<std::size_t>(d)] / members_;
   // [replicas, ...]: of each the part that is for this replica.
-  const Id mine = part(gathered(exchange.operands[0]), d + 1, size, replica());
+  const Id mine = part(gathered(exchange.operands[0]), d + 1, size, member());
   Extents permutation;
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(extents.size()); ++i) {
     if (i == d) permutation.push_back(0);
@@ -292,7 +348,7 @@ void Collectives::visit_all_reduce(Id id) {
     const ElementType type = edit_.shape(all).type;
     Extents starts(edit_.dimensions(all).size(), 0), limits = edit_.dimensions(all);
     Id result = -1;
-    for (std::int64_t r = 0; r < replicas_; ++r) {
+    for (std::int64_t r = 0; r < members_; ++r) {
       starts[0] = r;
       limits[0] = r + 1;
       const Id one = edit_.reshape(edit_.slice(all, starts, limits), edit_.dimensions(operand));
@@ -310,7 +366,7 @@ void Collectives::visit_id(Id id) {
   edit_.finish(edit_.convert(replica(), number.shape.type));
 }
 
-/// Of one replica: everything is its own.
+/// Of groups of one: everything is its own.
 void Collectives::keep(Id id) {
   const HloInstruction alone = at(id);
   if (alone.opcode == HloOpcode::kCollectivePermute && sources(id)[0] < 0) {
@@ -340,9 +396,9 @@ void Collectives::visit(Id id) {
   const HloOpcode opcode = at(id).opcode;
   edit_.stand_for(id);
   if (opcode == HloOpcode::kPartitionId || opcode == HloOpcode::kReplicaId) return visit_id(id);
-  if (opcode != HloOpcode::kCollectivePermute) check_groups(id);
+  use_groups(id);
+  if (members_ == 1) return keep(id);
   if (opcode == HloOpcode::kAllReduce) return visit_all_reduce(id);
-  if (replicas_ == 1) return keep(id);
   switch (opcode) {
     case HloOpcode::kAllGather:
       return visit_gather(id);

@@ -5,21 +5,22 @@
 
 namespace tpu::compiler {
 
-/// Pass: writes the other collectives in terms of the all-reduce that adds f32 over all replicas,
-/// the one that has a kernel.
+/// Pass: writes collectives in terms of the three that have kernels (`kernels/all_reduce.h`): the
+/// all-reduce that adds floating values, the all-gather of blocks [1, ...] to [members, ...] and
+/// the reduce-scatter of such blocks.
 ///
-/// - all-gather: everybody adds its part to zeros. reduce-scatter: the sum, of which each takes its
-///   part. all-to-all and collective-permute: all parts are gathered, each takes what is its own.
-///   all-reduce by maximum or minimum: gathered, then reduced.
-/// - 32-bit integers travel as two halves, which fp32 sums exactly; pred as 0 and 1.
+/// - all-gather and reduce-scatter along any dimension, of one or several arrays: the dimension of
+///   the members is moved to the front; vectors are blocks of whole tiles. bf16 is added as f32.
+/// - all-to-all and collective-permute: all parts are gathered, each takes what is its own: n times
+///   the bytes that an exchange of their own would move. all-reduce by other operations or of
+///   integers: gathered, then reduced.
+/// - Among groups of some replicas, of equal size, a replica finds its place in a table.
 /// - replica-id and partition-id become 0 where there is one replica.
 ///
-/// An all-gather moves twice the bytes that one of its own would, the others up to n times as many.
-/// Replica groups other than one of all replicas in order are refused.
-///
-/// Needs: a simplified entry without calls, Module::replicas as it will run; before
+/// Needs: a simplified entry without calls, Module::replicas as it will run, number_rings; before
 /// rewrite_indexed_access and layouts.
-/// Leaves: all-reduces by addition, replica-id. Refusals of what is left.
+/// Leaves: all-reduces by addition, all-gathers and reduce-scatters of blocks, replica-id. Refusals
+/// of what is left.
 void rewrite_collectives(hlo::Module& module, Refusals& refusals);
 
 }  // namespace tpu::compiler

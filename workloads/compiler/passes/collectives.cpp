@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/rings.h"
 
 namespace tpu::compiler {
 
@@ -18,11 +19,10 @@ using hlo::Shape;
 
 namespace {
 
-/// A sum over all replicas; others are left as they are, for the list of what has no kernel.
+/// A sum; others are left as they are, for the list of what has no kernel.
 bool has_kernel(const hlo::Module& module, const HloInstruction& all_reduce) {
   const Computation& reducer = module.computation(all_reduce.called.at(0));
-  return reducer.at(reducer.root).opcode == HloOpcode::kAdd &&
-         all_reduce.replica_groups->size() <= 1;
+  return reducer.at(reducer.root).opcode == HloOpcode::kAdd;
 }
 
 /// Length of the longest chain of all-reduces that ends in each instruction.
@@ -98,6 +98,7 @@ class Combination {
     HloInstruction& old = entry_.at(id);
     old.called.clear();
     old.replica_groups.reset();
+    old.raw_attributes.reset();
     old.opcode = old.shape.is_tuple() ? HloOpcode::kTuple : HloOpcode::kBitcast;
     old.operands = parts;
     return index;
@@ -113,12 +114,13 @@ class Combination {
 void combine_all_reduces(hlo::Module& module) {
   Computation& entry = module.entry_computation();
   const std::vector<int> depth = depths(entry);
-  std::map<int, std::vector<InstructionId>> groups;
+  std::map<std::pair<int, std::uint32_t>, std::vector<InstructionId>> groups;
   for (const HloInstruction& instruction : entry.instructions) {
     if (instruction.opcode != HloOpcode::kAllReduce || !has_kernel(module, instruction)) continue;
-    groups[depth[static_cast<std::size_t>(instruction.id)]].push_back(instruction.id);
+    const int level = depth[static_cast<std::size_t>(instruction.id)];
+    groups[{level, ring_of(instruction).number}].push_back(instruction.id);
   }
-  for (auto& [level, members] : groups) Combination(entry, members).build();
+  for (auto& [key, members] : groups) Combination(entry, members).build();
   if (!groups.empty()) tidy(entry);
 }
 

@@ -7,10 +7,10 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/compiler.h"
-#include "workloads/compiler/kernels/all_reduce.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/loop_slices.h"
+#include "workloads/compiler/passes/rings.h"
 #include "workloads/compiler/passes/storage.h"
 
 namespace tpu::compiler {
@@ -290,7 +290,8 @@ void Planner::make_blocks() {
     for (std::size_t storage : map_.of(instruction.id)) {
       add_to_block(blocks_.size() - 1, storage, blocks_.back().size);
     }
-    blocks_.back().size = all_reduce_shape(blocks_.back().size, target_).granules;
+    blocks_.back().size =
+        all_reduce_shape(blocks_.back().size, target_, ring_of(instruction)).granules;
   }
   for (const HloInstruction& instruction : entry_.instructions) {
     if (instruction.opcode == HloOpcode::kParameter) continue;

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/kernels/all_reduce.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/replica_id.h"
 #include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/rings.h"
 
 namespace tpu::compiler {
 
@@ -37,6 +37,24 @@ HloOpcode heart_of(const hlo::Module& module, const HloInstruction& instruction)
                       to_string(instruction.shape));
 }
 
+isa::Kernel ring_kernel(const Computation& entry, const HloInstruction& instruction,
+                        const Target& target) {
+  const Ring ring = ring_of(instruction);
+  switch (instruction.opcode) {
+    case HloOpcode::kAllGather: {
+      const std::uint64_t block = granules(entry.at(instruction.operands.at(0)).shape);
+      return all_reduce_kernel(ring_block_shape(RingKind::kAllGather, block, target), target, ring);
+    }
+    case HloOpcode::kReduceScatter:
+      return all_reduce_kernel(
+          ring_block_shape(RingKind::kReduceScatter, granules(instruction.shape), target), target,
+          ring);
+    default:
+      return all_reduce_kernel(all_reduce_shape(granules(instruction.shape), target, ring), target,
+                               ring);
+  }
+}
+
 }  // namespace
 
 isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruction,
@@ -49,7 +67,9 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
     case HloOpcode::kConvolution:
       return with(lower_convolution);
     case HloOpcode::kAllReduce:
-      return all_reduce_kernel(all_reduce_shape(granules(instruction.shape), target), target);
+    case HloOpcode::kAllGather:
+    case HloOpcode::kReduceScatter:
+      return ring_kernel(entry, instruction, target);
     case HloOpcode::kFusion:
     case HloOpcode::kReduce:
       return with(lower_elementwise);

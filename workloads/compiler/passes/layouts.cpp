@@ -77,6 +77,7 @@ class LayoutAssignment {
 
   void run(const std::vector<hlo::Alias>& aliases) {
     seed_convolutions();
+    seed_blocks();
     spread();
     seed_windows();
     spread();
@@ -99,6 +100,7 @@ class LayoutAssignment {
   }
   void assign(InstructionId id, const Order& order);
   void seed_convolutions();
+  void seed_blocks();
   void seed_windows();
   void spread();
   void spread_from(InstructionId id);
@@ -134,6 +136,18 @@ void LayoutAssignment::seed_convolutions() {
     assign(instruction.operands[0], orders.input);
     assign(instruction.operands[1], orders.window);
     assign(instruction.id, orders.output);
+  }
+}
+
+/// Blocks of the members of a ring follow each other.
+void LayoutAssignment::seed_blocks() {
+  for (const HloInstruction& instruction : computation_.instructions) {
+    if (instruction.opcode != HloOpcode::kAllGather &&
+        instruction.opcode != HloOpcode::kReduceScatter) {
+      continue;
+    }
+    assign(instruction.operands[0], row_major(instruction.shape.rank()));
+    assign(instruction.id, row_major(instruction.shape.rank()));
   }
 }
 

@@ -21,6 +21,7 @@
 #include "workloads/compiler/passes/reduction_forms.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/regular_gathers.h"
+#include "workloads/compiler/passes/rings.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/small_products.h"
 #include "workloads/compiler/passes/split_lanes.h"
@@ -117,6 +118,7 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   run("join_async_pairs", [&] { join_async_pairs(scheduled.module); });
   run("resolve_custom_calls", [&] { resolve_custom_calls(scheduled.module); });
   set_devices(scheduled.module, target);
+  run("number_rings", [&] { number_rings(scheduled.module); });
   run_passes(scheduled, target, report, after_pass, "");
   run("plan_hbm", [&] { plan_hbm(scheduled, target); });
   return scheduled;

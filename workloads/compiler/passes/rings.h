@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workloads/compiler/kernels/all_reduce.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: groups of replicas that are all replicas in order become no groups; every other grouping
+/// gets a number, in the attribute ring= of its collectives, from 1 on.
+///
+/// Needs: Module::replicas as it will run; loops not outlined yet, since all kernels of a program
+/// have to agree. Leaves: collectives whose ring_of() is theirs alone.
+void number_rings(hlo::Module& module);
+
+/// The ring of a collective that has a number.
+Ring ring_of(const hlo::HloInstruction& instruction);
+
+/// What is wrong with the groups of a collective for so many replicas: each has to be in one of
+/// equal size. Empty: nothing.
+std::string fault_of_groups(const hlo::HloInstruction& instruction, std::int64_t replicas);
+
+}  // namespace tpu::compiler
