@@ -4,6 +4,10 @@
 
 namespace tpu::test {
 
+/// Where cancelled sums and products with zero stand, the last bit decides what steps become.
+inline Tensor off_edges(RandomMaterial& m, Tensor x) { return m.graph.offset(x, 0.0137); }
+
+/// Between -3 and 3.
 inline Tensor limited(RandomMaterial& m, Tensor x) {
   return m.graph.scale(m.graph.unary(HloOpcode::kTanh, x), 3);
 }
@@ -55,9 +59,9 @@ inline Tensor unary(RandomMaterial& m, Tensor x) {
     case 8:
       return m.graph.unary(HloOpcode::kLogPlusOne, positive(m, x));
     case 9:
-      return m.graph.unary(HloOpcode::kFloor, m.graph.scale(x, 1.7));
+      return m.graph.unary(HloOpcode::kFloor, off_edges(m, m.graph.scale(x, 1.7)));
     case 10:
-      return m.graph.unary(HloOpcode::kSign, x);
+      return m.graph.unary(HloOpcode::kSign, off_edges(m, x));
     default:
       return m.graph.unary(HloOpcode::kNegate, x);
   }
@@ -77,14 +81,14 @@ inline Tensor integer_operation(RandomMaterial& m, Tensor x) {
   return m.graph.binary(opcode, x, y);
 }
 
+/// A select by a comparison, or the comparison.
 inline Tensor choice(RandomMaterial& m, Tensor x) {
   const ElementType type = m.graph.type(x);
   // Whether two rounded numbers are equal is chance.
   const auto direction = static_cast<hlo::ComparisonDirection>(
       type == ElementType::kS32 ? m.below(6) : 2 + m.below(4));
-  // Nor does the last bit decide.
   Tensor other = m.partner(m.extents_of(x), type);
-  if (type == ElementType::kF32) other = m.graph.offset(other, 0.0137);
+  if (type == ElementType::kF32) other = off_edges(m, other);
   const Tensor condition = m.graph.compare(x, other, direction);
   if (m.one_in(4)) return condition;
   return m.graph.select(condition, x, m.partner(m.extents_of(x), type));

@@ -136,7 +136,7 @@ class RandomMaterial {
     }
     if (type == ElementType::kU32) return graph.convert(converted(x, ElementType::kS32), type);
     const bool is_floating = from == ElementType::kF32 || from == ElementType::kBf16;
-    if (type == ElementType::kS32 && is_floating) x = graph.scale(x, 3.3);
+    if (type == ElementType::kS32 && is_floating) x = graph.offset(graph.scale(x, 3.3), 0.0137);
     if (type != ElementType::kS32 && from == ElementType::kU32) x = low_bits(x);
     return graph.convert(x, type);
   }

@@ -106,7 +106,7 @@ inline void add_function(RandomMaterial& m) {
       break;
     }
     default:
-      m.keep(m.graph.unary(kOfAny[m.below(std::size(kOfAny))], limited(m, x)));
+      m.keep(m.graph.unary(kOfAny[m.below(std::size(kOfAny))], off_edges(m, limited(m, x))));
   }
 }
 

@@ -128,8 +128,8 @@ inline hlo::Module loop_condition(const Region& loop, const std::string& name, s
   frontend::GraphBuilder graph(name);
   std::vector<Tensor> state;
   for (Tensor value : loop.material.parameters) {
-    state.push_back(
-        graph.parameter("s" + std::to_string(state.size()), loop.material.graph.shape(value)));
+    state.push_back(graph.parameter("carried" + std::to_string(state.size()),
+                                    loop.material.graph.shape(value)));
   }
   const Tensor bound =
       limit == 0 ? graph.constant(ElementType::kS32, static_cast<double>(trips)) : state[limit];

@@ -102,9 +102,11 @@ Value clamp(const HloInstruction& instruction, const Operands& operands) {
   const Value& low = *operands[0];
   const Value& x = *operands[1];
   const Value& high = *operands[2];
+  const NumberFunction2 larger = number_function2(HloOpcode::kMaximum);
+  const NumberFunction2 smaller = number_function2(HloOpcode::kMinimum);
   for (std::size_t i = 0; i < result.numbers.size(); ++i) {
-    result.numbers[i] =
-        std::min(std::max(x.numbers[i], low.numbers[at(low, i)]), high.numbers[at(high, i)]);
+    const double raised = larger(x.numbers[i], low.numbers[at(low, i)]);
+    result.numbers[i] = static_cast<float>(smaller(raised, high.numbers[at(high, i)]));
   }
   for (std::size_t i = 0; i < result.integers.size(); ++i) {
     result.integers[i] =

@@ -337,9 +337,8 @@ Value Interpreter::exchanged(const HloInstruction& instruction, const hlo::Shape
   std::vector<Value> parts;
   for (std::int64_t from : group) {
     const Value& whole = given.at(static_cast<std::size_t>(from));
-    parts.push_back(instruction.opcode == HloOpcode::kAllToAll
-                        ? part_of(whole, dimension, me, count)
-                        : whole);
+    parts.push_back(
+        instruction.opcode == HloOpcode::kAllToAll ? part_of(whole, dimension, me, count) : whole);
   }
   Operands pointers;
   for (const Value& part : parts) pointers.push_back(&part);

@@ -247,10 +247,11 @@ bool compare_integers(ComparisonDirection direction, std::int64_t a, std::int64_
 
 namespace {
 
-/// Truncates towards zero; beyond the type's range its nearest end, NaN gives 0.
+/// Truncates towards zero; beyond the type's range its nearest end, NaN gives 0. A pred is whether
+/// the value is not 0, which NaN is not.
 std::int64_t saturated(double value, ElementType type) {
-  if (std::isnan(value)) return 0;
   if (type == ElementType::kPred) return value != 0 ? 1 : 0;
+  if (std::isnan(value)) return 0;
   const int width = 8 * hlo::byte_size(type);
   const double low = is_unsigned(type) ? 0 : -std::ldexp(1.0, width - 1);
   const double limit = std::ldexp(1.0, is_unsigned(type) ? width : width - 1);

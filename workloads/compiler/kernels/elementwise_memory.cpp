@@ -103,7 +103,8 @@ VReg spread_over_lanes(KernelBuilder& builder, ExpressionEmitter& emitter, VReg 
                                  ? VectorOperand(static_cast<std::uint32_t>(first.offset))
                                  : VectorOperand(builder.splat(to_operand(builder, first)));
   const MReg chosen = builder.vector_compare(Opcode::kVcmpEqS32, position, lane);
-  if (!integer) return builder.lane_sum(builder.select(chosen, row, 0.0F));
+  // What the sum adds to any number, -0 included, without changing it.
+  if (!integer) return builder.lane_sum(builder.select(chosen, row, -0.0F));
   // The adder of the lanes takes fp32: halves of 16 bits pass exactly.
   const VReg value = builder.select(chosen, row, 0);
   const VReg low = builder.vector(Opcode::kVcvtS32F32, builder.and_(value, 0xffffU));

@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/transcendental.h"
 
 #include <array>
+#include <limits>
 
 namespace tpu::compiler {
 
@@ -75,7 +76,9 @@ VReg emit_rsqrt(KernelBuilder& builder, VReg x) {
 VReg emit_sqrt(KernelBuilder& builder, VReg x) {
   const VReg root = builder.mul(x, emit_rsqrt(builder, x));
   const MReg zero = builder.vector_compare(Opcode::kVcmpEqF32, x, 0.0F);
-  const MReg special = builder.mask(Opcode::kVmor, builder.weird(x), zero);
+  const MReg infinite =
+      builder.vector_compare(Opcode::kVcmpEqF32, x, std::numeric_limits<float>::infinity());
+  const MReg special = builder.mask(Opcode::kVmor, infinite, zero);
   return builder.select(special, x, root);
 }
 
@@ -111,10 +114,16 @@ VReg emit_signed_power(KernelBuilder& builder, VReg base, VReg exponent) {
   const VReg whole = builder.truncate_to_s32(exponent);
   const MReg is_whole = builder.vector_compare(
       Opcode::kVcmpEqF32, builder.vector(Opcode::kVcvtS32F32, whole), exponent);
-  // Odd exponents keep the sign.
-  const VReg sign = builder.and_(builder.shift_left(whole, 31), kSignBit);
+  // Odd exponents keep the sign; large ones are even.
+  const VReg odd = builder.and_(builder.shift_left(whole, 31), kSignBit);
+  const MReg is_large =
+      builder.vector_compare(Opcode::kVcmpGeF32, builder.and_(exponent, kMagnitude), 16777216.0F);
+  const VReg sign = builder.select(is_large, 0, odd);
+  const MReg has_sign = builder.mask(Opcode::kVmor, is_whole, is_large);
+  // Only finite numbers below zero have no root.
+  const VReg other = builder.select(builder.weird(base), size, kNotANumber);
   const VReg signed_size =
-      builder.select(is_whole, builder.vector(Opcode::kVxorU32, size, sign), kNotANumber);
+      builder.select(has_sign, builder.vector(Opcode::kVxorU32, size, sign), other);
   const MReg is_negative = builder.vector_compare(Opcode::kVcmpLtF32, base, 0.0F);
   const MReg is_one = builder.vector_compare(Opcode::kVcmpEqF32, exponent, 0.0F);
   return builder.select(is_one, 1.0F, builder.select(is_negative, signed_size, size));
