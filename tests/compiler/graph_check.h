@@ -187,13 +187,21 @@ inline Distances distances(const std::vector<double>& a, const std::vector<doubl
   return distances;
 }
 
+/// The machine's functions give no numbers below the normal ones.
+inline std::vector<double> without_subnormals(std::vector<double> numbers) {
+  for (double& x : numbers) {
+    if (std::fabs(x) < 1.2e-38) x = 0;
+  }
+  return numbers;
+}
+
 /// What of the results is further from the reference's than its own roundings move it: `others` are
 /// its results with other roundings.
 inline std::string compare(const std::vector<reference::Value>& wanted,
                            const std::vector<std::vector<reference::Value>>& others,
                            const std::vector<compiler::HostArray>& found, double rounding) {
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const std::vector<double> expected = numbers_of(wanted[i]);
+    const std::vector<double> expected = without_subnormals(numbers_of(wanted[i]));
     Distances own;
     for (const std::vector<reference::Value>& other : others) {
       const Distances moved = distances(numbers_of(other[i]), expected);
@@ -201,7 +209,7 @@ inline std::string compare(const std::vector<reference::Value>& wanted,
       own.worst = std::isnan(moved.worst) ? kChaos : std::max(own.worst, moved.worst);
     }
     if (!(own.whole < kChaos)) continue;
-    const Distances off = distances(numbers_of(found[i]), expected);
+    const Distances off = distances(without_subnormals(numbers_of(found[i])), expected);
     const double allowed = rounding + 8 * own.whole;
     const double allowed_worst = 4 * rounding + 8 * own.worst;
     const bool is_off = !(off.whole <= allowed);

@@ -97,9 +97,7 @@ ArrayAccess find_access(const IterationSpace& space, const hlo::Shape& shape,
   for (std::int64_t dimension : major_to_minor(shape)) {
     const int axis = logical_axes[static_cast<std::size_t>(dimension)];
     const bool is_unit = shape.dimensions[static_cast<std::size_t>(dimension)] == 1;
-    axes.push_back(is_unit && axis != kNoAxis && space.extents[static_cast<std::size_t>(axis)] != 1
-                       ? kNoAxis
-                       : axis);
+    axes.push_back(is_unit ? kNoAxis : axis);
   }
   if (space.linear) {
     if (!access.linear) refuse(space, shape, what);

@@ -277,8 +277,7 @@ bool Fusion::readers_fit(InstructionId id) const {
     Draft draft;
     draft.roots = {reader};
     collect(draft);
-    return draft.leaves.size() + 1 <= limits_.arrays &&
-           draft.inside.size() <= limits_.instructions;
+    return draft.leaves.size() + 1 <= limits_.arrays && draft.inside.size() <= limits_.instructions;
   });
 }
 
@@ -673,6 +672,12 @@ bool Fusion::may_join(std::size_t host, std::size_t reader) {
   });
   if (uses_own_sum(both)) return false;
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
+  const bool stores_numbers =
+      std::all_of(both.roots.begin(), both.roots.end(), [&](InstructionId root) {
+        const hlo::ElementType type = at(root).shape.type;
+        return type == hlo::ElementType::kF32 || type == hlo::ElementType::kBf16;
+      });
+  if (!is_dot && !stores_numbers) return false;  // Convolutions have no other results.
   const bool takes_sums = is_dot || has_batch_in_lanes(product);
   const std::size_t results = takes_sums ? limits_.epilogue_results : 1;
   const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
