@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares programs compiled by tpusim with the same programs compiled by XLA, on the simulated machine.
+"""Compares programs compiled by tpusim with the same programs compiled by XLA, on the simulated machine; those of several
+devices on as many cores.
 
 For every captured folder that has both the HLO before optimisation and XLA's bundles: cycles of one step, their
 ratio, and the geometric mean of the ratios. With names, only these programs; with --kernels N also the N most
@@ -32,9 +33,15 @@ def arguments():
     return parser.parse_args()
 
 
+def cores_of(program):
+    """Devices that the program was made for."""
+    facts = program / "facts.json"
+    return json.loads(facts.read_text()).get("devices", 1) if facts.exists() else 1
+
+
 def run(options, program, compiler):
     """The JSON report of one step, or the first line of the error."""
-    command = [options.tpusim, "run", program, "--config", options.config, "--cores", "1",
+    command = [options.tpusim, "run", program, "--config", options.config, "--cores", str(cores_of(program)),
                "--compiler", compiler, "--json", "-"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)

@@ -10,6 +10,7 @@
 
 #include "sim/base/error.h"
 #include "tests/compiler/graph_check.h"
+#include "tests/compiler/hlo_check.h"
 #include "tests/compiler/partition_check.h"
 #include "tests/compiler/random_graph.h"
 
@@ -94,6 +95,128 @@ TEST(Partition, RandomImages) { check_random(graph_mix("images"), 12); }
 TEST(Partition, RandomTables) { check_random(graph_mix("rows"), 20); }
 TEST(Partition, RandomIndexing) { check_random(graph_mix("indexing"), 25); }
 TEST(Partition, RandomLoopsAndBranches) { check_random(graph_mix("regions"), 20); }
+
+/// A step of a perceptron: forward, gradients, update. `x` is cut as the test says.
+std::string training_step(const std::string& x, const std::string& w1, const std::string& w2) {
+  const auto sharding = [](const std::string& text) {
+    return text.empty() ? "" : ", sharding={" + text + "}";
+  };
+  return "HloModule step, input_output_alias={ {0}: (1, {}, may-alias), {1}: (2, {}, may-alias) }\n"
+         "sum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, "
+         "b)\n}\n"
+         "ENTRY main {\n  x = f32[256,64] parameter(0)" +
+         sharding(x) + "\n  w1 = f32[64,128] parameter(1)" + sharding(w1) +
+         "\n  w2 = f32[128,16] parameter(2)" + sharding(w2) +
+         "\n  h = f32[256,128] dot(x, w1), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+         "  t = f32[256,128] tanh(h)\n"
+         "  y = f32[256,16] dot(t, w2), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+         "  g2 = f32[128,16] dot(t, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
+         "  dt = f32[256,128] dot(y, w2), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"
+         "  g1 = f32[64,128] dot(x, dt), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
+         "  n1 = f32[64,128] subtract(w1, g1)\n  n2 = f32[128,16] subtract(w2, g2)\n"
+         "  zero = f32[] constant(0)\n  q = f32[256,16] multiply(y, y)\n"
+         "  loss = f32[] reduce(q, zero), dimensions={0,1}, to_apply=sum\n"
+         "  ROOT r = (f32[64,128], f32[128,16], f32[]) tuple(n1, n2, loss)\n}\n";
+}
+
+std::size_t count_of(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+/// Cut by the partitioner, in the interpreter and compiled for four cores. The text of the program
+/// of each core.
+std::string check_on_four(const std::string& text) {
+  const GraphCase graph = case_of(hlo::read_hlo_text("test.hlo", text), 3);
+  check_partitioned(graph.module, graph.arguments, 4);
+  const std::string made = to_string(compiler::partition(graph.module, 4).module);
+  HloCheck check;
+  check.cores = 4;
+  check.low = -0.2;
+  check.high = 0.2;
+  check.tolerance = 1e-3;
+  check_hlo(made, check);
+  return made;
+}
+
+TEST(Partition, DataParallelStepAddsItsGradients) {
+  const std::string made =
+      check_on_four(training_step("devices=[4,1]<=[4]", "replicated", "replicated"));
+  EXPECT_EQ(count_of(made, " all-reduce("), 3u) << made;
+  EXPECT_EQ(count_of(made, " all-gather("), 0u) << made;
+}
+
+TEST(Partition, TensorParallelStepAddsItsActivations) {
+  const std::string made =
+      check_on_four(training_step("replicated", "devices=[1,4]<=[4]", "devices=[4,1]<=[4]"));
+  // The product with the rows of w2; everything else is a core's own.
+  EXPECT_EQ(count_of(made, " all-reduce("), 1u) << made;
+  EXPECT_EQ(count_of(made, " all-gather("), 0u) << made;
+}
+
+TEST(Partition, FullyShardedStepGathersItsWeightsAndScattersTheirGradients) {
+  const std::string made = check_on_four(
+      training_step("devices=[4,1]<=[4]", "devices=[4,1]<=[4]", "devices=[4,1]<=[4]"));
+  EXPECT_EQ(count_of(made, " all-gather("), 2u) << made;
+  EXPECT_EQ(count_of(made, " reduce-scatter("), 2u) << made;
+}
+
+TEST(Partition, TwoAxesOfAMesh) {
+  const std::string made =
+      check_on_four(training_step("devices=[2,1,2]<=[4] last_tile_dim_replicate",
+                                  "devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate",
+                                  "devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate"));
+  EXPECT_GE(count_of(made, "replica_groups={{0,2},{1,3}}"), 2u) << made;
+  EXPECT_GE(count_of(made, "replica_groups={{0,1},{2,3}}"), 1u) << made;
+}
+
+TEST(Partition, PartsWrittenForOneDeviceAreLeftAsTheyAre) {
+  const std::string text =
+      "HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"x\"=4]>}}\n"
+      "ENTRY main {\n  x = f32[16,8] parameter(0), sharding={devices=[4,1]<=[4]}\n"
+      "  l = f32[4,8] custom-call(x), custom_call_target=\"xla.sdy.GlobalToLocalShape\", "
+      "frontend_attributes={xla.sdy.in_shardings=\"#sdy.sharding_per_value<[<@mesh, [{\\\"x\\\"}, "
+      "{}]>]>\",xla.sdy.manual_axes=\"#sdy<manual_axes{\\\"x\\\"}>\"}\n"
+      "  p = f32[4,8] collective-permute(l), channel_id=1, "
+      "source_target_pairs={{0,1},{1,2},{2,3},{3,0}}\n"
+      "  ROOT g = f32[16,8] custom-call(p), custom_call_target=\"xla.sdy.LocalToGlobalShape\", "
+      "frontend_attributes={xla.sdy.manual_axes=\"#sdy<manual_axes{\\\"x\\\"}>\",xla.sdy.out_"
+      "shardings=\"#sdy.sharding_per_value<[<@mesh, [{\\\"x\\\"}, {}]>]>\"}\n}\n";
+  const hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+  EXPECT_EQ(compiler::annotated_devices(module), 4);
+  const compiler::PartitionedModule made = compiler::partition(module, 4);
+  EXPECT_EQ(made.parameters[0].part, (std::vector<std::int64_t>{4, 8}));
+  EXPECT_EQ(made.results[0].starts[3], (std::vector<std::int64_t>{12, 0}));
+  HloCheck check;
+  check.cores = 4;
+  check_hlo(to_string(made.module), check);
+}
+
+void expect_refused(const std::string& parameter, std::int64_t devices, const std::string& why) {
+  const hlo::Module module = hlo::read_hlo_text(
+      "test.hlo",
+      "HloModule m\nENTRY main {\n  ROOT p = f32[8,9] parameter(0), " + parameter + "\n}\n");
+  try {
+    compiler::partition(module, devices);
+    ADD_FAILURE() << "expected a refusal of " << parameter;
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("\"p\""), std::string::npos) << error.what();
+  }
+}
+
+TEST(Partition, AnnotationsThatItDoesNotUnderstandAreRefusedByName) {
+  expect_refused("sharding={devices=[1,2]<=[2]}", 2, "expected a dimension that divides into 2");
+  expect_refused("sharding={devices=[4,1]<=[4]}", 8, "expected a sharding over 8 devices");
+  expect_refused("sharding={devices=[2,1]<=[2]}, frontend_attributes={}", 4, "over 4 devices");
+  expect_refused("sharding={devices=[4,1]0,3,1,2}", 4, "expected devices in the order of a mesh");
+  expect_refused("sharding={sideways}", 2, "expected replicated, manual");
+  expect_refused("frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@m, [{}, {}]>\"}", 2,
+                 "expected a mesh of the module");
+}
 
 TEST(Partition, ModuleOfAFile) {
   const char* file = std::getenv("TPUSIM_PARTITION_FILE");

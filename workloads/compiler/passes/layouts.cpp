@@ -370,7 +370,7 @@ void LayoutAssignment::make_steps_fit() {
     const InstructionId id = static_cast<InstructionId>(i);
     if (at(id).shape.is_tuple() || at(id).shape.rank() < 2) continue;
     const Order present = order(id);
-    if (!has_steps(at(id), present.back())) continue;
+    if (present.empty() || !has_steps(at(id), present.back())) continue;
     std::int64_t minor = -1;
     for (std::int64_t d : present) {
       if (has_steps(at(id), d)) continue;

@@ -66,6 +66,8 @@ std::string why_unknown(const HloInstruction& instruction) {
     case HloOpcode::kInfeed:
     case HloOpcode::kOutfeed:
       return "there is no kernel for it";
+    case HloOpcode::kReduceWindow:
+      return instruction.shape.is_tuple() ? "there is no kernel for windows of several arrays" : "";
     default:
       return "";
   }

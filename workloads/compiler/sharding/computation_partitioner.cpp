@@ -242,25 +242,25 @@ void take_axes(const std::vector<Axes>& proposed, const std::vector<char>& eligi
 
 }  // namespace
 
-/// Bytes that a device receives when an array goes from one sharding to another.
+/// Bytes that a device receives when an array goes from one sharding to another: everything behind
+/// the axes that stay, since an exchange of parts gathers them, too.
 double ComputationPartitioner::bytes_to_move(double whole, const Sharding& from,
                                              const Sharding& to) const {
-  double kept = whole, before = whole, after = whole;
+  double kept = whole;
   bool is_cut = true;
   for (std::size_t d = 0; d < from.dimensions.size(); ++d) {
     const Axes& mine = from.dimensions[d];
     const Axes& wanted = to.dimensions[d];
-    before /= static_cast<double>(map_.mesh().extent(mine));
-    after /= static_cast<double>(map_.mesh().extent(wanted));
     is_cut = is_cut && begins_with(wanted, mine);
-    std::size_t same = 0;
-    while (same < mine.size() && same < wanted.size() && mine[same] == wanted[same]) ++same;
-    kept /= static_cast<double>(
-        map_.mesh().extent(Axes(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(same))));
+    const auto same =
+        std::mismatch(
+            mine.begin(),
+            mine.begin() + static_cast<std::ptrdiff_t>(std::min(mine.size(), wanted.size())),
+            wanted.begin())
+            .first;
+    kept /= static_cast<double>(map_.mesh().extent(Axes(mine.begin(), same)));
   }
-  if (is_cut) return 0;
-  // As large before as after: an exchange of parts.
-  return before == after ? before : kept;
+  return is_cut ? 0 : kept;
 }
 
 /// Bytes that a device receives when an operation is cut over these axes.

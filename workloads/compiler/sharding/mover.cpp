@@ -44,9 +44,8 @@ Mover::Id Mover::collective(HloOpcode opcode, Id value, const Axes& axes, std::i
   if (opcode != HloOpcode::kAllReduce) made.dimensions = {dimension};
   if (called >= 0) made.called = {called};
   made.replica_groups = mesh_.groups(axes);
-  made.raw_attributes = std::string(opcode == HloOpcode::kAllToAll
-                                        ? "channel_id=1"
-                                        : "channel_id=1, use_global_device_ids=true");
+  made.raw_attributes = std::string(
+      opcode == HloOpcode::kAllToAll ? "channel_id=1" : "channel_id=1, use_global_device_ids=true");
   return edit_.append_instruction(std::move(made));
 }
 
