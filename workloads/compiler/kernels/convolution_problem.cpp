@@ -108,6 +108,7 @@ void find_spatial(ConvolutionProblem& problem, const hlo::HloInstruction& convol
     s.padding = w.padding_low;
     s.reversed = w.reversal;
     if (s.stride > 1 && s.base_dilation > 1) refuse("expected a stride or a base dilation");
+    if (s.padding < 0) refuse("expected no pixels that are cut off before the first position");
     if (problem.contracts_rows && (s.base_dilation > 1 || s.reversed)) {
       refuse("expected a weight gradient without base dilation and reversal");
     }

@@ -110,6 +110,7 @@ class ConvolutionForms {
   /// The value of a convolution, in forms that have kernels.
   Id emit(HloInstruction convolution) {
     const EmitConvolution again = [this](HloInstruction next) { return emit(std::move(next)); };
+    if (cuts_pixels(edit_, convolution)) return emit(cut_pixels(edit_, std::move(convolution)));
     if (has_groups(convolution)) return emit_groups(convolution, again);
     if (convolution.window.empty()) return convolution_as_dot(edit_, convolution);
     if (is_patches(convolution)) return emit_patches(std::move(convolution));

@@ -80,6 +80,39 @@ bool has_large_window(const HloInstruction& convolution) {
   return positions > results;
 }
 
+namespace {
+
+/// Pixels of the input that lie before the result's first position.
+std::int64_t cut_off(const WindowDimension& w) {
+  return w.padding_low < 0 ? ceil_divide(-w.padding_low, w.base_dilation) : 0;
+}
+
+}  // namespace
+
+bool cuts_pixels(const GraphEditor& edit, const HloInstruction& convolution) {
+  bool cuts = false;
+  for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+    const std::int64_t count = cut_off(convolution.window[i]);
+    cuts = cuts || count > 0;
+    if (count >=
+        extent_of(edit.shape(convolution.operands[0]), convolution.convolution->input_spatial[i])) {
+      return false;
+    }
+  }
+  return cuts;
+}
+
+HloInstruction cut_pixels(GraphEditor& edit, HloInstruction convolution) {
+  for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+    WindowDimension& w = convolution.window[i];
+    const std::int64_t count = cut_off(w), d = convolution.convolution->input_spatial[i];
+    const std::int64_t left = extent_of(edit.shape(convolution.operands[0]), d) - count;
+    if (count > 0) convolution.operands[0] = edit.take(convolution.operands[0], d, count, left, 1);
+    w.padding_low += count * w.base_dilation;
+  }
+  return convolution;
+}
+
 Id add_spatial_dimension(GraphEditor& edit, HloInstruction convolution,
                          const EmitConvolution& emit) {
   ConvolutionDimensions& dims = convolution.convolution.edit();

@@ -19,6 +19,11 @@ using EmitConvolution = std::function<GraphEditor::Id(hlo::HloInstruction)>;
 /// gradient of the result.
 bool has_large_window(const hlo::HloInstruction& convolution);
 
+/// Whether pixels at the begin of a dimension are cut off, and some are left.
+bool cuts_pixels(const GraphEditor& edit, const hlo::HloInstruction& convolution);
+/// Negative padding at the begin becomes a slice of the input.
+hlo::HloInstruction cut_pixels(GraphEditor& edit, hlo::HloInstruction convolution);
+
 /// One more spatial dimension, of extent 1, before the others.
 GraphEditor::Id add_spatial_dimension(GraphEditor& edit, hlo::HloInstruction convolution,
                                       const EmitConvolution& emit);
