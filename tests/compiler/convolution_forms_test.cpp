@@ -8,6 +8,8 @@
 
 #include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/passes/convolution_steps.h"
+#include "workloads/compiler/passes/edit.h"
 
 namespace tpu::test {
 namespace {
@@ -106,12 +108,13 @@ std::size_t windows_in(const hlo::Module& module) {
       }));
 }
 
-/// The pass leaves the values: in double precision, both modules in the interpreter.
-hlo::Module expect_same_values(const std::string& text, const compiler::Target& target) {
+/// What is done to the module leaves the values: in double precision, both in the interpreter.
+hlo::Module expect_same_values(const std::string& text,
+                               const std::function<void(hlo::Module&)>& rewrite) {
   const hlo::Module before = hlo::read_hlo_text("test.hlo", text);
   hlo::verify(before);
   hlo::Module after = before;
-  compiler::rewrite_convolutions(after, target);
+  rewrite(after);
   hlo::verify(after);
   std::mt19937 engine(11);
   std::vector<reference::Value> arguments;
@@ -175,8 +178,33 @@ Form random_form(std::mt19937& engine) {
 TEST(ConvolutionForms, ConvolutionsOfAnyKindNeedNoKernel) {
   std::mt19937 engine(3);
   for (int i = 0; i < 1500 && !::testing::Test::HasFailure(); ++i) {
-    const hlo::Module after = expect_same_values(module_of(random_form(engine)), tiny_target());
+    const hlo::Module after = expect_same_values(
+        module_of(random_form(engine)),
+        [](hlo::Module& module) { compiler::rewrite_convolutions(module, tiny_target()); });
     EXPECT_EQ(windows_in(after), 0U);
+  }
+}
+
+/// Each convolution in parts of a row, whatever its strides and dilations are.
+TEST(ConvolutionForms, PartsOfARowTogetherAreTheRow) {
+  std::mt19937 engine(5);
+  const auto in_parts = [&engine](hlo::Module& module) {
+    compiler::GraphEditor edit(module);
+    const hlo::HloInstruction convolution = module.entry_computation().instructions.back();
+    if (convolution.window.empty()) return;
+    const std::size_t index = engine() % convolution.window.size();
+    const std::int64_t step = convolution.window[index].base_dilation;
+    edit.stand_for(convolution.id);
+    edit.finish(compiler::split_positions(
+        edit, convolution, index, step * (1 + static_cast<std::int64_t>(engine() % 2)),
+        [&edit, &module](hlo::HloInstruction part) {
+          part.name += "." + std::to_string(module.entry_computation().instructions.size());
+          return edit.append_instruction(std::move(part));
+        }));
+    compiler::tidy(module.entry_computation());
+  };
+  for (int i = 0; i < 800 && !::testing::Test::HasFailure(); ++i) {
+    expect_same_values(module_of(random_form(engine)), in_parts);
   }
 }
 

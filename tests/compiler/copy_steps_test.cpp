@@ -55,5 +55,18 @@ ENTRY main {
   EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
 }
 
+/// A concatenation of 40 arrays.
+TEST(CopySteps, ManyArraysAreJoinedInSteps) {
+  std::string text = "HloModule many\nENTRY main {\n", operands;
+  for (int i = 0; i < 40; ++i) {
+    const std::string name = "x" + std::to_string(i);
+    text += "  " + name + " = f32[4,20] parameter(" + std::to_string(i) + ")\n";
+    operands += (i == 0 ? "" : ", ") + name;
+  }
+  text += "  ROOT y = f32[160,20] concatenate(" + operands + "), dimensions={0}\n}\n";
+  const Verdict verdict = check_graph(case_of(hlo::read_hlo_text("many.hlo", text), 5));
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+}
+
 }  // namespace
 }  // namespace tpu::test

@@ -28,7 +28,7 @@ hlo::Module check(const std::string& body) {
   const hlo::Module before = hlo::read_hlo_text("test.hlo", text);
   hlo::verify(before);
   hlo::Module after = before;
-  compiler::rewrite_windows(after);
+  compiler::rewrite_windows(after, {});
   hlo::verify(after);
   std::mt19937 engine(5);
   std::vector<reference::Value> arguments;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/expression_graph.h"
@@ -155,20 +156,29 @@ LoweredKernel Relayout::lower_boxes(const std::vector<Box>& boxes) {
   }
   const bool fills = instruction_.opcode == HloOpcode::kPad;
   const std::uint32_t word = fills ? fill_word(hlo::ElementType::kF32) : 0;
-  std::vector<int> cuts{-1};
+  // One dimension that is cut, two (slabs of pieces), at last none.
+  std::vector<std::pair<int, int>> cuts;
   if (!is_linear) {
-    for (int dimension : fixed_dimensions(boxes, computation_, instruction_)) {
-      cuts.push_back(dimension);
+    const std::vector<int> fixed = fixed_dimensions(boxes, computation_, instruction_);
+    for (int cut : fixed) cuts.emplace_back(cut, -1);
+    for (int outer : fixed) {
+      for (int cut : fixed) {
+        if (cut != outer) cuts.emplace_back(cut, outer);
+      }
     }
-    std::rotate(cuts.begin(), cuts.begin() + 1, cuts.end());
   }
-  for (int cut : cuts) {
+  cuts.emplace_back(-1, -1);
+  for (const auto& [cut, outer] : cuts) {
     std::vector<SlabArray> sources;
     for (const Box& box : boxes) {
       sources.push_back(array(static_cast<std::size_t>(box.source), cut));
+      sources.back().outer_dimension = outer;
     }
-    const SlabBody body = [&](ElementMover& mover, const std::vector<TileArray>& from,
-                              const TileArray& to) {
+    SlabArray target = result(cut);
+    target.outer_dimension = outer;
+    const SlabBody body = [&, cut = cut, outer = outer](ElementMover& mover,
+                                                        const std::vector<TileArray>& from,
+                                                        const TileArray& to) {
       if (fills) mover.fill(to, word);
       for (std::size_t i = 0; i < boxes.size(); ++i) {
         Box box = boxes[i];
@@ -177,17 +187,21 @@ LoweredKernel Relayout::lower_boxes(const std::vector<Box>& boxes) {
           mover.move_linear(from[i], to, d.from, d.to, d.extent);
           continue;
         }
-        if (cut >= 0) {
-          const auto at = static_cast<std::size_t>(cut);
+        for (int dimension : {cut, outer}) {
+          if (dimension < 0) continue;
+          const auto at = static_cast<std::size_t>(dimension);
           box.dimensions[at].extent = to.extents[at];
         }
         mover.move_box(from[i], to, box);
       }
     };
-    const std::int64_t extent =
-        cut < 0 ? 1 : physical_extents(instruction_.shape)[static_cast<std::size_t>(cut)];
+    const auto extent = [&](int dimension) {
+      return dimension < 0
+                 ? 1
+                 : physical_extents(instruction_.shape)[static_cast<std::size_t>(dimension)];
+    };
     std::optional<LoweredKernel> lowered =
-        emit_slabs(instruction_.name, sources, result(cut), extent, body, target_);
+        emit_slabs(instruction_.name, sources, target, extent(cut), body, target_, extent(outer));
     if (lowered) return std::move(*lowered);
   }
   refuse_size();

@@ -22,6 +22,11 @@ namespace {
 
 using Id = GraphEditor::Id;
 
+/// Of an image, unrolled in both dimensions at once.
+constexpr std::int64_t kMostCopies = 25;
+/// Of a row, in a part of an image: each part reads the pixels next to it again.
+constexpr std::int64_t kFewestPositions = 16;
+
 class ConvolutionForms {
  public:
   ConvolutionForms(hlo::Module& module, const Target& target)
@@ -143,8 +148,10 @@ class ConvolutionForms {
 
   Id emit_groups(const HloInstruction& convolution, const EmitConvolution& again) {
     if (!is_depthwise(edit_, convolution)) return separate_groups(edit_, convolution, again);
-    const auto products = [this, &convolution] {
-      return depthwise_as_products(edit_, convolution);
+    const auto products = [this, &convolution, &again] {
+      const std::int64_t count = positions_that_fit(convolution);
+      return count > 0 ? split_positions(edit_, convolution, 1, count, again)
+                       : depthwise_as_products(edit_, convolution);
     };
     if (convolution.window.size() == 1) return emit_in_a_row(convolution, products);
     return has_kernel(convolution) ? append(convolution) : products();
@@ -171,16 +178,38 @@ class ConvolutionForms {
     for (std::size_t i = window.size(); i-- > 0;) {
       if (has_phases(window[i])) return split_in_phases(edit_, convolution, i, again);
     }
+    if (const std::int64_t count = positions_that_fit(convolution)) {
+      return split_positions(edit_, convolution, 1, count, again);
+    }
+    if (window.size() == 2 && copies_of(convolution, 0) * copies_of(convolution, 1) > kMostCopies) {
+      return unroll_spatial_dimension(edit_, convolution, 1, again);
+    }
     return convolution_as_dot(edit_, convolution);
+  }
+
+  /// How many neighbours in a row a kernel takes, where it takes no whole rows; 0: too few.
+  std::int64_t positions_that_fit(const HloInstruction& convolution) {
+    if (convolution.window.size() != 2) return 0;
+    const std::int64_t positions = splittable_positions(convolution, 1);
+    for (std::int64_t parts = 2; positions / parts >= kFewestPositions; ++parts) {
+      const std::int64_t step = convolution.window[1].base_dilation;
+      const std::int64_t count = ((positions + parts - 1) / parts + step - 1) / step * step;
+      if (has_kernel(part_of_positions(edit_, convolution, 1, 0, count))) return count;
+    }
+    return 0;
+  }
+
+  /// How often unrolling a dimension copies the input.
+  static std::int64_t copies_of(const HloInstruction& convolution, std::size_t index) {
+    return std::min(convolution.window[index].size,
+                    extent_of(convolution.shape, convolution.convolution->output_spatial[index]));
   }
 
   static std::size_t cheapest_dimension(const HloInstruction& convolution) {
     std::size_t best = 0;
     std::int64_t fewest = 0;
     for (std::size_t i = 0; i < convolution.window.size(); ++i) {
-      const std::int64_t copies =
-          std::min(convolution.window[i].size,
-                   extent_of(convolution.shape, convolution.convolution->output_spatial[i]));
+      const std::int64_t copies = copies_of(convolution, i);
       if (i == 0 || copies < fewest) best = i, fewest = copies;
     }
     return best;

@@ -312,6 +312,56 @@ Id split_in_phases(GraphEditor& edit, HloInstruction convolution, std::size_t in
   return Phases(edit, std::move(convolution), index).run(emit);
 }
 
+std::int64_t splittable_positions(const HloInstruction& convolution, std::size_t index) {
+  return has_large_window(convolution) ? convolution.window[index].size
+                                       : result_extent(convolution, index);
+}
+
+HloInstruction part_of_positions(GraphEditor& edit, const HloInstruction& convolution,
+                                 std::size_t index, std::int64_t begin, std::int64_t count) {
+  HloInstruction part = convolution;
+  WindowDimension& w = part.window[index];
+  const ConvolutionDimensions& dims = convolution.convolution;
+  const bool large = has_large_window(convolution);
+  const std::int64_t d = dims.output_spatial[index];
+  if (large) {
+    const std::int64_t from = w.reversal ? w.size - begin - count : begin;
+    part.operands[1] = edit.take(part.operands[1], dims.kernel_spatial[index], from, count, 1);
+    w.size = count;
+    part.shape = hlo::array_shape(hlo::ElementType::kF32, part.shape.dimensions);
+  } else {
+    part.shape.dimensions[static_cast<std::size_t>(d)] = count;
+  }
+  // From the first element of the dilated input that the part meets to the last one.
+  const std::int64_t first = begin * (large ? w.window_dilation : w.stride) - w.padding_low;
+  const std::int64_t results = large ? result_extent(convolution, index) : count;
+  const std::int64_t reach = (results - 1) * w.stride + (w.size - 1) * w.window_dilation;
+  const std::int64_t low = ceil_divide(first, w.base_dilation);
+  const std::int64_t high = floor_divide(first + reach, w.base_dilation);
+  const std::int64_t pixels = std::max<std::int64_t>(1, high - low + 1);
+  part.operands[0] = edit.take(part.operands[0], dims.input_spatial[index], low, pixels, 1);
+  w.padding_low = low * w.base_dilation - first;
+  w.padding_high = reach - (pixels - 1) * w.base_dilation - w.padding_low;
+  return part;
+}
+
+Id split_positions(GraphEditor& edit, const HloInstruction& convolution, std::size_t index,
+                   std::int64_t count, const EmitConvolution& emit) {
+  const bool large = has_large_window(convolution);
+  const std::int64_t positions = splittable_positions(convolution, index);
+  std::vector<Id> parts;
+  for (std::int64_t begin = 0; begin < positions; begin += count) {
+    parts.push_back(emit(
+        part_of_positions(edit, convolution, index, begin, std::min(count, positions - begin))));
+  }
+  if (!large) return edit.concatenate(parts, convolution.convolution->output_spatial[index]);
+  Id sum = parts.front();
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    sum = edit.binary(HloOpcode::kAdd, sum, parts[i]);
+  }
+  return edit.convert(sum, convolution.shape.type);
+}
+
 Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
   HloInstruction convolution = original;
   const ConvolutionDimensions& dims = convolution.convolution;

@@ -48,6 +48,18 @@ bool has_phases(const hlo::WindowDimension& window);
 GraphEditor::Id split_in_phases(GraphEditor& edit, hlo::HloInstruction convolution,
                                 std::size_t index, const EmitConvolution& emit);
 
+/// Results of spatial dimension `index` that a part of split_positions() has, or positions of a
+/// large window.
+std::int64_t splittable_positions(const hlo::HloInstruction& convolution, std::size_t index);
+/// The part of `count` of these positions from `begin` on, of the input that it meets. Operands are
+/// written.
+hlo::HloInstruction part_of_positions(GraphEditor& edit, const hlo::HloInstruction& convolution,
+                                      std::size_t index, std::int64_t begin, std::int64_t count);
+/// Images whose rows are too long for a kernel: results in parts of `count`, one beside the other,
+/// or parts of a large window, whose results are added.
+GraphEditor::Id split_positions(GraphEditor& edit, const hlo::HloInstruction& convolution,
+                                std::size_t index, std::int64_t count, const EmitConvolution& emit);
+
 /// Groups become convolutions without them: as many groups together as fill 128 features, with
 /// kernels that are 0 between groups.
 GraphEditor::Id separate_groups(GraphEditor& edit, hlo::HloInstruction convolution,

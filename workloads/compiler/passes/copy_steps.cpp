@@ -18,6 +18,9 @@ using hlo::InstructionId;
 
 namespace {
 
+/// Of a concatenation: the other addresses of a kernel are its result and scratch.
+constexpr std::size_t kMostOperands = 16;
+
 class CopySteps {
  public:
   CopySteps(hlo::Module& module, const Target& target)
@@ -31,6 +34,11 @@ class CopySteps {
 
  private:
   void visit(InstructionId id);
+  void split_copy(InstructionId id);
+  void split_concatenation(InstructionId id);
+  bool is_large(const hlo::Shape& shape) const {
+    return static_cast<std::uint64_t>(shape.padded_bytes()) >= target_.vmem_bytes / 8;
+  }
   bool has_kernel(const HloInstruction& copy);
 
   hlo::Module& module_;
@@ -40,8 +48,8 @@ class CopySteps {
 };
 
 bool CopySteps::has_kernel(const HloInstruction& copy) {
-  const std::string key =
-      to_string(entry_.at(copy.operands[0]).shape) + " " + to_string(copy.shape);
+  std::string key = std::string(hlo::to_string(copy.opcode)) + to_string(copy.shape);
+  for (InstructionId operand : copy.operands) key += " " + to_string(entry_.at(operand).shape);
   const auto [entry, is_new] = known_.emplace(key, true);
   if (!is_new) return entry->second;
   try {
@@ -53,15 +61,18 @@ bool CopySteps::has_kernel(const HloInstruction& copy) {
 }
 
 void CopySteps::visit(InstructionId id) {
+  if (entry_.at(id).opcode == HloOpcode::kCopy) split_copy(id);
+  if (entry_.at(id).opcode == HloOpcode::kConcatenate) split_concatenation(id);
+}
+
+void CopySteps::split_copy(InstructionId id) {
   const HloInstruction& copy = entry_.at(id);
-  if (copy.opcode != HloOpcode::kCopy || copy.shape.is_tuple() || copy.shape.rank() < 3) return;
+  if (copy.shape.is_tuple() || copy.shape.rank() < 3) return;
   const hlo::Shape source = entry_.at(copy.operands[0]).shape;
   const std::vector<std::int64_t> from = major_to_minor(source);
   std::vector<std::int64_t> between = major_to_minor(copy.shape);
   // Smaller ones always fit.
-  const auto bytes =
-      static_cast<std::uint64_t>(std::max(source.padded_bytes(), copy.shape.padded_bytes()));
-  if (from == between || bytes < target_.vmem_bytes / 8 || has_kernel(copy)) return;
+  if (from == between || (!is_large(source) && !is_large(copy.shape)) || has_kernel(copy)) return;
   between.erase(std::find(between.begin(), between.end(), from.back()));
   between.push_back(from.back());
   HloInstruction first = copy;
@@ -69,6 +80,30 @@ void CopySteps::visit(InstructionId id) {
   first.shape.layout = tiled_layout(copy.shape.type, {between.rbegin(), between.rend()});
   const InstructionId step = append(entry_, std::move(first));
   entry_.at(id).operands[0] = step;
+}
+
+void CopySteps::split_concatenation(InstructionId id) {
+  const HloInstruction whole = entry_.at(id);
+  const std::size_t count = whole.operands.size();
+  if (count <= 2) return;
+  if (count <= kMostOperands && (!is_large(whole.shape) || has_kernel(whole))) return;
+  const auto d = static_cast<std::size_t>(whole.dimensions[0]);
+  std::vector<InstructionId> halves;
+  const auto middle = whole.operands.begin() + static_cast<std::ptrdiff_t>(count / 2);
+  for (const bool second : {false, true}) {
+    HloInstruction half = whole;
+    half.name += second ? ".second" : ".first";
+    half.operands.assign(second ? middle : whole.operands.begin(),
+                         second ? whole.operands.end() : middle);
+    half.shape.dimensions[d] = 0;
+    for (InstructionId operand : half.operands) {
+      half.shape.dimensions[d] += entry_.at(operand).shape.dimensions[d];
+    }
+    halves.push_back(half.operands.size() == 1 ? half.operands[0]
+                                               : append(entry_, std::move(half)));
+  }
+  entry_.at(id).operands = halves;
+  for (InstructionId half : halves) visit(half);
 }
 
 }  // namespace

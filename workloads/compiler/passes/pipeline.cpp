@@ -72,7 +72,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("rewrite_regular_gathers", [&] { rewrite_regular_gathers(work); });
   run("rewrite_indexed_access", [&] { rewrite_indexed_access(work, scheduled.refusals); });
   run("rewrite_convolutions", [&] { rewrite_convolutions(work, target); });
-  run("rewrite_windows", [&] { rewrite_windows(work); });
+  run("rewrite_windows", [&] { rewrite_windows(work, target); });
   run("refuse_unknown_operations", [&] { refuse_unknown_operations(scheduled, target); });
   run("join_padded_sums", [&] { join_padded_sums(work); });
   run("multiply_small_matrices", [&] { multiply_small_matrices(work); });

@@ -5,9 +5,12 @@
 #include <optional>
 #include <set>
 
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 
@@ -63,7 +66,8 @@ std::optional<std::vector<WindowDimension>> four_dimensions(
 
 class WindowForms {
  public:
-  explicit WindowForms(hlo::Module& module) : module_(module), edit_(module) {
+  WindowForms(hlo::Module& module, const Target& target)
+      : module_(module), target_(target), edit_(module) {
     for (const HloInstruction& instruction : entry().instructions) {
       if (instruction.opcode != HloOpcode::kConvolution) continue;
       Extents spatial = instruction.convolution->output_spatial;
@@ -90,6 +94,7 @@ class WindowForms {
   }
 
   Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
+  bool rows_fit(const HloInstruction& scatter) const;
   Id combine_shifted(Id value, std::size_t dimension, const WindowDimension& window,
                      std::int64_t results, HloOpcode operation, double initial);
   Id scatter(const HloInstruction& pooling, bool first_of_equal);
@@ -98,6 +103,7 @@ class WindowForms {
   Id back_in_place(Id value, const HloInstruction& pooling, const Extents& at);
 
   hlo::Module& module_;
+  const Target& target_;
   GraphEditor edit_;
   std::set<Extents> images_;  ///< Spatial dimensions of the convolutions.
 };
@@ -261,6 +267,36 @@ Id WindowForms::scatter(const HloInstruction& pooling, bool first_of_equal) {
   return edit_.convert(sum, type);
 }
 
+/// Whether the kernel of a select-and-scatter has room for rows of the image, with its windows
+/// outermost.
+bool WindowForms::rows_fit(const HloInstruction& scatter) const {
+  Extents order = dimensions_of(scatter.window);
+  // Where only one dimension has windows another one stands beside it.
+  for (std::int64_t d = 1; order.size() < 2; ++d) {
+    if (order[0] != d) order.insert(order.begin(), d);
+  }
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(kKernelRank); ++d) {
+    if (std::find(order.begin(), order.begin() + 2, d) == order.begin() + 2) order.push_back(d);
+  }
+  hlo::Computation alone;
+  for (std::size_t i = 0; i < scatter.operands.size(); ++i) {
+    HloInstruction operand = entry().at(scatter.operands[i]);
+    if (i < 2) {
+      operand.shape.layout = tiled_layout(operand.shape.type, {order.rbegin(), order.rend()});
+    }
+    append(alone, std::move(operand));
+  }
+  HloInstruction kernel = scatter;
+  kernel.operands = {0, 1, 2};
+  kernel.shape.layout = alone.at(0).shape.layout;
+  try {
+    lower_pooling(module_, alone, kernel, target_);
+  } catch (const WorkloadError&) {
+    return false;
+  }
+  return true;
+}
+
 void WindowForms::visit(Id id) {
   const HloInstruction pooling = entry().at(id);
   const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
@@ -291,14 +327,17 @@ void WindowForms::visit(Id id) {
       operation_of(pooling.called.at(1)) != HloOpcode::kAdd) {
     return;
   }
-  if (first && has_kernel_window(pooling.window)) return;
+  if (first && has_kernel_window(pooling.window) && rows_fit(pooling)) return;
   const auto four = four_dimensions(pooling.window);
-  const bool merges = first && four && has_kernel_window(*four);
+  const bool merges =
+      first && four && pooling.window.size() != kKernelRank && has_kernel_window(*four);
   edit_.finish(merges ? in_four_dimensions(pooling) : scatter(pooling, first));
 }
 
 }  // namespace
 
-void rewrite_windows(hlo::Module& module) { WindowForms(module).run(); }
+void rewrite_windows(hlo::Module& module, const Target& target) {
+  WindowForms(module, target).run();
+}
 
 }  // namespace tpu::compiler

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -12,11 +13,12 @@ namespace tpu::compiler {
 /// by merging dimensions that no window extends over; a window over another dimension (the features
 /// of a local response normalisation), one that starts from another value than the neutral one or
 /// reaches into gaps of a base dilation is a combination of shifted arrays, one per position. A
-/// select-and-scatter over three dimensions or others compares each position with the greatest.
+/// select-and-scatter over three dimensions or others, or of rows that do not fit VMEM, compares
+/// each position with the greatest.
 ///
 /// Needs: rewrite_convolutions; layouts not assigned yet. Leaves: windows that kernels take; those
 /// over integers, of more than 64 positions or with reducers that are no single operation as they
 /// are.
-void rewrite_windows(hlo::Module& module);
+void rewrite_windows(hlo::Module& module, const Target& target);
 
 }  // namespace tpu::compiler
