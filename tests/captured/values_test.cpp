@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <random>
 
-#include "tests/xla/functional_core.h"
+#include "tests/captured/functional_core.h"
 #include "traces/npz.h"
 #include "workloads/graph/shape.h"
 #include "workloads/xla/captured_folder.h"
@@ -118,7 +118,7 @@ std::string difference(const std::vector<double>& found, const std::vector<doubl
 
 /// Programs that were made to confirm instructions: their sources stand beside them.
 void expect_elements(const std::string& name, double tolerance) {
-  const std::string folder = TPUSIM_SOURCE_DIR "/tests/xla/captured/" + name;
+  const std::string folder = TPUSIM_SOURCE_DIR "/tests/captured/" + name;
   const traces::NpzFile values = traces::read_npz(folder + "/values.npz");
   for (const std::string chip : {"v2", "v3"}) {
     const isa::Program program = xla::load_captured(folder, chip);

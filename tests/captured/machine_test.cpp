@@ -7,7 +7,7 @@
 #include <random>
 
 #include "models/machine.h"
-#include "tests/xla/functional_core.h"
+#include "tests/captured/functional_core.h"
 #include "traces/npz.h"
 #include "workloads/graph/shape.h"
 #include "workloads/xla/captured_folder.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <random>
 
-#include "tests/xla/functional_core.h"
+#include "tests/captured/functional_core.h"
 #include "workloads/graph/graph.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/reference/interpreter.h"
