@@ -3,6 +3,7 @@
 // that has jax (python3); without one the tests are skipped.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -29,7 +30,8 @@ std::string numbered(const char* prefix, std::size_t number) {
 class Judge {
  public:
   explicit Judge(const std::string& name)
-      : folder_(std::filesystem::path(testing::TempDir()) / ("tpusim_judge_" + name)) {
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                ("tpusim_judge_" + name + "_" + std::to_string(getpid()))) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
