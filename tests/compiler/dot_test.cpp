@@ -297,12 +297,12 @@ TEST(Dot, FreeDimensionsAboveTheRows) {
 /// The kernels of one product, cut in different ways.
 class CutDot {
  public:
-  explicit CutDot(const DotCase& test)
+  explicit CutDot(const DotCase& test, bool keeps_matrices = false)
       : module_(dot_module(test)),
         computation_(module_.computations[0]),
         epilogue_(compiler::matmul_epilogue(module_, computation_, computation_.at(2))),
         problem_(compiler::dot_problem(computation_.at(2), epilogue_.lhs_shape, epilogue_.rhs_shape,
-                                       epilogue_.out_shape)),
+                                       epilogue_.out_shape, keeps_matrices)),
         lhs_(random_array(computation_.at(0).shape, 1)),
         rhs_(random_array(computation_.at(1).shape, 2)),
         expected_(expected_dot(test, lhs_.values, rhs_.values)) {}
@@ -365,7 +365,7 @@ TEST(Dot, EveryCutOfAProductIsRight) {
 }
 
 TEST(Dot, BlocksOfTheSideWithoutOuterDimensionsStayWhileMatricesGoBy) {
-  const CutDot shared_columns({"columns", {3, 50, 300}, {300, 260}, {{}, {}, {2}, {0}}});
+  const CutDot shared_columns({"columns", {3, 50, 300}, {300, 260}, {{}, {}, {2}, {0}}}, true);
   const CutDot shared_rows({"rows",
                             {300, 150},
                             {300, 3, 260},
@@ -398,9 +398,34 @@ TEST(Dot, MatricesWhoseRowsFollowEachOtherAreOne) {
   EXPECT_TRUE(dot.problem().outer.empty());
   EXPECT_EQ(dot.problem().m, 3U * 24U);
   check_dot(test);
-  // Not where tiles have padding rows.
-  const CutDot padded({"padded", {3, 20, 40}, {40, 20}, {{}, {}, {2}, {0}}});
-  EXPECT_EQ(padded.problem().m, 20U);
+}
+TEST(Dot, MatricesWithPaddingRowsAreOneToo) {
+  const DotCase test{"padded", {3, 20, 40}, {40, 20}, {{}, {}, {2}, {0}}};
+  const CutDot dot(test);
+  EXPECT_TRUE(dot.problem().outer.empty());
+  EXPECT_EQ(dot.problem().m, 3U * 24U);
+  EXPECT_EQ(dot.problem().matrix_rows, 20U);
+  check_dot(test);
+}
+TEST(Dot, PaddingBetweenContractedMatricesAddsNothing) {
+  // 40 matrices of 13 rows, two row tiles each, are five tiles of the contracted dimension.
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    const DotCase test{"contracted", {40, 13, 150}, {40, 13, 260}, {{}, {}, {0, 1}, {0, 1}},
+                       type,         type};
+    const CutDot dot(test);
+    EXPECT_TRUE(dot.problem().outer_k.empty());
+    EXPECT_EQ(dot.problem().k, 640U);
+    EXPECT_EQ(dot.problem().matrix_k, 13U);
+    compiler::DotTiling tiling;
+    tiling.block_m = tiling.chunk_m = 16;
+    tiling.block_n = 1;
+    for (const std::uint32_t block_k : {1U, 5U}) {
+      SCOPED_TRACE(testing::Message() << "block_k " << block_k);
+      tiling.block_k = block_k;
+      dot.check(tiling, Target{});
+    }
+    check_dot(test);
+  }
 }
 TEST(Dot, RowsOfATurnedResultAreThoseOfTheRightSide) {
   const DotCase test{"turned rows",

@@ -118,6 +118,9 @@ class DotKernel {
   void work();
   void when(PReg a, PReg b, const std::function<void()>& body);
   void clear_weight_rows();
+  void clear_padding_between_matrices();
+  void clear_padding(int input, hlo::ElementType type, std::uint32_t OuterDimension::*stride,
+                     std::uint32_t columns);
   void transpose_rows();
   void turn_sums();
   void transpose(const std::vector<std::uint32_t>& extents,
@@ -138,13 +141,15 @@ class DotKernel {
     Index column;
     /// Whether there may be padding rows, and the rows of the array from the first tile on.
     bool has_padding = false;
-    Index rows_left;
+    Index rows_left;  ///< Not where the rows are those of several matrices with padding.
+    PReg is_live;     ///< Whether its sums count; none: they do.
     VmemRegion sums;
   };
   void begin_run(const TileRun& run);
   void finish_tile(const TileRun& run, std::uint32_t i);
   bool has_padding_rows() const;
   Index rows_from(Index row_tile);
+  Index rows_of_tile(const TileRun& run, std::uint32_t i);
 
   // Results of the columns before, while the MXUs are at work.
   void start_finishing();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/expression.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 
 namespace tpu::compiler {
@@ -165,27 +166,34 @@ bool find_matrices(const Sides& sides, DotProblem& problem) {
   return true;
 }
 
-/// Where the contracted dimension stands in the rows of both sides in whole tiles, contracted
-/// dimensions right above it only make it longer.
+/// Where the contracted dimension stands in the rows of both sides, contracted dimensions right
+/// above it only make it longer.
 void merge_contracted(const Sides& sides, DotProblem& problem) {
   if (!problem.lhs_transposed || problem.rhs_transposed) return;
   const auto rows_granules = [&problem](std::uint32_t columns, ElementType type) {
-    return std::uint64_t{problem.k / 8} * ceil_divide(columns, 128) * tile_granules(type);
+    return std::uint64_t{ceil_divide(problem.k, 8)} * ceil_divide(columns, 128) *
+           tile_granules(type);
   };
-  while (!problem.outer_k.empty() && problem.k % 8 == 0) {
+  while (!problem.outer_k.empty()) {
     const OuterDimension& last = problem.outer_k.back();
     if (last.lhs != rows_granules(problem.m, sides.lhs.shape.type) ||
         last.rhs != rows_granules(problem.n, sides.rhs.shape.type)) {
       return;
+    }
+    if (problem.k % 8 != 0) {
+      const std::uint32_t tiles = ceil_divide(problem.k, 8);
+      if (!has_modulo(tiles, 2 * std::int64_t{tiles} * last.extent)) return;
+      problem.matrix_k = problem.k;
+      problem.k = 8 * tiles;
     }
     problem.k *= last.extent;
     problem.outer_k.pop_back();
   }
 }
 
-/// Where an operand's free dimension and the result's stand in the rows of both in whole tiles,
-/// free dimensions right above it only make it longer. So a matrix of weights is read once for all
-/// examples of a batch.
+/// Where an operand's free dimension and the result's stand in the rows of both, free dimensions
+/// right above it only make it longer. So a matrix of weights is read once for all examples of a
+/// batch.
 void merge_free(const Sides& sides, DotProblem& problem) {
   // The left side's rows are those of a result that lies straight, the right side's of a turned
   // one.
@@ -197,15 +205,21 @@ void merge_free(const Sides& sides, DotProblem& problem) {
   const auto other = turned ? &OuterDimension::lhs : &OuterDimension::rhs;
   const ElementType type = turned ? sides.rhs.shape.type : sides.lhs.shape.type;
   const auto granules = [&rows](std::uint32_t columns, ElementType of) {
-    return std::uint64_t{rows / 8} * ceil_divide(columns, 128) * tile_granules(of);
+    return std::uint64_t{ceil_divide(rows, 8)} * ceil_divide(columns, 128) * tile_granules(of);
   };
   const auto lengthens_rows = [&](const OuterDimension& outer) {
     return outer.*other == 0 && outer.*mine == granules(problem.k, type) &&
            outer.out == granules(across, sides.out.shape.type);
   };
-  while (rows % 8 == 0) {
+  for (;;) {
     const auto next = std::find_if(problem.outer.begin(), problem.outer.end(), lengthens_rows);
     if (next == problem.outer.end()) return;
+    if (rows % 8 != 0) {
+      const std::uint32_t tiles = ceil_divide(rows, 8);
+      if (!has_modulo(tiles, 2 * std::int64_t{tiles} * next->extent)) return;
+      problem.matrix_rows = rows;
+      rows = 8 * tiles;
+    }
     rows *= next->extent;
     problem.outer.erase(next);
   }

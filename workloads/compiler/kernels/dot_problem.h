@@ -25,6 +25,9 @@ struct DotProblem {
   /// Contracted dimensions above the matrices: their products are summed. `out` is 0.
   std::vector<OuterDimension> outer_k;
   std::uint32_t m = 1, n = 1, k = 1;
+  /// Rows of each of several matrices that the result's rows (or `k`) count with the padding of
+  /// their last tiles; 0: there is none. Padding of `k` has to become 0.
+  std::uint32_t matrix_rows = 0, matrix_k = 0;
   bool lhs_transposed = false;   ///< The left matrices lie as [k, m].
   bool rhs_transposed = false;   ///< The right matrices lie as [n, k].
   bool result_turned = false;    ///< The products are [m, n], but the results lie as [n, m].
@@ -44,7 +47,7 @@ struct DotProblem {
 
 /// Reads a dot instruction whose operands have the given shapes (with layouts) and whose result
 /// lies as `out`: any dimension numbers, as long as the two minor dimensions of each array are two
-/// of m, n and k. Matrices whose rows follow each other without a gap are one, unless
+/// of m, n and k. Matrices whose tiles of rows follow each other are one, unless
 /// `keeps_matrices`: something behind the product depends on the row in its matrix. Throws
 /// WorkloadError for dots that are no such products.
 DotProblem dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs, const hlo::Shape& rhs,

@@ -23,15 +23,29 @@ void DotKernel::finish() {
 
 bool DotKernel::has_padding_rows() const {
   const std::uint32_t last_row = problem_.result_turned ? problem_.n : problem_.m;
-  return last_row % (8 * out_rows_.block) != 0;
+  return problem_.matrix_rows != 0 || last_row % (8 * out_rows_.block) != 0;
 }
 
-/// Rows of the array from a row tile on.
+/// Rows of the array, or of its matrix, from a row tile on; of tiles beyond the array none or less.
 Index DotKernel::rows_from(Index row_tile) {
   const std::uint32_t last_row = problem_.result_turned ? problem_.n : problem_.m;
+  if (problem_.matrix_rows != 0) {
+    const Index within = modulo(builder_, row_tile, tiles_of(problem_.matrix_rows, 8));
+    const Index begin = tpu::compiler::multiply(builder_, within, 8);
+    const ScalarOperand left = builder_.sub(problem_.matrix_rows, to_operand(builder_, begin));
+    const PReg is_there = builder_.less(to_operand(builder_, row_tile), last_row / 8);
+    return {builder_.select(is_there, left, 0), 0};
+  }
   const Index begin = tpu::compiler::multiply(builder_, row_tile, 8);
   if (begin.is_constant()) return {{}, last_row - begin.offset};
   return {builder_.sub(last_row, to_operand(builder_, begin)), 0};
+}
+
+Index DotKernel::rows_of_tile(const TileRun& run, std::uint32_t i) {
+  if (problem_.matrix_rows == 0) return run.rows_left.plus(-8 * std::int64_t{i});
+  const Index rows = rows_from(run.row.plus(i));
+  if (!run.is_live) return rows;
+  return {builder_.select(run.is_live, to_operand(builder_, rows), 0), 0};
 }
 
 void DotKernel::begin_run(const TileRun& run) {
@@ -64,7 +78,7 @@ void DotKernel::finish_tile(const TileRun& run, std::uint32_t i) {
   if (!results_.is_identity()) {
     position_.place.row_key = static_cast<int>(i);
     position_.place.digits[position_.place.digits.size() - 2] = run.row.plus(i);
-    if (run.has_padding) position_.valid_rows = run.rows_left.plus(-8 * std::int64_t{i});
+    if (run.has_padding) position_.valid_rows = rows_of_tile(run, i);
   }
   const VReg product = builder_.load({run.sums, 8 * position_.tiles, position_.rows32});
   const std::vector<VReg> tiles = results_.apply(position_, product);
@@ -100,7 +114,7 @@ void DotKernel::apply_epilogue() {
                                        : Index{weighted_sum(builder_, {digits[3]}, {run.count}), 0};
     run.column = digit(column_dimension(), columns, digits[1], 1);
     run.has_padding = has_padding_rows();
-    if (run.has_padding) run.rows_left = rows_from(run.row);
+    if (run.has_padding && problem_.matrix_rows == 0) run.rows_left = rows_from(run.row);
     begin_run(run);
     for (std::uint32_t i = 0; i < run.count; ++i) finish_tile(run, i);
     results_.end(position_);
@@ -132,10 +146,12 @@ DotKernel::TileRun DotKernel::run_in_step() {
       0};
   if (epilogue_.has_sums()) {
     run.has_padding = true;
-    const ScalarOperand left = has_padding_rows() ? to_operand(builder_, rows_from(run.row))
-                                                  : ScalarOperand(8 * run.count);
-    const PReg is_live = builder_.equal(builder_.get(is_live_), 1);
-    run.rows_left = {builder_.select(is_live, left, 0), 0};
+    run.is_live = builder_.equal(builder_.get(is_live_), 1);
+    if (problem_.matrix_rows == 0) {
+      const ScalarOperand left = has_padding_rows() ? to_operand(builder_, rows_from(run.row))
+                                                    : ScalarOperand(8 * run.count);
+      run.rows_left = {builder_.select(run.is_live, left, 0), 0};
+    }
   }
   return run;
 }
@@ -189,7 +205,7 @@ void DotKernel::finish_last_columns() {
                                     {out_columns_.block, 1}),
                        first};
     run.has_padding = has_padding_rows();
-    if (run.has_padding) run.rows_left = rows_from(run.row);
+    if (run.has_padding && problem_.matrix_rows == 0) run.rows_left = rows_from(run.row);
     begin_run(run);
     for (std::uint32_t i = 0; i < run.count; ++i) finish_tile(run, i);
     results_.end(position_);

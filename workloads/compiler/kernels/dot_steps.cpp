@@ -21,6 +21,7 @@ void DotKernel::when(PReg a, PReg b, const std::function<void()>& body) {
 
 void DotKernel::work() {
   if (masks_k() && !problem_.rhs_transposed) clear_weight_rows();
+  if (problem_.matrix_k != 0) clear_padding_between_matrices();
   if (problem_.lhs_transposed) transpose_rows();
   builder_.new_block();
   multiply();
@@ -39,6 +40,40 @@ void DotKernel::clear_weight_rows() {
       memory_.clear_rows(problem_.rhs_type, weights.plus(std::int64_t{o} * matrix), valid,
                          16 * tiling_.block_k, tiling_.block_n);
     }
+  });
+}
+
+/// Where k counts the rows of several matrices with their padding, that becomes 0 on both sides.
+void DotKernel::clear_padding_between_matrices() {
+  clear_padding(x_input_, problem_.lhs_type, &OuterDimension::lhs, tiles_of(tiling_.block_m, 16));
+  clear_padding(w_input_, problem_.rhs_type, &OuterDimension::rhs, tiling_.block_n);
+}
+
+/// In the present block of a side, `columns` tiles to a row.
+void DotKernel::clear_padding(int input, ElementType type, std::uint32_t OuterDimension::*stride,
+                              std::uint32_t columns) {
+  const std::uint32_t rows = 16 * tiling_.block_k;
+  const std::uint32_t period = tiles_of(problem_.matrix_k, 8);
+  const bool several = !problem_.outer.empty() && problem_.outer.back().*stride != 0;
+  const std::uint32_t matrices = several ? tiling_.block_outer : 1;
+  when(grid_->fresh(input), {}, [&] {
+    builder_.new_block();
+    // Tile of the block in which the first matrix ends.
+    const Index first{weighted_sum(builder_, {grid_->index(k_dimension())}, {rows}), 0};
+    const Index before = modulo(builder_, first.reg ? first : Index{}, period);
+    const SReg end = builder_.sub(period - 1, to_operand(builder_, before));
+    builder_.loop(rows / period + 1, [&](SReg number) {
+      const SReg tile = builder_.add(end, builder_.mul(number, period));
+      builder_.if_(builder_.less(tile, rows), [&] {
+        VmemAddress block = grid_->input(input);
+        block.base2 = builder_.mul(tile, columns * tile_rows(type));
+        for (std::uint32_t o = 0; o < matrices; ++o) {
+          memory_.clear_rows(type, block.plus(std::int64_t{o} * rows * columns * tile_rows(type)),
+                             problem_.matrix_k % 8, 1, columns);
+        }
+      });
+    });
+    builder_.new_block();
   });
 }
 

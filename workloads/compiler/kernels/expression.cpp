@@ -76,6 +76,31 @@ Index divide_by_power_of_two(KernelBuilder& builder, Index a, int bits) {
   return {builder.shift_right(to_operand(builder, a), bits), 0};
 }
 
+namespace {
+
+constexpr int kReciprocalBits = 16;
+
+std::int64_t reciprocal(std::int64_t divisor) {
+  return ((std::int64_t{1} << kReciprocalBits) + divisor - 1) / divisor;
+}
+
+}  // namespace
+
+bool has_modulo(std::int64_t divisor, std::int64_t most) {
+  if (divisor == 1) return true;
+  const std::int64_t factor = reciprocal(divisor), one = std::int64_t{1} << kReciprocalBits;
+  return most * factor < (1 << 24) && most * (factor * divisor - one) < one;
+}
+
+Index modulo(KernelBuilder& builder, Index a, std::int64_t divisor) {
+  if (a.is_constant()) return {{}, a.offset % divisor};
+  if (divisor == 1) return {};
+  const SReg number = to_operand(builder, a).reg;
+  const SReg scaled = builder.mul(number, static_cast<std::uint32_t>(reciprocal(divisor)));
+  const SReg quotient = builder.shift_right(scaled, kReciprocalBits);
+  return {builder.sub(number, builder.mul(quotient, static_cast<std::uint32_t>(divisor))), 0};
+}
+
 Index modulo_power_of_two(KernelBuilder& builder, Index a, int bits) {
   const std::int64_t last = (std::int64_t{1} << bits) - 1;
   if (a.is_constant()) return {{}, a.offset & last};

@@ -25,6 +25,10 @@ Index add(KernelBuilder& builder, Index a, Index b);
 Index multiply(KernelBuilder& builder, Index a, std::int64_t factor);
 Index divide_by_power_of_two(KernelBuilder& builder, Index a, int bits);
 Index modulo_power_of_two(KernelBuilder& builder, Index a, int bits);
+/// The rest of a division, for numbers up to `most` of which has_modulo() is true: by one
+/// multiplication of 24 bits and a shift.
+Index modulo(KernelBuilder& builder, Index a, std::int64_t divisor);
+bool has_modulo(std::int64_t divisor, std::int64_t most);
 
 /// Where a vector register's worth of points lies in the iteration space.
 struct Place {
