@@ -94,7 +94,21 @@ Id ComputationPartitioner::moved(Id value, const Sharding& from, const Sharding&
   const auto key = std::make_pair(value, to.dimensions);
   const auto found = moved_.find(key);
   if (found != moved_.end()) return found->second;
-  return moved_[key] = mover_.move(value, from, to);
+  const HloInstruction& made = at(value);
+  const bool is_uniform =
+      made.opcode == HloOpcode::kBroadcast && at(made.operands[0]).shape.rank() == 0;
+  return moved_[key] = is_uniform ? repeated(made, from, to) : mover_.move(value, from, to);
+}
+
+/// The part of another shape of an array whose elements are all equal.
+Id ComputationPartitioner::repeated(const HloInstruction& uniform, const Sharding& from,
+                                    const Sharding& to) {
+  std::vector<std::int64_t> extents = uniform.shape.dimensions;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    extents[d] =
+        extents[d] * map_.mesh().extent(from.dimensions[d]) / map_.mesh().extent(to.dimensions[d]);
+  }
+  return mover_.edit().broadcast(uniform.operands[0], extents, {});
 }
 
 Id ComputationPartitioner::adjusted(Id value, const std::vector<Sharding>& from,

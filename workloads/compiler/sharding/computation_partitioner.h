@@ -47,6 +47,7 @@ class ComputationPartitioner {
   Id counted_once(Id operand, const Axes& partial);
   Id with_offset(Id iota, const Axes& axes);
   Id moved(Id value, const Sharding& from, const Sharding& to);
+  Id repeated(const hlo::HloInstruction& uniform, const Sharding& from, const Sharding& to);
   /// An array or tuple whose arrays lie like `from`, as `to` says.
   Id adjusted(Id value, const std::vector<Sharding>& from, const std::vector<Sharding>& to);
   Id adjusted(Id value, const std::vector<Sharding>& from, const std::vector<Sharding>& to,

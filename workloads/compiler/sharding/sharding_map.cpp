@@ -457,12 +457,14 @@ bool ShardingMap::sweep(Level level, bool forward) {
   return changed;
 }
 
+/// What comes from operands goes as far as it can, through loops, too, before anything is taken
+/// from results: activations are cut like the examples, not like the gradients of weights.
 void ShardingMap::propagate() {
   for (const Level level : {Level::kSameDimensions, Level::kAll, Level::kBroadcasts}) {
     for (int i = 0; i < kMostSweeps; ++i) {
-      const bool forward = sweep(level, true);
-      const bool backward = sweep(level, false);
-      if (!forward && !backward) break;
+      for (int k = 0; k < kMostSweeps && sweep(level, true); ++k) {
+      }
+      if (!sweep(level, false)) break;
     }
   }
 }

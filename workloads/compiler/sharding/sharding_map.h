@@ -21,7 +21,8 @@ using ValueId = int;
 ///
 /// Annotated arrays lie as the annotation says; from there shardings are propagated along
 /// the factors of operations: first through operations that keep all dimensions, then through all,
-/// then from the operands of broadcasts, each forward and backward until nothing changes. What the
+/// then from the operands of broadcasts, each forward until nothing changes, then backward, again
+/// and again. What the
 /// annotations do not reach is whole on every device.
 ///
 /// Needs: calls only of scalar computations, each body of a loop or branch called once.
