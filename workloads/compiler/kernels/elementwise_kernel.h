@@ -76,7 +76,7 @@ class ElementwiseKernel {
   void reset_digits();
   void advance(std::vector<SVariable>& digits, std::int64_t row_tiles);
 
-  // Values.
+  // Values (elementwise_values.cpp).
   ExpressionValue source(int node, const Place& place);
   VReg column_value(const Input& input, const Place& place);
   Index array_rows(const ArrayAccess& access, const Place& place, bool sliced, Index& row,

@@ -1,0 +1,175 @@
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/elementwise_kernel.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+using isa::Opcode;
+using Kind = ArrayAccess::Kind;
+using Step = ArrayAccess::Step;
+
+bool is_packed(const hlo::Shape& shape) { return shape.type == ElementType::kBf16; }
+
+}  // namespace
+
+/// The index along an axis, of the cut one within the present part.
+Index ElementwiseKernel::digit_in_part(const Place& place, int axis) {
+  const Index index = digit(place, axis);
+  if (axis != plan_.cut_axis) return index;
+  if (plan_.part_extent() == 1) return {};
+  return Index{builder_.sub(to_operand(builder_, index), part_begin_), 0};
+}
+
+/// VMEM rows of the array's tile (or, linear, of its row) at a place; the row within the tile and
+/// the first lane where they are not those of the place.
+Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& place, bool sliced,
+                                    Index& row, Index& lane) {
+  const auto major = [&](int axis) {
+    return sliced ? digit_in_part(place, axis) : digit(place, axis);
+  };
+  Index tile;
+  if (access.linear) {
+    Index line;
+    if (access.x == Step::kSame) {
+      line = digit(place, space_.lane_axis());
+    } else if (access.x == Step::kRows) {
+      line = divide_by_power_of_two(builder_, digit(place, space_.row_axis()), 4);
+      lane =
+          multiply(builder_, modulo_power_of_two(builder_, digit(place, space_.row_axis()), 4), 8);
+    } else if (access.x == Step::kMajor) {
+      line = divide_by_power_of_two(builder_, major(access.x_axis), 7);
+      lane = modulo_power_of_two(builder_, major(access.x_axis), 7);
+    }
+    return line;
+  }
+  if (access.x == Step::kSame) {
+    tile = digit(place, space_.lane_axis());
+  } else if (access.x == Step::kRows) {
+    tile = divide_by_power_of_two(builder_, digit(place, space_.row_axis()), 4);
+    lane = multiply(builder_, modulo_power_of_two(builder_, digit(place, space_.row_axis()), 4), 8);
+  } else if (access.x == Step::kMajor) {
+    tile = divide_by_power_of_two(builder_, major(access.x_axis), 7);
+    lane = modulo_power_of_two(builder_, major(access.x_axis), 7);
+  }
+  if (access.y == Step::kSame) {
+    tile = add(builder_, tile, multiply(builder_, digit(place, space_.row_axis()), access.x_tiles));
+  } else if (access.y == Step::kMajor) {
+    const Index y = major(access.y_axis);
+    tile = add(builder_, tile,
+               multiply(builder_, divide_by_power_of_two(builder_, y, 3), access.x_tiles));
+    row = modulo_power_of_two(builder_, y, 3);
+  }
+  for (const ArrayAccess::MajorTerm& term : access.majors) {
+    tile = add(builder_, tile, multiply(builder_, major(term.axis), term.tiles));
+  }
+  return multiply(builder_, tile, access.tile_rows());
+}
+
+VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
+  const ArrayAccess& access = input.access;
+  Index row, lane;
+  const Index rows = array_rows(access, place, input.sliced, row, lane);
+  const bool integer = !is_floating(access.shape.type);
+  VReg line;
+  if (access.y == Step::kSame && !access.linear) {
+    line = memory_->load_tile(access.shape.type, at(input.region, rows));
+  } else {
+    line = memory_->load_row(access.shape.type, input.region, rows, row);
+  }
+  return spread_over_lanes(builder_, emitter_, line, lane, access.x == Step::kRows, integer);
+}
+
+ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
+  const int index = plan_.reduction_of(id);
+  if (index >= 0) {
+    const Reduction& reduction = plan_.reductions[static_cast<std::size_t>(index)];
+    TPU_CHECK(reduction.along_lanes, graph_.kernel_name() << ": a sum that is not known yet");
+    return ExpressionValue::of(builder_.load(at(reduction.slots, place.slot_rows)));
+  }
+  if (const auto* value = plan_.row_value_of(id)) {
+    return ExpressionValue::of(builder_.load(at(value->slots, place.slot_rows)));
+  }
+  const Input& input = *plan_.input_of(id);
+  const ElementType type = input.access.shape.type;
+  if (input.fixed) return ExpressionValue::of(builder_.load(VmemAddress(input.slots)));
+  if (input.kept) {
+    const Index tile = digit(place, space_.row_axis());
+    return ExpressionValue::of(builder_.load(at(input.slots, multiply(builder_, tile, 8))));
+  }
+  Index row, lane;
+  switch (input.access.kind) {
+    case Kind::kStream:
+      return ExpressionValue::of(memory_->load_tile(
+          type, at(input.region, is_packed(input.access.shape) ? place.rows16 : place.rows32)));
+    case Kind::kColumn:
+      return ExpressionValue::of(builder_.load(at(input.slots, place.slot_rows)));
+    case Kind::kTile: {
+      const Index rows = array_rows(input.access, place, input.sliced, row, lane);
+      return ExpressionValue::of(memory_->load_tile(type, at(input.region, rows)));
+    }
+    case Kind::kRow: {
+      const Index rows = array_rows(input.access, place, input.sliced, row, lane);
+      return ExpressionValue::of(memory_->load_row(type, input.region, rows, row));
+    }
+  }
+  return {};
+}
+
+/// The value where the place lies inside the space, the reduction's identity in padding that would
+/// enter the result.
+VReg ElementwiseKernel::masked(const Reduction& reduction, const Place& place,
+                               VectorOperand value) {
+  const std::uint32_t identity =
+      identity_bits(graph_.node(reduction.node).reducer, reduction.integer);
+  const auto keep = [&](VReg position, Index limit) {
+    const VectorOperand bound = limit.is_constant()
+                                    ? VectorOperand(static_cast<std::uint32_t>(limit.offset))
+                                    : VectorOperand(builder_.splat(to_operand(builder_, limit)));
+    const MReg inside = builder_.vector_compare(Opcode::kVcmpLtS32, position, bound);
+    value = builder_.select(inside, value, identity);
+  };
+  const auto remaining = [&](std::int64_t extent, Index tile, std::int64_t size) {
+    if (tile.is_constant()) return Index{{}, extent - tile.offset * size};
+    const Index begin = multiply(builder_, tile, size);
+    return Index{builder_.sub(extent, to_operand(builder_, begin)), 0};
+  };
+  if (space_.linear) {
+    const std::int64_t extent = space_.extents.empty() ? 1 : space_.extents.front();
+    if (extent % 1024 != 0) {
+      keep(emitter_.element_index(),
+           remaining(extent, place.digits.empty() ? Index{} : place.digits[0], 1024));
+    }
+  } else {
+    const Index lane_tile = digit(place, space_.lane_axis());
+    const bool is_last = lane_tile.is_constant() && lane_tile.offset + 1 == space_.lane_tiles();
+    if (!reduction.lanes_kept && is_last && space_.lanes() % 128 != 0) {
+      keep(emitter_.lane_index(), {{}, space_.lanes() % 128});
+    }
+    const bool rows_enter = !reduction.rows_kept && !reduction.along_lanes;
+    if (rows_enter && space_.rows() % 8 != 0) {
+      keep(emitter_.sublane_index(), remaining(space_.rows(), digit(place, space_.row_axis()), 8));
+    }
+  }
+  return value.reg ? value.reg : builder_.vector(Opcode::kVmov, value);
+}
+
+/// The register of the accumulators that a place adds to.
+Index ElementwiseKernel::accumulator(const Reduction& reduction, const Place& place) {
+  Index index;
+  if (reduction.lanes_kept) index = digit(place, space_.lane_axis());
+  if (reduction.rows_kept) {
+    index = add(builder_, index,
+                multiply(builder_, digit(place, space_.row_axis()),
+                         reduction.lanes_kept ? space_.lane_tiles() : 1));
+  }
+  for (std::size_t i = 0; i < reduction.kept_majors.size(); ++i) {
+    index = add(
+        builder_, index,
+        multiply(builder_, digit_in_part(place, reduction.kept_majors[i]), reduction.strides[i]));
+  }
+  return index;
+}
+
+}  // namespace tpu::compiler
