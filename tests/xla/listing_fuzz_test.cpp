@@ -4,6 +4,7 @@
 
 #include "isa/listing/listing_reader.h"
 #include "sim/base/error.h"
+#include "tests/spoil.h"
 #include "workloads/xla/listing_files.h"
 
 namespace tpu::test {
@@ -24,34 +25,6 @@ bool is_read_or_refused(const std::string& text, const std::string& packed) {
     EXPECT_LT(what.size(), 400u) << what;
     return false;
   }
-}
-
-std::string spoil(std::string text, std::mt19937& random) {
-  const auto place = [&] {
-    return std::uniform_int_distribution<std::size_t>(0, text.size() - 1)(random);
-  };
-  switch (random() % 6) {
-    case 0:  // A flipped bit.
-      text[place()] ^= static_cast<char>(1u << random() % 8);
-      break;
-    case 1:  // Another character of the grammar.
-      text[place()] = "{}[]()%/*;:,=$#_0x9 \n"[random() % 21];
-      break;
-    case 2:  // The end is missing.
-      text.resize(place());
-      break;
-    case 3:  // A part is missing.
-      text.erase(place(), random() % 200);
-      break;
-    case 4: {  // A part stands twice.
-      const std::string part = text.substr(place(), random() % 200);
-      text.insert(place(), part);
-      break;
-    }
-    default:  // A number grows.
-      text.insert(place(), "99999999999");
-  }
-  return text;
 }
 
 TEST(ListingFuzz, SpoiltListingsAreReadOrRefusedInOneLine) {

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "sim/base/error.h"
+#include "workloads/hlo/proto_values.h"
+#include "workloads/hlo/text_cursor.h"
 
 namespace tpu::hlo {
 
@@ -60,6 +62,15 @@ float ProtoCursor::number(std::string_view name) {
 std::string_view ProtoCursor::text(std::string_view name) {
   need(kLength, name, "bytes");
   return payload_;
+}
+
+std::string_view ProtoCursor::identifier(std::string_view name) {
+  const std::string_view value = text(name);
+  if (!is_name(value)) {
+    fail(std::string(name) + " of letters, digits, '_', '.' and '-', found \"" + escaped(value) +
+         "\"");
+  }
+  return value;
 }
 
 ProtoCursor ProtoCursor::message(std::string_view name) {

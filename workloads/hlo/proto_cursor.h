@@ -24,6 +24,8 @@ class ProtoCursor {
   bool boolean(std::string_view name) { return integer(name) != 0; }
   float number(std::string_view name);
   std::string_view text(std::string_view name);
+  /// The name of an instruction, computation or module, which HLO text has without quotes.
+  std::string_view identifier(std::string_view name);
   ProtoCursor message(std::string_view name);
   /// Appends the value or values of a repeated field, packed or not.
   void integers(std::string_view name, std::vector<std::int64_t>& values);

@@ -42,7 +42,7 @@ class InstructionReader {
     HloInstruction& made = result_.made;
     switch (message_.field()) {
       case 1:
-        made.name = message_.text("name");
+        made.name = message_.identifier("name");
         break;
       case 2:
         opcode_ = message_.text("opcode");

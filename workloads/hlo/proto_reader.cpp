@@ -44,7 +44,7 @@ class ProtoReader {
     while (message_.next()) {
       switch (message_.field()) {
         case 1:
-          module_.name = escaped(message_.text("name"));
+          module_.name = message_.identifier("name");
           break;
         case 3:
           computation(message_.message("computations"));
@@ -97,7 +97,7 @@ class ProtoReader {
     while (message.next()) {
       switch (message.field()) {
         case 1:
-          made.name = message.text("name");
+          made.name = message.identifier("name");
           break;
         case 2:
           instruction(message.message("instructions"), made, ids);

@@ -43,6 +43,10 @@ std::size_t end_of_quoted(std::string_view text, std::size_t position) {
 
 }  // namespace
 
+bool is_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_name_character);
+}
+
 void TextCursor::skip_blanks() {
   while (position_ < text_.size()) {
     if (is_blank(text_[position_])) {

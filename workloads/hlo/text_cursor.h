@@ -8,6 +8,9 @@
 
 namespace tpu::hlo {
 
+/// True for what HLO text takes for a name: letters, digits, '_', '.' and '-'.
+bool is_name(std::string_view text);
+
 /// A place in HLO text from which the reader takes tokens. It skips blanks and comments, knows line
 /// and column, and its errors show the line itself and what was expected there.
 class TextCursor {
