@@ -47,5 +47,19 @@ TEST(SmallProducts, ManySmallMatricesAreMultipliedOnTheVectorUnit) {
 
 TEST(SmallProducts, FewMatricesStayWithTheMatrixUnit) { EXPECT_EQ(dots_after_pass("127"), 2U); }
 
+TEST(SmallProducts, DotsThatContractNothingAreProductsOfBroadcasts) {
+  HloCheck check;
+  check.round_matmul_operands = false;
+  check_hlo(
+      "HloModule n\nENTRY main {\n  x = f32[6,70,200] parameter(0)\n  g = f32[200] parameter(1)\n"
+      "  ROOT r = f32[200,6,70] dot(x, g), lhs_batch_dims={2}, lhs_contracting_dims={}, "
+      "rhs_batch_dims={0}, rhs_contracting_dims={}\n}\n",
+      check);
+  check_hlo(
+      "HloModule n\nENTRY main {\n  x = f32[300] parameter(0)\n  g = f32[70] parameter(1)\n"
+      "  ROOT r = f32[300,70] dot(x, g), lhs_contracting_dims={}, rhs_contracting_dims={}\n}\n",
+      check);
+}
+
 }  // namespace
 }  // namespace tpu::test

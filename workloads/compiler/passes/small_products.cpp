@@ -93,22 +93,23 @@ void multiply_small_matrices(hlo::Module& module) {
   const std::size_t count = module.entry_computation().instructions.size();
   for (std::size_t i = 0; i < count; ++i) {
     const HloInstruction dot = module.entry_computation().instructions[i];
-    if (dot.opcode != HloOpcode::kDot || dot.dot->lhs_contracting.empty()) continue;
+    if (dot.opcode != HloOpcode::kDot) continue;
     const Id left = dot.operands[0], right = dot.operands[1];
     if (!is_floating(dot.shape) || !is_floating(edit.shape(left)) ||
         !is_floating(edit.shape(right))) {
       continue;
     }
     const ProductSpace space(dot.dot, edit.dimensions(left), edit.dimensions(right));
-    if (space.matrices < kFewestMatrices ||
-        space.multiplications() > kMostMultiplications * space.matrices) {
+    const bool adds = !space.contracted.empty();
+    if (adds && (space.matrices < kFewestMatrices ||
+                 space.multiplications() > kMostMultiplications * space.matrices)) {
       continue;
     }
     edit.stand_for(dot.id);
     const Id product =
         edit.binary(HloOpcode::kMultiply, spread(edit, left, space.left_places, space.extents),
                     spread(edit, right, space.right_places, space.extents));
-    const Id sum = edit.reduce(product, HloOpcode::kAdd, space.contracted, 0);
+    const Id sum = adds ? edit.reduce(product, HloOpcode::kAdd, space.contracted, 0) : product;
     edit.finish(edit.convert(sum, dot.shape.type));
   }
   if (module.entry_computation().instructions.size() > count) tidy(module.entry_computation());
