@@ -235,8 +235,9 @@ class Search {
       if (chunk > 32 * std::max(groups, 2U)) continue;
       if (chunk % groups != 0 || chunk / groups > 48) continue;
       const bool whole_tiles = problem_.lhs_transposed || problem_.result_turned;
+      const std::uint32_t least = whole_tiles ? std::lcm(16U, groups) : 16;
       if (whole_tiles && chunk % 16 != 0) continue;
-      if (chunk >= 2 * row_tiles && chunk > 2 * groups && chunk > 16) continue;
+      if (chunk >= 2 * row_tiles && chunk > 2 * groups && chunk > least) continue;
       const std::uint32_t unit =
           problem_.row_period == 0 ? chunk : std::lcm(chunk, problem_.row_period);
       for (std::uint32_t block_m : block_sizes(row_tiles, unit)) {
@@ -258,7 +259,10 @@ class Search {
     consider(tiling);
     consider_outer_inside(tiling);
     tiling.columns_outermost = false;
+    // Rows that stand in the lanes of an array go in columns of 128.
+    const bool in_lanes = problem_.lhs_transposed || problem_.result_turned;
     const bool whole = tiling.block_m >= ceil_divide(problem_.m, 8) &&
+                       (!in_lanes || tiling.block_m / 16 == ceil_divide(problem_.m, 128)) &&
                        tiling.block_n == ceil_divide(problem_.n, 128) &&
                        tiling.block_k == ceil_divide(problem_.k, 128);
     if (!whole || problem_.outer.empty()) return;

@@ -8,6 +8,7 @@
 #include "workloads/compiler/kernels/relayout_boxes.h"
 #include "workloads/compiler/kernels/relayout_copy.h"
 #include "workloads/compiler/kernels/relayout_slabs.h"
+#include "workloads/compiler/passes/dimension_order.h"
 #include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
@@ -113,7 +114,7 @@ class Relayout {
   }
 
   const hlo::Computation& computation_;
-  const hlo::HloInstruction& instruction_;
+  hlo::HloInstruction instruction_;
   const Target& target_;
 };
 
@@ -311,6 +312,23 @@ LoweredKernel Relayout::lower() {
   refuse("expected operands and result in the same order of dimensions");
 }
 
+/// What cuts and pads one array, with the result's dimensions of extent 1 where the operand has
+/// them.
+hlo::HloInstruction in_order_of_operand(const hlo::Computation& computation,
+                                        const hlo::HloInstruction& instruction) {
+  hlo::HloInstruction result = instruction;
+  const bool is_box = instruction.opcode == HloOpcode::kSlice ||
+                      instruction.opcode == HloOpcode::kPad ||
+                      instruction.opcode == HloOpcode::kReverse;
+  if (!is_box) return result;
+  const hlo::Layout& source = computation.at(instruction.operands[0]).shape.layout;
+  const DimensionOrder wanted(source.minor_to_major.rbegin(), source.minor_to_major.rend());
+  if (same_order(result.shape, major_to_minor(result.shape), wanted)) {
+    result.shape.layout.minor_to_major = source.minor_to_major;
+  }
+  return result;
+}
+
 }  // namespace
 
 LoweredKernel lower_relayout(const hlo::Module&, const hlo::Computation& computation,
@@ -324,7 +342,7 @@ LoweredKernel lower_relayout(const hlo::Module&, const hlo::Computation& computa
   if (hlo::byte_size(type) != 4 && type != hlo::ElementType::kBf16) {
     refuse(computation, instruction, "expected f32, s32, u32 or bf16");
   }
-  return Relayout(computation, instruction, target).lower();
+  return Relayout(computation, in_order_of_operand(computation, instruction), target).lower();
 }
 
 }  // namespace tpu::compiler
