@@ -195,6 +195,16 @@ TEST(Partition, PartsWrittenForOneDeviceAreLeftAsTheyAre) {
   check_hlo(to_string(made.module), check);
 }
 
+TEST(Partition, AnnotationsInTheComputationOfAReductionSayNothing) {
+  const std::string text =
+      "HloModule m\nsum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  c = f32[] add(a, "
+      "b)\n  ROOT d = f32[] custom-call(c), custom_call_target=\"Sharding\", "
+      "sharding={replicated}\n}\nENTRY main {\n  x = f32[16,8] parameter(0), "
+      "sharding={devices=[4,1]<=[4]}\n  zero = f32[] constant(0)\n  ROOT r = f32[8] reduce(x, "
+      "zero), dimensions={0}, to_apply=sum\n}\n";
+  EXPECT_EQ(count_of(check_on_four(text), " all-reduce("), 1u);
+}
+
 void expect_refused(const std::string& parameter, std::int64_t devices, const std::string& why) {
   const hlo::Module module = hlo::read_hlo_text(
       "test.hlo",

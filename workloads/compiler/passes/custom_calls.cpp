@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/passes/edit.h"
 
 namespace tpu::compiler {
 
@@ -43,22 +44,45 @@ bool splits_arrays(const std::string& annotation) {
   return false;
 }
 
+bool is_identity(const hlo::Computation& computation, const HloInstruction& instruction) {
+  if (instruction.opcode != HloOpcode::kCustomCall) return false;
+  const std::string& target = instruction.custom_call_target;
+  return std::find(kIdentities.begin(), kIdentities.end(), target) != kIdentities.end() &&
+         instruction.operands.size() == 1 && !instruction.shape.is_tuple() &&
+         same_extent(instruction.shape, computation.at(instruction.operands[0]).shape);
+}
+
 }  // namespace
 
+void drop_scalar_annotations(hlo::Module& module) {
+  for (hlo::Computation& computation : module.computations) {
+    std::vector<hlo::InstructionId> stands_for;
+    bool found = false;
+    for (HloInstruction& instruction : computation.instructions) {
+      for (hlo::InstructionId& operand : instruction.operands) {
+        operand = stands_for[static_cast<std::size_t>(operand)];
+      }
+      const bool drops = instruction.shape.rank() == 0 && is_identity(computation, instruction);
+      stands_for.push_back(drops ? instruction.operands[0] : instruction.id);
+      found = found || drops;
+    }
+    if (!found) continue;
+    computation.root = stands_for[static_cast<std::size_t>(computation.root)];
+    tidy(computation);
+  }
+}
+
 void resolve_custom_calls(hlo::Module& module) {
+  drop_scalar_annotations(module);
   for (hlo::Computation& computation : module.computations) {
     for (HloInstruction& instruction : computation.instructions) {
-      if (instruction.opcode != HloOpcode::kCustomCall) continue;
-      const std::string& target = instruction.custom_call_target;
-      if (std::find(kIdentities.begin(), kIdentities.end(), target) == kIdentities.end()) continue;
-      if (instruction.operands.size() != 1 || instruction.shape.is_tuple()) continue;
+      if (!is_identity(computation, instruction)) continue;
       if (module.replicas > 1 && splits_arrays(instruction.raw_attributes)) {
         throw WorkloadError(instruction.name +
                             ": expected a module after SPMD partitioning, or one whose arrays " +
                             "are whole, found the annotation " + instruction.raw_attributes.get() +
                             "; give the module that XLA prints after the pass spmd-partitioning");
       }
-      if (!same_extent(instruction.shape, computation.at(instruction.operands[0]).shape)) continue;
       instruction.opcode = HloOpcode::kCopy;
       instruction.custom_call_target.reset();
       instruction.raw_attributes.reset();

@@ -14,4 +14,8 @@ namespace tpu::compiler {
 /// WorkloadError with the annotation for a module that is still to be partitioned.
 void resolve_custom_calls(hlo::Module& module);
 
+/// Pass: such custom-calls of scalars, which are whole wherever they are, are gone: also those in
+/// the computations of reductions, which JAX annotates.
+void drop_scalar_annotations(hlo::Module& module);
+
 }  // namespace tpu::compiler

@@ -6,6 +6,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/async_pairs.h"
+#include "workloads/compiler/passes/custom_calls.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/sharding/computation_partitioner.h"
 #include "workloads/compiler/sharding/sharding_map.h"
@@ -124,6 +125,7 @@ std::int64_t annotated_devices(const hlo::Module& module) {
 
 PartitionedModule partition(hlo::Module module, std::int64_t devices) {
   join_async_pairs(module);
+  drop_scalar_annotations(module);
   flatten_calls_everywhere(module);
   separate_bodies(module);
   PartitionedModule result;
