@@ -271,9 +271,9 @@ Id WindowForms::scatter(const HloInstruction& pooling, bool first_of_equal) {
 /// outermost.
 bool WindowForms::rows_fit(const HloInstruction& scatter) const {
   Extents order = dimensions_of(scatter.window);
-  // Where only one dimension has windows another one stands beside it.
+  // Where fewer than two dimensions have windows others stand beside them.
   for (std::int64_t d = 1; order.size() < 2; ++d) {
-    if (order[0] != d) order.insert(order.begin(), d);
+    if (order.empty() || order[0] != d) order.insert(order.begin(), d);
   }
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(kKernelRank); ++d) {
     if (std::find(order.begin(), order.begin() + 2, d) == order.begin() + 2) order.push_back(d);
