@@ -194,6 +194,18 @@ std::vector<std::vector<float>> run_cut(const hlo::Module& module,
   return results;
 }
 
+void expect_near(const std::vector<std::vector<float>>& found,
+                 const std::vector<std::vector<float>>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t r = 0; r < expected.size(); ++r) {
+    ASSERT_EQ(found[r].size(), expected[r].size());
+    for (std::size_t i = 0; i < expected[r].size(); ++i) {
+      ASSERT_NEAR(found[r][i], expected[r][i], 1e-4 * (1 + std::abs(expected[r][i])))
+          << "result " << r << ", element " << i;
+    }
+  }
+}
+
 /// Steps that finish tiles must leave what a cut without them leaves. The product is of 19 or 20
 /// row tiles, five columns, three tiles along k.
 void compare_cuts(const hlo::Module& module) {
@@ -217,14 +229,7 @@ void compare_cuts(const hlo::Module& module) {
       tiling.finished_tiles = compiler::tiles_to_finish(like, tiling);
       // 8 or 20 row tiles of each column in 5 or 14 steps.
       ASSERT_EQ(tiling.finished_tiles, 2 * columns);
-      const auto found = run_cut(scheduled.module, *kernels[0], tiling);
-      for (std::size_t r = 0; r < expected.size(); ++r) {
-        ASSERT_EQ(found[r].size(), expected[r].size());
-        for (std::size_t i = 0; i < expected[r].size(); ++i) {
-          ASSERT_NEAR(found[r][i], expected[r][i], 1e-4 * (1 + std::abs(expected[r][i])))
-              << "result " << r << ", element " << i;
-        }
-      }
+      expect_near(run_cut(scheduled.module, *kernels[0], tiling), expected);
     }
   }
 }
@@ -247,6 +252,35 @@ TEST(MatmulEpilogue, StepsThatFinishColumnsLeaveOutPaddingBetweenMatrices) {
   const Tensor product = g.graph.dot(x, w, {{}, {}, {2}, {0}}, ElementType::kF32);
   const Tensor sum = g.graph.add(product, g.parameter({5, 30, 520}));
   compare_cuts(g.finish({sum, g.graph.reduce_sum(sum, {0, 1})}));
+}
+
+TEST(MatmulEpilogue, StepsFinishTilesOfTheMatrixBefore) {
+  EpilogueGraph g;
+  const Tensor a = g.parameter({6, 64, 100}), b = g.parameter({6, 100, 260});
+  const Tensor product = g.graph.dot(a, b, {{0}, {0}, {2}, {1}}, ElementType::kF32);
+  const Tensor sum = g.graph.add(product, g.parameter({6, 64, 260}));
+  const hlo::Module module =
+      g.finish({g.graph.convert(sum, ElementType::kBf16), g.graph.reduce_sum(sum, {0, 1})});
+  const compiler::ScheduledModule scheduled =
+      compiler::schedule(module, target_of(MachineParams{}, 1), nullptr);
+  const auto kernels = kernels_of(scheduled);
+  ASSERT_EQ(kernels.size(), 1U) << hlo::to_string(scheduled.module);
+  compiler::DotProblem like;
+  like.k = 100;
+  like.has_epilogue = true;
+  // A column is one step, or two.
+  for (const std::uint32_t chunk : {8U, 4U}) {
+    SCOPED_TRACE(chunk);
+    compiler::DotTiling tiling;
+    tiling.block_outer = 3;
+    tiling.block_m = 8;
+    tiling.block_n = 3;
+    tiling.chunk_m = chunk;
+    const auto expected = run_cut(scheduled.module, *kernels[0], tiling);
+    tiling.finished_tiles = compiler::tiles_to_finish(like, tiling);
+    ASSERT_EQ(tiling.finished_tiles, 8U);
+    expect_near(run_cut(scheduled.module, *kernels[0], tiling), expected);
+  }
 }
 
 TEST(MatmulEpilogue, OnlyWholeSumsOfSeveralColumnsAreFinishedBySteps) {

@@ -156,6 +156,7 @@ class DotKernel {
   TileRun run_in_step();
   void advance_finishing(const std::vector<SReg>& digits);
   void finish_last_columns();
+  void finish_columns(std::uint32_t matrix, std::uint32_t first);
 
   const DotProblem& problem_;
   const DotTiling& tiling_;
@@ -189,7 +190,8 @@ class DotKernel {
   std::vector<VmemAddress> result_tiles_;
   /// The columns that steps finish: their first tile column, the next tile's row and column in
   /// them, and whether they are complete and not finished yet.
-  SVariable done_column_, done_row_, done_part_, is_live_;
+  SVariable done_tiles_, done_column_, done_row_, done_part_, is_live_;
+  SVariable held_tiles_, held_column_, is_held_;  ///< Columns whose sums are complete next.
   VmemRegion transposed_;  ///< Rows of the left side where it lies transposed.
 };
 

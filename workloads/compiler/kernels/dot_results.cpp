@@ -125,10 +125,10 @@ void DotKernel::apply_epilogue() {
 
 /// Before the first step of a block: nothing is complete yet.
 void DotKernel::start_finishing() {
-  done_column_ = builder_.scalar_variable(0);
-  done_row_ = builder_.scalar_variable(0);
-  done_part_ = builder_.scalar_variable(0);
-  is_live_ = builder_.scalar_variable(0);
+  for (SVariable* variable : {&done_tiles_, &done_column_, &done_row_, &done_part_, &is_live_,
+                              &held_tiles_, &held_column_, &is_held_}) {
+    *variable = builder_.scalar_variable(0);
+  }
 }
 
 /// What the present step finishes. Where nothing is left the last tiles are made once more, and add
@@ -138,8 +138,10 @@ DotKernel::TileRun DotKernel::run_in_step() {
   run.count = tiling_.finished_tiles;
   run.sums = finished_sums_;
   const SReg row = builder_.get(done_row_);
-  const SReg column = builder_.add(builder_.get(done_column_), builder_.get(done_part_));
-  run.tiles = builder_.add(builder_.mul(row, out_columns_.block), column);
+  const SReg part = builder_.get(done_part_);
+  const SReg column = builder_.add(builder_.get(done_column_), part);
+  run.tiles = builder_.add(builder_.get(done_tiles_),
+                           builder_.add(builder_.mul(row, out_columns_.block), part));
   run.row = {weighted_sum(builder_, {grid_->index(row_dimension()), row}, {out_rows_.block, 1}), 0};
   run.column = {
       weighted_sum(builder_, {grid_->index(column_dimension()), column}, {out_columns_.block, 1}),
@@ -164,28 +166,49 @@ void DotKernel::advance_finishing(const std::vector<SReg>& digits) {
   const PReg wraps = builder_.equal(row, tiling_.block_m);
   const SReg next_part = builder_.add(part, builder_.select(wraps, 1, 0));
   const PReg is_end = builder_.equal(next_part, columns);
-  const SReg stays_row = builder_.select(wraps, 0, row);
-  SReg new_row = builder_.select(is_end, tiling_.block_m - count, stays_row);
-  SReg new_part = builder_.select(is_end, columns - 1, next_part);
-  SReg live = builder_.select(is_end, 0, builder_.get(is_live_));
   PReg is_first;
   for (std::size_t d : {std::size_t{2}, std::size_t{3}}) {
     if (!digits[d]) continue;
     const PReg zero = builder_.equal(digits[d], 0);
     is_first = is_first ? builder_.and_(is_first, zero) : zero;
   }
-  const SReg group = digits[1];
-  const PReg has_before = builder_.less(0, group);
-  const SReg before = builder_.mul(builder_.sub(builder_.max(group, 1), 1), columns);
-  const SReg old_column = builder_.get(done_column_);
-  builder_.set(done_column_, builder_.select(is_first, before, old_column));
-  builder_.set(done_row_, builder_.select(is_first, 0, new_row));
-  builder_.set(done_part_, builder_.select(is_first, 0, new_part));
-  builder_.set(is_live_, builder_.select(is_first, builder_.select(has_before, 1, 0), live));
+  const auto where_first = [&](ScalarOperand changed, SReg kept) {
+    return is_first      ? builder_.select(is_first, changed, kept)
+           : changed.reg ? changed.reg
+                         : builder_.constant(changed.immediate);
+  };
+  const SReg next_row = builder_.select(wraps, 0, row);
+  const SReg held_tiles = builder_.get(held_tiles_), held_column = builder_.get(held_column_);
+  const SReg is_held = builder_.get(is_held_);
+  builder_.set(done_tiles_, where_first(held_tiles, builder_.get(done_tiles_)));
+  builder_.set(done_column_, where_first(held_column, builder_.get(done_column_)));
+  builder_.set(done_row_,
+               where_first(0, builder_.select(is_end, tiling_.block_m - count, next_row)));
+  builder_.set(done_part_, where_first(0, builder_.select(is_end, columns - 1, next_part)));
+  builder_.set(is_live_, where_first(is_held, builder_.select(is_end, 0, builder_.get(is_live_))));
+  const std::uint32_t matrix = tiling_.block_m * tiling_.block_n;
+  const SReg tiles = weighted_sum(builder_, {digits[0], digits[1]}, {matrix, columns});
+  const SReg column = weighted_sum(builder_, {digits[1]}, {columns});
+  builder_.set(held_tiles_,
+               where_first(tiles ? ScalarOperand(tiles) : ScalarOperand(0), held_tiles));
+  builder_.set(held_column_,
+               where_first(column ? ScalarOperand(column) : ScalarOperand(0), held_column));
+  builder_.set(is_held_, where_first(1, is_held));
 }
 
-/// The last columns have no steps behind them.
+/// The last columns have no steps behind them; where a column is one step, the last two have none.
 void DotKernel::finish_last_columns() {
+  const std::uint32_t columns = tiling_.columns_at_once;
+  const std::uint32_t groups = tiling_.block_n / columns;
+  const bool is_one_step = tiling_.block_k == tiling_.k_parts && tiling_.block_m == tiling_.chunk_m;
+  const std::uint32_t all = tiling_.block_outer * groups;
+  for (std::uint32_t group = all - (is_one_step ? 2 : 1); group < all; ++group) {
+    finish_columns(group / groups, group % groups * columns);
+  }
+}
+
+/// Tiles of `columns_at_once` columns of a matrix of the block.
+void DotKernel::finish_columns(std::uint32_t matrix, std::uint32_t first) {
   const std::uint32_t columns = tiling_.columns_at_once;
   TileRun run;
   run.sums = sums_;
@@ -195,9 +218,9 @@ void DotKernel::finish_last_columns() {
   StepCounter counter(builder_, {columns, tiling_.block_m / run.count});
   builder_.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();
-    const std::uint32_t first = out_columns_.block - columns;
+    const std::uint32_t before = matrix * tiling_.block_m * tiling_.block_n + first;
     const SReg tiles = weighted_sum(builder_, digits, {1, run.count * out_columns_.block});
-    run.tiles = tiles ? builder_.add(tiles, first) : builder_.constant(first);
+    run.tiles = tiles ? builder_.add(tiles, before) : builder_.constant(before);
     run.row = {weighted_sum(builder_, {grid_->index(row_dimension()), digits[1]},
                             {out_rows_.block, run.count}),
                0};

@@ -156,7 +156,9 @@ class Estimate {
     if (tiling_.finished_tiles > 0) {
       // The last columns' tiles stand behind the last step.
       const double finished = tiling_.finished_tiles;
-      const double last = double(tiling_.block_m) * tiling_.columns_at_once;
+      const bool is_one_step =
+          tiling_.block_k == tiling_.k_parts && tiling_.block_m == tiling_.chunk_m;
+      const double last = double(tiling_.block_m) * tiling_.columns_at_once * (is_one_step ? 2 : 1);
       work = steps * kHoles * std::max(step, shared_step(units, pushes, finished)) + kTileCycles +
              last * finish_cycles();
     } else {
@@ -312,13 +314,14 @@ std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling
   const bool is_whole_k = tiling.block_k == ceil_divide(problem.k, 128) && problem.outer_k.empty();
   const std::uint32_t columns = tiling.columns_at_once;
   if (!(problem.has_epilogue || has_packed) || problem.result_turned || problem.row_period != 0 ||
-      !is_whole_k || tiling.block_outer != 1 || tiling.block_n < 2 * columns) {
+      !is_whole_k || tiling.block_outer * tiling.block_n < 2 * columns) {
     return 0;
   }
-  // The first step of a column still adds to sums of the one before.
-  const std::uint32_t steps =
-      (tiling.block_k / tiling.k_parts) * (tiling.block_m / tiling.chunk_m) - 1;
-  if (steps == 0) return 0;
+  // The first step of a column still adds to sums of the one before; where there is no other, tiles
+  // are those of two columns before.
+  const std::uint32_t all_steps =
+      (tiling.block_k / tiling.k_parts) * (tiling.block_m / tiling.chunk_m);
+  const std::uint32_t steps = std::max(all_steps, 2U) - 1;
   for (std::uint32_t tiles = 1; tiles <= kMostFinished; ++tiles) {
     if (tiling.block_m % tiles == 0 && tiles * steps >= tiling.block_m * columns) return tiles;
   }
