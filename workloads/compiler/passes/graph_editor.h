@@ -67,9 +67,7 @@ class GraphEditor {
 
  private:
   const hlo::Computation& entry() const { return module_.computation(computation_); }
-  hlo::Computation& entry() {
-    return module_.computations[static_cast<std::size_t>(computation_)];
-  }
+  hlo::Computation& entry() { return module_.computations[static_cast<std::size_t>(computation_)]; }
 
   hlo::Module& module_;
   hlo::ComputationId computation_;
