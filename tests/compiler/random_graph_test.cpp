@@ -84,7 +84,7 @@ TEST(RandomGraphs, ElementwiseOperationsAndReductions) { check_graphs("expressio
 
 TEST(RandomGraphs, IntegersAndRareFunctions) { check_graphs("numbers", 20, 10); }
 
-TEST(RandomGraphs, OperationsThatMoveElements) { check_graphs("movement", 20, 10); }
+TEST(RandomGraphs, OperationsThatMoveElements) { check_graphs("movement", 20, 20); }
 
 TEST(RandomGraphs, DotsAmongElementwiseOperations) { check_graphs("dots", 20, 5); }
 
