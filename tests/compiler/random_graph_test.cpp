@@ -88,7 +88,7 @@ TEST(RandomGraphs, OperationsThatMoveElements) { check_graphs("movement", 20, 20
 
 TEST(RandomGraphs, DotsAmongElementwiseOperations) { check_graphs("dots", 20, 5); }
 
-TEST(RandomGraphs, ConvolutionsAndPooling) { check_graphs("images", 15, 45); }
+TEST(RandomGraphs, ConvolutionsAndPooling) { check_graphs("images", 15, 10); }
 
 TEST(RandomGraphs, RowsOfTables) { check_graphs("rows", 10, 10); }
 

@@ -160,7 +160,9 @@ void LayoutAssignment::seed_windows() {
     }
     std::vector<std::int64_t> spatial;
     for (std::size_t d = 0; d < instruction.window.size(); ++d) {
-      if (instruction.window[d].size > 1) spatial.push_back(static_cast<std::int64_t>(d));
+      const hlo::WindowDimension& w = instruction.window[d];
+      const bool moves = w.size > 1 || w.stride > 1 || w.padding_low != 0 || w.padding_high != 0;
+      if (moves) spatial.push_back(static_cast<std::int64_t>(d));
     }
     const std::int64_t rank = at(instruction.operands[0]).shape.rank();
     if (rank != 4 || spatial.empty()) continue;
