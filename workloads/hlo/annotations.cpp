@@ -52,7 +52,8 @@ std::string unpartitioned_annotation(const Module& module) {
       const std::string_view sharding = sharding_of(instruction.raw_attributes.get());
       if (instruction.custom_call_target == "xla.sdy.GlobalToLocalShape" ||
           instruction.custom_call_target == "SPMDFullToShardShape") {
-        return "instruction \"" + instruction.name + "\", a " + instruction.custom_call_target.get();
+        return "instruction \"" + instruction.name + "\", a " +
+               instruction.custom_call_target.get();
       }
       if (is_tiled(sharding)) {
         return "instruction \"" + instruction.name + "\" with " + std::string(sharding);
