@@ -148,6 +148,7 @@ TEST(HloReader, RefusesModulesThatEndInMidAirAndCycles) {
       std::string::npos);
   EXPECT_NE(error_of("HloModule m, x=" + std::string(10000, '{')).find("nested brackets"),
             std::string::npos);
+  EXPECT_NE(error_of("HloModule m, x={\"y}\n").find("with all quotes closed"), std::string::npos);
   EXPECT_NE(error_of("HloModule m\nENTRY e {\n ROOT a = f32[1000000000] constant({1, 2})\n}")
                 .find("1000000000 elements"),
             std::string::npos);

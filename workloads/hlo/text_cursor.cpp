@@ -135,7 +135,9 @@ std::string_view TextCursor::balanced(std::string_view what) {
   for (std::size_t i = begin; i < text_.size(); ++i) {
     const char c = text_[i];
     if (c == '"' || c == '\'') {
-      i = end_of_quoted(text_, i);
+      const std::size_t opening = i;
+      i = end_of_quoted(text_, opening);
+      if (i >= text_.size()) fail_at(opening, std::string(what) + " with all quotes closed");
     } else if (c == '{' || c == '(' || c == '[') {
       if (++depth > kDeepestBrackets) {
         fail_at(i, "at most " + std::to_string(kDeepestBrackets) + " nested brackets");
