@@ -532,8 +532,11 @@ DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const DmaShape& shap
       run = std::min<std::uint32_t>(shape.granules, 1U << 14);
       stride = run;
     }
-    TPU_CHECK(run < (1U << 16) && stride < (1U << 16),
-              draft_->name << ": DMA stride " << stride << ", run " << run);
+    if (run >= 1U << 16 || stride >= 1U << 16) {
+      throw WorkloadError(draft_->name +
+                          ": expected DMAs with runs and strides below 65536 KiB, found " +
+                          std::to_string(stride) + " KiB");
+    }
     return stride << 16 | run;
   };
   const std::uint32_t hbm = side(shape.hbm_stride, shape.hbm_run);
