@@ -200,6 +200,7 @@ ExitCode compile(const Arguments& arguments) {
   }
   if (!arguments.dump_after.empty()) return ExitCode::kDone;
   print_program_line(workload.program);
+  for (const std::string& note : workload.compile_report.notes) std::cout << note << '\n';
   for (const compiler::CompileReport::Pass& pass : workload.compile_report.passes) {
     std::cout << "  " << pass.name << ": " << report::short_number(pass.cpu_s * 1e3) << " ms\n";
   }

@@ -134,6 +134,8 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   options.progress = [&](double fraction) { progress.update(fraction); };
   const double run_begin = cpu_seconds();
   record.result = machine.run(options);
+  record.result.notes.insert(record.result.notes.end(), workload.compile_report.notes.begin(),
+                             workload.compile_report.notes.end());
   if (options.warmup_steps > 0) {
     record.result.notes.push_back(std::to_string(options.warmup_steps) +
                                   (options.warmup_steps == 1 ? " warm-up step" : " warm-up steps") +

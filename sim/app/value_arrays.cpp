@@ -188,6 +188,11 @@ HostArray InitialValues::from_file(const traces::NpzArray& array, const isa::Buf
                         ", the array of all devices, found " + hlo::to_string(whole.shape, false));
   }
   if (whole.shape.dimensions == shape.dimensions) return whole;
+  std::vector<std::int64_t> pairs = array.dimensions;
+  pairs.push_back(2);
+  if (array.type == ElementType::kU64 && pairs == shape.dimensions) {
+    return {hlo::array_shape(array.type, array.dimensions), array.bytes};
+  }
   std::vector<std::int64_t> together = shape.dimensions;
   if (!together.empty()) together[0] *= static_cast<std::int64_t>(cores);
   if (cores > 1 && !together.empty() && whole.shape.dimensions == together) {

@@ -162,8 +162,7 @@ void compile_hlo(const std::string& path, const Arguments& arguments, const Mach
   try {
     prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
   } catch (const compiler::OutOfMemoryError& error) {
-    throw WorkloadError(path + ": " + error.what() +
-                        "The batch of an HLO module is fixed: make it again with a smaller one.");
+    throw WorkloadError(path + ": " + error.what() + fixed_batch_text(module, error.use()));
   }
 }
 

@@ -123,18 +123,56 @@ TEST(IndexedAccess, AddsWindowsOnlyWhereTheyFit) {
             indices(-4, 60));
 }
 
-TEST(IndexedAccess, AScatterThatDoesNotAddIsRefusedByName) {
-  const std::string text =
-      "HloModule s\nlast {\n  a = f32[] parameter(0)\n  ROOT b = f32[] parameter(1)\n}\n"
-      "ENTRY main {\n  x = f32[8,128] parameter(0)\n  i = s32[2,1] parameter(1)\n"
-      "  u = f32[2,128] parameter(2)\n  ROOT r = f32[8,128] scatter(x, i, u), "
-      "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
-      "index_vector_dim=1, to_apply=last\n}\n";
+/// A scatter of rows whose combiner is `operation` of a (what stands there) and b (the update).
+std::string row_scatter(const std::string& type, const std::string& operation,
+                        const std::string& rows, const std::string& width,
+                        const std::string& picks) {
+  const std::string columns = width.empty() ? "" : "," + width;
+  const std::string windows = width.empty() ? "{}" : "{1}";
+  return "HloModule s\nlast {\n  a = " + type + "[] parameter(0)\n  b = " + type +
+         "[] parameter(1)\n  ROOT c = " + type + "[] " + operation +
+         "\n}\nENTRY main {\n  x = " + type + "[" + rows + columns + "] parameter(0)\n  i = s32[" +
+         picks + ",1] parameter(1)\n  u = " + type + "[" + picks + columns +
+         "] parameter(2)\n  ROOT r = " + type + "[" + rows + columns +
+         "] scatter(x, i, u), update_window_dims=" + windows +
+         ", inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+         "to_apply=last\n}\n";
+}
+
+TEST(IndexedAccess, ScattersCombineAsTheirComputationSays) {
+  for (const char* type : {"f32", "s32", "u32"}) {
+    for (const char* operation :
+         {"copy(b)", "add(a, b)", "maximum(a, b)", "minimum(a, b)", "multiply(a, b)"}) {
+      HloCheck check = indices(-5, 60);
+      if (type == std::string("u32")) check.least = 0;
+      check_hlo(row_scatter(type, operation, "50", "70", "40"), check);
+      check_hlo(row_scatter(type, operation, "50", "", "40"), check);
+    }
+  }
+  check_hlo(row_scatter("bf16", "copy(b)", "50", "70", "40"), indices(-5, 60));
+  check_hlo(row_scatter("pred", "or(a, b)", "50", "", "40"), indices(-5, 60));
+}
+
+/// Rows and single elements that are fetched one by one, not compared with all places.
+TEST(IndexedAccess, LargeTablesAreReachedByRows) {
+  for (const char* operation : {"add(a, b)", "maximum(a, b)"}) {
+    check_hlo(row_scatter("f32", operation, "30000", "", "40"), indices(-5, 30020));
+    check_hlo(row_scatter("s32", operation, "30000", "", "40"), indices(-5, 30020));
+  }
+  check_hlo(row_scatter("f32", "copy(b)", "30000", "", "40"), indices(-5, 30020));
+  check_hlo(
+      "HloModule g\nENTRY main {\n  x = f32[30000] parameter(0)\n  i = s32[40,1] parameter(1)\n"
+      "  ROOT r = f32[40] gather(x, i), offset_dims={}, collapsed_slice_dims={0}, "
+      "start_index_map={0}, index_vector_dim=1, slice_sizes={1}\n}\n",
+      indices(-5, 30020));
+}
+
+TEST(IndexedAccess, AScatterByAComputationOfItsOwnIsRefusedByName) {
   try {
-    check_hlo(text);
+    check_hlo(row_scatter("f32", "sine(a)", "50", "70", "40"), indices(-5, 60));
     FAIL() << "expected a refusal";
   } catch (const WorkloadError& error) {
-    EXPECT_NE(std::string(error.what()).find("a scatter that adds floating values"),
+    EXPECT_NE(std::string(error.what()).find("expected the update alone, a sum, product"),
               std::string::npos)
         << error.what();
   }

@@ -93,22 +93,75 @@ TEST(ReductionForms, SortsKeysAndWhatBelongsToThem) {
   check_hlo(sort("s32", "s32", "LT", "[200]", "0"));  // Many equal keys: the order is stable.
 }
 
-TEST(ReductionForms, AnOrderByTwoKeysIsRefusedByName) {
-  try {
-    check_hlo(
-        "HloModule s\norder {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"
-        "  c = s32[] parameter(2)\n  d = s32[] parameter(3)\n"
-        "  e = pred[] compare(a, b), direction=EQ\n  f = pred[] compare(a, b), direction=LT\n"
-        "  g = pred[] compare(c, d), direction=LT\n  h = pred[] and(e, g)\n"
-        "  ROOT r = pred[] or(f, h)\n}\nENTRY main {\n  x = s32[9] parameter(0)\n"
-        "  y = s32[9] parameter(1)\n  ROOT s = (s32[9], s32[9]) sort(x, y), dimensions={0}, "
-        "to_apply=order\n}\n");
-    FAIL() << "expected a refusal";
-  } catch (const WorkloadError& error) {
-    EXPECT_NE(std::string(error.what()).find("an order by the first operand alone"),
-              std::string::npos)
-        << error.what();
+TEST(ReductionForms, ComparatorsMayLookAtSeveralKeys) {
+  check_hlo(
+      "HloModule s\norder {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"
+      "  c = f32[] parameter(2)\n  d = f32[] parameter(3)\n  e5 = s32[] parameter(4)\n"
+      "  e6 = s32[] parameter(5)\n"
+      "  e = pred[] compare(a, b), direction=EQ\n  f = pred[] compare(a, b), direction=LT\n"
+      "  g = pred[] compare(c, d), direction=GT\n  h = pred[] and(e, g)\n"
+      "  ROOT r = pred[] or(f, h)\n}\nENTRY main {\n  x = s32[3,90] parameter(0)\n"
+      "  y = f32[3,90] parameter(1)\n  z = s32[3,90] parameter(2)\n"
+      "  ROOT s = (s32[3,90], f32[3,90], s32[3,90]) sort(x, y, z), dimensions={1}, "
+      "is_stable=true, to_apply=order\n}\n");
+}
+
+TEST(ReductionForms, ProductsAndLogicAreMadeOfHalves) {
+  HloCheck near_one;
+  near_one.low = 0.8;
+  near_one.high = 1.2;
+  check_hlo(reduce("f32", "multiply", "[9,41]", "[9]", "{1}", "2"), near_one);
+  check_hlo(reduce("f32", "multiply", "[41,9]", "[9]", "{0}", "1"), near_one);
+  for (const char* opcode : {"multiply", "and", "or", "xor"}) {
+    check_hlo(reduce("s32", opcode, "[9,41]", "[9]", "{1}", "5"), words());
   }
+  check_hlo(reduce("s32", "and", "[9,1]", "[9]", "{1}", "1"), words());
+}
+
+TEST(ReductionForms, AnyComputationReduces) {
+  check_hlo(
+      "HloModule r\nbody {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+      "  c = f32[] parameter(2)\n  d = f32[] parameter(3)\n  e = f32[] add(a, c)\n"
+      "  f = f32[] maximum(b, d)\n  ROOT t = (f32[], f32[]) tuple(e, f)\n}\nENTRY main {\n"
+      "  x = f32[9,41] parameter(0)\n  y = f32[9,41] parameter(1)\n  i = f32[] constant(1)\n"
+      "  j = f32[] constant(0.5)\n  ROOT r = (f32[9], f32[9]) reduce(x, y, i, j), "
+      "dimensions={1}, to_apply=body\n}\n");
+  check_hlo(
+      "HloModule r\nbody {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+      "  m = f32[] maximum(a, b)\n  s = f32[] subtract(a, b)\n  t = f32[] abs(s)\n"
+      "  n = f32[] negate(t)\n  e = f32[] exponential(n)\n  l = f32[] log-plus-one(e)\n"
+      "  ROOT r = f32[] add(m, l)\n}\nENTRY main {\n  x = f32[7,5,33] parameter(0)\n"
+      "  i = f32[] constant(-1e30)\n  ROOT r = f32[5] reduce(x, i), dimensions={0,2}, "
+      "to_apply=body\n}\n");
+}
+
+TEST(ReductionForms, GreatestIntegersHaveTheirIndex) {
+  std::string text = arg_extreme("GT", "LT");
+  for (std::size_t at = 0; (at = text.find("f32", at)) != std::string::npos;) {
+    text.replace(at, 3, "s32");
+  }
+  const std::size_t infinity = text.find("-inf");
+  ASSERT_NE(infinity, std::string::npos);
+  text.replace(infinity, 4, "-2147483648");
+  check_hlo(text, words());
+}
+
+TEST(ReductionForms, AFewOfManyAreFoundOneByOne) {
+  for (const char* type : {"f32", "s32", "bf16"}) {
+    const std::string element(type);
+    check_hlo("HloModule t\nENTRY main {\n  x = " + element +
+                  "[3,2000] parameter(0)\n  ROOT t = (" + element +
+                  "[3,4], s32[3,4]) topk(x), k=4, largest=true\n}\n",
+              words());
+  }
+}
+
+TEST(ReductionForms, MapsAreTheirComputation) {
+  check_hlo(
+      "HloModule m\nbody {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+      "  c = f32[] constant(3)\n  d = f32[] multiply(a, c)\n  ROOT r = f32[] add(d, b)\n}\n"
+      "ENTRY main {\n  x = f32[7,5] parameter(0)\n  y = f32[7,5] parameter(1)\n"
+      "  ROOT r = f32[7,5] map(x, y), dimensions={0,1}, to_apply=body\n}\n");
 }
 
 TEST(ReductionForms, ReducersAreKnownByWhatTheyDo) {

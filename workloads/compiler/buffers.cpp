@@ -30,8 +30,21 @@ HostArray converted(const HostArray& array, ElementType type) {
   return result;
 }
 
-std::vector<std::uint32_t> words_for(const isa::Buffer& buffer, const HostArray& array) {
+namespace {
+
+/// 64-bit integers as the pairs of words that the compiler makes of them.
+HostArray in_words(const HostArray& array, const Shape& wanted) {
+  std::vector<std::int64_t> pairs = array.shape.dimensions;
+  pairs.push_back(2);
+  if (array.shape.type != ElementType::kU64 || wanted.dimensions != pairs) return array;
+  return {hlo::array_shape(ElementType::kU32, pairs), array.bytes};
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> words_for(const isa::Buffer& buffer, const HostArray& given) {
   const Shape shape = hlo::parse_shape(buffer.shape);
+  const HostArray array = in_words(given, shape);
   if (shape.dimensions != array.shape.dimensions) {
     throw WorkloadError(buffer.name + ": expected an array " + to_string(shape, false) +
                         ", found " + to_string(array.shape, false));

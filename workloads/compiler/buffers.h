@@ -15,14 +15,15 @@ struct HostArray {
 };
 
 /// The words of the array in the buffer's layout. The array has the buffer's dimensions; its type
-/// may be the one that the compiler widened for memory (bf16 to f32, pred to s32). Throws
-/// WorkloadError naming the buffer where it does not fit.
+/// may be one that the compiler widened for memory (bf16 to f32, pred to s32, u8 to u32); u64 are
+/// pairs of words there. Throws WorkloadError naming the buffer where it does not fit.
 std::vector<std::uint32_t> words_for(const isa::Buffer& buffer, const HostArray& array);
 
 /// The array in the words of a buffer, in the buffer's type.
 HostArray array_from(const isa::Buffer& buffer, const std::vector<std::uint32_t>& words);
 
-/// The array's elements as another type; f32, bf16, s32, u32 and pred.
+/// The array's elements as another type; floating types, integers of at most 32 bits, s64 and
+/// pred.
 HostArray converted(const HostArray& array, hlo::ElementType type);
 
 /// The buffer of this role and index, or null.

@@ -20,14 +20,24 @@ struct CompileReport {
   std::vector<Pass> passes;
   std::size_t kernels = 0;  ///< Distinct kernels.
   std::size_t call_sites = 0;
-  std::size_t bundles = 0;  ///< Static bundles.
+  std::size_t bundles = 0;         ///< Static bundles.
+  std::vector<std::string> notes;  ///< What the user should know of the program, a line each.
 };
 
 /// A module whose buffers do not fit the HBM of a core; the message is the report that users of
 /// TPUs know, lines at its end.
 class OutOfMemoryError : public WorkloadError {
  public:
-  using WorkloadError::WorkloadError;
+  /// Bytes of HBM: what the module's arguments take, what the program allocates beside them, what
+  /// there is for both.
+  struct Use {
+    std::uint64_t arguments = 0, program = 0, capacity = 0;
+  };
+  OutOfMemoryError(const std::string& report, const Use& use) : WorkloadError(report), use_(use) {}
+  const Use& use() const { return use_; }
+
+ private:
+  Use use_;
 };
 
 /// Is shown the module after each pass, with the pass's name.

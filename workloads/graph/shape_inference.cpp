@@ -22,6 +22,8 @@ Shape Inference::elementwise() const {
     fail("expected an operand of floating type, found " + to_string(shape, false));
   }
   if (opcode == HloOpcode::kIsFinite) shape.type = ElementType::kPred;
+  if (opcode == HloOpcode::kAbs && shape.type == ElementType::kC64) shape.type = ElementType::kF32;
+  if (opcode == HloOpcode::kAbs && shape.type == ElementType::kC128) shape.type = ElementType::kF64;
   if (opcode == HloOpcode::kConvert || opcode == HloOpcode::kCopy ||
       (floating(shape.type) && floating(instruction_.shape.type))) {
     shape.type = instruction_.shape.type;

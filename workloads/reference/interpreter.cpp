@@ -199,6 +199,8 @@ Value Interpreter::compute(const HloInstruction& instruction,
       return select_and_scatter(module_, instruction, operands);
     case HloOpcode::kMap:
       return map(module_, instruction, operands);
+    case HloOpcode::kRngBitGenerator:
+      return rng_bit_generator(instruction, *operands.at(0));
     case HloOpcode::kSort:
       return sort(module_, instruction, operands);
     case HloOpcode::kDot:

@@ -3,7 +3,9 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
+#include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/transcendental.h"
 #include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
@@ -56,6 +58,12 @@ EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::S
   }
   return {table.dimensions[0], rows.dimensions[0], ceil_divide(table.dimensions[1], 128)};
 }
+
+/// What becomes of a row and its update: an operation on both, kParameter for the update alone.
+struct ScatterCombiner {
+  hlo::HloOpcode opcode = hlo::HloOpcode::kCount;
+  hlo::ElementType type = hlo::ElementType::kF32;
+};
 
 /// Brings indices into SMEM, 1024 at a time.
 class IndexWords {
@@ -247,13 +255,13 @@ void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   }
 }
 
-/// Scatter that adds rows. A part of the table (rows by lane tiles) stands in VMEM while all
-/// updates pass by; those of other rows are added to a spare row.
+/// Scatter that combines rows. A part of the table (rows by lane tiles) stands in VMEM while all
+/// updates pass by in their order; those of other rows meet a spare row.
 class ScatterKernel {
  public:
   ScatterKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
-                const Target& target)
-      : shapes_(shapes), builder_(instruction.name, target) {
+                const ScatterCombiner& combiner, const Target& target)
+      : shapes_(shapes), combiner_(combiner), builder_(instruction.name, target) {
     const std::int64_t room = static_cast<std::int64_t>(target.vmem_bytes / 2 / 4096);
     const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
     for (std::int64_t width = 1; width <= shapes.lane_tiles; ++width) {
@@ -273,8 +281,10 @@ class ScatterKernel {
                  SReg updates);
   void start_updates(Index chunk, Index group, SReg updates);
   void add_group(Index chunk, Index group, Index first_row, std::int64_t height);
+  VReg combined(const VmemAddress& old, VReg update);
 
   EmbeddingShapes shapes_;
+  ScatterCombiner combiner_;
   KernelBuilder builder_;
   std::int64_t width_ = 1;   ///< Lane tiles of a part.
   std::int64_t height_ = 1;  ///< Tile rows of a part.
@@ -401,10 +411,38 @@ void ScatterKernel::add_group(Index chunk, Index group, Index first_row, std::in
       for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
         const VmemAddress sum = VmemAddress(part_, 8 * lane_tile, to).mask(0x1);
         const VmemAddress update = at(rows_, from.plus(8 * lane_tile + i)).mask(0x1);
-        builder_.store(sum, builder_.add(builder_.load(sum), builder_.load(update)));
+        builder_.store(sum, combined(sum, builder_.load(update)));
       }
     }
   });
+}
+
+VReg ScatterKernel::combined(const VmemAddress& old, VReg update) {
+  if (combiner_.opcode == hlo::HloOpcode::kParameter) return update;
+  const VReg value = builder_.load(old);
+  const bool is_float = combiner_.type == hlo::ElementType::kF32;
+  const auto extreme = [&](bool greatest) {
+    const bool is_unsigned = combiner_.type == hlo::ElementType::kU32;
+    const VReg &first = greatest ? value : update, &second = greatest ? update : value;
+    const MReg less = is_unsigned ? emit_less_u32(builder_, first, second)
+                                  : builder_.vector_compare(Opcode::kVcmpLtS32, first, second);
+    return builder_.select(less, update, value);
+  };
+  switch (combiner_.opcode) {
+    case hlo::HloOpcode::kAdd:
+      return is_float ? builder_.add(value, update)
+                      : builder_.vector(Opcode::kVaddS32, value, update);
+    case hlo::HloOpcode::kMultiply:
+      return is_float ? builder_.mul(value, update) : emit_multiply_s32(builder_, value, update);
+    case hlo::HloOpcode::kMaximum:
+      return is_float ? builder_.vector(Opcode::kVmaxF32, value, update) : extreme(true);
+    case hlo::HloOpcode::kMinimum:
+      return is_float ? builder_.vector(Opcode::kVminF32, value, update) : extreme(false);
+    case hlo::HloOpcode::kAnd:
+      return builder_.vector(Opcode::kVandU32, value, update);
+    default:
+      return builder_.vector(Opcode::kVorU32, value, update);
+  }
 }
 
 }  // namespace
@@ -418,13 +456,33 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
     return GatherKernel(instruction, shapes, target).emit();
   }
   const hlo::Computation& to_apply = module.computation(instruction.called.at(0));
-  if (to_apply.at(to_apply.root).opcode != hlo::HloOpcode::kAdd ||
-      table.type != hlo::ElementType::kF32) {
-    refuse(instruction, table, indices, "expected addition in f32");
+  const ScatterCombiner combiner{scatter_operation(to_apply), table.type};
+  if (combiner.opcode == hlo::HloOpcode::kCount) {
+    refuse(instruction, table, indices,
+           "expected the update alone, a sum, product, maximum, minimum, and or or");
   }
   const hlo::Shape& rows = computation.at(instruction.operands.at(2)).shape;
   const EmbeddingShapes shapes = read_shapes(instruction, table, indices, rows);
-  return ScatterKernel(instruction, shapes, target).emit();
+  return ScatterKernel(instruction, shapes, combiner, target).emit();
+}
+
+hlo::HloOpcode scatter_operation(const hlo::Computation& combiner) {
+  const hlo::HloInstruction& root = combiner.at(combiner.root);
+  if (root.opcode == hlo::HloOpcode::kParameter) {
+    return root.parameter_number == 1 ? root.opcode : hlo::HloOpcode::kCount;
+  }
+  if (combiner.instructions.size() != 3) return hlo::HloOpcode::kCount;
+  switch (root.opcode) {
+    case hlo::HloOpcode::kAdd:
+    case hlo::HloOpcode::kMultiply:
+    case hlo::HloOpcode::kMaximum:
+    case hlo::HloOpcode::kMinimum:
+    case hlo::HloOpcode::kAnd:
+    case hlo::HloOpcode::kOr:
+      return root.operands[0] != root.operands[1] ? root.opcode : hlo::HloOpcode::kCount;
+    default:
+      return hlo::HloOpcode::kCount;
+  }
 }
 
 }  // namespace tpu::compiler

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include "workloads/graph/small_floats.h"
+
 namespace tpu::compiler {
 
 using hlo::ElementType;
@@ -40,6 +42,17 @@ std::uint16_t to_bf16(float value) {
   if (std::isnan(value)) return static_cast<std::uint16_t>((word >> 16) | 0x40);
   word += 0x7fff + ((word >> 16) & 1);
   return static_cast<std::uint16_t>(word >> 16);
+}
+
+float from_f16(std::uint16_t half) {
+  return hlo::float_of_bits(*hlo::float_format(ElementType::kF16), half);
+}
+
+/// Round to nearest even; infinite beyond the largest.
+std::uint16_t to_f16(float value) {
+  const auto bits = hlo::bits_of_float(*hlo::float_format(ElementType::kF16), value);
+  if (bits) return static_cast<std::uint16_t>(*bits);
+  return std::signbit(value) ? 0xfc00 : 0x7c00;
 }
 
 bool is_float(ElementType type) { return type == ElementType::kF32 || type == ElementType::kBf16; }
@@ -123,6 +136,20 @@ std::optional<double> scalar_value(const HloInstruction& constant) {
       return read_as<std::uint32_t>(constant.literal);
     case ElementType::kPred:
       return read_as<std::uint8_t>(constant.literal) != 0 ? 1.0 : 0.0;
+    case ElementType::kS8:
+      return read_as<std::int8_t>(constant.literal);
+    case ElementType::kU8:
+      return read_as<std::uint8_t>(constant.literal);
+    case ElementType::kS16:
+      return read_as<std::int16_t>(constant.literal);
+    case ElementType::kU16:
+      return read_as<std::uint16_t>(constant.literal);
+    case ElementType::kF16:
+      return from_f16(read_as<std::uint16_t>(constant.literal));
+    case ElementType::kF64:
+      return read_as<double>(constant.literal);
+    case ElementType::kS64:
+      return static_cast<double>(read_as<std::int64_t>(constant.literal));
     default:
       return std::nullopt;
   }
@@ -145,6 +172,27 @@ HloInstruction scalar_constant(ElementType type, double value) {
       break;
     case ElementType::kPred:
       constant.literal = bytes_of(static_cast<std::uint8_t>(value != 0));
+      break;
+    case ElementType::kS8:
+      constant.literal = bytes_of(static_cast<std::int8_t>(value));
+      break;
+    case ElementType::kU8:
+      constant.literal = bytes_of(static_cast<std::uint8_t>(value));
+      break;
+    case ElementType::kS16:
+      constant.literal = bytes_of(static_cast<std::int16_t>(value));
+      break;
+    case ElementType::kU16:
+      constant.literal = bytes_of(static_cast<std::uint16_t>(value));
+      break;
+    case ElementType::kF16:
+      constant.literal = bytes_of(to_f16(static_cast<float>(value)));
+      break;
+    case ElementType::kF64:
+      constant.literal = bytes_of(value);
+      break;
+    case ElementType::kS64:
+      constant.literal = bytes_of(static_cast<std::int64_t>(value));
       break;
     default:
       constant.literal = bytes_of(static_cast<float>(value));

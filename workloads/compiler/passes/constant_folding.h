@@ -6,8 +6,8 @@
 
 namespace tpu::compiler {
 
-/// Value of a scalar constant as a double; none for types wider than 32 bits and for literals that
-/// are not there.
+/// Value of a scalar constant as a double (s64 rounded); none for u64, types that no machine word
+/// holds and literals that are not there.
 std::optional<double> scalar_value(const hlo::HloInstruction& constant);
 
 /// A scalar constant of the type with this value, rounded to the type.

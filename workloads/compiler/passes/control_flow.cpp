@@ -194,6 +194,7 @@ bool is_scalar_constant(const HloInstruction& instruction) {
 struct Loop {
   Module body, condition;
   std::vector<InstructionId> initial;  ///< In the entry.
+  std::vector<InstructionId> given;    ///< The same before broadcasts moved inside.
   std::vector<bool> is_invariant, is_needed;
   std::vector<std::size_t> carried, read_only;
 
@@ -269,7 +270,23 @@ void replace_parameter(Computation& computation, std::size_t number,
   tidy(computation);
 }
 
-/// State that never changes and is constant is computed inside.
+/// The parameter becomes the source of a broadcast, which is made inside.
+void broadcast_parameter(Computation& computation, std::size_t number,
+                         const HloInstruction& broadcast, const Shape& source) {
+  const InstructionId parameter = computation.parameters().at(number);
+  HloInstruction inside = broadcast;
+  inside.name += ".sunk." + std::to_string(computation.instructions.size());
+  inside.control_predecessors.reset();
+  inside.operands = {parameter};
+  const InstructionId made = append(computation, std::move(inside));
+  computation.at(parameter).shape = source;
+  for (HloInstruction& user : computation.instructions) {
+    if (user.id == made || user.id == computation.root) continue;
+    std::replace(user.operands.begin(), user.operands.end(), parameter, made);
+  }
+}
+
+/// State that never changes and is constant or a broadcast is computed inside.
 void Outliner::sink_constants(Loop& loop) {
   for (std::size_t leaf = 0; leaf < loop.initial.size(); ++leaf) {
     if (!loop.is_invariant[leaf]) continue;
@@ -279,9 +296,15 @@ void Outliner::sink_constants(Loop& loop) {
     if (start.opcode == HloOpcode::kBroadcast && is_scalar_constant(entry_.at(start.operands[0]))) {
       value = {entry_.at(start.operands[0]), start};
     }
-    if (value.empty()) continue;
-    replace_parameter(loop.code(), leaf, value);
-    replace_parameter(loop.test(), leaf, value);
+    if (!value.empty()) {
+      replace_parameter(loop.code(), leaf, value);
+      replace_parameter(loop.test(), leaf, value);
+    } else if (start.opcode == HloOpcode::kBroadcast) {
+      const Shape& source = entry_.at(start.operands[0]).shape;
+      broadcast_parameter(loop.code(), leaf, start, source);
+      broadcast_parameter(loop.test(), leaf, start, source);
+      loop.initial[leaf] = start.operands[0];
+    }
   }
   simplify(loop.body);
   simplify(loop.condition);
@@ -437,7 +460,7 @@ void Outliner::replace_while(InstructionId id, Loop& loop,
     made.shape.elements.push_back(entry_.at(loop.initial[leaf]).shape);
   }
   const std::vector<InstructionId> results = append_region(entry_, std::move(made));
-  std::vector<InstructionId> leaves = loop.initial;
+  std::vector<InstructionId> leaves = loop.given;
   for (std::size_t i = 0; i < results.size(); ++i) leaves[loop.carried[i]] = results[i];
   ScheduledRegion region;
   region.is_loop = true;
@@ -472,6 +495,7 @@ void Outliner::visit_while(InstructionId id) {
   loop.body = body_module(loop_instruction.called.at(0));
   loop.condition = body_module(loop_instruction.called.at(1));
   loop.initial = leaves_of(entry_, loop_instruction.operands.at(0));
+  loop.given = loop.initial;
   const std::vector<InstructionId> parameters = loop.code().parameters();
   for (std::size_t leaf = 0; leaf < loop.initial.size(); ++leaf) {
     loop.is_invariant.push_back(loop.result(leaf) == parameters.at(leaf));
@@ -488,7 +512,7 @@ void Outliner::visit_while(InstructionId id) {
   }
   const std::optional<LoopCounter> counter = counter_of(loop);
   if (counter && counter->trips == 0) {
-    replace_by(id, loop.initial);
+    replace_by(id, loop.given);
   } else {
     replace_while(id, loop, counter);
   }

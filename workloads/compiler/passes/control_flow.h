@@ -16,7 +16,8 @@ bool take_known_branches(hlo::Module& module);
 ///
 /// - A while gets one operand per array of its state: those that iterations change, then those that
 ///   they only read. State that nobody needs is dropped; state that never changes is read from
-///   where it stands, a constant is computed again inside. Its result is the tuple of what changes.
+///   where it stands, a constant or a broadcast is computed again inside. Its result is the tuple
+///   of what changes.
 /// - The trip count is derived where the condition compares a counter with a constant and the body
 ///   adds a constant to the counter; a loop that never runs is its initial state.
 /// - A conditional gets its selector and the arrays that each branch reads, branch after branch.

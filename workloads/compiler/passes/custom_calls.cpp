@@ -16,15 +16,21 @@ using hlo::HloOpcode;
 namespace {
 
 /// Targets whose result is their operand.
-constexpr std::array<std::string_view, 9> kIdentities{"Sharding",
-                                                      "SPMDFullToShardShape",
-                                                      "SPMDShardToFullShape",
-                                                      "xla.sdy.FuncResultSharding",
-                                                      "xla.sdy.Sharding",
-                                                      "AssumeGatherIndicesInBound",
-                                                      "AnnotateDevicePlacement",
-                                                      "MoveToDevice",
-                                                      "MoveToHost"};
+constexpr std::array<std::string_view, 15> kIdentities{"Sharding",
+                                                       "SPMDFullToShardShape",
+                                                       "SPMDShardToFullShape",
+                                                       "xla.sdy.FuncResultSharding",
+                                                       "xla.sdy.Sharding",
+                                                       "AssumeGatherIndicesInBound",
+                                                       "AnnotateDevicePlacement",
+                                                       "MoveToDevice",
+                                                       "MoveToHost",
+                                                       "PinToDevice",
+                                                       "PinToDeviceSram",
+                                                       "PinToHost",
+                                                       "Pin",
+                                                       "Unpin",
+                                                       "annotate_device_placement"};
 
 /// The tiles of `devices=[8,1,1]<=[8]`: true when one is more than 1; those that only replicate
 /// (last_tile_dim_replicate) count, too, since the module then says what each of several devices

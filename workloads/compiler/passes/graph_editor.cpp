@@ -76,34 +76,44 @@ Id GraphEditor::transpose(Id value, const Extents& permutation) {
 }
 
 Id GraphEditor::slice(Id value, const Extents& starts, const Extents& limits) {
+  return slice(value, starts, limits, Extents(starts.size(), 1));
+}
+
+Id GraphEditor::slice(Id value, const Extents& starts, const Extents& limits,
+                      const Extents& strides) {
   Extents extents;
-  for (std::size_t d = 0; d < starts.size(); ++d) extents.push_back(limits[d] - starts[d]);
+  for (std::size_t d = 0; d < starts.size(); ++d) {
+    extents.push_back((limits[d] - starts[d] + strides[d] - 1) / strides[d]);
+  }
   if (extents == dimensions(value)) return value;
   HloInstruction made =
       start(HloOpcode::kSlice, {value}, hlo::array_shape(shape(value).type, extents));
-  made.slice = hlo::SliceBounds{starts, limits, std::vector<std::int64_t>(starts.size(), 1)};
+  made.slice = hlo::SliceBounds{starts, limits, strides};
   return append_instruction(std::move(made));
 }
 
 Id GraphEditor::pad_high(Id value, const Extents& high) {
   std::vector<hlo::PaddingDimension> padding;
-  for (std::int64_t count : high) padding.push_back({0, count, 0});
+  for (const std::int64_t amount : high) padding.push_back({0, amount, 0});
   return pad(value, padding);
 }
 
 Id GraphEditor::pad(Id value, const std::vector<hlo::PaddingDimension>& padding, double fill) {
+  return pad(value, scalar(shape(value).type, fill), padding);
+}
+
+Id GraphEditor::pad(Id value, Id filling, const std::vector<hlo::PaddingDimension>& padding) {
   Shape padded = hlo::array_shape(shape(value).type, dimensions(value));
   bool changes = false;
   for (std::size_t d = 0; d < padding.size(); ++d) {
-    const auto& [low, high, interior] = padding[d];
     std::int64_t& extent = padded.dimensions[d];
-    extent += low + high + std::max<std::int64_t>(extent - 1, 0) * interior;
-    changes = changes || low != 0 || high != 0 || interior != 0;
+    extent += padding[d].low + padding[d].high +
+              std::max<std::int64_t>(0, extent - 1) * padding[d].interior;
+    changes = changes || padding[d].low != 0 || padding[d].high != 0 || padding[d].interior != 0;
   }
   if (!changes) return value;
-  HloInstruction made = start(HloOpcode::kPad, {value}, padded);
+  HloInstruction made = start(HloOpcode::kPad, {value, filling}, padded);
   made.padding = padding;
-  made.operands.push_back(scalar(padded.type, fill));
   return append_instruction(std::move(made));
 }
 
@@ -116,18 +126,11 @@ Id GraphEditor::take(Id value, std::int64_t dimension, std::int64_t start_at, st
   std::vector<hlo::PaddingDimension> padding(dimensions(value).size());
   padding[d] = {low, std::max<std::int64_t>(0, end - extent), 0};
   const Id padded = pad(value, padding, fill);
-  Shape part = hlo::array_shape(shape(padded).type, dimensions(padded));
-  part.dimensions[d] = count;
-  if (part.dimensions == dimensions(padded)) return padded;
-  HloInstruction made = start(HloOpcode::kSlice, {padded}, part);
-  const std::size_t rank = part.dimensions.size();
-  hlo::SliceBounds& bounds = made.slice.edit();
-  bounds = {std::vector<std::int64_t>(rank, 0), dimensions(padded),
-            std::vector<std::int64_t>(rank, 1)};
-  bounds.starts[d] = start_at + low;
-  bounds.limits[d] = end + low;
-  bounds.strides[d] = step;
-  return append_instruction(std::move(made));
+  Extents starts(padding.size(), 0), limits = dimensions(padded), strides(padding.size(), 1);
+  starts[d] = start_at + low;
+  limits[d] = end + low;
+  strides[d] = step;
+  return slice(padded, starts, limits, strides);
 }
 
 Id GraphEditor::reverse(Id value, std::int64_t dimension) {
@@ -165,6 +168,70 @@ Id GraphEditor::binary(HloOpcode opcode, Id a, Id b) {
   return append_instruction(start(opcode, {a, b}, hlo::array_shape(shape(a).type, dimensions(a))));
 }
 
+Id GraphEditor::binary_with(HloOpcode opcode, Id a, double b) {
+  return binary(opcode, a, splat(shape(a).type, dimensions(a), b));
+}
+
+Id GraphEditor::bitcast_convert(Id value, ElementType type) {
+  if (shape(value).type == type) return value;
+  return append_instruction(
+      start(HloOpcode::kBitcastConvert, {value}, hlo::array_shape(type, dimensions(value))));
+}
+
+std::vector<Id> GraphEditor::apply(hlo::ComputationId computation,
+                                   const std::vector<Id>& arguments) {
+  // By value: appending to the module moves its computations.
+  const hlo::Computation body = module_.computation(computation);
+  const Extents extents = dimensions(arguments.at(0));
+  std::vector<std::vector<Id>> values;
+  for (const HloInstruction& instruction : body.instructions) {
+    const auto value = [&](std::size_t operand) {
+      return values.at(static_cast<std::size_t>(instruction.operands.at(operand))).at(0);
+    };
+    if (instruction.opcode == HloOpcode::kParameter) {
+      values.push_back({arguments.at(static_cast<std::size_t>(instruction.parameter_number))});
+    } else if (instruction.opcode == HloOpcode::kTuple) {
+      values.emplace_back();
+      for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+        values.back().push_back(value(i));
+      }
+    } else if (instruction.opcode == HloOpcode::kGetTupleElement) {
+      const auto& tuple = values.at(static_cast<std::size_t>(instruction.operands.at(0)));
+      values.push_back({tuple.at(static_cast<std::size_t>(instruction.tuple_index))});
+    } else if (instruction.opcode == HloOpcode::kCall || instruction.opcode == HloOpcode::kFusion) {
+      std::vector<Id> given;
+      for (std::size_t i = 0; i < instruction.operands.size(); ++i) given.push_back(value(i));
+      values.push_back(apply(instruction.called.at(0), given));
+    } else if (instruction.shape.is_tuple() || instruction.shape.rank() != 0) {
+      throw WorkloadError(body.name + ": expected operations on scalars, found " +
+                          std::string(hlo::to_string(instruction.opcode)) + " \"" +
+                          instruction.name + "\" of " + to_string(instruction.shape, false));
+    } else if (instruction.opcode == HloOpcode::kConstant) {
+      HloInstruction constant = start(HloOpcode::kConstant, {}, instruction.shape);
+      constant.literal = instruction.literal;
+      values.push_back({broadcast(append_instruction(std::move(constant)), extents, {})});
+    } else if (instruction.opcode == HloOpcode::kBroadcast ||
+               instruction.opcode == HloOpcode::kReshape ||
+               instruction.opcode == HloOpcode::kCopy) {
+      values.push_back({value(0)});
+    } else if (hlo::is_elementwise(instruction.opcode)) {
+      HloInstruction made =
+          start(instruction.opcode, {}, hlo::array_shape(instruction.shape.type, extents));
+      for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+        made.operands.push_back(value(i));
+      }
+      made.direction = instruction.direction;
+      made.raw_attributes = instruction.raw_attributes;
+      values.push_back({append_instruction(std::move(made))});
+    } else {
+      throw WorkloadError(body.name + ": expected arithmetic on scalars, found " +
+                          std::string(hlo::to_string(instruction.opcode)) + " \"" +
+                          instruction.name + "\"");
+    }
+  }
+  return values.at(static_cast<std::size_t>(body.root));
+}
+
 Id GraphEditor::compare(Id a, Id b, hlo::ComparisonDirection direction) {
   HloInstruction made =
       start(HloOpcode::kCompare, {a, b}, hlo::array_shape(ElementType::kPred, dimensions(a)));
@@ -188,6 +255,11 @@ hlo::ComputationId GraphEditor::scalar_computation(HloOpcode opcode, ElementType
     parameter.name = number == 0 ? "a" : "b";
     parameter.shape = hlo::array_shape(type, {});
     append(made, std::move(parameter));
+  }
+  if (opcode == HloOpcode::kParameter) {
+    made.root = 1;
+    module_.computations.push_back(std::move(made));
+    return static_cast<hlo::ComputationId>(module_.computations.size() - 1);
   }
   HloInstruction combination;
   combination.opcode = opcode;

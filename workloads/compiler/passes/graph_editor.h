@@ -36,6 +36,7 @@ class GraphEditor {
   Id reshape(Id value, const Extents& extents);
   Id transpose(Id value, const Extents& permutation);
   Id slice(Id value, const Extents& starts, const Extents& limits);
+  Id slice(Id value, const Extents& starts, const Extents& limits, const Extents& strides);
   Id pad_high(Id value, const Extents& high);
   /// Pads with a number (negative: cuts).
   Id pad(Id value, const std::vector<hlo::PaddingDimension>& padding, double fill = 0);
@@ -43,12 +44,20 @@ class GraphEditor {
   Id take(Id value, std::int64_t dimension, std::int64_t start, std::int64_t count,
           std::int64_t step, double fill = 0);
   Id reverse(Id value, std::int64_t dimension);
+  Id pad(Id value, Id filling, const std::vector<hlo::PaddingDimension>& padding);
   Id concatenate(const std::vector<Id>& parts, std::int64_t dimension);
   Id convert(Id value, hlo::ElementType type);
   /// Between s32 and u32: the same bits.
   Id reinterpret(Id value, hlo::ElementType type) { return convert(value, type); }
   Id unary(hlo::HloOpcode opcode, Id value);
   Id binary(hlo::HloOpcode opcode, Id a, Id b);
+  /// With a number as the second operand.
+  Id binary_with(hlo::HloOpcode opcode, Id a, double b);
+  /// The bits of a value as another type of the same width.
+  Id bitcast_convert(Id value, hlo::ElementType type);
+  /// A computation of scalars (a reducer, a comparator) on arrays of one extent, element by
+  /// element: the values of its root. Throws WorkloadError for operations on anything but scalars.
+  std::vector<Id> apply(hlo::ComputationId computation, const std::vector<Id>& arguments);
   Id compare(Id a, Id b, hlo::ComparisonDirection direction);
   Id select(Id condition, Id yes, Id no);
   /// Reduces f32 by add, maximum or minimum from a constant.
@@ -57,7 +66,7 @@ class GraphEditor {
   /// An instruction with the name and metadata of what it stands for, not appended yet.
   hlo::HloInstruction start(hlo::HloOpcode opcode, const std::vector<Id>& operands,
                             hlo::Shape shape) const;
-  /// A computation that combines two scalars.
+  /// A computation that combines two scalars; kParameter: the second one.
   hlo::ComputationId scalar_computation(hlo::HloOpcode opcode, hlo::ElementType type);
 
   /// The replaced instruction becomes another name for the value.

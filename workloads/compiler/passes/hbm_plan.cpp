@@ -463,22 +463,28 @@ std::string memory_size_text(std::uint64_t bytes) {
   return text;
 }
 
-std::string out_of_memory_report(const HbmPlan& plan, const hlo::Module& module,
-                                 const Target& target) {
-  constexpr std::size_t kLargest = 10;
-  std::uint64_t arguments = 0;
-  std::vector<const isa::Buffer*> largest;
+OutOfMemoryError::Use hbm_use(const HbmPlan& plan, const Target& target) {
+  OutOfMemoryError::Use use;
   for (const isa::Buffer& buffer : plan.buffers) {
     const bool is_argument =
         buffer.role == isa::BufferRole::kParameter || buffer.role == isa::BufferRole::kInfeed;
-    if (is_argument) arguments += buffer.bytes;
-    largest.push_back(&buffer);
+    if (is_argument) use.arguments += buffer.bytes;
   }
+  use.program = plan.peak_granules * isa::kHbmGranuleBytes - use.arguments;
+  use.capacity = target.hbm_bytes;
+  return use;
+}
+
+std::string out_of_memory_report(const HbmPlan& plan, const hlo::Module& module,
+                                 const Target& target) {
+  constexpr std::size_t kLargest = 10;
+  std::vector<const isa::Buffer*> largest;
+  for (const isa::Buffer& buffer : plan.buffers) largest.push_back(&buffer);
   std::stable_sort(largest.begin(), largest.end(),
                    [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
-  const std::uint64_t program = plan.peak_granules * isa::kHbmGranuleBytes - arguments;
+  const auto [arguments, program, room] = hbm_use(plan, target);
   const std::uint64_t used = arguments + program + target.hbm_reserved_bytes;
-  const std::uint64_t capacity = target.hbm_bytes + target.hbm_reserved_bytes;
+  const std::uint64_t capacity = room + target.hbm_reserved_bytes;
   std::string text = "Ran out of memory in memory space hbm. Used " + memory_size_text(used) +
                      " of " + memory_size_text(capacity) + " hbm. Exceeded hbm capacity by " +
                      memory_size_text(used - capacity) + ".\n";
@@ -539,7 +545,8 @@ void plan_hbm(ScheduledModule& scheduled, const Target& target) {
   scheduled.plan = planner.run();
   plan_regions(scheduled, planner, target);
   if (scheduled.plan.peak_granules * isa::kHbmGranuleBytes > target.hbm_bytes) {
-    throw OutOfMemoryError(out_of_memory_report(scheduled.plan, scheduled.module, target));
+    throw OutOfMemoryError(out_of_memory_report(scheduled.plan, scheduled.module, target),
+                           hbm_use(scheduled.plan, target));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "workloads/compiler/compiler.h"
 #include "workloads/compiler/passes/scheduled_module.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
@@ -32,6 +33,9 @@ void plan_hbm(ScheduledModule& scheduled, const Target& target);
 
 /// "27.90G", as XLA prints sizes: two decimals and a binary prefix, from B to G.
 std::string memory_size_text(std::uint64_t bytes);
+
+/// Bytes that arguments and program take, at the peak.
+OutOfMemoryError::Use hbm_use(const HbmPlan& plan, const Target& target);
 
 /// The report of a program whose buffers do not fit.
 std::string out_of_memory_report(const HbmPlan& plan, const hlo::Module& module,

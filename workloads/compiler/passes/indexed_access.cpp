@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -21,6 +23,8 @@ namespace {
 
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
+
+constexpr std::int64_t kLanes = 128;
 
 bool contains(const Extents& list, std::int64_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
@@ -103,12 +107,26 @@ class IndexedAccess {
   Id clamp(Id value, std::int64_t last);
   Id linear(const std::vector<Id>& components, const Extents& extents);
   Id pick(Id array, const View& view, Id numbers, std::int64_t picks, bool is_matrix);
+  Id append_gather(Id table, Id numbers);
   Id pick_by_rows(Id array, const View& view, Id numbers, std::int64_t picks);
   Id pick_by_selection(Id array, const View& view, Id numbers, std::int64_t picks);
   Id select_floats(Id array, const View& view, Id numbers, std::int64_t picks);
   Id take(Id array, std::int64_t dimension, Id numbers);
-  Id add_by_rows(Id array, Id updates, const View& view, Id numbers, std::int64_t picks);
-  Id add_by_selection(Id array, Id updates, const View& view, Id numbers, std::int64_t picks);
+  /// What a scatter does, seen as [batch, outer, indexed or picks, inner].
+  struct Scattering {
+    HloOpcode opcode = HloOpcode::kAdd;  ///< kParameter: the update alone.
+    Id array = -1, updates = -1, numbers = -1;
+    View view;
+    std::int64_t picks = 1;
+  };
+  Id scatter_to(const Scattering& scattering, bool is_matrix);
+  Id scatter_rows(const Scattering& scattering);
+  Id scatter_lanes(const Scattering& scattering);
+  Id scatter_selected(const Scattering& scattering);
+  Id scatter_last(const Scattering& scattering);
+  Id rows_or_none(const Scattering& scattering);
+  Id append_scatter(const Scattering& scattering, Id table, Id numbers, Id rows);
+  Id gather_lanes(Id array, const View& view, Id numbers, std::int64_t picks);
 
   hlo::Module& module_;
   GraphEditor edit_;
@@ -164,8 +182,11 @@ Id IndexedAccess::linear(const std::vector<Id>& components, const Extents& exten
 /// latter in that order but with any extents.
 Id IndexedAccess::pick(Id array, const View& view, Id numbers, std::int64_t picks, bool is_matrix) {
   const Costs costs = estimate(view, picks, is_matrix);
-  return costs.selection <= costs.rows ? pick_by_selection(array, view, numbers, picks)
-                                       : pick_by_rows(array, view, numbers, picks);
+  if (costs.selection <= costs.rows) return pick_by_selection(array, view, numbers, picks);
+  if (view.outer * view.inner == 1 && hlo::byte_size(edit_.shape(array).type) == 4) {
+    return gather_lanes(array, view, numbers, picks);
+  }
+  return pick_by_rows(array, view, numbers, picks);
 }
 
 Id with_batch_offset(GraphEditor& edit, Id numbers, const View& view, std::int64_t picks) {
@@ -195,32 +216,50 @@ Id reordered(GraphEditor& edit, Id array, const Extents& extents, const Extents&
   return edit.transpose(edit.reshape(array, kept), permutation);
 }
 
-Id IndexedAccess::pick_by_rows(Id array, const View& view, Id numbers, std::int64_t picks) {
-  const ElementType type = edit_.shape(array).type;
-  const bool narrow = hlo::byte_size(type) != 4;
-  Id table =
-      reordered(edit_, array, {view.batch, view.outer, view.indexed, view.inner}, {0, 2, 1, 3});
-  const std::int64_t width = view.outer * view.inner;
-  if (narrow) table = edit_.convert(table, ElementType::kF32);
-  table = edit_.reshape(table, {view.batch * view.indexed, width});
+/// Rows of a table by a vector of numbers.
+Id IndexedAccess::append_gather(Id table, Id numbers) {
+  const std::int64_t width = edit_.dimensions(table)[1];
   HloInstruction gather;
   gather.opcode = HloOpcode::kGather;
   gather.name =
-      at(array).name + ".rows." + std::to_string(module_.entry_computation().instructions.size());
-  gather.metadata = at(array).metadata;
-  gather.operands = {table, with_batch_offset(edit_, numbers, view, picks)};
-  gather.shape = hlo::array_shape(edit_.shape(table).type, {view.batch * picks, width});
+      at(table).name + ".rows." + std::to_string(module_.entry_computation().instructions.size());
+  gather.metadata = at(table).metadata;
+  gather.operands = {table, numbers};
+  gather.shape = hlo::array_shape(edit_.shape(table).type, {edit_.dimensions(numbers)[0], width});
   gather.gather.edit().offset_dims = {1};
   gather.gather.edit().collapsed_slice_dims = {0};
   gather.gather.edit().start_index_map = {0};
   gather.gather.edit().index_vector_dim = 1;
   gather.gather.edit().slice_sizes = {1, width};
-  Id rows = edit_.append_instruction(std::move(gather));
+  return edit_.append_instruction(std::move(gather));
+}
+
+Id IndexedAccess::pick_by_rows(Id array, const View& view, Id numbers, std::int64_t picks) {
+  const ElementType type = edit_.shape(array).type;
+  const bool narrow = hlo::byte_size(type) != 4;
+  Id table =
+      reordered(edit_, array, {view.batch, view.outer, view.indexed, view.inner}, {0, 2, 1, 3});
+  if (narrow) table = edit_.convert(table, ElementType::kF32);
+  table = edit_.reshape(table, {view.batch * view.indexed, view.outer * view.inner});
+  Id rows = append_gather(table, with_batch_offset(edit_, numbers, view, picks));
   rows = edit_.convert(rows, type);
   return reordered(edit_, rows, {view.batch, picks, view.outer, view.inner}, {0, 2, 1, 3});
 }
 
-/// The selection of floating values: exactly one element of the sum is not 0.
+/// Single elements: 128 of them are a row of the table, of which one lane is taken.
+Id IndexedAccess::gather_lanes(Id array, const View& view, Id numbers, std::int64_t picks) {
+  const std::int64_t elements = view.batch * view.indexed, rows = ceil_divide(elements, kLanes);
+  const Id flat = edit_.pad_high(edit_.reshape(array, {elements}), {rows * kLanes - elements});
+  const Id places = with_batch_offset(edit_, numbers, view, picks);
+  const Id row = edit_.binary_with(HloOpcode::kShiftRightArithmetic, places, 7);
+  const Id lane = edit_.binary_with(HloOpcode::kAnd, places, kLanes - 1);
+  const Id table = append_gather(edit_.reshape(flat, {rows, kLanes}), row);
+  View within;
+  within.batch = view.batch * picks;
+  within.indexed = kLanes;
+  return pick_by_selection(table, within, edit_.reshape(lane, {within.batch, 1}), 1);
+}
+
 /// A space of named extents without those of 1: which dimension each name has in it.
 struct Box {
   Extents extents;
@@ -462,79 +501,182 @@ void IndexedAccess::visit_gather(Id id) {
   edit_.finish(edit_.reshape(result, gather.shape.dimensions));
 }
 
-/// [batch, outer, indexed, inner] plus updates [batch, outer, picks, inner], f32.
-Id IndexedAccess::add_by_selection(Id array, Id updates, const View& view, Id numbers,
-                                   std::int64_t picks) {
-  enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
-  const bool in_lanes = view.inner == 1 && picks > 1;  // The picks, which are reduced.
-  const std::size_t at_picks = in_lanes ? kInner : kPicks;
-  const Box box(
-      {view.batch, view.outer, in_lanes ? 1 : picks, view.indexed, in_lanes ? picks : view.inner},
-      kIndexed);
-  const Id place = edit_.iota(ElementType::kS32, box.extents, box.place[kIndexed]);
-  const Id wanted = box.spread(edit_, numbers, {kBatch, at_picks});
-  const Id value = in_lanes ? box.spread(edit_, updates, {kBatch, kOuter, kInner})
-                            : box.spread(edit_, updates, {kBatch, kOuter, kPicks, kInner});
-  const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
-  Id sum = edit_.select(hit, value, edit_.splat(ElementType::kF32, box.extents, 0));
-  if (picks > 1) sum = edit_.reduce(sum, HloOpcode::kAdd, {box.place[at_picks]}, 0);
-  return edit_.binary(HloOpcode::kAdd, edit_.reshape(array, edit_.dimensions(sum)), sum);
+/// What an update must be to change nothing.
+double neutral_of(HloOpcode opcode, ElementType type) {
+  const bool is_float = type == ElementType::kF32;
+  switch (opcode) {
+    case HloOpcode::kMaximum:
+      return is_float ? -HUGE_VAL : type == ElementType::kU32 ? 0 : -2147483648.0;
+    case HloOpcode::kMinimum:
+      return is_float ? HUGE_VAL : type == ElementType::kU32 ? 4294967295.0 : 2147483647.0;
+    default:
+      return 0;
+  }
 }
 
-Id IndexedAccess::add_by_rows(Id array, Id updates, const View& view, Id numbers,
-                              std::int64_t picks) {
+/// Sums and extremes: each update where its index is, all of them reduced.
+Id IndexedAccess::scatter_selected(const Scattering& scattering) {
+  const View& view = scattering.view;
+  enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
+  const bool in_lanes = view.inner == 1 && scattering.picks > 1;  // The picks, which are reduced.
+  const std::size_t at_picks = in_lanes ? kInner : kPicks;
+  const Box box({view.batch, view.outer, in_lanes ? 1 : scattering.picks, view.indexed,
+                 in_lanes ? scattering.picks : view.inner},
+                kIndexed);
+  const ElementType type = edit_.shape(scattering.updates).type;
+  const double neutral = neutral_of(scattering.opcode, type);
+  const Id place = edit_.iota(ElementType::kS32, box.extents, box.place[kIndexed]);
+  const Id wanted = box.spread(edit_, scattering.numbers, {kBatch, at_picks});
+  const Id value = in_lanes
+                       ? box.spread(edit_, scattering.updates, {kBatch, kOuter, kInner})
+                       : box.spread(edit_, scattering.updates, {kBatch, kOuter, kPicks, kInner});
+  const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
+  Id sum = edit_.select(hit, value, edit_.splat(type, box.extents, neutral));
+  if (scattering.picks > 1) {
+    sum = edit_.reduce(sum, scattering.opcode, {box.place[at_picks]}, neutral);
+  }
+  return edit_.binary(scattering.opcode, edit_.reshape(scattering.array, edit_.dimensions(sum)),
+                      sum);
+}
+
+/// Updates that replace: the number of the last one of each place, then its update.
+Id IndexedAccess::scatter_last(const Scattering& scattering) {
+  const View& view = scattering.view;
+  const Extents box{view.batch, view.indexed, scattering.picks}, places{view.batch, view.indexed};
+  const Id wanted = edit_.broadcast(
+      edit_.reshape(scattering.numbers, {view.batch, scattering.picks}), box, {0, 2});
+  const Id hit =
+      edit_.compare(edit_.iota(ElementType::kS32, box, 1), wanted, ComparisonDirection::kEq);
+  const Id numbers = edit_.select(hit, edit_.iota(ElementType::kF32, box, 2),
+                                  edit_.splat(ElementType::kF32, box, -1));
+  const Id last =
+      edit_.convert(edit_.reduce(numbers, HloOpcode::kMaximum, {2}, -HUGE_VAL), ElementType::kS32);
+  View source = view;
+  source.indexed = scattering.picks;
+  const Id value = pick(scattering.updates, source, clamp(last, scattering.picks - 1), view.indexed,
+                        view.batch == 1 && view.outer == 1);
+  const Id changes =
+      edit_.compare(last, edit_.splat(ElementType::kS32, places, 0), ComparisonDirection::kGe);
+  const Extents all{view.batch, view.outer, view.indexed, view.inner};
+  return edit_.select(edit_.broadcast(changes, all, {0, 2}), edit_.reshape(value, all),
+                      edit_.reshape(scattering.array, all));
+}
+
+/// Numbers [batch * picks] of rows of all batches; -1 for what lies outside.
+Id IndexedAccess::rows_or_none(const Scattering& scattering) {
+  const View& view = scattering.view;
+  // What lies outside must not fall into another batch's part of the table.
+  const Extents extents{view.batch, scattering.picks};
+  const Id flat = edit_.reshape(scattering.numbers, extents);
+  const Id zero = edit_.splat(ElementType::kS32, extents, 0);
+  const Id last = edit_.splat(ElementType::kS32, extents, static_cast<double>(view.indexed));
+  const Id inside =
+      edit_.binary(HloOpcode::kAnd, edit_.compare(flat, zero, ComparisonDirection::kGe),
+                   edit_.compare(flat, last, ComparisonDirection::kLt));
+  const Id offset = edit_.reshape(with_batch_offset(edit_, flat, view, scattering.picks), extents);
+  const Id safe = edit_.select(inside, offset, edit_.splat(ElementType::kS32, extents, -1));
+  return edit_.reshape(safe, {view.batch * scattering.picks});
+}
+
+Id IndexedAccess::append_scatter(const Scattering& scattering, Id table, Id numbers, Id rows) {
+  HloInstruction scatter;
+  scatter.opcode = HloOpcode::kScatter;
+  scatter.name = at(scattering.array).name + ".rows." +
+                 std::to_string(module_.entry_computation().instructions.size());
+  scatter.metadata = at(scattering.array).metadata;
+  scatter.operands = {table, numbers, rows};
+  const ElementType type = edit_.shape(table).type;
+  scatter.shape = hlo::array_shape(type, edit_.dimensions(table));
+  scatter.gather.edit().offset_dims = {1};
+  scatter.gather.edit().collapsed_slice_dims = {0};
+  scatter.gather.edit().start_index_map = {0};
+  scatter.gather.edit().index_vector_dim = 1;
+  scatter.called = {edit_.scalar_computation(scattering.opcode, type)};
+  return edit_.append_instruction(std::move(scatter));
+}
+
+Id IndexedAccess::scatter_rows(const Scattering& scattering) {
+  const View& view = scattering.view;
   const std::int64_t width = view.outer * view.inner;
   const auto as_rows = [&](Id value, std::int64_t rows) {
     const Id box =
         reordered(edit_, value, {view.batch, view.outer, rows, view.inner}, {0, 2, 1, 3});
     return edit_.reshape(box, {view.batch * rows, width});
   };
-  // What lies outside must not fall into another batch's part of the table.
-  const Extents extents{view.batch, picks};
-  const Id flat = edit_.reshape(numbers, extents);
-  const Id zero = edit_.splat(ElementType::kS32, extents, 0);
-  const Id last = edit_.splat(ElementType::kS32, extents, static_cast<double>(view.indexed));
-  const Id inside =
-      edit_.binary(HloOpcode::kAnd, edit_.compare(flat, zero, ComparisonDirection::kGe),
-                   edit_.compare(flat, last, ComparisonDirection::kLt));
-  const Id offset = edit_.reshape(with_batch_offset(edit_, flat, view, picks), extents);
-  const Id safe = edit_.select(inside, offset, edit_.splat(ElementType::kS32, extents, -1));
-  HloInstruction scatter;
-  scatter.opcode = HloOpcode::kScatter;
-  scatter.name =
-      at(array).name + ".rows." + std::to_string(module_.entry_computation().instructions.size());
-  scatter.metadata = at(array).metadata;
-  scatter.operands = {as_rows(array, view.indexed), edit_.reshape(safe, {view.batch * picks}),
-                      as_rows(updates, picks)};
-  scatter.shape = hlo::array_shape(ElementType::kF32, {view.batch * view.indexed, width});
-  scatter.gather.edit().offset_dims = {1};
-  scatter.gather.edit().collapsed_slice_dims = {0};
-  scatter.gather.edit().start_index_map = {0};
-  scatter.gather.edit().index_vector_dim = 1;
-  scatter.called = {edit_.scalar_computation(HloOpcode::kAdd, ElementType::kF32)};
-  const Id rows = edit_.append_instruction(std::move(scatter));
+  const Id rows =
+      append_scatter(scattering, as_rows(scattering.array, view.indexed), rows_or_none(scattering),
+                     as_rows(scattering.updates, scattering.picks));
   return reordered(edit_, rows, {view.batch, view.indexed, view.outer, view.inner}, {0, 2, 1, 3});
+}
+
+/// Single elements: 128 of them are a row of the table, an update is a row that changes one.
+Id IndexedAccess::scatter_lanes(const Scattering& scattering) {
+  const View& view = scattering.view;
+  const std::int64_t elements = view.batch * view.indexed, rows = ceil_divide(elements, kLanes);
+  const std::int64_t picks = view.batch * scattering.picks;
+  const Extents list{picks}, box{picks, kLanes};
+  const Id numbers = rows_or_none(scattering);
+  const Id row = edit_.binary_with(HloOpcode::kShiftRightArithmetic, numbers, 7);
+  const Id lane = edit_.binary_with(HloOpcode::kAnd, numbers, kLanes - 1);
+  const ElementType type = edit_.shape(scattering.updates).type;
+  const Id value = edit_.broadcast(edit_.reshape(scattering.updates, list), box, {0});
+  const Id here = edit_.compare(edit_.iota(ElementType::kS32, box, 1),
+                                edit_.broadcast(lane, box, {0}), ComparisonDirection::kEq);
+  const Id update =
+      edit_.select(here, value, edit_.splat(type, box, neutral_of(scattering.opcode, type)));
+  const Id flat =
+      edit_.pad_high(edit_.reshape(scattering.array, {elements}), {rows * kLanes - elements});
+  const Id made = append_scatter(scattering, edit_.reshape(flat, {rows, kLanes}), row, update);
+  return edit_.slice(edit_.reshape(made, {rows * kLanes}), {0}, {elements});
+}
+
+/// The way that takes the fewest cycles of those that the operation has.
+Id IndexedAccess::scatter_to(const Scattering& scattering, bool is_matrix) {
+  const View& view = scattering.view;
+  const ElementType type = edit_.shape(scattering.array).type;
+  const HloOpcode opcode = scattering.opcode;
+  const Costs costs = estimate(view, scattering.picks, is_matrix);
+  if (opcode == HloOpcode::kParameter) {
+    View numbers = view;
+    numbers.outer = numbers.inner = 1;
+    const bool is_cheaper = estimate(numbers, scattering.picks, false).selection < costs.rows;
+    const bool fits = scattering.picks < (1 << 24);
+    const bool is_single = view.outer * view.inner == 1;
+    if (fits && (is_cheaper || is_single)) return scatter_last(scattering);
+    return scatter_rows(scattering);
+  }
+  const bool is_sum = opcode == HloOpcode::kAdd;
+  const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
+  // Integers are reduced as several digits.
+  const double digits = type == ElementType::kF32 ? 1 : 4;
+  if ((is_sum || is_extreme) && digits * costs.selection <= costs.rows) {
+    return scatter_selected(scattering);
+  }
+  if ((is_sum || is_extreme) && view.outer * view.inner == 1) return scatter_lanes(scattering);
+  return scatter_rows(scattering);
 }
 
 void IndexedAccess::visit_scatter(Id id) {
   const HloInstruction scatter = at(id);
   const hlo::GatherDimensions& dims = scatter.gather;
   if (scatter.operands.size() != 3) refuse("expected one array to scatter into");
-  const hlo::Computation& combiner = module_.computation(scatter.called.at(0));
-  const ElementType type = scatter.shape.type;
-  if (combiner.at(combiner.root).opcode != HloOpcode::kAdd ||
-      (type != ElementType::kF32 && type != ElementType::kBf16)) {
-    refuse("expected a scatter that adds floating values");
+  const HloOpcode opcode = scatter_operation(module_.computation(scatter.called.at(0)));
+  if (opcode == HloOpcode::kCount) {
+    refuse("expected the update alone, a sum, product, maximum, minimum, and or or");
   }
+  const ElementType type = scatter.shape.type;
   const Id indices = scatter.operands[1];
   if (is_rows_already(scatter, at(scatter.operands[0]).shape, at(indices).shape,
                       at(scatter.operands[2]).shape) &&
-      type == ElementType::kF32) {
+      hlo::byte_size(type) == 4) {
     return;
   }
   edit_.stand_for(id);
-  const Id array = edit_.convert(scatter.operands[0], ElementType::kF32);
-  Id updates = edit_.convert(scatter.operands[2], ElementType::kF32);
+  const ElementType word = type == ElementType::kBf16   ? ElementType::kF32
+                           : type == ElementType::kPred ? ElementType::kS32
+                                                        : type;
+  const Id array = edit_.convert(scatter.operands[0], word);
+  Id updates = edit_.convert(scatter.operands[2], word);
   const Extents extents = edit_.dimensions(array);
   const Extents update_extents = edit_.dimensions(updates);
   const auto rank = static_cast<std::int64_t>(extents.size());
@@ -631,10 +773,8 @@ void IndexedAccess::visit_scatter(Id id) {
   }
   updates = edit_.transpose(updates, permutation);
   const Id seen = edit_.transpose(array, roles.view.order);
-  const Costs costs = estimate(roles.view, picks, rank == 2 && roles.indexed == Extents{0});
-  Id result = costs.selection <= costs.rows
-                  ? add_by_selection(seen, updates, roles.view, numbers, picks)
-                  : add_by_rows(seen, updates, roles.view, numbers, picks);
+  Id result = scatter_to({opcode, seen, updates, numbers, roles.view, picks},
+                         rank == 2 && roles.indexed == Extents{0});
   Extents ordered, back(extents.size());
   for (std::size_t i = 0; i < roles.view.order.size(); ++i) {
     const auto d = static_cast<std::size_t>(roles.view.order[i]);

@@ -12,22 +12,27 @@
 #include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/indexed_access.h"
+#include "workloads/compiler/passes/integer_dots.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/padded_sums.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/precision.h"
 #include "workloads/compiler/passes/product_operands.h"
+#include "workloads/compiler/passes/random_bits.h"
 #include "workloads/compiler/passes/reduction_forms.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/regular_gathers.h"
 #include "workloads/compiler/passes/rings.h"
+#include "workloads/compiler/passes/scan_forms.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/small_products.h"
 #include "workloads/compiler/passes/split_lanes.h"
+#include "workloads/compiler/passes/step_forms.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/compiler/passes/widen.h"
 #include "workloads/compiler/passes/window_forms.h"
+#include "workloads/compiler/passes/word_types.h"
 
 namespace tpu::compiler {
 
@@ -67,12 +72,17 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
     run("flatten_calls", [&] { flatten_calls(work); });
     run("simplify", [&] { simplify(work); });
   }
+  run("rewrite_random_bits", [&] { rewrite_random_bits(work, scheduled.refusals); });
   run("rewrite_collectives", [&] { rewrite_collectives(work, scheduled.refusals); });
+  run("rewrite_integer_dots", [&] { rewrite_integer_dots(work, scheduled.refusals); });
+  run("rewrite_scans", [&] { rewrite_scans(work, scheduled.refusals); });
   run("rewrite_reductions", [&] { rewrite_reductions(work, scheduled.refusals); });
   run("rewrite_regular_gathers", [&] { rewrite_regular_gathers(work); });
   run("rewrite_indexed_access", [&] { rewrite_indexed_access(work, scheduled.refusals); });
+  run("rewrite_reductions", [&] { rewrite_reductions(work, scheduled.refusals); });
   run("rewrite_convolutions", [&] { rewrite_convolutions(work, target); });
   run("rewrite_windows", [&] { rewrite_windows(work, target); });
+  run("split_steps", [&] { split_steps(work); });
   run("refuse_unknown_operations", [&] { refuse_unknown_operations(scheduled, target); });
   run("join_padded_sums", [&] { join_padded_sums(work); });
   run("multiply_small_matrices", [&] { multiply_small_matrices(work); });
@@ -117,6 +127,10 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   run("verify", [&] { hlo::verify(scheduled.module); });
   run("join_async_pairs", [&] { join_async_pairs(scheduled.module); });
   run("resolve_custom_calls", [&] { resolve_custom_calls(scheduled.module); });
+  run("hold_in_words", [&] {
+    const std::vector<std::string> notes = hold_in_words(scheduled.module);
+    if (report != nullptr) report->notes = notes;
+  });
   set_devices(scheduled.module, target);
   run("number_rings", [&] { number_rings(scheduled.module); });
   run_passes(scheduled, target, report, after_pass, "");

@@ -44,6 +44,8 @@ class Reductions {
   void visit_pairs(Id id);
   void visit_sort(Id id);
   void visit_topk(Id id, std::int64_t count, bool largest);
+  void visit_by_halves(Id id);
+  void visit_map(Id id);
 
   Id like(Id value, double number) {
     return edit_.splat(edit_.shape(value).type, edit_.dimensions(value), number);
@@ -51,7 +53,13 @@ class Reductions {
   Id integer_sum(Id words, const Extents& dimensions, std::int64_t count);
   Id integer_extreme(Id words, const Extents& dimensions, bool maximum);
   Id spread(Id reduced, const Extents& box, const Extents& dimensions);
-  Id order_of(Id keys, std::int64_t count, bool descending);
+  Id extreme_of(Id values, const Extents& dimensions, bool greatest);
+  Id before_by_key(Id keys, bool descending, const Extents& pairs);
+  Id before_by_comparator(const HloInstruction& sort, const std::vector<Id>& rows,
+                          const Extents& pairs);
+  Id order_of(Id before, std::int64_t count);
+  std::pair<Id, Id> greatest_one_by_one(Id rows, std::int64_t count, bool largest);
+  std::vector<Id> halved(std::vector<Id> values, std::int64_t dimension, hlo::ComputationId body);
 
   hlo::Module& module_;
   GraphEditor edit_;
@@ -106,15 +114,13 @@ void Reductions::visit_integers(Id id) {
   const HloInstruction reduce = at(id);
   const hlo::Computation& body = module_.computation(reduce.called.at(0));
   const HloOpcode opcode = body.at(body.root).opcode;
-  const HloInstruction& initial = at(reduce.operands[1]);
-  const std::optional<double> start = scalar_value(initial);
   const Id operand = reduce.operands[0];
   const std::int64_t count =
       at(operand).shape.element_count() / std::max<std::int64_t>(1, reduce.shape.element_count());
   const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
-  if (body.instructions.size() != 3 || initial.opcode != HloOpcode::kConstant || !start ||
-      (opcode != HloOpcode::kAdd && !is_extreme) || count > kExactIntegers / 2) {
-    refuse("expected a sum, maximum or minimum of at most 2^23 integers from a constant");
+  if (body.instructions.size() != 3 || (opcode != HloOpcode::kAdd && !is_extreme) ||
+      count > kExactIntegers / 2) {
+    return visit_by_halves(id);
   }
   const bool is_signed = reduce.shape.type == ElementType::kS32;
   const HloInstruction source = at(operand);
@@ -138,7 +144,79 @@ void Reductions::visit_integers(Id id) {
     }
   }
   result = edit_.reinterpret(result, reduce.shape.type);
-  edit_.finish(edit_.binary(opcode, result, like(result, *start)));
+  const Id start = edit_.broadcast(reduce.operands[1], edit_.dimensions(result), {});
+  edit_.finish(edit_.binary(opcode, result, start));
+}
+
+/// A dimension of extent 1 in which the elements of that one are combined: the first half with the
+/// second, again and again.
+std::vector<Id> Reductions::halved(std::vector<Id> values, std::int64_t dimension,
+                                   hlo::ComputationId body) {
+  const auto d = static_cast<std::size_t>(dimension);
+  std::vector<std::vector<Id>> rests;
+  const auto combined = [&](std::vector<Id> a, const std::vector<Id>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return edit_.apply(body, a);
+  };
+  const auto part = [&](std::int64_t begin, std::int64_t count) {
+    std::vector<Id> parts;
+    for (const Id value : values) parts.push_back(edit_.take(value, dimension, begin, count, 1));
+    return parts;
+  };
+  for (std::int64_t extent; (extent = edit_.dimensions(values[0])[d]) > 1;) {
+    const std::int64_t half = extent / 2;
+    if (extent % 2 != 0) rests.push_back(part(extent - 1, 1));
+    values = combined(part(0, half), part(half, half));
+  }
+  for (std::size_t i = rests.size(); i-- > 0;) values = combined(values, rests[i]);
+  return values;
+}
+
+/// Any reduction: its computation on halves of the arrays.
+void Reductions::visit_by_halves(Id id) {
+  const HloInstruction reduce = at(id);
+  const std::size_t count = reduce.operands.size() / 2;
+  const auto middle = reduce.operands.begin() + static_cast<std::ptrdiff_t>(count);
+  std::vector<Id> values(reduce.operands.begin(), middle);
+  edit_.stand_for(id);
+  Extents extents = edit_.dimensions(values[0]);
+  for (const std::int64_t d : reduce.dimensions) {
+    if (extents[static_cast<std::size_t>(d)] == 0) refuse("expected elements to reduce");
+    values = halved(values, d, reduce.called.at(0));
+    extents[static_cast<std::size_t>(d)] = 1;
+  }
+  Extents kept;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
+    const auto& reduced = reduce.dimensions;
+    if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) {
+      kept.push_back(extents[static_cast<std::size_t>(d)]);
+    }
+  }
+  std::vector<Id> arguments;
+  for (std::size_t i = 0; i < count; ++i) {
+    arguments.push_back(edit_.broadcast(reduce.operands[count + i], kept, {}));
+  }
+  for (const Id value : values) arguments.push_back(edit_.reshape(value, kept));
+  const std::vector<Id> results = edit_.apply(reduce.called[0], arguments);
+  if (reduce.shape.is_tuple()) return edit_.finish_tuple(results);
+  edit_.finish(results.at(0));
+}
+
+void Reductions::visit_map(Id id) {
+  const HloInstruction map = at(id);
+  edit_.stand_for(id);
+  const std::vector<Id> results = edit_.apply(map.called.at(0), map.operands);
+  if (map.shape.is_tuple()) return edit_.finish_tuple(results);
+  edit_.finish(results.at(0));
+}
+
+/// The greatest or least of floating values or integers.
+Id Reductions::extreme_of(Id values, const Extents& dimensions, bool greatest) {
+  if (edit_.shape(values).type == ElementType::kS32) {
+    return integer_extreme(values, dimensions, greatest);
+  }
+  return edit_.reduce(values, greatest ? HloOpcode::kMaximum : HloOpcode::kMinimum, dimensions,
+                      greatest ? -HUGE_VAL : HUGE_VAL);
 }
 
 void Reductions::visit_pairs(Id id) {
@@ -148,15 +226,15 @@ void Reductions::visit_pairs(Id id) {
   const hlo::Shape values = edit_.shape(reduce.operands[0]);
   const hlo::Shape indices = edit_.shape(reduce.operands[1]);
   const bool is_float = values.type == ElementType::kF32 || values.type == ElementType::kBf16;
-  if (!kind.is_known || !is_float || indices.type != ElementType::kS32) {
-    refuse("expected the greatest or least of floating values with its s32 index");
+  const bool is_integer = values.type == ElementType::kS32;
+  if (!kind.is_known || !(is_float || is_integer) || indices.type != ElementType::kS32) {
+    return visit_by_halves(id);
   }
   edit_.stand_for(id);
-  const Id value = edit_.convert(reduce.operands[0], ElementType::kF32);
+  const Id value =
+      is_float ? edit_.convert(reduce.operands[0], ElementType::kF32) : reduce.operands[0];
   const Id index = edit_.convert(reduce.operands[1], ElementType::kF32);
-  const HloOpcode extreme = kind.greatest ? HloOpcode::kMaximum : HloOpcode::kMinimum;
-  const Id best =
-      edit_.reduce(value, extreme, reduce.dimensions, kind.greatest ? -HUGE_VAL : HUGE_VAL);
+  const Id best = extreme_of(value, reduce.dimensions, kind.greatest);
   const Id stands = edit_.compare(value, spread(best, values.dimensions, reduce.dimensions),
                                   ComparisonDirection::kEq);
   const double none = kind.last_of_equal ? -1 : static_cast<double>(kExactIntegers);
@@ -167,28 +245,83 @@ void Reductions::visit_pairs(Id id) {
   edit_.finish_tuple({edit_.convert(best, values.type), edit_.convert(place, ElementType::kS32)});
 }
 
-/// Keys [outer, length] -> s32 [outer, count]: which element comes at each place of the order.
-Id Reductions::order_of(Id keys, std::int64_t count, bool descending) {
-  const std::int64_t outer = edit_.dimensions(keys)[0], length = edit_.dimensions(keys)[1];
+/// Keys [outer, length] -> pred [outer, length, length]: whether the element of the last place
+/// stands before that of the middle one.
+Id Reductions::before_by_key(Id keys, bool descending, const Extents& pairs) {
   if (edit_.shape(keys).type == ElementType::kBf16) keys = edit_.convert(keys, ElementType::kF32);
-  const Extents pairs{outer, length, length};
   const Id mine = edit_.broadcast(keys, pairs, {0, 1}),
            other = edit_.broadcast(keys, pairs, {0, 2});
-  const Id my_place = edit_.iota(ElementType::kS32, pairs, 1);
-  const Id other_place = edit_.iota(ElementType::kS32, pairs, 2);
   const Id ahead =
       edit_.compare(other, mine, descending ? ComparisonDirection::kGt : ComparisonDirection::kLt);
-  const Id ties =
-      edit_.binary(HloOpcode::kAnd, edit_.compare(other, mine, ComparisonDirection::kEq),
-                   edit_.compare(other_place, my_place, ComparisonDirection::kLt));
-  const Id before = edit_.convert(edit_.binary(HloOpcode::kOr, ahead, ties), ElementType::kF32);
-  const Id rank = edit_.reduce(before, HloOpcode::kAdd, {2}, 0);
+  const Id ties = edit_.binary(
+      HloOpcode::kAnd, edit_.compare(other, mine, ComparisonDirection::kEq),
+      edit_.compare(edit_.iota(ElementType::kS32, pairs, 2),
+                    edit_.iota(ElementType::kS32, pairs, 1), ComparisonDirection::kLt));
+  return edit_.binary(HloOpcode::kOr, ahead, ties);
+}
+
+/// The same by the comparator of a sort, which is asked in both directions.
+Id Reductions::before_by_comparator(const HloInstruction& sort, const std::vector<Id>& rows,
+                                    const Extents& pairs) {
+  std::vector<Id> forwards, backwards;
+  for (const Id row : rows) {
+    const Id mine = edit_.broadcast(row, pairs, {0, 1}),
+             other = edit_.broadcast(row, pairs, {0, 2});
+    forwards.insert(forwards.end(), {other, mine});
+    backwards.insert(backwards.end(), {mine, other});
+  }
+  const Id ahead = edit_.apply(sort.called.at(0), forwards).at(0);
+  const Id behind = edit_.apply(sort.called.at(0), backwards).at(0);
+  const Id earlier =
+      edit_.compare(edit_.iota(ElementType::kS32, pairs, 2),
+                    edit_.iota(ElementType::kS32, pairs, 1), ComparisonDirection::kLt);
+  const Id ties = edit_.binary(HloOpcode::kAnd, edit_.unary(HloOpcode::kNot, behind), earlier);
+  return edit_.binary(HloOpcode::kOr, ahead, ties);
+}
+
+/// pred [outer, length, length] -> s32 [outer, count]: which element comes at each place of the
+/// order.
+Id Reductions::order_of(Id before, std::int64_t count) {
+  const std::int64_t outer = edit_.dimensions(before)[0], length = edit_.dimensions(before)[1];
+  const Id rank = edit_.reduce(edit_.convert(before, ElementType::kF32), HloOpcode::kAdd, {2}, 0);
   const Extents places{outer, length, count};
   const Id hit = edit_.compare(edit_.broadcast(rank, places, {0, 1}),
                                edit_.iota(ElementType::kF32, places, 2), ComparisonDirection::kEq);
   const Id chosen = edit_.select(hit, edit_.iota(ElementType::kF32, places, 1),
                                  edit_.splat(ElementType::kF32, places, 0));
   return edit_.convert(edit_.reduce(chosen, HloOpcode::kAdd, {1}, 0), ElementType::kS32);
+}
+
+/// Values and s32 places [outer, count] of the greatest (least) of rows [outer, length], each found
+/// among those that are left.
+std::pair<Id, Id> Reductions::greatest_one_by_one(Id rows, std::int64_t count, bool largest) {
+  const Extents box = edit_.dimensions(rows), result{box[0], count};
+  const ElementType type = edit_.shape(rows).type;
+  const Id place = edit_.iota(ElementType::kF32, box, 1);
+  const bool is_integer = type == ElementType::kS32;
+  const double end =
+      is_integer ? (largest ? -2147483648.0 : 2147483647.0) : (largest ? -HUGE_VAL : HUGE_VAL);
+  Id is_left = edit_.compare(place, like(place, -1), ComparisonDirection::kGt);
+  Id values = edit_.splat(type, result, 0), places = edit_.splat(ElementType::kF32, result, 0);
+  for (std::int64_t k = 0; k < count; ++k) {
+    const Id left = edit_.select(is_left, rows, like(rows, end));
+    const Id best = extreme_of(left, {1}, largest);
+    const Id stands = edit_.binary(
+        HloOpcode::kAnd, is_left,
+        edit_.compare(left, edit_.broadcast(best, box, {0}), ComparisonDirection::kEq));
+    const Id first =
+        edit_.reduce(edit_.select(stands, place, like(place, static_cast<double>(kExactIntegers))),
+                     HloOpcode::kMinimum, {1}, HUGE_VAL);
+    const Id is_other =
+        edit_.compare(place, edit_.broadcast(first, box, {0}), ComparisonDirection::kNe);
+    is_left = edit_.binary(HloOpcode::kAnd, is_left, is_other);
+    const Id number = edit_.iota(ElementType::kS32, result, 1);
+    const Id here =
+        edit_.compare(number, like(number, static_cast<double>(k)), ComparisonDirection::kEq);
+    values = edit_.select(here, edit_.broadcast(best, result, {0}), values);
+    places = edit_.select(here, edit_.broadcast(first, result, {0}), places);
+  }
+  return {values, edit_.convert(places, ElementType::kS32)};
 }
 
 /// [outer, length] by s32 [outer, count], as a gather with a batching dimension.
@@ -211,9 +344,6 @@ Id gathered_by(GraphEditor& edit, Id array, Id order, const std::string& name) {
 void Reductions::visit_sort(Id id) {
   const HloInstruction sort = at(id);
   const SortOrder order = sort_order(module_.computation(sort.called.at(0)));
-  if (order == SortOrder::kUnknown) {
-    refuse("expected an order by the first operand alone, ascending or descending");
-  }
   const Extents extents = edit_.dimensions(sort.operands[0]);
   const auto rank = static_cast<std::int64_t>(extents.size());
   const std::int64_t dimension = sort.dimensions.empty() ? rank - 1 : sort.dimensions[0];
@@ -235,11 +365,17 @@ void Reductions::visit_sort(Id id) {
   const auto rows = [&](Id value) {
     return edit_.reshape(edit_.transpose(value, permutation), {outer, length});
   };
-  const Id places = order_of(rows(sort.operands[0]), length, order == SortOrder::kDescending);
+  std::vector<Id> arrays;
+  for (const Id operand : sort.operands) arrays.push_back(rows(operand));
+  const Extents pairs{outer, length, length};
+  const Id before = order == SortOrder::kUnknown
+                        ? before_by_comparator(sort, arrays, pairs)
+                        : before_by_key(arrays[0], order == SortOrder::kDescending, pairs);
+  const Id places = order_of(before, length);
   std::vector<Id> results;
   for (std::size_t i = 0; i < sort.operands.size(); ++i) {
-    const Id sorted = gathered_by(edit_, rows(sort.operands[i]), places,
-                                  sort.name + ".order." + std::to_string(i));
+    const Id sorted =
+        gathered_by(edit_, arrays[i], places, sort.name + ".order." + std::to_string(i));
     results.push_back(edit_.transpose(edit_.reshape(sorted, moved), back));
   }
   if (sort.shape.is_tuple()) {
@@ -254,17 +390,49 @@ void Reductions::visit_topk(Id id, std::int64_t count, bool largest) {
   const Extents extents = edit_.dimensions(top.operands[0]);
   const std::int64_t length = extents.empty() ? 1 : extents.back();
   const std::int64_t outer = at(top.operands[0]).shape.element_count() / length;
-  if (count < 1 || count > length || length >= kExactIntegers ||
-      outer * length * length > kMostComparisons) {
-    refuse("expected k within the minor dimension and at most 2^34 comparisons");
+  if (count < 1 || count > length || length >= kExactIntegers) {
+    refuse("expected k within the minor dimension, which has less than 2^24 elements");
+  }
+  // A vector register of comparisons takes about 4 cycles, one of a search for the next 12, in
+  // three kernels.
+  const auto elements = static_cast<double>(outer * length);
+  const double by_rank = 4 * elements * static_cast<double>(length + count) / 1024;
+  const double by_search = static_cast<double>(count) * (12 * elements / 1024 + 3000);
+  const ElementType type = edit_.shape(top.operands[0]).type;
+  const bool may_search =
+      type == ElementType::kF32 || type == ElementType::kBf16 || type == ElementType::kS32;
+  if (outer * length * length > kMostComparisons && !may_search) {
+    refuse("expected at most 2^34 comparisons, or floating values or s32");
   }
   edit_.stand_for(id);
-  const Id rows = edit_.reshape(top.operands[0], {outer, length});
-  const Id places = order_of(rows, count, largest);
-  const Id values = gathered_by(edit_, rows, places, top.name + ".values");
+  Id rows = edit_.reshape(top.operands[0], {outer, length});
   Extents result = extents;
   result.back() = count;
+  if (may_search && by_search < by_rank) {
+    if (type == ElementType::kBf16) rows = edit_.convert(rows, ElementType::kF32);
+    const auto [values, places] = greatest_one_by_one(rows, count, largest);
+    return edit_.finish_tuple(
+        {edit_.convert(edit_.reshape(values, result), type), edit_.reshape(places, result)});
+  }
+  const Id places = order_of(before_by_key(rows, largest, {outer, length, length}), count);
+  const Id values = gathered_by(edit_, rows, places, top.name + ".values");
   edit_.finish_tuple({edit_.reshape(values, result), edit_.reshape(places, result)});
+}
+
+/// Whether lanes can be reduced by the computation.
+bool has_lane_reduction(const hlo::Computation& body, ElementType type) {
+  if (body.instructions.size() != 3) return false;
+  switch (body.at(body.root).opcode) {
+    case HloOpcode::kAdd:
+    case HloOpcode::kMaximum:
+    case HloOpcode::kMinimum:
+      return true;
+    case HloOpcode::kAnd:
+    case HloOpcode::kOr:
+      return type == ElementType::kPred;
+    default:
+      return false;
+  }
 }
 
 void Reductions::visit(Id id) {
@@ -274,8 +442,12 @@ void Reductions::visit(Id id) {
       if (instruction.shape.is_tuple()) return visit_pairs(id);
       const ElementType type = instruction.shape.type;
       if (type == ElementType::kS32 || type == ElementType::kU32) return visit_integers(id);
+      const hlo::Computation& body = module_.computation(instruction.called.at(0));
+      if (!has_lane_reduction(body, type)) return visit_by_halves(id);
       return;
     }
+    case HloOpcode::kMap:
+      return visit_map(id);
     case HloOpcode::kSort:
       return visit_sort(id);
     case HloOpcode::kTopk:

@@ -11,12 +11,18 @@ namespace tpu::compiler {
 ///   as they are. Integer extremes: of the upper halves, then of the lower halves of those.
 /// - A reduction of (value, index) pairs that keeps the greatest or least value: the extreme, then
 ///   the least (greatest) index where it stands; indices below 2^24. A NaN has no index.
-/// - sort and topk: the rank of each element is the number of those before it, found by comparing
-///   all with all; then elements are gathered by rank. Stable; NaNs have no place in the order. It
-///   costs the square of the length.
+/// - Any other reduction (products, logic, several arrays, a computation of the user's): the
+///   computation on the halves of the arrays, on halves of the result, and so on.
+/// - sort: the rank of each element is the number of those before it, found by comparing all with
+///   all, by key or by the comparator of the sort, whatever keys it looks at; then elements are
+///   gathered by rank. Stable. It costs the square of the length. Sorted by a single key, NaNs have
+///   no place in the order.
+/// - topk: the same, or, where that takes fewer cycles, one after the other among those left.
+/// - map: its computation.
 ///
 /// Needs: a simplified entry without calls; layouts not assigned yet; before
-/// rewrite_indexed_access. Leaves: reductions with one operand. Refusals of what has no such form.
+/// rewrite_indexed_access, and once more behind it. Leaves: sums and extremes of floating values,
+/// all and any of predicates. Refusals of what has no such form.
 void rewrite_reductions(hlo::Module& module, Refusals& refusals);
 
 }  // namespace tpu::compiler

@@ -51,6 +51,28 @@ namespace {
 
 /// Why nothing in this compiler computes the operation; empty where something may.
 std::string why_unknown(const HloInstruction& instruction) {
+  const std::vector<hlo::Shape> alone{instruction.shape};
+  for (const hlo::Shape& shape :
+       instruction.shape.is_tuple() ? instruction.shape.elements : alone) {
+    switch (shape.type) {
+      case ElementType::kC64:
+      case ElementType::kC128:
+        return "the chip has no complex numbers: keep real and imaginary parts in arrays of their "
+               "own";
+      case ElementType::kF32:
+      case ElementType::kBf16:
+      case ElementType::kS32:
+      case ElementType::kU32:
+      case ElementType::kPred:
+      case ElementType::kTuple:
+      case ElementType::kToken:
+      case ElementType::kOpaque:
+        break;
+      default:
+        return "the chip has no arithmetic on " + std::string(hlo::to_string(shape.type)) +
+               ": convert it in the model";
+    }
+  }
   switch (instruction.opcode) {
     case HloOpcode::kCustomCall:
       return "expected an operation of HLO, found a call of \"" +
@@ -61,6 +83,16 @@ std::string why_unknown(const HloInstruction& instruction) {
     case HloOpcode::kFft:
     case HloOpcode::kCholesky:
     case HloOpcode::kTriangularSolve:
+    case HloOpcode::kDynamicReshape:
+    case HloOpcode::kSetDimensionSize:
+    case HloOpcode::kGetDimensionSize:
+    case HloOpcode::kBatchNormTraining:
+    case HloOpcode::kBatchNormInference:
+    case HloOpcode::kBatchNormGrad:
+    case HloOpcode::kRaggedDot:
+    case HloOpcode::kRaggedAllToAll:
+    case HloOpcode::kScaledDot:
+    case HloOpcode::kScan:
     case HloOpcode::kSend:
     case HloOpcode::kRecv:
     case HloOpcode::kInfeed:

@@ -417,6 +417,8 @@ bool Simplifier::simplify_reduce(InstructionId id) {
   const HloInstruction* initial = scalar_constant_of(instruction.operands[1]);
   const std::optional<double> neutral = neutral_value(body.at(body.root).opcode);
   if (body.instructions.size() != 3 || initial == nullptr || !neutral) return false;
+  const bool is_and = body.at(body.root).opcode == HloOpcode::kAnd;
+  if (is_and && instruction.shape.type != ElementType::kPred) return false;
   if (scalar_value(*initial) != neutral) return false;
   instruction.opcode = HloOpcode::kReshape;
   instruction.operands.pop_back();

@@ -41,12 +41,18 @@ Dimensions numbers_of_long(const Shape& shape) {
 class UnitDimensions {
  public:
   explicit UnitDimensions(hlo::Module& module)
-      : module_(module),
-        entry_(module.entry_computation()),
-        users_(users_of(entry_)),
-        group_(entry_.instructions.size()) {}
+      : module_(module), entry_(module.entry_computation()) {}
 
   void run() {
+    const std::size_t given = entry_.instructions.size();
+    for (std::size_t i = 0; i < given; ++i) {
+      const auto id = static_cast<InstructionId>(i);
+      if (at(id).opcode == HloOpcode::kDot) visit_dot(id);
+      if (at(id).opcode == HloOpcode::kTranspose) visit_transpose(id);
+    }
+    if (entry_.instructions.size() > given) tidy(entry_);
+    users_ = users_of(entry_);
+    group_.resize(entry_.instructions.size());
     std::iota(group_.begin(), group_.end(), 0);
     find_groups();
     const std::size_t count = entry_.instructions.size();
@@ -70,6 +76,9 @@ class UnitDimensions {
   bool gives_way(InstructionId id);
   void find_groups();
   void visit(InstructionId id);
+  void visit_dot(InstructionId id);
+  void visit_transpose(InstructionId id);
+  InstructionId without(InstructionId id, const std::vector<bool>& dropped);
   void visit_elementwise(InstructionId id);
   void visit_broadcast(InstructionId id);
   void visit_iota(InstructionId id);
@@ -168,6 +177,110 @@ void UnitDimensions::becomes_reshape(InstructionId id, HloInstruction squeezed_f
   squeezed_form.name += ".long";
   reshape.operands = {append(entry_, std::move(squeezed_form))};
   at(id) = std::move(reshape);
+}
+
+/// The array without the dimensions that are dropped.
+InstructionId UnitDimensions::without(InstructionId id, const std::vector<bool>& dropped) {
+  Dimensions kept;
+  for (std::size_t d = 0; d < dropped.size(); ++d) {
+    if (!dropped[d]) kept.push_back(shape(id).dimensions[d]);
+  }
+  if (kept.size() == dropped.size()) return id;
+  HloInstruction reshape;
+  reshape.opcode = HloOpcode::kReshape;
+  reshape.name = at(id).name + ".long." + std::to_string(entry_.instructions.size());
+  reshape.operands = {id};
+  reshape.shape = hlo::array_shape(shape(id).type, kept);
+  reshape.metadata = at(id).metadata;
+  return append(entry_, std::move(reshape));
+}
+
+/// Numbers of dimensions among those that stay; those that are dropped have none.
+Dimensions renumbered(const Dimensions& dimensions, const std::vector<bool>& dropped) {
+  Dimensions numbers;
+  for (const std::int64_t d : dimensions) {
+    const auto end = dropped.begin() + static_cast<std::ptrdiff_t>(d);
+    if (!*end) numbers.push_back(d - std::count(dropped.begin(), end, true));
+  }
+  return numbers;
+}
+
+/// Batch dimensions of extent 1, and free and contracted ones that stand beside longer ones.
+void UnitDimensions::visit_dot(InstructionId id) {
+  const hlo::DotDimensions dims = at(id).dot;
+  const InstructionId sides[2] = {at(id).operands[0], at(id).operands[1]};
+  const Dimensions* batches[2] = {&dims.lhs_batch, &dims.rhs_batch};
+  const Dimensions* contracted[2] = {&dims.lhs_contracting, &dims.rhs_contracting};
+  std::vector<bool> dropped[2], dropped_result(shape(id).dimensions.size(), false);
+  for (int side : {0, 1}) dropped[side].assign(shape(sides[side]).dimensions.size(), false);
+  const auto is_one = [&](int side, std::int64_t d) {
+    return shape(sides[side]).dimensions[static_cast<std::size_t>(d)] == 1;
+  };
+  const auto drop_pairs = [&](const Dimensions& left, const Dimensions& right, bool keeps_one,
+                              bool is_batch) {
+    std::size_t left_over = left.size();
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      if (!is_one(0, left[i]) || (keeps_one && left_over == 1)) continue;
+      --left_over;
+      dropped[0][static_cast<std::size_t>(left[i])] = true;
+      dropped[1][static_cast<std::size_t>(right[i])] = true;
+      if (is_batch) dropped_result[i] = true;
+    }
+  };
+  drop_pairs(*batches[0], *batches[1], false, true);
+  drop_pairs(*contracted[0], *contracted[1], true, false);
+  std::size_t place = dims.lhs_batch.size();
+  for (int side : {0, 1}) {
+    const auto is_free = [&](std::int64_t d) {
+      return std::find(batches[side]->begin(), batches[side]->end(), d) == batches[side]->end() &&
+             std::find(contracted[side]->begin(), contracted[side]->end(), d) ==
+                 contracted[side]->end();
+    };
+    const auto rank = static_cast<std::int64_t>(dropped[side].size());
+    std::int64_t left_over = 0;
+    for (std::int64_t d = 0; d < rank; ++d) left_over += is_free(d) ? 1 : 0;
+    for (std::int64_t d = 0; d < rank; ++d) {
+      if (!is_free(d)) continue;
+      if (is_one(side, d) && left_over > 1) {
+        --left_over;
+        dropped[side][static_cast<std::size_t>(d)] = true;
+        dropped_result[place] = true;
+      }
+      ++place;
+    }
+  }
+  const auto any = [](const std::vector<bool>& list) {
+    return std::find(list.begin(), list.end(), true) != list.end();
+  };
+  if (!any(dropped[0]) && !any(dropped[1])) return;
+  HloInstruction squeezed_form = at(id);
+  squeezed_form.operands = {without(sides[0], dropped[0]), without(sides[1], dropped[1])};
+  hlo::DotDimensions& kept_dims = squeezed_form.dot.edit();
+  kept_dims.lhs_batch = renumbered(dims.lhs_batch, dropped[0]);
+  kept_dims.rhs_batch = renumbered(dims.rhs_batch, dropped[1]);
+  kept_dims.lhs_contracting = renumbered(dims.lhs_contracting, dropped[0]);
+  kept_dims.rhs_contracting = renumbered(dims.rhs_contracting, dropped[1]);
+  Dimensions kept;
+  for (std::size_t d = 0; d < dropped_result.size(); ++d) {
+    if (!dropped_result[d]) kept.push_back(shape(id).dimensions[d]);
+  }
+  squeezed_form.shape = hlo::array_shape(shape(id).type, kept);
+  becomes_reshape(id, std::move(squeezed_form));
+}
+
+void UnitDimensions::visit_transpose(InstructionId id) {
+  const InstructionId operand = at(id).operands[0];
+  if (!has_units(shape(id)) || long_extents(shape(id)).size() < 2) return;
+  const Dimensions numbers = numbers_of_long(shape(operand));
+  HloInstruction squeezed_form = at(id);
+  squeezed_form.dimensions.clear();
+  for (const std::int64_t d : at(id).dimensions) {
+    const std::int64_t number = numbers[static_cast<std::size_t>(d)];
+    if (number >= 0) squeezed_form.dimensions.push_back(number);
+  }
+  squeezed_form.operands = {squeezed(operand)};
+  squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id)));
+  becomes_reshape(id, std::move(squeezed_form));
 }
 
 void UnitDimensions::visit_elementwise(InstructionId id) {

@@ -1,0 +1,173 @@
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+#include "tests/compiler/hlo_check.h"
+
+namespace tpu::test {
+namespace {
+
+/// One operation on parameters x and y of a type.
+std::string binary(const std::string& type, const std::string& opcode) {
+  return "HloModule b\nENTRY main {\n  x = " + type + "[9,40] parameter(0)\n  y = " + type +
+         "[9,40] parameter(1)\n  ROOT r = " + type + "[9,40] " + opcode + "(x, y)\n}\n";
+}
+
+HloCheck range(double least, double most) {
+  HloCheck check;
+  check.least = least;
+  check.most = most;
+  return check;
+}
+
+TEST(WordTypes, ShortIntegersOverflowAsTheirTypesDo) {
+  for (const char* opcode : {"add", "subtract", "multiply", "maximum", "and", "xor"}) {
+    check_hlo(binary("s8", opcode), range(-128, 127));
+    check_hlo(binary("u8", opcode), range(0, 255));
+    check_hlo(binary("s16", opcode), range(-32768, 32767));
+    check_hlo(binary("u16", opcode), range(0, 65535));
+  }
+  check_hlo(binary("u8", "shift-left"), range(0, 9));
+  check_hlo(binary("s8", "shift-right-logical"), range(-3, 9));
+}
+
+TEST(WordTypes, BytesAreSummedAndCountedInTheirType) {
+  check_hlo(
+      "HloModule s\nsum {\n  a = u8[] parameter(0)\n  b = u8[] parameter(1)\n"
+      "  ROOT c = u8[] add(a, b)\n}\nENTRY main {\n  x = u8[40,300] parameter(0)\n"
+      "  z = u8[] constant(3)\n  r = u8[40] reduce(x, z), dimensions={1}, to_apply=sum\n"
+      "  p = u8[40,300] popcnt(x)\n  c = u8[40,300] count-leading-zeros(x)\n"
+      "  ROOT t = (u8[40], u8[40,300], u8[40,300]) tuple(r, p, c)\n}\n",
+      range(0, 255));
+}
+
+TEST(WordTypes, PixelsBecomeFloatingNumbers) {
+  check_hlo(
+      "HloModule p\nENTRY main {\n  x = u8[2,5,7,3] parameter(0)\n"
+      "  f = f32[2,5,7,3] convert(x)\n  c = f32[] constant(255)\n"
+      "  b = f32[2,5,7,3] broadcast(c), dimensions={}\n  ROOT r = f32[2,5,7,3] divide(f, b)\n}\n",
+      range(0, 255));
+}
+
+TEST(WordTypes, NumbersSaturateWhereTheyBecomeShort) {
+  HloCheck check;
+  check.low = -300;
+  check.high = 300;
+  check_hlo(
+      "HloModule q\nENTRY main {\n  x = f32[9,40] parameter(0)\n  s = s8[9,40] convert(x)\n"
+      "  u = u8[9,40] convert(x)\n  ROOT t = (s8[9,40], u8[9,40]) tuple(s, u)\n}\n",
+      check);
+}
+
+TEST(WordTypes, BitsPassBetweenWidths) {
+  check_hlo(
+      "HloModule w\nENTRY main {\n  x = u32[9,40] parameter(0)\n"
+      "  b = u8[9,40,4] bitcast-convert(x)\n  h = bf16[9,40,2] bitcast-convert(x)\n"
+      "  y = u32[9,40] bitcast-convert(b)\n  w = u16[9,40,2] bitcast-convert(h)\n"
+      "  ROOT t = (u8[9,40,4], u32[9,40], u16[9,40,2]) tuple(b, y, w)\n}\n",
+      range(0, 2139095039));
+}
+
+/// u64 arithmetic of pairs of words, brought back as words.
+std::string wide(const std::string& operation) {
+  return "HloModule l\nENTRY main {\n  a = u32[30,2] parameter(0)\n  b = u32[30,2] parameter(1)\n"
+         "  x = u64[30] bitcast-convert(a)\n  y = u64[30] bitcast-convert(b)\n  r = " +
+         operation + "\n  ROOT w = u32[30,2] bitcast-convert(r)\n}\n";
+}
+
+TEST(WordTypes, WideIntegersAreExact) {
+  for (const char* opcode : {"add", "subtract", "multiply", "and", "or", "xor", "maximum"}) {
+    check_hlo(wide("u64[30] " + std::string(opcode) + "(x, y)"), range(0, 4294967294.0));
+  }
+  check_hlo(wide("u64[30] reverse(x), dimensions={0}"), range(0, 4294967294.0));
+}
+
+TEST(WordTypes, WideIntegersShiftAcrossWords) {
+  for (const char* amount : {"0", "1", "31", "32", "45", "63", "64"}) {
+    for (const char* opcode : {"shift-left", "shift-right-logical"}) {
+      const std::string text =
+          "HloModule s\nENTRY main {\n  a = u32[30,2] parameter(0)\n"
+          "  x = u64[30] bitcast-convert(a)\n  n = u64[] constant(" +
+          std::string(amount) + ")\n  s = u64[30] broadcast(n), dimensions={}\n  r = u64[30] " +
+          opcode + "(x, s)\n  ROOT w = u32[30,2] bitcast-convert(r)\n}\n";
+      check_hlo(text, range(0, 4294967294.0));
+    }
+  }
+}
+
+TEST(WordTypes, WideIntegersAreOrdered) {
+  for (const char* direction : {"EQ", "NE", "LT", "LE", "GT", "GE"}) {
+    check_hlo(
+        "HloModule c\nENTRY main {\n  a = u32[30,2] parameter(0)\n  b = u32[30,2] parameter(1)\n"
+        "  x = u64[30] bitcast-convert(a)\n  y = u64[30] bitcast-convert(b)\n"
+        "  ROOT r = pred[30] compare(x, y), direction=" +
+            std::string(direction) + "\n}\n",
+        range(0, 1));
+  }
+}
+
+TEST(WordTypes, WideCountersPassThroughLoops) {
+  check_hlo(
+      "HloModule l\nbody {\n  s = (s32[], u64[3]) parameter(0)\n"
+      "  i = s32[] get-tuple-element(s), index=0\n  x = u64[3] get-tuple-element(s), index=1\n"
+      "  one = s32[] constant(1)\n  j = s32[] add(i, one)\n"
+      "  c = u64[] constant(6364136223846793005)\n  f = u64[3] broadcast(c), dimensions={}\n"
+      "  y = u64[3] multiply(x, f)\n  ROOT t = (s32[], u64[3]) tuple(j, y)\n}\n"
+      "test {\n  s = (s32[], u64[3]) parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n"
+      "  n = s32[] constant(5)\n  ROOT p = pred[] compare(i, n), direction=LT\n}\n"
+      "ENTRY main {\n  a = u32[3,2] parameter(0)\n  x = u64[3] bitcast-convert(a)\n"
+      "  z = s32[] constant(0)\n  s = (s32[], u64[3]) tuple(z, x)\n"
+      "  w = (s32[], u64[3]) while(s), condition=test, body=body\n"
+      "  y = u64[3] get-tuple-element(w), index=1\n"
+      "  ROOT r = u32[3,2] bitcast-convert(y)\n}\n",
+      range(0, 4294967294.0));
+}
+
+TEST(WordTypes, SixtyFourBitNumbersThatFitAreShortened) {
+  check_hlo(
+      "HloModule n\nENTRY main {\n  x = s64[9,40] parameter(0)\n  c = s64[] constant(7)\n"
+      "  b = s64[9,40] broadcast(c), dimensions={}\n  ROOT r = s64[9,40] add(x, b)\n}\n",
+      range(-100, 100));
+}
+
+TEST(WordTypes, ConstantsBeyondAWordAreRefused) {
+  const hlo::Module module = hlo::read_hlo_text(
+      "test.hlo",
+      "HloModule n\nENTRY main {\n  x = s64[9] parameter(0)\n  c = s64[] constant(8589934592)\n"
+      "  b = s64[9] broadcast(c), dimensions={}\n  ROOT r = s64[9] add(x, b)\n}\n");
+  EXPECT_THROW(compiler::compile(module, target_of(MachineParams{}, 1)), WorkloadError);
+}
+
+TEST(WordTypes, TypesWithoutArithmeticAreRefusedByName) {
+  for (const char* type : {"s4", "f8e4m3fn", "c64"}) {
+    const hlo::Module module = hlo::read_hlo_text(
+        "test.hlo", "HloModule n\nENTRY main {\n  x = " + std::string(type) +
+                        "[9,40] parameter(0)\n  ROOT r = " + type + "[9,40] add(x, x)\n}\n");
+    try {
+      compiler::compile(module, target_of(MachineParams{}, 1));
+      FAIL() << type;
+    } catch (const WorkloadError& error) {
+      EXPECT_NE(std::string(error.what()).find(type == std::string("c64") ? "complex" : type),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+std::string dot(const std::string& type, const std::string& result, const std::string& k) {
+  return "HloModule d\nENTRY main {\n  x = " + type + "[12," + k + "] parameter(0)\n  y = " + type +
+         "[" + k + ",20] parameter(1)\n  ROOT r = " + result +
+         "[12,20] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n";
+}
+
+TEST(WordTypes, DotsOfIntegersAreExact) {
+  HloCheck check = range(-128, 127);
+  check.round_matmul_operands = false;
+  check_hlo(dot("s8", "s32", "600"), check);
+  check = range(0, 255);
+  check_hlo(dot("u8", "s32", "300"), check);
+  check = range(-2147483648.0, 2147483646.0);
+  check_hlo(dot("s32", "s32", "40"), check);
+}
+
+}  // namespace
+}  // namespace tpu::test

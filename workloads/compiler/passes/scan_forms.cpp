@@ -1,0 +1,369 @@
+#include "workloads/compiler/passes/scan_forms.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/constant_folding.h"
+#include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/refusal_list.h"
+
+namespace tpu::compiler {
+
+using hlo::ComparisonDirection;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::WindowDimension;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+using Padding = std::vector<hlo::PaddingDimension>;
+
+/// Elements of a window that are combined one after the other; longer ones double.
+constexpr std::int64_t kShortWindow = 8;
+constexpr std::int64_t kShortPlaces = 64;  ///< Of a window that rewrite_windows takes.
+constexpr std::int64_t kMostPlaces = 512;  ///< Of a select-and-scatter's window.
+
+[[noreturn]] void refuse(const std::string& why) { throw WorkloadError(why); }
+
+bool is_float(ElementType type) { return type == ElementType::kF32 || type == ElementType::kBf16; }
+
+bool is_trivial(const WindowDimension& d) {
+  return d.size == 1 && d.stride == 1 && d.padding_low == 0 && d.padding_high == 0 &&
+         d.base_dilation == 1;
+}
+
+/// The operation of a computation that combines two scalars by one; kCount for any other.
+HloOpcode single_operation(const hlo::Computation& body) {
+  return body.instructions.size() == 3 ? body.at(body.root).opcode : HloOpcode::kCount;
+}
+
+/// Whether the window reaches from each element to the begin (or end) of its dimension.
+bool reaches_begin(const WindowDimension& w, std::int64_t extent) {
+  return w.padding_low == w.size - 1 && w.padding_high == extent - w.size;
+}
+bool reaches_end(const WindowDimension& w, std::int64_t extent) {
+  return w.padding_high == w.size - 1 && w.padding_low == extent - w.size;
+}
+
+bool is_scan(const WindowDimension& w, std::int64_t extent) {
+  return w.stride == 1 && w.window_dilation == 1 && w.base_dilation == 1 && w.size > 1 &&
+         w.size >= extent && (reaches_begin(w, extent) || reaches_end(w, extent));
+}
+
+class Scans {
+ public:
+  explicit Scans(hlo::Module& module) : module_(module), edit_(module) {}
+
+  void run(Refusals& refusals) {
+    rewrite_each(module_, refusals, [this](Id id) { visit(id); });
+  }
+
+ private:
+  using Values = std::vector<Id>;
+
+  const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
+  void visit(Id id);
+  bool has_kernel(const HloInstruction& instruction) const;
+  bool is_short(const HloInstruction& instruction) const;
+  void visit_reduce_window(Id id);
+  void visit_select_and_scatter(Id id);
+  Values scan(Values values, const Values& initial, hlo::ComputationId body, std::size_t dimension,
+              bool forwards);
+  Id scan_by_selection(Id value, double initial, HloOpcode opcode, std::size_t dimension,
+                       bool forwards);
+  Values windowed(const Values& values, hlo::ComputationId body, std::size_t dimension,
+                  const WindowDimension& window);
+  Values combined(hlo::ComputationId body, const Values& a, const Values& b);
+  /// `count` elements along a dimension of each value, `step` apart.
+  Values taken(const Values& values, std::size_t dimension, std::int64_t start, std::int64_t count,
+               std::int64_t step);
+
+  hlo::Module& module_;
+  GraphEditor edit_;
+};
+
+/// What the pooling kernels take: see kernels/pooling.h and assign_layouts, which lays the
+/// dimensions of the window in front.
+bool Scans::has_kernel(const HloInstruction& instruction) const {
+  if (instruction.shape.is_tuple() || !is_float(instruction.shape.type)) return false;
+  const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
+  if (is_reduction) {
+    const HloOpcode opcode = single_operation(module_.computation(instruction.called.at(0)));
+    const std::optional<double> initial = scalar_value(at(instruction.operands.at(1)));
+    const bool is_sum = opcode == HloOpcode::kAdd && initial == 0.0;
+    if (!is_sum && !(opcode == HloOpcode::kMaximum && initial == -HUGE_VAL)) return false;
+  } else {
+    const hlo::Computation& select = module_.computation(instruction.called.at(0));
+    const hlo::Computation& scatter = module_.computation(instruction.called.at(1));
+    const HloInstruction& root = select.at(select.root);
+    const std::optional<double> initial = scalar_value(at(instruction.operands.at(2)));
+    const bool takes_greatest = single_operation(select) == HloOpcode::kCompare &&
+                                root.direction == ComparisonDirection::kGe &&
+                                root.operands[0] < root.operands[1];
+    if (!takes_greatest || single_operation(scatter) != HloOpcode::kAdd || initial != 0.0) {
+      return false;
+    }
+  }
+  std::size_t spatial = 0;
+  for (const WindowDimension& d : instruction.window) {
+    if (d.base_dilation != 1 || d.reversal || d.padding_low < 0 || d.padding_high < 0) return false;
+    if (!is_reduction && d.window_dilation != 1) return false;
+    if (d.size == 1 && !is_trivial(d)) return false;
+    spatial += d.size > 1 ? 1 : 0;
+  }
+  return instruction.window.size() == 4 && spatial > 0 && spatial <= 2;
+}
+
+Scans::Values Scans::combined(hlo::ComputationId body, const Values& a, const Values& b) {
+  Values arguments = a;
+  arguments.insert(arguments.end(), b.begin(), b.end());
+  return edit_.apply(body, arguments);
+}
+
+Scans::Values Scans::taken(const Values& values, std::size_t dimension, std::int64_t start,
+                           std::int64_t count, std::int64_t step) {
+  Values made;
+  for (const Id value : values) {
+    made.push_back(edit_.take(value, static_cast<std::int64_t>(dimension), start, count, step));
+  }
+  return made;
+}
+
+Scans::Values Scans::scan(Values values, const Values& initial, hlo::ComputationId body,
+                          std::size_t dimension, bool forwards) {
+  const std::int64_t length = edit_.dimensions(values[0])[dimension];
+  for (std::int64_t distance = 1; distance < length; distance *= 2) {
+    Values shifted;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      Padding padding(edit_.dimensions(values[i]).size());
+      padding[dimension] = {forwards ? distance : -distance, forwards ? -distance : distance, 0};
+      shifted.push_back(edit_.pad(values[i], initial[i], padding));
+    }
+    values = forwards ? combined(body, shifted, values) : combined(body, values, shifted);
+  }
+  return values;
+}
+
+/// Of each pair of places the first is taken where it stands before (behind) the second.
+Id Scans::scan_by_selection(Id value, double initial, HloOpcode opcode, std::size_t dimension,
+                            bool forwards) {
+  const Extents extents = edit_.dimensions(value);
+  const auto along = static_cast<std::int64_t>(dimension);
+  Extents pairs = extents, places;
+  pairs.insert(pairs.begin() + along, extents[dimension]);
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
+    places.push_back(d < along ? d : d + 1);
+  }
+  const Id all = edit_.broadcast(edit_.convert(value, ElementType::kF32), pairs, places);
+  const Id mine = edit_.iota(ElementType::kS32, pairs, along);
+  const Id other = edit_.iota(ElementType::kS32, pairs, along + 1);
+  const Id counts =
+      edit_.compare(other, mine, forwards ? ComparisonDirection::kLe : ComparisonDirection::kGe);
+  const Id chosen = edit_.select(counts, all, edit_.splat(ElementType::kF32, pairs, initial));
+  const Id result = edit_.reduce(chosen, opcode, {along + 1}, initial);
+  return edit_.convert(result, edit_.shape(value).type);
+}
+
+/// The windows of one dimension of arrays that have their padding.
+Scans::Values Scans::windowed(const Values& values, hlo::ComputationId body, std::size_t dimension,
+                              const WindowDimension& window) {
+  const std::int64_t extent = edit_.dimensions(values[0])[dimension];
+  const std::int64_t reach = (window.size - 1) * window.window_dilation;
+  const std::int64_t count = (extent - reach - 1) / window.stride + 1;
+  if (window.size <= kShortWindow || window.stride * 2 > window.size) {
+    Values sum = taken(values, dimension, 0, count, window.stride);
+    for (std::int64_t k = 1; k < window.size; ++k) {
+      sum = combined(body, sum,
+                     taken(values, dimension, k * window.window_dilation, count, window.stride));
+    }
+    return sum;
+  }
+  // `power[i]`: the window of 2^k elements that begins at i; `sum[i]`: that of `covered`.
+  Values power = values, sum;
+  std::int64_t covered = 0;
+  for (std::int64_t width = 1; width <= window.size; width *= 2) {
+    if ((window.size & width) != 0) {
+      const std::int64_t begin = covered * window.window_dilation;
+      const std::int64_t length = edit_.dimensions(power[0])[dimension] - begin;
+      const Values next = taken(power, dimension, begin, length, 1);
+      const std::int64_t both =
+          sum.empty() ? length : std::min(length, edit_.dimensions(sum[0])[dimension]);
+      sum = sum.empty() ? next
+                        : combined(body, taken(sum, dimension, 0, both, 1),
+                                   taken(next, dimension, 0, both, 1));
+      covered += width;
+    }
+    const std::int64_t left =
+        edit_.dimensions(power[0])[dimension] - width * window.window_dilation;
+    if (width * 2 > window.size) break;
+    power = combined(body, taken(power, dimension, 0, left, 1),
+                     taken(power, dimension, width * window.window_dilation, left, 1));
+  }
+  return taken(sum, dimension, 0, count, window.stride);
+}
+
+void Scans::visit_reduce_window(Id id) {
+  const HloInstruction window = at(id);
+  const std::size_t count = window.operands.size() / 2;
+  const hlo::ComputationId body = window.called.at(0);
+  Values values(window.operands.begin(),
+                window.operands.begin() + static_cast<std::ptrdiff_t>(count));
+  const Values initial(window.operands.begin() + static_cast<std::ptrdiff_t>(count),
+                       window.operands.end());
+  for (const Id start : initial) {
+    if (at(start).opcode != HloOpcode::kConstant) refuse("expected constants as initial values");
+  }
+  edit_.stand_for(id);
+  const Extents extents = edit_.dimensions(values[0]);
+  for (std::size_t d = 0; d < window.window.size(); ++d) {
+    const WindowDimension& w = window.window[d];
+    if (w.reversal) refuse("expected no reversal of a window");
+    if (is_trivial(w)) continue;
+    const bool is_plain =
+        w.stride == 1 && w.window_dilation == 1 && w.base_dilation == 1 && w.size >= extents[d];
+    const bool forwards = w.padding_low == w.size - 1 && w.padding_high == extents[d] - w.size;
+    const bool backwards = w.padding_high == w.size - 1 && w.padding_low == extents[d] - w.size;
+    if (is_plain && (forwards || backwards)) {
+      const HloOpcode opcode = single_operation(module_.computation(body));
+      const std::optional<double> start = scalar_value(at(initial[0]));
+      const bool is_simple = count == 1 && is_float(edit_.shape(values[0]).type) && start &&
+                             (opcode == HloOpcode::kAdd || opcode == HloOpcode::kMaximum ||
+                              opcode == HloOpcode::kMinimum);
+      // A vector register of pairs takes about 4 cycles, a step three kernels.
+      const double elements = static_cast<double>(edit_.shape(values[0]).element_count());
+      const double steps = std::ceil(std::log2(static_cast<double>(extents[d]) + 1));
+      const double by_selection = 3000 + 4 * elements * static_cast<double>(extents[d]) / 1024;
+      const double by_steps = steps * 3 * (1500 + elements / 100);
+      if (is_simple && by_selection < by_steps) {
+        values = {scan_by_selection(values[0], *start, opcode, d, forwards)};
+      } else {
+        values = scan(values, initial, body, d, forwards);
+      }
+      continue;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      Padding padding(extents.size());
+      padding[d] = {w.padding_low, w.padding_high, w.base_dilation - 1};
+      values[i] = edit_.pad(values[i], initial[i], padding);
+    }
+    values = windowed(values, body, d, w);
+  }
+  if (window.shape.is_tuple()) return edit_.finish_tuple(values);
+  edit_.finish(values[0]);
+}
+
+void Scans::visit_select_and_scatter(Id id) {
+  const HloInstruction scatter = at(id);
+  const hlo::Computation& select = module_.computation(scatter.called.at(0));
+  const HloInstruction& root = select.at(select.root);
+  const ElementType type = scatter.shape.type;
+  if (single_operation(select) != HloOpcode::kCompare || root.operands[0] >= root.operands[1] ||
+      single_operation(module_.computation(scatter.called.at(1))) != HloOpcode::kAdd) {
+    refuse("expected a selection by ge, gt, le or lt and addition");
+  }
+  const bool is_integer = type == ElementType::kS32;
+  if (!is_float(type) && !is_integer) refuse("expected floating values or s32");
+  const bool takes_greatest =
+      root.direction == ComparisonDirection::kGe || root.direction == ComparisonDirection::kGt;
+  const bool takes_least =
+      root.direction == ComparisonDirection::kLe || root.direction == ComparisonDirection::kLt;
+  if (!takes_greatest && !takes_least) refuse("expected a selection by ge, gt, le or lt");
+  const ComparisonDirection keeps = root.direction;
+  edit_.stand_for(id);
+  const Extents extents = edit_.dimensions(scatter.operands[0]);
+  const Id source = scatter.operands[1];
+  const Extents windows = edit_.dimensions(source);
+  const double end = is_integer ? (takes_greatest ? -2147483648.0 : 2147483647.0)
+                                : (takes_greatest ? -HUGE_VAL : HUGE_VAL);
+  Padding padding(extents.size());
+  std::int64_t places = 1;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const WindowDimension& w = scatter.window[d];
+    if (w.base_dilation != 1 || w.window_dilation != 1 || w.reversal)
+      refuse("expected no dilation");
+    padding[d] = {w.padding_low, w.padding_high, 0};
+    places *= w.size;
+  }
+  if (places > kMostPlaces) refuse("expected a window of at most 512 elements");
+  const Id padded = edit_.pad(scatter.operands[0], edit_.scalar(type, end), padding);
+  const auto offset_of = [&](std::int64_t place) {
+    Extents offset(extents.size());
+    for (std::size_t d = extents.size(); d-- > 0;) {
+      offset[d] = place % scatter.window[d].size;
+      place /= scatter.window[d].size;
+    }
+    return offset;
+  };
+  Id best = -1, chosen = -1;
+  for (std::int64_t place = 0; place < places; ++place) {
+    const Extents offset = offset_of(place);
+    Extents limits, strides;
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      strides.push_back(scatter.window[d].stride);
+      limits.push_back(offset[d] + (windows[d] - 1) * strides[d] + 1);
+    }
+    const Id value = edit_.slice(padded, offset, limits, strides);
+    const Id number = edit_.splat(ElementType::kS32, windows, static_cast<double>(place));
+    const Id stays = best < 0 ? -1 : edit_.compare(best, value, keeps);
+    best = best < 0 ? value : edit_.select(stays, best, value);
+    chosen = chosen < 0 ? number : edit_.select(stays, chosen, number);
+  }
+  const Id nothing = edit_.splat(type, windows, 0);
+  Id sum = -1;
+  for (std::int64_t place = 0; place < places; ++place) {
+    const Extents offset = offset_of(place);
+    const Id number = edit_.splat(ElementType::kS32, windows, static_cast<double>(place));
+    const Id part =
+        edit_.select(edit_.compare(chosen, number, ComparisonDirection::kEq), source, nothing);
+    Padding spread(extents.size());
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      const WindowDimension& w = scatter.window[d];
+      const std::int64_t low = offset[d] - w.padding_low;
+      const std::int64_t reach = (windows[d] - 1) * w.stride + 1;
+      spread[d] = {low, extents[d] - low - reach, w.stride - 1};
+    }
+    const Id placed = edit_.pad(part, spread);
+    sum = sum < 0 ? placed : edit_.binary(HloOpcode::kAdd, sum, placed);
+  }
+  const Id initial = edit_.broadcast(scatter.operands[2], extents, {});
+  edit_.finish(edit_.binary(HloOpcode::kAdd, sum, initial));
+}
+
+/// What rewrite_windows writes in other terms: a few places, one floating array, one operation.
+bool Scans::is_short(const HloInstruction& instruction) const {
+  const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
+  if (instruction.shape.is_tuple() || !is_float(instruction.shape.type)) return false;
+  std::int64_t places = 1;
+  for (const WindowDimension& w : instruction.window) places *= w.size;
+  const hlo::Computation& body = module_.computation(instruction.called.at(0));
+  if (places > kShortPlaces || single_operation(body) == HloOpcode::kCount) return false;
+  if (is_reduction) {
+    const Extents extents = edit_.dimensions(instruction.operands[0]);
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      if (is_scan(instruction.window[d], extents[d])) return false;
+    }
+    return scalar_value(at(instruction.operands.at(1))).has_value();
+  }
+  const ComparisonDirection direction = body.at(body.root).direction;
+  return direction == ComparisonDirection::kGe || direction == ComparisonDirection::kGt;
+}
+
+void Scans::visit(Id id) {
+  const HloOpcode opcode = at(id).opcode;
+  if (opcode != HloOpcode::kReduceWindow && opcode != HloOpcode::kSelectAndScatter) return;
+  if (is_short(at(id)) || has_kernel(at(id))) return;
+  if (opcode == HloOpcode::kReduceWindow) return visit_reduce_window(id);
+  visit_select_and_scatter(id);
+}
+
+}  // namespace
+
+void rewrite_scans(hlo::Module& module, Refusals& refusals) { Scans(module).run(refusals); }
+
+}  // namespace tpu::compiler
