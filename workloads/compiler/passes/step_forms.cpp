@@ -25,8 +25,8 @@ std::vector<std::int64_t> stepped_dimensions(const HloInstruction& instruction) 
     const auto number = static_cast<std::int64_t>(d);
     bool steps = false;
     if (instruction.opcode == HloOpcode::kSlice) {
-      steps =
-          !instruction.slice->strides.empty() && instruction.slice->strides[d] != 1 && extents[d] > 1;
+      steps = !instruction.slice->strides.empty() && instruction.slice->strides[d] != 1 &&
+              extents[d] > 1;
     } else if (instruction.opcode == HloOpcode::kPad) {
       steps = instruction.padding[d].interior != 0;
     } else if (instruction.opcode == HloOpcode::kReverse) {
