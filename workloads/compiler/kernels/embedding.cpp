@@ -5,6 +5,7 @@
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/scatter_operation.h"
 #include "workloads/compiler/kernels/transcendental.h"
 #include "workloads/compiler/passes/layouts.h"
 

@@ -59,13 +59,8 @@ LoweredKernel lower_relayout(const hlo::Module& module, const hlo::Computation& 
 LoweredKernel lower_dynamic_slice(const hlo::Module& module, const hlo::Computation& computation,
                                   const hlo::HloInstruction& instruction, const Target& target);
 
-/// Lowers a gather of whole rows of a table by s32 indices, or a scatter that combines such rows
-/// with updates, one update after the other.
+/// Lowers a gather of whole rows of a table by s32 indices, or a scatter that adds such rows.
 LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
                               const hlo::HloInstruction& instruction, const Target& target);
-
-/// What the combiner of a scatter does with a value and its update: one operation of both,
-/// kParameter where it takes the update alone; kCount where the scatter kernel has no form of it.
-hlo::HloOpcode scatter_operation(const hlo::Computation& combiner);
 
 }  // namespace tpu::compiler

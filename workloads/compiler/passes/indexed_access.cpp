@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/scatter_operation.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
