@@ -123,15 +123,19 @@ TEST(IndexedAccess, AddsWindowsOnlyWhereTheyFit) {
             indices(-4, 60));
 }
 
-/// A scatter of rows whose combiner is `operation` of a (what stands there) and b (the update).
+/// A scatter of rows whose combiner is `operation` of a (what stands there) and b (the update);
+/// without one, b alone.
 std::string row_scatter(const std::string& type, const std::string& operation,
                         const std::string& rows, const std::string& width,
                         const std::string& picks) {
   const std::string columns = width.empty() ? "" : "," + width;
   const std::string windows = width.empty() ? "{}" : "{1}";
-  return "HloModule s\nlast {\n  a = " + type + "[] parameter(0)\n  b = " + type +
-         "[] parameter(1)\n  ROOT c = " + type + "[] " + operation +
-         "\n}\nENTRY main {\n  x = " + type + "[" + rows + columns + "] parameter(0)\n  i = s32[" +
+  const std::string combiner =
+      operation.empty()
+          ? "  ROOT b = " + type + "[] parameter(1)\n"
+          : "  b = " + type + "[] parameter(1)\n  ROOT c = " + type + "[] " + operation + "\n";
+  return "HloModule s\nlast {\n  a = " + type + "[] parameter(0)\n" + combiner +
+         "}\nENTRY main {\n  x = " + type + "[" + rows + columns + "] parameter(0)\n  i = s32[" +
          picks + ",1] parameter(1)\n  u = " + type + "[" + picks + columns +
          "] parameter(2)\n  ROOT r = " + type + "[" + rows + columns +
          "] scatter(x, i, u), update_window_dims=" + windows +
@@ -142,14 +146,14 @@ std::string row_scatter(const std::string& type, const std::string& operation,
 TEST(IndexedAccess, ScattersCombineAsTheirComputationSays) {
   for (const char* type : {"f32", "s32", "u32"}) {
     for (const char* operation :
-         {"copy(b)", "add(a, b)", "maximum(a, b)", "minimum(a, b)", "multiply(a, b)"}) {
+         {"", "add(a, b)", "maximum(a, b)", "minimum(a, b)", "multiply(a, b)"}) {
       HloCheck check = indices(-5, 60);
       if (type == std::string("u32")) check.least = 0;
       check_hlo(row_scatter(type, operation, "50", "70", "40"), check);
       check_hlo(row_scatter(type, operation, "50", "", "40"), check);
     }
   }
-  check_hlo(row_scatter("bf16", "copy(b)", "50", "70", "40"), indices(-5, 60));
+  check_hlo(row_scatter("bf16", "", "50", "70", "40"), indices(-5, 60));
   check_hlo(row_scatter("pred", "or(a, b)", "50", "", "40"), indices(-5, 60));
 }
 
@@ -159,7 +163,7 @@ TEST(IndexedAccess, LargeTablesAreReachedByRows) {
     check_hlo(row_scatter("f32", operation, "30000", "", "40"), indices(-5, 30020));
     check_hlo(row_scatter("s32", operation, "30000", "", "40"), indices(-5, 30020));
   }
-  check_hlo(row_scatter("f32", "copy(b)", "30000", "", "40"), indices(-5, 30020));
+  check_hlo(row_scatter("f32", "", "30000", "", "40"), indices(-5, 30020));
   check_hlo(
       "HloModule g\nENTRY main {\n  x = f32[30000] parameter(0)\n  i = s32[40,1] parameter(1)\n"
       "  ROOT r = f32[40] gather(x, i), offset_dims={}, collapsed_slice_dims={0}, "

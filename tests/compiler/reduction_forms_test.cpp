@@ -147,12 +147,23 @@ TEST(ReductionForms, GreatestIntegersHaveTheirIndex) {
 }
 
 TEST(ReductionForms, AFewOfManyAreFoundOneByOne) {
-  for (const char* type : {"f32", "s32", "bf16"}) {
-    const std::string element(type);
-    check_hlo("HloModule t\nENTRY main {\n  x = " + element +
-                  "[3,2000] parameter(0)\n  ROOT t = (" + element +
-                  "[3,4], s32[3,4]) topk(x), k=4, largest=true\n}\n",
-              words());
+  constexpr int kCount = 2000;
+  const hlo::Module module =
+      hlo::read_hlo_text("test.hlo",
+                         "HloModule t\nENTRY main {\n  x = s32[1,2000] parameter(0)\n"
+                         "  ROOT t = (s32[1,4], s32[1,4]) topk(x), k=4, largest=true\n}\n");
+  Bytes bytes(4 * kCount);
+  for (int i = 0; i < kCount; ++i) {
+    const std::int32_t value = i * 7 % kCount;  // Each number below 2000 once.
+    std::memcpy(bytes.data() + 4 * i, &value, sizeof value);
+  }
+  CoreArguments arguments;
+  arguments.parameters = {bytes};
+  const CompiledRun run = run_compiled(module, {arguments});
+  EXPECT_EQ(numbers_of(run.outputs.at(0).at(0)), (std::vector<double>{1999, 1998, 1997, 1996}));
+  const std::vector<double> places = numbers_of(run.outputs.at(0).at(1));
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    EXPECT_EQ(static_cast<int>(places[k]) * 7 % kCount, 1999 - static_cast<int>(k));
   }
 }
 

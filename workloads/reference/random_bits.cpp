@@ -46,6 +46,9 @@ std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t low, std::u
 
 Value rng_bit_generator(const hlo::HloInstruction& instruction, const Value& state) {
   Value result = make_value(instruction.shape);
+  for (const hlo::Shape& shape : instruction.shape.elements) {
+    result.elements.push_back(make_value(shape));
+  }
   Value& next = result.elements.at(0);
   Value& bits = result.elements.at(1);
   if (is_floating(bits.shape.type) || hlo::byte_size(bits.shape.type) > 4) {
