@@ -16,9 +16,7 @@ struct Embedding {
   double low = 0, high = 10;  ///< Range of the indices.
 };
 
-/// Lowers a gather of rows or the scatter that adds rows, and compares.
-void check(bool is_gather, const Embedding& sizes, const compiler::Target& target = {},
-           ElementType type = ElementType::kF32) {
+hlo::Module module_of(bool is_gather, const Embedding& sizes, ElementType type) {
   GraphBuilder graph("test");
   const Tensor table = graph.parameter("table", hlo::array_shape(type, {sizes.rows, sizes.width}));
   const Tensor indices =
@@ -40,6 +38,14 @@ void check(bool is_gather, const Embedding& sizes, const compiler::Target& targe
   }
   hlo::Module module = graph.finish(result, parameters);
   compiler::assign_layouts(module);
+  return module;
+}
+
+/// Lowers a gather of rows or the scatter that adds rows, and compares. The kernel.
+compiler::LoweredKernel check(bool is_gather, const Embedding& sizes,
+                              const compiler::Target& target = {},
+                              ElementType type = ElementType::kF32) {
+  const hlo::Module module = module_of(is_gather, sizes, type);
   const hlo::Computation& entry = module.entry_computation();
   std::vector<Array> inputs;
   for (hlo::InstructionId id : entry.parameters()) {
@@ -54,6 +60,7 @@ void check(bool is_gather, const Embedding& sizes, const compiler::Target& targe
     const auto found = run_kernel(lowered.kernel, inputs, {root.shape}, timing);
     expect_close(expected[0], found[0], {1e-5, 1e-4}, is_gather ? "gather" : "scatter");
   }
+  return lowered;
 }
 
 TEST(Embedding, GathersRows) {
@@ -65,6 +72,31 @@ TEST(Embedding, GathersRows) {
 }
 
 TEST(Embedding, ClampsIndicesOfAGather) { check(true, {30, 40, 50, -20, 60}); }
+
+compiler::Target with_vmem(std::uint64_t bytes) {
+  compiler::Target target;
+  target.vmem_bytes = bytes;
+  return target;
+}
+
+TEST(Embedding, TablesThatDoNotFitVmemGiveRowsByDmasOfTheirOwn) {
+  check(true, {300, 128, 100, 0, 300}, with_vmem(256 << 10));
+  check(true, {1000, 130, 1500, -3, 1010}, with_vmem(512 << 10));
+}
+
+TEST(Embedding, OfATableSomeLanesStandInVmemAtATime) {
+  const auto lowered = check(true, {200, 300, 100, 0, 200}, with_vmem(256 << 10));
+  EXPECT_EQ(lowered.vmem_bytes, (200U + 2 * 64) * 512);
+  const auto halves = check(true, {100, 500, 1500, -3, 110}, with_vmem(256 << 10));
+  EXPECT_EQ(halves.vmem_bytes, (104U + 2 * 64) * 512 * 2);
+}
+
+TEST(Embedding, ATableIsNotFetchedForAFewRows) {
+  const auto few = check(true, {9000, 100, 50, 0, 9000});
+  EXPECT_LT(few.vmem_bytes, 9000U * 512);
+  const auto many = check(true, {1000, 100, 500, 0, 1000});
+  EXPECT_GE(many.vmem_bytes, 1000U * 512);
+}
 
 TEST(Embedding, AddsRows) {
   check(false, {10, 100, 20, 0, 10});
