@@ -71,9 +71,9 @@ void check_random(const GraphMix& mix, std::uint32_t count) {
     const std::int64_t devices = std::vector<std::int64_t>{2, 4, 8, 6, 3, 8}[seed % 6];
     // Sums of parts round elsewhere than sums of wholes.
     for (hlo::Computation& computation : graph.module.computations) {
-      computation = graph_check_detail::in_f32(computation, engine, 0);
+      computation = in_f32(computation, engine, 0);
     }
-    for (reference::Value& value : graph.arguments) graph_check_detail::make_f32(value.shape);
+    for (reference::Value& value : graph.arguments) make_f32(value.shape);
     annotate(graph.module, devices, engine);
     try {
       check_partitioned(graph.module, graph.arguments, static_cast<std::size_t>(devices), 2e-4);

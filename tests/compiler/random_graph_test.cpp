@@ -70,7 +70,7 @@ void check_graphs(const std::string& name, std::uint32_t count, std::uint32_t mo
     EXPECT_NE(verdict.kind, Verdict::Kind::kInvalid)
         << mix.name << " seed " << seed << ": " << verdict.message;
     if (verdict.kind != Verdict::Kind::kWrong) continue;
-    const GraphCase small = GraphShrinker(graph).run(300);
+    const GraphCase small = shrunk(graph, 300);
     ADD_FAILURE() << mix.name << " seed " << seed << ": " << verdict.message << "\nshrunk, on "
                   << small.machine.name << ", " << small.steps
                   << " steps: " << check_graph(small).message << "\n"

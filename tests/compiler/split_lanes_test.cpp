@@ -76,10 +76,8 @@ TEST(SplitLanes, AGroupNormalisationIsDoneOnWholeFeatures) {
 
 TEST(SplitLanes, ValuesStayTheSame) {
   const GraphCase graph = case_of(group_norm(), 3);
-  const std::vector<reference::Value> wanted =
-      graph_check_detail::interpret(graph.module, graph.arguments);
-  const std::vector<reference::Value> found =
-      graph_check_detail::interpret(passed(graph.module), graph.arguments);
+  const std::vector<reference::Value> wanted = interpret(graph.module, graph.arguments);
+  const std::vector<reference::Value> found = interpret(passed(graph.module), graph.arguments);
   ASSERT_EQ(found.size(), wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     ASSERT_EQ(found[i].numbers.size(), wanted[i].numbers.size());
