@@ -2,7 +2,9 @@
 
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/compiler.h"
 #include "workloads/compiler/passes/async_pairs.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/passes/pipeline.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test {
 namespace {

@@ -10,6 +10,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/passes/convolution_steps.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test {
 namespace {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/compiler/hlo_check.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test {
 namespace {

@@ -3,6 +3,7 @@
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/passes/scalar_samples.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test {
 namespace {

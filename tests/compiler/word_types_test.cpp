@@ -2,6 +2,8 @@
 
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/compiler.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test {
 namespace {
