@@ -675,9 +675,10 @@ void IndexedAccess::visit_scatter(Id id) {
   const ElementType word = type == ElementType::kBf16   ? ElementType::kF32
                            : type == ElementType::kPred ? ElementType::kS32
                                                         : type;
-  const Id array = edit_.convert(scatter.operands[0], word);
+  const Id whole = edit_.convert(scatter.operands[0], word);
+  Id array = whole;
   Id updates = edit_.convert(scatter.operands[2], word);
-  const Extents extents = edit_.dimensions(array);
+  Extents extents = edit_.dimensions(array);
   const Extents update_extents = edit_.dimensions(updates);
   const auto rank = static_cast<std::int64_t>(extents.size());
 
@@ -691,6 +692,16 @@ void IndexedAccess::visit_scatter(Id id) {
   }
   for (std::int64_t d : dims.start_index_map) indexed.push_back(d);
   std::sort(indexed.begin(), indexed.end());
+  // Windows that start at 0 and are shorter than the array: a sum adds zeros to the rest, other
+  // operations work on what the windows cover.
+  Extents shorter;
+  for (std::int64_t d : windows) {
+    const auto at_d = static_cast<std::size_t>(d);
+    if (contains(indexed, d) || sizes[at_d] == extents[at_d] || opcode == HloOpcode::kAdd) continue;
+    shorter.push_back(d);
+    extents[at_d] = sizes[at_d];
+  }
+  if (!shorter.empty()) array = edit_.slice(whole, Extents(extents.size(), 0), extents);
   Roles roles;
   roles.sort(extents, dims.operand_batching_dims, indexed);
 
@@ -744,7 +755,7 @@ void IndexedAccess::visit_scatter(Id id) {
                                   edit_.splat(ElementType::kS32, pick_extents, -1));
   const std::int64_t picks = product(pick_extents) / roles.view.batch;
 
-  // Updates as [batching, outer, picks, inner]; windows shorter than the array end in zeros.
+  // Updates as [batching, outer, picks, inner]; windows of a sum are filled up with zeros.
   Extents labels(update_extents.size());
   std::size_t window = 0, batch = 0;
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(update_extents.size()); ++d) {
@@ -782,6 +793,13 @@ void IndexedAccess::visit_scatter(Id id) {
     back[d] = static_cast<std::int64_t>(i);
   }
   result = edit_.transpose(edit_.reshape(result, ordered), back);
+  for (std::int64_t d : shorter) {
+    const auto at_d = static_cast<std::size_t>(d);
+    Extents starts(extents.size(), 0), limits = edit_.dimensions(result);
+    starts[at_d] = extents[at_d];
+    limits[at_d] = edit_.dimensions(whole)[at_d];
+    result = edit_.concatenate({result, edit_.slice(whole, starts, limits)}, d);
+  }
   edit_.finish(edit_.convert(result, type));
 }
 
