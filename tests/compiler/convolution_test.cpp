@@ -2,6 +2,8 @@
 
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
+#include "workloads/compiler/kernels/convolution_tiling.h"
+#include "workloads/compiler/kernels/convolution_weights_tiling.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/layouts.h"
 
@@ -295,6 +297,68 @@ TEST(Convolution, KernelGradientOfALargeBatch) {
   check({"batch", 130, 3, 3, 5, 7, 1, 1, 1, 0, 0}, Pass::kKernelGradient);
 }
 
+/// Arrays of other sizes than any core has.
+Target large_arrays(std::uint32_t count, std::uint32_t rows, std::uint32_t columns) {
+  Target target;
+  target.mxu_count = count;
+  target.mxu_rows = rows;
+  target.mxu_columns = columns;
+  target.matmul_latency_cycles = 105 * (rows + columns) / 256;
+  return target;
+}
+
+/// Rows of pixels that are shorter and longer than a group, of batches that share tiles or do not.
+TEST(Convolution, KernelGradientOfAFewExamples) {
+  for (std::int64_t batch : {1, 2, 3, 4, 5}) {
+    SCOPED_TRACE(batch);
+    const Geometry wide{"wide", batch, 4, 45, 3, 20, 3, 3, 1, 1, 1};
+    const Geometry strided{"strided", batch, 9, 11, 20, 6, 3, 3, 2, 0, 1};
+    const Geometry many{"many", batch, 3, 5, 140, 130, 3, 3, 1, 1, 1};
+    for (const Geometry& g : {wide, strided, many}) {
+      check(g, Pass::kKernelGradient, Target{});
+      check(packed(g), Pass::kKernelGradient, Target{});
+    }
+    Geometry narrow = strided;
+    narrow.kernel_type = ElementType::kBf16;
+    check(narrow, Pass::kKernelGradient, Target{});
+  }
+  check({"arrays", 2, 6, 9, 20, 300, 3, 3, 1, 1, 1}, Pass::kKernelGradient,
+        large_arrays(2, 256, 256));
+}
+
+compiler::ConvolutionProblem problem_of(const Geometry& g, Pass pass) {
+  const hlo::Module module = module_of(g, pass);
+  const hlo::Computation& computation = module.computations[0];
+  return compiler::convolution_problem(computation.at(2), computation.at(0).shape,
+                                       computation.at(1).shape, computation.at(2).shape);
+}
+
+TEST(Convolution, NeighbouringPixelsOfFourExamplesShareATile) {
+  const Geometry four{"four", 4, 8, 32, 16, 32, 3, 3, 1, 1, 1};
+  const auto problem = problem_of(four, Pass::kKernelGradient);
+  const compiler::WeightsTiling tiling = compiler::find_weights_tiling(problem, Target{});
+  EXPECT_EQ(tiling.tile_pixels, 2U);
+  EXPECT_EQ(tiling.group, 32U);
+  EXPECT_TRUE(tiling.splits_rows);  // A row is one group: the other array takes the next row.
+  EXPECT_EQ(compiler::WeightsSizes(problem, tiling).group_tiles, 16U);
+  Geometry eight = four;
+  eight.n = 8;
+  EXPECT_EQ(
+      compiler::find_weights_tiling(problem_of(eight, Pass::kKernelGradient), Target{}).tile_pixels,
+      1U);
+}
+
+TEST(Convolution, AStepTakesSeveralShortRowsOfPixels) {
+  const Geometry image{"short", 8, 8, 8, 16, 32, 3, 3, 1, 1, 1};
+  const auto problem = problem_of(image, Pass::kForward);
+  const compiler::ConvolutionTiling tiling = compiler::find_convolution_tiling(problem, Target{});
+  EXPECT_EQ(tiling.chunk_x, 8U);
+  EXPECT_GT(tiling.chunk_y, 2U);  // 8 pixels of 8 examples are 32 cycles of an array, weights 128.
+  EXPECT_EQ(tiling.block_y % tiling.chunk_y, 0U);
+  check(image, Pass::kForward, Target{});
+  check(image, Pass::kInputGradient, Target{});
+}
+
 TEST(ConvolutionInLanes, Forward) {
   check(in_lanes(kThree, 9), Pass::kForward);
   check(in_lanes(kNoPadding, 130), Pass::kForward);
@@ -383,16 +447,6 @@ TEST(DepthwiseConvolution, AllPassesWithTheBatchInLanes) {
 Target small_target(std::uint64_t mib) {
   Target target;
   target.vmem_bytes = mib << 20;
-  return target;
-}
-
-/// Arrays of other sizes than any core has.
-Target large_arrays(std::uint32_t count, std::uint32_t rows, std::uint32_t columns) {
-  Target target;
-  target.mxu_count = count;
-  target.mxu_rows = rows;
-  target.mxu_columns = columns;
-  target.matmul_latency_cycles = 105 * (rows + columns) / 256;
   return target;
 }
 

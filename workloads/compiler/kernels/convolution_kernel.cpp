@@ -24,8 +24,9 @@ using hlo::ElementType;
 /// A block of the result is some rows of pixels over some of the batch. The rows of the input that
 /// it needs stand in VMEM with a border of zeros. A step takes one position of the window and one
 /// tile of contracted features: its weights stay in the MXUs while the batch rows of a few
-/// neighbouring pixels stream through. Positions of the window differ only in addresses: offsets of
-/// the input, the weights and the result, from a table in SMEM. Sums are kept in VMEM in fp32.
+/// neighbouring pixels stream through, of several rows where rows are short. Positions of the
+/// window differ only in addresses: offsets of the input, the weights and the result, from a table
+/// in SMEM. Sums are kept in VMEM in fp32.
 class ConvolutionKernel {
  public:
   ConvolutionKernel(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
@@ -37,7 +38,7 @@ class ConvolutionKernel {
         taps_(taps_of(problem)),
         builder_(epilogue.kernel_name, target),
         units_(target, tiling.columns_at_once, tiling.contracted_parts),
-        pushes_(tiling.chunk_x * tiling.block_rows / units_.groups()),
+        pushes_(tiling.chunk_y * tiling.chunk_x * tiling.block_rows / units_.groups()),
         stream_(builder_, units_, pushes_),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue) {}
@@ -402,25 +403,27 @@ void ConvolutionKernel::multiply() {
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
   const auto stride_x = static_cast<std::uint32_t>(width().stride);
   const auto stride_y = static_cast<std::uint32_t>(height().stride);
-  // Digits of a step: columns, tap, contracted tile, row and chunk of pixels.
+  // Digits of a step: columns, tap, contracted tile, rows and chunk of pixels.
   enum Digit : std::size_t { kColumn, kTap, kContracted, kPixelY, kPixelX };
   const std::uint32_t parts = t.contracted_parts;
   const std::uint32_t contracted_steps = sizes_.contracted_tiles / parts;
   StepCounter counter(
       builder_, {t.block_columns / t.columns_at_once, static_cast<std::uint32_t>(taps_.size()),
-                 contracted_steps, t.block_y, t.pixels_x / t.chunk_x});
+                 contracted_steps, t.block_y / t.chunk_y, t.pixels_x / t.chunk_x});
   const bool transposed = problem_.window_transposed;
   // From a tile of weights to the next one along the contracted features, and along the columns.
   const std::uint32_t window_part = (transposed ? 1 : 16 * t.block_columns) * sizes_.window_tile;
   const std::uint32_t window_column =
       (transposed ? 16 * sizes_.contracted_tiles : 1) * sizes_.window_tile;
+  // From a row of pixels to the next one.
+  const std::uint32_t slab_line = stride_y * sizes_.slab_x * sizes_.input_pixel;
+  const std::uint32_t sum_line = sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel;
   const std::vector<std::uint32_t> slab_distances{0, 0, parts * sizes_.input_tile,
-                                                  stride_y * sizes_.slab_x * sizes_.input_pixel,
+                                                  t.chunk_y * slab_line,
                                                   t.chunk_x * stride_x * sizes_.input_pixel};
   const std::vector<std::uint32_t> window_distances{t.columns_at_once * window_column, 0,
                                                     parts * window_part, 0, 0};
-  const std::vector<std::uint32_t> sum_distances{t.columns_at_once * 8, 0, 0,
-                                                 sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel,
+  const std::vector<std::uint32_t> sum_distances{t.columns_at_once * 8, 0, 0, t.chunk_y * sum_line,
                                                  t.chunk_x * sizes_.phases_x * sizes_.sum_pixel};
 
   const auto tap_word = [&](const std::vector<SReg>& digits, std::uint32_t word) {
@@ -460,7 +463,8 @@ void ConvolutionKernel::multiply() {
     return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
       const std::uint32_t pixel = row_of(unit, i) / tiling_.block_rows;
       const std::uint32_t tile = row_of(unit, i) % tiling_.block_rows;
-      const std::uint32_t at = pixel * sizes_.phases_x * sizes_.sum_pixel +
+      const std::uint32_t at = pixel / tiling_.chunk_x * sum_line +
+                               pixel % tiling_.chunk_x * sizes_.phases_x * sizes_.sum_pixel +
                                (tile * tiling_.block_columns + units_.column_of(unit)) * 8;
       const VmemAddress address(sums.region, at, previous ? before : row);
       VmemAddress source = address;
@@ -500,8 +504,10 @@ void ConvolutionKernel::multiply() {
     step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
       const std::uint32_t row = row_of(unit, i);
       const std::uint32_t tile = row % t.block_rows * sizes_.contracted_tiles + part;
-      const std::uint32_t at =
-          row / t.block_rows * stride_x * sizes_.input_pixel + tile * sizes_.input_tile;
+      const std::uint32_t pixel = row / t.block_rows;
+      const std::uint32_t at = pixel / t.chunk_x * slab_line +
+                               pixel % t.chunk_x * stride_x * sizes_.input_pixel +
+                               tile * sizes_.input_tile;
       const auto [found, is_new] = loaded.try_emplace(at);
       if (is_new) {
         found->second = memory_.load_rows(problem_.input_type, {slab.region, at, slab_row},

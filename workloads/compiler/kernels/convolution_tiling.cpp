@@ -63,6 +63,9 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
 
 namespace {
 
+/// Of rows of tiles, by a unit in a step: they are straight code.
+constexpr std::uint32_t kMostPushes = 48;
+
 class Search {
  public:
   Search(const ConvolutionProblem& problem, const Target& target)
@@ -102,19 +105,33 @@ class Search {
           tiling.chunk_x = chunk;
           tiling.pixels_x = ceil_divide(pixels_x, chunk) * chunk;
           if (tiling.pixels_x > pixels_x + std::max(pixels_x / 4, 1U)) continue;
-          consider_units(tiling);
+          consider_rows_of_pixels(tiling);
         }
       }
     }
   }
 
-  void consider_units(ConvolutionTiling tiling) {
+  /// A row of few pixels is over before the next weights are loaded: several rows go through.
+  void consider_rows_of_pixels(ConvolutionTiling tiling) {
     const std::uint32_t step_rows = tiling.chunk_x * tiling.block_rows;
+    const bool is_whole = tiling.chunk_x == tiling.pixels_x;
+    const std::uint32_t most =
+        is_whole
+            ? std::max(kMostPushes * target_.mxu_count * target_.column_parts() / step_rows, 1U)
+            : 1;
+    for (std::uint32_t rows = 1; rows <= std::min(most, tiling.block_y); ++rows) {
+      tiling.chunk_y = rows;
+      if (tiling.block_y % rows == 0) consider_units(tiling);
+    }
+  }
+
+  void consider_units(ConvolutionTiling tiling) {
+    const std::uint32_t step_rows = tiling.chunk_y * tiling.chunk_x * tiling.block_rows;
     const std::uint32_t contracted_tiles = ceil_divide(problem_.contracted, 128);
     for (const std::uint32_t columns : column_choices(target_)) {
       const std::uint32_t groups = MatmulUnits(target_, columns).groups();
       if (tiling.block_columns % columns != 0 || step_rows % groups != 0 ||
-          step_rows / groups > 48) {
+          step_rows / groups > kMostPushes) {
         continue;
       }
       tiling.columns_at_once = columns;
@@ -129,10 +146,11 @@ class Search {
     const ConvolutionSizes sizes(problem_, tiling);
     if (sizes.vmem_rows * 512 > target_.vmem_bytes) return;
     const MatmulUnits units(target_, tiling.columns_at_once, tiling.contracted_parts);
-    const std::uint32_t pushes = tiling.chunk_x * tiling.block_rows / units.groups();
+    const std::uint32_t pushes =
+        tiling.chunk_y * tiling.chunk_x * tiling.block_rows / units.groups();
     const double steps = double(tiling.block_columns) / tiling.columns_at_once * double(taps_) *
                          sizes.contracted_tiles / tiling.contracted_parts * tiling.block_y *
-                         tiling.pixels_x / tiling.chunk_x;
+                         tiling.pixels_x / (tiling.chunk_y * tiling.chunk_x);
     const double step = std::max(step_bundles(target_, units, pushes), 128.0) + 12;
     double work = steps * step + 400;
     if (sizes.sums_apart) work += double(sizes.sum_rows) / 8 * (problem_.has_epilogue ? 6 : 1.3);

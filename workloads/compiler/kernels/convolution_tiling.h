@@ -10,7 +10,8 @@ struct ConvolutionTiling {
   std::uint32_t block_rows = 1;        ///< Tiles of 8 of the batch.
   std::uint32_t block_y = 1;           ///< Rows of pixels.
   std::uint32_t block_columns = 1;     ///< Column tiles of 128 of the result.
-  std::uint32_t chunk_x = 1;           ///< Pixels that one step streams; divides pixels_x.
+  std::uint32_t chunk_x = 1;           ///< Pixels of a row that one step streams; divides pixels_x.
+  std::uint32_t chunk_y = 1;           ///< Rows of them, whole ones where several; divides block_y.
   std::uint32_t pixels_x = 1;          ///< Pixels of a row, rounded up where that helps.
   std::uint32_t columns_at_once = 1;   ///< Neighbouring column tiles of a step (MatmulUnits).
   std::uint32_t contracted_parts = 1;  ///< Tiles of contracted features of a step.

@@ -68,6 +68,9 @@ class WeightsKernel {
   const SpatialDimension& height() const { return problem_.spatial[0]; }
   const SpatialDimension& width() const { return problem_.spatial[1]; }
   bool masks() const { return problem_.contracted % 8 != 0; }
+  bool shares_tiles() const { return tiling_.tile_pixels > 1; }
+  /// Rows of a tile that a pixel has.
+  std::uint32_t pixel_rows() const { return 8 / tiling_.tile_pixels; }
   bool sums_apart() const { return sizes_.sums_apart; }
   std::uint32_t dilation_x() const { return static_cast<std::uint32_t>(width().window_dilation); }
   std::uint32_t dilation_y() const { return static_cast<std::uint32_t>(height().window_dilation); }
@@ -81,6 +84,10 @@ class WeightsKernel {
   void store_units();
   void make_masks();
   VReg batch_mask(ElementType type, bool descending);
+  std::vector<VReg> tile_masks(ElementType type, bool descending);
+  template <typename Load>
+  VReg shared_tile(std::uint32_t tile, std::uint32_t pitch, std::uint32_t tile_rows,
+                   const std::vector<VReg>& masks, const Load& load);
   void make_grid();
   void add_input();
   void add_gradient();
@@ -116,7 +123,9 @@ class WeightsKernel {
   std::vector<std::unique_ptr<WindowBlocks>> epilogue_blocks_;
   std::vector<int> epilogue_inputs_;
   VmemRegion transposed_, sums_;
-  VmemRegion masks_;  ///< Ones; valid rows of the last batch tile; the same in descending order.
+  /// Ones; valid rows of the last batch tile; the same in descending order. Where pixels share a
+  /// tile: rows of each of them, then the same in descending order.
+  VmemRegion masks_;
 };
 
 void WeightsKernel::store_addresses() {
@@ -150,14 +159,23 @@ void WeightsKernel::store_units() {
 }
 
 void WeightsKernel::make_masks() {
-  masks_ = builder_.allocate_vmem(24);
+  const std::uint32_t pixels = tiling_.tile_pixels;
+  masks_ = builder_.allocate_vmem(8 + 16 * pixels);
   const auto valid = static_cast<int>(problem_.contracted % 8);
   const VReg sublane = builder_.shift_right(builder_.lane_sequence(), 7);
-  const MReg first = builder_.vector_compare(Opcode::kVcmpLtS32, sublane, valid);
-  const MReg last = builder_.vector_compare(Opcode::kVcmpGeS32, sublane, 8 - valid);
+  const VReg descending = builder_.vector(Opcode::kVxorU32, sublane, 7);
+  const auto store_mask = [&](std::uint32_t at, VReg rows, std::uint32_t pixel) {
+    const auto begin = static_cast<int>(pixel * pixel_rows());
+    const MReg in = builder_.vector_compare(Opcode::kVcmpLtS32, rows, begin + valid);
+    const VReg below = builder_.select(in, 0xffffffffU, 0U);
+    const MReg out = builder_.vector_compare(Opcode::kVcmpLtS32, rows, begin);
+    builder_.store({masks_, at}, builder_.select(out, 0, below));
+  };
   builder_.store({masks_, 0}, 0xffffffffU);
-  builder_.store({masks_, 8}, builder_.select(first, 0xffffffffU, 0U));
-  builder_.store({masks_, 16}, builder_.select(last, 0xffffffffU, 0U));
+  for (std::uint32_t pixel = 0; pixel < pixels; ++pixel) {
+    store_mask(8 + 8 * pixel, sublane, pixel);
+    store_mask(8 + 8 * (pixels + pixel), descending, pixel);
+  }
 }
 
 /// For the last tile of a block's batch.
@@ -167,6 +185,33 @@ VReg WeightsKernel::batch_mask(ElementType type, bool descending) {
   const VReg mask = last ? builder_.load({masks_, 0, builder_.select(last, row, 0)})
                          : builder_.load({masks_, row});
   return is_packed(type) ? builder_.and_(mask, 0xffff0000U) : mask;
+}
+
+/// Of each pixel of a tile that several share.
+std::vector<VReg> WeightsKernel::tile_masks(ElementType type, bool descending) {
+  std::vector<VReg> masks;
+  for (std::uint32_t pixel = 0; pixel < tiling_.tile_pixels; ++pixel) {
+    const std::uint32_t at = 8 + 8 * (pixel + (descending ? tiling_.tile_pixels : 0));
+    const VReg mask = builder_.load({masks_, at});
+    masks.push_back(is_packed(type) ? builder_.and_(mask, 0xffff0000U) : mask);
+  }
+  return masks;
+}
+
+/// Tile `tile` of a group whose pixels, `pitch` VMEM rows apart, share tiles. `load` takes an
+/// offset and a mask.
+template <typename Load>
+VReg WeightsKernel::shared_tile(std::uint32_t tile, std::uint32_t pitch, std::uint32_t tile_rows,
+                                const std::vector<VReg>& masks, const Load& load) {
+  VReg rows;
+  for (std::uint32_t i = 0; i < tiling_.tile_pixels; ++i) {
+    const std::uint32_t pixel = tile * tiling_.tile_pixels + i;
+    if (pixel >= tiling_.group) break;
+    // The pixel's first row is to come out at its place in the tile.
+    const VReg part = load(pixel * pitch - i * pixel_rows() * tile_rows / 8, masks[i]);
+    rows = rows ? builder_.or_(rows, part) : part;
+  }
+  return rows;
 }
 
 void WeightsKernel::make_grid() {
@@ -358,7 +403,8 @@ void WeightsKernel::work() {
   if (sums_apart()) finish();
 }
 
-/// Turns the input pixels that a part of the groups meets: their batch becomes lanes.
+/// Turns the input pixels that a part of the groups meets: their batch becomes lanes. Lanes of
+/// tiles that a group does not have are 0.
 void WeightsKernel::transpose_part(SReg part) {
   const VmemAddress slab = grid_->input(0);
   const std::uint32_t part_pixels = tiling_.part_groups * tiling_.group * dilation_x();
@@ -371,23 +417,25 @@ void WeightsKernel::transpose_part(SReg part) {
   const std::vector<std::uint32_t> distances{
       sizes_.slab_x * pixel, single ? pixel : tiling_.group * dilation_x() * pixel,
       static_cast<std::uint32_t>(width().stride) * pixel, sizes_.input_tile};
-  const std::uint32_t tiles = tiling_.group * tiling_.block_batch;
-  const VReg mask = masks() ? batch_mask(problem_.input_type, false) : VReg();
+  const std::uint32_t tiles = sizes_.group_tiles;
+  const bool shares = shares_tiles();
+  const VReg mask = masks() && !shares ? batch_mask(problem_.input_type, false) : VReg();
+  const auto pixel_masks = shares ? tile_masks(problem_.input_type, false) : std::vector<VReg>();
   const std::uint32_t lanes = sizes_.unit_tiles * 8;
   const auto push = [&](const std::vector<SReg>& digits) {
     const SReg source = weighted_sum(builder_, digits, distances, origin);
-    for (std::uint32_t i = 0; i < 16; ++i) {
-      if (i >= tiles) {
-        builder_.transpose_push(builder_.vector(Opcode::kVmov, 0.0F), lanes, i, 16);
-        continue;
-      }
+    const auto load = [&](std::uint32_t at, VReg rows) {
+      return memory_.load_rows(problem_.input_type, {slab.region, at, source}, rows);
+    };
+    for (std::uint32_t i = 0; i < tiles; ++i) {
       const std::uint32_t batch = i % tiling_.block_batch;
       const std::uint32_t at = i / tiling_.block_batch * dilation_x() * pixel +
                                batch * sizes_.row_tiles * sizes_.input_tile;
       const bool last = masks() && batch + 1 == tiling_.block_batch;
-      builder_.transpose_push(
-          memory_.load_rows(problem_.input_type, {slab.region, at, source}, last ? mask : VReg()),
-          lanes, i, 16);
+      const VReg rows =
+          shares ? shared_tile(i, dilation_x() * pixel, sizes_.input_tile, pixel_masks, load)
+                 : load(at, last ? mask : VReg());
+      builder_.transpose_push(rows, lanes, i, tiles);
     }
   };
   push(std::vector<SReg>(4));
@@ -410,17 +458,25 @@ void WeightsKernel::multiply_part(SReg part) {
   const VmemAddress gradient = grid_->input(1);
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
   enum Digit : std::size_t { kColumn, kPixelY, kGroup, kUnits };
-  StepCounter counter(builder_, {t.block_columns / t.columns_at_once, t.block_y,
-                                 t.part_groups / groups_at_once_, sizes_.units / t.step_units});
+  const std::uint32_t rows_at_once = t.splits_rows ? groups_at_once_ : 1;
+  const std::uint32_t neighbours_at_once = t.splits_rows ? 1 : groups_at_once_;
+  StepCounter counter(builder_, {t.block_columns / t.columns_at_once, t.block_y / rows_at_once,
+                                 t.part_groups / neighbours_at_once, sizes_.units / t.step_units});
   const std::uint32_t group_rows = t.group * sizes_.gradient_pixel;
   const std::uint32_t unit_tiles = sizes_.unit_tiles;
   const std::uint32_t block_rows = sizes_.row_tiles * unit_tiles * 8;
-  const std::vector<std::uint32_t> input_distances{0, dilation_y() * sizes_.starts * block_rows,
-                                                   groups_at_once_ * group_starts() * block_rows,
-                                                   0};
+  // From a row of pixels, and from a group of a row, to the next one.
+  const std::uint32_t input_line = dilation_y() * sizes_.starts * block_rows;
+  const std::uint32_t input_group = group_starts() * block_rows;
+  const std::uint32_t gradient_line = sizes_.groups * group_rows;
+  const std::vector<std::uint32_t> input_distances{0, rows_at_once * input_line,
+                                                   neighbours_at_once * input_group, 0};
   const std::vector<std::uint32_t> gradient_distances{t.columns_at_once * sizes_.gradient_tile,
-                                                      sizes_.groups * group_rows,
-                                                      groups_at_once_ * group_rows, 0};
+                                                      rows_at_once * gradient_line,
+                                                      neighbours_at_once * group_rows, 0};
+  // From the piece of a unit to that of the next one.
+  const std::uint32_t input_piece = t.splits_rows ? input_line : input_group;
+  const std::uint32_t gradient_piece = t.splits_rows ? gradient_line : group_rows;
   SReg origin = builder_.mul(part, t.part_groups * group_rows);
   if (gradient.base) origin = builder_.add(origin, gradient.base);
 
@@ -434,16 +490,25 @@ void WeightsKernel::multiply_part(SReg part) {
   const auto group_of = [this](std::uint32_t unit, std::uint32_t part) {
     return units_.group_of(unit) * tiling_.group_parts + part;
   };
-  const VReg mask = masks() ? batch_mask(problem_.window_type, true) : VReg();
-  const std::uint32_t tiles = t.group * t.block_batch;
+  const bool shares = shares_tiles();
+  const VReg mask = masks() && !shares ? batch_mask(problem_.window_type, true) : VReg();
+  const auto pixel_masks = shares ? tile_masks(problem_.window_type, true) : std::vector<VReg>();
+  const std::uint32_t tiles = sizes_.group_tiles;
   const auto weights = [&](const std::vector<SReg>& digits) {
     const SReg base = weighted_sum(builder_, digits, gradient_distances, origin);
     return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
       const std::uint32_t tile = 15 - j;
       if (tile >= tiles) return builder_.vector(Opcode::kVmov, 0.0F);
-      const std::uint32_t at =
-          group_of(unit, part) * group_rows +
-          (tile * t.block_columns + units_.column_of(unit)) * sizes_.gradient_tile;
+      const std::uint32_t begin =
+          group_of(unit, part) * gradient_piece + units_.column_of(unit) * sizes_.gradient_tile;
+      if (shares) {
+        return shared_tile(tile, sizes_.gradient_pixel, sizes_.gradient_tile, pixel_masks,
+                           [&](std::uint32_t at, VReg rows) {
+                             return memory_.load_weights(problem_.window_type,
+                                                         {gradient.region, begin + at, base}, rows);
+                           });
+      }
+      const std::uint32_t at = begin + tile * t.block_columns * sizes_.gradient_tile;
       const bool last = masks() && tile % t.block_batch + 1 == t.block_batch;
       return memory_.load_weights(problem_.window_type, {gradient.region, at, base},
                                   last ? mask : VReg());
@@ -497,8 +562,7 @@ void WeightsKernel::multiply_part(SReg part) {
     step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
       SReg& row = inputs[i / unit_tiles];
       if (!row) row = input_row(digits, i / unit_tiles);
-      const std::uint32_t at =
-          group_of(unit, part) * group_starts() * block_rows + i % unit_tiles * 8;
+      const std::uint32_t at = group_of(unit, part) * input_piece + i % unit_tiles * 8;
       return builder_.load({transposed_, at, row});
     };
     step.next_weights = weights(next);

@@ -29,6 +29,7 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   out_x = static_cast<std::uint32_t>(width.window);
   window_y = static_cast<std::uint32_t>(height.output);
   window_x = static_cast<std::uint32_t>(width.output);
+  group_tiles = ceil_divide(tiling.group, tiling.tile_pixels) * tiling.block_batch;
   groups = tiling.parts * tiling.part_groups;
   units = ceil_divide(window_y * window_x * row_tiles, tiling.step_units) * tiling.step_units;
   slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.window_dilation +
@@ -63,6 +64,13 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   }
 }
 
+std::uint32_t most_tile_pixels(const ConvolutionProblem& problem) {
+  const bool packed = is_packed(problem.input_type) || is_packed(problem.window_type);
+  std::uint32_t rows = packed ? 2 : 1;
+  while (rows < problem.contracted && rows < 8) rows *= 2;
+  return 8 / rows;
+}
+
 namespace {
 
 /// Pushes of a step per MXU.
@@ -85,8 +93,10 @@ class Search {
           // A DMA has one stride: not parts of the batch and of the features.
           const bool all_features = columns == column_tiles && rows == row_tiles;
           if (batch_tiles % batch != 0 || (!all_features && batch != batch_tiles)) continue;
-          try_pixels(columns, rows, batch);
+          try_pixels(columns, rows, batch, 1);
         }
+        const std::uint32_t pixels = most_tile_pixels(problem_);
+        if (pixels > 1) try_pixels(columns, rows, 1, pixels);
       }
     }
     if (best_.cycles == 0) {
@@ -99,15 +109,20 @@ class Search {
   }
 
  private:
-  void try_pixels(std::uint32_t columns, std::uint32_t rows, std::uint32_t batch) {
+  void try_pixels(std::uint32_t columns, std::uint32_t rows, std::uint32_t batch,
+                  std::uint32_t tile_pixels) {
     WeightsTiling tiling;
     tiling.block_columns = columns;
     tiling.block_rows = rows;
     tiling.block_batch = batch;
+    tiling.tile_pixels = tile_pixels;
     const auto& [height, width] = problem_.spatial;
     const std::uint32_t all_units =
         static_cast<std::uint32_t>(height.output * width.output) * ceil_divide(problem_.rows, 128);
-    for (std::uint32_t group = 1; group <= 16 / batch; ++group) {
+    // Parts of a tile that no pixel fills are no gain.
+    for (std::uint32_t group = tile_pixels; group <= 16 * tile_pixels / batch;
+         group += tile_pixels) {
+      if (tile_pixels > 1 && group >= width.window + tile_pixels) break;
       tiling.group = group;
       const std::uint32_t groups = ceil_divide(width.window, group);
       for (std::uint32_t parts = 1; parts <= groups; ++parts) {
@@ -132,7 +147,12 @@ class Search {
       for (std::uint32_t parts = target_.row_parts(); parts > 0; --parts) {
         tiling.group_parts = parts;
         const std::uint32_t at_once = MatmulUnits(target_, columns, parts).groups() * parts;
+        tiling.splits_rows = false;
         tiling.part_groups = ceil_divide(part_groups, at_once) * at_once;
+        consider(tiling);
+        if (at_once == 1 || part_groups % at_once == 0 || tiling.block_y % at_once != 0) continue;
+        tiling.splits_rows = true;
+        tiling.part_groups = part_groups;
         consider(tiling);
       }
     }
@@ -147,7 +167,10 @@ class Search {
     const double steps = double(tiling.block_columns) * tiling.block_y * tiling.part_groups *
                          sizes.units / tiling.step_units / units.pieces();
     const double transposes = double(sizes.slab_y) * sizes.starts * sizes.row_tiles;
-    const double work = tiling.parts * (steps * step + 350 + transposes * 136);
+    // The next one is pushed while this one is on its way.
+    const double transpose =
+        std::max(8.0 * sizes.group_tiles, double(target_.xlu_latency_cycles)) + 8;
+    const double work = tiling.parts * (steps * step + 350 + transposes * transpose);
     const double tiles = double(sizes.column_tiles / tiling.block_columns) *
                          (sizes.all_row_tiles / tiling.block_rows) *
                          (sizes.batch_tiles / tiling.block_batch) *

@@ -5,9 +5,11 @@
 namespace tpu::compiler {
 
 /// How a weight gradient is cut. Contracted are the batch rows of a group of neighbouring pixels of
-/// a row at a time, 16 tiles of 8 or fewer.
+/// a row at a time, 16 tiles of 8 or fewer. A batch of at most 4 leaves half of a tile and more to
+/// padding: then neighbouring pixels share one.
 struct WeightsTiling {
   std::uint32_t block_batch = 1;    ///< Tiles of 8 of the batch.
+  std::uint32_t tile_pixels = 1;    ///< Pixels that share a tile of 8.
   std::uint32_t group = 1;          ///< Pixels of the result's gradient.
   std::uint32_t block_y = 1;        ///< Rows of the result's gradient.
   std::uint32_t block_columns = 1;  ///< Column tiles of 128.
@@ -18,6 +20,8 @@ struct WeightsTiling {
   std::uint32_t columns_at_once = 1;  ///< Neighbouring column tiles of a step (MatmulUnits); the
                                       ///< other units take other groups of pixels.
   std::uint32_t group_parts = 1;      ///< Groups that an array contracts at once.
+  /// Groups at once are of neighbouring rows of pixels, not of one row: rows may have few.
+  bool splits_rows = false;
   double cycles = 0;
 };
 
@@ -28,6 +32,7 @@ struct WeightsSizes {
   std::uint32_t batch_tiles, all_row_tiles, column_tiles;
   std::uint32_t row_tiles;                         ///< Of 128 input features, in a block.
   std::uint32_t out_y, out_x, window_y, window_x;  ///< Gradient pixels; positions.
+  std::uint32_t group_tiles;                       ///< Of 8 rows, contracted at a time.
   std::uint32_t unit_tiles;      ///< Row tiles of 8 of a unit: 16, or all where there are fewer.
   std::uint32_t groups;          ///< Of a row, rounded up for parts.
   std::uint32_t units;           ///< Rounded up for steps.
@@ -39,6 +44,10 @@ struct WeightsSizes {
   bool sums_apart;
   std::uint64_t vmem_rows;
 };
+
+/// Pixels that may share a tile: 8 rows over those of a batch of 1, 2 or 4. Rows of bf16 stand in
+/// pairs, which stay together.
+std::uint32_t most_tile_pixels(const ConvolutionProblem& problem);
 
 WeightsTiling find_weights_tiling(const ConvolutionProblem& problem, const Target& target);
 
