@@ -38,6 +38,32 @@ ENTRY main {
 )");
 }
 
+TEST(SlicedKernels, AMaskOfAllHeadsThatDoesNotFitIsReadAgainForEach) {
+  check_in_parts(std::string("HloModule m\n") + kAdd + R"(
+ENTRY main {
+  scores = f32[2,3,600,384] parameter(0)
+  mask = s32[2,600,384] parameter(1)
+  bias = bf16[600,384] parameter(2)
+  shift = f32[2,3,600] parameter(3)
+  mb = s32[2,3,600,384] broadcast(mask), dimensions={0,2,3}
+  zero = s32[] constant(0)
+  zeros = s32[2,3,600,384] broadcast(zero), dimensions={}
+  open = pred[2,3,600,384] compare(mb, zeros), direction=GT
+  low = f32[] constant(-100)
+  lows = f32[2,3,600,384] broadcast(low), dimensions={}
+  bf = f32[600,384] convert(bias)
+  bb = f32[2,3,600,384] broadcast(bf), dimensions={2,3}
+  sb = f32[2,3,600,384] broadcast(shift), dimensions={0,1,2}
+  biased = f32[2,3,600,384] add(scores, bb)
+  moved = f32[2,3,600,384] subtract(biased, sb)
+  masked = f32[2,3,600,384] select(open, moved, lows)
+  m = f32[2,3,600] reduce(masked, low), dimensions={3}, to_apply=max
+  n = f32[2,3,384] reduce(masked, low), dimensions={2}, to_apply=max
+  ROOT all = (f32[2,3,600,384], f32[2,3,600], f32[2,3,384]) tuple(masked, m, n)
+}
+)");
+}
+
 TEST(SlicedKernels, SumsThatStayWithTheirPartAndSumsOverAllPartsStandInOneKernel) {
   check_in_parts(std::string("HloModule m\n") + kAdd + R"(
 ENTRY main {

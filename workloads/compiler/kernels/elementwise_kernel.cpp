@@ -225,9 +225,11 @@ void ElementwiseKernel::start_loads(Index block, Index parity, std::int64_t row_
   for (const Input& input : plan_.inputs) {
     if (!input.is_stream()) continue;
     const hlo::Shape& shape = input.access.shape;
+    const Index at_block = input.repeated ? modulo(builder_, block, plan_.period) : block;
+    const std::int64_t part = input.repeated ? plan_.block * plan_.period : plan_.row_tiles;
     const Index offset =
-        add(builder_, multiply(builder_, block, plan_.stream_granules(shape, plan_.block)),
-            part_offset(input.sliced, plan_.stream_granules(shape, plan_.row_tiles)));
+        add(builder_, multiply(builder_, at_block, plan_.stream_granules(shape, plan_.block)),
+            part_offset(input.sliced, plan_.stream_granules(shape, part)));
     ScalarOperand size = plan_.stream_granules(shape, row_tiles);
     if (is_last.reg && last_row_tiles != row_tiles) {
       size = builder_.select(builder_.equal(is_last, 1),

@@ -61,6 +61,7 @@ class Planner {
     find_levels();
     find_row_values();
     find_outputs();
+    repeat_large_tiles();
     choose_shape();
     find_needed_axes();
     choose_unroll();
@@ -85,12 +86,14 @@ class Planner {
   bool is_of_rows(int node) const;
   void find_row_values();
   void find_outputs();
+  void repeat_large_tiles();
   void choose_shape();
   void find_needed_axes();
   void choose_unroll();
   void choose_block();
   int level_of(int node) const;
   std::size_t operations() const;
+  void divide_period();
   std::int64_t resident_bytes() const;
   [[noreturn]] void refuse(const hlo::Shape& shape, const std::string& why) const {
     throw WorkloadError("no kernel for " + graph_.kernel_name() + " over " +
@@ -313,11 +316,30 @@ void Planner::find_outputs() {
   }
 }
 
+/// Streams matrices that are the same at every major index, the largest first, until the rest
+/// leaves half of the VMEM.
+void Planner::repeat_large_tiles() {
+  while (2 * resident_bytes() > static_cast<std::int64_t>(target_.vmem_bytes)) {
+    ElementwisePlan::Input* largest = nullptr;
+    for (ElementwisePlan::Input& input : plan_.inputs) {
+      const bool is_matrix = input.access.kind == Kind::kTile && input.access.majors.empty();
+      if (!is_matrix || (largest != nullptr && input.access.rows() <= largest->access.rows())) {
+        continue;
+      }
+      largest = &input;
+    }
+    if (largest == nullptr) return;
+    largest->access.kind = Kind::kStream;
+    largest->repeated = true;
+    plan_.period = space_.row_tiles();
+  }
+}
+
 /// Without anything that varies along lanes or rows, a tile is a tile.
 void Planner::choose_shape() {
   plan_.flat = plan_.reductions.empty();
   for (const ElementwisePlan::Input& input : plan_.inputs) {
-    if (!input.is_stream() && !input.fixed) plan_.flat = false;
+    if ((!input.is_stream() && !input.fixed) || input.repeated) plan_.flat = false;
   }
   for (const ExpressionNode& node : graph_.nodes()) {
     if (node.opcode == HloOpcode::kIota) plan_.flat = false;
@@ -470,6 +492,21 @@ void Planner::choose_block() {
   if (plan_.block > plan_.unroll_rows) plan_.block -= plan_.block % plan_.unroll_rows;
   if (plan_.block < plan_.unroll_rows) {
     plan_.unroll_rows = 1;
+  }
+  if (plan_.period > 0) divide_period();
+}
+
+/// Makes the block a divisor of the matrix that repeated streams go through, and the period a count
+/// of blocks.
+void Planner::divide_period() {
+  const std::int64_t matrix = plan_.period;
+  plan_.block = std::min(plan_.block, matrix);
+  while (matrix % plan_.block != 0) --plan_.block;
+  while (plan_.block % plan_.unroll_rows != 0) plan_.unroll_rows /= 2;
+  plan_.period = matrix / plan_.block;
+  if (!has_modulo(plan_.period, plan_.row_tiles / plan_.block)) {
+    refuse(graph_.space_shape(),
+           "expected fewer blocks, found " + std::to_string(plan_.row_tiles / plan_.block));
   }
 }
 

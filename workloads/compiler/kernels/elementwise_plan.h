@@ -17,17 +17,20 @@ namespace tpu::compiler {
 /// Everything smaller (vectors along the lanes, broadcast tiles, scalars, results of reductions)
 /// stays in VMEM while the kernel runs. Where it does not fit, the kernel runs part by part of the
 /// outermost axis: of arrays that have this axis outermost, too, only the part stays ("sliced").
+/// A matrix that is the same at every major index, and that does not fit either (a mask of all
+/// heads), streams again for each ("repeated"); blocks then divide it.
 struct ElementwisePlan {
   struct Input {
     int node = -1;
     int operand = 0;
     ArrayAccess access;
     bool sliced = false;
-    bool fixed = false;  ///< A column whose value is the same everywhere.
-    bool kept = false;   ///< A column of the rows alone: spread once, for all row tiles.
-    VmemRegion region;   ///< Buffers of a stream, or the whole array.
-    VmemRegion slots;    ///< Columns: a register per row tile of the block (kept: of the space),
-                         ///< or one.
+    bool repeated = false;  ///< A stream that begins again at each major index.
+    bool fixed = false;     ///< A column whose value is the same everywhere.
+    bool kept = false;      ///< A column of the rows alone: spread once, for all row tiles.
+    VmemRegion region;      ///< Buffers of a stream, or the whole array.
+    VmemRegion slots;       ///< Columns: a register per row tile of the block (kept: of the space),
+                            ///< or one.
 
     bool is_stream() const { return access.kind == ArrayAccess::Kind::kStream; }
     bool is_column() const { return access.kind == ArrayAccess::Kind::kColumn; }
@@ -80,6 +83,7 @@ struct ElementwisePlan {
   std::vector<Output> outputs;
   bool flat = false;            ///< Only streams and scalars: a row tile is any tile.
   std::int64_t row_tiles = 1;   ///< Of a part.
+  std::int64_t period = 0;      ///< Blocks after which repeated streams begin again.
   std::int64_t lane_tiles = 1;  ///< Of a row tile.
   int last_level = 0;           ///< The pass that writes streams and accumulates.
   std::int64_t block = 1;       ///< Row tiles of a block.
