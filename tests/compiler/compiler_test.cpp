@@ -352,17 +352,19 @@ TEST(Compiler, MlpStepsAreTheReferences) {
 
 /// A convolution with a bias, and sums of its results and of their squares over all but the
 /// features, as a batch normalisation needs them.
-Module convolution_with_sums(std::int64_t batch, ElementType type) {
+Module convolution_with_sums(std::int64_t batch, ElementType type, std::int64_t size = 3,
+                             std::int64_t features = 20, std::int64_t stride = 1) {
   GraphBuilder graph("sums");
   const Tensor x = graph.parameter("x", array_shape(type, {batch, 5, 7, 5}));
-  const Tensor w = graph.parameter("w", array_shape(type, {3, 3, 5, 20}));
-  const Tensor b = graph.parameter("b", array_shape(ElementType::kF32, {20}));
+  const Tensor w = graph.parameter("w", array_shape(type, {size, size, 5, features}));
+  const Tensor b = graph.parameter("b", array_shape(ElementType::kF32, {features}));
   hlo::WindowDimension window;
-  window.size = 3;
-  window.padding_low = window.padding_high = 1;
+  window.size = size;
+  window.stride = stride;
+  window.padding_low = window.padding_high = size / 2;
   const Tensor y = graph.convolution(x, w, frontend::nhwc_dimensions(), {window, window});
-  const Tensor z =
-      graph.add(graph.convert(y, ElementType::kF32), graph.broadcast(b, {batch, 5, 7, 20}, {3}));
+  const frontend::Extents extents{batch, (5 - 1) / stride + 1, (7 - 1) / stride + 1, features};
+  const Tensor z = graph.add(graph.convert(y, ElementType::kF32), graph.broadcast(b, extents, {3}));
   const Tensor sum = graph.reduce_sum(z, {0, 1, 2});
   const Tensor squares = graph.reduce_sum(graph.multiply(z, z), {0, 1, 2});
   return graph.finish(graph.tuple({graph.convert(z, type), sum, squares}), {x, w, b});
@@ -374,6 +376,24 @@ TEST(Compiler, SumsBehindAConvolutionWithItsBatchInTheLanes) {
     SCOPED_TRACE(batch);
     expect_reference(convolution_with_sums(batch, ElementType::kF32), 1e-4, 1);
     expect_reference(convolution_with_sums(batch, ElementType::kBf16), 1e-2, 2);
+  }
+}
+
+/// One kernel makes the result and its sums; what lies in padding adds nothing.
+TEST(Compiler, SumsBehindAConvolutionWithItsFeaturesInTheLanes) {
+  for (std::int64_t batch : {1, 3, 8, 12}) {
+    for (std::int64_t size : {1, 3}) {
+      SCOPED_TRACE(std::to_string(batch) + ", window " + std::to_string(size));
+      const Module f32 = convolution_with_sums(batch, ElementType::kF32, size, 130);
+      compiler::CompileReport report;
+      compiler::compile(f32, target_of({}, 1), &report);
+      if (batch > 1) {  // A batch of 1 is no dimension.
+        EXPECT_EQ(report.call_sites, 1U);
+      }
+      expect_reference(f32, 1e-4, 1);
+      expect_reference(convolution_with_sums(batch, ElementType::kBf16, size, 130), 1e-2, 2);
+      expect_reference(convolution_with_sums(batch, ElementType::kF32, size, 130, 2), 1e-4, 3);
+    }
   }
 }
 

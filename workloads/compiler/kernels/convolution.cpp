@@ -95,6 +95,7 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   if (is_plain_product(problem)) {
     DotProblem dot = as_product(problem);
     dot.epilogue_instructions = epilogue.instructions();
+    if (epilogue.has_sums() && problem.rows % 8 != 0) dot.matrix_rows = problem.rows;
     if (epilogue.has_matrix()) {
       if (problem.contracts_rows) refuse_matrix(instruction);
       dot.row_period = (problem.rows + 7) / 8;

@@ -44,7 +44,7 @@ class ConvolutionKernel {
         results_(builder_, epilogue) {}
 
   LoweredKernel emit() {
-    results_.start();
+    results_.start(sizes_.column_tiles);
     store_addresses();
     store_taps();
     if (masks()) memory_.make_masks(problem_.contracted);
@@ -53,6 +53,7 @@ class ConvolutionKernel {
     builder_.new_block();
     grid_->run([this] { work(); }, [this] { results_.ready(); });
     if (!taps_.empty()) stream_.close();
+    results_.finish();
     LoweredKernel lowered;
     lowered.vmem_bytes = builder_.vmem_bytes();
     lowered.kernel = builder_.finish();
@@ -94,6 +95,8 @@ class ConvolutionKernel {
   void multiply();
   void finish();
   void apply_epilogue();
+  void apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t pixels, std::uint32_t unroll);
+  Index valid_rows(SReg y, Index x, Index tile);
 
   const ConvolutionProblem& problem_;
   const ConvolutionTiling& tiling_;
@@ -537,43 +540,82 @@ void ConvolutionKernel::finish() {
 }
 
 void ConvolutionKernel::apply_epilogue() {
-  const std::uint32_t columns = tiling_.block_columns;
-  const auto pixels = static_cast<std::uint32_t>(sizes_.sum_rows / sizes_.sum_pixel);
-  std::uint32_t unroll = std::min(tiling_.block_rows, 8U);
-  while (tiling_.block_rows % unroll != 0) --unroll;
+  const auto dividing = [](std::uint32_t most, std::uint32_t extent) {
+    while (extent % most != 0) --most;
+    return most;
+  };
+  const std::uint32_t unroll = dividing(8, tiling_.block_rows);
+  const std::uint32_t pixels = dividing(8 / unroll, sizes_.out_x);
   builder_.new_block();
-  StepCounter counter(builder_, {columns, pixels, tiling_.block_rows / unroll});
+  StepCounter counter(builder_, {tiling_.block_columns, sizes_.out_y, sizes_.out_x / pixels,
+                                 tiling_.block_rows / unroll});
   builder_.loop(counter.steps(), [&](SReg) {
-    const std::vector<SReg> digits = counter.present();
-    const SReg tiles =
-        weighted_sum(builder_, digits, {1, tiling_.block_rows * columns, unroll * columns});
-    EpilogueEmitter::Position position;
-    if (tiles) {
-      position.rows32 = builder_.shift_left(tiles, 3);
-      position.rows16 = builder_.shift_left(tiles, 2);
-    }
-    std::vector<VmemAddress> blocks;
-    for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
-    results_.begin(blocks);
-    VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
-    out.base2 = position.rows32;
-    // Nothing depends on the pixel: matmul_epilogue() sees to it.
-    position.place.digits.resize(4);
-    const Index row{
-        weighted_sum(builder_, {grid_->index(kRows), digits[2]}, {tiling_.block_rows, unroll}), 0};
-    position.place.digits[3] = {
-        weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {columns, 1}), 0};
-    position.place.lane_key = 0;
-    for (std::uint32_t i = 0; i < unroll; ++i) {
-      position.tiles = std::int64_t{i} * columns;
-      position.place.row_key = static_cast<int>(i);
-      position.place.digits[2] = row.plus(i);
-      const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
-      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
-    }
+    apply_to_pixels(counter.present(), pixels, unroll);
     counter.advance(counter.next());
   });
   builder_.new_block();
+}
+
+/// Sublanes of a tile that lie in the result, for sums.
+Index ConvolutionKernel::valid_rows(SReg y, Index x, Index tile) {
+  const std::uint32_t rows = problem_.rows - (sizes_.row_tiles - 1) * 8;
+  SReg valid;
+  const auto keep = [&](PReg inside, std::uint32_t otherwise) {
+    valid = builder_.select(inside, valid ? ScalarOperand(valid) : ScalarOperand(8U), otherwise);
+  };
+  if (rows < 8 && sizes_.row_tiles > 1) {
+    keep(builder_.less(to_operand(builder_, tile), sizes_.row_tiles - 1), rows);
+  } else if (rows < 8) {
+    valid = builder_.constant(rows);
+  }
+  if (sizes_.out_x != width().output) {
+    keep(builder_.less(to_operand(builder_, x), static_cast<std::uint32_t>(width().output)), 0);
+  }
+  if (tiles_of(sizes_.pixels_y, tiling_.block_y) * sizes_.out_y != height().output) {
+    const SReg row = weighted_sum(builder_, {grid_->index(kY)}, {sizes_.out_y}, y);
+    keep(builder_.less(row, static_cast<std::uint32_t>(height().output)), 0);
+  }
+  return valid ? Index{valid, 0} : Index{{}, 8};
+}
+
+/// `unroll` tiles of each of some neighbouring pixels of the block.
+void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t pixels,
+                                        std::uint32_t unroll) {
+  const std::uint32_t columns = tiling_.block_columns;
+  const std::uint32_t pixel_tiles = tiling_.block_rows * columns;
+  const SReg tiles = weighted_sum(
+      builder_, digits, {1, sizes_.out_x * pixel_tiles, pixels * pixel_tiles, unroll * columns});
+  EpilogueEmitter::Position position;
+  if (tiles) {
+    position.rows32 = builder_.shift_left(tiles, 3);
+    position.rows16 = builder_.shift_left(tiles, 2);
+  }
+  std::vector<VmemAddress> blocks;
+  for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
+  results_.begin(blocks);
+  VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
+  out.base2 = position.rows32;
+  // Nothing depends on the pixel: matmul_epilogue() sees to it.
+  position.place.digits.resize(4);
+  const Index row{
+      weighted_sum(builder_, {grid_->index(kRows), digits[3]}, {tiling_.block_rows, unroll}), 0};
+  position.place.digits[3] = {
+      weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {columns, 1}), 0};
+  position.place.lane_key = 0;
+  const SReg zero = builder_.constant(0);
+  const Index x{weighted_sum(builder_, {digits[2]}, {pixels}), 0};
+  for (std::uint32_t i = 0; i < pixels * unroll; ++i) {
+    const std::uint32_t pixel = i / unroll, tile = i % unroll;
+    position.tiles = std::int64_t{pixel * tiling_.block_rows + tile} * columns;
+    position.place.row_key = static_cast<int>(i);
+    position.place.digits[2] = row.plus(tile);
+    if (epilogue_.has_sums()) {
+      position.valid_rows = valid_rows(digits[1] ? digits[1] : zero, x.plus(pixel), row.plus(tile));
+    }
+    const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
+    builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
+  }
+  results_.end(position);
 }
 
 }  // namespace

@@ -135,13 +135,17 @@ void find_results(MatmulEpilogue& epilogue, const HloInstruction& fusion) {
   if (epilogue.results.front().kind != Kind::kBlocks) {
     refuse(fusion, "expected a result of the product's extent");
   }
-  const bool is_dot = epilogue.product->opcode == HloOpcode::kDot;
+  const HloInstruction& product = *epilogue.product;
+  const bool is_dot = product.opcode == HloOpcode::kDot;
+  const bool batch_in_lanes =
+      !is_dot && product.shape.layout.minor_to_major[0] == product.convolution->output_batch;
   for (std::size_t i = 1; i < epilogue.results.size(); ++i) {
-    const bool is_row_sum = epilogue.results[i].kind == Kind::kRows;
-    if (is_dot == is_row_sum) {
+    const Kind kind = epilogue.results[i].kind;
+    if (kind != (batch_in_lanes ? Kind::kRows : Kind::kLanes) &&
+        !(is_dot && kind == Kind::kBlocks)) {
       refuse(fusion,
-             "expected sums to the minor dimension behind a dot, one result and sums to the "
-             "dimension above it behind a convolution");
+             "expected sums to the minor dimension behind a product; behind a convolution one "
+             "result, and sums to the dimension above where its batch is the minor one");
     }
   }
 }

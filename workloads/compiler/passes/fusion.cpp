@@ -140,6 +140,7 @@ class Fusion {
   bool compute_rows_in_reductions();
   bool is_sum_to(std::int64_t kept, InstructionId root, InstructionId product) const;
   bool has_batch_in_lanes(InstructionId product) const;
+  bool makes_images(InstructionId product) const;
   bool fits_epilogue(const Draft& draft, InstructionId product) const;
   bool uses_own_sum(const Draft& draft) const;
   bool may_join(std::size_t host, std::size_t reader);
@@ -596,17 +597,29 @@ bool Fusion::has_batch_in_lanes(InstructionId product) const {
          instruction.shape.layout.minor_to_major[0] == instruction.convolution->output_batch;
 }
 
+/// A convolution that makes images, not the gradient of a kernel.
+bool Fusion::makes_images(InstructionId product) const {
+  const HloInstruction& instruction = at(product);
+  return instruction.opcode == HloOpcode::kConvolution &&
+         instruction.convolution->input_batch < instruction.convolution->input_feature;
+}
+
 /// Behind a product there are arrays of its extent, matrices and vectors along its minor dimensions
 /// and scalars; results are of its extent or sums to a vector along its minor dimension (behind a
-/// convolution with its batch there, the one above it).
+/// convolution with its batch there, the one above it; behind the gradient of a kernel, none).
 bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
   const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
   const bool batch_in_lanes = has_batch_in_lanes(product);
+  const bool has_image_sums =
+      !is_dot && std::any_of(draft.inside.begin(), draft.inside.end(), [this](InstructionId id) {
+        return at(id).opcode == HloOpcode::kReduce;
+      });
   return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
     const HloInstruction& instruction = at(id);
     if (instruction.opcode == HloOpcode::kReduce) {
-      return (is_dot && is_sum_to(order[0], id, product)) ||
+      const bool has_features = is_dot || (makes_images(product) && !batch_in_lanes);
+      return (has_features && is_sum_to(order[0], id, product)) ||
              (batch_in_lanes && is_sum_to(order[1], id, product));
     }
     if (instruction.opcode == HloOpcode::kIota && instruction.shape.rank() > 0) {
@@ -621,8 +634,8 @@ bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
       return instruction.dimensions[0] == order[0] ||
              ((batch_in_lanes || (is_dot && is_short)) && instruction.dimensions[0] == order[1]);
     }
-    const bool is_matrix = !batch_in_lanes && operand.rank() == 2 && order.size() > 2 &&
-                           operand.layout.minor_to_major[0] == 1 &&
+    const bool is_matrix = !batch_in_lanes && !has_image_sums && operand.rank() == 2 &&
+                           order.size() > 2 && operand.layout.minor_to_major[0] == 1 &&
                            instruction.dimensions == std::vector<std::int64_t>{order[1], order[0]};
     return operand.rank() == 0 || is_matrix;
   });
@@ -678,7 +691,7 @@ bool Fusion::may_join(std::size_t host, std::size_t reader) {
         return type == hlo::ElementType::kF32 || type == hlo::ElementType::kBf16;
       });
   if (!is_dot && !stores_numbers) return false;  // Convolutions have no other results.
-  const bool takes_sums = is_dot || has_batch_in_lanes(product);
+  const bool takes_sums = is_dot || has_batch_in_lanes(product) || makes_images(product);
   const std::size_t results = takes_sums ? limits_.epilogue_results : 1;
   const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
   return (is_dot ? blocks > 0 : blocks == 1) && both.roots.size() <= results &&

@@ -13,7 +13,7 @@ struct FusionLimits {
   std::size_t instructions = 96;     ///< Of a fused computation.
   std::size_t epilogue_arrays = 12;  ///< Behind a dot.
   std::size_t epilogue_results = 6;
-  std::size_t convolution_arrays = 6;  ///< Behind a convolution, with one result.
+  std::size_t convolution_arrays = 6;  ///< Behind a convolution.
   std::uint64_t row_bytes = std::uint64_t{8}
                             << 20;  ///< Of two buffers of eight rows of each array.
 };
@@ -26,7 +26,7 @@ struct FusionLimits {
 ///   operations that make the operands; along the minor dimension also with those that use the
 ///   result, as in a softmax;
 /// - kOutput: a dot or convolution and the kernels over its extent that read it or each other's
-///   results: elementwise ones and, behind a dot, sums to a vector along its minor dimension.
+///   results: elementwise ones and, but behind gradients of kernels, sums to a vector.
 ///
 /// A value is written to HBM when something other than such a kernel needs it, or when that moves
 /// fewer bytes than computing it again in each kernel that uses it. Kernels over the same extent
