@@ -88,6 +88,19 @@ class Scans {
   GraphEditor edit_;
 };
 
+/// Windows of many neighbours along one dimension: doublings are fewer operations than a kernel
+/// with an address for each, which has too few registers for them.
+bool is_long_row(const std::vector<WindowDimension>& window) {
+  constexpr std::int64_t kLong = 16;
+  std::int64_t longest = 1;
+  for (const WindowDimension& w : window) {
+    if (is_trivial(w)) continue;
+    if (longest > 1 || w.size <= kLong) return false;
+    longest = w.size;
+  }
+  return longest > 1;
+}
+
 /// What the pooling kernels take: see kernels/pooling.h and assign_layouts, which lays the
 /// dimensions of the window in front.
 bool Scans::has_kernel(const HloInstruction& instruction) const {
@@ -357,8 +370,10 @@ bool Scans::is_short(const HloInstruction& instruction) const {
 void Scans::visit(Id id) {
   const HloOpcode opcode = at(id).opcode;
   if (opcode != HloOpcode::kReduceWindow && opcode != HloOpcode::kSelectAndScatter) return;
-  if (is_short(at(id)) || has_kernel(at(id))) return;
-  if (opcode == HloOpcode::kReduceWindow) return visit_reduce_window(id);
+  const bool is_reduction = opcode == HloOpcode::kReduceWindow;
+  const bool is_row = is_reduction && is_long_row(at(id).window);
+  if (!is_row && (is_short(at(id)) || has_kernel(at(id)))) return;
+  if (is_reduction) return visit_reduce_window(id);
   visit_select_and_scatter(id);
 }
 
