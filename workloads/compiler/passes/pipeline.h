@@ -7,10 +7,9 @@
 
 namespace tpu::compiler {
 
-/// Every pass before the kernels are made, in order: flatten_calls, simplify,
-/// outline_control_flow, use_canonical_forms, simplify, assign_layouts, find_bitcasts,
-/// combine_all_reduces, fuse, widen, insert_copies, plan_hbm. The bodies of loops and branches go
-/// through the same passes as soon as they are outlined. The module is compiled for target.cores
+/// Every pass before the kernels are made, in the order in which the folder's README.md lists them.
+/// The bodies of loops and branches go through the same passes as soon as they are outlined. The
+/// module is compiled for target.cores
 /// replicas whatever it says itself. Times go into the report when there is one; after each pass
 /// the observer sees the module, or the body of a loop or branch as "body/pass".
 ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report,
