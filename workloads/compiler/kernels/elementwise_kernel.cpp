@@ -106,6 +106,7 @@ void ElementwiseKernel::allocate() {
   for (std::size_t i = 0; i < 2; ++i) store_flags_[i] = builder_.allocate_flag();
   TPU_CHECK(load_flags_[1] == load_flags_[0] + 1 && store_flags_[1] == store_flags_[0] + 1,
             graph_.kernel_name() << ": sync flags are numbered in order");
+  describe_parts();
   memory_ = std::make_unique<TileMemory>(builder_, loads_packed, stores_packed);
   for (int i = 0; i < plan_.digits; ++i) {
     block_digits_.push_back(builder_.scalar_variable(0));
@@ -219,6 +220,20 @@ ScalarOperand ElementwiseKernel::flag(const std::array<std::uint32_t, 2>& flags,
   return to_operand(builder_, parity.plus(flags[0]));
 }
 
+/// A descriptor for each pitch of slices that are read in place.
+void ElementwiseKernel::describe_parts() {
+  for (const Input& input : plan_.inputs) {
+    if (input.part.pitch == 0 || part_dmas_.count(input.part.pitch) != 0) continue;
+    DmaShape shape;
+    shape.granules =
+        static_cast<std::uint32_t>(plan_.stream_granules(input.access.shape, plan_.block));
+    shape.hbm_run = static_cast<std::uint32_t>(plan_.stream_granules(input.access.shape, 1));
+    shape.hbm_stride = static_cast<std::uint32_t>(input.part.pitch);
+    shape.keep_runs = true;
+    part_dmas_[input.part.pitch] = builder_.descriptor(true, shape);
+  }
+}
+
 /// Starts the loads of a block; the last block of the space (`is_last` is 1) may be smaller.
 void ElementwiseKernel::start_loads(Index block, Index parity, std::int64_t row_tiles,
                                     ScalarOperand is_last, std::int64_t last_row_tiles) {
@@ -228,15 +243,21 @@ void ElementwiseKernel::start_loads(Index block, Index parity, std::int64_t row_
     const Index at_block = input.repeated ? modulo(builder_, block, plan_.period) : block;
     const std::int64_t part = input.repeated ? plan_.block * plan_.period : plan_.row_tiles;
     const Index offset =
-        add(builder_, multiply(builder_, at_block, plan_.stream_granules(shape, plan_.block)),
-            part_offset(input.sliced, plan_.stream_granules(shape, part)));
+        add(builder_, multiply(builder_, at_block, plan_.stream_distance(input, plan_.block)),
+            part_offset(input.sliced, plan_.stream_distance(input, part)))
+            .plus(input.part.granule);
     ScalarOperand size = plan_.stream_granules(shape, row_tiles);
     if (is_last.reg && last_row_tiles != row_tiles) {
       size = builder_.select(builder_.equal(is_last, 1),
                              plan_.stream_granules(shape, last_row_tiles), size);
     }
-    builder_.dma_in(builder_.add(operand_address(input.operand), to_operand(builder_, offset)),
-                    at(input.region, buffer_rows(shape, parity)), size, flag(load_flags_, parity));
+    const SReg from = builder_.add(operand_address(input.operand), to_operand(builder_, offset));
+    const VmemAddress to = at(input.region, buffer_rows(shape, parity));
+    if (input.part.pitch > 0) {
+      builder_.start(part_dmas_.at(input.part.pitch), from, to, flag(load_flags_, parity), size);
+    } else {
+      builder_.dma_in(from, to, size, flag(load_flags_, parity));
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -39,6 +40,7 @@ class ElementwiseKernel {
   void allocate();
   void allocate_output(Output& output);
   void load_residents(bool sliced);
+  void describe_parts();
   void emit_part();
   Index part_offset(bool sliced, std::int64_t granules);
   void spread_columns_once();
@@ -115,6 +117,7 @@ class ElementwiseKernel {
   std::vector<SVariable> digits_;        ///< Of the group at hand.
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
   std::array<std::uint32_t, 2> load_flags_{}, store_flags_{};
+  std::map<std::int64_t, DmaDescriptorHandle> part_dmas_;  ///< By pitch.
   std::vector<VVariable> row_sums_;  ///< Of the rows at hand: reduction by reduction.
   Index parity_;
   SReg part_, part_begin_;  ///< Number of the part and its first index of the cut axis.

@@ -135,6 +135,10 @@ void Planner::find_inputs() {
     hlo::Shape shape = node.shape;
     input.sliced = slice(shape, node.axes);
     input.access = find_access(space_, shape, node.axes, graph_.kernel_name());
+    input.part = node.part;
+    if (!(node.part == ArrayPart{}) && !input.is_stream()) {
+      refuse(shape, "expected a slice that is read in place to cover the results");
+    }
     input.fixed = input.is_column() && !input.sliced && !input.access.needs_rows() &&
                   input.access.major_axes().empty();
     input.kept = input.is_column() && !input.sliced && !input.fixed && !space_.linear &&
@@ -339,7 +343,8 @@ void Planner::repeat_large_tiles() {
 void Planner::choose_shape() {
   plan_.flat = plan_.reductions.empty();
   for (const ElementwisePlan::Input& input : plan_.inputs) {
-    if ((!input.is_stream() && !input.fixed) || input.repeated) plan_.flat = false;
+    const bool is_plain = input.is_stream() && !input.repeated && input.part.pitch == 0;
+    if (!is_plain && !input.fixed) plan_.flat = false;
   }
   for (const ExpressionNode& node : graph_.nodes()) {
     if (node.opcode == HloOpcode::kIota) plan_.flat = false;

@@ -24,6 +24,7 @@ struct ElementwisePlan {
     int node = -1;
     int operand = 0;
     ArrayAccess access;
+    ArrayPart part;  ///< Streams only.
     bool sliced = false;
     bool repeated = false;  ///< A stream that begins again at each major index.
     bool fixed = false;     ///< A column whose value is the same everywhere.
@@ -102,6 +103,11 @@ struct ElementwisePlan {
   std::int64_t stream_rows(const hlo::Shape& shape) const;
   /// Granules of so many row tiles of a streamed array.
   std::int64_t stream_granules(const hlo::Shape& shape, std::int64_t count) const;
+  /// How far so many row tiles of a streamed input reach in HBM, in granules.
+  std::int64_t stream_distance(const Input& input, std::int64_t count) const {
+    return input.part.pitch > 0 ? count * input.part.pitch
+                                : stream_granules(input.access.shape, count);
+  }
 };
 
 /// Tiles that straight code works on at a time, at most.

@@ -244,21 +244,32 @@ std::vector<int> ExpressionGraph::unit_reshape_axes(const hlo::Shape& from, cons
 }
 
 int ExpressionGraph::visit_parameter(hlo::InstructionId id, const hlo::Shape& shape,
-                                     const std::vector<int>& axes) {
+                                     const std::vector<int>& axes, const ArrayPart& part) {
   const hlo::HloInstruction& instruction = fused_.at(id);
   ExpressionNode node;
   node.opcode = HloOpcode::kParameter;
+  node.part = part;
   node.shape = shape;
   node.axes = axes;
   node.parameter = instruction.parameter_number;
   node.name = instruction.name;
   for (const ExpressionNode& other : nodes_) {
     if (other.opcode == HloOpcode::kParameter && other.parameter == node.parameter &&
-        other.axes == node.axes && other.shape.dimensions == node.shape.dimensions) {
+        other.axes == node.axes && other.shape.dimensions == node.shape.dimensions &&
+        other.part == part) {
       return static_cast<int>(&other - nodes_.data());
     }
   }
   return add(std::move(node));
+}
+
+int ExpressionGraph::visit_slice(const hlo::HloInstruction& slice, const std::vector<int>& axes) {
+  const hlo::HloInstruction& operand = fused_.at(slice.operands[0]);
+  const std::optional<ArrayPart> part = part_of_slice(operand.shape, slice);
+  if (operand.opcode != HloOpcode::kParameter || !part) {
+    refuse(slice, "inside a fusion a slice takes whole tiles of an operand");
+  }
+  return visit_parameter(operand.id, slice.shape, axes, *part);
 }
 
 int ExpressionGraph::visit_constant(hlo::InstructionId id, const std::vector<int>& axes) {
@@ -342,6 +353,9 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
       result = visit(instruction.operands[0], operand_axes);
       break;
     }
+    case HloOpcode::kSlice:
+      result = visit_slice(instruction, axes);
+      break;
     case HloOpcode::kBitcast:
     case HloOpcode::kReshape:
     case HloOpcode::kCopy: {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "workloads/compiler/kernels/array_part.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -45,6 +46,7 @@ struct ExpressionNode {
   std::vector<int> operands;
   std::vector<int> axes;  ///< The axis of the space that each dimension of `shape` runs along.
   std::int64_t parameter = -1;  ///< kParameter.
+  ArrayPart part;               ///< kParameter: what is read of the operand.
   std::uint32_t bits = 0;       ///< kConstant: every element, as fp32, s32 or pred (0 or 1).
   int axis = kNoAxis;           ///< kIota.
   hlo::ComparisonDirection direction = hlo::ComparisonDirection::kEq;
@@ -56,6 +58,7 @@ struct ExpressionNode {
 
 /// A fused computation as expressions over one iteration space: broadcasts, bitcasts and reshapes
 /// by unit dimensions are resolved into the axes of each value; equal (value, axes) are one node.
+/// Slices of parameters are parameters of which a part is read.
 ///
 /// The space is that of the reductions' operands where there are any (all the same), else that of
 /// the results. Throws WorkloadError for what is no elementwise expression or reduction.
@@ -81,7 +84,9 @@ class ExpressionGraph {
   std::vector<int> root_axes(hlo::InstructionId root) const;
   std::vector<int> kept_axes(const hlo::HloInstruction& reduction) const;
   int visit(hlo::InstructionId id, const std::vector<int>& axes);
-  int visit_parameter(hlo::InstructionId id, const hlo::Shape& shape, const std::vector<int>& axes);
+  int visit_parameter(hlo::InstructionId id, const hlo::Shape& shape, const std::vector<int>& axes,
+                      const ArrayPart& part = {});
+  int visit_slice(const hlo::HloInstruction& slice, const std::vector<int>& axes);
   int visit_constant(hlo::InstructionId id, const std::vector<int>& axes);
   int visit_reduce(hlo::InstructionId id, const std::vector<int>& axes, std::size_t position);
   int add(ExpressionNode node);

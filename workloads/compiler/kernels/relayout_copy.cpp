@@ -40,6 +40,11 @@ class TileMoveKernel {
   /// Adds the distances that are known only now to the places of a move.
   void offset(const std::vector<TileOffset>& offsets, SReg& source, SReg& result);
   void move(SReg source, SReg result, const Prepared& prepared);
+  /// Whether the buffers hold everything that the moves bring at once.
+  static bool fit_together(const std::vector<Prepared>& moves);
+  /// All loads at once, then all stores: small moves wait for the memory twice, not twice each.
+  void move_together(const std::vector<SReg>& sources, const std::vector<SReg>& results,
+                     const std::vector<Prepared>& moves);
   LoweredKernel finish() {
     LoweredKernel lowered;
     lowered.kernel = builder_.finish();
@@ -50,6 +55,8 @@ class TileMoveKernel {
 
  private:
   DmaDescriptorHandle rows_dma(bool loads, const Rows& rows);
+  void start(bool loads, const Rows& rows, const DmaDescriptorHandle& dma, SReg hbm,
+             const VmemAddress& vmem, ScalarOperand flag, ScalarOperand granules);
   void transfer(bool loads, SReg base, const Rows& rows, Index block);
   Index size_of(const Rows& rows, Index block);
   void copy_rows(SReg source, SReg result, const Rows& rows);
@@ -143,6 +150,35 @@ void TileMoveKernel::move(SReg source, SReg result, const Prepared& prepared) {
            [&](SReg here, SReg there) { copy_rows(here, there, prepared.rows); });
 }
 
+bool TileMoveKernel::fit_together(const std::vector<Prepared>& moves) {
+  std::int64_t granules = 0;
+  for (const Prepared& each : moves) {
+    if (!each.runs.counts.empty()) return false;
+    granules += each.rows.count * each.rows.run;
+  }
+  return granules <= kBuffers * kBlockGranules;
+}
+
+void TileMoveKernel::move_together(const std::vector<SReg>& sources,
+                                   const std::vector<SReg>& results,
+                                   const std::vector<Prepared>& moves) {
+  std::int64_t total = 0;
+  for (bool loads : {true, false}) {
+    total = 0;
+    const std::uint32_t flag = loads ? load_flags_[0] : store_flags_[0];
+    for (std::size_t i = 0; i < moves.size(); ++i) {
+      const TileRuns& runs = moves[i].runs;
+      const SReg hbm = loads ? builder_.add(sources[i], runs.source_begin)
+                             : builder_.add(results[i], runs.target_begin);
+      const std::int64_t granules = moves[i].rows.count * moves[i].rows.run;
+      start(loads, moves[i].rows, loads ? moves[i].load : moves[i].store, hbm,
+            at(buffers_, {{}, 2 * total}), flag, granules);
+      total += granules;
+    }
+    builder_.wait(flag, total);
+  }
+}
+
 DmaDescriptorHandle TileMoveKernel::rows_dma(bool loads, const Rows& rows) {
   const std::int64_t stride = loads ? rows.source_stride : rows.target_stride;
   if (stride == rows.run) return {};
@@ -164,8 +200,14 @@ void TileMoveKernel::transfer(bool loads, SReg base, const Rows& rows, Index blo
   const ScalarOperand flag =
       to_operand(builder_, buffer.plus(loads ? load_flags_[0] : store_flags_[0]));
   const ScalarOperand granules = to_operand(builder_, size_of(rows, block));
-  if (stride != rows.run) {
-    builder_.start(loads ? load_dma_ : store_dma_, hbm, vmem, flag, granules);
+  start(loads, rows, loads ? load_dma_ : store_dma_, hbm, vmem, flag, granules);
+}
+
+/// Starts a load or a store, by the descriptor where its runs are apart.
+void TileMoveKernel::start(bool loads, const Rows& rows, const DmaDescriptorHandle& dma, SReg hbm,
+                           const VmemAddress& vmem, ScalarOperand flag, ScalarOperand granules) {
+  if ((loads ? rows.source_stride : rows.target_stride) != rows.run) {
+    builder_.start(dma, hbm, vmem, flag, granules);
   } else if (loads) {
     builder_.dma_in(hbm, vmem, granules, flag);
   } else {
@@ -228,11 +270,13 @@ LoweredKernel emit_tile_moves(const std::string& name, const std::vector<TileMov
     prepared.push_back(kernel.prepare(move.runs));
   }
   if (fills) kernel.fill(result, result_granules, fill);
+  std::vector<SReg> results(moves.size(), result);
+  const bool together = TileMoveKernel::fit_together(prepared);
   for (std::size_t i = 0; i < moves.size(); ++i) {
-    SReg source = sources[i], target_place = result;
-    kernel.offset(moves[i].offsets, source, target_place);
-    kernel.move(source, target_place, prepared[i]);
+    kernel.offset(moves[i].offsets, sources[i], results[i]);
+    if (!together) kernel.move(sources[i], results[i], prepared[i]);
   }
+  if (together) kernel.move_together(sources, results, prepared);
   return kernel.finish();
 }
 

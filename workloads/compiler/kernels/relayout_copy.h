@@ -23,6 +23,7 @@ struct TileMove {
 };
 
 /// A kernel of DMAs alone: whole tiles go through VMEM, four buffers in turn, two loads ahead.
+/// What the buffers hold all at once goes by loads of everything, then stores of everything.
 /// Numbers that decide where to come first, by a DMA into SMEM each.
 /// `fill` (with `fills`) is stored in every granule of the result before.
 LoweredKernel emit_tile_moves(const std::string& name, const std::vector<TileMove>& moves,

@@ -11,6 +11,7 @@
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/kernel_order.h"
 #include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/slices_in_place.h"
 #include "workloads/compiler/passes/widen.h"
 
 namespace tpu::compiler {
@@ -122,6 +123,7 @@ class Fusion {
   void add_reader(std::size_t draft);
   void remove_reader(std::size_t draft);
 
+  InstructionId array_of(InstructionId leaf) const;
   std::uint64_t shared_bytes(const Draft& a, const Draft& b) const;
   void append_sources(std::size_t draft, std::vector<std::size_t>& found) const;
   void name_maker(std::size_t draft);
@@ -348,14 +350,22 @@ void Fusion::draft_kernels() {
   }
 }
 
+/// What the kernel reads: of slices that it reads in place the array.
+InstructionId Fusion::array_of(InstructionId leaf) const {
+  return may_read_in_place(entry_, leaf) ? at(leaf).operands[0] : leaf;
+}
+
 /// Bytes that one kernel reads fewer than two: common arrays, and results of one that the other
-/// reads.
+/// reads. Slices of one array count like the array.
 std::uint64_t Fusion::shared_bytes(const Draft& a, const Draft& b) const {
   std::uint64_t shared = 0;
   const auto add_common = [&](const std::vector<InstructionId>& x,
                               const std::vector<InstructionId>& y) {
     for (InstructionId id : x) {
-      if (std::find(y.begin(), y.end(), id) != y.end()) shared += bytes(id);
+      const InstructionId array = array_of(id);
+      const bool is_common = std::any_of(
+          y.begin(), y.end(), [&](InstructionId other) { return array_of(other) == array; });
+      if (is_common) shared += bytes(id);
     }
   };
   add_common(a.leaves, b.leaves);

@@ -26,6 +26,7 @@
 #include "workloads/compiler/passes/rings.h"
 #include "workloads/compiler/passes/scan_forms.h"
 #include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/slices_in_place.h"
 #include "workloads/compiler/passes/small_products.h"
 #include "workloads/compiler/passes/split_lanes.h"
 #include "workloads/compiler/passes/step_forms.h"
@@ -107,6 +108,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   FusionLimits limits;
   limits.row_bytes = target.vmem_bytes / 2;
   run("fuse", [&] { fuse(work, limits); });
+  run("read_slices_in_place", [&] { read_slices_in_place(work); });
   run("widen", [&] { widen(work); });
   run("insert_copies", [&] { insert_copies(work); });
 }

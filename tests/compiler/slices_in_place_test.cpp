@@ -1,0 +1,200 @@
+#include "workloads/compiler/passes/slices_in_place.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/compiler/graph_check.h"
+#include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/kernels/array_part.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/pipeline.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test {
+namespace {
+
+/// Checks the values of a module on the machine; slices that are kernels of their own.
+std::size_t slices_left(const std::string& text, std::uint32_t vmem_mib = 16) {
+  GraphCase graph = case_of(hlo::read_hlo_text("slices.hlo", text), 5);
+  graph.machine.core.vmem_mib = vmem_mib;
+  const Verdict verdict = check_graph(graph);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+  compiler::Target target;
+  target.hbm_bytes = std::uint64_t{1} << 30;
+  target.vmem_bytes = std::uint64_t{vmem_mib} << 20;
+  const compiler::ScheduledModule scheduled = compiler::schedule(graph.module, target, nullptr);
+  const auto& instructions = scheduled.module.entry_computation().instructions;
+  return static_cast<std::size_t>(std::count_if(
+      instructions.begin(), instructions.end(),
+      [](const hlo::HloInstruction& each) { return each.opcode == hlo::HloOpcode::kSlice; }));
+}
+
+/// A slice of a parameter with layouts, as the pass meets it.
+std::optional<compiler::ArrayPart> part_of(const std::string& array, const std::string& slice,
+                                           const std::string& bounds) {
+  hlo::Module module = hlo::read_hlo_text("part.hlo", "HloModule m\nENTRY main {\n  x = " + array +
+                                                          " parameter(0)\n  ROOT y = " + slice +
+                                                          " slice(x), slice={" + bounds + "}\n}\n");
+  compiler::assign_layouts(module);
+  const hlo::Computation& entry = module.entry_computation();
+  const hlo::HloInstruction& root = entry.at(entry.root);
+  return compiler::part_of_slice(entry.at(root.operands[0]).shape, root);
+}
+
+TEST(SlicesInPlace, LanesAreCutInWholeTiles) {
+  const auto gate = part_of("f32[16,512]", "f32[16,128]", "[0:16], [256:384]");
+  ASSERT_TRUE(gate);
+  EXPECT_EQ(gate->granule, 2 * 4);
+  EXPECT_EQ(gate->pitch, 4 * 4);
+  EXPECT_TRUE(part_of("f32[3,16,300]", "f32[3,16,44]", "[0:3], [0:16], [256:300]"));
+  EXPECT_FALSE(part_of("f32[16,512]", "f32[16,128]", "[0:16], [64:192]"));
+  EXPECT_FALSE(part_of("bf16[16,512]", "bf16[16,128]", "[0:16], [128:256]"));
+  EXPECT_FALSE(part_of("f32[16,512]", "f32[16,128]", "[0:16], [128:384:2]"));
+}
+
+TEST(SlicesInPlace, RowsAreCutWhereNothingIsOutsideOfThem) {
+  const auto rows = part_of("f32[64,200]", "f32[20,200]", "[24:44], [0:200]");
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->granule, 3 * 2 * 4);
+  EXPECT_EQ(rows->pitch, 0);
+  const auto one = part_of("f32[5,64,256]", "f32[1,16,128]", "[3:4], [8:24], [128:256]");
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->granule, (3 * 8 + 1) * 2 * 4 + 4);
+  EXPECT_EQ(one->pitch, 2 * 4);
+  EXPECT_FALSE(part_of("f32[64,200]", "f32[20,200]", "[20:40], [0:200]"));
+  EXPECT_FALSE(part_of("f32[5,64,128]", "f32[5,16,128]", "[0:5], [8:24], [0:128]"));
+  EXPECT_TRUE(part_of("f32[5,64,128]", "f32[2,64,128]", "[2:4], [0:64], [0:128]"));
+}
+
+TEST(SlicesInPlace, GatesOfAProductAreReadByOneKernel) {
+  EXPECT_EQ(slices_left(R"(HloModule m
+ENTRY main {
+  x = f32[16,256] parameter(0)
+  w = f32[256,512] parameter(1)
+  c = f32[16,128] parameter(2)
+  d = f32[16,512] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  i = f32[16,128] slice(d), slice={[0:16], [0:128]}
+  f = f32[16,128] slice(d), slice={[0:16], [128:256]}
+  g = f32[16,128] slice(d), slice={[0:16], [256:384]}
+  o = f32[16,128] slice(d), slice={[0:16], [384:512]}
+  si = f32[16,128] logistic(i)
+  sf = f32[16,128] logistic(f)
+  tg = f32[16,128] tanh(g)
+  so = f32[16,128] logistic(o)
+  kept = f32[16,128] multiply(sf, c)
+  new = f32[16,128] multiply(si, tg)
+  sum = f32[16,128] add(kept, new)
+  t = f32[16,128] tanh(sum)
+  h = f32[16,128] multiply(so, t)
+  ROOT all = (f32[16,128], f32[16,128]) tuple(sum, h)
+}
+)"),
+            0U);
+}
+
+TEST(SlicesInPlace, BlocksAndSumsAlongCutLanes) {
+  EXPECT_EQ(slices_left(std::string("HloModule m\n") + R"(
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY main {
+  x = f32[3,1000,768] parameter(0)
+  v = f32[256] parameter(1)
+  a = f32[3,1000,256] slice(x), slice={[0:3], [0:1000], [512:768]}
+  b = f32[3,1000,256] slice(x), slice={[0:3], [0:1000], [128:384]}
+  vb = f32[3,1000,256] broadcast(v), dimensions={2}
+  p = f32[3,1000,256] multiply(a, b)
+  q = f32[3,1000,256] add(p, vb)
+  zero = f32[] constant(0)
+  rows = f32[3,1000] reduce(q, zero), dimensions={2}, to_apply=add
+  lanes = f32[256] reduce(q, zero), dimensions={0,1}, to_apply=add
+  ROOT all = (f32[3,1000,256], f32[3,1000], f32[256]) tuple(q, rows, lanes)
+}
+)"),
+            0U);
+}
+
+TEST(SlicesInPlace, SumsLeaveOutTheNeighboursOfCutLanes) {
+  EXPECT_EQ(slices_left(std::string("HloModule m\n") + R"(
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY main {
+  x = f32[3,9,700] parameter(0)
+  v = f32[188] parameter(1)
+  a = f32[3,9,188] slice(x), slice={[0:3], [0:9], [512:700]}
+  b = f32[3,9,188] slice(x), slice={[0:3], [0:9], [128:316]}
+  vb = f32[3,9,188] broadcast(v), dimensions={2}
+  p = f32[3,9,188] multiply(a, b)
+  q = f32[3,9,188] add(p, vb)
+  zero = f32[] constant(0)
+  rows = f32[3,9] reduce(q, zero), dimensions={2}, to_apply=add
+  lanes = f32[188] reduce(q, zero), dimensions={0,1}, to_apply=add
+  ROOT all = (f32[3,9,188], f32[3,9], f32[188]) tuple(q, rows, lanes)
+}
+)"),
+            0U);
+}
+
+TEST(SlicesInPlace, PartsOfAnAxisStepOverWhatIsCutOff) {
+  EXPECT_EQ(slices_left(R"(HloModule m
+ENTRY main {
+  x = f32[24,4,64,384] parameter(0)
+  y = f32[24,64,128] parameter(1)
+  a = f32[24,4,64,128] slice(x), slice={[0:24], [0:4], [0:64], [256:384]}
+  yb = f32[24,4,64,128] broadcast(y), dimensions={0,2,3}
+  ROOT z = f32[24,4,64,128] multiply(a, yb)
+}
+)",
+                        1),
+            0U);
+}
+
+TEST(SlicesInPlace, AnArrayThatIsWrittenOverKeepsItsOldValueForTheSlice) {
+  slices_left(R"(HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }
+ENTRY main {
+  x = f32[64,256] parameter(0)
+  one = f32[64,256] parameter(1)
+  y = f32[64,256] add(x, one)
+  a = f32[64,128] slice(x), slice={[0:64], [128:256]}
+  b = f32[64,128] slice(y), slice={[0:64], [0:128]}
+  c = f32[64,128] multiply(a, b)
+  ROOT all = (f32[64,256], f32[64,128]) tuple(y, c)
+}
+)");
+}
+
+TEST(SlicesInPlace, OtherReadersKeepTheirSlice) {
+  EXPECT_EQ(slices_left(R"(HloModule m
+ENTRY main {
+  x = f32[64,256] parameter(0)
+  w = f32[128,128] parameter(1)
+  a = f32[64,128] slice(x), slice={[0:64], [128:256]}
+  d = f32[64,128] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[64,128] slice(x), slice={[0:64], [64:192]}
+  n = f32[64,128] negate(s)
+  ROOT all = (f32[64,128], f32[64,128]) tuple(d, n)
+}
+)"),
+            2U);
+}
+
+/// Cycles of a concatenation of `count` tiles.
+std::uint64_t concatenation_cycles(int count) {
+  std::string parameters, names;
+  for (int i = 0; i < count; ++i) {
+    const std::string name = "p" + std::to_string(i);
+    parameters += "  " + name + " = f32[8,128] parameter(" + std::to_string(i) + ")\n";
+    names += (i > 0 ? ", " : "") + name;
+  }
+  return check_hlo("HloModule m\nENTRY main {\n" + parameters + "  ROOT y = f32[8," +
+                   std::to_string(128 * count) + "] concatenate(" + names +
+                   "), dimensions={1}\n}\n")
+      .result.cycles;
+}
+
+TEST(SlicesInPlace, TilesThatAreConcatenatedWaitForTheMemoryTogether) {
+  // One after the other, each waits twice for the latency of a DMA.
+  const std::uint64_t latency = compiler::Target().dma_latency_cycles;
+  EXPECT_LT(concatenation_cycles(8) - concatenation_cycles(4), 4 * latency);
+}
+
+}  // namespace
+}  // namespace tpu::test

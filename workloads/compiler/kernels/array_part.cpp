@@ -1,0 +1,60 @@
+#include "workloads/compiler/kernels/array_part.h"
+
+#include <algorithm>
+
+#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr std::int64_t kTileRows = 8, kTileLanes = 128, kTileGranules = 4;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice) {
+  const std::vector<std::int64_t> order = major_to_minor(array);
+  const bool is_plain = slice.opcode == hlo::HloOpcode::kSlice && array.rank() >= 2 &&
+                        array.type == slice.shape.type && hlo::byte_size(array.type) == 4 &&
+                        array.layout.minor_to_major.size() == order.size() &&
+                        array.layout == slice.shape.layout;
+  if (!is_plain) return std::nullopt;
+  const std::vector<std::int64_t>& steps = slice.slice->strides;
+  if (std::any_of(steps.begin(), steps.end(), [](std::int64_t step) { return step != 1; })) {
+    return std::nullopt;
+  }
+  const std::vector<std::int64_t> whole = physical_extents(array);
+  const std::vector<std::int64_t> cut = physical_extents(slice.shape);
+  const std::size_t lane = order.size() - 1, row = order.size() - 2;
+  const std::int64_t row_tile = kTileGranules * ceil_divide(whole[lane], kTileLanes);
+  ArrayPart part;
+  bool is_inside = true;  // All dimensions further out have one element.
+  std::int64_t stride = row_tile;
+  for (std::size_t i = 0; i < lane; ++i) {
+    if (whole[i] != cut[i] && !is_inside) return std::nullopt;
+    is_inside = is_inside && cut[i] == 1;
+  }
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const std::int64_t start = slice.slice->starts[static_cast<std::size_t>(order[i])];
+    if (i == lane) {
+      if (start % kTileLanes != 0) return std::nullopt;
+      part.granule += start / kTileLanes * kTileGranules;
+    } else if (i == row) {
+      if (start % kTileRows != 0) return std::nullopt;
+      part.granule += start / kTileRows * stride;
+      stride *= ceil_divide(whole[row], kTileRows);
+    } else {
+      part.granule += start * stride;
+      stride *= whole[i];
+    }
+  }
+  if (ceil_divide(cut[lane], kTileLanes) != ceil_divide(whole[lane], kTileLanes)) {
+    part.pitch = row_tile;
+  }
+  return part;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Where the tiles of a slice stand in the array that it is cut from: row tiles of the slice, one
+/// after the other, each one range of HBM.
+struct ArrayPart {
+  std::int64_t granule = 0;  ///< Where the first row tile begins.
+  std::int64_t pitch = 0;    ///< Granules from one row tile to the next; 0: they are one range.
+  friend bool operator==(const ArrayPart& a, const ArrayPart& b) {
+    return a.granule == b.granule && a.pitch == b.pitch;
+  }
+};
+
+/// Of slices of 32-bit arrays in their own order of dimensions that begin with a tile: lanes are
+/// cut in whole tiles, and another dimension may be cut where those outside of it have one element.
+/// None for others.
+std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Whether elementwise kernels can read the slice where it stands in its array.
+bool may_read_in_place(const hlo::Computation& computation, hlo::InstructionId slice);
+
+/// Pass: fusions without a product that read a slice of whole tiles over their own extent (gates of
+/// an LSTM, queries, keys and values, halves of a rotation) read the array instead, with the slice
+/// inside: their DMAs step over what is cut off. A slice that nothing else reads is no kernel.
+///
+/// Needs: fuse. Leaves: slices of parameters inside of fusions; the same values.
+void read_slices_in_place(hlo::Module& module);
+
+}  // namespace tpu::compiler
