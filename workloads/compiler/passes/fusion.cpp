@@ -143,6 +143,7 @@ class Fusion {
   bool is_sum_to(std::int64_t kept, InstructionId root, InstructionId product) const;
   bool has_batch_in_lanes(InstructionId product) const;
   bool makes_images(InstructionId product) const;
+  bool fits_behind_convolution(const Draft& draft, InstructionId product) const;
   bool fits_epilogue(const Draft& draft, InstructionId product) const;
   bool uses_own_sum(const Draft& draft) const;
   bool may_join(std::size_t host, std::size_t reader);
@@ -672,6 +673,20 @@ Draft Fusion::joined(std::size_t host, std::size_t reader) const {
   return both;
 }
 
+/// Blocks of arrays of the convolution's extent, and vectors that stay, leave room for the product.
+bool Fusion::fits_behind_convolution(const Draft& draft, InstructionId product) const {
+  std::size_t images = 0;
+  std::int64_t elements = 0;
+  const auto count = [&](InstructionId id) {
+    const Shape& shape = at(id).shape;
+    if (shape.dimensions == at(product).shape.dimensions) ++images;
+    if (shape.rank() == 1) elements += shape.element_count();
+  };
+  std::for_each(draft.leaves.begin(), draft.leaves.end(), count);
+  std::for_each(draft.roots.begin(), draft.roots.end(), count);
+  return images <= limits_.convolution_images && elements <= limits_.convolution_vectors;
+}
+
 /// A sum over rows is known when the kernel ends.
 bool Fusion::uses_own_sum(const Draft& draft) const {
   const std::set<InstructionId> inside(draft.inside.begin(), draft.inside.end());
@@ -705,9 +720,8 @@ bool Fusion::may_join(std::size_t host, std::size_t reader) {
   const std::size_t results = takes_sums ? limits_.epilogue_results : 1;
   const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
   return (is_dot ? blocks > 0 : blocks == 1) && both.roots.size() <= results &&
-         both.inside.size() <= limits_.instructions &&
-         arrays <= (is_dot ? limits_.epilogue_arrays : limits_.convolution_arrays) &&
-         fits_epilogue(both, product);
+         both.inside.size() <= limits_.instructions && arrays <= limits_.epilogue_arrays &&
+         (is_dot || fits_behind_convolution(both, product)) && fits_epilogue(both, product);
 }
 
 bool Fusion::join_a_reader(std::size_t host) {

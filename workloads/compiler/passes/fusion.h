@@ -11,9 +11,12 @@ namespace tpu::compiler {
 struct FusionLimits {
   std::size_t arrays = 14;           ///< Operands and results together.
   std::size_t instructions = 96;     ///< Of a fused computation.
-  std::size_t epilogue_arrays = 12;  ///< Behind a dot.
+  std::size_t epilogue_arrays = 12;  ///< Behind a product.
   std::size_t epilogue_results = 6;
-  std::size_t convolution_arrays = 6;  ///< Behind a convolution.
+  /// Behind a convolution, of its extent, and elements of vectors: eight take a register that
+  /// stays.
+  std::size_t convolution_images = 4;
+  std::int64_t convolution_vectors = 10240;
   std::uint64_t row_bytes = std::uint64_t{8}
                             << 20;  ///< Of two buffers of eight rows of each array.
 };
