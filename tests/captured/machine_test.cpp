@@ -1,3 +1,5 @@
+#include "models/machine.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +8,6 @@
 #include <functional>
 #include <random>
 
-#include "models/machine.h"
 #include "tests/captured/functional_core.h"
 #include "traces/npz.h"
 #include "workloads/graph/shape.h"
