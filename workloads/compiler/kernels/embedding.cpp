@@ -7,6 +7,7 @@
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/scatter_operation.h"
 #include "workloads/compiler/kernels/transcendental.h"
+#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
@@ -629,15 +630,14 @@ hlo::HloOpcode scatter_operation(const hlo::Computation& combiner) {
   if (root.opcode == hlo::HloOpcode::kParameter) {
     return root.parameter_number == 1 ? root.opcode : hlo::HloOpcode::kCount;
   }
-  if (combiner.instructions.size() != 3) return hlo::HloOpcode::kCount;
-  switch (root.opcode) {
+  switch (combining_operation(combiner)) {
     case hlo::HloOpcode::kAdd:
     case hlo::HloOpcode::kMultiply:
     case hlo::HloOpcode::kMaximum:
     case hlo::HloOpcode::kMinimum:
     case hlo::HloOpcode::kAnd:
     case hlo::HloOpcode::kOr:
-      return root.operands[0] != root.operands[1] ? root.opcode : hlo::HloOpcode::kCount;
+      return root.opcode;
     default:
       return hlo::HloOpcode::kCount;
   }

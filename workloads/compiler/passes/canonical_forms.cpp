@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 
@@ -256,8 +257,7 @@ hlo::ComputationId CanonicalForms::reducer(HloOpcode opcode) {
 void CanonicalForms::visit_reduce(InstructionId id) {
   if (at(id).shape.is_tuple() || at(id).operands.size() != 2) return;
   const ElementType type = at(id).shape.type;
-  const Computation& body = module_.computation(at(id).called.at(0));
-  HloOpcode operation = body.at(body.root).opcode;
+  HloOpcode operation = combining_operation(module_.computation(at(id).called.at(0)));
   if (type == ElementType::kPred) {
     if (operation == HloOpcode::kAnd) operation = HloOpcode::kMinimum;
     if (operation == HloOpcode::kOr) operation = HloOpcode::kMaximum;
@@ -265,7 +265,7 @@ void CanonicalForms::visit_reduce(InstructionId id) {
     return;
   }
   const HloInstruction& initial = at(at(id).operands[1]);
-  if (body.instructions.size() != 3 || initial.opcode != HloOpcode::kConstant) return;
+  if (operation == HloOpcode::kCount || initial.opcode != HloOpcode::kConstant) return;
   const std::optional<double> start = scalar_value(initial);
   if (!start) return;
   HloInstruction constant = scalar_constant(ElementType::kF32, *start);

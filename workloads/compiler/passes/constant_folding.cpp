@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/graph/small_floats.h"
 
 namespace tpu::compiler {
@@ -228,9 +229,8 @@ bool starts_from_neutral(const hlo::Module& module, const HloInstruction& reduce
   const HloInstruction& initial = module.entry_computation().at(reduce.operands[1]);
   if (initial.opcode != HloOpcode::kConstant || reduce.called.empty()) return false;
   const std::optional<double> value = scalar_value(initial);
-  const hlo::Computation& body = module.computation(reduce.called[0]);
-  if (!value || body.instructions.size() != 3) return false;
-  switch (body.at(body.root).opcode) {
+  if (!value) return false;
+  switch (combining_operation(module.computation(reduce.called[0]))) {
     case HloOpcode::kAdd:
       return *value == 0;
     case HloOpcode::kMultiply:

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -112,14 +113,12 @@ Id Reductions::integer_extreme(Id words, const Extents& dimensions, bool maximum
 
 void Reductions::visit_integers(Id id) {
   const HloInstruction reduce = at(id);
-  const hlo::Computation& body = module_.computation(reduce.called.at(0));
-  const HloOpcode opcode = body.at(body.root).opcode;
+  const HloOpcode opcode = combining_operation(module_.computation(reduce.called.at(0)));
   const Id operand = reduce.operands[0];
   const std::int64_t count =
       at(operand).shape.element_count() / std::max<std::int64_t>(1, reduce.shape.element_count());
   const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
-  if (body.instructions.size() != 3 || (opcode != HloOpcode::kAdd && !is_extreme) ||
-      count > kExactIntegers / 2) {
+  if ((opcode != HloOpcode::kAdd && !is_extreme) || count > kExactIntegers / 2) {
     return visit_by_halves(id);
   }
   const bool is_signed = reduce.shape.type == ElementType::kS32;
@@ -421,8 +420,7 @@ void Reductions::visit_topk(Id id, std::int64_t count, bool largest) {
 
 /// Whether lanes can be reduced by the computation.
 bool has_lane_reduction(const hlo::Computation& body, ElementType type) {
-  if (body.instructions.size() != 3) return false;
-  switch (body.at(body.root).opcode) {
+  switch (combining_operation(body)) {
     case HloOpcode::kAdd:
     case HloOpcode::kMaximum:
     case HloOpcode::kMinimum:

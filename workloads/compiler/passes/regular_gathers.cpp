@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -302,8 +303,8 @@ void RegularGathers::visit_gather(Id id) {
 void RegularGathers::visit_scatter(Id id) {
   const HloInstruction scatter = entry().at(id);
   if (scatter.shape.is_tuple() || scatter.operands.size() != 3) return;
-  const hlo::Computation& body = module_.computation(scatter.called.at(0));
-  const bool adds = body.instructions.size() == 3 && body.at(body.root).opcode == HloOpcode::kAdd;
+  const bool adds =
+      combining_operation(module_.computation(scatter.called.at(0))) == HloOpcode::kAdd;
   const ElementType type = scatter.shape.type;
   if (!adds || (type != ElementType::kF32 && type != ElementType::kBf16)) return;
   const hlo::Shape updates = edit_.shape(scatter.operands[2]);

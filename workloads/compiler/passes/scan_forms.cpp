@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -36,11 +37,6 @@ bool is_float(ElementType type) { return type == ElementType::kF32 || type == El
 bool is_trivial(const WindowDimension& d) {
   return d.size == 1 && d.stride == 1 && d.padding_low == 0 && d.padding_high == 0 &&
          d.base_dilation == 1;
-}
-
-/// The operation of a computation that combines two scalars by one; kCount for any other.
-HloOpcode single_operation(const hlo::Computation& body) {
-  return body.instructions.size() == 3 ? body.at(body.root).opcode : HloOpcode::kCount;
 }
 
 /// Whether the window reaches from each element to the begin (or end) of its dimension.
@@ -107,7 +103,7 @@ bool Scans::has_kernel(const HloInstruction& instruction) const {
   if (instruction.shape.is_tuple() || !is_float(instruction.shape.type)) return false;
   const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
   if (is_reduction) {
-    const HloOpcode opcode = single_operation(module_.computation(instruction.called.at(0)));
+    const HloOpcode opcode = combining_operation(module_.computation(instruction.called.at(0)));
     const std::optional<double> initial = scalar_value(at(instruction.operands.at(1)));
     const bool is_sum = opcode == HloOpcode::kAdd && initial == 0.0;
     if (!is_sum && !(opcode == HloOpcode::kMaximum && initial == -HUGE_VAL)) return false;
@@ -116,10 +112,10 @@ bool Scans::has_kernel(const HloInstruction& instruction) const {
     const hlo::Computation& scatter = module_.computation(instruction.called.at(1));
     const HloInstruction& root = select.at(select.root);
     const std::optional<double> initial = scalar_value(at(instruction.operands.at(2)));
-    const bool takes_greatest = single_operation(select) == HloOpcode::kCompare &&
+    const bool takes_greatest = combining_operation(select) == HloOpcode::kCompare &&
                                 root.direction == ComparisonDirection::kGe &&
                                 root.operands[0] < root.operands[1];
-    if (!takes_greatest || single_operation(scatter) != HloOpcode::kAdd || initial != 0.0) {
+    if (!takes_greatest || combining_operation(scatter) != HloOpcode::kAdd || initial != 0.0) {
       return false;
     }
   }
@@ -243,7 +239,7 @@ void Scans::visit_reduce_window(Id id) {
     const bool forwards = w.padding_low == w.size - 1 && w.padding_high == extents[d] - w.size;
     const bool backwards = w.padding_high == w.size - 1 && w.padding_low == extents[d] - w.size;
     if (is_plain && (forwards || backwards)) {
-      const HloOpcode opcode = single_operation(module_.computation(body));
+      const HloOpcode opcode = combining_operation(module_.computation(body));
       const std::optional<double> start = scalar_value(at(initial[0]));
       const bool is_simple = count == 1 && is_float(edit_.shape(values[0]).type) && start &&
                              (opcode == HloOpcode::kAdd || opcode == HloOpcode::kMaximum ||
@@ -276,8 +272,8 @@ void Scans::visit_select_and_scatter(Id id) {
   const hlo::Computation& select = module_.computation(scatter.called.at(0));
   const HloInstruction& root = select.at(select.root);
   const ElementType type = scatter.shape.type;
-  if (single_operation(select) != HloOpcode::kCompare || root.operands[0] >= root.operands[1] ||
-      single_operation(module_.computation(scatter.called.at(1))) != HloOpcode::kAdd) {
+  if (combining_operation(select) != HloOpcode::kCompare || root.operands[0] >= root.operands[1] ||
+      combining_operation(module_.computation(scatter.called.at(1))) != HloOpcode::kAdd) {
     refuse("expected a selection by ge, gt, le or lt and addition");
   }
   const bool is_integer = type == ElementType::kS32;
@@ -355,7 +351,7 @@ bool Scans::is_short(const HloInstruction& instruction) const {
   std::int64_t places = 1;
   for (const WindowDimension& w : instruction.window) places *= w.size;
   const hlo::Computation& body = module_.computation(instruction.called.at(0));
-  if (places > kShortPlaces || single_operation(body) == HloOpcode::kCount) return false;
+  if (places > kShortPlaces || combining_operation(body) == HloOpcode::kCount) return false;
   if (is_reduction) {
     const Extents extents = edit_.dimensions(instruction.operands[0]);
     for (std::size_t d = 0; d < extents.size(); ++d) {

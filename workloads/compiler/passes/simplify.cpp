@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 
@@ -413,11 +414,11 @@ bool Simplifier::simplify_reduce(InstructionId id) {
   if (input.shape.element_count() != instruction.shape.element_count()) {
     return drop_reduced_ones(id);
   }
-  const Computation& body = module_.computation(instruction.called.at(0));
+  const HloOpcode operation = combining_operation(module_.computation(instruction.called.at(0)));
   const HloInstruction* initial = scalar_constant_of(instruction.operands[1]);
-  const std::optional<double> neutral = neutral_value(body.at(body.root).opcode);
-  if (body.instructions.size() != 3 || initial == nullptr || !neutral) return false;
-  const bool is_and = body.at(body.root).opcode == HloOpcode::kAnd;
+  const std::optional<double> neutral = neutral_value(operation);
+  if (operation == HloOpcode::kCount || initial == nullptr || !neutral) return false;
+  const bool is_and = operation == HloOpcode::kAnd;
   if (is_and && instruction.shape.type != ElementType::kPred) return false;
   if (scalar_value(*initial) != neutral) return false;
   instruction.opcode = HloOpcode::kReshape;

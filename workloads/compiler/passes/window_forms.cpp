@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -85,7 +86,6 @@ class WindowForms {
  private:
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   void visit(Id id);
-  std::optional<HloOpcode> operation_of(hlo::ComputationId id) const;
   bool has_kernel_window(const std::vector<WindowDimension>& window) const;
   /// An operation with a kernel, but for the window.
   static bool has_kernel(HloOpcode operation, double initial) {
@@ -107,17 +107,6 @@ class WindowForms {
   GraphEditor edit_;
   std::set<Extents> images_;  ///< Spatial dimensions of the convolutions.
 };
-
-/// The operation of a computation that combines its two parameters.
-std::optional<HloOpcode> WindowForms::operation_of(hlo::ComputationId id) const {
-  const hlo::Computation& body = module_.computation(id);
-  const HloInstruction& root = body.at(body.root);
-  if (body.instructions.size() != 3 || root.operands.size() != 2 ||
-      root.operands[0] == root.operands[1] || !hlo::is_elementwise(root.opcode)) {
-    return std::nullopt;
-  }
-  return root.opcode;
-}
 
 /// Windows over the dimensions that images have outermost.
 bool WindowForms::has_kernel_window(const std::vector<WindowDimension>& window) const {
@@ -306,15 +295,15 @@ void WindowForms::visit(Id id) {
   }
   const ElementType type = pooling.shape.type;
   const std::optional<double> initial = scalar_value(entry().at(pooling.operands.back()));
-  const std::optional<HloOpcode> operation = operation_of(pooling.called.at(0));
-  if (!initial || !operation || positions_of(pooling.window) > kMostPositions ||
+  const HloOpcode operation = combining_operation(module_.computation(pooling.called.at(0)));
+  if (!initial || operation == HloOpcode::kCount || positions_of(pooling.window) > kMostPositions ||
       (type != ElementType::kF32 && type != ElementType::kBf16)) {
     return;
   }
   edit_.stand_for(id);
   if (!is_scatter) {
-    if (!has_kernel(*operation, *initial) || !has_kernel_window(pooling.window)) {
-      edit_.finish(reduce(pooling, *operation, *initial));
+    if (!has_kernel(operation, *initial) || !has_kernel_window(pooling.window)) {
+      edit_.finish(reduce(pooling, operation, *initial));
     }
     return;
   }
@@ -322,9 +311,9 @@ void WindowForms::visit(Id id) {
   const hlo::ComparisonDirection direction = select.at(select.root).direction;
   const bool first = direction == hlo::ComparisonDirection::kGe;
   const bool in_order = select.at(select.at(select.root).operands[0]).parameter_number == 0;
-  if (*operation != HloOpcode::kCompare || *initial != 0 || !in_order ||
+  if (operation != HloOpcode::kCompare || *initial != 0 || !in_order ||
       (!first && direction != hlo::ComparisonDirection::kGt) ||
-      operation_of(pooling.called.at(1)) != HloOpcode::kAdd) {
+      combining_operation(module_.computation(pooling.called.at(1))) != HloOpcode::kAdd) {
     return;
   }
   if (first && has_kernel_window(pooling.window) && rows_fit(pooling)) return;
