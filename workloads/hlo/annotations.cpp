@@ -3,28 +3,14 @@
 #include <algorithm>
 #include <string_view>
 
+#include "workloads/graph/sharding_text.h"
+
 namespace tpu::hlo {
 
 namespace {
 
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
-/// The value of sharding= among attributes that are kept as text; empty when there is none.
-std::string_view sharding_of(std::string_view raw) {
-  constexpr std::string_view kName = "sharding={";
-  std::size_t at = raw.find(kName);
-  while (at != std::string_view::npos && at > 0 && raw[at - 1] != ' ') {
-    at = raw.find(kName, at + 1);
-  }
-  if (at == std::string_view::npos) return {};
-  int depth = 0;
-  for (std::size_t end = at + kName.size() - 1; end < raw.size(); ++end) {
-    if (raw[end] == '{') ++depth;
-    if (raw[end] == '}' && --depth == 0) return raw.substr(at, end + 1 - at);
-  }
-  return raw.substr(at);
 }
 
 /// True for devices=[...] with an extent above 1 that is no replication.
@@ -49,14 +35,14 @@ std::string unpartitioned_annotation(const Module& module) {
   if (ends_with(module.entry_computation().name, "_spmd")) return "";
   for (const Computation& computation : module.computations) {
     for (const HloInstruction& instruction : computation.instructions) {
-      const std::string_view sharding = sharding_of(instruction.raw_attributes.get());
+      const std::string_view sharding = sharding_text(instruction.raw_attributes.get());
       if (instruction.custom_call_target == "xla.sdy.GlobalToLocalShape" ||
           instruction.custom_call_target == "SPMDFullToShardShape") {
         return "instruction \"" + instruction.name + "\", a " +
                instruction.custom_call_target.get();
       }
       if (is_tiled(sharding)) {
-        return "instruction \"" + instruction.name + "\" with " + std::string(sharding);
+        return "instruction \"" + instruction.name + "\" with sharding=" + std::string(sharding);
       }
     }
   }

@@ -147,6 +147,7 @@ class DotKernel {
   };
   void begin_run(const TileRun& run);
   void finish_tile(const TileRun& run, std::uint32_t i);
+  void finish_run(TileRun run);
   bool has_padding_rows() const;
   Index rows_from(Index row_tile);
   Index rows_of_tile(const TileRun& run, std::uint32_t i);

@@ -93,6 +93,15 @@ void DotKernel::finish_tile(const TileRun& run, std::uint32_t i) {
   }
 }
 
+/// All tiles of a run whose place is known, one after the other.
+void DotKernel::finish_run(TileRun run) {
+  run.has_padding = has_padding_rows();
+  if (run.has_padding && problem_.matrix_rows == 0) run.rows_left = rows_from(run.row);
+  begin_run(run);
+  for (std::uint32_t i = 0; i < run.count; ++i) finish_tile(run, i);
+  results_.end(position_);
+}
+
 /// All tiles of the block, behind its last step.
 void DotKernel::apply_epilogue() {
   const std::uint32_t rows = out_rows_.block, columns = out_columns_.block;
@@ -113,11 +122,7 @@ void DotKernel::apply_epilogue() {
     run.row = problem_.row_period == 0 ? digit(row_dimension(), rows, digits[3], run.count)
                                        : Index{weighted_sum(builder_, {digits[3]}, {run.count}), 0};
     run.column = digit(column_dimension(), columns, digits[1], 1);
-    run.has_padding = has_padding_rows();
-    if (run.has_padding && problem_.matrix_rows == 0) run.rows_left = rows_from(run.row);
-    begin_run(run);
-    for (std::uint32_t i = 0; i < run.count; ++i) finish_tile(run, i);
-    results_.end(position_);
+    finish_run(run);
     counter.advance(counter.next());
   });
   builder_.new_block();
@@ -227,11 +232,7 @@ void DotKernel::finish_columns(std::uint32_t matrix, std::uint32_t first) {
     run.column = Index{weighted_sum(builder_, {grid_->index(column_dimension()), digits[0]},
                                     {out_columns_.block, 1}),
                        first};
-    run.has_padding = has_padding_rows();
-    if (run.has_padding && problem_.matrix_rows == 0) run.rows_left = rows_from(run.row);
-    begin_run(run);
-    for (std::uint32_t i = 0; i < run.count; ++i) finish_tile(run, i);
-    results_.end(position_);
+    finish_run(run);
     counter.advance(counter.next());
   });
   builder_.new_block();

@@ -40,6 +40,9 @@ struct PoolingPlan {
   std::int64_t row_rows() const { return columns.padded() * pixel_rows(); }  ///< VMEM rows.
 };
 
+/// Whether a dimension of a window takes each element by itself.
+bool is_trivial(const hlo::WindowDimension& window);
+
 /// Reads the window of a reduce-window or select-and-scatter over an image of this shape. Throws
 /// WorkloadError for windows over the two minor dimensions of the layout, over more than two
 /// others, with base dilation, reversal or negative padding.

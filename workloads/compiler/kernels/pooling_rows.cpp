@@ -22,6 +22,11 @@ SReg in_register(KernelBuilder& builder, Index index) {
 
 }  // namespace
 
+bool is_trivial(const hlo::WindowDimension& window) {
+  return window.size == 1 && window.stride == 1 && window.padding_low == 0 &&
+         window.padding_high == 0 && window.base_dilation == 1;
+}
+
 PoolingPlan read_window(const hlo::HloInstruction& instruction, const hlo::Shape& image,
                         const hlo::Shape& windows) {
   if (image.type != hlo::ElementType::kF32 && image.type != hlo::ElementType::kBf16) {
@@ -50,13 +55,11 @@ PoolingPlan read_window(const hlo::HloInstruction& instruction, const hlo::Shape
         window.padding_high < 0) {
       refuse(instruction, image, "expected no base dilation, reversal or negative padding");
     }
-    const bool is_trivial = window.size == 1 && window.stride == 1 && window.padding_low == 0 &&
-                            window.padding_high == 0;
     if (i + 1 == majors) {
       plan.columns = dimension;
     } else if (i + 2 == majors) {
       plan.rows = dimension;
-    } else if (!is_trivial || (i < majors && dimension.image != 1)) {
+    } else if (!is_trivial(window) || (i < majors && dimension.image != 1)) {
       refuse(instruction, image,
              "expected a window over the dimensions next to the two minor ones of the layout");
     }

@@ -23,8 +23,6 @@ namespace {
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
-[[noreturn]] void refuse(const std::string& why) { throw WorkloadError(why); }
-
 class Collectives {
  public:
   explicit Collectives(hlo::Module& module)

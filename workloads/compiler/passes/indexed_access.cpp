@@ -78,8 +78,6 @@ Costs estimate(const View& view, std::int64_t picks, bool is_matrix) {
   return costs;
 }
 
-[[noreturn]] void refuse(const std::string& why) { throw WorkloadError(why); }
-
 class IndexedAccess {
  public:
   explicit IndexedAccess(hlo::Module& module) : module_(module), edit_(module) {}

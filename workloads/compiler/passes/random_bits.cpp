@@ -27,8 +27,6 @@ struct Words {
   Id low = -1, high = -1;
 };
 
-[[noreturn]] void refuse(const std::string& why) { throw WorkloadError(why); }
-
 class RandomBits {
  public:
   explicit RandomBits(hlo::Module& module) : module_(module), edit_(module) {}

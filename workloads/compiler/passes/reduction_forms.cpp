@@ -28,8 +28,6 @@ constexpr std::int64_t kExactIntegers = std::int64_t{1} << 24;
 /// Comparisons of a sort: 2^34 take about a tenth of a second.
 constexpr std::int64_t kMostComparisons = std::int64_t{1} << 34;
 
-[[noreturn]] void refuse(const std::string& why) { throw WorkloadError(why); }
-
 class Reductions {
  public:
   explicit Reductions(hlo::Module& module) : module_(module), edit_(module) {}

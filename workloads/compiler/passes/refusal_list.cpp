@@ -107,6 +107,8 @@ std::string why_unknown(const HloInstruction& instruction) {
 
 }  // namespace
 
+void refuse(const std::string& why) { throw WorkloadError(why); }
+
 void refuse_unknown_operations(const ScheduledModule& scheduled, const Target& target) {
   RefusalList list;
   for (const HloInstruction& instruction : scheduled.module.entry_computation().instructions) {

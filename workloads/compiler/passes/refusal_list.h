@@ -27,6 +27,9 @@ class RefusalList {
   std::map<std::string, Refusal> refusals_;
 };
 
+/// Throws WorkloadError: what a pass that rewrites single operations has no form for.
+[[noreturn]] void refuse(const std::string& why);
+
 /// Pass: refuses operations that no kernel could ever serve (custom-calls with code of their own,
 /// random bits, FFTs, 64-bit types ...) together with what the rewriting passes have refused,
 /// before the passes that take long.

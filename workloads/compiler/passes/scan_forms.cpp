@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/pooling_plan.h"
 #include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -30,14 +31,7 @@ constexpr std::int64_t kShortWindow = 8;
 constexpr std::int64_t kShortPlaces = 64;  ///< Of a window that rewrite_windows takes.
 constexpr std::int64_t kMostPlaces = 512;  ///< Of a select-and-scatter's window.
 
-[[noreturn]] void refuse(const std::string& why) { throw WorkloadError(why); }
-
 bool is_float(ElementType type) { return type == ElementType::kF32 || type == ElementType::kBf16; }
-
-bool is_trivial(const WindowDimension& d) {
-  return d.size == 1 && d.stride == 1 && d.padding_low == 0 && d.padding_high == 0 &&
-         d.base_dilation == 1;
-}
 
 /// Whether the window reaches from each element to the begin (or end) of its dimension.
 bool reaches_begin(const WindowDimension& w, std::int64_t extent) {

@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/pooling_plan.h"
 #include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
@@ -29,11 +30,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostPositions = 64;
 /// Dimensions that a pooling kernel wants: two of windows, two of tiles.
 constexpr std::size_t kKernelRank = 4;
-
-bool is_trivial(const WindowDimension& w) {
-  return w.size == 1 && w.stride == 1 && w.padding_low == 0 && w.padding_high == 0 &&
-         w.base_dilation == 1;
-}
 
 std::int64_t positions_of(const std::vector<WindowDimension>& window) {
   std::int64_t positions = 1;

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "sim/base/error.h"
+#include "workloads/graph/sharding_text.h"
 
 namespace tpu::compiler {
 
@@ -190,24 +191,6 @@ std::string frontend_attribute(std::string_view raw, std::string_view name) {
   std::size_t end = at;
   while (end < raw.size() && raw[end] != '"') end += raw[end] == '\\' ? 2 : 1;
   return unescaped(raw.substr(at, std::min(end, raw.size()) - at));
-}
-
-/// The value of sharding= outside of frontend attributes; empty when there is none.
-std::string_view sharding_attribute(std::string_view raw) {
-  constexpr std::string_view kName = "sharding={";
-  std::size_t at = raw.find(kName);
-  while (at != std::string_view::npos && at > 0 && raw[at - 1] != ' ') {
-    at = raw.find(kName, at + 1);
-  }
-  if (at == std::string_view::npos) return {};
-  int depth = 0;
-  for (std::size_t end = at + kName.size() - 1; end < raw.size(); ++end) {
-    if (raw[end] == '{') ++depth;
-    if (raw[end] == '}' && --depth == 0) {
-      return raw.substr(at + kName.size() - 1, end + 2 - at - kName.size());
-    }
-  }
-  return {};
 }
 
 }  // namespace
@@ -431,7 +414,7 @@ InstructionAnnotation AnnotationReader::read(const hlo::HloInstruction& instruct
   InstructionAnnotation result;
   const std::string& raw = instruction.raw_attributes;
   if (raw.find("sharding") == std::string::npos) return result;
-  const std::string_view own = sharding_attribute(raw);
+  const std::string_view own = hlo::sharding_text(raw);
   std::string shardy;
   for (const char* name : {"xla.sdy.sharding", "xla.sdy.in_shardings", "xla.sdy.out_shardings"}) {
     if (shardy.empty()) shardy = frontend_attribute(raw, name);
