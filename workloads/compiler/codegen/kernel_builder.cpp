@@ -533,8 +533,9 @@ DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const DmaShape& shap
       stride = run;
     }
     if (run >= 1U << 16 || stride >= 1U << 16) {
-      throw WorkloadError(draft_->name +
-                          ": expected DMAs with runs and strides below 65536 KiB, found runs of " + std::to_string(run) + " and strides of " + std::to_string(stride) + " KiB");
+      throw WorkloadError(
+          draft_->name + ": expected DMAs with runs and strides below 65536 KiB, found runs of " +
+          std::to_string(run) + " and strides of " + std::to_string(stride) + " KiB");
     }
     return stride << 16 | run;
   };
