@@ -508,7 +508,9 @@ ExpressionValue ExpressionEmitter::emit_power(const ExpressionNode& node, const 
     const VReg exponent_register = builder_.vector(Opcode::kVmov, exponent.bits);
     return ExpressionValue::of(emit_signed_power(builder_, x, exponent_register));
   }
-  if (base.opcode == HloOpcode::kConstant && as_float(base.bits) > 0) {
+  const bool has_logarithm = base.opcode == HloOpcode::kConstant && as_float(base.bits) > 0 &&
+                             std::isfinite(as_float(base.bits)) && as_float(base.bits) != 1;
+  if (has_logarithm) {
     const float logarithm = std::log2(as_float(base.bits));
     const VReg scaled = builder_.mul(operand(node.operands[1], place), logarithm);
     return ExpressionValue::of(builder_.transcendental(Opcode::kVpow2F32, scaled));

@@ -44,7 +44,8 @@ VReg emit_log_plus_one(KernelBuilder& builder, VReg x) {
   const VReg rounded = builder.sub(u, 1.0F);
   const VReg ratio = emit_divide(builder, x, rounded);
   const VReg large = builder.mul(emit_log(builder, u), ratio);
-  const MReg infinite = builder.vector_compare(Opcode::kVcmpGtF32, x, 3.0e38F);
+  const MReg infinite =
+      builder.vector_compare(Opcode::kVcmpEqF32, x, std::numeric_limits<float>::infinity());
   const VReg finite = builder.select(infinite, x, large);
   const MReg tiny = builder.vector_compare(Opcode::kVcmpEqF32, u, 1.0F);
   return builder.select(tiny, x, finite);
@@ -110,7 +111,10 @@ VReg emit_power(KernelBuilder& builder, VectorOperand base, VectorOperand expone
 
 VReg emit_signed_power(KernelBuilder& builder, VReg base, VReg exponent) {
   constexpr std::uint32_t kNotANumber = 0x7fc00000;
-  const VReg size = emit_power(builder, builder.and_(base, kMagnitude), exponent);
+  const VReg base_size = builder.and_(base, kMagnitude);
+  const MReg is_unit = builder.vector_compare(Opcode::kVcmpEqF32, base_size, 1.0F);
+  // 1 whatever the exponent, infinite or no number: 0 inf is none.
+  const VReg size = builder.select(is_unit, 1.0F, emit_power(builder, base_size, exponent));
   const VReg whole = builder.truncate_to_s32(exponent);
   const MReg is_whole = builder.vector_compare(
       Opcode::kVcmpEqF32, builder.vector(Opcode::kVcvtS32F32, whole), exponent);

@@ -1,5 +1,6 @@
 #include "workloads/compiler/kernels/trigonometry.h"
 
+#include "workloads/compiler/kernels/angle_reduction.h"
 #include "workloads/compiler/kernels/transcendental.h"
 
 namespace tpu::compiler {
@@ -19,25 +20,6 @@ VReg exclusive_or(KernelBuilder& builder, VReg a, VReg b) {
   return builder.vector(Opcode::kVxorU32, a, b);
 }
 
-/// An argument less a multiple of pi / 2, and the number of the quadrant (low two bits count).
-struct Reduced {
-  VReg rest, quadrant;
-};
-
-Reduced reduce_angle(KernelBuilder& builder, VReg x) {
-  // pi / 2 in parts of which multiples below 2^13 are exact.
-  constexpr float kHigh = 1.5703125F, kMiddle = 4.8375129699707031e-4F, kLow = 7.5497901264e-8F;
-  constexpr float kInverse = 0.636619772F;
-  const VReg turns = builder.mul(x, kInverse);
-  const VReg half = builder.or_(sign_bit(builder, x), float_bits(0.5F));
-  const VReg quadrant = builder.truncate_to_s32(builder.add(turns, half));
-  const VReg count = builder.vector(Opcode::kVcvtS32F32, quadrant);
-  VReg rest = builder.sub(x, builder.mul(count, kHigh));
-  rest = builder.sub(rest, builder.mul(count, kMiddle));
-  rest = builder.sub(rest, builder.mul(count, kLow));
-  return {rest, quadrant};
-}
-
 VReg short_sine(KernelBuilder& builder, VReg x, VReg square) {
   VReg sum = builder.add(builder.mul(square, -1.9515295891e-4F), 8.3321608736e-3F);
   sum = builder.add(builder.mul(sum, square), -1.6666654611e-1F);
@@ -52,7 +34,7 @@ VReg short_cosine(KernelBuilder& builder, VReg square) {
 }
 
 /// The sine of a reduced angle plus so many quadrants; NaN for infinities.
-VReg sine_of(KernelBuilder& builder, VReg x, const Reduced& angle, int quadrants) {
+VReg sine_of(KernelBuilder& builder, VReg x, const ReducedAngle& angle, int quadrants) {
   VReg quadrant = angle.quadrant;
   if (quadrants != 0) quadrant = builder.vector(Opcode::kVaddS32, quadrant, quadrants);
   const VReg square = builder.mul(angle.rest, angle.rest);
@@ -68,15 +50,15 @@ VReg sine_of(KernelBuilder& builder, VReg x, const Reduced& angle, int quadrants
 }  // namespace
 
 VReg emit_sine(KernelBuilder& builder, VReg x) {
-  return sine_of(builder, x, reduce_angle(builder, x), 0);
+  return sine_of(builder, x, emit_reduced_angle(builder, x), 0);
 }
 
 VReg emit_cosine(KernelBuilder& builder, VReg x) {
-  return sine_of(builder, x, reduce_angle(builder, x), 1);
+  return sine_of(builder, x, emit_reduced_angle(builder, x), 1);
 }
 
 VReg emit_tangent(KernelBuilder& builder, VReg x) {
-  const Reduced angle = reduce_angle(builder, x);
+  const ReducedAngle angle = emit_reduced_angle(builder, x);
   return emit_divide(builder, sine_of(builder, x, angle, 0), sine_of(builder, x, angle, 1));
 }
 
@@ -111,7 +93,9 @@ VReg emit_cube_root(KernelBuilder& builder, VReg x) {
   const VReg root = builder.transcendental(Opcode::kVpow2F32, third);
   const VReg error = builder.sub(root, emit_divide(builder, a, builder.mul(root, root)));
   const VReg better = builder.sub(root, builder.mul(error, 1.0F / 3));
-  const VReg value = builder.select(builder.weird(x), a, better);
+  const MReg is_zero = builder.vector_compare(Opcode::kVcmpEqF32, a, 0.0F);
+  const MReg is_own_root = builder.mask(Opcode::kVmor, builder.weird(x), is_zero);
+  const VReg value = builder.select(is_own_root, a, better);
   return builder.or_(value, sign_bit(builder, x));
 }
 
@@ -129,21 +113,6 @@ VReg emit_round(KernelBuilder& builder, VReg x, bool half_to_even) {
   }
   const VReg rounded = builder.select(up, builder.add(whole, 1.0F), whole);
   return builder.or_(rounded, sign_bit(builder, x));
-}
-
-VReg emit_remainder(KernelBuilder& builder, VReg a, VReg b) {
-  const VReg size = magnitude(builder, a), divisor = magnitude(builder, b);
-  const VReg quotient = emit_floor(builder, emit_divide(builder, size, divisor));
-  VReg rest = builder.sub(size, builder.mul(quotient, divisor));
-  // The quotient may be off by one either way.
-  const MReg is_low = builder.vector_compare(Opcode::kVcmpLtF32, rest, 0.0F);
-  rest = builder.select(is_low, builder.add(rest, divisor), rest);
-  const MReg is_high = builder.vector_compare(Opcode::kVcmpGeF32, rest, divisor);
-  rest = builder.select(is_high, builder.sub(rest, divisor), rest);
-  const MReg is_infinite = builder.vector_compare(Opcode::kVcmpEqS32, divisor, kInfinity);
-  const MReg is_finite = builder.vector_compare(Opcode::kVcmpLtS32, size, kInfinity);
-  rest = builder.select(builder.mask(Opcode::kVmand, is_infinite, is_finite), size, rest);
-  return builder.or_(rest, sign_bit(builder, a));
 }
 
 VReg emit_reduced_precision(KernelBuilder& builder, VReg x, int exponent_bits, int mantissa_bits) {
