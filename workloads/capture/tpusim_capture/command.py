@@ -162,6 +162,7 @@ def write_facts(options, versions, work):
         path = os.path.join(work, f"{chip}.facts.json")
         with open(path, encoding="utf-8") as file:
             facts[chip] = json.load(file)
+        facts.update({key: facts[chip].pop(key) for key in ("reference",) if key in facts[chip]})
         os.unlink(path)
     with open(os.path.join(work, "facts.json"), "w", encoding="utf-8") as file:
         json.dump(facts, file, indent=1, sort_keys=True)

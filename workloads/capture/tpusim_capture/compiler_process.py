@@ -55,75 +55,72 @@ def lower_function(request, topology):
         shardings = [SingleDeviceSharding(topology.devices[0])] * len(arguments)
         jitted = jax.jit(function, donate_argnums=donated, keep_unused=True)
     described = [
-        jax.tree.map(lambda x, s=sharding: jax.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=s), argument)
+        jax.tree.map(lambda x, s=sharding: described_leaf(x, s), argument)
         for argument, sharding in zip(arguments, shardings)
     ]
     return jitted.lower(*described), function, arguments
 
 
-def save_values(request, function, arguments):
-    """Inputs in parameter order and outputs in result order, computed on the CPU in fp32; the bf16_ outputs have the operands
-    of every dot and convolution rounded to bf16, as the MXU does."""
+def described_leaf(leaf, sharding):
+    """Shape and type of an argument, as the compiler is told of it."""
     import jax
     import numpy as np
 
-    concrete = jax.tree.map(lambda x: np.asarray(x), arguments)
-    with jax.default_matmul_precision("highest"):
-        outputs = jax.jit(function)(*concrete)
-    rounded = jax.jit(with_bf16_products(function, concrete))(*concrete)
-    arrays = {f"arg_{number:03d}": storable(leaf) for number, leaf in enumerate(jax.tree.leaves(concrete))}
-    arrays.update({f"out_{number:03d}": storable(leaf) for number, leaf in enumerate(jax.tree.leaves(outputs))})
-    arrays.update({f"bf16_{number:03d}": storable(leaf) for number, leaf in enumerate(jax.tree.leaves(rounded))})
+    plain_number = isinstance(leaf, (bool, int, float, complex))
+    kind = leaf.dtype if hasattr(leaf, "dtype") else jax.dtypes.canonicalize_dtype(np.result_type(leaf))
+    return jax.ShapeDtypeStruct(np.shape(leaf), kind, sharding=sharding, weak_type=plain_number)
+
+
+def save_values(request, function, arguments):
+    """Inputs in parameter order and the reference outputs in result order, see reference.py; returns what was rounded, for facts.json."""
+    import jax
+    import numpy as np
+    from tpusim_capture.reference import reference_values
+
+    concrete = jax.tree.map(example_value, arguments)
+    module = jax.jit(function, keep_unused=True).lower(*concrete).compiler_ir("stablehlo")
+    inputs = [stored_form(leaf) for leaf in jax.tree.leaves(concrete)]
+    outputs, rounded, sensitivity, notes = reference_values(module, inputs)
+    arrays = {f"arg_{number:03d}": storable(array) for number, array in enumerate(inputs)}
+    arrays.update({f"out_{number:03d}": storable(array) for number, array in enumerate(outputs)})
+    arrays.update({f"bf16_{number:03d}": storable(array) for number, array in enumerate(rounded)})
+    arrays["sensitivity"] = sensitivity
     np.savez_compressed(os.path.join(request["output"], "values.npz"), **arrays)
+    return notes
+
+
+def example_value(leaf):
+    """An argument as JAX takes it; the same random numbers on every machine where only shape and type are given."""
+    import jax
+    import numpy as np
+
+    if not isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    random = np.random.default_rng(int(np.prod(leaf.shape)))
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.split(jax.random.key(0), leaf.shape)
+    if jax.numpy.issubdtype(leaf.dtype, jax.numpy.inexact):
+        return random.normal(size=leaf.shape).astype(leaf.dtype)
+    return random.integers(2, size=leaf.shape).astype(leaf.dtype)
+
+
+def stored_form(leaf):
+    """The array that the compiled program takes for an argument: random keys are words there, 64 bits are 32."""
+    import jax
+    import numpy as np
+
+    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    return np.asarray(jax.numpy.asarray(leaf))
 
 
 def storable(array):
-    """numpy has no bf16: such arrays are kept as fp32."""
+    """numpy has no bf16 and no types of 8 bits and fewer but integers: such arrays are kept as fp32 or 8 bits."""
     import numpy as np
 
-    array = np.asarray(array)
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
-
-
-def with_bf16_products(function, arguments):
-    """The function with every operand of dot_general and conv_general_dilated rounded to bf16, products and sums in fp32."""
-    import jax
-    import jax.numpy as jnp
-
-    closed, tree = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    structure = jax.tree.structure(tree)
-
-    def rounded(x):
-        return x.astype(jnp.bfloat16).astype(x.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
-
-    def evaluate(jaxpr, constants, inputs):
-        from jax.extend import core
-
-        values = {}
-
-        def read(variable):
-            return variable.val if isinstance(variable, core.Literal) else values[variable]
-
-        values.update(zip(jaxpr.constvars, constants))
-        values.update(zip(jaxpr.invars, inputs))
-        for equation in jaxpr.eqns:
-            operands = [read(variable) for variable in equation.invars]
-            inner = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
-            if inner is not None and equation.primitive.name in ("pjit", "jit", "custom_jvp_call", "custom_vjp_call", "closed_call"):
-                results = evaluate(inner.jaxpr, inner.consts, operands)
-            elif equation.primitive.name in ("dot_general", "conv_general_dilated"):
-                parameters = dict(equation.params, precision=jax.lax.Precision.HIGHEST)
-                results = [equation.primitive.bind(*map(rounded, operands), **parameters)]
-            else:
-                results = equation.primitive.bind(*operands, **equation.params)
-                results = results if equation.primitive.multiple_results else [results]
-            values.update(zip(equation.outvars, results))
-        return [read(variable) for variable in jaxpr.outvars]
-
-    def run(*inputs):
-        return jax.tree.unflatten(structure, evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(inputs)))
-
-    return run
+    if array.dtype.name.startswith(("bfloat16", "float8", "float6", "float4")):
+        return array.astype(np.float32)
+    return array.astype(np.int8) if array.dtype.name in ("int4", "uint4", "int2", "uint2") else array
 
 
 def read_module(path):
@@ -205,6 +202,8 @@ def main():
     if before is not None:
         write_gzip(os.path.join(output, "before.hlo.gz"), before)
     write_gzip(os.path.join(output, f"{request['chip']}.scheduled.hlo.gz"), scheduled)
+    if request["values"] and not is_function:
+        fail("--values: expected FILE.py:FUNCTION, found a module file, which has no example arguments")
     facts = {
         "topology": f"{request['chip']}:{request['slice']}",
         "device_kind": topology.devices[0].device_kind,
@@ -213,12 +212,10 @@ def main():
         "cost_analysis": cost,
         "memory_analysis": {key: getattr(memory, key) for key in dir(memory) if key.endswith("_in_bytes")},
     }
+    if request["values"]:
+        facts["reference"] = save_values(request, function, arguments)
     with open(os.path.join(output, f"{request['chip']}.facts.json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
-    if request["values"]:
-        if not is_function:
-            fail("--values: expected FILE.py:FUNCTION, found a module file, which has no example arguments")
-        save_values(request, function, arguments)
 
 
 if __name__ == "__main__":
