@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -20,6 +21,7 @@
 #include "isa/assembler.h"
 #include "isa/disassembler.h"
 #include "isa/encoding.h"
+#include "sim/app/file_roles.h"
 #include "sim/app/module_show.h"
 #include "sim/app/output_check.h"
 #include "sim/app/simulation.h"
@@ -82,17 +84,39 @@ class JsonDestination {
   std::unique_ptr<OutputFile> file_;
 };
 
-/// Fails now for a file that can't be written after the simulation.
-void check_writable(const std::string& path) {
-  if (!path.empty()) OutputFile probe(path);
+/// Writes several files. One that can't be written does not keep the others from being written.
+class FileWriter {
+ public:
+  template <class Write>
+  void operator()(const Write& write) {
+    try {
+      write();
+    } catch (...) {
+      if (first_failure_ == nullptr) first_failure_ = std::current_exception();
+    }
+  }
+  /// Throws what kept the first file from being written.
+  void check() const {
+    if (first_failure_ != nullptr) std::rethrow_exception(first_failure_);
+  }
+
+ private:
+  std::exception_ptr first_failure_;
+};
+
+void write_outputs(const std::string& path, const Simulation& simulation) {
+  traces::NpzFile file;
+  for (const auto& [number, array] : simulation.outputs) {
+    file[array_name("out", number)] = to_npz_array(array);
+  }
+  traces::write_npz(path, file);
 }
 
 ExitCode run(const Arguments& arguments) {
   const config::Configuration configuration =
       effective_configuration(arguments, arguments.configs[0]);
+  check_files(arguments, {configuration});
   JsonDestination json(arguments.json);
-  check_writable(arguments.output);
-  check_writable(arguments.outputs);
   traces::NpzFile references;
   if (!arguments.check.empty()) references = traces::read_npz(arguments.check);
 
@@ -102,19 +126,18 @@ ExitCode run(const Arguments& arguments) {
   if (!arguments.check.empty()) {
     checks = check_outputs(simulation.outputs, references, arguments.tolerance, arguments.check);
   }
-  if (!arguments.output.empty()) traces::write_run_file(arguments.output, simulation.record);
-  if (!arguments.outputs.empty()) {
-    traces::NpzFile file;
-    for (const auto& [number, array] : simulation.outputs) {
-      file[array_name("out", number)] = to_npz_array(array);
-    }
-    traces::write_npz(arguments.outputs, file);
-  }
-  json.write(report::to_json(simulation.record, summary, simulation.cost, checks));
   if (!json.to_stdout()) {
     std::cout << report::text_report(simulation.record, summary, simulation.cost, text_style());
     if (!checks.empty()) std::cout << "\n" << check_text(checks, arguments.tolerance);
+    std::cout.flush();
   }
+  FileWriter files;
+  files([&] { json.write(report::to_json(simulation.record, summary, simulation.cost, checks)); });
+  if (!arguments.output.empty()) {
+    files([&] { traces::write_run_file(arguments.output, simulation.record); });
+  }
+  if (!arguments.outputs.empty()) files([&] { write_outputs(arguments.outputs, simulation); });
+  files.check();
   const auto failed = std::find_if(checks.begin(), checks.end(), [](auto& c) { return !c.passed; });
   if (failed == checks.end()) return ExitCode::kDone;
   if (json.to_stdout()) std::cerr << check_text(checks, arguments.tolerance);
@@ -126,6 +149,7 @@ ExitCode compare(const Arguments& arguments) {
   for (const std::string& name : arguments.configs) {
     configurations.push_back(effective_configuration(arguments, name));
   }
+  check_files(arguments, configurations);
   JsonDestination json(arguments.json);
   std::vector<traces::RunRecord> records;
   std::vector<report::Summary> summaries;
@@ -136,10 +160,11 @@ ExitCode compare(const Arguments& arguments) {
     records.push_back(std::move(simulation.record));
     costs.push_back(simulation.cost);
   }
-  json.write(report::comparison_json(records, summaries, costs));
   if (!json.to_stdout()) {
     std::cout << report::comparison_report(records, summaries, costs, text_style());
+    std::cout.flush();
   }
+  json.write(report::comparison_json(records, summaries, costs));
   return ExitCode::kDone;
 }
 
@@ -190,7 +215,7 @@ class PassDump {
 ExitCode compile(const Arguments& arguments) {
   const config::Configuration configuration =
       effective_configuration(arguments, arguments.configs[0]);
-  if (!arguments.output.empty()) check_writable(arguments.output);
+  check_files(arguments, {configuration});
   PassDump dump(arguments.dump_after);
   const PreparedWorkload workload =
       prepare_workload(arguments, configuration.params, dump.observer());
@@ -238,7 +263,7 @@ std::string read_text_file(const std::string& path) {
 ExitCode assemble(const Arguments& arguments) {
   const config::Configuration configuration =
       effective_configuration(arguments, arguments.configs[0]);
-  if (!arguments.output.empty()) check_writable(arguments.output);
+  check_files(arguments, {configuration});
   isa::Program program;
   program.name = arguments.input;
   program.chip = configuration.params.chip;
@@ -264,7 +289,7 @@ ExitCode assemble(const Arguments& arguments) {
 }
 
 ExitCode export_run(const Arguments& arguments) {
-  check_writable(arguments.output);
+  check_files(arguments, {});
   traces::export_perfetto(traces::read_run_file(arguments.input), arguments.output);
   return ExitCode::kDone;
 }

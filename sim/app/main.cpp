@@ -27,6 +27,8 @@ void catch_signals() {
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
     ::sigaction(signal_number, &action, nullptr);
   }
+  // A file that grows beyond its limit is a failed write, with its message.
+  ::signal(SIGXFSZ, SIG_IGN);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "sim/app/file_roles.h"
 #include "sim/app/simulation.h"
 #include "sim/base/output_file.h"
 
@@ -340,6 +341,7 @@ ValidatedFolder validate_folder(const Arguments& arguments, const Row& row) {
 }
 
 ExitCode validate(const Arguments& arguments) {
+  check_files(arguments, {});
   std::FILE* table = arguments.json == "-" ? stderr : stdout;  // JSON may take stdout
   std::fprintf(table, "%-18s %-4s %13s %13s %10s %13s %10s\n", "program", "chip", "silicon", "ours",
                "error", "XLA's", "error");

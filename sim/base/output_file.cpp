@@ -1,8 +1,11 @@
 #include "sim/base/output_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +14,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -18,6 +22,8 @@
 
 namespace tpu {
 namespace {
+
+constexpr std::string_view kTemporaryPrefix = ".tpusim-";
 
 /// The names that a signal handler can reach: fixed memory, `used` is written last.
 struct PendingName {
@@ -83,9 +89,65 @@ std::string folder_for_device_output() {
   return folder != nullptr && *folder != '\0' ? folder : "/tmp";
 }
 
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+/// The name number `number` of a temporary file of this process.
+std::string temporary_name(const std::string& folder, int number) {
+  return folder + "/" + std::string(kTemporaryPrefix) + std::to_string(::getpid()) + "-" +
+         std::to_string(number);
+}
+
+/// Where the descriptor's file can be linked from.
+std::string link_source(int descriptor) { return "/proc/self/fd/" + std::to_string(descriptor); }
+
+bool link_as(int descriptor, const std::string& name) {
+  return ::linkat(AT_FDCWD, link_source(descriptor).c_str(), AT_FDCWD, name.c_str(),
+                  AT_SYMLINK_FOLLOW) == 0;
+}
+
+/// Locks a file that has just been created. False when another process that clears the folder
+/// took it for a dead owner's.
+bool lock(int descriptor) {
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+}
+
+/// Removes a temporary file that no living process holds.
+void remove_if_dead(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return;
+  struct stat status {};
+  const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  if (regular && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+  ::close(descriptor);
+}
+
+/// What killed processes left in a folder.
+void remove_dead_temporaries(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), &::closedir);
+  if (entries == nullptr) return;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
+    if (name.substr(0, kTemporaryPrefix.size()) != kTemporaryPrefix) continue;
+    remove_if_dead(folder + "/" + std::string(name));
+  }
+}
+
+/// Waits until a file or a folder is on the disk; false with errno when it can't be. Some file
+/// systems know no such wait.
+bool flush(int descriptor) {
+  return ::fsync(descriptor) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP;
+}
+
 }  // namespace
 
-OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(resolved(path_)) {
+OutputFile::OutputFile(std::string path, Temporary temporary)
+    : path_(std::move(path)), target_(resolved(path_)) {
   if (path_.empty()) throw UsageError("expected the name of an output file, found an empty one");
   struct stat status {};
   if (::stat(target_.c_str(), &status) == 0) {
@@ -96,20 +158,33 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(resol
     to_device_ = !S_ISREG(status.st_mode);
     if (!to_device_ && ::access(target_.c_str(), W_OK) != 0) fail("open for writing", errno);
   }
-  const std::string pattern =
-      to_device_ ? folder_for_device_output() + "/tpusim.XXXXXX" : target_ + ".XXXXXX";
-  std::vector<char> name(pattern.begin(), pattern.end());
-  name.push_back('\0');
-  {
-    const SignalsBlocked until_remembered;
-    descriptor_ = ::mkstemp(name.data());
-    if (descriptor_ < 0) fail("create", errno);
-    temporary_ = name.data();
-    slot_ = remember(temporary_);
+  const std::string folder = to_device_ ? folder_for_device_output() : folder_of(target_);
+  remove_dead_temporaries(folder);
+  if (temporary == Temporary::kUnnamed) open_unnamed(folder);
+  if (descriptor_ < 0) open_named(folder);
+}
+
+/// Leaves no descriptor where files without a name do not exist or can't get one later.
+void OutputFile::open_unnamed(const std::string& folder) {
+  descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) return;
+  if (::access(link_source(descriptor_).c_str(), F_OK) != 0) {
+    ::close(std::exchange(descriptor_, -1));
+    return;
   }
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(descriptor_, 0666 & ~mask);
+  lock(descriptor_);
+}
+
+void OutputFile::open_named(const std::string& folder) {
+  const SignalsBlocked until_remembered;
+  for (int number = 0; descriptor_ < 0; ++number) {
+    const std::string name = temporary_name(folder, number);
+    descriptor_ = ::open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+    if (descriptor_ < 0 && errno != EEXIST) fail("create", errno);
+    if (descriptor_ >= 0 && !lock(descriptor_)) ::close(std::exchange(descriptor_, -1));
+    temporary_ = name;
+  }
+  slot_ = remember(temporary_);
 }
 
 OutputFile::~OutputFile() {
@@ -120,6 +195,14 @@ OutputFile::~OutputFile() {
 
 void OutputFile::fail(const std::string& what, int error_number) const {
   throw UsageError(path_ + ": can't " + what + " the output file: " + std::strerror(error_number));
+}
+
+void OutputFile::reserve(std::uint64_t bytes) {
+  if (to_device_) return;
+  rlimit largest{};
+  if (::getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur < bytes) fail("write", EFBIG);
+  const int result = ::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
+  if (result != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) fail("write", errno);
 }
 
 void OutputFile::write(const void* data, std::size_t bytes) {
@@ -143,15 +226,47 @@ void OutputFile::copy_to_device() {
   if (error_number != 0) fail("write", error_number);
 }
 
-void OutputFile::commit() {
-  TPU_CHECK(descriptor_ >= 0, path_ << " is committed twice");
-  if (to_device_) copy_to_device();
-  const int closed = ::close(std::exchange(descriptor_, -1));
-  if (closed != 0) fail("write", errno);
-  if (to_device_) return;
+/// A name beside the target, from which rename() can replace it.
+void OutputFile::give_temporary_name() {
+  const SignalsBlocked until_remembered;
+  for (int number = 0; temporary_.empty(); ++number) {
+    const std::string name = temporary_name(folder_of(target_), number);
+    if (link_as(descriptor_, name)) {
+      temporary_ = name;
+    } else if (errno != EEXIST) {
+      fail("name", errno);
+    }
+  }
+  slot_ = remember(temporary_);
+}
+
+void OutputFile::move_to_target() {
+  if (temporary_.empty()) {
+    if (link_as(descriptor_, target_)) return;
+    if (errno != EEXIST) fail("name", errno);
+    give_temporary_name();
+  }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("rename", errno);
   temporary_.clear();
   forget(std::exchange(slot_, -1));
+}
+
+void OutputFile::commit() {
+  TPU_CHECK(descriptor_ >= 0, path_ << " is committed twice");
+  if (to_device_) {
+    copy_to_device();
+    ::close(std::exchange(descriptor_, -1));
+    return;
+  }
+  if (!flush(descriptor_)) fail("write", errno);
+  move_to_target();
+  ::close(std::exchange(descriptor_, -1));
+  const int folder = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;  // A folder that may be written, but not read.
+  const bool flushed = flush(folder);
+  const int error_number = errno;
+  ::close(folder);
+  if (!flushed) fail("write", error_number);
 }
 
 void remove_unfinished_output_files() noexcept {

@@ -192,6 +192,7 @@ void Reader::read_file(const std::string& file, const std::string& where) {
   std::ostringstream text;
   text << in.rdbuf();
   if (!in) throw ConfigurationError(where + file + ": the configuration file can't be read");
+  configuration_.files.push_back(file);
   read_text(text.str(), file);
 }
 

@@ -19,6 +19,7 @@ struct ParameterOrigin {
 struct Configuration {
   MachineParams params;
   std::map<std::string, ParameterOrigin> origins;
+  std::vector<std::string> files;  ///< That were read, with the bases; none for built-in names.
 };
 
 /// Names of the built-in machines: "v2-8", "v3-8", ...

@@ -14,69 +14,11 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/app/program_fixture.h"
 #include "traces/npz.h"
 
 namespace tpu::app {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-
-struct Outcome {
-  int exit_code = -1;
-  std::string out, err;
-  std::string first_line() const { return err.substr(0, err.find('\n')); }
-};
-
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// Runs the program itself in a folder of its own.
-class ProgramTest : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "tpusim-app-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    streams_ = folder_.string() + ".streams";
-    fs::create_directory(streams_);
-  }
-  void TearDown() override {
-    fs::remove_all(folder_);
-    fs::remove_all(streams_);
-  }
-
-  Outcome tpusim(const std::string& words) const {
-    const std::string out = (streams_ / "out").string(), err = (streams_ / "err").string();
-    const int status = std::system(("cd " + folder_.string() + " && " + TPUSIM_PROGRAM + " " +
-                                    words + " >" + out + " 2>" + err)
-                                       .c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
-  }
-  /// The JSON report of a command that has to succeed.
-  json report(const std::string& words) const {
-    const Outcome outcome = tpusim(words + " --json -");
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    return json::parse(outcome.out, nullptr, false);
-  }
-  /// Checks the exit code and that stderr begins with one line that holds `text`, nothing else.
-  void expect_error(const std::string& words, int exit_code, const std::string& text) const {
-    const Outcome outcome = tpusim(words);
-    EXPECT_EQ(outcome.exit_code, exit_code) << words << "\n" << outcome.err;
-    EXPECT_NE(outcome.first_line().find(text), std::string::npos) << words << "\n" << outcome.err;
-    EXPECT_EQ(outcome.err.find("tpusim: "), 0u) << outcome.err;
-  }
-  std::size_t files() const {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
-  }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-  }
-
-  fs::path folder_, streams_;
-};
 
 const std::string kSmall = "run matmul --shape 128x256x256 --cores 1";
 
@@ -302,26 +244,38 @@ TEST_F(ProgramTest, WhatDoesNotFitGetsTheOutOfMemoryReport) {
       << outcome.err;
 }
 
-TEST_F(ProgramTest, AnInterruptLeavesNoFile) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (::chdir(folder_.c_str()) != 0) ::_exit(1);
-    if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(1);
-    if (std::freopen("/dev/null", "w", stderr) == nullptr) ::_exit(1);
-    ::execl(TPUSIM_PROGRAM, "tpusim", "run", "mlp", "--cores", "1", "--steps", "1000000",
-            "--detail", "core=interpret", "--json", "report.json", static_cast<char*>(nullptr));
-    ::_exit(1);
+/// True when a process has a file open in a folder, also one without a name.
+bool has_file_in(pid_t process, const fs::path& folder) {
+  std::error_code error;
+  const fs::path descriptors = "/proc/" + std::to_string(process) + "/fd";
+  for (const fs::directory_entry& entry : fs::directory_iterator(descriptors, error)) {
+    if (fs::read_symlink(entry.path(), error).string().find(folder.string()) == 0) return true;
   }
-  for (int i = 0; i < 200 && files() == 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return false;
+}
+
+TEST_F(ProgramTest, ASignalLeavesNoFile) {
+  for (const int signal_number : {SIGINT, SIGKILL}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::chdir(folder_.c_str()) != 0) ::_exit(1);
+      if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(1);
+      if (std::freopen("/dev/null", "w", stderr) == nullptr) ::_exit(1);
+      ::execl(TPUSIM_PROGRAM, "tpusim", "run", "mlp", "--cores", "1", "--steps", "1000000",
+              "--detail", "core=interpret", "--json", "report.json", static_cast<char*>(nullptr));
+      ::_exit(1);
+    }
+    for (int i = 0; i < 200 && !has_file_in(child, folder_); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EXPECT_TRUE(has_file_in(child, folder_)) << "the unfinished report";
+    ::kill(child, signal_number);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(WTERMSIG(status), signal_number);
+    EXPECT_EQ(files(), 0u);
   }
-  EXPECT_EQ(files(), 1u) << "the temporary file of the report";
-  ::kill(child, SIGINT);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status));
-  EXPECT_EQ(WTERMSIG(status), SIGINT);
-  EXPECT_EQ(files(), 0u);
 }
 
 float as_bf16(float value) {

@@ -45,6 +45,21 @@ std::uint64_t batch_of(const std::string& folder) {
 
 }  // namespace
 
+bool is_captured_file(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  if (fs::path(path).parent_path().extension() == ".bundles") return true;
+  for (const char* known : {"before.hlo", "before.hlo.gz", "before.hlo.pb.gz", "values.npz",
+                            "facts.json", "tiles.csv"}) {
+    if (name == known) return true;
+  }
+  for (const char* chip : {"v2", "v3"}) {
+    for (const char* part : {".bundles.tar.xz", ".scheduled.hlo", ".scheduled.hlo.gz"}) {
+      if (name == std::string(chip) + part) return true;
+    }
+  }
+  return false;
+}
+
 bool is_captured_folder(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return false;

@@ -6,6 +6,9 @@
 
 namespace tpu::xla {
 
+/// True for the path of a file that a captured folder consists of, with what is measured of it.
+bool is_captured_file(const std::string& path);
+
 /// True for a folder that holds listings of XLA's TPU compiler for any chip.
 bool is_captured_folder(const std::string& path);
 
