@@ -17,6 +17,7 @@ namespace po = boost::program_options;
 
 constexpr std::int64_t kLargestBatch = std::int64_t{1} << 31;
 constexpr std::uint32_t kLargestSteps = 1000000;
+constexpr const char* kBesideTheProgram = "FOLDER/values.npz";  ///< --check without a file.
 
 /// The groups of flags that a command takes.
 struct Command {
@@ -106,8 +107,10 @@ po::options_description options_of(const Command& command) {
   if (command.run && !command.many_machines) {
     add("inputs", po::value<std::string>(), "FILE.npz with arg_000, arg_001, ...");
     add("outputs", po::value<std::string>(), "FILE.npz to write out_000, out_001, ... to");
-    add("check", po::value<std::string>(), "FILE.npz with recorded outputs to compare with");
-    add("tolerance", po::value<std::string>(), "largest relative L2 error of --check (0.01)");
+    add("check", po::value<std::string>()->implicit_value(kBesideTheProgram),
+        "FILE.npz with recorded outputs to compare with; without a file, that of the folder");
+    add("tolerance", po::value<std::string>(),
+        "largest relative L2 error of --check (0.0001 or what the output is sensitive to)");
   }
   if (command.report)
     add("json", po::value<std::string>(), "write the report as JSON to a file or -");
@@ -311,14 +314,21 @@ class Reader {
     });
     read_text("inputs", [&](const std::string& text) { arguments_.inputs = text; });
     read_text("outputs", [&](const std::string& text) { arguments_.outputs = text; });
-    read_text("check", [&](const std::string& text) { arguments_.check = text; });
+    read_text("check", [&](const std::string& text) {
+      const char* separator = arguments_.input.back() == '/' ? "" : "/";
+      arguments_.check =
+          text == kBesideTheProgram ? arguments_.input + separator + "values.npz" : text;
+    });
     read_text("tolerance", [&](const std::string& text) {
       arguments_.tolerance = parse_number<double>("--tolerance", text, 0, 1e30);
     });
+    const bool off = map_.count("values") > 0 || map_.count("detail") > 0;
     for (const char* flag : {"inputs", "outputs", "check"}) {
-      if (map_.count(flag) > 0 && !arguments_.values) {
+      if (map_.count(flag) == 0) continue;
+      if (off && !arguments_.values) {
         throw UsageError(std::string("--") + flag + ": expected --values on beside it");
       }
+      arguments_.values = true;
     }
     if (map_.count("tolerance") > 0 && arguments_.check.empty()) {
       throw UsageError("--tolerance: expected --check beside it");

@@ -37,7 +37,7 @@ struct Arguments {
   bool values = false;
   bool interpret = false;
   std::string inputs, outputs, check;
-  double tolerance = 1e-2;
+  std::optional<double> tolerance;  ///< None given: as check_outputs() says.
 
   std::string json, output, format;
   std::string dump_after;  ///< A pass of the compiler, "all" or "".

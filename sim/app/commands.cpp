@@ -128,7 +128,7 @@ ExitCode run(const Arguments& arguments) {
   }
   if (!json.to_stdout()) {
     std::cout << report::text_report(simulation.record, summary, simulation.cost, text_style());
-    if (!checks.empty()) std::cout << "\n" << check_text(checks, arguments.tolerance);
+    if (!checks.empty()) std::cout << "\n" << check_text(checks);
     std::cout.flush();
   }
   FileWriter files;
@@ -140,7 +140,7 @@ ExitCode run(const Arguments& arguments) {
   files.check();
   const auto failed = std::find_if(checks.begin(), checks.end(), [](auto& c) { return !c.passed; });
   if (failed == checks.end()) return ExitCode::kDone;
-  if (json.to_stdout()) std::cerr << check_text(checks, arguments.tolerance);
+  if (json.to_stdout()) std::cerr << check_text(checks);
   return ExitCode::kSimulatedProgramFailed;
 }
 

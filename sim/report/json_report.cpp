@@ -150,7 +150,9 @@ Json checks_json(const std::vector<CheckedOutput>& checks) {
     list.push_back({{"name", check.name},
                     {"relative_error", check.error},
                     {"max_error", check.max_error},
-                    {"passed", check.passed}});
+                    {"passed", check.passed},
+                    {"tolerance", check.tolerance},
+                    {"reason", check.reason}});
   }
   return list;
 }

@@ -20,10 +20,12 @@ struct SimulatorCost {
 
 /// The outcome of --check, for the report.
 struct CheckedOutput {
-  std::string name;      ///< "out_003"
+  std::string name;      ///< The reference that it is nearest to: "out_003" (fp32), "bf16_003".
   double error = 0;      ///< Relative L2 error.
   double max_error = 0;  ///< Largest absolute difference.
   bool passed = false;
+  double tolerance = 0;
+  std::string reason;  ///< Where the tolerance comes from.
 };
 
 using Json = nlohmann::ordered_json;

@@ -140,9 +140,12 @@ TEST(Errors, MissingOrSurplusArgumentsAreNamed) {
 
 TEST(Errors, FilesOfValuesNeedValues) {
   for (const char* flag : {"--inputs", "--outputs", "--check"}) {
-    EXPECT_EQ(error_of({"run", "mlp", flag, "x.npz"}),
+    EXPECT_EQ(error_of({"run", "mlp", "--values", "off", flag, "x.npz"}),
               std::string(flag) + ": expected --values on beside it");
+    EXPECT_TRUE(parse_arguments({"run", "mlp", flag, "x.npz"})->values);
   }
+  EXPECT_EQ(parse_arguments({"run", "mlp/", "--check"})->check, "mlp/values.npz");
+  EXPECT_EQ(parse_arguments({"run", "--check", "--seed", "1", "mlp"})->check, "mlp/values.npz");
   EXPECT_EQ(error_of({"run", "mlp", "--tolerance", "0.1"}),
             "--tolerance: expected --check beside it");
 }

@@ -50,11 +50,16 @@ TEST(OutputCheck, BeyondTheToleranceFails) {
       check_outputs(outputs({3, 4.5F}), {{"out_000", floats({3, 4})}}, 0.0999, "f")[0].passed);
 }
 
-TEST(OutputCheck, TheSharpReferenceWins) {
-  const auto checks = check_outputs(
-      outputs({3, 4}), {{"out_000", floats({3, 5})}, {"bf16_000", floats({3, 4})}}, 0, "f");
+TEST(OutputCheck, TheNearerReferenceCounts) {
+  const traces::NpzFile file{{"out_000", floats({3, 5})}, {"bf16_000", floats({3, 4})}};
+  auto checks = check_outputs(outputs({3, 4}), file, 0, "f");
   EXPECT_EQ(checks[0].name, "bf16_000");
   EXPECT_EQ(checks[0].error, 0);
+  checks = check_outputs(outputs({3, 5}), file, 0, "f");
+  EXPECT_EQ(checks[0].name, "out_000");
+  EXPECT_EQ(checks[0].error, 0);
+  checks = check_outputs(outputs({3, 4.5F}), file, 0, "f");
+  EXPECT_FALSE(checks[0].passed);
 }
 
 TEST(OutputCheck, SamplesStandAtTheirIndices) {
@@ -63,9 +68,45 @@ TEST(OutputCheck, SamplesStandAtTheirIndices) {
   EXPECT_EQ(checks[0].name, "out_000_val");
   EXPECT_EQ(checks[0].error, 0);
   file["bf16_000_val"] = floats({8, 5});
-  checks = check_outputs(outputs({5, 6, 7}), file, 0, "f");
+  checks = check_outputs(outputs({5, 6, 7.9F}), file, 0, "f");
   EXPECT_EQ(checks[0].name, "bf16_000_val");
-  EXPECT_EQ(checks[0].max_error, 1);
+  EXPECT_NEAR(checks[0].max_error, 0.1, 1e-6);
+}
+
+/// The outcome for an output that is off by `error`, with references 4e-3 apart.
+report::CheckedOutput judged(float error, std::optional<float> sensitivity) {
+  traces::NpzFile file{{"out_000", floats({1.004F})}, {"bf16_000", floats({1})}};
+  if (sensitivity) file["sensitivity"] = floats({*sensitivity});
+  return check_outputs(outputs({1 - error}), file, std::nullopt, "f")[0];
+}
+
+TEST(OutputCheck, TheToleranceSaysWhereItComesFrom) {
+  EXPECT_TRUE(judged(9e-5F, 0).passed);
+  EXPECT_EQ(judged(9e-5F, 0).tolerance, 1e-4);
+  EXPECT_EQ(judged(9e-5F, 0).reason, "products rounded to bf16");
+
+  EXPECT_TRUE(judged(2.9e-2F, 1e-2F).passed);
+  EXPECT_EQ(judged(2.9e-2F, 1e-2F).reason,
+            "the output's own sensitivity: it moves by 1.0e-02 with its inputs");
+  EXPECT_FALSE(judged(3.1e-2F, 1e-2F).passed);
+
+  EXPECT_TRUE(judged(3.9e-3F, 0).passed);
+  EXPECT_EQ(judged(3.9e-3F, 0).reason,
+            "rounding of another operand: it moves the output by 4.0e-03");
+  EXPECT_FALSE(judged(4.1e-3F, 0).passed);
+  EXPECT_EQ(judged(4.1e-3F, 0).tolerance, 1e-4);
+
+  EXPECT_TRUE(judged(9.9e-3F, std::nullopt).passed);
+  EXPECT_FALSE(judged(1.1e-2F, std::nullopt).passed);
+  EXPECT_EQ(judged(0, std::nullopt).reason, "the file has no sensitivities");
+}
+
+TEST(OutputCheck, AnOutputInFp32IsNamedAsSuch) {
+  const traces::NpzFile file{
+      {"out_000", floats({1})}, {"bf16_000", floats({1.01F})}, {"sensitivity", floats({0})}};
+  const auto checks = check_outputs(outputs({1}), file, std::nullopt, "f");
+  EXPECT_TRUE(checks[0].passed);
+  EXPECT_EQ(checks[0].reason, "fp32 as on the vector unit");
 }
 
 TEST(OutputCheck, InfinitiesAndNanOfTheReferenceHaveToBeThere) {
@@ -101,15 +142,18 @@ TEST(OutputCheck, WhatDoesNotFitIsNamed) {
       "f.npz: out_000_val: expected 2 values, one for each index, found 1");
 }
 
-TEST(OutputCheck, TheWorstTensorsComeFirst) {
-  std::vector<report::CheckedOutput> checks(3);
-  checks[0] = {"out_000", 0.01, 1, true};
-  checks[1] = {"out_001", 0.3, 2, false};
-  checks[2] = {"out_002", NAN, 3, false};
-  const std::string text = check_text(checks, 0.1);
-  EXPECT_EQ(text.find("Check: 1 of 3 outputs within a relative L2 error of 0.1"), 0u);
+TEST(OutputCheck, FailuresComeFirstThenTheWorst) {
+  std::vector<report::CheckedOutput> checks(4);
+  checks[0] = {"out_000", 0.01, 1, true, 0.1, "a"};
+  checks[1] = {"out_001", 0.3, 2, false, 0.1, "b"};
+  checks[2] = {"out_002", NAN, 3, false, 0.1, "c"};
+  checks[3] = {"out_003", 0.4, 3, true, 0.5, "d"};
+  const std::string text = check_text(checks);
+  EXPECT_EQ(text.find("Check: 2 of 4 outputs agree, median relative L2 error 4.0e-01"), 0u) << text;
   EXPECT_LT(text.find("out_002"), text.find("out_001"));
-  EXPECT_LT(text.find("out_001"), text.find("out_000"));
+  EXPECT_LT(text.find("out_001"), text.find("out_003"));
+  EXPECT_LT(text.find("out_003"), text.find("out_000"));
+  EXPECT_NE(text.find("FAILED tolerance 1.0e-01 (b)"), std::string::npos) << text;
 }
 
 TEST(ValueArrays, SixtyFourBitsBecomeThirtyTwo) {
