@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -98,9 +99,7 @@ void ListingParser::parse_instruction() {
   const auto found = find_opcode(text);
   if (!found) {
     if (parse_pseudo(dest, text, place)) return;
-    cursor_.refuse_at(place, "expected an instruction of libtpu 0.0.42.1, found \"" +
-                                 std::string(text.substr(0, 64)) + "\" (the nearest known is \"" +
-                                 nearest_opcode_text(text) + "\")");
+    return skip_unknown(text, place);
   }
   const OpcodeInfo& row = info(found->opcode);
   if (dest.file != row.dest_file) {
@@ -112,6 +111,24 @@ void ListingParser::parse_instruction() {
   if (found->opcode == Opcode::kSmov) return parse_smov(dest);
   if (found->opcode == Opcode::kCall) return parse_call();
   parse_by_signature(dest, row, found->unit);
+}
+
+/// Notes an instruction that the table lacks and goes on behind it.
+void ListingParser::skip_unknown(std::string_view text, const char* place) {
+  const auto known = std::find_if(unknown_.begin(), unknown_.end(),
+                                  [&](const auto& other) { return other.text == text; });
+  if (known != unknown_.end()) {
+    ++known->count;
+  } else {
+    unknown_.push_back({std::string(text), cursor_.location(place), "", 1, 1});
+  }
+  while (!cursor_.at_end() && !cursor_.looking_at(";;") && cursor_.peek() != '}') {
+    if (cursor_.looking_at("/*")) {
+      skip_comment();
+    } else {
+      cursor_.advance(1);
+    }
+  }
 }
 
 /// What the listing prints but the machine does not execute.

@@ -23,8 +23,15 @@ std::string_view trimmed(std::string_view text) {
 }  // namespace
 
 Listing read_listing(std::string_view text, const std::string& file, const PackedListing& packed,
-                     const ListingPlacement& placement) {
-  return ListingParser(text, file, packed, placement).parse();
+                     const ListingPlacement& placement, std::vector<UnknownInstruction>* unknown) {
+  ListingParser parser(text, file, packed, placement);
+  Listing listing = parser.parse();
+  if (unknown == nullptr) {
+    refuse_unknown(parser.unknown());
+  } else {
+    *unknown = parser.unknown();
+  }
+  return listing;
 }
 
 Listing ListingParser::parse() {

@@ -21,6 +21,7 @@ class ListingParser {
       : cursor_(text, file), packed_(packed), placement_(placement) {}
 
   Listing parse();
+  const std::vector<UnknownInstruction>& unknown() const { return unknown_; }
 
  private:
   /// "%s659_s0", "%vm12_vm3", or "%662" (no register).
@@ -47,6 +48,7 @@ class ListingParser {
   void parse_note(std::string_view note, const char* place);
   void parse_instruction();
   void parse_by_signature(const Name& dest, const OpcodeInfo& row, std::uint8_t unit);
+  void skip_unknown(std::string_view text, const char* place);
   bool parse_pseudo(const Name& dest, std::string_view text, const char* place);
   void parse_delay();
   void parse_phi(const Name& dest, char file, const char* place);
@@ -90,6 +92,7 @@ class ListingParser {
   Bundle bundle_;
   std::string_view comment_;  ///< The last comment that was stepped over.
   std::vector<OpenBranch> branches_;
+  std::vector<UnknownInstruction> unknown_;
   std::unordered_map<std::uint32_t, std::uint32_t> region_begin_;  ///< Region to bundle.
   std::vector<std::uint32_t> cycle_;                               ///< Of the schedule, per bundle.
   std::vector<std::uint64_t> defined_;                             ///< A bit per virtual name.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isa/listing/packed_listing.h"
+#include "isa/listing/unknown_instruction.h"
 #include "isa/program.h"
 
 namespace tpu::isa {
@@ -65,7 +66,11 @@ struct Listing {
 /// inlined_call_operand, and instructions guarded by the constant 0. vdelay becomes Bundle::delay.
 /// phi and int_to_ptr within one register become renamings, between two registers smov; `smov
 /// (p, a), b` becomes scalar_select p, b, a; `reloc 0` becomes smov 0.
+///
+/// An instruction that the table lacks is refused; with `unknown` it is added there and left out of
+/// the kernel, so that all of a program can be told at once (refuse_unknown()).
 Listing read_listing(std::string_view text, const std::string& file, const PackedListing& packed,
-                     const ListingPlacement& placement);
+                     const ListingPlacement& placement,
+                     std::vector<UnknownInstruction>* unknown = nullptr);
 
 }  // namespace tpu::isa

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "sim/base/error.h"
-
 namespace tpu::isa {
 namespace {
 
@@ -76,20 +74,20 @@ std::uint64_t TextCursor::hexadecimal(std::string_view what, std::uint64_t limit
   return value;
 }
 
-std::string TextCursor::location(const char* place) const {
+SourceLocation TextCursor::location(const char* place) const {
   const auto line = 1 + std::count(begin_, place, '\n');
   const char* line_begin = place;
   while (line_begin != begin_ && line_begin[-1] != '\n') --line_begin;
-  return to_string(
-      SourceLocation{file_, static_cast<int>(line), static_cast<int>(place - line_begin) + 1});
+  return {file_, static_cast<int>(line), static_cast<int>(place - line_begin) + 1};
 }
 
 void TextCursor::fail_at(const char* place, const std::string& what) const {
-  throw WorkloadError(location(place) + ": expected " + what + ", found " + excerpt(place, end_));
+  throw WorkloadError(to_string(location(place)) + ": expected " + what + ", found " +
+                      excerpt(place, end_));
 }
 
 void TextCursor::refuse_at(const char* place, const std::string& message) const {
-  throw WorkloadError(location(place) + ": " + message);
+  throw WorkloadError(to_string(location(place)) + ": " + message);
 }
 
 }  // namespace tpu::isa

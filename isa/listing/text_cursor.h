@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "sim/base/error.h"
+
 namespace tpu::isa {
 
 /// A place in a text in memory, with the errors of a strict reader: `file:line:column: expected
@@ -65,10 +67,10 @@ class TextCursor {
   [[noreturn]] void fail_at(const char* place, const std::string& what) const;
   /// Throws WorkloadError with a message of its own.
   [[noreturn]] void refuse_at(const char* place, const std::string& message) const;
+  /// The line and column of a place in the text.
+  SourceLocation location(const char* place) const;
 
  private:
-  std::string location(const char* place) const;
-
   const char* begin_;
   const char* end_;
   const char* at_;

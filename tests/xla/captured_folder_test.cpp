@@ -200,6 +200,32 @@ TEST(CapturedFolder, NamesAMissingKernel) {
   EXPECT_NE(error.find("found one of the two"), std::string::npos) << error;
 }
 
+/// The text with the first `from` replaced; a test that replaces nothing would test nothing.
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t place = text.find(from);
+  if (place == std::string::npos) throw std::runtime_error("no " + from + " in the listing");
+  return text.replace(place, from.size(), to);
+}
+
+TEST(CapturedFolder, NamesTheUnknownInstructionsOfAllKernels) {
+  const UnpackedMlp folder;
+  const std::string kernel = folder.some_kernel();
+  const auto& kernels = folder.files().kernels;
+  folder.write(folder.final_bundles_of("TLP"),
+               with(kernels.at("TLP").final_bundles.text, " = sld ", " = sld.odd "));
+  folder.write(folder.final_bundles_of(kernel),
+               with(with(kernels.at(kernel).final_bundles.text, " = vld ", " = vld.odd "),
+                    " = smov ", " = sld.odd "));
+  const std::string error = error_of(folder.path(), "v3");
+  EXPECT_NE(error.find(": kernel TLP: expected an instruction of libtpu 0.0.42.1, found "
+                       "\"sld.odd\" (the nearest known is \"sld\"); all that are unknown: "
+                       "\"sld.odd\" (2 times in 2 kernels), \"vld.odd\" (1 time in 1 kernel, first "
+                       "in kernel " +
+                       kernel + " in line "),
+            std::string::npos)
+      << error;
+}
+
 TEST(CapturedFolder, NamesAMissingTopLevelProgram) {
   const UnpackedMlp unpacked;
   unpacked.remove(unpacked.final_bundles_of("TLP"));

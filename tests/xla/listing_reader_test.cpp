@@ -257,6 +257,27 @@ TEST(ListingReader, RefusesUnknownInstructionsWithTheNearestName) {
             "nearest known is \"vadd.f32\")");
 }
 
+TEST(ListingReader, NamesAllUnknownInstructionsAtOnce) {
+  EXPECT_EQ(
+      error_of("     0   :  { %v1_v2 = vad.f32 %v1_v1, %v2_v2 /* } ;; */  ;;  %s3_s1 = smov 4 }\n"
+               "   0x1   :  { %p1_p2 = scmp.odd %s3_s1 ;; %v1_v2 = vad.f32 1.0, %v2_v2 }\n"),
+      "kernel.txt:10:24: expected an instruction of libtpu 0.0.42.1, found \"vad.f32\" (the "
+      "nearest known is \"vadd.f32\"); all that are unknown: \"vad.f32\" (2 times in 1 "
+      "kernel), \"scmp.odd\" (1 time in 1 kernel, first in line 11)");
+}
+
+TEST(ListingReader, LeavesUnknownInstructionsOutWhereTheyAreCollected) {
+  std::vector<isa::UnknownInstruction> unknown;
+  const Listing listing = isa::read_listing(
+      std::string(kListingHeader) +
+          "     0   :  { %v1_v2 = vad.f32 %v1_v1, %v2_v2 /* } ;; */  ;;  %s3_s1 = smov 4 }\n",
+      "kernel.txt", isa::PackedListing::read(kPackedText, "packed.txt"), {}, &unknown);
+  ASSERT_EQ(listing.kernel.instructions.size(), 1u);
+  EXPECT_EQ(listing.kernel.instructions[0].opcode, Opcode::kSmov);
+  ASSERT_EQ(unknown.size(), 1u);
+  EXPECT_EQ(unknown[0].text, "vad.f32");
+}
+
 TEST(ListingReader, SaysWhereAndWhatItExpected) {
   EXPECT_EQ(error_of_one("%v1_v2 = vadd.f32 %v1_v1"),
             "kernel.txt:10:40: expected \",\", found \"}\"");

@@ -116,12 +116,23 @@ void Linker::read_top_level() {
   kernel_placement_.smem_word =
       std::max(kFirstKernelSmemWord, static_cast<std::uint32_t>((top_smem + 31) / 32 * 8));
   kernel_placement_.sync_flag = kFirstKernelSyncFlag;
-  top_ = isa::read_listing(top.final_bundles.text, top.final_bundles.name, top_packed_, {});
-  check_chip(top_.kernel, top.final_bundles.name);
+  top_ = read(top, "TLP", top_packed_, {});
   note_fixed_smem(top_packed_);
   top_.kernel.name = "TLP";
   program_.kernels.emplace_back();
   files_.kernels.erase("TLP");
+}
+
+/// The bundles of a kernel. Instructions that are not known are refused when all kernels are read.
+isa::Listing Linker::read(const KernelFiles& files, const std::string& name,
+                          const isa::PackedListing& packed,
+                          const isa::ListingPlacement& placement) {
+  std::vector<isa::UnknownInstruction> unknown;
+  isa::Listing listing = isa::read_listing(files.final_bundles.text, files.final_bundles.name,
+                                           packed, placement, &unknown);
+  isa::add_unknown(unknown, name, unknown_);
+  check_chip(listing.kernel, files.final_bundles.name);
+  return listing;
 }
 
 /// A listing of another generation has instructions or units that this one lacks.
@@ -172,13 +183,11 @@ Linker::LinkedKernel Linker::read_kernel(const std::string& name) {
   }
   KernelFiles& text = found->second;
   isa::PackedListing packed = isa::PackedListing::read(text.packed.text, text.packed.name);
-  isa::Listing listing = isa::read_listing(text.final_bundles.text, text.final_bundles.name, packed,
-                                           kernel_placement_);
+  isa::Listing listing = read(text, name, packed, kernel_placement_);
   if (!listing.calls.empty()) {
     throw WorkloadError(text.final_bundles.name + ": expected a kernel without calls, found " +
                         std::to_string(listing.calls.size()));
   }
-  check_chip(listing.kernel, text.final_bundles.name);
   const std::uint64_t smem_end =
       end_of(packed, ListingSpace::kSmem) + kernel_placement_.smem_word * 4;
   const std::uint64_t flag_end =
@@ -217,6 +226,7 @@ void Linker::link_calls() {
     site.operand_names = call.operand_names;
     program_.call_sites.push_back(std::move(site));
   }
+  isa::refuse_unknown(unknown_);
 }
 
 /// The kernel takes operand k from the register in which the caller leaves it.

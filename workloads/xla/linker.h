@@ -32,6 +32,8 @@ class Linker {
   void read_top_level();
   const LinkedKernel& kernel(const isa::ListingCall& call);
   LinkedKernel read_kernel(const std::string& name);
+  isa::Listing read(const KernelFiles& files, const std::string& name,
+                    const isa::PackedListing& packed, const isa::ListingPlacement& placement);
   LinkedKernel empty_kernel(const std::string& name);
   const std::string& listing_name(const std::string& callee) const;
   void check_chip(const isa::Kernel& kernel, const std::string& file) const;
@@ -61,6 +63,7 @@ class Linker {
   isa::PackedListing top_packed_;
   isa::Listing top_;
   isa::ListingPlacement kernel_placement_;
+  std::vector<isa::UnknownInstruction> unknown_;
   std::map<std::string, LinkedKernel> kernels_;  ///< By the name of the listing.
   std::map<std::string, std::string> same_as_;   ///< Kernel to the one whose listing serves it.
 
