@@ -61,6 +61,49 @@ TEST(CollectiveForms, CollectivePermutePassesArraysOn) {
       four_cores());
 }
 
+TEST(CollectiveForms, CollectivePermutePassesSeveralArraysOnAlsoOfATuple) {
+  const std::string pairs = ", source_target_pairs={{0,1},{1,2},{3,0}}";
+  const std::string head =
+      "HloModule c, replica_count=4\nENTRY main {\n  x = f32[8,128] parameter(0)\n"
+      "  y = s32[9] parameter(1)\n";
+  const std::string both = "(f32[8,128], s32[9])";
+  check_hlo(head + "  ROOT r = " + both + " collective-permute(x, y)" + pairs + "\n}\n",
+            four_cores());
+  check_hlo(head + "  t = " + both + " tuple(x, y)\n  ROOT r = " + both + " collective-permute(t)" +
+                pairs + "\n}\n",
+            four_cores());
+  // Of one replica, which receives nothing.
+  check_hlo(head + "  t = " + both + " tuple(x, y)\n  ROOT r = " + both +
+            " collective-permute(t), source_target_pairs={}\n}\n");
+}
+
+/// What the compiler says of a text that it refuses.
+std::string refusal_of(const std::string& text, std::uint32_t cores = 1) {
+  compiler::Target target;
+  target.cores = cores;
+  target.hbm_bytes = std::uint64_t{1} << 30;
+  try {
+    compiler::compile(hlo::read_hlo_text("test.hlo", text), target);
+  } catch (const WorkloadError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CollectiveForms, CollectivePermuteOfPartsInPlaceIsRefused) {
+  for (const std::uint32_t cores : {1U, 4U}) {
+    const std::string refusal = refusal_of(
+        "HloModule m\nENTRY e {\n  b = u32[2,8,128] parameter(0)\n"
+        "  t = (u32[2,8,128], u32[2,8,128]) tuple(b, b)\n  z = s32[] constant(0)\n"
+        "  s = (s32[], s32[], s32[]) tuple(z, z, z)\n"
+        "  ROOT c = (u32[2,8,128], u32[2,8,128]) collective-permute(t, t, s, s), "
+        "slice_sizes={{1,8,128}}\n}\n",
+        cores);
+    EXPECT_NE(refusal.find("expected arrays of the shapes of its results"), std::string::npos)
+        << refusal;
+  }
+}
+
 TEST(CollectiveForms, AllReducesByOtherOperationsAndOfIntegers) {
   check_hlo(collective("f32[8,128]", "f32[8,128]", "all-reduce(x), to_apply=most", true),
             four_cores());
@@ -126,6 +169,35 @@ TEST(CollectiveForms, SeveralArraysOfAllTypesAreGathered) {
       "HloModule g, replica_count=4\nENTRY main {\n  a = f32[3,16] parameter(0)\n  b = s32[8,8] "
       "parameter(1)\n  ROOT g = (f32[12,16], s32[32,8]) all-gather(a, b), dimensions={0}\n}\n",
       check);
+}
+
+TEST(CollectiveForms, OperandsThatAnUpdateBringsAreThoseOfTheOperation) {
+  hlo::Module module = hlo::read_hlo_text(
+      "test.hlo",
+      "HloModule m\nf {\n  x = f32[9] parameter(0)\n  y = f32[9] parameter(1)\n"
+      "  ROOT z = f32[9] subtract(x, y)\n}\nENTRY main {\n  p = f32[9] parameter(0)\n"
+      "  s = ((), f32[9], s32[]) async-start(), calls=f\n  q = f32[9] negate(p)\n"
+      "  u = ((f32[9], f32[9]), f32[9], s32[]) async-update(s, p, q)\n"
+      "  d = f32[9] async-done(u)\n  ROOT e = f32[9] exponential(d)\n}\n");
+  compiler::join_async_pairs(module);
+  const std::string joined = to_string(module);
+  EXPECT_NE(joined.find("%d = f32[9] call(%p, %q), to_apply=%f"), std::string::npos) << joined;
+  check_hlo(joined);
+}
+
+TEST(CollectiveForms, PairsWithoutTheirStartOrOperandsAreRefused) {
+  const std::string head =
+      "HloModule m\nf {\n  x = f32[2,3] parameter(0)\n  ROOT z = f32[2,3] add(x, x)\n}\n"
+      "ENTRY main {\n  p = f32[2,3] parameter(0)\n";
+  const std::string state = "((f32[2,3]), f32[2,3], s32[])";
+  EXPECT_NE(refusal_of(head + "  s = " + state + " async-start(p), calls=f\n  ROOT u = " + state +
+                       " async-update()\n}\n")
+                .find("u: expected the start of its operation as operand, found none"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(head + "  s = " + state +
+                       " async-start(), calls=f\n  ROOT u = " + "f32[2,3] async-done(s)\n}\n")
+                .find("expected 1 operands for the computation that it starts, found 0"),
+            std::string::npos);
 }
 
 TEST(CollectiveForms, SplitOperationsAreJoinedWhereTheyStart) {

@@ -17,6 +17,7 @@
 #include "workloads/compiler/passes/widen.h"
 #include "workloads/frontend/graph_builder.h"
 #include "workloads/frontend/zoo.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test {
 namespace {
@@ -88,6 +89,37 @@ Module run_to_fusion(Module module) {
   compiler::find_bitcasts(module);
   compiler::fuse(module);
   return module;
+}
+
+// Calls.
+
+/// A chain of computations of which each calls the next twice.
+Module calls_of_calls(int length) {
+  std::string text = "HloModule m\n";
+  for (int i = 0; i < length; ++i) {
+    const std::string next = std::to_string(i + 1);
+    text += (i == 0 ? "ENTRY c0" : "c" + std::to_string(i)) + " {\n  x = f32[8] parameter(0)\n" +
+            "  a = f32[8] call(x), to_apply=c" + next + "\n  ROOT b = f32[8] call(a), to_apply=c" +
+            next + "\n}\n";
+  }
+  text += "c" + std::to_string(length) +
+          " {\n  x = f32[8] parameter(0)\n  ROOT n = f32[8] negate(x)\n}\n";
+  return hlo::read_hlo_text("calls.hlo", text);
+}
+
+TEST(FlattenCalls, RefusesWhatCallsMakeExponentiallyLarge) {
+  Module small = calls_of_calls(8);
+  compiler::flatten_calls(small);
+  EXPECT_EQ(count(small, HloOpcode::kNegate), 256U);
+  Module large = calls_of_calls(40);
+  try {
+    compiler::flatten_calls(large);
+    FAIL() << "expected a refusal";
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find("expected at most 4194304 instructions"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 // Layouts.

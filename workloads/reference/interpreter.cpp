@@ -319,7 +319,11 @@ std::vector<std::size_t> pairs_of(const std::string& attributes) {
 
 Interpreter::Replicas Interpreter::permute(const HloInstruction& instruction,
                                            const Replicas& given) const {
-  Replicas result(given.size(), make_value(instruction.shape));
+  Value nothing = make_value(instruction.shape);
+  for (const hlo::Shape& element : instruction.shape.elements) {
+    nothing.elements.push_back(make_value(element));
+  }
+  Replicas result(given.size(), nothing);
   const std::vector<std::size_t> numbers = pairs_of(instruction.raw_attributes);
   for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
     result.at(numbers[i + 1]) = given.at(numbers[i]);
@@ -351,8 +355,12 @@ Interpreter::Replicas Interpreter::exchange(const HloInstruction& instruction,
                                             const std::vector<const Replicas*>& operands) const {
   const std::size_t replicas = operands[0]->size();
   if (instruction.opcode == HloOpcode::kCollectivePermute) {
-    if (operands.size() != 1) refuse(instruction, "one operand");
-    return permute(instruction, *operands[0]);
+    if (operands.size() == 1) return permute(instruction, *operands[0]);
+    Replicas joined(replicas, make_value(instruction.shape));
+    for (const Replicas* operand : operands) {
+      for (std::size_t i = 0; i < replicas; ++i) joined[i].elements.push_back(operand->at(i));
+    }
+    return permute(instruction, joined);
   }
   Replicas result(replicas, make_value(instruction.shape));
   const bool is_tuple = instruction.shape.is_tuple();

@@ -40,6 +40,8 @@ class Collectives {
   void visit_reduce_scatter(Id id);
   void visit_all_to_all(Id id);
   void visit_permute(Id id);
+  /// The operands, and the arrays of those that are tuples.
+  std::vector<Id> arrays_of(const HloInstruction& permute);
   void visit_all_reduce(Id id);
   void visit_id(Id id);
   void keep(Id id);
@@ -304,6 +306,29 @@ std::vector<std::int64_t> Collectives::sources(Id id) const {
   return from;
 }
 
+std::vector<Id> Collectives::arrays_of(const HloInstruction& permute) {
+  std::vector<Id> arrays;
+  for (Id operand : permute.operands) {
+    const hlo::Shape shape = edit_.shape(operand);
+    if (!shape.is_tuple()) arrays.push_back(operand);
+    for (std::size_t i = 0; i < shape.elements.size(); ++i) {
+      HloInstruction element =
+          edit_.start(HloOpcode::kGetTupleElement, {operand}, shape.elements[i]);
+      element.tuple_index = static_cast<std::int64_t>(i);
+      arrays.push_back(edit_.append_instruction(std::move(element)));
+    }
+  }
+  const std::vector<hlo::Shape> alone{permute.shape};
+  const std::vector<hlo::Shape>& results =
+      permute.shape.is_tuple() ? permute.shape.elements : alone;
+  bool is_same = arrays.size() == results.size();
+  for (std::size_t i = 0; is_same && i < arrays.size(); ++i) {
+    is_same = !results[i].is_tuple() && hlo::same_extent(edit_.shape(arrays[i]), results[i]);
+  }
+  if (!is_same) refuse("expected arrays of the shapes of its results (parts in place are unknown)");
+  return arrays;
+}
+
 void Collectives::visit_permute(Id id) {
   const HloInstruction permute = at(id);
   const std::vector<std::int64_t> from = sources(id);
@@ -315,12 +340,17 @@ void Collectives::visit_permute(Id id) {
     source =
         edit_.select(is_me, edit_.scalar(ElementType::kS32, static_cast<double>(from[to])), source);
   }
-  const Extents extents = permute.shape.dimensions;
-  const Id received = edit_.reshape(part(gathered(permute.operands[0]), 0, 1, source), extents);
-  const Id receives =
-      edit_.compare(edit_.broadcast(source, extents, {}),
-                    edit_.splat(ElementType::kS32, extents, 0), ComparisonDirection::kGe);
-  edit_.finish(edit_.select(receives, received, edit_.splat(permute.shape.type, extents, 0)));
+  std::vector<Id> results;
+  for (Id array : arrays_of(permute)) {
+    const Extents extents = edit_.dimensions(array);
+    const Id received = edit_.reshape(part(gathered(array), 0, 1, source), extents);
+    const Id receives =
+        edit_.compare(edit_.broadcast(source, extents, {}),
+                      edit_.splat(ElementType::kS32, extents, 0), ComparisonDirection::kGe);
+    const Id nothing = edit_.splat(edit_.shape(array).type, extents, 0);
+    results.push_back(edit_.select(receives, received, nothing));
+  }
+  finish(id, results);
 }
 
 /// Other operations than a sum of floating values.
@@ -367,8 +397,13 @@ void Collectives::visit_id(Id id) {
 /// Of groups of one: everything is its own.
 void Collectives::keep(Id id) {
   const HloInstruction alone = at(id);
-  if (alone.opcode == HloOpcode::kCollectivePermute && sources(id)[0] < 0) {
-    return edit_.finish(edit_.splat(alone.shape.type, alone.shape.dimensions, 0));
+  if (alone.opcode == HloOpcode::kCollectivePermute) {
+    std::vector<Id> results = arrays_of(alone);
+    for (Id& result : results) {
+      if (sources(id)[0] >= 0) break;
+      result = edit_.splat(edit_.shape(result).type, edit_.dimensions(result), 0);
+    }
+    return finish(id, results);
   }
   std::int64_t given = 0;
   for (Id operand : alone.operands) given += at(operand).shape.unpadded_bytes();

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <set>
+#include <string>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
@@ -33,6 +35,57 @@ InstructionId inline_body(Computation& entry, const Computation& body,
     id = append(entry, std::move(clone));
   }
   return copy[static_cast<std::size_t>(body.root)];
+}
+
+/// Instructions of a computation and of what it calls, each call counted.
+class ExpandedSize {
+ public:
+  explicit ExpandedSize(const hlo::Module& module)
+      : module_(module), sizes_(module.computations.size(), 0) {}
+
+  std::uint64_t of(hlo::ComputationId root) {
+    std::vector<hlo::ComputationId> work{root};
+    while (!work.empty()) {
+      const hlo::ComputationId id = work.back();
+      if (sizes_[static_cast<std::size_t>(id)] != 0) {
+        work.pop_back();
+        continue;
+      }
+      std::uint64_t size = module_.computation(id).instructions.size();
+      bool is_complete = true;
+      for (const HloInstruction& instruction : module_.computation(id).instructions) {
+        for (hlo::ComputationId called : instruction.called) {
+          const std::uint64_t inner = sizes_[static_cast<std::size_t>(called)];
+          if (inner == 0) {
+            work.push_back(called);
+            is_complete = false;
+          }
+          size = std::min(size + inner, kMost);
+        }
+      }
+      if (!is_complete) continue;
+      sizes_[static_cast<std::size_t>(id)] = size;
+      work.pop_back();
+    }
+    return sizes_[static_cast<std::size_t>(root)];
+  }
+
+ private:
+  static constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+
+  const hlo::Module& module_;
+  std::vector<std::uint64_t> sizes_;  ///< 0: not known yet.
+};
+
+/// Computations that call others several times grow exponentially where calls are dissolved.
+void check_expanded_size(const hlo::Module& module) {
+  constexpr std::uint64_t kMostInstructions = std::uint64_t{1} << 22;
+  const std::uint64_t size = ExpandedSize(module).of(module.entry);
+  if (size <= kMostInstructions) return;
+  throw WorkloadError(module.name + ": expected at most " + std::to_string(kMostInstructions) +
+                      " instructions with those of every call counted, found " +
+                      std::to_string(size) +
+                      ": computations call each other several times over; make loops of them");
 }
 
 /// Dissolves the calls of one computation; false where there are none.
@@ -71,10 +124,12 @@ bool flatten(const hlo::Module& module, Computation& entry) {
 }  // namespace
 
 void flatten_calls(hlo::Module& module) {
+  check_expanded_size(module);
   if (flatten(module, module.entry_computation())) remove_unused_computations(module);
 }
 
 void flatten_calls_everywhere(hlo::Module& module) {
+  check_expanded_size(module);
   std::set<hlo::ComputationId> seen;
   std::vector<hlo::ComputationId> work{module.entry};
   while (!work.empty()) {

@@ -9,6 +9,7 @@
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/copy_steps.h"
 #include "workloads/compiler/passes/custom_calls.h"
+#include "workloads/compiler/passes/empty_arrays.h"
 #include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/indexed_access.h"
@@ -60,6 +61,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   bool has_taken_branches = false;
   do {
     run("flatten_calls", [&] { flatten_calls(work); });
+    run("replace_empty_arrays", [&] { replace_empty_arrays(work); });
     run("simplify", [&] { simplify(work); });
     has_taken_branches = take_known_branches(work);
   } while (has_taken_branches);
