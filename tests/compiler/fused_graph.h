@@ -52,7 +52,7 @@ class FusedGraph {
     }
     const compiler::ExpressionGraph expressions(module, entry, "test");
     const isa::Kernel kernel =
-        compiler::ElementwiseKernel(expressions, inputs.size(), compiler::Target{}).emit();
+        *compiler::ElementwiseKernel(expressions, inputs.size(), compiler::Target{}).emit();
     const std::vector<Array> expected = NaiveEvaluation(module, inputs).run();
     std::vector<hlo::Shape> shapes;
     for (const Array& array : expected) shapes.push_back(array.shape);

@@ -113,16 +113,62 @@ TEST(KernelBuilder, MoreSumsThanRegistersAreDelayedNotLost) {
   }
 }
 
-TEST(KernelBuilder, TooManyLiveValuesAreReportedByName) {
-  Target target;
-  KernelBuilder builder("greedy", target);
-  const VmemRegion in = builder.allocate_vmem(8 * 40);
+/// Forty products that live at once.
+void keep_forty_products(KernelBuilder& builder, VmemRegion in, VmemRegion out) {
   std::vector<VReg> sums;
   for (int i = 0; i < 40; ++i) {
-    builder.matmul(0, builder.load({in, 8 * i}));
-    sums.push_back(builder.pop_result(0));
+    sums.push_back(builder.transcendental(Opcode::kVtanhF32, builder.load({in, 8 * i})));
   }
-  for (int i = 0; i < 40; ++i) builder.store({in, 8 * i}, sums[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < 40; ++i) builder.store({out, 8 * i}, sums[static_cast<std::size_t>(39 - i)]);
+}
+
+TEST(KernelBuilder, ValuesThatFindNoRegisterWaitInVmem) {
+  const auto input = random_floats(40 * kTileWords, 3);
+  std::vector<std::uint32_t> output;
+  run_on_tiles(40, input, &output, keep_forty_products);
+  for (std::size_t tile = 0; tile < 40; ++tile) {
+    for (std::size_t i = 0; i < kTileWords; ++i) {
+      ASSERT_NEAR(as_float(output[tile * kTileWords + i]),
+                  std::tanh(as_float(input[(39 - tile) * kTileWords + i])), 1e-6);
+    }
+  }
+}
+
+TEST(KernelBuilder, MasksThatFindNoRegisterWaitInVmem) {
+  const std::uint32_t tiles = 30;
+  const auto input = random_floats(tiles * kTileWords, 4);
+  std::vector<std::uint32_t> output;
+  run_on_tiles(tiles, input, &output, [](KernelBuilder& b, VmemRegion in, VmemRegion out) {
+    std::vector<compiler::MReg> masks;
+    for (int i = 0; i < 30; ++i) {
+      // Computed from the result of a queue: not as late as its reader allows.
+      const VReg x = b.transcendental(Opcode::kVtanhF32, b.load({in, 8 * i}));
+      masks.push_back(b.vector_compare(Opcode::kVcmpGtF32, x, 0.0F));
+    }
+    for (int i = 0; i < 30; ++i) {
+      b.store({out, 8 * i}, b.select(masks[static_cast<std::size_t>(29 - i)], 1.0F, 2.0F));
+    }
+  });
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    const std::size_t tile = i / kTileWords, from = (tiles - 1 - tile) * kTileWords;
+    ASSERT_EQ(as_float(output[i]), as_float(input[from + i % kTileWords]) > 0 ? 1.0F : 2.0F) << i;
+  }
+}
+
+TEST(KernelBuilder, TooManyLiveValuesAreNoKernelWhereNoneMayWait) {
+  KernelBuilder builder("greedy", Target{});
+  const VmemRegion in = builder.allocate_vmem(8 * 40);
+  keep_forty_products(builder, in, in);
+  EXPECT_FALSE(builder.try_finish());
+}
+
+TEST(KernelBuilder, TooManyValuesAcrossBlocksAreReportedByName) {
+  KernelBuilder builder("greedy", Target{});
+  const VmemRegion in = builder.allocate_vmem(8 * 40);
+  std::vector<VReg> values;
+  for (int i = 0; i < 40; ++i) values.push_back(builder.load({in, 8 * i}));
+  builder.new_block();
+  for (int i = 0; i < 40; ++i) builder.store({in, 8 * i}, values[static_cast<std::size_t>(i)]);
   try {
     builder.finish();
     FAIL() << "40 values fit 32 registers";

@@ -70,6 +70,7 @@ std::uint32_t BlockScheduler::owner(std::uint32_t value) const {
 void BlockScheduler::begin(std::uint32_t block,
                            const std::array<std::uint32_t, 4>& free_registers) {
   block_ = block;
+  values_.resize(draft_.values.size());
   nodes_ = draft_.blocks[block].nodes;
   states_.assign(nodes_.size(), {});
   registers_.clear();
@@ -131,29 +132,48 @@ void BlockScheduler::classify() {
   }
 }
 
-ScheduledBlock BlockScheduler::schedule(std::uint32_t block,
-                                        const std::array<std::uint32_t, 4>& free_registers) {
+std::optional<ScheduledBlock> BlockScheduler::schedule(
+    std::uint32_t block, const std::array<std::uint32_t, 4>& free_registers) {
+  const UnitState units = units_;
   begin(block, free_registers);
   mark_live();
   classify();
-  for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
-    NodeState& state = states_[i];
-    if (!state.live) continue;
-    state.floor = memory_.floor();
-    if (!state.lazy) {
-      place_node(i);
-    } else if (nodes_[i].region != 0) {
-      pending_loads_.push_back(i);
-    }
+  if (!place_all()) {
+    retract(units);
+    return std::nullopt;
   }
-  copy_variables();
-  end_ = std::max(end_, units_.all_ready());
-  if (draft_.blocks[block].branches) place_branch();
   result_.length = end_;
   std::stable_sort(
       result_.instructions.begin(), result_.instructions.end(),
       [](const PlacedInstruction& a, const PlacedInstruction& b) { return a.cycle < b.cycle; });
   return std::move(result_);
+}
+
+/// Undoes what begin() and what was placed since have changed for later blocks.
+void BlockScheduler::retract(const UnitState& units) {
+  units_ = units;
+  release_gathered();
+  for (const Node& node : nodes_) {
+    if (node.dest != 0) values_[node.dest] = {};
+    for_each_source(node, [&](std::uint32_t value) { values_[value] = {}; });
+  }
+  for (const auto& [variable, value] : draft_.blocks[block_].assigned) values_[value] = {};
+}
+
+bool BlockScheduler::place_all() {
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+    NodeState& state = states_[i];
+    if (!state.live) continue;
+    state.floor = memory_.floor();
+    if (!state.lazy) {
+      if (!place_node(i)) return false;
+    } else if (nodes_[i].region != 0) {
+      pending_loads_.push_back(i);
+    }
+  }
+  if (!copy_variables()) return false;
+  end_ = std::max(end_, units_.all_ready());
+  return !draft_.blocks[block_].branches || place_branch();
 }
 
 std::int32_t BlockScheduler::latency_of(std::uint32_t value) const {
@@ -228,10 +248,10 @@ void BlockScheduler::compute_earliest(std::uint32_t index) {
 
 /// Places loads that wait for a reader and may read what the node is about to overwrite. Those that
 /// the node itself needs precede it anyway.
-void BlockScheduler::force_loads(std::uint32_t index) {
+bool BlockScheduler::force_loads(std::uint32_t index) {
   const Node& node = nodes_[index];
-  if (node.region == 0 || node.dest != 0) return;
-  if (node.opcode == Opcode::kDmaVmemToHbm || node.reads_vmem) return;
+  if (node.region == 0 || node.dest != 0) return true;
+  if (node.opcode == Opcode::kDmaVmemToHbm || node.reads_vmem) return true;
   std::vector<std::uint32_t> forced;
   std::size_t kept = 0;
   for (const std::uint32_t load : pending_loads_) {
@@ -244,10 +264,13 @@ void BlockScheduler::force_loads(std::uint32_t index) {
     }
   }
   pending_loads_.resize(kept);
-  if (forced.empty()) return;
+  if (forced.empty()) return true;
   release_gathered();
-  for (const std::uint32_t load : forced) place_node(load);
+  for (const std::uint32_t load : forced) {
+    if (!place_node(load)) return false;
+  }
   gather(index);
+  return true;
 }
 
 void BlockScheduler::release_gathered() {
@@ -255,21 +278,19 @@ void BlockScheduler::release_gathered() {
   gathered_.clear();
 }
 
-void BlockScheduler::place_node(std::uint32_t node) {
+bool BlockScheduler::place_node(std::uint32_t node) {
   gather(node);
-  force_loads(node);
+  if (!force_loads(node)) return false;
   std::sort(gathered_.begin(), gathered_.end());
   for (std::uint32_t each : gathered_) compute_earliest(each);
   std::int32_t cycle = states_[node].earliest;
   const std::int32_t last = cycle + kPatience;
   while (!attempt(cycle)) {
-    ++cycle;
-    TPU_CHECK(cycle < last, draft_.name << ": block " << block_ << ", node " << node << " ("
-                                        << isa::info(nodes_[node].opcode).text
-                                        << "): no register: too many live values");
+    if (++cycle >= last) return false;
   }
   commit();
   release_gathered();
+  return true;
 }
 
 /// Tries to place the last gathered node in the cycle and the others before it.
@@ -366,6 +387,7 @@ bool BlockScheduler::take_register(Attempt& each) {
 bool BlockScheduler::attempt_registers() {
   for (std::size_t i = 0; i < attempt_.size(); ++i) {
     if (take_register(attempt_[i])) continue;
+    lacking_ = draft_.values[nodes_[attempt_[i].node].dest].file;
     while (i-- > 0) {
       if (!attempt_[i].taken) continue;
       const RegisterFile file = draft_.values[nodes_[attempt_[i].node].dest].file;
@@ -411,12 +433,12 @@ void BlockScheduler::commit() {
 }
 
 /// Values that could not be computed into their variable's register move there at the end.
-void BlockScheduler::copy_variables() {
+bool BlockScheduler::copy_variables() {
   const Block& block = draft_.blocks[block_];
   for (const auto& [variable, value] : block.assigned) {
     ValueState& state = values_[value];
     const std::uint32_t source_node = state.node;
-    if (states_[source_node].cycle < 0) place_node(source_node);
+    if (states_[source_node].cycle < 0 && !place_node(source_node)) return false;
     const VariableInfo& info = draft_.variables[variable];
     --state.readers;
     if (state.reg == info.fixed) continue;
@@ -441,27 +463,25 @@ void BlockScheduler::copy_variables() {
     end_ = std::max(end_, cycle + 1);
     emit(move, cycle, info.fixed);
   }
-}
-
-/// First cycle in which the condition of the branch can be read.
-std::int32_t BlockScheduler::branch_earliest() {
-  const Source& condition = draft_.blocks[block_].condition;
-  if (!condition.is_value() || draft_.values[condition.payload].block != block_) return 0;
-  const std::uint32_t node = values_[condition.payload].node;
-  if (states_[node].cycle < 0) place_node(node);
-  return states_[node].cycle + 1;
+  return true;
 }
 
 /// The branch issues in the last cycle but one: the last bundle is its delay slot.
-void BlockScheduler::place_branch() {
+bool BlockScheduler::place_branch() {
   Node jump;
   jump.opcode = Opcode::kSbrRel;
   jump.guard = draft_.blocks[block_].condition;
   jump.sources[0] = Source::of_immediate(draft_.blocks[block_].target);
-  end_ = std::max(end_, branch_earliest() + 2);
+  if (jump.guard.is_value() && draft_.values[jump.guard.payload].block == block_) {
+    const std::uint32_t node = values_[jump.guard.payload].node;
+    if (states_[node].cycle < 0 && !place_node(node)) return false;
+    end_ = std::max(end_, states_[node].cycle + 3);
+  }
+  end_ = std::max(end_, 2);
   while (!slot_free(jump.opcode, end_ - 2)) ++end_;
   emit(jump, end_ - 2, isa::kNoRegister);
   result_.branches = true;
+  return true;
 }
 
 std::uint8_t BlockScheduler::register_of(std::uint32_t value) const {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,11 @@ class BlockScheduler {
   BlockScheduler(const KernelDraft& draft, const Target& target);
 
   /// Schedules a block; `free_registers`: per file, the registers that no value which crosses
-  /// blocks holds here. Blocks come in program order.
-  ScheduledBlock schedule(std::uint32_t block, const std::array<std::uint32_t, 4>& free_registers);
+  /// blocks holds here. Blocks come in program order. Nothing when a register file is too small:
+  /// lacking() says which, and the block may be scheduled again after a change.
+  std::optional<ScheduledBlock> schedule(std::uint32_t block,
+                                         const std::array<std::uint32_t, 4>& free_registers);
+  RegisterFile lacking() const { return lacking_; }
 
   const UnitState& units() const { return units_; }
 
@@ -73,12 +77,17 @@ class BlockScheduler {
   static constexpr int kSlotKinds = static_cast<int>(isa::Slot::kCount) + 1;  ///< And SMEM.
 
   void begin(std::uint32_t block, const std::array<std::uint32_t, 4>& free_registers);
+  void retract(const UnitState& units);
+  bool place_all();
   void mark_live();
   void classify();
-  void place_node(std::uint32_t node);
+  /// These are false when no register is free for a node, however late it stands.
+  bool place_node(std::uint32_t node);
+  bool force_loads(std::uint32_t index);
+  bool copy_variables();
+  bool place_branch();
   void gather(std::uint32_t node);
   void compute_earliest(std::uint32_t node);
-  void force_loads(std::uint32_t index);
   void release_gathered();
   bool attempt(std::int32_t cycle);
   bool attempt_cycles(std::int32_t cycle);
@@ -86,9 +95,6 @@ class BlockScheduler {
   bool variable_is_read(std::uint32_t variable, std::int32_t cycle) const;
   bool take_register(Attempt& each);
   void commit();
-  void copy_variables();
-  std::int32_t branch_earliest();
-  void place_branch();
   std::int32_t latency_of(std::uint32_t value) const;
   bool crosses_blocks(std::uint32_t value) const;
   std::uint32_t owner(std::uint32_t value) const;
@@ -117,6 +123,7 @@ class BlockScheduler {
   std::vector<Attempt> attempt_;
   ScheduledBlock result_;
   std::int32_t end_ = 0;
+  RegisterFile lacking_ = RegisterFile::kScalar;
 };
 
 }  // namespace tpu::compiler

@@ -651,7 +651,19 @@ void KernelBuilder::if_(PReg condition, const std::function<void()>& body) {
 
 isa::Kernel KernelBuilder::finish() {
   TPU_CHECK(draft_ != nullptr, "a kernel is finished once");
-  isa::Kernel kernel = link(*draft_, target_);
+  SpillSpace space{(std::uint64_t{next_vmem_row_} + 7) / 8 * 8,
+                   target_.vmem_bytes / isa::kVmemRowBytes, next_region_};
+  const std::uint64_t begin = space.next_row;
+  std::optional<isa::Kernel> kernel = link(*draft_, target_, &space);
+  TPU_CHECK(kernel, draft_->name << ": too many live values");
+  if (space.next_row > begin) next_vmem_row_ = static_cast<std::uint32_t>(space.next_row);
+  draft_.reset();
+  return std::move(*kernel);
+}
+
+std::optional<isa::Kernel> KernelBuilder::try_finish() {
+  TPU_CHECK(draft_ != nullptr, "a kernel is finished once");
+  std::optional<isa::Kernel> kernel = link(*draft_, target_, nullptr);
   draft_.reset();
   return kernel;
 }

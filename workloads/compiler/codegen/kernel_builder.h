@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,8 +67,9 @@ struct MxuUse {
 /// the next one.
 ///
 /// Registers: 31 scalar, 32 vector, 15 predicate, 8 mask. Values used in other blocks than their
-/// own keep a register between. Too many live values are a SimulatorBug that names the kernel:
-/// nothing is spilled.
+/// own keep a register between. Where a block has too many live vectors or masks, some wait in VMEM
+/// (finish), or the kernel is not made (try_finish), so that its author can write one that overlaps
+/// less.
 class KernelBuilder {
  public:
   KernelBuilder(std::string name, const Target& target);
@@ -226,8 +228,12 @@ class KernelBuilder {
   /// Ends the present block: what follows is scheduled by itself.
   void new_block();
 
-  /// Ends the kernel: schedules, allocates registers, links branches. Once.
+  /// Ends the kernel: schedules, allocates registers, links branches. Once. Values that find no
+  /// register wait in VMEM that no region has; if that does not do, there is a SimulatorBug that
+  /// names the kernel.
   isa::Kernel finish();
+  /// The same, but nothing when values find no register.
+  std::optional<isa::Kernel> try_finish();
 
  private:
   template <RegisterFile File>

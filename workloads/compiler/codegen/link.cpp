@@ -26,12 +26,16 @@ class RegisterAssignment {
  public:
   explicit RegisterAssignment(KernelDraft& draft) : draft_(draft) {}
 
-  void run() {
+  /// False when too many values live across blocks.
+  bool run() {
     resolve_foreign_reads();
     find_ranges();
     std::stable_sort(ranges_.begin(), ranges_.end(),
                      [](const LiveRange& a, const LiveRange& b) { return a.first < b.first; });
-    for (std::size_t i = 0; i < ranges_.size(); ++i) assign(i);
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
+      if (!assign(i)) return false;
+    }
+    return true;
   }
 
   /// Per file, the registers that nothing holds over the block.
@@ -56,7 +60,7 @@ class RegisterAssignment {
   void check_unassigned(std::uint32_t variable, std::uint32_t from, std::uint32_t to) const;
   void find_ranges();
   void extend(LiveRange& range, std::uint32_t born, std::uint32_t used) const;
-  void assign(std::size_t index);
+  bool assign(std::size_t index);
   template <class Visit>
   static void for_each_read(Block& block, Visit&& visit);
 
@@ -169,9 +173,9 @@ void RegisterAssignment::find_ranges() {
   }
 }
 
-void RegisterAssignment::assign(std::size_t index) {
+bool RegisterAssignment::assign(std::size_t index) {
   LiveRange& range = ranges_[index];
-  if (*range.fixed != isa::kNoRegister) return;
+  if (*range.fixed != isa::kNoRegister) return true;
   std::uint32_t taken = 0;
   for (const LiveRange& other : ranges_) {
     if (&other == &range || other.file != range.file || *other.fixed == isa::kNoRegister) continue;
@@ -180,11 +184,10 @@ void RegisterAssignment::assign(std::size_t index) {
   for (int reg = 0; reg < kRegisterCounts[static_cast<std::size_t>(range.file)]; ++reg) {
     if ((taken >> reg & 1) == 0) {
       *range.fixed = static_cast<std::uint8_t>(reg);
-      return;
+      return true;
     }
   }
-  TPU_CHECK(false, draft_.name << ": too many values live across blocks in register file "
-                               << static_cast<int>(range.file));
+  return false;
 }
 
 /// Results that wait in the queues must be as many on every way into a block.
@@ -235,11 +238,30 @@ void append(isa::Kernel& kernel, const ScheduledBlock& block) {
   }
 }
 
+/// A block with as few values waiting in the space as make it possible. What is scheduled ahead of
+/// its place takes registers, too, so that less than all may be needed in program order.
+std::optional<ScheduledBlock> schedule(BlockScheduler& scheduler, KernelDraft& draft,
+                                       std::uint32_t block,
+                                       const std::array<std::uint32_t, 4>& free_registers,
+                                       SpillSpace* space) {
+  std::optional<ScheduledBlock> scheduled = scheduler.schedule(block, free_registers);
+  for (std::uint32_t spared = 2; !scheduled && space != nullptr; spared *= 2) {
+    const RegisterFile file = scheduler.lacking();
+    const auto free = static_cast<std::uint32_t>(
+        __builtin_popcount(free_registers[static_cast<std::size_t>(file)]));
+    if (spared >= free) return std::nullopt;
+    if (spill(draft, block, file, free - spared, *space)) {
+      scheduled = scheduler.schedule(block, free_registers);
+    }
+  }
+  return scheduled;
+}
+
 }  // namespace
 
-isa::Kernel link(KernelDraft& draft, const Target& target) {
+std::optional<isa::Kernel> link(KernelDraft& draft, const Target& target, SpillSpace* space) {
   RegisterAssignment assignment(draft);
-  assignment.run();
+  if (!assignment.run()) return std::nullopt;
   BlockScheduler scheduler(draft, target);
   QueueCheck queues(draft);
   isa::Kernel kernel;
@@ -248,7 +270,10 @@ isa::Kernel link(KernelDraft& draft, const Target& target) {
   for (std::uint32_t block = 0; block < draft.blocks.size(); ++block) {
     first_bundle.push_back(static_cast<std::uint32_t>(kernel.bundles.size()));
     queues.enter(block, scheduler.units().pending_results());
-    append(kernel, scheduler.schedule(block, assignment.free_registers(block)));
+    const auto scheduled =
+        schedule(scheduler, draft, block, assignment.free_registers(block), space);
+    if (!scheduled) return std::nullopt;
+    append(kernel, *scheduled);
     queues.leave(block, scheduler.units().pending_results());
   }
   for (isa::Instruction& instruction : kernel.instructions) {

@@ -141,8 +141,8 @@ class DepthwiseKernel {
     grid_->run([this] { work(); });
     if (gradient()) send_sums();
     LoweredKernel lowered;
-    lowered.vmem_bytes = builder_.vmem_bytes();
     lowered.kernel = builder_.finish();
+    lowered.vmem_bytes = builder_.vmem_bytes();
     return lowered;
   }
 

@@ -55,8 +55,8 @@ class ConvolutionKernel {
     if (!taps_.empty()) stream_.close();
     results_.finish();
     LoweredKernel lowered;
-    lowered.vmem_bytes = builder_.vmem_bytes();
     lowered.kernel = builder_.finish();
+    lowered.vmem_bytes = builder_.vmem_bytes();
     return lowered;
   }
 

@@ -61,8 +61,8 @@ class LanesKernel {
     if (!patches_.units.empty()) stream_.close();
     results_.finish();
     LoweredKernel lowered;
-    lowered.vmem_bytes = builder_.vmem_bytes();
     lowered.kernel = builder_.finish();
+    lowered.vmem_bytes = builder_.vmem_bytes();
     return lowered;
   }
 

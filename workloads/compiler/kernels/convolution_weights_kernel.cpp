@@ -56,8 +56,8 @@ class WeightsKernel {
     grid_->run([this] { work(); }, [this] { results_.ready(); });
     stream_.close();
     LoweredKernel lowered;
-    lowered.vmem_bytes = builder_.vmem_bytes();
     lowered.kernel = builder_.finish();
+    lowered.vmem_bytes = builder_.vmem_bytes();
     return lowered;
   }
 

@@ -55,7 +55,8 @@ class DotKernel {
     }
   }
 
-  LoweredKernel emit() {
+  /// Nothing when values find no register; with `may_spill` they wait in VMEM then.
+  std::optional<LoweredKernel> emit(bool may_spill) {
     results_.start(std::int64_t{out_columns_.block} *
                    ((out_columns_.tiles + out_columns_.block - 1) / out_columns_.block));
     make_grid();
@@ -64,9 +65,11 @@ class DotKernel {
     grid_->run([this] { work(); }, [this] { results_.ready(); });
     stream_.close();
     results_.finish();
+    std::optional<isa::Kernel> kernel = may_spill ? builder_.finish() : builder_.try_finish();
+    if (!kernel) return std::nullopt;
     LoweredKernel lowered;
+    lowered.kernel = std::move(*kernel);
     lowered.vmem_bytes = builder_.vmem_bytes();
-    lowered.kernel = builder_.finish();
     return lowered;
   }
 

@@ -1,4 +1,6 @@
-#include "sim/base/error.h"
+#include <optional>
+#include <utility>
+
 #include "workloads/compiler/kernels/elementwise_kernel.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -11,15 +13,13 @@ LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computatio
   const ExpressionGraph graph(module, fused, instruction.name);
   // Expressions that need more registers than there are get less code that overlaps.
   for (int most_tiles = kMostTiles;; most_tiles /= 2) {
-    try {
-      ElementwiseKernel kernel(graph, instruction.operands.size(), target, most_tiles);
-      LoweredKernel lowered;
-      lowered.kernel = kernel.emit();
-      lowered.vmem_bytes = kernel.vmem_bytes();
-      return lowered;
-    } catch (const SimulatorBug&) {
-      if (most_tiles == 1) throw;
-    }
+    ElementwiseKernel kernel(graph, instruction.operands.size(), target, most_tiles);
+    std::optional<isa::Kernel> made = kernel.emit(most_tiles == 1);
+    if (!made) continue;
+    LoweredKernel lowered;
+    lowered.kernel = std::move(*made);
+    lowered.vmem_bytes = kernel.vmem_bytes();
+    return lowered;
   }
 }
 

@@ -28,7 +28,7 @@ ElementwiseKernel::ElementwiseKernel(const ExpressionGraph& graph, std::size_t o
       emitter_(builder_, graph,
                [this](int node, const Place& place) { return source(node, place); }) {}
 
-isa::Kernel ElementwiseKernel::emit() {
+std::optional<isa::Kernel> ElementwiseKernel::emit(bool may_spill) {
   allocate();
   load_residents(false);
   spread_columns_once();
@@ -43,7 +43,8 @@ isa::Kernel ElementwiseKernel::emit() {
     part_ = {};
   }
   write_results(false);
-  return builder_.finish();
+  if (may_spill) return builder_.finish();
+  return builder_.try_finish();
 }
 
 void ElementwiseKernel::emit_part() {

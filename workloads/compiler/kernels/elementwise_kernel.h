@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
@@ -28,7 +29,8 @@ class ElementwiseKernel {
   ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count, const Target& target,
                     int most_tiles = kMostTiles);
 
-  isa::Kernel emit();
+  /// Nothing when values find no register; with `may_spill` they wait in VMEM then.
+  std::optional<isa::Kernel> emit(bool may_spill = true);
   std::uint64_t vmem_bytes() const { return builder_.vmem_bytes(); }
 
  private:
