@@ -8,15 +8,44 @@ HbmChannel::HbmChannel(const HbmTiming& timing)
     : timing_(timing),
       next_refresh_(timing.refresh_interval == 0 ? kNever : timing.first_refresh) {}
 
+void HbmPieceQueue::grow() {
+  std::vector<HbmPiece> larger(std::max<std::size_t>(8, 2 * ring_.size()));
+  for (std::size_t i = 0; i < size_; ++i) larger[i] = ring_[(first_ + i) & (ring_.size() - 1)];
+  ring_ = std::move(larger);
+  first_ = 0;
+}
+
 void HbmChannel::add(HbmDirection direction, const HbmPiece& piece) {
   arrived_[direction] += piece.granules;
-  std::deque<HbmPiece>& queue = queue_[direction];
-  if (!queue.empty() && queue.back().request == piece.request && !piece.row_miss &&
-      queue.back().arrival == piece.arrival) {
-    queue.back().granules += piece.granules;
-    return;
+  const bool first = queue_[direction].empty();
+  queue_[direction].push_back(piece);
+  if (!first) return;
+  set_ready(direction);
+  next_ = std::min(next_, std::max(free_, ready_[direction]));
+}
+
+int HbmChannel::step(std::uint64_t limit) {
+  const std::uint64_t clock = next_;
+  if (clock >= next_refresh_) {
+    refresh(clock);
+    return -1;
   }
-  queue.push_back(piece);
+  std::uint64_t barrier = std::min(limit, next_refresh_);
+  const bool both = ready_[0] <= clock && ready_[1] <= clock;
+  int direction = ready_[0] <= clock ? kHbmRead : kHbmWrite;
+  if (!both) {
+    barrier = std::min(barrier, ready_[1 - direction]);
+  } else if (since_turn_ < timing_.drain_granules) {
+    direction = last_;
+  } else {
+    direction = 1 - last_;
+    if (clock == free_ && clock == data_end_[last_]) {
+      skip_rounds(barrier);
+      if (free_ >= barrier) return -1;
+    }
+  }
+  serve(direction, both, std::max(clock, free_), barrier);
+  return direction;
 }
 
 /// The next refresh, which is due at `clock`, and those after it that find the channel idle.
@@ -35,12 +64,15 @@ void HbmChannel::skip_rounds(std::uint64_t barrier) {
   const std::uint64_t drain = timing_.drain_granules;
   const std::uint64_t half = drain * timing_.granule;
   const std::uint64_t round = 2 * half + timing_.turn[0] + timing_.turn[1];
-  std::uint64_t rounds = (barrier - free_) / round;
+  std::uint64_t last = kNever;  // granule of either piece that keeps to the rounds
   for (int d = 0; d < 2; ++d) {
     const HbmPiece& piece = queue_[d].front();
     if (piece.row_miss && served_[d] == 0) return;
-    rounds = std::min(rounds, (piece.granules - served_[d] - 1) / drain);
+    last = std::min(last, piece.granules - served_[d] - 1);
   }
+  std::uint64_t rounds = drain == 1 ? last : last / drain;
+  if (rounds == 0) return;
+  if (rounds * round > barrier - free_) rounds = (barrier - free_) / round;
   if (rounds == 0) return;
   free_ += rounds * round;
   data_end_[last_] = free_;
@@ -48,6 +80,7 @@ void HbmChannel::skip_rounds(std::uint64_t barrier) {
   for (int d = 0; d < 2; ++d) {
     served_[d] += rounds * drain;
     passed_[d] += rounds * drain;
+    ready_[d] = 0;
   }
   since_turn_ = drain;
 }
@@ -63,13 +96,13 @@ void HbmChannel::serve(int direction, bool both, std::uint64_t clock, std::uint6
   if (piece.row_miss && served_[direction] == 0) {
     start = std::max(start, data_end_[direction] + timing_.row_miss[direction]);
   }
-  std::uint64_t count = 1;
-  if (start + timing_.granule < barrier) {
-    count +=
-        std::min(piece.granules - served_[direction] - 1, (barrier - start - 1) / timing_.granule);
-  }
+  std::uint64_t count = piece.granules - served_[direction];
   if (both) count = std::min(count, timing_.drain_granules - since_turn_);
+  if (start + (count - 1) * timing_.granule >= barrier) {
+    count = start < barrier ? 1 + (barrier - start - 1) / timing_.granule : 1;
+  }
   since_turn_ += count;
+  ready_[direction] = 0;
   served_[direction] += count;
   passed_[direction] += count;
   free_ = data_end_[direction] = start + count * timing_.granule;

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <vector>
 
 #include "models/memory/hbm_timing.h"
 
@@ -27,6 +28,29 @@ struct HbmPiece {
   std::uint64_t arrival = 0;   ///< Memory clock.
 };
 
+/// The pieces of a direction that wait, first come first: a ring that grows when it is full.
+class HbmPieceQueue {
+ public:
+  bool empty() const { return size_ == 0; }
+  HbmPiece& front() { return ring_[first_]; }
+  const HbmPiece& front() const { return ring_[first_]; }
+  void pop_front() {
+    first_ = (first_ + 1) & (ring_.size() - 1);
+    --size_;
+  }
+  void push_back(const HbmPiece& piece) {
+    if (size_ == ring_.size()) grow();
+    ring_[(first_ + size_++) & (ring_.size() - 1)] = piece;
+  }
+
+ private:
+  void grow();
+
+  std::vector<HbmPiece> ring_;  ///< A power of two, or none.
+  std::size_t first_ = 0;
+  std::size_t size_ = 0;
+};
+
 class HbmChannel {
  public:
   explicit HbmChannel(const HbmTiming& timing);
@@ -42,11 +66,16 @@ class HbmChannel {
   bool idle() const { return queue_[0].empty() && queue_[1].empty(); }
   /// Granules of a direction that have arrived since the beginning.
   std::uint64_t arrived(HbmDirection direction) const { return arrived_[direction]; }
-  /// A clock before which the data of so many granules of a direction will not have passed; 0 when
-  /// they may have.
+  /// Granules of a direction that are decided: on the bus or behind it.
+  std::uint64_t passed(HbmDirection direction) const { return passed_[direction]; }
+  /// A clock before which the data of so many granules of a direction, more than have passed, will
+  /// not have passed: nothing else is on the bus, except for the next refresh.
   std::uint64_t earliest(HbmDirection direction, std::uint64_t granules) const {
-    const std::uint64_t passed = passed_[direction];
-    return granules > passed ? free_ + (granules - passed) * timing_.granule : 0;
+    const std::uint64_t begin = std::max(free_, next_);
+    const std::uint64_t data = (granules - passed_[direction]) * timing_.granule;
+    const bool refreshed =
+        begin <= next_refresh_ && begin + data - timing_.granule > next_refresh_;
+    return begin + data + (refreshed ? timing_.refresh : 0);
   }
 
  private:
@@ -54,23 +83,32 @@ class HbmChannel {
 
   void refresh(std::uint64_t clock);
   void skip_rounds(std::uint64_t barrier);
-  std::uint64_t ready(int direction) const {
-    if (queue_[direction].empty()) return kNever;
-    return served_[direction] > 0
-               ? 0
-               : queue_[direction].front().arrival + timing_.first_data[direction];
+  /// When the first piece of a direction may begin.
+  void set_ready(int direction) {
+    ready_[direction] = queue_[direction].empty()
+                            ? kNever
+                            : queue_[direction].front().arrival + timing_.first_data[direction];
   }
+  void set_next() {
+    const std::uint64_t first = std::min(ready_[0], ready_[1]);
+    next_ = first == kNever ? kNever : std::max(free_, first);
+  }
+  /// What the bus does in clock next_, before `limit`: the direction that it serves, or none.
+  int step(std::uint64_t limit);
   /// Puts granules of the first piece of a direction on the bus: as many as begin before
   /// `barrier`, at least one.
   void serve(int direction, bool both, std::uint64_t clock, std::uint64_t barrier);
 
   const HbmTiming& timing_;
-  std::array<std::deque<HbmPiece>, 2> queue_;
+  std::array<HbmPieceQueue, 2> queue_;
+  /// When the first piece of a direction may begin: 0 when it has begun, kNever without a piece.
+  std::array<std::uint64_t, 2> ready_{kNever, kNever};
   std::array<std::uint64_t, 2> arrived_{};
   std::array<std::uint64_t, 2> passed_{};    ///< Granules, the one on the bus included.
   std::array<std::uint64_t, 2> served_{};    ///< Granules of the first piece that have passed.
   std::array<std::uint64_t, 2> data_end_{};  ///< Of the last data of a direction.
   std::uint64_t free_ = 0;                   ///< The bus is free from this clock on.
+  std::uint64_t next_ = kNever;              ///< Nothing is decided before.
   std::uint64_t next_refresh_ = 0;
   HbmDirection last_ = kHbmRead;
   std::uint64_t since_turn_ = 0;  ///< Granules since the bus turned.
@@ -80,36 +118,18 @@ class HbmChannel {
 
 template <class Visit>
 void HbmChannel::advance(std::uint64_t limit, const Visit& visit) {
-  while (true) {
-    const std::uint64_t ready[2] = {this->ready(kHbmRead), this->ready(kHbmWrite)};
-    const std::uint64_t first = std::min(ready[0], ready[1]);
-    if (first == kNever) return;
-    const std::uint64_t clock = std::max(free_, first);
-    if (clock >= limit) return;
-    if (clock >= next_refresh_) {
-      refresh(clock);
-      continue;
-    }
-    std::uint64_t barrier = std::min(limit, next_refresh_);
-    const bool both = ready[0] <= clock && ready[1] <= clock;
-    int direction = ready[0] <= clock ? kHbmRead : kHbmWrite;
-    if (!both) {
-      barrier = std::min(barrier, ready[1 - direction]);
-    } else if (since_turn_ < timing_.drain_granules) {
-      direction = last_;
-    } else {
-      direction = 1 - last_;
-      if (clock == free_ && clock == data_end_[last_]) {
-        skip_rounds(barrier);
-        if (free_ >= barrier) continue;
+  while (next_ < limit) {
+    const int direction = step(limit);
+    if (direction >= 0) {
+      const HbmPiece& piece = queue_[direction].front();
+      if (served_[direction] == piece.granules) {
+        visit(piece.request, piece.granules, free_);
+        queue_[direction].pop_front();
+        served_[direction] = 0;
+        set_ready(direction);
       }
     }
-    serve(direction, both, std::max(clock, free_), barrier);
-    const HbmPiece& piece = queue_[direction].front();
-    if (served_[direction] < piece.granules) continue;
-    visit(piece.request, piece.granules, free_);
-    queue_[direction].pop_front();
-    served_[direction] = 0;
+    set_next();
   }
 }
 

@@ -9,57 +9,51 @@
 namespace tpu {
 namespace {
 
-/// The sum of what is left of `value` when its last digits to the base `base` are dropped one by
-/// one, none at first.
-std::uint64_t fold(std::uint64_t value, std::uint64_t base) {
-  if (base < 2) return 0;
-  std::uint64_t sum = 0;
-  if ((base & (base - 1)) == 0) {
-    int bits = 0;
-    while (base >> bits > 1) ++bits;
-    for (; value > 0; value >>= bits) sum += value;
-    return sum;
-  }
-  for (; value > 0; value /= base) sum += value;
-  return sum;
-}
-
 HbmMapping mapping(const HbmParams& params, std::uint32_t cores_per_chip) {
-  HbmMapping result;
-  result.channels = params.channels * params.pseudo_channels / std::max(cores_per_chip, 1u);
-  result.banks = params.banks;
-  result.granules_per_row = params.row_bytes / isa::kHbmGranuleBytes;
-  if (result.channels == 0) {
+  const std::uint32_t channels =
+      params.channels * params.pseudo_channels / std::max(cores_per_chip, 1u);
+  if (channels == 0) {
     throw ConfigurationError("hbm.channels: expected at least one for each core, found " +
                              std::to_string(params.channels) + " for " +
                              std::to_string(cores_per_chip) + " cores");
   }
-  return result;
+  return {channels, params.banks, params.row_bytes / isa::kHbmGranuleBytes};
 }
 
 }  // namespace
 
-std::uint32_t HbmMapping::channel(std::uint64_t granule) const {
-  return static_cast<std::uint32_t>((granule % channels + fold(granule / channels, channels)) %
-                                    channels);
+HbmMapping::Base::Base(std::uint32_t number) : base(std::max(number, 1u)) {
+  if ((base & (base - 1)) != 0) return;
+  for (bits = 0; base >> bits > 1;) ++bits;
 }
 
-std::uint32_t HbmMapping::bank(std::uint64_t row) const {
-  return static_cast<std::uint32_t>(fold(row, banks) % banks);
+std::uint32_t HbmMapping::Base::fold(std::uint64_t value) const {
+  if (base < 2) return 0;
+  std::uint64_t sum = 0;
+  if (bits >= 0) {
+    for (; value > 0; value >>= bits) sum += value;
+    return static_cast<std::uint32_t>(sum & (base - 1));
+  }
+  for (; value > 0; value /= base) sum += value;
+  return static_cast<std::uint32_t>(sum % base);
 }
+
+HbmMapping::HbmMapping(std::uint32_t channels, std::uint32_t banks, std::uint32_t granules_per_row)
+    : channels_(channels), banks_(banks), per_row_(granules_per_row) {}
 
 HbmController::HbmController(const HbmParams& params, std::uint32_t clock_mhz,
                              std::uint32_t cores_per_chip)
     : timing_(params, clock_mhz),
       mapping_(mapping(params, cores_per_chip)),
       latency_(params.latency_cycles),
-      channels_(mapping_.channels, HbmChannel(timing_)),
-      last_(mapping_.channels),
-      parts_(mapping_.channels) {}
+      channels_(mapping_.channels(), HbmChannel(timing_)) {
+  for (std::vector<Entry>& entries : entries_) entries.resize(channels_.size());
+}
 
 std::uint32_t HbmController::new_slot() {
   if (free_slots_.empty()) {
     slots_.emplace_back();
+    ends_.resize(slots_.size() * channels_.size());
     return static_cast<std::uint32_t>(slots_.size() - 1);
   }
   const std::uint32_t slot = free_slots_.back();
@@ -74,125 +68,169 @@ void HbmController::submit(const HbmRequest& request, std::uint64_t now) {
   piece.request = index;
   piece.arrival = timing_.to_memory(now);
   slots_[index] = {request, request.granules, piece.arrival, 0, 0};
+  adding_ = direction(slots_[index]);
   const std::uint64_t end = request.first + request.granules;
   const bool contiguous = request.granules_per_run == 0 || request.granules_per_run >= end;
   const std::uint64_t run = contiguous ? std::max<std::uint64_t>(end, 1) : request.granules_per_run;
-  for (std::uint64_t at = request.first; at < end;) {
-    const std::uint64_t in_run = at % run;
-    const std::uint64_t granules = std::min(run - in_run, end - at);
-    add_run(request.address + at / run * request.stride + in_run, granules, piece);
-    at += granules;
+  std::uint64_t in_run = request.first % run;
+  std::uint64_t address = request.address + request.first / run * request.stride;
+  for (std::uint64_t left = request.granules; left > 0; address += request.stride) {
+    const std::uint64_t granules = std::min(run - in_run, left);
+    add_run(address + in_run, granules, piece);
+    left -= granules;
+    in_run = 0;
   }
+  end_pieces(index, piece);
+  choose_fullest(index);
+  next_event_ = std::min(next_event_, slots_[index].earliest);
 }
 
-/// Gives each channel its granules of a contiguous run as one piece: all whole blocks of
-/// consecutive granules, one to each channel, and what the ends add.
-void HbmController::add_run(std::uint64_t address, std::uint64_t granules, HbmPiece piece) {
-  const std::uint64_t count = mapping_.channels;
+/// A contiguous run: all whole blocks at once, and what the ends add.
+void HbmController::add_run(std::uint64_t address, std::uint64_t granules, const HbmPiece& piece) {
+  const std::uint64_t count = channels_.size();
   const std::uint64_t end = address + granules;
-  const std::uint64_t first_whole = (address + count - 1) / count * count;
-  const std::uint64_t last_whole = end / count * count;
-  if (last_whole <= first_whole) {
-    piece.granules = 1;
-    for (std::uint64_t granule = address; granule < end;) {
-      // Within a block, one granule to each channel, row and bank are the same.
-      const std::uint64_t block_end = std::min(end, (granule / count + 1) * count);
-      const Place place = place_of(granule);
-      for (std::uint32_t channel = mapping_.channel(granule); granule < block_end; ++granule) {
-        add_piece(channel, place, place, piece);
-        channel = channel + 1 == count ? 0 : channel + 1;
-      }
+  std::uint64_t block = mapping_.block(address);
+  if (address != block * count || granules < count) {
+    const std::uint64_t block_end = std::min(end, (block + 1) * count);
+    add_in_block(block, address, block_end, piece);
+    address = block_end;
+    ++block;
+  }
+  const std::uint64_t whole = mapping_.block(end - address);
+  if (whole > 0) {
+    const Place first = {mapping_.row_of(block), mapping_.bank(mapping_.row_of(block))};
+    const std::uint64_t last_row = mapping_.row_of(block + whole - 1);
+    const Place last = {last_row, mapping_.bank(last_row)};
+    for (std::uint32_t channel = 0; channel < count; ++channel) {
+      add_granules(channel, first, whole, piece);
+      entries_[adding_][channel].last = last;
     }
-    return;
+    address += whole * count;
+    block += whole;
   }
-  const std::uint64_t blocks = (last_whole - first_whole) / count;
-  // Only the row matters: any granule of a block stands for the channel's own.
-  for (Part& part : parts_) part = {first_whole, blocks};
-  for (std::uint64_t granule = address; granule < first_whole; ++granule) {
-    Part& part = parts_[mapping_.channel(granule)];
-    part.first = granule;
-    ++part.granules;
-  }
-  for (std::uint64_t granule = last_whole; granule < end; ++granule) {
-    ++parts_[mapping_.channel(granule)].granules;
-  }
-  for (std::uint32_t channel = 0; channel < count; ++channel) {
-    const Part& part = parts_[channel];
-    piece.granules = part.granules;
-    add_piece(channel, place_of(part.first), place_of(part.first + (part.granules - 1) * count),
-              piece);
+  if (address < end) add_in_block(block, address, end, piece);
+}
+
+/// Granules of one block: one to each channel, all in the same row.
+void HbmController::add_in_block(std::uint64_t block, std::uint64_t begin, std::uint64_t end,
+                                 const HbmPiece& piece) {
+  const std::uint64_t row = mapping_.row_of(block);
+  const Place place = {row, mapping_.bank(row)};
+  std::uint32_t channel = mapping_.channel_of(block, begin);
+  for (; begin < end; ++begin) {
+    add_granules(channel, place, 1, piece);
+    if (++channel == channels_.size()) channel = 0;
   }
 }
 
-HbmController::Place HbmController::place_of(std::uint64_t granule) const {
-  const std::uint64_t row = mapping_.row(granule);
-  return {row, mapping_.bank(row)};
+/// Granules of a channel in neighbouring rows, of which only the first may miss its row.
+void HbmController::add_granules(std::uint32_t channel, const Place& place, std::uint64_t granules,
+                                 const HbmPiece& piece) {
+  Entry& entry = entries_[adding_][channel];
+  if (place.bank == entry.last.bank && place.row != entry.last.row) {
+    if (entry.granules > 0) end_piece(channel, piece);
+    entry.row_miss = true;
+  }
+  entry.last = place;
+  entry.granules += granules;
 }
 
-void HbmController::add_piece(std::uint32_t channel, const Place& first, const Place& last,
-                              HbmPiece piece) {
-  Slot& slot = slots_[piece.request];
-  const HbmDirection direction = slot.request.write ? kHbmWrite : kHbmRead;
-  Place& before = last_[channel][direction];
-  piece.row_miss = first.bank == before.bank && first.row != before.row;
-  before = last;
-  channels_[channel].add(direction, piece);
-  const std::uint64_t arrived = channels_[channel].arrived(direction);
-  const HbmChannel& fullest = channels_[slot.fullest];
-  if (channels_[channel].earliest(direction, arrived) >=
-      fullest.earliest(direction, slot.arrived)) {
+/// Hands a channel the piece that has been put together for it.
+void HbmController::end_piece(std::uint32_t channel, HbmPiece piece) {
+  Entry& entry = entries_[adding_][channel];
+  piece.granules = entry.granules;
+  piece.row_miss = entry.row_miss;
+  channels_[channel].add(adding_, piece);
+  entry.granules = 0;
+  entry.row_miss = false;
+}
+
+void HbmController::end_pieces(std::uint32_t index, const HbmPiece& piece) {
+  std::uint64_t* ends = ends_.data() + std::size_t{index} * channels_.size();
+  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
+    ends[channel] = 0;
+    if (entries_[adding_][channel].granules == 0) continue;
+    end_piece(channel, piece);
+    ends[channel] = channels_[channel].arrived(adding_);
+  }
+}
+
+/// The channel that still needs longest for a request at the least, and the cycle before which the
+/// request is therefore not done.
+void HbmController::choose_fullest(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  const HbmDirection way = direction(slot);
+  const std::uint64_t* ends = ends_.data() + std::size_t{index} * channels_.size();
+  std::uint64_t last = 0;
+  for (std::uint32_t channel = 0; slot.left > 0 && channel < channels_.size(); ++channel) {
+    if (ends[channel] <= channels_[channel].passed(way)) continue;
+    const std::uint64_t earliest = channels_[channel].earliest(way, ends[channel]);
+    if (earliest < last) continue;
+    last = earliest;
     slot.fullest = channel;
-    slot.arrived = arrived;
   }
+  slot.earliest = timing_.to_core(std::max(last, slot.data_end)) + latency_;
 }
 
-/// A cycle before which a request is not done; the exact one when all its data has passed.
-std::uint64_t HbmController::earliest(const Slot& slot) const {
-  std::uint64_t clock = slot.data_end;
-  if (slot.left > 0) {
-    const HbmDirection direction = slot.request.write ? kHbmWrite : kHbmRead;
-    clock = std::max({clock, clock_ + timing_.granule,
-                      channels_[slot.fullest].earliest(direction, slot.arrived)});
-  }
-  return timing_.to_core(clock) + latency_;
+void HbmController::advance_channel(std::uint32_t channel) {
+  channels_[channel].advance(
+      clock_, [this](std::uint32_t index, std::uint64_t granules, std::uint64_t data_end) {
+        slots_[index].left -= granules;
+        slots_[index].data_end = std::max(slots_[index].data_end, data_end);
+      });
 }
 
 std::optional<std::uint64_t> HbmController::next_event() const {
   if (waiting_.empty()) return std::nullopt;
-  std::uint64_t first = ~std::uint64_t{0};
-  for (const std::uint32_t index : waiting_) first = std::min(first, earliest(slots_[index]));
-  return first;
+  return next_event_;
 }
 
-std::vector<HbmRequest> HbmController::advance(std::uint64_t now) {
-  clock_ = timing_.to_memory(now);
-  for (HbmChannel& channel : channels_) {
-    channel.advance(clock_,
-                    [this](std::uint32_t index, std::uint64_t granules, std::uint64_t data_end) {
-                      slots_[index].left -= granules;
-                      slots_[index].data_end = std::max(slots_[index].data_end, data_end);
-                    });
+/// Whether a request that may be done is; takes the other channels along only when the fullest one
+/// is done with it.
+bool HbmController::done(std::uint32_t index, std::uint64_t now) {
+  Slot& slot = slots_[index];
+  const HbmDirection way = direction(slot);
+  while (slot.earliest <= now) {
+    if (slot.left == 0) {
+      slot.earliest = timing_.to_core(slot.data_end) + latency_;
+      return slot.earliest <= now;
+    }
+    const std::uint64_t end = ends_[std::size_t{index} * channels_.size() + slot.fullest];
+    HbmChannel& fullest = channels_[slot.fullest];
+    advance_channel(slot.fullest);
+    if (end > fullest.passed(way)) {
+      slot.earliest = timing_.to_core(fullest.earliest(way, end)) + latency_;
+      continue;
+    }
+    for (std::uint32_t c = 0; c < channels_.size(); ++c) advance_channel(c);
+    choose_fullest(index);
   }
-  std::vector<std::uint32_t> done;
+  return false;
+}
+
+const std::vector<HbmRequest>& HbmController::advance(std::uint64_t now) {
+  clock_ = timing_.to_memory(now);
+  done_.clear();
   std::size_t kept = 0;
+  next_event_ = kNever;
   for (const std::uint32_t index : waiting_) {
-    const Slot& slot = slots_[index];
-    if (slot.left > 0 || earliest(slot) > now) {
-      waiting_[kept++] = index;
+    if (done(index, now)) {
+      done_.push_back(index);
     } else {
-      done.push_back(index);
+      waiting_[kept++] = index;
+      next_event_ = std::min(next_event_, slots_[index].earliest);
     }
   }
   waiting_.resize(kept);
-  std::stable_sort(done.begin(), done.end(), [&](std::uint32_t a, std::uint32_t b) {
+  std::stable_sort(done_.begin(), done_.end(), [&](std::uint32_t a, std::uint32_t b) {
     return slots_[a].data_end < slots_[b].data_end;
   });
-  std::vector<HbmRequest> result;
-  for (const std::uint32_t index : done) {
-    result.push_back(slots_[index].request);
+  result_.clear();
+  for (const std::uint32_t index : done_) {
+    result_.push_back(slots_[index].request);
     free_slots_.push_back(index);
   }
-  return result;
+  return result_;
 }
 
 }  // namespace tpu

@@ -15,11 +15,11 @@ namespace tpu::test {
 class HbmBurstTwin {
  public:
   HbmBurstTwin(const HbmParams& params, std::uint32_t clock_mhz, std::uint32_t cores_per_chip)
-      : params_(params), timing_(params, clock_mhz) {
-    mapping_.channels = params.channels * params.pseudo_channels / cores_per_chip;
-    mapping_.banks = params.banks;
-    mapping_.granules_per_row = params.row_bytes / 1024;
-    channels_.resize(mapping_.channels);
+      : params_(params),
+        timing_(params, clock_mhz),
+        mapping_(params.channels * params.pseudo_channels / cores_per_chip, params.banks,
+                 params.row_bytes / 1024),
+        channels_(mapping_.channels()) {
     for (Channel& channel : channels_) channel.next_refresh = timing_.first_refresh;
   }
 
