@@ -17,11 +17,30 @@ void HbmPieceQueue::grow() {
 
 void HbmChannel::add(HbmDirection direction, const HbmPiece& piece) {
   arrived_[direction] += piece.granules;
+  all_ready_[direction] = piece.arrival + timing_.first_data[direction];
   const bool first = queue_[direction].empty();
   queue_[direction].push_back(piece);
   if (!first) return;
   set_ready(direction);
   next_ = std::min(next_, std::max(free_, ready_[direction]));
+}
+
+std::uint64_t HbmChannel::earliest(HbmDirection direction, std::uint64_t granules) const {
+  const std::uint64_t begin = std::max(free_, next_);
+  const std::uint64_t mine = granules - passed_[direction];
+  std::uint64_t clocks = mine * timing_.granule;
+  const std::uint64_t gaps = timing_.turn[kHbmRead] + timing_.turn[kHbmWrite];
+  if (begin + timing_.granule >= std::max(all_ready_[0], all_ready_[1])) {
+    // Both directions take turns, the first and the last perhaps incomplete.
+    const std::uint64_t drain = timing_.drain_granules;
+    const HbmDirection other = direction == kHbmRead ? kHbmWrite : kHbmRead;
+    const std::uint64_t turns = std::min(mine, arrived_[other] - passed_[other]) / drain;
+    if (turns > 2) clocks += (turns - 2) * (drain * timing_.granule + gaps);
+  }
+  if (begin > next_refresh_ || begin + clocks - timing_.granule <= next_refresh_) {
+    return begin + clocks;
+  }
+  return begin + clocks + timing_.refresh - std::min(gaps, timing_.refresh);
 }
 
 int HbmChannel::step(std::uint64_t limit) {

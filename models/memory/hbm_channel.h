@@ -69,14 +69,8 @@ class HbmChannel {
   /// Granules of a direction that are decided: on the bus or behind it.
   std::uint64_t passed(HbmDirection direction) const { return passed_[direction]; }
   /// A clock before which the data of so many granules of a direction, more than have passed, will
-  /// not have passed: nothing else is on the bus, except for the next refresh.
-  std::uint64_t earliest(HbmDirection direction, std::uint64_t granules) const {
-    const std::uint64_t begin = std::max(free_, next_);
-    const std::uint64_t data = (granules - passed_[direction]) * timing_.granule;
-    const bool refreshed =
-        begin <= next_refresh_ && begin + data - timing_.granule > next_refresh_;
-    return begin + data + (refreshed ? timing_.refresh : 0);
-  }
+  /// not have passed: what follows from the pieces that wait.
+  std::uint64_t earliest(HbmDirection direction, std::uint64_t granules) const;
 
  private:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
@@ -95,6 +89,22 @@ class HbmChannel {
   }
   /// What the bus does in clock next_, before `limit`: the direction that it serves, or none.
   int step(std::uint64_t limit);
+  bool takes_turns() const {
+    return timing_.drain_granules == 1 && since_turn_ > 0 && next_ < next_refresh_ &&
+           ready_[0] <= next_ && ready_[1] <= next_;
+  }
+  /// The same as step(), again and again while both directions wait and turn with each granule.
+  template <class Visit>
+  void take_turns(std::uint64_t barrier, const Visit& visit);
+  template <class Visit>
+  void end_piece(int direction, const Visit& visit) {
+    const HbmPiece& piece = queue_[direction].front();
+    if (served_[direction] < piece.granules) return;
+    visit(piece.request, piece.granules, free_);
+    queue_[direction].pop_front();
+    served_[direction] = 0;
+    set_ready(direction);
+  }
   /// Puts granules of the first piece of a direction on the bus: as many as begin before
   /// `barrier`, at least one.
   void serve(int direction, bool both, std::uint64_t clock, std::uint64_t barrier);
@@ -103,6 +113,7 @@ class HbmChannel {
   std::array<HbmPieceQueue, 2> queue_;
   /// When the first piece of a direction may begin: 0 when it has begun, kNever without a piece.
   std::array<std::uint64_t, 2> ready_{kNever, kNever};
+  std::array<std::uint64_t, 2> all_ready_{};  ///< When the last piece may begin.
   std::array<std::uint64_t, 2> arrived_{};
   std::array<std::uint64_t, 2> passed_{};    ///< Granules, the one on the bus included.
   std::array<std::uint64_t, 2> served_{};    ///< Granules of the first piece that have passed.
@@ -117,17 +128,34 @@ class HbmChannel {
 // ---- Inline: advance() takes the visitor of the controller.
 
 template <class Visit>
+void HbmChannel::take_turns(std::uint64_t barrier, const Visit& visit) {
+  std::uint64_t clock = next_;
+  if (clock == data_end_[last_]) skip_rounds(barrier);
+  clock = std::max(clock, free_);
+  while (clock < barrier && ready_[0] <= clock && ready_[1] <= clock) {
+    const int way = 1 - last_;
+    std::uint64_t start = std::max(clock, data_end_[last_] + timing_.turn[way]);
+    if (served_[way] == 0 && queue_[way].front().row_miss) {
+      start = std::max(start, data_end_[way] + timing_.row_miss[way]);
+    }
+    last_ = static_cast<HbmDirection>(way);
+    since_turn_ = 1;
+    ready_[way] = 0;
+    ++served_[way];
+    ++passed_[way];
+    clock = free_ = data_end_[way] = start + timing_.granule;
+    end_piece(way, visit);
+  }
+}
+
+template <class Visit>
 void HbmChannel::advance(std::uint64_t limit, const Visit& visit) {
   while (next_ < limit) {
-    const int direction = step(limit);
-    if (direction >= 0) {
-      const HbmPiece& piece = queue_[direction].front();
-      if (served_[direction] == piece.granules) {
-        visit(piece.request, piece.granules, free_);
-        queue_[direction].pop_front();
-        served_[direction] = 0;
-        set_ready(direction);
-      }
+    if (takes_turns()) {
+      take_turns(std::min(limit, next_refresh_), visit);
+    } else {
+      const int direction = step(limit);
+      if (direction >= 0) end_piece(direction, visit);
     }
     set_next();
   }
