@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -243,7 +244,8 @@ TEST(HbmController, ALongerDrainTurnsLessOften) {
 TEST(HbmController, ALaterArrivalSlowsWhatIsUnderWay) {
   HbmController hbm(without_refresh(), kClock, 2);
   hbm.submit(read(0, 100 * kChannels, 0), 0);
-  EXPECT_EQ(*hbm.next_event(), done_at(kFirstRead + 100 * kGranule));  // a bound: if nothing else comes
+  EXPECT_EQ(*hbm.next_event(),
+            done_at(kFirstRead + 100 * kGranule));  // a bound: if nothing else comes
   EXPECT_TRUE(hbm.advance(1000).empty());
   hbm.submit(write(8192, 50 * kChannels, 1), 1000);
   const std::vector<std::uint64_t> done = finish(hbm, 2);
@@ -313,8 +315,14 @@ HbmRequest random_request(std::mt19937& random, std::uint64_t token) {
   return request;
 }
 
+/// How many sets of random requests are tried: a sample, or as many as the environment asks for.
+std::uint32_t request_sets() {
+  const char* const stated = std::getenv("TPUSIM_HBM_REQUEST_SETS");
+  return stated == nullptr ? 1000 : static_cast<std::uint32_t>(std::strtoul(stated, nullptr, 10));
+}
+
 TEST(HbmController, AgreesWithEveryBurstByItself) {
-  for (std::uint32_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint32_t seed = 0; seed < request_sets(); ++seed) {
     std::mt19937 random(seed);
     const HbmParams params = random_params(random);
     HbmController hbm(params, kClock, 2);
@@ -323,13 +331,15 @@ TEST(HbmController, AgreesWithEveryBurstByItself) {
     std::vector<std::uint64_t> done(count);
     std::uint64_t now = random() % 3000;
     for (std::size_t i = 0; i < count; ++i) {
-      for (const HbmRequest& request : hbm.advance(now)) {
-        ASSERT_LE(done[request.token], now);
+      // As in the machine, nothing is advanced only because a request arrives; it may be, though.
+      if (seed % 2 == 0) {
+        for (const HbmRequest& request : hbm.advance(now)) done[request.token] = now;
       }
       const HbmRequest request = random_request(random, i);
       hbm.submit(request, now);
       twin.submit(request, now);
-      const std::uint64_t gap = random() % 3 == 0 ? random() % 3000 : random() % 200;
+      const std::uint64_t gap =
+          random() % 3 == 0 ? random() % 3000 : random() % (seed % 3 == 0 ? 2 : 200);
       // What is done before the next arrival.
       while (hbm.next_event() && *hbm.next_event() <= now + gap) {
         const std::uint64_t at = *hbm.next_event();
