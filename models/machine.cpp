@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <sstream>
 
 #include "models/core/followed_kernels.h"
 #include "models/deadlock.h"
@@ -83,6 +84,7 @@ class Machine::Impl {
                        params_.name + "), found core " + std::to_string(core));
     }
   }
+  void check_length(const RunOptions& options, std::size_t cores) const;
   void load_hbm(std::uint32_t core);
   void assume_inputs(std::uint32_t core);
   std::vector<std::string> notes(const std::vector<Core*>& cores,
@@ -130,12 +132,33 @@ void Machine::Impl::assume_inputs(std::uint32_t core) {
   }
 }
 
+/// The host alone may take longer than there are cycles to count.
+void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) const {
+  const double rate = params_.host.examples_per_s;
+  if (!(rate > 0) || program_.infeed_bytes == 0) return;
+  const std::size_t of_a_host = std::size_t{params_.host.chips} * params_.cores_per_chip;
+  const double batches = (static_cast<double>(options.steps) + options.warmup_steps) *
+                         static_cast<double>(std::min(cores, std::max<std::size_t>(of_a_host, 1)));
+  const double seconds = batches * static_cast<double>(program_.examples_per_core) / rate;
+  const double longest = static_cast<double>(kLongestRun) / params_.clock_mhz * 1e-6;
+  if (seconds < longest) return;
+  constexpr double kSecondsOfAYear = 365.0 * 24 * 3600;
+  std::ostringstream text;
+  text.precision(3);
+  text << "expected a run of less than " << longest / kSecondsOfAYear
+       << " years on the chip (2^60 cycles), found one of " << seconds / kSecondsOfAYear
+       << " years: " << options.steps << " steps at host.examples_per_s = " << rate
+       << "; run fewer steps or a faster host";
+  throw UsageError(text.str());
+}
+
 RunResult Machine::Impl::run(const RunOptions& options) {
   std::vector<std::uint32_t> numbers = options.cores;
   if (numbers.empty()) {
     for (std::uint32_t core = 0; core < params_.cores(); ++core) numbers.push_back(core);
   }
   for (std::uint32_t core : numbers) check_core(core);
+  check_length(options, numbers.size());
   FollowedKernels followed(program_);
   while (true) {
     try {
@@ -159,7 +182,7 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
     runs[core] = true;
   }
   const KernelContext kernel;
-  RunClock clock(params_);
+  RunClock clock;
   BlockTable blocks(program_, kernels_, params_.core, longest_block(options),
                     options.most_remembered);
   const CoreSetup setup{params_, program_, options, blocks, followed, runs};

@@ -1,11 +1,13 @@
 #include "models/timed_module.h"
 
+#include <algorithm>
+
 #include "sim/base/error.h"
 
 namespace tpu {
 
-TimedModule::TimedModule(const sc_core::sc_module_name& name, RunClock& clock)
-    : sc_core::sc_module(name), clock_(clock), event_("wake") {
+TimedModule::TimedModule(const sc_core::sc_module_name& name, RunClock& clock, Phase phase)
+    : sc_core::sc_module(name), clock_(clock), phase_(phase), event_("wake") {
   sc_core::sc_spawn_options options;
   options.spawn_method();
   options.dont_initialize();
@@ -18,11 +20,12 @@ TimedModule::TimedModule(const sc_core::sc_module_name& name, RunClock& clock)
       "tick", &options);
 }
 
-void TimedModule::wake_at(std::uint64_t cycle) {
-  const std::uint64_t at = cycle * clock_.femtoseconds;
+void TimedModule::wake_at(std::uint64_t cycle, Phase phase) {
   const std::uint64_t present = sc_core::sc_time_stamp().value();
-  TPU_CHECK(at >= present, name() << ": wake-up at cycle " << cycle << " in cycle " << now());
-  event_.notify(sc_core::sc_time::from_value(at - present));
+  TPU_CHECK(cycle >= now() && cycle <= kLongestRun,
+            name() << ": wake-up at cycle " << cycle << " in cycle " << now());
+  const std::uint64_t at = cycle * RunClock::kPhases + static_cast<std::uint64_t>(phase);
+  event_.notify(sc_core::sc_time::from_value(std::max(at, present) - present));
 }
 
 }  // namespace tpu

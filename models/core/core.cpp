@@ -16,7 +16,7 @@ constexpr std::uint32_t kTicksPerProgressCall = 4096;
 
 Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
            std::uint32_t number, MemoryImage& hbm, const CoreLoad& load)
-    : TimedModule(name, clock),
+    : TimedModule(name, clock, Phase::kCores),
       setup_(setup),
       number_(number),
       chip_(number / setup.params.cores_per_chip),
@@ -136,8 +136,9 @@ void Core::send_outfeed(std::uint64_t bytes, std::uint64_t token, std::uint64_t)
   out_host->send_outfeed(number_, bytes, token);
 }
 
-void Core::raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason, std::uint64_t) {
-  if (flags_.add(flag, granules, reason)) wake_soon();
+void Core::raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason,
+                      std::uint64_t now) {
+  if (flags_.add(flag, granules, reason)) wake_at(now);
 }
 
 void Core::note_hbm_write(std::uint64_t bytes) { sequencer_->add_hbm_write_bytes(bytes); }

@@ -16,7 +16,9 @@ std::vector<InputPipeline::Fed> fed(const std::vector<Host::Core>& cores) {
 
 Host::Host(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
            const InputPipeline::Workload& workload, const std::vector<Core>& cores)
-    : TimedModule(name, clock), pipeline_(params, workload, fed(cores)), clients_(cores.size()) {
+    : TimedModule(name, clock, Phase::kHost),
+      pipeline_(params, workload, fed(cores)),
+      clients_(cores.size()) {
   for (const Core& core : cores) {
     index_.emplace(core.number, static_cast<std::uint32_t>(index_.size()));
   }
@@ -28,11 +30,12 @@ void Host::take_infeed(std::uint32_t core, std::uint64_t granules, std::uint64_t
 }
 
 void Host::send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token) {
-  pipeline_.send_outfeed(index_.at(core), bytes, token, now());
-  schedule();
+  sent_.push_back({index_.at(core), bytes, token});
+  wake_at(now(), Phase::kDepartures);
 }
 
 void Host::tick() {
+  if (phase() == Phase::kDepartures) take_outfeeds();
   for (InputPipeline::Done& done : pipeline_.advance(now())) {
     HostClient* client = clients_[done.core];
     if (done.outfeed) {
@@ -42,6 +45,16 @@ void Host::tick() {
     }
   }
   schedule();
+}
+
+/// What cores have sent in the present cycle, by their numbers: they share the links of PCIe.
+void Host::take_outfeeds() {
+  std::stable_sort(sent_.begin(), sent_.end(),
+                   [](const Outfeed& a, const Outfeed& b) { return a.core < b.core; });
+  for (const Outfeed& outfeed : sent_) {
+    pipeline_.send_outfeed(outfeed.core, outfeed.bytes, outfeed.token, now());
+  }
+  sent_.clear();
 }
 
 void Host::schedule() {

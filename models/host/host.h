@@ -26,13 +26,21 @@ class Host : public TimedModule, public HostPort {
   void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token) override;
 
  private:
+  struct Outfeed {
+    std::uint32_t core = 0;  ///< Index in the pipeline.
+    std::uint64_t bytes = 0;
+    std::uint64_t token = 0;
+  };
+
   void tick() override;
   void start_of_simulation() override { schedule(); }
   void schedule();
+  void take_outfeeds();
 
   InputPipeline pipeline_;
   std::map<std::uint32_t, std::uint32_t> index_;  ///< Core number to index in the pipeline.
   std::vector<HostClient*> clients_;
+  std::vector<Outfeed> sent_;  ///< In the present cycle.
 };
 
 }  // namespace tpu

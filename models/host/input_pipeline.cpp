@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "isa/instruction.h"
 #include "sim/base/error.h"
@@ -10,26 +11,33 @@ namespace tpu {
 namespace {
 
 constexpr std::uint64_t kTicksPerCycle = 65536;
+constexpr double kSecondsOfAYear = 365.0 * 24 * 3600;
 
-std::uint64_t ticks_per_batch(const MachineParams& params, const InputPipeline::Workload& work) {
+/// How long the host prepares a batch.
+InputPipeline::Time time_per_batch(const MachineParams& params,
+                                   const InputPipeline::Workload& work) {
   const double rate = params.host.examples_per_s;
   if (!(rate >= 0)) {
     throw ConfigurationError("host.examples_per_s: expected 0 or more, found " +
                              std::to_string(rate));
   }
-  if (rate == 0 || work.infeed_bytes == 0) return 0;
+  if (rate == 0 || work.infeed_bytes == 0) return {};
   if (work.examples == 0) {
     throw WorkloadError(
         "the program takes infeed but does not say how many examples a step consumes, which "
         "host.examples_per_s needs; set host.examples_per_s to 0");
   }
-  const double ticks =
-      static_cast<double>(work.examples) / rate * params.clock_mhz * 1e6 * kTicksPerCycle;
-  if (!(ticks < 4e18)) {
-    throw ConfigurationError("host.examples_per_s: expected a batch in less than a day, found " +
-                             std::to_string(rate) + " examples/s");
+  const double seconds = static_cast<double>(work.examples) / rate;
+  if (!(seconds < kSecondsOfAYear)) {
+    std::ostringstream found;
+    found << "host.examples_per_s: expected a batch of " << work.examples
+          << " examples in less than a year, found " << rate << " examples/s";
+    throw ConfigurationError(found.str());
   }
-  return static_cast<std::uint64_t>(std::llround(ticks));
+  const double cycles = seconds * params.clock_mhz * 1e6;
+  const double whole = std::floor(cycles);
+  const auto ticks = static_cast<std::uint64_t>(std::llround((cycles - whole) * kTicksPerCycle));
+  return {static_cast<std::uint64_t>(whole) + ticks / kTicksPerCycle, ticks % kTicksPerCycle};
 }
 
 }  // namespace
@@ -38,7 +46,7 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
                              std::vector<Fed> cores)
     : batch_bytes_(workload.infeed_bytes),
       host_bytes_(workload.host_bytes),
-      batch_ticks_(ticks_per_batch(params, workload)),
+      batch_time_(time_per_batch(params, workload)),
       pcie_latency_((std::uint64_t{params.host.pcie_latency_ns} * params.clock_mhz + 999) / 1000),
       cores_(std::move(cores)) {
   if (params.host.pcie_gb_per_s == 0 || params.host.infeed_queue_batches == 0) {
@@ -63,11 +71,12 @@ void InputPipeline::prepare(std::uint64_t now) {
     queues_[core].take_place();
     turn_ = static_cast<std::uint32_t>((core + 1) % queues_.size());
     // A pipeline that never ran dry goes on where the batch before ended.
-    const std::uint64_t begin =
-        prepared_at_ / kTicksPerCycle + 1 >= now ? prepared_at_ : now * kTicksPerCycle;
+    if (prepared_at_.cycle + 1 < now) prepared_at_ = {now, 0};
     preparing_ = true;
     prepared_core_ = core;
-    prepared_at_ = begin + batch_ticks_;
+    const std::uint64_t ticks = prepared_at_.ticks + batch_time_.ticks;
+    prepared_at_.cycle += batch_time_.cycle + ticks / kTicksPerCycle;
+    prepared_at_.ticks = ticks % kTicksPerCycle;
     return;
   }
 }
@@ -86,7 +95,7 @@ std::optional<std::uint64_t> InputPipeline::next_event() const {
   std::optional<std::uint64_t> next;
   if (!arrivals_.empty()) next = arrivals_.top().cycle;
   if (preparing_) {
-    const std::uint64_t prepared = (prepared_at_ + kTicksPerCycle - 1) / kTicksPerCycle;
+    const std::uint64_t prepared = prepared_at_.rounded_up();
     next = next ? std::min(*next, prepared) : prepared;
   }
   return next;
@@ -110,7 +119,7 @@ std::vector<InputPipeline::Done> InputPipeline::advance(std::uint64_t now) {
   }
   if (batch_bytes_ == 0) return result;
   prepare(now);
-  while (preparing_ && (prepared_at_ + kTicksPerCycle - 1) / kTicksPerCycle <= now) {
+  while (preparing_ && prepared_at_.rounded_up() <= now) {
     preparing_ = false;
     const Link::Passage passage = down_[cores_[prepared_core_].chip].pass(now, host_bytes_);
     arrivals_.push({passage.end + pcie_latency_, order_++, false, prepared_core_, 0});

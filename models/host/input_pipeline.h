@@ -37,6 +37,13 @@ class InputPipeline {
     std::vector<std::uint32_t> words;
   };
 
+  /// A time in cycles and, so that rates do not drift, 2^-16 cycles.
+  struct Time {
+    std::uint64_t cycle = 0;
+    std::uint64_t ticks = 0;
+    std::uint64_t rounded_up() const { return cycle + (ticks > 0 ? 1 : 0); }
+  };
+
   InputPipeline(const MachineParams& params, const Workload& workload, std::vector<Fed> cores);
 
   void request(std::uint32_t core, std::uint64_t granules, std::uint64_t token);
@@ -62,7 +69,7 @@ class InputPipeline {
 
   std::uint64_t batch_bytes_ = 0;
   std::uint64_t host_bytes_ = 0;
-  std::uint64_t batch_ticks_ = 0;  ///< Preparation of a batch, 2^-16 cycles.
+  Time batch_time_;  ///< Preparation of a batch.
   std::uint64_t pcie_latency_;
   std::vector<Fed> cores_;
   std::vector<InfeedQueue> queues_;
@@ -73,7 +80,7 @@ class InputPipeline {
   std::uint32_t turn_ = 0;  ///< The core whose turn it is.
   bool preparing_ = false;
   std::uint32_t prepared_core_ = 0;
-  std::uint64_t prepared_at_ = 0;  ///< 2^-16 cycles.
+  Time prepared_at_;
 };
 
 }  // namespace tpu

@@ -319,6 +319,7 @@ void DmaEngine::send_message(RemoteDma& dma, std::uint64_t now) {
   message.destination_chip = dma.descriptor.destination.chip;
   message.destination_core = dma.descriptor.destination.core;
   message.bytes = std::uint64_t{message_granules(dma, dma.read)} * isa::kHbmGranuleBytes;
+  message.number = 1 + dma.id;
   message.dma = &dma;
   ++dma.read;
   ports_.send(message, now);

@@ -3,7 +3,8 @@
 namespace tpu {
 
 Hbm::Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params)
-    : TimedModule(name, clock), controller_(params.hbm, params.clock_mhz, params.cores_per_chip) {}
+    : TimedModule(name, clock, Phase::kMemory),
+      controller_(params.hbm, params.clock_mhz, params.cores_per_chip) {}
 
 void Hbm::submit(const HbmRequest& request, std::uint64_t at) {
   controller_.submit(request, at);

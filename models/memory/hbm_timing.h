@@ -39,10 +39,17 @@ struct HbmTiming {
   double mixed_rate() const;
 
   std::uint64_t to_memory(std::uint64_t core_cycle) const {
-    return (core_cycle * memory_clocks + core_clocks - 1) / core_clocks;
+    return convert(core_cycle, memory_clocks, core_clocks);
   }
   std::uint64_t to_core(std::uint64_t memory_clock) const {
-    return (memory_clock * core_clocks + memory_clocks - 1) / memory_clocks;
+    return convert(memory_clock, core_clocks, memory_clocks);
+  }
+
+ private:
+  /// count * to / from, rounded up, without an overflow in between.
+  static std::uint64_t convert(std::uint64_t count, std::uint64_t to, std::uint64_t from) {
+    const std::uint64_t whole = count / from;
+    return whole * to + ((count - whole * from) * to + from - 1) / from;
   }
 };
 

@@ -13,6 +13,7 @@ struct IciMessage {
   std::uint32_t destination_chip = 0;
   std::uint32_t destination_core = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t number = 0;  ///< Of the messages of its core: 0 for an addition, DMAs from 1.
   RemoteDma* dma = nullptr;  ///< Whose piece it is; absent for an addition.
   std::uint32_t flag = 0;    ///< Of an addition.
   std::uint32_t value = 0;

@@ -46,12 +46,15 @@ void IciRouter::send(const IciMessage& message, std::uint64_t now) {
 }
 
 void IciRouter::head_arrives(const IciMessage& message, std::uint64_t at) {
-  queue(Event::Kind::kHead, at, message);
+  // At its destination the link before has seen to it that this is the tail.
+  const bool here = message.destination_chip == chip_;
+  queue(here ? Event::Kind::kArrived : Event::Kind::kHead, at, message);
 }
 
-std::optional<std::uint64_t> IciRouter::next_event() const {
+std::optional<IciRouter::Next> IciRouter::next_event() const {
   if (events_.empty()) return std::nullopt;
-  return events_.top().event.cycle;
+  const Event& event = events_.top().event;
+  return Next{event.cycle, event.kind == Event::Kind::kHead};
 }
 
 IciRouter::Direction IciRouter::direction_to(std::uint32_t chip) const {
@@ -63,12 +66,7 @@ IciRouter::Direction IciRouter::direction_to(std::uint32_t chip) const {
   return upwards(y, to_y, params_.mesh_y, params_.wrap_y) ? kNorth : kSouth;
 }
 
-std::optional<IciRouter::Hop> IciRouter::forward(const IciMessage& message, std::uint64_t now) {
-  if (message.destination_chip == chip_) {
-    // The link before has seen to it that this is the tail.
-    queue(Event::Kind::kArrived, now, message);
-    return std::nullopt;
-  }
+IciRouter::Hop IciRouter::forward(const IciMessage& message, std::uint64_t now) {
   const Direction direction = direction_to(message.destination_chip);
   const Link::Passage passage = links_[direction].pass(now, message.bytes);
   if (message.source_chip == chip_) queue(Event::Kind::kLeft, passage.end, message);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <queue>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "models/network/ici_message.h"
@@ -16,7 +17,8 @@ namespace tpu {
 /// The router of a chip with its four outgoing links. Messages go along x first, then along y, the
 /// shorter way round where the ends are linked. Cut-through: a router sends a message on as soon as
 /// its head is there, so a path costs one passage of the message and a hop latency per link. A
-/// link carries its messages one after the other in the order in which their heads arrive. Cores of
+/// link carries its messages one after the other in the order in which their heads arrive; of heads
+/// that arrive in the same cycle, that of the core with the lowest number goes first. Cores of
 /// one chip reach each other over a path of their own with the rate of a link. Left out: packets,
 /// flow control (a router holds any number of messages), errors.
 class IciRouter {
@@ -38,22 +40,27 @@ class IciRouter {
   void send(const IciMessage& message, std::uint64_t now);
   /// The head of a message from a neighbour arrives, now or later.
   void head_arrives(const IciMessage& message, std::uint64_t at);
-  std::optional<std::uint64_t> next_event() const;
-  /// Takes time to `now`. Heads go to `to_neighbour(direction, message, cycle)` ahead of their
-  /// time; returns what happened at this chip, in order.
+  struct Next {
+    std::uint64_t cycle = 0;
+    bool departs = false;  ///< A head that takes a link when all heads of the cycle are known.
+  };
+  std::optional<Next> next_event() const;
+  /// Takes time to `now`; `complete`: all heads of that cycle are known. Heads go to
+  /// `to_neighbour(direction, message, cycle)` ahead of their time; returns what happened at this
+  /// chip, in order.
   template <class ToNeighbour>
-  std::vector<Event> advance(std::uint64_t now, const ToNeighbour& to_neighbour) {
+  std::vector<Event> advance(std::uint64_t now, bool complete, const ToNeighbour& to_neighbour) {
     std::vector<Event> result;
     while (!events_.empty() && events_.top().event.cycle <= now) {
       const Event event = events_.top().event;
+      if (event.kind == Event::Kind::kHead && event.cycle == now && !complete) break;
       events_.pop();
       if (event.kind != Event::Kind::kHead) {
         result.push_back(event);
         continue;
       }
-      if (const std::optional<Hop> hop = forward(event.message, event.cycle)) {
-        to_neighbour(hop->direction, event.message, hop->head);
-      }
+      const Hop hop = forward(event.message, event.cycle);
+      to_neighbour(hop.direction, event.message, hop.head);
     }
     return result;
   }
@@ -66,12 +73,19 @@ class IciRouter {
   struct Queued {
     Event event;
     std::uint64_t order = 0;
-    friend bool operator<(const Queued& a, const Queued& b) {
-      return a.event.cycle != b.event.cycle ? a.event.cycle > b.event.cycle : a.order > b.order;
+    /// Later than another one: by cycle; arrivals come before heads, and of one kind the messages
+    /// of the core with the lowest number.
+    friend bool operator<(const Queued& a, const Queued& b) { return a.key() > b.key(); }
+    std::tuple<std::uint64_t, bool, std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t>
+    key() const {
+      const IciMessage& message = event.message;
+      return {event.cycle,         event.kind == Event::Kind::kHead,
+              message.source_chip, message.source_core,
+              message.number,      order};
     }
   };
 
-  std::optional<Hop> forward(const IciMessage& message, std::uint64_t now);
+  Hop forward(const IciMessage& message, std::uint64_t now);
   Direction direction_to(std::uint32_t chip) const;
   void queue(Event::Kind kind, std::uint64_t cycle, const IciMessage& message);
 

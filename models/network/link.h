@@ -28,20 +28,26 @@ class Link {
 
   /// A message that arrives at `now` and waits for those before it.
   Passage pass(std::uint64_t now, std::uint64_t bytes) {
-    const std::uint64_t arrival = now * ticks_per_cycle_;
-    const std::uint64_t begin = arrival > free_ ? arrival : free_;
-    free_ = begin + bytes * ticks_per_byte_;
+    if (now > free_cycle_) {
+      free_cycle_ = now;
+      free_ticks_ = 0;
+    }
+    const std::uint64_t begin = free_cycle_;
+    free_ticks_ += bytes * ticks_per_byte_;
     busy_ticks_ += bytes * ticks_per_byte_;
-    return {begin / ticks_per_cycle_, (free_ + ticks_per_cycle_ - 1) / ticks_per_cycle_};
+    free_cycle_ += free_ticks_ / ticks_per_cycle_;
+    free_ticks_ %= ticks_per_cycle_;
+    return {begin, free_at()};
   }
   /// First cycle at which the wire is free again.
-  std::uint64_t free_at() const { return (free_ + ticks_per_cycle_ - 1) / ticks_per_cycle_; }
+  std::uint64_t free_at() const { return free_cycle_ + (free_ticks_ > 0 ? 1 : 0); }
   std::uint64_t busy_cycles() const { return busy_ticks_ / ticks_per_cycle_; }
 
  private:
   std::uint64_t ticks_per_cycle_ = 1;
   std::uint64_t ticks_per_byte_ = 1;
-  std::uint64_t free_ = 0;
+  std::uint64_t free_cycle_ = 0;  ///< The wire is free from free_ticks_ behind this cycle on.
+  std::uint64_t free_ticks_ = 0;  ///< Less than a cycle.
   std::uint64_t busy_ticks_ = 0;
 };
 

@@ -6,7 +6,9 @@ namespace tpu {
 
 Router::Router(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
                std::uint32_t chip)
-    : TimedModule(name, clock), router_(params, chip), endpoints_(params.cores_per_chip) {}
+    : TimedModule(name, clock, Phase::kArrivals),
+      router_(params, chip),
+      endpoints_(params.cores_per_chip) {}
 
 void Router::send(const IciMessage& message, std::uint64_t at) {
   router_.send(message, at);
@@ -23,7 +25,8 @@ void Router::tick() {
                                    std::uint64_t at) {
     out_neighbours[direction]->head_arrives(message, at);
   };
-  for (const IciRouter::Event& event : router_.advance(now(), to_neighbour)) {
+  for (const IciRouter::Event& event :
+       router_.advance(now(), phase() == Phase::kDepartures, to_neighbour)) {
     const bool left = event.kind == IciRouter::Event::Kind::kLeft;
     const std::uint32_t core = left ? event.message.source_core : event.message.destination_core;
     IciEndpoint* endpoint = endpoints_[core];
@@ -38,8 +41,8 @@ void Router::tick() {
 }
 
 void Router::schedule() {
-  if (const std::optional<std::uint64_t> next = router_.next_event()) {
-    wake_at(std::max(*next, now()));
+  if (const std::optional<IciRouter::Next> next = router_.next_event()) {
+    wake_at(std::max(next->cycle, now()), next->departs ? Phase::kDepartures : Phase::kArrivals);
   }
 }
 

@@ -142,6 +142,27 @@ receive:
   EXPECT_LE(result.cores[2].end_cycle, link_cycles(2 * 64 * 1024) + kHop + 20);
 }
 
+TEST(Ici, OfMessagesInTheSameCycleThoseOfTheFirstCoreGoFirst) {
+  isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 1 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 }
+  { sbr.rel (%p1) target = receive }
+  { %s4 = smov 0 }
+  { dma 512 }
+  { dma.done.wait 3, 64 }
+receive:
+  { %s4 = scalar_select %p1, 128, 0 ;; vdelay 1 }
+  { dma.done.wait 4, %s4 }
+)");
+  put_descriptor(program, vmem_to_vmem(1, 0, 64));
+  const RunResult result = run(program, {1, 0, 2});
+  const std::uint64_t begin = 2 + 1 + 2;
+  const std::uint64_t rest = 1 + 2 + 1;  // the wait, the selection and its delay, no wait
+  EXPECT_EQ(result.cores[1].end_cycle, begin + link_cycles(64 * 1024) + rest);
+  EXPECT_EQ(result.cores[0].end_cycle, begin + link_cycles(2 * 64 * 1024) + rest);
+}
+
 TEST(Ici, HbmAtBothEndsTakesItsShare) {
   constexpr std::uint32_t kGranules = 4096;
   isa::Program program = two_roles("  { dma 512 }\n", "  { dma.done.wait 4, 4096 }\n");

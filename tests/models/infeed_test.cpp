@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "sim/base/error.h"
 #include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
@@ -23,6 +24,13 @@ std::uint64_t pcie_cycles(std::uint64_t bytes) {
 /// The cycle in which a batch is in the HBM that has crossed PCIe in cycle `now`.
 std::uint64_t batch_written(std::uint64_t now) {
   return test::hbm_done(true, kBatchBytes / 1024, now);
+}
+
+/// From the end of its preparation, without refresh: PCIe and the write.
+std::uint64_t batch_written_after_pcie() {
+  constexpr std::uint64_t kFirstWrite = 12, kGranule = 64, kLatency = 140;  // memory clocks, cycles
+  const std::uint64_t clocks = kFirstWrite + kBatchBytes / 1024 / 32 * kGranule;
+  return pcie_cycles(kBatchBytes) + (clocks * 47 + 44) / 45 + kLatency;
 }
 
 /// Takes a batch of 1 MiB and then works for `work` cycles.
@@ -111,6 +119,39 @@ TEST(Infeed, TheRateIsKeptWithoutDrift) {
   const double period = 128.0 / 99991 * 940e6;
   const std::vector<StepSpan>& spans = result.cores[0].steps;
   EXPECT_NEAR(static_cast<double>(spans[199].end - spans[0].end), 199 * period, 2);
+}
+
+TEST(Infeed, AYearOfStepsIsCountedToTheCycle) {
+  MachineParams params;
+  params.host.examples_per_s = 0.001;  // a batch of 128 in 128,000 s
+  const RunResult result = test::run(taker(1000), steps(247, {0}), params);
+  const std::uint64_t period = 128000 * std::uint64_t{940000000};
+  const std::vector<StepSpan>& spans = result.cores[0].steps;
+  EXPECT_GT(result.cycles, 365 * 24 * 3600 * std::uint64_t{940000000});
+  for (std::size_t step = 1; step + 1 < spans.size(); ++step) {
+    // What remains is the phase of the refresh.
+    ASSERT_NEAR(static_cast<double>(spans[step].end - spans[step - 1].end),
+                static_cast<double>(period), 400)
+        << step;
+  }
+  params.hbm.refresh_interval_ns = 0;
+  EXPECT_EQ(test::run(taker(1000), steps(247, {0}), params).cores[0].steps[246].end,
+            247 * period + batch_written_after_pcie() + 1002);
+}
+
+TEST(Infeed, ARunThatNoCounterHoldsIsRefusedBeforeItBegins) {
+  MachineParams params;
+  params.host.examples_per_s = 0.00001;
+  try {
+    test::run(taker(1000), steps(1000000, {0}), params);
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("expected a run of less than 38.9 years"),
+              std::string::npos)
+        << error.what();
+  }
+  params.host.examples_per_s = 0.000001;
+  EXPECT_THROW(test::run(taker(1000), steps(1, {0}), params), ConfigurationError);
 }
 
 TEST(Infeed, ABatchMayBeTakenInPieces) {
