@@ -1,7 +1,6 @@
 #include "traces/hdf5_file.h"
 
 #include <fcntl.h>
-#include <hdf5.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -11,40 +10,21 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <sstream>
 #include <utility>
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "traces/hdf5_handle.h"
+#include "traces/hdf5_reader.h"
 
 namespace tpu::traces {
 namespace {
 
 constexpr std::size_t kUserBlockBytes = 512;
 constexpr std::string_view kMagic = "tpusim file\n";
-/// The name of an image in memory. HDF5 refuses an image whose name is that of a file: this one
-/// can't be.
-constexpr const char* kImageName = "/dev/null/image";
 constexpr hsize_t kChunkRows = 16384;
-
-/// An HDF5 identifier that is closed at the end of its scope.
-class Handle {
- public:
-  using Close = herr_t (*)(hid_t);
-  Handle(hid_t id, Close close) : id_(id), close_(close) {
-    TPU_CHECK(id >= 0, "an HDF5 call failed");
-  }
-  ~Handle() { close_(id_); }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  operator hid_t() const { return id_; }
-
- private:
-  hid_t id_;
-  Close close_;
-};
-
-void checked(herr_t result) { TPU_CHECK(result >= 0, "an HDF5 call failed"); }
 
 struct ColumnForm {
   hid_t type = -1;  ///< Owned only for strings.
@@ -160,7 +140,7 @@ std::vector<std::uint8_t> hdf5_image(const Hdf5Contents& contents) {
   checked(H5Pset_fapl_core(access, std::size_t{1} << 20, 0));
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   checked(H5Pset_obj_track_times(creation, 0));
-  const Handle file(H5Fcreate(kImageName, H5F_ACC_TRUNC, creation, access), H5Fclose);
+  const Handle file(H5Fcreate(kHdf5ImageName, H5F_ACC_TRUNC, creation, access), H5Fclose);
   {
     const Handle root(H5Gopen2(file, "/", H5P_DEFAULT), H5Gclose);
     for (const auto& [name, text] : contents.attributes) write_text_attribute(root, name, text);
@@ -171,9 +151,9 @@ std::vector<std::uint8_t> hdf5_image(const Hdf5Contents& contents) {
   }
   checked(H5Fflush(file, H5F_SCOPE_GLOBAL));
   const ssize_t size = H5Fget_file_image(file, nullptr, 0);
-  TPU_CHECK(size > 0, "an HDF5 call failed");
+  if (size <= 0) throw Hdf5Failure{};
   std::vector<std::uint8_t> image(static_cast<std::size_t>(size));
-  TPU_CHECK(H5Fget_file_image(file, image.data(), image.size()) == size, "an HDF5 call failed");
+  if (H5Fget_file_image(file, image.data(), image.size()) != size) throw Hdf5Failure{};
   return image;
 }
 
@@ -264,123 +244,27 @@ std::vector<std::uint8_t> checked_image(const std::string& path, const FileKind&
   return data;
 }
 
-template <class Type>
-Table::Column copy_out(const std::uint8_t* from, std::size_t stride, std::size_t rows) {
-  std::vector<Type> values(rows);
-  for (std::size_t row = 0; row < rows; ++row) {
-    std::memcpy(&values[row], from + row * stride, sizeof(Type));
-  }
-  return values;
-}
-
-Table::Column strings_out(const std::uint8_t* from, std::size_t stride, std::size_t rows,
-                          std::size_t length) {
-  std::vector<std::string> values(rows);
-  for (std::size_t row = 0; row < rows; ++row) {
-    const char* text = reinterpret_cast<const char*>(from + row * stride);
-    values[row].assign(text, ::strnlen(text, length));
-  }
-  return values;
-}
-
-Table read_table(hid_t dataset, const std::string& path, const std::string& file) {
-  const auto fail = [&](const std::string& what) {
-    throw WorkloadError(file + ": " + path + ": " + what);
-  };
-  const Handle type(H5Dget_type(dataset), H5Tclose);
-  const Handle space(H5Dget_space(dataset), H5Sclose);
-  const hssize_t rows = H5Sget_simple_extent_npoints(space);
-  if (rows < 0 || H5Sget_simple_extent_ndims(space) != 1) fail("expected a table");
-  const std::size_t row_bytes = H5Tget_size(type);
-  std::vector<std::uint8_t> data(row_bytes * static_cast<std::size_t>(rows));
-  if (rows > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()) < 0) {
-    fail("the table can't be read");
-  }
-  Table table;
-  table.title = file + ": " + path;
-  const int members = H5Tget_nmembers(type);
-  for (int i = 0; i < members; ++i) {
-    const auto index = static_cast<unsigned>(i);
-    const Handle member(H5Tget_member_type(type, index), H5Tclose);
-    char* raw_name = H5Tget_member_name(type, index);
-    const std::string name = raw_name != nullptr ? raw_name : "";
-    H5free_memory(raw_name);
-    const std::uint8_t* from = data.data() + H5Tget_member_offset(type, index);
-    const auto count = static_cast<std::size_t>(rows);
-    Table::Column column;
-    if (H5Tget_class(member) == H5T_STRING && H5Tis_variable_str(member) == 0) {
-      column = strings_out(from, row_bytes, count, H5Tget_size(member));
-    } else if (H5Tequal(member, H5T_STD_U64LE) > 0) {
-      column = copy_out<std::uint64_t>(from, row_bytes, count);
-    } else if (H5Tequal(member, H5T_STD_U32LE) > 0) {
-      column = copy_out<std::uint32_t>(from, row_bytes, count);
-    } else if (H5Tequal(member, H5T_STD_I32LE) > 0) {
-      column = copy_out<std::int32_t>(from, row_bytes, count);
-    } else if (H5Tequal(member, H5T_STD_U8LE) > 0) {
-      column = copy_out<std::uint8_t>(from, row_bytes, count);
-    } else if (H5Tequal(member, H5T_IEEE_F64LE) > 0) {
-      column = copy_out<double>(from, row_bytes, count);
-    } else {
-      fail("the type of column " + name + " is unknown");
-    }
-    std::visit([&](auto& values) { table.add(name, std::move(values)); }, column);
-  }
-  return table;
-}
-
-void read_dataset(hid_t dataset, const std::string& path, Hdf5Contents& contents) {
-  const Handle type(H5Dget_type(dataset), H5Tclose);
-  if (H5Tget_class(type) == H5T_COMPOUND) {
-    contents.tables[path] = read_table(dataset, path, contents.file);
-    return;
-  }
-  const Handle space(H5Dget_space(dataset), H5Sclose);
-  const hssize_t size = H5Sget_simple_extent_npoints(space);
-  if (size < 0 || H5Tequal(type, H5T_STD_U8LE) <= 0) {
-    throw WorkloadError(contents.file + ": " + path + ": expected bytes");
-  }
-  std::vector<std::uint8_t> data(static_cast<std::size_t>(size));
-  if (size > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()) < 0) {
-    throw WorkloadError(contents.file + ": " + path + ": the data can't be read");
-  }
-  contents.bytes[path] = std::move(data);
-}
-
-void read_group(hid_t group, const std::string& prefix, Hdf5Contents& contents) {
-  H5G_info_t info{};
-  checked(H5Gget_info(group, &info));
-  for (hsize_t i = 0; i < info.nlinks; ++i) {
-    std::array<char, 256> name{};
-    H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size(),
-                       H5P_DEFAULT);
-    const std::string path = prefix + name.data();
-    const hid_t raw = H5Oopen(group, name.data(), H5P_DEFAULT);
-    if (raw < 0) throw WorkloadError(contents.file + ": " + path + " can't be opened");
-    const Handle object(raw, H5Oclose);
-    const H5I_type_t type = H5Iget_type(object);
-    if (type == H5I_GROUP) read_group(object, path + "/", contents);
-    if (type == H5I_DATASET) read_dataset(object, path, contents);
-  }
-}
-
-void read_attributes(hid_t root, Hdf5Contents& contents) {
-  H5O_info_t info{};
-  checked(H5Oget_info(root, &info));
-  for (hsize_t i = 0; i < info.num_attrs; ++i) {
-    const Handle attribute(
-        H5Aopen_by_idx(root, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT),
-        H5Aclose);
-    std::array<char, 256> name{};
-    H5Aget_name(attribute, name.size(), name.data());
-    const Handle type(H5Aget_type(attribute), H5Tclose);
-    if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) > 0) continue;
-    std::vector<char> text(H5Tget_size(type) + 1, '\0');
-    checked(H5Aread(attribute, type, text.data()));
-    contents.attributes[name.data()] = text.data();
-  }
-}
-
 void silence_hdf5() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+
+/// Notes in `data`, a bool, whether an error of the library's stack is a lack of memory.
+herr_t find_lack_of_memory(unsigned /*depth*/, const H5E_error2_t* error, void* data) {
+  if (error->maj_num == H5E_RESOURCE || error->min_num == H5E_NOSPACE) {
+    *static_cast<bool*>(data) = true;
+  }
+  return 0;
+}
+
+/// The image of contents that are ours: only memory can be missing.
+std::vector<std::uint8_t> image_of(const Hdf5Contents& contents) {
+  try {
+    return hdf5_image(contents);
+  } catch (const Hdf5Failure&) {
+    bool no_memory = false;
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, find_lack_of_memory, &no_memory);
+    if (no_memory) throw std::bad_alloc();
+    TPU_CHECK(false, "an HDF5 call failed");
+  }
+}
 
 }  // namespace
 
@@ -423,7 +307,7 @@ const std::vector<std::uint8_t>& Hdf5Contents::byte_array(const std::string& pat
 void write_hdf5(const std::string& path, const FileKind& kind, const Hdf5Contents& contents) {
   silence_hdf5();
   OutputFile file(path);
-  const std::vector<std::uint8_t> image = hdf5_image(contents);
+  const std::vector<std::uint8_t> image = image_of(contents);
   file.write(user_block(kind, image));
   file.write(image.data(), image.size());
   file.commit();
@@ -432,21 +316,13 @@ void write_hdf5(const std::string& path, const FileKind& kind, const Hdf5Content
 Hdf5Contents read_hdf5(const std::string& path, const FileKind& kind) {
   silence_hdf5();
   std::vector<std::uint8_t> image = checked_image(path, kind);
-  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  checked(H5Pset_fapl_core(access, std::size_t{1} << 20, 0));
-  checked(H5Pset_file_image(access, image.data(), image.size()));
-  const hid_t raw = H5Fopen(kImageName, H5F_ACC_RDONLY, access);
-  if (raw < 0) throw WorkloadError(path + ": the HDF5 data can't be read");
-  const Handle file(raw, H5Fclose);
-  Hdf5Contents contents;
-  contents.file = path;
-  const Handle root(H5Gopen2(file, "/", H5P_DEFAULT), H5Gclose);
-  read_attributes(root, contents);
-  read_group(root, "", contents);
-  return contents;
+  return read_hdf5_image(image, path);
 }
 
 std::string kind_of_file(const std::string& path) {
+  struct stat status {};
+  // What is read of a pipe is lost for the next reader.
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return "";
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return "";
   std::array<char, kUserBlockBytes> block{};

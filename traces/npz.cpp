@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
@@ -29,7 +30,9 @@ using Archive = std::unique_ptr<archive, ArchiveCloser>;
                       (text != nullptr ? text : "it can't be read"));
 }
 
-std::vector<std::uint8_t> read_member(archive* handle, const std::string& path) {
+/// Reads a member and takes its bytes from `bytes_left`; nothing when there are more.
+std::optional<std::vector<std::uint8_t>> read_member(archive* handle, const std::string& path,
+                                                     std::uint64_t& bytes_left) {
   std::vector<std::uint8_t> image;
   for (;;) {
     const std::size_t begin = image.size();
@@ -38,6 +41,8 @@ std::vector<std::uint8_t> read_member(archive* handle, const std::string& path) 
     if (count < 0) fail(path, handle);
     image.resize(begin + static_cast<std::size_t>(count));
     if (count == 0) return image;
+    if (static_cast<std::uint64_t>(count) > bytes_left) return std::nullopt;
+    bytes_left -= static_cast<std::uint64_t>(count);
   }
 }
 
@@ -86,7 +91,7 @@ std::int64_t NpzArray::element_count() const {
   return count;
 }
 
-NpzFile read_npz(const std::string& path) {
+NpzFile read_npz(const std::string& path, const UnpackLimit& limit) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     throw WorkloadError(path + ": expected a .npz file: " + std::strerror(errno));
@@ -102,6 +107,8 @@ NpzFile read_npz(const std::string& path) {
     fail(path, handle.get());
   }
   NpzFile result;
+  const std::uint64_t most = limit.of_file(static_cast<std::uint64_t>(status.st_size));
+  std::uint64_t bytes_left = most;
   archive_entry* entry = nullptr;
   for (;;) {
     const int code = archive_read_next_header(handle.get(), &entry);
@@ -114,7 +121,13 @@ NpzFile read_npz(const std::string& path) {
       throw WorkloadError(path + ": expected members named *.npy, found \"" + name + "\"");
     }
     name.resize(name.size() - kSuffix.size());
-    NpzArray array = parse_npy(read_member(handle.get(), path + ": " + name), path + ": " + name);
+    const std::string where = path + ": " + name;
+    const auto image = read_member(handle.get(), where, bytes_left);
+    if (!image) {
+      throw WorkloadError(where + ": expected arrays of at most " + std::to_string(most) +
+                          " bytes together, found more");
+    }
+    NpzArray array = parse_npy(*image, where);
     if (!result.emplace(name, std::move(array)).second) {
       throw WorkloadError(path + ": two arrays are named \"" + name + "\"");
     }

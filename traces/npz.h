@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/unpack_limit.h"
 #include "workloads/graph/shape.h"
 
 namespace tpu::traces {
@@ -25,8 +26,8 @@ using NpzFile = std::map<std::string, NpzArray>;
 /// Reads a .npz file (zip of .npy members, versions 1 to 3), as numpy.savez and savez_compressed
 /// write it. bfloat16 is the type that numpy with ml_dtypes stores: '<V2'. Arrays in Fortran order
 /// become row-major. Throws WorkloadError with file and member for anything that is no such file:
-/// cut, wrong checksum, big-endian, object arrays.
-NpzFile read_npz(const std::string& path);
+/// cut, wrong checksum, big-endian, object arrays, more bytes than the limit.
+NpzFile read_npz(const std::string& path, const UnpackLimit& limit = {});
 
 /// The element values as double: any numeric type.
 std::vector<double> to_doubles(const NpzArray& array);

@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "models/parameter_table.h"
@@ -299,14 +300,36 @@ void visit_numbers(Record& record, Visitor&& visit) {
   visit("events", record.result.events);
 }
 
+/// The places of the cores in the record by their numbers.
+std::map<std::uint32_t, std::size_t> places_of(const U32& core_numbers, const std::string& file) {
+  std::map<std::uint32_t, std::size_t> places;
+  for (const std::uint32_t number : core_numbers) {
+    if (places.emplace(number, places.size()).second) continue;
+    throw WorkloadError(file + ": cores: expected each core once, found core " +
+                        std::to_string(number) + " twice");
+  }
+  return places;
+}
+
+/// Refuses results that are not of each core and op: the record has a place for each.
+void check_op_counters(const Hdf5Contents& contents, const RunRecord& record) {
+  const std::size_t cores = record.core_numbers.size(), ops = record.ops.size();
+  const std::size_t rows = contents.table("op_counters").rows();
+  if (rows == cores * ops) return;
+  throw WorkloadError(contents.file + ": op_counters: expected a row for each of " +
+                      std::to_string(cores) + " cores and " + std::to_string(ops) + " ops, found " +
+                      std::to_string(rows) + " rows");
+}
+
 void read_cores(const Hdf5Contents& contents, RunRecord& record) {
   const Table& cores = contents.table("cores");
   record.core_numbers = cores.column<std::uint32_t>("core");
+  check_op_counters(contents, record);
   record.result.cores.resize(cores.rows());
+  const std::map<std::uint32_t, std::size_t> places = places_of(record.core_numbers, contents.file);
   const auto position = [&](std::uint32_t number, const char* table) -> CoreResult& {
-    for (std::size_t i = 0; i < record.core_numbers.size(); ++i) {
-      if (record.core_numbers[i] == number) return record.result.cores[i];
-    }
+    const auto place = places.find(number);
+    if (place != places.end()) return record.result.cores[place->second];
     throw WorkloadError(contents.file + ": " + table + ": no core " + std::to_string(number));
   };
   for (std::size_t i = 0; i < cores.rows(); ++i) {

@@ -74,6 +74,21 @@ std::string error_of_parsing(const std::vector<std::uint8_t>& image) {
   return "";
 }
 
+TEST_F(NpzTest, MoreThanTheLimitIsRefused) {
+  const NpzFile file{{"a", floats({1000}, std::vector<float>(1000, 0))},
+                     {"b", floats({1000}, std::vector<float>(1000, 0))}};
+  write_npz(path_, file);
+  EXPECT_EQ(read_npz(path_, UnpackLimit{100, 1}).size(), 2u);
+  EXPECT_EQ(read_npz(path_, UnpackLimit{10000, 0}).size(), 2u);
+  try {
+    read_npz(path_, UnpackLimit{8000, 0});
+    FAIL() << "no error";
+  } catch (const WorkloadError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              path_ + ": b: expected arrays of at most 8000 bytes together, found more");
+  }
+}
+
 TEST_F(NpzTest, EveryTypeComesBack) {
   NpzFile file;
   for (const ElementType type :

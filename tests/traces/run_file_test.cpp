@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "tests/traces/synthetic_record.h"
 #include "traces/event_recorder.h"
+#include "traces/hdf5_file.h"
 
 namespace tpu::traces {
 namespace {
@@ -137,6 +138,42 @@ TEST_F(RunFileTest, HalfAFileIsAnErrorThatSaysSo) {
   } catch (const WorkloadError& error) {
     EXPECT_NE(std::string(error.what()).find("the file is not complete"), std::string::npos);
   }
+}
+
+/// A table of the first row of another, so many times.
+Table repeated(const Table& table, std::size_t rows) {
+  Table result;
+  for (const Table::NamedColumn& column : table.columns()) {
+    std::visit(
+        [&](const auto& values) {
+          result.add(column.name, std::decay_t<decltype(values)>(rows, values.at(0)));
+        },
+        column.values);
+  }
+  return result;
+}
+
+TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
+  write_run_file(path_, test::synthetic_record());
+  const Hdf5Contents contents = read_hdf5(path_, {"run", 1});
+  const auto error_with = [&](const char* table, std::size_t rows) -> std::string {
+    Hdf5Contents crafted = contents;
+    crafted.tables[table] = repeated(contents.table(table), rows);
+    write_hdf5(path_, {"run", 1}, crafted);
+    try {
+      read_run_file(path_);
+    } catch (const WorkloadError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(
+      error_with("cores", 10000),
+      path_ + ": op_counters: expected a row for each of 10000 cores and 3 ops, found 6 rows");
+  EXPECT_EQ(
+      error_with("ops", 10000),
+      path_ + ": op_counters: expected a row for each of 2 cores and 10000 ops, found 6 rows");
+  EXPECT_EQ(error_with("cores", 2), path_ + ": cores: expected each core once, found core 0 twice");
 }
 
 TEST(EventRecorder, EventsComeOutInTheOrderOfTheirBegin) {

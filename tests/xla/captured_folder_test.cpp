@@ -77,6 +77,21 @@ class UnpackedMlp {
   xla::ListingFiles files_;
 };
 
+TEST(CapturedFolder, TextsOfAnArchiveTakeNoMoreMemoryThanTheyAreLong) {
+  const UnpackedMlp mlp;
+  const std::string archive = mlp.path() + "/v3.bundles.tar.xz";
+  std::ofstream(mlp.path() + "/v3.bundles/7-empty-1-final_bundles.txt") << "";
+  ASSERT_EQ(std::system(("tar -czf " + archive + " -C " + mlp.path() + " v3.bundles").c_str()), 0);
+  const xla::ListingFiles files = xla::read_listing_files(archive);
+  EXPECT_EQ(files.kernels.count("empty"), 1u);
+  const std::size_t smallest = std::string().capacity();
+  for (const auto& [name, kernel] : files.kernels) {
+    for (const std::string* text : {&kernel.final_bundles.text, &kernel.packed.text}) {
+      EXPECT_LE(text->capacity(), std::max(smallest, text->size())) << name;
+    }
+  }
+}
+
 TEST(CapturedFolder, LinksTheProjectsOwnProgram) {
   for (const std::string chip : {"v2", "v3"}) {
     const Program program = xla::load_captured(kMlp, chip);

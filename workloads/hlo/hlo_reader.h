@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "sim/base/unpack_limit.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::hlo {
@@ -19,7 +20,7 @@ Module read_hlo_text(std::string_view file, std::string_view text);
 /// Reads a module in either form that XLA writes, text or HloModuleProto, as its contents show.
 Module read_hlo(std::string_view file, std::string_view contents);
 
-/// Reads a file with a module in either form, compressed with gzip or not.
-Module read_hlo_file(const std::string& path);
+/// Reads a file or a pipe with a module in either form, compressed with gzip or not.
+Module read_hlo_file(const std::string& path, const UnpackLimit& limit = {});
 
 }  // namespace tpu::hlo

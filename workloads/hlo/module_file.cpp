@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -41,11 +42,24 @@ std::size_t size_hint(const std::string& path) {
   return static_cast<std::size_t>(std::min<std::uintmax_t>({unpacked, size * 1024, kLargestHint}));
 }
 
-/// The contents of a file, uncompressed where it is gzip.
-std::string contents(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
+/// The size of a file or, of a pipe, 0.
+std::uint64_t packed_bytes(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    throw WorkloadError(path + ": expected a file with HLO: " + std::strerror(errno));
+  }
+  if (S_ISDIR(status.st_mode)) {
     throw WorkloadError(path + ": expected a file with HLO, found a directory");
   }
+  if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) {
+    throw WorkloadError(path + ": expected a file with HLO, found a device");
+  }
+  return S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size) : 0;
+}
+
+/// The contents of a file, uncompressed where it is gzip.
+std::string contents(const std::string& path, const UnpackLimit& limit) {
+  const std::uint64_t most = limit.of_file(packed_bytes(path));
   errno = 0;
   const std::unique_ptr<gzFile_s, CloseGzip> file(gzopen(path.c_str(), "rb"));
   if (!file) throw WorkloadError(path + ": expected a file with HLO: " + std::strerror(errno));
@@ -55,6 +69,10 @@ std::string contents(const std::string& path) {
   int count = 0;
   while ((count = gzread(file.get(), chunk.data(), static_cast<unsigned>(chunk.size()))) > 0) {
     text.append(chunk.data(), static_cast<std::size_t>(count));
+    if (text.size() > most) {
+      throw WorkloadError(path + ": expected HLO of at most " + std::to_string(most) +
+                          " bytes, found more");
+    }
   }
   int status = Z_OK;
   const char* message = gzerror(file.get(), &status);
@@ -105,6 +123,8 @@ Module read_hlo(std::string_view file, std::string_view contents) {
   return read_hlo_text(file, contents);
 }
 
-Module read_hlo_file(const std::string& path) { return read_hlo(path, contents(path)); }
+Module read_hlo_file(const std::string& path, const UnpackLimit& limit) {
+  return read_hlo(path, contents(path, limit));
+}
 
 }  // namespace tpu::hlo

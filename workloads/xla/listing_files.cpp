@@ -120,6 +120,7 @@ std::string read_entry(archive* reader, archive_entry* entry, const std::string&
     if (size > kMaxFileBytes) throw WorkloadError(file_size_error(path, name));
   }
   text.resize(size);
+  text.shrink_to_fit();  // An archive may hold any number of files, and all are kept.
   return text;
 }
 
@@ -169,9 +170,13 @@ std::string read_file(const std::string& path) {
 ListingFiles read_folder(const std::string& path) {
   ListingFiles files;
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
-    if (entry.is_regular_file()) names.push_back(entry.path().filename().string());
+  std::error_code error;
+  fs::directory_iterator entry(path, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code unknown;
+    if (entry->is_regular_file(unknown)) names.push_back(entry->path().filename().string());
   }
+  if (error) throw WorkloadError(path + ": expected a folder of listings: " + error.message());
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     TextFile* place = place_of(parse_file_name(name), files);
