@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <iostream>
+#include <set>
 #include <sstream>
 
 #include "sim/base/error.h"
@@ -188,7 +189,8 @@ std::string one_of(const std::string& flag, const std::string& text,
     for (const auto& option : options.options()) {
       known.push_back("--" + option->long_name());
     }
-    const std::string name = unknown->get_option_name();
+    std::string name = unknown->get_option_name();
+    name.resize(std::min(name.find('='), name.size()));
     const std::string nearest = config::nearest_name(name, known);
     throw UsageError("no option " + name + " of tpusim " + command.name +
                      (nearest.empty() ? "" : "; the nearest is " + nearest) + "; tpusim " +
@@ -271,8 +273,16 @@ class Reader {
     read_text("config", [&](const std::string& text) { arguments_.configs = {text}; });
     read_text("configs", [&](const std::string& text) {
       arguments_.configs = split(text, ',');
+      std::set<std::string> names;
       for (const std::string& name : arguments_.configs) {
         if (name.empty()) throw UsageError("--configs: expected names, found an empty one");
+        if (!names.insert(name).second) {
+          throw UsageError("--configs: expected different machines, found " + name + " twice");
+        }
+      }
+      if (names.size() < 2) {
+        throw UsageError("--configs: expected two machines or more, such as v2-8,v3-8, found " +
+                         text + "; tpusim run takes one");
       }
     });
     if (command_.many_machines && map_.count("configs") == 0) {

@@ -1,9 +1,15 @@
 #include "sim/app/workload_source.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <string_view>
 
 #include "sim/app/cpu_time.h"
 #include "sim/app/largest_batch.h"
@@ -19,6 +25,8 @@
 
 namespace tpu::app {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::vector<std::string> zoo_names() {
   std::vector<std::string> names;
@@ -218,13 +226,32 @@ void prepare_program_file(const Arguments& arguments, const MachineParams& param
 
 enum class Source { kZoo, kCaptured, kProgram, kHlo };
 
+/// True for a file that begins as HDF5 files without a user block do.
+bool is_hdf5(const std::string& name) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  if (!fs::is_regular_file(name)) return false;
+  std::string begin(kSignature.size(), '\0');
+  std::ifstream(name, std::ios::binary).read(begin.data(), static_cast<long>(begin.size()));
+  return begin == kSignature;
+}
+
 /// What a workload's name stands for.
 Source source_of(const std::string& name) {
   struct stat status {};
   if (frontend::is_workload(name)) return Source::kZoo;
+  if (fs::path(name).extension() == ".toml") {
+    throw WorkloadError(name + ": expected a workload, found a configuration; --config " + name +
+                        " behind a workload chooses the machine");
+  }
   if (::stat(name.c_str(), &status) != 0) {
+    if (errno != ENOENT) {
+      throw WorkloadError(name + ": expected a workload: " + std::strerror(errno));
+    }
     throw WorkloadError("no workload \"" + name + "\"" + config::suggestion(name, zoo_names()) +
                         " and no such file or folder");
+  }
+  if (::access(name.c_str(), S_ISDIR(status.st_mode) ? R_OK | X_OK : R_OK) != 0) {
+    throw WorkloadError(name + ": expected a workload: " + std::strerror(errno));
   }
   if (S_ISDIR(status.st_mode)) {
     if (!xla::is_captured_folder(name)) {
@@ -238,6 +265,9 @@ Source source_of(const std::string& name) {
     throw WorkloadError(name +
                         ": expected a workload, found the results of a run; tpusim export "
                         "reads them");
+  }
+  if (kind.empty() && is_hdf5(name)) {
+    throw WorkloadError(name + ": expected a compiled program of tpusim, found another HDF5 file");
   }
   return kind == "program" ? Source::kProgram : Source::kHlo;
 }

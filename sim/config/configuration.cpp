@@ -20,6 +20,7 @@
 #include "sim/config/built_in.h"
 #include "sim/config/limits.h"
 #include "sim/config/nearest_name.h"
+#include "sim/config/toml_keys.h"
 
 namespace tpu::config {
 namespace {
@@ -27,6 +28,7 @@ namespace {
 constexpr std::string_view kSuffix = ".toml";
 constexpr std::string_view kSourceMark = "Source: ";
 constexpr std::size_t kMaximumBases = 16;
+constexpr std::size_t kMostKeyParts = 16;
 constexpr std::uintmax_t kMaximumFileBytes = std::uintmax_t{1} << 20;
 
 bool is_file_name(const std::string& name) {
@@ -204,6 +206,10 @@ void Reader::read_text(const std::string& text, const std::string& file) {
     throw ConfigurationError(file + ": expected at most " + std::to_string(kMaximumBases) +
                              " configurations that are each other's base");
   }
+  if (const std::size_t parts = longest_key(text); parts > kMostKeyParts) {
+    throw ConfigurationError(file + ": expected keys of at most " + std::to_string(kMostKeyParts) +
+                             " parts, such as hbm.pin_mbps, found one of " + std::to_string(parts));
+  }
   open_.push_back(file);
   toml::table table;
   try {
@@ -278,6 +284,21 @@ void fail_at(const Configuration& configuration, const std::string& path,
   throw ConfigurationError(where + path + ": " + message);
 }
 
+/// Refuses a file that leaves open what machine it is: a parameter of which the built-in machines
+/// set a value would silently be the program's default.
+void check_complete(const Configuration& configuration, const std::string& file) {
+  std::vector<std::string> missing;
+  for (const auto& [path, origin] : load_configuration("v3-8").origins) {
+    if (configuration.origins.count(path) == 0) missing.push_back(path);
+  }
+  if (missing.empty()) return;
+  throw ConfigurationError(
+      file + ": expected a machine to start from, such as base = \"v3-8\", or every parameter; " +
+      missing.front() +
+      (missing.size() == 1 ? " is" : " and " + std::to_string(missing.size() - 1) + " more are") +
+      " not set");
+}
+
 std::string number_text(double value) {
   std::array<char, 40> buffer{};
   const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
@@ -339,6 +360,7 @@ std::vector<std::string> built_in_parts() {
 Configuration load_configuration(const std::string& name_or_file) {
   Configuration configuration;
   Reader(configuration).read_named(name_or_file, "", "");
+  if (is_file_name(name_or_file)) check_complete(configuration, name_or_file);
   return configuration;
 }
 
@@ -352,7 +374,7 @@ void apply_setting(Configuration& configuration, const std::string& assignment) 
   const std::string flag = "--set " + assignment;
   const std::size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw ConfigurationError(flag + ": expected PARAMETER=VALUE, such as hbm.pin_mbps=2000");
+    throw UsageError(flag + ": expected PARAMETER=VALUE, such as hbm.pin_mbps=2000");
   }
   const std::string path = assignment.substr(0, equals);
   const std::string text = assignment.substr(equals + 1);

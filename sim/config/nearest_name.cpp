@@ -24,15 +24,29 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return previous[b.size()];
 }
 
+namespace {
+
+constexpr std::size_t kShortestPrefix = 3;
+constexpr std::size_t kMostListed = 30;
+constexpr std::size_t kListedOfMany = 5;
+
+/// How far a word is from a name. A name that the word begins comes before all others.
+std::size_t distance(std::string_view word, const std::string& name) {
+  if (word.size() >= kShortestPrefix && name.compare(0, word.size(), word) == 0) return 0;
+  return edit_distance(word, name);
+}
+
+}  // namespace
+
 std::string nearest_name(std::string_view word, const std::vector<std::string>& known) {
   std::string best;
   std::size_t best_distance = 0;
   for (const std::string& name : known) {
-    const std::size_t distance = edit_distance(word, name);
-    if (distance > std::max(word.size(), name.size()) / 2) continue;
-    if (best.empty() || distance < best_distance) {
+    const std::size_t found = distance(word, name);
+    if (found > std::max(word.size(), name.size()) / 2) continue;
+    if (best.empty() || found < best_distance) {
       best = name;
-      best_distance = distance;
+      best_distance = found;
     }
   }
   return best;
@@ -42,8 +56,18 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& kn
   std::string text;
   const std::string nearest = nearest_name(word, known);
   if (!nearest.empty()) text = "; the nearest is \"" + nearest + "\"";
-  text += " (there are: ";
-  for (std::size_t i = 0; i < known.size(); ++i) text += (i > 0 ? ", " : "") + known[i];
+  std::vector<std::string> listed = known;
+  text += " (there are";
+  if (known.size() > kMostListed) {
+    std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
+      return distance(word, a) < distance(word, b);
+    });
+    listed.resize(kListedOfMany);
+    text += " " + std::to_string(known.size()) + ", such as ";
+  } else {
+    text += ": ";
+  }
+  for (std::size_t i = 0; i < listed.size(); ++i) text += (i > 0 ? ", " : "") + listed[i];
   return text + ")";
 }
 

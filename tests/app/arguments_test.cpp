@@ -67,6 +67,11 @@ TEST(Arguments, MachinesOfACompareAreAList) {
             "tpusim compare: expected --configs, such as --configs v2-8,v3-8");
   EXPECT_EQ(error_of({"compare", "mlp", "--configs", "v2-8,,v3-8"}),
             "--configs: expected names, found an empty one");
+  EXPECT_EQ(error_of({"compare", "mlp", "--configs", "v2-8"}),
+            "--configs: expected two machines or more, such as v2-8,v3-8, found v2-8; tpusim run "
+            "takes one");
+  EXPECT_EQ(error_of({"compare", "mlp", "--configs", "v2-8,v3-8,v2-8"}),
+            "--configs: expected different machines, found v2-8 twice");
 }
 
 TEST(Cores, AreANumberOrOneAlone) {
@@ -91,6 +96,9 @@ TEST(Errors, AnUnknownCommandNamesTheNearest) {
 TEST(Errors, AnUnknownFlagNamesTheNearest) {
   EXPECT_EQ(error_of({"run", "mlp", "--step", "3"}),
             "no option --step of tpusim run; the nearest is --steps; tpusim run --help lists them");
+  EXPECT_EQ(error_of({"run", "mlp", "--learning=3"}),
+            "no option --learning of tpusim run; the nearest is --learning-rate; tpusim run --help "
+            "lists them");
   EXPECT_EQ(error_of({"list", "--xyzzyxyzzy"}),
             "no option --xyzzyxyzzy of tpusim list; tpusim list --help lists them");
   EXPECT_EQ(error_of({"compare", "mlp", "--config", "v3-8"}),

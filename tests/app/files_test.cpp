@@ -144,5 +144,16 @@ TEST_F(FilesTest, NoRoomIsKnownBeforeTheSimulation) {
   EXPECT_EQ(text_of(streams_ / "out"), "");
 }
 
+TEST_F(FilesTest, WhatIsNoWorkloadIsNamed) {
+  write("my.toml", "base = \"v3-8\"\n");
+  expect_error("run my.toml", 4,
+               "my.toml: expected a workload, found a configuration; --config my.toml behind a");
+  write("foreign.h5", "\x89HDF\r\n\x1a\n and more");
+  expect_error("run foreign.h5", 4,
+               "foreign.h5: expected a compiled program of tpusim, found another HDF5 file");
+  expect_error("run mlp --set hbm.pin_mbps", 2, "expected PARAMETER=VALUE");
+  expect_error("run my.toml/mlp", 4, "my.toml/mlp: expected a workload: Not a directory");
+}
+
 }  // namespace
 }  // namespace tpu::app

@@ -30,7 +30,7 @@ std::string error_of_setting(const std::string& assignment) {
     Configuration configuration = load_configuration("v3-8");
     apply_setting(configuration, assignment);
     check(configuration);
-  } catch (const ConfigurationError& error) {
+  } catch (const UserError& error) {
     return error.what();
   }
   return "";
@@ -234,6 +234,70 @@ TEST(Configuration, AnUnknownNameIsAnErrorWithTheNearest) {
             "my.toml:1:8: base: no configuration \"hosts/kagle\"; the nearest is \"hosts/kaggle\" "
             "(there are: v2-32, v2-8, v3-32, v3-8, chips/v2, chips/v3, hosts/colab, hosts/kaggle, "
             "hosts/tpu-vm); the name of a file has to end in .toml");
+}
+
+class ConfigurationFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tpusim-config-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    path_ = (folder_ / "my.toml").string();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string error_of_file(const std::string& text) const {
+    std::ofstream(path_) << text;
+    try {
+      load_configuration(path_);
+    } catch (const ConfigurationError& error) {
+      return std::string(error.what()).substr(path_.size());
+    }
+    return "";
+  }
+  fs::path folder_;
+  std::string path_;
+};
+
+TEST_F(ConfigurationFile, ThatLeavesTheMachineOpenIsRefused) {
+  EXPECT_EQ(error_of_file("base = \"v2-8\"\nhbm.pin_mbps = 2000\n"), "");
+  const std::string expected =
+      ": expected a machine to start from, such as base = \"v3-8\", or every parameter; ";
+  for (const char* text : {"", "hbm.pin_mbps = 2000\n", "base = \"hosts/kaggle\"\n"}) {
+    EXPECT_EQ(error_of_file(text).substr(0, expected.size()), expected) << text;
+  }
+  // What `tpusim show` prints is whole without a base.
+  std::string all = to_toml(load_configuration("v2-8"));
+  EXPECT_EQ(error_of_file(all), "");
+  const std::size_t line = all.find("pin_mbps");
+  all.erase(line, all.find('\n', line) - line);
+  EXPECT_EQ(error_of_file(all), expected + "hbm.pin_mbps is not set");
+}
+
+TEST_F(ConfigurationFile, NamesTheFilesThatItWasReadFrom) {
+  const std::string base = (folder_ / "base.toml").string();
+  std::ofstream(base) << "base = \"v3-8\"\n";
+  std::ofstream(path_) << "base = \"base.toml\"\n";
+  EXPECT_EQ(load_configuration(path_).files, (std::vector<std::string>{path_, base}));
+}
+
+TEST(Configuration, AKeyOfTooManyPartsIsRefused) {
+  const auto key = [](const std::string& part, std::size_t parts) {
+    std::string text = part;
+    for (std::size_t i = 1; i < parts; ++i) text += "." + part;
+    return text;
+  };
+  for (const char* part : {"a", "\"a\"", "'='", " a "}) {
+    for (const std::size_t parts : {17, 100000}) {
+      const std::string expected =
+          "my.toml: expected keys of at most 16 parts, such as hbm.pin_mbps, found one of " +
+          std::to_string(parts);
+      EXPECT_EQ(error_of(key(part, parts) + " = 1\n"), expected) << part;
+      EXPECT_EQ(error_of("[" + key(part, parts) + "]\n"), expected) << part;
+      EXPECT_EQ(error_of("x = [{" + key(part, parts) + "={}}]\n"), expected) << part;
+    }
+  }
+  const std::string base = "base = \"v3-8\"\n", dots(100, '.');
+  EXPECT_EQ(error_of(base + "name = \"" + dots + "\"  # it's " + dots + "\n#" + dots + "\n"), "");
+  EXPECT_EQ(error_of(base + "name = '''\n" + dots + "'''\n"), "");
 }
 
 TEST(Setting, AValueOfTheCommandLineWins) {

@@ -20,6 +20,16 @@ TEST(NearestName, TheFirstOfEqualsIsTaken) {
 TEST(NearestName, NothingIsSuggestedForAWordThatResemblesNone) {
   EXPECT_EQ(nearest_name("xyz", {"run", "compare"}), "");
   EXPECT_EQ(suggestion("xyz", {"run", "compare"}), " (there are: run, compare)");
+  std::vector<std::string> many;
+  for (int i = 10; i < 60; ++i) many.push_back("name" + std::to_string(i));
+  EXPECT_EQ(suggestion("name3", many),
+            "; the nearest is \"name30\" (there are 50, such as name30, name31, name32, name33, "
+            "name34)");
+}
+
+TEST(NearestName, WhatTheWordBeginsComesFirst) {
+  EXPECT_EQ(nearest_name("--bat", {"--set", "--batch"}), "--batch");
+  EXPECT_EQ(nearest_name("hbm.pin", {"hbm.gib", "hbm.pin_mbps"}), "hbm.pin_mbps");
 }
 
 TEST(NearestName, HalfOfTheLettersMayDiffer) {
