@@ -185,16 +185,16 @@ void ListingParser::parse_phi(const Name& dest, char file, const char* place) {
                                        false, file, dest.reg, dest.name});
 }
 
-/// `%s11_s2 = int_to_ptr.hbm [resolvable:$false] %s919_s2`: another name for the value that this
-/// bundle writes, or a move to another register.
+/// `%s11_s2 = int_to_ptr.hbm [resolvable:$false] %s919_s2`: a second name for a value, or a move to
+/// another register. Readers may use either name: the second is replaced by the first.
 void ListingParser::parse_pointer_cast(const Name& dest, const char* place) {
   if (dest.file != 's') cursor_.fail_at(place, "a scalar result of int_to_ptr");
   cursor_.expect("[resolvable:$false]");
   skip_space();
   const Name source = parse_register('s');
   if (source.reg == dest.reg) {
-    listing_.kernel.renamings.push_back({static_cast<std::uint32_t>(listing_.kernel.bundles.size()),
-                                         true, 's', dest.reg, dest.name});
+    const auto first = second_names_.find(source.name);
+    second_names_[dest.name] = first == second_names_.end() ? source.name : first->second;
     return;
   }
   Instruction instruction;

@@ -44,7 +44,7 @@ Listing ListingParser::parse() {
   if (listing_.kernel.bundles.empty()) cursor_.fail("a bundle (\"0 : { ... }\")");
   resolve_branches();
   check_regions();
-  forget_undefined_names();
+  resolve_names();
   return std::move(listing_);
 }
 
@@ -246,16 +246,24 @@ void ListingParser::check_regions() const {
   }
 }
 
-void ListingParser::forget_undefined_names() {
-  const auto check = [&](std::uint32_t& name) {
+/// A value goes by its first name; names that nothing defines are forgotten.
+void ListingParser::resolve_names() {
+  const auto resolve = [&](std::uint32_t& name) {
+    if (!second_names_.empty()) {
+      const auto first = second_names_.find(name);
+      if (first != second_names_.end()) name = first->second;
+    }
     const std::size_t word = name / 64;
     if (word >= defined_.size() || (defined_[word] >> (name % 64) & 1) == 0) name = 0;
   };
   for (VirtualNames& names : listing_.kernel.names) {
-    check(names.guard);
-    for (std::uint32_t& name : names.operands) check(name);
-    for (std::uint32_t& name : names.base) check(name);
-    check(names.mask_register);
+    resolve(names.guard);
+    for (std::uint32_t& name : names.operands) resolve(name);
+    for (std::uint32_t& name : names.base) resolve(name);
+    resolve(names.mask_register);
+  }
+  for (ListingCall& call : listing_.calls) {
+    for (auto& [reg, name] : call.operand_names) resolve(name);
   }
 }
 

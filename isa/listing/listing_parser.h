@@ -81,7 +81,7 @@ class ListingParser {
 
   void resolve_branches();
   void check_regions() const;
-  void forget_undefined_names();
+  void resolve_names();
   /// Bundle that begins in this cycle of the schedule; nothing where none does.
   std::optional<std::uint32_t> bundle_of_cycle(std::uint32_t cycle) const;
 
@@ -95,6 +95,7 @@ class ListingParser {
   std::vector<UnknownInstruction> unknown_;
   std::unordered_map<std::uint32_t, std::uint32_t> region_begin_;  ///< Region to bundle.
   std::vector<std::uint32_t> cycle_;                               ///< Of the schedule, per bundle.
+  std::unordered_map<std::uint32_t, std::uint32_t> second_names_;  ///< To the first name.
   std::vector<std::uint64_t> defined_;                             ///< A bit per virtual name.
 };
 

@@ -64,8 +64,9 @@ struct Listing {
 ///
 /// Not instructions of the machine and dropped: vnop, compiler-scheduling-barrier,
 /// inlined_call_operand, and instructions guarded by the constant 0. vdelay becomes Bundle::delay.
-/// phi and int_to_ptr within one register become renamings, between two registers smov; `smov
-/// (p, a), b` becomes scalar_select p, b, a; `reloc 0` becomes smov 0.
+/// phi becomes a renaming, int_to_ptr between two registers smov and within one a second name,
+/// which the first replaces; `smov (p, a), b` becomes scalar_select p, b, a; `reloc 0` becomes smov
+/// 0.
 ///
 /// An instruction that the table lacks is refused; with `unknown` it is added there and left out of
 /// the kernel, so that all of a program can be told at once (refuse_unknown()).

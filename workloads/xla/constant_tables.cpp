@@ -10,8 +10,6 @@
 namespace tpu::xla {
 namespace {
 
-using isa::Opcode;
-
 constexpr const char* kTag = "constant literal";
 
 bool same_layout(const hlo::Shape& a, const hlo::Shape& b) {
@@ -23,47 +21,6 @@ bool same_layout(const hlo::Shape& a, const hlo::Shape& b) {
 constexpr std::array<std::uint32_t, 8> kRing = {0, 1, 2, 3, 6, 7, 4, 5};
 
 }  // namespace
-
-std::unordered_map<std::uint32_t, std::vector<CallOperand>> allocation_uses(
-    const isa::Listing& top_level) {
-  std::unordered_map<std::uint32_t, std::uint32_t> of_name;
-  std::unordered_map<std::int32_t, std::uint32_t> of_word;
-  std::unordered_map<std::uint32_t, std::uint32_t> of_instruction;
-  for (const isa::HbmReference& reference : top_level.hbm_references) {
-    of_instruction[reference.instruction] = reference.allocation;
-  }
-  std::unordered_map<std::uint32_t, std::vector<CallOperand>> uses;
-  const isa::Kernel& kernel = top_level.kernel;
-  for (std::uint32_t k = 0; k < kernel.instructions.size(); ++k) {
-    const isa::Instruction& instruction = kernel.instructions[k];
-    const isa::VirtualNames& names = kernel.names[k];
-    const auto source = of_name.find(names.operands[0]);
-    const bool known = names.operands[0] != 0 && source != of_name.end();
-    if (instruction.opcode == Opcode::kSmov || instruction.opcode == Opcode::kScalarLeaHbm) {
-      const auto direct = of_instruction.find(k);
-      if (direct != of_instruction.end()) {
-        of_name[names.dest] = direct->second;
-      } else if (known) {
-        of_name[names.dest] = source->second;
-      }
-    } else if (instruction.opcode == Opcode::kSst && known) {
-      of_word[instruction.address.offset] = source->second;
-    } else if (instruction.opcode == Opcode::kSld) {
-      const auto word = of_word.find(instruction.address.offset);
-      if (word != of_word.end() && instruction.address.base[0] == isa::kNoRegister) {
-        of_name[names.dest] = word->second;
-      }
-    } else if (instruction.opcode == Opcode::kCall) {
-      const std::uint32_t number = instruction.operands[0].immediate;
-      const isa::ListingCall& call = top_level.calls[number];
-      for (std::uint32_t n = 0; n < call.operand_names.size(); ++n) {
-        const auto found = of_name.find(call.operand_names[n].second);
-        if (found != of_name.end()) uses[found->second].push_back({number, n});
-      }
-    }
-  }
-  return uses;
-}
 
 std::vector<std::uint32_t> collective_table(const hlo::HloInstruction& collective,
                                             std::uint32_t partitions, std::size_t words) {
@@ -106,7 +63,7 @@ std::vector<std::uint32_t> collective_table(const hlo::HloInstruction& collectiv
 
 std::vector<ConstantLiteral> find_constants(const isa::Listing& top_level,
                                             const isa::PackedListing& packed,
-                                            const hlo::Module& hlo) {
+                                            const AddressUses& uses, const hlo::Module& hlo) {
   std::vector<ConstantLiteral> constants;
   for (const isa::Allocation& allocation : packed.allocations()) {
     if (allocation.tag != kTag) continue;
@@ -124,9 +81,12 @@ std::vector<ConstantLiteral> find_constants(const isa::Listing& top_level,
     }
     if (found.size() > 1) {
       std::set<std::string> wanted;
-      for (const CallOperand& use : allocation_uses(top_level)[allocation.number]) {
-        const std::vector<std::string>& names = top_level.calls[use.call].operands;
-        if (use.operand < names.size()) wanted.insert(names[use.operand]);
+      const auto users = uses.of_allocation.find(allocation.number);
+      if (users != uses.of_allocation.end()) {
+        for (const CallOperand& use : users->second) {
+          const std::vector<std::string>& names = top_level.calls[use.call].operands;
+          if (use.operand < names.size()) wanted.insert(names[use.operand]);
+        }
       }
       found.clear();
       for (const hlo::Computation& computation : hlo.computations) {

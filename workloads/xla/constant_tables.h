@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "isa/listing/listing_reader.h"
 #include "workloads/graph/graph.h"
+#include "workloads/xla/address_uses.h"
 
 namespace tpu::xla {
 
@@ -18,17 +18,6 @@ struct ConstantLiteral {
   hlo::Shape shape;
   std::vector<std::uint32_t> words;  ///< In the layout of the shape.
 };
-
-/// An operand of a call of the top-level program.
-struct CallOperand {
-  std::uint32_t call = 0;
-  std::uint32_t operand = 0;
-};
-
-/// The calls to which the address of each HBM allocation goes: followed through scalar moves,
-/// additions and spills, along the text (the top-level program assigns each virtual name once).
-std::unordered_map<std::uint32_t, std::vector<CallOperand>> allocation_uses(
-    const isa::Listing& top_level);
 
 /// A table that the compiler makes for a collective operation and prints nowhere, as experiments
 /// showed it to be. The `device` of a partition is chip * 2 + core.
@@ -46,6 +35,6 @@ std::vector<std::uint32_t> collective_table(const hlo::HloInstruction& collectiv
 /// or more than one remains.
 std::vector<ConstantLiteral> find_constants(const isa::Listing& top_level,
                                             const isa::PackedListing& packed,
-                                            const hlo::Module& hlo);
+                                            const AddressUses& uses, const hlo::Module& hlo);
 
 }  // namespace tpu::xla

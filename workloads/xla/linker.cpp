@@ -70,6 +70,11 @@ std::map<std::string, std::string> read_deduplication(const TextFile& file) {
   return same_as;
 }
 
+/// Loops read such a buffer before they write it, and select the value away.
+bool is_undefined_buffer(const hlo::HloInstruction& instruction) {
+  return instruction.custom_call_target.get() == "AllocateBuffer";
+}
+
 bool is_runtime(const std::string& callee) { return !callee.empty() && callee[0] == '<'; }
 
 }  // namespace
@@ -117,6 +122,7 @@ void Linker::read_top_level() {
       std::max(kFirstKernelSmemWord, static_cast<std::uint32_t>((top_smem + 31) / 32 * 8));
   kernel_placement_.sync_flag = kFirstKernelSyncFlag;
   top_ = read(top, "TLP", top_packed_, {});
+  uses_ = address_uses(top_, top_packed_);
   note_fixed_smem(top_packed_);
   top_.kernel.name = "TLP";
   program_.kernels.emplace_back();
@@ -313,8 +319,9 @@ void Linker::place_outputs() {
     const auto alias = std::find_if(
         scheduled_.aliases.begin(), scheduled_.aliases.end(),
         [&](const hlo::Alias& a) { return a.output_index == static_cast<std::int64_t>(k); });
+    const bool own = alias == scheduled_.aliases.end();
     std::uint64_t granule = 0;
-    if (alias == scheduled_.aliases.end()) {
+    if (own) {
       granule = place(static_cast<std::uint64_t>(outputs[k].padded_bytes()));
     } else {
       const auto parameter = static_cast<std::size_t>(alias->parameter_number);
@@ -326,8 +333,9 @@ void Linker::place_outputs() {
       }
       granule = program_.buffers[parameter].granule;
     }
-    const Buffer& buffer =
+    Buffer& buffer =
         add_buffer("output " + std::to_string(k), BufferRole::kOutput, k, granule, outputs[k]);
+    if (own && is_undefined(k)) buffer.data.resize(granules(buffer.bytes) * kGranuleWords);
     program_.compulsory_hbm_bytes += buffer.unpadded_bytes;
     table.push_back(static_cast<std::uint32_t>(granule));
   }
@@ -347,6 +355,18 @@ void Linker::place_outputs() {
   program_.buffers.push_back(std::move(buffer));
 }
 
+/// True for an output in whose place the program keeps a buffer that it leaves undefined: loops
+/// read it before they write it, and select the value away.
+bool Linker::is_undefined(std::uint32_t output) const {
+  const auto users = uses_.of_output.find(output);
+  if (users == uses_.of_output.end()) return false;
+  return std::any_of(users->second.begin(), users->second.end(), [&](const CallOperand& use) {
+    const InstructionIndex::Place callee = index_.find(top_.calls[use.call].callee);
+    return callee.instruction >= 0 &&
+           is_undefined_buffer(scheduled_.computation(callee.computation).at(callee.instruction));
+  });
+}
+
 /// Constants have neither address nor data in the listing. Tables that the compiler makes for
 /// itself ("deduplicated constant") are printed nowhere: they get a place, and contents where
 /// experiments have found them; a program that reads another faults.
@@ -361,22 +381,21 @@ void Linker::place_constants() {
                           "constants of the program, found none");
     }
     const hlo::Module full = hlo::read_hlo_text(files_.hlo.name, files_.hlo.text);
-    for (ConstantLiteral& constant : find_constants(top_, top_packed_, full)) {
+    for (ConstantLiteral& constant : find_constants(top_, top_packed_, uses_, full)) {
       const std::uint64_t granule = place(constant.words.size() * 4);
       Buffer& buffer = add_buffer(constant.name, BufferRole::kConstant, 0, granule, constant.shape);
       buffer.data = std::move(constant.words);
       placed_[constant.allocation] = granule;
     }
   }
-  const auto uses = allocation_uses(top_);
   for (const Allocation& allocation : top_packed_.allocations()) {
     if (allocation.tag != "deduplicated constant") continue;
     const hlo::Shape shape = hlo::parse_shape(allocation.shape);
     const std::uint64_t granule = place(allocation.bytes);
     Buffer& buffer = add_buffer("table of the compiler", BufferRole::kConstant, 0, granule, shape);
     placed_[allocation.number] = granule;
-    const auto users = uses.find(allocation.number);
-    if (users == uses.end()) continue;
+    const auto users = uses_.of_allocation.find(allocation.number);
+    if (users == uses_.of_allocation.end()) continue;
     for (const CallOperand& use : users->second) {
       const InstructionIndex::Place at = index_.find(top_.calls[use.call].callee);
       if (at.instruction < 0) continue;
@@ -407,8 +426,7 @@ void Linker::place_temporaries() {
       const hlo::HloInstruction& instruction =
           scheduled_.computation(maker.computation).at(maker.instruction);
       buffer.op_name = instruction.metadata.op_name;
-      // Loops read such a buffer before they write it, and select the value away.
-      if (instruction.custom_call_target.get() == "AllocateBuffer") {
+      if (is_undefined_buffer(instruction)) {
         buffer.data.resize(granules(buffer.bytes) * kGranuleWords);
       }
     }

@@ -10,6 +10,7 @@
 #include "isa/listing/listing_reader.h"
 #include "isa/program.h"
 #include "workloads/graph/graph.h"
+#include "workloads/xla/address_uses.h"
 #include "workloads/xla/listing_files.h"
 #include "workloads/xla/op_info.h"
 
@@ -43,6 +44,7 @@ class Linker {
 
   void place_parameters();
   void place_outputs();
+  bool is_undefined(std::uint32_t output) const;
   void place_constants();
   void place_temporaries();
   void place_windows();
@@ -62,6 +64,7 @@ class Linker {
 
   isa::PackedListing top_packed_;
   isa::Listing top_;
+  AddressUses uses_;
   isa::ListingPlacement kernel_placement_;
   std::vector<isa::UnknownInstruction> unknown_;
   std::map<std::string, LinkedKernel> kernels_;  ///< By the name of the listing.
