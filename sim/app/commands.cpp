@@ -1,6 +1,6 @@
 #include "sim/app/commands.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -24,6 +24,7 @@
 #include "sim/app/file_roles.h"
 #include "sim/app/module_show.h"
 #include "sim/app/output_check.h"
+#include "sim/app/printable_stream.h"
 #include "sim/app/simulation.h"
 #include "sim/app/validate.h"
 #include "sim/app/workload_source.h"
@@ -355,7 +356,11 @@ ExitCode show(const Arguments& arguments) {
 
 void start_log(const std::string& level) {
   auto logger = spdlog::get("tpusim");
-  if (logger == nullptr) logger = spdlog::stderr_logger_st("tpusim");
+  if (logger == nullptr) {
+    logger = std::make_shared<spdlog::logger>(
+        "tpusim", std::make_shared<spdlog::sinks::ostream_sink_st>(std::cerr, true));
+    spdlog::register_logger(logger);
+  }
   logger->set_pattern("%l: %v");
   logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(logger);
@@ -382,6 +387,7 @@ ExitCode execute(const Arguments& arguments) {
 }
 
 int run_program(const std::vector<std::string>& words) {
+  const PrintableStream out(std::cout, ::isatty(STDOUT_FILENO) == 1), err(std::cerr);
   try {
     ExitCode code = ExitCode::kDone;
     if (const std::optional<Arguments> arguments = parse_arguments(words)) {

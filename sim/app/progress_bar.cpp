@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <utility>
+
+#include "sim/app/printable_stream.h"
 
 namespace tpu::app {
 namespace {
@@ -16,8 +17,8 @@ constexpr int kWidth = 40;
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::string label)
-    : label_(std::move(label)),
+ProgressBar::ProgressBar(const std::string& label)
+    : label_(printable(label)),
       on_terminal_(::isatty(STDERR_FILENO) == 1),
       begin_(Clock::now()),
       last_(begin_) {}

@@ -9,7 +9,7 @@ namespace tpu::app {
 /// taken longer than a second, erased at the end.
 class ProgressBar {
  public:
-  explicit ProgressBar(std::string label);
+  explicit ProgressBar(const std::string& label);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;

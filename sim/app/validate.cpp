@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "sim/app/file_roles.h"
+#include "sim/app/printable_stream.h"
 #include "sim/app/simulation.h"
 #include "sim/base/output_file.h"
 
@@ -167,11 +168,11 @@ double median(std::vector<double> values) {
 
 void print_row(std::FILE* table, const ValidatedProgram& program) {
   if (!program.problem.empty()) {
-    std::fprintf(table, "%-18s %-4s %13.0f  %s\n", program.name.c_str(), program.chip.c_str(),
-                 program.silicon_cycles, program.problem.c_str());
+    std::fprintf(table, "%-18s %-4s %13.0f  %s\n", printable(program.name).c_str(),
+                 program.chip.c_str(), program.silicon_cycles, printable(program.problem).c_str());
     return;
   }
-  std::fprintf(table, "%-18s %-4s %13.0f %13llu %+8.2f %%", program.name.c_str(),
+  std::fprintf(table, "%-18s %-4s %13.0f %13llu %+8.2f %%", printable(program.name).c_str(),
                program.chip.c_str(), program.silicon_cycles,
                static_cast<unsigned long long>(program.cycles), 100 * program.error());
   if (program.estimated_cycles > 0) {
