@@ -1,8 +1,6 @@
 #include "workloads/xla/constant_tables.h"
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 #include <set>
 
 #include "sim/base/error.h"
@@ -17,49 +15,7 @@ bool same_layout(const hlo::Shape& a, const hlo::Shape& b) {
          a.layout.tiles == b.layout.tiles;
 }
 
-/// Cores in the order in which JAX numbers the partitions of a 2x2 slice: a ring.
-constexpr std::array<std::uint32_t, 8> kRing = {0, 1, 2, 3, 6, 7, 4, 5};
-
 }  // namespace
-
-std::vector<std::uint32_t> collective_table(const hlo::HloInstruction& collective,
-                                            std::uint32_t partitions, std::size_t words) {
-  std::vector<std::uint32_t> table;
-  const bool gather = collective.opcode == hlo::HloOpcode::kAllGather;
-  const bool to_all = collective.opcode == hlo::HloOpcode::kAllToAll;
-  if ((!gather && !to_all) || partitions != kRing.size()) return table;
-  std::vector<std::vector<std::int64_t>> groups = collective.replica_groups;
-  if (groups.empty()) {
-    groups.emplace_back(kRing.size());
-    std::iota(groups[0].begin(), groups[0].end(), 0);
-  }
-  const std::size_t row = words / partitions;
-  table.resize(words);
-  std::size_t listed = 0;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const std::size_t count = groups[g].size();
-    for (std::size_t rank = 0; rank < count; ++rank) {
-      const auto partition = static_cast<std::size_t>(groups[g][rank]);
-      if (partition >= kRing.size()) return {};
-      const auto device = [&](std::size_t member) {
-        return kRing[static_cast<std::size_t>(groups[g][member % count]) % kRing.size()];
-      };
-      if (gather && row == 4) {
-        table[4 * partition] = static_cast<std::uint32_t>(rank);
-        table[4 * partition + 1] = device(rank + 1);
-        table[4 * partition + 2] = device(rank + count - 1);
-      } else if (to_all && row == 2) {
-        table[2 * partition] = static_cast<std::uint32_t>(g);
-        table[2 * partition + 1] = static_cast<std::uint32_t>(rank);
-      } else if (to_all && row == 1 && listed < words) {
-        table[listed++] = device(rank);
-      } else {
-        return {};
-      }
-    }
-  }
-  return table;
-}
 
 std::vector<ConstantLiteral> find_constants(const isa::Listing& top_level,
                                             const isa::PackedListing& packed,

@@ -19,16 +19,6 @@ struct ConstantLiteral {
   std::vector<std::uint32_t> words;  ///< In the layout of the shape.
 };
 
-/// A table that the compiler makes for a collective operation and prints nowhere, as experiments
-/// showed it to be. The `device` of a partition is chip * 2 + core.
-///   all-gather: a row per partition: rank in its group, device of the next, of the previous, 0
-///   all-to-all: a row per partition: number of its group, rank in it; and the devices of the
-///   groups
-/// `words` is the size of the table, which tells the two of an all-to-all apart. Empty for other
-/// operations, group sizes or slices than those that were tried (eight cores).
-std::vector<std::uint32_t> collective_table(const hlo::HloInstruction& collective,
-                                            std::uint32_t partitions, std::size_t words);
-
 /// Finds the HLO constant of each `constant literal` of a top-level program: the one of its shape,
 /// or, where there are several, the one that the calls to which it goes name as their operand.
 /// `hlo` is the module with all constants in full (TLP-hlo.txt). Throws WorkloadError where none

@@ -5,6 +5,7 @@
 #include "isa/opcode_table.h"
 #include "sim/base/error.h"
 #include "workloads/hlo/hlo_reader.h"
+#include "workloads/xla/collective_tables.h"
 #include "workloads/xla/constant_tables.h"
 
 namespace tpu::xla {
@@ -51,25 +52,6 @@ std::uint64_t end_of(const isa::PackedListing& packed, ListingSpace space) {
   return end;
 }
 
-/// "key:NAME", then lines that are indented name the kernels that share its listing.
-std::map<std::string, std::string> read_deduplication(const TextFile& file) {
-  std::map<std::string, std::string> same_as;
-  std::string key;
-  std::size_t at = 0;
-  while (at < file.text.size()) {
-    std::size_t end = file.text.find('\n', at);
-    if (end == std::string::npos) end = file.text.size();
-    const std::string line = file.text.substr(at, end - at);
-    at = end + 1;
-    if (line.compare(0, 4, "key:") == 0) {
-      key = line.substr(4);
-    } else if (line.size() > 2 && line[0] == ' ' && !key.empty()) {
-      same_as[line.substr(line.find_first_not_of(' '))] = key;
-    }
-  }
-  return same_as;
-}
-
 /// Loops read such a buffer before they write it, and select the value away.
 bool is_undefined_buffer(const hlo::HloInstruction& instruction) {
   return instruction.custom_call_target.get() == "AllocateBuffer";
@@ -97,6 +79,7 @@ isa::Program Linker::link() {
   place_parameters();
   place_outputs();
   place_constants();
+  place_tables();
   place_temporaries();
   place_windows();
   patch_top_level();
@@ -367,41 +350,44 @@ bool Linker::is_undefined(std::uint32_t output) const {
   });
 }
 
-/// Constants have neither address nor data in the listing. Tables that the compiler makes for
-/// itself ("deduplicated constant") are printed nowhere: they get a place, and contents where
-/// experiments have found them; a program that reads another faults.
+/// Constants have neither address nor data in the listing.
 void Linker::place_constants() {
   const bool any = std::any_of(
       top_packed_.allocations().begin(), top_packed_.allocations().end(),
       [](const Allocation& allocation) { return allocation.tag == "constant literal"; });
-  if (any) {
-    if (files_.hlo.name.empty()) {
-      throw WorkloadError(top_packed_.file() +
-                          ": expected <number>-TLP-hlo.txt beside it, which alone holds the "
-                          "constants of the program, found none");
-    }
-    const hlo::Module full = hlo::read_hlo_text(files_.hlo.name, files_.hlo.text);
-    for (ConstantLiteral& constant : find_constants(top_, top_packed_, uses_, full)) {
-      const std::uint64_t granule = place(constant.words.size() * 4);
-      Buffer& buffer = add_buffer(constant.name, BufferRole::kConstant, 0, granule, constant.shape);
-      buffer.data = std::move(constant.words);
-      placed_[constant.allocation] = granule;
-    }
+  if (!any) return;
+  if (files_.hlo.name.empty()) {
+    throw WorkloadError(top_packed_.file() +
+                        ": expected <number>-TLP-hlo.txt beside it, which alone holds the "
+                        "constants of the program, found none");
   }
+  const hlo::Module full = hlo::read_hlo_text(files_.hlo.name, files_.hlo.text);
+  for (ConstantLiteral& constant : find_constants(top_, top_packed_, uses_, full)) {
+    const std::uint64_t granule = place(constant.words.size() * 4);
+    Buffer& buffer = add_buffer(constant.name, BufferRole::kConstant, 0, granule, constant.shape);
+    buffer.data = std::move(constant.words);
+    placed_[constant.allocation] = granule;
+  }
+}
+
+/// Tables that the compiler makes for itself get a place, and contents where experiments have found
+/// them; a program that reads another faults.
+void Linker::place_tables() {
+  const auto uses = table_uses(top_packed_, uses_);
   for (const Allocation& allocation : top_packed_.allocations()) {
-    if (allocation.tag != "deduplicated constant") continue;
+    if (allocation.tag != kTableTag) continue;
     const hlo::Shape shape = hlo::parse_shape(allocation.shape);
     const std::uint64_t granule = place(allocation.bytes);
     Buffer& buffer = add_buffer("table of the compiler", BufferRole::kConstant, 0, granule, shape);
     placed_[allocation.number] = granule;
-    const auto users = uses_.of_allocation.find(allocation.number);
-    if (users == uses_.of_allocation.end()) continue;
-    for (const CallOperand& use : users->second) {
+    const auto users = uses.find(allocation.number);
+    if (users == uses.end()) continue;
+    for (const TableUse& use : users->second) {
       const InstructionIndex::Place at = index_.find(top_.calls[use.call].callee);
       if (at.instruction < 0) continue;
       buffer.data =
           collective_table(scheduled_.computation(at.computation).at(at.instruction),
-                           program_.cores, static_cast<std::size_t>(shape.element_count()));
+                           program_.cores, static_cast<std::size_t>(shape.element_count()), use);
       if (!buffer.data.empty()) break;
     }
   }

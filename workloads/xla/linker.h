@@ -46,6 +46,7 @@ class Linker {
   void place_outputs();
   bool is_undefined(std::uint32_t output) const;
   void place_constants();
+  void place_tables();
   void place_temporaries();
   void place_windows();
   std::uint64_t place(std::uint64_t bytes);

@@ -223,4 +223,22 @@ ListingFiles read_listing_files(const std::string& path) {
   return files;
 }
 
+std::map<std::string, std::string> read_deduplication(const TextFile& file) {
+  std::map<std::string, std::string> same_as;
+  std::string key;
+  std::size_t at = 0;
+  while (at < file.text.size()) {
+    std::size_t end = file.text.find('\n', at);
+    if (end == std::string::npos) end = file.text.size();
+    const std::string line = file.text.substr(at, end - at);
+    at = end + 1;
+    if (line.compare(0, 4, "key:") == 0) {
+      key = line.substr(4);
+    } else if (line.size() > 2 && line[0] == ' ' && !key.empty()) {
+      same_as[line.substr(line.find_first_not_of(' '))] = key;
+    }
+  }
+  return same_as;
+}
+
 }  // namespace tpu::xla

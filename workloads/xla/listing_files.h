@@ -34,4 +34,8 @@ std::string listings_path(const std::string& folder, const std::string& chip);
 /// a folder. Of a kernel with several fingerprints the highest counts: the compiler tried again.
 ListingFiles read_listing_files(const std::string& path);
 
+/// The deduplication map, kernel to the one whose listing serves it: "key:NAME", then lines that
+/// are indented name the kernels that share its listing.
+std::map<std::string, std::string> read_deduplication(const TextFile& file);
+
 }  // namespace tpu::xla
