@@ -11,15 +11,16 @@ column, or nothing to contract: the compiler's own scheduled HLO shows it), and 
 
 import io
 import re
+import typing
 
 import numpy as np
 
 BF16_EXPONENT_BITS = 8
 BF16_MANTISSA_BITS = 7
 
-PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
+PRODUCTS = ("stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution")
 """The operations whose operands are rounded."""
-OPAQUE = ("stablehlo.custom_call", "chlo.ragged_dot", "stablehlo.dot", "stablehlo.dynamic_conv", "stablehlo.fft", "stablehlo.cholesky",
+OPAQUE = ("stablehlo.custom_call", "chlo.ragged_dot", "stablehlo.dynamic_conv", "stablehlo.fft", "stablehlo.cholesky",
           "stablehlo.triangular_solve")
 """Operations in which the chip may multiply, too, and whose operands the rewrite leaves alone."""
 WITHOUT_PRODUCTS = ("Sharding", "SPMD", "sdy", "annotate", "shape_assertion", "optimization_barrier", "mhlo.topk", "TopK", "ApproxTopK")
@@ -63,15 +64,24 @@ def is_on_vector_unit(operation):
     contract, a convolution whose groups have one channel in and one out (depthwise, and its gradient)."""
     if operation.name == "stablehlo.convolution":
         return is_depthwise(operation)
-    text = str(operation.attributes["dot_dimension_numbers"])
-    for side, operand in (("lhs", operation.operands[0]), ("rhs", operation.operands[1])):
-        contracted = numbers_in(text, f"{side}_contracting_dimensions")
-        batch = numbers_in(text, f"{side}_batching_dimensions")
+    for operand, contracted, batch in dimensions_of(operation):
         shape = operand.type.shape
         rows = np.prod([extent for axis, extent in enumerate(shape) if axis not in contracted + batch], initial=1)
         if rows == 1 or np.prod([shape[axis] for axis in contracted], initial=1) == 1:
             return True
     return False
+
+
+def dimensions_of(operation):
+    """Both operands of a dot with their contracted and batch dimensions."""
+    left, right = list(operation.operands)[:2]
+    if operation.name == "stablehlo.dot":
+        return (left, [left.type.rank - 1], []), (right, [0], [])
+    text = str(operation.attributes["dot_dimension_numbers"])
+    return tuple(
+        (operand, numbers_in(text, f"{side}_contracting_dimensions"), numbers_in(text, f"{side}_batching_dimensions"))
+        for side, operand in (("lhs", left), ("rhs", right))
+    )
 
 
 def is_depthwise(operation):
@@ -233,22 +243,29 @@ def without_algorithms(module):
 
 
 class CpuProgram:
-    """A StableHLO module compiled for the CPU of this machine."""
+    """A StableHLO module compiled for the CPU of this machine; with shardings of the inputs, for as many of its devices as they name."""
 
-    def __init__(self, module):
+    def __init__(self, module, shardings=None):
         import jax
         from jax._src import compiler
         from jax._src.lib import _jax
 
-        self.device = jax.devices("cpu")[0]
-        options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
-        devices = _jax.DeviceList((self.device,))
-        self.executable = self.device.client.compile_and_load(module, executable_devices=devices, compile_options=options)
+        self.places = shardings
+        devices = (jax.devices("cpu")[0],) if shardings is None else tuple(shardings[0].mesh.devices.flat)
+        self.device = devices[0]
+        options = compiler.get_compile_options(
+            num_replicas=1, num_partitions=len(devices), device_assignment=np.array(devices, dtype=object).reshape(1, -1)
+        )
+        self.executable = self.device.client.compile_and_load(
+            module, executable_devices=_jax.DeviceList(devices), compile_options=options
+        )
 
     def run(self, inputs):
+        """The outputs; those of a program for several devices have to be on all of them."""
         import jax
 
-        buffers = [jax.device_put(array, self.device) for array in inputs]
+        places = self.places or [self.device] * len(inputs)
+        buffers = [jax.device_put(array, place) for array, place in zip(inputs, places)]
         results = self.executable.execute_sharded(buffers)
         return [np.asarray(part[0]) for part in results.disassemble_into_single_device_arrays()]
 
@@ -306,10 +323,20 @@ def real(array):
     return np.stack([array.real, array.imag]) if np.iscomplexobj(array) else array
 
 
-def reference_values(module, inputs):
-    """Outputs in fp32 and with rounded products, how far each of the latter moves with the inputs, and notes on what was rounded.
+class ReferenceValues(typing.NamedTuple):
+    """Outputs in fp32 and with rounded products, how far each of the latter moves with the inputs, notes on what was rounded."""
 
-    `module` is StableHLO as lowered for the CPU and is changed; `inputs` are numpy arrays in parameter order.
+    exact: list
+    rounded: list
+    sensitivity: np.ndarray
+    notes: dict
+
+
+def reference_values(module, inputs, shardings=None):
+    """The values of a program.
+
+    `module` is StableHLO as lowered for the CPU and is changed; `inputs` are numpy arrays in parameter order; `shardings` say where
+    they lie in a program for several devices.
     """
     bytecode = io.BytesIO()
     module.operation.write_bytecode(bytecode)
@@ -319,14 +346,21 @@ def reference_values(module, inputs):
         plain = type(module).parse(bytecode.getvalue())
         wide = in_fp32_throughout(plain)
         without_algorithms(plain)
-        outputs = CpuProgram(plain).run(inputs)
-        program = CpuProgram(module)
+        outputs = CpuProgram(plain, shardings).run(inputs)
+        program = CpuProgram(module, shardings)
         sharp = program.run(inputs)
         others = [program.run(moved(inputs, seed)) for seed in range(MOVES)]
         if wide is not None:
-            others.append(CpuProgram(wide).run([array.astype(np.float32) if is_floating(array) else array for array in inputs]))
+            others.append(CpuProgram(wide, shardings).run([array.astype(np.float32) if is_floating(array) else array for array in inputs]))
     sensitivity = np.zeros(len(sharp))
     for other in others:
         distances = [relative_distance(real(array), real(reference)) for array, reference in zip(other, sharp)]
         sensitivity = np.maximum(sensitivity, distances)
-    return outputs, sharp, sensitivity, rounding.notes()
+    return ReferenceValues(outputs, sharp, sensitivity, rounding.notes())
+
+
+def storable(array):
+    """numpy has no bf16 and no types of 8 bits and fewer but integers: such arrays are kept as fp32 or 8 bits."""
+    if array.dtype.name.startswith(("bfloat16", "float8", "float6", "float4")):
+        return array.astype(np.float32)
+    return array.astype(np.int8) if array.dtype.name in ("int4", "uint4", "int2", "uint2") else array
