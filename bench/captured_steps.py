@@ -131,7 +131,7 @@ def outcome_of(tpusim, step, folder, chip):
         outcome["errors"] = [error_of(check) for check in checks]
         outcome["worst"] = checks[-1]["name"]
         outcome["agree"] = sum(check["passed"] for check in checks)
-        outcome["reasons"] = sorted({re.sub(r" by .*|: .*", "", check["reason"]) for check in checks})
+        outcome["reasons"] = sorted({re.sub(r" by .*|: .*", "", check.get("reason", "")) for check in checks})
         outcome["value_cycles"] = max(s["cycles"] for s in report["steps"])
     return outcome
 

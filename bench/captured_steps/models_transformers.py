@@ -61,11 +61,10 @@ declare_text(
 )
 declare_text("llama", transformers.FlaxLlamaForCausalLM, lambda: transformers.LlamaConfig(**SMALL), next_token)
 declare_text(
-    "t5",
-    transformers.FlaxT5ForConditionalGeneration,
-    lambda: transformers.T5Config(vocab_size=100, d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=2),
+    "distilbert",
+    transformers.FlaxDistilBertForMaskedLM,
+    lambda: transformers.DistilBertConfig(vocab_size=100, dim=32, hidden_dim=64, n_layers=1, n_heads=2, max_position_embeddings=32),
     same_token,
-    lambda batch: {"decoder_input_ids": batch[0]},
 )
 declare_text(
     "vit",

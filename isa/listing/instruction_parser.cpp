@@ -193,8 +193,7 @@ void ListingParser::parse_pointer_cast(const Name& dest, const char* place) {
   skip_space();
   const Name source = parse_register('s');
   if (source.reg == dest.reg) {
-    const auto first = second_names_.find(source.name);
-    second_names_[dest.name] = first == second_names_.end() ? source.name : first->second;
+    note_second_name(dest.name, source.name);
     return;
   }
   Instruction instruction;

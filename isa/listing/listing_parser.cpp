@@ -188,7 +188,23 @@ void ListingParser::skip_comment() {
   cursor_.move_to(c);
 }
 
+/// A move of a register to itself leaves a value that code reads under the old name and the new.
+bool moves_to_itself(const Instruction& instruction) {
+  switch (instruction.opcode) {
+    case Opcode::kSmov:
+    case Opcode::kVmov:
+    case Opcode::kPmov:
+    case Opcode::kVmmov:
+      return instruction.operands[0] == Operand::register_(instruction.dest);
+    default:
+      return false;
+  }
+}
+
 void ListingParser::append(const Instruction& instruction, const VirtualNames& names) {
+  if (moves_to_itself(instruction) && is_defined(names.operands[0])) {
+    note_second_name(names.dest, names.operands[0]);
+  }
   listing_.kernel.instructions.push_back(instruction);
   listing_.kernel.names.push_back(names);
 }
@@ -197,6 +213,11 @@ void ListingParser::define(std::uint32_t name) {
   const std::size_t word = name / 64;
   if (word >= defined_.size()) defined_.resize(word + 1 + word / 2);
   defined_[word] |= std::uint64_t{1} << (name % 64);
+}
+
+bool ListingParser::is_defined(std::uint32_t name) const {
+  const std::size_t word = name / 64;
+  return word < defined_.size() && (defined_[word] >> (name % 64) & 1) != 0;
 }
 
 void ListingParser::parse_delay() {
@@ -246,17 +267,24 @@ void ListingParser::check_regions() const {
   }
 }
 
+void ListingParser::note_second_name(std::uint32_t second, std::uint32_t first) {
+  const auto known = second_names_.find(first);
+  second_names_[second] = known == second_names_.end() ? first : known->second;
+}
+
 /// A value goes by its first name; names that nothing defines are forgotten.
 void ListingParser::resolve_names() {
+  const auto use_first = [&](std::uint32_t& name) {
+    if (second_names_.empty()) return;
+    const auto first = second_names_.find(name);
+    if (first != second_names_.end()) name = first->second;
+  };
   const auto resolve = [&](std::uint32_t& name) {
-    if (!second_names_.empty()) {
-      const auto first = second_names_.find(name);
-      if (first != second_names_.end()) name = first->second;
-    }
-    const std::size_t word = name / 64;
-    if (word >= defined_.size() || (defined_[word] >> (name % 64) & 1) == 0) name = 0;
+    use_first(name);
+    if (!is_defined(name)) name = 0;
   };
   for (VirtualNames& names : listing_.kernel.names) {
+    use_first(names.dest);
     resolve(names.guard);
     for (std::uint32_t& name : names.operands) resolve(name);
     for (std::uint32_t& name : names.base) resolve(name);

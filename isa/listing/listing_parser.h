@@ -78,9 +78,11 @@ class ListingParser {
   void skip_comment();
   void append(const Instruction& instruction, const VirtualNames& names);
   void define(std::uint32_t name);
+  bool is_defined(std::uint32_t name) const;
 
   void resolve_branches();
   void check_regions() const;
+  void note_second_name(std::uint32_t second, std::uint32_t first);
   void resolve_names();
   /// Bundle that begins in this cycle of the schedule; nothing where none does.
   std::optional<std::uint32_t> bundle_of_cycle(std::uint32_t cycle) const;

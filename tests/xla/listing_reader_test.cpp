@@ -252,6 +252,20 @@ TEST(ListingReader, StepsOverCommentsOfBoundsChecksThatDoNotClose) {
   EXPECT_EQ(listing.kernel.instructions[0].guard.predicate, 2);
 }
 
+TEST(ListingReader, AMoveToItsOwnRegisterLeavesBothNames) {
+  const Listing listing = read_bundles(
+      "     0   :  { %v1_v2 = vlaneseq }\n"
+      "   0x1   :  { %v2_v2 = vmov %v1_v2 }\n"
+      "   0x2   :  { %v3_v2 = vmov %v2_v2  ;;  %v4_v3 = vmov %v1_v2 }\n"
+      "   0x3   :  { %v5_v4 = vadd.s32 %v3_v2, %v4_v3 }\n");
+  const auto& names = listing.kernel.names;
+  EXPECT_EQ(names.at(1).dest, 1u);
+  EXPECT_EQ(names.at(2).operands[0], 1u);
+  EXPECT_EQ(names.at(3).dest, 4u);
+  EXPECT_EQ(names.at(4).operands[0], 1u);
+  EXPECT_EQ(names.at(4).operands[1], 4u);
+}
+
 TEST(ListingReader, RefusesUnknownInstructionsWithTheNearestName) {
   EXPECT_EQ(error_of_one("%v1_v2 = vad.f32 %v1_v1, %v2_v2"),
             "kernel.txt:10:24: expected an instruction of libtpu 0.0.42.1, found \"vad.f32\" (the "
