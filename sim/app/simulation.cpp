@@ -74,6 +74,15 @@ std::uint32_t warmup_steps(const Arguments& arguments, const traces::RunRecord& 
   return limited && !arguments.values ? 1 : 0;
 }
 
+/// Nothing can be computed from constants whose values are left out of the module.
+void refuse_unknown_values(const PreparedWorkload& workload) {
+  const auto constants = compiler::constants_without_values(workload.program);
+  if (constants.empty()) return;
+  throw WorkloadError(workload.program.name +
+                      ": --values on: expected the values of all constants; " +
+                      compiler::advice_on_values(constants) + ", or run with --values off");
+}
+
 /// Loads each core's share of the inputs. Arrays that XLA's programs split lie over the cores in
 /// the order of their partitions.
 void load_values(const Arguments& arguments, const PreparedWorkload& workload,
@@ -118,6 +127,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.detail = arguments.interpret ? "core=interpret" : "";
   record.has_events = !arguments.output.empty();
 
+  if (arguments.values && !workload.is_from_xla) refuse_unknown_values(workload);
   Machine machine(configuration.params, workload.program);
   if (arguments.values) load_values(arguments, workload, configuration.params, machine, record);
   const isa::Buffer* loss = arguments.values ? loss_buffer(workload.program) : nullptr;

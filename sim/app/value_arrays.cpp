@@ -207,6 +207,8 @@ HostArray InitialValues::random(const isa::Buffer& buffer, std::uint32_t number)
   array.shape = hlo::parse_shape(buffer.shape);
   const ElementType type = array.shape.type;
   const std::int64_t count = array.shape.element_count();
+  const auto& types = workload_.compile_report.parameter_types;
+  const bool is_pred = number < types.size() && types[number] == ElementType::kPred;
   const std::uint64_t key = mix(mix(seed_) ^ number);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint64_t bits = mix(key + static_cast<std::uint64_t>(i));
@@ -218,7 +220,7 @@ HostArray InitialValues::random(const isa::Buffer& buffer, std::uint32_t number)
       std::memcpy(&word, &real, sizeof word);
       append(array.bytes, static_cast<std::uint16_t>(word >> 16));
     } else if (hlo::byte_size(type) == 4) {
-      append(array.bytes, static_cast<std::uint32_t>(bits % kRandomIntegers));
+      append(array.bytes, static_cast<std::uint32_t>(bits % (is_pred ? 2 : kRandomIntegers)));
     } else if (hlo::byte_size(type) == 1) {
       append(array.bytes, static_cast<std::uint8_t>(bits & 1));
     } else {
@@ -296,7 +298,13 @@ std::map<std::uint32_t, HostArray> read_outputs(const PreparedWorkload& workload
     if (buffer.role != isa::BufferRole::kOutput) continue;
     HostArray& output = outputs[buffer.index];
     output = read_buffer(buffer, machine, workload.cores[0]);
-    if (buffer.index >= workload.result_parts.size()) continue;
+    const auto& types = workload.compile_report.result_types;
+    if (buffer.index >= workload.result_parts.size()) {
+      if (buffer.index < types.size()) {
+        output = compiler::in_module_type(output, types[buffer.index]);
+      }
+      continue;
+    }
     const compiler::ArrayParts& parts = workload.result_parts[buffer.index];
     HostArray whole;
     whole.shape = hlo::array_shape(output.shape.type, parts.whole.dimensions);
@@ -305,6 +313,7 @@ std::map<std::uint32_t, HostArray> read_outputs(const PreparedWorkload& workload
       put_part(read_buffer(buffer, machine, workload.cores[place]), parts, place, whole);
     }
     output = std::move(whole);
+    if (buffer.index < types.size()) output = compiler::in_module_type(output, types[buffer.index]);
   }
   return outputs;
 }

@@ -37,6 +37,55 @@ TEST_F(ProgramTest, ARunReportsWhatTheDesignPromises) {
   EXPECT_GT(report_["simulator"]["core_cycles"].get<std::uint64_t>(), 0u);
 }
 
+TEST_F(ProgramTest, OutputsHaveTheTypesOfTheModule) {
+  const std::vector<std::string> types{"pred", "u8",  "s8",  "s16", "u16", "f16",
+                                       "bf16", "s64", "f64", "u64", "u32", "bf16"};
+  std::string parameters, results, names;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const std::string number = std::to_string(i), shape = types[i] + (i == 11 ? "[8,130]" : "[9]");
+    parameters += "  p" + number + " = " + shape + " parameter(" + number + ")\n";
+    results += (i == 0 ? "" : ", ") + shape;
+    names += (i == 0 ? "p" : ", p") + number;
+  }
+  std::ofstream(folder_ / "types.hlo") << "HloModule t\nENTRY e {\n" + parameters + "  ROOT t = (" +
+                                              results + ") tuple(" + names + ")\n}\n";
+  ASSERT_EQ(tpusim("run types.hlo --outputs first.npz").exit_code, 0);
+  traces::NpzFile first = traces::read_npz((folder_ / "first.npz").string());
+  traces::NpzFile inputs;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const std::string number = (i < 10 ? "_00" : "_0") + std::to_string(i);
+    ASSERT_EQ(first.count("out" + number), 1U);
+    EXPECT_EQ(to_string(first.at("out" + number).type), types[i]);
+    inputs["arg" + number] = first.at("out" + number);
+  }
+  for (const std::uint8_t bit : first.at("out_000").bytes) EXPECT_LE(bit, 1);
+  // What came out can go in again.
+  traces::write_npz((folder_ / "inputs.npz").string(), inputs);
+  ASSERT_EQ(tpusim("run types.hlo --inputs inputs.npz --outputs second.npz").exit_code, 0);
+  for (const auto& [name, array] : traces::read_npz((folder_ / "second.npz").string())) {
+    EXPECT_EQ(array.bytes, first.at(name).bytes) << name;
+    EXPECT_EQ(array.type, first.at(name).type) << name;
+  }
+}
+
+TEST_F(ProgramTest, ConstantsWithoutValuesAreTimedAndNotComputed) {
+  std::ofstream(folder_ / "elided.hlo")
+      << "HloModule m\nENTRY main {\n  p = f32[8,128] parameter(0)\n"
+         "  c = f32[8,128] constant({...})\n  d = f32[300] constant({...})\n"
+         "  a = f32[8,128] add(p, c)\n  ROOT t = (f32[8,128], f32[300]) tuple(a, d)\n}\n";
+  const Outcome timed = tpusim("run elided.hlo");
+  EXPECT_EQ(timed.exit_code, 0);
+  EXPECT_NE(timed.out.find("2 constants have no values in the module (\"{...}\"): c, d; print it"),
+            std::string::npos)
+      << timed.out;
+  const Outcome computed = tpusim("run elided.hlo --values on");
+  EXPECT_EQ(computed.exit_code, 4);
+  EXPECT_EQ(computed.first_line().find(
+                "tpusim: m: --values on: expected the values of all constants; 2 constants"),
+            0U)
+      << computed.err;
+}
+
 TEST_F(ProgramTest, TwoRunsGiveTheSameBytes) {
   const std::string words = "run mlp --cores 1 --batch 16 --output ";
   json first = report(words + "a.h5"), second = report(words + "b.h5");

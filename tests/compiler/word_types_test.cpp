@@ -171,5 +171,18 @@ TEST(WordTypes, DotsOfIntegersAreExact) {
   check_hlo(dot("s32", "s32", "40"), check);
 }
 
+TEST(WordTypes, ShortResultsOfBf16AreRounded) {
+  HloCheck check;
+  check.low = -1000;
+  check.high = 1000;
+  check.tolerance = 0;
+  check_hlo(
+      "HloModule r\nENTRY main {\n  x = f32[300] parameter(0)\n  s = f32[] parameter(1)\n"
+      "  a = bf16[300] convert(x)\n  b = bf16[] convert(s)\n  n = f32[300] negate(x)\n"
+      "  c = bf16[300] convert(n)\n"
+      "  ROOT r = (bf16[300], bf16[], bf16[300]) tuple(a, b, c)\n}\n",
+      check);
+}
+
 }  // namespace
 }  // namespace tpu::test

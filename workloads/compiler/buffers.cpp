@@ -1,5 +1,7 @@
 #include "workloads/compiler/buffers.h"
 
+#include <algorithm>
+
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/constant_folding.h"
 
@@ -63,6 +65,41 @@ HostArray array_from(const isa::Buffer& buffer, const std::vector<std::uint32_t>
   array.shape = hlo::parse_shape(buffer.shape);
   array.bytes = hlo::unpack(array.shape, words);
   return array;
+}
+
+HostArray in_module_type(const HostArray& array, ElementType type) {
+  const std::vector<std::int64_t>& extents = array.shape.dimensions;
+  const bool is_pairs = type == ElementType::kU64 && array.shape.type == ElementType::kU32 &&
+                        !extents.empty() && extents.back() == 2;
+  if (!is_pairs) return converted(array, type);
+  return {hlo::array_shape(type, {extents.begin(), extents.end() - 1}), array.bytes};
+}
+
+std::vector<std::string> constants_without_values(const isa::Program& program) {
+  std::vector<std::string> names;
+  for (const isa::Buffer& buffer : program.buffers) {
+    if (buffer.role == isa::BufferRole::kConstant && buffer.data.empty() &&
+        buffer.unpadded_bytes > 0) {
+      names.push_back(buffer.name);
+    }
+  }
+  return names;
+}
+
+std::string advice_on_values(const std::vector<std::string>& constants) {
+  constexpr std::size_t kListed = 5;
+  std::string text = std::to_string(constants.size()) +
+                     (constants.size() == 1 ? " constant has" : " constants have") +
+                     " no values in the module (\"{...}\"): ";
+  for (std::size_t i = 0; i < std::min(kListed, constants.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + constants[i];
+  }
+  if (constants.size() > kListed) {
+    text += " and " + std::to_string(constants.size() - kListed) + " more";
+  }
+  return text +
+         "; print it with large constants (XLA_FLAGS=--xla_dump_large_constants, "
+         "as_hlo_text(print_large_constants=True))";
 }
 
 const isa::Buffer* find_buffer(const isa::Program& program, isa::BufferRole role,

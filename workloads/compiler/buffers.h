@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "isa/program.h"
@@ -25,6 +26,16 @@ HostArray array_from(const isa::Buffer& buffer, const std::vector<std::uint32_t>
 /// The array's elements as another type; floating types, integers of at most 32 bits, s64 and
 /// pred.
 HostArray converted(const HostArray& array, hlo::ElementType type);
+
+/// The array of a buffer as the module's type: wider types that memory holds become it again, pairs
+/// of words 64-bit integers.
+HostArray in_module_type(const HostArray& array, hlo::ElementType type);
+
+/// The names of constants whose values the module leaves out, as HLO text does with "{...}": a
+/// program of ours that has some can be timed, not computed.
+std::vector<std::string> constants_without_values(const isa::Program& program);
+/// What to do about them: "... constants ... have no values: ...".
+std::string advice_on_values(const std::vector<std::string>& constants);
 
 /// The buffer of this role and index, or null.
 const isa::Buffer* find_buffer(const isa::Program& program, isa::BufferRole role,

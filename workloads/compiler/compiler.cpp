@@ -1,5 +1,6 @@
 #include "workloads/compiler/compiler.h"
 
+#include "workloads/compiler/buffers.h"
 #include "workloads/compiler/passes/kernel_selection.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/pipeline.h"
@@ -46,6 +47,8 @@ isa::Program compile(const hlo::Module& module, const Target& target, CompileRep
     report->call_sites = program.call_sites.size();
     report->bundles = 0;
     for (const isa::Kernel& kernel : program.kernels) report->bundles += kernel.bundles.size();
+    const std::vector<std::string> unknown = constants_without_values(program);
+    if (!unknown.empty()) report->notes.push_back(advice_on_values(unknown));
   }
   return program;
 }

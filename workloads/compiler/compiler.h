@@ -22,6 +22,8 @@ struct CompileReport {
   std::size_t call_sites = 0;
   std::size_t bundles = 0;         ///< Static bundles.
   std::vector<std::string> notes;  ///< What the user should know of the program, a line each.
+  /// As the module states them; buffers may hold wider ones.
+  std::vector<hlo::ElementType> parameter_types, result_types;
 };
 
 /// A module whose buffers do not fit the HBM of a core; the message is the report that users of

@@ -115,6 +115,16 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("insert_copies", [&] { insert_copies(work); });
 }
 
+void note_types(const hlo::Module& module, CompileReport& report) {
+  const hlo::Computation& entry = module.entry_computation();
+  for (const hlo::InstructionId parameter : entry.parameters()) {
+    report.parameter_types.push_back(entry.at(parameter).shape.type);
+  }
+  const hlo::Shape& result = entry.at(entry.root).shape;
+  if (!result.is_tuple()) report.result_types.push_back(result.type);
+  for (const hlo::Shape& element : result.elements) report.result_types.push_back(element.type);
+}
+
 }  // namespace
 
 ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report,
@@ -129,6 +139,7 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
     if (after_pass) after_pass(name, scheduled.module);
   };
   run("verify", [&] { hlo::verify(scheduled.module); });
+  if (report != nullptr) note_types(scheduled.module, *report);
   run("join_async_pairs", [&] { join_async_pairs(scheduled.module); });
   run("resolve_custom_calls", [&] { resolve_custom_calls(scheduled.module); });
   run("hold_in_words", [&] {

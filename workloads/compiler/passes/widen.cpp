@@ -73,9 +73,24 @@ void widen_parameters(Computation& body) {
   }
 }
 
+/// Inside of a fusion bf16 is as precise as fp32; what stands in HBM is bf16 in a wider type.
+InstructionId append_rounding(Computation& body, InstructionId operand) {
+  HloInstruction rounding;
+  rounding.opcode = HloOpcode::kReducePrecision;
+  rounding.name = body.at(operand).name + ".rounded";
+  rounding.operands = {operand};
+  rounding.shape = body.at(operand).shape;
+  rounding.raw_attributes = "exponent_bits=8, mantissa_bits=7";
+  rounding.metadata = body.at(operand).metadata;
+  return append(body, std::move(rounding));
+}
+
 InstructionId widen_result(Computation& body, InstructionId id) {
   const Shape stored = stored_shape(body.at(id).shape);
-  return stored.type == body.at(id).shape.type ? id : append_convert(body, id, stored);
+  if (stored.type == body.at(id).shape.type) return id;
+  const bool is_computed = hlo::is_elementwise(body.at(id).opcode);
+  if (stored.type == ElementType::kF32 && is_computed) id = append_rounding(body, id);
+  return append_convert(body, id, stored);
 }
 
 void widen_results(Computation& body) {

@@ -8,7 +8,8 @@ namespace tpu::compiler {
 hlo::Shape stored_shape(hlo::Shape shape);
 
 /// Pass: gives every value that stands in HBM a type that kernels can load: pred becomes s32 (0 or
-/// 1), bf16 of rank 0 or 1 becomes f32. Fusions convert at their edges. Entry parameters and
+/// 1), bf16 of rank 0 or 1 becomes f32. Fusions convert at their edges, and
+/// round what becomes a bf16 held in f32. Entry parameters and
 /// results change their type, too: Program::buffers tells it, and whoever loads them converts.
 ///
 /// Needs: fused entry with layouts.
