@@ -1,0 +1,37 @@
+#include "tests/app/program_fixture.h"
+
+namespace tpu::app {
+namespace {
+
+/// Small steps of bench/captured_steps, captured for both chips, with the values that JAX computes.
+struct Step {
+  const char* name;
+  int cores;
+};
+
+class CapturedStep : public ProgramTest, public testing::WithParamInterface<Step> {};
+
+TEST_P(CapturedStep, GivesJaxsValuesAndTakesTheSameCyclesWithout) {
+  const std::string folder = TPUSIM_SOURCE_DIR "/tests/captured/" + std::string(GetParam().name);
+  for (const std::string chip : {"v2", "v3"}) {
+    const std::string words = "run " + folder + " --config " + chip + "-8 --compiler xla --cores " +
+                              std::to_string(GetParam().cores);
+    const json with = report(words + " --values on --check " + folder + "/values.npz");
+    ASSERT_FALSE(with["checks"].empty()) << chip;
+    for (const json& check : with["checks"]) {
+      EXPECT_TRUE(check["passed"].get<bool>()) << chip << " " << check.dump();
+      EXPECT_LE(check["relative_error"].get<double>(), 1e-2) << chip << " " << check.dump();
+    }
+    EXPECT_EQ(report(words)["steps"], with["steps"]) << chip;
+  }
+}
+
+// A scan whose carry is undefined at first and lies in the place of outputs; an all-gather over a
+// grid of cores and a reduce-scatter.
+INSTANTIATE_TEST_SUITE_P(All, CapturedStep,
+                         testing::Values(Step{"scan_of_microbatches", 1},
+                                         Step{"shard_map_gather_scatter", 8}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tpu::app
