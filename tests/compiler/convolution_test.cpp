@@ -2,6 +2,7 @@
 
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
+#include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
 #include "workloads/compiler/kernels/convolution_tiling.h"
 #include "workloads/compiler/kernels/convolution_weights_tiling.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -461,6 +462,25 @@ TEST(Convolution, LargerArrays) {
       for (const Geometry& g : {kStrided, kOneByOne}) check(in_lanes(g, 130), pass, target);
     }
     check(packed(three), Pass::kForward, target);
+  }
+}
+
+/// Whole features of images of two tiles of the batch do not fit.
+TEST(ConvolutionInLanes, KernelGradientOfPartsOfTheBatchAndOfTheFeatures) {
+  const Geometry input{"input", 8, 3, 20, 64, 24, 3, 3, 2, 1, 1};
+  const Geometry gradient{"gradient", 8, 2, 12, 32, 256, 1, 1, 1, 0, 0};
+  for (const Geometry& g : {input, packed(input), gradient}) {
+    const Geometry wide = in_lanes(g, 140);
+    const Target target = small_target(g.type == ElementType::kF32 ? 4 : 3);
+    const hlo::Module module = kernel_gradient_module(wide);
+    const hlo::Computation& computation = module.computations[0];
+    compiler::ConvolutionProblem problem =
+        compiler::convolution_problem(computation.at(2), computation.at(0).shape,
+                                      computation.at(1).shape, computation.at(2).shape);
+    const compiler::LanesWeightsTiling tiling =
+        compiler::find_lanes_weights_tiling(problem, target);
+    EXPECT_LT(tiling.block_rows + tiling.block_columns, wide.ci / 8 + wide.co / 8);
+    check(wide, Pass::kKernelGradient, target);
   }
 }
 

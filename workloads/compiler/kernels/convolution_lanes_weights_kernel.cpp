@@ -85,6 +85,8 @@ class LanesWeightsKernel {
 
   void store_units();
   void make_grid();
+  void cut_pixels(ImageShape& shape, std::uint32_t tile, std::uint32_t taken,
+                  std::uint32_t all) const;
   void add_input();
   void add_gradient();
   void add_output();
@@ -169,10 +171,26 @@ SReg LanesWeightsKernel::block_row(const GridPoint& point, std::uint32_t step) {
   return point[kY] ? builder_.mul(point[kY], step) : builder_.constant(0);
 }
 
+/// What a block takes of each pixel: so many tiles of features, of one tile of the batch.
+void LanesWeightsKernel::cut_pixels(ImageShape& shape, std::uint32_t tile, std::uint32_t taken,
+                                    std::uint32_t all) const {
+  if (taken == all) {
+    shape.run = tile;
+    shape.run_stride = sizes_.batch_tiles * tile;
+  } else if (sizes_.batch_tiles == 1) {
+    shape.run = taken * tile;
+    shape.run_stride = all * tile;
+  } else {
+    shape.run = tile;
+    shape.run_stride = sizes_.batch_tiles * all * tile;
+    shape.slices = taken;
+    shape.slice_stride = sizes_.batch_tiles * tile;
+  }
+}
+
 void LanesWeightsKernel::add_input() {
   const std::uint32_t tile = tile_granules(problem_.input_type);
   const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_row_tiles * tile;
-  const bool all_rows = tiling_.block_rows == sizes_.all_row_tiles;
   const std::int64_t begin = std::max<std::int64_t>(0, -width().padding);
   const std::int64_t border = std::max<std::int64_t>(0, width().padding);
   const std::int64_t fetched =
@@ -181,8 +199,7 @@ void LanesWeightsKernel::add_input() {
   shape.height = static_cast<std::uint32_t>(height().input);
   shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
   shape.row_granules = static_cast<std::uint32_t>(fetched) * tiling_.block_rows * tile;
-  shape.run = all_rows ? tile : tiling_.block_rows * tile;
-  shape.run_stride = all_rows ? sizes_.batch_tiles * tile : sizes_.all_row_tiles * tile;
+  cut_pixels(shape, tile, tiling_.block_rows, sizes_.all_row_tiles);
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(-height().padding);
   shape.pitch = input_pitch();
@@ -192,10 +209,11 @@ void LanesWeightsKernel::add_input() {
   input.dimensions = {kRows, kBatch, kY};
   input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
   input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base = builder_.add(
-        weighted_sum(builder_, {point[kBatch], point[kRows]}, {tile, tiling_.block_rows * tile},
-                     builder_.load_smem(addresses_)),
-        static_cast<std::uint32_t>(begin) * pixel);
+    const SReg base =
+        builder_.add(weighted_sum(builder_, {point[kBatch], point[kRows]},
+                                  {tile, tiling_.block_rows * sizes_.batch_tiles * tile},
+                                  builder_.load_smem(addresses_)),
+                     static_cast<std::uint32_t>(begin) * pixel);
     input_rows_->start(base, block_row(point, step), to.plus(border * sizes_.input_pixel), flag);
   };
   input.granules = [=](const GridPoint& point) {
@@ -207,13 +225,11 @@ void LanesWeightsKernel::add_input() {
 void LanesWeightsKernel::add_gradient() {
   const std::uint32_t tile = tile_granules(problem_.window_type);
   const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_column_tiles * tile;
-  const bool all_columns = tiling_.block_columns == sizes_.all_column_tiles;
   ImageShape shape;
   shape.height = sizes_.out_y;
   shape.row_stride = sizes_.out_x * pixel;
   shape.row_granules = sizes_.out_x * tiling_.block_columns * tile;
-  shape.run = all_columns ? tile : tiling_.block_columns * tile;
-  shape.run_stride = all_columns ? sizes_.batch_tiles * tile : sizes_.all_column_tiles * tile;
+  cut_pixels(shape, tile, tiling_.block_columns, sizes_.all_column_tiles);
   shape.block_rows = tiling_.block_y;
   shape.pitch = gradient_pitch();
   gradient_rows_.emplace(builder_, true, shape);
@@ -221,9 +237,9 @@ void LanesWeightsKernel::add_gradient() {
   gradient.dimensions = {kColumns, kBatch, kY};
   gradient.rows = static_cast<std::uint32_t>(sizes_.gradient_rows);
   gradient.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base =
-        weighted_sum(builder_, {point[kBatch], point[kColumns]},
-                     {tile, tiling_.block_columns * tile}, builder_.load_smem(addresses_ + 1));
+    const SReg base = weighted_sum(builder_, {point[kBatch], point[kColumns]},
+                                   {tile, tiling_.block_columns * sizes_.batch_tiles * tile},
+                                   builder_.load_smem(addresses_ + 1));
     gradient_rows_->start(base, block_row(point, tiling_.block_y), to, flag);
   };
   gradient.granules = [=](const GridPoint& point) {

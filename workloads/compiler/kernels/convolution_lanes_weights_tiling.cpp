@@ -81,19 +81,9 @@ class Search {
       : problem_(problem), target_(target) {}
 
   LanesWeightsTiling run() {
-    const std::uint32_t rows = tiles_of(problem_.rows, 8);
-    const std::uint32_t columns = tiles_of(problem_.columns, 8);
-    // A DMA has one stride: not parts of the batch and of the features.
-    const bool whole_features = problem_.contracted > 128;
-    for (std::uint32_t block = columns; block > 0; --block) {
-      const bool whole = block == columns;
-      if (!whole && (whole_features || block % 16 != 0 || columns % block != 0)) continue;
-      for (std::uint32_t block_rows = rows; block_rows > 0; --block_rows) {
-        if (block_rows != rows && (whole_features || rows % block_rows != 0)) continue;
-        if (block_rows < 2 && block_rows != rows) continue;
-        consider_groups(block, block_rows);
-      }
-    }
+    // Parts of the batch and of the features are a DMA for each tile of features and row.
+    consider_blocks(problem_.contracted > 128);
+    if (best_.cycles == 0 && problem_.contracted > 128) consider_blocks(false);
     if (best_.cycles == 0) {
       throw WorkloadError("convolution " + problem_.name + ": no cut of a weight gradient of " +
                           std::to_string(problem_.rows) + "x" + std::to_string(problem_.columns) +
@@ -104,6 +94,20 @@ class Search {
   }
 
  private:
+  void consider_blocks(bool whole_features) {
+    const std::uint32_t rows = tiles_of(problem_.rows, 8);
+    const std::uint32_t columns = tiles_of(problem_.columns, 8);
+    for (std::uint32_t block = columns; block > 0; --block) {
+      const bool whole = block == columns;
+      if (!whole && (whole_features || block % 16 != 0 || columns % block != 0)) continue;
+      for (std::uint32_t block_rows = rows; block_rows > 0; --block_rows) {
+        if (block_rows != rows && (whole_features || rows % block_rows != 0)) continue;
+        if (block_rows < 2 && block_rows != rows) continue;
+        consider_groups(block, block_rows);
+      }
+    }
+  }
+
   void consider_groups(std::uint32_t columns, std::uint32_t rows) {
     LanesWeightsTiling tiling;
     tiling.block_columns = columns;

@@ -4,12 +4,17 @@ namespace tpu::compiler {
 
 ImageRows::ImageRows(KernelBuilder& builder, bool to_vmem, const ImageShape& shape)
     : builder_(builder), to_vmem_(to_vmem), shape_(shape) {
-  if (shape_.run == shape_.row_granules || shape_.run_stride == shape_.run) shape_.run = 0;
+  const bool is_one_run = shape_.run == shape_.row_granules || shape_.run_stride == shape_.run;
+  if (is_one_run && shape_.slices == 1) shape_.run = 0;
   if (shape_.run == 0) return;
   DmaShape dma;
-  dma.granules = shape_.row_granules;
+  dma.granules = shape_.row_granules / shape_.slices;
   dma.hbm_run = shape_.run;
   dma.hbm_stride = shape_.run_stride;
+  if (shape_.slices > 1) {
+    dma.vmem_run = shape_.run;
+    dma.vmem_stride = shape_.slices * shape_.run;
+  }
   descriptor_ = builder.descriptor(to_vmem, dma);
 }
 
@@ -56,7 +61,13 @@ void ImageRows::start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOpera
     if (vmem.base) row = builder_.add(row, vmem.base);
     const VmemAddress place(vmem.region, vmem.offset, row);
     builder_.guarded(is_inside(first, index), [&] {
-      if (shape_.run != 0) {
+      for (std::uint32_t slice = 1; slice < shape_.slices; ++slice) {
+        builder_.start(descriptor_, builder_.add(address, slice * shape_.slice_stride),
+                       place.plus(2 * slice * shape_.run), flag_reg);
+      }
+      if (shape_.slices > 1) {
+        builder_.start(descriptor_, address, place, flag_reg);
+      } else if (shape_.run != 0) {
         builder_.start(descriptor_, address, place, flag_reg, size);
       } else if (to_vmem_) {
         builder_.dma_in(address, place, size, flag_reg);

@@ -7,14 +7,18 @@
 namespace tpu::compiler {
 
 /// Rows of an image of pixels in HBM, each pixel a matrix of tiles, and the blocks of such rows
-/// that a kernel moves between HBM and VMEM: one DMA per row, or one for all of them where neither
-/// side leaves gaps between rows. Rows outside of the image are left out.
+/// that a kernel moves between HBM and VMEM: one DMA per row (and slice), or one for all of them
+/// where neither side leaves gaps between rows. Rows outside of the image are left out.
 struct ImageShape {
   std::uint32_t height = 1;        ///< Rows of the image.
   std::uint32_t row_stride = 0;    ///< Granules from a row to the next that a block takes.
   std::uint32_t row_granules = 0;  ///< Of a row that are moved.
   std::uint32_t run = 0;           ///< Granules in one piece; 0: all of them.
   std::uint32_t run_stride = 0;    ///< From piece to piece in HBM; in VMEM they are neighbours.
+  /// Where a pixel's part of a block is no single run: pieces of a pixel, each a DMA of its own for
+  /// the whole row; in VMEM a pixel's pieces are neighbours.
+  std::uint32_t slices = 1;
+  std::uint32_t slice_stride = 0;  ///< From a pixel's piece to the next in HBM.
   std::uint32_t block_rows = 1;    ///< Rows of a block.
   std::int32_t shift = 0;          ///< Of a block's first row against the number it goes by.
   std::uint32_t pitch = 0;         ///< VMEM rows from row to row of a block.

@@ -16,6 +16,7 @@
 #include "workloads/compiler/passes/integer_dots.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/loop_slices.h"
+#include "workloads/compiler/passes/operand_precision.h"
 #include "workloads/compiler/passes/padded_sums.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/precision.h"
@@ -78,6 +79,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("rewrite_random_bits", [&] { rewrite_random_bits(work, scheduled.refusals); });
   run("rewrite_collectives", [&] { rewrite_collectives(work, scheduled.refusals); });
   run("rewrite_integer_dots", [&] { rewrite_integer_dots(work, scheduled.refusals); });
+  run("rewrite_precise_products", [&] { rewrite_precise_products(work); });
   run("rewrite_scans", [&] { rewrite_scans(work, scheduled.refusals); });
   run("rewrite_reductions", [&] { rewrite_reductions(work, scheduled.refusals); });
   run("rewrite_regular_gathers", [&] { rewrite_regular_gathers(work); });

@@ -1,0 +1,121 @@
+#include "workloads/compiler/passes/operand_precision.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+
+/// The value of an attribute in "a=b, c={d,e}"; empty where there is none.
+std::string attribute(const std::string& text, const std::string& key) {
+  const std::size_t at = text.find(key + "=");
+  if (at == std::string::npos || (at > 0 && text[at - 1] != ' ')) return "";
+  const std::size_t begin = at + key.size() + 1;
+  const char last = text[begin] == '{' ? '}' : ',';
+  return text.substr(begin, text.find(last, begin) - begin);
+}
+
+/// Parts of bf16 that a product asks for each f32 operand.
+std::size_t parts_asked(const std::string& attributes) {
+  const std::string precision = attribute(attributes, "operand_precision");
+  const std::string algorithm = attribute(attributes, "algorithm");
+  const auto has = [](const std::string& text, const char* word) {
+    return text.find(word) != std::string::npos;
+  };
+  if (has(precision, "highest") || has(algorithm, "_x6") || has(algorithm, "_x9") ||
+      has(algorithm, "dot_f32_f32_f32")) {
+    return 3;
+  }
+  return has(precision, "high") || has(algorithm, "_x3") ? 2 : 1;
+}
+
+class PreciseProducts {
+ public:
+  explicit PreciseProducts(hlo::Module& module) : module_(module), edit_(module) {}
+
+  void run() {
+    const std::size_t count = module_.entry_computation().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
+    if (module_.entry_computation().instructions.size() > count) tidy(module_.entry_computation());
+  }
+
+ private:
+  void visit(Id id) {
+    const HloInstruction product = module_.entry_computation().at(id);
+    if (product.opcode != HloOpcode::kDot && product.opcode != HloOpcode::kConvolution) return;
+    const std::size_t asked = parts_asked(product.raw_attributes);
+    const bool is_floating =
+        product.shape.type == ElementType::kF32 || product.shape.type == ElementType::kBf16;
+    if (asked == 1 || !is_floating) return;
+    edit_.stand_for(id);
+    const std::vector<Id> left = parts_of(product.operands[0], asked);
+    const std::vector<Id> right = parts_of(product.operands[1], asked);
+    // The smallest products first.
+    Id sum = -1;
+    for (std::size_t order = asked; order-- > 0;) {
+      if (order == 0 && sum >= 0) sum = finite(sum);
+      for (std::size_t i = 0; i <= order; ++i) {
+        if (i >= left.size() || order - i >= right.size()) continue;
+        const Id part = product_of(product, left[i], right[order - i]);
+        sum = sum < 0 ? part : edit_.binary(HloOpcode::kAdd, sum, part);
+      }
+    }
+    edit_.finish(edit_.convert(sum, product.shape.type));
+  }
+
+  Id unary(HloOpcode opcode, Id value, ElementType type, const char* attributes = "") {
+    HloInstruction made =
+        edit_.start(opcode, {value}, hlo::array_shape(type, edit_.dimensions(value)));
+    if (attributes[0] != 0) made.raw_attributes = std::string(attributes);
+    return edit_.append_instruction(std::move(made));
+  }
+
+  /// What the smaller products of infinities make is no correction of the largest one.
+  Id finite(Id value) {
+    const Id is_finite = unary(HloOpcode::kIsFinite, value, ElementType::kPred);
+    const Id nothing = edit_.splat(ElementType::kF32, edit_.dimensions(value), 0);
+    return edit_.select(is_finite, value, nothing);
+  }
+
+  /// Values whose roundings to bf16, which the MXU does, add up to the array.
+  std::vector<Id> parts_of(Id value, std::size_t count) {
+    std::vector<Id> parts{value};
+    if (edit_.shape(value).type != ElementType::kF32) return parts;
+    while (parts.size() < count) {
+      const Id rounded = unary(HloOpcode::kReducePrecision, parts.back(), ElementType::kF32,
+                               "exponent_bits=8, mantissa_bits=7");
+      parts.push_back(edit_.binary(HloOpcode::kSubtract, parts.back(), rounded));
+    }
+    return parts;
+  }
+
+  Id product_of(const HloInstruction& product, Id left, Id right) {
+    HloInstruction part = product;
+    part.name += ".part." + std::to_string(module_.entry_computation().instructions.size());
+    part.operands = {left, right};
+    part.shape = hlo::array_shape(ElementType::kF32, product.shape.dimensions);
+    part.raw_attributes.reset();
+    part.control_predecessors.reset();
+    return edit_.append_instruction(std::move(part));
+  }
+
+  hlo::Module& module_;
+  GraphEditor edit_;
+};
+
+}  // namespace
+
+void rewrite_precise_products(hlo::Module& module) { PreciseProducts(module).run(); }
+
+}  // namespace tpu::compiler
