@@ -83,16 +83,14 @@ void refuse_unknown_values(const PreparedWorkload& workload) {
                       compiler::advice_on_values(constants) + ", or run with --values off");
 }
 
-/// Loads each core's share of the inputs. Arrays that XLA's programs split lie over the cores in
-/// the order of their partitions.
+/// Loads each core's share of the inputs.
 void load_values(const Arguments& arguments, const PreparedWorkload& workload,
                  const MachineParams& params, Machine& machine, traces::RunRecord& record) {
   const InitialValues values(workload, read_inputs(arguments, workload), arguments.seed);
   for (std::size_t place = 0; place < workload.cores.size(); ++place) {
-    const std::uint32_t core = workload.cores[place];
-    const bool partitioned = workload.is_from_xla && workload.cores.size() == params.cores();
-    machine.load(core, values.load(partitioned ? params.partition_of(core) : place,
-                                   arguments.steps + warmup_steps(arguments, record)));
+    machine.load(workload.cores[place],
+                 values.load(part_number(workload, params, place),
+                             arguments.steps + warmup_steps(arguments, record)));
   }
   record.values_from = "parameters " + values.origin();
 }
@@ -156,7 +154,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.losses = observer.take_losses();
   if (record.has_events) record.events = observer.take_events();
   if (arguments.values) {
-    simulation.outputs = read_outputs(workload, machine);
+    simulation.outputs = read_outputs(workload, configuration.params, machine);
   }
   simulation.cost.compile_cpu_s = workload.cpu_s;
   simulation.cost.cpu_s = cpu_seconds() - cpu_begin;

@@ -88,6 +88,12 @@ void for_each_row(const compiler::ArrayParts& parts, std::size_t device, Copy co
 
 }  // namespace
 
+std::size_t part_number(const PreparedWorkload& workload, const MachineParams& params,
+                        std::size_t place) {
+  const bool partitioned = workload.is_from_xla && workload.cores.size() == params.cores();
+  return partitioned ? params.partition_of(workload.cores[place]) : place;
+}
+
 HostArray part_of(const HostArray& whole, const compiler::ArrayParts& parts, std::size_t device) {
   HostArray part;
   part.shape = hlo::array_shape(whole.shape.type, parts.part);
@@ -292,6 +298,7 @@ HostArray read_buffer(const isa::Buffer& buffer, const Machine& machine, std::ui
 }  // namespace
 
 std::map<std::uint32_t, HostArray> read_outputs(const PreparedWorkload& workload,
+                                                const MachineParams& params,
                                                 const Machine& machine) {
   std::map<std::uint32_t, HostArray> outputs;
   for (const isa::Buffer& buffer : workload.program.buffers) {
@@ -310,7 +317,8 @@ std::map<std::uint32_t, HostArray> read_outputs(const PreparedWorkload& workload
     whole.shape = hlo::array_shape(output.shape.type, parts.whole.dimensions);
     whole.bytes.resize(static_cast<std::size_t>(whole.shape.unpadded_bytes()));
     for (std::size_t place = 0; place < workload.cores.size(); ++place) {
-      put_part(read_buffer(buffer, machine, workload.cores[place]), parts, place, whole);
+      put_part(read_buffer(buffer, machine, workload.cores[place]), parts,
+               part_number(workload, params, place), whole);
     }
     output = std::move(whole);
     if (buffer.index < types.size()) output = compiler::in_module_type(output, types[buffer.index]);

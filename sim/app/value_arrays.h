@@ -48,7 +48,13 @@ class InitialValues {
 /// The outputs after a run, by output number: those of the first core, joined with those of the
 /// others where each has a part.
 std::map<std::uint32_t, compiler::HostArray> read_outputs(const PreparedWorkload& workload,
+                                                          const MachineParams& params,
                                                           const Machine& machine);
+
+/// Which part of the arrays of all devices the core at this place has: in XLA's programs they lie
+/// over the cores in the order of their partitions, in ours in the order of the cores.
+std::size_t part_number(const PreparedWorkload& workload, const MachineParams& params,
+                        std::size_t place);
 
 /// A device's part of an array.
 compiler::HostArray part_of(const compiler::HostArray& whole, const compiler::ArrayParts& parts,

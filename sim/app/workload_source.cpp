@@ -11,6 +11,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "sim/app/captured_placement.h"
 #include "sim/app/cpu_time.h"
 #include "sim/app/largest_batch.h"
 #include "sim/base/error.h"
@@ -205,6 +206,9 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
   }
   prepared.program = xla::load_captured(arguments.input, params.chip);
   prepared.is_from_xla = true;
+  CapturedPlacement placement = captured_placement(arguments.input, prepared.program);
+  prepared.parameter_parts = std::move(placement.parameters);
+  prepared.result_parts = std::move(placement.results);
   choose_fixed_cores(arguments, params, prepared);
 }
 

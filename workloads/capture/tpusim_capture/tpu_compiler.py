@@ -14,6 +14,7 @@ import time
 
 from tpusim_capture.errors import CaptureError, last_words
 from tpusim_capture.folder import drop_unneeded_listings, empty, pack_listings
+from tpusim_capture.placement import placement_of
 
 POLL_SECONDS = 0.2
 
@@ -135,7 +136,9 @@ def ran_out_of_memory(error):
 def facts_of(executable, devices, lowered):
     """What the compiler says about its result, for facts.json."""
     memory = executable.get_compiled_memory_stats()
+    placement = {"placement": placement_of(executable, lowered, devices)} if lowered.partitions > 1 else {}
     return {
+        **placement,
         "device_kind": devices[0].device_kind,
         "devices": lowered.replicas * lowered.partitions,
         "cost_analysis": executable.cost_analysis(),
