@@ -215,6 +215,10 @@ class BundleExecution {
                          ", found it empty: nothing was pushed that this could pop");
     }
     if (names_ != nullptr) names_->check_queue(current_, from.front().name);
+    if (row.queue == Queue::kMxuResult) {
+      MatrixUnit* timed = surroundings_.matrix_unit(in.unit);
+      if (timed != nullptr) timed->pop(in, state_.pool[from.front().index]);
+    }
     state_.pending.vectors.push_back({in.dest, from.front().index, written_name()});
     from.pop_front();
   }
@@ -289,6 +293,13 @@ class BundleExecution {
 
   void act_mxu(const Instruction& in, const OpcodeInfo& row) {
     MxuState& mxu = unit(state_.mxus, in, "MXU");
+    if (MatrixUnit* timed = surroundings_.matrix_unit(in.unit)) {
+      const std::uint32_t columns = mxu.check(in).columns;
+      timed->push(in, in.opcode == Opcode::kVdwg ? VectorRegister() : vector(in.operands[0]));
+      if (row.queue == Queue::kNone) return;
+      for (std::uint32_t c = 0; c < columns; ++c) push(state_.mxu_results[in.unit][c]).word.fill(0);
+      return;
+    }
     if (in.opcode == Opcode::kVdwg) {
       mxu.request_swap();
     } else if (in.opcode == Opcode::kVmatlatchPart) {

@@ -21,6 +21,16 @@ struct VectorMask {
   std::array<std::uint64_t, kSublanes * kLanes / 64> bits{};
 };
 
+/// A model of a systolic array with time, which computes in place of MxuState.
+class MatrixUnit {
+ public:
+  virtual ~MatrixUnit() = default;
+  /// The operand of a push (vdwg has none: `operand` is empty).
+  virtual void push(const Instruction& in, const VectorRegister& operand) = 0;
+  /// The result that a pop takes.
+  virtual void pop(const Instruction& in, VectorRegister& result) = 0;
+};
+
 /// What lies around a core, as its instructions see it: sync flags and DMA. The timed core
 /// implements it with the machine's clock; a test may implement it at once. Waiting is the
 /// sequencer's business: no function here waits.
@@ -31,6 +41,8 @@ class Surroundings {
   virtual void add_to_sync_flag(std::uint32_t flag, std::uint32_t value) = 0;
   virtual void add_to_remote_sync_flag(std::uint32_t remote_address, std::uint32_t value) = 0;
   virtual std::uint32_t sync_flag(std::uint32_t flag) = 0;
+  /// Nothing: the core's own MxuState computes.
+  virtual MatrixUnit* matrix_unit(std::uint8_t /*unit*/) { return nullptr; }
 };
 
 /// An element of the queue from the vector unit (vpush) and the sync flags (vsyncmov) to spop.

@@ -125,8 +125,7 @@ void MxuState::activate_staged() {
         "multiply with");
   }
   for (Block& block : blocks_) {
-    block.weights.clear();
-    if (!block.staged.empty()) activate(block);
+    activate(block);
   }
   swap_requested_ = false;
 }
@@ -176,10 +175,12 @@ std::uint32_t MxuState::multiply(const Instruction& in, const VectorRegister& op
     }
     for (std::uint32_t c = 0; c < parts.columns; ++c) {
       const Block& block = blocks_[r * column_parts_ + c];
-      if (block.weights.empty()) continue;
       multiply_eight_rows(&operand_[r].rows.row[0][0], &block.weights[0].row[0][0],
                           &sums_[c].row[0][0]);
     }
+  }
+  if (columns_ < kLanes) {  // There are no cells: neither does 0 times infinity show.
+    for (auto& row : sums_[0].row) std::fill(row + columns_, row + kLanes, 0.0f);
   }
   for (OperandPart& part : operand_) part.latched = false;
   if (swaps_weights(in.opcode)) swap_requested_ = true;

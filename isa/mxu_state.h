@@ -52,7 +52,7 @@ class MxuState {
   struct Block {
     bool staged_transposed = false;
     std::deque<EightRows> staged;
-    std::vector<EightRows> weights;  ///< 128 x 128, row k first; empty: 0.
+    std::vector<EightRows> weights;  ///< 128 x 128, row k first.
   };
   struct OperandPart {
     bool latched = false;

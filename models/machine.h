@@ -149,6 +149,8 @@ struct RunOptions {
   std::uint32_t warmup_steps = 0;
   bool values = false;     ///< Compute on data.
   bool interpret = false;  ///< Slow twin of the core: every bundle by itself, no remembered blocks.
+  /// Slow twin of the MXUs: systolic arrays cell by cell; with values, and interpreted.
+  bool mxu_array = false;
   bool check_names = false;  ///< Check virtual names on every register read (values on).
   /// A core that runs this long without touching anything outside has run away.
   std::uint64_t runaway_cycles = std::uint64_t{1} << 28;

@@ -10,23 +10,35 @@ namespace tpu {
 
 /// The systolic arrays of a core. An array above 128x128 is a grid of blocks of 128x128: a push
 /// carries eight rows of 128 lanes for one row part, a pop brings them from one column part.
+///
+/// What a value passes in a cycle is inferred: the only figure that the listings give is 105 cycles
+/// from a matmul to its pop, less than the 128 rows of the array, so a cell is no stage. Eight rows
+/// enter in eight cycles; with sums that pass 2 cells a cycle and operands that pass 4, the last sum
+/// leaves 7 + 63 + 31 cycles after the first row entered, and three more stages make 105. Sums by 4
+/// and operands by 2 would do as well: the two differ for arrays that are not square.
 struct MxuParams {
   std::uint32_t count = 2;
   std::uint32_t rows = 128;
   std::uint32_t columns = 128;
-  std::uint32_t matmul_latency_cycles = 105;
-  std::uint32_t push_interval_cycles = 8;
+  std::uint32_t sum_cells_per_cycle = 2;
+  std::uint32_t operand_cells_per_cycle = 4;
+  std::uint32_t pipeline_stages = 3;
   std::uint32_t result_queue_entries = 32;
 
   std::uint32_t row_parts() const { return (rows + 127) / 128; }
   std::uint32_t column_parts() const { return (columns + 127) / 128; }
   /// Blocks of 128x128 of all arrays.
   std::uint32_t blocks() const { return count * row_parts() * column_parts(); }
-  /// From vmatmul to its vpop: a row of operands crosses the rows, its results the columns.
-  /// Assumed: in proportion to both; no such array was built.
-  std::uint32_t latency_cycles() const {
-    return static_cast<std::uint32_t>(std::uint64_t{matmul_latency_cycles} * (rows + columns) /
-                                      256);
+  /// From a push of eight rows to the next on the same port, and from pop to pop: a row a cycle.
+  static constexpr std::uint32_t push_interval_cycles = 8;
+  /// From vmatmul to its vpop: the eighth row enters, crosses the array and passes the stages
+  /// outside; the sums of a row are there in the cycle after its last.
+  std::uint32_t latency_cycles() const { return latency_cycles(column_parts() - 1); }
+  /// The same for a part of 128 columns: those on the left are crossed earlier.
+  std::uint32_t latency_cycles(std::uint32_t column_part) const {
+    const std::uint32_t crossed = columns < 128 ? columns : 128 * (column_part + 1);
+    return push_interval_cycles - 1 + (rows / sum_cells_per_cycle - 1) +
+           (crossed / operand_cells_per_cycle - 1) + 1 + pipeline_stages;
   }
 
   static constexpr auto fields() {
@@ -34,10 +46,12 @@ struct MxuParams {
         field("count", &MxuParams::count, "", "Systolic arrays of a core."),
         field("rows", &MxuParams::rows, "", "Rows of an array (the contracted dimension)."),
         field("columns", &MxuParams::columns, "", "Columns of an array."),
-        field("matmul_latency_cycles", &MxuParams::matmul_latency_cycles, "cycles",
-              "From vmatmul to its vpop in an array of 128x128 (a larger one: latency_cycles())."),
-        field("push_interval_cycles", &MxuParams::push_interval_cycles, "cycles",
-              "From a push of eight rows to the next on the same array; also from pop to pop."),
+        field("sum_cells_per_cycle", &MxuParams::sum_cells_per_cycle, "cells",
+              "Cells of a column that a partial sum passes in a cycle."),
+        field("operand_cells_per_cycle", &MxuParams::operand_cells_per_cycle, "cells",
+              "Cells of a row that an operand passes in a cycle."),
+        field("pipeline_stages", &MxuParams::pipeline_stages, "cycles",
+              "Stages outside the cells: rounding of operands, results on their way to the queue."),
         field("result_queue_entries", &MxuParams::result_queue_entries, "",
               "Results of eight rows that wait to be popped, of each 128 columns."));
   }

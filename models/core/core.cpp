@@ -29,6 +29,15 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
   } else if (setup.followed.any()) {
     data_ = std::make_unique<DataPath>(setup.program, setup.params, chip_, core_, setup.followed);
   }
+  if (setup.options.mxu_array) {
+    TPU_CHECK(setup.options.values && setup.options.interpret,
+              "arrays cell by cell run with values, bundle by bundle");
+    for (std::uint32_t u = 0; u < setup.params.core.mxu.count; ++u) {
+      arrays_.push_back(std::make_unique<SystolicArray>(("mxu" + std::to_string(u)).c_str(),
+                                                        setup.params.core.mxu));
+      out_mxu(*arrays_.back());
+    }
+  }
   if (data_) scalar_.set_vectors(&data_->state(), data_->knowledge());
   load_smem(load);
   DmaPorts& dma_ports = *this;
@@ -39,6 +48,13 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
   sequencer_ = std::make_unique<Sequencer>(Sequencer::Place{number_, chip_, core_}, setup.params,
                                            setup.blocks, setup.options, scalar_, flags_,
                                            data_.get(), outside);
+}
+
+void Core::start_of_simulation() {
+  std::vector<MatrixPort*> arrays;
+  for (int u = 0; u < out_mxu.size(); ++u) arrays.push_back(out_mxu[u]);
+  if (!arrays.empty()) sequencer_->use_arrays(arrays);
+  wake_at(0);
 }
 
 void Core::load_smem(const CoreLoad& load) {

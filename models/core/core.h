@@ -8,6 +8,7 @@
 #include "models/core/scalar_unit.h"
 #include "models/core/sequencer.h"
 #include "models/core/sync_flags.h"
+#include "models/core/systolic_array.h"
 #include "models/memory/dma_engine.h"
 #include "models/ports.h"
 
@@ -35,6 +36,8 @@ class Core : public TimedModule,
   sc_core::sc_port<HbmPort> out_hbm{"out_hbm"};
   sc_core::sc_port<IciPort> out_ici{"out_ici"};
   sc_core::sc_port<HostPort> out_host{"out_host"};
+  /// With RunOptions::mxu_array; otherwise the MXUs are their fast forms in Scoreboard and DataPath.
+  sc_core::sc_port<MatrixPort, 0, sc_core::SC_ZERO_OR_MORE_BOUND> out_mxu{"out_mxu"};
 
   Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
        std::uint32_t number, MemoryImage& hbm, const CoreLoad& load);
@@ -56,7 +59,7 @@ class Core : public TimedModule,
 
  private:
   void tick() override;
-  void start_of_simulation() override { wake_at(0); }
+  void start_of_simulation() override;
   void load_smem(const CoreLoad& load);
   void set_smem(std::uint64_t word, std::uint32_t value);
 
@@ -82,6 +85,7 @@ class Core : public TimedModule,
   const std::uint32_t core_;  ///< Of the chip.
   ScalarUnit scalar_;
   SyncFlags flags_;
+  std::vector<std::unique_ptr<SystolicArray>> arrays_;
   std::unique_ptr<DataPath> data_;  ///< With values, or where kernels are followed without.
   std::unique_ptr<DmaEngine> dma_;
   std::unique_ptr<Sequencer> sequencer_;

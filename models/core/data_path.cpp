@@ -45,7 +45,8 @@ const isa::NameCheck* DataPath::names(std::uint32_t kernel) const {
   return check_names_ ? &names_[kernel] : nullptr;
 }
 
-void DataPath::execute(std::uint32_t kernel, std::uint32_t bundle) {
+void DataPath::execute(std::uint32_t kernel, std::uint32_t bundle, std::uint64_t cycle) {
+  for (MatrixPort* array : arrays_) array->set_cycle(cycle);
   isa::execute_bundle(program_.kernels[kernel], bundle, state_, *this, names(kernel));
 }
 

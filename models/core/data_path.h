@@ -6,6 +6,7 @@
 
 #include "isa/execute.h"
 #include "models/core/knowledge.h"
+#include "models/core/matrix_port.h"
 #include "models/core/scalar_unit.h"
 #include "models/params.h"
 
@@ -31,7 +32,9 @@ class DataPath : private isa::Surroundings {
 
   /// The value that a vsyncmov of the next bundle reads.
   void set_sync_flag(std::uint32_t value) { sync_flag_ = value; }
-  void execute(std::uint32_t kernel, std::uint32_t bundle);
+  void execute(std::uint32_t kernel, std::uint32_t bundle, std::uint64_t cycle);
+  /// Systolic arrays that compute in place of the state's own.
+  void use_arrays(const std::vector<MatrixPort*>& arrays) { arrays_ = arrays; }
   /// The two halves of a bundle of a followed kernel: before the scalar unit executes it, and
   /// after.
   void prepare_followed(std::uint32_t kernel, std::uint32_t bundle, ScalarUnit& scalar);
@@ -46,6 +49,9 @@ class DataPath : private isa::Surroundings {
   void add_to_sync_flag(std::uint32_t, std::uint32_t) override {}
   void add_to_remote_sync_flag(std::uint32_t, std::uint32_t) override {}
   std::uint32_t sync_flag(std::uint32_t) override { return sync_flag_; }
+  isa::MatrixUnit* matrix_unit(std::uint8_t unit) override {
+    return unit < arrays_.size() ? arrays_[unit] : nullptr;
+  }
   const isa::NameCheck* names(std::uint32_t kernel) const;
 
   const isa::Program& program_;
@@ -55,6 +61,7 @@ class DataPath : private isa::Surroundings {
   std::optional<Knowledge> knowledge_;
   std::deque<isa::NameCheck> names_;
   std::uint32_t sync_flag_ = 0;
+  std::vector<MatrixPort*> arrays_;
 };
 
 }  // namespace tpu

@@ -452,6 +452,7 @@ void Decoder::decode_queue_op(const isa::Instruction& i, std::uint32_t index) {
       op.part = static_cast<std::uint8_t>(parts.column);
       op.results = static_cast<std::uint16_t>(parts.columns);
       op.blocks = static_cast<std::uint16_t>(parts.rows * parts.columns);
+      op.swaps = isa::swaps_weights(i.opcode);
       break;
     }
     case isa::Queue::kXlu:
@@ -473,7 +474,11 @@ void Decoder::decode_queue_op(const isa::Instruction& i, std::uint32_t index) {
       break;
     case isa::Queue::kNone:
     case isa::Queue::kCount: {
-      if (row.unit != UnitKind::kMxu || row.operand_count == 0) return;
+      if (row.unit != UnitKind::kMxu) return;
+      if (i.opcode == Opcode::kVdwg) {
+        op.kind = Kind::kMxuSwap;
+        break;
+      }
       const isa::MxuParts parts = isa::parts_of(i);
       const bool latches = i.opcode == Opcode::kVmatlatchPart;
       op.kind = latches ? Kind::kMxuLatch : Kind::kMxuWeights;

@@ -80,6 +80,7 @@ struct QueueOp {
     kEupPop,
     kScalarPop,
     kMxuRows,
+    kMxuSwap,
     kMxuLatch,
     kMxuWeights,
     kXluPush,
@@ -93,6 +94,7 @@ struct QueueOp {
   std::uint8_t part = 0;      ///< Row part of a latch, column part of weights and pops (MXU).
   std::uint16_t results = 0;  ///< Of a transpose push; column parts of a matmul.
   std::uint16_t blocks = 1;   ///< Of 128x128 that a matmul passes.
+  bool swaps = false;         ///< The next matmul swaps in the weights that were pushed.
   std::uint32_t instruction = 0;
 };
 

@@ -12,6 +12,7 @@ struct Hazard {
   enum class Kind : std::uint8_t {
     kNone,
     kRegisterEarly,  ///< A register is read before its producer's latency has passed.
+    kWeightsEarly,   ///< A matmul overtakes the loading of the weights that it swaps in.
     kPushEarly,      ///< A push before the unit's interval has passed.
     kPopEarly,       ///< A pop before the unit's interval has passed.
     kResultEarly,    ///< A pop before the oldest result is ready.

@@ -3,9 +3,19 @@
 #include "isa/opcode_table.h"
 
 namespace tpu {
+namespace {
 
-Scoreboard::Scoreboard(const CoreParams& params)
-    : mxus_(params.mxu.count, Mxu(params.mxu)),
+bool is_mxu(QueueOp::Kind kind) {
+  using Kind = QueueOp::Kind;
+  return kind == Kind::kMxuPop || kind == Kind::kMxuRows || kind == Kind::kMxuSwap ||
+         kind == Kind::kMxuLatch || kind == Kind::kMxuWeights;
+}
+
+}  // namespace
+
+Scoreboard::Scoreboard(const CoreParams& params, const std::vector<MatrixPort*>& arrays)
+    : arrays_(arrays),
+      mxus_(params.mxu.count, Mxu(params.mxu)),
       xlu_(params, isa::Latencies().transpose_cycles),
       eup_(params),
       to_scalar_(params.scalar_queue_entries),
@@ -35,11 +45,15 @@ Scoreboard::Violation Scoreboard::issue(const DecodedKernel& kernel, std::size_t
 
 Hazard Scoreboard::act(const QueueOp& op, std::uint64_t now) {
   using Kind = QueueOp::Kind;
+  if (!arrays_.empty() && is_mxu(op.kind)) return arrays_[op.unit]->issue(op, now);
   switch (op.kind) {
     case Kind::kMxuPop:
       return mxus_[op.unit].pop(op.part, now);
     case Kind::kMxuRows:
-      return mxus_[op.unit].push_rows(op.results, now);
+      return mxus_[op.unit].push_rows(op.results, op.swaps, now);
+    case Kind::kMxuSwap:
+      mxus_[op.unit].swap_at_next_rows();
+      return {};
     case Kind::kMxuLatch:
       return mxus_[op.unit].latch_rows(op.part, now);
     case Kind::kMxuWeights:

@@ -5,6 +5,7 @@
 
 #include "models/core/decoded_kernel.h"
 #include "models/core/eup.h"
+#include "models/core/matrix_port.h"
 #include "models/core/mxu.h"
 #include "models/core/slow_writes.h"
 #include "models/core/xlu.h"
@@ -28,7 +29,8 @@ class Scoreboard {
     explicit operator bool() const { return static_cast<bool>(hazard); }
   };
 
-  explicit Scoreboard(const CoreParams& params);
+  /// `arrays`: the systolic arrays that take the place of the MXUs' timing, or none.
+  explicit Scoreboard(const CoreParams& params, const std::vector<MatrixPort*>& arrays = {});
 
   /// Issues bundle `index` at `now`; `guards` holds a bit for each of its guarded pushes and pops.
   Violation issue(const DecodedKernel& kernel, std::size_t index, std::uint64_t guards,
@@ -41,12 +43,15 @@ class Scoreboard {
   /// The state as of cycle 0.
   void load(const State& state);
 
-  std::uint64_t mxu_busy_until(std::size_t unit) const { return mxus_[unit].busy_until(); }
+  std::uint64_t mxu_busy_until(std::size_t unit) const {
+    return arrays_.empty() ? mxus_[unit].busy_until() : arrays_[unit]->busy_until();
+  }
   std::uint64_t xlu_busy_until() const { return xlu_.busy_until(); }
 
  private:
   Hazard act(const QueueOp& op, std::uint64_t now);
 
+  std::vector<MatrixPort*> arrays_;
   SlowWrites writes_;
   std::vector<Mxu> mxus_;
   Xlu xlu_;

@@ -39,6 +39,11 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
   if (!finished_) go_to(0, 0);
 }
 
+void Sequencer::use_arrays(const std::vector<MatrixPort*>& arrays) {
+  scoreboard_.emplace(params_.core, arrays);
+  data_->use_arrays(arrays);
+}
+
 Sequencer::Next Sequencer::run(std::uint64_t now) {
   blocks_.limit_memory();
   if (flags_.waiting()) {
@@ -342,7 +347,7 @@ void Sequencer::execute_values() {
         bundle.branch_target == DecodedBundle::kNone || control.branches == scalar_.branch_taken(),
         where(b, cycle) << ": the scalar slice and the data path disagree on the branch");
     try {
-      data_->execute(block_->kernel, b);
+      data_->execute(block_->kernel, b, cycle);
     } catch (const ProgramFault& problem) {
       fault(problem.what(), b, cycle);
     }
@@ -633,6 +638,9 @@ void Sequencer::fault(const Scoreboard::Violation& violation, std::uint32_t bund
       break;
     case Hazard::Kind::kPushEarly:
       what = subject + ": the unit does not take a push yet";
+      break;
+    case Hazard::Kind::kWeightsEarly:
+      what = subject + ": the matmul overtakes the weights that it swaps in; their last push is";
       break;
     case Hazard::Kind::kPopEarly:
       what = subject + ": the unit does not give another result yet";

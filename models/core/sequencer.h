@@ -53,6 +53,9 @@ class Sequencer {
             const RunOptions& options, ScalarUnit& scalar, SyncFlags& flags, DataPath* data,
             CoreOutside& outside);
 
+  /// Systolic arrays cell by cell in place of the timing and the values of the MXUs.
+  void use_arrays(const std::vector<MatrixPort*>& arrays);
+
   /// Runs until something has to happen at a later cycle than `now`.
   Next run(std::uint64_t now);
   /// The cycle that the core has reached.

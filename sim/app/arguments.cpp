@@ -101,7 +101,8 @@ po::options_description options_of(const Command& command) {
     add("steps", po::value<std::string>(), "training steps (1)");
     add("warmup", po::value<std::string>(),
         "steps before those that count (1 when the host limits the infeed, else 0)");
-    add("detail", po::value<std::string>(), "core=interpret: every bundle by itself; core=blocks");
+    add("detail", po::value<std::string>(), "core=interpret: every bundle by itself; mxu=array: systolic arrays cell by cell "
+        "(implies core=interpret, values=on); core=blocks, mxu=ports");
     add("values", po::value<std::string>(), "on: the program computes on data (off)");
     add("seed", po::value<std::string>(), "of initial values (0)");
   }
@@ -164,9 +165,12 @@ void parse_detail(const std::string& text, Arguments& arguments) {
       arguments.interpret = part == "core=interpret";
     } else if (part == "values=on" || part == "values=off") {
       arguments.values = part == "values=on";
+    } else if (part == "mxu=array" || part == "mxu=ports") {
+      arguments.mxu_array = part == "mxu=array";
     } else {
       throw UsageError(
-          "--detail: expected core=interpret, core=blocks, values=on or values=off, "
+          "--detail: expected core=interpret, core=blocks, mxu=array, mxu=ports, values=on or "
+          "values=off, "
           "found \"" +
           part + "\"");
     }
@@ -319,6 +323,12 @@ class Reader {
     read_text("detail", [&](const std::string& text) { parse_detail(text, arguments_); });
     read_text("values",
               [&](const std::string& text) { arguments_.values = parse_switch("--values", text); });
+    if (arguments_.mxu_array) {
+      if (map_.count("values") > 0 && !arguments_.values) {
+        throw UsageError("--detail mxu=array: expected --values on, for the cells compute; found off");
+      }
+      arguments_.values = arguments_.interpret = true;
+    }
     read_text("seed", [&](const std::string& text) {
       arguments_.seed = parse_number<std::uint64_t>("--seed", text, 0, ~std::uint64_t{0});
     });

@@ -36,6 +36,7 @@ struct Arguments {
 
   bool values = false;
   bool interpret = false;
+  bool mxu_array = false;
   std::string inputs, outputs, check;
   std::optional<double> tolerance;  ///< None given: as check_outputs() says.
 

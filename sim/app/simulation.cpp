@@ -122,7 +122,9 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.core_numbers = workload.cores;
   record.batch = workload.program.examples_per_core * workload.cores.size();
   record.values = arguments.values;
-  record.detail = arguments.interpret ? "core=interpret" : "";
+  record.detail = arguments.mxu_array   ? "mxu=array"
+                  : arguments.interpret ? "core=interpret"
+                                        : "";
   record.has_events = !arguments.output.empty();
 
   if (arguments.values && !workload.is_from_xla) refuse_unknown_values(workload);
@@ -136,6 +138,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   options.warmup_steps = warmup_steps(arguments, record);
   options.values = arguments.values;
   options.interpret = arguments.interpret;
+  options.mxu_array = arguments.mxu_array;
   options.check_names = arguments.values;
   options.cores = workload.cores;
   if (record.has_events || loss != nullptr) options.observer = &observer;

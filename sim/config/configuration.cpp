@@ -424,6 +424,17 @@ void check(const Configuration& configuration) {
                   std::to_string(size));
     }
   }
+  const MxuParams& mxu = params.core.mxu;
+  for (const auto& [path, cells] :
+       {std::pair("core.mxu.sum_cells_per_cycle", mxu.sum_cells_per_cycle),
+        std::pair("core.mxu.operand_cells_per_cycle", mxu.operand_cells_per_cycle)}) {
+    if (128 % cells != 0) {
+      fail_at(configuration, path,
+              "expected a power of two up to 128 (a block of 128 x 128 cells is crossed in whole "
+              "cycles), found " +
+                  std::to_string(cells));
+    }
+  }
   if (params.chip != "v2" && params.chip != "v3") {
     fail_at(configuration, "chip", "expected v2 or v3, found \"" + params.chip + "\"");
   }

@@ -3,6 +3,7 @@
 namespace tpu::config {
 namespace {
 
+constexpr std::string_view kCellsPerCycle = "a block of 128 x 128 cells is crossed in whole cycles";
 constexpr std::string_view kVectorShape =
     "a multiple of 128: the instruction set pushes vector registers of 8 x 128 into it";
 
@@ -12,8 +13,9 @@ constexpr Limits kLimits[] = {
     {"core.mxu.count", 1, 4, "the instruction set names mxu0 to mxu3"},
     {"core.mxu.rows", 128, 512, kVectorShape},
     {"core.mxu.columns", 128, 512, kVectorShape},
-    {"core.mxu.matmul_latency_cycles", 1, 10000, ""},
-    {"core.mxu.push_interval_cycles", 1, 1000, ""},
+    {"core.mxu.sum_cells_per_cycle", 1, 128, kCellsPerCycle},
+    {"core.mxu.operand_cells_per_cycle", 1, 128, kCellsPerCycle},
+    {"core.mxu.pipeline_stages", 1, 10000, ""},
     {"core.mxu.result_queue_entries", 1, 65536, ""},
     {"core.vmem_mib", 1, 1024, ""},
     {"core.smem_words", 1024, 1048576, ""},

@@ -34,7 +34,7 @@ MachineParams random_machine(std::uint32_t seed) {
   machine.core.vmem_mib = kVmem[engine() % std::size(kVmem)];
   machine.core.xlu_latency_cycles = 40 + engine() % 100;
   machine.core.eup_latency_cycles = 2 + engine() % 20;
-  machine.core.mxu.matmul_latency_cycles = 60 + engine() % 100;
+  machine.core.mxu.pipeline_stages = 1 + engine() % 60;
   return machine;
 }
 

@@ -153,7 +153,7 @@ TEST(Configuration, AnUnknownKeyIsNamedWithItsPlaceAndTheNearest) {
       "write_to_read_ns, bus_turn_clocks, drain_bursts, latency_cycles, reserved_mib)");
   EXPECT_EQ(error_of("[core.mxu]\nrow = 128\n"),
             "my.toml:2:1: no parameter \"row\" in core.mxu; the nearest is \"rows\" (there are: "
-            "count, rows, columns, matmul_latency_cycles, push_interval_cycles, "
+            "count, rows, columns, sum_cells_per_cycle, operand_cells_per_cycle, pipeline_stages, "
             "result_queue_entries)");
   EXPECT_EQ(error_of("clock = 1\n"),
             "my.toml:1:1: no parameter \"clock\" at the top level; the nearest is "

@@ -99,15 +99,17 @@ class LargeArray {
   Scoreboard scoreboard_;
 };
 
-TEST(LargeArray, ResultsOfEachColumnPartComeAfterALatencyInProportionToItsSize) {
+TEST(LargeArray, ResultsOfEachColumnPartComeWhenTheLastRowHasCrossedTheArray) {
   using Kind = QueueOp::Kind;
-  constexpr std::uint64_t kLatency = 105 * (256 + 256) / 256;
-  for (const std::uint32_t part : {0U, 1U}) {
+  // Seven rows behind the first, 127 further levels of two cells, 63 groups of four, the sum's own
+  // cycle and three stages.
+  constexpr std::uint64_t kLatency = 7 + 127 + 63 + 1 + 3;
+  for (const auto& [part, latency] : {std::pair(0U, kLatency - 32), {1U, kLatency}}) {
     LargeArray array;
     EXPECT_FALSE(array.act(Kind::kMxuRows, 0, 10));
-    const Hazard early = array.act(Kind::kMxuPop, part, 10 + kLatency - 1);
+    const Hazard early = array.act(Kind::kMxuPop, part, 10 + latency - 1);
     EXPECT_EQ(early.kind, Hazard::Kind::kResultEarly);
-    EXPECT_EQ(early.ready, 10 + kLatency);
+    EXPECT_EQ(early.ready, 10 + latency);
   }
   LargeArray array;
   EXPECT_FALSE(array.act(Kind::kMxuRows, 0, 10));
