@@ -13,9 +13,9 @@ namespace tpu {
 ///
 /// What a value passes in a cycle is inferred: the only figure that the listings give is 105 cycles
 /// from a matmul to its pop, less than the 128 rows of the array, so a cell is no stage. Eight rows
-/// enter in eight cycles; with sums that pass 2 cells a cycle and operands that pass 4, the last sum
-/// leaves 7 + 63 + 31 cycles after the first row entered, and three more stages make 105. Sums by 4
-/// and operands by 2 would do as well: the two differ for arrays that are not square.
+/// enter in eight cycles; with sums that pass 2 cells a cycle and operands that pass 4, the last
+/// sum leaves 7 + 63 + 31 cycles after the first row entered, and three more stages make 105. Sums
+/// by 4 and operands by 2 would do as well: the two differ for arrays that are not square.
 struct MxuParams {
   std::uint32_t count = 2;
   std::uint32_t rows = 128;

@@ -36,7 +36,8 @@ class Core : public TimedModule,
   sc_core::sc_port<HbmPort> out_hbm{"out_hbm"};
   sc_core::sc_port<IciPort> out_ici{"out_ici"};
   sc_core::sc_port<HostPort> out_host{"out_host"};
-  /// With RunOptions::mxu_array; otherwise the MXUs are their fast forms in Scoreboard and DataPath.
+  /// With RunOptions::mxu_array; otherwise the MXUs are their fast forms in Scoreboard and
+  /// DataPath.
   sc_core::sc_port<MatrixPort, 0, sc_core::SC_ZERO_OR_MORE_BOUND> out_mxu{"out_mxu"};
 
   Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,

@@ -264,11 +264,13 @@ void SystolicArray::enter_rows(const isa::Instruction& in, std::uint64_t now) {
 void SystolicArray::run_to(std::uint64_t cycle) {
   while (cells_.cycle() < cycle) {
     if (cells_.quiet()) return cells_.skip_to(cycle);
-    for (const SystolicCells::Output& output : cells_.run_cycle()) gather(output);
+    const std::uint64_t left = cycle - cells_.cycle();
+    const auto cycles = std::min<std::uint64_t>(left, SystolicCells::kAtOnce);
+    for (const auto& output : cells_.run(static_cast<std::uint32_t>(cycles))) gather(output);
   }
 }
 
-/// Takes the sums that left the cells in the cycle that just ran.
+/// Takes sums that left the cells.
 void SystolicArray::gather(const SystolicCells::Output& output) {
   const std::uint32_t width = cells_.shape().part_columns();
   for (Result& result : column_parts_[output.first / width].results) {
@@ -279,7 +281,7 @@ void SystolicArray::gather(const SystolicCells::Output& output) {
         isa::kLanes * (output.entered - result.first_row) + output.first % width;
     std::memcpy(&result.value.word[place], output.sums, sizeof(float) * output.count);
     result.missing -= output.count;
-    if (result.missing == 0) result.ready = cells_.cycle() + stages_behind_;
+    if (result.missing == 0) result.ready = output.at + 1 + stages_behind_;
     return;
   }
 }

@@ -9,56 +9,83 @@
 namespace tpu {
 namespace {
 
+/// Vectors of eight columns may reach beyond the last.
+constexpr std::size_t kPadding = 8;
+
 std::uint32_t power_of_two_from(std::uint32_t least) {
   std::uint32_t power = 1;
   while (power < least) power *= 2;
   return power;
 }
 
-TPU_INLINE float from_bf16(std::uint16_t bits) {
+float from_bf16(std::uint16_t bits) {
   const std::uint32_t word = std::uint32_t{bits} << 16;
   float value;
   std::memcpy(&value, &word, sizeof value);
   return value;
 }
 
+/// Eight columns of one level over several cycles.
+struct EightColumns {
+  const float* operands;  ///< Of the first row and cycle.
+  std::size_t row_pitch;
+  std::ptrdiff_t cycle_pitch;
+  const std::uint16_t* weights;
+  std::size_t weight_pitch;
+  const float* from;
+  float* to;
+  std::size_t sum_pitch;
+};
+
 }  // namespace
 
-/// The multiply-adds of `count` neighbouring columns over the rows of one level: row r of operands
-/// and weights stands `operand_pitch` and `weight_pitch` behind row r - 1.
-TPU_CPU_CLONES void multiply_cells(const std::uint16_t* operands, std::size_t operand_pitch,
-                                   const std::uint16_t* weights, std::size_t weight_pitch,
-                                   std::uint32_t rows, const float* from, float* to,
-                                   std::uint32_t count) {
+/// The multiply-adds of `count` neighbouring columns (a multiple of eight) over `kRows` rows of one
+/// level in `cycles` cycles; the weights stay.
+template <int kRows>
+TPU_INLINE void multiply_rows(const EightColumns& at, std::uint32_t cycles, std::uint32_t count) {
   using EightHalves = std::uint16_t __attribute__((vector_size(16), aligned(2), may_alias));
   using EightWords = std::uint32_t __attribute__((vector_size(32)));
   using EightSums = float __attribute__((vector_size(32), aligned(4), may_alias));
-  std::uint32_t c = 0;
-  for (; c + 8 <= count; c += 8) {
-    EightSums sum = *reinterpret_cast<const EightSums*>(from + c);
-    for (std::uint32_t r = 0; r < rows; ++r) {
-      const EightWords x = __builtin_convertvector(
-          *reinterpret_cast<const EightHalves*>(operands + r * operand_pitch + c), EightWords);
-      const EightWords w = __builtin_convertvector(
-          *reinterpret_cast<const EightHalves*>(weights + r * weight_pitch + c), EightWords);
-      sum += reinterpret_cast<EightSums>(x << 16) * reinterpret_cast<EightSums>(w << 16);
+  for (std::uint32_t c = 0; c < count; c += 8) {
+    EightSums weights[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      const EightWords halves = __builtin_convertvector(
+          *reinterpret_cast<const EightHalves*>(at.weights + r * at.weight_pitch + c), EightWords);
+      weights[r] = reinterpret_cast<EightSums>(halves << 16);
     }
-    *reinterpret_cast<EightSums*>(to + c) = sum;
-  }
-  for (; c < count; ++c) {
-    float sum = from[c];
-    for (std::uint32_t r = 0; r < rows; ++r) {
-      sum += from_bf16(operands[r * operand_pitch + c]) * from_bf16(weights[r * weight_pitch + c]);
+    const float* from = at.from + c;
+    const float* operands = at.operands + c;
+    float* to = at.to + c;
+    for (std::uint32_t t = 0; t < cycles; ++t) {
+      EightSums sum = *reinterpret_cast<const EightSums*>(from);
+      for (int r = 0; r < kRows; ++r) {
+        sum += *reinterpret_cast<const EightSums*>(operands + r * at.row_pitch) * weights[r];
+      }
+      *reinterpret_cast<EightSums*>(to) = sum;
+      from += at.sum_pitch;
+      to += at.sum_pitch;
+      operands += at.cycle_pitch;
     }
-    to[c] = sum;
   }
+}
+
+/// The same for any number of rows.
+TPU_CPU_CLONES void multiply_cells(EightColumns at, std::uint32_t rows, std::uint32_t cycles,
+                                   std::uint32_t count) {
+  for (; rows >= 2; rows -= 2) {
+    multiply_rows<2>(at, cycles, count);
+    at.operands += 2 * at.row_pitch;
+    at.weights += 2 * at.weight_pitch;
+    at.from = at.to;
+  }
+  if (rows == 1) multiply_rows<1>(at, cycles, count);
 }
 
 /// Steps the weights of `groups` neighbouring groups of a row by one column: each takes what was
 /// handed to it and hands on its last.
-TPU_CPU_CLONES void step_right(const std::uint64_t* __restrict handed, std::uint64_t* __restrict out,
-                               std::uint16_t* __restrict cells, std::uint32_t groups,
-                               std::uint32_t width) {
+TPU_CPU_CLONES void step_right(const std::uint64_t* __restrict handed,
+                               std::uint64_t* __restrict out, std::uint16_t* __restrict cells,
+                               std::uint32_t groups, std::uint32_t width) {
   if (width == 4) {
     using FourCells = std::uint64_t __attribute__((aligned(2), may_alias));
     FourCells* four = reinterpret_cast<FourCells*>(cells);
@@ -77,25 +104,27 @@ TPU_CPU_CLONES void step_right(const std::uint64_t* __restrict handed, std::uint
 }
 
 SystolicCells::SystolicCells(const CellArray& shape)
-    : shape_(shape), ring_(power_of_two_from(shape.groups())) {
+    : shape_(shape), ring_(power_of_two_from(shape.groups() + kAtOnce)) {
   const std::size_t cells = std::size_t{shape.rows} * shape.columns;
-  TPU_CHECK(shape.part_rows() % shape.sum_cells == 0 &&
-                shape.part_columns() % shape.operand_cells == 0,
-            "cells of " << shape.rows << "x" << shape.columns << " in nodes of " << shape.sum_cells
-                        << "x" << shape.operand_cells);
-  entries_.resize(power_of_two_from(shape.levels() + shape.groups() + kAhead + 1));
+  TPU_CHECK(
+      shape.part_rows() % shape.sum_cells == 0 && shape.part_columns() % shape.operand_cells == 0,
+      "cells of " << shape.rows << "x" << shape.columns << " in nodes of " << shape.sum_cells << "x"
+                  << shape.operand_cells);
+  entries_.resize(power_of_two_from(shape.levels() + shape.groups() + kAhead + kAtOnce));
   for (Entry& entry : entries_) {
-    entry.blocks.resize(shape.column_parts());
     entry.operands.resize(shape.rows);
     entry.weights.resize(std::size_t{CellArray::kPart} * shape.column_parts());
   }
-  operands_.resize(std::size_t{2} * ring_ * shape.operand_cells * shape.rows);
-  multiplying_.resize(cells);
+  operands_.resize(std::size_t{2} * ring_ * shape.operand_cells * shape.rows + kPadding);
+  multiplying_.resize(cells + kPadding);
   loading_.resize(cells);
   handed_down_.resize(std::size_t{shape.levels() + 1} * shape.columns);
   for (auto& handed : handed_right_) handed.resize(std::size_t{shape.rows} * (shape.groups() + 1));
   sums_.resize(std::size_t{shape.levels()} * shape.columns);
-  zeros_.resize(shape.columns);
+  for (Passing* passing : {&from_above_, &to_below_}) {
+    passing->sums.resize(std::size_t{kAtOnce + 1} * shape.columns + kPadding);
+    passing->weights.resize(std::size_t{kAtOnce + 1} * shape.columns);
+  }
 }
 
 // ---- What enters
@@ -104,126 +133,158 @@ SystolicCells::Entry& SystolicCells::entry_at(std::uint64_t at) {
   TPU_CHECK(at >= cycle_ && at - cycle_ <= kAhead,
             "an entry in cycle " << at << " of an array in cycle " << cycle_);
   Entry& entry = entries_[at % entries_.size()];
-  if (entry.at != at) {
-    entry.at = at;
-    entry.row_parts = 0;
-    entry.swaps = false;
-    std::fill(entry.blocks.begin(), entry.blocks.end(), Block());
-  }
+  entry.at = at;
   last_entry_ = std::max(last_entry_, at);
   return entry;
+}
+
+/// Runs that have left the array are forgotten.
+void SystolicCells::extend(std::deque<Run>& runs, const Run& run) {
+  const std::uint64_t crossing = shape_.levels() + shape_.groups();
+  while (!runs.empty() && runs.front().end + crossing < cycle_) runs.pop_front();
+  const auto continues = [&](const Run& before) {
+    return before.end == run.first && before.block == run.block &&
+           before.row_parts == run.row_parts && before.column_part == run.column_part;
+  };
+  const auto last = std::find_if(runs.rbegin(), runs.rend(), continues);
+  if (last == runs.rend()) {
+    runs.push_back(run);
+  } else {
+    last->end = run.end;
+  }
 }
 
 void SystolicCells::enter_operands(std::uint64_t at, std::uint32_t row_parts,
                                    const std::vector<std::uint16_t>& row) {
   Entry& entry = entry_at(at);
-  entry.row_parts = row_parts;
-  std::copy(row.begin(), row.begin() + shape_.rows, entry.operands.begin());
+  std::transform(row.begin(), row.begin() + shape_.rows, entry.operands.begin(), from_bf16);
+  extend(operand_runs_, {at, at + 1, row_parts, {}, 0});
 }
 
 void SystolicCells::enter_weights(std::uint64_t at, std::uint32_t row_part,
                                   std::uint32_t column_part, bool transposed, bool clears,
                                   const std::uint16_t* row) {
   Entry& entry = entry_at(at);
-  Block& block = entry.blocks[column_part];
+  Block block;
   block.step = transposed ? Step::kTransposed : Step::kPlain;
   block.clears = clears;
   block.row_part = row_part;
   std::copy(row, row + CellArray::kPart,
             entry.weights.begin() + std::size_t{CellArray::kPart} * column_part);
+  extend(weight_runs_, {at, at + 1, 0, block, column_part});
 }
 
-void SystolicCells::enter_swap(std::uint64_t at) { entry_at(at).swaps = true; }
+void SystolicCells::enter_swap(std::uint64_t at) {
+  entry_at(at);
+  extend(swap_runs_, {at, at + 1, 0, {}, 0});
+}
 
-/// What the nodes on a diagonal see in this cycle; nullptr where nothing entered.
-const SystolicCells::Entry* SystolicCells::seen_on(std::uint32_t diagonal) const {
-  if (diagonal > cycle_) return nullptr;
-  const std::uint64_t at = cycle_ - diagonal;
+/// What the nodes on a diagonal see in a cycle; nullptr where nothing entered.
+const SystolicCells::Entry* SystolicCells::seen_on(std::uint64_t cycle,
+                                                   std::uint32_t diagonal) const {
+  if (diagonal > cycle) return nullptr;
+  const std::uint64_t at = cycle - diagonal;
   const Entry& entry = entries_[at % entries_.size()];
   return entry.at == at ? &entry : nullptr;
 }
 
-// ---- A cycle
+// ---- Cycles
 
-const std::vector<SystolicCells::Output>& SystolicCells::run_cycle() {
+const std::vector<SystolicCells::Output>& SystolicCells::run(std::uint32_t cycles) {
+  TPU_CHECK(cycles <= kAtOnce, cycles << " cycles at once");
   outputs_.clear();
-  find_runs();
-  for (std::uint32_t level = shape_.levels(); level-- > 0;) run_level(level);
+  std::fill(from_above_.sums.begin(), from_above_.sums.end(), 0.0F);
+  for (std::uint32_t level = 0; level < shape_.levels(); ++level) {
+    run_level(level, cycles);
+    std::swap(from_above_, to_below_);
+  }
   const std::uint32_t last = shape_.levels() - 1;
-  for (const Run& run : operand_runs_) {
-    const Groups groups = clip(run, last);
-    for (std::uint32_t g = groups.first; g < groups.end; ++g) {
-      outputs_.push_back({cycle_ - last - g, g * shape_.operand_cells, shape_.operand_cells,
-                          &sums_[std::size_t{last} * shape_.columns + g * shape_.operand_cells]});
+  for (std::uint32_t t = 0; t < cycles; ++t) {
+    for (const Run& run : operand_runs_) {
+      const Groups groups = clip(run, last, cycle_ + t);
+      for (std::uint32_t g = groups.first; g < groups.end; ++g) {
+        const std::uint32_t column = g * shape_.operand_cells;
+        outputs_.push_back({cycle_ + t, cycle_ + t - last - g, column, shape_.operand_cells,
+                            &from_above_.sums[std::size_t{t + 1} * shape_.columns + column]});
+      }
     }
   }
-  ++cycle_;
+  cycle_ += cycles;
   return outputs_;
 }
 
-/// Which diagonals multiply, step weights and swap in this cycle.
-void SystolicCells::find_runs() {
-  operand_runs_.clear();
-  weight_runs_.clear();
-  swap_runs_.clear();
-  const auto extend = [](std::vector<Run>& runs, const Run& run) {
-    if (!runs.empty() && runs.back().end == run.first && runs.back().block == run.block &&
-        runs.back().row_parts == run.row_parts && runs.back().column_part == run.column_part) {
-      ++runs.back().end;
-    } else {
-      runs.push_back(run);
-    }
+/// The groups of a level that a stretch of the wave has reached in a cycle.
+SystolicCells::Groups SystolicCells::clip(const Run& run, std::uint32_t level,
+                                          std::uint64_t cycle) const {
+  if (cycle < level + run.first) return {0, 0};
+  const std::uint64_t in_first_group = cycle - level;
+  const std::uint64_t first = in_first_group >= run.end ? in_first_group - run.end + 1 : 0;
+  const std::uint64_t end = in_first_group - run.first + 1;
+  return {static_cast<std::uint32_t>(std::min<std::uint64_t>(first, shape_.groups())),
+          static_cast<std::uint32_t>(std::min<std::uint64_t>(end, shape_.groups()))};
+}
+
+SystolicCells::Seen SystolicCells::seen_by(std::uint32_t level, std::uint32_t group) const {
+  const std::uint64_t cycle = cycle_ - 1;
+  const auto reached = [&](const std::deque<Run>& runs) {
+    return std::any_of(runs.begin(), runs.end(), [&](const Run& run) {
+      const Groups groups = clip(run, level, cycle);
+      return group >= groups.first && group < groups.end;
+    });
   };
-  const std::uint32_t diagonals = shape_.levels() + shape_.groups() - 1;
-  for (std::uint32_t d = 0; d < diagonals; ++d) {
-    const Entry* entry = seen_on(d);
-    if (entry == nullptr) continue;
-    if (entry->row_parts != 0) extend(operand_runs_, {d, d + 1, entry->row_parts, {}, 0});
-    if (entry->swaps) extend(swap_runs_, {d, d + 1, 0, {}, 0});
-  }
-  for (std::uint32_t part = 0; part < shape_.column_parts(); ++part) {
-    for (std::uint32_t d = 0; d < diagonals; ++d) {
-      const Entry* entry = seen_on(d);
-      if (entry == nullptr || entry->blocks[part].step == Step::kNone) continue;
-      extend(weight_runs_, {d, d + 1, 0, entry->blocks[part], part});
+  return {reached(operand_runs_), reached(weight_runs_), reached(swap_runs_),
+          cycle - level - group};
+}
+
+/// A level through the cycles that run at once. Between two swaps the weights that multiply stay.
+void SystolicCells::run_level(std::uint32_t level, std::uint32_t cycles) {
+  float* sums = &sums_[std::size_t{level} * shape_.columns];
+  std::uint16_t* handed = &handed_down_[std::size_t{level + 1} * shape_.columns];
+  std::copy_n(sums, shape_.columns, to_below_.sums.begin());
+  std::copy_n(handed, shape_.columns, to_below_.weights.begin());
+  std::uint32_t multiplied = 0;
+  for (std::uint32_t t = 0; t < cycles; ++t) {
+    for (const Run& run : weight_runs_) step_weights(level, t, run);
+    for (const Run& run : swap_runs_) {
+      const Groups groups = clip(run, level, cycle_ + t);
+      if (groups.empty()) continue;
+      multiply(level, multiplied, t);
+      multiplied = t;
+      swap_nodes(level, groups);
     }
+    take_operands(level, cycle_ + t);
   }
+  multiply(level, multiplied, cycles);
+  std::copy_n(&to_below_.sums[std::size_t{cycles} * shape_.columns], shape_.columns, sums);
+  std::copy_n(&to_below_.weights[std::size_t{cycles} * shape_.columns], shape_.columns, handed);
 }
 
-SystolicCells::Groups SystolicCells::clip(const Run& run, std::uint32_t level) const {
-  if (run.end <= level) return {0, 0};
-  return {run.first > level ? run.first - level : 0,
-          std::min(run.end - level, shape_.groups())};
+/// Where a ring holds the operands of a row from the one that entered in a cycle on, older ones
+/// behind it.
+std::size_t SystolicCells::operand_place(std::uint32_t row, std::uint64_t entered) const {
+  const std::size_t head = ring_ - 1 - entered % ring_;
+  return (std::size_t{2} * ring_ * row + head) * shape_.operand_cells;
 }
 
-/// Levels run from the last to the first: each reads what the one above left a cycle ago.
-void SystolicCells::run_level(std::uint32_t level) {
-  for (const Run& run : weight_runs_) step_weights(level, run);
-  for (const Run& run : swap_runs_) swap_nodes(level, run);
-  take_operands(level);
-  for (const Run& run : operand_runs_) multiply(level, run);
-}
-
-/// The operands of a level's rows that reach its first group in this cycle. The ring of a row holds
-/// the operand that entered `t` cycles ago t places behind its head.
-void SystolicCells::take_operands(std::uint32_t level) {
-  const Entry* entry = seen_on(level);
-  if (entry == nullptr || entry->row_parts == 0) return;
+/// The operands of a level's rows that reach its first group in a cycle.
+void SystolicCells::take_operands(std::uint32_t level, std::uint64_t cycle) {
+  const Entry* entry = seen_on(cycle, level);
+  if (entry == nullptr) return;
   const std::uint32_t copies = shape_.operand_cells;
-  const std::size_t head = ring_ - 1 - (cycle_ - level) % ring_;
+  const std::size_t again = std::size_t{ring_} * copies;
   for (std::uint32_t r = 0; r < shape_.sum_cells; ++r) {
     const std::uint32_t row = level * shape_.sum_cells + r;
-    std::uint16_t* ring = &operands_[std::size_t{2} * ring_ * copies * row];
-    std::fill_n(ring + head * copies, copies, entry->operands[row]);
-    std::fill_n(ring + (head + ring_) * copies, copies, entry->operands[row]);
+    float* place = &operands_[operand_place(row, entry->at)];
+    const float operand = entry->operands[row];
+    for (std::uint32_t c = 0; c < copies; ++c) place[c] = place[again + c] = operand;
   }
 }
 
-void SystolicCells::step_weights(std::uint32_t level, const Run& run) {
+void SystolicCells::step_weights(std::uint32_t level, std::uint32_t t, const Run& run) {
   const std::uint32_t row = level * shape_.sum_cells;
   if (row / shape_.part_rows() != run.block.row_part) return;
   const std::uint32_t part_groups = shape_.part_columns() / shape_.operand_cells;
-  Groups groups = clip(run, level);
+  Groups groups = clip(run, level, cycle_ + t);
   groups.first = std::max(groups.first, run.column_part * part_groups);
   groups.end = std::min(groups.end, (run.column_part + 1) * part_groups);
   if (groups.empty()) return;
@@ -234,20 +295,22 @@ void SystolicCells::step_weights(std::uint32_t level, const Run& run) {
     }
   }
   if (run.block.step == Step::kPlain) {
-    step_plain(level, groups, run.column_part);
+    step_plain(level, t, groups, run.column_part);
   } else {
-    step_transposed(level, groups, run.column_part);
+    step_transposed(level, cycle_ + t, groups, run.column_part);
   }
 }
 
-void SystolicCells::step_plain(std::uint32_t level, Groups groups, std::uint32_t column_part) {
+void SystolicCells::step_plain(std::uint32_t level, std::uint32_t t, Groups groups,
+                               std::uint32_t column_part) {
   const std::uint32_t width = shape_.operand_cells;
   const std::uint32_t column = groups.first * width;
   const std::uint32_t count = (groups.end - groups.first) * width;
   const std::uint32_t row = level * shape_.sum_cells;
   const std::uint32_t last = row + shape_.sum_cells - 1;
-  std::uint16_t* handed = &handed_down_[std::size_t{level} * shape_.columns + column];
-  std::copy_n(loading(last, column), count, handed + shape_.columns);
+  const std::uint16_t* handed = &from_above_.weights[std::size_t{t} * shape_.columns + column];
+  std::copy_n(loading(last, column), count,
+              &to_below_.weights[std::size_t{t + 1} * shape_.columns + column]);
   for (std::uint32_t r = last; r > row; --r) {
     std::copy_n(loading(r - 1, column), count, loading(r, column));
   }
@@ -257,22 +320,23 @@ void SystolicCells::step_plain(std::uint32_t level, Groups groups, std::uint32_t
   }
   for (std::uint32_t g = groups.first; g < groups.end; ++g) {
     const std::uint32_t lane = g * width - column_part * shape_.part_columns();
-    std::copy_n(&seen_on(level + g)->weights[std::size_t{CellArray::kPart} * column_part + lane],
+    std::copy_n(&seen_on(cycle_ + t, level + g)
+                     ->weights[std::size_t{CellArray::kPart} * column_part + lane],
                 width, loading(row, g * width));
   }
 }
 
-void SystolicCells::step_transposed(std::uint32_t level, Groups groups,
+void SystolicCells::step_transposed(std::uint32_t level, std::uint64_t cycle, Groups groups,
                                     std::uint32_t column_part) {
   const std::uint32_t width = shape_.operand_cells;
   const std::size_t pitch = shape_.groups() + 1;
   const std::uint32_t edge = column_part * shape_.part_columns() / width;
-  const std::uint32_t now = cycle_ % 2;
+  const std::uint32_t now = cycle % 2;
   for (std::uint32_t r = 0; r < shape_.sum_cells; ++r) {
     const std::uint32_t row = level * shape_.sum_cells + r;
     if (groups.first == edge) {
       handed_right_[now][pitch * row + edge] =
-          seen_on(level + edge)
+          seen_on(cycle, level + edge)
               ->weights[std::size_t{CellArray::kPart} * column_part + row % shape_.part_rows()];
     }
     step_right(&handed_right_[now][pitch * row + groups.first],
@@ -281,9 +345,7 @@ void SystolicCells::step_transposed(std::uint32_t level, Groups groups,
   }
 }
 
-void SystolicCells::swap_nodes(std::uint32_t level, const Run& run) {
-  const Groups groups = clip(run, level);
-  if (groups.empty()) return;
+void SystolicCells::swap_nodes(std::uint32_t level, Groups groups) {
   const std::uint32_t column = groups.first * shape_.operand_cells;
   const std::uint32_t count = (groups.end - groups.first) * shape_.operand_cells;
   for (std::uint32_t r = 0; r < shape_.sum_cells; ++r) {
@@ -294,26 +356,54 @@ void SystolicCells::swap_nodes(std::uint32_t level, const Run& run) {
   }
 }
 
-void SystolicCells::multiply(std::uint32_t level, const Run& run) {
-  const Groups groups = clip(run, level);
-  if (groups.empty()) return;
-  const std::uint32_t copies = shape_.operand_cells;
-  const std::uint32_t column = groups.first * copies;
-  const std::uint32_t count = (groups.end - groups.first) * copies;
-  const std::uint32_t row = level * shape_.sum_cells;
-  const float* from =
-      (level == 0 ? zeros_.data() : &sums_[std::size_t{level - 1} * shape_.columns]) + column;
-  float* to = &sums_[std::size_t{level} * shape_.columns + column];
-  if (row / shape_.part_rows() >= run.row_parts) {
-    std::copy_n(from, count, to);
-    return;
+/// The cycles from `begin` to `end`, all groups that have operands in one of them.
+void SystolicCells::multiply(std::uint32_t level, std::uint32_t begin, std::uint32_t end) {
+  Groups all{shape_.groups(), 0};
+  for (const Run& run : operand_runs_) {
+    for (std::uint32_t t = begin; t < end; ++t) {
+      const Groups groups = clip(run, level, cycle_ + t);
+      if (groups.empty()) continue;
+      if (shape_.row_parts() > 1) multiply_run(level, t, groups, run.row_parts);
+      all = {std::min(all.first, groups.first), std::max(all.end, groups.end)};
+    }
   }
-  // Modulo a power of two, so that diagonals before cycle 0 do no harm.
-  const std::size_t head = ring_ - 1 - (cycle_ - level) % ring_;
-  const std::size_t pitch = std::size_t{2} * ring_ * copies;
-  multiply_cells(&operands_[pitch * row + (head + groups.first) * copies], pitch,
-                 &multiplying_[std::size_t{row} * shape_.columns + column], shape_.columns,
-                 shape_.sum_cells, from, to, count);
+  if (all.empty() || shape_.row_parts() > 1) return;
+  const std::uint32_t width = shape_.operand_cells;
+  const std::uint32_t column = all.first * width;
+  const std::uint32_t count = ((all.end - all.first) * width + 7) / 8 * 8;
+  const std::uint32_t row = level * shape_.sum_cells;
+  for (std::uint32_t t = begin; t < end;) {
+    // Until the heads of the rings come round.
+    const std::uint64_t entered = cycle_ + t - level;
+    const auto cycles = std::min(end - t, ring_ - static_cast<std::uint32_t>(entered % ring_));
+    multiply_cells(
+        {&operands_[operand_place(row, entered) + column], std::size_t{2} * ring_ * width,
+         -std::ptrdiff_t{width}, &multiplying_[std::size_t{row} * shape_.columns + column],
+         shape_.columns, &from_above_.sums[std::size_t{t} * shape_.columns + column],
+         &to_below_.sums[std::size_t{t + 1} * shape_.columns + column], shape_.columns},
+        shape_.sum_cells, cycles, count);
+    t += cycles;
+  }
+}
+
+/// The same for one cycle of an array of several row parts, some of which may have no operands.
+void SystolicCells::multiply_run(std::uint32_t level, std::uint32_t t, Groups groups,
+                                 std::uint32_t row_parts) {
+  const std::uint32_t width = shape_.operand_cells;
+  const std::uint32_t column = groups.first * width;
+  const std::uint32_t row = level * shape_.sum_cells;
+  const float* from = &from_above_.sums[std::size_t{t} * shape_.columns + column];
+  float* to = &to_below_.sums[std::size_t{t + 1} * shape_.columns + column];
+  const std::uint32_t rows = row / shape_.part_rows() < row_parts ? shape_.sum_cells : 0;
+  for (std::uint32_t c = 0; c < (groups.end - groups.first) * width; ++c) {
+    float sum = from[c];
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      const std::size_t place = operand_place(row + r, cycle_ + t - level) + column + c;
+      const std::size_t cell = std::size_t{row + r} * shape_.columns + column + c;
+      sum += operands_[place] * from_bf16(multiplying_[cell]);
+    }
+    to[c] = sum;
+  }
 }
 
 }  // namespace tpu

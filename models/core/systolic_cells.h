@@ -2,16 +2,17 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 namespace tpu {
 
 /// What shapes a systolic array and its waves (MxuParams has the meaning and the sources).
 struct CellArray {
-  std::uint32_t rows = 128;           ///< Of cells: the contracted dimension.
-  std::uint32_t columns = 128;        ///< Of cells: the results.
-  std::uint32_t sum_cells = 2;        ///< Cells of a column that a partial sum passes in a cycle.
-  std::uint32_t operand_cells = 4;    ///< Cells of a row that an operand passes in a cycle.
+  std::uint32_t rows = 128;         ///< Of cells: the contracted dimension.
+  std::uint32_t columns = 128;      ///< Of cells: the results.
+  std::uint32_t sum_cells = 2;      ///< Cells of a column that a partial sum passes in a cycle.
+  std::uint32_t operand_cells = 4;  ///< Cells of a row that an operand passes in a cycle.
   static constexpr std::uint32_t kPart = 128;  ///< Rows and columns of a block with its own port.
 
   std::uint32_t levels() const { return rows / sum_cells; }
@@ -37,8 +38,8 @@ struct CellArray {
 /// rows there down, a transposed one enters at the left as a column and pushes columns to the
 /// right. Between nodes a step goes through a register, for the neighbour steps a cycle later.
 ///
-/// Storage: operands are bf16, repeated for each column of a group and kept in one ring per row,
-/// whose head moves in place of the values; all else moves.
+/// Storage: operands are kept in one ring per row, whose head moves in place of the values; all
+/// else moves. Sums that no row of operands belongs to are of no meaning and go nowhere.
 class SystolicCells {
  public:
   enum class Step : std::uint8_t { kNone, kPlain, kTransposed };
@@ -60,16 +61,25 @@ class SystolicCells {
   void enter_swap(std::uint64_t at);
   static constexpr std::uint32_t kAhead = 16;
 
-  /// Sums that left the last level in a cycle: of the row of operands that entered in cycle
-  /// `entered`, the columns from `first` on.
+  /// Sums that left the last level at the end of cycle `at`: of the row of operands that entered in
+  /// cycle `entered`, the columns from `first` on.
   struct Output {
+    std::uint64_t at;
     std::uint64_t entered;
     std::uint32_t first;
     std::uint32_t count;
     const float* sums;
   };
-  /// Runs one cycle; what comes out stays until the next.
-  const std::vector<Output>& run_cycle();
+  /// Runs up to kAtOnce cycles; what comes out stays until the next call. The cells compute level
+  /// by level, each through all those cycles, from what the level above left in the cycle before.
+  const std::vector<Output>& run(std::uint32_t cycles);
+  static constexpr std::uint32_t kAtOnce = 8;
+  /// What a node did in the last cycle that ran, for pictures of the wave.
+  struct Seen {
+    bool multiplied, stepped, swapped;
+    std::uint64_t entered;  ///< The cycle in which it entered the array.
+  };
+  Seen seen_by(std::uint32_t level, std::uint32_t group) const;
   /// Nothing is on its way through the array.
   bool quiet() const { return cycle_ > last_entry_ + shape_.levels() + shape_.groups(); }
   /// Jumps over cycles in which nothing would move; only when quiet().
@@ -87,15 +97,12 @@ class SystolicCells {
   /// What entered in one cycle, kept until the last node has seen it.
   struct Entry {
     std::uint64_t at = ~std::uint64_t{0};
-    std::uint32_t row_parts = 0;  ///< Of operands; 0: none.
-    bool swaps = false;
-    std::vector<Block> blocks;           ///< By column part.
-    std::vector<std::uint16_t> operands;
+    std::vector<float> operands;
     std::vector<std::uint16_t> weights;  ///< 128 per column part.
   };
-  /// Neighbouring diagonals on which nodes do the same.
+  /// What entered alike in neighbouring cycles: a stretch of the wave.
   struct Run {
-    std::uint32_t first, end;     ///< Diagonals j + g.
+    std::uint64_t first, end;     ///< Cycles of entry.
     std::uint32_t row_parts = 0;  ///< Of operands.
     Block block;                  ///< Of weights.
     std::uint32_t column_part = 0;
@@ -107,16 +114,19 @@ class SystolicCells {
   };
 
   Entry& entry_at(std::uint64_t at);
-  const Entry* seen_on(std::uint32_t diagonal) const;
-  void find_runs();
-  Groups clip(const Run& run, std::uint32_t level) const;
-  void run_level(std::uint32_t level);
-  void take_operands(std::uint32_t level);
-  void step_weights(std::uint32_t level, const Run& run);
-  void step_plain(std::uint32_t level, Groups groups, std::uint32_t column_part);
-  void step_transposed(std::uint32_t level, Groups groups, std::uint32_t column_part);
-  void swap_nodes(std::uint32_t level, const Run& run);
-  void multiply(std::uint32_t level, const Run& run);
+  const Entry* seen_on(std::uint64_t cycle, std::uint32_t diagonal) const;
+  void extend(std::deque<Run>& runs, const Run& run);
+  Groups clip(const Run& run, std::uint32_t level, std::uint64_t cycle) const;
+  void run_level(std::uint32_t level, std::uint32_t cycles);
+  void take_operands(std::uint32_t level, std::uint64_t cycle);
+  void step_weights(std::uint32_t level, std::uint32_t t, const Run& run);
+  void step_plain(std::uint32_t level, std::uint32_t t, Groups groups, std::uint32_t column_part);
+  void step_transposed(std::uint32_t level, std::uint64_t cycle, Groups groups,
+                       std::uint32_t column_part);
+  void swap_nodes(std::uint32_t level, Groups groups);
+  void multiply(std::uint32_t level, std::uint32_t begin, std::uint32_t end);
+  void multiply_run(std::uint32_t level, std::uint32_t t, Groups groups, std::uint32_t row_parts);
+  std::size_t operand_place(std::uint32_t row, std::uint64_t entered) const;
   std::uint16_t* loading(std::uint32_t row, std::uint32_t column) {
     return &loading_[std::size_t{row} * shape_.columns + column];
   }
@@ -125,18 +135,24 @@ class SystolicCells {
   std::uint64_t cycle_ = 0;
   std::uint64_t last_entry_ = 0;
   std::vector<Entry> entries_;  ///< A ring over cycles of entry.
-  std::vector<Run> operand_runs_, weight_runs_, swap_runs_;
+  std::deque<Run> operand_runs_, weight_runs_, swap_runs_;
 
   std::uint32_t ring_ = 1;                  ///< Places of an operand ring; its data stands twice.
-  std::vector<std::uint16_t> operands_;     ///< Row by row.
+  std::vector<float> operands_;             ///< Row by row; bf16 values.
   std::vector<std::uint16_t> multiplying_;  ///< Weights, row by row.
   std::vector<std::uint16_t> loading_;
-  std::vector<std::uint16_t> handed_down_;   ///< Weights on their way into each level.
+  std::vector<std::uint16_t> handed_down_;  ///< Weights on their way into each level.
   /// Weights of each row on their way into a group, a word each: one set is read in a cycle, the
   /// other written.
   std::array<std::vector<std::uint64_t>, 2> handed_right_;
-  std::vector<float> sums_;                  ///< That left each level; level 0 gets zeros.
-  std::vector<float> zeros_;
+  std::vector<float> sums_;  ///< That left each level in the cycle before.
+  /// What a level gets from the one above (weights and sums), and what it hands down itself: a row
+  /// of columns per cycle, the first from the cycle before.
+  struct Passing {
+    std::vector<float> sums;
+    std::vector<std::uint16_t> weights;
+  };
+  Passing from_above_, to_below_;
   std::vector<Output> outputs_;
 };
 

@@ -101,7 +101,8 @@ po::options_description options_of(const Command& command) {
     add("steps", po::value<std::string>(), "training steps (1)");
     add("warmup", po::value<std::string>(),
         "steps before those that count (1 when the host limits the infeed, else 0)");
-    add("detail", po::value<std::string>(), "core=interpret: every bundle by itself; mxu=array: systolic arrays cell by cell "
+    add("detail", po::value<std::string>(),
+        "core=interpret: every bundle by itself; mxu=array: systolic arrays cell by cell "
         "(implies core=interpret, values=on); core=blocks, mxu=ports");
     add("values", po::value<std::string>(), "on: the program computes on data (off)");
     add("seed", po::value<std::string>(), "of initial values (0)");
@@ -325,7 +326,8 @@ class Reader {
               [&](const std::string& text) { arguments_.values = parse_switch("--values", text); });
     if (arguments_.mxu_array) {
       if (map_.count("values") > 0 && !arguments_.values) {
-        throw UsageError("--detail mxu=array: expected --values on, for the cells compute; found off");
+        throw UsageError(
+            "--detail mxu=array: expected --values on, for the cells compute; found off");
       }
       arguments_.values = arguments_.interpret = true;
     }

@@ -122,9 +122,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.core_numbers = workload.cores;
   record.batch = workload.program.examples_per_core * workload.cores.size();
   record.values = arguments.values;
-  record.detail = arguments.mxu_array   ? "mxu=array"
-                  : arguments.interpret ? "core=interpret"
-                                        : "";
+  record.detail = arguments.mxu_array ? "mxu=array" : arguments.interpret ? "core=interpret" : "";
   record.has_events = !arguments.output.empty();
 
   if (arguments.values && !workload.is_from_xla) refuse_unknown_values(workload);

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <random>
+#include <sstream>
 
 #include "isa/mxu_state.h"
 #include "isa/opcode_table.h"
@@ -321,7 +323,7 @@ class RandomProgram {
   std::uint32_t part_form_ = 0;
   int in_flight_ = 0;
   int pops_ = 0;
-  bool pushed_ = false;        ///< Weights, since the last swap.
+  bool pushed_ = false;  ///< Weights, since the last swap.
   bool swap_pending_ = true;
 };
 
@@ -360,10 +362,11 @@ TEST(SystolicArray, AnArrayOf128GivesItsResultsAfter105Cycles) {
 
 TEST(SystolicArray, OtherSizesFollowFromWhatAValuePassesInACycle) {
   // 7 rows behind the first + levels - 1 + groups - 1 + the sum's own cycle + 3 stages.
-  for (const auto& [rows, columns, part, cycles] :
-       {std::tuple(64U, 64U, 0U, 7U + 31 + 15 + 4), {64U, 128U, 0U, 7U + 31 + 31 + 4},
-        {256U, 256U, 0U, 7U + 127 + 31 + 4}, {256U, 256U, 1U, 7U + 127 + 63 + 4},
-        {512U, 512U, 3U, 7U + 255 + 127 + 4}}) {
+  for (const auto& [rows, columns, part, cycles] : {std::tuple(64U, 64U, 0U, 7U + 31 + 15 + 4),
+                                                    {64U, 128U, 0U, 7U + 31 + 31 + 4},
+                                                    {256U, 256U, 0U, 7U + 127 + 31 + 4},
+                                                    {256U, 256U, 1U, 7U + 127 + 63 + 4},
+                                                    {512U, 512U, 3U, 7U + 255 + 127 + 4}}) {
     MxuParams params;
     params.rows = rows;
     params.columns = columns;
@@ -407,6 +410,44 @@ TEST(SystolicArray, TheNextWeightsMayFollowTheSwapInTheNextCycle) {
   const Outcome outcome = cells.act(action(Opcode::kVpopMrf), ones, 127 + 105, false);
   ASSERT_FALSE(outcome.ended());
   for (const std::uint32_t word : outcome.popped) ASSERT_EQ(word, 0x43000000U);  // 128
+}
+
+/// The nodes of an array of 32x64 after some cycles: a digit for the row of a push that multiplies,
+/// capital for the row that swaps, w where weights step, a dot where nothing moves.
+std::string picture(const SystolicCells& cells, std::uint64_t first_row, std::uint32_t level) {
+  std::string line;
+  for (std::uint32_t g = 0; g < cells.shape().groups(); ++g) {
+    const SystolicCells::Seen seen = cells.seen_by(level, g);
+    const char row = static_cast<char>('0' + seen.entered - first_row);
+    line += seen.swapped ? 's' : seen.multiplied ? row : seen.stepped ? 'w' : '.';
+  }
+  return line;
+}
+
+TEST(SystolicArray, TheReadmeShowsAWave) {
+  MxuParams params;
+  params.rows = 32;
+  params.columns = 64;
+  std::vector<std::string> lines(16);
+  for (const std::uint64_t after : {6U, 12U, 20U}) {
+    Cells cells(params);
+    isa::VectorRegister ones;
+    ASSERT_FALSE(cells.act(action(Opcode::kVmatpush), ones, 0, false).ended());
+    ASSERT_FALSE(cells.act(action(Opcode::kVmatmul), ones, 7, false).ended());
+    cells.act(action(Opcode::kVdwg), ones, 8 + after, false);
+    isa::VectorRegister unused;
+    cells.array.set_cycle(8 + after);
+    cells.array.pop(action(Opcode::kVpopMrf).in, unused);  // Runs the cells to this cycle.
+    for (std::uint32_t level = 0; level < 16; ++level) {
+      lines[level] +=
+          (lines[level].empty() ? "    " : "   ") + picture(cells.array.cells(), 8, level);
+    }
+  }
+  std::string wave;
+  for (const std::string& line : lines) wave += line + "\n";
+  std::ifstream file(std::string(TPUSIM_SOURCE_DIR) + "/models/README.md");
+  const std::string readme{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(readme.find(wave), std::string::npos) << "models/README.md should show\n" << wave;
 }
 
 }  // namespace
