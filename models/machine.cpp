@@ -7,6 +7,7 @@
 
 #include "models/core/followed_kernels.h"
 #include "models/deadlock.h"
+#include "models/memory/hbm_timing.h"
 #include "models/pod.h"
 #include "sim/base/error.h"
 
@@ -44,9 +45,25 @@ std::string listed(const std::vector<std::string>& names, std::size_t most) {
   return text;
 }
 
+std::uint64_t cycles_of_ns(std::uint64_t ns, const MachineParams& params) {
+  return (ns * params.clock_mhz + 999) / 1000;
+}
+
 std::uint32_t longest_block(const RunOptions& options) { return options.interpret ? 1 : 1U << 16; }
 
 }  // namespace
+
+bool is_short_for_refresh(const MachineParams& params, std::uint64_t cycles) {
+  constexpr std::uint64_t kFewIntervals = 4;
+  return cycles < kFewIntervals * cycles_of_ns(params.hbm.refresh_interval_ns, params);
+}
+
+std::string refresh_note(const MachineParams& params) {
+  const HbmTiming timing(params.hbm, params.clock_mhz);
+  return "± a refresh of the HBM, " + std::to_string(timing.to_core(timing.refresh)) +
+         " cycles: the run is a few refresh intervals long, and nothing says when the first one "
+         "comes (hbm.first_refresh_ns)";
+}
 
 class Machine::Impl {
  public:

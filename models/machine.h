@@ -169,6 +169,12 @@ struct RunResult {
   std::vector<std::string> notes;  ///< What was not modelled or not confirmed in this run.
 };
 
+/// A run of a few intervals of the HBM's refresh: when the first one comes, which nobody chooses,
+/// makes a visible part of it.
+bool is_short_for_refresh(const MachineParams& params, std::uint64_t cycles);
+/// What the report of such a run says.
+std::string refresh_note(const MachineParams& params);
+
 /// A machine in which a program has run: its memories can be read afterwards.
 class Machine {
  public:

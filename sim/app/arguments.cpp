@@ -18,6 +18,7 @@ namespace po = boost::program_options;
 
 constexpr std::int64_t kLargestBatch = std::int64_t{1} << 31;
 constexpr std::uint32_t kLargestSteps = 1000000;
+constexpr std::uint32_t kMostPhases = 1000;
 constexpr const char* kBesideTheProgram = "FOLDER/values.npz";  ///< --check without a file.
 
 /// The groups of flags that a command takes.
@@ -114,6 +115,10 @@ po::options_description options_of(const Command& command) {
         "FILE.npz with recorded outputs to compare with; without a file, that of the folder");
     add("tolerance", po::value<std::string>(),
         "largest relative L2 error of --check (0.0001 or what the output is sensitive to)");
+  }
+  if (std::string(command.name) == "validate") {
+    add("phases", po::value<std::string>(),
+        "of the refresh: each program runs so many times; the mean counts (8)");
   }
   if (command.report)
     add("json", po::value<std::string>(), "write the report as JSON to a file or -");
@@ -317,6 +322,9 @@ class Reader {
   void read_run() {
     read_text("steps", [&](const std::string& text) {
       arguments_.steps = parse_number<std::uint32_t>("--steps", text, 1, kLargestSteps);
+    });
+    read_text("phases", [&](const std::string& text) {
+      arguments_.phases = parse_number<std::uint32_t>("--phases", text, 1, kMostPhases);
     });
     read_text("warmup", [&](const std::string& text) {
       arguments_.warmup = parse_number<std::uint32_t>("--warmup", text, 0, kLargestSteps);

@@ -33,6 +33,7 @@ struct Arguments {
   std::vector<std::string> workload_flags;  ///< Those that were given: "--shape", ...
   std::string compiler;                     ///< "xla", "tpusim" or "" for the workload's own.
   std::uint64_t seed = 0;
+  std::uint32_t phases = 8;  ///< Of the refresh, in which `validate` runs each program.
 
   bool values = false;
   bool interpret = false;

@@ -145,6 +145,9 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.result = machine.run(options);
   record.result.notes.insert(record.result.notes.end(), workload.compile_report.notes.begin(),
                              workload.compile_report.notes.end());
+  if (is_short_for_refresh(configuration.params, record.result.cycles)) {
+    record.result.notes.push_back(refresh_note(configuration.params));
+  }
   if (options.warmup_steps > 0) {
     record.result.notes.push_back(std::to_string(options.warmup_steps) +
                                   (options.warmup_steps == 1 ? " warm-up step" : " warm-up steps") +

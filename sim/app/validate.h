@@ -10,19 +10,25 @@
 
 namespace tpu::app {
 
-/// A program that silicon ran, too: what it took there and here.
+/// A program that silicon ran, too: what it took there, and here in several phases of the refresh.
+/// Silicon's figures come from runs whose phases nobody chose.
 struct ValidatedProgram {
   std::string name;
   std::string chip;
   bool kernel_alone = false;  ///< Silicon's figure is for the kernel without the top-level program.
   double silicon_cycles = 0;
-  std::uint64_t cycles = 0;            ///< Ours, of the program or kernel.
+  std::vector<std::uint64_t> cycles;   ///< Ours, of the program or kernel, per phase.
   std::uint64_t bundle_cycles = 0;     ///< Of those, bundles and their delays: no wait.
   std::uint64_t estimated_cycles = 0;  ///< XLA's own estimate; 0 where there is none.
+  bool short_run = false;              ///< A refresh more or less is a visible part of it.
   std::string problem;                 ///< Why it did not run; empty when it did.
-  std::string gap;                     ///< Why silicon ran another program; empty: it did not.
+  std::string excluded;                ///< Why it is not among the kept rows; empty: it is.
 
-  double error() const { return static_cast<double>(cycles) / silicon_cycles - 1; }
+  std::uint64_t least() const;
+  std::uint64_t most() const;
+  double mean() const;
+  /// Of the mean over the phases.
+  double error() const { return mean() / silicon_cycles - 1; }
 };
 
 /// Tilings of one kernel, imposed one by one on the compiler and measured.
@@ -37,18 +43,30 @@ struct ValidatedFolder {
   std::vector<ValidatedTilings> tilings;
 };
 
-/// Why a program of the public measurements is not the one that silicon ran: today's compiler is
-/// years younger. Such rows say nothing of the machine; they are named and left out of the medians
-/// of comparable programs. Two ways to know: the compiler's output differs from what the
-/// measurement says (a list, by name of the folder and, for tilings, by tile), or the bundles
-/// alone, without any wait, take longer than silicon took. Empty: comparable.
-std::string version_gap(const ValidatedProgram& program, const std::string& kernel,
-                        const std::string& kernel_bounds);
+/// What is known of a measured row before anything runs: from `facts.json` and `tiles.csv`.
+struct RowProperties {
+  std::string name;           ///< Of the folder.
+  std::string category;       ///< Of the measurement: "gemm", "model_8core", "kernel", ...
+  std::string metric;         ///< Of the measurement: "execution_cycles", "step_time", ...
+  std::string kernel_bounds;  ///< Of the tile that silicon ran, as the data has them.
+  std::string output_bounds;
+};
 
-/// Median of the absolute errors of what ran; with or without the version gaps.
-double median_error(const std::vector<ValidatedProgram>& programs, bool with_gaps);
-/// The mean of the same.
-double mean_error(const std::vector<ValidatedProgram>& programs, bool with_gaps);
+/// Why a row is not among the kept ones: a property of the program that is known beforehand, never
+/// how long it took. Empty: it is kept.
+std::string exclusion(const RowProperties& row);
+
+/// Of the absolute errors of what ran, over all rows or the kept ones.
+struct ErrorSummary {
+  std::size_t rows = 0;
+  double median = 0;
+  double mean = 0;
+  double worst = 0;
+};
+enum class Rows : std::uint8_t { kAll, kKept };
+ErrorSummary summarize_errors(const std::vector<ValidatedProgram>& programs, Rows rows);
+/// The same of XLA's estimates, where there are any.
+ErrorSummary summarize_estimates(const std::vector<ValidatedProgram>& programs, Rows rows);
 
 /// Runs what is measured in a folder. `row` is called with each program when it is done.
 ValidatedFolder validate_folder(const Arguments& arguments,
@@ -59,9 +77,10 @@ double rank_correlation(const std::vector<ValidatedProgram>& programs);
 
 /// `tpusim validate FOLDER`: runs the captured programs in the sub-folders of FOLDER that hold a
 /// `facts.json` with measured cycles, each on the built-in machine of its chip (v2-8 or v3-8; --set
-/// changes them), and prints silicon, ours, XLA's estimate, the errors and the version gaps. A
-/// sub-folder `tiles/` with a `tiles.csv` (columns run, measured_cycles_940MHz, kernel_bounds)
-/// holds tilings of the kernel. FOLDER may also be one such sub-folder.
+/// changes them) in --phases phases of the refresh, and prints silicon, ours (least, mean, most),
+/// the errors of the mean and of XLA's estimate, all rows and the kept ones side by side. A
+/// sub-folder `tiles/` with a `tiles.csv` (columns run, measured_cycles_940MHz, kernel_bounds,
+/// output_bounds) holds tilings of the kernel. FOLDER may also be one such sub-folder.
 ExitCode validate(const Arguments& arguments);
 
 }  // namespace tpu::app

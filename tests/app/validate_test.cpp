@@ -4,88 +4,160 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "sim/app/simulation.h"
 
 namespace tpu::app {
 namespace {
 
 namespace fs = std::filesystem;
 
-ValidatedProgram row(double silicon, std::uint64_t cycles, const std::string& gap = "") {
+ValidatedProgram row(double silicon, std::vector<std::uint64_t> cycles,
+                     const std::string& excluded = "") {
   ValidatedProgram program;
   program.silicon_cycles = silicon;
-  program.cycles = cycles;
-  program.gap = gap;
+  program.cycles = std::move(cycles);
+  program.excluded = excluded;
   return program;
 }
 
-TEST(Validate, MediansLeaveOutWhatDidNotRunAndVersionGaps) {
-  std::vector<ValidatedProgram> rows = {row(100, 102), row(100, 95), row(100, 140, "another"),
-                                        row(100, 101), row(100, 300)};
+TEST(Validate, ErrorsAreOfTheMeanOverThePhases) {
+  const ValidatedProgram program = row(100, {90, 120, 102});
+  EXPECT_EQ(program.least(), 90u);
+  EXPECT_EQ(program.most(), 120u);
+  EXPECT_NEAR(program.error(), 0.04, 1e-12);
+}
+
+TEST(Validate, AllRowsAndKeptRowsAreSummedUpSideBySide) {
+  std::vector<ValidatedProgram> rows = {row(100, {102}), row(100, {95}), row(100, {140}, "another"),
+                                        row(100, {101}), row(100, {300})};
   rows.back().problem = "it did not run";
-  EXPECT_NEAR(median_error(rows, false), 0.02, 1e-12);
-  EXPECT_NEAR(median_error(rows, true), (0.02 + 0.05) / 2, 1e-12);
-  EXPECT_NEAR(mean_error(rows, false), 0.08 / 3, 1e-12);
-  EXPECT_EQ(median_error({}, true), 0);
+  rows[0].estimated_cycles = 110;
+  rows[2].estimated_cycles = 80;
+  const ErrorSummary kept = summarize_errors(rows, Rows::kKept);
+  EXPECT_EQ(kept.rows, 3u);
+  EXPECT_NEAR(kept.median, 0.02, 1e-12);
+  EXPECT_NEAR(kept.mean, 0.08 / 3, 1e-12);
+  EXPECT_NEAR(kept.worst, 0.05, 1e-12);
+  const ErrorSummary all = summarize_errors(rows, Rows::kAll);
+  EXPECT_EQ(all.rows, 4u);
+  EXPECT_NEAR(all.median, (0.02 + 0.05) / 2, 1e-12);
+  EXPECT_NEAR(all.worst, 0.4, 1e-12);
+  EXPECT_NEAR(summarize_estimates(rows, Rows::kAll).mean, 0.15, 1e-12);
+  EXPECT_NEAR(summarize_estimates(rows, Rows::kKept).mean, 0.1, 1e-12);
+  EXPECT_EQ(summarize_errors({}, Rows::kAll).rows, 0u);
 }
 
 TEST(Validate, RankCorrelationSharesTheRanksOfTies) {
-  EXPECT_NEAR(rank_correlation({row(1, 10), row(2, 20), row(3, 30)}), 1, 1e-12);
-  EXPECT_NEAR(rank_correlation({row(1, 30), row(2, 20), row(3, 10)}), -1, 1e-12);
+  EXPECT_NEAR(rank_correlation({row(1, {10}), row(2, {20}), row(3, {30})}), 1, 1e-12);
+  EXPECT_NEAR(rank_correlation({row(1, {30}), row(2, {20}), row(3, {10})}), -1, 1e-12);
   // Ranks 0 1 2 against 0.5 0.5 2.
-  EXPECT_NEAR(rank_correlation({row(1, 10), row(2, 10), row(3, 30)}), 1.5 / std::sqrt(2 * 1.5),
-              1e-12);
+  EXPECT_NEAR(rank_correlation({row(1, {10}), row(2, {10}), row(3, {30})}),
+              1.5 / std::sqrt(2 * 1.5), 1e-12);
 }
 
-TEST(Validate, BundlesThatTakeLongerThanSiliconAreAnotherProgram) {
-  ValidatedProgram program = row(1000, 1100);
-  program.bundle_cycles = 1019;
-  EXPECT_EQ(version_gap(program, "PTS3-0002", ""), "");
-  program.bundle_cycles = 1021;
-  EXPECT_EQ(version_gap(program, "PTS3-0002", ""), "its bundles alone take longer");
+TEST(Validate, RowsAreLeftOutForWhatIsKnownBeforehand) {
+  RowProperties gemm;
+  gemm.name = "PTS3-0002";
+  gemm.category = "gemm";
+  gemm.metric = "execution_cycles";
+  EXPECT_EQ(exclusion(gemm), "");
+  RowProperties step = gemm;
+  step.category = "model_8core";
+  EXPECT_EQ(exclusion(step), "");
+  step.metric = "step_time";
+  EXPECT_NE(exclusion(step).find("infeed"), std::string::npos);
+  RowProperties kernel;
+  kernel.name = "TG3-fusion.205";
+  kernel.category = "kernel";
+  EXPECT_NE(exclusion(kernel).find("which tile"), std::string::npos);
+  kernel.output_bounds = "4 1";
+  EXPECT_EQ(exclusion(kernel), "");
 }
 
-TEST(Validate, KnownVersionGapsAreNamedByRowAndTile) {
-  const ValidatedProgram program = row(1000, 1100);
-  EXPECT_NE(version_gap(program, "TG3-fusion.191", ""), "");
-  EXPECT_NE(version_gap(program, "TG3-fusion.191", "3 3 24 1"), "");
-  EXPECT_EQ(version_gap(program, "TG3-fusion.191", "3 3 16 24"), "");
-  EXPECT_EQ(version_gap(program, "TG3-fusion.205", ""), "");
+TEST(Validate, TilingsAreLeftOutByTheirBounds) {
+  const auto excluded = [](const char* kernel, const char* output) {
+    return exclusion({"TG3-fusion.191", "kernel", "", kernel, output});
+  };
+  EXPECT_NE(excluded("3 1 24 3", "12 4 4 3").find("channel bound 24"), std::string::npos);
+  EXPECT_NE(excluded("3 3 16 1", "6 12 2 1").find("batch bound 2"), std::string::npos);
+  EXPECT_EQ(excluded("3 3 16 24", "2 2 4 2"), "");
+  EXPECT_EQ(excluded("1 1 16 1", "12 2 1 2"), "");
+}
+
+/// What the report of a matmul notes about the refresh.
+bool notes_the_refresh(const std::string& shape) {
+  const std::optional<Arguments> arguments =
+      parse_arguments({"run", "matmul", "--shape", shape, "--cores", "1"});
+  const std::string machine = "v3-8";
+  const Simulation simulation =
+      simulate(*arguments, effective_configuration(*arguments, machine), machine);
+  for (const std::string& note : simulation.record.result.notes) {
+    if (note.find("± a refresh of the HBM, 357 cycles") == 0) return true;
+  }
+  return false;
+}
+
+TEST(Validate, TheReportOfAShortRunSaysThatItIsKnownToARefresh) {
+  EXPECT_TRUE(notes_the_refresh("256x256x256"));
+  EXPECT_FALSE(notes_the_refresh("1024x1024x1024"));
 }
 
 /// The measured programs, where they are.
 fs::path measured() { return fs::path(TPUSIM_SOURCE_DIR) / ".." / "shared" / "xla" / "measured"; }
 
-ValidatedFolder validated(const fs::path& folder) {
+ValidatedFolder validated(const fs::path& folder, std::uint32_t phases) {
   Arguments arguments;
   arguments.command = "validate";
   arguments.input = folder.string();
+  arguments.phases = phases;
   return validate_folder(arguments, [](const ValidatedProgram&) {});
 }
 
-TEST(Validate, WhatSiliconAlsoRanIsWithinSixPercent) {
+/// Median and mean of the kept rows in the mean over the phases, and each row by itself. Two kept
+/// rows are further off than the others (models/README.md says why): bars of their own, so that
+/// nothing hides behind them.
+TEST(Validate, WhatSiliconAlsoRanIsWhereTheReadmeSays) {
   if (!fs::is_directory(measured())) GTEST_SKIP() << "no measured programs beside the sources";
   std::vector<ValidatedProgram> rows;
-  for (const char* name : {"PTS3-0002", "PTS3-0004", "PTS3-0006", "PTS3-0013", "PTS3-0016",
-                           "PTS3-0018", "PTS3-0020", "SBK2-0001", "TG3-copy.24", "TG3-fusion.181",
-                           "TG3-fusion.205", "TG3-fusion.232", "TG3-fusion.250"}) {
-    const ValidatedFolder folder = validated(measured() / name);
-    ASSERT_EQ(folder.programs.size(), 1u) << name;
-    EXPECT_EQ(folder.programs[0].problem, "");
-    EXPECT_EQ(folder.programs[0].gap, "") << name;
-    EXPECT_LE(std::fabs(folder.programs[0].error()), 0.06) << name;
+  for (const fs::directory_entry& entry : fs::directory_iterator(measured())) {
+    if (entry.path().filename() == "TG3-fusion.191") continue;  // with its tilings, below
+    const ValidatedFolder folder = validated(entry.path(), 4);
+    ASSERT_EQ(folder.programs.size(), 1u) << entry.path();
     rows.push_back(folder.programs[0]);
+    const ValidatedProgram& program = rows.back();
+    EXPECT_EQ(program.problem, "") << program.name;
+    if (!program.excluded.empty()) continue;
+    double bar = 0.095;
+    if (program.name == "PTS3-0010") bar = 0.34;
+    if (program.name == "SBK2-0005") bar = 0.10;
+    EXPECT_LE(std::fabs(program.error()), bar) << program.name;
   }
-  EXPECT_LE(median_error(rows, true), 0.03);
+  const ErrorSummary kept = summarize_errors(rows, Rows::kKept);
+  EXPECT_EQ(rows.size(), 20u);
+  EXPECT_EQ(kept.rows, 15u);
+  EXPECT_LE(kept.median, 0.025);
+  EXPECT_LE(kept.mean, 0.055);
+  const ErrorSummary all = summarize_errors(rows, Rows::kAll);
+  EXPECT_LE(all.median, 0.05);
+  EXPECT_LE(all.mean, 0.15);
 }
 
 TEST(Validate, TilingsKeepTheOrderOfSilicon) {
   if (!fs::is_directory(measured())) GTEST_SKIP() << "no measured programs beside the sources";
-  const ValidatedFolder folder = validated(measured() / "TG3-fusion.191");
+  const ValidatedFolder folder = validated(measured() / "TG3-fusion.191", 2);
   ASSERT_EQ(folder.tilings.size(), 1u);
   const std::vector<ValidatedProgram>& tilings = folder.tilings[0].tilings;
   EXPECT_EQ(tilings.size(), 60u);
   EXPECT_GE(rank_correlation(tilings), 0.95);
-  EXPECT_LE(mean_error(tilings, false), 0.03);
+  EXPECT_LE(summarize_errors(tilings, Rows::kAll).mean, 0.12);
+  const ErrorSummary kept = summarize_errors(tilings, Rows::kKept);
+  EXPECT_EQ(kept.rows, 19u);
+  EXPECT_LE(kept.median, 0.015);
+  EXPECT_LE(kept.mean, 0.03);
+  EXPECT_LE(kept.worst, 0.15);
 }
 
 }  // namespace

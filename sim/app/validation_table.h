@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "sim/app/validate.h"
+
+namespace tpu::app {
+
+/// The table of `tpusim validate`: a line for each program as it ends, then the errors over all
+/// rows and over the kept ones side by side.
+class ValidationTable {
+ public:
+  /// `json`: where the report goes; it may take stdout.
+  explicit ValidationTable(const std::string& json) : out_(json == "-" ? stderr : stdout) {}
+
+  void print_header(std::uint32_t phases) const;
+  void print_row(const ValidatedProgram& program) const;
+  void print_summaries(const ValidatedFolder& folder) const;
+
+ private:
+  void print_errors(const char* name, const ErrorSummary& all, const ErrorSummary& kept) const;
+  void print_tilings(const ValidatedTilings& tilings) const;
+
+  std::FILE* out_;
+};
+
+/// The same as JSON, to a file or stdout ("-").
+void write_validation_json(const std::string& path, const ValidatedFolder& folder);
+
+}  // namespace tpu::app
