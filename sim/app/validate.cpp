@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "models/machine.h"
+#include "sim/app/file_roles.h"
 #include "sim/app/simulation.h"
 #include "sim/app/validation_table.h"
 #include "sim/app/workload_source.h"
@@ -328,6 +329,7 @@ ValidatedFolder validate_folder(const Arguments& arguments,
 }
 
 ExitCode validate(const Arguments& arguments) {
+  check_files(arguments, {});
   const ValidationTable table(arguments.json);
   table.print_header(arguments.phases);
   const ValidatedFolder folder = validate_folder(
