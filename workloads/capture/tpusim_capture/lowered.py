@@ -48,6 +48,15 @@ class Lowered:
         return f"{counts}\n{shardings}\n{self.module.operation.get_asm(enable_debug_info=True)}"
 
 
+def operations(operation):
+    """All operations inside, those of nested regions before the ones that follow."""
+    for region in operation.regions:
+        for block in region:
+            for inner in list(block):
+                yield inner.operation
+                yield from operations(inner.operation)
+
+
 def of_jit(lowered, devices):
     """From `jax.jit(f).lower(...)`."""
     import jax

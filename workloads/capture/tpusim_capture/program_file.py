@@ -6,6 +6,7 @@ import pickle
 import re
 
 from tpusim_capture.errors import CaptureError
+from tpusim_capture.lowered import operations
 
 KINDS = "StableHLO (text or bytecode), HLO text, HloModuleProto or HloProto, a serialized jax.export, each also with gzip"
 GZIP = b"\x1f\x8b"
@@ -48,23 +49,29 @@ class ModuleFile:
     def module(self):
         """The module, made anew in a context of its own, so that the caller may change it."""
         from jax._src.interpreters import mlir as jax_mlir
-        from jax._src.lib import xla_client
-        from jax._src.lib.mlir import ir
-        from jaxlib.mlir.dialects import stablehlo
 
         context = jax_mlir.make_ir_context()
         try:
             with context:
-                if isinstance(self._source, bytes):
-                    try:
-                        return stablehlo.deserialize_portable_artifact(context, self._source)
-                    except Exception:  # bytecode of StableHLO itself, without a version
-                        return ir.Module.parse(self._source)
-                if "mhlo." in self._source and "stablehlo." not in self._source:
-                    return ir.Module.parse(xla_client._xla.mlir.mhlo_to_stablehlo(self._source.encode()))
-                return ir.Module.parse(self._source)
-        except Exception as error:
+                module = self._parsed(context)
+        except Exception as error:  # the parsers' errors have no type of their own
             raise CaptureError(f"{self.path}: expected StableHLO: {first_lines(error)}") from None
+        drop_copies(module)
+        return module
+
+    def _parsed(self, context):
+        from jax._src.lib import xla_client
+        from jax._src.lib.mlir import ir
+        from jaxlib.mlir.dialects import stablehlo
+
+        if isinstance(self._source, bytes):
+            try:
+                return stablehlo.deserialize_portable_artifact(context, self._source)
+            except Exception:  # bytecode of StableHLO itself, without a version
+                return ir.Module.parse(self._source)
+        if "mhlo." in self._source and "stablehlo." not in self._source:
+            return ir.Module.parse(xla_client._xla.mlir.mhlo_to_stablehlo(self._source.encode()))
+        return ir.Module.parse(self._source)
 
     def _unpickled(self, data):
         try:
@@ -120,6 +127,14 @@ class ModuleFile:
             raise CaptureError(f"{self.path}: to read a serialized jax.export, run: pip install flatbuffers") from None
         self.exported = export.deserialize(bytearray(data))
         self._source = bytes(self.exported.mlir_module_serialized)
+
+
+def drop_copies(module):
+    """HLO's copies, which TensorFlow writes, have no form in StableHLO; the compiler makes those that it needs."""
+    for operation in list(operations(module.operation)):
+        if operation.name == "mhlo.copy":
+            operation.results[0].replace_all_uses_with(operation.operands[0])
+            operation.erase()
 
 
 def first_lines(error):

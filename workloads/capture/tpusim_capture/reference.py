@@ -15,6 +15,8 @@ import typing
 
 import numpy as np
 
+from tpusim_capture.lowered import operations
+
 BF16_EXPONENT_BITS = 8
 BF16_MANTISSA_BITS = 7
 
@@ -28,15 +30,6 @@ WITHOUT_PRODUCTS = ("Sharding", "SPMD", "sdy", "annotate", "shape_assertion", "o
 MOVED_BY = 1e-6
 """How far, relatively, the inputs are moved to find how sensitive each output is."""
 MOVES = 2
-
-
-def operations(operation):
-    """All operations inside, those of nested regions before the ones that follow."""
-    for region in operation.regions:
-        for block in region:
-            for inner in list(block):
-                yield inner.operation
-                yield from operations(inner.operation)
 
 
 def passes_of(operation):
