@@ -33,6 +33,7 @@ CHIPS = ("v2", "v3")
 SECONDS_PER_CAPTURE = 900
 SECONDS_PER_RUN = 300
 READ_AND_RUN, FAULTED = 0, 1
+NEAR, WORST = 1e-4, 1e-2
 
 
 def half_of(name):
@@ -162,6 +163,8 @@ def line_of(row):
     worst = max(CHIPS, key=lambda c: max(chips[c].get("errors", [0])))
     agree = sum(chips[c].get("agree", 0) for c in CHIPS)
     said = next((chips[c]["said"] for c in CHIPS if chips[c]["said"]), "")
+    if not said and errors and (agree < len(errors) or not is_near(row)):
+        said = "; ".join(sorted({reason for c in CHIPS for reason in chips[c].get("reasons", [])}))
     cells = [row["name"], row["half"], both("read"), both("executed")]
     cells += [cell(chips[c].get(key)) for key in ("cycles", "estimate") for c in CHIPS]
     cells.append(f"{statistics.median(errors):.0e}" if errors else "")
@@ -176,6 +179,11 @@ HEADER = (
 )
 
 
+def is_near(row):
+    errors = [error for outcome in row["chips"].values() for error in outcome.get("errors", [])]
+    return bool(errors) and statistics.median(errors) <= NEAR and max(errors) <= WORST
+
+
 def counts_of(rows):
     """The shares, for all steps and for each half."""
     lines = []
@@ -187,10 +195,16 @@ def counts_of(rows):
         executed = share(lambda o: o["executed"])
         agree = share(lambda o: o.get("errors") and o["agree"] == len(o["errors"]))
         same = share(lambda o: "value_cycles" in o and o["value_cycles"] == o["cycles"])
+        near = sum(is_near(row) for row in of_half)
         lines.append(
             f"- {half}: {len(of_half)} steps, read {share(lambda o: o['read'])}, executed {executed} "
-            f"({100 * executed / len(of_half):.1f} %), all outputs agree {agree}, same cycles with values on and off {same}"
+            f"({100 * executed / len(of_half):.1f} %), all outputs agree {agree} (median {NEAR:g} and worst {WORST:g} over outputs: {near}), "
+            f"same cycles with values on and off {same}"
         )
+    most = lambda key: max(((o[key], row["name"]) for row in rows for o in row.get("chips", {}).values() if key in o), default=(0, "none"))
+    seconds, slowest = most("run_s")
+    memory, largest = most("memory")
+    lines.append(f"- at most {seconds:.2f} CPU s behind reading ({slowest}) and {memory / 2**20:.0f} MiB ({largest}), values off")
     refused = [row["name"] for row in rows if "refused" in row]
     return "\n".join(lines + [f"- XLA refuses: {', '.join(refused) or 'none'}"])
 
@@ -198,7 +212,8 @@ def counts_of(rows):
 def table(options):
     output = options.output.resolve()
     kept = output / "table.json"
-    rows = {row["name"]: row for row in json.loads(kept.read_text())} if kept.exists() and options.names else {}
+    is_part = options.names or options.half != "all"
+    rows = {row["name"]: row for row in json.loads(kept.read_text())} if kept.exists() and is_part else {}
     steps = json.loads((output / "steps.json").read_text())
     for step in steps:
         if options.names and step["name"] not in options.names or options.half not in ("all", step["half"]):
@@ -206,6 +221,7 @@ def table(options):
         rows[step["name"]] = row_of(options.tpusim, step, output)
         print(line_of(rows[step["name"]]), flush=True)
     ordered = [rows[step["name"]] for step in steps if step["name"] in rows]
+    ordered = [row for row in ordered if "chips" in row or "refused" in row]
     kept.write_text(json.dumps(ordered, indent=1) + "\n")
     text = counts_of(ordered) + "\n\n" + HEADER + "\n" + "\n".join(map(line_of, ordered)) + "\n"
     (output / "table.md").write_text(text)

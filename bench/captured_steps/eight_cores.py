@@ -90,23 +90,25 @@ step(residual_arguments, "dp8_resnet")(functools.partial(residual_step, jnp.floa
 step(residual_arguments, "dp8_resnet_bf16")(functools.partial(residual_step, jnp.bfloat16))
 
 
-MESH = jax.sharding.AbstractMesh((CORES,), ("data",))
+def mesh():
+    """The mesh that the capture tool has set."""
+    return jax.sharding.get_abstract_mesh()
 
 
-def is_on_mesh(x):
+def is_on_mesh():
     """False where the step is computed on one CPU, as a reference."""
-    return not jax.typeof(x).sharding.mesh.empty
+    return not mesh().empty
 
 
 def placed(x, *spec):
-    return jax.lax.with_sharding_constraint(x, jax.sharding.NamedSharding(MESH, P(*spec))) if is_on_mesh(x) else x
+    return jax.lax.with_sharding_constraint(x, jax.sharding.NamedSharding(mesh(), P(*spec))) if is_on_mesh() else x
 
 
 def on_each_core(function, whole, split):
     """shard_map of function(whole, part of split); on one CPU a vmap over the parts, which knows the same collectives. The results
     are split like the parts."""
-    if is_on_mesh(jax.tree.leaves(whole)[0]):
-        mapped = jax.shard_map(function, mesh=MESH, in_specs=(P(), P("data")), out_specs=P("data"), check_vma=False)
+    if is_on_mesh():
+        mapped = jax.shard_map(function, mesh=mesh(), in_specs=(P(), P("data")), out_specs=P("data"), check_vma=False)
         return mapped(whole, split)
     parts = jax.tree.map(lambda x: x.reshape(CORES, x.shape[0] // CORES, *x.shape[1:]), split)
     results = jax.vmap(function, in_axes=(None, 0), axis_name="data", axis_size=CORES)(whole, parts)

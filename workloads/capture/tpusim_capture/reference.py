@@ -138,7 +138,9 @@ class ProductRounding:
             return
         passes = passes_of(operation)
         self.rounded[passes if passes in self.rounded else 6] += 1
-        if passes == 1:
+        if passes == 1 and "complex" in kinds:
+            complex_product(operation)
+        elif passes == 1:
             for number in range(2):
                 operation.operands[number] = rounded(operation, operation.operands[number])
         elif passes == 3 and kinds_are_fp32(operation):
@@ -168,8 +170,6 @@ def rounded(before, value):
     if kind == "narrow":
         return value
     with ir.InsertionPoint(before), before.location:
-        if kind == "complex":
-            return stablehlo.complex(rounded(before, stablehlo.real(value)), rounded(before, stablehlo.imag(value)))
         if str(value.type.element_type) == "f16":
             value = in_fp32(value)
         return stablehlo.reduce_precision(value, BF16_EXPONENT_BITS, BF16_MANTISSA_BITS)
@@ -224,6 +224,29 @@ def three_products(operation):
     with ir.InsertionPoint(operation), operation.location:
         correction = low[0] if len(low) == 1 else stablehlo.add(*low)
         total = stablehlo.add(total, correction)
+    operation.results[0].replace_all_uses_with(total)
+    operation.erase()
+
+
+def complex_product(operation):
+    """Replaces a product of complex numbers by three real ones as XLA's TPU compiler does: with a + bi and c + di, k = (a + b) c,
+    k - b (c + d) is the real part and k + a (d - c) the imaginary one. The operands of the three are rounded, sums as well."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    attributes = dict(operation.attributes.items())
+
+    def product(left, right):
+        operands = [rounded(operation, left), rounded(operation, right)]
+        return ir.Operation.create(operation.name, results=[real_kind], operands=operands, attributes=attributes).results[0]
+
+    with ir.InsertionPoint(operation), operation.location:
+        real_kind = ir.RankedTensorType.get(operation.results[0].type.shape, ir.F32Type.get())
+        (a, b), (c, d) = ((stablehlo.real(value), stablehlo.imag(value)) for value in operation.operands)
+        both = product(stablehlo.add(a, b), c)
+        real = stablehlo.subtract(both, product(b, stablehlo.add(c, d)))
+        imaginary = stablehlo.add(both, product(a, stablehlo.subtract(d, c)))
+        total = stablehlo.complex(real, imaginary)
     operation.results[0].replace_all_uses_with(total)
     operation.erase()
 
