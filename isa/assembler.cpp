@@ -83,6 +83,13 @@ class Cursor {
     return text_.substr(begin, at_.offset - begin);
   }
 
+  /// A word whose parts hyphens may join: vclamp-gez-f32.
+  std::string_view mnemonic() {
+    const std::size_t begin = (skip_space(), at_.offset);
+    while (!word().empty() && peek() == '-' && is_word_character(peek(1))) advance();
+    return text_.substr(begin, at_.offset - begin);
+  }
+
   std::string_view peek_word() {
     const Mark before = (skip_space(), at_);
     const std::string_view found = word();
@@ -336,7 +343,7 @@ class Assembler {
     }
     cursor_.skip_space();
     const Mark mnemonic_mark = cursor_.mark();
-    const std::string_view mnemonic = cursor_.word();
+    const std::string_view mnemonic = cursor_.mnemonic();
     if (mnemonic.empty()) cursor_.fail("an instruction");
     const auto found = find_opcode(mnemonic);
     if (!found) {

@@ -10,6 +10,7 @@
 #include "isa/meaning.h"
 #include "isa/mxu_state.h"
 #include "isa/opcode_table.h"
+#include "isa/random_generator.h"
 
 namespace tpu::isa {
 
@@ -158,7 +159,7 @@ class CoreState {
   std::vector<std::vector<VectorQueue>> mxu_results;  ///< By array and column part.
   VectorQueue eup;
   std::vector<XluState> xlus;
-  std::uint64_t random = 0;  ///< State of our own generator; the real one's sequence is unknown.
+  RandomGenerator random;
   RegisterNames names;
   PendingWrites pending;
   ImmediateVectors immediates;

@@ -12,15 +12,6 @@ namespace {
 
 constexpr std::uint32_t kAllSublanes = 0xff;
 
-/// SplitMix64, our own choice: the sequence of the real generator is unknown.
-std::uint64_t next_random(std::uint64_t& state) {
-  state += 0x9e3779b97f4a7c15ull;
-  std::uint64_t z = state;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-  return z ^ z >> 31;
-}
-
 void check_index_register(const Instruction& in) {
   if (in.unit < kMaxUnits) return;
   throw ProgramFault("expected one of the index registers 0 to " + std::to_string(kMaxUnits - 1) +
@@ -138,13 +129,10 @@ class BundleExecution {
         for (std::uint32_t i = 0; i < out.word.size(); ++i) out.word[i] = i;
         return;
       }
-      case Opcode::kVrng: {
-        VectorRegister& out = new_vector(in.dest);
-        for (std::uint32_t& word : out.word) {
-          word = static_cast<std::uint32_t>(next_random(state_.random) >> 32);
-        }
-        return;
-      }
+      case Opcode::kVrng:
+        return state_.random.draw(new_vector(in.dest));
+      case Opcode::kGetrngseed:
+        return state_.random.get_state(new_vector(in.dest));
       case Opcode::kVsel: {
         const VectorMask selected = mask(in.operands[0]);
         const VectorRegister& a = vector(in.operands[1]);
@@ -153,19 +141,14 @@ class BundleExecution {
         return;
       }
       case Opcode::kVcvtPrF32S32:
-        if (in.operands[1].immediate != 0xffffffff) {
-          throw ProgramFault("expected rounding mode -1 (truncation), found " +
-                             std::to_string(static_cast<std::int32_t>(in.operands[1].immediate)) +
-                             ", whose meaning is unknown");
-        }
+        if (!is_known_rounding(in.operands[1].immediate)) meaning_detail::throw_rounding_fault(in);
         break;
       default:
         break;
     }
     const VectorRegister& a = vector(in.operands[0]);
     const bool two = in.operands[1].kind != Operand::Kind::kNone;
-    const VectorRegister& b =
-        two && in.opcode != Opcode::kVcvtPrF32S32 ? vector(in.operands[1]) : a;
+    const VectorRegister& b = two ? vector(in.operands[1]) : a;
     vector_arithmetic(in.opcode, a, b, new_vector(in.dest));
   }
 
@@ -377,8 +360,7 @@ class BundleExecution {
         state_.scalar.from_vector.push_back({a.word[0], written_name()});
         return;
       case Opcode::kSetRngseed:
-        state_.random = std::uint64_t{a.word[1]} << 32 | a.word[0];
-        return;
+        return state_.random.set_state(a);
       default:
         throw SimulatorBug("no meaning for " + format_instruction(in));
     }

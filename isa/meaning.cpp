@@ -30,6 +30,13 @@ void throw_empty_queue_fault(const Instruction& instruction) {
                      ", found it empty: nothing was pushed that this could pop");
 }
 
+void throw_rounding_fault(const Instruction& instruction) {
+  throw ProgramFault(format_instruction(instruction) +
+                     ": expected rounding mode -1 (truncation) or 2147483647 (nearest), found " +
+                     std::to_string(static_cast<std::int32_t>(instruction.operands[1].immediate)) +
+                     ", whose meaning is unknown");
+}
+
 void throw_not_scalar(const Instruction& instruction) {
   throw SimulatorBug(format_instruction(instruction) + ": not an instruction of the scalar unit");
 }

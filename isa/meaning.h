@@ -64,7 +64,7 @@ struct ScalarState {
 
 /// Result of a scalar instruction that computes (`s=` signatures but for loads): pure, no state.
 std::uint32_t scalar_result(Opcode opcode, std::uint32_t a, std::uint32_t b);
-/// Result of a scalar comparison (`p=ss`).
+/// Result of a scalar comparison (`p=ss`, `p=s`).
 bool scalar_comparison(Opcode opcode, std::uint32_t a, std::uint32_t b);
 
 /// The value of a scalar operand.
@@ -156,6 +156,34 @@ inline std::uint32_t as_bits(float value) {
 inline float max_f32(float a, float b) { return a != a || a > b ? a : b; }
 inline float min_f32(float a, float b) { return a != a || a < b ? a : b; }
 
+/// The thresholds of the .pr conversions that XLA's programs use.
+constexpr std::uint32_t kTruncation = 0xffffffff;
+constexpr std::uint32_t kNearestAwayFromZero = 0x7fffffff;
+inline bool is_known_rounding(std::uint32_t threshold) {
+  return threshold == kTruncation || threshold == kNearestAwayFromZero;
+}
+/// fp32 to a signed integer: away from zero where the fraction, in units of 2^-32, is above the
+/// threshold, else towards it. Beyond the range the nearest integer; NaN gives 0.
+inline std::uint32_t convert_to_s32(std::uint32_t bits, std::uint32_t threshold) {
+  const float value = as_float(bits);
+  if (value != value) return 0;
+  if (value >= 2147483648.0f) return 0x7fffffff;
+  if (value <= -2147483648.0f) return 0x80000000;
+  const auto whole = static_cast<std::int32_t>(value);
+  const float fraction = value - static_cast<float>(whole);  // Exact: 0 from 2^23 on.
+  const double magnitude = (fraction < 0 ? -fraction : fraction) * 4294967296.0;
+  if (!(magnitude > threshold)) return static_cast<std::uint32_t>(whole);
+  return static_cast<std::uint32_t>(value < 0 ? whole - 1 : whole + 1);
+}
+
+inline std::uint32_t leading_zeros(std::uint32_t word) {
+  return word == 0 ? 32 : static_cast<std::uint32_t>(__builtin_clz(word));
+}
+/// Whether a sum leaves 32 bits.
+inline bool carries(std::uint32_t a, std::uint32_t b) { return a + b < a; }
+/// Infinite or no number.
+inline bool is_weird(std::uint32_t bits) { return (bits >> 23 & 255) == 255; }
+
 inline std::uint32_t scalar_result(Opcode opcode, std::uint32_t a, std::uint32_t b) {
   switch (opcode) {
     case Opcode::kSaddS32:
@@ -192,6 +220,12 @@ inline std::uint32_t scalar_result(Opcode opcode, std::uint32_t a, std::uint32_t
       return as_bits(max_f32(as_float(a), as_float(b)));
     case Opcode::kSminF32:
       return as_bits(min_f32(as_float(a), as_float(b)));
+    case Opcode::kScvtS32F32:
+      return as_bits(static_cast<float>(static_cast<std::int32_t>(a)));
+    case Opcode::kScvtPrF32S32:
+      return convert_to_s32(a, b);
+    case Opcode::kSclz:
+      return leading_zeros(a);
     default:
       return a;  // smov
   }
@@ -211,8 +245,22 @@ inline bool scalar_comparison(Opcode opcode, std::uint32_t a, std::uint32_t b) {
       return x <= y;
     case Opcode::kScmpGtS32:
       return x > y;
+    case Opcode::kScmpEqF32:
+      return as_float(a) == as_float(b);
     case Opcode::kScmpNeF32:
       return as_float(a) != as_float(b);
+    case Opcode::kScmpLtF32:
+      return as_float(a) < as_float(b);
+    case Opcode::kScmpLeF32:
+      return as_float(a) <= as_float(b);
+    case Opcode::kScmpGtF32:
+      return as_float(a) > as_float(b);
+    case Opcode::kScmpGeF32:
+      return as_float(a) >= as_float(b);
+    case Opcode::kSweirdF32:
+      return is_weird(a);
+    case Opcode::kScU32:
+      return carries(a, b);
     default:
       return x >= y;
   }
@@ -223,6 +271,7 @@ namespace meaning_detail {
                                    const ScalarState& state);
 [[noreturn]] void throw_parameter_fault(const Instruction& instruction, const ScalarState& state);
 [[noreturn]] void throw_empty_queue_fault(const Instruction& instruction);
+[[noreturn]] void throw_rounding_fault(const Instruction& instruction);
 [[noreturn]] void throw_not_scalar(const Instruction& instruction);
 }  // namespace meaning_detail
 
@@ -243,16 +292,6 @@ inline ScalarWrite evaluate_scalar(const Instruction& in, const ScalarState& sta
     case Opcode::kScalarSelect:
       return {Kind::kScalar, in.dest,
               evaluate(in.operands[evaluate_predicate(in.operands[0], state) ? 1 : 2], state)};
-    case Opcode::kScmpEqS32:
-    case Opcode::kScmpNeS32:
-    case Opcode::kScmpLtS32:
-    case Opcode::kScmpLeS32:
-    case Opcode::kScmpGtS32:
-    case Opcode::kScmpGeS32:
-    case Opcode::kScmpNeF32:
-      return {Kind::kPredicate, in.dest,
-              scalar_comparison(in.opcode, evaluate(in.operands[0], state),
-                                evaluate(in.operands[1], state))};
     case Opcode::kPnand:
       return {Kind::kPredicate, in.dest,
               !(evaluate_predicate(in.operands[0], state) &&
@@ -273,7 +312,16 @@ inline ScalarWrite evaluate_scalar(const Instruction& in, const ScalarState& sta
     case Opcode::kSpop:
       if (state.from_vector.empty()) meaning_detail::throw_empty_queue_fault(in);
       return {Kind::kPop, in.dest, state.from_vector.front().value};
+    case Opcode::kScvtPrF32S32:
+      if (!is_known_rounding(in.operands[1].immediate)) meaning_detail::throw_rounding_fault(in);
+      return {Kind::kScalar, in.dest,
+              convert_to_s32(evaluate(in.operands[0], state), evaluate(in.operands[1], state))};
     default:
+      if (compares_scalars(in.opcode)) {
+        return {Kind::kPredicate, in.dest,
+                scalar_comparison(in.opcode, evaluate(in.operands[0], state),
+                                  evaluate(in.operands[1], state))};
+      }
       if (unit_of(in.opcode) != UnitKind::kScalar) meaning_detail::throw_not_scalar(in);
       return {Kind::kScalar, in.dest,
               scalar_result(in.opcode, evaluate(in.operands[0], state),

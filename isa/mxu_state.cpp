@@ -14,16 +14,23 @@ enum class Part { kRounded, kHigh, kLow };
 Part part_of(Opcode opcode) {
   switch (opcode) {
     case Opcode::kVmatpushHi:
+    case Opcode::kVmatpushHiXpose:
     case Opcode::kVmatmulHi:
     case Opcode::kVmatmulHiDwg:
       return Part::kHigh;
     case Opcode::kVmatpushLow:
+    case Opcode::kVmatpushLowXpose:
     case Opcode::kVmatmulLow:
     case Opcode::kVmatmulLowDwg:
       return Part::kLow;
     default:
       return Part::kRounded;
   }
+}
+
+bool is_transposed(Opcode opcode) {
+  return opcode == Opcode::kVmatpushXpose || opcode == Opcode::kVmatpushHiXpose ||
+         opcode == Opcode::kVmatpushLowXpose || opcode == Opcode::kVmatpushXposeBlock;
 }
 
 constexpr std::uint32_t kHighHalf = 0xffff0000;
@@ -99,8 +106,7 @@ MxuParts MxuState::check(const Instruction& in) const {
 void MxuState::push_weights(const Instruction& in, const VectorRegister& weights) {
   const MxuParts parts = check(in);
   Block& block = blocks_[parts.row * column_parts_ + parts.column];
-  const bool transposed =
-      in.opcode == Opcode::kVmatpushXpose || in.opcode == Opcode::kVmatpushXposeBlock;
+  const bool transposed = is_transposed(in.opcode);
   // A whole tile that nobody swapped in is pushed out by the next one, whatever its form.
   const std::size_t whole = (block.staged_transposed ? columns_ : rows_) / kSublanes;
   if (transposed != block.staged_transposed && block.staged.size() == whole) block.staged.clear();

@@ -86,4 +86,17 @@ constexpr UnitKind unit_of(Opcode opcode) {
   return units[static_cast<std::size_t>(opcode)];
 }
 
+/// True for the instructions of the scalar unit that make a predicate of scalars: comparisons and
+/// tests of fp32 numbers.
+constexpr bool compares_scalars(Opcode opcode) {
+  constexpr const char* signatures[] = {
+#define TPU_OPCODE(enumerator, text, slot, signature, unit, queue, latency, status, meaning) \
+  signature,
+#include "isa/opcodes.def"
+#undef TPU_OPCODE
+  };
+  const char* signature = signatures[static_cast<std::size_t>(opcode)];
+  return signature[0] == 'p' && signature[2] == 's';
+}
+
 }  // namespace tpu::isa

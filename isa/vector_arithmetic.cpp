@@ -61,14 +61,6 @@ TPU_INLINE void compare(const VectorRegister& a, const VectorRegister& b, Vector
   }
 }
 
-std::uint32_t convert_to_integer(std::uint32_t bits) {
-  const float value = as_float(bits);
-  if (std::isnan(value)) return 0;
-  if (value >= 2147483648.0f) return 0x7fffffff;
-  if (value <= -2147483648.0f) return 0x80000000;
-  return static_cast<std::uint32_t>(static_cast<std::int32_t>(value));
-}
-
 std::uint32_t compose_float(std::uint32_t significand, std::uint32_t exponent) {
   const std::int64_t power = std::int64_t{static_cast<std::int32_t>(exponent)} - 23;
   const int clamped = static_cast<int>(power < -2000 ? -2000 : power > 2000 ? 2000 : power);
@@ -104,12 +96,14 @@ void rare_arithmetic(Opcode opcode, const VectorRegister& a, const VectorRegiste
                      VectorRegister& out) {
   switch (opcode) {
     case Opcode::kVcvtPrF32S32:
-      return each(a, out, [](std::uint32_t x) { return convert_to_integer(x); });
+      return each(a, b, out, [](std::uint32_t x, std::uint32_t y) { return convert_to_s32(x, y); });
     case Opcode::kVf32F32:
       return each(a, b, out, [](std::uint32_t x, std::uint32_t y) { return compose_float(x, y); });
     case Opcode::kVclz:
+      return each(a, out, [](std::uint32_t x) { return leading_zeros(x); });
+    case Opcode::kVpcnt:
       return each(a, out, [](std::uint32_t x) {
-        return x == 0 ? 32u : static_cast<std::uint32_t>(__builtin_clz(x));
+        return static_cast<std::uint32_t>(__builtin_popcount(x));
       });
     case Opcode::kVrotSlaneDown:
       std::copy(a.word.begin() + kLanes, a.word.end(), out.word.begin());
@@ -136,12 +130,17 @@ TPU_CPU_CLONES void vector_arithmetic(Opcode opcode, const VectorRegister& a,
       return each_float(a, b, out, [](float x, float y) { return max_f32(x, y); });
     case Opcode::kVminF32:
       return each_float(a, b, out, [](float x, float y) { return min_f32(x, y); });
+    case Opcode::kVclampGezF32:
+      return each_float(a, b, out, [](float x, float y) { return min_f32(max_f32(x, 0.0f), y); });
     case Opcode::kVaddS32:
       return each(a, b, out, [](Word x, Word y) { return x + y; });
     case Opcode::kVsubS32:
       return each(a, b, out, [](Word x, Word y) { return x - y; });
     case Opcode::kVandU32:
     case Opcode::kVandU32Pred:
+    case Opcode::kVandU32U4:
+    case Opcode::kVandU32U8:
+    case Opcode::kVandU32U16:
       return each(a, b, out, [](Word x, Word y) { return x & y; });
     case Opcode::kVorU32:
       return each(a, b, out, [](Word x, Word y) { return x | y; });
@@ -152,6 +151,9 @@ TPU_CPU_CLONES void vector_arithmetic(Opcode opcode, const VectorRegister& a,
     case Opcode::kVshrlU32:
       return each(a, b, out, [](Word x, Word y) { return y < 32 ? x >> (y & 31) : 0; });
     case Opcode::kVshraS32:
+    case Opcode::kVshraS32S4:
+    case Opcode::kVshraS32S8:
+    case Opcode::kVshraS32S16:
       return each(a, b, out, [](Word x, Word y) {
         return static_cast<Word>(static_cast<std::int32_t>(x) >> (y < 32 ? y : 31));
       });
@@ -206,8 +208,10 @@ TPU_CPU_CLONES void vector_comparison(Opcode opcode, const VectorRegister& a,
       return compare(a, b, out, [](Word x, Word y) { return Integer(x) > Integer(y); });
     case Opcode::kVcmpGeS32:
       return compare(a, b, out, [](Word x, Word y) { return Integer(x) >= Integer(y); });
+    case Opcode::kVcU32:
+      return compare(a, b, out, [](Word x, Word y) { return carries(x, y); });
     case Opcode::kVweirdF32:
-      return compare(a, b, out, [](Word x, Word) { return (x >> 23 & 255) == 255; });
+      return compare(a, b, out, [](Word x, Word) { return is_weird(x); });
     default:
       throw SimulatorBug("no comparison for " + opcode_text(opcode));
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <sstream>
 
+#include "isa/meaning.h"
 #include "isa/opcode_table.h"
 #include "models/core/liveness.h"
 #include "sim/base/error.h"
@@ -110,6 +111,12 @@ class ProgramCheck {
       }
     }
     check_targets(kernel, b, i);
+    const bool converts = i.opcode == Opcode::kScvtPrF32S32 || i.opcode == Opcode::kVcvtPrF32S32;
+    if (converts && !isa::is_known_rounding(i.operands[1].immediate)) {
+      refuse(kernel, b,
+             name() + ": expected rounding mode -1 (truncation) or 2147483647 (nearest), found " +
+                 std::to_string(static_cast<std::int32_t>(i.operands[1].immediate)));
+    }
     if (row.unit == UnitKind::kMxu && i.unit >= params_.core.mxu.count) {
       refuse(kernel, b,
              name() + ": the core has " + std::to_string(params_.core.mxu.count) +

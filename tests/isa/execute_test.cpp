@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bitset>
 #include <cmath>
+#include <limits>
 
 #include "bundle_runner.h"
 #include "isa/vector_arithmetic.h"
@@ -166,8 +168,93 @@ TEST(Execute, Conversions) {
     core.run("{ %v3 = vcvt.pr.f32.s32 %v1, -1 }");
     EXPECT_EQ(static_cast<std::int32_t>(core.element(3, 0, 0)), expected);
   }
-  EXPECT_NE(core.fault("{ %v3 = vcvt.pr.f32.s32 %v1, 0 }").find("rounding mode -1"),
-            std::string::npos);
+  for (const char* other :
+       {"{ %v3 = vcvt.pr.f32.s32 %v1, 0 }", "{ %s3 = scvt.pr.f32.s32 %s1, 7 }"}) {
+    EXPECT_NE(core.fault(other).find("rounding mode -1"), std::string::npos) << other;
+  }
+}
+
+TEST(Execute, RoundingGoesAwayFromZeroAboveTheThresholdOnBothUnits) {
+  const std::pair<float, std::int32_t> nearest[] = {{0.5f, 1},         {-0.5f, -1},
+                                                    {1.5f, 2},         {2.5f, 3},
+                                                    {-2.5f, -3},       {0.49999997f, 0},
+                                                    {-0.0f, 0},        {4194304.5f, 4194305},
+                                                    {3e9f, INT32_MAX}, {-2147483648.0f, INT32_MIN},
+                                                    {kNan, 0},         {kInfinity, INT32_MAX}};
+  BundleRunner core;
+  for (const auto& [value, expected] : nearest) {
+    core.state.vector(1).word.fill(as_bits(value));
+    core.state.scalar.s[1] = as_bits(value);
+    core.run("{ %v3 = vcvt.pr.f32.s32 %v1, 2147483647 ;; %s3 = scvt.pr.f32.s32 %s1, 2147483647 }");
+    EXPECT_EQ(static_cast<std::int32_t>(core.element(3, 7, 127)), expected) << value;
+    EXPECT_EQ(static_cast<std::int32_t>(core.state.scalar.s[3]), expected) << value;
+  }
+  core.run("{ %s3 = scvt.pr.f32.s32 -2.9, -1 ;; %s4 = scvt.pr.f32.s32 2.9, -1 }");
+  EXPECT_EQ(core.state.scalar.s[3], 0xfffffffeu);
+  EXPECT_EQ(core.state.scalar.s[4], 2u);
+}
+
+TEST(Execute, ScalarsConvertCompareAndCountAsVectorsDo) {
+  BundleRunner core;
+  core.state.scalar.s[1] = 16777219;
+  core.run("{ %s2 = scvt.s32.f32 %s1 ;; %s3 = sclz %s1 }{ %s4 = sclz 0 ;; %s5 = scvt.s32.f32 -3 }");
+  EXPECT_EQ(as_float(core.state.scalar.s[2]), 16777220.0f);
+  EXPECT_EQ(core.state.scalar.s[3], 7u);
+  EXPECT_EQ(core.state.scalar.s[4], 32u);
+  EXPECT_EQ(as_float(core.state.scalar.s[5]), -3.0f);
+  const float numbers[] = {kNan, -kInfinity, -1.0f, -0.0f, 0.0f, 1e-40f, 2.0f, kInfinity};
+  for (const char* order : {"eq", "ne", "lt", "le", "gt", "ge"}) {
+    for (const float a : numbers) {
+      for (const float b : numbers) {
+        core.state.scalar.s[1] = as_bits(a);
+        core.state.scalar.s[2] = as_bits(b);
+        core.run("{ %v1 = vstv %s1 ;; %v2 = vstv %s2 }");
+        const std::string text = std::string("cmp.") + order + ".f32.partialorder ";
+        core.run("{ %p1 = s" + text + "%s1, %s2 ;; %vm1 = v" + text + "%v1, %v2 }");
+        EXPECT_EQ(core.state.scalar.p[1], (core.state.masks[1].bits[0] & 1) != 0)
+            << a << " " << order << " " << b;
+      }
+    }
+  }
+  for (const float a : numbers) {
+    core.state.scalar.s[1] = as_bits(a);
+    core.run("{ %p1 = sweird.f32 %s1 }");
+    EXPECT_EQ(core.state.scalar.p[1], !std::isfinite(a)) << a;
+  }
+}
+
+TEST(Execute, CarriesAndCountsOfBits) {
+  BundleRunner core;
+  core.fill_random(1, 1, false);
+  core.fill_random(2, 2, false);
+  core.element(1, 0, 0) = 0xffffffff;
+  core.element(2, 0, 0) = 0;
+  core.element(1, 0, 1) = 0xffffffff;
+  core.element(2, 0, 1) = 1;
+  core.run("{ %vm1 = vc.u32 %v1, %v2 ;; %v3 = vpcnt %v1 }");
+  for (int i = 0; i < 1024; ++i) {
+    const std::uint32_t x = core.state.vector(1).word[i];
+    const std::uint32_t y = core.state.vector(2).word[i];
+    const bool carries = (std::uint64_t{x} + y) >> 32 != 0;
+    ASSERT_EQ((core.state.masks[1].bits[i / 64] >> i % 64 & 1) != 0, carries) << i;
+    ASSERT_EQ(core.state.vector(3).word[i], std::bitset<32>(x).count()) << i;
+    core.state.scalar.s[1] = x;
+    core.state.scalar.s[2] = y;
+    core.run("{ %p1 = sc.u32 %s1, %s2 }");
+    ASSERT_EQ(core.state.scalar.p[1], carries) << i;
+  }
+}
+
+TEST(Execute, ATypeBehindTheNameDoesNotChangeTheMeaning) {
+  for (const char* type : {".pred", ".u4", ".u8", ".u16"}) {
+    EXPECT_EQ(vector("vand.u32" + std::string(type), 0xfff0, 0x18f0), 0x18f0u) << type;
+  }
+  for (const char* type : {".s4", ".s8", ".s16"}) {
+    EXPECT_EQ(vector("vshra.s32" + std::string(type), 0x90000000, 28), 0xfffffff9u) << type;
+  }
+  EXPECT_EQ(vector("vclamp-gez-f32", as_bits(-1.0f), as_bits(255.0f)), as_bits(0.0f));
+  EXPECT_EQ(vector("vclamp-gez-f32", as_bits(kInfinity), as_bits(255.0f)), as_bits(255.0f));
+  EXPECT_EQ(vector("vclamp-gez-f32", as_bits(7.5f), as_bits(255.0f)), as_bits(7.5f));
 }
 
 TEST(Execute, PackRoundsToNearestEvenAndPutsTheFirstInTheHighHalf) {
@@ -488,9 +575,41 @@ TEST(Execute, ControlIsReportedOnTheStateBeforeTheBundle) {
 TEST(Execute, RandomBitsDependOnTheSeedAlone) {
   BundleRunner a;
   BundleRunner b;
-  for (BundleRunner* core : {&a, &b}) core->run("{ set.rngseed 17 }{ %v1 = vrng }{ %v2 = vrng }");
+  for (BundleRunner* core : {&a, &b}) {
+    core->run("{ %v3 = vlaneseq }{ set.rngseed %v3 }{ %v1 = vrng }{ %v2 = vrng }");
+  }
   EXPECT_EQ(a.state.vector(1).word, b.state.vector(1).word);
   EXPECT_NE(a.state.vector(1).word, a.state.vector(2).word);
+  EXPECT_NE(a.element(1, 0, 0), a.element(1, 1, 0)) << "a draw for each sublane";
+  EXPECT_NE(a.element(1, 0, 0), a.element(1, 0, 2)) << "a generator for each pair of lanes";
+  EXPECT_NE(a.element(1, 0, 0), a.element(1, 0, 1));
+}
+
+TEST(Execute, TheStateOfTheGeneratorComesBackAsItWasSet) {
+  BundleRunner core;
+  core.fill_random(1, 5, false);
+  core.run("{ set.rngseed %v1 }{ %v2 = getrngseed }");
+  for (int lane = 0; lane < kLanes; ++lane) {
+    ASSERT_EQ(core.element(2, 0, lane), core.element(1, 0, lane));
+    ASSERT_EQ(core.element(2, 1, lane), core.element(1, 1, lane));
+  }
+  core.run("{ %v3 = vrng }{ %v4 = vrng }{ set.rngseed %v2 }{ %v5 = vrng }{ %v6 = vrng }");
+  EXPECT_EQ(core.state.vector(3).word, core.state.vector(5).word);
+  EXPECT_EQ(core.state.vector(4).word, core.state.vector(6).word);
+}
+
+TEST(Execute, RandomBitsAreEven) {
+  BundleRunner core;
+  std::array<int, 32> ones{};
+  constexpr int kDraws = 64;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    core.run("{ %v1 = vrng }");
+    for (const std::uint32_t word : core.state.vector(1).word) {
+      for (int bit = 0; bit < 32; ++bit) ones[bit] += static_cast<int>(word >> bit & 1);
+    }
+  }
+  // Six standard deviations of 65,536 draws are 768.
+  for (int bit = 0; bit < 32; ++bit) EXPECT_NEAR(ones[bit], 512 * kDraws, 768) << bit;
 }
 
 TEST(Execute, EveryInstructionOfTheTableExecutesOrFaultsAsTheProgramsMistake) {

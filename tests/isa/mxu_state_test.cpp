@@ -59,6 +59,29 @@ TEST(MxuState, TransposedPushesBecomeColumns) {
   }
 }
 
+TEST(MxuState, PartsOfTransposedPushesAreThoseOfPlainOnes) {
+  const auto fraction = [](int k, int n) { return weight(k, n) * 1.0013f + 0.37f; };
+  for (const std::string part : {"hi", "low"}) {
+    BundleRunner plain;
+    BundleRunner transposed;
+    push_weights(plain, "vmatpush." + part + ".msra.mxu0", 128, fraction);
+    push_weights(transposed, "vmatpush." + part + ".xpose.msra.mxu0", 128,
+                 [&](int k, int n) { return fraction(n, k); });
+    for (BundleRunner* core : {&plain, &transposed}) {
+      fill_operand(*core);
+      core->run("{ vmatmul.hi.f32.gmra.mxu0 %v2 }{ %v3 = vpop.f32.mrf.mxu0 }");
+    }
+    EXPECT_EQ(plain.state.vector(3).word, transposed.state.vector(3).word) << part;
+    float sum = 0;
+    for (int k = 0; k < 128; ++k) {
+      const float high = as_float(as_bits(fraction(k, 9)) & 0xffff0000);
+      const float low = as_float(as_bits(fraction(k, 9) - high) & 0xffff0000);
+      sum += operand(5, k) * (part == "hi" ? high : low);
+    }
+    EXPECT_EQ(transposed.number(3, 5, 9), sum) << part;
+  }
+}
+
 TEST(MxuState, RowsThatWereNotPushedAreZeroAndTooManyFallOut) {
   BundleRunner core;
   core.state.vector(1).word.fill(as_bits(1.0f));
