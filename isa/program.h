@@ -68,8 +68,9 @@ struct OpInfo {
   std::uint64_t matmul_flops = 0;  ///< Those of dots and convolutions among them.
   std::uint64_t padded_matmul_flops =
       0;  ///< The same with dimensions padded to the MXU; 0 where unknown.
-  std::uint64_t hbm_bytes =
-      0;  ///< Compulsory HBM bytes: operands and results once each, unpadded; 0 where unknown.
+  /// Compulsory HBM bytes of one execution: operands and results once each, unpadded; 0 where
+  /// unknown. `workloads/graph/hlo_cost_analysis.h` defines FLOPs, bytes and category.
+  std::uint64_t hbm_bytes = 0;
   std::uint64_t estimated_cycles = 0;  ///< XLA's own estimate, 0 where there is none.
 };
 
@@ -116,8 +117,12 @@ struct Program {
   /// What the host sends for them: without the padding of tiles, which arises on the way into HBM
   /// (assumed). 0: infeed_bytes.
   std::uint64_t infeed_host_bytes = 0;
-  std::uint64_t model_flops =
-      0;  ///< Useful FLOPs of a step on one core, counted on the graph before compilation.
+  /// Useful FLOPs of dots and convolutions of a step on one core, counted on the graph: loops with
+  /// every trip.
+  std::uint64_t model_flops = 0;
+  /// Loops and conditionals of the graph whose trips and branches depend on data: model_flops holds
+  /// one trip, the longest branch.
+  std::uint64_t data_dependent_control = 0;
   std::uint64_t compulsory_hbm_bytes =
       0;  ///< Parameters read and written once, inputs once: the roofline's bytes per core.
   std::uint32_t cores = 1;           ///< Replicas that the collectives of the program span.

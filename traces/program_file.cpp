@@ -58,6 +58,7 @@ void visit_numbers(Program& program, Visitor&& visit) {
   visit("infeed_bytes", program.infeed_bytes);
   visit("infeed_host_bytes", program.infeed_host_bytes);
   visit("model_flops", program.model_flops);
+  visit("data_dependent_control", program.data_dependent_control);
   visit("compulsory_hbm_bytes", program.compulsory_hbm_bytes);
   visit("hbm_peak_bytes", program.hbm_peak_bytes);
 }

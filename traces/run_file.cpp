@@ -293,6 +293,7 @@ void visit_numbers(Record& record, Visitor&& visit) {
   visit("batch", record.batch);
   visit("examples_per_core", record.examples_per_core);
   visit("model_flops", record.model_flops);
+  visit("data_dependent_control", record.data_dependent_control);
   visit("compulsory_hbm_bytes", record.compulsory_hbm_bytes);
   visit("hbm_peak_bytes", record.hbm_peak_bytes);
   visit("infeed_bytes", record.infeed_bytes);

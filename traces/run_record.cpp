@@ -9,6 +9,7 @@ RunRecord start_record(const MachineParams& params, const isa::Program& program)
   record.compiler = program.compiler;
   record.examples_per_core = program.examples_per_core;
   record.model_flops = program.model_flops;
+  record.data_dependent_control = program.data_dependent_control;
   record.compulsory_hbm_bytes = program.compulsory_hbm_bytes;
   record.hbm_peak_bytes = program.hbm_peak_bytes;
   record.infeed_bytes = program.infeed_bytes;

@@ -46,10 +46,11 @@ struct RunRecord {
   std::string compiler;     ///< Program::compiler.
   std::uint64_t batch = 0;  ///< Examples of a step on all cores together; 0 where unknown.
   std::uint64_t examples_per_core = 0;
-  std::uint64_t model_flops = 0;           ///< Of a step on one core.
-  std::uint64_t compulsory_hbm_bytes = 0;  ///< Of a step on one core.
-  std::uint64_t hbm_peak_bytes = 0;        ///< Of one core.
-  std::uint64_t infeed_bytes = 0;          ///< Of a step on one core.
+  std::uint64_t model_flops = 0;             ///< Of a step on one core.
+  std::uint64_t data_dependent_control = 0;  ///< As in Program.
+  std::uint64_t compulsory_hbm_bytes = 0;    ///< Of a step on one core.
+  std::uint64_t hbm_peak_bytes = 0;          ///< Of one core.
+  std::uint64_t infeed_bytes = 0;            ///< Of a step on one core.
   bool values = false;
   std::string values_from;  ///< Where the values at the start came from; empty without values.
   std::string detail;       ///< "core=interpret", or empty.

@@ -7,11 +7,13 @@
 
 #include "sim/config/compiler_target.h"
 #include "sim/report/text_report.h"
+#include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/kernel_selection.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/compiler/passes/program_assembly.h"
 #include "workloads/compiler/passes/storage.h"
+#include "workloads/graph/hlo_cost_analysis.h"
 
 namespace tpu::app {
 
@@ -27,9 +29,6 @@ constexpr std::size_t kMostOpcodes = 20;
 constexpr std::size_t kMostRefusals = 20;
 /// Operations of the vector unit per cycle: 8 sublanes, 128 lanes, 2 ALUs.
 constexpr double kVectorOpsPerCycle = 8 * 128 * 2;
-
-/// The pass after which the compiler's kernels are those that will run.
-constexpr std::string_view kFused = "fuse";
 
 std::string cell(std::string text, std::size_t width) {
   if (text.size() > width) text.resize(width);
@@ -50,14 +49,6 @@ std::string count_text(double value) {
   return report::short_number(value) + (*prefix == '\0' ? "" : std::string(" ") + prefix);
 }
 
-std::int64_t operand_bytes(const Computation& computation, const HloInstruction& instruction) {
-  std::int64_t bytes = instruction.shape.padded_bytes();
-  for (hlo::InstructionId operand : instruction.operands) {
-    bytes += computation.at(operand).shape.padded_bytes();
-  }
-  return bytes;
-}
-
 struct Work {
   std::size_t instructions = 0;
   double flops = 0, bytes = 0;
@@ -69,12 +60,14 @@ bool is_control(HloOpcode opcode) {
          opcode == HloOpcode::kAsyncStart;
 }
 
-/// A kernel of the compiled module.
+/// A kernel of the compiled module: of the entry, or of the body of a loop or branch.
 struct KernelRow {
+  const Module* module = nullptr;
   const HloInstruction* instruction = nullptr;
-  isa::OpInfo info;
-  double bytes = 0;    ///< Operands and results, padded.
-  double seconds = 0;  ///< On the last machine.
+  isa::OpInfo info;        ///< Of one execution.
+  double executions = 1;   ///< A step.
+  bool is_counted = true;  ///< False where they depend on data: one trip, every branch.
+  double seconds = 0;      ///< Of all executions, on the last machine.
   std::vector<std::string> bounds;
 };
 
@@ -122,14 +115,9 @@ class ModuleShow {
     }
     const hlo::Shape& result = entry.at(entry.root).shape;
     const std::size_t results = result.is_tuple() ? result.elements.size() : 1;
-    double flops = 0, moved = 0;
-    for (const HloInstruction& instruction : entry.instructions) {
-      flops += static_cast<double>(hlo::flops(module_, entry, instruction));
-      if (!compiler::is_bookkeeping(instruction)) {
-        moved += static_cast<double>(operand_bytes(entry, instruction));
-      }
-    }
-    const auto matmul = static_cast<double>(hlo::matmul_flops(module_));
+    const hlo::HloCost cost = hlo::HloCostAnalysis(module_).of(module_.entry);
+    const auto flops = static_cast<double>(cost.flops), moved = static_cast<double>(cost.hbm_bytes);
+    const auto matmul = static_cast<double>(cost.matmul_flops);
     const double least = static_cast<double>(bytes + result.unpadded_bytes());
     out_ << "  parameters: " << parameters.size() << ", "
          << count_text(static_cast<double>(elements)) << " elements, "
@@ -141,7 +129,7 @@ class ModuleShow {
          << " in dots and convolutions\n"
          << "  HBM bytes:  " << report::short_bytes(least)
          << " at least (parameters and results once), " << report::short_bytes(moved)
-         << " if every instruction of the entry read and wrote its own\n"
+         << " if every instruction read and wrote its own\n"
          << "  intensity:  " << report::short_number(flops / std::max(least, 1.0))
          << " FLOP per byte at least traffic, "
          << report::short_number(flops / std::max(moved, 1.0)) << " without fusion";
@@ -162,15 +150,15 @@ class ModuleShow {
   /// Each instruction once, wherever it stands; bodies of loops are not multiplied here.
   void opcodes() {
     std::map<HloOpcode, Work> work;
+    hlo::HloCostAnalysis analysis(module_);
     for (const Computation& computation : module_.computations) {
       for (const HloInstruction& instruction : computation.instructions) {
         Work& row = work[instruction.opcode];
         ++row.instructions;
         if (is_control(instruction.opcode)) continue;
-        row.flops += static_cast<double>(hlo::flops(module_, computation, instruction));
-        if (!compiler::is_bookkeeping(instruction)) {
-          row.bytes += static_cast<double>(operand_bytes(computation, instruction));
-        }
+        const hlo::HloCost cost = analysis.of(computation, instruction);
+        row.flops += static_cast<double>(cost.flops);
+        row.bytes += static_cast<double>(cost.hbm_bytes);
       }
     }
     std::vector<std::pair<HloOpcode, Work>> rows(work.begin(), work.end());
@@ -190,32 +178,28 @@ class ModuleShow {
   }
 
   void compile() {
-    Module fused;
     std::string last, why;
     const compiler::Target target =
         config::target_of(machines_.back(), static_cast<std::uint32_t>(std::clamp<std::int64_t>(
                                                 module_.replicas, 1, machines_.back().cores())));
-    bool is_fused = false;
+    compiler::ScheduledModule lowered;
     try {
-      compiler::schedule(module_, target, nullptr,
-                         [&](const std::string& pass, const Module& after) {
-                           if (pass.find('/') != std::string::npos) return;
-                           is_fused = is_fused || pass == kFused;
-                           last = pass;
-                           if (is_fused) fused = after;
-                         });
+      lowered = compiler::lower_to_kernels(
+          module_, target, nullptr, [&](const std::string& pass, const Module&) { last = pass; });
     } catch (const WorkloadError& error) {
-      why = error.what();
-    }
-    if (!is_fused) {
       out_ << "\nNot compiled: the pass after " << (last.empty() ? "the beginning" : last)
            << " refuses it; this affects all " << report::grouped(instructions_of(module_))
-           << " instructions\n  " << why << "\n";
+           << " instructions\n  " << error.what() << "\n";
       return;
     }
-    kernels(fused, target);
-    refusals(fused, target);
-    if (!why.empty()) out_ << "\nDoes not run on " << machines_.back().name << ":\n" << why << "\n";
+    collect(lowered, target, 1, true);
+    kernels();
+    refusals(target);
+    try {
+      compiler::plan_hbm(lowered, target);
+    } catch (const WorkloadError& error) {
+      out_ << "\nDoes not run on " << machines_.back().name << ":\n" << error.what() << "\n";
+    }
   }
 
   static std::size_t instructions_of(const Module& module) {
@@ -227,62 +211,87 @@ class ModuleShow {
   }
 
   /// Seconds of a kernel on a machine, and what they go to.
-  static double bound_of(const isa::OpInfo& info, double bytes, const MachineParams& machine,
+  static double bound_of(const isa::OpInfo& info, const MachineParams& machine,
                          std::string& bound) {
     const double peak = machine.core_peak_flops();
     const double clock = machine.clock_mhz * 1e6;
     const double mxu = static_cast<double>(info.padded_matmul_flops) / peak;
     const double vpu =
         static_cast<double>(info.flops - info.matmul_flops) / (kVectorOpsPerCycle * clock);
-    const double hbm = bytes / machine.core_hbm_bytes_per_s();
+    const double hbm = static_cast<double>(info.hbm_bytes) / machine.core_hbm_bytes_per_s();
     const double most = std::max({mxu, vpu, hbm});
     bound = most <= 0 ? "none" : most == mxu ? "mxu" : most == hbm ? "hbm" : "vpu";
     return most;
   }
 
-  void kernels(const Module& fused, const compiler::Target& target) {
-    const Computation& entry = fused.entry_computation();
-    std::vector<KernelRow> rows;
+  /// The kernels of a module and of the loops and branches in it.
+  void collect(const compiler::ScheduledModule& lowered, const compiler::Target& target,
+               double executions, bool is_counted) {
+    for (const HloInstruction& instruction : lowered.module.entry_computation().instructions) {
+      if (compiler::is_bookkeeping(instruction)) continue;
+      if (compiler::runs_region(instruction)) {
+        const compiler::ScheduledRegion& region =
+            lowered.regions[static_cast<std::size_t>(instruction.tuple_index)];
+        const double trips = static_cast<double>(region.trips.value_or(1));
+        for (const compiler::ScheduledModule& body : region.bodies) {
+          collect(body, target, executions * trips, is_counted && region.trips.has_value());
+        }
+        continue;
+      }
+      KernelRow row;
+      row.module = &lowered.module;
+      row.instruction = &instruction;
+      row.info = compiler::op_info(lowered.module, instruction, target);
+      row.executions = executions;
+      row.is_counted = is_counted;
+      for (const MachineParams& machine : machines_) {
+        row.seconds = executions * bound_of(row.info, machine, row.bounds.emplace_back());
+      }
+      rows_.push_back(std::move(row));
+    }
+  }
+
+  void kernels() {
     std::map<std::string, double> shares;
     double total = 0;
-    for (const HloInstruction& instruction : entry.instructions) {
-      if (compiler::is_bookkeeping(instruction)) continue;
-      KernelRow row;
-      row.instruction = &instruction;
-      row.info = compiler::op_info(fused, instruction, target);
-      row.bytes = static_cast<double>(operand_bytes(entry, instruction));
-      for (const MachineParams& machine : machines_) {
-        row.seconds = bound_of(row.info, row.bytes, machine, row.bounds.emplace_back());
-      }
+    bool is_counted = true;
+    std::vector<const KernelRow*> order;
+    for (const KernelRow& row : rows_) {
       shares[row.bounds.back()] += row.seconds;
       total += row.seconds;
-      rows.push_back(std::move(row));
+      is_counted = is_counted && row.is_counted;
+      order.push_back(&row);
     }
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const KernelRow& a, const KernelRow& b) { return a.seconds > b.seconds; });
-    out_ << "\nAfter fusion, " << report::grouped(rows.size()) << " kernels; the least time on one "
-         << machines_.back().name << " core is " << report::short_number(total * 1e3) << " ms:";
+    std::stable_sort(order.begin(), order.end(), [](const KernelRow* a, const KernelRow* b) {
+      return a->seconds > b->seconds;
+    });
+    out_ << "\nAfter fusion, " << report::grouped(rows_.size())
+         << " kernels; the least time on one " << machines_.back().name << " core is "
+         << report::short_number(total * 1e3) << " ms:";
     for (const auto& [bound, seconds] : shares) {
       out_ << " " << report::short_number(100 * seconds / std::max(total, 1e-30)) << " % " << bound;
     }
-    out_ << "\n  " << cell("kernel", 30) << right("ms", 9) << right("FLOPs", 12)
-         << right("bytes", 12) << right("FLOP/B", 9);
+    if (!is_counted)
+      out_ << "\n  (? : how often depends on data; one trip of the loop, each branch)";
+    out_ << "\n  " << cell("kernel", 30) << right("ms", 9) << right("count", 8)
+         << right("FLOPs", 12) << right("bytes", 12) << right("FLOP/B", 9);
     for (const MachineParams& machine : machines_) out_ << "  " << cell(machine.name, 6);
     out_ << "  made of\n";
-    for (std::size_t i = 0; i < rows.size() && i < kMostKernels; ++i) print(fused, rows[i]);
-    if (rows.size() > kMostKernels) out_ << "  and " << rows.size() - kMostKernels << " more\n";
+    for (std::size_t i = 0; i < order.size() && i < kMostKernels; ++i) print(*order[i]);
+    if (order.size() > kMostKernels) out_ << "  and " << order.size() - kMostKernels << " more\n";
   }
 
-  void print(const Module& fused, const KernelRow& row) {
+  /// FLOPs and bytes of one execution, milliseconds of all.
+  void print(const KernelRow& row) {
+    const auto flops = static_cast<double>(row.info.flops);
+    const auto bytes = static_cast<double>(row.info.hbm_bytes);
     out_ << "  " << cell(row.instruction->name, 30)
          << right(report::short_number(row.seconds * 1e3), 9)
-         << right(count_text(static_cast<double>(row.info.flops)), 12)
-         << right(report::short_bytes(row.bytes), 12)
-         << right(report::short_number(static_cast<double>(row.info.flops) /
-                                       std::max(row.bytes, 1.0)),
-                  9);
+         << right(row.is_counted ? report::short_number(row.executions) : "?", 8)
+         << right(count_text(flops), 12) << right(report::short_bytes(bytes), 12)
+         << right(report::short_number(flops / std::max(bytes, 1.0)), 9);
     for (const std::string& bound : row.bounds) out_ << "  " << cell(bound, 6);
-    out_ << "  " << contents(fused, *row.instruction);
+    out_ << "  " << contents(*row.module, *row.instruction);
     if (!row.info.op_name.empty()) out_ << "  [" << row.info.op_name << "]";
     out_ << "\n";
   }
@@ -309,21 +318,19 @@ class ModuleShow {
   }
 
   /// Makes each distinct kernel to see which the compiler refuses.
-  void refusals(const Module& fused, const compiler::Target& target) {
-    const Computation& entry = fused.entry_computation();
+  void refusals(const compiler::Target& target) {
     std::unordered_map<std::string, std::string> known;
     std::map<std::string, Work> refused;
     Work all;
-    for (const HloInstruction& instruction : entry.instructions) {
-      if (compiler::is_bookkeeping(instruction)) continue;
+    for (const KernelRow& row : rows_) {
       const auto [found, is_new] =
-          known.try_emplace(compiler::kernel_fingerprint(fused, instruction));
-      if (is_new) found->second = refusal(fused, instruction, target);
+          known.try_emplace(compiler::kernel_fingerprint(*row.module, *row.instruction));
+      if (is_new) found->second = refusal(*row.module, *row.instruction, target);
       if (found->second.empty()) continue;
       for (Work* work : {&refused[found->second], &all}) {
         ++work->instructions;
-        work->flops += static_cast<double>(hlo::flops(fused, entry, instruction));
-        work->bytes += static_cast<double>(operand_bytes(entry, instruction));
+        work->flops += static_cast<double>(row.info.flops) * row.executions;
+        work->bytes += static_cast<double>(row.info.hbm_bytes) * row.executions;
       }
     }
     if (refused.empty()) {
@@ -356,6 +363,7 @@ class ModuleShow {
 
   const Module& module_;
   const std::vector<MachineParams>& machines_;
+  std::vector<KernelRow> rows_;
   std::ostringstream out_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "models/parameter_table.h"
 #include "sim/report/comparison.h"
+#include "sim/report/estimate_comparison.h"
 
 namespace tpu::report {
 namespace {
@@ -39,7 +40,10 @@ Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_
   json["flops"] = number(op.flops);
   json["matmul_flops"] = number(op.matmul_flops);
   json["padded_matmul_flops"] = number(op.padded_matmul_flops);
+  json["pushed_matmul_flops"] = number(op.pushed_matmul_flops);
   json["hbm_bytes"] = number(op.hbm_bytes);
+  json["compulsory_hbm_bytes"] = number(op.compulsory_hbm_bytes);
+  json["dmas"] = number(op.dmas);
   json["ici_bytes"] = number(op.ici_bytes);
   json["bound_by"] = to_string(op.bound);
   json["bound_share"] = op.bound_share;
@@ -52,7 +56,8 @@ Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_
                   {"hbm", op.shares.hbm},
                   {"ici", op.shares.ici},
                   {"infeed", op.shares.infeed},
-                  {"memory_wait", op.shares.memory_wait}};
+                  {"memory_wait", op.shares.memory_wait},
+                  {"schedule", op.shares.schedule}};
   json["matmul_padding"] = op.matmul_padding;
   json["layout_padding"] = op.layout_padding;
   json["estimated_cycles"] = info.estimated_cycles;
@@ -60,6 +65,36 @@ Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_
   json["source"] = info.source;
   json["shape"] = info.shape;
   return json;
+}
+
+/// XLA's estimates, where the program has any: the whole, and beside each operation in `ops`.
+void add_estimates(const traces::RunRecord& record, const Summary& summary, Json& json) {
+  const EstimateComparison comparison = compare_with_estimates(record, summary);
+  if (comparison.ops.empty()) return;
+  for (const EstimatedOp& each : comparison.ops) {
+    json["ops"][each.op]["estimate"] = {{"cycles", number(each.estimated_cycles)},
+                                        {"ratio", each.ratio()},
+                                        {"differs", each.differs()},
+                                        {"reason", to_string(each.reason)},
+                                        {"text", reason_text(each, summary.ops[each.op])}};
+  }
+  Json reasons = Json::array();
+  for (const EstimateGroup& group : comparison.groups) {
+    reasons.push_back({{"reason", to_string(group.reason)},
+                       {"longer", group.is_longer},
+                       {"ops", group.count},
+                       {"differing", group.differing},
+                       {"cycles", number(group.cycles)},
+                       {"estimated_cycles", number(group.estimated_cycles)},
+                       {"text", reason_text(group)}});
+  }
+  json["xla_estimate"] = {{"cycles", number(comparison.estimated_cycles)},
+                          {"our_cycles", number(comparison.cycles)},
+                          {"ratio", comparison.cycles / comparison.estimated_cycles},
+                          {"ops", comparison.ops.size()},
+                          {"ops_without", comparison.without},
+                          {"our_cycles_without", number(comparison.cycles_without)},
+                          {"reasons", reasons}};
 }
 
 Json memory_json(const traces::RunRecord& record, const Memory& memory) {
@@ -186,14 +221,18 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
                       {"memory_ms", summary.roofline.memory_ms},
                       {"bound_ms", summary.roofline.bound_ms},
                       {"reached", summary.roofline.reached}};
-  json["flops"] = {{"model", record.model_flops},
+  json["flops"] = {{"model", number(summary.model_flops)},
+                   {"model_from", summary.model_flops_are_executed ? "executed" : "graph"},
+                   {"data_dependent_control", record.data_dependent_control},
                    {"useful_matmul", summary.useful_matmul_flops},
-                   {"padded_matmul", summary.padded_matmul_flops}};
+                   {"padded_matmul", summary.padded_matmul_flops},
+                   {"pushed_matmul", summary.pushed_matmul_flops}};
   json["hbm_bytes_per_step"] = summary.hbm_bytes_per_step;
   double total_cycles = 0;
   for (const OpSummary& op : summary.ops) total_cycles += op.cycles;
   json["ops"] = Json::array();
   for (const OpSummary& op : summary.ops) json["ops"].push_back(op_json(record, op, total_cycles));
+  add_estimates(record, summary, json);
   json["memory"] = memory_json(record, summary.memory);
   if (!record.losses.empty()) json["loss"] = record.losses;
   if (!checks.empty()) json["checks"] = checks_json(checks);

@@ -72,6 +72,7 @@ Shares shares_of(const MachineParams& params, const Counters& counters, double c
   shares.ici = state(CoreState::kIciWait);
   shares.infeed = state(CoreState::kInfeedWait) + state(CoreState::kOutfeedWait);
   shares.memory_wait = state(CoreState::kMemoryWait);
+  shares.schedule = state(CoreState::kIssue) + state(CoreState::kDelay);
   return shares;
 }
 
@@ -93,6 +94,12 @@ void find_bound(OpSummary& op) {
   const bool layout =
       (op.bound == Bound::kVpu || op.bound == Bound::kHbm) && op.layout_padding > kMostlyPadding;
   if (matmul || layout) op.bound = Bound::kPadding;
+}
+
+/// FLOPs of one matmul push: what the MXU can do from it to the next.
+double flops_per_push(const MachineParams& params) {
+  return params.core_peak_flops() / (params.clock_mhz * 1e6) / params.core.mxu.blocks() *
+         params.core.mxu.push_interval_cycles;
 }
 
 OpSummary summarize_op(const traces::RunRecord& record, std::uint32_t index) {
@@ -118,7 +125,11 @@ OpSummary summarize_op(const traces::RunRecord& record, std::uint32_t index) {
   op.flops = static_cast<double>(info.flops) * op.count;
   op.matmul_flops = static_cast<double>(info.matmul_flops) * op.count;
   op.padded_matmul_flops = static_cast<double>(info.padded_matmul_flops) * op.count;
+  op.pushed_matmul_flops =
+      static_cast<double>(counters.matmul_pushes) * share * flops_per_push(record.params);
+  op.compulsory_hbm_bytes = static_cast<double>(info.hbm_bytes) * op.count;
   op.hbm_bytes = static_cast<double>(counters.hbm_read_bytes + counters.hbm_write_bytes) * share;
+  op.dmas = static_cast<double>(counters.dmas) * share;
   op.ici_bytes = static_cast<double>(counters.ici_bytes) * share;
   op.shares = shares_of(record.params, counters, static_cast<double>(cycles));
   if (info.matmul_flops > 0 && info.padded_matmul_flops > 0) {
@@ -127,6 +138,25 @@ OpSummary summarize_op(const traces::RunRecord& record, std::uint32_t index) {
   op.layout_padding = layout_padding(info.shape);
   find_bound(op);
   return op;
+}
+
+void summarize_ops(const traces::RunRecord& record, Summary& summary) {
+  for (std::uint32_t index = 0; index < record.ops.size(); ++index) {
+    OpSummary op = summarize_op(record, index);
+    if (op.count == 0) continue;
+    summary.useful_matmul_flops += op.matmul_flops;
+    summary.padded_matmul_flops +=
+        op.padded_matmul_flops > 0 ? op.padded_matmul_flops : op.matmul_flops;
+    summary.pushed_matmul_flops += op.pushed_matmul_flops;
+    summary.ops.push_back(op);
+  }
+  std::stable_sort(summary.ops.begin(), summary.ops.end(),
+                   [](const OpSummary& a, const OpSummary& b) { return a.cycles > b.cycles; });
+  summary.model_flops_are_executed = record.data_dependent_control > 0;
+  summary.model_flops =
+      summary.model_flops_are_executed
+          ? ratio(summary.useful_matmul_flops, static_cast<double>(summary.steps.size()))
+          : static_cast<double>(record.model_flops);
 }
 
 void summarize_steps(const traces::RunRecord& record, Summary& summary) {
@@ -189,7 +219,7 @@ std::vector<UnitSummary> units_of(const MachineParams& params, const Counters& t
 }
 
 Utilization utilization_of(const traces::RunRecord& record, const Counters& total,
-                           std::size_t steps) {
+                           double model_flops, std::size_t steps) {
   const MachineParams& params = record.params;
   const double cycles = static_cast<double>(total.core.total());
   const MxuParams& mxu = params.core.mxu;
@@ -197,7 +227,7 @@ Utilization utilization_of(const traces::RunRecord& record, const Counters& tota
   Utilization used;
   used.mxu = ratio(static_cast<double>(total.matmul_pushes) * mxu.push_interval_cycles,
                    cycles * mxu.blocks());
-  const double flops = static_cast<double>(record.model_flops) * cores * static_cast<double>(steps);
+  const double flops = model_flops * cores * static_cast<double>(steps);
   used.mxu_flops = ratio(flops, cycles / (params.clock_mhz * 1e6) * params.core_peak_flops());
   used.vpu = ratio(static_cast<double>(total.vector_alu_ops), 2 * cycles);
   used.hbm = ratio(static_cast<double>(total.hbm_read_bytes + total.hbm_write_bytes),
@@ -305,11 +335,12 @@ const char* role_name(isa::BufferRole role) {
 Summary summarize(const traces::RunRecord& record) {
   Summary summary;
   summarize_steps(record, summary);
+  summarize_ops(record, summary);
   const Counters total = total_of(record.result);
   const std::size_t steps = summary.steps.size();
   const double cores = static_cast<double>(record.result.cores.size());
   summary.core_cycles = total.core.total();
-  summary.utilization = utilization_of(record, total, steps);
+  summary.utilization = utilization_of(record, total, summary.model_flops, steps);
   summary.breakdown = breakdown_of(total.core);
   summary.units = units_of(record.params, total);
   const Breakdown& parts = summary.breakdown;
@@ -317,23 +348,12 @@ Summary summarize(const traces::RunRecord& record) {
   summary.hbm_bytes_per_step =
       ratio(static_cast<double>(total.hbm_read_bytes + total.hbm_write_bytes),
             cores * static_cast<double>(steps));
-  summary.roofline.compute_ms =
-      static_cast<double>(record.model_flops) / record.params.core_peak_flops() * 1e3;
+  summary.roofline.compute_ms = summary.model_flops / record.params.core_peak_flops() * 1e3;
   summary.roofline.memory_ms =
       static_cast<double>(record.compulsory_hbm_bytes) / record.params.core_hbm_bytes_per_s() * 1e3;
   summary.roofline.bound_ms = std::max(summary.roofline.compute_ms, summary.roofline.memory_ms);
   summary.roofline.reached = ratio(summary.roofline.bound_ms, summary.step_mean_ms);
   summary.memory = memory_of(record);
-  for (std::uint32_t index = 0; index < record.ops.size(); ++index) {
-    OpSummary op = summarize_op(record, index);
-    if (op.count == 0) continue;
-    summary.useful_matmul_flops += op.matmul_flops;
-    summary.padded_matmul_flops +=
-        op.padded_matmul_flops > 0 ? op.padded_matmul_flops : op.matmul_flops;
-    summary.ops.push_back(op);
-  }
-  std::stable_sort(summary.ops.begin(), summary.ops.end(),
-                   [](const OpSummary& a, const OpSummary& b) { return a.cycles > b.cycles; });
   return summary;
 }
 

@@ -33,6 +33,7 @@ struct Shares {
   double ici = 0;
   double infeed = 0;
   double memory_wait = 0;  ///< Waits for a local DMA; no resource, so it never is the bound.
+  double schedule = 0;     ///< Bundles, and the empty cycles that the schedule asks for.
 
   /// The fullest slot or unit of the vector unit.
   double vpu() const { return std::max({vector_alu, vector_load, vector_store, xlu, eup}); }
@@ -47,7 +48,10 @@ struct OpSummary {
   double flops = 0;              ///< Useful.
   double matmul_flops = 0;
   double padded_matmul_flops = 0;
+  double pushed_matmul_flops = 0;  ///< That the MXUs did for its matmul pushes.
+  double compulsory_hbm_bytes = 0;
   double hbm_bytes = 0;  ///< Moved.
+  double dmas = 0;
   double ici_bytes = 0;
   Shares shares;
   double matmul_padding = 1;  ///< Padded over useful matrix FLOPs.
@@ -82,7 +86,7 @@ struct UnitSummary {
 
 struct Utilization {
   double mxu = 0;        ///< Matmul push slots used: pushes x interval / (cycles x MXUs).
-  double mxu_flops = 0;  ///< Useful model FLOPs over the MXUs' peak.
+  double mxu_flops = 0;  ///< Model FLOPs (Summary::model_flops) over the MXUs' peak.
   double vpu = 0;        ///< Vector ALU operations / (2 x cycles).
   double hbm = 0;        ///< HBM bytes moved over what the pins could move.
   double ici = 0;        ///< Bytes sent over what the links of the chips could carry.
@@ -122,8 +126,13 @@ struct Summary {
   Roofline roofline;
   Memory memory;
   std::vector<OpSummary> ops;  ///< Most cycles first.
-  double useful_matmul_flops = 0;
+  /// Useful FLOPs of dots and convolutions of a step and core: of the graph, or of what the machine
+  /// executed where the graph has loops and branches that depend on data.
+  double model_flops = 0;
+  bool model_flops_are_executed = false;
+  double useful_matmul_flops = 0;  ///< Of the operations executed, all steps of a core.
   double padded_matmul_flops = 0;
+  double pushed_matmul_flops = 0;
   double hbm_bytes_per_step = 0;  ///< Moved, mean of a core.
   std::uint64_t core_cycles = 0;  ///< Simulated cycles of all cores together.
 };

@@ -7,11 +7,13 @@
 
 #include "models/parameter_table.h"
 #include "sim/report/comparison.h"
+#include "sim/report/estimate_comparison.h"
 
 namespace tpu::report {
 namespace {
 
 constexpr std::size_t kExpensiveOps = 10;
+constexpr std::size_t kDifferingOps = 10;
 constexpr int kBarWidth = 40;
 
 std::string fixed(double value, int digits) {
@@ -40,6 +42,13 @@ std::string short_time(double ms) {
 /// A text cut to the width, its end replaced by "..".
 std::string fitted(const std::string& text, std::size_t width) {
   return text.size() <= width ? left(text, width) : text.substr(0, width - 2) + "..";
+}
+
+/// The same without blanks at its end.
+std::string fitted_end(const std::string& text, int width) {
+  std::string cut = fitted(text, static_cast<std::size_t>(std::max(20, width)));
+  cut.erase(cut.find_last_not_of(' ') + 1);
+  return cut;
 }
 
 /// A bar of `width` columns for a fraction, in eighths of a column where the terminal can.
@@ -96,6 +105,26 @@ void print_header(std::ostringstream& out, const traces::RunRecord& record,
   out << "\n\n";
 }
 
+void print_matrix_figures(std::ostringstream& out, const traces::RunRecord& record,
+                          const Summary& summary) {
+  const Utilization& used = summary.utilization;
+  const double peak = record.params.core_peak_flops() / 1e12;
+  line(out, "MXU utilization", percent(used.mxu),
+       "push slots used; useful FLOPs are " + percent(used.mxu_flops) + " of " +
+           short_number(peak) + " TFLOP/s a core");
+  if (summary.model_flops_are_executed) {
+    line(out, "Data decides", grouped(record.data_dependent_control),
+         record.data_dependent_control == 1 ? "loop or branch: useful FLOPs are those that ran"
+                                            : "loops, branches: useful FLOPs are those that ran");
+  }
+  if (summary.padded_matmul_flops > 1.005 * summary.useful_matmul_flops &&
+      summary.useful_matmul_flops > 0) {
+    line(out, "Padding of matrix work",
+         fixed(summary.padded_matmul_flops / summary.useful_matmul_flops, 2) + " x",
+         "FLOPs with dimensions padded to the MXU over useful FLOPs");
+  }
+}
+
 void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
                        const Summary& summary) {
   const std::uint64_t cycles = summary.steps.empty() ? 0 : summary.steps.back().cycles;
@@ -108,17 +137,8 @@ void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
   if (summary.examples_per_s > 0) {
     line(out, "Examples per second", short_number(summary.examples_per_s));
   }
+  print_matrix_figures(out, record, summary);
   const Utilization& used = summary.utilization;
-  const double peak = record.params.core_peak_flops() / 1e12;
-  line(out, "MXU utilization", percent(used.mxu),
-       "push slots used; useful FLOPs are " + percent(used.mxu_flops) + " of " +
-           short_number(peak) + " TFLOP/s a core");
-  if (summary.padded_matmul_flops > 1.005 * summary.useful_matmul_flops &&
-      summary.useful_matmul_flops > 0) {
-    line(out, "Padding of matrix work",
-         fixed(summary.padded_matmul_flops / summary.useful_matmul_flops, 2) + " x",
-         "FLOPs with dimensions padded to the MXU over useful FLOPs");
-  }
   line(out, "Vector ALU utilization", percent(used.vpu));
   line(out, "HBM utilization", percent(used.hbm),
        short_bytes(summary.hbm_bytes_per_step) + " a step and core, of " +
@@ -172,10 +192,8 @@ void print_units(std::ostringstream& out, const Summary& summary) {
 void print_origin(std::ostringstream& out, const isa::OpInfo& info, const TextStyle& style) {
   if (info.op_name.empty() && info.source.empty()) return;
   const std::string separator = info.op_name.empty() || info.source.empty() ? "" : "  ";
-  std::string text = fitted(info.op_name + separator + info.source,
-                            static_cast<std::size_t>(std::max(20, style.width - 10)));
-  text.erase(text.find_last_not_of(' ') + 1);
-  out << "          " << text << "\n";
+  out << "          " << fitted_end(info.op_name + separator + info.source, style.width - 10)
+      << "\n";
 }
 
 void print_ops(std::ostringstream& out, const traces::RunRecord& record, const Summary& summary,
@@ -193,8 +211,7 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
   };
   out << (small ? "      us" : "      ms") << (estimates ? "   XLA's" : "")
       << "    part   count   MXU   VPU   HBM  bound by  padding  operation\n";
-  const std::size_t name_width =
-      static_cast<std::size_t>(std::max(20, style.width - (estimates ? 76 : 68)));
+  const int name_width = style.width - (estimates ? 76 : 68);
   for (std::size_t i = 0; i < shown; ++i) {
     const OpSummary& op = summary.ops[i];
     const isa::OpInfo& info = record.ops[op.op];
@@ -202,8 +219,6 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
     const auto share = [](double value) { return right(fixed(100 * value, 0) + "%", 6); };
     std::string name = info.name;
     if (info.category != name) name += "  (" + info.category + ")";
-    std::string text = fitted(name, name_width);
-    text.erase(text.find_last_not_of(' ') + 1);
     const double estimate = static_cast<double>(info.estimated_cycles) * op.count;
     out << time(op.cycles)
         << (!estimates     ? ""
@@ -212,8 +227,59 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
         << right(percent(total > 0 ? op.cycles / total : 0), 8) << right(short_number(op.count), 8)
         << share(op.shares.mxu) << share(op.shares.vpu()) << share(op.shares.hbm) << "  "
         << left(to_string(op.bound), 8) << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
-        << "  " << text << "\n";
+        << "  " << fitted_end(name, name_width) << "\n";
     print_origin(out, info, style);
+  }
+  out << "\n";
+}
+
+/// "   52.88   68.99    0.77": milliseconds or microseconds of ours, XLA's, and their ratio.
+std::string beside(double cycles, double estimated, const traces::RunRecord& record, bool small) {
+  const double unit = record.params.clock_mhz * (small ? 1.0 : 1e3);
+  return right(short_number(cycles / unit), 8) + right(short_number(estimated / unit), 8) +
+         right(fixed(estimated > 0 ? cycles / estimated : 0, 2), 8);
+}
+
+void print_estimate_groups(std::ostringstream& out, const traces::RunRecord& record,
+                           const EstimateComparison& comparison, bool small) {
+  const double unit = record.params.clock_mhz * (small ? 1.0 : 1e3);
+  out << "XLA's own estimate beside ours (never used)\n"
+      << (small ? "      us" : "      ms") << "   XLA's   ratio     ops  differ\n"
+      << beside(comparison.cycles, comparison.estimated_cycles, record, small)
+      << right(grouped(comparison.ops.size()), 8) << "          all with an estimate\n";
+  if (comparison.without > 0) {
+    out << right(short_number(comparison.cycles_without / unit), 8)
+        << right(grouped(comparison.without), 24) << "          without one\n";
+  }
+  for (const EstimateGroup& group : comparison.groups) {
+    out << beside(group.cycles, group.estimated_cycles, record, small)
+        << right(grouped(group.count), 8) << right(grouped(group.differing), 8)
+        << (group.is_longer ? "  longer: " : "  shorter: ") << to_string(group.reason) << "\n"
+        << "          " << reason_text(group) << "\n";
+  }
+}
+
+/// The operations whose time and estimate differ by more than a quarter, most cycles first.
+void print_estimates(std::ostringstream& out, const traces::RunRecord& record,
+                     const Summary& summary, const TextStyle& style) {
+  const EstimateComparison comparison = compare_with_estimates(record, summary);
+  if (comparison.ops.empty()) return;
+  const bool small = summary.step_mean_ms < 1;
+  print_estimate_groups(out, record, comparison, small);
+  std::vector<const EstimatedOp*> differing;
+  for (const EstimatedOp& op : comparison.ops) {
+    if (op.differs()) differing.push_back(&op);
+  }
+  const std::size_t shown = std::min(kDifferingOps, differing.size());
+  if (shown > 0) {
+    out << "  Largest of the " << grouped(differing.size()) << " that differ by over a quarter\n";
+  }
+  for (std::size_t i = 0; i < shown; ++i) {
+    const OpSummary& op = summary.ops[differing[i]->op];
+    const isa::OpInfo& info = record.ops[op.op];
+    out << beside(differing[i]->cycles, differing[i]->estimated_cycles, record, small) << "  "
+        << info.name << "  (" << info.category << ")\n          "
+        << fitted_end(reason_text(*differing[i], op), style.width - 10) << "\n";
   }
   out << "\n";
 }
@@ -332,6 +398,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_breakdown(out, summary, style);
   print_units(out, summary);
   print_ops(out, record, summary, style);
+  print_estimates(out, record, summary, style);
   print_memory(out, record, summary);
   print_losses(out, record);
   print_notes(out, record);

@@ -5,6 +5,7 @@
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/compiler/passes/program_assembly.h"
+#include "workloads/graph/while_loop_analysis.h"
 
 namespace tpu::compiler {
 
@@ -41,6 +42,7 @@ isa::Program compile(const hlo::Module& module, const Target& target, CompileRep
   program.cores = target.cores;
   program.examples_per_core = static_cast<std::uint64_t>(module.examples_per_step);
   program.model_flops = static_cast<std::uint64_t>(hlo::matmul_flops(module));
+  program.data_dependent_control = hlo::data_dependent_control(module).size();
   program.compulsory_hbm_bytes = compulsory_bytes(module);
   if (report != nullptr) {
     report->kernels = program.kernels.size();

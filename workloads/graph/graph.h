@@ -211,10 +211,7 @@ struct Module {
   }
 };
 
-/// Useful FLOPs of an instruction: 2 per multiply-add of a dot or convolution (padding and dilation
-/// zeros not counted), one per element of an elementwise operation or reduction input. A call,
-/// fusion or loop has those of its computations; a loop's are multiplied by the trip count when its
-/// backend_config states it, and count once otherwise.
+/// Useful FLOPs of an instruction, as HloCostAnalysis counts them (`hlo_cost_analysis.h`).
 std::int64_t flops(const Module& module, const Computation& computation,
                    const HloInstruction& instruction);
 /// Only those of dots and convolutions, over the whole module.

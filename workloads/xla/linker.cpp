@@ -4,6 +4,7 @@
 
 #include "isa/opcode_table.h"
 #include "sim/base/error.h"
+#include "workloads/graph/while_loop_analysis.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/xla/collective_tables.h"
 #include "workloads/xla/constant_tables.h"
@@ -84,10 +85,8 @@ isa::Program Linker::link() {
   place_windows();
   patch_top_level();
   fill_smem();
-  for (const hlo::HloInstruction& instruction : scheduled_.entry_computation().instructions) {
-    program_.model_flops +=
-        static_cast<std::uint64_t>(flops(scheduled_, scheduled_.entry_computation(), instruction));
-  }
+  program_.model_flops = static_cast<std::uint64_t>(hlo::matmul_flops(scheduled_));
+  program_.data_dependent_control = hlo::data_dependent_control(scheduled_).size();
   program_.hbm_peak_bytes = next_granule_ * isa::kHbmGranuleBytes;
   return std::move(program_);
 }
@@ -203,12 +202,13 @@ Linker::LinkedKernel Linker::read_kernel(const std::string& name) {
 
 void Linker::link_calls() {
   std::unordered_map<std::string, std::uint32_t> op_numbers;
+  hlo::HloCostAnalysis analysis(scheduled_);
   for (const isa::ListingCall& call : top_.calls) {
     const LinkedKernel& callee = kernel(call);
     check_operands(call, callee);
     const auto [op, is_new] =
         op_numbers.emplace(call.callee, static_cast<std::uint32_t>(program_.ops.size()));
-    if (is_new) program_.ops.push_back(op_info(index_, call.callee, call.hlo_opcode));
+    if (is_new) program_.ops.push_back(op_info(analysis, index_, call.callee, call.hlo_opcode));
     isa::CallSite site;
     site.kernel = callee.index;
     site.op = op->second;

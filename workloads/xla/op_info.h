@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "isa/program.h"
-#include "workloads/graph/graph.h"
+#include "workloads/graph/hlo_cost_analysis.h"
 
 namespace tpu::xla {
 
@@ -27,14 +27,10 @@ class InstructionIndex {
   std::unordered_map<std::string, Place> places_;
 };
 
-/// What the scheduled HLO tells about a call: name, category, framework scope, source line, shape,
-/// useful FLOPs, compulsory bytes, and XLA's own estimate of its cycles (shown, never used).
-///
-/// The bytes are those of operands and results once each, without padding. An operand of which the
-/// computation reads only slices or gathered rows counts with these alone; a result that updates
-/// its operand in place counts with the update.
-isa::OpInfo op_info(const InstructionIndex& index, const std::string& name,
-                    const std::string& hlo_opcode);
+/// What the scheduled HLO tells about a call (hlo::op_info), and XLA's own estimate of its cycles
+/// (shown, never used).
+isa::OpInfo op_info(hlo::HloCostAnalysis& analysis, const InstructionIndex& index,
+                    const std::string& name, const std::string& hlo_opcode);
 
 /// The number after "estimated_cycles" in the backend_config of an instruction; 0 for none.
 std::uint64_t estimated_cycles(const hlo::HloInstruction& instruction);

@@ -20,9 +20,6 @@ using hlo::Shape;
 
 namespace {
 
-/// Loops that run longer than this without an end in sight have no derived trip count.
-constexpr std::uint64_t kMostTrips = std::uint64_t{1} << 24;
-
 void flatten_shape(const Shape& shape, std::vector<Shape>& leaves) {
   if (!shape.is_tuple()) {
     leaves.push_back(shape);
@@ -226,8 +223,7 @@ class Outliner {
   void visit_while(InstructionId id);
   void sink_constants(Loop& loop);
   void find_needed(Loop& loop, InstructionId id) const;
-  std::optional<LoopCounter> counter_of(Loop& loop) const;
-  void replace_while(InstructionId id, Loop& loop, const std::optional<LoopCounter>& counter);
+  void replace_while(InstructionId id, Loop& loop, const std::optional<hlo::LoopCounter>& counter);
   void visit_conditional(InstructionId id);
   void replace_by(InstructionId id, const std::vector<InstructionId>& leaves);
 
@@ -343,61 +339,6 @@ void Outliner::find_needed(Loop& loop, InstructionId id) const {
   }
 }
 
-/// Counts the iterations of `while (counter <op> limit) counter += step` as the machine would.
-/// The parameter is the leaf's number among all.
-std::optional<LoopCounter> Outliner::counter_of(Loop& loop) const {
-  const Computation& test = loop.test();
-  const HloInstruction& compare = test.at(test.at(test.root).operands[0]);
-  if (compare.opcode == HloOpcode::kConstant) {
-    const std::optional<double> value = scalar_value(compare);
-    if (value && *value == 0) return LoopCounter{};
-    return std::nullopt;
-  }
-  if (compare.opcode != HloOpcode::kCompare) return std::nullopt;
-  const bool is_flipped = is_scalar_constant(test.at(compare.operands[0]));
-  const HloInstruction& counter = test.at(compare.operands[is_flipped ? 1 : 0]);
-  const HloInstruction& limit = test.at(compare.operands[is_flipped ? 0 : 1]);
-  if (counter.opcode != HloOpcode::kParameter || !is_scalar_constant(limit)) return std::nullopt;
-  if (counter.shape.type != hlo::ElementType::kS32 &&
-      counter.shape.type != hlo::ElementType::kU32) {
-    return std::nullopt;
-  }
-  const auto leaf = static_cast<std::size_t>(counter.parameter_number);
-  const HloInstruction& start = entry_.at(loop.initial[leaf]);
-  const Computation& code = loop.code();
-  const HloInstruction& next = code.at(code.at(code.root).operands[leaf]);
-  const bool subtracts = next.opcode == HloOpcode::kSubtract;
-  if ((next.opcode != HloOpcode::kAdd && !subtracts) || !is_scalar_constant(start)) {
-    return std::nullopt;
-  }
-  const bool step_first = is_scalar_constant(code.at(next.operands[0])) && !subtracts;
-  const HloInstruction& step = code.at(next.operands[step_first ? 0 : 1]);
-  const HloInstruction& previous = code.at(next.operands[step_first ? 1 : 0]);
-  if (!is_scalar_constant(step) || previous.opcode != HloOpcode::kParameter ||
-      previous.parameter_number != counter.parameter_number) {
-    return std::nullopt;
-  }
-  const auto word = [](const HloInstruction& constant) {
-    return static_cast<std::int64_t>(scalar_value(constant).value_or(0));
-  };
-  const bool is_signed = counter.shape.type == hlo::ElementType::kS32;
-  std::int64_t value = word(start);
-  const std::int64_t amount = subtracts ? -word(step) : word(step);
-  for (std::uint64_t trips = 0; trips < kMostTrips; ++trips) {
-    const std::int64_t left = is_flipped ? word(limit) : value;
-    const std::int64_t right = is_flipped ? value : word(limit);
-    const bool again[] = {left == right, left != right, left<right, left <= right, left> right,
-                          left >= right};
-    if (!again[static_cast<std::size_t>(compare.direction)]) {
-      return LoopCounter{counter.parameter_number, word(start), amount, trips};
-    }
-    const auto wrapped = static_cast<std::uint32_t>(value + amount);
-    value = is_signed ? static_cast<std::int64_t>(static_cast<std::int32_t>(wrapped))
-                      : static_cast<std::int64_t>(wrapped);
-  }
-  return std::nullopt;
-}
-
 /// Puts arrays in the place of a value that may be a tuple.
 void Outliner::replace_by(InstructionId id, const std::vector<InstructionId>& leaves) {
   const Shape shape = entry_.at(id).shape;
@@ -451,7 +392,7 @@ HloInstruction region_instruction(const HloInstruction& old, std::size_t region)
 }
 
 void Outliner::replace_while(InstructionId id, Loop& loop,
-                             const std::optional<LoopCounter>& counter) {
+                             const std::optional<hlo::LoopCounter>& counter) {
   std::vector<std::size_t> all = loop.carried;
   all.insert(all.end(), loop.read_only.begin(), loop.read_only.end());
   HloInstruction made = region_instruction(entry_.at(id), regions_.size());
@@ -510,7 +451,8 @@ void Outliner::visit_while(InstructionId id) {
       loop.carried.push_back(leaf);
     }
   }
-  const std::optional<LoopCounter> counter = counter_of(loop);
+  const std::optional<hlo::LoopCounter> counter = hlo::loop_counter(
+      {loop.body, loop.code(), loop.condition, loop.test(), module_, entry_, loop.initial});
   if (counter && counter->trips == 0) {
     replace_by(id, loop.given);
   } else {

@@ -18,8 +18,8 @@ bool take_known_branches(hlo::Module& module);
 ///   they only read. State that nobody needs is dropped; state that never changes is read from
 ///   where it stands, a constant or a broadcast is computed again inside. Its result is the tuple
 ///   of what changes.
-/// - The trip count is derived where the condition compares a counter with a constant and the body
-///   adds a constant to the counter; a loop that never runs is its initial state.
+/// - The trip count is that of its counter (hlo::loop_counter); a loop that never runs is its
+///   initial state.
 /// - A conditional gets its selector and the arrays that each branch reads, branch after branch.
 ///
 /// Needs: a simplified entry without calls and without branches that are known.

@@ -15,6 +15,22 @@ using hlo::InstructionId;
 
 namespace {
 
+/// What stands in a call belongs to the call's scope: "jit(step)/jit(relu)" + "max". Names that
+/// begin like the caller's are whole already.
+void take_scope_of(const hlo::Metadata& caller, hlo::Metadata& inner) {
+  if (inner.stack_frame_id == 0 && inner.source_file->empty()) {
+    inner.stack_frame_id = caller.stack_frame_id;
+    inner.source_file = caller.source_file;
+    inner.source_line = caller.source_line;
+  }
+  const std::string& scope = caller.op_name;
+  if (inner.op_name->empty()) {
+    inner = caller;
+  } else if (!scope.empty() && inner.op_name->rfind(scope.substr(0, scope.find('/')), 0) != 0) {
+    inner.op_name = scope + "/" + inner.op_name.get();
+  }
+}
+
 /// Copies the body of a called computation behind the entry's instructions; returns the copy of its
 /// root.
 InstructionId inline_body(Computation& entry, const Computation& body,
@@ -31,7 +47,7 @@ InstructionId inline_body(Computation& entry, const Computation& body,
     HloInstruction clone = instruction;
     for (InstructionId& operand : clone.operands) operand = copy[static_cast<std::size_t>(operand)];
     clone.control_predecessors.reset();
-    if (clone.metadata.op_name->empty()) clone.metadata = caller.metadata;
+    take_scope_of(caller.metadata, clone.metadata);
     id = append(entry, std::move(clone));
   }
   return copy[static_cast<std::size_t>(body.root)];

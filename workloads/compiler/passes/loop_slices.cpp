@@ -30,7 +30,7 @@ struct Line {
 
 class LoopSlices {
  public:
-  LoopSlices(Computation& entry, const LoopCounter& counter)
+  LoopSlices(Computation& entry, const hlo::LoopCounter& counter)
       : entry_(entry), counter_(counter), users_(users_of(entry)) {}
 
   void run() {
@@ -48,7 +48,7 @@ class LoopSlices {
   bool nothing_changes(InstructionId array) const;
 
   Computation& entry_;
-  const LoopCounter& counter_;
+  const hlo::LoopCounter& counter_;
   std::vector<std::vector<InstructionId>> users_;
 };
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "workloads/compiler/passes/storage.h"
+#include "workloads/graph/op_info.h"
 
 namespace tpu::compiler {
 
@@ -54,59 +54,32 @@ bool is_product(const HloInstruction& instruction) {
   return instruction.opcode == HloOpcode::kDot || instruction.opcode == HloOpcode::kConvolution;
 }
 
-std::string category_of(const hlo::Module& module, const HloInstruction& instruction) {
-  if (instruction.opcode == HloOpcode::kFusion) {
-    const Computation& body = module.computation(instruction.called[0]);
-    if (std::any_of(body.instructions.begin(), body.instructions.end(), is_product)) {
-      return "convolution fusion";
-    }
-    return instruction.fusion_kind.get() == "kInput" ? "input fusion" : "loop fusion";
+/// FLOPs of the products that an instruction is or fuses, as its tiles make them.
+double padded_matmul_flops(hlo::HloCostAnalysis& analysis, const Computation& computation,
+                           const HloInstruction& instruction, const Target& target) {
+  if (is_product(instruction)) {
+    return static_cast<double>(analysis.of(computation, instruction).matmul_flops) *
+           expansion(computation, instruction, target);
   }
-  switch (instruction.opcode) {
-    case HloOpcode::kDot:
-    case HloOpcode::kConvolution:
-      return "convolution";
-    case HloOpcode::kTranspose:
-    case HloOpcode::kReshape:
-      return "data formatting";
-    default:
-      return std::string(hlo::to_string(instruction.opcode));
-  }
-}
-
-void add_work(const hlo::Module& module, const Computation& computation,
-              const HloInstruction& instruction, const Target& target, isa::OpInfo& info) {
+  double sum = 0;
   if (instruction.opcode == HloOpcode::kFusion) {
-    const Computation& body = module.computation(instruction.called[0]);
+    const Computation& body = analysis.module().computation(instruction.called[0]);
     for (const HloInstruction& inner : body.instructions) {
-      add_work(module, body, inner, target, info);
+      sum += padded_matmul_flops(analysis, body, inner, target);
     }
-    return;
   }
-  const auto flops = static_cast<std::uint64_t>(hlo::flops(module, computation, instruction));
-  info.flops += flops;
-  if (!is_product(instruction)) return;
-  info.matmul_flops += flops;
-  info.padded_matmul_flops += static_cast<std::uint64_t>(
-      static_cast<double>(flops) * expansion(computation, instruction, target));
+  return sum;
 }
 
 }  // namespace
 
 isa::OpInfo op_info(const hlo::Module& module, const HloInstruction& instruction,
                     const Target& target) {
-  isa::OpInfo info;
-  info.name = instruction.name;
-  info.category = category_of(module, instruction);
-  info.op_name = instruction.metadata.op_name;
-  info.source = hlo::source_of(module, instruction.metadata);
-  info.shape = to_string(instruction.shape);
+  hlo::HloCostAnalysis analysis(module);
   const Computation& entry = module.entry_computation();
-  add_work(module, entry, instruction, target, info);
-  info.hbm_bytes = static_cast<std::uint64_t>(instruction.shape.unpadded_bytes());
-  for (hlo::InstructionId operand : instruction.operands) {
-    info.hbm_bytes += static_cast<std::uint64_t>(entry.at(operand).shape.unpadded_bytes());
-  }
+  isa::OpInfo info = hlo::op_info(analysis, entry, instruction);
+  info.padded_matmul_flops =
+      static_cast<std::uint64_t>(padded_matmul_flops(analysis, entry, instruction, target));
   return info;
 }
 

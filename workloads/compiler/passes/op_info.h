@@ -6,7 +6,8 @@
 
 namespace tpu::compiler {
 
-/// What a report says of a kernel's instruction: names, category in XLA's words, useful work.
+/// What a report says of a kernel's instruction (hlo::op_info), and what its matrix work grows to
+/// in the tiles of the MXU.
 isa::OpInfo op_info(const hlo::Module& module, const hlo::HloInstruction& instruction,
                     const Target& target);
 

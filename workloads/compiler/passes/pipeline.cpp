@@ -129,8 +129,8 @@ void note_types(const hlo::Module& module, CompileReport& report) {
 
 }  // namespace
 
-ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report,
-                         const PassObserver& after_pass) {
+ScheduledModule lower_to_kernels(const hlo::Module& module, const Target& target,
+                                 CompileReport* report, const PassObserver& after_pass) {
   ScheduledModule scheduled;
   scheduled.module = module;
   const auto run = [&](const char* name, auto&& pass) {
@@ -151,7 +151,17 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
   set_devices(scheduled.module, target);
   run("number_rings", [&] { number_rings(scheduled.module); });
   run_passes(scheduled, target, report, after_pass, "");
-  run("plan_hbm", [&] { plan_hbm(scheduled, target); });
+  return scheduled;
+}
+
+ScheduledModule schedule(const hlo::Module& module, const Target& target, CompileReport* report,
+                         const PassObserver& after_pass) {
+  ScheduledModule scheduled = lower_to_kernels(module, target, report, after_pass);
+  {
+    const PassTimer timer(report, "plan_hbm");
+    plan_hbm(scheduled, target);
+  }
+  if (after_pass) after_pass("plan_hbm", scheduled.module);
   return scheduled;
 }
 

@@ -9,6 +9,7 @@
 
 #include "isa/program.h"
 #include "workloads/graph/graph.h"
+#include "workloads/graph/while_loop_analysis.h"
 
 namespace tpu::compiler {
 
@@ -45,14 +46,6 @@ inline bool runs_region(const hlo::HloInstruction& instruction) {
 
 struct ScheduledModule;
 
-/// The counter of a loop with a known trip count: parameter `parameter_number` of the body is
-/// `first`, `first + step`, ...
-struct LoopCounter {
-  std::int64_t parameter_number = 0;
-  std::int64_t first = 0, step = 0;
-  std::uint64_t trips = 0;
-};
-
 /// What a while or conditional runs.
 ///
 /// Each body is a module whose parameters are arrays. Of a loop: parameters are the carried arrays,
@@ -73,7 +66,7 @@ struct ScheduledModule {
   HbmPlan plan;
   std::vector<ScheduledRegion> regions;
   Refusals refusals;
-  std::optional<LoopCounter> counter = std::nullopt;  ///< Of the body of a counted loop.
+  std::optional<hlo::LoopCounter> counter = std::nullopt;  ///< Of the body of a counted loop.
 };
 
 }  // namespace tpu::compiler
