@@ -158,5 +158,10 @@ INSTANTIATE_TEST_SUITE_P(Ops, OpValues, testing::ValuesIn(op_names()),
                          [](const auto& info) { return info.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OpValues);
 
+/// Without the reference data OpValues has no tests that could say so.
+TEST(OpValuesOfTheReference, AreThere) {
+  if (!fs::is_directory(kOps)) GTEST_SKIP() << "no reference data at " << kOps;
+}
+
 }  // namespace
 }  // namespace tpu::test
