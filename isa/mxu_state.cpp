@@ -9,30 +9,6 @@
 namespace tpu::isa {
 namespace {
 
-enum class Part { kRounded, kHigh, kLow };
-
-Part part_of(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kVmatpushHi:
-    case Opcode::kVmatpushHiXpose:
-    case Opcode::kVmatmulHi:
-    case Opcode::kVmatmulHiDwg:
-      return Part::kHigh;
-    case Opcode::kVmatpushLow:
-    case Opcode::kVmatpushLowXpose:
-    case Opcode::kVmatmulLow:
-    case Opcode::kVmatmulLowDwg:
-      return Part::kLow;
-    default:
-      return Part::kRounded;
-  }
-}
-
-bool is_transposed(Opcode opcode) {
-  return opcode == Opcode::kVmatpushXpose || opcode == Opcode::kVmatpushHiXpose ||
-         opcode == Opcode::kVmatpushLowXpose || opcode == Opcode::kVmatpushXposeBlock;
-}
-
 constexpr std::uint32_t kHighHalf = 0xffff0000;
 
 /// The size of an array along a side, in parts of 128; 1 for smaller arrays.
@@ -53,9 +29,9 @@ std::uint32_t parts_along(std::uint32_t size) {
 
 /// The operand as the multipliers see it.
 TPU_CPU_CLONES void take_part(int part, const std::uint32_t* from, float* to) {
-  if (part == static_cast<int>(Part::kRounded)) {
+  if (part == static_cast<int>(MultipliedPart::kRounded)) {
     for (int i = 0; i < kSublanes * kLanes; ++i) to[i] = as_float(round_to_bf16(from[i]));
-  } else if (part == static_cast<int>(Part::kHigh)) {
+  } else if (part == static_cast<int>(MultipliedPart::kHigh)) {
     for (int i = 0; i < kSublanes * kLanes; ++i) to[i] = as_float(from[i] & kHighHalf);
   } else {
     for (int i = 0; i < kSublanes * kLanes; ++i) {
@@ -106,7 +82,7 @@ MxuParts MxuState::check(const Instruction& in) const {
 void MxuState::push_weights(const Instruction& in, const VectorRegister& weights) {
   const MxuParts parts = check(in);
   Block& block = blocks_[parts.row * column_parts_ + parts.column];
-  const bool transposed = is_transposed(in.opcode);
+  const bool transposed = pushes_transposed(in.opcode);
   // A whole tile that nobody swapped in is pushed out by the next one, whatever its form.
   const std::size_t whole = (block.staged_transposed ? columns_ : rows_) / kSublanes;
   if (transposed != block.staged_transposed && block.staged.size() == whole) block.staged.clear();
@@ -119,7 +95,7 @@ void MxuState::push_weights(const Instruction& in, const VectorRegister& weights
   const std::size_t limit = (transposed ? columns_ : rows_) / kSublanes;
   if (block.staged.size() == limit) block.staged.pop_front();
   block.staged.emplace_back();
-  take_part(static_cast<int>(part_of(in.opcode)), weights.word.data(),
+  take_part(static_cast<int>(multiplied_part(in.opcode)), weights.word.data(),
             &block.staged.back().row[0][0]);
 }
 
@@ -160,7 +136,7 @@ void MxuState::latch(const Instruction& in, const VectorRegister& operand) {
     throw ProgramFault("expected row part 1 or above, found 0: that is the matmul's own operand");
   }
   OperandPart& part = operand_[parts.row];
-  take_part(static_cast<int>(Part::kRounded), operand.word.data(), &part.rows.row[0][0]);
+  take_part(static_cast<int>(MultipliedPart::kRounded), operand.word.data(), &part.rows.row[0][0]);
   part.latched = true;
 }
 
@@ -168,7 +144,7 @@ std::uint32_t MxuState::multiply(const Instruction& in, const VectorRegister& op
   const MxuParts parts = check(in);
   if (swap_requested_) activate_staged();
   EightRows& first = operand_[0].rows;
-  take_part(static_cast<int>(part_of(in.opcode)), operand.word.data(), &first.row[0][0]);
+  take_part(static_cast<int>(multiplied_part(in.opcode)), operand.word.data(), &first.row[0][0]);
   if (rows_ < kLanes) {
     for (auto& row : first.row) std::fill(row + rows_, row + kLanes, 0.0f);
   }

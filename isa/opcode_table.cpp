@@ -162,6 +162,28 @@ bool swaps_weights(Opcode opcode) {
          opcode == Opcode::kVmatmulPartsDwg;
 }
 
+MultipliedPart multiplied_part(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kVmatpushHi:
+    case Opcode::kVmatpushHiXpose:
+    case Opcode::kVmatmulHi:
+    case Opcode::kVmatmulHiDwg:
+      return MultipliedPart::kHigh;
+    case Opcode::kVmatpushLow:
+    case Opcode::kVmatpushLowXpose:
+    case Opcode::kVmatmulLow:
+    case Opcode::kVmatmulLowDwg:
+      return MultipliedPart::kLow;
+    default:
+      return MultipliedPart::kRounded;
+  }
+}
+
+bool pushes_transposed(Opcode opcode) {
+  return opcode == Opcode::kVmatpushXpose || opcode == Opcode::kVmatpushHiXpose ||
+         opcode == Opcode::kVmatpushLowXpose || opcode == Opcode::kVmatpushXposeBlock;
+}
+
 MxuParts parts_of(Opcode opcode, const std::array<std::uint32_t, 3>& numbers) {
   switch (opcode) {
     case Opcode::kVmatpushBlock:

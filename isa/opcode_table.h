@@ -91,6 +91,14 @@ inline bool is_confirmed(Opcode opcode) { return info(opcode).status == Status::
 /// True when the staged weights become active at the next vmatmul: vdwg and the .dwg forms.
 bool swaps_weights(Opcode opcode);
 
+/// What the multipliers of the MXU see of a word: fp32 rounded to bf16, or its high part (cut off)
+/// or the high part of the rest.
+enum class MultipliedPart { kRounded, kHigh, kLow };
+MultipliedPart multiplied_part(Opcode opcode);
+
+/// True when pushed rows become columns of the weights.
+bool pushes_transposed(Opcode opcode);
+
 /// Which parts of an array an instruction of the MXU touches. An array of R x C blocks of 128x128
 /// has R row parts (of the operand, the contracted dimension) and C column parts (of the results).
 struct MxuParts {

@@ -33,19 +33,24 @@ std::uint16_t nearest_bf16(std::uint32_t bits) {
   return upper_half(bits + 0x7fff + odd);
 }
 
-/// What the multipliers see of a word: .hi and .low forms cut off the high part and the rest.
-std::uint16_t operand_of(Opcode opcode, std::uint32_t bits) {
-  switch (opcode) {
-    case Opcode::kVmatpushHi:
-    case Opcode::kVmatmulHi:
-    case Opcode::kVmatmulHiDwg:
+std::uint16_t operand_of(isa::MultipliedPart part, std::uint32_t bits) {
+  switch (part) {
+    case isa::MultipliedPart::kHigh:
       return upper_half(bits);
-    case Opcode::kVmatpushLow:
-    case Opcode::kVmatmulLow:
-    case Opcode::kVmatmulLowDwg:
+    case isa::MultipliedPart::kLow:
       return upper_half(as_bits(as_float(bits) - as_float(bits & 0xffff0000)));
-    default:
-      return nearest_bf16(bits);
+    case isa::MultipliedPart::kRounded:
+      break;
+  }
+  return nearest_bf16(bits);
+}
+
+/// A row of the register as the multipliers see it.
+template <class Row>
+void take_row(Opcode opcode, const isa::VectorRegister& operand, int sublane, Row& row) {
+  const isa::MultipliedPart part = isa::multiplied_part(opcode);
+  for (int l = 0; l < isa::kLanes; ++l) {
+    row[l] = operand_of(part, operand.word[isa::kLanes * sublane + l]);
   }
 }
 
@@ -178,17 +183,14 @@ void SystolicArray::enter(const isa::Instruction& in, std::uint64_t now) {
   if (in.opcode != Opcode::kVmatlatchPart) return enter_weights(in, now);
   RowPart& part = row_parts_[isa::parts_of(in).row];
   for (int s = 0; s < isa::kSublanes; ++s) {
-    for (int l = 0; l < isa::kLanes; ++l) {
-      part.rows[s][l] = operand_of(in.opcode, halves_.operand.word[isa::kLanes * s + l]);
-    }
+    take_row(in.opcode, halves_.operand, s, part.rows[s]);
   }
   part.latched = true;
 }
 
 void SystolicArray::enter_weights(const isa::Instruction& in, std::uint64_t now) {
   const isa::MxuParts parts = isa::parts_of(in);
-  const bool transposed =
-      in.opcode == Opcode::kVmatpushXpose || in.opcode == Opcode::kVmatpushXposeBlock;
+  const bool transposed = isa::pushes_transposed(in.opcode);
   Loading& loading = loading_[parts.row * column_parts_.size() + parts.column];
   const auto whole = [&](bool by_columns) {
     const CellArray& shape = cells_.shape();
@@ -207,9 +209,7 @@ void SystolicArray::enter_weights(const isa::Instruction& in, std::uint64_t now)
   std::array<std::uint16_t, isa::kLanes> row;
   const std::uint64_t first = now + kEntryStages;
   for (int s = 0; s < isa::kSublanes; ++s) {
-    for (int l = 0; l < isa::kLanes; ++l) {
-      row[l] = operand_of(in.opcode, halves_.operand.word[isa::kLanes * s + l]);
-    }
+    take_row(in.opcode, halves_.operand, s, row);
     cells_.enter_weights(first + s, parts.row, parts.column, transposed, drops && s == 0,
                          row.data());
   }
@@ -240,9 +240,7 @@ void SystolicArray::enter_rows(const isa::Instruction& in, std::uint64_t now) {
                        " latched since the matmul before, found nothing");
   }
   for (int s = 0; s < isa::kSublanes; ++s) {
-    for (int l = 0; l < isa::kLanes; ++l) {
-      row[l] = operand_of(in.opcode, halves_.operand.word[isa::kLanes * s + l]);
-    }
+    take_row(in.opcode, halves_.operand, s, row);
     for (std::uint32_t r = 1; r < parts.rows; ++r) {
       std::copy(row_parts_[r].rows[s].begin(), row_parts_[r].rows[s].end(),
                 row.begin() + std::size_t{isa::kLanes} * r);

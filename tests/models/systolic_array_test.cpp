@@ -270,9 +270,10 @@ class RandomProgram {
       return action(transposed_ ? Opcode::kVmatpushXposeBlock : Opcode::kVmatpushBlock,
                     random_() % params_.row_parts(), random_() % params_.column_parts());
     }
-    if (transposed_) return action(Opcode::kVmatpushXpose);
-    const Opcode forms[] = {Opcode::kVmatpush, Opcode::kVmatpushHi, Opcode::kVmatpushLow};
-    return action(forms[part_form_ % 3]);
+    const Opcode plain[] = {Opcode::kVmatpush, Opcode::kVmatpushHi, Opcode::kVmatpushLow};
+    const Opcode turned[] = {Opcode::kVmatpushXpose, Opcode::kVmatpushHiXpose,
+                             Opcode::kVmatpushLowXpose};
+    return action((transposed_ ? turned : plain)[part_form_ % 3]);
   }
 
   Action matmul(bool blocks) {
