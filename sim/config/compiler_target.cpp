@@ -18,6 +18,7 @@ compiler::Target target_of(const MachineParams& params, std::uint32_t cores) {
   target.xlu_queue_entries = params.core.xlu_queue_entries;
   target.eup_latency_cycles = params.core.eup_latency_cycles;
   target.eup_queue_entries = params.core.eup_queue_entries;
+  target.smem_words = params.core.smem_words;
   target.vmem_bytes = std::uint64_t{params.core.vmem_mib} << 20;
   target.hbm_bytes = params.core_hbm_bytes();
   target.hbm_reserved_bytes = std::uint64_t{params.hbm.reserved_mib} << 20;

@@ -68,6 +68,20 @@ TEST_F(ProgramTest, OutputsHaveTheTypesOfTheModule) {
   }
 }
 
+TEST_F(ProgramTest, MachinesTooSmallForOurKernelsAreRefusedByParameter) {
+  for (const char* setting : {"core.xlu_queue_entries=31", "core.smem_words=2047"}) {
+    const std::string name = std::string(setting).substr(0, std::string(setting).find('='));
+    expect_error("run lenet --cores 1 --batch 8 --set " + std::string(setting), 3,
+                 name + ": expected at least ");
+  }
+  for (const char* workload : {"lenet --batch 8", "transformer --batch 1"}) {
+    for (const char* setting : {"core.xlu_queue_entries=32", "core.smem_words=2048"}) {
+      const std::string words = std::string("run ") + workload + " --cores 1 --set " + setting;
+      EXPECT_EQ(tpusim(words).exit_code, 0) << words;
+    }
+  }
+}
+
 TEST_F(ProgramTest, ConstantsWithoutValuesAreTimedAndNotComputed) {
   std::ofstream(folder_ / "elided.hlo")
       << "HloModule m\nENTRY main {\n  p = f32[8,128] parameter(0)\n"

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <map>
 #include <random>
 
@@ -13,6 +15,7 @@
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/compiler/passes/product_operands.h"
 #include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/split_lanes.h"
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/compiler/passes/widen.h"
 #include "workloads/frontend/graph_builder.h"
@@ -120,6 +123,26 @@ TEST(FlattenCalls, RefusesWhatCallsMakeExponentiallyLarge) {
               std::string::npos)
         << error.what();
   }
+}
+
+// Fusion.
+
+/// The time grows with the length, not with its square: 16 s and 1 s of the two passes before.
+TEST(Fusion, TakesLongChainsInSeconds) {
+  std::string text = "HloModule c\nENTRY e {\n  x0 = f32[64,128] parameter(0)\n";
+  constexpr int kLength = 16000;
+  for (int i = 0; i < kLength; ++i) {
+    text += (i + 1 == kLength ? "  ROOT x" : "  x") + std::to_string(i + 1) +
+            " = f32[64,128] add(x" + std::to_string(i) + ", x" +
+            std::to_string(std::max(0, i - 1)) + ")\n";
+  }
+  Module module = hlo::read_hlo_text("chain.hlo", text + "}\n");
+  compiler::assign_layouts(module);
+  const std::clock_t begin = std::clock();
+  compiler::join_split_lanes(module);
+  compiler::fuse(module);
+  EXPECT_LT(std::clock() - begin, 6 * CLOCKS_PER_SEC);
+  EXPECT_GT(count(module, HloOpcode::kFusion), kLength / 100U);
 }
 
 // Layouts.

@@ -383,6 +383,10 @@ TEST(Zoo, ErrorsSayWhatIsAllowed) {
   EXPECT_EQ(error_of("conv", "kernel", "100"), "no error");
   EXPECT_EQ(error_of("conv", options_of({{"kernel", "100"}, {"padding", "valid"}})),
             "option kernel: expected at most the padded image, 56, found 100");
+  EXPECT_EQ(error_of("conv", "kernel", "1000000000"),
+            "option kernel: expected less than twice the image, 112, found 1000000000");
+  EXPECT_EQ(error_of("conv", "stride", "1x1000000000"),
+            "option stride: expected at most the image, 56, found 1000000000");
   EXPECT_EQ(
       error_of("mlp", "depth", "3").rfind("no workload option \"depth\" (there are: batch", 0), 0u);
 }

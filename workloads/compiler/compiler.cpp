@@ -13,6 +13,17 @@ namespace {
 
 constexpr const char* kCompilerName = "tpusim 0.1";
 
+/// Machines that programs of XLA run on may be too small for ours.
+void check(const Target& target) {
+  const auto least = [](const char* name, std::uint32_t found, std::uint32_t needed) {
+    if (found >= needed) return;
+    throw ConfigurationError(std::string(name) + ": expected at least " + std::to_string(needed) +
+                             " for programs of our compiler, found " + std::to_string(found));
+  };
+  least("core.smem_words", target.smem_words, kLeastSmemWords);
+  least("core.xlu_queue_entries", target.xlu_queue_entries, kLeastXluQueueEntries);
+}
+
 /// Parameters read once, results written once.
 std::uint64_t compulsory_bytes(const hlo::Module& module) {
   const hlo::Computation& entry = module.entry_computation();
@@ -27,6 +38,7 @@ std::uint64_t compulsory_bytes(const hlo::Module& module) {
 
 isa::Program compile(const hlo::Module& module, const Target& target, CompileReport* report,
                      const PassObserver& after_pass) {
+  check(target);
   const ScheduledModule scheduled = schedule(module, target, report, after_pass);
   isa::Program program;
   {

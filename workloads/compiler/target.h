@@ -1,9 +1,19 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 namespace tpu::compiler {
+
+/// SMEM words that kernels may use while they run, where the machine has as many; they keep nothing
+/// from kernel to kernel.
+constexpr std::uint32_t kKernelSmemBegin = 512;
+constexpr std::uint32_t kKernelSmemEnd = 3072;
+/// What kernels need at least: the indices of a gather and what keeps count of its tiles; the
+/// results of a transposition beside those that wait to be popped.
+constexpr std::uint32_t kLeastSmemWords = 2048;
+constexpr std::uint32_t kLeastXluQueueEntries = 32;
 
 /// What the compiler knows of the machine: sizes and latencies that its schedules must respect.
 struct Target {
@@ -19,6 +29,7 @@ struct Target {
   std::uint32_t xlu_queue_entries = 64;
   std::uint32_t eup_latency_cycles = 4;
   std::uint32_t eup_queue_entries = 8;
+  std::uint32_t smem_words = 4096;
   std::uint64_t vmem_bytes = std::uint64_t{16} << 20;
   std::uint64_t hbm_bytes = 0;                                  ///< That a program may use.
   std::uint64_t hbm_reserved_bytes = std::uint64_t{532} << 20;  ///< What it may not, for reports.
@@ -28,6 +39,10 @@ struct Target {
   std::uint32_t cores_per_chip = 2;
   std::uint32_t mesh_x = 2, mesh_y = 2;  ///< Chips of the slice.
 
+  /// SMEM words that kernels have for themselves, from kKernelSmemBegin on.
+  std::uint32_t kernel_smem_words() const {
+    return std::min(smem_words, kKernelSmemEnd) - kKernelSmemBegin;
+  }
   /// Blocks of 128x128 of an array along the contracted dimension and along the results' columns.
   std::uint32_t row_parts() const { return mxu_rows / 128; }
   std::uint32_t column_parts() const { return mxu_columns / 128; }

@@ -80,11 +80,32 @@ Workload build_matmul(const WorkloadOptions& options) {
   return single_operation(graph, graph.matmul(lhs, rhs), {lhs, rhs}, 1, options);
 }
 
+namespace {
+
+/// Of a longer window parts would never meet the image, of a longer stride every step but the
+/// first.
+void check_window(const Extents& shape, const Extents& kernel, const Extents& stride) {
+  for (std::size_t d = 0; d < 2; ++d) {
+    const std::int64_t image = shape[d + 1];
+    if (kernel[d] >= 2 * image) {
+      throw UsageError("option kernel: expected less than twice the image, " +
+                       std::to_string(2 * image) + ", found " + std::to_string(kernel[d]));
+    }
+    if (stride[d] > image) {
+      throw UsageError("option stride: expected at most the image, " + std::to_string(image) +
+                       ", found " + std::to_string(stride[d]));
+    }
+  }
+}
+
+}  // namespace
+
 Workload build_conv(const WorkloadOptions& options) {
   const Extents shape =
       parse_extents("shape", options.shape.value_or("128x56x56x64x64"), 5, "NxHxWxCixCo");
   const Extents kernel_size = parse_pair("kernel", options.kernel.value_or("3x3"));
   const Extents stride = parse_pair("stride", options.stride.value_or("1"));
+  check_window(shape, kernel_size, stride);
   const std::vector<Padding> padding =
       parse_padding(options.padding.value_or("same"), {shape[1], shape[2]}, kernel_size, stride);
   const std::string pass = options.pass.value_or("fwd");

@@ -83,7 +83,12 @@ VmemRegion KernelBuilder::second_name(VmemRegion region) {
 std::uint32_t KernelBuilder::allocate_smem(std::uint32_t words) {
   const std::uint32_t first = next_smem_word_;
   next_smem_word_ += words;
-  TPU_CHECK(next_smem_word_ <= kKernelSmemEnd, draft_->name << ": out of SMEM words for kernels");
+  const std::uint32_t used = next_smem_word_ - kKernelSmemBegin;
+  if (used > target_.kernel_smem_words()) {
+    throw WorkloadError("no kernel for " + draft_->name + ": its tables take " +
+                        std::to_string(used) + " words of SMEM or more, kernels have " +
+                        std::to_string(target_.kernel_smem_words()));
+  }
   return first;
 }
 

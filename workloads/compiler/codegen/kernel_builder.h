@@ -15,10 +15,8 @@
 
 namespace tpu::compiler {
 
-/// SMEM words and sync flags that kernels use for themselves while they run. The flags are zero
-/// when a kernel begins and when it ends; the words keep nothing from kernel to kernel.
-constexpr std::uint32_t kKernelSmemBegin = 1024;
-constexpr std::uint32_t kKernelSmemEnd = 3072;
+/// Sync flags that kernels use for themselves while they run; zero when a kernel begins and when it
+/// ends.
 constexpr std::uint32_t kKernelFlagBegin = 32;
 constexpr std::uint32_t kKernelFlagEnd = 64;
 /// SMEM words in which every core finds its chip and its number on the chip.
@@ -88,6 +86,7 @@ class KernelBuilder {
   /// Another name for the rows of a region. Accesses by one name never wait for those by the other:
   /// within a straight piece of code they must not meet.
   VmemRegion second_name(VmemRegion region);
+  /// Throws WorkloadError where the kernel's tables take more than there is.
   std::uint32_t allocate_smem(std::uint32_t words);
   std::uint32_t allocate_flag();
   std::uint64_t vmem_bytes() const { return std::uint64_t{next_vmem_row_} * isa::kVmemRowBytes; }

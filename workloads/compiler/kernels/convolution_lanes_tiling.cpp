@@ -183,7 +183,7 @@ class Search {
 
   void consider(LanesTiling tiling, const Patches& patches) {
     const LanesSizes sizes(problem_, tiling, patches);
-    if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > kMostWords) return;
+    if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > most_words_) return;
     if (has_borders_in_the_middle(tiling, sizes, patches)) return;
     const MatmulUnits units = matmul_units(tiling, target_);
     const double steps = double(patches.units.size()) * tiling.block_y * tiling.groups *
@@ -210,6 +210,8 @@ class Search {
 
   const ConvolutionProblem& problem_;
   const Target& target_;
+  /// Words of SMEM for the kernel's tables: what the grid needs beside them stays free.
+  const std::uint32_t most_words_ = std::min(kMostWords, target_.kernel_smem_words() - 248);
   LanesTiling best_;
 };
 

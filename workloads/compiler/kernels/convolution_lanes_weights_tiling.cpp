@@ -178,12 +178,14 @@ class Search {
         tiles_in_all * std::max(work, traffic) + traffic + ends + 2.0 * target_.dma_latency_cycles;
     if (best_.cycles != 0 && tiling.cycles >= best_.cycles) return;
     const LanesWeightsSizes sizes(problem_, tiling);
-    if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > kMostWords) return;
+    if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > most_words_) return;
     best_ = tiling;
   }
 
   const ConvolutionProblem& problem_;
   const Target& target_;
+  /// Words of SMEM for the kernel's tables: what the grid needs beside them stays free.
+  const std::uint32_t most_words_ = std::min(kMostWords, target_.kernel_smem_words() - 248);
   LanesWeightsTiling best_;
 };
 

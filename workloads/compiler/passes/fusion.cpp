@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/matmul_epilogue.h"
@@ -94,7 +95,8 @@ class Fusion {
         limits_(limits),
         entry_(module.entry_computation()),
         users_(users_of(entry_)),
-        written_(entry_.instructions.size(), false) {
+        written_(entry_.instructions.size(), false),
+        seen_in_walk_(entry_.instructions.size(), 0) {
     for (const HloInstruction& instruction : entry_.instructions) {
       bytes_.push_back(granules(stored_shape(instruction.shape)));
     }
@@ -111,9 +113,9 @@ class Fusion {
 
   bool is_forced(InstructionId id) const;
   void find_forced();
-  std::set<InstructionId> sinks(InstructionId id) const;
-  bool is_cheaper_written(InstructionId id) const;
-  bool readers_fit(InstructionId id) const;
+  std::set<InstructionId> sinks(InstructionId id);
+  bool is_cheaper_written(InstructionId id);
+  bool readers_fit(InstructionId id);
   void choose_written();
 
   void collect(Draft& draft) const;
@@ -161,8 +163,10 @@ class Fusion {
   FusionLimits limits_;
   Computation& entry_;
   std::vector<std::vector<InstructionId>> users_;
-  std::vector<std::uint64_t> bytes_;  ///< Of each instruction.
-  std::vector<bool> written_;         ///< Of each instruction: stands in HBM.
+  std::vector<std::uint64_t> bytes_;         ///< Of each instruction.
+  std::vector<bool> written_;                ///< Of each instruction: stands in HBM.
+  std::vector<std::uint32_t> seen_in_walk_;  ///< Of each instruction: the last walk that met it.
+  std::uint32_t walk_ = 0;
   std::vector<Draft> drafts_;
   std::vector<std::vector<std::size_t>> readers_;  ///< Of each instruction: drafts that read it.
   std::vector<std::optional<std::size_t>>
@@ -209,17 +213,20 @@ void Fusion::find_forced() {
 
 /// The kernels that would compute the value if it were not written: written values and reductions
 /// that are reached through values that are not. Reductions that can share a kernel count once.
-/// Stops counting at eight.
-std::set<InstructionId> Fusion::sinks(InstructionId id) const {
+/// Stops counting at eight, and looking where more values lie between than kernels can hold.
+std::set<InstructionId> Fusion::sinks(InstructionId id) {
+  constexpr std::size_t kFarthest = 2048;
   std::set<InstructionId> found;
   std::set<std::string> reductions;
-  std::set<InstructionId> seen{id};
   std::vector<InstructionId> work{id};
-  while (!work.empty() && found.size() < 8) {
+  ++walk_;
+  std::size_t visited = 0;
+  while (!work.empty() && found.size() < 8 && visited++ < kFarthest) {
     const InstructionId value = work.back();
     work.pop_back();
     for (InstructionId user : users_[static_cast<std::size_t>(value)]) {
-      if (!seen.insert(user).second) continue;
+      std::uint32_t& seen = seen_in_walk_[static_cast<std::size_t>(user)];
+      if (std::exchange(seen, walk_) == walk_) continue;
       if (!is_written(user)) {
         work.push_back(user);
       } else if (!is_plain_reduce(at(user)) || reductions.insert(extent_of(user)).second) {
@@ -232,7 +239,7 @@ std::set<InstructionId> Fusion::sinks(InstructionId id) const {
 
 /// Bytes in both cases, the product's own write and read included where an epilogue could save
 /// them.
-bool Fusion::is_cheaper_written(InstructionId id) const {
+bool Fusion::is_cheaper_written(InstructionId id) {
   const std::size_t count = sinks(id).size();
   Draft draft;
   draft.roots = {id};
@@ -275,7 +282,7 @@ void Fusion::choose_written() {
 }
 
 /// Whether the kernels that compute the value, now that it is not written, are within the limits.
-bool Fusion::readers_fit(InstructionId id) const {
+bool Fusion::readers_fit(InstructionId id) {
   const std::set<InstructionId> readers = sinks(id);
   return std::all_of(readers.begin(), readers.end(), [this](InstructionId reader) {
     Draft draft;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "workloads/compiler/passes/constant_folding.h"
@@ -59,8 +60,13 @@ class SplitLanes {
   bool joins(InstructionId id, InstructionId operand) const;
   bool is_member(InstructionId id) const { return is_member_[static_cast<std::size_t>(id)]; }
   InstructionId group_of(InstructionId id) const {
-    while (group_[static_cast<std::size_t>(id)] != id) id = group_[static_cast<std::size_t>(id)];
-    return id;
+    InstructionId root = id;
+    while (group_[static_cast<std::size_t>(root)] != root) {
+      root = group_[static_cast<std::size_t>(root)];
+    }
+    // Later walks are short.
+    while (id != root) id = std::exchange(group_[static_cast<std::size_t>(id)], root);
+    return root;
   }
   void find_groups();
   bool takes_operand(InstructionId id, InstructionId operand) const;
@@ -75,12 +81,12 @@ class SplitLanes {
   Computation& entry_;
   GraphEditor editor_;
   std::vector<std::vector<InstructionId>> users_;
-  std::size_t count_;                  ///< Instructions that the module came with.
-  std::vector<bool> is_member_;        ///< Of a group: a split, or an elementwise operation.
-  std::vector<InstructionId> group_;   ///< One that stands for the group.
-  std::vector<bool> is_kept_;          ///< Of groups: somebody needs the split.
-  std::vector<bool> has_split_;        ///< Of groups: there is a reshape to save.
-  std::vector<InstructionId> joined_;  ///< Of members: the same elements, not split.
+  std::size_t count_;                         ///< Instructions that the module came with.
+  std::vector<bool> is_member_;               ///< Of a group: a split, or an elementwise operation.
+  mutable std::vector<InstructionId> group_;  ///< One that stands for the group.
+  std::vector<bool> is_kept_;                 ///< Of groups: somebody needs the split.
+  std::vector<bool> has_split_;               ///< Of groups: there is a reshape to save.
+  std::vector<InstructionId> joined_;         ///< Of members: the same elements, not split.
 };
 
 /// A reshape that splits the minor dimension of its operand in two.
