@@ -413,6 +413,31 @@ TEST(SystolicArray, TheNextWeightsMayFollowTheSwapInTheNextCycle) {
   for (const std::uint32_t word : outcome.popped) ASSERT_EQ(word, 0x43000000U);  // 128
 }
 
+TEST(SystolicArray, AWholeTileThatNobodySwappedInIsDroppedByAPushOfTheOtherForm) {
+  MxuParams params;
+  params.rows = params.columns = 16;
+  Ports ports(params);
+  Cells cells(params);
+  isa::VectorRegister ones, twos;
+  ones.word.fill(0x3f800000);
+  twos.word.fill(0x40000000);
+  const auto both = [&](Opcode opcode, const isa::VectorRegister& operand, std::uint64_t now) {
+    const Outcome fast = ports.act(action(opcode), operand, now);
+    const Outcome slow = cells.act(action(opcode), operand, now, false);
+    EXPECT_FALSE(fast.ended() || slow.ended());
+    EXPECT_EQ(fast.popped, slow.popped);
+    return slow.popped;
+  };
+  both(Opcode::kVmatpush, ones, 0);
+  both(Opcode::kVmatpush, ones, 8);
+  both(Opcode::kVmatpushXpose, twos, 16);
+  both(Opcode::kVmatmul, ones, 23);
+  const std::vector<std::uint32_t> sums = both(Opcode::kVpopMrf, ones, 23 + 21);
+  // Eight columns of sixteen twos, the others empty.
+  EXPECT_EQ(sums[7], 0x42000000U);
+  EXPECT_EQ(sums[8], 0U);
+}
+
 /// The nodes of an array of 32x64 after some cycles: a digit for the row of a push that multiplies,
 /// capital for the row that swaps, w where weights step, a dot where nothing moves.
 std::string picture(const SystolicCells& cells, std::uint64_t first_row, std::uint32_t level) {
