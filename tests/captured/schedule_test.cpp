@@ -82,6 +82,32 @@ std::set<fs::path> listings_below(const fs::path& folder) {
   return folders;
 }
 
+TEST(ScheduleSurvey, TheProgramsThatConfirmInstructionsReadNoResultBeforeTheTableHasIt) {
+  for (const std::string chip : {"v2", "v3"}) {
+    isa::ScheduleSurvey survey;
+    for (const char* name : {"scalars", "conversions", "narrow", "comparisons"}) {
+      const std::string folder = TPUSIM_SOURCE_DIR "/tests/captured/" + std::string(name);
+      const isa::Program program = xla::load_captured(folder, chip);
+      for (const isa::Kernel& kernel : program.kernels) survey.add(kernel, kernel.name);
+    }
+    const std::vector<Distance> all = survey.distances();
+    for (const Distance& distance : all) {
+      EXPECT_FALSE(distance.early())
+          << isa::opcode_text(distance.second) << " stands " << distance.smallest
+          << " cycles behind " << isa::opcode_text(distance.first) << ", the table says "
+          << distance.table << " (" << chip << ", " << distance.where << ")";
+    }
+    // Conversions and comparisons on the scalar unit are read in the next bundle.
+    for (const auto& [first, second] : {std::pair(Opcode::kScvtPrF32S32, Opcode::kScvtS32F32),
+                                        std::pair(Opcode::kScmpLtF32, Opcode::kScalarSelect),
+                                        std::pair(Opcode::kScU32, Opcode::kScalarSelect)}) {
+      const Distance* distance = find(all, DistanceKind::kRegister, first, second);
+      ASSERT_NE(distance, nullptr) << isa::opcode_text(first) << " " << chip;
+      EXPECT_EQ(distance->smallest, 1u) << isa::opcode_text(first) << " " << chip;
+    }
+  }
+}
+
 /// The table against XLA's schedules: nothing stands nearer than it says, and where a unit is the
 /// limit, much stands exactly so near.
 TEST(ScheduleSurvey, NoListingOfTheReferenceReadsAResultBeforeTheTableHasIt) {

@@ -144,6 +144,14 @@ TEST(CapturedValues, InfinitiesAndNanGoTheirWayThroughFunctions) {
   expect_elements("special", 1e-4);
 }
 
+TEST(CapturedValues, VectorsAndScalarsConvertAlike) { expect_elements("conversions", 0); }
+
+TEST(CapturedValues, NarrowIntegersKeepTheirWidthAndSign) { expect_elements("narrow", 0); }
+
+TEST(CapturedValues, ScalarComparisonsDecideAndPartsOfProductsAddUp) {
+  expect_elements("comparisons", 1e-6);
+}
+
 TEST(CapturedValues, MatmulOfTheReferenceGivesTheProductOfRoundedOperands) {
   const std::string folder = kReference + "/ops/matmul_f32_512x512x512";
   if (!fs::is_directory(folder)) GTEST_SKIP() << "no reference data at " << folder;
