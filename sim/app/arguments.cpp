@@ -68,6 +68,13 @@ po::options_description options_of(const Command& command) {
   auto add = options.add_options();
   add("help,h", "print this help");
   add("log", po::value<std::string>(), "messages on stderr: error, warning (default), info, debug");
+  const std::string name = command.name;
+  if (name == "run" || name == "compare" || name == "show") {
+    add("color", po::value<std::string>(), "always, never, auto: on a terminal, but NO_COLOR");
+  }
+  if (name == "compile" || name == "asm") {
+    add("verbose,v", "also the time of each pass, the size of each kernel");
+  }
   if (command.one_machine) {
     add("config", po::value<std::string>(),
         "machine: a name of `tpusim list` or a .toml file (v3-8)");
@@ -243,6 +250,10 @@ class Reader {
     read_text("log", [&](const std::string& text) {
       arguments_.log = one_of("--log", text, {"error", "warning", "info", "debug"});
     });
+    read_text("color", [&](const std::string& text) {
+      arguments_.color = one_of("--color", text, {"always", "never", "auto"});
+    });
+    arguments_.verbose = map_.count("verbose") > 0;
     read_text("dump-after", [&](const std::string& text) { arguments_.dump_after = text; });
     read_text("json", [&](const std::string& text) { arguments_.json = text; });
     read_text("output", [&](const std::string& text) { arguments_.output = text; });

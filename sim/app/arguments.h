@@ -44,6 +44,8 @@ struct Arguments {
   std::string json, output, format;
   std::string dump_after;  ///< A pass of the compiler, "all" or "".
   std::string log = "warning";
+  std::string color = "auto";
+  bool verbose = false;
 };
 
 /// Reads a command line (without the program's name). Throws UsageError for commands, flags and

@@ -2,9 +2,7 @@
 
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,6 +24,7 @@
 #include "sim/app/output_check.h"
 #include "sim/app/printable_stream.h"
 #include "sim/app/simulation.h"
+#include "sim/app/terminal.h"
 #include "sim/app/validate.h"
 #include "sim/app/workload_source.h"
 #include "sim/base/output_file.h"
@@ -40,28 +39,7 @@
 namespace tpu::app {
 namespace {
 
-constexpr int kNarrow = 80;
-constexpr int kWide = 140;
-constexpr int kDefaultWidth = 110;
 constexpr std::uint64_t kLargestSource = std::uint64_t{1} << 30;
-
-report::TextStyle text_style() {
-  report::TextStyle style;
-  style.width = kDefaultWidth;
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    style.width = std::clamp<int>(size.ws_col, kNarrow, kWide);
-  }
-  std::string locale;
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(name);
-    if (locale.empty() && value != nullptr) locale = value;
-  }
-  style.unicode = locale.find("UTF-8") != std::string::npos ||
-                  locale.find("utf8") != std::string::npos ||
-                  locale.find("UTF8") != std::string::npos;
-  return style;
-}
 
 /// A JSON report on its way to a file or to stdout; the file is opened before the simulation, so
 /// that a bad name is known at once.
@@ -128,7 +106,8 @@ ExitCode run(const Arguments& arguments) {
     checks = check_outputs(simulation.outputs, references, arguments.tolerance, arguments.check);
   }
   if (!json.to_stdout()) {
-    std::cout << report::text_report(simulation.record, summary, simulation.cost, text_style());
+    std::cout << report::text_report(simulation.record, summary, simulation.cost,
+                                     text_style(arguments.color));
     if (!checks.empty()) std::cout << "\n" << check_text(checks);
     std::cout.flush();
   }
@@ -162,7 +141,7 @@ ExitCode compare(const Arguments& arguments) {
     costs.push_back(simulation.cost);
   }
   if (!json.to_stdout()) {
-    std::cout << report::comparison_report(records, summaries, costs, text_style());
+    std::cout << report::comparison_report(records, summaries, costs, text_style(arguments.color));
     std::cout.flush();
   }
   json.write(report::comparison_json(records, summaries, costs));
@@ -227,6 +206,7 @@ ExitCode compile(const Arguments& arguments) {
   if (!arguments.dump_after.empty()) return ExitCode::kDone;
   print_program_line(workload.program);
   for (const std::string& note : workload.compile_report.notes) std::cout << note << '\n';
+  if (!arguments.verbose) return ExitCode::kDone;
   for (const compiler::CompileReport::Pass& pass : workload.compile_report.passes) {
     std::cout << "  " << pass.name << ": " << report::short_number(pass.cpu_s * 1e3) << " ms\n";
   }
@@ -282,6 +262,7 @@ ExitCode assemble(const Arguments& arguments) {
   }
   if (!arguments.output.empty()) traces::write_program_file(arguments.output, program);
   print_program_line(program);
+  if (!arguments.verbose) return ExitCode::kDone;
   for (const isa::Kernel& kernel : program.kernels) {
     std::cout << "  " << kernel.name << ": " << kernel.bundles.size() << " bundles, "
               << report::grouped(isa::encode_bundles(kernel).size() * 4) << " bytes\n";
@@ -337,7 +318,9 @@ ExitCode show_workload(const Arguments& arguments) {
   for (const char* name : {"v2-8", "v3-8"}) {
     machines.push_back(config::load_configuration(name).params);
   }
-  std::cout << show_module(workload_module(arguments, machines.back()), machines);
+  std::cout << report::fit_to_width(
+      show_module(workload_module(arguments, machines.back()), machines),
+      text_style(arguments.color));
   return ExitCode::kDone;
 }
 
@@ -387,11 +370,12 @@ ExitCode execute(const Arguments& arguments) {
 }
 
 int run_program(const std::vector<std::string>& words) {
-  const PrintableStream out(std::cout, ::isatty(STDOUT_FILENO) == 1), err(std::cerr);
+  PrintableStream out(std::cout), err(std::cerr);
   try {
     ExitCode code = ExitCode::kDone;
     if (const std::optional<Arguments> arguments = parse_arguments(words)) {
       start_log(arguments->log);
+      out.let_colours_through(text_style(arguments->color).color);
       code = execute(*arguments);
     }
     std::cout.flush();

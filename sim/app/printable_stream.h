@@ -40,6 +40,9 @@ class PrintableStream : public std::streambuf {
   PrintableStream(const PrintableStream&) = delete;
   PrintableStream& operator=(const PrintableStream&) = delete;
 
+  /// Before the first text.
+  void let_colours_through(bool colours) { text_ = PrintableText(colours); }
+
  protected:
   int_type overflow(int_type byte) override;
   std::streamsize xsputn(const char* text, std::streamsize count) override;

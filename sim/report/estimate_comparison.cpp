@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "sim/report/text_report.h"
+#include "sim/report/text_layout.h"
 
 namespace tpu::report {
 namespace {

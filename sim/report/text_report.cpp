@@ -16,58 +16,6 @@ constexpr std::size_t kExpensiveOps = 10;
 constexpr std::size_t kDifferingOps = 10;
 constexpr int kBarWidth = 40;
 
-std::string fixed(double value, int digits) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
-  return buffer;
-}
-
-std::string percent(double fraction) { return fixed(100 * fraction, 1) + " %"; }
-
-std::string left(std::string text, std::size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
-  return text;
-}
-std::string right(const std::string& text, std::size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
-}
-
-/// A time with the unit that suits it: "12.3 us", "1.23 ms", "1.23 s".
-std::string short_time(double ms) {
-  if (ms < 0.1) return short_number(ms * 1e3) + " us";
-  if (ms < 1e4) return short_number(ms) + " ms";
-  return short_number(ms / 1e3) + " s";
-}
-
-/// A text cut to the width, its end replaced by "..".
-std::string fitted(const std::string& text, std::size_t width) {
-  return text.size() <= width ? left(text, width) : text.substr(0, width - 2) + "..";
-}
-
-/// The same without blanks at its end.
-std::string fitted_end(const std::string& text, int width) {
-  std::string cut = fitted(text, static_cast<std::size_t>(std::max(20, width)));
-  cut.erase(cut.find_last_not_of(' ') + 1);
-  return cut;
-}
-
-/// A bar of `width` columns for a fraction, in eighths of a column where the terminal can.
-std::string bar(double fraction, int width, const TextStyle& style) {
-  const double columns = std::clamp(fraction, 0.0, 1.0) * width;
-  if (!style.unicode) {
-    return left(std::string(static_cast<std::size_t>(std::lround(columns)), '#'),
-                static_cast<std::size_t>(width));
-  }
-  static const char* const kEighths[] = {"",       "\u258f", "\u258e", "\u258d",
-                                         "\u258c", "\u258b", "\u258a", "\u2589"};
-  const long eighths = std::lround(columns * 8);
-  std::string text;
-  for (long i = 0; i < eighths / 8; ++i) text += "\u2588";
-  text += kEighths[eighths % 8];
-  const long used = (eighths + 7) / 8;
-  return text + std::string(static_cast<std::size_t>(width - used), ' ');
-}
-
 std::string machine_line(const traces::RunRecord& record) {
   const MachineParams& params = record.params;
   std::ostringstream text;
@@ -175,15 +123,15 @@ void print_breakdown(std::ostringstream& out, const Summary& summary, const Text
 }
 
 void print_units(std::ostringstream& out, const Summary& summary) {
-  out << "Units            busy   nothing to do   memory wait   host wait   ICI wait   finished\n";
+  out << "Units          busy  nothing to do  memory wait  host wait  ICI wait  finished\n";
   for (const UnitSummary& unit : summary.units) {
     const auto idle = [&](CoreState state) { return unit.idle[static_cast<std::size_t>(state)]; };
-    out << "  " << left(tpu::to_string(unit.unit), 12) << right(percent(unit.busy), 9)
-        << right(percent(idle(CoreState::kIssue) + idle(CoreState::kDelay)), 14)
-        << right(percent(idle(CoreState::kMemoryWait)), 14)
-        << right(percent(idle(CoreState::kInfeedWait) + idle(CoreState::kOutfeedWait)), 12)
-        << right(percent(idle(CoreState::kIciWait)), 11)
-        << right(percent(idle(CoreState::kFinished)), 11) << "\n";
+    out << "  " << left(tpu::to_string(unit.unit), 12) << right(percent(unit.busy), 7)
+        << right(percent(idle(CoreState::kIssue) + idle(CoreState::kDelay)), 15)
+        << right(percent(idle(CoreState::kMemoryWait)), 13)
+        << right(percent(idle(CoreState::kInfeedWait) + idle(CoreState::kOutfeedWait)), 11)
+        << right(percent(idle(CoreState::kIciWait)), 10)
+        << right(percent(idle(CoreState::kFinished)), 10) << "\n";
   }
   out << "\n";
 }
@@ -192,8 +140,7 @@ void print_units(std::ostringstream& out, const Summary& summary) {
 void print_origin(std::ostringstream& out, const isa::OpInfo& info, const TextStyle& style) {
   if (info.op_name.empty() && info.source.empty()) return;
   const std::string separator = info.op_name.empty() || info.source.empty() ? "" : "  ";
-  out << "          " << fitted_end(info.op_name + separator + info.source, style.width - 10)
-      << "\n";
+  out << "          " << fitted(info.op_name + separator + info.source, style.width - 10) << "\n";
 }
 
 void print_ops(std::ostringstream& out, const traces::RunRecord& record, const Summary& summary,
@@ -205,13 +152,16 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
   for (const OpSummary& op : summary.ops) total += op.cycles;
   const std::size_t shown = std::min(kExpensiveOps, summary.ops.size());
   out << "The " << shown << " most expensive of " << summary.ops.size() << " operations\n";
+  // Beside the figures where there is room for a name, else below them.
+  const int name_width = style.width - (estimates ? 76 : 68);
+  const bool is_beside = name_width >= 20;
   const bool small = summary.step_mean_ms < 1;
   const auto time = [&](double cycles) {
     return right(short_number(cycles / (record.params.clock_mhz * (small ? 1.0 : 1e3))), 8);
   };
   out << (small ? "      us" : "      ms") << (estimates ? "   XLA's" : "")
-      << "    part   count   MXU   VPU   HBM  bound by  padding  operation\n";
-  const int name_width = style.width - (estimates ? 76 : 68);
+      << "    part   count   MXU   VPU   HBM  bound by  padding"
+      << (is_beside ? "  operation\n" : "\n");
   for (std::size_t i = 0; i < shown; ++i) {
     const OpSummary& op = summary.ops[i];
     const isa::OpInfo& info = record.ops[op.op];
@@ -227,7 +177,8 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
         << right(percent(total > 0 ? op.cycles / total : 0), 8) << right(short_number(op.count), 8)
         << share(op.shares.mxu) << share(op.shares.vpu()) << share(op.shares.hbm) << "  "
         << left(to_string(op.bound), 8) << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
-        << "  " << fitted_end(name, name_width) << "\n";
+        << (is_beside ? "  " : "\n          ")
+        << fitted(name, is_beside ? name_width : style.width - 10) << "\n";
     print_origin(out, info, style);
   }
   out << "\n";
@@ -279,7 +230,7 @@ void print_estimates(std::ostringstream& out, const traces::RunRecord& record,
     const isa::OpInfo& info = record.ops[op.op];
     out << beside(differing[i]->cycles, differing[i]->estimated_cycles, record, small) << "  "
         << info.name << "  (" << info.category << ")\n          "
-        << fitted_end(reason_text(*differing[i], op), style.width - 10) << "\n";
+        << fitted(reason_text(*differing[i], op), style.width - 10) << "\n";
   }
   out << "\n";
 }
@@ -338,57 +289,7 @@ void print_cost(std::ostringstream& out, const Summary& summary, const Simulator
       << short_bytes(static_cast<double>(cost.peak_rss_bytes)) << "\n";
 }
 
-/// Rows of text cells as columns: the first to the left, the others to the right.
-std::string columns(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()), 0);
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string one = "  ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      one += i == 0 ? left(row[i], widths[i]) : "   " + right(row[i], widths[i]);
-    }
-    one.erase(one.find_last_not_of(' ') + 1);
-    text += one + "\n";
-  }
-  return text;
-}
-
 }  // namespace
-
-std::string grouped(std::uint64_t number) {
-  std::string text = std::to_string(number);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
-  return text;
-}
-
-std::string short_number(double value) {
-  const double size = std::abs(value);
-  if (size >= 999.5) {
-    const std::string text = grouped(static_cast<std::uint64_t>(std::llround(size)));
-    return value < 0 ? "-" + text : text;
-  }
-  if (size == std::floor(size)) return fixed(value, 0);
-  if (size >= 99.95) return fixed(value, 1);
-  if (size >= 9.995) return fixed(value, 2);
-  if (size >= 0.09995) return fixed(value, 3);
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.3g", value);
-  return buffer;
-}
-
-std::string short_bytes(double bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  while (bytes >= 1024 && unit + 1 < std::size(units)) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return (unit == 0 ? fixed(bytes, 0) : fixed(bytes, 2)) + " " + units[unit];
-}
 
 std::string text_report(const traces::RunRecord& record, const Summary& summary,
                         const SimulatorCost& cost, const TextStyle& style) {
@@ -403,7 +304,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_losses(out, record);
   print_notes(out, record);
   print_cost(out, summary, cost);
-  return out.str();
+  return fit_to_width(out.str(), style);
 }
 
 std::string comparison_report(const std::vector<traces::RunRecord>& records,
@@ -456,7 +357,7 @@ std::string comparison_report(const std::vector<traces::RunRecord>& records,
     out << records[i].config << ": ";
     print_cost(out, summaries[i], costs[i]);
   }
-  return out.str();
+  return fit_to_width(out.str(), style);
 }
 
 }  // namespace tpu::report

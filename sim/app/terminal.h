@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "sim/report/text_layout.h"
+
+namespace tpu::app {
+
+/// How text for stdout is drawn.
+///
+/// Width: COLUMNS, else that of the terminal, from 80 to 140 columns; 110 where neither says.
+/// Bars of block characters where the locale is UTF-8. Colour: `when` is "always", "never" or
+/// "auto": on a terminal that is not "dumb", without NO_COLOR in the environment.
+report::TextStyle text_style(const std::string& when);
+
+}  // namespace tpu::app

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tpu::report {
+
+/// How a report is drawn.
+struct TextStyle {
+  bool unicode = true;  ///< Bars of block characters; otherwise of '#'.
+  int width = 100;      ///< Columns of the terminal.
+  bool color = false;   ///< Headings bold, bars coloured, by escape sequences.
+};
+
+/// "1,234,567".
+std::string grouped(std::uint64_t number);
+/// A quantity with three or four significant digits: "0.0123", "12.3", "1,234".
+std::string short_number(double value);
+/// "1.23 GiB".
+std::string short_bytes(double bytes);
+/// A time with the unit that suits it: "12.3 us", "1.23 ms", "1.23 s".
+std::string short_time(double ms);
+std::string fixed(double value, int digits);
+std::string percent(double fraction);
+
+/// Padded with blanks to the width, text to the left or to the right.
+std::string left(std::string text, std::size_t width);
+std::string right(const std::string& text, std::size_t width);
+/// A text cut to the width (at least 20), its end replaced by "..".
+std::string fitted(const std::string& text, int width);
+/// A bar of `width` columns for a fraction, in eighths of a column where the terminal can.
+std::string bar(double fraction, int width, const TextStyle& style);
+/// Rows of text cells as columns: the first to the left, the others to the right.
+std::string columns(const std::vector<std::vector<std::string>>& rows);
+
+/// The text without a line wider than the style's width where blanks allow it: what is wider goes
+/// on below, under the last part of its line that stands apart by three blanks, or indented.
+/// With colour, lines that begin at the margin are headings.
+std::string fit_to_width(const std::string& text, const TextStyle& style);
+
+}  // namespace tpu::report
