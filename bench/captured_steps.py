@@ -173,6 +173,13 @@ def line_of(row):
     return "| " + " | ".join(cells) + " |"
 
 
+TITLE = """# Captured training steps
+
+Made by `bench/captured_steps.py capture` (jax 0.10.2, libtpu 0.0.42.1) and `bench/captured_steps.py table`. Every step runs on v2 and
+v3, with values off and on, one core or all eight. Median and largest are relative L2 errors of the outputs against JAX's values with
+products rounded as the chip rounds them; "outputs that agree" are those within the tolerance that `--check` names, on both chips
+together. CPU s is the run behind reading, MiB the peak of the process, values off, the larger of both chips.
+"""
 HEADER = (
     "| step | half | read | executed | cycles v2 | cycles v3 | XLA's sum v2 | XLA's sum v3 | median error | largest error, outputs that agree "
     "| CPU s | MiB | said |\n|" + "---|" * 13
@@ -223,7 +230,7 @@ def table(options):
     ordered = [rows[step["name"]] for step in steps if step["name"] in rows]
     ordered = [row for row in ordered if "chips" in row or "refused" in row]
     kept.write_text(json.dumps(ordered, indent=1) + "\n")
-    text = counts_of(ordered) + "\n\n" + HEADER + "\n" + "\n".join(map(line_of, ordered)) + "\n"
+    text = TITLE + "\n" + counts_of(ordered) + "\n\n" + HEADER + "\n" + "\n".join(map(line_of, ordered)) + "\n"
     (output / "table.md").write_text(text)
     print(counts_of(ordered))
 

@@ -12,8 +12,12 @@
 
 namespace tpu::isa {
 
+/// What a register of a file ('s', 'v', 'p', 'm') is called in errors.
+const char* register_kind(char file);
+
 /// The recursive-descent parser behind read_listing(): bundles in listing_parser.cpp, instructions
-/// in instruction_parser.cpp. One pass over the text; branches are resolved at its end.
+/// in instruction_parser.cpp, what is printed like one but is none, and calls in pseudo_parser.cpp.
+/// One pass over the text; branches are resolved at its end.
 class ListingParser {
  public:
   ListingParser(std::string_view text, const std::string& file, const PackedListing& packed,

@@ -9,6 +9,8 @@
 
 namespace tpu::isa {
 
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 /// A place in a text in memory, with the errors of a strict reader: `file:line:column: expected
 /// ..., found ...`. Lines and columns are counted only when an error is reported.
 class TextCursor {
