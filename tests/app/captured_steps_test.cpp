@@ -7,6 +7,7 @@ namespace {
 struct Step {
   const char* name;
   int cores;
+  bool depends_on_data;  ///< Its loops end where the values say so.
 };
 
 class CapturedStep : public ProgramTest, public testing::WithParamInterface<Step> {};
@@ -22,15 +23,20 @@ TEST_P(CapturedStep, GivesJaxsValuesAndTakesTheSameCyclesWithout) {
       EXPECT_TRUE(check["passed"].get<bool>()) << chip << " " << check.dump();
       EXPECT_LE(check["relative_error"].get<double>(), 1e-2) << chip << " " << check.dump();
     }
-    EXPECT_EQ(report(words)["steps"], with["steps"]) << chip;
+    const json without = report(words);
+    if (!GetParam().depends_on_data) {
+      EXPECT_EQ(without["steps"], with["steps"]) << chip;
+    }
   }
 }
 
-// A scan whose carry is undefined at first and lies in the place of outputs; an all-gather over a
-// grid of cores and a reduce-scatter.
+// Jacobi rotations until the rest is small, in code of XLA's own; a scan whose carry is undefined
+// at first and lies in the place of outputs; an all-gather over a grid of cores and a
+// reduce-scatter.
 INSTANTIATE_TEST_SUITE_P(All, CapturedStep,
-                         testing::Values(Step{"scan_of_microbatches", 1},
-                                         Step{"shard_map_gather_scatter", 8}),
+                         testing::Values(Step{"eigenvalues", 1, true},
+                                         Step{"scan_of_microbatches", 1, false},
+                                         Step{"shard_map_gather_scatter", 8, false}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
