@@ -101,8 +101,19 @@ std::string in_words(double value) {
   return text;
 }
 
+/// How far an output moves, and whether that is because its bf16 or fp16 values may stay in fp32.
+struct Sensitivity {
+  double moves = 0;
+  bool of_narrow_types = false;
+
+  std::string text() const {
+    return "the output's own sensitivity: it moves by " + in_words(moves) +
+           (of_narrow_types ? " when bf16 and fp16 stay in fp32" : " with its inputs");
+  }
+};
+
 /// Sets tolerance, reason and verdict of an output without a tolerance from the user.
-void judge(report::CheckedOutput& check, std::optional<double> sensitivity, double gap) {
+void judge(report::CheckedOutput& check, std::optional<Sensitivity> sensitivity, double gap) {
   const std::string arithmetic =
       check.name.rfind("out", 0) == 0 ? "fp32 as on the vector unit" : "products rounded to bf16";
   const auto within = [&](double tolerance, const std::string& reason) {
@@ -116,11 +127,8 @@ void judge(report::CheckedOutput& check, std::optional<double> sensitivity, doub
     return;
   }
   if (within(kClose, gap > 0 ? arithmetic : "no product is rounded")) return;
-  const double moves = kMoves * *sensitivity;
-  if (moves > kClose && within(moves, "the output's own sensitivity: it moves by " +
-                                          in_words(*sensitivity) + " with its inputs")) {
-    return;
-  }
+  const double moves = kMoves * sensitivity->moves;
+  if (moves > kClose && within(moves, sensitivity->text())) return;
   const double elsewhere = std::min(gap, kWorst);
   const std::string closer = check.reason;
   if (elsewhere > std::max(moves, kClose) &&
@@ -143,10 +151,18 @@ std::vector<std::uint32_t> recorded_numbers(const traces::NpzFile& file) {
   return numbers;
 }
 
-std::optional<double> sensitivity_of(const traces::NpzFile& file, std::uint32_t number) {
-  const traces::NpzArray* recorded = find(file, "sensitivity");
+std::optional<double> recorded_number(const traces::NpzFile& file, const std::string& name,
+                                      std::uint32_t number) {
+  const traces::NpzArray* recorded = find(file, name);
   if (recorded == nullptr || number >= recorded->element_count()) return std::nullopt;
   return traces::to_doubles(*recorded)[number];
+}
+
+std::optional<Sensitivity> sensitivity_of(const traces::NpzFile& file, std::uint32_t number) {
+  const std::optional<double> moves = recorded_number(file, "sensitivity", number);
+  if (!moves) return std::nullopt;
+  const std::optional<double> narrow = recorded_number(file, "sensitivity_narrow", number);
+  return Sensitivity{*moves, narrow && *narrow > 0 && *narrow >= *moves};
 }
 
 }  // namespace

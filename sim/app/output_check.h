@@ -21,7 +21,8 @@ namespace tpu::app {
 /// zero, the L2 norm) is at most `tolerance`. None given, that is the first of these that holds it:
 ///   1. kClose: the same arithmetic but for the order of sums and last bits of functions;
 ///   2. kMoves times the output's own sensitivity, `sensitivity[3]` of the file: how far the
-///      reference itself moves when its inputs move by 1e-6;
+///      reference itself moves when its inputs move by 1e-6, or when its values of bf16 and fp16
+///      stay in fp32 between operations (`sensitivity_narrow[3]`);
 ///   3. the distance between both references, at most kWorst: a compiler may round another operand
 ///      of the same product (it moves a scale from one side to the other).
 /// A file without sensitivities has kWorst for all. An output without a reference is left out; none

@@ -186,7 +186,9 @@ HostArray InitialValues::from_file(const traces::NpzArray& array, const isa::Buf
   const std::string name = array_name("arg", number);
   const std::size_t cores = workload_.cores.size();
   const hlo::Shape shape = hlo::parse_shape(buffer.shape);
-  HostArray whole = to_host_array(array);
+  const bool is_wide = hlo::byte_size(shape.type) == 8 && array.type == shape.type;
+  HostArray whole = is_wide ? HostArray{hlo::array_shape(array.type, array.dimensions), array.bytes}
+                            : to_host_array(array);
   if (number < workload_.parameter_parts.size()) {
     const compiler::ArrayParts& parts = workload_.parameter_parts[number];
     if (whole.shape.dimensions == parts.whole.dimensions) return part_of(whole, parts, place);

@@ -101,6 +101,14 @@ TEST(OutputCheck, TheToleranceSaysWhereItComesFrom) {
   EXPECT_EQ(judged(0, std::nullopt).reason, "the file has no sensitivities");
 }
 
+TEST(OutputCheck, SensitivityOfNarrowTypesIsNamed) {
+  const traces::NpzFile file{{"bf16_000", floats({1})},
+                             {"sensitivity", floats({0.01F})},
+                             {"sensitivity_narrow", floats({0.01F})}};
+  EXPECT_EQ(check_outputs(outputs({1.02F}), file, std::nullopt, "f")[0].reason,
+            "the output's own sensitivity: it moves by 1.0e-02 when bf16 and fp16 stay in fp32");
+}
+
 TEST(OutputCheck, AnOutputInFp32IsNamedAsSuch) {
   const traces::NpzFile file{
       {"out_000", floats({1})}, {"bf16_000", floats({1.01F})}, {"sensitivity", floats({0})}};

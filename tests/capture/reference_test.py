@@ -28,7 +28,8 @@ if HAS_JAX:
 def references(function, *arguments):
     """fp32 outputs, rounded outputs, sensitivity, notes."""
     module = jax.jit(function, keep_unused=True).lower(*arguments).compiler_ir("stablehlo")
-    return reference_values(module, [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)])
+    values = reference_values(module, [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)])
+    return values.exact, values.rounded, values.sensitivity, values.notes
 
 
 def bf16(array):

@@ -269,6 +269,20 @@ TEST(Pack, RandomShapesAndLayoutsLieWhereTheDefinitionSays) {
   }
 }
 
+TEST(Packing, LowWordsOfSixtyFourBitsStandBeforeTheHighOnes) {
+  const Shape shape = parse_shape("s64[3]{0:T(256)}");
+  const std::int64_t values[] = {1, -2, std::int64_t{5} << 32};
+  std::vector<std::uint8_t> data(sizeof values);
+  std::memcpy(data.data(), values, sizeof values);
+  const std::vector<std::uint32_t> words = pack(shape, data);
+  ASSERT_EQ(words.size(), 512u);
+  EXPECT_EQ((std::vector<std::uint32_t>(words.begin(), words.begin() + 3)),
+            (std::vector<std::uint32_t>{1, 0xfffffffe, 0}));
+  EXPECT_EQ((std::vector<std::uint32_t>(words.begin() + 256, words.begin() + 259)),
+            (std::vector<std::uint32_t>{0, 0xffffffff, 5}));
+  EXPECT_EQ(unpack(shape, words), data);
+}
+
 TEST(Pack, AWrongNumberOfBytesIsABugOfTheCaller) {
   EXPECT_THROW(pack(parse_shape("f32[2]"), std::vector<std::uint8_t>(7)), SimulatorBug);
   EXPECT_THROW(unpack(parse_shape("f32[512]"), std::vector<std::uint32_t>(256)), SimulatorBug);

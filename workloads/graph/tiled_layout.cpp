@@ -208,8 +208,6 @@ void copy_elements(const Shape& shape, const TiledLayout& layout, const std::uin
       return run(std::uint16_t{});
     case 4:
       return run(std::uint32_t{});
-    case 8:
-      return run(std::uint64_t{});
     default:
       throw WorkloadError("shape " + to_string(shape) +
                           ": expected an array of elements of 1, 2, 4 or 8 bytes");
@@ -221,12 +219,35 @@ std::size_t words_of(const Shape& shape, const TiledLayout& layout) {
   return static_cast<std::size_t>((bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes / 4);
 }
 
+/// Elements of 64 bits lie as two arrays of 32-bit words of this shape, the low ones before the high
+/// ones: the kernels of XLA's X64SplitLow and X64SplitHigh read them so.
+Shape half_shape(const Shape& shape) {
+  Shape half = shape;
+  half.type = ElementType::kU32;
+  return half;
+}
+
+/// Copies every second word, from the first (the low ones) or the second.
+std::vector<std::uint8_t> half_of(const std::vector<std::uint8_t>& elements, std::size_t half) {
+  std::vector<std::uint8_t> words(elements.size() / 2);
+  for (std::size_t i = 0; i * 4 < words.size(); ++i) {
+    std::memcpy(words.data() + i * 4, elements.data() + i * 8 + half * 4, 4);
+  }
+  return words;
+}
+
 }  // namespace
 
 std::vector<std::uint32_t> pack(const Shape& shape, const std::vector<std::uint8_t>& row_major) {
-  const TiledLayout layout(shape);
   TPU_CHECK(static_cast<std::int64_t>(row_major.size()) == shape.unpadded_bytes(),
             to_string(shape) << " from " << row_major.size() << " bytes");
+  if (byte_size(shape.type) == 8) {
+    std::vector<std::uint32_t> words = pack(half_shape(shape), half_of(row_major, 0));
+    const std::vector<std::uint32_t> high = pack(half_shape(shape), half_of(row_major, 1));
+    words.insert(words.end(), high.begin(), high.end());
+    return words;
+  }
+  const TiledLayout layout(shape);
   std::vector<std::uint32_t> words(words_of(shape, layout));
   copy_elements<true>(shape, layout, row_major.data(),
                       reinterpret_cast<std::uint8_t*>(words.data()));
@@ -234,10 +255,20 @@ std::vector<std::uint32_t> pack(const Shape& shape, const std::vector<std::uint8
 }
 
 std::vector<std::uint8_t> unpack(const Shape& shape, const std::vector<std::uint32_t>& words) {
-  const TiledLayout layout(shape);
   TPU_CHECK(words.size() * 4 >= static_cast<std::size_t>(shape.padded_bytes()),
             to_string(shape) << " from " << words.size() << " words");
   std::vector<std::uint8_t> row_major(static_cast<std::size_t>(shape.unpadded_bytes()));
+  if (byte_size(shape.type) == 8) {
+    const Shape half = half_shape(shape);
+    const auto middle = words.begin() + static_cast<std::ptrdiff_t>(words.size() / 2);
+    const std::vector<std::uint8_t> halves[] = {unpack(half, {words.begin(), middle}),
+                                                unpack(half, {middle, words.end()})};
+    for (std::size_t at = 0; at < row_major.size(); at += 4) {
+      std::memcpy(row_major.data() + at, halves[at / 4 % 2].data() + at / 8 * 4, 4);
+    }
+    return row_major;
+  }
+  const TiledLayout layout(shape);
   copy_elements<false>(shape, layout, reinterpret_cast<const std::uint8_t*>(words.data()),
                        row_major.data());
   return row_major;

@@ -120,7 +120,7 @@ class Capture:
             arrays = {f"arg_{number:03d}": storable(array) for number, array in enumerate(inputs)}
             for prefix, outputs in (("out", values.exact), ("bf16", values.rounded)):
                 arrays.update({f"{prefix}_{number:03d}": storable(array) for number, array in enumerate(outputs)})
-            arrays["sensitivity"] = values.sensitivity
+            arrays.update(sensitivity=values.sensitivity, sensitivity_narrow=values.narrow)
             path = os.path.join(self.folder, "values.npz")
             np.savez_compressed(path, **arrays)
             with open(notes_path, "w", encoding="utf-8") as file:

@@ -281,7 +281,8 @@ class CpuProgram:
         import jax
 
         places = self.places or [self.device] * len(inputs)
-        buffers = [jax.device_put(array, place) for array, place in zip(inputs, places)]
+        with jax.enable_x64(True):  # Module files may take 64 bits.
+            buffers = [jax.device_put(array, place) for array, place in zip(inputs, places)]
         results = self.executable.execute_sharded(buffers)
         return [np.asarray(part[0]) for part in results.disassemble_into_single_device_arrays()]
 
@@ -339,12 +340,22 @@ def real(array):
     return np.stack([array.real, array.imag]) if np.iscomplexobj(array) else array
 
 
+def farthest(others, reference):
+    """By output, the largest distance of the others from the reference."""
+    moves = np.zeros(len(reference))
+    for other in others:
+        moves = np.maximum(moves, [relative_distance(real(array), real(sharp)) for array, sharp in zip(other, reference)])
+    return moves
+
+
 class ReferenceValues(typing.NamedTuple):
-    """Outputs in fp32 and with rounded products, how far each of the latter moves with the inputs, notes on what was rounded."""
+    """Outputs in fp32 and with rounded products, how far each of the latter moves, and how far when values of bf16 and fp16 stay in
+    fp32; notes on what was rounded."""
 
     exact: list
     rounded: list
     sensitivity: np.ndarray
+    narrow: np.ndarray
     notes: dict
 
 
@@ -367,12 +378,11 @@ def reference_values(module, inputs, shardings=None):
         sharp = program.run(inputs)
         others = [program.run(moved(inputs, seed)) for seed in range(MOVES)]
         if wide is not None:
-            others.append(CpuProgram(wide, shardings).run([array.astype(np.float32) if is_floating(array) else array for array in inputs]))
-    sensitivity = np.zeros(len(sharp))
-    for other in others:
-        distances = [relative_distance(real(array), real(reference)) for array, reference in zip(other, sharp)]
-        sensitivity = np.maximum(sensitivity, distances)
-    return ReferenceValues(outputs, sharp, sensitivity, rounding.notes())
+            wide_inputs = [array.astype(np.float32) if is_floating(array) else array for array in inputs]
+            wide_outputs = CpuProgram(wide, shardings).run(wide_inputs)
+    sensitivity = farthest(others, sharp)
+    narrow = farthest([] if wide is None else [wide_outputs], sharp)
+    return ReferenceValues(outputs, sharp, np.maximum(sensitivity, narrow), narrow, rounding.notes())
 
 
 def storable(array):
