@@ -124,7 +124,8 @@ std::string Reader::link_name(hid_t group, hsize_t index, const std::string& pre
   std::array<char, kLongestName + 1> name{};
   const ssize_t length = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index,
                                             name.data(), name.size(), H5P_DEFAULT);
-  if (length <= 0 || static_cast<std::size_t>(length) > kLongestName) {
+  if (length < 0) throw Hdf5Failure{};
+  if (static_cast<std::size_t>(length) > kLongestName) {
     fail(prefix, "expected names of at most 255 bytes");
   }
   return name.data();
