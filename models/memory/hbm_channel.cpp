@@ -4,38 +4,42 @@
 
 namespace tpu {
 
-HbmChannel::HbmChannel(const HbmTiming& timing)
+HbmChannel::HbmChannel(const HbmTiming& timing, const std::array<HbmQueue, 2>& queues,
+                       std::uint32_t index)
     : timing_(timing),
+      queues_(queues),
+      index_(index),
       next_refresh_(timing.refresh_interval == 0 ? kNever : timing.first_refresh) {}
 
-void HbmPieceQueue::grow() {
-  std::vector<HbmPiece> larger(std::max<std::size_t>(8, 2 * ring_.size()));
-  for (std::size_t i = 0; i < size_; ++i) larger[i] = ring_[(first_ + i) & (ring_.size() - 1)];
-  ring_ = std::move(larger);
-  first_ = 0;
+void HbmChannel::look(int direction) {
+  const HbmQueue& queue = queues_[direction];
+  Way& way = way_[direction];
+  way.ready = kNever;
+  for (way.layer = std::max(way.layer, queue.begin()); way.layer < queue.end(); ++way.layer) {
+    const std::uint64_t count = queue.count(way.layer, index_);
+    if (count <= way.passed) continue;
+    way.ready = queue.arrival(way.layer) + timing_.first_data[direction];
+    way.begin = way.passed;
+    way.end = count;
+    way.row_miss = queue.row_miss(way.layer, index_);
+    return;
+  }
 }
 
-void HbmChannel::add(HbmDirection direction, const HbmPiece& piece) {
-  arrived_[direction] += piece.granules;
-  all_ready_[direction] = piece.arrival + timing_.first_data[direction];
-  const bool first = queue_[direction].empty();
-  queue_[direction].push_back(piece);
-  if (!first) return;
-  set_ready(direction);
-  next_ = std::min(next_, std::max(free_, ready_[direction]));
-}
-
-std::uint64_t HbmChannel::earliest(HbmDirection direction, std::uint64_t granules) const {
+std::uint64_t HbmChannel::earliest(HbmDirection direction, std::uint64_t granules) {
+  look();
   const std::uint64_t begin = std::max(free_, next_);
-  const std::uint64_t mine = granules - passed_[direction];
+  const std::uint64_t mine = granules - way_[direction].passed;
   std::uint64_t clocks = mine * timing_.granule;
   const std::uint64_t gaps = timing_.turn[kHbmRead] + timing_.turn[kHbmWrite];
-  if (begin + timing_.granule >= std::max(all_ready_[0], all_ready_[1])) {
+  const HbmDirection other = direction == kHbmRead ? kHbmWrite : kHbmRead;
+  const std::uint64_t waits = queues_[other].arrived(index_) - way_[other].passed;
+  const std::uint64_t turns = std::min(mine, waits) / timing_.drain_granules;
+  if (turns > 2 &&
+      begin + timing_.granule >= std::max(queues_[0].last_arrival() + timing_.first_data[0],
+                                          queues_[1].last_arrival() + timing_.first_data[1])) {
     // Both directions take turns, the first and the last perhaps incomplete.
-    const std::uint64_t drain = timing_.drain_granules;
-    const HbmDirection other = direction == kHbmRead ? kHbmWrite : kHbmRead;
-    const std::uint64_t turns = std::min(mine, arrived_[other] - passed_[other]) / drain;
-    if (turns > 2) clocks += (turns - 2) * (drain * timing_.granule + gaps);
+    clocks += (turns - 2) * (timing_.drain_granules * timing_.granule + gaps);
   }
   if (begin > next_refresh_ || begin + clocks - timing_.granule <= next_refresh_) {
     return begin + clocks;
@@ -50,15 +54,15 @@ int HbmChannel::step(std::uint64_t limit) {
     return -1;
   }
   std::uint64_t barrier = std::min(limit, next_refresh_);
-  const bool both = ready_[0] <= clock && ready_[1] <= clock;
-  int direction = ready_[0] <= clock ? kHbmRead : kHbmWrite;
+  const bool both = way_[0].ready <= clock && way_[1].ready <= clock;
+  int direction = way_[0].ready <= clock ? kHbmRead : kHbmWrite;
   if (!both) {
-    barrier = std::min(barrier, ready_[1 - direction]);
+    barrier = std::min(barrier, way_[1 - direction].ready);
   } else if (since_turn_ < timing_.drain_granules) {
     direction = last_;
   } else {
     direction = 1 - last_;
-    if (clock == free_ && clock == data_end_[last_]) {
+    if (clock == free_ && clock == way_[last_].data_end) {
       skip_rounds(barrier);
       if (free_ >= barrier) return -1;
     }
@@ -85,46 +89,44 @@ void HbmChannel::skip_rounds(std::uint64_t barrier) {
   const std::uint64_t round = 2 * half + timing_.turn[0] + timing_.turn[1];
   std::uint64_t last = kNever;  // granule of either piece that keeps to the rounds
   for (int d = 0; d < 2; ++d) {
-    const HbmPiece& piece = queue_[d].front();
-    if (piece.row_miss && served_[d] == 0) return;
-    last = std::min(last, piece.granules - served_[d] - 1);
+    const Way& way = way_[d];
+    if (way.row_miss && way.passed == way.begin) return;
+    last = std::min(last, way.end - way.passed - 1);
   }
   std::uint64_t rounds = drain == 1 ? last : last / drain;
   if (rounds == 0) return;
   if (rounds * round > barrier - free_) rounds = (barrier - free_) / round;
   if (rounds == 0) return;
   free_ += rounds * round;
-  data_end_[last_] = free_;
-  data_end_[1 - last_] = free_ - half - timing_.turn[last_];
+  way_[last_].data_end = free_;
+  way_[1 - last_].data_end = free_ - half - timing_.turn[last_];
   for (int d = 0; d < 2; ++d) {
-    served_[d] += rounds * drain;
-    passed_[d] += rounds * drain;
-    ready_[d] = 0;
+    way_[d].passed += rounds * drain;
+    way_[d].ready = 0;
   }
   since_turn_ = drain;
 }
 
 void HbmChannel::serve(int direction, bool both, std::uint64_t clock, std::uint64_t barrier) {
-  const HbmPiece& piece = queue_[direction].front();
+  Way& way = way_[direction];
   std::uint64_t start = clock;
   if (direction != last_) {
-    start = std::max(start, data_end_[last_] + timing_.turn[direction]);
+    start = std::max(start, way_[last_].data_end + timing_.turn[direction]);
     since_turn_ = 0;
     last_ = static_cast<HbmDirection>(direction);
   }
-  if (piece.row_miss && served_[direction] == 0) {
-    start = std::max(start, data_end_[direction] + timing_.row_miss[direction]);
+  if (way.row_miss && way.passed == way.begin) {
+    start = std::max(start, way.data_end + timing_.row_miss[direction]);
   }
-  std::uint64_t count = piece.granules - served_[direction];
+  std::uint64_t count = way.end - way.passed;
   if (both) count = std::min(count, timing_.drain_granules - since_turn_);
   if (start + (count - 1) * timing_.granule >= barrier) {
     count = start < barrier ? 1 + (barrier - start - 1) / timing_.granule : 1;
   }
   since_turn_ += count;
-  ready_[direction] = 0;
-  served_[direction] += count;
-  passed_[direction] += count;
-  free_ = data_end_[direction] = start + count * timing_.granule;
+  way.ready = 0;
+  way.passed += count;
+  free_ = way.data_end = start + count * timing_.granule;
 }
 
 }  // namespace tpu

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "models/memory/hbm_mapping.h"
+
+namespace tpu {
+
+/// What waits in one direction in all channels of a core, first come first: requests as layers of
+/// pieces, at most one piece in each channel. A request has a second layer where a channel's
+/// granules, row for row in changing banks, are interrupted by another row of the same bank.
+/// Granules of a channel are counted from the beginning of the run, so a piece is the stretch
+/// between the counts of two layers, and a channel needs no queue of its own.
+class HbmQueue {
+ public:
+  explicit HbmQueue(const HbmMapping& mapping);
+
+  /// Adds a request, run by run, then end_request().
+  void begin_request(std::uint32_t request, std::uint64_t arrival);
+  void add_run(std::uint64_t address, std::uint64_t granules);
+  void end_request();
+
+  /// Layers are numbered from the beginning of the run, from 1; those from begin() to end() are
+  /// kept, and the counts of the one before.
+  std::uint64_t begin() const { return first_; }
+  std::uint64_t end() const { return end_; }
+  std::uint32_t request(std::uint64_t layer) const { return layers_[slot(layer)].request; }
+  std::uint64_t arrival(std::uint64_t layer) const { return layers_[slot(layer)].arrival; }
+  /// How many granules have arrived in a channel with this layer.
+  std::uint64_t count(std::uint64_t layer, std::uint32_t channel) const {
+    return counts_[slot(layer) * channels_ + channel];
+  }
+  /// The piece of a channel begins with another row of the bank that its last piece ended in.
+  bool row_miss(std::uint64_t layer, std::uint32_t channel) const {
+    return misses_[slot(layer) * channels_ + channel] != 0;
+  }
+  std::uint64_t arrived(std::uint32_t channel) const { return arrived_[channel]; }
+  std::uint64_t last_arrival() const { return last_arrival_; }
+  /// These layers have passed in all channels.
+  void finish(std::uint64_t first, std::uint64_t last);
+
+ private:
+  struct Layer {
+    std::uint32_t request = 0;
+    std::uint64_t arrival = 0;
+    bool passed = false;
+  };
+  /// Where in its channel a granule lies.
+  struct Place {
+    std::uint64_t row = ~std::uint64_t{0};
+    std::uint32_t bank = ~std::uint32_t{0};  ///< None.
+  };
+
+  std::size_t slot(std::uint64_t layer) const { return layer & (layers_.size() - 1); }
+  void new_layer();
+  void grow();
+  void add_in_block(std::uint64_t block, std::uint64_t begin, std::uint64_t end);
+  void add_granules(std::uint32_t channel, const Place& place, std::uint64_t granules);
+  void interrupt(std::uint32_t channel);
+
+  const HbmMapping& mapping_;
+  const std::size_t channels_;
+  std::vector<Layer> layers_;          ///< A ring, a power of two.
+  std::vector<std::uint64_t> counts_;  ///< Per layer and channel; of open layers granules alone.
+  std::vector<std::uint8_t> misses_;
+  std::uint64_t first_ = 1;
+  std::uint64_t end_ = 1;       ///< Of what end_request() has closed.
+  std::uint64_t open_end_ = 1;  ///< With the layers of the request that is being added.
+  Layer open_;
+  std::vector<Place> last_;           ///< What each channel was asked for last.
+  std::vector<std::uint32_t> level_;  ///< Layer of the open request, per channel.
+  std::vector<std::uint64_t> arrived_;
+  std::uint64_t last_arrival_ = 0;
+};
+
+}  // namespace tpu
