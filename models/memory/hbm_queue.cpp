@@ -12,12 +12,20 @@ HbmQueue::HbmQueue(const HbmMapping& mapping)
       misses_(layers_.size() * channels_),
       last_(channels_),
       level_(channels_),
+      open_count_(channels_),
       arrived_(channels_) {}
 
 void HbmQueue::begin_request(std::uint32_t request, std::uint64_t arrival) {
   open_ = {request, arrival, false};
   std::fill(level_.begin(), level_.end(), 0);
   new_layer();
+  find_open_counts();
+}
+
+void HbmQueue::find_open_counts() {
+  for (std::size_t channel = 0; channel < channels_; ++channel) {
+    open_count_[channel] = &counts_[slot(end_ + level_[channel]) * channels_ + channel];
+  }
 }
 
 void HbmQueue::new_layer() {
@@ -42,6 +50,7 @@ void HbmQueue::grow() {
   layers_ = std::move(layers);
   counts_ = std::move(counts);
   misses_ = std::move(misses);
+  find_open_counts();
 }
 
 /// A contiguous run: all whole blocks at once, and what the ends add.
@@ -76,7 +85,10 @@ void HbmQueue::add_in_block(std::uint64_t block, std::uint64_t begin, std::uint6
   const Place place = {row, mapping_.bank(row)};
   std::uint32_t channel = mapping_.channel_of(block, begin);
   for (; begin < end; ++begin) {
-    add_granules(channel, place, 1);
+    Place& last = last_[channel];
+    if (place.bank == last.bank && place.row != last.row) interrupt(channel);
+    last = place;
+    ++*open_count_[channel];
     if (++channel == channels_) channel = 0;
   }
 }
@@ -86,14 +98,15 @@ void HbmQueue::add_granules(std::uint32_t channel, const Place& place, std::uint
   Place& last = last_[channel];
   if (place.bank == last.bank && place.row != last.row) interrupt(channel);
   last = place;
-  counts_[slot(end_ + level_[channel]) * channels_ + channel] += granules;
+  *open_count_[channel] += granules;
 }
 
 /// The next granule of a channel begins a piece with another row of its bank.
 void HbmQueue::interrupt(std::uint32_t channel) {
-  if (counts_[slot(end_ + level_[channel]) * channels_ + channel] > 0) {
+  if (*open_count_[channel] > 0) {
     ++level_[channel];
     if (end_ + level_[channel] == open_end_) new_layer();
+    open_count_[channel] = &counts_[slot(end_ + level_[channel]) * channels_ + channel];
   }
   misses_[slot(end_ + level_[channel]) * channels_ + channel] = 1;
 }
