@@ -96,6 +96,26 @@ struct Buffer {
   std::string shape;                ///< HLO text with layout: "f32[512,512]{1,0:T(8,128)}".
   std::string op_name;              ///< Who made it; may be empty.
   std::vector<std::uint32_t> data;  ///< Constants: the words to load; else empty.
+  /// Zeros when the program starts: memory that it may read before anything has written it.
+  bool zeroed = false;
+};
+
+/// A branch of the top-level program that decides over a `while` or a `conditional` of the user's
+/// model.
+struct ControlPoint {
+  std::uint32_t bundle = 0;
+  bool trip_when_taken = false;  ///< Of a loop: taken, it makes another trip; else it is left.
+  /// Of a conditional: taken, these branches are left out.
+  std::uint32_t first_branch = 0, end_branch = 0;
+};
+
+/// A `while` or `conditional` of the user's model as it stands in the top-level program.
+struct ControlOp {
+  std::string name;            ///< HLO instruction, "while.3".
+  std::string op_name;         ///< Framework scope; may be empty.
+  std::string source;          ///< "file.py:12"; may be empty.
+  std::uint32_t branches = 0;  ///< Of a conditional; 0: a loop.
+  std::vector<ControlPoint> points;
 };
 
 /// A whole linked program for one core; the cores of a data-parallel run all execute it. kernels[0]
@@ -107,6 +127,7 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<CallSite> call_sites;
   std::vector<OpInfo> ops;
+  std::vector<ControlOp> control;
   std::vector<Buffer> buffers;
   std::vector<std::pair<std::uint32_t, std::uint32_t>>
       initial_smem;  ///< (word address, value) on every core.

@@ -1,6 +1,7 @@
 #include "models/machine.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -90,6 +91,10 @@ class Machine::Impl {
   RunResult run(const RunOptions& options);
   RunResult attempt(const RunOptions& options, const std::vector<std::uint32_t>& numbers,
                     const FollowedKernels& followed);
+  bool follow_more(const RunOptions& options, const UnknownControl& unknown,
+                   FollowedKernels& followed) const;
+  void begin_again(const RunOptions& options, const std::vector<std::uint32_t>& numbers,
+                   const FollowedKernels& followed);
 
   std::vector<std::uint32_t> read_hbm(std::uint32_t core, std::uint64_t granule,
                                       std::uint64_t words) const;
@@ -103,9 +108,11 @@ class Machine::Impl {
   }
   void check_length(const RunOptions& options, std::size_t cores) const;
   void load_hbm(std::uint32_t core);
-  void assume_inputs(std::uint32_t core);
-  std::vector<std::string> notes(const std::vector<Core*>& cores,
-                                 const FollowedKernels& followed) const;
+  void assume_inputs(std::uint32_t core, const RunOptions& options);
+  const std::vector<std::uint32_t>& input(std::uint32_t core, std::uint32_t buffer,
+                                          const RunOptions& options);
+  std::vector<std::string> notes(const std::vector<Core*>& cores, const FollowedKernels& followed,
+                                 const RunOptions& options) const;
   void load_block(std::uint32_t core, std::uint64_t granule,
                   const std::vector<std::uint32_t>& words, const std::string& what);
 
@@ -114,6 +121,9 @@ class Machine::Impl {
   std::vector<DecodedKernel> kernels_;
   std::vector<MemoryImage> hbm_;
   std::vector<CoreLoad> loads_;
+  /// Of parameters that control depends on, by core and buffer.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> inputs_;
+  std::uint64_t abandoned_cycles_ = 0;  ///< Of attempts that ended where something was unknown.
 };
 
 void Machine::Impl::load_block(std::uint32_t core, std::uint64_t granule,
@@ -129,6 +139,10 @@ void Machine::Impl::load_block(std::uint32_t core, std::uint64_t granule,
 
 void Machine::Impl::load_hbm(std::uint32_t core) {
   for (const isa::Buffer& buffer : program_.buffers) {
+    if (buffer.zeroed) {
+      hbm_[core].zero(buffer.granule,
+                      (buffer.bytes + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes);
+    }
     if (!buffer.data.empty()) {
       load_block(core, buffer.granule, buffer.data, "buffer \"" + buffer.name + "\"");
     }
@@ -138,14 +152,24 @@ void Machine::Impl::load_hbm(std::uint32_t core) {
   }
 }
 
-/// Inputs that nobody gave are zeros where control depends on them.
-void Machine::Impl::assume_inputs(std::uint32_t core) {
+/// The words of an input where control depends on it: zeros when nobody gave any.
+const std::vector<std::uint32_t>& Machine::Impl::input(std::uint32_t core, std::uint32_t buffer,
+                                                       const RunOptions& options) {
+  const auto [found, first] = inputs_.try_emplace({core, buffer});
+  if (first && options.inputs) found->second = options.inputs(core, program_.buffers[buffer]);
+  return found->second;
+}
+
+void Machine::Impl::assume_inputs(std::uint32_t core, const RunOptions& options) {
   hbm_[core].keep_origins();
+  hbm_[core].set_contents([ this, core, &options ](std::uint32_t buffer) -> const auto& {
+    return input(core, buffer, options);
+  });
   for (std::uint32_t b = 0; b < program_.buffers.size(); ++b) {
     const isa::Buffer& buffer = program_.buffers[b];
     if (buffer.role != isa::BufferRole::kParameter) continue;
-    hbm_[core].assume_zeros(buffer.granule,
-                            (buffer.bytes + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes, b);
+    hbm_[core].assume(buffer.granule,
+                      (buffer.bytes + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes, b);
   }
 }
 
@@ -178,15 +202,35 @@ RunResult Machine::Impl::run(const RunOptions& options) {
   check_length(options, numbers.size());
   FollowedKernels followed(program_);
   while (true) {
+    followed.begin_run(options.follow);
     try {
       return attempt(options, numbers, followed);
     } catch (const UnknownControl& unknown) {
-      if (options.values || !followed.add(unknown.origin())) throw;
+      if (!follow_more(options, unknown, followed)) throw;
+    } catch (const FollowLimit& limit) {
+      followed.refuse(limit.kernel());
     }
-    if (options.observer != nullptr) options.observer->on_restart();
-    kernels_ = decode(program_, params_, followed);
-    for (std::uint32_t core : numbers) hbm_[core] = MemoryImage();
+    begin_again(options, numbers, followed);
   }
+}
+
+/// Whether a run that begins again gets past an unknown value.
+bool Machine::Impl::follow_more(const RunOptions& options, const UnknownControl& unknown,
+                                FollowedKernels& followed) const {
+  if (options.values) return false;
+  if (abandoned_cycles_ > options.follow.cycles) followed.refuse_others();
+  if (followed.add(unknown.origin())) return true;
+  if (!followed.refused(unknown.origin())) return false;
+  if (unknown.followed_kernel()) followed.refuse(*unknown.followed_kernel());
+  return true;
+}
+
+void Machine::Impl::begin_again(const RunOptions& options,
+                                const std::vector<std::uint32_t>& numbers,
+                                const FollowedKernels& followed) {
+  if (options.observer != nullptr) options.observer->on_restart();
+  kernels_ = decode(program_, params_, followed);
+  for (std::uint32_t core : numbers) hbm_[core] = MemoryImage();
 }
 
 RunResult Machine::Impl::attempt(const RunOptions& options,
@@ -195,7 +239,7 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   std::vector<bool> runs(params_.cores(), false);
   for (std::uint32_t core : numbers) {
     if (!runs[core]) load_hbm(core);
-    if (followed.any()) assume_inputs(core);
+    if (followed.any()) assume_inputs(core, options);
     runs[core] = true;
   }
   const KernelContext kernel;
@@ -205,7 +249,12 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   const CoreSetup setup{params_, program_, options, blocks, followed, runs};
   Pod pod("pod", clock, setup, hbm_, loads_);
   sc_core::sc_start();
-  if (clock.failure) std::rethrow_exception(clock.failure);
+  if (clock.failure) {
+    std::uint64_t reached = 0;
+    for (Core* core : pod.cores()) reached = std::max(reached, core->sequencer().cycle());
+    abandoned_cycles_ += reached;
+    std::rethrow_exception(clock.failure);
+  }
 
   RunResult result;
   result.events = clock.events;
@@ -215,30 +264,45 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   }
   std::vector<CoreResult> per_core(params_.cores());
   for (Core* core : pod.cores()) per_core[core->number()] = core->result(result.cycles);
-  result.notes = notes(pod.cores(), followed);
+  result.notes = notes(pod.cores(), followed, options);
   if (!blocks.unconfirmed().empty()) {
     result.notes.push_back("executed instructions whose meaning no experiment has confirmed: " +
                            listed(blocks.unconfirmed(), isa::kOpcodeCount));
   }
   for (std::uint32_t core : numbers) result.cores.push_back(per_core[core]);
+  for (Core* core : pod.cores()) {
+    if (core->number() == numbers.at(0)) result.paths = core->sequencer().paths();
+  }
   return result;
 }
 
 /// What of the data a run with values off knew, and what not.
 std::vector<std::string> Machine::Impl::notes(const std::vector<Core*>& cores,
-                                              const FollowedKernels& followed) const {
+                                              const FollowedKernels& followed,
+                                              const RunOptions& options) const {
   std::vector<std::string> notes;
   std::uint64_t unknown = 0;
   for (Core* core : cores) unknown += core->sequencer().unknown_dmas();
   if (unknown > 0) {
     notes.push_back(std::to_string(unknown) +
-                    " DMAs go to or from addresses that are unknown with values off; their time "
-                    "does not depend on them, but their bounds were not checked");
+                    " DMAs go to or from addresses that are unknown with values off: others in the "
+                    "same buffers were taken, and their bounds were not checked");
   }
   if (!followed.names().empty()) {
     notes.push_back(
         "control depends on data: with values off, that of these kernels was followed: " +
         listed(followed.names(), kMostNames));
+  }
+  const bool went_on = std::any_of(cores.begin(), cores.end(), [](Core* core) {
+    const std::vector<PathTaken>& paths = core->sequencer().paths();
+    return core->sequencer().assumed() ||
+           std::any_of(paths.begin(), paths.end(), [](auto& path) { return path.assumed; });
+  });
+  if (went_on) {
+    notes.push_back(
+        "control depends on more data than is followed with values off, and goes on without: a "
+        "loop makes one trip, a conditional runs its first branch; state them with --trips and "
+        "--branch, or run with --values on");
   }
   std::set<std::uint32_t> assumed;
   for (Core* core : cores) {
@@ -248,9 +312,9 @@ std::vector<std::string> Machine::Impl::notes(const std::vector<Core*>& cores,
   std::vector<std::string> names;
   for (const std::uint32_t buffer : assumed) names.push_back(program_.buffers[buffer].name);
   if (!names.empty()) {
-    notes.push_back("control may depend on inputs that nobody gave; zeros were taken for " +
-                    listed(names, kMostNames) +
-                    "; run with --values on and --inputs for the true path");
+    const std::string from = options.inputs ? options.inputs_from : "zeros, for nobody gave them";
+    notes.push_back("control may depend on inputs: " + listed(names, kMostNames) + " (" + from +
+                    ")");
   }
   return notes;
 }

@@ -143,6 +143,24 @@ struct CoreLoad {
                                     ///< reused when fewer than steps.
 };
 
+/// The path that a `while` or `conditional` of the program (Program::control) took on a core.
+struct PathTaken {
+  std::uint32_t op = 0;
+  std::uint64_t executions = 0;
+  std::uint64_t least_trips = 0, most_trips = 0;  ///< Of a loop, in one execution.
+  std::vector<std::uint64_t> branch_counts;       ///< Of a conditional: how often each ran.
+  bool stated = false;                            ///< By RunOptions::paths.
+  bool assumed = false;                           ///< Out of data that was not followed.
+};
+
+/// How much a run with values off may spend on data that control depends on. What needs more is not
+/// followed, and the path is assumed.
+struct FollowLimits {
+  std::uint64_t instructions = std::uint64_t{1} << 22;  ///< Vector instructions on data.
+  std::uint64_t bytes = std::uint64_t{128} << 20;       ///< Of HBM contents, over all cores.
+  std::uint64_t cycles = std::uint64_t{1} << 26;        ///< Of the runs that begin again.
+};
+
 struct RunOptions {
   std::uint32_t steps = 1;
   /// Steps before those, which no result, account or observer sees: they fill the infeed queues.
@@ -158,6 +176,13 @@ struct RunOptions {
   std::size_t most_remembered = std::size_t{1} << 20;
   std::vector<std::uint32_t> cores;  ///< Cores that run the program, by number (chip = number /
                                      ///< cores_per_chip); empty: all.
+  /// With values off, by number in Program::control: trips of a loop, branch of a conditional.
+  std::map<std::uint32_t, std::uint64_t> paths;
+  FollowLimits follow;
+  /// With values off, where control depends on it: the words of a parameter buffer on a core, by
+  /// number; zeros when absent. `inputs_from` says where they come from.
+  std::function<std::vector<std::uint32_t>(std::uint32_t core, const isa::Buffer& buffer)> inputs;
+  std::string inputs_from;
   Observer* observer = nullptr;
   std::function<void(double fraction)> progress;  ///< Called now and then.
 };
@@ -166,6 +191,7 @@ struct RunResult {
   std::vector<CoreResult> cores;   ///< In the order of RunOptions::cores.
   std::uint64_t cycles = 0;        ///< When the last core finished.
   std::uint64_t events = 0;        ///< Of the SystemC kernel.
+  std::vector<PathTaken> paths;    ///< Of the first of the cores, by number in Program::control.
   std::vector<std::string> notes;  ///< What was not modelled or not confirmed in this run.
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 
 #include "sim/base/error.h"
 
@@ -44,15 +45,30 @@ class Origin {
 
 /// Control depends on a value that is unknown with values off. The machine begins again and follows
 /// the data that the value comes from; where there is none to follow, this is a fault of the
-/// program.
+/// program. Where it would cost too much, the value is assumed instead.
 class UnknownControl : public ProgramFault {
  public:
-  UnknownControl(const std::string& message, Origin origin)
-      : ProgramFault(message), origin_(origin) {}
+  UnknownControl(const std::string& message, Origin origin,
+                 std::optional<std::uint32_t> followed_kernel = std::nullopt)
+      : ProgramFault(message), origin_(origin), followed_kernel_(followed_kernel) {}
   Origin origin() const { return origin_; }
+  /// The kernel that cannot be followed without the value; none where the scalar unit needs it.
+  std::optional<std::uint32_t> followed_kernel() const { return followed_kernel_; }
 
  private:
   Origin origin_;
+  std::optional<std::uint32_t> followed_kernel_;
+};
+
+/// A kernel that is followed costs more than RunOptions::follow allows.
+class FollowLimit : public std::runtime_error {
+ public:
+  FollowLimit(const std::string& message, std::uint32_t kernel)
+      : std::runtime_error(message), kernel_(kernel) {}
+  std::uint32_t kernel() const { return kernel_; }
+
+ private:
+  std::uint32_t kernel_;
 };
 
 }  // namespace tpu

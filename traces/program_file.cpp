@@ -10,7 +10,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kProgramFile{"program", 1};
+const FileKind kProgramFile{"program", 2};
 
 /// Words of several owners one behind the other, with the number of each owner's words.
 class Words {
@@ -134,10 +134,14 @@ void write_program_file(const std::string& path, const isa::Program& program) {
   Words data;
   for (const isa::Buffer& buffer : program.buffers) data.append(buffer.data);
   contents.tables["buffers"] = buffers_table(program.buffers);
-  contents.tables["buffers"].add("data_words", data.counts());
+  contents.tables["buffers"]
+      .add("data_words", data.counts())
+      .add("zeroed", column_of<std::uint32_t>(program.buffers, [](auto& b) { return b.zeroed; }));
   contents.bytes["data"] = data.bytes();
 
   contents.tables["ops"] = ops_table(program.ops);
+  contents.tables["control"] = control_table(program.control);
+  contents.tables["control_points"] = control_points_table(program.control);
   add_call_sites(program.call_sites, contents);
   contents.tables["initial_smem"]
       .add("address",
@@ -176,9 +180,14 @@ isa::Program read_program_file(const std::string& path) {
   program.buffers = buffers_of(buffers, path);
   const auto data = split_words(contents.byte_array("data"),
                                 buffers.column<std::uint64_t>("data_words"), path + ": data");
-  for (std::size_t i = 0; i < data.size(); ++i) program.buffers[i].data = data[i];
+  const auto& zeroed = buffers.column<std::uint32_t>("zeroed");
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    program.buffers[i].data = data[i];
+    program.buffers[i].zeroed = zeroed[i] != 0;
+  }
 
   program.ops = ops_of(contents.table("ops"));
+  program.control = control_of(contents.table("control"), contents.table("control_points"), path);
   program.call_sites = call_sites_of(contents, program);
   const Table& smem = contents.table("initial_smem");
   for (std::size_t i = 0; i < smem.rows(); ++i) {

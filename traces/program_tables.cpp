@@ -39,6 +39,62 @@ std::vector<isa::OpInfo> ops_of(const Table& table) {
   return ops;
 }
 
+Table control_table(const std::vector<isa::ControlOp>& control) {
+  Table table;
+  table.add("name", column_of<std::string>(control, [](const auto& c) { return c.name; }));
+  table.add("op_name", column_of<std::string>(control, [](const auto& c) { return c.op_name; }));
+  table.add("source", column_of<std::string>(control, [](const auto& c) { return c.source; }));
+  table.add("branches",
+            column_of<std::uint32_t>(control, [](const auto& c) { return c.branches; }));
+  return table;
+}
+
+Table control_points_table(const std::vector<isa::ControlOp>& control) {
+  std::vector<std::uint32_t> owner;
+  std::vector<isa::ControlPoint> points;
+  for (std::size_t i = 0; i < control.size(); ++i) {
+    owner.resize(owner.size() + control[i].points.size(), static_cast<std::uint32_t>(i));
+    points.insert(points.end(), control[i].points.begin(), control[i].points.end());
+  }
+  Table table;
+  table.add("control", owner);
+  table.add("bundle", column_of<std::uint32_t>(points, [](const auto& p) { return p.bundle; }));
+  table.add("trip_when_taken",
+            column_of<std::uint32_t>(points, [](const auto& p) { return p.trip_when_taken; }));
+  table.add("first_branch",
+            column_of<std::uint32_t>(points, [](const auto& p) { return p.first_branch; }));
+  table.add("end_branch",
+            column_of<std::uint32_t>(points, [](const auto& p) { return p.end_branch; }));
+  return table;
+}
+
+std::vector<isa::ControlOp> control_of(const Table& ops, const Table& points,
+                                       const std::string& file) {
+  std::vector<isa::ControlOp> control(ops.rows());
+  for (std::size_t i = 0; i < control.size(); ++i) {
+    control[i].name = ops.column<std::string>("name")[i];
+    control[i].op_name = ops.column<std::string>("op_name")[i];
+    control[i].source = ops.column<std::string>("source")[i];
+    control[i].branches = ops.column<std::uint32_t>("branches")[i];
+  }
+  for (std::size_t i = 0; i < points.rows(); ++i) {
+    const std::uint32_t owner = points.column<std::uint32_t>("control")[i];
+    isa::ControlPoint point;
+    point.bundle = points.column<std::uint32_t>("bundle")[i];
+    point.trip_when_taken = points.column<std::uint32_t>("trip_when_taken")[i] != 0;
+    point.first_branch = points.column<std::uint32_t>("first_branch")[i];
+    point.end_branch = points.column<std::uint32_t>("end_branch")[i];
+    if (owner >= control.size() || point.end_branch > control[owner].branches ||
+        point.first_branch > point.end_branch) {
+      throw WorkloadError(file + ": control_points: row " + std::to_string(i) +
+                          ": expected a loop or conditional of the " +
+                          std::to_string(control.size()) + " and some of its branches");
+    }
+    control[owner].points.push_back(point);
+  }
+  return control;
+}
+
 Table buffers_table(const std::vector<isa::Buffer>& buffers) {
   Table table;
   table.add("name", column_of<std::string>(buffers, [](const auto& b) { return b.name; }));

@@ -20,6 +20,11 @@ std::vector<Type> column_of(const List& list, Member&& member) {
 /// The ops and buffers of a program as tables of program files and run files.
 Table ops_table(const std::vector<isa::OpInfo>& ops);
 std::vector<isa::OpInfo> ops_of(const Table& table);
+/// The loops and conditionals, and their branches in the code.
+Table control_table(const std::vector<isa::ControlOp>& control);
+Table control_points_table(const std::vector<isa::ControlOp>& control);
+std::vector<isa::ControlOp> control_of(const Table& ops, const Table& points,
+                                       const std::string& file);
 Table buffers_table(const std::vector<isa::Buffer>& buffers);
 /// Without the data of constants. `file` names the file in errors.
 std::vector<isa::Buffer> buffers_of(const Table& table, const std::string& file);

@@ -14,7 +14,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kRunFile{"run", 1};
+const FileKind kRunFile{"run", 2};
 using U64 = std::vector<std::uint64_t>;
 using U32 = std::vector<std::uint32_t>;
 using Strings = std::vector<std::string>;
@@ -371,6 +371,55 @@ void read_cores(const Hdf5Contents& contents, RunRecord& record) {
 
 }  // namespace
 
+void add_paths(const RunRecord& record, Hdf5Contents& contents) {
+  const std::vector<PathTaken>& paths = record.result.paths;
+  contents.tables["control"] = control_table(record.control);
+  contents.tables["paths"]
+      .add("control", column_of<std::uint32_t>(paths, [](auto& p) { return p.op; }))
+      .add("executions", column_of<std::uint64_t>(paths, [](auto& p) { return p.executions; }))
+      .add("least_trips", column_of<std::uint64_t>(paths, [](auto& p) { return p.least_trips; }))
+      .add("most_trips", column_of<std::uint64_t>(paths, [](auto& p) { return p.most_trips; }))
+      .add("stated", column_of<std::uint32_t>(paths, [](auto& p) { return p.stated; }))
+      .add("assumed", column_of<std::uint32_t>(paths, [](auto& p) { return p.assumed; }));
+  std::vector<std::uint32_t> owner, branch;
+  std::vector<std::uint64_t> count;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    for (std::size_t b = 0; b < paths[i].branch_counts.size(); ++b) {
+      owner.push_back(static_cast<std::uint32_t>(i));
+      branch.push_back(static_cast<std::uint32_t>(b));
+      count.push_back(paths[i].branch_counts[b]);
+    }
+  }
+  contents.tables["path_branches"].add("path", owner).add("branch", branch).add("count", count);
+}
+
+void read_paths(const Hdf5Contents& contents, const std::string& file, RunRecord& record) {
+  record.control = control_of(contents.table("control"), {}, file);
+  const Table& table = contents.table("paths");
+  std::vector<PathTaken>& paths = record.result.paths;
+  paths.resize(table.rows());
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    paths[i].op = table.column<std::uint32_t>("control")[i];
+    paths[i].executions = table.column<std::uint64_t>("executions")[i];
+    paths[i].least_trips = table.column<std::uint64_t>("least_trips")[i];
+    paths[i].most_trips = table.column<std::uint64_t>("most_trips")[i];
+    paths[i].stated = table.column<std::uint32_t>("stated")[i] != 0;
+    paths[i].assumed = table.column<std::uint32_t>("assumed")[i] != 0;
+    if (paths[i].op >= record.control.size()) {
+      throw WorkloadError(file + ": paths: row " + std::to_string(i) + ": expected one of " +
+                          std::to_string(record.control.size()) + " loops and conditionals");
+    }
+  }
+  const Table& branches = contents.table("path_branches");
+  for (std::size_t i = 0; i < branches.rows(); ++i) {
+    const std::uint32_t path = branches.column<std::uint32_t>("path")[i];
+    if (path >= paths.size()) {
+      throw WorkloadError(file + ": path_branches: no path " + std::to_string(path));
+    }
+    paths[path].branch_counts.push_back(branches.column<std::uint64_t>("count")[i]);
+  }
+}
+
 void write_run_file(const std::string& path, const RunRecord& record) {
   TPU_CHECK(record.core_numbers.size() == record.result.cores.size(),
             "numbers of " << record.core_numbers.size() << " cores, results of "
@@ -395,6 +444,7 @@ void write_run_file(const std::string& path, const RunRecord& record) {
   contents.tables["ops"] = ops_table(record.ops);
   contents.tables["op_counters"] = op_counters_table(record);
   contents.tables["buffers"] = buffers_table(record.buffers);
+  add_paths(record, contents);
   contents.tables["notes"].add("text", record.result.notes);
   contents.tables["losses"].add("loss", record.losses);
   if (record.has_events) add_events(record.events, contents);
@@ -422,6 +472,7 @@ RunRecord read_run_file(const std::string& path) {
   record.ops = ops_of(contents.table("ops"));
   record.buffers = buffers_of(contents.table("buffers"), path);
   read_cores(contents, record);
+  read_paths(contents, path, record);
   record.result.notes = contents.table("notes").column<std::string>("text");
   record.losses = contents.table("losses").column<double>("loss");
   record.has_events = contents.tables.count("events/ops") > 0;

@@ -19,6 +19,8 @@ RunRecord start_record(const MachineParams& params, const isa::Program& program)
     copy.data.clear();
     record.buffers.push_back(std::move(copy));
   }
+  record.control = program.control;
+  for (isa::ControlOp& op : record.control) op.points.clear();
   return record;
 }
 

@@ -56,7 +56,8 @@ struct RunRecord {
   std::string detail;       ///< "core=interpret", or empty.
   std::vector<std::uint32_t> core_numbers;  ///< Of result.cores, in their order.
   std::vector<isa::OpInfo> ops;
-  std::vector<isa::Buffer> buffers;  ///< Without their data.
+  std::vector<isa::Buffer> buffers;     ///< Without their data.
+  std::vector<isa::ControlOp> control;  ///< Of result.paths; without their places in the code.
   RunResult result;
   std::vector<double> losses;  ///< Of each step, with values.
   bool has_events = false;

@@ -203,7 +203,8 @@ void ListingParser::parse_by_signature(const Name& dest, const OpcodeInfo& row, 
     cursor_.expect("target = $region");
     const std::uint64_t region = cursor_.decimal("the number of a region");
     branches_.push_back({static_cast<std::uint32_t>(listing_.kernel.instructions.size()),
-                         static_cast<std::uint32_t>(region), place});
+                         static_cast<std::uint32_t>(region), place,
+                         static_cast<std::uint32_t>(listing_.kernel.bundles.size())});
     if (never) cursor_.fail("a branch that can be taken");
   } else {
     parse_operands(row, instruction, names, references);

@@ -251,6 +251,7 @@ void ListingParser::resolve_branches() {
                                           std::to_string(cycle_[target]));
     }
     listing_.kernel.instructions[branch.instruction].operands[0] = Operand::immediate_(target);
+    listing_.branches.push_back({branch.bundle, branch.region});
   }
 }
 

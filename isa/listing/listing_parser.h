@@ -44,6 +44,7 @@ class ListingParser {
     std::uint32_t instruction = 0;
     std::uint32_t region = 0;
     const char* place = nullptr;
+    std::uint32_t bundle = 0;
   };
 
   void parse_header();

@@ -47,11 +47,18 @@ struct ListingCall {
   std::vector<std::pair<std::uint8_t, std::uint32_t>> operand_names;  ///< Register, virtual name.
 };
 
+/// A branch and the region that it goes to.
+struct ListingBranch {
+  std::uint32_t bundle = 0;
+  std::uint32_t region = 0;
+};
+
 /// One listing: a kernel with branches and on-chip addresses resolved, HBM addresses and calls not
 /// yet linked.
 struct Listing {
   Kernel kernel;
   std::vector<ListingCall> calls;
+  std::vector<ListingBranch> branches;
   std::vector<ListingOperand> operands;
   std::vector<HbmReference> hbm_references;
 };

@@ -1,5 +1,7 @@
 #include "isa/listing/packed_listing.h"
 
+#include <charconv>
+
 #include "isa/listing/text_cursor.h"
 
 namespace tpu::isa {
@@ -70,11 +72,43 @@ const char* to_string(ListingSpace space) {
   return "?";
 }
 
+namespace {
+
+std::string_view between(std::string_view line, std::string_view before, std::string_view behind) {
+  const std::size_t begin = line.find(before);
+  if (begin == std::string_view::npos) return {};
+  line.remove_prefix(begin + before.size());
+  return line.substr(0, behind.empty() ? line.size() : line.find(behind));
+}
+
+std::optional<std::uint32_t> number_in(std::string_view text) {
+  std::uint32_t number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || read.ec != std::errc()) return std::nullopt;
+  return number;
+}
+
+/// The rest of a line behind "$regionN"; nothing where no HLO instruction owns it or it has no
+/// role.
+std::optional<ControlRegion> control_region(std::uint32_t number, std::string_view rest) {
+  ControlRegion region;
+  region.number = number;
+  region.op = between(rest, "#{", "}");
+  region.role = between(rest, " // ", "");
+  const std::optional<std::uint32_t> parent = number_in(between(rest, "parent=", " "));
+  if (region.op.empty() || region.role.empty() || !parent) return std::nullopt;
+  region.parent = *parent;
+  return region;
+}
+
+}  // namespace
+
 PackedListing PackedListing::read(std::string_view text, const std::string& file) {
   PackedListing listing;
   listing.file_ = file;
   TextCursor cursor(text, file);
   bool has_region = false;
+  bool owned = false;
   std::uint32_t region = 0;
   while (!cursor.at_end()) {
     cursor.skip_blanks();
@@ -91,6 +125,12 @@ PackedListing PackedListing::read(std::string_view text, const std::string& file
     } else if (cursor.take("$region")) {
       region = static_cast<std::uint32_t>(cursor.decimal("the number of a region"));
       has_region = true;
+      owned = false;
+      if (std::optional<ControlRegion> control = control_region(region, cursor.take_line())) {
+        listing.control_regions_.push_back(std::move(*control));
+        owned = true;
+      }
+      continue;
     } else if (has_region && cursor.take("// region range: [")) {
       PackedRegion range;
       range.begin = static_cast<std::uint32_t>(cursor.decimal("the first bundle of a region"));
@@ -99,7 +139,9 @@ PackedListing PackedListing::read(std::string_view text, const std::string& file
       cursor.expect(")");
       listing.regions_.emplace(region, range);
     }
-    cursor.take_line();
+    const std::string_view rest = cursor.take_line();
+    if (!owned || rest.find("= sbr.rel") == std::string_view::npos) continue;
+    listing.control_regions_.back().target = number_in(between(rest, "region = ", ")"));
   }
   if (!has_region) cursor.fail("\"$region\" somewhere in a listing of regions and allocations");
   return listing;

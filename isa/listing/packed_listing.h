@@ -33,6 +33,16 @@ struct PackedRegion {
   std::uint32_t end = 0;
 };
 
+/// A region that belongs to a `while` or a `conditional`: `$region22: #{while.3} parent=76 //
+/// loop_header_branch`, and the region that its branch goes to.
+struct ControlRegion {
+  std::uint32_t number = 0;
+  std::uint32_t parent = 0;
+  std::string op;    ///< HLO instruction.
+  std::string role;  ///< "pred_check_branch", "pred_region", "loop_header_branch", ...
+  std::optional<std::uint32_t> target;
+};
+
 /// What XLA's `*-post-bundle-packing-post-ra.txt` tells beyond the final bundles of a kernel: where
 /// its allocations lie, and the ranges of its regions.
 class PackedListing {
@@ -44,6 +54,8 @@ class PackedListing {
   const std::vector<Allocation>& allocations() const { return allocations_; }
   /// Null where the file has no such region or does not tell its range.
   const PackedRegion* region(std::uint32_t number) const;
+  /// In the order of the code; outer regions before inner ones.
+  const std::vector<ControlRegion>& control_regions() const { return control_regions_; }
   const std::string& file() const { return file_; }
 
  private:
@@ -51,6 +63,7 @@ class PackedListing {
   std::vector<Allocation> allocations_;
   std::unordered_map<std::uint32_t, std::uint32_t> index_;  ///< Number to place in allocations_.
   std::unordered_map<std::uint32_t, PackedRegion> regions_;
+  std::vector<ControlRegion> control_regions_;
 };
 
 }  // namespace tpu::isa

@@ -39,6 +39,7 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
     }
   }
   if (data_) scalar_.set_vectors(&data_->state(), data_->knowledge());
+  scalar_.set_followed(setup.followed);
   load_smem(load);
   DmaPorts& dma_ports = *this;
   CoreOutside& outside = *this;

@@ -58,7 +58,9 @@ void DataPath::prepare_followed(std::uint32_t kernel, std::uint32_t bundle, Scal
 }
 
 void DataPath::execute_followed(std::uint32_t kernel, std::uint32_t bundle) {
-  isa::execute_bundle(followed_->vector_half(kernel), bundle, state_, *this);
+  const isa::Kernel& half = followed_->vector_half(kernel);
+  followed_->spend_instructions(kernel, half.bundles[bundle].instruction_count);
+  isa::execute_bundle(half, bundle, state_, *this);
   knowledge_->commit();
 }
 

@@ -56,9 +56,36 @@ bool FollowedKernels::add(Origin origin) {
   any_ = true;
   const std::optional<std::uint32_t> kernel = origin.kernel();
   if (!kernel) return first;
-  if (follows(*kernel)) return false;
+  if (follows(*kernel) || refused(origin)) return false;
   vector_halves_.emplace(*kernel, make_vector_half(program_.kernels[*kernel]));
   return true;
+}
+
+void FollowedKernels::refuse(std::uint32_t kernel) {
+  refused_.insert(kernel);
+  vector_halves_.erase(kernel);
+}
+
+bool FollowedKernels::refused(Origin origin) const {
+  const std::optional<std::uint32_t> kernel = origin.kernel();
+  if (!kernel) return false;
+  return refused_.count(*kernel) != 0 || (others_refused_ && !follows(*kernel));
+}
+
+void FollowedKernels::spend_instructions(std::uint32_t kernel, std::uint64_t count) const {
+  spent_[kernel] += count;
+  used_.instructions += count;
+  if (used_.instructions <= limits_.instructions) return;
+  const auto most = std::max_element(spent_.begin(), spent_.end(),
+                                     [](auto& a, auto& b) { return a.second < b.second; });
+  throw FollowLimit("more instructions than may be followed", most->first);
+}
+
+void FollowedKernels::spend_bytes(std::uint32_t kernel, std::uint64_t count) const {
+  used_.bytes += count;
+  if (used_.bytes > limits_.bytes) {
+    throw FollowLimit("more bytes than may be remembered", kernel);
+  }
 }
 
 std::vector<std::string> FollowedKernels::names() const {

@@ -22,6 +22,7 @@ class Knowledge {
  public:
   Knowledge(const FollowedKernels& followed, const isa::CoreShape& shape);
 
+  const FollowedKernels& followed() const { return followed_; }
   bool follows(std::uint32_t kernel) const { return followed_.follows(kernel); }
   /// The core goes from one kernel to another, by a call or a return.
   void enter(std::uint32_t kernel, std::uint32_t from);

@@ -11,6 +11,8 @@ constexpr const char* kNeedsValues =
     " depends on a value that the vector unit computed, which is unknown with values off; run "
     "with --values on";
 
+constexpr std::uint32_t kPlaceholders = 64;
+
 }  // namespace
 
 ScalarUnit::ScalarUnit(std::uint32_t smem_words, std::uint32_t chip, std::uint32_t core)
@@ -30,17 +32,25 @@ const isa::ScalarState& ScalarUnit::state() {
 
 std::optional<bool> ScalarUnit::holds(const DecodedGuard& guard) const {
   if (is_unknown(guard.reg)) return std::nullopt;
-  return (registers_[guard.reg] != 0) == guard.holds_when;
+  return assumed_to_hold(guard);
 }
 
 std::optional<std::uint32_t> ScalarUnit::value(const ScalarOperand& operand) const {
   if (is_unknown(operand.reg)) return std::nullopt;
-  return registers_[operand.reg] + operand.immediate;
+  return assumed_value(operand);
 }
 
 void ScalarUnit::write_smem(std::uint32_t word, std::uint32_t value, Origin origin) {
   state_.smem[word] = value;
   note_word(word, origin);
+}
+
+void ScalarUnit::write_smem_unknown(std::uint32_t word, Origin origin) {
+  write_smem(word, placeholder(), origin);
+}
+
+std::uint32_t ScalarUnit::placeholder() {
+  return static_cast<std::uint32_t>(placeholders_++ % kPlaceholders);
 }
 
 void ScalarUnit::note_word(std::uint32_t word, Origin origin) {
@@ -67,9 +77,12 @@ bool ScalarUnit::fail(const std::string& what, Origin origin) {
   return false;
 }
 
-ScalarUnit::FromVector ScalarUnit::element(std::uint8_t vector_register) const {
-  if (vectors_ == nullptr) return {0, Origin::kernel(kernel_)};
+ScalarUnit::FromVector ScalarUnit::element(std::uint8_t vector_register) {
+  const bool follows =
+      vectors_ != nullptr && (knowledge_ == nullptr || knowledge_->follows(kernel_));
+  if (!follows) return {placeholder(), Origin::kernel(kernel_)};
   const Origin origin = knowledge_ != nullptr ? knowledge_->vector(vector_register) : Origin();
+  if (!origin.known()) return {placeholder(), origin};
   return {vectors_->vector(vector_register).word[0], origin};
 }
 
@@ -79,7 +92,7 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
   for (const MicroOp* op = begin; op != end; ++op) {
     if constexpr (kUnknowns) {
       bool handled = false;
-      if (!execute_unknown(*op, handled)) return op;
+      if (!note_unknown(*op, handled)) return op;
       if (handled) continue;
     }
     // The guards of kQueueGuard are what it notes.
@@ -193,50 +206,59 @@ bool ScalarUnit::execute_rare(const MicroOp& op) {
   }
 }
 
-/// The operations that touch something unknown. False: a fault. `handled`: nothing more to do.
-bool ScalarUnit::execute_unknown(const MicroOp& op, bool& handled) {
+/// What an operation that touches something unknown makes of the origins, before it computes with
+/// the placeholders. False: a fault. `handled`: it computes nothing.
+bool ScalarUnit::note_unknown(const MicroOp& op, bool& handled) {
   const Origin guard = origin(op.guard.reg);
   const bool guard_unknown = !guard.known();
-  if (guard_unknown && op.kind == Kind::kHalt) {
-    handled = true;
-    return true;
-  }
-  if (guard_unknown &&
-      (op.kind == Kind::kQueueGuard || op.kind == Kind::kVpush || op.kind == Kind::kSpop)) {
-    return fail(std::string("the guard of a push or pop") + kNeedsValues, guard);
-  }
-  if (op.kind == Kind::kQueueGuard || op.kind == Kind::kVpush || op.kind == Kind::kSpop ||
-      op.kind == Kind::kHalt) {
-    return true;
+  switch (op.kind) {
+    case Kind::kHalt:
+      handled = guard_unknown;
+      return true;
+    case Kind::kQueueGuard:
+    case Kind::kVpush:
+    case Kind::kSpop:
+      if (guard.known() || assumes(guard)) return true;
+      return fail(std::string("the guard of a push or pop") + kNeedsValues, guard);
+    default:
+      break;
   }
   if (!guard_unknown && (registers_[op.guard.reg] != 0) != op.guard.holds_when) {
     handled = true;
     return true;
   }
   const Origin address = origin(op.reg[0]) | origin(op.reg[1]);
-  if (op.kind == Kind::kStore) {
-    if (!address.known()) return fail(std::string("the address of sst") + kNeedsValues, address);
-    const Origin stored = guard | origin(op.reg[2]);
-    if (stored.known()) return true;
-    const std::uint32_t word = registers_[op.reg[0]] + registers_[op.reg[1]] + op.immediate[1];
-    if (word >= smem_words()) return true;
-    note_word(word, stored);
-    handled = true;
-    return true;
-  }
+  if (op.kind == Kind::kStore) return note_unknown_store(op, guard, address, handled);
   Origin result = guard | address | origin(op.reg[2]);
   if (op.kind == Kind::kSelect && !is_unknown(op.reg[0])) {
     const bool first = (registers_[op.reg[0]] ^ op.immediate[0]) != 0;
     result = guard | origin(op.reg[first ? 1 : 2]);
   }
-  if (!result.known() && op.dest == scalar_file::kBranchTaken) {
-    return fail(std::string("a branch") + kNeedsValues, result);
-  }
-  if (!result.known() && op.dest == scalar_file::kCallTaken) {
+  if (!result.known() && op.dest == scalar_file::kCallTaken && !assumes(result)) {
     return fail(std::string("a call") + kNeedsValues, result);
   }
   note_origin(op.dest, result);
-  handled = !result.known();
+  if (op.kind == Kind::kLoad && !result.known()) {
+    registers_[op.dest] = placeholder();
+    handled = true;
+  }
+  return true;
+}
+
+bool ScalarUnit::note_unknown_store(const MicroOp& op, Origin guard, Origin address,
+                                    bool& handled) {
+  if (!address.known()) {
+    handled = true;
+    return assumes(address) || fail(std::string("the address of sst") + kNeedsValues, address);
+  }
+  const Origin stored = guard | origin(op.reg[2]);
+  if (stored.known()) return true;
+  const std::uint32_t word = registers_[op.reg[0]] + registers_[op.reg[1]] + op.immediate[1];
+  if (word >= smem_words()) return true;
+  const bool acts = (registers_[op.guard.reg] != 0) == op.guard.holds_when;
+  if (acts) state_.smem[word] = registers_[op.reg[2]] + op.immediate[2];
+  note_word(word, stored);
+  handled = true;
   return true;
 }
 

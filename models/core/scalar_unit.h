@@ -20,8 +20,10 @@ class Knowledge;
 /// The scalar unit as far as control needs it: registers, predicates, SMEM and the queue from the
 /// vector unit. It executes the scalar slice of the kernels. With values off, what comes from the
 /// vector unit is unknown but in kernels that are followed; what is computed from it is unknown,
-/// too, and control cannot depend on it. Two instructions a cycle issue in the sequencer's bundles;
-/// it has no time of its own.
+/// too, and control cannot depend on it. An unknown value is computed with all the same, from a
+/// placeholder: a small number out of a fixed sequence, so that an address that depends on it lies
+/// where a known one would, behind the base of its buffer and spread as known indices are. Two
+/// instructions a cycle issue in the sequencer's bundles; it has no time of its own.
 class ScalarUnit {
  public:
   ScalarUnit(std::uint32_t smem_words, std::uint32_t chip, std::uint32_t core);
@@ -31,6 +33,9 @@ class ScalarUnit {
     vectors_ = vectors;
     knowledge_ = knowledge;
   }
+  /// Which unknown values control goes on without, with what their placeholders make of it.
+  void set_followed(const FollowedKernels& followed) { followed_ = &followed; }
+  bool assumes(Origin origin) const { return followed_ != nullptr && followed_->refused(origin); }
   /// The kernel that runs now: what its vector unit pushes is its data.
   void enter(std::uint32_t kernel) { kernel_ = kernel; }
 
@@ -42,10 +47,17 @@ class ScalarUnit {
   /// Buffers of the program of whose assumed contents something was loaded or popped.
   const std::set<std::uint32_t>& assumed_buffers() const { return assumed_buffers_; }
 
+  Origin branch_origin() const { return origin(scalar_file::kBranchTaken); }
   bool branch_taken() const { return registers_[scalar_file::kBranchTaken] != 0; }
   bool call_taken() const { return registers_[scalar_file::kCallTaken] != 0; }
   /// Whether the guard holds; nothing when it is unknown.
   std::optional<bool> holds(const DecodedGuard& guard) const;
+  bool assumed_to_hold(const DecodedGuard& guard) const {
+    return (registers_[guard.reg] != 0) == guard.holds_when;
+  }
+  std::uint32_t assumed_value(const ScalarOperand& operand) const {
+    return registers_[operand.reg] + operand.immediate;
+  }
   /// The value of an operand; nothing when it is unknown.
   std::optional<std::uint32_t> value(const ScalarOperand& operand) const;
   /// Why an entry of the scalar file is unknown.
@@ -68,6 +80,7 @@ class ScalarUnit {
 
   /// SMEM contents.
   void write_smem(std::uint32_t word, std::uint32_t value, Origin origin = {});
+  void write_smem_unknown(std::uint32_t word, Origin origin);
   std::uint32_t smem(std::uint32_t word) const { return state_.smem[word]; }
   std::uint32_t smem_words() const { return static_cast<std::uint32_t>(state_.smem.size()); }
   std::uint32_t scalar(std::uint8_t reg) const { return registers_[reg]; }
@@ -86,9 +99,11 @@ class ScalarUnit {
   bool store(const MicroOp& op);
   bool load(const MicroOp& op);
   bool execute_rare(const MicroOp& op);
-  bool execute_unknown(const MicroOp& op, bool& handled);
+  bool note_unknown(const MicroOp& op, bool& handled);
+  bool note_unknown_store(const MicroOp& op, Origin guard, Origin address, bool& handled);
   bool fail(const std::string& what, Origin origin = {});
-  FromVector element(std::uint8_t vector_register) const;
+  FromVector element(std::uint8_t vector_register);
+  std::uint32_t placeholder();
   void note_origin(std::uint8_t reg, Origin origin);
   bool is_unknown(std::uint8_t reg) const { return (unknown_ >> reg & 1) != 0; }
   void note_word(std::uint32_t word, Origin origin);
@@ -102,8 +117,10 @@ class ScalarUnit {
   std::uint32_t marked_words_ = 0;  ///< Of SMEM, with another origin than plain.
   std::set<std::uint32_t> assumed_buffers_;
   std::deque<FromVector> from_vector_;
+  std::uint64_t placeholders_ = 0;  ///< That were given out.
   const isa::CoreState* vectors_ = nullptr;
   const Knowledge* knowledge_ = nullptr;
+  const FollowedKernels* followed_ = nullptr;
   std::uint32_t kernel_ = 0;
   std::uint64_t queue_guards_ = 0;
   std::uint32_t queue_guard_count_ = 0;

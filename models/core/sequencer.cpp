@@ -28,7 +28,8 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
       scalar_(scalar),
       flags_(flags),
       data_(data),
-      outside_(outside) {
+      outside_(outside),
+      paths_(blocks.program(), options) {
   if (options.interpret) scoreboard_.emplace(params.core);
   result_.chip = place.chip;
   result_.core = place.core;
@@ -84,12 +85,11 @@ Sequencer::Contact Sequencer::interact() {
 }
 
 Sequencer::Contact Sequencer::act(const Interaction& interaction) {
-  const std::optional<bool> holds = scalar_.holds(interaction.guard);
-  if (!holds) {
-    fault_unknown("the guard of " + isa::opcode_text(interaction.opcode),
-                  scalar_.origin(interaction.guard.reg));
+  if (!scalar_.holds(interaction.guard)) {
+    require(scalar_.origin(interaction.guard.reg),
+            "the guard of " + isa::opcode_text(interaction.opcode));
   }
-  if (!*holds) return Contact::kDone;
+  if (!scalar_.assumed_to_hold(interaction.guard)) return Contact::kDone;
   if (looking_ahead_) {
     note_addition(interaction);
     return Contact::kDone;
@@ -128,12 +128,16 @@ Sequencer::Contact Sequencer::act(const Interaction& interaction) {
 }
 
 std::uint32_t Sequencer::known(const ScalarOperand& operand, const char* what) const {
-  const std::optional<std::uint32_t> value = scalar_.value(operand);
-  if (!value) fault_unknown(what, scalar_.origin(operand.reg));
-  return *value;
+  if (!scalar_.value(operand)) require(scalar_.origin(operand.reg), what);
+  return scalar_.assumed_value(operand);
 }
 
-void Sequencer::fault_unknown(const std::string& what, Origin origin) const {
+/// Control needs an unknown value: a fault, unless it goes on without.
+void Sequencer::require(Origin origin, const std::string& what) const {
+  if (scalar_.assumes(origin)) {
+    assumed_ = true;
+    return;
+  }
   throw UnknownControl(where() + ": " + what +
                            " is unknown with values off (it depends on data that nobody gave or "
                            "wrote); run with --values on\n  " +
@@ -208,7 +212,7 @@ UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) co
       } else if (i == kSourceAddress) {
         unknown.source = origin;
       } else {
-        fault_unknown("word " + std::to_string(i) + " of the DMA's descriptor", origin);
+        require(origin, "word " + std::to_string(i) + " of the DMA's descriptor");
       }
     }
     return unknown;
@@ -241,8 +245,6 @@ isa::DmaDescriptor Sequencer::descriptor_of(const Interaction& interaction,
   } catch (const ProgramFault& problem) {
     fault(problem.what());
   }
-  if (!unknown.source.known()) descriptor.source.address = 0;
-  if (!unknown.destination.known()) descriptor.destination.address = 0;
   return descriptor;
 }
 
@@ -365,7 +367,7 @@ void Sequencer::execute_followed() {
       data_->prepare_followed(block_->kernel, b, scalar_);
     } catch (const UnknownControl& unknown) {
       throw UnknownControl(where(b, cycle) + ": " + unknown.what() + "\n  " + code(b),
-                           unknown.origin());
+                           unknown.origin(), block_->kernel);
     } catch (const ProgramFault& problem) {
       fault(problem.what(), b, cycle);
     }
@@ -426,16 +428,44 @@ void Sequencer::enter(Block& block) {
   next_interaction_ = blocks_.kernel(block.kernel).bundles[block.first].first_interaction;
 }
 
+std::uint32_t Sequencer::branch_bundle() const {
+  const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
+  std::uint32_t bundle = block_->end - 1;
+  while (kernel.bundles[bundle].branch_target == DecodedBundle::kNone) --bundle;
+  return bundle;
+}
+
+/// What the code has decided, or what the user has stated for a loop or a conditional.
+bool Sequencer::branch_taken() {
+  const Origin origin = scalar_.branch_origin();
+  const bool assumes = scalar_.assumes(origin);
+  std::optional<bool> taken;
+  if (origin.known()) taken = scalar_.branch_taken();
+  if (block_->kernel == 0 && paths_.any()) {
+    taken = paths_.decide(branch_bundle(), taken, assumes);
+  }
+  if (taken) return *taken;
+  if (assumes) {
+    assumed_ = true;
+    return scalar_.branch_taken();
+  }
+  const std::uint32_t bundle = branch_bundle();
+  throw UnknownControl(where(bundle, now_) +
+                           ": a branch depends on a value that the vector unit computed, which is "
+                           "unknown with values off; run with --values on\n  " +
+                           code(bundle),
+                       origin);
+}
+
 void Sequencer::go_on() {
   Block& block = *block_;
   switch (block.how_it_ends) {
     case Block::End::kNext:
       return go_to(block.next, block.end);
     case Block::End::kBranch:
-      return scalar_.branch_taken() ? go_to(block.branch, block.target)
-                                    : go_to(block.next, block.end);
+      return branch_taken() ? go_to(block.branch, block.target) : go_to(block.next, block.end);
     case Block::End::kBranchSlot:
-      pending_target_ = scalar_.branch_taken() ? block.target : block.end + 1;
+      pending_target_ = branch_taken() ? block.target : block.end + 1;
       return enter(blocks_.block(block.kernel, block.end, true));
     case Block::End::kSlot:
       return go_to(block.kernel, pending_target_);

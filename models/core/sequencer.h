@@ -10,6 +10,7 @@
 #include "isa/dma_descriptor.h"
 #include "models/code_place.h"
 #include "models/core/block_table.h"
+#include "models/core/control_paths.h"
 #include "models/core/data_path.h"
 #include "models/core/scalar_unit.h"
 #include "models/core/sync_flags.h"
@@ -65,6 +66,10 @@ class Sequencer {
   CoreResult result(std::uint64_t run_end);
   /// The warm-up steps are over.
   bool measuring() const { return warmup_left_ == 0; }
+  /// The paths that loops and conditionals took.
+  const std::vector<PathTaken>& paths() const { return paths_.taken(); }
+  /// Something else than those went on without an unknown value.
+  bool assumed() const { return assumed_; }
   /// DMAs of which an address was unknown.
   std::uint64_t unknown_dmas() const { return unknown_dmas_; }
   /// Bytes that others wrote into this core's HBM.
@@ -115,6 +120,8 @@ class Sequencer {
   [[noreturn]] void fault_in(const MicroOp* failed);
   void check_timing(std::uint64_t guards);
   void count_guarded(std::uint64_t guards);
+  bool branch_taken();
+  std::uint32_t branch_bundle() const;
   void go_on();
   void go_to(std::uint32_t kernel, std::uint32_t bundle);
   void go_to(Block*& remembered, std::uint32_t bundle);
@@ -128,7 +135,7 @@ class Sequencer {
   void note_busy(CoreState state, std::uint64_t cycles);
   Counters counters() const;
   std::uint32_t known(const ScalarOperand& operand, const char* what) const;
-  [[noreturn]] void fault_unknown(const std::string& what, Origin origin) const;
+  void require(Origin origin, const std::string& what) const;
   std::uint32_t checked_flag(std::uint32_t flag) const;
   [[noreturn]] void fault(const std::string& what, std::uint32_t bundle, std::uint64_t cycle) const;
   [[noreturn]] void fault(const std::string& what) const { fault(what, block_->first, now_); }
@@ -143,6 +150,7 @@ class Sequencer {
   SyncFlags& flags_;
   DataPath* data_;
   CoreOutside& outside_;
+  ControlPaths paths_;
 
   Block* block_ = nullptr;
   std::uint32_t next_interaction_ = 0;  ///< Of the block's first bundle; behind the last: done.
@@ -164,6 +172,7 @@ class Sequencer {
   Counters dynamic_;         ///< Waits, DMAs, bytes: what is no constant of a block.
   Counters before_account_;  ///< What the warm-up steps did.
   std::uint64_t unknown_dmas_ = 0;
+  mutable bool assumed_ = false;
   CoreResult result_;
 };
 

@@ -1,6 +1,7 @@
 #include "models/memory/dma_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "sim/base/error.h"
@@ -79,6 +80,17 @@ std::string beyond(const char* which, const char* memory, std::uint64_t end, std
 
 }  // namespace
 
+const std::uint32_t* DmaPayload::granule(std::uint32_t number) const {
+  return words.data() + std::size_t{number} * kGranuleWords;
+}
+
+std::uint32_t DmaPayload::same_origin(std::uint32_t first, std::uint32_t most) const {
+  if (origins.empty()) return most;
+  std::uint32_t count = 1;
+  while (count < most && origins[first + count] == origins[first]) ++count;
+  return count;
+}
+
 DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program& program,
                      MemoryImage& hbm, ScalarUnit& scalar, isa::CoreState* data,
                      Knowledge* knowledge, DmaPorts& ports)
@@ -95,26 +107,42 @@ DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program&
 
 // ---- Start
 
+/// Size of an endpoint's memory in its units of address.
+std::uint64_t DmaEngine::limit(MemorySpace space) const {
+  switch (space) {
+    case MemorySpace::kHbm:
+      return hbm_granules_;
+    case MemorySpace::kVmem:
+      return vmem_rows_;
+    case MemorySpace::kSmem:
+      return params_.core.smem_words;
+    default:
+      return ~std::uint64_t{0};
+  }
+}
+
 std::string DmaEngine::check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
                                       const char* which) const {
   const std::uint64_t end = end_address(endpoint, granules);
+  const std::uint64_t size = limit(endpoint.space);
+  if (end <= size) return {};
   switch (endpoint.space) {
     case MemorySpace::kHbm:
-      if (end > hbm_granules_) return beyond(which, "HBM", end, hbm_granules_, "granule");
-      break;
+      return beyond(which, "HBM", end, size, "granule");
     case MemorySpace::kVmem:
-      if (end > vmem_rows_) return beyond(which, "VMEM", end, vmem_rows_, "row");
-      break;
-    case MemorySpace::kSmem:
-      if (end > params_.core.smem_words) {
-        return beyond(which, "SMEM", end, params_.core.smem_words, "word");
-      }
-      break;
-    case MemorySpace::kInfeed:
-    case MemorySpace::kOutfeed:
-      break;
+      return beyond(which, "VMEM", end, size, "row");
+    default:
+      return beyond(which, "SMEM", end, size, "word");
   }
-  return {};
+}
+
+/// A placeholder that stands for an unknown address and leaves the memory moves back inside.
+void DmaEngine::keep_inside(isa::DmaEndpoint& endpoint, std::uint32_t granules) const {
+  const std::uint64_t end = end_address(endpoint, granules);
+  const std::uint64_t size = limit(endpoint.space);
+  if (end <= size) return;
+  const std::uint64_t extent = end - endpoint.address;
+  endpoint.address = static_cast<std::uint32_t>(size - std::min(size, extent));
 }
 
 std::string DmaEngine::check(const isa::DmaDescriptor& descriptor) const {
@@ -169,8 +197,10 @@ std::uint64_t DmaEngine::new_token() {
   return token;
 }
 
-std::string DmaEngine::start(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
+std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unknown,
                              CodePlace place, std::uint64_t now) {
+  if (!unknown.source.known()) keep_inside(descriptor.source, descriptor.granules);
+  if (!unknown.destination.known()) keep_inside(descriptor.destination, descriptor.granules);
   std::string problem = check(descriptor);
   const bool infeed = descriptor.source.space == MemorySpace::kInfeed;
   if (problem.empty() && infeed) problem = check_infeed(descriptor.granules);
@@ -357,7 +387,9 @@ void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
     deliver(dma.descriptor, dma.payload, dma.unknown.destination, dma.place);
   } else if (dma.descriptor.destination.space == MemorySpace::kHbm &&
              dma.unknown.destination.known()) {
-    deliver_unknown(dma.descriptor, Origin::nobody());
+    DmaPayload unknown;
+    unknown.origins.assign(dma.descriptor.granules, Origin::nobody());
+    deliver(dma.descriptor, unknown, {}, dma.place);
   }
   dma.source_engine->note(dma.descriptor, dma.begin, now);
   const std::uint32_t flag = dma.descriptor.destination_flag;
@@ -386,7 +418,7 @@ void DmaEngine::move(LocalDma& dma) {
     // Nothing of VMEM is known, and HBM only where something was loaded.
     if (to.space == MemorySpace::kVmem || !dma.unknown.destination.known()) return;
     if (to.space == MemorySpace::kHbm && descriptor.source.space != MemorySpace::kHbm &&
-        !hbm_.any_page(to.address, end_address(to, descriptor.granules))) {
+        !hbm_.any_known(to.address, end_address(to, descriptor.granules))) {
       return;
     }
   }
@@ -438,29 +470,38 @@ DmaPayload DmaEngine::read_known(const isa::DmaDescriptor& descriptor, Origin ad
   DmaPayload payload;
   payload.origins.assign(descriptor.granules, all);
   if (!all.known()) return payload;
-  payload.words.resize(std::size_t{descriptor.granules} * kGranuleWords);
+  std::array<std::uint32_t, kGranuleWords> granule{};
   for_each_run(source, descriptor.granules,
                [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
                  for (std::uint32_t i = 0; i < count; ++i) {
-                   std::uint32_t* to =
-                       payload.words.data() + std::size_t{offset + i} * kGranuleWords;
-                   Origin& origin = payload.origins[offset + i];
-                   if (source.space == MemorySpace::kHbm) {
-                     origin = hbm_.look_up(first + i, to);
-                   } else if (vmem) {
-                     const auto row = static_cast<std::uint32_t>(first) + i * kGranuleRows;
-                     origin = knowledge_->rows(row, kGranuleRows);
-                     std::memcpy(to, data_->vmem.row(row), isa::kHbmGranuleBytes);
-                   } else {
-                     for (std::uint32_t w = 0; w < kGranuleWords; ++w) {
-                       const auto word = static_cast<std::uint32_t>(first) + i * kGranuleWords + w;
-                       to[w] = scalar_.smem(word);
-                       origin = origin | scalar_.smem_origin(word);
-                     }
-                   }
+                   const std::uint64_t at =
+                       first + std::uint64_t{i} * units_per_granule(source.space);
+                   const Origin origin = look_up(source.space, at, granule.data());
+                   payload.origins[offset + i] = origin;
+                   if (!origin.known()) continue;
+                   payload.words.resize(std::size_t{descriptor.granules} * kGranuleWords);
+                   std::copy(granule.begin(), granule.end(),
+                             payload.words.begin() +
+                                 static_cast<std::ptrdiff_t>(offset + i) * kGranuleWords);
                  }
                });
   return payload;
+}
+
+/// What is known of a granule of a memory, with values off.
+Origin DmaEngine::look_up(MemorySpace space, std::uint64_t address, std::uint32_t* words) {
+  if (space == MemorySpace::kHbm) return hbm_.look_up(address, words);
+  const auto at = static_cast<std::uint32_t>(address);
+  if (space == MemorySpace::kVmem) {
+    std::memcpy(words, data_->vmem.row(at), isa::kHbmGranuleBytes);
+    return knowledge_->rows(at, kGranuleRows);
+  }
+  Origin origin;
+  for (std::uint32_t w = 0; w < kGranuleWords; ++w) {
+    words[w] = scalar_.smem(at + w);
+    origin = origin | scalar_.smem_origin(at + w);
+  }
+  return origin;
 }
 
 /// Where an unknown address lies nothing is followed in HBM; all of VMEM is unknown after it.
@@ -473,48 +514,62 @@ void DmaEngine::deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& 
     if (vmem) knowledge_->forget_rows(address);
     return;
   }
-  if (payload.words.empty()) return deliver_unknown(descriptor, payload.origins.at(0));
+  const std::uint32_t unit = units_per_granule(destination.space);
+  const std::uint64_t bytes_before = hbm_.bytes();
   for_each_run(destination, descriptor.granules,
                [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
-                 for (std::uint32_t i = 0; i < count; ++i) {
-                   const std::uint32_t* from =
-                       payload.words.data() + std::size_t{offset + i} * kGranuleWords;
-                   const Origin origin =
-                       payload.origins.empty() ? Origin() : payload.origins[offset + i];
-                   if (destination.space == MemorySpace::kHbm) {
-                     origin.known() ? hbm_.write(first + i, from, origin)
-                                    : hbm_.forget(first + i, 1, origin);
-                   } else if (vmem) {
-                     const auto row = static_cast<std::uint32_t>(first) + i * kGranuleRows;
-                     std::memcpy(data_->vmem.row(row), from, isa::kHbmGranuleBytes);
-                     data_->vmem.mark_written(row, kGranuleRows);
-                     if (knowledge_ != nullptr) knowledge_->set_rows(row, kGranuleRows, origin);
-                   } else if (destination.space == MemorySpace::kSmem) {
-                     for (std::uint32_t w = 0; w < kGranuleWords; ++w) {
-                       const auto word = static_cast<std::uint32_t>(first) + i * kGranuleWords + w;
-                       scalar_.write_smem(word, from[w], origin);
-                       if (values_on()) data_->scalar.smem[word] = from[w];
-                     }
+                 std::uint32_t i = 0;
+                 while (i < count) {
+                   const std::uint32_t same = payload.same_origin(offset + i, count - i);
+                   const std::uint64_t at = first + std::uint64_t{i} * unit;
+                   const Origin origin = payload.origin(offset + i);
+                   if (origin.known()) {
+                     put(destination.space, at, same, payload.granule(offset + i), origin);
+                   } else {
+                     forget(destination.space, at, same, origin);
                    }
+                   i += same;
                  }
                });
+  if (knowledge_ != nullptr && hbm_.bytes() > bytes_before) {
+    knowledge_->followed().spend_bytes(place.kernel, hbm_.bytes() - bytes_before);
+  }
 }
 
-void DmaEngine::deliver_unknown(const isa::DmaDescriptor& descriptor, Origin origin) {
-  const isa::DmaEndpoint& destination = descriptor.destination;
-  for_each_run(destination, descriptor.granules,
-               [&](std::uint64_t first, std::uint32_t, std::uint32_t count) {
-                 const auto at = static_cast<std::uint32_t>(first);
-                 if (destination.space == MemorySpace::kHbm) {
-                   hbm_.forget(first, count, origin);
-                 } else if (destination.space == MemorySpace::kVmem) {
-                   knowledge_->set_rows(at, count * kGranuleRows, origin);
-                 } else if (destination.space == MemorySpace::kSmem) {
-                   for (std::uint32_t w = 0; w < count * kGranuleWords; ++w) {
-                     scalar_.write_smem(at + w, 0, origin);
-                   }
-                 }
-               });
+/// Granules of one origin arrive at an address.
+void DmaEngine::put(MemorySpace space, std::uint64_t address, std::uint32_t granules,
+                    const std::uint32_t* words, Origin origin) {
+  const auto at = static_cast<std::uint32_t>(address);
+  if (space == MemorySpace::kHbm) {
+    if (origin.plain()) return hbm_.write(address, words, std::uint64_t{granules});
+    for (std::uint32_t i = 0; i < granules; ++i) {
+      hbm_.write(address + i, words + std::size_t{i} * kGranuleWords, origin);
+    }
+  } else if (space == MemorySpace::kVmem) {
+    std::memcpy(data_->vmem.row(at), words, std::size_t{granules} * isa::kHbmGranuleBytes);
+    data_->vmem.mark_written(at, granules * kGranuleRows);
+    if (knowledge_ != nullptr) knowledge_->set_rows(at, granules * kGranuleRows, origin);
+  } else if (space == MemorySpace::kSmem) {
+    for (std::uint32_t w = 0; w < granules * kGranuleWords; ++w) {
+      scalar_.write_smem(at + w, words[w], origin);
+      if (values_on()) data_->scalar.smem[at + w] = words[w];
+    }
+  }
+}
+
+/// Granules of which nothing is known arrive.
+void DmaEngine::forget(MemorySpace space, std::uint64_t address, std::uint32_t granules,
+                       Origin origin) {
+  const auto at = static_cast<std::uint32_t>(address);
+  if (space == MemorySpace::kHbm) {
+    hbm_.forget(address, granules, origin);
+  } else if (space == MemorySpace::kVmem) {
+    knowledge_->set_rows(at, granules * kGranuleRows, origin);
+  } else if (space == MemorySpace::kSmem) {
+    for (std::uint32_t w = 0; w < granules * kGranuleWords; ++w) {
+      scalar_.write_smem_unknown(at + w, origin);
+    }
+  }
 }
 
 // ---- Reports

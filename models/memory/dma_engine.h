@@ -26,6 +26,13 @@ class DmaEngine;
 struct DmaPayload {
   std::vector<std::uint32_t> words;  ///< Empty where all of it is unknown.
   std::vector<Origin> origins;       ///< Per granule; empty with values on: all of it is known.
+
+  Origin origin(std::uint32_t granule) const {
+    return origins.empty() ? Origin() : origins[granule];
+  }
+  const std::uint32_t* granule(std::uint32_t number) const;
+  /// How many granules from `first` on, at most `most`, have the same origin.
+  std::uint32_t same_origin(std::uint32_t first, std::uint32_t most) const;
 };
 
 /// A DMA between two cores, known at both ends.
@@ -85,7 +92,7 @@ class DmaEngine : public HbmClient {
             ScalarUnit& scalar, isa::CoreState* data, Knowledge* knowledge, DmaPorts& ports);
 
   /// Starts a DMA; returns what is wrong with it, or nothing.
-  std::string start(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown, CodePlace place,
+  std::string start(isa::DmaDescriptor descriptor, UnknownAddresses unknown, CodePlace place,
                     std::uint64_t now);
 
   void hbm_done(std::uint64_t token, std::uint64_t now) override;
@@ -114,6 +121,8 @@ class DmaEngine : public HbmClient {
     bool write = false;
   };
 
+  std::uint64_t limit(isa::MemorySpace space) const;
+  void keep_inside(isa::DmaEndpoint& endpoint, std::uint32_t granules) const;
   std::string check(const isa::DmaDescriptor& descriptor) const;
   std::string check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
                              const char* which) const;
@@ -136,7 +145,10 @@ class DmaEngine : public HbmClient {
   DmaPayload read_known(const isa::DmaDescriptor& descriptor, Origin address, CodePlace place);
   void deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& payload, Origin address,
                CodePlace place);
-  void deliver_unknown(const isa::DmaDescriptor& descriptor, Origin origin);
+  Origin look_up(isa::MemorySpace space, std::uint64_t address, std::uint32_t* words);
+  void put(isa::MemorySpace space, std::uint64_t address, std::uint32_t granules,
+           const std::uint32_t* words, Origin origin);
+  void forget(isa::MemorySpace space, std::uint64_t address, std::uint32_t granules, Origin origin);
 
   const Core core_;
   const MachineParams& params_;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,7 +14,8 @@
 namespace tpu {
 
 /// The contents of one core's half of the HBM: pages of 64 granules of 1 KiB that come into being
-/// when they are written, with a bit per granule that was written. No timing.
+/// when they are written, with a bit per granule that was written. What is unknown or zero from the
+/// start takes no words. No timing.
 class MemoryImage {
  public:
   static constexpr std::uint64_t kGranuleWords = isa::kHbmGranuleBytes / 4;
@@ -21,6 +23,8 @@ class MemoryImage {
   void write(std::uint64_t granule, const std::uint32_t* words, std::uint64_t granules);
   /// Loads words from the start of a granule; the rest of the last granule becomes zero.
   void load(std::uint64_t granule, const std::vector<std::uint32_t>& words);
+  /// Granules that are zeros until somebody writes them.
+  void zero(std::uint64_t granule, std::uint64_t granules);
   /// Copies granules; returns the first one that was never written, if any (its words stay as they
   /// were).
   std::optional<std::uint64_t> read(std::uint64_t granule, std::uint32_t* words,
@@ -33,34 +37,46 @@ class MemoryImage {
   /// The granules hold something unknown from now on; why, is kept after keep_origins().
   void forget(std::uint64_t granule, std::uint64_t granules, Origin why = Origin::nobody());
   void keep_origins() { keeps_origins_ = true; }
-  /// Granules that are zeros until somebody writes them: a buffer of the program without contents.
-  void assume_zeros(std::uint64_t granule, std::uint64_t granules, std::uint32_t buffer);
+  /// Until somebody writes them the granules hold what `contents` says of the buffer, and zeros
+  /// behind it; it is asked when one of them is looked up.
+  void assume(std::uint64_t granule, std::uint64_t granules, std::uint32_t buffer);
+  using Contents = std::function<const std::vector<std::uint32_t>&(std::uint32_t buffer)>;
+  void set_contents(Contents contents) { contents_ = std::move(contents); }
   /// Copies a granule when it is known; its origin.
   Origin look_up(std::uint64_t granule, std::uint32_t* words) const;
   bool written(std::uint64_t granule) const;
-  /// Whether a page exists between two granules.
-  bool any_page(std::uint64_t begin, std::uint64_t end) const {
-    const auto found = pages_.lower_bound(begin / kPageGranules);
-    return found != pages_.end() && found->first * kPageGranules < end;
-  }
+  /// Whether anything may be known between two granules.
+  bool any_known(std::uint64_t begin, std::uint64_t end) const;
+  /// Bytes of the host that the words take.
+  std::uint64_t bytes() const { return pages_with_words_ * kPageGranules * isa::kHbmGranuleBytes; }
 
  private:
   static constexpr std::uint64_t kPageGranules = 64;
   struct Page {
     std::unique_ptr<std::uint32_t[]> words;
     std::uint64_t written = 0;
+    std::uint64_t forgotten = 0;  ///< Not what they were at the start.
+    Origin origin;                ///< Of all granules, unless there are `origins`.
     std::unique_ptr<std::array<Origin, kPageGranules>> origins;
   };
   struct Assumed {
     std::uint64_t end = 0;
     std::uint32_t buffer = 0;
   };
-  Page& page(std::uint64_t number);
-  void note_origins(std::uint64_t granule, std::uint64_t granules, Origin origin);
+  static std::uint64_t bits(std::uint64_t first, std::uint64_t count);
+  void forget_in_page(Page& page, std::uint64_t first, std::uint64_t count, Origin why);
+  static void note_origins(Page& page, std::uint64_t first, std::uint64_t count, Origin origin);
+  static Origin origin_of(const Page& page, std::uint64_t in_page);
+  bool zero_at_start(std::uint64_t begin, std::uint64_t end) const;
+  /// Whether a granule holds words, or zeros as at the start; copies them.
+  bool copy(std::uint64_t granule, std::uint32_t* words) const;
 
   std::map<std::uint64_t, Page> pages_;
+  std::uint64_t pages_with_words_ = 0;
   bool keeps_origins_ = false;
-  std::map<std::uint64_t, Assumed> assumed_;  ///< By first granule.
+  std::map<std::uint64_t, std::uint64_t> zeros_;  ///< End by first granule; apart from each other.
+  std::map<std::uint64_t, Assumed> assumed_;      ///< By first granule.
+  Contents contents_;
 };
 
 }  // namespace tpu

@@ -59,6 +59,8 @@ const Command& find_command(const std::string& name) {
                    "; tpusim --help explains them");
 }
 
+constexpr std::uint64_t kMostTrips = std::uint64_t{1} << 32;
+
 constexpr const char* kWorkloadFlags[] = {
     "shape",   "kernel", "stride", "padding", "pass",     "dtype",      "image",
     "classes", "layers", "width",  "heads",   "sequence", "vocabulary", "learning-rate"};
@@ -114,6 +116,10 @@ po::options_description options_of(const Command& command) {
         "(implies core=interpret, values=on); core=blocks, mxu=ports");
     add("values", po::value<std::string>(), "on: the program computes on data (off)");
     add("seed", po::value<std::string>(), "of initial values (0)");
+    add("trips", po::value<std::vector<std::string>>()->composing(),
+        "LOOP=N: trips of a while with values off, whatever its data; may be repeated");
+    add("branch", po::value<std::vector<std::string>>()->composing(),
+        "CONDITIONAL=K: its branch, from 0 on, with values off; may be repeated");
   }
   if (command.run && !command.many_machines) {
     add("inputs", po::value<std::string>(), "FILE.npz with arg_000, arg_001, ...");
@@ -330,6 +336,24 @@ class Reader {
     }
   }
 
+  /// "while.3=12", each.
+  void read_paths(const char* flag, std::vector<std::pair<std::string, std::uint64_t>>& paths) {
+    if (map_.count(flag) == 0) return;
+    const std::string name = std::string("--") + flag;
+    for (const std::string& text : map_[flag].as<std::vector<std::string>>()) {
+      const std::size_t equals = text.rfind('=');
+      if (equals == std::string::npos || equals == 0) {
+        throw UsageError(name + ": expected " +
+                         (name == "--trips" ? "LOOP=N, such as while.3=12"
+                                            : "CONDITIONAL=K, such as conditional.3=0") +
+                         "; found \"" + text + "\"");
+      }
+      const auto number = parse_number<std::uint64_t>(name, text.substr(equals + 1), 0, kMostTrips);
+      paths.emplace_back(text.substr(0, equals), number);
+    }
+  }
+  bool states_paths() const { return !arguments_.trips.empty() || !arguments_.branches.empty(); }
+
   void read_run() {
     read_text("steps", [&](const std::string& text) {
       arguments_.steps = parse_number<std::uint32_t>("--steps", text, 1, kLargestSteps);
@@ -363,13 +387,20 @@ class Reader {
     read_text("tolerance", [&](const std::string& text) {
       arguments_.tolerance = parse_number<double>("--tolerance", text, 0, 1e30);
     });
+    read_paths("trips", arguments_.trips);
+    read_paths("branch", arguments_.branches);
     const bool off = map_.count("values") > 0 || map_.count("detail") > 0;
-    for (const char* flag : {"inputs", "outputs", "check"}) {
+    if (map_.count("inputs") > 0 && !off) arguments_.values = !states_paths();
+    for (const char* flag : {"outputs", "check"}) {
       if (map_.count(flag) == 0) continue;
       if (off && !arguments_.values) {
         throw UsageError(std::string("--") + flag + ": expected --values on beside it");
       }
       arguments_.values = true;
+    }
+    if (arguments_.values && states_paths()) {
+      throw UsageError(std::string(arguments_.trips.empty() ? "--branch" : "--trips") +
+                       ": expected --values off beside it: with values on the data decides");
     }
     if (map_.count("tolerance") > 0 && arguments_.check.empty()) {
       throw UsageError("--tolerance: expected --check beside it");

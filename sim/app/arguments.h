@@ -39,6 +39,8 @@ struct Arguments {
   bool interpret = false;
   bool mxu_array = false;
   std::string inputs, outputs, check;
+  /// The paths of loops and conditionals, by name of their HLO instruction.
+  std::vector<std::pair<std::string, std::uint64_t>> trips, branches;
   std::optional<double> tolerance;  ///< None given: as check_outputs() says.
 
   std::string json, output, format;

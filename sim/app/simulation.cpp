@@ -3,7 +3,10 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
+#include <memory>
+#include <optional>
 
 #include "sim/app/cpu_time.h"
 #include "sim/app/progress_bar.h"
@@ -95,6 +98,51 @@ void load_values(const Arguments& arguments, const PreparedWorkload& workload,
   record.values_from = "parameters " + values.origin();
 }
 
+/// With values off: the same inputs, of which the run asks for those that control depends on.
+void offer_values(const Arguments& arguments, const PreparedWorkload& workload,
+                  const MachineParams& params, RunOptions& options) {
+  auto values = std::make_shared<std::optional<InitialValues>>();
+  const auto read = [values, &arguments, &workload, &options]() -> const InitialValues& {
+    if (!*values) {
+      values->emplace(workload, read_inputs(arguments, workload), arguments.seed);
+      options.inputs_from = (*values)->origin();
+    }
+    return **values;
+  };
+  if (!arguments.inputs.empty()) read();
+  options.inputs = [read, &workload, &params](std::uint32_t core, const isa::Buffer& buffer) {
+    const auto found = std::find(workload.cores.begin(), workload.cores.end(), core);
+    const auto place = static_cast<std::size_t>(found - workload.cores.begin());
+    return read().words(buffer, part_number(workload, params, place));
+  };
+}
+
+/// What the command line states of the paths of loops and conditionals.
+void state_paths(const Arguments& arguments, const isa::Program& program, RunOptions& options) {
+  const auto state = [&](const char* flag, const std::string& name, std::uint64_t number,
+                         bool loop) {
+    std::string known;
+    for (std::uint32_t i = 0; i < program.control.size(); ++i) {
+      const isa::ControlOp& op = program.control[i];
+      if ((op.branches == 0) != loop) continue;
+      known += (known.empty() ? "" : ", ") + op.name;
+      if (op.name != name) continue;
+      if (!loop && number >= op.branches) {
+        throw UsageError(std::string(flag) + ": " + name + " has the branches 0 to " +
+                         std::to_string(op.branches - 1) + ", found " + std::to_string(number));
+      }
+      options.paths[i] = number;
+      return;
+    }
+    throw UsageError(std::string(flag) + ": " + program.name + " has no " +
+                     (loop ? "loop" : "conditional") + " \"" + name +
+                     "\" whose path data decides; " +
+                     (known.empty() ? "it has none at all" : "there are: " + known));
+  };
+  for (const auto& [name, trips] : arguments.trips) state("--trips", name, trips, true);
+  for (const auto& [name, branch] : arguments.branches) state("--branch", name, branch, false);
+}
+
 }  // namespace
 
 config::Configuration effective_configuration(const Arguments& arguments, const std::string& name) {
@@ -139,6 +187,8 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   options.mxu_array = arguments.mxu_array;
   options.check_names = arguments.values;
   options.cores = workload.cores;
+  if (!arguments.values) offer_values(arguments, workload, configuration.params, options);
+  state_paths(arguments, workload.program, options);
   if (record.has_events || loss != nullptr) options.observer = &observer;
   options.progress = [&](double fraction) { progress.update(fraction); };
   const double run_begin = cpu_seconds();

@@ -13,6 +13,8 @@ using compiler::HostArray;
 using hlo::ElementType;
 
 constexpr std::uint32_t kRandomIntegers = 8;  ///< Random whole numbers are below this.
+/// Random fp16 numbers lie between 0.5 and 1, of both signs.
+constexpr std::uint32_t kHalf = 0x3800, kHalfSignAndFraction = 0x83ff;
 
 /// The finaliser of splitmix64: equal seeds give equal values on every machine.
 std::uint64_t mix(std::uint64_t x) {
@@ -231,6 +233,14 @@ HostArray InitialValues::random(const isa::Buffer& buffer, std::uint32_t number)
       append(array.bytes, static_cast<std::uint32_t>(bits % (is_pred ? 2 : kRandomIntegers)));
     } else if (hlo::byte_size(type) == 1) {
       append(array.bytes, static_cast<std::uint8_t>(bits & 1));
+    } else if (type == ElementType::kF16) {
+      append(array.bytes, static_cast<std::uint16_t>(kHalf | (bits & kHalfSignAndFraction)));
+    } else if (type == ElementType::kF64) {
+      append(array.bytes, static_cast<double>(real));
+    } else if (type == ElementType::kS16 || type == ElementType::kU16) {
+      append(array.bytes, static_cast<std::uint16_t>(bits % kRandomIntegers));
+    } else if (type == ElementType::kS64 || type == ElementType::kU64) {
+      append(array.bytes, bits % kRandomIntegers);
     } else {
       throw WorkloadError(buffer.name + ": no random values of type " +
                           std::string(hlo::to_string(type)) + "; give them with --inputs");
@@ -253,6 +263,22 @@ HostArray InitialValues::parameter(const isa::Buffer& buffer, std::uint32_t numb
   const auto replica = static_cast<std::int64_t>(place);
   array.bytes = frontend::parameter_value(zoo, number, seed_, step, replica);
   return array;
+}
+
+std::vector<std::uint32_t> InitialValues::words(const isa::Buffer& buffer,
+                                                std::size_t place) const {
+  if (workload_.frontend && inputs_.empty()) {
+    std::vector<std::vector<std::uint8_t>> state =
+        frontend::initial_values(*workload_.frontend, seed_, static_cast<std::int64_t>(place));
+    if (buffer.index < state.size()) {
+      const hlo::Computation& entry = workload_.frontend->module.entry_computation();
+      HostArray array;
+      array.shape = entry.at(entry.parameters().at(buffer.index)).shape;
+      array.bytes = std::move(state[buffer.index]);
+      return compiler::words_for(buffer, array);
+    }
+  }
+  return compiler::words_for(buffer, parameter(buffer, buffer.index, place, 0));
 }
 
 CoreLoad InitialValues::load(std::size_t place, std::uint32_t steps) const {

@@ -29,6 +29,9 @@ class InitialValues {
   /// What the core at this place among the workload's cores loads before `steps` steps.
   CoreLoad load(std::size_t place, std::uint32_t steps) const;
 
+  /// The words of one parameter's buffer on that core, before the first step.
+  std::vector<std::uint32_t> words(const isa::Buffer& buffer, std::size_t place) const;
+
   /// Where the values come from, for the report.
   std::string origin() const;
 

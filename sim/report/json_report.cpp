@@ -192,6 +192,24 @@ Json checks_json(const std::vector<CheckedOutput>& checks) {
   return list;
 }
 
+Json paths_json(const traces::RunRecord& record) {
+  Json paths = Json::array();
+  for (const PathTaken& path : record.result.paths) {
+    const isa::ControlOp& op = record.control[path.op];
+    Json json = {{"name", op.name},       {"op_name", op.op_name},
+                 {"source", op.source},   {"executions", path.executions},
+                 {"stated", path.stated}, {"assumed", path.assumed}};
+    if (op.branches == 0) {
+      json["least_trips"] = path.least_trips;
+      json["most_trips"] = path.most_trips;
+    } else {
+      json["branch_counts"] = path.branch_counts;
+    }
+    paths.push_back(std::move(json));
+  }
+  return paths;
+}
+
 }  // namespace
 
 Json to_json(const traces::RunRecord& record, const Summary& summary, const SimulatorCost& cost,
@@ -236,6 +254,7 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["memory"] = memory_json(record, summary.memory);
   if (!record.losses.empty()) json["loss"] = record.losses;
   if (!checks.empty()) json["checks"] = checks_json(checks);
+  json["paths"] = paths_json(record);
   json["notes"] = record.result.notes;
   json["simulator"] = simulator_json(summary, cost);
   return json;

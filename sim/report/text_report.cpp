@@ -275,6 +275,46 @@ void print_losses(std::ostringstream& out, const traces::RunRecord& record) {
   out << "\n";
 }
 
+/// "6 trips", "2 to 9 trips in each of 3 executions", "branch 1".
+std::string path_text(const PathTaken& path) {
+  if (path.executions == 0) return "not reached";
+  std::string text;
+  if (path.branch_counts.empty()) {
+    text = std::to_string(path.least_trips);
+    if (path.most_trips != path.least_trips) text += " to " + std::to_string(path.most_trips);
+    text += path.most_trips == 1 ? " trip" : " trips";
+    if (path.executions > 1) {
+      text += " in each of " + std::to_string(path.executions) + " executions";
+    }
+  } else {
+    for (std::size_t b = 0; b < path.branch_counts.size(); ++b) {
+      if (path.branch_counts[b] == 0) continue;
+      text += (text.empty() ? "branch " : ", branch ") + std::to_string(b);
+      if (path.executions > 1) text += " " + std::to_string(path.branch_counts[b]) + " times";
+    }
+  }
+  if (path.stated) text += " (stated)";
+  if (path.assumed) text += " (assumed)";
+  return text;
+}
+
+void print_paths(std::ostringstream& out, const traces::RunRecord& record) {
+  constexpr std::size_t kMostPaths = 12;
+  const std::vector<PathTaken>& paths = record.result.paths;
+  if (paths.empty()) return;
+  out << "\nPaths of loops and conditionals";
+  if (record.core_numbers.size() > 1) out << " (core " << record.core_numbers[0] << ")";
+  out << "\n";
+  for (std::size_t i = 0; i < std::min(paths.size(), kMostPaths); ++i) {
+    const isa::ControlOp& op = record.control[paths[i].op];
+    out << "  " << op.name << ": " << path_text(paths[i]);
+    if (!op.source.empty()) out << "  " << op.source;
+    if (!op.op_name.empty()) out << "  " << op.op_name;
+    out << "\n";
+  }
+  if (paths.size() > kMostPaths) out << "  and " << paths.size() - kMostPaths << " more\n";
+}
+
 void print_notes(std::ostringstream& out, const traces::RunRecord& record) {
   if (record.result.notes.empty()) return;
   out << "Not modelled or not confirmed\n";
@@ -302,6 +342,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_estimates(out, record, summary, style);
   print_memory(out, record, summary);
   print_losses(out, record);
+  print_paths(out, record);
   print_notes(out, record);
   print_cost(out, summary, cost);
   return fit_to_width(out.str(), style);

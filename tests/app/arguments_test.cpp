@@ -148,7 +148,9 @@ TEST(Errors, MissingOrSurplusArgumentsAreNamed) {
 }
 
 TEST(Errors, FilesOfValuesNeedValues) {
-  for (const char* flag : {"--inputs", "--outputs", "--check"}) {
+  EXPECT_TRUE(parse_arguments({"run", "mlp", "--inputs", "x.npz"})->values);
+  EXPECT_FALSE(parse_arguments({"run", "mlp", "--values", "off", "--inputs", "x.npz"})->values);
+  for (const char* flag : {"--outputs", "--check"}) {
     EXPECT_EQ(error_of({"run", "mlp", "--values", "off", flag, "x.npz"}),
               std::string(flag) + ": expected --values on beside it");
     EXPECT_TRUE(parse_arguments({"run", "mlp", flag, "x.npz"})->values);
@@ -157,6 +159,24 @@ TEST(Errors, FilesOfValuesNeedValues) {
   EXPECT_EQ(parse_arguments({"run", "--check", "--seed", "1", "mlp"})->check, "mlp/values.npz");
   EXPECT_EQ(error_of({"run", "mlp", "--tolerance", "0.1"}),
             "--tolerance: expected --check beside it");
+}
+
+TEST(Paths, AreStatedByNameAndNumber) {
+  const auto arguments = parse_arguments({"run", "step/", "--trips", "while.3=12", "--trips",
+                                          "a=b=0", "--branch", "cond.1=2", "--inputs", "x.npz"});
+  const std::vector<std::pair<std::string, std::uint64_t>> trips{{"while.3", 12}, {"a=b", 0}};
+  const std::vector<std::pair<std::string, std::uint64_t>> branches{{"cond.1", 2}};
+  EXPECT_EQ(arguments->trips, trips);
+  EXPECT_EQ(arguments->branches, branches);
+  EXPECT_FALSE(arguments->values);
+  EXPECT_EQ(error_of({"run", "mlp", "--trips", "while.3"}),
+            "--trips: expected LOOP=N, such as while.3=12; found \"while.3\"");
+  EXPECT_EQ(error_of({"run", "mlp", "--branch", "=1"}),
+            "--branch: expected CONDITIONAL=K, such as conditional.3=0; found \"=1\"");
+  EXPECT_NE(error_of({"run", "mlp", "--branch", "cond=x"}).find("--branch: expected a whole"),
+            std::string::npos);
+  EXPECT_EQ(error_of({"run", "mlp", "--values", "on", "--trips", "while.3=1"}),
+            "--trips: expected --values off beside it: with values on the data decides");
 }
 
 TEST(Help, ListsEveryCommandAndItsOptions) {

@@ -8,6 +8,7 @@
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/xla/collective_tables.h"
 #include "workloads/xla/constant_tables.h"
+#include "workloads/xla/control_ops.h"
 
 namespace tpu::xla {
 namespace {
@@ -77,6 +78,7 @@ isa::Program Linker::link() {
   program_.examples_per_core = static_cast<std::uint64_t>(scheduled_.examples_per_step);
   read_top_level();
   link_calls();
+  program_.control = control_ops(top_, top_packed_, index_);
   place_parameters();
   place_outputs();
   place_constants();
@@ -413,7 +415,7 @@ void Linker::place_temporaries() {
           scheduled_.computation(maker.computation).at(maker.instruction);
       buffer.op_name = instruction.metadata.op_name;
       if (is_undefined_buffer(instruction)) {
-        buffer.data.resize(granules(buffer.bytes) * kGranuleWords);
+        buffer.zeroed = true;
       }
     }
     program_.buffers.push_back(std::move(buffer));
@@ -437,7 +439,7 @@ void Linker::place_windows() {
     buffer.granule = granule;
     buffer.bytes = bytes;
     buffer.unpadded_bytes = bytes;
-    buffer.data.resize(granules(bytes) * kGranuleWords);
+    buffer.zeroed = true;
     program_.buffers.push_back(std::move(buffer));
   }
 }

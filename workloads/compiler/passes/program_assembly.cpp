@@ -136,17 +136,27 @@ void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction
   const auto granule_of = [](const ScheduledModule& module, InstructionId id) {
     return static_cast<std::uint32_t>(module.plan.granules_of[static_cast<std::size_t>(id)].at(0));
   };
+  isa::ControlOp op;
+  op.name = instruction.name.substr(0, instruction.name.rfind(".region"));
+  op.op_name = instruction.metadata.op_name;
+  op.source = hlo::source_of(scheduled.module, instruction.metadata);
+  const std::size_t at = program_.control.size();
+  program_.control.push_back(std::move(op));
   if (region.is_loop) {
     const ScheduledModule& test = region.bodies[1];
     const Computation& code = test.module.entry_computation();
-    top_.tested_loop(
+    const isa::ControlPoint point = top_.tested_loop(
         granule_of(test, code.parameters().back()), [&] { add_all(test); },
         [&] { add_all(region.bodies[0]); });
+    program_.control[at].points = {point};
     return;
   }
   const InstructionId selector = instruction.operands[0];
-  top_.branches(granule_of(scheduled, selector), region.by_predicate, region.bodies.size(),
-                [&](std::size_t i) { add_all(region.bodies[i]); });
+  const std::vector<isa::ControlPoint> points =
+      top_.branches(granule_of(scheduled, selector), region.by_predicate, region.bodies.size(),
+                    [&](std::size_t i) { add_all(region.bodies[i]); });
+  program_.control[at].branches = static_cast<std::uint32_t>(region.bodies.size());
+  program_.control[at].points = points;
 }
 
 void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& instruction) {

@@ -152,13 +152,15 @@ void TopLevel::counted_loop(std::uint64_t trips, const std::function<void()>& bo
   branch_if(true, begin);
 }
 
-void TopLevel::tested_loop(std::uint32_t granule, const std::function<void()>& test,
-                           const std::function<void()>& body) {
+isa::ControlPoint TopLevel::tested_loop(std::uint32_t granule, const std::function<void()>& test,
+                                        const std::function<void()>& body) {
   const std::uint32_t begin = here();
   test();
   fetch_word(granule);
   compare(Opcode::kScmpEqS32, 0);
   const std::size_t leave = branch_if(true, 0);
+  isa::ControlPoint point;
+  point.bundle = branch_bundle();
   body();
   begin_bundle();
   isa::Instruction& again = add(Opcode::kSbrRel);
@@ -166,10 +168,13 @@ void TopLevel::tested_loop(std::uint32_t granule, const std::function<void()>& t
   begin_bundle();
   aim(leave);
   is_target_ = true;
+  return point;
 }
 
-void TopLevel::branches(std::uint32_t granule, bool by_predicate, std::size_t count,
-                        const std::function<void(std::size_t)>& branch) {
+std::vector<isa::ControlPoint> TopLevel::branches(std::uint32_t granule, bool by_predicate,
+                                                  std::size_t count,
+                                                  const std::function<void(std::size_t)>& branch) {
+  std::vector<isa::ControlPoint> points;
   std::vector<std::size_t> leaves;
   for (std::size_t i = 0; i < count; ++i) {
     std::size_t skip = 0;
@@ -178,6 +183,11 @@ void TopLevel::branches(std::uint32_t granule, bool by_predicate, std::size_t co
       fetch_word(granule);
       compare(Opcode::kScmpEqS32, by_predicate ? 0 : static_cast<std::uint32_t>(i));
       skip = branch_if(by_predicate, 0);
+      isa::ControlPoint point;
+      point.bundle = branch_bundle();
+      point.first_branch = static_cast<std::uint32_t>(i);
+      point.end_branch = point.first_branch + 1;
+      points.push_back(point);
     }
     branch(i);
     if (is_last) break;
@@ -190,6 +200,7 @@ void TopLevel::branches(std::uint32_t granule, bool by_predicate, std::size_t co
   }
   for (std::size_t leave : leaves) aim(leave);
   is_target_ = true;
+  return points;
 }
 
 isa::Kernel TopLevel::take() {

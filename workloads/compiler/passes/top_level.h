@@ -34,13 +34,15 @@ class TopLevel {
   /// Runs the body so many times, at least once.
   void counted_loop(std::uint64_t trips, const std::function<void()>& body);
   /// Runs the test, which leaves a word in HBM at this granule, then, while it is not 0, the body
-  /// and the test again.
-  void tested_loop(std::uint32_t granule, const std::function<void()>& test,
-                   const std::function<void()>& body);
+  /// and the test again. Returns where it is decided.
+  isa::ControlPoint tested_loop(std::uint32_t granule, const std::function<void()>& test,
+                                const std::function<void()>& body);
   /// Runs the branch whose number stands in HBM at this granule; the last one for numbers outside.
   /// With `by_predicate` the word is a predicate: branch 0 when it is not 0, else branch 1.
-  void branches(std::uint32_t granule, bool by_predicate, std::size_t count,
-                const std::function<void(std::size_t)>& branch);
+  /// Returns where it is decided.
+  std::vector<isa::ControlPoint> branches(std::uint32_t granule, bool by_predicate,
+                                          std::size_t count,
+                                          const std::function<void(std::size_t)>& branch);
 
   isa::Kernel take();
 
@@ -54,6 +56,8 @@ class TopLevel {
   void compare(isa::Opcode opcode, std::uint32_t number);
   /// Branches when p0 holds (or not); returns the instruction, whose target can be set later.
   std::size_t branch_if(bool holds, std::uint32_t target);
+  /// The bundle of a branch, whose delay slot is the last bundle.
+  std::uint32_t branch_bundle() const { return here() - 2; }
   std::uint32_t here() const { return static_cast<std::uint32_t>(kernel_.bundles.size()); }
   void aim(std::size_t branch) {
     kernel_.instructions[branch].operands[0] = isa::Operand::immediate_(here());
