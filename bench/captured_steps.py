@@ -7,7 +7,7 @@
 The table has for each step: its half; the compiled program (bundles of v3 with all its kernels); whether tpusim reads and executes
 it; cycles on v2 and v3 beside the sum of XLA's own estimates; with values on, the median and the largest relative error over
 the outputs, and how many outputs keep the tolerance that --check names; CPU seconds behind reading and peak memory with values off, the
-larger of both chips; or what tpusim said instead.
+larger of both chips; or what tpusim said instead. The last run is bench/captured_steps.md.
 
 OUTPUT gets a folder for each step, `steps.json` (all steps, their files and halves) and NAME.refused.txt for a step that XLA's
 compiler does not compile. Half of the steps are to learn from ("learn"), half are only counted ("count"): a hash of the name
