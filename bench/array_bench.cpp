@@ -38,8 +38,8 @@ void BM_ArrayCycles(benchmark::State& state) {
     state.SkipWithError("sums are wrong or missing");
     return;
   }
-  state.counters["cycles/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations() * kCycles), benchmark::Counter::kIsRate);
+  state.counters["cycles/s"] = benchmark::Counter(static_cast<double>(state.iterations() * kCycles),
+                                                  benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_ArrayCycles)->DenseRange(kNothing, kTransposed)->Unit(benchmark::kMillisecond);
 

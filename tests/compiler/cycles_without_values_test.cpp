@@ -1,6 +1,6 @@
 // Random graphs take the same cycles with values on and off, unless their time depends on data. By
-// default some of each kind; TPUSIM_RANDOM_GRAPHS=N takes N of each from seed TPUSIM_RANDOM_SEED (0)
-// on.
+// default some of each kind; TPUSIM_RANDOM_GRAPHS=N takes N of each from seed TPUSIM_RANDOM_SEED
+// (0) on.
 
 #include <gtest/gtest.h>
 

@@ -219,8 +219,8 @@ std::size_t words_of(const Shape& shape, const TiledLayout& layout) {
   return static_cast<std::size_t>((bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes / 4);
 }
 
-/// Elements of 64 bits lie as two arrays of 32-bit words of this shape, the low ones before the high
-/// ones: the kernels of XLA's X64SplitLow and X64SplitHigh read them so.
+/// Elements of 64 bits lie as two arrays of 32-bit words of this shape, the low ones before the
+/// high ones: the kernels of XLA's X64SplitLow and X64SplitHigh read them so.
 Shape half_shape(const Shape& shape) {
   Shape half = shape;
   half.type = ElementType::kU32;
