@@ -102,6 +102,10 @@ class ProgramCheck {
         check_register(kernel, b, file, operand.reg);
       }
     }
+    for (std::size_t o = row.operand_count; o < i.operands.size(); ++o) {
+      if (i.operands[o].kind != isa::Operand::Kind::kRegister) continue;
+      refuse(kernel, b, name() + ": a register where the instruction has no operand");
+    }
     if (row.address != 0) {
       for (std::uint8_t base : i.address.base) {
         if (base != isa::kNoRegister) check_register(kernel, b, 's', base);

@@ -270,10 +270,10 @@ class RandomProgram {
       return action(transposed_ ? Opcode::kVmatpushXposeBlock : Opcode::kVmatpushBlock,
                     random_() % params_.row_parts(), random_() % params_.column_parts());
     }
-    const Opcode plain[] = {Opcode::kVmatpush, Opcode::kVmatpushHi, Opcode::kVmatpushLow};
-    const Opcode turned[] = {Opcode::kVmatpushXpose, Opcode::kVmatpushHiXpose,
-                             Opcode::kVmatpushLowXpose};
-    return action((transposed_ ? turned : plain)[part_form_ % 3]);
+    static constexpr Opcode forms[2][3] = {
+        {Opcode::kVmatpush, Opcode::kVmatpushHi, Opcode::kVmatpushLow},
+        {Opcode::kVmatpushXpose, Opcode::kVmatpushHiXpose, Opcode::kVmatpushLowXpose}};
+    return action(forms[transposed_ ? 1 : 0][part_form_ % 3]);
   }
 
   Action matmul(bool blocks) {
@@ -291,9 +291,10 @@ class RandomProgram {
       return action(swap_pending_ ? Opcode::kVmatmulPartsDwg : Opcode::kVmatmulParts, 1,
                     1 + random_() % params_.column_parts());
     }
-    const Opcode forms[] = {Opcode::kVmatmul, Opcode::kVmatmulHi, Opcode::kVmatmulLow};
-    const Opcode swapping[] = {Opcode::kVmatmulDwg, Opcode::kVmatmulHiDwg, Opcode::kVmatmulLowDwg};
-    return action((swap_pending_ ? swapping : forms)[random_() % 3]);
+    static constexpr Opcode forms[2][3] = {
+        {Opcode::kVmatmul, Opcode::kVmatmulHi, Opcode::kVmatmulLow},
+        {Opcode::kVmatmulDwg, Opcode::kVmatmulHiDwg, Opcode::kVmatmulLowDwg}};
+    return action(forms[swap_pending_ ? 1 : 0][random_() % 3]);
   }
 
   static std::string compare(const Outcome& fast, const Outcome& slow) {
