@@ -148,7 +148,7 @@ TEST(OpArithmetic, AScanHasTheFlopsOfEveryTripWhoeverCompiledIt) {
 
 TEST(OpArithmetic, StepsOfJaxNameEveryOperationAndHaveTheFlopsOfXlas) {
   const std::string programs = TPUSIM_SOURCE_DIR "/../shared/xla/programs/";
-  if (!std::filesystem::is_directory(programs)) GTEST_SKIP() << "no reference data";
+  if (!std::filesystem::is_directory(programs)) GTEST_SKIP() << "no reference data in ../shared";
   for (const char* name : {"lenet_b128", "convnet_small_b4"}) {
     const isa::Program ours = compiler::compile(
         hlo::read_hlo_file(programs + name + "/before.hlo.pb.gz"), target(), nullptr);
