@@ -11,17 +11,6 @@ namespace {
 
 using isa::Opcode;
 
-float as_float(std::uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-std::uint32_t as_bits(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
 /// The upper half of a word: fp32 cut off to bf16.
 std::uint16_t upper_half(std::uint32_t bits) { return static_cast<std::uint16_t>(bits >> 16); }
 
@@ -38,7 +27,7 @@ std::uint16_t operand_of(isa::MultipliedPart part, std::uint32_t bits) {
     case isa::MultipliedPart::kHigh:
       return upper_half(bits);
     case isa::MultipliedPart::kLow:
-      return upper_half(as_bits(as_float(bits) - as_float(bits & 0xffff0000)));
+      return upper_half(isa::as_bits(isa::as_float(bits) - isa::as_float(bits & 0xffff0000)));
     case isa::MultipliedPart::kRounded:
       break;
   }

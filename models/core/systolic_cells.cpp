@@ -1,9 +1,9 @@
 #include "models/core/systolic_cells.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "isa/cpu_clones.h"
+#include "isa/meaning.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -18,12 +18,7 @@ std::uint32_t power_of_two_from(std::uint32_t least) {
   return power;
 }
 
-float from_bf16(std::uint16_t bits) {
-  const std::uint32_t word = std::uint32_t{bits} << 16;
-  float value;
-  std::memcpy(&value, &word, sizeof value);
-  return value;
-}
+float from_bf16(std::uint16_t bits) { return isa::as_float(std::uint32_t{bits} << 16); }
 
 /// Eight columns of one level over several cycles.
 struct EightColumns {
