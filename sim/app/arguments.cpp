@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "sim/app/command_options.h"
 #include "sim/base/error.h"
 #include "sim/config/nearest_name.h"
 
@@ -19,39 +20,10 @@ namespace po = boost::program_options;
 constexpr std::int64_t kLargestBatch = std::int64_t{1} << 31;
 constexpr std::uint32_t kLargestSteps = 1000000;
 constexpr std::uint32_t kMostPhases = 1000;
-constexpr const char* kBesideTheProgram = "FOLDER/values.npz";  ///< --check without a file.
-
-/// The groups of flags that a command takes.
-struct Command {
-  const char* name;
-  const char* input;  ///< What its one argument is, or "".
-  const char* summary;
-  bool set, one_machine, many_machines, workload, run, report, destination;
-};
-
-constexpr Command kCommands[] = {
-    {"run", "WORKLOAD", "simulate training steps and report", true, true, false, true, true, true,
-     true},
-    {"compare", "WORKLOAD", "the same on several machines, side by side", true, false, true, true,
-     true, true, false},
-    {"compile", "WORKLOAD", "write a compiled program", true, true, false, true, false, false,
-     true},
-    {"disasm", "PROGRAM.h5", "print a compiled program", false, false, false, false, false, false,
-     false},
-    {"asm", "FILE", "assemble a text into a program", true, true, false, false, false, false, true},
-    {"export", "RUN.h5", "write the timeline of a run for a viewer", false, false, false, false,
-     false, false, true},
-    {"validate", "FOLDER", "captured programs that silicon ran, too: cycles there and here", true,
-     false, false, false, false, true, false},
-    {"list", "", "workloads, configurations and their parts", false, false, false, false, false,
-     false, false},
-    {"show", "CONFIG|WORKLOAD", "the parameters of a machine; what a module holds and is bound by",
-     true, false, false, true, false, false, false},
-};
 
 const Command& find_command(const std::string& name) {
   std::vector<std::string> known;
-  for (const Command& command : kCommands) {
+  for (const Command& command : commands()) {
     if (name == command.name) return command;
     known.emplace_back(command.name);
   }
@@ -60,95 +32,6 @@ const Command& find_command(const std::string& name) {
 }
 
 constexpr std::uint64_t kMostTrips = std::uint64_t{1} << 32;
-
-constexpr const char* kWorkloadFlags[] = {
-    "shape",   "kernel", "stride", "padding", "pass",     "dtype",      "image",
-    "classes", "layers", "width",  "heads",   "sequence", "vocabulary", "learning-rate"};
-
-po::options_description options_of(const Command& command) {
-  po::options_description options("Options");
-  auto add = options.add_options();
-  add("help,h", "print this help");
-  add("log", po::value<std::string>(), "messages on stderr: error, warning (default), info, debug");
-  const std::string name = command.name;
-  if (name == "run" || name == "compare" || name == "show") {
-    add("color", po::value<std::string>(), "always, never, auto: on a terminal, but NO_COLOR");
-  }
-  if (name == "compile" || name == "asm") {
-    add("verbose,v", "also the time of each pass, the size of each kernel");
-  }
-  if (command.one_machine) {
-    add("config", po::value<std::string>(),
-        "machine: a name of `tpusim list` or a .toml file (v3-8)");
-  }
-  if (command.many_machines) {
-    add("configs", po::value<std::string>(), "machines, separated by commas");
-  }
-  if (command.set) {
-    add("set", po::value<std::vector<std::string>>()->composing(),
-        "PARAMETER=VALUE, such as hbm.pin_mbps=2000; may be repeated");
-  }
-  if (command.workload) {
-    add("batch", po::value<std::string>(), "examples of a step on all cores together");
-    add("cores", po::value<std::string>(), "number of cores, or [N]: core N alone (all)");
-    add("compiler", po::value<std::string>(), "xla or tpusim (what the workload has)");
-    add("shape", po::value<std::string>(), "of matmul (MxKxN) and conv (NxHxWxCixCo)");
-    add("kernel", po::value<std::string>(), "of conv: 3 or 3x3");
-    add("stride", po::value<std::string>(), "of conv: 1 or 1x1");
-    add("padding", po::value<std::string>(), "of conv: same, valid, 1, 0_1x0_1");
-    add("pass", po::value<std::string>(), "of conv: fwd, dgrad, wgrad");
-    add("dtype", po::value<std::string>(), "of activations and operands: f32, bf16");
-    add("image", po::value<std::string>(), "height and width of the images");
-    add("classes", po::value<std::string>(), "number of classes");
-    add("layers", po::value<std::string>(), "of transformer");
-    add("width", po::value<std::string>(), "of transformer");
-    add("heads", po::value<std::string>(), "of transformer");
-    add("sequence", po::value<std::string>(), "tokens of a sequence");
-    add("vocabulary", po::value<std::string>(), "number of tokens");
-    add("learning-rate", po::value<std::string>(), "of the optimiser");
-  }
-  if (command.run) {
-    add("steps", po::value<std::string>(), "training steps (1)");
-    add("warmup", po::value<std::string>(),
-        "steps before those that count (1 when the host limits the infeed, else 0)");
-    add("detail", po::value<std::string>(),
-        "core=interpret: every bundle by itself; mxu=array: systolic arrays cell by cell "
-        "(implies core=interpret, values=on); core=blocks, mxu=ports");
-    add("values", po::value<std::string>(), "on: the program computes on data (off)");
-    add("seed", po::value<std::string>(), "of initial values (0)");
-    add("trips", po::value<std::vector<std::string>>()->composing(),
-        "LOOP=N: trips of a while with values off, whatever its data; may be repeated");
-    add("branch", po::value<std::vector<std::string>>()->composing(),
-        "CONDITIONAL=K: its branch, from 0 on, with values off; may be repeated");
-  }
-  if (command.run && !command.many_machines) {
-    add("inputs", po::value<std::string>(), "FILE.npz with arg_000, arg_001, ...");
-    add("outputs", po::value<std::string>(), "FILE.npz to write out_000, out_001, ... to");
-    add("check", po::value<std::string>()->implicit_value(kBesideTheProgram),
-        "FILE.npz with recorded outputs to compare with; without a file, that of the folder");
-    add("tolerance", po::value<std::string>(),
-        "largest relative L2 error of --check (0.0001 or what the output is sensitive to)");
-  }
-  if (std::string(command.name) == "validate") {
-    add("phases", po::value<std::string>(),
-        "of the refresh: each program runs so many times; the mean counts (8)");
-  }
-  if (command.report)
-    add("json", po::value<std::string>(), "write the report as JSON to a file or -");
-  if (command.destination) {
-    const bool run = std::string(command.name) == "run";
-    add("output,o", po::value<std::string>(),
-        run ? "write results and events, RUN.h5" : "file to write");
-  }
-  if (std::string(command.name) == "compile") {
-    add("dump-after", po::value<std::string>(),
-        "PASS: print the module after this pass as HLO text; all: after each; -o may be left out");
-  }
-  if (std::string(command.name) == "export") {
-    add("format", po::value<std::string>(), "perfetto");
-  }
-  return options;
-}
 
 template <class Number>
 Number parse_number(const std::string& flag, const std::string& text, Number low, Number high) {
@@ -326,7 +209,7 @@ class Reader {
     read_text("compiler", [&](const std::string& text) {
       arguments_.compiler = one_of("--compiler", text, {"xla", "tpusim"});
     });
-    for (const char* flag : kWorkloadFlags) {
+    for (const char* flag : workload_flags()) {
       read_text(flag, [&](const std::string& text) {
         std::string name = flag;
         std::replace(name.begin(), name.end(), '-', '_');
@@ -441,7 +324,7 @@ std::string help_text(const std::string& command_name) {
   std::ostringstream out;
   if (command_name.empty()) {
     out << "tpusim " << TPUSIM_VERSION << ": a cycle-level simulator of TPU v2 and v3\n\n";
-    for (const Command& command : kCommands) {
+    for (const Command& command : commands()) {
       std::string usage = std::string(command.name) + " " + command.input;
       usage.resize(22, ' ');
       out << "  tpusim " << usage << command.summary << "\n";

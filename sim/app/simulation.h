@@ -6,6 +6,7 @@
 
 #include "sim/app/arguments.h"
 #include "sim/app/value_arrays.h"
+#include "sim/app/workload_source.h"
 #include "sim/config/configuration.h"
 #include "sim/report/json_report.h"
 #include "traces/run_record.h"
@@ -29,5 +30,11 @@ config::Configuration effective_configuration(const Arguments& arguments, const 
 /// there is no such step, because it would train.
 Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
                     const std::string& config_name);
+
+/// The same with a workload that is prepared already, for this machine or one that its program does
+/// not differ for. A hidden run draws no progress bar.
+Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
+                    const std::string& config_name, const PreparedWorkload& workload,
+                    bool hidden = false);
 
 }  // namespace tpu::app
