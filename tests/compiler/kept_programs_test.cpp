@@ -1,0 +1,176 @@
+// What the compiler makes of programs that stay the same, beside small files that say what it was:
+// the code of every kernel, so that a change of structure shows to be one, and the cycles of a
+// step, so that nothing becomes slow unseen. Where a change is meant:
+//
+//     TPUSIM_UPDATE_KEPT=1 build/compiler_tests --gtest_filter='KeptPrograms.*'
+//
+// writes kept/kernel_codes.txt and kept/cycles.txt anew, and the commit shows what changed.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "isa/encoding.h"
+#include "models/machine.h"
+#include "tests/compiler/kept_lines.h"
+#include "tests/compiler/machine_target.h"
+#include "workloads/compiler/compiler.h"
+#include "workloads/frontend/zoo.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test {
+namespace {
+
+/// A workload of the zoo with its options as the command line states them.
+struct ZooProgram {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> options;
+
+  std::string key() const {
+    std::string text = name;
+    for (const auto& [option, value] : options) text += " " + option + "=" + value;
+    return text;
+  }
+  hlo::Module module() const {
+    frontend::WorkloadOptions chosen;
+    for (const auto& [option, value] : options) frontend::set_option(chosen, option, value);
+    return frontend::build_workload(name, chosen).module;
+  }
+};
+
+std::vector<ZooProgram> convolutions() {
+  std::vector<ZooProgram> programs;
+  for (const char* pass : {"fwd", "dgrad", "wgrad"}) {
+    programs.push_back({"conv", {{"shape", "128x28x28x64x64"}, {"pass", pass}}});
+    programs.push_back({"conv", {{"shape", "8x28x28x128x128"}, {"pass", pass}}});
+  }
+  return programs;
+}
+
+std::vector<ZooProgram> zoo_programs() {
+  std::vector<ZooProgram> programs{
+      {"matmul", {{"shape", "512x512x512"}}},
+      {"matmul", {{"shape", "2048x2048x2048"}, {"dtype", "bf16"}}},
+      {"mlp", {{"batch", "128"}}},
+      {"lenet", {{"batch", "128"}}},
+      {"transformer", {{"batch", "8"}}},
+      {"resnet50", {{"batch", "8"}, {"image", "64"}}},
+  };
+  for (ZooProgram& program : convolutions()) programs.push_back(std::move(program));
+  return programs;
+}
+
+MachineParams two_arrays_of_256() {
+  MachineParams machine;
+  machine.name = "2 arrays of 256x256";
+  machine.core.mxu.rows = machine.core.mxu.columns = 256;
+  return machine;
+}
+
+// Codes of kernels.
+
+std::string code_of(const isa::Kernel& kernel) {
+  std::uint32_t hash = 2166136261u;  // FNV-1a
+  for (const std::uint32_t word : isa::encode_bundles(kernel)) {
+    for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ (word >> shift & 0xff)) * 16777619u;
+  }
+  char text[9];
+  std::snprintf(text, sizeof text, "%08x", hash);
+  return text;
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+/// Names of kernels whose code is not what the line says.
+std::string changed_kernels(const isa::Program& program, const std::vector<std::string>& kept) {
+  std::string names;
+  for (const isa::Kernel& kernel : program.kernels) {
+    if (std::find(kept.begin(), kept.end(), code_of(kernel)) == kept.end()) {
+      names += "\n  " + kernel.name + ": " + std::to_string(kernel.bundles.size()) + " bundles";
+    }
+  }
+  return names;
+}
+
+void expect_kept_codes(KeptLines& kept, const std::string& key, const hlo::Module& module,
+                       const MachineParams& machine) {
+  const isa::Program program = compiler::compile(module, target_of(machine, 1));
+  std::string codes;
+  for (const isa::Kernel& kernel : program.kernels) {
+    codes += (codes.empty() ? "" : " ") + code_of(kernel);
+  }
+  if (KeptLines::updating()) return kept.set(key, codes);
+  const std::vector<std::string> before = words_of(kept.at(key));
+  EXPECT_TRUE(codes == kept.at(key))
+      << key << ": " << before.size() << " kernels before, " << program.kernels.size()
+      << " now; not as before:" << changed_kernels(program, before)
+      << "\nmeant so? TPUSIM_UPDATE_KEPT=1 writes the file anew";
+}
+
+TEST(KeptPrograms, KernelsHaveTheCodeThatTheyHad) {
+  KeptLines kept("kernel_codes.txt");
+  const std::vector<std::pair<std::string, MachineParams>> machines{
+      {"v2", v2_8()}, {"v3", MachineParams{}}, {"256", two_arrays_of_256()}};
+  std::vector<std::pair<std::string, hlo::Module>> modules;
+  for (const ZooProgram& program : zoo_programs()) {
+    modules.emplace_back(program.key(), program.module());
+  }
+  for (const auto& entry :
+       std::filesystem::directory_iterator(TPUSIM_SOURCE_DIR "/tests/compiler/graphs")) {
+    modules.emplace_back(entry.path().stem().string(), hlo::read_hlo_file(entry.path().string()));
+  }
+  modules.emplace_back("captured mlp", hlo::read_hlo_file(TPUSIM_SOURCE_DIR
+                                                          "/workloads/captured/mlp/before.hlo.gz"));
+  for (const auto& [name, module] : modules) {
+    for (const auto& [chip, machine] : machines) {
+      expect_kept_codes(kept, chip + " " + name, module, machine);
+    }
+  }
+  if (KeptLines::updating()) kept.write();
+}
+
+// Cycles of steps.
+
+/// Of a step behind the first one, values off.
+std::uint64_t cycles_of_step(const hlo::Module& module, const MachineParams& machine) {
+  const isa::Program program = compiler::compile(module, target_of(machine, 1));
+  RunOptions options;
+  options.cores = {0};
+  options.warmup_steps = 1;
+  const RunResult result = Machine(machine, program).run(options);
+  const StepSpan& step = result.cores.at(0).steps.back();
+  return step.end - step.begin;
+}
+
+TEST(KeptPrograms, NoStepTakesTwoPercentLongerThanItDid) {
+  KeptLines kept("cycles.txt");
+  const std::vector<std::pair<std::string, MachineParams>> machines{{"v2", v2_8()},
+                                                                    {"v3", MachineParams{}}};
+  for (const ZooProgram& program : zoo_programs()) {
+    const hlo::Module module = program.module();
+    for (const auto& [chip, machine] : machines) {
+      const std::string key = chip + " " + program.key();
+      const std::uint64_t cycles = cycles_of_step(module, machine);
+      if (KeptLines::updating()) {
+        kept.set(key, std::to_string(cycles));
+        continue;
+      }
+      ASSERT_NE(kept.at(key), "") << key << ": expected a line in kept/cycles.txt";
+      const double before = std::stod(kept.at(key));
+      EXPECT_LE(static_cast<double>(cycles), 1.02 * before) << key;
+    }
+  }
+  if (KeptLines::updating()) kept.write();
+}
+
+}  // namespace
+}  // namespace tpu::test
