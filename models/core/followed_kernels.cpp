@@ -52,13 +52,18 @@ FollowedKernels::FollowedKernels(const isa::Program& program) : program_(program
 }
 
 bool FollowedKernels::add(Origin origin) {
-  const bool first = !any_;
+  if (!can_add(origin)) return false;
   any_ = true;
-  const std::optional<std::uint32_t> kernel = origin.kernel();
-  if (!kernel) return first;
-  if (follows(*kernel) || refused(origin)) return false;
-  vector_halves_.emplace(*kernel, make_vector_half(program_.kernels[*kernel]));
+  if (const std::optional<std::uint32_t> kernel = origin.kernel()) {
+    vector_halves_.emplace(*kernel, make_vector_half(program_.kernels[*kernel]));
+  }
   return true;
+}
+
+bool FollowedKernels::can_add(Origin origin) const {
+  const std::optional<std::uint32_t> kernel = origin.kernel();
+  if (!kernel) return !any_ && !others_refused_;
+  return !follows(*kernel) && !refused(origin);
 }
 
 void FollowedKernels::refuse(std::uint32_t kernel) {
@@ -68,7 +73,7 @@ void FollowedKernels::refuse(std::uint32_t kernel) {
 
 bool FollowedKernels::refused(Origin origin) const {
   const std::optional<std::uint32_t> kernel = origin.kernel();
-  if (!kernel) return false;
+  if (!kernel) return others_refused_;
   return refused_.count(*kernel) != 0 || (others_refused_ && !follows(*kernel));
 }
 

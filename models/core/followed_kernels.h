@@ -31,6 +31,9 @@ class FollowedKernels {
   /// Whether control goes on without this unknown value.
   bool refused(Origin origin) const;
 
+  /// Whether a run that begins again may know the value.
+  bool can_add(Origin origin) const;
+
   /// Something is followed: memories have to say where what they do not know comes from.
   bool any() const { return any_; }
   bool follows(std::uint32_t kernel) const { return vector_halves_.count(kernel) != 0; }

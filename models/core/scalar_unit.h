@@ -36,6 +36,10 @@ class ScalarUnit {
   /// Which unknown values control goes on without, with what their placeholders make of it.
   void set_followed(const FollowedKernels& followed) { followed_ = &followed; }
   bool assumes(Origin origin) const { return followed_ != nullptr && followed_->refused(origin); }
+  /// Whether a run that begins again may know the unknown value.
+  bool can_follow(Origin origin) const {
+    return followed_ != nullptr && !origin.known() && followed_->can_add(origin);
+  }
   /// The kernel that runs now: what its vector unit pushes is its data.
   void enter(std::uint32_t kernel) { kernel_ = kernel; }
 

@@ -251,11 +251,21 @@ isa::DmaDescriptor Sequencer::descriptor_of(const Interaction& interaction,
 void Sequencer::start_dma(const Interaction& interaction) {
   UnknownAddresses unknown;
   const isa::DmaDescriptor descriptor = descriptor_of(interaction, unknown);
+  follow_address(unknown.source);
+  follow_address(unknown.destination);
   const std::string problem =
       outside_.start_dma(descriptor, unknown, {block_->kernel, block_->first}, now_);
   if (!problem.empty()) fault(problem);
   count_dma(descriptor);
   if (unknown.any()) ++unknown_dmas_;
+}
+
+/// Where a DMA goes decides about time as a branch does: an unknown address is followed as far as
+/// data may be. A placeholder stands for what is left.
+void Sequencer::follow_address(Origin origin) const {
+  if (!scalar_.can_follow(origin)) return;
+  throw UnknownControl(where() + ": an address of a DMA is unknown with values off\n  " + code(),
+                       origin);
 }
 
 void Sequencer::count_dma(const isa::DmaDescriptor& descriptor) {

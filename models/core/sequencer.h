@@ -112,6 +112,7 @@ class Sequencer {
   isa::DmaDescriptor descriptor_of(const Interaction& interaction, UnknownAddresses& unknown);
   UnknownAddresses unknown_addresses(const Interaction& interaction) const;
   void start_dma(const Interaction& interaction);
+  void follow_address(Origin origin) const;
   void count_dma(const isa::DmaDescriptor& descriptor);
   void execute_block();
   void execute_values();

@@ -138,10 +138,12 @@ TEST(Faults, ControlOnUnknownValues) {
 }
 
 TEST(Faults, AnUnknownAddressIsNoneButIsNoted) {
-  const RunResult result =
-      run(program_of("kernel top\n{ vpush %v1 }{ %s1 = spop }"
-                     "{ dma.hbm_to_vmem %s1, 4, 0, 1 }"
-                     "{ dma.done.wait 1, 4 }"));
+  RunOptions options = test::on_core(0);
+  options.follow.instructions = 0;
+  const RunResult result = run(program_of("kernel top\n{ %v1 = vmov 7 }{ vpush %v1 }{ %s1 = spop }"
+                                          "{ dma.hbm_to_vmem %s1, 4, 0, 1 }"
+                                          "{ dma.done.wait 1, 4 }"),
+                               options);
   ASSERT_EQ(result.notes.size(), 1u);
   EXPECT_EQ(result.notes[0].rfind("1 DMAs go to or from addresses that are unknown", 0), 0u);
 }
