@@ -16,6 +16,10 @@ const char* to_string(CoreState state) {
       return "outfeed_wait";
     case CoreState::kIciWait:
       return "ici_wait";
+    case CoreState::kPeerWait:
+      return "peer_wait";
+    case CoreState::kPeerHostWait:
+      return "peer_host_wait";
     case CoreState::kFinished:
       return "finished";
     case CoreState::kCount:
@@ -97,7 +101,8 @@ UnitAccount unit_account(const Counters& total, Unit unit) {
   account.busy = total.busy_cycles[u];
   std::uint64_t busy_while_running = account.busy;
   for (CoreState state : {CoreState::kMemoryWait, CoreState::kInfeedWait, CoreState::kOutfeedWait,
-                          CoreState::kIciWait, CoreState::kFinished}) {
+                          CoreState::kIciWait, CoreState::kPeerWait, CoreState::kPeerHostWait,
+                          CoreState::kFinished}) {
     const std::uint64_t busy = total.busy_in_state[u][state];
     account.idle.add(state, total.core[state] - busy);
     busy_while_running -= busy;

@@ -246,7 +246,8 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   RunClock clock;
   BlockTable blocks(program_, kernels_, params_.core, longest_block(options),
                     options.most_remembered);
-  const CoreSetup setup{params_, program_, options, blocks, followed, runs};
+  WaitCauses wait_causes(params_.cores());
+  const CoreSetup setup{params_, program_, options, blocks, followed, wait_causes, runs};
   Pod pod("pod", clock, setup, hbm_, loads_);
   sc_core::sc_start();
   if (clock.failure) {

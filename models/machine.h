@@ -22,8 +22,10 @@ enum class CoreState : std::uint8_t {
   kMemoryWait,   ///< Waits for a sync flag that a local DMA will raise.
   kInfeedWait,   ///< Waits for a DMA out of the infeed queue.
   kOutfeedWait,  ///< Waits for a DMA into the outfeed queue.
-  kIciWait,      ///< Waits for another core: a remote DMA or a remote addition to a sync flag.
-  kFinished,     ///< Has finished while other cores still run.
+  kIciWait,      ///< Waits for what is on its way between cores, or has to leave this one.
+  kPeerWait,     ///< Waits for another core that is late: it computes, or waits for its own memory.
+  kPeerHostWait,  ///< Waits for another core that waits for its infeed or outfeed.
+  kFinished,      ///< Has finished while other cores still run.
   kCount
 };
 const char* to_string(CoreState state);
@@ -100,6 +102,8 @@ struct CoreResult {
   std::uint64_t begin_cycle = 0;  ///< Where the account begins: behind the warm-up steps.
   Counters total;                 ///< From begin_cycle to the end of the run (all cores' end).
   std::uint64_t end_cycle = 0;    ///< When this core finished.
+  /// Of its waits kPeerWait and kPeerHostWait: cycles by the core that was late.
+  std::map<std::uint32_t, std::uint64_t> waited_for;
 };
 
 /// A DMA as the trace sees it, in cycles of the core clock.

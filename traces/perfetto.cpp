@@ -40,6 +40,10 @@ std::string_view wait_name(CoreState state) {
       return "outfeed wait";
     case CoreState::kIciWait:
       return "ICI wait";
+    case CoreState::kPeerWait:
+      return "peer wait";
+    case CoreState::kPeerHostWait:
+      return "peer's host wait";
     case CoreState::kFinished:
       return "finished";
     case CoreState::kIssue:

@@ -14,7 +14,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kRunFile{"run", 2};
+const FileKind kRunFile{"run", 3};
 using U64 = std::vector<std::uint64_t>;
 using U32 = std::vector<std::uint32_t>;
 using Strings = std::vector<std::string>;
@@ -76,8 +76,9 @@ void visit_counters(Visitor&& visit) {
 
 constexpr std::size_t kStates = CycleAccount<CoreState>::kStates;
 constexpr const char* kStateColumns[] = {
-    "issue_cycles",        "delay_cycles",    "memory_wait_cycles", "infeed_wait_cycles",
-    "outfeed_wait_cycles", "ici_wait_cycles", "finished_cycles"};
+    "issue_cycles",       "delay_cycles",          "memory_wait_cycles",
+    "infeed_wait_cycles", "outfeed_wait_cycles",   "ici_wait_cycles",
+    "peer_wait_cycles",   "peer_host_wait_cycles", "finished_cycles"};
 static_assert(std::size(kStateColumns) == kStates);
 constexpr const char* kUnitColumns[] = {"scalar_busy_cycles",      "vector_alu_busy_cycles",
                                         "vector_load_busy_cycles", "vector_store_busy_cycles",
@@ -114,6 +115,23 @@ Counters counters_of(const Table& table, std::size_t row) {
                       table.column<std::uint64_t>(kStateColumns[state])[row]);
   }
   return counters;
+}
+
+Table waited_for_table(const RunRecord& record) {
+  std::vector<std::uint32_t> cores, late;
+  std::vector<std::uint64_t> cycles;
+  for (std::size_t i = 0; i < record.result.cores.size(); ++i) {
+    for (const auto& [core, waited] : record.result.cores[i].waited_for) {
+      cores.push_back(record.core_numbers[i]);
+      late.push_back(core);
+      cycles.push_back(waited);
+    }
+  }
+  Table table;
+  table.add("core", cores);
+  table.add("late_core", late);
+  table.add("cycles", cycles);
+  return table;
 }
 
 Table cores_table(const RunRecord& record) {
@@ -351,6 +369,12 @@ void read_cores(const Hdf5Contents& contents, RunRecord& record) {
           static_cast<CoreState>(state), units.column<std::uint64_t>(kStateColumns[state])[i]);
     }
   }
+  const Table& waited_for = contents.table("waited_for");
+  for (std::size_t i = 0; i < waited_for.rows(); ++i) {
+    position(waited_for.column<std::uint32_t>("core")[i], "waited_for")
+        .waited_for[waited_for.column<std::uint32_t>("late_core")[i]] =
+        waited_for.column<std::uint64_t>("cycles")[i];
+  }
   const Table& steps = contents.table("steps");
   for (std::size_t i = 0; i < steps.rows(); ++i) {
     position(steps.column<std::uint32_t>("core")[i], "steps")
@@ -439,6 +463,7 @@ void write_run_file(const std::string& path, const RunRecord& record) {
   contents.tables["summary"].add("name", names).add("value", numbers);
   contents.tables["parameters"] = parameters_table(record.params);
   contents.tables["cores"] = cores_table(record);
+  contents.tables["waited_for"] = waited_for_table(record);
   contents.tables["core_units"] = core_units_table(record);
   contents.tables["steps"] = steps_table(record);
   contents.tables["ops"] = ops_table(record.ops);

@@ -48,7 +48,7 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
                                      data_ ? data_->knowledge() : nullptr, dma_ports);
   sequencer_ = std::make_unique<Sequencer>(Sequencer::Place{number_, chip_, core_}, setup.params,
                                            setup.blocks, setup.options, scalar_, flags_,
-                                           data_.get(), outside);
+                                           setup.wait_causes, data_.get(), outside);
 }
 
 void Core::start_of_simulation() {
@@ -126,6 +126,7 @@ std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t
   message.destination_core = to.core;
   message.flag = to.flag;
   message.value = value;
+  message.sent = now;
   out_ici->send(message, now);
   return {};
 }
@@ -153,9 +154,9 @@ void Core::send_outfeed(std::uint64_t bytes, std::uint64_t token, std::uint64_t)
   out_host->send_outfeed(number_, bytes, token);
 }
 
-void Core::raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason,
+void Core::raise_flag(std::uint32_t flag, std::uint32_t granules, const FlagRaiser& raiser,
                       std::uint64_t now) {
-  if (flags_.add(flag, granules, reason)) wake_at(now);
+  if (flags_.add(flag, granules, raiser)) wake_at(now);
 }
 
 void Core::note_hbm_write(std::uint64_t bytes) { sequencer_->add_hbm_write_bytes(bytes); }

@@ -21,6 +21,7 @@ struct CoreSetup {
   const RunOptions& options;
   BlockTable& blocks;
   const FollowedKernels& followed;
+  WaitCauses& wait_causes;
   /// Per core of the slice whether it takes part.
   const std::vector<bool>& runs;
 };
@@ -73,7 +74,7 @@ class Core : public TimedModule,
   void send(const IciMessage& message, std::uint64_t now) override;
   void take_infeed(std::uint64_t granules, std::uint64_t token, std::uint64_t now) override;
   void send_outfeed(std::uint64_t bytes, std::uint64_t token, std::uint64_t now) override;
-  void raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason,
+  void raise_flag(std::uint32_t flag, std::uint32_t granules, const FlagRaiser& raiser,
                   std::uint64_t now) override;
   void note_hbm_write(std::uint64_t bytes) override;
   bool watched() const override { return setup_.options.observer != nullptr; }

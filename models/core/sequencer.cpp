@@ -20,13 +20,14 @@ std::size_t mxu_index(std::size_t mxu) { return static_cast<std::size_t>(Unit::k
 
 Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
                      const RunOptions& options, ScalarUnit& scalar, SyncFlags& flags,
-                     DataPath* data, CoreOutside& outside)
+                     WaitCauses& causes, DataPath* data, CoreOutside& outside)
     : place_(place),
       params_(params),
       blocks_(blocks),
       options_(options),
       scalar_(scalar),
       flags_(flags),
+      causes_(causes),
       data_(data),
       outside_(outside),
       paths_(blocks.program(), options) {
@@ -101,7 +102,7 @@ Sequencer::Contact Sequencer::act(const Interaction& interaction) {
                       known(interaction.operands[1], "the awaited value"));
     case Opcode::kVsyncadd:
       flags_.add(checked_flag(known(interaction.operands[0], "the flag")),
-                 known(interaction.operands[1], "the added value"), CoreState::kMemoryWait);
+                 known(interaction.operands[1], "the added value"), {});
       return Contact::kDone;
     case Opcode::kVsyncaddRemote: {
       const std::string problem =
@@ -156,21 +157,29 @@ std::uint32_t Sequencer::checked_flag(std::uint32_t flag) const {
 Sequencer::Contact Sequencer::wait_for(std::uint32_t flag, std::uint32_t wanted) {
   if (flags_.at_least(flag, wanted)) return Contact::kDone;
   flags_.begin_wait(flag, wanted, now_);
+  causes_.begin_wait(place_.number, now_);
   return Contact::kWait;
 }
 
 void Sequencer::end_wait(std::uint64_t now) {
   const SyncFlags::Wait wait = flags_.wait();
   flags_.end_wait();
-  const std::uint64_t cycles = now - wait.since;
-  if (cycles == 0) return;
-  note_busy(wait.reason, cycles);
-  dynamic_.core.add(wait.reason, cycles);
-  state_ = blocks_.aged(state_, cycles);
-  now_ = now;
-  if (observer() != nullptr) {
-    observer()->on_wait(place_.number, wait.reason, wait.since, now);
+  for (const WaitCauses::Piece& piece : causes_.end_wait(place_.number, wait, now)) {
+    const std::uint64_t cycles = piece.end - piece.begin;
+    note_busy(piece.reason, cycles);
+    dynamic_.core.add(piece.reason, cycles);
+    if (measuring()) count_late_core(piece);
+    state_ = blocks_.aged(state_, cycles);
+    now_ = piece.end;
+    if (observer() != nullptr) {
+      observer()->on_wait(place_.number, piece.reason, piece.begin, piece.end);
+    }
   }
+}
+
+void Sequencer::count_late_core(const WaitCauses::Piece& piece) {
+  if (piece.reason != CoreState::kPeerWait && piece.reason != CoreState::kPeerHostWait) return;
+  result_.waited_for[piece.late_core] += piece.end - piece.begin;
 }
 
 /// How long the units go on working when nothing issues from now on.

@@ -14,6 +14,7 @@
 #include "models/core/data_path.h"
 #include "models/core/scalar_unit.h"
 #include "models/core/sync_flags.h"
+#include "models/core/wait_causes.h"
 #include "models/machine.h"
 
 namespace tpu {
@@ -51,8 +52,8 @@ class Sequencer {
   };
 
   Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
-            const RunOptions& options, ScalarUnit& scalar, SyncFlags& flags, DataPath* data,
-            CoreOutside& outside);
+            const RunOptions& options, ScalarUnit& scalar, SyncFlags& flags, WaitCauses& causes,
+            DataPath* data, CoreOutside& outside);
 
   /// Systolic arrays cell by cell in place of the timing and the values of the MXUs.
   void use_arrays(const std::vector<MatrixPort*>& arrays);
@@ -109,6 +110,7 @@ class Sequencer {
   void note_addition(const Interaction& interaction);
   Contact wait_for(std::uint32_t flag, std::uint32_t wanted);
   void end_wait(std::uint64_t now);
+  void count_late_core(const WaitCauses::Piece& piece);
   isa::DmaDescriptor descriptor_of(const Interaction& interaction, UnknownAddresses& unknown);
   UnknownAddresses unknown_addresses(const Interaction& interaction) const;
   void start_dma(const Interaction& interaction);
@@ -149,6 +151,7 @@ class Sequencer {
   const RunOptions& options_;
   ScalarUnit& scalar_;
   SyncFlags& flags_;
+  WaitCauses& causes_;
   DataPath* data_;
   CoreOutside& outside_;
   ControlPaths paths_;

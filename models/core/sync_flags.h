@@ -8,6 +8,19 @@
 
 namespace tpu {
 
+/// Who adds to a sync flag, for the account of the wait that the addition ends.
+struct FlagRaiser {
+  CoreState reason = CoreState::kMemoryWait;
+  bool is_peer = false;    ///< Another core: what follows says which, and since when it was sent.
+  std::uint32_t core = 0;  ///< Its number in the slice.
+  std::uint64_t sent = 0;
+
+  /// What `core` sent in cycle `sent`.
+  static FlagRaiser peer(std::uint32_t core, std::uint64_t sent) {
+    return {CoreState::kIciWait, true, core, sent};
+  }
+};
+
 /// The sync flags of a core: counters of 32 bits, modulo 2^32, compared as signed numbers. A DMA
 /// that completes adds to one in no time; the core waits for one at a time.
 class SyncFlags {
@@ -20,15 +33,14 @@ class SyncFlags {
     return static_cast<std::int32_t>(values_[flag]) >= static_cast<std::int32_t>(wanted);
   }
 
-  /// Adds; `reason` is what a wait for this addition counts as. True when the waiting core may go
-  /// on because of it.
-  bool add(std::uint32_t flag, std::uint32_t value, CoreState reason) {
+  /// Adds. True when the waiting core may go on because of it.
+  bool add(std::uint32_t flag, std::uint32_t value, const FlagRaiser& raiser) {
     const bool was_satisfied = waiting_ && at_least(wait_.flag, wait_.wanted);
     values_[flag] += value;
     if (!waiting_ || was_satisfied || wait_.flag != flag || !at_least(flag, wait_.wanted)) {
       return false;
     }
-    wait_.reason = reason;
+    wait_.raiser = raiser;
     return true;
   }
 
@@ -36,11 +48,11 @@ class SyncFlags {
     std::uint32_t flag = 0;
     std::uint32_t wanted = 0;
     std::uint64_t since = 0;
-    CoreState reason = CoreState::kMemoryWait;  ///< Of the addition that ended it.
+    FlagRaiser raiser;  ///< Of the addition that ended it.
   };
   void begin_wait(std::uint32_t flag, std::uint32_t wanted, std::uint64_t now) {
     waiting_ = true;
-    wait_ = {flag, wanted, now, CoreState::kMemoryWait};
+    wait_ = {flag, wanted, now, {}};
   }
   bool waiting() const { return waiting_; }
   const Wait& wait() const { return wait_; }

@@ -282,7 +282,9 @@ void DmaEngine::complete(std::uint64_t token, std::uint64_t now) {
   CoreState reason = CoreState::kMemoryWait;
   if (descriptor.source.space == MemorySpace::kInfeed) reason = CoreState::kInfeedWait;
   if (descriptor.destination.space == MemorySpace::kOutfeed) reason = CoreState::kOutfeedWait;
-  ports_.raise_flag(descriptor.destination_flag, descriptor.granules, reason, now);
+  FlagRaiser raiser;
+  raiser.reason = reason;
+  ports_.raise_flag(descriptor.destination_flag, descriptor.granules, raiser, now);
 }
 
 void DmaEngine::note(const isa::DmaDescriptor& descriptor, std::uint64_t begin,
@@ -327,6 +329,7 @@ void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddres
   dma.id = remote_started_++;
   remote_.emplace(dma.id, std::move(owned));
   dma.source_engine = this;
+  dma.source_core = core_.chip * params_.cores_per_chip + core_.core;
   dma.descriptor = descriptor;
   dma.unknown = unknown;
   dma.place = place;
@@ -364,12 +367,15 @@ void DmaEngine::message_left(const IciMessage& message, std::uint64_t now) {
   } else if (knowledge_ != nullptr) {
     dma.payload = read_known(dma.descriptor, dma.unknown.source, dma.place);
   }
-  ports_.raise_flag(dma.descriptor.source_flag, dma.descriptor.granules, CoreState::kIciWait, now);
+  FlagRaiser raiser;
+  raiser.reason = CoreState::kIciWait;
+  ports_.raise_flag(dma.descriptor.source_flag, dma.descriptor.granules, raiser, now);
 }
 
 void DmaEngine::message_arrived(const IciMessage& message, std::uint64_t now) {
   if (message.dma == nullptr) {
-    ports_.raise_flag(message.flag, message.value, CoreState::kIciWait, now);
+    const std::uint32_t sender = message.source_chip * params_.cores_per_chip + message.source_core;
+    ports_.raise_flag(message.flag, message.value, FlagRaiser::peer(sender, message.sent), now);
     return;
   }
   RemoteDma& dma = *message.dma;
@@ -394,8 +400,9 @@ void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
   dma.source_engine->note(dma.descriptor, dma.begin, now);
   const std::uint32_t flag = dma.descriptor.destination_flag;
   const std::uint32_t granules = dma.descriptor.granules;
+  const FlagRaiser sender = FlagRaiser::peer(dma.source_core, dma.begin);
   dma.source_engine->finish(dma);
-  ports_.raise_flag(flag, granules, CoreState::kIciWait, now);
+  ports_.raise_flag(flag, granules, sender, now);
 }
 
 // ---- Values

@@ -12,6 +12,7 @@
 #include "models/code_place.h"
 #include "models/core/knowledge.h"
 #include "models/core/scalar_unit.h"
+#include "models/core/sync_flags.h"
 #include "models/machine.h"
 #include "models/memory/hbm_controller.h"
 #include "models/memory/memory_image.h"
@@ -39,6 +40,7 @@ struct DmaPayload {
 struct RemoteDma {
   std::uint64_t id = 0;  ///< Of its source engine.
   DmaEngine* source_engine = nullptr;
+  std::uint32_t source_core = 0;  ///< Number in the slice.
   isa::DmaDescriptor descriptor;
   UnknownAddresses unknown;
   CodePlace place;
@@ -61,7 +63,7 @@ class DmaPorts {
   virtual void take_infeed(std::uint64_t granules, std::uint64_t token, std::uint64_t now) = 0;
   /// DmaEngine::outfeed_sent() follows.
   virtual void send_outfeed(std::uint64_t bytes, std::uint64_t token, std::uint64_t now) = 0;
-  virtual void raise_flag(std::uint32_t flag, std::uint32_t granules, CoreState reason,
+  virtual void raise_flag(std::uint32_t flag, std::uint32_t granules, const FlagRaiser& raiser,
                           std::uint64_t now) = 0;
   virtual void note_hbm_write(std::uint64_t bytes) = 0;
   /// Nobody watches: note_dma() need not be called.

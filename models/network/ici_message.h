@@ -17,6 +17,7 @@ struct IciMessage {
   RemoteDma* dma = nullptr;  ///< Whose piece it is; absent for an addition.
   std::uint32_t flag = 0;    ///< Of an addition.
   std::uint32_t value = 0;
+  std::uint64_t sent = 0;  ///< The cycle of an addition.
 };
 
 /// A core as the interconnect sees it.

@@ -62,6 +62,9 @@ std::vector<ResultRow> result_rows(const std::vector<traces::RunRecord>& records
       [](const Record&, const Summary& s) { return 100 * s.breakdown.infeed_wait; });
   add("ici_wait", "ICI wait, %",
       [](const Record&, const Summary& s) { return 100 * s.breakdown.ici_wait; });
+  add("peer_wait", "peer wait, %", [](const Record&, const Summary& s) {
+    return 100 * (s.breakdown.peer_wait + s.breakdown.peer_host_wait);
+  });
   add("roofline_ms", "roofline bound, ms",
       [](const Record&, const Summary& s) { return s.roofline.bound_ms; });
   add("hbm_peak_gib", "HBM used, GiB", [](const Record&, const Summary& s) {

@@ -13,7 +13,7 @@ namespace {
 EstimateReason longest_wait(const Shares& shares) {
   const std::pair<double, EstimateReason> waits[] = {
       {shares.memory_wait, EstimateReason::kMemoryWait},
-      {shares.ici, EstimateReason::kIciWait},
+      {shares.ici + shares.peer, EstimateReason::kIciWait},
       {shares.infeed, EstimateReason::kHostWait}};
   return std::max_element(std::begin(waits), std::end(waits),
                           [](const auto& a, const auto& b) { return a.first < b.first; })
@@ -25,7 +25,7 @@ double share_of(EstimateReason wait, const Shares& shares) {
     case EstimateReason::kMemoryWait:
       return shares.memory_wait;
     case EstimateReason::kIciWait:
-      return shares.ici;
+      return shares.ici + shares.peer;
     case EstimateReason::kHostWait:
       return shares.infeed;
     case EstimateReason::kHbm:

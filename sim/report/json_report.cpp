@@ -55,6 +55,7 @@ Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_
                   {"eup", op.shares.eup},
                   {"hbm", op.shares.hbm},
                   {"ici", op.shares.ici},
+                  {"peer", op.shares.peer},
                   {"infeed", op.shares.infeed},
                   {"memory_wait", op.shares.memory_wait},
                   {"schedule", op.shares.schedule}};
@@ -125,12 +126,15 @@ Json cores_json(const traces::RunRecord& record) {
   for (std::size_t i = 0; i < record.result.cores.size(); ++i) {
     const CoreResult& core = record.result.cores[i];
     Json steps = Json::array();
+    Json waited_for = Json::object();
+    for (const auto& [late, cycles] : core.waited_for) waited_for[std::to_string(late)] = cycles;
     for (const StepSpan& span : core.steps) steps.push_back(span.end - span.begin);
     cores.push_back({{"core", record.core_numbers[i]},
                      {"chip", core.chip},
                      {"core_of_chip", core.core},
                      {"end_cycle", core.end_cycle},
                      {"bundles", core.total.bundles},
+                     {"waited_for", waited_for},
                      {"step_cycles", steps}});
   }
   return cores;
@@ -157,9 +161,14 @@ Json utilization_json(const Utilization& used) {
 }
 
 Json breakdown_json(const Breakdown& parts) {
-  return {{"compute", parts.compute},         {"memory_wait", parts.memory_wait},
-          {"infeed_wait", parts.infeed_wait}, {"outfeed_wait", parts.outfeed_wait},
-          {"ici_wait", parts.ici_wait},       {"host_wait", parts.host_wait},
+  return {{"compute", parts.compute},
+          {"memory_wait", parts.memory_wait},
+          {"infeed_wait", parts.infeed_wait},
+          {"outfeed_wait", parts.outfeed_wait},
+          {"ici_wait", parts.ici_wait},
+          {"peer_wait", parts.peer_wait},
+          {"peer_host_wait", parts.peer_host_wait},
+          {"host_wait", parts.host_wait},
           {"finished", parts.finished}};
 }
 
@@ -174,6 +183,8 @@ Json units_json(const std::vector<UnitSummary>& units) {
         {"infeed_wait", idle(CoreState::kInfeedWait)},
         {"outfeed_wait", idle(CoreState::kOutfeedWait)},
         {"ici_wait", idle(CoreState::kIciWait)},
+        {"peer_wait", idle(CoreState::kPeerWait)},
+        {"peer_host_wait", idle(CoreState::kPeerHostWait)},
         {"finished", idle(CoreState::kFinished)}};
   }
   return json;

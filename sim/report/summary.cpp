@@ -1,6 +1,7 @@
 #include "sim/report/summary.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "sim/base/error.h"
@@ -70,7 +71,9 @@ Shares shares_of(const MachineParams& params, const Counters& counters, double c
     return ratio(static_cast<double>(counters.core[which]), cycles);
   };
   shares.ici = state(CoreState::kIciWait);
-  shares.infeed = state(CoreState::kInfeedWait) + state(CoreState::kOutfeedWait);
+  shares.peer = state(CoreState::kPeerWait);
+  shares.infeed = state(CoreState::kInfeedWait) + state(CoreState::kOutfeedWait) +
+                  state(CoreState::kPeerHostWait);
   shares.memory_wait = state(CoreState::kMemoryWait);
   shares.schedule = state(CoreState::kIssue) + state(CoreState::kDelay);
   return shares;
@@ -79,11 +82,9 @@ Shares shares_of(const MachineParams& params, const Counters& counters, double c
 void find_bound(OpSummary& op) {
   const Shares& s = op.shares;
   const double vpu = s.vpu();
-  const std::pair<Bound, double> candidates[] = {{Bound::kMxu, s.mxu},
-                                                 {Bound::kHbm, s.hbm},
-                                                 {Bound::kVpu, vpu},
-                                                 {Bound::kIci, s.ici},
-                                                 {Bound::kInfeed, s.infeed}};
+  const std::pair<Bound, double> candidates[] = {
+      {Bound::kMxu, s.mxu}, {Bound::kHbm, s.hbm},   {Bound::kVpu, vpu},
+      {Bound::kIci, s.ici}, {Bound::kPeer, s.peer}, {Bound::kInfeed, s.infeed}};
   for (const auto& [bound, share] : candidates) {
     if (share <= op.bound_share) continue;
     op.bound = bound;
@@ -183,6 +184,21 @@ void summarize_steps(const traces::RunRecord& record, Summary& summary) {
   summary.examples_per_s = ratio(examples, summary.step_mean_ms / 1e3);
 }
 
+std::vector<std::pair<std::uint32_t, double>> late_cores_of(const RunResult& result,
+                                                            double cycles) {
+  std::map<std::uint32_t, std::uint64_t> waited;
+  for (const CoreResult& core : result.cores) {
+    for (const auto& [late, waits] : core.waited_for) waited[late] += waits;
+  }
+  std::vector<std::pair<std::uint32_t, double>> late;
+  for (const auto& [core, waits] : waited) {
+    late.emplace_back(core, ratio(static_cast<double>(waits), cycles));
+  }
+  std::stable_sort(late.begin(), late.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return late;
+}
+
 Breakdown breakdown_of(const CycleAccount<CoreState>& account) {
   const double total = static_cast<double>(account.total());
   const auto part = [&](CoreState state) {
@@ -194,6 +210,8 @@ Breakdown breakdown_of(const CycleAccount<CoreState>& account) {
   breakdown.infeed_wait = part(CoreState::kInfeedWait);
   breakdown.outfeed_wait = part(CoreState::kOutfeedWait);
   breakdown.ici_wait = part(CoreState::kIciWait);
+  breakdown.peer_wait = part(CoreState::kPeerWait);
+  breakdown.peer_host_wait = part(CoreState::kPeerHostWait);
   breakdown.finished = part(CoreState::kFinished);
   return breakdown;
 }
@@ -306,6 +324,8 @@ const char* to_string(Bound bound) {
       return "HBM";
     case Bound::kIci:
       return "ICI";
+    case Bound::kPeer:
+      return "peer";
     case Bound::kInfeed:
       return "infeed";
     case Bound::kLatency:
@@ -344,7 +364,9 @@ Summary summarize(const traces::RunRecord& record) {
   summary.breakdown = breakdown_of(total.core);
   summary.units = units_of(record.params, total);
   const Breakdown& parts = summary.breakdown;
-  summary.idle_fraction = parts.infeed_wait + parts.outfeed_wait + parts.host_wait + parts.finished;
+  summary.idle_fraction = parts.infeed_wait + parts.outfeed_wait + parts.peer_host_wait +
+                          parts.host_wait + parts.finished;
+  summary.late_cores = late_cores_of(record.result, static_cast<double>(total.core.total()));
   summary.hbm_bytes_per_step =
       ratio(static_cast<double>(total.hbm_read_bytes + total.hbm_write_bytes),
             cores * static_cast<double>(steps));

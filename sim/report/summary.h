@@ -14,11 +14,12 @@ namespace tpu::report {
 ///
 /// Shares: MXU = cycles in which the busiest MXU takes a push; VPU = the fullest of the vector
 /// slots and units (ALUs, load, store, cross-lane unit, transcendental unit); HBM = bytes moved
-/// over what the pins could move; ICI = cycles that the core waits for another core; infeed =
-/// cycles that it waits for the infeed or outfeed queue. kPadding replaces kMxu where the padded
-/// matrix work is more than 1.5 times the useful work, and kVpu and kHbm where the padded result is
-/// more than 1.5 times its own size. kLatency: no share above one half.
-enum class Bound : std::uint8_t { kMxu, kVpu, kHbm, kIci, kInfeed, kLatency, kPadding };
+/// over what the pins could move; ICI = cycles that the core waits for what is on its way between
+/// cores; peer = cycles that it waits for a core that is late; infeed = cycles that it, or the core
+/// that it waits for, waits for the infeed or outfeed queue. kPadding replaces kMxu where the
+/// padded matrix work is more than 1.5 times the useful work, and kVpu and kHbm where the padded
+/// result is more than 1.5 times its own size. kLatency: no share above one half.
+enum class Bound : std::uint8_t { kMxu, kVpu, kHbm, kIci, kPeer, kInfeed, kLatency, kPadding };
 const char* to_string(Bound bound);
 
 /// Shares of an op's cycles, 0 to 1.
@@ -31,6 +32,7 @@ struct Shares {
   double eup = 0;
   double hbm = 0;
   double ici = 0;
+  double peer = 0;
   double infeed = 0;
   double memory_wait = 0;  ///< Waits for a local DMA; no resource, so it never is the bound.
   double schedule = 0;     ///< Bundles, and the empty cycles that the schedule asks for.
@@ -72,8 +74,10 @@ struct Breakdown {
   double infeed_wait = 0;
   double outfeed_wait = 0;
   double ici_wait = 0;
-  double host_wait = 0;  ///< Send and receive; the machine has none yet, so this stays 0.
-  double finished = 0;   ///< The core has ended while others still run.
+  double peer_wait = 0;       ///< For a core that computes or waits for its own memory.
+  double peer_host_wait = 0;  ///< For a core that waits for its infeed or outfeed.
+  double host_wait = 0;       ///< Send and receive; the machine has none yet, so this stays 0.
+  double finished = 0;        ///< The core has ended while others still run.
 };
 
 /// Where the cycles of a unit went, as fractions that add up to 1: busy, or idle while the core was
@@ -122,7 +126,9 @@ struct Summary {
   Utilization utilization;
   Breakdown breakdown;
   std::vector<UnitSummary> units;  ///< All cores together; MXUs that the machine has.
-  double idle_fraction = 0;        ///< The core waits for the host or has nothing to run.
+  double idle_fraction = 0;  ///< The core waits for a host, its own or a peer's, or has no work.
+  /// Cores that others waited for, most core cycles first: number and fraction of all cycles.
+  std::vector<std::pair<std::uint32_t, double>> late_cores;
   Roofline roofline;
   Memory memory;
   std::vector<OpSummary> ops;  ///< Most cycles first.

@@ -100,37 +100,56 @@ void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
          std::string(roof.compute_ms >= roof.memory_ms ? "useful FLOPs" : "compulsory HBM bytes") +
              "; the step takes " + fixed(summary.step_mean_ms / roof.bound_ms, 2) + " x that");
   }
-  if (summary.idle_fraction > 0.5) {
+  const double host = summary.idle_fraction - summary.breakdown.finished;
+  if (host > 0.5) {
     out << "  The host is the bottleneck: it prepares fewer examples than the cores take.\n";
   }
   out << "\n";
 }
 
+/// Which core the others waited for most, where they did for more than a hundredth of the time.
+void print_late_core(std::ostringstream& out, const Summary& summary) {
+  if (summary.late_cores.empty()) return;
+  double all = 0;
+  for (const auto& [core, fraction] : summary.late_cores) all += fraction;
+  if (all < 0.01) return;
+  const auto& [core, fraction] = summary.late_cores.front();
+  out << "  Cores wait for others that are late " << percent(all) << " of the time, most for core "
+      << core << " (" << percent(fraction) << ").\n";
+}
+
 void print_breakdown(std::ostringstream& out, const Summary& summary, const TextStyle& style) {
   const Breakdown& parts = summary.breakdown;
-  const std::pair<const char*, double> rows[] = {
-      {"compute", parts.compute},         {"memory wait", parts.memory_wait},
-      {"infeed wait", parts.infeed_wait}, {"outfeed wait", parts.outfeed_wait},
-      {"ICI wait", parts.ici_wait},       {"host wait", parts.host_wait},
-      {"finished", parts.finished}};
+  const std::pair<const char*, double> rows[] = {{"compute", parts.compute},
+                                                 {"memory wait", parts.memory_wait},
+                                                 {"infeed wait", parts.infeed_wait},
+                                                 {"outfeed wait", parts.outfeed_wait},
+                                                 {"ICI transfer", parts.ici_wait},
+                                                 {"peer wait", parts.peer_wait},
+                                                 {"peer's infeed", parts.peer_host_wait},
+                                                 {"host wait", parts.host_wait},
+                                                 {"finished", parts.finished}};
   out << "Where the time goes\n";
   for (const auto& [label, fraction] : rows) {
     if (fraction <= 0) continue;
     out << "  " << left(label, 14) << bar(fraction, kBarWidth, style) << right(percent(fraction), 9)
         << "\n";
   }
+  print_late_core(out, summary);
   out << "\n";
 }
 
 void print_units(std::ostringstream& out, const Summary& summary) {
-  out << "Units          busy  nothing to do  memory wait  host wait  ICI wait  finished\n";
+  out << "Units          busy  nothing to do  memory wait  host wait  ICI, peer  finished\n";
   for (const UnitSummary& unit : summary.units) {
     const auto idle = [&](CoreState state) { return unit.idle[static_cast<std::size_t>(state)]; };
     out << "  " << left(tpu::to_string(unit.unit), 12) << right(percent(unit.busy), 7)
         << right(percent(idle(CoreState::kIssue) + idle(CoreState::kDelay)), 15)
         << right(percent(idle(CoreState::kMemoryWait)), 13)
-        << right(percent(idle(CoreState::kInfeedWait) + idle(CoreState::kOutfeedWait)), 11)
-        << right(percent(idle(CoreState::kIciWait)), 10)
+        << right(percent(idle(CoreState::kInfeedWait) + idle(CoreState::kOutfeedWait) +
+                         idle(CoreState::kPeerHostWait)),
+                 11)
+        << right(percent(idle(CoreState::kIciWait) + idle(CoreState::kPeerWait)), 11)
         << right(percent(idle(CoreState::kFinished)), 10) << "\n";
   }
   out << "\n";

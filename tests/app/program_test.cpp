@@ -198,6 +198,19 @@ TEST_F(ProgramTest, AHostThatIsTooSlowBoundsTheStep) {
   EXPECT_GT(cold["step_time_ms"]["mean"].get<double>(), 1.01 * 12.8);
 }
 
+TEST_F(ProgramTest, ASlowHostIsTheCauseOfIdleOnEightCoresAsOnOne) {
+  // Four vCPUs at 2.2 s an image.
+  for (const char* cores : {"--cores 1", "--cores 8"}) {
+    const json run = report(std::string("run lenet ") + cores + " --set host.examples_per_s=1.8");
+    EXPECT_GE(run["idle_fraction"].get<double>(), 0.99);
+    double on_ici = 0;
+    for (const json& op : run["ops"]) {
+      if (op["bound_by"] == "ICI") on_ici += op["fraction"].get<double>();
+    }
+    EXPECT_LT(on_ici, 0.01);
+  }
+}
+
 TEST_F(ProgramTest, AConfigurationFileIsTaken) {
   write("my.toml", "base = \"v3-8\"\nname = \"mine\"\nhbm.pin_mbps = 900\n");
   const json slow = report(kSmall + " --config my.toml"), usual = report(kSmall);

@@ -17,6 +17,10 @@ std::string squeezed(const std::string& text) {
   return result;
 }
 
+std::string text_of(const traces::RunRecord& record) {
+  return text_report(record, summarize(record), {}, {false, 110});
+}
+
 Json json_of(const traces::RunRecord& record, const SimulatorCost& cost = {}) {
   return to_json(record, summarize(record), cost);
 }
@@ -49,6 +53,17 @@ TEST(JsonReport, TheDocumentedKeysAreThere) {
   EXPECT_EQ(json["memory"]["hbm_peak_bytes"], std::uint64_t{3} << 30);
   EXPECT_EQ(json["parameters"]["core"]["mxu"]["count"], 2);
   EXPECT_EQ(json["loss"], Json({2.5, 1.25}));
+}
+
+TEST(TextReport, TheCoreThatOthersWaitForIsNamed) {
+  traces::RunRecord record = test::synthetic_record();
+  const std::string sentence = "Cores wait for others that are late";
+  EXPECT_EQ(text_of(record).find(sentence), std::string::npos);
+  record.result.cores[0].waited_for = {{1, 880}};
+  record.result.cores[1].waited_for = {{0, 220}};
+  // Of twice 2,200 cycles.
+  EXPECT_NE(text_of(record).find(sentence + " 25.0 % of the time, most for core 1 (20.0 %)."),
+            std::string::npos);
 }
 
 TEST(JsonReport, TheBreakdownAddsUpToOne) {

@@ -93,6 +93,7 @@ TEST_F(RunFileTest, ARecordComesBack) {
     EXPECT_EQ(a.steps[1].begin, b.steps[1].begin);
     EXPECT_EQ(a.steps[1].end, b.steps[1].end);
     expect_equal(a.total, b.total);
+    EXPECT_EQ(a.waited_for, b.waited_for);
     for (std::size_t unit = 0; unit < kUnits; ++unit) {
       EXPECT_EQ(a.total.busy_in_state[unit][CoreState::kMemoryWait],
                 b.total.busy_in_state[unit][CoreState::kMemoryWait]);
@@ -155,11 +156,11 @@ Table repeated(const Table& table, std::size_t rows) {
 
 TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
   write_run_file(path_, test::synthetic_record());
-  const Hdf5Contents contents = read_hdf5(path_, {"run", 2});
+  const Hdf5Contents contents = read_hdf5(path_, {"run", 3});
   const auto error_with = [&](const char* table, std::size_t rows) -> std::string {
     Hdf5Contents crafted = contents;
     crafted.tables[table] = repeated(contents.table(table), rows);
-    write_hdf5(path_, {"run", 2}, crafted);
+    write_hdf5(path_, {"run", 3}, crafted);
     try {
       read_run_file(path_);
     } catch (const WorkloadError& error) {

@@ -103,6 +103,7 @@ inline traces::RunRecord synthetic_record() {
     core.total.core.add(CoreState::kInfeedWait, steps * wait);
     core.total.core.add(CoreState::kFinished, 2200 - steps * length);
     core.end_cycle = steps * length;
+    core.waited_for[1 - number] = 10 + number;
     record.result.cores.push_back(core);
   }
   record.result.cycles = 2200;

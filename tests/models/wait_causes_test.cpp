@@ -1,0 +1,172 @@
+#include "models/core/wait_causes.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+using test::program_of;
+
+SyncFlags::Wait wait_since(std::uint64_t since, const FlagRaiser& raiser) {
+  SyncFlags::Wait wait;
+  wait.since = since;
+  wait.raiser = raiser;
+  return wait;
+}
+
+FlagRaiser raiser_of(CoreState reason) {
+  FlagRaiser raiser;
+  raiser.reason = reason;
+  return raiser;
+}
+
+using Row = std::tuple<std::uint64_t, std::uint64_t, CoreState, std::uint32_t>;
+std::vector<Row> rows(const std::vector<WaitCauses::Piece>& pieces) {
+  std::vector<Row> result;
+  for (const auto& p : pieces) result.emplace_back(p.begin, p.end, p.reason, p.late_core);
+  return result;
+}
+
+TEST(WaitCauses, ALateSenderIsToBlameUntilItSendsAndThenTheInterconnect) {
+  WaitCauses causes(2);
+  causes.begin_wait(0, 100);
+  const auto pieces = causes.end_wait(0, wait_since(100, FlagRaiser::peer(1, 400)), 1000);
+  EXPECT_EQ(rows(pieces), (std::vector<Row>{{100, 400, CoreState::kPeerWait, 1},
+                                            {400, 1000, CoreState::kIciWait, 0}}));
+}
+
+TEST(WaitCauses, WhatWasSentBeforeTheWaitIsTheInterconnectAlone) {
+  WaitCauses causes(2);
+  causes.begin_wait(0, 100);
+  EXPECT_EQ(rows(causes.end_wait(0, wait_since(100, FlagRaiser::peer(1, 60)), 200)),
+            (std::vector<Row>{{100, 200, CoreState::kIciWait, 0}}));
+}
+
+TEST(WaitCauses, TheBlameTravelsAlongTheChainOfSenders) {
+  // Core 2 waits for its infeed from 50 to 300, works, waits for its memory, sends at 340; core 1
+  // gets that at 350, works and sends at 400; core 0 waits for core 1 from 0 on.
+  WaitCauses causes(3);
+  causes.begin_wait(0, 0);
+  causes.begin_wait(1, 20);
+  causes.begin_wait(2, 50);
+  causes.end_wait(2, wait_since(50, raiser_of(CoreState::kInfeedWait)), 300);
+  causes.begin_wait(2, 310);
+  causes.end_wait(2, wait_since(310, raiser_of(CoreState::kMemoryWait)), 330);
+  const std::vector<Row> of_1 = {{20, 50, CoreState::kPeerWait, 2},
+                                 {50, 300, CoreState::kPeerHostWait, 2},
+                                 {300, 340, CoreState::kPeerWait, 2},
+                                 {340, 350, CoreState::kIciWait, 1}};
+  EXPECT_EQ(rows(causes.end_wait(1, wait_since(20, FlagRaiser::peer(2, 340)), 350)), of_1);
+  const std::vector<Row> of_0 = {
+      {0, 20, CoreState::kPeerWait, 1},       {20, 50, CoreState::kPeerWait, 2},
+      {50, 300, CoreState::kPeerHostWait, 2}, {300, 340, CoreState::kPeerWait, 2},
+      {340, 350, CoreState::kIciWait, 1},     {350, 400, CoreState::kPeerWait, 1},
+      {400, 420, CoreState::kIciWait, 0}};
+  EXPECT_EQ(rows(causes.end_wait(0, wait_since(0, FlagRaiser::peer(1, 400)), 420)), of_0);
+}
+
+TEST(WaitCauses, WhatAWaitingCoreMayStillAskForIsNotForgotten) {
+  // Core 0 waits from cycle 5 on; core 1 has 100,000 waits for its infeed, of 3 cycles in 10.
+  constexpr std::uint64_t kWaits = 100000;
+  WaitCauses causes(2);
+  causes.begin_wait(0, 5);
+  for (std::uint64_t i = 1; i <= kWaits; ++i) {
+    causes.begin_wait(1, 10 * i);
+    causes.end_wait(1, wait_since(10 * i, raiser_of(CoreState::kInfeedWait)), 10 * i + 3);
+  }
+  const std::uint64_t end = 10 * kWaits + 10;
+  std::uint64_t host = 0, all = 0;
+  for (const auto& p : causes.end_wait(0, wait_since(5, FlagRaiser::peer(1, end)), end)) {
+    all += p.end - p.begin;
+    if (p.reason == CoreState::kPeerHostWait) host += p.end - p.begin;
+  }
+  EXPECT_EQ(host, 3 * kWaits);
+  EXPECT_EQ(all, end - 5);
+}
+
+/// Every core takes a batch, works (core 3 of chip 1: `more` cycles longer), adds 1 to flag 6 of
+/// all eight cores and waits for eight.
+isa::Program step_with_a_barrier(std::uint32_t more) {
+  std::string text = R"(
+kernel top
+  { dma.infeed_to_hbm 64, 0, 1 }
+  { dma.done.wait 1, 64 }
+  { vsyncadd 1, -64 }
+  { %s1 = sld [smem:$0x0] ;; vdelay 1 }
+  { %s2 = sld [smem:$0x1] ;; vdelay 1 }
+  { %s3 = sshll.u32 %s1, 1 }
+  { %s3 = sadd.s32 %s3, %s2 }
+  { %p1 = scmp.ne.s32.totalorder %s3, 3 }
+  { sbr.rel (%p1) target = meet }
+  { %s4 = smov 0 }
+  { %s4 = smov 0 ;; vdelay )" +
+                     std::to_string(more) + R"( }
+meet:
+)";
+  for (std::uint32_t to = 0; to < 8; ++to) {
+    const std::uint32_t address = 6 | 0x40000 | (to % 2) << 20 | (to / 2) << 21;
+    text += "  { vsyncadd.remote " + std::to_string(address) + ", 1 }\n";
+  }
+  isa::Program program = program_of(text + "  { vwait.ge.trace 6, 8 }\n  { vsyncadd 6, -8 }\n");
+  program.infeed_bytes = 64 << 10;
+  program.examples_per_core = 4;
+  return program;
+}
+
+RunResult run_on_a_board(const isa::Program& program, double examples_per_s, bool interpret) {
+  MachineParams params;
+  params.host.examples_per_s = examples_per_s;
+  RunOptions options;
+  options.steps = 20;
+  options.interpret = interpret;
+  return test::run(program, options, params);
+}
+
+double fraction(const RunResult& result, std::initializer_list<CoreState> states) {
+  double sum = 0, all = 0;
+  for (const CoreResult& core : result.cores) {
+    for (const CoreState state : states) sum += static_cast<double>(core.total.core[state]);
+    all += static_cast<double>(core.total.core.total());
+    EXPECT_EQ(core.total.core.total(), result.cycles);
+  }
+  return sum / all;
+}
+
+TEST(WaitCauses, ASlowHostIsTheCauseOnAllCoresOfABoard) {
+  // 1,000 examples/s: 4 ms from core to core, 32 ms from step to step, which takes 0.01 ms.
+  for (const bool interpret : {false, true}) {
+    const RunResult result = run_on_a_board(step_with_a_barrier(0), 1000, interpret);
+    EXPECT_GT(fraction(result, {CoreState::kInfeedWait, CoreState::kPeerHostWait}), 0.99);
+    EXPECT_GT(fraction(result, {CoreState::kPeerHostWait}), 0.3);
+    EXPECT_LT(fraction(result, {CoreState::kIciWait}), 0.001);
+  }
+}
+
+TEST(WaitCauses, ALongerProgramIsTheCauseAndTheLateCoreIsNamed) {
+  const RunResult result = run_on_a_board(step_with_a_barrier(900000), 0, false);
+  EXPECT_GT(fraction(result, {CoreState::kPeerWait}), 0.8);
+  EXPECT_LT(fraction(result, {CoreState::kIciWait}), 0.01);
+  for (std::size_t core = 0; core < 8; ++core) {
+    const auto& waited_for = result.cores[core].waited_for;
+    std::uint64_t most = 0, for_core_3 = 0;
+    for (const auto& [late, cycles] : waited_for) {
+      most = std::max(most, cycles);
+      if (late == 3) for_core_3 = cycles;
+    }
+    if (core == 3) continue;
+    EXPECT_EQ(for_core_3, most) << core;
+    EXPECT_GT(for_core_3, 20 * 890000u) << core;
+  }
+}
+
+TEST(WaitCauses, PiecesOfAWaitLeaveTheUnitsAccountsWhole) {
+  const RunResult result = run_on_a_board(step_with_a_barrier(5000), 1e6, false);
+  for (const CoreResult& core : result.cores) {
+    EXPECT_EQ(unit_account(core.total, Unit::kXlu).total(), result.cycles);
+  }
+}
+
+}  // namespace
+}  // namespace tpu
