@@ -149,6 +149,7 @@ class Reader {
     read_text("format", [&](const std::string& text) {
       arguments_.format = one_of("--format", text, {"perfetto"});
     });
+    if (arguments_.command == "sweep") read_sweep();
     check_destination();
     return arguments_;
   }
@@ -169,6 +170,11 @@ class Reader {
     if (wanted && inputs.empty()) {
       throw UsageError(std::string("tpusim ") + command_.name + ": expected " + command_.input +
                        ", found nothing; tpusim " + command_.name + " --help explains it");
+    }
+    if (arguments_.command == "sweep" && inputs.size() > 1) {
+      arguments_.sweep.action =
+          one_of("tpusim sweep", inputs[0], {"plan", "run", "status", "merge"});
+      inputs.erase(inputs.begin());
     }
     const std::size_t allowed = wanted ? 1 : 0;
     if (inputs.size() > allowed) {
@@ -287,6 +293,30 @@ class Reader {
     }
     if (map_.count("tolerance") > 0 && arguments_.check.empty()) {
       throw UsageError("--tolerance: expected --check beside it");
+    }
+  }
+
+  void read_sweep() {
+    constexpr std::size_t kMost = std::size_t{1} << 32;
+    constexpr std::uint32_t kMostJobs = 4096;
+    SweepArguments& sweep = arguments_.sweep;
+    read_text("points", [&](const std::string& text) { sweep.points = text; });
+    read_text("jobs", [&](const std::string& text) {
+      sweep.jobs = parse_number<std::uint32_t>("--jobs", text, 1, kMostJobs);
+    });
+    read_text("point", [&](const std::string& text) {
+      sweep.point = parse_number<std::size_t>("--point", text, 1, kMost);
+    });
+    read_text("shard", [&](const std::string& text) {
+      const std::size_t slash = std::min(text.find('/'), text.size());
+      const std::string n = slash < text.size() ? text.substr(slash + 1) : "";
+      sweep.shards = parse_number<std::size_t>("--shard I/N: N", n, 1, kMost);
+      sweep.shard =
+          parse_number<std::size_t>("--shard I/N: I", text.substr(0, slash), 1, sweep.shards);
+    });
+    sweep.partial = map_.count("partial") > 0;
+    if (sweep.action == "merge" && arguments_.output.empty()) {
+      throw UsageError("tpusim sweep merge: expected -o TABLE.csv or TABLE.h5");
     }
   }
 

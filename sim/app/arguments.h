@@ -18,6 +18,16 @@ struct CoreChoice {
 /// "4" or "[5]"; throws UsageError.
 CoreChoice parse_cores(const std::string& text);
 
+/// What `tpusim sweep` is asked for.
+struct SweepArguments {
+  std::string action;  ///< "plan", "run", "status", "merge"; "": run, and merge where -o is given.
+  std::string points;  ///< Folder of the points; "": beside the sweep.
+  std::size_t shard = 1, shards = 1;
+  std::optional<std::size_t> point;  ///< From 1.
+  std::uint32_t jobs = 0;            ///< 0: as many as the machine has cores.
+  bool partial = false;
+};
+
 /// Everything that the flags of a command may say.
 struct Arguments {
   std::string command;
@@ -42,6 +52,8 @@ struct Arguments {
   /// The paths of loops and conditionals, by name of their HLO instruction.
   std::vector<std::pair<std::string, std::uint64_t>> trips, branches;
   std::optional<double> tolerance;  ///< None given: as check_outputs() says.
+
+  SweepArguments sweep;
 
   std::string json, output, format;
   std::string dump_after;  ///< A pass of the compiler, "all" or "".

@@ -22,6 +22,8 @@ const std::vector<Command> kCommands{
      false, false, true},
     {"validate", "FOLDER", "captured programs that silicon ran, too: cycles there and here", true,
      false, false, false, false, true, false},
+    {"sweep", "[plan|run|status|merge] SWEEP.toml", "many runs: what is missing, into one table",
+     false, false, false, false, false, false, true},
     {"list", "", "workloads, configurations and their parts", false, false, false, false, false,
      false, false},
     {"show", "CONFIG|WORKLOAD", "the parameters of a machine; what a module holds and is bound by",
@@ -37,6 +39,18 @@ const std::vector<const char*> kWorkloadFlags{
 const std::vector<Command>& commands() { return kCommands; }
 
 const std::vector<const char*>& workload_flags() { return kWorkloadFlags; }
+
+namespace {
+
+void add_sweep_options(po::options_description_easy_init& add) {
+  add("points", po::value<std::string>(), "folder with a file for each point (SWEEP.points)");
+  add("shard", po::value<std::string>(), "I/N: of N shares of the points the I-th, from 1 on");
+  add("point", po::value<std::string>(), "this point alone, from 1 on");
+  add("jobs,j", po::value<std::string>(), "processes (as many as the machine has cores)");
+  add("partial", "merge: a table although points are missing");
+}
+
+}  // namespace
 
 po::options_description options_of(const Command& command) {
   po::options_description options("Options");
@@ -111,8 +125,11 @@ po::options_description options_of(const Command& command) {
   if (command.destination) {
     const bool run = std::string(command.name) == "run";
     add("output,o", po::value<std::string>(),
-        run ? "write results and events, RUN.h5" : "file to write");
+        run               ? "write results and events, RUN.h5"
+        : name == "sweep" ? "the table, .csv or .h5"
+                          : "file to write");
   }
+  if (name == "sweep") add_sweep_options(add);
   if (std::string(command.name) == "compile") {
     add("dump-after", po::value<std::string>(),
         "PASS: print the module after this pass as HLO text; all: after each; -o may be left out");

@@ -24,6 +24,7 @@
 #include "sim/app/output_check.h"
 #include "sim/app/printable_stream.h"
 #include "sim/app/simulation.h"
+#include "sim/app/sweep.h"
 #include "sim/app/terminal.h"
 #include "sim/app/validate.h"
 #include "sim/app/workload_source.h"
@@ -364,6 +365,7 @@ ExitCode execute(const Arguments& arguments) {
   if (arguments.command == "asm") return assemble(arguments);
   if (arguments.command == "export") return export_run(arguments);
   if (arguments.command == "validate") return validate(arguments);
+  if (arguments.command == "sweep") return sweep(arguments);
   if (arguments.command == "list") return list();
   if (arguments.command == "show") return show(arguments);
   TPU_CHECK(false, "no command " << arguments.command);

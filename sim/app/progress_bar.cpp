@@ -27,7 +27,7 @@ ProgressBar::~ProgressBar() {
   if (shown_) std::fputs("\r\033[K", stderr);
 }
 
-void ProgressBar::update(double fraction) {
+void ProgressBar::update(double fraction, const std::string& detail) {
   if (!on_terminal_) return;
   const Clock::time_point now = Clock::now();
   if (now - begin_ < kDelay || now - last_ < kInterval) return;
@@ -37,7 +37,8 @@ void ProgressBar::update(double fraction) {
   const int filled = static_cast<int>(std::lround(fraction * kWidth));
   const std::string bar = std::string(static_cast<std::size_t>(filled), '#') +
                           std::string(static_cast<std::size_t>(kWidth - filled), ' ');
-  std::fprintf(stderr, "\r%s [%s] %3.0f %%", label_.c_str(), bar.c_str(), 100 * fraction);
+  std::fprintf(stderr, "\r%s [%s] %3.0f %% %s\033[K", label_.c_str(), bar.c_str(), 100 * fraction,
+               detail.c_str());
   std::fflush(stderr);
 }
 

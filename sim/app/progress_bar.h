@@ -14,7 +14,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void update(double fraction);
+  /// `detail` stands behind the bar.
+  void update(double fraction, const std::string& detail = "");
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -134,8 +134,9 @@ bool is_partitioned_here(const hlo::Module& module, const Arguments& arguments) 
 
 /// The module that each core runs.
 hlo::Module module_of_a_core(const std::string& path, const Arguments& arguments,
-                             const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
-  hlo::Module module = hlo::read_hlo_file(path);
+                             const compiler::PassObserver& after_pass, ParsedModules* parsed,
+                             PreparedWorkload& prepared) {
+  hlo::Module module = parsed != nullptr ? parsed->module(path) : hlo::read_hlo_file(path);
   if (!is_partitioned_here(module, arguments)) {
     const bool one_device = arguments.cores && arguments.cores->count == 1;
     if (!one_device || hlo::unpartitioned_annotation(module).empty()) {
@@ -163,8 +164,9 @@ std::uint32_t cores_of(const hlo::Module& module, const MachineParams& params) {
 
 /// Compiles a module for the cores that it is replicated on.
 void compile_hlo(const std::string& path, const Arguments& arguments, const MachineParams& params,
-                 const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
-  const hlo::Module module = module_of_a_core(path, arguments, after_pass, prepared);
+                 const compiler::PassObserver& after_pass, ParsedModules* parsed,
+                 PreparedWorkload& prepared) {
+  const hlo::Module module = module_of_a_core(path, arguments, after_pass, parsed, prepared);
   prepared.program.cores = cores_of(module, params);
   choose_fixed_cores(arguments, params, prepared);
   const compiler::Target target = config::target_of(params, prepared.program.cores);
@@ -176,14 +178,15 @@ void compile_hlo(const std::string& path, const Arguments& arguments, const Mach
 }
 
 void prepare_hlo(const Arguments& arguments, const MachineParams& params,
-                 const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
+                 const compiler::PassObserver& after_pass, ParsedModules* parsed,
+                 PreparedWorkload& prepared) {
   check_fixed(arguments, "an HLO module");
   if (arguments.compiler == "xla") {
     throw UsageError("--compiler xla: " + arguments.input +
                      " is an HLO module, which only tpusim compiles; capture it to run XLA's "
                      "program");
   }
-  compile_hlo(arguments.input, arguments, params, after_pass, prepared);
+  compile_hlo(arguments.input, arguments, params, after_pass, parsed, prepared);
 }
 
 /// The file of a captured folder that our compiler compiles.
@@ -197,11 +200,12 @@ std::string captured_module(const std::string& folder) {
 }
 
 void prepare_captured(const Arguments& arguments, const MachineParams& params,
-                      const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
+                      const compiler::PassObserver& after_pass, ParsedModules* parsed,
+                      PreparedWorkload& prepared) {
   check_fixed(arguments, "a captured program");
   prepared.folder = arguments.input;
   if (arguments.compiler == "tpusim") {
-    compile_hlo(captured_module(arguments.input), arguments, params, after_pass, prepared);
+    compile_hlo(captured_module(arguments.input), arguments, params, after_pass, parsed, prepared);
     return;
   }
   prepared.program = xla::load_captured(arguments.input, params.chip);
@@ -278,8 +282,14 @@ Source source_of(const std::string& name) {
 
 }  // namespace
 
+const hlo::Module& ParsedModules::module(const std::string& path) {
+  const auto found = modules_.find(path);
+  if (found != modules_.end()) return found->second;
+  return modules_.emplace(path, hlo::read_hlo_file(path)).first->second;
+}
+
 PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params,
-                                  const compiler::PassObserver& after_pass) {
+                                  const compiler::PassObserver& after_pass, ParsedModules* parsed) {
   const double begin = cpu_seconds();
   PreparedWorkload prepared;
   switch (source_of(arguments.input)) {
@@ -287,13 +297,13 @@ PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParam
       prepare_zoo(arguments, params, after_pass, prepared);
       break;
     case Source::kCaptured:
-      prepare_captured(arguments, params, after_pass, prepared);
+      prepare_captured(arguments, params, after_pass, parsed, prepared);
       break;
     case Source::kProgram:
       prepare_program_file(arguments, params, prepared);
       break;
     case Source::kHlo:
-      prepare_hlo(arguments, params, after_pass, prepared);
+      prepare_hlo(arguments, params, after_pass, parsed, prepared);
       break;
   }
   prepared.cpu_s = cpu_seconds() - begin;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,10 +28,21 @@ struct PreparedWorkload {
   double cpu_s = 0;  ///< Building and compiling, or reading.
 };
 
-/// Finds the workload that the arguments name and makes a program of it for the machine. Throws
-/// UsageError or WorkloadError.
+/// Modules that were read out of HLO files, by path: a file is parsed once.
+class ParsedModules {
+ public:
+  /// The module of a file, read the first time. Throws as read_hlo_file().
+  const hlo::Module& module(const std::string& path);
+
+ private:
+  std::map<std::string, hlo::Module> modules_;
+};
+
+/// Finds the workload that the arguments name and makes a program of it for the machine. `parsed`
+/// keeps what was read for other machines. Throws UsageError or WorkloadError.
 PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params,
-                                  const compiler::PassObserver& after_pass = {});
+                                  const compiler::PassObserver& after_pass = {},
+                                  ParsedModules* parsed = nullptr);
 
 /// The graph that our compiler would compile for the machine, of a workload that has one. Throws
 /// UsageError or WorkloadError.

@@ -20,6 +20,7 @@
 #include "sim/config/built_in.h"
 #include "sim/config/limits.h"
 #include "sim/config/nearest_name.h"
+#include "sim/config/parameter_text.h"
 #include "sim/config/toml_keys.h"
 
 namespace tpu::config {
@@ -34,11 +35,6 @@ constexpr std::uintmax_t kMaximumFileBytes = std::uintmax_t{1} << 20;
 bool is_file_name(const std::string& name) {
   return name.size() > kSuffix.size() &&
          name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0;
-}
-
-std::string whole_number_range() {
-  return "expected a whole number from 0 to " +
-         std::to_string(std::numeric_limits<std::uint32_t>::max());
 }
 
 /// The value types of parameters as a TOML file holds them; `fail` gets what was expected.
@@ -65,31 +61,6 @@ template <class Fail>
 void assign(std::string& to, const toml::node& node, Fail&& fail) {
   if (!node.is_string()) fail("expected a string");
   to = node.as_string()->get();
-}
-
-/// The same out of the text of --set.
-template <class Fail>
-void assign(std::uint32_t& to, const std::string& text, Fail&& fail) {
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, to);
-  if (result.ec != std::errc() || result.ptr != end) fail(whole_number_range());
-}
-template <class Fail>
-void assign(double& to, const std::string& text, Fail&& fail) {
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, to);
-  if (result.ec != std::errc() || result.ptr != end || !std::isfinite(to)) {
-    fail("expected a number");
-  }
-}
-template <class Fail>
-void assign(bool& to, const std::string& text, Fail&& fail) {
-  if (text != "true" && text != "false") fail("expected true or false");
-  to = text == "true";
-}
-template <class Fail>
-void assign(std::string& to, const std::string& text, Fail&& /*fail*/) {
-  to = text;
 }
 
 std::string found(const toml::node& node) {
@@ -368,31 +339,6 @@ Configuration parse_configuration(const std::string& text, const std::string& fi
   Configuration configuration;
   Reader(configuration).read_text(text, file);
   return configuration;
-}
-
-void apply_setting(Configuration& configuration, const std::string& assignment) {
-  const std::string flag = "--set " + assignment;
-  const std::size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    throw UsageError(flag + ": expected PARAMETER=VALUE, such as hbm.pin_mbps=2000");
-  }
-  const std::string path = assignment.substr(0, equals);
-  const std::string text = assignment.substr(equals + 1);
-  std::vector<std::string> names;
-  bool known = false;
-  visit_parameters(
-      configuration.params, "", [&](const std::string& name, const auto& /*field*/, auto& value) {
-        names.push_back(name);
-        if (name != path) return;
-        known = true;
-        assign(value, text, [&](const std::string& expected) {
-          throw ConfigurationError(flag + ": " + expected + ", found \"" + text + "\"");
-        });
-        configuration.origins[path] = {flag, "the command line"};
-      });
-  if (!known) {
-    throw ConfigurationError(flag + ": no parameter \"" + path + "\"" + suggestion(path, names));
-  }
 }
 
 void check(const Configuration& configuration) {

@@ -35,6 +35,9 @@ Configuration load_configuration(const std::string& name_or_file);
 /// The same for a text; `file` names it in errors and is where relative bases start.
 Configuration parse_configuration(const std::string& text, const std::string& file);
 
+/// What apply_setting() takes: paths of parameters, and quantities that set one (`hbm.gb_per_s`).
+std::vector<std::string> setting_names();
+
 /// Applies "hbm.pin_mbps=2000". Ranges are checked by check().
 void apply_setting(Configuration& configuration, const std::string& assignment);
 

@@ -300,6 +300,22 @@ TEST(Configuration, AKeyOfTooManyPartsIsRefused) {
   EXPECT_EQ(error_of(base + "name = '''\n" + dots + "'''\n"), "");
 }
 
+/// 900 GB/s over 32 channels of 128 pins are 900 x 8000 / 4096 = 1757.8 Mb/s a pin.
+TEST(Setting, QuantitiesThatUsersThinkInSetAParameter) {
+  Configuration configuration = load_configuration("v3-8");
+  apply_setting(configuration, "hbm.gb_per_s=900");
+  EXPECT_EQ(configuration.params.hbm.pin_mbps, 1758u);
+  EXPECT_EQ(configuration.origins["hbm.pin_mbps"].where, "--set hbm.gb_per_s=900");
+  apply_setting(configuration, "hbm.channels=16");
+  apply_setting(configuration, "hbm.gb_per_s=900");
+  EXPECT_EQ(configuration.params.hbm.pin_mbps, 3516u);
+  apply_setting(configuration, "ici.link_gb_per_s=100");
+  EXPECT_EQ(configuration.params.ici.link_mbps, 800000u);
+  EXPECT_THROW(apply_setting(configuration, "hbm.gb_per_s=-1"), ConfigurationError);
+  EXPECT_THROW(apply_setting(configuration, "hbm.gb_per_s=fast"), ConfigurationError);
+  EXPECT_THROW(apply_setting(configuration, "hbm.gb_per_s=1e300"), ConfigurationError);
+}
+
 TEST(Setting, AValueOfTheCommandLineWins) {
   Configuration configuration = load_configuration("v3-8");
   apply_setting(configuration, "hbm.pin_mbps=2000");

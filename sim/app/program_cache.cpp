@@ -1,0 +1,66 @@
+#include "sim/app/program_cache.h"
+
+#include <algorithm>
+#include <ios>
+#include <sstream>
+#include <utility>
+
+#include "sim/config/compiler_target.h"
+
+namespace tpu::app {
+namespace {
+
+/// Each value with its length or a separator in front: no two lists make one text.
+template <class... Values>
+std::string text_of(const Values&... values) {
+  std::ostringstream text;
+  text << std::hexfloat;
+  ((text << values << '\x1f'), ...);
+  return text.str();
+}
+
+/// Everything that the compiler knows of a machine. The binding names every member: a new one does
+/// not compile.
+std::string text_of_target(const compiler::Target& target) {
+  const auto& [chip, mxu_count, mxu_rows, mxu_columns, matmul_latency, push_interval,
+               result_entries, xlu_latency, xlu_interval, xlu_entries, eup_latency, eup_entries,
+               smem_words, vmem_bytes, hbm_bytes, hbm_reserved, hbm_rate, dma_latency, cores,
+               cores_per_chip, mesh_x, mesh_y] = target;
+  return text_of(chip, mxu_count, mxu_rows, mxu_columns, matmul_latency, push_interval,
+                 result_entries, xlu_latency, xlu_interval, xlu_entries, eup_latency, eup_entries,
+                 smem_words, vmem_bytes, hbm_bytes, hbm_reserved, hbm_rate, dma_latency, cores,
+                 cores_per_chip, mesh_x, mesh_y);
+}
+
+std::string text_of_options(const frontend::WorkloadOptions& options) {
+  const auto& [replicas, batch, dtype, learning_rate, image, classes, layers, width, heads,
+               sequence, vocabulary, shape, kernel, stride, padding, pass] = options;
+  const auto number = [](const auto& value) { return value ? text_of(*value) : "-"; };
+  return text_of(replicas, number(batch), number(dtype), number(learning_rate), number(image),
+                 number(classes), number(layers), number(width), number(heads), number(sequence),
+                 number(vocabulary), number(shape), number(kernel), number(stride), number(padding),
+                 number(pass));
+}
+
+}  // namespace
+
+const PreparedWorkload& ProgramCache::prepare(const Arguments& arguments,
+                                              const MachineParams& params) {
+  const CoreChoice cores = arguments.cores.value_or(CoreChoice{0, 0});
+  const std::string key = text_of(arguments.input, arguments.compiler, arguments.batch.value_or(0),
+                                  cores.first, cores.count) +
+                          text_of_options(arguments.workload) +
+                          text_of_target(config::target_of(params, params.cores()));
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.key == key; });
+  if (found != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, found);
+    return entries_.front().workload;
+  }
+  entries_.push_front({key, prepare_workload(arguments, params, {}, &parsed_)});
+  ++prepared_;
+  if (entries_.size() > capacity_) entries_.pop_back();
+  return entries_.front().workload;
+}
+
+}  // namespace tpu::app

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <string>
+
+#include "sim/app/arguments.h"
+#include "sim/app/workload_source.h"
+
+namespace tpu::app {
+
+/// Programs that were compiled or read for earlier runs: a machine that the compiler can't tell
+/// from an earlier one runs the same program. The least recently used ones are forgotten.
+class ProgramCache {
+ public:
+  explicit ProgramCache(std::size_t capacity) : capacity_(capacity) {}
+
+  /// As prepare_workload(). The result lives until the next call.
+  const PreparedWorkload& prepare(const Arguments& arguments, const MachineParams& params);
+  std::size_t prepared() const { return prepared_; }  ///< How many were not there yet.
+
+ private:
+  struct Entry {
+    std::string key;
+    PreparedWorkload workload;
+  };
+  std::size_t capacity_, prepared_ = 0;
+  std::list<Entry> entries_;  ///< Last used first.
+  ParsedModules parsed_;
+};
+
+}  // namespace tpu::app

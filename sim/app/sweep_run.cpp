@@ -1,0 +1,246 @@
+#include "sim/app/sweep_run.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <new>
+
+#include "models/parameter_table.h"
+#include "sim/app/command_options.h"
+#include "sim/app/simulation.h"
+#include "sim/base/sha256.h"
+#include "sim/report/comparison.h"
+#include "workloads/xla/captured_folder.h"
+
+namespace tpu::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPrograms = 32;  ///< That a process keeps.
+constexpr const char* kRunFlags[] = {"config", "batch",  "cores", "compiler", "steps",
+                                     "warmup", "detail", "seed",  "values"};
+
+std::string digest_of_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  Sha256 digest;
+  std::string piece(std::size_t{1} << 20, '\0');
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0) {
+    digest.add({piece.data(), static_cast<std::size_t>(in.gcount())});
+  }
+  return digest.hex();
+}
+
+/// The files of a captured program, by name.
+std::string digest_of_folder(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && xla::is_captured_file(entry.path().string())) {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  Sha256 digest;
+  for (const fs::path& file : files) {
+    digest.add(fs::relative(file, folder).string() + "=" + digest_of_file(file) + "\n");
+  }
+  return digest.hex();
+}
+
+sweep::PointResult failure(const std::string& error, ExitCode code) {
+  sweep::PointResult result;
+  result.error = error;
+  result.exit_code = static_cast<int>(code);
+  return result;
+}
+
+}  // namespace
+
+const sweep::SettingNames& sweep_names() {
+  static const sweep::SettingNames names = [] {
+    sweep::SettingNames all;
+    all.flags.assign(std::begin(kRunFlags), std::end(kRunFlags));
+    all.flags.insert(all.flags.end(), workload_flags().begin(), workload_flags().end());
+    all.parameters = config::setting_names();
+    return all;
+  }();
+  return names;
+}
+
+PointRunner::PointRunner() : program_(digest_of_file("/proc/self/exe")), programs_(kPrograms) {}
+
+const config::Configuration& PointRunner::base(const std::string& name) {
+  const auto found = bases_.find(name);
+  if (found != bases_.end()) return found->second;
+  return bases_.emplace(name, config::load_configuration(name)).first->second;
+}
+
+config::Configuration PointRunner::configuration_of(const Arguments& arguments) {
+  config::Configuration configuration = base(arguments.configs[0]);
+  for (const std::string& setting : arguments.settings) {
+    config::apply_setting(configuration, setting);
+  }
+  config::check(configuration);
+  return configuration;
+}
+
+const std::string& PointRunner::digest_of_workload(const std::string& name) {
+  const auto found = workloads_.find(name);
+  if (found != workloads_.end()) return found->second;
+  const std::string digest = frontend::is_workload(name) ? "zoo"
+                             : fs::is_directory(name)    ? digest_of_folder(name)
+                                                         : digest_of_file(name);
+  return workloads_.emplace(name, name + " " + digest).first->second;
+}
+
+std::string PointRunner::hash(const sweep::Point& point) {
+  Sha256 digest;
+  const auto add = [&](const std::string& text) { digest.add(text + '\0'); };
+  add(program_);
+  const std::vector<std::string> words = point.words(sweep_names());
+  try {
+    const std::optional<Arguments> arguments = parse_arguments(words);
+    TPU_CHECK(arguments.has_value(), "a point that asks for help");
+    const config::Configuration configuration = configuration_of(*arguments);
+    for (const ParameterValue& value : parameter_table(configuration.params)) {
+      add(value.path + "=" + value_text(value));
+    }
+    add(digest_of_workload(arguments->input));
+    for (const auto& [name, text] : point.settings) {
+      const auto& flags = sweep_names().flags;
+      const bool is_flag = std::find(flags.begin(), flags.end(), name) != flags.end();
+      if (is_flag && name != "config") add(name + "=" + text);
+    }
+  } catch (const UserError& error) {
+    for (const std::string& word : words) add(word);
+    add(error.what());
+  }
+  return digest.hex();
+}
+
+sweep::PointResult PointRunner::run(const sweep::Point& point) {
+  try {
+    const std::optional<Arguments> arguments = parse_arguments(point.words(sweep_names()));
+    TPU_CHECK(arguments.has_value(), "a point that asks for help");
+    const config::Configuration configuration = configuration_of(*arguments);
+    const PreparedWorkload& workload = programs_.prepare(*arguments, configuration.params);
+    const Simulation simulation =
+        simulate(*arguments, configuration, arguments->configs[0], workload, true);
+    const report::Summary summary = report::summarize(simulation.record);
+    sweep::PointResult result;
+    for (const report::ResultRow& row : report::result_rows({simulation.record}, {summary})) {
+      result.figures.emplace_back(row.name, row.values[0]);
+    }
+    return result;
+  } catch (const UserError& error) {
+    return failure(error.what(), error.exit_code());
+  } catch (const SimulatorBug& error) {
+    return failure(std::string("a bug of tpusim: ") + error.what(), ExitCode::kSimulatorBug);
+  }
+}
+
+namespace {
+
+/// What the processes of a sweep share.
+struct SharedWork {
+  std::atomic<std::size_t> next{0}, done{0};
+  std::atomic<std::size_t> at[4096];  ///< The point that each process is at, from 1; 0: none.
+};
+
+/// Memory that processes share, until the end of a scope.
+class SharedMemory {
+ public:
+  SharedMemory() {
+    void* memory = ::mmap(nullptr, sizeof(SharedWork), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    work_ = new (memory) SharedWork;
+  }
+  ~SharedMemory() { ::munmap(work_, sizeof(SharedWork)); }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  SharedWork& operator*() const { return *work_; }
+
+ private:
+  SharedWork* work_;
+};
+
+}  // namespace
+
+std::vector<std::string> run_points(PointRunner& runner, const sweep::Plan& plan,
+                                    const std::vector<std::size_t>& todo,
+                                    const std::vector<std::string>& hashes,
+                                    const sweep::PointStore& store, std::uint32_t jobs,
+                                    const std::function<void(std::size_t done)>& progress) {
+  const SharedMemory memory;
+  SharedWork& work = *memory;
+  const auto take = [&](std::size_t process) {
+    for (std::size_t i = work.next++; i < todo.size(); i = work.next++) {
+      work.at[process] = todo[i] + 1;
+      store.write(hashes[todo[i]], runner.run(plan.points[todo[i]]));
+      ++work.done;
+      if (jobs == 1) progress(work.done);
+    }
+    work.at[process] = 0;
+  };
+  if (jobs == 1) {
+    take(0);
+    return {};
+  }
+  std::cout.flush();
+  std::map<pid_t, std::size_t> running;
+  for (std::size_t process = 0; process < jobs; ++process) {
+    const pid_t child = ::fork();
+    if (child < 0)
+      throw UsageError("--jobs: no more processes can be made: " +
+                       std::string(std::strerror(errno)));
+    if (child > 0) {
+      running[child] = process;
+      continue;
+    }
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    int code = 0;
+    try {
+      take(process);
+    } catch (const std::exception& error) {
+      std::cerr << "tpusim: " << error.what() << std::endl;
+      code = 1;
+    }
+    ::_exit(code);
+  }
+  std::vector<std::string> died;
+  while (!running.empty()) {
+    int status = 0;
+    const pid_t ended = ::waitpid(-1, &status, WNOHANG);
+    if (ended <= 0) {
+      ::usleep(20000);
+      progress(work.done);
+      continue;
+    }
+    const auto found = running.find(ended);
+    if (found == running.end()) continue;
+    const std::size_t point = work.at[found->second];
+    running.erase(found);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    died.push_back("point " + std::to_string(point) + ": its process " +
+                   (WIFSIGNALED(status)
+                        ? "was ended by signal " + std::to_string(WTERMSIG(status)) +
+                              (WTERMSIG(status) == SIGKILL ? " (out of memory?)" : "")
+                        : "could not go on"));
+  }
+  return died;
+}
+
+}  // namespace tpu::app

@@ -1,0 +1,96 @@
+#include "sim/sweep/sweep_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sim/base/error.h"
+
+namespace tpu::sweep {
+namespace {
+
+const SettingNames kKnown{{"config", "batch", "shape", "learning-rate"},
+                          {"core.mxu.count", "hbm.pin_mbps"}};
+
+std::string line(const Point& point) {
+  std::string text;
+  for (const std::string& word : point.words(kKnown)) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> all;
+  for (const Point& point : parse_plan(text, "s.toml", kKnown).points) all.push_back(line(point));
+  return all;
+}
+
+TEST(SweepPlan, AGridHasEveryCombinationAndItsLastListChangesFastest) {
+  EXPECT_EQ(lines("workload = \"mlp\"\n"
+                  "[grid]\nhbm.pin_mbps = [1800, 2000]\nbatch = [8, 16]\n"),
+            (std::vector<std::string>{"run mlp --set hbm.pin_mbps=1800 --batch 8",
+                                      "run mlp --set hbm.pin_mbps=1800 --batch 16",
+                                      "run mlp --set hbm.pin_mbps=2000 --batch 8",
+                                      "run mlp --set hbm.pin_mbps=2000 --batch 16"}));
+}
+
+TEST(SweepPlan, PointsComeBehindGridsAndReplaceWhatHoldsForAll) {
+  EXPECT_EQ(
+      lines("workload = \"mlp\"\nbatch = 8\n"
+            "[[grid]]\ncore.mxu.count = 1\n[[grid]]\ncore.mxu.count = [2, 4]\n"
+            "[[points]]\nbatch = 32\nlearning_rate = 0.25\n[[points]]\nworkload = \"lenet\"\n"),
+      (std::vector<std::string>{"run mlp --batch 8 --set core.mxu.count=1",
+                                "run mlp --batch 8 --set core.mxu.count=2",
+                                "run mlp --batch 8 --set core.mxu.count=4",
+                                "run mlp --batch 32 --learning-rate 0.25", "run lenet --batch 8"}));
+}
+
+TEST(SweepPlan, ParametersMayStandInTables) {
+  EXPECT_EQ(lines("workload = \"mlp\"\n[grid.core.mxu]\ncount = [1]\n[grid.hbm]\npin_mbps = [9]\n"),
+            (std::vector<std::string>{"run mlp --set core.mxu.count=1 --set hbm.pin_mbps=9"}));
+}
+
+TEST(SweepPlan, MistakesAreNamedWithTheirPlace) {
+  const auto error = [](const std::string& text) -> std::string {
+    try {
+      parse_plan(text, "s.toml", kKnown);
+    } catch (const ConfigurationError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error("workload = \"mlp\"\n[grid]\ncore.mxu.cuont = [1]\n"),
+            "s.toml:3:10: a sweep sets workload, flags of `tpusim run` and parameters of `tpusim "
+            "show`, found \"core.mxu.cuont\"; the nearest is \"core.mxu.count\"");
+  EXPECT_EQ(error("[grid]\nbatch = [1]\n"),
+            "s.toml: point 1: expected a workload, such as workload = \"matmul\"");
+  EXPECT_EQ(error("workload = \"mlp\"\nbatch = [1, 2]\n[grid]\nshape = [\"a\"]\n"),
+            "s.toml:2:1: batch: expected one value (lists stand in [grid]), found 2");
+  EXPECT_EQ(error("workload = \"mlp\"\n[grid]\nbatch = []\n"),
+            "s.toml:3:1: batch: expected a value, found none");
+  EXPECT_EQ(error("workload = \"mlp\"\ngrid = 3\n"),
+            "s.toml:2:8: grid: expected a table, [grid] or [[grid]]");
+  EXPECT_EQ(error("workload = \"mlp\"\n[grid]\nbatch = [1979-05-27]\n"),
+            "s.toml:3:10: batch: expected a string, a number, true or false");
+  EXPECT_EQ(error("workload = \"mlp\"\n"),
+            "s.toml: expected a [grid] of lists or [[points]], found neither");
+  EXPECT_EQ(error("workload = "),
+            "s.toml:1:12: Error while parsing key-value pair: encountered "
+            "end-of-file");
+}
+
+TEST(SweepPlan, ShardsTakeEachPointOnce) {
+  for (const std::size_t n : {1, 2, 7, 20}) {
+    std::multiset<std::size_t> taken;
+    for (std::size_t i = 1; i <= n; ++i) {
+      for (const std::size_t point : shard(13, i, n)) taken.insert(point);
+    }
+    EXPECT_EQ(taken.size(), 13u) << n;
+    EXPECT_EQ(std::set<std::size_t>(taken.begin(), taken.end()).size(), 13u) << n;
+    EXPECT_EQ(*taken.rbegin(), 12u) << n;
+  }
+}
+
+}  // namespace
+}  // namespace tpu::sweep

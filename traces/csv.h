@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "traces/hdf5_file.h"
+
+namespace tpu::traces {
+
+/// A table as comma-separated values (RFC 4180, lines end in \n): a line of names, a line for each
+/// row, texts in quotes where they need them, numbers in the shortest form that reads back exactly,
+/// NaN empty.
+std::string csv_text(const Table& table);
+
+}  // namespace tpu::traces
