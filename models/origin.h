@@ -20,8 +20,12 @@ class Origin {
   static constexpr Origin assumed(std::uint32_t buffer) { return Origin(buffer + 1); }
   /// Memory that nothing wrote, or data of which no record is kept.
   static constexpr Origin nobody() { return Origin(kNobody); }
-  /// The data of a kernel whose data is not followed.
+  /// Data that some instruction of a kernel made, nobody knows which one.
   static constexpr Origin kernel(std::uint32_t index) { return Origin(kNobody + 1 + index); }
+  /// Data that an instruction made, by its number in the whole program.
+  static constexpr Origin instruction(std::uint32_t number) {
+    return Origin(kFirstInstruction + number);
+  }
 
   constexpr bool known() const { return code_ < kNobody; }
   constexpr bool plain() const { return code_ == 0; }
@@ -30,15 +34,21 @@ class Origin {
     return code_ - 1;
   }
   constexpr std::optional<std::uint32_t> kernel() const {
-    if (code_ <= kNobody) return std::nullopt;
+    if (code_ <= kNobody || code_ >= kFirstInstruction) return std::nullopt;
     return code_ - kNobody - 1;
+  }
+  constexpr std::optional<std::uint32_t> instruction() const {
+    if (code_ < kFirstInstruction) return std::nullopt;
+    return code_ - kFirstInstruction;
   }
   friend constexpr Origin operator|(Origin a, Origin b) { return a.code_ > b.code_ ? a : b; }
   friend constexpr bool operator==(Origin a, Origin b) { return a.code_ == b.code_; }
+  friend constexpr bool operator<(Origin a, Origin b) { return a.code_ < b.code_; }
   friend constexpr bool operator!=(Origin a, Origin b) { return !(a == b); }
 
  private:
   static constexpr std::uint32_t kNobody = 1U << 31;
+  static constexpr std::uint32_t kFirstInstruction = kNobody + (1U << 24);
   explicit constexpr Origin(std::uint32_t code) : code_(code) {}
   std::uint32_t code_ = 0;
 };

@@ -54,13 +54,14 @@ void DataPath::prepare_followed(std::uint32_t kernel, std::uint32_t bundle, Scal
   const isa::ScalarState& registers = scalar.state();
   state_.scalar.s = registers.s;
   state_.scalar.p = registers.p;
-  knowledge_->prepare(followed_->vector_half(kernel), bundle, state_, scalar);
+  knowledge_->prepare(kernel, bundle, state_, scalar);
 }
 
 void DataPath::execute_followed(std::uint32_t kernel, std::uint32_t bundle) {
-  const isa::Kernel& half = followed_->vector_half(kernel);
-  followed_->spend_instructions(kernel, half.bundles[bundle].instruction_count);
-  isa::execute_bundle(half, bundle, state_, *this);
+  const VectorSlice& slice = followed_->slice(kernel);
+  followed_->spend_instructions(kernel, slice.code.bundles[bundle].instruction_count +
+                                            slice.other_stores.bundles[bundle].instruction_count);
+  isa::execute_bundle(slice.code, bundle, state_, *this);
   knowledge_->commit();
 }
 

@@ -15,7 +15,7 @@ namespace tpu {
 /// The data side of a core: registers, VMEM and the results in the queues, as isa::execute_bundle
 /// computes them. It follows the sequencer bundle by bundle and has no time of its own; DMAs and
 /// sync flags are the sequencer's, so here they only pass by. With values off it executes the
-/// vector halves of the kernels that are followed, and knows what of its data is known.
+/// slices of the kernels that are followed, and knows what of its data is known.
 class DataPath : private isa::Surroundings {
  public:
   DataPath(const isa::Program& program, const MachineParams& params, std::uint32_t chip,

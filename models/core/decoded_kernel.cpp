@@ -393,6 +393,7 @@ void Decoder::decode_scalar(const isa::Instruction& i) {
     op.immediate[0] = found->second;
   } else if (i.opcode == Opcode::kVpush) {
     set_operand(op, 2, scalar_operand(i.operands[0]));
+    op.immediate[0] = static_cast<std::uint32_t>(&i - kernel_->instructions.data());
   } else {
     for (std::uint8_t o = 0; o < row.operand_count && o < 3; ++o) {
       set_operand(op, o,

@@ -44,7 +44,8 @@ struct MicroOp {
     kNot,        ///< Predicates.
     kLoad,       ///< dest = SMEM[a + b].
     kStore,      ///< SMEM[a + b] = c.
-    kVpush,      ///< A value that only the vector unit knows enters the queue to the scalar unit.
+    kVpush,      ///< A value that only the vector unit knows enters the queue to the scalar unit;
+                 ///< immediate[0]: number of the instruction in the kernel.
     kSpop,       ///< Pops that queue.
     kHalt,       ///< Stops with a fault.
     kQueueGuard  ///< Notes whether a guarded push or pop acts.

@@ -2,79 +2,83 @@
 
 #include <algorithm>
 
-#include "isa/opcode_table.h"
-
 namespace tpu {
-namespace {
-
-using isa::Opcode;
-using isa::UnitKind;
-
-bool in_vector_half(const isa::Instruction& instruction) {
-  switch (isa::unit_of(instruction.opcode)) {
-    case UnitKind::kVectorAlu:
-      return instruction.opcode != Opcode::kVpush;
-    case UnitKind::kVectorLoad:
-    case UnitKind::kVectorStore:
-    case UnitKind::kMxu:
-    case UnitKind::kXlu:
-    case UnitKind::kEup:
-      return true;
-    default:
-      return false;
-  }
-}
-
-isa::Kernel make_vector_half(const isa::Kernel& kernel) {
-  isa::Kernel half;
-  half.name = kernel.name;
-  half.bundles.reserve(kernel.bundles.size());
-  for (const isa::Bundle& bundle : kernel.bundles) {
-    isa::Bundle part = bundle;
-    part.first_instruction = static_cast<std::uint32_t>(half.instructions.size());
-    std::copy_if(kernel.begin(bundle), kernel.end(bundle), std::back_inserter(half.instructions),
-                 in_vector_half);
-    part.instruction_count = static_cast<decltype(part.instruction_count)>(
-        half.instructions.size() - part.first_instruction);
-    half.bundles.push_back(part);
-  }
-  return half;
-}
-
-}  // namespace
 
 FollowedKernels::FollowedKernels(const isa::Program& program) : program_(program) {
+  std::uint32_t first = 0;
   for (const isa::Kernel& kernel : program.kernels) {
-    sets_index_addresses_.push_back(
-        std::any_of(kernel.instructions.begin(), kernel.instructions.end(),
-                    [](const isa::Instruction& i) { return i.opcode == Opcode::kVsetiarRaw; }));
+    first_instruction_.push_back(first);
+    first += static_cast<std::uint32_t>(kernel.instructions.size());
+    sets_index_addresses_.push_back(std::any_of(
+        kernel.instructions.begin(), kernel.instructions.end(),
+        [](const isa::Instruction& i) { return i.opcode == isa::Opcode::kVsetiarRaw; }));
   }
+}
+
+void FollowedKernels::begin_run(const FollowLimits& limits) {
+  limits_ = limits;
+  used_ = {0, 0, 0};
+  spent_.clear();
+  wanted_.clear();
+  for (auto& [kernel, followed] : kernels_) {
+    if (!followed.changed) continue;
+    followed.slice = slice_of(program_.kernels[kernel], followed.demand);
+    followed.changed = false;
+  }
+}
+
+std::optional<std::uint32_t> FollowedKernels::kernel_of(Origin origin) const {
+  const std::optional<std::uint32_t> instruction = origin.instruction();
+  if (!instruction) return origin.kernel();
+  const auto behind =
+      std::upper_bound(first_instruction_.begin(), first_instruction_.end(), *instruction);
+  return static_cast<std::uint32_t>(behind - first_instruction_.begin()) - 1;
 }
 
 bool FollowedKernels::add(Origin origin) {
+  bool more = add_one(origin);
+  for (const Origin wanted : wanted_) more = add_one(wanted) || more;
+  wanted_.clear();
+  return more;
+}
+
+/// Of a kernel that is not followed yet an instruction is demanded alone. When nobody knows which
+/// one it is, the kernel is followed to find out; when that is done already, as a whole.
+bool FollowedKernels::add_one(Origin origin) {
   if (!can_add(origin)) return false;
   any_ = true;
-  if (const std::optional<std::uint32_t> kernel = origin.kernel()) {
-    vector_halves_.emplace(*kernel, make_vector_half(program_.kernels[*kernel]));
+  const std::optional<std::uint32_t> kernel = kernel_of(origin);
+  if (!kernel) return true;
+  const auto [at, first] = kernels_.try_emplace(*kernel);
+  Followed& followed = at->second;
+  followed.changed = true;
+  if (const std::optional<std::uint32_t> instruction = origin.instruction()) {
+    followed.demand.instructions.insert(*instruction - first_instruction_[*kernel]);
+  } else if (!first) {
+    followed.demand.whole = true;
   }
   return true;
 }
 
 bool FollowedKernels::can_add(Origin origin) const {
-  const std::optional<std::uint32_t> kernel = origin.kernel();
-  if (!kernel) return !any_ && !others_refused_;
-  return !follows(*kernel) && !refused(origin);
+  if (refused(origin)) return false;
+  const std::optional<std::uint32_t> kernel = kernel_of(origin);
+  if (!kernel) return !any_;
+  const auto found = kernels_.find(*kernel);
+  if (found == kernels_.end()) return true;
+  const std::optional<std::uint32_t> instruction = origin.instruction();
+  if (!instruction) return !found->second.demand.whole;
+  return !found->second.demand.contains(*instruction - first_instruction_[*kernel]);
 }
 
 void FollowedKernels::refuse(std::uint32_t kernel) {
   refused_.insert(kernel);
-  vector_halves_.erase(kernel);
+  kernels_.erase(kernel);
 }
 
 bool FollowedKernels::refused(Origin origin) const {
-  const std::optional<std::uint32_t> kernel = origin.kernel();
-  if (!kernel) return others_refused_;
-  return refused_.count(*kernel) != 0 || (others_refused_ && !follows(*kernel));
+  const std::optional<std::uint32_t> kernel = kernel_of(origin);
+  return others_refused_ || (kernel && refused_.count(*kernel) != 0);
 }
 
 void FollowedKernels::spend_instructions(std::uint32_t kernel, std::uint64_t count) const {
@@ -95,7 +99,12 @@ void FollowedKernels::spend_bytes(std::uint32_t kernel, std::uint64_t count) con
 
 std::vector<std::string> FollowedKernels::names() const {
   std::vector<std::string> names;
-  for (const auto& [index, half] : vector_halves_) names.push_back(half.name);
+  for (const auto& [kernel, followed] : kernels_) {
+    names.push_back(program_.kernels[kernel].name + " (" +
+                    std::to_string(followed.slice.code.instructions.size()) + " of " +
+                    std::to_string(followed.slice.instructions_of_kernel) +
+                    " vector instructions)");
+  }
   return names;
 }
 

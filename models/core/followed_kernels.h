@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isa/program.h"
+#include "models/core/vector_slice.h"
 #include "models/machine.h"
 #include "models/origin.h"
 
@@ -13,16 +14,22 @@ namespace tpu {
 
 /// The kernels whose data is followed in a run with values off, because control depends on it: the
 /// launch of a program of several cores, for one, passes its messages through the vector unit and
-/// the HBM. Which they are turns out in the run: it begins again with one kernel more whenever
-/// control meets a value that nobody knows. A kernel that costs too much is refused: where control
-/// depends on its data, the path is assumed.
+/// the HBM. Of each only the slice is executed that reaches what is demanded: what it pushes to the
+/// scalar unit, and stores whose rows somebody followed reads. What is demanded turns out in the
+/// run: it begins again with more whenever control, or the address of a DMA, meets a value that
+/// nobody knows. A kernel that costs too much is refused: where control depends on its data, the
+/// path is assumed.
 class FollowedKernels {
  public:
   explicit FollowedKernels(const isa::Program& program);
 
-  /// Follows what the origin names; false when that is done already, so that nothing more can be
-  /// known.
+  /// Follows what the origin names, and all that was wanted since begin_run(); false when that is
+  /// done already, so that nothing more can be known.
   bool add(Origin origin);
+  /// The followed code reads something unknown: to be followed when the run begins again.
+  void want(Origin origin) const {
+    if (!origin.known()) wanted_.insert(origin);
+  }
 
   /// The kernel is not followed, now and later.
   void refuse(std::uint32_t kernel);
@@ -30,29 +37,43 @@ class FollowedKernels {
   void refuse_others() { others_refused_ = true; }
   /// Whether control goes on without this unknown value.
   bool refused(Origin origin) const;
-
   /// Whether a run that begins again may know the value.
   bool can_add(Origin origin) const;
 
   /// Something is followed: memories have to say where what they do not know comes from.
   bool any() const { return any_; }
-  bool follows(std::uint32_t kernel) const { return vector_halves_.count(kernel) != 0; }
-  /// A followed kernel with the instructions alone that read or write vector registers, their
-  /// queues and VMEM. The scalar unit executes the rest.
-  const isa::Kernel& vector_half(std::uint32_t kernel) const { return vector_halves_.at(kernel); }
+  bool follows(std::uint32_t kernel) const { return kernels_.count(kernel) != 0; }
+  /// Whether an instruction of a followed kernel is in its slice for its own sake.
+  bool demands(std::uint32_t kernel, std::uint32_t instruction) const {
+    return kernels_.at(kernel).demand.contains(instruction);
+  }
+  bool demands_all(std::uint32_t kernel) const { return kernels_.at(kernel).demand.whole; }
+  /// What of a followed kernel is executed; the scalar unit executes its scalar code.
+  const VectorSlice& slice(std::uint32_t kernel) const { return kernels_.at(kernel).slice; }
+  /// The data that an instruction of a kernel makes.
+  Origin made_by(std::uint32_t kernel, std::uint32_t instruction) const {
+    return Origin::instruction(first_instruction_[kernel] + instruction);
+  }
   /// Whether a kernel changes index address registers, which keep their values across calls.
   bool sets_index_addresses(std::uint32_t kernel) const { return sets_index_addresses_[kernel]; }
 
+  /// `name (3 of 12 vector instructions)`.
   std::vector<std::string> names() const;
 
   /// Counts vector instructions and bytes of the present run; throws FollowLimit.
-  void begin_run(const FollowLimits& limits) {
-    limits_ = limits, spent_.clear(), used_ = {0, 0, 0};
-  }
+  void begin_run(const FollowLimits& limits);
   void spend_instructions(std::uint32_t kernel, std::uint64_t count) const;
   void spend_bytes(std::uint32_t kernel, std::uint64_t count) const;
 
  private:
+  struct Followed {
+    VectorDemand demand;
+    VectorSlice slice;
+    bool changed = true;  ///< The demand, since it was sliced.
+  };
+  std::optional<std::uint32_t> kernel_of(Origin origin) const;
+  bool add_one(Origin origin);
+
   const isa::Program& program_;
   bool any_ = false;
   bool others_refused_ = false;
@@ -60,7 +81,9 @@ class FollowedKernels {
   FollowLimits limits_;
   mutable FollowLimits used_{0, 0, 0};
   mutable std::map<std::uint32_t, std::uint64_t> spent_;  ///< Instructions by kernel.
-  std::map<std::uint32_t, isa::Kernel> vector_halves_;
+  mutable std::set<Origin> wanted_;
+  std::map<std::uint32_t, Followed> kernels_;
+  std::vector<std::uint32_t> first_instruction_;  ///< Of each kernel, in the whole program.
   std::vector<bool> sets_index_addresses_;
 };
 

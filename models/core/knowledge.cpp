@@ -19,13 +19,17 @@ Knowledge::Knowledge(const FollowedKernels& followed, const isa::CoreShape& shap
 
 void Knowledge::enter(std::uint32_t kernel, std::uint32_t from) {
   weights_.fill({});
-  const bool both = follows(kernel) && follows(from);
-  if (both) return;
-  const std::uint32_t unfollowed = follows(kernel) ? from : kernel;
-  const Origin origin = Origin::kernel(unfollowed);
-  forget_registers(origin);
-  forget_rows(origin);
-  if (followed_.sets_index_addresses(unfollowed)) index_addresses_.fill(origin);
+  if (!follows(kernel) || !follows(from)) {
+    const std::uint32_t unfollowed = follows(kernel) ? from : kernel;
+    const Origin origin = Origin::kernel(unfollowed);
+    forget_registers(origin);
+    forget_rows(origin);
+    if (followed_.sets_index_addresses(unfollowed)) index_addresses_.fill(origin);
+    return;
+  }
+  // A slice keeps no register for another kernel.
+  if (!followed_.demands_all(from)) return forget_registers(Origin::kernel(from));
+  if (!followed_.demands_all(kernel)) forget_registers(Origin::kernel(kernel));
 }
 
 void Knowledge::forget_registers(Origin origin) {
@@ -58,20 +62,47 @@ void Knowledge::set_rows(std::uint32_t first, std::uint32_t count, Origin origin
   for (std::uint32_t row = first; row < first + count; ++row) rows_[row] = {epoch_, origin};
 }
 
-void Knowledge::prepare(const isa::Kernel& vector_half, std::uint32_t bundle,
-                        const isa::CoreState& state, const ScalarUnit& scalar) {
+void Knowledge::prepare(std::uint32_t kernel, std::uint32_t bundle, const isa::CoreState& state,
+                        const ScalarUnit& scalar) {
   writes_.clear();
-  const isa::Bundle& code = vector_half.bundles[bundle];
-  for (const isa::Instruction* in = vector_half.begin(code); in != vector_half.end(code); ++in) {
-    if (in->guard.predicate != isa::kNoRegister) {
-      const auto reg = static_cast<std::uint8_t>(scalar_file::kPredicates + in->guard.predicate);
-      const Origin origin = scalar.origin(reg);
-      if (!origin.known()) {
-        throw UnknownControl("the guard of " + isa::format_instruction(*in) + kUnknown, origin);
-      }
-    }
-    if (isa::guard_holds(in->guard, state.scalar)) note(*in, state, scalar);
+  const VectorSlice& slice = followed_.slice(kernel);
+  const isa::Bundle& code = slice.code.bundles[bundle];
+  for (const isa::Instruction* in = slice.code.begin(code); in != slice.code.end(code); ++in) {
+    if (acts(*in, state, scalar)) note(*in, state, scalar);
   }
+  const isa::Bundle& stores = slice.other_stores.bundles[bundle];
+  for (std::uint32_t s = 0; s < stores.instruction_count; ++s) {
+    const std::uint32_t index = stores.first_instruction + s;
+    overwrite(slice.other_stores.instructions[index],
+              followed_.made_by(kernel, slice.store_numbers[index]), state, scalar);
+  }
+}
+
+/// Whether the guard of an instruction of the slice holds.
+bool Knowledge::acts(const isa::Instruction& in, const isa::CoreState& state,
+                     const ScalarUnit& scalar) const {
+  if (in.guard.predicate != isa::kNoRegister) {
+    const auto reg = static_cast<std::uint8_t>(scalar_file::kPredicates + in.guard.predicate);
+    const Origin origin = scalar.origin(reg);
+    if (!origin.known()) {
+      throw UnknownControl("the guard of " + isa::format_instruction(in) + kUnknown, origin);
+    }
+  }
+  return isa::guard_holds(in.guard, state.scalar);
+}
+
+/// A store whose data nobody has asked for. Where it goes may be unknown, and whether.
+void Knowledge::overwrite(const isa::Instruction& in, Origin origin, const isa::CoreState& state,
+                          const ScalarUnit& scalar) {
+  const bool guarded = in.guard.predicate != isa::kNoRegister;
+  const bool unsure =
+      guarded &&
+      !scalar.origin(static_cast<std::uint8_t>(scalar_file::kPredicates + in.guard.predicate))
+           .known();
+  if (!unsure && !isa::guard_holds(in.guard, state.scalar)) return;
+  const Origin address = address_origin(in, index_addresses_.at(in.unit), scalar);
+  if (!address.known()) return forget_rows(address);
+  memory(in, state, scalar, origin);
 }
 
 void Knowledge::commit() {
@@ -121,19 +152,24 @@ Origin Knowledge::operands(const isa::Instruction& in, const ScalarUnit& scalar)
   return origin;
 }
 
+/// Why it is unknown where a load or store goes.
+Origin Knowledge::address_origin(const isa::Instruction& in, Origin index_address,
+                                 const ScalarUnit& scalar) {
+  Origin origin;
+  for (const std::uint8_t reg :
+       {in.address.base[0], in.address.base[1], in.address.mask_register}) {
+    if (reg != isa::kNoRegister && !scalar.origin(reg).known()) origin = scalar.origin(reg);
+  }
+  const bool indexed = in.opcode == Opcode::kVldEvenOdd || in.opcode == Opcode::kVstEvenOdd;
+  return indexed ? origin | index_address : origin;
+}
+
 /// A load's origin, or a store of something with the origin `stored`.
 Origin Knowledge::memory(const isa::Instruction& in, const isa::CoreState& state,
                          const ScalarUnit& scalar, Origin stored) {
-  for (const std::uint8_t reg :
-       {in.address.base[0], in.address.base[1], in.address.mask_register}) {
-    if (reg == isa::kNoRegister || scalar.origin(reg).known()) continue;
-    throw UnknownControl("the address of " + isa::format_instruction(in) + kUnknown,
-                         scalar.origin(reg));
-  }
-  const bool indexed = in.opcode == Opcode::kVldEvenOdd || in.opcode == Opcode::kVstEvenOdd;
-  if (indexed && !index_addresses_.at(in.unit).known()) {
-    throw UnknownControl("the address of " + isa::format_instruction(in) + kUnknown,
-                         index_addresses_.at(in.unit));
+  const Origin address = address_origin(in, index_addresses_.at(in.unit), scalar);
+  if (!address.known()) {
+    throw UnknownControl("the address of " + isa::format_instruction(in) + kUnknown, address);
   }
   const bool load = isa::info(in.opcode).loads;
   const bool masked = !load && in.opcode != Opcode::kVst;
@@ -146,6 +182,7 @@ Origin Knowledge::memory(const isa::Instruction& in, const isa::CoreState& state
     if ((sublanes >> i & 1) == 0 || touched[i] >= rows_.size()) continue;
     const Origin before = rows(touched[i], 1);
     if (load) {
+      followed_.want(before);
       origin = origin | before;
     } else {
       set_rows(touched[i], 1, masked ? stored | before : stored);

@@ -15,9 +15,10 @@ namespace tpu {
 
 /// With values off and kernels that are followed: which vector registers, masks, queue elements and
 /// rows of VMEM of a core are known, and for the others whose data they would be. A register or row
-/// is known as a whole or not at all. It follows the vector half of a followed kernel bundle by
-/// bundle, beside the data path that computes the values; what another kernel leaves behind is
-/// unknown.
+/// is known as a whole or not at all. It follows the slice of a followed kernel bundle by bundle,
+/// beside the data path that computes the values. Rows that a store outside of the slice overwrites
+/// have that store as their origin; what a kernel that is not followed leaves behind is unknown. A
+/// row that the slice reads and nobody knows is wanted for the next run.
 class Knowledge {
  public:
   Knowledge(const FollowedKernels& followed, const isa::CoreShape& shape);
@@ -35,7 +36,7 @@ class Knowledge {
 
   /// Works out what a bundle of a followed kernel makes of it; `state` and `scalar` as before the
   /// bundle. Throws UnknownControl where a guard or an address is unknown.
-  void prepare(const isa::Kernel& vector_half, std::uint32_t bundle, const isa::CoreState& state,
+  void prepare(std::uint32_t kernel, std::uint32_t bundle, const isa::CoreState& state,
                const ScalarUnit& scalar);
   /// The bundle writes.
   void commit();
@@ -53,6 +54,12 @@ class Knowledge {
   using Queue = std::deque<Origin>;
 
   void forget_registers(Origin origin);
+  bool acts(const isa::Instruction& in, const isa::CoreState& state,
+            const ScalarUnit& scalar) const;
+  void overwrite(const isa::Instruction& in, Origin origin, const isa::CoreState& state,
+                 const ScalarUnit& scalar);
+  static Origin address_origin(const isa::Instruction& in, Origin index_address,
+                               const ScalarUnit& scalar);
   void note(const isa::Instruction& in, const isa::CoreState& state, const ScalarUnit& scalar);
   Origin operands(const isa::Instruction& in, const ScalarUnit& scalar) const;
   Origin memory(const isa::Instruction& in, const isa::CoreState& state, const ScalarUnit& scalar,

@@ -77,11 +77,20 @@ bool ScalarUnit::fail(const std::string& what, Origin origin) {
   return false;
 }
 
-ScalarUnit::FromVector ScalarUnit::element(std::uint8_t vector_register) {
-  const bool follows =
-      vectors_ != nullptr && (knowledge_ == nullptr || knowledge_->follows(kernel_));
-  if (!follows) return {placeholder(), Origin::kernel(kernel_)};
-  const Origin origin = knowledge_ != nullptr ? knowledge_->vector(vector_register) : Origin();
+/// What a push of the vector unit brings.
+ScalarUnit::FromVector ScalarUnit::element(std::uint8_t vector_register,
+                                           std::uint32_t instruction) {
+  if (vectors_ != nullptr && knowledge_ == nullptr) {
+    return {vectors_->vector(vector_register).word[0], {}};
+  }
+  const bool demanded = vectors_ != nullptr && knowledge_->follows(kernel_) &&
+                        followed_->demands(kernel_, instruction);
+  if (!demanded) {
+    const Origin made =
+        followed_ != nullptr ? followed_->made_by(kernel_, instruction) : Origin::kernel(kernel_);
+    return {placeholder(), made};
+  }
+  const Origin origin = knowledge_->vector(vector_register);
   if (!origin.known()) return {placeholder(), origin};
   return {vectors_->vector(vector_register).word[0], origin};
 }
@@ -179,7 +188,8 @@ bool ScalarUnit::execute_rare(const MicroOp& op) {
   switch (op.kind) {
     case Kind::kVpush: {
       const bool immediate = op.reg[2] == scalar_file::kZero;
-      from_vector_.push_back(immediate ? FromVector{op.immediate[2], {}} : element(op.reg[2]));
+      from_vector_.push_back(immediate ? FromVector{op.immediate[2], {}}
+                                       : element(op.reg[2], op.immediate[0]));
       return true;
     }
     case Kind::kSpop: {

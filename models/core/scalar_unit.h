@@ -106,7 +106,7 @@ class ScalarUnit {
   bool note_unknown(const MicroOp& op, bool& handled);
   bool note_unknown_store(const MicroOp& op, Origin guard, Origin address, bool& handled);
   bool fail(const std::string& what, Origin origin = {});
-  FromVector element(std::uint8_t vector_register);
+  FromVector element(std::uint8_t vector_register, std::uint32_t instruction);
   std::uint32_t placeholder();
   void note_origin(std::uint8_t reg, Origin origin);
   bool is_unknown(std::uint8_t reg) const { return (unknown_ >> reg & 1) != 0; }

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include "isa/disassembler.h"
 #include "isa/dma_descriptor.h"
+#include "isa/opcode_table.h"
 #include "models/core/followed_kernels.h"
 #include "tests/models/test_program.h"
 
@@ -222,13 +224,134 @@ TEST(Followed, TheObserverHearsThatTheRunBeginsAgain) {
   EXPECT_EQ(watcher.steps, 1);
 }
 
+/// Counts to 12 in VMEM, passes the count through the XLU and
+/// loops as often; between that it computes for `rounds` what nobody asks for.
+isa::Program counts_and_computes(std::uint32_t rounds) {
+  return program_of(R"(
+kernel top
+  { %v9 = vmov 1 }
+  { %v8 = vmov 0 }
+  { %s5 = smov 0 }
+work:
+  { %v9 = vadd.s32 %v9, 3 }
+  { vst [vmem:$0x40] %v9 ;; vrcp.f32 %v9 }
+  { vdelay 8 }
+  { %v7 = vpop.eup }
+  { %v7 = vld [vmem:$0x40] ;; %s5 = sadd.s32 %s5, 1 }
+  { %p2 = scmp.lt.s32.totalorder %s5, )" +
+                    std::to_string(rounds) + R"( }
+  { sbr.rel (%p2) target = work }
+  { %v8 = vadd.s32 %v8, 4 }
+  { %v1 = vmov 12 }
+  { vst [vmem:$0x8] %v1 }
+  { vst [vmem:$0x10] %v8 }
+  { %v2 = vld [vmem:$0x8] }
+  { vmax.xlane.f32.xlu0 %v2 }
+  { vdelay 100 }
+  { %v3 = vpop.xlane.xlu0 }
+  { vpush %v3 }
+  { vdelay 10 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)");
+}
+
+TEST(Followed, OfAKernelTheSliceThatReachesControl) {
+  const isa::Program program = counts_and_computes(500);
+  RunOptions options = test::on_core(0);
+  // Two stores in each round count; the rest of the kernel's 3,500 vector instructions does not.
+  options.follow.instructions = 600;
+  const RunResult result = test::run(program, options);
+  EXPECT_EQ(result.cycles, cycles_with_values(program));
+  EXPECT_TRUE(has_note(result, "was followed: top (5 of 14 vector instructions)"))
+      << result.notes.at(0);
+  options.follow.instructions = 400;
+  EXPECT_FALSE(has_note(test::run(program, options), "was followed"));
+}
+
 TEST(Followed, WhatIsFollowedOnceIsNotAddedAgain) {
-  const isa::Program program = program_of("kernel top\n{ %s1 = smov 0 }");
+  const isa::Program program = counts_and_computes(1);
   FollowedKernels followed(program);
   EXPECT_TRUE(followed.add(Origin::nobody()));
   EXPECT_FALSE(followed.add(Origin::nobody()));
+  EXPECT_TRUE(followed.add(followed.made_by(0, 5)));
+  EXPECT_FALSE(followed.add(followed.made_by(0, 5)));
+  EXPECT_TRUE(followed.add(followed.made_by(0, 7)));
+  followed.want(followed.made_by(0, 8));
+  EXPECT_TRUE(followed.add(followed.made_by(0, 7)));
+  EXPECT_FALSE(followed.add(followed.made_by(0, 8)));
   EXPECT_TRUE(followed.add(Origin::kernel(0)));
   EXPECT_FALSE(followed.add(Origin::kernel(0)));
+  EXPECT_FALSE(followed.add(followed.made_by(0, 9)));
+}
+
+/// Mnemonics of the slice that the instructions with these mnemonics demand.
+std::vector<std::string> slice_for(const std::string& code, const std::string& demanded) {
+  const isa::Program program = program_of("kernel top\n" + code);
+  const isa::Kernel& kernel = program.kernels[0];
+  VectorDemand demand;
+  for (std::uint32_t i = 0; i < kernel.instructions.size(); ++i) {
+    if (isa::opcode_text(kernel.instructions[i].opcode) == demanded) demand.instructions.insert(i);
+  }
+  std::vector<std::string> texts;
+  for (const isa::Instruction& in : slice_of(kernel, demand).code.instructions) {
+    texts.push_back(isa::format_instruction(in));
+  }
+  return texts;
+}
+using Texts = std::vector<std::string>;
+
+TEST(VectorSlice, IsWhatReachesTheDemandAlongTheFlow) {
+  EXPECT_EQ(
+      slice_for("{ %v1 = vmov 1 }{ %v1 = vmov 2 }{ %v2 = vmov 3 }{ vpush %v1 }{ %v1 = vmov 4 }",
+                "vpush"),
+      Texts({"%v1 = vmov 2"}));
+  // A guarded write and a load of some sublanes leave something of what was there.
+  EXPECT_EQ(slice_for("{ %v1 = vmov 1 }{ %v1 = vmov (%p1) 2 }{ vpush %v1 }", "vpush").size(), 2u);
+  EXPECT_EQ(
+      slice_for("{ %v1 = vmov 1 }{ %v1 = vld [vmem:$0x0 sm:$0x1] }{ vpush %v1 }", "vpush").size(),
+      2u);
+  EXPECT_EQ(slice_for("{ %v1 = vmov 1 }{ %v1 = vld [vmem:$0x0] }{ vpush %v1 }", "vpush").size(),
+            1u);
+  // A bundle reads what was there before it.
+  EXPECT_EQ(slice_for("{ %v1 = vmov 1 }{ %v1 = vmov 2 ;; vpush %v1 }", "vpush"),
+            Texts({"%v1 = vmov 1"}));
+}
+
+TEST(VectorSlice, GoesRoundLoopsAndThroughDelaySlots) {
+  const std::string loop = R"(
+  { %v1 = vmov 0 }
+  { %v2 = vmov 0 }
+loop:
+  { vpush %v1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, 3 }
+  { sbr.rel (%p1) target = loop }
+  { %v1 = vadd.s32 %v1, %v2 }
+  { %v2 = vmov 7 }
+)";
+  EXPECT_EQ(slice_for(loop, "vpush"),
+            Texts({"%v1 = vmov 0", "%v2 = vmov 0", "%v1 = vadd.s32 %v1, %v2"}));
+}
+
+TEST(VectorSlice, TakesAllOfAQueueOrNothing) {
+  const std::string code = R"(
+  { %v1 = vmov 1 }
+  { %v2 = vmov 2 }
+  { vrcp.f32 %v1 }
+  { vrcp.f32 %v2 }
+  { %v3 = vpop.eup }
+  { %v4 = vpop.eup }
+  { %m1 = vcmp.eq.s32.totalorder %v1, %v2 }
+  { vst.msk [vmem:$0x0] %m1, %v4 }
+  { vpush %v1 }
+)";
+  EXPECT_EQ(slice_for(code, "vst.msk").size(), 8u);
+  EXPECT_EQ(slice_for(code, "vpush"), Texts({"%v1 = vmov 1"}));
 }
 
 }  // namespace
