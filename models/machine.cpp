@@ -161,7 +161,6 @@ const std::vector<std::uint32_t>& Machine::Impl::input(std::uint32_t core, std::
 }
 
 void Machine::Impl::assume_inputs(std::uint32_t core, const RunOptions& options) {
-  hbm_[core].keep_origins();
   hbm_[core].set_contents([ this, core, &options ](std::uint32_t buffer) -> const auto& {
     return input(core, buffer, options);
   });

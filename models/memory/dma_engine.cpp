@@ -548,10 +548,7 @@ void DmaEngine::put(MemorySpace space, std::uint64_t address, std::uint32_t gran
                     const std::uint32_t* words, Origin origin) {
   const auto at = static_cast<std::uint32_t>(address);
   if (space == MemorySpace::kHbm) {
-    if (origin.plain()) return hbm_.write(address, words, std::uint64_t{granules});
-    for (std::uint32_t i = 0; i < granules; ++i) {
-      hbm_.write(address + i, words + std::size_t{i} * kGranuleWords, origin);
-    }
+    hbm_.write(address, words, granules, origin);
   } else if (space == MemorySpace::kVmem) {
     std::memcpy(data_->vmem.row(at), words, std::size_t{granules} * isa::kHbmGranuleBytes);
     data_->vmem.mark_written(at, granules * kGranuleRows);

@@ -12,27 +12,25 @@ std::uint64_t MemoryImage::bits(std::uint64_t first, std::uint64_t count) {
 }
 
 void MemoryImage::write(std::uint64_t granule, const std::uint32_t* words, std::uint64_t granules) {
+  write(granule, words, granules, Origin());
+}
+
+void MemoryImage::write(std::uint64_t granule, const std::uint32_t* words, std::uint64_t granules,
+                        Origin origin) {
+  if (!marked_.empty() || !origin.plain()) mark(granule, granule + granules, origin);
   while (granules > 0) {
     const std::uint64_t in_page = granule % kPageGranules;
     const std::uint64_t count = std::min(granules, kPageGranules - in_page);
     Page& target = pages_[granule / kPageGranules];
     if (target.words == nullptr) {
       target.words = std::make_unique<std::uint32_t[]>(kPageGranules * kGranuleWords);
-      ++pages_with_words_;
     }
     std::memcpy(target.words.get() + in_page * kGranuleWords, words, count * isa::kHbmGranuleBytes);
     target.written |= bits(in_page, count);
-    if (keeps_origins_) note_origins(target, in_page, count, Origin());
     granule += count;
     words += count * kGranuleWords;
     granules -= count;
   }
-}
-
-void MemoryImage::write(std::uint64_t granule, const std::uint32_t* words, Origin origin) {
-  write(granule, words, std::uint64_t{1});
-  if (!keeps_origins_ || origin.plain()) return;
-  note_origins(pages_[granule / kPageGranules], granule % kPageGranules, 1, origin);
 }
 
 void MemoryImage::load(std::uint64_t granule, const std::vector<std::uint32_t>& words) {
@@ -65,15 +63,11 @@ bool MemoryImage::zero_at_start(std::uint64_t begin, std::uint64_t end) const {
 bool MemoryImage::copy(std::uint64_t granule, std::uint32_t* words) const {
   const auto found = pages_.find(granule / kPageGranules);
   const std::uint64_t in_page = granule % kPageGranules;
-  if (found != pages_.end()) {
-    const Page& page = found->second;
-    if ((page.written >> in_page & 1) != 0) {
-      std::memcpy(words, page.words.get() + in_page * kGranuleWords, isa::kHbmGranuleBytes);
-      return true;
-    }
-    if ((page.forgotten >> in_page & 1) != 0) return false;
+  if (found != pages_.end() && (found->second.written >> in_page & 1) != 0) {
+    std::memcpy(words, found->second.words.get() + in_page * kGranuleWords, isa::kHbmGranuleBytes);
+    return true;
   }
-  if (!zero_at_start(granule, granule + 1)) return false;
+  if (!origin_of(granule).known() || !zero_at_start(granule, granule + 1)) return false;
   std::fill_n(words, kGranuleWords, 0);
   return true;
 }
@@ -102,47 +96,60 @@ std::optional<std::uint64_t> MemoryImage::read(std::uint64_t granule, std::uint3
 }
 
 void MemoryImage::forget(std::uint64_t granule, std::uint64_t granules, Origin why) {
-  while (granules > 0) {
-    const std::uint64_t in_page = granule % kPageGranules;
-    const std::uint64_t count = std::min(granules, kPageGranules - in_page);
-    if (keeps_origins_ || zero_at_start(granule, granule + count)) {
-      forget_in_page(pages_[granule / kPageGranules], in_page, count, why);
-    } else {
-      const auto found = pages_.find(granule / kPageGranules);
-      if (found != pages_.end()) forget_in_page(found->second, in_page, count, why);
+  mark(granule, granule + granules, why);
+  drop_words(granule, granules);
+}
+
+void MemoryImage::drop_words(std::uint64_t granule, std::uint64_t granules) {
+  const std::uint64_t end = granule + granules;
+  auto at = pages_.lower_bound(granule / kPageGranules);
+  while (at != pages_.end() && at->first * kPageGranules < end) {
+    const std::uint64_t page = at->first * kPageGranules;
+    const std::uint64_t first = std::max(granule, page) - page;
+    at->second.written &= ~bits(first, std::min(end - page, kPageGranules) - first);
+    at = at->second.written == 0 ? pages_.erase(at) : std::next(at);
+  }
+}
+
+void MemoryImage::mark(std::uint64_t begin, std::uint64_t end, Origin origin) {
+  if (begin == end) return;
+  auto at = marked_.lower_bound(begin);
+  if (at != marked_.begin() && std::prev(at)->second.end >= begin) {
+    --at;
+    // Most ranges lie in one of their kind or follow on it.
+    if (at->second.origin == origin) {
+      if (at->second.end >= end) return;
+      const auto next = std::next(at);
+      if (next == marked_.end() || next->first > end) {
+        at->second.end = end;
+        return;
+      }
     }
-    granule += count;
-    granules -= count;
   }
+  // All that overlaps or touches goes; what stands out of it comes back, or joins the new range.
+  std::uint64_t joined_begin = begin;
+  std::uint64_t joined_end = end;
+  std::map<std::uint64_t, Marked> rest;
+  while (at != marked_.end() && at->first <= end) {
+    const auto [first, old] = *at;
+    at = marked_.erase(at);
+    if (old.origin == origin) {
+      joined_begin = std::min(joined_begin, first);
+      joined_end = std::max(joined_end, old.end);
+      continue;
+    }
+    if (first < begin) rest[first] = {std::min(old.end, begin), old.origin};
+    if (old.end > end) rest[std::max(first, end)] = {old.end, old.origin};
+  }
+  marked_.merge(rest);
+  if (!origin.plain()) marked_[joined_begin] = {joined_end, origin};
 }
 
-void MemoryImage::forget_in_page(Page& page, std::uint64_t first, std::uint64_t count, Origin why) {
-  page.written &= ~bits(first, count);
-  page.forgotten |= bits(first, count);
-  if (page.written == 0 && page.words != nullptr) {
-    page.words.reset();
-    --pages_with_words_;
-  }
-  if (keeps_origins_) note_origins(page, first, count, why);
-}
-
-void MemoryImage::note_origins(Page& page, std::uint64_t first, std::uint64_t count,
-                               Origin origin) {
-  if (count == kPageGranules) {
-    page.origin = origin;
-    page.origins.reset();
-    return;
-  }
-  if (page.origins == nullptr) {
-    if (page.origin == origin) return;
-    page.origins = std::make_unique<std::array<Origin, kPageGranules>>();
-    page.origins->fill(page.origin);
-  }
-  std::fill_n(page.origins->begin() + static_cast<std::ptrdiff_t>(first), count, origin);
-}
-
-Origin MemoryImage::origin_of(const Page& page, std::uint64_t in_page) {
-  return page.origins != nullptr ? (*page.origins)[in_page] : page.origin;
+Origin MemoryImage::origin_of(std::uint64_t granule) const {
+  const auto behind = marked_.upper_bound(granule);
+  if (behind == marked_.begin()) return {};
+  const Marked& before = std::prev(behind)->second;
+  return granule < before.end ? before.origin : Origin();
 }
 
 void MemoryImage::assume(std::uint64_t granule, std::uint64_t granules, std::uint32_t buffer) {
@@ -150,9 +157,7 @@ void MemoryImage::assume(std::uint64_t granule, std::uint64_t granules, std::uin
 }
 
 Origin MemoryImage::look_up(std::uint64_t granule, std::uint32_t* words) const {
-  const auto found = pages_.find(granule / kPageGranules);
-  const Origin origin =
-      found != pages_.end() ? origin_of(found->second, granule % kPageGranules) : Origin();
+  const Origin origin = origin_of(granule);
   if (!origin.known()) return origin;
   if (copy(granule, words)) return origin;
   const auto behind = assumed_.upper_bound(granule);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,7 +14,7 @@ namespace tpu {
 
 /// The contents of one core's half of the HBM: pages of 64 granules of 1 KiB that come into being
 /// when they are written, with a bit per granule that was written. What is unknown or zero from the
-/// start takes no words. No timing.
+/// start takes no words, where what is unknown comes from is kept by range. No timing.
 class MemoryImage {
  public:
   static constexpr std::uint64_t kGranuleWords = isa::kHbmGranuleBytes / 4;
@@ -32,11 +31,11 @@ class MemoryImage {
 
   // For runs with values off, where some of what is written is unknown.
 
-  /// Writes a granule whose contents have an origin; that is kept after keep_origins().
-  void write(std::uint64_t granule, const std::uint32_t* words, Origin origin);
-  /// The granules hold something unknown from now on; why, is kept after keep_origins().
+  /// Writes granules whose contents are known, with their origin.
+  void write(std::uint64_t granule, const std::uint32_t* words, std::uint64_t granules,
+             Origin origin);
+  /// The granules hold something unknown from now on.
   void forget(std::uint64_t granule, std::uint64_t granules, Origin why = Origin::nobody());
-  void keep_origins() { keeps_origins_ = true; }
   /// Until somebody writes them the granules hold what `contents` says of the buffer, and zeros
   /// behind it; it is asked when one of them is looked up.
   void assume(std::uint64_t granule, std::uint64_t granules, std::uint32_t buffer);
@@ -48,32 +47,33 @@ class MemoryImage {
   /// Whether anything may be known between two granules.
   bool any_known(std::uint64_t begin, std::uint64_t end) const;
   /// Bytes of the host that the words take.
-  std::uint64_t bytes() const { return pages_with_words_ * kPageGranules * isa::kHbmGranuleBytes; }
+  std::uint64_t bytes() const { return pages_.size() * kPageGranules * isa::kHbmGranuleBytes; }
 
  private:
   static constexpr std::uint64_t kPageGranules = 64;
   struct Page {
     std::unique_ptr<std::uint32_t[]> words;
     std::uint64_t written = 0;
-    std::uint64_t forgotten = 0;  ///< Not what they were at the start.
-    Origin origin;                ///< Of all granules, unless there are `origins`.
-    std::unique_ptr<std::array<Origin, kPageGranules>> origins;
+  };
+  /// What has another origin than plain data; ranges lie apart, neighbours differ.
+  struct Marked {
+    std::uint64_t end = 0;
+    Origin origin;
   };
   struct Assumed {
     std::uint64_t end = 0;
     std::uint32_t buffer = 0;
   };
   static std::uint64_t bits(std::uint64_t first, std::uint64_t count);
-  void forget_in_page(Page& page, std::uint64_t first, std::uint64_t count, Origin why);
-  static void note_origins(Page& page, std::uint64_t first, std::uint64_t count, Origin origin);
-  static Origin origin_of(const Page& page, std::uint64_t in_page);
+  void drop_words(std::uint64_t granule, std::uint64_t granules);
+  void mark(std::uint64_t begin, std::uint64_t end, Origin origin);
+  Origin origin_of(std::uint64_t granule) const;
   bool zero_at_start(std::uint64_t begin, std::uint64_t end) const;
   /// Whether a granule holds words, or zeros as at the start; copies them.
   bool copy(std::uint64_t granule, std::uint32_t* words) const;
 
   std::map<std::uint64_t, Page> pages_;
-  std::uint64_t pages_with_words_ = 0;
-  bool keeps_origins_ = false;
+  std::map<std::uint64_t, Marked> marked_;        ///< By first granule.
   std::map<std::uint64_t, std::uint64_t> zeros_;  ///< End by first granule; apart from each other.
   std::map<std::uint64_t, Assumed> assumed_;      ///< By first granule.
   Contents contents_;

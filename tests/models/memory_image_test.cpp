@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <random>
+
 namespace tpu {
 namespace {
 
@@ -60,7 +63,6 @@ TEST(MemoryImage, ZerosAndWhatIsForgottenTakeNoWords) {
 
 TEST(MemoryImage, OriginsAreThoseOfTheLastWrite) {
   MemoryImage image;
-  image.keep_origins();
   const std::vector<std::uint32_t> contents{5, 6};
   image.set_contents([&](std::uint32_t) -> const auto& { return contents; });
   image.assume(640, 128, 3);
@@ -74,9 +76,53 @@ TEST(MemoryImage, OriginsAreThoseOfTheLastWrite) {
   image.forget(640, 64, Origin::kernel(9));
   EXPECT_EQ(image.look_up(703, words.data()), Origin::kernel(9));
   EXPECT_EQ(image.look_up(704, words.data()), Origin::assumed(3));
-  image.write(650, words.data(), Origin());
+  image.write(650, words.data(), 1, Origin());
   EXPECT_TRUE(image.look_up(650, words.data()).plain());
   EXPECT_EQ(image.look_up(651, words.data()), Origin::kernel(9));
+}
+
+TEST(MemoryImage, IsWhatAnArrayOfGranulesIs) {
+  struct Granule {
+    std::optional<std::uint32_t> word;
+    Origin origin = Origin::nobody();
+  };
+  constexpr std::uint64_t kGranules = 300;
+  std::mt19937 random(5);
+  const auto below = [&](std::uint64_t end) {
+    return std::uniform_int_distribution<std::uint64_t>(0, end - 1)(random);
+  };
+  for (int round = 0; round < 30; ++round) {
+    MemoryImage image;
+    std::vector<Granule> expected(kGranules);
+    image.zero(70, 90);
+    for (std::uint64_t g = 70; g < 160; ++g) expected[g] = {0, Origin()};
+    for (int step = 0; step < 60; ++step) {
+      const std::uint64_t begin = below(kGranules);
+      const std::uint64_t count = 1 + below(std::min<std::uint64_t>(kGranules - begin, 100));
+      const auto word = static_cast<std::uint32_t>(below(1000));
+      const bool known = below(2) == 0;
+      const auto which = static_cast<std::uint32_t>(below(3));
+      Origin origin = known ? Origin::assumed(which) : Origin::kernel(which);
+      if (known && which == 0) origin = Origin();
+      if (known) {
+        const std::vector<std::uint32_t> words(count * kWords, word);
+        image.write(begin, words.data(), count, origin);
+      } else {
+        image.forget(begin, count, origin);
+      }
+      for (std::uint64_t g = begin; g < begin + count; ++g) {
+        expected[g] = {known ? std::optional<std::uint32_t>(word) : std::nullopt, origin};
+      }
+    }
+    std::vector<std::uint32_t> words(kWords);
+    for (std::uint64_t g = 0; g < kGranules; ++g) {
+      ASSERT_EQ(image.look_up(g, words.data()), expected[g].origin) << round << ", granule " << g;
+      ASSERT_EQ(!image.read(g, words.data(), 1), expected[g].word.has_value()) << g;
+      if (expected[g].word) {
+        ASSERT_EQ(words[kWords - 1], *expected[g].word) << g;
+      }
+    }
+  }
 }
 
 }  // namespace
