@@ -152,6 +152,8 @@ TEST(CapturedValues, ScalarComparisonsDecideAndPartsOfProductsAddUp) {
   expect_elements("comparisons", 1e-6);
 }
 
+TEST(CapturedValues, DoublesAreSumsOfTwoFloats) { expect_elements("doubles", 1e-12); }
+
 TEST(CapturedValues, MatmulOfTheReferenceGivesTheProductOfRoundedOperands) {
   const std::string folder = kReference + "/ops/matmul_f32_512x512x512";
   if (!fs::is_directory(folder)) GTEST_SKIP() << "no reference data at " << folder;

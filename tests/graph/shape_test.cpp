@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -281,6 +282,30 @@ TEST(Packing, LowWordsOfSixtyFourBitsStandBeforeTheHighOnes) {
   EXPECT_EQ((std::vector<std::uint32_t>(words.begin() + 256, words.begin() + 259)),
             (std::vector<std::uint32_t>{0, 0xffffffff, 5}));
   EXPECT_EQ(unpack(shape, words), data);
+}
+
+TEST(Packing, DoublesAreSumsOfTwoFloats) {
+  const Shape shape = parse_shape("f64[4]{0:T(256)}");
+  const double values[] = {1.0 / 3, -2e-9, 1e300, 0x1.0000000000001p0};
+  std::vector<std::uint8_t> data(sizeof values);
+  std::memcpy(data.data(), values, sizeof values);
+  const std::vector<std::uint32_t> words = pack(shape, data);
+  ASSERT_EQ(words.size(), 512u);
+  const auto number = [&](std::size_t word) {
+    float value = 0;
+    std::memcpy(&value, &words[word], 4);
+    return value;
+  };
+  EXPECT_EQ(number(0), static_cast<float>(values[0]));
+  EXPECT_EQ(number(256), static_cast<float>(values[0] - static_cast<double>(number(0))));
+  EXPECT_EQ(number(256 + 3), 0x1p-52F);
+  std::vector<double> back(4);
+  std::memcpy(back.data(), unpack(shape, words).data(), sizeof values);
+  EXPECT_NEAR(back[0], values[0], 1e-15);
+  EXPECT_NEAR(back[1], values[1], 1e-24);
+  // Beyond the range of the chip's floats.
+  EXPECT_TRUE(std::isinf(back[2]));
+  EXPECT_EQ(back[3], values[3]);
 }
 
 TEST(Pack, AWrongNumberOfBytesIsABugOfTheCaller) {

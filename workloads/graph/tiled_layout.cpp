@@ -1,6 +1,7 @@
 #include "workloads/graph/tiled_layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "sim/base/error.h"
@@ -227,6 +228,34 @@ Shape half_shape(const Shape& shape) {
   return half;
 }
 
+/// The chip has no doubles: XLA computes with the sum of two floats. The double rounded lies where
+/// integers have their low words, what is left where they have the high ones (found with values:
+/// products of the other order are wrong).
+std::vector<std::uint8_t> floats_of_doubles(const std::vector<std::uint8_t>& doubles) {
+  std::vector<std::uint8_t> pairs(doubles.size());
+  for (std::size_t at = 0; at < doubles.size(); at += 8) {
+    double value = 0;
+    std::memcpy(&value, doubles.data() + at, 8);
+    const auto rounded = static_cast<float>(value);
+    const float rest = std::isfinite(rounded) ? static_cast<float>(value - rounded) : 0.0F;
+    std::memcpy(pairs.data() + at, &rounded, 4);
+    std::memcpy(pairs.data() + at + 4, &rest, 4);
+  }
+  return pairs;
+}
+
+std::vector<std::uint8_t> doubles_of_floats(std::vector<std::uint8_t> pairs) {
+  for (std::size_t at = 0; at < pairs.size(); at += 8) {
+    float rounded = 0;
+    float rest = 0;
+    std::memcpy(&rounded, pairs.data() + at, 4);
+    std::memcpy(&rest, pairs.data() + at + 4, 4);
+    const double value = std::isfinite(rounded) ? static_cast<double>(rounded) + rest : rounded;
+    std::memcpy(pairs.data() + at, &value, 8);
+  }
+  return pairs;
+}
+
 /// Copies every second word, from the first (the low ones) or the second.
 std::vector<std::uint8_t> half_of(const std::vector<std::uint8_t>& elements, std::size_t half) {
   std::vector<std::uint8_t> words(elements.size() / 2);
@@ -242,8 +271,10 @@ std::vector<std::uint32_t> pack(const Shape& shape, const std::vector<std::uint8
   TPU_CHECK(static_cast<std::int64_t>(row_major.size()) == shape.unpadded_bytes(),
             to_string(shape) << " from " << row_major.size() << " bytes");
   if (byte_size(shape.type) == 8) {
-    std::vector<std::uint32_t> words = pack(half_shape(shape), half_of(row_major, 0));
-    const std::vector<std::uint32_t> high = pack(half_shape(shape), half_of(row_major, 1));
+    const std::vector<std::uint8_t> pairs =
+        shape.type == ElementType::kF64 ? floats_of_doubles(row_major) : row_major;
+    std::vector<std::uint32_t> words = pack(half_shape(shape), half_of(pairs, 0));
+    const std::vector<std::uint32_t> high = pack(half_shape(shape), half_of(pairs, 1));
     words.insert(words.end(), high.begin(), high.end());
     return words;
   }
@@ -266,7 +297,7 @@ std::vector<std::uint8_t> unpack(const Shape& shape, const std::vector<std::uint
     for (std::size_t at = 0; at < row_major.size(); at += 4) {
       std::memcpy(row_major.data() + at, halves[at / 4 % 2].data() + at / 8 * 4, 4);
     }
-    return row_major;
+    return shape.type == ElementType::kF64 ? doubles_of_floats(std::move(row_major)) : row_major;
   }
   const TiledLayout layout(shape);
   copy_elements<false>(shape, layout, reinterpret_cast<const std::uint8_t*>(words.data()),

@@ -288,7 +288,7 @@ class CpuProgram:
 
 
 def is_floating(array):
-    return np.issubdtype(array.dtype, np.floating) or array.dtype.name.startswith(("bfloat16", "float8"))
+    return np.issubdtype(array.dtype, np.floating) or array.dtype.name.startswith(("bfloat16", "float8_"))
 
 
 def moved(inputs, seed):
@@ -387,6 +387,6 @@ def reference_values(module, inputs, shardings=None):
 
 def storable(array):
     """numpy has no bf16 and no types of 8 bits and fewer but integers: such arrays are kept as fp32 or 8 bits."""
-    if array.dtype.name.startswith(("bfloat16", "float8", "float6", "float4")):
+    if array.dtype.name.startswith(("bfloat16", "float8_", "float6_", "float4_")):
         return array.astype(np.float32)
     return array.astype(np.int8) if array.dtype.name in ("int4", "uint4", "int2", "uint2") else array
