@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "models/core/followed_kernels.h"
+#include "models/core/warm_up.h"
 #include "models/deadlock.h"
 #include "models/memory/hbm_timing.h"
 #include "models/pod.h"
@@ -64,6 +65,12 @@ std::string refresh_note(const MachineParams& params) {
   return "± a refresh of the HBM, " + std::to_string(timing.to_core(timing.refresh)) +
          " cycles: the run is a few refresh intervals long, and nothing says when the first one "
          "comes (hbm.first_refresh_ns)";
+}
+
+bool step_repeats(const MachineParams& params, std::uint64_t before, std::uint64_t cycles) {
+  const HbmTiming timing(params.hbm, params.clock_mhz);
+  const std::uint64_t difference = before > cycles ? before - cycles : cycles - before;
+  return difference <= std::max<std::uint64_t>(timing.to_core(timing.refresh), cycles / 1000);
 }
 
 class Machine::Impl {
@@ -177,7 +184,8 @@ void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) c
   const double rate = params_.host.examples_per_s;
   if (!(rate > 0) || program_.infeed_bytes == 0) return;
   const std::size_t of_a_host = std::size_t{params_.host.chips} * params_.cores_per_chip;
-  const double batches = (static_cast<double>(options.steps) + options.warmup_steps) *
+  const double batches = (static_cast<double>(options.steps) +
+                          std::max(options.warmup_steps, options.most_warmup_steps)) *
                          static_cast<double>(std::min(cores, std::max<std::size_t>(of_a_host, 1)));
   const double seconds = batches * static_cast<double>(program_.examples_per_core) / rate;
   const double longest = static_cast<double>(kLongestRun) / params_.clock_mhz * 1e-6;
@@ -246,7 +254,8 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   BlockTable blocks(program_, kernels_, params_.core, longest_block(options),
                     options.most_remembered);
   WaitCauses wait_causes(params_.cores());
-  const CoreSetup setup{params_, program_, options, blocks, followed, wait_causes, runs};
+  WarmUp warm_up(options, params_);
+  const CoreSetup setup{params_, program_, options, blocks, followed, wait_causes, warm_up, runs};
   Pod pod("pod", clock, setup, hbm_, loads_);
   sc_core::sc_start();
   if (clock.failure) {

@@ -97,6 +97,7 @@ struct StepSpan {
 struct CoreResult {
   std::uint32_t chip = 0;
   std::uint32_t core = 0;
+  std::vector<StepSpan> warmup;  ///< Steps that do not count, before those that do.
   std::vector<StepSpan> steps;
   std::vector<OpResult> ops;      ///< Index as in Program::ops.
   std::uint64_t begin_cycle = 0;  ///< Where the account begins: behind the warm-up steps.
@@ -116,6 +117,13 @@ struct DmaEvent {
   std::uint64_t bytes = 0;
 };
 
+/// The cycle in which the account of a core begins.
+struct AccountBegin {
+  std::uint32_t number = 0;  ///< As in RunOptions::cores.
+  std::uint32_t chip = 0, core = 0;
+  std::uint64_t cycle = 0;
+};
+
 /// Watches a run from outside; absent, it costs a branch.
 class Observer {
  public:
@@ -128,6 +136,8 @@ class Observer {
   virtual void on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
                        std::uint64_t end) = 0;
   virtual void on_dma(const DmaEvent& event) = 0;
+  /// What was seen of a core so far belongs to a step of the warm-up: its account begins here.
+  virtual void on_account(const AccountBegin& /*begin*/) {}
   /// The run begins again from cycle 0: what was seen so far did not happen. (A run with values off
   /// does that when it turns out that control depends on more data than it has followed.)
   virtual void on_restart() {}
@@ -167,8 +177,10 @@ struct FollowLimits {
 
 struct RunOptions {
   std::uint32_t steps = 1;
-  /// Steps before those, which no result, account or observer sees: they fill the infeed queues.
+  /// Steps before those, which are in no account: they fill the infeed queues.
   std::uint32_t warmup_steps = 0;
+  /// If greater: as many as it takes until a step repeats the one before, at most so many.
+  std::uint32_t most_warmup_steps = 0;
   bool values = false;     ///< Compute on data.
   bool interpret = false;  ///< Slow twin of the core: every bundle by itself, no remembered blocks.
   /// Slow twin of the MXUs: systolic arrays cell by cell; with values, and interpreted.
@@ -204,6 +216,10 @@ struct RunResult {
 bool is_short_for_refresh(const MachineParams& params, std::uint64_t cycles);
 /// What the report of such a run says.
 std::string refresh_note(const MachineParams& params);
+
+/// Whether a step that lasts `cycles` repeats one of `before`: the difference is no more than the
+/// phase of the HBM's refresh makes, or a thousandth.
+bool step_repeats(const MachineParams& params, std::uint64_t before, std::uint64_t cycles);
 
 /// A machine in which a program has run: its memories can be read afterwards.
 class Machine {

@@ -32,7 +32,30 @@ void EventRecorder::on_wait(std::uint32_t core, CoreState reason, std::uint64_t 
 
 void EventRecorder::on_dma(const DmaEvent& event) { events_.dmas.push_back(event); }
 
+void EventRecorder::on_account(const AccountBegin& begin) {
+  account_[begin.number] = begin.cycle;
+  account_of_place_[{begin.chip, begin.core}] = begin.cycle;
+}
+
+void EventRecorder::forget_warm_up() {
+  if (account_.empty()) return;
+  const auto forget = [](auto& events, const auto& is_early) {
+    events.erase(std::remove_if(events.begin(), events.end(), is_early), events.end());
+  };
+  const auto is_early = [&](const auto& event) {
+    const auto begin = account_.find(event.core);
+    return begin != account_.end() && event.begin < begin->second;
+  };
+  forget(events_.ops, is_early);
+  forget(events_.waits, is_early);
+  forget(events_.dmas, [&](const DmaEvent& event) {
+    const auto begin = account_of_place_.find({event.source_chip, event.source_core});
+    return begin != account_of_place_.end() && event.end <= begin->second;
+  });
+}
+
 Events EventRecorder::take() {
+  forget_warm_up();
   const auto by_time = [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.core, a.end) < std::tie(b.begin, b.core, b.end);
   };

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <utility>
+
 #include "models/machine.h"
 #include "traces/run_record.h"
 
@@ -16,12 +19,18 @@ class EventRecorder : public Observer {
   void on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
                std::uint64_t end) override;
   void on_dma(const DmaEvent& event) override;
+  void on_account(const AccountBegin& begin) override;
 
-  /// Moves the events out, each kind sorted by begin, then core.
+  /// Moves the events out, each kind sorted by begin, then core; without those of warm-up steps. A
+  /// DMA that is under way when the account of its source begins is in.
   Events take();
 
  private:
+  void forget_warm_up();
+
   Events events_;
+  std::map<std::uint32_t, std::uint64_t> account_;  ///< Begin, by number of the core.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> account_of_place_;
 };
 
 }  // namespace tpu::traces

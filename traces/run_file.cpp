@@ -167,12 +167,12 @@ Table core_units_table(const RunRecord& record) {
   return table;
 }
 
-Table steps_table(const RunRecord& record) {
+Table steps_table(const RunRecord& record, std::vector<StepSpan> CoreResult::*steps) {
   U32 core, step;
   U64 begin, end;
   for (std::size_t i = 0; i < record.result.cores.size(); ++i) {
     std::uint32_t number = 0;
-    for (const StepSpan& span : record.result.cores[i].steps) {
+    for (const StepSpan& span : record.result.cores[i].*steps) {
       core.push_back(record.core_numbers[i]);
       step.push_back(number++);
       begin.push_back(span.begin);
@@ -375,12 +375,16 @@ void read_cores(const Hdf5Contents& contents, RunRecord& record) {
         .waited_for[waited_for.column<std::uint32_t>("late_core")[i]] =
         waited_for.column<std::uint64_t>("cycles")[i];
   }
-  const Table& steps = contents.table("steps");
-  for (std::size_t i = 0; i < steps.rows(); ++i) {
-    position(steps.column<std::uint32_t>("core")[i], "steps")
-        .steps.push_back({steps.column<std::uint64_t>("begin_cycle")[i],
-                          steps.column<std::uint64_t>("end_cycle")[i]});
-  }
+  const auto read_steps = [&](const char* name, std::vector<StepSpan> CoreResult::*to) {
+    const Table& steps = contents.table(name);
+    for (std::size_t i = 0; i < steps.rows(); ++i) {
+      (position(steps.column<std::uint32_t>("core")[i], name).*to)
+          .push_back({steps.column<std::uint64_t>("begin_cycle")[i],
+                      steps.column<std::uint64_t>("end_cycle")[i]});
+    }
+  };
+  read_steps("steps", &CoreResult::steps);
+  read_steps("warmup_steps", &CoreResult::warmup);
   const Table& ops = contents.table("op_counters");
   for (std::size_t i = 0; i < ops.rows(); ++i) {
     CoreResult& core = position(ops.column<std::uint32_t>("core")[i], "op_counters");
@@ -465,7 +469,8 @@ void write_run_file(const std::string& path, const RunRecord& record) {
   contents.tables["cores"] = cores_table(record);
   contents.tables["waited_for"] = waited_for_table(record);
   contents.tables["core_units"] = core_units_table(record);
-  contents.tables["steps"] = steps_table(record);
+  contents.tables["steps"] = steps_table(record, &CoreResult::steps);
+  contents.tables["warmup_steps"] = steps_table(record, &CoreResult::warmup);
   contents.tables["ops"] = ops_table(record.ops);
   contents.tables["op_counters"] = op_counters_table(record);
   contents.tables["buffers"] = buffers_table(record.buffers);

@@ -47,8 +47,8 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
                                      hbm, scalar_, data_ ? &data_->state() : nullptr,
                                      data_ ? data_->knowledge() : nullptr, dma_ports);
   sequencer_ = std::make_unique<Sequencer>(Sequencer::Place{number_, chip_, core_}, setup.params,
-                                           setup.blocks, setup.options, scalar_, flags_,
-                                           setup.wait_causes, data_.get(), outside);
+                                           setup.blocks, setup.options, setup.warm_up, scalar_,
+                                           flags_, setup.wait_causes, data_.get(), outside);
 }
 
 void Core::start_of_simulation() {
@@ -161,9 +161,7 @@ void Core::raise_flag(std::uint32_t flag, std::uint32_t granules, const FlagRais
 
 void Core::note_hbm_write(std::uint64_t bytes) { sequencer_->add_hbm_write_bytes(bytes); }
 
-void Core::note_dma(const DmaEvent& event) {
-  if (sequencer_->measuring()) setup_.options.observer->on_dma(event);
-}
+void Core::note_dma(const DmaEvent& event) { setup_.options.observer->on_dma(event); }
 
 bool Core::runs(std::uint32_t chip, std::uint32_t core) const {
   if (core >= setup_.params.cores_per_chip) return false;

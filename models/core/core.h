@@ -22,6 +22,7 @@ struct CoreSetup {
   BlockTable& blocks;
   const FollowedKernels& followed;
   WaitCauses& wait_causes;
+  WarmUp& warm_up;
   /// Per core of the slice whether it takes part.
   const std::vector<bool>& runs;
 };

@@ -19,12 +19,13 @@ std::size_t mxu_index(std::size_t mxu) { return static_cast<std::size_t>(Unit::k
 }  // namespace
 
 Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
-                     const RunOptions& options, ScalarUnit& scalar, SyncFlags& flags,
-                     WaitCauses& causes, DataPath* data, CoreOutside& outside)
+                     const RunOptions& options, WarmUp& warm_up, ScalarUnit& scalar,
+                     SyncFlags& flags, WaitCauses& causes, DataPath* data, CoreOutside& outside)
     : place_(place),
       params_(params),
       blocks_(blocks),
       options_(options),
+      warm_up_(warm_up),
       scalar_(scalar),
       flags_(flags),
       causes_(causes),
@@ -35,7 +36,6 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
   result_.chip = place.chip;
   result_.core = place.core;
   result_.ops.resize(blocks.program().ops.size());
-  warmup_left_ = options.warmup_steps;
   blocks_.watch(state_);
   finished_ = options.steps == 0;
   if (!finished_) go_to(0, 0);
@@ -168,7 +168,7 @@ void Sequencer::end_wait(std::uint64_t now) {
     const std::uint64_t cycles = piece.end - piece.begin;
     note_busy(piece.reason, cycles);
     dynamic_.core.add(piece.reason, cycles);
-    if (measuring()) count_late_core(piece);
+    count_late_core(piece);
     state_ = blocks_.aged(state_, cycles);
     now_ = piece.end;
     if (observer() != nullptr) {
@@ -526,21 +526,26 @@ void Sequencer::return_from_kernel() {
 }
 
 void Sequencer::end_step() {
-  if (!measuring()) {
-    --warmup_left_;
-    if (measuring()) begin_account();
-    return;
-  }
-  if (options_.observer != nullptr) {
-    options_.observer->on_step(place_.number, static_cast<std::uint32_t>(result_.steps.size()),
-                               step_begin_, now_);
-  }
-  result_.steps.push_back({step_begin_, now_});
+  const StepSpan span{step_begin_, now_};
   step_begin_ = now_;
+  if (result_.steps.empty()) {
+    const std::vector<StepSpan>& warm = result_.warmup;
+    const std::uint64_t before = warm.empty() ? 0 : warm.back().end - warm.back().begin;
+    if (warm_up_.has(warm.size(), before, span.end - span.begin)) {
+      result_.warmup.push_back(span);
+      begin_account();
+      return;
+    }
+  }
+  if (observer() != nullptr) {
+    observer()->on_step(place_.number, static_cast<std::uint32_t>(result_.steps.size()), span.begin,
+                        span.end);
+  }
+  result_.steps.push_back(span);
   finished_ = result_.steps.size() == options_.steps;
 }
 
-/// The warm-up ends here. What units still do of its pushes belongs to the account.
+/// A step of the warm-up ends here. What units still do of its pushes belongs to the account.
 void Sequencer::begin_account() {
   before_account_ = counters();
   const BlockTable::Busy busy = busy_now();
@@ -549,8 +554,11 @@ void Sequencer::begin_account() {
   }
   before_account_.busy_cycles[static_cast<std::size_t>(Unit::kXlu)] -= busy.xlu;
   result_.ops.assign(result_.ops.size(), {});
+  result_.waited_for.clear();
   result_.begin_cycle = now_;
-  step_begin_ = now_;
+  if (observer() != nullptr) {
+    observer()->on_account({place_.number, place_.chip, place_.core, now_});
+  }
 }
 
 double Sequencer::progress() const {
@@ -559,9 +567,16 @@ double Sequencer::progress() const {
       frames_.empty() ? (block_->kernel == 0 ? block_->first : 0) : frames_.front().bundle;
   const double part =
       static_cast<double>(top) / static_cast<double>(blocks_.program().kernels[0].bundles.size());
-  const std::uint32_t warm = options_.warmup_steps - warmup_left_;
+  // As many steps of the warm-up as there usually are, or as there have been.
+  constexpr std::size_t kUsualWarmUp = 2;
+  const std::size_t warm = result_.warmup.size();
+  std::size_t all_warm = warm;
+  if (result_.steps.empty()) {
+    const std::size_t usual = std::min<std::size_t>(kUsualWarmUp, options_.most_warmup_steps);
+    all_warm = std::max({warm, usual, std::size_t{options_.warmup_steps}});
+  }
   return (static_cast<double>(result_.steps.size() + warm) + part) /
-         (options_.steps + options_.warmup_steps);
+         static_cast<double>(options_.steps + all_warm);
 }
 
 // ---- Accounts

@@ -15,6 +15,7 @@
 #include "models/core/scalar_unit.h"
 #include "models/core/sync_flags.h"
 #include "models/core/wait_causes.h"
+#include "models/core/warm_up.h"
 #include "models/machine.h"
 
 namespace tpu {
@@ -52,8 +53,8 @@ class Sequencer {
   };
 
   Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
-            const RunOptions& options, ScalarUnit& scalar, SyncFlags& flags, WaitCauses& causes,
-            DataPath* data, CoreOutside& outside);
+            const RunOptions& options, WarmUp& warm_up, ScalarUnit& scalar, SyncFlags& flags,
+            WaitCauses& causes, DataPath* data, CoreOutside& outside);
 
   /// Systolic arrays cell by cell in place of the timing and the values of the MXUs.
   void use_arrays(const std::vector<MatrixPort*>& arrays);
@@ -65,8 +66,6 @@ class Sequencer {
 
   /// Ends the account at the end of the whole run and returns it.
   CoreResult result(std::uint64_t run_end);
-  /// The warm-up steps are over.
-  bool measuring() const { return warmup_left_ == 0; }
   /// The paths that loops and conditionals took.
   const std::vector<PathTaken>& paths() const { return paths_.taken(); }
   /// Something else than those went on without an unknown value.
@@ -133,7 +132,7 @@ class Sequencer {
   void return_from_kernel();
   void end_step();
   void begin_account();
-  Observer* observer() const { return measuring() ? options_.observer : nullptr; }
+  Observer* observer() const { return options_.observer; }
   BlockTable::Busy busy_now() const;
   void note_busy(CoreState state, std::uint64_t cycles);
   Counters counters() const;
@@ -149,6 +148,7 @@ class Sequencer {
   const MachineParams& params_;
   BlockTable& blocks_;
   const RunOptions& options_;
+  WarmUp& warm_up_;
   ScalarUnit& scalar_;
   SyncFlags& flags_;
   WaitCauses& causes_;
@@ -167,7 +167,6 @@ class Sequencer {
   bool looking_ahead_ = false;
   std::vector<FlagAddition> additions_;  ///< That were met while looking ahead.
   std::uint64_t step_begin_ = 0;
-  std::uint32_t warmup_left_ = 0;
 
   BlockTable::StateId state_ = BlockTable::kRested;
   std::optional<Scoreboard> scoreboard_;  ///< With options.interpret: checked bundle by bundle.

@@ -97,7 +97,7 @@ po::options_description options_of(const Command& command) {
   if (command.run) {
     add("steps", po::value<std::string>(), "training steps (1)");
     add("warmup", po::value<std::string>(),
-        "steps before those that count (1 when the host limits the infeed, else 0)");
+        "steps before those that count (until one repeats the one before, at most 8)");
     add("detail", po::value<std::string>(),
         "core=interpret: every bundle by itself; mxu=array: systolic arrays cell by cell "
         "(implies core=interpret, values=on); core=blocks, mxu=ports");

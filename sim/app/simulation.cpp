@@ -39,6 +39,10 @@ class RunObserver : public Observer {
     if (record_) recorder_.on_dma(event);
   }
 
+  void on_account(const AccountBegin& begin) override {
+    if (record_) recorder_.on_account(begin);
+  }
+
   void on_restart() override {
     recorder_ = {};
     losses_.clear();
@@ -71,10 +75,12 @@ traces::NpzFile read_inputs(const Arguments& arguments, const PreparedWorkload& 
   return {};
 }
 
-std::uint32_t warmup_steps(const Arguments& arguments, const traces::RunRecord& record) {
-  if (arguments.warmup) return *arguments.warmup;
-  const bool limited = record.infeed_bytes > 0 && record.params.host.examples_per_s > 0;
-  return limited && !arguments.values ? 1 : 0;
+/// Steps before those that count: as the command line says, else with values none, for they would
+/// train, else until a step repeats the one before.
+void choose_warm_up(const Arguments& arguments, RunOptions& options) {
+  constexpr std::uint32_t kMostWarmUp = 8;
+  options.warmup_steps = arguments.warmup.value_or(0);
+  options.most_warmup_steps = arguments.warmup || arguments.values ? 0 : kMostWarmUp;
 }
 
 /// Nothing can be computed from constants whose values are left out of the module.
@@ -93,7 +99,7 @@ void load_values(const Arguments& arguments, const PreparedWorkload& workload,
   for (std::size_t place = 0; place < workload.cores.size(); ++place) {
     machine.load(workload.cores[place],
                  values.load(part_number(workload, params, place),
-                             arguments.steps + warmup_steps(arguments, record)));
+                             arguments.steps + arguments.warmup.value_or(0)));
   }
   record.values_from = "parameters " + values.origin();
 }
@@ -190,7 +196,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   ProgressBar progress(config_name);
   RunOptions options;
   options.steps = arguments.steps;
-  options.warmup_steps = warmup_steps(arguments, record);
+  choose_warm_up(arguments, options);
   options.values = arguments.values;
   options.interpret = arguments.interpret;
   options.mxu_array = arguments.mxu_array;
@@ -204,14 +210,9 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.result = machine.run(options);
   record.result.notes.insert(record.result.notes.end(), workload.compile_report.notes.begin(),
                              workload.compile_report.notes.end());
-  if (is_short_for_refresh(configuration.params, record.result.cycles)) {
+  const std::uint64_t begin = record.result.cores[0].begin_cycle;
+  if (is_short_for_refresh(configuration.params, record.result.cycles - begin)) {
     record.result.notes.push_back(refresh_note(configuration.params));
-  }
-  if (options.warmup_steps > 0) {
-    record.result.notes.push_back(std::to_string(options.warmup_steps) +
-                                  (options.warmup_steps == 1 ? " warm-up step" : " warm-up steps") +
-                                  " before those that count: the first step also waits for the "
-                                  "first batch");
   }
   simulation.cost.run_cpu_s = cpu_seconds() - run_begin;
   record.losses = observer.take_losses();

@@ -25,9 +25,9 @@ config::Configuration effective_configuration(const Arguments& arguments, const 
 
 /// Compiles the workload for the machine and runs it.
 ///
-/// Where the input pipeline has a rate, the first step also waits for the first batch to be
-/// prepared: unless --warmup says otherwise, such a step runs before those that count. With values
-/// there is no such step, because it would train.
+/// The steps that count are warm ones: the first waits for the first batch, so unless --warmup says
+/// otherwise steps run until one repeats the one before, and that is the first to count. With
+/// values there are no such steps, because they would train.
 Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
                     const std::string& config_name);
 

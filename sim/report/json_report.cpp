@@ -152,6 +152,15 @@ Json simulator_json(const Summary& summary, const SimulatorCost& cost) {
           {"version", TPUSIM_VERSION}};
 }
 
+/// The steps before those that count.
+Json warm_up_json(const traces::RunRecord& record, const SteadyState& steady) {
+  Json steps = Json::array();
+  for (const std::uint64_t cycles : steady.warmup_cycles) {
+    steps.push_back({{"cycles", cycles}, {"time_ms", record.params.seconds(cycles) * 1e3}});
+  }
+  return {{"steps", steps}, {"counted_from", steady.number}, {"repeats", steady.repeats}};
+}
+
 Json utilization_json(const Utilization& used) {
   return {{"mxu", used.mxu},
           {"mxu_flops", used.mxu_flops},
@@ -241,6 +250,8 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   }
   json["step_time_ms"] = {
       {"mean", summary.step_mean_ms}, {"min", summary.step_min_ms}, {"max", summary.step_max_ms}};
+  json["first_step_ms"] = summary.steady.first_ms;
+  json["warm_up"] = warm_up_json(record, summary.steady);
   json["examples_per_s"] = summary.examples_per_s;
   json["utilization"] = utilization_json(summary.utilization);
   json["idle_fraction"] = summary.idle_fraction;

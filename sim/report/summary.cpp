@@ -160,25 +160,45 @@ void summarize_ops(const traces::RunRecord& record, Summary& summary) {
           : static_cast<double>(record.model_flops);
 }
 
-void summarize_steps(const traces::RunRecord& record, Summary& summary) {
-  std::size_t count = 0;
-  for (const CoreResult& core : record.result.cores) count = std::max(count, core.steps.size());
-  for (std::size_t step = 0; step < count; ++step) {
-    StepSummary each;
-    for (const CoreResult& core : record.result.cores) {
-      if (step >= core.steps.size()) continue;
-      each.cycles = std::max(each.cycles, core.steps[step].end - core.steps[step].begin);
+/// Cycles of each of the warm-up steps or of those that count, of the slowest core.
+std::vector<std::uint64_t> slowest(const std::vector<CoreResult>& cores,
+                                   std::vector<StepSpan> CoreResult::*spans) {
+  std::vector<std::uint64_t> cycles;
+  for (const CoreResult& core : cores) {
+    const std::vector<StepSpan>& mine = core.*spans;
+    cycles.resize(std::max(cycles.size(), mine.size()));
+    for (std::size_t step = 0; step < mine.size(); ++step) {
+      cycles[step] = std::max(cycles[step], mine[step].end - mine[step].begin);
     }
-    each.time_ms = record.params.seconds(each.cycles) * 1e3;
-    summary.steps.push_back(each);
+  }
+  return cycles;
+}
+
+void find_steady_state(const traces::RunRecord& record, Summary& summary) {
+  SteadyState& steady = summary.steady;
+  steady.warmup_cycles = slowest(record.result.cores, &CoreResult::warmup);
+  steady.number = steady.warmup_cycles.size() + 1;
+  if (steady.warmup_cycles.empty()) {
+    steady.first_ms = summary.steps.front().time_ms;
+    return;
+  }
+  steady.first_ms = record.params.seconds(steady.warmup_cycles.front()) * 1e3;
+  steady.repeats =
+      step_repeats(record.params, steady.warmup_cycles.back(), summary.steps.front().cycles);
+}
+
+void summarize_steps(const traces::RunRecord& record, Summary& summary) {
+  for (const std::uint64_t cycles : slowest(record.result.cores, &CoreResult::steps)) {
+    summary.steps.push_back({cycles, record.params.seconds(cycles) * 1e3});
   }
   if (summary.steps.empty()) return;
   summary.step_min_ms = summary.steps.front().time_ms;
   for (const StepSummary& step : summary.steps) {
-    summary.step_mean_ms += step.time_ms / static_cast<double>(count);
+    summary.step_mean_ms += step.time_ms / static_cast<double>(summary.steps.size());
     summary.step_min_ms = std::min(summary.step_min_ms, step.time_ms);
     summary.step_max_ms = std::max(summary.step_max_ms, step.time_ms);
   }
+  find_steady_state(record, summary);
   const double examples = static_cast<double>(record.examples_per_core) *
                           static_cast<double>(record.result.cores.size());
   summary.examples_per_s = ratio(examples, summary.step_mean_ms / 1e3);

@@ -67,6 +67,15 @@ struct StepSummary {
   double time_ms = 0;
 };
 
+/// Which steps count: the steady state, and the first step of the run beside it.
+struct SteadyState {
+  std::vector<std::uint64_t> warmup_cycles;  ///< Of the slowest core, of each step that ran before.
+  double first_ms = 0;                       ///< The first step of the run.
+  std::uint64_t number = 1;                  ///< Of the first step that counts, from 1 on.
+  /// The first step that counts lasts as long as the one before it.
+  bool repeats = false;
+};
+
 /// Fractions of the cycles of all cores; they add up to 1.
 struct Breakdown {
   double compute = 0;  ///< Bundles and the empty cycles that the schedule asks for.
@@ -122,6 +131,7 @@ const char* role_name(isa::BufferRole role);
 struct Summary {
   std::vector<StepSummary> steps;
   double step_mean_ms = 0, step_min_ms = 0, step_max_ms = 0;
+  SteadyState steady;
   double examples_per_s = 0;  ///< 0 where the program does not say what an example is.
   Utilization utilization;
   Breakdown breakdown;

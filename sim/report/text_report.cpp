@@ -73,6 +73,26 @@ void print_matrix_figures(std::ostringstream& out, const traces::RunRecord& reco
   }
 }
 
+/// "2nd", "13th".
+std::string ordinal(std::uint64_t number) {
+  const bool teen = number / 10 % 10 == 1;
+  const std::uint64_t last = teen ? 0 : number % 10;
+  return std::to_string(number) + (last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th");
+}
+
+/// Which step that was, and the first one beside it.
+void print_steady_state(std::ostringstream& out, const Summary& summary) {
+  const SteadyState& steady = summary.steady;
+  const std::string before = ordinal(steady.number - 1);
+  std::string which = "the first of the run, which waits for the first batch: no warm step ran";
+  if (steady.number > 1) {
+    which = "of the run; the time above is the " + ordinal(steady.number) + " step's, " +
+            (steady.repeats ? "which repeats the " + before
+                            : "and differs from the " + before + "'s: no steady state yet");
+  }
+  line(out, "First step", short_time(steady.first_ms), which);
+}
+
 void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
                        const Summary& summary) {
   const std::uint64_t cycles = summary.steps.empty() ? 0 : summary.steps.back().cycles;
@@ -82,6 +102,7 @@ void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
              "; last step " + remark;
   }
   line(out, "Step time", short_time(summary.step_mean_ms), remark);
+  if (!summary.steps.empty()) print_steady_state(out, summary);
   if (summary.examples_per_s > 0) {
     line(out, "Examples per second", short_number(summary.examples_per_s));
   }

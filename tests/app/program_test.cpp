@@ -116,7 +116,7 @@ TEST_F(ProgramTest, TheSlowTwinTakesTheSameCycles) {
 
 TEST_F(ProgramTest, ValuesDoNotChangeTheCycles) {
   const std::string words = "run mlp --cores 1 --batch 16 --steps 2";
-  EXPECT_EQ(report(words)["steps"], report(words + " --values on")["steps"]);
+  EXPECT_EQ(report(words + " --warmup 0")["steps"], report(words + " --values on")["steps"]);
 }
 
 TEST_F(ProgramTest, TheLossOfEachStepIsPrintedAndFalls) {
@@ -183,6 +183,28 @@ TEST_F(ProgramTest, ACompareHasBothMachines) {
   EXPECT_EQ(both["parameters"]["clock_mhz"], json({"700", "940"}));
   EXPECT_EQ(both["runs"][0]["steps"], report(kSmall + " --config v2-8")["steps"]);
   EXPECT_EQ(both["runs"][1]["steps"], report(kSmall)["steps"]);
+}
+
+TEST_F(ProgramTest, TheWarmStepIsTheStepAndTheFirstStandsBesideIt) {
+  const std::string words = "run mlp --cores 1 --batch 128";
+  const json warm = report(words + " -o run.h5"), cold = report(words + " --warmup 0");
+  const json all = report(words + " --warmup 0 --steps 4");
+  // The first step waits for the first batch to cross PCIe.
+  EXPECT_GT(cold["steps"][0]["cycles"], warm["steps"][0]["cycles"]);
+  EXPECT_EQ(warm["first_step_ms"], cold["step_time_ms"]["mean"]);
+  EXPECT_EQ(warm["warm_up"]["repeats"], true);
+  const std::size_t from = warm["warm_up"]["counted_from"];
+  ASSERT_EQ(from, warm["warm_up"]["steps"].size() + 1);
+  ASSERT_LE(from, 4u);
+  EXPECT_EQ(warm["steps"][0], all["steps"][from - 1]);
+  for (std::size_t i = 0; i + 1 < from; ++i) {
+    EXPECT_EQ(warm["warm_up"]["steps"][i], all["steps"][i]);
+  }
+  // A host that is limited, but fast enough, is no faster than a free one.
+  const json limited = report(words + " --set host.examples_per_s=2000000");
+  EXPECT_NEAR(limited["steps"][0]["cycles"].get<double>(), warm["steps"][0]["cycles"].get<double>(),
+              1e-2 * warm["steps"][0]["cycles"].get<double>());
+  EXPECT_NE(tpusim(words).out.find("First step"), std::string::npos);
 }
 
 TEST_F(ProgramTest, AHostThatIsTooSlowBoundsTheStep) {

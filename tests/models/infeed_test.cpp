@@ -111,6 +111,52 @@ TEST(Infeed, AfterAWarmUpTheFirstStepHasThePaceOfTheHost) {
   EXPECT_EQ(core.total.dmas, 1u);
 }
 
+TEST(WarmUp, AStepThatRepeatsTheOneBeforeIsTheFirstToCount) {
+  MachineParams params;
+  params.hbm.refresh_interval_ns = 0;
+  const std::uint64_t work = 10 * pcie_cycles(kBatchBytes);
+  RunOptions options = steps(2, {0});
+  options.most_warmup_steps = 8;
+  const RunResult result = test::run(taker(work), options, params);
+  const CoreResult& core = result.cores[0];
+  // The first step waits for PCIe; the second does not, and the third is like it.
+  ASSERT_EQ(core.warmup.size(), 2u);
+  ASSERT_EQ(core.steps.size(), 2u);
+  const auto length = [](const StepSpan& span) { return span.end - span.begin; };
+  EXPECT_GT(length(core.warmup[0]), length(core.warmup[1]) + pcie_cycles(kBatchBytes) / 2);
+  EXPECT_EQ(length(core.warmup[1]), length(core.steps[0]));
+  EXPECT_EQ(core.begin_cycle, core.steps[0].begin);
+  EXPECT_EQ(core.total.core.total(), length(core.steps[0]) + length(core.steps[1]));
+  EXPECT_EQ(core.total.dmas, 2u);
+  // Bounded.
+  options.most_warmup_steps = 1;
+  EXPECT_EQ(test::run(taker(work), options, params).cores[0].warmup.size(), 1u);
+}
+
+TEST(WarmUp, AProgramWithoutAHostCountsFromItsSecondStep) {
+  RunOptions options = steps(1, {0});
+  options.most_warmup_steps = 8;
+  const RunResult result =
+      test::run(program_of("kernel top\n  { %s0 = smov 7 ;; vdelay 99 }\n"), options);
+  ASSERT_EQ(result.cores[0].warmup.size(), 1u);
+  EXPECT_EQ(result.cores[0].total.core.total(), 100u);
+}
+
+TEST(WarmUp, AllCoresCountTheSameSteps) {
+  // Each core meets its own steps at its own time: the one host serves them in turn.
+  MachineParams params;
+  params.host.examples_per_s = 2000000;
+  RunOptions options = steps(2, {0, 1, 2, 3, 4, 5, 6, 7});
+  options.most_warmup_steps = 8;
+  const RunResult result = test::run(taker(40000), options, params);
+  for (const CoreResult& core : result.cores) {
+    EXPECT_EQ(core.warmup.size(), result.cores[0].warmup.size());
+    EXPECT_EQ(core.steps.size(), 2u);
+    EXPECT_EQ(core.warmup.back().end, core.begin_cycle);
+  }
+  EXPECT_GE(result.cores[0].warmup.size(), 1u);
+}
+
 TEST(Infeed, TheRateIsKeptWithoutDrift) {
   MachineParams params;
   params.host.examples_per_s = 99991;

@@ -50,8 +50,13 @@ TEST_F(RunFileTest, ARecordComesBack) {
   record.params.hbm.pin_mbps = 1234;
   record.params.host.examples_per_s = 0.1;
   record.params.ici.wrap_x = true;
+  record.result.cores[1].warmup = {{0, 70}, {70, 130}};
   write_run_file(path_, record);
   const RunRecord back = read_run_file(path_);
+  ASSERT_EQ(back.result.cores[1].warmup.size(), 2u);
+  EXPECT_EQ(back.result.cores[1].warmup[1].begin, 70u);
+  EXPECT_EQ(back.result.cores[1].warmup[1].end, 130u);
+  EXPECT_TRUE(back.result.cores[0].warmup.empty());
   EXPECT_EQ(parameter_table(back.params), parameter_table(record.params));
   EXPECT_EQ(back.config, record.config);
   EXPECT_EQ(back.workload, record.workload);
@@ -175,6 +180,27 @@ TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
       error_with("ops", 10000),
       path_ + ": op_counters: expected a row for each of 2 cores and 10000 ops, found 6 rows");
   EXPECT_EQ(error_with("cores", 2), path_ + ": cores: expected each core once, found core 0 twice");
+}
+
+TEST(EventRecorder, EventsOfWarmUpStepsAreForgotten) {
+  EventRecorder recorder;
+  for (const std::uint64_t begin : {0, 100, 200}) {
+    for (const std::uint32_t core : {0U, 1U}) {
+      recorder.on_op(core, 0, begin, begin + 50, {});
+      recorder.on_wait(core, CoreState::kMemoryWait, begin + 10, begin + 20);
+      DmaEvent dma;
+      dma.source_core = core;
+      dma.begin = begin + 60;
+      dma.end = begin + 110;  // In the next step.
+      recorder.on_dma(dma);
+    }
+    if (begin < 200) recorder.on_account({1, 0, 1, begin + 100});
+  }
+  const Events events = recorder.take();
+  EXPECT_EQ(events.ops.size(), 3u + 1u);
+  EXPECT_EQ(events.waits.size(), 3u + 1u);
+  EXPECT_EQ(events.dmas.size(), 3u + 2u);
+  for (const OpEvent& op : events.ops) EXPECT_TRUE(op.core == 0 || op.begin == 200);
 }
 
 TEST(EventRecorder, EventsComeOutInTheOrderOfTheirBegin) {

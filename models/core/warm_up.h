@@ -1,0 +1,42 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "models/machine.h"
+
+namespace tpu {
+
+/// Decides which step is the first that counts, for all cores of a run alike: the one behind
+/// RunOptions::warmup_steps, or, where more are allowed, the first one after that which lasts as
+/// long as the one before it. A step is known to be that when it ends, so each counts until its end
+/// shows that it does not. The first core that ends a step decides for the others, which have not
+/// ended theirs.
+class WarmUp {
+ public:
+  WarmUp(const RunOptions& options, const MachineParams& params)
+      : fixed_(options.warmup_steps),
+        most_(std::max(options.warmup_steps, options.most_warmup_steps)),
+        params_(params) {}
+
+  /// Whether step `step` (from 0), which took `cycles` on a core and the one before it
+  /// `cycles_before`, is still one of the warm-up.
+  bool has(std::size_t step, std::uint64_t cycles_before, std::uint64_t cycles) {
+    if (step < fixed_) return true;
+    if (step == decided_.size() + fixed_) {
+      const bool repeats = step > 0 && step_repeats(params_, cycles_before, cycles);
+      decided_.push_back(step < most_ && !repeats);
+    }
+    return decided_[step - fixed_];
+  }
+
+ private:
+  std::size_t fixed_;
+  std::size_t most_;
+  const MachineParams& params_;
+  std::vector<bool> decided_;  ///< From step `fixed_` on.
+};
+
+}  // namespace tpu
