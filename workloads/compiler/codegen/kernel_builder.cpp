@@ -203,10 +203,17 @@ Value<File> KernelBuilder::result(Node made) {
 // Scalar unit.
 
 SReg KernelBuilder::scalar(Opcode opcode, ScalarOperand a, ScalarOperand b) {
+  if (known_block_ != draft_->blocks.size()) known_scalars_.clear();
+  known_block_ = draft_->blocks.size();
   Node made = node(opcode);
   made.sources[0] = source(a);
   made.sources[1] = source(b);
-  return result<RegisterFile::kScalar>(made);
+  const auto key = [](const Source& from) {
+    return std::uint64_t{from.payload} << 8 | static_cast<std::uint64_t>(from.kind);
+  };
+  SReg& known = known_scalars_[{opcode, key(made.sources[0]), key(made.sources[1])}];
+  if (!known) known = result<RegisterFile::kScalar>(made);
+  return known;
 }
 
 SReg KernelBuilder::constant(std::uint32_t value) {

@@ -3,9 +3,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "isa/program.h"
@@ -258,6 +260,10 @@ class KernelBuilder {
   SReg core_endpoint_;
   PredicateOperand guard_{true};
   int depth_ = 0;  ///< Of loops and branches.
+  /// Results of the scalar unit in the present block, by opcode and operands: what is computed
+  /// twice is one value, and addresses made of it are known to be equal.
+  std::map<std::tuple<isa::Opcode, std::uint64_t, std::uint64_t>, SReg> known_scalars_;
+  std::size_t known_block_ = 0;
 };
 
 }  // namespace tpu::compiler

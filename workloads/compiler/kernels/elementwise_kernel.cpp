@@ -347,11 +347,10 @@ void ElementwiseKernel::reset_digits() {
 void ElementwiseKernel::advance(std::vector<SVariable>& digits, std::int64_t row_tiles) {
   SReg carry;
   for (std::size_t i = 0; i < digits.size(); ++i) {
-    const std::size_t axis = space_.linear ? 0 : static_cast<std::size_t>(space_.row_axis()) - i;
-    const std::int64_t radix = i == 0 ? space_.row_tiles() : space_.extents[axis];
+    const std::int64_t radix = plan_.radix(static_cast<int>(i));
     // Nothing above it: it need not wrap. The cut axis counts on from part to part.
-    const bool is_cut = i > 0 && static_cast<int>(axis) == plan_.cut_axis;
-    const bool is_top = axis == 0 || is_cut;
+    const bool is_cut = plan_.is_cut_digit(static_cast<int>(i));
+    const bool is_top = plan_.axis_of_digit(static_cast<int>(i)) == 0 || is_cut;
     if (radix == 1 && !is_cut) continue;
     const std::int64_t amount = is_top ? row_tiles : row_tiles % radix;
     row_tiles /= radix;
@@ -368,13 +367,23 @@ void ElementwiseKernel::advance(std::vector<SVariable>& digits, std::int64_t row
   }
 }
 
+/// Of row tile `row` of the group at hand. What the group goes through as a whole begins at 0.
 std::vector<Index> ElementwiseKernel::digits_at(std::int64_t row) {
   std::vector<Index> digits(static_cast<std::size_t>(space_.rank()));
-  for (std::size_t i = 0; i < digits_.size(); ++i) {
-    const std::size_t axis = space_.linear ? 0 : static_cast<std::size_t>(space_.row_axis()) - i;
-    const bool is_fixed = (i == 0 ? space_.row_tiles() : space_.extents[axis]) == 1 &&
-                          (i == 0 || static_cast<int>(axis) != plan_.cut_axis);
-    digits[axis] = is_fixed ? Index{} : Index{builder_.get(digits_[i]), i == 0 ? row : 0};
+  std::int64_t group = plan_.unroll_rows;
+  for (int i = 0; i < plan_.digits; ++i) {
+    const auto d = static_cast<std::size_t>(i);
+    Index& digit = digits[static_cast<std::size_t>(plan_.axis_of_digit(i))];
+    const std::int64_t radix = plan_.radix(i);
+    if (group % radix == 0 && !plan_.is_cut_digit(i)) {
+      digit = {{}, row % radix};
+      row /= radix;
+      group /= radix;
+    } else {
+      digit = {builder_.get(digits_[d]), row};
+      row = 0;
+      group = 1;
+    }
   }
   return digits;
 }
@@ -419,9 +428,7 @@ void ElementwiseKernel::emit_pass(int level, Index parity, std::int64_t row_tile
         place.rows32.offset += row * plan_.lane_tiles * 8;
         place.rows16.offset += row * plan_.lane_tiles * 4;
         place.slot_rows.offset += row * 8;
-        const std::size_t row_axis =
-            space_.linear ? 0 : static_cast<std::size_t>(space_.row_axis());
-        if (plan_.counts()) place.digits[row_axis].offset += row;
+        if (plan_.counts()) place.digits = digits_at(row);
       }
       rows.push_back(std::move(place));
     }
@@ -449,13 +456,13 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
     return;
   }
   if (plan_.unroll_lanes != plan_.lane_tiles) {
-    clear_sums(level, rows);
+    clear_sums(level, rows, true);
     loop_over_lane_tiles(level, rows);
     finish_sums(level, rows);
   } else if (sums_at(level) > 0 || works_by_rows(level)) {
     // Row by row: only the sums and values of one row are under way.
     for (const Place& row : rows) {
-      clear_sums(level, {row});
+      clear_sums(level, {row}, false);
       for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
         emit_tile(level, {row}, {{}, tile}, static_cast<int>(tile));
       }
@@ -491,14 +498,16 @@ void ElementwiseKernel::spread_columns(const std::vector<Place>& rows) {
   }
 }
 
-void ElementwiseKernel::clear_sums(int level, const std::vector<Place>& rows) {
+void ElementwiseKernel::clear_sums(int level, const std::vector<Place>& rows, bool is_looped) {
+  sums_are_looped_ = is_looped;
   row_sums_.clear();
   for (const Reduction& reduction : plan_.reductions) {
     if (!reduction.along_lanes || reduction.level != level) continue;
     const std::uint32_t identity =
         identity_bits(graph_.node(reduction.node).reducer, reduction.integer);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      row_sums_.push_back(builder_.vector_variable(identity));
+      row_sums_.emplace_back();
+      if (is_looped) row_sums_.back().looped = builder_.vector_variable(identity);
     }
   }
 }
@@ -559,9 +568,13 @@ void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Ind
     const ExpressionNode& node = graph_.node(reduction.node);
     for (const Place& place : places) {
       const VReg value = masked(reduction, place, emitter_.operand(node.operands.front(), place));
-      const VVariable variable = row_sums_[sum++];
-      builder_.set(variable, combine(builder_, node.reducer, reduction.integer,
-                                     builder_.get(variable), value));
+      RowSum& known = row_sums_[sum++];
+      const VectorOperand before =
+          sums_are_looped_ ? VectorOperand(builder_.get(known.looped))
+          : known.value    ? VectorOperand(known.value)
+                           : VectorOperand(identity_bits(node.reducer, reduction.integer));
+      known.value = combine(builder_, node.reducer, reduction.integer, value, before);
+      if (sums_are_looped_) builder_.set(known.looped, known.value);
     }
   }
   if (level != plan_.last_level) return;
@@ -587,16 +600,25 @@ void ElementwiseKernel::accumulate(const Reduction& reduction, const std::vector
     builder_.store(
         address, combine(builder_, node.reducer, reduction.integer, builder_.load(address), value));
   };
+  const auto is_same_major = [&](const Place& a, const Place& b) {
+    return std::all_of(reduction.kept_majors.begin(), reduction.kept_majors.end(),
+                       [&](int axis) { return digit(a, axis).offset == digit(b, axis).offset; });
+  };
   VReg merged;
+  const Place* first = nullptr;
   for (const Place& place : places) {
     const VReg value = masked(reduction, place, emitter_.operand(node.operands.front(), place));
     if (reduction.rows_kept) {
       add_to(place, value);
+    } else if (first != nullptr && is_same_major(*first, place)) {
+      merged = combine(builder_, node.reducer, reduction.integer, merged, value);
     } else {
-      merged = merged ? combine(builder_, node.reducer, reduction.integer, merged, value) : value;
+      if (first != nullptr) add_to(*first, merged);
+      merged = value;
+      first = &place;
     }
   }
-  if (merged) add_to(places.front(), merged);
+  if (first != nullptr) add_to(*first, merged);
 }
 
 /// The reductions along lanes are complete: combine the lanes and keep them for later passes.
@@ -606,7 +628,8 @@ void ElementwiseKernel::finish_sums(int level, const std::vector<Place>& rows) {
     if (!reduction.along_lanes || reduction.level != level) continue;
     const ExpressionNode& node = graph_.node(reduction.node);
     for (const Place& place : rows) {
-      const VReg value = builder_.get(row_sums_[sum++]);
+      const RowSum& known = row_sums_[sum++];
+      const VReg value = sums_are_looped_ ? builder_.get(known.looped) : known.value;
       VReg total = node.reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
                    : node.reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
                                                               : builder_.lane_min(value);
@@ -620,11 +643,8 @@ void ElementwiseKernel::finish_sums(int level, const std::vector<Place>& rows) {
 
 /// Results that have an element per row.
 void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
-  emitter_.forget();
   std::vector<Place> here = rows;
-  for (Place& place : here) {
-    if (plan_.counts()) place.digits = digits_at(place.row_key);
-  }
+  count_anew(here);
   write_row_values(level, here);
   for (const Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kRows || output.level != level) continue;
@@ -632,13 +652,44 @@ void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
       for (const Place& place : here) write_element(output, place);
       continue;
     }
+    write_runs(output, here);
+  }
+}
+
+/// Places of a group in a new straight piece of code.
+void ElementwiseKernel::count_anew(std::vector<Place>& places) {
+  emitter_.forget();
+  for (Place& place : places) {
+    if (plan_.counts()) place.digits = digits_at(place.row_key);
+  }
+}
+
+/// Results whose rows stand in the lanes. Row tiles of one matrix, up to 16 and aligned to their
+/// count, lie in one row of 128 lanes: a run.
+void ElementwiseKernel::write_runs(const Output& output, std::vector<Place>& rows) {
+  constexpr std::size_t kRunsAtOnce = 4;
+  const std::int64_t group = plan_.unroll_rows, matrix = plan_.radix(0);
+  const bool has_whole_matrices = matrix <= 16 && group % matrix == 0;
+  const auto run = plan_.counts()
+                       ? static_cast<std::size_t>(has_whole_matrices ? matrix : group & -group)
+                       : rows.size();
+  for (std::size_t first = 0; first < rows.size(); first += run) {
+    if (first > 0 && first / run % kRunsAtOnce == 0) {
+      builder_.new_block();
+      count_anew(rows);
+    }
     std::vector<VReg> values;
-    for (const Place& place : here) values.push_back(emitter_.vector(output.node, place));
+    for (std::size_t i = first; i < std::min(first + run, rows.size()); ++i) {
+      values.push_back(emitter_.vector(output.node, rows[i]));
+    }
     Index row, lane;
-    const Index tile = array_rows(output.access, here.front(), output.sliced, row, lane);
-    // Groups of up to 16 row tiles, aligned to their size, lie in one row of 128 lanes.
+    const Index tile = array_rows(output.access, rows[first], output.sliced, row, lane);
     store_across_lanes(builder_, emitter_, values, at(tiles_of(output), add(builder_, tile, row)),
                        lane);
+  }
+  if (rows.size() > run * kRunsAtOnce) {
+    builder_.new_block();
+    count_anew(rows);
   }
 }
 

@@ -66,11 +66,13 @@ class ElementwiseKernel {
   void emit_group(int level, const std::vector<Place>& rows);
   void spread_columns(const std::vector<Place>& rows);
   std::int64_t sums_at(int level) const;  ///< Reductions along lanes of the pass.
-  void clear_sums(int level, const std::vector<Place>& rows);
+  void clear_sums(int level, const std::vector<Place>& rows, bool is_looped);
   void loop_over_lane_tiles(int level, const std::vector<Place>& rows);
   void emit_tile(int level, const std::vector<Place>& rows, Index lane_tile, int lane_key);
   void finish_sums(int level, const std::vector<Place>& rows);
   void write_rows(int level, const std::vector<Place>& rows);
+  void write_runs(const Output& output, std::vector<Place>& rows);
+  void count_anew(std::vector<Place>& places);
   void write_row_values(int level, const std::vector<Place>& rows);
   bool works_by_rows(int level) const;
   void write_element(const Output& output, const Place& place);
@@ -120,7 +122,14 @@ class ElementwiseKernel {
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
   std::array<std::uint32_t, 2> load_flags_{}, store_flags_{};
   std::map<std::int64_t, DmaDescriptorHandle> part_dmas_;  ///< By pitch.
-  std::vector<VVariable> row_sums_;  ///< Of the rows at hand: reduction by reduction.
+  /// Sums along lanes of the rows at hand, reduction by reduction: what a loop over lane tiles adds
+  /// to, or values of straight code.
+  struct RowSum {
+    VVariable looped;
+    VReg value;
+  };
+  bool sums_are_looped_ = false;
+  std::vector<RowSum> row_sums_;
   Index parity_;
   SReg part_, part_begin_;  ///< Number of the part and its first index of the cut axis.
 };

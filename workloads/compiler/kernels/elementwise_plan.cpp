@@ -89,6 +89,8 @@ class Planner {
   void repeat_large_tiles();
   void choose_shape();
   void find_needed_axes();
+  bool is_group(int rows) const;
+  int largest_group(std::int64_t most) const;
   void choose_unroll();
   void choose_block();
   int level_of(int node) const;
@@ -401,6 +403,28 @@ std::size_t Planner::operations() const {
   return count;
 }
 
+/// Whether straight code can work on so many row tiles at a time: where indices count, those of
+/// each of its tiles must be the group's first ones plus constants. So a group is a part of the row
+/// tiles of a matrix, or whole matrices, or whole ones of the axis above them, and so on.
+bool Planner::is_group(int rows) const {
+  if (rows > plan_.row_tiles) return false;
+  if (!plan_.counts()) return (rows & (rows - 1)) == 0;
+  if (plan_.row_tiles % rows != 0) return false;
+  std::int64_t left = rows;
+  for (int i = 0; i < plan_.digits && left > 1; ++i) {
+    const std::int64_t radix = plan_.radix(i);
+    if (left % radix != 0) return radix % left == 0;
+    left /= radix;
+  }
+  return true;
+}
+
+int Planner::largest_group(std::int64_t most) const {
+  int rows = static_cast<int>(std::min(most, plan_.row_tiles));
+  while (rows > 1 && !is_group(rows)) --rows;
+  return std::max(rows, 1);
+}
+
 void Planner::choose_unroll() {
   const std::size_t work = operations() + plan_.inputs.size();
   int tiles = work <= 12 ? 8 : work <= 32 ? 4 : 2;
@@ -421,20 +445,14 @@ void Planner::choose_unroll() {
   const bool whole_rows = plan_.lane_tiles <= std::max(1, crosses_lanes ? tiles / 4 : tiles);
   const std::int64_t row_width = whole_rows ? plan_.lane_tiles : 1;
   if (whole_rows || crosses_lanes) {
-    const int limit = whole_rows ? most_rows : 4;
-    while (rows * 2 <= limit && rows * 2 * row_width <= tiles && rows * 2 <= plan_.row_tiles) {
-      rows *= 2;
-    }
-  }
-  // A group of row tiles must not cross from one major index to the next.
-  if (plan_.counts()) {
-    while (space_.row_tiles() % rows != 0) rows /= 2;
+    const std::int64_t limit = whole_rows ? most_rows : 4;
+    rows = largest_group(std::min(limit, std::max<std::int64_t>(1, tiles / row_width)));
   }
   plan_.unroll_rows = rows;
   plan_.unroll_lanes = static_cast<int>(plan_.lane_tiles);
   if (!whole_rows) {
     // Sums of all rows of a group stay in registers over the loop.
-    while (rows > 1 && sums * rows > 12) rows /= 2;
+    if (sums > 0) rows = largest_group(std::min(rows, std::max(1, 12 / sums)));
     plan_.unroll_rows = rows;
     plan_.unroll_lanes = std::max(1, tiles / (crosses_lanes ? 4 : 1) / rows);
   }
@@ -494,10 +512,10 @@ void Planner::choose_block() {
   const std::int64_t wanted = std::clamp<std::int64_t>(registers / 8, 16, 64);
   const std::int64_t per_row = std::max<std::int64_t>(1, largest / 8);
   plan_.block = std::clamp<std::int64_t>(wanted / per_row, 1, std::min(most, plan_.row_tiles));
-  if (plan_.block > plan_.unroll_rows) plan_.block -= plan_.block % plan_.unroll_rows;
-  if (plan_.block < plan_.unroll_rows) {
-    plan_.unroll_rows = 1;
-  }
+  plan_.block =
+      std::max<std::int64_t>(plan_.block, std::min<std::int64_t>(most, plan_.unroll_rows));
+  if (plan_.block < plan_.unroll_rows) plan_.unroll_rows = largest_group(plan_.block);
+  plan_.block -= plan_.block % plan_.unroll_rows;
   if (plan_.period > 0) divide_period();
 }
 
@@ -507,7 +525,9 @@ void Planner::divide_period() {
   const std::int64_t matrix = plan_.period;
   plan_.block = std::min(plan_.block, matrix);
   while (matrix % plan_.block != 0) --plan_.block;
-  while (plan_.block % plan_.unroll_rows != 0) plan_.unroll_rows /= 2;
+  while (plan_.block % plan_.unroll_rows != 0) {
+    plan_.unroll_rows = largest_group(plan_.unroll_rows - 1);
+  }
   plan_.period = matrix / plan_.block;
   if (!has_modulo(plan_.period, plan_.row_tiles / plan_.block)) {
     refuse(graph_.space_shape(),
@@ -536,6 +556,11 @@ const ElementwisePlan::RowValue* ElementwisePlan::row_value_of(int node) const {
     if (value.node == node) return &value;
   }
   return nullptr;
+}
+
+std::int64_t ElementwisePlan::radix(int digit) const {
+  return digit == 0 ? space.row_tiles()
+                    : space.extents[static_cast<std::size_t>(axis_of_digit(digit))];
 }
 
 std::int64_t ElementwisePlan::stream_rows(const hlo::Shape& shape) const {

@@ -88,15 +88,21 @@ struct ElementwisePlan {
   std::int64_t lane_tiles = 1;  ///< Of a row tile.
   int last_level = 0;           ///< The pass that writes streams and accumulates.
   std::int64_t block = 1;       ///< Row tiles of a block.
-  int unroll_rows = 1;          ///< Row tiles in one piece of straight code.
-  int unroll_lanes = 1;         ///< Lane tiles in it; all of them or a part.
-  std::vector<bool> needed;     ///< Axes whose index the code must know; not the lane axis.
-  int digits = 0;               ///< Axes from the row axis up that are counted.
+  /// Row tiles in one piece of straight code: a part of those of a matrix, or whole matrices.
+  int unroll_rows = 1;
+  int unroll_lanes = 1;      ///< Lane tiles in it; all of them or a part.
+  std::vector<bool> needed;  ///< Axes whose index the code must know; not the lane axis.
+  int digits = 0;            ///< Axes from the row axis up that are counted.
 
   const Input* input_of(int node) const;
   int reduction_of(int node) const;  ///< Index; -1: none.
   const RowValue* row_value_of(int node) const;
   bool counts() const { return digits > 0; }
+  /// The axis that a digit counts: 0 the row axis (of a linear space its only one), then upwards.
+  int axis_of_digit(int digit) const { return space.linear ? 0 : space.row_axis() - digit; }
+  /// What it counts up to: row tiles, then indices.
+  std::int64_t radix(int digit) const;
+  bool is_cut_digit(int digit) const { return digit > 0 && axis_of_digit(digit) == cut_axis; }
   /// Elements of the cut axis in a part.
   std::int64_t part_extent() const { return space.extents[static_cast<std::size_t>(cut_axis)]; }
   /// VMEM rows of a row tile of a streamed array.

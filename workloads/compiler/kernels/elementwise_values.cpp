@@ -57,9 +57,13 @@ Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& plac
     tile = add(builder_, tile, multiply(builder_, digit(place, space_.row_axis()), access.x_tiles));
   } else if (access.y == Step::kMajor) {
     const Index y = major(access.y_axis);
-    tile = add(builder_, tile,
-               multiply(builder_, divide_by_power_of_two(builder_, y, 3), access.x_tiles));
-    row = modulo_power_of_two(builder_, y, 3);
+    if (access.x_tiles == 1) {
+      row = y;  // Rows of one tile after the other.
+    } else {
+      tile = add(builder_, tile,
+                 multiply(builder_, divide_by_power_of_two(builder_, y, 3), access.x_tiles));
+      row = modulo_power_of_two(builder_, y, 3);
+    }
   }
   for (const ArrayAccess::MajorTerm& term : access.majors) {
     tile = add(builder_, tile, multiply(builder_, major(term.axis), term.tiles));
