@@ -109,7 +109,8 @@ void DotKernel::make_grid() {
 
   TileGrid::Input x;
   x.dimensions = contracted_dimensions(&Outer::lhs, {m_dimension()});
-  x.rows = vmem_rows(last.lhs, t.block_m * t.block_k * x_tile_);
+  const std::uint32_t m_tiles = problem_.lhs_transposed ? 16 * tiles_of(t.block_m, 16) : t.block_m;
+  x.rows = vmem_rows(last.lhs, m_tiles * t.block_k * x_tile_);
   x.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
     const auto [r, c] = block(problem_.lhs_transposed, m_dimension(), k_dimension(), point);
     x_dma_->start(matrix(builder_.load_smem(addresses), &Outer::lhs, point), r, c, to, flag);
@@ -137,18 +138,18 @@ void DotKernel::make_grid() {
   add_epilogue_inputs(addresses + 2 + results);
 
   if (sums_apart()) {
-    sums_ = results_at_ = builder_.allocate_vmem(8 * block_tiles());
+    sums_ = results_at_ = builder_.allocate_vmem(8 * sum_tiles());
     if (overlaps()) finished_sums_ = builder_.second_name(sums_);
     const bool lasts = is_packed(problem_.result_types[0]) || !results_.is_identity();
     if (problem_.result_turned && lasts) {
-      turned_ = results_at_ = builder_.allocate_vmem(8 * block_tiles());
+      turned_ = results_at_ = builder_.allocate_vmem(8 * result_tiles());
     }
   }
   unrounded_.resize(problem_.result_types.size());
   for (std::size_t i = 0; i < unrounded_.size(); ++i) {
     if (!is_packed(problem_.result_types[i]) || overlaps()) continue;
     // The first one takes the product's place.
-    unrounded_[i] = i == 0 ? results_at_ : builder_.allocate_vmem(8 * block_tiles());
+    unrounded_[i] = i == 0 ? results_at_ : builder_.allocate_vmem(8 * result_tiles());
   }
   if (problem_.lhs_transposed) {
     transposed_ = builder_.allocate_vmem(std::uint64_t{8} * t.block_outer * t.block_m * t.block_k);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,7 +38,8 @@ class DotKernel {
         builder_(epilogue.kernel_name, target),
         units_(target, tiling.columns_at_once, tiling.k_parts),
         pushes_(tiling.chunk_m / units_.groups()),
-        stream_(builder_, units_, pushes_),
+        weight_pushes_(weight_pushes(problem)),
+        stream_(builder_, units_, pushes_, weight_pushes_, tiling.lots),
         memory_(builder_, is_packed(problem.lhs_type), is_packed(problem.rhs_type)),
         results_(builder_, epilogue),
         result_memory_(builder_, false, tiling.finished_tiles > 0),
@@ -46,13 +48,9 @@ class DotKernel {
     m_tiles_ = tiles_of(problem.m, 8);
     n_tiles_ = tiles_of(problem.n, 128);
     k_tiles_ = tiles_of(problem.k, 128);
-    if (problem.result_turned) {
-      out_rows_ = {tiles_of(problem.n, 8), 16 * tiling.block_n};
-      out_columns_ = {tiles_of(problem.m, 128), tiling.block_m / 16};
-    } else {
-      out_rows_ = {m_tiles_, tiling.block_m};
-      out_columns_ = {n_tiles_, tiling.block_n};
-    }
+    const ResultBlock block = result_block(problem, tiling);
+    out_rows_ = {problem.result_turned ? tiles_of(problem.n, 8) : m_tiles_, block.rows};
+    out_columns_ = {problem.result_turned ? tiles_of(problem.m, 128) : n_tiles_, block.columns};
   }
 
   /// Nothing when values find no register; with `may_spill` they wait in VMEM then.
@@ -102,8 +100,11 @@ class DotKernel {
   bool sums_apart() const {
     return is_packed(problem_.result_types[0]) || !results_.is_identity() || problem_.result_turned;
   }
-  std::uint64_t block_tiles() const {
+  std::uint64_t sum_tiles() const {
     return std::uint64_t{tiling_.block_outer} * tiling_.block_m * tiling_.block_n;
+  }
+  std::uint64_t result_tiles() const {
+    return std::uint64_t{tiling_.block_outer} * out_rows_.block * out_columns_.block;
   }
 
   void make_grid();
@@ -126,11 +127,17 @@ class DotKernel {
                      std::uint32_t columns);
   void transpose_rows();
   void turn_sums();
-  void transpose(const std::vector<std::uint32_t>& extents,
-                 const std::function<SReg(const std::vector<SReg>&)>& origin,
-                 const std::function<VReg(SReg, std::uint32_t)>& load,
-                 const std::function<VmemAddress(const std::vector<SReg>&)>& target,
-                 std::uint32_t target_stride);
+  /// Matrices that the transpose unit turns: blocks of each, at distances of VMEM rows from one
+  /// matrix, and from one block of either kind, to the next.
+  struct Turned {
+    Turn turn;
+    std::array<std::uint32_t, 2> blocks{};
+    std::array<std::uint32_t, 3> from{}, to{};
+    VmemAddress source, target;
+    std::uint32_t source_row = 0, target_row = 0;  ///< Between row tiles of a block.
+    hlo::ElementType type = hlo::ElementType::kF32;
+  };
+  void transpose(const Turned& turned);
   void multiply();
   void finish();
   void apply_epilogue();
@@ -168,7 +175,7 @@ class DotKernel {
   std::uint32_t epilogue_unroll_;
   KernelBuilder builder_;
   MatmulUnits units_;
-  std::uint32_t pushes_;
+  std::uint32_t pushes_, weight_pushes_;
   MatmulStream stream_;
   MatmulMemory memory_;
   EpilogueEmitter results_;

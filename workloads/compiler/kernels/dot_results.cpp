@@ -16,7 +16,7 @@ void DotKernel::finish() {
     if (!results_.is_identity()) apply_epilogue();
     for (std::size_t i = 0; i < unrounded_.size(); ++i) {
       if (unrounded_[i].rows == 0) continue;
-      memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), block_tiles());
+      memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), result_tiles());
     }
   });
 }

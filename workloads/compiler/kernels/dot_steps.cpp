@@ -38,7 +38,7 @@ void DotKernel::clear_weight_rows() {
     const VmemAddress weights = grid_->input(w_input_);
     for (std::uint32_t o = 0; o < (several ? tiling_.block_outer : 1); ++o) {
       memory_.clear_rows(problem_.rhs_type, weights.plus(std::int64_t{o} * matrix), valid,
-                         16 * tiling_.block_k, tiling_.block_n);
+                         k_tiles_ == 1 ? weight_pushes_ : 16 * tiling_.block_k, tiling_.block_n);
     }
   });
 }
@@ -77,79 +77,79 @@ void DotKernel::clear_padding(int input, ElementType type, std::uint32_t OuterDi
   });
 }
 
-/// Transposes blocks of 128x128, one per step of a counter over `extents`. `load` gives row tile i
-/// of a block from its origin, `target` where its first row tile goes, in fp32. The results of a
-/// block are popped while the next one is pushed.
-void DotKernel::transpose(const std::vector<std::uint32_t>& extents,
-                          const std::function<SReg(const std::vector<SReg>&)>& origin,
-                          const std::function<VReg(SReg, std::uint32_t)>& load,
-                          const std::function<VmemAddress(const std::vector<SReg>&)>& target,
-                          std::uint32_t target_stride) {
+/// Turns blocks, a few matrices' at a time where they are small. The results of blocks are popped
+/// while the next ones are pushed.
+void DotKernel::transpose(const Turned& turned) {
+  const Turn& turn = turned.turn;
+  const std::uint32_t at_once = turn.at_once(tiling_.block_outer);
   builder_.new_block();
-  StepCounter counter(builder_, extents);
+  StepCounter counter(builder_,
+                      {tiling_.block_outer / at_once, turned.blocks[0], turned.blocks[1]});
+  const auto place = [&](const std::vector<SReg>& digits, const VmemAddress& base,
+                         const std::array<std::uint32_t, 3>& distances) {
+    VmemAddress at = base;
+    at.base = weighted_sum(builder_, digits, {distances[0] * at_once, distances[1], distances[2]},
+                           base.base);
+    return at;
+  };
   const auto push = [&](const std::vector<SReg>& digits) {
-    const SReg source = origin(digits);
-    for (std::uint32_t i = 0; i < 16; ++i) {
-      builder_.transpose_push(load(source, i), 128, i, 16);
+    const VmemAddress from = place(digits, turned.source, turned.from);
+    for (std::uint32_t matrix = 0; matrix < at_once; ++matrix) {
+      for (std::uint32_t i = 0; i < turn.pushes; ++i) {
+        const VmemAddress row =
+            from.plus(std::int64_t{matrix} * turned.from[0] + i * turned.source_row);
+        builder_.transpose_push(memory_.load_rows(turned.type, row), 8 * turn.pops, i, turn.pushes);
+      }
     }
   };
-  push(std::vector<SReg>(extents.size()));
+  push(std::vector<SReg>(3));
   builder_.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> next = counter.next();
-    const VmemAddress to = target(counter.present());
+    const VmemAddress to = place(counter.present(), turned.target, turned.to);
     push(next);
-    for (std::uint32_t i = 0; i < 16; ++i) {
-      builder_.store(to.plus(std::int64_t{i} * target_stride), builder_.transpose_pop());
+    for (std::uint32_t matrix = 0; matrix < at_once; ++matrix) {
+      for (std::uint32_t i = 0; i < turn.pops; ++i) {
+        const std::int64_t row = std::int64_t{matrix} * turned.to[0] + i * turned.target_row;
+        builder_.store(to.plus(row), builder_.transpose_pop());
+      }
     }
     counter.advance(next);
   });
   // What the last step pushed is nobody's.
-  for (std::uint32_t i = 0; i < 16; ++i) builder_.transpose_pop();
+  for (std::uint32_t i = 0; i < at_once * turn.pops; ++i) builder_.transpose_pop();
   builder_.new_block();
 }
 
 /// Turns the left blocks, [k, m] as they come, into [m, k].
 void DotKernel::transpose_rows() {
-  const std::uint32_t m_columns = tiling_.block_m / 16;
-  const VmemAddress from = grid_->input(x_input_);
-  when(grid_->fresh(x_input_), {}, [&] {
-    const auto origin = [&](const std::vector<SReg>& digits) {
-      return weighted_sum(
-          builder_, digits,
-          {tiling_.block_k * 16 * m_columns * x_tile_, 16 * m_columns * x_tile_, x_tile_},
-          from.base);
-    };
-    const auto load = [&](SReg source, std::uint32_t i) {
-      const VmemAddress address(from.region, std::int64_t{i} * m_columns * x_tile_, source);
-      return memory_.load_rows(problem_.lhs_type, address);
-    };
-    const auto target = [&](const std::vector<SReg>& digits) {
-      return VmemAddress(
-          transposed_, 0,
-          weighted_sum(builder_, digits,
-                       {tiling_.block_m * tiling_.block_k * 8, 8, 16 * tiling_.block_k * 8}));
-    };
-    transpose({tiling_.block_outer, tiling_.block_k, m_columns}, origin, load, target,
-              tiling_.block_k * 8);
-  });
+  const std::uint32_t m_columns = tiles_of(tiling_.block_m, 16);
+  const std::uint32_t block_k = tiling_.block_k;
+  Turned turned;
+  turned.turn = turn_of_rows(problem_, tiling_);
+  turned.blocks = {block_k, m_columns};
+  turned.from = {block_k * 16 * m_columns * x_tile_, 16 * m_columns * x_tile_, x_tile_};
+  turned.to = {tiling_.block_m * block_k * 8, 8, 16 * block_k * 8};
+  turned.source = grid_->input(x_input_);
+  turned.target = VmemAddress(transposed_);
+  turned.source_row = m_columns * x_tile_;
+  turned.target_row = block_k * 8;
+  turned.type = problem_.lhs_type;
+  when(grid_->fresh(x_input_), {}, [&] { transpose(turned); });
 }
 
 /// Turns complete sums, [m, n], into [n, m].
 void DotKernel::turn_sums() {
-  const std::uint32_t m_columns = tiling_.block_m / 16;
-  const std::uint32_t matrix = tiling_.block_m * tiling_.block_n * 8;
-  const VmemAddress to = turned_.rows > 0 ? VmemAddress(turned_) : grid_->output(0);
-  const auto origin = [&](const std::vector<SReg>& digits) {
-    return weighted_sum(builder_, digits, {matrix, 16 * tiling_.block_n * 8, 8});
-  };
-  const auto load = [&](SReg source, std::uint32_t i) {
-    return builder_.load({sums_, std::int64_t{i} * tiling_.block_n * 8, source});
-  };
-  const auto target = [&](const std::vector<SReg>& digits) {
-    return VmemAddress(to.region, 0,
-                       weighted_sum(builder_, digits, {matrix, 8, 16 * m_columns * 8}, to.base));
-  };
-  transpose({tiling_.block_outer, m_columns, tiling_.block_n}, origin, load, target, m_columns * 8);
+  const std::uint32_t m_columns = tiles_of(tiling_.block_m, 16);
+  Turned turned;
+  turned.turn = turn_of_result(problem_, tiling_);
+  turned.blocks = {m_columns, tiling_.block_n};
+  turned.from = {tiling_.block_m * tiling_.block_n * 8, 16 * tiling_.block_n * 8, 8};
+  turned.to = {out_rows_.block * out_columns_.block * 8, 8, 16 * m_columns * 8};
+  turned.source = VmemAddress(sums_);
+  turned.target = turned_.rows > 0 ? VmemAddress(turned_) : grid_->output(0);
+  turned.source_row = tiling_.block_n * 8;
+  turned.target_row = m_columns * 8;
+  transpose(turned);
 }
 
 PReg DotKernel::is_first_sum() {
@@ -190,25 +190,26 @@ void DotKernel::multiply() {
   const OuterDimension& inner = problem_.outer.empty() ? none : problem_.outer.back();
 
   const std::uint32_t k_steps = t.block_k / t.k_parts;
-  StepCounter counter(
-      builder_, {t.block_outer, t.block_n / t.columns_at_once, k_steps, t.block_m / t.chunk_m});
-  const std::vector<std::uint32_t> x_distances{inner.lhs != 0 ? t.block_m * t.block_k * x_tile : 0,
-                                               0, t.k_parts * x_tile,
+  StepCounter counter(builder_, {t.block_outer / t.lots, t.block_n / t.columns_at_once, k_steps,
+                                 t.block_m / t.chunk_m});
+  const std::uint32_t x_matrix = inner.lhs != 0 ? t.block_m * t.block_k * x_tile : 0;
+  const std::vector<std::uint32_t> x_distances{t.lots * x_matrix, 0, t.k_parts * x_tile,
                                                t.chunk_m * t.block_k * x_tile};
   const std::uint32_t w_matrix = inner.rhs != 0 ? 16 * t.block_k * t.block_n * w_tile_ : 0;
   // From a tile of weights to the next one along k, and along the columns.
   const std::uint32_t w_part = (problem_.rhs_transposed ? 1 : 16 * t.block_n) * w_tile_;
   const std::uint32_t w_column = (problem_.rhs_transposed ? 16 * t.block_k : 1) * w_tile_;
-  const std::vector<std::uint32_t> w_distances{w_matrix, t.columns_at_once * w_column,
+  const std::vector<std::uint32_t> w_distances{t.lots * w_matrix, t.columns_at_once * w_column,
                                                t.k_parts * w_part, 0};
-  const std::vector<std::uint32_t> sum_distances{t.block_m * t.block_n * 8, t.columns_at_once * 8,
-                                                 0, t.chunk_m * t.block_n * 8};
+  const std::uint32_t sum_matrix = t.block_m * t.block_n * 8;
+  const std::vector<std::uint32_t> sum_distances{t.lots * sum_matrix, t.columns_at_once * 8, 0,
+                                                 t.chunk_m * t.block_n * 8};
   const SVariable previous_row =
       builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0));
   const SVariable previous_mask = builder_.scalar_variable(0);
 
   const auto row_of = [&](std::uint32_t unit, std::uint32_t i) {
-    return units_.group_of(unit) * pushes_ + i;
+    return units_.group_of(unit) * pushes_ + i % pushes_;
   };
   MatmulStream::Step step;
   step.pushes = pushes_;
@@ -218,11 +219,11 @@ void DotKernel::multiply() {
     const bool masked = masks_k() && problem_.rhs_transposed;
     const VReg mask = masked ? memory_.mask(problem_.rhs_type, is_last_tile(digits)) : VReg();
     auto loaded = std::make_shared<std::map<std::uint32_t, VReg>>();
-    return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
-      const std::uint32_t row_tile = 15 - j;
+    return [=](std::uint32_t lot, std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+      const std::uint32_t row_tile = weight_pushes_ - 1 - j;
       const std::uint32_t row = (problem_.rhs_transposed ? tiling_.block_k : tiling_.block_n);
-      const std::uint32_t at =
-          part * w_part + units_.column_of(unit) * w_column + row_tile * row * w_tile_;
+      const std::uint32_t at = lot * w_matrix + part * w_part + units_.column_of(unit) * w_column +
+                               row_tile * row * w_tile_;
       const bool is_masked = part + 1 == tiling_.k_parts;
       const auto [found, is_new] = loaded->try_emplace(at);
       if (is_new) {
@@ -234,7 +235,8 @@ void DotKernel::multiply() {
   };
   const auto consume_at = [&](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
     return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
-      const std::uint32_t at = (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
+      const std::uint32_t at = i / pushes_ * sum_matrix +
+                               (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
       VmemAddress address(sums.region, at, previous ? before : row);
       VmemAddress source = address;
       source.mask_register = previous ? before_mask : mask;
@@ -246,7 +248,10 @@ void DotKernel::multiply() {
 
   std::vector<SReg> zeros(4);
   if (k_steps > 1) zeros[2] = builder_.constant(0);
-  step.next_weights = weights(zeros);
+  const auto first_weights = weights(zeros);
+  step.next_weights = [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+    return first_weights(0, unit, j, part);
+  };
   if (overlaps()) start_finishing();
   stream_.begin(step);
   builder_.loop(counter.steps(), [&](SReg index) {
@@ -265,7 +270,8 @@ void DotKernel::multiply() {
     const VReg x_mask = masks_k() ? memory_.mask(x_type, is_last_tile(digits)) : VReg();
     std::map<std::uint32_t, VReg> loaded;
     step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
-      const std::uint32_t at = (row_of(unit, i) * t.block_k + part) * x_tile;
+      const std::uint32_t at =
+          i / pushes_ * x_matrix + (row_of(unit, i) * t.block_k + part) * x_tile;
       const auto [found, is_new] = loaded.try_emplace(at);
       if (is_new) {
         const VmemAddress address(x_block.region, at, x_row);
@@ -273,7 +279,11 @@ void DotKernel::multiply() {
       }
       return found->second;
     };
-    step.next_weights = weights(next);
+    const auto behind = weights(next), within = t.lots > 1 ? weights(digits) : behind;
+    step.next_weights = [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+      const std::uint32_t lot = j / weight_pushes_ + 1, push = j % weight_pushes_;
+      return lot < tiling_.lots ? within(lot, unit, push, part) : behind(0, unit, push, part);
+    };
     step.consume = consume_at(sum_row, mask, builder_.get(previous_row),
                               builder_.get(previous_mask), builder_.less(0, index));
     TileRun run;

@@ -145,11 +145,22 @@ class Estimate {
                     (results + unpacked + tiles * tile_work) / kVectorSlots) +
            10.0;
   }
+  double turn_cycles(const Turn& turn) const {
+    const std::uint32_t at_once = turn.at_once(tiling_.block_outer);
+    const double block = 10.0 * std::max(turn.pushes, turn.pops);
+    const double step = std::max(at_once * block, double(target_.xlu_latency_cycles));
+    return kTurnCycles + step * turn.blocks * tiling_.block_outer / at_once;
+  }
   double tile_work() const {
     const MatmulUnits units(target_, tiling_.columns_at_once, tiling_.k_parts);
     const std::uint32_t pushes = tiling_.chunk_m / units.groups();
-    const double step = std::max(step_bundles(target_, units, pushes), 128.0) + 10.0;
-    const double steps = double(tiling_.block_outer) * (tiling_.block_n / tiling_.columns_at_once) *
+    // What a step pushes last is popped in the next one.
+    const double step =
+        std::max(tiling_.lots * step_bundles(target_, units, pushes, weight_pushes(problem_)),
+                 double(target_.matmul_latency_cycles)) +
+        10.0;
+    const double steps = double(tiling_.block_outer / tiling_.lots) *
+                         (tiling_.block_n / tiling_.columns_at_once) *
                          (tiling_.block_k / tiling_.k_parts) * (tiling_.block_m / tiling_.chunk_m);
     double work = steps * step + kTileCycles;
     const double out_tiles = double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n;
@@ -164,11 +175,13 @@ class Estimate {
     } else {
       work += finish_cycles() * out_tiles / grid_k_;
     }
-    if (problem_.result_turned) work += (kTurnCycles + 10.0 * out_tiles) / grid_k_;
+    if (problem_.result_turned) {
+      work += turn_cycles(turn_of_result(problem_, tiling_)) / grid_k_;
+    }
     if (problem_.lhs_transposed) {
       // Blocks that stay are transposed once.
       const bool stays = grid_k_ == 1 && !tiling_.columns_outermost;
-      work += (kTurnCycles + 10.0 * tiling_.block_outer * tiling_.block_m * tiling_.block_k) /
+      work += turn_cycles(turn_of_rows(problem_, tiling_)) /
               (stays ? grid_n_ * (tiling_.outer_inside ? double(outer_) : 1) : 1);
     }
     return work;
@@ -236,13 +249,17 @@ class Search {
          {192U, 128U, 96U, 64U, 48U, 32U, 28U, 24U, 20U, 16U, 12U, 8U, 4U, 2U, 1U}) {
       if (chunk > 32 * std::max(groups, 2U)) continue;
       if (chunk % groups != 0 || chunk / groups > 48) continue;
-      const bool whole_tiles = problem_.lhs_transposed || problem_.result_turned;
+      const bool whole_tiles =
+          (problem_.lhs_transposed || problem_.result_turned) && row_tiles > 16;
       const std::uint32_t least = whole_tiles ? std::lcm(16U, groups) : 16;
       if (whole_tiles && chunk % 16 != 0) continue;
       if (chunk >= 2 * row_tiles && chunk > 2 * groups && chunk > least) continue;
       const std::uint32_t unit =
           problem_.row_period == 0 ? chunk : std::lcm(chunk, problem_.row_period);
       for (std::uint32_t block_m : block_sizes(row_tiles, unit)) {
+        // Rows in the lanes of one tile are fetched, or written, together.
+        const bool in_lanes = problem_.lhs_transposed || problem_.result_turned;
+        if (in_lanes && block_m < std::min(row_tiles, 16U)) continue;
         DotTiling tiling;
         tiling.block_m = block_m;
         tiling.block_n = block_n;
@@ -263,16 +280,33 @@ class Search {
     tiling.columns_outermost = false;
     // Rows that stand in the lanes of an array go in columns of 128.
     const bool in_lanes = problem_.lhs_transposed || problem_.result_turned;
-    const bool whole = tiling.block_m >= ceil_divide(problem_.m, 8) &&
-                       (!in_lanes || tiling.block_m / 16 == ceil_divide(problem_.m, 128)) &&
-                       tiling.block_n == ceil_divide(problem_.n, 128) &&
-                       tiling.block_k == ceil_divide(problem_.k, 128);
+    const bool whole =
+        tiling.block_m >= ceil_divide(problem_.m, 8) &&
+        (!in_lanes || ceil_divide(tiling.block_m, 16) == ceil_divide(problem_.m, 128)) &&
+        tiling.block_n == ceil_divide(problem_.n, 128) &&
+        tiling.block_k == ceil_divide(problem_.k, 128);
     if (!whole || problem_.outer.empty()) return;
     for (std::uint32_t block : divisors(problem_.outer.back().extent)) {
       if (block == 1 || block > 64) continue;
       tiling.block_outer = block;
+      tiling.lots = lots(tiling);
       consider(tiling);
     }
+  }
+
+  /// As many matrices of a block as take the latency of the MXUs together.
+  std::uint32_t lots(const DotTiling& tiling) const {
+    constexpr std::uint32_t kMostPushes = 48, kMostLots = 16;
+    const MatmulUnits units(target_, tiling.columns_at_once, tiling.k_parts);
+    const std::uint32_t pushes = tiling.chunk_m / units.groups();
+    const double lot = step_bundles(target_, units, pushes, weight_pushes(problem_));
+    std::uint32_t most = 1;
+    for (std::uint32_t lots : divisors(tiling.block_outer)) {
+      if (lots > kMostLots || lots * pushes > kMostPushes) break;
+      most = lots;
+      if (lots * lot >= target_.matmul_latency_cycles) break;
+    }
+    return most;
   }
 
   void consider_outer_inside(DotTiling tiling) {
@@ -291,6 +325,7 @@ class Search {
   void consider(DotTiling tiling) {
     consider_finished(tiling);
     if (may_overlap_) tiling.finished_tiles = tiles_to_finish(problem_, tiling);
+    tiling.lots = 1;
     if (tiling.finished_tiles > 0) consider_finished(tiling);
   }
 
@@ -307,6 +342,35 @@ class Search {
 };
 
 }  // namespace
+
+std::uint32_t weight_pushes(const DotProblem& problem) {
+  return std::min(kWeightPushes, ceil_divide(problem.rhs_transposed ? problem.n : problem.k, 8));
+}
+
+std::uint32_t Turn::at_once(std::uint32_t matrices) const {
+  std::uint32_t most = 1;
+  for (std::uint32_t count : divisors(matrices)) {
+    if (count * pops <= 16) most = count;
+  }
+  return most;
+}
+
+Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling) {
+  return {tiling.block_k * ceil_divide(tiling.block_m, 16),
+          std::min(16U, ceil_divide(problem.k, 8)), std::min(16U, ceil_divide(problem.m, 8))};
+}
+
+Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling) {
+  return {tiling.block_n * ceil_divide(tiling.block_m, 16),
+          std::min(16U, ceil_divide(problem.m, 8)), std::min(16U, ceil_divide(problem.n, 8))};
+}
+
+ResultBlock result_block(const DotProblem& problem, const DotTiling& tiling) {
+  if (!problem.result_turned) return {tiling.block_m, tiling.block_n};
+  const bool is_short = tiling.block_n == 1 && problem.row_period == 0 && problem.n <= 128;
+  return {is_short ? ceil_divide(problem.n, 8) : 16 * tiling.block_n,
+          ceil_divide(tiling.block_m, 16)};
+}
 
 std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling) {
   const bool has_packed =
@@ -331,10 +395,14 @@ std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling
 std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
   const std::uint64_t outer = tiling.block_outer;
   const bool rhs_outer = !problem.outer.empty() && problem.outer.back().rhs != 0;
-  const std::uint64_t x_tiles = outer * tiling.block_m * tiling.block_k;
+  const std::uint32_t m_tiles =
+      problem.lhs_transposed ? 16 * ceil_divide(tiling.block_m, 16) : tiling.block_m;
+  const std::uint64_t x_tiles = outer * m_tiles * tiling.block_k;
   const std::uint64_t w_tiles =
       (rhs_outer ? outer : 1) * 16 * std::uint64_t{tiling.block_n} * tiling.block_k;
-  const std::uint64_t out_tiles = outer * tiling.block_m * tiling.block_n;
+  const ResultBlock result = result_block(problem, tiling);
+  const std::uint64_t sum_tiles = outer * tiling.block_m * tiling.block_n;
+  const std::uint64_t out_tiles = std::max(sum_tiles, outer * result.rows * result.columns);
   std::uint64_t rows =
       2 * x_tiles * tile_rows(problem.lhs_type) + 2 * w_tiles * tile_rows(problem.rhs_type);
   bool is_first = true;

@@ -28,8 +28,9 @@ std::vector<std::uint32_t> column_choices(const Target& target) {
   return choices;
 }
 
-double step_bundles(const Target& target, const MatmulUnits& units, std::uint32_t pushes) {
-  const std::uint32_t weights = MatmulStream::kWeightPushes * units.row_parts;
+double step_bundles(const Target& target, const MatmulUnits& units, std::uint32_t pushes,
+                    std::uint32_t weight_pushes) {
+  const std::uint32_t weights = weight_pushes * units.row_parts;
   const std::uint32_t ports = target.push_interval_cycles * std::max(pushes, weights);
   const std::uint32_t results = units.count() * pushes;
   const std::uint32_t operands = units.row_parts * pushes;
@@ -38,12 +39,17 @@ double step_bundles(const Target& target, const MatmulUnits& units, std::uint32_
   return std::max({ports, push_slots, loads});
 }
 
-MatmulStream::MatmulStream(KernelBuilder& builder, const MatmulUnits& units, std::uint32_t pushes)
-    : builder_(builder), units_(units), pushes_(pushes) {
+MatmulStream::MatmulStream(KernelBuilder& builder, const MatmulUnits& units, std::uint32_t pushes,
+                           std::uint32_t weight_pushes, std::uint32_t lots)
+    : builder_(builder),
+      units_(units),
+      pushes_(pushes),
+      weight_pushes_(weight_pushes),
+      lots_(lots) {
   const Target& target = builder.target();
   const std::uint32_t in_flight = (target.matmul_latency_cycles + target.push_interval_cycles - 1) /
                                   target.push_interval_cycles;
-  lag_ = std::min({pushes, in_flight + 1, target.result_queue_entries - 1});
+  lag_ = std::min({lots * pushes, in_flight + 1, target.result_queue_entries - 1});
 }
 
 void MatmulStream::push_weights(const Step& step, std::uint32_t j) {
@@ -61,7 +67,7 @@ void MatmulStream::multiply(const Step& step, std::uint32_t array, std::uint32_t
   for (std::uint32_t part = 1; part < units_.row_parts; ++part) {
     builder_.latch_rows(array, part, step.rows(unit, i, part));
   }
-  builder_.matmul(array, step.rows(unit, i, 0), i + 1 == pushes_,
+  builder_.matmul(array, step.rows(unit, i, 0), (i + 1) % pushes_ == 0,
                   {units_.row_parts, units_.column_parts});
 }
 
@@ -70,7 +76,7 @@ VReg MatmulStream::pop(std::uint32_t unit) {
 }
 
 void MatmulStream::begin(const Step& step) {
-  for (std::uint32_t j = 0; j < kWeightPushes; ++j) push_weights(step, j);
+  for (std::uint32_t j = 0; j < weight_pushes_; ++j) push_weights(step, j);
   const VReg zero = builder_.vector(isa::Opcode::kVmov, 0.0F);
   for (std::uint32_t array = 0; array < units_.arrays; ++array) builder_.swap_weights(array);
   for (std::uint32_t i = 0; i < lag_; ++i) {
@@ -83,11 +89,13 @@ void MatmulStream::begin(const Step& step) {
 void MatmulStream::step(const Step& step) {
   TPU_CHECK(step.pushes == pushes_, "a step of another length than its stream");
   std::deque<std::pair<std::uint32_t, bool>> pending;
-  for (std::uint32_t i = pushes_ - lag_; i < pushes_; ++i) pending.emplace_back(i, true);
+  const std::uint32_t all = lots_ * pushes_;
+  for (std::uint32_t i = all - lag_; i < all; ++i) pending.emplace_back(i, true);
   std::uint32_t weights = 0;
-  for (std::uint32_t i = 0; i < pushes_; ++i) {
+  for (std::uint32_t i = 0; i < all; ++i) {
     for (std::uint32_t array = 0; array < units_.arrays; ++array) multiply(step, array, i);
-    const std::uint32_t due = (kWeightPushes * (i + 1) + pushes_ - 1) / pushes_;
+    // Those of a lot go in behind the first matmul of the one before.
+    const std::uint32_t due = (weight_pushes_ * (i + 1) + pushes_ - 1) / pushes_;
     for (; weights < due; ++weights) push_weights(step, weights);
     pending.emplace_back(i, false);
     const auto [result, previous] = pending.front();
@@ -100,7 +108,7 @@ void MatmulStream::step(const Step& step) {
 }
 
 void MatmulStream::end(const Step& step) {
-  for (std::uint32_t i = pushes_ - lag_; i < pushes_; ++i) {
+  for (std::uint32_t i = lots_ * pushes_ - lag_; i < lots_ * pushes_; ++i) {
     for (std::uint32_t unit = 0; unit < units_.count(); ++unit) {
       step.consume(unit, i, true, pop(unit));
     }

@@ -36,24 +36,32 @@ struct MatmulUnits {
 /// What `columns_at_once` may be, most first.
 std::vector<std::uint32_t> column_choices(const Target& target);
 
-/// Bundles that a step takes at least: the intervals of the MXUs' ports, and the slots of pushes,
+/// Pushes of eight rows that fill a tile of weights.
+constexpr std::uint32_t kWeightPushes = 16;
+
+/// Bundles that a lot takes at least: the intervals of the MXUs' ports, and the slots of pushes,
 /// pops, loads and stores, where each result is added to a sum in VMEM.
-double step_bundles(const Target& target, const MatmulUnits& units, std::uint32_t pushes);
+double step_bundles(const Target& target, const MatmulUnits& units, std::uint32_t pushes,
+                    std::uint32_t weight_pushes = kWeightPushes);
 
 /// A sequence of steps in each of which every MXU multiplies some pushes of eight rows by the
 /// weights of the step, while the weights of the next step load. Results are popped a latency
 /// later, so that the last ones of a step come out during the next one: a loop over steps keeps the
 /// MXUs busy across its iterations.
+///
+/// A step may be several lots, each with weights of its own: small products then share the latency.
+/// Tiles of fewer than 128 rows of weights take fewer pushes; the array's other rows are 0.
 class MatmulStream {
  public:
   /// What a step multiplies and what becomes of the results.
   struct Step {
-    std::uint32_t pushes = 0;  ///< Per MXU; the same for all steps of a stream.
+    std::uint32_t pushes = 0;  ///< Per MXU and lot; the same for all steps of a stream.
     bool transposed = false;   ///< Weights are pushed transposed.
     /// Eight rows for push i of the array of a unit, from the given one of the step's tiles along
-    /// k.
+    /// k. Pushes count through the lots.
     std::function<VReg(std::uint32_t unit, std::uint32_t i, std::uint32_t part)> rows;
-    /// Push j of 16 of the next step's weights: rows 127 - 8 j down to 120 - 8 j of the tile.
+    /// Push j of the weights of the lots that follow, in the order of the lots; of W for a tile,
+    /// rows 8 (W - j) - 1 down to 8 (W - j) - 8.
     std::function<VReg(std::uint32_t unit, std::uint32_t j, std::uint32_t part)> next_weights;
     /// Takes result i of this step, or of the step before when `previous`.
     std::function<void(std::uint32_t unit, std::uint32_t i, bool previous, VReg result)> consume;
@@ -61,9 +69,10 @@ class MatmulStream {
     std::function<void(std::uint32_t i)> meanwhile;
   };
 
-  MatmulStream(KernelBuilder& builder, const MatmulUnits& units, std::uint32_t pushes);
+  MatmulStream(KernelBuilder& builder, const MatmulUnits& units, std::uint32_t pushes,
+               std::uint32_t weight_pushes = kWeightPushes, std::uint32_t lots = 1);
 
-  /// Loads the weights of the first step. The results that the first step takes as those of the
+  /// Loads the weights of the first lot. The results that the first step takes as those of the
   /// step before are zeros times the weights.
   void begin(const Step& step);
   /// Emits one step.
@@ -74,8 +83,6 @@ class MatmulStream {
   /// end of the kernel.
   void close();
 
-  static constexpr std::uint32_t kWeightPushes = 16;  ///< Of a tile.
-
  private:
   void push_weights(const Step& step, std::uint32_t j);
   void multiply(const Step& step, std::uint32_t array, std::uint32_t i);
@@ -83,7 +90,7 @@ class MatmulStream {
 
   KernelBuilder& builder_;
   MatmulUnits units_;
-  std::uint32_t pushes_;
+  std::uint32_t pushes_, weight_pushes_, lots_;
   std::uint32_t lag_;
 };
 
