@@ -64,6 +64,24 @@ std::vector<ZooProgram> zoo_programs() {
   return programs;
 }
 
+using Programs = std::vector<std::pair<std::string, hlo::Module>>;
+
+void add_files(Programs& programs, const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(TPUSIM_SOURCE_DIR "/" + folder)) {
+    programs.emplace_back(entry.path().stem().string(), hlo::read_hlo_file(entry.path().string()));
+  }
+}
+
+/// Those whose cycles are kept: the zoo, and HLO of forms that it has not.
+Programs timed_programs() {
+  Programs programs;
+  for (const ZooProgram& program : zoo_programs()) {
+    programs.emplace_back(program.key(), program.module());
+  }
+  add_files(programs, "tests/compiler/kept/programs");
+  return programs;
+}
+
 MachineParams two_arrays_of_256() {
   MachineParams machine;
   machine.name = "2 arrays of 256x256";
@@ -120,14 +138,8 @@ TEST(KeptPrograms, KernelsHaveTheCodeThatTheyHad) {
   KeptLines kept("kernel_codes.txt");
   const std::vector<std::pair<std::string, MachineParams>> machines{
       {"v2", v2_8()}, {"v3", MachineParams{}}, {"256", two_arrays_of_256()}};
-  std::vector<std::pair<std::string, hlo::Module>> modules;
-  for (const ZooProgram& program : zoo_programs()) {
-    modules.emplace_back(program.key(), program.module());
-  }
-  for (const auto& entry :
-       std::filesystem::directory_iterator(TPUSIM_SOURCE_DIR "/tests/compiler/graphs")) {
-    modules.emplace_back(entry.path().stem().string(), hlo::read_hlo_file(entry.path().string()));
-  }
+  Programs modules = timed_programs();
+  add_files(modules, "tests/compiler/graphs");
   modules.emplace_back("captured mlp", hlo::read_hlo_file(TPUSIM_SOURCE_DIR
                                                           "/workloads/captured/mlp/before.hlo.gz"));
   for (const auto& [name, module] : modules) {
@@ -155,10 +167,9 @@ TEST(KeptPrograms, NoStepTakesTwoPercentLongerThanItDid) {
   KeptLines kept("cycles.txt");
   const std::vector<std::pair<std::string, MachineParams>> machines{{"v2", v2_8()},
                                                                     {"v3", MachineParams{}}};
-  for (const ZooProgram& program : zoo_programs()) {
-    const hlo::Module module = program.module();
+  for (const auto& [name, module] : timed_programs()) {
     for (const auto& [chip, machine] : machines) {
-      const std::string key = chip + " " + program.key();
+      const std::string key = chip + " " + name;
       const std::uint64_t cycles = cycles_of_step(module, machine);
       if (KeptLines::updating()) {
         kept.set(key, std::to_string(cycles));
