@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "sim/base/error.h"
+#include "traces/core_events.h"
 #include "traces/perfetto_writer.h"
 #include "traces/timeline.h"
 
@@ -13,46 +14,6 @@ namespace {
 
 using TrackId = PerfettoWriter::TrackId;
 constexpr std::size_t kCounterBins = 2000;
-
-std::string_view space_name(isa::MemorySpace space) {
-  switch (space) {
-    case isa::MemorySpace::kHbm:
-      return "HBM";
-    case isa::MemorySpace::kVmem:
-      return "VMEM";
-    case isa::MemorySpace::kSmem:
-      return "SMEM";
-    case isa::MemorySpace::kInfeed:
-      return "infeed";
-    case isa::MemorySpace::kOutfeed:
-      return "outfeed";
-  }
-  return "?";
-}
-
-std::string_view wait_name(CoreState state) {
-  switch (state) {
-    case CoreState::kMemoryWait:
-      return "memory wait";
-    case CoreState::kInfeedWait:
-      return "infeed wait";
-    case CoreState::kOutfeedWait:
-      return "outfeed wait";
-    case CoreState::kIciWait:
-      return "ICI wait";
-    case CoreState::kPeerWait:
-      return "peer wait";
-    case CoreState::kPeerHostWait:
-      return "peer's host wait";
-    case CoreState::kFinished:
-      return "finished";
-    case CoreState::kIssue:
-    case CoreState::kDelay:
-    case CoreState::kCount:
-      break;
-  }
-  return "busy";
-}
 
 /// Writes the tracks of one core.
 class CoreTimeline {
@@ -242,20 +203,6 @@ class CoreTimeline {
   std::vector<const OpEvent*> ops_;
   std::vector<const DmaEvent*> dmas_;
 };
-
-void check_events(const RunRecord& record) {
-  if (!record.has_events) {
-    throw WorkloadError("the run was recorded without events; run it again with --output");
-  }
-  for (const OpEvent& op : record.events.ops) {
-    if (op.op >= record.ops.size() || op.end < op.begin) {
-      throw WorkloadError("the record holds an event of op " + std::to_string(op.op) +
-                          " from cycle " + std::to_string(op.begin) + " to " +
-                          std::to_string(op.end) + " of " + std::to_string(record.ops.size()) +
-                          " ops");
-    }
-  }
-}
 
 }  // namespace
 

@@ -49,8 +49,8 @@ void PerfettoWriter::descriptor(const ProtobufMessage& track) {
 PerfettoWriter::TrackId PerfettoWriter::add_process(const std::string& name,
                                                     std::uint32_t process_id) {
   ProtobufMessage track;
-  track.varint(track_field::kUuid, ++last_track_).bytes(track_field::kName, name);
-  track.message(track_field::kProcess, ProtobufMessage().varint(1, process_id).bytes(6, name));
+  track.varint(track_field::kUuid, ++last_track_).string(track_field::kName, name);
+  track.message(track_field::kProcess, ProtobufMessage().varint(1, process_id).string(6, name));
   track.varint(track_field::kChildOrdering, kExplicitOrder);
   descriptor(track);
   return last_track_;
@@ -59,7 +59,7 @@ PerfettoWriter::TrackId PerfettoWriter::add_process(const std::string& name,
 PerfettoWriter::TrackId PerfettoWriter::add_track(const std::string& name, TrackId parent,
                                                   std::uint32_t rank) {
   ProtobufMessage track;
-  track.varint(track_field::kUuid, ++last_track_).bytes(track_field::kName, name);
+  track.varint(track_field::kUuid, ++last_track_).string(track_field::kName, name);
   track.varint(track_field::kParent, parent);
   track.varint(track_field::kChildOrdering, kExplicitOrder).varint(track_field::kRank, rank);
   descriptor(track);
@@ -69,7 +69,7 @@ PerfettoWriter::TrackId PerfettoWriter::add_track(const std::string& name, Track
 PerfettoWriter::TrackId PerfettoWriter::add_counter(const std::string& name, TrackId parent,
                                                     std::uint32_t rank, const std::string& unit) {
   ProtobufMessage track;
-  track.varint(track_field::kUuid, ++last_track_).bytes(track_field::kName, name);
+  track.varint(track_field::kUuid, ++last_track_).string(track_field::kName, name);
   track.varint(track_field::kParent, parent);
   track.message(track_field::kCounter, ProtobufMessage().bytes(6, unit));
   track.varint(track_field::kRank, rank);
@@ -83,7 +83,7 @@ std::uint64_t PerfettoWriter::intern(Names& names, std::string_view name, std::u
   if (found != names.end()) return found->second;
   const std::uint64_t id = names.size() + 1;
   names.emplace(name, id);
-  interned.message(field, ProtobufMessage().varint(1, id).bytes(2, name));
+  interned.message(field, ProtobufMessage().varint(1, id).string(2, name));
   return id;
 }
 
@@ -99,7 +99,7 @@ void PerfettoWriter::begin_slice(TrackId track, std::uint64_t time_ns, std::stri
     argument.varint(1, intern(argument_names_, key, 3, interned));
     if (const auto* whole = std::get_if<std::uint64_t>(&value)) argument.varint(3, *whole);
     if (const auto* real = std::get_if<double>(&value)) argument.number(5, *real);
-    if (const auto* text = std::get_if<std::string_view>(&value)) argument.bytes(6, *text);
+    if (const auto* text = std::get_if<std::string_view>(&value)) argument.string(6, *text);
     event.message(event_field::kArgument, argument);
   }
   ProtobufMessage fields;

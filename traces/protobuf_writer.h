@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "traces/valid_utf8.h"
+
 namespace tpu::traces {
 
 /// Appends the fields of one protobuf message to a string: the wire format is varints, fixed 64-bit
@@ -31,8 +33,17 @@ class ProtobufMessage {
     text_.append(value);
     return *this;
   }
+  /// A string field: readers refuse files with text that is no UTF-8.
+  ProtobufMessage& string(std::uint32_t field, std::string_view value) {
+    return bytes(field, valid_utf8(value));
+  }
   ProtobufMessage& message(std::uint32_t field, const ProtobufMessage& value) {
     return bytes(field, value.text_);
+  }
+  /// The fields of another message, in this one.
+  ProtobufMessage& append(const ProtobufMessage& fields) {
+    text_ += fields.text_;
+    return *this;
   }
   bool empty() const { return text_.empty(); }
   const std::string& text() const { return text_; }

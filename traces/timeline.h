@@ -29,4 +29,12 @@ struct Quantity {
 std::vector<double> binned(const std::vector<Quantity>& quantities, std::uint64_t total,
                            std::size_t bins);
 
+/// The same for amounts that pass something of limited rate: no part gets more than `per_cycle`
+/// times its length. Amounts of `even` are spread over their spans; those of `greedy` pass as early
+/// in theirs as there is room, that of the earliest end first. What finds no room by the end of its
+/// span passes behind it, at last before it: nothing gets lost unless all parts are full.
+std::vector<double> binned_within(const std::vector<Quantity>& even,
+                                  const std::vector<Quantity>& greedy, std::uint64_t total,
+                                  std::size_t bins, double per_cycle);
+
 }  // namespace tpu::traces

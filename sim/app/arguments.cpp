@@ -147,7 +147,11 @@ class Reader {
     read_text("json", [&](const std::string& text) { arguments_.json = text; });
     read_text("output", [&](const std::string& text) { arguments_.output = text; });
     read_text("format", [&](const std::string& text) {
-      arguments_.format = one_of("--format", text, {"perfetto"});
+      arguments_.format = one_of("--format", text, {"perfetto", "xplane"});
+    });
+    read_text("max-events", [&](const std::string& text) {
+      arguments_.max_events =
+          parse_number<std::size_t>("--max-events", text, 1, std::size_t{1} << 40);
     });
     if (arguments_.command == "sweep") read_sweep();
     check_destination();
@@ -327,7 +331,7 @@ class Reader {
       throw UsageError("tpusim " + name + ": expected -o FILE");
     }
     if (name == "export" && arguments_.format.empty()) {
-      throw UsageError("tpusim export: expected --format perfetto");
+      throw UsageError("tpusim export: expected --format perfetto or xplane");
     }
   }
 

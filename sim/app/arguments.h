@@ -56,6 +56,7 @@ struct Arguments {
   SweepArguments sweep;
 
   std::string json, output, format;
+  std::size_t max_events = 1000000;
   std::string dump_after;  ///< A pass of the compiler, "all" or "".
   std::string log = "warning";
   std::string color = "auto";

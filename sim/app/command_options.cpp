@@ -135,7 +135,9 @@ po::options_description options_of(const Command& command) {
         "PASS: print the module after this pass as HLO text; all: after each; -o may be left out");
   }
   if (std::string(command.name) == "export") {
-    add("format", po::value<std::string>(), "perfetto");
+    add("format", po::value<std::string>(),
+        "perfetto, or xplane: FILE.xplane.pb or a log folder for XProf and TensorBoard");
+    add("max-events", po::value<std::string>(), "of xplane: events that it holds (1000000)");
   }
   return options;
 }

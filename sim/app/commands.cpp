@@ -36,6 +36,7 @@
 #include "traces/perfetto.h"
 #include "traces/program_file.h"
 #include "traces/run_file.h"
+#include "traces/xplane.h"
 
 namespace tpu::app {
 namespace {
@@ -273,7 +274,15 @@ ExitCode assemble(const Arguments& arguments) {
 
 ExitCode export_run(const Arguments& arguments) {
   check_files(arguments, {});
-  traces::export_perfetto(traces::read_run_file(arguments.input), arguments.output);
+  const traces::RunRecord record = traces::read_run_file(arguments.input);
+  if (arguments.format == "perfetto") traces::export_perfetto(record, arguments.output);
+  if (arguments.format == "xplane") {
+    const report::Utilization used = report::summarize(record).utilization;
+    for (const std::string& note : traces::export_xplane(record, {100 * used.mxu, 100 * used.hbm},
+                                                         arguments.max_events, arguments.output)) {
+      std::cout << note << "\n";
+    }
+  }
   return ExitCode::kDone;
 }
 

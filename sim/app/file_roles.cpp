@@ -46,7 +46,9 @@ bool find_identity(const std::string& path, Identity& identity) {
 
 std::vector<Output> outputs_of(const Arguments& arguments) {
   std::vector<Output> files;
-  if (!arguments.output.empty()) files.push_back({"-o", arguments.output});
+  const bool is_folder = arguments.format == "xplane" &&
+                         fs::path(arguments.output).extension() != ".pb";  // Files of hosts in it.
+  if (!arguments.output.empty() && !is_folder) files.push_back({"-o", arguments.output});
   if (!arguments.outputs.empty()) files.push_back({"--outputs", arguments.outputs});
   if (!arguments.json.empty() && arguments.json != "-") files.push_back({"--json", arguments.json});
   return files;

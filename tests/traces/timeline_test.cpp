@@ -68,5 +68,46 @@ TEST(Binned, NothingIsLost) {
   EXPECT_NEAR(std::accumulate(sums.begin(), sums.end(), 0.0), total, 1e-6 * total);
 }
 
+double sum_of(const std::vector<double>& parts) {
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  return sum;
+}
+
+/// Two amounts that together need the whole of [0, 20) at one a cycle; the one that ends first goes
+/// first.
+TEST(BinnedWithin, NoPartIsOverFullAndNothingGetsLost) {
+  const std::vector<Quantity> greedy{{0, 20, 10}, {0, 10, 10}};
+  EXPECT_EQ(binned_within({}, greedy, 20, 4, 1), (std::vector<double>{5, 5, 5, 5}));
+  EXPECT_EQ(binned_within({}, greedy, 20, 4, 2), (std::vector<double>{10, 10, 0, 0}));
+}
+
+TEST(BinnedWithin, EvenAmountsComeFirstAndWhatIsTooMuchPassesLater) {
+  EXPECT_EQ(binned_within({{0, 10, 30}}, {{0, 10, 5}}, 40, 4, 2),
+            (std::vector<double>{20, 15, 0, 0}));
+  EXPECT_EQ(binned_within({}, {{30, 40, 30}}, 40, 4, 2), (std::vector<double>{0, 0, 10, 20}));
+}
+
+TEST(BinnedWithin, RandomAmountsKeepTheirSum) {
+  std::uint64_t state = 1;
+  const auto random = [&](std::uint64_t below) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (state >> 33) % below;
+  };
+  for (int round = 0; round < 200; ++round) {
+    std::vector<Quantity> even, greedy;
+    double sum = 0;
+    for (int i = 0; i < 13; ++i) {
+      const std::uint64_t begin = random(300);
+      Quantity each{begin, begin + random(100), static_cast<double>(random(150))};
+      sum += each.amount;
+      (i % 4 == 0 ? even : greedy).push_back(each);
+    }
+    const std::vector<double> parts = binned_within(even, greedy, 1000, 7, 2);
+    EXPECT_NEAR(sum_of(parts), sum, 1e-9 * sum);
+    for (const double part : parts) EXPECT_LE(part, 2 * 1000.0 / 7 + 1e-9);
+  }
+}
+
 }  // namespace
 }  // namespace tpu::traces

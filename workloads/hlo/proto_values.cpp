@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "workloads/graph/primitive_types.h"
 #include "workloads/graph/tiled_layout.h"
 
 namespace tpu::hlo {
@@ -14,18 +15,11 @@ namespace {
 constexpr int kDeepestTuple = 64;
 constexpr std::size_t kMostDimensions = 255;
 
-/// The numbers of PrimitiveType.
 ElementType type_of(std::int64_t number) {
-  using T = ElementType;
-  static constexpr ElementType kTypes[] = {
-      T::kCount,      T::kPred,       T::kS8,       T::kS16,      T::kS32,    T::kS64,
-      T::kU8,         T::kU16,        T::kU32,      T::kU64,      T::kF16,    T::kF32,
-      T::kF64,        T::kTuple,      T::kOpaque,   T::kC64,      T::kBf16,   T::kToken,
-      T::kC128,       T::kF8E5M2,     T::kF8E4M3Fn, T::kS4,       T::kU4,     T::kF8E4M3B11Fnuz,
-      T::kF8E5M2Fnuz, T::kF8E4M3Fnuz, T::kS2,       T::kU2,       T::kF8E4M3, T::kF8E3M4,
-      T::kS1,         T::kU1,         T::kF4E2M1Fn, T::kF8E8M0Fnu};
-  if (number < 0 || number >= static_cast<std::int64_t>(std::size(kTypes))) return T::kCount;
-  return kTypes[number];
+  if (number < 0 || number >= static_cast<std::int64_t>(kPrimitiveTypes.size())) {
+    return ElementType::kCount;
+  }
+  return kPrimitiveTypes[static_cast<std::size_t>(number)];
 }
 
 void read_layout(ProtoCursor message, Shape& shape) {

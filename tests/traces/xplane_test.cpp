@@ -1,0 +1,248 @@
+#include "traces/xplane.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "sim/base/error.h"
+#include "tests/traces/synthetic_record.h"
+#include "tests/traces/wire_reader.h"
+
+namespace tpu::traces {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Fields;
+using test::parse;
+
+constexpr XPlaneFigures kFigures{35, 20};
+constexpr std::size_t kMany = 1000000;
+
+/// One event or kind of events: its statistics by name; numbers as they stand in the file.
+struct Item {
+  std::string name;
+  std::uint64_t begin = 0, duration = 0;
+  std::map<std::string, std::uint64_t> numbers;
+  std::map<std::string, std::string> texts;
+};
+struct Plane {
+  std::map<std::string, std::vector<Item>> lines;
+  std::map<std::uint64_t, Item> kinds;
+  Item stats;
+};
+
+std::uint64_t number(const Fields& fields, std::uint32_t field) {
+  const auto found = fields.numbers.find(field);
+  return found == fields.numbers.end() ? 0 : found->second;
+}
+std::string text(const Fields& fields, std::uint32_t field) {
+  const auto found = fields.texts.find(field);
+  return found == fields.texts.end() ? "" : found->second;
+}
+
+void add_stat(const Fields& stat, const std::map<std::uint64_t, std::string>& names, Item& item) {
+  const std::string name = names.at(number(stat, 1));
+  for (const std::uint32_t field : {2, 3, 4}) {
+    if (stat.numbers.count(field) > 0) item.numbers[name] = number(stat, field);
+  }
+  for (const std::uint32_t field : {5, 6}) {
+    if (stat.texts.count(field) > 0) item.texts[name] = text(stat, field);
+  }
+  if (stat.numbers.count(7) > 0) item.texts[name] = names.at(number(stat, 7));
+}
+
+Plane plane_of(const Fields& message) {
+  Plane plane;
+  std::map<std::uint64_t, std::string> names;
+  const auto each = [](const Fields& fields, std::uint32_t field, auto&& use) {
+    const auto [begin, end] = fields.texts.equal_range(field);
+    for (auto at = begin; at != end; ++at) use(parse(at->second));
+  };
+  each(message, 5,
+       [&](const Fields& entry) { names[number(entry, 1)] = text(parse(text(entry, 2)), 2); });
+  each(message, 6, [&](const Fields& stat) { add_stat(stat, names, plane.stats); });
+  each(message, 4, [&](const Fields& entry) {
+    const Fields kind = parse(text(entry, 2));
+    Item& item = plane.kinds[number(entry, 1)];
+    item.name = text(kind, 4).empty() ? text(kind, 2) : text(kind, 4);
+    each(kind, 5, [&](const Fields& stat) { add_stat(stat, names, item); });
+  });
+  each(message, 3, [&](const Fields& line) {
+    std::vector<Item>& events = plane.lines[text(line, 2)];
+    each(line, 4, [&](const Fields& event) {
+      Item item;
+      item.name = plane.kinds.at(number(event, 1)).name;
+      item.begin = number(event, 2);
+      item.duration = number(event, 3);
+      each(event, 4, [&](const Fields& stat) { add_stat(stat, names, item); });
+      events.push_back(item);
+    });
+  });
+  return plane;
+}
+
+double real(std::uint64_t bits) {
+  double value = 0;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+class XPlaneTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tpusim-xplane-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::map<std::string, Plane> read(const std::string& path) const {
+    std::ifstream in(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    std::map<std::string, Plane> planes;
+    const Fields space = parse(bytes);
+    const auto [begin, end] = space.texts.equal_range(1);
+    for (auto at = begin; at != end; ++at) {
+      const Fields message = parse(at->second);
+      planes[text(message, 2)] = plane_of(message);
+    }
+    return planes;
+  }
+  std::map<std::string, Plane> exported(const RunRecord& record, std::size_t most = kMany) {
+    const std::string path = (folder_ / "x.xplane.pb").string();
+    notes_ = export_xplane(record, kFigures, most, path);
+    return read(path);
+  }
+  fs::path folder_;
+  std::vector<std::string> notes_;
+};
+
+TEST_F(XPlaneTest, APlaneForEachCoreWithThePeaksOfACore) {
+  auto planes = exported(test::synthetic_record_with_events());
+  ASSERT_EQ(planes.size(), 5u);
+  EXPECT_EQ(planes.count("/device:TPU:1"), 1u);
+  const Plane& core = planes["/device:TPU:0"];
+  EXPECT_EQ(core.stats.texts.at("device_type_string"), "TPU v3");
+  // 2 MXUs x 128 x 128 x 2 x 940 MHz; 32 channels x 128 bit x 1.8 Gb/s / 2 cores.
+  EXPECT_DOUBLE_EQ(real(core.stats.numbers.at("peak_teraflops_per_second")), 61.60384);
+  EXPECT_DOUBLE_EQ(real(core.stats.numbers.at("peak_hbm_bw_gigabytes_per_second")), 460.8);
+  const Item& host = planes["/host:CPU"].stats;
+  EXPECT_DOUBLE_EQ(real(host.numbers.at("matrix_unit_utilization_percent")), 35);
+  EXPECT_DOUBLE_EQ(real(host.numbers.at("hbm_utilization_percent")), 20);
+}
+
+TEST_F(XPlaneTest, StepsAndOpsHaveTheirTimesAndTheirStep) {
+  auto planes = exported(test::synthetic_record_with_events());
+  const auto& lines = planes["/device:TPU:1"].lines;
+  ASSERT_EQ(lines.at("Steps").size(), 2u);
+  EXPECT_EQ(lines.at("Steps")[1].begin, 1100u * 1000000 / 940);
+  EXPECT_EQ(lines.at("Steps")[1].numbers.at("group_id"), 1u);
+  EXPECT_EQ(lines.at("Steps")[1].texts.at("step_name"), "1");
+  EXPECT_EQ(lines.at("XLA Modules")[0].name, "made_up(1)");
+  ASSERT_EQ(lines.at("XLA Ops").size(), 6u);
+  const Item& op = lines.at("XLA Ops")[4];
+  EXPECT_EQ(op.name, "copy.2");
+  EXPECT_EQ(op.begin, 1700u * 1000000 / 940);
+  EXPECT_EQ(op.begin + op.duration, 2000u * 1000000 / 940);
+  EXPECT_EQ(op.numbers.at("group_id"), 1u);
+  for (const auto& [name, events] : lines) EXPECT_FALSE(events.empty()) << name;
+}
+
+TEST_F(XPlaneTest, OpsSayWhatXProfDerivesItsRatesFrom) {
+  auto planes = exported(test::synthetic_record_with_events());
+  std::map<std::string, Item> ops;
+  for (const auto& [id, kind] : planes["/device:TPU:0"].kinds) {
+    if (kind.numbers.count("symbol_id") > 0) ops[kind.name] = kind;
+  }
+  ASSERT_EQ(ops.size(), 3u);
+  EXPECT_EQ(ops["fusion.1"].numbers.at("flops"), 1000u);
+  EXPECT_EQ(ops["fusion.1"].numbers.at("program_id"), 1u);
+  EXPECT_EQ(ops["fusion.1"].texts.at("hlo_category"), "convolution fusion");
+  EXPECT_EQ(ops["fusion.1"].texts.at("tf_op"), "jit(step)/dot_general:dot_general");
+  EXPECT_EQ(ops["fusion.1"].texts.at("source"), "model.py:12");
+  // 300 cycles x 400 bytes an execution, three quarters of them read.
+  EXPECT_EQ(ops["copy.2"].numbers.at("bytes_accessed"), 120000u);
+  const Fields breakdown = parse(ops["copy.2"].texts.at("memory_access_breakdown"));
+  const auto [first, last] = breakdown.texts.equal_range(1);
+  ASSERT_EQ(std::distance(first, last), 2);
+  EXPECT_EQ(number(parse(first->second), 3), 90000u);
+  EXPECT_EQ(number(parse(std::next(first)->second), 3), 30000u);
+}
+
+TEST_F(XPlaneTest, TheProgramHasTheOpsAndTheBuffers) {
+  auto planes = exported(test::synthetic_record_with_events());
+  const Item& program = planes["/host:metadata"].kinds.at(1);
+  EXPECT_EQ(program.name, "made_up(1)");
+  const Fields proto = parse(program.texts.at("Hlo Proto"));
+  const Fields module = parse(text(proto, 1));
+  const Fields entry = parse(text(module, 3));
+  // The parameter, three ops, the result; XProf finds an op by its id.
+  EXPECT_EQ(entry.texts.count(2), 5u);
+  std::map<std::uint64_t, std::string> names;
+  const auto [first, last] = entry.texts.equal_range(2);
+  for (auto at = first; at != last; ++at) {
+    const Fields instruction = parse(at->second);
+    names[number(instruction, 35)] = text(instruction, 1);
+  }
+  for (const auto& [id, kind] : planes["/device:TPU:0"].kinds) {
+    if (kind.numbers.count("symbol_id") == 0) continue;
+    EXPECT_EQ(names.at(kind.numbers.at("symbol_id")), kind.name);
+  }
+  const Fields assignment = parse(text(proto, 3));
+  EXPECT_EQ(assignment.texts.count(1), 3u);  // Logical buffers.
+  // The weights, which the output takes over, and the temporaries.
+  ASSERT_EQ(assignment.texts.count(3), 2u);
+  std::uint64_t bytes = 0;
+  const auto [begin, end] = assignment.texts.equal_range(3);
+  for (auto at = begin; at != end; ++at) bytes += number(parse(at->second), 2);
+  EXPECT_EQ(bytes, 8192u + 100 * 1024);
+}
+
+TEST_F(XPlaneTest, EventsStayBelowTheLimitInWholeSteps) {
+  const RunRecord record = test::synthetic_record_with_events();
+  exported(record);
+  EXPECT_TRUE(notes_.empty());
+  auto planes = exported(record, 7);
+  EXPECT_EQ(planes["/device:TPU:0"].lines["XLA Ops"].size(), 3u);
+  EXPECT_EQ(planes["/device:TPU:0"].lines.count("Waits"), 0u);
+  ASSERT_EQ(notes_.size(), 2u);
+  EXPECT_EQ(notes_[0], "the first 1 of 2 steps, so that events stay below --max-events");
+}
+
+TEST_F(XPlaneTest, ALogFolderHasAFileForEachHostAndNothingOfEarlierOnes) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.result.cores[1].chip = 4;
+  const fs::path profile = folder_ / "log" / "plugins" / "profile" / "tpusim";
+  fs::create_directories(profile);
+  for (const char* name : {"made_up(1).hlo_proto.pb", "ALL_HOSTS.x.SSTABLE", "mine.txt"}) {
+    std::ofstream(profile / name) << "x";
+  }
+  export_xplane(record, kFigures, kMany, (folder_ / "log").string());
+  std::set<std::string> names;
+  for (const auto& file : fs::directory_iterator(profile)) names.insert(file.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"host0.xplane.pb", "host1.xplane.pb", "mine.txt"}));
+  EXPECT_EQ(read((profile / "host1.xplane.pb").string()).count("/device:TPU:0"), 0u);
+}
+
+TEST_F(XPlaneTest, TextThatIsNoUtf8DoesNotSpoilTheFile) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.ops[0].op_name = "scope\xff\xc3\x28";
+  auto planes = exported(record);
+  std::set<std::string> scopes;
+  for (const auto& [id, kind] : planes["/device:TPU:0"].kinds) {
+    if (kind.texts.count("tf_op") > 0) scopes.insert(kind.texts.at("tf_op"));
+  }
+  EXPECT_EQ(scopes.count("scope\xef\xbf\xbd\xef\xbf\xbd(:scope\xef\xbf\xbd\xef\xbf\xbd("), 1u);
+}
+
+TEST_F(XPlaneTest, ARunWithoutEventsIsRefused) {
+  EXPECT_THROW(exported(test::synthetic_record()), WorkloadError);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+}  // namespace
+}  // namespace tpu::traces

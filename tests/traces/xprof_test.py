@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""XProf's own tools on a run of tpusim: what they derive is what the report says.
+
+Skipped without the Python package xprof (pip install xprof==2.24.2).
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    from xprof.convert import raw_to_tool_data
+except ImportError:
+    raw_to_tool_data = None
+
+PROGRAM = os.environ.get("TPUSIM_PROGRAM", "")
+
+
+def rows(table):
+    names = [column["id"] for column in table["cols"]]
+    return [{n: (c or {}).get("v") for n, c in zip(names, row["c"])} for row in table["rows"]]
+
+
+@unittest.skipIf(raw_to_tool_data is None, "no Python package xprof here")
+class XProf(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        run, log = os.path.join(cls.folder.name, "run.h5"), os.path.join(cls.folder.name, "log")
+        words = [PROGRAM, "run", "mlp", "--steps", "3", "-o", run, "--json", "-"]
+        cls.report = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+        subprocess.run([PROGRAM, "export", run, "--format", "xplane", "-o", log], check=True)
+        cls.file = os.path.join(log, "plugins", "profile", "tpusim", "host0.xplane.pb")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def tool(self, name, **options):
+        data, _ = raw_to_tool_data.xspace_to_tool_data([self.file], name, {"use_saved_result": False, **options})
+        self.assertIsNotNone(data, name)
+        return data.decode() if isinstance(data, bytes) else data
+
+    def test_overview_is_the_report(self):
+        page = json.loads(self.tool("overview_page"))
+        analysis, steps = page[0]["p"], page[1]["p"]
+        number = lambda text: float(str(text).rstrip("%"))
+        self.assertAlmostEqual(number(steps["steptime_ms_average"]), self.report["step_time_ms"]["mean"], delta=0.006)
+        self.assertAlmostEqual(number(analysis["mxu_utilization_percent"]), 100 * self.report["utilization"]["mxu"], delta=0.06)
+        self.assertAlmostEqual(number(analysis["hbm_utilization_percent"]), 100 * self.report["utilization"]["hbm"], delta=0.06)
+        self.assertEqual(page[2]["p"]["device_type"], "TPU v3")
+        self.assertEqual(page[2]["p"]["device_core_count"], "8")
+
+    def test_ops_have_our_times_and_rates(self):
+        stats = {row["hlo_op_name"]: row for row in rows(json.loads(self.tool("hlo_stats")))}
+        for op in self.report["ops"]:
+            row = stats[op["name"]]
+            self.assertAlmostEqual(row["total_self_time"], 1e3 * 8 * op["time_ms"], delta=0.01)
+            self.assertAlmostEqual(row["model_flop_rate"], op["flops"] / op["time_ms"] / 1e6, delta=0.001 * row["model_flop_rate"] + 1e-3)
+            self.assertAlmostEqual(row["hbm_bw"] * 1.073741824, op["hbm_bytes"] / op["time_ms"] / 1e6, delta=0.001 * row["hbm_bw"] + 1e-3)
+
+    def test_xla_accepts_the_program(self):
+        self.assertIn("graph_viewer", raw_to_tool_data.xspace_to_tool_names([self.file]))
+        self.tool("memory_viewer", program_id="1", memory_space="0")
+        text = self.tool("graph_viewer", graph_viewer_options={"type": "long_txt", "program_id": "1"})
+        self.assertTrue(text.startswith("HloModule mlp"), text[:200])
+
+    def test_memory_is_the_plan_of_the_hbm(self):
+        raw_to_tool_data.xspace_to_tool_names([self.file])
+        page = json.loads(self.tool("memory_viewer", program_id="1", memory_space="0"))
+        self.assertAlmostEqual(page["totalBufferAllocationMib"], self.report["memory"]["hbm_peak_bytes"] / 2**20, delta=0.01)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        PROGRAM = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "traces/run_record.h"
+#include "traces/timeline.h"
+
+namespace tpu::traces {
+
+/// What a record holds of one core, in the order of time.
+struct CoreEvents {
+  std::uint32_t number = 0;
+  const CoreResult* result = nullptr;
+  std::vector<const OpEvent*> ops;
+  std::vector<const WaitEvent*> waits;
+  std::vector<const DmaEvent*> dmas;  ///< That it issued, or that bring it its infeed.
+};
+CoreEvents core_events(const RunRecord& record, std::size_t core);
+
+/// Refuses a record without events, or with events of ops that it does not have: WorkloadError.
+void check_events(const RunRecord& record);
+
+/// "HBM", "VMEM", ...
+std::string_view space_name(isa::MemorySpace space);
+/// "memory wait", ...
+std::string_view wait_name(CoreState state);
+/// "HBM->VMEM"; "VMEM->ICI->VMEM" to another core.
+std::string dma_path(const DmaEvent& dma);
+
+/// Executions of ops as spans in lanes: the first holds those that follow each other.
+std::vector<std::vector<Span>> op_lanes(const CoreEvents& events);
+
+/// Cycles of a core in which an op keeps a unit busy, over its cycles.
+double mxu_share(const OpEvent& op, std::size_t mxu);
+double vector_alu_share(const OpEvent& op);
+
+/// Bytes of a core's half of the HBM in `bins` equal parts of the run: what DMAs read and write,
+/// never more in a part than the pins move, all of it together what the DMAs moved. When within its
+/// time a DMA moves its bytes is not recorded: local ones are taken to go as early as the pins let
+/// them, the one that ends first before others; those of the host and of other cores evenly.
+std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins);
+
+}  // namespace tpu::traces
