@@ -188,6 +188,9 @@ struct RunOptions {
   bool check_names = false;  ///< Check virtual names on every register read (values on).
   /// A core that runs this long without touching anything outside has run away.
   std::uint64_t runaway_cycles = std::uint64_t{1} << 28;
+  /// A core whose step takes longer, waits for the infeed aside, is in an endless loop: 106 s of
+  /// the chip.
+  std::uint64_t max_step_cycles = 100'000'000'000;
   /// States of the scoreboard and outcomes of blocks that are remembered; then they are forgotten.
   std::size_t most_remembered = std::size_t{1} << 20;
   std::vector<std::uint32_t> cores;  ///< Cores that run the program, by number (chip = number /

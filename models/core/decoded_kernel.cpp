@@ -202,11 +202,8 @@ std::map<std::uint32_t, std::uint32_t> parameter_addresses(const isa::Program& p
 
 class Decoder {
  public:
-  Decoder(const isa::Program& program, const MachineParams& params, const FollowedKernels& followed)
-      : program_(program),
-        params_(params),
-        followed_(followed),
-        parameters_(parameter_addresses(program)) {}
+  Decoder(const isa::Program& program, const FollowedKernels& followed)
+      : program_(program), followed_(followed), parameters_(parameter_addresses(program)) {}
 
   DecodedKernel decode(std::size_t kernel, const std::vector<ScalarSet>& live_after);
 
@@ -221,7 +218,6 @@ class Decoder {
   void order_bundle();
 
   const isa::Program& program_;
-  const MachineParams& params_;
   const FollowedKernels& followed_;
   std::map<std::uint32_t, std::uint32_t> parameters_;
   const isa::Kernel* kernel_ = nullptr;
@@ -549,7 +545,7 @@ std::vector<DecodedKernel> decode(const isa::Program& program, const MachinePara
                                   const FollowedKernels& followed) {
   ProgramCheck(program, params).check();
   const std::vector<std::vector<ScalarSet>> live_after = live_after_bundles(program, followed);
-  Decoder decoder(program, params, followed);
+  Decoder decoder(program, followed);
   std::vector<DecodedKernel> kernels;
   kernels.reserve(program.kernels.size());
   for (std::size_t k = 0; k < program.kernels.size(); ++k) {

@@ -38,6 +38,7 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
   result_.ops.resize(blocks.program().ops.size());
   blocks_.watch(state_);
   finished_ = options.steps == 0;
+  limit_step();
   if (!finished_) go_to(0, 0);
 }
 
@@ -166,6 +167,9 @@ void Sequencer::end_wait(std::uint64_t now) {
   flags_.end_wait();
   for (const WaitCauses::Piece& piece : causes_.end_wait(place_.number, wait, now)) {
     const std::uint64_t cycles = piece.end - piece.begin;
+    if (piece.reason == CoreState::kInfeedWait) {
+      step_limit_ += std::min(cycles, ~std::uint64_t{0} - step_limit_);
+    }
     note_busy(piece.reason, cycles);
     dynamic_.core.add(piece.reason, cycles);
     count_late_core(piece);
@@ -308,10 +312,25 @@ void Sequencer::execute_block() {
   }
   for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += block.counters.values[i];
   now_ += block.duration;
+  check_length();
+}
+
+void Sequencer::check_length() const {
   if (now_ - last_contact_ > options_.runaway_cycles) {
     fault("the core has run for " + std::to_string(now_ - last_contact_) +
           " cycles without a DMA, a wait or an end: an endless loop");
   }
+  if (now_ > step_limit_) {
+    fault(
+        "the step has taken more than " + std::to_string(options_.max_step_cycles) +
+        " cycles, waits for the infeed aside: an endless loop, or --max-cycles has to allow more");
+  }
+}
+
+/// A step begins, or what came before it ends.
+void Sequencer::limit_step() {
+  const std::uint64_t most = ~std::uint64_t{0} - now_;
+  step_limit_ = now_ + std::min(options_.max_step_cycles, most);
 }
 
 void Sequencer::check_timing(std::uint64_t guards) {
@@ -526,6 +545,7 @@ void Sequencer::return_from_kernel() {
 }
 
 void Sequencer::end_step() {
+  limit_step();
   const StepSpan span{step_begin_, now_};
   step_begin_ = now_;
   if (result_.steps.empty()) {

@@ -116,6 +116,8 @@ class Sequencer {
   void follow_address(Origin origin) const;
   void count_dma(const isa::DmaDescriptor& descriptor);
   void execute_block();
+  void check_length() const;
+  void limit_step();
   void execute_values();
   void execute_followed();
   void run_scalar(const MicroOp* begin, const MicroOp* end);
@@ -167,6 +169,7 @@ class Sequencer {
   bool looking_ahead_ = false;
   std::vector<FlagAddition> additions_;  ///< That were met while looking ahead.
   std::uint64_t step_begin_ = 0;
+  std::uint64_t step_limit_ = 0;  ///< A step that is under way behind this cycle never ends.
 
   BlockTable::StateId state_ = BlockTable::kRested;
   std::optional<Scoreboard> scoreboard_;  ///< With options.interpret: checked bundle by bundle.

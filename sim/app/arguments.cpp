@@ -257,6 +257,10 @@ class Reader {
     read_text("warmup", [&](const std::string& text) {
       arguments_.warmup = parse_number<std::uint32_t>("--warmup", text, 0, kLargestSteps);
     });
+    read_text("max-cycles", [&](const std::string& text) {
+      arguments_.max_cycles =
+          parse_number<std::uint64_t>("--max-cycles", text, 1, ~std::uint64_t{0});
+    });
     read_text("detail", [&](const std::string& text) { parse_detail(text, arguments_); });
     read_text("values",
               [&](const std::string& text) { arguments_.values = parse_switch("--values", text); });

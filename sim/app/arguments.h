@@ -38,6 +38,7 @@ struct Arguments {
   std::optional<std::int64_t> batch;  ///< On all cores together.
   std::uint32_t steps = 1;
   std::optional<std::uint32_t> warmup;  ///< Steps before those; none given: as simulate() says.
+  std::uint64_t max_cycles = 100'000'000'000;  ///< Of a step, waits for the infeed aside.
   std::optional<CoreChoice> cores;
   frontend::WorkloadOptions workload;       ///< Without batch and replicas.
   std::vector<std::string> workload_flags;  ///< Those that were given: "--shape", ...

@@ -98,6 +98,9 @@ po::options_description options_of(const Command& command) {
     add("steps", po::value<std::string>(), "training steps (1)");
     add("warmup", po::value<std::string>(),
         "steps before those that count (until one repeats the one before, at most 8)");
+    add("max-cycles", po::value<std::string>(),
+        "of a step without its waits for the infeed; a longer one is a fault, an endless loop "
+        "(100000000000: 106 s of the chip)");
     add("detail", po::value<std::string>(),
         "core=interpret: every bundle by itself; mxu=array: systolic arrays cell by cell "
         "(implies core=interpret, values=on); core=blocks, mxu=ports");

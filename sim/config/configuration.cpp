@@ -214,7 +214,9 @@ void Reader::read_bases(const toml::node& node, const std::string& file) {
 template <class Struct>
 void Reader::read_table(Struct& params, const toml::table& table, const std::string& prefix,
                         const std::string& file) {
-  for (auto&& [key, node] : table) {
+  for (auto&& entry : table) {
+    const toml::key& key = entry.first;
+    const toml::node& node = entry.second;
     const std::string_view name = key.str();
     if (prefix.empty() && name == "base") continue;
     bool known = false;

@@ -332,6 +332,24 @@ TEST_F(ProgramTest, OutputsThatCantBeWrittenAreNamedAndLeaveNothing) {
   EXPECT_EQ(WEXITSTATUS(status), 2);
 }
 
+TEST_F(ProgramTest, AnEndlessProgramEndsAsItsFault) {
+  // |x| halved until it is below zero: never.
+  std::ofstream(folder_ / "endless.hlo")
+      << "HloModule endless\n"
+         "condition { p = f32[] parameter(0)\n z = f32[] constant(0)\n"
+         " ROOT more = pred[] compare(p, z), direction=GE }\n"
+         "body { q = f32[] parameter(0)\n h = f32[] constant(0.5)\n"
+         " ROOT next = f32[] multiply(q, h) }\n"
+         "ENTRY e { x = f32[] parameter(0)\n a = f32[] abs(x)\n"
+         " ROOT w = f32[] while(a), condition=condition, body=body }\n";
+  expect_error("run endless.hlo --values on --max-cycles 200000 -o o.h5", 1,
+               "the step has taken more than 200000 cycles, waits for the infeed aside: an endless "
+               "loop, or --max-cycles has to allow more");
+  fs::remove(folder_ / "endless.hlo");
+  EXPECT_EQ(files(), 0u);
+  expect_error("run mlp --max-cycles 0", 2, "--max-cycles: expected a whole number from 1");
+}
+
 TEST_F(ProgramTest, NothingIsPrintedOnStderrWhenAllIsWell) { EXPECT_EQ(tpusim(kSmall).err, ""); }
 
 TEST_F(ProgramTest, WhatDoesNotFitGetsTheOutOfMemoryReport) {

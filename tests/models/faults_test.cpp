@@ -113,6 +113,28 @@ TEST(Faults, AnEndlessLoop) {
                "without a DMA, a wait or an end", options);
 }
 
+/// One granule from HBM, over and over: each trip is a contact with the outside.
+const char* const kEndlessDmas =
+    "loop:\n{ dma.hbm_to_vmem 0, 1, 0, 8 }{ dma.done.wait 8, 1 }{ vsyncadd 8, -1 }"
+    "{ sbr.rel target = loop }{ %s2 = smov 0 }";
+
+TEST(Faults, AnEndlessLoopThatMovesData) {
+  RunOptions options = test::on_core(0);
+  options.max_step_cycles = 100000;
+  expect_fault(kEndlessDmas, "the step has taken more than 100000 cycles", options);
+}
+
+TEST(Faults, ALimitOfCyclesIsThatOfAStep) {
+  const isa::Program program = program_of("kernel top\n{ vdelay 1000 }{ vdelay 997 }");
+  RunOptions options = test::on_core(0);
+  options.steps = 3;
+  options.max_step_cycles = 1999;  // Two bundles, 1,997 empty cycles.
+  EXPECT_EQ(fault_of(program, options), "");
+  options.max_step_cycles = 1998;
+  EXPECT_NE(fault_of(program, options).find("the step has taken more than 1998 cycles"),
+            std::string::npos);
+}
+
 TEST(Faults, ControlOnUnknownValues) {
   // Nothing has written granule 9 of HBM.
   const std::string pop =

@@ -96,6 +96,14 @@ TEST(Infeed, ASlowHostSetsThePace) {
   }
 }
 
+TEST(Infeed, AWaitForTheHostIsNoEndlessLoop) {
+  MachineParams params;
+  params.host.examples_per_s = 100;
+  RunOptions options = steps(2, {0});
+  options.max_step_cycles = 20000;  // A batch takes 1.28 s of the host, 1.2e9 cycles.
+  EXPECT_GT(test::run(taker(1000), options, params).cycles, std::uint64_t{1} << 30);
+}
+
 TEST(Infeed, AfterAWarmUpTheFirstStepHasThePaceOfTheHost) {
   MachineParams params;
   params.host.examples_per_s = 100;
