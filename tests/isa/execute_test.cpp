@@ -447,6 +447,40 @@ TEST(Execute, LaneReductionsRotationsAndPermutations) {
   }
 }
 
+TEST(Execute, LanesAreAddedByHalves) {
+  // 2^24 + 1 is no fp32 number. By halves lane 0 meets lane 64 first and cancels; in sequence the
+  // ones of lanes 1 to 63 are lost one by one.
+  BundleRunner core;
+  for (int lane = 0; lane < 128; ++lane) {
+    const float value = lane == 0    ? 16777216.0F
+                        : lane == 64 ? -16777216.0F
+                        : lane < 64  ? 1.0F
+                                     : 0.0F;
+    for (int s = 0; s < 8; ++s) core.element(1, s, lane) = as_bits(value);
+  }
+  core.run("{ vadd.xlane.f32.xlu0 %v1 }{ %v2 = vpop.xlane.xlu0 }");
+  EXPECT_EQ(core.number(2, 0, 0), 63.0F);
+  EXPECT_EQ(core.number(2, 7, 127), 63.0F);
+}
+
+TEST(Execute, LanesBesideANarrowTransposeAreZero) {
+  // Results take the places of what earlier registers held: none of that shows.
+  BundleRunner core;
+  core.run("{ %v1 = vlaneseq }{ %v2 = vadd.s32 %v1, 1024 }");
+  for (std::uint32_t round = 0; round < 4; ++round) {
+    core.fill_random(3, 2 * round, false);
+    core.fill_random(4, 2 * round + 1, false);
+    core.run(
+        "{ vxpose.xlu0.b32.start [1/2] %v1, 16 }{ vxpose.xlu0.b32.end [2/2] %v2, 16 }"
+        "{ %v3 = vpop.trf.xlu0 }{ %v4 = vpop.trf.xlu0 }");
+    for (const int reg : {3, 4}) {
+      for (int s = 0; s < 8; ++s) {
+        for (int lane = 16; lane < 128; ++lane) ASSERT_EQ(core.element(reg, s, lane), 0u) << round;
+      }
+    }
+  }
+}
+
 TEST(Execute, TransposesReturnTheBlockWithLanesAndRowsExchanged) {
   BundleRunner core;
   core.run(

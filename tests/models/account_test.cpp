@@ -173,5 +173,44 @@ kernel copy
   EXPECT_EQ(result.cores[0].ops[0].counters.dmas, 1u);
 }
 
+TEST(Accounts, AUnitWorksOnBehindAShortWait) {
+  // The push is in its second of eight cycles when the wait of three begins.
+  const auto program = [](std::uint64_t delay) {
+    return program_of("kernel top\n{ dma.hbm_to_vmem 0, 1, 0, 1 ;; vdelay " +
+                      std::to_string(delay) +
+                      " }{ vmatmul.f32.gmra.mxu0 %v0 }{ dma.done.wait 1, 1 }{ vdelay 20 }");
+  };
+  const std::uint64_t whole = run(program(0)).cores[0].total.core[CoreState::kMemoryWait];
+  ASSERT_GT(whole, 100u);
+  for (const bool interpret : {false, true}) {
+    RunOptions options = test::on_core(0);
+    options.interpret = interpret;
+    const RunResult result = run(program(whole - 3), options);
+    const Counters& total = result.cores[0].total;
+    ASSERT_EQ(total.core[CoreState::kMemoryWait], 3u);
+    const UnitAccount account = unit_account(total, Unit::kMxu0);
+    EXPECT_EQ(account.busy, 8u);
+    EXPECT_EQ(total.busy_in_state[static_cast<std::size_t>(Unit::kMxu0)][CoreState::kMemoryWait],
+              3u);
+    EXPECT_EQ(account.idle[CoreState::kMemoryWait], 0u);
+    // All other cycles of the core, less five of the push.
+    EXPECT_EQ(account.idle[CoreState::kIssue], result.cycles - 3 - 5);
+  }
+}
+
+TEST(Accounts, WeightsAreLoadedBesideTheMultiplication) {
+  // Weights go into the second register of each cell: the array that multiplies is not busy.
+  const RunResult result = run(program_of(R"(
+kernel top
+  { vmatpush.msra.mxu0 %v0 ;; vdelay 7 }
+  { vmatpush.msra.mxu0 %v0 }
+  { vmatmul.f32.gmra.mxu1 %v0 ;; vdelay 7 }
+)"));
+  const Counters& total = result.cores[0].total;
+  EXPECT_EQ(total.weight_pushes, 2u);
+  EXPECT_EQ(unit_account(total, Unit::kMxu0).busy, 0u);
+  EXPECT_EQ(unit_account(total, Unit::kMxu1).busy, 8u);
+}
+
 }  // namespace
 }  // namespace tpu

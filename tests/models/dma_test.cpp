@@ -192,5 +192,24 @@ kernel top
   EXPECT_EQ(result.cores[0].total.core[CoreState::kOutfeedWait], dma_cycles(64) + pcie - 1);
 }
 
+TEST(Dma, StartsOfOneCoreKeepTheIssueInterval) {
+  // No refresh, and the memory in step with the core: only the starts differ.
+  MachineParams params;
+  params.hbm.refresh_interval_ns = 0;
+  params.hbm.pin_mbps = 2 * params.clock_mhz;
+  const std::string starts =
+      "{ dma.hbm_to_vmem 0, 1, 0, 1 }{ dma.hbm_to_vmem 1, 1, 8, 2 }{ dma.hbm_to_vmem 2, 1, 16, 3 }";
+  const auto last_end = [&](std::uint32_t interval) {
+    params.dma.issue_interval_cycles = interval;
+    return test::run(program_of("kernel top\n" + starts + "{ dma.done.wait 3, 1 }"),
+                     test::on_core(0), params)
+        .cycles;
+  };
+  // Issued in cycles 0, 1 and 2; at an interval of 500 they start in 0, 500 and 1000.
+  const std::uint64_t at_once = last_end(1);
+  EXPECT_EQ(last_end(500), at_once - 2 + 1000);
+  EXPECT_EQ(last_end(2), at_once - 2 + 4);
+}
+
 }  // namespace
 }  // namespace tpu

@@ -187,5 +187,10 @@ TEST(Faults, ProgramsThatTheMachineCannotRun) {
   EXPECT_THROW(run(isa::Program()), WorkloadError);
 }
 
+TEST(Faults, WhatAVpushSendsIsThereInTheNextBundle) {
+  EXPECT_EQ(fault_of(program_of("kernel top\n{ vpush %v0 }{ %s1 = spop }")), "");
+  expect_fault("{ vpush %v0 ;; %s1 = spop }", "nothing was pushed that this could pop");
+}
+
 }  // namespace
 }  // namespace tpu

@@ -389,5 +389,27 @@ TEST(HbmController, RefusesParametersThatFitNoChannel) {
   expect_refused(params, "hbm.banks: expected a power of two from 8 on, found 12");
 }
 
+TEST(HbmMapping, TheBankOfARowIsTheSumOfItsDigits) {
+  const HbmMapping sixteen(kChannels, 16, 1);
+  EXPECT_EQ(sixteen.bank(0x123), 6u);
+  EXPECT_EQ(sixteen.bank(0xf1), 0u);
+  EXPECT_EQ(HbmMapping(kChannels, 10, 1).bank(1234), 0u);
+  EXPECT_EQ(HbmMapping(kChannels, 10, 1).bank(907), 6u);
+}
+
+TEST(HbmController, RowsAtAStrideOfThePowerOfTwoLieInAllBanks) {
+  std::set<std::uint32_t> banks;
+  for (std::uint64_t row = 0; row < 16; ++row) banks.insert(mapping().bank(row * 16));
+  EXPECT_EQ(banks.size(), 16u);
+  // Sixteen rows of one channel, sixteen rows apart: none has to be closed for the next.
+  HbmController hbm(without_refresh(), kClock, 2);
+  std::uint64_t granule = 0;
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    hbm.submit(read(granule, 1, i), 0);
+    granule = next_in_channel(granule, [&](std::uint64_t row) { return row == (i + 1) * 16; });
+  }
+  EXPECT_EQ(finish(hbm, 16)[15], done_at(kFirstRead + 16 * kGranule));
+}
+
 }  // namespace
 }  // namespace tpu

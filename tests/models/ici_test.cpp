@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "models/network/ici_router.h"
 #include "sim/base/error.h"
 #include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
@@ -262,6 +263,102 @@ TEST(Ici, DimensionOrderAndWrap) {
     const RunResult result = run(program, {0, 6}, params);
     EXPECT_EQ(result.cores[1].end_cycle, kBegin + (wrap ? 1 : 3) * kHop + 2);
   }
+}
+
+/// The links that a message of a chip takes to another one.
+std::vector<IciRouter::Direction> way(const MachineParams& params, std::uint32_t from,
+                                      std::uint32_t to) {
+  std::vector<IciRouter::Direction> links;
+  std::uint32_t chip = from;
+  while (chip != to) {
+    IciRouter router(params, chip);
+    IciMessage message;
+    message.source_chip = from;
+    message.destination_chip = to;
+    router.head_arrives(message, 0);
+    router.advance(0, true, [&](IciRouter::Direction link, const IciMessage&, std::uint64_t) {
+      links.push_back(link);
+    });
+    const std::uint32_t x = chip % params.ici.mesh_x;
+    const std::uint32_t y = chip / params.ici.mesh_x;
+    const std::uint32_t columns = params.ici.mesh_x, rows = params.ici.mesh_y;
+    switch (links.back()) {
+      case IciRouter::kEast:
+        chip = y * columns + (x + 1) % columns;
+        break;
+      case IciRouter::kWest:
+        chip = y * columns + (x + columns - 1) % columns;
+        break;
+      case IciRouter::kNorth:
+        chip = (y + 1) % rows * columns + x;
+        break;
+      default:
+        chip = (y + rows - 1) % rows * columns + x;
+    }
+    EXPECT_LE(links.size(), 16u) << from << " to " << to;
+    if (links.size() > 16) break;
+  }
+  return links;
+}
+
+TEST(IciRouter, MessagesGoAlongXFirst) {
+  MachineParams params;
+  params.ici.mesh_x = params.ici.mesh_y = 4;
+  using Way = std::vector<IciRouter::Direction>;
+  EXPECT_EQ(way(params, 0, 10),
+            (Way{IciRouter::kEast, IciRouter::kEast, IciRouter::kNorth, IciRouter::kNorth}));
+  EXPECT_EQ(way(params, 10, 1), (Way{IciRouter::kWest, IciRouter::kSouth, IciRouter::kSouth}));
+  EXPECT_EQ(way(params, 12, 3), (Way{IciRouter::kEast, IciRouter::kEast, IciRouter::kEast,
+                                     IciRouter::kSouth, IciRouter::kSouth, IciRouter::kSouth}));
+}
+
+TEST(IciRouter, OfTwoWaysRoundTheShorterIsTakenAndOfEqualOnesThatUpwards) {
+  MachineParams params;
+  params.ici.mesh_x = params.ici.mesh_y = 4;
+  params.ici.wrap_x = params.ici.wrap_y = true;
+  using Way = std::vector<IciRouter::Direction>;
+  EXPECT_EQ(way(params, 0, 3), Way{IciRouter::kWest});
+  EXPECT_EQ(way(params, 3, 0), Way{IciRouter::kEast});
+  EXPECT_EQ(way(params, 0, 12), Way{IciRouter::kSouth});
+  // Two hops either way.
+  EXPECT_EQ(way(params, 0, 2), (Way{IciRouter::kEast, IciRouter::kEast}));
+  EXPECT_EQ(way(params, 3, 1), (Way{IciRouter::kEast, IciRouter::kEast}));
+  EXPECT_EQ(way(params, 13, 5), (Way{IciRouter::kNorth, IciRouter::kNorth}));
+}
+
+TEST(IciRouter, EachCoreOfAChipHasALocalPathOfItsOwn) {
+  constexpr std::uint64_t kBytes = 16 * 1024;
+  IciRouter router(MachineParams(), 0);
+  IciMessage message;
+  message.bytes = kBytes;
+  // Both cores send to each other, and core 0 once more.
+  for (const std::uint32_t to : {0u, 1u, 1u}) {
+    message.source_core = 1 - to;
+    message.destination_core = to;
+    ++message.number;
+    router.send(message, 100);
+  }
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> arrivals;  // Cycle, number.
+  while (const auto next = router.next_event()) {
+    for (const IciRouter::Event& event : router.advance(next->cycle, true, [](auto&&...) {})) {
+      if (event.kind != IciRouter::Event::Kind::kArrived) continue;
+      arrivals.emplace_back(event.cycle, event.message.number);
+    }
+  }
+  const std::uint64_t alone = 100 + link_cycles(kBytes) + kLocal;
+  const std::uint64_t behind = 100 + link_cycles(2 * kBytes) + kLocal;
+  EXPECT_EQ(arrivals, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+                          {alone, 2}, {alone, 1}, {behind, 3}}));
+}
+
+TEST(Ici, AWaitForTheDataToLeaveIsOneForTheNetwork) {
+  isa::Program program =
+      two_roles("  { dma 512 }\n  { dma.done.wait 3, 64 }\n", "  { dma.done.wait 4, 64 }\n");
+  put_descriptor(program, vmem_to_vmem(1, 0, 64));
+  const RunResult result = run(program, {0, 2});
+  const Counters& sender = result.cores[0].total;
+  EXPECT_EQ(sender.core[CoreState::kIciWait], link_cycles(64 * 1024) - 1);
+  EXPECT_EQ(sender.core[CoreState::kMemoryWait], 0u);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "models/host/infeed_queue.h"
 #include "sim/base/error.h"
 #include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
@@ -240,6 +241,32 @@ TEST(Infeed, TakingMoreThanABatchOrWithoutOneIsAFault) {
   EXPECT_NE(fault_of(program).find("1023 are left of the batch"), std::string::npos);
   program.infeed_bytes = 0;
   EXPECT_NE(fault_of(program).find("takes no infeed"), std::string::npos);
+}
+
+TEST(Infeed, EachChipHasAPcieLinkOfItsOwn) {
+  // Of one chip: the second core's batch crosses behind the first one's. Of two: side by side.
+  const RunResult one_chip = test::run(taker(0), steps(1, {0, 1}));
+  EXPECT_EQ(one_chip.cores[0].end_cycle, batch_written(pcie_cycles(kBatchBytes)) + 2);
+  EXPECT_EQ(one_chip.cores[1].end_cycle, batch_written(pcie_cycles(2 * kBatchBytes)) + 2);
+  const RunResult four_chips = test::run(taker(0), steps(1, {0, 2, 4, 6}));
+  for (const CoreResult& core : four_chips.cores) {
+    EXPECT_EQ(core.end_cycle, batch_written(pcie_cycles(kBatchBytes)) + 2) << core.chip;
+  }
+}
+
+TEST(InfeedQueue, APlaceIsFreeWhenTheLastGranuleOfItsBatchIsTaken) {
+  InfeedQueue queue(1, 8);
+  EXPECT_TRUE(queue.has_place());
+  queue.take_place();
+  queue.deliver();
+  for (const std::uint64_t granules : {3u, 4u}) {
+    queue.request(granules, granules);
+    ASSERT_TRUE(queue.next());
+    EXPECT_FALSE(queue.has_place()) << granules;
+  }
+  queue.request(1, 1);
+  ASSERT_TRUE(queue.next());
+  EXPECT_TRUE(queue.has_place());
 }
 
 }  // namespace

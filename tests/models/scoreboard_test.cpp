@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "models/core/sync_flags.h"
+#include "models/core/xlu.h"
+
 namespace tpu {
 namespace {
 
@@ -152,6 +155,39 @@ TEST(LargeArray, ASavedStateGoesOnAsTheOriginalWould) {
       EXPECT_EQ(original.act(kind, part, now).kind, restored.act(kind, part, 0).kind);
     }
   }
+}
+
+TEST(Xlu, TransposedRowsArePoppedOnePerInterval) {
+  Xlu xlu(CoreParams(), 1);
+  ASSERT_FALSE(xlu.push_transpose(100, 3));
+  EXPECT_FALSE(xlu.pop_transposed(101));
+  const Hazard early = xlu.pop_transposed(108);
+  EXPECT_EQ(early.kind, Hazard::Kind::kPopEarly);
+  EXPECT_EQ(early.ready, 109u);
+  EXPECT_FALSE(xlu.pop_transposed(109));
+  EXPECT_FALSE(xlu.pop_transposed(117));
+  // Reduced rows have a queue without an interval.
+  ASSERT_FALSE(xlu.push(200));
+  ASSERT_FALSE(xlu.push(208));
+  EXPECT_FALSE(xlu.pop(300));
+  EXPECT_FALSE(xlu.pop(301));
+}
+
+TEST(SyncFlags, CompareAsSignedNumbers) {
+  constexpr auto kMinus = [](std::uint32_t value) { return ~value + 1; };
+  SyncFlags flags(8);
+  flags.add(3, kMinus(2), CoreState::kMemoryWait);
+  EXPECT_FALSE(flags.at_least(3, 0));
+  EXPECT_FALSE(flags.at_least(3, kMinus(1)));
+  EXPECT_TRUE(flags.at_least(3, kMinus(2)));
+  flags.add(3, 3, CoreState::kMemoryWait);
+  EXPECT_TRUE(flags.at_least(3, 1));
+  EXPECT_TRUE(flags.at_least(3, kMinus(5)));
+  // A wait for 2 that an addition of -1 does not end, one of 2 does.
+  flags.begin_wait(3, 2, 50);
+  EXPECT_FALSE(flags.add(3, kMinus(1), CoreState::kIciWait));
+  EXPECT_TRUE(flags.add(3, 2, CoreState::kOutfeedWait));
+  EXPECT_EQ(flags.wait().reason, CoreState::kOutfeedWait);
 }
 
 }  // namespace

@@ -58,6 +58,19 @@ TEST(Summary, IdleIsWaitingForTheHostAndHavingFinished) {
   EXPECT_DOUBLE_EQ(summarize(test::synthetic_record()).idle_fraction, (600 + 200) / kCycles);
 }
 
+TEST(Summary, WaitingForTheOutfeedIsIdleToo) {
+  traces::RunRecord record = test::synthetic_record();
+  for (CoreResult& core : record.result.cores) {
+    core.total.core = {};
+    core.total.core.add(CoreState::kIssue, 700);
+    core.total.core.add(CoreState::kInfeedWait, 50);
+    core.total.core.add(CoreState::kOutfeedWait, 250);
+  }
+  const Summary summary = summarize(record);
+  EXPECT_DOUBLE_EQ(summary.breakdown.outfeed_wait, 0.25);
+  EXPECT_DOUBLE_EQ(summary.idle_fraction, 0.3);
+}
+
 TEST(Summary, TheRooflineIsTheGreaterOfFlopsAndBytes) {
   traces::RunRecord record = test::synthetic_record();
   Roofline roofline = summarize(record).roofline;

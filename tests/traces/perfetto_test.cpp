@@ -42,6 +42,7 @@ struct Track {
   bool counter = false;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> slices;
   std::size_t counts = 0;
+  std::vector<std::pair<std::uint64_t, double>> values;  ///< Time, value, of a counter.
 };
 
 /// The tracks of a trace; fails the test where slices do not nest or time goes back.
@@ -82,6 +83,9 @@ std::map<std::uint64_t, Track> tracks_of(const std::string& text) {
     if (type == 4) {
       EXPECT_TRUE(tracks[id].counter);
       ++tracks[id].counts;
+      double value = 0;
+      std::memcpy(&value, &event.numbers.find(44)->second, 8);
+      tracks[id].values.emplace_back(time, value);
     }
   }
   for (const auto& [id, slices] : open) EXPECT_TRUE(slices.empty()) << tracks[id].name;
@@ -141,6 +145,36 @@ TEST_F(PerfettoTest, OverlappingDmasGoToLanesAndTouchingOnesShareOne) {
       EXPECT_EQ(track.slices.size(), 1u);
     }
   }
+}
+
+/// The value of a counter in a cycle.
+double value_at(const Track& track, std::uint64_t cycle) {
+  double value = 0;
+  for (const auto& [time, next] : track.values) {
+    if (time > cycle * 1000 / 940) break;
+    value = next;
+  }
+  return value;
+}
+
+TEST_F(PerfettoTest, CountersAreSharesOfTheMxusAndBytesOfTheHbm) {
+  export_perfetto(test::synthetic_record_with_events(), path_);
+  std::map<std::string, Track> counters;
+  for (const auto& [id, track] : tracks_of(text())) {
+    if (track.counter) counters[track.name] = track;
+  }
+  ASSERT_EQ(counters.size(), 4u);
+  // 120 pushes of eight cycles on two MXUs, in the 600 cycles of op 0.
+  const Track& mxu = counters["MXU % of core 0"];
+  EXPECT_NEAR(value_at(mxu, 300), 100 * 120 * 8 / 2 / 600.0, 0.5);
+  EXPECT_NEAR(value_at(mxu, 750), 0, 1e-9);
+  // DMAs of 60,000 bytes in 200 cycles and 30,000 in 90, at 0.94 cycles a ns.
+  const Track& hbm = counters["HBM GB/s of core 0"];
+  EXPECT_NEAR(value_at(hbm, 650), (60000 / 200.0 + 30000 / 90.0) * 0.94, 5);
+  EXPECT_NEAR(value_at(hbm, 780), (60000 / 200.0 + 30000 / 200.0) * 0.94, 5);
+  // The one from VMEM to VMEM does not touch the HBM.
+  EXPECT_NEAR(value_at(hbm, 930), 0, 1e-9);
+  EXPECT_NEAR(value_at(counters["HBM GB/s of core 1"], 650), 0, 1e-9);
 }
 
 TEST_F(PerfettoTest, PerfettosOwnSchemaAgrees) {
