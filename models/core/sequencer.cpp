@@ -167,7 +167,7 @@ void Sequencer::end_wait(std::uint64_t now) {
   flags_.end_wait();
   for (const WaitCauses::Piece& piece : causes_.end_wait(place_.number, wait, now)) {
     const std::uint64_t cycles = piece.end - piece.begin;
-    if (piece.reason == CoreState::kInfeedWait) {
+    if (piece.reason == CoreState::kInfeedWait || piece.reason == CoreState::kPeerHostWait) {
       step_limit_ += std::min(cycles, ~std::uint64_t{0} - step_limit_);
     }
     note_busy(piece.reason, cycles);

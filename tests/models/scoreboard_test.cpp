@@ -176,18 +176,18 @@ TEST(Xlu, TransposedRowsArePoppedOnePerInterval) {
 TEST(SyncFlags, CompareAsSignedNumbers) {
   constexpr auto kMinus = [](std::uint32_t value) { return ~value + 1; };
   SyncFlags flags(8);
-  flags.add(3, kMinus(2), CoreState::kMemoryWait);
+  flags.add(3, kMinus(2), {});
   EXPECT_FALSE(flags.at_least(3, 0));
   EXPECT_FALSE(flags.at_least(3, kMinus(1)));
   EXPECT_TRUE(flags.at_least(3, kMinus(2)));
-  flags.add(3, 3, CoreState::kMemoryWait);
+  flags.add(3, 3, {});
   EXPECT_TRUE(flags.at_least(3, 1));
   EXPECT_TRUE(flags.at_least(3, kMinus(5)));
   // A wait for 2 that an addition of -1 does not end, one of 2 does.
   flags.begin_wait(3, 2, 50);
-  EXPECT_FALSE(flags.add(3, kMinus(1), CoreState::kIciWait));
-  EXPECT_TRUE(flags.add(3, 2, CoreState::kOutfeedWait));
-  EXPECT_EQ(flags.wait().reason, CoreState::kOutfeedWait);
+  EXPECT_FALSE(flags.add(3, kMinus(1), {}));
+  EXPECT_TRUE(flags.add(3, 2, FlagRaiser{CoreState::kOutfeedWait}));
+  EXPECT_EQ(flags.wait().raiser.reason, CoreState::kOutfeedWait);
 }
 
 }  // namespace
