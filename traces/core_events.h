@@ -43,4 +43,8 @@ double vector_alu_share(const OpEvent& op);
 /// them, the one that ends first before others; those of the host and of other cores evenly.
 std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins);
 
+/// Bytes that a chip sends to other chips in `bins` equal parts of the run, never more in a part
+/// than its links carry; as early as they let them.
+std::vector<double> ici_bytes(const RunRecord& record, std::uint32_t chip, std::size_t bins);
+
 }  // namespace tpu::traces

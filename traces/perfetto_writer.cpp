@@ -11,12 +11,12 @@ constexpr std::uint32_t kTimestamp = 8, kSequenceId = 10, kTrackEvent = 11, kInt
                         kSequenceFlags = 13, kTrackDescriptor = 60;
 }
 namespace track_field {
-constexpr std::uint32_t kUuid = 1, kName = 2, kProcess = 3, kParent = 5, kCounter = 8,
-                        kChildOrdering = 11, kRank = 12;
+constexpr std::uint32_t kUuid = 1, kName = 2, kParent = 5, kCounter = 8, kChildOrdering = 11,
+                        kRank = 12;
 }
 namespace event_field {
 constexpr std::uint32_t kCategory = 3, kArgument = 4, kType = 9, kName = 10, kTrack = 11,
-                        kDoubleCounter = 44;
+                        kDoubleCounter = 44, kFlow = 47, kLastFlow = 48;
 }
 constexpr std::uint64_t kSliceBegin = 1, kSliceEnd = 2, kCounterEvent = 4;
 constexpr std::uint64_t kStateCleared = 1, kNeedsState = 2;
@@ -46,12 +46,10 @@ void PerfettoWriter::descriptor(const ProtobufMessage& track) {
   packet(ProtobufMessage().message(packet_field::kTrackDescriptor, track), false);
 }
 
-PerfettoWriter::TrackId PerfettoWriter::add_process(const std::string& name,
-                                                    std::uint32_t process_id) {
+PerfettoWriter::TrackId PerfettoWriter::add_group(const std::string& name, std::uint32_t rank) {
   ProtobufMessage track;
   track.varint(track_field::kUuid, ++last_track_).string(track_field::kName, name);
-  track.message(track_field::kProcess, ProtobufMessage().varint(1, process_id).string(6, name));
-  track.varint(track_field::kChildOrdering, kExplicitOrder);
+  track.varint(track_field::kChildOrdering, kExplicitOrder).varint(track_field::kRank, rank);
   descriptor(track);
   return last_track_;
 }
@@ -88,8 +86,8 @@ std::uint64_t PerfettoWriter::intern(Names& names, std::string_view name, std::u
 }
 
 void PerfettoWriter::begin_slice(TrackId track, std::uint64_t time_ns, std::string_view name,
-                                 std::string_view category,
-                                 const std::vector<Argument>& arguments) {
+                                 std::string_view category, const std::vector<Argument>& arguments,
+                                 const Flows& flows) {
   ProtobufMessage interned, event;
   event.varint(event_field::kType, kSliceBegin).varint(event_field::kTrack, track);
   event.varint(event_field::kName, intern(event_names_, name, 2, interned));
@@ -102,6 +100,8 @@ void PerfettoWriter::begin_slice(TrackId track, std::uint64_t time_ns, std::stri
     if (const auto* text = std::get_if<std::string_view>(&value)) argument.string(6, *text);
     event.message(event_field::kArgument, argument);
   }
+  for (const std::uint64_t flow : flows.out) event.fixed(event_field::kFlow, flow);
+  for (const std::uint64_t flow : flows.in) event.fixed(event_field::kLastFlow, flow);
   ProtobufMessage fields;
   fields.varint(packet_field::kTimestamp, time_ns).message(packet_field::kTrackEvent, event);
   if (!interned.empty()) fields.message(packet_field::kInternedData, interned);

@@ -24,15 +24,21 @@ class PerfettoWriter {
 
   explicit PerfettoWriter(OutputFile& file) : file_(file) {}
 
-  /// A group that Perfetto shows as a process, its children in the order of their rank.
-  TrackId add_process(const std::string& name, std::uint32_t process_id);
+  /// A group at the top; groups and their children are in the order of their rank.
+  TrackId add_group(const std::string& name, std::uint32_t rank);
   TrackId add_track(const std::string& name, TrackId parent, std::uint32_t rank);
   TrackId add_counter(const std::string& name, TrackId parent, std::uint32_t rank,
                       const std::string& unit);
 
+  /// Arrows that leave or reach a slice; each has a number.
+  struct Flows {
+    std::vector<std::uint64_t> out, in;
+  };
+
   /// Slices of a track nest: an end closes the last begin.
   void begin_slice(TrackId track, std::uint64_t time_ns, std::string_view name,
-                   std::string_view category, const std::vector<Argument>& arguments);
+                   std::string_view category, const std::vector<Argument>& arguments,
+                   const Flows& flows);
   void end_slice(TrackId track, std::uint64_t time_ns);
   void set_counter(TrackId track, std::uint64_t time_ns, double value);
 

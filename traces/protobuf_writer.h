@@ -19,9 +19,12 @@ class ProtobufMessage {
     return *this;
   }
   ProtobufMessage& number(std::uint32_t field, double value) {
-    append_varint(std::uint64_t{field} << 3 | 1);
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof bits);
+    return fixed(field, bits);
+  }
+  ProtobufMessage& fixed(std::uint32_t field, std::uint64_t bits) {
+    append_varint(std::uint64_t{field} << 3 | 1);
     for (int shift = 0; shift < 64; shift += 8) {
       text_.push_back(static_cast<char>(bits >> shift & 0xff));
     }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include "sim/base/error.h"
 #include "tests/traces/synthetic_record.h"
 #include "tests/traces/wire_reader.h"
+#include "traces/core_events.h"
 #include "traces/protobuf_writer.h"
 
 namespace tpu::traces {
@@ -112,12 +114,12 @@ TEST_F(PerfettoTest, EachCoreHasItsTracks) {
   EXPECT_EQ(children[""], (std::vector<std::string>{"TPU v3 chip 0"}));
   EXPECT_EQ(children["TPU v3 chip 0"], (std::vector<std::string>{"core 0", "core 1"}));
   EXPECT_EQ(children["core 0"],
-            (std::vector<std::string>{"Steps", "XLA Ops", "MXU0", "MXU1", "VPU", "Waits",
+            (std::vector<std::string>{"Steps", "XLA Ops", "Waits", "MXU0", "MXU1", "VPU",
                                       "DMA HBM->VMEM", "DMA VMEM->HBM", "DMA VMEM->ICI->VMEM",
                                       "HBM GB/s of core 0", "MXU % of core 0"}));
   EXPECT_EQ(children["DMA HBM->VMEM"], (std::vector<std::string>{"DMA HBM->VMEM #2"}));
   EXPECT_EQ(children["core 1"],
-            (std::vector<std::string>{"Steps", "XLA Ops", "MXU0", "MXU1", "VPU", "Waits",
+            (std::vector<std::string>{"Steps", "XLA Ops", "Waits", "MXU0", "MXU1", "VPU",
                                       "HBM GB/s of core 1", "MXU % of core 1"}));
 }
 
@@ -168,13 +170,78 @@ TEST_F(PerfettoTest, CountersAreSharesOfTheMxusAndBytesOfTheHbm) {
   const Track& mxu = counters["MXU % of core 0"];
   EXPECT_NEAR(value_at(mxu, 300), 100 * 120 * 8 / 2 / 600.0, 0.5);
   EXPECT_NEAR(value_at(mxu, 750), 0, 1e-9);
-  // DMAs of 60,000 bytes in 200 cycles and 30,000 in 90, at 0.94 cycles a ns.
+  // 120,000 bytes at 490.2 a cycle from 600 on keep the pins busy for 245 cycles.
   const Track& hbm = counters["HBM GB/s of core 0"];
-  EXPECT_NEAR(value_at(hbm, 650), (60000 / 200.0 + 30000 / 90.0) * 0.94, 5);
-  EXPECT_NEAR(value_at(hbm, 780), (60000 / 200.0 + 30000 / 200.0) * 0.94, 5);
+  EXPECT_NEAR(value_at(hbm, 590), 0, 1e-9);
+  EXPECT_NEAR(value_at(hbm, 650), 460.8, 1e-6);
+  EXPECT_NEAR(value_at(hbm, 840), 460.8, 1e-6);
+  EXPECT_NEAR(value_at(hbm, 850), 0, 1e-9);
   // The one from VMEM to VMEM does not touch the HBM.
   EXPECT_NEAR(value_at(hbm, 930), 0, 1e-9);
   EXPECT_NEAR(value_at(counters["HBM GB/s of core 1"], 650), 0, 1e-9);
+}
+
+/// A core has 460.8 GB/s at the pins: 490.2 bytes a cycle of 940 MHz. DMAs overlap, and would make
+/// up to 633.
+TEST_F(PerfettoTest, TheHbmMovesWhatDmasMovedAndNeverMoreThanItsPins) {
+  const RunRecord record = test::synthetic_record_with_events();
+  for (const std::size_t bins : {1, 7, 22, 2000}) {
+    const std::vector<double> bytes = hbm_bytes(record, core_events(record, 0), bins);
+    double sum = 0;
+    for (const double part : bytes) {
+      sum += part;
+      EXPECT_LE(part, 460.8e9 / 940e6 * 2200 / static_cast<double>(bins) + 1e-6);
+    }
+    EXPECT_NEAR(sum, 60000 + 30000 + 30000, 1e-6) << bins;
+  }
+}
+
+TEST_F(PerfettoTest, AChipSendsToOthersNoMoreThanItsLinksCarry) {
+  RunRecord record = test::synthetic_record_with_events();
+  DmaEvent dma;
+  dma.source = dma.destination = isa::MemorySpace::kVmem;
+  dma.destination_chip = 1;
+  dma.begin = 0;
+  dma.end = 100;
+  dma.bytes = 50000;
+  record.events.dmas.push_back(dma);
+  const std::vector<double> bytes = ici_bytes(record, 0, 22);
+  // Two links of 656 Gb/s at the corner of 2x2 chips: 174.5 bytes a cycle; what stays on the chip
+  // takes no link.
+  const double part = 2 * 656e9 / 8 / 940e6 * 100;
+  EXPECT_NEAR(bytes[0], part, 1e-6);
+  EXPECT_NEAR(bytes[1], part, 1e-6);
+  EXPECT_NEAR(bytes[2], 50000 - 2 * part, 1e-6);
+  EXPECT_EQ(bytes[8], 0);
+}
+
+/// The infeed of core 0's first step ends with its wait: an arrow from the DMA to the wait's end.
+TEST_F(PerfettoTest, ArrowsLeadFromDmasToTheWaitsThatTheyEnd) {
+  RunRecord record = test::synthetic_record_with_events();
+  DmaEvent infeed;
+  infeed.source = isa::MemorySpace::kInfeed;
+  infeed.destination = isa::MemorySpace::kHbm;
+  infeed.begin = 950;
+  infeed.end = 1000;
+  infeed.bytes = 4096;
+  record.events.dmas.push_back(infeed);
+  export_perfetto(record, path_);
+  std::map<std::uint64_t, std::vector<std::uint64_t>> ends;  // Flow: out at, in at, ns.
+  const Fields trace = parse(text());
+  const auto [begin, end] = trace.texts.equal_range(1);
+  for (auto at = begin; at != end; ++at) {
+    const Fields packet = parse(at->second);
+    if (packet.texts.count(11) == 0) continue;
+    const Fields event = parse(packet.texts.find(11)->second);
+    for (const std::uint32_t field : {47, 48}) {
+      if (event.numbers.count(field) == 0) continue;
+      ends[event.numbers.find(field)->second].push_back(packet.numbers.find(8)->second);
+    }
+  }
+  ASSERT_EQ(ends.size(), 1u);
+  std::vector<std::uint64_t>& times = ends.begin()->second;
+  std::sort(times.begin(), times.end());
+  EXPECT_EQ(times, (std::vector<std::uint64_t>{950 * 1000 / 940, 1000 * 1000 / 940}));
 }
 
 TEST_F(PerfettoTest, PerfettosOwnSchemaAgrees) {
