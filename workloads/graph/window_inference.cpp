@@ -177,9 +177,13 @@ Shape Inference::dot() const {
       }
     }
   }
-  if (!compatible(operand(0).type, operand(1).type)) {
-    fail("expected operands of one element type, found " + to_string(operand(0), false) + " and " +
-         to_string(operand(1), false));
+  const auto is_number = [](const Shape& shape) {
+    return floating(shape.type) || integral(shape.type);
+  };
+  if (!compatible(operand(0).type, operand(1).type) &&
+      !(is_number(operand(0)) && is_number(operand(1)))) {
+    fail("expected operands of one element type, or of numbers, found " +
+         to_string(operand(0), false) + " and " + to_string(operand(1), false));
   }
   return array_shape(instruction_.shape.type, dimensions);
 }

@@ -144,8 +144,26 @@ Value integer_dot(const HloInstruction& instruction, const Value& a, const Value
 
 }  // namespace
 
-Value dot(const HloInstruction& instruction, const Value& a, const Value& b, bool round_operands) {
+namespace {
+
+Value as_floats(const Value& value) {
+  if (value.integers.empty()) return value;
+  Value floats = value;
+  floats.numbers.assign(value.integers.begin(), value.integers.end());
+  floats.integers.clear();
+  floats.shape.type = hlo::ElementType::kF32;
+  return floats;
+}
+
+}  // namespace
+
+Value dot(const HloInstruction& instruction, const Value& given_a, const Value& given_b,
+          bool round_operands) {
   const hlo::DotDimensions& dims = instruction.dot;
+  // An integer among floats becomes one.
+  const bool is_floating_dot = is_floating(instruction.shape.type);
+  const Value a = is_floating_dot ? as_floats(given_a) : given_a;
+  const Value b = is_floating_dot ? as_floats(given_b) : given_b;
   const Extents a_free = free_dimensions(a, dims.lhs_batch, dims.lhs_contracting);
   const Extents b_free = free_dimensions(b, dims.rhs_batch, dims.rhs_contracting);
   if (!is_floating(instruction.shape.type)) {

@@ -17,6 +17,7 @@
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/operand_precision.h"
+#include "workloads/compiler/passes/operand_upcaster.h"
 #include "workloads/compiler/passes/padded_sums.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/precision.h"
@@ -79,6 +80,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("rewrite_random_bits", [&] { rewrite_random_bits(work, scheduled.refusals); });
   run("rewrite_collectives", [&] { rewrite_collectives(work, scheduled.refusals); });
   run("rewrite_integer_dots", [&] { rewrite_integer_dots(work, scheduled.refusals); });
+  run("multiply_small_matrices", [&] { multiply_small_matrices(work); });
   run("rewrite_precise_products", [&] { rewrite_precise_products(work); });
   run("rewrite_scans", [&] { rewrite_scans(work, scheduled.refusals); });
   run("rewrite_reductions", [&] { rewrite_reductions(work, scheduled.refusals); });
@@ -144,6 +146,7 @@ ScheduledModule lower_to_kernels(const hlo::Module& module, const Target& target
   if (report != nullptr) note_types(scheduled.module, *report);
   run("join_async_pairs", [&] { join_async_pairs(scheduled.module); });
   run("resolve_custom_calls", [&] { resolve_custom_calls(scheduled.module); });
+  run("upcast_operands", [&] { upcast_operands(scheduled.module); });
   run("hold_in_words", [&] {
     const std::vector<std::string> notes = hold_in_words(scheduled.module);
     if (report != nullptr) report->notes = notes;

@@ -30,7 +30,7 @@ struct ProductSpace {
   Extents extents;
   Extents left_places, right_places;  ///< Of each dimension of the operands.
   Extents contracted;
-  std::int64_t matrices = 1;
+  std::int64_t matrices = 1, rows = 1, columns = 1;
 
   ProductSpace(const hlo::DotDimensions& dims, const Extents& left, const Extents& right)
       : left_places(left.size(), -1), right_places(right.size(), -1) {
@@ -38,35 +38,45 @@ struct ProductSpace {
       join(left, dims.lhs_batch[i], dims.rhs_batch[i]);
       matrices *= extents.back();
     }
-    add_free(left, left_places, dims.lhs_batch, dims.lhs_contracting);
-    add_free(right, right_places, dims.rhs_batch, dims.rhs_contracting);
+    rows = add_free(left, left_places, dims.lhs_batch, dims.lhs_contracting);
+    columns = add_free(right, right_places, dims.rhs_batch, dims.rhs_contracting);
     for (std::size_t i = 0; i < dims.lhs_contracting.size(); ++i) {
       contracted.push_back(static_cast<std::int64_t>(extents.size()));
       join(left, dims.lhs_contracting[i], dims.rhs_contracting[i]);
     }
   }
 
+  /// What the vector unit does as fast as the operands arrive, or faster than the MXU.
+  bool is_for_vector_unit() const {
+    const bool is_small =
+        matrices >= kFewestMatrices && multiplications() <= kMostMultiplications * matrices;
+    return contracted.empty() || rows == 1 || columns == 1 || is_small;
+  }
+
+ private:
   std::int64_t multiplications() const {
     std::int64_t all = 1;
     for (std::int64_t extent : extents) all *= extent;
     return all;
   }
-
- private:
   /// A dimension that both operands have.
   void join(const Extents& left, std::int64_t of_left, std::int64_t of_right) {
     left_places[static_cast<std::size_t>(of_left)] = static_cast<std::int64_t>(extents.size());
     right_places[static_cast<std::size_t>(of_right)] = static_cast<std::int64_t>(extents.size());
     extents.push_back(left[static_cast<std::size_t>(of_left)]);
   }
-  void add_free(const Extents& operand, Extents& places, const Extents& batch,
-                const Extents& contracting) {
+  /// Those of one operand; how many elements they have.
+  std::int64_t add_free(const Extents& operand, Extents& places, const Extents& batch,
+                        const Extents& contracting) {
+    std::int64_t elements = 1;
     for (std::size_t d = 0; d < operand.size(); ++d) {
       const auto dimension = static_cast<std::int64_t>(d);
       if (contains(batch, dimension) || contains(contracting, dimension)) continue;
       places[d] = static_cast<std::int64_t>(extents.size());
       extents.push_back(operand[d]);
+      elements *= operand[d];
     }
+    return elements;
   }
 };
 
@@ -100,16 +110,14 @@ void multiply_small_matrices(hlo::Module& module) {
       continue;
     }
     const ProductSpace space(dot.dot, edit.dimensions(left), edit.dimensions(right));
-    const bool adds = !space.contracted.empty();
-    if (adds && (space.matrices < kFewestMatrices ||
-                 space.multiplications() > kMostMultiplications * space.matrices)) {
-      continue;
-    }
+    if (!space.is_for_vector_unit()) continue;
     edit.stand_for(dot.id);
     const Id product =
         edit.binary(HloOpcode::kMultiply, spread(edit, left, space.left_places, space.extents),
                     spread(edit, right, space.right_places, space.extents));
-    const Id sum = adds ? edit.reduce(product, HloOpcode::kAdd, space.contracted, 0) : product;
+    const Id sum = space.contracted.empty()
+                       ? product
+                       : edit.reduce(product, HloOpcode::kAdd, space.contracted, 0);
     edit.finish(edit.convert(sum, dot.shape.type));
   }
   if (module.entry_computation().instructions.size() > count) tidy(module.entry_computation());
