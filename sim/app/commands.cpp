@@ -105,7 +105,8 @@ ExitCode run(const Arguments& arguments) {
   const report::Summary summary = report::summarize(simulation.record);
   std::vector<report::CheckedOutput> checks;
   if (!arguments.check.empty()) {
-    checks = check_outputs(simulation.outputs, references, arguments.tolerance, arguments.check);
+    checks = check_outputs(simulation.outputs, references, arguments.tolerance, arguments.check,
+                           simulation.draws_own_bits);
   }
   if (!json.to_stdout()) {
     std::cout << report::text_report(simulation.record, summary, simulation.cost,

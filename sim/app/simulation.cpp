@@ -149,6 +149,13 @@ void state_paths(const Arguments& arguments, const isa::Program& program, RunOpt
   for (const auto& [name, branch] : arguments.branches) state("--branch", name, branch, false);
 }
 
+bool draws_own_bits(const isa::Program& program) {
+  return std::any_of(program.kernels.begin(), program.kernels.end(), [](const auto& kernel) {
+    return std::any_of(kernel.instructions.begin(), kernel.instructions.end(),
+                       [](const auto& in) { return in.opcode == isa::Opcode::kVrng; });
+  });
+}
+
 }  // namespace
 
 config::Configuration effective_configuration(const Arguments& arguments, const std::string& name) {
@@ -220,6 +227,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   if (record.has_events) record.events = observer.take_events();
   if (arguments.values) {
     simulation.outputs = read_outputs(workload, configuration.params, machine);
+    simulation.draws_own_bits = draws_own_bits(workload.program);
   }
   simulation.cost.compile_cpu_s = workload.cpu_s;
   simulation.cost.cpu_s = cpu_seconds() - cpu_begin + workload.cpu_s;

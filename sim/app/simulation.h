@@ -18,6 +18,9 @@ struct Simulation {
   traces::RunRecord record;
   report::SimulatorCost cost;
   std::map<std::uint32_t, compiler::HostArray> outputs;  ///< With values.
+  /// The program takes random bits out of the chip's own generator (XLA's rbg): another one than
+  /// that of any other device.
+  bool draws_own_bits = false;
 };
 
 /// The configuration with the settings of the command line, checked.

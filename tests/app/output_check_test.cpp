@@ -101,6 +101,28 @@ TEST(OutputCheck, TheToleranceSaysWhereItComesFrom) {
   EXPECT_EQ(judged(0, std::nullopt).reason, "the file has no sensitivities");
 }
 
+TEST(OutputCheck, OfNoiseTheSizeAloneIsCompared) {
+  EXPECT_TRUE(judged(0.26F, 0.09F).passed);
+  EXPECT_FALSE(judged(0.28F, 0.09F).passed);
+  EXPECT_EQ(judged(0.29F, 0.1F).reason,
+            "the output's own sensitivity: it moves by 1.0e-01 with its inputs");
+  EXPECT_TRUE(judged(1.99F, 0.1F).passed);
+  EXPECT_EQ(judged(1.99F, 0.1F).reason,
+            "no digit is certain, only the size is compared: it moves by 1.0e-01 with its inputs");
+  EXPECT_FALSE(judged(2.01F, 0.1F).passed);
+}
+
+TEST(OutputCheck, BitsOfTheChipsOwnGeneratorAreNamedWhereTheyDiffer) {
+  const traces::NpzFile file{{"out_000", floats({1})}};
+  const auto reason = [&](float value) {
+    return check_outputs(outputs({value}), file, 0.1, "f", true)[0].reason;
+  };
+  EXPECT_EQ(reason(1), "--tolerance");
+  EXPECT_EQ(reason(2),
+            "--tolerance; the program draws bits from the chip's own generator, the reference "
+            "others");
+}
+
 TEST(OutputCheck, SensitivityOfNarrowTypesIsNamed) {
   const traces::NpzFile file{{"bf16_000", floats({1})},
                              {"sensitivity", floats({0.01F})},
