@@ -11,7 +11,7 @@
 namespace tpu::app {
 namespace {
 
-constexpr double kOfOneLength = 2;  ///< How far vectors of one length are apart, at most.
+constexpr double kMagnitude = 10;
 constexpr std::size_t kListed = 5;  ///< Outputs that the text names.
 
 /// The recorded values of one output and the flat indices where they stand; empty indices: all.
@@ -137,8 +137,8 @@ void judge(report::CheckedOutput& check, std::optional<Sensitivity> sensitivity,
     return;
   }
   if (sensitivity->moves >= kNoise && !sensitivity->of_narrow_types) {
-    within(kOfOneLength, "no digit is certain, only the size is compared: it moves by " +
-                             in_words(sensitivity->moves) + " with its inputs");
+    within(kMagnitude, "no digit is certain, only the magnitude is compared: it moves by " +
+                           in_words(sensitivity->moves) + " with its inputs");
     return;
   }
   within(std::max(kClose, moves), closer);

@@ -26,8 +26,7 @@ namespace tpu::app {
 ///   3. the distance between both references, at most kWorst: a compiler may round another operand
 ///      of the same product (it moves a scale from one side to the other);
 ///   4. of an output that moves by kNoise or more with its inputs, a gradient that is zero but for
-///      rounding for one, no digit is certain: its size alone is compared (vectors of one length
-///      are at most 2 apart).
+///      rounding for one, no digit is certain: its order of magnitude alone is compared.
 /// A file without sensitivities has kWorst for all. A program that draws bits from the chip's own
 /// generator has others than the reference: an output that fails says so. An output without a
 /// reference is left out; none at all, or a reference for an output that does not exist, is a

@@ -18,7 +18,7 @@ if HAS_JAX:
     import numpy as np
     from jax import lax
 
-    from tpusim_capture.reference import reference_values
+    from tpusim_capture.reference import depthwise_operands, reference_values
 
     RANDOM = np.random.default_rng(5)
     X = RANDOM.normal(size=(16, 32)).astype(np.float32)
@@ -139,6 +139,30 @@ class ProductsAreNotRounded(unittest.TestCase):
         self.expect_fp32(convolve, images, kernel)
         notes = self.expect_fp32(lambda a, b: jax.grad(lambda b: jnp.sum(convolve(a, b) ** 2))(b), images, kernel)
         self.assertEqual(notes["fp32_on_the_vector_unit"], 2)
+
+    SCHEDULED = """
+%fused_computation (param_0: bf16[2,6,6,8], param_1.1: f32[3,3,1,8]) -> f32[2,6,6,8] {
+  %param_0 = bf16[2,6,6,8]{0,3,2,1:T(4,128)(2,1)} parameter(0)
+  %fusion.2 = bf16[2,6,6,8]{0,3,2,1:T(4,128)(2,1)} fusion(%param_0), kind=kLoop, calls=%bitcast_fusion
+  %param_1.1 = f32[3,3,1,8]{3,1,2,0:T(4,128)} parameter(1)
+  %fusion.1 = bf16[3,3,1,8]{3,2,1,0:T(4,128)(2,1)} fusion(%param_1.1), kind=kLoop, calls=%fused_computation.1
+  ROOT %conv = f32[2,6,6,8]{0,3,2,1:T(4,128)} convolution(%fusion.2, %fusion.1), window={size=3x3 pad=1_1x1_1}, feature_group_count=8
+}
+"""
+
+    def test_of_a_depthwise_convolution_what_the_kernel_itself_makes(self):
+        images = RANDOM.normal(size=(2, 6, 6, 8)).astype(np.float32)
+        kernel = RANDOM.normal(size=(3, 3, 1, 8)).astype(np.float32)
+
+        def convolve(a, b):
+            return lax.conv_general_dilated(a, b, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=8)
+
+        operands = depthwise_operands(self.SCHEDULED)
+        self.assertEqual(operands, {((2, 6, 6, 8), (3, 3, 1, 8), (2, 6, 6, 8), 8, 1): (True, False)})
+        module = jax.jit(convolve).lower(images, kernel).compiler_ir("stablehlo")
+        values = reference_values(module, [images, kernel], depthwise=operands)
+        self.assertLess(distance(values.rounded[0], convolve(bf16(images).astype(np.float32), kernel)), 1e-6)
+        self.assertGreater(distance(values.rounded[0], values.exact[0]), 5e-4)
 
     def test_where_they_are_whole_numbers(self):
         whole = RANDOM.integers(9, size=(16, 16)).astype(np.int32)

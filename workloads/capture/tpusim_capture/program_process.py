@@ -6,6 +6,7 @@ REQUEST is a JSON file: the programs and what to do with each. What happens is w
 last event of a program is "done" or "failed".
 """
 
+import gzip
 import json
 import os
 import re
@@ -105,18 +106,25 @@ class Capture:
             self.facts["reference"] = {"failed": reason}
             self.say("warning", program=self.program["name"], message=f"no values.npz: {reason.splitlines()[0]}")
 
+    def _scheduled_hlo(self):
+        """The text of the first chip that the program was compiled for."""
+        paths = [os.path.join(self.folder, f"{chip}.scheduled.hlo.gz") for chip in self.request["chips"]]
+        with gzip.open(next(path for path in paths if os.path.exists(path)), "rt", encoding="utf-8") as file:
+            return file.read()
+
     def _values_of(self, source):
         import jax
         import numpy as np
 
-        from tpusim_capture.reference import reference_values, storable
+        from tpusim_capture.reference import depthwise_operands, reference_values, storable
 
         module, inputs, shardings = source.reference(tuple(jax.devices("cpu")))
         notes_path = os.path.join(self.folder, "reference.json")
         text = module.operation.get_asm(enable_debug_info=False)
-        key = key_of("values", text, str(shardings), *[array.tobytes() for array in inputs], sorted(self.request["versions"].items()))
+        depthwise = depthwise_operands(self._scheduled_hlo())
+        key = key_of("values", text, str(shardings), str(depthwise), *[array.tobytes() for array in inputs], sorted(self.request["versions"].items()))
         if not self.cache.fetch(key, self.folder):
-            values = reference_values(module, inputs, shardings)
+            values = reference_values(module, inputs, shardings, depthwise)
             arrays = {f"arg_{number:03d}": storable(array) for number, array in enumerate(inputs)}
             for prefix, outputs in (("out", values.exact), ("bf16", values.rounded)):
                 arrays.update({f"{prefix}_{number:03d}": storable(array) for number, array in enumerate(outputs)})

@@ -6,7 +6,9 @@ operation by operation, so that products in the bodies of loops, branches, calle
 `reduce_precision` is what XLA's CPU compiler keeps; it drops a conversion to bf16 and back.
 
 Not rounded, because the chip does not: products that the compiler turns into a multiplication and a sum on the vector unit (one row, one
-column, or nothing to contract: the compiler's own scheduled HLO shows it), and operands that are bf16 or integers already.
+column, or nothing to contract: the compiler's own scheduled HLO shows it), and operands that are bf16 or integers already. Depthwise
+convolutions run on the vector unit, too, but the compiler rounds their operands or leaves them, one by one: that is read from its
+scheduled HLO.
 """
 
 import io
@@ -93,8 +95,9 @@ def is_depthwise(operation):
 class ProductRounding:
     """Rewrites the products of a StableHLO module in place and counts what it did and what it could not do."""
 
-    def __init__(self, module):
+    def __init__(self, module, depthwise=None):
         self.module = module
+        self.depthwise = depthwise or {}
         self.rounded = {1: 0, 3: 0, 6: 0}
         self.on_vector_unit = 0
         self.left = {}
@@ -135,16 +138,59 @@ class ProductRounding:
             return
         if is_on_vector_unit(operation):
             self.on_vector_unit += 1
+            if operation.name == "stablehlo.convolution" and "complex" not in kinds:
+                round_operands(operation, self.depthwise.get(convolution_key(operation), (False, False)))
             return
         passes = passes_of(operation)
         self.rounded[passes if passes in self.rounded else 6] += 1
         if passes == 1 and "complex" in kinds:
             complex_product(operation)
         elif passes == 1:
-            for number in range(2):
-                operation.operands[number] = rounded(operation, operation.operands[number])
+            round_operands(operation, (True, True))
         elif passes == 3 and kinds_are_fp32(operation):
             three_products(operation)
+
+
+def round_operands(operation, which):
+    for number, wanted in enumerate(which):
+        if wanted:
+            operation.operands[number] = rounded(operation, operation.operands[number])
+
+
+def convolution_key(operation):
+    """What a convolution of StableHLO has in common with that of the scheduled HLO: shapes of operands and result, groups."""
+    shapes = [tuple(value.type.shape) for value in (*list(operation.operands)[:2], operation.results[0])]
+    return (*shapes, operation.attributes["feature_group_count"].value, operation.attributes["batch_group_count"].value)
+
+
+def depthwise_operands(scheduled_hlo):
+    """By convolution_key, which operands of the grouped convolutions in a scheduled HLO text are rounded: those that come to the kernel as
+    bf16. What the kernel itself makes of fp32 stays in fp32, whatever type the text gives it (found with values)."""
+    lines = re.findall(r"^\s*(?:ROOT )?%([^ ]+) = (\w+)\[([0-9,]*)\][^ ]* ([\w-]+)\(([^)]*)\)([^\n]*)", scheduled_hlo, re.MULTILINE)
+    arrays = {
+        name: (kind, tuple(int(extent) for extent in extents.split(",") if extent), opcode, names_in(operands))
+        for name, kind, extents, opcode, operands, _ in lines
+    }
+
+    def is_stored_narrow(name):
+        kind, _, opcode, sources = arrays.get(name, ("", (), "", []))
+        return kind == "bf16" and (opcode == "parameter" or (bool(sources) and all(is_stored_narrow(source) for source in sources)))
+
+    found = {}
+    for name, _, _, opcode, operands, attributes in lines:
+        groups = [re.search(rf"{kind}_group_count=(\d+)", attributes) for kind in ("feature", "batch")]
+        pair = names_in(operands)[:2]
+        if opcode != "convolution" or not any(groups) or any(operand not in arrays for operand in pair):
+            continue
+        shapes = [arrays[array][1] for array in (*pair, name)]
+        key = (*shapes, *(int(group[1]) if group else 1 for group in groups))
+        before = found.get(key, (True, True))
+        found[key] = (before[0] and is_stored_narrow(pair[0]), before[1] and is_stored_narrow(pair[1]))
+    return found
+
+
+def names_in(operands):
+    return re.findall(r"%([^ ,]+)", operands)
 
 
 def kinds_are_fp32(operation):
@@ -312,7 +358,7 @@ def relative_distance(array, reference):
     return float(error / norm if norm > 0 else error)
 
 
-def in_fp32_throughout(module):
+def in_fp32_throughout(module, depthwise=None):
     """The program with its values of bf16 and fp16 in fp32, as a compiler may keep them from operation to operation; None where it has
     none, or where one is taken for its bits."""
     kinds = ("bf16", "f16")
@@ -325,7 +371,7 @@ def in_fp32_throughout(module):
     text = re.sub(r"dense<0x([0-9A-F]{4})>( : tensor<[0-9x]*bf16>)", r"dense<0x\g<1>0000>\2", text)
     text = re.sub(r"dense<0x([0-9A-F]{4})>( : tensor<[0-9x]*f16>)", lambda found: f"dense<{half_bits(found.group(1))}>{found.group(2)}", text)
     wide = type(module).parse(re.sub(r"\bb?f16\b|(?<=x)b?f16\b", "f32", text))
-    ProductRounding(wide).rewrite()
+    ProductRounding(wide, depthwise).rewrite()
     without_algorithms(wide)
     return wide
 
@@ -359,19 +405,19 @@ class ReferenceValues(typing.NamedTuple):
     notes: dict
 
 
-def reference_values(module, inputs, shardings=None):
+def reference_values(module, inputs, shardings=None, depthwise=None):
     """The values of a program.
 
     `module` is StableHLO as lowered for the CPU and is changed; `inputs` are numpy arrays in parameter order; `shardings` say where
-    they lie in a program for several devices.
+    they lie in a program for several devices; `depthwise` which operands of depthwise convolutions are rounded (depthwise_operands).
     """
     bytecode = io.BytesIO()
     module.operation.write_bytecode(bytecode)
     with module.context:
-        rounding = ProductRounding(module).rewrite()
+        rounding = ProductRounding(module, depthwise).rewrite()
         without_algorithms(module)
         plain = type(module).parse(bytecode.getvalue())
-        wide = in_fp32_throughout(plain)
+        wide = in_fp32_throughout(plain, depthwise)
         without_algorithms(plain)
         outputs = CpuProgram(plain, shardings).run(inputs)
         program = CpuProgram(module, shardings)
