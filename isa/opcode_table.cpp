@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "isa/generation.h"
 #include "sim/base/error.h"
 
 namespace tpu::isa {
@@ -207,12 +208,11 @@ MxuParts parts_of(const Instruction& in) {
 }
 
 bool generation_has(std::string_view chip, Opcode opcode, std::uint8_t unit) {
-  const UnitKind kind = info(opcode).unit;
-  if (chip == "v2") {
-    if (kind == UnitKind::kMxu && unit > 0) return false;
-    return opcode != Opcode::kSmulU32 && (opcode == Opcode::kVdwg || !swaps_weights(opcode));
-  }
-  return opcode != Opcode::kSmulU24;
+  const Generation& has = generation(chip);
+  if (info(opcode).unit == UnitKind::kMxu && unit >= has.named_mxus) return false;
+  if (opcode == Opcode::kSmulU32) return has.multiplies_32_bits;
+  if (opcode == Opcode::kSmulU24) return !has.multiplies_32_bits;
+  return has.swaps_with_push || opcode == Opcode::kVdwg || !swaps_weights(opcode);
 }
 
 std::uint32_t table_fingerprint() {

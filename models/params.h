@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "isa/topology.h"
 #include "sim/base/fields.h"
 
 namespace tpu {
@@ -182,8 +183,10 @@ static_assert(fields_are_complete<DmaParams>());
 struct IciParams {
   std::uint32_t mesh_x = 2;
   std::uint32_t mesh_y = 2;
+  std::uint32_t mesh_z = 1;
   bool wrap_x = false;
   bool wrap_y = false;
+  bool wrap_z = false;
   std::uint32_t link_mbps = 656000;
   std::uint32_t hop_latency_ns = 1000;
   std::uint32_t local_latency_ns = 300;
@@ -193,8 +196,10 @@ struct IciParams {
     return std::make_tuple(
         field("mesh_x", &IciParams::mesh_x, "chips", "Chips along x."),
         field("mesh_y", &IciParams::mesh_y, "chips", "Chips along y."),
+        field("mesh_z", &IciParams::mesh_z, "chips", "Chips along z."),
         field("wrap_x", &IciParams::wrap_x, "", "Whether the ends along x are linked."),
         field("wrap_y", &IciParams::wrap_y, "", "Whether the ends along y are linked."),
+        field("wrap_z", &IciParams::wrap_z, "", "Whether the ends along z are linked."),
         field("link_mbps", &IciParams::link_mbps, "Mb/s", "Rate of a link in one direction."),
         field("hop_latency_ns", &IciParams::hop_latency_ns, "ns", "Latency of one hop."),
         field("local_latency_ns", &IciParams::local_latency_ns, "ns",
@@ -254,21 +259,17 @@ struct MachineParams {
         field("host", &MachineParams::host, "", "The hosts."));
   }
 
-  std::uint32_t chips() const { return ici.mesh_x * ici.mesh_y; }
+  isa::Topology topology() const {
+    return isa::Topology(
+        {{{ici.mesh_x, ici.wrap_x}, {ici.mesh_y, ici.wrap_y}, {ici.mesh_z, ici.wrap_z}}});
+  }
+  std::uint32_t chips() const { return ici.mesh_x * ici.mesh_y * ici.mesh_z; }
   std::uint32_t cores() const { return chips() * cores_per_chip; }
-  /// The partition that a core runs of a program that spans all cores: the place of the core in
-  /// the order in which JAX lists the devices of a slice of v2 or v3. On one host (2x2 chips) that
-  /// is a ring, cores 0, 1, 2, 3, 6, 7, 4, 5; else host after host, each of 2x2 chips, both row by
-  /// row. XLA's collectives hold the peers of that order.
+  /// The partition that a core runs of a program that spans all cores: its place in the order in
+  /// which JAX lists the devices.
   std::uint32_t partition_of(std::uint32_t core_number) const {
-    if (ici.mesh_x % 2 != 0 || ici.mesh_y % 2 != 0) return core_number;
-    const std::uint32_t chip = core_number / cores_per_chip;
-    const std::uint32_t x = chip % ici.mesh_x;
-    const std::uint32_t y = chip / ici.mesh_x;
-    const bool one_host = ici.mesh_x == 2 && ici.mesh_y == 2;
-    const std::uint32_t of_host = one_host && y == 1 ? 3 - x : y % 2 * 2 + x % 2;
-    const std::uint32_t host = y / 2 * (ici.mesh_x / 2) + x / 2;
-    return (host * 4 + of_host) * cores_per_chip + core_number % cores_per_chip;
+    return topology().listed_place(core_number / cores_per_chip) * cores_per_chip +
+           core_number % cores_per_chip;
   }
   double seconds(std::uint64_t cycles) const {
     return static_cast<double>(cycles) / (clock_mhz * 1e6);

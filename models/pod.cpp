@@ -13,27 +13,17 @@ Pod::Pod(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& 
         std::make_unique<Chip>(("chip" + std::to_string(c)).c_str(), clock, setup, c, hbm, loads));
     for (std::unique_ptr<Core>& core : chips_.back()->cores()) cores_.push_back(core.get());
   }
-  connect_chips(setup.params.ici);
+  connect_chips(setup.params.topology());
   connect_hosts(clock, setup, loads);
 }
 
-void Pod::connect_chips(const IciParams& ici) {
-  const auto connect = [&](std::uint32_t from, IciRouter::Direction direction, std::uint32_t to) {
-    chips_[from]->router().out_neighbours[direction](chips_[to]->router());
-  };
-  for (std::uint32_t y = 0; y < ici.mesh_y; ++y) {
-    for (std::uint32_t x = 0; x < ici.mesh_x; ++x) {
-      const std::uint32_t chip = y * ici.mesh_x + x;
-      const std::uint32_t east = y * ici.mesh_x + (x + 1) % ici.mesh_x;
-      const std::uint32_t north = (y + 1) % ici.mesh_y * ici.mesh_x + x;
-      if (x + 1 < ici.mesh_x || (ici.wrap_x && ici.mesh_x > 1)) {
-        connect(chip, IciRouter::kEast, east);
-        connect(east, IciRouter::kWest, chip);
-      }
-      if (y + 1 < ici.mesh_y || (ici.wrap_y && ici.mesh_y > 1)) {
-        connect(chip, IciRouter::kNorth, north);
-        connect(north, IciRouter::kSouth, chip);
-      }
+void Pod::connect_chips(const isa::Topology& topology) {
+  for (std::uint32_t chip = 0; chip < chips_.size(); ++chip) {
+    for (std::size_t d = 0; d < isa::Topology::kDirections; ++d) {
+      const auto direction = static_cast<isa::Topology::Direction>(d);
+      if (!topology.has_link(chip, direction)) continue;
+      const std::uint32_t to = topology.neighbour(chip, direction);
+      chips_[chip]->router().out_neighbours[d](chips_[to]->router());
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "isa/generation.h"
 #include "isa/schedule_survey.h"
 #include "sim/base/error.h"
 #include "workloads/xla/captured_folder.h"
@@ -20,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 void survey(const fs::path& folder, std::map<std::string, tpu::isa::ScheduleSurvey>& surveys) {
-  for (const char* chip : {"v2", "v3"}) {
+  for (const tpu::isa::Generation& generation : tpu::isa::generations()) {
+    const std::string chip(generation.name);
     const std::string listings = folder.string() + "/" + chip + ".bundles";
     if (!fs::exists(listings) && !fs::exists(listings + ".tar.xz")) continue;
     const tpu::isa::Program program = tpu::xla::load_captured(folder.string(), chip);

@@ -9,17 +9,10 @@ std::uint64_t cycles_of_ns(std::uint64_t ns, std::uint32_t clock_mhz) {
   return (ns * clock_mhz + 999) / 1000;
 }
 
-/// One step along a dimension of `size` from `from` to `to`: true for upwards.
-bool upwards(std::uint32_t from, std::uint32_t to, std::uint32_t size, bool wrap) {
-  if (!wrap) return to > from;
-  const std::uint32_t up = (to + size - from) % size;
-  return up <= size - up;
-}
-
 }  // namespace
 
 IciRouter::IciRouter(const MachineParams& params, std::uint32_t chip)
-    : params_(params.ici),
+    : topology_(params.topology()),
       chip_(chip),
       hop_cycles_(cycles_of_ns(params.ici.hop_latency_ns, params.clock_mhz)),
       local_cycles_(cycles_of_ns(params.ici.local_latency_ns, params.clock_mhz)) {
@@ -27,7 +20,7 @@ IciRouter::IciRouter(const MachineParams& params, std::uint32_t chip)
     throw ConfigurationError("ici.link_mbps: expected a rate above 0, found 0");
   }
   const Link link(params.ici.link_mbps, std::uint64_t{8} * params.clock_mhz);
-  links_.assign(kDirections, link);
+  links_.assign(isa::Topology::kDirections, link);
   local_.assign(params.cores_per_chip, link);
 }
 
@@ -57,38 +50,11 @@ std::optional<IciRouter::Next> IciRouter::next_event() const {
   return Next{event.cycle, event.kind == Event::Kind::kHead};
 }
 
-IciRouter::Direction IciRouter::direction_to(std::uint32_t chip) const {
-  const std::uint32_t x = chip_ % params_.mesh_x;
-  const std::uint32_t y = chip_ / params_.mesh_x;
-  const std::uint32_t to_x = chip % params_.mesh_x;
-  const std::uint32_t to_y = chip / params_.mesh_x;
-  if (to_x != x) return upwards(x, to_x, params_.mesh_x, params_.wrap_x) ? kEast : kWest;
-  return upwards(y, to_y, params_.mesh_y, params_.wrap_y) ? kNorth : kSouth;
-}
-
 IciRouter::Hop IciRouter::forward(const IciMessage& message, std::uint64_t now) {
-  const Direction direction = direction_to(message.destination_chip);
+  const Direction direction = topology_.towards(chip_, message.destination_chip);
   const Link::Passage passage = links_[direction].pass(now, message.bytes);
   if (message.source_chip == chip_) queue(Event::Kind::kLeft, passage.end, message);
-  const std::uint32_t x = chip_ % params_.mesh_x;
-  const std::uint32_t y = chip_ / params_.mesh_x;
-  std::uint32_t next = chip_;
-  switch (direction) {
-    case kEast:
-      next = y * params_.mesh_x + (x + 1) % params_.mesh_x;
-      break;
-    case kWest:
-      next = y * params_.mesh_x + (x + params_.mesh_x - 1) % params_.mesh_x;
-      break;
-    case kNorth:
-      next = (y + 1) % params_.mesh_y * params_.mesh_x + x;
-      break;
-    case kSouth:
-    case kDirections:
-      next = (y + params_.mesh_y - 1) % params_.mesh_y * params_.mesh_x + x;
-      break;
-  }
-  const bool last = next == message.destination_chip;
+  const bool last = topology_.neighbour(chip_, direction) == message.destination_chip;
   return Hop{direction, (last ? passage.end : passage.begin) + hop_cycles_};
 }
 

@@ -8,22 +8,23 @@
 #include <tuple>
 #include <vector>
 
+#include "isa/topology.h"
 #include "models/network/ici_message.h"
 #include "models/network/link.h"
 #include "models/params.h"
 
 namespace tpu {
 
-/// The router of a chip with its four outgoing links. Messages go along x first, then along y, the
-/// shorter way round where the ends are linked. Cut-through: a router sends a message on as soon as
-/// its head is there, so a path costs one passage of the message and a hop latency per link. A
-/// link carries its messages one after the other in the order in which their heads arrive; of heads
-/// that arrive in the same cycle, that of the core with the lowest number goes first. Cores of
-/// one chip reach each other over a path of their own with the rate of a link. Left out: packets,
-/// flow control (a router holds any number of messages), errors.
+/// The router of a chip with its outgoing links. Messages go the way of isa::Topology: along x
+/// first, then y, then z, the shorter way round where the ends are linked. Cut-through: a router
+/// sends a message on as soon as its head is there, so a path costs one passage of the message and
+/// a hop latency per link. A link carries its messages one after the other in the order in which
+/// their heads arrive; of heads that arrive in the same cycle, that of the core with the lowest
+/// number goes first. Cores of one chip reach each other over a path of their own with the rate of
+/// a link. Left out: packets, flow control (a router holds any number of messages), errors.
 class IciRouter {
  public:
-  enum Direction : std::size_t { kEast, kWest, kNorth, kSouth, kDirections };
+  using Direction = isa::Topology::Direction;
 
   /// What a router sends: to a neighbour (head), or to a core (tail), or the word that a message
   /// has left.
@@ -67,7 +68,7 @@ class IciRouter {
 
  private:
   struct Hop {
-    Direction direction = kEast;
+    Direction direction = isa::Topology::kEast;
     std::uint64_t head = 0;  ///< Arrival at the neighbour.
   };
   struct Queued {
@@ -86,10 +87,9 @@ class IciRouter {
   };
 
   Hop forward(const IciMessage& message, std::uint64_t now);
-  Direction direction_to(std::uint32_t chip) const;
   void queue(Event::Kind kind, std::uint64_t cycle, const IciMessage& message);
 
-  const IciParams params_;
+  const isa::Topology topology_;
   std::uint32_t chip_;
   std::uint64_t hop_cycles_;
   std::uint64_t local_cycles_;

@@ -11,8 +11,8 @@ namespace tpu {
 class Router : public TimedModule, public IciPort, public NeighbourPort {
  public:
   using NeighbourOut = sc_core::sc_port<NeighbourPort, 1, sc_core::SC_ZERO_OR_MORE_BOUND>;
-  /// To the routers in the directions of IciRouter::Direction; unbound at the edge of a mesh.
-  sc_core::sc_vector<NeighbourOut> out_neighbours{"out_neighbours", IciRouter::kDirections};
+  /// To the routers in the directions of isa::Topology; unbound at the edge of a mesh.
+  sc_core::sc_vector<NeighbourOut> out_neighbours{"out_neighbours", isa::Topology::kDirections};
 
   Router(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
          std::uint32_t chip);

@@ -208,6 +208,7 @@ class Reader {
     if (command_.many_machines && map_.count("configs") == 0) {
       throw UsageError("tpusim compare: expected --configs, such as --configs v2-8,v3-8");
     }
+    read_text("topology", [&](const std::string& text) { arguments_.topology = text; });
     if (map_.count("set") > 0) arguments_.settings = map_["set"].as<std::vector<std::string>>();
   }
 

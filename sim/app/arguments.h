@@ -35,6 +35,7 @@ struct Arguments {
 
   std::vector<std::string> configs{"v3-8"};
   std::vector<std::string> settings;  ///< Of --set.
+  std::string topology;               ///< Chips of the slice, "4x8"; empty: the configuration's.
   std::optional<std::int64_t> batch;  ///< On all cores together.
   std::uint32_t steps = 1;
   std::optional<std::uint32_t> warmup;  ///< Steps before those; none given: as simulate() says.

@@ -75,6 +75,10 @@ po::options_description options_of(const Command& command) {
     add("set", po::value<std::vector<std::string>>()->composing(),
         "PARAMETER=VALUE, such as hbm.pin_mbps=2000; may be repeated");
   }
+  if (command.set && name != "validate") {
+    add("topology", po::value<std::string>(),
+        "chips of the slice, XxY or XxYxZ, wired as the real ones; overrides the machine's");
+  }
   if (command.workload) {
     add("batch", po::value<std::string>(), "examples of a step on all cores together");
     add("cores", po::value<std::string>(), "number of cores, or [N]: core N alone (all)");

@@ -11,6 +11,7 @@
 #include "sim/app/cpu_time.h"
 #include "sim/app/progress_bar.h"
 #include "sim/app/workload_source.h"
+#include "sim/config/slice.h"
 #include "traces/event_recorder.h"
 
 namespace tpu::app {
@@ -161,6 +162,7 @@ bool draws_own_bits(const isa::Program& program) {
 
 config::Configuration effective_configuration(const Arguments& arguments, const std::string& name) {
   config::Configuration configuration = config::load_configuration(name);
+  if (!arguments.topology.empty()) config::apply_topology(configuration, arguments.topology);
   for (const std::string& setting : arguments.settings) {
     config::apply_setting(configuration, setting);
   }

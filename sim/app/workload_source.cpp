@@ -11,6 +11,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "isa/generation.h"
 #include "sim/app/captured_placement.h"
 #include "sim/app/cpu_time.h"
 #include "sim/app/largest_batch.h"
@@ -199,6 +200,30 @@ std::string captured_module(const std::string& folder) {
   return before;
 }
 
+/// XLA's schedules fit the arrays that they were made for, and no others.
+void check_arrays(const Arguments& arguments, const MachineParams& params) {
+  const isa::Generation& made_for = isa::generation(params.chip);
+  const MxuParams& mxu = params.core.mxu;
+  const bool is_size = mxu.rows == made_for.mxu_rows && mxu.columns == made_for.mxu_columns;
+  if (is_size && mxu.count >= made_for.mxus) return;
+  const auto arrays = [](std::uint32_t count, std::uint32_t rows, std::uint32_t columns) {
+    return std::to_string(count) + (count == 1 ? " MXU of " : " MXUs of ") + std::to_string(rows) +
+           "x" + std::to_string(columns);
+  };
+  throw WorkloadError(arguments.input + ": XLA compiled these bundles for " +
+                      arrays(made_for.mxus, made_for.mxu_rows, made_for.mxu_columns) +
+                      " a core, found " + arrays(mxu.count, mxu.rows, mxu.columns) + " in " +
+                      params.name + "; --compiler tpusim compiles the program for them");
+}
+
+void note_unused_arrays(const MachineParams& params, PreparedWorkload& prepared) {
+  const std::uint32_t used = isa::generation(params.chip).mxus;
+  if (params.core.mxu.count == used) return;
+  prepared.compile_report.notes.push_back("XLA compiled these bundles for " + std::to_string(used) +
+                                          " MXUs a core: the others of " +
+                                          std::to_string(params.core.mxu.count) + " do nothing");
+}
+
 void prepare_captured(const Arguments& arguments, const MachineParams& params,
                       const compiler::PassObserver& after_pass, ParsedModules* parsed,
                       PreparedWorkload& prepared) {
@@ -208,7 +233,9 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
     compile_hlo(captured_module(arguments.input), arguments, params, after_pass, parsed, prepared);
     return;
   }
+  check_arrays(arguments, params);
   prepared.program = xla::load_captured(arguments.input, params.chip);
+  note_unused_arrays(params, prepared);
   prepared.is_from_xla = true;
   CapturedPlacement placement = captured_placement(arguments.input, prepared.program);
   prepared.parameter_parts = std::move(placement.parameters);

@@ -32,8 +32,7 @@ compiler::Target target_of(const MachineParams& params, std::uint32_t cores) {
       static_cast<std::uint32_t>(timing.to_core(timing.first_data[kHbmRead] + timing.granule));
   target.cores = cores;
   target.cores_per_chip = params.cores_per_chip;
-  target.mesh_x = params.ici.mesh_x;
-  target.mesh_y = params.ici.mesh_y;
+  target.slice = params.topology();
   return target;
 }
 

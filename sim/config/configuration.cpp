@@ -13,12 +13,11 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <tuple>
 
-#include "models/memory/hbm_timing.h"
 #include "models/parameter_table.h"
 #include "sim/base/error.h"
 #include "sim/config/built_in.h"
-#include "sim/config/limits.h"
 #include "sim/config/nearest_name.h"
 #include "sim/config/parameter_text.h"
 #include "sim/config/toml_keys.h"
@@ -249,14 +248,6 @@ void Reader::read_table(Struct& params, const toml::table& table, const std::str
   }
 }
 
-void fail_at(const Configuration& configuration, const std::string& path,
-             const std::string& message) {
-  const auto origin = configuration.origins.find(path);
-  const std::string where =
-      origin != configuration.origins.end() ? origin->second.where + ": " : "";
-  throw ConfigurationError(where + path + ": " + message);
-}
-
 /// Refuses a file that leaves open what machine it is: a parameter of which the built-in machines
 /// set a value would silently be the program's default.
 void check_complete(const Configuration& configuration, const std::string& file) {
@@ -270,16 +261,6 @@ void check_complete(const Configuration& configuration, const std::string& file)
       missing.front() +
       (missing.size() == 1 ? " is" : " and " + std::to_string(missing.size() - 1) + " more are") +
       " not set");
-}
-
-std::string number_text(double value) {
-  std::array<char, 40> buffer{};
-  const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
-  const auto end = whole ? std::to_chars(buffer.data(), buffer.data() + buffer.size(),
-                                         static_cast<std::int64_t>(value))
-                               .ptr
-                         : std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  return {buffer.data(), end};
 }
 
 /// A basic string of TOML.
@@ -319,6 +300,13 @@ std::vector<std::string> built_in_names() {
   for (const BuiltInFile& file : built_in_files()) {
     if (file.name.find('/') == std::string_view::npos) names.emplace_back(file.name);
   }
+  // By generation, the smallest first.
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    const auto key = [](const std::string& name) {
+      return std::tuple(name.substr(0, name.find('-')), name.size(), name);
+    };
+    return key(a) < key(b);
+  });
   return names;
 }
 
@@ -341,69 +329,6 @@ Configuration parse_configuration(const std::string& text, const std::string& fi
   Configuration configuration;
   Reader(configuration).read_text(text, file);
   return configuration;
-}
-
-void check(const Configuration& configuration) {
-  const MachineParams& params = configuration.params;
-  visit_parameters(params, "", [&](const std::string& path, const auto& field, const auto& value) {
-    using Type = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<Type, std::uint32_t> || std::is_same_v<Type, double>) {
-      const Limits* limits = limits_of(path);
-      TPU_CHECK(limits != nullptr, "no limits for " << path);
-      const double number = static_cast<double>(value);
-      if (number >= limits->minimum && number <= limits->maximum) return;
-      const std::string unit = field.unit.empty() ? "" : " " + std::string(field.unit);
-      const std::string range =
-          limits->minimum == limits->maximum
-              ? number_text(limits->minimum)
-              : number_text(limits->minimum) + " to " + number_text(limits->maximum);
-      const std::string reason =
-          limits->reason.empty() ? "" : " (" + std::string(limits->reason) + ")";
-      fail_at(configuration, path,
-              "expected " + range + unit + reason + ", found " + number_text(number));
-    }
-  });
-  for (const auto& [path, size] : {std::pair("core.mxu.rows", params.core.mxu.rows),
-                                   std::pair("core.mxu.columns", params.core.mxu.columns)}) {
-    if (size % 128 != 0) {
-      fail_at(configuration, path,
-              "expected a multiple of 128 (the instruction set pushes vector registers of 8 x 128 "
-              "into it), found " +
-                  std::to_string(size));
-    }
-  }
-  const MxuParams& mxu = params.core.mxu;
-  for (const auto& [path, cells] :
-       {std::pair("core.mxu.sum_cells_per_cycle", mxu.sum_cells_per_cycle),
-        std::pair("core.mxu.operand_cells_per_cycle", mxu.operand_cells_per_cycle)}) {
-    if (128 % cells != 0) {
-      fail_at(configuration, path,
-              "expected a power of two up to 128 (a block of 128 x 128 cells is crossed in whole "
-              "cycles), found " +
-                  std::to_string(cells));
-    }
-  }
-  if (params.chip != "v2" && params.chip != "v3") {
-    fail_at(configuration, "chip", "expected v2 or v3, found \"" + params.chip + "\"");
-  }
-  if (params.hbm.channels % params.cores_per_chip != 0) {
-    fail_at(configuration, "hbm.channels",
-            "expected a multiple of cores_per_chip = " + std::to_string(params.cores_per_chip) +
-                ", found " + std::to_string(params.hbm.channels));
-  }
-  const std::uint64_t half_mib = std::uint64_t{params.hbm.gib} * 1024 / params.cores_per_chip;
-  if (params.hbm.reserved_mib >= half_mib) {
-    fail_at(configuration, "hbm.reserved_mib",
-            "expected less than a core's share of the HBM, " + std::to_string(half_mib) +
-                " MiB, found " + std::to_string(params.hbm.reserved_mib));
-  }
-  try {
-    HbmTiming(params.hbm, params.clock_mhz);
-  } catch (const ConfigurationError& error) {
-    const std::string text = error.what();
-    const std::size_t colon = text.find(": ");
-    fail_at(configuration, text.substr(0, colon), text.substr(colon + 2));
-  }
 }
 
 std::string to_toml(const Configuration& configuration) {

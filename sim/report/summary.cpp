@@ -24,11 +24,7 @@ double pin_bytes_per_cycle(const MachineParams& params) {
 /// Bytes that the links of a chip could carry away in a core cycle: mean over the chips of the
 /// mesh, whose border chips have fewer links.
 double link_bytes_per_cycle(const MachineParams& params) {
-  const auto ends = [](double length, bool wrap) {
-    return length < 2 ? 0.0 : 2 * (wrap ? length : length - 1) / length;
-  };
-  const double links =
-      ends(params.ici.mesh_x, params.ici.wrap_x) + ends(params.ici.mesh_y, params.ici.wrap_y);
+  const double links = static_cast<double>(params.topology().links()) / params.chips();
   return links * params.ici.link_mbps / 8 / params.clock_mhz;
 }
 

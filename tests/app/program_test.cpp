@@ -233,6 +233,23 @@ TEST_F(ProgramTest, ASlowHostIsTheCauseOfIdleOnEightCoresAsOnOne) {
   }
 }
 
+TEST_F(ProgramTest, BundlesOfXlaRunOnTheArraysThatTheyWereMadeForAlone) {
+  const std::string words = "run " TPUSIM_SOURCE_DIR "/workloads/captured/mlp";
+  for (const char* wrong : {"core.mxu.rows=256", "core.mxu.columns=256", "core.mxu.count=1"}) {
+    expect_error(words + " --set " + wrong, 4, "XLA compiled these bundles for 2 MXUs of 128x128");
+  }
+  const json usual = report(words), more = report(words + " --set core.mxu.count=4");
+  EXPECT_EQ(more["steps"], usual["steps"]);
+  EXPECT_NE(more["notes"].dump().find("the others of 4 do nothing"), std::string::npos);
+}
+
+TEST_F(ProgramTest, ATopologyIsASliceOfTheMachine) {
+  const json run = report("run mlp --batch 256 --topology 2x2x2");
+  EXPECT_EQ(run["cores"].size(), 16u);
+  EXPECT_EQ(run["parameters"]["ici"]["mesh_z"], 2);
+  expect_error(kSmall + " --topology 2", 2, "expected the chips along x, y");
+}
+
 TEST_F(ProgramTest, AConfigurationFileIsTaken) {
   write("my.toml", "base = \"v3-8\"\nname = \"mine\"\nhbm.pin_mbps = 900\n");
   const json slow = report(kSmall + " --config my.toml"), usual = report(kSmall);

@@ -138,8 +138,7 @@ TEST(AllReduce, NeighboursInTheRingAreNeighboursInTheMesh) {
   for (const auto& [width, height] :
        {std::pair<std::uint32_t, std::uint32_t>{2, 2}, {4, 4}, {8, 8}, {16, 16}, {4, 3}, {3, 4}}) {
     Target target;
-    target.mesh_x = width;
-    target.mesh_y = height;
+    target.slice = isa::Topology({{{width, false}, {height, false}, {1, false}}});
     target.cores = 2 * width * height;
     const std::vector<std::uint32_t> ring = compiler::ring_of_chips(target);
     EXPECT_EQ(std::set<std::uint32_t>(ring.begin(), ring.end()).size(), width * height);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "isa/topology.h"
+
 namespace tpu::compiler {
 
 /// SMEM words that kernels may use while they run, where the machine has as many; they keep nothing
@@ -17,7 +19,7 @@ constexpr std::uint32_t kLeastXluQueueEntries = 32;
 
 /// What the compiler knows of the machine: sizes and latencies that its schedules must respect.
 struct Target {
-  std::string chip = "v3";  ///< Instruction set: "v2" has smul.u24 and no .dwg.msra forms.
+  std::string chip = "v3";  ///< Instruction set: an isa::Generation.
   std::uint32_t mxu_count = 2;
   std::uint32_t mxu_rows = 128;
   std::uint32_t mxu_columns = 128;
@@ -37,7 +39,7 @@ struct Target {
   std::uint32_t dma_latency_cycles = 217;
   std::uint32_t cores = 1;  ///< Replicas that run the program together.
   std::uint32_t cores_per_chip = 2;
-  std::uint32_t mesh_x = 2, mesh_y = 2;  ///< Chips of the slice.
+  isa::Topology slice;  ///< Chips of the whole slice; programs run on the first cores of it.
 
   /// SMEM words that kernels have for themselves, from kKernelSmemBegin on.
   std::uint32_t kernel_smem_words() const {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "isa/generation.h"
 #include "sim/base/error.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/xla/linker.h"
@@ -52,9 +53,9 @@ bool is_captured_file(const std::string& path) {
                             "facts.json", "tiles.csv"}) {
     if (name == known) return true;
   }
-  for (const char* chip : {"v2", "v3"}) {
+  for (const isa::Generation& chip : isa::generations()) {
     for (const char* part : {".bundles.tar.xz", ".scheduled.hlo", ".scheduled.hlo.gz"}) {
-      if (name == std::string(chip) + part) return true;
+      if (name == std::string(chip.name) + part) return true;
     }
   }
   return false;
@@ -63,8 +64,10 @@ bool is_captured_file(const std::string& path) {
 bool is_captured_folder(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return false;
-  for (const char* name : {"v2.bundles.tar.xz", "v3.bundles.tar.xz", "v2.bundles", "v3.bundles"}) {
-    if (fs::exists(path + "/" + name, error)) return true;
+  for (const isa::Generation& chip : isa::generations()) {
+    for (const char* part : {".bundles.tar.xz", ".bundles"}) {
+      if (fs::exists(path + "/" + std::string(chip.name) + part, error)) return true;
+    }
   }
   return false;
 }

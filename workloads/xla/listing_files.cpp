@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "isa/generation.h"
 #include "sim/base/error.h"
 
 namespace tpu::xla {
@@ -200,7 +201,9 @@ std::string listings_path(const std::string& folder, const std::string& chip) {
                                                    : "nothing of this name"));
   }
   std::string others;
-  for (const std::string& name : {chip, std::string("v2"), std::string("v3")}) {
+  std::vector<std::string> names = {chip};
+  for (const isa::Generation& other : isa::generations()) names.emplace_back(other.name);
+  for (const std::string& name : names) {
     for (const char* suffix : {".bundles.tar.xz", ".bundles"}) {
       const std::string path = folder + "/" + name + suffix;
       if (!fs::exists(path, error)) continue;

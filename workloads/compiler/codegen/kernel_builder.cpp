@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "isa/dma_descriptor.h"
+#include "isa/generation.h"
 #include "isa/opcode_table.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/link.h"
@@ -31,6 +32,10 @@ constexpr std::uint32_t kHbmCode = 2;
 constexpr std::uint32_t kVmemCode = 4;
 constexpr std::uint32_t kDmaControl = 0x01400000;
 constexpr std::uint32_t kNobodysFlag = 7U << 10;
+
+Opcode multiplication(const Target& target) {
+  return isa::generation(target.chip).multiplies_32_bits ? Opcode::kSmulU32 : Opcode::kSmulU24;
+}
 
 }  // namespace
 
@@ -228,12 +233,10 @@ SReg KernelBuilder::mul(SReg a, std::uint32_t factor) {
     const int shift = __builtin_ctz(factor);
     return shift == 0 ? a : shift_left(a, shift);
   }
-  return scalar(target_.chip == "v2" ? Opcode::kSmulU24 : Opcode::kSmulU32, a, factor);
+  return scalar(multiplication(target_), a, factor);
 }
 
-SReg KernelBuilder::multiply(SReg a, SReg b) {
-  return scalar(target_.chip == "v2" ? Opcode::kSmulU24 : Opcode::kSmulU32, a, b);
-}
+SReg KernelBuilder::multiply(SReg a, SReg b) { return scalar(multiplication(target_), a, b); }
 
 SReg KernelBuilder::select(PredicateOperand condition, ScalarOperand if_true,
                            ScalarOperand if_false) {
@@ -480,7 +483,7 @@ void KernelBuilder::latch_rows(std::uint32_t mxu, std::uint32_t row_part, Vector
 
 void KernelBuilder::matmul(std::uint32_t mxu, VectorOperand rows, bool swap_after,
                            const MxuUse& use) {
-  const bool fused = swap_after && target_.chip != "v2";
+  const bool fused = swap_after && isa::generation(target_.chip).swaps_with_push;
   if (use.rows == 1 && use.columns == 1) {
     append(mxu_push(fused ? Opcode::kVmatmulDwg : Opcode::kVmatmul, mxu, rows));
   } else {

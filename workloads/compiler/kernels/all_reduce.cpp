@@ -435,42 +435,22 @@ AllReduceShape ring_block_shape(RingKind kind, std::uint64_t granules, const Tar
 }
 
 std::vector<std::uint32_t> ring_of_chips(const Target& target) {
-  const std::uint32_t width = target.mesh_x;
-  const std::uint32_t all = width * target.mesh_y;
-  std::uint32_t chips = target.cores / target.cores_per_chip;
-  if (target.cores <= target.cores_per_chip) chips = 1;
-  const bool is_whole =
-      target.cores <= target.cores_per_chip || chips * target.cores_per_chip == target.cores;
-  const bool is_rectangle = chips <= width || chips % width == 0;
-  if (!is_whole || !is_rectangle || chips > all || chips >= 1U << kTableBits) {
-    throw WorkloadError("expected cores that fill rows of the " + std::to_string(target.mesh_x) +
-                        "x" + std::to_string(target.mesh_y) + " slice with " +
-                        std::to_string(target.cores_per_chip) + " cores a chip, found " +
-                        std::to_string(target.cores) + " cores: no ring for the all-reduce");
+  const bool is_part_of_chip = target.cores <= target.cores_per_chip;
+  const std::uint32_t chips = is_part_of_chip ? 1 : target.cores / target.cores_per_chip;
+  if (chips > 1U << kTableBits) {
+    throw WorkloadError("expected at most " + std::to_string(1U << kTableBits) +
+                        " chips in the ring of an all-reduce, found " + std::to_string(chips));
   }
-  const std::uint32_t columns = std::min(chips, width);
-  const std::uint32_t rows = chips / columns;
   std::vector<std::uint32_t> ring;
-  const auto chip = [width](std::uint32_t x, std::uint32_t y) { return y * width + x; };
-  if (rows == 1 || columns == 1) {
-    for (std::uint32_t i = 0; i < chips; ++i) ring.push_back(rows == 1 ? chip(i, 0) : chip(0, i));
-    return ring;
+  if (is_part_of_chip || chips * target.cores_per_chip == target.cores) {
+    ring = target.slice.ring(chips);
   }
-  // Down the first column, back up in serpentines over the others. With an odd number of rows the
-  // serpentine runs over columns when those are even.
-  const bool swap = rows % 2 != 0 && columns % 2 == 0;
-  const std::uint32_t lines = swap ? columns : rows;
-  const std::uint32_t length = swap ? rows : columns;
-  const auto place = [&](std::uint32_t line, std::uint32_t along) {
-    return swap ? chip(line, along) : chip(along, line);
-  };
-  ring.push_back(place(0, 0));
-  for (std::uint32_t line = 0; line < lines; ++line) {
-    for (std::uint32_t i = 1; i < length; ++i) {
-      ring.push_back(place(line, line % 2 == 0 ? i : length - i));
-    }
+  if (ring.empty()) {
+    throw WorkloadError("expected cores that fill rows of the " + target.slice.text() +
+                        " slice with " + std::to_string(target.cores_per_chip) +
+                        " cores a chip, found " + std::to_string(target.cores) +
+                        " cores: no ring for the all-reduce");
   }
-  for (std::uint32_t line = lines - 1; line > 0; --line) ring.push_back(place(line, 0));
   return ring;
 }
 

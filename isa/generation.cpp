@@ -1,0 +1,49 @@
+#include "isa/generation.h"
+
+#include "sim/base/error.h"
+
+namespace tpu::isa {
+
+// Sources: instructions, arrays: the listings of XLA's compiler; pods: Jouppi et al. 2020. Four
+// MXUs can be named where one more bit of the unit's number has room, for machines that nobody has
+// built.
+const std::vector<Generation>& generations() {
+  static const std::vector<Generation> kGenerations = {
+      {"v2", false, false, 1, 1, 128, 128, {16, 16, 1}},
+      {"v3", true, true, 4, 2, 128, 128, {32, 32, 1}},
+  };
+  return kGenerations;
+}
+
+const Generation* find_generation(std::string_view name) {
+  for (const Generation& generation : generations()) {
+    if (generation.name == name) return &generation;
+  }
+  return nullptr;
+}
+
+const Generation& generation(std::string_view name) {
+  const Generation* found = find_generation(name);
+  TPU_CHECK(found != nullptr, "no generation \"" << name << "\"");
+  return *found;
+}
+
+std::string generation_names() {
+  std::string text;
+  const std::size_t count = generations().size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0) text += i + 1 == count ? " or " : ", ";
+    text += generations()[i].name;
+  }
+  return text;
+}
+
+Topology Generation::slice(const std::array<std::uint32_t, Topology::kDimensions>& chips) const {
+  std::array<Topology::Dimension, Topology::kDimensions> dimensions;
+  for (std::size_t d = 0; d < dimensions.size(); ++d) {
+    dimensions[d] = {chips[d], chips[d] > 1 && chips[d] == pod[d]};
+  }
+  return Topology(dimensions);
+}
+
+}  // namespace tpu::isa

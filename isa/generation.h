@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isa/topology.h"
+
+namespace tpu::isa {
+
+/// What one generation of the chip has that another has not, as far as programs and slices see it;
+/// what is a number of the machine stands in its configuration.
+struct Generation {
+  std::string_view name;
+  bool multiplies_32_bits;  ///< smul.u32; else smul.u24.
+  bool swaps_with_push;     ///< The .dwg forms, in which a matmul swaps the weights of the next.
+  std::uint8_t named_mxus;  ///< MXUs that instructions can name.
+  /// What XLA compiles for: its listings run on machines with these arrays alone.
+  std::uint32_t mxus, mxu_rows, mxu_columns;
+  /// Chips of a whole pod along x, y, z; a slice wraps in a dimension in which it is as long.
+  std::array<std::uint32_t, Topology::kDimensions> pod;
+
+  /// A slice of so many chips along x, y, z, wired as the real ones are.
+  Topology slice(const std::array<std::uint32_t, Topology::kDimensions>& chips) const;
+};
+
+/// Oldest first.
+const std::vector<Generation>& generations();
+/// Null for a name that is none.
+const Generation* find_generation(std::string_view name);
+/// The same for the name of a chip that has been checked.
+const Generation& generation(std::string_view name);
+/// "v2 or v3".
+std::string generation_names();
+
+}  // namespace tpu::isa

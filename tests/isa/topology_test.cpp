@@ -1,0 +1,167 @@
+#include "isa/topology.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "isa/generation.h"
+
+namespace tpu::isa {
+namespace {
+
+Topology slice(std::array<std::uint32_t, 3> chips, std::array<bool, 3> wraps = {}) {
+  std::array<Topology::Dimension, 3> dimensions;
+  for (std::size_t d = 0; d < 3; ++d) dimensions[d] = {chips[d], wraps[d]};
+  return Topology(dimensions);
+}
+
+/// Of every form: mesh, partly and wholly a torus, two and three dimensions, odd sides, rows.
+std::vector<Topology> slices() {
+  std::vector<Topology> all;
+  for (const std::array<std::uint32_t, 3>& chips : {std::array<std::uint32_t, 3>{1, 1, 1},
+                                                    {2, 2, 1},
+                                                    {4, 3, 1},
+                                                    {7, 1, 1},
+                                                    {4, 4, 4},
+                                                    {2, 3, 5},
+                                                    {1, 6, 2}}) {
+    for (unsigned wraps = 0; wraps < 8; ++wraps) {
+      all.push_back(slice(chips, {(wraps & 1) != 0, (wraps & 2) != 0, (wraps & 4) != 0}));
+    }
+  }
+  return all;
+}
+
+Topology::Direction direction(std::size_t d) { return static_cast<Topology::Direction>(d); }
+
+TEST(Topology, PlacesAndNumbersAreInverse) {
+  const Topology topology = slice({4, 3, 2});
+  EXPECT_EQ(topology.place(0), (Topology::Place{0, 0, 0}));
+  EXPECT_EQ(topology.place(5), (Topology::Place{1, 1, 0}));
+  EXPECT_EQ(topology.place(23), (Topology::Place{3, 2, 1}));
+  for (std::uint32_t chip = 0; chip < topology.chips(); ++chip) {
+    EXPECT_EQ(topology.chip_at(topology.place(chip)), chip);
+  }
+}
+
+TEST(Topology, EveryLinkLeadsBack) {
+  for (const Topology& topology : slices()) {
+    std::uint64_t links = 0;
+    for (std::uint32_t chip = 0; chip < topology.chips(); ++chip) {
+      for (std::size_t d = 0; d < Topology::kDirections; ++d) {
+        if (!topology.has_link(chip, direction(d))) continue;
+        ++links;
+        const std::uint32_t to = topology.neighbour(chip, direction(d));
+        EXPECT_NE(to, chip);
+        EXPECT_TRUE(topology.has_link(to, Topology::opposite(direction(d))));
+        EXPECT_EQ(topology.neighbour(to, Topology::opposite(direction(d))), chip);
+      }
+    }
+    EXPECT_EQ(links, topology.links()) << topology.text();
+  }
+}
+
+/// Links from a chip to each other, by search.
+std::vector<std::uint32_t> distances(const Topology& topology, std::uint32_t from) {
+  std::vector<std::uint32_t> distance(topology.chips(), ~0u);
+  std::queue<std::uint32_t> open;
+  distance[from] = 0;
+  open.push(from);
+  while (!open.empty()) {
+    const std::uint32_t chip = open.front();
+    open.pop();
+    for (std::size_t d = 0; d < Topology::kDirections; ++d) {
+      if (!topology.has_link(chip, direction(d))) continue;
+      const std::uint32_t to = topology.neighbour(chip, direction(d));
+      if (distance[to] != ~0u) continue;
+      distance[to] = distance[chip] + 1;
+      open.push(to);
+    }
+  }
+  return distance;
+}
+
+TEST(Topology, MessagesTakeAShortestWay) {
+  for (const Topology& topology : slices()) {
+    for (std::uint32_t from = 0; from < topology.chips(); ++from) {
+      const std::vector<std::uint32_t> shortest = distances(topology, from);
+      for (std::uint32_t to = 0; to < topology.chips(); ++to) {
+        EXPECT_EQ(topology.hops(from, to), shortest[to]);
+        std::uint32_t chip = from, hops = 0;
+        std::size_t dimension = 0;
+        while (chip != to && hops <= shortest[to]) {
+          const Topology::Direction next = topology.towards(chip, to);
+          ASSERT_TRUE(topology.has_link(chip, next));
+          EXPECT_GE(next / 2u, dimension) << "x before y before z";
+          dimension = next / 2u;
+          chip = topology.neighbour(chip, next);
+          ++hops;
+        }
+        EXPECT_EQ(hops, shortest[to]) << topology.text() << ": " << from << " to " << to;
+      }
+    }
+  }
+}
+
+TEST(Topology, OfTwoWaysAsLongTheOneUpwardsIsTaken) {
+  EXPECT_EQ(slice({4, 1, 1}, {true}).towards(3, 1), Topology::kEast);
+  EXPECT_EQ(slice({5, 1, 1}, {true}).towards(4, 2), Topology::kWest);
+}
+
+TEST(Topology, NeighboursInTheRingAreLinkedWhereASideIsEven) {
+  for (const std::array<std::uint32_t, 3>& chips : {std::array<std::uint32_t, 3>{2, 2, 1},
+                                                    {4, 3, 1},
+                                                    {3, 4, 1},
+                                                    {16, 32, 1},
+                                                    {2, 2, 2},
+                                                    {4, 4, 4},
+                                                    {3, 4, 5},
+                                                    {2, 3, 3}}) {
+    const Topology topology = slice(chips);
+    const std::vector<std::uint32_t> ring = topology.ring(topology.chips());
+    EXPECT_EQ(std::set<std::uint32_t>(ring.begin(), ring.end()).size(), topology.chips());
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      EXPECT_EQ(topology.hops(ring[i], ring[(i + 1) % ring.size()]), 1u)
+          << topology.text() << ", place " << i;
+    }
+  }
+}
+
+TEST(Topology, ARingIsAPartOfARowOrRowsOrPlanes) {
+  const Topology topology = slice({4, 4, 4});
+  EXPECT_EQ(topology.ring(3), (std::vector<std::uint32_t>{0, 1, 2}));
+  for (const std::uint32_t chips : {1u, 4u, 8u, 16u, 32u, 64u}) {
+    EXPECT_EQ(topology.ring(chips).size(), chips);
+  }
+  for (const std::uint32_t chips : {0u, 6u, 20u, 65u}) EXPECT_TRUE(topology.ring(chips).empty());
+}
+
+TEST(Topology, JaxListsOneHostAsARingAndMoreHostAfterHost) {
+  EXPECT_EQ(slice({2, 2, 1}).listed_place(2), 3u);
+  const Topology topology = slice({4, 4, 1});
+  // The second host is chips 2, 3, 6, 7.
+  EXPECT_EQ(topology.listed_place(2), 4u);
+  EXPECT_EQ(topology.listed_place(7), 7u);
+  EXPECT_EQ(topology.listed_place(15), 15u);
+}
+
+TEST(Generation, SidesAsLongAsThePodsAreRings) {
+  const auto wraps = [](std::string_view chip, std::array<std::uint32_t, 3> chips) {
+    const Topology topology = generation(chip).slice(chips);
+    return std::pair(topology.dimension(0).wraps, topology.dimension(1).wraps);
+  };
+  EXPECT_EQ(wraps("v2", {16, 16, 1}), std::pair(true, true));
+  EXPECT_EQ(wraps("v2", {8, 16, 1}), std::pair(false, true));
+  EXPECT_EQ(wraps("v3", {16, 16, 1}), std::pair(false, false));
+  EXPECT_EQ(wraps("v3", {16, 32, 1}), std::pair(false, true));
+}
+
+TEST(Generation, OnlyThoseOfTheTableAreKnown) {
+  EXPECT_EQ(find_generation("v1"), nullptr);
+  EXPECT_EQ(generation_names(), "v2 or v3");
+}
+
+}  // namespace
+}  // namespace tpu::isa
