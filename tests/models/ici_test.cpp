@@ -283,13 +283,13 @@ std::vector<IciRouter::Direction> way(const MachineParams& params, std::uint32_t
     const std::uint32_t y = chip / params.ici.mesh_x;
     const std::uint32_t columns = params.ici.mesh_x, rows = params.ici.mesh_y;
     switch (links.back()) {
-      case IciRouter::kEast:
+      case isa::Topology::kEast:
         chip = y * columns + (x + 1) % columns;
         break;
-      case IciRouter::kWest:
+      case isa::Topology::kWest:
         chip = y * columns + (x + columns - 1) % columns;
         break;
-      case IciRouter::kNorth:
+      case isa::Topology::kNorth:
         chip = (y + 1) % rows * columns + x;
         break;
       default:
@@ -305,11 +305,13 @@ TEST(IciRouter, MessagesGoAlongXFirst) {
   MachineParams params;
   params.ici.mesh_x = params.ici.mesh_y = 4;
   using Way = std::vector<IciRouter::Direction>;
-  EXPECT_EQ(way(params, 0, 10),
-            (Way{IciRouter::kEast, IciRouter::kEast, IciRouter::kNorth, IciRouter::kNorth}));
-  EXPECT_EQ(way(params, 10, 1), (Way{IciRouter::kWest, IciRouter::kSouth, IciRouter::kSouth}));
-  EXPECT_EQ(way(params, 12, 3), (Way{IciRouter::kEast, IciRouter::kEast, IciRouter::kEast,
-                                     IciRouter::kSouth, IciRouter::kSouth, IciRouter::kSouth}));
+  EXPECT_EQ(way(params, 0, 10), (Way{isa::Topology::kEast, isa::Topology::kEast,
+                                     isa::Topology::kNorth, isa::Topology::kNorth}));
+  EXPECT_EQ(way(params, 10, 1),
+            (Way{isa::Topology::kWest, isa::Topology::kSouth, isa::Topology::kSouth}));
+  EXPECT_EQ(way(params, 12, 3),
+            (Way{isa::Topology::kEast, isa::Topology::kEast, isa::Topology::kEast,
+                 isa::Topology::kSouth, isa::Topology::kSouth, isa::Topology::kSouth}));
 }
 
 TEST(IciRouter, OfTwoWaysRoundTheShorterIsTakenAndOfEqualOnesThatUpwards) {
@@ -317,13 +319,13 @@ TEST(IciRouter, OfTwoWaysRoundTheShorterIsTakenAndOfEqualOnesThatUpwards) {
   params.ici.mesh_x = params.ici.mesh_y = 4;
   params.ici.wrap_x = params.ici.wrap_y = true;
   using Way = std::vector<IciRouter::Direction>;
-  EXPECT_EQ(way(params, 0, 3), Way{IciRouter::kWest});
-  EXPECT_EQ(way(params, 3, 0), Way{IciRouter::kEast});
-  EXPECT_EQ(way(params, 0, 12), Way{IciRouter::kSouth});
+  EXPECT_EQ(way(params, 0, 3), Way{isa::Topology::kWest});
+  EXPECT_EQ(way(params, 3, 0), Way{isa::Topology::kEast});
+  EXPECT_EQ(way(params, 0, 12), Way{isa::Topology::kSouth});
   // Two hops either way.
-  EXPECT_EQ(way(params, 0, 2), (Way{IciRouter::kEast, IciRouter::kEast}));
-  EXPECT_EQ(way(params, 3, 1), (Way{IciRouter::kEast, IciRouter::kEast}));
-  EXPECT_EQ(way(params, 13, 5), (Way{IciRouter::kNorth, IciRouter::kNorth}));
+  EXPECT_EQ(way(params, 0, 2), (Way{isa::Topology::kEast, isa::Topology::kEast}));
+  EXPECT_EQ(way(params, 3, 1), (Way{isa::Topology::kEast, isa::Topology::kEast}));
+  EXPECT_EQ(way(params, 13, 5), (Way{isa::Topology::kNorth, isa::Topology::kNorth}));
 }
 
 TEST(IciRouter, EachCoreOfAChipHasALocalPathOfItsOwn) {
