@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "traces/hdf5_file.h"
 #include "traces/program_tables.h"
+#include "traces/what_if_table.h"
 
 namespace tpu::traces {
 namespace {
@@ -476,6 +477,7 @@ void write_run_file(const std::string& path, const RunRecord& record) {
   contents.tables["buffers"] = buffers_table(record.buffers);
   add_paths(record, contents);
   contents.tables["notes"].add("text", record.result.notes);
+  contents.tables["what_if"] = what_if_table(record.what_if);
   contents.tables["losses"].add("loss", record.losses);
   if (record.has_events) add_events(record.events, contents);
   write_hdf5(path, kRunFile, contents);
@@ -504,6 +506,7 @@ RunRecord read_run_file(const std::string& path) {
   read_cores(contents, record);
   read_paths(contents, path, record);
   record.result.notes = contents.table("notes").column<std::string>("text");
+  record.what_if = what_if_of(contents.table("what_if"));
   record.losses = contents.table("losses").column<double>("loss");
   record.has_events = contents.tables.count("events/ops") > 0;
   if (record.has_events) record.events = events_of(contents);

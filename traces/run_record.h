@@ -37,6 +37,15 @@ struct Events {
   std::vector<DmaEvent> dmas;
 };
 
+/// The step of a run with something changed, simulated again.
+struct WhatIf {
+  std::string name;      ///< "HBM free".
+  std::string settings;  ///< What makes it, as on the command line.
+  double step_ms = 0;    ///< Mean.
+  double examples_per_s = 0;
+  std::string problem;  ///< Why it did not run, or empty.
+};
+
 /// Everything that is known of a finished run: reports and exports derive from it alone.
 struct RunRecord {
   MachineParams params;
@@ -59,7 +68,8 @@ struct RunRecord {
   std::vector<isa::Buffer> buffers;     ///< Without their data.
   std::vector<isa::ControlOp> control;  ///< Of result.paths; without their places in the code.
   RunResult result;
-  std::vector<double> losses;  ///< Of each step, with values.
+  std::vector<double> losses;    ///< Of each step, with values.
+  std::vector<WhatIf> what_if;   ///< With --what-if.
   bool has_events = false;
   Events events;
 };

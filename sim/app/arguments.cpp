@@ -300,6 +300,10 @@ class Reader {
       throw UsageError(std::string(arguments_.trips.empty() ? "--branch" : "--trips") +
                        ": expected --values off beside it: with values on the data decides");
     }
+    arguments_.what_if = map_.count("what-if") > 0;
+    if (arguments_.what_if && arguments_.values) {
+      throw UsageError("--what-if: expected --values off beside it, for it asks for time alone");
+    }
     if (map_.count("tolerance") > 0 && arguments_.check.empty()) {
       throw UsageError("--tolerance: expected --check beside it");
     }

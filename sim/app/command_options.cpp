@@ -116,6 +116,8 @@ po::options_description options_of(const Command& command) {
         "CONDITIONAL=K: its branch, from 0 on, with values off; may be repeated");
   }
   if (command.run && !command.many_machines) {
+    add("what-if",
+        "simulate again with a free HBM, infeed, ICI, twice the MXUs, full lanes: what each gains");
     add("inputs", po::value<std::string>(), "FILE.npz with arg_000, arg_001, ...");
     add("outputs", po::value<std::string>(), "FILE.npz to write out_000, out_001, ... to");
     add("check", po::value<std::string>()->implicit_value(kBesideTheProgram),

@@ -27,6 +27,7 @@
 #include "sim/app/sweep.h"
 #include "sim/app/terminal.h"
 #include "sim/app/validate.h"
+#include "sim/app/what_if.h"
 #include "sim/app/workload_source.h"
 #include "sim/base/output_file.h"
 #include "sim/config/configuration.h"
@@ -101,7 +102,10 @@ ExitCode run(const Arguments& arguments) {
   traces::NpzFile references;
   if (!arguments.check.empty()) references = traces::read_npz(arguments.check);
 
-  const Simulation simulation = simulate(arguments, configuration, arguments.configs[0]);
+  Simulation simulation = simulate(arguments, configuration, arguments.configs[0]);
+  if (arguments.what_if) {
+    simulation.record.what_if = what_if(arguments, arguments.configs[0], simulation.record);
+  }
   const report::Summary summary = report::summarize(simulation.record);
   std::vector<report::CheckedOutput> checks;
   if (!arguments.check.empty()) {

@@ -8,6 +8,7 @@
 #include "models/parameter_table.h"
 #include "sim/report/comparison.h"
 #include "sim/report/estimate_comparison.h"
+#include "sim/report/what_if_report.h"
 
 namespace tpu::report {
 namespace {
@@ -377,6 +378,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_header(out, record, summary);
   print_key_figures(out, record, summary);
   print_breakdown(out, summary, style);
+  out << what_if_text(record, summary);
   print_units(out, summary);
   print_ops(out, record, summary, style);
   print_estimates(out, record, summary, style);

@@ -16,6 +16,7 @@
 
 #include "tests/app/program_fixture.h"
 #include "traces/npz.h"
+#include "traces/run_file.h"
 
 namespace tpu::app {
 namespace {
@@ -205,6 +206,31 @@ TEST_F(ProgramTest, TheWarmStepIsTheStepAndTheFirstStandsBesideIt) {
   EXPECT_NEAR(limited["steps"][0]["cycles"].get<double>(), warm["steps"][0]["cycles"].get<double>(),
               1e-2 * warm["steps"][0]["cycles"].get<double>());
   EXPECT_NE(tpusim(words).out.find("First step"), std::string::npos);
+}
+
+TEST_F(ProgramTest, AWhatIfIsTheRunWithItsSettings) {
+  const std::string words = "run mlp --cores 1 --batch 96";
+  const json run = report(words + " --what-if -o run.h5");
+  std::map<std::string, json> variants;
+  for (const json& each : run["what_if"]["variants"]) variants[each["name"]] = each;
+  for (const char* name :
+       {"HBM free", "infeed free", "HBM and infeed free", "twice the MXUs", "batch 128 a core"}) {
+    ASSERT_EQ(variants.count(name), 1u) << name;
+    std::string changed = words;
+    if (std::string(name) == "batch 128 a core") changed = "run mlp --cores 1";
+    const json own = report(changed + " " + variants[name]["settings"].get<std::string>());
+    EXPECT_EQ(variants[name]["step_time_ms"], own["step_time_ms"]["mean"]) << name;
+    EXPECT_EQ(variants[name]["examples_per_s"], own["examples_per_s"]) << name;
+  }
+  EXPECT_EQ(variants.count("ICI free"), 0u);  // One core sends nothing.
+  // Most of that step waits for the HBM: free, it takes less than half.
+  EXPECT_GT(variants["HBM free"]["gain"].get<double>(), 0.4);
+  EXPECT_GT(variants["batch 128 a core"]["gain"].get<double>(), 0.1);
+  const std::string text = tpusim(words + " --what-if").out;
+  EXPECT_NE(text.find("A free HBM gains at most"), std::string::npos) << text;
+  EXPECT_NE(text.find("a multiple of 128 fills the lanes"), std::string::npos) << text;
+  EXPECT_EQ(traces::read_run_file((folder_ / "run.h5").string()).what_if.size(), 5u);
+  expect_error(words + " --what-if --values on", 2, "--what-if: expected --values off");
 }
 
 TEST_F(ProgramTest, AHostThatIsTooSlowBoundsTheStep) {

@@ -51,8 +51,16 @@ TEST_F(RunFileTest, ARecordComesBack) {
   record.params.host.examples_per_s = 0.1;
   record.params.ici.wrap_x = true;
   record.result.cores[1].warmup = {{0, 70}, {70, 130}};
+  record.what_if = {{"HBM free", "--set hbm.pin_mbps=1", 0.5, 1000, ""},
+                    {"batch 128 a core", "--batch 128", 0, 0, "does not fit"}};
   write_run_file(path_, record);
   const RunRecord back = read_run_file(path_);
+  ASSERT_EQ(back.what_if.size(), 2u);
+  EXPECT_EQ(back.what_if[0].name, "HBM free");
+  EXPECT_EQ(back.what_if[0].settings, "--set hbm.pin_mbps=1");
+  EXPECT_EQ(back.what_if[0].step_ms, 0.5);
+  EXPECT_EQ(back.what_if[0].examples_per_s, 1000);
+  EXPECT_EQ(back.what_if[1].problem, "does not fit");
   ASSERT_EQ(back.result.cores[1].warmup.size(), 2u);
   EXPECT_EQ(back.result.cores[1].warmup[1].begin, 70u);
   EXPECT_EQ(back.result.cores[1].warmup[1].end, 130u);

@@ -1,0 +1,93 @@
+#include "sim/app/what_if.h"
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "sim/report/summary.h"
+#include "workloads/frontend/zoo.h"
+
+namespace tpu::app {
+namespace {
+
+/// "Free" is the end of a parameter's range: a rate that nothing reaches, a latency of 0.
+const std::vector<std::string> kHbmFree{"hbm.pin_mbps=1000000", "hbm.latency_cycles=0",
+                                        "hbm.refresh_interval_ns=0"};
+const std::vector<std::string> kInfeedFree{"host.examples_per_s=0", "host.pcie_gb_per_s=1000000",
+                                           "host.pcie_latency_ns=0"};
+const std::vector<std::string> kIciFree{"ici.link_mbps=1000000000", "ici.hop_latency_ns=0",
+                                        "ici.local_latency_ns=0"};
+constexpr std::uint32_t kMostMxus = 4;  // The instruction set names mxu0 to mxu3.
+constexpr std::uint64_t kLanes = 128;   // Of a vector register and of an MXU's rows.
+
+std::vector<std::string> together(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// The batch that fills the lanes: where the examples of a core lie along them, padding costs as
+/// much as examples do.
+void ask_for_full_lanes(const Arguments& arguments, const traces::RunRecord& record,
+                        std::vector<WhatIfQuestion>& questions) {
+  const std::uint64_t a_core = record.examples_per_core;
+  if (!frontend::is_workload(arguments.input) || a_core == 0 || a_core % kLanes == 0) return;
+  const std::uint64_t full = (a_core + kLanes - 1) / kLanes * kLanes;
+  questions.push_back({"batch " + std::to_string(full) + " a core",
+                       {},
+                       static_cast<std::int64_t>(full * record.core_numbers.size())});
+}
+
+traces::WhatIf answer(const Arguments& arguments, const std::string& config_name,
+                      const WhatIfQuestion& question) {
+  Arguments changed = arguments;
+  changed.settings = together(arguments.settings, question.settings);
+  if (question.batch) changed.batch = question.batch;
+  changed.output.clear();
+  traces::WhatIf result;
+  result.name = question.name;
+  for (const std::string& setting : question.settings) {
+    result.settings += (result.settings.empty() ? "--set " : " --set ") + setting;
+  }
+  if (question.batch) result.settings = "--batch " + std::to_string(*question.batch);
+  try {
+    const config::Configuration configuration = effective_configuration(changed, config_name);
+    const report::Summary summary =
+        report::summarize(simulate(changed, configuration, config_name).record);
+    result.step_ms = summary.step_mean_ms;
+    result.examples_per_s = summary.examples_per_s;
+  } catch (const WorkloadError& error) {
+    const std::string text = error.what();
+    result.problem = text.substr(0, text.find('\n'));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
+                                              const traces::RunRecord& record) {
+  std::vector<WhatIfQuestion> questions{{"HBM free", kHbmFree, {}}};
+  if (record.infeed_bytes > 0) {
+    questions.push_back({"infeed free", kInfeedFree, {}});
+    questions.push_back({"HBM and infeed free", together(kHbmFree, kInfeedFree), {}});
+  }
+  if (record.core_numbers.size() > 1) questions.push_back({"ICI free", kIciFree, {}});
+  const std::uint32_t mxus = 2 * record.params.core.mxu.count;
+  const bool is_ours = record.compiler.compare(0, 6, "tpusim") == 0;
+  if (is_ours && mxus <= kMostMxus) {
+    const std::string count = "core.mxu.count=" + std::to_string(mxus);
+    questions.push_back({"twice the MXUs", {count}, {}});
+  }
+  ask_for_full_lanes(arguments, record, questions);
+  return questions;
+}
+
+std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::string& config_name,
+                                    const traces::RunRecord& record) {
+  std::vector<traces::WhatIf> results;
+  for (const WhatIfQuestion& question : what_if_questions(arguments, record)) {
+    results.push_back(answer(arguments, config_name, question));
+  }
+  return results;
+}
+
+}  // namespace tpu::app

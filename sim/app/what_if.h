@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/app/arguments.h"
+#include "sim/app/simulation.h"
+#include "traces/run_record.h"
+
+namespace tpu::app {
+
+/// A change of the machine or of the batch whose effect on the step is asked for.
+struct WhatIfQuestion {
+  std::string name;                   ///< "HBM free".
+  std::vector<std::string> settings;  ///< As --set takes them, behind those of the command line.
+  std::optional<std::int64_t> batch;  ///< In place of the command line's.
+};
+
+/// The questions that make sense for a run: no free ICI for one core, no more MXUs for a program
+/// that XLA compiled, no free infeed for a program without one.
+std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
+                                              const traces::RunRecord& record);
+
+/// Simulates each of them again, compiled anew, as `tpusim run` with its settings would.
+std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::string& config_name,
+                                    const traces::RunRecord& record);
+
+}  // namespace tpu::app

@@ -1,0 +1,121 @@
+#include "sim/report/what_if_report.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace tpu::report {
+namespace {
+
+using traces::WhatIf;
+
+/// Below this share of the step a gain is called none.
+constexpr double kNoGain = 0.005;
+
+bool changes_batch(const WhatIf& what) { return what.settings.compare(0, 7, "--batch") == 0; }
+
+/// The share of the time of an example that is gained: of the step, where the batch is the same.
+double gain_of(const WhatIf& what, const Summary& summary) {
+  if (changes_batch(what)) return 1 - summary.examples_per_s / what.examples_per_s;
+  return 1 - what.step_ms / summary.step_mean_ms;
+}
+
+/// Those that ran, most gain first.
+std::vector<WhatIf> ranked(const traces::RunRecord& record, const Summary& summary) {
+  std::vector<WhatIf> results;
+  for (const WhatIf& what : record.what_if) {
+    if (what.problem.empty()) results.push_back(what);
+  }
+  std::stable_sort(results.begin(), results.end(), [&](const WhatIf& a, const WhatIf& b) {
+    return gain_of(a, summary) > gain_of(b, summary);
+  });
+  return results;
+}
+
+std::string lowered(std::string name) {
+  return name == "infeed free" ? "a free infeed"
+         : name == "HBM free"  ? "a free HBM"
+         : name == "ICI free"  ? "a free ICI"
+                               : name;
+}
+
+std::string gain_text(const WhatIf& what, const Summary& summary) {
+  const double gain = gain_of(what, summary);
+  return short_time(gain * summary.step_mean_ms) + " of " + short_time(summary.step_mean_ms) +
+         " (" + percent(gain) + ")";
+}
+
+}  // namespace
+
+std::vector<std::string> advice(const traces::RunRecord& record, const Summary& summary) {
+  std::vector<std::string> sentences;
+  std::string nothing;
+  for (const WhatIf& what : ranked(record, summary)) {
+    const double gain = gain_of(what, summary);
+    if (changes_batch(what)) {
+      if (gain <= 0) continue;
+      sentences.push_back(what.name + " makes " + short_number(what.examples_per_s) +
+                          " examples/s in place of " + short_number(summary.examples_per_s) +
+                          ": a multiple of 128 fills the lanes, which padding fills now.");
+    } else if (gain < -kNoGain) {
+      sentences.push_back(
+          lowered(what.name) + " makes the step longer, " + short_time(what.step_ms) +
+          ": the compiler chooses other tiles for that machine, and they are worse.");
+    } else if (gain < kNoGain) {
+      nothing += (nothing.empty() ? "" : ", ") + lowered(what.name);
+    } else if (what.name == "HBM and infeed free") {
+      sentences.push_back(
+          short_time(what.step_ms) +
+          " remain with HBM and infeed free: what the schedule of the cores needs.");
+    } else {
+      sentences.push_back(lowered(what.name) + " gains at most " + gain_text(what, summary) + ".");
+    }
+  }
+  if (!nothing.empty()) sentences.push_back("Nothing to gain (below 0.5 %): " + nothing + ".");
+  for (std::string& sentence : sentences) {
+    if (sentence[0] == 'a' || sentence[0] == 't' || sentence[0] == 'b') sentence[0] -= 'a' - 'A';
+  }
+  return sentences;
+}
+
+std::string what_if_text(const traces::RunRecord& record, const Summary& summary) {
+  if (record.what_if.empty()) return "";
+  std::ostringstream out;
+  out << "What if (each simulated again with these settings; change of the time of an example)\n";
+  const auto row = [&](const std::string& name, double ms, const std::string& gain, double rate,
+                       const std::string& settings) {
+    std::string text = "  " + left(name, 21) + right(short_time(ms), 10) + right(gain, 10);
+    if (rate > 0) text += right(short_number(rate) + "/s", 14);
+    out << text << "\n";
+    if (!settings.empty()) out << "        " << settings << "\n";
+  };
+  row("as it is", summary.step_mean_ms, "", summary.examples_per_s, "");
+  for (const WhatIf& what : ranked(record, summary)) {
+    row(what.name, what.step_ms, percent(0.0 - gain_of(what, summary)), what.examples_per_s,
+        what.settings);
+  }
+  for (const WhatIf& what : record.what_if) {
+    if (!what.problem.empty()) out << "  " << what.name << ": " << what.problem << "\n";
+  }
+  for (const std::string& sentence : advice(record, summary)) out << "  " << sentence << "\n";
+  out << "\n";
+  return out.str();
+}
+
+Json what_if_json(const traces::RunRecord& record, const Summary& summary) {
+  Json rows = Json::array();
+  for (const WhatIf& what : record.what_if) {
+    Json row = {{"name", what.name}, {"settings", what.settings}};
+    if (what.problem.empty()) {
+      row["step_time_ms"] = what.step_ms;
+      row["gain_ms"] = summary.step_mean_ms - what.step_ms;
+      row["gain"] = gain_of(what, summary);
+      row["examples_per_s"] = what.examples_per_s;
+    } else {
+      row["problem"] = what.problem;
+    }
+    rows.push_back(std::move(row));
+  }
+  return {{"variants", rows}, {"advice", advice(record, summary)}};
+}
+
+}  // namespace tpu::report
