@@ -67,10 +67,17 @@ std::string refresh_note(const MachineParams& params) {
          "comes (hbm.first_refresh_ns)";
 }
 
-bool step_repeats(const MachineParams& params, std::uint64_t before, std::uint64_t cycles) {
+std::size_t repeated_step(const MachineParams& params, const std::vector<StepSpan>& before,
+                          std::uint64_t cycles) {
+  constexpr std::size_t kLongestPeriod = 4;
   const HbmTiming timing(params.hbm, params.clock_mhz);
-  const std::uint64_t difference = before > cycles ? before - cycles : cycles - before;
-  return difference <= std::max<std::uint64_t>(timing.to_core(timing.refresh), cycles / 1000);
+  const std::uint64_t most = std::max<std::uint64_t>(timing.to_core(timing.refresh), cycles / 1000);
+  for (std::size_t back = 1; back <= std::min(before.size(), kLongestPeriod); ++back) {
+    const StepSpan& step = before[before.size() - back];
+    const std::uint64_t other = step.end - step.begin;
+    if ((other > cycles ? other - cycles : cycles - other) <= most) return back;
+  }
+  return 0;
 }
 
 class Machine::Impl {

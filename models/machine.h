@@ -220,9 +220,10 @@ bool is_short_for_refresh(const MachineParams& params, std::uint64_t cycles);
 /// What the report of such a run says.
 std::string refresh_note(const MachineParams& params);
 
-/// Whether a step that lasts `cycles` repeats one of `before`: the difference is no more than the
-/// phase of the HBM's refresh makes, or a thousandth.
-bool step_repeats(const MachineParams& params, std::uint64_t before, std::uint64_t cycles);
+/// How many steps before it is the last one that a step of `cycles` repeats, of the four before it;
+/// 0: none. The difference is no more than a refresh of the HBM, or a thousandth.
+std::size_t repeated_step(const MachineParams& params, const std::vector<StepSpan>& before,
+                          std::uint64_t cycles);
 
 /// A machine in which a program has run: its memories can be read afterwards.
 class Machine {

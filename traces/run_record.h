@@ -68,8 +68,8 @@ struct RunRecord {
   std::vector<isa::Buffer> buffers;     ///< Without their data.
   std::vector<isa::ControlOp> control;  ///< Of result.paths; without their places in the code.
   RunResult result;
-  std::vector<double> losses;    ///< Of each step, with values.
-  std::vector<WhatIf> what_if;   ///< With --what-if.
+  std::vector<double> losses;   ///< Of each step, with values.
+  std::vector<WhatIf> what_if;  ///< With --what-if.
   bool has_events = false;
   Events events;
 };

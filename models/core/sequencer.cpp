@@ -549,9 +549,7 @@ void Sequencer::end_step() {
   const StepSpan span{step_begin_, now_};
   step_begin_ = now_;
   if (result_.steps.empty()) {
-    const std::vector<StepSpan>& warm = result_.warmup;
-    const std::uint64_t before = warm.empty() ? 0 : warm.back().end - warm.back().begin;
-    if (warm_up_.has(warm.size(), before, span.end - span.begin)) {
+    if (warm_up_.has(result_.warmup, span.end - span.begin)) {
       result_.warmup.push_back(span);
       begin_account();
       return;

@@ -10,10 +10,10 @@
 namespace tpu {
 
 /// Decides which step is the first that counts, for all cores of a run alike: the one behind
-/// RunOptions::warmup_steps, or, where more are allowed, the first one after that which lasts as
-/// long as the one before it. A step is known to be that when it ends, so each counts until its end
-/// shows that it does not. The first core that ends a step decides for the others, which have not
-/// ended theirs.
+/// RunOptions::warmup_steps, or, where more are allowed, the first one after that which repeats one
+/// of those before it (steps may take turns: the refresh of the HBM has a period of its own). A
+/// step is known to be that when it ends, so each counts until its end shows that it does not. The
+/// first core that ends a step decides for the others, which have not ended theirs.
 class WarmUp {
  public:
   WarmUp(const RunOptions& options, const MachineParams& params)
@@ -21,13 +21,12 @@ class WarmUp {
         most_(std::max(options.warmup_steps, options.most_warmup_steps)),
         params_(params) {}
 
-  /// Whether step `step` (from 0), which took `cycles` on a core and the one before it
-  /// `cycles_before`, is still one of the warm-up.
-  bool has(std::size_t step, std::uint64_t cycles_before, std::uint64_t cycles) {
+  /// Whether a core's step that took `cycles` is still one of the warm-up, behind those `before`.
+  bool has(const std::vector<StepSpan>& before, std::uint64_t cycles) {
+    const std::size_t step = before.size();
     if (step < fixed_) return true;
     if (step == decided_.size() + fixed_) {
-      const bool repeats = step > 0 && step_repeats(params_, cycles_before, cycles);
-      decided_.push_back(step < most_ && !repeats);
+      decided_.push_back(step < most_ && repeated_step(params_, before, cycles) == 0);
     }
     return decided_[step - fixed_];
   }

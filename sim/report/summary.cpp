@@ -179,8 +179,10 @@ void find_steady_state(const traces::RunRecord& record, Summary& summary) {
     return;
   }
   steady.first_ms = record.params.seconds(steady.warmup_cycles.front()) * 1e3;
-  steady.repeats =
-      step_repeats(record.params, steady.warmup_cycles.back(), summary.steps.front().cycles);
+  std::vector<StepSpan> before;
+  for (const std::uint64_t cycles : steady.warmup_cycles) before.push_back({0, cycles});
+  const std::size_t back = repeated_step(record.params, before, summary.steps.front().cycles);
+  if (back > 0) steady.repeats = steady.number - back;
 }
 
 void summarize_steps(const traces::RunRecord& record, Summary& summary) {

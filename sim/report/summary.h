@@ -72,8 +72,7 @@ struct SteadyState {
   std::vector<std::uint64_t> warmup_cycles;  ///< Of the slowest core, of each step that ran before.
   double first_ms = 0;                       ///< The first step of the run.
   std::uint64_t number = 1;                  ///< Of the first step that counts, from 1 on.
-  /// The first step that counts lasts as long as the one before it.
-  bool repeats = false;
+  std::uint64_t repeats = 0;  ///< The number of the step before it that it repeats; 0: none.
 };
 
 /// Fractions of the cycles of all cores; they add up to 1.

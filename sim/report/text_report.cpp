@@ -84,12 +84,11 @@ std::string ordinal(std::uint64_t number) {
 /// Which step that was, and the first one beside it.
 void print_steady_state(std::ostringstream& out, const Summary& summary) {
   const SteadyState& steady = summary.steady;
-  const std::string before = ordinal(steady.number - 1);
   std::string which = "the first of the run, which waits for the first batch: no warm step ran";
   if (steady.number > 1) {
     which = "of the run; the time above is the " + ordinal(steady.number) + " step's, " +
-            (steady.repeats ? "which repeats the " + before
-                            : "and differs from the " + before + "'s: no steady state yet");
+            (steady.repeats > 0 ? "which repeats the " + ordinal(steady.repeats)
+                                : "and no step repeats another: no steady state yet");
   }
   line(out, "First step", short_time(steady.first_ms), which);
 }

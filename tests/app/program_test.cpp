@@ -189,14 +189,15 @@ TEST_F(ProgramTest, ACompareHasBothMachines) {
 TEST_F(ProgramTest, TheWarmStepIsTheStepAndTheFirstStandsBesideIt) {
   const std::string words = "run mlp --cores 1 --batch 128";
   const json warm = report(words + " -o run.h5"), cold = report(words + " --warmup 0");
-  const json all = report(words + " --warmup 0 --steps 4");
+  const json all = report(words + " --warmup 0 --steps 6");
   // The first step waits for the first batch to cross PCIe.
   EXPECT_GT(cold["steps"][0]["cycles"], warm["steps"][0]["cycles"]);
   EXPECT_EQ(warm["first_step_ms"], cold["step_time_ms"]["mean"]);
-  EXPECT_EQ(warm["warm_up"]["repeats"], true);
   const std::size_t from = warm["warm_up"]["counted_from"];
+  EXPECT_GE(warm["warm_up"]["repeats"], 1);
+  EXPECT_LT(warm["warm_up"]["repeats"], from);
   ASSERT_EQ(from, warm["warm_up"]["steps"].size() + 1);
-  ASSERT_LE(from, 4u);
+  ASSERT_LE(from, 6u);
   EXPECT_EQ(warm["steps"][0], all["steps"][from - 1]);
   for (std::size_t i = 0; i + 1 < from; ++i) {
     EXPECT_EQ(warm["warm_up"]["steps"][i], all["steps"][i]);

@@ -151,6 +151,22 @@ TEST(WarmUp, AProgramWithoutAHostCountsFromItsSecondStep) {
   EXPECT_EQ(result.cores[0].total.core.total(), 100u);
 }
 
+TEST(WarmUp, StepsMayTakeTurns) {
+  const MachineParams params;
+  const auto before = [](const std::vector<std::uint64_t>& cycles) {
+    std::vector<StepSpan> spans;
+    for (const std::uint64_t each : cycles) spans.push_back({7, 7 + each});
+    return spans;
+  };
+  EXPECT_EQ(repeated_step(params, before({}), 1000), 0u);
+  EXPECT_EQ(repeated_step(params, before({170000, 149000}), 148000), 0u);
+  EXPECT_EQ(repeated_step(params, before({170000, 149000, 148000}), 149100), 2u);
+  EXPECT_EQ(repeated_step(params, before({170000, 149000}), 149100), 1u);
+  EXPECT_EQ(repeated_step(params, before({149000, 1, 2, 3, 4}), 149000), 0u);
+  EXPECT_EQ(repeated_step(params, before({100000000}), 100090000), 1u);
+  EXPECT_EQ(repeated_step(params, before({100000000}), 100110000), 0u);
+}
+
 TEST(WarmUp, AllCoresCountTheSameSteps) {
   // Each core meets its own steps at its own time: the one host serves them in turn.
   MachineParams params;
