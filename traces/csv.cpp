@@ -1,9 +1,14 @@
 #include "traces/csv.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <type_traits>
+
+#include "sim/base/error.h"
+#include "sim/base/output_file.h"
 
 namespace tpu::traces {
 namespace {
@@ -49,6 +54,19 @@ std::string csv_text(const Table& table) {
     text += "\n";
   }
   return text;
+}
+
+void export_csv(const Hdf5Contents& contents, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw UsageError("-o " + folder + ": expected a folder: " + error.message());
+  for (const auto& [path, table] : contents.tables) {
+    std::string name = path;
+    std::replace(name.begin(), name.end(), '/', '_');
+    OutputFile file(folder + "/" + name + ".csv");
+    file.write(csv_text(table));
+    file.commit();
+  }
 }
 
 }  // namespace tpu::traces

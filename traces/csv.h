@@ -11,4 +11,9 @@ namespace tpu::traces {
 /// NaN empty.
 std::string csv_text(const Table& table);
 
+/// Writes each table of a run into a folder as NAME.csv: `events/ops` is events_ops.csv. The
+/// columns are those of the results file; numbers that stand for names have them in
+/// enumerations.csv.
+void export_csv(const Hdf5Contents& contents, const std::string& folder);
+
 }  // namespace tpu::traces

@@ -4,10 +4,13 @@
 #include <charconv>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "models/parameter_table.h"
 #include "sim/base/error.h"
+#include "traces/buffer_lifetimes.h"
+#include "traces/event_tables.h"
 #include "traces/hdf5_file.h"
 #include "traces/program_tables.h"
 #include "traces/what_if_table.h"
@@ -15,7 +18,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kRunFile{"run", 3};
+const FileKind kRunFile{"run", 4};
 using U64 = std::vector<std::uint64_t>;
 using U32 = std::vector<std::uint32_t>;
 using Strings = std::vector<std::string>;
@@ -205,107 +208,6 @@ Table op_counters_table(const RunRecord& record) {
   return table;
 }
 
-constexpr std::array<const char*, 4> kMxuColumns{"mxu0_busy_cycles", "mxu1_busy_cycles",
-                                                 "mxu2_busy_cycles", "mxu3_busy_cycles"};
-
-void add_events(const Events& events, Hdf5Contents& contents) {
-  Table& ops = contents.tables["events/ops"];
-  ops.add("core", column_of<std::uint32_t>(events.ops, [](auto& e) { return e.core; }));
-  ops.add("op", column_of<std::uint32_t>(events.ops, [](auto& e) { return e.op; }));
-  ops.add("begin_cycle", column_of<std::uint64_t>(events.ops, [](auto& e) { return e.begin; }));
-  ops.add("end_cycle", column_of<std::uint64_t>(events.ops, [](auto& e) { return e.end; }));
-  ops.add("matmul_pushes",
-          column_of<std::uint64_t>(events.ops, [](auto& e) { return e.matmul_pushes; }));
-  ops.add("vector_alu_ops",
-          column_of<std::uint64_t>(events.ops, [](auto& e) { return e.vector_alu_ops; }));
-  ops.add("hbm_bytes", column_of<std::uint64_t>(events.ops, [](auto& e) { return e.hbm_bytes; }));
-
-  for (std::size_t mxu = 0; mxu < kMxuColumns.size(); ++mxu) {
-    ops.add(kMxuColumns[mxu],
-            column_of<std::uint64_t>(events.ops, [&](auto& e) { return e.mxu_busy[mxu]; }));
-  }
-
-  Table& waits = contents.tables["events/waits"];
-  waits.add("core", column_of<std::uint32_t>(events.waits, [](auto& e) { return e.core; }));
-  waits.add("reason", column_of<std::uint32_t>(events.waits, [](auto& e) { return e.reason; }));
-  waits.add("begin_cycle", column_of<std::uint64_t>(events.waits, [](auto& e) { return e.begin; }));
-  waits.add("end_cycle", column_of<std::uint64_t>(events.waits, [](auto& e) { return e.end; }));
-
-  const std::vector<DmaEvent>& list = events.dmas;
-  Table& dmas = contents.tables["events/dmas"];
-  dmas.add("source_chip", column_of<std::uint32_t>(list, [](auto& e) { return e.source_chip; }));
-  dmas.add("source_core", column_of<std::uint32_t>(list, [](auto& e) { return e.source_core; }));
-  dmas.add("source_space", column_of<std::uint32_t>(list, [](auto& e) { return e.source; }));
-  dmas.add("destination_chip",
-           column_of<std::uint32_t>(list, [](auto& e) { return e.destination_chip; }));
-  dmas.add("destination_core",
-           column_of<std::uint32_t>(list, [](auto& e) { return e.destination_core; }));
-  dmas.add("destination_space",
-           column_of<std::uint32_t>(list, [](auto& e) { return e.destination; }));
-  dmas.add("begin_cycle", column_of<std::uint64_t>(list, [](auto& e) { return e.begin; }));
-  dmas.add("end_cycle", column_of<std::uint64_t>(list, [](auto& e) { return e.end; }));
-  dmas.add("bytes", column_of<std::uint64_t>(list, [](auto& e) { return e.bytes; }));
-}
-
-template <class Enum>
-Enum checked_enum(std::uint32_t value, std::uint32_t count, const std::string& where) {
-  if (value >= count) {
-    throw WorkloadError(where + ": expected a number below " + std::to_string(count) + ", found " +
-                        std::to_string(value));
-  }
-  return static_cast<Enum>(value);
-}
-
-Events events_of(const Hdf5Contents& contents) {
-  Events events;
-  const Table& ops = contents.table("events/ops");
-  events.ops.resize(ops.rows());
-  const U32 &op_core = ops.column<std::uint32_t>("core"), &op = ops.column<std::uint32_t>("op");
-  const U64 &op_begin = ops.column<std::uint64_t>("begin_cycle"),
-            &op_end = ops.column<std::uint64_t>("end_cycle"),
-            &pushes = ops.column<std::uint64_t>("matmul_pushes"),
-            &alu = ops.column<std::uint64_t>("vector_alu_ops"),
-            &hbm = ops.column<std::uint64_t>("hbm_bytes");
-  for (std::size_t i = 0; i < events.ops.size(); ++i) {
-    events.ops[i] = {op_core[i], op[i], op_begin[i], op_end[i], pushes[i], alu[i], hbm[i], {}};
-  }
-  for (std::size_t mxu = 0; mxu < kMxuColumns.size(); ++mxu) {
-    const U64& busy = ops.column<std::uint64_t>(kMxuColumns[mxu]);
-    for (std::size_t i = 0; i < busy.size(); ++i) events.ops[i].mxu_busy[mxu] = busy[i];
-  }
-  const Table& waits = contents.table("events/waits");
-  events.waits.resize(waits.rows());
-  for (std::size_t i = 0; i < events.waits.size(); ++i) {
-    events.waits[i] = {waits.column<std::uint32_t>("core")[i],
-                       checked_enum<CoreState>(waits.column<std::uint32_t>("reason")[i],
-                                               static_cast<std::uint32_t>(CoreState::kCount),
-                                               contents.file + ": events/waits: reason"),
-                       waits.column<std::uint64_t>("begin_cycle")[i],
-                       waits.column<std::uint64_t>("end_cycle")[i]};
-  }
-  const Table& dmas = contents.table("events/dmas");
-  events.dmas.resize(dmas.rows());
-  const auto space = [&](const char* column, std::size_t row) {
-    return checked_enum<isa::MemorySpace>(
-        dmas.column<std::uint32_t>(column)[row],
-        static_cast<std::uint32_t>(isa::MemorySpace::kOutfeed) + 1,
-        contents.file + ": events/dmas: " + column);
-  };
-  for (std::size_t i = 0; i < events.dmas.size(); ++i) {
-    DmaEvent& event = events.dmas[i];
-    event.source_chip = dmas.column<std::uint32_t>("source_chip")[i];
-    event.source_core = dmas.column<std::uint32_t>("source_core")[i];
-    event.source = space("source_space", i);
-    event.destination_chip = dmas.column<std::uint32_t>("destination_chip")[i];
-    event.destination_core = dmas.column<std::uint32_t>("destination_core")[i];
-    event.destination = space("destination_space", i);
-    event.begin = dmas.column<std::uint64_t>("begin_cycle")[i];
-    event.end = dmas.column<std::uint64_t>("end_cycle")[i];
-    event.bytes = dmas.column<std::uint64_t>("bytes")[i];
-  }
-  return events;
-}
-
 /// The numbers of the record itself by name; `visit(name, number)`.
 template <class Record, class Visitor>
 void visit_numbers(Record& record, Visitor&& visit) {
@@ -449,16 +351,31 @@ void read_paths(const Hdf5Contents& contents, const std::string& file, RunRecord
   }
 }
 
-void write_run_file(const std::string& path, const RunRecord& record) {
+Table lifetimes_table(const RunRecord& record) {
+  const std::vector<Lifetime> lifetimes = buffer_lifetimes(record);
+  U32 buffer(lifetimes.size());
+  std::iota(buffer.begin(), buffer.end(), 0U);
+  Table table;
+  table.add("buffer", buffer);
+  table.add("first_op", column_of<std::uint32_t>(lifetimes, [](auto& l) { return l.first_op; }));
+  table.add("last_op", column_of<std::uint32_t>(lifetimes, [](auto& l) { return l.last_op; }));
+  return table;
+}
+
+Hdf5Contents run_contents(const RunRecord& record) {
   TPU_CHECK(record.core_numbers.size() == record.result.cores.size(),
             "numbers of " << record.core_numbers.size() << " cores, results of "
                           << record.result.cores.size());
   Hdf5Contents contents;
-  contents.attributes = {
-      {"config", record.config},           {"workload", record.workload},
-      {"program", record.program},         {"compiler", record.compiler},
-      {"detail", record.detail},           {"values", record.values ? "on" : "off"},
-      {"values_from", record.values_from}, {"time_unit", "core clock cycles"}};
+  contents.attributes = {{"config", record.config},
+                         {"workload", record.workload},
+                         {"program", record.program},
+                         {"compiler", record.compiler},
+                         {"detail", record.detail},
+                         {"values", record.values ? "on" : "off"},
+                         {"values_from", record.values_from},
+                         {"time_unit", "core clock cycles"},
+                         {"format_version", std::to_string(kRunFile.version)}};
   Strings names;
   U64 numbers;
   visit_numbers(record, [&](const char* name, std::uint64_t number) {
@@ -479,8 +396,14 @@ void write_run_file(const std::string& path, const RunRecord& record) {
   contents.tables["notes"].add("text", record.result.notes);
   contents.tables["what_if"] = what_if_table(record.what_if);
   contents.tables["losses"].add("loss", record.losses);
+  contents.tables["lifetimes"] = lifetimes_table(record);
+  contents.tables["enumerations"] = enumerations_table();
   if (record.has_events) add_events(record.events, contents);
-  write_hdf5(path, kRunFile, contents);
+  return contents;
+}
+
+void write_run_file(const std::string& path, const RunRecord& record) {
+  write_hdf5(path, kRunFile, run_contents(record));
 }
 
 RunRecord read_run_file(const std::string& path) {

@@ -2,9 +2,13 @@
 
 #include <string>
 
+#include "traces/hdf5_file.h"
 #include "traces/run_record.h"
 
 namespace tpu::traces {
+
+/// Everything of a record as tables: what a results file holds.
+Hdf5Contents run_contents(const RunRecord& record);
 
 /// Writes the results of a run; the same record gives the same bytes.
 void write_run_file(const std::string& path, const RunRecord& record);

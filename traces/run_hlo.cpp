@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "traces/buffer_lifetimes.h"
 #include "traces/protobuf_writer.h"
 #include "workloads/graph/part_error.h"
 #include "workloads/graph/primitive_types.h"
@@ -244,45 +245,28 @@ class Writer {
     return allocation.append(assigned(index, 0));
   }
 
-  /// Temporaries are allocated where they are made; each lives until another is made in its place.
+  /// Temporaries in the order of ops: freed behind their last op, allocated at their first.
   ProtobufMessage heap_trace(std::uint64_t allocation) const {
     constexpr std::uint64_t kAlloc = 0, kFree = 1;
-    std::map<std::uint64_t, std::vector<std::size_t>> made;  ///< By instruction.
+    using At = std::pair<std::uint64_t, std::uint64_t>;  // Op, kind: frees of an op come first.
+    std::multimap<At, std::size_t> events;
+    const std::vector<Lifetime> lifetimes = buffer_lifetimes(record_);
     for (std::size_t i = 0; i < record_.buffers.size(); ++i) {
-      const isa::Buffer& buffer = record_.buffers[i];
-      if (buffer.role == isa::BufferRole::kTemporary) made[maker(buffer)].push_back(i);
+      if (record_.buffers[i].role != isa::BufferRole::kTemporary) continue;
+      events.emplace(At{lifetimes[i].first_op, 1}, i);
+      events.emplace(At{std::uint64_t{lifetimes[i].last_op} + 1, 0}, i);
     }
     ProtobufMessage trace;
-    std::vector<std::size_t> live;
-    const auto event = [&](std::uint64_t kind, std::size_t buffer, std::uint64_t at) {
-      trace.message(1, ProtobufMessage()
-                           .varint(1, kind)
-                           .varint(2, buffer + 1)
-                           .bytes(3, "main")
-                           .bytes(4, name_of_.at(at)));
-    };
-    for (const auto& [at, buffers] : made) {
-      for (const std::size_t next : buffers) {
-        const auto overlaps = [&](std::size_t other) {
-          const isa::Buffer &a = record_.buffers[next], &b = record_.buffers[other];
-          return a.granule * kGranuleBytes < b.granule * kGranuleBytes + b.bytes &&
-                 b.granule * kGranuleBytes < a.granule * kGranuleBytes + a.bytes;
-        };
-        for (std::size_t& other : live) {
-          if (other == kDead || !overlaps(other)) continue;
-          event(kFree, other, at);
-          other = kDead;
-        }
-        live.erase(std::remove(live.begin(), live.end(), kDead), live.end());
-        event(kAlloc, next, at);
-        live.push_back(next);
-      }
+    for (const auto& [at, buffer] : events) {
+      const std::uint64_t id = at.first < hlo_.op_ids.size() ? hlo_.op_ids[at.first] : last_id_;
+      ProtobufMessage event;
+      event.varint(1, at.second == 1 ? kAlloc : kFree).varint(2, buffer + 1);
+      event.bytes(3, "main").bytes(4, name_of_.at(id));
+      trace.message(1, event);
     }
-    for (const std::size_t last : live) event(kFree, last, last_id_);
     return trace.varint(2, 1).varint(3, allocation);
   }
 
-  static constexpr std::size_t kDead = ~std::size_t{0};
   const RunRecord& record_;
   RunHlo hlo_;
   ProtobufMessage instructions_, schedule_, program_shape_, parameter_names_;

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "sim/app/command_options.h"
+#include "sim/app/export_run.h"
 #include "sim/base/error.h"
 #include "sim/config/nearest_name.h"
 
@@ -147,7 +148,15 @@ class Reader {
     read_text("json", [&](const std::string& text) { arguments_.json = text; });
     read_text("output", [&](const std::string& text) { arguments_.output = text; });
     read_text("format", [&](const std::string& text) {
-      arguments_.format = one_of("--format", text, {"perfetto", "xplane"});
+      arguments_.format = one_of("--format", text, export_formats());
+    });
+    read_text("window", [&](const std::string& text) {
+      const std::size_t colon = std::min(text.find(':'), text.size());
+      const std::string end = colon < text.size() ? text.substr(colon + 1) : "";
+      auto& [from, to] = arguments_.window;
+      constexpr std::uint64_t kMost = ~std::uint64_t{0};
+      from = parse_number<std::uint64_t>("--window A:B: A", text.substr(0, colon), 0, kMost - 1);
+      to = parse_number<std::uint64_t>("--window A:B: B", end, from + 1, kMost);
     });
     read_text("max-events", [&](const std::string& text) {
       arguments_.max_events =
@@ -340,7 +349,7 @@ class Reader {
       throw UsageError("tpusim " + name + ": expected -o FILE");
     }
     if (name == "export" && arguments_.format.empty()) {
-      throw UsageError("tpusim export: expected --format perfetto or xplane");
+      throw UsageError("tpusim export: expected --format, such as --format perfetto");
     }
   }
 

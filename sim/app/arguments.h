@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workloads/frontend/zoo.h"
@@ -60,6 +61,7 @@ struct Arguments {
 
   std::string json, output, format;
   std::size_t max_events = 1000000;
+  std::pair<std::uint64_t, std::uint64_t> window{0, ~std::uint64_t{0}};  ///< Cycles.
   std::string dump_after;  ///< A pass of the compiler, "all" or "".
   std::string log = "warning";
   std::string color = "auto";

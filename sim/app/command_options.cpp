@@ -145,7 +145,9 @@ po::options_description options_of(const Command& command) {
   }
   if (std::string(command.name) == "export") {
     add("format", po::value<std::string>(),
-        "perfetto, or xplane: FILE.xplane.pb or a log folder for XProf and TensorBoard");
+        "perfetto; xplane: FILE.xplane.pb or a log folder for XProf and TensorBoard; chrome: JSON; "
+        "csv: a folder, each table; vcd: for GTKWave");
+    add("window", po::value<std::string>(), "A:B: of vcd, cycles from A up to B (all)");
     add("max-events", po::value<std::string>(), "of xplane: events that it holds (1000000)");
   }
   return options;

@@ -19,6 +19,7 @@
 #include "isa/assembler.h"
 #include "isa/disassembler.h"
 #include "isa/encoding.h"
+#include "sim/app/export_run.h"
 #include "sim/app/file_roles.h"
 #include "sim/app/module_show.h"
 #include "sim/app/output_check.h"
@@ -34,10 +35,8 @@
 #include "sim/config/nearest_name.h"
 #include "sim/report/text_report.h"
 #include "traces/npz.h"
-#include "traces/perfetto.h"
 #include "traces/program_file.h"
 #include "traces/run_file.h"
-#include "traces/xplane.h"
 
 namespace tpu::app {
 namespace {
@@ -273,20 +272,6 @@ ExitCode assemble(const Arguments& arguments) {
   for (const isa::Kernel& kernel : program.kernels) {
     std::cout << "  " << kernel.name << ": " << kernel.bundles.size() << " bundles, "
               << report::grouped(isa::encode_bundles(kernel).size() * 4) << " bytes\n";
-  }
-  return ExitCode::kDone;
-}
-
-ExitCode export_run(const Arguments& arguments) {
-  check_files(arguments, {});
-  const traces::RunRecord record = traces::read_run_file(arguments.input);
-  if (arguments.format == "perfetto") traces::export_perfetto(record, arguments.output);
-  if (arguments.format == "xplane") {
-    const report::Utilization used = report::summarize(record).utilization;
-    for (const std::string& note : traces::export_xplane(record, {100 * used.mxu, 100 * used.hbm},
-                                                         arguments.max_events, arguments.output)) {
-      std::cout << note << "\n";
-    }
   }
   return ExitCode::kDone;
 }

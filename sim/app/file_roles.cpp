@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "sim/app/export_run.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "workloads/frontend/zoo.h"
@@ -46,8 +47,7 @@ bool find_identity(const std::string& path, Identity& identity) {
 
 std::vector<Output> outputs_of(const Arguments& arguments) {
   std::vector<Output> files;
-  const bool is_folder = arguments.format == "xplane" &&
-                         fs::path(arguments.output).extension() != ".pb";  // Files of hosts in it.
+  const bool is_folder = exports_folder(arguments);
   if (!arguments.output.empty() && !is_folder) files.push_back({"-o", arguments.output});
   if (!arguments.outputs.empty()) files.push_back({"--outputs", arguments.outputs});
   if (!arguments.json.empty() && arguments.json != "-") files.push_back({"--json", arguments.json});

@@ -1,0 +1,178 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "sim/base/error.h"
+#include "tests/traces/synthetic_record.h"
+#include "traces/buffer_lifetimes.h"
+#include "traces/chrome_trace.h"
+#include "traces/csv.h"
+#include "traces/run_file.h"
+#include "traces/vcd.h"
+
+/// Exports that are text: Chrome JSON, value change dumps, comma-separated tables.
+
+namespace tpu::traces {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TextExportsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tpusim-export-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string text(const std::string& name) const {
+    std::ifstream in(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  fs::path folder_;
+};
+
+TEST_F(TextExportsTest, ChromeHasEachEventWithItsTime) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.ops[1].op_name = "a \"quoted\"\\\x01\xff";
+  export_chrome(record, path("t.json"));
+  const auto trace = nlohmann::json::parse(text("t.json"));
+  std::map<std::string, int> names;
+  double hbm = 0;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] == "X") ++names[event["name"]];
+    if (event["ph"] == "C" && event["pid"] == 0) hbm += event["args"]["GB/s"].get<double>();
+  }
+  EXPECT_EQ(names, (std::map<std::string, int>{{"step 0", 2},
+                                               {"step 1", 2},
+                                               {"fusion.1", 4},
+                                               {"copy.2", 4},
+                                               {"infeed.3", 4},
+                                               {"infeed wait", 4},
+                                               {"DMA HBM->VMEM", 3},
+                                               {"DMA VMEM->HBM", 1},
+                                               {"DMA VMEM->ICI->VMEM", 1}}));
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["name"] != "copy.2" || event["pid"] != 1) continue;
+    EXPECT_NEAR(event["ts"], 600 / 940.0, 1e-9);
+    EXPECT_NEAR(event["dur"], 300 / 940.0, 1e-9);
+    EXPECT_EQ(event["args"]["op_name"], "a \"quoted\"\\\x01\xef\xbf\xbd");
+    break;
+  }
+  // 2,000 values of the run's 2,200 cycles: their mean is the bytes over the time.
+  EXPECT_NEAR(hbm / 2000, 120000 / (2200 / 940e6) / 1e9, 1e-6);
+}
+
+/// Values of a signal of the dump by time in picoseconds.
+std::map<std::uint64_t, std::string> values_of(const std::string& dump, const std::string& scope,
+                                               const std::string& name) {
+  std::istringstream in(dump);
+  std::string line, at, code;
+  std::uint64_t time = 0;
+  std::map<std::uint64_t, std::string> values;
+  while (std::getline(in, line)) {
+    std::istringstream words(line);
+    std::vector<std::string> parts;
+    for (std::string part; words >> part;) parts.push_back(part);
+    if (parts.empty()) continue;
+    if (parts[0] == "$scope") at = parts[2];
+    if (parts[0] == "$var" && at == scope && parts[4] == name) code = parts[3];
+    if (parts[0][0] == '#') {
+      const std::uint64_t next = std::stoull(parts[0].substr(1));
+      EXPECT_GE(next, time);
+      time = next;
+    }
+    if (parts.size() == 2 && parts[1] == code) values[time] = parts[0];
+  }
+  return values;
+}
+
+std::uint64_t ps(std::uint64_t cycle) { return cycle * 1000000 / 940; }
+
+TEST_F(TextExportsTest, AValueChangeDumpHasOpsWaitsAndDmas) {
+  export_vcd(test::synthetic_record_with_events(), {}, path("t.vcd"));
+  const std::string dump = text("t.vcd");
+  EXPECT_EQ(values_of(dump, "core0", "op"),
+            (std::map<std::uint64_t, std::string>{{ps(0), "sfusion.1"},
+                                                  {ps(600), "scopy.2"},
+                                                  {ps(900), "sinfeed.3"},
+                                                  {ps(1000), "sfusion.1"},
+                                                  {ps(1600), "scopy.2"},
+                                                  {ps(1900), "sinfeed.3"},
+                                                  {ps(2000), "s-"}}));
+  EXPECT_EQ(values_of(dump, "core1", "waits_for"),
+            (std::map<std::uint64_t, std::string>{{ps(900), "sinfeed_wait"},
+                                                  {ps(1100), "s-"},
+                                                  {ps(2000), "sinfeed_wait"},
+                                                  {ps(2200), "s-"}}));
+  EXPECT_EQ(values_of(dump, "core0", "dmas_on_their_way"),
+            (std::map<std::uint64_t, std::string>{{ps(600), "b1"},
+                                                  {ps(610), "b10"},
+                                                  {ps(800), "b1"},
+                                                  {ps(850), "b10"},
+                                                  {ps(900), "b1"},
+                                                  {ps(950), "b0"}}));
+}
+
+TEST_F(TextExportsTest, AWindowBeginsWithTheValuesOfItsFirstCycle) {
+  const RunRecord record = test::synthetic_record_with_events();
+  export_vcd(record, {650, 1000}, path("t.vcd"));
+  EXPECT_EQ(values_of(text("t.vcd"), "core0", "op"),
+            (std::map<std::uint64_t, std::string>{{ps(650), "scopy.2"}, {ps(900), "sinfeed.3"}}));
+  EXPECT_THROW(export_vcd(record, {2200, 2300}, path("u.vcd")), UsageError);
+  EXPECT_FALSE(fs::exists(folder_ / "u.vcd"));
+}
+
+TEST_F(TextExportsTest, EachTableIsAFile) {
+  const Hdf5Contents contents = run_contents(test::synthetic_record_with_events());
+  export_csv(contents, path("tables"));
+  std::set<std::string> names;
+  for (const auto& file : fs::directory_iterator(folder_ / "tables")) {
+    names.insert(file.path().filename());
+  }
+  EXPECT_EQ(names.size(), contents.tables.size());
+  EXPECT_EQ(names.count("events_ops.csv"), 1u);
+  EXPECT_EQ(text("tables/steps.csv"),
+            "core,step,begin_cycle,end_cycle\n0,0,0,1000\n0,1,1000,2000\n1,0,0,1100\n"
+            "1,1,1100,2200\n");
+  EXPECT_NE(text("tables/enumerations.csv").find("\nreason,3,infeed_wait\n"), std::string::npos);
+}
+
+/// Four ops; "a" and "b" share a place one after the other, "c" half of it.
+TEST(BufferLifetimes, ATemporaryLivesUntilAnotherTakesItsPlace) {
+  RunRecord record;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    record.ops.emplace_back();
+    record.ops.back().name = name;
+  }
+  const auto add = [&](const char* name, isa::BufferRole role, std::uint64_t granule,
+                       std::uint64_t bytes) {
+    isa::Buffer buffer;
+    buffer.name = name;
+    buffer.role = role;
+    buffer.granule = granule;
+    buffer.bytes = bytes;
+    record.buffers.push_back(buffer);
+  };
+  add("w", isa::BufferRole::kParameter, 1, 1024);
+  add("d", isa::BufferRole::kOutput, 1, 1024);
+  add("a{0}", isa::BufferRole::kTemporary, 10, 4096);
+  add("b", isa::BufferRole::kTemporary, 10, 4096);
+  add("c@{}", isa::BufferRole::kTemporary, 12, 1024);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> lifetimes;
+  for (const Lifetime& life : buffer_lifetimes(record)) {
+    lifetimes.emplace_back(life.first_op, life.last_op);
+  }
+  EXPECT_EQ(lifetimes, (std::vector<std::pair<std::uint32_t, std::uint32_t>>{
+                           {0, 3}, {3, 3}, {0, 0}, {1, 1}, {2, 3}}));
+  EXPECT_EQ(hbm_in_use(record), (std::vector<std::uint64_t>{5120, 5120, 2048, 2048}));
+}
+
+}  // namespace
+}  // namespace tpu::traces
