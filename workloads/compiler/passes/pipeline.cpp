@@ -10,6 +10,7 @@
 #include "workloads/compiler/passes/copy_steps.h"
 #include "workloads/compiler/passes/custom_calls.h"
 #include "workloads/compiler/passes/empty_arrays.h"
+#include "workloads/compiler/passes/factorization_expander.h"
 #include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/indexed_access.h"
@@ -151,6 +152,7 @@ ScheduledModule lower_to_kernels(const hlo::Module& module, const Target& target
     const std::vector<std::string> notes = hold_in_words(scheduled.module);
     if (report != nullptr) report->notes = notes;
   });
+  run("expand_factorizations", [&] { expand_factorizations(scheduled.module); });
   set_devices(scheduled.module, target);
   run("number_rings", [&] { number_rings(scheduled.module); });
   run_passes(scheduled, target, report, after_pass, "");

@@ -1,0 +1,412 @@
+#include "workloads/compiler/passes/factorization_expander.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "workloads/compiler/passes/counted_loop.h"
+#include "workloads/compiler/passes/edit.h"
+
+namespace tpu::compiler {
+
+using hlo::ComparisonDirection;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+/// Matrices [batch..., rows, columns] and vectors [batch..., rows or columns] in the terms of an
+/// editor.
+class Matrices {
+ public:
+  Matrices(GraphEditor& edit, Id matrix) : Matrices(edit, edit.dimensions(matrix)) {}
+  Matrices(GraphEditor& edit, Extents extents) : edit_(edit), extents_(std::move(extents)) {
+    rank_ = static_cast<std::int64_t>(extents_.size());
+    row_ = rank_ - 2;
+    column_ = rank_ - 1;
+  }
+
+  std::int64_t rows() const { return extents_[static_cast<std::size_t>(row_)]; }
+  std::int64_t columns() const { return extents_[static_cast<std::size_t>(column_)]; }
+  Extents row_vectors() const { return without(column_); }  ///< An element for each row.
+  Extents column_vectors() const { return without(row_); }  ///< One for each column.
+  Extents batch() const { return {extents_.begin(), extents_.end() - 2}; }
+
+  /// Compares the row (column) number with a scalar, or with one of each matrix.
+  Id rows_that(ComparisonDirection direction, Id number) {
+    return number_compared(extents_, row_, direction, number);
+  }
+  Id columns_that(ComparisonDirection direction, Id number) {
+    return number_compared(extents_, column_, direction, number);
+  }
+  /// The same of the elements of vectors with an element for each row.
+  Id elements_that(const Extents& vectors, ComparisonDirection direction, Id number) {
+    return number_compared(vectors, static_cast<std::int64_t>(vectors.size()) - 1, direction,
+                           number);
+  }
+  /// A vector all over the matrices.
+  Id along_rows(Id of_each_row) { return spread(of_each_row, row_); }
+  Id along_columns(Id of_each_column) { return spread(of_each_column, column_); }
+  /// A number of each matrix all over vectors.
+  Id all_over(Id number, const Extents& extents) {
+    Extents places;
+    for (std::size_t d = 0; d < edit_.dimensions(number).size(); ++d) {
+      places.push_back(static_cast<std::int64_t>(d));
+    }
+    return edit_.broadcast(number, extents, places);
+  }
+  /// What is chosen of each row (of each column), added up: one column (row) of the matrix.
+  Id sum_of_rows(Id chosen, Id matrix) {
+    return edit_.reduce(kept(chosen, matrix), HloOpcode::kAdd, {column_}, 0);
+  }
+  Id sum_of_columns(Id chosen, Id matrix) {
+    return edit_.reduce(kept(chosen, matrix), HloOpcode::kAdd, {row_}, 0);
+  }
+  /// The chosen element of each vector.
+  Id element(Id chosen, Id vectors) {
+    const auto last = static_cast<std::int64_t>(edit_.dimensions(vectors).size()) - 1;
+    return edit_.reduce(kept(chosen, vectors), HloOpcode::kAdd, {last}, 0);
+  }
+  /// The value where it is chosen, 0 elsewhere.
+  Id kept(Id chosen, Id value) {
+    return edit_.select(chosen, value, edit_.splat(ElementType::kF32, edit_.dimensions(value), 0));
+  }
+  /// matrix - rows * columns, an outer product.
+  Id less_product(Id matrix, Id of_rows, Id of_columns) {
+    const Id product =
+        edit_.binary(HloOpcode::kMultiply, along_rows(of_rows), along_columns(of_columns));
+    return edit_.binary(HloOpcode::kSubtract, matrix, product);
+  }
+
+ private:
+  Extents without(std::int64_t dimension) const {
+    Extents rest = extents_;
+    rest.erase(rest.begin() + dimension);
+    return rest;
+  }
+  Id number_compared(const Extents& extents, std::int64_t dimension, ComparisonDirection direction,
+                     Id number) {
+    const ElementType type = edit_.shape(number).type;
+    return edit_.compare(edit_.iota(type, extents, dimension), all_over(number, extents),
+                         direction);
+  }
+  Id spread(Id vectors, std::int64_t dimension) {
+    Extents places;
+    for (std::int64_t d = 0; d < row_; ++d) places.push_back(d);
+    places.push_back(dimension);
+    return edit_.broadcast(vectors, extents_, places);
+  }
+
+  GraphEditor& edit_;
+  Extents extents_;
+  std::int64_t rank_ = 0, row_ = 0, column_ = 0;
+};
+
+Id turned(GraphEditor& edit, Id matrix) {
+  Extents order;
+  const auto rank = static_cast<std::int64_t>(edit.dimensions(matrix).size());
+  for (std::int64_t d = 0; d < rank; ++d) order.push_back(d);
+  std::swap(order[static_cast<std::size_t>(rank - 1)], order[static_cast<std::size_t>(rank - 2)]);
+  return edit.transpose(matrix, order);
+}
+
+Id zeros(GraphEditor& edit, const Extents& extents) {
+  return edit.splat(ElementType::kF32, extents, 0);
+}
+
+/// Expands the factorizations of one computation.
+class FactorizationExpander {
+ public:
+  FactorizationExpander(hlo::Module& module, hlo::ComputationId computation)
+      : module_(module), computation_(computation), edit_(module, computation) {}
+
+  void run() {
+    const std::size_t count = code().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      old_ = code().instructions[i];
+      if (!old_.operands.empty()) visit();
+    }
+    if (code().instructions.size() > count) tidy(code());
+  }
+
+ private:
+  hlo::Computation& code() { return module_.computations[static_cast<std::size_t>(computation_)]; }
+  bool says(const char* attribute) const {
+    return old_.raw_attributes->find(attribute) != std::string::npos;
+  }
+  bool calls(const char* target) const {
+    return old_.opcode == HloOpcode::kCustomCall && old_.custom_call_target.get() == target;
+  }
+  std::vector<Id> loop(
+      std::int64_t trips, const std::vector<Id>& initial,
+      const std::function<std::vector<Id>(GraphEditor&, Id, const std::vector<Id>&)>& body) {
+    return counted_loop(module_, edit_, old_, trips, initial, body);
+  }
+
+  void visit() {
+    if (edit_.shape(old_.operands[0]).type != ElementType::kF32) return;
+    edit_.stand_for(old_.id);
+    if (old_.opcode == HloOpcode::kCholesky) return cholesky();
+    if (old_.opcode == HloOpcode::kTriangularSolve) return triangular_solve();
+    if (calls("LuDecomposition")) return lu();
+    if (calls("Qr")) return qr();
+    if (calls("ProductOfElementaryHouseholderReflectors")) return reflectors();
+  }
+
+  void cholesky();
+  void triangular_solve();
+  void lu();
+  void qr();
+  void reflectors();
+
+  hlo::Module& module_;
+  hlo::ComputationId computation_;
+  GraphEditor edit_;
+  HloInstruction old_;
+};
+
+/// Column i of the factor is that of what is left, over the root of its diagonal element; its outer
+/// product with itself is taken off. Column, row and diagonal element are sums of one kernel, what
+/// becomes of them is another. Reads one triangle only.
+void FactorizationExpander::cholesky() {
+  const bool is_lower = says("lower=true");
+  const Id given = old_.operands[0];
+  const Extents extents = edit_.dimensions(given);
+  const auto last = static_cast<std::int64_t>(extents.size()) - 1;
+  const Id is_given = edit_.compare(edit_.iota(ElementType::kS32, extents, last - 1),
+                                    edit_.iota(ElementType::kS32, extents, last),
+                                    is_lower ? ComparisonDirection::kGe : ComparisonDirection::kLe);
+  const Id matrix = edit_.select(is_given, given, turned(edit_, given));
+  const auto body = [&](GraphEditor& edit, Id i, const std::vector<Id>& state) {
+    Matrices m(edit, extents);
+    const Id is_column = m.columns_that(ComparisonDirection::kEq, i);
+    const Id is_row = m.rows_that(ComparisonDirection::kEq, i);
+    const Id column = m.along_rows(m.sum_of_rows(is_column, state[0]));
+    const Id row = m.along_columns(m.sum_of_columns(is_row, state[0]));
+    const Id is_diagonal = edit.binary(HloOpcode::kAnd, is_row, is_column);
+    const Id diagonal = m.all_over(
+        edit.reduce(m.kept(is_diagonal, state[0]), HloOpcode::kAdd, {last - 1, last}, 0), extents);
+    const Id product = edit.binary(HloOpcode::kMultiply, column, row);
+    const Id rest = edit.binary(HloOpcode::kSubtract, state[0],
+                                edit.binary(HloOpcode::kDivide, product, diagonal));
+    const Id factor =
+        edit.binary(HloOpcode::kDivide, column, edit.unary(HloOpcode::kSqrt, diagonal));
+    const Id lower = m.kept(m.rows_that(ComparisonDirection::kGe, i), factor);
+    return std::vector<Id>{rest, edit.select(is_column, lower, state[1])};
+  };
+  const Id factors = loop(extents.back(), {matrix, zeros(edit_, extents)}, body)[1];
+  edit_.finish(is_lower ? factors : turned(edit_, factors));
+}
+
+/// op(A) X = B by substitution: row i of what is left is that of X, its multiples are taken off the
+/// rows that come later. X op(A) = B is op(A)^T X^T = B^T. Rows are divided by their diagonal
+/// elements before; the columns stand one after the other in memory, so that the loop's counter is
+/// the place of the one that an iteration reads.
+void FactorizationExpander::triangular_solve() {
+  const bool is_left = says("left_side=true");
+  const bool is_transposed = says("transpose_a=TRANSPOSE") || says("transpose_a=ADJOINT");
+  const bool turns = is_transposed == is_left;
+  const bool is_lower = says("lower=true") != turns;
+  Id triangle = turns ? turned(edit_, old_.operands[0]) : old_.operands[0];
+  Id right = is_left ? old_.operands[1] : turned(edit_, old_.operands[1]);
+  const Extents square = edit_.dimensions(triangle), extents = edit_.dimensions(right);
+  const std::int64_t n = square.back();
+  const auto last = static_cast<std::int64_t>(square.size()) - 1;
+  Matrices a(edit_, square), b(edit_, extents);
+  const Id rows = edit_.iota(ElementType::kS32, square, last - 1);
+  const Id columns = edit_.iota(ElementType::kS32, square, last);
+  if (!says("unit_diagonal=true")) {
+    const Id diagonal =
+        a.sum_of_rows(edit_.compare(rows, columns, ComparisonDirection::kEq), triangle);
+    triangle = edit_.binary(HloOpcode::kDivide, triangle, a.along_rows(diagonal));
+    right = edit_.binary(HloOpcode::kDivide, right, b.along_rows(diagonal));
+  }
+  const auto later = is_lower ? ComparisonDirection::kGt : ComparisonDirection::kLt;
+  Extents order{last};
+  for (std::int64_t d = 0; d < last; ++d) order.push_back(d);
+  Id by_columns = edit_.transpose(a.kept(edit_.compare(rows, columns, later), triangle), order);
+  if (!is_lower) by_columns = edit_.reverse(by_columns, 0);
+  Extents sizes = edit_.dimensions(by_columns);
+  sizes.front() = 1;
+  const auto body = [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
+    Matrices x(edit, extents);
+    std::vector<Id> places{state[0], step};
+    places.resize(sizes.size() + 1, edit.scalar(ElementType::kS32, 0));
+    HloInstruction slice =
+        edit.start(HloOpcode::kDynamicSlice, places, hlo::array_shape(ElementType::kF32, sizes));
+    slice.dynamic_slice_sizes = sizes;
+    const Id column = edit.reshape(edit.append_instruction(std::move(slice)), x.row_vectors());
+    const Id counted = edit.iota(ElementType::kS32, extents, last - 1);
+    const Id is_row =
+        is_lower ? x.rows_that(ComparisonDirection::kEq, step)
+                 : edit.compare(edit.binary(HloOpcode::kAdd, counted, x.all_over(step, extents)),
+                                edit.splat(ElementType::kS32, extents, static_cast<double>(n - 1)),
+                                ComparisonDirection::kEq);
+    const Id row = x.sum_of_columns(is_row, state[1]);
+    return std::vector<Id>{state[0], x.less_product(state[1], column, row)};
+  };
+  const Id solved = loop(n, {by_columns, right}, body)[1];
+  edit_.finish(is_left ? solved : turned(edit_, solved));
+}
+
+/// The first row with the largest element of column i from i on changes places with row i; the rows
+/// below lose their multiple of it, which stands in the column from then on. Numbers of rows are
+/// counted in f32.
+void FactorizationExpander::lu() {
+  const Extents extents = edit_.dimensions(old_.operands[0]);
+  Matrices all(edit_, extents);
+  const std::int64_t trips = std::min(all.rows(), all.columns());
+  Extents pivots = all.batch();
+  pivots.push_back(trips);
+  const auto body = [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
+    using Direction = ComparisonDirection;
+    Matrices m(edit, extents);
+    const Extents rows = m.row_vectors();
+    const auto last = static_cast<std::int64_t>(rows.size()) - 1;
+    const Id i = edit.convert(step, ElementType::kF32);
+    const Id is_column = m.columns_that(Direction::kEq, i);
+    const Id column = m.sum_of_rows(is_column, state[0]);
+    const Id size =
+        edit.select(m.elements_that(rows, Direction::kGe, i), edit.unary(HloOpcode::kAbs, column),
+                    edit.splat(ElementType::kF32, rows, -1));
+    const Id largest = edit.reduce(size, HloOpcode::kMaximum, {last}, -1);
+    const Id is_largest = edit.compare(size, m.all_over(largest, rows), Direction::kEq);
+    const Id beyond = edit.splat(ElementType::kF32, rows, static_cast<double>(m.rows()));
+    const Id found =
+        edit.reduce(edit.select(is_largest, edit.iota(ElementType::kF32, rows, last), beyond),
+                    HloOpcode::kMinimum, {last}, static_cast<double>(m.rows()));
+    // No element is the largest where one is not a number: the row stays.
+    const Id p = edit.select(
+        edit.compare(found, edit.splat(ElementType::kF32, m.batch(), static_cast<double>(m.rows())),
+                     Direction::kLt),
+        found, m.all_over(i, m.batch()));
+    const auto exchanged = [&](Id value, Id at_i, Id at_p, Id is_i, Id is_p) {
+      return edit.select(is_i, at_p, edit.select(is_p, at_i, value));
+    };
+    const Id is_row = m.rows_that(Direction::kEq, i), is_other = m.rows_that(Direction::kEq, p);
+    const Id row = m.sum_of_columns(is_row, state[0]), other = m.sum_of_columns(is_other, state[0]);
+    const Id moved =
+        exchanged(state[0], m.along_columns(row), m.along_columns(other), is_row, is_other);
+    const Id here = m.elements_that(rows, Direction::kEq, i);
+    const Id there = m.elements_that(rows, Direction::kEq, p);
+    const auto exchanged_elements = [&](Id vector) {
+      return exchanged(vector, m.all_over(m.element(here, vector), rows),
+                       m.all_over(m.element(there, vector), rows), here, there);
+    };
+    const Id moved_column = exchanged_elements(column);
+    const Id pivot = m.all_over(m.element(there, column), rows);
+    const Id is_zero = edit.compare(pivot, zeros(edit, rows), Direction::kEq);
+    const Id multiple =
+        edit.select(is_zero, moved_column, edit.binary(HloOpcode::kDivide, moved_column, pivot));
+    const Id below = m.kept(m.elements_that(rows, Direction::kGt, i), multiple);
+    const Id behind = m.kept(m.elements_that(m.column_vectors(), Direction::kGt, i), other);
+    const Id is_below = m.rows_that(Direction::kGt, i);
+    const Id with_factors =
+        edit.select(edit.binary(HloOpcode::kAnd, is_column, is_below), m.along_rows(below), moved);
+    const Id is_pivot = m.elements_that(pivots, Direction::kEq, i);
+    return std::vector<Id>{m.less_product(with_factors, below, behind),
+                           edit.select(is_pivot, m.all_over(p, pivots), state[1]),
+                           exchanged_elements(state[2])};
+  };
+  const Extents rows = all.row_vectors();
+  const Id order = edit_.iota(ElementType::kF32, rows, static_cast<std::int64_t>(rows.size()) - 1);
+  const std::vector<Id> results =
+      loop(trips, {old_.operands[0], zeros(edit_, pivots), order}, body);
+  edit_.finish_tuple({results[0], edit_.convert(results[1], ElementType::kS32),
+                      edit_.convert(results[2], ElementType::kS32)});
+}
+
+/// Householder's reflections: what is left of column i below its diagonal is the vector of the
+/// reflection (its first element is 1), whose factor stands beside it.
+void FactorizationExpander::qr() {
+  const Extents extents = edit_.dimensions(old_.operands[0]);
+  Matrices all(edit_, extents);
+  const std::int64_t trips = std::min(all.rows(), all.columns());
+  Extents factors = all.batch();
+  factors.push_back(trips);
+  const auto body = [&](GraphEditor& edit, Id i, const std::vector<Id>& state) {
+    using Direction = ComparisonDirection;
+    Matrices m(edit, extents);
+    const Extents rows = m.row_vectors();
+    const Id is_column = m.columns_that(Direction::kEq, i);
+    const Id column = m.sum_of_rows(is_column, state[0]);
+    const Id is_diagonal = m.elements_that(rows, Direction::kEq, i);
+    const Id is_below = m.elements_that(rows, Direction::kGt, i);
+    const Id alpha = m.element(is_diagonal, column);
+    const Id rest = m.element(is_below, edit.binary(HloOpcode::kMultiply, column, column));
+    const Id none = zeros(edit, m.batch());
+    const Id length = edit.unary(
+        HloOpcode::kSqrt,
+        edit.binary(HloOpcode::kAdd, edit.binary(HloOpcode::kMultiply, alpha, alpha), rest));
+    const Id away = edit.select(edit.compare(alpha, none, Direction::kGe),
+                                edit.unary(HloOpcode::kNegate, length), length);
+    const Id is_done = edit.compare(rest, none, Direction::kEq);
+    const Id beta = edit.select(is_done, alpha, away);
+    const Id one = edit.splat(ElementType::kF32, m.batch(), 1);
+    const Id difference = edit.binary(HloOpcode::kSubtract, beta, alpha);
+    const Id tau =
+        edit.select(is_done, none,
+                    edit.binary(HloOpcode::kDivide, difference, edit.select(is_done, one, beta)));
+    const Id scale = edit.select(is_done, one, edit.unary(HloOpcode::kNegate, difference));
+    const Id below =
+        m.kept(is_below, edit.binary(HloOpcode::kDivide, column, m.all_over(scale, rows)));
+    const Id vector = edit.select(is_diagonal, edit.splat(ElementType::kF32, rows, 1), below);
+    const Id dots =
+        m.sum_of_columns(m.columns_that(Direction::kGt, i),
+                         edit.binary(HloOpcode::kMultiply, state[0], m.along_rows(vector)));
+    const Id taus = m.all_over(tau, m.column_vectors());
+    const Id reflected =
+        m.less_product(state[0], vector, edit.binary(HloOpcode::kMultiply, taus, dots));
+    const Id diagonal_and_below =
+        edit.select(is_diagonal, m.all_over(beta, rows), edit.select(is_below, below, column));
+    const Id is_factor = m.elements_that(factors, Direction::kEq, i);
+    return std::vector<Id>{edit.select(is_column, m.along_rows(diagonal_and_below), reflected),
+                           edit.select(is_factor, m.all_over(tau, factors), state[1])};
+  };
+  edit_.finish_tuple(loop(trips, {old_.operands[0], zeros(edit_, factors)}, body));
+}
+
+/// The product of reflections on the columns of the identity, the last one first.
+void FactorizationExpander::reflectors() {
+  const Extents extents = edit_.dimensions(old_.operands[0]);
+  const Extents factors = edit_.dimensions(old_.operands[1]);
+  Matrices all(edit_, extents);
+  const auto last = static_cast<std::int64_t>(extents.size()) - 1;
+  const Id on_diagonal =
+      edit_.compare(edit_.iota(ElementType::kS32, extents, last - 1),
+                    edit_.iota(ElementType::kS32, extents, last), ComparisonDirection::kEq);
+  const Id identity = all.kept(on_diagonal, edit_.splat(ElementType::kF32, extents, 1));
+  const std::int64_t count = factors.back();
+  const auto body = [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
+    using Direction = ComparisonDirection;
+    Matrices m(edit, extents);
+    const Extents rows = m.row_vectors();
+    const Id i = edit.binary(HloOpcode::kSubtract,
+                             edit.scalar(ElementType::kS32, static_cast<double>(count - 1)), step);
+    const Id column = m.sum_of_rows(m.columns_that(Direction::kEq, i), state[0]);
+    const Id below = m.kept(m.elements_that(rows, Direction::kGt, i), column);
+    const Id vector = edit.select(m.elements_that(rows, Direction::kEq, i),
+                                  edit.splat(ElementType::kF32, rows, 1), below);
+    const Id tau = m.element(m.elements_that(factors, Direction::kEq, i), state[1]);
+    const Id product = edit.binary(HloOpcode::kMultiply, state[2], m.along_rows(vector));
+    const Id dots = edit.reduce(product, HloOpcode::kAdd, {last - 1}, 0);
+    const Id taus = m.all_over(tau, m.column_vectors());
+    return std::vector<Id>{
+        state[0], state[1],
+        m.less_product(state[2], vector, edit.binary(HloOpcode::kMultiply, taus, dots))};
+  };
+  edit_.finish(loop(count, {old_.operands[0], old_.operands[1], identity}, body)[2]);
+}
+
+}  // namespace
+
+void expand_factorizations(hlo::Module& module) {
+  const auto count = static_cast<hlo::ComputationId>(module.computations.size());
+  for (hlo::ComputationId id = 0; id < count; ++id) FactorizationExpander(module, id).run();
+}
+
+}  // namespace tpu::compiler
