@@ -5,6 +5,7 @@
 #
 #     tests/run.sh              what every change has to pass
 #     tests/run.sh --sanitize   the whole program under the sanitizers, too: the compiler and every command
+#     tests/run.sh --fuzz 3600  each fuzzer for so many seconds in place of ten
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,6 +37,23 @@ build_and_test() {
 sanitized='base|isa|config|traces|xla|hlo|models'
 [[ "${1:-}" == --sanitize ]] && sanitized+='|frontend|graph|reference|report|app'
 
+fuzz_seconds=10
+if [[ "${1:-}" == --fuzz ]]; then fuzz_seconds=${2:?expected the seconds of each fuzzer behind --fuzz}; fi
+
+# Whether clang can build fuzzers here.
+has_libfuzzer() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null
+}
+
+fuzz() {
+  cmake -S . -B build-fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang \
+    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTPUSIM_SANITIZE=ON -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=OFF \
+    -DTPUSIM_FUZZ_SECONDS="$fuzz_seconds" &&
+    cmake --build build-fuzz --target fuzzers &&
+    ctest --test-dir build-fuzz --output-on-failure -j "$(nproc)" --no-tests=error -L '^fuzz$'
+}
+
 sanitize() {
   local targets=()
   for room in ${sanitized//|/ }; do targets+=("${room}_tests"); done
@@ -48,11 +66,17 @@ sanitize() {
 step "clang-format" check_format
 step "build and tests" build_and_test
 step "parsers and machine under the sanitizers" sanitize
+if has_libfuzzer; then
+  step "fuzzers, $fuzz_seconds s each" fuzz
+fi
 step "tests that did not run" tests/not_run.sh build/Testing/Temporary/LastTest.log
+if ! has_libfuzzer; then
+  echo "9 fuzzers did not run: no clang with libFuzzer here (Debian: clang, libclang-rt-14-dev)"
+fi
 
 echo
 if [[ $failures -ne 0 ]]; then
-  echo "$failures of 4 parts failed" >&2
+  echo "$failures parts failed" >&2
   exit 1
 fi
 echo "all that ran passed"

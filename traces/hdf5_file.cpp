@@ -129,7 +129,9 @@ void write_table(hid_t file, const std::string& path, const Table& table) {
       checked(H5Tset_strpad(member, H5T_STR_NULLTERM));
     }
     checked(H5Tinsert(type, column.name.c_str(), offset, member));
-    std::visit(CopyIn{data.data() + offset, row_bytes, forms[i].bytes}, column.values);
+    if (!data.empty()) {
+      std::visit(CopyIn{data.data() + offset, row_bytes, forms[i].bytes}, column.values);
+    }
     offset += forms[i].bytes;
   }
   write_dataset(file, path, type, table.rows(), data, kChunkRows, &table);

@@ -248,7 +248,7 @@ Table Reader::read_table(hid_t dataset, hid_t type, const std::string& path) {
   Table table;
   table.title = contents_.file + ": " + path;
   for (const Member& member : members) {
-    const std::uint8_t* from = data.data() + member.offset;
+    const std::uint8_t* from = data.empty() ? nullptr : data.data() + member.offset;
     Table::Column column = member.copy_out != nullptr
                                ? member.copy_out(from, row_bytes, rows)
                                : strings_out(from, row_bytes, rows, member.bytes);

@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""Random JAX programs, computed by tpusim and by JAX on the CPU.
+
+    tests/jax_differential.py --count 1000 --tpusim build/tpusim
+    tests/jax_differential.py --only 417 --keep /tmp/x      one program again, its files kept
+
+Each program is a function of its seed: one to eight operations of jax.numpy and jax.lax at random shapes and types,
+a third of them behind a gradient, a vmap or a scan. It is lowered by JAX as it is, compiled and run by tpusim with
+values on. Both results are compared with those of the same function in fp64: tpusim may be 20 times as far away as JAX,
+or 1e-4 (bf16: 2e-2). Products run at the highest precision, and functions with steps (floor, comparisons, sorts) see
+inputs that both sides hold exactly. Ends with a table, the seeds of what differs, and exit code 1 if there are any.
+
+Needs jax (pip install jax); without it, exit code 77.
+"""
+import argparse
+import collections
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+try:
+    import jax
+    import jax.numpy as jnp
+    import ml_dtypes
+    import numpy as np
+except ImportError as error:
+    print(f"no jax: {error}")
+    sys.exit(77)
+
+# What tpusim says of programs that it does not claim to run; the text is part of its message.
+EXPLAINED = {
+    "has no kernel": "no kernel, said so",
+    "have no kernel": "no kernel, said so",
+    "Ran out of memory": "does not fit",
+}
+
+
+class Program:
+    """A random function and its arguments."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.arguments = []
+        self.steps = []
+        self.shape = tuple(int(n) for n in self.random.choice([1, 2, 3, 5, 8, 16, 33, 64, 127, 128, 130], self.pick([1, 2, 2, 3])))
+        self.add_argument(self.shape, self.pick([np.float32, np.float32, ml_dtypes.bfloat16]))
+        for _ in range(int(self.random.integers(1, 9))):
+            self.steps.append(self.pick(STEPS)(self))
+        self.form = self.pick(["plain", "plain", "plain", "plain", "grad", "vmap", "scan"])
+
+    def pick(self, options):
+        return options[int(self.random.integers(len(options)))]
+
+    def add_argument(self, shape, dtype):
+        if np.issubdtype(dtype, np.integer):
+            value = self.random.integers(-100, 100, shape).astype(dtype)
+        else:
+            # Few bits: sums of some are exact, and rounding to bf16 changes nothing.
+            value = (self.random.integers(-32, 33, shape) / 16).astype(dtype)
+        self.arguments.append(value)
+        return len(self.arguments) - 1
+
+    def __call__(self, *arguments):
+        if self.form == "grad":
+            def total(x):
+                return jnp.sum(self.apply(x, *arguments[1:]).astype(jnp.float32))
+            return jax.grad(total)(arguments[0])
+        if self.form == "vmap":
+            return jax.vmap(lambda k: self.apply(arguments[0] + k.astype(arguments[0].dtype), *arguments[1:]))(
+                jnp.arange(3, dtype=jnp.float32))
+        if self.form == "scan":
+            def body(carry, k):
+                return carry * jnp.asarray(0.5, carry.dtype) + k.astype(carry.dtype), jnp.max(self.apply(carry, *arguments[1:]))
+            return jax.lax.scan(body, arguments[0], jnp.arange(3, dtype=jnp.float32))
+        return self.apply(*arguments)
+
+    def apply(self, x, *rest):
+        for step in self.steps:
+            x = step(x, rest)
+        return x
+
+
+def unary(p):
+    name = p.pick(["tanh", "exp", "sin", "cos", "sqrt", "log1p", "expm1", "abs", "negative", "square", "cbrt", "arctan",
+                   "logistic", "erf", "rsqrt", "relu"])
+    def step(x, rest):
+        if name == "sqrt":
+            return jnp.sqrt(jnp.abs(x) + 1)
+        if name == "log1p":
+            return jnp.log1p(jnp.abs(x))
+        if name == "cbrt":
+            return jnp.cbrt(jnp.abs(x) + 1)
+        if name == "rsqrt":
+            return jax.lax.rsqrt(jnp.abs(x) + 1)
+        if name in ("exp", "expm1"):
+            return getattr(jnp, name)(jnp.clip(x, -8, 4))
+        if name == "logistic":
+            return jax.nn.sigmoid(x)
+        if name == "erf":
+            return jax.lax.erf(x)
+        if name == "relu":
+            return jnp.maximum(x, jnp.asarray(-0.01, x.dtype) * x)
+        return getattr(jnp, name)(x)
+    return step
+
+
+def binary(p):
+    name = p.pick(["add", "subtract", "multiply", "maximum", "minimum", "divide", "power", "arctan2"])
+    value = float(p.random.integers(1, 40) / 16)
+    def step(x, rest):
+        other = jnp.asarray(value, x.dtype)
+        if name == "power":
+            return jnp.power(jnp.abs(x) + 1, other)
+        return getattr(jnp, name)(x, other)
+    return step
+
+
+def with_argument(p):
+    """Adds or multiplies an argument of its own, of the shape that is there when the function is traced."""
+    seed = int(p.random.integers(1 << 30))
+    multiply = bool(p.random.integers(2))
+    def step(x, rest):
+        values = np.random.default_rng(seed).integers(-8, 9, x.shape[-1:]) / 8
+        other = jnp.asarray(values, x.dtype)
+        return x * other if multiply else x + other
+    return step
+
+
+def product(p):
+    seed, columns = int(p.random.integers(1 << 30)), int(p.pick([1, 3, 8, 64, 128, 130]))
+    def step(x, rest):
+        rows = x.shape[-1]
+        w = np.random.default_rng(seed).integers(-4, 5, (rows, columns)) / 2.0 ** (2 + rows.bit_length() // 2)
+        return jnp.matmul(x, jnp.asarray(w, x.dtype))
+    return step
+
+
+def convolution(p):
+    seed, channels, stride = int(p.random.integers(1 << 30)), int(p.pick([1, 4, 16])), int(p.pick([1, 1, 2]))
+    padding = p.pick(["SAME", "VALID"])
+    def step(x, rest):
+        if x.ndim != 3 or min(x.shape) < 3 or x.size > 40000:
+            return x
+        w = np.random.default_rng(seed).integers(-4, 5, (3, 3, 1, channels)) / 16
+        out = jax.lax.conv_general_dilated(x[..., None], jnp.asarray(w, x.dtype), (stride, stride), padding,
+                                           dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return jnp.sum(out, axis=-1)
+    return step
+
+
+def reduction(p):
+    name, axis, keep = p.pick(["sum", "max", "min", "mean", "prod", "var"]), int(p.random.integers(3)), bool(p.random.integers(2))
+    def step(x, rest):
+        if x.ndim == 0:
+            return x
+        if name == "prod":
+            x = x * jnp.asarray(0.125, x.dtype) + jnp.asarray(1, x.dtype)
+        return getattr(jnp, name)(x, axis=axis % x.ndim, keepdims=keep or x.ndim == 1)
+    return step
+
+
+def movement(p):
+    name, a, b = p.pick(["transpose", "reshape", "slice", "pad", "concatenate", "reverse", "roll", "tile", "broadcast",
+                         "stride", "repeat"]), int(p.random.integers(1, 6)), int(p.random.integers(3))
+    def step(x, rest):
+        if x.ndim == 0 or x.size > 60000:
+            return x
+        axis = b % x.ndim
+        n = x.shape[axis]
+        if name == "transpose":
+            return jnp.moveaxis(x, axis, 0)
+        if name == "reshape":
+            return x.reshape(-1) if a % 2 else x.reshape((x.shape[0], -1))
+        if name == "slice":
+            return jax.lax.slice_in_dim(x, min(a, n - 1), n, axis=axis)
+        if name == "stride":
+            return jax.lax.slice_in_dim(x, 0, n, stride=min(a, n), axis=axis)
+        if name == "pad":
+            return jnp.pad(x, [(a, 1) if i == axis else (0, 0) for i in range(x.ndim)])
+        if name == "concatenate":
+            return jnp.concatenate([x, x * jnp.asarray(2, x.dtype)], axis=axis)
+        if name == "reverse":
+            return jnp.flip(x, axis)
+        if name == "roll":
+            return jnp.roll(x, a, axis)
+        if name == "tile":
+            return jnp.tile(x, a % 3 + 1)
+        if name == "repeat":
+            return jnp.repeat(x, a % 2 + 1, axis=axis)
+        return jnp.broadcast_to(x[None], (a % 3 + 1,) + x.shape)
+    return step
+
+
+def indexing(p):
+    name, seed = p.pick(["take", "dynamic_slice", "update", "scatter_add", "one_hot"]), int(p.random.integers(1 << 30))
+    def step(x, rest):
+        if x.ndim == 0:
+            return x
+        random = np.random.default_rng(seed)
+        n = x.shape[0]
+        if name == "take":
+            return jnp.take(x, jnp.asarray(random.integers(0, n, 5)), axis=0)
+        at = int(random.integers(0, n))
+        if name == "dynamic_slice":
+            return jax.lax.dynamic_slice_in_dim(x, jnp.int32(at), max(1, n // 2), axis=0)
+        if name == "update":
+            return jax.lax.dynamic_update_slice_in_dim(x, x[:1] * jnp.asarray(3, x.dtype), jnp.int32(at), axis=0)
+        if name == "scatter_add":
+            return x.at[jnp.asarray(random.integers(0, n, 4))].add(jnp.asarray(0.5, x.dtype))
+        return x + jax.nn.one_hot(at, x.shape[-1], dtype=x.dtype)
+    return step
+
+
+def ordered(p):
+    """Of inputs that both sides hold exactly: a constant array is sorted, searched, counted and added."""
+    name, seed = p.pick(["sort", "argmax", "cumsum", "where", "integers"]), int(p.random.integers(1 << 30))
+    def step(x, rest):
+        if x.ndim == 0:
+            return x
+        values = np.random.default_rng(seed).permutation(x.shape[-1]).astype(np.float32) / 8
+        v = jnp.asarray(values)
+        if name == "sort":
+            return x + jnp.sort(v).astype(x.dtype)
+        if name == "argmax":
+            return x + (jnp.argmax(v) % 7).astype(x.dtype)
+        if name == "cumsum":
+            return x + (jnp.cumsum(v) / values.size).astype(x.dtype)
+        if name == "where":
+            return jnp.where(v > 1, x, -x)
+        whole = v.astype(jnp.int32)
+        return x + ((whole * 3 // 2) % 5 ^ 1).astype(x.dtype)
+    return step
+
+
+def normalisation(p):
+    name = p.pick(["softmax", "layer", "logsumexp"])
+    def step(x, rest):
+        if x.ndim == 0:
+            return x
+        if name == "softmax":
+            return jax.nn.softmax(x, axis=-1)
+        if name == "logsumexp":
+            return x - jax.scipy.special.logsumexp(x, axis=-1, keepdims=True)
+        mean = jnp.mean(x, -1, keepdims=True)
+        return (x - mean) / jnp.sqrt(jnp.mean((x - mean) ** 2, -1, keepdims=True) + 1)
+    return step
+
+
+STEPS = [unary, unary, binary, binary, with_argument, product, convolution, reduction, movement, movement, indexing,
+         ordered, normalisation]
+
+
+def plain(array):
+    """As numpy stores it without ml_dtypes."""
+    array = np.asarray(array)
+    return array.view("V2") if array.dtype == ml_dtypes.bfloat16 else array
+
+
+def exact(program):
+    """The results of the same function in fp64."""
+    with jax.enable_x64(True):
+        arguments = [np.asarray(a, np.float64) for a in program.arguments]
+        return [np.asarray(o, np.float64) for o in jax.tree_util.tree_leaves(jax.jit(program)(*arguments))]
+
+
+def distance(a, b, least):
+    """Relative L2; elements below `least` in the mean, zeros but for rounding, count in absolute terms."""
+    scale = max(np.linalg.norm(b.ravel()), least * max(b.size, 1) ** 0.5)
+    return float(np.linalg.norm((np.asarray(a, np.float64) - b).ravel()) / scale)
+
+
+def compare(outputs, theirs, program):
+    """What differs by more than the type explains, or than 20 times what JAX itself is away from fp64."""
+    messages = []
+    for i, (mine, reference) in enumerate(zip(outputs, exact(program))):
+        mine = np.asarray(mine)
+        other = theirs[f"out_{i:03}"]
+        if other.dtype.kind == "V":
+            other = other.view(ml_dtypes.bfloat16)
+        if other.shape != mine.shape or other.dtype != mine.dtype:
+            messages.append(f"out_{i:03} is {other.dtype}{other.shape}, expected {mine.dtype}{mine.shape}")
+            continue
+        short = any(a.dtype == ml_dtypes.bfloat16 for a in program.arguments)
+        least = 1e-2 if short else 1e-4
+        jax_away, away = distance(mine, reference, least), distance(other, reference, least)
+        if not away <= max(2e-2 if short else 1e-4, 20 * jax_away):
+            messages.append(f"out_{i:03} is {away:.1e} away from fp64, JAX {jax_away:.1e}")
+    return "; ".join(messages)
+
+
+def judge(seed, folder, tpusim):
+    """What became of a program: a word and the message."""
+    with jax.default_matmul_precision("highest"):
+        try:
+            program = Program(seed)
+            lowered = jax.jit(program).lower(*program.arguments)
+            outputs = jax.tree_util.tree_leaves(lowered.compile()(*program.arguments))
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            return "no program", str(error)
+        if not all(np.isfinite(np.asarray(o, np.float64)).all() for o in outputs):
+            return "not finite", ""
+        module, inputs, results = (folder / f"{seed}.{end}" for end in ("pb", "npz", "out.npz"))
+        module.write_bytes(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+        np.savez(inputs, **{f"arg_{i:03}": plain(a) for i, a in enumerate(program.arguments)})
+        command = [tpusim, "run", str(module), "--cores", "1", "--inputs", str(inputs), "--outputs", str(results),
+                   "--max-cycles", "1000000000"]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            return "time", "more than 120 s"
+        if run.returncode == 0:
+            message = compare(outputs, np.load(results), program)
+            return ("differs", message) if message else ("same", "")
+    for text, why in EXPLAINED.items():
+        if text in run.stderr:
+            return why, run.stderr
+    words = {1: "fault", 4: "refused", 70: "our bug"}
+    return words.get(run.returncode, f"ends with {run.returncode}"), run.stderr
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int)
+    parser.add_argument("--tpusim", default="build/tpusim")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for the programs and values of what is not the same")
+    arguments = parser.parse_args()
+    counts = collections.Counter()
+    bad = ("differs", "our bug", "time", "refused", "fault")
+    failed = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = arguments.keep or pathlib.Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        seeds = [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + arguments.count)
+        for seed in seeds:
+            word, message = judge(seed, folder, arguments.tpusim)
+            counts[word] += 1
+            if word not in ("same", "no program", "not finite"):
+                print(f"{seed}: {word}: {message.strip()[:400]}", flush=True)
+            elif arguments.only is None:
+                for file in folder.glob(f"{seed}.*"):
+                    file.unlink()
+            if word in bad or word.startswith("ends"):
+                failed.append(seed)
+    for word, count in counts.most_common():
+        print(f"{count:6} {word}")
+    print(f"{len(failed)} of {sum(counts.values())} to explain: {failed[:50]}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
