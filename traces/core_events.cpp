@@ -150,7 +150,8 @@ std::vector<double> ici_bytes(const RunRecord& record, std::uint32_t chip, std::
   }
   const IciParams& ici = record.params.ici;
   const std::uint32_t links = links_along(ici.mesh_x, ici.wrap_x, chip % ici.mesh_x) +
-                              links_along(ici.mesh_y, ici.wrap_y, chip / ici.mesh_x);
+                              links_along(ici.mesh_y, ici.wrap_y, chip / ici.mesh_x % ici.mesh_y) +
+                              links_along(ici.mesh_z, ici.wrap_z, chip / ici.mesh_x / ici.mesh_y);
   const double per_cycle = links * (ici.link_mbps / 8.0) / record.params.clock_mhz;
   return binned_within({}, sent, record.result.cycles, bins, per_cycle);
 }

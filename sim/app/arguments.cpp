@@ -158,6 +158,9 @@ class Reader {
       from = parse_number<std::uint64_t>("--window A:B: A", text.substr(0, colon), 0, kMost - 1);
       to = parse_number<std::uint64_t>("--window A:B: B", end, from + 1, kMost);
     });
+    read_text("level", [&](const std::string& text) {
+      arguments_.level = parse_number<int>("--level", text, 1, 2);
+    });
     read_text("max-events", [&](const std::string& text) {
       arguments_.max_events =
           parse_number<std::size_t>("--max-events", text, 1, std::size_t{1} << 40);
@@ -188,6 +191,10 @@ class Reader {
       arguments_.sweep.action =
           one_of("tpusim sweep", inputs[0], {"plan", "run", "status", "merge"});
       inputs.erase(inputs.begin());
+    }
+    if (arguments_.command == "report" && inputs.size() > 1) {
+      arguments_.more_inputs.assign(inputs.begin() + 1, inputs.end());
+      inputs.resize(1);
     }
     const std::size_t allowed = wanted ? 1 : 0;
     if (inputs.size() > allowed) {
@@ -345,7 +352,8 @@ class Reader {
   void check_destination() const {
     const std::string name = command_.name;
     const bool dumps = !arguments_.dump_after.empty();
-    if ((name == "compile" || name == "export") && arguments_.output.empty() && !dumps) {
+    if ((name == "compile" || name == "export" || name == "report") && arguments_.output.empty() &&
+        !dumps) {
       throw UsageError("tpusim " + name + ": expected -o FILE");
     }
     if (name == "export" && arguments_.format.empty()) {

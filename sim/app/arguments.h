@@ -32,7 +32,8 @@ struct SweepArguments {
 /// Everything that the flags of a command may say.
 struct Arguments {
   std::string command;
-  std::string input;  ///< Workload, configuration or file.
+  std::string input;                     ///< Workload, configuration or file.
+  std::vector<std::string> more_inputs;  ///< Of a command that takes several.
 
   std::vector<std::string> configs{"v3-8"};
   std::vector<std::string> settings;  ///< Of --set.
@@ -60,6 +61,7 @@ struct Arguments {
   SweepArguments sweep;
 
   std::string json, output, format;
+  int level = 2;  ///< Of profile.
   std::size_t max_events = 1000000;
   std::pair<std::uint64_t, std::uint64_t> window{0, ~std::uint64_t{0}};  ///< Cycles.
   std::string dump_after;  ///< A pass of the compiler, "all" or "".

@@ -20,6 +20,12 @@ const std::vector<Command> kCommands{
     {"asm", "FILE", "assemble a text into a program", true, true, false, false, false, false, true},
     {"export", "RUN.h5", "write the timeline of a run for a viewer", false, false, false, false,
      false, false, true},
+    {"report", "RUN.h5", "a page for a browser, of one run or several", false, false, false, false,
+     false, false, true},
+    {"profile", "RUN.h5", "what capture_tpu_profile prints of a TPU", false, false, false, false,
+     false, false, false},
+    {"metrics", "RUN.h5", "what PyTorch/XLA's metrics report prints", false, false, false, false,
+     false, false, false},
     {"validate", "FOLDER", "captured programs that silicon ran, too: cycles there and here", true,
      false, false, false, false, true, false},
     {"sweep", "[plan|run|status|merge] SWEEP.toml", "many runs: what is missing, into one table",
@@ -139,6 +145,7 @@ po::options_description options_of(const Command& command) {
                           : "file to write");
   }
   if (name == "sweep") add_sweep_options(add);
+  if (name == "profile") add("level", po::value<std::string>(), "--monitoring_level: 1, 2 (2)");
   if (std::string(command.name) == "compile") {
     add("dump-after", po::value<std::string>(),
         "PASS: print the module after this pass as HLO text; all: after each; -o may be left out");

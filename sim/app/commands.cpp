@@ -24,6 +24,7 @@
 #include "sim/app/module_show.h"
 #include "sim/app/output_check.h"
 #include "sim/app/printable_stream.h"
+#include "sim/app/saved_runs.h"
 #include "sim/app/simulation.h"
 #include "sim/app/sweep.h"
 #include "sim/app/terminal.h"
@@ -365,6 +366,9 @@ ExitCode execute(const Arguments& arguments) {
   if (arguments.command == "export") return export_run(arguments);
   if (arguments.command == "validate") return validate(arguments);
   if (arguments.command == "sweep") return sweep(arguments);
+  if (arguments.command == "report") return report_runs(arguments);
+  if (arguments.command == "profile") return profile_run(arguments);
+  if (arguments.command == "metrics") return print_metrics(arguments);
   if (arguments.command == "list") return list();
   if (arguments.command == "show") return show(arguments);
   TPU_CHECK(false, "no command " << arguments.command);

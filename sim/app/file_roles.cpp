@@ -73,6 +73,7 @@ std::vector<NamedFile> inputs_of(const Arguments& arguments,
     files.push_back({"the input", arguments.input});
     add_folder(arguments.input, files);
   }
+  for (const std::string& path : arguments.more_inputs) files.push_back({"an input", path});
   if (!arguments.inputs.empty())
     files.push_back({"the file that --inputs reads", arguments.inputs});
   if (!arguments.check.empty()) files.push_back({"the file that --check reads", arguments.check});

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <vector>
 
 #include "models/parameter_table.h"
 #include "sim/base/error.h"
@@ -235,6 +237,33 @@ TEST(EventRecorder, EventsComeOutInTheOrderOfTheirBegin) {
   ASSERT_EQ(events.waits.size(), 1u);
   EXPECT_EQ(events.dmas[0].begin, 2u);
   EXPECT_TRUE(recorder.take().ops.empty());
+}
+
+/// The words in backquotes of a line of the README.
+std::vector<std::string> quoted_words(const std::string& line) {
+  std::vector<std::string> words;
+  for (std::size_t at = line.find('`'); at != std::string::npos; at = line.find('`', at)) {
+    const std::size_t end = line.find('`', at + 1);
+    if (end == std::string::npos) break;
+    words.push_back(line.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  return words;
+}
+
+TEST(RunFileSchema, TheReadmeHasEachTableWithItsColumns) {
+  std::ifstream in(TPUSIM_SOURCE_DIR "/traces/README.md");
+  std::map<std::string, std::vector<std::string>> described;
+  for (std::string line; std::getline(in, line);) {
+    const std::vector<std::string> words = quoted_words(line);
+    if (line.rfind("| `", 0) != 0 || words.empty()) continue;
+    described[words[0]] = {words.begin() + 1, words.end()};
+  }
+  for (const auto& [name, table] : run_contents(test::synthetic_record_with_events()).tables) {
+    std::vector<std::string> columns;
+    for (const Table::NamedColumn& column : table.columns()) columns.push_back(column.name);
+    EXPECT_EQ(described[name], columns) << "traces/README.md: " << name;
+  }
 }
 
 }  // namespace

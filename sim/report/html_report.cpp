@@ -1,0 +1,175 @@
+#include "sim/report/html_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/parameter_table.h"
+#include "sim/base/error.h"
+#include "sim/report/comparison.h"
+#include "sim/report/report_page.h"
+#include "sim/report/what_if_report.h"
+#include "traces/buffer_lifetimes.h"
+#include "traces/core_events.h"
+
+namespace tpu::report {
+namespace {
+
+constexpr std::size_t kSamples = 300;
+constexpr std::size_t kMostOps = 2000;
+constexpr std::size_t kLargestBuffers = 12;
+
+/// Four digits are what a page shows, and keep it small.
+double rounded(double value) {
+  if (value == 0 || !std::isfinite(value)) return 0;
+  const double scale = std::pow(10, 4 - std::ceil(std::log10(std::abs(value))));
+  return std::round(value * scale) / scale;
+}
+
+Json rounded_list(const std::vector<double>& values, double scale) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(rounded(value * scale));
+  return list;
+}
+
+Json ops_data(const traces::RunRecord& record, const Summary& summary) {
+  Json ops = Json::array();
+  double total = 0;
+  for (const OpSummary& op : summary.ops) total += op.cycles;
+  for (const OpSummary& op : summary.ops) {
+    if (ops.size() == kMostOps) break;
+    const isa::OpInfo& info = record.ops[op.op];
+    ops.push_back({{"name", info.name},
+                   {"category", info.category},
+                   {"scope", info.op_name},
+                   {"count", rounded(op.count)},
+                   {"ms", rounded(op.cycles / (record.params.clock_mhz * 1e3))},
+                   {"share", total > 0 ? rounded(op.cycles / total) : 0},
+                   {"flops", rounded(op.flops)},
+                   {"bytes", rounded(op.hbm_bytes)},
+                   {"bound", to_string(op.bound)}});
+  }
+  return ops;
+}
+
+/// Shares over the time of the first core.
+Json timeline_data(const traces::RunRecord& record) {
+  if (!record.has_events || record.result.cores.empty()) return nullptr;
+  const traces::CoreEvents events = traces::core_events(record, 0);
+  const std::uint64_t total = record.result.cycles;
+  const std::size_t bins = std::min<std::uint64_t>(kSamples, total);
+  if (bins == 0) return nullptr;
+  const MxuParams& mxu = record.params.core.mxu;
+  std::vector<traces::Quantity> pushes, waits;
+  for (const traces::OpEvent* op : events.ops) {
+    pushes.push_back(
+        {op->begin, op->end,
+         static_cast<double>(op->matmul_pushes) * mxu.push_interval_cycles / mxu.blocks()});
+  }
+  for (const traces::WaitEvent* wait : events.waits) {
+    waits.push_back({wait->begin, wait->end, static_cast<double>(wait->end - wait->begin)});
+  }
+  const double width = static_cast<double>(total) / static_cast<double>(bins);
+  const double pins = record.params.core_hbm_bytes_per_s() / (record.params.clock_mhz * 1e6);
+  std::uint64_t first = total;
+  for (const StepSpan& step : events.result->steps) first = std::min(first, step.begin);
+  return {{"begin_ms", rounded(record.params.seconds(first) * 1e3)},
+          {"end_ms", rounded(record.params.seconds(total) * 1e3)},
+          {"mxu", rounded_list(traces::binned(pushes, total, bins), 1 / width)},
+          {"hbm", rounded_list(traces::hbm_bytes(record, events, bins), 1 / width / pins)},
+          {"waits", rounded_list(traces::binned(waits, total, bins), 1 / width)}};
+}
+
+Json memory_data(const traces::RunRecord& record, const Summary& summary) {
+  Json in_use = Json::array(), buffers = Json::array();
+  const std::vector<std::uint64_t> bytes = traces::hbm_in_use(record);
+  const std::size_t every = std::max<std::size_t>(1, bytes.size() / kSamples);
+  for (std::size_t i = 0; i < bytes.size(); i += every) {
+    const auto end = bytes.begin() + static_cast<std::ptrdiff_t>(std::min(i + every, bytes.size()));
+    const auto most = std::max_element(bytes.begin() + static_cast<std::ptrdiff_t>(i), end);
+    in_use.push_back({record.ops[static_cast<std::size_t>(most - bytes.begin())].name,
+                      static_cast<double>(*most)});
+  }
+  std::vector<const isa::Buffer*> order;
+  for (const isa::Buffer& buffer : record.buffers) order.push_back(&buffer);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const isa::Buffer* a, const isa::Buffer* b) { return a->bytes > b->bytes; });
+  for (const isa::Buffer* buffer : order) {
+    if (buffers.size() == kLargestBuffers) break;
+    buffers.push_back({{"name", buffer->name},
+                       {"role", role_name(buffer->role)},
+                       {"shape", buffer->shape},
+                       {"bytes", buffer->bytes},
+                       {"unpadded", buffer->unpadded_bytes}});
+  }
+  return {{"in_use", in_use},
+          {"buffers", buffers},
+          {"peak", summary.memory.hbm_peak_bytes},
+          {"capacity", summary.memory.hbm_capacity_bytes}};
+}
+
+Json run_data(const traces::RunRecord& record, const Summary& summary) {
+  const Breakdown& parts = summary.breakdown;
+  Json figures = Json::array();
+  for (const ResultRow& row : result_rows({record}, {summary})) {
+    figures.push_back({row.label, rounded(row.values[0])});
+  }
+  Json causes = {{"compute", parts.compute},
+                 {"memory wait", parts.memory_wait},
+                 {"infeed wait", parts.infeed_wait},
+                 {"outfeed wait", parts.outfeed_wait},
+                 {"ICI wait", parts.ici_wait},
+                 {"wait for a late core", parts.peer_wait},
+                 {"wait for a core that waits for its host", parts.peer_host_wait},
+                 {"host wait", parts.host_wait},
+                 {"finished", parts.finished}};
+  Json run = {{"config", record.config},
+              {"workload", record.workload},
+              {"compiler", record.compiler},
+              {"batch", record.batch},
+              {"cores", record.result.cores.size()},
+              {"step_ms", summary.step_mean_ms},
+              {"peak_flops", record.params.core_peak_flops()},
+              {"hbm_rate", record.params.core_hbm_bytes_per_s()},
+              {"figures", figures},
+              {"causes", causes},
+              {"ops", ops_data(record, summary)},
+              {"timeline", timeline_data(record)},
+              {"memory", memory_data(record, summary)},
+              {"notes", record.result.notes}};
+  if (!record.what_if.empty()) run["what_if"] = what_if_json(record, summary);
+  return run;
+}
+
+}  // namespace
+
+Json html_data(const std::vector<traces::RunRecord>& records,
+               const std::vector<Summary>& summaries) {
+  Json data;
+  data["runs"] = Json::array();
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    data["runs"].push_back(run_data(records[i], summaries[i]));
+  }
+  data["parameters"] = Json::array();
+  for (const ParameterDifference& difference : differing_parameters(records)) {
+    data["parameters"].push_back(
+        {{"path", difference.path}, {"unit", difference.unit}, {"values", difference.values}});
+  }
+  return data;
+}
+
+std::string html_report(const std::vector<traces::RunRecord>& records,
+                        const std::vector<Summary>& summaries) {
+  constexpr std::string_view kPlace = "RUN_DATA";
+  std::string data =
+      html_data(records, summaries).dump(-1, ' ', true, Json::error_handler_t::replace);
+  // No text of a run ends the script that holds it.
+  for (std::size_t at = data.find('<'); at != std::string::npos; at = data.find('<', at)) {
+    data.replace(at, 1, "\\u003c");
+  }
+  std::string page(report_page());
+  const std::size_t place = page.find(kPlace);
+  TPU_CHECK(place != std::string::npos, "the page has no place for data");
+  return page.replace(place, kPlace.size(), data);
+}
+
+}  // namespace tpu::report

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""traces/tpusim_run.py on a run. Skipped without h5py and pandas."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "traces"))
+try:
+    import tpusim_run
+except ImportError as error:
+    tpusim_run = None
+    MISSING = f"no {error.name} here"
+else:
+    MISSING = ""
+
+PROGRAM = ""
+
+
+@unittest.skipIf(tpusim_run is None, MISSING)
+class Reader(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.h5")
+            words = [PROGRAM, "run", "lenet", "--cores", "2", "--steps", "2", "-o", path, "--json", "-"]
+            cls.report = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+            cls.run_ = tpusim_run.load(path)
+
+    def test_steps_are_the_report(self):
+        steps = self.run_["steps"]
+        cycles = (steps.end_cycle - steps.begin_cycle).groupby(steps.step).max()
+        self.assertEqual(list(cycles), [step["cycles"] for step in self.report["steps"]])
+        self.assertEqual(self.run_.clock_mhz, 940)
+        self.assertEqual(self.run_.attributes["workload"], "lenet")
+
+    def test_numbers_have_their_names(self):
+        self.assertIn("parameter", set(self.run_["buffers"].role))
+        self.assertIn("HBM", set(self.run_["events/dmas"].source_space))
+        self.assertIn("memory_wait", set(self.run_["events/waits"].reason))
+        self.assertIn("mxu0", set(self.run_["core_units"].unit))
+
+    def test_waits_are_those_of_the_account(self):
+        waits = self.run_["events/waits"]
+        waits = waits[(waits.core == 0) & (waits.reason == "memory_wait")]
+        self.assertEqual((waits.end_cycle - waits.begin_cycle).sum(), self.run_["cores"].memory_wait_cycles[0])
+
+    def test_memory_in_use_stays_within_the_plan(self):
+        timeline = self.run_.memory_timeline()
+        peak = self.report["memory"]["hbm_peak_bytes"]
+        self.assertLessEqual(timeline.max(), peak)
+        self.assertGreater(timeline.max(), 0.5 * peak)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        PROGRAM = sys.argv.pop(1)
+    unittest.main()
