@@ -21,6 +21,8 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
       number_(number),
       chip_(number / setup.params.cores_per_chip),
       core_(number % setup.params.cores_per_chip),
+      hbm_(hbm),
+      begins_alike_(!setup.options.values && load.hbm.empty()),
       scalar_(setup.params.core.smem_words, chip_, core_),
       flags_(setup.params.core.sync_flags) {
   if (setup.options.values) {
@@ -104,6 +106,14 @@ void Core::tick() {
 std::string Core::start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
                             CodePlace place, std::uint64_t now) {
   return dma_->start(descriptor, unknown, place, now);
+}
+
+/// With values off every step has the inputs of the first: what it would make of them for the next
+/// one is not computed. Where data is still on its way out of the core, all stays as it is.
+void Core::begin_next_step() {
+  if (!begins_alike_ || !dma_->idle()) return;
+  hbm_.begin_step();
+  if (data_) data_->knowledge()->begin_step();
 }
 
 std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,

@@ -68,6 +68,7 @@ class Core : public TimedModule,
 
   std::string start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
                         CodePlace place, std::uint64_t now) override;
+  void begin_next_step() override;
   std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                  std::uint64_t now) override;
 
@@ -86,6 +87,8 @@ class Core : public TimedModule,
   const std::uint32_t number_;
   const std::uint32_t chip_;
   const std::uint32_t core_;  ///< Of the chip.
+  MemoryImage& hbm_;
+  const bool begins_alike_;  ///< Each step begins with the same inputs.
   ScalarUnit scalar_;
   SyncFlags flags_;
   std::vector<std::unique_ptr<SystolicArray>> arrays_;

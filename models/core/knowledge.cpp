@@ -45,6 +45,12 @@ void Knowledge::forget_registers(Origin origin) {
   transposed_.clear();
 }
 
+void Knowledge::begin_step() {
+  forget_registers({});
+  index_addresses_.fill({});
+  forget_rows({});
+}
+
 void Knowledge::forget_rows(Origin origin) {
   ++epoch_;
   forgotten_ = origin;

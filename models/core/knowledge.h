@@ -28,6 +28,10 @@ class Knowledge {
   /// The core goes from one kernel to another, by a call or a return.
   void enter(std::uint32_t kernel, std::uint32_t from);
 
+  /// A step begins: what registers and VMEM hold is what the machine happens to hold, as at the
+  /// start of the run.
+  void begin_step();
+
   Origin vector(std::uint8_t reg) const { return vectors_[reg]; }
   Origin rows(std::uint32_t first, std::uint32_t count) const;
   void set_rows(std::uint32_t first, std::uint32_t count, Origin origin);

@@ -552,6 +552,7 @@ void Sequencer::end_step() {
     if (warm_up_.has(result_.warmup, span.end - span.begin)) {
       result_.warmup.push_back(span);
       begin_account();
+      outside_.begin_next_step();
       return;
     }
   }
@@ -561,6 +562,7 @@ void Sequencer::end_step() {
   }
   result_.steps.push_back(span);
   finished_ = result_.steps.size() == options_.steps;
+  if (!finished_) outside_.begin_next_step();
 }
 
 /// A step of the warm-up ends here. What units still do of its pushes belongs to the account.

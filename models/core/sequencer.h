@@ -28,6 +28,8 @@ class CoreOutside {
   /// Starts a DMA; returns what is wrong with it, or nothing.
   virtual std::string start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
                                 CodePlace place, std::uint64_t now) = 0;
+  /// The core begins its next step.
+  virtual void begin_next_step() = 0;
   virtual std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                          std::uint64_t now) = 0;
 };

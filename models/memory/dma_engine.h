@@ -104,6 +104,8 @@ class DmaEngine : public HbmClient {
   void message_arrived(const IciMessage& message, std::uint64_t now);
 
   /// What is under way towards a flag of this core, for the report of a deadlock.
+  /// No DMA that this core started is under way.
+  bool idle() const { return remote_.empty() && free_.size() == local_.size(); }
   std::vector<std::string> outstanding(std::uint32_t flag) const;
 
  private:

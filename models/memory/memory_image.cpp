@@ -156,6 +156,16 @@ void MemoryImage::assume(std::uint64_t granule, std::uint64_t granules, std::uin
   assumed_[granule] = {granule + granules, buffer};
 }
 
+void MemoryImage::begin_step() {
+  for (auto& [first, marked] : marked_) {
+    if (!marked.origin.known()) marked.origin = Origin::nobody();
+  }
+  for (const auto& [first, assumed] : assumed_) {
+    mark(first, assumed.end, Origin());
+    drop_words(first, assumed.end - first);
+  }
+}
+
 Origin MemoryImage::look_up(std::uint64_t granule, std::uint32_t* words) const {
   const Origin origin = origin_of(granule);
   if (!origin.known()) return origin;

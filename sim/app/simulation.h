@@ -30,7 +30,7 @@ config::Configuration effective_configuration(const Arguments& arguments, const 
 ///
 /// The steps that count are warm ones: the first waits for the first batch, so unless --warmup says
 /// otherwise steps run until one repeats the one before, and that is the first to count. With
-/// values there are no such steps, because they would train.
+/// values those would train, so they are simulated apart, with values off.
 Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
                     const std::string& config_name);
 

@@ -261,6 +261,27 @@ loop:
 )");
 }
 
+TEST(Followed, EveryStepBeginsWithTheInputsOfTheFirst) {
+  // The step replaces its input.
+  isa::Program program = program_of("kernel top\n" + kLoopOverLoaded + R"(
+  { %v4 = vmov 9 }
+  { vst [vmem:$0x0] %v4 }
+  { dma.vmem_to_hbm 0, 1, 40, 2 }
+  { dma.done.wait 2, 1 }
+  { vsyncadd 2, -1 }
+  { vsyncadd 1, -1 }
+)");
+  add_buffer(program, 40, isa::BufferRole::kParameter, {});
+  RunOptions options = test::on_core(0);
+  options.inputs = [](std::uint32_t, const isa::Buffer&) { return std::vector<std::uint32_t>{30}; };
+  options.steps = 3;
+  const RunResult result = test::run(program, options);
+  ASSERT_EQ(result.cores[0].steps.size(), 3u);
+  for (const StepSpan& step : result.cores[0].steps) EXPECT_GT(step.end - step.begin, 32u * 4);
+  // The load, the sum and what is pushed; not the store.
+  EXPECT_TRUE(has_note(result, "top (2 of 4 vector instructions)")) << result.notes.at(0);
+}
+
 TEST(Followed, OfAKernelTheSliceThatReachesControl) {
   const isa::Program program = counts_and_computes(500);
   RunOptions options = test::on_core(0);
