@@ -1,0 +1,66 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/app/program_fixture.h"
+
+/// What the program makes of a results file: exports, the page, texts.
+
+namespace tpu::app {
+namespace {
+
+class SavedRunsTest : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    ASSERT_EQ(tpusim("run matmul --shape 256x256x256 --cores 1 --steps 2 -o r.h5").exit_code, 0);
+  }
+  void expect_done(const std::string& words) const {
+    const Outcome outcome = tpusim(words);
+    EXPECT_EQ(outcome.exit_code, 0) << words << "\n" << outcome.err;
+  }
+};
+
+TEST_F(SavedRunsTest, EachFormatWritesWhatItIsCalled) {
+  expect_done("export r.h5 --format perfetto -o r.pftrace");
+  expect_done("export r.h5 --format xplane -o r.xplane.pb");
+  expect_done("export r.h5 --format xplane -o log");
+  expect_done("export r.h5 --format chrome -o r.json");
+  expect_done("export r.h5 --format csv -o tables");
+  expect_done("export r.h5 --format vcd --window 10:500 -o r.vcd");
+  EXPECT_GT(fs::file_size(folder_ / "r.pftrace"), 1000u);
+  EXPECT_EQ(text_of(folder_ / "r.xplane.pb"),
+            text_of(folder_ / "log/plugins/profile/tpusim/host0.xplane.pb"));
+  EXPECT_FALSE(json::parse(text_of(folder_ / "r.json"), nullptr, false).is_discarded());
+  EXPECT_EQ(text_of(folder_ / "tables/steps.csv").substr(0, 26), "core,step,begin_cycle,end_");
+  EXPECT_NE(text_of(folder_ / "r.vcd").find("$enddefinitions"), std::string::npos);
+}
+
+TEST_F(SavedRunsTest, PagesAndTextsComeFromTheFile) {
+  expect_done("report r.h5 r.h5 -o r.html");
+  EXPECT_NE(text_of(folder_ / "r.html").find("\"workload\":\"matmul\""), std::string::npos);
+  EXPECT_EQ(tpusim("profile r.h5 --level 1").out.find("Timestamp: 00:00:00\n  TPU type: TPU v3\n"),
+            0u);
+  EXPECT_NE(tpusim("profile r.h5").out.find("Number of TPU cores: 1 (Replica count = 1"),
+            std::string::npos);
+  EXPECT_EQ(tpusim("metrics r.h5").out.find("Metric: ExecuteTime\n  TotalSamples: 2\n"), 0u);
+}
+
+TEST_F(SavedRunsTest, MistakesAreNamedAndNothingIsOverwritten) {
+  fs::copy(folder_ / "r.h5", folder_ / "s.h5");
+  const std::string before = text_of(folder_ / "s.h5");
+  expect_error("report r.h5 s.h5 -o s.h5", 2, "found an input");
+  expect_error("report r.h5", 2, "tpusim report: expected -o FILE");
+  expect_error("profile r.h5 --level 3", 2, "expected a whole number from 1 to 2");
+  expect_error("export r.h5 --format vcd --window 5 -o r.vcd", 2, "--window A:B: B");
+  expect_error("export r.h5 --format vcd --window 5:5 -o r.vcd", 2, "--window A:B: B");
+  expect_error("export r.h5 --format xplane --max-events 0 -o r.pb", 2, "from 1 to");
+  expect_error("export r.h5 --format konata -o r.txt", 2, "no \"konata\"");
+  expect_error("export r.h5 --format csv -o r.h5", 2, "-o r.h5: expected a folder");
+  expect_error("export r.h5 --format xplane -o r.h5", 2, "-o r.h5: expected a log folder");
+  EXPECT_TRUE(text_of(folder_ / "s.h5") == before);
+  EXPECT_TRUE(text_of(folder_ / "r.h5") == before);
+}
+
+}  // namespace
+}  // namespace tpu::app
