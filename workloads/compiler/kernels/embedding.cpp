@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -403,9 +404,9 @@ void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg res
 }
 
 /// Whether a gather brings its table to VMEM first. Cycles of both ways, measured on these kernels:
-/// 78 a row that its own DMAs bring, 5 and one per lane tile for a row that stands in VMEM.
+/// kGatheredRowCycles a row that its own DMAs bring, 5 and one per lane tile for a row in VMEM.
 bool table_is_resident(const EmbeddingShapes& shapes, const Target& target) {
-  constexpr double kFetchedRow = 78, kResidentRow = 5;
+  constexpr double kResidentRow = 5;
   const std::int64_t width = resident_lane_tiles(shapes, target);
   if (width == 0) return false;
   const auto count = static_cast<double>(shapes.count);
@@ -415,7 +416,7 @@ bool table_is_resident(const EmbeddingShapes& shapes, const Target& target) {
   const double resident = columns * (target.dma_latency_cycles + kResidentRow * count) +
                           bytes / target.hbm_bytes_per_cycle +
                           count * static_cast<double>(shapes.lane_tiles);
-  return resident < kFetchedRow * count;
+  return resident < kGatheredRowCycles * count;
 }
 
 /// Scatter that combines rows. A part of the table (rows by lane tiles) stands in VMEM while all

@@ -1,10 +1,12 @@
 #include "workloads/compiler/kernels/expression_graph.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
 
 namespace tpu::compiler {
 
@@ -48,21 +50,9 @@ bool splat_bits(const hlo::HloInstruction& constant, std::uint32_t& bits) {
 }  // namespace
 
 std::size_t vector_instructions(const ExpressionNode& node) {
-  switch (node.opcode) {
-    case HloOpcode::kParameter:
-    case HloOpcode::kConstant:
-      return 0;
-    case HloOpcode::kDivide:
-    case HloOpcode::kLogistic:
-    case HloOpcode::kSqrt:
-    case HloOpcode::kRsqrt:
-      return 8;
-    case HloOpcode::kErf:
-    case HloOpcode::kLogPlusOne:
-      return 30;
-    default:
-      return 1;
-  }
+  if (node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant) return 0;
+  // Two a cycle; reductions, selections of what stands in a register and the like are one.
+  return std::max<std::size_t>(1, std::lround(2 * vector_cycles(node.opcode)));
 }
 
 hlo::Computation computation_of(const hlo::Module& module, const hlo::Computation& computation,

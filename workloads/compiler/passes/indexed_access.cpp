@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/kernels/scatter_operation.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -52,15 +53,14 @@ struct View {
   std::int64_t batch = 1, outer = 1, indexed = 1, inner = 1;
 };
 
-/// Estimates of both ways in cycles. Measured on kernels of this compiler: a row takes about 40
-/// cycles of DMA issue, a vector register of a selection about 4, a relayout passes 512 bytes a
-/// cycle.
+/// Estimates of both ways in cycles. Measured on kernels of this compiler: a vector register of a
+/// selection takes about 4, a relayout passes 512 bytes a cycle.
 struct Costs {
   double selection = 0, rows = 0;
 };
 
 Costs estimate(const View& view, std::int64_t picks, bool is_matrix) {
-  constexpr double kRowCycles = 40, kRegisterCycles = 4, kKernelCycles = 3000, kRowBytes = 512;
+  constexpr double kRegisterCycles = 4, kRowBytes = 512;
   Costs costs;
   const std::int64_t outside = view.batch * view.outer;
   const std::int64_t registers =
@@ -68,9 +68,9 @@ Costs estimate(const View& view, std::int64_t picks, bool is_matrix) {
                      : outside * ceil_divide(picks, 8) * ceil_divide(view.indexed, 128);
   costs.selection = kRegisterCycles * static_cast<double>(registers);
   const std::int64_t width = ceil_divide(view.outer * view.inner, 128);
-  costs.rows =
-      kKernelCycles +
-      kRowCycles * static_cast<double>(view.batch * picks * std::max<std::int64_t>(1, width / 8));
+  costs.rows = kKernelCycles +
+               kGatheredRowCycles *
+                   static_cast<double>(view.batch * picks * std::max<std::int64_t>(1, width / 8));
   if (!is_matrix) {
     costs.rows +=
         kKernelCycles + 512.0 * static_cast<double>(view.batch * view.indexed * width) / kRowBytes;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/kernels/dot_problem.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layouts.h"
@@ -23,12 +24,10 @@ using hlo::Shape;
 namespace {
 
 // What the search weighs against each other, in cycles. They decide between orders only.
-constexpr double kBytesPerCycle = 440;      ///< As Target::hbm_bytes_per_cycle.
-constexpr double kKernelCycles = 1000;      ///< Start and end of one more kernel.
 constexpr double kTransposeCycles = 128;    ///< A block of 128 by 128 through the transpose unit.
 constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
-constexpr double kSimpleCycles = 1;         ///< An operation of the vector unit on a tile.
-constexpr double kLongCycles = 10;          ///< exp, log, a division or a reduction over lanes.
+constexpr double kLaneSumCycles = 8;        ///< A tile through the unit that adds lanes.
+constexpr double kSumCycles = 0.5;          ///< A tile added to another.
 constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.
 constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
 constexpr std::size_t kMostMovedTogether = 64;
@@ -52,9 +51,11 @@ struct Group {
 
 class LayoutSearch {
  public:
-  LayoutSearch(const Computation& computation, bool is_entry, std::vector<DimensionOrder>& orders)
+  LayoutSearch(const Computation& computation, bool is_entry, double bytes_per_cycle,
+               std::vector<DimensionOrder>& orders)
       : computation_(computation),
         is_entry_(is_entry),
+        bytes_per_cycle_(bytes_per_cycle),
         orders_(orders),
         users_(users_of(computation)),
         group_of_(computation.instructions.size()) {}
@@ -110,6 +111,7 @@ class LayoutSearch {
 
   const Computation& computation_;
   bool is_entry_;
+  double bytes_per_cycle_;
   std::vector<DimensionOrder>& orders_;
   std::vector<std::vector<InstructionId>> users_;
   std::set<InstructionId> feeds_back_;   ///< Reductions that do.
@@ -127,27 +129,6 @@ InstructionId LayoutSearch::representative(InstructionId id) {
     id = next;
   }
   return id;
-}
-
-/// Cycles of the vector unit for a tile of an elementwise operation.
-double work_on_tile(HloOpcode opcode) {
-  if (!hlo::is_elementwise(opcode)) return 0;
-  switch (opcode) {
-    case HloOpcode::kExponential:
-    case HloOpcode::kExponentialMinusOne:
-    case HloOpcode::kLog:
-    case HloOpcode::kLogPlusOne:
-    case HloOpcode::kDivide:
-    case HloOpcode::kPower:
-    case HloOpcode::kTanh:
-    case HloOpcode::kLogistic:
-    case HloOpcode::kErf:
-    case HloOpcode::kSqrt:
-    case HloOpcode::kRsqrt:
-      return kLongCycles;
-    default:
-      return kSimpleCycles;
-  }
 }
 
 /// Operations through which orders are chosen; what others read or make is row-major.
@@ -279,7 +260,7 @@ void LayoutSearch::number_shapes() {
 }
 
 double LayoutSearch::copy_cost(InstructionId id) {
-  return kKernelCycles + 2 * bytes(id, order(id)) / kBytesPerCycle;
+  return kKernelCycles + 2 * bytes(id, order(id)) / bytes_per_cycle_;
 }
 
 double LayoutSearch::dot_cost(InstructionId id, bool counts_products) {
@@ -346,7 +327,7 @@ double LayoutSearch::reduce_cost(InstructionId id) {
   const bool has_lanes = std::find(reduced.begin(), reduced.end(), whole.back()) != reduced.end();
   const double tiles = bytes(operand, whole) / (1024.0 * hlo::byte_size(shape(operand).type));
   const bool is_apart = feeds_back_.count(id) != 0 && (reduced.size() > 1 || !has_lanes);
-  return tiles * (has_lanes ? kLongCycles : kSimpleCycles) + (is_apart ? kKernelCycles / 2 : 0);
+  return tiles * (has_lanes ? kLaneSumCycles : kSumCycles) + (is_apart ? kKernelCycles / 2 : 0);
 }
 
 /// Whether a broadcast is combined with the result of a dot, as a bias is.
@@ -375,7 +356,7 @@ double LayoutSearch::vector_cost(InstructionId id) {
   const auto& dimensions = instruction.dimensions;
   const bool has_lanes = std::find(dimensions.begin(), dimensions.end(), lanes) != dimensions.end();
   if (has_lanes == is_broadcast) return 0;
-  return kKernelCycles + 2 * bytes(matrix, order(matrix)) / kBytesPerCycle;
+  return kKernelCycles + 2 * bytes(matrix, order(matrix)) / bytes_per_cycle_;
 }
 
 double LayoutSearch::relation_cost(InstructionId id) {
@@ -422,11 +403,11 @@ double LayoutSearch::cost_of(const std::set<int>& groups) {
     const Group& group = groups_[static_cast<std::size_t>(g)];
     for (InstructionId id : group.arrays) {
       const double traffic = traffic_[static_cast<std::size_t>(id)];
-      const double work = work_on_tile(at(id).opcode);
+      const double work = vector_cycles(at(id).opcode);
       if (traffic == 0 && work == 0) continue;
       const double size = bytes(id, group.order);
       const double tile = 1024.0 * hlo::byte_size(shape(id).type);
-      cost += traffic * size / kBytesPerCycle + work * size / tile;
+      cost += traffic * size / bytes_per_cycle_ + work * size / tile;
     }
     relations.insert(group.relations.begin(), group.relations.end());
   }
@@ -547,11 +528,11 @@ double LayoutSearch::avoidable_cost(int g) {
   double cost = 0;
   for (InstructionId id : group.arrays) {
     const double traffic = traffic_[static_cast<std::size_t>(id)];
-    const double work = work_on_tile(at(id).opcode);
+    const double work = vector_cycles(at(id).opcode);
     if (traffic == 0 && work == 0) continue;
     const double padding = bytes(id, group.order) - static_cast<double>(shape(id).unpadded_bytes());
     const double tile = 1024.0 * hlo::byte_size(shape(id).type);
-    cost += traffic * padding / kBytesPerCycle + work * padding / tile;
+    cost += traffic * padding / bytes_per_cycle_ + work * padding / tile;
   }
   for (InstructionId id : group.relations) {
     const bool is_dot = at(id).opcode == HloOpcode::kDot && takes_part(id);
@@ -621,9 +602,9 @@ DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std:
   return part;
 }
 
-void search_orders(const Computation& computation, bool is_entry,
+void search_orders(const Computation& computation, bool is_entry, double bytes_per_cycle,
                    std::vector<DimensionOrder>& orders) {
-  LayoutSearch(computation, is_entry, orders).run();
+  LayoutSearch(computation, is_entry, bytes_per_cycle, orders).run();
 }
 
 }  // namespace tpu::compiler

@@ -25,7 +25,8 @@ DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std:
 /// search goes from row-major order everywhere to a local minimum: one order is changed at a time,
 /// and those of its neighbours with it as long as that pays. Arrays that other operations read or
 /// make, and those that a computation other than the entry takes or gives, stay in row-major order.
-void search_orders(const hlo::Computation& computation, bool is_entry,
+/// `bytes_per_cycle`: of HBM.
+void search_orders(const hlo::Computation& computation, bool is_entry, double bytes_per_cycle,
                    std::vector<DimensionOrder>& orders);
 
 }  // namespace tpu::compiler

@@ -68,9 +68,10 @@ bool has_steps(const HloInstruction& instruction, std::int64_t dimension) {
 /// rest by search.
 class LayoutAssignment {
  public:
-  LayoutAssignment(Computation& computation, bool is_entry)
+  LayoutAssignment(Computation& computation, bool is_entry, const Target& target)
       : computation_(computation),
         is_entry_(is_entry),
+        target_(target),
         users_(users_of(computation)),
         batch_in_lanes_(has_batch_in_lanes(computation)),
         orders_(computation.instructions.size()) {}
@@ -81,7 +82,7 @@ class LayoutAssignment {
     spread();
     seed_windows();
     spread();
-    search_orders(computation_, is_entry_, orders_);
+    search_orders(computation_, is_entry_, target_.hbm_bytes_per_cycle, orders_);
     for (HloInstruction& instruction : computation_.instructions) settle(instruction);
     write();
     make_operands_agree();
@@ -117,6 +118,7 @@ class LayoutAssignment {
 
   Computation& computation_;
   bool is_entry_;
+  const Target& target_;
   std::vector<std::vector<InstructionId>> users_;
   bool batch_in_lanes_;
   std::vector<Order> orders_;
@@ -455,10 +457,10 @@ std::uint64_t granules(const Shape& shape) {
   return std::max<std::uint64_t>(1, (bytes + kGranuleBytes - 1) / kGranuleBytes);
 }
 
-void assign_layouts(hlo::Module& module) {
+void assign_layouts(hlo::Module& module, const Target& target) {
   for (std::size_t i = 0; i < module.computations.size(); ++i) {
     const bool is_entry = static_cast<hlo::ComputationId>(i) == module.entry;
-    LayoutAssignment(module.computations[i], is_entry)
+    LayoutAssignment(module.computations[i], is_entry, target)
         .run(is_entry ? module.aliases : std::vector<hlo::Alias>{});
   }
 }

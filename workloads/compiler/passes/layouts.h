@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -46,6 +47,6 @@ std::uint64_t granules(const hlo::Shape& shape);
 /// pads, concatenations and broadcasts in the same order wherever both sides have the same rank;
 /// transposes and reshapes in between stay (pass `simplify` turns those that move nothing into
 /// bitcasts).
-void assign_layouts(hlo::Module& module);
+void assign_layouts(hlo::Module& module, const Target& target = {});
 
 }  // namespace tpu::compiler

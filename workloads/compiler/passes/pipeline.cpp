@@ -105,7 +105,7 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("read_parameters_unrounded", [&] { read_parameters_unrounded(work); });
   run("assign_layouts", [&] {
     adopt_region_layouts(scheduled);
-    assign_layouts(work);
+    assign_layouts(work, target);
     copy_region_operands(scheduled);
   });
   run("find_bitcasts", [&] { find_bitcasts(work); });

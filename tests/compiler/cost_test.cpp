@@ -1,0 +1,136 @@
+// The figures that passes and searches weigh against each other, beside what kernels take that are
+// compiled and run.
+
+#include "workloads/compiler/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "models/machine.h"
+#include "tests/compiler/machine_target.h"
+#include "workloads/compiler/compiler.h"
+#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test {
+namespace {
+
+using hlo::HloOpcode;
+
+/// Registers of 1024 elements that the chains of operations go over.
+constexpr int kRegisters = 64;
+
+RunResult run_of(const hlo::Module& module, const MachineParams& machine) {
+  const isa::Program program = compiler::compile(module, target_of(machine, 1));
+  RunOptions options;
+  options.cores = {0};
+  return Machine(machine, program).run(options);
+}
+
+/// Cycles of a kernel that applies an operation so often (none: nothing), with an addition behind
+/// each.
+double cycles_of_chain(std::string_view operation, bool is_binary, int count) {
+  const std::string type = "f32[" + std::to_string(8 * kRegisters) + ",128]";
+  std::string text = "HloModule chain\n\nENTRY %main (p: " + type + ", q: " + type + ") -> " +
+                     type + " {\n  %p = " + type + " parameter(0)\n  %q = " + type +
+                     " parameter(1)\n";
+  std::string value = "%p";
+  const auto apply = [&](const std::string& name, std::string_view with, bool both, bool is_root) {
+    text += std::string(is_root ? "  ROOT " : "  ") + name + " = " + type + " " +
+            std::string(with) + "(" + value + (both ? ", %q" : "") + ")\n";
+    value = name;
+  };
+  for (int i = 0; i < count; ++i) {
+    if (!operation.empty()) apply("%o" + std::to_string(i), operation, is_binary, false);
+    apply("%a" + std::to_string(i), "add", true, i + 1 == count);
+  }
+  return static_cast<double>(
+      run_of(hlo::read_hlo_text("chain", text + "}\n"), MachineParams{}).cycles);
+}
+
+double measured_cycles(std::string_view operation, bool is_binary) {
+  const auto of_one = [&](std::string_view name) {
+    return (cycles_of_chain(name, is_binary, 40) - cycles_of_chain(name, is_binary, 24)) /
+           (16.0 * kRegisters);
+  };
+  return of_one(operation) - of_one("");
+}
+
+TEST(Cost, OperationsOfTheVectorUnitTakeWhatTheTableSays) {
+  const std::vector<std::pair<HloOpcode, bool>> operations{{HloOpcode::kExponential, false},
+                                                           {HloOpcode::kExponentialMinusOne, false},
+                                                           {HloOpcode::kLog, false},
+                                                           {HloOpcode::kLogPlusOne, false},
+                                                           {HloOpcode::kTanh, false},
+                                                           {HloOpcode::kLogistic, false},
+                                                           {HloOpcode::kSqrt, false},
+                                                           {HloOpcode::kRsqrt, false},
+                                                           {HloOpcode::kCbrt, false},
+                                                           {HloOpcode::kSine, false},
+                                                           {HloOpcode::kCosine, false},
+                                                           {HloOpcode::kTan, false},
+                                                           {HloOpcode::kErf, false},
+                                                           {HloOpcode::kSign, false},
+                                                           {HloOpcode::kFloor, false},
+                                                           {HloOpcode::kCeil, false},
+                                                           {HloOpcode::kNegate, false},
+                                                           {HloOpcode::kAbs, false},
+                                                           {HloOpcode::kMultiply, true},
+                                                           {HloOpcode::kSubtract, true},
+                                                           {HloOpcode::kMaximum, true},
+                                                           {HloOpcode::kDivide, true},
+                                                           {HloOpcode::kPower, true},
+                                                           {HloOpcode::kRemainder, true},
+                                                           {HloOpcode::kAtan2, true},
+                                                           {HloOpcode::kRoundNearestEven, false},
+                                                           {HloOpcode::kRoundNearestAfz, false}};
+  for (const auto& [opcode, is_binary] : operations) {
+    const double measured = measured_cycles(hlo::to_string(opcode), is_binary);
+    EXPECT_NEAR(compiler::vector_cycles(opcode), measured, std::max(0.5, 0.1 * measured))
+        << hlo::to_string(opcode);
+  }
+}
+
+/// Relative error of what the search expects of a product of f32 [m, k] and [k, n].
+double error_of_product(std::int64_t m, std::int64_t k, std::int64_t n,
+                        const MachineParams& machine) {
+  const auto type = [](std::int64_t a, std::int64_t b) {
+    return "f32[" + std::to_string(a) + "," + std::to_string(b) + "]";
+  };
+  hlo::Module module = hlo::read_hlo_text(
+      "product", "HloModule product\n\nENTRY %main (a: " + type(m, k) + ", b: " + type(k, n) +
+                     ") -> " + type(m, n) + " {\n  %a = " + type(m, k) + " parameter(0)\n  %b = " +
+                     type(k, n) + " parameter(1)\n  ROOT %c = " + type(m, n) +
+                     " dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n");
+  const auto measured = static_cast<double>(run_of(module, machine).cores.at(0).ops.at(0).cycles);
+  const compiler::Target target = target_of(machine, 1);
+  compiler::assign_layouts(module, target);
+  const hlo::Computation& entry = module.entry_computation();
+  compiler::DotProblem problem =
+      compiler::dot_problem(entry.at(2), entry.at(0).shape, entry.at(1).shape, entry.at(2).shape);
+  compiler::exchange_where_cheaper(problem);
+  const double expected = compiler::find_dot_tiling(problem, target).cycles;
+  return std::abs(expected - measured) / measured;
+}
+
+TEST(Cost, SearchesOfProductsExpectWhatTheirKernelsTake) {
+  for (const MachineParams& machine : {MachineParams{}, v2_8()}) {
+    std::vector<double> errors;
+    for (const std::int64_t m : {16, 128, 1024}) {
+      for (const std::int64_t k : {64, 256, 1024}) {
+        for (const std::int64_t n : {32, 256, 2048}) {
+          errors.push_back(error_of_product(m, k, n, machine));
+        }
+      }
+    }
+    std::sort(errors.begin(), errors.end());
+    EXPECT_LE(errors[errors.size() / 2], 0.10) << machine.name << ", worst " << errors.back();
+  }
+}
+
+}  // namespace
+}  // namespace tpu::test

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// What the passes and the kernels' searches weigh against each other: one place for each figure.
+/// `tests/compiler/cost_test.cpp` compiles kernels, runs them and compares.
+
+/// Cycles of the vector unit for an elementwise operation on a register of 1024 f32 elements, among
+/// others; 0 for what is no such operation, or takes no time. Two instructions a cycle.
+double vector_cycles(hlo::HloOpcode opcode);
+
+/// Start and end of one more kernel: its call, the latency of its first and last DMAs.
+constexpr double kKernelCycles = 1000;
+
+/// A row of 512 bytes that a gather or scatter brings with a DMA of its own.
+constexpr double kGatheredRowCycles = 78;
+
+}  // namespace tpu::compiler
