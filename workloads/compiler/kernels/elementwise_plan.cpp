@@ -427,7 +427,8 @@ int Planner::largest_group(std::int64_t most) const {
 
 void Planner::choose_unroll() {
   const std::size_t work = operations() + plan_.inputs.size();
-  int tiles = work <= 12 ? 8 : work <= 32 ? 4 : 2;
+  // Straight code of up to about 250 instructions.
+  int tiles = work <= 32 ? 8 : work <= 64 ? 4 : 2;
   // Values that cross lanes take long: several row tiles at a time share the wait.
   bool crosses_lanes = false;
   int sums = 0;
