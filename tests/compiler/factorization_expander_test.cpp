@@ -233,5 +233,19 @@ TEST(FactorizationExpander, ReflectionsOfQrMakeAnOrthogonalFactor) {
   }
 }
 
+TEST(FactorizationExpander, ShapesThatDoNotFitAreLeftToTheListOfRefusals) {
+  for (const char* body :
+       {"ROOT %c = f32[8,128] cholesky(%a), lower=true",
+        "ROOT %x = f32[8,128] triangular-solve(%a, %a), left_side=true, lower=true, "
+        "transpose_a=NO_TRANSPOSE"}) {
+    hlo::Module module = hlo::read_hlo_text(
+        "test", std::string("HloModule t\n\nENTRY %main (a: f32[8,128]) -> f32[8,128] {\n  %a = "
+                            "f32[8,128] parameter(0)\n  ") +
+                    body + "\n}\n");
+    compiler::expand_factorizations(module);
+    EXPECT_EQ(module.computations.size(), 1U) << body;
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test

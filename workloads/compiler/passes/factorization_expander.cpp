@@ -147,8 +147,34 @@ class FactorizationExpander {
     return counted_loop(module_, edit_, old_, trips, initial, body);
   }
 
+  /// Shapes that fit each other; what does not is refused with other unknown operations.
+  bool is_well_formed() const {
+    const hlo::Shape matrix = edit_.shape(old_.operands[0]);
+    const auto rank = matrix.dimensions.size();
+    if (matrix.type != ElementType::kF32 || rank < 2) return false;
+    const bool is_square = matrix.dimensions[rank - 1] == matrix.dimensions[rank - 2];
+    switch (old_.opcode) {
+      case HloOpcode::kCholesky:
+        return is_square;
+      case HloOpcode::kTriangularSolve: {
+        Extents right = edit_.dimensions(old_.operands[1]), expected = matrix.dimensions;
+        if (!is_square || right.size() != rank) return false;
+        // One extent of the right side is free.
+        const std::size_t free = rank - (says("left_side=true") ? 1 : 2);
+        expected[free] = right[free];
+        return right == expected;
+      }
+      case HloOpcode::kCustomCall:
+        return calls("ProductOfElementaryHouseholderReflectors")
+                   ? old_.operands.size() == 2 && !old_.shape.is_tuple()
+                   : old_.shape.elements.size() == (calls("LuDecomposition") ? 3U : 2U);
+      default:
+        return false;
+    }
+  }
+
   void visit() {
-    if (edit_.shape(old_.operands[0]).type != ElementType::kF32) return;
+    if (!is_well_formed()) return;
     edit_.stand_for(old_.id);
     if (old_.opcode == HloOpcode::kCholesky) return cholesky();
     if (old_.opcode == HloOpcode::kTriangularSolve) return triangular_solve();
