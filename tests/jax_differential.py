@@ -16,6 +16,7 @@ import argparse
 import collections
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -336,8 +337,12 @@ def main():
         folder = arguments.keep or pathlib.Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         seeds = [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + arguments.count)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         for seed in seeds:
-            word, message = judge(seed, folder, arguments.tpusim)
+            try:
+                word, message = judge(seed, folder, arguments.tpusim)
+            except KeyboardInterrupt:  # The table is of what ran so far.
+                break
             counts[word] += 1
             if word not in ("same", "no program", "not finite"):
                 print(f"{seed}: {word}: {message.strip()[:400]}", flush=True)

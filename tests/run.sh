@@ -66,10 +66,14 @@ sanitize() {
 step "clang-format" check_format
 step "build and tests" build_and_test
 step "parsers and machine under the sanitizers" sanitize
+if command -v clang-tidy >/dev/null; then
+  step "clang-tidy" tests/tidy.sh build
+fi
 if has_libfuzzer; then
   step "fuzzers, $fuzz_seconds s each" fuzz
 fi
 step "tests that did not run" tests/not_run.sh build/Testing/Temporary/LastTest.log
+command -v clang-tidy >/dev/null || echo "clang-tidy did not run: it is not installed (Debian: clang-tidy)"
 if ! has_libfuzzer; then
   echo "9 fuzzers did not run: no clang with libFuzzer here (Debian: clang, libclang-rt-14-dev)"
 fi
