@@ -1,5 +1,7 @@
 #include "workloads/compiler/passes/factorization_expander.h"
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -279,121 +281,151 @@ void FactorizationExpander::triangular_solve() {
   edit_.finish(is_left ? solved : turned(edit_, solved));
 }
 
-/// The first row with the largest element of column i from i on changes places with row i; the rows
-/// below lose their multiple of it, which stands in the column from then on. Numbers of rows are
-/// counted in f32.
+/// The first row with the largest element of column i from i on, as a number of f32. No element is
+/// the largest where one is not a number: the row stays.
+Id pivot_of(GraphEditor& edit, Matrices& m, Id column, Id i) {
+  const Extents rows = m.row_vectors();
+  const auto last = static_cast<std::int64_t>(rows.size()) - 1;
+  const auto count = static_cast<double>(m.rows());
+  const Id size =
+      edit.select(m.elements_that(rows, ComparisonDirection::kGe, i),
+                  edit.unary(HloOpcode::kAbs, column), edit.splat(ElementType::kF32, rows, -1));
+  const Id largest = edit.reduce(size, HloOpcode::kMaximum, {last}, -1);
+  const Id is_largest = edit.compare(size, m.all_over(largest, rows), ComparisonDirection::kEq);
+  const Id numbers = edit.select(is_largest, edit.iota(ElementType::kF32, rows, last),
+                                 edit.splat(ElementType::kF32, rows, count));
+  const Id found = edit.reduce(numbers, HloOpcode::kMinimum, {last}, count);
+  const Id is_found = edit.compare(found, edit.splat(ElementType::kF32, m.batch(), count),
+                                   ComparisonDirection::kLt);
+  return edit.select(is_found, found, m.all_over(i, m.batch()));
+}
+
+/// Two rows, or elements, that change places.
+struct Exchange {
+  Id is_first = -1, is_second = -1;
+
+  Id of(GraphEditor& edit, Id value, Id first, Id second) const {
+    return edit.select(is_first, second, edit.select(is_second, first, value));
+  }
+  Id of_elements(GraphEditor& edit, Matrices& m, Id vector) const {
+    const Extents extents = edit.dimensions(vector);
+    return of(edit, vector, m.all_over(m.element(is_first, vector), extents),
+              m.all_over(m.element(is_second, vector), extents));
+  }
+};
+
+/// Row i and that of the pivot change places; the rows below lose their multiple of it, which
+/// stands in column i from then on. State: the matrix, pivots, the order of rows.
+std::vector<Id> lu_step(GraphEditor& edit, const Extents& extents, Id step,
+                        const std::vector<Id>& state) {
+  using Direction = ComparisonDirection;
+  Matrices m(edit, extents);
+  const Extents rows = m.row_vectors(), pivots = edit.dimensions(state[1]);
+  const Id i = edit.convert(step, ElementType::kF32);
+  const Id is_column = m.columns_that(Direction::kEq, i);
+  const Id column = m.sum_of_rows(is_column, state[0]);
+  const Id p = pivot_of(edit, m, column, i);
+  const Exchange of_rows{m.rows_that(Direction::kEq, i), m.rows_that(Direction::kEq, p)};
+  const Exchange of_elements{m.elements_that(rows, Direction::kEq, i),
+                             m.elements_that(rows, Direction::kEq, p)};
+  const Id row = m.sum_of_columns(of_rows.is_first, state[0]);
+  const Id other = m.sum_of_columns(of_rows.is_second, state[0]);
+  const Id moved = of_rows.of(edit, state[0], m.along_columns(row), m.along_columns(other));
+  const Id moved_column = of_elements.of_elements(edit, m, column);
+  const Id pivot = m.all_over(m.element(of_elements.is_second, column), rows);
+  const Id is_zero = edit.compare(pivot, zeros(edit, rows), Direction::kEq);
+  const Id multiple =
+      edit.select(is_zero, moved_column, edit.binary(HloOpcode::kDivide, moved_column, pivot));
+  const Id below = m.kept(m.elements_that(rows, Direction::kGt, i), multiple);
+  const Id behind = m.kept(m.elements_that(m.column_vectors(), Direction::kGt, i), other);
+  const Id is_factor = edit.binary(HloOpcode::kAnd, is_column, m.rows_that(Direction::kGt, i));
+  const Id with_factors = edit.select(is_factor, m.along_rows(below), moved);
+  const Id is_pivot = m.elements_that(pivots, Direction::kEq, i);
+  return {m.less_product(with_factors, below, behind),
+          edit.select(is_pivot, m.all_over(p, pivots), state[1]),
+          of_elements.of_elements(edit, m, state[2])};
+}
+
+/// Householder's reflection that leaves `beta` of a column from its diagonal element on: 1 and what
+/// is below it are its vector, tau its factor.
+struct Reflection {
+  Id beta = -1, tau = -1, below = -1;
+};
+
+Reflection reflection_of(GraphEditor& edit, Matrices& m, Id column, Id is_diagonal, Id is_below) {
+  const Extents rows = m.row_vectors();
+  const Id alpha = m.element(is_diagonal, column);
+  const Id rest = m.element(is_below, edit.binary(HloOpcode::kMultiply, column, column));
+  const Id none = zeros(edit, m.batch());
+  const Id one = edit.splat(ElementType::kF32, m.batch(), 1);
+  const Id square = edit.binary(HloOpcode::kMultiply, alpha, alpha);
+  const Id length = edit.unary(HloOpcode::kSqrt, edit.binary(HloOpcode::kAdd, square, rest));
+  const Id is_positive = edit.compare(alpha, none, ComparisonDirection::kGe);
+  const Id away = edit.select(is_positive, edit.unary(HloOpcode::kNegate, length), length);
+  const Id is_done = edit.compare(rest, none, ComparisonDirection::kEq);
+  Reflection made;
+  made.beta = edit.select(is_done, alpha, away);
+  const Id difference = edit.binary(HloOpcode::kSubtract, made.beta, alpha);
+  const Id divisor = edit.select(is_done, one, made.beta);
+  made.tau = edit.select(is_done, none, edit.binary(HloOpcode::kDivide, difference, divisor));
+  const Id scale = edit.select(is_done, one, edit.unary(HloOpcode::kNegate, difference));
+  made.below = m.kept(is_below, edit.binary(HloOpcode::kDivide, column, m.all_over(scale, rows)));
+  return made;
+}
+
+/// Reflects the columns behind column i. State: the matrix, the factors of reflections.
+std::vector<Id> qr_step(GraphEditor& edit, const Extents& extents, Id i,
+                        const std::vector<Id>& state) {
+  using Direction = ComparisonDirection;
+  Matrices m(edit, extents);
+  const Extents rows = m.row_vectors(), factors = edit.dimensions(state[1]);
+  const Id is_column = m.columns_that(Direction::kEq, i);
+  const Id column = m.sum_of_rows(is_column, state[0]);
+  const Id is_diagonal = m.elements_that(rows, Direction::kEq, i);
+  const Id is_below = m.elements_that(rows, Direction::kGt, i);
+  const Reflection by = reflection_of(edit, m, column, is_diagonal, is_below);
+  const Id vector = edit.select(is_diagonal, edit.splat(ElementType::kF32, rows, 1), by.below);
+  const Id dots =
+      m.sum_of_columns(m.columns_that(Direction::kGt, i),
+                       edit.binary(HloOpcode::kMultiply, state[0], m.along_rows(vector)));
+  const Id taus = m.all_over(by.tau, m.column_vectors());
+  const Id reflected =
+      m.less_product(state[0], vector, edit.binary(HloOpcode::kMultiply, taus, dots));
+  const Id left =
+      edit.select(is_diagonal, m.all_over(by.beta, rows), edit.select(is_below, by.below, column));
+  const Id is_factor = m.elements_that(factors, Direction::kEq, i);
+  return {edit.select(is_column, m.along_rows(left), reflected),
+          edit.select(is_factor, m.all_over(by.tau, factors), state[1])};
+}
+
+/// Numbers of rows are counted in f32.
 void FactorizationExpander::lu() {
   const Extents extents = edit_.dimensions(old_.operands[0]);
   Matrices all(edit_, extents);
   const std::int64_t trips = std::min(all.rows(), all.columns());
   Extents pivots = all.batch();
   pivots.push_back(trips);
-  const auto body = [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
-    using Direction = ComparisonDirection;
-    Matrices m(edit, extents);
-    const Extents rows = m.row_vectors();
-    const auto last = static_cast<std::int64_t>(rows.size()) - 1;
-    const Id i = edit.convert(step, ElementType::kF32);
-    const Id is_column = m.columns_that(Direction::kEq, i);
-    const Id column = m.sum_of_rows(is_column, state[0]);
-    const Id size =
-        edit.select(m.elements_that(rows, Direction::kGe, i), edit.unary(HloOpcode::kAbs, column),
-                    edit.splat(ElementType::kF32, rows, -1));
-    const Id largest = edit.reduce(size, HloOpcode::kMaximum, {last}, -1);
-    const Id is_largest = edit.compare(size, m.all_over(largest, rows), Direction::kEq);
-    const Id beyond = edit.splat(ElementType::kF32, rows, static_cast<double>(m.rows()));
-    const Id found =
-        edit.reduce(edit.select(is_largest, edit.iota(ElementType::kF32, rows, last), beyond),
-                    HloOpcode::kMinimum, {last}, static_cast<double>(m.rows()));
-    // No element is the largest where one is not a number: the row stays.
-    const Id p = edit.select(
-        edit.compare(found, edit.splat(ElementType::kF32, m.batch(), static_cast<double>(m.rows())),
-                     Direction::kLt),
-        found, m.all_over(i, m.batch()));
-    const auto exchanged = [&](Id value, Id at_i, Id at_p, Id is_i, Id is_p) {
-      return edit.select(is_i, at_p, edit.select(is_p, at_i, value));
-    };
-    const Id is_row = m.rows_that(Direction::kEq, i), is_other = m.rows_that(Direction::kEq, p);
-    const Id row = m.sum_of_columns(is_row, state[0]), other = m.sum_of_columns(is_other, state[0]);
-    const Id moved =
-        exchanged(state[0], m.along_columns(row), m.along_columns(other), is_row, is_other);
-    const Id here = m.elements_that(rows, Direction::kEq, i);
-    const Id there = m.elements_that(rows, Direction::kEq, p);
-    const auto exchanged_elements = [&](Id vector) {
-      return exchanged(vector, m.all_over(m.element(here, vector), rows),
-                       m.all_over(m.element(there, vector), rows), here, there);
-    };
-    const Id moved_column = exchanged_elements(column);
-    const Id pivot = m.all_over(m.element(there, column), rows);
-    const Id is_zero = edit.compare(pivot, zeros(edit, rows), Direction::kEq);
-    const Id multiple =
-        edit.select(is_zero, moved_column, edit.binary(HloOpcode::kDivide, moved_column, pivot));
-    const Id below = m.kept(m.elements_that(rows, Direction::kGt, i), multiple);
-    const Id behind = m.kept(m.elements_that(m.column_vectors(), Direction::kGt, i), other);
-    const Id is_below = m.rows_that(Direction::kGt, i);
-    const Id with_factors =
-        edit.select(edit.binary(HloOpcode::kAnd, is_column, is_below), m.along_rows(below), moved);
-    const Id is_pivot = m.elements_that(pivots, Direction::kEq, i);
-    return std::vector<Id>{m.less_product(with_factors, below, behind),
-                           edit.select(is_pivot, m.all_over(p, pivots), state[1]),
-                           exchanged_elements(state[2])};
-  };
   const Extents rows = all.row_vectors();
   const Id order = edit_.iota(ElementType::kF32, rows, static_cast<std::int64_t>(rows.size()) - 1);
   const std::vector<Id> results =
-      loop(trips, {old_.operands[0], zeros(edit_, pivots), order}, body);
+      loop(trips, {old_.operands[0], zeros(edit_, pivots), order},
+           [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
+             return lu_step(edit, extents, step, state);
+           });
   edit_.finish_tuple({results[0], edit_.convert(results[1], ElementType::kS32),
                       edit_.convert(results[2], ElementType::kS32)});
 }
 
-/// Householder's reflections: what is left of column i below its diagonal is the vector of the
-/// reflection (its first element is 1), whose factor stands beside it.
 void FactorizationExpander::qr() {
   const Extents extents = edit_.dimensions(old_.operands[0]);
   Matrices all(edit_, extents);
   const std::int64_t trips = std::min(all.rows(), all.columns());
   Extents factors = all.batch();
   factors.push_back(trips);
-  const auto body = [&](GraphEditor& edit, Id i, const std::vector<Id>& state) {
-    using Direction = ComparisonDirection;
-    Matrices m(edit, extents);
-    const Extents rows = m.row_vectors();
-    const Id is_column = m.columns_that(Direction::kEq, i);
-    const Id column = m.sum_of_rows(is_column, state[0]);
-    const Id is_diagonal = m.elements_that(rows, Direction::kEq, i);
-    const Id is_below = m.elements_that(rows, Direction::kGt, i);
-    const Id alpha = m.element(is_diagonal, column);
-    const Id rest = m.element(is_below, edit.binary(HloOpcode::kMultiply, column, column));
-    const Id none = zeros(edit, m.batch());
-    const Id length = edit.unary(
-        HloOpcode::kSqrt,
-        edit.binary(HloOpcode::kAdd, edit.binary(HloOpcode::kMultiply, alpha, alpha), rest));
-    const Id away = edit.select(edit.compare(alpha, none, Direction::kGe),
-                                edit.unary(HloOpcode::kNegate, length), length);
-    const Id is_done = edit.compare(rest, none, Direction::kEq);
-    const Id beta = edit.select(is_done, alpha, away);
-    const Id one = edit.splat(ElementType::kF32, m.batch(), 1);
-    const Id difference = edit.binary(HloOpcode::kSubtract, beta, alpha);
-    const Id tau =
-        edit.select(is_done, none,
-                    edit.binary(HloOpcode::kDivide, difference, edit.select(is_done, one, beta)));
-    const Id scale = edit.select(is_done, one, edit.unary(HloOpcode::kNegate, difference));
-    const Id below =
-        m.kept(is_below, edit.binary(HloOpcode::kDivide, column, m.all_over(scale, rows)));
-    const Id vector = edit.select(is_diagonal, edit.splat(ElementType::kF32, rows, 1), below);
-    const Id dots =
-        m.sum_of_columns(m.columns_that(Direction::kGt, i),
-                         edit.binary(HloOpcode::kMultiply, state[0], m.along_rows(vector)));
-    const Id taus = m.all_over(tau, m.column_vectors());
-    const Id reflected =
-        m.less_product(state[0], vector, edit.binary(HloOpcode::kMultiply, taus, dots));
-    const Id diagonal_and_below =
-        edit.select(is_diagonal, m.all_over(beta, rows), edit.select(is_below, below, column));
-    const Id is_factor = m.elements_that(factors, Direction::kEq, i);
-    return std::vector<Id>{edit.select(is_column, m.along_rows(diagonal_and_below), reflected),
-                           edit.select(is_factor, m.all_over(tau, factors), state[1])};
-  };
-  edit_.finish_tuple(loop(trips, {old_.operands[0], zeros(edit_, factors)}, body));
+  edit_.finish_tuple(loop(trips, {old_.operands[0], zeros(edit_, factors)},
+                          [&](GraphEditor& edit, Id i, const std::vector<Id>& state) {
+                            return qr_step(edit, extents, i, state);
+                          }));
 }
 
 /// The product of reflections on the columns of the identity, the last one first.
