@@ -1,3 +1,5 @@
+#include <iterator>
+
 #include "models/machine.h"
 
 namespace tpu {
@@ -26,6 +28,16 @@ const char* to_string(CoreState state) {
       break;
   }
   return "?";
+}
+
+const char* to_string(ScheduleCause cause) {
+  constexpr const char* kNames[] = {
+      "mxu_push",       "weights",    "xlu",         "eup",           "load",
+      "store",          "vector_alu", "scalar",      "other_slot",    "mxu_result",
+      "xlu_result",     "eup_result", "load_result", "vector_result", "scalar_result",
+      "fill_and_drain", "contact",    "branch",      "unforced"};
+  static_assert(std::size(kNames) == kScheduleCauses);
+  return kNames[static_cast<std::size_t>(cause)];
 }
 
 const char* to_string(Unit unit) {
@@ -75,6 +87,7 @@ void for_each_number(Counters& a, const Counters& b, const Apply& apply) {
   apply(a.hbm_write_bytes, b.hbm_write_bytes);
   apply(a.ici_bytes, b.ici_bytes);
   for (std::size_t u = 0; u < kUnits; ++u) apply(a.busy_cycles[u], b.busy_cycles[u]);
+  for (std::size_t c = 0; c < kScheduleCauses; ++c) apply(a.schedule[c], b.schedule[c]);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "isa/dma_descriptor.h"
 #include "isa/program.h"
 #include "models/params.h"
+#include "models/schedule_cause.h"
 #include "sim/base/cycle_account.h"
 
 namespace tpu {
@@ -66,6 +67,8 @@ struct Counters {
   /// Of busy_cycles, those in which the core did not run but was in the given state.
   std::array<CycleAccount<CoreState>, kUnits> busy_in_state{};
   CycleAccount<CoreState> core;
+  /// Its kIssue and kDelay together, by what made the schedule need them.
+  ScheduleCauseCycles schedule{};
 
   Counters& operator+=(const Counters& other);
   friend Counters operator-(Counters later, const Counters& earlier);

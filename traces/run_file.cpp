@@ -91,6 +91,10 @@ constexpr const char* kUnitColumns[] = {"scalar_busy_cycles",      "vector_alu_b
                                         "xlu_busy_cycles",         "eup_busy_cycles"};
 static_assert(std::size(kUnitColumns) == kUnits);
 
+std::string schedule_column(std::size_t cause) {
+  return std::string(to_string(static_cast<ScheduleCause>(cause))) + "_cycles";
+}
+
 void add_counters(Table& table, const std::vector<const Counters*>& rows) {
   visit_counters([&](const char* name, std::uint64_t Counters::*member) {
     table.add(name, column_of<std::uint64_t>(rows, [&](auto* row) { return row->*member; }));
@@ -103,6 +107,10 @@ void add_counters(Table& table, const std::vector<const Counters*>& rows) {
     table.add(kStateColumns[state], column_of<std::uint64_t>(rows, [&](auto* row) {
                 return row->core[static_cast<CoreState>(state)];
               }));
+  }
+  for (std::size_t cause = 0; cause < kScheduleCauses; ++cause) {
+    table.add(schedule_column(cause),
+              column_of<std::uint64_t>(rows, [&](auto* row) { return row->schedule[cause]; }));
   }
 }
 
@@ -117,6 +125,9 @@ Counters counters_of(const Table& table, std::size_t row) {
   for (std::size_t state = 0; state < kStates; ++state) {
     counters.core.add(static_cast<CoreState>(state),
                       table.column<std::uint64_t>(kStateColumns[state])[row]);
+  }
+  for (std::size_t cause = 0; cause < kScheduleCauses; ++cause) {
+    counters.schedule[cause] = table.column<std::uint64_t>(schedule_column(cause))[row];
   }
   return counters;
 }

@@ -73,6 +73,7 @@ BlockTable::BlockTable(const isa::Program& program, const std::vector<DecodedKer
       longest_(longest),
       most_remembered_(most_remembered),
       kernels_(kernels),
+      causes_(kernels.size()),
       scoreboard_(params) {
   TPU_CHECK(params.mxu.count <= 4, params.mxu.count << " MXUs");
   starts_.reserve(kernels_.size());
@@ -162,12 +163,24 @@ void BlockTable::extend_block(Block& block, bool slot) {
   }
 }
 
+const ScheduleCauses& BlockTable::causes(std::uint32_t kernel) {
+  std::unique_ptr<ScheduleCauses>& found = causes_[kernel];
+  if (found == nullptr) {
+    found = std::make_unique<ScheduleCauses>(program_.kernels[kernel], kernels_[kernel], params_);
+  }
+  return *found;
+}
+
 void BlockTable::count(Block& block) {
   const isa::Kernel& source = program_.kernels[block.kernel];
   const DecodedKernel& kernel = kernels_[block.kernel];
+  const ScheduleCauses& causes = this->causes(block.kernel);
   std::array<std::uint64_t, BlockCounters::kCount> values{};
   for (std::uint32_t b = block.first; b < block.end; ++b) {
     ++values[BlockCounters::kBundles];
+    for (const auto* charge = causes.begin(b); charge != causes.end(b); ++charge) {
+      values[BlockCounters::kSchedule + static_cast<std::size_t>(charge->cause)] += charge->cycles;
+    }
     values[BlockCounters::kDelay] += kernel.bundles[b].delay;
     std::array<bool, static_cast<std::size_t>(isa::Slot::kCount)> used{};
     for (const isa::Instruction* i = source.begin(source.bundles[b]);

@@ -4,11 +4,13 @@
 #include <bitset>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "models/core/decoded_kernel.h"
+#include "models/core/schedule_causes.h"
 #include "models/core/scoreboard.h"
 #include "models/machine.h"
 
@@ -27,8 +29,9 @@ struct BlockCounters {
     kWeightPushes,
     kXluPushes,
     kEupPushes,
-    kBusy,  ///< First of kUnits.
-    kCount = kBusy + kUnits
+    kBusy,                       ///< First of kUnits.
+    kSchedule = kBusy + kUnits,  ///< First of kScheduleCauses.
+    kCount = kSchedule + kScheduleCauses
   };
   std::array<std::uint32_t, kCount> values{};
 };
@@ -146,6 +149,7 @@ class BlockTable {
   Block& make_block(std::uint32_t kernel, std::uint32_t bundle, bool slot);
   void extend_block(Block& block, bool slot);
   void count(Block& block);
+  const ScheduleCauses& causes(std::uint32_t kernel);
   Outcome look_up(Block& block, StateId entry, std::uint64_t guards);
   Outcome compute(const Block& block, StateId entry, std::uint64_t guards);
   StateId number_of(Scoreboard::State state);
@@ -158,6 +162,7 @@ class BlockTable {
   const std::vector<DecodedKernel>& kernels_;
   std::vector<std::vector<Block*>> starts_;  ///< Per kernel: two per bundle, the second as slot.
   std::deque<Block> blocks_;
+  std::vector<std::unique_ptr<ScheduleCauses>> causes_;  ///< Per kernel that was reached.
   Scoreboard scoreboard_;
   std::unordered_map<Scoreboard::State, StateId, StateHash> numbers_;
   std::vector<StateInfo> infos_;

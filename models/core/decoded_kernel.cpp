@@ -499,43 +499,30 @@ void Decoder::decode_queue_op(const isa::Instruction& i, std::uint32_t index) {
 
 void add_read(ReadSet& set, std::uint8_t reg) { set[reg / 32] |= 1U << (reg % 32); }
 
-std::uint8_t timed_number(char file, std::uint8_t reg) {
-  switch (file) {
-    case 's':
-      return timed_register::kScalar + reg;
-    case 'v':
-      return timed_register::kVector + reg;
-    case 'p':
-      return timed_register::kPredicate + reg;
-    default:
-      return timed_register::kMask + reg;
-  }
-}
-
 void Decoder::decode_timing(const isa::Instruction& i) {
   const isa::OpcodeInfo& row = isa::info(i.opcode);
   ReadSet& reads = bundle_.reads;
   if (i.guard.predicate != isa::kNoRegister) {
-    add_read(reads, timed_number('p', i.guard.predicate));
+    add_read(reads, timed_register::number('p', i.guard.predicate));
   }
   for (std::uint8_t o = 0; o < row.operand_count; ++o) {
     if (i.operands[o].kind == isa::Operand::Kind::kRegister) {
-      add_read(reads, timed_number(row.operand_files[o], i.operands[o].reg));
+      add_read(reads, timed_register::number(row.operand_files[o], i.operands[o].reg));
     }
   }
   if (row.address != 0) {
     for (std::uint8_t base : i.address.base) {
-      if (base != isa::kNoRegister) add_read(reads, timed_number('s', base));
+      if (base != isa::kNoRegister) add_read(reads, timed_register::number('s', base));
     }
     if (i.address.mask_register != isa::kNoRegister) {
-      add_read(reads, timed_number('s', i.address.mask_register));
+      add_read(reads, timed_register::number('s', i.address.mask_register));
     }
   }
   if (row.dest_file == 0 || isa::is_interlocked(i.opcode)) return;
   const std::uint32_t latency = isa::result_latency(i.opcode);
   if (latency > 1) {
     out_.slow_writes.push_back(
-        {timed_number(row.dest_file, i.dest), static_cast<std::uint8_t>(latency)});
+        {timed_register::number(row.dest_file, i.dest), static_cast<std::uint8_t>(latency)});
   }
 }
 

@@ -106,6 +106,14 @@ constexpr std::uint8_t kVector = 32;
 constexpr std::uint8_t kPredicate = 64;
 constexpr std::uint8_t kMask = 80;
 constexpr std::size_t kCount = 96;
+/// Of a register of the file 's', 'v', 'p' or 'm'.
+constexpr std::uint8_t number(char file, std::uint8_t reg) {
+  const std::uint8_t first = file == 's'   ? kScalar
+                             : file == 'v' ? kVector
+                             : file == 'p' ? kPredicate
+                                           : kMask;
+  return static_cast<std::uint8_t>(first + reg);
+}
 }  // namespace timed_register
 
 /// Registers that a bundle reads, a bit each.

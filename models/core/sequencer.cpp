@@ -615,6 +615,9 @@ Counters Sequencer::counters() const {
   for (std::size_t u = 0; u < kUnits; ++u) {
     all.busy_cycles[u] += counts_[BlockCounters::kBusy + u];
   }
+  for (std::size_t c = 0; c < kScheduleCauses; ++c) {
+    all.schedule[c] = counts_[BlockCounters::kSchedule + c];
+  }
   all.core.add(CoreState::kIssue, counts_[BlockCounters::kBundles]);
   all.core.add(CoreState::kDelay, counts_[BlockCounters::kDelay]);
   return all;

@@ -192,14 +192,22 @@ class Reader {
           one_of("tpusim sweep", inputs[0], {"plan", "run", "status", "merge"});
       inputs.erase(inputs.begin());
     }
-    if (arguments_.command == "report" && inputs.size() > 1) {
+    const bool two = arguments_.command == "diff";
+    if (two && inputs.size() < 2) {
+      throw UsageError("tpusim diff: expected two files, A.h5 B.h5, found one, \"" + inputs[0] +
+                       "\"");
+    }
+    const std::size_t allowed = two ? 2 : wanted ? 1 : 0;
+    const bool many = arguments_.command == "report";
+    if ((many && inputs.size() > 1) || (two && inputs.size() == 2)) {
       arguments_.more_inputs.assign(inputs.begin() + 1, inputs.end());
       inputs.resize(1);
     }
-    const std::size_t allowed = wanted ? 1 : 0;
     if (inputs.size() > allowed) {
       throw UsageError(std::string("tpusim ") + command_.name + ": expected " +
-                       (wanted ? "one " + std::string(command_.input) : "no argument") +
+                       (two      ? "two files, A.h5 B.h5"
+                        : wanted ? "one " + std::string(command_.input)
+                                 : "no argument") +
                        ", found also \"" + inputs[allowed] + "\"");
     }
     if (wanted) arguments_.input = inputs[0];

@@ -26,6 +26,8 @@ const std::vector<Command> kCommands{
      false, false, false},
     {"metrics", "RUN.h5", "what PyTorch/XLA's metrics report prints", false, false, false, false,
      false, false, false},
+    {"diff", "A.h5 B.h5", "two runs: which operation, which cause, how much of the step", false,
+     false, false, false, false, true, false},
     {"validate", "FOLDER", "captured programs that silicon ran, too: cycles there and here", true,
      false, false, false, false, true, false},
     {"sweep", "[plan|run|status|merge] SWEEP.toml", "many runs: what is missing, into one table",
@@ -64,7 +66,7 @@ po::options_description options_of(const Command& command) {
   add("help,h", "print this help");
   add("log", po::value<std::string>(), "messages on stderr: error, warning (default), info, debug");
   const std::string name = command.name;
-  if (name == "run" || name == "compare" || name == "show") {
+  if (name == "run" || name == "compare" || name == "show" || name == "diff") {
     add("color", po::value<std::string>(), "always, never, auto: on a terminal, but NO_COLOR");
   }
   if (name == "compile" || name == "asm") {

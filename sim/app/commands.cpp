@@ -34,6 +34,7 @@
 #include "sim/base/output_file.h"
 #include "sim/config/configuration.h"
 #include "sim/config/nearest_name.h"
+#include "sim/report/run_diff.h"
 #include "sim/report/text_report.h"
 #include "traces/npz.h"
 #include "traces/program_file.h"
@@ -277,6 +278,20 @@ ExitCode assemble(const Arguments& arguments) {
   return ExitCode::kDone;
 }
 
+ExitCode diff(const Arguments& arguments) {
+  check_files(arguments, {});
+  const traces::RunRecord first = traces::read_run_file(arguments.input);
+  const traces::RunRecord second = traces::read_run_file(arguments.more_inputs.at(0));
+  const std::vector<std::string> names{arguments.input, arguments.more_inputs.at(0)};
+  JsonDestination json(arguments.json);
+  if (!json.to_stdout()) {
+    std::cout << report::diff_text(first, second, names, text_style(arguments.color));
+    std::cout.flush();
+  }
+  json.write(report::diff_json(first, second, names));
+  return ExitCode::kDone;
+}
+
 ExitCode list() {
   std::cout << "Workloads\n";
   for (const frontend::WorkloadInfo& info : frontend::workload_list()) {
@@ -364,6 +379,7 @@ ExitCode execute(const Arguments& arguments) {
   if (arguments.command == "disasm") return disassemble(arguments);
   if (arguments.command == "asm") return assemble(arguments);
   if (arguments.command == "export") return export_run(arguments);
+  if (arguments.command == "diff") return diff(arguments);
   if (arguments.command == "validate") return validate(arguments);
   if (arguments.command == "sweep") return sweep(arguments);
   if (arguments.command == "report") return report_runs(arguments);

@@ -28,6 +28,16 @@ Json parameters_json(const MachineParams& params) {
   return all;
 }
 
+/// Shares by cause; those without time are left out.
+Json causes_json(const TimeByCause& time) {
+  Json json = Json::object();
+  const double all = total(time);
+  for (std::size_t cause = 0; cause < kCauses; ++cause) {
+    if (time[cause] > 0) json[cause_name(cause)] = time[cause] / all;
+  }
+  return json;
+}
+
 Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_cycles) {
   const isa::OpInfo& info = record.ops[op.op];
   Json json;
@@ -46,6 +56,7 @@ Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_
   json["compulsory_hbm_bytes"] = number(op.compulsory_hbm_bytes);
   json["dmas"] = number(op.dmas);
   json["ici_bytes"] = number(op.ici_bytes);
+  json["causes"] = causes_json(op.causes);
   json["bound_by"] = to_string(op.bound);
   json["bound_share"] = op.bound_share;
   json["busy"] = {{"mxu", op.shares.mxu},
@@ -257,6 +268,7 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["utilization"] = utilization_json(summary.utilization);
   json["idle_fraction"] = summary.idle_fraction;
   json["breakdown"] = breakdown_json(summary.breakdown);
+  json["causes"] = causes_json(summary.causes);
   json["units"] = units_json(summary.units);
   json["roofline"] = {{"compute_ms", summary.roofline.compute_ms},
                       {"memory_ms", summary.roofline.memory_ms},

@@ -11,7 +11,6 @@ namespace tpu::report {
 namespace {
 
 constexpr double kMostlyPadding = 1.5;
-constexpr double kBinding = 0.5;
 constexpr std::size_t kLargestBuffers = 5;
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -75,18 +74,27 @@ Shares shares_of(const MachineParams& params, const Counters& counters, double c
   return shares;
 }
 
-void find_bound(OpSummary& op) {
-  const Shares& s = op.shares;
-  const double vpu = s.vpu();
-  const std::pair<Bound, double> candidates[] = {
-      {Bound::kMxu, s.mxu}, {Bound::kHbm, s.hbm},   {Bound::kVpu, vpu},
-      {Bound::kIci, s.ici}, {Bound::kPeer, s.peer}, {Bound::kInfeed, s.infeed}};
-  for (const auto& [bound, share] : candidates) {
-    if (share <= op.bound_share) continue;
-    op.bound = bound;
-    op.bound_share = share;
+/// The resource behind a cause.
+Bound resource_of(std::size_t cause) {
+  if (cause < kScheduleCauses) {
+    const auto schedule = static_cast<ScheduleCause>(cause);
+    if (schedule <= ScheduleCause::kWeights) return Bound::kMxu;
+    return schedule <= ScheduleCause::kVectorAlu ? Bound::kVpu : Bound::kLatency;
   }
-  if (op.bound_share <= kBinding) op.bound = Bound::kLatency;
+  const std::string wait = cause_name(cause);
+  if (wait == tpu::to_string(CoreState::kMemoryWait)) return Bound::kHbm;
+  if (wait == tpu::to_string(CoreState::kIciWait)) return Bound::kIci;
+  return wait == tpu::to_string(CoreState::kPeerWait) ? Bound::kPeer : Bound::kInfeed;
+}
+
+void find_bound(OpSummary& op) {
+  std::array<double, static_cast<std::size_t>(Bound::kPadding)> time{};
+  for (std::size_t cause = 0; cause < kCauses; ++cause) {
+    time[static_cast<std::size_t>(resource_of(cause))] += op.causes[cause];
+  }
+  const auto most = std::max_element(time.begin(), time.end());
+  if (*most > 0) op.bound = static_cast<Bound>(most - time.begin());
+  op.bound_share = ratio(*most, total(op.causes));
   const bool matmul = op.bound == Bound::kMxu && op.matmul_padding > kMostlyPadding;
   const bool layout =
       (op.bound == Bound::kVpu || op.bound == Bound::kHbm) && op.layout_padding > kMostlyPadding;
@@ -129,6 +137,8 @@ OpSummary summarize_op(const traces::RunRecord& record, std::uint32_t index) {
   op.dmas = static_cast<double>(counters.dmas) * share;
   op.ici_bytes = static_cast<double>(counters.ici_bytes) * share;
   op.shares = shares_of(record.params, counters, static_cast<double>(cycles));
+  op.causes = time_by_cause(counters);
+  for (double& each : op.causes) each *= share;
   if (info.matmul_flops > 0 && info.padded_matmul_flops > 0) {
     op.matmul_padding = op.padded_matmul_flops / op.matmul_flops;
   }
@@ -380,6 +390,7 @@ Summary summarize(const traces::RunRecord& record) {
   summary.core_cycles = total.core.total();
   summary.utilization = utilization_of(record, total, summary.model_flops, steps);
   summary.breakdown = breakdown_of(total.core);
+  summary.causes = time_by_cause(total);
   summary.units = units_of(record.params, total);
   const Breakdown& parts = summary.breakdown;
   summary.idle_fraction = parts.infeed_wait + parts.outfeed_wait + parts.peer_host_wait +

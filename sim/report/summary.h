@@ -6,19 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "sim/report/time_by_cause.h"
 #include "traces/run_record.h"
 
 namespace tpu::report {
 
-/// What limits an op: the resource with the largest share of its time, when that is above one half.
-///
-/// Shares: MXU = cycles in which the busiest MXU takes a push; VPU = the fullest of the vector
-/// slots and units (ALUs, load, store, cross-lane unit, transcendental unit); HBM = bytes moved
-/// over what the pins could move; ICI = cycles that the core waits for what is on its way between
-/// cores; peer = cycles that it waits for a core that is late; infeed = cycles that it, or the core
-/// that it waits for, waits for the infeed or outfeed queue. kPadding replaces kMxu where the
-/// padded matrix work is more than 1.5 times the useful work, and kVpu and kHbm where the padded
-/// result is more than 1.5 times its own size. kLatency: no share above one half.
+/// What an op's time goes to most: its causes (time_by_cause.h) by resource. MXU: its ports, and
+/// the loading of weights; VPU: the slots of the vector unit, XLU and EUP; HBM: waits for it, not
+/// its business while the core does something else; ICI, peer (a core that is late), infeed (its
+/// own or of the core that it waits for): waits; latency: everything else, which results, branches
+/// and the schedule take. kPadding replaces kMxu where the padded matrix work is more than 1.5
+/// times the useful work, and kVpu and kHbm where the padded result is more than 1.5 times its own
+/// size.
 enum class Bound : std::uint8_t { kMxu, kVpu, kHbm, kIci, kPeer, kInfeed, kLatency, kPadding };
 const char* to_string(Bound bound);
 
@@ -56,6 +55,7 @@ struct OpSummary {
   double dmas = 0;
   double ici_bytes = 0;
   Shares shares;
+  TimeByCause causes{};
   double matmul_padding = 1;  ///< Padded over useful matrix FLOPs.
   double layout_padding = 1;  ///< Bytes of the result with and without tile padding.
   Bound bound = Bound::kLatency;
@@ -134,6 +134,7 @@ struct Summary {
   double examples_per_s = 0;  ///< 0 where the program does not say what an example is.
   Utilization utilization;
   Breakdown breakdown;
+  TimeByCause causes{};            ///< Of all cores together.
   std::vector<UnitSummary> units;  ///< All cores together; MXUs that the machine has.
   double idle_fraction = 0;  ///< The core waits for a host, its own or a peer's, or has no work.
   /// Cores that others waited for, most core cycles first: number and fraction of all cycles.

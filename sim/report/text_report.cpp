@@ -160,6 +160,27 @@ void print_breakdown(std::ostringstream& out, const Summary& summary, const Text
   out << "\n";
 }
 
+/// Every cycle by its cause, most first.
+void print_causes(std::ostringstream& out, const Summary& summary, const TextStyle& style) {
+  constexpr double kShown = 0.0005;
+  std::vector<std::size_t> order;
+  const double all = total(summary.causes);
+  for (std::size_t cause = 0; cause < kCauses; ++cause) {
+    if (summary.causes[cause] > kShown * all) order.push_back(cause);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return summary.causes[a] > summary.causes[b];
+  });
+  out << "Every cycle by its cause\n";
+  for (const std::size_t cause : order) {
+    const double fraction = summary.causes[cause] / all;
+    out << "  " << left(cause_text(cause), 23) << bar(fraction, kBarWidth - 9, style)
+        << right(percent(fraction), 9) << right(short_time(fraction * summary.step_mean_ms), 12)
+        << "\n";
+  }
+  out << "\n";
+}
+
 void print_units(std::ostringstream& out, const Summary& summary) {
   out << "Units          busy  nothing to do  memory wait  host wait  ICI, peer  finished\n";
   for (const UnitSummary& unit : summary.units) {
@@ -377,6 +398,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_header(out, record, summary);
   print_key_figures(out, record, summary);
   print_breakdown(out, summary, style);
+  print_causes(out, summary, style);
   out << what_if_text(record, summary);
   print_units(out, summary);
   print_ops(out, record, summary, style);

@@ -234,6 +234,51 @@ TEST_F(ProgramTest, AWhatIfIsTheRunWithItsSettings) {
   expect_error(words + " --what-if --values on", 2, "--what-if: expected --values off");
 }
 
+TEST_F(ProgramTest, EveryCycleHasACause) {
+  for (const char* words : {"run mlp --cores 1 --batch 128", "run mlp --cores 8 --batch 1024",
+                            TPUSIM_SOURCE_DIR "/workloads/captured/mlp"}) {
+    const std::string run =
+        std::string(words).substr(0, 3) == "run" ? words : "run " + std::string(words);
+    const json own = report(run);
+    double sum = 0, compute = own["breakdown"]["compute"], schedule = 0;
+    for (const auto& [name, share] : own["causes"].items()) {
+      sum += share.get<double>();
+      if (!own["breakdown"].contains(name)) schedule += share.get<double>();
+    }
+    EXPECT_NEAR(sum, 1, 1e-9) << words;
+    EXPECT_NEAR(schedule, compute, 1e-9) << words;
+    EXPECT_GT(own["causes"].size(), 8u) << words;
+    for (const json& op : own["ops"]) {
+      sum = 0;
+      for (const auto& share : op["causes"]) sum += share.get<double>();
+      EXPECT_NEAR(sum, op["cycles"] > 0 ? 1 : 0, 1e-9) << op["name"];
+    }
+  }
+}
+
+TEST_F(ProgramTest, ADiffSaysWhichOpAndWhichCause) {
+  const std::string words = "run mlp --cores 1 --batch 128";
+  const json fast = report(words + " -o a.h5");
+  const json slow = report(words + " --set hbm.latency_cycles=1140 -o b.h5");
+  const Outcome outcome = tpusim("diff a.h5 b.h5 --json -");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json diff = json::parse(outcome.out);
+  const double change = 1e3 * (slow["step_time_ms"]["mean"].get<double>() -
+                               fast["step_time_ms"]["mean"].get<double>());
+  EXPECT_NEAR(diff["change_us"].get<double>(), change, 1e-6 * change);
+  double ops = 0;
+  for (const json& op : diff["ops"]) ops += op["change_us"].get<double>();
+  EXPECT_NEAR(ops, change, 1e-6 * change);
+  EXPECT_EQ(diff["ops"][0]["in"], json({true, true}));
+  const auto waits = [&](int which) { return diff["causes"][which]["memory_wait"].get<double>(); };
+  EXPECT_GT(waits(1) - waits(0), 0.5 * change);
+  const json same = json::parse(tpusim("diff a.h5 a.h5 --json -").out);
+  EXPECT_EQ(same["change_us"], 0);
+  expect_error("diff a.h5", 2, "expected two files, A.h5 B.h5, found one");
+  expect_error("diff a.h5 b.h5 --json b.h5", 2, "expected a file of its own");
+  EXPECT_NE(tpusim("diff a.h5 b.h5").out.find("waits for HBM +"), std::string::npos);
+}
+
 TEST_F(ProgramTest, AHostThatIsTooSlowBoundsTheStep) {
   const std::string words = "run mlp --cores 1 --batch 128 --set host.examples_per_s=10000";
   for (const char* steps : {"", " --steps 3"}) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <sstream>
 
@@ -296,6 +297,7 @@ void append(const Counters& c, std::ostringstream& out) {
       << ' ' << c.eup_pushes << ' ' << c.dmas << ' ' << c.hbm_read_bytes << ' ' << c.hbm_write_bytes
       << ' ' << c.ici_bytes;
   for (std::uint64_t busy : c.busy_cycles) out << ' ' << busy;
+  for (std::uint64_t cycles : c.schedule) out << ' ' << cycles;
   for (std::size_t s = 0; s < static_cast<std::size_t>(CoreState::kCount); ++s) {
     out << ' ' << c.core[static_cast<CoreState>(s)];
     for (const auto& unit : c.busy_in_state) out << '/' << unit[static_cast<CoreState>(s)];
@@ -348,6 +350,9 @@ std::string outcome(const isa::Program& program, Mode mode, const std::vector<st
 void expect_accounts_add_up(const RunResult& result) {
   for (const CoreResult& core : result.cores) {
     EXPECT_EQ(core.total.core.total(), result.cycles);
+    const ScheduleCauseCycles& schedule = core.total.schedule;
+    EXPECT_EQ(std::accumulate(schedule.begin(), schedule.end(), std::uint64_t{0}),
+              core.total.core[CoreState::kIssue] + core.total.core[CoreState::kDelay]);
     for (std::size_t u = 0; u < kUnits; ++u) {
       EXPECT_EQ(unit_account(core.total, static_cast<Unit>(u)).total(), result.cycles);
       EXPECT_LE(unit_account(core.total, static_cast<Unit>(u)).busy, result.cycles);

@@ -106,7 +106,7 @@ TEST(Summary, EachOpIsBoundByItsLargestShare) {
   EXPECT_EQ(summary.ops[0].matmul_padding, 2);
   EXPECT_EQ(summary.ops[0].layout_padding, 2);
   EXPECT_EQ(summary.ops[1].bound, Bound::kHbm);
-  EXPECT_DOUBLE_EQ(summary.ops[1].bound_share, 400 / kPinBytesPerCycle);
+  EXPECT_DOUBLE_EQ(summary.ops[1].bound_share, 250.0 / 300);
   EXPECT_EQ(summary.ops[2].bound, Bound::kInfeed);
   EXPECT_EQ(summary.ops[2].bound_share, 1);
 }
@@ -126,33 +126,38 @@ TEST(Bound, PaddingNeedsMoreThanHalfAsMuchWorkAgain) {
   EXPECT_EQ(bound_of(record, 0), Bound::kPadding);
 }
 
-TEST(Bound, HalfOfTheTimeIsNotEnough) {
-  traces::RunRecord record = test::synthetic_record();
-  record.ops[0].padded_matmul_flops = 0;
-  for (CoreResult& core : record.result.cores) {
-    core.ops[0].counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu0)] = 600;
-    core.ops[0].counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu1)] = 0;
-  }
-  EXPECT_EQ(bound_of(record, 0), Bound::kLatency);
-  for (CoreResult& core : record.result.cores) {
-    core.ops[0].counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu0)] = 601;
-  }
-  EXPECT_EQ(bound_of(record, 0), Bound::kMxu);
+std::uint64_t& cycles_of(Counters& counters, ScheduleCause cause) {
+  return counters.schedule[static_cast<std::size_t>(cause)];
 }
 
-TEST(Bound, TheVectorUnitsFullestSlotCounts) {
-  for (const auto member : {&Counters::vector_loads, &Counters::vector_stores}) {
-    traces::RunRecord record = test::synthetic_record();
-    for (CoreResult& core : record.result.cores) core.ops[0].counters.*member = 1100;
-    record.ops[0].shape.clear();
-    EXPECT_EQ(bound_of(record, 0), Bound::kVpu);
-  }
+TEST(Bound, TheResourceWithTheMostTimeOfAllCausesIsTheBound) {
   traces::RunRecord record = test::synthetic_record();
+  record.ops[0].padded_matmul_flops = 0;
   record.ops[0].shape.clear();
-  for (CoreResult& core : record.result.cores) core.ops[0].counters.vector_alu_ops = 2200;
-  EXPECT_EQ(bound_of(record, 0), Bound::kVpu);
+  const auto set = [&](ScheduleCause a, ScheduleCause b, ScheduleCause rest) {
+    for (CoreResult& core : record.result.cores) {
+      core.ops[0].counters.schedule = {};
+      cycles_of(core.ops[0].counters, a) = 300;
+      cycles_of(core.ops[0].counters, b) = 310;
+      cycles_of(core.ops[0].counters, rest) = 590;
+    }
+    return bound_of(record, 0);
+  };
+  using Cause = ScheduleCause;
+  // Two that share a resource are more than one that has most.
+  EXPECT_EQ(set(Cause::kMxuPush, Cause::kWeights, Cause::kMxuResult), Bound::kMxu);
+  EXPECT_EQ(set(Cause::kMxuPush, Cause::kLoad, Cause::kMxuResult), Bound::kLatency);
+  EXPECT_EQ(set(Cause::kLoad, Cause::kStore, Cause::kMxuPush), Bound::kVpu);
+  EXPECT_EQ(set(Cause::kScalar, Cause::kBranch, Cause::kXlu), Bound::kLatency);
   record.ops[0].shape = "f32[8,64]{1,0:T(8,128)}";
-  EXPECT_EQ(bound_of(record, 0), Bound::kPadding);
+  EXPECT_EQ(set(Cause::kVectorAlu, Cause::kEup, Cause::kUnforced), Bound::kPadding);
+}
+
+TEST(Summary, CausesAddUpToTheCyclesOfTheCores) {
+  const traces::RunRecord record = test::synthetic_record();
+  const Summary summary = summarize(record);
+  EXPECT_EQ(total(summary.causes), static_cast<double>(summary.core_cycles));
+  for (const OpSummary& op : summary.ops) EXPECT_DOUBLE_EQ(total(op.causes), op.cycles);
 }
 
 TEST(Bound, WaitingForOtherCoresIsTheInterconnect) {

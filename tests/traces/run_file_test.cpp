@@ -42,6 +42,7 @@ void expect_equal(const Counters& a, const Counters& b) {
   EXPECT_EQ(a.hbm_read_bytes, b.hbm_read_bytes);
   EXPECT_EQ(a.hbm_write_bytes, b.hbm_write_bytes);
   EXPECT_EQ(a.busy_cycles, b.busy_cycles);
+  EXPECT_EQ(a.schedule, b.schedule);
   for (std::size_t state = 0; state < CycleAccount<CoreState>::kStates; ++state) {
     EXPECT_EQ(a.core[static_cast<CoreState>(state)], b.core[static_cast<CoreState>(state)]);
   }

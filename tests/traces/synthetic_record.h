@@ -79,6 +79,17 @@ inline traces::RunRecord synthetic_record() {
     core.ops[0].counters.vector_alu_ops = steps * 300;
     core.ops[0].counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu0)] = steps * 480;
     core.ops[0].counters.busy_cycles[static_cast<std::size_t>(Unit::kMxu1)] = steps * 480;
+    const auto schedule = [](Counters& counters, ScheduleCause cause) -> std::uint64_t& {
+      return counters.schedule[static_cast<std::size_t>(cause)];
+    };
+    schedule(core.ops[0].counters, ScheduleCause::kMxuPush) = steps * 400;
+    schedule(core.ops[0].counters, ScheduleCause::kWeights) = steps * 80;
+    schedule(core.ops[0].counters, ScheduleCause::kMxuResult) = steps * 120;
+    schedule(core.ops[1].counters, ScheduleCause::kLoad) = steps * 50;
+    schedule(core.total, ScheduleCause::kMxuPush) = steps * 400;
+    schedule(core.total, ScheduleCause::kWeights) = steps * 80;
+    schedule(core.total, ScheduleCause::kMxuResult) = steps * 120;
+    schedule(core.total, ScheduleCause::kLoad) = steps * 50;
     core.ops[0].counters.core.add(CoreState::kIssue, steps * 500);
     core.ops[0].counters.core.add(CoreState::kDelay, steps * 100);
     core.ops[1].count = steps;

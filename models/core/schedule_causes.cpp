@@ -1,0 +1,364 @@
+#include "models/core/schedule_causes.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <tuple>
+
+#include "isa/opcode_table.h"
+
+namespace tpu {
+namespace {
+
+using Cause = ScheduleCause;
+constexpr std::size_t kSlots = static_cast<std::size_t>(isa::Slot::kCount);
+constexpr std::uint64_t kUnforcedCost = 1000;
+
+/// How little a cycle of a hold explains: taken ports explain most.
+std::uint64_t cost_of(Cause cause) {
+  if (cause <= Cause::kEup) return 0;
+  if (cause <= Cause::kOtherSlot) return 1;
+  return cause == Cause::kUnforced ? kUnforcedCost : 2;
+}
+
+Cause cause_of_slot(isa::Slot slot) {
+  switch (slot) {
+    case isa::Slot::kScalar:
+      return Cause::kScalar;
+    case isa::Slot::kVectorAlu:
+      return Cause::kVectorAlu;
+    case isa::Slot::kVectorLoad:
+      return Cause::kLoad;
+    case isa::Slot::kVectorStore:
+      return Cause::kStore;
+    default:
+      return Cause::kOtherSlot;
+  }
+}
+
+std::uint32_t places(isa::Slot slot) {
+  return slot == isa::Slot::kScalar || slot == isa::Slot::kVectorAlu ? 2 : 1;
+}
+
+Cause cause_of_result(const isa::OpcodeInfo& row) {
+  switch (row.queue) {
+    case isa::Queue::kMxuResult:
+      return Cause::kMxuResult;
+    case isa::Queue::kXlu:
+    case isa::Queue::kTranspose:
+      return Cause::kXluResult;
+    case isa::Queue::kEup:
+      return Cause::kEupResult;
+    case isa::Queue::kVectorToScalar:
+      return Cause::kScalarResult;
+    default:
+      break;
+  }
+  if (row.unit == isa::UnitKind::kVectorLoad) return Cause::kLoadResult;
+  return row.unit == isa::UnitKind::kVectorAlu ? Cause::kVectorResult : Cause::kScalarResult;
+}
+
+/// The port whose results they are.
+Cause port_of_result(Cause cause) {
+  if (cause == Cause::kMxuResult) return Cause::kMxuPush;
+  return cause == Cause::kXluResult ? Cause::kXlu : Cause::kEup;
+}
+
+/// A bundle of a piece of code, or its end: who holds it.
+struct Node {
+  std::uint64_t time = 0;
+  std::uint64_t cost = 0;
+  std::uint32_t holder = 0;
+  Cause cause = Cause::kUnforced;
+};
+
+/// Follows a piece of code, bundle by bundle, and remembers what may hold a later one.
+class Piece {
+ public:
+  Piece(const isa::Kernel& kernel, const DecodedKernel& code, const CoreParams& params)
+      : kernel_(kernel), code_(code), params_(params) {}
+
+  void add(std::uint32_t bundle);
+  /// The end of the code, as a node.
+  void close();
+  const std::vector<Node>& nodes() const { return nodes_; }
+
+ private:
+  struct Result {
+    std::uint32_t node = 0;
+    std::uint64_t ready = 0;
+    Cause cause = Cause::kUnforced;
+  };
+  /// Kind of port, unit, part.
+  using Port = std::tuple<QueueOp::Kind, std::uint8_t, std::uint8_t>;
+
+  void hold(std::uint32_t holder, Cause cause);
+  void hold_if_due(const Result& result) {
+    if (result.ready == nodes_.back().time) hold(result.node, result.cause);
+  }
+  void hold_by_registers(const DecodedBundle& bundle);
+  void hold_by_slots(std::uint32_t bundle);
+  void use_queue(const QueueOp& op);
+  void use_port(const Port& port, std::uint32_t interval, Cause cause);
+  void push(const Port& queue, std::uint32_t latency, Cause cause, std::uint32_t count = 1);
+  void pop(const Port& queue);
+  void write_registers(std::uint32_t bundle);
+  std::array<std::uint32_t, kSlots> slots_of(std::uint32_t bundle) const;
+  bool interacts(std::uint32_t bundle) const {
+    return code_.bundles[bundle].first_interaction != code_.bundles[bundle + 1].first_interaction;
+  }
+
+  const isa::Kernel& kernel_;
+  const DecodedKernel& code_;
+  const CoreParams& params_;
+  std::vector<Node> nodes_;
+  std::vector<std::uint32_t> bundles_;  ///< Of the nodes.
+  std::uint64_t now_ = 0;
+  std::array<Result, timed_register::kCount> writers_{};
+  std::map<Port, std::deque<Result>> queues_;
+  std::map<Port, Result> ports_;
+};
+
+/// The newest node is held, exactly as long as it stands, by an earlier one.
+void Piece::hold(std::uint32_t holder, Cause cause) {
+  Node& node = nodes_.back();
+  const std::uint64_t cost =
+      nodes_[holder].cost + cost_of(cause) * (node.time - nodes_[holder].time);
+  if (cost > node.cost || (cost == node.cost && cause >= node.cause)) return;
+  node.cost = cost;
+  node.holder = holder;
+  node.cause = cause;
+}
+
+void Piece::add(std::uint32_t bundle) {
+  const DecodedBundle& decoded = code_.bundles[bundle];
+  const auto number = static_cast<std::uint32_t>(nodes_.size());
+  nodes_.push_back({now_, number == 0 ? 0 : ~std::uint64_t{0}, 0, Cause::kUnforced});
+  bundles_.push_back(bundle);
+  if (number > 0) {
+    const std::uint32_t before = bundles_[number - 1];
+    hold(number - 1, Cause::kUnforced);
+    if (nodes_[number - 1].time + 1 == now_) {
+      hold_by_slots(bundle);
+      if (interacts(before) || interacts(bundle)) hold(number - 1, Cause::kContact);
+      if (code_.bundles[before].branch_target != DecodedBundle::kNone) {
+        hold(number - 1, Cause::kBranch);
+      }
+    }
+    hold_by_registers(decoded);
+  }
+  for (std::uint32_t q = decoded.first_queue_op; q < code_.bundles[bundle + 1].first_queue_op;
+       ++q) {
+    use_queue(code_.queue_ops[q]);
+  }
+  write_registers(bundle);
+  now_ += 1 + decoded.delay;
+}
+
+void Piece::close() {
+  const auto last = static_cast<std::uint32_t>(nodes_.size() - 1);
+  const std::array<std::uint32_t, kSlots> used = slots_of(bundles_[last]);
+  nodes_.push_back({now_, ~std::uint64_t{0}, last, Cause::kUnforced});
+  hold(last, Cause::kUnforced);
+  for (const Result& writer : writers_) hold_if_due(writer);
+  for (const auto& [port, results] : queues_) {
+    for (const Result& result : results) hold_if_due(result);
+  }
+  for (const auto& [port, result] : ports_) hold_if_due(result);
+  if (nodes_[last].time + 1 != now_) return;
+  // A bundle takes its own cycle, for what stands in it.
+  for (std::size_t slot = 0; slot < kSlots; ++slot) {
+    if (used[slot] > 0) hold(last, cause_of_slot(static_cast<isa::Slot>(slot)));
+  }
+}
+
+void Piece::hold_by_registers(const DecodedBundle& bundle) {
+  for (std::size_t word = 0; word < bundle.reads.size(); ++word) {
+    for (std::uint32_t bits = bundle.reads[word]; bits != 0; bits &= bits - 1) {
+      const auto bit = static_cast<std::size_t>(__builtin_ctz(bits));
+      hold_if_due(writers_[word * 32 + bit]);
+    }
+  }
+}
+
+std::array<std::uint32_t, kSlots> Piece::slots_of(std::uint32_t bundle) const {
+  std::array<std::uint32_t, kSlots> used{};
+  const isa::Bundle& source = kernel_.bundles[bundle];
+  for (const isa::Instruction* i = kernel_.begin(source); i != kernel_.end(source); ++i) {
+    ++used[static_cast<std::size_t>(isa::info(i->opcode).slot)];
+  }
+  return used;
+}
+
+/// By slots that were all taken in the cycle before.
+void Piece::hold_by_slots(std::uint32_t bundle) {
+  const auto before = static_cast<std::uint32_t>(nodes_.size() - 2);
+  const std::array<std::uint32_t, kSlots> mine = slots_of(bundle), its = slots_of(bundles_[before]);
+  for (std::size_t s = 0; s < kSlots; ++s) {
+    const auto slot = static_cast<isa::Slot>(s);
+    if (mine[s] > 0 && its[s] >= places(slot)) hold(before, cause_of_slot(slot));
+  }
+}
+
+void Piece::use_port(const Port& port, std::uint32_t interval, Cause cause) {
+  const auto [found, first] = ports_.try_emplace(port);
+  if (!first) hold_if_due(found->second);
+  const Node& node = nodes_.back();
+  found->second = {static_cast<std::uint32_t>(nodes_.size() - 1), node.time + interval, cause};
+}
+
+void Piece::push(const Port& queue, std::uint32_t latency, Cause cause, std::uint32_t count) {
+  const auto node = static_cast<std::uint32_t>(nodes_.size() - 1);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    queues_[queue].push_back({node, nodes_.back().time + latency, cause});
+  }
+}
+
+/// The oldest result; one that is not ready yet is not the one that is popped: that was pushed
+/// before the piece began.
+void Piece::pop(const Port& queue) {
+  std::deque<Result>& results = queues_[queue];
+  if (results.empty() || results.front().ready > nodes_.back().time) return;
+  hold_if_due(results.front());
+  results.pop_front();
+}
+
+void Piece::use_queue(const QueueOp& op) {
+  using Kind = QueueOp::Kind;
+  constexpr std::uint32_t kRows = MxuParams::push_interval_cycles;
+  const Port rows{Kind::kMxuRows, op.unit, 0}, weights{Kind::kMxuWeights, op.unit, op.part};
+  const Port swap{Kind::kMxuSwap, op.unit, 0}, xlu{Kind::kXluPush, 0, 0};
+  switch (op.kind) {
+    case Kind::kMxuRows:
+      if (ports_.count(swap) > 0) hold_if_due(ports_[swap]);
+      use_port(rows, kRows, Cause::kMxuPush);
+      for (std::uint8_t part = 0; part < op.results; ++part) {
+        push({Kind::kMxuPop, op.unit, part}, params_.mxu.latency_cycles(part), Cause::kMxuResult);
+      }
+      return;
+    case Kind::kMxuLatch:
+      return use_port({Kind::kMxuLatch, op.unit, op.part}, kRows, Cause::kMxuPush);
+    case Kind::kMxuWeights:
+      use_port(weights, kRows, Cause::kWeights);
+      ports_[swap] = ports_[weights];
+      --ports_[swap].ready;
+      return;
+    case Kind::kMxuPop:
+      use_port({Kind::kMxuPop, op.unit, op.part}, kRows, Cause::kMxuPush);
+      return pop({Kind::kMxuPop, op.unit, op.part});
+    case Kind::kXluPush:
+      use_port(xlu, params_.xlu_interval_cycles, Cause::kXlu);
+      return push({Kind::kXluPop, 0, 0}, params_.xlu_latency_cycles, Cause::kXluResult);
+    case Kind::kTransposePush:
+      use_port(xlu, params_.xlu_interval_cycles, Cause::kXlu);
+      return push({Kind::kTransposePop, 0, 0}, isa::Latencies().transpose_cycles, Cause::kXluResult,
+                  op.results);
+    case Kind::kTransposePop:
+      use_port({Kind::kTransposePop, 0, 0}, params_.xlu_interval_cycles, Cause::kXlu);
+      return pop({Kind::kTransposePop, 0, 0});
+    case Kind::kEupPush:
+      use_port({Kind::kEupPush, 0, 0}, 1, Cause::kEup);
+      return push({Kind::kEupPop, 0, 0}, params_.eup_latency_cycles, Cause::kEupResult);
+    case Kind::kScalarPush:
+      return push({Kind::kScalarPop, 0, 0}, isa::result_latency(isa::Opcode::kVpush),
+                  Cause::kScalarResult);
+    case Kind::kXluPop:
+    case Kind::kEupPop:
+    case Kind::kScalarPop:
+      return pop({op.kind, 0, 0});
+    case Kind::kMxuSwap:
+      return;
+  }
+}
+
+void Piece::write_registers(std::uint32_t bundle) {
+  const auto node = static_cast<std::uint32_t>(nodes_.size() - 1);
+  const isa::Bundle& source = kernel_.bundles[bundle];
+  for (const isa::Instruction* i = kernel_.begin(source); i != kernel_.end(source); ++i) {
+    const isa::OpcodeInfo& row = isa::info(i->opcode);
+    if (row.dest_file == 0) continue;
+    const std::uint32_t latency = row.pops ? 1 : isa::result_latency(i->opcode);
+    writers_[timed_register::number(row.dest_file, i->dest)] = {node, now_ + latency,
+                                                                cause_of_result(row)};
+  }
+}
+
+/// A stretch of cycles of a piece.
+struct Stretch {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  Cause cause = Cause::kUnforced;
+};
+
+/// The holds from the begin of the code to its end. Results that are awaited before the first, or
+/// behind the last, stretch in which the port of their unit is taken fill and drain it.
+std::vector<Stretch> chain(const std::vector<Node>& nodes) {
+  std::vector<Stretch> result;
+  for (auto node = static_cast<std::uint32_t>(nodes.size() - 1); node > 0;
+       node = nodes[node].holder) {
+    result.push_back({nodes[nodes[node].holder].time, nodes[node].time, nodes[node].cause});
+  }
+  std::reverse(result.begin(), result.end());
+  for (const Cause awaited : {Cause::kMxuResult, Cause::kXluResult, Cause::kEupResult}) {
+    const auto is_port = [&](const Stretch& each) { return each.cause == port_of_result(awaited); };
+    const auto first = std::find_if(result.begin(), result.end(), is_port);
+    if (first == result.end()) continue;
+    const auto behind = std::find_if(result.rbegin(), result.rend(), is_port).base();
+    const auto mark = [&](Stretch& each) {
+      if (each.cause == awaited) each.cause = Cause::kFillAndDrain;
+    };
+    std::for_each(result.begin(), first, mark);
+    std::for_each(behind, result.end(), mark);
+  }
+  return result;
+}
+
+/// Where pieces begin: at targets of branches, behind delay slots and behind calls.
+std::vector<bool> begins(const DecodedKernel& code) {
+  const std::size_t count = code.bundles.size() - 1;
+  std::vector<bool> result(count + 2, false);
+  result[0] = result[count] = true;
+  for (std::size_t b = 0; b < count; ++b) {
+    const DecodedBundle& bundle = code.bundles[b];
+    if (bundle.call_site != DecodedBundle::kNone) result[b + 1] = true;
+    if (bundle.branch_target == DecodedBundle::kNone) continue;
+    result[bundle.branch_target] = true;
+    result[std::min(b + 2, count)] = true;
+  }
+  return result;
+}
+
+}  // namespace
+
+ScheduleCauses::ScheduleCauses(const isa::Kernel& kernel, const DecodedKernel& code,
+                               const CoreParams& params) {
+  const std::vector<bool> is_begin = begins(code);
+  const auto count = static_cast<std::uint32_t>(code.bundles.size() - 1);
+  first_.reserve(count + 1);
+  for (std::uint32_t first = 0, end = 0; first < count; first = end) {
+    for (end = first + 1; !is_begin[end]; ++end) {
+    }
+    const bool repeats = end - first >= 2 && code.bundles[end - 2].branch_target == first;
+    Piece piece(kernel, code, params);
+    for (int trip = repeats ? 0 : 1; trip < 2; ++trip) {
+      for (std::uint32_t b = first; b < end; ++b) piece.add(b);
+    }
+    piece.close();
+    const std::vector<Node>& nodes = piece.nodes();
+    const std::vector<Stretch> stretches = chain(nodes);
+    std::size_t node = repeats ? end - first : 0;
+    auto stretch = stretches.begin();
+    for (std::uint32_t b = first; b < end; ++b, ++node) {
+      first_.push_back(static_cast<std::uint32_t>(charges_.size()));
+      for (std::uint64_t at = nodes[node].time; at < nodes[node + 1].time;) {
+        while (stretch->end <= at) ++stretch;
+        const std::uint64_t until = std::min(stretch->end, nodes[node + 1].time);
+        charges_.push_back({stretch->cause, static_cast<std::uint32_t>(until - at)});
+        at = until;
+      }
+    }
+  }
+  first_.push_back(static_cast<std::uint32_t>(charges_.size()));
+}
+
+}  // namespace tpu

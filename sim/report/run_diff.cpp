@@ -1,0 +1,216 @@
+#include "sim/report/run_diff.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <utility>
+
+namespace tpu::report {
+namespace {
+
+constexpr std::size_t kShownOps = 20;
+constexpr const char* kOutside = "(outside operations)";
+
+/// "f32[8,64]{1,0:T(8,128)}" -> "f32[8,64]".
+std::string without_layout(const std::string& shape) {
+  std::string result;
+  int depth = 0;
+  for (const char c : shape) {
+    if (c == '{') ++depth;
+    if (depth == 0) result += c;
+    if (c == '}') --depth;
+  }
+  return result;
+}
+
+using Key = std::pair<std::string, std::string>;  // Scope and shape.
+using Times = std::map<Key, TimeByCause>;
+
+void add(TimeByCause& to, const TimeByCause& time, double factor) {
+  for (std::size_t cause = 0; cause < kCauses; ++cause) to[cause] += factor * time[cause];
+}
+
+/// us of a step by what is done, and the whole.
+struct StepTimes {
+  Times ops;
+  TimeByCause all{};
+};
+
+StepTimes step_times(const traces::RunRecord& record) {
+  StepTimes times;
+  TimeByCause in_ops{};
+  const double cores = static_cast<double>(record.result.cores.size());
+  for (const CoreResult& core : record.result.cores) {
+    const double steps = static_cast<double>(std::max<std::size_t>(core.steps.size(), 1));
+    const double us = 1 / (cores * steps * record.params.clock_mhz);
+    add(times.all, time_by_cause(core.total), us);
+    for (std::size_t op = 0; op < core.ops.size(); ++op) {
+      if (core.ops[op].count == 0) continue;
+      const isa::OpInfo& info = record.ops[op];
+      const TimeByCause time = time_by_cause(core.ops[op].counters);
+      add(times.ops[{info.op_name.empty() ? info.name : info.op_name, without_layout(info.shape)}],
+          time, us);
+      add(in_ops, time, us);
+    }
+  }
+  TimeByCause& outside = times.ops[{kOutside, ""}];
+  outside = times.all;
+  add(outside, in_ops, -1);
+  return times;
+}
+
+/// Takes what both have out of them.
+void match(Times& first, Times& second, std::vector<OpDifference>& rows) {
+  for (auto mine = first.begin(); mine != first.end();) {
+    const auto its = second.find(mine->first);
+    if (its == second.end()) {
+      ++mine;
+      continue;
+    }
+    rows.push_back({mine->first.first, mine->first.second, true, true, mine->second, its->second});
+    second.erase(its);
+    mine = first.erase(mine);
+  }
+}
+
+Times by_scope(const Times& times) {
+  Times result;
+  for (const auto& [key, time] : times) add(result[{key.first, ""}], time, 1);
+  return result;
+}
+
+/// "vector ALU slots +12.1, waits for HBM -3.4": the causes that changed most.
+std::string changed_causes(const OpDifference& row) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::size_t> order(kCauses);
+  for (std::size_t cause = 0; cause < kCauses; ++cause) order[cause] = cause;
+  const auto change = [&](std::size_t cause) { return row.second[cause] - row.first[cause]; };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::abs(change(a)) > std::abs(change(b));
+  });
+  std::string text;
+  for (std::size_t i = 0; i < kMost; ++i) {
+    if (std::abs(change(order[i])) < 0.05 * std::abs(change(order[0])) || change(order[i]) == 0) {
+      break;
+    }
+    text += (text.empty() ? "" : ", ") + std::string(cause_text(order[i])) +
+            (change(order[i]) > 0 ? " +" : " -") + short_number(std::abs(change(order[i])));
+  }
+  return text;
+}
+
+std::string signed_number(double value) {
+  return (value < 0 ? "-" : value > 0 ? "+" : "") + short_number(std::abs(value));
+}
+
+void print_row(std::ostringstream& out, double first, double second, const std::string& name) {
+  out << right(short_number(first), 10) << right(short_number(second), 10)
+      << right(signed_number(second - first), 10) << "  " << name << "\n";
+}
+
+void print_causes(std::ostringstream& out, const RunDifference& difference) {
+  out << "By cause, us of a step\n         A         B         B-A  cause\n";
+  std::vector<std::size_t> order;
+  for (std::size_t cause = 0; cause < kCauses; ++cause) {
+    if (difference.first[cause] != 0 || difference.second[cause] != 0) order.push_back(cause);
+  }
+  const auto change = [&](std::size_t cause) {
+    return std::abs(difference.second[cause] - difference.first[cause]);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return change(a) > change(b); });
+  for (const std::size_t cause : order) {
+    print_row(out, difference.first[cause], difference.second[cause], cause_text(cause));
+  }
+  print_row(out, total(difference.first), total(difference.second), "all");
+}
+
+Json time_json(const TimeByCause& time) {
+  Json json = Json::object();
+  for (std::size_t cause = 0; cause < kCauses; ++cause) {
+    if (time[cause] != 0) json[cause_name(cause)] = time[cause];
+  }
+  return json;
+}
+
+}  // namespace
+
+RunDifference difference_of(const traces::RunRecord& first, const traces::RunRecord& second) {
+  RunDifference result;
+  StepTimes mine = step_times(first), its = step_times(second);
+  result.first = mine.all;
+  result.second = its.all;
+  match(mine.ops, its.ops, result.ops);
+  Times my_scopes = by_scope(mine.ops), its_scopes = by_scope(its.ops);
+  match(my_scopes, its_scopes, result.ops);
+  for (const auto& [key, time] : my_scopes) {
+    result.ops.push_back({key.first, key.second, true, false, time, {}});
+  }
+  for (const auto& [key, time] : its_scopes) {
+    result.ops.push_back({key.first, key.second, false, true, {}, time});
+  }
+  std::stable_sort(result.ops.begin(), result.ops.end(),
+                   [](const OpDifference& a, const OpDifference& b) {
+                     return std::abs(a.change()) > std::abs(b.change());
+                   });
+  return result;
+}
+
+std::string diff_text(const traces::RunRecord& first, const traces::RunRecord& second,
+                      const std::vector<std::string>& names, const TextStyle& style) {
+  const RunDifference difference = difference_of(first, second);
+  std::ostringstream out;
+  const char letters[] = {'A', 'B'};
+  const traces::RunRecord* records[] = {&first, &second};
+  for (std::size_t i = 0; i < 2; ++i) {
+    out << letters[i] << ": " << names[i] << ": " << records[i]->workload << " on "
+        << records[i]->config << ", compiled by " << records[i]->compiler << "\n";
+  }
+  out << "\n";
+  print_causes(out, difference);
+  const std::size_t shown = std::min(kShownOps, difference.ops.size());
+  out << "\nThe " << shown << " largest differences of " << difference.ops.size()
+      << " operations, us of a step\n         A         B       B-A  operation\n";
+  double rest_first = 0, rest_second = 0;
+  for (std::size_t i = 0; i < difference.ops.size(); ++i) {
+    const OpDifference& row = difference.ops[i];
+    if (i >= shown) {
+      rest_first += total(row.first);
+      rest_second += total(row.second);
+      continue;
+    }
+    const char* only = row.in_first && row.in_second ? ""
+                       : row.in_first                ? "  (A alone)"
+                                                     : "  (B alone)";
+    print_row(out, total(row.first), total(row.second),
+              fitted(row.name + "  " + row.shape + only, style.width - 34));
+    const std::string causes = changed_causes(row);
+    if (!causes.empty()) out << std::string(34, ' ') << causes << "\n";
+  }
+  if (difference.ops.size() > shown) print_row(out, rest_first, rest_second, "the others");
+  print_row(out, total(difference.first), total(difference.second), "all");
+  return fit_to_width(out.str(), style);
+}
+
+Json diff_json(const traces::RunRecord& first, const traces::RunRecord& second,
+               const std::vector<std::string>& names) {
+  const RunDifference difference = difference_of(first, second);
+  Json json;
+  json["files"] = names;
+  json["us"] = {total(difference.first), total(difference.second)};
+  json["change_us"] = difference.change();
+  json["causes"] = {time_json(difference.first), time_json(difference.second)};
+  json["ops"] = Json::array();
+  for (const OpDifference& row : difference.ops) {
+    json["ops"].push_back({{"name", row.name},
+                           {"shape", row.shape},
+                           {"in", {row.in_first, row.in_second}},
+                           {"us", {total(row.first), total(row.second)}},
+                           {"change_us", row.change()},
+                           {"causes", {time_json(row.first), time_json(row.second)}}});
+  }
+  return json;
+}
+
+}  // namespace tpu::report

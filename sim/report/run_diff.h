@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/report/json_report.h"
+#include "sim/report/text_layout.h"
+#include "sim/report/time_by_cause.h"
+
+namespace tpu::report {
+
+/// Operations of two runs that do the same work, by their place in the user's program.
+struct OpDifference {
+  std::string name;   ///< Scope of the framework, or the operation's own name where it has none.
+  std::string shape;  ///< Of the result, without layout; empty where runs agree by scope alone.
+  bool in_first = false, in_second = false;
+  TimeByCause first{}, second{};  ///< us of a step, mean of the cores.
+  double change() const { return total(second) - total(first); }
+};
+
+/// Where the difference of two runs' steps comes from. Operations are matched by scope and shape,
+/// then what is left by scope, so that runs of different machines, compilers and versions can be
+/// held against each other; what only one of them has stands alone. The time outside operations is
+/// the last row. The rows add up to the difference: times are those of a step, in the mean over the
+/// cores, from the begin of the first step that counts to the end of the run.
+struct RunDifference {
+  std::vector<OpDifference> ops;  ///< Largest change first.
+  TimeByCause first{}, second{};
+  double change() const { return total(second) - total(first); }
+};
+
+RunDifference difference_of(const traces::RunRecord& first, const traces::RunRecord& second);
+
+std::string diff_text(const traces::RunRecord& first, const traces::RunRecord& second,
+                      const std::vector<std::string>& names, const TextStyle& style);
+Json diff_json(const traces::RunRecord& first, const traces::RunRecord& second,
+               const std::vector<std::string>& names);
+
+}  // namespace tpu::report

@@ -1,0 +1,108 @@
+#include "models/core/schedule_causes.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+using Cause = ScheduleCause;
+
+/// Cycles of a program's only step by cause; what is left out is 0.
+std::map<Cause, std::uint64_t> causes_of(const std::string& code) {
+  const RunResult result = test::run(test::program_of("kernel top\n" + code));
+  const Counters& total = result.cores[0].total;
+  std::map<Cause, std::uint64_t> causes;
+  for (std::size_t c = 0; c < kScheduleCauses; ++c) {
+    if (total.schedule[c] > 0) causes[static_cast<Cause>(c)] = total.schedule[c];
+  }
+  EXPECT_EQ(std::accumulate(total.schedule.begin(), total.schedule.end(), std::uint64_t{0}),
+            total.core[CoreState::kIssue] + total.core[CoreState::kDelay]);
+  return causes;
+}
+
+using Expected = std::map<Cause, std::uint64_t>;
+
+TEST(ScheduleCauses, PushesAsFastAsTheMxuTakesThemAreItsPorts) {
+  // 105 cycles after the first push its result is there; the last drains the pipeline.
+  EXPECT_EQ(causes_of(R"(
+  { vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 7 }
+  { vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 7 }
+  { vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 88 }
+  { %v1 = vpop.f32.mrf.mxu0 ;; vdelay 7 }
+  { %v2 = vpop.f32.mrf.mxu0 ;; vdelay 7 }
+  { %v3 = vpop.f32.mrf.mxu0 }
+)"),
+            (Expected{{Cause::kMxuPush, 16}, {Cause::kFillAndDrain, 105}, {Cause::kOtherSlot, 1}}));
+}
+
+TEST(ScheduleCauses, AResultWithoutAStretchOfPushesIsAwaited) {
+  EXPECT_EQ(causes_of(R"(
+  { vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 104 }
+  { %v1 = vpop.f32.mrf.mxu0 }
+  { vst [vmem:$0x8] %v1 }
+)"),
+            (Expected{{Cause::kMxuResult, 106}, {Cause::kStore, 1}}));
+}
+
+TEST(ScheduleCauses, FullSlotsAreTheCauseOfTheNextBundle) {
+  EXPECT_EQ(causes_of(R"(
+  { %v1 = vld [vmem:$0x0] }
+  { %v2 = vld [vmem:$0x8] }
+  { %v3 = vld [vmem:$0x10] }
+)"),
+            (Expected{{Cause::kLoad, 3}}));
+  EXPECT_EQ(causes_of(R"(
+  { vst [vmem:$0x8] %v2 }
+  { vst [vmem:$0x10] %v2 }
+)"),
+            (Expected{{Cause::kStore, 2}}));
+  EXPECT_EQ(causes_of(R"(
+  { %s1 = smov 1 ;; %s2 = smov 2 }
+  { %s3 = smov 3 ;; %s4 = smov 4 }
+)"),
+            (Expected{{Cause::kScalar, 2}}));
+}
+
+TEST(ScheduleCauses, OneSlotOfTwoIsNotFull) {
+  EXPECT_EQ(causes_of("  { %s1 = smov 1 }\n  { %s2 = smov 2 }\n"),
+            (Expected{{Cause::kUnforced, 1}, {Cause::kScalar, 1}}));
+  EXPECT_EQ(causes_of("  { %s1 = smov 1 }\n  { %s2 = sadd.s32 %s1, 2 }\n"),
+            (Expected{{Cause::kScalarResult, 1}, {Cause::kScalar, 1}}));
+}
+
+TEST(ScheduleCauses, CyclesThatNothingAsksForAreUnforced) {
+  EXPECT_EQ(causes_of("  { %s1 = smov 1 ;; vdelay 9 }\n  { %s2 = sadd.s32 %s1, 2 }\n"),
+            (Expected{{Cause::kUnforced, 10}, {Cause::kScalar, 1}}));
+}
+
+TEST(ScheduleCauses, WeightsAreLoadedAtTheirPort) {
+  // The matmul may not overtake the second; the code ends when the port is free again.
+  EXPECT_EQ(causes_of(R"(
+  { vmatpush.msra.mxu0 %v0 ;; vdelay 7 }
+  { vmatpush.msra.mxu0 %v0 ;; vdelay 6 }
+  { vmatmul.f32.gmra.mxu0 %v0 }
+)"),
+            (Expected{{Cause::kWeights, 16}}));
+}
+
+TEST(ScheduleCauses, ALoopIsFollowedThroughTwoTrips) {
+  // Within a trip nothing holds the push but the one of the trip before.
+  const std::string code = R"(
+  { %s1 = smov 10 }
+again:
+  { vmatmul.f32.gmra.mxu0 %v0 ;; %s1 = sadd.s32 %s1, -1 ;; vdelay 3 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 ;; vdelay 1 }
+  { sbr.rel (%p1) target = again }
+  { %s2 = smov 0 }
+)";
+  const Expected causes = causes_of(code);
+  EXPECT_GE(causes.at(Cause::kMxuPush), 80u);
+}
+
+}  // namespace
+}  // namespace tpu
