@@ -179,6 +179,37 @@ class SharedMemory {
 
 }  // namespace
 
+namespace {
+
+/// A process that does `work` and ends.
+pid_t start_process(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child < 0) {
+    throw UsageError("--jobs: no more processes can be made: " + std::string(std::strerror(errno)));
+  }
+  if (child > 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  int code = 0;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    std::cerr << "tpusim: " << error.what() << std::endl;
+    code = 1;
+  }
+  ::_exit(code);
+}
+
+/// How a process at a point ended, where it did not end well.
+std::string end_text(std::size_t point, int status) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
+  const std::string whose = "point " + std::to_string(point) + ": its process ";
+  if (!WIFSIGNALED(status)) return whose + "could not go on";
+  return whose + "was ended by signal " + std::to_string(WTERMSIG(status)) +
+         (WTERMSIG(status) == SIGKILL ? " (out of memory?)" : "");
+}
+
+}  // namespace
+
 std::vector<std::string> run_points(PointRunner& runner, const sweep::Plan& plan,
                                     const std::vector<std::size_t>& todo,
                                     const std::vector<std::string>& hashes,
@@ -195,50 +226,27 @@ std::vector<std::string> run_points(PointRunner& runner, const sweep::Plan& plan
     }
     work.at[process] = 0;
   };
+  std::vector<std::string> died;
   if (jobs == 1) {
     take(0);
-    return {};
+    return died;
   }
   std::cout.flush();
   std::map<pid_t, std::size_t> running;
   for (std::size_t process = 0; process < jobs; ++process) {
-    const pid_t child = ::fork();
-    if (child < 0)
-      throw UsageError("--jobs: no more processes can be made: " +
-                       std::string(std::strerror(errno)));
-    if (child > 0) {
-      running[child] = process;
-      continue;
-    }
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    int code = 0;
-    try {
-      take(process);
-    } catch (const std::exception& error) {
-      std::cerr << "tpusim: " << error.what() << std::endl;
-      code = 1;
-    }
-    ::_exit(code);
+    running[start_process([&] { take(process); })] = process;
   }
-  std::vector<std::string> died;
   while (!running.empty()) {
     int status = 0;
-    const pid_t ended = ::waitpid(-1, &status, WNOHANG);
-    if (ended <= 0) {
+    const auto ended = running.find(::waitpid(-1, &status, WNOHANG));
+    if (ended == running.end()) {
       ::usleep(20000);
       progress(work.done);
       continue;
     }
-    const auto found = running.find(ended);
-    if (found == running.end()) continue;
-    const std::size_t point = work.at[found->second];
-    running.erase(found);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
-    died.push_back("point " + std::to_string(point) + ": its process " +
-                   (WIFSIGNALED(status)
-                        ? "was ended by signal " + std::to_string(WTERMSIG(status)) +
-                              (WTERMSIG(status) == SIGKILL ? " (out of memory?)" : "")
-                        : "could not go on"));
+    const std::string text = end_text(work.at[ended->second], status);
+    if (!text.empty()) died.push_back(text);
+    running.erase(ended);
   }
   return died;
 }
