@@ -100,7 +100,7 @@ def capture(options):
 
 def run(tpusim, folder, chip, devices, *more):
     """The JSON report of one step, and the exit code with the first line of what was said."""
-    command = [tpusim, "run", str(folder), "--config", f"{chip}-8", "--cores", str(devices), "--compiler", "xla", "--json", "-", *more]
+    command = [tpusim, "run", str(folder), "--config", f"{chip}-8", "--cores", str(devices), "--compiler", "xla", "--warmup", "0", "--json", "-", *more]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_PER_RUN)
     except subprocess.TimeoutExpired:
@@ -178,7 +178,7 @@ TITLE = """# Captured training steps
 Made by `bench/captured_steps.py capture` (jax 0.10.2, libtpu 0.0.42.1) and `bench/captured_steps.py table`. Every step runs on v2 and
 v3, with values off and on, one core or all eight. Median and largest are relative L2 errors of the outputs against JAX's values with
 products rounded as the chip rounds them; "outputs that agree" are those within the tolerance that `--check` names, on both chips
-together. CPU s is the run behind reading, MiB the peak of the process, values off, the larger of both chips.
+together. Cycles are those of the first step. CPU s is the run behind reading, MiB the peak of the process, values off, the larger of both chips.
 """
 HEADER = (
     "| step | half | read | executed | cycles v2 | cycles v3 | XLA's sum v2 | XLA's sum v3 | median error | largest error, outputs that agree "
