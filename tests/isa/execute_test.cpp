@@ -664,5 +664,25 @@ TEST(Execute, EveryInstructionOfTheTableExecutesOrFaultsAsTheProgramsMistake) {
   }
 }
 
+TEST(Execute, RandomBitsAreThoseOfXorshift128Plus) {
+  // A generator with the state 1, 2: the sum is drawn, then x = 1 ^ 1 << 23 gives the next state
+  // 2, x ^ 2 ^ x >> 18 = 2^23 + 1 + 2 + 32.
+  VectorRegister state;
+  state.word.fill(0);
+  state.word[0] = 1;
+  state.word[1] = 2;
+  RandomGenerator generator;
+  generator.set_state(state);
+  VectorRegister bits;
+  generator.draw(bits);
+  EXPECT_EQ(bits.word[0], 3u);
+  EXPECT_EQ(bits.word[1], 0u);
+  constexpr std::uint32_t kSecond = (1u << 23) + 35;
+  EXPECT_EQ(bits.word[128], 2 + kSecond);
+  // Then x = 2 ^ 2 << 23, whose shift by 18 is 64, and kSecond >> 5.
+  constexpr std::uint32_t kThird = (2u ^ 2u << 23) ^ kSecond ^ 64u ^ kSecond >> 5;
+  EXPECT_EQ(bits.word[256], kSecond + kThird);
+}
+
 }  // namespace
 }  // namespace tpu::isa

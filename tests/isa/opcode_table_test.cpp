@@ -88,5 +88,13 @@ TEST(OpcodeTable, V2HasOneMxuAndNoFusedSwap) {
   EXPECT_FALSE(generation_has("v3", Opcode::kSmulU24));
 }
 
+TEST(OpcodeTable, OnlyV3SwapsWeightsInThePushOfAMatmul) {
+  for (const Opcode opcode : {Opcode::kVmatmulDwg, Opcode::kVmatmulHiDwg, Opcode::kVmatmulLowDwg}) {
+    EXPECT_FALSE(generation_has("v2", opcode, 0));
+    EXPECT_TRUE(generation_has("v3", opcode, 0));
+  }
+  for (const char* chip : {"v2", "v3"}) EXPECT_TRUE(generation_has(chip, Opcode::kVdwg, 0));
+}
+
 }  // namespace
 }  // namespace tpu::isa
