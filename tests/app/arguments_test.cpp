@@ -141,7 +141,8 @@ TEST(Errors, MissingOrSurplusArgumentsAreNamed) {
             "tpusim run: expected one WORKLOAD, found also \"lenet\"");
   EXPECT_EQ(error_of({"list", "mlp"}), "tpusim list: expected no argument, found also \"mlp\"");
   EXPECT_EQ(error_of({"compile", "mlp"}), "tpusim compile: expected -o FILE");
-  EXPECT_EQ(error_of({"export", "run.h5", "-o", "x"}), "tpusim export: expected --format, such as --format perfetto");
+  EXPECT_EQ(error_of({"export", "run.h5", "-o", "x"}),
+            "tpusim export: expected --format, such as --format perfetto");
   EXPECT_EQ(error_of({"export", "run.h5", "-o", "x", "--format", "perfeto"}),
             "--format: no \"perfeto\"; the nearest is \"perfetto\" (there are: perfetto)");
   EXPECT_NE(error_of({"run", "mlp", "--steps"}).find("--steps"), std::string::npos);
