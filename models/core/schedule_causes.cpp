@@ -340,7 +340,7 @@ ScheduleCauses::ScheduleCauses(const isa::Kernel& kernel, const DecodedKernel& c
     }
     const bool repeats = end - first >= 2 && code.bundles[end - 2].branch_target == first;
     Piece piece(kernel, code, params);
-    for (int trip = repeats ? 0 : 1; trip < 2; ++trip) {
+    for (int trip = repeats ? 0 : 2; trip < 3; ++trip) {
       for (std::uint32_t b = first; b < end; ++b) piece.add(b);
     }
     piece.close();

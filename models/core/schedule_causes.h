@@ -20,7 +20,8 @@ namespace tpu {
 /// asks for. From the end of the code back to its begin the analysis follows the chain of holds
 /// that leaves the fewest cycles unforced; of equal chains, one of ports and slots rather than of
 /// results: what a taken port explains, nothing but the port can shorten. Each hold is charged with
-/// the cycles it spans. A loop whose body is one such piece is followed through two of its trips.
+/// the cycles it spans. A loop whose body is one such piece is followed through three of its trips,
+/// of which the second counts.
 ///
 /// Left out: dependences through VMEM, and what is in the queues when a piece begins.
 class ScheduleCauses {

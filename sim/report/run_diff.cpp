@@ -110,7 +110,7 @@ void print_row(std::ostringstream& out, double first, double second, const std::
 }
 
 void print_causes(std::ostringstream& out, const RunDifference& difference) {
-  out << "By cause, us of a step\n         A         B         B-A  cause\n";
+  out << "By cause, us of a step\n         A         B       B-A  cause\n";
   std::vector<std::size_t> order;
   for (std::size_t cause = 0; cause < kCauses; ++cause) {
     if (difference.first[cause] != 0 || difference.second[cause] != 0) order.push_back(cause);
