@@ -107,21 +107,25 @@ Json memory_data(const traces::RunRecord& record, const Summary& summary) {
           {"capacity", summary.memory.hbm_capacity_bytes}};
 }
 
+/// Shares of the time by cause, the largest first.
+Json causes_data(const TimeByCause& time) {
+  std::vector<std::size_t> order(kCauses);
+  for (std::size_t cause = 0; cause < kCauses; ++cause) order[cause] = cause;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return time[a] > time[b]; });
+  const double all = total(time);
+  Json causes = Json::object();
+  for (const std::size_t cause : order) {
+    causes[cause_text(cause)] = all > 0 ? time[cause] / all : 0;
+  }
+  return causes;
+}
+
 Json run_data(const traces::RunRecord& record, const Summary& summary) {
-  const Breakdown& parts = summary.breakdown;
   Json figures = Json::array();
   for (const ResultRow& row : result_rows({record}, {summary})) {
     figures.push_back({row.label, rounded(row.values[0])});
   }
-  Json causes = {{"compute", parts.compute},
-                 {"memory wait", parts.memory_wait},
-                 {"infeed wait", parts.infeed_wait},
-                 {"outfeed wait", parts.outfeed_wait},
-                 {"ICI wait", parts.ici_wait},
-                 {"wait for a late core", parts.peer_wait},
-                 {"wait for a core that waits for its host", parts.peer_host_wait},
-                 {"host wait", parts.host_wait},
-                 {"finished", parts.finished}};
   Json run = {{"config", record.config},
               {"workload", record.workload},
               {"compiler", record.compiler},
@@ -131,7 +135,7 @@ Json run_data(const traces::RunRecord& record, const Summary& summary) {
               {"peak_flops", record.params.core_peak_flops()},
               {"hbm_rate", record.params.core_hbm_bytes_per_s()},
               {"figures", figures},
-              {"causes", causes},
+              {"causes", causes_data(summary.causes)},
               {"ops", ops_data(record, summary)},
               {"timeline", timeline_data(record)},
               {"memory", memory_data(record, summary)},
