@@ -144,7 +144,8 @@ TEST(Errors, MissingOrSurplusArgumentsAreNamed) {
   EXPECT_EQ(error_of({"export", "run.h5", "-o", "x"}),
             "tpusim export: expected --format, such as --format perfetto");
   EXPECT_EQ(error_of({"export", "run.h5", "-o", "x", "--format", "perfeto"}),
-            "--format: no \"perfeto\"; the nearest is \"perfetto\" (there are: perfetto)");
+            "--format: no \"perfeto\"; the nearest is \"perfetto\" (there are: perfetto, xplane, "
+            "chrome, csv, vcd)");
   EXPECT_NE(error_of({"run", "mlp", "--steps"}).find("--steps"), std::string::npos);
 }
 
