@@ -9,6 +9,7 @@
 #include "models/core/followed_kernels.h"
 #include "models/core/warm_up.h"
 #include "models/deadlock.h"
+#include "models/folded_pod.h"
 #include "models/memory/hbm_timing.h"
 #include "models/pod.h"
 #include "sim/base/error.h"
@@ -37,6 +38,39 @@ class KernelContext {
 };
 
 constexpr std::size_t kMostNames = 8;  ///< In a note.
+/// Up to so many cores a fault is looked up again with every core simulated.
+constexpr std::size_t kMostFaultyCores = 64;
+
+/// Passes on what a representative does as what every member of its class does.
+class MemberObserver : public Observer {
+ public:
+  MemberObserver(Observer* observer, const CoreClasses& classes)
+      : observer_(observer), classes_(classes) {}
+  void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,
+               std::uint64_t end) override {
+    for_members(core, [&](std::uint32_t member) { observer_->on_step(member, step, begin, end); });
+  }
+  void on_op(std::uint32_t core, std::uint32_t op, std::uint64_t begin, std::uint64_t end,
+             const Counters& counters) override {
+    for_members(core,
+                [&](std::uint32_t member) { observer_->on_op(member, op, begin, end, counters); });
+  }
+  void on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
+               std::uint64_t end) override {
+    for_members(core,
+                [&](std::uint32_t member) { observer_->on_wait(member, reason, begin, end); });
+  }
+  void on_dma(const DmaEvent& event) override { observer_->on_dma(event); }
+
+ private:
+  template <class Visit>
+  void for_members(std::uint32_t core, const Visit& visit) {
+    for (const std::uint32_t member : classes_.members(classes_.class_of(core))) visit(member);
+  }
+
+  Observer* observer_;
+  const CoreClasses& classes_;
+};
 
 std::string listed(const std::vector<std::string>& names, std::size_t most) {
   std::string text;
@@ -103,8 +137,12 @@ class Machine::Impl {
   }
 
   RunResult run(const RunOptions& options);
+  CoreClasses first_classes(const RunOptions& options,
+                            const std::vector<std::uint32_t>& numbers) const;
   RunResult attempt(const RunOptions& options, const std::vector<std::uint32_t>& numbers,
-                    const FollowedKernels& followed);
+                    const FollowedKernels& followed, const CoreClasses& classes);
+  RunResult result(const std::vector<std::uint32_t>& numbers, const CoreClasses& classes,
+                   const std::vector<Core*>& cores) const;
   bool follow_more(const RunOptions& options, const UnknownControl& unknown,
                    FollowedKernels& followed) const;
   void begin_again(const RunOptions& options, const std::vector<std::uint32_t>& numbers,
@@ -125,8 +163,8 @@ class Machine::Impl {
   void assume_inputs(std::uint32_t core, const RunOptions& options);
   const std::vector<std::uint32_t>& input(std::uint32_t core, std::uint32_t buffer,
                                           const RunOptions& options);
-  std::vector<std::string> notes(const std::vector<Core*>& cores, const FollowedKernels& followed,
-                                 const RunOptions& options) const;
+  std::vector<std::string> notes(const std::vector<Core*>& cores, const CoreClasses& classes,
+                                 const FollowedKernels& followed, const RunOptions& options) const;
   void load_block(std::uint32_t core, std::uint64_t granule,
                   const std::vector<std::uint32_t>& words, const std::string& what);
 
@@ -207,6 +245,16 @@ void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) c
   throw UsageError(text.str());
 }
 
+/// The classes of cores that a run begins with. With values every core computes on its own data,
+/// and so it does where control follows data; what was loaded into a core is its own, too.
+CoreClasses Machine::Impl::first_classes(const RunOptions& options,
+                                         const std::vector<std::uint32_t>& numbers) const {
+  const bool loaded = std::any_of(loads_.begin(), loads_.end(), [](const CoreLoad& load) {
+    return !load.hbm.empty() || !load.smem.empty() || !load.infeed.empty();
+  });
+  return {numbers, params_.cores(), !options.values && !options.pod_full && !loaded};
+}
+
 RunResult Machine::Impl::run(const RunOptions& options) {
   std::vector<std::uint32_t> numbers = options.cores;
   if (numbers.empty()) {
@@ -215,14 +263,27 @@ RunResult Machine::Impl::run(const RunOptions& options) {
   for (std::uint32_t core : numbers) check_core(core);
   check_length(options, numbers.size());
   FollowedKernels followed(program_);
+  CoreClasses classes = first_classes(options, numbers);
+  const CoreClasses unfolded(numbers, params_.cores(), false);
+  std::size_t spent = 0;  ///< Cores that were simulated in vain, run by run.
   while (true) {
     followed.begin_run(options.follow);
     try {
-      return attempt(options, numbers, followed);
+      return attempt(options, numbers, followed, classes);
+    } catch (const MembersDiffer& differ) {
+      spent += classes.size();
+      classes.split(differ.of_class(), differ.keys());
+      // Cores that all differ in the end are sooner done by themselves.
+      if (2 * (spent + classes.size()) > numbers.size()) classes = unfolded;
     } catch (const UnknownControl& unknown) {
       if (!follow_more(options, unknown, followed)) throw;
+      classes = unfolded;
     } catch (const FollowLimit& limit) {
       followed.refuse(limit.kernel());
+    } catch (const ProgramFault&) {
+      // The text names cores: each for itself, where that takes no minutes.
+      if (!classes.folded() || numbers.size() > kMostFaultyCores) throw;
+      classes = unfolded;
     }
     begin_again(options, numbers, followed);
   }
@@ -249,12 +310,11 @@ void Machine::Impl::begin_again(const RunOptions& options,
 
 RunResult Machine::Impl::attempt(const RunOptions& options,
                                  const std::vector<std::uint32_t>& numbers,
-                                 const FollowedKernels& followed) {
-  std::vector<bool> runs(params_.cores(), false);
-  for (std::uint32_t core : numbers) {
-    if (!runs[core]) load_hbm(core);
+                                 const FollowedKernels& followed, const CoreClasses& classes) {
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const std::uint32_t core = classes.members(c).front();
+    load_hbm(core);
     if (followed.any()) assume_inputs(core, options);
-    runs[core] = true;
   }
   const KernelContext kernel;
   RunClock clock;
@@ -262,43 +322,71 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
                     options.most_remembered);
   WaitCauses wait_causes(params_.cores());
   WarmUp warm_up(options, params_);
-  const CoreSetup setup{params_, program_, options, blocks, followed, wait_causes, warm_up, runs};
-  Pod pod("pod", clock, setup, hbm_, loads_);
+  MemberObserver observer(options.observer, classes);
+  RunOptions of_cores = options;
+  if (options.observer != nullptr && classes.folded()) of_cores.observer = &observer;
+  const CoreSetup setup{params_,  program_,    of_cores, blocks,
+                        followed, wait_causes, warm_up,  classes};
+  std::unique_ptr<Pod> pod;
+  std::unique_ptr<FoldedPod> folded;
+  if (classes.folded()) {
+    folded = std::make_unique<FoldedPod>("pod", clock, setup, hbm_, loads_);
+  } else {
+    pod = std::make_unique<Pod>("pod", clock, setup, hbm_, loads_);
+  }
+  const std::vector<Core*>& cores = folded ? folded->cores() : pod->cores();
   sc_core::sc_start();
   if (clock.failure) {
     std::uint64_t reached = 0;
-    for (Core* core : pod.cores()) reached = std::max(reached, core->sequencer().cycle());
+    for (Core* core : cores) reached = std::max(reached, core->sequencer().cycle());
     abandoned_cycles_ += reached;
     std::rethrow_exception(clock.failure);
   }
-
-  RunResult result;
-  result.events = clock.events;
-  for (Core* core : pod.cores()) {
-    if (!core->finished()) throw ProgramFault(describe_deadlock(params_, pod.cores()));
-    result.cycles = std::max(result.cycles, core->end_cycle());
+  for (Core* core : cores) {
+    if (!core->finished()) throw ProgramFault(describe_deadlock(params_, cores));
   }
-  std::vector<CoreResult> per_core(params_.cores());
-  for (Core* core : pod.cores()) per_core[core->number()] = core->result(result.cycles);
-  result.notes = notes(pod.cores(), followed, options);
+  RunResult run = result(numbers, classes, cores);
+  run.events = clock.events;
+  run.notes = notes(cores, classes, followed, options);
   if (!blocks.unconfirmed().empty()) {
-    result.notes.push_back("executed instructions whose meaning no experiment has confirmed: " +
-                           listed(blocks.unconfirmed(), isa::kOpcodeCount));
+    run.notes.push_back("executed instructions whose meaning no experiment has confirmed: " +
+                        listed(blocks.unconfirmed(), isa::kOpcodeCount));
   }
-  for (std::uint32_t core : numbers) result.cores.push_back(per_core[core]);
-  for (Core* core : pod.cores()) {
-    if (core->number() == numbers.at(0)) result.paths = core->sequencer().paths();
+  return run;
+}
+
+/// What the cores did, each member of a class as its representative.
+RunResult Machine::Impl::result(const std::vector<std::uint32_t>& numbers,
+                                const CoreClasses& classes, const std::vector<Core*>& cores) const {
+  RunResult result;
+  result.simulated_cores = static_cast<std::uint32_t>(cores.size());
+  for (Core* core : cores) result.cycles = std::max(result.cycles, core->end_cycle());
+  std::map<std::uint32_t, CoreResult> of_classes;
+  for (Core* core : cores) {
+    of_classes.emplace(classes.class_of(core->number()), core->result(result.cycles));
+    if (core->number() == classes.representative_of(numbers.at(0))) {
+      result.paths = core->sequencer().paths();
+    }
+  }
+  for (const std::uint32_t number : numbers) {
+    result.cores.push_back(of_classes.at(classes.class_of(number)));
+    result.cores.back().chip = number / params_.cores_per_chip;
+    result.cores.back().core = number % params_.cores_per_chip;
   }
   return result;
 }
 
 /// What of the data a run with values off knew, and what not.
 std::vector<std::string> Machine::Impl::notes(const std::vector<Core*>& cores,
+                                              const CoreClasses& classes,
                                               const FollowedKernels& followed,
                                               const RunOptions& options) const {
   std::vector<std::string> notes;
   std::uint64_t unknown = 0;
-  for (Core* core : cores) unknown += core->sequencer().unknown_dmas();
+  for (Core* core : cores) {
+    unknown +=
+        core->sequencer().unknown_dmas() * classes.members(classes.class_of(core->number())).size();
+  }
   if (unknown > 0) {
     notes.push_back(std::to_string(unknown) +
                     " DMAs go to or from addresses that are unknown with values off: others in the "

@@ -91,6 +91,25 @@ struct OpResult {
   Counters counters;
 };
 
+/// What the ops of the program did on a core, index as in Program::ops. Cores that did the same
+/// share it; a change makes a copy of one's own.
+class OpResults {
+ public:
+  std::size_t size() const { return results_->size(); }
+  const OpResult& operator[](std::size_t op) const { return (*results_)[op]; }
+  OpResult& operator[](std::size_t op) { return own()[op]; }
+  void resize(std::size_t count) { own().resize(count); }
+  std::vector<OpResult>::const_iterator begin() const { return results_->begin(); }
+  std::vector<OpResult>::const_iterator end() const { return results_->end(); }
+
+ private:
+  std::vector<OpResult>& own() {
+    if (results_.use_count() > 1) results_ = std::make_shared<std::vector<OpResult>>(*results_);
+    return *results_;
+  }
+  std::shared_ptr<std::vector<OpResult>> results_ = std::make_shared<std::vector<OpResult>>();
+};
+
 /// Begin and end of a step of one core, in its cycles.
 struct StepSpan {
   std::uint64_t begin = 0;
@@ -102,7 +121,7 @@ struct CoreResult {
   std::uint32_t core = 0;
   std::vector<StepSpan> warmup;  ///< Steps that do not count, before those that do.
   std::vector<StepSpan> steps;
-  std::vector<OpResult> ops;      ///< Index as in Program::ops.
+  OpResults ops;
   std::uint64_t begin_cycle = 0;  ///< Where the account begins: behind the warm-up steps.
   Counters total;                 ///< From begin_cycle to the end of the run (all cores' end).
   std::uint64_t end_cycle = 0;    ///< When this core finished.
@@ -188,6 +207,7 @@ struct RunOptions {
   bool interpret = false;  ///< Slow twin of the core: every bundle by itself, no remembered blocks.
   /// Slow twin of the MXUs: systolic arrays cell by cell; with values, and interpreted.
   bool mxu_array = false;
+  bool pod_full = false;     ///< Slow twin of the slice: every core by itself, none for others.
   bool check_names = false;  ///< Check virtual names on every register read (values on).
   /// A core that runs this long without touching anything outside has run away.
   std::uint64_t runaway_cycles = std::uint64_t{1} << 28;
@@ -210,11 +230,12 @@ struct RunOptions {
 };
 
 struct RunResult {
-  std::vector<CoreResult> cores;   ///< In the order of RunOptions::cores.
-  std::uint64_t cycles = 0;        ///< When the last core finished.
-  std::uint64_t events = 0;        ///< Of the SystemC kernel.
-  std::vector<PathTaken> paths;    ///< Of the first of the cores, by number in Program::control.
-  std::vector<std::string> notes;  ///< What was not modelled or not confirmed in this run.
+  std::vector<CoreResult> cores;      ///< In the order of RunOptions::cores.
+  std::uint64_t cycles = 0;           ///< When the last core finished.
+  std::uint64_t events = 0;           ///< Of the SystemC kernel.
+  std::uint32_t simulated_cores = 0;  ///< Each stands for a class of cores whose state is equal.
+  std::vector<PathTaken> paths;       ///< Of the first of the cores, by number in Program::control.
+  std::vector<std::string> notes;     ///< What was not modelled or not confirmed in this run.
 };
 
 /// A run of a few intervals of the HBM's refresh: when the first one comes, which nobody chooses,

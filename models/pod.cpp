@@ -1,7 +1,9 @@
 #include "models/pod.h"
 
-#include <algorithm>
+#include <map>
 #include <string>
+
+#include "models/host/host_seats.h"
 
 namespace tpu {
 
@@ -30,27 +32,15 @@ void Pod::connect_chips(const isa::Topology& topology) {
 
 void Pod::connect_hosts(RunClock& clock, const CoreSetup& setup,
                         const std::vector<CoreLoad>& loads) {
-  const isa::Program& program = setup.program;
-  const InputPipeline::Workload workload{
-      program.infeed_bytes,
-      program.infeed_host_bytes > 0 ? program.infeed_host_bytes : program.infeed_bytes,
-      program.examples_per_core};
-  const std::uint32_t chips_per_host = std::max<std::uint32_t>(setup.params.host.chips, 1);
-  for (std::uint32_t first = 0; first < setup.params.chips(); first += chips_per_host) {
-    std::vector<Host::Core> fed;
-    std::vector<Core*> members;
-    for (Core* core : cores_) {
-      const std::uint32_t chip = core->number() / setup.params.cores_per_chip;
-      if (chip < first || chip >= first + chips_per_host) continue;
-      fed.push_back({core->number(), chip - first, &loads[core->number()].infeed});
-      members.push_back(core);
-    }
-    hosts_.push_back(
-        std::make_unique<Host>(("host" + std::to_string(first / chips_per_host)).c_str(), clock,
-                               setup.params, workload, fed));
-    for (Core* core : members) {
-      core->out_host(*hosts_.back());
-      hosts_.back()->connect(core->number(), core);
+  std::map<std::uint32_t, Core*> by_number;
+  for (Core* core : cores_) by_number[core->number()] = core;
+  for (const HostSeat& seat : host_seats(setup.params, setup.classes, loads)) {
+    hosts_.push_back(std::make_unique<Host>(("host" + std::to_string(seat.number)).c_str(), clock,
+                                            setup.params, infeed_workload(setup.program),
+                                            seat.cores));
+    for (const Host::Core& fed : seat.cores) {
+      by_number.at(fed.number)->out_host(*hosts_.back());
+      hosts_.back()->connect(fed.number, by_number.at(fed.number));
     }
   }
 }

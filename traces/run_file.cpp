@@ -204,7 +204,7 @@ Table op_counters_table(const RunRecord& record) {
   U64 count, cycles;
   std::vector<const Counters*> counters;
   for (std::size_t i = 0; i < record.result.cores.size(); ++i) {
-    const std::vector<OpResult>& results = record.result.cores[i].ops;
+    const OpResults& results = record.result.cores[i].ops;
     for (std::size_t index = 0; index < results.size(); ++index) {
       core.push_back(record.core_numbers[i]);
       op.push_back(static_cast<std::uint32_t>(index));

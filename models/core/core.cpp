@@ -1,5 +1,7 @@
 #include "models/core/core.h"
 
+#include <map>
+
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -43,6 +45,7 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
   if (data_) scalar_.set_vectors(&data_->state(), data_->knowledge());
   scalar_.set_followed(setup.followed);
   load_smem(load);
+  set_lanes();
   DmaPorts& dma_ports = *this;
   CoreOutside& outside = *this;
   dma_ = std::make_unique<DmaEngine>(DmaEngine::Core{chip_, core_}, setup.params, setup.program,
@@ -72,6 +75,27 @@ void Core::load_smem(const CoreLoad& load) {
       set_smem(block.address + i, block.words[i]);
     }
   }
+}
+
+/// What the members of a class find in SMEM before the run in place of what the representative
+/// does.
+void Core::set_lanes() {
+  const std::uint32_t of_class = setup_.classes.class_of(number_);
+  const CoreClasses::Members& members = setup_.classes.members(of_class);
+  if (members.size() == 1) return;
+  lanes_.emplace(setup_.classes, of_class);
+  const MachineParams& params = setup_.params;
+  std::map<std::uint32_t, ScalarLanes::Values> words;
+  for (const std::uint32_t member : members) {
+    words[kChipWord].push_back(member / params.cores_per_chip);
+    words[kCoreWord].push_back(member % params.cores_per_chip);
+    if (setup_.program.cores > 1 && kPartitionWord < params.core.smem_words) {
+      words[kPartitionWord].push_back(params.partition_of(member));
+    }
+  }
+  for (const auto& [word, value] : setup_.program.initial_smem) words.erase(word);
+  for (auto& [word, values] : words) lanes_->set_word(word, std::move(values));
+  scalar_.set_lanes(&*lanes_);
 }
 
 void Core::set_smem(std::uint64_t word, std::uint32_t value) {
@@ -104,8 +128,9 @@ void Core::tick() {
 }
 
 std::string Core::start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
-                            CodePlace place, std::uint64_t now) {
-  return dma_->start(descriptor, unknown, place, now);
+                            CodePlace place, const MemberDestinations& destinations,
+                            std::uint64_t now) {
+  return dma_->start(descriptor, unknown, place, destinations, now);
 }
 
 /// With values off every step has the inputs of the first: what it would make of them for the next
@@ -117,7 +142,7 @@ void Core::begin_next_step() {
 }
 
 std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
-                                     std::uint64_t now) {
+                                     const MemberDestinations& destinations, std::uint64_t now) {
   const RemoteFlag to = remote_flag(remote_address);
   if ((remote_address >> 18 & 1) == 0 || to.flag >= setup_.params.core.sync_flags) {
     return "expected a remote sync flag (flag | 0x40000 | core << 20 | chip << 21) with a flag "
@@ -137,6 +162,7 @@ std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t
   message.flag = to.flag;
   message.value = value;
   message.sent = now;
+  message.destinations = destinations;
   out_ici->send(message, now);
   return {};
 }
@@ -171,12 +197,26 @@ void Core::raise_flag(std::uint32_t flag, std::uint32_t granules, const FlagRais
 
 void Core::note_hbm_write(std::uint64_t bytes) { sequencer_->add_hbm_write_bytes(bytes); }
 
-void Core::note_dma(const DmaEvent& event) { setup_.options.observer->on_dma(event); }
+void Core::note_dma(const DmaEvent& event, const MemberDestinations& destinations) {
+  const std::uint32_t per_chip = setup_.params.cores_per_chip;
+  const CoreClasses::Members& members = setup_.classes.members(setup_.classes.class_of(number_));
+  for (std::size_t place = 0; place < members.size(); ++place) {
+    DmaEvent of_member = event;
+    of_member.source_chip = members[place] / per_chip;
+    of_member.source_core = members[place] % per_chip;
+    if (lanes_) {
+      const std::uint32_t to = destinations ? (*destinations)[place] : members[place];
+      of_member.destination_chip = to / per_chip;
+      of_member.destination_core = to % per_chip;
+    }
+    setup_.options.observer->on_dma(of_member);
+  }
+}
 
 bool Core::runs(std::uint32_t chip, std::uint32_t core) const {
   if (core >= setup_.params.cores_per_chip) return false;
   const std::uint64_t number = std::uint64_t{chip} * setup_.params.cores_per_chip + core;
-  return number < setup_.runs.size() && setup_.runs[number];
+  return number < setup_.params.cores() && setup_.classes.runs(static_cast<std::uint32_t>(number));
 }
 
 }  // namespace tpu

@@ -1,14 +1,17 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/core/data_path.h"
+#include "models/core/scalar_lanes.h"
 #include "models/core/scalar_unit.h"
 #include "models/core/sequencer.h"
 #include "models/core/sync_flags.h"
 #include "models/core/systolic_array.h"
+#include "models/core_classes.h"
 #include "models/memory/dma_engine.h"
 #include "models/ports.h"
 
@@ -23,12 +26,13 @@ struct CoreSetup {
   const FollowedKernels& followed;
   WaitCauses& wait_causes;
   WarmUp& warm_up;
-  /// Per core of the slice whether it takes part.
-  const std::vector<bool>& runs;
+  /// Those that take part, and which of them one stands for.
+  const CoreClasses& classes;
 };
 
 /// A TensorCore: the module around its sequencer, scalar unit, data path, sync flags and DMA
-/// engines. It sleeps until the cycle of its next contact with the outside.
+/// engines. It sleeps until the cycle of its next contact with the outside. In a folded run it
+/// stands for all cores of its class.
 class Core : public TimedModule,
              private CoreOutside,
              private DmaPorts,
@@ -64,12 +68,15 @@ class Core : public TimedModule,
   void tick() override;
   void start_of_simulation() override;
   void load_smem(const CoreLoad& load);
+  void set_lanes();
   void set_smem(std::uint64_t word, std::uint32_t value);
 
   std::string start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
-                        CodePlace place, std::uint64_t now) override;
+                        CodePlace place, const MemberDestinations& destinations,
+                        std::uint64_t now) override;
   void begin_next_step() override;
   std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
+                                 const MemberDestinations& destinations,
                                  std::uint64_t now) override;
 
   void submit_hbm(const HbmRequest& request, std::uint64_t now) override;
@@ -80,7 +87,7 @@ class Core : public TimedModule,
                   std::uint64_t now) override;
   void note_hbm_write(std::uint64_t bytes) override;
   bool watched() const override { return setup_.options.observer != nullptr; }
-  void note_dma(const DmaEvent& event) override;
+  void note_dma(const DmaEvent& event, const MemberDestinations& destinations) override;
   bool runs(std::uint32_t chip, std::uint32_t core) const override;
 
   const CoreSetup setup_;
@@ -91,6 +98,7 @@ class Core : public TimedModule,
   const bool begins_alike_;  ///< Each step begins with the same inputs.
   ScalarUnit scalar_;
   SyncFlags flags_;
+  std::optional<ScalarLanes> lanes_;  ///< When this core stands for others, too.
   std::vector<std::unique_ptr<SystolicArray>> arrays_;
   std::unique_ptr<DataPath> data_;  ///< With values, or where kernels are followed without.
   std::unique_ptr<DmaEngine> dma_;

@@ -31,17 +31,20 @@ const isa::ScalarState& ScalarUnit::state() {
 }
 
 std::optional<bool> ScalarUnit::holds(const DecodedGuard& guard) const {
+  require_alike(guard.reg);
   if (is_unknown(guard.reg)) return std::nullopt;
   return assumed_to_hold(guard);
 }
 
 std::optional<std::uint32_t> ScalarUnit::value(const ScalarOperand& operand) const {
+  require_alike(operand.reg);
   if (is_unknown(operand.reg)) return std::nullopt;
   return assumed_value(operand);
 }
 
 void ScalarUnit::write_smem(std::uint32_t word, std::uint32_t value, Origin origin) {
   state_.smem[word] = value;
+  if (lanes_ != nullptr) lanes_->set_word_alike(word);
   note_word(word, origin);
 }
 
@@ -136,6 +139,7 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
         break;
       case Kind::kLoad:
         if (!load(*op)) return op;
+        if (lanes_ != nullptr && lanes_->any_register()) return execute_with_lanes(op + 1, end);
         if constexpr (!kUnknowns) {
           if (unknown_ != 0) return execute<true>(op + 1, end);
         }
@@ -158,7 +162,38 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
   return nullptr;
 }
 
+/// Operations one by one, on all members where registers vary.
+const MicroOp* ScalarUnit::execute_with_lanes(const MicroOp* begin, const MicroOp* end) {
+  for (const MicroOp* op = begin; op != end; ++op) {
+    const bool computes = op->kind != Kind::kVpush && op->kind != Kind::kSpop &&
+                          op->kind != Kind::kHalt && op->kind != Kind::kQueueGuard;
+    if (!computes) require_alike(op->guard.reg);
+    if (computes && lanes_->touches(*op)) {
+      execute_on_lanes(*op);
+      continue;
+    }
+    const bool acts =
+        op->kind != Kind::kQueueGuard && (registers_[op->guard.reg] != 0) == op->guard.holds_when;
+    if (acts) lanes_->set_alike(op->dest);
+    const MicroOp* failed = unknown_ == 0 ? execute<false>(op, op + 1) : execute<true>(op, op + 1);
+    if (failed != nullptr) return failed;
+  }
+  return nullptr;
+}
+
+void ScalarUnit::execute_on_lanes(const MicroOp& op) {
+  if (is_unknown(op.guard.reg) || is_unknown(op.reg[0]) || is_unknown(op.reg[1]) ||
+      is_unknown(op.reg[2]) || is_unknown(op.dest) || marked_words_ != 0) {
+    lanes_->differ_all("a value that varies and one that is unknown");
+  }
+  const std::uint32_t word = registers_[op.reg[0]] + registers_[op.reg[1]] + op.immediate[1];
+  const auto result = lanes_->execute(op, registers_, state_.smem);
+  if (!result) return;
+  (op.kind == Kind::kStore ? state_.smem[word] : registers_[op.dest]) = *result;
+}
+
 const MicroOp* ScalarUnit::run(const MicroOp* begin, const MicroOp* end) {
+  if (lanes_ != nullptr && lanes_->any_register()) return execute_with_lanes(begin, end);
   return unknown_ == 0 ? execute<false>(begin, end) : execute<true>(begin, end);
 }
 
@@ -169,6 +204,7 @@ bool ScalarUnit::load(const MicroOp& op) {
                 std::to_string(static_cast<std::int32_t>(word)));
   }
   registers_[op.dest] = state_.smem[word];
+  if (lanes_ != nullptr && lanes_->word_varies(word)) lanes_->load(op.dest, word);
   if (marked_words_ != 0 && !smem_origins_[word].plain()) take(op.dest, smem_origins_[word]);
   return true;
 }
@@ -180,6 +216,7 @@ bool ScalarUnit::store(const MicroOp& op) {
                 std::to_string(static_cast<std::int32_t>(word)));
   }
   state_.smem[word] = registers_[op.reg[2]] + op.immediate[2];
+  if (lanes_ != nullptr) lanes_->set_word_alike(word);
   if (marked_words_ != 0) note_word(word, {});
   return true;
 }
@@ -267,6 +304,7 @@ bool ScalarUnit::note_unknown_store(const MicroOp& op, Origin guard, Origin addr
   if (word >= smem_words()) return true;
   const bool acts = (registers_[op.guard.reg] != 0) == op.guard.holds_when;
   if (acts) state_.smem[word] = registers_[op.reg[2]] + op.immediate[2];
+  if (acts && lanes_ != nullptr) lanes_->set_word_alike(word);
   note_word(word, stored);
   handled = true;
   return true;

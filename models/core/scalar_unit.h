@@ -11,6 +11,7 @@
 #include "isa/core_state.h"
 #include "isa/meaning.h"
 #include "models/core/decoded_kernel.h"
+#include "models/core/scalar_lanes.h"
 #include "models/origin.h"
 
 namespace tpu {
@@ -35,6 +36,9 @@ class ScalarUnit {
   }
   /// Which unknown values control goes on without, with what their placeholders make of it.
   void set_followed(const FollowedKernels& followed) { followed_ = &followed; }
+  /// This unit stands for those of all members of a class.
+  void set_lanes(ScalarLanes* lanes) { lanes_ = lanes; }
+  const ScalarLanes* lanes() const { return lanes_; }
   bool assumes(Origin origin) const { return followed_ != nullptr && followed_->refused(origin); }
   /// Whether a run that begins again may know the unknown value.
   bool can_follow(Origin origin) const {
@@ -52,8 +56,14 @@ class ScalarUnit {
   const std::set<std::uint32_t>& assumed_buffers() const { return assumed_buffers_; }
 
   Origin branch_origin() const { return origin(scalar_file::kBranchTaken); }
-  bool branch_taken() const { return registers_[scalar_file::kBranchTaken] != 0; }
-  bool call_taken() const { return registers_[scalar_file::kCallTaken] != 0; }
+  bool branch_taken() const {
+    require_alike(scalar_file::kBranchTaken);
+    return registers_[scalar_file::kBranchTaken] != 0;
+  }
+  bool call_taken() const {
+    require_alike(scalar_file::kCallTaken);
+    return registers_[scalar_file::kCallTaken] != 0;
+  }
   /// Whether the guard holds; nothing when it is unknown.
   std::optional<bool> holds(const DecodedGuard& guard) const;
   bool assumed_to_hold(const DecodedGuard& guard) const {
@@ -91,6 +101,11 @@ class ScalarUnit {
 
   /// Registers and SMEM in the form that isa::dma_of reads.
   const isa::ScalarState& state();
+  /// The same, to try what other values would mean; registers in it are copies.
+  isa::ScalarState& mutable_state() {
+    state();
+    return state_;
+  }
 
  private:
   struct FromVector {
@@ -100,6 +115,11 @@ class ScalarUnit {
 
   template <bool kUnknowns>
   const MicroOp* execute(const MicroOp* begin, const MicroOp* end);
+  const MicroOp* execute_with_lanes(const MicroOp* begin, const MicroOp* end);
+  void execute_on_lanes(const MicroOp& op);
+  void require_alike(std::uint8_t reg) const {
+    if (lanes_ != nullptr) lanes_->require_alike(reg);
+  }
   bool store(const MicroOp& op);
   bool load(const MicroOp& op);
   bool execute_rare(const MicroOp& op);
@@ -125,6 +145,7 @@ class ScalarUnit {
   const isa::CoreState* vectors_ = nullptr;
   const Knowledge* knowledge_ = nullptr;
   const FollowedKernels* followed_ = nullptr;
+  ScalarLanes* lanes_ = nullptr;  ///< Absent: the unit of one core.
   std::uint32_t kernel_ = 0;
   std::uint64_t queue_guards_ = 0;
   std::uint32_t queue_guard_count_ = 0;

@@ -5,6 +5,7 @@
 
 #include "isa/disassembler.h"
 #include "isa/opcode_table.h"
+#include "models/core/member_dmas.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -106,9 +107,7 @@ Sequencer::Contact Sequencer::act(const Interaction& interaction) {
                  known(interaction.operands[1], "the added value"), {});
       return Contact::kDone;
     case Opcode::kVsyncaddRemote: {
-      const std::string problem =
-          outside_.add_to_remote_flag(known(interaction.operands[0], "the remote flag"),
-                                      known(interaction.operands[1], "the added value"), now_);
+      const std::string problem = add_to_remote_flag(interaction);
       if (!problem.empty()) fault(problem);
       return Contact::kDone;
     }
@@ -127,6 +126,18 @@ Sequencer::Contact Sequencer::act(const Interaction& interaction) {
       start_dma(interaction);
       return Contact::kDone;
   }
+}
+
+std::string Sequencer::add_to_remote_flag(const Interaction& interaction) {
+  const ScalarOperand& to = interaction.operands[0];
+  const std::uint32_t value = known(interaction.operands[1], "the added value");
+  MemberDestinations destinations;
+  if (scalar_.origin(to.reg).known()) {
+    destinations = check_member_additions(scalar_, to, params_);
+  } else {
+    require(scalar_.origin(to.reg), "the remote flag");
+  }
+  return outside_.add_to_remote_flag(scalar_.assumed_value(to), value, destinations, now_);
 }
 
 std::uint32_t Sequencer::known(const ScalarOperand& operand, const char* what) const {
@@ -266,8 +277,12 @@ void Sequencer::start_dma(const Interaction& interaction) {
   const isa::DmaDescriptor descriptor = descriptor_of(interaction, unknown);
   follow_address(unknown.source);
   follow_address(unknown.destination);
+  const isa::Kernel& code = blocks_.program().kernels[block_->kernel];
+  const MemberDestinations destinations =
+      check_member_dmas(scalar_, code.begin(code.bundles[block_->first])[interaction.instruction],
+                        interaction, descriptor, params_);
   const std::string problem =
-      outside_.start_dma(descriptor, unknown, {block_->kernel, block_->first}, now_);
+      outside_.start_dma(descriptor, unknown, {block_->kernel, block_->first}, destinations, now_);
   if (!problem.empty()) fault(problem);
   count_dma(descriptor);
   if (unknown.any()) ++unknown_dmas_;
@@ -573,7 +588,8 @@ void Sequencer::begin_account() {
     before_account_.busy_cycles[mxu_index(u)] -= busy.mxu[u];
   }
   before_account_.busy_cycles[static_cast<std::size_t>(Unit::kXlu)] -= busy.xlu;
-  result_.ops.assign(result_.ops.size(), {});
+  result_.ops = OpResults();
+  result_.ops.resize(blocks_.program().ops.size());
   result_.waited_for.clear();
   result_.begin_cycle = now_;
   if (observer() != nullptr) {

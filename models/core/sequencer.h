@@ -17,6 +17,7 @@
 #include "models/core/wait_causes.h"
 #include "models/core/warm_up.h"
 #include "models/machine.h"
+#include "models/network/ici_message.h"
 
 namespace tpu {
 
@@ -26,11 +27,14 @@ class CoreOutside {
  public:
   virtual ~CoreOutside() = default;
   /// Starts a DMA; returns what is wrong with it, or nothing.
+  /// `destinations`: of the members of a class, of a remote one.
   virtual std::string start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
-                                CodePlace place, std::uint64_t now) = 0;
+                                CodePlace place, const MemberDestinations& destinations,
+                                std::uint64_t now) = 0;
   /// The core begins its next step.
   virtual void begin_next_step() = 0;
   virtual std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
+                                         const MemberDestinations& destinations,
                                          std::uint64_t now) = 0;
 };
 
@@ -116,6 +120,7 @@ class Sequencer {
   UnknownAddresses unknown_addresses(const Interaction& interaction) const;
   void start_dma(const Interaction& interaction);
   void follow_address(Origin origin) const;
+  std::string add_to_remote_flag(const Interaction& interaction);
   void count_dma(const isa::DmaDescriptor& descriptor);
   void execute_block();
   void check_length() const;

@@ -13,9 +13,9 @@ namespace {
 constexpr std::uint64_t kTicksPerCycle = 65536;
 constexpr double kSecondsOfAYear = 365.0 * 24 * 3600;
 
-/// How long the host prepares a batch.
-InputPipeline::Time time_per_batch(const MachineParams& params,
-                                   const InputPipeline::Workload& work) {
+/// How long the host prepares a global batch.
+InputPipeline::Time time_per_batch(const MachineParams& params, const InputPipeline::Workload& work,
+                                   std::size_t cores) {
   const double rate = params.host.examples_per_s;
   if (!(rate >= 0)) {
     throw ConfigurationError("host.examples_per_s: expected 0 or more, found " +
@@ -27,10 +27,10 @@ InputPipeline::Time time_per_batch(const MachineParams& params,
         "the program takes infeed but does not say how many examples a step consumes, which "
         "host.examples_per_s needs; set host.examples_per_s to 0");
   }
-  const double seconds = static_cast<double>(work.examples) / rate;
+  const double seconds = static_cast<double>(work.examples) * static_cast<double>(cores) / rate;
   if (!(seconds < kSecondsOfAYear)) {
     std::ostringstream found;
-    found << "host.examples_per_s: expected a batch of " << work.examples
+    found << "host.examples_per_s: expected a batch of " << work.examples * cores
           << " examples in less than a year, found " << rate << " examples/s";
     throw ConfigurationError(found.str());
   }
@@ -46,7 +46,7 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
                              std::vector<Fed> cores)
     : batch_bytes_(workload.infeed_bytes),
       host_bytes_(workload.host_bytes),
-      batch_time_(time_per_batch(params, workload)),
+      batch_time_(time_per_batch(params, workload, cores.size())),
       pcie_latency_((std::uint64_t{params.host.pcie_latency_ns} * params.clock_mhz + 999) / 1000),
       cores_(std::move(cores)) {
   if (params.host.pcie_gb_per_s == 0 || params.host.infeed_queue_batches == 0) {
@@ -63,21 +63,31 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
   if (batch_bytes_ > 0) prepare(0);
 }
 
+/// Begins a global batch when every core has a place for its part.
 void InputPipeline::prepare(std::uint64_t now) {
-  if (preparing_) return;
-  for (std::uint32_t i = 0; i < queues_.size(); ++i) {
-    const auto core = static_cast<std::uint32_t>((turn_ + i) % queues_.size());
-    if (!queues_[core].has_place()) continue;
-    queues_[core].take_place();
-    turn_ = static_cast<std::uint32_t>((core + 1) % queues_.size());
-    // A pipeline that never ran dry goes on where the batch before ended.
-    if (prepared_at_.cycle + 1 < now) prepared_at_ = {now, 0};
-    preparing_ = true;
-    prepared_core_ = core;
-    const std::uint64_t ticks = prepared_at_.ticks + batch_time_.ticks;
-    prepared_at_.cycle += batch_time_.cycle + ticks / kTicksPerCycle;
-    prepared_at_.ticks = ticks % kTicksPerCycle;
-    return;
+  if (preparing_ || queues_.empty()) return;
+  for (const InfeedQueue& queue : queues_) {
+    if (!queue.has_place()) return;
+  }
+  for (InfeedQueue& queue : queues_) queue.take_place();
+  // A pipeline that never ran dry goes on where the batch before ended.
+  if (prepared_at_.cycle + 1 < now) prepared_at_ = {now, 0};
+  preparing_ = true;
+  const std::uint64_t ticks = prepared_at_.ticks + batch_time_.ticks;
+  prepared_at_.cycle += batch_time_.cycle + ticks / kTicksPerCycle;
+  prepared_at_.ticks = ticks % kTicksPerCycle;
+}
+
+/// The parts of the cores of a chip cross its link side by side, and are there together.
+void InputPipeline::send_batch(std::uint64_t now) {
+  std::vector<std::uint64_t> bytes(down_.size());
+  for (const Fed& core : cores_) bytes[core.chip] += host_bytes_;
+  std::vector<std::uint64_t> arrivals(down_.size());
+  for (std::size_t chip = 0; chip < down_.size(); ++chip) {
+    if (bytes[chip] > 0) arrivals[chip] = down_[chip].pass(now, bytes[chip]).end + pcie_latency_;
+  }
+  for (std::uint32_t core = 0; core < cores_.size(); ++core) {
+    arrivals_.push({arrivals[cores_[core].chip], order_++, false, core, 0});
   }
 }
 
@@ -121,8 +131,7 @@ std::vector<InputPipeline::Done> InputPipeline::advance(std::uint64_t now) {
   prepare(now);
   while (preparing_ && prepared_at_.rounded_up() <= now) {
     preparing_ = false;
-    const Link::Passage passage = down_[cores_[prepared_core_].chip].pass(now, host_bytes_);
-    arrivals_.push({passage.end + pcie_latency_, order_++, false, prepared_core_, 0});
+    send_batch(now);
     prepare(now);
   }
   return result;

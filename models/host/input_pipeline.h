@@ -13,11 +13,12 @@
 
 namespace tpu {
 
-/// The host as its chips see it: an input pipeline that prepares one batch after the other, at
-/// `examples_per_s` for all cores together, for the cores in turn (a core whose queue has no place
-/// is passed over); then PCIe, one link per chip and direction; then the core's infeed queue. With
-/// examples_per_s = 0 a batch is prepared in no time. Outfeed data crosses PCIe the other way. Left
-/// out: CPUs, disks, caches of the input pipeline.
+/// The host as its chips see it: an input pipeline that prepares one global batch after the other,
+/// at `examples_per_s`, and splits it over its cores at once; it begins when every core's queue has
+/// a place. Then PCIe, one link per chip and direction, on which the parts of the chip's cores
+/// travel side by side; then the cores' infeed queues. With examples_per_s = 0 a batch is prepared
+/// in no time. Outfeed data crosses PCIe the other way. Left out: CPUs, disks, caches of the input
+/// pipeline.
 class InputPipeline {
  public:
   /// A core that this host feeds.
@@ -64,12 +65,13 @@ class InputPipeline {
     }
   };
   void prepare(std::uint64_t now);
+  void send_batch(std::uint64_t now);
   std::vector<std::uint32_t> words_of(std::uint32_t core,
                                       const InfeedQueue::Request& request) const;
 
   std::uint64_t batch_bytes_ = 0;
   std::uint64_t host_bytes_ = 0;
-  Time batch_time_;  ///< Preparation of a batch.
+  Time batch_time_;  ///< Preparation of a global batch.
   std::uint64_t pcie_latency_;
   std::vector<Fed> cores_;
   std::vector<InfeedQueue> queues_;
@@ -77,9 +79,7 @@ class InputPipeline {
   std::vector<Link> up_;
   std::priority_queue<Arrival> arrivals_;
   std::uint64_t order_ = 0;
-  std::uint32_t turn_ = 0;  ///< The core whose turn it is.
   bool preparing_ = false;
-  std::uint32_t prepared_core_ = 0;
   Time prepared_at_;
 };
 

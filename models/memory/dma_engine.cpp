@@ -198,7 +198,8 @@ std::uint64_t DmaEngine::new_token() {
 }
 
 std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unknown,
-                             CodePlace place, std::uint64_t now) {
+                             CodePlace place, const MemberDestinations& destinations,
+                             std::uint64_t now) {
   if (!unknown.source.known()) keep_inside(descriptor.source, descriptor.granules);
   if (!unknown.destination.known()) keep_inside(descriptor.destination, descriptor.granules);
   std::string problem = check(descriptor);
@@ -208,7 +209,7 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
   const std::uint64_t start = std::max(now, next_start_);
   next_start_ = start + params_.dma.issue_interval_cycles;
   if (descriptor.remote) {
-    start_remote(descriptor, unknown, place, start);
+    start_remote(descriptor, unknown, place, destinations, start);
     return {};
   }
   const std::uint64_t token = new_token();
@@ -278,7 +279,7 @@ void DmaEngine::complete(std::uint64_t token, std::uint64_t now) {
   dma.active = false;
   dma.words.clear();
   free_.push_back(token);
-  note(descriptor, dma.begin, now);
+  note(descriptor, nullptr, dma.begin, now);
   CoreState reason = CoreState::kMemoryWait;
   if (descriptor.source.space == MemorySpace::kInfeed) reason = CoreState::kInfeedWait;
   if (descriptor.destination.space == MemorySpace::kOutfeed) reason = CoreState::kOutfeedWait;
@@ -287,8 +288,8 @@ void DmaEngine::complete(std::uint64_t token, std::uint64_t now) {
   ports_.raise_flag(descriptor.destination_flag, descriptor.granules, raiser, now);
 }
 
-void DmaEngine::note(const isa::DmaDescriptor& descriptor, std::uint64_t begin,
-                     std::uint64_t end) const {
+void DmaEngine::note(const isa::DmaDescriptor& descriptor, const MemberDestinations& destinations,
+                     std::uint64_t begin, std::uint64_t end) const {
   if (!ports_.watched()) return;
   DmaEvent event;
   event.source_chip = core_.chip;
@@ -300,7 +301,7 @@ void DmaEngine::note(const isa::DmaDescriptor& descriptor, std::uint64_t begin,
   event.begin = begin;
   event.end = end;
   event.bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
-  ports_.note_dma(event);
+  ports_.note_dma(event, destinations);
 }
 
 // ---- Remote DMAs
@@ -322,7 +323,8 @@ void DmaEngine::submit_part(const RemotePart& part, const isa::DmaEndpoint& endp
 }
 
 void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
-                             CodePlace place, std::uint64_t now) {
+                             CodePlace place, const MemberDestinations& destinations,
+                             std::uint64_t now) {
   if (descriptor.granules == 0) return;
   auto owned = std::make_unique<RemoteDma>();
   RemoteDma& dma = *owned;
@@ -333,6 +335,7 @@ void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddres
   dma.descriptor = descriptor;
   dma.unknown = unknown;
   dma.place = place;
+  dma.destinations = destinations;
   dma.begin = now;
   const std::uint32_t largest = std::max<std::uint32_t>(params_.ici.message_kib, 1);
   dma.messages = (descriptor.granules + largest - 1) / largest;
@@ -354,6 +357,8 @@ void DmaEngine::send_message(RemoteDma& dma, std::uint64_t now) {
   message.bytes = std::uint64_t{message_granules(dma, dma.read)} * isa::kHbmGranuleBytes;
   message.number = 1 + dma.id;
   message.dma = &dma;
+  message.writes_hbm = dma.descriptor.destination.space == MemorySpace::kHbm;
+  message.destinations = dma.destinations;
   ++dma.read;
   ports_.send(message, now);
 }
@@ -397,7 +402,7 @@ void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
     unknown.origins.assign(dma.descriptor.granules, Origin::nobody());
     deliver(dma.descriptor, unknown, {}, dma.place);
   }
-  dma.source_engine->note(dma.descriptor, dma.begin, now);
+  dma.source_engine->note(dma.descriptor, dma.destinations, dma.begin, now);
   const std::uint32_t flag = dma.descriptor.destination_flag;
   const std::uint32_t granules = dma.descriptor.granules;
   const FlagRaiser sender = FlagRaiser::peer(dma.source_core, dma.begin);

@@ -44,6 +44,7 @@ struct RemoteDma {
   isa::DmaDescriptor descriptor;
   UnknownAddresses unknown;
   CodePlace place;
+  MemberDestinations destinations;
   std::uint64_t begin = 0;
   std::uint32_t messages = 0;
   std::uint32_t read = 0;     ///< Messages whose data is out of the source memory.
@@ -68,7 +69,7 @@ class DmaPorts {
   virtual void note_hbm_write(std::uint64_t bytes) = 0;
   /// Nobody watches: note_dma() need not be called.
   virtual bool watched() const = 0;
-  virtual void note_dma(const DmaEvent& event) = 0;
+  virtual void note_dma(const DmaEvent& event, const MemberDestinations& destinations) = 0;
   /// Whether a core, by chip and number in the chip, takes part in the run.
   virtual bool runs(std::uint32_t chip, std::uint32_t core) const = 0;
 };
@@ -95,7 +96,7 @@ class DmaEngine : public HbmClient {
 
   /// Starts a DMA; returns what is wrong with it, or nothing.
   std::string start(isa::DmaDescriptor descriptor, UnknownAddresses unknown, CodePlace place,
-                    std::uint64_t now);
+                    const MemberDestinations& destinations, std::uint64_t now);
 
   void hbm_done(std::uint64_t token, std::uint64_t now) override;
   void infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> words, std::uint64_t now);
@@ -132,7 +133,7 @@ class DmaEngine : public HbmClient {
                              const char* which) const;
   std::string check_infeed(std::uint32_t granules);
   void start_remote(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown, CodePlace place,
-                    std::uint64_t now);
+                    const MemberDestinations& destinations, std::uint64_t now);
   std::uint32_t message_granules(const RemoteDma& dma, std::uint32_t index) const;
   void submit_part(const RemotePart& part, const isa::DmaEndpoint& endpoint, std::uint32_t index,
                    std::uint64_t now);
@@ -141,7 +142,8 @@ class DmaEngine : public HbmClient {
   void complete(std::uint64_t token, std::uint64_t now);
   void finish(const RemoteDma& dma) { remote_.erase(dma.id); }
   std::uint64_t new_token();
-  void note(const isa::DmaDescriptor& descriptor, std::uint64_t begin, std::uint64_t end) const;
+  void note(const isa::DmaDescriptor& descriptor, const MemberDestinations& destinations,
+            std::uint64_t begin, std::uint64_t end) const;
 
   bool values_on() const { return data_ != nullptr && knowledge_ == nullptr; }
   void move(LocalDma& dma);

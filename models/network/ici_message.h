@@ -1,10 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 namespace tpu {
 
 struct RemoteDma;
+
+/// Of something that all members of a class of cores send at once: the number of the core that each
+/// member's goes to. Absent where a core stands for itself.
+using MemberDestinations = std::shared_ptr<const std::vector<std::uint32_t>>;
 
 /// What travels between cores: a piece of a remote DMA, or an addition to a sync flag.
 struct IciMessage {
@@ -15,9 +21,11 @@ struct IciMessage {
   std::uint64_t bytes = 0;
   std::uint64_t number = 0;  ///< Of the messages of its core: 0 for an addition, DMAs from 1.
   RemoteDma* dma = nullptr;  ///< Whose piece it is; absent for an addition.
+  bool writes_hbm = false;   ///< A piece that goes into the HBM of the destination.
   std::uint32_t flag = 0;    ///< Of an addition.
   std::uint32_t value = 0;
-  std::uint64_t sent = 0;  ///< The cycle of an addition.
+  std::uint64_t sent = 0;           ///< The cycle of an addition.
+  MemberDestinations destinations;  ///< When the source stands for its class.
 };
 
 /// A core as the interconnect sees it.

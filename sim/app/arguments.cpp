@@ -70,10 +70,12 @@ void parse_detail(const std::string& text, Arguments& arguments) {
       arguments.values = part == "values=on";
     } else if (part == "mxu=array" || part == "mxu=ports") {
       arguments.mxu_array = part == "mxu=array";
+    } else if (part == "pod=full" || part == "pod=folded") {
+      arguments.pod_full = part == "pod=full";
     } else {
       throw UsageError(
-          "--detail: expected core=interpret, core=blocks, mxu=array, mxu=ports, values=on or "
-          "values=off, "
+          "--detail: expected core=interpret, core=blocks, mxu=array, mxu=ports, pod=full, "
+          "pod=folded, values=on or values=off, "
           "found \"" +
           part + "\"");
     }
@@ -230,7 +232,8 @@ class Reader {
       }
     });
     if (command_.many_machines && map_.count("configs") == 0) {
-      throw UsageError("tpusim compare: expected --configs, such as --configs v2-8,v3-8");
+      throw UsageError("tpusim " + arguments_.command +
+                       ": expected --configs, such as --configs v2-8,v3-8");
     }
     read_text("topology", [&](const std::string& text) { arguments_.topology = text; });
     if (map_.count("set") > 0) arguments_.settings = map_["set"].as<std::vector<std::string>>();
@@ -240,7 +243,14 @@ class Reader {
     read_text("batch", [&](const std::string& text) {
       arguments_.batch = parse_number<std::int64_t>("--batch", text, 1, kLargestBatch);
     });
-    read_text("cores", [&](const std::string& text) { arguments_.cores = parse_cores(text); });
+    read_text("cores", [&](const std::string& text) {
+      if (arguments_.command == "scaling") {
+        throw UsageError(
+            "--cores: tpusim scaling runs on all cores of each machine; choose others "
+            "with --configs");
+      }
+      arguments_.cores = parse_cores(text);
+    });
     read_text("compiler", [&](const std::string& text) {
       arguments_.compiler = one_of("--compiler", text, {"xla", "tpusim"});
     });

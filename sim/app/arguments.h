@@ -53,6 +53,7 @@ struct Arguments {
   bool interpret = false;
   bool mxu_array = false;
   bool what_if = false;  ///< Simulate again with parts of the machine changed.
+  bool pod_full = false;
   std::string inputs, outputs, check;
   /// The paths of loops and conditionals, by name of their HLO instruction.
   std::vector<std::pair<std::string, std::uint64_t>> trips, branches;

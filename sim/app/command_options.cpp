@@ -13,6 +13,8 @@ const std::vector<Command> kCommands{
      true},
     {"compare", "WORKLOAD", "the same on several machines, side by side", true, false, true, true,
      true, true, false},
+    {"scaling", "WORKLOAD", "examples/s, efficiency and exposed all-reduce from slice to slice",
+     true, false, true, true, true, true, false},
     {"compile", "WORKLOAD", "write a compiled program", true, true, false, true, false, false,
      true},
     {"disasm", "PROGRAM.h5", "print a compiled program", false, false, false, false, false, false,
@@ -66,7 +68,7 @@ po::options_description options_of(const Command& command) {
   add("help,h", "print this help");
   add("log", po::value<std::string>(), "messages on stderr: error, warning (default), info, debug");
   const std::string name = command.name;
-  if (name == "run" || name == "compare" || name == "show" || name == "diff") {
+  if (name == "run" || name == "compare" || name == "scaling" || name == "show" || name == "diff") {
     add("color", po::value<std::string>(), "always, never, auto: on a terminal, but NO_COLOR");
   }
   if (name == "compile" || name == "asm") {
@@ -115,7 +117,8 @@ po::options_description options_of(const Command& command) {
         "(100000000000: 106 s of the chip)");
     add("detail", po::value<std::string>(),
         "core=interpret: every bundle by itself; mxu=array: systolic arrays cell by cell "
-        "(implies core=interpret, values=on); core=blocks, mxu=ports");
+        "(implies core=interpret, values=on); pod=full: every core by itself; core=blocks, "
+        "mxu=ports, pod=folded");
     add("values", po::value<std::string>(), "on: the program computes on data (off)");
     add("seed", po::value<std::string>(), "of initial values (0)");
     add("trips", po::value<std::vector<std::string>>()->composing(),

@@ -25,6 +25,7 @@
 #include "sim/app/output_check.h"
 #include "sim/app/printable_stream.h"
 #include "sim/app/saved_runs.h"
+#include "sim/app/scaling.h"
 #include "sim/app/simulation.h"
 #include "sim/app/sweep.h"
 #include "sim/app/terminal.h"
@@ -153,6 +154,17 @@ ExitCode compare(const Arguments& arguments) {
     std::cout.flush();
   }
   json.write(report::comparison_json(records, summaries, costs));
+  return ExitCode::kDone;
+}
+
+ExitCode scaling(const Arguments& arguments) {
+  JsonDestination json(arguments.json);
+  const std::vector<report::ScalingPoint> points = scale(arguments);
+  if (!json.to_stdout()) {
+    std::cout << report::scaling_report(arguments.input, points, text_style(arguments.color));
+    std::cout.flush();
+  }
+  json.write(report::scaling_json(arguments.input, points));
   return ExitCode::kDone;
 }
 
@@ -375,6 +387,7 @@ int report_error(const std::string& message, ExitCode code) {
 ExitCode execute(const Arguments& arguments) {
   if (arguments.command == "run") return run(arguments);
   if (arguments.command == "compare") return compare(arguments);
+  if (arguments.command == "scaling") return scaling(arguments);
   if (arguments.command == "compile") return compile(arguments);
   if (arguments.command == "disasm") return disassemble(arguments);
   if (arguments.command == "asm") return assemble(arguments);

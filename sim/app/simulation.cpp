@@ -255,6 +255,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   options.values = arguments.values;
   options.interpret = arguments.interpret;
   options.mxu_array = arguments.mxu_array;
+  options.pod_full = arguments.pod_full;
   options.check_names = arguments.values;
   options.cores = workload.cores;
   if (!arguments.values) offer_values(arguments, workload, configuration.params, options);

@@ -33,6 +33,9 @@ compiler::Target target_of(const MachineParams& params, std::uint32_t cores) {
   target.cores = cores;
   target.cores_per_chip = params.cores_per_chip;
   target.slice = params.topology();
+  target.link_bytes_per_cycle = params.ici.link_mbps / 8.0 / params.clock_mhz;
+  target.hop_cycles = params.ici.hop_latency_ns * params.clock_mhz / 1000;
+  target.local_hop_cycles = params.ici.local_latency_ns * params.clock_mhz / 1000;
   return target;
 }
 

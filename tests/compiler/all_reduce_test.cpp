@@ -10,6 +10,7 @@
 #include "models/machine.h"
 #include "sim/base/error.h"
 #include "tests/compiler/machine_target.h"
+#include "workloads/compiler/kernels/mesh_all_reduce.h"
 
 namespace tpu::test {
 namespace {
@@ -73,12 +74,30 @@ float as_float(std::uint32_t word) {
   return value;
 }
 
+/// The shape of the ring of all cores, also where the mesh is cheaper.
+AllReduceShape ring_shape(std::uint64_t granules, const Target& target) {
+  AllReduceShape shape = compiler::all_reduce_shape(granules, target);
+  shape.mesh = {};
+  shape.granules =
+      std::uint64_t{shape.streams} * target.cores * shape.rounds * shape.chunk_granules;
+  return shape;
+}
+
+/// The shape along both dimensions, also where the ring is cheaper.
+AllReduceShape mesh_shape(std::uint64_t granules, const Target& target) {
+  AllReduceShape shape = compiler::all_reduce_shape(granules, target);
+  shape.mesh = compiler::cheapest_mesh_shape(granules, target);
+  EXPECT_GT(shape.mesh.buckets, 0U);
+  shape.granules = std::uint64_t{shape.mesh.buckets} * shape.mesh.bucket_granules;
+  return shape;
+}
+
 /// Runs so many steps and checks every word on every core: each step multiplies the sum by the
 /// number of cores.
 RunResult check_sums(const MachineParams& params, std::uint32_t cores, std::uint64_t granules,
-                     std::uint32_t steps) {
+                     std::uint32_t steps, bool ring) {
   const Target target = target_of(params, cores);
-  const AllReduceShape shape = compiler::all_reduce_shape(granules, target);
+  const AllReduceShape shape = ring ? ring_shape(granules, target) : mesh_shape(granules, target);
   EXPECT_GE(shape.granules, granules);
   const isa::Program program = all_reduce_program(shape, target);
   Machine machine(params, program);
@@ -113,7 +132,7 @@ TEST(AllReduce, EveryCoreEndsWithTheSumOfAll) {
   for (std::uint32_t cores : {2U, 4U, 8U}) {
     for (std::uint64_t granules : {1U, 150U, 1000U}) {
       SCOPED_TRACE(std::to_string(cores) + " cores, " + std::to_string(granules) + " granules");
-      check_sums({}, cores, granules, 1);
+      check_sums({}, cores, granules, 1, true);
     }
   }
 }
@@ -122,16 +141,69 @@ TEST(AllReduce, SeveralRoundsAndSeveralStepsKeepTheirFlagsApart) {
   // More than one round: 4 streams x 8 cores x 256 granules make one.
   const AllReduceShape shape = compiler::all_reduce_shape(9000, target_of({}, 8));
   EXPECT_EQ(shape.rounds, 2U);
-  check_sums({}, 8, 9000, 2);
+  check_sums({}, 8, 9000, 2, true);
 }
 
-TEST(AllReduce, RunsOnV2) { check_sums(v2_8(), 8, 300, 2); }
+TEST(AllReduce, RunsOnV2) {
+  check_sums(v2_8(), 8, 300, 2, true);
+  check_sums(v2_8(), 8, 300, 2, false);
+}
 
 TEST(AllReduce, RunsOnASliceOfSixteenChips) {
   MachineParams params;
   params.ici.mesh_x = 4;
   params.ici.mesh_y = 4;
-  check_sums(params, 32, 500, 1);
+  check_sums(params, 32, 500, 1, true);
+}
+
+MachineParams mesh(std::uint32_t x, std::uint32_t y, bool wrap_x, bool wrap_y) {
+  MachineParams params;
+  params.ici.mesh_x = x;
+  params.ici.mesh_y = y;
+  params.ici.wrap_x = wrap_x;
+  params.ici.wrap_y = wrap_y;
+  params.core.vmem_mib = 1;  // Small buckets.
+  return params;
+}
+
+TEST(MeshAllReduce, EveryCoreEndsWithTheSumOfAll) {
+  for (const MachineParams& params :
+       {mesh(2, 2, false, false), mesh(4, 2, false, false), mesh(2, 4, false, true),
+        mesh(4, 4, true, true), mesh(4, 4, false, false), mesh(1, 2, false, false)}) {
+    // Parts of less than a register, several buckets, a range that they do not fill.
+    for (const std::uint64_t granules : {1U, 24U, 150U, 1000U}) {
+      const std::uint32_t cores = params.cores();
+      SCOPED_TRACE(std::to_string(cores) + " cores, " + std::to_string(granules) + " granules");
+      check_sums(params, cores, granules, 2, false);
+    }
+  }
+}
+
+TEST(MeshAllReduce, OneChipOfTwoCoresToo) {
+  check_sums(mesh(1, 1, false, false), 2, 100, 2, false);
+}
+
+RunResult timed(const AllReduceShape& shape, const MachineParams& params, bool full) {
+  const isa::Program program = all_reduce_program(shape, target_of(params, params.cores()));
+  Machine machine(params, program);
+  RunOptions options;
+  options.pod_full = full;
+  options.steps = 2;
+  return machine.run(options);
+}
+
+TEST(MeshAllReduce, IsFasterThanTheRingAndTheSameOnAllCoresOfASquare) {
+  for (const std::uint32_t side : {2U, 4U}) {
+    MachineParams params = mesh(side, side, true, true);
+    params.core.vmem_mib = 16;
+    const Target target = target_of(params, params.cores());
+    const AllReduceShape shape = mesh_shape(6000, target);
+    const RunResult folded = timed(shape, params, false);
+    EXPECT_EQ(folded.simulated_cores, 1U);
+    EXPECT_EQ(folded.cycles, timed(shape, params, true).cycles);
+    if (side == 2) continue;  // There the ring has as much to do, and fewer steps alone.
+    EXPECT_LT(folded.cycles, timed(ring_shape(6000, target), params, true).cycles);
+  }
 }
 
 TEST(AllReduce, NeighboursInTheRingAreNeighboursInTheMesh) {

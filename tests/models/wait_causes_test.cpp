@@ -115,9 +115,11 @@ meet:
   return program;
 }
 
-RunResult run_on_a_board(const isa::Program& program, double examples_per_s, bool interpret) {
+RunResult run_on_a_board(const isa::Program& program, double examples_per_s, bool interpret,
+                         std::uint32_t chips_of_a_host = 4) {
   MachineParams params;
   params.host.examples_per_s = examples_per_s;
+  params.host.chips = chips_of_a_host;
   RunOptions options;
   options.steps = 20;
   options.interpret = interpret;
@@ -135,11 +137,21 @@ double fraction(const RunResult& result, std::initializer_list<CoreState> states
 }
 
 TEST(WaitCauses, ASlowHostIsTheCauseOnAllCoresOfABoard) {
-  // 1,000 examples/s: 4 ms from core to core, 32 ms from step to step, which takes 0.01 ms.
+  // 1,000 examples/s: 32 ms from step to step, which takes 0.01 ms; all cores get theirs at once.
   for (const bool interpret : {false, true}) {
     const RunResult result = run_on_a_board(step_with_a_barrier(0), 1000, interpret);
+    EXPECT_GT(fraction(result, {CoreState::kInfeedWait}), 0.99);
+    EXPECT_LT(fraction(result, {CoreState::kIciWait}), 0.001);
+  }
+}
+
+TEST(WaitCauses, TheSlowerHostIsTheCauseOnTheCoresOfTheOther) {
+  // One host feeds six cores, the other two, whose queues are full: all that these wait for is the
+  // others' host.
+  for (const bool interpret : {false, true}) {
+    const RunResult result = run_on_a_board(step_with_a_barrier(0), 1000, interpret, 3);
     EXPECT_GT(fraction(result, {CoreState::kInfeedWait, CoreState::kPeerHostWait}), 0.99);
-    EXPECT_GT(fraction(result, {CoreState::kPeerHostWait}), 0.3);
+    EXPECT_NEAR(fraction(result, {CoreState::kPeerHostWait}), 2.0 / 8, 0.01);
     EXPECT_LT(fraction(result, {CoreState::kIciWait}), 0.001);
   }
 }

@@ -40,6 +40,9 @@ struct Target {
   std::uint32_t cores = 1;  ///< Replicas that run the program together.
   std::uint32_t cores_per_chip = 2;
   isa::Topology slice;  ///< Chips of the whole slice; programs run on the first cores of it.
+  double link_bytes_per_cycle = 87;  ///< For the choice of collectives, as what follows.
+  std::uint32_t hop_cycles = 940;
+  std::uint32_t local_hop_cycles = 282;  ///< Between the cores of a chip.
 
   /// SMEM words that kernels have for themselves, from kKernelSmemBegin on.
   std::uint32_t kernel_smem_words() const {

@@ -6,6 +6,8 @@
 #include "isa/dma_descriptor.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/mesh_all_reduce.h"
+#include "workloads/compiler/kernels/remote_dma.h"
 
 namespace tpu::compiler {
 
@@ -16,36 +18,19 @@ constexpr std::uint32_t kLargestChunk = 256;
 constexpr std::uint32_t kFlagsPerStream = 5;
 constexpr std::uint32_t kRegistersPerTurn = 8;  ///< Of the loop that adds, at most.
 
-// Fields of a DMA descriptor (isa/dma_descriptor.h) that are put together at run time.
-constexpr int kChipShift = 19;
-constexpr int kCoreShift = 16;
-constexpr std::uint32_t kHbmEndpoint = 2U << 8;
-constexpr std::uint32_t kVmemEndpoint = 4U << 8;
-constexpr std::uint32_t kRemoteFlagEndpoint = 64;
-constexpr std::uint32_t kRemoteSize = 0x81400000;
-constexpr std::uint32_t kRemoteFlags = 1U << 30;
-// Address of another core's sync flag.
-constexpr std::uint32_t kRemoteFlagAddress = 0x40000;
-constexpr int kFlagCoreShift = 20;
-constexpr int kFlagChipShift = 21;
-
 /// A chip's entry in the ring table: its place, the chip after it and the one before it.
 constexpr int kTableBits = 10;
 /// Credits of rings other than number 0: behind the flags of kernels.
 constexpr std::uint32_t kRingFlagBegin = 128;
 constexpr std::uint32_t kMostStreams = 4;
 
-struct Peer {
-  SReg chip, core;
-};
-
 struct Stream {
   bool forward = true;
   VmemRegion slots;  ///< Two chunks.
   VmemRegion local;  ///< One chunk: the core's own part of the next sum.
   std::uint32_t received = 0, credit = 0, sent = 0, loaded = 0, written = 0;  ///< Sync flags.
-  std::uint32_t from_hbm = 0, from_vmem = 0;  ///< SMEM: descriptors to the next core.
-  std::uint32_t credit_address = 0;           ///< SMEM: the flag of the core before.
+  RemoteDmaWords from_hbm, from_vmem;                                         ///< To the next core.
+  std::uint32_t credit_address = 0;  ///< SMEM: the flag of the core before.
 };
 
 class AllReduce {
@@ -67,7 +52,11 @@ class AllReduce {
       find_group();
     }
     for (std::uint32_t i = 0; i < shape_.streams; ++i) prepare_stream(i);
-    if (is(RingKind::kAllReduce)) clear_tail();
+    // Nothing has ever written the rest of the range.
+    if (is(RingKind::kAllReduce)) {
+      clear_granules(kernel_, streams_[0].local, chunk(), base_, shape_.used_granules,
+                     shape_.granules, streams_[0].written);
+    }
     kernel_.new_block();
     kernel_.loop(shape_.rounds, [&](SReg round) { round_body(round); });
     return kernel_.finish();
@@ -91,13 +80,12 @@ class AllReduce {
   void find_group();
   Peer peer(SReg chip_on_ring, bool is_next);
   void prepare_stream(std::uint32_t index);
-  void write_descriptor(std::uint32_t word, const Stream& stream, std::uint32_t source);
+  RemoteDmaWords write_descriptor(const Stream& stream, bool from_hbm);
   SReg segment(const Stream& stream, ScalarOperand hop);
   SReg granule(SReg base, bool has_blocks, std::uint32_t index, SReg round, SReg segment);
   SReg source(std::uint32_t index, SReg round, SReg segment);
   SReg destination(std::uint32_t index, SReg round, SReg segment);
   SReg slot_row(SReg round, ScalarOperand step);
-  void clear_tail();
   void give_credit(const Stream& stream, ScalarOperand count);
   void round_body(SReg round);
   void begin_round(std::uint32_t index, SReg round);
@@ -178,20 +166,12 @@ void AllReduce::find_group() {
   previous_ = {field(2 * kTableBits, kMask), field(3 * kTableBits + 1, 1)};
 }
 
-void AllReduce::write_descriptor(std::uint32_t word, const Stream& stream, std::uint32_t source) {
-  const Peer& to = stream.forward ? next_ : previous_;
-  const SReg destination =
-      kernel_.or_(kernel_.shift_left(to.chip, kChipShift), kernel_.shift_left(to.core, kCoreShift));
-  const SReg mine =
-      kernel_.or_(kernel_.shift_left(chip_, kChipShift), kernel_.shift_left(core_, kCoreShift));
-  const std::uint32_t contiguous = chunk() << 16 | chunk();
-  kernel_.store_smem(word + 1,
-                     kernel_.or_(destination, (kRemoteFlagEndpoint + stream.received) << 8));
-  kernel_.store_smem(word + 2, contiguous);
-  kernel_.store_smem(word + 4, kernel_.or_(mine, source));
-  kernel_.store_smem(word + 5, contiguous);
-  kernel_.store_smem(word + 6, kRemoteSize | chunk());
-  kernel_.store_smem(word + 7, kRemoteFlags | stream.sent << 10 | stream.received);
+/// The words of a stream's descriptors that stay.
+RemoteDmaWords AllReduce::write_descriptor(const Stream& stream, bool from_hbm) {
+  const RemoteDmaWords dma{kernel_.allocate_smem(8), stream.received, stream.sent, chunk(),
+                           from_hbm};
+  write_remote_dma(kernel_, dma, {chip_, core_}, stream.forward ? next_ : previous_);
+  return dma;
 }
 
 void AllReduce::prepare_stream(std::uint32_t index) {
@@ -207,38 +187,15 @@ void AllReduce::prepare_stream(std::uint32_t index) {
   stream.sent = flag + 2;
   stream.loaded = flag + 3;
   stream.written = flag + 4;
-  stream.from_hbm = kernel_.allocate_smem(8);
-  stream.from_vmem = kernel_.allocate_smem(8);
+  stream.from_hbm = write_descriptor(stream, true);
+  stream.from_vmem = write_descriptor(stream, false);
   stream.credit_address = kernel_.allocate_smem(1);
-  write_descriptor(stream.from_hbm, stream, kHbmEndpoint);
-  write_descriptor(stream.from_vmem, stream, kVmemEndpoint);
-  const Peer& from = stream.forward ? previous_ : next_;
-  const SReg address = kernel_.or_(kernel_.shift_left(from.core, kFlagCoreShift),
-                                   kernel_.shift_left(from.chip, kFlagChipShift));
-  kernel_.store_smem(stream.credit_address,
-                     kernel_.or_(address, kRemoteFlagAddress | stream.credit));
+  kernel_.store_smem(
+      stream.credit_address,
+      remote_flag_address(kernel_, stream.forward ? previous_ : next_, stream.credit));
   streams_.push_back(stream);
   kernel_.new_block();
   give_credit(stream, std::min<std::uint32_t>(2, shape_.rounds * steps_));
-}
-
-/// Nothing has ever written the rest of the range.
-void AllReduce::clear_tail() {
-  const Stream& stream = streams_[0];
-  std::uint64_t at = shape_.used_granules;
-  if (at == shape_.granules) return;
-  const std::uint64_t length = std::min<std::uint64_t>(chunk(), shape_.granules - at);
-  const std::uint64_t registers = (length * kRowsPerGranule + isa::kSublanes - 1) / isa::kSublanes;
-  kernel_.loop(registers, [&](SReg i) {
-    kernel_.store(VmemAddress(stream.local, 0, kernel_.mul(i, isa::kSublanes)), 0.0F);
-  });
-  kernel_.new_block();
-  for (; at < shape_.granules; at += length) {
-    const auto size = static_cast<std::uint32_t>(std::min(length, shape_.granules - at));
-    kernel_.dma_out(stream.local, kernel_.add(base_, static_cast<std::uint32_t>(at)), size,
-                    stream.written);
-    kernel_.wait(stream.written, size);
-  }
 }
 
 void AllReduce::give_credit(const Stream& stream, ScalarOperand count) {
@@ -313,9 +270,8 @@ void AllReduce::begin_round(std::uint32_t index, SReg round) {
                    stream.loaded);
   }
   kernel_.wait(stream.credit, 1);
-  kernel_.store_smem(stream.from_hbm, kernel_.add(slot_row(round, 0), stream.slots.row));
-  kernel_.store_smem(stream.from_hbm + 3, source(index, round, segment(stream, first)));
-  kernel_.misc(isa::Opcode::kDma, {stream.from_hbm});
+  const SReg to_row = kernel_.add(slot_row(round, 0), stream.slots.row);
+  start_remote_dma(kernel_, stream.from_hbm, source(index, round, segment(stream, first)), to_row);
   kernel_.new_block();
 }
 
@@ -353,10 +309,9 @@ void AllReduce::send(const Stream& stream, SReg step, SReg slot_row) {
   kernel_.if_(kernel_.less(step, steps_ - 1), [&] {
     const std::uint32_t rows = chunk() * kRowsPerGranule;
     kernel_.wait(stream.credit, 1);
-    kernel_.store_smem(stream.from_vmem, kernel_.sub(rows + 2 * stream.slots.row,
-                                                     kernel_.add(slot_row, stream.slots.row)));
-    kernel_.store_smem(stream.from_vmem + 3, kernel_.add(slot_row, stream.slots.row));
-    kernel_.misc(isa::Opcode::kDma, {stream.from_vmem});
+    const SReg from_row = kernel_.add(slot_row, stream.slots.row);
+    start_remote_dma(kernel_, stream.from_vmem, from_row,
+                     kernel_.sub(rows + 2 * stream.slots.row, from_row));
   });
 }
 
@@ -410,6 +365,10 @@ AllReduceShape all_reduce_shape(std::uint64_t granules, const Target& target, co
       kRegisterGranules, (exact + kRegisterGranules - 1) / kRegisterGranules * kRegisterGranules);
   shape.used_granules = granules;
   shape.granules = parts * shape.chunk_granules;
+  shape.mesh = mesh_shape(shape, target, ring);
+  if (shape.mesh.buckets > 0) {
+    shape.granules = std::uint64_t{shape.mesh.buckets} * shape.mesh.bucket_granules;
+  }
   return shape;
 }
 
@@ -463,6 +422,7 @@ isa::Kernel all_reduce_kernel(const AllReduceShape& shape, const Target& target,
                         " cores, two on a chip; found grouping " + std::to_string(ring.number) +
                         " of " + std::to_string(target.cores) + " cores");
   }
+  if (shape.mesh.buckets > 0) return mesh_all_reduce_kernel(shape, target);
   return AllReduce(shape, target, ring).build();
 }
 

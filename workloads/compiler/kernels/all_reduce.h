@@ -25,6 +25,13 @@ constexpr std::uint32_t kMostRings = 128;
 /// which each member keeps one.
 enum class RingKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter };
 
+/// How an all-reduce goes over the mesh in place of a ring of all cores (mesh_all_reduce.h): bucket
+/// after bucket through VMEM.
+struct MeshShape {
+  std::uint32_t buckets = 0;  ///< 0: the ring.
+  std::uint32_t bucket_granules = 0;
+};
+
 /// How an all-reduce cuts its range of HBM: `streams` rings run side by side, each in `rounds`
 /// rounds, each round over one chunk per core. For all-gather and reduce-scatter the range is the
 /// block of one member.
@@ -35,6 +42,7 @@ struct AllReduceShape {
   std::uint32_t chunk_granules = 4;
   std::uint64_t used_granules = 0;  ///< That were asked for.
   std::uint64_t granules = 0;       ///< Of the whole range: as many or more.
+  MeshShape mesh;
 };
 
 /// The cut of a range of at least `granules` over the members of a ring.

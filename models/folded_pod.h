@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/core/core.h"
+#include "models/host/folded_hosts.h"
+#include "models/memory/hbm.h"
+#include "models/network/interconnect.h"
+
+namespace tpu {
+
+/// A slice in which one core of each class is simulated, with its half of the HBM; the links of all
+/// chips are one module, and all hosts are there. Its slow twin is Pod.
+class FoldedPod : public sc_core::sc_module {
+ public:
+  FoldedPod(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
+            std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads);
+
+  /// The representatives, in the order of the classes.
+  const std::vector<Core*>& cores() const { return simulated_; }
+
+ private:
+  Interconnect interconnect_;
+  FoldedHosts hosts_;
+  std::vector<std::unique_ptr<Hbm>> hbm_;
+  std::vector<std::unique_ptr<Core>> cores_;
+  std::vector<Core*> simulated_;
+};
+
+}  // namespace tpu

@@ -1,0 +1,222 @@
+#include "models/network/folded_network.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+std::uint64_t cycles_of_ns(std::uint64_t ns, std::uint32_t clock_mhz) {
+  return (ns * clock_mhz + 999) / 1000;
+}
+
+}  // namespace
+
+FoldedNetwork::FoldedNetwork(const MachineParams& params, const CoreClasses& classes)
+    : classes_(classes),
+      topology_(params.topology()),
+      cores_per_chip_(params.cores_per_chip),
+      hop_cycles_(cycles_of_ns(params.ici.hop_latency_ns, params.clock_mhz)),
+      local_cycles_(cycles_of_ns(params.ici.local_latency_ns, params.clock_mhz)) {
+  if (params.ici.link_mbps == 0) {
+    throw ConfigurationError("ici.link_mbps: expected a rate above 0, found 0");
+  }
+  const Link link(params.ici.link_mbps, std::uint64_t{8} * params.clock_mhz);
+  links_.assign(std::size_t{params.chips()} * isa::Topology::kDirections, link);
+  local_.assign(params.cores(), link);
+}
+
+/// All members send to members of one class, or to the other core of their chip; each member of
+/// that class gets one message.
+void FoldedNetwork::check_destinations(const IciMessage& message, std::uint32_t of_class) {
+  if (checked_ == message.destinations && checked_class_ == of_class) return;
+  const std::vector<std::uint32_t>& to = *message.destinations;
+  const CoreClasses::Members& members = classes_.members(of_class);
+  std::vector<std::uint64_t> keys(members.size());
+  const auto check = [&](const char* what, const auto& key) {
+    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = key(i);
+    require_alike(what, of_class, keys);
+  };
+  check("a message to a core that does not run",
+        [&](std::size_t i) { return classes_.runs(to[i]); });
+  check("a message inside a chip",
+        [&](std::size_t i) { return members[i] / cores_per_chip_ == to[i] / cores_per_chip_; });
+  check("the class that a message goes to",
+        [&](std::size_t i) { return classes_.class_of(to[i]); });
+  const std::uint32_t to_class = classes_.class_of(to[0]);
+  std::vector<std::uint64_t> counts(classes_.members(to_class).size());
+  for (std::size_t i = 0; i < to.size(); ++i) keys[i] = counts[classes_.place_of(to[i])]++;
+  require_alike("the messages that arrive", to_class, counts);
+  require_alike("messages to the same core", of_class, keys);
+  checked_ = message.destinations;
+  checked_class_ = of_class;
+}
+
+void FoldedNetwork::send(const IciMessage& message, std::uint64_t now) {
+  const std::uint32_t source = message.source_chip * cores_per_chip_ + message.source_core;
+  const std::uint32_t of_class = classes_.class_of(source);
+  Flight flight;
+  flight.message = message;
+  if (!message.destinations) {
+    flight.message.destinations = std::make_shared<const std::vector<std::uint32_t>>(
+        1, message.destination_chip * cores_per_chip_ + message.destination_core);
+  }
+  check_destinations(flight.message, of_class);
+  if (message.destination_chip == message.source_chip) {
+    return send_locally(flight.message, of_class, now);
+  }
+  flight.of_class = of_class;
+  flight.to_class = classes_.class_of(destination(flight, 0));
+  flight.order = order_++;
+  flight.chips = classes_.members(of_class);
+  for (std::uint32_t& chip : flight.chips) chip /= cores_per_chip_;
+  heads_[now].push_back(std::move(flight));
+}
+
+void FoldedNetwork::send_locally(const IciMessage& message, std::uint32_t of_class,
+                                 std::uint64_t now) {
+  std::vector<std::uint64_t> ends;
+  for (const std::uint32_t to : *message.destinations) {
+    ends.push_back(local_[to].pass(now, message.bytes).end);
+  }
+  require_alike("the path inside a chip", of_class, ends);
+  const std::uint64_t order = order_++;
+  if (message.dma != nullptr) {
+    events_[ends[0]].push_back({true, of_class, message, 0, order, {}});
+  }
+  arrive(message, of_class, order, ends[0] + local_cycles_);
+}
+
+/// Notes an arrival at all members of the destinations' class.
+void FoldedNetwork::arrive(const IciMessage& message, std::uint32_t of_class, std::uint64_t order,
+                           std::uint64_t cycle) {
+  const std::vector<std::uint32_t>& to = *message.destinations;
+  const CoreClasses::Members& members = classes_.members(of_class);
+  const std::uint32_t to_class = classes_.class_of(to[0]);
+  Event event{false, to_class, message, 0, order, {}};
+  if (message.writes_hbm) event.sources.resize(to.size());
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const std::uint32_t place = classes_.place_of(to[i]);
+    if (place == 0) event.from = members[i];
+    if (message.writes_hbm) event.sources[place] = members[i];
+  }
+  events_[cycle].push_back(std::move(event));
+}
+
+std::optional<FoldedNetwork::Next> FoldedNetwork::next_event() const {
+  if (heads_.empty() && events_.empty()) return std::nullopt;
+  if (heads_.empty()) return Next{events_.begin()->first, false};
+  if (events_.empty()) return Next{heads_.begin()->first, true};
+  const bool departs = heads_.begin()->first < events_.begin()->first;
+  return Next{departs ? heads_.begin()->first : events_.begin()->first, departs};
+}
+
+std::vector<FoldedNetwork::Event> FoldedNetwork::take_events(std::uint64_t now) {
+  std::vector<Event> events;
+  while (!events_.empty() && events_.begin()->first <= now) {
+    std::vector<Event> of_cycle = std::move(events_.begin()->second);
+    events_.erase(events_.begin());
+    const auto key = [](const Event& event) {
+      return std::make_tuple(event.of_class, event.from, event.message.number, event.order);
+    };
+    std::sort(of_cycle.begin(), of_cycle.end(),
+              [&](const Event& a, const Event& b) { return key(a) < key(b); });
+    check_order(of_cycle);
+    std::move(of_cycle.begin(), of_cycle.end(), std::back_inserter(events));
+  }
+  return events;
+}
+
+/// Of messages that write the HBM of a core in the same cycle the first one is served first: in the
+/// same order at all members.
+void FoldedNetwork::check_order(const std::vector<Event>& events) const {
+  for (std::size_t i = 0; i + 1 < events.size(); ++i) {
+    const Event &a = events[i], &b = events[i + 1];
+    if (a.of_class != b.of_class || a.sources.empty() || b.sources.empty()) continue;
+    std::vector<std::uint64_t> keys;
+    for (std::size_t m = 0; m < a.sources.size(); ++m) {
+      keys.push_back(std::make_pair(b.sources[m], b.message.number) <
+                     std::make_pair(a.sources[m], a.message.number));
+    }
+    require_alike("the order of two messages", a.of_class, keys);
+  }
+}
+
+/// The order in which members' heads of one cycle take the links: core by core, of a core in the
+/// order of its messages.
+std::vector<FoldedNetwork::Turn> FoldedNetwork::turns(const std::vector<Flight>& flights) const {
+  std::vector<std::uint32_t> in_order(flights.size());
+  for (std::uint32_t f = 0; f < flights.size(); ++f) in_order[f] = f;
+  std::sort(in_order.begin(), in_order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::make_pair(flights[a].message.number, flights[a].order) <
+           std::make_pair(flights[b].message.number, flights[b].order);
+  });
+  bool one_class = true;
+  std::vector<Turn> turns;
+  for (const Flight& flight : flights) {
+    one_class = one_class && flight.of_class == flights[0].of_class;
+  }
+  const std::size_t members = classes_.members(flights[0].of_class).size();
+  if (one_class) {
+    for (std::uint32_t place = 0; place < members; ++place) {
+      for (const std::uint32_t f : in_order) turns.push_back({0, f, place});
+    }
+    return turns;
+  }
+  for (const std::uint32_t f : in_order) {
+    const CoreClasses::Members& sources = classes_.members(flights[f].of_class);
+    for (std::uint32_t i = 0; i < sources.size(); ++i) turns.push_back({sources[i], f, i});
+  }
+  std::stable_sort(turns.begin(), turns.end(),
+                   [](const Turn& a, const Turn& b) { return a.source < b.source; });
+  return turns;
+}
+
+FoldedNetwork::Hop FoldedNetwork::pass(Flight& flight, std::size_t place, std::uint64_t now) {
+  std::uint32_t& chip = flight.chips[place];
+  const std::uint32_t to = destination(flight, place) / cores_per_chip_;
+  const isa::Topology::Direction direction = topology_.towards(chip, to);
+  const Link::Passage passage =
+      links_[std::size_t{chip} * isa::Topology::kDirections + direction].pass(now,
+                                                                              flight.message.bytes);
+  chip = topology_.neighbour(chip, direction);
+  return {passage.begin, passage.end, chip == to};
+}
+
+void FoldedNetwork::depart(std::uint64_t now) {
+  if (heads_.empty() || heads_.begin()->first != now) return;
+  std::vector<Flight> flights = std::move(heads_.begin()->second);
+  heads_.erase(heads_.begin());
+  std::vector<std::vector<Hop>> hops(flights.size());
+  for (std::size_t f = 0; f < flights.size(); ++f) hops[f].resize(flights[f].chips.size());
+  for (const Turn& turn : turns(flights)) {
+    hops[turn.flight][turn.place] = pass(flights[turn.flight], turn.place, now);
+  }
+  for (std::size_t f = 0; f < flights.size(); ++f) go_on(flights[f], hops[f]);
+}
+
+void FoldedNetwork::go_on(Flight& flight, const std::vector<Hop>& hops) {
+  const auto check = [&](const char* what, const auto& key) {
+    for (const Hop& hop : hops) {
+      if (key(hop) == key(hops[0])) continue;
+      std::vector<std::uint64_t> keys;
+      for (const Hop& each : hops) keys.push_back(key(each));
+      throw MembersDiffer(what, flight.of_class, keys);
+    }
+  };
+  check("the number of links", [](const Hop& hop) { return std::uint64_t{hop.last}; });
+  check("the begin on a link", [](const Hop& hop) { return hop.begin; });
+  check("the end on a link", [](const Hop& hop) { return hop.end; });
+  if (flight.is_first_hop && flight.message.dma != nullptr) {
+    events_[hops[0].end].push_back({true, flight.of_class, flight.message, 0, flight.order, {}});
+  }
+  flight.is_first_hop = false;
+  if (hops[0].last) {
+    return arrive(flight.message, flight.of_class, flight.order, hops[0].end + hop_cycles_);
+  }
+  heads_[hops[0].begin + hop_cycles_].push_back(std::move(flight));
+}
+
+}  // namespace tpu

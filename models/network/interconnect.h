@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "models/network/folded_network.h"
+#include "models/ports.h"
+
+namespace tpu {
+
+/// The interconnect of a folded run: the module around a FoldedNetwork. In a full run each chip has
+/// a Router.
+class Interconnect : public TimedModule, public IciPort {
+ public:
+  Interconnect(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
+               const CoreClasses& classes);
+
+  /// The representative of a class.
+  void connect(std::uint32_t of_class, IciEndpoint* endpoint) { endpoints_[of_class] = endpoint; }
+
+  void send(const IciMessage& message, std::uint64_t now) override;
+
+ private:
+  void tick() override;
+  void schedule();
+
+  FoldedNetwork network_;
+  std::vector<IciEndpoint*> endpoints_;
+};
+
+}  // namespace tpu

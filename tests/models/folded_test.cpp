@@ -1,0 +1,415 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "isa/dma_descriptor.h"
+#include "models/network/folded_network.h"
+#include "sim/base/error.h"
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+/// Writes programs that all cores of a slice run: work, DMAs, batches of the host and exchanges
+/// with neighbours (shifts along x and y, with the other core of the chip, across two dimensions),
+/// in which some cores do something else: more work, other addresses, other neighbours.
+class RandomExchanges {
+ public:
+  RandomExchanges(std::uint32_t seed, std::uint32_t x, std::uint32_t y)
+      : random_(seed), x_(x), y_(y) {}
+
+  isa::Program make() {
+    text_ << "kernel top\n";
+    line("%s1 = sld [smem:$0x0]", 2);
+    line("%s2 = sld [smem:$0x1]", 2);
+    line("%s3 = sand.u32 %s1, " + num(x_ - 1));
+    line("%s4 = sshrl.u32 %s1, " + num(log2(x_)));
+    const int items = 3 + pick(6);
+    for (int i = 0; i < items; ++i) item();
+    line("%s20 = smov 0");
+    isa::Program program = test::program_of(text_.str());
+    program.cores = 2 * x_ * y_;
+    program.infeed_bytes = 64 << 10;
+    program.examples_per_core = 8;
+    return program;
+  }
+
+ private:
+  int pick(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
+  static std::string num(std::uint32_t value) { return std::to_string(value); }
+  static std::uint32_t log2(std::uint32_t value) { return value < 2 ? 0 : 1 + log2(value / 2); }
+  static std::string word(std::uint32_t address) {
+    std::ostringstream text;
+    text << "[smem:$0x" << std::hex << address << "]";
+    return text.str();
+  }
+  void line(const std::string& body, int delay = 0) {
+    text_ << "  { " << body;
+    if (delay > 0) text_ << " ;; vdelay " << delay;
+    text_ << " }\n";
+  }
+
+  void item() {
+    switch (pick(9)) {
+      case 0:
+        return line("%s20 = smov 0", 1 + pick(500));
+      case 1:
+        return local_dma();
+      case 2:
+        return pick(3) == 0 ? straggle() : local_dma();
+      case 3:
+        return batch();
+      case 4:
+        return barrier();
+      case 5:
+        return courier();
+      default:
+        return exchange();
+    }
+  }
+
+  /// HBM to VMEM or back; sometimes at an address of the core's own.
+  void local_dma() {
+    const int granules = 8 << pick(6);
+    line("%s6 = smov " + num(pick(4) * 4096));
+    if (pick(6) == 0) line("%s6 = sshll.u32 %s1, " + num(8 + pick(4)));
+    line("%s7 = smov " + num(pick(4) * 1024));
+    if (pick(3) == 0) line("%s7 = sshll.u32 %s1, 3");
+    if (pick(2) == 0) {
+      line("dma.hbm_to_vmem %s6, " + num(granules) + ", %s7, 1");
+    } else {
+      line("dma.vmem_to_hbm %s7, " + num(granules) + ", %s6, 1");
+    }
+    if (pick(3) == 0) line("%s20 = smov 0", 1 + pick(300));
+    line("dma.done.wait 1, " + num(granules));
+    line("vsyncadd 1, -" + num(granules));
+  }
+
+  /// One chip, or one core of each chip, works longer.
+  void straggle() {
+    const bool chip = pick(2) == 0;
+    line("%p1 = scmp.ne.s32.totalorder " + std::string(chip ? "%s1" : "%s2") + ", " +
+         num(pick(chip ? static_cast<int>(x_ * y_) : 2)));
+    const std::string label = "next" + num(labels_++);
+    line("sbr.rel (%p1) target = " + label);
+    line("%s20 = smov 0");
+    line("%s20 = smov 0", 1 + pick(2000));
+    text_ << label << ":\n";
+  }
+
+  void batch() {
+    line("dma.infeed_to_hbm 64, 65536, 2");
+    line("dma.done.wait 2, 64");
+    line("vsyncadd 2, -64");
+  }
+
+  /// %s8: chip, %s9: core of a peer; a step of `sign` along a dimension, or the other core.
+  void peer(int kind, bool forward) {
+    line("%s8 = smov %s1");
+    line("%s9 = smov %s2");
+    const std::string step = forward ? "1" : "-1";
+    if (kind == 0 || kind == 2) {
+      line("%s10 = sadd.s32 %s3, " + step);
+      line("%s10 = sand.u32 %s10, " + num(x_ - 1));
+      line("%s11 = smul.u32 %s4, " + num(x_), 2);
+      line("%s8 = sadd.s32 %s11, %s10");
+    }
+    if (kind == 1 || kind == 2) {
+      line("%s10 = sand.u32 %s8, " + num(x_ - 1));
+      line("%s11 = sadd.s32 %s4, " + step);
+      line("%s11 = sand.u32 %s11, " + num(y_ - 1));
+      line("%s11 = smul.u32 %s11, " + num(x_), 2);
+      line("%s8 = sadd.s32 %s11, %s10");
+    }
+    if (kind == 3) line("%s9 = ssub.s32 1, %s2");
+  }
+
+  isa::DmaDescriptor to_peer(bool to_hbm, int granules, std::uint32_t flag) const {
+    isa::DmaDescriptor dma;
+    dma.source.space = isa::MemorySpace::kVmem;
+    dma.destination.space = to_hbm ? isa::MemorySpace::kHbm : isa::MemorySpace::kVmem;
+    dma.destination.address = to_hbm ? 131072 : 4096;
+    dma.granules = static_cast<std::uint32_t>(granules);
+    dma.source_flag = 3;
+    dma.destination_flag = flag;
+    dma.remote = true;
+    return dma;
+  }
+
+  /// Starts a DMA to %s8, %s9 and waits until it has left.
+  void send(const isa::DmaDescriptor& dma) {
+    const isa::DmaWords words = isa::encode(dma);
+    line("%s12 = sshll.u32 %s8, 19");
+    line("%s13 = sshll.u32 %s9, 16");
+    line("%s12 = sor.u32 %s12, %s13");
+    line("%s12 = sor.u32 %s12, " + num(words[1]));
+    for (std::uint32_t i = 0; i < words.size(); ++i) {
+      line("%s14 = smov " + num(words[i]));
+      line("sst " + word(512 + i) + " " + (i == 1 ? "%s12" : "%s14"));
+    }
+    if (pick(2) == 0) {
+      line("%s15 = sshll.u32 %s1, 4");
+      line("sst " + word(515) + " %s15");
+    }
+    line("dma 512");
+    if (pick(2) == 0) line("%s20 = smov 0", 1 + pick(300));
+    line("dma.done.wait 3, " + num(dma.granules));
+    line("vsyncadd 3, -" + num(dma.granules));
+  }
+
+  /// Every core sends to a peer and waits for its own part of the exchange.
+  void exchange() {
+    int kind = pick(4);
+    if (kind == 0 && x_ == 1) kind = 3;
+    if (kind == 1 && y_ == 1) kind = 3;
+    if (kind == 2 && (x_ == 1 || y_ == 1)) kind = 3;
+    const int granules = 1 + pick(40);
+    peer(kind, pick(2) == 0);
+    send(to_peer(pick(4) == 0, granules, 4));
+    line("dma.done.wait 4, " + num(granules));
+    line("vsyncadd 4, -" + num(granules));
+  }
+
+  /// One chip alone writes into the HBM of a peer, which does not wait for it.
+  void courier() {
+    line("%p1 = scmp.ne.s32.totalorder %s1, " + num(pick(static_cast<int>(x_ * y_))));
+    const std::string label = "next" + num(labels_++);
+    line("sbr.rel (%p1) target = " + label);
+    line("%s20 = smov 0");
+    peer(x_ > 1 ? 0 : 3, pick(2) == 0);
+    send(to_peer(true, 1 + pick(200), 6));
+    text_ << label << ":\n";
+  }
+
+  /// An addition to a peer's flag, and a wait for one's own.
+  void barrier() {
+    peer(x_ > 1 ? 0 : 3, pick(2) == 0);
+    line("%s12 = sshll.u32 %s8, 21");
+    line("%s13 = sshll.u32 %s9, 20");
+    line("%s12 = sor.u32 %s12, %s13");
+    line("%s12 = sor.u32 %s12, " + num(5 | 0x40000));
+    line("vsyncadd.remote %s12, 1");
+    line("vwait.ge.trace 5, 1");
+    line("vsyncadd 5, -1");
+  }
+
+  std::mt19937 random_;
+  std::uint32_t x_, y_;
+  std::ostringstream text_;
+  std::uint32_t labels_ = 0;
+};
+
+/// What an observer sees of each core. A wait may be told in several pieces.
+class Trace : public Observer {
+ public:
+  void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,
+               std::uint64_t end) override {
+    cores_[core] << "step " << step << ' ' << begin << '-' << end << '\n';
+  }
+  void on_op(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t, const Counters&) override {
+  }
+  void on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
+               std::uint64_t end) override {
+    auto& waits = waits_[core];
+    if (!waits.empty() && std::get<0>(waits.back()) == reason &&
+        std::get<2>(waits.back()) == begin) {
+      std::get<2>(waits.back()) = end;
+    } else {
+      waits.emplace_back(reason, begin, end);
+    }
+  }
+  void on_dma(const DmaEvent& event) override {
+    dmas_.emplace_back(event.source_chip, event.source_core, event.destination_chip,
+                       event.destination_core, event.begin, event.end, event.bytes);
+  }
+  void on_restart() override {
+    cores_.clear();
+    waits_.clear();
+    dmas_.clear();
+  }
+  std::string text() {
+    std::ostringstream out;
+    for (auto& [core, text] : cores_) out << core << ": " << text.str();
+    for (auto& [core, waits] : waits_) {
+      for (auto& [reason, begin, end] : waits) {
+        out << core << ' ' << to_string(reason) << ' ' << begin << '-' << end << '\n';
+      }
+    }
+    std::sort(dmas_.begin(), dmas_.end());
+    for (const auto& [a, b, c, d, begin, end, bytes] : dmas_) {
+      out << a << '.' << b << " to " << c << '.' << d << ' ' << begin << '-' << end << ' ' << bytes
+          << '\n';
+    }
+    return out.str();
+  }
+
+ private:
+  std::map<std::uint32_t, std::ostringstream> cores_;
+  std::map<std::uint32_t, std::vector<std::tuple<CoreState, std::uint64_t, std::uint64_t>>> waits_;
+  std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t,
+                         std::uint64_t, std::uint64_t>>
+      dmas_;
+};
+
+struct Outcome {
+  std::string text;
+  std::uint32_t simulated = 0;
+};
+
+Outcome outcome(const isa::Program& program, const MachineParams& params, bool full) {
+  RunOptions options;
+  options.steps = 2;
+  options.pod_full = full;
+  Trace trace;
+  options.observer = &trace;
+  std::ostringstream out;
+  try {
+    Machine machine(params, program);
+    const RunResult result = machine.run(options);
+    out << result.cycles << '\n';
+    for (const CoreResult& core : result.cores) {
+      const Counters& total = core.total;
+      out << core.chip << '.' << core.core << ' ' << core.end_cycle << ' ' << total.bundles << ' '
+          << total.scalar_ops << ' ' << total.dmas << ' ' << total.hbm_read_bytes << ' '
+          << total.hbm_write_bytes << ' ' << total.ici_bytes;
+      for (std::size_t s = 0; s < static_cast<std::size_t>(CoreState::kCount); ++s) {
+        out << ' ' << total.core[static_cast<CoreState>(s)];
+      }
+      out << '\n';
+    }
+    return {out.str() + trace.text(), result.simulated_cores};
+  } catch (const ProgramFault& fault) {
+    return {fault.what(), 0};
+  }
+}
+
+std::uint32_t programs() {
+  const char* count = std::getenv("TPUSIM_FOLDED_PROGRAMS");
+  return count != nullptr ? static_cast<std::uint32_t>(std::atoi(count)) : 120;
+}
+
+MachineParams slice(std::uint32_t x, std::uint32_t y, bool wrap_x, bool wrap_y) {
+  MachineParams params;
+  params.ici.mesh_x = x;
+  params.ici.mesh_y = y;
+  params.ici.wrap_x = wrap_x;
+  params.ici.wrap_y = wrap_y;
+  return params;
+}
+
+TEST(Folded, AgreesWithEveryCoreSimulatedOnRandomPrograms) {
+  std::uint32_t ended_well = 0, folded = 0, split = 0;
+  for (std::uint32_t seed = 1; seed <= programs(); ++seed) {
+    std::mt19937 random(seed);
+    const std::uint32_t sizes[] = {1, 2, 2, 4};
+    const std::uint32_t x = sizes[random() % 4], y = sizes[random() % 4];
+    MachineParams params = slice(x, y, random() % 2 == 0, random() % 2 == 0);
+    if (random() % 4 == 0) params.host.examples_per_s = 1e6;
+    if (random() % 4 == 0) params.host.chips = 3;  // Hosts of unequal size.
+    const isa::Program program = RandomExchanges(seed, x, y).make();
+    const Outcome full = outcome(program, params, true);
+    const Outcome fold = outcome(program, params, false);
+    ASSERT_EQ(full.text, fold.text) << "seed " << seed << ", " << x << "x" << y;
+    if (full.simulated > 0) ++ended_well;
+    if (fold.simulated == 1) ++folded;
+    if (fold.simulated > 1 && fold.simulated < full.simulated) ++split;
+  }
+  EXPECT_GT(ended_well, programs() / 2);
+  EXPECT_GT(folded, programs() / 10);
+  EXPECT_GT(split, programs() / 20);
+}
+
+TEST(Folded, AgreesOnSlicesOfEightByEight) {
+  for (std::uint32_t seed = 1; seed <= 6; ++seed) {
+    const MachineParams params = slice(8, 8, seed % 2 == 0, seed % 3 == 0);
+    const isa::Program program = RandomExchanges(1000 + seed, 8, 8).make();
+    ASSERT_EQ(outcome(program, params, true).text, outcome(program, params, false).text) << seed;
+  }
+}
+
+/// A message of all members of a class; `to` by member.
+IciMessage message(std::uint32_t source, std::vector<std::uint32_t> to, std::uint64_t bytes) {
+  IciMessage message;
+  message.source_chip = source / 2;
+  message.source_core = source % 2;
+  message.destination_chip = to[0] / 2;
+  message.destination_core = to[0] % 2;
+  message.bytes = bytes;
+  message.destinations = std::make_shared<const std::vector<std::uint32_t>>(std::move(to));
+  return message;
+}
+
+/// The class that splits in `work`, and into how many parts.
+template <class Work>
+std::pair<std::uint32_t, std::size_t> split_of(const Work& work) {
+  try {
+    work();
+  } catch (const MembersDiffer& differ) {
+    const std::set<std::uint64_t> keys(differ.keys().begin(), differ.keys().end());
+    return {differ.of_class(), keys.size()};
+  }
+  return {~std::uint32_t{0}, 0};
+}
+
+TEST(FoldedNetwork, OneEventForAllMembers) {
+  const CoreClasses classes({0, 2, 4, 6}, 8, true);
+  FoldedNetwork network(slice(4, 1, true, false), classes);
+  network.send(message(0, {2, 4, 6, 0}, 4100), 10);
+  network.depart(10);
+  const auto next = network.next_event();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->cycle, 10u + 47 + 940);
+  const auto events = network.take_events(next->cycle);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].from, 6u);
+}
+
+TEST(FoldedNetwork, AClassSplitsOfWhichNotAllReceive) {
+  CoreClasses classes({0, 2, 4, 6}, 8, true);
+  classes.split(0, {0, 1, 1, 1});
+  FoldedNetwork network(slice(4, 1, true, false), classes);
+  const auto split = split_of([&] { network.send(message(0, {2}, 4100), 10); });
+  EXPECT_EQ(split, std::make_pair(1u, std::size_t{2}));
+}
+
+TEST(FoldedNetwork, AClassSplitsWhereAPartOfACycleIsLeftOnALink) {
+  // Core 0 puts a byte on a link in the cycle in which all cores 1 use such links.
+  CoreClasses classes({0, 1, 3, 5, 7}, 8, true);
+  classes.split(0, {0, 1, 1, 1, 1});
+  FoldedNetwork network(slice(4, 1, true, false), classes);
+  network.send(message(1, {3, 5, 7, 1}, 4100), 10);
+  EXPECT_EQ(split_of([&] { network.depart(10); }).second, 0u);
+
+  CoreClasses others({0, 1, 2, 3, 5, 7}, 8, true);
+  others.split(0, {0, 1, 2, 1, 1, 1});
+  FoldedNetwork busy(slice(4, 1, true, false), others);
+  busy.send(message(0, {2}, 1), 10);
+  busy.send(message(1, {3, 5, 7, 1}, 4100), 10);
+  EXPECT_EQ(split_of([&] { busy.depart(10); }), std::make_pair(1u, std::size_t{2}));
+}
+
+TEST(FoldedNetwork, AClassSplitsWhoseMembersGetTwoMessagesInDifferentOrder) {
+  // On a ring the core before has the lower number, but for the first and the last.
+  const CoreClasses classes({0, 2, 4, 6}, 8, true);
+  for (const bool writes_hbm : {false, true}) {
+    FoldedNetwork network(slice(4, 1, true, false), classes);
+    IciMessage east = message(0, {2, 4, 6, 0}, 4100), west = message(0, {6, 0, 2, 4}, 4100);
+    east.writes_hbm = west.writes_hbm = writes_hbm;
+    east.number = 1;
+    west.number = 2;
+    network.send(east, 10);
+    network.send(west, 10);
+    network.depart(10);
+    const auto split = split_of([&] { network.take_events(10 + 47 + 940); });
+    EXPECT_EQ(split.second, writes_hbm ? 2u : 0u);
+  }
+}
+
+}  // namespace
+}  // namespace tpu

@@ -1,0 +1,483 @@
+#include "workloads/compiler/kernels/mesh_all_reduce.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/remote_dma.h"
+
+namespace tpu::compiler {
+namespace {
+
+constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
+constexpr std::uint32_t kRegisterGranules = isa::kSublanes / kRowsPerGranule;
+constexpr std::uint32_t kRegistersPerTurn = 8;
+constexpr std::uint32_t kLargestBucket = 4096;  ///< Granules.
+constexpr std::uint32_t kBuffers = 3;           ///< Being exchanged, summed and stored.
+constexpr double kStepCycles = 150;             ///< Of the code around a step, about.
+/// Up to this much dearer than the ring the mesh is taken: all cores do the same in the same cycles
+/// then, and the machine simulates one for all.
+constexpr double kAlmost = 1.1;
+constexpr int kFieldBits = 10;
+constexpr std::uint32_t kFieldMask = (1U << kFieldBits) - 1;
+
+bool is_power_of_two(std::uint32_t value) { return value > 0 && (value & (value - 1)) == 0; }
+int log2(std::uint32_t value) { return value < 2 ? 0 : 1 + log2(value / 2); }
+
+/// Of a bucket, which is in VMEM as often as there are buffers, and arrives once more.
+std::uint64_t most_granules(const Target& target) {
+  const std::uint64_t vmem = target.vmem_bytes / isa::kHbmGranuleBytes;
+  return std::min<std::uint64_t>(kLargestBucket, vmem / (kBuffers + 1) - 16);
+}
+
+/// How a bucket is cut: for the cores of a chip, for the ways round, for each dimension.
+struct Cut {
+  std::uint32_t pair = 2, ways = 2, first = 2, second = 2;
+
+  explicit Cut(const Target& target)
+      : pair(target.cores_per_chip),
+        first(target.slice.dimension(0).size),
+        second(target.slice.dimension(1).size) {
+    if (std::max(first, second) <= 2 || parts() > most_granules(target)) ways = 1;
+  }
+  std::uint32_t parts() const { return pair * ways * first * second; }
+};
+
+/// Cycles from one bucket of so many granules to the next: what takes longest of the dimensions one
+/// after the other, the exchange between the cores of a chip, and the HBM.
+double bucket_cycles(const Cut& cut, std::uint32_t granules, const Target& target) {
+  const double bytes = static_cast<double>(granules) * isa::kHbmGranuleBytes;
+  const double half = bytes / cut.pair;
+  double cycles = 0;
+  // Both cores of a chip share its links, unless they begin along different dimensions.
+  const double share = cut.first == cut.second ? 1 : cut.pair;
+  const auto ring = [&](std::uint32_t members, double part) {
+    const double segment = share * part / members / target.link_bytes_per_cycle;
+    cycles += 2 * (members - 1) * (target.hop_cycles + segment + kStepCycles);
+  };
+  ring(cut.first, half / cut.ways);
+  ring(cut.second, half / cut.ways / cut.first);
+  if (cut.pair > 1) {
+    const double passage = half / target.link_bytes_per_cycle;
+    cycles = std::max(cycles, 2 * (target.local_hop_cycles + passage + kStepCycles));
+  }
+  return std::max(cycles, 2 * bytes / target.hbm_bytes_per_cycle);
+}
+
+double ring_cycles(const AllReduceShape& shape, const Target& target) {
+  const double chunk = static_cast<double>(shape.chunk_granules) * isa::kHbmGranuleBytes;
+  const double step = target.hop_cycles + shape.streams / 2 * chunk / target.link_bytes_per_cycle;
+  return shape.rounds * (2.0 * target.cores - 2) * (step + kStepCycles);
+}
+
+class MeshAllReduce {
+ public:
+  MeshAllReduce(const AllReduceShape& shape, const Target& target)
+      : shape_(shape), target_(target), cut_(target), kernel_("all-reduce", target) {
+    half_ = bucket() / cut_.pair;
+    part_ = half_ / cut_.ways;
+  }
+
+  isa::Kernel build() {
+    base_ = kernel_.operand(0);
+    allocate();
+    find_place();
+    clear_granules(kernel_, buffers_, kBuffers * bucket(), base_, shape_.used_granules,
+                   shape_.granules, written_);
+    prepare_dmas();
+    enter();
+    slot_ = kernel_.scalar_variable(0);
+    start_load(kernel_.constant(0), kernel_.constant(0));
+    kernel_.loop(shape_.mesh.buckets + 2, [&](SReg turn) { take_turn(turn); });
+    return kernel_.finish();
+  }
+
+ private:
+  /// A ring along a dimension, as this core stands in it.
+  struct Line {
+    SReg rank, next, previous;  ///< Chips.
+  };
+  /// What goes one way round: its place on the rings, and its DMAs by phase.
+  struct Way {
+    bool forward = true;
+    Line first, second;
+    RemoteDmaWords reduce_first, reduce_second, gather_second, gather_first;
+  };
+
+  std::uint32_t bucket() const { return shape_.mesh.bucket_granules; }
+  static std::uint32_t rows(std::uint32_t granules) { return granules * kRowsPerGranule; }
+  std::uint32_t first_segment() const { return part_ / cut_.first; }
+  std::uint32_t second_segment() const { return first_segment() / cut_.second; }
+
+  void allocate();
+  void find_place();
+  Line line(std::uint32_t members, bool wraps, SReg at, const std::function<SReg(SReg)>& chip);
+  Line oriented(const Line& line, std::uint32_t members, bool forward);
+  void prepare_dmas();
+  void enter();
+  void start_load(SReg number, SReg slot);
+  void take_turn(SReg turn);
+  void store_sums(SReg number, SReg slot);
+  void finish_pair(SReg slot, SReg turn);
+  std::vector<SReg> first_rows(SReg slot, bool of_segments);
+  void reduce(bool second, std::uint32_t members, const std::vector<SReg>& begin);
+  void gather(bool second, std::uint32_t members, const std::vector<SReg>& begin);
+  void add_rows(SReg to_row, SReg from_row, std::uint32_t granules);
+  SReg segment_row(SReg begin, const Line& line, SReg back, std::uint32_t members,
+                   std::uint32_t granules);
+
+  const AllReduceShape& shape_;
+  const Target& target_;
+  const Cut cut_;
+  KernelBuilder kernel_;
+  std::uint32_t half_ = 0, part_ = 0;  ///< Granules: of this core, of one way round.
+  SReg base_, chip_, core_, my_half_, other_half_;
+  VmemRegion buffers_;   ///< kBuffers buckets.
+  SVariable slot_;       ///< First row of the present turn's bucket in the buffers.
+  VmemRegion arrivals_;  ///< From the other core, then of each way the parts of both dimensions.
+  std::uint32_t loaded_ = 0, written_ = 0, entered_ = 0, added_ = 0;
+  Line x_, y_;
+  std::vector<Way> ways_;
+  RemoteDmaWords exchange_half_, return_half_;
+  std::uint32_t next_flag_ = kAllReduceFlagBegin;
+};
+
+void MeshAllReduce::allocate() {
+  buffers_ = kernel_.allocate_vmem(kBuffers * rows(bucket()));
+  const std::uint32_t from_pair = cut_.pair > 1 ? half_ : 0;
+  arrivals_ = kernel_.allocate_vmem(rows(from_pair + half_) + isa::kSublanes);
+  entered_ = next_flag_++;
+  loaded_ = next_flag_++;
+  written_ = next_flag_++;
+  added_ = next_flag_++;
+  kernel_.new_block();
+}
+
+/// A ring over the chips of a line: with a wrap-around in their order; else out over the even ones
+/// and back over the odd ones, so that neighbours are two links apart at most.
+MeshAllReduce::Line MeshAllReduce::line(std::uint32_t members, bool wraps, SReg at,
+                                        const std::function<SReg(SReg)>& chip) {
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t i = 0; i < members; ++i) {
+    const bool straight = wraps || members <= 2;
+    const std::uint32_t half = (members + 1) / 2;
+    order.push_back(straight ? i : i < half ? 2 * i : 2 * (members - 1 - i) + 1);
+  }
+  const std::uint32_t table = kernel_.allocate_smem(members);
+  for (std::uint32_t i = 0; i < members; ++i) {
+    kernel_.store_smem(table + order[i], i | order[(i + 1) % members] << kFieldBits |
+                                             order[(i + members - 1) % members] << 2 * kFieldBits);
+  }
+  const SReg entry = kernel_.load_smem(table, at);
+  const auto field = [&](int bits) {
+    return kernel_.and_(kernel_.shift_right(entry, bits), kFieldMask);
+  };
+  return {kernel_.and_(entry, kFieldMask), chip(field(kFieldBits)), chip(field(2 * kFieldBits))};
+}
+
+void MeshAllReduce::find_place() {
+  chip_ = kernel_.load_smem(kChipIdWord);
+  core_ = kernel_.load_smem(kCoreIdWord);
+  const int bits = log2(cut_.first);
+  const SReg x = kernel_.and_(chip_, cut_.first - 1);
+  const SReg y = kernel_.shift_right(chip_, bits);
+  x_ = line(cut_.first, target_.slice.dimension(0).wraps, x,
+            [&](SReg to) { return kernel_.add(kernel_.sub(chip_, x), to); });
+  y_ = line(cut_.second, target_.slice.dimension(1).wraps, y,
+            [&](SReg to) { return kernel_.add(kernel_.shift_left(to, bits), x); });
+  my_half_ = kernel_.mul(core_, rows(half_));
+  other_half_ = kernel_.sub(rows(bucket() - half_), my_half_);
+  kernel_.new_block();
+}
+
+MeshAllReduce::Line MeshAllReduce::oriented(const Line& line, std::uint32_t members, bool forward) {
+  if (forward) return line;
+  return {kernel_.sub(members - 1, line.rank), line.previous, line.next};
+}
+
+void MeshAllReduce::prepare_dmas() {
+  const auto dma = [&](std::uint32_t sent, std::uint32_t granules, const Peer& to) {
+    const RemoteDmaWords words{kernel_.allocate_smem(8), next_flag_++, sent, granules, false};
+    write_remote_dma(kernel_, words, {chip_, core_}, to);
+    kernel_.new_block();
+    return words;
+  };
+  if (cut_.pair > 1) {
+    const Peer other{chip_, kernel_.sub(1, core_)};
+    exchange_half_ = dma(next_flag_++, half_, other);
+    return_half_ = dma(next_flag_++, half_, other);
+  }
+  Line first = x_, second = y_;
+  if (cut_.pair > 1 && cut_.first == cut_.second) {
+    const PReg along_x = kernel_.equal(core_, 0);
+    const auto choose = [&](const Line& a, const Line& b) {
+      return Line{kernel_.select(along_x, a.rank, b.rank), kernel_.select(along_x, a.next, b.next),
+                  kernel_.select(along_x, a.previous, b.previous)};
+    };
+    first = choose(x_, y_);
+    second = choose(y_, x_);
+  }
+  for (std::uint32_t i = 0; i < cut_.ways; ++i) {
+    Way way;
+    way.forward = i == 0;
+    way.first = oriented(first, cut_.first, way.forward);
+    way.second = oriented(second, cut_.second, way.forward);
+    const std::uint32_t sent = next_flag_++;
+    way.reduce_first = dma(sent, first_segment(), {way.first.next, core_});
+    way.reduce_second = dma(sent, second_segment(), {way.second.next, core_});
+    way.gather_second = dma(sent, second_segment(), {way.second.next, core_});
+    way.gather_first = dma(sent, first_segment(), {way.first.next, core_});
+    ways_.push_back(way);
+  }
+}
+
+/// Tells all that send to this core that it is there, and waits for those that it sends to.
+void MeshAllReduce::enter() {
+  std::uint32_t senders = 0;
+  const auto tell = [&](const Peer& peer) {
+    kernel_.misc(isa::Opcode::kVsyncaddRemote, {remote_flag_address(kernel_, peer, entered_), 1});
+    kernel_.new_block();
+    ++senders;
+  };
+  if (cut_.pair > 1) tell({chip_, kernel_.sub(1, core_)});
+  for (const Way& way : ways_) {
+    if (cut_.first > 1) tell({way.first.previous, core_});
+    if (cut_.second > 1) tell({way.second.previous, core_});
+  }
+  kernel_.wait(entered_, senders);
+}
+
+void MeshAllReduce::start_load(SReg number, SReg slot) {
+  kernel_.dma_in(kernel_.add(base_, kernel_.mul(number, bucket())), VmemAddress(buffers_, 0, slot),
+                 bucket(), loaded_);
+  kernel_.new_block();
+}
+
+/// Three buckets are under way: one is exchanged between the cores of a chip, the one before goes
+/// along the dimensions, of the one before that the sums are stored.
+void MeshAllReduce::take_turn(SReg turn) {
+  const std::uint32_t buckets = shape_.mesh.buckets;
+  const std::uint32_t last = (kBuffers - 1) * rows(bucket());
+  const SReg slot = kernel_.get(slot_);
+  const SReg before =
+      kernel_.select(kernel_.equal(slot, 0), last, kernel_.sub(slot, rows(bucket())));
+  const SReg other =
+      kernel_.select(kernel_.equal(slot, last), 0, kernel_.add(slot, rows(bucket())));
+  const PReg exchanges = kernel_.less(turn, buckets);
+  const PReg sums = kernel_.and_(kernel_.less(0, turn), kernel_.less(turn, buckets + 1));
+  kernel_.new_block();
+  kernel_.if_(exchanges, [&] {
+    kernel_.wait(loaded_, bucket());
+    kernel_.new_block();
+    if (cut_.pair == 1) return;
+    kernel_.if_(kernel_.less(0, turn), [&] { kernel_.wait(added_, 1); });
+    start_remote_dma(kernel_, exchange_half_,
+                     kernel_.add(kernel_.add(slot, buffers_.row), other_half_), arrivals_.row);
+    kernel_.new_block();
+  });
+  kernel_.if_(sums, [&] {
+    reduce(false, cut_.first, first_rows(before, false));
+    reduce(true, cut_.second, first_rows(before, true));
+  });
+  kernel_.if_(kernel_.less(1, turn), [&] { store_sums(kernel_.sub(turn, 2), other); });
+  kernel_.if_(sums, [&] {
+    gather(true, cut_.second, first_rows(before, true));
+    gather(false, cut_.first, first_rows(before, false));
+    for (const Way& way : ways_) {
+      const std::uint32_t sent =
+          2 * ((cut_.first - 1) * first_segment() + (cut_.second - 1) * second_segment());
+      if (sent > 0) kernel_.wait(way.reduce_first.sent, sent);
+    }
+    if (cut_.pair == 1) return;
+    const SReg mine = kernel_.add(kernel_.add(before, buffers_.row), my_half_);
+    start_remote_dma(kernel_, return_half_, mine, mine);
+    kernel_.new_block();
+  });
+  kernel_.if_(kernel_.less(1, turn), [&] { kernel_.wait(written_, bucket()); });
+  kernel_.if_(kernel_.less(turn, buckets - 1), [&] { start_load(kernel_.add(turn, 1), other); });
+  if (cut_.pair > 1) kernel_.if_(exchanges, [&] { finish_pair(slot, turn); });
+  kernel_.new_block();
+  kernel_.set(slot_, other);
+}
+
+/// What the other core of the chip has summed is here, too: the bucket goes back to the HBM.
+void MeshAllReduce::store_sums(SReg number, SReg slot) {
+  if (cut_.pair > 1) {
+    kernel_.wait(return_half_.received, half_);
+    kernel_.wait(return_half_.sent, half_);
+  }
+  kernel_.dma_out(VmemAddress(buffers_, 0, slot), kernel_.add(base_, kernel_.mul(number, bucket())),
+                  bucket(), written_);
+  kernel_.new_block();
+}
+
+/// Adds the other core's half of what this one sums, and tells it that its place is free.
+void MeshAllReduce::finish_pair(SReg slot, SReg turn) {
+  kernel_.wait(exchange_half_.received, half_);
+  kernel_.wait(exchange_half_.sent, half_);
+  kernel_.new_block();
+  add_rows(kernel_.add(slot, my_half_), kernel_.constant(0), half_);
+  kernel_.if_(kernel_.less(turn, shape_.mesh.buckets - 1), [&] {
+    const Peer other{chip_, kernel_.sub(1, core_)};
+    kernel_.misc(isa::Opcode::kVsyncaddRemote, {remote_flag_address(kernel_, other, added_), 1});
+    kernel_.new_block();
+  });
+}
+
+/// Where the parts of the ways round begin in VMEM, or this core's segments of them.
+std::vector<SReg> MeshAllReduce::first_rows(SReg slot, bool of_segments) {
+  std::vector<SReg> begin;
+  const SReg mine = kernel_.add(kernel_.add(slot, buffers_.row), my_half_);
+  for (std::uint32_t i = 0; i < cut_.ways; ++i) {
+    const SReg part = kernel_.add(mine, i * rows(part_));
+    const SReg segment = kernel_.add(part, kernel_.mul(ways_[i].first.rank, rows(first_segment())));
+    begin.push_back(of_segments ? segment : part);
+  }
+  return begin;
+}
+
+/// The first row of the segment `back` places behind this core's own on the ring.
+SReg MeshAllReduce::segment_row(SReg begin, const Line& line, SReg back, std::uint32_t members,
+                                std::uint32_t granules) {
+  const SReg segment = kernel_.and_(kernel_.sub(line.rank, back), members - 1);
+  return kernel_.add(begin, kernel_.mul(segment, rows(granules)));
+}
+
+/// Reduce-scatter along a dimension: each core ends with the sum of its own segment.
+void MeshAllReduce::reduce(bool second, std::uint32_t members, const std::vector<SReg>& begin) {
+  const std::uint32_t size = second ? second_segment() : first_segment();
+  const std::uint32_t from_pair = cut_.pair > 1 ? half_ : 0;
+  const auto slot = [&](std::uint32_t way, SReg step) {
+    const std::uint32_t behind = second ? (cut_.first - 1) * first_segment() : 0;
+    return kernel_.add(kernel_.mul(step, rows(size)), rows(from_pair + way * part_ + behind));
+  };
+  kernel_.loop(members - 1, [&](SReg step) {
+    for (std::uint32_t i = 0; i < cut_.ways; ++i) {
+      const Way& way = ways_[i];
+      const SReg row = segment_row(begin[i], second ? way.second : way.first, kernel_.add(step, 1),
+                                   members, size);
+      start_remote_dma(kernel_, second ? way.reduce_second : way.reduce_first, row,
+                       kernel_.add(slot(i, step), arrivals_.row));
+      kernel_.new_block();
+    }
+    for (std::uint32_t i = 0; i < cut_.ways; ++i) {
+      const Way& way = ways_[i];
+      kernel_.wait((second ? way.reduce_second : way.reduce_first).received, size);
+      kernel_.new_block();
+      const SReg row = segment_row(begin[i], second ? way.second : way.first, kernel_.add(step, 2),
+                                   members, size);
+      add_rows(kernel_.sub(row, buffers_.row), slot(i, step), size);
+    }
+  });
+}
+
+/// All-gather along a dimension: segments arrive where they belong.
+void MeshAllReduce::gather(bool second, std::uint32_t members, const std::vector<SReg>& begin) {
+  const std::uint32_t size = second ? second_segment() : first_segment();
+  kernel_.loop(members - 1, [&](SReg step) {
+    for (std::uint32_t i = 0; i < cut_.ways; ++i) {
+      const Way& way = ways_[i];
+      const SReg row = segment_row(begin[i], second ? way.second : way.first, step, members, size);
+      start_remote_dma(kernel_, second ? way.gather_second : way.gather_first, row, row);
+      kernel_.new_block();
+    }
+    for (const Way& way : ways_) {
+      kernel_.wait((second ? way.gather_second : way.gather_first).received, size);
+    }
+    kernel_.new_block();
+  });
+}
+
+/// Adds rows of what has arrived to rows of the buffers.
+void MeshAllReduce::add_rows(SReg to_row, SReg from_row, std::uint32_t granules) {
+  const auto add = [&](std::int64_t offset, SReg to, SReg from, const std::optional<MReg>& mask) {
+    const VmemAddress sum(buffers_, offset, to);
+    const VReg added =
+        kernel_.add(kernel_.load(sum), kernel_.load(VmemAddress(arrivals_, offset, from)));
+    if (mask) {
+      kernel_.store(sum, *mask, added);
+    } else {
+      kernel_.store(sum, added);
+    }
+  };
+  const std::uint32_t registers = granules / kRegisterGranules;
+  std::uint32_t unroll = kRegistersPerTurn;
+  while (registers % unroll != 0) --unroll;
+  kernel_.loop(registers / unroll, [&](SReg turn) {
+    const SReg row = kernel_.mul(turn, unroll * isa::kSublanes);
+    const SReg to = kernel_.add(to_row, row), from = kernel_.add(from_row, row);
+    for (std::uint32_t i = 0; i < unroll; ++i) {
+      add(std::int64_t{i} * isa::kSublanes, to, from, std::nullopt);
+    }
+  });
+  if (granules % kRegisterGranules != 0) {
+    const std::uint32_t left = rows(granules % kRegisterGranules) * isa::kLanes;
+    const MReg mask =
+        kernel_.vector_compare(isa::Opcode::kVcmpLtS32, kernel_.lane_sequence(), left);
+    const std::int64_t offset = std::int64_t{registers} * isa::kSublanes;
+    add(offset, to_row, from_row, mask);
+  }
+  kernel_.new_block();
+}
+
+/// Granules of a bucket when so many are to hold a range: every part has the same, in whole
+/// registers where it has more than one.
+std::uint32_t bucket_granules(const Cut& cut, std::uint64_t granules, std::uint64_t buckets) {
+  const std::uint64_t unit = buckets * cut.parts();
+  std::uint64_t part = (granules + unit - 1) / unit;
+  if (part > kRegisterGranules) {
+    part = (part + kRegisterGranules - 1) / kRegisterGranules * kRegisterGranules;
+  }
+  return static_cast<std::uint32_t>(part * cut.parts());
+}
+
+/// The cut of a range that takes least, and its cycles. Small buckets lose time at each step, large
+/// ones when the first and the last go alone.
+std::pair<MeshShape, double> cheapest_shape(const Cut& cut, std::uint64_t granules,
+                                            const Target& target) {
+  constexpr std::uint64_t kMostTried = 64;
+  std::pair<MeshShape, double> best{{}, std::numeric_limits<double>::infinity()};
+  if (cut.parts() > most_granules(target)) return best;
+  const std::uint64_t fewest = (granules + most_granules(target) - 1) / most_granules(target);
+  for (std::uint64_t buckets = fewest; buckets < fewest + kMostTried; ++buckets) {
+    MeshShape shape;
+    shape.bucket_granules = bucket_granules(cut, granules, buckets);
+    if (shape.bucket_granules > most_granules(target)) continue;
+    shape.buckets =
+        static_cast<std::uint32_t>((granules + shape.bucket_granules - 1) / shape.bucket_granules);
+    const double cycles = (shape.buckets + 2) * bucket_cycles(cut, shape.bucket_granules, target);
+    if (cycles < best.second) best = {shape, cycles};
+    if (shape.bucket_granules == cut.parts()) break;
+  }
+  return best;
+}
+
+/// All cores of a slice of two dimensions whose sides are powers of two.
+bool goes_along_the_mesh(const Target& target) {
+  const std::uint32_t x = target.slice.dimension(0).size, y = target.slice.dimension(1).size;
+  return target.cores == target.slice.chips() * target.cores_per_chip && target.cores > 1 &&
+         target.cores_per_chip <= 2 && is_power_of_two(x) && is_power_of_two(y) &&
+         target.slice.dimension(2).size == 1 && std::max(x, y) <= kFieldMask;
+}
+
+}  // namespace
+
+MeshShape cheapest_mesh_shape(std::uint64_t granules, const Target& target) {
+  return goes_along_the_mesh(target) ? cheapest_shape(Cut(target), granules, target).first
+                                     : MeshShape();
+}
+
+MeshShape mesh_shape(const AllReduceShape& ring_shape, const Target& target, const Ring& ring) {
+  if (!ring.groups.empty() || !goes_along_the_mesh(target)) return {};
+  const auto [shape, cycles] = cheapest_shape(Cut(target), ring_shape.used_granules, target);
+  return cycles < kAlmost * ring_cycles(ring_shape, target) ? shape : MeshShape();
+}
+
+isa::Kernel mesh_all_reduce_kernel(const AllReduceShape& shape, const Target& target) {
+  return MeshAllReduce(shape, target).build();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "workloads/compiler/kernels/all_reduce.h"
+
+namespace tpu::compiler {
+
+/// Whether and how an all-reduce over all cores of a slice goes along both dimensions of the mesh:
+/// the cheaper of that and the ring, whose shape is given, by links, hops and HBM; of two that cost
+/// about the same the mesh.
+MeshShape mesh_shape(const AllReduceShape& ring_shape, const Target& target, const Ring& ring);
+
+/// The cheapest way along both dimensions, whatever a ring costs; no buckets: the slice, or the
+/// number of cores that the target has of it, knows none.
+MeshShape cheapest_mesh_shape(std::uint64_t granules, const Target& target);
+
+/// Sums a range of f32 over all cores of a slice, in place, along both dimensions of the mesh.
+///
+/// Buckets of the range pass through VMEM whole. The cores of a chip exchange halves and each sums
+/// one (reduce-scatter over the pair), then the half is reduced and scattered along one dimension,
+/// then along the other; then everything is gathered the same way back. While a bucket goes along
+/// the dimensions, the next one is exchanged and the one before is returned and stored. On a square
+/// mesh core 0 begins along x and core 1 along y, so that both dimensions work at once; half of the
+/// data goes one way round, half the other. A line without a wrap-around is a ring too: out over
+/// the even chips, back over the odd ones.
+///
+/// Every part that arrives has a place of its own in VMEM, and nobody begins a bucket before all
+/// neighbours are done with the parts of the one before: the sums that they wait for pass through
+/// each other. So only the entrance needs credits, where each core tells those that send to it that
+/// it is there, and the exchange of halves, which runs ahead.
+isa::Kernel mesh_all_reduce_kernel(const AllReduceShape& shape, const Target& target);
+
+}  // namespace tpu::compiler
