@@ -106,7 +106,7 @@ double error_of_product(std::int64_t m, std::int64_t k, std::int64_t n,
                      ") -> " + type(m, n) + " {\n  %a = " + type(m, k) + " parameter(0)\n  %b = " +
                      type(k, n) + " parameter(1)\n  ROOT %c = " + type(m, n) +
                      " dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n");
-  const auto measured = static_cast<double>(run_of(module, machine).cores.at(0).ops.at(0).cycles);
+  const auto measured = static_cast<double>(run_of(module, machine).cores.at(0).ops[0].cycles);
   const compiler::Target target = target_of(machine, 1);
   compiler::assign_layouts(module, target);
   const hlo::Computation& entry = module.entry_computation();
