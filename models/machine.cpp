@@ -10,6 +10,7 @@
 #include "models/core/warm_up.h"
 #include "models/deadlock.h"
 #include "models/folded_pod.h"
+#include "models/host/loader.h"
 #include "models/memory/hbm_timing.h"
 #include "models/pod.h"
 #include "sim/base/error.h"
@@ -226,8 +227,13 @@ void Machine::Impl::assume_inputs(std::uint32_t core, const RunOptions& options)
 
 /// The host alone may take longer than there are cycles to count.
 void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) const {
-  const double rate = params_.host.examples_per_s;
-  if (!(rate > 0) || program_.infeed_bytes == 0) return;
+  double rate = params_.host.examples_per_s;
+  if (program_.infeed_bytes == 0) return;
+  const std::uint64_t examples = std::max<std::uint64_t>(program_.examples_per_core, 1);
+  for (const LoaderStage& stage : loader_stages(params_, program_.infeed_bytes / examples)) {
+    rate = rate > 0 ? std::min(rate, stage.examples_per_s) : stage.examples_per_s;
+  }
+  if (!(rate > 0)) return;
   const std::size_t of_a_host = std::size_t{params_.host.chips} * params_.cores_per_chip;
   const double batches = (static_cast<double>(options.steps) +
                           std::max(options.warmup_steps, options.most_warmup_steps)) *
@@ -240,7 +246,7 @@ void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) c
   text.precision(3);
   text << "expected a run of less than " << longest / kSecondsOfAYear
        << " years on the chip (2^60 cycles), found one of " << seconds / kSecondsOfAYear
-       << " years: " << options.steps << " steps at host.examples_per_s = " << rate
+       << " years: " << options.steps << " steps of a host that prepares " << rate << " examples/s"
        << "; run fewer steps or a faster host";
   throw UsageError(text.str());
 }

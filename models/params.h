@@ -210,10 +210,19 @@ struct IciParams {
 };
 static_assert(fields_are_complete<IciParams>());
 
-/// A host: its input pipeline and the PCIe link to the chips of its board.
+/// A host: what its input pipeline runs on, and its way to the chips of its board.
 struct HostParams {
   std::uint32_t chips = 4;
   double examples_per_s = 0;
+  std::uint32_t vcpus = 96;
+  std::uint32_t ram_gib = 335;
+  double storage_mb_per_s = 2000;
+  double storage_latency_us = 50000;
+  std::uint32_t storage_parallel_reads = 256;
+  double disk_mb_per_s = 400;
+  double disk_latency_us = 500;
+  double copy_mb_per_s = 10000;
+  double network_mb_per_s = 0;
   std::uint32_t infeed_queue_batches = 2;
   std::uint32_t pcie_gb_per_s = 15;
   std::uint32_t pcie_latency_ns = 1000;
@@ -221,8 +230,26 @@ struct HostParams {
   static constexpr auto fields() {
     return std::make_tuple(
         field("chips", &HostParams::chips, "chips", "Chips that one host feeds."),
-        field("examples_per_s", &HostParams::examples_per_s, "examples/s",
-              "What the input pipeline of one host prepares; 0: as much as the chips take."),
+        field(
+            "examples_per_s", &HostParams::examples_per_s, "examples/s",
+            "What the input pipeline of one host prepares, whatever [input] says; 0: what [input] "
+            "makes of it, or as much as the chips take."),
+        field("vcpus", &HostParams::vcpus, "", "Threads that decode and augment."),
+        field("ram_gib", &HostParams::ram_gib, "GiB", "Memory of the host."),
+        field("storage_mb_per_s", &HostParams::storage_mb_per_s, "MB/s",
+              "Rate at which the dataset is read, all reads together."),
+        field("storage_latency_us", &HostParams::storage_latency_us, "us",
+              "From the request of a file to its first byte."),
+        field("storage_parallel_reads", &HostParams::storage_parallel_reads, "",
+              "Reads that are under way side by side."),
+        field("disk_mb_per_s", &HostParams::disk_mb_per_s, "MB/s",
+              "Rate of the local disk, for input.cache = \"disk\"."),
+        field("disk_latency_us", &HostParams::disk_latency_us, "us",
+              "From the request of a cached example to its first byte."),
+        field("copy_mb_per_s", &HostParams::copy_mb_per_s, "MB/s",
+              "Rate at which one thread puts examples into batches."),
+        field("network_mb_per_s", &HostParams::network_mb_per_s, "MB/s",
+              "TPU Node: the network between this VM and the chips; 0: TPU VM, none between."),
         field("infeed_queue_batches", &HostParams::infeed_queue_batches, "batches",
               "Batches that wait in the infeed queue of a core."),
         field("pcie_gb_per_s", &HostParams::pcie_gb_per_s, "GB/s",
@@ -232,6 +259,37 @@ struct HostParams {
   }
 };
 static_assert(fields_are_complete<HostParams>());
+
+/// A dataset, and what the input pipeline does with each of its examples.
+struct InputParams {
+  std::uint32_t images = 0;
+  std::uint32_t file_bytes = 0;
+  std::uint32_t pixels = 0;
+  double decode_ns_per_pixel = 0;
+  double augment_us = 0;
+  std::uint32_t workers = 0;
+  std::uint32_t prefetch_batches = 2;
+  std::string cache = "none";
+
+  static constexpr auto fields() {
+    return std::make_tuple(
+        field("images", &InputParams::images, "examples",
+              "Of the dataset; 0: no dataset is described, examples are there at once."),
+        field("file_bytes", &InputParams::file_bytes, "bytes", "Of an example in storage."),
+        field("pixels", &InputParams::pixels, "pixels", "Of a stored image, to decode."),
+        field("decode_ns_per_pixel", &InputParams::decode_ns_per_pixel, "ns",
+              "What a thread takes to decode a pixel; 0: stored as it is needed."),
+        field("augment_us", &InputParams::augment_us, "us",
+              "What a thread takes to crop, resize and augment an example."),
+        field("workers", &InputParams::workers, "",
+              "Loader processes or threads; 0: as many as the host has vCPUs."),
+        field("prefetch_batches", &InputParams::prefetch_batches, "batches",
+              "Batches of all cores of the host that are made ahead."),
+        field("cache", &InputParams::cache, "",
+              "Prepared examples are kept: none, ram or disk (after the first epoch)."));
+  }
+};
+static_assert(fields_are_complete<InputParams>());
 
 /// The whole machine: what a configuration file holds.
 struct MachineParams {
@@ -244,6 +302,7 @@ struct MachineParams {
   DmaParams dma;
   IciParams ici;
   HostParams host;
+  InputParams input;
 
   static constexpr auto fields() {
     return std::make_tuple(
@@ -256,7 +315,8 @@ struct MachineParams {
         field("hbm", &MachineParams::hbm, "", "The HBM of a chip."),
         field("dma", &MachineParams::dma, "", "The DMA engines of a core."),
         field("ici", &MachineParams::ici, "", "The inter-chip interconnect."),
-        field("host", &MachineParams::host, "", "The hosts."));
+        field("host", &MachineParams::host, "", "The hosts."),
+        field("input", &MachineParams::input, "", "The dataset and its input pipeline."));
   }
 
   isa::Topology topology() const {

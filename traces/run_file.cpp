@@ -18,7 +18,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kRunFile{"run", 4};
+const FileKind kRunFile{"run", 5};
 using U64 = std::vector<std::uint64_t>;
 using U32 = std::vector<std::uint32_t>;
 using Strings = std::vector<std::string>;
@@ -406,6 +406,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   add_paths(record, contents);
   contents.tables["notes"].add("text", record.result.notes);
   contents.tables["what_if"] = what_if_table(record.what_if);
+  contents.tables["host_verdict"].add("text", record.host_verdict);
   contents.tables["losses"].add("loss", record.losses);
   contents.tables["lifetimes"] = lifetimes_table(record);
   contents.tables["enumerations"] = enumerations_table();
@@ -441,6 +442,7 @@ RunRecord read_run_file(const std::string& path) {
   read_paths(contents, path, record);
   record.result.notes = contents.table("notes").column<std::string>("text");
   record.what_if = what_if_of(contents.table("what_if"));
+  record.host_verdict = contents.table("host_verdict").column<std::string>("text");
   record.losses = contents.table("losses").column<double>("loss");
   record.has_events = contents.tables.count("events/ops") > 0;
   if (record.has_events) record.events = events_of(contents);

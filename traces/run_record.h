@@ -70,6 +70,8 @@ struct RunRecord {
   RunResult result;
   std::vector<double> losses;   ///< Of each step, with values.
   std::vector<WhatIf> what_if;  ///< With --what-if.
+  std::vector<std::string>
+      host_verdict;  ///< On the input pipeline; empty when nobody waits for it.
   bool has_events = false;
   Events events;
 };

@@ -60,31 +60,65 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
   const Link link(std::uint64_t{params.host.pcie_gb_per_s} * 1000, params.clock_mhz);
   down_.assign(chips, link);
   up_.assign(chips, link);
-  if (batch_bytes_ > 0) prepare(0);
+  if (params.host.network_mb_per_s > 0) {
+    network_.emplace(static_cast<std::uint64_t>(params.host.network_mb_per_s * 1000),
+                     std::uint64_t{params.clock_mhz} * 1000);
+  }
+  if (batch_bytes_ == 0) return;
+  if (Loader::is_described(params)) {
+    if (workload.examples == 0) {
+      throw WorkloadError(
+          "the program takes infeed but does not say how many examples a step consumes, which the "
+          "input pipeline of [input] needs; set input.images to 0");
+    }
+    loader_.emplace(params, workload.examples * cores_.size(), host_bytes_ / workload.examples);
+    ahead_ = 1 + params.input.prefetch_batches;
+  }
+  begin_batches(0);
 }
 
-/// Begins a global batch when every core has a place for its part.
-void InputPipeline::prepare(std::uint64_t now) {
-  if (preparing_ || queues_.empty()) return;
-  for (const InfeedQueue& queue : queues_) {
-    if (!queue.has_place()) return;
-  }
-  for (InfeedQueue& queue : queues_) queue.take_place();
+/// When the next batch is ready of which the work may begin now.
+InputPipeline::Time InputPipeline::next_ready(std::uint64_t now) {
+  if (loader_) return {loader_->make(now), 0};
   // A pipeline that never ran dry goes on where the batch before ended.
-  if (prepared_at_.cycle + 1 < now) prepared_at_ = {now, 0};
-  preparing_ = true;
-  const std::uint64_t ticks = prepared_at_.ticks + batch_time_.ticks;
-  prepared_at_.cycle += batch_time_.cycle + ticks / kTicksPerCycle;
-  prepared_at_.ticks = ticks % kTicksPerCycle;
+  Time ready = last_made_.cycle + 1 < now ? Time{now, 0} : last_made_;
+  const std::uint64_t ticks = ready.ticks + batch_time_.ticks;
+  ready.cycle += batch_time_.cycle + ticks / kTicksPerCycle;
+  ready.ticks = ticks % kTicksPerCycle;
+  return ready;
+}
+
+void InputPipeline::begin_batches(std::uint64_t now) {
+  while (made_.size() < ahead_) {
+    if (!loader_) {
+      if (!have_places()) return;
+      take_places();
+    }
+    last_made_ = next_ready(now);
+    made_.push_back(last_made_);
+  }
+}
+
+bool InputPipeline::have_places() const {
+  return !queues_.empty() && std::all_of(queues_.begin(), queues_.end(),
+                                         [](const auto& queue) { return queue.has_place(); });
+}
+
+void InputPipeline::take_places() {
+  for (InfeedQueue& queue : queues_) queue.take_place();
 }
 
 /// The parts of the cores of a chip cross its link side by side, and are there together.
 void InputPipeline::send_batch(std::uint64_t now) {
+  made_.pop_front();
+  if (loader_) take_places();
   std::vector<std::uint64_t> bytes(down_.size());
   for (const Fed& core : cores_) bytes[core.chip] += host_bytes_;
   std::vector<std::uint64_t> arrivals(down_.size());
   for (std::size_t chip = 0; chip < down_.size(); ++chip) {
-    if (bytes[chip] > 0) arrivals[chip] = down_[chip].pass(now, bytes[chip]).end + pcie_latency_;
+    if (bytes[chip] == 0) continue;
+    const std::uint64_t sent = network_ ? network_->pass(now, bytes[chip]).end : now;
+    arrivals[chip] = down_[chip].pass(sent, bytes[chip]).end + pcie_latency_;
   }
   for (std::uint32_t core = 0; core < cores_.size(); ++core) {
     arrivals_.push({arrivals[cores_[core].chip], order_++, false, core, 0});
@@ -104,9 +138,9 @@ void InputPipeline::send_outfeed(std::uint32_t core, std::uint64_t bytes, std::u
 std::optional<std::uint64_t> InputPipeline::next_event() const {
   std::optional<std::uint64_t> next;
   if (!arrivals_.empty()) next = arrivals_.top().cycle;
-  if (preparing_) {
-    const std::uint64_t prepared = prepared_at_.rounded_up();
-    next = next ? std::min(*next, prepared) : prepared;
+  if (!made_.empty() && (!loader_ || have_places())) {
+    const std::uint64_t ready = made_.front().rounded_up();
+    next = next ? std::min(*next, ready) : ready;
   }
   return next;
 }
@@ -128,11 +162,10 @@ std::vector<InputPipeline::Done> InputPipeline::advance(std::uint64_t now) {
     }
   }
   if (batch_bytes_ == 0) return result;
-  prepare(now);
-  while (preparing_ && prepared_at_.rounded_up() <= now) {
-    preparing_ = false;
+  begin_batches(now);
+  while (!made_.empty() && made_.front().rounded_up() <= now && (!loader_ || have_places())) {
     send_batch(now);
-    prepare(now);
+    begin_batches(now);
   }
   return result;
 }

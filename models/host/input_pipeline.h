@@ -1,24 +1,27 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <queue>
 #include <vector>
 
 #include "models/host/infeed_queue.h"
+#include "models/host/loader.h"
 #include "models/machine.h"
 #include "models/network/link.h"
 #include "models/params.h"
 
 namespace tpu {
 
-/// The host as its chips see it: an input pipeline that prepares one global batch after the other,
-/// at `examples_per_s`, and splits it over its cores at once; it begins when every core's queue has
-/// a place. Then PCIe, one link per chip and direction, on which the parts of the chip's cores
-/// travel side by side; then the cores' infeed queues. With examples_per_s = 0 a batch is prepared
-/// in no time. Outfeed data crosses PCIe the other way. Left out: CPUs, disks, caches of the input
-/// pipeline.
+/// The host as its chips see it: it makes one global batch for all its cores after the other (by a
+/// Loader, or at `examples_per_s`, or in no time), splits it over them at once and sends the parts
+/// over PCIe, one link per chip and direction, on which the parts of the chip's cores travel side
+/// by side; then come the cores' infeed queues. A Loader works ahead by `input.prefetch_batches`,
+/// and a batch leaves when every core's queue has a place; without one a batch begins when they
+/// have. With a network between host and chips (TPU Node) the parts of each chip cross that first,
+/// one chip after the other. Outfeed data crosses PCIe the other way.
 class InputPipeline {
  public:
   /// A core that this host feeds.
@@ -64,23 +67,29 @@ class InputPipeline {
       return a.cycle != b.cycle ? a.cycle > b.cycle : a.order > b.order;
     }
   };
-  void prepare(std::uint64_t now);
+  void begin_batches(std::uint64_t now);
+  Time next_ready(std::uint64_t now);
+  bool have_places() const;
+  void take_places();
   void send_batch(std::uint64_t now);
   std::vector<std::uint32_t> words_of(std::uint32_t core,
                                       const InfeedQueue::Request& request) const;
 
   std::uint64_t batch_bytes_ = 0;
   std::uint64_t host_bytes_ = 0;
-  Time batch_time_;  ///< Preparation of a global batch.
+  Time batch_time_;  ///< Preparation of a global batch without a loader.
+  std::optional<Loader> loader_;
+  std::size_t ahead_ = 1;  ///< Batches that are made or wait to leave.
+  std::deque<Time> made_;  ///< When each of those is ready, in order.
+  Time last_made_;
   std::uint64_t pcie_latency_;
   std::vector<Fed> cores_;
   std::vector<InfeedQueue> queues_;
+  std::optional<Link> network_;  ///< From the user's VM to the host of the chips.
   std::vector<Link> down_;
   std::vector<Link> up_;
   std::priority_queue<Arrival> arrivals_;
   std::uint64_t order_ = 0;
-  bool preparing_ = false;
-  Time prepared_at_;
 };
 
 }  // namespace tpu

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "sim/app/cpu_time.h"
+#include "sim/app/host_verdict.h"
 #include "sim/app/progress_bar.h"
 #include "sim/app/workload_source.h"
 #include "sim/config/slice.h"
@@ -219,6 +220,10 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   const auto begin = std::chrono::steady_clock::now();
   const PreparedWorkload workload = prepare_workload(arguments, configuration.params);
   Simulation simulation = simulate(arguments, configuration, config_name, workload);
+  if (arguments.command == "run") {
+    simulation.record.host_verdict =
+        host_verdict(arguments, configuration, workload, simulation.record);
+  }
   simulation.cost.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return simulation;

@@ -92,6 +92,14 @@ void check_slice(const Configuration& configuration) {
   }
 }
 
+void check_input(const Configuration& configuration) {
+  const InputParams& input = configuration.params.input;
+  if (input.cache != "none" && input.cache != "ram" && input.cache != "disk") {
+    fail_at(configuration, "input.cache",
+            "expected none, ram or disk, found \"" + input.cache + "\"");
+  }
+}
+
 void check_hbm(const Configuration& configuration) {
   const MachineParams& params = configuration.params;
   if (params.hbm.channels % params.cores_per_chip != 0) {
@@ -121,6 +129,7 @@ void check(const Configuration& configuration) {
   check_arrays(configuration);
   check_slice(configuration);
   check_hbm(configuration);
+  check_input(configuration);
 }
 
 }  // namespace tpu::config

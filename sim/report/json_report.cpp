@@ -292,6 +292,7 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   if (!checks.empty()) json["checks"] = checks_json(checks);
   json["paths"] = paths_json(record);
   json["notes"] = record.result.notes;
+  json["host_verdict"] = record.host_verdict;
   json["simulator"] = simulator_json(summary, cost);
   return json;
 }

@@ -125,6 +125,7 @@ void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
   if (host > 0.5) {
     out << "  The host is the bottleneck: it prepares fewer examples than the cores take.\n";
   }
+  for (const std::string& sentence : record.host_verdict) out << "  Input: " << sentence << ".\n";
   out << "\n";
 }
 

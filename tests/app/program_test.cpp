@@ -322,6 +322,31 @@ TEST_F(ProgramTest, ATopologyIsASliceOfTheMachine) {
   expect_error(kSmall + " --topology 2", 2, "expected the chips along x, y");
 }
 
+TEST_F(ProgramTest, LargePhotographsOnFourVcpusAreTheStoryOfIdleChips) {
+  const auto machine = [&](const std::string& name, const std::string& parts) {
+    write(name, "base = [\"v3-8\", \"hosts/kaggle\", " + parts + "]\n");
+    return "run resnet50 --batch 64 --config " + name;
+  };
+  // Augmented on the fly: 2.2 s an image on each of four threads.
+  const json fly = report(machine("fly.toml", "\"datasets/large-jpegs\""));
+  EXPECT_GT(fly["idle_fraction"].get<double>(), 0.99);
+  EXPECT_NEAR(fly["examples_per_s"].get<double>(), 4 / 2.2, 0.05);
+  const std::string verdict = fly["host_verdict"].dump();
+  EXPECT_NE(verdict.find("decode and augment bounds the input at 1.819 examples/s"),
+            std::string::npos)
+      << verdict;
+  EXPECT_NE(verdict.find("cached in RAM"), std::string::npos) << verdict;
+  // Presized, augmented and cached once: the chips still wait most of the time, the disk bounds.
+  const json cached = report(machine("cached.toml", "\"datasets/large-jpegs-cached\""));
+  EXPECT_LT(cached["idle_fraction"].get<double>(), 0.95);
+  EXPECT_GT(cached["idle_fraction"].get<double>(), 0.6);
+  EXPECT_GT(cached["examples_per_s"].get<double>(), 4 * fly["examples_per_s"].get<double>());
+  // Too many prepared examples for the RAM.
+  expect_error(machine("ram.toml", "\"datasets/large-jpegs-cached\"") +
+                   " --set input.cache=ram --set input.images=100000",
+               3, "which has 16 GiB");
+}
+
 TEST_F(ProgramTest, AConfigurationFileIsTaken) {
   write("my.toml", "base = \"v3-8\"\nname = \"mine\"\nhbm.pin_mbps = 900\n");
   const json slow = report(kSmall + " --config my.toml"), usual = report(kSmall);

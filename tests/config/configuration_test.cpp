@@ -139,7 +139,8 @@ TEST(Configuration, AFileInheritsFromItsBase) {
 TEST(Configuration, LaterBasesWin) {
   const Configuration configuration =
       parse_configuration("base = [\"v3-8\", \"hosts/kaggle\"]\n", "my.toml");
-  EXPECT_EQ(configuration.params.host.examples_per_s, 600);
+  EXPECT_EQ(configuration.params.host.vcpus, 4u);
+  EXPECT_EQ(configuration.params.input.images, 1281167u);
 }
 
 TEST(Configuration, ABaseFileIsRelativeToTheFileThatNamesIt) {
@@ -191,7 +192,7 @@ TEST(Configuration, AnUnknownKeyIsNamedWithItsPlaceAndTheNearest) {
   EXPECT_EQ(error_of("clock = 1\n"),
             "my.toml:1:1: no parameter \"clock\" at the top level; the nearest is "
             "\"clock_mhz\" (there are: name, chip, clock_mhz, cores_per_chip, core, hbm, dma, ici, "
-            "host, base)");
+            "host, input, base)");
 }
 
 TEST(Configuration, AWrongTypeIsNamedWithItsPlace) {

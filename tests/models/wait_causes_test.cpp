@@ -156,6 +156,19 @@ TEST(WaitCauses, TheSlowerHostIsTheCauseOnTheCoresOfTheOther) {
   }
 }
 
+TEST(WaitCauses, ABatchThatComesLaterToOneChipIsTheCauseOnTheOthers) {
+  // The parts of each chip cross the network to the host of the chips behind those of the one
+  // before.
+  MachineParams params;
+  params.host.network_mb_per_s = 1000;
+  RunOptions options;
+  options.steps = 20;
+  const RunResult result = test::run(step_with_a_barrier(0), options, params);
+  EXPECT_GT(fraction(result, {CoreState::kPeerHostWait}), 0.15);
+  EXPECT_GT(fraction(result, {CoreState::kInfeedWait, CoreState::kPeerHostWait}), 0.9);
+  EXPECT_LT(fraction(result, {CoreState::kIciWait}), 0.05);
+}
+
 TEST(WaitCauses, ALongerProgramIsTheCauseAndTheLateCoreIsNamed) {
   const RunResult result = run_on_a_board(step_with_a_barrier(900000), 0, false);
   EXPECT_GT(fraction(result, {CoreState::kPeerWait}), 0.8);

@@ -172,11 +172,11 @@ Table repeated(const Table& table, std::size_t rows) {
 
 TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
   write_run_file(path_, test::synthetic_record());
-  const Hdf5Contents contents = read_hdf5(path_, {"run", 4});
+  const Hdf5Contents contents = read_hdf5(path_, {"run", 5});
   const auto error_with = [&](const char* table, std::size_t rows) -> std::string {
     Hdf5Contents crafted = contents;
     crafted.tables[table] = repeated(contents.table(table), rows);
-    write_hdf5(path_, {"run", 4}, crafted);
+    write_hdf5(path_, {"run", 5}, crafted);
     try {
       read_run_file(path_);
     } catch (const WorkloadError& error) {

@@ -1,0 +1,140 @@
+#include "models/host/loader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kMega = 1e6;
+
+bool is_cached(const MachineParams& params) { return params.input.cache != "none"; }
+
+std::uint32_t threads_of(const MachineParams& params) {
+  const std::uint32_t workers = params.input.workers;
+  return workers == 0 ? params.host.vcpus : std::min(workers, params.host.vcpus);
+}
+
+std::uint64_t cycles_of(double seconds, const MachineParams& params) {
+  return static_cast<std::uint64_t>(std::llround(seconds * params.clock_mhz * kMega));
+}
+
+/// What a read brings, and from where.
+struct Read {
+  std::uint64_t bytes = 0;
+  double bytes_per_s = 0;
+  double latency_s = 0;
+  std::uint32_t parallel = 1;
+};
+Read read_of(const MachineParams& params, std::uint64_t prepared_bytes) {
+  const HostParams& host = params.host;
+  if (params.input.cache == "ram") return {};
+  if (params.input.cache == "disk") {
+    return {prepared_bytes, host.disk_mb_per_s * kMega, host.disk_latency_us * 1e-6,
+            threads_of(params)};
+  }
+  return {params.input.file_bytes, host.storage_mb_per_s * kMega, host.storage_latency_us * 1e-6,
+          host.storage_parallel_reads};
+}
+
+Link link_of(double bytes_per_s, const MachineParams& params) {
+  return Link(static_cast<std::uint64_t>(std::max(1.0, bytes_per_s / 1000)),
+              std::uint64_t{params.clock_mhz} * 1000);
+}
+
+void check_ram(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes) {
+  const double needed = loader_ram_bytes(params, examples, bytes) / kGiB;
+  if (needed <= params.host.ram_gib) return;
+  std::ostringstream text;
+  text.precision(3);
+  text << "host.ram_gib: the input pipeline needs " << needed << " GiB of the host's RAM (";
+  if (params.input.cache == "ram") {
+    text << "a cache of " << params.input.images << " prepared examples of " << bytes << " bytes, ";
+  }
+  text << 1 + params.input.prefetch_batches << " batches of " << examples
+       << " examples), which has " << params.host.ram_gib
+       << " GiB: smaller or fewer examples, input.cache=\"disk\", or a host with more";
+  throw ConfigurationError(text.str());
+}
+
+}  // namespace
+
+bool Loader::is_described(const MachineParams& params) {
+  return params.input.images > 0 && params.host.examples_per_s == 0;
+}
+
+double thread_seconds(const MachineParams& params) {
+  if (is_cached(params)) return 0;
+  return params.input.decode_ns_per_pixel * 1e-9 * params.input.pixels +
+         params.input.augment_us * 1e-6;
+}
+
+double loader_ram_bytes(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes) {
+  const double batches = 1.0 + params.input.prefetch_batches;
+  const double cached = params.input.cache == "ram" ? 1.0 * params.input.images : 0;
+  return (batches * static_cast<double>(examples) + cached) * static_cast<double>(bytes);
+}
+
+std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes) {
+  if (!Loader::is_described(params)) return {};
+  const double bytes = static_cast<double>(example_bytes);
+  const Read read = read_of(params, example_bytes);
+  std::vector<LoaderStage> stages;
+  if (read.bytes > 0) {
+    const double passage = static_cast<double>(read.bytes) / read.bytes_per_s;
+    stages.push_back({"read", std::min(1 / passage, read.parallel / (read.latency_s + passage))});
+  }
+  if (thread_seconds(params) > 0) {
+    stages.push_back({kThreadStage, threads_of(params) / thread_seconds(params)});
+  }
+  stages.push_back({"batch", params.host.copy_mb_per_s * kMega / bytes});
+  if (params.host.network_mb_per_s > 0) {
+    stages.push_back({"network to the TPU", params.host.network_mb_per_s * kMega / bytes});
+  }
+  stages.push_back({"PCIe", params.host.chips * params.host.pcie_gb_per_s * 1e9 / bytes});
+  return stages;
+}
+
+Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes)
+    : examples_(examples),
+      thread_cycles_(cycles_of(thread_seconds(params), params)),
+      batch_bytes_(bytes),
+      storage_(link_of(read_of(params, bytes).bytes_per_s, params)),
+      copies_(link_of(params.host.copy_mb_per_s * kMega, params)) {
+  check_ram(params, examples, bytes);
+  const Read from = read_of(params, bytes);
+  read_bytes_ = from.bytes;
+  latency_cycles_ = cycles_of(from.latency_s, params);
+  for (std::uint32_t i = 0; i < std::max<std::uint32_t>(from.parallel, 1); ++i) reads_.push(0);
+  for (std::uint32_t i = 0; i < std::max<std::uint32_t>(threads_of(params), 1); ++i) {
+    threads_.push(0);
+  }
+}
+
+/// The next example: the latency of its request, then its bytes behind those of the others.
+std::uint64_t Loader::read(std::uint64_t now) {
+  if (read_bytes_ == 0) return now;
+  const std::uint64_t begin = std::max(now, reads_.top());
+  reads_.pop();
+  const std::uint64_t end = storage_.pass(begin + latency_cycles_, read_bytes_).end;
+  reads_.push(end);
+  return end;
+}
+
+std::uint64_t Loader::make(std::uint64_t now) {
+  std::uint64_t ready = now;
+  for (std::uint64_t i = 0; i < examples_; ++i) {
+    const std::uint64_t begin = std::max(read(now), threads_.top());
+    const std::uint64_t prepared = begin + thread_cycles_;
+    threads_.pop();
+    threads_.push(prepared);
+    ready = copies_.pass(std::max(prepared, now), batch_bytes_).end;
+  }
+  return ready;
+}
+
+}  // namespace tpu

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <vector>
+
+#include "models/network/link.h"
+#include "models/params.h"
+
+namespace tpu {
+
+/// The input pipeline of a host, example by example: read from storage, decode, augment, put into
+/// the batch. Reads run side by side, as many as the storage allows, each with its latency, and
+/// share its bandwidth; decoding and augmenting an example takes one thread of the host for as long
+/// as the example costs; one thread copies what is ready into batches. Each stage takes examples in
+/// their order, a stage works on an example while the one behind it works on the next, and batches
+/// follow each other without a gap as far as the pipeline may run ahead. A cache of prepared
+/// examples in RAM or on the local disk takes the place of the stages before it (as in the second
+/// epoch and later). Left out: the first epoch of a cache, NUMA, threads that get in each other's
+/// way, time slicing.
+class Loader {
+ public:
+  /// `examples` of a batch of all cores of the host, of `bytes` each where they enter the batch.
+  Loader(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes);
+
+  /// Whether the configuration says what an example costs.
+  static bool is_described(const MachineParams& params);
+
+  /// Makes the next batch, beginning not before `now`; returns the cycle in which it is ready.
+  std::uint64_t make(std::uint64_t now);
+
+ private:
+  std::uint64_t read(std::uint64_t now);
+
+  std::uint64_t examples_;
+  std::uint64_t read_bytes_ = 0;  ///< Of an example, out of storage or off the disk; 0: of none.
+  std::uint64_t latency_cycles_ = 0;
+  std::uint64_t thread_cycles_ = 0;  ///< Decoding and augmenting.
+  std::uint64_t batch_bytes_ = 0;
+  Link storage_;
+  Link copies_;
+  using Free = std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>>;
+  Free reads_;    ///< When each of the reads side by side is done.
+  Free threads_;  ///< When each thread is free.
+};
+
+/// The stage that the host's threads work in.
+constexpr const char* kThreadStage = "decode and augment";
+
+/// A stage of the pipeline and the most examples a second that it lets through.
+struct LoaderStage {
+  const char* name;
+  double examples_per_s;
+};
+/// The stages of a host's pipeline for examples of so many bytes, in order; PCIe or the network to
+/// the chips last. Empty where the configuration doesn't describe one.
+std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes);
+/// What an example costs a thread, in seconds.
+double thread_seconds(const MachineParams& params);
+/// Bytes of RAM that the cache and the batches that were made ahead take on a host.
+double loader_ram_bytes(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes);
+
+}  // namespace tpu

@@ -1,0 +1,121 @@
+#include "sim/app/host_verdict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "models/host/loader.h"
+#include "sim/report/summary.h"
+#include "sim/report/text_layout.h"
+
+namespace tpu::app {
+namespace {
+
+constexpr double kHardlyWaits = 0.05;
+
+double host_waits(const report::Summary& summary) {
+  return summary.idle_fraction - summary.breakdown.finished;
+}
+
+/// Runs of one program on machines whose hosts differ.
+class Reruns {
+ public:
+  Reruns(Arguments arguments, const config::Configuration& configuration,
+         const PreparedWorkload& workload)
+      : arguments_(std::move(arguments)), configuration_(configuration), workload_(workload) {
+    arguments_.output.clear();
+    arguments_.values = false;
+  }
+  template <class Change>
+  report::Summary with(const Change& change) const {
+    config::Configuration changed = configuration_;
+    change(changed.params);
+    return report::summarize(
+        simulate(arguments_, changed, arguments_.configs[0], workload_, true).record);
+  }
+
+ private:
+  Arguments arguments_;
+  const config::Configuration& configuration_;
+  const PreparedWorkload& workload_;
+};
+
+std::string rate(double examples_per_s) {
+  return report::short_number(examples_per_s) + " examples/s";
+}
+
+LoaderStage slowest(const MachineParams& params, std::uint64_t bytes) {
+  const std::vector<LoaderStage> stages = loader_stages(params, bytes);
+  return *std::min_element(stages.begin(), stages.end(), [](const auto& a, const auto& b) {
+    return a.examples_per_s < b.examples_per_s;
+  });
+}
+
+/// What a run with a change says.
+std::string outcome(const report::Summary& summary, const MachineParams& params,
+                    std::uint64_t bytes) {
+  std::string text = rate(summary.examples_per_s) + ", idle " +
+                     report::fixed(100 * summary.idle_fraction, 1) + " %";
+  const bool waits = host_waits(summary) > kHardlyWaits;
+  return text + "; then " + (waits ? slowest(params, bytes).name : "the chips") +
+         (waits ? " bounds it" : " bound it");
+}
+
+}  // namespace
+
+std::vector<std::string> host_verdict(const Arguments& arguments,
+                                      const config::Configuration& configuration,
+                                      const PreparedWorkload& workload,
+                                      const traces::RunRecord& record) {
+  const MachineParams& params = configuration.params;
+  const report::Summary summary = report::summarize(record);
+  const isa::Program& program = workload.program;
+  if (!Loader::is_described(params) || program.infeed_bytes == 0 ||
+      program.examples_per_core == 0 || host_waits(summary) < kHardlyWaits) {
+    return {};
+  }
+  const std::uint64_t on_host =
+      program.infeed_host_bytes > 0 ? program.infeed_host_bytes : program.infeed_bytes;
+  const std::uint64_t bytes = on_host / program.examples_per_core;
+  const Reruns reruns(arguments, configuration, workload);
+  const double chips =
+      reruns.with([](MachineParams& changed) { changed.input.images = 0; }).examples_per_s;
+  const std::size_t a_host = std::size_t{params.host.chips} * params.cores_per_chip;
+  const auto hosts = static_cast<double>((workload.cores.size() + a_host - 1) / a_host);
+  const LoaderStage bound = slowest(params, bytes);
+  std::vector<std::string> verdict = {std::string(bound.name) + " bounds the input at " +
+                                      rate(bound.examples_per_s * hosts) + "; the chips take " +
+                                      rate(chips) + " where examples are there at once"};
+  if (std::string_view(bound.name) == kThreadStage) {
+    double next = chips / hosts;
+    for (const LoaderStage& stage : loader_stages(params, bytes)) {
+      if (std::string_view(stage.name) != kThreadStage) next = std::min(next, stage.examples_per_s);
+    }
+    const double threads = std::ceil(1.02 * next * thread_seconds(params));
+    const auto vcpus = static_cast<std::uint32_t>(std::min(threads, 4096.0));
+    const auto more = [&](MachineParams& changed) {
+      changed.host.vcpus = std::max(vcpus, changed.host.vcpus);
+      changed.input.workers = 0;
+    };
+    MachineParams changed = params;
+    more(changed);
+    verdict.push_back("with " + std::to_string(changed.host.vcpus) + " vCPUs instead of " +
+                      std::to_string(params.host.vcpus) + ": " +
+                      outcome(reruns.with(more), changed, bytes));
+  }
+  if (params.input.cache == "ram") return verdict;
+  const std::uint64_t batch = program.examples_per_core * std::min(a_host, workload.cores.size());
+  MachineParams cached = params;
+  cached.input.cache = "ram";
+  const bool fits =
+      loader_ram_bytes(cached, batch, bytes) <= params.host.ram_gib * 1024.0 * 1024 * 1024;
+  if (!fits && params.input.cache == "disk") return verdict;
+  cached.input.cache = fits ? "ram" : "disk";
+  const auto change = [&](MachineParams& changed) { changed.input.cache = cached.input.cache; };
+  verdict.push_back("with prepared examples cached " +
+                    std::string(fits ? "in RAM: " : "on the local disk (RAM is too small): ") +
+                    outcome(reruns.with(change), cached, bytes));
+  return verdict;
+}
+
+}  // namespace tpu::app

@@ -1,0 +1,190 @@
+#include "models/host/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sim/base/error.h"
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+constexpr double kCyclesPerSecond = 940e6;
+
+/// A dataset whose examples take a thread 1 ms; storage, disk and copies cost next to nothing.
+MachineParams thread_bound(std::uint32_t vcpus) {
+  MachineParams params;
+  params.host.vcpus = vcpus;
+  params.host.storage_mb_per_s = 1e6;
+  params.host.storage_latency_us = 0;
+  params.host.disk_mb_per_s = 1e6;
+  params.host.disk_latency_us = 0;
+  params.host.copy_mb_per_s = 1e6;
+  params.input.images = 1000;
+  params.input.file_bytes = 100000;
+  params.input.pixels = 20000;
+  params.input.decode_ns_per_pixel = 30;
+  params.input.augment_us = 400;
+  return params;
+}
+
+/// Examples a second over the last half of 20 batches that follow each other without a gap.
+double rate_of(const MachineParams& params, std::uint64_t examples = 64,
+               std::uint64_t bytes = 1000) {
+  Loader loader(params, examples, bytes);
+  std::uint64_t half = 0, end = 0;
+  for (int batch = 0; batch < 20; ++batch) {
+    end = loader.make(0);
+    if (batch == 9) half = end;
+  }
+  return 10.0 * static_cast<double>(examples) /
+         (static_cast<double>(end - half) / kCyclesPerSecond);
+}
+
+TEST(Loader, ThreadsShareTheWork) {
+  EXPECT_NEAR(rate_of(thread_bound(1)), 1000, 1);
+  EXPECT_NEAR(rate_of(thread_bound(4)), 4000, 4);
+  // Examples that fill no round of the threads go on with those of the next batch.
+  EXPECT_NEAR(rate_of(thread_bound(48)), 48000, 1500);
+  MachineParams fewer = thread_bound(48);
+  fewer.input.workers = 3;
+  EXPECT_NEAR(rate_of(fewer), 3000, 10);
+}
+
+TEST(Loader, ReadsAreBoundByBandwidthOrByLatency) {
+  MachineParams params = thread_bound(96);
+  params.host.storage_mb_per_s = 50;
+  EXPECT_NEAR(rate_of(params), 50e6 / 100000, 1);
+  params = thread_bound(96);
+  params.host.storage_latency_us = 10000;
+  params.host.storage_parallel_reads = 8;
+  EXPECT_NEAR(rate_of(params), 800, 8);
+}
+
+TEST(Loader, CopiesIntoTheBatchTakeOneThread) {
+  MachineParams params = thread_bound(96);
+  params.host.copy_mb_per_s = 300;
+  EXPECT_NEAR(rate_of(params, 64, 600000), 500, 1);
+}
+
+TEST(Loader, ACacheTakesThePlaceOfWhatIsBeforeIt) {
+  MachineParams params = thread_bound(1);
+  params.host.storage_mb_per_s = 1;
+  params.input.cache = "disk";
+  params.host.disk_mb_per_s = 60;
+  EXPECT_NEAR(rate_of(params, 64, 600000), 100, 1);
+  params.input.cache = "ram";
+  params.host.copy_mb_per_s = 1200;
+  EXPECT_NEAR(rate_of(params, 64, 600000), 2000, 2);
+}
+
+TEST(Loader, TheRateIsThatOfTheSlowestStage) {
+  // Four settings, each with another bound; loader_stages() says the same as the simulation.
+  for (int which = 0; which < 4; ++which) {
+    MachineParams params = thread_bound(8);
+    params.host.storage_latency_us = which == 0 ? 50000 : 100;
+    params.host.storage_parallel_reads = 16;
+    params.host.copy_mb_per_s = which == 1 ? 100 : 1e5;
+    if (which ==
+        3) {  // A read takes 10 ms to its first byte and 2 ms more: four fill 2/3 of the rate.
+      params.host.storage_latency_us = 10000;
+      params.host.storage_mb_per_s = 50;
+      params.host.storage_parallel_reads = 4;
+    }
+    double least = HUGE_VAL;
+    for (const LoaderStage& stage : loader_stages(params, 150000)) {
+      least = std::min(least, stage.examples_per_s);
+    }
+    EXPECT_NEAR(rate_of(params, 64, 150000), least, 0.02 * least) << which;
+  }
+}
+
+TEST(Loader, AnExampleCrossesTheStagesOneAfterTheOther) {
+  MachineParams params = thread_bound(4);
+  params.host.storage_latency_us = 2000;
+  params.host.storage_mb_per_s = 100;
+  params.host.copy_mb_per_s = 1;
+  Loader loader(params, 1, 1000);
+  // 2 ms to the first byte, 1 ms of bytes, 1 ms on a thread, 1 ms into the batch.
+  EXPECT_NEAR(static_cast<double>(loader.make(940)), 940 + 0.005 * kCyclesPerSecond, 5);
+}
+
+TEST(Loader, ARamThatIsTooSmallIsNamedWithTheNumber) {
+  MachineParams params = thread_bound(4);
+  params.host.ram_gib = 16;
+  params.input.cache = "ram";
+  params.input.images = 100000;
+  try {
+    Loader(params, 256, 602112);
+    FAIL() << "no error";
+  } catch (const ConfigurationError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("needs 56.5 GiB"), std::string::npos) << text;
+    EXPECT_NE(text.find("which has 16 GiB"), std::string::npos) << text;
+  }
+  params.input.images = 10000;
+  EXPECT_NO_THROW(Loader(params, 256, 602112));
+}
+
+/// Takes a batch of four examples of 16 KiB and works for `work` cycles.
+isa::Program taker(std::uint64_t work) {
+  isa::Program program = test::program_of("kernel top\n" + std::string(R"(
+  { dma.infeed_to_hbm 64, 0, 1 }
+  { dma.done.wait 1, 64 }
+  { vsyncadd 1, -64 ;; vdelay )") + std::to_string(work) +
+                                          " }\n");
+  program.infeed_bytes = 64 << 10;
+  program.examples_per_core = 4;
+  return program;
+}
+
+TEST(Loader, ABatchGoesToAllCoresOfTheHostAtOnce) {
+  RunOptions options;
+  options.steps = 6;
+  const RunResult result = test::run(taker(1000), options, thread_bound(4));
+  for (const CoreResult& core : result.cores) {
+    for (std::size_t step = 2; step < 6; ++step) {
+      // 32 examples, 1 ms on one of four threads each.
+      const double cycles = static_cast<double>(core.steps[step].end - core.steps[step].begin);
+      EXPECT_NEAR(cycles, 0.008 * kCyclesPerSecond, 0.02 * 0.008 * kCyclesPerSecond);
+    }
+    EXPECT_NEAR(static_cast<double>(core.end_cycle), static_cast<double>(result.cycles), 5000);
+  }
+}
+
+TEST(Loader, AStatedRateCountsWhateverTheDatasetSays) {
+  MachineParams params = thread_bound(1);
+  params.host.examples_per_s = 32000;
+  RunOptions options;
+  options.steps = 4;
+  const RunResult result = test::run(taker(1000), options, params);
+  const StepSpan& span = result.cores[0].steps[3];
+  EXPECT_NEAR(static_cast<double>(span.end - span.begin), 0.001 * kCyclesPerSecond, 5000);
+}
+
+TEST(Loader, AHostThatIsFasterThanTheChipsIsHiddenBehindThem) {
+  // The host needs 0.8 ms a batch, the chips 4 ms: only the first batch is waited for.
+  MachineParams params = thread_bound(4);
+  params.input.decode_ns_per_pixel = 3;
+  params.input.augment_us = 40;
+  RunOptions options;
+  options.steps = 5;
+  const RunResult result = test::run(taker(4 * 940000), options, params);
+  EXPECT_LT(result.cores[0].total.core[CoreState::kInfeedWait], 940000u);
+  EXPECT_GT(result.cores[0].total.core[CoreState::kInfeedWait], 752000u);
+}
+
+TEST(Loader, ANetworkBeforeTheChipsIsSharedByAllCores) {
+  MachineParams params = thread_bound(96);
+  params.host.network_mb_per_s = 10;
+  RunOptions options;
+  options.steps = 6;
+  const RunResult result = test::run(taker(1000), options, params);
+  const StepSpan& span = result.cores[0].steps[5];
+  const double expected = 8 * 65536 / 10e6 * kCyclesPerSecond;
+  EXPECT_NEAR(static_cast<double>(span.end - span.begin), expected, 0.01 * expected);
+}
+
+}  // namespace
+}  // namespace tpu
