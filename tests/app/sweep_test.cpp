@@ -162,7 +162,7 @@ TEST(ProgramCacheTest, MachinesThatTheCompilerCantTellApartShareAProgram) {
   };
   EXPECT_EQ(prepared(""), 1u);
   EXPECT_EQ(prepared("hbm.first_refresh_ns=100"), 1u);
-  EXPECT_EQ(prepared("hbm.precharge_ns=20"), 1u);
+  EXPECT_EQ(prepared("host.pcie_latency_ns=5"), 1u);
   EXPECT_EQ(prepared("core.mxu.count=1"), 2u);
   EXPECT_EQ(prepared(""), 2u);
   arguments.workload.shape = "128x128x256";
