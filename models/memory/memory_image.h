@@ -39,7 +39,8 @@ class MemoryImage {
   /// Until somebody writes them the granules hold what `contents` says of the buffer, and zeros
   /// behind it; it is asked when one of them is looked up.
   void assume(std::uint64_t granule, std::uint64_t granules, std::uint32_t buffer);
-  /// The granules that assume() named hold that again; of what else is unknown nobody is the source.
+  /// The granules that assume() named hold that again; of what else is unknown nobody is the
+  /// source.
   void begin_step();
   using Contents = std::function<const std::vector<std::uint32_t>&(std::uint32_t buffer)>;
   void set_contents(Contents contents) { contents_ = std::move(contents); }
