@@ -67,7 +67,7 @@ step "clang-format" check_format
 step "build and tests" build_and_test
 step "parsers and machine under the sanitizers" sanitize
 if command -v clang-tidy >/dev/null; then
-  step "clang-tidy" tests/tidy.sh build
+  step "clang-tidy" tests/tidy.sh
 fi
 if has_libfuzzer; then
   step "fuzzers, $fuzz_seconds s each" fuzz

@@ -202,6 +202,7 @@ void FoldedNetwork::go_on(Flight& flight, const std::vector<Hop>& hops) {
     for (const Hop& hop : hops) {
       if (key(hop) == key(hops[0])) continue;
       std::vector<std::uint64_t> keys;
+      keys.reserve(hops.size());
       for (const Hop& each : hops) keys.push_back(key(each));
       throw MembersDiffer(what, flight.of_class, keys);
     }
