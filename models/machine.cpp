@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "models/clock_cycles.h"
 #include "models/core/followed_kernels.h"
 #include "models/core/warm_up.h"
 #include "models/deadlock.h"
@@ -82,17 +83,13 @@ std::string listed(const std::vector<std::string>& names, std::size_t most) {
   return text;
 }
 
-std::uint64_t cycles_of_ns(std::uint64_t ns, const MachineParams& params) {
-  return (ns * params.clock_mhz + 999) / 1000;
-}
-
 std::uint32_t longest_block(const RunOptions& options) { return options.interpret ? 1 : 1U << 16; }
 
 }  // namespace
 
 bool is_short_for_refresh(const MachineParams& params, std::uint64_t cycles) {
   constexpr std::uint64_t kFewIntervals = 4;
-  return cycles < kFewIntervals * cycles_of_ns(params.hbm.refresh_interval_ns, params);
+  return cycles < kFewIntervals * cycles_of_ns(params.hbm.refresh_interval_ns, params.clock_mhz);
 }
 
 std::string refresh_note(const MachineParams& params) {

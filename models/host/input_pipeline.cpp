@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "isa/instruction.h"
+#include "models/clock_cycles.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -47,7 +48,7 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
     : batch_bytes_(workload.infeed_bytes),
       host_bytes_(workload.host_bytes),
       batch_time_(time_per_batch(params, workload, cores.size())),
-      pcie_latency_((std::uint64_t{params.host.pcie_latency_ns} * params.clock_mhz + 999) / 1000),
+      pcie_latency_(cycles_of_ns(params.host.pcie_latency_ns, params.clock_mhz)),
       cores_(std::move(cores)) {
   if (params.host.pcie_gb_per_s == 0 || params.host.infeed_queue_batches == 0) {
     throw ConfigurationError(
@@ -104,6 +105,9 @@ bool InputPipeline::have_places() const {
                                          [](const auto& queue) { return queue.has_place(); });
 }
 
+/// Whether nothing but time keeps a batch here.
+bool InputPipeline::may_leave() const { return !made_.empty() && (!loader_ || have_places()); }
+
 void InputPipeline::take_places() {
   for (InfeedQueue& queue : queues_) queue.take_place();
 }
@@ -138,7 +142,7 @@ void InputPipeline::send_outfeed(std::uint32_t core, std::uint64_t bytes, std::u
 std::optional<std::uint64_t> InputPipeline::next_event() const {
   std::optional<std::uint64_t> next;
   if (!arrivals_.empty()) next = arrivals_.top().cycle;
-  if (!made_.empty() && (!loader_ || have_places())) {
+  if (may_leave()) {
     const std::uint64_t ready = made_.front().rounded_up();
     next = next ? std::min(*next, ready) : ready;
   }
@@ -163,7 +167,7 @@ std::vector<InputPipeline::Done> InputPipeline::advance(std::uint64_t now) {
   }
   if (batch_bytes_ == 0) return result;
   begin_batches(now);
-  while (!made_.empty() && made_.front().rounded_up() <= now && (!loader_ || have_places())) {
+  while (may_leave() && made_.front().rounded_up() <= now) {
     send_batch(now);
     begin_batches(now);
   }

@@ -70,6 +70,7 @@ class InputPipeline {
   void begin_batches(std::uint64_t now);
   Time next_ready(std::uint64_t now);
   bool have_places() const;
+  bool may_leave() const;
   void take_places();
   void send_batch(std::uint64_t now);
   std::vector<std::uint32_t> words_of(std::uint32_t core,

@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include "models/clock_cycles.h"
 #include "sim/base/error.h"
 
 namespace tpu {
-namespace {
-
-std::uint64_t cycles_of_ns(std::uint64_t ns, std::uint32_t clock_mhz) {
-  return (ns * clock_mhz + 999) / 1000;
-}
-
-}  // namespace
 
 FoldedNetwork::FoldedNetwork(const MachineParams& params, const CoreClasses& classes)
     : classes_(classes),

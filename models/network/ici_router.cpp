@@ -1,15 +1,9 @@
 #include "models/network/ici_router.h"
 
+#include "models/clock_cycles.h"
 #include "sim/base/error.h"
 
 namespace tpu {
-namespace {
-
-std::uint64_t cycles_of_ns(std::uint64_t ns, std::uint32_t clock_mhz) {
-  return (ns * clock_mhz + 999) / 1000;
-}
-
-}  // namespace
 
 IciRouter::IciRouter(const MachineParams& params, std::uint32_t chip)
     : topology_(params.topology()),

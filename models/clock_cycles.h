@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tpu {
+
+/// Cycles of a clock until a time given in nanoseconds has passed.
+constexpr std::uint64_t cycles_of_ns(std::uint64_t ns, std::uint32_t clock_mhz) {
+  return (ns * clock_mhz + 999) / 1000;
+}
+
+}  // namespace tpu
