@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "models/memory/hbm_controller.h"
@@ -11,10 +12,17 @@ namespace tpu {
 
 // What the modules of a pod offer to each other; ports are bound to it in the netlists.
 
-/// The half of the HBM behind a core.
+/// The half of the HBM behind a core. It acts by itself, in the cycle in which something is done,
+/// while anybody may notice: for exact requests and for a core that waits. Otherwise the core asks.
 class HbmPort : public virtual sc_core::sc_interface {
  public:
   virtual void submit(const HbmRequest& request, std::uint64_t now) = 0;
+  /// Tells the clients of what is done by `cycle`, which may be ahead of the machine's time.
+  virtual void advance(std::uint64_t cycle) = 0;
+  /// A cycle before which nothing will be done; nothing when there is no request.
+  virtual std::optional<std::uint64_t> next_event() const = 0;
+  /// Whether the core waits, and the HBM acts by itself.
+  virtual void set_awaited(bool awaited) = 0;
 };
 
 /// The router of a chip, for its cores.

@@ -20,6 +20,14 @@ TimedModule::TimedModule(const sc_core::sc_module_name& name, RunClock& clock, P
       "tick", &options);
 }
 
+bool TimedModule::quiet_until(std::uint64_t cycle) const {
+  if (sc_core::sc_pending_activity_at_current_time()) return false;
+  if (!sc_core::sc_pending_activity_at_future_time()) return true;
+  const std::uint64_t next =
+      sc_core::sc_time_stamp().value() + sc_core::sc_time_to_pending_activity().value();
+  return next > cycle * RunClock::kPhases + static_cast<std::uint64_t>(phase_);
+}
+
 void TimedModule::wake_at(std::uint64_t cycle, Phase phase) {
   const std::uint64_t present = sc_core::sc_time_stamp().value();
   TPU_CHECK(cycle >= now() && cycle <= kLongestRun,

@@ -47,6 +47,9 @@ class TimedModule : public sc_core::sc_module {
   void wake_at(std::uint64_t cycle, Phase phase);
   /// tick() runs in this cycle, after everything that is happening now.
   void wake_soon() { event_.notify(sc_core::SC_ZERO_TIME); }
+  /// No module acts before or in this module's phase of a cycle to come, as long as this one does
+  /// nothing that others notice.
+  bool quiet_until(std::uint64_t cycle) const;
   bool failed() const { return clock_.failure != nullptr; }
   /// Runs `work` and keeps its exception as the failure of the run.
   template <class Work>

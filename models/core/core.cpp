@@ -1,5 +1,6 @@
 #include "models/core/core.h"
 
+#include <algorithm>
 #include <map>
 
 #include "sim/base/error.h"
@@ -25,6 +26,8 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
       core_(number % setup.params.cores_per_chip),
       hbm_(hbm),
       begins_alike_(!setup.options.values && load.hbm.empty()),
+      runs_ahead_(!setup.options.values && !setup.options.interpret && !setup.followed.any() &&
+                  setup.options.observer == nullptr),
       scalar_(setup.params.core.smem_words, chip_, core_),
       flags_(setup.params.core.sync_flags) {
   if (setup.options.values) {
@@ -109,22 +112,53 @@ void Core::set_smem(std::uint64_t word, std::uint32_t value) {
 }
 
 void Core::tick() {
-  switch (sequencer_->run(now())) {
+  cycle_ = now();
+  if (runs_ahead_) out_hbm->set_awaited(false);
+  acts_ = true;
+  bool goes_on = true;
+  while (goes_on) {
+    goes_on = next_contact();
+    if (++ticks_ % kTicksPerProgressCall == 0 && setup_.options.progress) {
+      setup_.options.progress(sequencer_->progress());
+    }
+  }
+  acts_ = false;
+}
+
+/// Acts in cycle_. True when the core goes on at once, in the cycle that cycle_ is then.
+bool Core::next_contact() {
+  switch (sequencer_->run(cycle_, cycle_ > now())) {
     case Sequencer::Next::kAt:
+      if (runs_ahead_ && sequencer_->cycle() > cycle_ && quiet_until(sequencer_->cycle())) {
+        cycle_ = sequencer_->cycle();
+        return true;
+      }
       wake_at(sequencer_->cycle());
-      break;
+      return false;
     case Sequencer::Next::kSettle:
       wake_soon();
-      break;
+      return false;
     case Sequencer::Next::kWait:
-      break;
+      return runs_ahead_ && wait_ahead();
     case Sequencer::Next::kFinished:
       finished_ = true;
-      break;
+      return false;
   }
-  if (++ticks_ % kTicksPerProgressCall == 0 && setup_.options.progress) {
-    setup_.options.progress(sequencer_->progress());
+  return false;
+}
+
+/// The core waits: as long as nothing outside happens before, what the HBM does next. True when
+/// that ends the wait; else the HBM goes on by itself.
+bool Core::wait_ahead() {
+  const SyncFlags::Wait& wait = flags_.wait();
+  while (const std::optional<std::uint64_t> next = out_hbm->next_event()) {
+    if (!quiet_until(*next)) break;
+    cycle_ = std::max(cycle_, *next);
+    out_hbm->advance(cycle_);
+    if (flags_.at_least(wait.flag, wait.wanted)) return true;
   }
+  out_hbm->set_awaited(true);
+  return false;
 }
 
 std::string Core::start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
@@ -136,9 +170,14 @@ std::string Core::start_dma(const isa::DmaDescriptor& descriptor, UnknownAddress
 /// With values off every step has the inputs of the first: what it would make of them for the next
 /// one is not computed. Where data is still on its way out of the core, all stays as it is.
 void Core::begin_next_step() {
+  catch_up(cycle_);
   if (!begins_alike_ || !dma_->idle()) return;
   hbm_.begin_step();
   if (data_) data_->knowledge()->begin_step();
+}
+
+void Core::catch_up(std::uint64_t now) {
+  if (runs_ahead_) out_hbm->advance(now);
 }
 
 std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
@@ -192,7 +231,7 @@ void Core::send_outfeed(std::uint64_t bytes, std::uint64_t token, std::uint64_t)
 
 void Core::raise_flag(std::uint32_t flag, std::uint32_t granules, const FlagRaiser& raiser,
                       std::uint64_t now) {
-  if (flags_.add(flag, granules, raiser)) wake_at(now);
+  if (flags_.add(flag, granules, raiser) && !acts_) wake_at(now);
 }
 
 void Core::note_hbm_write(std::uint64_t bytes) { sequencer_->add_hbm_write_bytes(bytes); }

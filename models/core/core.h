@@ -31,8 +31,9 @@ struct CoreSetup {
 };
 
 /// A TensorCore: the module around its sequencer, scalar unit, data path, sync flags and DMA
-/// engines. It sleeps until the cycle of its next contact with the outside. In a folded run it
-/// stands for all cores of its class.
+/// engines. It sleeps until the cycle of its next contact with the outside; where nothing outside
+/// happens before that, it and its half of the HBM run ahead of the machine's time instead. In a
+/// folded run it stands for all cores of its class.
 class Core : public TimedModule,
              private CoreOutside,
              private DmaPorts,
@@ -66,6 +67,8 @@ class Core : public TimedModule,
 
  private:
   void tick() override;
+  bool next_contact();
+  bool wait_ahead();
   void start_of_simulation() override;
   void load_smem(const CoreLoad& load);
   void set_lanes();
@@ -75,6 +78,7 @@ class Core : public TimedModule,
                         CodePlace place, const MemberDestinations& destinations,
                         std::uint64_t now) override;
   void begin_next_step() override;
+  void catch_up(std::uint64_t now) override;
   std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                  const MemberDestinations& destinations,
                                  std::uint64_t now) override;
@@ -86,6 +90,7 @@ class Core : public TimedModule,
   void raise_flag(std::uint32_t flag, std::uint32_t granules, const FlagRaiser& raiser,
                   std::uint64_t now) override;
   void note_hbm_write(std::uint64_t bytes) override;
+  bool runs_ahead() const override { return runs_ahead_; }
   bool watched() const override { return setup_.options.observer != nullptr; }
   void note_dma(const DmaEvent& event, const MemberDestinations& destinations) override;
   bool runs(std::uint32_t chip, std::uint32_t core) const override;
@@ -96,6 +101,8 @@ class Core : public TimedModule,
   const std::uint32_t core_;  ///< Of the chip.
   MemoryImage& hbm_;
   const bool begins_alike_;  ///< Each step begins with the same inputs.
+  /// Nobody looks at single DMAs, or at data; the slow twin (interpret) does not.
+  const bool runs_ahead_;
   ScalarUnit scalar_;
   SyncFlags flags_;
   std::optional<ScalarLanes> lanes_;  ///< When this core stands for others, too.
@@ -104,6 +111,8 @@ class Core : public TimedModule,
   std::unique_ptr<DmaEngine> dma_;
   std::unique_ptr<Sequencer> sequencer_;
   bool finished_ = false;
+  std::uint64_t cycle_ = 0;  ///< That the core acts in: the machine's, or ahead of it.
+  bool acts_ = false;        ///< tick() is running.
   std::uint32_t ticks_ = 0;
 };
 

@@ -15,6 +15,12 @@ using isa::Opcode;
 
 constexpr std::size_t kDeepestCall = 64;
 
+/// Others than the core and its half of the HBM have a part in the DMA.
+bool is_noticed_outside(const isa::DmaDescriptor& descriptor) {
+  return descriptor.remote || descriptor.source.space == isa::MemorySpace::kInfeed ||
+         descriptor.destination.space == isa::MemorySpace::kOutfeed;
+}
+
 std::size_t mxu_index(std::size_t mxu) { return static_cast<std::size_t>(Unit::kMxu0) + mxu; }
 
 }  // namespace
@@ -48,7 +54,8 @@ void Sequencer::use_arrays(const std::vector<MatrixPort*>& arrays) {
   data_->use_arrays(arrays);
 }
 
-Sequencer::Next Sequencer::run(std::uint64_t now) {
+Sequencer::Next Sequencer::run(std::uint64_t now, bool ahead) {
+  ahead_ = ahead;
   blocks_.limit_memory();
   if (flags_.waiting()) {
     if (!flags_.at_least(flags_.wait().flag, flags_.wait().wanted)) return Next::kWait;
@@ -60,6 +67,8 @@ Sequencer::Next Sequencer::run(std::uint64_t now) {
       switch (interact()) {
         case Contact::kDone:
           break;
+        case Contact::kLater:
+          return Next::kAt;
         case Contact::kSettle:
           return Next::kSettle;
         case Contact::kWait:
@@ -107,15 +116,18 @@ Sequencer::Contact Sequencer::act(const Interaction& interaction) {
                  known(interaction.operands[1], "the added value"), {});
       return Contact::kDone;
     case Opcode::kVsyncaddRemote: {
+      if (ahead_) return Contact::kLater;
       const std::string problem = add_to_remote_flag(interaction);
       if (!problem.empty()) fault(problem);
       return Contact::kDone;
     }
     case Opcode::kVsyncmov: {
+      if (ahead_) return Contact::kLater;
       if (settled_ != now_) {
         settled_ = now_;
         return Contact::kSettle;
       }
+      outside_.catch_up(now_);
       const std::uint32_t value =
           flags_.value(checked_flag(known(interaction.operands[0], "the flag")));
       scalar_.push_known(value);
@@ -123,8 +135,7 @@ Sequencer::Contact Sequencer::act(const Interaction& interaction) {
       return Contact::kDone;
     }
     default:
-      start_dma(interaction);
-      return Contact::kDone;
+      return start_dma(interaction);
   }
 }
 
@@ -167,6 +178,7 @@ std::uint32_t Sequencer::checked_flag(std::uint32_t flag) const {
 }
 
 Sequencer::Contact Sequencer::wait_for(std::uint32_t flag, std::uint32_t wanted) {
+  outside_.catch_up(now_);
   if (flags_.at_least(flag, wanted)) return Contact::kDone;
   flags_.begin_wait(flag, wanted, now_);
   causes_.begin_wait(place_.number, now_);
@@ -272,9 +284,10 @@ isa::DmaDescriptor Sequencer::descriptor_of(const Interaction& interaction,
   return descriptor;
 }
 
-void Sequencer::start_dma(const Interaction& interaction) {
+Sequencer::Contact Sequencer::start_dma(const Interaction& interaction) {
   UnknownAddresses unknown;
   const isa::DmaDescriptor descriptor = descriptor_of(interaction, unknown);
+  if (ahead_ && is_noticed_outside(descriptor)) return Contact::kLater;
   follow_address(unknown.source);
   follow_address(unknown.destination);
   const isa::Kernel& code = blocks_.program().kernels[block_->kernel];
@@ -286,6 +299,7 @@ void Sequencer::start_dma(const Interaction& interaction) {
   if (!problem.empty()) fault(problem);
   count_dma(descriptor);
   if (unknown.any()) ++unknown_dmas_;
+  return Contact::kDone;
 }
 
 /// Where a DMA goes decides about time as a branch does: an unknown address is followed as far as

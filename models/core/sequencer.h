@@ -33,6 +33,8 @@ class CoreOutside {
                                 std::uint64_t now) = 0;
   /// The core begins its next step.
   virtual void begin_next_step() = 0;
+  /// The flags are about to be read: what local DMAs do to them up to a cycle has to be done.
+  virtual void catch_up(std::uint64_t now) = 0;
   virtual std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                          const MemberDestinations& destinations,
                                          std::uint64_t now) = 0;
@@ -65,8 +67,9 @@ class Sequencer {
   /// Systolic arrays cell by cell in place of the timing and the values of the MXUs.
   void use_arrays(const std::vector<MatrixPort*>& arrays);
 
-  /// Runs until something has to happen at a later cycle than `now`.
-  Next run(std::uint64_t now);
+  /// Runs until something has to happen at a later cycle than `now`. `ahead`: this cycle is still
+  /// to come for the rest of the machine, which may notice nothing of what happens.
+  Next run(std::uint64_t now, bool ahead);
   /// The cycle that the core has reached.
   std::uint64_t cycle() const { return now_; }
 
@@ -108,7 +111,7 @@ class Sequencer {
     std::uint64_t begin = 0;
     Counters before;
   };
-  enum class Contact : std::uint8_t { kDone, kSettle, kWait };
+  enum class Contact : std::uint8_t { kDone, kLater, kSettle, kWait };
 
   Contact interact();
   Contact act(const Interaction& interaction);
@@ -118,7 +121,7 @@ class Sequencer {
   void count_late_core(const WaitCauses::Piece& piece);
   isa::DmaDescriptor descriptor_of(const Interaction& interaction, UnknownAddresses& unknown);
   UnknownAddresses unknown_addresses(const Interaction& interaction) const;
-  void start_dma(const Interaction& interaction);
+  Contact start_dma(const Interaction& interaction);
   void follow_address(Origin origin) const;
   std::string add_to_remote_flag(const Interaction& interaction);
   void count_dma(const isa::DmaDescriptor& descriptor);
@@ -169,6 +172,7 @@ class Sequencer {
   std::uint32_t next_interaction_ = 0;  ///< Of the block's first bundle; behind the last: done.
   std::uint32_t pending_target_ = 0;    ///< Where a branch goes after its delay slot's block.
   std::uint64_t now_ = 0;
+  bool ahead_ = false;                         ///< The machine has not reached now_.
   std::uint64_t settled_ = ~std::uint64_t{0};  ///< Cycle in which everything else has happened.
   std::uint64_t last_contact_ = 0;
   std::vector<Frame> frames_;

@@ -227,16 +227,26 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
     return {};
   }
   dma.parts = reads && writes ? 2 : 1;
-  const std::uint32_t granules = descriptor.granules;
-  if (reads) {
-    ports_.submit_hbm(hbm_request(descriptor.source, false, 0, granules, *this, token), start);
-  }
-  if (writes) {
-    ports_.submit_hbm(hbm_request(descriptor.destination, true, 0, granules, *this, token), start);
-  }
+  const bool exact = !core_alone_notices(descriptor);
+  const auto submit = [&](const isa::DmaEndpoint& endpoint, bool write, std::uint32_t granules) {
+    HbmRequest request = hbm_request(endpoint, write, 0, granules, *this, token);
+    request.exact = exact;
+    ports_.submit_hbm(request, start);
+  };
+  if (reads) submit(descriptor.source, false, descriptor.granules);
+  if (writes) submit(descriptor.destination, true, descriptor.granules);
   // Between VMEM and SMEM the engine's latency is taken for that of the HBM.
-  if (!reads && !writes) ports_.submit_hbm(hbm_request({}, false, 0, 0, *this, token), start);
+  if (!reads && !writes) submit({}, false, 0);
   return {};
+}
+
+/// All that comes of the end of a local DMA is that its flag rises: no data moves that the core may
+/// read without looking at the flag, and nothing leaves the core.
+bool DmaEngine::core_alone_notices(const isa::DmaDescriptor& descriptor) const {
+  const auto of_scalar_unit = [](MemorySpace space) { return space == MemorySpace::kSmem; };
+  return ports_.runs_ahead() && !of_scalar_unit(descriptor.source.space) &&
+         !of_scalar_unit(descriptor.destination.space) &&
+         descriptor.destination.space != MemorySpace::kOutfeed;
 }
 
 // ---- Progress of local DMAs

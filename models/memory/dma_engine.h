@@ -67,6 +67,8 @@ class DmaPorts {
   virtual void raise_flag(std::uint32_t flag, std::uint32_t granules, const FlagRaiser& raiser,
                           std::uint64_t now) = 0;
   virtual void note_hbm_write(std::uint64_t bytes) = 0;
+  /// The core runs ahead of the machine's time, and asks the HBM what is done.
+  virtual bool runs_ahead() const = 0;
   /// Nobody watches: note_dma() need not be called.
   virtual bool watched() const = 0;
   virtual void note_dma(const DmaEvent& event, const MemberDestinations& destinations) = 0;
@@ -134,6 +136,7 @@ class DmaEngine : public HbmClient {
   std::string check_infeed(std::uint32_t granules);
   void start_remote(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown, CodePlace place,
                     const MemberDestinations& destinations, std::uint64_t now);
+  bool core_alone_notices(const isa::DmaDescriptor& descriptor) const;
   std::uint32_t message_granules(const RemoteDma& dma, std::uint32_t index) const;
   void submit_part(const RemotePart& part, const isa::DmaEndpoint& endpoint, std::uint32_t index,
                    std::uint64_t now);

@@ -8,17 +8,29 @@ Hbm::Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachinePara
 
 void Hbm::submit(const HbmRequest& request, std::uint64_t at) {
   controller_.submit(request, at);
+  if (request.exact) ++exact_;
+  schedule();
+}
+
+void Hbm::advance(std::uint64_t cycle) {
+  for (const HbmRequest& request : controller_.advance(cycle)) {
+    if (request.exact) --exact_;
+    request.client->hbm_done(request.token, request.done);
+  }
+}
+
+void Hbm::set_awaited(bool awaited) {
+  awaited_ = awaited;
   schedule();
 }
 
 void Hbm::tick() {
-  for (const HbmRequest& request : controller_.advance(now())) {
-    request.client->hbm_done(request.token, now());
-  }
+  advance(now());
   schedule();
 }
 
 void Hbm::schedule() {
+  if (exact_ == 0 && !awaited_) return;
   if (const std::optional<std::uint64_t> next = controller_.next_event()) wake_at(*next);
 }
 

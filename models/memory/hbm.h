@@ -5,18 +5,25 @@
 
 namespace tpu {
 
-/// The half of a chip's HBM behind one core: the module around an HbmController.
+/// The half of a chip's HBM behind one core: the module around an HbmController. It has events of
+/// the kernel only while something is under way whose end others than the core may notice, or the
+/// core waits.
 class Hbm : public TimedModule, public HbmPort {
  public:
   Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params);
 
   void submit(const HbmRequest& request, std::uint64_t now) override;
+  void advance(std::uint64_t cycle) override;
+  std::optional<std::uint64_t> next_event() const override { return controller_.next_event(); }
+  void set_awaited(bool awaited) override;
 
  private:
   void tick() override;
   void schedule();
 
   HbmController controller_;
+  std::uint32_t exact_ = 0;  ///< Requests under way that are.
+  bool awaited_ = false;
 };
 
 }  // namespace tpu

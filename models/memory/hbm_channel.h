@@ -33,6 +33,13 @@ class HbmChannel {
 
   /// Granules of a direction that are decided: on the bus or behind it.
   std::uint64_t passed(HbmDirection direction) const { return way_[direction].passed; }
+  /// About when so many granules of a direction will have passed, where `others` of the other one
+  /// have arrived.
+  std::uint64_t expected_end(HbmDirection direction, std::uint64_t granules,
+                             std::uint64_t others) const {
+    const std::uint64_t mine = granules - way_[direction].passed;
+    return free_ + (mine + std::min(mine, others - way_[1 - direction].passed)) * timing_.granule;
+  }
   /// A clock before which the data of so many granules of a direction, more than have passed, will
   /// not have passed: what follows from the pieces that wait.
   std::uint64_t earliest(HbmDirection direction, std::uint64_t granules);

@@ -72,22 +72,27 @@ void HbmController::submit(const HbmRequest& request, std::uint64_t now) {
   next_event_ = std::min(next_event_, slot.earliest);
 }
 
-/// The channel that still needs longest for a request at the least, and the cycle before which the
+/// The channel that is expected to need longest for a request, and the cycle before which the
 /// request is therefore not done.
 void HbmController::choose_fullest(Slot& slot) {
   const HbmDirection way = direction(slot);
-  const HbmQueue& queue = queues_[way];
-  std::uint64_t last = 0;
-  for (std::uint32_t c = 0; slot.left > 0 && c < channels_.size(); ++c) {
-    const std::uint64_t end = queue.count(slot.last_layer, c);
-    HbmChannel& channel = channels_[c];
-    if (end <= channel.passed(way) || end == queue.count(slot.first_layer - 1, c)) continue;
-    const std::uint64_t earliest = channel.earliest(way, end);
-    if (earliest < last) continue;
-    last = earliest;
-    slot.fullest = c;
+  std::uint64_t data_end = slot.data_end;
+  if (slot.left > 0) {
+    const std::uint64_t* const before = queues_[way].counts(slot.first_layer - 1);
+    const std::uint64_t* const counts = queues_[way].counts(slot.last_layer);
+    const std::uint64_t* const others = queues_[1 - way].arrived();
+    std::uint64_t last = 0;
+    for (std::uint32_t c = 0; c < channels_.size(); ++c) {
+      const HbmChannel& channel = channels_[c];
+      if (counts[c] <= channel.passed(way) || counts[c] == before[c]) continue;
+      const std::uint64_t expected = channel.expected_end(way, counts[c], others[c]);
+      if (expected < last) continue;
+      last = expected;
+      slot.fullest = c;
+    }
+    data_end = std::max(data_end, channels_[slot.fullest].earliest(way, counts[slot.fullest]));
   }
-  slot.earliest = timing_.to_core(std::max(last, slot.data_end)) + latency_;
+  slot.earliest = timing_.to_core(data_end) + latency_;
 }
 
 void HbmController::advance_channel(HbmChannel& channel) {
@@ -151,6 +156,7 @@ const std::vector<HbmRequest>& HbmController::advance(std::uint64_t now) {
       queues_[direction(slot)].finish(slot.first_layer, slot.last_layer);
     }
     result_.push_back(slot.request);
+    result_.back().done = slot.earliest;
     free_slots_.push_back(index);
   }
   return result_;

@@ -30,6 +30,8 @@ struct HbmRequest {
   std::uint64_t granules = 0;
   HbmClient* client = nullptr;
   std::uint64_t token = 0;
+  bool exact = true;       ///< Others than the core behind this half notice when it is done.
+  std::uint64_t done = 0;  ///< The cycle, of one that is.
 };
 
 /// The channels behind one core, in cycles of the core clock: spreads the granules of a request
@@ -45,7 +47,7 @@ class HbmController {
   void submit(const HbmRequest& request, std::uint64_t now);
   /// A cycle before which no request will be done; nothing when there is no request.
   std::optional<std::uint64_t> next_event() const;
-  /// The requests that are done by `now`, in order; valid until the next call.
+  /// The requests that are done by `now`, in the order of their cycles; valid until the next call.
   const std::vector<HbmRequest>& advance(std::uint64_t now);
 
   bool idle() const { return waiting_.empty(); }

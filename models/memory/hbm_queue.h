@@ -36,7 +36,12 @@ class HbmQueue {
   bool row_miss(std::uint64_t layer, std::uint32_t channel) const {
     return misses_[slot(layer) * channels_ + channel] != 0;
   }
+  /// The same, of all channels.
+  const std::uint64_t* counts(std::uint64_t layer) const {
+    return &counts_[slot(layer) * channels_];
+  }
   std::uint64_t arrived(std::uint32_t channel) const { return arrived_[channel]; }
+  const std::uint64_t* arrived() const { return arrived_.data(); }
   std::uint64_t last_arrival() const { return last_arrival_; }
   /// These layers have passed in all channels.
   void finish(std::uint64_t first, std::uint64_t last);
