@@ -1,5 +1,7 @@
 #include "models/memory/hbm.h"
 
+#include <algorithm>
+
 namespace tpu {
 
 Hbm::Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params)
@@ -31,7 +33,8 @@ void Hbm::tick() {
 
 void Hbm::schedule() {
   if (exact_ == 0 && !awaited_) return;
-  if (const std::optional<std::uint64_t> next = controller_.next_event()) wake_at(*next);
+  // What could have been done before now, nobody has asked about since.
+  if (const auto next = controller_.next_event()) wake_at(std::max(*next, now()));
 }
 
 }  // namespace tpu
