@@ -90,7 +90,11 @@ void write_dataset(hid_t file, const std::string& path, hid_t type, hsize_t rows
   write_text_attribute(dataset, "TITLE", path);
   std::size_t index = 0;
   for (const Table::NamedColumn& column : table->columns()) {
-    write_text_attribute(dataset, "FIELD_" + std::to_string(index++) + "_NAME", column.name);
+    const std::string field = "FIELD_" + std::to_string(index++);
+    write_text_attribute(dataset, field + "_NAME", column.name);
+    if (column.long_name.empty()) continue;
+    write_text_attribute(dataset, field + "_UNITS", column.units);
+    write_text_attribute(dataset, field + "_LONG_NAME", column.long_name);
   }
 }
 
@@ -242,7 +246,12 @@ std::vector<std::uint8_t> checked_image(const std::string& path, const FileKind&
     throw WorkloadError(path + ": expected the checksum " + block_value(block, "crc32") +
                         ", found " + sum.str() + ": the file has changed since it was written");
   }
+  const std::string found(block);
   data.erase(data.begin(), data.begin() + kUserBlockBytes);
+  if (user_block(kind, data) != found) {
+    throw WorkloadError(path + ": expected nothing but kind, version, length and checksum in the " +
+                        "first 512 bytes, found more: the file has changed since it was written");
+  }
   return data;
 }
 
@@ -280,6 +289,16 @@ std::size_t Table::rows() const {
     rows = length;
   }
   return rows;
+}
+
+void Table::describe(std::string_view name, std::string units, std::string long_name) {
+  for (NamedColumn& column : columns_) {
+    if (column.name != name) continue;
+    column.units = std::move(units);
+    column.long_name = std::move(long_name);
+    return;
+  }
+  TPU_CHECK(false, "no column " << name << " to describe");
 }
 
 void Table::fail_column(std::string_view name) const {

@@ -20,13 +20,16 @@ class Table {
   struct NamedColumn {
     std::string name;
     Column values;
+    std::string units, long_name;  ///< Attributes `FIELD_n_UNITS`, `FIELD_n_LONG_NAME`.
   };
 
   template <class Type>
   Table& add(std::string name, std::vector<Type> values) {
-    columns_.push_back({std::move(name), Column(std::move(values))});
+    columns_.push_back({std::move(name), Column(std::move(values)), {}, {}});
     return *this;
   }
+  /// Says what stands in a column; the reader does not read it back.
+  void describe(std::string_view name, std::string units, std::string long_name);
   const std::vector<NamedColumn>& columns() const { return columns_; }
   std::size_t rows() const;
 

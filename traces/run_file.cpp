@@ -10,15 +10,18 @@
 #include "models/parameter_table.h"
 #include "sim/base/error.h"
 #include "traces/buffer_lifetimes.h"
+#include "traces/column_texts.h"
 #include "traces/event_tables.h"
 #include "traces/hdf5_file.h"
+#include "traces/host_stages.h"
+#include "traces/link_loads.h"
 #include "traces/program_tables.h"
 #include "traces/what_if_table.h"
 
 namespace tpu::traces {
 namespace {
 
-const FileKind kRunFile{"run", 5};
+const FileKind kRunFile{"run", 6};
 using U64 = std::vector<std::uint64_t>;
 using U32 = std::vector<std::uint32_t>;
 using Strings = std::vector<std::string>;
@@ -229,6 +232,7 @@ void visit_numbers(Record& record, Visitor&& visit) {
   visit("compulsory_hbm_bytes", record.compulsory_hbm_bytes);
   visit("hbm_peak_bytes", record.hbm_peak_bytes);
   visit("infeed_bytes", record.infeed_bytes);
+  visit("infeed_host_bytes", record.infeed_host_bytes);
   visit("cycles", record.result.cycles);
   visit("events", record.result.events);
 }
@@ -386,7 +390,11 @@ Hdf5Contents run_contents(const RunRecord& record) {
                          {"values", record.values ? "on" : "off"},
                          {"values_from", record.values_from},
                          {"time_unit", "core clock cycles"},
-                         {"format_version", std::to_string(kRunFile.version)}};
+                         {"schema_version", std::to_string(kRunFile.version)},
+                         {"creator", "tpusim " TPUSIM_VERSION},
+                         {"configuration_toml", record.configuration_toml},
+                         {"configuration_sha256", configuration_sha256(record.params)},
+                         {"workload_sha256", record.workload_sha256}};
   Strings names;
   U64 numbers;
   visit_numbers(record, [&](const char* name, std::uint64_t number) {
@@ -410,7 +418,10 @@ Hdf5Contents run_contents(const RunRecord& record) {
   contents.tables["losses"].add("loss", record.losses);
   contents.tables["lifetimes"] = lifetimes_table(record);
   contents.tables["enumerations"] = enumerations_table();
+  contents.tables["host_stages"] = host_stages_table(host_stages(record));
+  contents.tables["links"] = links_table(link_loads(record));
   if (record.has_events) add_events(record.events, contents);
+  describe_columns(contents);
   return contents;
 }
 
@@ -428,6 +439,8 @@ RunRecord read_run_file(const std::string& path) {
   record.detail = contents.attribute("detail");
   record.values = contents.attribute("values") == "on";
   record.values_from = contents.attribute("values_from");
+  record.configuration_toml = contents.attribute("configuration_toml");
+  record.workload_sha256 = contents.attribute("workload_sha256");
   const Table& summary = contents.table("summary");
   const Strings& names = summary.column<std::string>("name");
   visit_numbers(record, [&](const char* name, std::uint64_t& number) {

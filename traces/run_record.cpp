@@ -1,6 +1,17 @@
 #include "traces/run_record.h"
 
+#include "models/parameter_table.h"
+#include "sim/base/sha256.h"
+
 namespace tpu::traces {
+
+std::string configuration_sha256(const MachineParams& params) {
+  Sha256 digest;
+  for (const ParameterValue& value : parameter_table(params)) {
+    digest.add(value.path + "=" + value_text(value) + '\0');
+  }
+  return digest.hex();
+}
 
 RunRecord start_record(const MachineParams& params, const isa::Program& program) {
   RunRecord record;
@@ -13,6 +24,7 @@ RunRecord start_record(const MachineParams& params, const isa::Program& program)
   record.compulsory_hbm_bytes = program.compulsory_hbm_bytes;
   record.hbm_peak_bytes = program.hbm_peak_bytes;
   record.infeed_bytes = program.infeed_bytes;
+  record.infeed_host_bytes = program.infeed_host_bytes;
   record.ops = program.ops;
   for (const isa::Buffer& buffer : program.buffers) {
     isa::Buffer copy = buffer;

@@ -49,17 +49,21 @@ struct WhatIf {
 /// Everything that is known of a finished run: reports and exports derive from it alone.
 struct RunRecord {
   MachineParams params;
-  std::string config;       ///< Configuration as the user named it.
-  std::string workload;     ///< Workload as the user named it.
-  std::string program;      ///< Program::name.
-  std::string compiler;     ///< Program::compiler.
-  std::uint64_t batch = 0;  ///< Examples of a step on all cores together; 0 where unknown.
+  std::string config;    ///< Configuration as the user named it.
+  std::string workload;  ///< Workload as the user named it.
+  /// The effective configuration as a file with units, help and sources; empty for a made-up run.
+  std::string configuration_toml;
+  std::string workload_sha256;  ///< Of what the workload is made of; empty for a made-up run.
+  std::string program;          ///< Program::name.
+  std::string compiler;         ///< Program::compiler.
+  std::uint64_t batch = 0;      ///< Examples of a step on all cores together; 0 where unknown.
   std::uint64_t examples_per_core = 0;
   std::uint64_t model_flops = 0;             ///< Of a step on one core.
   std::uint64_t data_dependent_control = 0;  ///< As in Program.
   std::uint64_t compulsory_hbm_bytes = 0;    ///< Of a step on one core.
   std::uint64_t hbm_peak_bytes = 0;          ///< Of one core.
   std::uint64_t infeed_bytes = 0;            ///< Of a step on one core.
+  std::uint64_t infeed_host_bytes = 0;       ///< The same batch on the host; 0: as in HBM.
   bool values = false;
   std::string values_from;  ///< Where the values at the start came from; empty without values.
   std::string detail;       ///< "core=interpret", or empty.
@@ -75,6 +79,9 @@ struct RunRecord {
   bool has_events = false;
   Events events;
 };
+
+/// The SHA-256 of all parameters of a machine.
+std::string configuration_sha256(const MachineParams& params);
 
 /// The record of a program's run before the run: everything but the results.
 RunRecord start_record(const MachineParams& params, const isa::Program& program);

@@ -4,6 +4,7 @@
     run = tpusim_run.load("RUN.h5")
     run["steps"], run["ops"], run["events/waits"]      # DataFrames, by table
     run.attributes["workload"], run.clock_mhz          # texts of the file; cycles / clock_mhz are microseconds
+    run["cores"].attrs["units"]["hbm_read_bytes"]      # "bytes"; attrs["long_name"]: what a column is
 
 Numbers that stand for a name (`reason`, `unit`, `role`, `source_space`, `destination_space`) are categories of
 those names. Needs h5py and pandas; any of their versions since Debian 12 will do. `traces/README.md` has the columns.
@@ -36,18 +37,24 @@ class Run(dict):
         return pandas.Series(in_use, index=self["ops"]["name"])
 
 
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
 def _frame(dataset):
     table = pandas.DataFrame({name: dataset[name] for name in dataset.dtype.names})
     for name in table.columns[[kind.kind == "S" for kind in (dataset.dtype[c] for c in table.columns)]]:
         table[name] = table[name].str.decode("utf-8")
+    for key in ("units", "long_name"):
+        texts = [dataset.attrs[f"FIELD_{i}_{key.upper()}"] for i in range(len(dataset.dtype.names))]
+        table.attrs[key] = dict(zip(dataset.dtype.names, map(_text, texts)))
     return table
 
 
 def load(path):
     """All tables of the file."""
     with h5py.File(path, "r") as file:
-        text = lambda value: value.decode() if isinstance(value, bytes) else value
-        run = Run({name: text(value) for name, value in file.attrs.items()})
+        run = Run({name: _text(value) for name, value in file.attrs.items()})
         def add(name, item):
             if isinstance(item, h5py.Dataset) and item.dtype.names:
                 run[name] = _frame(item)

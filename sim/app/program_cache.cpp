@@ -45,13 +45,17 @@ std::string text_of_options(const frontend::WorkloadOptions& options) {
 
 }  // namespace
 
+std::string workload_key(const Arguments& arguments) {
+  const CoreChoice cores = arguments.cores.value_or(CoreChoice{0, 0});
+  return text_of(arguments.input, arguments.compiler, arguments.batch.value_or(0), cores.first,
+                 cores.count) +
+         text_of_options(arguments.workload);
+}
+
 const PreparedWorkload& ProgramCache::prepare(const Arguments& arguments,
                                               const MachineParams& params) {
-  const CoreChoice cores = arguments.cores.value_or(CoreChoice{0, 0});
-  const std::string key = text_of(arguments.input, arguments.compiler, arguments.batch.value_or(0),
-                                  cores.first, cores.count) +
-                          text_of_options(arguments.workload) +
-                          text_of_target(config::target_of(params, params.cores()));
+  const std::string key =
+      workload_key(arguments) + text_of_target(config::target_of(params, params.cores()));
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });
   if (found != entries_.end()) {

@@ -9,6 +9,9 @@
 
 namespace tpu::app {
 
+/// Everything of a command line that shapes its program, as text.
+std::string workload_key(const Arguments& arguments);
+
 /// Programs that were compiled or read for earlier runs: a machine that the compiler can't tell
 /// from an earlier one runs the same program. The least recently used ones are forgotten.
 class ProgramCache {

@@ -11,6 +11,7 @@
 #include "sim/app/cpu_time.h"
 #include "sim/app/host_verdict.h"
 #include "sim/app/progress_bar.h"
+#include "sim/app/workload_digest.h"
 #include "sim/app/workload_source.h"
 #include "sim/config/slice.h"
 #include "traces/event_recorder.h"
@@ -246,6 +247,10 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.values = arguments.values;
   record.detail = arguments.mxu_array ? "mxu=array" : arguments.interpret ? "core=interpret" : "";
   record.has_events = !arguments.output.empty();
+  if (record.has_events) {
+    record.configuration_toml = config::to_toml(configuration);
+    record.workload_sha256 = workload_sha256(arguments);
+  }
 
   if (arguments.values && !workload.is_from_xla) refuse_unknown_values(workload);
   Machine machine(configuration.params, workload.program);

@@ -10,54 +10,23 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <new>
 
-#include "models/parameter_table.h"
 #include "sim/app/command_options.h"
 #include "sim/app/simulation.h"
+#include "sim/app/workload_digest.h"
 #include "sim/base/sha256.h"
 #include "sim/report/comparison.h"
-#include "workloads/xla/captured_folder.h"
 
 namespace tpu::app {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t kPrograms = 32;  ///< That a process keeps.
 constexpr const char* kRunFlags[] = {"config", "batch",  "cores", "compiler", "steps",
                                      "warmup", "detail", "seed",  "values"};
-
-std::string digest_of_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  Sha256 digest;
-  std::string piece(std::size_t{1} << 20, '\0');
-  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0) {
-    digest.add({piece.data(), static_cast<std::size_t>(in.gcount())});
-  }
-  return digest.hex();
-}
-
-/// The files of a captured program, by name.
-std::string digest_of_folder(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file() && xla::is_captured_file(entry.path().string())) {
-      files.push_back(entry.path());
-    }
-  }
-  std::sort(files.begin(), files.end());
-  Sha256 digest;
-  for (const fs::path& file : files) {
-    digest.add(fs::relative(file, folder).string() + "=" + digest_of_file(file) + "\n");
-  }
-  return digest.hex();
-}
 
 sweep::PointResult failure(const std::string& error, ExitCode code) {
   sweep::PointResult result;
@@ -99,10 +68,7 @@ config::Configuration PointRunner::configuration_of(const Arguments& arguments) 
 const std::string& PointRunner::digest_of_workload(const std::string& name) {
   const auto found = workloads_.find(name);
   if (found != workloads_.end()) return found->second;
-  const std::string digest = frontend::is_workload(name) ? "zoo"
-                             : fs::is_directory(name)    ? digest_of_folder(name)
-                                                         : digest_of_file(name);
-  return workloads_.emplace(name, name + " " + digest).first->second;
+  return workloads_.emplace(name, name + " " + digest_of_contents(name)).first->second;
 }
 
 std::string PointRunner::hash(const sweep::Point& point) {
@@ -114,9 +80,7 @@ std::string PointRunner::hash(const sweep::Point& point) {
     const std::optional<Arguments> arguments = parse_arguments(words);
     TPU_CHECK(arguments.has_value(), "a point that asks for help");
     const config::Configuration configuration = configuration_of(*arguments);
-    for (const ParameterValue& value : parameter_table(configuration.params)) {
-      add(value.path + "=" + value_text(value));
-    }
+    add(traces::configuration_sha256(configuration.params));
     add(digest_of_workload(arguments->input));
     for (const auto& [name, text] : point.settings) {
       const auto& flags = sweep_names().flags;

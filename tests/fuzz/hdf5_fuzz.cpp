@@ -78,7 +78,8 @@ void sign(std::string& file) {
   if (bytes == std::string_view::npos || file.size() <= kBlock) return;
   const auto* data = reinterpret_cast<const unsigned char*>(file.data()) + kBlock;
   text << block.substr(0, bytes) << "\nbytes: " << file.size() - kBlock << "\ncrc32: " << std::hex
-       << crc32_z(crc32_z(0, nullptr, 0), data, file.size() - kBlock) << "\n";
+       << crc32_z(crc32_z(0, nullptr, 0), data, file.size() - kBlock)
+       << "\nAn HDF5 file with a user block of 512 bytes: h5py and pandas.read_hdf read it.\n";
   std::string front = text.str();
   front.resize(kBlock, '\0');
   file.replace(0, kBlock, front);

