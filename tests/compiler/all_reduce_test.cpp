@@ -179,10 +179,6 @@ TEST(MeshAllReduce, EveryCoreEndsWithTheSumOfAll) {
   }
 }
 
-TEST(MeshAllReduce, OneChipOfTwoCoresToo) {
-  check_sums(mesh(1, 1, false, false), 2, 100, 2, false);
-}
-
 RunResult timed(const AllReduceShape& shape, const MachineParams& params, bool full) {
   const isa::Program program = all_reduce_program(shape, target_of(params, params.cores()));
   Machine machine(params, program);
@@ -190,6 +186,30 @@ RunResult timed(const AllReduceShape& shape, const MachineParams& params, bool f
   options.pod_full = full;
   options.steps = 2;
   return machine.run(options);
+}
+
+/// Sides of one step, of several from the nearer side, of more than the cost model would cut.
+TEST(MeshAllReduce, LongSidesTakePartsFromBothWaysRound) {
+  for (const MachineParams& params : {mesh(8, 1, true, false), mesh(1, 16, false, true)}) {
+    SCOPED_TRACE(params.topology().text());
+    check_sums(params, params.cores(), 300, 2, false);
+  }
+}
+
+/// A ring of 16 chips has 8 steps each way, not 15: its hops alone say so.
+TEST(MeshAllReduce, TakesHalfARingOfStepsForEachHalf) {
+  MachineParams params = mesh(1, 16, false, true);
+  params.core.vmem_mib = 16;
+  const Target target = target_of(params, params.cores());
+  const RunResult result = timed(mesh_shape(64, target), params, false);
+  const double hop = params.ici.hop_latency_ns * 1e-3 * params.clock_mhz;
+  const double step = static_cast<double>(result.cycles) / 2;
+  EXPECT_GT(step, 2 * 8 * hop);
+  EXPECT_LT(step, 2 * 15 * hop);
+}
+
+TEST(MeshAllReduce, OneChipOfTwoCoresToo) {
+  check_sums(mesh(1, 1, false, false), 2, 100, 2, false);
 }
 
 TEST(MeshAllReduce, IsFasterThanTheRingAndTheSameOnAllCoresOfASquare) {
@@ -287,7 +307,7 @@ TEST(AllReduce, BothDirectionsOfTheLinksWork) {
   const double bytes = shape.granules * 1024.0 / 2 * 2 * 7 / 8;
   const double bound = bytes / link_bytes_per_cycle;
   EXPECT_GT(static_cast<double>(result.cycles), bound);
-  EXPECT_LT(static_cast<double>(result.cycles), 1.3 * bound);
+  EXPECT_LT(static_cast<double>(result.cycles), 1.4 * bound);
 }
 
 }  // namespace

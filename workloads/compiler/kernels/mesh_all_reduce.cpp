@@ -20,31 +20,44 @@ constexpr std::uint32_t kBuffers = 3;           ///< Being exchanged, summed and
 constexpr double kStepCycles = 150;             ///< Of the code around a step, about.
 /// Up to this much dearer than the ring the mesh is taken: all cores do the same in the same cycles
 /// then, and the machine simulates one for all.
-constexpr double kAlmost = 1.1;
+constexpr double kAlmost = 1.25;
 constexpr int kFieldBits = 10;
 constexpr std::uint32_t kFieldMask = (1U << kFieldBits) - 1;
 
 bool is_power_of_two(std::uint32_t value) { return value > 0 && (value & (value - 1)) == 0; }
 int log2(std::uint32_t value) { return value < 2 ? 0 : 1 + log2(value / 2); }
 
-/// Of a bucket, which is in VMEM as often as there are buffers, and arrives once more.
-std::uint64_t most_granules(const Target& target) {
-  const std::uint64_t vmem = target.vmem_bytes / isa::kHbmGranuleBytes;
-  return std::min<std::uint64_t>(kLargestBucket, vmem / (kBuffers + 1) - 16);
-}
-
-/// How a bucket is cut: for the cores of a chip, for the ways round, for each dimension.
+/// How a bucket is cut: for the cores of a chip, for each dimension.
 struct Cut {
-  std::uint32_t pair = 2, ways = 2, first = 2, second = 2;
+  std::uint32_t pair = 2, first = 2, second = 2;
 
   explicit Cut(const Target& target)
       : pair(target.cores_per_chip),
         first(target.slice.dimension(0).size),
-        second(target.slice.dimension(1).size) {
-    if (std::max(first, second) <= 2 || parts() > most_granules(target)) ways = 1;
-  }
-  std::uint32_t parts() const { return pair * ways * first * second; }
+        second(target.slice.dimension(1).size) {}
+  std::uint32_t parts() const { return pair * first * second; }
 };
+
+std::uint64_t vmem_granules(const Target& target) {
+  return target.vmem_bytes / isa::kHbmGranuleBytes;
+}
+
+/// A bucket of so many granules is in VMEM as often as there are buffers, and arrives once more;
+/// the last sum is made in whole registers.
+bool fits_vmem(const Cut& cut, std::uint64_t granules, const Target& target) {
+  const std::uint64_t half = granules / cut.pair;
+  const std::uint64_t segment = granules / cut.parts();
+  const std::uint64_t arrivals = (cut.pair > 1 ? half : 0) + half - segment;
+  const std::uint64_t beyond =
+      (kRegisterGranules - segment % kRegisterGranules) % kRegisterGranules;
+  return granules <= kLargestBucket &&
+         kBuffers * granules + arrivals + beyond <= vmem_granules(target);
+}
+
+/// Steps of a ring whose segments come to their owner from both sides: the farther side's, and the
+/// nearer one's.
+std::uint32_t steps_forward(std::uint32_t members) { return members / 2; }
+std::uint32_t steps_backward(std::uint32_t members) { return members - 1 - members / 2; }
 
 /// Cycles from one bucket of so many granules to the next: what takes longest of the dimensions one
 /// after the other, the exchange between the cores of a chip, and the HBM.
@@ -54,12 +67,18 @@ double bucket_cycles(const Cut& cut, std::uint32_t granules, const Target& targe
   double cycles = 0;
   // Both cores of a chip share its links, unless they begin along different dimensions.
   const double share = cut.first == cut.second ? 1 : cut.pair;
-  const auto ring = [&](std::uint32_t members, double part) {
-    const double segment = share * part / members / target.link_bytes_per_cycle;
-    cycles += 2 * (members - 1) * (target.hop_cycles + segment + kStepCycles);
+  const auto ring = [&](std::size_t dimension, double part) {
+    const isa::Topology::Dimension& along = target.slice.dimension(dimension);
+    const double segment = share * part / along.size / target.link_bytes_per_cycle;
+    const double steps = steps_forward(along.size);
+    // Out over the even chips and back over the odd ones: two links a step, shared by both ways.
+    const bool folds = !along.wraps && along.size > 2;
+    const double segments = folds ? along.size - 1 : steps;
+    cycles +=
+        2 * (steps * ((folds ? 2 : 1) * target.hop_cycles + kStepCycles) + segments * segment);
   };
-  ring(cut.first, half / cut.ways);
-  ring(cut.second, half / cut.ways / cut.first);
+  ring(0, half);
+  ring(1, half / cut.first);
   if (cut.pair > 1) {
     const double passage = half / target.link_bytes_per_cycle;
     cycles = std::max(cycles, 2 * (target.local_hop_cycles + passage + kStepCycles));
@@ -69,7 +88,10 @@ double bucket_cycles(const Cut& cut, std::uint32_t granules, const Target& targe
 
 double ring_cycles(const AllReduceShape& shape, const Target& target) {
   const double chunk = static_cast<double>(shape.chunk_granules) * isa::kHbmGranuleBytes;
-  const double step = target.hop_cycles + shape.streams / 2 * chunk / target.link_bytes_per_cycle;
+  // From core to core of a chip, then to the next chip.
+  const double hop = (target.hop_cycles + (target.cores_per_chip - 1) * target.local_hop_cycles) /
+                     static_cast<double>(target.cores_per_chip);
+  const double step = hop + shape.streams / 2 * chunk / target.link_bytes_per_cycle;
   return shape.rounds * (2.0 * target.cores - 2) * (step + kStepCycles);
 }
 
@@ -78,7 +100,6 @@ class MeshAllReduce {
   MeshAllReduce(const AllReduceShape& shape, const Target& target)
       : shape_(shape), target_(target), cut_(target), kernel_("all-reduce", target) {
     half_ = bucket() / cut_.pair;
-    part_ = half_ / cut_.ways;
   }
 
   isa::Kernel build() {
@@ -100,55 +121,69 @@ class MeshAllReduce {
   struct Line {
     SReg rank, next, previous;  ///< Chips.
   };
-  /// What goes one way round: its place on the rings, and its DMAs by phase.
+  /// A dimension: this core's place on its ring, and its DMAs one way round and the other.
   struct Way {
-    bool forward = true;
-    Line first, second;
-    RemoteDmaWords reduce_first, reduce_second, gather_second, gather_first;
+    RemoteDmaWords reduce, gather;
+  };
+  struct Dimension {
+    std::uint32_t members = 1, granules = 0;  ///< Granules of a member's segment.
+    std::uint32_t arrivals = 0;               ///< First of its rows in the region of that name.
+    Line line;
+    Way forward, backward;
   };
 
   std::uint32_t bucket() const { return shape_.mesh.bucket_granules; }
   static std::uint32_t rows(std::uint32_t granules) { return granules * kRowsPerGranule; }
-  std::uint32_t first_segment() const { return part_ / cut_.first; }
+  std::uint32_t first_segment() const { return half_ / cut_.first; }
   std::uint32_t second_segment() const { return first_segment() / cut_.second; }
 
   void allocate();
   void find_place();
   Line line(std::uint32_t members, bool wraps, SReg at, const std::function<SReg(SReg)>& chip);
-  Line oriented(const Line& line, std::uint32_t members, bool forward);
   void prepare_dmas();
+  void prepare_dimension(Dimension& along, std::uint32_t sent);
+  RemoteDmaWords prepare_dma(std::uint32_t sent, std::uint32_t granules, const Peer& to);
   void enter();
   void start_load(SReg number, SReg slot);
   void take_turn(SReg turn);
   void store_sums(SReg number, SReg slot);
   void finish_pair(SReg slot, SReg turn);
-  std::vector<SReg> first_rows(SReg slot, bool of_segments);
-  void reduce(bool second, std::uint32_t members, const std::vector<SReg>& begin);
-  void gather(bool second, std::uint32_t members, const std::vector<SReg>& begin);
+  SReg first_row(SReg slot, const Dimension& along);
+  void reduce(const Dimension& along, SReg begin);
+  void gather(const Dimension& along, SReg begin);
+  void for_both_ways(const Dimension& along, SReg step,
+                     const std::function<void(const Way&, bool forward)>& visit);
+  void receive_part(const Dimension& along, bool forward, SReg begin, SReg step);
   void add_rows(SReg to_row, SReg from_row, std::uint32_t granules);
-  SReg segment_row(SReg begin, const Line& line, SReg back, std::uint32_t members,
-                   std::uint32_t granules);
+  SReg segment_row(SReg begin, const Dimension& along, ScalarOperand ahead);
 
   const AllReduceShape& shape_;
   const Target& target_;
   const Cut cut_;
   KernelBuilder kernel_;
-  std::uint32_t half_ = 0, part_ = 0;  ///< Granules: of this core, of one way round.
+  std::uint32_t half_ = 0;  ///< Granules of a bucket that this core sums.
   SReg base_, chip_, core_, my_half_, other_half_;
   VmemRegion buffers_;   ///< kBuffers buckets.
   SVariable slot_;       ///< First row of the present turn's bucket in the buffers.
-  VmemRegion arrivals_;  ///< From the other core, then of each way the parts of both dimensions.
-  std::uint32_t loaded_ = 0, written_ = 0, entered_ = 0, added_ = 0;
+  VmemRegion arrivals_;  ///< From the other core, then the parts of both dimensions.
+  std::uint32_t loaded_ = 0, written_ = 0, entered_ = 0, added_ = 0, sent_ = 0;
   Line x_, y_;
-  std::vector<Way> ways_;
+  Dimension first_, second_;
   RemoteDmaWords exchange_half_, return_half_;
   std::uint32_t next_flag_ = kAllReduceFlagBegin;
 };
 
 void MeshAllReduce::allocate() {
-  buffers_ = kernel_.allocate_vmem(kBuffers * rows(bucket()));
   const std::uint32_t from_pair = cut_.pair > 1 ? half_ : 0;
-  arrivals_ = kernel_.allocate_vmem(rows(from_pair + half_) + isa::kSublanes);
+  first_.members = cut_.first;
+  first_.granules = first_segment();
+  first_.arrivals = rows(from_pair);
+  second_.members = cut_.second;
+  second_.granules = second_segment();
+  second_.arrivals = first_.arrivals + rows((cut_.first - 1) * first_segment());
+  // The last part is added in whole registers, which reach a little into what is behind it.
+  arrivals_ = kernel_.allocate_vmem(second_.arrivals + rows((cut_.second - 1) * second_segment()));
+  buffers_ = kernel_.allocate_vmem(kBuffers * rows(bucket()));
   entered_ = next_flag_++;
   loaded_ = next_flag_++;
   written_ = next_flag_++;
@@ -193,45 +228,43 @@ void MeshAllReduce::find_place() {
   kernel_.new_block();
 }
 
-MeshAllReduce::Line MeshAllReduce::oriented(const Line& line, std::uint32_t members, bool forward) {
-  if (forward) return line;
-  return {kernel_.sub(members - 1, line.rank), line.previous, line.next};
+RemoteDmaWords MeshAllReduce::prepare_dma(std::uint32_t sent, std::uint32_t granules,
+                                          const Peer& to) {
+  const RemoteDmaWords words{kernel_.allocate_smem(8), next_flag_++, sent, granules, false};
+  write_remote_dma(kernel_, words, {chip_, core_}, to);
+  kernel_.new_block();
+  return words;
+}
+
+void MeshAllReduce::prepare_dimension(Dimension& along, std::uint32_t sent) {
+  const auto way = [&](SReg to) {
+    return Way{prepare_dma(sent, along.granules, {to, core_}),
+               prepare_dma(sent, along.granules, {to, core_})};
+  };
+  if (steps_forward(along.members) > 0) along.forward = way(along.line.next);
+  if (steps_backward(along.members) > 0) along.backward = way(along.line.previous);
 }
 
 void MeshAllReduce::prepare_dmas() {
-  const auto dma = [&](std::uint32_t sent, std::uint32_t granules, const Peer& to) {
-    const RemoteDmaWords words{kernel_.allocate_smem(8), next_flag_++, sent, granules, false};
-    write_remote_dma(kernel_, words, {chip_, core_}, to);
-    kernel_.new_block();
-    return words;
-  };
   if (cut_.pair > 1) {
     const Peer other{chip_, kernel_.sub(1, core_)};
-    exchange_half_ = dma(next_flag_++, half_, other);
-    return_half_ = dma(next_flag_++, half_, other);
+    exchange_half_ = prepare_dma(next_flag_++, half_, other);
+    return_half_ = prepare_dma(next_flag_++, half_, other);
   }
-  Line first = x_, second = y_;
+  first_.line = x_;
+  second_.line = y_;
   if (cut_.pair > 1 && cut_.first == cut_.second) {
     const PReg along_x = kernel_.equal(core_, 0);
     const auto choose = [&](const Line& a, const Line& b) {
       return Line{kernel_.select(along_x, a.rank, b.rank), kernel_.select(along_x, a.next, b.next),
                   kernel_.select(along_x, a.previous, b.previous)};
     };
-    first = choose(x_, y_);
-    second = choose(y_, x_);
+    first_.line = choose(x_, y_);
+    second_.line = choose(y_, x_);
   }
-  for (std::uint32_t i = 0; i < cut_.ways; ++i) {
-    Way way;
-    way.forward = i == 0;
-    way.first = oriented(first, cut_.first, way.forward);
-    way.second = oriented(second, cut_.second, way.forward);
-    const std::uint32_t sent = next_flag_++;
-    way.reduce_first = dma(sent, first_segment(), {way.first.next, core_});
-    way.reduce_second = dma(sent, second_segment(), {way.second.next, core_});
-    way.gather_second = dma(sent, second_segment(), {way.second.next, core_});
-    way.gather_first = dma(sent, first_segment(), {way.first.next, core_});
-    ways_.push_back(way);
-  }
+  sent_ = next_flag_++;
+  prepare_dimension(first_, sent_);
+  prepare_dimension(second_, sent_);
 }
 
 /// Tells all that send to this core that it is there, and waits for those that it sends to.
@@ -243,9 +276,9 @@ void MeshAllReduce::enter() {
     ++senders;
   };
   if (cut_.pair > 1) tell({chip_, kernel_.sub(1, core_)});
-  for (const Way& way : ways_) {
-    if (cut_.first > 1) tell({way.first.previous, core_});
-    if (cut_.second > 1) tell({way.second.previous, core_});
+  for (const Dimension* along : {&first_, &second_}) {
+    if (steps_forward(along->members) > 0) tell({along->line.previous, core_});
+    if (steps_backward(along->members) > 0) tell({along->line.next, core_});
   }
   kernel_.wait(entered_, senders);
 }
@@ -279,26 +312,28 @@ void MeshAllReduce::take_turn(SReg turn) {
     kernel_.new_block();
   });
   kernel_.if_(sums, [&] {
-    reduce(false, cut_.first, first_rows(before, false));
-    reduce(true, cut_.second, first_rows(before, true));
+    reduce(first_, first_row(before, first_));
+    reduce(second_, first_row(before, second_));
   });
   kernel_.if_(kernel_.less(1, turn), [&] { store_sums(kernel_.sub(turn, 2), other); });
+  kernel_.if_(sums, [&] { gather(second_, first_row(before, second_)); });
+  // The next bucket is loaded meanwhile.
+  kernel_.if_(kernel_.less(1, turn), [&] { kernel_.wait(written_, bucket()); });
+  kernel_.if_(kernel_.less(turn, buckets - 1), [&] { start_load(kernel_.add(turn, 1), other); });
   kernel_.if_(sums, [&] {
-    gather(true, cut_.second, first_rows(before, true));
-    gather(false, cut_.first, first_rows(before, false));
-    for (const Way& way : ways_) {
-      const std::uint32_t sent =
-          2 * ((cut_.first - 1) * first_segment() + (cut_.second - 1) * second_segment());
-      if (sent > 0) kernel_.wait(way.reduce_first.sent, sent);
-    }
+    gather(first_, first_row(before, first_));
+    const std::uint32_t sent =
+        2 * ((cut_.first - 1) * first_segment() + (cut_.second - 1) * second_segment());
+    if (sent > 0) kernel_.wait(sent_, sent);
+  });
+  // What it tells the other core goes before the sums that follow on the same path.
+  if (cut_.pair > 1) kernel_.if_(exchanges, [&] { finish_pair(slot, turn); });
+  kernel_.if_(sums, [&] {
     if (cut_.pair == 1) return;
     const SReg mine = kernel_.add(kernel_.add(before, buffers_.row), my_half_);
     start_remote_dma(kernel_, return_half_, mine, mine);
     kernel_.new_block();
   });
-  kernel_.if_(kernel_.less(1, turn), [&] { kernel_.wait(written_, bucket()); });
-  kernel_.if_(kernel_.less(turn, buckets - 1), [&] { start_load(kernel_.add(turn, 1), other); });
-  if (cut_.pair > 1) kernel_.if_(exchanges, [&] { finish_pair(slot, turn); });
   kernel_.new_block();
   kernel_.set(slot_, other);
 }
@@ -327,66 +362,75 @@ void MeshAllReduce::finish_pair(SReg slot, SReg turn) {
   });
 }
 
-/// Where the parts of the ways round begin in VMEM, or this core's segments of them.
-std::vector<SReg> MeshAllReduce::first_rows(SReg slot, bool of_segments) {
-  std::vector<SReg> begin;
+/// Where the segments of a dimension begin in VMEM: of the second one inside of this core's segment
+/// of the first.
+SReg MeshAllReduce::first_row(SReg slot, const Dimension& along) {
   const SReg mine = kernel_.add(kernel_.add(slot, buffers_.row), my_half_);
-  for (std::uint32_t i = 0; i < cut_.ways; ++i) {
-    const SReg part = kernel_.add(mine, i * rows(part_));
-    const SReg segment = kernel_.add(part, kernel_.mul(ways_[i].first.rank, rows(first_segment())));
-    begin.push_back(of_segments ? segment : part);
-  }
-  return begin;
+  if (&along == &first_) return mine;
+  return kernel_.add(mine, kernel_.mul(first_.line.rank, rows(first_segment())));
 }
 
-/// The first row of the segment `back` places behind this core's own on the ring.
-SReg MeshAllReduce::segment_row(SReg begin, const Line& line, SReg back, std::uint32_t members,
-                                std::uint32_t granules) {
-  const SReg segment = kernel_.and_(kernel_.sub(line.rank, back), members - 1);
-  return kernel_.add(begin, kernel_.mul(segment, rows(granules)));
+/// The first row of the segment `ahead` places ahead of this core's own on the ring.
+SReg MeshAllReduce::segment_row(SReg begin, const Dimension& along, ScalarOperand ahead) {
+  const SReg segment = kernel_.and_(kernel_.add(along.line.rank, ahead), along.members - 1);
+  return kernel_.add(begin, kernel_.mul(segment, rows(along.granules)));
 }
 
-/// Reduce-scatter along a dimension: each core ends with the sum of its own segment.
-void MeshAllReduce::reduce(bool second, std::uint32_t members, const std::vector<SReg>& begin) {
-  const std::uint32_t size = second ? second_segment() : first_segment();
-  const std::uint32_t from_pair = cut_.pair > 1 ? half_ : 0;
-  const auto slot = [&](std::uint32_t way, SReg step) {
-    const std::uint32_t behind = second ? (cut_.first - 1) * first_segment() : 0;
-    return kernel_.add(kernel_.mul(step, rows(size)), rows(from_pair + way * part_ + behind));
-  };
-  kernel_.loop(members - 1, [&](SReg step) {
-    for (std::uint32_t i = 0; i < cut_.ways; ++i) {
-      const Way& way = ways_[i];
-      const SReg row = segment_row(begin[i], second ? way.second : way.first, kernel_.add(step, 1),
-                                   members, size);
-      start_remote_dma(kernel_, second ? way.reduce_second : way.reduce_first, row,
-                       kernel_.add(slot(i, step), arrivals_.row));
+/// Both ways round in a step; the nearer side has one step less, or none.
+void MeshAllReduce::for_both_ways(const Dimension& along, SReg step,
+                                  const std::function<void(const Way&, bool forward)>& visit) {
+  visit(along.forward, true);
+  const std::uint32_t backward = steps_backward(along.members);
+  if (backward == 0) return;
+  kernel_.if_(kernel_.less(step, backward), [&] { visit(along.backward, false); });
+}
+
+/// Reduce-scatter along a dimension: each core ends with the sum of its own segment. Half of the
+/// others' parts come one way round, half the other way; on the way each core adds its own.
+void MeshAllReduce::reduce(const Dimension& along, SReg begin) {
+  const std::uint32_t forward_steps = steps_forward(along.members);
+  if (forward_steps == 0) return;
+  kernel_.loop(forward_steps, [&](SReg step) {
+    for_both_ways(along, step, [&](const Way& way, bool forward) {
+      const SReg row =
+          forward ? segment_row(begin, along, kernel_.sub(forward_steps, step))
+                  : segment_row(begin, along, kernel_.sub(step, steps_backward(along.members)));
+      const std::uint32_t behind = forward ? 0 : forward_steps * rows(along.granules);
+      start_remote_dma(kernel_, way.reduce, row,
+                       kernel_.add(kernel_.mul(step, rows(along.granules)),
+                                   arrivals_.row + along.arrivals + behind));
       kernel_.new_block();
-    }
-    for (std::uint32_t i = 0; i < cut_.ways; ++i) {
-      const Way& way = ways_[i];
-      kernel_.wait((second ? way.reduce_second : way.reduce_first).received, size);
+    });
+    for_both_ways(along, step, [&](const Way& way, bool forward) {
+      kernel_.wait(way.reduce.received, along.granules);
       kernel_.new_block();
-      const SReg row = segment_row(begin[i], second ? way.second : way.first, kernel_.add(step, 2),
-                                   members, size);
-      add_rows(kernel_.sub(row, buffers_.row), slot(i, step), size);
-    }
+      receive_part(along, forward, begin, step);
+    });
   });
 }
 
-/// All-gather along a dimension: segments arrive where they belong.
-void MeshAllReduce::gather(bool second, std::uint32_t members, const std::vector<SReg>& begin) {
-  const std::uint32_t size = second ? second_segment() : first_segment();
-  kernel_.loop(members - 1, [&](SReg step) {
-    for (std::uint32_t i = 0; i < cut_.ways; ++i) {
-      const Way& way = ways_[i];
-      const SReg row = segment_row(begin[i], second ? way.second : way.first, step, members, size);
-      start_remote_dma(kernel_, second ? way.gather_second : way.gather_first, row, row);
+/// Adds what has arrived in a step to the segment that it belongs to.
+void MeshAllReduce::receive_part(const Dimension& along, bool forward, SReg begin, SReg step) {
+  const std::uint32_t forward_steps = steps_forward(along.members);
+  const SReg ahead = forward ? kernel_.sub(forward_steps - 1, step)
+                             : kernel_.sub(step, steps_backward(along.members) - 1);
+  const std::uint32_t behind = forward ? 0 : forward_steps * rows(along.granules);
+  add_rows(kernel_.sub(segment_row(begin, along, ahead), buffers_.row),
+           kernel_.add(kernel_.mul(step, rows(along.granules)), along.arrivals + behind),
+           along.granules);
+}
+
+/// All-gather along a dimension: segments arrive where they belong, half of them from either side.
+void MeshAllReduce::gather(const Dimension& along, SReg begin) {
+  if (steps_forward(along.members) == 0) return;
+  kernel_.loop(steps_forward(along.members), [&](SReg step) {
+    for_both_ways(along, step, [&](const Way& way, bool forward) {
+      const SReg row = segment_row(begin, along, forward ? kernel_.sub(0, step) : step);
+      start_remote_dma(kernel_, way.gather, row, row);
       kernel_.new_block();
-    }
-    for (const Way& way : ways_) {
-      kernel_.wait((second ? way.gather_second : way.gather_first).received, size);
-    }
+    });
+    for_both_ways(along, step,
+                  [&](const Way& way, bool) { kernel_.wait(way.gather.received, along.granules); });
     kernel_.new_block();
   });
 }
@@ -440,12 +484,14 @@ std::pair<MeshShape, double> cheapest_shape(const Cut& cut, std::uint64_t granul
                                             const Target& target) {
   constexpr std::uint64_t kMostTried = 64;
   std::pair<MeshShape, double> best{{}, std::numeric_limits<double>::infinity()};
-  if (cut.parts() > most_granules(target)) return best;
-  const std::uint64_t fewest = (granules + most_granules(target) - 1) / most_granules(target);
+  if (!fits_vmem(cut, cut.parts(), target)) return best;
+  const std::uint64_t most =
+      std::min<std::uint64_t>(kLargestBucket, vmem_granules(target) / kBuffers);
+  const std::uint64_t fewest = (granules + most - 1) / most;
   for (std::uint64_t buckets = fewest; buckets < fewest + kMostTried; ++buckets) {
     MeshShape shape;
     shape.bucket_granules = bucket_granules(cut, granules, buckets);
-    if (shape.bucket_granules > most_granules(target)) continue;
+    if (!fits_vmem(cut, shape.bucket_granules, target)) continue;
     shape.buckets =
         static_cast<std::uint32_t>((granules + shape.bucket_granules - 1) / shape.bucket_granules);
     const double cycles = (shape.buckets + 2) * bucket_cycles(cut, shape.bucket_granules, target);

@@ -19,9 +19,9 @@ MeshShape cheapest_mesh_shape(std::uint64_t granules, const Target& target);
 /// one (reduce-scatter over the pair), then the half is reduced and scattered along one dimension,
 /// then along the other; then everything is gathered the same way back. While a bucket goes along
 /// the dimensions, the next one is exchanged and the one before is returned and stored. On a square
-/// mesh core 0 begins along x and core 1 along y, so that both dimensions work at once; half of the
-/// data goes one way round, half the other. A line without a wrap-around is a ring too: out over
-/// the even chips, back over the odd ones.
+/// mesh core 0 begins along x and core 1 along y, so that both dimensions work at once. What a core
+/// sums comes to it from both sides of its ring, from each over half of the ring. A line without a
+/// wrap-around is a ring too: out over the even chips, back over the odd ones.
 ///
 /// Every part that arrives has a place of its own in VMEM, and nobody begins a bucket before all
 /// neighbours are done with the parts of the one before: the sums that they wait for pass through
