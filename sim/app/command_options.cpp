@@ -101,9 +101,9 @@ po::options_description options_of(const Command& command) {
     add("dtype", po::value<std::string>(), "of activations and operands: f32, bf16");
     add("image", po::value<std::string>(), "height and width of the images");
     add("classes", po::value<std::string>(), "number of classes");
-    add("layers", po::value<std::string>(), "of transformer");
-    add("width", po::value<std::string>(), "of transformer");
-    add("heads", po::value<std::string>(), "of transformer");
+    add("layers", po::value<std::string>(), "of models of language");
+    add("width", po::value<std::string>(), "of models of language; of biggan");
+    add("heads", po::value<std::string>(), "of models of language");
     add("sequence", po::value<std::string>(), "tokens of a sequence");
     add("vocabulary", po::value<std::string>(), "number of tokens");
     add("learning-rate", po::value<std::string>(), "of the optimiser");

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/frontend/gradient_check.h"
+#include "workloads/frontend/attention.h"
 
 namespace tpu::frontend {
 namespace {
@@ -110,6 +111,67 @@ TEST(Layers, CausalAttention) {
   check_layer({2 * 4, 6}, [](Model& model, Tensor x) {
     return causal_attention(model, x, "attention", 2, 4, 3);
   });
+}
+
+TEST(Layers, AttentionOfSeveralHeads) {
+  check_layer({12, 8}, [](Model& model, Tensor x) {
+    const Attention options{2, 6, 6, 2, true, std::nullopt};
+    return attention(model, x, x, "attention", options);
+  });
+  check_layer({12, 8}, [](Model& model, Tensor x) {
+    GraphBuilder& graph = model.graph;
+    const Tensor memory = graph.slice(x, {0, 0}, {8, 8});
+    const Tensor mask = graph.splat(ElementType::kF32, {2, 4}, -0.5);
+    return attention(model, x, memory, "attention", {2, 6, 4, 4, false, mask});
+  });
+}
+
+/// One head per instruction or all heads in one: the same sums.
+TEST(Layers, BothFormsOfCausalAttentionAgree) {
+  const auto results = [](bool together) {
+    Model model("attention", ElementType::kF32);
+    GraphBuilder& graph = model.graph;
+    const Tensor x = graph.parameter("x", hlo::array_shape(ElementType::kF32, {12, 8}));
+    const Tensor y = together ? attention(model, x, x, "a", {2, 6, 6, 2, true, std::nullopt})
+                              : causal_attention(model, x, "a", 2, 6, 2);
+    std::vector<Tensor> parameters;
+    for (const hlo::HloInstruction& instruction : graph.entry().instructions) {
+      if (instruction.opcode == HloOpcode::kParameter) parameters.push_back(Tensor{instruction.id});
+    }
+    std::mt19937 random(3);
+    std::vector<reference::Value> at;
+    for (Tensor parameter : parameters) {
+      at.push_back(random_value(graph.shape(parameter), -1, 1, random));
+    }
+    const hlo::Module module = graph.finish(y, parameters);
+    return reference::Interpreter(module).run(at).numbers;
+  };
+  const std::vector<float> one = results(true), other = results(false);
+  ASSERT_EQ(one.size(), other.size());
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], other[i], 1e-5f) << i;
+}
+
+TEST(Layers, AKeyThatIsMaskedChangesNothing) {
+  Model model("attention", ElementType::kF32);
+  GraphBuilder& graph = model.graph;
+  const Tensor x = graph.parameter("x", hlo::array_shape(ElementType::kF32, {4, 8}));
+  const Tensor mask = graph.parameter("mask", hlo::array_shape(ElementType::kF32, {1, 4}));
+  const Tensor y = attention(model, x, x, "a", {1, 4, 4, 2, false, mask});
+  std::vector<Tensor> parameters;
+  for (const hlo::HloInstruction& instruction : graph.entry().instructions) {
+    if (instruction.opcode == HloOpcode::kParameter) parameters.push_back(Tensor{instruction.id});
+  }
+  std::mt19937 random(3);
+  std::vector<reference::Value> at;
+  for (Tensor parameter : parameters) {
+    at.push_back(random_value(graph.shape(parameter), -1, 1, random));
+  }
+  const hlo::Module module = graph.finish(y, parameters);
+  at[1].numbers = {0, 0, 0, -1e9f};
+  const std::vector<float> before = reference::Interpreter(module).run(at).numbers;
+  for (std::size_t i = 24; i < 32; ++i) at[0].numbers[i] += 1;
+  const std::vector<float> after = reference::Interpreter(module).run(at).numbers;
+  for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(before[i], after[i]) << i;
 }
 
 TEST(Layers, ALaterTokenDoesNotChangeAnEarlierResult) {

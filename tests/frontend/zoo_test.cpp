@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/frontend/model.h"
 #include "workloads/reference/interpreter.h"
 
 namespace tpu::frontend {
@@ -75,7 +76,7 @@ std::vector<float> losses(const Workload& workload, int steps, bool fresh_exampl
 }
 
 TEST(Zoo, EveryWorkloadBuildsAndKeepsTheConventionsOfATrainingStep) {
-  ASSERT_EQ(workload_list().size(), 6u);
+  ASSERT_EQ(workload_list().size(), 11u);
   for (const WorkloadInfo& info : workload_list()) {
     SCOPED_TRACE(info.name);
     EXPECT_TRUE(is_workload(info.name));
@@ -103,7 +104,8 @@ TEST(Zoo, EveryWorkloadBuildsAndKeepsTheConventionsOfATrainingStep) {
 }
 
 TEST(Zoo, MasterWeightsAreF32AndMatrixOperandsOfTheComputeType) {
-  for (const char* name : {"resnet50", "transformer", "mlp", "lenet"}) {
+  for (const char* name : {"resnet50", "transformer", "mlp", "lenet", "bert", "roberta",
+                           "fairseq-transformer", "biggan"}) {
     SCOPED_TRACE(name);
     const bool wide = std::string(name) == "mlp" || std::string(name) == "lenet";
     const Workload workload = build_workload(name);
@@ -129,14 +131,92 @@ TEST(Zoo, MasterWeightsAreF32AndMatrixOperandsOfTheComputeType) {
   }
 }
 
-TEST(Zoo, NoWorkloadNeedsATranspose) {
-  for (const WorkloadInfo& info : workload_list()) {
-    const Workload workload = build_workload(info.name);
+TEST(Zoo, NoTransposeIsNeededByTheseWorkloads) {
+  for (const char* name : {"mlp", "lenet", "resnet50", "transformer", "matmul", "conv"}) {
+    const Workload workload = build_workload(name);
     for (const hlo::HloInstruction& instruction :
          workload.module.entry_computation().instructions) {
-      EXPECT_NE(instruction.opcode, HloOpcode::kTranspose) << info.name << instruction.name;
+      EXPECT_NE(instruction.opcode, HloOpcode::kTranspose) << name << instruction.name;
     }
   }
+}
+
+/// Numbers in all trained tensors: Adam keeps a mean of each.
+std::int64_t trained(const Workload& workload) {
+  std::int64_t count = 0;
+  const hlo::Computation& entry = workload.module.entry_computation();
+  for (hlo::InstructionId id : entry.parameters()) {
+    const std::string path = entry.at(id).metadata.op_name;
+    const bool is_mean = path.size() > 5 && path.compare(path.size() - 5, 5, "/mean") == 0;
+    if (path.find("/optimizer/") != std::string::npos && is_mean) {
+      count += entry.at(id).shape.element_count();
+    }
+  }
+  return count;
+}
+
+TEST(Zoo, ModelsOfLanguageHaveTheirPublishedSizes) {
+  // transformers' BertForPreTraining and RobertaForMaskedLM; that has 514 positions, and a segment
+  // that all words are of.
+  EXPECT_EQ(trained(build_workload("bert-large")), 336226108);
+  EXPECT_EQ(trained(build_workload("bert", options_of({{"sequence", "512"}}))), 110106428);
+  EXPECT_EQ(trained(build_workload("roberta")), 124697433 - 3 * 768);
+}
+
+TEST(Zoo, BigganHasItsPublishedSize) {
+  // 70.4 M and 88.0 M; ours have biases of the conditional norms and none of convolutions.
+  EXPECT_NEAR(static_cast<double>(trained(build_workload("biggan"))), 158.4e6, 0.2e6);
+}
+
+TEST(Zoo, MaskedWordsAreFifteenOfAHundred) {
+  const std::string text = hlo::to_string(build_workload("bert").module);
+  EXPECT_NE(text.find("s32[640]"), std::string::npos) << "20 of 128, 32 sequences";
+  const std::string large = hlo::to_string(build_workload("bert-large").module);
+  EXPECT_NE(large.find("s32[608]"), std::string::npos) << "76 of 512, 8 sequences";
+}
+
+TEST(Zoo, LossesOfEncodersAndTranslationFall) {
+  const auto settings = options_of({{"batch", "2"},
+                                    {"width", "32"},
+                                    {"heads", "2"},
+                                    {"sequence", "16"},
+                                    {"vocabulary", "48"},
+                                    {"layers", "1"},
+                                    {"learning_rate", "0.01"}});
+  for (const char* name : {"bert", "roberta", "fairseq-transformer"}) {
+    const std::vector<float> values = losses(build_workload(name, settings), 6, false);
+    EXPECT_LT(values.back(), 0.9f * values.front()) << name;
+  }
+}
+
+/// Two parts, of which the second sees what the first makes: each follows its own loss alone.
+TEST(Zoo, PartsOfAModelFollowTheirOwnLosses) {
+  Model model("parts", ElementType::kF32);
+  GraphBuilder& graph = model.graph;
+  const hlo::Shape shape = hlo::array_shape(ElementType::kF32, {2});
+  const Tensor x = model.input("x", shape, {Fill::kNormal, 1});
+  const auto weight = [&](const char* part) {
+    GraphBuilder::Scope scope(graph, part);
+    return model.weight("w", {2}, {Fill::kConstant, 3});
+  };
+  const Tensor made = graph.multiply(weight("maker"), x);
+  const Tensor seen = graph.reduce_sum(graph.multiply(weight("judge"), made), {0});
+  Optimizer optimizer;
+  optimizer.learning_rate = 1;
+  optimizer.momentum = 0;
+  const Workload workload =
+      model.training_step({{seen, "judge"}, {graph.scale(seen, -1), "maker"}}, optimizer, 1, 1);
+  std::vector<reference::Value> values = arguments(workload);
+  values.back().numbers = {1, 2};
+  const reference::Value result = reference::Interpreter(workload.module).run(values);
+  // seen = judge * maker * x: the maker goes up by judge * x, the judge down by maker * x.
+  EXPECT_EQ(result.elements[0].numbers, (std::vector<float>{3 + 3, 3 + 6}));
+  EXPECT_EQ(result.elements[1].numbers, (std::vector<float>{3 - 3, 3 - 6}));
+}
+
+TEST(Zoo, HeadsHaveToDivideTheWidth) {
+  EXPECT_EQ(error_of("roberta", "heads", "7"),
+            "option heads: expected a divisor of the width 768, found 7");
 }
 
 TEST(Zoo, Resnet50HasItsKnownSize) {
@@ -350,7 +430,8 @@ TEST(Zoo, MatmulAndConvHaveTheShapesAskedFor) {
 
 TEST(Zoo, ErrorsSayWhatIsAllowed) {
   EXPECT_EQ(error_of("vgg", WorkloadOptions()),
-            "no workload \"vgg\" (there are: mlp, lenet, resnet50, transformer, matmul, conv)");
+            "no workload \"vgg\" (there are: mlp, lenet, resnet50, transformer, bert, bert-large, "
+            "roberta, fairseq-transformer, biggan, matmul, conv)");
   EXPECT_EQ(error_of("mlp", "shape", "1x2x3"),
             "workload mlp has no option shape (it has: batch, replicas, dtype, learning_rate)");
   EXPECT_EQ(error_of("mlp", "batch", "0"), "option batch: expected 1 to 1048576, found 0");

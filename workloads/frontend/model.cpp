@@ -100,11 +100,37 @@ std::vector<Tensor> Model::adam(const Optimizer& optimizer, const std::vector<Te
 
 Workload Model::training_step(Tensor loss, const Optimizer& optimizer, std::int64_t examples,
                               std::int64_t replicas) {
-  TPU_CHECK(graph.type(loss) == ElementType::kF32 && graph.shape(loss).rank() == 0,
-            hlo::to_string(graph.shape(loss)));
-  std::vector<Tensor> of;
-  for (const Weight& weight : weights_) of.push_back(weight.tensor);
-  std::vector<Tensor> means = gradients(graph, loss, of);
+  return training_step({{loss, ""}}, optimizer, examples, replicas);
+}
+
+/// By weight. Each weight has to follow one objective.
+std::vector<Tensor> Model::gradients_of(const std::vector<Objective>& objectives) {
+  std::vector<Tensor> result(weights_.size());
+  std::size_t found = 0;
+  for (const Objective& objective : objectives) {
+    TPU_CHECK(
+        graph.type(objective.loss) == ElementType::kF32 && graph.shape(objective.loss).rank() == 0,
+        hlo::to_string(graph.shape(objective.loss)));
+    std::vector<Tensor> of;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      if (weights_[i].path.rfind(objective.scope, 0) != 0) continue;
+      of.push_back(weights_[i].tensor);
+      places.push_back(i);
+    }
+    const std::vector<Tensor> part = gradients(graph, objective.loss, of);
+    for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = part[i];
+    found += places.size();
+  }
+  TPU_CHECK(found == weights_.size(), found << " of " << weights_.size() << " weights");
+  return result;
+}
+
+Workload Model::training_step(const std::vector<Objective>& objectives, const Optimizer& optimizer,
+                              std::int64_t examples, std::int64_t replicas) {
+  std::vector<Tensor> means = gradients_of(objectives);
+  Tensor loss = objectives.at(0).loss;
+  for (std::size_t i = 1; i < objectives.size(); ++i) loss = graph.add(loss, objectives[i].loss);
   if (replicas > 1) average_over_replicas(means, loss, replicas);
   std::vector<Tensor> results;
   {

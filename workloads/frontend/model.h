@@ -48,6 +48,16 @@ class Model {
   Workload training_step(Tensor loss, const Optimizer& optimizer, std::int64_t examples,
                          std::int64_t replicas);
 
+  /// A loss and the weights that follow it: those whose path begins with the scope.
+  struct Objective {
+    Tensor loss;
+    std::string scope;
+  };
+  /// The same where parts of the model follow losses of their own, in one step. The loss that the
+  /// step returns is their sum.
+  Workload training_step(const std::vector<Objective>& objectives, const Optimizer& optimizer,
+                         std::int64_t examples, std::int64_t replicas);
+
  private:
   struct Weight {
     Tensor tensor;
@@ -64,6 +74,7 @@ class Model {
     Initializer initializer;
   };
 
+  std::vector<Tensor> gradients_of(const std::vector<Objective>& objectives);
   Tensor slot(const std::string& name, const hlo::Shape& shape, double value);
   void average_over_replicas(std::vector<Tensor>& gradients, Tensor& loss, std::int64_t replicas);
   std::vector<Tensor> sgd(const Optimizer& optimizer, const std::vector<Tensor>& gradients);

@@ -49,10 +49,7 @@ Workload build_transformer(const WorkloadOptions& options) {
   sizes.width = checked("width", options.width, 256, 1, 1 << 16);
   sizes.heads =
       checked("heads", options.heads, std::max<std::int64_t>(sizes.width / 128, 1), 1, sizes.width);
-  if (sizes.width % sizes.heads != 0) {
-    throw UsageError("option heads: expected a divisor of the width " +
-                     std::to_string(sizes.width) + ", found " + std::to_string(sizes.heads));
-  }
+  check_heads(sizes.width, sizes.heads);
   Model model("transformer", element_type(options.dtype, ElementType::kBf16));
   GraphBuilder& graph = model.graph;
   const std::int64_t rows = sizes.batch * sizes.sequence;

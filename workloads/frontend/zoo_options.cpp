@@ -100,6 +100,12 @@ std::int64_t checked(std::string_view option, const std::optional<std::int64_t>&
   return checked(option, value.value_or(otherwise), low, high);
 }
 
+void check_heads(std::int64_t width, std::int64_t heads) {
+  if (width % heads == 0) return;
+  throw UsageError("option heads: expected a divisor of the width " + std::to_string(width) +
+                   ", found " + std::to_string(heads));
+}
+
 double checked_rate(const std::optional<double>& value, double otherwise) {
   const double rate = value.value_or(otherwise);
   if (!(rate >= 0 && rate <= 1000)) {

@@ -22,6 +22,8 @@ std::int64_t checked(std::string_view option, std::int64_t value, std::int64_t l
 /// The option, its default when unset, within bounds.
 std::int64_t checked(std::string_view option, const std::optional<std::int64_t>& value,
                      std::int64_t otherwise, std::int64_t low, std::int64_t high);
+/// Refuses heads that do not divide the width.
+void check_heads(std::int64_t width, std::int64_t heads);
 double checked_rate(const std::optional<double>& value, double otherwise);
 hlo::ElementType element_type(const std::optional<std::string>& value, hlo::ElementType otherwise);
 
