@@ -411,6 +411,28 @@ TEST(Compiler, TransformerStepsAreTheReferences) {
   expect_training(Training("transformer", with_batch(2), 1), 3e-2, 0.25);
 }
 
+TEST(Compiler, EncodersAndTranslationAreTheReferences) {
+  frontend::WorkloadOptions options = with_batch(3);
+  options.layers = 1;
+  options.width = 64;
+  options.heads = 2;
+  options.sequence = 12;
+  options.vocabulary = 200;
+  for (const char* name : {"bert", "fairseq-transformer"}) {
+    SCOPED_TRACE(name);
+    expect_training(Training(name, options, 1), 3e-2, 0.3);
+  }
+}
+
+/// From 129 images on, two arrays behind the last gradient of a kernel leave it no room.
+TEST(Compiler, ResNet50CompilesWhateverItsBatch) {
+  for (const std::int64_t batch : {9, 129, 150, 207, 255, 271}) {
+    SCOPED_TRACE(batch);
+    EXPECT_NO_THROW(compiler::compile(
+        frontend::build_workload("resnet50", with_batch(batch)).module, target_of({}, 1)));
+  }
+}
+
 TEST(Compiler, ReducedResNet50StepsAreTheReferences) {
   frontend::WorkloadOptions options = with_batch(8);
   options.image = 32;

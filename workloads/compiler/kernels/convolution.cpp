@@ -59,10 +59,17 @@ bool is_plain_product(const ConvolutionProblem& problem) {
 
 bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
                             const hlo::Shape& window, const Target& target) {
+  return has_convolution_kernel(convolution, input, window, convolution.shape,
+                                {hlo::ElementType::kF32}, target);
+}
+
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const hlo::Shape& result,
+                            const std::vector<hlo::ElementType>& read, const Target& target) {
   try {
-    ConvolutionProblem problem = convolution_problem(convolution, input, window, convolution.shape);
+    ConvolutionProblem problem = convolution_problem(convolution, input, window, result);
     problem.has_epilogue = !problem.is_depthwise;
-    if (problem.has_epilogue) problem.epilogue_types = {hlo::ElementType::kF32};
+    if (problem.has_epilogue) problem.epilogue_types = read;
     if (problem.is_depthwise) {
       check_depthwise_fits(problem, target);
     } else if (problem.batch_in_lanes) {

@@ -33,7 +33,11 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
                                 const hlo::HloInstruction& instruction, const Target& target);
 
 /// Whether lower_convolution() has a kernel for a convolution whose arrays lie like this and an
-/// expression behind it that reads one more array.
+/// expression behind it that makes `result` and reads one more array of the same extent, or those
+/// of the types `read`.
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const hlo::Shape& result,
+                            const std::vector<hlo::ElementType>& read, const Target& target);
 bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
                             const hlo::Shape& window, const Target& target);
 

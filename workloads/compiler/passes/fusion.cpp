@@ -146,6 +146,7 @@ class Fusion {
   bool has_batch_in_lanes(InstructionId product) const;
   bool makes_images(InstructionId product) const;
   bool fits_behind_convolution(const Draft& draft, InstructionId product) const;
+  bool has_kernel_behind(const Draft& draft, InstructionId product) const;
   bool fits_epilogue(const Draft& draft, InstructionId product) const;
   bool uses_own_sum(const Draft& draft) const;
   bool may_join(std::size_t host, std::size_t reader);
@@ -691,7 +692,27 @@ bool Fusion::fits_behind_convolution(const Draft& draft, InstructionId product) 
   };
   std::for_each(draft.leaves.begin(), draft.leaves.end(), count);
   std::for_each(draft.roots.begin(), draft.roots.end(), count);
-  return images <= limits_.convolution_images && elements <= limits_.convolution_vectors;
+  return images <= limits_.convolution_images && elements <= limits_.convolution_vectors &&
+         has_kernel_behind(draft, product);
+}
+
+/// The gradient of a kernel keeps all of its blocks in VMEM: with one array behind it the layout
+/// was chosen so that it has a kernel, with more it may have none.
+bool Fusion::has_kernel_behind(const Draft& draft, InstructionId product) const {
+  const HloInstruction& convolution = at(product);
+  if (makes_images(product) || !limits_.has_convolution_kernel) return true;
+  std::vector<hlo::ElementType> read;
+  for (InstructionId leaf : draft.leaves) {
+    const bool is_side = std::count(convolution.operands.begin(), convolution.operands.end(), leaf);
+    if (!is_side && at(leaf).shape.dimensions == convolution.shape.dimensions) {
+      read.push_back(at(leaf).shape.type);
+    }
+  }
+  const auto made = std::find_if(draft.roots.begin(), draft.roots.end(), [&](InstructionId root) {
+    return at(root).shape.dimensions == convolution.shape.dimensions;
+  });
+  return read.size() <= 1 || made == draft.roots.end() ||
+         limits_.has_convolution_kernel(entry_, convolution, at(*made).shape, read);
 }
 
 /// A sum over rows is known when the kernel ends.
@@ -728,7 +749,7 @@ bool Fusion::may_join(std::size_t host, std::size_t reader) {
   const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
   return (is_dot ? blocks > 0 : blocks == 1) && both.roots.size() <= results &&
          both.inside.size() <= limits_.instructions && arrays <= limits_.epilogue_arrays &&
-         (is_dot || fits_behind_convolution(both, product)) && fits_epilogue(both, product);
+         fits_epilogue(both, product) && (is_dot || fits_behind_convolution(both, product));
 }
 
 bool Fusion::join_a_reader(std::size_t host) {

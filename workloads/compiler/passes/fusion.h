@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "workloads/graph/graph.h"
 
@@ -17,6 +19,11 @@ struct FusionLimits {
   /// stays.
   std::size_t convolution_images = 4;
   std::int64_t convolution_vectors = 10240;
+  /// Whether a convolution has a kernel that reads arrays of these types, of its extent, behind it
+  /// and makes a result of this shape.
+  std::function<bool(const hlo::Computation&, const hlo::HloInstruction&, const hlo::Shape& result,
+                     const std::vector<hlo::ElementType>& read)>
+      has_convolution_kernel;
   std::uint64_t row_bytes = std::uint64_t{8}
                             << 20;  ///< Of two buffers of eight rows of each array.
 };

@@ -1,5 +1,6 @@
 #include "workloads/compiler/passes/pipeline.h"
 
+#include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/async_pairs.h"
 #include "workloads/compiler/passes/canonical_forms.h"
 #include "workloads/compiler/passes/collective_forms.h"
@@ -114,6 +115,11 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("combine_all_reduces", [&] { combine_all_reduces(work); });
   FusionLimits limits;
   limits.row_bytes = target.vmem_bytes / 2;
+  limits.has_convolution_kernel = [&](const hlo::Computation& entry, const auto& convolution,
+                                      const hlo::Shape& result, const auto& read) {
+    return has_convolution_kernel(convolution, entry.at(convolution.operands[0]).shape,
+                                  entry.at(convolution.operands[1]).shape, result, read, target);
+  };
   run("fuse", [&] { fuse(work, limits); });
   run("read_slices_in_place", [&] { read_slices_in_place(work); });
   run("widen", [&] { widen(work); });
