@@ -272,7 +272,7 @@ TEST(Optimizers, SgdWithMomentumAndAdamFollowTheirFormulas) {
     optimizer.learning_rate = 0.125;
     optimizer.momentum = 0.5;
     optimizer.weight_decay = 0.25;
-    const Workload workload = model.training_step(loss, optimizer, 1, 1);
+    const Workload workload = model.training_step(loss, optimizer, 1, {});
     const std::vector<hlo::InstructionId> parameters =
         workload.module.entry_computation().parameters();
     std::vector<reference::Value> state;

@@ -205,13 +205,39 @@ TEST(Zoo, PartsOfAModelFollowTheirOwnLosses) {
   optimizer.learning_rate = 1;
   optimizer.momentum = 0;
   const Workload workload =
-      model.training_step({{seen, "judge"}, {graph.scale(seen, -1), "maker"}}, optimizer, 1, 1);
+      model.training_step({{seen, "judge"}, {graph.scale(seen, -1), "maker"}}, optimizer, 1, {});
   std::vector<reference::Value> values = arguments(workload);
   values.back().numbers = {1, 2};
   const reference::Value result = reference::Interpreter(workload.module).run(values);
   // seen = judge * maker * x: the maker goes up by judge * x, the judge down by maker * x.
   EXPECT_EQ(result.elements[0].numbers, (std::vector<float>{3 + 3, 3 + 6}));
   EXPECT_EQ(result.elements[1].numbers, (std::vector<float>{3 - 3, 3 - 6}));
+}
+
+/// An evaluation step has the forward pass of the training step, and nothing else.
+TEST(Zoo, AnEvaluationStepIsTheForwardPass) {
+  for (const char* name : {"mlp", "lenet", "transformer"}) {
+    SCOPED_TRACE(name);
+    WorkloadOptions options = options_of({{"batch", "4"}});
+    const Workload training = build_workload(name, options);
+    options.forward_only = true;
+    const Workload evaluation = build_workload(name, options);
+    const hlo::Computation& entry = evaluation.module.entry_computation();
+    EXPECT_EQ(evaluation.state_tensors, 0);
+    EXPECT_TRUE(evaluation.module.aliases.empty());
+    EXPECT_EQ(evaluation.module.examples_per_step, 4);
+    ASSERT_EQ(evaluation.module.infeed_parameters.size(), training.module.infeed_parameters.size());
+    EXPECT_EQ(evaluation.module.infeed_parameters.back() + 1,
+              static_cast<std::int64_t>(entry.parameters().size()));
+    const auto loss = [](const Workload& workload) {
+      return reference::Interpreter(workload.module)
+          .run(arguments(workload))
+          .elements.back()
+          .numbers.at(0);
+    };
+    EXPECT_EQ(loss(evaluation), loss(training));
+    EXPECT_LT(hlo::matmul_flops(evaluation.module), hlo::matmul_flops(training.module) / 2);
+  }
 }
 
 TEST(Zoo, HeadsHaveToDivideTheWidth) {

@@ -151,7 +151,7 @@ Workload build_encoder(const WorkloadOptions& options, const Encoder& encoder) {
   Optimizer optimizer;
   optimizer.kind = Optimizer::Kind::kAdam;
   optimizer.learning_rate = checked_rate(options.learning_rate, 1e-4);
-  return model.training_step(loss, optimizer, sizes.batch, options.replicas);
+  return model.training_step(loss, optimizer, sizes.batch, options.form());
 }
 
 }  // namespace

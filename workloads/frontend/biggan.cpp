@@ -187,7 +187,7 @@ Workload build_biggan(const WorkloadOptions& options) {
   optimizer.learning_rate = checked_rate(options.learning_rate, 1e-4);
   return model.training_step(
       {{hinge, "discriminator"}, {graph.scale(mean(graph, of_made), -1), "generator"}}, optimizer,
-      sizes.batch, options.replicas);
+      sizes.batch, options.form());
 }
 
 }  // namespace tpu::frontend

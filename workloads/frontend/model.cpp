@@ -99,8 +99,8 @@ std::vector<Tensor> Model::adam(const Optimizer& optimizer, const std::vector<Te
 }
 
 Workload Model::training_step(Tensor loss, const Optimizer& optimizer, std::int64_t examples,
-                              std::int64_t replicas) {
-  return training_step({{loss, ""}}, optimizer, examples, replicas);
+                              const StepForm& form) {
+  return training_step({{loss, ""}}, optimizer, examples, form);
 }
 
 /// By weight. Each weight has to follow one objective.
@@ -127,11 +127,12 @@ std::vector<Tensor> Model::gradients_of(const std::vector<Objective>& objectives
 }
 
 Workload Model::training_step(const std::vector<Objective>& objectives, const Optimizer& optimizer,
-                              std::int64_t examples, std::int64_t replicas) {
-  std::vector<Tensor> means = gradients_of(objectives);
+                              std::int64_t examples, const StepForm& form) {
   Tensor loss = objectives.at(0).loss;
   for (std::size_t i = 1; i < objectives.size(); ++i) loss = graph.add(loss, objectives[i].loss);
-  if (replicas > 1) average_over_replicas(means, loss, replicas);
+  if (form.forward_only) return evaluation_step(loss, examples, form.replicas);
+  std::vector<Tensor> means = gradients_of(objectives);
+  if (form.replicas > 1) average_over_replicas(means, loss, form.replicas);
   std::vector<Tensor> results;
   {
     GraphBuilder::Scope scope(graph, "optimizer");
@@ -148,19 +149,41 @@ Workload Model::training_step(const std::vector<Objective>& objectives, const Op
   for (const Slot& slot : slots_) add(slot.before, slot.initializer);
   for (const Slot& slot : slots_) results.push_back(slot.after);
   workload.state_tensors = static_cast<std::int64_t>(results.size());
-  for (const Input& input : inputs_) add(input.tensor, input.initializer);
   results.push_back(loss);
+  workload.module.examples_per_step = examples;
+  workload.module.replicas = form.replicas;
+  return finish_step(std::move(parameters), std::move(results), std::move(workload));
+}
 
-  workload.module = graph.finish(graph.tuple(results), parameters);
-  for (std::int64_t i = 0; i < workload.state_tensors; ++i) {
-    workload.module.aliases.push_back({i, i});
-  }
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    workload.module.infeed_parameters.push_back(workload.state_tensors +
-                                                static_cast<std::int64_t>(i));
+Workload Model::evaluation_step(Tensor loss, std::int64_t examples, std::int64_t replicas) {
+  std::vector<Tensor> none;
+  if (replicas > 1) average_over_replicas(none, loss, replicas);
+  Workload workload;
+  std::vector<Tensor> parameters;
+  for (const Weight& weight : weights_) {
+    parameters.push_back(weight.tensor);
+    workload.initializers.push_back(weight.initializer);
   }
   workload.module.examples_per_step = examples;
   workload.module.replicas = replicas;
+  return finish_step(std::move(parameters), {loss}, std::move(workload));
+}
+
+Workload Model::finish_step(std::vector<Tensor> parameters, std::vector<Tensor> results,
+                            Workload workload) {
+  const auto first_input = static_cast<std::int64_t>(parameters.size());
+  for (const Input& input : inputs_) {
+    parameters.push_back(input.tensor);
+    workload.initializers.push_back(input.initializer);
+  }
+  hlo::Module module = graph.finish(graph.tuple(results), parameters);
+  for (std::int64_t i = 0; i < workload.state_tensors; ++i) module.aliases.push_back({i, i});
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    module.infeed_parameters.push_back(first_input + static_cast<std::int64_t>(i));
+  }
+  module.examples_per_step = workload.module.examples_per_step;
+  module.replicas = workload.module.replicas;
+  workload.module = std::move(module);
   return workload;
 }
 

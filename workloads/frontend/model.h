@@ -43,10 +43,12 @@ class Model {
   /// over the replicas, the optimiser's update. Parameters: weights, optimiser state, inputs;
   /// results: the new weights and state in the same order, aliased, then the loss.
   ///
+  /// A step that only goes forward has the weights and inputs as parameters and the loss as result.
+  ///
   /// With several replicas one all-reduce sums all gradients and the loss (as XLA's combiner would
   /// make of one per tensor).
   Workload training_step(Tensor loss, const Optimizer& optimizer, std::int64_t examples,
-                         std::int64_t replicas);
+                         const StepForm& form);
 
   /// A loss and the weights that follow it: those whose path begins with the scope.
   struct Objective {
@@ -56,7 +58,7 @@ class Model {
   /// The same where parts of the model follow losses of their own, in one step. The loss that the
   /// step returns is their sum.
   Workload training_step(const std::vector<Objective>& objectives, const Optimizer& optimizer,
-                         std::int64_t examples, std::int64_t replicas);
+                         std::int64_t examples, const StepForm& form);
 
  private:
   struct Weight {
@@ -74,6 +76,10 @@ class Model {
     Initializer initializer;
   };
 
+  Workload evaluation_step(Tensor loss, std::int64_t examples, std::int64_t replicas);
+  /// The inputs behind `parameters`, which have their initialisers in the workload.
+  Workload finish_step(std::vector<Tensor> parameters, std::vector<Tensor> results,
+                       Workload workload);
   std::vector<Tensor> gradients_of(const std::vector<Objective>& objectives);
   Tensor slot(const std::string& name, const hlo::Shape& shape, double value);
   void average_over_replicas(std::vector<Tensor>& gradients, Tensor& loss, std::int64_t replicas);

@@ -70,7 +70,7 @@ Workload build_resnet50(const WorkloadOptions& options) {
                                          0.1 * static_cast<double>(batch * options.replicas) / 256);
   optimizer.weight_decay = 1e-4;
   return model.training_step(softmax_cross_entropy(graph, logits, labels), optimizer, batch,
-                             options.replicas);
+                             options.form());
 }
 
 }  // namespace tpu::frontend

@@ -69,7 +69,7 @@ Workload build_transformer(const WorkloadOptions& options) {
   optimizer.kind = Optimizer::Kind::kAdam;
   optimizer.learning_rate = checked_rate(options.learning_rate, 1e-3);
   return model.training_step(softmax_cross_entropy(graph, logits, next), optimizer, sizes.batch,
-                             options.replicas);
+                             options.form());
 }
 
 }  // namespace tpu::frontend

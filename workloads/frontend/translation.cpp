@@ -102,7 +102,7 @@ Workload build_fairseq_transformer(const WorkloadOptions& options) {
   optimizer.kind = Optimizer::Kind::kAdam;
   optimizer.learning_rate = checked_rate(options.learning_rate, 5e-4);
   return model.training_step(softmax_cross_entropy(graph, logits, next), optimizer, sizes.batch,
-                             options.replicas);
+                             options.form());
 }
 
 }  // namespace tpu::frontend

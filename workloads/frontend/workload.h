@@ -24,6 +24,12 @@ struct Initializer {
   std::int64_t length = 0;
 };
 
+/// Which step is made of a model.
+struct StepForm {
+  std::int64_t replicas = 1;
+  bool forward_only = false;  ///< An evaluation: the loss alone, no gradients, nothing changes.
+};
+
 /// A program of the zoo and how its parameters begin.
 struct Workload {
   hlo::Module module;

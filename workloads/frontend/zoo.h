@@ -14,6 +14,7 @@ namespace tpu::frontend {
 /// has some of them: setting another is a UsageError that lists those it has.
 struct WorkloadOptions {
   std::int64_t replicas = 1;          ///< Data-parallel cores: gradients are averaged over them.
+  bool forward_only = false;          ///< An evaluation step instead of a training step.
   std::optional<std::int64_t> batch;  ///< Examples per replica and step.
   std::optional<std::string> dtype;   ///< "f32" or "bf16": type of activations and operands.
   std::optional<double> learning_rate;
@@ -25,6 +26,8 @@ struct WorkloadOptions {
   std::optional<std::string> stride;   ///< "1" or "1x1".
   std::optional<std::string> padding;  ///< "same", "valid", "1", "1x1", "0_1x0_1".
   std::optional<std::string> pass;     ///< "fwd", "dgrad", "wgrad".
+
+  StepForm form() const { return {replicas, forward_only}; }
 };
 
 /// Sets an option from text; UsageError for a name that is none or a value that does not parse.

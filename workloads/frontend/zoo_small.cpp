@@ -41,7 +41,7 @@ Workload build_mlp(const WorkloadOptions& options) {
   Optimizer optimizer;
   optimizer.learning_rate = checked_rate(options.learning_rate, 0.01);
   return model.training_step(softmax_cross_entropy(graph, logits, labels), optimizer, batch,
-                             options.replicas);
+                             options.form());
 }
 
 /// LeCun's layers with rectifiers and maxima: the third convolution covers all of its input, which
@@ -67,7 +67,7 @@ Workload build_lenet(const WorkloadOptions& options) {
   Optimizer optimizer;
   optimizer.learning_rate = checked_rate(options.learning_rate, 0.01);
   return model.training_step(softmax_cross_entropy(graph, logits, labels), optimizer, batch,
-                             options.replicas);
+                             options.form());
 }
 
 Workload build_matmul(const WorkloadOptions& options) {
