@@ -20,6 +20,16 @@ std::string why_not(std::uint64_t batch, std::size_t cores) {
          " cores";
 }
 
+/// A small part of a batch may be more than the compiler takes: the other machines have theirs.
+void run_strong(const Arguments& arguments, const config::Configuration& configuration,
+                std::uint64_t batch, report::ScalingPoint& point) {
+  try {
+    point.strong = run_with(arguments, configuration, point.config, batch);
+  } catch (const WorkloadError& error) {
+    point.why_not_strong = error.what();
+  }
+}
+
 }  // namespace
 
 std::vector<report::ScalingPoint> scale(const Arguments& arguments) {
@@ -48,9 +58,7 @@ std::vector<report::ScalingPoint> scale(const Arguments& arguments) {
     }
     point.weak = run_with(arguments, machines[i], point.config, of_core * point.cores);
     point.why_not_strong = why_not(whole, point.cores);
-    if (point.why_not_strong.empty()) {
-      point.strong = run_with(arguments, machines[i], point.config, whole);
-    }
+    if (point.why_not_strong.empty()) run_strong(arguments, machines[i], whole, point);
     points.push_back(point);
   }
   return points;

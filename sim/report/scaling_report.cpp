@@ -13,14 +13,15 @@ double efficiency(const ScalingRun& run, std::size_t cores, const ScalingPoint& 
   return alone > 0 ? run.examples_per_s / static_cast<double>(cores) / alone : 0;
 }
 
-std::vector<std::string> cells(const ScalingRun& run, std::size_t cores,
-                               const ScalingPoint& first) {
-  return {grouped(run.batch),
+std::vector<std::string> row(const ScalingPoint& point, const ScalingRun& run,
+                             const ScalingPoint& first) {
+  return {point.config,
+          grouped(point.cores),
+          grouped(run.batch),
           fixed(run.step_ms, 2),
           grouped(static_cast<std::uint64_t>(run.examples_per_s + 0.5)),
-          percent(efficiency(run, cores, first)),
-          fixed(run.all_reduce_ms, 2),
-          percent(run.step_ms > 0 ? run.all_reduce_ms / run.step_ms : 0)};
+          percent(efficiency(run, point.cores, first)),
+          fixed(run.all_reduce_ms, 2)};
 }
 
 Json to_json(const ScalingRun& run, std::size_t cores, const ScalingPoint& first) {
@@ -52,29 +53,29 @@ ScalingRun scaling_run(const traces::RunRecord& record, const Summary& summary) 
 
 std::string scaling_report(const std::string& workload, const std::vector<ScalingPoint>& points,
                            const TextStyle& style) {
-  std::vector<std::vector<std::string>> rows;
-  rows.push_back({"machine", "cores", "batch", "step ms", "examples/s", "efficiency",
-                  "all-reduce ms", "of step", "strong: batch", "step ms", "examples/s",
-                  "efficiency", "all-reduce ms", "of step"});
+  std::vector<std::vector<std::string>> rows{
+      {"machine", "cores", "batch", "step ms", "examples/s", "efficiency", "exposed ms"}};
   std::string notes;
+  rows.push_back({"weak"});
+  for (const ScalingPoint& point : points) rows.push_back(row(point, point.weak, points[0]));
+  rows.push_back({"strong"});
   for (const ScalingPoint& point : points) {
-    std::vector<std::string> row{point.config, grouped(point.cores)};
-    for (std::string& cell : cells(point.weak, point.cores, points[0])) row.push_back(cell);
     if (point.strong) {
-      for (std::string& cell : cells(*point.strong, point.cores, points[0])) row.push_back(cell);
+      rows.push_back(row(point, *point.strong, points[0]));
     } else {
-      row.resize(rows[0].size(), "-");
-      notes += "  " + point.config + ", strong: " + point.why_not_strong + "\n";
+      notes += "No strong scaling on " + point.config + ": " + point.why_not_strong + ".\n";
     }
-    rows.push_back(row);
   }
-  std::string text = workload +
-                     ": weak scaling (the batch of a core stays), then strong scaling "
-                     "(that of all cores together stays)\n\n";
-  text += columns(rows);
-  text += "\nEfficiency: examples/s a core over those of " + points[0].config +
-          ". All-reduce: time of collectives in which a core does nothing else.\n";
-  return fit_to_width(text + notes, style);
+  for (std::vector<std::string>& each : rows) each.resize(rows[0].size());
+  return fit_to_width(
+      workload + " from slice to slice\n\n" + columns(rows) +
+          "\nWeak: the batch of a core stays; strong: that of all cores together. Efficiency:\n"
+          "examples/s a core over those of " +
+          points[0].config +
+          ". Exposed: time in collectives,\nin which a core does nothing else, with "
+          "waits for late cores.\n" +
+          notes,
+      style);
 }
 
 Json scaling_json(const std::string& workload, const std::vector<ScalingPoint>& points) {
