@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tests/compiler/elementwise_check.h"
+#include "workloads/compiler/kernels/kernel_sequence.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/frontend/zoo.h"
@@ -16,18 +17,19 @@ using hlo::HloOpcode;
 constexpr std::int64_t kMostElements = 40000;
 
 /// Runs every loop and input fusion (but the largest) of a workload on random values and compares
-/// it with the fused computation's definition.
-void check_fusions(const char* name, const frontend::WorkloadOptions& options) {
-  compiler::Target target;
-  target.hbm_bytes = std::uint64_t{8} << 30;
-  const frontend::Workload workload = frontend::build_workload(name, options);
-  const compiler::ScheduledModule scheduled = compiler::schedule(workload.module, target, nullptr);
-  const hlo::Module& module = scheduled.module;
+/// it with the fused computation's definition; in sequences those that they hold.
+void check_fusions(const hlo::Module& module, const char* name, const compiler::Target& target,
+                   std::set<std::string>& seen) {
   const hlo::Computation& entry = module.entry_computation();
-  std::set<std::string> seen;
   for (const hlo::HloInstruction& instruction : entry.instructions) {
     if (instruction.opcode != HloOpcode::kFusion || instruction.fusion_kind.get() == "kOutput")
       continue;
+    if (compiler::is_kernel_sequence(instruction)) {
+      hlo::Module inside = module;
+      inside.entry = instruction.called.at(0);
+      check_fusions(inside, name, target, seen);
+      continue;
+    }
     const hlo::Computation& fused = module.computation(instruction.called.at(0));
     std::string key;
     for (const hlo::HloInstruction& inner : fused.instructions) {
@@ -59,6 +61,15 @@ void check_fusions(const char* name, const frontend::WorkloadOptions& options) {
                    std::string(name) + " " + instruction.name + " result " + std::to_string(i));
     }
   }
+}
+
+void check_fusions(const char* name, const frontend::WorkloadOptions& options) {
+  compiler::Target target;
+  target.hbm_bytes = std::uint64_t{8} << 30;
+  const frontend::Workload workload = frontend::build_workload(name, options);
+  const compiler::ScheduledModule scheduled = compiler::schedule(workload.module, target, nullptr);
+  std::set<std::string> seen;
+  check_fusions(scheduled.module, name, target, seen);
   EXPECT_GT(seen.size(), 5U);
 }
 

@@ -51,8 +51,9 @@ class FusedGraph {
       inputs.push_back(random_array(instruction.shape, seed++, low, high));
     }
     const compiler::ExpressionGraph expressions(module, entry, "test");
-    const isa::Kernel kernel =
-        *compiler::ElementwiseKernel(expressions, inputs.size(), compiler::Target{}).emit();
+    compiler::KernelBuilder builder("test", compiler::Target{});
+    compiler::ElementwiseKernel(builder, expressions, inputs.size()).emit();
+    const isa::Kernel kernel = builder.finish();
     const std::vector<Array> expected = NaiveEvaluation(module, inputs).run();
     std::vector<hlo::Shape> shapes;
     for (const Array& array : expected) shapes.push_back(array.shape);

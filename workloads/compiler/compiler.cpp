@@ -44,9 +44,9 @@ isa::Program compile(const hlo::Module& module, const Target& target, CompileRep
   {
     const PassTimer timer(report, "make_kernels");
     program = assemble_program(
-        scheduled, target, [&](const hlo::Module& body, const hlo::HloInstruction& instruction) {
-          return make_kernel(body, instruction, target);
-        });
+        scheduled, target,
+        [&](const hlo::Module& body, const hlo::HloInstruction& instruction,
+            const SequenceLoop& loop) { return make_kernel(body, instruction, target, loop); });
   }
   program.name = module.name;
   program.chip = target.chip;

@@ -12,14 +12,12 @@ LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computatio
   const hlo::Computation fused = computation_of(module, computation, instruction);
   const ExpressionGraph graph(module, fused, instruction.name);
   // Expressions that need more registers than there are get less code that overlaps.
-  for (int most_tiles = kMostTiles;; most_tiles /= 2) {
-    ElementwiseKernel kernel(graph, instruction.operands.size(), target, most_tiles);
-    std::optional<isa::Kernel> made = kernel.emit(most_tiles == 1);
-    if (!made) continue;
-    LoweredKernel lowered;
-    lowered.kernel = std::move(*made);
-    lowered.vmem_bytes = kernel.vmem_bytes();
-    return lowered;
+  for (PlanLimits limits;; limits.most_tiles /= 2) {
+    KernelBuilder builder(graph.kernel_name(), target);
+    ElementwiseKernel(builder, graph, instruction.operands.size(), limits).emit();
+    std::optional<isa::Kernel> made =
+        limits.most_tiles == 1 ? builder.finish() : builder.try_finish();
+    if (made) return {std::move(*made), builder.vmem_bytes()};
   }
 }
 

@@ -18,18 +18,24 @@ bool is_packed(const hlo::Shape& shape) { return shape.type == ElementType::kBf1
 
 }  // namespace
 
-ElementwiseKernel::ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count,
-                                     const Target& target, int most_tiles)
+std::uint64_t rows_of_array(const hlo::Shape& shape) {
+  constexpr std::uint64_t kRegisterRows = 8;
+  return (2 * granules(shape) + kRegisterRows - 1) / kRegisterRows * kRegisterRows + kRegisterRows;
+}
+
+ElementwiseKernel::ElementwiseKernel(KernelBuilder& builder, const ExpressionGraph& graph,
+                                     std::size_t operand_count, const PlanLimits& limits)
     : graph_(graph),
-      plan_(make_elementwise_plan(graph, operand_count, target, most_tiles)),
+      plan_(make_elementwise_plan(graph, operand_count, builder.target(), limits)),
       space_(plan_.space),
       operand_count_(static_cast<int>(operand_count)),
-      builder_(graph.kernel_name(), target),
+      builder_(builder),
+      is_resident_(limits.whole_arrays),
       emitter_(builder_, graph,
                [this](int node, const Place& place) { return source(node, place); }) {}
 
-std::optional<isa::Kernel> ElementwiseKernel::emit(bool may_spill) {
-  allocate();
+void ElementwiseKernel::emit(const std::vector<VmemRegion>& regions) {
+  allocate(regions);
   load_residents(false);
   spread_columns_once();
   clear_accumulators(false);
@@ -43,8 +49,6 @@ std::optional<isa::Kernel> ElementwiseKernel::emit(bool may_spill) {
     part_ = {};
   }
   write_results(false);
-  if (may_spill) return builder_.finish();
-  return builder_.try_finish();
 }
 
 void ElementwiseKernel::emit_part() {
@@ -62,29 +66,23 @@ Index ElementwiseKernel::part_offset(bool sliced, std::int64_t granules) {
   return sliced ? multiply(builder_, {part_, 0}, granules) : Index{};
 }
 
-void ElementwiseKernel::allocate() {
-  const int addresses = operand_count_ + static_cast<int>(plan_.outputs.size());
-  address_words_ = builder_.allocate_smem(static_cast<std::uint32_t>(addresses));
-  for (int i = 0; i < addresses; ++i) {
-    builder_.store_smem(address_words_ + static_cast<std::uint32_t>(i), builder_.operand(i));
+void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
+  if (is_resident_) {
+    TPU_CHECK(regions.size() == plan_.inputs.size() + plan_.outputs.size(), graph_.kernel_name());
+    auto region = regions.begin();
+    for (Input& input : plan_.inputs) input.region = *region++;
+    for (Output& output : plan_.outputs) output.region = *region++;
+  } else {
+    const int addresses = operand_count_ + static_cast<int>(plan_.outputs.size());
+    address_words_ = builder_.allocate_smem(static_cast<std::uint32_t>(addresses));
+    for (int i = 0; i < addresses; ++i) {
+      builder_.store_smem(address_words_ + static_cast<std::uint32_t>(i), builder_.operand(i));
+    }
   }
   bool loads_packed = false, stores_packed = false;
   for (Input& input : plan_.inputs) {
     loads_packed |= is_packed(input.access.shape);
-    const std::int64_t rows = input.is_stream()
-                                  ? 2 * plan_.block * plan_.stream_rows(input.access.shape) + 8
-                                  : input.access.rows();
-    input.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
-    if (input.is_column()) {
-      const std::int64_t slots = input.fixed ? 1 : input.kept ? space_.row_tiles() : plan_.block;
-      input.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * slots));
-    }
-    emitter_.set_dependence(input.node, {});
-    ExpressionEmitter::Dependence needs;
-    needs.lanes = input.access.x == Step::kSame;
-    needs.rows =
-        input.is_stream() || input.access.needs_rows() || !input.access.major_axes().empty();
-    emitter_.set_dependence(input.node, needs);
+    allocate_input(input);
   }
   for (Output& output : plan_.outputs) {
     stores_packed |= is_packed(output.shape);
@@ -103,16 +101,37 @@ void ElementwiseKernel::allocate() {
     value.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * plan_.block));
   }
   emitter_.infer();
-  for (std::size_t i = 0; i < 2; ++i) load_flags_[i] = builder_.allocate_flag();
-  for (std::size_t i = 0; i < 2; ++i) store_flags_[i] = builder_.allocate_flag();
-  TPU_CHECK(load_flags_[1] == load_flags_[0] + 1 && store_flags_[1] == store_flags_[0] + 1,
-            graph_.kernel_name() << ": sync flags are numbered in order");
-  describe_parts();
+  if (!is_resident_) allocate_flags();
   memory_ = std::make_unique<TileMemory>(builder_, loads_packed, stores_packed);
   for (int i = 0; i < plan_.digits; ++i) {
     block_digits_.push_back(builder_.scalar_variable(0));
     digits_.push_back(builder_.scalar_variable(0));
   }
+}
+
+void ElementwiseKernel::allocate_input(Input& input) {
+  if (!is_resident_) {
+    const std::int64_t rows = input.is_stream()
+                                  ? 2 * plan_.block * plan_.stream_rows(input.access.shape) + 8
+                                  : input.access.rows();
+    input.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
+  }
+  if (input.is_column()) {
+    const std::int64_t slots = input.fixed ? 1 : input.kept ? space_.row_tiles() : plan_.block;
+    input.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * slots));
+  }
+  ExpressionEmitter::Dependence needs;
+  needs.lanes = input.access.x == Step::kSame;
+  needs.rows = input.is_stream() || input.access.needs_rows() || !input.access.major_axes().empty();
+  emitter_.set_dependence(input.node, needs);
+}
+
+void ElementwiseKernel::allocate_flags() {
+  for (std::size_t i = 0; i < 2; ++i) load_flags_[i] = builder_.allocate_flag();
+  for (std::size_t i = 0; i < 2; ++i) store_flags_[i] = builder_.allocate_flag();
+  TPU_CHECK(load_flags_[1] == load_flags_[0] + 1 && store_flags_[1] == store_flags_[0] + 1,
+            graph_.kernel_name() << ": sync flags are numbered in order");
+  describe_parts();
 }
 
 ScalarOperand ElementwiseKernel::operand_address(int operand) {
@@ -139,10 +158,11 @@ void ElementwiseKernel::allocate_output(Output& output) {
       output.staging = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * rows));
     }
   }
-  output.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
+  if (!is_resident_) output.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
 }
 
 void ElementwiseKernel::load_residents(bool sliced) {
+  if (is_resident_) return;
   std::uint64_t granules = 0;
   for (const Input& input : plan_.inputs) {
     if (input.is_stream() || input.sliced != sliced) continue;
@@ -275,6 +295,10 @@ void ElementwiseKernel::start_stores(Index block, Index parity, std::int64_t row
 }
 
 void ElementwiseKernel::emit_blocks() {
+  if (is_resident_) {
+    compute_block({}, plan_.row_tiles);
+    return;
+  }
   const std::int64_t full = plan_.row_tiles / plan_.block;
   const std::int64_t rest = plan_.row_tiles % plan_.block;
   const std::int64_t in = loaded_granules(plan_.block);

@@ -23,15 +23,18 @@ namespace tpu::compiler {
 /// lanes, then each pass computes the reductions along lanes that the next one needs; the last one
 /// writes results and adds to the accumulators of reductions along other axes. These are combined
 /// and written when all blocks (of a part, where it is sliced) are done.
+///
+/// Where the arrays stand in VMEM already, whole, there is one block and nothing is moved.
 class ElementwiseKernel {
  public:
   /// `operand_count`: operands of the instruction; its results' addresses follow theirs.
-  ElementwiseKernel(const ExpressionGraph& graph, std::size_t operand_count, const Target& target,
-                    int most_tiles = kMostTiles);
+  ElementwiseKernel(KernelBuilder& builder, const ExpressionGraph& graph, std::size_t operand_count,
+                    const PlanLimits& limits = {});
 
-  /// Nothing when values find no register; with `may_spill` they wait in VMEM then.
-  std::optional<isa::Kernel> emit(bool may_spill = true);
-  std::uint64_t vmem_bytes() const { return builder_.vmem_bytes(); }
+  const ElementwisePlan& plan() const { return plan_; }
+  /// Writes the code. `regions` (limits.whole_arrays): of the plan's inputs, then of its outputs,
+  /// each as large as `rows_of_array()` says.
+  void emit(const std::vector<VmemRegion>& regions = {});
 
  private:
   using Input = ElementwisePlan::Input;
@@ -39,8 +42,10 @@ class ElementwiseKernel {
   using Output = ElementwisePlan::Output;
   using OutputKind = ElementwisePlan::OutputKind;
 
-  void allocate();
+  void allocate(const std::vector<VmemRegion>& regions);
+  void allocate_input(Input& input);
   void allocate_output(Output& output);
+  void allocate_flags();
   void load_residents(bool sliced);
   void describe_parts();
   void emit_part();
@@ -113,7 +118,8 @@ class ElementwiseKernel {
   ElementwisePlan plan_;
   const IterationSpace& space_;  ///< The plan's.
   int operand_count_;
-  KernelBuilder builder_;
+  KernelBuilder& builder_;
+  bool is_resident_ = false;  ///< The arrays stand in VMEM.
   std::unique_ptr<TileMemory> memory_;
   ExpressionEmitter emitter_;
 
@@ -133,5 +139,8 @@ class ElementwiseKernel {
   Index parity_;
   SReg part_, part_begin_;  ///< Number of the part and its first index of the cut axis.
 };
+
+/// VMEM rows of a whole array, with what loads of whole registers reach beyond it.
+std::uint64_t rows_of_array(const hlo::Shape& shape);
 
 }  // namespace tpu::compiler

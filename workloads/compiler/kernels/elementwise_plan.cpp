@@ -40,12 +40,12 @@ class Planner {
  public:
   /// For parts of `part` elements of the outermost axis longer than 1; 0: for all at once.
   Planner(const ExpressionGraph& graph, std::size_t operand_count, const Target& target,
-          int most_tiles, std::int64_t part)
+          const PlanLimits& limits, std::int64_t part)
       : graph_(graph),
         space_(plan_.space),
         operand_count_(static_cast<int>(operand_count)),
         target_(target),
-        most_tiles_(most_tiles) {
+        limits_(limits) {
     plan_.space = graph.space();
     if (part == 0) return;
     plan_.cut_axis = outermost_axis(space_);
@@ -108,7 +108,7 @@ class Planner {
   const IterationSpace& space_;
   int operand_count_;
   const Target& target_;
-  int most_tiles_;
+  PlanLimits limits_;
 };
 
 /// The shape becomes that of a part, where parts of the array follow each other in memory.
@@ -440,7 +440,7 @@ void Planner::choose_unroll() {
     sums += reduction.along_lanes ? 1 : 0;
   }
   if (crosses_lanes) tiles = kMostTiles;
-  tiles = std::min(tiles, most_tiles_);
+  tiles = std::min(tiles, limits_.most_tiles);
   const int most_rows = crosses_lanes ? kMostRowsAtOnce : tiles;
   int rows = 1;
   const bool whole_rows = plan_.lane_tiles <= std::max(1, crosses_lanes ? tiles / 4 : tiles);
@@ -508,6 +508,11 @@ void Planner::choose_block() {
                std::to_string(resident_bytes()) + " and " + std::to_string(per_row_tile) +
                " bytes");
   }
+  if (limits_.whole_arrays) {
+    if (most < plan_.row_tiles) refuse(graph_.space_shape(), "expected arrays that fit VMEM whole");
+    plan_.block = plan_.row_tiles;
+    return;
+  }
   // Blocks of 64 to 256 KiB, eight or more where there is enough.
   const std::int64_t registers = largest * plan_.row_tiles / 8;
   const std::int64_t wanted = std::clamp<std::int64_t>(registers / 8, 16, 64);
@@ -574,18 +579,18 @@ std::int64_t ElementwisePlan::stream_granules(const hlo::Shape& shape, std::int6
 }
 
 ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
-                                      const Target& target, int most_tiles) {
+                                      const Target& target, const PlanLimits& limits) {
   const int axis = Planner::outermost_axis(graph.space());
   const std::int64_t extent =
       axis == kNoAxis ? 1 : graph.space().extents[static_cast<std::size_t>(axis)];
   try {
-    return Planner(graph, operand_count, target, most_tiles, 0).run();
+    return Planner(graph, operand_count, target, limits, 0).run();
   } catch (const WorkloadError&) {
     // The largest part that fits; else what is said of the whole.
     for (std::int64_t part = extent / 2; part > 0; --part) {
       if (extent % part != 0) continue;
       try {
-        return Planner(graph, operand_count, target, most_tiles, part).run();
+        return Planner(graph, operand_count, target, limits, part).run();
       } catch (const WorkloadError&) {
         continue;
       }

@@ -119,8 +119,13 @@ struct ElementwisePlan {
 /// Tiles that straight code works on at a time, at most.
 constexpr int kMostTiles = 64;
 
+struct PlanLimits {
+  int most_tiles = kMostTiles;
+  bool whole_arrays = false;  ///< One block: the arrays stand in VMEM.
+};
+
 /// Makes the plan; regions are not allocated yet. Throws WorkloadError for what does not fit.
 ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
-                                      const Target& target, int most_tiles = kMostTiles);
+                                      const Target& target, const PlanLimits& limits = {});
 
 }  // namespace tpu::compiler

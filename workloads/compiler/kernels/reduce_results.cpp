@@ -31,6 +31,7 @@ void ElementwiseKernel::write_results(bool sliced) {
     }
     builder_.new_block();
     emitter_.forget();
+    if (is_resident_) continue;
     const std::uint64_t size = granules(output.shape);
     builder_.dma_out(output.region, resident_address(output.operand, sliced, size), size,
                      store_flags_[0]);

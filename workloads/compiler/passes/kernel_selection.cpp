@@ -58,8 +58,11 @@ isa::Kernel ring_kernel(const Computation& entry, const HloInstruction& instruct
 }  // namespace
 
 isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruction,
-                        const Target& target) {
+                        const Target& target, const SequenceLoop& loop) {
   const Computation& entry = module.entry_computation();
+  if (is_kernel_sequence(instruction)) {
+    return lower_sequence(module, instruction, target, loop).kernel;
+  }
   const auto with = [&](auto lower) { return lower(module, entry, instruction, target).kernel; };
   switch (heart_of(module, instruction)) {
     case HloOpcode::kDot:

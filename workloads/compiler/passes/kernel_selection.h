@@ -1,14 +1,16 @@
 #pragma once
 
 #include "isa/program.h"
+#include "workloads/compiler/kernels/kernel_sequence.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
 
 /// The kernel of an instruction of the scheduled entry: by what the instruction is, or by what its
-/// fusion is made around. Throws WorkloadError naming opcode and shapes when there is none.
+/// fusion is made around; of a sequence as often as its loop runs. Throws WorkloadError naming
+/// opcode and shapes when there is none.
 isa::Kernel make_kernel(const hlo::Module& module, const hlo::HloInstruction& instruction,
-                        const Target& target);
+                        const Target& target, const SequenceLoop& loop = {});
 
 }  // namespace tpu::compiler

@@ -16,6 +16,7 @@
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/indexed_access.h"
 #include "workloads/compiler/passes/integer_dots.h"
+#include "workloads/compiler/passes/kernel_sequences.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/operand_precision.h"
@@ -123,6 +124,8 @@ void run_passes(ScheduledModule& scheduled, const Target& target, CompileReport*
   run("fuse", [&] { fuse(work, limits); });
   run("read_slices_in_place", [&] { read_slices_in_place(work); });
   run("widen", [&] { widen(work); });
+  run("join_small_kernels",
+      [&] { join_small_kernels(work, target, scheduled.counter.has_value()); });
   run("insert_copies", [&] { insert_copies(work); });
 }
 

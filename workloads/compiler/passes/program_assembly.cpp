@@ -44,7 +44,9 @@ class Assembly {
   void add_infeed();
   void add_all(const ScheduledModule& scheduled);
   void add_region(const ScheduledModule& scheduled, const HloInstruction& instruction);
-  void add_op(const ScheduledModule& scheduled, const HloInstruction& instruction);
+  void add_op(const ScheduledModule& scheduled, const HloInstruction& instruction,
+              std::uint64_t trips = 1);
+  void refuse(const hlo::Module& module, const HloInstruction& instruction, const std::string& why);
   void add_call(std::uint32_t kernel, isa::OpInfo info, const std::vector<CallOperand>& operands);
 
   const ScheduledModule& scheduled_;
@@ -126,10 +128,46 @@ void Assembly::add_all(const ScheduledModule& scheduled) {
   }
 }
 
+/// The only kernel of a body, where it can loop by itself.
+const HloInstruction* looping_kernel(const ScheduledModule& body) {
+  const HloInstruction* only = nullptr;
+  for (const HloInstruction& instruction : body.module.entry_computation().instructions) {
+    if (is_bookkeeping(instruction)) continue;
+    if (only != nullptr || !is_kernel_sequence(instruction)) return nullptr;
+    only = &instruction;
+  }
+  return only;
+}
+
+/// State is what a result leaves where an operand stands. The addresses no longer move: the kernel
+/// moves them.
+SequenceLoop loop_around(std::uint64_t trips, std::size_t operand_count,
+                         std::vector<CallOperand>& addresses) {
+  SequenceLoop loop;
+  loop.trips = trips;
+  loop.next.assign(operand_count, -1);
+  for (std::size_t i = 0; i < operand_count; ++i) {
+    for (std::size_t result = operand_count; result < addresses.size(); ++result) {
+      if (addresses[i].step != 0 || addresses[result].step != 0) continue;
+      if (addresses[i].number != addresses[result].number) continue;
+      loop.next[i] = static_cast<int>(result - operand_count);
+    }
+  }
+  for (CallOperand& address : addresses) {
+    loop.steps.push_back(address.step);
+    address.step = 0;
+  }
+  return loop;
+}
+
 void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction& instruction) {
   const ScheduledRegion& region =
       scheduled.regions[static_cast<std::size_t>(instruction.tuple_index)];
   if (region.trips) {
+    if (const HloInstruction* kernel = looping_kernel(region.bodies[0])) {
+      add_op(region.bodies[0], *kernel, *region.trips);
+      return;
+    }
     top_.counted_loop(*region.trips, [&] { add_all(region.bodies[0]); });
     return;
   }
@@ -159,10 +197,41 @@ void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction
   program_.control[at].points = points;
 }
 
-void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& instruction) {
+/// Of a sequence the members that have no kernel by themselves are named.
+void Assembly::refuse(const hlo::Module& module, const HloInstruction& instruction,
+                      const std::string& why) {
+  bool has_named = false;
+  if (is_kernel_sequence(instruction)) {
+    hlo::Module inside = module;
+    inside.entry = instruction.called[0];
+    for (const HloInstruction& member : inside.entry_computation().instructions) {
+      if (is_bookkeeping(member)) continue;
+      try {
+        make_kernel_(inside, member, {});
+      } catch (const WorkloadError& error) {
+        refusals_.add(inside, member, error.what(), target_);
+        has_named = true;
+      }
+    }
+  }
+  if (!has_named) refusals_.add(module, instruction, why, target_);
+}
+
+std::string key_of(const SequenceLoop& loop) {
+  std::string key = std::to_string(loop.trips);
+  for (std::int64_t step : loop.steps) key += " " + std::to_string(step);
+  for (int next : loop.next) key += "," + std::to_string(next);
+  return key;
+}
+
+/// A kernel and its call; with trips the kernel loops by itself.
+void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& instruction,
+                      std::uint64_t trips) {
   const hlo::Module& module = scheduled.module;
-  const std::vector<CallOperand> operands =
+  std::vector<CallOperand> operands =
       addresses(scheduled.plan, module.entry_computation(), instruction);
+  SequenceLoop loop;
+  if (trips > 1) loop = loop_around(trips, instruction.operands.size(), operands);
   if (operands.size() >= isa::kScalarRegisters) {
     refusals_.add(module, instruction,
                   "expected fewer than " + std::to_string(isa::kScalarRegisters) +
@@ -170,19 +239,21 @@ void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& in
                   target_);
     return;
   }
-  const std::string key = kernel_fingerprint(module, instruction);
+  const std::string key = kernel_fingerprint(module, instruction) + key_of(loop);
   auto found = kernel_of_.find(key);
   if (found == kernel_of_.end()) {
     try {
-      isa::Kernel kernel = make_kernel_(module, instruction);
+      isa::Kernel kernel = make_kernel_(module, instruction, loop);
       found = kernel_of_.emplace(key, static_cast<std::uint32_t>(program_.kernels.size())).first;
       program_.kernels.push_back(std::move(kernel));
     } catch (const WorkloadError& error) {
-      refusals_.add(module, instruction, error.what(), target_);
+      refuse(module, instruction, error.what());
       return;
     }
   }
-  add_call(found->second, op_info(module, instruction, target_), operands);
+  isa::OpInfo info = op_info(module, instruction, target_);
+  info.flops *= trips;
+  add_call(found->second, std::move(info), operands);
 }
 
 }  // namespace

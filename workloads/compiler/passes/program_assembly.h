@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "isa/program.h"
+#include "workloads/compiler/kernels/kernel_sequence.h"
 #include "workloads/compiler/passes/scheduled_module.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
@@ -10,8 +11,9 @@
 namespace tpu::compiler {
 
 /// Makes the kernel of one instruction of a module's entry; throws WorkloadError when there is none
-/// for it.
-using KernelMaker = std::function<isa::Kernel(const hlo::Module&, const hlo::HloInstruction&)>;
+/// for it. The loop is the one around a sequence that runs in its kernel.
+using KernelMaker = std::function<isa::Kernel(const hlo::Module&, const hlo::HloInstruction&,
+                                              const SequenceLoop& loop)>;
 
 /// Pass: the kernels of the entry's instructions and the top-level program that calls them in
 /// order.
@@ -20,7 +22,8 @@ using KernelMaker = std::function<isa::Kernel(const hlo::Module&, const hlo::Hlo
 /// by element; 0 for a constant that it takes as an immediate) and those of its results behind
 /// them. Equal instructions share a kernel: same opcode, attributes, computation, shapes and
 /// layouts. A step that takes a batch starts with its DMA out of the infeed queue. Loops and
-/// branches are control flow of the top-level program around the calls of their bodies.
+/// branches are control flow of the top-level program around the calls of their bodies; a counted
+/// loop whose body is one sequence is a kernel.
 ///
 /// Needs: the final schedule and its plan.
 /// Leaves: a program without model_flops and the sizes that depend on the module before

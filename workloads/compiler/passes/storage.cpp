@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/kernel_sequence.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/fusion.h"
+#include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/loop_slices.h"
 
 namespace tpu::compiler {
@@ -131,6 +133,8 @@ bool may_overwrite(const hlo::Module& module, const HloInstruction& instruction,
     return false;
   const Computation& body = module.computation(instruction.called[0]);
   const HloInstruction& parameter = body.at(body.parameters().at(operand));
+  // All of its operands have come before a result leaves.
+  if (is_kernel_sequence(instruction)) return granules(parameter.shape) == granules(result);
   if (!same_extent(parameter.shape, result) || !(parameter.shape.layout == result.layout)) {
     return false;
   }

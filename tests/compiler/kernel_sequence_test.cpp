@@ -1,0 +1,167 @@
+// Small kernels that follow each other are one, and the state of small loops stays in VMEM.
+
+#include "workloads/compiler/kernels/kernel_sequence.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/compiler/hlo_check.h"
+#include "tests/compiler/machine_target.h"
+#include "workloads/compiler/compiler.h"
+#include "workloads/compiler/passes/pipeline.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test {
+namespace {
+
+isa::Program compiled(const std::string& text) {
+  return compiler::compile(hlo::read_hlo_text("test.hlo", text), target_of({}, 1));
+}
+
+constexpr const char* kAdd = R"(HloModule test
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+)";
+
+TEST(KernelSequence, SumsAlongBothDimensionsAndWhatReadsThemAreOneKernel) {
+  const std::string text = std::string(kAdd) + R"(ENTRY main {
+  x = f32[40,200] parameter(0)
+  y = bf16[40,200] parameter(1)
+  z = f32[] constant(0)
+  yf = f32[40,200] convert(y)
+  product = f32[40,200] multiply(x, yf)
+  rows = f32[40] reduce(product, z), dimensions={1}, to_apply=add
+  columns = f32[200] reduce(product, z), dimensions={0}, to_apply=add
+  r = f32[40,200] broadcast(rows), dimensions={0}
+  c = f32[40,200] broadcast(columns), dimensions={1}
+  outer = f32[40,200] multiply(r, c)
+  twice = f32[40,200] add(outer, x)
+  all = f32[] reduce(twice, z), dimensions={0,1}, to_apply=add
+  spread = f32[40,200] broadcast(all), dimensions={}
+  centred = f32[40,200] subtract(twice, spread)
+  ROOT t = (f32[40,200], f32[200], f32[]) tuple(centred, columns, all)
+}
+)";
+  check_hlo(text);
+  const isa::Program program = compiled(text);
+  EXPECT_EQ(program.call_sites.size(), 1U);
+  // What only the kernel itself reads has no place in HBM.
+  for (const isa::Buffer& buffer : program.buffers) {
+    EXPECT_NE(buffer.role, isa::BufferRole::kTemporary) << buffer.name;
+  }
+}
+
+TEST(KernelSequence, AResultMayTakeTheMemoryOfAnOperandThatALaterMemberReads) {
+  std::string text = std::string(kAdd) + R"(ENTRY main {
+  x = f32[64,256] parameter(0)
+  y = f32[64,256] parameter(1)
+  w = f32[64,256] parameter(2)
+  z = f32[] constant(0)
+  sum = f32[64,256] add(x, y)
+  columns = f32[256] reduce(sum, z), dimensions={0}, to_apply=add
+  c = f32[64,256] broadcast(columns), dimensions={1}
+  other = f32[64,256] multiply(c, y)
+  less = f32[64,256] subtract(other, w)
+  ROOT t = (f32[64,256], f32[64,256], f32[256]) tuple(sum, less, columns)
+}
+)";
+  text.insert(text.find("HloModule test") + 14,
+              ", input_output_alias={ {0}: (2, {}, may-alias), {1}: (0, {}, may-alias) }");
+  check_hlo(text);
+  EXPECT_EQ(compiled(text).call_sites.size(), 1U);
+}
+
+/// State that changes places, grows by slices that the counter places, and leaves a stack.
+std::string loop(int trips) {
+  const std::string n = std::to_string(trips);
+  return std::string(kAdd) + R"(body {
+  p = (s32[], f32[16,128], f32[16,128], f32[)" +
+         n + R"(,16,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  a = f32[16,128] get-tuple-element(p), index=1
+  b = f32[16,128] get-tuple-element(p), index=2
+  xs = f32[)" +
+         n + R"(,16,128] get-tuple-element(p), index=3
+  zero = s32[] constant(0)
+  x1 = f32[1,16,128] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,16,128}
+  x = f32[16,128] reshape(x1)
+  none = f32[] constant(0)
+  columns = f32[128] reduce(a, none), dimensions={0}, to_apply=add
+  c = f32[16,128] broadcast(columns), dimensions={1}
+  k = f32[] constant(0.0625)
+  ks = f32[16,128] broadcast(k), dimensions={}
+  mean = f32[16,128] multiply(c, ks)
+  sum = f32[16,128] add(mean, x)
+  next = f32[16,128] subtract(sum, b)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[16,128], f32[16,128], f32[)" +
+         n + R"(,16,128]) tuple(j, next, a, xs)
+}
+cond {
+  p = (s32[], f32[16,128], f32[16,128], f32[)" +
+         n + R"(,16,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant()" +
+         n + R"()
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+ENTRY main {
+  x = f32[16,128] parameter(0)
+  y = f32[16,128] parameter(1)
+  xs = f32[)" +
+         n + R"(,16,128] parameter(2)
+  s = s32[] constant(0)
+  t = (s32[], f32[16,128], f32[16,128], f32[)" +
+         n + R"(,16,128]) tuple(s, x, y, xs)
+  w = (s32[], f32[16,128], f32[16,128], f32[)" +
+         n + R"(,16,128]) while(t), condition=cond, body=body
+  a = f32[16,128] get-tuple-element(w), index=1
+  b = f32[16,128] get-tuple-element(w), index=2
+  ROOT r = (f32[16,128], f32[16,128]) tuple(a, b)
+}
+)";
+}
+
+std::uint64_t cycles(const std::string& text) { return check_hlo(text).result.cycles; }
+
+TEST(KernelSequence, ALoopWhoseBodyIsASequenceIsOneKernel) {
+  for (const int trips : {2, 3, 8}) {
+    SCOPED_TRACE(trips);
+    const isa::Program program = compiled(loop(trips));
+    check_hlo(loop(trips));
+    for (const isa::CallSite& call : program.call_sites) {
+      const isa::OpInfo& op = program.ops[call.op];
+      EXPECT_TRUE(op.category == "custom fusion" || op.category == "data formatting") << op.name;
+    }
+  }
+  // A trip costs less than two kernels that go to HBM and back would.
+  const std::uint64_t few = cycles(loop(4)), many = cycles(loop(12));
+  EXPECT_LT((many - few) / 8, 4 * target_of({}, 1).dma_latency_cycles);
+}
+
+TEST(KernelSequence, WhatItHoldsIsRefusedByName) {
+  const std::string text = R"(HloModule test
+ENTRY main {
+  x = s32[16,128] parameter(0)
+  y = s32[32,64] parameter(1)
+  a = s32[16,128] add(x, x)
+  b = s32[32,64] cbrt(y)
+  ROOT t = (s32[16,128], s32[32,64]) tuple(a, b)
+}
+)";
+  try {
+    compiled(text);
+    FAIL() << "expected a WorkloadError";
+  } catch (const WorkloadError& error) {
+    const std::string found = error.what();
+    EXPECT_NE(found.find("1 operation has no kernel"), std::string::npos) << found;
+    EXPECT_NE(found.find("cbrt"), std::string::npos) << found;
+    EXPECT_EQ(found.find("s32[16,128]"), std::string::npos) << found;
+  }
+}
+
+}  // namespace
+}  // namespace tpu::test

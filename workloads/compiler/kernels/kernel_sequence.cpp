@@ -1,0 +1,371 @@
+#include "workloads/compiler/kernels/kernel_sequence.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/elementwise_kernel.h"
+#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/passes/layouts.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+
+namespace {
+
+/// Members that wait for operands of their own; later ones wait with the last of them.
+constexpr std::size_t kMostLoadFlags = 16;
+/// Registers that one trip of a copy from state to state moves.
+constexpr std::uint64_t kCopiedAtOnce = 8;
+
+/// An array that stands in VMEM: a value of the sequence, or the part of it that members read.
+struct Array {
+  VmemRegion region;
+  hlo::Shape shape;
+  int operand = -1;  ///< Comes from HBM: place among the addresses.
+  ArrayPart part;
+  std::int64_t row_granules = 0;  ///< Of a part: of each row tile.
+  std::size_t first_member = 0;
+  int result = -1;  ///< Goes to HBM: place among the addresses.
+  /// Where an operand of a loop's iteration waits that is a result of it, too, since its own place
+  /// takes the state of the next one.
+  VmemRegion handed_on;
+};
+
+class SequenceKernel {
+ public:
+  SequenceKernel(const hlo::Module& module, const Computation& sequence, const std::string& name,
+                 const Target& target, const SequenceLoop& loop, const std::vector<int>& most_tiles)
+      : module_(module), sequence_(sequence), loop_(loop), builder_(name, target) {
+    for (const HloInstruction& instruction : sequence.instructions) {
+      if (instruction.opcode == HloOpcode::kFusion) add_member(instruction, most_tiles);
+    }
+    find_results();
+  }
+
+  /// Nothing when values find no register.
+  std::optional<isa::Kernel> make(bool may_spill);
+  std::uint64_t vmem_bytes() const { return builder_.vmem_bytes(); }
+  std::size_t member_count() const { return members_.size(); }
+
+ private:
+  /// A value: the instruction and which of its results.
+  using Value = std::pair<InstructionId, std::int64_t>;
+  struct Member {
+    Computation fused;
+    std::unique_ptr<ExpressionGraph> graph;
+    std::unique_ptr<ElementwiseKernel> kernel;
+    std::vector<std::size_t> arrays;  ///< Of the plan's inputs, then of its outputs.
+  };
+
+  void add_member(const HloInstruction& fusion, const std::vector<int>& most_tiles);
+  Value value_of(InstructionId id) const;
+  std::size_t array_of_input(const HloInstruction& fusion, const ElementwisePlan& plan,
+                             const ElementwisePlan::Input& input);
+  std::size_t array_of_operand(const HloInstruction& parameter);
+  void find_results();
+  bool moves(int address) const {
+    return !loop_.steps.empty() && loop_.steps[static_cast<std::size_t>(address)] != 0;
+  }
+  bool is_loop() const { return loop_.trips > 1; }
+  void prepare();
+  ScalarOperand address(int place, SReg iteration);
+  void start_loads(bool moving, SReg iteration);
+  void wait_for(std::size_t member, bool moving);
+  void run_members(SReg iteration);
+  void start_stores(std::size_t member, SReg iteration);
+  void copy(VmemRegion from, VmemRegion to, std::uint64_t granules);
+  void pass_state_on();
+  void finish_stores();
+
+  const hlo::Module& module_;
+  const Computation& sequence_;
+  const SequenceLoop& loop_;
+  KernelBuilder builder_;
+  std::vector<Member> members_;
+  std::vector<Array> arrays_;
+  std::map<Value, std::size_t> whole_;  ///< Arrays of values, whole.
+  std::vector<std::uint32_t> load_flags_;
+  std::uint32_t store_flag_ = 0, address_words_ = 0;
+  std::map<std::size_t, DmaDescriptorHandle> descriptors_;  ///< Of arrays that are strided parts.
+  std::uint64_t storing_ = 0;                               ///< Granules on their way to HBM.
+};
+
+SequenceKernel::Value SequenceKernel::value_of(InstructionId id) const {
+  std::int64_t leaf = 0;
+  for (;;) {
+    const HloInstruction& instruction = sequence_.at(id);
+    if (instruction.opcode == HloOpcode::kGetTupleElement) leaf = instruction.tuple_index;
+    const bool is_name = instruction.opcode == HloOpcode::kGetTupleElement ||
+                         instruction.opcode == HloOpcode::kBitcast;
+    if (!is_name) return {id, leaf};
+    id = instruction.operands[0];
+  }
+}
+
+std::size_t SequenceKernel::array_of_input(const HloInstruction& fusion,
+                                           const ElementwisePlan& plan,
+                                           const ElementwisePlan::Input& input) {
+  const Value value = value_of(fusion.operands[static_cast<std::size_t>(input.operand)]);
+  const HloInstruction& source = sequence_.at(value.first);
+  const bool is_operand = source.opcode == HloOpcode::kParameter;
+  const bool is_part = !(input.part == ArrayPart{});
+  TPU_CHECK(is_operand || (whole_.count(value) != 0 && !is_part), fusion.name);
+  const int operand = is_operand ? static_cast<int>(source.parameter_number) : -1;
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Array& known = arrays_[i];
+    const bool is_same =
+        is_operand ? known.operand == operand && known.part == input.part : i == whole_.at(value);
+    if (is_same && rows_of_array(input.access.shape) <= known.region.rows) return i;
+  }
+  Array array;
+  array.shape = input.access.shape;
+  array.operand = operand;
+  array.part = input.part;
+  array.first_member = members_.size();
+  if (is_part) array.row_granules = plan.stream_granules(array.shape, 1);
+  array.region = builder_.allocate_vmem(rows_of_array(array.shape));
+  arrays_.push_back(std::move(array));
+  return arrays_.size() - 1;
+}
+
+void SequenceKernel::add_member(const HloInstruction& fusion, const std::vector<int>& most_tiles) {
+  Member member;
+  member.fused = module_.computation(fusion.called[0]);
+  member.graph = std::make_unique<ExpressionGraph>(module_, member.fused, fusion.name);
+  PlanLimits limits;
+  limits.whole_arrays = true;
+  if (!most_tiles.empty()) limits.most_tiles = most_tiles.at(members_.size());
+  member.kernel =
+      std::make_unique<ElementwiseKernel>(builder_, *member.graph, fusion.operands.size(), limits);
+  const ElementwisePlan& plan = member.kernel->plan();
+  for (const auto& input : plan.inputs) {
+    member.arrays.push_back(array_of_input(fusion, plan, input));
+  }
+  for (const auto& output : plan.outputs) {
+    Array array;
+    array.shape = output.shape;
+    array.first_member = members_.size();
+    array.region = builder_.allocate_vmem(rows_of_array(output.shape));
+    const auto leaf = output.operand - static_cast<int>(fusion.operands.size());
+    whole_[{fusion.id, leaf}] = arrays_.size();
+    member.arrays.push_back(arrays_.size());
+    arrays_.push_back(std::move(array));
+  }
+  members_.push_back(std::move(member));
+}
+
+void SequenceKernel::find_results() {
+  const HloInstruction& root = sequence_.at(sequence_.root);
+  const std::vector<InstructionId> results =
+      root.opcode == HloOpcode::kTuple ? root.operands : std::vector<InstructionId>{root.id};
+  const int operands = static_cast<int>(sequence_.parameters().size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Value value = value_of(results[i]);
+    const HloInstruction& source = sequence_.at(value.first);
+    const bool is_operand = source.opcode == HloOpcode::kParameter;
+    Array& array = arrays_[is_operand ? array_of_operand(source) : whole_.at(value)];
+    array.result = operands + static_cast<int>(i);
+  }
+}
+
+/// That of an operand which is a result, too.
+std::size_t SequenceKernel::array_of_operand(const HloInstruction& parameter) {
+  const int operand = static_cast<int>(parameter.parameter_number);
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Array& known = arrays_[i];
+    const bool is_same = known.operand == operand && known.part == ArrayPart{};
+    if (is_same && granules(known.shape) == granules(parameter.shape)) return i;
+  }
+  Array array;
+  array.shape = parameter.shape;
+  array.operand = operand;
+  array.region = builder_.allocate_vmem(rows_of_array(array.shape));
+  arrays_.push_back(std::move(array));
+  return arrays_.size() - 1;
+}
+
+/// Flags, descriptors and the addresses in SMEM, so that they take no registers.
+void SequenceKernel::prepare() {
+  const HloInstruction& root = sequence_.at(sequence_.root);
+  const std::size_t results = root.opcode == HloOpcode::kTuple ? root.operands.size() : 1;
+  const std::size_t addresses = sequence_.parameters().size() + results;
+  address_words_ = builder_.allocate_smem(static_cast<std::uint32_t>(addresses));
+  for (std::size_t i = 0; i < addresses; ++i) {
+    builder_.store_smem(address_words_ + static_cast<std::uint32_t>(i),
+                        builder_.operand(static_cast<int>(i)));
+  }
+  for (std::size_t i = 0; i < std::min(members_.size(), kMostLoadFlags); ++i) {
+    load_flags_.push_back(builder_.allocate_flag());
+  }
+  store_flag_ = builder_.allocate_flag();
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Array& array = arrays_[i];
+    if (array.part.pitch == 0) continue;
+    DmaShape shape;
+    shape.granules = static_cast<std::uint32_t>(granules(array.shape));
+    shape.hbm_run = static_cast<std::uint32_t>(array.row_granules);
+    shape.hbm_stride = static_cast<std::uint32_t>(array.part.pitch);
+    shape.keep_runs = true;
+    descriptors_[i] = builder_.descriptor(true, shape);
+  }
+}
+
+ScalarOperand SequenceKernel::address(int place, SReg iteration) {
+  const SReg first = builder_.load_smem(address_words_ + static_cast<std::uint32_t>(place));
+  if (!moves(place)) return first;
+  const std::int64_t step = loop_.steps[static_cast<std::size_t>(place)];
+  const SReg way = builder_.mul(iteration, static_cast<std::uint32_t>(step < 0 ? -step : step));
+  return step < 0 ? builder_.sub(first, way) : builder_.add(first, way);
+}
+
+/// Starts the loads of the operands whose addresses move, or stay.
+void SequenceKernel::start_loads(bool moving, SReg iteration) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Array& array = arrays_[i];
+    if (array.operand < 0 || moves(array.operand) != moving) continue;
+    ScalarOperand from = address(array.operand, iteration);
+    if (array.part.granule != 0) from = builder_.add(from, array.part.granule);
+    const std::uint32_t flag = load_flags_[std::min(array.first_member, load_flags_.size() - 1)];
+    const auto descriptor = descriptors_.find(i);
+    if (descriptor != descriptors_.end()) {
+      builder_.start(descriptor->second, from, array.region, flag);
+    } else {
+      builder_.dma_in(from, array.region, granules(array.shape), flag);
+    }
+  }
+}
+
+/// Waits for what the loads of a flag bring; the last flag's are those of all later members.
+void SequenceKernel::wait_for(std::size_t flag, bool moving) {
+  std::uint64_t coming = 0;
+  for (const Array& array : arrays_) {
+    if (array.operand < 0 || moves(array.operand) != moving) continue;
+    if (std::min(array.first_member, load_flags_.size() - 1) != flag) continue;
+    coming += granules(array.shape);
+  }
+  if (coming > 0) builder_.wait(load_flags_[flag], coming);
+}
+
+/// Writes what members up to this one have made, once all operands have come.
+void SequenceKernel::start_stores(std::size_t member, SReg iteration) {
+  const std::size_t last_load = load_flags_.size() - 1;
+  for (const Array& array : arrays_) {
+    if (array.result < 0 || std::max(array.first_member, last_load) != member) continue;
+    if (is_loop() && !moves(array.result)) continue;
+    builder_.dma_out(array.region, address(array.result, iteration), granules(array.shape),
+                     store_flag_);
+    storing_ += granules(array.shape);
+  }
+}
+
+void SequenceKernel::finish_stores() {
+  if (storing_ > 0) builder_.wait(store_flag_, storing_);
+  storing_ = 0;
+}
+
+void SequenceKernel::run_members(SReg iteration) {
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (i < load_flags_.size()) wait_for(i, is_loop());
+    std::vector<VmemRegion> regions;
+    for (std::size_t array : members_[i].arrays) regions.push_back(arrays_[array].region);
+    members_[i].kernel->emit(regions);
+    builder_.new_block();
+    start_stores(i, iteration);
+  }
+  finish_stores();
+}
+
+void SequenceKernel::copy(VmemRegion from, VmemRegion to, std::uint64_t granules) {
+  const std::uint64_t registers = (2 * granules + 7) / 8;
+  const auto copy_register = [&](std::uint64_t index, SReg base) {
+    const auto row = static_cast<std::int64_t>(8 * index);
+    builder_.store(VmemAddress(to, row, base), builder_.load(VmemAddress(from, row, base)));
+  };
+  const std::uint64_t trips = registers / kCopiedAtOnce;
+  builder_.loop(trips, [&](SReg index) {
+    const SReg base = builder_.mul(index, 8 * kCopiedAtOnce);
+    for (std::uint64_t i = 0; i < kCopiedAtOnce; ++i) copy_register(i, base);
+  });
+  for (std::uint64_t i = trips * kCopiedAtOnce; i < registers; ++i) copy_register(i, {});
+}
+
+/// The results of an iteration become operands of the next one. Operands that change places go by
+/// a place between.
+void SequenceKernel::pass_state_on() {
+  struct Move {
+    VmemRegion from, to;
+    std::uint64_t granules = 0;
+  };
+  const int operands = static_cast<int>(sequence_.parameters().size());
+  for (Array& array : arrays_) {
+    if (array.operand < 0 || array.result < 0) continue;
+    array.handed_on = builder_.allocate_vmem(rows_of_array(array.shape));
+    copy(array.region, array.handed_on, granules(array.shape));
+  }
+  std::vector<Move> moves;
+  for (const Array& to : arrays_) {
+    if (to.operand < 0 || loop_.next[static_cast<std::size_t>(to.operand)] < 0) continue;
+    const int result = operands + loop_.next[static_cast<std::size_t>(to.operand)];
+    const auto from = std::find_if(arrays_.begin(), arrays_.end(),
+                                   [result](const Array& each) { return each.result == result; });
+    TPU_CHECK(from != arrays_.end() && to.part == ArrayPart{}, "state without a value");
+    const VmemRegion source = from->operand >= 0 ? from->handed_on : from->region;
+    moves.push_back({source, to.region, granules(to.shape)});
+  }
+  for (const Move& move : moves) copy(move.from, move.to, move.granules);
+}
+
+std::optional<isa::Kernel> SequenceKernel::make(bool may_spill) {
+  prepare();
+  start_loads(false, {});
+  if (!is_loop()) {
+    run_members({});
+  } else {
+    for (std::size_t i = 0; i < load_flags_.size(); ++i) wait_for(i, false);
+    builder_.loop(loop_.trips, [this](SReg iteration) {
+      start_loads(true, iteration);
+      run_members(iteration);
+      pass_state_on();
+    });
+    for (const Array& array : arrays_) {
+      if (array.result < 0 || moves(array.result)) continue;
+      const VmemRegion& last = array.operand >= 0 ? array.handed_on : array.region;
+      builder_.dma_out(last, address(array.result, {}), granules(array.shape), store_flag_);
+      storing_ += granules(array.shape);
+    }
+    finish_stores();
+  }
+  if (may_spill) return builder_.finish();
+  return builder_.try_finish();
+}
+
+}  // namespace
+
+bool is_kernel_sequence(const HloInstruction& instruction) {
+  return instruction.opcode == HloOpcode::kFusion && instruction.fusion_kind.get() == "kCustom";
+}
+
+LoweredKernel lower_sequence(const hlo::Module& module, const HloInstruction& instruction,
+                             const Target& target, const SequenceLoop& loop) {
+  const Computation& sequence = module.computation(instruction.called[0]);
+  // Members that need more registers than there are get less code that overlaps.
+  std::vector<int> most_tiles;
+  for (;;) {
+    SequenceKernel kernel(module, sequence, instruction.name, target, loop, most_tiles);
+    most_tiles.resize(kernel.member_count(), kMostTiles);
+    const bool is_least = *std::min_element(most_tiles.begin(), most_tiles.end()) == 1;
+    if (std::optional<isa::Kernel> made = kernel.make(is_least)) {
+      return {std::move(*made), kernel.vmem_bytes()};
+    }
+    for (int& tiles : most_tiles) tiles /= 2;
+  }
+}
+
+}  // namespace tpu::compiler

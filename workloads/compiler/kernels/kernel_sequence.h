@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workloads/compiler/kernels/lowering.h"
+
+namespace tpu::compiler {
+
+/// A counted loop around a sequence, in terms of its operands, then its results.
+struct SequenceLoop {
+  std::uint64_t trips = 1;
+  /// How far each address moves from one iteration to the next, in granules.
+  std::vector<std::int64_t> steps;
+  /// For each operand the result that is its value in the next iteration; -1: none.
+  std::vector<int> next;
+};
+
+/// Whether the instruction is a sequence: a custom fusion whose computation holds fusions of
+/// elementwise operations and reductions, one after the other.
+bool is_kernel_sequence(const hlo::HloInstruction& instruction);
+
+/// Lowers a sequence as one kernel, once or in a loop.
+///
+/// All arrays stand in VMEM, whole, while the kernel runs. What comes from HBM is requested before
+/// the first member begins, and each member waits for its own operands; what leaves is written
+/// behind the member that makes it, but after all operands have come: a result may take the memory
+/// of any operand. Between members nothing moves.
+///
+/// In a loop operands whose addresses stay are loaded before it and results with such addresses
+/// written behind it; state goes from result to operand inside of VMEM. Operands and results whose
+/// addresses move do so in each iteration, which waits for them.
+LoweredKernel lower_sequence(const hlo::Module& module, const hlo::HloInstruction& instruction,
+                             const Target& target, const SequenceLoop& loop = {});
+
+}  // namespace tpu::compiler

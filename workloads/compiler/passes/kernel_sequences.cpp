@@ -1,0 +1,379 @@
+#include "workloads/compiler/passes/kernel_sequences.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/storage.h"
+#include "workloads/graph/op_info.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+
+namespace {
+
+/// Granules of the arrays of one member: more hides the latency by itself, block by block.
+constexpr std::uint64_t kMostGranules = 512;
+/// Addresses that a kernel is called with: operands, then results.
+constexpr std::size_t kMostAddresses = 24;
+constexpr std::size_t kMostMembers = 64;
+
+/// A result of a member: the member and which of its results.
+using Value = std::pair<InstructionId, std::int64_t>;
+
+/// Kernels that follow each other.
+struct Run {
+  std::vector<InstructionId> members;
+  std::set<InstructionId> operands;        ///< Made by others: instructions, bookkeeping included.
+  std::map<InstructionId, Value> name_of;  ///< Members' results, their elements, bitcasts of both.
+  std::vector<InstructionId> passed;       ///< Operands that are results, too.
+  std::set<InstructionId> behind;          ///< Other bookkeeping that needs what the run makes.
+  std::uint64_t granules = 0;
+};
+
+class Joiner {
+ public:
+  Joiner(hlo::Module& module, const Target& target, bool is_loop)
+      : module_(module),
+        entry_(module.entry_computation()),
+        most_granules_(target.vmem_bytes / isa::kHbmGranuleBytes / 4),
+        users_(entry_.instructions.size()) {
+    const auto kernels =
+        std::count_if(entry_.instructions.begin(), entry_.instructions.end(),
+                      [](const HloInstruction& each) { return !is_bookkeeping(each); });
+    least_members_ = is_loop && kernels == 1 ? 1 : 2;
+    if (is_loop) kernels_ = static_cast<std::size_t>(kernels);
+    for (const HloInstruction& user : entry_.instructions) {
+      for (InstructionId operand : user.operands) {
+        users_[static_cast<std::size_t>(operand)].push_back(user.id);
+      }
+    }
+  }
+
+  void run() {
+    for (const HloInstruction& instruction : entry_.instructions) consider(instruction);
+    close();
+    if (sequences_.empty()) return;
+    if (sequences_[0].members.size() == kernels_) pass_state(sequences_[0]);
+    rewrite();
+  }
+
+ private:
+  bool may_join(const HloInstruction& instruction) const;
+  bool reads_part_of(const HloInstruction& fusion, const Run& run) const;
+  std::uint64_t granules_of(const HloInstruction& fusion) const;
+  void consider(const HloInstruction& instruction);
+  void follow(const HloInstruction& bookkeeping, Run& run) const;
+  bool fits_behind(const HloInstruction& fusion, const Run& run) const;
+  void add(const HloInstruction& fusion);
+  void close();
+  void pass_state(Run& run) const;
+  std::vector<InstructionId> wanted_names(const Run& run) const;
+  void rewrite();
+  HloInstruction make_sequence(const Run& run, const std::vector<Value>& results);
+  void append_sequence(const Run& run);
+  InstructionId append(HloInstruction instruction, InstructionId old);
+
+  hlo::Module& module_;
+  Computation& entry_;
+  std::uint64_t most_granules_;
+  std::size_t least_members_ = 2;
+  std::size_t kernels_ = 0;  ///< Of a loop's body.
+  std::vector<std::vector<InstructionId>> users_;
+  Run run_;
+  std::vector<Run> sequences_;
+  Computation made_;
+  std::vector<Computation> new_computations_;
+  std::vector<InstructionId> new_id_;
+  std::map<InstructionId, InstructionId> in_root_;  ///< What stands for passed operands there.
+};
+
+bool holds_product(const Computation& fused) {
+  return std::any_of(
+      fused.instructions.begin(), fused.instructions.end(), [](const HloInstruction& inner) {
+        return inner.opcode == HloOpcode::kDot || inner.opcode == HloOpcode::kConvolution;
+      });
+}
+
+bool Joiner::may_join(const HloInstruction& instruction) const {
+  return instruction.opcode == HloOpcode::kFusion && instruction.id != entry_.root &&
+         !holds_product(module_.computation(instruction.called[0])) &&
+         granules_of(instruction) <= kMostGranules;
+}
+
+std::uint64_t Joiner::granules_of(const HloInstruction& fusion) const {
+  std::uint64_t sum = granules(fusion.shape);
+  const std::set<InstructionId> operands(fusion.operands.begin(), fusion.operands.end());
+  for (InstructionId operand : operands) sum += granules(entry_.at(operand).shape);
+  return sum;
+}
+
+/// Whether the kernel reads a slice, in place, of what the run makes.
+bool Joiner::reads_part_of(const HloInstruction& fusion, const Run& run) const {
+  const Computation& fused = module_.computation(fusion.called[0]);
+  const std::vector<InstructionId> parameters = fused.parameters();
+  for (const HloInstruction& inner : fused.instructions) {
+    if (inner.opcode != HloOpcode::kSlice) continue;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (inner.operands[0] == parameters[i] && run.name_of.count(fusion.operands[i]) != 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
+  std::set<InstructionId> addresses = run.operands;
+  for (InstructionId operand : fusion.operands) {
+    if (run.behind.count(operand) != 0) return false;
+    if (run.name_of.count(operand) == 0) addresses.insert(operand);
+  }
+  std::size_t results = 0;
+  const auto count = [&](const hlo::Shape& shape) {
+    results += shape.is_tuple() ? shape.elements.size() : 1;
+  };
+  for (InstructionId member : run.members) count(entry_.at(member).shape);
+  count(fusion.shape);
+  return run.members.size() < kMostMembers && addresses.size() + results <= kMostAddresses &&
+         run.granules + granules_of(fusion) <= most_granules_ && !reads_part_of(fusion, run);
+}
+
+void Joiner::add(const HloInstruction& fusion) {
+  for (InstructionId operand : fusion.operands) {
+    if (run_.name_of.count(operand) == 0) run_.operands.insert(operand);
+  }
+  run_.members.push_back(fusion.id);
+  run_.granules += granules_of(fusion);
+  run_.name_of[fusion.id] = {fusion.id, 0};
+}
+
+void Joiner::follow(const HloInstruction& bookkeeping, Run& run) const {
+  for (InstructionId operand : bookkeeping.operands) {
+    const auto made = run.name_of.find(operand);
+    if (made == run.name_of.end() && run.behind.count(operand) == 0) continue;
+    if (made == run.name_of.end()) {
+      run.behind.insert(bookkeeping.id);
+    } else if (bookkeeping.opcode == HloOpcode::kGetTupleElement) {
+      run.name_of[bookkeeping.id] = {made->second.first, bookkeeping.tuple_index};
+    } else if (bookkeeping.opcode == HloOpcode::kBitcast) {
+      run.name_of[bookkeeping.id] = made->second;
+    } else {
+      run.behind.insert(bookkeeping.id);
+    }
+  }
+}
+
+void Joiner::consider(const HloInstruction& instruction) {
+  if (is_bookkeeping(instruction)) {
+    follow(instruction, run_);
+    return;
+  }
+  if (!may_join(instruction)) {
+    close();
+    return;
+  }
+  if (!fits_behind(instruction, run_)) close();
+  if (fits_behind(instruction, run_)) add(instruction);
+}
+
+/// Names of a member's results may stand anywhere behind it.
+void Joiner::close() {
+  if (run_.members.size() >= least_members_) {
+    for (const HloInstruction& instruction : entry_.instructions) {
+      if (instruction.id > run_.members.back() && is_bookkeeping(instruction)) {
+        follow(instruction, run_);
+      }
+    }
+    sequences_.push_back(std::move(run_));
+  }
+  run_ = {};
+}
+
+/// State that becomes other state: it changes places inside of the sequence that is all of a loop's
+/// body.
+void Joiner::pass_state(Run& run) const {
+  const HloInstruction& root = entry_.at(entry_.root);
+  if (root.opcode != HloOpcode::kTuple) return;
+  const std::vector<InstructionId> parameters = entry_.parameters();
+  for (const hlo::Alias& alias : module_.aliases) {
+    const InstructionId value = root.operands.at(static_cast<std::size_t>(alias.output_index));
+    const InstructionId place = parameters.at(static_cast<std::size_t>(alias.parameter_number));
+    if (entry_.at(value).opcode != HloOpcode::kParameter || value == place) continue;
+    if (std::count(root.operands.begin(), root.operands.end(), value) != 1) continue;
+    run.operands.insert(value);
+    run.passed.push_back(value);
+  }
+}
+
+/// Names of arrays that others than the members need.
+std::vector<InstructionId> Joiner::wanted_names(const Run& run) const {
+  std::vector<InstructionId> wanted;
+  const std::set<InstructionId> members(run.members.begin(), run.members.end());
+  for (const auto& [name, value] : run.name_of) {
+    if (entry_.at(name).shape.is_tuple()) continue;
+    const auto& users = users_[static_cast<std::size_t>(name)];
+    const auto is_outside = [&](InstructionId user) {
+      return run.name_of.count(user) == 0 && members.count(user) == 0;
+    };
+    if (name == entry_.root || std::any_of(users.begin(), users.end(), is_outside)) {
+      wanted.push_back(name);
+    }
+  }
+  return wanted;
+}
+
+InstructionId Joiner::append(HloInstruction instruction, InstructionId old) {
+  const auto id = static_cast<InstructionId>(made_.instructions.size());
+  if (old >= 0) new_id_[static_cast<std::size_t>(old)] = id;
+  instruction.id = id;
+  instruction.control_predecessors.reset();
+  made_.instructions.push_back(std::move(instruction));
+  return id;
+}
+
+/// The custom fusion, and its computation among the new ones.
+HloInstruction Joiner::make_sequence(const Run& run, const std::vector<Value>& results) {
+  Computation inside;
+  HloInstruction call;
+  call.opcode = HloOpcode::kFusion;
+  call.fusion_kind = std::string("kCustom");
+  call.name = entry_.at(run.members.back()).name + ".sequence";
+  inside.name = "computation." + call.name;
+  std::map<InstructionId, InstructionId> inner_id;
+  const auto put = [&](HloInstruction instruction, InstructionId old) {
+    instruction.id = static_cast<InstructionId>(inside.instructions.size());
+    instruction.control_predecessors.reset();
+    inner_id[old] = instruction.id;
+    inside.instructions.push_back(std::move(instruction));
+    return inside.instructions.back().id;
+  };
+  for (InstructionId operand : run.operands) {
+    HloInstruction parameter;
+    parameter.opcode = HloOpcode::kParameter;
+    parameter.parameter_number = static_cast<std::int64_t>(call.operands.size());
+    parameter.name = "operand." + std::to_string(parameter.parameter_number);
+    parameter.shape = entry_.at(operand).shape;
+    put(std::move(parameter), operand);
+    call.operands.push_back(new_id_[static_cast<std::size_t>(operand)]);
+  }
+  std::map<Value, InstructionId> made;
+  for (const auto& [name, value] : run.name_of) {
+    HloInstruction member = entry_.at(name);
+    for (InstructionId& operand : member.operands) operand = inner_id.at(operand);
+    const bool is_array = !member.shape.is_tuple();
+    const InstructionId id = put(std::move(member), name);
+    if (is_array) made.emplace(value, id);
+  }
+  HloInstruction tuple;
+  tuple.opcode = HloOpcode::kTuple;
+  tuple.name = "results";
+  tuple.shape.type = hlo::ElementType::kTuple;
+  for (const Value& result : results) tuple.operands.push_back(made.at(result));
+  for (InstructionId value : run.passed) tuple.operands.push_back(inner_id.at(value));
+  for (InstructionId result : tuple.operands) {
+    tuple.shape.elements.push_back(inside.at(result).shape);
+  }
+  call.shape = tuple.shape;
+  inside.root = put(std::move(tuple), -1);
+  call.called = {
+      static_cast<hlo::ComputationId>(module_.computations.size() + new_computations_.size())};
+  new_computations_.push_back(std::move(inside));
+  return call;
+}
+
+/// The sequence and the names of its results.
+void Joiner::append_sequence(const Run& run) {
+  const std::vector<InstructionId> wanted = wanted_names(run);
+  std::vector<Value> results;
+  for (InstructionId name : wanted) {
+    const Value& value = run.name_of.at(name);
+    if (std::find(results.begin(), results.end(), value) == results.end()) results.push_back(value);
+  }
+  HloInstruction call = make_sequence(run, results);
+  const auto largest = std::max_element(
+      run.members.begin(), run.members.end(), [&](InstructionId a, InstructionId b) {
+        return granules(entry_.at(a).shape) < granules(entry_.at(b).shape);
+      });
+  const hlo::Metadata* origin = hlo::origin_of(module_, entry_, entry_.at(*largest));
+  if (origin != nullptr) call.metadata = *origin;
+  const std::string name = call.name;
+  const std::vector<hlo::Shape> shapes = call.shape.elements;
+  const InstructionId made = append(std::move(call), -1);
+  std::map<Value, InstructionId> element_of;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    HloInstruction element;
+    element.opcode = HloOpcode::kGetTupleElement;
+    element.name = name + "." + std::to_string(i);
+    element.shape = shapes[i];
+    element.operands = {made};
+    element.tuple_index = static_cast<std::int64_t>(i);
+    const InstructionId id = append(std::move(element), -1);
+    if (i < results.size()) {
+      element_of[results[i]] = id;
+    } else {
+      in_root_[run.passed[i - results.size()]] = id;
+    }
+  }
+  for (InstructionId old : wanted) {
+    const InstructionId element = element_of.at(run.name_of.at(old));
+    new_id_[static_cast<std::size_t>(old)] = element;
+    if (entry_.at(old).opcode != HloOpcode::kBitcast) continue;
+    HloInstruction bitcast = entry_.at(old);
+    bitcast.operands = {element};
+    append(std::move(bitcast), old);
+  }
+}
+
+void Joiner::rewrite() {
+  std::map<InstructionId, const Run*> run_of;
+  for (const Run& run : sequences_) {
+    for (const auto& [name, value] : run.name_of) run_of[name] = &run;
+  }
+  new_id_.assign(entry_.instructions.size(), -1);
+  made_.name = entry_.name;
+  made_.raw_attributes = entry_.raw_attributes;
+  std::vector<InstructionId> waiting;  // For results of a sequence that they stand inside of.
+  const auto keep = [&](InstructionId id) {
+    HloInstruction kept = entry_.at(id);
+    for (InstructionId& operand : kept.operands) {
+      const auto passed = in_root_.find(operand);
+      const bool is_passed = id == entry_.root && passed != in_root_.end();
+      operand = is_passed ? passed->second : new_id_[static_cast<std::size_t>(operand)];
+      if (operand < 0) return false;
+    }
+    append(std::move(kept), id);
+    return true;
+  };
+  for (const HloInstruction& instruction : entry_.instructions) {
+    const auto found = run_of.find(instruction.id);
+    if (found == run_of.end()) {
+      if (!keep(instruction.id)) waiting.push_back(instruction.id);
+    } else if (found->second->members.back() == instruction.id) {
+      append_sequence(*found->second);
+      for (InstructionId id : std::exchange(waiting, {})) {
+        if (!keep(id)) waiting.push_back(id);
+      }
+    }
+  }
+  made_.root = new_id_[static_cast<std::size_t>(entry_.root)];
+  entry_ = std::move(made_);
+  for (Computation& computation : new_computations_) {
+    module_.computations.push_back(std::move(computation));
+  }
+}
+
+}  // namespace
+
+void join_small_kernels(hlo::Module& module, const Target& target, bool is_loop) {
+  Joiner(module, target, is_loop).run();
+}
+
+}  // namespace tpu::compiler
