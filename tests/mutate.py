@@ -6,9 +6,10 @@
     tests/mutate.py --seed 2 --list            only what would be mutated
 
 A mutant changes an operator, an integer constant, a condition, or leaves a statement out. All mutants of a run are
-compiled into one copy of the sources, each behind a switch that an environment variable turns; so a mutant costs a run
-of its room's tests and no build. What does not compile that way is dropped and another one taken. A mutant is killed
-when a test fails, crashes or takes more than ten times as long; it survives when all pass. Survivors that compute the
+compiled into one copy of the sources, each behind a switch that an environment variable turns; so a mutant costs no
+build, and only those of its room's tests that reach it are run, the quick ones first. What does not compile that way is
+dropped and another one taken. A mutant is killed when a test fails, crashes or takes more than ten times its CPU time;
+it survives when all pass. Survivors that compute the
 same as the original stand in tests/mutants_explained.txt with the reason and count apart.
 
 Neither mull (no Debian package; its plug-in has to match the compiler) nor universalmutator (a build for each mutant:
@@ -24,10 +25,11 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
-import time
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 
@@ -96,6 +98,7 @@ def parse_arguments():
     parser.add_argument("--files", type=int, default=0, help="at most so many files of a room (all)")
     parser.add_argument("--sources-only", action="store_true", help="leave headers alone: far less to compile")
     parser.add_argument("--jobs", default=str(os.cpu_count()))
+    parser.add_argument("--as-built", action="store_true", help="judge what stands in --folder, build nothing")
     parser.add_argument("--threshold", type=float, default=0.9)
     parser.add_argument("--list", action="store_true", help="print the mutants and stop")
     return parser.parse_args()
@@ -325,43 +328,66 @@ def build_all(tree, build, targets, original, numbered, jobs):
 
 
 class Tests:
-    """The tests of a room."""
+    """The tests of a room: which of them reach a mutant, and what each takes."""
+
+    CHEAP = 0.3  # CPU seconds
 
     def __init__(self, build, programs):
         self.build = build
         self.programs = programs
         self.seconds = {}
+        self.reaching = collections.defaultdict(list)
 
-    def run(self, program, tests, environment, timeout):
-        command = [str(self.build / program), "--gtest_brief=1", "--gtest_filter=" + tests]
-        if hasattr(self, "fast"):
-            command.append("--gtest_fail_fast")
-        try:
-            return subprocess.run(command, env={**os.environ, **environment}, timeout=timeout, capture_output=True,
-                                  cwd=self.build, text=True, errors="replace")
-        except subprocess.TimeoutExpired:
-            return None
+    def run(self, program, tests, environment, cpu_seconds):
+        """Its result and CPU seconds; the limit is of CPU seconds, for the machine may have more to do."""
+        begin = os.times()
+        command = [str(self.build / program), "--gtest_brief=1", "--gtest_fail_fast", "--gtest_filter=" + ":".join(tests)]
+        limit = max(1, round(cpu_seconds))
+        result = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, cwd=self.build, text=True,
+                                errors="replace", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)))
+        end = os.times()
+        return result, end.children_user + end.children_system - begin.children_user - begin.children_system
+
+    def names(self, program, tests):
+        listed = subprocess.run([str(self.build / program), "--gtest_list_tests", "--gtest_filter=" + tests],
+                                capture_output=True, text=True, check=True, cwd=self.build).stdout
+        suite = ""
+        for line in listed.splitlines():
+            if not line.startswith(" "):
+                suite = line.split()[0]
+            else:
+                yield suite + line.split()[0]
 
     def measure(self, reached):
-        """A run with no mutant on, which notes the mutants that it reaches."""
+        """Runs each test by itself with no mutant on: its time and the mutants that it reaches."""
         for program, tests in self.programs:
-            begin = time.time()
-            result = self.run(program, tests, {"TPUSIM_MUTANT": "-1", "TPUSIM_REACHED": str(reached)}, 3600)
-            if result.returncode != 0:
-                sys.exit(f"{program} fails without a mutant:\n" + result.stdout[-2000:])
-            self.seconds[program] = time.time() - begin
-        self.fast = True
+            for test in self.names(program, tests):
+                reached.unlink(missing_ok=True)
+                environment = {"TPUSIM_MUTANT": "-1", "TPUSIM_REACHED": str(reached)}
+                result, seconds = self.run(program, [test], environment, 600)
+                if result.returncode != 0:
+                    sys.exit(f"{test} fails without a mutant:\n" + result.stdout[-2000:])
+                self.seconds[test] = seconds
+                if reached.exists():
+                    for number in map(int, reached.read_text().split()):
+                        self.reaching[number].append((program, test))
 
     def killer(self, number):
-        """The test that notices a mutant, or nothing."""
-        for program, tests in self.programs:
-            limit = 20 + 10 * self.seconds[program]
-            result = self.run(program, tests, {"TPUSIM_MUTANT": str(number)}, limit)
-            if result is None:
-                return f"{program}: time"
-            if result.returncode != 0:
+        """The test that notices a mutant, or nothing: the cheap ones together first, then each by itself."""
+        by_time = sorted(self.reaching[number], key=lambda each: self.seconds[each[1]])
+        for program, _ in self.programs:
+            tests = [test for of, test in by_time if of == program]
+            cheap = [test for test in tests if self.seconds[test] <= self.CHEAP]
+            for group in ([cheap] if cheap else []) + [[test] for test in tests if test not in cheap]:
+                limit = 5 + 10 * sum(self.seconds[test] for test in group)
+                result, _ = self.run(program, group, {"TPUSIM_MUTANT": str(number)}, limit)
+                if result.returncode == 0:
+                    continue
                 failed = re.findall(r"^\[  FAILED  \] (\S+?)[ ,]", result.stdout, re.M)
-                return failed[0].rstrip(",") if failed else f"{program}: ends with {result.returncode}"
+                if failed:
+                    return failed[0].rstrip(",")
+                return f"{group[0] if len(group) == 1 else program}: " + (
+                    "time" if result.returncode in (-signal.SIGXCPU, -signal.SIGKILL) else f"ends with {result.returncode}")
         return ""
 
 
@@ -383,6 +409,11 @@ def main():
             sys.exit(f"--rooms: no {room}; there are {', '.join(ROOMS)}")
     chance = random.Random(arguments.seed)
     folder = arguments.folder.resolve()
+    if arguments.as_built:
+        kept = json.loads((folder / "mutants.json").read_text())
+        numbered = {int(n): Mutant(*mutant) for n, (_, mutant) in kept.items()}
+        room_of = {int(n): room for n, (room, _) in kept.items()}
+        sys.exit(judge(arguments, [r for r in rooms if r in room_of.values()], folder / "build", numbered, room_of))
     tree, build = copy_sources(folder), folder / "build"
     configure(tree, build)
     try:
@@ -409,6 +440,7 @@ def main():
     configure(tree, build)
     targets = sorted({program for room in rooms for program, _ in ROOMS[room][1]})
     build_all(tree, build, targets, original, numbered, arguments.jobs)
+    (folder / "mutants.json").write_text(json.dumps({n: (room_of[n], mutant) for n, mutant in numbered.items()}))
     sys.exit(judge(arguments, rooms, build, numbered, room_of))
 
 
@@ -418,10 +450,8 @@ def judge(arguments, rooms, build, numbered, room_of):
     left = arguments.count
     for room in rooms:
         tests = Tests(build, ROOMS[room][1])
-        reached_file = build / "reached.txt"
-        reached_file.unlink(missing_ok=True)
-        tests.measure(reached_file)
-        reached = {int(n) for n in reached_file.read_text().split()} if reached_file.exists() else set()
+        tests.measure(build / "reached.txt")
+        reached = set(tests.reaching)
         mine = [n for n in numbered if room_of[n] == room]
         mine = mine[:max(1, min(left, round(len(mine) * 4 / 5)))]
         left -= len(mine)

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <sstream>
@@ -257,6 +258,25 @@ std::vector<std::uint8_t> checked_image(const std::string& path, const FileKind&
 
 void silence_hdf5() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
+/// Has the memory that the library needs for an image of so many bytes: where it finds none, HDF5
+/// 1.10 ends the process itself, or crashes.
+void require_memory(std::size_t image_bytes) {
+  constexpr std::size_t kCaches = std::size_t{16} << 20;
+  void* volatile memory = std::malloc(3 * image_bytes + kCaches);
+  if (memory == nullptr) throw std::bad_alloc();
+  std::free(memory);
+}
+
+/// The bytes of arrays and columns; texts count as their references.
+std::size_t bytes_of(const Hdf5Contents& contents) {
+  std::size_t bytes = 0;
+  for (const auto& [path, data] : contents.bytes) bytes += data.size();
+  for (const auto& [path, table] : contents.tables) {
+    bytes += table.rows() * table.columns().size() * sizeof(std::uint64_t);
+  }
+  return bytes;
+}
+
 /// Notes in `data`, a bool, whether an error of the library's stack is a lack of memory.
 herr_t find_lack_of_memory(unsigned /*depth*/, const H5E_error2_t* error, void* data) {
   if (error->maj_num == H5E_RESOURCE || error->min_num == H5E_NOSPACE) {
@@ -326,6 +346,7 @@ const std::vector<std::uint8_t>& Hdf5Contents::byte_array(const std::string& pat
 }
 
 void write_hdf5(const std::string& path, const FileKind& kind, const Hdf5Contents& contents) {
+  require_memory(bytes_of(contents));
   silence_hdf5();
   OutputFile file(path);
   const std::vector<std::uint8_t> image = image_of(contents);
@@ -335,8 +356,9 @@ void write_hdf5(const std::string& path, const FileKind& kind, const Hdf5Content
 }
 
 Hdf5Contents read_hdf5(const std::string& path, const FileKind& kind) {
-  silence_hdf5();
   std::vector<std::uint8_t> image = checked_image(path, kind);
+  require_memory(image.size());
+  silence_hdf5();
   return read_hdf5_image(image, path);
 }
 

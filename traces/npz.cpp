@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 
 #include "sim/base/error.h"
@@ -24,7 +25,13 @@ struct ArchiveCloser {
 };
 using Archive = std::unique_ptr<archive, ArchiveCloser>;
 
+/// The library says by an error number that it got no memory.
+void require_memory(archive* handle) {
+  if (handle == nullptr || archive_errno(handle) == ENOMEM) throw std::bad_alloc();
+}
+
 [[noreturn]] void fail(const std::string& path, archive* handle) {
+  require_memory(handle);
   const char* text = archive_error_string(handle);
   throw WorkloadError(path + ": expected a .npz file (a zip of .npy arrays): " +
                       (text != nullptr ? text : "it can't be read"));
@@ -46,14 +53,20 @@ std::optional<std::vector<std::uint8_t>> read_member(archive* handle, const std:
   }
 }
 
-la_ssize_t append_chunk(archive* /*handle*/, void* to, const void* data, std::size_t bytes) {
+la_ssize_t append_chunk(archive* handle, void* to, const void* data, std::size_t bytes) {
   const auto* begin = static_cast<const std::uint8_t*>(data);
   auto& all = *static_cast<std::vector<std::uint8_t>*>(to);
-  all.insert(all.end(), begin, begin + bytes);
+  try {
+    all.insert(all.end(), begin, begin + bytes);
+  } catch (const std::bad_alloc&) {  // Not through the frames of a C library.
+    archive_set_error(handle, ENOMEM, "no memory for the archive");
+    return ARCHIVE_FATAL;
+  }
   return static_cast<la_ssize_t>(bytes);
 }
 
 void check(int code, archive* handle) {
+  if (code != ARCHIVE_OK) require_memory(handle);
   TPU_CHECK(code == ARCHIVE_OK, "libarchive: " << archive_error_string(handle));
 }
 
@@ -101,7 +114,7 @@ NpzFile read_npz(const std::string& path, const UnpackLimit& limit) {
                         (S_ISDIR(status.st_mode) ? "a directory" : "no regular file"));
   }
   const Archive handle(archive_read_new());
-  TPU_CHECK(handle != nullptr, "no memory for an archive");
+  if (handle == nullptr) throw std::bad_alloc();
   archive_read_support_format_zip_seekable(handle.get());
   if (archive_read_open_filename(handle.get(), path.c_str(), kChunk) != ARCHIVE_OK) {
     fail(path, handle.get());
@@ -188,7 +201,7 @@ void write_npz(const std::string& path, const NpzFile& arrays) {
   {
     const Archive owner(archive_write_new());
     archive* handle = owner.get();
-    TPU_CHECK(handle != nullptr, "no memory for an archive");
+    if (handle == nullptr) throw std::bad_alloc();
     check(archive_write_set_format_zip(handle), handle);
     check(archive_write_zip_set_compression_store(handle), handle);
     check(archive_write_set_bytes_in_last_block(handle, 1), handle);
@@ -196,6 +209,7 @@ void write_npz(const std::string& path, const NpzFile& arrays) {
     for (const auto& [name, array] : arrays) {
       const std::vector<std::uint8_t> image = npy_image(array);
       archive_entry* entry = archive_entry_new();
+      if (entry == nullptr) throw std::bad_alloc();
       archive_entry_set_pathname(entry, (name + std::string(kSuffix)).c_str());
       archive_entry_set_filetype(entry, AE_IFREG);
       archive_entry_set_perm(entry, 0644);
@@ -204,6 +218,7 @@ void write_npz(const std::string& path, const NpzFile& arrays) {
       archive_entry_free(entry);
       check(header_code, handle);
       const la_ssize_t written = archive_write_data(handle, image.data(), image.size());
+      if (written < 0) require_memory(handle);
       TPU_CHECK(written == static_cast<la_ssize_t>(image.size()), archive_error_string(handle));
     }
     check(archive_write_close(handle), handle);

@@ -413,6 +413,7 @@ int run_program(const std::vector<std::string>& words) {
       code = execute(*arguments);
     }
     std::cout.flush();
+    if (out.memory_ran_out()) throw std::bad_alloc();
     if (!std::cout) throw UsageError("stdout can't be written: is the disk full?");
     return static_cast<int>(code);
   } catch (const UserError& error) {
@@ -421,8 +422,7 @@ int run_program(const std::vector<std::string>& words) {
     return report_error(std::string("a bug of tpusim, please report it: ") + error.what(),
                         ExitCode::kSimulatorBug);
   } catch (const std::bad_alloc&) {
-    return report_error("the workload needs more memory than this computer has",
-                        ExitCode::kBadWorkload);
+    throw;
   } catch (const std::exception& error) {
     return report_error(std::string("a bug of tpusim, please report it: ") + error.what(),
                         ExitCode::kSimulatorBug);

@@ -8,7 +8,8 @@ namespace tpu::app {
 /// Runs a command to its end; its results go to stdout and to the files that it names.
 ExitCode execute(const Arguments& arguments);
 
-/// The program from its words to its exit code: prints errors on stderr, one line first.
+/// The program from its words to its exit code: prints errors on stderr, one line first. Lets only
+/// std::bad_alloc out: who has no memory can print nothing here.
 int run_program(const std::vector<std::string>& words);
 
 }  // namespace tpu::app

@@ -1,11 +1,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "sim/app/commands.h"
+#include "sim/base/error.h"
 #include "sim/base/output_file.h"
 
 namespace {
@@ -31,6 +35,26 @@ void catch_signals() {
   ::signal(SIGXFSZ, SIG_IGN);
 }
 
+/// Says so without allocating.
+int without_memory() {
+  tpu::remove_unfinished_output_files();
+  constexpr std::string_view kText =
+      "tpusim: the workload needs more memory than this computer has\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+  return static_cast<int>(tpu::ExitCode::kBadWorkload);
+}
+
+/// Modules of SystemC allocate in their destructors, out of which no exception gets.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    ::_exit(without_memory());
+  } catch (...) {
+  }
+  std::abort();
+}
+
 }  // namespace
 
 // Debian's libsystemc brings a main() that calls this; ours comes first and it is never called.
@@ -38,5 +62,10 @@ extern "C" int sc_main(int, char**) { return 1; }
 
 int main(int argc, char** argv) {
   catch_signals();
-  return tpu::app::run_program(std::vector<std::string>(argv + 1, argv + argc));
+  std::set_terminate(end_without_memory);
+  try {
+    return tpu::app::run_program(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::bad_alloc&) {
+    return without_memory();
+  }
 }

@@ -1,6 +1,7 @@
 #include "sim/app/printable_stream.h"
 
 #include <charconv>
+#include <new>
 
 namespace tpu::app {
 namespace {
@@ -9,6 +10,7 @@ constexpr char kEscape = '\x1b';
 /// The first byte of the control characters of eight bits in UTF-8.
 constexpr std::string_view kTwoByteControl = "\xc2";
 constexpr std::size_t kLongestColour = 12;
+constexpr std::size_t kUsualMessageBytes = 4096;
 
 bool is_control(unsigned char byte) {
   return (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
@@ -107,7 +109,11 @@ std::string printable(std::string_view text) {
 }
 
 PrintableStream::PrintableStream(std::ostream& stream, bool colours)
-    : stream_(stream), target_(stream.rdbuf(this)), text_(colours) {}
+    : stream_(stream), target_(stream.rdbuf()), text_(colours) {
+  // An error's message needs no memory then.
+  buffer_.reserve(kUsualMessageBytes);
+  stream_.rdbuf(this);
+}
 
 PrintableStream::~PrintableStream() {
   buffer_.clear();
@@ -118,7 +124,12 @@ PrintableStream::~PrintableStream() {
 
 std::streamsize PrintableStream::xsputn(const char* text, std::streamsize count) {
   buffer_.clear();
-  text_.append({text, static_cast<std::size_t>(count)}, buffer_);
+  try {
+    text_.append({text, static_cast<std::size_t>(count)}, buffer_);
+  } catch (const std::bad_alloc&) {  // A stream would take it for a failed write.
+    memory_ran_out_ = true;
+    return 0;
+  }
   const auto size = static_cast<std::streamsize>(buffer_.size());
   return target_->sputn(buffer_.data(), size) == size ? count : 0;
 }

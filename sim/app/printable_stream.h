@@ -42,6 +42,8 @@ class PrintableStream : public std::streambuf {
 
   /// Before the first text.
   void let_colours_through(bool colours) { text_ = PrintableText(colours); }
+  /// Whether text was lost because there was no memory for it.
+  bool memory_ran_out() const { return memory_ran_out_; }
 
  protected:
   int_type overflow(int_type byte) override;
@@ -53,6 +55,7 @@ class PrintableStream : public std::streambuf {
   std::streambuf* target_;
   PrintableText text_;
   std::string buffer_;
+  bool memory_ran_out_ = false;
 };
 
 }  // namespace tpu::app

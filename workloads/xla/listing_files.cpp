@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "isa/generation.h"
@@ -21,6 +22,11 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxTotalBytes = std::uint64_t{1} << 32;
+
+/// libarchive says by an error number that it got no memory.
+void require_memory(archive* reader) {
+  if (archive_errno(reader) == ENOMEM) throw std::bad_alloc();
+}
 
 enum class Kind { kOther, kFinalBundles, kPacked, kDeduplication, kHlo };
 
@@ -113,6 +119,7 @@ std::string read_entry(archive* reader, archive_entry* entry, const std::string&
     if (size == text.size()) text.resize(size + std::max(kBlock, size / 2));
     const la_ssize_t count = archive_read_data(reader, text.data() + size, text.size() - size);
     if (count < 0) {
+      require_memory(reader);
       throw WorkloadError(path + ": expected a whole archive, found an error in " + name + ": " +
                           archive_error_string(reader));
     }
@@ -127,10 +134,12 @@ std::string read_entry(archive* reader, archive_entry* entry, const std::string&
 
 ListingFiles read_archive(const std::string& path) {
   const std::unique_ptr<archive, CloseArchive> reader(archive_read_new());
+  if (reader == nullptr) throw std::bad_alloc();
   archive_read_support_filter_xz(reader.get());
   archive_read_support_filter_gzip(reader.get());
   archive_read_support_format_tar(reader.get());
   const auto failed = [&] {
+    require_memory(reader.get());
     const char* reason = archive_error_string(reader.get());
     throw WorkloadError(path + ": expected a tar archive compressed with xz, found: " +
                         (reason == nullptr ? "an error" : reason));
