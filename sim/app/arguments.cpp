@@ -4,6 +4,7 @@
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -194,22 +195,19 @@ class Reader {
           one_of("tpusim sweep", inputs[0], {"plan", "run", "status", "merge"});
       inputs.erase(inputs.begin());
     }
-    const bool two = arguments_.command == "diff";
-    if (two && inputs.size() < 2) {
-      throw UsageError("tpusim diff: expected two files, A.h5 B.h5, found one, \"" + inputs[0] +
-                       "\"");
+    if (arguments_.command == "diff" && inputs.size() < 2) {
+      throw UsageError("tpusim diff: expected two files or more, A.h5 B.h5, found one, \"" +
+                       inputs[0] + "\"");
     }
-    const std::size_t allowed = two ? 2 : wanted ? 1 : 0;
-    const bool many = arguments_.command == "report";
-    if ((many && inputs.size() > 1) || (two && inputs.size() == 2)) {
+    const std::size_t allowed = wanted ? 1 : 0;
+    const bool many = arguments_.command == "report" || arguments_.command == "diff";
+    if (many && inputs.size() > 1) {
       arguments_.more_inputs.assign(inputs.begin() + 1, inputs.end());
       inputs.resize(1);
     }
     if (inputs.size() > allowed) {
       throw UsageError(std::string("tpusim ") + command_.name + ": expected " +
-                       (two      ? "two files, A.h5 B.h5"
-                        : wanted ? "one " + std::string(command_.input)
-                                 : "no argument") +
+                       (wanted ? "one " + std::string(command_.input) : "no argument") +
                        ", found also \"" + inputs[allowed] + "\"");
     }
     if (wanted) arguments_.input = inputs[0];
@@ -373,6 +371,12 @@ class Reader {
     if ((name == "compile" || name == "export" || name == "report") && arguments_.output.empty() &&
         !dumps) {
       throw UsageError("tpusim " + name + ": expected -o FILE");
+    }
+    const std::string ending = std::filesystem::path(arguments_.output).extension().string();
+    if (name == "compare" && !arguments_.output.empty() && ending != ".csv" && ending != ".md" &&
+        ending != ".html") {
+      throw UsageError("-o " + arguments_.output +
+                       ": expected a name that ends in .csv, .md or .html");
     }
     if (name == "export" && arguments_.format.empty()) {
       throw UsageError("tpusim export: expected --format, such as --format perfetto");

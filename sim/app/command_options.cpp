@@ -12,7 +12,7 @@ const std::vector<Command> kCommands{
     {"run", "WORKLOAD", "simulate training steps and report", true, true, false, true, true, true,
      true},
     {"compare", "WORKLOAD", "the same on several machines, side by side", true, false, true, true,
-     true, true, false},
+     true, true, true},
     {"scaling", "WORKLOAD", "examples/s, efficiency and exposed all-reduce from slice to slice",
      true, false, true, true, true, true, false},
     {"compile", "WORKLOAD", "write a compiled program", true, true, false, true, false, false,
@@ -28,7 +28,7 @@ const std::vector<Command> kCommands{
      false, false, false},
     {"metrics", "RUN.h5", "what PyTorch/XLA's metrics report prints", false, false, false, false,
      false, false, false},
-    {"diff", "A.h5 B.h5", "two runs: which operation, which cause, how much of the step", false,
+    {"diff", "A.h5 B.h5 ...", "runs: which operation, which cause, how much of the step", false,
      false, false, false, false, true, false},
     {"validate", "FOLDER", "captured programs that silicon ran, too: cycles there and here", true,
      false, false, false, false, true, false},
@@ -145,9 +145,10 @@ po::options_description options_of(const Command& command) {
   if (command.destination) {
     const bool run = std::string(command.name) == "run";
     add("output,o", po::value<std::string>(),
-        run               ? "write results and events, RUN.h5"
-        : name == "sweep" ? "the table, .csv or .h5"
-                          : "file to write");
+        run                 ? "write results and events, RUN.h5"
+        : name == "sweep"   ? "the table, .csv or .h5"
+        : name == "compare" ? "the comparison as a table, .csv or .md, or a page, .html"
+                            : "file to write");
   }
   if (name == "sweep") add_sweep_options(add);
   if (name == "profile") add("level", po::value<std::string>(), "--monitoring_level: 1, 2 (2)");

@@ -35,8 +35,11 @@
 #include "sim/base/output_file.h"
 #include "sim/config/configuration.h"
 #include "sim/config/nearest_name.h"
+#include "sim/report/comparison_table.h"
+#include "sim/report/html_report.h"
 #include "sim/report/run_diff.h"
 #include "sim/report/text_report.h"
+#include "traces/csv.h"
 #include "traces/npz.h"
 #include "traces/program_file.h"
 #include "traces/run_file.h"
@@ -133,6 +136,18 @@ ExitCode run(const Arguments& arguments) {
   return ExitCode::kSimulatedProgramFailed;
 }
 
+/// As the ending of the name says: a table, or a page.
+void write_comparison(const std::string& path, const std::vector<traces::RunRecord>& records,
+                      const std::vector<report::Summary>& summaries) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  const traces::Table table = report::comparison_table(records, summaries);
+  OutputFile file(path);
+  file.write(ending == ".csv"  ? traces::csv_text(table)
+             : ending == ".md" ? report::markdown_text(table)
+                               : report::html_report(records, summaries));
+  file.commit();
+}
+
 ExitCode compare(const Arguments& arguments) {
   std::vector<config::Configuration> configurations;
   for (const std::string& name : arguments.configs) {
@@ -153,7 +168,12 @@ ExitCode compare(const Arguments& arguments) {
     std::cout << report::comparison_report(records, summaries, costs, text_style(arguments.color));
     std::cout.flush();
   }
-  json.write(report::comparison_json(records, summaries, costs));
+  FileWriter files;
+  files([&] { json.write(report::comparison_json(records, summaries, costs)); });
+  if (!arguments.output.empty()) {
+    files([&] { write_comparison(arguments.output, records, summaries); });
+  }
+  files.check();
   return ExitCode::kDone;
 }
 
@@ -293,14 +313,20 @@ ExitCode assemble(const Arguments& arguments) {
 ExitCode diff(const Arguments& arguments) {
   check_files(arguments, {});
   const traces::RunRecord first = traces::read_run_file(arguments.input);
-  const traces::RunRecord second = traces::read_run_file(arguments.more_inputs.at(0));
-  const std::vector<std::string> names{arguments.input, arguments.more_inputs.at(0)};
   JsonDestination json(arguments.json);
-  if (!json.to_stdout()) {
-    std::cout << report::diff_text(first, second, names, text_style(arguments.color));
-    std::cout.flush();
+  report::Json all = {{"schema_version", report::kJsonSchemaVersion},
+                      {"diffs", report::Json::array()}};
+  for (const std::string& path : arguments.more_inputs) {
+    const traces::RunRecord other = traces::read_run_file(path);
+    const std::vector<std::string> names{arguments.input, path};
+    if (!json.to_stdout()) {
+      std::cout << (all["diffs"].empty() ? "" : "\n")
+                << report::diff_text(first, other, names, text_style(arguments.color));
+      std::cout.flush();
+    }
+    all["diffs"].push_back(report::diff_json(first, other, names));
   }
-  json.write(report::diff_json(first, second, names));
+  json.write(all["diffs"].size() == 1 ? all["diffs"][0] : all);
   return ExitCode::kDone;
 }
 

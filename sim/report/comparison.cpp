@@ -1,6 +1,7 @@
 #include "sim/report/comparison.h"
 
 #include "models/parameter_table.h"
+#include "sim/report/energy.h"
 
 namespace tpu::report {
 
@@ -20,6 +21,11 @@ std::vector<ParameterDifference> differing_parameters(
     if (differ && difference.path != "name") differences.push_back(difference);
   }
   return differences;
+}
+
+std::optional<double> whole_slice_price(const traces::RunRecord& record) {
+  if (record.result.cores.size() != record.params.cores()) return std::nullopt;
+  return price_per_hour(record.params);
 }
 
 std::vector<ResultRow> result_rows(const std::vector<traces::RunRecord>& records,
@@ -67,6 +73,18 @@ std::vector<ResultRow> result_rows(const std::vector<traces::RunRecord>& records
   });
   add("roofline_ms", "roofline bound, ms",
       [](const Record&, const Summary& s) { return s.roofline.bound_ms; });
+  add("joules", "energy of a step, J (inferred)",
+      [](const Record& r, const Summary&) { return energy_of(r).total(); });
+  add("watts_per_chip", "power of a chip, W (inferred)",
+      [](const Record& r, const Summary&) { return energy_of(r).watts_per_chip; });
+  add("examples_per_joule", "examples/J (inferred)",
+      [](const Record& r, const Summary&) { return energy_of(r).examples_per_joule; });
+  add("examples_per_dollar", "examples/$ of the whole slice",
+      [](const Record& r, const Summary& s) {
+        return whole_slice_price(r).value_or(0) > 0
+                   ? 3600 * s.examples_per_s / *whole_slice_price(r)
+                   : 0;
+      });
   add("hbm_peak_gib", "HBM used, GiB", [](const Record&, const Summary& s) {
     return static_cast<double>(s.memory.hbm_peak_bytes) / (1 << 30);
   });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct ParameterDifference {
 };
 std::vector<ParameterDifference> differing_parameters(
     const std::vector<traces::RunRecord>& records);
+
+/// Dollars an hour of the slice; nothing for a run on a part of one, and where nothing was sold.
+std::optional<double> whole_slice_price(const traces::RunRecord& record);
 
 /// A result of each run, side by side.
 struct ResultRow {

@@ -2,6 +2,8 @@
 
 #include "models/parameter_table.h"
 #include "sim/report/comparison.h"
+#include "sim/report/comparison_table.h"
+#include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
 #include "sim/report/what_if_report.h"
 
@@ -211,6 +213,36 @@ Json units_json(const std::vector<UnitSummary>& units) {
   return json;
 }
 
+/// What was not modelled is no 0: it is not there.
+Json energy_json(const Energy& energy) {
+  if (!energy.is_known) return "not modelled: no power of this chip was published";
+  Json joules = Json::object();
+  for (std::size_t part = 0; part < kEnergyParts; ++part) {
+    joules[to_string(static_cast<EnergyPart>(part))] = energy.joules[part];
+  }
+  Json json = {{"basis", "inferred"},
+               {"joules", joules},
+               {"step_joules", energy.total()},
+               {"step_joules_interval", {energy.low, energy.high}},
+               {"watts_per_chip", energy.watts_per_chip},
+               {"tdp_watts", energy.tdp_watts},
+               {"examples_per_joule", energy.examples_per_joule}};
+  if (energy.is_die_as_made) json["die_mm2_below"] = energy.die_mm2;
+  json["not_modelled"] = kEnergyNotModelled;
+  return json;
+}
+
+Json cost_json(const traces::RunRecord& record, const Summary& summary, double dollars) {
+  Json json = {{"dollars_per_hour", dollars},
+               {"examples_per_dollar", 3600 * summary.examples_per_s / dollars}};
+  if (record.params.input.images > 0 && summary.examples_per_s > 0) {
+    const double hours = record.params.input.images / summary.examples_per_s / 3600;
+    json["epoch"] = {
+        {"examples", record.params.input.images}, {"hours", hours}, {"dollars", hours * dollars}};
+  }
+  return json;
+}
+
 Json checks_json(const std::vector<CheckedOutput>& checks) {
   Json list = Json::array();
   for (const CheckedOutput& check : checks) {
@@ -247,6 +279,7 @@ Json paths_json(const traces::RunRecord& record) {
 Json to_json(const traces::RunRecord& record, const Summary& summary, const SimulatorCost& cost,
              const std::vector<CheckedOutput>& checks) {
   Json json;
+  json["schema_version"] = kJsonSchemaVersion;
   json["config"] = record.config;
   json["workload"] = record.workload;
   json["program"] = record.program;
@@ -281,6 +314,10 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
                    {"padded_matmul", summary.padded_matmul_flops},
                    {"pushed_matmul", summary.pushed_matmul_flops}};
   json["hbm_bytes_per_step"] = summary.hbm_bytes_per_step;
+  json["energy"] = energy_json(energy_of(record));
+  if (const auto dollars = whole_slice_price(record)) {
+    json["cost"] = cost_json(record, summary, *dollars);
+  }
   double total_cycles = 0;
   for (const OpSummary& op : summary.ops) total_cycles += op.cycles;
   json["ops"] = Json::array();
@@ -301,6 +338,7 @@ Json comparison_json(const std::vector<traces::RunRecord>& records,
                      const std::vector<Summary>& summaries,
                      const std::vector<SimulatorCost>& costs) {
   Json json;
+  json["schema_version"] = kJsonSchemaVersion;
   json["workload"] = records.empty() ? "" : records[0].workload;
   json["configs"] = Json::array();
   for (const traces::RunRecord& record : records) json["configs"].push_back(record.config);
@@ -315,6 +353,17 @@ Json comparison_json(const std::vector<traces::RunRecord>& records,
       ratios.push_back(row.values[0] != 0 ? Json(value / row.values[0]) : Json(nullptr));
     }
     json["results"].push_back({{"name", row.name}, {"values", row.values}, {"ratios", ratios}});
+  }
+  json["gpus"] = Json::array();
+  if (!records.empty()) {
+    for (const GpuBound& gpu : gpu_bounds(records[0], summaries[0])) {
+      json["gpus"].push_back({{"name", gpu.name},
+                              {"bound", true},
+                              {"step_ms", gpu.step_ms},
+                              {"examples_per_s", gpu.examples_per_s},
+                              {"bound_by", gpu.bound_by},
+                              {"watts", gpu.watts}});
+    }
   }
   json["runs"] = Json::array();
   Json simulators = Json::array();

@@ -197,6 +197,7 @@ Json diff_json(const traces::RunRecord& first, const traces::RunRecord& second,
                const std::vector<std::string>& names) {
   const RunDifference difference = difference_of(first, second);
   Json json;
+  json["schema_version"] = kJsonSchemaVersion;
   json["files"] = names;
   json["us"] = {total(difference.first), total(difference.second)};
   json["change_us"] = difference.change();

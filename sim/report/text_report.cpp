@@ -7,6 +7,8 @@
 
 #include "models/parameter_table.h"
 #include "sim/report/comparison.h"
+#include "sim/report/comparison_table.h"
+#include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
 #include "sim/report/what_if_report.h"
 
@@ -93,6 +95,24 @@ void print_steady_state(std::ostringstream& out, const Summary& summary) {
   line(out, "First step", short_time(steady.first_ms), which);
 }
 
+std::string joules(double value) { return short_number(value) + " J"; }
+
+void print_energy_and_price(std::ostringstream& out, const traces::RunRecord& record,
+                            const Summary& summary) {
+  const Energy energy = energy_of(record);
+  if (energy.is_known) {
+    line(out, "Energy of a step", joules(energy.total()),
+         "inferred, " + joules(energy.low) + " to " + joules(energy.high) + "; a chip takes " +
+             fixed(energy.watts_per_chip, 0) + " W (TDP " + fixed(energy.tdp_watts, 0) + ")");
+  } else {
+    line(out, "Energy of a step", "not modelled", "no power of this chip was published");
+  }
+  const std::optional<double> dollars = whole_slice_price(record);
+  if (!dollars || summary.examples_per_s <= 0) return;
+  line(out, "Price", "$" + fixed(*dollars, 2) + "/h",
+       short_number(3600 * summary.examples_per_s / *dollars) + " examples a dollar (list price)");
+}
+
 void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
                        const Summary& summary) {
   const std::uint64_t cycles = summary.steps.empty() ? 0 : summary.steps.back().cycles;
@@ -121,6 +141,7 @@ void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
          std::string(roof.compute_ms >= roof.memory_ms ? "useful FLOPs" : "compulsory HBM bytes") +
              "; the step takes " + fixed(summary.step_mean_ms / roof.bound_ms, 2) + " x that");
   }
+  print_energy_and_price(out, record, summary);
   const double host = summary.idle_fraction - summary.breakdown.finished;
   if (host > 0.5) {
     out << "  The host is the bottleneck: it prepares fewer examples than the cores take.\n";
@@ -451,6 +472,7 @@ std::string comparison_report(const std::vector<traces::RunRecord>& records,
     rows.push_back(row);
   }
   out << columns(rows) << "\n";
+  out << gpu_bounds_text(gpu_bounds(records[0], summaries[0]));
   for (std::size_t i = 0; i < records.size(); ++i) {
     out << "== " << records[i].config << ": " << machine_line(records[i]) << "\n\n";
     print_breakdown(out, summaries[i], style);

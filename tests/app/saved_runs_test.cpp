@@ -46,6 +46,27 @@ TEST_F(SavedRunsTest, PagesAndTextsComeFromTheFile) {
   EXPECT_EQ(tpusim("metrics r.h5").out.find("Metric: ExecuteTime\n  TotalSamples: 2\n"), 0u);
 }
 
+TEST_F(SavedRunsTest, ManyRunsAreHeldAgainstTheFirst) {
+  fs::copy(folder_ / "r.h5", folder_ / "s.h5");
+  ASSERT_EQ(tpusim("run matmul --shape 256x256x256 --cores 1 --config v2-8 -o t.h5").exit_code, 0);
+  const json diffs = report("diff r.h5 s.h5 t.h5");
+  ASSERT_EQ(diffs["diffs"].size(), 2u);
+  EXPECT_EQ(diffs["diffs"][0]["change_us"], 0);
+  EXPECT_GT(diffs["diffs"][1]["change_us"], 0);
+  EXPECT_EQ(diffs["diffs"][1], report("diff r.h5 t.h5"));
+}
+
+TEST_F(SavedRunsTest, AComparisonIsATableOrAPage) {
+  const std::string words = "compare matmul --shape 256x256x256 --cores 1 --configs v2-8,v3-8 -o ";
+  expect_done(words + "c.csv");
+  EXPECT_EQ(text_of(folder_ / "c.csv").find("figure,what,v2-8,v3-8,P100 (bound),"), 0u);
+  expect_done(words + "c.md");
+  EXPECT_EQ(text_of(folder_ / "c.md").find("| figure | what | v2-8 | v3-8 | P100 (bound) |"), 0u);
+  expect_done(words + "c.html");
+  EXPECT_NE(text_of(folder_ / "c.html").find("<!DOCTYPE html>"), std::string::npos);
+  expect_error(words + "c.txt", 2, "expected a name that ends in .csv, .md or .html");
+}
+
 TEST_F(SavedRunsTest, MistakesAreNamedAndNothingIsOverwritten) {
   fs::copy(folder_ / "r.h5", folder_ / "s.h5");
   const std::string before = text_of(folder_ / "s.h5");
