@@ -10,6 +10,7 @@
 
 #include "sim/app/cpu_time.h"
 #include "sim/app/host_verdict.h"
+#include "sim/app/memory_need.h"
 #include "sim/app/progress_bar.h"
 #include "sim/app/workload_digest.h"
 #include "sim/app/workload_source.h"
@@ -252,6 +253,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
     record.workload_sha256 = workload_sha256(arguments);
   }
 
+  if (arguments.values) refuse_values_beyond_memory(workload, memory_of_this_computer());
   if (arguments.values && !workload.is_from_xla) refuse_unknown_values(workload);
   Machine machine(configuration.params, workload.program);
   if (arguments.values) load_values(arguments, workload, configuration.params, machine, record);

@@ -144,6 +144,21 @@ TEST_F(FilesTest, NoRoomIsKnownBeforeTheSimulation) {
   EXPECT_EQ(text_of(streams_ / "out"), "");
 }
 
+// A matrix of 4 GiB, twice: refused by its size, not after all memory is full.
+TEST_F(FilesTest, ValuesBeyondTheMemoryOfTheComputerAreRefusedBeforeTheyAreMade) {
+  write("big.hlo",
+        "HloModule m\nENTRY e {\n  c = f32[] constant(1)\n"
+        "  b = f32[32768,32768]{1,0} broadcast(c), dimensions={}\n"
+        "  ROOT t = f32[32768,32768]{1,0} transpose(b), dimensions={1,0}\n}\n");
+  const std::string run = "ulimit -v 2097152 && " TPUSIM_PROGRAM " run big.hlo --cores 1 ";
+  EXPECT_EQ(shell(run + "--values on"), 4);
+  EXPECT_EQ(text_of(streams_ / "err")
+                .find("tpusim: m: --values on: expected values that fit the 2.00G of memory"),
+            0u)
+      << text_of(streams_ / "err");
+  EXPECT_EQ(shell(run + "--values off >" + (streams_ / "out").string()), 0);
+}
+
 TEST_F(FilesTest, WhatIsNoWorkloadIsNamed) {
   write("my.toml", "base = \"v3-8\"\n");
   expect_error("run my.toml", 4,

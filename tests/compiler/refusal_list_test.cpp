@@ -41,6 +41,23 @@ std::string sharded(const std::string& header, const std::string& sharding) {
          "\n  ROOT r = f32[8,128] tanh(c)\n}\n";
 }
 
+// 2^38 elements are 2^28 cycles of 1,024: at that the machine takes a kernel for an endless one.
+TEST(RefusalList, AnArrayThatNoCoreGetsThroughIsRefusedBeforeItIsMade) {
+  const auto sum_of = [](const std::string& extent) {
+    return refusal_of(
+        "HloModule r\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+        "  ROOT c = f32[] add(a, b)\n}\nENTRY main {\n  x = f32[] parameter(0)\n"
+        "  z = f32[] constant(0)\n"
+        "  w = f32[" +
+        extent +
+        "] broadcast(x), dimensions={}\n"
+        "  ROOT r = f32[] reduce(w, z), dimensions={0}, to_apply=add\n}\n");
+  };
+  EXPECT_NE(sum_of("1099511627776").find("at most 2^38 elements, found 1099511627776"),
+            std::string::npos);
+  EXPECT_EQ(sum_of("65536"), "");
+}
+
 TEST(CustomCalls, AnnotationsOfWholeArraysAreCopies) {
   EXPECT_EQ(refusal_of(sharded("", "{devices=[8,1]<=[8]}")), "");
   EXPECT_EQ(refusal_of(sharded(", num_partitions=8", "{replicated}")), "");

@@ -49,11 +49,19 @@ void RefusalList::report(const std::string& module_name) const {
 
 namespace {
 
+/// A core makes 1,024 elements a cycle; the machine takes a kernel of 2^28 cycles without a DMA for
+/// one that never ends.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 38;
+
 /// Why nothing in this compiler computes the operation; empty where something may.
 std::string why_unknown(const HloInstruction& instruction) {
   const std::vector<hlo::Shape> alone{instruction.shape};
   for (const hlo::Shape& shape :
        instruction.shape.is_tuple() ? instruction.shape.elements : alone) {
+    if (shape.element_count() > kMostElements) {
+      return "expected arrays of at most 2^38 elements, found " +
+             std::to_string(shape.element_count());
+    }
     switch (shape.type) {
       case ElementType::kC64:
       case ElementType::kC128:
