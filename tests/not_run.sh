@@ -9,7 +9,7 @@ set -euo pipefail
 
 awk '
   BEGIN {
-    extra = "[.][.]/shared|beside the (project|sources)|no reference modules|no (h5py|pandas|numpy|check_perfetto|Python package xprof)|" \
+    extra = "[.][.]/shared|beside the (project|sources)|no reference modules|no (h5py|pandas|numpy|chromium|check_perfetto|Python package xprof)|" \
             "[Jj][Aa][Xx]|set TPUSIM_|the interpreter lacks it|a collective of several cores"
   }
   function add(name, reason) {

@@ -54,7 +54,7 @@ traces::WhatIf answer(const Arguments& arguments, const std::string& config_name
         report::summarize(simulate(changed, configuration, config_name).record);
     result.step_ms = summary.step_mean_ms;
     result.examples_per_s = summary.examples_per_s;
-  } catch (const WorkloadError& error) {
+  } catch (const UserError& error) {  // It does not fit, or its program ends in a fault.
     const std::string text = error.what();
     result.problem = text.substr(0, text.find('\n'));
   }

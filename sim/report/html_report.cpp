@@ -6,10 +6,14 @@
 #include "models/parameter_table.h"
 #include "sim/base/error.h"
 #include "sim/report/comparison.h"
+#include "sim/report/comparison_table.h"
+#include "sim/report/energy.h"
 #include "sim/report/report_page.h"
 #include "sim/report/what_if_report.h"
 #include "traces/buffer_lifetimes.h"
 #include "traces/core_events.h"
+#include "traces/host_stages.h"
+#include "traces/link_loads.h"
 
 namespace tpu::report {
 namespace {
@@ -121,25 +125,67 @@ Json causes_data(const TimeByCause& time) {
   return causes;
 }
 
+/// Rows: from, to, direction, share of the rate, bytes. Nothing where no link carried anything.
+Json links_data(const traces::RunRecord& record) {
+  Json rows = Json::array();
+  bool any = false;
+  for (const traces::LinkLoad& link : traces::link_loads(record)) {
+    any = any || link.bytes > 0;
+    rows.push_back({link.from_chip, link.to_chip, traces::direction_name(link.direction),
+                    rounded(link.utilization), link.bytes});
+  }
+  return any ? rows : Json::array();
+}
+
+Json host_data(const traces::RunRecord& record) {
+  Json rows = Json::array();
+  for (const traces::HostStage& stage : traces::host_stages(record)) {
+    rows.push_back({stage.name, rounded(stage.capacity), rounded(stage.examples_per_s),
+                    rounded(stage.utilization())});
+  }
+  return rows;
+}
+
+Json energy_data(const traces::RunRecord& record) {
+  const Energy energy = energy_of(record);
+  if (!energy.is_known) return nullptr;
+  Json parts = Json::array();
+  for (std::size_t part = 0; part < kEnergyParts; ++part) {
+    parts.push_back({to_string(static_cast<EnergyPart>(part)), rounded(energy.joules[part])});
+  }
+  return {{"parts", parts},
+          {"total", energy.total()},
+          {"low", energy.low},
+          {"high", energy.high},
+          {"watts", energy.watts_per_chip},
+          {"tdp", energy.tdp_watts},
+          {"not_modelled", kEnergyNotModelled}};
+}
+
 Json run_data(const traces::RunRecord& record, const Summary& summary) {
   Json figures = Json::array();
   for (const ResultRow& row : result_rows({record}, {summary})) {
     figures.push_back({row.label, rounded(row.values[0])});
   }
-  Json run = {{"config", record.config},
-              {"workload", record.workload},
-              {"compiler", record.compiler},
-              {"batch", record.batch},
-              {"cores", record.result.cores.size()},
-              {"step_ms", summary.step_mean_ms},
-              {"peak_flops", record.params.core_peak_flops()},
-              {"hbm_rate", record.params.core_hbm_bytes_per_s()},
-              {"figures", figures},
-              {"causes", causes_data(summary.causes)},
-              {"ops", ops_data(record, summary)},
-              {"timeline", timeline_data(record)},
-              {"memory", memory_data(record, summary)},
-              {"notes", record.result.notes}};
+  Json run = {
+      {"config", record.config},
+      {"workload", record.workload},
+      {"compiler", record.compiler},
+      {"batch", record.batch},
+      {"cores", record.result.cores.size()},
+      {"step_ms", summary.step_mean_ms},
+      {"peak_flops", record.params.core_peak_flops()},
+      {"hbm_rate", record.params.core_hbm_bytes_per_s()},
+      {"figures", figures},
+      {"causes", causes_data(summary.causes)},
+      {"ops", ops_data(record, summary)},
+      {"timeline", timeline_data(record)},
+      {"memory", memory_data(record, summary)},
+      {"mesh", {record.params.ici.mesh_x, record.params.ici.mesh_y, record.params.ici.mesh_z}},
+      {"links", links_data(record)},
+      {"host_stages", host_data(record)},
+      {"energy", energy_data(record)},
+      {"notes", record.result.notes}};
   if (!record.what_if.empty()) run["what_if"] = what_if_json(record, summary);
   return run;
 }
@@ -157,6 +203,15 @@ Json html_data(const std::vector<traces::RunRecord>& records,
   for (const ParameterDifference& difference : differing_parameters(records)) {
     data["parameters"].push_back(
         {{"path", difference.path}, {"unit", difference.unit}, {"values", difference.values}});
+  }
+  data["gpus"] = Json::array();
+  if (records.empty()) return data;
+  for (const GpuBound& gpu : gpu_bounds(records[0], summaries[0])) {
+    data["gpus"].push_back({{"name", gpu.name},
+                            {"step_ms", rounded(gpu.step_ms)},
+                            {"examples_per_s", rounded(gpu.examples_per_s)},
+                            {"bound_by", gpu.bound_by},
+                            {"watts", gpu.watts}});
   }
   return data;
 }
