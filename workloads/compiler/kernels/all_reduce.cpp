@@ -168,8 +168,8 @@ void AllReduce::find_group() {
 
 /// The words of a stream's descriptors that stay.
 RemoteDmaWords AllReduce::write_descriptor(const Stream& stream, bool from_hbm) {
-  const RemoteDmaWords dma{kernel_.allocate_smem(8), stream.received, stream.sent, chunk(),
-                           from_hbm};
+  const RemoteDmaWords dma{
+      kernel_.allocate_smem(8), stream.received, stream.sent, chunk(), from_hbm, false};
   write_remote_dma(kernel_, dma, {chip_, core_}, stream.forward ? next_ : previous_);
   return dma;
 }

@@ -21,6 +21,8 @@ constexpr double kStepCycles = 150;             ///< Of the code around a step, 
 /// Up to this much dearer than the ring the mesh is taken: all cores do the same in the same cycles
 /// then, and the machine simulates one for all.
 constexpr double kAlmost = 1.25;
+/// Of the entrance: behind the flags of the streams of rings, whose credits come when they like.
+constexpr std::uint32_t kEntranceFlag = 28;
 constexpr int kFieldBits = 10;
 constexpr std::uint32_t kFieldMask = (1U << kFieldBits) - 1;
 
@@ -170,7 +172,7 @@ class MeshAllReduce {
   Line x_, y_;
   Dimension first_, second_;
   RemoteDmaWords exchange_half_, return_half_;
-  std::uint32_t next_flag_ = kAllReduceFlagBegin;
+  std::uint32_t next_flag_ = kKernelFlagBegin;
 };
 
 void MeshAllReduce::allocate() {
@@ -184,7 +186,7 @@ void MeshAllReduce::allocate() {
   // The last part is added in whole registers, which reach a little into what is behind it.
   arrivals_ = kernel_.allocate_vmem(second_.arrivals + rows((cut_.second - 1) * second_segment()));
   buffers_ = kernel_.allocate_vmem(kBuffers * rows(bucket()));
-  entered_ = next_flag_++;
+  entered_ = kEntranceFlag;
   loaded_ = next_flag_++;
   written_ = next_flag_++;
   added_ = next_flag_++;
@@ -230,7 +232,7 @@ void MeshAllReduce::find_place() {
 
 RemoteDmaWords MeshAllReduce::prepare_dma(std::uint32_t sent, std::uint32_t granules,
                                           const Peer& to) {
-  const RemoteDmaWords words{kernel_.allocate_smem(8), next_flag_++, sent, granules, false};
+  const RemoteDmaWords words{kernel_.allocate_smem(8), next_flag_++, sent, granules, false, false};
   write_remote_dma(kernel_, words, {chip_, core_}, to);
   kernel_.new_block();
   return words;

@@ -29,8 +29,7 @@ SReg endpoint(KernelBuilder& kernel, const Peer& peer) {
 void write_remote_dma(KernelBuilder& kernel, const RemoteDmaWords& dma, const Peer& here,
                       const Peer& there) {
   const std::uint32_t contiguous = dma.granules << 16 | dma.granules;
-  kernel.store_smem(dma.word + 1,
-                    kernel.or_(endpoint(kernel, there), (kRemoteFlagEndpoint + dma.received) << 8));
+  aim_remote_dma(kernel, dma, there);
   kernel.store_smem(dma.word + 2, contiguous);
   kernel.store_smem(dma.word + 4, kernel.or_(endpoint(kernel, here),
                                              dma.from_hbm ? kHbmEndpoint : kVmemEndpoint));
@@ -39,9 +38,14 @@ void write_remote_dma(KernelBuilder& kernel, const RemoteDmaWords& dma, const Pe
   kernel.store_smem(dma.word + 7, kRemoteFlags | dma.sent << 10 | dma.received);
 }
 
+void aim_remote_dma(KernelBuilder& kernel, const RemoteDmaWords& dma, const Peer& there) {
+  const std::uint32_t code = dma.received + (dma.to_hbm ? 0 : kRemoteFlagEndpoint);
+  kernel.store_smem(dma.word + 1, kernel.or_(endpoint(kernel, there), code << 8));
+}
+
 void start_remote_dma(KernelBuilder& kernel, const RemoteDmaWords& dma, ScalarOperand from,
-                      ScalarOperand to_row) {
-  kernel.store_smem(dma.word, to_row);
+                      ScalarOperand to) {
+  kernel.store_smem(dma.word, to);
   kernel.store_smem(dma.word + 3, from);
   kernel.misc(isa::Opcode::kDma, {dma.word});
 }

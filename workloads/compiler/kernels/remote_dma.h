@@ -11,21 +11,24 @@ struct Peer {
   SReg chip, core;
 };
 
-/// A DMA between VMEM (or HBM) here and the VMEM of a peer whose descriptor is put together at run
-/// time (isa/dma_descriptor.h).
+/// A DMA between VMEM (or HBM) here and the VMEM (or HBM) of a peer whose descriptor is put
+/// together at run time (isa/dma_descriptor.h).
 struct RemoteDmaWords {
   std::uint32_t word = 0;      ///< SMEM: the eight words of the descriptor.
   std::uint32_t received = 0;  ///< Sync flag there, below 64.
   std::uint32_t sent = 0;      ///< Sync flag here.
   std::uint32_t granules = 0;
   bool from_hbm = false;
+  bool to_hbm = false;
 };
 /// Stores all words but the two addresses.
 void write_remote_dma(KernelBuilder& kernel, const RemoteDmaWords& dma, const Peer& here,
                       const Peer& there);
-/// Starts it: an address here, a row of VMEM there.
+/// Stores the word of the peer, for another one.
+void aim_remote_dma(KernelBuilder& kernel, const RemoteDmaWords& dma, const Peer& there);
+/// Starts it: an address here, a row of VMEM or a granule of HBM there.
 void start_remote_dma(KernelBuilder& kernel, const RemoteDmaWords& dma, ScalarOperand from,
-                      ScalarOperand to_row);
+                      ScalarOperand to);
 
 /// The address of a peer's sync flag, for vsyncadd.remote.
 SReg remote_flag_address(KernelBuilder& kernel, const Peer& there, std::uint32_t flag);

@@ -48,21 +48,18 @@ class Collectives {
 
   /// This replica's number, s32.
   Id replica();
-  /// This replica's place in its group, s32.
-  Id member();
   /// A ring's operation on blocks: [1, ...] of each member, [members, ...] of all.
   Id ring(HloOpcode opcode, Id value, std::int64_t leading);
   /// The arrays of all members of the group: [members, ...].
   Id gathered(Id value);
   /// The sum of the members' values [members, ...], of which each keeps one.
   Id scattered(Id value);
+  /// Blocks [members, ...], or [1, ...] of a permutation, that have changed places.
+  Id exchanged(HloOpcode opcode, Id value);
   Extents block_extents(const Extents& extents) const;
   /// A value [count, ...] with blocks of other extents, and back.
   Id in_blocks(Id value);
   Id out_of_blocks(Id value, const Extents& extents);
-  /// Part number `index` (s32 scalar) of the parts along a dimension.
-  Id part(Id value, std::int64_t dimension, std::int64_t size, Id index);
-  std::vector<std::int64_t> sources(Id id) const;
   void finish(Id id, const std::vector<Id>& results);
 
   hlo::Module& module_;
@@ -81,7 +78,7 @@ void Collectives::use_groups(Id id) {
   const std::string fault = has_groups ? fault_of_groups(collective, replicas_) : "";
   if (!fault.empty()) refuse(fault);
   members_ = groups_.empty() ? replicas_ : static_cast<std::int64_t>(groups_[0].size());
-  ring_ = has_groups ? collective.raw_attributes.get() : "";
+  ring_ = collective.raw_attributes.get();
 }
 
 Id Collectives::replica() {
@@ -90,23 +87,6 @@ Id Collectives::replica() {
   made.name = "replica." + std::to_string(module_.entry_computation().instructions.size());
   made.shape = hlo::array_shape(ElementType::kU32, {});
   return edit_.convert(edit_.append_instruction(std::move(made)), ElementType::kS32);
-}
-
-Id Collectives::member() {
-  if (groups_.empty()) return replica();
-  HloInstruction table;
-  table.opcode = HloOpcode::kConstant;
-  table.name = "members." + std::to_string(module_.entry_computation().instructions.size());
-  table.shape = hlo::array_shape(ElementType::kS32, {replicas_});
-  std::vector<std::int32_t> places(static_cast<std::size_t>(replicas_));
-  for (const std::vector<std::int64_t>& group : groups_) {
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      places[static_cast<std::size_t>(group[i])] = static_cast<std::int32_t>(i);
-    }
-  }
-  table.literal.resize(places.size() * sizeof(std::int32_t));
-  std::memcpy(table.literal.data(), places.data(), table.literal.size());
-  return edit_.reshape(part(edit_.append_instruction(std::move(table)), 0, 1, replica()), {});
 }
 
 Id Collectives::ring(HloOpcode opcode, Id value, std::int64_t leading) {
@@ -177,20 +157,14 @@ Id Collectives::scattered(Id value) {
   return out_of_blocks(ring(HloOpcode::kReduceScatter, blocks, 1), extents);
 }
 
-Id Collectives::part(Id value, std::int64_t dimension, std::int64_t size, Id index) {
-  Extents extents = edit_.dimensions(value);
-  const Id zero = edit_.scalar(ElementType::kS32, 0);
-  HloInstruction slice;
-  slice.opcode = HloOpcode::kDynamicSlice;
-  slice.name = "part." + std::to_string(module_.entry_computation().instructions.size());
-  slice.operands.assign(extents.size() + 1, zero);
-  slice.operands[0] = value;
-  slice.operands[1 + static_cast<std::size_t>(dimension)] = edit_.binary(
-      HloOpcode::kMultiply, index, edit_.scalar(ElementType::kS32, static_cast<double>(size)));
-  extents[static_cast<std::size_t>(dimension)] = size;
-  slice.shape = hlo::array_shape(edit_.shape(value).type, extents);
-  slice.dynamic_slice_sizes = extents;
-  return edit_.append_instruction(std::move(slice));
+Id Collectives::exchanged(HloOpcode opcode, Id value) {
+  const Extents extents = edit_.dimensions(value);
+  if (edit_.shape(value).type == ElementType::kPred) {
+    const Id floating = exchanged(opcode, edit_.convert(value, ElementType::kF32));
+    return edit_.compare(floating, edit_.splat(ElementType::kF32, extents, 0),
+                         ComparisonDirection::kNe);
+  }
+  return out_of_blocks(ring(opcode, in_blocks(value), extents[0]), extents);
 }
 
 void Collectives::finish(Id id, const std::vector<Id>& results) {
@@ -256,11 +230,10 @@ void Collectives::visit_all_to_all(Id id) {
     stacked.insert(stacked.begin(), 1);
     std::vector<Id> parts;
     for (Id operand : exchange.operands) parts.push_back(edit_.reshape(operand, stacked));
-    const Id all = gathered(edit_.concatenate(parts, 0));
-    const Id mine = part(all, 1, 1, member());
+    const Id mine = exchanged(HloOpcode::kAllToAll, edit_.concatenate(parts, 0));
     std::vector<Id> results;
     for (std::int64_t from = 0; from < members_; ++from) {
-      Extents starts(stacked.size() + 1, 0), limits = edit_.dimensions(mine);
+      Extents starts(stacked.size(), 0), limits = edit_.dimensions(mine);
       starts[0] = from;
       limits[0] = from + 1;
       results.push_back(
@@ -270,40 +243,18 @@ void Collectives::visit_all_to_all(Id id) {
   }
   const std::int64_t d = exchange.dimensions.at(0);
   const Extents extents = edit_.dimensions(exchange.operands[0]);
-  const std::int64_t size = extents[static_cast<std::size_t>(d)] / members_;
-  // [replicas, ...]: of each the part that is for this replica.
-  const Id mine = part(gathered(exchange.operands[0]), d + 1, size, member());
-  Extents permutation;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(extents.size()); ++i) {
-    if (i == d) permutation.push_back(0);
-    permutation.push_back(i + 1);
+  Extents cut = extents, to_front = {d}, back;
+  cut[static_cast<std::size_t>(d)] /= members_;
+  cut.insert(cut.begin() + d, members_);
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(cut.size()); ++i) {
+    if (i != d) to_front.push_back(i);
   }
-  edit_.finish(edit_.reshape(edit_.transpose(mine, permutation), extents));
-}
-
-/// For each replica the one that it receives from; -1: none.
-std::vector<std::int64_t> Collectives::sources(Id id) const {
-  std::vector<std::int64_t> from(static_cast<std::size_t>(replicas_), -1);
-  const std::string& text = at(id).raw_attributes;
-  std::size_t place = text.find("source_target_pairs=");
-  std::vector<std::int64_t> numbers;
-  for (int depth = 0; place != std::string::npos && place < text.size(); ++place) {
-    if (text[place] == '{') ++depth;
-    if (text[place] == '}' && --depth == 0) break;
-    if (depth > 0 && text[place] >= '0' && text[place] <= '9') {
-      char* end = nullptr;
-      numbers.push_back(std::strtoll(text.c_str() + place, &end, 10));
-      place = static_cast<std::size_t>(end - text.c_str()) - 1;
-    }
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(cut.size()); ++i) {
+    back.push_back(i < d ? i + 1 : i == d ? 0 : i);
   }
-  for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
-    if (numbers[i] >= replicas_ || numbers[i + 1] >= replicas_) {
-      refuse("expected pairs of the " + std::to_string(replicas_) +
-             " replicas that it is compiled for, found " + text);
-    }
-    from[static_cast<std::size_t>(numbers[i + 1])] = numbers[i];
-  }
-  return from;
+  const Id parts = edit_.transpose(edit_.reshape(exchange.operands[0], cut), to_front);
+  const Id mine = exchanged(HloOpcode::kAllToAll, parts);
+  edit_.finish(edit_.reshape(edit_.transpose(mine, back), extents));
 }
 
 std::vector<Id> Collectives::arrays_of(const HloInstruction& permute) {
@@ -331,24 +282,14 @@ std::vector<Id> Collectives::arrays_of(const HloInstruction& permute) {
 
 void Collectives::visit_permute(Id id) {
   const HloInstruction permute = at(id);
-  const std::vector<std::int64_t> from = sources(id);
-  const Id me = replica();
-  Id source = edit_.scalar(ElementType::kS32, -1);
-  for (std::size_t to = 0; to < from.size(); ++to) {
-    const Id is_me = edit_.compare(me, edit_.scalar(ElementType::kS32, static_cast<double>(to)),
-                                   ComparisonDirection::kEq);
-    source =
-        edit_.select(is_me, edit_.scalar(ElementType::kS32, static_cast<double>(from[to])), source);
-  }
+  sources_of_permute(permute, replicas_);  // Refuses what is none.
   std::vector<Id> results;
   for (Id array : arrays_of(permute)) {
     const Extents extents = edit_.dimensions(array);
-    const Id received = edit_.reshape(part(gathered(array), 0, 1, source), extents);
-    const Id receives =
-        edit_.compare(edit_.broadcast(source, extents, {}),
-                      edit_.splat(ElementType::kS32, extents, 0), ComparisonDirection::kGe);
-    const Id nothing = edit_.splat(edit_.shape(array).type, extents, 0);
-    results.push_back(edit_.select(receives, received, nothing));
+    Extents block = extents;
+    block.insert(block.begin(), 1);
+    const Id passed = exchanged(HloOpcode::kCollectivePermute, edit_.reshape(array, block));
+    results.push_back(edit_.reshape(passed, extents));
   }
   finish(id, results);
 }
@@ -400,7 +341,7 @@ void Collectives::keep(Id id) {
   if (alone.opcode == HloOpcode::kCollectivePermute) {
     std::vector<Id> results = arrays_of(alone);
     for (Id& result : results) {
-      if (sources(id)[0] >= 0) break;
+      if (sources_of_permute(at(id), replicas_)[0] >= 0) break;
       result = edit_.splat(edit_.shape(result).type, edit_.dimensions(result), 0);
     }
     return finish(id, results);

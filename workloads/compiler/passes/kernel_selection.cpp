@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/exchange.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/replica_id.h"
 #include "workloads/compiler/passes/layouts.h"
@@ -49,6 +50,13 @@ isa::Kernel ring_kernel(const Computation& entry, const HloInstruction& instruct
       return all_reduce_kernel(
           ring_block_shape(RingKind::kReduceScatter, granules(instruction.shape), target), target,
           ring);
+    case HloOpcode::kAllToAll: {
+      const std::uint32_t members = ring.members(target);
+      return all_to_all_kernel(granules(instruction.shape) / members, target, ring);
+    }
+    case HloOpcode::kCollectivePermute:
+      return permute_kernel(granules(instruction.shape),
+                            sources_of_permute(instruction, target.cores), ring.number, target);
     default:
       return all_reduce_kernel(all_reduce_shape(granules(instruction.shape), target, ring), target,
                                ring);
@@ -72,6 +80,8 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
     case HloOpcode::kAllReduce:
     case HloOpcode::kAllGather:
     case HloOpcode::kReduceScatter:
+    case HloOpcode::kAllToAll:
+    case HloOpcode::kCollectivePermute:
       return ring_kernel(entry, instruction, target);
     case HloOpcode::kFusion:
     case HloOpcode::kReduce:

@@ -144,9 +144,14 @@ void LayoutAssignment::seed_convolutions() {
 /// Blocks of the members of a ring follow each other.
 void LayoutAssignment::seed_blocks() {
   for (const HloInstruction& instruction : computation_.instructions) {
-    if (instruction.opcode != HloOpcode::kAllGather &&
-        instruction.opcode != HloOpcode::kReduceScatter) {
-      continue;
+    switch (instruction.opcode) {
+      case HloOpcode::kAllGather:
+      case HloOpcode::kReduceScatter:
+      case HloOpcode::kAllToAll:
+      case HloOpcode::kCollectivePermute:
+        break;
+      default:
+        continue;
     }
     assign(instruction.operands[0], row_major(instruction.shape.rank()));
     assign(instruction.id, row_major(instruction.shape.rank()));

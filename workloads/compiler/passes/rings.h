@@ -8,8 +8,8 @@
 
 namespace tpu::compiler {
 
-/// Pass: groups of replicas that are all replicas in order become no groups; every other grouping
-/// gets a number, in the attribute ring= of its collectives, from 1 on.
+/// Pass: groups of replicas that are all replicas in order become no groups; every other grouping,
+/// and every permutation, gets a number, in the attribute ring= of its collectives, from 1 on.
 ///
 /// Needs: Module::replicas as it will run; loops not outlined yet, since all kernels of a program
 /// have to agree. Leaves: collectives whose ring_of() is theirs alone.
@@ -17,6 +17,11 @@ void number_rings(hlo::Module& module);
 
 /// The ring of a collective that has a number.
 Ring ring_of(const hlo::HloInstruction& instruction);
+
+/// For each replica the one that it receives from in a collective-permute; -1: none. Throws
+/// WorkloadError for replicas that there are not.
+std::vector<std::int64_t> sources_of_permute(const hlo::HloInstruction& permute,
+                                             std::int64_t replicas);
 
 /// What is wrong with the groups of a collective for so many replicas: each has to be in one of
 /// equal size. Empty: nothing.
