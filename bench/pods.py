@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Slices beside published measurements: ResNet-50 on all cores of v2-8 to v3-1024, and all-reduces of v2-8.
+
+A row of `measured.csv` each, signed error, worst first. ResNet-50 is compiled by tpusim; steps of MLPerf's rows include
+the host's input, and evaluation (1 to 2 %) where the row says so. An all-reduce is one of as many f32 as the net has
+parameters, beside rows of more than 10 M parameters whose net did not wait for its infeed.
+
+    bench/pods.py                    what takes seconds
+    bench/pods.py --slow             v3-128 and v3-1024, too, of which every core is simulated: half an hour
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Row, machine, examples on all cores, whether every core is simulated.
+RESNET = [("MLP2-0007", "v2-8", 1024, False), ("MLP3-0091", "v3-32", 4096, False), ("MLP3-0031", "v3-128", 16384, True),
+          ("MLP3-0018", "v3-1024", 32768, True)]
+LEAST_PARAMETERS = 10_000_000
+V3_TO_V2 = 1.67  # Of one board, published with the chips: shared/hardware.md.
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measured", type=pathlib.Path, default=ROOT.parent / "shared/measured/measured.csv")
+    parser.add_argument("--tpusim", type=pathlib.Path, default=ROOT / "build/tpusim")
+    parser.add_argument("--slow", action="store_true")
+    return parser.parse_args()
+
+
+def report(options, *words):
+    done = subprocess.run([options.tpusim, "run", *words, "--json", "-"], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def resnet_ms(options, machine, batch, one_step):
+    first = ["--warmup", "0"] if one_step else []
+    return report(options, "resnet50", "--config", machine, "--batch", str(batch), *first)["step_time_ms"]["mean"]
+
+
+def all_reduce_ms(options, parameters):
+    text = ("HloModule sum, replica_count=8\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+            "  ROOT c = f32[] add(a, b)\n}\nENTRY main {\n"
+            f"  x = f32[{parameters}] parameter(0)\n  ROOT r = f32[{parameters}] all-reduce(x), to_apply=add\n}}\n")
+    with tempfile.NamedTemporaryFile("w", suffix=".hlo") as file:
+        file.write(text)
+        file.flush()
+        ops = report(options, file.name, "--config", "v2-8")["ops"]
+    return sum(op["time_ms"] for op in ops if op["category"] == "all-reduce")
+
+
+def rows(options):
+    measured = {row["id"]: row for row in csv.DictReader(options.measured.open())}
+    alone = {}
+    for number, machine, batch, is_slow in RESNET:
+        if is_slow and not options.slow:
+            continue
+        facts = json.loads(measured[number]["params_json"])
+        includes = " (train+eval)" if "eval" in measured[number]["workload"] else ""
+        alone[machine] = resnet_ms(options, machine, batch, is_slow)
+        yield number, f"ResNet-50, {batch} on {machine}{includes}, ms", facts["step_ms"], alone[machine]
+    yield "ratio", "ResNet-50, 1024, v3-8 to v2-8", V3_TO_V2, alone["v2-8"] / resnet_ms(options, "v3-8", 1024, False)
+    for number, row in measured.items():
+        if row["category"] != "allreduce" or not number.startswith("PDA2"):
+            continue
+        facts = json.loads(row["params_json"])
+        if facts.get("params", 0) > LEAST_PARAMETERS and facts.get("infeed_perc", 100) < 1 and row["unit"] == "ms":
+            yield (number, f"all-reduce of {facts['params'] / 1e6:.1f} M on v2-8, {facts['tensors']} tensors, ms",
+                   float(row["value"]), all_reduce_ms(options, facts["params"]))
+
+
+def main():
+    options = arguments()
+    table = [(number, what, silicon, here, here / silicon - 1) for number, what, silicon, here in rows(options)]
+    table.sort(key=lambda row: -abs(row[4]))
+    print("| row | what | silicon | here | error |\n|---|---|--:|--:|--:|")
+    for number, what, silicon, here, error in table:
+        print(f"| {number} | {what} | {silicon:.4g} | {here:.4g} | {100 * error:+.1f} % |")
+    reduces = [abs(row[4]) for row in table if "all-reduce" in row[1]]
+    print(f"\n{sum(error <= 0.25 for error in reduces)} of {len(reduces)} all-reduces within 25 %.")
+
+
+if __name__ == "__main__":
+    main()
