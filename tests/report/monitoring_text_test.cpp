@@ -74,7 +74,8 @@ TEST(HtmlReport, HoldsTheRunAndNoTextOfItLeavesTheData) {
   EXPECT_NE(page.find("\\u003c/script>\\u003cimg src=x>"), std::string::npos);
   EXPECT_EQ(page.find("RUN_DATA"), std::string::npos);
   // Nothing that a browser loads.
-  for (const char* loading : {"src=", "href=", "url(", "@import", "fetch(", "XMLHttpRequest"}) {
+  for (const char* loading :
+       {"src=\"", "src='", "href=", "url(", "@import", "fetch(", "XMLHttpRequest"}) {
     EXPECT_EQ(page.find(loading), std::string::npos) << loading;
   }
   EXPECT_LT(page.size(), 100000u);
