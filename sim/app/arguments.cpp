@@ -361,7 +361,7 @@ class Reader {
     });
     sweep.partial = map_.count("partial") > 0;
     if (sweep.action == "merge" && arguments_.output.empty()) {
-      throw UsageError("tpusim sweep merge: expected -o TABLE.csv or TABLE.h5");
+      throw UsageError("tpusim sweep merge: expected -o TABLE.csv, TABLE.h5 or PAGE.html");
     }
   }
 

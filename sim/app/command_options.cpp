@@ -146,7 +146,7 @@ po::options_description options_of(const Command& command) {
     const bool run = std::string(command.name) == "run";
     add("output,o", po::value<std::string>(),
         run                 ? "write results and events, RUN.h5"
-        : name == "sweep"   ? "the table, .csv or .h5"
+        : name == "sweep"   ? "the table, .csv or .h5, or a page, .html"
         : name == "compare" ? "the comparison as a table, .csv or .md, or a page, .html"
                             : "file to write");
   }

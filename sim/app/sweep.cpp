@@ -125,7 +125,7 @@ class Sweep {
                        ", found " + std::to_string(missing) +
                        " missing; tpusim sweep run makes them, --partial leaves them out");
     }
-    sweep::write_sweep_table(arguments_.output, sweep::sweep_table(plan_, results));
+    sweep::write_sweep_table(arguments_.output, plan_, sweep::sweep_table(plan_, results));
   }
 
  private:

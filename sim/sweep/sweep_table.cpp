@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/sweep/sweep_page.h"
 #include "traces/csv.h"
 
 namespace tpu::sweep {
@@ -85,11 +86,11 @@ traces::Table sweep_table(const Plan& plan, const Results& results) {
 
 void check_table_name(const std::string& path) {
   const std::string ending = std::filesystem::path(path).extension().string();
-  if (ending == ".csv" || ending == ".h5") return;
-  throw UsageError("-o " + path + ": expected a name that ends in .csv or .h5");
+  if (ending == ".csv" || ending == ".h5" || ending == ".html") return;
+  throw UsageError("-o " + path + ": expected a name that ends in .csv, .h5 or .html");
 }
 
-void write_sweep_table(const std::string& path, const traces::Table& table) {
+void write_sweep_table(const std::string& path, const Plan& plan, const traces::Table& table) {
   check_table_name(path);
   if (std::filesystem::path(path).extension() == ".h5") {
     traces::Hdf5Contents contents;
@@ -97,8 +98,9 @@ void write_sweep_table(const std::string& path, const traces::Table& table) {
     traces::write_hdf5(path, {"sweep", 1}, contents);
     return;
   }
+  const bool is_page = std::filesystem::path(path).extension() == ".html";
   OutputFile file(path);
-  file.write(traces::csv_text(table));
+  file.write(is_page ? sweep_html(plan, table) : traces::csv_text(table));
   file.commit();
 }
 

@@ -14,9 +14,9 @@ namespace tpu::sweep {
 /// are), `state` (done, failed, missing), `error`, figures. What a row has not is empty, or NaN.
 traces::Table sweep_table(const Plan& plan, const std::vector<std::optional<PointResult>>& results);
 
-/// Writes the table in the form that the ending of the name says: .csv or .h5. UsageError for
-/// another.
-void write_sweep_table(const std::string& path, const traces::Table& table);
+/// Writes the table in the form that the ending of the name says: .csv, .h5 or .html. UsageError
+/// for another.
+void write_sweep_table(const std::string& path, const Plan& plan, const traces::Table& table);
 /// The UsageError, before anything runs.
 void check_table_name(const std::string& path);
 

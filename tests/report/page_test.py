@@ -3,6 +3,7 @@
 
 Skipped without chromium (Debian: apt install chromium).
 """
+import csv
 import json
 import os
 import re
@@ -84,6 +85,41 @@ class Page(unittest.TestCase):
         seen = self.outcome(420, 0)
         self.assertEqual(seen["problems"], [])
         self.assertLessEqual(seen["wide"], 0)
+
+    def test_the_page_of_a_sweep_has_the_front(self):
+        names = ("sweep.toml", "sweep.html", "sweep.csv")
+        sweep, page, table = (os.path.join(self.folder.name, name) for name in names)
+        with open(sweep, "w", encoding="utf-8") as file:
+            file.write('workload = "matmul"\ncores = 1\nshape = "512x512x512"\n[grid]\ncore.mxu.count = [1, 2, 9]\n'
+                       "hbm.gb_per_s = [300, 900]\n")
+        for output in (page, table):
+            subprocess.run([PROGRAM, "sweep", sweep, "-o", output], check=True, capture_output=True)
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        drive = """<script>addEventListener("load", () => setTimeout(() => {
+          const choose = (id, value) => { const box = document.getElementById(id); box.value = value; box.dispatchEvent(new Event("change")); };
+          const points = () => [...document.querySelectorAll("#points tbody tr")].map(row => row.children[0].textContent);
+          choose("x", "step_time_ms"); choose("y", "mxu");
+          const outcome = { problems, all: points(), front: document.getElementById("said").textContent, dots: document.querySelectorAll("circle").length };
+          const box = document.getElementById("filter"); box.value = "failed"; box.dispatchEvent(new Event("input")); outcome.failed = points();
+          const place = document.createElement("pre"); place.id = "outcome"; place.textContent = JSON.stringify(outcome); document.body.append(place);
+        }, 100));</script>"""
+        driven = self.page
+        type(self).page = os.path.join(self.folder.name, "driven_sweep.html")
+        with open(self.page, "w", encoding="utf-8") as file:
+            file.write(text.replace("<head>", "<head>" + LISTEN, 1).replace("</body>", drive + "</body>", 1))
+        seen = self.outcome(900, 1)
+        type(self).page = driven
+        self.assertEqual(seen["problems"], [])
+        self.assertEqual((len(seen["all"]), seen["dots"]), (6, 4))  # Two points ask for nine MXUs.
+        self.assertEqual(seen["failed"], ["5", "6"])
+        with open(table, encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        done = [row for row in rows if row["state"] == "done"]
+        beats = lambda a, b: float(a["step_time_ms"]) <= float(b["step_time_ms"]) and float(a["mxu"]) >= float(b["mxu"]) and (
+            a["step_time_ms"], a["mxu"]) != (b["step_time_ms"], b["mxu"])
+        front = [row["point"] for row in done if not any(beats(other, row) for other in done)]
+        self.assertEqual(seen["front"], f"On the Pareto front: point {', '.join(front)}.")
 
     def test_it_loads_nothing(self):
         self.assertIsNone(re.search(r'(src|href)\s*=\s*["\']', self.text))

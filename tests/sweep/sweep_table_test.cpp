@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "sim/base/error.h"
+#include "sim/sweep/sweep_page.h"
 #include "traces/csv.h"
 
 namespace tpu::sweep {
@@ -30,9 +31,25 @@ TEST(SweepTable, HasARowForEachPointWhateverBecameOfIt) {
             "3,,16,missing,,,\n");
 }
 
+TEST(SweepPage, HoldsThePointsAndNoTextOfThemLeavesTheData) {
+  Plan plan;
+  plan.file = "s.toml";
+  plan.names = {"shape"};
+  plan.points = {{{{"shape", "</script><img>"}}}, {{{"shape", "8x8"}}}};
+  PointResult done;
+  done.figures = {{"step_time_ms", 0.125}};
+  const std::string page = sweep_html(plan, sweep_table(plan, {done, std::nullopt}));
+  EXPECT_EQ(page.find("<img"), std::string::npos);
+  EXPECT_NE(page.find("{\"name\":\"step_time_ms\",\"values\":[0.125,null]}"), std::string::npos);
+  for (const char* loading : {"src=\"", "href=", "url(", "@import", "fetch("}) {
+    EXPECT_EQ(page.find(loading), std::string::npos) << loading;
+  }
+}
+
 TEST(SweepTable, TheNameSaysTheForm) {
   EXPECT_NO_THROW(check_table_name("a/b.csv"));
   EXPECT_NO_THROW(check_table_name("b.h5"));
+  EXPECT_NO_THROW(check_table_name("b.html"));
   EXPECT_THROW(check_table_name("b.xls"), UsageError);
 }
 
