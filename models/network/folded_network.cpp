@@ -191,13 +191,36 @@ void FoldedNetwork::depart(std::uint64_t now) {
   for (std::size_t f = 0; f < flights.size(); ++f) go_on(flights[f], hops[f]);
 }
 
+/// What cores have in common that a mirror of the slice maps onto each other, or, where its sides
+/// are alike, one along the diagonal together with an exchange of the cores of a chip: programs
+/// that go along both dimensions often take the same cycles there.
+std::uint64_t FoldedNetwork::mirrored_place(std::uint32_t core) const {
+  isa::Topology::Place place = topology_.place(core / cores_per_chip_);
+  for (std::size_t d = 0; d < place.size(); ++d) {
+    const isa::Topology::Dimension& along = topology_.dimension(d);
+    place[d] = along.wraps ? 0 : std::min(place[d], along.size - 1 - place[d]);
+  }
+  std::uint32_t of_chip = core % cores_per_chip_;
+  const isa::Topology::Dimension &x = topology_.dimension(0), &y = topology_.dimension(1);
+  if (x.size == y.size && x.wraps == y.wraps && of_chip == 1) {
+    std::swap(place[0], place[1]);
+    of_chip = 0;
+  }
+  return topology_.chip_at(place) * cores_per_chip_ + of_chip;
+}
+
 void FoldedNetwork::go_on(Flight& flight, const std::vector<Hop>& hops) {
   const auto check = [&](const char* what, const auto& key) {
     for (const Hop& hop : hops) {
       if (key(hop) == key(hops[0])) continue;
+      // Where some differ, those that stand differently will: one run finds all of them.
+      std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> numbers;
       std::vector<std::uint64_t> keys;
-      keys.reserve(hops.size());
-      for (const Hop& each : hops) keys.push_back(key(each));
+      for (std::size_t i = 0; i < hops.size(); ++i) {
+        const std::uint32_t core = classes_.members(flight.of_class)[i];
+        const auto place = std::make_pair(key(hops[i]), mirrored_place(core));
+        keys.push_back(numbers.emplace(place, numbers.size()).first->second);
+      }
       throw MembersDiffer(what, flight.of_class, keys);
     }
   };

@@ -72,6 +72,7 @@ class FoldedNetwork {
   std::vector<Turn> turns(const std::vector<Flight>& flights) const;
   Hop pass(Flight& flight, std::size_t place, std::uint64_t now);
   void go_on(Flight& flight, const std::vector<Hop>& hops);
+  std::uint64_t mirrored_place(std::uint32_t core) const;
   void arrive(const IciMessage& message, std::uint32_t of_class, std::uint64_t order,
               std::uint64_t cycle);
   void check_order(const std::vector<Event>& events) const;

@@ -226,6 +226,33 @@ TEST(MeshAllReduce, IsFasterThanTheRingAndTheSameOnAllCoresOfASquare) {
   }
 }
 
+/// On sides that do not wrap cores stand differently; each takes the cycles that it takes by
+/// itself.
+TEST(MeshAllReduce, FoldsOnEverySliceToTheSameCycles) {
+  for (const MachineParams& params :
+       {mesh(4, 4, false, false), mesh(8, 8, false, false), mesh(2, 8, false, true),
+        mesh(4, 8, false, true), mesh(8, 4, true, false), mesh(8, 8, true, true)}) {
+    SCOPED_TRACE(params.topology().text());
+    const AllReduceShape shape = mesh_shape(900, target_of(params, params.cores()));
+    const RunResult folded = timed(shape, params, false), full = timed(shape, params, true);
+    EXPECT_LT(folded.simulated_cores, params.cores());
+    for (std::size_t core = 0; core < full.cores.size(); ++core) {
+      EXPECT_EQ(folded.cores[core].end_cycle, full.cores[core].end_cycle) << core;
+    }
+  }
+}
+
+/// The side that wraps, or the longer one, has the shorter ring for whole buckets.
+TEST(MeshAllReduce, BucketsGoFirstAlongTheSideOnWhichTheyTakeLess) {
+  const auto y_first = [](const MachineParams& params) {
+    return mesh_shape(900, target_of(params, params.cores())).mesh.y_first;
+  };
+  EXPECT_TRUE(y_first(mesh(4, 4, false, true)));
+  EXPECT_FALSE(y_first(mesh(4, 4, true, false)));
+  check_sums(mesh(2, 8, false, true), 32, 150, 2, false);
+  check_sums(mesh(4, 4, false, true), 32, 150, 2, false);
+}
+
 TEST(AllReduce, NeighboursInTheRingAreNeighboursInTheMesh) {
   for (const auto& [width, height] :
        {std::pair<std::uint32_t, std::uint32_t>{2, 2}, {4, 4}, {8, 8}, {16, 16}, {4, 3}, {3, 4}}) {

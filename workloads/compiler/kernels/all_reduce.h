@@ -30,6 +30,7 @@ enum class RingKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter };
 struct MeshShape {
   std::uint32_t buckets = 0;  ///< 0: the ring.
   std::uint32_t bucket_granules = 0;
+  bool y_first = false;  ///< The dimension along which whole buckets go.
 };
 
 /// How an all-reduce cuts its range of HBM: `streams` rings run side by side, each in `rounds`

@@ -1,106 +1,30 @@
 #include "workloads/compiler/kernels/mesh_all_reduce.h"
 
-#include <algorithm>
 #include <functional>
-#include <limits>
 #include <optional>
-#include <utility>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/mesh_cut.h"
 #include "workloads/compiler/kernels/remote_dma.h"
 
 namespace tpu::compiler {
 namespace {
 
 constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
-constexpr std::uint32_t kRegisterGranules = isa::kSublanes / kRowsPerGranule;
 constexpr std::uint32_t kRegistersPerTurn = 8;
-constexpr std::uint32_t kLargestBucket = 4096;  ///< Granules.
-constexpr std::uint32_t kBuffers = 3;           ///< Being exchanged, summed and stored.
-constexpr double kStepCycles = 150;             ///< Of the code around a step, about.
-/// Up to this much dearer than the ring the mesh is taken: all cores do the same in the same cycles
-/// then, and the machine simulates one for all.
-constexpr double kAlmost = 1.25;
 /// Of the entrance: behind the flags of the streams of rings, whose credits come when they like.
 constexpr std::uint32_t kEntranceFlag = 28;
-constexpr int kFieldBits = 10;
-constexpr std::uint32_t kFieldMask = (1U << kFieldBits) - 1;
+constexpr std::uint32_t kFieldMask = (1U << kMeshFieldBits) - 1;
 
-bool is_power_of_two(std::uint32_t value) { return value > 0 && (value & (value - 1)) == 0; }
 int log2(std::uint32_t value) { return value < 2 ? 0 : 1 + log2(value / 2); }
-
-/// How a bucket is cut: for the cores of a chip, for each dimension.
-struct Cut {
-  std::uint32_t pair = 2, first = 2, second = 2;
-
-  explicit Cut(const Target& target)
-      : pair(target.cores_per_chip),
-        first(target.slice.dimension(0).size),
-        second(target.slice.dimension(1).size) {}
-  std::uint32_t parts() const { return pair * first * second; }
-};
-
-std::uint64_t vmem_granules(const Target& target) {
-  return target.vmem_bytes / isa::kHbmGranuleBytes;
-}
-
-/// A bucket of so many granules is in VMEM as often as there are buffers, and arrives once more;
-/// the last sum is made in whole registers.
-bool fits_vmem(const Cut& cut, std::uint64_t granules, const Target& target) {
-  const std::uint64_t half = granules / cut.pair;
-  const std::uint64_t segment = granules / cut.parts();
-  const std::uint64_t arrivals = (cut.pair > 1 ? half : 0) + half - segment;
-  const std::uint64_t beyond =
-      (kRegisterGranules - segment % kRegisterGranules) % kRegisterGranules;
-  return granules <= kLargestBucket &&
-         kBuffers * granules + arrivals + beyond <= vmem_granules(target);
-}
-
-/// Steps of a ring whose segments come to their owner from both sides: the farther side's, and the
-/// nearer one's.
-std::uint32_t steps_forward(std::uint32_t members) { return members / 2; }
-std::uint32_t steps_backward(std::uint32_t members) { return members - 1 - members / 2; }
-
-/// Cycles from one bucket of so many granules to the next: what takes longest of the dimensions one
-/// after the other, the exchange between the cores of a chip, and the HBM.
-double bucket_cycles(const Cut& cut, std::uint32_t granules, const Target& target) {
-  const double bytes = static_cast<double>(granules) * isa::kHbmGranuleBytes;
-  const double half = bytes / cut.pair;
-  double cycles = 0;
-  // Both cores of a chip share its links, unless they begin along different dimensions.
-  const double share = cut.first == cut.second ? 1 : cut.pair;
-  const auto ring = [&](std::size_t dimension, double part) {
-    const isa::Topology::Dimension& along = target.slice.dimension(dimension);
-    const double segment = share * part / along.size / target.link_bytes_per_cycle;
-    const double steps = steps_forward(along.size);
-    // Out over the even chips and back over the odd ones: two links a step, shared by both ways.
-    const bool folds = !along.wraps && along.size > 2;
-    const double segments = folds ? along.size - 1 : steps;
-    cycles +=
-        2 * (steps * ((folds ? 2 : 1) * target.hop_cycles + kStepCycles) + segments * segment);
-  };
-  ring(0, half);
-  ring(1, half / cut.first);
-  if (cut.pair > 1) {
-    const double passage = half / target.link_bytes_per_cycle;
-    cycles = std::max(cycles, 2 * (target.local_hop_cycles + passage + kStepCycles));
-  }
-  return std::max(cycles, 2 * bytes / target.hbm_bytes_per_cycle);
-}
-
-double ring_cycles(const AllReduceShape& shape, const Target& target) {
-  const double chunk = static_cast<double>(shape.chunk_granules) * isa::kHbmGranuleBytes;
-  // From core to core of a chip, then to the next chip.
-  const double hop = (target.hop_cycles + (target.cores_per_chip - 1) * target.local_hop_cycles) /
-                     static_cast<double>(target.cores_per_chip);
-  const double step = hop + shape.streams / 2 * chunk / target.link_bytes_per_cycle;
-  return shape.rounds * (2.0 * target.cores - 2) * (step + kStepCycles);
-}
 
 class MeshAllReduce {
  public:
   MeshAllReduce(const AllReduceShape& shape, const Target& target)
-      : shape_(shape), target_(target), cut_(target), kernel_("all-reduce", target) {
+      : shape_(shape),
+        target_(target),
+        cut_(target, shape.mesh.y_first),
+        kernel_("all-reduce", target) {
     half_ = bucket() / cut_.pair;
   }
 
@@ -108,7 +32,7 @@ class MeshAllReduce {
     base_ = kernel_.operand(0);
     allocate();
     find_place();
-    clear_granules(kernel_, buffers_, kBuffers * bucket(), base_, shape_.used_granules,
+    clear_granules(kernel_, buffers_, kMeshBuffers * bucket(), base_, shape_.used_granules,
                    shape_.granules, written_);
     prepare_dmas();
     enter();
@@ -161,11 +85,11 @@ class MeshAllReduce {
 
   const AllReduceShape& shape_;
   const Target& target_;
-  const Cut cut_;
+  const MeshCut cut_;
   KernelBuilder kernel_;
   std::uint32_t half_ = 0;  ///< Granules of a bucket that this core sums.
   SReg base_, chip_, core_, my_half_, other_half_;
-  VmemRegion buffers_;   ///< kBuffers buckets.
+  VmemRegion buffers_;   ///< kMeshBuffers buckets.
   SVariable slot_;       ///< First row of the present turn's bucket in the buffers.
   VmemRegion arrivals_;  ///< From the other core, then the parts of both dimensions.
   std::uint32_t loaded_ = 0, written_ = 0, entered_ = 0, added_ = 0, sent_ = 0;
@@ -185,7 +109,7 @@ void MeshAllReduce::allocate() {
   second_.arrivals = first_.arrivals + rows((cut_.first - 1) * first_segment());
   // The last part is added in whole registers, which reach a little into what is behind it.
   arrivals_ = kernel_.allocate_vmem(second_.arrivals + rows((cut_.second - 1) * second_segment()));
-  buffers_ = kernel_.allocate_vmem(kBuffers * rows(bucket()));
+  buffers_ = kernel_.allocate_vmem(kMeshBuffers * rows(bucket()));
   entered_ = kEntranceFlag;
   loaded_ = next_flag_++;
   written_ = next_flag_++;
@@ -205,25 +129,29 @@ MeshAllReduce::Line MeshAllReduce::line(std::uint32_t members, bool wraps, SReg 
   }
   const std::uint32_t table = kernel_.allocate_smem(members);
   for (std::uint32_t i = 0; i < members; ++i) {
-    kernel_.store_smem(table + order[i], i | order[(i + 1) % members] << kFieldBits |
-                                             order[(i + members - 1) % members] << 2 * kFieldBits);
+    kernel_.store_smem(table + order[i],
+                       i | order[(i + 1) % members] << kMeshFieldBits |
+                           order[(i + members - 1) % members] << 2 * kMeshFieldBits);
   }
   const SReg entry = kernel_.load_smem(table, at);
   const auto field = [&](int bits) {
     return kernel_.and_(kernel_.shift_right(entry, bits), kFieldMask);
   };
-  return {kernel_.and_(entry, kFieldMask), chip(field(kFieldBits)), chip(field(2 * kFieldBits))};
+  return {kernel_.and_(entry, kFieldMask), chip(field(kMeshFieldBits)),
+          chip(field(2 * kMeshFieldBits))};
 }
 
 void MeshAllReduce::find_place() {
   chip_ = kernel_.load_smem(kChipIdWord);
   core_ = kernel_.load_smem(kCoreIdWord);
-  const int bits = log2(cut_.first);
-  const SReg x = kernel_.and_(chip_, cut_.first - 1);
+  const isa::Topology::Dimension &along_x = target_.slice.dimension(0),
+                                 &along_y = target_.slice.dimension(1);
+  const int bits = log2(along_x.size);
+  const SReg x = kernel_.and_(chip_, along_x.size - 1);
   const SReg y = kernel_.shift_right(chip_, bits);
-  x_ = line(cut_.first, target_.slice.dimension(0).wraps, x,
+  x_ = line(along_x.size, along_x.wraps, x,
             [&](SReg to) { return kernel_.add(kernel_.sub(chip_, x), to); });
-  y_ = line(cut_.second, target_.slice.dimension(1).wraps, y,
+  y_ = line(along_y.size, along_y.wraps, y,
             [&](SReg to) { return kernel_.add(kernel_.shift_left(to, bits), x); });
   my_half_ = kernel_.mul(core_, rows(half_));
   other_half_ = kernel_.sub(rows(bucket() - half_), my_half_);
@@ -253,8 +181,8 @@ void MeshAllReduce::prepare_dmas() {
     exchange_half_ = prepare_dma(next_flag_++, half_, other);
     return_half_ = prepare_dma(next_flag_++, half_, other);
   }
-  first_.line = x_;
-  second_.line = y_;
+  first_.line = cut_.y_first ? y_ : x_;
+  second_.line = cut_.y_first ? x_ : y_;
   if (cut_.pair > 1 && cut_.first == cut_.second) {
     const PReg along_x = kernel_.equal(core_, 0);
     const auto choose = [&](const Line& a, const Line& b) {
@@ -295,7 +223,7 @@ void MeshAllReduce::start_load(SReg number, SReg slot) {
 /// along the dimensions, of the one before that the sums are stored.
 void MeshAllReduce::take_turn(SReg turn) {
   const std::uint32_t buckets = shape_.mesh.buckets;
-  const std::uint32_t last = (kBuffers - 1) * rows(bucket());
+  const std::uint32_t last = (kMeshBuffers - 1) * rows(bucket());
   const SReg slot = kernel_.get(slot_);
   const SReg before =
       kernel_.select(kernel_.equal(slot, 0), last, kernel_.sub(slot, rows(bucket())));
@@ -469,60 +397,7 @@ void MeshAllReduce::add_rows(SReg to_row, SReg from_row, std::uint32_t granules)
   kernel_.new_block();
 }
 
-/// Granules of a bucket when so many are to hold a range: every part has the same, in whole
-/// registers where it has more than one.
-std::uint32_t bucket_granules(const Cut& cut, std::uint64_t granules, std::uint64_t buckets) {
-  const std::uint64_t unit = buckets * cut.parts();
-  std::uint64_t part = (granules + unit - 1) / unit;
-  if (part > kRegisterGranules) {
-    part = (part + kRegisterGranules - 1) / kRegisterGranules * kRegisterGranules;
-  }
-  return static_cast<std::uint32_t>(part * cut.parts());
-}
-
-/// The cut of a range that takes least, and its cycles. Small buckets lose time at each step, large
-/// ones when the first and the last go alone.
-std::pair<MeshShape, double> cheapest_shape(const Cut& cut, std::uint64_t granules,
-                                            const Target& target) {
-  constexpr std::uint64_t kMostTried = 64;
-  std::pair<MeshShape, double> best{{}, std::numeric_limits<double>::infinity()};
-  if (!fits_vmem(cut, cut.parts(), target)) return best;
-  const std::uint64_t most =
-      std::min<std::uint64_t>(kLargestBucket, vmem_granules(target) / kBuffers);
-  const std::uint64_t fewest = (granules + most - 1) / most;
-  for (std::uint64_t buckets = fewest; buckets < fewest + kMostTried; ++buckets) {
-    MeshShape shape;
-    shape.bucket_granules = bucket_granules(cut, granules, buckets);
-    if (!fits_vmem(cut, shape.bucket_granules, target)) continue;
-    shape.buckets =
-        static_cast<std::uint32_t>((granules + shape.bucket_granules - 1) / shape.bucket_granules);
-    const double cycles = (shape.buckets + 2) * bucket_cycles(cut, shape.bucket_granules, target);
-    if (cycles < best.second) best = {shape, cycles};
-    if (shape.bucket_granules == cut.parts()) break;
-  }
-  return best;
-}
-
-/// All cores of a slice of two dimensions whose sides are powers of two.
-bool goes_along_the_mesh(const Target& target) {
-  const std::uint32_t x = target.slice.dimension(0).size, y = target.slice.dimension(1).size;
-  return target.cores == target.slice.chips() * target.cores_per_chip && target.cores > 1 &&
-         target.cores_per_chip <= 2 && is_power_of_two(x) && is_power_of_two(y) &&
-         target.slice.dimension(2).size == 1 && std::max(x, y) <= kFieldMask;
-}
-
 }  // namespace
-
-MeshShape cheapest_mesh_shape(std::uint64_t granules, const Target& target) {
-  return goes_along_the_mesh(target) ? cheapest_shape(Cut(target), granules, target).first
-                                     : MeshShape();
-}
-
-MeshShape mesh_shape(const AllReduceShape& ring_shape, const Target& target, const Ring& ring) {
-  if (!ring.groups.empty() || !goes_along_the_mesh(target)) return {};
-  const auto [shape, cycles] = cheapest_shape(Cut(target), ring_shape.used_granules, target);
-  return cycles < kAlmost * ring_cycles(ring_shape, target) ? shape : MeshShape();
-}
 
 isa::Kernel mesh_all_reduce_kernel(const AllReduceShape& shape, const Target& target) {
   return MeshAllReduce(shape, target).build();
