@@ -33,17 +33,20 @@ import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 
-# Room: folders or files (as prefixes; "!" leaves out) that are mutated, and the tests that belong: program and filter.
+# Room: folders or files (as prefixes; "!" leaves out) that are mutated, the tests that belong (program and filter), and
+# the files of tests that the program is built from where it need not be all.
 ROOMS = {
     "isa": (["isa/", "!isa/listing/", "!isa/schedule_survey", "!isa/manual"], [("isa_tests", "*")]),
     "listing": (["isa/listing/"], [("xla_tests", "*")]),
     "models": (["models/"], [("models_tests", "*")]),
     "traces": (["traces/"], [("traces_tests", "*")]),
     "report": (["sim/report/"], [("report_tests", "*")]),
-    "codegen": (["workloads/compiler/codegen/"], [("compiler_tests", "KernelBuilder*:Kept*:Dot*:Spill*:MatmulEpilogue*")]),
+    "codegen": (["workloads/compiler/codegen/"], [("compiler_tests", "KernelBuilder*:KeptPrograms*:Dot*")],
+                ["kernel_builder_test", "kept_programs_test", "dot_test"]),
     "tiling": (["workloads/compiler/kernels/dot_tiling", "workloads/compiler/kernels/convolution_tiling",
                 "workloads/compiler/kernels/convolution_lanes_tiling", "workloads/compiler/kernels/tile_grid"],
-               [("compiler_tests", "Kept*:Dot*:Convolution*")]),
+               [("compiler_tests", "KeptPrograms*:Dot*:Cost*:Convolution*")],
+               ["kept_programs_test", "dot_test", "cost_test", "convolution_test"]),
 }
 
 SWITCH_HEADER = """#pragma once
@@ -86,7 +89,7 @@ void reach(int number) {
 OPERATORS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "+", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=",
              "!=": "==", "&&": "||", "||": "&&", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|"}
 
-Mutant = collections.namedtuple("Mutant", "file line begin end kind before replacement after")
+Mutant = collections.namedtuple("Mutant", "file line begin end kind before replacement after text")
 
 
 def parse_arguments():
@@ -104,13 +107,24 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def copy_sources(folder):
+def unneeded_tests(rooms):
+    """A test that says whether a file is one of a program that the rooms build from fewer files."""
+    wanted, folders = set(), set()
+    for room in rooms:
+        if len(ROOMS[room]) == 3:
+            wanted.update(ROOMS[room][2])
+            folders.update(program.replace("_tests", "") for program, _ in ROOMS[room][1])
+    return lambda name: any(name.startswith(f"tests/{folder}/") and name.endswith("_test.cpp") and
+                            pathlib.Path(name).stem not in wanted for folder in folders)
+
+
+def copy_sources(folder, unneeded):
     tree = folder / "source"
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     names = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=SOURCE, check=True, capture_output=True).stdout
     for name in names.decode().split("\0"):
-        if not name or not (SOURCE / name).is_file():
+        if not name or not (SOURCE / name).is_file() or unneeded(name):
             continue
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(SOURCE / name, tree / name)
@@ -215,7 +229,8 @@ class Finder:
             return
         flat = " ".join(before.split())
         key = (file, begin, end, kind)
-        self.found[key] = Mutant(os.path.relpath(file, self.tree), line, begin, end, kind, flat, replacement, after)
+        text = self.text(file).splitlines()[line - 1].strip()
+        self.found[key] = Mutant(os.path.relpath(file, self.tree), line, begin, end, kind, flat, replacement, after, text)
 
     def add_operator(self, cursor):
         children = list(cursor.get_children())
@@ -392,12 +407,12 @@ class Tests:
 
 
 def explained():
-    """File, text before and after of the survivors that are no mistakes."""
+    """File, line, text before and after of the survivors that are no mistakes."""
     known = {}
     for line in (SOURCE / "tests/mutants_explained.txt").read_text().splitlines():
         if line and not line.startswith("#"):
-            file, before, after, reason = [part.strip() for part in line.split(" | ")]
-            known[(file, before, after)] = reason
+            file, text, before, after, reason = [part.strip().replace("\\|", "|") for part in line.split(" | ")]
+            known[(file, text, before, after)] = reason
     return known
 
 
@@ -414,7 +429,7 @@ def main():
         numbered = {int(n): Mutant(*mutant) for n, (_, mutant) in kept.items()}
         room_of = {int(n): room for n, (room, _) in kept.items()}
         sys.exit(judge(arguments, [r for r in rooms if r in room_of.values()], folder / "build", numbered, room_of))
-    tree, build = copy_sources(folder), folder / "build"
+    tree, build = copy_sources(folder, unneeded_tests(rooms)), folder / "build"
     configure(tree, build)
     try:
         finder = Finder(tree, build, arguments.sources_only)
@@ -459,7 +474,7 @@ def judge(arguments, rooms, build, numbered, room_of):
         for number in mine:
             mutant = numbered[number]
             killer = tests.killer(number) if number in reached else ""
-            reason = known.get((mutant.file, mutant.before, mutant.after))
+            reason = known.get((mutant.file, mutant.text, mutant.before, mutant.after))
             fate = "killed" if killer else "explained" if reason else "survived" if number in reached else "not run"
             counts[fate] += 1
             place = f"{mutant.file}:{mutant.line}: {mutant.kind}: {mutant.before} -> {mutant.after or 'left out'}"

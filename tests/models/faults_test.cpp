@@ -83,6 +83,47 @@ TEST(Faults, TransposedRowsComeAfterTheLastPush) {
       "nothing was pushed that this could pop");
 }
 
+TEST(Faults, ATransposeOfOnePushIsWhole) {
+  EXPECT_EQ(fault_of(program_of("kernel top\n{ vxpose.xlu0.b32.start [1/1] %v1, 16 ;; vdelay 40 }"
+                                "{ %v2 = vpop.trf.xlu0 ;; vdelay 7 }{ %v2 = vpop.trf.xlu0 }")),
+            "");
+}
+
+TEST(Faults, PartsBeyondTheArrayAreRefused) {
+  EXPECT_EQ(fault_of(program_of("kernel top\n{ vmatmul.parts.f32.gmra.mxu0 %v1, 1, 1 }")), "");
+  for (const char* parts : {"2, 1", "1, 2"}) {
+    const std::string text = std::string("kernel top\n{ vmatmul.parts.f32.gmra.mxu0 %v1, ") + parts;
+    EXPECT_THROW(run(program_of(text + " }")), UserError) << parts;
+  }
+}
+
+// A bundle takes its cycle and its delay: 5 and 7 before the third.
+TEST(Faults, OfComputedValuesHaveTheCycleOfTheirBundle) {
+  expect_fault(
+      "{ %s1 = smov 1 ;; vdelay 4 }{ %s1 = smov 2 ;; vdelay 6 }{ %v1 = vld [vmem:$0x8000] }",
+      "cycle 12, kernel \"top\", bundle 0x2", with_values());
+}
+
+TEST(Faults, NamesAreHandedOverAtACall) {
+  isa::Program program = program_of(
+      "kernel top\n{ %s1 = smov 5 }{ %s3 = smov 6 }{ inlined_call site = 0 }"
+      "kernel callee\n{ %s2 = smov %s1 }");
+  isa::VirtualNames defines, defines_other, reads;
+  defines.dest = reads.operands[0] = 10;
+  reads.dest = 11;
+  defines_other.dest = 13;
+  program.kernels[0].names = {defines, defines_other, {}};
+  program.kernels[1].names = {reads};
+  program.kernels[1].operand_names = {{1, 10}};
+  program.call_sites[0].operand_names = {{1, 10}};
+  RunOptions options = with_values();
+  options.check_names = true;
+  EXPECT_EQ(fault_of(program, options), "");
+  program.call_sites[0].operand_names = {{1, 13}};
+  EXPECT_NE(fault_of(program, options).find("expected name 13 in %s1, found name 10"),
+            std::string::npos);
+}
+
 TEST(Faults, AddressesOutsideTheMemories) {
   expect_fault("{ dma.hbm_to_vmem 0, 64, 32704, 1 }",
                "destination of the DMA ends at VMEM row 32832");

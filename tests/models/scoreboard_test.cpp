@@ -173,6 +173,40 @@ TEST(Xlu, TransposedRowsArePoppedOnePerInterval) {
   EXPECT_FALSE(xlu.pop(301));
 }
 
+// A block that is entered in a known state is not checked again: what every unit still holds is
+// part of that state.
+TEST(Scoreboard, ASavedStateHoldsTheResultsOfEveryUnit) {
+  using Kind = QueueOp::Kind;
+  const std::pair<Kind, Kind> units[] = {{Kind::kEupPush, Kind::kEupPop},
+                                         {Kind::kXluPush, Kind::kXluPop},
+                                         {Kind::kTransposePush, Kind::kTransposePop},
+                                         {Kind::kScalarPush, Kind::kScalarPop}};
+  for (const auto& [push, pop] : units) {
+    for (std::uint64_t later = 1; later < 200; later += 3) {
+      LargeArray original, restored, empty;
+      EXPECT_FALSE(original.act(push, 0, 50));
+      restored.scoreboard().load(original.scoreboard().save(50 + later));
+      const Hazard expected = original.act(pop, 0, 50 + later), found = restored.act(pop, 0, 0);
+      EXPECT_EQ(found.kind, expected.kind) << later;
+      if (expected) {
+        EXPECT_EQ(found.ready + 50 + later, expected.ready);
+      }
+      EXPECT_EQ(empty.act(pop, 0, 0).kind, Hazard::Kind::kQueueEmpty);
+    }
+  }
+}
+
+// vpush has the latency of its row in isa/opcodes.def, one cycle: not the bundle of the push
+// itself.
+TEST(Scoreboard, AValueReachesTheScalarUnitACycleAfterItsPush) {
+  LargeArray core;
+  EXPECT_FALSE(core.act(QueueOp::Kind::kScalarPush, 0, 100));
+  const Hazard early = core.act(QueueOp::Kind::kScalarPop, 0, 100);
+  EXPECT_EQ(early.kind, Hazard::Kind::kResultEarly);
+  EXPECT_EQ(early.ready, 101u);
+  EXPECT_FALSE(core.act(QueueOp::Kind::kScalarPop, 0, 101));
+}
+
 TEST(SyncFlags, CompareAsSignedNumbers) {
   constexpr auto kMinus = [](std::uint32_t value) { return ~value + 1; };
   SyncFlags flags(8);
