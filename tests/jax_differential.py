@@ -10,9 +10,6 @@ values on. Both results are compared with those of the same function in fp64: tp
 or 1e-4 (bf16: 2e-2). Products run at the highest precision, and functions with steps (floor, comparisons, sorts) see
 inputs that both sides hold exactly. Ends with a table, the seeds of what differs, and exit code 1 if there are any.
 
-Open: seed 9130, the gradient of two bf16 minimums around a concatenation. A value that two kernels compute is rounded
-where one hands it on and not where the other compares with it, so x == min(x, c) is false and the gradient 0.
-
 Needs jax (pip install jax); without it, exit code 77.
 """
 import argparse

@@ -362,10 +362,21 @@ class NaiveEvaluation {
     return array.values[array.shape.rank() == 0 ? 0 : i];
   }
 
+  /// Conversions, and what has steps, see a value of bf16 as memory would hold it.
+  double operand_as_stored(const hlo::HloInstruction& in, std::size_t which, std::size_t i) const {
+    using hlo::HloOpcode;
+    const double exact = operand(in, which, i);
+    const bool has_steps = in.opcode == HloOpcode::kConvert || in.opcode == HloOpcode::kCompare ||
+                           in.opcode == HloOpcode::kFloor || in.opcode == HloOpcode::kCeil;
+    const bool is_short = value(in.operands[which]).shape.type == hlo::ElementType::kBf16;
+    if (!has_steps || !is_short) return exact;
+    return float_of(std::uint32_t{bf16_of(static_cast<float>(exact))} << 16);
+  }
+
   double pointwise(const hlo::HloInstruction& in, std::size_t i) const {
     using hlo::HloOpcode;
-    const double a = operand(in, 0, i);
-    const double b = in.operands.size() > 1 ? operand(in, 1, i) : 0;
+    const double a = operand_as_stored(in, 0, i);
+    const double b = in.operands.size() > 1 ? operand_as_stored(in, 1, i) : 0;
     const double c = in.operands.size() > 2 ? operand(in, 2, i) : 0;
     switch (in.opcode) {
       case HloOpcode::kAdd:
@@ -425,6 +436,9 @@ class NaiveEvaluation {
       case HloOpcode::kClamp:
         return std::min(std::max(b, a), c);
       case HloOpcode::kConvert:
+        if (in.shape.type == hlo::ElementType::kBf16) {
+          return float_of(std::uint32_t{bf16_of(static_cast<float>(a))} << 16);
+        }
         return in.shape.type == hlo::ElementType::kS32 ? std::trunc(a) : a;
       default:
         throw SimulatorBug("naive evaluation: no " + std::string(hlo::to_string(in.opcode)));

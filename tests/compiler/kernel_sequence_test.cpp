@@ -142,6 +142,47 @@ TEST(KernelSequence, ALoopWhoseBodyIsASequenceIsOneKernel) {
   EXPECT_LT((many - few) / 8, 4 * target_of({}, 1).dma_latency_cycles);
 }
 
+TEST(KernelSequence, PadsSlicesAndConcatenationsMoveElementsInsideOfIt) {
+  // Along major dimensions, rows and lanes, by whole tiles and not, with one lane tile and with
+  // two.
+  for (const std::string lanes : {"120", "200"}) {
+    SCOPED_TRACE(lanes);
+    const std::string array = "[3,20," + lanes + "]";
+    const std::string more = std::to_string(std::stoi(lanes) + 9);
+    const std::string less = std::to_string(std::stoi(lanes) - 5);
+    const std::string text = std::string(kAdd) + R"(ENTRY main {
+  x = f32)" + array + R"( parameter(0)
+  k = s32)" + array + R"( parameter(1)
+  one = f32[] constant(1)
+  ones = f32)" + array + R"( broadcast(one), dimensions={}
+  y = f32)" + array + R"( add(x, ones)
+  rows_end = f32[3,13,)" + lanes +
+                             R"(] slice(y), slice={[0:3], [7:20], [0:)" + lanes + R"(]}
+  rows_begin = f32[3,7,)" + lanes +
+                             R"(] slice(y), slice={[0:3], [0:7], [0:)" + lanes + R"(]}
+  rolled = f32)" + array + R"( concatenate(rows_end, rows_begin), dimensions={1}
+  lanes_end = f32[3,20,)" + less +
+                             R"(] slice(rolled), slice={[0:3], [0:20], [5:)" + lanes + R"(]}
+  lanes_begin = f32[3,20,5] slice(rolled), slice={[0:3], [0:20], [0:5]}
+  turned = f32)" + array + R"( concatenate(lanes_end, lanes_begin), dimensions={2}
+  product = f32)" + array + R"( multiply(turned, x)
+  two = f32[] constant(2)
+  padded = f32[4,26,)" + more +
+                             R"(] pad(product, two), padding=1_0x2_4x3_6
+  squares = f32[4,26,)" + more +
+                             R"(] multiply(padded, padded)
+  zero = s32[] constant(0)
+  late = s32)" + array + R"( pad(k, zero), padding=0_0x8_-8x-3_3
+  both = s32)" + array + R"( add(late, k)
+  ROOT t = (f32[4,26,)" + more +
+                             "], s32" + array + R"() tuple(squares, both)
+}
+)";
+    check_hlo(text);
+    EXPECT_EQ(compiled(text).call_sites.size(), 1U);
+  }
+}
+
 TEST(KernelSequence, WhatItHoldsIsRefusedByName) {
   const std::string text = R"(HloModule test
 ENTRY main {

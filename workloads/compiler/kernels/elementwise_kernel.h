@@ -90,6 +90,9 @@ class ElementwiseKernel {
   // Values (elementwise_values.cpp).
   ExpressionValue source(int node, const Place& place);
   VReg column_value(const Input& input, const Place& place);
+  VReg shifted_value(const Input& input, const Place& place);
+  VReg shifted_rows(const Input& input, Index first_tile, Index row_tile, Index lane_tile);
+  Index within(Index index, std::int64_t first, std::int64_t last);
   Index array_rows(const ArrayAccess& access, const Place& place, bool sliced, Index& row,
                    Index& lane);
   VReg masked(const Reduction& reduction, const Place& place, VectorOperand value);

@@ -88,6 +88,22 @@ std::vector<int> ArrayAccess::major_axes() const {
   return axes;
 }
 
+ArrayAccess shifted_access(const hlo::Shape& shape, const std::vector<std::int64_t>& shift) {
+  ArrayAccess access;
+  access.kind = Kind::kShifted;
+  access.shape = shape;
+  access.shift = shift;
+  const std::vector<std::int64_t> extents = physical_extents(shape);
+  access.x_tiles = ceil_divide(extents.back(), 128);
+  access.y_tiles = ceil_divide(extents[extents.size() - 2], 8);
+  std::int64_t tiles = access.x_tiles * access.y_tiles;
+  for (std::size_t axis = extents.size() - 2; axis-- > 0;) {
+    access.majors.push_back({static_cast<int>(axis), tiles});
+    tiles *= extents[axis];
+  }
+  return access;
+}
+
 ArrayAccess find_access(const IterationSpace& space, const hlo::Shape& shape,
                         const std::vector<int>& logical_axes, const std::string& what) {
   ArrayAccess access;

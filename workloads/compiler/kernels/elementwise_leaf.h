@@ -15,10 +15,11 @@ namespace tpu::compiler {
 /// space or has extent 1.
 struct ArrayAccess {
   enum class Kind : std::uint8_t {
-    kStream,  ///< The same tiles in the same order as the space.
-    kTile,    ///< A tile of the array per tile of the space: same rows, same lanes.
-    kRow,     ///< Same lanes, but one row of the array for all rows of a tile.
-    kColumn,  ///< The value is the same in all lanes: it must be spread over the lanes.
+    kStream,   ///< The same tiles in the same order as the space.
+    kTile,     ///< A tile of the array per tile of the space: same rows, same lanes.
+    kRow,      ///< Same lanes, but one row of the array for all rows of a tile.
+    kColumn,   ///< The value is the same in all lanes: it must be spread over the lanes.
+    kShifted,  ///< An element elsewhere, at the same distance from every place.
   };
   /// How x or y moves with the space.
   enum class Step : std::uint8_t {
@@ -39,6 +40,7 @@ struct ArrayAccess {
   int x_axis = kNoAxis, y_axis = kNoAxis;  ///< For kMajor.
   std::int64_t x_tiles = 1, y_tiles = 1;
   std::vector<MajorTerm> majors;
+  std::vector<std::int64_t> shift;  ///< kShifted: by axis.
 
   /// VMEM rows that a tile takes: 8, of packed bf16 4.
   std::int64_t tile_rows() const;
@@ -51,6 +53,9 @@ struct ArrayAccess {
 
 /// Finds the access; `axes[i]` is the axis of dimension i of `shape`. Throws WorkloadError naming
 /// `what` where no kernel can read (or write) the array in this space.
+/// A kShifted access to a whole array, whose dimensions are those of the space in order.
+ArrayAccess shifted_access(const hlo::Shape& shape, const std::vector<std::int64_t>& shift);
+
 ArrayAccess find_access(const IterationSpace& space, const hlo::Shape& shape,
                         const std::vector<int>& axes, const std::string& what);
 

@@ -135,6 +135,12 @@ void Planner::find_inputs() {
     input.node = static_cast<int>(id);
     input.operand = static_cast<int>(node.parameter);
     hlo::Shape shape = node.shape;
+    if (!node.shift.empty()) {
+      if (!limits_.whole_arrays) refuse(shape, "expected the elements at their places");
+      input.access = shifted_access(shape, node.shift);
+      plan_.inputs.push_back(std::move(input));
+      continue;
+    }
     input.sliced = slice(shape, node.axes);
     input.access = find_access(space_, shape, node.axes, graph_.kernel_name());
     input.part = node.part;
@@ -586,6 +592,7 @@ ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t 
   try {
     return Planner(graph, operand_count, target, limits, 0).run();
   } catch (const WorkloadError&) {
+    if (limits.whole_arrays) throw;
     // The largest part that fits; else what is said of the whole.
     for (std::int64_t part = extent / 2; part > 0; --part) {
       if (extent % part != 0) continue;

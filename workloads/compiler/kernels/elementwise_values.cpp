@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
 
@@ -85,6 +87,62 @@ VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
   return spread_over_lanes(builder_, emitter_, line, lane, access.x == Step::kRows, integer);
 }
 
+/// The index, or the nearest one of the range.
+Index ElementwiseKernel::within(Index index, std::int64_t first, std::int64_t last) {
+  if (index.is_constant()) return {{}, std::clamp(index.offset, first, last)};
+  const SReg low = builder_.max(to_operand(builder_, index), static_cast<int>(first));
+  return {builder_.min(low, static_cast<int>(last)), 0};
+}
+
+/// Eight rows of a lane tile that begin `shift` rows from a row tile. Rows outside of the matrix
+/// are anything.
+VReg ElementwiseKernel::shifted_rows(const Input& input, Index first_tile, Index row_tile,
+                                     Index lane_tile) {
+  const ArrayAccess& access = input.access;
+  const std::int64_t shift = access.shift[static_cast<std::size_t>(space_.row_axis())];
+  const std::int64_t above = shift & 7;  // Rows of the first of two tiles that are not needed.
+  const auto tile_rows = [&](Index y) {
+    const Index tile = add(builder_, multiply(builder_, y, access.x_tiles), lane_tile);
+    return multiply(builder_, add(builder_, first_tile, tile), 8);
+  };
+  const Index y = row_tile.plus((shift - above) / 8);
+  const Index upper = within(y, 0, access.y_tiles - 1);
+  if (above == 0) return builder_.load(at(input.region, tile_rows(upper)));
+  const Index lower = within(y.plus(1), 0, access.y_tiles - 1);
+  const auto upper_mask = static_cast<std::uint8_t>(0xff >> above);
+  const auto lower_mask = static_cast<std::uint8_t>(0xff & ~upper_mask);
+  const VReg begin = builder_.load(at(input.region, tile_rows(upper).plus(above)).mask(upper_mask));
+  const VReg end =
+      builder_.load(at(input.region, tile_rows(lower).plus(above - 8)).mask(lower_mask));
+  return builder_.or_(begin, end);
+}
+
+/// A register of an array whose elements stand elsewhere: of two row tiles and two lane tiles.
+VReg ElementwiseKernel::shifted_value(const Input& input, const Place& place) {
+  const ArrayAccess& access = input.access;
+  const std::vector<std::int64_t> extents = physical_extents(access.shape);
+  Index first_tile;
+  for (const ArrayAccess::MajorTerm& term : access.majors) {
+    const auto axis = static_cast<std::size_t>(term.axis);
+    const Index index =
+        within(digit(place, term.axis).plus(access.shift[axis]), 0, extents[axis] - 1);
+    first_tile = add(builder_, first_tile, multiply(builder_, index, term.tiles));
+  }
+  const Index row_tile = digit(place, space_.row_axis());
+  const std::int64_t shift = access.shift[static_cast<std::size_t>(space_.lane_axis())];
+  const std::int64_t before = shift & 127;  // Lanes of the first of two tiles that are not needed.
+  const Index x = digit(place, space_.lane_axis()).plus((shift - before) / 128);
+  const std::int64_t last = access.x_tiles - 1;
+  const VReg left = shifted_rows(input, first_tile, row_tile, within(x, 0, last));
+  if (before == 0) return left;
+  const int distance = static_cast<int>(128 - before);
+  if (last == 0) return builder_.rotate_lanes(left, distance);
+  const VReg right = shifted_rows(input, first_tile, row_tile, within(x.plus(1), 0, last));
+  const MReg is_left = builder_.vector_compare(Opcode::kVcmpLtS32, emitter_.lane_index(), distance);
+  return builder_.select(is_left, builder_.rotate_lanes(left, distance),
+                         builder_.rotate_lanes(right, distance));
+}
+
 ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
   const int index = plan_.reduction_of(id);
   if (index >= 0) {
@@ -109,6 +167,8 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
           type, at(input.region, is_packed(input.access.shape) ? place.rows16 : place.rows32)));
     case Kind::kColumn:
       return ExpressionValue::of(builder_.load(at(input.slots, place.slot_rows)));
+    case Kind::kShifted:
+      return ExpressionValue::of(shifted_value(input, place));
     case Kind::kTile: {
       const Index rows = array_rows(input.access, place, input.sliced, row, lane);
       return ExpressionValue::of(memory_->load_tile(type, at(input.region, rows)));

@@ -46,6 +46,12 @@ Opcode comparison(hlo::ComparisonDirection direction, bool floating) {
   return Opcode::kVcmpEqF32;
 }
 
+/// Of one operand, where a small difference makes a large one.
+bool has_steps(HloOpcode opcode) {
+  return opcode == HloOpcode::kFloor || opcode == HloOpcode::kCeil ||
+         opcode == HloOpcode::kRoundNearestAfz || opcode == HloOpcode::kRoundNearestEven;
+}
+
 }  // namespace
 
 bool is_floating(ElementType type) {
@@ -112,8 +118,10 @@ ExpressionEmitter::ExpressionEmitter(KernelBuilder& builder, const ExpressionGra
     : builder_(builder),
       graph_(graph),
       source_(std::move(source)),
-      dependence_(graph.nodes().size()) {
+      dependence_(graph.nodes().size()),
+      is_read_(graph.nodes().size()) {
   for (const ExpressionNode& node : graph.nodes()) {
+    for (int operand : node.operands) is_read_[static_cast<std::size_t>(operand)] = true;
     is_given_.push_back(node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kReduce);
   }
 }
@@ -398,8 +406,14 @@ ExpressionValue ExpressionEmitter::emit_logical(const ExpressionNode& node, cons
 
 ExpressionValue ExpressionEmitter::emit_compare(const ExpressionNode& node, const Place& place) {
   const ElementType type = graph_.node(node.operands[0]).shape.type;
-  VReg a = vector(node.operands[0], place);
-  VectorOperand b = operand(node.operands[1], place);
+  const auto is_zero = [this](int id) {
+    return graph_.node(id).opcode == HloOpcode::kConstant && graph_.node(id).bits << 1 == 0;
+  };
+  // Rounding takes no number to another side of zero.
+  const bool is_sign = is_zero(node.operands[0]) || is_zero(node.operands[1]);
+  VReg a =
+      in_register(is_sign ? operand(node.operands[0], place) : as_stored(node.operands[0], place));
+  VectorOperand b = is_sign ? operand(node.operands[1], place) : as_stored(node.operands[1], place);
   const bool ordered = node.direction != hlo::ComparisonDirection::kEq &&
                        node.direction != hlo::ComparisonDirection::kNe;
   if ((type == ElementType::kU32 || type == ElementType::kU8 || type == ElementType::kU16) &&
@@ -449,6 +463,13 @@ ExpressionValue ExpressionEmitter::emit_convert(const ExpressionNode& node, cons
     return source;
   }
   if (node.opcode == HloOpcode::kReducePrecision) return emit_reduced_precision(node, place);
+  const bool is_narrowed = to == ElementType::kBf16 && from != to && is_read_[index_of(node)];
+  if (is_narrowed && is_floating(from)) {
+    return ExpressionValue::of(rounded_to_bf16(vector(node.operands[0], place)));
+  }
+  if (from == ElementType::kBf16 && to == ElementType::kF32 && !is_rounded(node.operands[0])) {
+    return ExpressionValue::of(in_register(as_stored(node.operands[0], place)));
+  }
   if (from == to || (is_floating(from) && is_floating(to))) return source;
   const std::uint32_t one = is_floating(to) ? float_bits(1.0F) : 1U;
   if (from == ElementType::kPred) {
@@ -457,7 +478,7 @@ ExpressionValue ExpressionEmitter::emit_convert(const ExpressionNode& node, cons
     }
     return ExpressionValue::of(builder_.select(mask(node.operands[0], place), one, 0U));
   }
-  const VReg x = vector(node.operands[0], place);
+  const VReg x = in_register(as_stored(node.operands[0], place));
   if (to == ElementType::kPred) {
     const Opcode opcode = is_floating(from) ? Opcode::kVcmpNeF32 : Opcode::kVcmpNeS32;
     return ExpressionValue::of(builder_.vector_compare(opcode, x, 0U));
@@ -471,8 +492,27 @@ ExpressionValue ExpressionEmitter::emit_convert(const ExpressionNode& node, cons
     return ExpressionValue::of(builder_.truncate_to_s32(x));
   }
   if (!is_floating(to)) return source;
-  if (from == ElementType::kU32) return ExpressionValue::of(emit_u32_to_float(builder_, x));
-  return ExpressionValue::of(builder_.vector(Opcode::kVcvtS32F32, x));
+  const VReg number = from == ElementType::kU32 ? emit_u32_to_float(builder_, x)
+                                                : builder_.vector(Opcode::kVcvtS32F32, x);
+  return ExpressionValue::of(is_narrowed ? rounded_to_bf16(number) : number);
+}
+
+/// Whether the node's values are numbers of bf16 for certain.
+bool ExpressionEmitter::is_rounded(int id) const {
+  const ExpressionNode& node = graph_.node(id);
+  if (node.shape.type != ElementType::kBf16) return true;  // Nothing to round to.
+  return node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant ||
+         node.opcode == HloOpcode::kConvert;
+}
+
+VReg ExpressionEmitter::rounded_to_bf16(VReg x) {
+  return builder_.unpack_odd(builder_.pack_bf16(x, x));
+}
+
+/// The value as it would be read back from memory.
+VectorOperand ExpressionEmitter::as_stored(int node, const Place& place) {
+  if (is_rounded(node)) return operand(node, place);
+  return rounded_to_bf16(vector(node, place));
 }
 
 ExpressionValue ExpressionEmitter::emit_reduced_precision(const ExpressionNode& node,
@@ -544,7 +584,8 @@ ExpressionValue ExpressionEmitter::emit_integer_unary(const ExpressionNode& node
 }
 
 ExpressionValue ExpressionEmitter::emit_unary(const ExpressionNode& node, const Place& place) {
-  const VReg x = vector(node.operands[0], place);
+  const VReg x = has_steps(node.opcode) ? in_register(as_stored(node.operands[0], place))
+                                        : vector(node.operands[0], place);
   const auto done = [](VReg result) { return ExpressionValue::of(result); };
   if (!is_floating(graph_.node(node.operands[0]).shape.type)) return emit_integer_unary(node, x);
   switch (node.opcode) {

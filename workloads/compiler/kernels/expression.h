@@ -58,9 +58,11 @@ struct ExpressionValue {
 /// Emits the instructions that compute values of an ExpressionGraph for places.
 ///
 /// bf16 values are fp32 in registers and rounded where they are stored, as XLA does on chips
-/// without bf16 arithmetic (excess precision); pred values are masks. Values are remembered within
-/// a place; what is computed from values that do not depend on rows also from one row tile to the
-/// next, within a straight piece of code.
+/// without bf16 arithmetic (excess precision); where a program converts to bf16 or from it they are
+/// rounded as it says, and so is what steps depend on (comparisons, floors, conversions to
+/// integers), which may see the stored value elsewhere. pred values are masks. Values are
+/// remembered within a place; what is computed from values that do not depend on rows also from one
+/// row tile to the next, within a straight piece of code.
 class ExpressionEmitter {
  public:
   /// Gives the value of a parameter or of a reduction at a place.
@@ -103,6 +105,12 @@ class ExpressionEmitter {
   ExpressionValue emit_unary(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_convert(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_reduced_precision(const ExpressionNode& node, const Place& place);
+  std::size_t index_of(const ExpressionNode& node) const {
+    return static_cast<std::size_t>(&node - graph_.nodes().data());
+  }
+  bool is_rounded(int node) const;
+  VReg rounded_to_bf16(VReg x);
+  VectorOperand as_stored(int node, const Place& place);
   ExpressionValue emit_integer_unary(const ExpressionNode& node, VReg x);
   ExpressionValue emit_power(const ExpressionNode& node, const Place& place);
   VReg integer_extreme(bool maximum, bool is_signed, VectorOperand a, VectorOperand b);
@@ -115,6 +123,8 @@ class ExpressionEmitter {
   Source source_;
   std::vector<Dependence> dependence_;
   std::vector<bool> is_given_;  ///< Of each node.
+  /// Whether other operations use it: what is only a result is rounded when it is stored.
+  std::vector<bool> is_read_;
   std::map<std::tuple<int, int, int>, ExpressionValue> known_;
   VReg lane_index_, sublane_index_, element_index_;
 };

@@ -55,6 +55,31 @@ std::size_t vector_instructions(const ExpressionNode& node) {
   return std::max<std::size_t>(1, std::lround(2 * vector_cycles(node.opcode)));
 }
 
+bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction) {
+  constexpr std::size_t kMostParts = 8;
+  const auto is_alike = [&](hlo::InstructionId operand) {
+    const hlo::Shape& shape = computation.at(operand).shape;
+    return shape.type == instruction.shape.type && shape.rank() >= 2 &&
+           hlo::byte_size(shape.type) == 4 && shape.layout == instruction.shape.layout;
+  };
+  switch (instruction.opcode) {
+    case HloOpcode::kSlice: {
+      const std::vector<std::int64_t>& strides = instruction.slice->strides;
+      return is_alike(instruction.operands[0]) &&
+             std::all_of(strides.begin(), strides.end(), [](std::int64_t s) { return s == 1; });
+    }
+    case HloOpcode::kPad:
+      return is_alike(instruction.operands[0]) &&
+             std::all_of(instruction.padding.begin(), instruction.padding.end(),
+                         [](const hlo::PaddingDimension& d) { return d.interior == 0; });
+    case HloOpcode::kConcatenate:
+      return instruction.operands.size() <= kMostParts &&
+             std::all_of(instruction.operands.begin(), instruction.operands.end(), is_alike);
+    default:
+      return false;
+  }
+}
+
 hlo::Computation computation_of(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction) {
   if (instruction.opcode == HloOpcode::kFusion) {
@@ -246,7 +271,7 @@ int ExpressionGraph::visit_parameter(hlo::InstructionId id, const hlo::Shape& sh
   for (const ExpressionNode& other : nodes_) {
     if (other.opcode == HloOpcode::kParameter && other.parameter == node.parameter &&
         other.axes == node.axes && other.shape.dimensions == node.shape.dimensions &&
-        other.part == part) {
+        other.part == part && other.shift.empty()) {
       return static_cast<int>(&other - nodes_.data());
     }
   }
@@ -256,10 +281,100 @@ int ExpressionGraph::visit_parameter(hlo::InstructionId id, const hlo::Shape& sh
 int ExpressionGraph::visit_slice(const hlo::HloInstruction& slice, const std::vector<int>& axes) {
   const hlo::HloInstruction& operand = fused_.at(slice.operands[0]);
   const std::optional<ArrayPart> part = part_of_slice(operand.shape, slice);
-  if (operand.opcode != HloOpcode::kParameter || !part) {
-    refuse(slice, "inside a fusion a slice takes whole tiles of an operand");
-  }
+  const bool is_alone = slice.id == fused_.root;
+  if (!part || is_alone) return shifted_parameter(slice, operand.id, slice.slice->starts, axes);
+  if (operand.opcode != HloOpcode::kParameter) refuse(slice, "expected a slice of an operand");
   return visit_parameter(operand.id, slice.shape, axes, *part);
+}
+
+/// The operand's element `starts` away from each point.
+int ExpressionGraph::shifted_parameter(const hlo::HloInstruction& by, hlo::InstructionId operand,
+                                       const std::vector<std::int64_t>& starts,
+                                       const std::vector<int>& axes) {
+  const hlo::HloInstruction& array = fused_.at(operand);
+  if (array.opcode != HloOpcode::kParameter || axes != space_axes_ ||
+      !moves_by_shifts(fused_, by)) {
+    refuse(by, "inside a fusion elements of operands move by whole rows and lanes");
+  }
+  ExpressionNode node;
+  node.opcode = HloOpcode::kParameter;
+  node.shape = array.shape;
+  node.axes = axes;
+  node.parameter = array.parameter_number;
+  node.name = array.name;
+  node.shift.resize(starts.size());
+  for (std::size_t d = 0; d < starts.size(); ++d) {
+    node.shift[static_cast<std::size_t>(axes[d])] = starts[d];
+  }
+  return add(std::move(node));
+}
+
+int ExpressionGraph::add_operation(HloOpcode opcode, hlo::ElementType type,
+                                   std::vector<int> operands) {
+  ExpressionNode node;
+  node.opcode = opcode;
+  node.shape = space_shape_;
+  node.shape.type = type;
+  node.axes = space_axes_;
+  node.operands = std::move(operands);
+  node.name = kernel_name_;
+  return add(std::move(node));
+}
+
+int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direction,
+                                       std::int64_t bound) {
+  const int position = add_operation(HloOpcode::kIota, hlo::ElementType::kS32, {});
+  nodes_.back().axis = axis;
+  const int limit = add_operation(HloOpcode::kConstant, hlo::ElementType::kS32, {});
+  nodes_.back().bits = static_cast<std::uint32_t>(bound);
+  const int test = add_operation(HloOpcode::kCompare, hlo::ElementType::kPred, {position, limit});
+  nodes_.back().direction = direction;
+  return test;
+}
+
+/// The operand where it reaches, the padding value elsewhere.
+int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector<int>& axes) {
+  std::vector<std::int64_t> starts;
+  for (const hlo::PaddingDimension& d : pad.padding) starts.push_back(-d.low);
+  const int value = shifted_parameter(pad, pad.operands[0], starts, axes);
+  const int padding = visit(pad.operands[1], {});
+  int inside = -1;
+  const auto also = [&](int test) {
+    inside =
+        inside < 0 ? test : add_operation(HloOpcode::kAnd, hlo::ElementType::kPred, {inside, test});
+  };
+  for (std::size_t d = 0; d < pad.padding.size(); ++d) {
+    const hlo::PaddingDimension& sides = pad.padding[d];
+    const std::int64_t end = pad.shape.dimensions[d] - sides.high;
+    if (sides.low > 0) {
+      also(add_position_test(axes[d], hlo::ComparisonDirection::kGe, sides.low));
+    }
+    if (sides.high > 0) also(add_position_test(axes[d], hlo::ComparisonDirection::kLt, end));
+  }
+  if (inside < 0) return value;
+  return add_operation(HloOpcode::kSelect, pad.shape.type, {inside, value, padding});
+}
+
+int ExpressionGraph::visit_concatenate(const hlo::HloInstruction& concatenate,
+                                       const std::vector<int>& axes) {
+  const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
+  std::int64_t begin = 0;
+  int result = -1;
+  for (hlo::InstructionId part : concatenate.operands) {
+    std::vector<std::int64_t> starts(axes.size(), 0);
+    starts[dimension] = -begin;
+    const int value = shifted_parameter(concatenate, part, starts, axes);
+    if (result < 0) {
+      result = value;
+    } else {
+      const int is_before =
+          add_position_test(axes[dimension], hlo::ComparisonDirection::kLt, begin);
+      result =
+          add_operation(HloOpcode::kSelect, concatenate.shape.type, {is_before, result, value});
+    }
+    begin += fused_.at(part).shape.dimensions[dimension];
+  }
+  return result;
 }
 
 int ExpressionGraph::visit_constant(hlo::InstructionId id, const std::vector<int>& axes) {
@@ -345,6 +460,12 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
     }
     case HloOpcode::kSlice:
       result = visit_slice(instruction, axes);
+      break;
+    case HloOpcode::kPad:
+      result = visit_pad(instruction, axes);
+      break;
+    case HloOpcode::kConcatenate:
+      result = visit_concatenate(instruction, axes);
       break;
     case HloOpcode::kBitcast:
     case HloOpcode::kReshape:

@@ -47,8 +47,11 @@ struct ExpressionNode {
   std::vector<int> axes;  ///< The axis of the space that each dimension of `shape` runs along.
   std::int64_t parameter = -1;  ///< kParameter.
   ArrayPart part;               ///< kParameter: what is read of the operand.
-  std::uint32_t bits = 0;       ///< kConstant: every element, as fp32, s32 or pred (0 or 1).
-  int axis = kNoAxis;           ///< kIota.
+  /// kParameter: by axis, how far from a point the element stands that is its value; where that is
+  /// outside of the operand, nobody needs the value. Empty: it stands at the point.
+  std::vector<std::int64_t> shift;
+  std::uint32_t bits = 0;  ///< kConstant: every element, as fp32, s32 or pred (0 or 1).
+  int axis = kNoAxis;      ///< kIota.
   hlo::ComparisonDirection direction = hlo::ComparisonDirection::kEq;
   hlo::HloOpcode reducer = hlo::HloOpcode::kCount;  ///< kReduce: add, maximum, minimum.
   std::vector<int> reduced_axes;                    ///< kReduce.
@@ -58,7 +61,8 @@ struct ExpressionNode {
 
 /// A fused computation as expressions over one iteration space: broadcasts, bitcasts and reshapes
 /// by unit dimensions are resolved into the axes of each value; equal (value, axes) are one node.
-/// Slices of parameters are parameters of which a part is read.
+/// Slices of parameters are parameters of which a part is read. A pad, a concatenation or any other
+/// slice of parameters is made of parameters that are read elsewhere, and selections by position.
 ///
 /// The space is that of the reductions' operands where there are any (all the same), else that of
 /// the results. Throws WorkloadError for what is no elementwise expression or reduction.
@@ -87,6 +91,12 @@ class ExpressionGraph {
   int visit_parameter(hlo::InstructionId id, const hlo::Shape& shape, const std::vector<int>& axes,
                       const ArrayPart& part = {});
   int visit_slice(const hlo::HloInstruction& slice, const std::vector<int>& axes);
+  int visit_pad(const hlo::HloInstruction& pad, const std::vector<int>& axes);
+  int visit_concatenate(const hlo::HloInstruction& concatenate, const std::vector<int>& axes);
+  int shifted_parameter(const hlo::HloInstruction& by, hlo::InstructionId operand,
+                        const std::vector<std::int64_t>& starts, const std::vector<int>& axes);
+  int add_position_test(int axis, hlo::ComparisonDirection direction, std::int64_t bound);
+  int add_operation(hlo::HloOpcode opcode, hlo::ElementType type, std::vector<int> operands);
   int visit_constant(hlo::InstructionId id, const std::vector<int>& axes);
   int visit_reduce(hlo::InstructionId id, const std::vector<int>& axes, std::size_t position);
   int add(ExpressionNode node);
@@ -105,6 +115,9 @@ class ExpressionGraph {
   std::vector<hlo::Shape> root_shapes_;
   std::map<std::pair<hlo::InstructionId, std::vector<int>>, int> known_;
 };
+
+/// Whether a kernel whose arrays stand in VMEM can compute a pad, slice or concatenation.
+bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
 
 /// Instructions of the vector unit that the value takes, about.
 std::size_t vector_instructions(const ExpressionNode& node);

@@ -21,6 +21,21 @@ namespace {
 
 /// Members that wait for operands of their own; later ones wait with the last of them.
 constexpr std::size_t kMostLoadFlags = 16;
+bool is_member(const HloInstruction& instruction) {
+  switch (instruction.opcode) {
+    case HloOpcode::kParameter:
+    case HloOpcode::kConstant:
+    case HloOpcode::kGetTupleElement:
+    case HloOpcode::kBitcast:
+    case HloOpcode::kTuple:
+      return false;
+    default:
+      return true;
+  }
+}
+
+/// Loads of a part of a tile's rows may begin before it.
+constexpr std::uint64_t kRowsBefore = 8;
 /// Registers that one trip of a copy from state to state moves.
 constexpr std::uint64_t kCopiedAtOnce = 8;
 
@@ -43,8 +58,9 @@ class SequenceKernel {
   SequenceKernel(const hlo::Module& module, const Computation& sequence, const std::string& name,
                  const Target& target, const SequenceLoop& loop, const std::vector<int>& most_tiles)
       : module_(module), sequence_(sequence), loop_(loop), builder_(name, target) {
+    builder_.allocate_vmem(kRowsBefore);
     for (const HloInstruction& instruction : sequence.instructions) {
-      if (instruction.opcode == HloOpcode::kFusion) add_member(instruction, most_tiles);
+      if (is_member(instruction)) add_member(instruction, most_tiles);
     }
     find_results();
   }
@@ -137,7 +153,7 @@ std::size_t SequenceKernel::array_of_input(const HloInstruction& fusion,
 
 void SequenceKernel::add_member(const HloInstruction& fusion, const std::vector<int>& most_tiles) {
   Member member;
-  member.fused = module_.computation(fusion.called[0]);
+  member.fused = computation_of(module_, sequence_, fusion);
   member.graph = std::make_unique<ExpressionGraph>(module_, member.fused, fusion.name);
   PlanLimits limits;
   limits.whole_arrays = true;

@@ -17,7 +17,7 @@ struct SequenceLoop {
 };
 
 /// Whether the instruction is a sequence: a custom fusion whose computation holds fusions of
-/// elementwise operations and reductions, one after the other.
+/// elementwise operations and reductions, pads, slices and concatenations, one after the other.
 bool is_kernel_sequence(const hlo::HloInstruction& instruction);
 
 /// Lowers a sequence as one kernel, once or in a loop.

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/graph/op_info.h"
@@ -32,6 +34,7 @@ using Value = std::pair<InstructionId, std::int64_t>;
 struct Run {
   std::vector<InstructionId> members;
   std::set<InstructionId> operands;        ///< Made by others: instructions, bookkeeping included.
+  std::set<InstructionId> immediates;      ///< Constants that the sequence holds.
   std::map<InstructionId, Value> name_of;  ///< Members' results, their elements, bitcasts of both.
   std::vector<InstructionId> passed;       ///< Operands that are results, too.
   std::set<InstructionId> behind;          ///< Other bookkeeping that needs what the run makes.
@@ -67,6 +70,7 @@ class Joiner {
 
  private:
   bool may_join(const HloInstruction& instruction) const;
+  bool is_immediate(const HloInstruction& user, std::size_t operand) const;
   bool reads_part_of(const HloInstruction& fusion, const Run& run) const;
   std::uint64_t granules_of(const HloInstruction& fusion) const;
   void consider(const HloInstruction& instruction);
@@ -103,9 +107,16 @@ bool holds_product(const Computation& fused) {
 }
 
 bool Joiner::may_join(const HloInstruction& instruction) const {
-  return instruction.opcode == HloOpcode::kFusion && instruction.id != entry_.root &&
-         !holds_product(module_.computation(instruction.called[0])) &&
-         granules_of(instruction) <= kMostGranules;
+  if (instruction.id == entry_.root || granules_of(instruction) > kMostGranules) return false;
+  if (instruction.opcode != HloOpcode::kFusion) return moves_by_shifts(entry_, instruction);
+  return !holds_product(module_.computation(instruction.called[0]));
+}
+
+/// A constant that stands in no buffer: it is part of the sequence.
+bool Joiner::is_immediate(const HloInstruction& user, std::size_t operand) const {
+  const HloInstruction& value = entry_.at(user.operands[operand]);
+  return value.opcode == HloOpcode::kConstant && value.shape.rank() == 0 &&
+         takes_immediate(user, operand);
 }
 
 std::uint64_t Joiner::granules_of(const HloInstruction& fusion) const {
@@ -117,6 +128,7 @@ std::uint64_t Joiner::granules_of(const HloInstruction& fusion) const {
 
 /// Whether the kernel reads a slice, in place, of what the run makes.
 bool Joiner::reads_part_of(const HloInstruction& fusion, const Run& run) const {
+  if (fusion.opcode != HloOpcode::kFusion) return false;
   const Computation& fused = module_.computation(fusion.called[0]);
   const std::vector<InstructionId> parameters = fused.parameters();
   for (const HloInstruction& inner : fused.instructions) {
@@ -132,9 +144,10 @@ bool Joiner::reads_part_of(const HloInstruction& fusion, const Run& run) const {
 
 bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
   std::set<InstructionId> addresses = run.operands;
-  for (InstructionId operand : fusion.operands) {
+  for (std::size_t i = 0; i < fusion.operands.size(); ++i) {
+    const InstructionId operand = fusion.operands[i];
     if (run.behind.count(operand) != 0) return false;
-    if (run.name_of.count(operand) == 0) addresses.insert(operand);
+    if (run.name_of.count(operand) == 0 && !is_immediate(fusion, i)) addresses.insert(operand);
   }
   std::size_t results = 0;
   const auto count = [&](const hlo::Shape& shape) {
@@ -147,8 +160,10 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
 }
 
 void Joiner::add(const HloInstruction& fusion) {
-  for (InstructionId operand : fusion.operands) {
-    if (run_.name_of.count(operand) == 0) run_.operands.insert(operand);
+  for (std::size_t i = 0; i < fusion.operands.size(); ++i) {
+    const InstructionId operand = fusion.operands[i];
+    if (run_.name_of.count(operand) != 0) continue;
+    (is_immediate(fusion, i) ? run_.immediates : run_.operands).insert(operand);
   }
   run_.members.push_back(fusion.id);
   run_.granules += granules_of(fusion);
@@ -263,6 +278,9 @@ HloInstruction Joiner::make_sequence(const Run& run, const std::vector<Value>& r
     parameter.shape = entry_.at(operand).shape;
     put(std::move(parameter), operand);
     call.operands.push_back(new_id_[static_cast<std::size_t>(operand)]);
+  }
+  for (InstructionId constant : run.immediates) {
+    if (inner_id.count(constant) == 0) put(entry_.at(constant), constant);
   }
   std::map<Value, InstructionId> made;
   for (const auto& [name, value] : run.name_of) {
