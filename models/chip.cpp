@@ -9,7 +9,8 @@ Chip::Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
     : sc_core::sc_module(name), router_("router", clock, setup.params, number) {
   for (std::uint32_t c = 0; c < setup.params.cores_per_chip; ++c) {
     const std::uint32_t core = number * setup.params.cores_per_chip + c;
-    hbm_.push_back(std::make_unique<Hbm>(("hbm" + std::to_string(c)).c_str(), clock, setup.params));
+    hbm_.push_back(std::make_unique<Hbm>(("hbm" + std::to_string(c)).c_str(), clock, setup.params,
+                                         setup.options.hbm_command));
     if (!setup.classes.runs(core)) continue;
     cores_.push_back(std::make_unique<Core>(("core" + std::to_string(c)).c_str(), clock, setup,
                                             core, hbm[core], loads[core]));

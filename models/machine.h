@@ -207,6 +207,8 @@ struct RunOptions {
   bool interpret = false;  ///< Slow twin of the core: every bundle by itself, no remembered blocks.
   /// Slow twin of the MXUs: systolic arrays cell by cell; with values, and interpreted.
   bool mxu_array = false;
+  /// Slow twin of the HBM: every command of every pseudo channel.
+  bool hbm_command = false;
   bool pod_full = false;     ///< Slow twin of the slice: every core by itself, none for others.
   bool check_names = false;  ///< Check virtual names on every register read (values on).
   /// A core that runs this long without touching anything outside has run away.

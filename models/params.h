@@ -94,6 +94,47 @@ struct CoreParams {
 };
 static_assert(fields_are_complete<CoreParams>());
 
+/// What commands of the HBM keep to beside HbmParams where they are simulated one by one
+/// (`--detail hbm=command`). Names in brackets are those of JESD235.
+struct HbmCommandParams {
+  std::uint32_t bank_groups = 4;
+  std::uint32_t row_to_row_ns = 4;
+  std::uint32_t row_to_row_group_ns = 6;
+  std::uint32_t four_rows_ns = 16;
+  std::uint32_t row_open_ns = 28;
+  std::uint32_t column_to_column_group_clocks = 3;
+  std::uint32_t write_to_read_other_ns = 4;
+  std::uint32_t queue_granules = 8;
+  bool single_bank_refresh = false;
+  std::uint32_t bank_refresh_ns = 96;
+
+  static constexpr auto fields() {
+    using Self = HbmCommandParams;
+    return std::make_tuple(
+        field("bank_groups", &Self::bank_groups, "", "Groups of the banks of a pseudo channel."),
+        field("row_to_row_ns", &Self::row_to_row_ns, "ns",
+              "From the opening of a row to that of one in another bank group (tRRDS)."),
+        field("row_to_row_group_ns", &Self::row_to_row_group_ns, "ns",
+              "From the opening of a row to that of one in the same bank group (tRRDL)."),
+        field("four_rows_ns", &Self::four_rows_ns, "ns",
+              "In which a pseudo channel opens four rows at the most (tFAW)."),
+        field("row_open_ns", &Self::row_open_ns, "ns",
+              "From the opening of a row to its closing, at the least (tRAS)."),
+        field("column_to_column_group_clocks", &Self::column_to_column_group_clocks,
+              "memory clocks",
+              "From a read or write to the next in the same bank group (tCCDL); in another one it "
+              "is a burst."),
+        field("write_to_read_other_ns", &Self::write_to_read_other_ns, "ns",
+              "From the last data of a write to a read in another bank group (tWTRS)."),
+        field("queue_granules", &Self::queue_granules, "granules",
+              "Of each direction, among which a pseudo channel's scheduler chooses."),
+        field("single_bank_refresh", &Self::single_bank_refresh, "",
+              "Banks are refreshed one by one, not all at once."),
+        field("bank_refresh_ns", &Self::bank_refresh_ns, "ns", "A refresh of one bank (tRFCSB)."));
+  }
+};
+static_assert(fields_are_complete<HbmCommandParams>());
+
 /// The HBM of a chip, half of it behind each core: pseudo channels with banks, rows, refresh and
 /// turns of the data bus. Names in brackets are those of JESD235.
 struct HbmParams {
@@ -120,6 +161,7 @@ struct HbmParams {
   std::uint32_t drain_bursts = 32;
   std::uint32_t latency_cycles = 140;
   std::uint32_t reserved_mib = 532;
+  HbmCommandParams command;
 
   static constexpr auto fields() {
     return std::make_tuple(
@@ -162,7 +204,8 @@ struct HbmParams {
         field("latency_cycles", &HbmParams::latency_cycles, "core cycles",
               "From the start of a DMA to its sync flag, beyond what the channels take."),
         field("reserved_mib", &HbmParams::reserved_mib, "MiB per core",
-              "HBM of a core's half that programs may not use."));
+              "HBM of a core's half that programs may not use."),
+        field("command", &HbmParams::command, "", "Commands one by one."));
   }
 };
 static_assert(fields_are_complete<HbmParams>());

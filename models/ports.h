@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "models/memory/hbm_controller.h"
+#include "models/memory/hbm_model.h"
 #include "models/network/ici_message.h"
 #include "models/timed_module.h"
 

@@ -14,7 +14,7 @@
 #include "models/core/scalar_unit.h"
 #include "models/core/sync_flags.h"
 #include "models/machine.h"
-#include "models/memory/hbm_controller.h"
+#include "models/memory/hbm_model.h"
 #include "models/memory/memory_image.h"
 #include "models/network/ici_message.h"
 #include "models/params.h"

@@ -1,27 +1,31 @@
 #pragma once
 
-#include "models/memory/hbm_controller.h"
+#include <memory>
+
+#include "models/memory/hbm_model.h"
 #include "models/ports.h"
 
 namespace tpu {
 
-/// The half of a chip's HBM behind one core: the module around an HbmController. It has events of
+/// The half of a chip's HBM behind one core: the module around an HbmController or, as its slow
+/// twin, an HbmCommandController. It has events of
 /// the kernel only while something is under way whose end others than the core may notice, or the
 /// core waits.
 class Hbm : public TimedModule, public HbmPort {
  public:
-  Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params);
+  Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
+      bool commands);
 
   void submit(const HbmRequest& request, std::uint64_t now) override;
   void advance(std::uint64_t cycle) override;
-  std::optional<std::uint64_t> next_event() const override { return controller_.next_event(); }
+  std::optional<std::uint64_t> next_event() const override { return model_->next_event(); }
   void set_awaited(bool awaited) override;
 
  private:
   void tick() override;
   void schedule();
 
-  HbmController controller_;
+  std::unique_ptr<HbmModel> model_;
   std::uint32_t exact_ = 0;  ///< Requests under way that are.
   bool awaited_ = false;
 };

@@ -6,49 +6,24 @@
 
 #include "models/memory/hbm_channel.h"
 #include "models/memory/hbm_mapping.h"
+#include "models/memory/hbm_model.h"
 #include "models/memory/hbm_queue.h"
 #include "models/params.h"
 
 namespace tpu {
 
-/// Who waits for an HBM request: told when its last byte has passed and the latency is over.
-class HbmClient {
- public:
-  virtual ~HbmClient() = default;
-  virtual void hbm_done(std::uint64_t token, std::uint64_t now) = 0;
-};
-
-/// A transfer to or from one half of the HBM: of an array that is `granules_per_run` granules at
-/// `address`, the same number `stride` granules further on, and so on, the granules `first` to
-/// `first + granules - 1`.
-struct HbmRequest {
-  bool write = false;
-  std::uint64_t address = 0;           ///< Granule.
-  std::uint64_t granules_per_run = 0;  ///< 0: contiguous.
-  std::uint64_t stride = 0;
-  std::uint64_t first = 0;
-  std::uint64_t granules = 0;
-  HbmClient* client = nullptr;
-  std::uint64_t token = 0;
-  bool exact = true;       ///< Others than the core behind this half notice when it is done.
-  std::uint64_t done = 0;  ///< The cycle, of one that is.
-};
-
 /// The channels behind one core, in cycles of the core clock: spreads the granules of a request
 /// over its pseudo channels (HbmChannel), which work independently of each other. A request is
 /// done `latency_cycles` after the last of its data has passed.
-class HbmController {
+class HbmController : public HbmModel {
  public:
   HbmController(const HbmParams& params, std::uint32_t clock_mhz, std::uint32_t cores_per_chip);
   HbmController(const HbmController&) = delete;  // the channels refer to timing_
   HbmController& operator=(const HbmController&) = delete;
 
-  /// A request arrives; `now` never decreases from call to call.
-  void submit(const HbmRequest& request, std::uint64_t now);
-  /// A cycle before which no request will be done; nothing when there is no request.
-  std::optional<std::uint64_t> next_event() const;
-  /// The requests that are done by `now`, in the order of their cycles; valid until the next call.
-  const std::vector<HbmRequest>& advance(std::uint64_t now);
+  void submit(const HbmRequest& request, std::uint64_t now) override;
+  std::optional<std::uint64_t> next_event() const override;
+  const std::vector<HbmRequest>& advance(std::uint64_t now) override;
 
   bool idle() const { return waiting_.empty(); }
 

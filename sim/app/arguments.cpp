@@ -71,12 +71,14 @@ void parse_detail(const std::string& text, Arguments& arguments) {
       arguments.values = part == "values=on";
     } else if (part == "mxu=array" || part == "mxu=ports") {
       arguments.mxu_array = part == "mxu=array";
+    } else if (part == "hbm=command" || part == "hbm=closed") {
+      arguments.hbm_command = part == "hbm=command";
     } else if (part == "pod=full" || part == "pod=folded") {
       arguments.pod_full = part == "pod=full";
     } else {
       throw UsageError(
-          "--detail: expected core=interpret, core=blocks, mxu=array, mxu=ports, pod=full, "
-          "pod=folded, values=on or values=off, "
+          "--detail: expected core=interpret, core=blocks, mxu=array, mxu=ports, "
+          "hbm=command, hbm=closed, pod=full, pod=folded, values=on or values=off, "
           "found \"" +
           part + "\"");
     }

@@ -52,7 +52,8 @@ struct Arguments {
   bool values = false;
   bool interpret = false;
   bool mxu_array = false;
-  bool what_if = false;  ///< Simulate again with parts of the machine changed.
+  bool what_if = false;      ///< Simulate again with parts of the machine changed.
+  bool hbm_command = false;  ///< HBM command by command.
   bool pod_full = false;
   std::string inputs, outputs, check;
   /// The paths of loops and conditionals, by name of their HLO instruction.

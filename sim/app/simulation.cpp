@@ -162,6 +162,14 @@ bool draws_own_bits(const isa::Program& program) {
   });
 }
 
+/// What is simulated in more detail than by default and may change a figure.
+std::string detail_of(const Arguments& arguments) {
+  std::string detail = arguments.mxu_array ? "mxu=array" : "";
+  if (arguments.interpret && !arguments.mxu_array) detail = "core=interpret";
+  if (arguments.hbm_command) detail += std::string(detail.empty() ? "" : ",") + "hbm=command";
+  return detail;
+}
+
 bool is_timed_apart(const Arguments& arguments) {
   return arguments.values && arguments.steps == 1 && !arguments.warmup && !arguments.interpret &&
          !arguments.mxu_array;
@@ -246,7 +254,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.core_numbers = workload.cores;
   record.batch = workload.program.examples_per_core * workload.cores.size();
   record.values = arguments.values;
-  record.detail = arguments.mxu_array ? "mxu=array" : arguments.interpret ? "core=interpret" : "";
+  record.detail = detail_of(arguments);
   record.has_events = !arguments.output.empty();
   if (record.has_events) {
     record.configuration_toml = config::to_toml(configuration);
@@ -267,6 +275,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   options.values = arguments.values;
   options.interpret = arguments.interpret;
   options.mxu_array = arguments.mxu_array;
+  options.hbm_command = arguments.hbm_command;
   options.pod_full = arguments.pod_full;
   options.check_names = arguments.values;
   options.cores = workload.cores;

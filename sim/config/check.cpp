@@ -5,6 +5,7 @@
 #include <string>
 
 #include "isa/generation.h"
+#include "models/memory/hbm_command_timing.h"
 #include "models/memory/hbm_timing.h"
 #include "models/parameter_table.h"
 #include "sim/base/error.h"
@@ -115,6 +116,7 @@ void check_hbm(const Configuration& configuration) {
   }
   try {
     HbmTiming(params.hbm, params.clock_mhz);
+    HbmCommandTiming(params.hbm, params.clock_mhz);
   } catch (const ConfigurationError& error) {
     const std::string text = error.what();
     const std::size_t colon = text.find(": ");

@@ -184,7 +184,7 @@ TEST(Configuration, AnUnknownKeyIsNamedWithItsPlaceAndTheNearest) {
       "refresh_interval_ns, refresh_ns, first_refresh_ns, precharge_ns, read_activate_ns, "
       "write_activate_ns, "
       "read_latency_ns, write_latency_ns, read_to_precharge_ns, write_recovery_ns, "
-      "write_to_read_ns, bus_turn_clocks, drain_bursts, latency_cycles, reserved_mib)");
+      "write_to_read_ns, bus_turn_clocks, drain_bursts, latency_cycles, reserved_mib, command)");
   EXPECT_EQ(error_of("[core.mxu]\nrow = 128\n"),
             "my.toml:2:1: no parameter \"row\" in core.mxu; the nearest is \"rows\" (there are: "
             "count, rows, columns, sum_cells_per_cycle, operand_cells_per_cycle, pipeline_stages, "

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tpu {
+
+/// Who waits for an HBM request: told when its last byte has passed and the latency is over.
+class HbmClient {
+ public:
+  virtual ~HbmClient() = default;
+  virtual void hbm_done(std::uint64_t token, std::uint64_t now) = 0;
+};
+
+/// A transfer to or from one half of the HBM: of an array that is `granules_per_run` granules at
+/// `address`, the same number `stride` granules further on, and so on, the granules `first` to
+/// `first + granules - 1`.
+struct HbmRequest {
+  bool write = false;
+  std::uint64_t address = 0;           ///< Granule.
+  std::uint64_t granules_per_run = 0;  ///< 0: contiguous.
+  std::uint64_t stride = 0;
+  std::uint64_t first = 0;
+  std::uint64_t granules = 0;
+  HbmClient* client = nullptr;
+  std::uint64_t token = 0;
+  bool exact = true;       ///< Others than the core behind this half notice when it is done.
+  std::uint64_t done = 0;  ///< The cycle, of one that is.
+};
+
+/// What serves the requests to one half of the HBM, in cycles of the core clock: HbmController in
+/// closed form, HbmCommandController command by command.
+class HbmModel {
+ public:
+  virtual ~HbmModel() = default;
+  /// A request arrives; `now` never decreases from call to call.
+  virtual void submit(const HbmRequest& request, std::uint64_t now) = 0;
+  /// A cycle before which no request will be done; nothing when there is no request.
+  virtual std::optional<std::uint64_t> next_event() const = 0;
+  /// The requests that are done by `now`, in the order of their cycles; valid until the next call.
+  virtual const std::vector<HbmRequest>& advance(std::uint64_t now) = 0;
+};
+
+}  // namespace tpu
