@@ -3,6 +3,7 @@
 
     tests/jax_differential.py --count 1000 --tpusim build/tpusim
     tests/jax_differential.py --only 417 --keep /tmp/x      one program again, its files kept
+    tests/jax_differential.py --nested --cycles             gradients of scans, vmaps of gradients; cycles, too
 
 Each program is a function of its seed: one to eight operations of jax.numpy and jax.lax at random shapes and types,
 a third of them behind a gradient, a vmap or a scan. It is lowered by JAX as it is, compiled and run by tpusim with
@@ -10,10 +11,13 @@ values on. Both results are compared with those of the same function in fp64: tp
 or 1e-4 (bf16: 2e-2). Products run at the highest precision, and functions with steps (floor, comparisons, sorts) see
 inputs that both sides hold exactly. Ends with a table, the seeds of what differs, and exit code 1 if there are any.
 
+With --cycles the first step of each program takes the same time with values on and off, by blocks and bundle by bundle.
+
 Needs jax (pip install jax); without it, exit code 77.
 """
 import argparse
 import collections
+import json
 import os
 import pathlib
 import signal
@@ -42,7 +46,7 @@ EXPLAINED = {
 class Program:
     """A random function and its arguments."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, nested=False):
         self.random = np.random.default_rng(seed)
         self.arguments = []
         self.steps = []
@@ -51,6 +55,8 @@ class Program:
         for _ in range(int(self.random.integers(1, 9))):
             self.steps.append(self.pick(STEPS)(self))
         self.form = self.pick(["plain", "plain", "plain", "plain", "grad", "vmap", "scan"])
+        if nested:
+            self.form = self.pick(["grad", "grad of scan", "vmap of grad", "scan of grad", "checkpoint"])
 
     def pick(self, options):
         return options[int(self.random.integers(len(options)))]
@@ -65,6 +71,8 @@ class Program:
         return len(self.arguments) - 1
 
     def __call__(self, *arguments):
+        if self.form not in ("plain", "grad", "vmap", "scan"):
+            return self.nested(*arguments)
         if self.form == "grad":
             def total(x):
                 return jnp.sum(self.apply(x, *arguments[1:]).astype(jnp.float32))
@@ -77,6 +85,27 @@ class Program:
                 return carry * jnp.asarray(0.5, carry.dtype) + k.astype(carry.dtype), jnp.max(self.apply(carry, *arguments[1:]))
             return jax.lax.scan(body, arguments[0], jnp.arange(3, dtype=jnp.float32))
         return self.apply(*arguments)
+
+    def nested(self, *arguments):
+        """Of a function from x to a number, in the forms that training steps have."""
+        rest = arguments[1:]
+        def total(x):
+            return jnp.sum(self.apply(x, *rest).astype(jnp.float32))
+        def scanned(x):
+            def body(carry, k):
+                return carry * jnp.asarray(0.5, carry.dtype) + k.astype(carry.dtype), total(carry)
+            return jnp.sum(jax.lax.scan(body, x, jnp.arange(3, dtype=jnp.float32))[1])
+        if self.form == "grad of scan":
+            return jax.value_and_grad(scanned)(arguments[0])
+        if self.form == "vmap of grad":
+            return jax.vmap(lambda k: jax.grad(total)(arguments[0] * k.astype(arguments[0].dtype)))(
+                jnp.asarray([0.5, 1, 2], jnp.float32))
+        if self.form == "scan of grad":
+            def step(x, _):
+                value, slope = jax.value_and_grad(total)(x)
+                return x - jnp.asarray(0.125, x.dtype) * jnp.clip(slope, -1, 1), value
+            return jax.lax.scan(step, arguments[0], None, length=2)
+        return jax.grad(jax.checkpoint(total))(arguments[0])
 
     def apply(self, x, *rest):
         for step in self.steps:
@@ -292,11 +321,23 @@ def compare(outputs, theirs, program):
     return "; ".join(messages)
 
 
-def judge(seed, folder, tpusim):
+def first_steps(module, folder, tpusim):
+    """How long the first step takes, by what is simulated; all are to be equal."""
+    times = {}
+    for words in ("--values off", "--values on", "--values off --detail core=interpret",
+                  "--values on --detail core=interpret"):
+        report = folder / "cycles.json"
+        run = subprocess.run([tpusim, "run", str(module), "--cores", "1", "--json", str(report), *words.split()],
+                             capture_output=True, text=True)
+        times[words] = json.loads(report.read_text())["first_step_ms"] if run.returncode == 0 else run.stderr[:200]
+    return times
+
+
+def judge(seed, folder, tpusim, nested=False, cycles=False):
     """What became of a program: a word and the message."""
     with jax.default_matmul_precision("highest"):
         try:
-            program = Program(seed)
+            program = Program(seed, nested)
             lowered = jax.jit(program).lower(*program.arguments)
             outputs = jax.tree_util.tree_leaves(lowered.compile()(*program.arguments))
         except (TypeError, ValueError, ZeroDivisionError) as error:
@@ -314,6 +355,9 @@ def judge(seed, folder, tpusim):
             return "time", "more than 120 s"
         if run.returncode == 0:
             message = compare(outputs, np.load(results), program)
+            times = first_steps(module, folder, tpusim) if cycles else {}
+            if len(set(times.values())) > 1:
+                message += f"cycles: {times}"
             return ("differs", message) if message else ("same", "")
     for text, why in EXPLAINED.items():
         if text in run.stderr:
@@ -327,6 +371,8 @@ def main():
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int)
+    parser.add_argument("--nested", action="store_true", help="gradients of scans, vmaps of gradients, checkpoints")
+    parser.add_argument("--cycles", action="store_true", help="the same time with values on and off, by blocks and not")
     parser.add_argument("--tpusim", default="build/tpusim")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the programs and values of what is not the same")
     arguments = parser.parse_args()
@@ -340,7 +386,7 @@ def main():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         for seed in seeds:
             try:
-                word, message = judge(seed, folder, arguments.tpusim)
+                word, message = judge(seed, folder, arguments.tpusim, arguments.nested, arguments.cycles)
             except KeyboardInterrupt:  # The table is of what ran so far.
                 break
             counts[word] += 1

@@ -8,7 +8,7 @@
 A mutant changes an operator, an integer constant, a condition, or leaves a statement out. All mutants of a run are
 compiled into one copy of the sources, each behind a switch that an environment variable turns; so a mutant costs no
 build, and only those of its room's tests that reach it are run, the quick ones first. What does not compile that way is
-dropped and another one taken. A mutant is killed when a test fails, crashes or takes more than ten times its CPU time;
+dropped and another one taken. A mutant is killed when a test fails, crashes or takes more than four times its CPU time;
 it survives when all pass. Survivors that compute the
 same as the original stand in tests/mutants_explained.txt with the reason and count apart.
 
@@ -119,6 +119,7 @@ def unneeded_tests(rooms):
 
 
 def copy_sources(folder, unneeded):
+    # With the build inside, as people have it: then ccache knows the files without a mutant.
     tree = folder / "source"
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
@@ -394,7 +395,7 @@ class Tests:
             tests = [test for of, test in by_time if of == program]
             cheap = [test for test in tests if self.seconds[test] <= self.CHEAP]
             for group in ([cheap] if cheap else []) + [[test] for test in tests if test not in cheap]:
-                limit = 5 + 10 * sum(self.seconds[test] for test in group)
+                limit = 3 + 4 * sum(self.seconds[test] for test in group)
                 result, _ = self.run(program, group, {"TPUSIM_MUTANT": str(number)}, limit)
                 if result.returncode == 0:
                     continue
@@ -428,8 +429,8 @@ def main():
         kept = json.loads((folder / "mutants.json").read_text())
         numbered = {int(n): Mutant(*mutant) for n, (_, mutant) in kept.items()}
         room_of = {int(n): room for n, (room, _) in kept.items()}
-        sys.exit(judge(arguments, [r for r in rooms if r in room_of.values()], folder / "build", numbered, room_of))
-    tree, build = copy_sources(folder, unneeded_tests(rooms)), folder / "build"
+        sys.exit(judge(arguments, [r for r in rooms if r in room_of.values()], folder / "source/build", numbered, room_of))
+    tree, build = copy_sources(folder, unneeded_tests(rooms)), folder / "source/build"
     configure(tree, build)
     try:
         finder = Finder(tree, build, arguments.sources_only)
