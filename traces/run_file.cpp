@@ -16,6 +16,7 @@
 #include "traces/host_stages.h"
 #include "traces/link_loads.h"
 #include "traces/program_tables.h"
+#include "traces/training_table.h"
 #include "traces/what_if_table.h"
 
 namespace tpu::traces {
@@ -415,6 +416,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   contents.tables["notes"].add("text", record.result.notes);
   contents.tables["what_if"] = what_if_table(record.what_if);
   contents.tables["host_verdict"].add("text", record.host_verdict);
+  add_training(record.training, contents);
   contents.tables["losses"].add("loss", record.losses);
   contents.tables["lifetimes"] = lifetimes_table(record);
   contents.tables["enumerations"] = enumerations_table();
@@ -456,6 +458,7 @@ RunRecord read_run_file(const std::string& path) {
   record.result.notes = contents.table("notes").column<std::string>("text");
   record.what_if = what_if_of(contents.table("what_if"));
   record.host_verdict = contents.table("host_verdict").column<std::string>("text");
+  record.training = training_of(contents);
   record.losses = contents.table("losses").column<double>("loss");
   record.has_events = contents.tables.count("events/ops") > 0;
   if (record.has_events) record.events = events_of(contents);

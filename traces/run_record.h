@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "isa/program.h"
+#include "models/host/training_loop.h"
 #include "models/machine.h"
 #include "models/params.h"
 
@@ -46,6 +48,22 @@ struct WhatIf {
   std::string problem;  ///< Why it did not run, or empty.
 };
 
+/// A training around the step of the run: what happens between the steps.
+struct Training {
+  std::string scenario;  ///< As the user named it.
+  std::uint64_t epochs = 0;
+  std::uint64_t examples = 0;  ///< Of an epoch.
+  /// A shape that steps have, in cycles.
+  struct Shape {
+    std::string name;  ///< "step", "last batch", "evaluation".
+    std::uint64_t batch = 0;
+    std::uint64_t cycles = 0;  ///< On the chips, the batch there.
+    std::uint64_t input_cycles = 0, compile_cycles = 0;
+  };
+  std::vector<Shape> shapes;
+  TrainingTime time;
+};
+
 /// Everything that is known of a finished run: reports and exports derive from it alone.
 struct RunRecord {
   MachineParams params;
@@ -75,7 +93,8 @@ struct RunRecord {
   std::vector<double> losses;   ///< Of each step, with values.
   std::vector<WhatIf> what_if;  ///< With --what-if.
   std::vector<std::string>
-      host_verdict;  ///< On the input pipeline; empty when nobody waits for it.
+      host_verdict;                  ///< On the input pipeline; empty when nobody waits for it.
+  std::optional<Training> training;  ///< With a scenario, epochs or a dataset.
   bool has_events = false;
   Events events;
 };

@@ -282,6 +282,36 @@ class Reader {
   }
   bool states_paths() const { return !arguments_.trips.empty() || !arguments_.branches.empty(); }
 
+  /// Flags for the scenario's common keys are changes to it.
+  void read_training() {
+    constexpr std::uint64_t kMost = 1'000'000'000'000;
+    read_text("scenario", [&](const std::string& text) { arguments_.scenario = text; });
+    read_text("epochs", [&](const std::string& text) {
+      arguments_.epochs = parse_number<std::uint64_t>("--epochs", text, 1, kMost);
+    });
+    read_text("dataset", [&](const std::string& text) {
+      arguments_.dataset = parse_number<std::uint64_t>("--dataset", text, 1, kMost);
+    });
+    const auto every = [&](const char* flag, const char* key) {
+      read_text(flag, [&](const std::string& text) {
+        const auto steps = parse_number<std::uint64_t>(std::string("--") + flag, text, 0, kMost);
+        arguments_.between.push_back(std::string(key) + "=" + std::to_string(steps));
+      });
+    };
+    every("loss-every", "readback.every");
+    every("evaluate-every", "evaluation.every");
+    every("checkpoint-every", "checkpoint.every");
+    every("iterations-per-loop", "launch.iterations_per_loop");
+    read_text("drop-last", [&](const std::string& text) {
+      const bool drops = parse_switch("--drop-last", text);
+      arguments_.between.push_back(std::string("training.drop_last=") + (drops ? "true" : "false"));
+    });
+    if (map_.count("between") == 0) return;
+    for (const std::string& text : map_["between"].as<std::vector<std::string>>()) {
+      arguments_.between.push_back(text);
+    }
+  }
+
   void read_run() {
     read_text("steps", [&](const std::string& text) {
       arguments_.steps = parse_number<std::uint32_t>("--steps", text, 1, kLargestSteps);
@@ -292,6 +322,7 @@ class Reader {
     read_text("warmup", [&](const std::string& text) {
       arguments_.warmup = parse_number<std::uint32_t>("--warmup", text, 0, kLargestSteps);
     });
+    read_training();
     read_text("max-cycles", [&](const std::string& text) {
       arguments_.max_cycles =
           parse_number<std::uint64_t>("--max-cycles", text, 1, ~std::uint64_t{0});

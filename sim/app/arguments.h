@@ -60,6 +60,10 @@ struct Arguments {
   std::vector<std::pair<std::string, std::uint64_t>> trips, branches;
   std::optional<double> tolerance;  ///< None given: as check_outputs() says.
 
+  std::string scenario;              ///< What happens between the steps: a name or file; or "".
+  std::vector<std::string> between;  ///< Changes to it, KEY=VALUE.
+  std::optional<std::uint64_t> epochs, dataset;  ///< Of the training; examples of an epoch.
+
   SweepArguments sweep;
 
   std::string json, output, format;

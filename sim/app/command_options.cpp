@@ -93,7 +93,8 @@ po::options_description options_of(const Command& command) {
     add("batch", po::value<std::string>(), "examples of a step on all cores together");
     add("cores", po::value<std::string>(), "number of cores, or [N]: core N alone (all)");
     add("compiler", po::value<std::string>(), "xla or tpusim (what the workload has)");
-    add("shape", po::value<std::string>(), "of matmul (MxKxN) and conv (NxHxWxCixCo)");
+    add("shape", po::value<std::string>(),
+        "of matmul (MxKxN), conv (NxHxWxCixCo), mlp (INPUTSxWIDTHx...xCLASSES)");
     add("kernel", po::value<std::string>(), "of conv: 3 or 3x3");
     add("stride", po::value<std::string>(), "of conv: 1 or 1x1");
     add("padding", po::value<std::string>(), "of conv: same, valid, 1, 0_1x0_1");
@@ -127,6 +128,17 @@ po::options_description options_of(const Command& command) {
         "CONDITIONAL=K: its branch, from 0 on, with values off; may be repeated");
   }
   if (command.run && !command.many_machines) {
+    add("scenario", po::value<std::string>(),
+        "what happens between the steps of a training: a name of `tpusim list` or a .toml file");
+    add("epochs", po::value<std::string>(), "of the training (1)");
+    add("dataset", po::value<std::string>(), "examples of an epoch (the configuration's)");
+    add("drop-last", po::value<std::string>(), "on: no smaller batch at the end of an epoch");
+    add("loss-every", po::value<std::string>(), "steps: the loss is read and printed; 0 never");
+    add("evaluate-every", po::value<std::string>(), "steps: evaluation");
+    add("checkpoint-every", po::value<std::string>(), "steps: weights and optimiser are saved");
+    add("iterations-per-loop", po::value<std::string>(), "steps of a launch");
+    add("between", po::value<std::vector<std::string>>()->composing(),
+        "KEY=VALUE of the scenario, such as fallback.per_step=1; may be repeated");
     add("what-if",
         "simulate again with a free HBM, infeed, ICI, twice the MXUs, full lanes: what each gains");
     add("inputs", po::value<std::string>(), "FILE.npz with arg_000, arg_001, ...");

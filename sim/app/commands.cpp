@@ -35,6 +35,7 @@
 #include "sim/base/output_file.h"
 #include "sim/config/configuration.h"
 #include "sim/config/nearest_name.h"
+#include "sim/config/scenario.h"
 #include "sim/report/comparison_table.h"
 #include "sim/report/html_report.h"
 #include "sim/report/run_diff.h"
@@ -350,6 +351,8 @@ ExitCode list() {
   }
   std::cout << "\nParts of configurations, for `base = [...]` in a .toml file\n";
   for (const std::string& name : config::built_in_parts()) std::cout << "  " << name << "\n";
+  std::cout << "\nScenarios, for --scenario\n";
+  for (const std::string& name : config::built_in_scenarios()) std::cout << "  " << name << "\n";
   return ExitCode::kDone;
 }
 

@@ -77,6 +77,7 @@ std::vector<NamedFile> inputs_of(const Arguments& arguments,
   if (!arguments.inputs.empty())
     files.push_back({"the file that --inputs reads", arguments.inputs});
   if (!arguments.check.empty()) files.push_back({"the file that --check reads", arguments.check});
+  if (!arguments.scenario.empty()) files.push_back({"the scenario", arguments.scenario});
   for (const config::Configuration& configuration : configurations) {
     for (const std::string& path : configuration.files)
       files.push_back({"a file of the configuration", path});

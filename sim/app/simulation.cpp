@@ -12,6 +12,7 @@
 #include "sim/app/host_verdict.h"
 #include "sim/app/memory_need.h"
 #include "sim/app/progress_bar.h"
+#include "sim/app/training_run.h"
 #include "sim/app/workload_digest.h"
 #include "sim/app/workload_source.h"
 #include "sim/config/slice.h"
@@ -233,6 +234,9 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   if (arguments.command == "run") {
     simulation.record.host_verdict =
         host_verdict(arguments, configuration, workload, simulation.record);
+    if (asks_for_training(arguments)) {
+      simulation.record.training = train(arguments, configuration, workload, simulation.record);
+    }
   }
   simulation.cost.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

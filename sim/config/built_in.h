@@ -5,13 +5,15 @@
 
 namespace tpu::config {
 
-/// A configuration file of models/configs that the build put into the program.
+/// A file of models/configs or workloads/scenarios that the build put into the program.
 struct BuiltInFile {
   std::string_view name;  ///< "v3-8", "chips/v3": the path without ".toml".
   std::string_view text;
 };
 
-/// Sorted by name.
+/// Configurations, sorted by name.
 const std::vector<BuiltInFile>& built_in_files();
+/// Scenarios, sorted by name.
+const std::vector<BuiltInFile>& built_in_scenario_files();
 
 }  // namespace tpu::config

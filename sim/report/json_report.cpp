@@ -5,6 +5,7 @@
 #include "sim/report/comparison_table.h"
 #include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
+#include "sim/report/training_report.h"
 #include "sim/report/what_if_report.h"
 
 namespace tpu::report {
@@ -330,6 +331,7 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["paths"] = paths_json(record);
   json["notes"] = record.result.notes;
   json["host_verdict"] = record.host_verdict;
+  if (record.training) json["training"] = training_json(record);
   json["simulator"] = simulator_json(summary, cost);
   return json;
 }

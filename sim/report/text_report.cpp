@@ -10,6 +10,7 @@
 #include "sim/report/comparison_table.h"
 #include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
+#include "sim/report/training_report.h"
 #include "sim/report/what_if_report.h"
 
 namespace tpu::report {
@@ -419,6 +420,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   std::ostringstream out;
   print_header(out, record, summary);
   print_key_figures(out, record, summary);
+  out << training_text(record, style);
   print_breakdown(out, summary, style);
   print_causes(out, summary, style);
   out << what_if_text(record, summary);

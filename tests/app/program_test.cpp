@@ -341,6 +341,19 @@ TEST_F(ProgramTest, LargePhotographsOnFourVcpusAreTheStoryOfIdleChips) {
   EXPECT_LT(cached["idle_fraction"].get<double>(), 0.95);
   EXPECT_GT(cached["idle_fraction"].get<double>(), 0.6);
   EXPECT_GT(cached["examples_per_s"].get<double>(), 4 * fly["examples_per_s"].get<double>());
+  // 96 vCPUs on the fly: still the threads, and the verdict says how many would do.
+  const json many = report(
+      "run resnet50 --batch 64 --config fly.toml --set host.vcpus=96 --set "
+      "host.ram_gib=624");
+  EXPECT_LT(many["examples_per_s"].get<double>(), 96 / 2.2);
+  EXPECT_GT(many["examples_per_s"].get<double>(), 0.8 * 96 / 2.2);
+  EXPECT_NE(many["host_verdict"].dump().find("vCPUs instead of 96"), std::string::npos);
+  // And on prepared examples in RAM: the chips.
+  const json chips = report(
+      "run resnet50 --batch 64 --config cached.toml --set host.vcpus=96 "
+      "--set input.cache=ram --set host.ram_gib=624");
+  EXPECT_LT(chips["idle_fraction"].get<double>(), 0.05);
+  EXPECT_EQ(chips["host_verdict"].size(), 0u);
   // Too many prepared examples for the RAM.
   expect_error(machine("ram.toml", "\"datasets/large-jpegs-cached\"") +
                    " --set input.cache=ram --set input.images=100000",

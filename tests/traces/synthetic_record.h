@@ -125,6 +125,16 @@ inline traces::RunRecord synthetic_record() {
   record.host_verdict = {"decode and augment bounds the input"};
   record.result.notes = {"host: send and receive are not modelled"};
   record.losses = {2.5, 1.25};
+  record.training.emplace();
+  record.training->scenario = "jax";
+  record.training->epochs = 2;
+  record.training->examples = 512;
+  record.training->shapes = {{"step", 256, 1100, 900, 5000}};
+  record.training->time.cycles = 9600;
+  record.training->time.steps = record.training->time.simulated = 4;
+  record.training->time.compilations = 1;
+  record.training->time.causes = {4400, 0, 200, 5000};
+  record.training->time.step_times = {{1100, 3}, {6300, 1}};
   return record;
 }
 

@@ -34,10 +34,10 @@ Projections project(Model& model, Tensor x, Tensor memory) {
   return {query, columns(both, 0), columns(both, 1)};
 }
 
-/// f32 scores [batch, heads, queries, keys], scaled and masked.
+/// Scores [batch, heads, queries, keys], scaled and masked, in f32.
 Tensor seen_scores(GraphBuilder& graph, Tensor scores, const Attention& options, double factor) {
   const Extents shape = graph.shape(scores).dimensions;
-  Tensor seen = graph.scale(scores, factor);
+  Tensor seen = graph.scale(graph.convert(scores, ElementType::kF32), factor);
   if (options.mask) {
     const Tensor mask = graph.convert(*options.mask, ElementType::kF32);
     seen = graph.add(seen, graph.broadcast(mask, shape, {0, 3}));
@@ -76,7 +76,7 @@ Tensor attention(Model& model, Tensor x, Tensor memory, const std::string& name,
   const Tensor query = in_heads(projected.query, options.queries);
   const Tensor key = in_heads(projected.key, options.keys);
   const Tensor value = in_heads(projected.value, options.keys);
-  const Tensor scores = graph.dot(query, key, {{0, 2}, {0, 2}, {3}, {3}}, ElementType::kF32);
+  const Tensor scores = graph.dot(query, key, {{0, 2}, {0, 2}, {3}, {3}}, type);
   const double factor = 1 / std::sqrt(static_cast<double>(head_width));
   const Tensor weights =
       graph.convert(softmax(graph, seen_scores(graph, scores, options, factor)), type);

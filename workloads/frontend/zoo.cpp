@@ -18,8 +18,9 @@ struct Entry {
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> list = {
       {{"mlp",
-        "Multilayer perceptron 784-1024-1024-10 on 28x28 images, SGD with momentum, f32.",
-        {"batch", "replicas", "dtype", "learning_rate"}},
+        "Multilayer perceptron 784-1024-1024-10 on 28x28 images (--shape 784x1024x1024x10), SGD "
+        "with momentum, f32.",
+        {"batch", "replicas", "dtype", "learning_rate", "shape"}},
        build_mlp},
       {{"lenet",
         "LeNet-5 on 28x28 images: two convolutions with pooling, three dense layers, SGD with "

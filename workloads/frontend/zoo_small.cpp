@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "sim/base/error.h"
 #include "workloads/frontend/autodiff.h"
 #include "workloads/frontend/layers.h"
@@ -26,18 +28,26 @@ Workload single_operation(GraphBuilder& graph, Tensor result, const std::vector<
 
 }  // namespace
 
+/// Widths of inputs, layers and classes; "784x1024x1024x10".
 Workload build_mlp(const WorkloadOptions& options) {
-  constexpr std::int64_t kPixels = 784, kHidden = 1024, kClasses = 10;
+  const std::string text = options.shape.value_or("784x1024x1024x10");
+  const auto given = static_cast<std::size_t>(std::count(text.begin(), text.end(), 'x')) + 1;
+  const Extents widths = parse_extents("shape", text, std::clamp<std::size_t>(given, 2, 1026),
+                                       "INPUTSxWIDTHx...xCLASSES, up to 1026 of them");
+  const std::int64_t classes = checked("shape", widths.back(), 2, 1 << 20);
   const std::int64_t batch = checked("batch", options.batch, 128, 1, kLargestBatch);
   Model model("mlp", element_type(options.dtype, ElementType::kF32));
   GraphBuilder& graph = model.graph;
   const Tensor images = model.input(
-      "images", hlo::array_shape(model.compute_type(), {batch, kPixels}), images_of(kClasses));
+      "images", hlo::array_shape(model.compute_type(), {batch, widths[0]}), images_of(classes));
   const Tensor labels =
-      model.input("labels", hlo::array_shape(ElementType::kS32, {batch}), labels_of(kClasses));
-  Tensor x = relu(graph, dense(model, images, "dense1", kHidden, true));
-  x = relu(graph, dense(model, x, "dense2", kHidden, true));
-  const Tensor logits = dense(model, x, "dense3", kClasses, false);
+      model.input("labels", hlo::array_shape(ElementType::kS32, {batch}), labels_of(classes));
+  Tensor x = images;
+  for (std::size_t layer = 1; layer + 1 < widths.size(); ++layer) {
+    x = relu(graph, dense(model, x, "dense" + std::to_string(layer), widths[layer], true));
+  }
+  const Tensor logits =
+      dense(model, x, "dense" + std::to_string(widths.size() - 1), classes, false);
   Optimizer optimizer;
   optimizer.learning_rate = checked_rate(options.learning_rate, 0.01);
   return model.training_step(softmax_cross_entropy(graph, logits, labels), optimizer, batch,
