@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "models/host/input_pipeline.h"
 #include "sim/base/error.h"
 #include "tests/models/test_program.h"
 
@@ -125,6 +126,28 @@ TEST(Loader, ARamThatIsTooSmallIsNamedWithTheNumber) {
   }
   params.input.images = 10000;
   EXPECT_NO_THROW(Loader(params, 256, 602112));
+}
+
+/// A batch of four examples takes a thread 4 ms. While nobody asks the queue fills, and so many
+/// batches wait before it as are made ahead; then they come at once, the next one 4 ms later.
+TEST(Loader, BatchesAreMadeAheadWhileNobodyAsks) {
+  for (const std::uint32_t prefetch : {0U, 2U, 5U}) {
+    MachineParams params = thread_bound(1);
+    params.input.prefetch_batches = prefetch;
+    InputPipeline pipeline(params, {16 << 10, 16 << 10, 4}, {{0, nullptr}});
+    const auto rested = static_cast<std::uint64_t>(0.1 * kCyclesPerSecond);
+    const auto soon = rested + static_cast<std::uint64_t>(0.003 * kCyclesPerSecond);
+    while (pipeline.next_event().value_or(rested) < rested) {
+      pipeline.advance(*pipeline.next_event());
+    }
+    std::uint32_t at_once = 0;
+    for (std::uint64_t now = rested; now < soon;) {
+      pipeline.request(0, 16, at_once);
+      while (pipeline.advance(now).empty()) now = std::max(now + 1, *pipeline.next_event());
+      if (now < soon) ++at_once;
+    }
+    EXPECT_EQ(at_once, params.host.infeed_queue_batches + 1 + prefetch);
+  }
 }
 
 /// Takes a batch of four examples of 16 KiB and works for `work` cycles.
