@@ -127,6 +127,8 @@ class Fusion {
 
   InstructionId array_of(InstructionId leaf) const;
   std::uint64_t shared_bytes(const Draft& a, const Draft& b) const;
+  std::set<std::size_t> kernels_that_share(std::size_t draft) const;
+  std::size_t arrays_of_both(std::size_t a, std::size_t b) const;
   void append_sources(std::size_t draft, std::vector<std::size_t>& found) const;
   void name_maker(std::size_t draft);
   /// Whether a third kernel stands between two, whichever comes first.
@@ -383,6 +385,26 @@ std::uint64_t Fusion::shared_bytes(const Draft& a, const Draft& b) const {
   return shared;
 }
 
+/// Kernels that read or make an array which the kernel reads or makes, or a slice of it.
+std::set<std::size_t> Fusion::kernels_that_share(std::size_t draft) const {
+  std::set<std::size_t> found;
+  const auto add = [&](InstructionId id) {
+    const auto place = static_cast<std::size_t>(id);
+    found.insert(readers_[place].begin(), readers_[place].end());
+    if (maker_[place]) found.insert(*maker_[place]);
+  };
+  const auto add_array = [&](InstructionId id) {
+    const InstructionId array = array_of(id);
+    add(array);
+    for (InstructionId user : users_[static_cast<std::size_t>(array)]) {
+      if (array_of(user) == array) add(user);
+    }
+  };
+  for (InstructionId leaf : drafts_[draft].leaves) add_array(leaf);
+  for (InstructionId root : drafts_[draft].roots) add_array(root);
+  return found;
+}
+
 void Fusion::append_sources(std::size_t draft, std::vector<std::size_t>& found) const {
   for (InstructionId leaf : drafts_[draft].leaves) {
     const std::optional<std::size_t>& maker = maker_[static_cast<std::size_t>(leaf)];
@@ -457,11 +479,32 @@ bool Fusion::fits_rows(const Draft& draft) const {
   return 2 * row_bytes <= limits_.row_bytes;
 }
 
+/// Arrays that both kernels in one would read and write, at least.
+std::size_t Fusion::arrays_of_both(std::size_t a, std::size_t b) const {
+  std::set<InstructionId> arrays(drafts_[a].leaves.begin(), drafts_[a].leaves.end());
+  arrays.insert(drafts_[b].leaves.begin(), drafts_[b].leaves.end());
+  std::size_t written = 0;
+  for (std::size_t draft : {a, b}) {
+    for (InstructionId root : drafts_[draft].roots) {
+      arrays.erase(root);
+      const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
+      const bool is_needed = std::any_of(readers.begin(), readers.end(), [&](std::size_t reader) {
+        return reader != a && reader != b;
+      });
+      if (is_needed) ++written;
+    }
+  }
+  return arrays.size() + written;
+}
+
 bool Fusion::may_merge(std::size_t a, std::size_t b) {
   if (reads_late_root(drafts_[a], drafts_[b]) || reads_late_root(drafts_[b], drafts_[a])) {
     return false;
   }
   if (have_path_around(a, b)) return false;
+  // What can be counted is, before the kernel is drafted.
+  const std::size_t inside = std::max(drafts_[a].inside.size(), drafts_[b].inside.size());
+  if (inside > limits_.instructions || arrays_of_both(a, b) > limits_.arrays) return false;
   const Draft both = merged(a, b);
   if (both.is_reduction && !(fits_rows(both) && spreads_sums_back(both))) return false;
   if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
@@ -579,10 +622,11 @@ void Fusion::merge_siblings() {
   for (auto& [extent, group] : by_extent) {
     for (std::size_t later = 1; later < group.size(); ++later) {
       std::vector<std::pair<std::uint64_t, std::size_t>> partners;
-      for (std::size_t earlier = 0; earlier < later; ++earlier) {
-        if (drafts_[group[earlier]].is_merged_away) continue;
-        const std::uint64_t shared = shared_bytes(drafts_[group[earlier]], drafts_[group[later]]);
-        if (shared > 0) partners.emplace_back(shared, group[earlier]);
+      for (std::size_t earlier : kernels_that_share(group[later])) {
+        const bool is_before = std::binary_search(group.begin(), group.begin() + later, earlier);
+        if (!is_before || drafts_[earlier].is_merged_away) continue;
+        const std::uint64_t shared = shared_bytes(drafts_[earlier], drafts_[group[later]]);
+        if (shared > 0) partners.emplace_back(shared, earlier);
       }
       std::stable_sort(partners.begin(), partners.end(),
                        [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -202,10 +202,18 @@ void Joiner::consider(const HloInstruction& instruction) {
 /// Names of a member's results may stand anywhere behind it.
 void Joiner::close() {
   if (run_.members.size() >= least_members_) {
-    for (const HloInstruction& instruction : entry_.instructions) {
-      if (instruction.id > run_.members.back() && is_bookkeeping(instruction)) {
-        follow(instruction, run_);
-      }
+    std::set<InstructionId> users;
+    const auto add_users = [&](InstructionId name) {
+      const auto& own = users_[static_cast<std::size_t>(name)];
+      users.insert(own.begin(), own.end());
+    };
+    for (const auto& [name, value] : run_.name_of) add_users(name);
+    while (!users.empty()) {
+      const InstructionId user = *users.begin();
+      users.erase(users.begin());
+      if (!is_bookkeeping(entry_.at(user)) || run_.name_of.count(user) != 0) continue;
+      follow(entry_.at(user), run_);
+      if (run_.name_of.count(user) != 0) add_users(user);
     }
     sequences_.push_back(std::move(run_));
   }
