@@ -81,7 +81,10 @@ std::string describe_deadlock(const MachineParams& params, const std::vector<Cor
     text << "  no waiting core's code that could be followed raises these flags later";
     return text.str();
   }
-  text << "  cycle of waiters:";
+  text << "  cycle of waiters: core " << waiting[cycle[0]]->number();
+  for (std::size_t a : cycle) {
+    text << " waits for core " << waiting[edges[a].front().raiser]->number();
+  }
   for (std::size_t a : cycle) {
     const Edge& edge = edges[a].front();
     text << "\n    core " << waiting[a]->number() << " waits for core "

@@ -51,6 +51,39 @@ kernel top
   EXPECT_TRUE(contains(fault, "bundle 0x5")) << fault;
 }
 
+TEST(Deadlock, CollectivesInDifferentOrderAreACycleInOneLine) {
+  // Two barriers, by flags 5 and 6: chip 0 enters that of flag 5 first, chip 1 that of flag 6.
+  const std::string fault = fault_of(program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 1 }
+  { %s2 = ssub.s32 1, %s1 }
+  { %s2 = sshll.u32 %s2, 21 }
+  { %s3 = sor.u32 %s2, 262149 }
+  { %s4 = sor.u32 %s2, 262150 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 }
+  { sbr.rel (%p1) target = second }
+  { %s20 = smov 0 }
+  { vsyncadd.remote %s3, 1 }
+  { vwait.ge.trace 5, 1 }
+  { vsyncadd.remote %s4, 1 }
+  { vwait.ge.trace 6, 1 }
+second:
+  { vsyncadd.remote %s4, 1 }
+  { vwait.ge.trace 6, 1 }
+  { vsyncadd.remote %s3, 1 }
+  { vwait.ge.trace 5, 1 }
+)"),
+                                     [] {
+                                       RunOptions options;
+                                       options.cores = {0, 2};
+                                       return options;
+                                     }());
+  EXPECT_TRUE(contains(fault, "cycle of waiters: core 0 waits for core 2 waits for core 0\n"))
+      << fault;
+  EXPECT_TRUE(contains(fault, "core 0 waits for core 2, which would raise the flag at core 2"))
+      << fault;
+}
+
 TEST(Deadlock, AWaitForTooMuchOfADmaNamesNothingUnderWay) {
   const std::string fault = fault_of(program_of(R"(
 kernel top
