@@ -95,10 +95,11 @@ kernel top
 }
 
 TEST(Accounts, WarmUpStepsAreInNone) {
-  // The last bundle's push is still under way when the account begins.
+  // The pushes of the last two bundles are still under way when the account begins.
   const isa::Program program = program_of(R"(
 kernel top
   { inlined_call site = 0 ;; vdelay 7 }
+  { vadd.xlane.f32.xlu0 %v0 }
   { vmatmul.f32.gmra.mxu0 %v0 }
 kernel callee
   { dma.hbm_to_vmem 0, 64, 0, 1 }
@@ -127,6 +128,8 @@ kernel callee
     EXPECT_EQ(unit_account(core.total, Unit::kMxu0).total(), 3 * step);
     // Seven cycles of the push before, two pushes, and the first cycle of the last.
     EXPECT_EQ(unit_account(core.total, Unit::kMxu0).busy, 7u + 2 * 8u + 1u);
+    const std::uint64_t interval = params.core.xlu_interval_cycles;
+    EXPECT_EQ(unit_account(core.total, Unit::kXlu).busy, interval - 2 + 2 * interval + 2);
   }
 }
 
