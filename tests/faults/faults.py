@@ -31,7 +31,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 ASSEMBLER = "kernel first\n" + "{ %s1 = smov 7 }\n" * 2000 + "{ vdelay 1 }\n"
 
-# Name, words ({out}: the file), whether the file is the same in each run.
+# Name and words; {out} is the file, {folder} holds the inputs.
 COMMANDS = [
     ("run -o", ["run", "mlp", "--cores", "1", "-o", "{out}"]),
     ("run --json", ["run", "mlp", "--cores", "1", "--json", "{out}"]),
@@ -55,7 +55,8 @@ class Bench:
     """A folder with the inputs, and one command at a time in a folder of its own."""
 
     def __init__(self, program, folder):
-        self.program, self.folder = str(program), folder
+        # A copy: another user may not enter the folder of the build.
+        self.program, self.folder = shutil.copy2(program, folder / "tpusim"), folder
         self.failures = []
         (folder / "in.s").write_text(ASSEMBLER)
         self.finish(["run", "mlp", "--cores", "1", "-o", str(folder / "in.h5")])
