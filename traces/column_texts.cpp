@@ -53,6 +53,8 @@ constexpr Row kColumns[] = {
     {"ops:hbm_bytes", "bytes", "compulsory, of one execution"},
     {"estimated_cycles", "cycles", "XLA's own estimate of one execution; 0: none"},
     {"op_counters:count", "", "executions"},
+    {"operand", "", "row of the table ops that made it, or number of the parameter"},
+    {"is_parameter", "", "1: the operand is a parameter of the program"},
     {"op_counters:cycles", "cycles", "of all executions"},
     {"buffers:name", "", "name of the buffer"},
     {"role", "", "what it is for (enumerations: role)"},

@@ -15,6 +15,7 @@
 #include "traces/hdf5_file.h"
 #include "traces/host_stages.h"
 #include "traces/link_loads.h"
+#include "traces/op_operands.h"
 #include "traces/program_tables.h"
 #include "traces/training_table.h"
 #include "traces/what_if_table.h"
@@ -411,6 +412,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   contents.tables["warmup_steps"] = steps_table(record, &CoreResult::warmup);
   contents.tables["ops"] = ops_table(record.ops);
   contents.tables["op_counters"] = op_counters_table(record);
+  contents.tables["op_operands"] = op_operands_table(record.operands);
   contents.tables["buffers"] = buffers_table(record.buffers);
   add_paths(record, contents);
   contents.tables["notes"].add("text", record.result.notes);
@@ -452,6 +454,7 @@ RunRecord read_run_file(const std::string& path) {
   });
   record.params = params_of(contents.table("parameters"), path);
   record.ops = ops_of(contents.table("ops"));
+  record.operands = op_operands_of(contents, record.ops.size());
   record.buffers = buffers_of(contents.table("buffers"), path);
   read_cores(contents, record);
   read_paths(contents, path, record);

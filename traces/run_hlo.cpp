@@ -106,7 +106,14 @@ class Writer {
     for (const isa::Buffer& buffer : record_.buffers) {
       if (buffer.role == isa::BufferRole::kParameter) add_parameter(buffer);
     }
-    for (const isa::OpInfo& op : record_.ops) add_op(op);
+    std::multimap<std::uint32_t, OpOperand> operands;
+    for (const OpOperand& each : record_.operands) operands.emplace(each.op, each);
+    for (std::uint32_t op = 0; op < record_.ops.size(); ++op) {
+      const auto [begin, end] = operands.equal_range(op);
+      ProtobufMessage read;
+      for (auto each = begin; each != end; ++each) add_operand(each->second, read);
+      add_op(record_.ops[op], read);
+    }
     const std::uint64_t root = instruction("result", "tuple", shape_of(""), {});
     constexpr std::uint32_t kModule = 1, kBufferAssignment = 3;
     hlo_.proto = ProtobufMessage()
@@ -146,11 +153,22 @@ class Writer {
     ++parameters_;
   }
 
-  void add_op(const isa::OpInfo& op) {
+  /// Operands stand before what reads them; what a loop carries round is left out.
+  void add_operand(const OpOperand& operand, ProtobufMessage& read) const {
+    constexpr std::uint32_t kOperand = 36;
+    if (!operand.is_parameter) {
+      if (operand.operand < hlo_.op_ids.size()) read.varint(kOperand, hlo_.op_ids[operand.operand]);
+      return;
+    }
+    const auto parameter = parameter_ids_.find(operand.operand);
+    if (parameter != parameter_ids_.end()) read.varint(kOperand, parameter->second);
+  }
+
+  void add_op(const isa::OpInfo& op, const ProtobufMessage& operands) {
     constexpr std::uint32_t kMetadata = 7, kTarget = 28;
     ProtobufMessage rest;
     rest.message(kMetadata, metadata_message(op.op_name, op.source));
-    rest.bytes(kTarget, op.category.empty() ? "op" : op.category);
+    rest.bytes(kTarget, op.category.empty() ? "op" : op.category).append(operands);
     const std::uint64_t id = instruction(op.name, "custom-call", shape_of(op.shape), rest);
     hlo_.op_ids.push_back(id);
     op_ids_.emplace(op.name, id);

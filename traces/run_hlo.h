@@ -9,9 +9,9 @@
 namespace tpu::traces {
 
 /// The program of a run as XLA's HloProto: what XProf's memory viewer, graph viewer and op profile
-/// read. A record holds the ops of a program, not its graph: the module has the parameters and each
-/// op as a custom-call of its category, without operands. Buffers of the HBM plan are the buffer
-/// assignment; what is temporary is one allocation.
+/// read. The module has the parameters and each op as a custom-call of its category, with what
+/// it reads as operands where the record has that; what is in a fusion is not there. Buffers of the
+/// HBM plan are the buffer assignment; what is temporary is one allocation.
 struct RunHlo {
   std::string module;  ///< Name of the module.
   std::uint64_t program_id = 0;

@@ -39,6 +39,13 @@ struct Events {
   std::vector<DmaEvent> dmas;
 };
 
+/// An op reads what another made, or a parameter.
+struct OpOperand {
+  std::uint32_t op = 0;       ///< Index into RunRecord::ops.
+  std::uint32_t operand = 0;  ///< Index of the other, or number of the parameter.
+  bool is_parameter = false;
+};
+
 /// The step of a run with something changed, simulated again.
 struct WhatIf {
   std::string name;      ///< "HBM free".
@@ -87,6 +94,7 @@ struct RunRecord {
   std::string detail;       ///< "core=interpret", or empty.
   std::vector<std::uint32_t> core_numbers;  ///< Of result.cores, in their order.
   std::vector<isa::OpInfo> ops;
+  std::vector<OpOperand> operands;      ///< Of the ops, as far as the module is known.
   std::vector<isa::Buffer> buffers;     ///< Without their data.
   std::vector<isa::ControlOp> control;  ///< Of result.paths; without their places in the code.
   RunResult result;

@@ -11,6 +11,7 @@
 #include "sim/app/cpu_time.h"
 #include "sim/app/host_verdict.h"
 #include "sim/app/memory_need.h"
+#include "sim/app/op_graph.h"
 #include "sim/app/progress_bar.h"
 #include "sim/app/training_run.h"
 #include "sim/app/workload_digest.h"
@@ -229,8 +230,12 @@ config::Configuration effective_configuration(const Arguments& arguments, const 
 Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
                     const std::string& config_name) {
   const auto begin = std::chrono::steady_clock::now();
-  const PreparedWorkload workload = prepare_workload(arguments, configuration.params);
+  OpGraph graph;
+  const bool records = !arguments.output.empty();
+  const PreparedWorkload workload = prepare_workload(
+      arguments, configuration.params, records ? graph.observer() : compiler::PassObserver());
   Simulation simulation = simulate(arguments, configuration, config_name, workload);
+  if (records) simulation.record.operands = graph.operands(simulation.record.ops);
   if (arguments.command == "run") {
     simulation.record.host_verdict =
         host_verdict(arguments, configuration, workload, simulation.record);

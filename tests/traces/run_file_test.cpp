@@ -99,6 +99,10 @@ TEST_F(RunFileTest, ARecordComesBack) {
     EXPECT_EQ(back.ops[i].flops, record.ops[i].flops);
     EXPECT_EQ(back.ops[i].padded_matmul_flops, record.ops[i].padded_matmul_flops);
   }
+  ASSERT_EQ(back.operands.size(), 3u);
+  EXPECT_EQ(back.operands[1].op, 1u);
+  EXPECT_FALSE(back.operands[1].is_parameter);
+  EXPECT_TRUE(back.operands[2].is_parameter);
   ASSERT_EQ(back.buffers.size(), record.buffers.size());
   EXPECT_EQ(back.buffers[1].role, isa::BufferRole::kOutput);
   EXPECT_EQ(back.buffers[0].unpadded_bytes, 1024u);

@@ -45,6 +45,7 @@ inline traces::RunRecord synthetic_record() {
   isa::OpInfo copy{"copy.2", "copy", "", "", "f32[8,128]{1,0:T(8,128)}", 0, 0, 0, 8192, 0};
   isa::OpInfo infeed{"infeed.3", "infeed", "", "", "", 0, 0, 0, 0, 0};
   record.ops = {fusion, copy, infeed};
+  record.operands = {{0, 0, true}, {1, 0, false}, {1, 0, true}};
   isa::Buffer weights;
   weights.name = "w";
   weights.role = isa::BufferRole::kParameter;

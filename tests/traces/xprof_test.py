@@ -5,6 +5,7 @@ Skipped without the Python package xprof (pip install xprof==2.24.2).
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,38 @@ class XProf(unittest.TestCase):
         self.tool("memory_viewer", program_id="1", memory_space="0")
         text = self.tool("graph_viewer", graph_viewer_options={"type": "long_txt", "program_id": "1"})
         self.assertTrue(text.startswith("HloModule mlp"), text[:200])
+
+    def test_the_graph_has_its_edges(self):
+        raw_to_tool_data.xspace_to_tool_names([self.file])
+        self.tool("memory_viewer", program_id="1", memory_space="0")
+        text = self.tool("graph_viewer", graph_viewer_options={"type": "long_txt", "program_id": "1"})
+        calls = {m.group(1): m.group(2).count("%") for m in re.finditer(r"%(\S+) = .*? custom-call\((.*?)\), custom_call", text)}
+        dots = [op["name"] for op in self.report["ops"] if op["category"] == "convolution fusion"]
+        self.assertTrue(dots)
+        self.assertTrue(all(calls[name] >= 2 for name in dots), calls)
+
+    def test_the_infeed_is_the_reports(self):
+        steps = json.loads(self.tool("input_pipeline_analyzer"))[1]["p"]
+        infeed = sum(op["time_ms"] for op in self.report["ops"] if op["category"] == "infeed") / 3
+        percent = 100 * infeed / self.report["step_time_ms"]["mean"]
+        self.assertGreater(percent, 0.1)
+        self.assertAlmostEqual(float(steps["infeed_percent_average"]), percent, delta=0.06)
+
+    def test_the_roofline_is_the_reports(self):
+        model = json.loads(self.tool("roofline_model"))[0]
+        self.assertAlmostEqual(float(model["p"]["peak_flop_rate"]), 2 * 2 * 128 * 128 * 940e6 / 1e9, delta=1)  # A core's.
+        self.assertAlmostEqual(float(model["p"]["peak_hbm_bw"]) * 1.073741824, 460.8, delta=0.01)
+        total = next(row for row in rows(model) if row["step"] == "Total" and row["operation"] == "Program")
+        ms = 3 * self.report["step_time_ms"]["mean"]
+        flops = sum(op["flops"] for op in self.report["ops"]) / ms / 1e6
+        self.assertAlmostEqual(total["measured_flop_rate"], flops, delta=0.01 * flops)
+        self.assertEqual(total["bound_by"], "HBM")
+
+    def test_the_op_profile_has_the_ops(self):
+        tree = json.loads(self.tool("op_profile"))
+        names = set(re.findall(r'"name":\s*"([^"]+)"', json.dumps(tree["byProgram"])))
+        missing = [op["name"] for op in self.report["ops"] if op["name"] not in names and op["fraction"] > 0.01]
+        self.assertEqual(missing, [])
 
     def test_memory_is_the_plan_of_the_hbm(self):
         raw_to_tool_data.xspace_to_tool_names([self.file])
