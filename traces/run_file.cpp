@@ -226,7 +226,7 @@ Table op_counters_table(const RunRecord& record) {
 
 /// The numbers of the record itself by name; `visit(name, number)`.
 template <class Record, class Visitor>
-void visit_numbers(Record& record, Visitor&& visit) {
+void visit_record_numbers(Record& record, Visitor&& visit) {
   visit("batch", record.batch);
   visit("examples_per_core", record.examples_per_core);
   visit("model_flops", record.model_flops);
@@ -399,7 +399,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
                          {"workload_sha256", record.workload_sha256}};
   Strings names;
   U64 numbers;
-  visit_numbers(record, [&](const char* name, std::uint64_t number) {
+  visit_record_numbers(record, [&](const char* name, std::uint64_t number) {
     names.emplace_back(name);
     numbers.push_back(number);
   });
@@ -447,7 +447,7 @@ RunRecord read_run_file(const std::string& path) {
   record.workload_sha256 = contents.attribute("workload_sha256");
   const Table& summary = contents.table("summary");
   const Strings& names = summary.column<std::string>("name");
-  visit_numbers(record, [&](const char* name, std::uint64_t& number) {
+  visit_record_numbers(record, [&](const char* name, std::uint64_t& number) {
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (names[i] == name) number = summary.column<std::uint64_t>("value")[i];
     }

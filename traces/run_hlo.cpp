@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "sim/base/ceil_divide.h"
 #include "traces/buffer_lifetimes.h"
 #include "traces/protobuf_writer.h"
 #include "workloads/graph/part_error.h"
@@ -228,7 +229,7 @@ class Writer {
     for (const isa::Buffer& buffer : record_.buffers) {
       if (buffer.role != isa::BufferRole::kTemporary) continue;
       low = std::min(low, buffer.granule);
-      high = std::max(high, buffer.granule + (buffer.bytes + kGranuleBytes - 1) / kGranuleBytes);
+      high = std::max(high, buffer.granule + ceil_divide(buffer.bytes, kGranuleBytes));
     }
     return {high == 0 ? 0 : low, high};
   }

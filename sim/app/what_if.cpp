@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "sim/report/summary.h"
 #include "workloads/frontend/zoo.h"
@@ -30,7 +31,7 @@ void ask_for_full_lanes(const Arguments& arguments, const traces::RunRecord& rec
                         std::vector<WhatIfQuestion>& questions) {
   const std::uint64_t a_core = record.examples_per_core;
   if (!frontend::is_workload(arguments.input) || a_core == 0 || a_core % kLanes == 0) return;
-  const std::uint64_t full = (a_core + kLanes - 1) / kLanes * kLanes;
+  const std::uint64_t full = round_up(a_core, kLanes);
   questions.push_back({"batch " + std::to_string(full) + " a core",
                        {},
                        static_cast<std::int64_t>(full * record.core_numbers.size())});

@@ -11,7 +11,7 @@ namespace tpu::report {
 namespace {
 
 constexpr double kMostlyPadding = 1.5;
-constexpr std::size_t kLargestBuffers = 5;
+constexpr std::size_t kBuffersNamed = 5;
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
@@ -336,7 +336,7 @@ Memory memory_of(const traces::RunRecord& record) {
                    [&](std::uint32_t a, std::uint32_t b) {
                      return record.buffers[a].bytes > record.buffers[b].bytes;
                    });
-  if (memory.largest.size() > kLargestBuffers) memory.largest.resize(kLargestBuffers);
+  if (memory.largest.size() > kBuffersNamed) memory.largest.resize(kBuffersNamed);
   return memory;
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/frontend/differentiator.h"
 
@@ -9,10 +10,6 @@ using hlo::ElementType;
 using hlo::HloOpcode;
 
 namespace {
-
-bool contains(const Extents& values, std::int64_t value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
 
 /// Dimensions of a reduction's operand that remain in its result.
 Extents kept_dimensions(std::int64_t rank, const Extents& reduced) {

@@ -19,7 +19,7 @@ struct Encoder {
   bool has_sentences;
 };
 
-struct Sizes {
+struct BertSizes {
   std::int64_t batch, sequence, heads, width, vocabulary;
   std::int64_t rows() const { return batch * sequence; }
 };
@@ -38,7 +38,7 @@ Tensor add_embedding(Model& model, Tensor x, Tensor indices, const std::string& 
 }
 
 /// x [batch * sequence, width] plus a trained vector per position.
-Tensor add_positions(Model& model, Tensor x, const Sizes& sizes) {
+Tensor add_positions(Model& model, Tensor x, const BertSizes& sizes) {
   GraphBuilder& graph = model.graph;
   const Tensor table =
       model.weight("positions", {sizes.sequence, sizes.width}, {Fill::kNormal, 0.02});
@@ -48,7 +48,7 @@ Tensor add_positions(Model& model, Tensor x, const Sizes& sizes) {
 }
 
 /// Layer norms behind the residual connections.
-Tensor encoder_layer(Model& model, Tensor x, Tensor mask, std::int64_t number, const Sizes& sizes) {
+Tensor encoder_layer(Model& model, Tensor x, Tensor mask, std::int64_t number, const BertSizes& sizes) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, "layer" + std::to_string(number));
   const Attention options{sizes.batch, sizes.sequence, sizes.sequence, sizes.heads, false, mask};
@@ -60,7 +60,7 @@ Tensor encoder_layer(Model& model, Tensor x, Tensor mask, std::int64_t number, c
 }
 
 /// The rows of x with the words to guess: `count` places of each sequence.
-Tensor guessed_rows(Model& model, Tensor x, const Sizes& sizes, std::int64_t count) {
+Tensor guessed_rows(Model& model, Tensor x, const BertSizes& sizes, std::int64_t count) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, "guessed_rows");
   const Extents shape = {sizes.batch, count};
@@ -81,7 +81,7 @@ Tensor guessed_rows(Model& model, Tensor x, const Sizes& sizes, std::int64_t cou
 }
 
 /// -log of the probability of the right words, output weights tied to the embedding.
-Tensor word_loss(Model& model, Tensor x, Tensor table, const Sizes& sizes, bool everywhere) {
+Tensor word_loss(Model& model, Tensor x, Tensor table, const BertSizes& sizes, bool everywhere) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, "words");
   if (!everywhere) x = guessed_rows(model, x, sizes, guesses_of(sizes.sequence));
@@ -98,7 +98,7 @@ Tensor word_loss(Model& model, Tensor x, Tensor table, const Sizes& sizes, bool 
 }
 
 /// Whether the second sentence follows the first, from the first word of each sequence.
-Tensor sentence_loss(Model& model, Tensor x, const Sizes& sizes) {
+Tensor sentence_loss(Model& model, Tensor x, const BertSizes& sizes) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, "sentences");
   const Tensor all = graph.reshape(x, {sizes.batch, sizes.sequence, sizes.width});
@@ -111,8 +111,8 @@ Tensor sentence_loss(Model& model, Tensor x, const Sizes& sizes) {
   return softmax_cross_entropy(graph, dense(model, pooled, "classes", 2, false), follows);
 }
 
-Sizes sizes_of(const WorkloadOptions& options, const Encoder& encoder) {
-  Sizes sizes;
+BertSizes sizes_of(const WorkloadOptions& options, const Encoder& encoder) {
+  BertSizes sizes;
   sizes.batch = checked("batch", options.batch, encoder.batch, 1, kLargestBatch);
   sizes.sequence = checked("sequence", options.sequence, encoder.sequence, 1, 1 << 16);
   sizes.width = checked("width", options.width, encoder.width, 1, 1 << 16);
@@ -126,7 +126,7 @@ Sizes sizes_of(const WorkloadOptions& options, const Encoder& encoder) {
 
 Workload build_encoder(const WorkloadOptions& options, const Encoder& encoder) {
   const std::int64_t layers = checked("layers", options.layers, encoder.layers, 1, 1000);
-  const Sizes sizes = sizes_of(options, encoder);
+  const BertSizes sizes = sizes_of(options, encoder);
   Model model(encoder.name, element_type(options.dtype, ElementType::kBf16));
   GraphBuilder& graph = model.graph;
   const hlo::Shape flat = hlo::array_shape(ElementType::kS32, {sizes.rows()});

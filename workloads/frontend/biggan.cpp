@@ -20,7 +20,7 @@ constexpr std::int64_t kFeatures[kBlocks + 1] = {16, 16, 8, 4, 2, 1};
 /// The resolution of the self-attention.
 constexpr std::int64_t kAttention = 64;
 
-struct Sizes {
+struct BigGanSizes {
   std::int64_t batch, width, classes;
 };
 
@@ -88,7 +88,7 @@ Tensor generator_block(Model& model, Tensor x, Tensor condition, std::int64_t ou
 
 /// Images [batch, 128, 128, 3] of noise and classes. The noise is cut: a part begins the picture,
 /// a part joins the class as the condition of each block.
-Tensor generator(Model& model, Tensor noise, Tensor classes, const Sizes& sizes) {
+Tensor generator(Model& model, Tensor noise, Tensor classes, const BigGanSizes& sizes) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, "generator");
   const Tensor table = model.weight("classes", {sizes.classes, kClassWidth}, {Fill::kNormal, 1});
@@ -124,7 +124,7 @@ Tensor discriminator_block(Model& model, Tensor x, std::int64_t outputs, bool fi
 }
 
 /// f32 scores of images: a linear layer plus the product with the vector of the class.
-Tensor discriminator(Model& model, Tensor x, Tensor classes, const Sizes& sizes) {
+Tensor discriminator(Model& model, Tensor x, Tensor classes, const BigGanSizes& sizes) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, "discriminator");
   for (std::int64_t block = 0; block <= kBlocks; ++block) {
@@ -154,7 +154,7 @@ Tensor mean(GraphBuilder& graph, Tensor x) {
 /// BigGAN at 128x128 (Brock et al. 2019). Generator and discriminator follow their hinge losses in
 /// one step; the discriminator sees generated and real images as one batch.
 Workload build_biggan(const WorkloadOptions& options) {
-  Sizes sizes;
+  BigGanSizes sizes;
   sizes.batch = checked("batch", options.batch, 16, 1, kLargestBatch);
   sizes.width = checked("width", options.width, 96, 8, 1024);
   sizes.classes = checked("classes", options.classes, 1000, 2, 1 << 20);

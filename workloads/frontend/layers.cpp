@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu::frontend {
@@ -62,7 +63,7 @@ Tensor dense(Model& model, Tensor x, const std::string& name, std::int64_t outpu
 }
 
 Padding same_padding(std::int64_t extent, std::int64_t size, std::int64_t stride) {
-  const std::int64_t outputs = (extent + stride - 1) / stride;
+  const std::int64_t outputs = ceil_divide(extent, stride);
   const std::int64_t total = std::max<std::int64_t>((outputs - 1) * stride + size - extent, 0);
   return {total / 2, total - total / 2};
 }

@@ -9,12 +9,12 @@ using hlo::ElementType;
 
 namespace {
 
-struct Sizes {
+struct TransformerSizes {
   std::int64_t batch, sequence, heads, width;
 };
 
 /// Attention and feed-forward, each after a layer norm and around a residual connection.
-Tensor decoder_layer(Model& model, Tensor x, const std::string& name, const Sizes& sizes) {
+Tensor decoder_layer(Model& model, Tensor x, const std::string& name, const TransformerSizes& sizes) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, name);
   const Tensor attended = causal_attention(model, layer_norm(model, x, "attention_norm"),
@@ -26,7 +26,7 @@ Tensor decoder_layer(Model& model, Tensor x, const std::string& name, const Size
 }
 
 /// x [batch * sequence, width] plus a trained vector per position.
-Tensor add_positions(Model& model, Tensor x, const Sizes& sizes) {
+Tensor add_positions(Model& model, Tensor x, const TransformerSizes& sizes) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, "positions");
   const Tensor table = model.weight("table", {sizes.sequence, sizes.width}, {Fill::kNormal, 0.02});
@@ -43,7 +43,7 @@ Tensor add_positions(Model& model, Tensor x, const Sizes& sizes) {
 Workload build_transformer(const WorkloadOptions& options) {
   const std::int64_t layers = checked("layers", options.layers, 2, 1, 1000);
   const std::int64_t vocabulary = checked("vocabulary", options.vocabulary, 1024, 2, 1 << 24);
-  Sizes sizes;
+  TransformerSizes sizes;
   sizes.batch = checked("batch", options.batch, 16, 1, kLargestBatch);
   sizes.sequence = checked("sequence", options.sequence, 128, 1, 1 << 16);
   sizes.width = checked("width", options.width, 256, 1, 1 << 16);

@@ -9,7 +9,7 @@ using hlo::ElementType;
 
 namespace {
 
-struct Sizes {
+struct TranslationSizes {
   std::int64_t batch, sequence, heads, width;
   std::int64_t rows() const { return batch * sequence; }
   Attention attention(bool causal, std::optional<Tensor> mask) const {
@@ -22,14 +22,14 @@ Tensor joined(Model& model, Tensor x, Tensor y, const std::string& name) {
   return layer_norm(model, model.graph.add(x, y), name);
 }
 
-Tensor feed_forward(Model& model, Tensor x, const Sizes& sizes) {
+Tensor feed_forward(Model& model, Tensor x, const TranslationSizes& sizes) {
   const Tensor wide = relu(model.graph, dense(model, x, "feed_forward1", 4 * sizes.width, true));
   return joined(model, x, dense(model, wide, "feed_forward2", sizes.width, false),
                 "feed_forward_norm");
 }
 
 Tensor encoder_layer(Model& model, Tensor x, Tensor mask, const std::string& name,
-                     const Sizes& sizes) {
+                     const TranslationSizes& sizes) {
   GraphBuilder::Scope scope(model.graph, name);
   x = joined(model, x, attention(model, x, x, "attention", sizes.attention(false, mask)),
              "attention_norm");
@@ -37,7 +37,7 @@ Tensor encoder_layer(Model& model, Tensor x, Tensor mask, const std::string& nam
 }
 
 Tensor decoder_layer(Model& model, Tensor x, Tensor memory, Tensor mask, const std::string& name,
-                     const Sizes& sizes) {
+                     const TranslationSizes& sizes) {
   GraphBuilder::Scope scope(model.graph, name);
   x = joined(model, x, attention(model, x, x, "attention", sizes.attention(true, std::nullopt)),
              "attention_norm");
@@ -49,7 +49,7 @@ Tensor decoder_layer(Model& model, Tensor x, Tensor memory, Tensor mask, const s
 
 /// Words as vectors plus a vector per position.
 Tensor embedded(Model& model, Tensor table, const std::string& name, std::int64_t vocabulary,
-                const Sizes& sizes) {
+                const TranslationSizes& sizes) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, name);
   const Tensor tokens = model.input("tokens", hlo::array_shape(ElementType::kS32, {sizes.rows()}),
@@ -72,7 +72,7 @@ Tensor embedded(Model& model, Tensor table, const std::string& name, std::int64_
 Workload build_fairseq_transformer(const WorkloadOptions& options) {
   const std::int64_t layers = checked("layers", options.layers, 6, 1, 1000);
   const std::int64_t vocabulary = checked("vocabulary", options.vocabulary, 32768, 2, 1 << 24);
-  Sizes sizes;
+  TranslationSizes sizes;
   sizes.batch = checked("batch", options.batch, 128, 1, kLargestBatch);
   sizes.sequence = checked("sequence", options.sequence, 64, 1, 1 << 16);
   sizes.width = checked("width", options.width, 1024, 1, 1 << 16);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu::hlo {
@@ -58,7 +59,7 @@ std::vector<Axis> apply_tile(std::vector<Axis> axes, const std::vector<std::int6
   std::vector<Axis> result(axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(lead));
   for (std::size_t i = 0; i < tile.size(); ++i) {
     Axis outer = axes[lead + i];
-    outer.extent = (outer.extent + tile[i] - 1) / tile[i];
+    outer.extent = ceil_divide(outer.extent, tile[i]);
     outer.steps.push_back({tile[i], 0});
     result.push_back(outer);
   }
@@ -217,7 +218,7 @@ void copy_elements(const Shape& shape, const TiledLayout& layout, const std::uin
 
 std::size_t words_of(const Shape& shape, const TiledLayout& layout) {
   const std::int64_t bytes = layout.padded_elements() * byte_size(shape.type);
-  return static_cast<std::size_t>((bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes / 4);
+  return static_cast<std::size_t>(round_up(bytes, kGranuleBytes) / 4);
 }
 
 /// Elements of 64 bits lie as two arrays of 32-bit words of this shape, the low ones before the

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/reference/operations.h"
 
@@ -215,10 +216,6 @@ Value dynamic_update_slice(const HloInstruction& instruction, const Operands& op
 }
 
 namespace {
-
-bool contains(const Extents& values, std::int64_t value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
 
 /// How the indices of a gather or scatter address the large array ("operand").
 class IndexVectors {

@@ -2,13 +2,14 @@
 
 #include <array>
 
+#include "workloads/compiler/kernels/float_bits.h"
+
 namespace tpu::compiler {
 
 namespace {
 
 using isa::Opcode;
 
-constexpr std::uint32_t kMagnitude = 0x7fffffffU;
 constexpr std::uint32_t kDigitMask = 0xfffU;
 constexpr std::size_t kDigits = 7;
 

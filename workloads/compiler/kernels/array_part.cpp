@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/passes/layouts.h"
 
@@ -10,8 +11,6 @@ namespace tpu::compiler {
 namespace {
 
 constexpr std::int64_t kTileRows = 8, kTileLanes = 128, kTileGranules = 4;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

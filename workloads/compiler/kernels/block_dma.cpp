@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu::compiler {
@@ -36,7 +37,7 @@ BlockDma::BlockDma(KernelBuilder& builder, bool to_vmem, const BlockShape& shape
 }
 
 ScalarOperand BlockDma::extent(SReg block, std::uint32_t tiles, std::uint32_t block_tiles) {
-  const std::uint32_t blocks = (tiles + block_tiles - 1) / block_tiles;
+  const std::uint32_t blocks = ceil_divide(tiles, block_tiles);
   const std::uint32_t last = tiles - (blocks - 1) * block_tiles;
   if (blocks == 1) return last;
   if (last == block_tiles) return block_tiles;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 
 namespace tpu::compiler {
@@ -20,8 +21,8 @@ struct BlockShape {
   std::uint32_t vmem_rows() const {
     return matrices * block_rows * block_columns * tile_granules * 2;
   }
-  std::uint32_t row_blocks() const { return (rows + block_rows - 1) / block_rows; }
-  std::uint32_t column_blocks() const { return (columns + block_columns - 1) / block_columns; }
+  std::uint32_t row_blocks() const { return ceil_divide(rows, block_rows); }
+  std::uint32_t column_blocks() const { return ceil_divide(columns, block_columns); }
   std::uint32_t matrix_granules() const { return rows * columns * tile_granules; }
 };
 

@@ -57,14 +57,11 @@ MatmulUnits matmul_units(const LanesTiling& tiling, const Target& target) {
 
 namespace {
 
-/// Pushes of a step per MXU, and words of SMEM that a kernel's tables may take, at most.
-constexpr std::uint32_t kLongestStep = 48;
-constexpr std::uint32_t kMostWords = 1800;
 constexpr std::uint32_t kLargestGroup = 8;
 
-class Search {
+class LanesSearch {
  public:
-  Search(const ConvolutionProblem& problem, const Target& target)
+  LanesSearch(const ConvolutionProblem& problem, const Target& target)
       : problem_(problem), target_(target) {}
 
   LanesTiling run() {
@@ -218,7 +215,7 @@ class Search {
 }  // namespace
 
 LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target) {
-  return Search(problem, target).run();
+  return LanesSearch(problem, target).run();
 }
 
 }  // namespace tpu::compiler

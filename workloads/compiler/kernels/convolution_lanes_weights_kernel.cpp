@@ -19,7 +19,6 @@ namespace {
 
 using hlo::ElementType;
 using isa::Opcode;
-using Split = LanesWeightsTiling::Split;
 
 /// Emits a weight gradient of arrays (height, width, features, batch): for each position of the
 /// window, the sum over pixels and batch of input features times gradient features.
@@ -70,13 +69,13 @@ class LanesWeightsKernel {
   std::uint32_t dilation_y() const { return static_cast<std::uint32_t>(height().window_dilation); }
   std::uint32_t dilation_x() const { return static_cast<std::uint32_t>(width().window_dilation); }
   std::uint32_t groups_at_once() const {
-    return tiling_.split == Split::kGroups ? mxu_units_.pieces() : 1;
+    return tiling_.split == LanesWeightsTiling::Split::kGroups ? mxu_units_.pieces() : 1;
   }
   std::uint32_t rows_at_once() const {
-    return tiling_.split == Split::kRows ? mxu_units_.pieces() : 1;
+    return tiling_.split == LanesWeightsTiling::Split::kRows ? mxu_units_.pieces() : 1;
   }
   std::uint32_t columns_at_once() const {
-    return tiling_.split == Split::kColumns ? mxu_units_.pieces() : 1;
+    return tiling_.split == LanesWeightsTiling::Split::kColumns ? mxu_units_.pieces() : 1;
   }
   std::uint32_t input_pitch() const { return sizes_.slab_x * sizes_.input_pixel; }
   std::uint32_t gradient_pitch() const {
@@ -367,7 +366,7 @@ void LanesWeightsKernel::multiply() {
                                  : rows_at_once() > 1 ? row_pitch
                                                       : 0;
   const std::uint32_t tile = tile_rows(problem_.input_type);
-  const bool adds_units = tiling_.split != Split::kColumns;
+  const bool adds_units = tiling_.split != LanesWeightsTiling::Split::kColumns;
   const VReg gradient_mask = mask(problem_.window_type);
   const VReg input_mask = mask(problem_.input_type);
   const auto consume_at = [=](SReg row, SReg before, PReg started) {

@@ -71,13 +71,9 @@ MatmulUnits matmul_units(LanesWeightsTiling::Split split, const Target& target) 
 
 namespace {
 
-/// Pushes of a step per MXU, and words of SMEM that a kernel's tables may take, at most.
-constexpr std::uint32_t kLongestStep = 48;
-constexpr std::uint32_t kMostWords = 1800;
-
-class Search {
+class LanesWeightsSearch {
  public:
-  Search(const ConvolutionProblem& problem, const Target& target)
+  LanesWeightsSearch(const ConvolutionProblem& problem, const Target& target)
       : problem_(problem), target_(target) {}
 
   LanesWeightsTiling run() {
@@ -193,7 +189,7 @@ class Search {
 
 LanesWeightsTiling find_lanes_weights_tiling(const ConvolutionProblem& problem,
                                              const Target& target) {
-  return Search(problem, target).run();
+  return LanesWeightsSearch(problem, target).run();
 }
 
 }  // namespace tpu::compiler

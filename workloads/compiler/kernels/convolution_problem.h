@@ -10,6 +10,11 @@
 
 namespace tpu::compiler {
 
+/// With the batch in the lanes: pushes of a step per MXU, and words of SMEM that a kernel's tables
+/// may take, at most.
+inline constexpr std::uint32_t kLongestStep = 48;
+inline constexpr std::uint32_t kMostWords = 1800;
+
 /// How one spatial dimension of a convolution moves: position `out` of the result and position `k`
 /// of the window meet the input at (out * stride + k * window_dilation - padding) / base_dilation,
 /// where that is whole and inside.

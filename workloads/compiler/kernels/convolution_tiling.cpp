@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 
 namespace tpu::compiler {
@@ -11,22 +12,17 @@ namespace {
 
 using hlo::ElementType;
 
-std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
-  return static_cast<std::uint32_t>((a + b - 1) / b);
-}
-std::uint32_t tile_rows(ElementType type) { return type == ElementType::kBf16 ? 4 : 8; }
-
 }  // namespace
 
 ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
                                    const ConvolutionTiling& tiling) {
   const auto& [height, width] = problem.spatial;
-  row_tiles = ceil_divide(problem.rows, 8);
-  column_tiles = ceil_divide(problem.columns, 128);
-  contracted_tiles = ceil_divide(problem.contracted, 128);
+  row_tiles = tiles_of(problem.rows, 8);
+  column_tiles = tiles_of(problem.columns, 128);
+  contracted_tiles = tiles_of(problem.contracted, 128);
   phases_y = static_cast<std::uint32_t>(height.base_dilation);
   phases_x = static_cast<std::uint32_t>(width.base_dilation);
-  pixels_y = ceil_divide(height.output, phases_y);
+  pixels_y = tiles_of(height.output, phases_y);
   const std::vector<Tap> taps = taps_of(problem);
   std::int64_t last_y = 0, last_x = 0;
   for (std::size_t i = 0; i < taps.size(); ++i) {
@@ -44,7 +40,7 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
   out_tile = tile_rows(problem.out_type);
   input_pixel = tiling.block_rows * contracted_tiles * input_tile;
   const bool few = contracted_tiles == 1 && !problem.window_transposed;
-  window_row_tiles = few ? ceil_divide(problem.contracted, 8) : 16 * contracted_tiles;
+  window_row_tiles = few ? tiles_of(problem.contracted, 8) : 16 * contracted_tiles;
   window_tap = window_row_tiles * tiling.block_columns * window_tile;
   sum_pixel = tiling.block_rows * tiling.block_columns * 8;
   out_pixel = tiling.block_rows * tiling.block_columns * out_tile;
@@ -66,13 +62,13 @@ namespace {
 /// Of rows of tiles, by a unit in a step: they are straight code.
 constexpr std::uint32_t kMostPushes = 48;
 
-class Search {
+class ConvolutionSearch {
  public:
-  Search(const ConvolutionProblem& problem, const Target& target)
+  ConvolutionSearch(const ConvolutionProblem& problem, const Target& target)
       : problem_(problem), target_(target), taps_(taps_of(problem).size()) {}
 
   ConvolutionTiling run() {
-    const std::uint32_t column_tiles = ceil_divide(problem_.columns, 128);
+    const std::uint32_t column_tiles = tiles_of(problem_.columns, 128);
     for (std::uint32_t block = 1; block <= column_tiles; ++block) {
       if (column_tiles % block == 0) consider_columns(block);
     }
@@ -90,12 +86,12 @@ class Search {
   void consider_columns(std::uint32_t block_columns) {
     ConvolutionTiling tiling;
     tiling.block_columns = block_columns;
-    const bool all_columns = block_columns == ceil_divide(problem_.columns, 128);
+    const bool all_columns = block_columns == tiles_of(problem_.columns, 128);
     // Blocks of columns that are not all need all rows: a DMA has one stride.
-    const std::uint32_t row_tiles = ceil_divide(problem_.rows, 8);
+    const std::uint32_t row_tiles = tiles_of(problem_.rows, 8);
     const auto& [height, width] = problem_.spatial;
-    const std::uint32_t pixels_x = ceil_divide(width.output, width.base_dilation);
-    const std::uint32_t pixels_y = ceil_divide(height.output, height.base_dilation);
+    const std::uint32_t pixels_x = tiles_of(width.output, width.base_dilation);
+    const std::uint32_t pixels_y = tiles_of(height.output, height.base_dilation);
     for (std::uint32_t rows = 1; rows <= row_tiles; ++rows) {
       if (row_tiles % rows != 0 || (!all_columns && rows != row_tiles)) continue;
       tiling.block_rows = rows;
@@ -103,7 +99,7 @@ class Search {
         tiling.block_y = y;
         for (std::uint32_t chunk = 1; chunk <= pixels_x; ++chunk) {
           tiling.chunk_x = chunk;
-          tiling.pixels_x = ceil_divide(pixels_x, chunk) * chunk;
+          tiling.pixels_x = tiles_of(pixels_x, chunk) * chunk;
           if (tiling.pixels_x > pixels_x + std::max(pixels_x / 4, 1U)) continue;
           consider_rows_of_pixels(tiling);
         }
@@ -127,7 +123,7 @@ class Search {
 
   void consider_units(ConvolutionTiling tiling) {
     const std::uint32_t step_rows = tiling.chunk_y * tiling.chunk_x * tiling.block_rows;
-    const std::uint32_t contracted_tiles = ceil_divide(problem_.contracted, 128);
+    const std::uint32_t contracted_tiles = tiles_of(problem_.contracted, 128);
     for (const std::uint32_t columns : column_choices(target_)) {
       const std::uint32_t groups = MatmulUnits(target_, columns).groups();
       if (tiling.block_columns % columns != 0 || step_rows % groups != 0 ||
@@ -154,9 +150,9 @@ class Search {
     const double step = std::max(step_bundles(target_, units, pushes), 128.0) + 12;
     double work = steps * step + 400;
     if (sizes.sums_apart) work += double(sizes.sum_rows) / 8 * (problem_.has_epilogue ? 6 : 1.3);
-    const double tiles = double(ceil_divide(sizes.row_tiles, tiling.block_rows)) *
-                         ceil_divide(sizes.pixels_y, tiling.block_y) *
-                         ceil_divide(sizes.column_tiles, tiling.block_columns);
+    const double tiles = double(tiles_of(sizes.row_tiles, tiling.block_rows)) *
+                         tiles_of(sizes.pixels_y, tiling.block_y) *
+                         tiles_of(sizes.column_tiles, tiling.block_columns);
     double out_rows = double(sizes.out_rows);
     for (ElementType type : problem_.epilogue_types) {
       out_rows += double(sizes.out_rows) / sizes.out_tile * tile_rows(type);
@@ -177,7 +173,7 @@ class Search {
 }  // namespace
 
 ConvolutionTiling find_convolution_tiling(const ConvolutionProblem& problem, const Target& target) {
-  return Search(problem, target).run();
+  return ConvolutionSearch(problem, target).run();
 }
 
 }  // namespace tpu::compiler

@@ -8,30 +8,22 @@
 
 namespace tpu::compiler {
 
-namespace {
-
 using hlo::ElementType;
-
-std::uint32_t ceil_divide(std::int64_t a, std::int64_t b) {
-  return static_cast<std::uint32_t>((a + b - 1) / b);
-}
-
-}  // namespace
 
 WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
   const auto& [height, width] = problem.spatial;
-  batch_tiles = ceil_divide(problem.contracted, 8);
-  all_row_tiles = ceil_divide(problem.rows, 128);
+  batch_tiles = tiles_of(problem.contracted, 8);
+  all_row_tiles = tiles_of(problem.rows, 128);
   row_tiles = tiling.block_rows;
-  unit_tiles = all_row_tiles == 1 ? ceil_divide(problem.rows, 8) : 16;
-  column_tiles = ceil_divide(problem.columns, 128);
+  unit_tiles = all_row_tiles == 1 ? tiles_of(problem.rows, 8) : 16;
+  column_tiles = tiles_of(problem.columns, 128);
   out_y = static_cast<std::uint32_t>(height.window);
   out_x = static_cast<std::uint32_t>(width.window);
   window_y = static_cast<std::uint32_t>(height.output);
   window_x = static_cast<std::uint32_t>(width.output);
-  group_tiles = ceil_divide(tiling.group, tiling.tile_pixels) * tiling.block_batch;
+  group_tiles = tiles_of(tiling.group, tiling.tile_pixels) * tiling.block_batch;
   groups = tiling.parts * tiling.part_groups;
-  units = ceil_divide(window_y * window_x * row_tiles, tiling.step_units) * tiling.step_units;
+  units = tiles_of(window_y * window_x * row_tiles, tiling.step_units) * tiling.step_units;
   slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.window_dilation +
                                       (height.output - 1) * height.stride + 1);
   slab_x = static_cast<std::uint32_t>((groups * tiling.group - 1) * width.window_dilation +
@@ -77,15 +69,15 @@ namespace {
 constexpr std::uint32_t kLongestStep = 48;
 constexpr std::uint32_t kMostUnits = 16;
 
-class Search {
+class WeightsSearch {
  public:
-  Search(const ConvolutionProblem& problem, const Target& target)
+  WeightsSearch(const ConvolutionProblem& problem, const Target& target)
       : problem_(problem), target_(target) {}
 
   WeightsTiling run() {
-    const std::uint32_t batch_tiles = ceil_divide(problem_.contracted, 8);
-    const std::uint32_t column_tiles = ceil_divide(problem_.columns, 128);
-    const std::uint32_t row_tiles = ceil_divide(problem_.rows, 128);
+    const std::uint32_t batch_tiles = tiles_of(problem_.contracted, 8);
+    const std::uint32_t column_tiles = tiles_of(problem_.columns, 128);
+    const std::uint32_t row_tiles = tiles_of(problem_.rows, 128);
     for (std::uint32_t columns = 1; columns <= column_tiles; ++columns) {
       for (std::uint32_t rows = 1; rows <= row_tiles; ++rows) {
         if (column_tiles % columns != 0 || row_tiles % rows != 0) continue;
@@ -118,22 +110,22 @@ class Search {
     tiling.tile_pixels = tile_pixels;
     const auto& [height, width] = problem_.spatial;
     const std::uint32_t all_units =
-        static_cast<std::uint32_t>(height.output * width.output) * ceil_divide(problem_.rows, 128);
+        static_cast<std::uint32_t>(height.output * width.output) * tiles_of(problem_.rows, 128);
     // Parts of a tile that no pixel fills are no gain.
     for (std::uint32_t group = tile_pixels; group <= 16 * tile_pixels / batch;
          group += tile_pixels) {
       if (tile_pixels > 1 && group >= width.window + tile_pixels) break;
       tiling.group = group;
-      const std::uint32_t groups = ceil_divide(width.window, group);
+      const std::uint32_t groups = tiles_of(width.window, group);
       for (std::uint32_t parts = 1; parts <= groups; ++parts) {
         tiling.parts = parts;
-        const std::uint32_t unit_tiles = std::min<std::uint32_t>(16, ceil_divide(problem_.rows, 8));
+        const std::uint32_t unit_tiles = std::min<std::uint32_t>(16, tiles_of(problem_.rows, 8));
         for (std::uint32_t units = 1; units <= all_units; ++units) {
           if (units > 1 && (units * unit_tiles > kLongestStep || units > kMostUnits)) break;
           tiling.step_units = units;
           for (std::uint32_t y = 1; y <= std::min<std::int64_t>(height.window, 8); ++y) {
             tiling.block_y = y;
-            consider_units(tiling, ceil_divide(groups, parts));
+            consider_units(tiling, tiles_of(groups, parts));
           }
         }
       }
@@ -148,7 +140,7 @@ class Search {
         tiling.group_parts = parts;
         const std::uint32_t at_once = MatmulUnits(target_, columns, parts).groups() * parts;
         tiling.splits_rows = false;
-        tiling.part_groups = ceil_divide(part_groups, at_once) * at_once;
+        tiling.part_groups = tiles_of(part_groups, at_once) * at_once;
         consider(tiling);
         if (at_once == 1 || part_groups % at_once == 0 || tiling.block_y % at_once != 0) continue;
         tiling.splits_rows = true;
@@ -174,7 +166,7 @@ class Search {
     const double tiles = double(sizes.column_tiles / tiling.block_columns) *
                          (sizes.all_row_tiles / tiling.block_rows) *
                          (sizes.batch_tiles / tiling.block_batch) *
-                         ceil_divide(sizes.out_y, tiling.block_y);
+                         tiles_of(sizes.out_y, tiling.block_y);
     const double traffic =
         double(sizes.slab_rows + sizes.gradient_rows) * 512 / target_.hbm_bytes_per_cycle;
     tiling.cycles = tiles * std::max(work, traffic) + traffic + 2.0 * target_.dma_latency_cycles;
@@ -189,7 +181,7 @@ class Search {
 }  // namespace
 
 WeightsTiling find_weights_tiling(const ConvolutionProblem& problem, const Target& target) {
-  return Search(problem, target).run();
+  return WeightsSearch(problem, target).run();
 }
 
 }  // namespace tpu::compiler

@@ -2,8 +2,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 
 namespace tpu::compiler {
@@ -11,9 +13,6 @@ namespace tpu::compiler {
 namespace {
 
 using hlo::ElementType;
-
-std::uint32_t ceil_divide(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
-std::uint32_t tile_rows(ElementType type) { return type == ElementType::kBf16 ? 4 : 8; }
 
 // What the schedules of kernels take beside the counted pushes, in cycles.
 constexpr double kTileCycles = 400;   ///< Of a tile of the grid: its DMAs, the MXU's first results.

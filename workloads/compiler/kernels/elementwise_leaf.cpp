@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu::compiler {
@@ -10,8 +11,6 @@ namespace {
 
 using Step = ArrayAccess::Step;
 using Kind = ArrayAccess::Kind;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 [[noreturn]] void refuse(const IterationSpace& space, const hlo::Shape& shape,
                          const std::string& what) {

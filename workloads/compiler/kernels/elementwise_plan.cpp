@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/expression.h"
 #include "workloads/compiler/passes/layouts.h"
@@ -21,8 +22,6 @@ constexpr std::int64_t kReserveBytes = 256 << 10;
 constexpr int kMostRowsAtOnce = 16;
 /// Of a column that is kept.
 constexpr std::int64_t kLargestColumn = 1 << 20;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool is_in_order(const hlo::Shape& shape, const std::vector<int>& axes) {
   int last = -1;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/cost.h"
@@ -20,8 +21,6 @@ using isa::Opcode;
 /// Indices that stand in SMEM at a time: a register's worth of a rank-1 array, four granules.
 constexpr std::int64_t kIndices = 1024;
 constexpr std::int64_t kIndexGranules = 4;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// A table [rows, width], indices [count] and rows [count, width] that are taken from it or added
 /// to it.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/float_bits.h"
 #include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/transcendental.h"
 #include "workloads/compiler/kernels/trigonometry.h"
@@ -15,10 +16,6 @@ namespace {
 using hlo::ElementType;
 using hlo::HloOpcode;
 using isa::Opcode;
-
-constexpr std::uint32_t kSignBit = 0x80000000U;
-constexpr std::uint32_t kMagnitude = 0x7fffffffU;
-constexpr std::uint32_t kInfinity = 0x7f800000U;
 
 float as_float(std::uint32_t bits) {
   float value = 0;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 
@@ -16,8 +17,6 @@ using hlo::HloOpcode;
 
 constexpr std::int64_t kTileRows = 8;
 constexpr std::int64_t kTileLanes = 128;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Operations that compute an element from the elements at the same place, and their operands.
 /// The bits that every element of a literal has, widened to 32 (bf16 as fp32, pred as 0 or 1);

@@ -1,3 +1,4 @@
+#include "workloads/compiler/kernels/float_bits.h"
 #include "workloads/compiler/kernels/trigonometry.h"
 
 namespace tpu::compiler {
@@ -5,11 +6,6 @@ namespace tpu::compiler {
 namespace {
 
 using isa::Opcode;
-
-constexpr std::uint32_t kSignBit = 0x80000000U;
-constexpr std::uint32_t kMagnitude = 0x7fffffffU;
-constexpr std::uint32_t kInfinity = 0x7f800000U;
-constexpr std::uint32_t kNotANumber = 0x7fc00000U;
 
 /// Bits of the quotient that one step finds. With its sign and an estimate beside the nearest it
 /// has 12, so that its products with 12 bits of the divisor are exact in fp32.
@@ -20,7 +16,7 @@ constexpr int kSteps = 276 / kStepBits;
 VReg integer(KernelBuilder& builder, Opcode opcode, VectorOperand a, VectorOperand b) {
   return builder.vector(opcode, a, b);
 }
-VReg subtract(KernelBuilder& builder, VReg a, VReg b) {
+VReg difference(KernelBuilder& builder, VReg a, VReg b) {
   return builder.vector(Opcode::kVsubS32, a, b);
 }
 VReg to_float(KernelBuilder& builder, VReg a) { return builder.vector(Opcode::kVcvtS32F32, a); }
@@ -54,8 +50,9 @@ VReg step(KernelBuilder& builder, VReg a, VectorOperand shift, VReg scale, const
   const VReg quotient = builder.sub(builder.add(estimate, kToInteger), kToInteger);
   const VReg high = builder.truncate_to_s32(builder.mul(quotient, by.high));
   const VReg low = builder.truncate_to_s32(builder.mul(quotient, by.low));
-  return subtract(
-      builder, subtract(builder, builder.shift_left(a, shift), builder.shift_left(high, 12)), low);
+  return difference(builder,
+                    difference(builder, builder.shift_left(a, shift), builder.shift_left(high, 12)),
+                    low);
 }
 
 }  // namespace
@@ -67,12 +64,12 @@ VReg emit_remainder(KernelBuilder& builder, VReg a, VReg b) {
                    to_float(builder, builder.and_(parts.significand, 0xfffU)),
                    builder.transcendental(Opcode::kVrcpF32, to_float(builder, parts.significand))};
   // The first step takes the bits that are no whole number of steps.
-  const VReg distance = subtract(builder, dividend.exponent, parts.exponent);
+  const VReg distance = difference(builder, dividend.exponent, parts.exponent);
   const VReg steps = builder.truncate_to_s32(
       builder.mul(to_float(builder, distance), 1.0F / kStepBits + 0x1p-20F));
   const VReg whole =
       builder.truncate_to_s32(builder.mul(to_float(builder, steps), static_cast<float>(kStepBits)));
-  const VReg first = subtract(builder, distance, whole);
+  const VReg first = difference(builder, distance, whole);
   const VReg power = builder.shift_left(integer(builder, Opcode::kVaddS32, first, 127), 23);
   VReg rest = step(builder, dividend.significand, 0U, by.inverse, by);
   rest = step(builder, rest, first, builder.mul(by.inverse, power), by);

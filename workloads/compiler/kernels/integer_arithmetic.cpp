@@ -1,5 +1,6 @@
 #include "workloads/compiler/kernels/integer_arithmetic.h"
 
+#include "workloads/compiler/kernels/float_bits.h"
 #include "workloads/compiler/kernels/transcendental.h"
 
 namespace tpu::compiler {
@@ -8,7 +9,6 @@ namespace {
 
 using isa::Opcode;
 
-constexpr std::uint32_t kSignBit = 0x80000000U;
 constexpr float kTwoTo31 = 2147483648.0F, kTwoTo32 = 4294967296.0F;
 
 VReg add(KernelBuilder& builder, VReg a, VectorOperand b) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/graph/shape.h"
 
@@ -10,7 +11,7 @@ namespace tpu::compiler {
 inline bool is_packed(hlo::ElementType type) { return type == hlo::ElementType::kBf16; }
 /// Tiles of `size` that cover `extent`.
 inline std::uint32_t tiles_of(std::int64_t extent, std::int64_t size) {
-  return static_cast<std::uint32_t>((extent + size - 1) / size);
+  return static_cast<std::uint32_t>(ceil_divide(extent, size));
 }
 /// VMEM rows and granules of a tile of 8 rows and 128 lanes.
 inline std::uint32_t tile_rows(hlo::ElementType type) {

@@ -417,7 +417,7 @@ const hlo::HloInstruction& root_of(const hlo::Module& module, hlo::ComputationId
   return computation.at(computation.root);
 }
 
-[[noreturn]] void refuse(const hlo::HloInstruction& instruction, const std::string& why) {
+[[noreturn]] void refuse_window(const hlo::HloInstruction& instruction, const std::string& why) {
   throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
                       hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why);
 }
@@ -440,23 +440,24 @@ LoweredKernel lower_pooling(const hlo::Module& module, const hlo::Computation& c
                             const hlo::HloInstruction& instruction, const Target& target) {
   const hlo::Shape& image = computation.at(instruction.operands.at(0)).shape;
   if (instruction.opcode == HloOpcode::kReduceWindow) {
-    if (instruction.operands.size() != 2) refuse(instruction, "expected one array");
+    if (instruction.operands.size() != 2) refuse_window(instruction, "expected one array");
     const HloOpcode reducer = root_of(module, instruction.called.at(0)).opcode;
     const hlo::HloInstruction& initial = computation.at(instruction.operands[1]);
     const bool sums = reducer == HloOpcode::kAdd;
-    if (!sums && reducer != HloOpcode::kMaximum) refuse(instruction, "expected add or maximum");
+    if (!sums && reducer != HloOpcode::kMaximum)
+      refuse_window(instruction, "expected add or maximum");
     if (!is_constant(initial, sums ? 0 : 0xff80)) {
-      refuse(instruction, "expected the initial value 0 of a sum or -inf of a maximum");
+      refuse_window(instruction, "expected the initial value 0 of a sum or -inf of a maximum");
     }
     return ReduceWindowKernel(instruction, image, sums, target).emit();
   }
   const hlo::HloInstruction& select = root_of(module, instruction.called.at(0));
   if (select.opcode != HloOpcode::kCompare || select.direction != hlo::ComparisonDirection::kGe ||
       root_of(module, instruction.called.at(1)).opcode != HloOpcode::kAdd) {
-    refuse(instruction, "expected selection by ge and addition");
+    refuse_window(instruction, "expected selection by ge and addition");
   }
   if (!is_constant(computation.at(instruction.operands.at(2)), 0)) {
-    refuse(instruction, "expected the initial value 0");
+    refuse_window(instruction, "expected the initial value 0");
   }
   return SelectAndScatterKernel(instruction, computation.at(instruction.operands[1]).shape, target)
       .emit();

@@ -1,5 +1,6 @@
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
 #include "workloads/compiler/passes/layouts.h"
@@ -9,8 +10,6 @@ namespace tpu::compiler {
 namespace {
 
 using isa::Opcode;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/passes/layouts.h"
 
@@ -10,8 +11,6 @@ namespace tpu::compiler {
 namespace {
 
 using hlo::HloOpcode;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// A dimension in units of whole tiles, when it can be copied in them.
 struct TileDimension {

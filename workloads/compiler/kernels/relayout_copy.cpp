@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 
@@ -13,8 +14,6 @@ namespace {
 constexpr std::int64_t kBlockGranules = 256;
 constexpr std::int64_t kBuffers = 4;
 constexpr std::int64_t kLargestStride = 0xffff;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 class TileMoveKernel {
  public:

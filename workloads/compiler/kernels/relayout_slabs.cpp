@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/passes/layouts.h"
@@ -14,8 +15,6 @@ namespace {
 
 /// VMEM rows of arrays that are worked on at once rather than in slabs.
 constexpr std::int64_t kRowsAtOnce = 512;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool is_packed(const hlo::Shape& shape) { return shape.type == hlo::ElementType::kBf16; }
 

@@ -3,6 +3,8 @@
 #include <array>
 #include <limits>
 
+#include "workloads/compiler/kernels/float_bits.h"
+
 namespace tpu::compiler {
 
 namespace {
@@ -11,8 +13,6 @@ using isa::Opcode;
 
 constexpr float kLog2E = 1.44269504F;
 constexpr float kLn2 = 0.693147181F;
-constexpr std::uint32_t kSignBit = 0x80000000U;
-constexpr std::uint32_t kMagnitude = 0x7fffffffU;
 
 /// c[0] x^(n-1) + ... + c[n-1].
 template <std::size_t Count>

@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/trigonometry.h"
 
 #include "workloads/compiler/kernels/angle_reduction.h"
+#include "workloads/compiler/kernels/float_bits.h"
 #include "workloads/compiler/kernels/transcendental.h"
 
 namespace tpu::compiler {
@@ -8,11 +9,6 @@ namespace tpu::compiler {
 namespace {
 
 using isa::Opcode;
-
-constexpr std::uint32_t kSignBit = 0x80000000U;
-constexpr std::uint32_t kMagnitude = 0x7fffffffU;
-constexpr std::uint32_t kInfinity = 0x7f800000U;
-constexpr std::uint32_t kNotANumber = 0x7fc00000U;
 
 VReg magnitude(KernelBuilder& builder, VReg x) { return builder.and_(x, kMagnitude); }
 VReg sign_bit(KernelBuilder& builder, VReg x) { return builder.and_(x, kSignBit); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/contains.h"
 #include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
@@ -18,10 +19,6 @@ using hlo::Shape;
 namespace {
 
 using Dimensions = std::vector<std::int64_t>;
-
-bool contains(const Dimensions& list, std::int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
 
 std::int64_t product(const Shape& shape, const Dimensions& dimensions) {
   std::int64_t extent = 1;

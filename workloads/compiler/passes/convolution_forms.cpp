@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
@@ -193,7 +194,7 @@ class ConvolutionForms {
     const std::int64_t positions = splittable_positions(convolution, 1);
     for (std::int64_t parts = 2; positions / parts >= kFewestPositions; ++parts) {
       const std::int64_t step = convolution.window[1].base_dilation;
-      const std::int64_t count = ((positions + parts - 1) / parts + step - 1) / step * step;
+      const std::int64_t count = round_up(ceil_divide(positions, parts), step);
       if (has_kernel(part_of_positions(edit_, convolution, 1, 0, count))) return count;
     }
     return 0;

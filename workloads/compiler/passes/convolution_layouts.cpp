@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
+
 namespace tpu::compiler {
 
 using hlo::Computation;
@@ -44,9 +46,7 @@ std::vector<Image> images_of(const Computation& computation, const HloInstructio
           {&convolution.shape, dims.output_batch, dims.output_feature}};
 }
 
-std::int64_t rounded(std::int64_t extent, std::int64_t tile) {
-  return (extent + tile - 1) / tile * tile;
-}
+std::int64_t rounded(std::int64_t extent, std::int64_t tile) { return round_up(extent, tile); }
 
 }  // namespace
 

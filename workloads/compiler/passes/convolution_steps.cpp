@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
 
 namespace tpu::compiler {
@@ -17,9 +18,6 @@ namespace {
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
-  return a >= 0 ? (a + b - 1) / b : -(-a / b);
-}
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return -ceil_divide(-a, b); }
 
 std::int64_t result_extent(const HloInstruction& convolution, std::size_t index) {

@@ -69,6 +69,12 @@ constexpr std::size_t kMostSegments = 5;
 
 }  // namespace
 
+DimensionOrder row_major(std::int64_t rank) {
+  DimensionOrder order(static_cast<std::size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
 std::vector<ReshapeOrders> orders_of_reshape(const hlo::Shape& from, const hlo::Shape& to) {
   if (from.rank() < 2 || to.rank() < 2) return {};
   const std::vector<Segment> segments = segments_of(from, to);

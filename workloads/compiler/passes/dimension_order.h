@@ -11,6 +11,9 @@ namespace tpu::compiler {
 /// Dimensions of an array from major to minor: the physical order.
 using DimensionOrder = std::vector<std::int64_t>;
 
+/// 0, 1, ... rank - 1.
+DimensionOrder row_major(std::int64_t rank);
+
 /// The order in which the result of a reshape has to lie so that the reshape moves nothing, given
 /// the order of its operand; none when there is no such order. Dimensions of extent 1 stand first.
 /// The two minor dimensions, which tiles cut, may only be split or merged where whole tiles stay.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/kernels/scatter_operation.h"
@@ -27,10 +29,6 @@ using Extents = GraphEditor::Extents;
 
 constexpr std::int64_t kLanes = 128;
 
-bool contains(const Extents& list, std::int64_t value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
-
 std::int64_t place_in(const Extents& list, std::int64_t value) {
   return std::find(list.begin(), list.end(), value) - list.begin();
 }
@@ -38,8 +36,6 @@ std::int64_t place_in(const Extents& list, std::int64_t value) {
 std::int64_t product(const Extents& extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
 }
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 Extents joined(std::initializer_list<Extents> parts) {
   Extents all;

@@ -34,12 +34,6 @@ constexpr std::size_t kMostMovedTogether = 64;
 constexpr std::size_t kMostRelations = 64;  ///< Of a group that moves along with another one.
 constexpr int kRounds = 4;
 
-DimensionOrder row_major(std::int64_t rank) {
-  DimensionOrder order(static_cast<std::size_t>(rank));
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
 /// Arrays that lie in one order.
 struct Group {
   std::vector<InstructionId> arrays;

@@ -4,6 +4,7 @@
 #include <deque>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/dot_problem.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
@@ -26,12 +27,6 @@ namespace {
 using Order = DimensionOrder;
 
 constexpr std::uint64_t kGranuleBytes = 1024;
-
-Order row_major(std::int64_t rank) {
-  Order order(static_cast<std::size_t>(rank));
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
 
 Layout layout_of(ElementType type, const Order& order) {
   return tiled_layout(type, Order(order.rbegin(), order.rend()));
@@ -459,7 +454,7 @@ std::uint64_t granules(const Shape& shape) {
     return sum;
   }
   const std::uint64_t bytes = static_cast<std::uint64_t>(shape.padded_bytes());
-  return std::max<std::uint64_t>(1, (bytes + kGranuleBytes - 1) / kGranuleBytes);
+  return std::max<std::uint64_t>(1, ceil_divide(bytes, kGranuleBytes));
 }
 
 void assign_layouts(hlo::Module& module, const Target& target) {

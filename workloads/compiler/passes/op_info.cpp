@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/graph/op_info.h"
 
 namespace tpu::compiler {
@@ -16,7 +17,7 @@ constexpr std::int64_t kRowsPerPush = 8;
 
 double padded_by(std::int64_t extent, std::int64_t multiple) {
   if (extent <= 0) return 1;
-  const std::int64_t padded = (extent + multiple - 1) / multiple * multiple;
+  const std::int64_t padded = round_up(extent, multiple);
   return static_cast<double>(padded) / static_cast<double>(extent);
 }
 

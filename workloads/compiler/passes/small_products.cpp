@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/contains.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -20,10 +21,6 @@ using Extents = GraphEditor::Extents;
 /// and sums cost the vector unit a small part of that when the matrices fill the lanes.
 constexpr std::int64_t kMostMultiplications = 4096;
 constexpr std::int64_t kFewestMatrices = 128;
-
-bool contains(const Extents& list, std::int64_t value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
 
 /// A dot in the space [batch..., left free..., right free..., contracted...].
 struct ProductSpace {

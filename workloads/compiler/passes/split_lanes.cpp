@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/contains.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -36,10 +37,6 @@ Dimensions joined(Dimensions extents) {
   extents.pop_back();
   extents.back() *= minor;
   return extents;
-}
-
-bool contains(const Dimensions& dimensions, std::int64_t d) {
-  return std::find(dimensions.begin(), dimensions.end(), d) != dimensions.end();
 }
 
 class SplitLanes {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -66,7 +67,7 @@ class Steps {
 
 Id Steps::as_rows(Id vector, std::int64_t width, bool pads_low) {
   const std::int64_t length = edit_.dimensions(vector)[0];
-  const std::int64_t rows = (length + width - 1) / width, missing = rows * width - length;
+  const std::int64_t rows = ceil_divide(length, width), missing = rows * width - length;
   const Id whole = edit_.pad(vector, {{pads_low ? missing : 0, pads_low ? 0 : missing, 0}});
   return edit_.reshape(whole, {rows, width});
 }

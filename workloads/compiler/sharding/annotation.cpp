@@ -8,14 +8,12 @@
 
 namespace tpu::compiler {
 
-namespace {
-
 using Numbers = std::vector<std::int64_t>;
 
 /// A place in a text that is read from left to right.
-class Cursor {
+class AnnotationCursor {
  public:
-  explicit Cursor(std::string_view text) : text_(text) {}
+  explicit AnnotationCursor(std::string_view text) : text_(text) {}
 
   bool take(std::string_view word) {
     skip_blanks();
@@ -102,6 +100,8 @@ class Cursor {
   std::string_view text_;
   std::size_t at_ = 0;
 };
+
+namespace {
 
 std::int64_t product(const Numbers& values) {
   std::int64_t result = 1;
@@ -274,7 +274,7 @@ class AnnotationReader::HloText {
     return result;
   }
 
-  Cursor cursor_;
+  AnnotationCursor cursor_;
 };
 
 /// The form of Shardy, JAX's partitioner.
@@ -376,14 +376,15 @@ class AnnotationReader::ShardyText {
   }
 
   const std::vector<NamedMesh>& meshes_;
-  Cursor cursor_;
+  AnnotationCursor cursor_;
 };
 
 AnnotationReader::AnnotationReader(const hlo::Module& module) : module_(module) {
   const std::string text = unescaped(module.frontend_attributes);
   const std::size_t begin = text.find("xla.sdy.meshes={");
   if (begin == std::string::npos) return;
-  Cursor cursor(std::string_view(text).substr(begin + std::string("xla.sdy.meshes={").size()));
+  AnnotationCursor cursor(
+      std::string_view(text).substr(begin + std::string("xla.sdy.meshes={").size()));
   while (!cursor.take("}")) {
     NamedMesh mesh;
     mesh.name = cursor.word();

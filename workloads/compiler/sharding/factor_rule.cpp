@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "sim/base/contains.h"
+
 namespace tpu::compiler {
 
 using hlo::Computation;
@@ -17,10 +19,6 @@ using hlo::Shape;
 namespace {
 
 using Dimensions = std::vector<std::int64_t>;
-
-bool contains(const Dimensions& list, std::int64_t value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
 
 bool is_plain(const hlo::WindowDimension& window) {
   return window.size == 1 && window.stride == 1 && window.padding_low == 0 &&

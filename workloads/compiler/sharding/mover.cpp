@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 
 namespace tpu::compiler {
@@ -22,10 +23,6 @@ std::size_t common(const Axes& a, const Axes& b) {
   std::size_t count = 0;
   while (count < a.size() && count < b.size() && a[count] == b[count]) ++count;
   return count;
-}
-
-bool contains(const Axes& axes, int axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
 }  // namespace
