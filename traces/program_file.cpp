@@ -53,7 +53,7 @@ std::vector<std::vector<std::uint32_t>> split_words(const std::vector<std::uint8
 
 /// The numbers of the program itself by name; `visit(name, number)`.
 template <class Program, class Visitor>
-void visit_numbers(Program& program, Visitor&& visit) {
+void visit_program_numbers(Program& program, Visitor&& visit) {
   visit("examples_per_core", program.examples_per_core);
   visit("infeed_bytes", program.infeed_bytes);
   visit("infeed_host_bytes", program.infeed_host_bytes);
@@ -114,7 +114,7 @@ void write_program_file(const std::string& path, const isa::Program& program) {
       {"name", program.name}, {"chip", program.chip}, {"compiler", program.compiler}};
   std::vector<std::string> names;
   std::vector<std::uint64_t> numbers;
-  visit_numbers(program, [&](const char* name, std::uint64_t number) {
+  visit_program_numbers(program, [&](const char* name, std::uint64_t number) {
     names.emplace_back(name);
     numbers.push_back(number);
   });
@@ -161,7 +161,7 @@ isa::Program read_program_file(const std::string& path) {
   const std::vector<std::string>& names = summary.column<std::string>("name");
   const std::vector<std::uint64_t>& numbers = summary.column<std::uint64_t>("value");
   for (std::size_t i = 0; i < names.size(); ++i) {
-    visit_numbers(program, [&](const char* name, std::uint64_t& number) {
+    visit_program_numbers(program, [&](const char* name, std::uint64_t& number) {
       if (names[i] == name) number = numbers[i];
     });
     if (names[i] == "cores") program.cores = static_cast<std::uint32_t>(numbers[i]);

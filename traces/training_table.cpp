@@ -8,7 +8,7 @@ namespace {
 
 /// The numbers of a training by name; `visit(name, number)`.
 template <class Record, class Visitor>
-void visit_numbers(Record& training, Visitor&& visit) {
+void visit_training_numbers(Record& training, Visitor&& visit) {
   visit("epochs", training.epochs);
   visit("examples", training.examples);
   visit("cycles", training.time.cycles);
@@ -27,7 +27,7 @@ void add_training(const std::optional<Training>& training, Hdf5Contents& content
   std::vector<Training::Shape> shapes;
   if (training) {
     shapes = training->shapes;
-    visit_numbers(*training, [&](const char* name, std::uint64_t number) {
+    visit_training_numbers(*training, [&](const char* name, std::uint64_t number) {
       names.emplace_back(name);
       numbers.push_back(number);
     });
@@ -58,7 +58,7 @@ std::optional<Training> training_of(const Hdf5Contents& contents) {
   if (numbers.rows() == 0) return std::nullopt;
   Training training;
   training.scenario = contents.attribute("scenario");
-  visit_numbers(training, [&](const char* name, std::uint64_t& number) {
+  visit_training_numbers(training, [&](const char* name, std::uint64_t& number) {
     for (std::size_t i = 0; i < numbers.rows(); ++i) {
       if (numbers.column<std::string>("name")[i] == name) {
         number = numbers.column<std::uint64_t>("value")[i];

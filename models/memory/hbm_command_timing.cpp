@@ -9,7 +9,7 @@
 namespace tpu {
 namespace {
 
-void check(const HbmParams& params) {
+void check_commands(const HbmParams& params) {
   const std::uint32_t groups = params.command.bank_groups;
   if (groups == 0 || (groups & (groups - 1)) != 0 || params.banks % groups != 0) {
     throw ConfigurationError(
@@ -25,7 +25,7 @@ void check(const HbmParams& params) {
 
 HbmCommandTiming::HbmCommandTiming(const HbmParams& params, std::uint32_t clock_mhz)
     : pin_mbps_(params.pin_mbps), clock_mhz_(clock_mhz) {
-  check(params);
+  check_commands(params);
   const auto clocks = [&](std::uint64_t ns) { return (ns * params.pin_mbps + 1999) / 2000; };
   const HbmCommandParams& command = params.command;
   const std::uint32_t burst_bytes =

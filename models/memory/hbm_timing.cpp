@@ -5,12 +5,11 @@
 #include <string>
 
 #include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu {
 namespace {
-
-std::uint64_t divide_up(std::uint64_t amount, std::uint64_t by) { return (amount + by - 1) / by; }
 
 std::uint64_t minus(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 
@@ -46,7 +45,7 @@ HbmTiming::HbmTiming(const HbmParams& params, std::uint32_t clock_mhz) {
       std::gcd(std::uint64_t{params.pin_mbps}, 2 * std::uint64_t{clock_mhz});
   memory_clocks = params.pin_mbps / common;
   core_clocks = 2 * std::uint64_t{clock_mhz} / common;
-  const auto clocks = [&](std::uint64_t ns) { return divide_up(ns * params.pin_mbps, 2000); };
+  const auto clocks = [&](std::uint64_t ns) { return ceil_divide(ns * params.pin_mbps, 2000); };
 
   const std::uint64_t burst_bytes =
       std::uint64_t{params.channel_bits} / params.pseudo_channels * params.burst_beats / 8;
@@ -60,7 +59,7 @@ HbmTiming::HbmTiming(const HbmParams& params, std::uint32_t clock_mhz) {
   turn = {clocks(params.write_to_read_ns + params.read_latency_ns), params.bus_turn_clocks};
   row_miss = {reopen_read, clocks(params.write_recovery_ns + params.precharge_ns +
                                   params.write_activate_ns + params.write_latency_ns)};
-  drain_granules = divide_up(params.drain_bursts, bursts);
+  drain_granules = ceil_divide(params.drain_bursts, bursts);
   if (params.refresh_interval_ns == 0) return;
   refresh_interval = clocks(params.refresh_interval_ns);
   first_refresh = clocks(params.first_refresh_ns);

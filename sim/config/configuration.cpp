@@ -28,7 +28,6 @@ namespace {
 constexpr std::string_view kSuffix = ".toml";
 constexpr std::string_view kSourceMark = "Source: ";
 constexpr std::size_t kMaximumBases = 16;
-constexpr std::size_t kMostKeyParts = 16;
 constexpr std::uintmax_t kMaximumFileBytes = std::uintmax_t{1} << 20;
 
 bool is_file_name(const std::string& name) {

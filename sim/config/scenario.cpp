@@ -17,7 +17,6 @@
 namespace tpu::config {
 namespace {
 
-constexpr std::size_t kMostKeyParts = 16;
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 20;
 constexpr std::size_t kMostBases = 8;
 constexpr double kMost = 1e15;
@@ -113,9 +112,9 @@ void assign(Scenario& scenario, const Key& key, const toml::node& node, const st
   }
 }
 
-class Reader {
+class ScenarioReader {
  public:
-  explicit Reader(Scenario& scenario) : scenario_(scenario) {}
+  explicit ScenarioReader(Scenario& scenario) : scenario_(scenario) {}
 
   void read_named(const std::string& name, const std::string& where) {
     for (const BuiltInFile& file : built_in_scenario_files()) {
@@ -210,14 +209,14 @@ std::vector<std::string> built_in_scenarios() {
 
 Scenario load_scenario(const std::string& name_or_file) {
   Scenario scenario;
-  Reader(scenario).read_named(name_or_file, "");
+  ScenarioReader(scenario).read_named(name_or_file, "");
   scenario.name = name_or_file;
   return scenario;
 }
 
 Scenario parse_scenario(const std::string& text, const std::string& file) {
   Scenario scenario;
-  Reader(scenario).read_text(text, file);
+  ScenarioReader(scenario).read_text(text, file);
   scenario.name = file;
   return scenario;
 }

@@ -29,6 +29,8 @@ std::string left(std::string text, std::size_t width);
 std::string right(const std::string& text, std::size_t width);
 /// A text cut to the width (at least 20), its end replaced by "..".
 std::string fitted(const std::string& text, int width);
+/// Columns of the bars of a report.
+inline constexpr int kBarWidth = 40;
 /// A bar of `width` columns for a fraction, in eighths of a column where the terminal can.
 std::string bar(double fraction, int width, const TextStyle& style);
 /// Rows of text cells as columns: the first to the left, the others to the right.

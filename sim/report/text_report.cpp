@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::size_t kExpensiveOps = 10;
 constexpr std::size_t kDifferingOps = 10;
-constexpr int kBarWidth = 40;
 
 std::string machine_line(const traces::RunRecord& record) {
   const MachineParams& params = record.params;

@@ -7,7 +7,6 @@
 namespace tpu::report {
 namespace {
 
-constexpr int kBarWidth = 40;
 constexpr double kPercentiles[] = {1, 50, 90, 99};
 
 /// "4 d 3 h 12 min", "2 min 31.2 s", "812 ms".
