@@ -393,7 +393,7 @@ TEST_F(ProgramTest, UsageErrorsExitWithTwo) {
                "--batch: expected a multiple of the 8 cores that share it, found 9");
   expect_error("run mlp --cores 9", 2, "--cores: v3-8 has 8 cores, 0 to 7; found 9 cores");
   expect_error("run mlp --cores [8]", 2, "--cores: v3-8 has 8 cores, 0 to 7; found core 8");
-  expect_error("run mlp --shape 8x8x8", 2, "shape");
+  expect_error("run lenet --shape 8x8x8", 2, "shape");
   expect_error("run matmul --shape 8x8", 2, "shape");
   expect_error("run mlp --compiler xla", 2, "which only tpusim compiles");
   EXPECT_EQ(files(), 0u);

@@ -458,8 +458,8 @@ TEST(Zoo, ErrorsSayWhatIsAllowed) {
   EXPECT_EQ(error_of("vgg", WorkloadOptions()),
             "no workload \"vgg\" (there are: mlp, lenet, resnet50, transformer, bert, bert-large, "
             "roberta, fairseq-transformer, biggan, matmul, conv)");
-  EXPECT_EQ(error_of("mlp", "shape", "1x2x3"),
-            "workload mlp has no option shape (it has: batch, replicas, dtype, learning_rate)");
+  EXPECT_EQ(error_of("lenet", "shape", "1x2x3"),
+            "workload lenet has no option shape (it has: batch, replicas, dtype, learning_rate)");
   EXPECT_EQ(error_of("mlp", "batch", "0"), "option batch: expected 1 to 1048576, found 0");
   EXPECT_EQ(error_of("resnet50", "batch", "1000000000000"),
             "option batch: expected 1 to 1048576, found 1000000000000");
