@@ -14,6 +14,7 @@
 #include "models/host/loader.h"
 #include "models/memory/hbm_timing.h"
 #include "models/pod.h"
+#include "models/wait_graph.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -84,6 +85,13 @@ std::string listed(const std::vector<std::string>& names, std::size_t most) {
 }
 
 std::uint32_t longest_block(const RunOptions& options) { return options.interpret ? 1 : 1U << 16; }
+
+std::uint32_t last_to_end(const std::vector<Core*>& cores) {
+  const auto last = std::max_element(cores.begin(), cores.end(), [](const Core* a, const Core* b) {
+    return a->end_cycle() < b->end_cycle();
+  });
+  return (*last)->number();
+}
 
 }  // namespace
 
@@ -324,12 +332,14 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   BlockTable blocks(program_, kernels_, params_.core, longest_block(options),
                     options.most_remembered);
   WaitCauses wait_causes(params_.cores());
+  WaitGraph wait_graph(params_, classes.folded() ? classes.size() : numbers.size(),
+                       program_.ops.size());
   WarmUp warm_up(options, params_);
   MemberObserver observer(options.observer, classes);
   RunOptions of_cores = options;
   if (options.observer != nullptr && classes.folded()) of_cores.observer = &observer;
-  const CoreSetup setup{params_,  program_,    of_cores, blocks,
-                        followed, wait_causes, warm_up,  classes};
+  const CoreSetup setup{params_,     program_,   of_cores, blocks, followed,
+                        wait_causes, wait_graph, warm_up,  classes};
   std::unique_ptr<Pod> pod;
   std::unique_ptr<FoldedPod> folded;
   if (classes.folded()) {
@@ -349,6 +359,7 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
     if (!core->finished()) throw ProgramFault(describe_deadlock(params_, cores));
   }
   RunResult run = result(numbers, classes, cores);
+  run.critical_path = wait_graph.finish(last_to_end(cores));
   run.events = clock.events;
   run.notes = notes(cores, classes, followed, options);
   if (!blocks.unconfirmed().empty()) {

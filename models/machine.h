@@ -10,6 +10,7 @@
 
 #include "isa/dma_descriptor.h"
 #include "isa/program.h"
+#include "models/critical_path.h"
 #include "models/params.h"
 #include "models/schedule_cause.h"
 #include "sim/base/cycle_account.h"
@@ -236,6 +237,7 @@ struct RunResult {
   std::uint64_t cycles = 0;           ///< When the last core finished.
   std::uint64_t events = 0;           ///< Of the SystemC kernel.
   std::uint32_t simulated_cores = 0;  ///< Each stands for a class of cores whose state is equal.
+  CriticalPath critical_path;         ///< From the begin of the account on.
   std::vector<PathTaken> paths;       ///< Of the first of the cores, by number in Program::control.
   std::vector<std::string> notes;     ///< What was not modelled or not confirmed in this run.
 };

@@ -107,6 +107,11 @@ constexpr Row kColumns[] = {
     {"step_time_ms", "ms", "mean step"},
     {"examples_per_s", "1/s", "examples of all cores"},
     {"problem", "", "why it did not run; empty: it ran"},
+    {"critical_path:resource", "", "what the time goes to"},
+    {"critical_path:path_cycles", "cycles", "on the critical path"},
+    {"critical_path:share", "1", "of the run: mean gain of freeing it over all orders"},
+    {"free_resources:free", "", "resources that take no time; empty: none"},
+    {"free_resources:cycles", "cycles", "of the run then, the program the same"},
     {"links:from_chip", "", "chip that sends over the link"},
     {"links:to_chip", "", "chip at its other end"},
     {"links:direction", "", "of the link: +x, -x, +y, -y, +z, -z"},
@@ -141,6 +146,12 @@ ColumnText text_of_account(const std::string& column) {
   }
   if (const std::string wait = before("_wait_cycles"); !wait.empty()) {
     return {"cycles", "of waits: " + wait};
+  }
+  if (const std::string resource = before("_path_cycles"); !resource.empty()) {
+    return {"cycles", "on the critical path: " + resource};
+  }
+  if (const std::string resource = before("_free_gains_cycles"); !resource.empty()) {
+    return {"cycles", "that a run with a free one gains in the op, mean of the cores: " + resource};
   }
   if (const std::string result = before("_result_cycles"); !result.empty()) {
     return {"cycles", "that the schedule awaits a result of: " + result};

@@ -11,6 +11,7 @@
 #include "sim/base/error.h"
 #include "traces/buffer_lifetimes.h"
 #include "traces/column_texts.h"
+#include "traces/critical_path_table.h"
 #include "traces/event_tables.h"
 #include "traces/hdf5_file.h"
 #include "traces/host_stages.h"
@@ -417,6 +418,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   add_paths(record, contents);
   contents.tables["notes"].add("text", record.result.notes);
   contents.tables["what_if"] = what_if_table(record.what_if);
+  add_critical_path(record.result.critical_path, contents);
   contents.tables["host_verdict"].add("text", record.host_verdict);
   add_training(record.training, contents);
   contents.tables["losses"].add("loss", record.losses);
@@ -460,6 +462,7 @@ RunRecord read_run_file(const std::string& path) {
   read_paths(contents, path, record);
   record.result.notes = contents.table("notes").column<std::string>("text");
   record.what_if = what_if_of(contents.table("what_if"));
+  record.result.critical_path = critical_path_of(contents);
   record.host_verdict = contents.table("host_verdict").column<std::string>("text");
   record.training = training_of(contents);
   record.losses = contents.table("losses").column<double>("loss");

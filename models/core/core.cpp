@@ -53,10 +53,11 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
   CoreOutside& outside = *this;
   dma_ = std::make_unique<DmaEngine>(DmaEngine::Core{chip_, core_}, setup.params, setup.program,
                                      hbm, scalar_, data_ ? &data_->state() : nullptr,
-                                     data_ ? data_->knowledge() : nullptr, dma_ports);
-  sequencer_ = std::make_unique<Sequencer>(Sequencer::Place{number_, chip_, core_}, setup.params,
-                                           setup.blocks, setup.options, setup.warm_up, scalar_,
-                                           flags_, setup.wait_causes, data_.get(), outside);
+                                     data_ ? data_->knowledge() : nullptr, setup.wait_graph,
+                                     dma_ports);
+  sequencer_ = std::make_unique<Sequencer>(
+      Sequencer::Place{number_, chip_, core_}, setup.params, setup.blocks, setup.options,
+      setup.warm_up, scalar_, flags_, setup.wait_causes, setup.wait_graph, data_.get(), outside);
 }
 
 void Core::start_of_simulation() {
@@ -201,6 +202,7 @@ std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t
   message.flag = to.flag;
   message.value = value;
   message.sent = now;
+  message.transfer = setup_.wait_graph.start(number_, 0, Resource::kIci, Resource::kIci);
   message.destinations = destinations;
   out_ici->send(message, now);
   return {};

@@ -25,6 +25,7 @@ struct CoreSetup {
   BlockTable& blocks;
   const FollowedKernels& followed;
   WaitCauses& wait_causes;
+  WaitGraph& wait_graph;
   WarmUp& warm_up;
   /// Those that take part, and which of them one stands for.
   const CoreClasses& classes;

@@ -27,7 +27,8 @@ std::size_t mxu_index(std::size_t mxu) { return static_cast<std::size_t>(Unit::k
 
 Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
                      const RunOptions& options, WarmUp& warm_up, ScalarUnit& scalar,
-                     SyncFlags& flags, WaitCauses& causes, DataPath* data, CoreOutside& outside)
+                     SyncFlags& flags, WaitCauses& causes, WaitGraph& graph, DataPath* data,
+                     CoreOutside& outside)
     : place_(place),
       params_(params),
       blocks_(blocks),
@@ -36,6 +37,7 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
       scalar_(scalar),
       flags_(flags),
       causes_(causes),
+      graph_(graph),
       data_(data),
       outside_(outside),
       paths_(blocks.program(), options) {
@@ -148,6 +150,7 @@ std::string Sequencer::add_to_remote_flag(const Interaction& interaction) {
   } else {
     require(scalar_.origin(to.reg), "the remote flag");
   }
+  graph_.at(position());
   return outside_.add_to_remote_flag(scalar_.assumed_value(to), value, destinations, now_);
 }
 
@@ -179,7 +182,11 @@ std::uint32_t Sequencer::checked_flag(std::uint32_t flag) const {
 
 Sequencer::Contact Sequencer::wait_for(std::uint32_t flag, std::uint32_t wanted) {
   outside_.catch_up(now_);
-  if (flags_.at_least(flag, wanted)) return Contact::kDone;
+  if (flags_.at_least(flag, wanted)) {
+    graph_.met(position(), flags_.reached_by(flag, wanted));
+    return Contact::kDone;
+  }
+  graph_.at(position());
   flags_.begin_wait(flag, wanted, now_);
   causes_.begin_wait(place_.number, now_);
   return Contact::kWait;
@@ -188,6 +195,7 @@ Sequencer::Contact Sequencer::wait_for(std::uint32_t flag, std::uint32_t wanted)
 void Sequencer::end_wait(std::uint64_t now) {
   const SyncFlags::Wait wait = flags_.wait();
   flags_.end_wait();
+  graph_.released(place_.number, now, wait.raiser.transfer);
   for (const WaitCauses::Piece& piece : causes_.end_wait(place_.number, wait, now)) {
     const std::uint64_t cycles = piece.end - piece.begin;
     if (piece.reason == CoreState::kInfeedWait || piece.reason == CoreState::kPeerHostWait) {
@@ -202,6 +210,19 @@ void Sequencer::end_wait(std::uint64_t now) {
       observer()->on_wait(place_.number, piece.reason, piece.begin, piece.end);
     }
   }
+}
+
+/// Where the core is, in the record of what waits wait for.
+WaitGraph::Position Sequencer::position() const {
+  WaitGraph::Position position;
+  position.core = place_.number;
+  if (!frames_.empty()) position.op = frames_.back().op;
+  position.cycle = now_;
+  for (std::size_t c = 0; c < kScheduleCauses; ++c) {
+    const Resource resource = resource_of(static_cast<ScheduleCause>(c));
+    position.ran[static_cast<std::size_t>(resource)] += counts_[BlockCounters::kSchedule + c];
+  }
+  return position;
 }
 
 void Sequencer::count_late_core(const WaitCauses::Piece& piece) {
@@ -294,6 +315,7 @@ Sequencer::Contact Sequencer::start_dma(const Interaction& interaction) {
   const MemberDestinations destinations =
       check_member_dmas(scalar_, code.begin(code.bundles[block_->first])[interaction.instruction],
                         interaction, descriptor, params_);
+  graph_.at(position());
   const std::string problem =
       outside_.start_dma(descriptor, unknown, {block_->kernel, block_->first}, destinations, now_);
   if (!problem.empty()) fault(problem);
@@ -555,12 +577,14 @@ void Sequencer::call() {
       fault(problem.what());
     }
   }
+  graph_.pass(position());
   frames_.push_back({block.kernel, block.end, site.op, now_, counters()});
   scalar_.enter(site.kernel);
   go_to(site.kernel, 0);
 }
 
 void Sequencer::return_from_kernel() {
+  graph_.pass(position());
   const Frame frame = std::move(frames_.back());
   frames_.pop_back();
   const Counters own = counters() - frame.before;
@@ -575,6 +599,7 @@ void Sequencer::return_from_kernel() {
 
 void Sequencer::end_step() {
   limit_step();
+  graph_.pass(position());
   const StepSpan span{step_begin_, now_};
   step_begin_ = now_;
   if (result_.steps.empty()) {
@@ -606,6 +631,7 @@ void Sequencer::begin_account() {
   result_.ops.resize(blocks_.program().ops.size());
   result_.waited_for.clear();
   result_.begin_cycle = now_;
+  graph_.begin(place_.number, now_);
   if (observer() != nullptr) {
     observer()->on_account({place_.number, place_.chip, place_.core, now_});
   }

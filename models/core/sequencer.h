@@ -18,6 +18,7 @@
 #include "models/core/warm_up.h"
 #include "models/machine.h"
 #include "models/network/ici_message.h"
+#include "models/wait_graph.h"
 
 namespace tpu {
 
@@ -62,7 +63,7 @@ class Sequencer {
 
   Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
             const RunOptions& options, WarmUp& warm_up, ScalarUnit& scalar, SyncFlags& flags,
-            WaitCauses& causes, DataPath* data, CoreOutside& outside);
+            WaitCauses& causes, WaitGraph& graph, DataPath* data, CoreOutside& outside);
 
   /// Systolic arrays cell by cell in place of the timing and the values of the MXUs.
   void use_arrays(const std::vector<MatrixPort*>& arrays);
@@ -118,6 +119,7 @@ class Sequencer {
   void note_addition(const Interaction& interaction);
   Contact wait_for(std::uint32_t flag, std::uint32_t wanted);
   void end_wait(std::uint64_t now);
+  WaitGraph::Position position() const;
   void count_late_core(const WaitCauses::Piece& piece);
   isa::DmaDescriptor descriptor_of(const Interaction& interaction, UnknownAddresses& unknown);
   UnknownAddresses unknown_addresses(const Interaction& interaction) const;
@@ -164,6 +166,7 @@ class Sequencer {
   ScalarUnit& scalar_;
   SyncFlags& flags_;
   WaitCauses& causes_;
+  WaitGraph& graph_;
   DataPath* data_;
   CoreOutside& outside_;
   ControlPaths paths_;

@@ -93,7 +93,7 @@ std::uint32_t DmaPayload::same_origin(std::uint32_t first, std::uint32_t most) c
 
 DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program& program,
                      MemoryImage& hbm, ScalarUnit& scalar, isa::CoreState* data,
-                     Knowledge* knowledge, DmaPorts& ports)
+                     Knowledge* knowledge, WaitGraph& graph, DmaPorts& ports)
     : core_(core),
       params_(params),
       program_(program),
@@ -101,6 +101,7 @@ DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program&
       scalar_(scalar),
       data_(data),
       knowledge_(knowledge),
+      graph_(graph),
       ports_(ports),
       vmem_rows_((params.core.vmem_mib << 20) / isa::kVmemRowBytes),
       hbm_granules_((std::uint64_t{params.hbm.gib} << 20) / params.cores_per_chip) {}
@@ -219,6 +220,7 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
   dma.unknown = unknown;
   dma.place = place;
   dma.begin = now;
+  dma.transfer = record_start(descriptor);
   const bool reads = descriptor.source.space == MemorySpace::kHbm;
   const bool writes = descriptor.destination.space == MemorySpace::kHbm;
   if (infeed) {
@@ -249,6 +251,18 @@ bool DmaEngine::core_alone_notices(const isa::DmaDescriptor& descriptor) const {
          descriptor.destination.space != MemorySpace::kOutfeed;
 }
 
+/// A local DMA begins, in the record of what waits wait for.
+std::uint32_t DmaEngine::record_start(const isa::DmaDescriptor& descriptor) {
+  const bool infeed = descriptor.source.space == MemorySpace::kInfeed;
+  const bool outfeed = descriptor.destination.space == MemorySpace::kOutfeed;
+  const bool reads = descriptor.source.space == MemorySpace::kHbm;
+  const bool writes = descriptor.destination.space == MemorySpace::kHbm;
+  const std::uint64_t granules = std::uint64_t{descriptor.granules} * (reads + writes);
+  return graph_.start(number(), granules * isa::kHbmGranuleBytes,
+                      infeed ? Resource::kHost : Resource::kHbm,
+                      outfeed ? Resource::kHost : Resource::kHbm);
+}
+
 // ---- Progress of local DMAs
 
 void DmaEngine::hbm_done(std::uint64_t token, std::uint64_t now) {
@@ -266,6 +280,7 @@ void DmaEngine::hbm_done(std::uint64_t token, std::uint64_t now) {
   LocalDma& dma = local_[token];
   if (--dma.parts > 0) return;
   if (dma.descriptor.destination.space == MemorySpace::kOutfeed) {
+    graph_.split(dma.transfer, now);
     ports_.send_outfeed(std::uint64_t{dma.descriptor.granules} * isa::kHbmGranuleBytes, token, now);
     return;
   }
@@ -276,6 +291,7 @@ void DmaEngine::infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> w
                                std::uint64_t now) {
   LocalDma& dma = local_[token];
   dma.words = std::move(words);
+  graph_.split(dma.transfer, now);
   ports_.submit_hbm(
       hbm_request(dma.descriptor.destination, true, 0, dma.descriptor.granules, *this, token), now);
 }
@@ -295,6 +311,8 @@ void DmaEngine::complete(std::uint64_t token, std::uint64_t now) {
   if (descriptor.destination.space == MemorySpace::kOutfeed) reason = CoreState::kOutfeedWait;
   FlagRaiser raiser;
   raiser.reason = reason;
+  raiser.transfer = dma.transfer;
+  graph_.done(dma.transfer, now);
   ports_.raise_flag(descriptor.destination_flag, descriptor.granules, raiser, now);
 }
 
@@ -341,12 +359,15 @@ void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddres
   dma.id = remote_started_++;
   remote_.emplace(dma.id, std::move(owned));
   dma.source_engine = this;
-  dma.source_core = core_.chip * params_.cores_per_chip + core_.core;
+  dma.source_core = number();
   dma.descriptor = descriptor;
   dma.unknown = unknown;
   dma.place = place;
   dma.destinations = destinations;
   dma.begin = now;
+  const std::uint64_t bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
+  dma.leaves = graph_.start(number(), bytes, Resource::kIci, Resource::kIci);
+  dma.arrives = graph_.start(number(), bytes, Resource::kIci, Resource::kIci);
   const std::uint32_t largest = std::max<std::uint32_t>(params_.ici.message_kib, 1);
   dma.messages = (descriptor.granules + largest - 1) / largest;
   for (std::uint32_t i = 0; i < dma.messages; ++i) {
@@ -384,13 +405,18 @@ void DmaEngine::message_left(const IciMessage& message, std::uint64_t now) {
   }
   FlagRaiser raiser;
   raiser.reason = CoreState::kIciWait;
+  raiser.transfer = dma.leaves;
+  graph_.done(dma.leaves, now);
   ports_.raise_flag(dma.descriptor.source_flag, dma.descriptor.granules, raiser, now);
 }
 
 void DmaEngine::message_arrived(const IciMessage& message, std::uint64_t now) {
   if (message.dma == nullptr) {
     const std::uint32_t sender = message.source_chip * params_.cores_per_chip + message.source_core;
-    ports_.raise_flag(message.flag, message.value, FlagRaiser::peer(sender, message.sent), now);
+    FlagRaiser raiser = FlagRaiser::peer(sender, message.sent);
+    raiser.transfer = message.transfer;
+    graph_.done(message.transfer, now);
+    ports_.raise_flag(message.flag, message.value, raiser, now);
     return;
   }
   RemoteDma& dma = *message.dma;
@@ -415,7 +441,9 @@ void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
   dma.source_engine->note(dma.descriptor, dma.destinations, dma.begin, now);
   const std::uint32_t flag = dma.descriptor.destination_flag;
   const std::uint32_t granules = dma.descriptor.granules;
-  const FlagRaiser sender = FlagRaiser::peer(dma.source_core, dma.begin);
+  FlagRaiser sender = FlagRaiser::peer(dma.source_core, dma.begin);
+  sender.transfer = dma.arrives;
+  graph_.done(dma.arrives, now);
   dma.source_engine->finish(dma);
   ports_.raise_flag(flag, granules, sender, now);
 }

@@ -18,6 +18,7 @@
 #include "models/memory/memory_image.h"
 #include "models/network/ici_message.h"
 #include "models/params.h"
+#include "models/wait_graph.h"
 
 namespace tpu {
 
@@ -46,6 +47,8 @@ struct RemoteDma {
   CodePlace place;
   MemberDestinations destinations;
   std::uint64_t begin = 0;
+  std::uint32_t leaves = 0;   ///< Its way out of the source, in WaitGraph.
+  std::uint32_t arrives = 0;  ///< And to the destination.
   std::uint32_t messages = 0;
   std::uint32_t read = 0;     ///< Messages whose data is out of the source memory.
   std::uint32_t left = 0;     ///< Messages that have left the source.
@@ -94,7 +97,8 @@ class DmaEngine : public HbmClient {
   };
   /// `data`: absent with values off, unless kernels are followed; then there is `knowledge`, too.
   DmaEngine(Core core, const MachineParams& params, const isa::Program& program, MemoryImage& hbm,
-            ScalarUnit& scalar, isa::CoreState* data, Knowledge* knowledge, DmaPorts& ports);
+            ScalarUnit& scalar, isa::CoreState* data, Knowledge* knowledge, WaitGraph& graph,
+            DmaPorts& ports);
 
   /// Starts a DMA; returns what is wrong with it, or nothing.
   std::string start(isa::DmaDescriptor descriptor, UnknownAddresses unknown, CodePlace place,
@@ -118,6 +122,7 @@ class DmaEngine : public HbmClient {
     UnknownAddresses unknown;
     CodePlace place;
     std::uint64_t begin = 0;
+    std::uint32_t transfer = 0;        ///< Its number in WaitGraph.
     std::uint32_t parts = 0;           ///< HBM requests under way.
     std::vector<std::uint32_t> words;  ///< Out of the infeed queue.
   };
@@ -145,6 +150,8 @@ class DmaEngine : public HbmClient {
   void complete(std::uint64_t token, std::uint64_t now);
   void finish(const RemoteDma& dma) { remote_.erase(dma.id); }
   std::uint64_t new_token();
+  std::uint32_t number() const { return core_.chip * params_.cores_per_chip + core_.core; }
+  std::uint32_t record_start(const isa::DmaDescriptor& descriptor);
   void note(const isa::DmaDescriptor& descriptor, const MemberDestinations& destinations,
             std::uint64_t begin, std::uint64_t end) const;
 
@@ -166,6 +173,7 @@ class DmaEngine : public HbmClient {
   ScalarUnit& scalar_;
   isa::CoreState* data_;
   Knowledge* knowledge_;
+  WaitGraph& graph_;
   DmaPorts& ports_;
   const std::uint32_t vmem_rows_;
   const std::uint64_t hbm_granules_;

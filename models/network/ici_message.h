@@ -25,6 +25,7 @@ struct IciMessage {
   std::uint32_t flag = 0;    ///< Of an addition.
   std::uint32_t value = 0;
   std::uint64_t sent = 0;           ///< The cycle of an addition.
+  std::uint32_t transfer = 0;       ///< Of an addition: its number in WaitGraph.
   MemberDestinations destinations;  ///< When the source stands for its class.
 };
 

@@ -3,6 +3,7 @@
 #include "models/parameter_table.h"
 #include "sim/report/comparison.h"
 #include "sim/report/comparison_table.h"
+#include "sim/report/critical_path_report.h"
 #include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
 #include "sim/report/training_report.h"
@@ -60,6 +61,7 @@ Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_
   json["dmas"] = number(op.dmas);
   json["ici_bytes"] = number(op.ici_bytes);
   json["causes"] = causes_json(op.causes);
+  json.update(op_path_json(record, op.op));
   json["bound_by"] = to_string(op.bound);
   json["bound_share"] = op.bound_share;
   json["busy"] = {{"mxu", op.shares.mxu},
@@ -303,9 +305,11 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["idle_fraction"] = summary.idle_fraction;
   json["breakdown"] = breakdown_json(summary.breakdown);
   json["causes"] = causes_json(summary.causes);
+  json["depends_on"] = critical_path_json(record, summary);
   json["units"] = units_json(summary.units);
   json["roofline"] = {{"compute_ms", summary.roofline.compute_ms},
                       {"memory_ms", summary.roofline.memory_ms},
+                      {"moved_memory_ms", moved_bytes_ms(record.params, summary)},
                       {"bound_ms", summary.roofline.bound_ms},
                       {"reached", summary.roofline.reached}};
   json["flops"] = {{"model", number(summary.model_flops)},

@@ -1,6 +1,7 @@
 #include "sim/report/summary.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 
@@ -74,27 +75,40 @@ Shares shares_of(const MachineParams& params, const Counters& counters, double c
   return shares;
 }
 
+Bound bound_of(Resource resource) {
+  constexpr Bound kBounds[] = {Bound::kMxu, Bound::kVpu,    Bound::kLatency,
+                               Bound::kHbm, Bound::kInfeed, Bound::kIci};
+  static_assert(std::size(kBounds) == kResources);
+  return kBounds[static_cast<std::size_t>(resource)];
+}
+
 /// The resource behind a cause.
 Bound resource_of(std::size_t cause) {
-  if (cause < kScheduleCauses) {
-    const auto schedule = static_cast<ScheduleCause>(cause);
-    if (schedule <= ScheduleCause::kWeights) return Bound::kMxu;
-    return schedule <= ScheduleCause::kVectorAlu ? Bound::kVpu : Bound::kLatency;
-  }
+  if (cause < kScheduleCauses) return bound_of(tpu::resource_of(static_cast<ScheduleCause>(cause)));
   const std::string wait = cause_name(cause);
   if (wait == tpu::to_string(CoreState::kMemoryWait)) return Bound::kHbm;
   if (wait == tpu::to_string(CoreState::kIciWait)) return Bound::kIci;
   return wait == tpu::to_string(CoreState::kPeerWait) ? Bound::kPeer : Bound::kInfeed;
 }
 
-void find_bound(OpSummary& op) {
+/// Where the critical path goes through the op, what it spends most time with there; an op that is
+/// not on it, by its own cycles.
+void find_bound(const CriticalPath& path, OpSummary& op) {
   std::array<double, static_cast<std::size_t>(Bound::kPadding)> time{};
-  for (std::size_t cause = 0; cause < kCauses; ++cause) {
-    time[static_cast<std::size_t>(resource_of(cause))] += op.causes[cause];
+  if (op.op < path.ops.size()) {
+    for (std::size_t r = 0; r < kResources; ++r) {
+      const Bound bound = bound_of(static_cast<Resource>(r));
+      time[static_cast<std::size_t>(bound)] += static_cast<double>(path.ops[op.op].path[r]);
+    }
+  }
+  if (std::accumulate(time.begin(), time.end(), 0.0) <= 0) {
+    for (std::size_t cause = 0; cause < kCauses; ++cause) {
+      time[static_cast<std::size_t>(resource_of(cause))] += op.causes[cause];
+    }
   }
   const auto most = std::max_element(time.begin(), time.end());
   if (*most > 0) op.bound = static_cast<Bound>(most - time.begin());
-  op.bound_share = ratio(*most, total(op.causes));
+  op.bound_share = ratio(*most, std::accumulate(time.begin(), time.end(), 0.0));
   const bool matmul = op.bound == Bound::kMxu && op.matmul_padding > kMostlyPadding;
   const bool layout =
       (op.bound == Bound::kVpu || op.bound == Bound::kHbm) && op.layout_padding > kMostlyPadding;
@@ -143,7 +157,7 @@ OpSummary summarize_op(const traces::RunRecord& record, std::uint32_t index) {
     op.matmul_padding = op.padded_matmul_flops / op.matmul_flops;
   }
   op.layout_padding = layout_padding(info.shape);
-  find_bound(op);
+  find_bound(record.result.critical_path, op);
   return op;
 }
 

@@ -8,6 +8,7 @@
 #include "models/parameter_table.h"
 #include "sim/report/comparison.h"
 #include "sim/report/comparison_table.h"
+#include "sim/report/critical_path_report.h"
 #include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
 #include "sim/report/training_report.h"
@@ -140,6 +141,12 @@ void print_key_figures(std::ostringstream& out, const traces::RunRecord& record,
     line(out, "Roofline bound", short_time(roof.bound_ms),
          std::string(roof.compute_ms >= roof.memory_ms ? "useful FLOPs" : "compulsory HBM bytes") +
              "; the step takes " + fixed(summary.step_mean_ms / roof.bound_ms, 2) + " x that");
+  }
+  const double moved_ms = moved_bytes_ms(record.params, summary);
+  if (moved_ms > roof.bound_ms) {
+    line(out, "Bound as moved", short_time(moved_ms),
+         "HBM bytes that moved at the rate of the pins; the step takes " +
+             fixed(summary.step_mean_ms / moved_ms, 2) + " x that");
   }
   print_energy_and_price(out, record, summary);
   const double host = summary.idle_fraction - summary.breakdown.finished;
@@ -421,6 +428,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_key_figures(out, record, summary);
   out << training_text(record, style);
   print_breakdown(out, summary, style);
+  out << critical_path_text(record, summary, style);
   print_causes(out, summary, style);
   out << what_if_text(record, summary);
   print_units(out, summary);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "sim/report/critical_path_report.h"
+
 namespace tpu::report {
 namespace {
 
@@ -80,11 +82,15 @@ std::vector<std::string> advice(const traces::RunRecord& record, const Summary& 
 std::string what_if_text(const traces::RunRecord& record, const Summary& summary) {
   if (record.what_if.empty()) return "";
   std::ostringstream out;
-  out << "What if (each simulated again with these settings; change of the time of an example)\n";
+  out << "What if (each simulated again with these settings; change of the time of an example; "
+         "what "
+         "the same program would gain)\n";
   const auto row = [&](const std::string& name, double ms, const std::string& gain, double rate,
                        const std::string& settings) {
     std::string text = "  " + left(name, 21) + right(short_time(ms), 10) + right(gain, 10);
-    if (rate > 0) text += right(short_number(rate) + "/s", 14);
+    text += right(rate > 0 ? short_number(rate) + "/s" : "", 14);
+    const std::optional<double> expected = expected_gain_ms(record, summary, name);
+    if (expected) text += right(percent(0.0 - *expected / summary.step_mean_ms), 10);
     out << text << "\n";
     if (!settings.empty()) out << "        " << settings << "\n";
   };
@@ -109,6 +115,9 @@ Json what_if_json(const traces::RunRecord& record, const Summary& summary) {
       row["step_time_ms"] = what.step_ms;
       row["gain_ms"] = summary.step_mean_ms - what.step_ms;
       row["gain"] = gain_of(what, summary);
+      if (const auto same = expected_gain_ms(record, summary, what.name)) {
+        row["same_program_gain_ms"] = *same;
+      }
       row["examples_per_s"] = what.examples_per_s;
     } else {
       row["problem"] = what.problem;

@@ -118,6 +118,21 @@ Bound bound_of(const traces::RunRecord& record, std::uint32_t op) {
   return Bound::kLatency;
 }
 
+TEST(Bound, TheCriticalPathSaysItBeforeTheCyclesOfTheOp) {
+  traces::RunRecord record = test::synthetic_record();
+  record.ops[0].padded_matmul_flops = 0;
+  record.ops[0].shape.clear();
+  ASSERT_EQ(bound_of(record, 0), Bound::kMxu);
+  CriticalPath& path = record.result.critical_path;
+  path.ops.resize(record.ops.size());
+  path.ops[0].path[static_cast<std::size_t>(Resource::kHbm)] = 60;
+  path.ops[0].path[static_cast<std::size_t>(Resource::kMxu)] = 20;
+  EXPECT_EQ(bound_of(record, 0), Bound::kHbm);
+  EXPECT_DOUBLE_EQ(summarize(record).ops[0].bound_share, 0.75);
+  path.ops[0].path[static_cast<std::size_t>(Resource::kHost)] = 90;
+  EXPECT_EQ(bound_of(record, 0), Bound::kInfeed);
+}
+
 TEST(Bound, PaddingNeedsMoreThanHalfAsMuchWorkAgain) {
   traces::RunRecord record = test::synthetic_record();
   record.ops[0].padded_matmul_flops = 1200;

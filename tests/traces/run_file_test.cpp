@@ -55,8 +55,24 @@ TEST_F(RunFileTest, ARecordComesBack) {
   record.result.cores[1].warmup = {{0, 70}, {70, 130}};
   record.what_if = {{"HBM free", "--set hbm.pin_mbps=1", 0.5, 1000, ""},
                     {"batch 128 a core", "--batch 128", 0, 0, "does not fit"}};
+  CriticalPath& critical = record.result.critical_path;
+  critical.cycles = 21;
+  critical.path = {1, 2, 3, 4, 5, 6};
+  for (std::size_t set = 0; set < critical.without.size(); ++set) critical.without[set] = 100 - set;
+  critical.twice_the_mxus = 17;
+  critical.ops.resize(record.ops.size());
+  critical.ops.at(1).path[3] = 4;
+  critical.ops.at(1).gain[3] = -2;
   write_run_file(path_, record);
   const RunRecord back = read_run_file(path_);
+  EXPECT_EQ(back.result.critical_path.cycles, 21u);
+  EXPECT_EQ(back.result.critical_path.path, critical.path);
+  EXPECT_EQ(back.result.critical_path.without, critical.without);
+  EXPECT_EQ(back.result.critical_path.twice_the_mxus, 17u);
+  EXPECT_EQ(back.result.critical_path.shares(), critical.shares());
+  ASSERT_EQ(back.result.critical_path.ops.size(), critical.ops.size());
+  EXPECT_EQ(back.result.critical_path.ops[1].path[3], 4u);
+  EXPECT_EQ(back.result.critical_path.ops[1].gain[3], -2);
   ASSERT_EQ(back.what_if.size(), 2u);
   EXPECT_EQ(back.what_if[0].name, "HBM free");
   EXPECT_EQ(back.what_if[0].settings, "--set hbm.pin_mbps=1");

@@ -1,0 +1,224 @@
+#include "models/critical_path.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "models/wait_graph.h"
+#include "tests/models/test_program.h"
+
+namespace tpu {
+namespace {
+
+using test::program_of;
+using test::run;
+
+constexpr std::size_t kHbm = CriticalPath::set_of(Resource::kHbm);
+constexpr std::size_t kMxu = CriticalPath::set_of(Resource::kMxu);
+
+std::uint64_t on(const CriticalPath& path, Resource resource) {
+  return path.path[static_cast<std::size_t>(resource)];
+}
+double share(const CriticalPath& path, Resource resource) {
+  return path.shares()[static_cast<std::size_t>(resource)];
+}
+
+void expect_whole(const CriticalPath& path) {
+  EXPECT_EQ(std::accumulate(path.path.begin(), path.path.end(), std::uint64_t{0}), path.cycles);
+  EXPECT_EQ(path.without[0], path.cycles);
+  const auto shares = path.shares();
+  EXPECT_NEAR(std::accumulate(shares.begin(), shares.end(), 0.0), 1, 1e-9);
+}
+
+/// One core of a graph that is written by hand, its time all of the MXU.
+class HandGraph {
+ public:
+  explicit HandGraph(std::size_t most = 1 << 20) : graph_(MachineParams(), 1, 1, most) {}
+
+  void run(std::uint64_t cycles) {
+    at_.cycle += cycles;
+    at_.ran[0] += cycles;
+    at_.op = 0;
+  }
+  std::uint32_t start() {
+    graph_.at(at_);
+    return graph_.start(0, 0, Resource::kHbm, Resource::kHbm);
+  }
+  /// It is done in a cycle; the core waits for it, or needs it.
+  void wait(std::uint32_t transfer, std::uint64_t done) {
+    graph_.at(at_);
+    graph_.done(transfer, done);
+    if (done <= at_.cycle) return graph_.met(at_, transfer);
+    at_.cycle = done;
+    graph_.released(0, done, transfer);
+  }
+  void end_op() { graph_.pass(at_); }
+  std::uint64_t now() const { return at_.cycle; }
+  CriticalPath finish() {
+    end_op();
+    return graph_.finish(0);
+  }
+
+ private:
+  WaitGraph graph_;
+  WaitGraph::Position at_;
+};
+
+TEST(CriticalPath, ATransferHidesTheWorkBesideIt) {
+  HandGraph graph;
+  graph.run(10);
+  const std::uint32_t dma = graph.start();
+  graph.run(60);
+  graph.wait(dma, 1010);
+  graph.run(5);
+  const CriticalPath path = graph.finish();
+  expect_whole(path);
+  EXPECT_EQ(path.cycles, 1015u);
+  EXPECT_EQ(on(path, Resource::kHbm), 1000u);
+  EXPECT_EQ(on(path, Resource::kMxu), 15u);
+  EXPECT_EQ(path.gain(kHbm), 940);
+  EXPECT_EQ(path.gain(kMxu), 15);
+  EXPECT_EQ(path.gain(kHbm | kMxu), 1015);
+  EXPECT_EQ(path.twice_the_mxus, 5u + 1000 + 3);
+  // What both gain only together, 60 cycles, is shared.
+  EXPECT_NEAR(share(path, Resource::kHbm), 970.0 / 1015, 1e-12);
+  EXPECT_NEAR(share(path, Resource::kMxu), 45.0 / 1015, 1e-12);
+  EXPECT_EQ(path.ops.at(0).gain[static_cast<std::size_t>(Resource::kHbm)], 940);
+}
+
+TEST(CriticalPath, WorkHidesATransferThatIsDoneBefore) {
+  HandGraph graph;
+  const std::uint32_t dma = graph.start();
+  graph.run(1000);
+  graph.wait(dma, 600);
+  const CriticalPath path = graph.finish();
+  expect_whole(path);
+  EXPECT_EQ(on(path, Resource::kMxu), 1000u);
+  EXPECT_EQ(path.gain(kHbm), 0);
+  EXPECT_EQ(path.gain(kMxu), 400);
+}
+
+/// A loop with two buffers: the transfer for the trip after next starts when a buffer is free.
+CriticalPath double_buffered(std::uint64_t work, std::uint64_t passage, std::size_t most) {
+  const std::uint64_t latency = MachineParams().hbm.latency_cycles;
+  HandGraph graph(most);
+  std::uint64_t data_end = 0;
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> waiting;
+  const auto start = [&] {
+    data_end = std::max(data_end, graph.now()) + passage;
+    waiting.emplace_back(graph.start(), data_end + latency);
+  };
+  start();
+  start();
+  for (std::size_t trip = 0; trip < 1000; ++trip) {
+    graph.wait(waiting[trip].first, waiting[trip].second);
+    graph.run(work);
+    start();
+    graph.end_op();
+  }
+  return graph.finish();
+}
+
+TEST(CriticalPath, ALoopIsBoundByTheSlowerOfItsTwoSides) {
+  const CriticalPath memory = double_buffered(500, 1000, 1 << 20);
+  expect_whole(memory);
+  EXPECT_GT(on(memory, Resource::kHbm), 99 * memory.cycles / 100);
+  EXPECT_NEAR(static_cast<double>(memory.gain(kHbm)), 500e3, 5e3);
+  const CriticalPath work = double_buffered(1000, 400, 1 << 20);
+  expect_whole(work);
+  EXPECT_GT(on(work, Resource::kMxu), 99 * work.cycles / 100);
+  EXPECT_LT(work.gain(kHbm), 2000);
+  // With half the work a transfer, started one trip ahead, is late in every second trip.
+  const auto latency = static_cast<double>(MachineParams().hbm.latency_cycles);
+  EXPECT_NEAR(static_cast<double>(work.twice_the_mxus), 1000 * (400 + latency + 500) / 2, 5e3);
+}
+
+TEST(CriticalPath, AFullRecordIsCutAndStaysWhole) {
+  const CriticalPath whole = double_buffered(500, 1000, 1 << 20);
+  const CriticalPath cut = double_buffered(500, 1000, 400);
+  expect_whole(cut);
+  EXPECT_EQ(whole.cuts, 0u);
+  EXPECT_GT(cut.cuts, 5u);
+  EXPECT_EQ(cut.cycles, whole.cycles);
+  EXPECT_NEAR(static_cast<double>(cut.gain(kHbm)), static_cast<double>(whole.gain(kHbm)), 2e4);
+}
+
+TEST(CriticalPath, AFreeMemoryGainsWhatARunWithItGains) {
+  // Reads of 64 KiB, 60 cycles of work beside each, whose last one waits for the read.
+  std::string text = "kernel top\n";
+  for (int i = 0; i < 20; ++i) {
+    text += "  { dma.hbm_to_vmem " + std::to_string(64 * i) +
+            ", 64, 0, 1 }\n  { vmatmul.f32.gmra.mxu0 %v0 ;; vdelay 60 }\n"
+            "  { dma.done.wait 1, 64 }\n  { vsyncadd 1, -64 }\n";
+  }
+  const isa::Program program = program_of(text);
+  const RunResult result = run(program);
+  expect_whole(result.critical_path);
+  EXPECT_EQ(result.critical_path.cycles, result.cycles);
+  MachineParams free;
+  free.hbm.pin_mbps = 1000000;
+  free.hbm.latency_cycles = 0;
+  free.hbm.refresh_interval_ns = 0;
+  const std::uint64_t gained = result.cycles - run(program, test::on_core(0), free).cycles;
+  EXPECT_NEAR(static_cast<double>(result.critical_path.gain(kHbm)), static_cast<double>(gained),
+              0.02 * static_cast<double>(gained));
+  RunOptions slow = test::on_core(0);
+  slow.interpret = true;
+  EXPECT_EQ(run(program, slow).critical_path.path, result.critical_path.path);
+  EXPECT_EQ(run(program, slow).critical_path.without, result.critical_path.without);
+}
+
+/// Core 1 works 5,000 cycles longer and then raises flag 6 of core 0, which waits for it.
+TEST(CriticalPath, ItGoesThroughTheCoreThatIsLate) {
+  RunOptions options;
+  options.cores = {0, 1};
+  const RunResult result = run(program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x1] ;; vdelay 1 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 }
+  { sbr.rel (%p1) target = late }
+  { %s2 = smov 0 }
+  { vwait.ge.trace 6, 1 }
+  { %p2 = scmp.eq.s32.totalorder %s1, 0 }
+  { sbr.rel (%p2) target = end }
+  { %s2 = smov 0 }
+late:
+  { %s2 = smov 0 ;; vdelay 4999 }
+  { vsyncadd.remote 262150, 1 }
+end:
+  { %s2 = smov 0 }
+)"),
+                               options);
+  const CriticalPath& path = result.critical_path;
+  expect_whole(path);
+  EXPECT_EQ(path.cycles, result.cycles);
+  EXPECT_GE(on(path, Resource::kLatency), 5000u);
+  EXPECT_GT(on(path, Resource::kIci), 0u);
+  EXPECT_GE(path.gain(CriticalPath::set_of(Resource::kLatency)), 5000);
+}
+
+TEST(CriticalPath, ASlowHostTakesTheStep) {
+  isa::Program program = program_of(R"(
+kernel top
+  { dma.infeed_to_hbm 64, 0, 1 }
+  { dma.done.wait 1, 64 }
+  { vsyncadd 1, -64 }
+  { %s2 = smov 0 ;; vdelay 20000 }
+)");
+  program.infeed_bytes = 64 << 10;
+  program.examples_per_core = 4;
+  MachineParams params;
+  params.host.examples_per_s = 1000;
+  RunOptions options = test::on_core(0);
+  options.steps = 20;
+  const RunResult result = run(program, options, params);
+  expect_whole(result.critical_path);
+  EXPECT_GT(share(result.critical_path, Resource::kHost), 0.9);
+  params.host.examples_per_s = 0;
+  const std::uint64_t gained = result.cycles - run(program, options, params).cycles;
+  EXPECT_NEAR(static_cast<double>(result.critical_path.gain(CriticalPath::set_of(Resource::kHost))),
+              static_cast<double>(gained), 0.01 * static_cast<double>(gained));
+}
+
+}  // namespace
+}  // namespace tpu
