@@ -244,9 +244,11 @@ struct IciParams {
         field("wrap_y", &IciParams::wrap_y, "", "Whether the ends along y are linked."),
         field("wrap_z", &IciParams::wrap_z, "", "Whether the ends along z are linked."),
         field("link_mbps", &IciParams::link_mbps, "Mb/s", "Rate of a link in one direction."),
-        field("hop_latency_ns", &IciParams::hop_latency_ns, "ns", "Latency of one hop."),
+        field("hop_latency_ns", &IciParams::hop_latency_ns, "ns",
+              "Latency of one hop, at least a cycle."),
         field("local_latency_ns", &IciParams::local_latency_ns, "ns",
-              "Latency between the two cores of a chip; its rate is that of a link."),
+              "Latency between the two cores of a chip, at least a cycle; its rate is that of a "
+              "link."),
         field("message_kib", &IciParams::message_kib, "KiB",
               "Largest message: a remote DMA is cut into messages of this size."));
   }

@@ -9,7 +9,7 @@
 namespace tpu::traces {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::size_t kMaximumRank = 32;
 
 struct TypeName {
@@ -163,7 +163,7 @@ hlo::ElementType element_type(const std::string& descr, const std::string& where
 
 std::size_t header_length(const std::vector<std::uint8_t>& image, std::size_t* begin,
                           const std::string& where) {
-  if (image.size() < 10 || std::memcmp(image.data(), kMagic.data(), kMagic.size()) != 0) {
+  if (image.size() < 10 || std::memcmp(image.data(), kNpyMagic.data(), kNpyMagic.size()) != 0) {
     throw WorkloadError(where + ": expected a .npy array, found other bytes");
   }
   const int major = image[6];
@@ -247,12 +247,12 @@ std::vector<std::uint8_t> npy_image(const NpzArray& array) {
     header += (d > 0 ? ", " : "") + std::to_string(array.dimensions[d]);
   }
   header += array.dimensions.size() == 1 ? ",), }" : "), }";
-  const std::size_t prefix = kMagic.size() + 4;
+  const std::size_t prefix = kNpyMagic.size() + 4;
   header.append(63 - (prefix + header.size()) % 64, ' ');
   header.push_back('\n');
   TPU_CHECK(header.size() <= 0xffff, "a header of " << header.size() << " bytes");
 
-  std::vector<std::uint8_t> image(kMagic.begin(), kMagic.end());
+  std::vector<std::uint8_t> image(kNpyMagic.begin(), kNpyMagic.end());
   image.push_back(1);
   image.push_back(0);
   image.push_back(static_cast<std::uint8_t>(header.size() & 0xff));

@@ -12,8 +12,8 @@ FoldedNetwork::FoldedNetwork(const MachineParams& params, const CoreClasses& cla
     : classes_(classes),
       topology_(params.topology()),
       cores_per_chip_(params.cores_per_chip),
-      hop_cycles_(cycles_of_ns(params.ici.hop_latency_ns, params.clock_mhz)),
-      local_cycles_(cycles_of_ns(params.ici.local_latency_ns, params.clock_mhz)) {
+      hop_cycles_(latency_cycles(params.ici.hop_latency_ns, params.clock_mhz)),
+      local_cycles_(latency_cycles(params.ici.local_latency_ns, params.clock_mhz)) {
   if (params.ici.link_mbps == 0) {
     throw ConfigurationError("ici.link_mbps: expected a rate above 0, found 0");
   }

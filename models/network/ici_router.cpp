@@ -8,8 +8,8 @@ namespace tpu {
 IciRouter::IciRouter(const MachineParams& params, std::uint32_t chip)
     : topology_(params.topology()),
       chip_(chip),
-      hop_cycles_(cycles_of_ns(params.ici.hop_latency_ns, params.clock_mhz)),
-      local_cycles_(cycles_of_ns(params.ici.local_latency_ns, params.clock_mhz)) {
+      hop_cycles_(latency_cycles(params.ici.hop_latency_ns, params.clock_mhz)),
+      local_cycles_(latency_cycles(params.ici.local_latency_ns, params.clock_mhz)) {
   if (params.ici.link_mbps == 0) {
     throw ConfigurationError("ici.link_mbps: expected a rate above 0, found 0");
   }

@@ -10,14 +10,13 @@
 namespace tpu::app {
 namespace {
 
-/// "Free" is the end of a parameter's range: a rate that nothing reaches, a latency of 0; of the
-/// ICI of a cycle, so that what a core sends is not there in the same one.
+/// "Free" is the end of a parameter's range: a rate that nothing reaches, a latency of 0.
 const std::vector<std::string> kHbmFree{"hbm.pin_mbps=1000000", "hbm.latency_cycles=0",
                                         "hbm.refresh_interval_ns=0"};
 const std::vector<std::string> kInfeedFree{"host.examples_per_s=0", "host.pcie_gb_per_s=1000000",
                                            "host.pcie_latency_ns=0"};
-const std::vector<std::string> kIciFree{"ici.link_mbps=1000000000", "ici.hop_latency_ns=1",
-                                        "ici.local_latency_ns=1"};
+const std::vector<std::string> kIciFree{"ici.link_mbps=1000000000", "ici.hop_latency_ns=0",
+                                        "ici.local_latency_ns=0"};
 constexpr std::uint32_t kMostMxus = 4;  // The instruction set names mxu0 to mxu3.
 constexpr std::uint64_t kLanes = 128;   // Of a vector register and of an MXU's rows.
 

@@ -314,6 +314,7 @@ TEST(Folded, AgreesWithEveryCoreSimulatedOnRandomPrograms) {
     MachineParams params = slice(x, y, random() % 2 == 0, random() % 2 == 0);
     if (random() % 4 == 0) params.host.examples_per_s = 1e6;
     if (random() % 4 == 0) params.host.chips = 3;  // Hosts of unequal size.
+    if (random() % 4 == 0) params.ici.hop_latency_ns = params.ici.local_latency_ns = 0;
     const isa::Program program = RandomExchanges(seed, x, y).make();
     const Outcome full = outcome(program, params, true);
     const Outcome fold = outcome(program, params, false);

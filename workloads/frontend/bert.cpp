@@ -48,7 +48,8 @@ Tensor add_positions(Model& model, Tensor x, const BertSizes& sizes) {
 }
 
 /// Layer norms behind the residual connections.
-Tensor encoder_layer(Model& model, Tensor x, Tensor mask, std::int64_t number, const BertSizes& sizes) {
+Tensor encoder_layer(Model& model, Tensor x, Tensor mask, std::int64_t number,
+                     const BertSizes& sizes) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, "layer" + std::to_string(number));
   const Attention options{sizes.batch, sizes.sequence, sizes.sequence, sizes.heads, false, mask};

@@ -14,7 +14,8 @@ struct TransformerSizes {
 };
 
 /// Attention and feed-forward, each after a layer norm and around a residual connection.
-Tensor decoder_layer(Model& model, Tensor x, const std::string& name, const TransformerSizes& sizes) {
+Tensor decoder_layer(Model& model, Tensor x, const std::string& name,
+                     const TransformerSizes& sizes) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, name);
   const Tensor attended = causal_attention(model, layer_norm(model, x, "attention_norm"),
