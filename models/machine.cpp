@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "models/bundle_observer.h"
 #include "models/clock_cycles.h"
 #include "models/core/followed_kernels.h"
 #include "models/core/warm_up.h"
@@ -45,10 +46,10 @@ constexpr std::size_t kMostNames = 8;  ///< In a note.
 constexpr std::size_t kMostFaultyCores = 64;
 
 /// Passes on what a representative does as what every member of its class does.
-class MemberObserver : public Observer {
+class MemberObserver : public BundleObserver {
  public:
   MemberObserver(Observer* observer, const CoreClasses& classes)
-      : observer_(observer), classes_(classes) {}
+      : observer_(observer), bundles_(dynamic_cast<BundleObserver*>(observer)), classes_(classes) {}
   void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,
                std::uint64_t end) override {
     for_members(core, [&](std::uint32_t member) { observer_->on_step(member, step, begin, end); });
@@ -64,6 +65,9 @@ class MemberObserver : public Observer {
                 [&](std::uint32_t member) { observer_->on_wait(member, reason, begin, end); });
   }
   void on_dma(const DmaEvent& event) override { observer_->on_dma(event); }
+  void on_bundles(const IssuedBundles& bundles) override {
+    if (bundles_ != nullptr) bundles_->on_bundles(bundles);
+  }
 
  private:
   template <class Visit>
@@ -72,6 +76,7 @@ class MemberObserver : public Observer {
   }
 
   Observer* observer_;
+  BundleObserver* bundles_;
   const CoreClasses& classes_;
 };
 

@@ -40,7 +40,8 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
       graph_(graph),
       data_(data),
       outside_(outside),
-      paths_(blocks.program(), options) {
+      paths_(blocks.program(), options),
+      bundles_(dynamic_cast<BundleObserver*>(options.observer)) {
   if (options.interpret) scoreboard_.emplace(params.core);
   result_.chip = place.chip;
   result_.core = place.core;
@@ -345,8 +346,15 @@ void Sequencer::count_dma(const isa::DmaDescriptor& descriptor) {
 
 // ---- Blocks
 
+void Sequencer::show_bundles() const {
+  if (bundles_ == nullptr || looking_ahead_) return;
+  const std::uint32_t op = frames_.empty() ? WaitGraph::kNone : frames_.back().op;
+  bundles_->on_bundles({place_.number, op, block_->kernel, block_->first, block_->end, now_});
+}
+
 void Sequencer::execute_block() {
   const Block& block = *block_;
+  show_bundles();
   std::uint64_t guards = 0;
   if (block.guarded_queue_ops == 0) check_timing(0);
   if (options_.values) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isa/dma_descriptor.h"
+#include "models/bundle_observer.h"
 #include "models/code_place.h"
 #include "models/core/block_table.h"
 #include "models/core/control_paths.h"
@@ -147,6 +148,7 @@ class Sequencer {
   void end_step();
   void begin_account();
   Observer* observer() const { return options_.observer; }
+  void show_bundles() const;
   BlockTable::Busy busy_now() const;
   void note_busy(CoreState state, std::uint64_t cycles);
   Counters counters() const;
@@ -170,6 +172,7 @@ class Sequencer {
   DataPath* data_;
   CoreOutside& outside_;
   ControlPaths paths_;
+  BundleObserver* const bundles_;  ///< The observer, if it wants them.
 
   Block* block_ = nullptr;
   std::uint32_t next_interaction_ = 0;  ///< Of the block's first bundle; behind the last: done.

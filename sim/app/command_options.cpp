@@ -141,6 +141,9 @@ po::options_description options_of(const Command& command) {
         "KEY=VALUE of the scenario, such as fallback.per_step=1; may be repeated");
     add("what-if",
         "simulate again with a free HBM, infeed, ICI, twice the MXUs, full lanes: what each gains");
+    add("format", po::value<std::string>(),
+        "konata: -o is a log for Konata of the bundles in the window, 100000 at most");
+    add("window", po::value<std::string>(), "A:B: of konata, cycles from A up to B (all)");
     add("inputs", po::value<std::string>(), "FILE.npz with arg_000, arg_001, ...");
     add("outputs", po::value<std::string>(), "FILE.npz to write out_000, out_001, ... to");
     add("check", po::value<std::string>()->implicit_value(kBesideTheProgram),
@@ -171,7 +174,7 @@ po::options_description options_of(const Command& command) {
   if (std::string(command.name) == "export") {
     add("format", po::value<std::string>(),
         "perfetto; xplane: FILE.xplane.pb or a log folder for XProf and TensorBoard; chrome: JSON; "
-        "csv: a folder, each table; vcd: for GTKWave");
+        "csv: a folder, each table; vcd: for GTKWave; konata: see tpusim run");
     add("window", po::value<std::string>(), "A:B: of vcd, cycles from A up to B (all)");
     add("max-events", po::value<std::string>(), "of xplane: events that it holds (1000000)");
   }

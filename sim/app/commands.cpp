@@ -126,7 +126,7 @@ ExitCode run(const Arguments& arguments) {
   }
   FileWriter files;
   files([&] { json.write(report::to_json(simulation.record, summary, simulation.cost, checks)); });
-  if (!arguments.output.empty()) {
+  if (!arguments.output.empty() && arguments.format.empty()) {
     files([&] { traces::write_run_file(arguments.output, simulation.record); });
   }
   if (!arguments.outputs.empty()) files([&] { write_outputs(arguments.outputs, simulation); });

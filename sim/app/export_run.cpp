@@ -29,7 +29,8 @@ void write_xplane(const traces::RunRecord& record, const Arguments& arguments) {
 }  // namespace
 
 const std::vector<std::string>& export_formats() {
-  static const std::vector<std::string> formats{"perfetto", "xplane", "chrome", "csv", "vcd"};
+  static const std::vector<std::string> formats{"perfetto", "xplane", "chrome",
+                                                "csv",      "vcd",    "konata"};
   return formats;
 }
 
@@ -39,6 +40,11 @@ bool exports_folder(const Arguments& arguments) {
 }
 
 ExitCode export_run(const Arguments& arguments) {
+  if (arguments.format == "konata") {
+    throw UsageError(
+        "--format konata: a results file has no bundles; tpusim run WORKLOAD --format konata "
+        "--window A:B -o FILE writes them");
+  }
   check_files(arguments, {});
   const traces::RunRecord record = traces::read_run_file(arguments.input);
   const std::string& to = arguments.output;

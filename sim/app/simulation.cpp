@@ -17,13 +17,15 @@
 #include "sim/app/workload_digest.h"
 #include "sim/app/workload_source.h"
 #include "sim/config/slice.h"
+#include "traces/bundle_recorder.h"
 #include "traces/event_recorder.h"
+#include "traces/konata.h"
 
 namespace tpu::app {
 namespace {
 
 /// Passes what happens on to the recorder, if there is one, and reads the loss when a step ends.
-class RunObserver : public Observer {
+class RunObserver : public BundleObserver {
  public:
   RunObserver(const Machine& machine, const isa::Buffer* loss, std::uint32_t core, bool record)
       : machine_(machine), loss_(loss), core_(core), record_(record) {}
@@ -40,9 +42,14 @@ class RunObserver : public Observer {
   void on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
                std::uint64_t end) override {
     if (record_) recorder_.on_wait(core, reason, begin, end);
+    if (bundles_) bundles_->on_wait(core, reason, begin, end);
   }
   void on_dma(const DmaEvent& event) override {
     if (record_) recorder_.on_dma(event);
+  }
+
+  void on_bundles(const IssuedBundles& bundles) override {
+    if (bundles_) bundles_->on_bundles(bundles);
   }
 
   void on_account(const AccountBegin& begin) override {
@@ -52,10 +59,16 @@ class RunObserver : public Observer {
   void on_restart() override {
     recorder_ = {};
     losses_.clear();
+    if (bundles_) bundles_->forget();
   }
 
   std::vector<double> take_losses() { return std::move(losses_); }
   traces::Events take_events() { return recorder_.take(); }
+  void record_bundles(const isa::Program& program, const MachineParams& params,
+                      std::pair<std::uint64_t, std::uint64_t> window) {
+    bundles_.emplace(program, params, window);
+  }
+  traces::BundleLog take_bundles() { return bundles_->take(); }
 
  private:
   const Machine& machine_;
@@ -63,8 +76,18 @@ class RunObserver : public Observer {
   std::uint32_t core_;
   bool record_;
   traces::EventRecorder recorder_;
+  std::optional<traces::BundleRecorder> bundles_;
   std::vector<double> losses_;
 };
+
+void write_bundles(const traces::BundleLog& bundles, const Arguments& arguments,
+                   traces::RunRecord& record) {
+  traces::export_konata(bundles, record.ops, arguments.output);
+  if (bundles.left_out == 0) return;
+  record.result.notes.push_back("--window: the first " + std::to_string(bundles.bundles.size()) +
+                                " bundles are in " + arguments.output + ", " +
+                                std::to_string(bundles.left_out) + " of the window are not");
+}
 
 /// The file with the values to start with: --inputs, else the arguments beside recorded outputs.
 traces::NpzFile read_inputs(const Arguments& arguments, const PreparedWorkload& workload) {
@@ -264,7 +287,8 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.batch = workload.program.examples_per_core * workload.cores.size();
   record.values = arguments.values;
   record.detail = detail_of(arguments);
-  record.has_events = !arguments.output.empty();
+  const bool writes_bundles = arguments.format == "konata" && !arguments.output.empty();
+  record.has_events = !arguments.output.empty() && !writes_bundles;
   if (record.has_events) {
     record.configuration_toml = config::to_toml(configuration);
     record.workload_sha256 = workload_sha256(arguments);
@@ -276,6 +300,9 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   if (arguments.values) load_values(arguments, workload, configuration.params, machine, record);
   const isa::Buffer* loss = arguments.values ? loss_buffer(workload.program) : nullptr;
   RunObserver observer(machine, loss, workload.cores[0], record.has_events);
+  if (writes_bundles) {
+    observer.record_bundles(workload.program, configuration.params, arguments.window);
+  }
   ProgressBar progress(config_name);
   RunOptions options;
   options.steps = arguments.steps;
@@ -290,7 +317,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   options.cores = workload.cores;
   if (!arguments.values) offer_values(arguments, workload, configuration.params, options);
   state_paths(arguments, workload.program, options);
-  if (record.has_events || loss != nullptr) options.observer = &observer;
+  if (record.has_events || writes_bundles || loss != nullptr) options.observer = &observer;
   if (!hidden) options.progress = [&](double fraction) { progress.update(fraction); };
   const double run_begin = cpu_seconds();
   record.result = machine.run(options);
@@ -298,6 +325,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
                              workload.compile_report.notes.end());
   record.losses = observer.take_losses();
   if (record.has_events) record.events = observer.take_events();
+  if (writes_bundles) write_bundles(observer.take_bundles(), arguments, record);
   if (arguments.values) {
     simulation.outputs = read_outputs(workload, configuration.params, machine);
     simulation.draws_own_bits = draws_own_bits(workload.program);

@@ -145,7 +145,7 @@ TEST(Errors, MissingOrSurplusArgumentsAreNamed) {
             "tpusim export: expected --format, such as --format perfetto");
   EXPECT_EQ(error_of({"export", "run.h5", "-o", "x", "--format", "perfeto"}),
             "--format: no \"perfeto\"; the nearest is \"perfetto\" (there are: perfetto, xplane, "
-            "chrome, csv, vcd)");
+            "chrome, csv, vcd, konata)");
   EXPECT_NE(error_of({"run", "mlp", "--steps"}).find("--steps"), std::string::npos);
 }
 

@@ -36,6 +36,19 @@ TEST_F(SavedRunsTest, EachFormatWritesWhatItIsCalled) {
   EXPECT_NE(text_of(folder_ / "r.vcd").find("$enddefinitions"), std::string::npos);
 }
 
+TEST_F(SavedRunsTest, ARunWritesTheBundlesOfAWindow) {
+  const std::string words = "run matmul --shape 256x256x256 --cores 1 --warmup 0";
+  const json run = report(words + " --format konata --window 0:1500 -o b.log");
+  EXPECT_EQ(run["steps"], report(words)["steps"]);
+  const std::string log = text_of(folder_ / "b.log");
+  EXPECT_EQ(log.find("Kanata\t0004\nC=\t0\nI\t0\t0\t0\n"), 0u) << log.substr(0, 100);
+  EXPECT_NE(log.find("\tmemory_wait\n"), std::string::npos);
+  EXPECT_NE(log.find("vmatmul"), std::string::npos);
+  expect_error(words + " --format vcd -o c.log", 2, "expected --format konata with -o FILE");
+  expect_error(words + " --format konata", 2, "expected --format konata with -o FILE");
+  expect_error("export r.h5 --format konata -o c.log", 2, "a results file has no bundles");
+}
+
 TEST_F(SavedRunsTest, PagesAndTextsComeFromTheFile) {
   expect_done("report r.h5 r.h5 -o r.html");
   EXPECT_NE(text_of(folder_ / "r.html").find("\"workload\":\"matmul\""), std::string::npos);
