@@ -369,12 +369,6 @@ class Reader {
     if (arguments_.what_if && arguments_.values) {
       throw UsageError("--what-if: expected --values off beside it, for it asks for time alone");
     }
-    if (map_.count("format") > 0 &&
-        (map_["format"].as<std::string>() != "konata" || map_.count("output") == 0)) {
-      throw UsageError(
-          "tpusim run: expected --format konata with -o FILE; other formats are made of a results "
-          "file, by tpusim export");
-    }
     if (map_.count("tolerance") > 0 && arguments_.check.empty()) {
       throw UsageError("--tolerance: expected --check beside it");
     }
@@ -419,6 +413,12 @@ class Reader {
     }
     if (name == "export" && arguments_.format.empty()) {
       throw UsageError("tpusim export: expected --format, such as --format perfetto");
+    }
+    if (name == "run" && !arguments_.format.empty() &&
+        (arguments_.format != "konata" || arguments_.output.empty())) {
+      throw UsageError(
+          "tpusim run: expected --format konata with -o FILE; other formats are made of a results "
+          "file, by tpusim export");
     }
   }
 

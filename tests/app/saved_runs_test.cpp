@@ -89,7 +89,7 @@ TEST_F(SavedRunsTest, MistakesAreNamedAndNothingIsOverwritten) {
   expect_error("export r.h5 --format vcd --window 5 -o r.vcd", 2, "--window A:B: B");
   expect_error("export r.h5 --format vcd --window 5:5 -o r.vcd", 2, "--window A:B: B");
   expect_error("export r.h5 --format xplane --max-events 0 -o r.pb", 2, "from 1 to");
-  expect_error("export r.h5 --format konata -o r.txt", 2, "no \"konata\"");
+  expect_error("export r.h5 --format kanata -o r.txt", 2, "no \"kanata\"");
   expect_error("export r.h5 --format csv -o r.h5", 2, "-o r.h5: expected a folder");
   expect_error("export r.h5 --format xplane -o r.h5", 2, "-o r.h5: expected a log folder");
   EXPECT_TRUE(text_of(folder_ / "s.h5") == before);
