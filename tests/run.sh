@@ -46,31 +46,27 @@ has_libfuzzer() {
     clang++ -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null
 }
 
-fuzz() {
-  cmake -S . -B build-fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang \
-    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTPUSIM_SANITIZE=ON -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=OFF \
-    -DTPUSIM_FUZZ_SECONDS="$fuzz_seconds" &&
-    cmake --build build-fuzz --target fuzzers &&
-    ctest --test-dir build-fuzz --output-on-failure -j "$(nproc)" --no-tests=error -L '^fuzz$'
-}
-
+# Where there are fuzzers, the sanitizers' build is clang's, and theirs.
 sanitize() {
   local targets=()
   for room in ${sanitized//|/ }; do targets+=("${room}_tests"); done
-  cmake -S . -B build-sanitize -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTPUSIM_SANITIZE=ON -DTPUSIM_TESTS=ON \
-    -DTPUSIM_BENCH=OFF &&
+  local labels="$sanitized" compiler=()
+  if has_libfuzzer; then
+    targets+=(fuzzers)
+    labels+='|fuzz'
+    compiler=(-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang "-DTPUSIM_FUZZ_SECONDS=$fuzz_seconds")
+  fi
+  cmake -S . -B build-sanitize -G Ninja "${compiler[@]}" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTPUSIM_SANITIZE=ON \
+    -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=OFF &&
     cmake --build build-sanitize --target "${targets[@]}" &&
-    ctest --test-dir build-sanitize --output-on-failure -j "$(nproc)" --no-tests=error -L "^($sanitized)\$"
+    ctest --test-dir build-sanitize --output-on-failure -j "$(nproc)" --no-tests=error -L "^($labels)\$"
 }
 
 step "clang-format" check_format
 step "build and tests" build_and_test
-step "parsers and machine under the sanitizers" sanitize
+step "parsers and machine under the sanitizers, each fuzzer for $fuzz_seconds s" sanitize
 if command -v clang-tidy >/dev/null; then
   step "clang-tidy" tests/tidy.sh
-fi
-if has_libfuzzer; then
-  step "fuzzers, $fuzz_seconds s each" fuzz
 fi
 step "tests that did not run" tests/not_run.sh build/Testing/Temporary/LastTest.log
 command -v clang-tidy >/dev/null || echo "clang-tidy did not run: it is not installed (Debian: clang-tidy)"
