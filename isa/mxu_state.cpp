@@ -44,7 +44,7 @@ TPU_CPU_CLONES void take_part(int part, const std::uint32_t* from, float* to) {
 /// Adds eight rows times 128x128 weights to the result. One vector of eight columns of all eight
 /// rows stays in registers while k runs.
 TPU_CPU_CLONES void multiply_eight_rows(const float* operand, const float* weights, float* result) {
-  using EightColumns = float __attribute__((vector_size(32), aligned(4), may_alias));
+  using EightColumns __attribute__((vector_size(32), aligned(4), may_alias)) = float;
   for (int column = 0; column < kLanes; column += 8) {
     EightColumns sum[kSublanes];
     for (int row = 0; row < kSublanes; ++row) {

@@ -38,9 +38,10 @@ struct EightColumns {
 /// level in `cycles` cycles; the weights stay.
 template <int kRows>
 TPU_INLINE void multiply_rows(const EightColumns& at, std::uint32_t cycles, std::uint32_t count) {
-  using EightHalves = std::uint16_t __attribute__((vector_size(16), aligned(2), may_alias));
-  using EightWords = std::uint32_t __attribute__((vector_size(32)));
-  using EightSums = float __attribute__((vector_size(32), aligned(4), may_alias));
+  // In front of the "=": behind the type clang takes the vector's own alignment.
+  using EightHalves __attribute__((vector_size(16), aligned(2), may_alias)) = std::uint16_t;
+  using EightWords __attribute__((vector_size(32))) = std::uint32_t;
+  using EightSums __attribute__((vector_size(32), aligned(4), may_alias)) = float;
   for (std::uint32_t c = 0; c < count; c += 8) {
     EightSums weights[kRows];
     for (int r = 0; r < kRows; ++r) {
@@ -82,7 +83,7 @@ TPU_CPU_CLONES void step_right(const std::uint64_t* __restrict handed,
                                std::uint64_t* __restrict out, std::uint16_t* __restrict cells,
                                std::uint32_t groups, std::uint32_t width) {
   if (width == 4) {
-    using FourCells = std::uint64_t __attribute__((aligned(2), may_alias));
+    using FourCells __attribute__((aligned(2), may_alias)) = std::uint64_t;
     FourCells* four = reinterpret_cast<FourCells*>(cells);
     for (std::uint32_t g = 0; g < groups; ++g) {
       const std::uint64_t old = four[g];
