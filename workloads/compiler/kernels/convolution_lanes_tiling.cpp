@@ -200,8 +200,9 @@ class LanesSearch {
     const double first =
         double(sizes.slab_rows + sizes.window_rows) * 512 / target_.hbm_bytes_per_cycle;
     const double turning = double(sizes.column_blocks) * double(sizes.moving_rows) / 8 * 16;
-    tiling.cycles =
-        tiles * std::max(work, traffic) + first + turning + 2.0 * target_.dma_latency_cycles;
+    // Blocks wait for each other: a buffer is free, a DMA begins, its last granule comes.
+    const double latency = 2.0 * target_.dma_latency_cycles;
+    tiling.cycles = tiles * std::max(work, traffic + latency) + first + turning + latency;
     if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
   }
 

@@ -518,9 +518,10 @@ void Planner::choose_block() {
     plan_.block = plan_.row_tiles;
     return;
   }
-  // Blocks of 64 to 256 KiB, eight or more where there is enough.
+  // Blocks of 64 KiB to 1 MiB of f32, eight or more where there is enough: DMAs of the largest take
+  // ten times the latency between a block's end and the arrival of the one after the next.
   const std::int64_t registers = largest * plan_.row_tiles / 8;
-  const std::int64_t wanted = std::clamp<std::int64_t>(registers / 8, 16, 64);
+  const std::int64_t wanted = std::clamp<std::int64_t>(registers / 8, 16, 256);
   const std::int64_t per_row = std::max<std::int64_t>(1, largest / 8);
   plan_.block = std::clamp<std::int64_t>(wanted / per_row, 1, std::min(most, plan_.row_tiles));
   plan_.block =
