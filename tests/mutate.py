@@ -134,7 +134,7 @@ def copy_sources(folder, unneeded):
 
 def configure(tree, build):
     command = ["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-               "-DTPUSIM_TESTS=ON", "-DTPUSIM_BENCH=OFF"]
+               "-DTPUSIM_TESTS=ON", "-DTPUSIM_BENCH=OFF", "-DTPUSIM_FEWER_UNITS=OFF"]
     if shutil.which("mold"):
         command.append("-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold")
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
