@@ -9,18 +9,8 @@ bool is_remote(const DmaEvent& dma) {
   return dma.source_chip != dma.destination_chip || dma.source_core != dma.destination_core;
 }
 
-bool is_of_host(const DmaEvent& dma) {
-  return dma.source == isa::MemorySpace::kInfeed || dma.destination == isa::MemorySpace::kOutfeed;
-}
-
 double share(double part, const OpEvent& op) {
   return op.end > op.begin ? part / static_cast<double>(op.end - op.begin) : 0;
-}
-
-/// Links of a chip along a dimension of the slice.
-std::uint32_t links_along(std::uint32_t length, bool wrap, std::uint32_t place) {
-  if (length < 2) return 0;
-  return wrap ? 2 : (place > 0 ? 1 : 0) + (place + 1 < length ? 1 : 0);
 }
 
 }  // namespace
@@ -56,6 +46,10 @@ void check_events(const RunRecord& record) {
                           " ops");
     }
   }
+}
+
+bool is_of_host(const DmaEvent& dma) {
+  return dma.source == isa::MemorySpace::kInfeed || dma.destination == isa::MemorySpace::kOutfeed;
 }
 
 std::string_view space_name(isa::MemorySpace space) {
@@ -140,20 +134,6 @@ std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events,
   }
   const double per_cycle = record.params.core_hbm_bytes_per_s() / (record.params.clock_mhz * 1e6);
   return binned_within(even, greedy, record.result.cycles, bins, per_cycle);
-}
-
-std::vector<double> ici_bytes(const RunRecord& record, std::uint32_t chip, std::size_t bins) {
-  std::vector<Quantity> sent;
-  for (const DmaEvent& dma : record.events.dmas) {
-    if (dma.source_chip != chip || dma.destination_chip == chip || is_of_host(dma)) continue;
-    sent.push_back({dma.begin, dma.end, static_cast<double>(dma.bytes)});
-  }
-  const IciParams& ici = record.params.ici;
-  const std::uint32_t links = links_along(ici.mesh_x, ici.wrap_x, chip % ici.mesh_x) +
-                              links_along(ici.mesh_y, ici.wrap_y, chip / ici.mesh_x % ici.mesh_y) +
-                              links_along(ici.mesh_z, ici.wrap_z, chip / ici.mesh_x / ici.mesh_y);
-  const double per_cycle = links * (ici.link_mbps / 8.0) / record.params.clock_mhz;
-  return binned_within({}, sent, record.result.cycles, bins, per_cycle);
 }
 
 }  // namespace tpu::traces

@@ -23,6 +23,9 @@ CoreEvents core_events(const RunRecord& record, std::size_t core);
 /// Refuses a record without events, or with events of ops that it does not have: WorkloadError.
 void check_events(const RunRecord& record);
 
+/// Whether the host is at one end.
+bool is_of_host(const DmaEvent& dma);
+
 /// "HBM", "VMEM", ...
 std::string_view space_name(isa::MemorySpace space);
 /// "memory wait", ...
@@ -42,9 +45,5 @@ double vector_alu_share(const OpEvent& op);
 /// time a DMA moves its bytes is not recorded: local ones are taken to go as early as the pins let
 /// them, the one that ends first before others; those of the host and of other cores evenly.
 std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins);
-
-/// Bytes that a chip sends to other chips in `bins` equal parts of the run, never more in a part
-/// than its links carry; as early as they let them.
-std::vector<double> ici_bytes(const RunRecord& record, std::uint32_t chip, std::size_t bins);
 
 }  // namespace tpu::traces

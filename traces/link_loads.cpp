@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "traces/program_tables.h"
+#include "traces/timeline.h"
 
 namespace tpu::traces {
 namespace {
@@ -18,6 +19,19 @@ std::uint64_t counted_cycles(const RunResult& result) {
   std::uint64_t cycles = 0;
   for (const CoreResult& core : result.cores) cycles = std::max(cycles, core.total.core.total());
   return cycles;
+}
+
+using LinkEnd = std::pair<std::uint32_t, std::uint8_t>;  ///< Chip, direction.
+
+/// The links of a message's way, in order.
+std::vector<LinkEnd> way(const Topology& slice, std::uint32_t chip, std::uint32_t to) {
+  std::vector<LinkEnd> links;
+  while (chip != to) {
+    const Topology::Direction direction = slice.towards(chip, to);
+    links.emplace_back(chip, direction);
+    chip = slice.neighbour(chip, direction);
+  }
+  return links;
 }
 
 }  // namespace
@@ -42,13 +56,9 @@ std::vector<LinkLoad> link_loads(const RunRecord& record) {
     }
     sent[{dma.source_chip, dma.destination_chip}] += dma.bytes;
   }
-  std::map<std::pair<std::uint32_t, std::uint8_t>, std::uint64_t> carried;
+  std::map<LinkEnd, std::uint64_t> carried;
   for (const auto& [ends, bytes] : sent) {
-    for (std::uint32_t chip = ends.first; chip != ends.second;) {
-      const Topology::Direction direction = slice.towards(chip, ends.second);
-      carried[{chip, direction}] += bytes;
-      chip = slice.neighbour(chip, direction);
-    }
+    for (const LinkEnd& link : way(slice, ends.first, ends.second)) carried[link] += bytes;
   }
   const double could_carry = static_cast<double>(counted_cycles(record.result)) *
                              record.params.ici.link_mbps / 8 / record.params.clock_mhz;
@@ -64,6 +74,24 @@ std::vector<LinkLoad> link_loads(const RunRecord& record) {
     }
   }
   return links;
+}
+
+std::vector<double> link_bytes(const RunRecord& record, const LinkLoad& link, std::size_t bins) {
+  const Topology slice = record.params.topology();
+  const LinkEnd wanted{link.from_chip, link.direction};
+  std::map<std::pair<std::uint32_t, std::uint32_t>, bool> passes;
+  std::vector<Quantity> sent;
+  for (const DmaEvent& dma : record.events.dmas) {
+    if (dma.source_chip == dma.destination_chip) continue;
+    const auto [known, first] = passes.try_emplace({dma.source_chip, dma.destination_chip}, false);
+    if (first) {
+      const std::vector<LinkEnd> links = way(slice, dma.source_chip, dma.destination_chip);
+      known->second = std::find(links.begin(), links.end(), wanted) != links.end();
+    }
+    if (known->second) sent.push_back({dma.begin, dma.end, static_cast<double>(dma.bytes)});
+  }
+  const double per_cycle = record.params.ici.link_mbps / 8.0 / record.params.clock_mhz;
+  return binned_within({}, sent, record.result.cycles, bins, per_cycle);
 }
 
 Table links_table(const std::vector<LinkLoad>& links) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct LinkLoad {
 /// took over them: each takes the way of Topology::towards(), as in the network itself. Additions
 /// to sync flags are left out. Empty for a record without events and for a slice of one chip.
 std::vector<LinkLoad> link_loads(const RunRecord& record);
+
+/// Bytes over a link in `bins` equal parts of the run, never more in a part than it carries: a DMA
+/// passes each link of its way as early in its time as there is room.
+std::vector<double> link_bytes(const RunRecord& record, const LinkLoad& link, std::size_t bins);
 
 /// "+x", "-x", "+y", ...
 const char* direction_name(isa::Topology::Direction direction);

@@ -6,14 +6,14 @@
 
 #include "sim/base/error.h"
 #include "traces/core_events.h"
-#include "traces/perfetto_writer.h"
+#include "traces/perfetto_counters.h"
+#include "traces/perfetto_file.h"
 #include "traces/timeline.h"
 
 namespace tpu::traces {
 namespace {
 
 using TrackId = PerfettoWriter::TrackId;
-constexpr std::size_t kCounterBins = 2000;
 
 /// Numbers of arrows from DMAs to the waits that they end, by event. A wait ends in the cycle in
 /// which the flag is raised that it waits for; of several DMAs that end then, the one with the most
@@ -61,45 +61,17 @@ class WaitFlows {
   std::map<const WaitEvent*, std::uint64_t> in_;
 };
 
-/// Perfetto counts whole nanoseconds: those of a cycle number, rounded down.
-std::uint64_t nanoseconds(const RunRecord& record, std::uint64_t cycles) {
-  const std::uint64_t mhz = record.params.clock_mhz;
-  return cycles / mhz * 1000 + cycles % mhz * 1000 / mhz;
-}
-
-std::size_t counter_bins(const RunRecord& record) {
-  return std::min<std::uint64_t>(kCounterBins, record.result.cycles);
-}
-
-/// Amounts in equal parts of the run as a rate: amount a cycle times `scale`.
-void write_counter(PerfettoWriter& writer, const RunRecord& record, TrackId on,
-                   const std::vector<double>& sums, double scale) {
-  const std::uint64_t total = record.result.cycles;
-  double last = -1;
-  for (std::size_t bin = 0; bin < sums.size(); ++bin) {
-    const double cycles = static_cast<double>(total) / static_cast<double>(sums.size());
-    const double value = sums[bin] / cycles * scale;
-    if (value == last) continue;
-    writer.set_counter(on, nanoseconds(record, total * bin / sums.size()), value);
-    last = value;
-  }
-  writer.set_counter(on, nanoseconds(record, total), 0);
-}
-
-/// Gigabytes a second of a byte a cycle.
-double gigabytes_per_s(const RunRecord& record) { return record.params.clock_mhz * 1e6 / 1e9; }
-
 /// Writes the tracks of one core.
 class CoreTimeline {
  public:
-  CoreTimeline(PerfettoWriter& writer, const RunRecord& record, const WaitFlows& flows,
-               std::size_t core, TrackId parent)
-      : writer_(writer),
+  CoreTimeline(PerfettoFile& file, const RunRecord& record, const WaitFlows& flows,
+               std::size_t core)
+      : file_(file),
+        writer_(file.writer()),
         record_(record),
         flows_(flows),
         events_(core_events(record, core)),
-        group_(writer.add_track("core " + std::to_string(events_.number), parent,
-                                events_.result->core)) {}
+        group_(file.core(events_.number)) {}
 
   void write() {
     write_steps();
@@ -107,18 +79,17 @@ class CoreTimeline {
     write_waits();
     write_units();
     write_dmas();
-    write_counters();
+    write_core_counters(file_, record_, events_, rank_);
   }
 
  private:
   using Flows = PerfettoWriter::Flows;
   using Arguments = std::vector<PerfettoWriter::Argument>;
 
-  std::uint64_t ns(std::uint64_t cycles) const { return nanoseconds(record_, cycles); }
+  std::uint64_t ns(std::uint64_t cycles) const { return file_.nanoseconds(cycles); }
   TrackId track(const std::string& name) { return writer_.add_track(name, group_, rank_++); }
   void slice(TrackId on, std::uint64_t begin, std::uint64_t end, std::string_view name,
-             std::string_view category, Arguments arguments, const Flows& flows = {}) {
-    arguments.insert(arguments.begin(), {{"begin_cycle", begin}, {"cycles", end - begin}});
+             std::string_view category, const Arguments& arguments, const Flows& flows = {}) {
     writer_.begin_slice(on, ns(begin), name, category, arguments, flows);
     writer_.end_slice(on, ns(end));
   }
@@ -127,14 +98,20 @@ class CoreTimeline {
     const TrackId on = track("Steps");
     std::uint64_t number = 0;
     for (const StepSpan& step : events_.result->steps) {
-      slice(on, step.begin, step.end, "step " + std::to_string(number), "step", {{"step", number}});
+      slice(on, step.begin, step.end, "step " + std::to_string(number), "step",
+            {{"step", number},
+             {"begin_cycle", step.begin},
+             {"cycles", step.end - step.begin},
+             {"clock_mhz", std::uint64_t{record_.params.clock_mhz}}});
       ++number;
     }
   }
 
   Arguments op_arguments(const OpEvent& op) const {
     const isa::OpInfo& info = record_.ops[op.op];
-    Arguments arguments{{"flops", info.flops},
+    Arguments arguments{{"begin_cycle", op.begin},
+                        {"cycles", op.end - op.begin},
+                        {"flops", info.flops},
                         {"matmul_pushes", op.matmul_pushes},
                         {"vector_alu_ops", op.vector_alu_ops},
                         {"hbm_bytes", op.hbm_bytes}};
@@ -183,14 +160,22 @@ class CoreTimeline {
   void write_waits() {
     const TrackId on = track("Waits");
     for (const WaitEvent* wait : events_.waits) {
-      writer_.begin_slice(on, ns(wait->begin), wait_name(wait->reason), "wait",
-                          {{"begin_cycle", wait->begin}, {"cycles", wait->end - wait->begin}}, {});
+      writer_.begin_slice(on, ns(wait->begin), wait_name(wait->reason), "wait", {}, {});
       if (const std::uint64_t flow = flows_.into(*wait); flow > 0) {
         writer_.begin_slice(on, ns(wait->end), "flag raised", "wait", {}, {{}, {flow}});
         writer_.end_slice(on, ns(wait->end));
       }
       writer_.end_slice(on, ns(wait->end));
     }
+  }
+
+  /// There are millions of them: bytes, and the core at the other end where that is another.
+  Arguments dma_arguments(const DmaEvent& dma) const {
+    Arguments arguments{{"bytes", dma.bytes}};
+    const std::uint64_t to =
+        std::uint64_t{dma.destination_chip} * record_.params.cores_per_chip + dma.destination_core;
+    if (to != events_.number) arguments.emplace_back("destination_core", to);
+    return arguments;
   }
 
   void write_dmas() {
@@ -208,34 +193,13 @@ class CoreTimeline {
                                                          first, static_cast<std::uint32_t>(lane));
         for (const Span& span : lanes[lane]) {
           const DmaEvent& dma = *events_.dmas[span.index];
-          slice(on, dma.begin, dma.end, path, "dma",
-                {{"bytes", dma.bytes},
-                 {"destination_core",
-                  std::uint64_t{dma.destination_chip} * record_.params.cores_per_chip +
-                      dma.destination_core}},
-                {flows_.out_of(dma), {}});
+          slice(on, dma.begin, dma.end, path, "dma", dma_arguments(dma), {flows_.out_of(dma), {}});
         }
       }
     }
   }
 
-  void write_counters() {
-    const std::string of_core = " of core " + std::to_string(events_.number);
-    const std::size_t bins = counter_bins(record_);
-    const TrackId hbm = writer_.add_counter("HBM GB/s" + of_core, group_, rank_++, "GB/s");
-    write_counter(writer_, record_, hbm, hbm_bytes(record_, events_, bins),
-                  gigabytes_per_s(record_));
-    std::vector<Quantity> pushes;
-    const MxuParams& params = record_.params.core.mxu;
-    for (const OpEvent* op : events_.ops) {
-      pushes.push_back(
-          {op->begin, op->end,
-           static_cast<double>(op->matmul_pushes) * params.push_interval_cycles / params.blocks()});
-    }
-    const TrackId mxu = writer_.add_counter("MXU %" + of_core, group_, rank_++, "%");
-    write_counter(writer_, record_, mxu, binned(pushes, record_.result.cycles, bins), 100);
-  }
-
+  PerfettoFile& file_;
   PerfettoWriter& writer_;
   const RunRecord& record_;
   const WaitFlows& flows_;
@@ -246,28 +210,20 @@ class CoreTimeline {
 
 }  // namespace
 
+void write_perfetto(const RunRecord& record, PerfettoFile& file) {
+  check_events(record);
+  const WaitFlows flows(record);
+  for (std::size_t core = 0; core < record.result.cores.size(); ++core) {
+    CoreTimeline(file, record, flows, core).write();
+  }
+  write_link_counters(file, record);
+  write_host(file, record);
+}
+
 void export_perfetto(const RunRecord& record, const std::string& path) {
   check_events(record);
-  OutputFile file(path);
-  PerfettoWriter writer(file);
-  const WaitFlows flows(record);
-  std::map<std::uint32_t, TrackId> chips;
-  for (std::size_t core = 0; core < record.result.cores.size(); ++core) {
-    const std::uint32_t chip = record.result.cores[core].chip;
-    if (chips.count(chip) == 0) {
-      chips[chip] =
-          writer.add_group("TPU " + record.params.chip + " chip " + std::to_string(chip), chip);
-    }
-    CoreTimeline(writer, record, flows, core, chips[chip]).write();
-  }
-  for (const auto& [chip, group] : chips) {
-    const std::vector<double> sent = ici_bytes(record, chip, counter_bins(record));
-    if (*std::max_element(sent.begin(), sent.end()) <= 0) continue;
-    const TrackId ici = writer.add_counter("ICI GB/s sent by chip " + std::to_string(chip), group,
-                                           record.params.cores_per_chip, "GB/s");
-    write_counter(writer, record, ici, sent, gigabytes_per_s(record));
-  }
-  writer.flush();
+  PerfettoFile file(path, record.params);
+  write_perfetto(record, file);
   file.commit();
 }
 

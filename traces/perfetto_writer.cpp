@@ -1,5 +1,11 @@
 #include "traces/perfetto_writer.h"
 
+#include <zlib.h>
+
+#include <new>
+
+#include "sim/base/error.h"
+
 namespace tpu::traces {
 namespace {
 
@@ -8,7 +14,7 @@ constexpr std::uint64_t kSequence = 1;
 
 namespace packet_field {
 constexpr std::uint32_t kTimestamp = 8, kSequenceId = 10, kTrackEvent = 11, kInternedData = 12,
-                        kSequenceFlags = 13, kTrackDescriptor = 60;
+                        kSequenceFlags = 13, kCompressed = 50, kTrackDescriptor = 60;
 }
 namespace track_field {
 constexpr std::uint32_t kUuid = 1, kName = 2, kParent = 5, kCounter = 8, kChildOrdering = 11,
@@ -37,8 +43,20 @@ void PerfettoWriter::packet(const ProtobufMessage& fields, bool needs_state) {
   if (buffer_.size() >= kBufferBytes) flush();
 }
 
+/// What is buffered becomes one packet that holds the others, packed.
 void PerfettoWriter::flush() {
-  file_.write(buffer_);
+  if (buffer_.empty()) return;
+  uLongf size = ::compressBound(buffer_.size());
+  packed_.resize(size);
+  const int done =
+      ::compress2(reinterpret_cast<Bytef*>(packed_.data()), &size,
+                  reinterpret_cast<const Bytef*>(buffer_.data()), buffer_.size(), Z_BEST_SPEED);
+  if (done == Z_MEM_ERROR) throw std::bad_alloc();
+  TPU_CHECK(done == Z_OK, "zlib's compress2 returns " << done);
+  ProtobufMessage holder;
+  holder.bytes(packet_field::kCompressed, std::string_view(packed_.data(), size));
+  holder.varint(packet_field::kSequenceId, kSequence);
+  file_.write(ProtobufMessage().message(1, holder).text());
   buffer_.clear();
 }
 
@@ -114,7 +132,7 @@ void PerfettoWriter::end_slice(TrackId track, std::uint64_t time_ns) {
   packet(ProtobufMessage()
              .varint(packet_field::kTimestamp, time_ns)
              .message(packet_field::kTrackEvent, event),
-         true);
+         false);
 }
 
 void PerfettoWriter::set_counter(TrackId track, std::uint64_t time_ns, double value) {
@@ -124,7 +142,7 @@ void PerfettoWriter::set_counter(TrackId track, std::uint64_t time_ns, double va
   packet(ProtobufMessage()
              .varint(packet_field::kTimestamp, time_ns)
              .message(packet_field::kTrackEvent, event),
-         true);
+         false);
 }
 
 }  // namespace tpu::traces

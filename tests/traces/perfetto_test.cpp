@@ -12,7 +12,10 @@
 #include "sim/base/error.h"
 #include "tests/traces/synthetic_record.h"
 #include "tests/traces/wire_reader.h"
+#include "traces/buffer_lifetimes.h"
 #include "traces/core_events.h"
+#include "traces/host_stages.h"
+#include "traces/link_loads.h"
 #include "traces/protobuf_writer.h"
 
 namespace tpu::traces {
@@ -53,8 +56,7 @@ std::map<std::uint64_t, Track> tracks_of(const std::string& text) {
   std::map<std::uint64_t, std::vector<std::uint64_t>> open;
   std::map<std::uint64_t, std::uint64_t> last;
   bool first = true;
-  for (const auto& [field, packet_text] : parse(text).texts) {
-    EXPECT_EQ(field, 1u);
+  for (const std::string& packet_text : test::perfetto_packets(text)) {
     const Fields packet = parse(packet_text);
     EXPECT_EQ(packet.numbers.find(10)->second, 1u);
     if (first) {
@@ -113,14 +115,16 @@ TEST_F(PerfettoTest, EachCoreHasItsTracks) {
   }
   EXPECT_EQ(children[""], (std::vector<std::string>{"TPU v3 chip 0"}));
   EXPECT_EQ(children["TPU v3 chip 0"], (std::vector<std::string>{"core 0", "core 1"}));
-  EXPECT_EQ(children["core 0"],
-            (std::vector<std::string>{"Steps", "XLA Ops", "Waits", "MXU0", "MXU1", "VPU",
-                                      "DMA HBM->VMEM", "DMA VMEM->HBM", "DMA VMEM->ICI->VMEM",
-                                      "HBM GB/s of core 0", "MXU % of core 0"}));
+  EXPECT_EQ(
+      children["core 0"],
+      (std::vector<std::string>{"Steps", "XLA Ops", "Waits", "MXU0", "MXU1", "VPU", "DMA HBM->VMEM",
+                                "DMA VMEM->HBM", "DMA VMEM->ICI->VMEM", "HBM GB/s of core 0",
+                                "MXU % of core 0", "HBM in use of core 0"}));
   EXPECT_EQ(children["DMA HBM->VMEM"], (std::vector<std::string>{"DMA HBM->VMEM #2"}));
-  EXPECT_EQ(children["core 1"],
-            (std::vector<std::string>{"Steps", "XLA Ops", "Waits", "MXU0", "MXU1", "VPU",
-                                      "HBM GB/s of core 1", "MXU % of core 1"}));
+  EXPECT_EQ(
+      children["core 1"],
+      (std::vector<std::string>{"Steps", "XLA Ops", "Waits", "MXU0", "MXU1", "VPU",
+                                "HBM GB/s of core 1", "MXU % of core 1", "HBM in use of core 1"}));
 }
 
 TEST_F(PerfettoTest, TimesAreCyclesInNanoseconds) {
@@ -165,7 +169,7 @@ TEST_F(PerfettoTest, CountersAreSharesOfTheMxusAndBytesOfTheHbm) {
   for (const auto& [id, track] : tracks_of(text())) {
     if (track.counter) counters[track.name] = track;
   }
-  ASSERT_EQ(counters.size(), 4u);
+  ASSERT_EQ(counters.size(), 6u);
   // 120 pushes of eight cycles on two MXUs, in the 600 cycles of op 0.
   const Track& mxu = counters["MXU % of core 0"];
   EXPECT_NEAR(value_at(mxu, 300), 100 * 120 * 8 / 2 / 600.0, 0.5);
@@ -196,23 +200,106 @@ TEST_F(PerfettoTest, TheHbmMovesWhatDmasMovedAndNeverMoreThanItsPins) {
   }
 }
 
-TEST_F(PerfettoTest, AChipSendsToOthersNoMoreThanItsLinksCarry) {
+/// From chip 0 to chip 3 of 2x2: along x, then along y, over chip 1.
+TEST_F(PerfettoTest, ALinkCarriesWhatPassesItAndNoMoreThanItCan) {
   RunRecord record = test::synthetic_record_with_events();
   DmaEvent dma;
   dma.source = dma.destination = isa::MemorySpace::kVmem;
-  dma.destination_chip = 1;
+  dma.destination_chip = 3;
   dma.begin = 0;
   dma.end = 100;
   dma.bytes = 50000;
   record.events.dmas.push_back(dma);
-  const std::vector<double> bytes = ici_bytes(record, 0, 22);
-  // Two links of 656 Gb/s at the corner of 2x2 chips: 174.5 bytes a cycle; what stays on the chip
-  // takes no link.
-  const double part = 2 * 656e9 / 8 / 940e6 * 100;
-  EXPECT_NEAR(bytes[0], part, 1e-6);
-  EXPECT_NEAR(bytes[1], part, 1e-6);
-  EXPECT_NEAR(bytes[2], 50000 - 2 * part, 1e-6);
-  EXPECT_EQ(bytes[8], 0);
+  const double part = 656e9 / 8 / 940e6 * 100;  // Of a link of 656 Gb/s in 100 cycles.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, double> carried;
+  for (const LinkLoad& link : link_loads(record)) {
+    const std::vector<double> bytes = link_bytes(record, link, 22);
+    double& sum = carried[{link.from_chip, link.to_chip}];
+    for (const double in_part : bytes) {
+      EXPECT_LE(in_part, part + 1e-6);
+      sum += in_part;
+    }
+    if (link.bytes > 0) {
+      EXPECT_NEAR(bytes[0], part, 1e-6);
+      EXPECT_NEAR(bytes[5], 50000 - 5 * part, 1e-6);
+    }
+  }
+  EXPECT_EQ(carried.size(), 8u);
+  for (const auto& [ends, sum] : carried) {
+    const bool on_its_way = ends == std::pair{0U, 1U} || ends == std::pair{1U, 3U};
+    EXPECT_NEAR(sum, on_its_way ? 50000 : 0, 1e-6) << ends.first << " to " << ends.second;
+  }
+  export_perfetto(record, path_);
+  std::vector<std::string> names;
+  for (const auto& [id, track] : tracks_of(text())) {
+    if (track.name.rfind("ICI", 0) == 0) names.push_back(track.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"ICI links", "ICI GB/s from chip 0 +x to chip 1",
+                                             "ICI GB/s from chip 1 +y to chip 3"}));
+}
+
+/// Parameters of 8 KiB all the time, the temporary of 100 KiB over them.
+TEST_F(PerfettoTest, HbmInUseIsThatOfTheOpsThatRun) {
+  const RunRecord record = test::synthetic_record_with_events();
+  export_perfetto(record, path_);
+  const std::vector<std::uint64_t> in_use = hbm_in_use(record);
+  for (const auto& [id, track] : tracks_of(text())) {
+    if (track.name != "HBM in use of core 1") continue;
+    EXPECT_EQ(value_at(track, 300), static_cast<double>(in_use[0]));
+    EXPECT_EQ(value_at(track, 2199), static_cast<double>(in_use[2]));
+    return;
+  }
+  FAIL() << "no such counter";
+}
+
+TEST_F(PerfettoTest, TheHostHasARateAndASliceForEachStage) {
+  RunRecord record = test::synthetic_record_with_events();
+  DmaEvent infeed;
+  infeed.source = isa::MemorySpace::kInfeed;
+  infeed.destination = isa::MemorySpace::kHbm;
+  infeed.begin = 900;
+  infeed.end = 1000;
+  infeed.bytes = 4096;
+  record.events.dmas.push_back(infeed);
+  export_perfetto(record, path_);
+  double bytes = 0;
+  std::size_t stages = 0;
+  for (const auto& [id, track] : tracks_of(text())) {
+    if (track.name == "infeed and outfeed GB/s of all cores") {
+      for (std::size_t i = 0; i + 1 < track.values.size(); ++i) {
+        const auto ns = static_cast<double>(track.values[i + 1].first - track.values[i].first);
+        bytes += track.values[i].second * ns;
+      }
+    }
+    if (track.name.rfind("host: ", 0) == 0) {
+      ++stages;
+      EXPECT_EQ(track.slices,
+                (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, 2200 * 1000 / 940}}));
+    }
+  }
+  EXPECT_NEAR(bytes, 4096, 4096 * 0.02);  // Whole nanoseconds.
+  EXPECT_EQ(stages, host_stages(record).size());
+  EXPECT_GE(stages, 1u);
+}
+
+/// 40,000 slices, as a run has DMAs: 20 bytes each, ten millions in 200 MB.
+TEST_F(PerfettoTest, ASliceTakesLessThanTwentyBytes) {
+  RunRecord record = test::synthetic_record_with_events();
+  std::uint64_t random = 1;
+  for (std::uint64_t i = 0; i < 40000; ++i) {
+    random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+    DmaEvent dma;
+    dma.begin = 10 * i + (random >> 60);
+    dma.end = dma.begin + 700 + (random >> 40) % 256;
+    dma.bytes = 1024 * (1 + (random >> 33) % 512);
+    record.events.dmas.push_back(dma);
+  }
+  record.result.cycles = 10 * 40000 + 2000;
+  export_perfetto(record, path_);
+  EXPECT_LT(fs::file_size(path_), 40000 * 20u);
+  std::size_t slices = 0;
+  for (const auto& [id, track] : tracks_of(text())) slices += track.slices.size();
+  EXPECT_GT(slices, 40000u);
 }
 
 /// The infeed of core 0's first step ends with its wait: an arrow from the DMA to the wait's end.
@@ -227,10 +314,8 @@ TEST_F(PerfettoTest, ArrowsLeadFromDmasToTheWaitsThatTheyEnd) {
   record.events.dmas.push_back(infeed);
   export_perfetto(record, path_);
   std::map<std::uint64_t, std::vector<std::uint64_t>> ends;  // Flow: out at, in at, ns.
-  const Fields trace = parse(text());
-  const auto [begin, end] = trace.texts.equal_range(1);
-  for (auto at = begin; at != end; ++at) {
-    const Fields packet = parse(at->second);
+  for (const std::string& packet_text : test::perfetto_packets(text())) {
+    const Fields packet = parse(packet_text);
     if (packet.texts.count(11) == 0) continue;
     const Fields event = parse(packet.texts.find(11)->second);
     for (const std::uint32_t field : {47, 48}) {
@@ -250,6 +335,10 @@ TEST_F(PerfettoTest, PerfettosOwnSchemaAgrees) {
     GTEST_SKIP() << "no check_perfetto.py or no Python package perfetto here";
   }
   export_perfetto(test::synthetic_record_with_events(), path_);
+  // The checker does not look into compressed packets.
+  ProtobufMessage plain;
+  for (const std::string& packet : test::perfetto_packets(text())) plain.bytes(1, packet);
+  std::ofstream(path_, std::ios::binary) << plain.text();
   EXPECT_EQ(std::system(("python3 " + checker + " " + path_ + " >/dev/null").c_str()), 0);
 }
 
