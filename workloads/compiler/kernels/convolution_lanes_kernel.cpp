@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/convolution_lanes_kernel.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@ namespace {
 using hlo::ElementType;
 using isa::Opcode;
 using Split = LanesTiling::Split;
+using Rows = EpilogueEmitter::Position::Rows;
 
 /// Emits a forward convolution or an input gradient of arrays (height, width, features, batch).
 ///
@@ -113,7 +115,10 @@ class LanesKernel {
   void finish();
   MReg inside(SReg y, SReg x);
   void apply_epilogue();
+  bool pairs_tiles() const;
   void apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t unroll, std::uint32_t pixels);
+  void apply_to_tile(EpilogueEmitter::Position& position);
+  void apply_to_pair(EpilogueEmitter::Position& position);
 
   enum Digit : std::size_t { kUnit, kPixelY, kGroup, kChunk };
 
@@ -536,7 +541,8 @@ void LanesKernel::multiply() {
 /// Complete sums become results.
 void LanesKernel::finish() {
   if (!results_.is_identity()) apply_epilogue();
-  if (is_packed(problem_.out_type)) {
+  const bool is_rounded = !results_.is_identity() && pairs_tiles();
+  if (is_packed(problem_.out_type) && !is_rounded) {
     memory_.round_tiles(sums_, grid_->output(0), sizes_.sum_rows / 8);
   }
 }
@@ -561,14 +567,19 @@ MReg LanesKernel::inside(SReg y, SReg x) {
                                  builder_.splat(lanes));
 }
 
+/// Tiles of features of a pixel go in pairs: a register has the even rows of both, another one the
+/// odd rows, as packed arrays stand in memory.
+bool LanesKernel::pairs_tiles() const { return tiling_.block_columns % 2 == 0; }
+
 void LanesKernel::apply_epilogue() {
   const std::uint32_t columns = tiling_.block_columns;
-  const auto dividing = [](std::uint32_t most, std::uint32_t extent) {
-    while (extent % most != 0) --most;
+  const auto dividing = [](std::uint32_t most, std::uint32_t extent, std::uint32_t step) {
+    while (extent % most != 0) most -= step;
     return most;
   };
-  const std::uint32_t unroll = dividing(epilogue_.has_sums() ? 4 : 8, columns);
-  const std::uint32_t pixels = dividing(epilogue_.has_sums() ? 8 : 1, sizes_.out_x);
+  const bool has_sums = epilogue_.has_sums();
+  const std::uint32_t unroll = dividing(has_sums ? 4 : 8, columns, pairs_tiles() ? 2 : 1);
+  const std::uint32_t pixels = dividing(has_sums ? 8 : 1, sizes_.out_x, 1);
   builder_.new_block();
   StepCounter counter(builder_, {columns / unroll, sizes_.out_y, sizes_.out_x / pixels});
   builder_.loop(counter.steps(), [&](SReg) {
@@ -594,25 +605,50 @@ void LanesKernel::apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t
   std::vector<VmemAddress> blocks;
   for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
   results_.begin(blocks);
-  results_.begin_row_sums(unroll);
-  VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
-  out.base2 = position.rows32;
+  results_.begin_row_sums(unroll, pairs_tiles());
   // Nothing else depends on the pixel: matmul_epilogue() sees to it.
   position.place.digits.resize(4);
   const Index row{weighted_sum(builder_, {grid_->index(kColumns)}, {columns}, column), 0};
   position.place.digits[3] = {grid_->index(kLanes), 0};
   position.place.lane_key = 0;
+  const std::uint32_t step = pairs_tiles() ? 2 : 1;
   for (std::uint32_t pixel = 0; pixel < pixels; ++pixel) {
     position.inside = inside(digits[1] ? digits[1] : zero, pixel > 0 ? builder_.add(x, pixel) : x);
-    for (std::uint32_t i = 0; i < unroll; ++i) {
+    for (std::uint32_t i = 0; i < unroll; i += step) {
       position.tiles = pixel * columns + i;
       position.place.row_key = static_cast<int>(pixel * unroll + i);
       position.place.digits[2] = row.plus(i);
-      const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
-      builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
+      pairs_tiles() ? apply_to_pair(position) : apply_to_tile(position);
     }
   }
   results_.end_row_sums(row);
+}
+
+void LanesKernel::apply_to_tile(EpilogueEmitter::Position& position) {
+  VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
+  out.base2 = position.rows32;
+  const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
+  builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
+}
+
+void LanesKernel::apply_to_pair(EpilogueEmitter::Position& position) {
+  const VmemAddress sum(sums_, 8 * position.tiles, position.rows32);
+  std::array<VReg, 2> results;
+  for (const int odd : {0, 1}) {
+    position.rows = odd == 0 ? Rows::kEven : Rows::kOdd;
+    position.place.row_key += odd;
+    results[odd] = results_.apply(position, builder_.load(sum.plus(odd).stride(2))).front();
+  }
+  VmemAddress out = grid_->output(0);
+  if (is_packed(problem_.out_type)) {
+    out.base2 = position.rows16;
+    builder_.store(out.plus(4 * position.tiles), builder_.pack_bf16(results[0], results[1]));
+    return;
+  }
+  out.base2 = position.rows32;
+  for (const int odd : {0, 1}) {
+    builder_.store(out.plus(8 * position.tiles + odd).stride(2), results[odd]);
+  }
 }
 
 }  // namespace

@@ -368,6 +368,7 @@ void EpilogueEmitter::spread_rows(const Operand& operand, std::size_t number) {
 void EpilogueEmitter::begin(std::vector<VmemAddress> blocks) {
   blocks_ = std::move(blocks);
   partial_.assign(epilogue_.results.size(), VReg());
+  packed_.clear();
   if (emitter_) emitter_->forget();
 }
 
@@ -417,7 +418,8 @@ void EpilogueEmitter::end(const Position& position) {
   partial_.clear();
 }
 
-void EpilogueEmitter::begin_row_sums(std::uint32_t tiles) {
+void EpilogueEmitter::begin_row_sums(std::uint32_t tiles, bool paired) {
+  sums_paired_ = paired;
   row_sums_.assign(epilogue_.results.size(), {});
   for (std::size_t i = 0; i < epilogue_.results.size(); ++i) {
     if (epilogue_.results[i].kind == Result::Kind::kRows) row_sums_[i].resize(tiles);
@@ -425,14 +427,24 @@ void EpilogueEmitter::begin_row_sums(std::uint32_t tiles) {
 }
 
 void EpilogueEmitter::end_row_sums(Index first) {
+  using Rows = Position::Rows;
+  std::vector<std::pair<VmemAddress, VReg>> sums;
   for (std::size_t i = 0; i < row_sums_.size(); ++i) {
-    for (std::size_t tile = 0; tile < row_sums_[i].size(); ++tile) {
+    for (std::size_t slot = 0; slot < row_sums_[i].size(); ++slot) {
+      const std::size_t tile = sums_paired_ ? slot / 2 * 2 : slot;
+      const Rows rows = !sums_paired_ ? Rows::kTile : slot % 2 == 0 ? Rows::kEven : Rows::kOdd;
       const Index number = first.plus(static_cast<std::int64_t>(tile));
-      const VmemAddress sum = at(sums_[i], multiply(builder_, number, 8));
-      builder_.store(sum, builder_.add(builder_.load(sum), row_sums_[i][tile]));
+      const VmemAddress sum = rows_of(at(sums_[i], multiply(builder_, number, 8)), rows);
+      sums.emplace_back(sum, builder_.add(builder_.load(sum), row_sums_[i][slot]));
     }
   }
+  for (const auto& [to, sum] : sums) builder_.store(to, sum);
   row_sums_.clear();
+}
+
+VmemAddress EpilogueEmitter::rows_of(const VmemAddress& tile, Position::Rows rows) const {
+  if (rows == Position::Rows::kTile) return tile;
+  return tile.plus(rows == Position::Rows::kEven ? 0 : 1).stride(2);
 }
 
 void EpilogueEmitter::finish() {
@@ -506,7 +518,8 @@ VReg EpilogueEmitter::load(const Operand& operand, std::size_t number) {
   if (operand.kind == Operand::Kind::kScalar) return builder_.load(resident_[number]);
   if (operand.kind == Operand::Kind::kRows) {
     const Index row_tile = position_->place.digits[position_->place.digits.size() - 2];
-    return builder_.load(at(resident_[number], multiply(builder_, row_tile, 8)));
+    return builder_.load(
+        rows_of(at(resident_[number], multiply(builder_, row_tile, 8)), position_->rows));
   }
   if (operand.kind == Operand::Kind::kLanes) {
     const Index lane_tile = position_->place.digits.back();
@@ -524,11 +537,20 @@ VReg EpilogueEmitter::load(const Operand& operand, std::size_t number) {
         operand.type(),
         at(resident_[number], multiply(builder_, tile, operand.access.tile_rows())));
   }
+  return load_block(operand, number);
+}
+
+VReg EpilogueEmitter::load_block(const Operand& operand, std::size_t number) {
+  using Rows = Position::Rows;
   const bool packed = operand.type() == ElementType::kBf16;
   VmemAddress address = blocks_[number].plus(position_->tiles * (packed ? 4 : 8));
   TPU_CHECK(!address.base2, "a block's begin has one base");
   address.base2 = packed ? position_->rows16 : position_->rows32;
-  return memory_.load_tile(operand.type(), address);
+  if (!packed) return builder_.load(rows_of(address, position_->rows));
+  if (position_->rows == Rows::kTile) return memory_.load_tile(operand.type(), address);
+  VReg& pairs = packed_[{number, position_->tiles}];
+  if (!pairs) pairs = builder_.load(address);
+  return position_->rows == Rows::kEven ? builder_.unpack_even(pairs) : builder_.unpack_odd(pairs);
 }
 
 }  // namespace tpu::compiler

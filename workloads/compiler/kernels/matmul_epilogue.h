@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
@@ -91,6 +93,9 @@ class EpilogueEmitter {
     Index valid_rows{{}, 8};
     /// Elements that lie in the array, for sums to the rows; none: all.
     MReg inside;
+    /// Rows that a register holds: those of this tile, or of this and the next one along the rows
+    /// every second, from the first or from the second on. Packed arrays stand in memory so.
+    enum class Rows : std::uint8_t { kTile, kEven, kOdd } rows = Rows::kTile;
   };
 
   EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& epilogue);
@@ -109,8 +114,9 @@ class EpilogueEmitter {
   /// Ends the piece that begin() began, before any other code.
   void end(const Position& position);
   /// Around straight code over pixels with the same tiles of rows, `tiles` of them from `first` on:
-  /// sums to the rows stay in registers in it. A place's row_key counts the tiles, pixel by pixel.
-  void begin_row_sums(std::uint32_t tiles);
+  /// sums to the rows stay in registers in it. A place's row_key counts the tiles, pixel by pixel;
+  /// with `paired`, of each two tiles first the even and then the odd rows.
+  void begin_row_sums(std::uint32_t tiles, bool paired = false);
   void end_row_sums(Index first);
   /// Writes the sums. In the last blocks of the kernel.
   void finish();
@@ -120,6 +126,8 @@ class EpilogueEmitter {
   using Result = MatmulEpilogue::Result;
   ExpressionValue source(int node, const Place& place);
   VReg load(const Operand& operand, std::size_t number);
+  VReg load_block(const Operand& operand, std::size_t number);
+  VmemAddress rows_of(const VmemAddress& tile, Position::Rows rows) const;
   VReg summand(const Result& result, const Position& position);
   void spread_rows(const Operand& operand, std::size_t number);
   void finish_lane_sums(const Result& result, VmemRegion sums, VmemRegion vector);
@@ -136,7 +144,10 @@ class EpilogueEmitter {
   std::int64_t lane_tiles_ = 0;
   std::uint32_t flag_ = 0;
   std::uint64_t fetched_ = 0;  ///< Granules.
+  bool sums_paired_ = false;
   std::vector<VmemAddress> blocks_;
+  /// Packed rows of two tiles, by operand and tile: the piece's even and odd rows.
+  std::map<std::pair<std::size_t, std::int64_t>, VReg> packed_;
   const Position* position_ = nullptr;
   VReg product_;
 };

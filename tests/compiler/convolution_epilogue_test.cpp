@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "tests/compiler/hlo_check.h"
+
+namespace tpu {
+
+namespace {
+
+/// A convolution of images whose batch lies in the lanes, and what stands behind it in the backward
+/// step of a residual network: an image is added, the gradient of an activation, a factor for each
+/// feature; sums to the features of the result and of its product with an image.
+struct BackwardStep {
+  int batch = 128, height = 4, width = 4, features = 16, results = 16, window = 1;
+  std::string type = "bf16";  ///< Of images.
+  bool sums = true;
+
+  std::string text() const;
+};
+
+std::string BackwardStep::text() const {
+  const auto image = [&](const std::string& of, int count) {
+    return of + "[" + std::to_string(batch) + "," + std::to_string(height) + "," +
+           std::to_string(width) + "," + std::to_string(count) + "]";
+  };
+  const std::string out = image(type, results), f32 = image("f32", results);
+  const std::string vector = "f32[" + std::to_string(results) + "]";
+  const std::string side = std::to_string(window), pad = std::to_string(window / 2);
+  const std::string pads = pad + "_" + pad;
+  std::ostringstream text;
+  text << "HloModule backward\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+       << " ROOT s = f32[] add(a, b)\n}\nENTRY step {\n"
+       << " x = " << image(type, features) << " parameter(0)\n"
+       << " w = " << type << "[" << side << "," << side << "," << features << "," << results
+       << "] parameter(1)\n r = " << out << " parameter(2)\n g = " << out << " parameter(3)\n"
+       << " v = " << vector << " parameter(4)\n"
+       << " c = " << out << " convolution(x, w), window={size=" << side << "x" << side
+       << " pad=" << pads << "x" << pads << "}, dim_labels=b01f_01io->b01f\n"
+       << " s = " << out << " add(c, r)\n zero = " << type << "[] constant(0)\n"
+       << " zeros = " << out << " broadcast(zero), dimensions={}\n"
+       << " p = " << image("pred", results) << " compare(g, zeros), direction=GT\n"
+       << " q = " << out << " select(p, s, zeros)\n f = " << f32 << " convert(q)\n"
+       << " vs = " << f32 << " broadcast(v), dimensions={3}\n"
+       << " t = " << f32 << " multiply(f, vs)\n u = " << out << " convert(t)\n";
+  if (!sums) {
+    text << " ROOT all = (" << out << ") tuple(u)\n}\n";
+    return text.str();
+  }
+  text << " h = " << f32 << " convert(g)\n m = " << f32 << " multiply(t, h)\n"
+       << " none = f32[] constant(0)\n"
+       << " s1 = " << vector << " reduce(m, none), dimensions={0,1,2}, to_apply=add\n"
+       << " s2 = " << vector << " reduce(t, none), dimensions={0,1,2}, to_apply=add\n"
+       << " ROOT all = (" << out << ", " << vector << ", " << vector << ") tuple(u, s1, s2)\n}\n";
+  return text.str();
+}
+
+void expect_values(const BackwardStep& step) {
+  SCOPED_TRACE(step.text());
+  test::HloCheck check;
+  check.tolerance = step.type == "bf16" ? 1e-2 : 1e-4;
+  test::check_hlo(step.text(), check);
+}
+
+}  // namespace
+
+TEST(ConvolutionEpilogue, ReadsImagesAndSumsToFeatures) {
+  for (const char* type : {"bf16", "f32"}) {
+    expect_values({128, 4, 6, 64, 32, 1, type});
+    expect_values({128, 4, 4, 16, 32, 3, type});
+  }
+}
+
+TEST(ConvolutionEpilogue, OfAnOddNumberOfTilesOfFeatures) {
+  expect_values({128, 3, 4, 16, 24, 3, "bf16"});
+  expect_values({128, 3, 4, 16, 24, 1, "f32", false});
+}
+
+TEST(ConvolutionEpilogue, PixelsAndExamplesBeyondTheImageAddNothing) {
+  expect_values({100, 3, 7, 64, 32, 1, "bf16"});
+  expect_values({140, 5, 5, 64, 16, 3, "f32"});
+}
+
+TEST(ConvolutionEpilogue, OfSeveralBlocksOfContractedFeatures) {
+  expect_values({128, 2, 4, 256, 64, 1, "bf16"});
+  expect_values({128, 2, 4, 384, 64, 1, "bf16", false});
+  expect_values({128, 4, 4, 128, 128, 3, "bf16"});
+}
+
+}  // namespace tpu
