@@ -1,16 +1,30 @@
 #include "isa/generation.h"
 
+#include <algorithm>
+
 #include "sim/base/error.h"
 
 namespace tpu::isa {
 
-// Sources: instructions, arrays: the listings of XLA's compiler; pods: Jouppi et al. 2020. Four
-// MXUs can be named where one more bit of the unit's number has room, for machines that nobody has
-// built.
+// Sources: instructions, arrays: the listings of XLA's compiler; pods: Jouppi et al. 2020 and, for
+// v4 with its cubes, 2023. Four MXUs can be named where one more bit of the unit's number has room,
+// for machines that nobody has built. v4 is taken to execute what v3 does: its own instructions
+// (models/DEVIATIONS.md) are not there.
 const std::vector<Generation>& generations() {
   static const std::vector<Generation> kGenerations = {
-      {"v2", false, false, 1, 1, 128, 128, {16, 16, 1}},
-      {"v3", true, true, 4, 2, 128, 128, {32, 32, 1}},
+      {"v2", false, false, 1, 1, 128, 128, {16, 16, 1}, 0, ""},
+      {"v3", true, true, 4, 2, 128, 128, {32, 32, 1}, 0, ""},
+      {"v4",
+       true,
+       true,
+       4,
+       4,
+       128,
+       128,
+       {16, 16, 16},
+       4,
+       "v4: no time was compared with a chip's; instructions and latencies of v3, no CMEM, no "
+       "megacore (models/DEVIATIONS.md)"},
   };
   return kGenerations;
 }
@@ -40,8 +54,11 @@ std::string generation_names() {
 
 Topology Generation::slice(const std::array<std::uint32_t, Topology::kDimensions>& chips) const {
   std::array<Topology::Dimension, Topology::kDimensions> dimensions;
+  const bool whole_cubes = cube != 0 && std::all_of(chips.begin(), chips.end(),
+                                                    [&](auto side) { return side % cube == 0; });
   for (std::size_t d = 0; d < dimensions.size(); ++d) {
-    dimensions[d] = {chips[d], chips[d] > 1 && chips[d] == pod[d]};
+    const bool wraps = cube == 0 ? chips[d] == pod[d] : whole_cubes;
+    dimensions[d] = {chips[d], chips[d] > 1 && wraps};
   }
   return Topology(dimensions);
 }

@@ -19,8 +19,13 @@ struct Generation {
   std::uint8_t named_mxus;  ///< MXUs that instructions can name.
   /// What XLA compiles for: its listings run on machines with these arrays alone.
   std::uint32_t mxus, mxu_rows, mxu_columns;
-  /// Chips of a whole pod along x, y, z; a slice wraps in a dimension in which it is as long.
+  /// Chips of a whole pod along x, y, z.
   std::array<std::uint32_t, Topology::kDimensions> pod;
+  /// Optical switches join cubes of so many chips a side: a slice of whole cubes wraps in all
+  /// dimensions, another in none. 0: no switches, a slice wraps where it is as long as the pod.
+  std::uint32_t cube;
+  /// What its times are worth, for the report; empty where they were compared with silicon's.
+  std::string_view not_validated;
 
   /// A slice of so many chips along x, y, z, wired as the real ones are.
   Topology slice(const std::array<std::uint32_t, Topology::kDimensions>& chips) const;
@@ -32,7 +37,7 @@ const std::vector<Generation>& generations();
 const Generation* find_generation(std::string_view name);
 /// The same for the name of a chip that has been checked.
 const Generation& generation(std::string_view name);
-/// "v2 or v3".
+/// "v2, v3 or v4".
 std::string generation_names();
 
 }  // namespace tpu::isa

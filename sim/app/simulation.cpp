@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "isa/generation.h"
 #include "sim/app/cpu_time.h"
 #include "sim/app/host_verdict.h"
 #include "sim/app/memory_need.h"
@@ -334,6 +335,10 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
     time_apart(arguments, workload, configuration.params, options, record);
   }
   simulation.cost.run_cpu_s = cpu_seconds() - run_begin;
+  const isa::Generation& generation = isa::generation(configuration.params.chip);
+  if (!generation.not_validated.empty()) {
+    record.result.notes.emplace_back(generation.not_validated);
+  }
   const std::uint64_t begin = record.result.cores[0].begin_cycle;
   if (is_short_for_refresh(configuration.params, record.result.cycles - begin)) {
     record.result.notes.push_back(refresh_note(configuration.params));

@@ -322,6 +322,17 @@ TEST_F(ProgramTest, ATopologyIsASliceOfTheMachine) {
   expect_error(kSmall + " --topology 2", 2, "expected the chips along x, y");
 }
 
+TEST_F(ProgramTest, TpuV4ComputesTheSameOnItsArraysAndSaysWhatItsTimeIsWorth) {
+  const std::string words =
+      "run " TPUSIM_SOURCE_DIR "/workloads/captured/mlp --compiler tpusim --check --config ";
+  const json v4 = report(words + "v4-8"), v3 = report(words + "v3-8");
+  EXPECT_EQ(v4["parameters"]["core"]["mxu"]["count"], 4);
+  EXPECT_NE(v4["notes"].dump().find("no time was compared with a chip"), std::string::npos);
+  EXPECT_EQ(v3["notes"].dump().find("no time was compared with a chip"), std::string::npos);
+  expect_error("run " TPUSIM_SOURCE_DIR "/workloads/captured/mlp --config v4-8", 4,
+               "expected listings for v4");
+}
+
 TEST_F(ProgramTest, LargePhotographsOnFourVcpusAreTheStoryOfIdleChips) {
   const auto machine = [&](const std::string& name, const std::string& parts) {
     write(name, "base = [\"v3-8\", \"hosts/kaggle\", " + parts + "]\n");

@@ -240,8 +240,8 @@ TEST(Configuration, RangesAreCheckedWithTheirPlace) {
       error_of("base = \"v3-8\"\ncore.mxu.columns = 192\n"),
       "my.toml:2:10: core.mxu.columns: expected a multiple of 128 (the instruction set pushes "
       "vector registers of 8 x 128 into it), found 192");
-  EXPECT_EQ(error_of("base = \"v3-8\"\nchip = \"v4\"\n"),
-            "my.toml:2:1: chip: expected v2 or v3, found \"v4\"");
+  EXPECT_EQ(error_of("base = \"v3-8\"\nchip = \"v1\"\n"),
+            "my.toml:2:1: chip: expected v2, v3 or v4, found \"v1\"");
   EXPECT_EQ(error_of("base = \"v3-8\"\nhbm.channels = 33\n"),
             "my.toml:2:5: hbm.channels: expected a multiple of cores_per_chip = 2, found 33");
   EXPECT_EQ(error_of("base = \"v3-8\"\nhbm.reserved_mib = 16384\n"),
@@ -262,8 +262,8 @@ TEST(Configuration, AnUnknownNameIsAnErrorWithTheNearest) {
   } catch (const ConfigurationError& error) {
     EXPECT_EQ(std::string(error.what()),
               "no configuration \"v3-9\"; the nearest is \"v3-8\" (there are: v2-8, v2-32, v2-128, "
-              "v2-256, v2-512, v3-8, v3-32, v3-64, v3-128, v3-256, v3-512, v3-1024, v3-2048); the "
-              "name of a file has to end in .toml");
+              "v2-256, v2-512, v3-8, v3-32, v3-64, v3-128, v3-256, v3-512, v3-1024, v3-2048, v4-8, "
+              "v4-64); the name of a file has to end in .toml");
   }
   const std::string error = error_of("base = \"hosts/kagle\"\n");
   EXPECT_EQ(error.find("my.toml:1:8: base: no configuration \"hosts/kagle\"; the nearest is "

@@ -158,9 +158,23 @@ TEST(Generation, SidesAsLongAsThePodsAreRings) {
   EXPECT_EQ(wraps("v3", {16, 32, 1}), std::pair(false, true));
 }
 
+TEST(Generation, WholeCubesOfV4AreTori) {
+  for (const std::array<std::uint32_t, 3> chips :
+       {std::array<std::uint32_t, 3>{4, 4, 4}, {4, 4, 8}, {8, 16, 12}, {16, 16, 16}}) {
+    const Topology topology = generation("v4").slice(chips);
+    for (int d = 0; d < 3; ++d) EXPECT_TRUE(topology.dimension(d).wraps) << topology.text();
+  }
+  // One side that is no multiple of four leaves no whole cube.
+  for (const std::array<std::uint32_t, 3> chips :
+       {std::array<std::uint32_t, 3>{2, 2, 1}, {2, 4, 4}, {4, 4, 6}, {16, 16, 1}}) {
+    const Topology topology = generation("v4").slice(chips);
+    for (int d = 0; d < 3; ++d) EXPECT_FALSE(topology.dimension(d).wraps) << topology.text();
+  }
+}
+
 TEST(Generation, OnlyThoseOfTheTableAreKnown) {
   EXPECT_EQ(find_generation("v1"), nullptr);
-  EXPECT_EQ(generation_names(), "v2 or v3");
+  EXPECT_EQ(generation_names(), "v2, v3 or v4");
 }
 
 }  // namespace
