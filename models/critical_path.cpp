@@ -90,7 +90,8 @@ class PathWalk {
   std::uint64_t now_ = 0;
 };
 
-/// The run again, once for each set of free resources: all of them side by side, event by event.
+/// The run again, once for each set of free resources that the run has: all of them side by side,
+/// event by event, and behind them the one with MXUs of twice the rate.
 class FreeRuns {
  public:
   FreeRuns(const WaitGraph& graph, CriticalPath& result) : graph_(graph), result_(result) {
@@ -103,17 +104,17 @@ class FreeRuns {
     for (std::size_t e = 0; e < events.size(); ++e) pass(events[e], e);
     Clocks end{};
     for (const OfCore& core : cores_) {
-      for (std::size_t s = 0; s < end.size(); ++s) end[s] = std::max(end[s], core.clocks[s]);
+      for (std::size_t s = 0; s < runs_; ++s) end[s] = std::max(end[s], core.clocks[s]);
     }
     for (std::size_t s = 0; s < CriticalPath::kSets; ++s) {
       result_.without[s] += since_begin(end[s & (sets_ - 1)]);
     }
-    result_.twice_the_mxus += since_begin(end[kTwice]);
+    result_.twice_the_mxus += since_begin(end[sets_]);
   }
 
  private:
-  static constexpr std::size_t kTwice = CriticalPath::kSets;  ///< MXUs of twice the rate.
   static constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+  /// By run, of which the first `runs_` are used.
   using Clocks = std::array<std::uint64_t, CriticalPath::kSets + 1>;
   struct LastDone {
     std::uint32_t transfer = WaitGraph::kNone;
@@ -129,13 +130,15 @@ class FreeRuns {
   std::uint64_t since_begin(std::uint64_t cycle) const {
     return cycle - std::min(cycle, graph_.begin_cycle());
   }
-  static bool is_free(std::size_t set, Resource resource) {
-    return set < CriticalPath::kSets && (set & CriticalPath::set_of(resource)) != 0;
-  }
+  void copy(const Clocks& from, Clocks& to) const { std::copy_n(from.begin(), runs_, to.begin()); }
+  /// Visits the runs in which a resource takes time.
   template <class Visit>
-  void for_sets(const Visit& visit) const {
-    for (std::size_t s = 0; s < sets_; ++s) visit(s);
-    visit(kTwice);
+  void for_runs_with(Resource resource, const Visit& visit) const {
+    const std::size_t bit = CriticalPath::set_of(resource);
+    for (std::size_t first = 0; first < sets_; first += 2 * bit) {
+      for (std::size_t s = first; s < first + bit; ++s) visit(s);
+    }
+    visit(sets_);
   }
 
   /// Also which resources the run has at all: sets of others need not be looked at.
@@ -149,11 +152,11 @@ class FreeRuns {
       const auto most = std::max({Resource::kHbm, transfer->first, transfer->then});
       sets_ = std::max(sets_, 2 * CriticalPath::set_of(most));
     }
+    runs_ = sets_ + 1;
   }
 
   OfCore& core(std::uint32_t number, const Event& event) {
-    if (number >= cores_.size()) cores_.resize(number + 1);
-    OfCore& core = cores_[number];
+    OfCore& core = core_at(number);
     if (!core.known) {
       core.known = true;
       std::uint64_t ran = 0;
@@ -163,6 +166,10 @@ class FreeRuns {
       core.clocks.fill(std::max(since, graph_.begin_cycle()));
     }
     return core;
+  }
+  OfCore& core_at(std::uint32_t number) {
+    if (number >= cores_.size()) cores_.resize(number + 1);
+    return cores_[number];
   }
 
   Clocks& slot(std::uint32_t transfer) {
@@ -196,44 +203,47 @@ class FreeRuns {
 
   void pass_on_core(const Event& event, const Transfer* transfer) {
     OfCore& mine = core(event.core, event);
-    const Clocks before = mine.clocks;
+    const std::uint64_t before = mine.clocks[0];
+    CriticalPath::Op* op = event.op < result_.ops.size() ? &result_.ops[event.op] : nullptr;
+    if (op != nullptr) add_lead(mine.clocks, -1, *op);
     run_core(event, mine.clocks);
     const bool waits = event.kind == Event::Kind::kWait || event.kind == Event::Kind::kMet;
-    if (event.kind == Event::Kind::kStart) slot(event.transfer) = mine.clocks;
+    if (event.kind == Event::Kind::kStart) copy(mine.clocks, slot(event.transfer));
     if (waits && transfer != nullptr) {
       const Clocks& done = slot(event.transfer);
-      for_sets([&](std::size_t s) { mine.clocks[s] = std::max(mine.clocks[s], done[s]); });
+      for (std::size_t s = 0; s < runs_; ++s) mine.clocks[s] = std::max(mine.clocks[s], done[s]);
     } else if (event.kind == Event::Kind::kWait) {
-      const std::uint64_t waited = event.cycle - std::min(event.cycle, before[0]);
-      for_sets([&](std::size_t s) {
-        if (!is_free(s, Resource::kLatency)) mine.clocks[s] += waited;
-      });
+      const std::uint64_t waited = event.cycle - std::min(event.cycle, before);
+      for_runs_with(Resource::kLatency, [&](std::size_t s) { mine.clocks[s] += waited; });
     }
-    if (event.op >= result_.ops.size()) return;
+    if (op != nullptr) add_lead(mine.clocks, 1, *op);
+  }
+
+  /// How far the runs with one free resource are ahead: what an op adds to it is its gain.
+  void add_lead(const Clocks& clocks, std::int64_t sign, CriticalPath::Op& op) const {
     for (std::size_t r = 0; r < kResources; ++r) {
       const std::size_t set = CriticalPath::set_of(static_cast<Resource>(r)) & (sets_ - 1);
-      result_.ops[event.op].gain[r] += static_cast<std::int64_t>(mine.clocks[0] - before[0]) -
-                                       static_cast<std::int64_t>(mine.clocks[set] - before[set]);
+      op.gain[r] += sign * static_cast<std::int64_t>(clocks[0] - clocks[set]);
     }
   }
 
-  void run_core(const Event& event, Clocks& clocks) {
+  void run_core(const Event& event, Clocks& clocks) const {
     std::array<std::uint64_t, std::size_t{1} << kCoreResources> time{};
     for (std::size_t set = 0; set < time.size(); ++set) {
       for (std::size_t r = 0; r < kCoreResources; ++r) {
         if ((set >> r & 1) == 0) time[set] += event.ran[r];
       }
     }
+    if (time[0] == 0) return;
     for (std::size_t s = 0; s < sets_; ++s) clocks[s] += time[s & (time.size() - 1)];
-    constexpr auto kMxu = static_cast<std::size_t>(Resource::kMxu);
-    clocks[kTwice] += time[0] - event.ran[kMxu] / 2;
+    clocks[sets_] += time[0] - event.ran[static_cast<std::size_t>(Resource::kMxu)] / 2;
   }
 
   /// A transfer is done in each of the runs: its slot goes from its issue to its end.
   void finish(const Transfer& transfer, std::uint32_t number) {
     Clocks& clocks = slot(number);
-    OfCore& owner = cores_at(transfer.core);
-    pass_first_part(transfer, owner, clocks);
+    OfCore& owner = core_at(transfer.core);
+    pass_first_part(transfer, number, owner, clocks);
     LastDone& last = owner.last[static_cast<std::size_t>(transfer.then)];
     const Transfer* before = graph_.transfer(last.transfer);
     const std::uint64_t begin = std::max(transfer.split, graph_.begin_cycle());
@@ -244,45 +254,38 @@ class FreeRuns {
         std::min(graph_.least_cycles(transfer.then, transfer.bytes), std::min(alone, behind));
     const std::uint64_t least = queued ? passage : alone;
     const std::uint64_t gap = queued ? behind : passage;
-    for_sets([&](std::size_t s) {
-      if (is_free(s, transfer.then)) return;
+    for_runs_with(transfer.then, [&](std::size_t s) {
       clocks[s] += least;
       if (before != nullptr) clocks[s] = std::max(clocks[s], last.clocks[s] + gap);
     });
     last.transfer = number;
-    last.clocks = clocks;
+    copy(clocks, last.clocks);
   }
 
   /// What comes before Transfer::split. A batch that is late comes a batch's time behind the one
   /// before it; how early one is that was not waited for is not known.
-  void pass_first_part(const Transfer& transfer, OfCore& owner, Clocks& clocks) {
+  void pass_first_part(const Transfer& transfer, std::uint32_t number, OfCore& owner,
+                       Clocks& clocks) const {
     const std::uint64_t issue = std::max(transfer.issue, graph_.begin_cycle());
     if (transfer.split <= issue) return;
     const std::uint64_t part = transfer.split - issue;
     LastDone& last = owner.last_batch;
     const bool of_host = transfer.first == Resource::kHost;
     const Transfer* before = of_host ? graph_.transfer(last.transfer) : nullptr;
-    for_sets([&](std::size_t s) {
-      if (is_free(s, transfer.first)) return;
+    for_runs_with(transfer.first, [&](std::size_t s) {
       clocks[s] = before == nullptr
                       ? clocks[s] + part
                       : std::max(clocks[s], last.clocks[s] + transfer.split - before->split);
     });
     if (!of_host) return;
-    last.transfer =
-        static_cast<std::uint32_t>(&transfer - graph_.transfer(graph_.first_transfer())) +
-        graph_.first_transfer();
-    last.clocks = clocks;
-  }
-
-  OfCore& cores_at(std::uint32_t number) {
-    if (number >= cores_.size()) cores_.resize(number + 1);
-    return cores_[number];
+    last.transfer = number;
+    copy(clocks, last.clocks);
   }
 
   const WaitGraph& graph_;
   CriticalPath& result_;
   std::size_t sets_ = 2 * CriticalPath::set_of(Resource::kHbm);
+  std::size_t runs_ = 0;               ///< Sets, and MXUs of twice the rate.
   std::vector<std::size_t> last_use_;  ///< Event, per transfer.
   std::vector<std::uint32_t> slots_;   ///< Per transfer; in pool_.
   std::vector<Clocks> pool_;

@@ -337,9 +337,9 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   BlockTable blocks(program_, kernels_, params_.core, longest_block(options),
                     options.most_remembered);
   WaitCauses wait_causes(params_.cores());
-  WaitGraph wait_graph(params_, classes.folded() ? classes.size() : numbers.size(),
-                       program_.ops.size());
   WarmUp warm_up(options, params_);
+  WaitGraph wait_graph(params_, classes.folded() ? classes.size() : numbers.size(),
+                       program_.ops.size(), warm_up.at_least());
   MemberObserver observer(options.observer, classes);
   RunOptions of_cores = options;
   if (options.observer != nullptr && classes.folded()) of_cores.observer = &observer;

@@ -16,10 +16,11 @@ const char* to_string(Resource resource) {
 }
 
 WaitGraph::WaitGraph(const MachineParams& params, std::size_t cores, std::size_t ops,
-                     std::size_t most)
+                     std::size_t warmup_steps, std::size_t most)
     : hbm_bytes_per_cycle_(params.core_hbm_bytes_per_s() / (params.clock_mhz * 1e6)),
       hbm_latency_(params.hbm.latency_cycles),
       count_(cores),
+      warmup_steps_(warmup_steps),
       most_(most),
       cores_(params.cores()) {
   for (OfCore& core : cores_) core.last_done.fill(kNone);
@@ -51,7 +52,7 @@ void WaitGraph::at(const Position& position) {
 void WaitGraph::pass(const Position& position) {
   append(Event::Kind::kRan, position);
   if (events_.size() < most_) return;
-  evaluate(position.core);
+  if (cores_[position.core].accounts >= warmup_steps_) evaluate(position.core);
   ++result_.cuts;
   forget(first_event_ + events_.size(), position.cycle);
 }

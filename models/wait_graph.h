@@ -49,9 +49,9 @@ class WaitGraph {
     Resource then = Resource::kHbm;
   };
 
-  /// `cores`: how many take part.
+  /// `cores`: how many take part; `warmup_steps`: that are not evaluated, at the least.
   WaitGraph(const MachineParams& params, std::size_t cores, std::size_t ops,
-            std::size_t most = kMostEvents);
+            std::size_t warmup_steps = 0, std::size_t most = kMostEvents);
 
   /// A core has reached a cycle; what it starts next, it starts there.
   void at(const Position& position);
@@ -110,6 +110,7 @@ class WaitGraph {
   const double hbm_bytes_per_cycle_;
   const std::uint64_t hbm_latency_;
   const std::size_t count_;
+  const std::size_t warmup_steps_;
   const std::size_t most_;
   std::vector<OfCore> cores_;
   std::vector<Event> events_;

@@ -180,6 +180,8 @@ void BlockTable::count(Block& block) {
     ++values[BlockCounters::kBundles];
     for (const auto* charge = causes.begin(b); charge != causes.end(b); ++charge) {
       values[BlockCounters::kSchedule + static_cast<std::size_t>(charge->cause)] += charge->cycles;
+      values[BlockCounters::kRan + static_cast<std::size_t>(resource_of(charge->cause))] +=
+          charge->cycles;
     }
     values[BlockCounters::kDelay] += kernel.bundles[b].delay;
     std::array<bool, static_cast<std::size_t>(isa::Slot::kCount)> used{};

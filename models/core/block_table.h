@@ -13,6 +13,7 @@
 #include "models/core/schedule_causes.h"
 #include "models/core/scoreboard.h"
 #include "models/machine.h"
+#include "models/resource.h"
 
 namespace tpu {
 
@@ -29,9 +30,10 @@ struct BlockCounters {
     kWeightPushes,
     kXluPushes,
     kEupPushes,
-    kBusy,                       ///< First of kUnits.
-    kSchedule = kBusy + kUnits,  ///< First of kScheduleCauses.
-    kCount = kSchedule + kScheduleCauses
+    kBusy,                               ///< First of kUnits.
+    kSchedule = kBusy + kUnits,          ///< First of kScheduleCauses.
+    kRan = kSchedule + kScheduleCauses,  ///< First of kCoreResources: the same by resource.
+    kCount = kRan + kCoreResources
   };
   std::array<std::uint32_t, kCount> values{};
 };

@@ -214,14 +214,14 @@ void Sequencer::end_wait(std::uint64_t now) {
 }
 
 /// Where the core is, in the record of what waits wait for.
-WaitGraph::Position Sequencer::position() const {
+WaitGraph::Position Sequencer::position() {
+  count_blocks();
   WaitGraph::Position position;
   position.core = place_.number;
   if (!frames_.empty()) position.op = frames_.back().op;
   position.cycle = now_;
-  for (std::size_t c = 0; c < kScheduleCauses; ++c) {
-    const Resource resource = resource_of(static_cast<ScheduleCause>(c));
-    position.ran[static_cast<std::size_t>(resource)] += counts_[BlockCounters::kSchedule + c];
+  for (std::size_t r = 0; r < kCoreResources; ++r) {
+    position.ran[r] = counts_[BlockCounters::kRan + r];
   }
   return position;
 }
@@ -369,9 +369,24 @@ void Sequencer::execute_block() {
     check_timing(guards);
     count_guarded(guards);
   }
-  for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += block.counters.values[i];
+  if (counted_ != &block) {
+    count_blocks();
+    counted_ = &block;
+  }
+  ++executions_;
   now_ += block.duration;
   check_length();
+}
+
+/// A loop executes a block again and again: its counters are added when another one comes, or when
+/// somebody asks.
+void Sequencer::count_blocks() {
+  if (executions_ == 0) return;
+  const std::uint64_t times = executions_;
+  executions_ = 0;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    counts_[i] += times * counted_->counters.values[i];
+  }
 }
 
 void Sequencer::check_length() const {
@@ -665,7 +680,8 @@ double Sequencer::progress() const {
 
 // ---- Accounts
 
-Counters Sequencer::counters() const {
+Counters Sequencer::counters() {
+  count_blocks();
   Counters all = dynamic_;
   all.bundles = counts_[BlockCounters::kBundles];
   all.scalar_ops = counts_[BlockCounters::kScalarOps];

@@ -120,7 +120,7 @@ class Sequencer {
   void note_addition(const Interaction& interaction);
   Contact wait_for(std::uint32_t flag, std::uint32_t wanted);
   void end_wait(std::uint64_t now);
-  WaitGraph::Position position() const;
+  WaitGraph::Position position();
   void count_late_core(const WaitCauses::Piece& piece);
   isa::DmaDescriptor descriptor_of(const Interaction& interaction, UnknownAddresses& unknown);
   UnknownAddresses unknown_addresses(const Interaction& interaction) const;
@@ -151,7 +151,8 @@ class Sequencer {
   void show_bundles() const;
   BlockTable::Busy busy_now() const;
   void note_busy(CoreState state, std::uint64_t cycles);
-  Counters counters() const;
+  Counters counters();
+  void count_blocks();
   std::uint32_t known(const ScalarOperand& operand, const char* what) const;
   void require(Origin origin, const std::string& what) const;
   std::uint32_t checked_flag(std::uint32_t flag) const;
@@ -192,6 +193,8 @@ class Sequencer {
   std::optional<Scoreboard> scoreboard_;  ///< With options.interpret: checked bundle by bundle.
 
   std::array<std::uint64_t, BlockCounters::kCount> counts_{};
+  const Block* counted_ = nullptr;  ///< Its last executions are not in counts_ yet.
+  std::uint64_t executions_ = 0;
   Counters dynamic_;         ///< Waits, DMAs, bytes: what is no constant of a block.
   Counters before_account_;  ///< What the warm-up steps did.
   std::uint64_t unknown_dmas_ = 0;

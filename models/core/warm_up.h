@@ -21,6 +21,9 @@ class WarmUp {
         most_(std::max(options.warmup_steps, options.most_warmup_steps)),
         params_(params) {}
 
+  /// Steps that surely do not count: the first one repeats none.
+  std::size_t at_least() const { return fixed_ == 0 && most_ > 0 ? 1 : fixed_; }
+
   /// Whether a core's step that took `cycles` is still one of the warm-up, behind those `before`.
   bool has(const std::vector<StepSpan>& before, std::uint64_t cycles) {
     const std::size_t step = before.size();

@@ -33,7 +33,7 @@ void expect_whole(const CriticalPath& path) {
 /// One core of a graph that is written by hand, its time all of the MXU.
 class HandGraph {
  public:
-  explicit HandGraph(std::size_t most = 1 << 20) : graph_(MachineParams(), 1, 1, most) {}
+  explicit HandGraph(std::size_t most = 1 << 20) : graph_(MachineParams(), 1, 1, 0, most) {}
 
   void run(std::uint64_t cycles) {
     at_.cycle += cycles;
@@ -141,6 +141,29 @@ TEST(CriticalPath, AFullRecordIsCutAndStaysWhole) {
   EXPECT_GT(cut.cuts, 5u);
   EXPECT_EQ(cut.cycles, whole.cycles);
   EXPECT_NEAR(static_cast<double>(cut.gain(kHbm)), static_cast<double>(whole.gain(kHbm)), 2e4);
+}
+
+TEST(CriticalPath, AWarmUpThatIsCutIsNotInTheResult) {
+  constexpr std::size_t kMost = 50;
+  for (const std::size_t warmup : {0, 1}) {
+    WaitGraph graph(MachineParams(), 1, 1, warmup, kMost);
+    WaitGraph::Position at;
+    at.op = 0;
+    const auto step = [&] {
+      for (std::size_t i = 0; i < 3 * kMost; ++i) {
+        at.cycle += 10;
+        at.ran[0] += 10;
+        graph.pass(at);
+      }
+    };
+    step();
+    graph.begin(0, at.cycle);
+    step();
+    const CriticalPath path = graph.finish(0);
+    expect_whole(path);
+    EXPECT_EQ(path.cycles, 3 * kMost * 10);
+    EXPECT_EQ(path.ops.at(0).gain[0], static_cast<std::int64_t>(path.cycles));
+  }
 }
 
 TEST(CriticalPath, AFreeMemoryGainsWhatARunWithItGains) {
