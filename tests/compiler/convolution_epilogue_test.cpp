@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/kernels/convolution_lanes_tiling.h"
 
 namespace tpu {
 
@@ -82,10 +83,40 @@ TEST(ConvolutionEpilogue, PixelsAndExamplesBeyondTheImageAddNothing) {
   expect_values({140, 5, 5, 64, 16, 3, "f32"});
 }
 
-TEST(ConvolutionEpilogue, OfSeveralBlocksOfContractedFeatures) {
+TEST(ConvolutionEpilogue, OfSumsOverSeveralStepsOfTheMxus) {
   expect_values({128, 2, 4, 256, 64, 1, "bf16"});
   expect_values({128, 2, 4, 384, 64, 1, "bf16", false});
   expect_values({128, 4, 4, 128, 128, 3, "bf16"});
+}
+
+TEST(ConvolutionEpilogue, WhereMxusTakePartsOfTheFeatures) {
+  expect_values({128, 3, 3, 64, 256, 1, "bf16"});
+  expect_values({128, 3, 3, 160, 512, 1, "bf16"});
+}
+
+TEST(ConvolutionEpilogue, StepsFinishWholeDigitsOfTheProductsBefore) {
+  compiler::ConvolutionProblem problem;
+  problem.has_epilogue = true;
+  compiler::LanesTiling tiling;
+  tiling.split = compiler::LanesTiling::Split::kGroups;
+  tiling.group = 3;
+  tiling.chunk = tiling.block_columns = 4;
+  problem.contracted = 64;
+  const compiler::Target target;
+  // 3 pixels of two MXUs, 2 pairs each: 12. In 2 units of the patch: all pixels of one column.
+  problem.spatial[1] = {8, 1, 8};
+  compiler::Patches patches(problem, 3, 1);
+  ASSERT_EQ(patches.units.size(), 2U);
+  EXPECT_EQ(compiler::pairs_of_step(tiling, target), 12U);
+  EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 6U);
+  EXPECT_EQ(compiler::pair_place(tiling, target, 5).x, 5U);
+  EXPECT_EQ(compiler::pair_place(tiling, target, 6).column, 2U);
+  // 5 units: 3 of 12 would do, and are a part of the six pixels.
+  patches.units.resize(5);
+  EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 3U);
+  // Odd numbers of tiles, and blocks of contracted features, come behind the last step.
+  tiling.chunk = 3;
+  EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 0U);
 }
 
 }  // namespace tpu

@@ -40,7 +40,7 @@ LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& til
   sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
   out_rows = std::uint64_t{out_y} * out_x * out_pixel;
   smem_words = static_cast<std::uint32_t>(patches.units.size() *
-                                          (patches.runs + 2 + tiling.group * patches.runs * 2));
+                                          (patches.runs + 2 + tiling.group * patches.runs * 2 + 4));
   sums_apart = problem.out_type == hlo::ElementType::kBf16 || problem.has_epilogue;
   vmem_rows = 2 * slab_rows + (column_blocks > 1 ? 2 : 1) * window_rows + moving_rows +
               2 * out_rows + problem.resident_rows + 2048;
@@ -53,6 +53,54 @@ LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& til
 MatmulUnits matmul_units(const LanesTiling& tiling, const Target& target) {
   const std::uint32_t parts = tiling.splits_columns ? target.column_parts() : 1;
   return {target, parts == 1 ? 1 : target.mxu_count * parts};
+}
+
+namespace {
+
+std::uint32_t units_of(const LanesTiling& tiling, const Target& target, LanesTiling::Split split) {
+  return tiling.split == split ? matmul_units(tiling, target).count() : 1;
+}
+
+}  // namespace
+
+std::uint32_t pairs_of_step(const LanesTiling& tiling, const Target& target) {
+  return tiling.group * tiling.chunk / 2 * matmul_units(tiling, target).count();
+}
+
+PairPlace pair_place(const LanesTiling& tiling, const Target& target, std::uint32_t pair) {
+  using Split = LanesTiling::Split;
+  const std::uint32_t rows = units_of(tiling, target, Split::kRows);
+  const std::uint32_t pixels = units_of(tiling, target, Split::kGroups) * tiling.group;
+  const std::uint32_t column = pair / (rows * pixels);
+  const std::uint32_t parts = units_of(tiling, target, Split::kFeatures);
+  const std::uint32_t chunk = tiling.chunk / 2;
+  PairPlace place;
+  place.x = pair % pixels;
+  place.row = pair / pixels % rows;
+  place.column = column / chunk * (tiling.block_columns / parts) + column % chunk * 2;
+  return place;
+}
+
+std::uint32_t pairs_to_finish(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                              const Patches& patches, const Target& target) {
+  const bool has_phases =
+      problem.spatial[0].base_dilation > 1 || problem.spatial[1].base_dilation > 1;
+  if (has_phases || tiling.chunk % 2 != 0 || patches.blocks > 1 || patches.units.empty()) return 0;
+  // So that the pairs of a step stand as those of any other one: whole digits of a pair's place.
+  using Split = LanesTiling::Split;
+  const auto units = static_cast<std::uint32_t>(patches.units.size());
+  std::uint32_t aligned = 1;
+  for (const std::uint32_t extent : {units_of(tiling, target, Split::kGroups) * tiling.group,
+                                     units_of(tiling, target, Split::kRows), tiling.chunk / 2,
+                                     units_of(tiling, target, Split::kFeatures)}) {
+    for (std::uint32_t part = 1; part <= extent; ++part) {
+      if (extent % part == 0 && aligned * part * units >= pairs_of_step(tiling, target)) {
+        return aligned * part;
+      }
+    }
+    aligned *= extent;
+  }
+  return aligned;
 }
 
 namespace {
@@ -216,7 +264,13 @@ class LanesSearch {
 }  // namespace
 
 LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target) {
-  return LanesSearch(problem, target).run();
+  LanesTiling tiling = LanesSearch(problem, target).run();
+  const Patches patches(problem, tiling.group, tiling.feature_blocks);
+  // Rounding alone takes less time behind the steps than it takes from them.
+  if (problem.has_epilogue) {
+    tiling.finished_pairs = pairs_to_finish(problem, tiling, patches, target);
+  }
+  return tiling;
 }
 
 }  // namespace tpu::compiler

@@ -24,7 +24,10 @@ struct LanesTiling {
   std::uint32_t groups = 1;          ///< Of a row of a block, rounded up for the split.
   std::uint32_t blocks_x = 1;        ///< Of a row.
   std::uint32_t chunk = 1;           ///< Tiles of features that a step streams, per pixel and MXU.
-  double cycles = 0;                 ///< What the search expects.
+  /// Pairs of tiles of complete sums that a step makes results of, beside its products; 0: all of
+  /// them are finished behind the last step. Steps go through the units innermost then.
+  std::uint32_t finished_pairs = 0;
+  double cycles = 0;  ///< What the search expects.
 };
 
 /// How a cut uses the arrays. Groups and rows of pixels stand in columns against the same moving
@@ -51,5 +54,18 @@ struct LanesSizes {
 };
 
 LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target);
+
+/// Where the pairs of tiles stand that a step of the MXUs multiplies, columns outermost: from the
+/// first one's place to that of another one.
+struct PairPlace {
+  std::uint32_t column = 0, row = 0, x = 0;  ///< In tiles of features, rows and pixels.
+};
+PairPlace pair_place(const LanesTiling& tiling, const Target& target, std::uint32_t pair);
+/// Pairs of a step's products.
+std::uint32_t pairs_of_step(const LanesTiling& tiling, const Target& target);
+/// For LanesTiling::finished_pairs: the fewest that keep up with the products; 0 where complete
+/// sums of a cut do not come one after the other.
+std::uint32_t pairs_to_finish(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                              const Patches& patches, const Target& target);
 
 }  // namespace tpu::compiler

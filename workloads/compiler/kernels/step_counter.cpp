@@ -25,9 +25,9 @@ std::vector<SReg> StepCounter::present() {
   return digits;
 }
 
-std::vector<SReg> StepCounter::next() {
+std::vector<SReg> StepCounter::next(PReg moves) {
   std::vector<SReg> digits(extents_.size());
-  PReg carry;
+  PReg carry = moves;
   for (std::size_t i = extents_.size(); i-- > 0;) {
     if (extents_[i] == 1) continue;
     const SReg digit = builder_.get(digits_[i]);

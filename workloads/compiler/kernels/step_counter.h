@@ -16,8 +16,9 @@ class StepCounter {
   std::uint64_t steps() const;
   /// Digits of the present step.
   std::vector<SReg> present();
-  /// Digits of the step after it; 0 again after the last one.
-  std::vector<SReg> next();
+  /// Digits of the step after it; 0 again after the last one. With a condition: of the same step
+  /// where it does not hold.
+  std::vector<SReg> next(PReg moves = {});
   /// Moves on; call it at the end of the loop's body.
   void advance(const std::vector<SReg>& next);
 
