@@ -1,16 +1,9 @@
 #include "sim/config/configuration.h"
 
-#include <sys/stat.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <sstream>
 #include <tuple>
@@ -20,20 +13,12 @@
 #include "sim/config/built_in.h"
 #include "sim/config/nearest_name.h"
 #include "sim/config/parameter_text.h"
-#include "sim/config/toml_keys.h"
+#include "sim/config/toml_text.h"
 
 namespace tpu::config {
 namespace {
 
-constexpr std::string_view kSuffix = ".toml";
 constexpr std::string_view kSourceMark = "Source: ";
-constexpr std::size_t kMaximumBases = 16;
-constexpr std::uintmax_t kMaximumFileBytes = std::uintmax_t{1} << 20;
-
-bool is_file_name(const std::string& name) {
-  return name.size() > kSuffix.size() &&
-         name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0;
-}
 
 /// The value types of parameters as a TOML file holds them; `fail` gets what was expected.
 template <class Fail>
@@ -61,22 +46,7 @@ void assign(std::string& to, const toml::node& node, Fail&& fail) {
   to = node.as_string()->get();
 }
 
-std::string found(const toml::node& node) {
-  const auto kind = [&]() -> std::string {
-    if (node.is_string()) return "the string \"" + node.as_string()->get() + "\"";
-    if (node.is_integer()) return std::to_string(node.as_integer()->get());
-    if (node.is_boolean()) return node.as_boolean()->get() ? "true" : "false";
-    if (node.is_table()) return "a table";
-    if (node.is_array()) return "an array";
-    if (node.is_floating_point()) {
-      std::ostringstream text;
-      text << node.as_floating_point()->get();
-      return text.str();
-    }
-    return "a date or time";
-  };
-  return ", found " + kind();
-}
+std::string found(const toml::node& node) { return ", found " + described(node); }
 
 template <class Struct>
 std::vector<std::string> field_names() {
@@ -85,32 +55,27 @@ std::vector<std::string> field_names() {
   return names;
 }
 
-/// Reads one configuration text with its bases into a Configuration.
+/// Reads the parameters of one text into a Configuration.
 class Reader {
  public:
-  explicit Reader(Configuration& configuration) : configuration_(configuration) {}
+  Reader(Configuration& configuration, const std::string& text, const std::string& file)
+      : configuration_(configuration), file_(file) {
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) lines_.push_back(line);
+  }
 
-  void read_named(const std::string& name, const std::string& from, const std::string& where);
-  void read_file(const std::string& file, const std::string& where);
-  void read_text(const std::string& text, const std::string& file);
+  void read(const toml::table& table) { read_table(configuration_.params, table, ""); }
 
  private:
-  void read_bases(const toml::node& node, const std::string& file);
   template <class Struct>
-  void read_table(Struct& params, const toml::table& table, const std::string& prefix,
-                  const std::string& file);
-  static std::string place(const std::string& file, const toml::source_region& region);
+  void read_table(Struct& params, const toml::table& table, const std::string& prefix);
+  std::string place(const toml::source_region& region) const { return toml_place(file_, region); }
   std::string comment_behind(const toml::node& node) const;
 
   Configuration& configuration_;
-  std::vector<std::string> open_;   ///< Files that are being read, for cycles of bases.
-  std::vector<std::string> lines_;  ///< Of the text that is being read.
+  const std::string& file_;
+  std::vector<std::string> lines_;
 };
-
-std::string Reader::place(const std::string& file, const toml::source_region& region) {
-  return to_string(SourceLocation{file, static_cast<int>(region.begin.line),
-                                  static_cast<int>(region.begin.column)});
-}
 
 std::string Reader::comment_behind(const toml::node& node) const {
   const toml::source_position end = node.source().end;
@@ -125,93 +90,8 @@ std::string Reader::comment_behind(const toml::node& node) const {
   return line.substr(at);
 }
 
-void Reader::read_named(const std::string& name, const std::string& from,
-                        const std::string& where) {
-  if (is_file_name(name)) {
-    const std::filesystem::path folder = std::filesystem::path(from).parent_path();
-    read_file((folder / name).string(), where);
-    return;
-  }
-  for (const BuiltInFile& file : built_in_files()) {
-    if (file.name == name) {
-      read_text(std::string(file.text), name + std::string(kSuffix));
-      return;
-    }
-  }
-  std::vector<std::string> known = built_in_names();
-  if (!from.empty()) {
-    for (const std::string& part : built_in_parts()) known.push_back(part);
-  }
-  throw ConfigurationError(where + "no configuration \"" + name + "\"" + suggestion(name, known) +
-                           "; the name of a file has to end in .toml");
-}
-
-void Reader::read_file(const std::string& file, const std::string& where) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) != 0) {
-    throw ConfigurationError(where + file +
-                             ": expected a configuration file: " + std::strerror(errno));
-  }
-  if (S_ISDIR(status.st_mode)) {
-    throw ConfigurationError(where + file + ": expected a configuration file, found a directory");
-  }
-  if (static_cast<std::uintmax_t>(status.st_size) > kMaximumFileBytes) {
-    throw ConfigurationError(where + file + ": expected a configuration file of at most 1 MiB, " +
-                             "found " + std::to_string(status.st_size) + " bytes");
-  }
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) throw ConfigurationError(where + file + ": the configuration file can't be read");
-  configuration_.files.push_back(file);
-  read_text(text.str(), file);
-}
-
-void Reader::read_text(const std::string& text, const std::string& file) {
-  if (std::find(open_.begin(), open_.end(), file) != open_.end()) {
-    throw ConfigurationError(file + ": the configuration is its own base, through " + open_.back());
-  }
-  if (open_.size() == kMaximumBases) {
-    throw ConfigurationError(file + ": expected at most " + std::to_string(kMaximumBases) +
-                             " configurations that are each other's base");
-  }
-  if (const std::size_t parts = longest_key(text); parts > kMostKeyParts) {
-    throw ConfigurationError(file + ": expected keys of at most " + std::to_string(kMostKeyParts) +
-                             " parts, such as hbm.pin_mbps, found one of " + std::to_string(parts));
-  }
-  open_.push_back(file);
-  toml::table table;
-  try {
-    table = toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    throw ConfigurationError(place(file, error.source()) + ": " + std::string(error.description()));
-  }
-  if (const toml::node* base = table.get("base")) read_bases(*base, file);
-  lines_.clear();
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines_.push_back(line);
-  read_table(configuration_.params, table, "", file);
-  open_.pop_back();
-}
-
-void Reader::read_bases(const toml::node& node, const std::string& file) {
-  const auto read_one = [&](const toml::node& name) {
-    if (!name.is_string()) {
-      throw ConfigurationError(place(file, name.source()) +
-                               ": base: expected the name of a configuration" + found(name));
-    }
-    read_named(name.as_string()->get(), file, place(file, name.source()) + ": base: ");
-  };
-  if (node.is_array()) {
-    for (const toml::node& name : *node.as_array()) read_one(name);
-  } else {
-    read_one(node);
-  }
-}
-
 template <class Struct>
-void Reader::read_table(Struct& params, const toml::table& table, const std::string& prefix,
-                        const std::string& file) {
+void Reader::read_table(Struct& params, const toml::table& table, const std::string& prefix) {
   for (auto&& entry : table) {
     const toml::key& key = entry.first;
     const toml::node& node = entry.second;
@@ -223,18 +103,18 @@ void Reader::read_table(Struct& params, const toml::table& table, const std::str
       known = true;
       auto& value = params.*(field.member);
       const std::string path = prefix + std::string(name);
-      const std::string where = place(file, node.source());
+      const std::string where = place(node.source());
       if constexpr (HasFields<std::decay_t<decltype(value)>>::value) {
         if (!node.is_table()) {
           throw ConfigurationError(where + ": " + path + ": expected a table [" + path + "]" +
                                    found(node));
         }
-        read_table(value, *node.as_table(), path + ".", file);
+        read_table(value, *node.as_table(), path + ".");
       } else {
         assign(value, node, [&](const std::string& expected) {
           throw ConfigurationError(where + ": " + path + ": " + expected + found(node));
         });
-        configuration_.origins[path] = {place(file, key.source()), comment_behind(node)};
+        configuration_.origins[path] = {place(key.source()), comment_behind(node)};
       }
     });
     if (known) continue;
@@ -242,9 +122,25 @@ void Reader::read_table(Struct& params, const toml::table& table, const std::str
     if (prefix.empty()) names.emplace_back("base");
     const std::string group =
         prefix.empty() ? "at the top level" : "in " + prefix.substr(0, prefix.size() - 1);
-    throw ConfigurationError(place(file, key.source()) + ": no parameter \"" + std::string(name) +
-                             "\" " + group + suggestion(name, names));
+    throw ConfigurationError(place(key.source()) + ": no parameter \"" + std::string(name) + "\" " +
+                             group + suggestion(name, names));
   }
+}
+
+/// Reads texts with their bases into a configuration.
+TomlWithBases texts_of(Configuration& configuration) {
+  const auto names = [](bool as_base) {
+    std::vector<std::string> known = built_in_names();
+    if (as_base) {
+      for (const std::string& part : built_in_parts()) known.push_back(part);
+    }
+    return known;
+  };
+  return {
+      {{"configuration", "hbm.pin_mbps"}, built_in_files(), "", names},
+      [&configuration](const toml::table& table, const std::string& text, const std::string& file) {
+        Reader(configuration, text, file).read(table);
+      }};
 }
 
 /// Refuses a file that leaves open what machine it is: a parameter of which the built-in machines
@@ -319,14 +215,18 @@ std::vector<std::string> built_in_parts() {
 
 Configuration load_configuration(const std::string& name_or_file) {
   Configuration configuration;
-  Reader(configuration).read_named(name_or_file, "", "");
-  if (is_file_name(name_or_file)) check_complete(configuration, name_or_file);
+  TomlWithBases texts = texts_of(configuration);
+  texts.read(name_or_file);
+  configuration.files = texts.files();
+  if (is_toml_file_name(name_or_file)) check_complete(configuration, name_or_file);
   return configuration;
 }
 
 Configuration parse_configuration(const std::string& text, const std::string& file) {
   Configuration configuration;
-  Reader(configuration).read_text(text, file);
+  TomlWithBases texts = texts_of(configuration);
+  texts.read_text(text, file);
+  configuration.files = texts.files();
   return configuration;
 }
 

@@ -30,6 +30,9 @@ constexpr std::size_t kShortestPrefix = 3;
 constexpr std::size_t kMostListed = 30;
 constexpr std::size_t kListedOfMany = 5;
 
+/// Longer words are compared by their beginning where all that counts is an order.
+constexpr std::size_t kLongestOrdered = 256;
+
 /// How far a word is from a name. A name that the word begins comes before all others.
 std::size_t distance(std::string_view word, const std::string& name) {
   if (word.size() >= kShortestPrefix && name.compare(0, word.size(), word) == 0) return 0;
@@ -42,6 +45,8 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
   std::string best;
   std::size_t best_distance = 0;
   for (const std::string& name : known) {
+    // A distance is at least the difference of the lengths: such a word is never near enough.
+    if (word.size() > 2 * name.size()) continue;
     const std::size_t found = distance(word, name);
     if (found > std::max(word.size(), name.size()) / 2) continue;
     if (best.empty() || found < best_distance) {
@@ -57,10 +62,11 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& kn
   const std::string nearest = nearest_name(word, known);
   if (!nearest.empty()) text = "; the nearest is \"" + nearest + "\"";
   std::vector<std::string> listed = known;
+  const std::string_view start = word.substr(0, kLongestOrdered);
   text += " (there are";
   if (known.size() > kMostListed) {
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
-      return distance(word, a) < distance(word, b);
+      return distance(start, a) < distance(start, b);
     });
     listed.resize(kListedOfMany);
     text += " " + std::to_string(known.size()) + ", such as ";

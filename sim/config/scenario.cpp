@@ -1,24 +1,18 @@
 #include "sim/config/scenario.h"
 
-#include <sys/stat.h>
 #include <toml++/toml.h>
 
-#include <algorithm>
-#include <cmath>
-#include <fstream>
 #include <sstream>
 #include <variant>
 
 #include "sim/base/error.h"
 #include "sim/config/built_in.h"
 #include "sim/config/nearest_name.h"
-#include "sim/config/toml_keys.h"
+#include "sim/config/toml_text.h"
 
 namespace tpu::config {
 namespace {
 
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 20;
-constexpr std::size_t kMostBases = 8;
 constexpr double kMost = 1e15;
 
 using Member = std::variant<std::uint64_t Scenario::*, double Scenario::*, bool Scenario::*>;
@@ -70,27 +64,11 @@ const Key& key_of(const std::string& path, const std::string& where) {
                            suggestion(path, key_names()));
 }
 
-std::string text_of(const toml::node& node) {
-  std::ostringstream text;
-  if (node.is_string()) {
-    text << '"' << node.as_string()->get() << '"';
-  } else if (node.is_integer()) {
-    text << node.as_integer()->get();
-  } else if (node.is_floating_point()) {
-    text << node.as_floating_point()->get();
-  } else if (node.is_boolean()) {
-    text << (node.as_boolean()->get() ? "true" : "false");
-  } else {
-    text << (node.is_table() ? "a table" : node.is_array() ? "an array" : "a date or time");
-  }
-  return text.str();
-}
-
 /// Sets a member from a value, or says what was expected.
 void assign(Scenario& scenario, const Key& key, const toml::node& node, const std::string& where) {
   const auto fail = [&](const std::string& expected) {
     throw ConfigurationError(where + ": " + key.path + ": expected " + expected + ", found " +
-                             text_of(node));
+                             described(node));
   };
   std::ostringstream range;
   range << key.least << " to " << kMost;
@@ -112,92 +90,32 @@ void assign(Scenario& scenario, const Key& key, const toml::node& node, const st
   }
 }
 
-class ScenarioReader {
- public:
-  explicit ScenarioReader(Scenario& scenario) : scenario_(scenario) {}
-
-  void read_named(const std::string& name, const std::string& where) {
-    for (const BuiltInFile& file : built_in_scenario_files()) {
-      if (file.name == name)
-        return read_text(std::string(file.text), "scenarios/" + name + ".toml");
+/// Sets what one text names.
+void read_scenario_table(Scenario& scenario, const toml::table& table, const std::string& file) {
+  for (auto&& [key, node] : table) {
+    const std::string name(key.str());
+    if (name == "base") continue;
+    const std::string where = toml_place(file, key.source());
+    if (!node.is_table()) key_of(name, where);  // No key stands outside a table.
+    for (auto&& [inner, value] : *node.as_table()) {
+      const std::string path = name + "." + std::string(inner.str());
+      assign(scenario, key_of(path, toml_place(file, inner.source())), value,
+             toml_place(file, value.source()));
     }
-    const std::string_view ending = ".toml";
-    if (name.size() > ending.size() &&
-        name.compare(name.size() - ending.size(), ending.size(), ending) == 0) {
-      return read_file(name, where);
-    }
-    throw ConfigurationError(where + "no scenario \"" + name + "\"" +
-                             suggestion(name, built_in_scenarios()) +
-                             "; a file of your own ends in .toml");
+    if (node.as_table()->empty()) key_of(name + ".", where);
   }
+}
 
-  void read_text(const std::string& text, const std::string& file) {
-    if (++depth_ > kMostBases) {
-      throw ConfigurationError(file + ": expected at most " + std::to_string(kMostBases) +
-                               " bases, one of the other; do they name each other?");
-    }
-    if (longest_key(text) > kMostKeyParts) {
-      throw ConfigurationError(file + ": expected keys of two parts, found one of more than " +
-                               std::to_string(kMostKeyParts));
-    }
-    toml::table table;
-    try {
-      table = toml::parse(text, file);
-    } catch (const toml::parse_error& error) {
-      throw ConfigurationError(place(file, error.source()) + ": " +
-                               std::string(error.description()));
-    }
-    read_table(table, file);
-  }
-
- private:
-  static std::string place(const std::string& file, const toml::source_region& region) {
-    return to_string(SourceLocation{file, static_cast<int>(region.begin.line),
-                                    static_cast<int>(region.begin.column)});
-  }
-
-  void read_file(const std::string& name, const std::string& where) {
-    struct stat status {};
-    if (::stat(name.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
-      throw ConfigurationError(where + name + ": no such scenario file");
-    }
-    if (static_cast<std::uintmax_t>(status.st_size) > kMostBytes) {
-      throw ConfigurationError(name + ": expected a scenario of at most 1 MiB, found " +
-                               std::to_string(status.st_size) + " bytes");
-    }
-    std::ifstream in(name, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    if (!in) throw ConfigurationError(name + ": the scenario can't be read");
-    scenario_.files.push_back(name);
-    read_text(text.str(), name);
-  }
-
-  void read_table(const toml::table& table, const std::string& file) {
-    if (const toml::node* base = table.get("base")) {
-      const std::string where = place(file, base->source()) + ": ";
-      if (!base->is_string()) {
-        throw ConfigurationError(where + "base: expected a name or file, found " + text_of(*base));
-      }
-      read_named(base->as_string()->get(), where);
-    }
-    for (auto&& [key, node] : table) {
-      const std::string name(key.str());
-      if (name == "base") continue;
-      const std::string where = place(file, key.source());
-      if (!node.is_table()) key_of(name, where);  // No key stands outside a table.
-      for (auto&& [inner, value] : *node.as_table()) {
-        const std::string path = name + "." + std::string(inner.str());
-        assign(scenario_, key_of(path, place(file, inner.source())), value,
-               place(file, value.source()));
-      }
-      if (node.as_table()->empty()) key_of(name + ".", where);
-    }
-  }
-
-  Scenario& scenario_;
-  std::size_t depth_ = 0;
-};
+/// Reads texts with their bases into a scenario.
+TomlWithBases texts_of_scenario(Scenario& scenario) {
+  return {{{"scenario", "launch.us"},
+           built_in_scenario_files(),
+           "scenarios/",
+           [](bool) { return built_in_scenarios(); }},
+          [&scenario](const toml::table& table, const std::string&, const std::string& file) {
+            read_scenario_table(scenario, table, file);
+          }};
+}
 
 }  // namespace
 
@@ -209,14 +127,18 @@ std::vector<std::string> built_in_scenarios() {
 
 Scenario load_scenario(const std::string& name_or_file) {
   Scenario scenario;
-  ScenarioReader(scenario).read_named(name_or_file, "");
+  TomlWithBases texts = texts_of_scenario(scenario);
+  texts.read(name_or_file);
+  scenario.files = texts.files();
   scenario.name = name_or_file;
   return scenario;
 }
 
 Scenario parse_scenario(const std::string& text, const std::string& file) {
   Scenario scenario;
-  ScenarioReader(scenario).read_text(text, file);
+  TomlWithBases texts = texts_of_scenario(scenario);
+  texts.read_text(text, file);
+  scenario.files = texts.files();
   scenario.name = file;
   return scenario;
 }

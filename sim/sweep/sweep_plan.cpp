@@ -3,22 +3,18 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "sim/base/error.h"
 #include "sim/config/nearest_name.h"
-#include "sim/config/toml_keys.h"
+#include "sim/config/toml_text.h"
 
 namespace tpu::sweep {
 namespace {
 
 constexpr std::size_t kMostPoints = 1000000;
-constexpr std::size_t kMostKeyParts = 16;
-constexpr std::size_t kMostBytes = std::size_t{1} << 24;
+constexpr std::size_t kMostBytes = std::size_t{1} << 29;  ///< Of the settings of all points.
+constexpr config::TomlKind kSweepKind{"sweep", "core.mxu.count", std::size_t{1} << 24};
 constexpr const char* kWorkload = "workload";
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
@@ -41,6 +37,9 @@ class Reader {
     const std::vector<Axis> common = settings_of(table, true);
     for (const Axis& axis : common) note(axis.name);
     each_table(table, "grid", [&](const toml::table& grid) { add_grid(common, grid); });
+    std::size_t points = 0;
+    each_table(table, "points", [&](const toml::table&) { ++points; });
+    check_room(points, common);
     each_table(table, "points",
                [&](const toml::table& point) { add_point(common, settings_of(point, false)); });
     if (plan_.points.empty()) {
@@ -156,6 +155,13 @@ class Reader {
     for (const Axis& axis : axes) {
       if (axis.values.empty()) fail(axis.place, axis.name + ": expected a value, found none");
     }
+    std::size_t points = axes.empty() ? 0 : 1;
+    for (const Axis& axis : axes) {
+      points = std::min(points * axis.values.size(), kMostPoints + 1);
+    }
+    std::vector<Axis> all = common;
+    all.insert(all.end(), axes.begin(), axes.end());
+    check_room(points, all);
     std::vector<std::size_t> at(axes.size(), 0);
     for (bool more = !axes.empty(); more;) {
       Point point;
@@ -167,6 +173,29 @@ class Reader {
         at[i] = (at[i] + 1) % axes[i].values.size();
         more = at[i] != 0;
       }
+    }
+  }
+
+  /// Refuses points that are too many, or take too much memory, before they are made. Each of
+  /// them has one value of each of the settings.
+  void check_room(std::size_t points, const std::vector<Axis>& settings) {
+    points_ += points;
+    if (points_ > kMostPoints) {
+      throw ConfigurationError(plan_.file + ": expected at most " + std::to_string(kMostPoints) +
+                               " points");
+    }
+    std::size_t bytes = sizeof(Point);
+    for (const Axis& axis : settings) {
+      std::size_t longest = 0;
+      for (const std::string& value : axis.values) longest = std::max(longest, value.size());
+      bytes += sizeof(std::pair<std::string, std::string>) + axis.name.size() + longest;
+    }
+    bytes_ += points * bytes;
+    if (bytes_ > kMostBytes) {
+      throw ConfigurationError(plan_.file + ": expected points whose settings take at most " +
+                               std::to_string(kMostBytes >> 20) + " MiB, found " +
+                               std::to_string(bytes_ >> 20) +
+                               " MiB; shorter values or fewer points");
     }
   }
 
@@ -186,10 +215,6 @@ class Reader {
       throw ConfigurationError(plan_.file + ": point " + std::to_string(plan_.points.size() + 1) +
                                ": expected a workload, such as workload = \"matmul\"");
     }
-    if (plan_.points.size() == kMostPoints) {
-      throw ConfigurationError(plan_.file + ": expected at most " + std::to_string(kMostPoints) +
-                               " points");
-    }
     plan_.points.push_back(std::move(point));
   }
 
@@ -203,6 +228,7 @@ class Reader {
 
   const SettingNames& known_;
   Plan plan_;
+  std::size_t points_ = 0, bytes_ = 0;  ///< That were found room for; of their settings.
 };
 
 }  // namespace
@@ -226,32 +252,11 @@ std::vector<std::string> Point::words(const SettingNames& known) const {
 }
 
 Plan parse_plan(const std::string& text, const std::string& file, const SettingNames& known) {
-  if (const std::size_t parts = config::longest_key(text); parts > kMostKeyParts) {
-    throw ConfigurationError(file + ": expected keys of at most " + std::to_string(kMostKeyParts) +
-                             " parts, such as core.mxu.count, found one of " +
-                             std::to_string(parts));
-  }
-  try {
-    return Reader(file, known).read(toml::parse(text, file));
-  } catch (const toml::parse_error& error) {
-    const toml::source_position at = error.source().begin;
-    throw ConfigurationError(
-        to_string(SourceLocation{file, static_cast<int>(at.line), static_cast<int>(at.column)}) +
-        ": " + std::string(error.description()));
-  }
+  return Reader(file, known).read(config::parse_toml(kSweepKind, text, file));
 }
 
 Plan read_plan(const std::string& file, const SettingNames& known) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw ConfigurationError(file + ": expected a sweep: " + std::strerror(errno));
-  std::string text(kMostBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad()) throw ConfigurationError(file + ": the sweep can't be read");
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > kMostBytes) {
-    throw ConfigurationError(file + ": expected a sweep of at most 16 MiB");
-  }
-  return parse_plan(text, file, known);
+  return parse_plan(config::read_toml_file(kSweepKind, file, ""), file, known);
 }
 
 std::vector<std::size_t> shard(std::size_t points, std::size_t i, std::size_t n) {

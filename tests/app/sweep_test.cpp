@@ -142,7 +142,7 @@ TEST_F(SweepTest, MistakesOfTheCommandLine) {
   write("s.toml", kGemm);
   expect_error("sweep", 2, "expected [plan|run|status|merge] SWEEP.toml, found nothing");
   expect_error("sweep rnu s.toml", 2, "no \"rnu\"; the nearest is \"run\"");
-  expect_error("sweep none.toml", 3, "none.toml: expected a sweep: No such file");
+  expect_error("sweep none.toml", 3, "none.toml: expected a sweep file: No such file");
   expect_error("sweep merge s.toml", 2, "expected -o TABLE.csv, TABLE.h5 or PAGE.html");
   expect_error("sweep s.toml -o table.txt", 2, "expected a name that ends in .csv, .h5 or .html");
   expect_error("sweep run s.toml --shard 3/2", 2, "expected a whole number from 1 to 2");

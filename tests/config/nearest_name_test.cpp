@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 namespace tpu::config {
 namespace {
 
@@ -30,6 +32,16 @@ TEST(NearestName, NothingIsSuggestedForAWordThatResemblesNone) {
 TEST(NearestName, WhatTheWordBeginsComesFirst) {
   EXPECT_EQ(nearest_name("--bat", {"--set", "--batch"}), "--batch");
   EXPECT_EQ(nearest_name("hbm.pin", {"hbm.gib", "hbm.pin_mbps"}), "hbm.pin_mbps");
+}
+
+/// A word of a megabyte against a thousand names: nothing is near it, and that is known at once.
+TEST(NearestName, AWordOfAMegabyteIsNotComparedByItsLetters) {
+  const std::string word(std::size_t{1} << 20, 'a');
+  std::vector<std::string> many;
+  for (int i = 0; i < 1000; ++i) many.push_back("name_of_many_letters_" + std::to_string(i));
+  const auto begin = std::clock();
+  EXPECT_EQ(suggestion(word, many).find(" (there are 1000, such as name"), 0u);
+  EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC);
 }
 
 TEST(NearestName, HalfOfTheLettersMayDiffer) {

@@ -42,9 +42,15 @@ COMMANDS = [
     ("export xplane", ["export", "{folder}/in.h5", "--format", "xplane", "-o", "{out}"]),
     ("export chrome", ["export", "{folder}/in.h5", "--format", "chrome", "-o", "{out}"]),
     ("export vcd", ["export", "{folder}/in.h5", "--format", "vcd", "-o", "{out}"]),
+    ("run konata", ["run", "mlp", "--cores", "1", "--format", "konata", "--window", "0:2000", "-o", "{out}"]),
     ("report", ["report", "{folder}/in.h5", "-o", "{out}"]),
     ("diff --json", ["diff", "{folder}/in.h5", "{folder}/in.h5", "--json", "{out}"]),
     ("compare --json", ["compare", "mlp", "--cores", "1", "--configs", "v2-8,v3-8", "--json", "{out}"]),
+]
+# Those that write a folder of files; kill is the only fault of theirs here.
+FOLDER_COMMANDS = [
+    ("export csv", ["export", "{folder}/in.h5", "--format", "csv", "-o", "{out}"]),
+    ("export xplane/", ["export", "{folder}/in.h5", "--format", "xplane", "-o", "{out}"]),
 ]
 OUT_OF_MEMORY, USAGE = 4, 2
 # The ending of the output where the command wants one.
@@ -134,6 +140,38 @@ def kill(bench, arguments, name, words):
     bench.finish(bench.words(words, out))
     bench.hold([p.name for p in place.iterdir()] == [out.name], "kill", name, "the next run does not clear the folder")
     return f"{arguments.kills} kills, {whole} after the end, at most {left} other files before the next run"
+
+
+def files_of(folder):
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def kill_folder(bench, arguments, name, words):
+    """Each file of the folder is the old one or the new one; the next run makes all of them."""
+    out = bench.fresh(name)[0] / "out"
+    words = bench.words(words, out)
+    begin = time.time()
+    bench.finish(words)
+    seconds, right = time.time() - begin, files_of(out)
+    old = b"the file that was there"
+    some = all_new = left = 0
+    for _ in range(arguments.kills):
+        for file in right:
+            (out / file).write_bytes(old)
+        child = subprocess.Popen([bench.program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(arguments.chance.uniform(0, seconds * 1.1))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        found = files_of(out)
+        new = [file for file in right if found.get(file) == right[file]]
+        some += 0 < len(new) < len(right)
+        all_new += len(new) == len(right)
+        broken = [file for file in right if found.get(file) not in (old, right[file])]
+        bench.hold(not broken, "kill", name, f"left files that are not whole: {broken}")
+        left = max(left, len(found) - len(right))
+    bench.finish(words)
+    bench.hold(files_of(out) == right, "kill", name, "the next run does not make the folder")
+    return f"{arguments.kills} kills, {some} between two of {len(right)} files, {all_new} after the end, at most {left} other files"
 
 
 def disk(bench, arguments, name, words):
@@ -281,10 +319,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(arguments.program.resolve(), pathlib.Path(name))
         for fault in arguments.only.split(","):
-            for command, words in COMMANDS:
+            for command, words in COMMANDS + (FOLDER_COMMANDS if fault == "kill" else []):
                 if any(part in command for part in arguments.commands.split(",")):
                     before = len(bench.failures)
-                    told = FAULTS[fault](bench, arguments, command, words)
+                    one = kill_folder if (command, words) in FOLDER_COMMANDS else FAULTS[fault]
+                    told = one(bench, arguments, command, words)
                     word = "holds" if len(bench.failures) == before else "DOES NOT HOLD"
                     print(f"{fault:8} {command:16} {word:14} {told}", flush=True)
     for failure in bench.failures[:40]:

@@ -26,6 +26,15 @@ std::vector<std::string> lines(const std::string& text) {
   return all;
 }
 
+std::string error(const std::string& text) {
+  try {
+    parse_plan(text, "s.toml", kKnown);
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 TEST(SweepPlan, AGridHasEveryCombinationAndItsLastListChangesFastest) {
   EXPECT_EQ(lines("workload = \"mlp\"\n"
                   "[grid]\nhbm.pin_mbps = [1800, 2000]\nbatch = [8, 16]\n"),
@@ -52,14 +61,6 @@ TEST(SweepPlan, ParametersMayStandInTables) {
 }
 
 TEST(SweepPlan, MistakesAreNamedWithTheirPlace) {
-  const auto error = [](const std::string& text) -> std::string {
-    try {
-      parse_plan(text, "s.toml", kKnown);
-    } catch (const ConfigurationError& error) {
-      return error.what();
-    }
-    return "";
-  };
   EXPECT_EQ(error("workload = \"mlp\"\n[grid]\ncore.mxu.cuont = [1]\n"),
             "s.toml:3:10: a sweep sets workload, flags of `tpusim run` and parameters of `tpusim "
             "show`, found \"core.mxu.cuont\"; the nearest is \"core.mxu.count\"");
@@ -78,6 +79,26 @@ TEST(SweepPlan, MistakesAreNamedWithTheirPlace) {
   EXPECT_EQ(error("workload = "),
             "s.toml:1:12: Error while parsing key-value pair: encountered "
             "end-of-file");
+}
+
+/// 200^5 points, and 600 points that hold a megabyte each.
+TEST(SweepPlan, PointsAreCountedBeforeTheyAreMade) {
+  std::string lists = "workload = \"mlp\"\n[grid]\n";
+  for (const char* name : {"batch", "shape", "core.mxu.count", "hbm.pin_mbps", "config"}) {
+    lists += std::string(name) + " = [0";
+    for (int i = 1; i < 200; ++i) lists += "," + std::to_string(i);
+    lists += "]\n";
+  }
+  EXPECT_EQ(error(lists), "s.toml: expected at most 1000000 points");
+  const std::string value(std::size_t{1} << 20, 'x');
+  std::string long_values = "workload = \"" + value + "\"\n[grid]\nbatch = [0";
+  for (int i = 1; i < 600; ++i) long_values += ", " + std::to_string(i);
+  EXPECT_EQ(error(long_values + "]\n")
+                .find("s.toml: expected points whose settings take at most 512 MiB, found 600 MiB"),
+            0u);
+  std::string points = "workload = \"" + value + "\"\n";
+  for (int i = 0; i < 600; ++i) points += "[[points]]\nbatch = 1\n";
+  EXPECT_EQ(error(points).find("s.toml: expected points whose settings"), 0u);
 }
 
 TEST(SweepPlan, ShardsTakeEachPointOnce) {

@@ -102,7 +102,7 @@ void DotKernel::make_grid() {
     return tiles * (several ? t.block_outer : 1);
   };
   const Outer last = problem_.outer.empty() ? Outer{} : problem_.outer.back();
-  const auto block = [this, at](bool transposed, int row, int column, const GridPoint& point) {
+  const auto block = [at](bool transposed, int row, int column, const GridPoint& point) {
     const SReg a = at(point, row), b = at(point, column);
     return transposed ? std::make_pair(b, a) : std::make_pair(a, b);
   };

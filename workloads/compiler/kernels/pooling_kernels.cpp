@@ -198,7 +198,7 @@ class SelectAndScatterKernel {
     }
     iterations_ =
         std::max(rows.windows, (rows.padding + rows.image + rows.stride - 1) / rows.stride);
-    choose_chunk(plan_, target, instruction, [this](const PoolingPlan& plan) {
+    choose_chunk(plan_, target, instruction, [](const PoolingPlan& plan) {
       return WindowRows::ring_rows(plan) * plan.row_rows() +
              2 * plan.columns.windows * plan.pixel_rows() +
              plan.rows.reach() * plan.columns.padded() * sum_rows(plan) +
