@@ -26,7 +26,7 @@ from tpusim_capture.progress import Progress
 EXIT_USAGE = 2
 EXIT_CAPTURE_FAILED = 4
 
-CHIPS = ("v2", "v3")
+CHIPS = ("v2", "v3", "v4")
 POLL_SECONDS = 0.2
 MOST_CPU_DEVICES = 64
 """Reference values of a program on a larger mesh are not computed."""
@@ -44,7 +44,7 @@ def parse_arguments(arguments):
         help="FILE.py:FUNCTION or FILE.py:FUNCTION,FUNCTION (FILE.py also defines FUNCTION_arguments() or example_arguments()), or a "
         "module file: StableHLO (text or bytecode), HLO text, HloModuleProto or HloProto (.pb), a serialized jax.export; also with .gz",
     )
-    parser.add_argument("--chip", default="v2,v3", help="comma-separated: v2, v3 (default: both)")
+    parser.add_argument("--chip", default="v2,v3", help="comma-separated: v2, v3, v4 (default: v2,v3)")
     parser.add_argument("--slice", default="2x2", help="chips of the slice, 2x2, 4x4 ... (default: 2x2)")
     parser.add_argument(
         "--data-parallel",
@@ -62,7 +62,7 @@ def parse_arguments(arguments):
     options.chips = options.chip.split(",")
     for chip in options.chips:
         if chip not in CHIPS:
-            parser.error(f"--chip: expected v2, v3 or v2,v3, found '{chip}'")
+            parser.error(f"--chip: expected some of v2, v3 and v4, such as v2,v3, found '{chip}'")
     if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", options.slice):
         parser.error(f"--slice: expected XxY such as 2x2, found '{options.slice}'")
     options.mesh_axes = parse_mesh(parser, options)
