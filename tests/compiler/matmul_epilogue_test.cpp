@@ -118,6 +118,35 @@ TEST(MatmulEpilogue, ABiasGradientIsSummedWhereTheErrorIsWritten) {
   }
 }
 
+TEST(MatmulEpilogue, WhatIsMadeOfArraysThatAKernelReadsIsComputedThere) {
+  for (const bool reads_source : {true, false}) {
+    EpilogueGraph g;
+    const Extents extents{512, 256};
+    const Tensor x = g.parameter(extents, ElementType::kBf16);
+    const Tensor scale = g.graph.broadcast(g.parameter({256}, ElementType::kBf16), extents, {1});
+    // An activation that two products read, so that it is written; the gradient's mask is made of
+    // it, or of its source where that is read anyway.
+    const Tensor zero = g.graph.splat_like(x, 0);
+    const Tensor y = g.graph.binary(HloOpcode::kMaximum, g.graph.multiply(x, scale), zero);
+    const Tensor first = g.graph.matmul(y, g.parameter({256, 128}, ElementType::kBf16));
+    const Tensor second = g.graph.matmul(y, g.parameter({256, 128}, ElementType::kBf16));
+    const Tensor dy =
+        g.graph.matmul(g.graph.add(first, second), g.parameter({128, 256}, ElementType::kBf16));
+    const Tensor mask = g.graph.compare(y, zero, hlo::ComparisonDirection::kGt);
+    Tensor error = g.graph.select(mask, dy, zero);
+    if (reads_source) error = g.graph.multiply(error, x);
+    const compiler::ScheduledModule scheduled = expect_kernels(g.finish({first, second, error}), 4);
+    const hlo::Computation& entry = scheduled.module.entry_computation();
+    const hlo::HloInstruction& last = *kernels_of(scheduled).back();
+    std::vector<HloOpcode> read;
+    for (hlo::InstructionId id : last.operands) {
+      if (entry.at(id).shape.dimensions == extents) read.push_back(entry.at(id).opcode);
+    }
+    const HloOpcode expected = reads_source ? HloOpcode::kParameter : HloOpcode::kFusion;
+    EXPECT_EQ(read, std::vector<HloOpcode>{expected}) << hlo::to_string(scheduled.module);
+  }
+}
+
 TEST(MatmulEpilogue, RowsOfPaddingBetweenMatricesAreNotSummed) {
   EpilogueGraph g;
   const Tensor x = g.parameter({5, 13, 90}), w = g.parameter({90, 300});

@@ -243,11 +243,15 @@ LoweredKernel convolution_lanes_kernel(const ConvolutionProblem& problem,
   const ConvolutionProblem flat = with_flat_pixels(problem);
   LanesTiling tiling = find_lanes_tiling(flat, target);
   // Expressions that need more registers than there are get less code that overlaps.
-  if (tiling.finished_pairs > 0) {
-    auto overlapping = LanesKernel(flat, tiling, epilogue, target).emit(false);
-    if (overlapping) return std::move(*overlapping);
-    tiling.finished_pairs = 0;
+  for (; tiling.finished_pairs > 0; tiling.finished_pairs = 0, tiling.steps_at_once = 2) {
+    for (; tiling.steps_at_once > 0; --tiling.steps_at_once) {
+      auto overlapping = LanesKernel(flat, tiling, epilogue, target).emit(false);
+      if (overlapping) return std::move(*overlapping);
+    }
   }
+  auto lowered = LanesKernel(flat, tiling, epilogue, target).emit(false);
+  if (lowered) return std::move(*lowered);
+  tiling.steps_at_once = 1;
   return *LanesKernel(flat, tiling, epilogue, target).emit(true);
 }
 

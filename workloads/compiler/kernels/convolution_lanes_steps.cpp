@@ -185,7 +185,7 @@ void LanesKernel::multiply() {
   step.pushes = t.group * t.chunk;
   step.next_weights = patch_weights(std::vector<SReg>(4));
   stream_.begin(step);
-  builder_.loop(counter.steps(), [&](SReg index) {
+  const auto next_step = [&](SReg index) {
     const std::vector<SReg> digits = step_digits(counter.present());
     const std::vector<SReg> counted = counter.next();
     const std::vector<SReg> next = step_digits(counted);
@@ -225,7 +225,8 @@ void LanesKernel::multiply() {
     builder_.set(previous_row, sum);
     builder_.set(previous_mask, mask);
     counter.advance(counted);
-  });
+  };
+  loop_over_steps(builder_, counter.steps(), tiling_.steps_at_once, next_step);
   step.meanwhile = {};
   step.consume = consume_at({}, {}, builder_.get(previous_row), builder_.get(previous_mask), {});
   stream_.end(step);

@@ -27,7 +27,8 @@ struct LanesTiling {
   /// Pairs of tiles of complete sums that a step makes results of, beside its products; 0: all of
   /// them are finished behind the last step. Steps go through the units innermost then.
   std::uint32_t finished_pairs = 0;
-  double cycles = 0;  ///< What the search expects.
+  std::uint32_t steps_at_once = 2;  ///< In one block of code: 1 or 2.
+  double cycles = 0;                ///< What the search expects.
 };
 
 /// How a cut uses the arrays. Groups and rows of pixels stand in columns against the same moving

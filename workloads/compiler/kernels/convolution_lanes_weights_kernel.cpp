@@ -388,7 +388,7 @@ void LanesWeightsKernel::multiply() {
   step.transposed = true;
   step.next_weights = gradient_weights(std::vector<SReg>(4), gradient_mask);
   stream_.begin(step);
-  builder_.loop(counter.steps(), [&](SReg index) {
+  const auto next_step = [&](SReg index) {
     const std::vector<SReg> digits = counter.present();
     const std::vector<SReg> next = counter.next();
     SReg origin = weighted_sum(builder_, digits,
@@ -415,7 +415,8 @@ void LanesWeightsKernel::multiply() {
     stream_.step(step);
     builder_.set(previous_row, sum);
     counter.advance(next);
-  });
+  };
+  loop_over_steps(builder_, counter.steps(), 2, next_step);
   step.consume = consume_at({}, builder_.get(previous_row), {});
   stream_.end(step);
   builder_.new_block();

@@ -46,6 +46,15 @@ void StepCounter::advance(const std::vector<SReg>& next) {
   }
 }
 
+void loop_over_steps(KernelBuilder& builder, std::uint64_t steps, std::uint32_t at_once,
+                     const std::function<void(SReg index)>& step) {
+  if (steps % at_once != 0) at_once = 1;
+  builder.loop(steps / at_once, [&](SReg index) {
+    const SReg first = at_once > 1 ? builder.mul(index, at_once) : index;
+    for (std::uint32_t i = 0; i < at_once; ++i) step(i > 0 ? builder.add(first, i) : first);
+  });
+}
+
 SReg weighted_sum(KernelBuilder& builder, const std::vector<SReg>& digits,
                   const std::vector<std::uint32_t>& distances, SReg base) {
   SReg sum = base;

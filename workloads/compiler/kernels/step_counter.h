@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
@@ -27,6 +28,11 @@ class StepCounter {
   std::vector<std::uint32_t> extents_;
   std::vector<SVariable> digits_;
 };
+
+/// A loop over so many steps, where `at_once` divides them that many in one block of code: it ends
+/// when its units are ready, and they share the wait.
+void loop_over_steps(KernelBuilder& builder, std::uint64_t steps, std::uint32_t at_once,
+                     const std::function<void(SReg index)>& step);
 
 /// Sum of digits times distances, with the constant 0 where nothing remains.
 SReg weighted_sum(KernelBuilder& builder, const std::vector<SReg>& digits,

@@ -155,6 +155,10 @@ class Fusion {
   Draft joined(std::size_t host, std::size_t reader) const;
   bool join_a_reader(std::size_t host);
   void fuse_epilogues();
+  bool is_made_of_what_is_read(const Draft& draft, InstructionId leaf, const Draft& value) const;
+  bool fits(const Draft& draft) const;
+  bool compute_a_leaf(std::size_t draft);
+  void compute_from_what_is_read();
 
   const HloInstruction& most_expensive(const Draft& draft) const;
   hlo::ComputationId build_computation(const Draft& draft, const std::string& name);
@@ -829,6 +833,66 @@ void Fusion::fuse_epilogues() {
   }
 }
 
+/// Whether the value needs no large array beside those that the kernel reads anyway.
+bool Fusion::is_made_of_what_is_read(const Draft& draft, InstructionId leaf,
+                                     const Draft& value) const {
+  constexpr std::uint64_t kSmall = 32;  ///< A part of the value.
+  return std::all_of(value.leaves.begin(), value.leaves.end(), [&](InstructionId source) {
+    const bool is_read = std::count(draft.leaves.begin(), draft.leaves.end(), source) != 0;
+    return is_read || bytes(source) * kSmall <= bytes(leaf);
+  });
+}
+
+bool Fusion::fits(const Draft& draft) const {
+  if (draft.inside.size() > limits_.instructions) return false;
+  if (draft.product < 0) {
+    return draft.leaves.size() + draft.roots.size() <= limits_.arrays &&
+           (!draft.is_reduction || (fits_rows(draft) && spreads_sums_back(draft)));
+  }
+  const bool is_dot = at(draft.product).opcode == HloOpcode::kDot;
+  return draft.leaves.size() + draft.roots.size() - 2 <= limits_.epilogue_arrays &&
+         fits_epilogue(draft, draft.product) &&
+         (is_dot || fits_behind_convolution(draft, draft.product));
+}
+
+/// Whether there was one that the kernel reads, and can make of others.
+bool Fusion::compute_a_leaf(std::size_t number) {
+  constexpr std::size_t kMostInstructions = 16;
+  const Draft& draft = drafts_[number];
+  for (InstructionId leaf : draft.leaves) {
+    const bool is_side = draft.product >= 0 && std::count(at(draft.product).operands.begin(),
+                                                          at(draft.product).operands.end(), leaf);
+    if (is_side || !is_fusible(leaf) || extent_text(at(leaf).shape) != draft.extent) continue;
+    // Nobody would need what its own kernel writes.
+    if (readers_[static_cast<std::size_t>(leaf)].size() < 2) continue;
+    Draft value;
+    value.roots = {leaf};
+    collect(value);
+    if (value.inside.size() > kMostInstructions || value.leaves.empty()) continue;
+    if (!is_made_of_what_is_read(draft, leaf, value)) continue;
+    Draft without = draft;
+    without.absorbed.insert(leaf);
+    collect(without);
+    if (!fits(without)) continue;
+    remove_reader(number);
+    drafts_[number] = std::move(without);
+    add_reader(number);
+    return true;
+  }
+  return false;
+}
+
+/// A kernel reads what is written for others; where it reads all that the value is made of, too, it
+/// computes the value instead (the mask of an activation behind a normalisation, from the image
+/// that is normalised).
+void Fusion::compute_from_what_is_read() {
+  for (std::size_t i = 0; i < drafts_.size(); ++i) {
+    if (drafts_[i].is_merged_away || !drafts_[i].is_fusion) continue;
+    while (compute_a_leaf(i)) {
+    }
+  }
+}
+
 /// The instruction whose name a user knows the kernel by.
 const HloInstruction& Fusion::most_expensive(const Draft& draft) const {
   if (draft.product >= 0) return at(draft.product);
@@ -958,6 +1022,7 @@ void Fusion::run() {
   fuse_epilogues();
   merge_siblings();
   while (compute_rows_in_reductions()) merge_siblings();
+  compute_from_what_is_read();
   build();
 }
 
