@@ -13,6 +13,7 @@
 #include "sim/app/export_run.h"
 #include "sim/base/error.h"
 #include "sim/config/nearest_name.h"
+#include "sim/report/text_layout.h"
 
 namespace tpu::app {
 namespace {
@@ -446,9 +447,9 @@ std::string help_text(const std::string& command_name) {
   if (command_name.empty()) {
     out << "tpusim " << TPUSIM_VERSION << ": a cycle-level simulator of TPU v2 and v3\n\n";
     for (const Command& command : commands()) {
-      std::string usage = std::string(command.name) + " " + command.input;
-      usage.resize(22, ' ');
-      out << "  tpusim " << usage << command.summary << "\n";
+      const std::string usage = std::string(command.name) + " " + command.input;
+      out << "  tpusim " << report::left(usage, 22) << (usage.size() < 22 ? "" : "   ")
+          << command.summary << "\n";
     }
     out << "\nWORKLOAD is a name of `tpusim list`, a folder that workloads/capture made, or a\n"
            "compiled program. `tpusim COMMAND --help` lists the options of a command.\n"

@@ -1,7 +1,10 @@
 #include "sim/app/command_options.h"
 
+#include <algorithm>
 #include <boost/program_options/value_semantic.hpp>
 #include <string>
+
+#include "sim/app/terminal.h"
 
 namespace tpu::app {
 namespace {
@@ -63,7 +66,9 @@ void add_sweep_options(po::options_description_easy_init& add) {
 }  // namespace
 
 po::options_description options_of(const Command& command) {
-  po::options_description options("Options");
+  const auto columns =
+      static_cast<unsigned>(std::min(stated_width() > 0 ? stated_width() : 80, 110));
+  po::options_description options("Options", columns, columns / 2);
   auto add = options.add_options();
   add("help,h", "print this help");
   add("log", po::value<std::string>(), "messages on stderr: error, warning (default), info, debug");

@@ -432,13 +432,22 @@ ExitCode execute(const Arguments& arguments) {
   TPU_CHECK(false, "no command " << arguments.command);
 }
 
+/// Whether stdout gets what programs read: JSON, code, configurations, lists of points.
+bool writes_data(const Arguments& arguments) {
+  return arguments.json == "-" || arguments.command == "disasm" || !arguments.dump_after.empty() ||
+         (arguments.command == "sweep" && arguments.sweep.action == "plan") ||
+         (arguments.command == "show" && is_configuration(arguments.input));
+}
+
 int run_program(const std::vector<std::string>& words) {
   PrintableStream out(std::cout), err(std::cerr);
   try {
     ExitCode code = ExitCode::kDone;
+    out.fit_lines_to(stated_width());
     if (const std::optional<Arguments> arguments = parse_arguments(words)) {
       start_log(arguments->log);
       out.let_colours_through(text_style(arguments->color).color);
+      if (writes_data(*arguments)) out.fit_lines_to(0);
       code = execute(*arguments);
     }
     std::cout.flush();

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <new>
 
+#include "sim/report/text_layout.h"
+
 namespace tpu::app {
 namespace {
 
@@ -118,20 +120,37 @@ PrintableStream::PrintableStream(std::ostream& stream, bool colours)
 PrintableStream::~PrintableStream() {
   buffer_.clear();
   text_.finish(buffer_);
-  target_->sputn(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+  pass_on(lines_ + buffer_);
   stream_.rdbuf(target_);
+}
+
+bool PrintableStream::pass_on(const std::string& text) {
+  const auto size = static_cast<std::streamsize>(text.size());
+  return target_->sputn(text.data(), size) == size;
+}
+
+/// The lines that are whole; the last one waits for its end.
+bool PrintableStream::pass_on_fitted() {
+  lines_ += buffer_;
+  const std::size_t end = lines_.rfind('\n');
+  if (end == std::string::npos) return true;
+  report::TextStyle style;
+  style.width = width_;
+  const std::string fitted = report::fit_to_width(lines_.substr(0, end + 1), style);
+  lines_.erase(0, end + 1);
+  return pass_on(fitted);
 }
 
 std::streamsize PrintableStream::xsputn(const char* text, std::streamsize count) {
   buffer_.clear();
   try {
     text_.append({text, static_cast<std::size_t>(count)}, buffer_);
+    if (width_ > 0) return pass_on_fitted() ? count : 0;
   } catch (const std::bad_alloc&) {  // A stream would take it for a failed write.
     memory_ran_out_ = true;
     return 0;
   }
-  const auto size = static_cast<std::streamsize>(buffer_.size());
-  return target_->sputn(buffer_.data(), size) == size ? count : 0;
+  return pass_on(buffer_) ? count : 0;
 }
 
 PrintableStream::int_type PrintableStream::overflow(int_type byte) {
@@ -140,6 +159,10 @@ PrintableStream::int_type PrintableStream::overflow(int_type byte) {
   return xsputn(&letter, 1) == 1 ? byte : traits_type::eof();
 }
 
-int PrintableStream::sync() { return target_->pubsync(); }
+int PrintableStream::sync() {
+  pass_on(lines_);
+  lines_.clear();
+  return target_->pubsync();
+}
 
 }  // namespace tpu::app

@@ -32,7 +32,7 @@ class PrintableText {
 /// A text that is whole.
 std::string printable(std::string_view text);
 
-/// While it lives, what is written to a stream is printable.
+/// While it lives, what is written to a stream is printable, and no line wider than asked for.
 class PrintableStream : public std::streambuf {
  public:
   explicit PrintableStream(std::ostream& stream, bool colours = false);
@@ -42,6 +42,8 @@ class PrintableStream : public std::streambuf {
 
   /// Before the first text.
   void let_colours_through(bool colours) { text_ = PrintableText(colours); }
+  /// From now on lines of text are broken at blanks to fit so many columns; 0: as they are.
+  void fit_lines_to(int width) { width_ = width; }
   /// Whether text was lost because there was no memory for it.
   bool memory_ran_out() const { return memory_ran_out_; }
 
@@ -51,10 +53,14 @@ class PrintableStream : public std::streambuf {
   int sync() override;
 
  private:
+  bool pass_on(const std::string& text);
+  bool pass_on_fitted();
+
   std::ostream& stream_;
   std::streambuf* target_;
   PrintableText text_;
-  std::string buffer_;
+  std::string buffer_, lines_;
+  int width_ = 0;
   bool memory_ran_out_ = false;
 };
 

@@ -9,7 +9,7 @@
 namespace tpu::app {
 namespace {
 
-constexpr int kNarrow = 80;
+constexpr int kNarrow = 40;
 constexpr int kWide = 140;
 constexpr int kDefaultWidth = 110;
 
@@ -19,13 +19,8 @@ std::string environment(const char* name) {
 }
 
 int width() {
-  const int stated = std::atoi(environment("COLUMNS").c_str());
-  if (stated > 0) return std::clamp(stated, kNarrow, kWide);
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    return std::clamp<int>(size.ws_col, kNarrow, kWide);
-  }
-  return kDefaultWidth;
+  const int stated = stated_width();
+  return stated > 0 ? std::min(stated, kWide) : kDefaultWidth;
 }
 
 bool is_unicode() {
@@ -44,6 +39,16 @@ bool has_color(const std::string& when) {
 }
 
 }  // namespace
+
+int stated_width() {
+  const int stated = std::atoi(environment("COLUMNS").c_str());
+  if (stated > 0) return std::max(stated, kNarrow);
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return std::max<int>(size.ws_col, kNarrow);
+  }
+  return 0;
+}
 
 report::TextStyle text_style(const std::string& when) {
   report::TextStyle style;

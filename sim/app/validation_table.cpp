@@ -1,12 +1,13 @@
 #include "sim/app/validation_table.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "sim/app/printable_stream.h"
 #include "sim/base/output_file.h"
+#include "sim/report/json_report.h"
 
 namespace tpu::app {
 namespace {
@@ -51,44 +52,46 @@ json rows_of(const std::vector<ValidatedProgram>& programs) {
   return rows;
 }
 
+/// As printf.
+template <class... Values>
+std::string formatted(const char* format, Values... values) {
+  std::string text(static_cast<std::size_t>(std::snprintf(nullptr, 0, format, values...)), ' ');
+  std::snprintf(text.data(), text.size() + 1, format, values...);
+  return text;
+}
+
 }  // namespace
 
 void ValidationTable::print_header(std::uint32_t phases) const {
-  std::fprintf(out_,
-               "ours: least, mean and most over %u phases of the refresh; error of the mean\n",
-               phases);
-  std::fprintf(out_, "%-15s %-4s %11s %11s %13s %11s %10s %10s\n", "program", "chip", "silicon",
-               "least", "mean", "most", "error", "XLA's");
+  out_ << "ours: least, mean and most over " << phases
+       << " phases of the refresh; error of the mean\n"
+       << formatted("%-14s %-4s %9s %9s %11s %9s %8s %8s\n", "program", "chip", "silicon", "least",
+                    "mean", "most", "error %", "XLA's");
 }
 
 void ValidationTable::print_row(const ValidatedProgram& program) const {
-  std::fprintf(out_, "%-15s %-4s %11.0f", printable(program.name).c_str(), program.chip.c_str(),
-               program.silicon_cycles);
+  out_ << formatted("%-14s %-4s %9.0f", program.name.c_str(), program.chip.c_str(),
+                    program.silicon_cycles);
   if (!program.problem.empty()) {
-    std::fprintf(out_, "  %s\n", printable(program.problem).c_str());
+    out_ << "   " << program.problem << std::endl;
     return;
   }
-  std::fprintf(out_, " %11llu %13.1f %11llu %+8.2f %%",
-               static_cast<unsigned long long>(program.least()), program.mean(),
-               static_cast<unsigned long long>(program.most()), 100 * program.error());
-  if (program.estimated_cycles > 0) {
-    std::fprintf(out_, " %+8.2f %%", 100 * estimate_error(program));
-  } else {
-    std::fprintf(out_, " %10s", "");
-  }
-  std::fprintf(out_, "%s%s%s\n", program.short_run ? "  ± a refresh" : "",
-               program.excluded.empty() ? "" : "  not kept: ", program.excluded.c_str());
-  std::fflush(out_);
+  out_ << formatted(" %9llu %11.1f %9llu %+8.2f", static_cast<unsigned long long>(program.least()),
+                    program.mean(), static_cast<unsigned long long>(program.most()),
+                    100 * program.error());
+  if (program.estimated_cycles > 0) out_ << formatted(" %+8.2f", 100 * estimate_error(program));
+  if (program.short_run) out_ << "   ± a refresh";
+  if (!program.excluded.empty()) out_ << "   not kept: " << program.excluded;
+  out_ << std::endl;
 }
 
-void ValidationTable::print_errors(const char* name, const ErrorSummary& all,
+void ValidationTable::print_errors(const std::string& name, const ErrorSummary& all,
                                    const ErrorSummary& kept) const {
-  std::fprintf(out_, "%-26s", name);
-  for (const ErrorSummary& summary : {all, kept}) {
-    std::fprintf(out_, " %6zu %7.2f %% %7.2f %% %7.2f %%", summary.rows, 100 * summary.median,
-                 100 * summary.mean, 100 * summary.worst);
+  for (const ErrorSummary* summary : {&all, &kept}) {
+    out_ << formatted("%-34s %6zu %9.2f %% %9.2f %% %9.2f %%\n",
+                      (name + (summary == &all ? "" : ", kept")).c_str(), summary->rows,
+                      100 * summary->median, 100 * summary->mean, 100 * summary->worst);
   }
-  std::fprintf(out_, "\n");
 }
 
 void ValidationTable::print_tilings(const ValidatedTilings& tilings) const {
@@ -101,17 +104,13 @@ void ValidationTable::print_tilings(const ValidatedTilings& tilings) const {
                [](const ValidatedProgram& program) { return program.excluded.empty(); });
   print_errors(("tilings of " + tilings.name).c_str(), summarize_errors(all, Rows::kAll),
                summarize_errors(all, Rows::kKept));
-  std::fprintf(out_, "  rank correlation with silicon: %.3f over all, %.3f over the kept\n",
-               rank_correlation(all), rank_correlation(kept));
+  out_ << formatted("  rank correlation with silicon: %.3f over all, %.3f over the kept\n",
+                    rank_correlation(all), rank_correlation(kept));
 }
 
 void ValidationTable::print_summaries(const ValidatedFolder& folder) const {
-  std::fprintf(out_, "\n%-26s %38s %39s\n", "absolute errors", "all rows", "kept rows");
-  std::fprintf(out_, "%-26s", "");
-  for (int side = 0; side < 2; ++side) {
-    std::fprintf(out_, " %6s %9s %9s %9s", "rows", "median", "mean", "worst");
-  }
-  std::fprintf(out_, "\n");
+  out_ << formatted("\n%-34s %6s %11s %11s %11s\n", "absolute errors", "rows", "median", "mean",
+                    "worst");
   if (!folder.programs.empty()) {
     print_errors("programs, ours", summarize_errors(folder.programs, Rows::kAll),
                  summarize_errors(folder.programs, Rows::kKept));
@@ -122,19 +121,19 @@ void ValidationTable::print_summaries(const ValidatedFolder& folder) const {
 }
 
 void write_validation_json(const std::string& path, const ValidatedFolder& folder) {
-  json report;
-  report["programs"] = rows_of(folder.programs);
-  report["errors"] = {{"all", to_json(summarize_errors(folder.programs, Rows::kAll))},
-                      {"kept", to_json(summarize_errors(folder.programs, Rows::kKept))}};
-  report["tilings"] = json::array();
+  json all = {{"schema_version", report::kJsonSchemaVersion}};
+  all["programs"] = rows_of(folder.programs);
+  all["errors"] = {{"all", to_json(summarize_errors(folder.programs, Rows::kAll))},
+                   {"kept", to_json(summarize_errors(folder.programs, Rows::kKept))}};
+  all["tilings"] = json::array();
   for (const ValidatedTilings& set : folder.tilings) {
-    report["tilings"].push_back({{"name", set.name},
-                                 {"errors",
-                                  {{"all", to_json(summarize_errors(set.tilings, Rows::kAll))},
-                                   {"kept", to_json(summarize_errors(set.tilings, Rows::kKept))}}},
-                                 {"rows", rows_of(set.tilings)}});
+    all["tilings"].push_back({{"name", set.name},
+                              {"errors",
+                               {{"all", to_json(summarize_errors(set.tilings, Rows::kAll))},
+                                {"kept", to_json(summarize_errors(set.tilings, Rows::kKept))}}},
+                              {"rows", rows_of(set.tilings)}});
   }
-  const std::string text = report.dump(1) + "\n";
+  const std::string text = all.dump(1) + "\n";
   if (path == "-") {
     std::cout << text;
     return;

@@ -88,7 +88,7 @@ Json scaling_json(const std::string& workload, const std::vector<ScalingPoint>& 
     if (!point.strong) each["why_not_strong"] = point.why_not_strong;
     list.push_back(each);
   }
-  return {{"workload", workload}, {"points", list}};
+  return {{"schema_version", kJsonSchemaVersion}, {"workload", workload}, {"points", list}};
 }
 
 }  // namespace tpu::report

@@ -43,14 +43,17 @@ std::size_t hanging(const std::string& line, int width) {
   const std::size_t begin = line.find_first_not_of(' ');
   const std::size_t apart = line.rfind("   ", static_cast<std::size_t>(width) * 6 / 10);
   if (apart == std::string::npos || apart < begin) return begin + 2;
-  return line.find_first_not_of(' ', apart);
+  const std::size_t part = line.find_first_not_of(' ', apart);
+  return part < static_cast<std::size_t>(width) * 8 / 10 ? part : begin + 2;
 }
 
-/// The last blank at which the line can be broken to fit, else the first; npos where there is none.
-std::size_t break_of(const std::string& line, std::size_t indent, int width) {
+/// The last blank at which the line can be broken to fit; where there is none, the first one
+/// `beyond`, or npos.
+std::size_t break_of(const std::string& line, std::size_t indent, int width, bool beyond) {
   std::size_t best = std::string::npos;
   int column = 0;
-  for (std::size_t at = 0; at < line.size() && (column <= width || best == std::string::npos);) {
+  for (std::size_t at = 0;
+       at < line.size() && (column <= width || (beyond && best == std::string::npos));) {
     if (line[at] == ' ' && at > indent && line.find_first_not_of(' ', at) != std::string::npos) {
       best = at;
     }
@@ -61,17 +64,48 @@ std::size_t break_of(const std::string& line, std::size_t indent, int width) {
   return best;
 }
 
+/// Where a word that is wider than the line goes on below: behind the last of its separators that
+/// fits; npos where there is none, for a name is never cut.
+std::size_t cut_of(const std::string& line, std::size_t indent, int width) {
+  std::size_t best = std::string::npos, at = 0;
+  for (int column = 0; at < line.size();) {
+    const auto [bytes, columns] = character(line, at);
+    if (column + columns > width) break;
+    column += columns;
+    at += bytes;
+    if (at > indent && std::string("/,;=)]").find(line[at - 1]) != std::string::npos) best = at;
+  }
+  return best;
+}
+
 std::string fit_line(std::string line, int width) {
   std::string fitted_lines;
   if (display_width(line) <= width) return line + "\n";
-  const std::size_t indent = hanging(line, width);
+  std::size_t indent = hanging(line, width);
+  const std::size_t least = std::min(line.find_first_not_of(' ') + 2, indent);
   while (display_width(line) > width) {
-    const std::size_t at = break_of(line, indent, width);
-    if (at == std::string::npos) break;
+    std::size_t at = break_of(line, indent, width, false);
+    std::string rest;
+    if (at != std::string::npos) {
+      rest = line.substr(line.find_first_not_of(' ', at));
+    } else if (indent > least && line.find_first_not_of(' ') == indent) {
+      indent = least;  // A long word has more room further left.
+      line = std::string(indent, ' ') + line.substr(line.find_first_not_of(' '));
+      continue;
+    } else if (at = break_of(line, least, width, false);
+               indent > least && at != std::string::npos) {
+      indent = least;
+      rest = line.substr(line.find_first_not_of(' ', at));
+    } else {
+      at = cut_of(line, indent, width);
+      if (at == std::string::npos) at = break_of(line, indent, width, true);
+      if (at == std::string::npos) break;
+      rest = line.substr(line.find_first_not_of(' ', at));
+    }
     std::string first = line.substr(0, at);
     first.erase(first.find_last_not_of(' ') + 1);
     fitted_lines += first + "\n";
-    line = std::string(indent, ' ') + line.substr(line.find_first_not_of(' ', at));
+    line = std::string(indent, ' ') + rest;
   }
   return fitted_lines + line + "\n";
 }
@@ -152,6 +186,8 @@ std::string bar(double fraction, int width, const TextStyle& style) {
   if (style.color) text = kBarColor + text + kPlain;
   return text + std::string(static_cast<std::size_t>(width - used), ' ');
 }
+
+int bar_width(const TextStyle& style) { return std::clamp(style.width - 40, 10, 40); }
 
 std::string columns(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;

@@ -29,15 +29,16 @@ std::string left(std::string text, std::size_t width);
 std::string right(const std::string& text, std::size_t width);
 /// A text cut to the width (at least 20), its end replaced by "..".
 std::string fitted(const std::string& text, int width);
-/// Columns of the bars of a report.
-inline constexpr int kBarWidth = 40;
+/// Columns of the bars of a report: 40 from 80 columns on.
+int bar_width(const TextStyle& style);
 /// A bar of `width` columns for a fraction, in eighths of a column where the terminal can.
 std::string bar(double fraction, int width, const TextStyle& style);
 /// Rows of text cells as columns: the first to the left, the others to the right.
 std::string columns(const std::vector<std::vector<std::string>>& rows);
 
-/// The text without a line wider than the style's width where blanks allow it: what is wider goes
-/// on below, under the last part of its line that stands apart by three blanks, or indented.
+/// The text without a line wider than the style's width: what is wider goes on below, under the
+/// last part of its line that stands apart by three blanks, or indented. Lines are broken at
+/// blanks, a word of more than a line behind one of "/,;=)]".
 /// With colour, lines that begin at the margin are headings.
 std::string fit_to_width(const std::string& text, const TextStyle& style);
 

@@ -182,8 +182,8 @@ void print_breakdown(std::ostringstream& out, const Summary& summary, const Text
   out << "Where the time goes\n";
   for (const auto& [label, fraction] : rows) {
     if (fraction <= 0) continue;
-    out << "  " << left(label, 14) << bar(fraction, kBarWidth, style) << right(percent(fraction), 9)
-        << "\n";
+    out << "  " << left(label, 14) << bar(fraction, bar_width(style), style)
+        << right(percent(fraction), 9) << "\n";
   }
   print_late_core(out, summary);
   out << "\n";
@@ -203,7 +203,7 @@ void print_causes(std::ostringstream& out, const Summary& summary, const TextSty
   out << "Every cycle by its cause\n";
   for (const std::size_t cause : order) {
     const double fraction = summary.causes[cause] / all;
-    out << "  " << left(cause_text(cause), 23) << bar(fraction, kBarWidth - 9, style)
+    out << "  " << left(cause_text(cause), 23) << bar(fraction, bar_width(style) - 9, style)
         << right(percent(fraction), 9) << right(short_time(fraction * summary.step_mean_ms), 12)
         << "\n";
   }

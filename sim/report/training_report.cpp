@@ -80,7 +80,7 @@ std::string training_text(const traces::RunRecord& record, const TextStyle& styl
     if (time.causes[i] == 0) continue;
     const auto cause = static_cast<TrainingCause>(i);
     const double part = share(time, cause);
-    out << "  " << left(to_string(cause), 16) << bar(part, kBarWidth, style)
+    out << "  " << left(to_string(cause), 16) << bar(part, bar_width(style), style)
         << right(percent(part), 8) << right(long_time(part * seconds), 18) << "\n";
   }
   print_shapes(out, record);

@@ -8,6 +8,7 @@
 #include "sim/report/comparison.h"
 #include "sim/report/json_report.h"
 #include "sim/report/run_diff.h"
+#include "sim/report/scaling_report.h"
 #include "tests/traces/synthetic_record.h"
 
 /// sim/report/README.md explains every key of the JSON reports.
@@ -48,6 +49,11 @@ traces::RunRecord full_record() {
   return record;
 }
 
+std::vector<ScalingPoint> scaling_points(const traces::RunRecord& record, const Summary& summary) {
+  const ScalingRun run = scaling_run(record, summary);
+  return {{"v3-8", 8, run, run, ""}, {"v3-32", 32, run, std::nullopt, "5 examples, 32 cores"}};
+}
+
 TEST(JsonKeys, TheReadmeHasEach) {
   std::ifstream in(TPUSIM_SOURCE_DIR "/sim/report/README.md");
   const std::string readme{std::istreambuf_iterator<char>(in), {}};
@@ -57,6 +63,7 @@ TEST(JsonKeys, TheReadmeHasEach) {
   collect(to_json(record, summary, {}, {{"out_000", 0, 0, true, 1e-4, "why"}}), keys);
   collect(comparison_json({record, record}, {summary, summary}, {{}, {}}), keys);
   collect(diff_json(record, record, {"a", "b"}), keys);
+  collect(scaling_json("made-up", scaling_points(record, summary)), keys);
   for (const std::string& key : keys) {
     const bool found = readme.find("`" + key + "`") != std::string::npos ||
                        readme.find("." + key + "`") != std::string::npos;
@@ -72,6 +79,8 @@ TEST(JsonKeys, EachReportSaysItsVersion) {
   EXPECT_EQ(comparison_json({record, record}, {summary, summary}, {{}, {}})["schema_version"],
             kJsonSchemaVersion);
   EXPECT_EQ(diff_json(record, record, {"a", "b"})["schema_version"], kJsonSchemaVersion);
+  EXPECT_EQ(scaling_json("made-up", scaling_points(record, summary))["schema_version"],
+            kJsonSchemaVersion);
 }
 
 }  // namespace

@@ -30,6 +30,21 @@ TEST(TextLayout, NeverCutsAWord) {
   EXPECT_EQ(fit("  a_name_of_fifteen\n", 10), "  a_name_of_fifteen\n");
 }
 
+TEST(TextLayout, ALongWordMovesLeftThenBreaksBehindItsSeparators) {
+  EXPECT_EQ(fit("  label   12   a_word_of_18_columns\n", 24),
+            "  label   12\n    a_word_of_18_columns\n");
+  EXPECT_EQ(fit("  name/of/a/long/scope=1;2;3\n", 16),
+            "  name/of/a/\n    long/scope=\n    1;2;3\n");
+}
+
+TEST(TextLayout, BarsLeaveRoomForTheirFigures) {
+  TextStyle style;
+  for (const auto& [width, bar] : {std::pair{40, 10}, {60, 20}, {80, 40}, {140, 40}}) {
+    style.width = width;
+    EXPECT_EQ(bar_width(style), bar);
+  }
+}
+
 TEST(TextLayout, CountsColumnsNotBytes) {
   EXPECT_EQ(fit("\u2588\u2588\u2588 \u2588\n", 5), "\u2588\u2588\u2588 \u2588\n");
   EXPECT_EQ(fit("\033[36mabc\033[0m de\n", 6), "\033[36mabc\033[0m de\n");
