@@ -38,7 +38,7 @@ std::string critical_path_text(const traces::RunRecord& record, const Summary& s
   if (path.cycles == 0) return "";
   const std::array<double, kResources> shares = path.shares();
   std::ostringstream out;
-  out << "What the step depends on    share of the step    on the path   free, gains\n";
+  out << "What the step depends on      share of the step    on the path   free, gains\n";
   for (const std::size_t r : by_share(shares)) {
     if (shares[r] < kShown && path.path[r] == 0) continue;
     const double on_path = step_ms(record, summary, static_cast<double>(path.path[r]));

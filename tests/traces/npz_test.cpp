@@ -210,6 +210,21 @@ TEST(Npy, VersionsOneToThreeAreRead) {
             "f.npz: a: expected .npy version 1, 2 or 3, found 4");
 }
 
+/// From version 2 on the length has four bytes: 16 MiB more than there are is not what the lower
+/// three say.
+TEST(Npy, AllBytesOfTheHeadersLengthCount) {
+  const std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }\n";
+  for (const std::size_t byte : {9, 10, 11}) {
+    std::vector<std::uint8_t> image = npy(header, 8, 2);
+    image[byte] = 1;
+    EXPECT_EQ(error_of_parsing(image), "f.npz: a: the .npy header is cut") << byte;
+  }
+  // Twelve bytes hold a length of nothing; eleven hold none.
+  const std::vector<std::uint8_t> empty{0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0, 0, 0, 0};
+  EXPECT_NE(error_of_parsing(empty), "f.npz: a: the .npy header is cut");
+  EXPECT_EQ(error_of_parsing({empty.begin(), empty.end() - 1}), "f.npz: a: the .npy header is cut");
+}
+
 TEST(Npy, BadHeadersAreNamed) {
   const auto error = [](const std::string& header) { return error_of_parsing(npy(header, 8)); };
   EXPECT_EQ(error("{'descr': '>f4', 'fortran_order': False, 'shape': (2,)}"),

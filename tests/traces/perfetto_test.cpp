@@ -127,6 +127,24 @@ TEST_F(PerfettoTest, EachCoreHasItsTracks) {
                                 "HBM GB/s of core 1", "MXU % of core 1", "HBM in use of core 1"}));
 }
 
+/// InternedData: event_names are field 2 (1 is event_categories, 3 debug_annotation_names).
+TEST_F(PerfettoTest, NamesOfSlicesAreInternedAsEventNames) {
+  export_perfetto(test::synthetic_record_with_events(), path_);
+  std::set<std::string> names;
+  for (const std::string& packet : test::perfetto_packets(text())) {
+    const test::Fields fields = test::parse(packet);
+    const auto [begin, end] = fields.texts.equal_range(12);
+    for (auto at = begin; at != end; ++at) {
+      const test::Fields interned = test::parse(at->second);
+      const auto [first, last] = interned.texts.equal_range(2);
+      for (auto each = first; each != last; ++each) {
+        names.insert(test::parse(each->second).texts.find(2)->second);
+      }
+    }
+  }
+  for (const char* name : {"fusion.1", "copy.2", "infeed.3"}) EXPECT_EQ(names.count(name), 1u);
+}
+
 TEST_F(PerfettoTest, TimesAreCyclesInNanoseconds) {
   export_perfetto(test::synthetic_record_with_events(), path_);
   for (const auto& [id, track] : tracks_of(text())) {

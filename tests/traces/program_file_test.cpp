@@ -49,6 +49,10 @@ isa::Program example() {
   parameter.name = "p";
   parameter.role = isa::BufferRole::kParameter;
   program.buffers = {parameter, constant};
+  // A loop that a branch taken goes on with, one that it leaves, and a conditional.
+  program.control = {{"while.1", "scan", "m.py:4", 0, {{0, true, 0, 0}}},
+                     {"while.2", "", "", 0, {{1, false, 0, 0}}},
+                     {"conditional.3", "", "", 3, {{0, false, 0, 1}, {1, false, 1, 3}}}};
   program.initial_smem = {{5, 6}, {7, 0xdeadbeef}};
   program.examples_per_core = 128;
   program.infeed_bytes = 4096;
@@ -107,6 +111,19 @@ TEST_F(ProgramFileTest, AProgramComesBack) {
   EXPECT_TRUE(back.buffers[0].data.empty());
   EXPECT_EQ(back.buffers[1].data, program.buffers[1].data);
   EXPECT_EQ(back.buffers[1].role, isa::BufferRole::kConstant);
+  ASSERT_EQ(back.control.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const isa::ControlOp &a = back.control[i], &b = program.control[i];
+    EXPECT_EQ(std::tie(a.name, a.op_name, a.source, a.branches),
+              std::tie(b.name, b.op_name, b.source, b.branches));
+    ASSERT_EQ(a.points.size(), b.points.size());
+    for (std::size_t j = 0; j < a.points.size(); ++j) {
+      EXPECT_EQ(a.points[j].bundle, b.points[j].bundle);
+      EXPECT_EQ(a.points[j].trip_when_taken, b.points[j].trip_when_taken);
+      EXPECT_EQ(a.points[j].first_branch, b.points[j].first_branch);
+      EXPECT_EQ(a.points[j].end_branch, b.points[j].end_branch);
+    }
+  }
   EXPECT_EQ(back.initial_smem, program.initial_smem);
   EXPECT_EQ(back.examples_per_core, program.examples_per_core);
   EXPECT_EQ(back.infeed_bytes, program.infeed_bytes);

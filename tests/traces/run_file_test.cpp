@@ -156,6 +156,30 @@ TEST_F(RunFileTest, ARecordComesBack) {
   EXPECT_EQ(back.events.dmas[4].bytes, 4096u);
 }
 
+/// A loop that data decided, and a conditional whose second branch never ran.
+TEST_F(RunFileTest, ThePathsThatARunTookComeBack) {
+  RunRecord record = test::synthetic_record();
+  record.control = {{"while.3", "scan", "m.py:4", 0, {}}, {"conditional.5", "", "", 3, {}}};
+  record.result.paths = {{0, 4, 2, 9, {}, true, false}, {1, 7, 0, 0, {5, 0, 2}, false, true}};
+  write_run_file(path_, record);
+  const RunRecord back = read_run_file(path_);
+  ASSERT_EQ(back.control.size(), 2u);
+  EXPECT_EQ(back.control[0].name, "while.3");
+  EXPECT_EQ(back.control[1].branches, 3u);
+  ASSERT_EQ(back.result.paths.size(), 2u);
+  const PathTaken &loop = back.result.paths[0], &conditional = back.result.paths[1];
+  EXPECT_EQ(loop.executions, 4u);
+  EXPECT_EQ(loop.least_trips, 2u);
+  EXPECT_EQ(loop.most_trips, 9u);
+  EXPECT_TRUE(loop.stated);
+  EXPECT_FALSE(loop.assumed);
+  EXPECT_TRUE(loop.branch_counts.empty());
+  EXPECT_EQ(conditional.op, 1u);
+  EXPECT_EQ(conditional.branch_counts, (std::vector<std::uint64_t>{5, 0, 2}));
+  EXPECT_FALSE(conditional.stated);
+  EXPECT_TRUE(conditional.assumed);
+}
+
 TEST_F(RunFileTest, ARecordWithoutEventsComesBackWithoutThem) {
   write_run_file(path_, test::synthetic_record());
   EXPECT_FALSE(read_run_file(path_).has_events);

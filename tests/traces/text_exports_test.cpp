@@ -14,6 +14,7 @@
 #include "traces/chrome_trace.h"
 #include "traces/csv.h"
 #include "traces/run_file.h"
+#include "traces/valid_utf8.h"
 #include "traces/vcd.h"
 
 /// Exports that are text: Chrome JSON, value change dumps, comma-separated tables.
@@ -118,6 +119,51 @@ TEST_F(TextExportsTest, AValueChangeDumpHasOpsWaitsAndDmas) {
                                                   {ps(850), "b10"},
                                                   {ps(900), "b1"},
                                                   {ps(950), "b0"}}));
+}
+
+/// What is on its way returns to nothing when the last DMA is done.
+TEST_F(TextExportsTest, AValueChangeDumpHasTheBytesOnTheirWay) {
+  const RunRecord record = test::synthetic_record_with_events();
+  export_vcd(record, {}, path("t.vcd"));
+  std::set<std::uint64_t> cycles;
+  for (const DmaEvent& dma : record.events.dmas) cycles.insert({dma.begin, dma.end});
+  std::map<std::uint64_t, std::string> expected;
+  std::string last;
+  for (const std::uint64_t cycle : cycles) {
+    std::uint64_t bytes = 0;
+    for (const DmaEvent& dma : record.events.dmas) {
+      if (dma.begin <= cycle && cycle < dma.end) bytes += dma.bytes;
+    }
+    std::string digits;
+    for (std::uint64_t rest = bytes; rest > 0; rest /= 2) {
+      digits.insert(digits.begin(), rest % 2 == 0 ? '0' : '1');
+    }
+    const std::string value = "b" + (digits.empty() ? "0" : digits);
+    if (value != last) expected[ps(cycle)] = value;  // A dump has what changes.
+    last = value;
+  }
+  EXPECT_EQ(values_of(text("t.vcd"), "core0", "bytes_on_their_way"), expected);
+  EXPECT_EQ(expected.rbegin()->second, "b0");
+}
+
+/// By the table of well-formed byte sequences (Unicode, table 3-7): both ends of each range, and
+/// their neighbours.
+TEST(ValidUtf8, KeepsCharactersAndReplacesEachByteThatIsNoPartOfOne) {
+  for (const char* character :
+       {"a", "\x7f", "\xc2\x80", "\xc2\xbf", "\xc3\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xe1\x80\x80",
+        "\xec\xbf\xbf", "\xed\x80\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
+        "\xf0\x90\x80\x80", "\xf1\x80\x80\x80", "\xf3\xbf\xbf\xbf", "\xf4\x80\x80\x80",
+        "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(valid_utf8(std::string("<") + character + ">"), std::string("<") + character + ">");
+  }
+  for (const std::string wrong :
+       {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xc2", "\xc2\x7f", "\xc2\xc0", "\xe0\x9f\xbf",
+        "\xe1\x80", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf1\x80\x80", "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80", "\xff"}) {
+    std::string replaced;
+    for (const char byte : wrong) replaced += byte == '\x7f' ? "\x7f" : "\xef\xbf\xbd";
+    EXPECT_EQ(valid_utf8("<" + wrong + ">"), "<" + replaced + ">");
+  }
 }
 
 TEST_F(TextExportsTest, AWindowBeginsWithTheValuesOfItsFirstCycle) {

@@ -202,6 +202,63 @@ TEST_F(XPlaneTest, TheProgramHasTheOpsAndTheBuffers) {
   EXPECT_EQ(bytes, 8192u + 100 * 1024);
 }
 
+/// XLA's BufferAssignmentProto: which allocation is a parameter, which the result; the same ids in
+/// the list of buffers, in the places that they have, and in the trace of the heap.
+TEST_F(XPlaneTest, AllocationsSayWhatTheyAreAndBuffersKeepTheirIds) {
+  auto planes = exported(test::synthetic_record_with_events());
+  const Item& program = planes["/host:metadata"].kinds.at(1);
+  const Fields assignment = parse(text(parse(program.texts.at("Hlo Proto")), 3));
+  std::map<std::uint64_t, std::uint64_t> buffers;
+  const auto [first, last] = assignment.texts.equal_range(1);
+  for (auto at = first; at != last; ++at) {
+    const Fields buffer = parse(at->second);
+    buffers[number(buffer, 1)] = number(buffer, 2);
+  }
+  EXPECT_EQ(buffers, (std::map<std::uint64_t, std::uint64_t>{{1, 8192}, {2, 8192}, {3, 102400}}));
+  std::multiset<std::uint64_t> placed;
+  std::map<std::uint64_t, bool> is_parameter;  // By bytes.
+  const auto [begin, end] = assignment.texts.equal_range(3);
+  for (auto at = begin; at != end; ++at) {
+    const Fields allocation = parse(at->second);
+    is_parameter[number(allocation, 2)] = number(allocation, 5) == 1;
+    const auto [from, to] = allocation.texts.equal_range(9);
+    for (auto each = from; each != to; ++each) placed.insert(number(parse(each->second), 1));
+  }
+  EXPECT_EQ(is_parameter, (std::map<std::uint64_t, bool>{{8192, true}, {102400, false}}));
+  for (const std::uint64_t id : placed) EXPECT_EQ(buffers.count(id), 1u) << id;
+  EXPECT_EQ(placed.count(1) + placed.count(3), 2u);
+  // The temporary comes and goes.
+  const Fields heap = parse(text(assignment, 4));
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> events;
+  const auto [a, b] = heap.texts.equal_range(1);
+  for (auto at = a; at != b; ++at) {
+    events.emplace_back(number(parse(at->second), 1), number(parse(at->second), 2));
+  }
+  EXPECT_EQ(events, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, 3}, {1, 3}}));
+}
+
+/// XSpace tells planes apart by their ids, and a plane keeps its last line.
+TEST_F(XPlaneTest, PlanesHaveIdsOfTheirOwnAndAllTheirLines) {
+  exported(test::synthetic_record_with_events());
+  std::ifstream in((folder_ / "x.xplane.pb").string(), std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const Fields space = parse(bytes);
+  std::map<std::uint64_t, std::string> ids;
+  std::map<std::string, std::set<std::uint64_t>> lines;
+  const auto [begin, end] = space.texts.equal_range(1);
+  for (auto at = begin; at != end; ++at) {
+    const Fields plane = parse(at->second);
+    EXPECT_TRUE(ids.emplace(number(plane, 1), text(plane, 2)).second) << text(plane, 2);
+    const auto [from, to] = plane.texts.equal_range(3);
+    for (auto each = from; each != to; ++each) {
+      lines[text(plane, 2)].insert(number(parse(each->second), 1));
+    }
+  }
+  for (const auto& [plane, numbers] : lines) {
+    EXPECT_EQ(*numbers.rbegin(), numbers.size()) << plane << ": lines 1, 2, ... without a gap";
+  }
+}
+
 TEST_F(XPlaneTest, EventsStayBelowTheLimitInWholeSteps) {
   const RunRecord record = test::synthetic_record_with_events();
   exported(record);
