@@ -13,8 +13,7 @@ namespace {
 static_assert(kOpcodeCount <= 256, "the opcode field has 8 bits");
 
 constexpr std::uint32_t kMaxInstructions = 31;
-constexpr std::uint32_t kKernelMark = 0x6b757074;  ///< "tpuk".
-constexpr std::uint32_t kKernelVersion = 1;
+constexpr std::uint32_t kMaxImmediates = 7;  ///< Four operands, offset, stride, mask and pattern.
 
 /// A field of the 64 bits of an instruction.
 struct BitField {
@@ -71,9 +70,8 @@ std::uint64_t encode_address(const Address& address, std::vector<std::uint32_t>&
   return word;
 }
 
-std::uint64_t encode_instruction(const Instruction& in, std::vector<std::uint32_t>& immediates) {
-  const auto problem = instruction_problem(in);
-  TPU_CHECK(!problem, "instruction without an encoding: " << *problem);
+/// Of an instruction in which instruction_problem() finds nothing.
+std::uint64_t bits_of(const Instruction& in, std::vector<std::uint32_t>& immediates) {
   const OpcodeInfo& row = info(in.opcode);
   std::uint64_t word =
       kOpcodeBits.put(static_cast<std::uint64_t>(in.opcode)) | kUnitBits.put(in.unit);
@@ -95,6 +93,12 @@ std::uint64_t encode_instruction(const Instruction& in, std::vector<std::uint32_
   return word;
 }
 
+std::uint64_t encode_instruction(const Instruction& in, std::vector<std::uint32_t>& immediates) {
+  const auto problem = instruction_problem(in);
+  TPU_CHECK(!problem, "instruction without an encoding: " << *problem);
+  return bits_of(in, immediates);
+}
+
 /// Reads words one after another and refuses to run over the end.
 class WordReader {
  public:
@@ -111,15 +115,6 @@ class WordReader {
     const std::uint64_t low = word(what);
     return std::uint64_t{word(what)} << 32 | low;
   }
-  /// A number of elements of at least `words_each` words that have to follow.
-  std::uint32_t count(const char* what, std::size_t words_each) {
-    const std::uint32_t value = word(what);
-    if (value > left() / words_each) {
-      refuse(std::string("expected ") + what + " that fit the rest of the words, found " +
-             std::to_string(value));
-    }
-    return value;
-  }
   [[noreturn]] void refuse(const std::string& message) const {
     std::ostringstream text;
     text << source_ << ": word " << (next_ == 0 ? 0 : next_ - 1) << ": " << message;
@@ -135,6 +130,12 @@ class WordReader {
 class BundleDecoder {
  public:
   explicit BundleDecoder(WordReader& reader) : reader_(reader) {}
+
+  /// An instruction outside of a bundle, its immediates behind it.
+  Instruction decode_alone() {
+    immediates_left_ = kMaxImmediates;
+    return instruction(reader_.two_words("an instruction"));
+  }
 
   void decode(Kernel& kernel) {
     const std::uint64_t header = reader_.two_words("the header of a bundle");
@@ -177,7 +178,8 @@ class BundleDecoder {
     }
     if (row.dest_file != 0) in.dest = static_cast<std::uint8_t>(kDestBits.get(word));
     const std::uint32_t immediates_before = immediates_left_;
-    std::vector<std::uint32_t> values;
+    std::vector<std::uint32_t>& values = values_;
+    values.clear();
     for (std::size_t i = 0; i < row.operand_count; ++i) {
       if (immediate_bit(i).get(word) != 0) {
         values.push_back(immediate());
@@ -191,8 +193,9 @@ class BundleDecoder {
     if (auto problem = instruction_problem(in)) {
       reader_.refuse(opcode_text(in.opcode) + ": " + *problem);
     }
-    std::vector<std::uint32_t> again;
-    const std::uint64_t canonical = encode_instruction(in, again);
+    std::vector<std::uint32_t>& again = again_;
+    again.clear();
+    const std::uint64_t canonical = bits_of(in, again);
     if (canonical != word || again != values) {
       std::ostringstream text;
       text << "expected 0x" << std::hex << canonical << " for this " << row.text << ", found 0x"
@@ -226,86 +229,8 @@ class BundleDecoder {
 
   WordReader& reader_;
   std::uint32_t immediates_left_ = 0;
+  std::vector<std::uint32_t> values_, again_;  ///< Of the instruction that is decoded.
 };
-
-void put_string(const std::string& text, std::vector<std::uint32_t>& words) {
-  words.push_back(static_cast<std::uint32_t>(text.size()));
-  for (std::size_t i = 0; i < text.size(); i += 4) {
-    std::uint32_t word = 0;
-    for (std::size_t j = 0; j < 4 && i + j < text.size(); ++j) {
-      word |= std::uint32_t{static_cast<unsigned char>(text[i + j])} << 8 * j;
-    }
-    words.push_back(word);
-  }
-}
-
-std::string take_string(WordReader& reader) {
-  const std::uint32_t size = reader.word("the length of a name");
-  if (size / 4 > reader.left()) reader.refuse("expected a name that fits the rest of the words");
-  std::string text;
-  for (std::uint32_t i = 0; i < size; i += 4) {
-    const std::uint32_t word = reader.word("a name");
-    for (std::uint32_t j = 0; j < 4; ++j) {
-      const char c = static_cast<char>(word >> 8 * j & 0xff);
-      if (i + j < size) {
-        text += c;
-      } else if (c != 0) {
-        reader.refuse("expected 0 behind a name");
-      }
-    }
-  }
-  return text;
-}
-
-char take_file(WordReader& reader) {
-  const std::uint32_t letter = reader.word("a register file");
-  if (letter != 's' && letter != 'v' && letter != 'p' && letter != 'm') {
-    reader.refuse("expected a register file s, v, p or m, found " + std::to_string(letter));
-  }
-  return static_cast<char>(letter);
-}
-
-std::uint8_t take_register(WordReader& reader, char file) {
-  const std::uint32_t number = reader.word("a register");
-  const std::uint32_t limit = file == 'p'   ? kPredicateRegisters
-                              : file == 'm' ? kMaskRegisters
-                                            : kScalarRegisters;
-  if (number >= limit) {
-    reader.refuse("expected a register below " + std::to_string(limit) + ", found " +
-                  std::to_string(number));
-  }
-  return static_cast<std::uint8_t>(number);
-}
-
-Renaming take_renaming(WordReader& reader) {
-  Renaming renaming;
-  renaming.bundle = reader.word("a renaming");
-  const std::uint32_t after = reader.word("a renaming");
-  if (after > 1) reader.refuse("expected 0 or 1, found " + std::to_string(after));
-  renaming.after = after != 0;
-  renaming.file = take_file(reader);
-  renaming.reg = take_register(reader, renaming.file);
-  renaming.name = reader.word("a renaming");
-  return renaming;
-}
-
-void put_names(const VirtualNames& names, std::vector<std::uint32_t>& words) {
-  words.insert(words.end(), {names.dest, names.guard});
-  words.insert(words.end(), names.operands.begin(), names.operands.end());
-  words.insert(words.end(), names.base.begin(), names.base.end());
-  words.push_back(names.mask_register);
-}
-
-VirtualNames take_names(WordReader& reader) {
-  const auto next = [&] { return reader.word("a virtual name"); };
-  VirtualNames names;
-  names.dest = next();
-  names.guard = next();
-  for (std::uint32_t& name : names.operands) name = next();
-  for (std::uint32_t& name : names.base) name = next();
-  names.mask_register = next();
-  return names;
-}
 
 }  // namespace
 
@@ -341,68 +266,30 @@ Kernel decode_bundles(const std::vector<std::uint32_t>& words, const std::string
   return kernel;
 }
 
-std::vector<std::uint32_t> encode_kernel(const Kernel& kernel) {
-  std::vector<std::uint32_t> words = {kKernelMark, kKernelVersion, table_fingerprint()};
-  put_string(kernel.name, words);
-  const std::vector<std::uint32_t> bundles = encode_bundles(kernel);
-  words.push_back(static_cast<std::uint32_t>(bundles.size()));
-  words.insert(words.end(), bundles.begin(), bundles.end());
-  words.push_back(static_cast<std::uint32_t>(kernel.names.size()));
-  for (const VirtualNames& names : kernel.names) put_names(names, words);
-  words.push_back(static_cast<std::uint32_t>(kernel.renamings.size()));
-  for (const Renaming& renaming : kernel.renamings) {
-    words.insert(words.end(),
-                 {renaming.bundle, renaming.after ? 1u : 0u,
-                  static_cast<std::uint32_t>(renaming.file), renaming.reg, renaming.name});
+std::vector<std::uint32_t> encode_instructions(const std::vector<Instruction>& instructions) {
+  std::vector<std::uint32_t> words, immediates;
+  for (const Instruction& in : instructions) {
+    immediates.clear();
+    const std::uint64_t word = encode_instruction(in, immediates);
+    words.push_back(static_cast<std::uint32_t>(word));
+    words.push_back(static_cast<std::uint32_t>(word >> 32));
+    words.insert(words.end(), immediates.begin(), immediates.end());
   }
-  words.push_back(static_cast<std::uint32_t>(kernel.operand_names.size()));
-  for (const auto& [reg, name] : kernel.operand_names) words.insert(words.end(), {reg, name});
   return words;
 }
 
-Kernel decode_kernel(const std::vector<std::uint32_t>& words, const std::string& source) {
+std::vector<Instruction> decode_instructions(const std::vector<std::uint32_t>& words,
+                                             std::size_t count, const std::string& source) {
   WordReader reader(words, source);
-  if (reader.word("the mark of a kernel") != kKernelMark) {
-    reader.refuse("expected the mark of a kernel, found another word");
-  }
-  const std::uint32_t version = reader.word("the version");
-  if (version != kKernelVersion) {
-    reader.refuse("expected version " + std::to_string(kKernelVersion) + ", found " +
-                  std::to_string(version) + ": compile the program again");
-  }
-  if (reader.word("the fingerprint of the opcode table") != table_fingerprint()) {
-    reader.refuse(
-        "expected code for this instruction set, found code for an older or newer one: "
-        "compile the program again");
-  }
-  const std::string name = take_string(reader);
-  const std::uint32_t bundle_words = reader.count("bundles", 1);
-  const auto first = words.end() - static_cast<std::ptrdiff_t>(reader.left());
-  Kernel kernel = decode_bundles({first, first + bundle_words}, source + ", bundles of " + name);
-  kernel.name = name;
-  for (std::uint32_t i = 0; i < bundle_words; ++i) reader.word("bundles");
-  kernel.names.resize(reader.count("virtual names", 9));
-  if (!kernel.names.empty() && kernel.names.size() != kernel.instructions.size()) {
-    reader.refuse("expected names for " + std::to_string(kernel.instructions.size()) +
-                  " instructions, found " + std::to_string(kernel.names.size()));
-  }
-  for (VirtualNames& names : kernel.names) names = take_names(reader);
-  kernel.renamings.resize(reader.count("renamings", 5));
-  for (Renaming& renaming : kernel.renamings) renaming = take_renaming(reader);
-  const auto earlier = [](const Renaming& a, const Renaming& b) { return a.bundle < b.bundle; };
-  if (!std::is_sorted(kernel.renamings.begin(), kernel.renamings.end(), earlier)) {
-    reader.refuse("expected renamings in the order of their bundles, found another");
-  }
-  kernel.operand_names.resize(reader.count("operand names", 2));
-  for (auto& [reg, operand_name] : kernel.operand_names) {
-    reg = take_register(reader, 's');
-    operand_name = reader.word("an operand name");
-  }
+  BundleDecoder decoder(reader);
+  std::vector<Instruction> instructions;
+  instructions.reserve(std::min(count, words.size() / 2));
+  for (std::size_t i = 0; i < count; ++i) instructions.push_back(decoder.decode_alone());
   if (!reader.at_end()) {
-    reader.refuse("expected the end of the kernel, found " + std::to_string(reader.left()) +
+    reader.refuse("expected the end of the instructions, found " + std::to_string(reader.left()) +
                   " more words");
   }
-  return kernel;
+  return instructions;
 }
 
 }  // namespace tpu::isa

@@ -32,8 +32,11 @@ std::vector<std::uint32_t> encode_bundles(const Kernel& kernel);
 /// encode_bundles does not produce. Fills bundles and instructions only.
 Kernel decode_bundles(const std::vector<std::uint32_t>& words, const std::string& source);
 
-/// A whole kernel: name, bundles, virtual names, renamings, operand names.
-std::vector<std::uint32_t> encode_kernel(const Kernel& kernel);
-Kernel decode_kernel(const std::vector<std::uint32_t>& words, const std::string& source);
+/// Instructions without bundles: the two words of each, its immediates behind them.
+std::vector<std::uint32_t> encode_instructions(const std::vector<Instruction>& instructions);
+
+/// The inverse, for `count` of them; throws as decode_bundles().
+std::vector<Instruction> decode_instructions(const std::vector<std::uint32_t>& words,
+                                             std::size_t count, const std::string& source);
 
 }  // namespace tpu::isa

@@ -72,16 +72,21 @@ void create_groups(hid_t file, const std::string& path) {
   }
 }
 
+enum class Packing { kNone, kDeflated };
+
 void write_dataset(hid_t file, const std::string& path, hid_t type, hsize_t rows,
-                   const std::vector<std::uint8_t>& data, hsize_t chunk_rows, const Table* table) {
+                   const std::vector<std::uint8_t>& data, hsize_t chunk_rows, Packing packing,
+                   const Table* table) {
   create_groups(file, path);
   const hsize_t maximum = H5S_UNLIMITED;
   const Handle space(H5Screate_simple(1, &rows, &maximum), H5Sclose);
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   checked(H5Pset_obj_track_times(properties, 0));
   checked(H5Pset_chunk(properties, 1, &chunk_rows));
-  checked(H5Pset_shuffle(properties));
-  checked(H5Pset_deflate(properties, 4));
+  if (packing == Packing::kDeflated) {
+    checked(H5Pset_shuffle(properties));
+    checked(H5Pset_deflate(properties, 4));
+  }
   const Handle dataset(
       H5Dcreate2(file, path.c_str(), type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose);
   if (rows > 0) checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()));
@@ -139,7 +144,7 @@ void write_table(hid_t file, const std::string& path, const Table& table) {
     }
     offset += forms[i].bytes;
   }
-  write_dataset(file, path, type, table.rows(), data, kChunkRows, &table);
+  write_dataset(file, path, type, table.rows(), data, kChunkRows, Packing::kDeflated, &table);
 }
 
 std::vector<std::uint8_t> hdf5_image(const Hdf5Contents& contents) {
@@ -154,7 +159,9 @@ std::vector<std::uint8_t> hdf5_image(const Hdf5Contents& contents) {
   }
   for (const auto& [path, table] : contents.tables) write_table(file, path, table);
   for (const auto& [path, data] : contents.bytes) {
-    write_dataset(file, path, H5T_STD_U8LE, data.size(), data, hsize_t{1} << 20, nullptr);
+    const bool unpacked = contents.unpacked.count(path) != 0;
+    write_dataset(file, path, H5T_STD_U8LE, data.size(), data, hsize_t{1} << 20,
+                  unpacked ? Packing::kNone : Packing::kDeflated, nullptr);
   }
   checked(H5Fflush(file, H5F_SCOPE_GLOBAL));
   const ssize_t size = H5Fget_file_image(file, nullptr, 0);
@@ -168,11 +175,11 @@ unsigned long checksum(const std::uint8_t* data, std::size_t bytes) {
   return crc32_z(crc32_z(0, nullptr, 0), data, bytes);
 }
 
-std::string user_block(const FileKind& kind, const std::vector<std::uint8_t>& image) {
+/// In front of so many bytes with this checksum.
+std::string user_block(const FileKind& kind, std::size_t bytes, unsigned long sum) {
   std::ostringstream text;
-  text << kMagic << "kind: " << kind.kind << "\nversion: " << kind.version
-       << "\nbytes: " << image.size() << "\ncrc32: " << std::hex
-       << checksum(image.data(), image.size())
+  text << kMagic << "kind: " << kind.kind << "\nversion: " << kind.version << "\nbytes: " << bytes
+       << "\ncrc32: " << std::hex << sum
        << "\nAn HDF5 file with a user block of 512 bytes: h5py and pandas.read_hdf read it.\n";
   std::string block = text.str();
   TPU_CHECK(block.size() <= kUserBlockBytes, "a user block of " << block.size() << " bytes");
@@ -241,18 +248,18 @@ std::vector<std::uint8_t> checked_image(const std::string& path, const FileKind&
     throw WorkloadError(path + ": expected " + bytes + " bytes behind the first 512, found " +
                         std::to_string(rest) + ": the file is not complete");
   }
+  const unsigned long found_sum = checksum(data.data() + kUserBlockBytes, rest);
   std::ostringstream sum;
-  sum << std::hex << checksum(data.data() + kUserBlockBytes, rest);
+  sum << std::hex << found_sum;
   if (block_value(block, "crc32") != sum.str()) {
     throw WorkloadError(path + ": expected the checksum " + block_value(block, "crc32") +
                         ", found " + sum.str() + ": the file has changed since it was written");
   }
-  const std::string found(block);
-  data.erase(data.begin(), data.begin() + kUserBlockBytes);
-  if (user_block(kind, data) != found) {
+  if (user_block(kind, rest, found_sum) != block) {
     throw WorkloadError(path + ": expected nothing but kind, version, length and checksum in the " +
                         "first 512 bytes, found more: the file has changed since it was written");
   }
+  data.erase(data.begin(), data.begin() + kUserBlockBytes);
   return data;
 }
 
@@ -350,7 +357,7 @@ void write_hdf5(const std::string& path, const FileKind& kind, const Hdf5Content
   silence_hdf5();
   OutputFile file(path);
   const std::vector<std::uint8_t> image = image_of(contents);
-  file.write(user_block(kind, image));
+  file.write(user_block(kind, image.size(), checksum(image.data(), image.size())));
   file.write(image.data(), image.size());
   file.commit();
 }

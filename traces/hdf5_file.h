@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -59,6 +60,7 @@ struct Hdf5Contents {
   std::map<std::string, std::string> attributes;  ///< Of the root group.
   std::map<std::string, Table> tables;
   std::map<std::string, std::vector<std::uint8_t>> bytes;
+  std::set<std::string> unpacked;  ///< Byte arrays that are written as they are, not deflated.
 
   const std::string& attribute(const std::string& name) const;
   const Table& table(const std::string& path) const;

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "isa/encoding.h"
+#include "isa/kernel_encoding.h"
 #include "sim/base/error.h"
 #include "traces/hdf5_file.h"
 #include "traces/program_tables.h"
@@ -10,7 +10,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kProgramFile{"program", 2};
+const FileKind kProgramFile{"program", 3};
 
 /// Words of several owners one behind the other, with the number of each owner's words.
 class Words {
@@ -122,14 +122,12 @@ void write_program_file(const std::string& path, const isa::Program& program) {
   numbers.push_back(program.cores);
   contents.tables["summary"].add("name", names).add("value", numbers);
 
-  Words code;
-  for (const isa::Kernel& kernel : program.kernels) code.append(isa::encode_kernel(kernel));
   contents.tables["kernels"]
       .add("name", column_of<std::string>(program.kernels, [](auto& k) { return k.name; }))
       .add("bundles",
-           column_of<std::uint64_t>(program.kernels, [](auto& k) { return k.bundles.size(); }))
-      .add("words", code.counts());
-  contents.bytes["code"] = code.bytes();
+           column_of<std::uint64_t>(program.kernels, [](auto& k) { return k.bundles.size(); }));
+  contents.bytes["code"] = isa::encode_kernels(program.kernels);
+  contents.unpacked = {"code"};
 
   Words data;
   for (const isa::Buffer& buffer : program.buffers) data.append(buffer.data);
@@ -167,13 +165,7 @@ isa::Program read_program_file(const std::string& path) {
     if (names[i] == "cores") program.cores = static_cast<std::uint32_t>(numbers[i]);
   }
 
-  const Table& kernels = contents.table("kernels");
-  const auto code = split_words(contents.byte_array("code"), kernels.column<std::uint64_t>("words"),
-                                path + ": code");
-  for (std::size_t i = 0; i < code.size(); ++i) {
-    program.kernels.push_back(
-        isa::decode_kernel(code[i], path + ": kernel " + kernels.column<std::string>("name")[i]));
-  }
+  program.kernels = isa::decode_kernels(contents.byte_array("code"), path + ": code");
   if (program.kernels.empty()) throw WorkloadError(path + ": expected at least one kernel");
 
   const Table& buffers = contents.table("buffers");

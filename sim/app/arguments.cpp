@@ -454,7 +454,9 @@ std::string help_text(const std::string& command_name) {
     out << "\nWORKLOAD is a name of `tpusim list`, a folder that workloads/capture made, or a\n"
            "compiled program. `tpusim COMMAND --help` lists the options of a command.\n"
            "Exit codes: 0 done, 1 the simulated program failed, 2 usage, 3 bad configuration,\n"
-           "4 bad workload or it does not fit, 70 a bug of tpusim.\n";
+           "4 bad workload or it does not fit, 70 a bug of tpusim.\n"
+           "Large listings of XLA are kept as they were read in $XDG_CACHE_HOME/tpusim/listings\n"
+           "(~/.cache/tpusim/listings; TPUSIM_CACHE=FOLDER: there, TPUSIM_CACHE=off: nowhere).\n";
     return out.str();
   }
   const Command& command = find_command(command_name);

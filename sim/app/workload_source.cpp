@@ -15,6 +15,7 @@
 #include "sim/app/captured_placement.h"
 #include "sim/app/cpu_time.h"
 #include "sim/app/largest_batch.h"
+#include "sim/app/listing_cache.h"
 #include "sim/base/error.h"
 #include "sim/config/compiler_target.h"
 #include "sim/config/nearest_name.h"
@@ -234,7 +235,7 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
     return;
   }
   check_arrays(arguments, params);
-  prepared.program = xla::load_captured(arguments.input, params.chip);
+  prepared.program = ListingCache(listing_cache_folder()).load(arguments.input, params.chip);
   note_unused_arrays(params, prepared);
   prepared.is_from_xla = true;
   CapturedPlacement placement = captured_placement(arguments.input, prepared.program);

@@ -158,15 +158,15 @@ TEST_F(ProgramFileTest, ACallOfNoKernelIsRefused) {
 
 TEST_F(ProgramFileTest, CodeThatDoesNotDecodeIsRefused) {
   write_program_file(path_, example());
-  Hdf5Contents contents = read_hdf5(path_, {"program", 2});
+  Hdf5Contents contents = read_hdf5(path_, {"program", 3});
   std::vector<std::uint8_t>& code = contents.bytes.at("code");
-  code[code.size() - 1] ^= 0x7f;
-  write_hdf5(path_, {"program", 2}, contents);
+  code[code.size() - 1] ^= 0xff;
+  write_hdf5(path_, {"program", 3}, contents);
   const std::string error = error_of_reading();
   EXPECT_EQ(error.substr(0, path_.size() + 2), path_ + ": ") << error;
   code.resize(code.size() - 4);
-  write_hdf5(path_, {"program", 2}, contents);
-  EXPECT_NE(error_of_reading().find(path_ + ": code: expected "), std::string::npos);
+  write_hdf5(path_, {"program", 3}, contents);
+  EXPECT_NE(error_of_reading().find(path_ + ": code: byte "), std::string::npos);
 }
 
 TEST_F(ProgramFileTest, AProgramWithoutKernelsIsRefused) {

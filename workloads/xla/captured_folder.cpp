@@ -1,5 +1,6 @@
 #include "workloads/xla/captured_folder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -26,10 +27,16 @@ std::string first_existing(const std::string& folder, std::initializer_list<std:
   return {};
 }
 
+std::string scheduled_hlo(const std::string& folder, const std::string& chip) {
+  return first_existing(folder, {chip + ".scheduled.hlo.gz", chip + ".scheduled.hlo"});
+}
+
+std::string facts_of(const std::string& folder) { return folder + "/facts.json"; }
+
 /// The number of examples of a step, which the capture notes in facts.json ("batch": 128); 0 where
 /// it does not.
 std::uint64_t batch_of(const std::string& folder) {
-  std::ifstream stream(folder + "/facts.json", std::ios::binary);
+  std::ifstream stream(facts_of(folder), std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(stream)),
                          std::istreambuf_iterator<char>());
   const std::string key = "\"batch\":";
@@ -76,10 +83,28 @@ std::string hlo_before_optimisation(const std::string& folder) {
   return first_existing(folder, {"before.hlo.gz", "before.hlo", "before.hlo.pb.gz"});
 }
 
+std::vector<std::string> files_of_program(const std::string& folder, const std::string& chip) {
+  std::vector<std::string> files;
+  std::error_code error;
+  const std::string listings = listings_path(folder, chip);
+  if (fs::is_directory(listings, error)) {
+    for (fs::directory_iterator entry(listings, error), end; !error && entry != end;
+         entry.increment(error)) {
+      if (entry->is_regular_file(error)) files.push_back(entry->path().string());
+    }
+    std::sort(files.begin(), files.end());
+  } else {
+    files.push_back(listings);
+  }
+  for (const std::string& file : {scheduled_hlo(folder, chip), facts_of(folder)}) {
+    if (fs::is_regular_file(file, error)) files.push_back(file);
+  }
+  return files;
+}
+
 isa::Program load_captured(const std::string& folder, const std::string& chip) {
   const std::string listings = listings_path(folder, chip);
-  const std::string scheduled =
-      first_existing(folder, {chip + ".scheduled.hlo.gz", chip + ".scheduled.hlo"});
+  const std::string scheduled = scheduled_hlo(folder, chip);
   ListingFiles files = read_listing_files(listings);
   if (scheduled.empty() && files.hlo.name.empty()) {
     throw WorkloadError(folder + ": expected the scheduled HLO (" + chip +

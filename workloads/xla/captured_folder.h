@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "isa/program.h"
 
@@ -14,6 +15,10 @@ bool is_captured_folder(const std::string& path);
 
 /// The path of the HLO before optimisation in a captured folder; empty where there is none.
 std::string hlo_before_optimisation(const std::string& folder);
+
+/// The files that load_captured() reads, those of a folder of listings in the order of their names.
+/// Throws WorkloadError where there are no listings for the chip.
+std::vector<std::string> files_of_program(const std::string& folder, const std::string& chip);
 
 /// Reads a captured folder (`{v2,v3}.bundles.tar.xz` or `{v2,v3}.bundles/`,
 /// `{v2,v3}.scheduled.hlo.gz`) and links it into one program: kernels[0] is the top-level program.
