@@ -84,6 +84,7 @@ class CoreTimeline {
 
  private:
   using Flows = PerfettoWriter::Flows;
+  using Interned = PerfettoWriter::Interned;
   using Arguments = std::vector<PerfettoWriter::Argument>;
 
   std::uint64_t ns(std::uint64_t cycles) const { return file_.nanoseconds(cycles); }
@@ -115,9 +116,9 @@ class CoreTimeline {
                         {"matmul_pushes", op.matmul_pushes},
                         {"vector_alu_ops", op.vector_alu_ops},
                         {"hbm_bytes", op.hbm_bytes}};
-    if (!info.op_name.empty()) arguments.emplace_back("op_name", std::string_view(info.op_name));
-    if (!info.source.empty()) arguments.emplace_back("source", std::string_view(info.source));
-    if (!info.shape.empty()) arguments.emplace_back("shape", std::string_view(info.shape));
+    if (!info.op_name.empty()) arguments.emplace_back("op_name", Interned{info.op_name});
+    if (!info.source.empty()) arguments.emplace_back("source", Interned{info.source});
+    if (!info.shape.empty()) arguments.emplace_back("shape", Interned{info.shape});
     return arguments;
   }
 

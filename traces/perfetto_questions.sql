@@ -112,7 +112,8 @@ CREATE OR REPLACE PERFETTO MACRO tpusim_waits_of(pattern Expr) RETURNS TableOrSu
  WHERE o.track = 'XLA Ops' AND o.name LIKE $pattern AND w.category = 'wait' AND w.depth = 0
  GROUP BY o.core, o.name, w.name ORDER BY ms DESC);
 
+-- Of the time from the first bundle of a core in the window to its last.
 CREATE OR REPLACE PERFETTO VIEW tpusim_unit_use AS
-SELECT core, track AS unit, count(*) AS instructions, sum(dur) AS busy_ns,
-  100.0 * sum(dur) / (max(ts_end) - min(ts)) AS percent
-FROM tpusim_slices WHERE category = 'instruction' GROUP BY core, track ORDER BY core, busy_ns DESC;
+WITH spans AS (SELECT core, max(ts_end) - min(ts) AS ns FROM tpusim_slices WHERE category = 'bundle' GROUP BY core)
+SELECT s.core, s.track AS unit, count(*) AS instructions, sum(s.dur) AS busy_ns, 100.0 * sum(s.dur) / w.ns AS percent
+FROM tpusim_slices s JOIN spans w USING (core) WHERE s.category = 'instruction' GROUP BY s.core, s.track ORDER BY s.core, busy_ns DESC;

@@ -31,33 +31,31 @@ constexpr std::uint64_t kExplicitOrder = 3;
 }  // namespace
 
 void PerfettoWriter::packet(const ProtobufMessage& fields, bool needs_state) {
-  ProtobufMessage whole;
   std::uint64_t flags = needs_state ? kNeedsState : 0;
   if (first_) flags |= kStateCleared;
   first_ = false;
   ProtobufMessage tail;
   tail.varint(packet_field::kSequenceId, kSequence);
   if (flags != 0) tail.varint(packet_field::kSequenceFlags, flags);
-  whole.bytes(1, fields.text() + tail.text());
-  buffer_ += whole.text();
-  if (buffer_.size() >= kBufferBytes) flush();
+  packets_.bytes(1, fields.text(), tail.text());
+  if (packets_.text().size() >= kBufferBytes) flush();
 }
 
 /// What is buffered becomes one packet that holds the others, packed.
 void PerfettoWriter::flush() {
-  if (buffer_.empty()) return;
-  uLongf size = ::compressBound(buffer_.size());
+  if (packets_.empty()) return;
+  uLongf size = ::compressBound(packets_.text().size());
   packed_.resize(size);
-  const int done =
-      ::compress2(reinterpret_cast<Bytef*>(packed_.data()), &size,
-                  reinterpret_cast<const Bytef*>(buffer_.data()), buffer_.size(), Z_BEST_SPEED);
+  const int done = ::compress2(reinterpret_cast<Bytef*>(packed_.data()), &size,
+                               reinterpret_cast<const Bytef*>(packets_.text().data()),
+                               packets_.text().size(), Z_BEST_SPEED);
   if (done == Z_MEM_ERROR) throw std::bad_alloc();
   TPU_CHECK(done == Z_OK, "zlib's compress2 returns " << done);
   ProtobufMessage holder;
   holder.bytes(packet_field::kCompressed, std::string_view(packed_.data(), size));
   holder.varint(packet_field::kSequenceId, kSequence);
   file_.write(ProtobufMessage().message(1, holder).text());
-  buffer_.clear();
+  packets_.clear();
 }
 
 void PerfettoWriter::descriptor(const ProtobufMessage& track) {
@@ -115,7 +113,9 @@ void PerfettoWriter::begin_slice(TrackId track, std::uint64_t time_ns, std::stri
     argument.varint(1, intern(argument_names_, key, 3, interned));
     if (const auto* whole = std::get_if<std::uint64_t>(&value)) argument.varint(3, *whole);
     if (const auto* real = std::get_if<double>(&value)) argument.number(5, *real);
-    if (const auto* text = std::get_if<std::string_view>(&value)) argument.string(6, *text);
+    if (const auto* text = std::get_if<Interned>(&value)) {
+      argument.varint(17, intern(argument_texts_, text->text, 29, interned));
+    }
     event.message(event_field::kArgument, argument);
   }
   for (const std::uint64_t flow : flows.out) event.fixed(event_field::kFlow, flow);

@@ -20,8 +20,11 @@ namespace tpu::traces {
 class PerfettoWriter {
  public:
   using TrackId = std::uint64_t;
-  using Argument =
-      std::pair<std::string_view, std::variant<std::uint64_t, double, std::string_view>>;
+  /// A text that the trace holds once.
+  struct Interned {
+    std::string_view text;
+  };
+  using Argument = std::pair<std::string_view, std::variant<std::uint64_t, double, Interned>>;
 
   explicit PerfettoWriter(OutputFile& file) : file_(file) {}
 
@@ -54,10 +57,11 @@ class PerfettoWriter {
                        ProtobufMessage& interned);
 
   OutputFile& file_;
-  std::string buffer_, packed_;
+  ProtobufMessage packets_;  ///< That wait to be packed.
+  std::string packed_;
   TrackId last_track_ = 0;
   bool first_ = true;
-  Names event_names_, categories_, argument_names_;
+  Names event_names_, categories_, argument_names_, argument_texts_;
 };
 
 }  // namespace tpu::traces

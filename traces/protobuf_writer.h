@@ -36,6 +36,13 @@ class ProtobufMessage {
     text_.append(value);
     return *this;
   }
+  /// Bytes that come in two parts.
+  ProtobufMessage& bytes(std::uint32_t field, std::string_view first, std::string_view second) {
+    append_varint(std::uint64_t{field} << 3 | 2);
+    append_varint(first.size() + second.size());
+    text_.append(first).append(second);
+    return *this;
+  }
   /// A string field: readers refuse files with text that is no UTF-8.
   ProtobufMessage& string(std::uint32_t field, std::string_view value) {
     return bytes(field, valid_utf8(value));
@@ -48,6 +55,8 @@ class ProtobufMessage {
     text_ += fields.text_;
     return *this;
   }
+  /// Empties it; the memory stays.
+  void clear() { text_.clear(); }
   bool empty() const { return text_.empty(); }
   const std::string& text() const { return text_; }
 

@@ -416,10 +416,12 @@ class Reader {
       throw UsageError("tpusim export: expected --format, such as --format perfetto");
     }
     if (name == "run" && !arguments_.format.empty() &&
-        (arguments_.format != "konata" || arguments_.output.empty())) {
+        ((arguments_.format != "konata" && arguments_.format != "perfetto") ||
+         arguments_.output.empty())) {
       throw UsageError(
-          "tpusim run: expected --format konata with -o FILE; other formats are made of a results "
-          "file, by tpusim export");
+          "tpusim run: expected --format konata or perfetto with -o FILE; other formats are made "
+          "of "
+          "a results file, by tpusim export");
     }
   }
 

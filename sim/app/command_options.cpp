@@ -147,8 +147,10 @@ po::options_description options_of(const Command& command) {
     add("what-if",
         "simulate again with a free HBM, infeed, ICI, twice the MXUs, full lanes: what each gains");
     add("format", po::value<std::string>(),
-        "konata: -o is a log for Konata of the bundles in the window, 100000 at most");
-    add("window", po::value<std::string>(), "A:B: of konata, cycles from A up to B (all)");
+        "of -o, konata: a log for Konata of the bundles in the window, 100000 at most; perfetto: a "
+        "trace as of tpusim export, with what each unit does in the window, 10000000 slices at "
+        "most");
+    add("window", po::value<std::string>(), "A:B: of --format, cycles from A up to B (all)");
     add("inputs", po::value<std::string>(), "FILE.npz with arg_000, arg_001, ...");
     add("outputs", po::value<std::string>(), "FILE.npz to write out_000, out_001, ... to");
     add("check", po::value<std::string>()->implicit_value(kBesideTheProgram),

@@ -21,6 +21,8 @@
 #include "traces/bundle_recorder.h"
 #include "traces/event_recorder.h"
 #include "traces/konata.h"
+#include "traces/perfetto.h"
+#include "traces/perfetto_units.h"
 
 namespace tpu::app {
 namespace {
@@ -51,6 +53,7 @@ class RunObserver : public BundleObserver {
 
   void on_bundles(const IssuedBundles& bundles) override {
     if (bundles_) bundles_->on_bundles(bundles);
+    if (units_) units_->on_bundles(bundles);
   }
 
   void on_account(const AccountBegin& begin) override {
@@ -61,6 +64,7 @@ class RunObserver : public BundleObserver {
     recorder_ = {};
     losses_.clear();
     if (bundles_) bundles_->forget();
+    if (units_) units_->forget();
   }
 
   std::vector<double> take_losses() { return std::move(losses_); }
@@ -70,6 +74,11 @@ class RunObserver : public BundleObserver {
     bundles_.emplace(program, params, window);
   }
   traces::BundleLog take_bundles() { return bundles_->take(); }
+  void write_units(const std::string& path, const isa::Program& program,
+                   const MachineParams& params, std::pair<std::uint64_t, std::uint64_t> window) {
+    units_.emplace(path, program, params, window);
+  }
+  traces::PerfettoUnits& units() { return *units_; }
 
  private:
   const Machine& machine_;
@@ -78,6 +87,7 @@ class RunObserver : public BundleObserver {
   bool record_;
   traces::EventRecorder recorder_;
   std::optional<traces::BundleRecorder> bundles_;
+  std::optional<traces::PerfettoUnits> units_;
   std::vector<double> losses_;
 };
 
@@ -88,6 +98,19 @@ void write_bundles(const traces::BundleLog& bundles, const Arguments& arguments,
   record.result.notes.push_back("--window: the first " + std::to_string(bundles.bundles.size()) +
                                 " bundles are in " + arguments.output + ", " +
                                 std::to_string(bundles.left_out) + " of the window are not");
+}
+
+/// The trace of the whole run, behind what the units did in the window.
+void write_perfetto(traces::PerfettoUnits& units, const Arguments& arguments,
+                    traces::RunRecord& record) {
+  traces::PerfettoFile& file = units.finish();
+  traces::write_perfetto(record, file);
+  file.commit();
+  if (units.left_out() == 0) return;
+  record.result.notes.push_back("--window: " + arguments.output + " holds the first " +
+                                std::to_string(units.slices()) + " slices of units, of " +
+                                std::to_string(units.left_out()) +
+                                " bundles of the window it holds none");
 }
 
 /// The file with the values to start with: --inputs, else the arguments beside recorded outputs.
@@ -198,7 +221,7 @@ std::string detail_of(const Arguments& arguments) {
 
 bool is_timed_apart(const Arguments& arguments) {
   return arguments.values && arguments.steps == 1 && !arguments.warmup && !arguments.interpret &&
-         !arguments.mxu_array;
+         !arguments.mxu_array && arguments.format.empty();
 }
 
 /// Whether both runs began with the same step.
@@ -289,6 +312,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.values = arguments.values;
   record.detail = detail_of(arguments);
   const bool writes_bundles = arguments.format == "konata" && !arguments.output.empty();
+  const bool writes_units = arguments.format == "perfetto" && !arguments.output.empty();
   record.has_events = !arguments.output.empty() && !writes_bundles;
   if (record.has_events) {
     record.configuration_toml = config::to_toml(configuration);
@@ -303,6 +327,9 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   RunObserver observer(machine, loss, workload.cores[0], record.has_events);
   if (writes_bundles) {
     observer.record_bundles(workload.program, configuration.params, arguments.window);
+  }
+  if (writes_units) {
+    observer.write_units(arguments.output, workload.program, record.params, arguments.window);
   }
   ProgressBar progress(config_name);
   RunOptions options;
@@ -327,6 +354,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   record.losses = observer.take_losses();
   if (record.has_events) record.events = observer.take_events();
   if (writes_bundles) write_bundles(observer.take_bundles(), arguments, record);
+  if (writes_units) write_perfetto(observer.units(), arguments, record);
   if (arguments.values) {
     simulation.outputs = read_outputs(workload, configuration.params, machine);
     simulation.draws_own_bits = draws_own_bits(workload.program);

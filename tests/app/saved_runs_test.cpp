@@ -44,8 +44,13 @@ TEST_F(SavedRunsTest, ARunWritesTheBundlesOfAWindow) {
   EXPECT_EQ(log.find("Kanata\t0004\nC=\t0\nI\t0\t0\t0\n"), 0u) << log.substr(0, 100);
   EXPECT_NE(log.find("\tmemory_wait\n"), std::string::npos);
   EXPECT_NE(log.find("vmatmul"), std::string::npos);
-  expect_error(words + " --format vcd -o c.log", 2, "expected --format konata with -o FILE");
-  expect_error(words + " --format konata", 2, "expected --format konata with -o FILE");
+  EXPECT_EQ(report(words + " --format perfetto --window 0:1500 -o u.pftrace")["steps"],
+            run["steps"]);
+  EXPECT_EQ(tpusim(words + " --format perfetto --window 0:1 -o w.pftrace").exit_code, 0);
+  EXPECT_GT(fs::file_size(folder_ / "u.pftrace"), 2 * fs::file_size(folder_ / "w.pftrace"));
+  expect_error(words + " --format vcd -o c.log", 2,
+               "expected --format konata or perfetto with -o FILE");
+  expect_error(words + " --format konata", 2, "expected --format konata or perfetto with -o FILE");
   expect_error("export r.h5 --format konata -o c.log", 2, "a results file has no bundles");
 }
 

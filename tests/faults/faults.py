@@ -42,6 +42,7 @@ COMMANDS = [
     ("export xplane", ["export", "{folder}/in.h5", "--format", "xplane", "-o", "{out}"]),
     ("export chrome", ["export", "{folder}/in.h5", "--format", "chrome", "-o", "{out}"]),
     ("export vcd", ["export", "{folder}/in.h5", "--format", "vcd", "-o", "{out}"]),
+    ("run perfetto", ["run", "mlp", "--cores", "1", "--format", "perfetto", "--window", "0:2000", "-o", "{out}"]),
     ("run konata", ["run", "mlp", "--cores", "1", "--format", "konata", "--window", "0:2000", "-o", "{out}"]),
     ("report", ["report", "{folder}/in.h5", "-o", "{out}"]),
     ("diff --json", ["diff", "{folder}/in.h5", "{folder}/in.h5", "--json", "{out}"]),

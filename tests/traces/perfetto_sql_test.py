@@ -46,14 +46,17 @@ class PerfettoSql(unittest.TestCase):
         words = [PROGRAM, "run", "mlp", "--steps", "2", "-o", run, "--json", "-"]
         cls.report = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
         subprocess.run([PROGRAM, "export", run, "--format", "perfetto", "-o", cls.trace], check=True)
+        cls.window = os.path.join(cls.folder.name, "window.pftrace")
+        words = [PROGRAM, "run", "matmul", "--shape", "512x512x512", "--cores", "1", "--warmup", "0", "--format", "perfetto", "-o", cls.window, "--json", "-"]
+        cls.alone = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
         subprocess.run([PROGRAM, "export", run, "--format", "csv", "-o", os.path.join(cls.folder.name, "csv")], check=True)
 
     @classmethod
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def ask(self, *sql):
-        results = tp_query.query(self.trace, [statements(), *sql])
+    def ask(self, *sql, trace=None):
+        results = tp_query.query(trace or self.trace, [statements(), *sql])
         for text, result in zip([statements(), *sql], results):
             self.assertIsInstance(result, list, f"{text[:80]}: {result}")
         return results[1:]
@@ -114,6 +117,14 @@ class PerfettoSql(unittest.TestCase):
         (rows,) = self.ask("SELECT count(*) AS n, sum(tpusim_cycle(ts) <> extract_arg(arg_set_id, 'debug.begin_cycle')) AS wrong FROM tpusim_slices WHERE track = 'XLA Ops'")
         self.assertEqual(rows[0]["wrong"], 0)
         self.assertEqual(rows[0]["n"], len(self.table("events/ops")))
+
+    def test_units_are_busy_as_long_as_the_report_says(self):
+        units, steps = self.ask("SELECT unit, busy_ns FROM tpusim_unit_use WHERE unit GLOB 'MXU*instructions'",
+                                "SELECT sum(dur) AS ns FROM slice WHERE name GLOB 'vmatmul*'", trace=self.window)
+        self.assertEqual(len(units), 2)
+        busy = self.alone["utilization"]["mxu"] * self.alone["step_time_ms"]["mean"] * 1e6
+        self.assertGreater(busy, 0)
+        self.assertAlmostEqual(steps[0]["ns"] / 2, busy, delta=busy * 0.05)
 
     def test_overlap_is_that_of_the_spans(self):
         (rows,) = self.ask("SELECT * FROM tpusim_overlap WHERE core = 3")

@@ -10,8 +10,8 @@
 #include <map>
 
 #include "sim/base/error.h"
+#include "tests/traces/perfetto_reader.h"
 #include "tests/traces/synthetic_record.h"
-#include "tests/traces/wire_reader.h"
 #include "traces/buffer_lifetimes.h"
 #include "traces/core_events.h"
 #include "traces/host_stages.h"
@@ -24,6 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 using test::Fields;
 using test::parse;
+using test::Track;
+using test::tracks_of;
 
 class PerfettoTest : public testing::Test {
  protected:
@@ -40,61 +42,6 @@ class PerfettoTest : public testing::Test {
   fs::path folder_;
   std::string path_;
 };
-
-struct Track {
-  std::string name;
-  std::uint64_t parent = 0;
-  bool counter = false;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> slices;
-  std::size_t counts = 0;
-  std::vector<std::pair<std::uint64_t, double>> values;  ///< Time, value, of a counter.
-};
-
-/// The tracks of a trace; fails the test where slices do not nest or time goes back.
-std::map<std::uint64_t, Track> tracks_of(const std::string& text) {
-  std::map<std::uint64_t, Track> tracks;
-  std::map<std::uint64_t, std::vector<std::uint64_t>> open;
-  std::map<std::uint64_t, std::uint64_t> last;
-  bool first = true;
-  for (const std::string& packet_text : test::perfetto_packets(text)) {
-    const Fields packet = parse(packet_text);
-    EXPECT_EQ(packet.numbers.find(10)->second, 1u);
-    if (first) {
-      EXPECT_EQ(packet.numbers.find(13)->second & 1, 1u);
-    }
-    first = false;
-    if (packet.texts.count(60) > 0) {
-      const Fields track = parse(packet.texts.find(60)->second);
-      Track& entry = tracks[track.numbers.find(1)->second];
-      entry.name = track.texts.find(2)->second;
-      if (track.numbers.count(5) > 0) entry.parent = track.numbers.find(5)->second;
-      entry.counter = track.texts.count(8) > 0;
-    }
-    if (packet.texts.count(11) == 0) continue;
-    const Fields event = parse(packet.texts.find(11)->second);
-    const std::uint64_t id = event.numbers.find(11)->second;
-    const std::uint64_t time = packet.numbers.find(8)->second;
-    EXPECT_EQ(tracks.count(id), 1u) << "event on an undeclared track";
-    EXPECT_GE(time, last[id]);
-    last[id] = time;
-    const std::uint64_t type = event.numbers.find(9)->second;
-    if (type == 1) open[id].push_back(time);
-    if (type == 2) {
-      EXPECT_FALSE(open[id].empty());
-      tracks[id].slices.emplace_back(open[id].back(), time);
-      open[id].pop_back();
-    }
-    if (type == 4) {
-      EXPECT_TRUE(tracks[id].counter);
-      ++tracks[id].counts;
-      double value = 0;
-      std::memcpy(&value, &event.numbers.find(44)->second, 8);
-      tracks[id].values.emplace_back(time, value);
-    }
-  }
-  for (const auto& [id, slices] : open) EXPECT_TRUE(slices.empty()) << tracks[id].name;
-  return tracks;
-}
 
 TEST(ProtobufMessage, BytesAreThoseOfTheSpecification) {
   ProtobufMessage message;

@@ -1,13 +1,11 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <string>
-#include <vector>
 
 namespace tpu::test {
 
@@ -46,29 +44,6 @@ inline Fields parse(const std::string& text) {
     }
   }
   return fields;
-}
-
-/// The packets of a Perfetto trace in order, those of compressed packets in their place.
-inline std::vector<std::string> perfetto_packets(const std::string& trace) {
-  std::vector<std::string> packets;
-  for (const auto& [field, packet] : parse(trace).texts) {
-    EXPECT_EQ(field, 1u);
-    const Fields fields = parse(packet);
-    const auto packed = fields.texts.find(50);
-    if (packed == fields.texts.end()) {
-      packets.push_back(packet);
-      continue;
-    }
-    std::string plain(std::size_t{2} << 20, '\0');
-    uLongf size = plain.size();
-    EXPECT_EQ(
-        ::uncompress(reinterpret_cast<Bytef*>(plain.data()), &size,
-                     reinterpret_cast<const Bytef*>(packed->second.data()), packed->second.size()),
-        Z_OK);
-    plain.resize(size);
-    for (std::string& inner : perfetto_packets(plain)) packets.push_back(std::move(inner));
-  }
-  return packets;
 }
 
 }  // namespace tpu::test
