@@ -44,7 +44,7 @@ const std::vector<Command> kCommands{
 };
 
 const std::vector<const char*> kWorkloadFlags{
-    "shape",   "kernel", "stride", "padding", "pass",     "dtype",      "image",
+    "shape",   "kernel", "stride", "padding", "pass",     "dtype",      "precision",    "image",
     "classes", "layers", "width",  "heads",   "sequence", "vocabulary", "learning-rate"};
 
 }  // namespace
@@ -105,6 +105,8 @@ po::options_description options_of(const Command& command) {
     add("padding", po::value<std::string>(), "of conv: same, valid, 1, 0_1x0_1");
     add("pass", po::value<std::string>(), "of conv: fwd, dgrad, wgrad");
     add("dtype", po::value<std::string>(), "of activations and operands: f32, bf16");
+    add("precision", po::value<std::string>(),
+        "of products of f32: default (bf16 operands, one pass of the MXUs), high (3), highest (6)");
     add("image", po::value<std::string>(), "height and width of the images");
     add("classes", po::value<std::string>(), "number of classes");
     add("layers", po::value<std::string>(), "of models of language");

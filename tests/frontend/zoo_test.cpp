@@ -454,12 +454,28 @@ TEST(Zoo, MatmulAndConvHaveTheShapesAskedFor) {
             std::string::npos);
 }
 
+TEST(Zoo, ProductsAskForThePrecision) {
+  const auto asking = [](const char* name, const char* precision) {
+    const hlo::Module module =
+        build_workload(name, options_of({{"batch", "2"}, {"precision", precision}})).module;
+    const hlo::Computation& entry = module.entry_computation();
+    return std::count_if(
+        entry.instructions.begin(), entry.instructions.end(), [](const auto& each) {
+          return each.raw_attributes.get() == "operand_precision={highest,highest}";
+        });
+  };
+  EXPECT_EQ(asking("lenet", "highest"), 14);  // Two convolutions and three dots, and gradients.
+  EXPECT_EQ(asking("lenet", "default"), 0);
+  EXPECT_EQ(asking("mlp", "highest"), 8);
+}
+
 TEST(Zoo, ErrorsSayWhatIsAllowed) {
   EXPECT_EQ(error_of("vgg", WorkloadOptions()),
             "no workload \"vgg\" (there are: mlp, lenet, resnet50, transformer, bert, bert-large, "
             "roberta, fairseq-transformer, biggan, matmul, conv)");
   EXPECT_EQ(error_of("lenet", "shape", "1x2x3"),
-            "workload lenet has no option shape (it has: batch, replicas, dtype, learning_rate)");
+            "workload lenet has no option shape (it has: batch, replicas, dtype, precision, "
+            "learning_rate)");
   EXPECT_EQ(error_of("mlp", "batch", "0"), "option batch: expected 1 to 1048576, found 0");
   EXPECT_EQ(error_of("resnet50", "batch", "1000000000000"),
             "option batch: expected 1 to 1048576, found 1000000000000");
@@ -471,6 +487,8 @@ TEST(Zoo, ErrorsSayWhatIsAllowed) {
   EXPECT_EQ(error_of("resnet50", "image", "100"),
             "option image: expected a multiple of 32 from 32 to 2048, found 100");
   EXPECT_EQ(error_of("mlp", "dtype", "f16"), "option dtype: expected f32 or bf16, found \"f16\"");
+  EXPECT_EQ(error_of("mlp", "precision", "fp32"),
+            "option precision: expected default, high or highest, found \"fp32\"");
   EXPECT_EQ(error_of("mlp", "replicas", "0"), "option replicas: expected 1 to 2048, found 0");
   EXPECT_EQ(error_of("mlp", "learning_rate", "nan"),
             "option learning_rate: expected a number, found \"nan\"");

@@ -20,60 +20,60 @@ const std::vector<Entry>& entries() {
       {{"mlp",
         "Multilayer perceptron 784-1024-1024-10 on 28x28 images (--shape 784x1024x1024x10), SGD "
         "with momentum, f32.",
-        {"batch", "replicas", "dtype", "learning_rate", "shape"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "shape"}},
        build_mlp},
       {{"lenet",
         "LeNet-5 on 28x28 images: two convolutions with pooling, three dense layers, SGD with "
         "momentum, f32.",
-        {"batch", "replicas", "dtype", "learning_rate"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate"}},
        build_lenet},
       {{"resnet50",
         "ResNet-50 v1.5 on 224x224 images after space-to-depth, SGD with momentum and weight "
         "decay, bf16 activations.",
-        {"batch", "replicas", "dtype", "learning_rate", "image", "classes"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "image", "classes"}},
        build_resnet50},
       {{"transformer",
         "A small GPT: 2 layers of width 256 with 2 heads, sequences of 128 of 1024 tokens, tied "
         "embedding, Adam, bf16 activations.",
-        {"batch", "replicas", "dtype", "learning_rate", "layers", "width", "heads", "sequence",
-         "vocabulary"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "layers", "width", "heads",
+         "sequence", "vocabulary"}},
        build_transformer},
       {{"bert",
         "BERT base: 12 layers of width 768 with 12 heads, sequences of 128, masked words and next "
         "sentences, Adam, bf16 activations.",
-        {"batch", "replicas", "dtype", "learning_rate", "layers", "width", "heads", "sequence",
-         "vocabulary"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "layers", "width", "heads",
+         "sequence", "vocabulary"}},
        build_bert},
       {{"bert-large",
         "BERT large: 24 layers of width 1024 with 16 heads, sequences of 512.",
-        {"batch", "replicas", "dtype", "learning_rate", "layers", "width", "heads", "sequence",
-         "vocabulary"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "layers", "width", "heads",
+         "sequence", "vocabulary"}},
        build_bert_large},
       {{"roberta",
         "RoBERTa base: 12 layers of width 768 with 12 heads, sequences of 512 of 50265 tokens, a "
         "word to guess in every place, Adam, bf16 activations.",
-        {"batch", "replicas", "dtype", "learning_rate", "layers", "width", "heads", "sequence",
-         "vocabulary"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "layers", "width", "heads",
+         "sequence", "vocabulary"}},
        build_roberta},
       {{"fairseq-transformer",
         "fairseq's transformer_vaswani_wmt_en_de_big: 6 and 6 layers of width 1024 with 16 heads, "
         "sentences padded to 64, batch 128, Adam, bf16 activations.",
-        {"batch", "replicas", "dtype", "learning_rate", "layers", "width", "heads", "sequence",
-         "vocabulary"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "layers", "width", "heads",
+         "sequence", "vocabulary"}},
        build_fairseq_transformer},
       {{"biggan",
         "BigGAN on 128x128 images: generator and discriminator with self-attention, updated "
         "together, Adam, bf16 activations.",
-        {"batch", "replicas", "dtype", "learning_rate", "width", "classes"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "width", "classes"}},
        build_biggan},
       {{"matmul",
         "One matrix product, --shape MxKxN (2048x2048x2048), f32.",
-        {"shape", "dtype", "replicas"}},
+        {"shape", "dtype", "precision", "replicas"}},
        build_matmul},
       {{"conv",
         "One convolution, --shape NxHxWxCixCo (128x56x56x64x64) --kernel 3x3 --stride 1 --padding "
         "same --pass fwd|dgrad|wgrad, bf16.",
-        {"shape", "kernel", "stride", "padding", "pass", "dtype", "replicas"}},
+        {"shape", "kernel", "stride", "padding", "pass", "dtype", "precision", "replicas"}},
        build_conv},
   };
   return list;
@@ -102,6 +102,7 @@ void refuse_foreign_options(const WorkloadInfo& info, const WorkloadOptions& opt
   };
   refuse("batch", options.batch.has_value());
   refuse("dtype", options.dtype.has_value());
+  refuse("precision", options.precision.has_value());
   refuse("learning_rate", options.learning_rate.has_value());
   refuse("image", options.image.has_value());
   refuse("classes", options.classes.has_value());
@@ -115,6 +116,17 @@ void refuse_foreign_options(const WorkloadInfo& info, const WorkloadOptions& opt
   refuse("stride", options.stride.has_value());
   refuse("padding", options.padding.has_value());
   refuse("pass", options.pass.has_value());
+}
+
+/// As jax.default_matmul_precision does for a whole program.
+void ask_for_precision(hlo::Module& module, const std::string& precision) {
+  if (precision == "default") return;
+  for (hlo::HloInstruction& instruction : module.entry_computation().instructions) {
+    if (instruction.opcode == hlo::HloOpcode::kDot ||
+        instruction.opcode == hlo::HloOpcode::kConvolution) {
+      instruction.raw_attributes = "operand_precision={" + precision + "," + precision + "}";
+    }
+  }
 }
 
 }  // namespace
@@ -140,7 +152,9 @@ Workload build_workload(std::string_view name, const WorkloadOptions& options) {
   }
   refuse_foreign_options(entry->info, options);
   checked("replicas", options.replicas, 1, kLargestReplicas);
+  const std::string precision = checked_precision(options.precision);
   Workload workload = entry->build(options);
+  ask_for_precision(workload.module, precision);
   hlo::verify(workload.module);
   return workload;
 }

@@ -17,6 +17,8 @@ struct WorkloadOptions {
   bool forward_only = false;          ///< An evaluation step instead of a training step.
   std::optional<std::int64_t> batch;  ///< Examples per replica and step.
   std::optional<std::string> dtype;   ///< "f32" or "bf16": type of activations and operands.
+  /// "default", "high", "highest": what dots and convolutions of f32 ask of the MXUs.
+  std::optional<std::string> precision;
   std::optional<double> learning_rate;
   std::optional<std::int64_t> image;  ///< Height and width of the images before space-to-depth.
   std::optional<std::int64_t> classes;

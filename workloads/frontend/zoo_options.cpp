@@ -59,9 +59,10 @@ void set_option(WorkloadOptions& options, std::string_view name, std::string_vie
       {"width", &WorkloadOptions::width},       {"heads", &WorkloadOptions::heads},
       {"sequence", &WorkloadOptions::sequence}, {"vocabulary", &WorkloadOptions::vocabulary}};
   const std::pair<std::string_view, std::optional<std::string> WorkloadOptions::*> texts[] = {
-      {"dtype", &WorkloadOptions::dtype},     {"shape", &WorkloadOptions::shape},
-      {"kernel", &WorkloadOptions::kernel},   {"stride", &WorkloadOptions::stride},
-      {"padding", &WorkloadOptions::padding}, {"pass", &WorkloadOptions::pass}};
+      {"dtype", &WorkloadOptions::dtype},   {"precision", &WorkloadOptions::precision},
+      {"shape", &WorkloadOptions::shape},   {"kernel", &WorkloadOptions::kernel},
+      {"stride", &WorkloadOptions::stride}, {"padding", &WorkloadOptions::padding},
+      {"pass", &WorkloadOptions::pass}};
   for (const auto& [text, member] : numbers) {
     if (text == name) {
       options.*member = parse_number(name, value);
@@ -79,10 +80,11 @@ void set_option(WorkloadOptions& options, std::string_view name, std::string_vie
   } else if (name == "learning_rate") {
     options.learning_rate = parse_real(name, value);
   } else {
-    throw UsageError("no workload option \"" + std::string(name) +
-                     "\" (there are: batch, replicas, dtype, learning_rate, image, classes, "
-                     "layers, width, heads, sequence, vocabulary, shape, kernel, stride, padding, "
-                     "pass)");
+    throw UsageError(
+        "no workload option \"" + std::string(name) +
+        "\" (there are: batch, replicas, dtype, precision, learning_rate, image, classes, "
+        "layers, width, heads, sequence, vocabulary, shape, kernel, stride, padding, "
+        "pass)");
   }
 }
 
@@ -112,6 +114,12 @@ double checked_rate(const std::optional<double>& value, double otherwise) {
     throw UsageError("option learning_rate: expected 0 to 1000, found " + std::to_string(rate));
   }
   return rate;
+}
+
+std::string checked_precision(const std::optional<std::string>& value) {
+  const std::string precision = value.value_or("default");
+  if (precision == "default" || precision == "high" || precision == "highest") return precision;
+  throw UsageError("option precision: expected default, high or highest, " + found(precision));
 }
 
 hlo::ElementType element_type(const std::optional<std::string>& value, hlo::ElementType otherwise) {

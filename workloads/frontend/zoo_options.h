@@ -25,6 +25,8 @@ std::int64_t checked(std::string_view option, const std::optional<std::int64_t>&
 /// Refuses heads that do not divide the width.
 void check_heads(std::int64_t width, std::int64_t heads);
 double checked_rate(const std::optional<double>& value, double otherwise);
+/// "default" when unset; one of three.
+std::string checked_precision(const std::optional<std::string>& value);
 hlo::ElementType element_type(const std::optional<std::string>& value, hlo::ElementType otherwise);
 
 /// "8x128x256" -> {8, 128, 256}; each from `low` to kLargestExtent.
