@@ -7,19 +7,22 @@ namespace tpu::app {
 compiler::PassObserver OpGraph::observer() {
   return [this](const std::string& pass, const hlo::Module& module) {
     // Bodies of loops and branches have passes of their own, "body/pass".
-    if (pass.find('/') != std::string::npos) return;
-    nodes_.clear();
-    const hlo::Computation& entry = module.entry_computation();
-    for (const hlo::HloInstruction& instruction : entry.instructions) {
-      Node& node = nodes_[instruction.name];
-      if (instruction.opcode == hlo::HloOpcode::kParameter) {
-        node.parameter = instruction.parameter_number;
-      }
-      for (const hlo::InstructionId operand : instruction.operands) {
-        node.operands.push_back(entry.at(operand).name);
-      }
-    }
+    if (pass.find('/') == std::string::npos) read(module);
   };
+}
+
+void OpGraph::read(const hlo::Module& module) {
+  nodes_.clear();
+  const hlo::Computation& entry = module.entry_computation();
+  for (const hlo::HloInstruction& instruction : entry.instructions) {
+    Node& node = nodes_[instruction.name];
+    if (instruction.opcode == hlo::HloOpcode::kParameter) {
+      node.parameter = instruction.parameter_number;
+    }
+    for (const hlo::InstructionId operand : instruction.operands) {
+      node.operands.push_back(entry.at(operand).name);
+    }
+  }
 }
 
 std::vector<traces::OpOperand> OpGraph::operands(const std::vector<isa::OpInfo>& ops) const {

@@ -23,6 +23,7 @@
 #include "traces/konata.h"
 #include "traces/perfetto.h"
 #include "traces/perfetto_units.h"
+#include "workloads/xla/captured_folder.h"
 
 namespace tpu::app {
 namespace {
@@ -282,6 +283,10 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   const PreparedWorkload workload = prepare_workload(
       arguments, configuration.params, records ? graph.observer() : compiler::PassObserver());
   Simulation simulation = simulate(arguments, configuration, config_name, workload);
+  if (records && workload.is_from_xla && !workload.folder.empty()) {
+    const auto module = xla::scheduled_module(workload.folder, configuration.params.chip);
+    if (module) graph.read(*module);
+  }
   if (records) simulation.record.operands = graph.operands(simulation.record.ops);
   if (arguments.command == "run") {
     simulation.record.host_verdict =

@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/app/program_fixture.h"
 
@@ -34,6 +38,33 @@ TEST_F(SavedRunsTest, EachFormatWritesWhatItIsCalled) {
   EXPECT_FALSE(json::parse(text_of(folder_ / "r.json"), nullptr, false).is_discarded());
   EXPECT_EQ(text_of(folder_ / "tables/steps.csv").substr(0, 26), "core,step,begin_cycle,end_");
   EXPECT_NE(text_of(folder_ / "r.vcd").find("$enddefinitions"), std::string::npos);
+}
+
+/// What the captured module says: the product of the second layer reads what the first one made.
+TEST_F(SavedRunsTest, AProgramOfXlaHasTheEdgesOfItsModule) {
+  ASSERT_EQ(tpusim("run " TPUSIM_SOURCE_DIR "/workloads/captured/mlp --warmup 0 -o c.h5").exit_code,
+            0);
+  ASSERT_EQ(tpusim("export c.h5 --format csv -o tables").exit_code, 0);
+  std::istringstream ops(text_of(folder_ / "tables/ops.csv")),
+      edges(text_of(folder_ / "tables/op_operands.csv"));
+  std::vector<std::string> names;
+  std::string line;
+  for (std::getline(ops, line); std::getline(ops, line);) {
+    names.push_back(line.substr(0, line.find(',')));
+  }
+  std::map<std::string, std::set<std::string>> reads;
+  for (std::getline(edges, line); std::getline(edges, line);) {
+    std::istringstream columns(line);
+    std::string op, operand, is_parameter;
+    std::getline(columns, op, ',');
+    std::getline(columns, operand, ',');
+    std::getline(columns, is_parameter);
+    reads[names.at(std::stoul(op))].insert(is_parameter == "0" ? names.at(std::stoul(operand))
+                                                               : "parameter " + operand);
+  }
+  EXPECT_EQ(reads.size(), names.size() - 2) << "two ops of the launch read nothing";
+  EXPECT_EQ(reads["convolution_add_fusion.2"],
+            (std::set<std::string>{"convolution_add_fusion.3", "parameter 2", "parameter 3"}));
 }
 
 TEST_F(SavedRunsTest, ARunWritesTheBundlesOfAWindow) {

@@ -77,6 +77,20 @@ class XProf(unittest.TestCase):
         self.assertTrue(dots)
         self.assertTrue(all(calls[name] >= 2 for name in dots), calls)
 
+    def test_a_program_of_xla_has_its_edges(self):
+        run, log = os.path.join(self.folder.name, "c.h5"), os.path.join(self.folder.name, "captured")
+        captured = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "workloads", "captured", "mlp")
+        subprocess.run([PROGRAM, "run", captured, "-o", run], check=True, capture_output=True)
+        subprocess.run([PROGRAM, "export", run, "--format", "xplane", "-o", log], check=True)
+        file = os.path.join(log, "plugins", "profile", "tpusim", "host0.xplane.pb")
+        raw_to_tool_data.xspace_to_tool_names([file])
+        options = {"use_saved_result": False}
+        raw_to_tool_data.xspace_to_tool_data([file], "memory_viewer", {"program_id": "1", "memory_space": "0", **options})
+        data, _ = raw_to_tool_data.xspace_to_tool_data([file], "graph_viewer", {"graph_viewer_options": {"type": "long_txt", "program_id": "1"}, **options})
+        text = data.decode() if isinstance(data, bytes) else data
+        self.assertTrue(text.startswith("HloModule"), text[:200])
+        self.assertGreaterEqual(len(re.findall(r"custom-call\([^)]*%", text)), 15)
+
     def test_the_infeed_is_the_reports(self):
         steps = json.loads(self.tool("input_pipeline_analyzer"))[1]["p"]
         infeed = sum(op["time_ms"] for op in self.report["ops"] if op["category"] == "infeed") / 3

@@ -102,6 +102,12 @@ std::vector<std::string> files_of_program(const std::string& folder, const std::
   return files;
 }
 
+std::optional<hlo::Module> scheduled_module(const std::string& folder, const std::string& chip) {
+  const std::string path = scheduled_hlo(folder, chip);
+  if (path.empty()) return std::nullopt;
+  return hlo::read_hlo_file(path);
+}
+
 isa::Program load_captured(const std::string& folder, const std::string& chip) {
   const std::string listings = listings_path(folder, chip);
   const std::string scheduled = scheduled_hlo(folder, chip);

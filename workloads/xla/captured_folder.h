@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "isa/program.h"
+#include "workloads/graph/graph.h"
 
 namespace tpu::xla {
 
@@ -15,6 +17,9 @@ bool is_captured_folder(const std::string& path);
 
 /// The path of the HLO before optimisation in a captured folder; empty where there is none.
 std::string hlo_before_optimisation(const std::string& folder);
+
+/// The scheduled module beside the listings of a captured folder; none where it is among them.
+std::optional<hlo::Module> scheduled_module(const std::string& folder, const std::string& chip);
 
 /// The files that load_captured() reads, those of a folder of listings in the order of their names.
 /// Throws WorkloadError where there are no listings for the chip.
