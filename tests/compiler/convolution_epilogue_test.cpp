@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <random>
 #include <sstream>
 #include <string>
 
@@ -92,6 +93,25 @@ TEST(ConvolutionEpilogue, OfSumsOverSeveralStepsOfTheMxus) {
 TEST(ConvolutionEpilogue, WhereMxusTakePartsOfTheFeatures) {
   expect_values({128, 3, 3, 64, 256, 1, "bf16"});
   expect_values({128, 3, 3, 160, 512, 1, "bf16"});
+}
+
+TEST(ConvolutionEpilogue, OfRandomGeometries) {
+  std::mt19937 engine(11);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(engine);
+  };
+  for (int i = 0; i < 5; ++i) {
+    BackwardStep step;
+    step.batch = draw(0, 1) == 0 ? 128 : draw(90, 150);
+    step.height = draw(1, 5);
+    step.width = draw(1, 9);
+    step.features = 8 * draw(1, 20) - (draw(0, 3) == 0 ? 3 : 0);
+    step.results = 8 * draw(1, 10);
+    step.window = draw(0, 1) == 0 ? 1 : 3;
+    step.type = draw(0, 2) == 0 ? "f32" : "bf16";
+    step.sums = draw(0, 3) > 0;
+    expect_values(step);
+  }
 }
 
 TEST(ConvolutionEpilogue, StepsFinishWholeDigitsOfTheProductsBefore) {

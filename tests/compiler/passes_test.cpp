@@ -293,6 +293,26 @@ TEST(Simplify, EqualInstructionsBecomeOne) {
   EXPECT_EQ(count(module, HloOpcode::kExponential), 1U);
 }
 
+TEST(Simplify, TheMaskOfARectifierComesFromItsResult) {
+  for (const auto direction : {hlo::ComparisonDirection::kGt, hlo::ComparisonDirection::kGe}) {
+    GraphBuilder graph("relu");
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {8, 8}));
+    const Tensor zero = graph.splat(ElementType::kF32, {8, 8}, 0);
+    const Tensor y = graph.binary(HloOpcode::kMaximum, x, zero);
+    const Tensor mask = graph.compare(x, zero, direction);
+    Module module = graph.finish(graph.select(mask, y, graph.unary(HloOpcode::kNegate, y)), {x});
+    compiler::simplify(module);
+    const hlo::Computation& entry = module.entry_computation();
+    for (const hlo::HloInstruction& instruction : entry.instructions) {
+      if (instruction.opcode != HloOpcode::kCompare) continue;
+      // x >= 0 says another thing than maximum(x, 0) >= 0.
+      const bool is_same = direction == hlo::ComparisonDirection::kGt;
+      EXPECT_EQ(entry.at(instruction.operands[0]).opcode,
+                is_same ? HloOpcode::kMaximum : HloOpcode::kParameter);
+    }
+  }
+}
+
 TEST(Simplify, NarrowingUndoesWideningButNotTheOtherWayRound) {
   GraphBuilder graph("converts");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, {8, 8}));

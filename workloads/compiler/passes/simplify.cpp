@@ -64,6 +64,7 @@ class Simplifier {
   bool simplify_constant(InstructionId id);
   bool simplify_elementwise(InstructionId id);
   bool simplify_arithmetic(InstructionId id);
+  bool compare_with_rectified(InstructionId id);
   bool simplify_dot(InstructionId id);
   bool fold_dot_operand(HloInstruction& dot, std::size_t index, Dimensions& batch,
                         Dimensions& contracting);
@@ -78,6 +79,7 @@ class Simplifier {
   std::vector<InstructionId> replacement_;
   std::vector<int> uses_;  ///< Of each instruction, when the walk begins.
   std::unordered_map<std::string, InstructionId> by_key_;
+  std::unordered_map<InstructionId, InstructionId> rectified_;  ///< x to maximum(x, 0).
 };
 
 InstructionId Simplifier::add(HloInstruction instruction) {
@@ -271,6 +273,17 @@ bool Simplifier::simplify_elementwise(InstructionId id) {
   return true;
 }
 
+/// x > 0 is maximum(x, 0) > 0: where there is a maximum, the mask of its gradient needs no x, which
+/// would have to be kept beside it.
+bool Simplifier::compare_with_rectified(InstructionId id) {
+  HloInstruction& compare = at(id);
+  if (compare.direction != hlo::ComparisonDirection::kGt) return false;
+  const auto found = rectified_.find(compare.operands[0]);
+  if (found == rectified_.end()) return false;
+  compare.operands[0] = found->second;
+  return true;
+}
+
 /// Neutral elements, and division by a power of two.
 bool Simplifier::simplify_arithmetic(InstructionId id) {
   HloInstruction& instruction = at(id);
@@ -298,12 +311,17 @@ bool Simplifier::simplify_arithmetic(InstructionId id) {
       const double infinity = std::numeric_limits<double>::infinity();
       const double neutral = instruction.opcode == HloOpcode::kMaximum ? -infinity : infinity;
       if (!is_float) return false;
+      if (instruction.opcode == HloOpcode::kMaximum && is_value(1, 0)) {
+        rectified_.emplace(instruction.operands[0], id);
+      }
       if (is_value(0, neutral)) {
         replace(id, instruction.operands[1]);
         return true;
       }
       return becomes_operand(id, is_value(1, neutral));
     }
+    case HloOpcode::kCompare:
+      return is_value(1, 0) && compare_with_rectified(id);
     case HloOpcode::kDivide:
       break;
     default:
