@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 
@@ -115,6 +116,39 @@ double error_of_product(std::int64_t m, std::int64_t k, std::int64_t n,
   compiler::exchange_where_cheaper(problem);
   const double expected = compiler::find_dot_tiling(problem, target).cycles;
   return std::abs(expected - measured) / measured;
+}
+
+/// Two blocks of each side and two of the result, and the sums in fp32 where the result is packed:
+/// counted here apart from the search.
+TEST(Cost, BlocksOfAProductFitTheVmemTwice) {
+  const compiler::Target target = target_of(v2_8(), 1);
+  for (const std::string type : {"f32", "bf16"}) {
+    const std::uint64_t tile = type == "f32" ? 8 : 4, sum = type == "f32" ? 0 : 8;
+    for (const auto& [m, k, n] : std::vector<std::array<std::int64_t, 3>>{
+             {4096, 4096, 4096}, {128, 65536, 8192}, {8192, 128, 8192}, {16, 16384, 16384}}) {
+      const auto shape = [&](std::int64_t a, std::int64_t b) {
+        return type + "[" + std::to_string(a) + "," + std::to_string(b) + "]";
+      };
+      hlo::Module module = hlo::read_hlo_text(
+          "product", "HloModule product\n\nENTRY %main (a: " + shape(m, k) + ", b: " + shape(k, n) +
+                         ") -> " + shape(m, n) + " {\n  %a = " + shape(m, k) +
+                         " parameter(0)\n  %b = " + shape(k, n) +
+                         " parameter(1)\n  ROOT %c = " + shape(m, n) +
+                         " dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n");
+      compiler::assign_layouts(module, target);
+      const hlo::Computation& entry = module.entry_computation();
+      compiler::DotProblem problem = compiler::dot_problem(entry.at(2), entry.at(0).shape,
+                                                           entry.at(1).shape, entry.at(2).shape);
+      const compiler::DotTiling tiling = compiler::find_dot_tiling(problem, target);
+      const std::uint64_t rows_m = tiling.block_m, tiles_k = tiling.block_k,
+                          tiles_n = tiling.block_n;
+      const std::uint64_t rows = 2 * rows_m * tiles_k * tile + 2 * 16 * tiles_n * tiles_k * tile +
+                                 rows_m * tiles_n * (2 * tile + sum);
+      EXPECT_LE(rows * isa::kVmemRowBytes, target.vmem_bytes)
+          << type << " " << m << "x" << k << "x" << n << ": blocks of " << rows_m << " x "
+          << tiles_k << " x " << tiles_n << " tiles";
+    }
+  }
 }
 
 TEST(Cost, SearchesOfProductsExpectWhatTheirKernelsTake) {

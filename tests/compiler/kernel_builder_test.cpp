@@ -223,6 +223,67 @@ TEST(KernelBuilder, VariablesCarryValuesOverIterations) {
   }
 }
 
+/// A shift register: each variable takes the one before it, and the first to be moved is read last
+/// of all. What is moved into the second waits until the first has taken its old value.
+TEST(KernelBuilder, VariablesThatFollowEachOtherMoveInTurn) {
+  const std::uint32_t tiles = 16;
+  const auto input = random_floats(tiles * kTileWords, 8);
+  std::vector<std::uint32_t> output;
+  run_on_tiles(tiles, input, &output, [](KernelBuilder& b, VmemRegion in, VmemRegion out) {
+    const VVariable third = b.vector_variable(0.0F);
+    const VVariable second = b.vector_variable(0.0F);
+    const VVariable first = b.vector_variable(0.0F);
+    b.loop(16, [&](SReg i) {
+      const SReg row = b.shift_left(i, 3);
+      const VReg x = b.get(third), y = b.get(second), z = b.get(first);
+      const VReg late = b.transcendental(Opcode::kVtanhF32, b.load({in, 0, row}));
+      b.store({out, 0, row}, b.add(late, x));
+      b.set(third, y);
+      b.set(second, z);
+      b.set(first, b.load({in, 0, row}));
+    });
+  });
+  for (std::size_t i = 0; i < tiles; ++i) {
+    const float before = i < 3 ? 0.0F : as_float(input[(i - 3) * kTileWords + 5]);
+    ASSERT_NEAR(as_float(output[i * kTileWords + 5]),
+                before + std::tanh(as_float(input[i * kTileWords + 5])), 1e-5)
+        << i;
+  }
+}
+
+/// A word of a table in SMEM, found by a register; a product with nothing is nothing.
+TEST(KernelBuilder, WordsOfSmemAreFoundBehindARegister) {
+  const std::uint32_t tiles = 4;
+  const auto input = random_floats(tiles * kTileWords, 9);
+  std::vector<std::uint32_t> output;
+  run_on_tiles(tiles, input, &output, [](KernelBuilder& b, VmemRegion in, VmemRegion out) {
+    for (std::uint32_t i = 0; i < 4; ++i) b.store_smem(600 + i, b.constant(8 * (3 - i)));
+    b.loop(4, [&](SReg i) {
+      const SReg to = b.load_smem(600, i);
+      b.store({out, 0, b.add(to, b.mul(i, 0))}, b.load({in, 0, b.shift_left(i, 3)}));
+    });
+  });
+  for (std::size_t i = 0; i < tiles; ++i) {
+    ASSERT_EQ(output[(3 - i) * kTileWords + 3], input[i * kTileWords + 3]) << i;
+  }
+}
+
+/// VMEM that is full has no place where values could wait: no kernel that writes behind its end.
+TEST(KernelBuilder, ValuesThatWaitNeedAPlaceInVmem) {
+  for (const bool has_room : {true, false}) {
+    Target target;
+    target.vmem_bytes = (has_room ? 640ULL : 328ULL) * isa::kVmemRowBytes;
+    KernelBuilder builder("greedy", target);
+    const VmemRegion in = builder.allocate_vmem(8 * 40);
+    keep_forty_products(builder, in, in);
+    if (has_room) {
+      EXPECT_NO_THROW(builder.finish());
+    } else {
+      EXPECT_THROW(builder.finish(), SimulatorBug);
+    }
+  }
+}
+
 TEST(KernelBuilder, BranchesSkipTheirBody) {
   const std::uint32_t tiles = 8;
   const auto input = random_floats(tiles * kTileWords, 6);

@@ -228,7 +228,7 @@ TEST_F(RunDiffTest, TheTextHasCausesAndOperationsWithWhatChanged) {
     return line.find("dot_general") != std::string::npos;
   });
   ASSERT_NE(product, lines.end());
-  EXPECT_EQ(std::next(product)->find("MXU ports"), std::string::npos) << text;
+  EXPECT_NE(std::next(product)->substr(0, 34).find_first_not_of(' '), std::string::npos) << text;
 }
 
 }  // namespace

@@ -43,8 +43,9 @@ isa::Program example() {
   constant.name = "c";
   constant.role = isa::BufferRole::kConstant;
   constant.granule = 3;
-  constant.bytes = 12;
-  constant.data = {1, 2, 0xffffffff};
+  constant.bytes = 1200;
+  constant.data.assign(300, 0xffffffff);
+  constant.data[299] = 2;
   isa::Buffer parameter;
   parameter.name = "p";
   parameter.role = isa::BufferRole::kParameter;

@@ -160,14 +160,14 @@ TEST_F(RunFileTest, ARecordComesBack) {
 TEST_F(RunFileTest, ThePathsThatARunTookComeBack) {
   RunRecord record = test::synthetic_record();
   record.control = {{"while.3", "scan", "m.py:4", 0, {}}, {"conditional.5", "", "", 3, {}}};
-  record.result.paths = {{0, 4, 2, 9, {}, true, false}, {1, 7, 0, 0, {5, 0, 2}, false, true}};
+  record.result.paths = {{1, 7, 0, 0, {5, 0, 2}, false, true}, {0, 4, 2, 9, {}, true, false}};
   write_run_file(path_, record);
   const RunRecord back = read_run_file(path_);
   ASSERT_EQ(back.control.size(), 2u);
   EXPECT_EQ(back.control[0].name, "while.3");
   EXPECT_EQ(back.control[1].branches, 3u);
   ASSERT_EQ(back.result.paths.size(), 2u);
-  const PathTaken &loop = back.result.paths[0], &conditional = back.result.paths[1];
+  const PathTaken &conditional = back.result.paths[0], &loop = back.result.paths[1];
   EXPECT_EQ(loop.executions, 4u);
   EXPECT_EQ(loop.least_trips, 2u);
   EXPECT_EQ(loop.most_trips, 9u);

@@ -245,6 +245,7 @@ TEST_F(XPlaneTest, PlanesHaveIdsOfTheirOwnAndAllTheirLines) {
   const Fields space = parse(bytes);
   std::map<std::uint64_t, std::string> ids;
   std::map<std::string, std::set<std::uint64_t>> lines;
+  std::map<std::string, std::string> last;
   const auto [begin, end] = space.texts.equal_range(1);
   for (auto at = begin; at != end; ++at) {
     const Fields plane = parse(at->second);
@@ -252,8 +253,10 @@ TEST_F(XPlaneTest, PlanesHaveIdsOfTheirOwnAndAllTheirLines) {
     const auto [from, to] = plane.texts.equal_range(3);
     for (auto each = from; each != to; ++each) {
       lines[text(plane, 2)].insert(number(parse(each->second), 1));
+      last[text(plane, 2)] = text(parse(each->second), 2);
     }
   }
+  EXPECT_EQ(last["/device:TPU:0"], "_counters_");
   for (const auto& [plane, numbers] : lines) {
     EXPECT_EQ(*numbers.rbegin(), numbers.size()) << plane << ": lines 1, 2, ... without a gap";
   }
