@@ -170,8 +170,8 @@ class LanesWeightsSearch {
         double(alike.slab_rows + alike.gradient_rows) * 512 / target_.hbm_bytes_per_cycle;
     const double ends = blocks * double(alike.product_rows) / 8 *
                         (2 + 8.0 * (tiling.group - 1) + (problem_.has_epilogue ? 6 : 0));
-    tiling.cycles =
-        tiles_in_all * std::max(work, traffic) + traffic + ends + 2.0 * target_.dma_latency_cycles;
+    tiling.cycles = tiles_in_all * std::max(work, traffic + 2.0 * target_.dma_latency_cycles) +
+                    traffic + ends + 2.0 * target_.dma_latency_cycles;
     if (best_.cycles != 0 && tiling.cycles >= best_.cycles) return;
     const LanesWeightsSizes sizes(problem_, tiling);
     if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > most_words_) return;

@@ -858,11 +858,13 @@ bool Fusion::fits(const Draft& draft) const {
 /// Whether there was one that the kernel reads, and can make of others.
 bool Fusion::compute_a_leaf(std::size_t number) {
   constexpr std::size_t kMostInstructions = 16;
+  constexpr std::uint64_t kLarge = 512;  ///< Granules; smaller arrays may stay in VMEM.
   const Draft& draft = drafts_[number];
   for (InstructionId leaf : draft.leaves) {
     const bool is_side = draft.product >= 0 && std::count(at(draft.product).operands.begin(),
                                                           at(draft.product).operands.end(), leaf);
     if (is_side || !is_fusible(leaf) || extent_text(at(leaf).shape) != draft.extent) continue;
+    if (bytes(leaf) < kLarge) continue;
     // Nobody would need what its own kernel writes.
     if (readers_[static_cast<std::size_t>(leaf)].size() < 2) continue;
     Draft value;
