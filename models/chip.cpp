@@ -6,7 +6,7 @@ namespace tpu {
 
 Chip::Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
            std::uint32_t number, std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads)
-    : sc_core::sc_module(name), router_("router", clock, setup.params, number) {
+    : sc_core::sc_module(name), router_("router", clock, setup.params, setup.routes, number) {
   for (std::uint32_t c = 0; c < setup.params.cores_per_chip; ++c) {
     const std::uint32_t core = number * setup.params.cores_per_chip + c;
     hbm_.push_back(std::make_unique<Hbm>(("hbm" + std::to_string(c)).c_str(), clock, setup.params,

@@ -35,7 +35,7 @@ const char* to_string(ScheduleCause cause) {
       "mxu_push",       "weights",    "xlu",         "eup",           "load",
       "store",          "vector_alu", "scalar",      "other_slot",    "mxu_result",
       "xlu_result",     "eup_result", "load_result", "vector_result", "scalar_result",
-      "fill_and_drain", "contact",    "branch",      "unforced"};
+      "fill_and_drain", "contact",    "branch",      "unforced",      "slow_clock"};
   static_assert(std::size(kNames) == kScheduleCauses);
   return kNames[static_cast<std::size_t>(cause)];
 }

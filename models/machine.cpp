@@ -14,7 +14,9 @@
 #include "models/folded_pod.h"
 #include "models/host/loader.h"
 #include "models/memory/hbm_timing.h"
+#include "models/network/ici_routes.h"
 #include "models/pod.h"
+#include "models/slow_parts.h"
 #include "models/wait_graph.h"
 #include "sim/base/error.h"
 
@@ -262,13 +264,26 @@ void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) c
 }
 
 /// The classes of cores that a run begins with. With values every core computes on its own data,
-/// and so it does where control follows data; what was loaded into a core is its own, too.
+/// and so it does where control follows data; what was loaded into a core is its own, too. Chips
+/// of different clocks never are alike.
 CoreClasses Machine::Impl::first_classes(const RunOptions& options,
                                          const std::vector<std::uint32_t>& numbers) const {
   const bool loaded = std::any_of(loads_.begin(), loads_.end(), [](const CoreLoad& load) {
     return !load.hbm.empty() || !load.smem.empty() || !load.infeed.empty();
   });
-  return {numbers, params_.cores(), !options.values && !options.pod_full && !loaded};
+  const bool alike = !options.values && !options.pod_full && !loaded;
+  CoreClasses classes(numbers, params_.cores(), alike);
+  const ChipClocks slow = slow_chips(params_);
+  if (!alike || slow.empty()) return classes;
+  std::vector<std::uint64_t> clocks;
+  for (const std::uint32_t core : classes.members(0)) {
+    const auto found = slow.find(core / params_.cores_per_chip);
+    clocks.push_back(found != slow.end() ? found->second : params_.clock_mhz);
+  }
+  const bool differ = std::any_of(clocks.begin(), clocks.end(),
+                                  [&](std::uint64_t clock) { return clock != clocks.front(); });
+  if (differ) classes.split(0, clocks);
+  return classes;
 }
 
 RunResult Machine::Impl::run(const RunOptions& options) {
@@ -340,11 +355,12 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   WarmUp warm_up(options, params_);
   WaitGraph wait_graph(params_, classes.folded() ? classes.size() : numbers.size(),
                        program_.ops.size(), warm_up.at_least());
+  const IciRoutes routes(params_);
   MemberObserver observer(options.observer, classes);
   RunOptions of_cores = options;
   if (options.observer != nullptr && classes.folded()) of_cores.observer = &observer;
-  const CoreSetup setup{params_,     program_,   of_cores, blocks, followed,
-                        wait_causes, wait_graph, warm_up,  classes};
+  const CoreSetup setup{params_,     program_,   of_cores, blocks,  followed,
+                        wait_causes, wait_graph, warm_up,  classes, routes};
   std::unique_ptr<Pod> pod;
   std::unique_ptr<FoldedPod> folded;
   if (classes.folded()) {

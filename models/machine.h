@@ -210,7 +210,11 @@ struct RunOptions {
   bool mxu_array = false;
   /// Slow twin of the HBM: every command of every pseudo channel.
   bool hbm_command = false;
-  bool pod_full = false;     ///< Slow twin of the slice: every core by itself, none for others.
+  /// Slow twin of the interconnect: packets, buffers, credits. Every core is simulated.
+  bool ici_packet = false;
+  bool pod_full = false;  ///< Slow twin of the slice: every core by itself, none for others.
+  /// Other than 0: modules are made in an order that is shuffled by it. No result depends on it.
+  std::uint32_t construction_seed = 0;
   bool check_names = false;  ///< Check virtual names on every register read (values on).
   /// A core that runs this long without touching anything outside has run away.
   std::uint64_t runaway_cycles = std::uint64_t{1} << 28;

@@ -234,6 +234,7 @@ struct IciParams {
   std::uint32_t hop_latency_ns = 1000;
   std::uint32_t local_latency_ns = 300;
   std::uint32_t message_kib = 16;
+  std::string slow_links;
 
   static constexpr auto fields() {
     return std::make_tuple(
@@ -250,7 +251,11 @@ struct IciParams {
               "Latency between the two cores of a chip, at least a cycle; its rate is that of a "
               "link."),
         field("message_kib", &IciParams::message_kib, "KiB",
-              "Largest message: a remote DMA is cut into messages of this size."));
+              "Largest message: a remote DMA is cut into messages of this size."),
+        field(
+            "slow_links", &IciParams::slow_links, "Mb/s",
+            "Links with a rate of their own, such as 0-1=82000 1-3=0: between chips 0 and 1, both "
+            "ways; 0 is broken."));
   }
 };
 static_assert(fields_are_complete<IciParams>());
@@ -341,6 +346,7 @@ struct MachineParams {
   std::string name = "v3-8";
   std::string chip = "v3";
   std::uint32_t clock_mhz = 940;
+  std::string slow_chips;
   std::uint32_t cores_per_chip = 2;
   CoreParams core;
   HbmParams hbm;
@@ -355,6 +361,8 @@ struct MachineParams {
         field("chip", &MachineParams::chip, "",
               "Generation: v2 or v3 (instruction set and listings)."),
         field("clock_mhz", &MachineParams::clock_mhz, "MHz", "Clock of the cores."),
+        field("slow_chips", &MachineParams::slow_chips, "MHz",
+              "Chips whose cores have a slower clock, such as 3=470 7=900."),
         field("cores_per_chip", &MachineParams::cores_per_chip, "", "TensorCores of a chip."),
         field("core", &MachineParams::core, "", "The TensorCore."),
         field("hbm", &MachineParams::hbm, "", "The HBM of a chip."),

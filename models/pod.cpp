@@ -1,19 +1,38 @@
 #include "models/pod.h"
 
+#include <algorithm>
 #include <map>
+#include <numeric>
+#include <random>
 #include <string>
 
 #include "models/host/host_seats.h"
 
 namespace tpu {
+namespace {
+
+/// The order in which modules are made, which is that in which the SystemC kernel calls those that
+/// act in the same phase.
+std::vector<std::uint32_t> construction_order(std::size_t count, const RunOptions& options) {
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  if (options.construction_seed == 0) return order;
+  std::shuffle(order.begin(), order.end(), std::mt19937(options.construction_seed));
+  return order;
+}
+
+}  // namespace
 
 Pod::Pod(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
          std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads)
     : sc_core::sc_module(name) {
-  for (std::uint32_t c = 0; c < setup.params.chips(); ++c) {
-    chips_.push_back(
-        std::make_unique<Chip>(("chip" + std::to_string(c)).c_str(), clock, setup, c, hbm, loads));
-    for (std::unique_ptr<Core>& core : chips_.back()->cores()) cores_.push_back(core.get());
+  chips_.resize(setup.params.chips());
+  for (const std::uint32_t c : construction_order(chips_.size(), setup.options)) {
+    chips_[c] =
+        std::make_unique<Chip>(("chip" + std::to_string(c)).c_str(), clock, setup, c, hbm, loads);
+  }
+  for (const std::unique_ptr<Chip>& chip : chips_) {
+    for (std::unique_ptr<Core>& core : chip->cores()) cores_.push_back(core.get());
   }
   connect_chips(setup.params.topology());
   connect_hosts(clock, setup, loads);
@@ -34,7 +53,9 @@ void Pod::connect_hosts(RunClock& clock, const CoreSetup& setup,
                         const std::vector<CoreLoad>& loads) {
   std::map<std::uint32_t, Core*> by_number;
   for (Core* core : cores_) by_number[core->number()] = core;
-  for (const HostSeat& seat : host_seats(setup.params, setup.classes, loads)) {
+  const std::vector<HostSeat> seats = host_seats(setup.params, setup.classes, loads);
+  for (const std::uint32_t number : construction_order(seats.size(), setup.options)) {
+    const HostSeat& seat = seats[number];
     hosts_.push_back(std::make_unique<Host>(("host" + std::to_string(seat.number)).c_str(), clock,
                                             setup.params, infeed_workload(setup.program),
                                             seat.cores));

@@ -29,7 +29,9 @@ enum class ScheduleCause : std::uint8_t {
   kFillAndDrain,  ///< A unit's results before and behind a stretch in which its port is taken.
   kContact,       ///< The bundle behind a DMA start or a wait, which keep their place in the code.
   kBranch,        ///< The delay slot of a branch.
-  kUnforced,  ///< Nothing of these: registers that are taken, or a schedule that could be shorter.
+  kUnforced,   ///< Nothing of these: registers that are taken, or a schedule that could be shorter.
+  kSlowClock,  ///< Not of the schedule: cycles of the machine that a chip of a slower clock leaves
+               ///< out.
   kCount
 };
 constexpr std::size_t kScheduleCauses = static_cast<std::size_t>(ScheduleCause::kCount);

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "models/network/ici_routes.h"
 #include "sim/base/error.h"
 #include "traces/program_tables.h"
 #include "traces/timeline.h"
@@ -24,12 +25,12 @@ std::uint64_t counted_cycles(const RunResult& result) {
 using LinkEnd = std::pair<std::uint32_t, std::uint8_t>;  ///< Chip, direction.
 
 /// The links of a message's way, in order.
-std::vector<LinkEnd> way(const Topology& slice, std::uint32_t chip, std::uint32_t to) {
+std::vector<LinkEnd> way(const IciRoutes& routes, std::uint32_t chip, std::uint32_t to) {
   std::vector<LinkEnd> links;
   while (chip != to) {
-    const Topology::Direction direction = slice.towards(chip, to);
+    const Topology::Direction direction = routes.towards(chip, to);
     links.emplace_back(chip, direction);
-    chip = slice.neighbour(chip, direction);
+    chip = routes.neighbour(chip, direction);
   }
   return links;
 }
@@ -56,12 +57,12 @@ std::vector<LinkLoad> link_loads(const RunRecord& record) {
     }
     sent[{dma.source_chip, dma.destination_chip}] += dma.bytes;
   }
+  const IciRoutes routes(record.params);
   std::map<LinkEnd, std::uint64_t> carried;
   for (const auto& [ends, bytes] : sent) {
-    for (const LinkEnd& link : way(slice, ends.first, ends.second)) carried[link] += bytes;
+    for (const LinkEnd& link : way(routes, ends.first, ends.second)) carried[link] += bytes;
   }
-  const double could_carry = static_cast<double>(counted_cycles(record.result)) *
-                             record.params.ici.link_mbps / 8 / record.params.clock_mhz;
+  const double seconds = record.params.seconds(counted_cycles(record.result));
   std::vector<LinkLoad> links;
   for (std::uint32_t chip = 0; chip < chips; ++chip) {
     for (std::uint8_t d = 0; d < Topology::kDirections; ++d) {
@@ -69,6 +70,7 @@ std::vector<LinkLoad> link_loads(const RunRecord& record) {
       if (!slice.has_link(chip, direction)) continue;
       const auto found = carried.find({chip, d});
       const std::uint64_t bytes = found == carried.end() ? 0 : found->second;
+      const double could_carry = seconds * routes.link_mbps(chip, direction) * 1e6 / 8;
       links.push_back({chip, slice.neighbour(chip, direction), direction, bytes,
                        could_carry > 0 ? static_cast<double>(bytes) / could_carry : 0});
     }
@@ -77,7 +79,7 @@ std::vector<LinkLoad> link_loads(const RunRecord& record) {
 }
 
 std::vector<double> link_bytes(const RunRecord& record, const LinkLoad& link, std::size_t bins) {
-  const Topology slice = record.params.topology();
+  const IciRoutes routes(record.params);
   const LinkEnd wanted{link.from_chip, link.direction};
   std::map<std::pair<std::uint32_t, std::uint32_t>, bool> passes;
   std::vector<Quantity> sent;
@@ -85,7 +87,7 @@ std::vector<double> link_bytes(const RunRecord& record, const LinkLoad& link, st
     if (dma.source_chip == dma.destination_chip) continue;
     const auto [known, first] = passes.try_emplace({dma.source_chip, dma.destination_chip}, false);
     if (first) {
-      const std::vector<LinkEnd> links = way(slice, dma.source_chip, dma.destination_chip);
+      const std::vector<LinkEnd> links = way(routes, dma.source_chip, dma.destination_chip);
       known->second = std::find(links.begin(), links.end(), wanted) != links.end();
     }
     if (known->second) sent.push_back({dma.begin, dma.end, static_cast<double>(dma.bytes)});

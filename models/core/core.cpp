@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "models/slow_parts.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -14,6 +15,12 @@ constexpr std::uint32_t kCoreWord = 1;
 constexpr std::uint32_t kPartitionWord = 0x3f88 / 4;
 
 constexpr std::uint32_t kTicksPerProgressCall = 4096;
+
+CoreClock clock_of(const MachineParams& params, std::uint32_t chip) {
+  const ChipClocks slow = slow_chips(params);
+  const auto found = slow.find(chip);
+  return {found != slow.end() ? found->second : params.clock_mhz, params.clock_mhz};
+}
 
 }  // namespace
 
@@ -56,8 +63,9 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
                                      data_ ? data_->knowledge() : nullptr, setup.wait_graph,
                                      dma_ports);
   sequencer_ = std::make_unique<Sequencer>(
-      Sequencer::Place{number_, chip_, core_}, setup.params, setup.blocks, setup.options,
-      setup.warm_up, scalar_, flags_, setup.wait_causes, setup.wait_graph, data_.get(), outside);
+      Sequencer::Place{number_, chip_, core_, clock_of(setup.params, chip_)}, setup.params,
+      setup.blocks, setup.options, setup.warm_up, scalar_, flags_, setup.wait_causes,
+      setup.wait_graph, data_.get(), outside);
 }
 
 void Core::start_of_simulation() {

@@ -17,6 +17,8 @@
 
 namespace tpu {
 
+class IciRoutes;
+
 /// What the cores of a run have in common.
 struct CoreSetup {
   const MachineParams& params;
@@ -29,6 +31,7 @@ struct CoreSetup {
   WarmUp& warm_up;
   /// Those that take part, and which of them one stands for.
   const CoreClasses& classes;
+  const IciRoutes& routes;
 };
 
 /// A TensorCore: the module around its sequencer, scalar unit, data path, sync flags and DMA

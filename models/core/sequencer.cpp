@@ -205,12 +205,23 @@ void Sequencer::end_wait(std::uint64_t now) {
     note_busy(piece.reason, cycles);
     dynamic_.core.add(piece.reason, cycles);
     count_late_core(piece);
-    state_ = blocks_.aged(state_, cycles);
+    const std::uint64_t before = edges();
     now_ = piece.end;
+    state_ = blocks_.aged(state_, edges() - before);
     if (observer() != nullptr) {
       observer()->on_wait(place_.number, piece.reason, piece.begin, piece.end);
     }
   }
+  hold(place_.clock.next_edge(now_) - now_);
+}
+
+/// Cycles of the machine in which this chip's slower clock has no edge.
+void Sequencer::hold(std::uint64_t cycles) {
+  counts_[BlockCounters::kDelay] += cycles;
+  constexpr ScheduleCause kCause = ScheduleCause::kSlowClock;
+  counts_[BlockCounters::kSchedule + static_cast<std::size_t>(kCause)] += cycles;
+  counts_[BlockCounters::kRan + static_cast<std::size_t>(resource_of(kCause))] += cycles;
+  now_ += cycles;
 }
 
 /// Where the core is, in the record of what waits wait for.
@@ -235,7 +246,7 @@ void Sequencer::count_late_core(const WaitCauses::Piece& piece) {
 BlockTable::Busy Sequencer::busy_now() const {
   if (!scoreboard_) return blocks_.busy(state_);
   const auto remaining = [&](std::uint64_t until) {
-    return static_cast<std::uint32_t>(until > now_ ? until - now_ : 0);
+    return static_cast<std::uint32_t>(until > edges() ? until - edges() : 0);
   };
   BlockTable::Busy busy;
   for (std::size_t u = 0; u < params_.core.mxu.count; ++u) {
@@ -374,7 +385,9 @@ void Sequencer::execute_block() {
     counted_ = &block;
   }
   ++executions_;
+  const std::uint64_t end = place_.clock.after(now_, block.duration);
   now_ += block.duration;
+  if (end != now_) hold(end - now_);
   check_length();
 }
 
@@ -420,10 +433,10 @@ void Sequencer::check_timing(std::uint64_t guards) {
   }
   if (!block_->touches_units && scoreboard_->registers_settled()) return;
   const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
-  std::uint64_t now = now_;
+  std::uint64_t now = edges();
   for (std::uint32_t b = block_->first; b < block_->end; ++b) {
     const Scoreboard::Violation violation = scoreboard_->issue(kernel, b, guards, now);
-    if (violation) fault(violation, b, now, violation.hazard.ready - now);
+    if (violation) fault(violation, b, now_ + now - edges(), violation.hazard.ready - now);
     now += 1 + kernel.bundles[b].delay;
   }
 }
@@ -461,7 +474,7 @@ void Sequencer::execute_values() {
         bundle.branch_target == DecodedBundle::kNone || control.branches == scalar_.branch_taken(),
         where(b, cycle) << ": the scalar slice and the data path disagree on the branch");
     try {
-      data_->execute(block_->kernel, b, cycle);
+      data_->execute(block_->kernel, b, edges() + cycle - now_);
     } catch (const ProgramFault& problem) {
       fault(problem.what(), b, cycle);
     }

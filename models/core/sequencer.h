@@ -12,6 +12,7 @@
 #include "models/code_place.h"
 #include "models/core/block_table.h"
 #include "models/core/control_paths.h"
+#include "models/core/core_clock.h"
 #include "models/core/data_path.h"
 #include "models/core/scalar_unit.h"
 #include "models/core/sync_flags.h"
@@ -60,6 +61,7 @@ class Sequencer {
     std::uint32_t number = 0;
     std::uint32_t chip = 0;
     std::uint32_t core = 0;
+    CoreClock clock;
   };
 
   Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
@@ -129,6 +131,8 @@ class Sequencer {
   std::string add_to_remote_flag(const Interaction& interaction);
   void count_dma(const isa::DmaDescriptor& descriptor);
   void execute_block();
+  std::uint64_t edges() const { return place_.clock.edges(now_); }
+  void hold(std::uint64_t cycles);
   void check_length() const;
   void limit_step();
   void execute_values();

@@ -11,15 +11,16 @@ namespace tpu {
 FoldedNetwork::FoldedNetwork(const MachineParams& params, const CoreClasses& classes)
     : classes_(classes),
       topology_(params.topology()),
+      routes_(params),
       cores_per_chip_(params.cores_per_chip),
       hop_cycles_(latency_cycles(params.ici.hop_latency_ns, params.clock_mhz)),
       local_cycles_(latency_cycles(params.ici.local_latency_ns, params.clock_mhz)) {
-  if (params.ici.link_mbps == 0) {
-    throw ConfigurationError("ici.link_mbps: expected a rate above 0, found 0");
+  for (std::uint32_t chip = 0; chip < params.chips(); ++chip) {
+    for (std::uint8_t d = 0; d < isa::Topology::kDirections; ++d) {
+      links_.push_back(routes_.link(chip, static_cast<isa::Topology::Direction>(d)));
+    }
   }
-  const Link link(params.ici.link_mbps, std::uint64_t{8} * params.clock_mhz);
-  links_.assign(std::size_t{params.chips()} * isa::Topology::kDirections, link);
-  local_.assign(params.cores(), link);
+  local_.assign(params.cores(), routes_.local_link());
 }
 
 /// All members send to members of one class, or to the other core of their chip; each member of
@@ -171,12 +172,14 @@ std::vector<FoldedNetwork::Turn> FoldedNetwork::turns(const std::vector<Flight>&
 FoldedNetwork::Hop FoldedNetwork::pass(Flight& flight, std::size_t place, std::uint64_t now) {
   std::uint32_t& chip = flight.chips[place];
   const std::uint32_t to = destination(flight, place) / cores_per_chip_;
-  const isa::Topology::Direction direction = topology_.towards(chip, to);
+  const isa::Topology::Direction direction = routes_.towards(chip, to);
   const Link::Passage passage =
       links_[std::size_t{chip} * isa::Topology::kDirections + direction].pass(now,
                                                                               flight.message.bytes);
-  chip = topology_.neighbour(chip, direction);
-  return {passage.begin, passage.end, chip == to};
+  chip = routes_.neighbour(chip, direction);
+  std::uint64_t end = passage.end;
+  if (routes_.has_slow_links()) end = std::max(end, flight.message.tail);
+  return {passage.begin, passage.end, end, chip == to};
 }
 
 void FoldedNetwork::depart(std::uint64_t now) {
@@ -227,13 +230,15 @@ void FoldedNetwork::go_on(Flight& flight, const std::vector<Hop>& hops) {
   check("the number of links", [](const Hop& hop) { return std::uint64_t{hop.last}; });
   check("the begin on a link", [](const Hop& hop) { return hop.begin; });
   check("the end on a link", [](const Hop& hop) { return hop.end; });
+  check("the tail behind a link", [](const Hop& hop) { return hop.tail; });
   if (flight.is_first_hop && flight.message.dma != nullptr) {
     events_[hops[0].end].push_back({true, flight.of_class, flight.message, 0, flight.order, {}});
   }
   flight.is_first_hop = false;
   if (hops[0].last) {
-    return arrive(flight.message, flight.of_class, flight.order, hops[0].end + hop_cycles_);
+    return arrive(flight.message, flight.of_class, flight.order, hops[0].tail + hop_cycles_);
   }
+  flight.message.tail = hops[0].tail + hop_cycles_;
   heads_[hops[0].begin + hop_cycles_].push_back(std::move(flight));
 }
 

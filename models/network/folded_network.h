@@ -8,6 +8,7 @@
 #include "isa/topology.h"
 #include "models/core_classes.h"
 #include "models/network/ici_message.h"
+#include "models/network/ici_routes.h"
 #include "models/network/link.h"
 #include "models/params.h"
 
@@ -56,6 +57,7 @@ class FoldedNetwork {
   };
   struct Hop {
     std::uint64_t begin = 0, end = 0;
+    std::uint64_t tail = 0;  ///< Its end, or later behind a slower link.
     bool last = false;
   };
   /// A member's head, in the order in which links serve them.
@@ -79,6 +81,7 @@ class FoldedNetwork {
 
   const CoreClasses& classes_;
   const isa::Topology topology_;
+  const IciRoutes routes_;
   const std::uint32_t cores_per_chip_;
   std::uint64_t hop_cycles_;
   std::uint64_t local_cycles_;

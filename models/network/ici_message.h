@@ -24,8 +24,11 @@ struct IciMessage {
   bool writes_hbm = false;   ///< A piece that goes into the HBM of the destination.
   std::uint32_t flag = 0;    ///< Of an addition.
   std::uint32_t value = 0;
-  std::uint64_t sent = 0;           ///< The cycle of an addition.
-  std::uint32_t transfer = 0;       ///< Of an addition: its number in WaitGraph.
+  std::uint64_t sent = 0;      ///< The cycle of an addition.
+  std::uint32_t transfer = 0;  ///< Of an addition: its number in WaitGraph.
+  /// The cycle in which its last byte is at the router that its head has reached, where a link
+  /// before was slower than others.
+  std::uint64_t tail = 0;
   MemberDestinations destinations;  ///< When the source stands for its class.
 };
 

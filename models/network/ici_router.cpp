@@ -1,21 +1,21 @@
 #include "models/network/ici_router.h"
 
+#include <algorithm>
+
 #include "models/clock_cycles.h"
 #include "sim/base/error.h"
 
 namespace tpu {
 
-IciRouter::IciRouter(const MachineParams& params, std::uint32_t chip)
-    : topology_(params.topology()),
+IciRouter::IciRouter(const MachineParams& params, const IciRoutes& routes, std::uint32_t chip)
+    : routes_(routes),
       chip_(chip),
       hop_cycles_(latency_cycles(params.ici.hop_latency_ns, params.clock_mhz)),
       local_cycles_(latency_cycles(params.ici.local_latency_ns, params.clock_mhz)) {
-  if (params.ici.link_mbps == 0) {
-    throw ConfigurationError("ici.link_mbps: expected a rate above 0, found 0");
+  for (std::uint8_t d = 0; d < isa::Topology::kDirections; ++d) {
+    links_.push_back(routes.link(chip, static_cast<Direction>(d)));
   }
-  const Link link(params.ici.link_mbps, std::uint64_t{8} * params.clock_mhz);
-  links_.assign(isa::Topology::kDirections, link);
-  local_.assign(params.cores_per_chip, link);
+  local_.assign(params.cores_per_chip, routes.local_link());
 }
 
 void IciRouter::queue(Event::Kind kind, std::uint64_t cycle, const IciMessage& message) {
@@ -45,11 +45,13 @@ std::optional<IciRouter::Next> IciRouter::next_event() const {
 }
 
 IciRouter::Hop IciRouter::forward(const IciMessage& message, std::uint64_t now) {
-  const Direction direction = topology_.towards(chip_, message.destination_chip);
+  const Direction direction = routes_.towards(chip_, message.destination_chip);
   const Link::Passage passage = links_[direction].pass(now, message.bytes);
   if (message.source_chip == chip_) queue(Event::Kind::kLeft, passage.end, message);
-  const bool last = topology_.neighbour(chip_, direction) == message.destination_chip;
-  return Hop{direction, (last ? passage.end : passage.begin) + hop_cycles_};
+  const bool last = routes_.neighbour(chip_, direction) == message.destination_chip;
+  std::uint64_t end = passage.end;
+  if (routes_.has_slow_links()) end = std::max(end, message.tail);
+  return Hop{direction, (last ? end : passage.begin) + hop_cycles_, end + hop_cycles_};
 }
 
 }  // namespace tpu

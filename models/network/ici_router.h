@@ -10,13 +10,15 @@
 
 #include "isa/topology.h"
 #include "models/network/ici_message.h"
+#include "models/network/ici_routes.h"
 #include "models/network/link.h"
 #include "models/params.h"
 
 namespace tpu {
 
-/// The router of a chip with its outgoing links. Messages go the way of isa::Topology: along x
-/// first, then y, then z, the shorter way round where the ends are linked. Cut-through: a router
+/// The router of a chip with its outgoing links. Messages go the way of IciRoutes: along x
+/// first, then y, then z, the shorter way round where the ends are linked, and around broken links.
+/// Cut-through: a router
 /// sends a message on as soon as its head is there, so a path costs one passage of the message and
 /// a hop latency per link. A link carries its messages one after the other in the order in which
 /// their heads arrive; of heads that arrive in the same cycle, that of the core with the lowest
@@ -35,7 +37,7 @@ class IciRouter {
     IciMessage message;
   };
 
-  IciRouter(const MachineParams& params, std::uint32_t chip);
+  IciRouter(const MachineParams& params, const IciRoutes& routes, std::uint32_t chip);
 
   /// A message of one of this chip's cores enters.
   void send(const IciMessage& message, std::uint64_t now);
@@ -53,7 +55,7 @@ class IciRouter {
   std::vector<Event> advance(std::uint64_t now, bool complete, const ToNeighbour& to_neighbour) {
     std::vector<Event> result;
     while (!events_.empty() && events_.top().event.cycle <= now) {
-      const Event event = events_.top().event;
+      Event event = events_.top().event;
       if (event.kind == Event::Kind::kHead && event.cycle == now && !complete) break;
       events_.pop();
       if (event.kind != Event::Kind::kHead) {
@@ -61,6 +63,7 @@ class IciRouter {
         continue;
       }
       const Hop hop = forward(event.message, event.cycle);
+      event.message.tail = hop.tail;
       to_neighbour(hop.direction, event.message, hop.head);
     }
     return result;
@@ -69,7 +72,8 @@ class IciRouter {
  private:
   struct Hop {
     Direction direction = isa::Topology::kEast;
-    std::uint64_t head = 0;  ///< Arrival at the neighbour.
+    std::uint64_t head = 0;  ///< Arrival at the neighbour; of the tail where it ends there.
+    std::uint64_t tail = 0;
   };
   struct Queued {
     Event event;
@@ -89,7 +93,7 @@ class IciRouter {
   Hop forward(const IciMessage& message, std::uint64_t now);
   void queue(Event::Kind kind, std::uint64_t cycle, const IciMessage& message);
 
-  const isa::Topology topology_;
+  const IciRoutes& routes_;
   std::uint32_t chip_;
   std::uint64_t hop_cycles_;
   std::uint64_t local_cycles_;

@@ -5,9 +5,9 @@
 namespace tpu {
 
 Router::Router(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
-               std::uint32_t chip)
+               const IciRoutes& routes, std::uint32_t chip)
     : TimedModule(name, clock, Phase::kArrivals),
-      router_(params, chip),
+      router_(params, routes, chip),
       endpoints_(params.cores_per_chip) {}
 
 void Router::send(const IciMessage& message, std::uint64_t at) {

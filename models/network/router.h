@@ -15,7 +15,7 @@ class Router : public TimedModule, public IciPort, public NeighbourPort {
   sc_core::sc_vector<NeighbourOut> out_neighbours{"out_neighbours", isa::Topology::kDirections};
 
   Router(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
-         std::uint32_t chip);
+         const IciRoutes& routes, std::uint32_t chip);
 
   /// A core of this chip, by its number in the chip; nullptr: takes no part in the run.
   void connect(std::uint32_t core, IciEndpoint* endpoint) { endpoints_[core] = endpoint; }

@@ -88,7 +88,7 @@ po::options_description options_of(const Command& command) {
   }
   if (command.set) {
     add("set", po::value<std::vector<std::string>>()->composing(),
-        "PARAMETER=VALUE, such as hbm.pin_mbps=2000; may be repeated");
+        "PARAMETER=VALUE, such as hbm.pin_mbps=2000 or chip[3].clock_mhz=470; may be repeated");
   }
   if (command.set && name != "validate") {
     add("topology", po::value<std::string>(),

@@ -7,7 +7,9 @@
 #include "isa/generation.h"
 #include "models/memory/hbm_command_timing.h"
 #include "models/memory/hbm_timing.h"
+#include "models/network/ici_routes.h"
 #include "models/parameter_table.h"
+#include "models/slow_parts.h"
 #include "sim/base/error.h"
 #include "sim/config/configuration.h"
 #include "sim/config/limits.h"
@@ -101,6 +103,25 @@ void check_input(const Configuration& configuration) {
   }
 }
 
+/// What a part of the models says about the parameter that its message begins with.
+template <class Work>
+void check_part(const Configuration& configuration, const Work& work) {
+  try {
+    work();
+  } catch (const ConfigurationError& error) {
+    const std::string text = error.what();
+    const std::size_t colon = text.find(": ");
+    fail_at(configuration, text.substr(0, colon), text.substr(colon + 2));
+  }
+}
+
+void check_slow_parts(const Configuration& configuration) {
+  check_part(configuration, [&] {
+    slow_chips(configuration.params);
+    IciRoutes(configuration.params);
+  });
+}
+
 void check_hbm(const Configuration& configuration) {
   const MachineParams& params = configuration.params;
   if (params.hbm.channels % params.cores_per_chip != 0) {
@@ -114,14 +135,10 @@ void check_hbm(const Configuration& configuration) {
             "expected less than a core's share of the HBM, " + std::to_string(half_mib) +
                 " MiB, found " + std::to_string(params.hbm.reserved_mib));
   }
-  try {
+  check_part(configuration, [&] {
     HbmTiming(params.hbm, params.clock_mhz);
     HbmCommandTiming(params.hbm, params.clock_mhz);
-  } catch (const ConfigurationError& error) {
-    const std::string text = error.what();
-    const std::size_t colon = text.find(": ");
-    fail_at(configuration, text.substr(0, colon), text.substr(colon + 2));
-  }
+  });
 }
 
 }  // namespace
@@ -131,6 +148,7 @@ void check(const Configuration& configuration) {
   check_arrays(configuration);
   check_slice(configuration);
   check_hbm(configuration);
+  check_slow_parts(configuration);
   check_input(configuration);
 }
 

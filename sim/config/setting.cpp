@@ -10,6 +10,7 @@
 #include "sim/config/derived_settings.h"
 #include "sim/config/nearest_name.h"
 #include "sim/config/parameter_text.h"
+#include "sim/config/part_setting.h"
 
 namespace tpu::config {
 namespace {
@@ -74,6 +75,9 @@ void apply_setting(Configuration& configuration, const std::string& assignment) 
   if (const DerivedSetting* derived = derived_setting(stated)) {
     path = derived->path;
     text = derived_text(*derived, configuration.params, flag, text);
+  } else if (auto part = part_setting(configuration.params, stated, text, flag)) {
+    path = std::move(part->path);
+    text = std::move(part->text);
   }
   bool known = false;
   visit_parameters(

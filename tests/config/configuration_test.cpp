@@ -191,8 +191,8 @@ TEST(Configuration, AnUnknownKeyIsNamedWithItsPlaceAndTheNearest) {
             "result_queue_entries)");
   EXPECT_EQ(error_of("clock = 1\n"),
             "my.toml:1:1: no parameter \"clock\" at the top level; the nearest is "
-            "\"clock_mhz\" (there are: name, chip, clock_mhz, cores_per_chip, core, hbm, dma, ici, "
-            "host, input, base)");
+            "\"clock_mhz\" (there are: name, chip, clock_mhz, slow_chips, cores_per_chip, core, "
+            "hbm, dma, ici, host, input, base)");
 }
 
 TEST(Configuration, AWrongTypeIsNamedWithItsPlace) {
@@ -350,6 +350,39 @@ TEST(Setting, QuantitiesThatUsersThinkInSetAParameter) {
   EXPECT_THROW(apply_setting(configuration, "hbm.gb_per_s=-1"), ConfigurationError);
   EXPECT_THROW(apply_setting(configuration, "hbm.gb_per_s=fast"), ConfigurationError);
   EXPECT_THROW(apply_setting(configuration, "hbm.gb_per_s=1e300"), ConfigurationError);
+}
+
+TEST(Setting, SingleChipsAndLinks) {
+  Configuration configuration = load_configuration("v3-8");
+  apply_setting(configuration, "chip[3].clock_mhz=470");
+  apply_setting(configuration, "chip[0].clock_mhz=900");
+  apply_setting(configuration, "chip[3].clock_mhz=471");
+  apply_setting(configuration, "link[1-0].gb_per_s=10.25");
+  apply_setting(configuration, "link[1-3].gb_per_s=0");
+  EXPECT_EQ(configuration.params.slow_chips, "0=900 3=471");
+  EXPECT_EQ(configuration.params.ici.slow_links, "0-1=82000 1-3=0");
+  EXPECT_EQ(configuration.origins["slow_chips"].where, "--set chip[3].clock_mhz=471");
+  EXPECT_NO_THROW(check(configuration));
+  EXPECT_EQ(parse_configuration(to_toml(configuration), "back.toml").params.ici.slow_links,
+            "0-1=82000 1-3=0");
+  EXPECT_EQ(error_of_setting("chip[4].clock_mhz=470"),
+            "--set chip[4].clock_mhz=470: slow_chips: expected chips below 4 (2x2), found chip 4");
+  EXPECT_EQ(error_of_setting("link[0-3].gb_per_s=1"),
+            "--set link[0-3].gb_per_s=1: ici.slow_links: expected neighbours in the slice of 2x2 "
+            "chips, found chips 0 and 3");
+  EXPECT_EQ(error_of_setting("chip[x].clock_mhz=470"),
+            "--set chip[x].clock_mhz=470: expected the number of a chip, such as chip[3], found "
+            "\"x\"");
+  EXPECT_EQ(error_of_setting("chip[1].clock_mhz=fast"),
+            "--set chip[1].clock_mhz=fast: expected MHz as a whole number, found \"fast\"");
+  EXPECT_EQ(error_of_setting("link[1].gb_per_s=1"),
+            "--set link[1].gb_per_s=1: expected the numbers of two chips, such as link[0-1], found "
+            "\"1\"");
+  EXPECT_EQ(error_of_setting("link[0-1].gb_per_s=-1"),
+            "--set link[0-1].gb_per_s=-1: expected 0 (broken) to 125000 GB/s, found \"-1\"");
+  EXPECT_EQ(error_of_setting("chip[1].hbm_gib=1"),
+            "--set chip[1].hbm_gib=1: expected chip[NUMBER].clock_mhz or "
+            "link[NUMBER-NUMBER].gb_per_s of single parts, found \"chip[1].hbm_gib\"");
 }
 
 TEST(Setting, AValueOfTheCommandLineWins) {

@@ -10,6 +10,7 @@
 
 #include "isa/dma_descriptor.h"
 #include "models/network/folded_network.h"
+#include "models/network/ici_routes.h"
 #include "sim/base/error.h"
 #include "tests/models/test_program.h"
 
@@ -205,6 +206,29 @@ class RandomExchanges {
   std::uint32_t labels_ = 0;
 };
 
+/// Now and then a chip of a slower clock, slow links, a broken one.
+void slow_down(MachineParams& params, std::mt19937& random) {
+  if (random() % 3 == 0) {
+    params.slow_chips =
+        std::to_string(random() % params.chips()) + "=" + std::to_string(100 + random() % 840);
+  }
+  const isa::Topology slice = params.topology();
+  for (std::uint32_t i = 0; i < random() % 3; ++i) {
+    const auto chip = static_cast<std::uint32_t>(random() % slice.chips());
+    const auto direction = static_cast<isa::Topology::Direction>(random() % 4);
+    if (!slice.has_link(chip, direction)) continue;
+    const std::string before = params.ici.slow_links;
+    params.ici.slow_links += " " + std::to_string(chip) + "-" +
+                             std::to_string(slice.neighbour(chip, direction)) + "=" +
+                             std::to_string(random() % 3 == 0 ? 0 : 20000 + random() % 700000);
+    try {
+      const IciRoutes routes(params);
+    } catch (const ConfigurationError&) {
+      params.ici.slow_links = before;  // It would cut the slice in two.
+    }
+  }
+}
+
 /// What an observer sees of each core. A wait may be told in several pieces.
 class Trace : public Observer {
  public:
@@ -261,13 +285,15 @@ struct Outcome {
   std::string text;  ///< With the trace.
   std::uint32_t simulated = 0;
   std::string counters;
+  std::string path;  ///< The critical one.
 };
 
 Outcome outcome(const isa::Program& program, const MachineParams& params, bool full,
-                bool watched = true) {
+                bool watched = true, std::uint32_t construction_seed = 0) {
   RunOptions options;
   options.steps = 2;
   options.pod_full = full;
+  options.construction_seed = construction_seed;
   Trace trace;
   if (watched) options.observer = &trace;
   std::ostringstream out;
@@ -285,9 +311,11 @@ Outcome outcome(const isa::Program& program, const MachineParams& params, bool f
       }
       out << '\n';
     }
-    return {out.str() + trace.text(), result.simulated_cores, out.str()};
+    std::ostringstream path;
+    for (const std::uint64_t cycles : result.critical_path.path) path << ' ' << cycles;
+    return {out.str() + trace.text(), result.simulated_cores, out.str(), path.str()};
   } catch (const ProgramFault& fault) {
-    return {fault.what(), 0, fault.what()};
+    return {fault.what(), 0, fault.what(), {}};
   }
 }
 
@@ -315,6 +343,7 @@ TEST(Folded, AgreesWithEveryCoreSimulatedOnRandomPrograms) {
     if (random() % 4 == 0) params.host.examples_per_s = 1e6;
     if (random() % 4 == 0) params.host.chips = 3;  // Hosts of unequal size.
     if (random() % 4 == 0) params.ici.hop_latency_ns = params.ici.local_latency_ns = 0;
+    slow_down(params, random);
     const isa::Program program = RandomExchanges(seed, x, y).make();
     const Outcome full = outcome(program, params, true);
     const Outcome fold = outcome(program, params, false);
@@ -331,9 +360,33 @@ TEST(Folded, AgreesWithEveryCoreSimulatedOnRandomPrograms) {
   EXPECT_GT(split, programs() / 20);
 }
 
+/// In which order modules of a phase act follows from the order in which they were made.
+TEST(Pod, NothingDependsOnTheOrderInWhichModulesAreMade) {
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    std::mt19937 random(seed);
+    MachineParams params = slice(2 << random() % 2, 2 << random() % 2, random() % 2 == 0, true);
+    params.host.examples_per_s = seed % 2 == 0 ? 1e6 : 0;
+    params.host.chips = 2;
+    if (seed % 5 == 0) params.ici.hop_latency_ns = params.ici.local_latency_ns = 0;
+    slow_down(params, random);
+    const isa::Program program =
+        RandomExchanges(2000 + seed, params.ici.mesh_x, params.ici.mesh_y).make();
+    for (const bool watched : {true, false}) {
+      const Outcome in_order = outcome(program, params, true, watched);
+      for (const std::uint32_t order : {1u, 2u}) {
+        const Outcome shuffled = outcome(program, params, true, watched, order);
+        ASSERT_EQ(in_order.text, shuffled.text) << "seed " << seed;
+        ASSERT_EQ(in_order.path, shuffled.path) << "seed " << seed;
+      }
+    }
+  }
+}
+
 TEST(Folded, AgreesOnSlicesOfEightByEight) {
   for (std::uint32_t seed = 1; seed <= 6; ++seed) {
-    const MachineParams params = slice(8, 8, seed % 2 == 0, seed % 3 == 0);
+    MachineParams params = slice(8, 8, seed % 2 == 0, seed % 3 == 0);
+    if (seed == 5) params.slow_chips = "9=470";
+    if (seed == 6) params.ici.slow_links = "9-10=0 17-18=100000";
     const isa::Program program = RandomExchanges(1000 + seed, 8, 8).make();
     ASSERT_EQ(outcome(program, params, true).text, outcome(program, params, false).text) << seed;
   }

@@ -269,9 +269,10 @@ TEST(Ici, DimensionOrderAndWrap) {
 std::vector<IciRouter::Direction> way(const MachineParams& params, std::uint32_t from,
                                       std::uint32_t to) {
   std::vector<IciRouter::Direction> links;
+  const IciRoutes routes(params);
   std::uint32_t chip = from;
   while (chip != to) {
-    IciRouter router(params, chip);
+    IciRouter router(params, routes, chip);
     IciMessage message;
     message.source_chip = from;
     message.destination_chip = to;
@@ -330,7 +331,8 @@ TEST(IciRouter, OfTwoWaysRoundTheShorterIsTakenAndOfEqualOnesThatUpwards) {
 
 TEST(IciRouter, EachCoreOfAChipHasALocalPathOfItsOwn) {
   constexpr std::uint64_t kBytes = 16 * 1024;
-  IciRouter router(MachineParams(), 0);
+  const IciRoutes routes{MachineParams()};
+  IciRouter router(MachineParams(), routes, 0);
   IciMessage message;
   message.bytes = kBytes;
   // Both cores send to each other, and core 0 once more.

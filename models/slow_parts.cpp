@@ -1,0 +1,124 @@
+#include "models/slow_parts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <string_view>
+
+#include "sim/base/error.h"
+
+namespace tpu {
+namespace {
+
+constexpr const char* kChips = "slow_chips";
+constexpr const char* kLinks = "ici.slow_links";
+
+/// A number at the begin of `text`, which is taken off.
+bool take_number(std::string_view& text, std::uint32_t& number) {
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (result.ec != std::errc()) return false;
+  text.remove_prefix(static_cast<std::size_t>(result.ptr - text.data()));
+  return true;
+}
+
+bool take_sign(std::string_view& text, char sign) {
+  if (text.empty() || text.front() != sign) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+/// Calls `read(word)` for each word of a list; it says whether it understood.
+template <class Read>
+void read_list(const std::string& text, const std::string& parameter, const char* expected,
+               const Read& read) {
+  std::istringstream in(text);
+  for (std::string word; in >> word;) {
+    if (read(std::string_view(word))) continue;
+    throw ConfigurationError(parameter + ": expected " + expected + ", found \"" + word + "\"");
+  }
+}
+
+void check_chip(const MachineParams& params, const char* parameter, std::uint32_t chip) {
+  if (chip < params.chips()) return;
+  throw ConfigurationError(std::string(parameter) + ": expected chips below " +
+                           std::to_string(params.chips()) + " (" + params.topology().text() +
+                           "), found chip " + std::to_string(chip));
+}
+
+bool are_linked(const isa::Topology& slice, std::uint32_t a, std::uint32_t b) {
+  for (std::uint8_t d = 0; d < isa::Topology::kDirections; ++d) {
+    const auto direction = static_cast<isa::Topology::Direction>(d);
+    if (slice.has_link(a, direction) && slice.neighbour(a, direction) == b) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ChipClocks read_chip_clocks(const std::string& text) {
+  ChipClocks clocks;
+  read_list(text, kChips, "CHIP=MHZ, such as 3=470", [&](std::string_view word) {
+    std::uint32_t chip = 0, mhz = 0;
+    if (!take_number(word, chip) || !take_sign(word, '=') || !take_number(word, mhz)) return false;
+    clocks[chip] = mhz;
+    return word.empty();
+  });
+  return clocks;
+}
+
+LinkRates read_link_rates(const std::string& text) {
+  LinkRates rates;
+  read_list(text, kLinks, "CHIP-CHIP=MBPS, such as 0-1=82000", [&](std::string_view word) {
+    std::uint32_t a = 0, b = 0, mbps = 0;
+    if (!take_number(word, a) || !take_sign(word, '-') || !take_number(word, b)) return false;
+    if (!take_sign(word, '=') || !take_number(word, mbps)) return false;
+    rates[std::minmax(a, b)] = mbps;
+    return word.empty();
+  });
+  return rates;
+}
+
+std::string text_of(const ChipClocks& clocks) {
+  std::string text;
+  for (const auto& [chip, mhz] : clocks) {
+    text += (text.empty() ? "" : " ") + std::to_string(chip) + "=" + std::to_string(mhz);
+  }
+  return text;
+}
+
+std::string text_of(const LinkRates& rates) {
+  std::string text;
+  for (const auto& [ends, mbps] : rates) {
+    text += (text.empty() ? "" : " ") + std::to_string(ends.first) + "-" +
+            std::to_string(ends.second) + "=" + std::to_string(mbps);
+  }
+  return text;
+}
+
+ChipClocks slow_chips(const MachineParams& params) {
+  ChipClocks clocks = read_chip_clocks(params.slow_chips);
+  for (const auto& [chip, mhz] : clocks) {
+    check_chip(params, kChips, chip);
+    if (mhz >= 1 && mhz <= params.clock_mhz) continue;
+    throw ConfigurationError(
+        std::string(kChips) + ": expected 1 to " + std::to_string(params.clock_mhz) +
+        " MHz of chip " + std::to_string(chip) +
+        " (clock_mhz is that of the fastest chips), found " + std::to_string(mhz));
+  }
+  return clocks;
+}
+
+LinkRates slow_links(const MachineParams& params) {
+  LinkRates rates = read_link_rates(params.ici.slow_links);
+  for (const auto& [ends, mbps] : rates) {
+    check_chip(params, kLinks, ends.first);
+    check_chip(params, kLinks, ends.second);
+    if (are_linked(params.topology(), ends.first, ends.second)) continue;
+    throw ConfigurationError(std::string(kLinks) + ": expected neighbours in the slice of " +
+                             params.topology().text() + " chips, found chips " +
+                             std::to_string(ends.first) + " and " + std::to_string(ends.second));
+  }
+  return rates;
+}
+
+}  // namespace tpu
