@@ -11,6 +11,7 @@
 #include "sim/base/error.h"
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/kernels/mesh_all_reduce.h"
+#include "workloads/compiler/kernels/mesh_cut.h"
 
 namespace tpu::test {
 namespace {
@@ -186,6 +187,33 @@ RunResult timed(const AllReduceShape& shape, const MachineParams& params, bool f
   options.pod_full = full;
   options.steps = 2;
   return machine.run(options);
+}
+
+TEST(MeshAllReduce, LargeSegmentsTravelInTwoParts) {
+  for (MachineParams params : {mesh(4, 1, false, false), mesh(4, 1, true, false)}) {
+    SCOPED_TRACE(params.topology().text());
+    params.core.vmem_mib = 4;
+    const AllReduceShape shape = mesh_shape(2000, target_of(params, params.cores()));
+    const std::uint32_t members = params.ici.mesh_x;
+    EXPECT_EQ(compiler::segment_parts(shape.mesh.bucket_granules / 2 / members, members), 2U);
+    check_sums(params, params.cores(), 2000, 2, false);
+  }
+}
+
+/// While one part's latency passes the other one is on the links: without parts the steps of 8x8
+/// chips that do not wrap take their latency each.
+TEST(MeshAllReduce, PartsHideTheLatencyOfLongSides) {
+  MachineParams params = mesh(8, 8, false, false);
+  params.core.vmem_mib = 16;
+  const Target target = target_of(params, params.cores());
+  const AllReduceShape shape = mesh_shape(24000, target);
+  const RunResult result = timed(shape, params, false);
+  // Of half of the range seven eighths cross the links of a line twice, then an eighth of it.
+  const double link_bytes_per_cycle = params.ici.link_mbps * 1e6 / 8 / (params.clock_mhz * 1e6);
+  const double bytes = 24000 * 1024.0 / 2 * 2 * (7.0 / 8 + 7.0 / 64);
+  const double step = static_cast<double>(result.cycles) / 2;
+  EXPECT_GT(step, bytes / link_bytes_per_cycle);
+  EXPECT_LT(step, 1.9 * bytes / link_bytes_per_cycle);
 }
 
 /// Sides of one step, of several from the nearer side, of more than the cost model would cut.

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "models/machine.h"
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
+#include "tests/compiler/machine_target.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/passes/async_pairs.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -111,6 +113,38 @@ TEST(CollectiveForms, AllReducesByOtherOperationsAndOfIntegers) {
   check.least = -500000000;
   check.most = 500000000;
   check_hlo(collective("s32[8,128]", "s32[8,128]", "all-reduce(x), to_apply=sum", true), check);
+}
+
+/// Large enough that each replica combines a part of all arrays, which no part fills.
+TEST(CollectiveForms, LargeAllReducesByOtherOperationsGoInParts) {
+  HloCheck check = four_cores();
+  check.least = -500000000;
+  check.most = 500000000;
+  for (const char* groups : {"", ", replica_groups={{0,3},{2,1}}"}) {
+    const std::string most = std::string("all-reduce(x), to_apply=most") + groups;
+    check_hlo(collective("f32[70,128]", "f32[70,128]", most, true), four_cores());
+    check_hlo(collective("bf16[9000]", "bf16[9000]", most, true), four_cores());
+    check_hlo(collective("s32[3,41,40]", "s32[3,41,40]",
+                         std::string("all-reduce(x), to_apply=sum") + groups, true),
+              check);
+  }
+}
+
+/// An array of n words crosses the links about twice, not once for each replica.
+TEST(CollectiveForms, IntegersCostAboutWhatFloatingSumsDo) {
+  const auto cycles = [](const std::string& type, std::uint32_t cores) {
+    const std::string array = type + "[1048576]";
+    std::string text = collective(array, array, "all-reduce(x), to_apply=sum", true);
+    text.replace(text.find("count=4"), 7, "count=" + std::to_string(cores));
+    MachineParams params;
+    params.ici.mesh_x = params.ici.mesh_y = cores == 32 ? 4 : 2;
+    const isa::Program program =
+        compiler::compile(hlo::read_hlo_text("t.hlo", text), target_of(params, cores));
+    Machine machine(params, program);
+    return static_cast<double>(machine.run(RunOptions()).cycles);
+  };
+  EXPECT_LT(cycles("s32", 8), 3 * cycles("f32", 8));
+  EXPECT_LT(cycles("s32", 32), 3 * cycles("f32", 32));
 }
 
 TEST(CollectiveForms, ReplicasKnowTheirNumber) {

@@ -51,11 +51,20 @@ class MeshAllReduce {
   struct Way {
     RemoteDmaWords reduce, gather;
   };
+  /// A part of each segment, which travels by itself.
+  struct Part {
+    std::uint32_t row = 0;  ///< Its first one in a segment.
+    Way forward, backward;
+  };
   struct Dimension {
     std::uint32_t members = 1, granules = 0;  ///< Granules of a member's segment.
     std::uint32_t arrivals = 0;               ///< First of its rows in the region of that name.
     Line line;
-    Way forward, backward;
+    std::vector<Part> parts;
+
+    std::uint32_t part_granules() const {
+      return granules / static_cast<std::uint32_t>(parts.size());
+    }
   };
 
   std::uint32_t bucket() const { return shape_.mesh.bucket_granules; }
@@ -77,9 +86,9 @@ class MeshAllReduce {
   SReg first_row(SReg slot, const Dimension& along);
   void reduce(const Dimension& along, SReg begin);
   void gather(const Dimension& along, SReg begin);
-  void for_both_ways(const Dimension& along, SReg step,
-                     const std::function<void(const Way&, bool forward)>& visit);
-  void receive_part(const Dimension& along, bool forward, SReg begin, SReg step);
+  using Move = std::function<void(const Part&, bool forward, SReg step)>;
+  void travel(const Dimension& along, const Move& send, const Move& receive);
+  SReg arrival_row(const Dimension& along, const Part& part, bool forward, SReg step);
   void add_rows(SReg to_row, SReg from_row, std::uint32_t granules);
   SReg segment_row(SReg begin, const Dimension& along, ScalarOperand ahead);
 
@@ -167,12 +176,17 @@ RemoteDmaWords MeshAllReduce::prepare_dma(std::uint32_t sent, std::uint32_t gran
 }
 
 void MeshAllReduce::prepare_dimension(Dimension& along, std::uint32_t sent) {
+  along.parts.resize(segment_parts(along.granules, along.members));
   const auto way = [&](SReg to) {
-    return Way{prepare_dma(sent, along.granules, {to, core_}),
-               prepare_dma(sent, along.granules, {to, core_})};
+    return Way{prepare_dma(sent, along.part_granules(), {to, core_}),
+               prepare_dma(sent, along.part_granules(), {to, core_})};
   };
-  if (steps_forward(along.members) > 0) along.forward = way(along.line.next);
-  if (steps_backward(along.members) > 0) along.backward = way(along.line.previous);
+  for (std::uint32_t p = 0; p < along.parts.size(); ++p) {
+    Part& part = along.parts[p];
+    part.row = p * rows(along.part_granules());
+    if (steps_forward(along.members) > 0) part.forward = way(along.line.next);
+    if (steps_backward(along.members) > 0) part.backward = way(along.line.previous);
+  }
 }
 
 void MeshAllReduce::prepare_dmas() {
@@ -306,63 +320,74 @@ SReg MeshAllReduce::segment_row(SReg begin, const Dimension& along, ScalarOperan
   return kernel_.add(begin, kernel_.mul(segment, rows(along.granules)));
 }
 
-/// Both ways round in a step; the nearer side has one step less, or none.
-void MeshAllReduce::for_both_ways(const Dimension& along, SReg step,
-                                  const std::function<void(const Way&, bool forward)>& visit) {
-  visit(along.forward, true);
+/// The steps of a dimension: in each one, part by part and both ways round, what comes is received
+/// and what goes on in the next step is sent at once. The nearer side has one step less, or none.
+void MeshAllReduce::travel(const Dimension& along, const Move& send, const Move& receive) {
+  const std::uint32_t forward = steps_forward(along.members);
   const std::uint32_t backward = steps_backward(along.members);
-  if (backward == 0) return;
-  kernel_.if_(kernel_.less(step, backward), [&] { visit(along.backward, false); });
+  if (forward == 0) return;
+  for (const Part& part : along.parts) {
+    send(part, true, kernel_.constant(0));
+    if (backward > 0) send(part, false, kernel_.constant(0));
+  }
+  const auto take_step = [&](const Part& part, bool is_forward, SReg step) {
+    receive(part, is_forward, step);
+    const std::uint32_t last = (is_forward ? forward : backward) - 1;
+    kernel_.if_(kernel_.less(step, last), [&] { send(part, is_forward, kernel_.add(step, 1)); });
+  };
+  kernel_.loop(forward, [&](SReg step) {
+    for (const Part& part : along.parts) {
+      take_step(part, true, step);
+      if (backward == 0) continue;
+      kernel_.if_(kernel_.less(step, backward), [&] { take_step(part, false, step); });
+    }
+  });
+}
+
+/// Where a part of a step arrives.
+SReg MeshAllReduce::arrival_row(const Dimension& along, const Part& part, bool forward, SReg step) {
+  const std::uint32_t behind = forward ? 0 : steps_forward(along.members) * rows(along.granules);
+  return kernel_.add(kernel_.mul(step, rows(along.granules)), along.arrivals + behind + part.row);
 }
 
 /// Reduce-scatter along a dimension: each core ends with the sum of its own segment. Half of the
 /// others' parts come one way round, half the other way; on the way each core adds its own.
 void MeshAllReduce::reduce(const Dimension& along, SReg begin) {
-  const std::uint32_t forward_steps = steps_forward(along.members);
-  if (forward_steps == 0) return;
-  kernel_.loop(forward_steps, [&](SReg step) {
-    for_both_ways(along, step, [&](const Way& way, bool forward) {
-      const SReg row =
-          forward ? segment_row(begin, along, kernel_.sub(forward_steps, step))
-                  : segment_row(begin, along, kernel_.sub(step, steps_backward(along.members)));
-      const std::uint32_t behind = forward ? 0 : forward_steps * rows(along.granules);
-      start_remote_dma(kernel_, way.reduce, row,
-                       kernel_.add(kernel_.mul(step, rows(along.granules)),
-                                   arrivals_.row + along.arrivals + behind));
-      kernel_.new_block();
-    });
-    for_both_ways(along, step, [&](const Way& way, bool forward) {
-      kernel_.wait(way.reduce.received, along.granules);
-      kernel_.new_block();
-      receive_part(along, forward, begin, step);
-    });
-  });
-}
-
-/// Adds what has arrived in a step to the segment that it belongs to.
-void MeshAllReduce::receive_part(const Dimension& along, bool forward, SReg begin, SReg step) {
-  const std::uint32_t forward_steps = steps_forward(along.members);
-  const SReg ahead = forward ? kernel_.sub(forward_steps - 1, step)
-                             : kernel_.sub(step, steps_backward(along.members) - 1);
-  const std::uint32_t behind = forward ? 0 : forward_steps * rows(along.granules);
-  add_rows(kernel_.sub(segment_row(begin, along, ahead), buffers_.row),
-           kernel_.add(kernel_.mul(step, rows(along.granules)), along.arrivals + behind),
-           along.granules);
+  const auto forward_steps = steps_forward(along.members);
+  const auto backward_steps = steps_backward(along.members);
+  const Move send = [&](const Part& part, bool forward, SReg step) {
+    const SReg ahead =
+        forward ? kernel_.sub(forward_steps, step) : kernel_.sub(step, backward_steps);
+    const RemoteDmaWords& dma = (forward ? part.forward : part.backward).reduce;
+    start_remote_dma(kernel_, dma, kernel_.add(segment_row(begin, along, ahead), part.row),
+                     kernel_.add(arrival_row(along, part, forward, step), arrivals_.row));
+    kernel_.new_block();
+  };
+  const Move receive = [&](const Part& part, bool forward, SReg step) {
+    kernel_.wait((forward ? part.forward : part.backward).reduce.received, along.part_granules());
+    kernel_.new_block();
+    const SReg ahead =
+        forward ? kernel_.sub(forward_steps - 1, step) : kernel_.sub(step, backward_steps - 1);
+    const SReg sum = kernel_.sub(segment_row(begin, along, ahead), buffers_.row);
+    add_rows(kernel_.add(sum, part.row), arrival_row(along, part, forward, step),
+             along.part_granules());
+  };
+  travel(along, send, receive);
 }
 
 /// All-gather along a dimension: segments arrive where they belong, half of them from either side.
 void MeshAllReduce::gather(const Dimension& along, SReg begin) {
-  if (steps_forward(along.members) == 0) return;
-  kernel_.loop(steps_forward(along.members), [&](SReg step) {
-    for_both_ways(along, step, [&](const Way& way, bool forward) {
-      const SReg row = segment_row(begin, along, forward ? kernel_.sub(0, step) : step);
-      start_remote_dma(kernel_, way.gather, row, row);
-      kernel_.new_block();
-    });
-    for_both_ways(along, step,
-                  [&](const Way& way, bool) { kernel_.wait(way.gather.received, along.granules); });
+  const Move send = [&](const Part& part, bool forward, SReg step) {
+    const SReg segment = segment_row(begin, along, forward ? kernel_.sub(0, step) : step);
+    const SReg row = kernel_.add(segment, part.row);
+    start_remote_dma(kernel_, (forward ? part.forward : part.backward).gather, row, row);
     kernel_.new_block();
-  });
+  };
+  const Move receive = [&](const Part& part, bool forward, SReg) {
+    kernel_.wait((forward ? part.forward : part.backward).gather.received, along.part_granules());
+    kernel_.new_block();
+  };
+  travel(along, send, receive);
 }
 
 /// Adds rows of what has arrived to rows of the buffers.

@@ -43,13 +43,17 @@ double bucket_cycles(const MeshCut& cut, std::uint32_t granules, const Target& t
   const double share = cut.first == cut.second ? 1 : cut.pair;
   const auto ring = [&](std::size_t dimension, double part) {
     const isa::Topology::Dimension& along = target.slice.dimension(dimension);
+    if (along.size < 2) return;
     const double segment = share * part / along.size / target.link_bytes_per_cycle;
     const double steps = steps_forward(along.size);
     // Out over the even chips and back over the odd ones: two links a step, shared by both ways.
     const bool folds = !along.wraps && along.size > 2;
-    const double segments = folds ? along.size - 1 : steps;
+    const double passage = (folds ? along.size - 1 : steps) / steps * segment;
+    const double latency = (folds ? 2 : 1) * target.hop_cycles + kStepCycles;
+    // While a part is on the links, the latency of the other one passes.
+    const auto granules = static_cast<std::uint32_t>(part / isa::kHbmGranuleBytes / along.size);
     cycles +=
-        2 * (steps * ((folds ? 2 : 1) * target.hop_cycles + kStepCycles) + segments * segment);
+        2 * steps * std::max(passage, passage / segment_parts(granules, along.size) + latency);
   };
   ring(cut.y_first ? 1 : 0, half);
   ring(cut.y_first ? 0 : 1, half / cut.first);

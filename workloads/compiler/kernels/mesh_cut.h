@@ -26,10 +26,19 @@ struct MeshCut {
 inline std::uint32_t steps_forward(std::uint32_t members) { return members / 2; }
 inline std::uint32_t steps_backward(std::uint32_t members) { return members - 1 - members / 2; }
 
+/// A segment that fills so many registers twice travels as two parts: one is on its links while the
+/// other one's latency passes and its sum is made.
+constexpr std::uint32_t kSmallestPartRegisters = 8;
+
 constexpr std::uint32_t kMeshBuffers = 3;  ///< Being exchanged, summed and stored.
 /// Granules that the vector unit adds at once.
 constexpr std::uint32_t kRegisterGranules =
     isa::kSublanes * isa::kVmemRowBytes / isa::kHbmGranuleBytes;
+/// The parts of a segment of so many granules on a ring of so many members.
+inline std::uint32_t segment_parts(std::uint32_t granules, std::uint32_t members) {
+  const std::uint32_t smallest = kSmallestPartRegisters * kRegisterGranules;
+  return members > 2 && granules >= 2 * smallest && granules % (2 * kRegisterGranules) == 0 ? 2 : 1;
+}
 constexpr int kMeshFieldBits = 10;  ///< For a place on a side.
 
 }  // namespace tpu::compiler

@@ -20,6 +20,9 @@ using hlo::HloOpcode;
 
 namespace {
 
+/// Elements for each member from which on an all-reduce is cut into parts: a tile.
+constexpr std::int64_t kSmallestParted = 1024;
+
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
@@ -43,6 +46,10 @@ class Collectives {
   /// The operands, and the arrays of those that are tuples.
   std::vector<Id> arrays_of(const HloInstruction& permute);
   void visit_all_reduce(Id id);
+  /// Arrays [members, ...] of one value, combined by a binary operation.
+  Id combined(HloOpcode opcode, Id all);
+  Id reduced_whole(HloOpcode opcode, Id operand);
+  Id reduced_in_parts(HloOpcode opcode, Id operand);
   void visit_id(Id id);
   void keep(Id id);
 
@@ -294,6 +301,40 @@ void Collectives::visit_permute(Id id) {
   finish(id, results);
 }
 
+Id Collectives::combined(HloOpcode opcode, Id all) {
+  const Extents extents = edit_.dimensions(all);
+  const Extents one(extents.begin() + 1, extents.end());
+  Extents starts(extents.size(), 0), limits = extents;
+  Id result = -1;
+  for (std::int64_t r = 0; r < members_; ++r) {
+    starts[0] = r;
+    limits[0] = r + 1;
+    const Id part = edit_.reshape(edit_.slice(all, starts, limits), one);
+    result = result < 0 ? part : edit_.binary(opcode, result, part);
+  }
+  return result;
+}
+
+/// Every member collects all arrays: one way round the ring, of a small array.
+Id Collectives::reduced_whole(HloOpcode opcode, Id operand) {
+  return combined(opcode, gathered(operand));
+}
+
+/// Reduce-scatter and all-gather: each member gets one part of all arrays by an exchange, combines
+/// them, and all collect what came out. Each sends twice the array, whatever the members.
+Id Collectives::reduced_in_parts(HloOpcode opcode, Id operand) {
+  constexpr std::int64_t kTile = 1024, kLanes = 128;  // Parts of whole tiles lie one by one.
+  const Extents extents = edit_.dimensions(operand);
+  const std::int64_t elements = edit_.shape(operand).element_count();
+  const std::int64_t unit = members_ * kTile;
+  const std::int64_t padded = (elements + unit - 1) / unit * unit;
+  const Id flat = edit_.pad_high(edit_.reshape(operand, {elements}), {padded - elements});
+  const Id parts = edit_.reshape(flat, {members_, padded / members_ / kLanes, kLanes});
+  const Id mine = combined(opcode, exchanged(HloOpcode::kAllToAll, parts));
+  const Id all = edit_.reshape(gathered(mine), {padded});
+  return edit_.reshape(edit_.slice(all, {0}, {elements}), extents);
+}
+
 /// Other operations than a sum of floating values.
 void Collectives::visit_all_reduce(Id id) {
   const HloInstruction reduce = at(id);
@@ -313,16 +354,9 @@ void Collectives::visit_all_reduce(Id id) {
   std::vector<Id> results;
   edit_.stand_for(id);
   for (Id operand : reduce.operands) {
-    const Id all = gathered(operand);
-    const ElementType type = edit_.shape(all).type;
-    Extents starts(edit_.dimensions(all).size(), 0), limits = edit_.dimensions(all);
-    Id result = -1;
-    for (std::int64_t r = 0; r < members_; ++r) {
-      starts[0] = r;
-      limits[0] = r + 1;
-      const Id one = edit_.reshape(edit_.slice(all, starts, limits), edit_.dimensions(operand));
-      result = result < 0 ? one : edit_.binary(opcode, result, one);
-    }
+    const ElementType type = edit_.shape(operand).type;
+    const bool is_small = edit_.shape(operand).element_count() < kSmallestParted * members_;
+    const Id result = is_small ? reduced_whole(opcode, operand) : reduced_in_parts(opcode, operand);
     results.push_back(edit_.convert(result, type));
   }
   finish(id, results);
