@@ -95,6 +95,54 @@ TEST(SlowChip, BlocksAndTheInterpreterAgree) {
   }
 }
 
+/// A wait ends between two edges of a clock of 94 MHz, ten cycles apart: what follows waits for the
+/// next one.
+TEST(SlowChip, GoesOnAtAnEdgeOfItsClock) {
+  for (const int delay : {100, 103, 109}) {
+    const isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 1 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 }
+  { sbr.rel (%p1) target = waits }
+  { %s4 = smov 0 }
+  { %s4 = smov 0 ;; vdelay )" + std::to_string(delay) +
+                                            R"( }
+  { vsyncadd.remote 2359301, 1 }
+waits:
+  { sbr.rel (!%p1) target = end }
+  { %s4 = smov 0 }
+  { vwait.ge.trace 5, 1 }
+  { %s4 = smov 0 }
+end:
+  { %s4 = smov 0 }
+)");
+    MachineParams params;
+    params.slow_chips = "1=94";
+    RunOptions options;
+    options.cores = {0, 2};
+    const RunResult result = test::run(program, options, params);
+    // The wait's bundle and two more.
+    const std::uint64_t sent = 2 + 1 + 1 + 1 + 1 + static_cast<std::uint64_t>(delay);
+    const std::uint64_t arrived = sent + 940;
+    EXPECT_EQ(result.cores[1].end_cycle, (arrived + 9) / 10 * 10 + 30) << delay;
+  }
+}
+
+/// Results come after so many edges of the chip's own clock, however long a wait was.
+TEST(SlowChip, LatenciesCountItsOwnCycles) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 0, 64, 0, 1 }
+  { vmatmul.f32.gmra.mxu0 %v0 }
+  { dma.done.wait 1, 64 }
+  { %v1 = vpop.f32.mrf.mxu0 }
+)");
+  EXPECT_EQ(test::fault_of(program), "");  // The DMA takes longer than the result.
+  MachineParams params;
+  params.slow_chips = "0=94";
+  EXPECT_NE(test::fault_of(program, test::on_core(0), params).find("too early"), std::string::npos);
+}
+
 /// Each core sends `granules` to the core of the same number on the chip that differs in x, and
 /// waits for its own.
 isa::Program swap_along_x(std::uint32_t granules) {
