@@ -6,7 +6,12 @@ namespace tpu {
 
 Chip::Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
            std::uint32_t number, std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads)
-    : sc_core::sc_module(name), router_("router", clock, setup.params, setup.routes, number) {
+    : sc_core::sc_module(name) {
+  if (setup.options.ici_packet) {
+    packet_router_ = std::make_unique<PacketRouter>("router", clock, setup.params, number);
+  } else {
+    router_ = std::make_unique<Router>("router", clock, setup.params, setup.routes, number);
+  }
   for (std::uint32_t c = 0; c < setup.params.cores_per_chip; ++c) {
     const std::uint32_t core = number * setup.params.cores_per_chip + c;
     hbm_.push_back(std::make_unique<Hbm>(("hbm" + std::to_string(c)).c_str(), clock, setup.params,
@@ -15,8 +20,13 @@ Chip::Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
     cores_.push_back(std::make_unique<Core>(("core" + std::to_string(c)).c_str(), clock, setup,
                                             core, hbm[core], loads[core]));
     cores_.back()->out_hbm(*hbm_.back());
-    cores_.back()->out_ici(router_);
-    router_.connect(c, cores_.back().get());
+    if (packet_router_) {
+      cores_.back()->out_ici(*packet_router_);
+      packet_router_->connect(c, cores_.back().get());
+    } else {
+      cores_.back()->out_ici(*router_);
+      router_->connect(c, cores_.back().get());
+    }
   }
 }
 

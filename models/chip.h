@@ -5,6 +5,7 @@
 
 #include "models/core/core.h"
 #include "models/memory/hbm.h"
+#include "models/network/packet_router.h"
 #include "models/network/router.h"
 
 namespace tpu {
@@ -15,11 +16,14 @@ class Chip : public sc_core::sc_module {
   Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
        std::uint32_t number, std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads);
 
-  Router& router() { return router_; }
+  /// The one, or packet by packet the other.
+  Router& router() { return *router_; }
+  PacketRouter& packet_router() { return *packet_router_; }
   std::vector<std::unique_ptr<Core>>& cores() { return cores_; }
 
  private:
-  Router router_;
+  std::unique_ptr<Router> router_;
+  std::unique_ptr<PacketRouter> packet_router_;
   std::vector<std::unique_ptr<Hbm>> hbm_;
   std::vector<std::unique_ptr<Core>> cores_;  ///< Only those that run.
 };

@@ -271,7 +271,7 @@ CoreClasses Machine::Impl::first_classes(const RunOptions& options,
   const bool loaded = std::any_of(loads_.begin(), loads_.end(), [](const CoreLoad& load) {
     return !load.hbm.empty() || !load.smem.empty() || !load.infeed.empty();
   });
-  const bool alike = !options.values && !options.pod_full && !loaded;
+  const bool alike = !options.values && !options.pod_full && !options.ici_packet && !loaded;
   CoreClasses classes(numbers, params_.cores(), alike);
   const ChipClocks slow = slow_chips(params_);
   if (!alike || slow.empty()) return classes;

@@ -34,17 +34,21 @@ Pod::Pod(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& 
   for (const std::unique_ptr<Chip>& chip : chips_) {
     for (std::unique_ptr<Core>& core : chip->cores()) cores_.push_back(core.get());
   }
-  connect_chips(setup.params.topology());
+  connect_chips(setup.params.topology(), setup.options.ici_packet);
   connect_hosts(clock, setup, loads);
 }
 
-void Pod::connect_chips(const isa::Topology& topology) {
+void Pod::connect_chips(const isa::Topology& topology, bool packets) {
   for (std::uint32_t chip = 0; chip < chips_.size(); ++chip) {
     for (std::size_t d = 0; d < isa::Topology::kDirections; ++d) {
       const auto direction = static_cast<isa::Topology::Direction>(d);
       if (!topology.has_link(chip, direction)) continue;
       const std::uint32_t to = topology.neighbour(chip, direction);
-      chips_[chip]->router().out_neighbours[d](chips_[to]->router());
+      if (packets) {
+        chips_[chip]->packet_router().out_neighbours[d](chips_[to]->packet_router());
+      } else {
+        chips_[chip]->router().out_neighbours[d](chips_[to]->router());
+      }
     }
   }
 }

@@ -18,7 +18,7 @@ class Pod : public sc_core::sc_module {
   const std::vector<Core*>& cores() const { return cores_; }
 
  private:
-  void connect_chips(const isa::Topology& topology);
+  void connect_chips(const isa::Topology& topology, bool packets);
   void connect_hosts(RunClock& clock, const CoreSetup& setup, const std::vector<CoreLoad>& loads);
 
   std::vector<std::unique_ptr<Chip>> chips_;

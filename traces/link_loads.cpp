@@ -92,7 +92,8 @@ std::vector<double> link_bytes(const RunRecord& record, const LinkLoad& link, st
     }
     if (known->second) sent.push_back({dma.begin, dma.end, static_cast<double>(dma.bytes)});
   }
-  const double per_cycle = record.params.ici.link_mbps / 8.0 / record.params.clock_mhz;
+  const double per_cycle =
+      routes.link_mbps(link.from_chip, link.direction) / 8.0 / record.params.clock_mhz;
   return binned_within({}, sent, record.result.cycles, bins, per_cycle);
 }
 

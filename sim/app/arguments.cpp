@@ -74,12 +74,15 @@ void parse_detail(const std::string& text, Arguments& arguments) {
       arguments.mxu_array = part == "mxu=array";
     } else if (part == "hbm=command" || part == "hbm=closed") {
       arguments.hbm_command = part == "hbm=command";
+    } else if (part == "ici=packet" || part == "ici=message") {
+      arguments.ici_packet = part == "ici=packet";
     } else if (part == "pod=full" || part == "pod=folded") {
       arguments.pod_full = part == "pod=full";
     } else {
       throw UsageError(
           "--detail: expected core=interpret, core=blocks, mxu=array, mxu=ports, "
-          "hbm=command, hbm=closed, pod=full, pod=folded, values=on or values=off, "
+          "hbm=command, hbm=closed, ici=packet, ici=message, pod=full, pod=folded, values=on or "
+          "values=off, "
           "found \"" +
           part + "\"");
     }

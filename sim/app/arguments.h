@@ -54,6 +54,7 @@ struct Arguments {
   bool mxu_array = false;
   bool what_if = false;      ///< Simulate again with parts of the machine changed.
   bool hbm_command = false;  ///< HBM command by command.
+  bool ici_packet = false;   ///< Routers packet by packet.
   bool pod_full = false;
   std::string inputs, outputs, check;
   /// The paths of loops and conditionals, by name of their HLO instruction.

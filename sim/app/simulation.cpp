@@ -217,6 +217,7 @@ std::string detail_of(const Arguments& arguments) {
   std::string detail = arguments.mxu_array ? "mxu=array" : "";
   if (arguments.interpret && !arguments.mxu_array) detail = "core=interpret";
   if (arguments.hbm_command) detail += std::string(detail.empty() ? "" : ",") + "hbm=command";
+  if (arguments.ici_packet) detail += std::string(detail.empty() ? "" : ",") + "ici=packet";
   return detail;
 }
 
@@ -345,6 +346,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   options.interpret = arguments.interpret;
   options.mxu_array = arguments.mxu_array;
   options.hbm_command = arguments.hbm_command;
+  options.ici_packet = arguments.ici_packet;
   options.pod_full = arguments.pod_full;
   options.check_names = arguments.values;
   options.cores = workload.cores;

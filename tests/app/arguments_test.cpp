@@ -122,10 +122,10 @@ TEST(Errors, AWrongValueIsNamedWithItsFlag) {
   EXPECT_EQ(error("--steps", "0"),
             "--steps: expected a whole number from 1 to 1000000, found \"0\"");
   EXPECT_EQ(error("--values", "yes"), "--values: expected on or off, found \"yes\"");
-  EXPECT_EQ(
-      error("--detail", "mxu=pe"),
-      "--detail: expected core=interpret, core=blocks, mxu=array, mxu=ports, "
-      "hbm=command, hbm=closed, pod=full, pod=folded, values=on or values=off, found \"mxu=pe\"");
+  EXPECT_EQ(error("--detail", "mxu=pe"),
+            "--detail: expected core=interpret, core=blocks, mxu=array, mxu=ports, "
+            "hbm=command, hbm=closed, ici=packet, ici=message, pod=full, pod=folded, values=on or "
+            "values=off, found \"mxu=pe\"");
   EXPECT_EQ(error("--compiler", "gcc"), "--compiler: no \"gcc\" (there are: xla, tpusim)");
   EXPECT_EQ(error("--log", "inf"),
             "--log: no \"inf\"; the nearest is \"info\" (there are: error, warning, info, debug)");

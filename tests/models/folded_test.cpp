@@ -213,14 +213,15 @@ void slow_down(MachineParams& params, std::mt19937& random) {
         std::to_string(random() % params.chips()) + "=" + std::to_string(100 + random() % 840);
   }
   const isa::Topology slice = params.topology();
-  for (std::uint32_t i = 0; i < random() % 3; ++i) {
+  const std::uint32_t links = random() % 2 == 0 ? 6 : 0;
+  for (std::uint32_t i = 0; i < links; ++i) {
     const auto chip = static_cast<std::uint32_t>(random() % slice.chips());
     const auto direction = static_cast<isa::Topology::Direction>(random() % 4);
     if (!slice.has_link(chip, direction)) continue;
     const std::string before = params.ici.slow_links;
     params.ici.slow_links += " " + std::to_string(chip) + "-" +
                              std::to_string(slice.neighbour(chip, direction)) + "=" +
-                             std::to_string(random() % 3 == 0 ? 0 : 20000 + random() % 700000);
+                             std::to_string(random() % 3 == 0 ? 0 : 5000 + random() % 700000);
     try {
       const IciRoutes routes(params);
     } catch (const ConfigurationError&) {
