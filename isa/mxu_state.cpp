@@ -41,23 +41,44 @@ TPU_CPU_CLONES void take_part(int part, const std::uint32_t* from, float* to) {
   }
 }
 
-/// Adds eight rows times 128x128 weights to the result. One vector of eight columns of all eight
-/// rows stays in registers while k runs.
-TPU_CPU_CLONES void multiply_eight_rows(const float* operand, const float* weights, float* result) {
-  using EightColumns __attribute__((vector_size(32), aligned(4), may_alias)) = float;
-  for (int column = 0; column < kLanes; column += 8) {
-    EightColumns sum[kSublanes];
+/// Adds eight rows times 128x128 weights to the result. `kWidth` neighbouring columns of all eight
+/// rows stay in registers while k runs; each sum is added up in the order of k, whatever the width.
+template <int kWidth>
+TPU_INLINE void multiply_columns(const float* operand, const float* weights, float* result) {
+  using Columns __attribute__((vector_size(4 * kWidth), aligned(4), may_alias)) = float;
+  for (int column = 0; column < kLanes; column += kWidth) {
+    Columns sum[kSublanes];
     for (int row = 0; row < kSublanes; ++row) {
-      sum[row] = *reinterpret_cast<const EightColumns*>(result + kLanes * row + column);
+      sum[row] = *reinterpret_cast<const Columns*>(result + kLanes * row + column);
     }
     for (int k = 0; k < kLanes; ++k) {
-      const EightColumns w = *reinterpret_cast<const EightColumns*>(weights + kLanes * k + column);
+      const Columns w = *reinterpret_cast<const Columns*>(weights + kLanes * k + column);
       for (int row = 0; row < kSublanes; ++row) sum[row] += operand[kLanes * row + k] * w;
     }
     for (int row = 0; row < kSublanes; ++row) {
-      *reinterpret_cast<EightColumns*>(result + kLanes * row + column) = sum[row];
+      *reinterpret_cast<Columns*>(result + kLanes * row + column) = sum[row];
     }
   }
+}
+
+TPU_CPU_CLONES void multiply_eight_columns(const float* operand, const float* weights,
+                                           float* result) {
+  multiply_columns<8>(operand, weights, result);
+}
+
+#if TPU_HAS_WIDE_VECTORS
+TPU_WIDE_VECTORS void multiply_sixteen_columns(const float* operand, const float* weights,
+                                               float* result) {
+  multiply_columns<16>(operand, weights, result);
+}
+#endif
+
+void multiply_eight_rows(const float* operand, const float* weights, float* result) {
+#if TPU_HAS_WIDE_VECTORS
+  static const bool wide = __builtin_cpu_supports("avx512f") != 0;
+  if (wide) return multiply_sixteen_columns(operand, weights, result);
+#endif
+  multiply_eight_columns(operand, weights, result);
 }
 
 MxuState::MxuState(std::uint32_t rows, std::uint32_t columns)

@@ -128,7 +128,7 @@ SystolicCells::SystolicCells(const CellArray& shape)
 SystolicCells::Entry& SystolicCells::entry_at(std::uint64_t at) {
   TPU_CHECK(at >= cycle_ && at - cycle_ <= kAhead,
             "an entry in cycle " << at << " of an array in cycle " << cycle_);
-  Entry& entry = entries_[at % entries_.size()];
+  Entry& entry = entries_[at & (entries_.size() - 1)];
   entry.at = at;
   last_entry_ = std::max(last_entry_, at);
   return entry;
@@ -180,7 +180,7 @@ const SystolicCells::Entry* SystolicCells::seen_on(std::uint64_t cycle,
                                                    std::uint32_t diagonal) const {
   if (diagonal > cycle) return nullptr;
   const std::uint64_t at = cycle - diagonal;
-  const Entry& entry = entries_[at % entries_.size()];
+  const Entry& entry = entries_[at & (entries_.size() - 1)];
   return entry.at == at ? &entry : nullptr;
 }
 
@@ -258,7 +258,7 @@ void SystolicCells::run_level(std::uint32_t level, std::uint32_t cycles) {
 /// Where a ring holds the operands of a row from the one that entered in a cycle on, older ones
 /// behind it.
 std::size_t SystolicCells::operand_place(std::uint32_t row, std::uint64_t entered) const {
-  const std::size_t head = ring_ - 1 - entered % ring_;
+  const std::size_t head = ring_ - 1 - (entered & (ring_ - 1));
   return (std::size_t{2} * ring_ * row + head) * shape_.operand_cells;
 }
 
@@ -272,6 +272,13 @@ void SystolicCells::take_operands(std::uint32_t level, std::uint64_t cycle) {
     const std::uint32_t row = level * shape_.sum_cells + r;
     float* place = &operands_[operand_place(row, entry->at)];
     const float operand = entry->operands[row];
+    if (copies == 4) {
+      using FourOperands __attribute__((vector_size(16), aligned(4), may_alias)) = float;
+      const FourOperands four = {operand, operand, operand, operand};
+      *reinterpret_cast<FourOperands*>(place) = four;
+      *reinterpret_cast<FourOperands*>(place + again) = four;
+      continue;
+    }
     for (std::uint32_t c = 0; c < copies; ++c) place[c] = place[again + c] = operand;
   }
 }
@@ -354,16 +361,22 @@ void SystolicCells::swap_nodes(std::uint32_t level, Groups groups) {
 
 /// The cycles from `begin` to `end`, all groups that have operands in one of them.
 void SystolicCells::multiply(std::uint32_t level, std::uint32_t begin, std::uint32_t end) {
+  if (begin == end) return;
   Groups all{shape_.groups(), 0};
   for (const Run& run : operand_runs_) {
-    for (std::uint32_t t = begin; t < end; ++t) {
-      const Groups groups = clip(run, level, cycle_ + t);
-      if (groups.empty()) continue;
-      if (shape_.row_parts() > 1) multiply_run(level, t, groups, run.row_parts);
-      all = {std::min(all.first, groups.first), std::max(all.end, groups.end)};
+    if (shape_.row_parts() > 1) {
+      for (std::uint32_t t = begin; t < end; ++t) {
+        const Groups groups = clip(run, level, cycle_ + t);
+        if (!groups.empty()) multiply_run(level, t, groups, run.row_parts);
+      }
+      continue;
     }
+    // A stretch of the wave only goes on: the first of its groups is that of the first cycle.
+    const std::uint32_t first = clip(run, level, cycle_ + begin).first;
+    const std::uint32_t last = clip(run, level, cycle_ + end - 1).end;
+    if (first < last) all = {std::min(all.first, first), std::max(all.end, last)};
   }
-  if (all.empty() || shape_.row_parts() > 1) return;
+  if (all.empty()) return;
   const std::uint32_t width = shape_.operand_cells;
   const std::uint32_t column = all.first * width;
   const std::uint32_t count = ((all.end - all.first) * width + 7) / 8 * 8;
@@ -371,7 +384,8 @@ void SystolicCells::multiply(std::uint32_t level, std::uint32_t begin, std::uint
   for (std::uint32_t t = begin; t < end;) {
     // Until the heads of the rings come round.
     const std::uint64_t entered = cycle_ + t - level;
-    const auto cycles = std::min(end - t, ring_ - static_cast<std::uint32_t>(entered % ring_));
+    const auto cycles =
+        std::min(end - t, ring_ - static_cast<std::uint32_t>(entered & (ring_ - 1)));
     multiply_cells(
         {&operands_[operand_place(row, entered) + column], std::size_t{2} * ring_ * width,
          -std::ptrdiff_t{width}, &multiplying_[std::size_t{row} * shape_.columns + column],
