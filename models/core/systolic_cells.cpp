@@ -99,6 +99,18 @@ TPU_CPU_CLONES void step_right(const std::uint64_t* __restrict handed,
   }
 }
 
+/// An operand for the columns of a group, in both copies of a ring.
+void put_copies(float operand, float* place, float* again, std::uint32_t copies) {
+  if (copies == 4) {
+    using FourOperands __attribute__((vector_size(16), aligned(4), may_alias)) = float;
+    const FourOperands four = {operand, operand, operand, operand};
+    *reinterpret_cast<FourOperands*>(place) = four;
+    *reinterpret_cast<FourOperands*>(again) = four;
+    return;
+  }
+  for (std::uint32_t c = 0; c < copies; ++c) place[c] = again[c] = operand;
+}
+
 SystolicCells::SystolicCells(const CellArray& shape)
     : shape_(shape), ring_(power_of_two_from(shape.groups() + kAtOnce)) {
   const std::size_t cells = std::size_t{shape.rows} * shape.columns;
@@ -134,10 +146,7 @@ SystolicCells::Entry& SystolicCells::entry_at(std::uint64_t at) {
   return entry;
 }
 
-/// Runs that have left the array are forgotten.
 void SystolicCells::extend(std::deque<Run>& runs, const Run& run) {
-  const std::uint64_t crossing = shape_.levels() + shape_.groups();
-  while (!runs.empty() && runs.front().end + crossing < cycle_) runs.pop_front();
   const auto continues = [&](const Run& before) {
     return before.end == run.first && before.block == run.block &&
            before.row_parts == run.row_parts && before.column_part == run.column_part;
@@ -186,9 +195,18 @@ const SystolicCells::Entry* SystolicCells::seen_on(std::uint64_t cycle,
 
 // ---- Cycles
 
+/// Runs that have left the array are forgotten.
+void SystolicCells::forget_runs() {
+  const std::uint64_t crossing = shape_.levels() + shape_.groups();
+  for (std::deque<Run>* runs : {&operand_runs_, &weight_runs_, &swap_runs_}) {
+    while (!runs->empty() && runs->front().end + crossing < cycle_) runs->pop_front();
+  }
+}
+
 const std::vector<SystolicCells::Output>& SystolicCells::run(std::uint32_t cycles) {
   TPU_CHECK(cycles <= kAtOnce, cycles << " cycles at once");
   outputs_.clear();
+  forget_runs();
   std::fill(from_above_.sums.begin(), from_above_.sums.end(), 0.0F);
   for (std::uint32_t level = 0; level < shape_.levels(); ++level) {
     run_level(level, cycles);
@@ -238,6 +256,7 @@ void SystolicCells::run_level(std::uint32_t level, std::uint32_t cycles) {
   std::uint16_t* handed = &handed_down_[std::size_t{level + 1} * shape_.columns];
   std::copy_n(sums, shape_.columns, to_below_.sums.begin());
   std::copy_n(handed, shape_.columns, to_below_.weights.begin());
+  take_operands(level, cycles);
   std::uint32_t multiplied = 0;
   for (std::uint32_t t = 0; t < cycles; ++t) {
     for (const Run& run : weight_runs_) step_weights(level, t, run);
@@ -248,7 +267,6 @@ void SystolicCells::run_level(std::uint32_t level, std::uint32_t cycles) {
       multiplied = t;
       swap_nodes(level, groups);
     }
-    take_operands(level, cycle_ + t);
   }
   multiply(level, multiplied, cycles);
   std::copy_n(&to_below_.sums[std::size_t{cycles} * shape_.columns], shape_.columns, sums);
@@ -262,32 +280,28 @@ std::size_t SystolicCells::operand_place(std::uint32_t row, std::uint64_t entere
   return (std::size_t{2} * ring_ * row + head) * shape_.operand_cells;
 }
 
-/// The operands of a level's rows that reach its first group in a cycle.
-void SystolicCells::take_operands(std::uint32_t level, std::uint64_t cycle) {
-  const Entry* entry = seen_on(cycle, level);
-  if (entry == nullptr) return;
+/// The operands of a level's rows that reach its first group in the cycles that run at once. The
+/// rings have places for those of the later cycles beside all that the earlier ones read.
+void SystolicCells::take_operands(std::uint32_t level, std::uint32_t cycles) {
   const std::uint32_t copies = shape_.operand_cells;
-  const std::size_t again = std::size_t{ring_} * copies;
-  for (std::uint32_t r = 0; r < shape_.sum_cells; ++r) {
-    const std::uint32_t row = level * shape_.sum_cells + r;
+  const std::uint32_t row = level * shape_.sum_cells;
+  const std::size_t row_pitch = std::size_t{2} * ring_ * copies;
+  for (std::uint32_t t = 0; t < cycles; ++t) {
+    const Entry* entry = seen_on(cycle_ + t, level);
+    if (entry == nullptr) continue;
     float* place = &operands_[operand_place(row, entry->at)];
-    const float operand = entry->operands[row];
-    if (copies == 4) {
-      using FourOperands __attribute__((vector_size(16), aligned(4), may_alias)) = float;
-      const FourOperands four = {operand, operand, operand, operand};
-      *reinterpret_cast<FourOperands*>(place) = four;
-      *reinterpret_cast<FourOperands*>(place + again) = four;
-      continue;
+    for (std::uint32_t r = 0; r < shape_.sum_cells; ++r, place += row_pitch) {
+      put_copies(entry->operands[row + r], place, place + row_pitch / 2, copies);
     }
-    for (std::uint32_t c = 0; c < copies; ++c) place[c] = place[again + c] = operand;
   }
 }
 
 void SystolicCells::step_weights(std::uint32_t level, std::uint32_t t, const Run& run) {
+  Groups groups = clip(run, level, cycle_ + t);
+  if (groups.empty()) return;
   const std::uint32_t row = level * shape_.sum_cells;
   if (row / shape_.part_rows() != run.block.row_part) return;
   const std::uint32_t part_groups = shape_.part_columns() / shape_.operand_cells;
-  Groups groups = clip(run, level, cycle_ + t);
   groups.first = std::max(groups.first, run.column_part * part_groups);
   groups.end = std::min(groups.end, (run.column_part + 1) * part_groups);
   if (groups.empty()) return;

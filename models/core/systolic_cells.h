@@ -116,9 +116,10 @@ class SystolicCells {
   Entry& entry_at(std::uint64_t at);
   const Entry* seen_on(std::uint64_t cycle, std::uint32_t diagonal) const;
   void extend(std::deque<Run>& runs, const Run& run);
+  void forget_runs();
   Groups clip(const Run& run, std::uint32_t level, std::uint64_t cycle) const;
   void run_level(std::uint32_t level, std::uint32_t cycles);
-  void take_operands(std::uint32_t level, std::uint64_t cycle);
+  void take_operands(std::uint32_t level, std::uint32_t cycles);
   void step_weights(std::uint32_t level, std::uint32_t t, const Run& run);
   void step_plain(std::uint32_t level, std::uint32_t t, Groups groups, std::uint32_t column_part);
   void step_transposed(std::uint32_t level, std::uint64_t cycle, Groups groups,
