@@ -75,6 +75,19 @@ TEST_F(SavedRunsTest, ARunWritesTheBundlesOfAWindow) {
   EXPECT_EQ(log.find("Kanata\t0004\nC=\t0\nI\t0\t0\t0\n"), 0u) << log.substr(0, 100);
   EXPECT_NE(log.find("\tmemory_wait\n"), std::string::npos);
   EXPECT_NE(log.find("vmatmul"), std::string::npos);
+  // A bundle a cycle at most, and fewer of a shorter window.
+  const auto bundles = [](const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find("\nI\t"); at != std::string::npos;
+         at = text.find("\nI\t", at + 1))
+      ++count;
+    return count;
+  };
+  report(words + " --format konata --window 1000:1040 -o part.log");
+  const std::size_t part = bundles(text_of(folder_ / "part.log"));
+  EXPECT_GT(part, 0u);
+  EXPECT_LE(part, 40u);
+  EXPECT_GT(bundles(log), 40u);
   EXPECT_EQ(report(words + " --format perfetto --window 0:1500 -o u.pftrace")["steps"],
             run["steps"]);
   EXPECT_EQ(tpusim(words + " --format perfetto --window 0:1 -o w.pftrace").exit_code, 0);
