@@ -72,6 +72,8 @@ class Combination {
         combined_.shape.elements.push_back(entry_.at(part).shape);
       }
     }
+    // The result of one operand is an array.
+    if (combined_.operands.size() == 1) combined_.shape = Shape(combined_.shape.elements[0]);
     const InstructionId combined = append(entry_, combined_);
     std::int64_t index = 0;
     for (InstructionId id : old_) index = replace(id, combined, index);
@@ -79,6 +81,7 @@ class Combination {
 
  private:
   InstructionId element(InstructionId combined, std::int64_t index, ElementType type) {
+    if (!combined_.shape.is_tuple()) return convert(entry_, combined, type);
     HloInstruction part;
     part.opcode = HloOpcode::kGetTupleElement;
     part.name = combined_.name + "." + std::to_string(index);

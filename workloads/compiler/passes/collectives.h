@@ -8,8 +8,8 @@ namespace tpu::compiler {
 /// call per step that works on one range of HBM. bf16 operands are reduced as f32.
 ///
 /// Needs: layouts; fusion not done yet.
-/// Leaves: all-reduces over all replicas, of a tuple of f32 arrays, summing; other collectives as
-/// they were.
+/// Leaves: all-reduces over all replicas, of f32 arrays (a tuple where they are several), summing;
+/// other collectives as they were.
 void combine_all_reduces(hlo::Module& module);
 
 }  // namespace tpu::compiler

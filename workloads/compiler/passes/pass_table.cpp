@@ -1,0 +1,381 @@
+#include "workloads/compiler/passes/pass_table.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/passes/async_pairs.h"
+#include "workloads/compiler/passes/canonical_forms.h"
+#include "workloads/compiler/passes/collective_forms.h"
+#include "workloads/compiler/passes/collectives.h"
+#include "workloads/compiler/passes/control_flow.h"
+#include "workloads/compiler/passes/convolution_forms.h"
+#include "workloads/compiler/passes/copies.h"
+#include "workloads/compiler/passes/copy_steps.h"
+#include "workloads/compiler/passes/custom_calls.h"
+#include "workloads/compiler/passes/empty_arrays.h"
+#include "workloads/compiler/passes/factorization_expander.h"
+#include "workloads/compiler/passes/fusion.h"
+#include "workloads/compiler/passes/hbm_plan.h"
+#include "workloads/compiler/passes/indexed_access.h"
+#include "workloads/compiler/passes/integer_dots.h"
+#include "workloads/compiler/passes/kernel_sequences.h"
+#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/loop_slices.h"
+#include "workloads/compiler/passes/operand_precision.h"
+#include "workloads/compiler/passes/operand_upcaster.h"
+#include "workloads/compiler/passes/padded_sums.h"
+#include "workloads/compiler/passes/precision.h"
+#include "workloads/compiler/passes/product_operands.h"
+#include "workloads/compiler/passes/random_bits.h"
+#include "workloads/compiler/passes/reduction_forms.h"
+#include "workloads/compiler/passes/refusal_list.h"
+#include "workloads/compiler/passes/regular_gathers.h"
+#include "workloads/compiler/passes/rings.h"
+#include "workloads/compiler/passes/scan_forms.h"
+#include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/slices_in_place.h"
+#include "workloads/compiler/passes/small_products.h"
+#include "workloads/compiler/passes/split_lanes.h"
+#include "workloads/compiler/passes/step_forms.h"
+#include "workloads/compiler/passes/unique_names.h"
+#include "workloads/compiler/passes/unit_dimensions.h"
+#include "workloads/compiler/passes/widen.h"
+#include "workloads/compiler/passes/window_forms.h"
+#include "workloads/compiler/passes/word_types.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using Run = void (*)(const PassContext&);
+
+/// Passes take what they work on: the module, its refusals, the target.
+template <auto kPass>
+void on_module(const PassContext& context) {
+  kPass(context.scheduled.module);
+}
+template <auto kPass>
+void with_refusals(const PassContext& context) {
+  kPass(context.scheduled.module, context.scheduled.refusals);
+}
+template <auto kPass>
+void with_target(const PassContext& context) {
+  kPass(context.scheduled.module, context.target);
+}
+
+void note_types(const hlo::Module& module, CompileReport& report) {
+  const hlo::Computation& entry = module.entry_computation();
+  for (const hlo::InstructionId parameter : entry.parameters()) {
+    report.parameter_types.push_back(entry.at(parameter).shape.type);
+  }
+  const hlo::Shape& result = entry.at(entry.root).shape;
+  if (!result.is_tuple()) report.result_types.push_back(result.type);
+  for (const hlo::Shape& element : result.elements) report.result_types.push_back(element.type);
+}
+
+/// Of passes that copy instructions.
+template <auto kPass>
+void on_module_then_names(const PassContext& context) {
+  kPass(context.scheduled.module);
+  make_names_unique(context.scheduled.module);
+}
+
+void run_verify(const PassContext& context) {
+  hlo::verify(context.scheduled.module);
+  if (context.report != nullptr) note_types(context.scheduled.module, *context.report);
+}
+
+void run_hold_in_words(const PassContext& context) {
+  const std::vector<std::string> notes = hold_in_words(context.scheduled.module);
+  if (context.report != nullptr) context.report->notes = notes;
+}
+
+/// The module runs on as many cores as the target has, in one partition unless it says how many.
+void run_number_rings(const PassContext& context) {
+  hlo::Module& module = context.scheduled.module;
+  module.replicas = context.target.cores;
+  if (module.partitions < 1 || module.replicas % module.partitions != 0) module.partitions = 1;
+  number_rings(module);
+}
+
+void run_outline(const PassContext& context) {
+  context.scheduled.regions = outline_control_flow(context.scheduled.module);
+}
+
+void run_refuse(const PassContext& context) {
+  refuse_unknown_operations(context.scheduled, context.target);
+}
+
+void run_assign_layouts(const PassContext& context) {
+  adopt_region_layouts(context.scheduled);
+  assign_layouts(context.scheduled.module, context.target);
+  copy_region_operands(context.scheduled);
+  make_names_unique(context.scheduled.module);
+}
+
+void run_place_slices(const PassContext& context) { place_slices_by_iteration(context.scheduled); }
+
+void run_fuse(const PassContext& context) {
+  const Target& target = context.target;
+  FusionLimits limits;
+  limits.row_bytes = target.vmem_bytes / 2;
+  limits.has_convolution_kernel = [&](const hlo::Computation& entry, const auto& convolution,
+                                      const hlo::Shape& result, const auto& read) {
+    return has_convolution_kernel(convolution, entry.at(convolution.operands[0]).shape,
+                                  entry.at(convolution.operands[1]).shape, result, read, target);
+  };
+  fuse(context.scheduled.module, limits);
+}
+
+void run_join_small_kernels(const PassContext& context) {
+  join_small_kernels(context.scheduled.module, context.target,
+                     context.scheduled.counter.has_value());
+}
+
+void run_plan_hbm(const PassContext& context) { plan_hbm(context.scheduled, context.target); }
+
+/// Rows of stage kInline and those that follow wherever something has been rewritten.
+Pass flatten_row(Stage stage) {
+  return {"flatten_calls",  stage,        on_module_then_names<flatten_calls>, {Fact::kVerified, Fact::kWhole},
+          {Fact::kLayouts}, {Fact::kFlat}};
+}
+Pass simplify_row(Stage stage) {
+  return {"simplify", stage, on_module<simplify>, {Fact::kFlat}, {Fact::kLayouts}};
+}
+
+std::vector<Pass> whole_module_rows() {
+  const Facts plain{Fact::kVerified};
+  return {
+      {"verify", Stage::kWhole, run_verify, {}, {}, plain},
+      {"join_async_pairs", Stage::kWhole, on_module<join_async_pairs>, plain, {}, {Fact::kWhole}},
+      {"resolve_custom_calls", Stage::kWhole, on_module<resolve_custom_calls>, plain},
+      {"upcast_operands", Stage::kWhole, on_module<upcast_operands>, plain, {Fact::kInWords}},
+      {"hold_in_words", Stage::kWhole, run_hold_in_words, plain, {}, {Fact::kInWords}},
+      {"expand_factorizations",
+       Stage::kWhole,
+       on_module<expand_factorizations>,
+       {Fact::kWhole, Fact::kInWords},
+       {Fact::kOutlined}},
+      {"number_rings",
+       Stage::kWhole,
+       run_number_rings,
+       {Fact::kWhole},
+       {Fact::kOutlined},
+       {Fact::kGroupsNumbered}},
+  };
+}
+
+std::vector<Pass> inline_rows() {
+  return {
+      flatten_row(Stage::kInline),
+      {"replace_empty_arrays",
+       Stage::kInline,
+       on_module<replace_empty_arrays>,
+       {Fact::kFlat},
+       {},
+       {Fact::kNotEmpty}},
+      simplify_row(Stage::kInline),
+      {"outline_control_flow",
+       Stage::kOutline,
+       run_outline,
+       {Fact::kFlat, Fact::kGroupsNumbered},
+       {Fact::kLayouts},
+       {Fact::kOutlined},
+       {},
+       {"simplify"}},
+      flatten_row(Stage::kOutline),
+      simplify_row(Stage::kOutline),
+  };
+}
+
+/// Operations become those that have kernels.
+std::vector<Pass> rewriting_rows() {
+  const Stage stage = Stage::kEntry;
+  const Facts needs{Fact::kFlat, Fact::kOutlined, Fact::kInWords};
+  const Facts excludes{Fact::kLayouts};
+  const auto row = [&](const char* name, Run run, std::vector<const char*> after = {},
+                       std::vector<const char*> before = {}) {
+    return Pass{name, stage, run, needs, excludes, {}, {}, std::move(after), std::move(before)};
+  };
+  std::vector<Pass> rows{
+      row("rewrite_random_bits", with_refusals<rewrite_random_bits>),
+      row("rewrite_collectives", with_refusals<rewrite_collectives>, {"number_rings"},
+          {"rewrite_indexed_access"}),
+      row("rewrite_integer_dots", with_refusals<rewrite_integer_dots>),
+      row("multiply_small_matrices", on_module<multiply_small_matrices>, {},
+          {"rewrite_precise_products", "drop_unit_dimensions"}),
+      row("rewrite_precise_products", on_module<rewrite_precise_products>),
+      row("rewrite_scans", with_refusals<rewrite_scans>, {}, {"rewrite_windows"}),
+      row("rewrite_reductions", with_refusals<rewrite_reductions>, {}, {"rewrite_indexed_access"}),
+      row("rewrite_regular_gathers", on_module<rewrite_regular_gathers>, {},
+          {"rewrite_indexed_access"}),
+      row("rewrite_indexed_access", with_refusals<rewrite_indexed_access>, {"rewrite_reductions"}),
+      row("rewrite_reductions", with_refusals<rewrite_reductions>, {"rewrite_indexed_access"}),
+      row("rewrite_convolutions", with_target<rewrite_convolutions>),
+      row("rewrite_windows", with_target<rewrite_windows>, {"rewrite_convolutions"}),
+      row("split_steps", on_module<split_steps>),
+      row("refuse_unknown_operations", run_refuse, {"rewrite_windows", "split_steps"}),
+  };
+  rows.back().gives = {Fact::kRewritten};
+  return rows;
+}
+
+/// The same operations over better shapes and types.
+std::vector<Pass> shaping_rows() {
+  const Stage stage = Stage::kEntry;
+  const auto row = [&](const char* name, Run run, std::vector<const char*> after = {}) {
+    return Pass{name, stage,           run, {Fact::kFlat, Fact::kRewritten}, {Fact::kLayouts}, {},
+                {},   std::move(after)};
+  };
+  return {
+      row("join_padded_sums", on_module<join_padded_sums>),
+      row("multiply_small_matrices", on_module<multiply_small_matrices>),
+      row("drop_unit_dimensions", on_module<drop_unit_dimensions>),
+      simplify_row(stage),
+      row("join_split_lanes", on_module<join_split_lanes>),
+      simplify_row(stage),
+      row("use_canonical_forms", on_module<use_canonical_forms>),
+      simplify_row(stage),
+      row("narrow_dot_operands", on_module<narrow_dot_operands>, {"use_canonical_forms"}),
+      simplify_row(stage),
+      row("read_parameters_unrounded", on_module<read_parameters_unrounded>,
+          {"narrow_dot_operands"}),
+  };
+}
+
+/// Arrays get places in tiles, operations become kernels.
+std::vector<Pass> kernel_rows() {
+  const Stage stage = Stage::kEntry;
+  const Facts laid_out{Fact::kLayouts, Fact::kOutlined};
+  const Facts fused{Fact::kFused};
+  return {
+      {"assign_layouts",
+       stage,
+       run_assign_layouts,
+       {Fact::kRewritten, Fact::kOutlined},
+       {Fact::kLayouts},
+       {Fact::kLayouts}},
+      {"find_bitcasts", stage, on_module<find_bitcasts>, laid_out, fused},
+      {"split_large_copies",
+       stage,
+       with_target<split_large_copies>,
+       laid_out,
+       fused,
+       {},
+       {},
+       {"find_bitcasts"}},
+      {"place_slices_by_iteration", stage, run_place_slices, laid_out, fused},
+      {"combine_all_reduces",
+       stage,
+       on_module<combine_all_reduces>,
+       {Fact::kLayouts, Fact::kGroupsNumbered},
+       fused},
+      {"fuse",
+       stage,
+       run_fuse,
+       {Fact::kLayouts, Fact::kFlat},
+       fused,
+       fused,
+       {Fact::kFlat},
+       {"find_bitcasts"}},
+      {"read_slices_in_place", stage, on_module<read_slices_in_place>, fused, {Fact::kStoredTypes}},
+      {"widen", stage, on_module<widen>, {Fact::kFused, Fact::kLayouts}, {}, {Fact::kStoredTypes}},
+      {"join_small_kernels",
+       stage,
+       run_join_small_kernels,
+       {Fact::kStoredTypes},
+       {Fact::kScheduled}},
+      {"insert_copies",
+       stage,
+       on_module_then_names<insert_copies>,
+       {Fact::kFused, Fact::kStoredTypes},
+       {},
+       {Fact::kScheduled}},
+      {"plan_hbm",
+       Stage::kPlan,
+       run_plan_hbm,
+       {Fact::kScheduled, Fact::kStoredTypes},
+       {},
+       {Fact::kPlanned}},
+  };
+}
+
+std::vector<Pass> made_table() {
+  std::vector<Pass> table;
+  for (const auto& rows :
+       {whole_module_rows(), inline_rows(), rewriting_rows(), shaping_rows(), kernel_rows()}) {
+    table.insert(table.end(), rows.begin(), rows.end());
+  }
+  return table;
+}
+
+[[noreturn]] void fail(const Pass& pass, const std::string& what) {
+  throw SimulatorBug(std::string("table of passes: ") + pass.name + " " + what);
+}
+
+void check_row(const std::vector<Pass>& table, const Pass& pass, const Facts& held,
+               const std::set<std::string>& done) {
+  for (unsigned i = 0; i < static_cast<unsigned>(Fact::kCount); ++i) {
+    const auto fact = static_cast<Fact>(i);
+    if (pass.needs.has(fact) && !held.has(fact)) {
+      std::string givers;
+      for (const Pass& other : table) {
+        if (other.gives.has(fact)) givers += (givers.empty() ? "" : ", ") + std::string(other.name);
+      }
+      fail(pass, "needs \"" + to_string(fact) + "\", which nothing before it establishes (" +
+                     (givers.empty() ? "no pass does" : "there is " + givers) + ")");
+    }
+    if (pass.excludes.has(fact) && held.has(fact)) {
+      fail(pass, "has to stand before the pass that establishes \"" + to_string(fact) + "\"");
+    }
+  }
+  for (const char* name : pass.after) {
+    if (done.count(name) == 0) fail(pass, "has to stand behind " + std::string(name));
+  }
+  for (const char* name : pass.before) {
+    if (done.count(name) > 0) fail(pass, "has to stand before " + std::string(name));
+  }
+}
+
+}  // namespace
+
+std::string to_string(Fact fact) {
+  static constexpr std::array<const char*, static_cast<std::size_t>(Fact::kCount)> kTexts{
+      "verified",
+      "no operation in two halves",
+      "types of one word",
+      "numbered groups",
+      "no calls in the entry",
+      "no empty arrays",
+      "loops and branches outlined",
+      "only operations that kernels may have",
+      "layouts",
+      "fused",
+      "types that memory holds",
+      "the order of the kernels",
+      "places in HBM"};
+  return kTexts.at(static_cast<std::size_t>(fact));
+}
+
+const std::vector<Pass>& pass_table() {
+  static const std::vector<Pass> kTable = made_table();
+  return kTable;
+}
+
+void check_order(const std::vector<Pass>& table) {
+  Facts held;
+  std::set<std::string> done;
+  Stage stage = Stage::kWhole;
+  for (const Pass& pass : table) {
+    if (pass.stage < stage) fail(pass, "stands behind a later stage");
+    stage = pass.stage;
+    check_row(table, pass, held, done);
+    held = held.without(pass.ends).with(pass.gives);
+    done.insert(pass.name);
+  }
+}
+
+}  // namespace tpu::compiler
