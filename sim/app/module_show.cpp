@@ -8,11 +8,11 @@
 #include "sim/config/compiler_target.h"
 #include "sim/report/text_report.h"
 #include "workloads/compiler/passes/hbm_plan.h"
-#include "workloads/compiler/passes/kernel_selection.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/pipeline.h"
-#include "workloads/compiler/passes/program_assembly.h"
 #include "workloads/compiler/passes/storage.h"
+#include "workloads/compiler/program/kernel_selection.h"
+#include "workloads/compiler/program/program_assembly.h"
 #include "workloads/graph/hlo_cost_analysis.h"
 
 namespace tpu::app {

@@ -2,11 +2,11 @@
 
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
 #include "workloads/compiler/kernels/convolution_tiling.h"
 #include "workloads/compiler/kernels/convolution_weights_tiling.h"
 #include "workloads/compiler/kernels/lowering.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::test {
 namespace {

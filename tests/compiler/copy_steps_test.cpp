@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/compiler/graph_check.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test {

@@ -4,9 +4,9 @@
 
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/dot_kernel.h"
 #include "workloads/compiler/kernels/lowering.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::test {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "sim/base/error.h"
 #include "tests/compiler/kernel_harness.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/frontend/graph_builder.h"
 #include "workloads/graph/graph.h"
 

@@ -8,6 +8,7 @@
 #include "tests/compiler/elementwise_check.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
 #include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/passes/layouts.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test {

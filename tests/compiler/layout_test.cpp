@@ -3,8 +3,9 @@
 #include <random>
 
 #include "tests/compiler/run_compiled.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/canonical_forms.h"
-#include "workloads/compiler/passes/dimension_order.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/unit_dimensions.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/graph/shape.h"
 
 namespace tpu::test {

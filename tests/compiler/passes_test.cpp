@@ -7,6 +7,7 @@
 #include <random>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/fusion.h"

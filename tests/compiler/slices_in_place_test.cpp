@@ -6,7 +6,8 @@
 
 #include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
-#include "workloads/compiler/kernels/array_part.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"

@@ -1,10 +1,10 @@
 #include "workloads/compiler/compiler.h"
 
 #include "workloads/compiler/buffers.h"
-#include "workloads/compiler/passes/kernel_selection.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/pipeline.h"
-#include "workloads/compiler/passes/program_assembly.h"
+#include "workloads/compiler/program/kernel_selection.h"
+#include "workloads/compiler/program/program_assembly.h"
 #include "workloads/graph/while_loop_analysis.h"
 
 namespace tpu::compiler {

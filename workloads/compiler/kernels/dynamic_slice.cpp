@@ -2,12 +2,12 @@
 #include <cstring>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/relayout_boxes.h"
 #include "workloads/compiler/kernels/relayout_copy.h"
-#include "workloads/compiler/passes/layouts.h"
-#include "workloads/compiler/passes/loop_slices.h"
 
 namespace tpu::compiler {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/ir/array_layout.h"
 
 namespace tpu::compiler {
 

@@ -4,8 +4,8 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/expression.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

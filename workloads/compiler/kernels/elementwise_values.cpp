@@ -12,8 +12,6 @@ using isa::Opcode;
 using Kind = ArrayAccess::Kind;
 using Step = ArrayAccess::Step;
 
-bool is_packed(const hlo::Shape& shape) { return shape.type == ElementType::kBf16; }
-
 }  // namespace
 
 /// The index along an axis, of the cut one within the present part.
@@ -164,7 +162,8 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
   switch (input.access.kind) {
     case Kind::kStream:
       return ExpressionValue::of(memory_->load_tile(
-          type, at(input.region, is_packed(input.access.shape) ? place.rows16 : place.rows32)));
+          type, at(input.region,
+                   input.access.shape.type == ElementType::kBf16 ? place.rows16 : place.rows32)));
     case Kind::kColumn:
       return ExpressionValue::of(builder_.load(at(input.slots, place.slot_rows)));
     case Kind::kShifted:

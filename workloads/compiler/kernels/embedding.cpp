@@ -4,13 +4,13 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/scatter_operation.h"
 #include "workloads/compiler/kernels/transcendental.h"
-#include "workloads/compiler/passes/combining_operation.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

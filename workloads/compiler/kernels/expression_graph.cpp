@@ -110,24 +110,6 @@ hlo::Computation computation_of(const hlo::Module& module, const hlo::Computatio
   return made;
 }
 
-std::vector<std::int64_t> major_to_minor(const hlo::Shape& shape) {
-  std::vector<std::int64_t> order(shape.layout.minor_to_major.rbegin(),
-                                  shape.layout.minor_to_major.rend());
-  if (order.size() != shape.dimensions.size()) {
-    order.resize(shape.dimensions.size());
-    std::iota(order.begin(), order.end(), 0);
-  }
-  return order;
-}
-
-std::vector<std::int64_t> physical_extents(const hlo::Shape& shape) {
-  std::vector<std::int64_t> extents;
-  for (std::int64_t dimension : major_to_minor(shape)) {
-    extents.push_back(shape.dimensions[static_cast<std::size_t>(dimension)]);
-  }
-  return extents;
-}
-
 std::int64_t IterationSpace::majors() const {
   if (linear) return 1;
   std::int64_t product = 1;

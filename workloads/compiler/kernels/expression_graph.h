@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "workloads/compiler/kernels/array_part.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -121,10 +122,5 @@ bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruct
 
 /// Instructions of the vector unit that the value takes, about.
 std::size_t vector_instructions(const ExpressionNode& node);
-
-/// Extents of an array in physical order, major to minor (row-major without a layout).
-std::vector<std::int64_t> physical_extents(const hlo::Shape& shape);
-/// Logical dimensions in physical order, major to minor.
-std::vector<std::int64_t> major_to_minor(const hlo::Shape& shape);
 
 }  // namespace tpu::compiler

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
 #include "workloads/compiler/kernels/expression_graph.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/ir/array_layout.h"
 
 namespace tpu::compiler {
 

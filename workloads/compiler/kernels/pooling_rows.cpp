@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/pooling.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

@@ -2,8 +2,8 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

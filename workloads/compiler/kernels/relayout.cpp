@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/relayout_boxes.h"
 #include "workloads/compiler/kernels/relayout_copy.h"
 #include "workloads/compiler/kernels/relayout_slabs.h"
-#include "workloads/compiler/passes/dimension_order.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/expression_graph.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

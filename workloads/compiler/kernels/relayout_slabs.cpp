@@ -6,8 +6,8 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/expression_graph.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "workloads/compiler/passes/dimension_order.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/widen.h"
 

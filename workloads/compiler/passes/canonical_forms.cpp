@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/contains.h"
-#include "workloads/compiler/passes/combining_operation.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/rings.h"
 
 namespace tpu::compiler {

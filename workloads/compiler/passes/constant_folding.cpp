@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "workloads/compiler/passes/combining_operation.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/graph/small_floats.h"
 
 namespace tpu::compiler {

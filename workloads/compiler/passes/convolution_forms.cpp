@@ -5,12 +5,12 @@
 #include <string>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/convolution_steps.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/storage.h"
 
 namespace tpu::compiler {

@@ -5,10 +5,9 @@
 #include <string>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

@@ -7,9 +7,9 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/compiler.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/passes/copies.h"
-#include "workloads/compiler/passes/layouts.h"
-#include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/rings.h"
 #include "workloads/compiler/passes/storage.h"
 

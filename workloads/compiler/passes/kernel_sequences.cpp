@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/passes/fusion.h"
-#include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/graph/op_info.h"
 

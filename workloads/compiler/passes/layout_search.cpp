@@ -9,9 +9,9 @@
 #include <set>
 
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/dot_problem.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

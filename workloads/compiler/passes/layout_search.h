@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "workloads/compiler/passes/dimension_order.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {

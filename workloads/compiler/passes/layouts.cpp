@@ -6,6 +6,8 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/kernels/dot_problem.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/edit.h"
@@ -25,8 +27,6 @@ using hlo::Shape;
 namespace {
 
 using Order = DimensionOrder;
-
-constexpr std::uint64_t kGranuleBytes = 1024;
 
 Layout layout_of(ElementType type, const Order& order) {
   return tiled_layout(type, Order(order.rbegin(), order.rend()));
@@ -407,55 +407,6 @@ void LayoutAssignment::make_results_agree(const std::vector<hlo::Alias>& aliases
 }
 
 }  // namespace
-
-Layout tiled_layout(ElementType type, std::vector<std::int64_t> minor_to_major) {
-  Layout layout;
-  const std::size_t rank = minor_to_major.size();
-  layout.minor_to_major = std::move(minor_to_major);
-  if (rank == 0) return layout;
-  layout.tiles = {rank == 1 ? std::vector<std::int64_t>{1024} : std::vector<std::int64_t>{8, 128}};
-  if (type == ElementType::kBf16 && rank >= 2) layout.tiles.push_back({2, 1});
-  return layout;
-}
-
-Layout row_major_layout(ElementType type, std::int64_t rank) {
-  return layout_of(type, row_major(rank));
-}
-
-std::vector<std::int64_t> physical_dimensions(const Shape& shape) {
-  TPU_CHECK(shape.layout.minor_to_major.size() == shape.dimensions.size(),
-            "no layout: " << to_string(shape));
-  std::vector<std::int64_t> extents;
-  for (auto d = shape.layout.minor_to_major.rbegin(); d != shape.layout.minor_to_major.rend();
-       ++d) {
-    extents.push_back(shape.dimensions[static_cast<std::size_t>(*d)]);
-  }
-  return extents;
-}
-
-std::vector<std::int64_t> major_strides(const hlo::Shape& shape) {
-  const std::vector<std::int64_t> extents = physical_dimensions(shape);
-  const std::size_t rank = extents.size();
-  std::vector<std::int64_t> strides(rank, 0);
-  if (rank < 3) return strides;
-  std::int64_t stride = hlo::byte_size(shape.type) == 2 ? 2 : 4;
-  stride *= ((extents[rank - 1] + 127) / 128) * ((extents[rank - 2] + 7) / 8);
-  for (std::size_t i = rank - 2; i-- > 0;) {
-    strides[i] = stride;
-    stride *= extents[i];
-  }
-  return strides;
-}
-
-std::uint64_t granules(const Shape& shape) {
-  if (shape.is_tuple()) {
-    std::uint64_t sum = 0;
-    for (const Shape& element : shape.elements) sum += granules(element);
-    return sum;
-  }
-  const std::uint64_t bytes = static_cast<std::uint64_t>(shape.padded_bytes());
-  return std::max<std::uint64_t>(1, ceil_divide(bytes, kGranuleBytes));
-}
 
 void assign_layouts(hlo::Module& module, const Target& target) {
   for (std::size_t i = 0; i < module.computations.size(); ++i) {

@@ -1,46 +1,11 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
 
-/// How arrays lie in HBM. One convention for all kernels:
-///
-/// - Rank >= 2: tiles T(8,128) over the two minor-most physical dimensions; bf16 as T(8,128)(2,1).
-///   Physical order row-major, but for what a convolution or a pooling window touches: there the
-///   spatial dimensions are the major ones and the two others follow in logical order, so that
-///   NHWC lies as (H, W, N, C) = {3,0,2,1} and HWIO as (H, W, I, O) = {3,2,1,0}.
-/// - Rank 1: T(1024), 32-bit types only: element i stands in row i / 128, lane i % 128.
-/// - Scalars: the first word of a granule, 32-bit types only.
-/// - Only f32, s32, u32 and (rank >= 2) bf16 exist in memory: pass `widen` stores pred as s32 0 /
-/// 1,
-///   and bf16 of rank < 2 as f32.
-/// - What the padding of tiles and rows holds is unspecified: a consumer masks it.
-///
-/// Two kernels never disagree about a layout: they read it in the shape.
-
-/// The layout of an array of this type with the physical order given from minor to major.
-hlo::Layout tiled_layout(hlo::ElementType type, std::vector<std::int64_t> minor_to_major);
-
-/// tiled_layout() in row-major order.
-hlo::Layout row_major_layout(hlo::ElementType type, std::int64_t rank);
-
-/// Extents in physical order, major to minor. Needs a layout.
-std::vector<std::int64_t> physical_dimensions(const hlo::Shape& shape);
-
-/// Granules from one place to the next along each physical dimension; 0 for the two minor ones,
-/// whose places share tiles.
-std::vector<std::int64_t> major_strides(const hlo::Shape& shape);
-
-/// Granules of 1 KiB that the array takes in HBM, tile padding included; at least 1. Tuples: the
-/// sum over their elements.
-std::uint64_t granules(const hlo::Shape& shape);
-
-/// Pass: gives every array of every computation a layout by the convention above.
+/// Pass: gives every array of every computation a layout by the convention of `ir/array_layout.h`.
 ///
 /// Needs: a verified module. Layouts that are there already are replaced.
 /// Leaves: operands and results of elementwise operations, reductions' inputs, windows, slices,

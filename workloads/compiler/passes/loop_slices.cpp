@@ -4,10 +4,9 @@
 #include <cmath>
 #include <optional>
 
-#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/scalar_samples.h"
 
 namespace tpu::compiler {
@@ -171,27 +170,6 @@ bool LoopSlices::visit(HloInstruction& instruction) const {
 void place_slices_by_iteration(ScheduledModule& scheduled) {
   if (!scheduled.counter || scheduled.counter->trips > kMostIterations) return;
   LoopSlices(scheduled.module.entry_computation(), *scheduled.counter).run();
-}
-
-bool is_slice_of_iteration(const HloInstruction& instruction) {
-  return instruction.opcode == HloOpcode::kDynamicSlice && instruction.operands.size() == 1;
-}
-
-bool is_update_of_iteration(const HloInstruction& instruction) {
-  return instruction.opcode == HloOpcode::kDynamicUpdateSlice && instruction.operands.size() == 2;
-}
-
-IterationPlace iteration_place(const Computation& computation, const HloInstruction& instruction) {
-  const Shape& array = computation.at(instruction.operands[0]).shape;
-  const std::vector<std::int64_t> order = major_to_minor(array);
-  const std::vector<std::int64_t> strides = major_strides(array);
-  IterationPlace place;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto d = static_cast<std::size_t>(order[i]);
-    place.granule += instruction.slice->starts[d] * strides[i];
-    place.step += instruction.slice->strides[d] * strides[i];
-  }
-  return place;
 }
 
 }  // namespace tpu::compiler

@@ -22,16 +22,4 @@ namespace tpu::compiler {
 /// two, slice->starts as the first iteration's place and slice->strides as the step, in elements.
 void place_slices_by_iteration(ScheduledModule& scheduled);
 
-/// Whether the pass has placed the instruction.
-bool is_slice_of_iteration(const hlo::HloInstruction& instruction);
-bool is_update_of_iteration(const hlo::HloInstruction& instruction);
-
-/// Where a placed slice or update begins in its array.
-struct IterationPlace {
-  std::int64_t granule = 0;  ///< In the first iteration.
-  std::int64_t step = 0;     ///< Granules from one iteration to the next.
-};
-IterationPlace iteration_place(const hlo::Computation& computation,
-                               const hlo::HloInstruction& instruction);
-
 }  // namespace tpu::compiler

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/async_pairs.h"
 #include "workloads/compiler/passes/canonical_forms.h"
@@ -139,8 +140,12 @@ void run_plan_hbm(const PassContext& context) { plan_hbm(context.scheduled, cont
 
 /// Rows of stage kInline and those that follow wherever something has been rewritten.
 Pass flatten_row(Stage stage) {
-  return {"flatten_calls",  stage,        on_module_then_names<flatten_calls>, {Fact::kVerified, Fact::kWhole},
-          {Fact::kLayouts}, {Fact::kFlat}};
+  return {"flatten_calls",
+          stage,
+          on_module_then_names<flatten_calls>,
+          {Fact::kVerified, Fact::kWhole},
+          {Fact::kLayouts},
+          {Fact::kFlat}};
 }
 Pass simplify_row(Stage stage) {
   return {"simplify", stage, on_module<simplify>, {Fact::kFlat}, {Fact::kLayouts}};

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/combining_operation.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <optional>
 
-#include "workloads/compiler/passes/combining_operation.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"

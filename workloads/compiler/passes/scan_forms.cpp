@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/kernels/pooling_plan.h"
-#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"

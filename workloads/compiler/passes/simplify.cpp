@@ -7,7 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "workloads/compiler/passes/combining_operation.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "workloads/compiler/kernels/array_part.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/passes/edit.h"
 
 namespace tpu::compiler {

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/kernel_sequence.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/fusion.h"
-#include "workloads/compiler/passes/layouts.h"
-#include "workloads/compiler/passes/loop_slices.h"
 
 namespace tpu::compiler {
 

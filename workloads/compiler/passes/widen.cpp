@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

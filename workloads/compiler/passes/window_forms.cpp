@@ -6,13 +6,13 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/pooling_plan.h"
-#include "workloads/compiler/passes/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
-#include "workloads/compiler/passes/layouts.h"
 
 namespace tpu::compiler {
 

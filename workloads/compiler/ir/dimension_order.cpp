@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/dimension_order.h"
+#include "workloads/compiler/ir/dimension_order.h"
 
 #include <algorithm>
 #include <numeric>

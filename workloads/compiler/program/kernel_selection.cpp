@@ -1,13 +1,13 @@
-#include "workloads/compiler/passes/kernel_selection.h"
+#include "workloads/compiler/program/kernel_selection.h"
 
 #include <algorithm>
 #include <string>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/exchange.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/replica_id.h"
-#include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/rings.h"
 
 namespace tpu::compiler {

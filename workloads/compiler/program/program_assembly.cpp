@@ -1,15 +1,15 @@
-#include "workloads/compiler/passes/program_assembly.h"
+#include "workloads/compiler/program/program_assembly.h"
 
 #include <unordered_map>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/infeed.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/storage.h"
-#include "workloads/compiler/passes/top_level.h"
+#include "workloads/compiler/program/top_level.h"
 
 namespace tpu::compiler {
 

@@ -1,10 +1,9 @@
-#include "workloads/compiler/kernels/array_part.h"
+#include "workloads/compiler/ir/array_part.h"
 
 #include <algorithm>
 
 #include "sim/base/ceil_divide.h"
-#include "workloads/compiler/kernels/expression_graph.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/ir/array_layout.h"
 
 namespace tpu::compiler {
 

@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/combining_operation.h"
+#include "workloads/compiler/ir/combining_operation.h"
 
 namespace tpu::compiler {
 

@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/top_level.h"
+#include "workloads/compiler/program/top_level.h"
 
 #include "isa/opcode_table.h"
 #include "sim/base/error.h"

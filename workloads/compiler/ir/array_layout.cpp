@@ -1,0 +1,90 @@
+#include "workloads/compiler/ir/array_layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sim/base/ceil_divide.h"
+#include "sim/base/error.h"
+#include "workloads/compiler/ir/dimension_order.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::Layout;
+using hlo::Shape;
+
+namespace {
+
+constexpr std::uint64_t kGranuleBytes = 1024;
+
+}  // namespace
+
+Layout tiled_layout(ElementType type, std::vector<std::int64_t> minor_to_major) {
+  Layout layout;
+  const std::size_t rank = minor_to_major.size();
+  layout.minor_to_major = std::move(minor_to_major);
+  if (rank == 0) return layout;
+  layout.tiles = {rank == 1 ? std::vector<std::int64_t>{1024} : std::vector<std::int64_t>{8, 128}};
+  if (type == ElementType::kBf16 && rank >= 2) layout.tiles.push_back({2, 1});
+  return layout;
+}
+
+Layout row_major_layout(ElementType type, std::int64_t rank) {
+  const DimensionOrder order = row_major(rank);
+  return tiled_layout(type, {order.rbegin(), order.rend()});
+}
+
+std::vector<std::int64_t> physical_dimensions(const Shape& shape) {
+  TPU_CHECK(shape.layout.minor_to_major.size() == shape.dimensions.size(),
+            "no layout: " << to_string(shape));
+  std::vector<std::int64_t> extents;
+  for (auto d = shape.layout.minor_to_major.rbegin(); d != shape.layout.minor_to_major.rend();
+       ++d) {
+    extents.push_back(shape.dimensions[static_cast<std::size_t>(*d)]);
+  }
+  return extents;
+}
+
+std::vector<std::int64_t> major_strides(const hlo::Shape& shape) {
+  const std::vector<std::int64_t> extents = physical_dimensions(shape);
+  const std::size_t rank = extents.size();
+  std::vector<std::int64_t> strides(rank, 0);
+  if (rank < 3) return strides;
+  std::int64_t stride = hlo::byte_size(shape.type) == 2 ? 2 : 4;
+  stride *= ((extents[rank - 1] + 127) / 128) * ((extents[rank - 2] + 7) / 8);
+  for (std::size_t i = rank - 2; i-- > 0;) {
+    strides[i] = stride;
+    stride *= extents[i];
+  }
+  return strides;
+}
+
+std::uint64_t granules(const Shape& shape) {
+  if (shape.is_tuple()) {
+    std::uint64_t sum = 0;
+    for (const Shape& element : shape.elements) sum += granules(element);
+    return sum;
+  }
+  const std::uint64_t bytes = static_cast<std::uint64_t>(shape.padded_bytes());
+  return std::max<std::uint64_t>(1, ceil_divide(bytes, kGranuleBytes));
+}
+
+std::vector<std::int64_t> major_to_minor(const hlo::Shape& shape) {
+  std::vector<std::int64_t> order(shape.layout.minor_to_major.rbegin(),
+                                  shape.layout.minor_to_major.rend());
+  if (order.size() != shape.dimensions.size()) {
+    order.resize(shape.dimensions.size());
+    std::iota(order.begin(), order.end(), 0);
+  }
+  return order;
+}
+
+std::vector<std::int64_t> physical_extents(const hlo::Shape& shape) {
+  std::vector<std::int64_t> extents;
+  for (std::int64_t dimension : major_to_minor(shape)) {
+    extents.push_back(shape.dimensions[static_cast<std::size_t>(dimension)]);
+  }
+  return extents;
+}
+
+}  // namespace tpu::compiler
