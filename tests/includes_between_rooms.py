@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Includes between the rooms of the compiler go in one direction.
+
+Each room may include those that its line below names, itself and what stands directly in the folder
+(target.h, cost.h, ...). Without arguments it checks the repository that it stands in and itself.
+
+    tests/includes_between_rooms.py [--root FOLDER] [--count]
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+import tempfile
+
+FOLDER = "workloads/compiler"
+# ROOM: the rooms that it may include.
+MAY_INCLUDE = {
+    "ir": set(),
+    "codegen": {"ir"},
+    "kernels": {"ir", "codegen"},
+    "passes": {"ir", "kernels"},
+    "sharding": {"ir", "passes"},
+    "program": {"ir", "codegen", "kernels", "passes"},
+}
+# Files directly in the folder are the door, which includes every room, but for these.
+GROUND = {"target.h", "cost.h", "cost.cpp"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"' + FOLDER + r'/([^"]+)"')
+
+
+def includes(root):
+    """(file, line, its room, included file, room of that) of includes within the compiler."""
+    for path in sorted((root / FOLDER).rglob("*")):
+        if path.suffix not in (".h", ".cpp"):
+            continue
+        inside = path.relative_to(root / FOLDER).as_posix()
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = INCLUDE.match(line)
+            if found:
+                yield (FOLDER + "/" + inside, number, room_of(inside), found[1], room_of(found[1]))
+
+
+def room_of(inside):
+    return inside.split("/")[0] if "/" in inside else ""
+
+
+def is_allowed(path, room, included, target):
+    if room == target:
+        return True
+    if room == "":
+        return pathlib.PurePosixPath(path).name not in GROUND
+    if target == "":
+        return included in GROUND or room in ("passes", "program")
+    return target in MAY_INCLUDE.get(room, set())
+
+
+def faults(root):
+    found = []
+    for path, number, room, included, target in includes(root):
+        if is_allowed(path, room, included, target):
+            continue
+        may = ", ".join(sorted(MAY_INCLUDE.get(room, set()))) or "no other room"
+        found.append(f'{path}:{number}: "{included}": expected {room or "the ground floor"} to include {may}, '
+                     f"found {target or 'the door'}; a fact that both need belongs in ir/")
+    for folder in sorted((root / FOLDER).iterdir()):
+        if folder.is_dir() and folder.name not in MAY_INCLUDE:
+            found.append(f"{FOLDER}/{folder.name}: expected a line for the room in MAY_INCLUDE, found none")
+    return found
+
+
+def has_cycle():
+    """Whether the table itself leads a room back to itself."""
+    def reaches(room, goal, seen):
+        return any(next_ == goal or (next_ not in seen and reaches(next_, goal, seen | {next_}))
+                   for next_ in MAY_INCLUDE[room])
+    return any(reaches(room, room, {room}) for room in MAY_INCLUDE)
+
+
+def check_itself():
+    """A kernel that includes a pass, a ground file that includes a room, a room without a line: each is found."""
+    for name, text, expected in (
+            ("kernels/k.cpp", f'#include "{FOLDER}/passes/p.h"\n', "expected kernels to include codegen, ir, found passes"),
+            ("cost.h", f'#include "{FOLDER}/kernels/k.h"\n', "expected the ground floor to include"),
+            ("attic/a.cpp", "", "expected a line for the room"),
+            ("passes/p.cpp", f'#include "{FOLDER}/kernels/k.h"\n', None)):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / FOLDER / name
+            path.parent.mkdir(parents=True)
+            path.write_text(text)
+            found = faults(pathlib.Path(folder))
+            if (expected is None and found) or (expected is not None and not any(expected in f for f in found)):
+                sys.exit(f"{name}: expected the fault {expected!r}, found {found}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--count", action="store_true", help="print how many includes lead from room to room")
+    arguments = parser.parse_args()
+    if has_cycle():
+        sys.exit("MAY_INCLUDE: expected rooms in one direction, found a cycle")
+    check_itself()
+    if arguments.count:
+        counts = {}
+        for _, _, room, _, target in includes(arguments.root):
+            if room and target and room != target:
+                counts[room, target] = counts.get((room, target), 0) + 1
+        for (room, target), count in sorted(counts.items()):
+            print(f"{room} -> {target}: {count}")
+    found = faults(arguments.root)
+    if found:
+        sys.exit("\n".join(found))
+
+
+if __name__ == "__main__":
+    main()
