@@ -14,6 +14,7 @@ class CoreClock {
 
   /// Edges up to and with a cycle of the machine, but for edge 0.
   std::uint64_t edges(std::uint64_t cycle) const {
+    if (own_ == machine_) return cycle;
     return cycle / machine_ * own_ + cycle % machine_ * own_ / machine_;
   }
   /// The cycle of an edge.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "isa/cpu_clones.h"
 #include "isa/disassembler.h"
 #include "isa/opcode_table.h"
 #include "models/core/member_dmas.h"
@@ -391,15 +392,23 @@ void Sequencer::execute_block() {
   check_length();
 }
 
+/// Multiplying numbers of 64 bits is slow, and the interpreter counts every bundle once.
+TPU_CPU_CLONES void add_block_counters(const std::uint32_t* values, std::uint64_t times,
+                                       std::uint64_t* counts) {
+  if (times == 1) {
+    for (std::size_t i = 0; i < BlockCounters::kCount; ++i) counts[i] += values[i];
+    return;
+  }
+  for (std::size_t i = 0; i < BlockCounters::kCount; ++i) counts[i] += times * values[i];
+}
+
 /// A loop executes a block again and again: its counters are added when another one comes, or when
 /// somebody asks.
 void Sequencer::count_blocks() {
   if (executions_ == 0) return;
   const std::uint64_t times = executions_;
   executions_ = 0;
-  for (std::size_t i = 0; i < counts_.size(); ++i) {
-    counts_[i] += times * counted_->counters.values[i];
-  }
+  add_block_counters(counted_->counters.values.data(), times, counts_.data());
 }
 
 void Sequencer::check_length() const {
