@@ -546,7 +546,7 @@ class Assembler {
 
   void address(Address& address, const OpcodeInfo& row) {
     cursor_.expect("[");
-    cursor_.expect(row.address == 'A' ? "vmem" : "smem");
+    cursor_.expect(memory_of_address(row));
     cursor_.expect(":");
     std::int64_t offset = 0;
     std::size_t bases = 0;
@@ -582,9 +582,10 @@ class Assembler {
     cursor_.skip_space();
     const Mark begin = cursor_.mark();
     const std::string_view name = cursor_.peek_word();
-    if (row.address != 'A' || (name != "ss" && name != "sm" && name != "pattern")) {
-      cursor_.fail(row.address == 'A' ? "\"+\", \"-\", \"ss:\", \"sm:\", \"pattern:\" or \"]\""
-                                      : "\"+\", \"-\" or \"]\"");
+    const bool rows = row.address != 'a';
+    if (!rows || (name != "ss" && name != "sm" && name != "pattern")) {
+      cursor_.fail(rows ? "\"+\", \"-\", \"ss:\", \"sm:\", \"pattern:\" or \"]\""
+                        : "\"+\", \"-\" or \"]\"");
     }
     cursor_.word();
     cursor_.expect(":");

@@ -45,7 +45,8 @@ const VectorRegister& ImmediateVectors::get(std::uint32_t value) {
 
 CoreState::CoreState(const CoreShape& shape)
     : vmem(shape.vmem_rows),
-      mxus(shape.mxus, MxuState(shape.mxu_rows, shape.mxu_columns)),
+      cmem(shape.cmem_rows),
+      mxus(shape.mxus, MxuState(shape.mxu_rows, shape.mxu_columns, shape.weights_in_order)),
       mxu_results(shape.mxus, std::vector<VectorQueue>(mxus.front().column_parts())),
       xlus(shape.xlus),
       shape_(shape) {

@@ -83,6 +83,8 @@ struct CoreShape {
   std::uint32_t xlus = 1;
   std::uint32_t vmem_rows = 16 * 1024 * 1024 / kVmemRowBytes;
   std::uint32_t smem_words = 4096;
+  std::uint32_t cmem_rows = 0;
+  bool weights_in_order = false;  ///< CodeConventions
 };
 
 /// Under which name each register was last written (0: none); only for XLA's code.
@@ -150,6 +152,7 @@ class CoreState {
 
   ScalarState scalar;
   Vmem vmem;
+  Vmem cmem;  ///< Has the same rows.
   VectorPool pool;
   std::array<VectorPool::Index, kVectorRegisters> vectors{};
   std::array<VectorMask, kMaskRegisters> masks{};
@@ -158,6 +161,7 @@ class CoreState {
   std::vector<MxuState> mxus;
   std::vector<std::vector<VectorQueue>> mxu_results;  ///< By array and column part.
   VectorQueue eup;
+  VectorQueue cmem_loads;
   std::vector<XluState> xlus;
   RandomGenerator random;
   RegisterNames names;

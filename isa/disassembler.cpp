@@ -65,7 +65,7 @@ std::string format_operand(const OpcodeInfo& row, std::size_t index, const Opera
 }
 
 std::string format_address(const OpcodeInfo& row, const Address& address) {
-  std::string text = row.address == 'A' ? "[vmem:" : "[smem:";
+  std::string text = "[" + std::string(memory_of_address(row)) + ":";
   bool first = true;
   for (std::uint8_t base : address.base) {
     if (base == kNoRegister) continue;

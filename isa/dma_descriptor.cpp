@@ -78,6 +78,8 @@ const char* to_string(MemorySpace space) {
       return "infeed";
     case MemorySpace::kOutfeed:
       return "outfeed";
+    case MemorySpace::kCmem:
+      return "CMEM";
   }
   return "?";
 }

@@ -6,7 +6,7 @@
 namespace tpu::isa {
 
 /// A memory that a DMA can reach.
-enum class MemorySpace : std::uint8_t { kHbm, kVmem, kSmem, kInfeed, kOutfeed };
+enum class MemorySpace : std::uint8_t { kHbm, kVmem, kSmem, kInfeed, kOutfeed, kCmem };
 const char* to_string(MemorySpace space);
 
 /// One end of a DMA.
@@ -14,7 +14,7 @@ struct DmaEndpoint {
   std::uint32_t chip = 0;
   std::uint32_t core = 0;
   MemorySpace space = MemorySpace::kHbm;
-  std::uint32_t address = 0;           ///< HBM: granules; VMEM: rows; SMEM: words.
+  std::uint32_t address = 0;           ///< HBM: granules; VMEM, CMEM: rows; SMEM: words.
   std::uint32_t stride = 0;            ///< Granules from one run to the next.
   std::uint32_t granules_per_run = 0;  ///< Length of a run; 0 or >= the size: contiguous.
 

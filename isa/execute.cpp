@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "isa/disassembler.h"
+#include "isa/packed_rows.h"
 #include "isa/vector_arithmetic.h"
 #include "sim/base/error.h"
 
@@ -100,7 +101,7 @@ class BundleExecution {
     } else if (row.pops) {
       pop(in, row);
     } else if (row.address != 0) {
-      load(in);
+      load(in, state_.vmem, new_vector(in.dest));
     } else {
       compute_vector(in);
     }
@@ -110,6 +111,12 @@ class BundleExecution {
     VectorMask result;
     if (row.operand_files[0] == 'm') {
       mask_logic(in.opcode, mask(in.operands[0]), mask(in.operands[1]), result);
+    } else if (in.opcode == Opcode::kVsmaskF32) {
+      if (in.operands[0].kind == Operand::Kind::kImmediate) {
+        packed_mask_below(in.operands[0].immediate, result);
+      } else {
+        packed_mask(vector(in.operands[0]), result);
+      }
     } else {
       const VectorRegister& a = vector(in.operands[0]);
       vector_comparison(in.opcode, a, row.operand_count > 1 ? vector(in.operands[1]) : a, result);
@@ -152,21 +159,20 @@ class BundleExecution {
     vector_arithmetic(in.opcode, a, b, new_vector(in.dest));
   }
 
-  void load(const Instruction& in) {
+  void load(const Instruction& in, const Vmem& memory, VectorRegister& out) {
     const std::uint32_t sublanes = sublane_mask(in.address, state_.scalar);
     const auto rows = vmem_rows(in, state_, sublanes);
-    VectorRegister& out = new_vector(in.dest);
     for (int i = 0; i < kSublanes; ++i) {
       std::uint32_t* to = out.word.data() + kLanes * i;
       if ((sublanes >> i & 1) == 0) {
         std::fill(to, to + kLanes, 0);
         continue;
       }
-      if (!state_.vmem.is_written(rows[i])) {
+      if (!memory.is_written(rows[i])) {
         std::fill(to, to + kLanes, kUnwrittenWord);
         continue;
       }
-      const std::uint32_t* from = state_.vmem.row(rows[i]);
+      const std::uint32_t* from = memory.row(rows[i]);
       std::copy(from, from + kLanes, to);
     }
   }
@@ -186,6 +192,8 @@ class BundleExecution {
         return unit(state_.xlus, in, "XLU").results;
       case Queue::kTranspose:
         return unit(state_.xlus, in, "XLU").transposed;
+      case Queue::kCmem:
+        return state_.cmem_loads;
       default:
         return state_.eup;
     }
@@ -220,7 +228,10 @@ class BundleExecution {
         state_.pending.scalars.push_back({evaluate_scalar(in, state_.scalar), 0});
         return;
       case UnitKind::kVectorStore:
-        return store(in);
+        return store(in, state_.vmem);
+      case UnitKind::kCmem:
+        if (in.opcode == Opcode::kCst) return store(in, state_.cmem);
+        return load(in, state_.cmem, push(state_.cmem_loads));
       case UnitKind::kMxu:
         return act_mxu(in, row);
       case UnitKind::kXlu:
@@ -249,9 +260,9 @@ class BundleExecution {
     }
   }
 
-  void store(const Instruction& in) {
+  void store(const Instruction& in, Vmem& memory) {
     std::uint32_t sublanes = sublane_mask(in.address, state_.scalar);
-    const bool masked = in.opcode != Opcode::kVst;
+    const bool masked = in.opcode == Opcode::kVstMsk || in.opcode == Opcode::kVstEvenOdd;
     VectorMask selected;
     if (masked) {
       selected = mask(in.operands[0]);
@@ -264,13 +275,13 @@ class BundleExecution {
     for (int i = 0; i < kSublanes; ++i) {
       if ((sublanes >> i & 1) == 0) continue;
       const std::uint32_t* from = source.word.data() + kLanes * i;
-      std::uint32_t* to = state_.vmem.row(rows[i]);
+      std::uint32_t* to = memory.row(rows[i]);
       if (masked) {
         store_masked_sublane(selected, i, from, to);
       } else {
         std::copy(from, from + kLanes, to);
       }
-      state_.vmem.mark_written(rows[i], 1);
+      memory.mark_written(rows[i], 1);
     }
   }
 
@@ -278,12 +289,19 @@ class BundleExecution {
     MxuState& mxu = unit(state_.mxus, in, "MXU");
     if (MatrixUnit* timed = surroundings_.matrix_unit(in.unit)) {
       const std::uint32_t columns = mxu.check(in).columns;
+      if (row.operand_files[0] == 'm' || takes_packed_rows(in.opcode)) {
+        throw ProgramFault(
+            "expected an instruction of TPU v2 or v3, which alone the array of single cells "
+            "executes; leave out --detail mxu=array");
+      }
       timed->push(in, in.opcode == Opcode::kVdwg ? VectorRegister() : vector(in.operands[0]));
       if (row.queue == Queue::kNone) return;
       for (std::uint32_t c = 0; c < columns; ++c) push(state_.mxu_results[in.unit][c]).word.fill(0);
       return;
     }
-    if (in.opcode == Opcode::kVdwg) {
+    if (row.operand_files[0] == 'm' || takes_packed_rows(in.opcode)) {
+      act_masked_or_packed(in, row, mxu);
+    } else if (in.opcode == Opcode::kVdwg) {
       mxu.request_swap();
     } else if (in.opcode == Opcode::kVmatlatchPart) {
       mxu.latch(in, vector(in.operands[0]));
@@ -293,6 +311,29 @@ class BundleExecution {
       const std::uint32_t columns = mxu.multiply(in, vector(in.operands[0]));
       for (std::uint32_t c = 0; c < columns; ++c) {
         mxu.take_result(c, push(state_.mxu_results[in.unit][c]));
+      }
+    }
+  }
+
+  /// Sixteen rows are pushed as twice eight: of weights the upper ones first.
+  void act_masked_or_packed(const Instruction& in, const OpcodeInfo& row, MxuState& mxu) {
+    const bool masked = row.operand_files[0] == 'm';
+    VectorRegister operand = vector(in.operands[masked ? 1 : 0]);
+    if (masked) {
+      const VectorRegister all = operand;
+      vector_select(mask(in.operands[0]), all, state_.immediates.get(0), operand);
+    }
+    const bool weights = row.queue == Queue::kNone;
+    const bool packed = takes_packed_rows(in.opcode);
+    VectorRegister eight_rows;
+    for (int part = 0; part < (packed ? 2 : 1); ++part) {
+      if (packed) unpack_rows(operand, weights == (part == 0), eight_rows);
+      const VectorRegister& rows = packed ? eight_rows : operand;
+      if (weights) {
+        mxu.push_weights(in, rows);
+      } else {
+        mxu.multiply(in, rows);
+        mxu.take_result(0, push(state_.mxu_results[in.unit][0]));
       }
     }
   }
@@ -313,6 +354,11 @@ class BundleExecution {
       case Opcode::kVxposeStart:
       case Opcode::kVxposeCont:
       case Opcode::kVxposeEnd:
+      case Opcode::kVxposeStartEnd:
+      case Opcode::kVxposeB16Start:
+      case Opcode::kVxposeB16Cont:
+      case Opcode::kVxposeB16End:
+      case Opcode::kVxposeB16StartEnd:
         return transpose(in, a, xlu);
       default:
         return reduce_lanes(in.opcode, a, push(xlu.results));
@@ -323,9 +369,12 @@ class BundleExecution {
     const std::uint32_t width = in.operands[1].immediate;
     const std::uint32_t number = in.operands[2].immediate;
     const std::uint32_t count = in.operands[3].immediate;
-    if (width == 0 || width > kLanes || count == 0 || count > kLanes / kSublanes) {
-      throw ProgramFault("expected a transpose of up to 16 pushes and 128 lanes, found " +
-                         std::to_string(count) + " pushes of width " + std::to_string(width));
+    const bool packed = takes_packed_rows(in.opcode);
+    const std::uint32_t rows = packed ? kPackedRows : kSublanes;
+    if (width == 0 || width > kLanes || count == 0 || count > kLanes / rows) {
+      throw ProgramFault("expected a transpose of up to " + std::to_string(kLanes / rows) +
+                         " pushes and 128 lanes, found " + std::to_string(count) +
+                         " pushes of width " + std::to_string(width));
     }
     if (number == 1) xlu.collected.clear();
     if (number != xlu.collected.size() + 1) {
@@ -334,15 +383,9 @@ class BundleExecution {
     }
     xlu.collected.push_back(a);
     if (number != count) return;
-    for (std::uint32_t block = 0; block < width / kSublanes; ++block) {
-      VectorRegister& out = push(xlu.transposed);
-      out.word.fill(0);
-      for (std::uint32_t i = 0; i < kSublanes; ++i) {
-        for (std::uint32_t j = 0; j < kSublanes * count; ++j) {
-          out.word[kLanes * i + j] =
-              xlu.collected[j / kSublanes].word[kLanes * (j % kSublanes) + kSublanes * block + i];
-        }
-      }
+    for (std::uint32_t block = 0; block < width / rows; ++block) {
+      const auto transposed = packed ? transpose_packed : transpose_rows;
+      transposed(xlu.collected.data(), count, block, push(xlu.transposed));
     }
     xlu.collected.clear();
   }
@@ -437,10 +480,12 @@ std::array<std::uint32_t, kSublanes> vmem_rows(const Instruction& in, const Core
         row += static_cast<std::uint32_t>(in.address.sublane_stride) * i;
     }
     rows[i] = row;
-    if ((sublanes >> i & 1) != 0 && row >= state.vmem.rows()) {
+    const bool cmem = unit_of(in.opcode) == UnitKind::kCmem;
+    const std::uint32_t limit = (cmem ? state.cmem : state.vmem).rows();
+    if ((sublanes >> i & 1) != 0 && row >= limit) {
       std::ostringstream text;
-      text << "expected rows of VMEM below " << state.vmem.rows() << ", found row "
-           << static_cast<std::int32_t>(row) << " for sublane " << i;
+      text << "expected rows of " << (cmem ? "CMEM" : "VMEM") << " below " << limit
+           << ", found row " << static_cast<std::int32_t>(row) << " for sublane " << i;
       throw ProgramFault(text.str());
     }
   }

@@ -23,7 +23,7 @@ namespace tpu::isa {
 void execute_bundle(const Kernel& kernel, std::uint32_t bundle, CoreState& state,
                     Surroundings& surroundings, const NameCheck* names = nullptr);
 
-/// The VMEM row of each sublane that an instruction with a VMEM address touches; throws
+/// The VMEM or CMEM row of each sublane that an instruction with such an address touches; throws
 /// ProgramFault when one of those that `sublanes` (bit i: sublane i) selects lies outside.
 std::array<std::uint32_t, kSublanes> vmem_rows(const Instruction& instruction,
                                                const CoreState& state, std::uint32_t sublanes);

@@ -8,23 +8,24 @@ namespace tpu::isa {
 
 // Sources: instructions, arrays: the listings of XLA's compiler; pods: Jouppi et al. 2020 and, for
 // v4 with its cubes, 2023. Four MXUs can be named where one more bit of the unit's number has room,
-// for machines that nobody has built. v4 is taken to execute what v3 does: its own instructions
-// (models/DEVIATIONS.md) are not there.
+// for machines that nobody has built. v4 is taken to execute what v3 does, too, for our compiler.
+// Conventions of v4's listings: models/DEVIATIONS.md says what shows each.
 const std::vector<Generation>& generations() {
   static const std::vector<Generation> kGenerations = {
-      {"v2", false, false, 1, 1, 128, 128, {16, 16, 1}, 0, ""},
-      {"v3", true, true, 4, 2, 128, 128, {32, 32, 1}, 0, ""},
+      {"v2", false, false, 1, false, {}, 1, 128, 128, {16, 16, 1}, 0, ""},
+      {"v3", true, true, 4, false, {}, 2, 128, 128, {32, 32, 1}, 0, ""},
       {"v4",
        true,
        true,
        4,
+       true,
+       {512, true, true, 1 << 20},
        4,
        128,
        128,
        {16, 16, 16},
        4,
-       "v4: no time was compared with a chip's; instructions and latencies of v3, no CMEM, no "
-       "megacore (models/DEVIATIONS.md)"},
+       "v4: no time was compared with a chip's; no megacore (models/DEVIATIONS.md)"},
   };
   return kGenerations;
 }

@@ -10,13 +10,26 @@
 
 namespace tpu::isa {
 
+/// What code counts on beyond the meaning of its instructions. Defaults: v2 and v3, and all code of
+/// our own compiler.
+struct CodeConventions {
+  std::uint32_t granule_bytes = 1024;  ///< What addresses in HBM and sizes of DMAs count.
+  /// The first row of a push of weights is its lowest; else its last one.
+  bool weights_in_order = false;
+  /// A push or pop that comes too early waits; else it is a fault of the program.
+  bool interlocked = false;
+  std::uint32_t smem_bytes = 16384;  ///< At whose end the runtime's words lie.
+};
+
 /// What one generation of the chip has that another has not, as far as programs and slices see it;
 /// what is a number of the machine stands in its configuration.
 struct Generation {
   std::string_view name;
-  bool multiplies_32_bits;  ///< smul.u32; else smul.u24.
-  bool swaps_with_push;     ///< The .dwg forms, in which a matmul swaps the weights of the next.
-  std::uint8_t named_mxus;  ///< MXUs that instructions can name.
+  bool multiplies_32_bits;    ///< smul.u32; else smul.u24.
+  bool swaps_with_push;       ///< The .dwg forms, in which a matmul swaps the weights of the next.
+  std::uint8_t named_mxus;    ///< MXUs that instructions can name.
+  bool cmem_and_packed_rows;  ///< The last part of opcodes.def.
+  CodeConventions listings;   ///< Of XLA's code for it.
   /// What XLA compiles for: its listings run on machines with these arrays alone.
   std::uint32_t mxus, mxu_rows, mxu_columns;
   /// Chips of a whole pod along x, y, z.

@@ -11,8 +11,7 @@ std::string operands(const OpcodeInfo& row) {
     if (!text.empty()) text += ", ";
     text += operand;
   };
-  if (row.address == 'A') append("[vmem]");
-  if (row.address == 'a') append("[smem]");
+  if (row.address != 0) append("[" + std::string(memory_of_address(row)) + "]");
   for (std::size_t i = 0; i < row.operand_count; ++i) {
     switch (row.operand_files[i]) {
       case 'm':

@@ -70,6 +70,20 @@ DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
     case Opcode::kDmaHbmToSmem:
       destination.space = MemorySpace::kSmem;
       break;
+    case Opcode::kDmaHbmToCmem:
+      destination.space = MemorySpace::kCmem;
+      break;
+    case Opcode::kDmaCmemToHbm:
+      source.space = MemorySpace::kCmem;
+      break;
+    case Opcode::kDmaCmemToVmem:
+      source.space = MemorySpace::kCmem;
+      destination.space = MemorySpace::kVmem;
+      break;
+    case Opcode::kDmaVmemToCmem:
+      source.space = MemorySpace::kVmem;
+      destination.space = MemorySpace::kCmem;
+      break;
     case Opcode::kDmaInfeedToHbm:
       source.space = MemorySpace::kInfeed;
       break;

@@ -191,6 +191,7 @@ inline std::uint32_t scalar_result(Opcode opcode, std::uint32_t a, std::uint32_t
     case Opcode::kScalarLeaVmem:
     case Opcode::kScalarLeaSmem:
     case Opcode::kScalarLeaSflag:
+    case Opcode::kScalarLeaCmem:
       return a + b;
     case Opcode::kSsubS32:
       return a - b;

@@ -81,9 +81,10 @@ void multiply_eight_rows(const float* operand, const float* weights, float* resu
   multiply_eight_columns(operand, weights, result);
 }
 
-MxuState::MxuState(std::uint32_t rows, std::uint32_t columns)
+MxuState::MxuState(std::uint32_t rows, std::uint32_t columns, bool weights_in_order)
     : rows_(std::min<std::uint32_t>(rows, kLanes)),
       columns_(std::min<std::uint32_t>(columns, kLanes)),
+      weights_in_order_(weights_in_order),
       row_parts_(parts_along(rows)),
       column_parts_(parts_along(columns)),
       blocks_(row_parts_ * column_parts_),
@@ -138,8 +139,8 @@ void MxuState::activate(Block& block) const {
   float* active = &block.weights[0].row[0][0];
   int newest = 0;
   for (auto push = block.staged.rbegin(); push != block.staged.rend(); ++push) {
-    for (int row = kSublanes - 1; row >= 0; --row, ++newest) {
-      const float* from = push->row[row];
+    for (int row = 0; row < kSublanes; ++row, ++newest) {
+      const float* from = push->row[weights_in_order_ ? row : kSublanes - 1 - row];
       if (block.staged_transposed) {
         const int used = static_cast<int>(rows_);
         for (int k = 0; k < used; ++k) active[kLanes * k + newest] = from[k];

@@ -13,7 +13,8 @@ namespace tpu::isa {
 /// The weights of one systolic array and what it computes with them; no time.
 ///
 /// Weights are pushed eight rows at a time into a staging area that keeps the last `rows` of them
-/// (`columns` for transposed pushes): the last pushed row becomes weight row 0, rows that were not
+/// (`columns` for transposed pushes): the last pushed row becomes weight row 0
+/// (in the code of v4 the first row of the last push), rows that were not
 /// pushed are 0. A swap that vdwg, or a matmul with .dwg, asks for takes place at the next matmul
 /// and empties the staging area; the first matmul of all swaps, too. Operands are rounded to bf16
 /// (nearest even; the high and low parts of the .hi and .low forms are cut off instead), products
@@ -28,7 +29,7 @@ class MxuState {
  public:
   /// Throws ConfigurationError unless each size is 8 to 128 and a multiple of 8, or up to 512 and a
   /// multiple of 128.
-  MxuState(std::uint32_t rows, std::uint32_t columns);
+  MxuState(std::uint32_t rows, std::uint32_t columns, bool weights_in_order = false);
 
   std::uint32_t column_parts() const { return column_parts_; }
   /// The parts that an instruction names; throws ProgramFault when the array has fewer.
@@ -62,6 +63,7 @@ class MxuState {
   void activate(Block& block) const;
 
   std::uint32_t rows_, columns_;  ///< Of a block.
+  bool weights_in_order_;
   std::uint32_t row_parts_, column_parts_;
   bool swap_requested_ = true;
   std::vector<Block> blocks_;  ///< Row part times column parts plus column part.

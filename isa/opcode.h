@@ -36,6 +36,7 @@ enum class UnitKind : std::uint8_t {
   kVectorAlu,
   kVectorLoad,
   kVectorStore,
+  kCmem,  ///< Loads and stores of CMEM.
   kMxu,
   kXlu,  ///< Transpose, reduce and permute unit.
   kEup,  ///< Transcendental unit.
@@ -53,6 +54,7 @@ enum class Queue : std::uint8_t {
   kXlu,             ///< Lane reductions, rotations and permutations; one per XLU.
   kTranspose,       ///< One per XLU.
   kVectorToScalar,  ///< vpush and vsyncmov to spop.
+  kCmem,            ///< Loads of CMEM.
   kCount
 };
 
@@ -65,6 +67,7 @@ enum class Latency : std::uint8_t {
   kXlu,        ///< Latencies::xlu_cycles.
   kTranspose,  ///< Latencies::transpose_cycles.
   kEup,        ///< Latencies::eup_cycles.
+  kCmem,       ///< Latencies::cmem_cycles.
 };
 
 /// How sure the meaning of an instruction is.

@@ -28,7 +28,7 @@ OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot, std::strin
   TPU_CHECK(equals <= 1, text << ": signature " << signature);
   if (equals == 1) row.dest_file = signature[0];
   for (char letter : signature.substr(equals + 1)) {
-    if (letter == 'A' || letter == 'a') {
+    if (letter == 'A' || letter == 'a' || letter == 'M') {
       row.address = letter;
     } else {
       TPU_CHECK(row.operand_count < 4, text << ": more than 4 operands");
@@ -98,6 +98,11 @@ const OpcodeInfo& info(Opcode opcode) {
   return table()[static_cast<std::size_t>(opcode)];
 }
 
+std::string_view memory_of_address(const OpcodeInfo& row) {
+  if (row.address == 'a') return "smem";
+  return row.address == 'A' ? "vmem" : "cmem";
+}
+
 std::optional<OpcodeAndUnit> find_opcode(std::string_view text) {
   const auto found = names().find(std::string(text));
   if (found == names().end()) return std::nullopt;
@@ -144,6 +149,8 @@ std::uint32_t result_latency(Opcode producer, const Latencies& latencies) {
       return latencies.transpose_cycles;
     case Latency::kEup:
       return latencies.eup_cycles;
+    case Latency::kCmem:
+      return latencies.cmem_cycles;
   }
   return 0;
 }
@@ -160,7 +167,25 @@ std::uint32_t issue_interval(Opcode opcode, const Latencies& latencies) {
 bool swaps_weights(Opcode opcode) {
   return opcode == Opcode::kVdwg || opcode == Opcode::kVmatmulDwg ||
          opcode == Opcode::kVmatmulHiDwg || opcode == Opcode::kVmatmulLowDwg ||
-         opcode == Opcode::kVmatmulPartsDwg;
+         opcode == Opcode::kVmatmulPartsDwg || opcode == Opcode::kVmatmulMskDwg;
+}
+
+bool takes_packed_rows(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kVmatpushBf16:
+    case Opcode::kVmatpushBf16Msk:
+    case Opcode::kVmatpushBf16Xpose:
+    case Opcode::kVmatpushBf16XposeMsk:
+    case Opcode::kVmatmulBf16:
+    case Opcode::kVmatmulBf16Msk:
+    case Opcode::kVxposeB16Start:
+    case Opcode::kVxposeB16Cont:
+    case Opcode::kVxposeB16End:
+    case Opcode::kVxposeB16StartEnd:
+      return true;
+    default:
+      return false;
+  }
 }
 
 MultipliedPart multiplied_part(Opcode opcode) {
@@ -181,8 +206,18 @@ MultipliedPart multiplied_part(Opcode opcode) {
 }
 
 bool pushes_transposed(Opcode opcode) {
-  return opcode == Opcode::kVmatpushXpose || opcode == Opcode::kVmatpushHiXpose ||
-         opcode == Opcode::kVmatpushLowXpose || opcode == Opcode::kVmatpushXposeBlock;
+  switch (opcode) {
+    case Opcode::kVmatpushXpose:
+    case Opcode::kVmatpushHiXpose:
+    case Opcode::kVmatpushLowXpose:
+    case Opcode::kVmatpushXposeBlock:
+    case Opcode::kVmatpushXposeMsk:
+    case Opcode::kVmatpushBf16Xpose:
+    case Opcode::kVmatpushBf16XposeMsk:
+      return true;
+    default:
+      return false;
+  }
 }
 
 MxuParts parts_of(Opcode opcode, const std::array<std::uint32_t, 3>& numbers) {
@@ -210,6 +245,7 @@ MxuParts parts_of(const Instruction& in) {
 bool generation_has(std::string_view chip, Opcode opcode, std::uint8_t unit) {
   const Generation& has = generation(chip);
   if (info(opcode).unit == UnitKind::kMxu && unit >= has.named_mxus) return false;
+  if (opcode >= Opcode::kScalarLeaCmem) return has.cmem_and_packed_rows;
   if (opcode == Opcode::kSmulU32) return has.multiplies_32_bits;
   if (opcode == Opcode::kSmulU24) return !has.multiplies_32_bits;
   return has.swaps_with_push || opcode == Opcode::kVdwg || !swaps_weights(opcode);
@@ -262,6 +298,8 @@ const char* to_string(UnitKind unit) {
       return "vector load";
     case UnitKind::kVectorStore:
       return "vector store";
+    case UnitKind::kCmem:
+      return "CMEM";
     case UnitKind::kMxu:
       return "MXU";
     case UnitKind::kXlu:
@@ -294,6 +332,8 @@ const char* to_string(Queue queue) {
       return "transposed rows";
     case Queue::kVectorToScalar:
       return "vector to scalar";
+    case Queue::kCmem:
+      return "CMEM loads";
     case Queue::kCount:
       break;
   }
@@ -316,6 +356,8 @@ const char* to_string(Latency latency) {
       return "transpose";
     case Latency::kEup:
       return "EUP";
+    case Latency::kCmem:
+      return "CMEM";
   }
   return "?";
 }

@@ -21,6 +21,7 @@ struct Latencies {
   std::uint32_t xlu_interval_cycles = 8;  ///< Push to push on one XLU.
   std::uint32_t transpose_cycles = 1;     ///< The last push of a transpose to its first vpop.
   std::uint32_t eup_cycles = 4;           ///< Transcendental push to its vpop.
+  std::uint32_t cmem_cycles = 53;         ///< cld to its vpop.crf, in schedules for v4.
 
   static Latencies v2() { return {}; }
   static Latencies v3() { return {}; }
@@ -43,7 +44,7 @@ struct OpcodeInfo {
   char dest_file = 0;                   ///< 's', 'v', 'p', 'm', or 0 for none.
   std::uint8_t operand_count = 0;       ///< Operands without the address.
   std::array<char, 4> operand_files{};  ///< Letters of the signature: s v p m i L C.
-  char address = 0;                     ///< 'A' VMEM, 'a' SMEM, or 0 for none.
+  char address = 0;                     ///< 'A' VMEM, 'a' SMEM, 'M' CMEM, or 0 for none.
   bool fits_misc_slot =
       false;  ///< Mask logic: in the misc slot when both vector ALU slots are taken.
   bool takes_smem_port = false;  ///< sld, sst, DMA starts and waits: one of them in a bundle.
@@ -51,6 +52,9 @@ struct OpcodeInfo {
 };
 
 const OpcodeInfo& info(Opcode opcode);
+
+/// "vmem", "smem" or "cmem": where the address of an instruction that has one points.
+std::string_view memory_of_address(const OpcodeInfo& row);
 
 /// An opcode with the number of its unit.
 struct OpcodeAndUnit {
@@ -96,6 +100,10 @@ bool swaps_weights(Opcode opcode);
 enum class MultipliedPart { kRounded, kHigh, kLow };
 MultipliedPart multiplied_part(Opcode opcode);
 
+/// True for instructions of MXU and XLU that take sixteen rows of bf16, two in a sublane, instead
+/// of eight of 32 bit.
+bool takes_packed_rows(Opcode opcode);
+
 /// True when pushed rows become columns of the weights.
 bool pushes_transposed(Opcode opcode);
 
@@ -114,8 +122,9 @@ MxuParts parts_of(Opcode opcode, const std::array<std::uint32_t, 3>& numbers);
 /// Largest count of row parts, and of column parts, of an array.
 constexpr std::uint32_t kMaxMxuParts = 4;
 
-/// True when the generation ("v2", "v3") has the instruction with this unit number: v2 has one MXU,
-/// no fused .dwg and smul.u24 for smul.u32.
+/// True when the generation ("v2", "v3", "v4") has the instruction with this unit number: v2 has
+/// one MXU, no fused .dwg and smul.u24 for smul.u32; v4 alone has CMEM and instructions on packed
+/// rows.
 bool generation_has(std::string_view chip, Opcode opcode, std::uint8_t unit = 0);
 
 /// A number that changes when opcodes are added, moved or get other operands: stored programs carry

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "isa/generation.h"
 #include "isa/instruction.h"
 
 namespace tpu::isa {
@@ -122,7 +123,7 @@ struct ControlOp {
 /// is the top-level program: it runs once per step.
 struct Program {
   std::string name;
-  std::string chip;      ///< "v2" or "v3".
+  std::string chip;      ///< "v2", "v3" or "v4".
   std::string compiler;  ///< "xla" or "tpusim", with version.
   std::vector<Kernel> kernels;
   std::vector<CallSite> call_sites;
@@ -148,6 +149,12 @@ struct Program {
       0;  ///< Parameters read and written once, inputs once: the roofline's bytes per core.
   std::uint32_t cores = 1;           ///< Replicas that the collectives of the program span.
   std::uint64_t hbm_peak_bytes = 0;  ///< From the HBM plan.
+  CodeConventions conventions;
+
+  /// The address of a granule of 1 KiB in the code.
+  std::uint32_t address_of_granule(std::uint64_t granule) const {
+    return static_cast<std::uint32_t>(granule * (kHbmGranuleBytes / conventions.granule_bytes));
+  }
 };
 
 }  // namespace tpu::isa

@@ -47,7 +47,7 @@ void for_each_read(const Instruction& in, const Visit& visit) {
 std::uint32_t results_of(const Instruction& in) {
   if (info(in.opcode).queue != Queue::kTranspose) return 1;
   if (in.operands[2].immediate != in.operands[3].immediate) return 0;
-  return in.operands[1].immediate / kSublanes;
+  return in.operands[1].immediate / (takes_packed_rows(in.opcode) ? 2 * kSublanes : kSublanes);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "isa/cpu_clones.h"
 #include "isa/opcode_table.h"
+#include "isa/packed_rows.h"
 #include "sim/base/error.h"
 
 namespace tpu::isa {
@@ -160,6 +161,11 @@ TPU_CPU_CLONES void vector_arithmetic(Opcode opcode, const VectorRegister& a,
     case Opcode::kVpackIBf16:
       return each(a, b, out,
                   [](Word x, Word y) { return round_to_bf16(x) | round_to_bf16(y) >> 16; });
+    case Opcode::kVpackCBf16:
+      return pack_rows(a, b, out);
+    case Opcode::kVunpackCLBf16:
+    case Opcode::kVunpackCHBf16:
+      return unpack_rows(a, opcode == Opcode::kVunpackCHBf16, out);
     case Opcode::kVmov:
       out = a;
       return;
@@ -286,6 +292,17 @@ TPU_CPU_CLONES void reduce_lanes(Opcode opcode, const VectorRegister& a, VectorR
     }
     const std::uint32_t result = as_bits(x[0]);
     for (int lane = 0; lane < kLanes; ++lane) out.word[kLanes * sublane + lane] = result;
+  }
+}
+
+void transpose_rows(const VectorRegister* rows, std::uint32_t count, std::uint32_t block,
+                    VectorRegister& out) {
+  out.word.fill(0);
+  for (std::uint32_t i = 0; i < kSublanes; ++i) {
+    for (std::uint32_t j = 0; j < kSublanes * count; ++j) {
+      out.word[kLanes * i + j] =
+          rows[j / kSublanes].word[kLanes * (j % kSublanes) + kSublanes * block + i];
+    }
   }
 }
 

@@ -37,6 +37,10 @@ void broadcast(std::uint32_t value, VectorRegister& out);
 /// lanes 0..63 to 64..127, then 0..31 to 32..63, and so on.
 void reduce_lanes(Opcode opcode, const VectorRegister& a, VectorRegister& out);
 
+/// Transposes eight rows a register: `count` registers become rows 8 `block` to 8 `block` + 7.
+void transpose_rows(const VectorRegister* rows, std::uint32_t count, std::uint32_t block,
+                    VectorRegister& out);
+
 /// Lane l of the result is lane (l - amount) mod 128 of a.
 void rotate_lanes(const VectorRegister& a, std::uint32_t amount, VectorRegister& out);
 

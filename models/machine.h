@@ -20,7 +20,7 @@ namespace tpu {
 /// What a core does in a cycle.
 enum class CoreState : std::uint8_t {
   kIssue,        ///< A bundle issues.
-  kDelay,        ///< An empty cycle that the schedule asks for (vdelay).
+  kDelay,        ///< An empty cycle that the schedule asks for (vdelay), or an interlock (v4).
   kMemoryWait,   ///< Waits for a sync flag that a local DMA will raise.
   kInfeedWait,   ///< Waits for a DMA out of the infeed queue.
   kOutfeedWait,  ///< Waits for a DMA into the outfeed queue.

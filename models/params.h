@@ -59,9 +59,29 @@ struct MxuParams {
 };
 static_assert(fields_are_complete<MxuParams>());
 
+/// CMEM, from v4 on: memory between HBM and VMEM, which the core also loads and stores.
+struct CmemParams {
+  std::uint32_t mib = 0;
+  std::uint32_t load_latency_cycles = 0;
+  std::uint32_t load_interval_cycles = 1;
+  std::uint32_t queue_entries = 1;
+
+  static constexpr auto fields() {
+    return std::make_tuple(
+        field("mib", &CmemParams::mib, "MiB", "Of a core; 0: none."),
+        field("load_latency_cycles", &CmemParams::load_latency_cycles, "cycles",
+              "From a load to its pop."),
+        field("load_interval_cycles", &CmemParams::load_interval_cycles, "cycles",
+              "From a load to the next."),
+        field("queue_entries", &CmemParams::queue_entries, "", "Loads that wait to be popped."));
+  }
+};
+static_assert(fields_are_complete<CmemParams>());
+
 /// One TensorCore.
 struct CoreParams {
   MxuParams mxu;
+  CmemParams cmem;
   std::uint32_t vmem_mib = 16;
   std::uint32_t smem_words = 4096;
   std::uint32_t sync_flags = 1024;
@@ -75,6 +95,7 @@ struct CoreParams {
   static constexpr auto fields() {
     return std::make_tuple(
         field("mxu", &CoreParams::mxu, "", "The systolic arrays."),
+        field("cmem", &CoreParams::cmem, "", "Memory between HBM and VMEM."),
         field("vmem_mib", &CoreParams::vmem_mib, "MiB", "Vector memory."),
         field("smem_words", &CoreParams::smem_words, "words", "Scalar memory, words of 32 bit."),
         field("sync_flags", &CoreParams::sync_flags, "", "Sync flags."),

@@ -64,6 +64,8 @@ std::string_view space_name(isa::MemorySpace space) {
       return "infeed";
     case isa::MemorySpace::kOutfeed:
       return "outfeed";
+    case isa::MemorySpace::kCmem:
+      return "CMEM";
   }
   return "?";
 }

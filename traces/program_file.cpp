@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "isa/generation.h"
 #include "isa/kernel_encoding.h"
 #include "sim/base/error.h"
 #include "traces/hdf5_file.h"
@@ -155,6 +156,9 @@ isa::Program read_program_file(const std::string& path) {
   program.name = contents.attribute("name");
   program.chip = contents.attribute("chip");
   program.compiler = contents.attribute("compiler");
+  const isa::Generation* generation = isa::find_generation(program.chip);
+  const bool listings = program.compiler.compare(0, 3, "xla") == 0;
+  if (listings && generation != nullptr) program.conventions = generation->listings;
   const Table& summary = contents.table("summary");
   const std::vector<std::string>& names = summary.column<std::string>("name");
   const std::vector<std::uint64_t>& numbers = summary.column<std::uint64_t>("value");

@@ -232,6 +232,10 @@ void ListingParser::parse_transpose_position(Instruction& instruction) {
   const std::uint64_t count = cursor_.decimal("a number of pushes", 16);
   cursor_.expect("]");
   if (number == 0 || number > count) cursor_.fail_at(place, "[i/n] with 1 <= i <= n");
+  skip_space();
+  for (const char* remark : {"(short)", "(narrow)"}) {  // Of the unit's work, not of its result.
+    if (cursor_.take(remark)) skip_space();
+  }
   instruction.operands[2] = Operand::immediate_(static_cast<std::uint32_t>(number));
   instruction.operands[3] = Operand::immediate_(static_cast<std::uint32_t>(count));
   skip_space();
@@ -266,13 +270,36 @@ void ListingParser::parse_operands(const OpcodeInfo& row, Instruction& instructi
                             *parsed.hbm_allocation});
     }
   }
-  const bool address = row.opcode >= Opcode::kScalarLeaHbm && row.opcode <= Opcode::kScalarLeaSflag;
+  if (row.unit == UnitKind::kDma) parse_strides();
+  const bool address =
+      (row.opcode >= Opcode::kScalarLeaHbm && row.opcode <= Opcode::kScalarLeaSflag) ||
+      row.opcode == Opcode::kScalarLeaCmem;
   if (!address) return;
   skip_space();
   if (cursor_.peek() != '[') return;  // A remark: the allocation into which the address points.
   cursor_.advance(1);
   parse_allocation_number();
   cursor_.expect("]");
+}
+
+/// `, /*src_stride=*/%s5_s1, /*dst_stride=*/%s5_s1, /*steps_per_stride=*/%s5_s1` behind a DMA: runs
+/// as long as the distance from one to the next leave no gaps.
+void ListingParser::parse_strides() {
+  skip_space();
+  if (!cursor_.take(',')) return;
+  skip_space();
+  const char* place = cursor_.at();
+  const ParsedOperand first = parse_operand('s');
+  for (int i = 0; i < 2; ++i) {
+    skip_space();
+    cursor_.expect(",");
+    skip_space();
+    const ParsedOperand other = parse_operand('s');
+    if (other.operand == first.operand && other.name == first.name) continue;
+    cursor_.refuse_at(place,
+                      "expected a DMA without gaps (source stride, destination stride and steps "
+                      "per stride the same), found one with gaps, which is not modelled");
+  }
 }
 
 ListingParser::ParsedOperand ListingParser::parse_operand(char letter) {
@@ -347,7 +374,9 @@ std::uint32_t ListingParser::address_of(const Allocation& allocation, const char
                                  std::to_string(allocation.number) + " in " + packed_.file() +
                                  ", found none");
   }
-  const std::uint32_t unit = allocation.space == ListingSpace::kVmem ? kVmemRowBytes : 4;
+  const bool rows =
+      allocation.space == ListingSpace::kVmem || allocation.space == ListingSpace::kCmem;
+  const std::uint32_t unit = rows ? kVmemRowBytes : 4;
   const std::uint64_t address = *allocation.offset / unit;
   if (*allocation.offset % unit != 0 || address > 0x7fffffff) {
     cursor_.refuse_at(place, "expected #allocation" + std::to_string(allocation.number) +
@@ -389,11 +418,13 @@ std::uint32_t ListingParser::parse_literal() {
 
 /// `[vmem:[%s3_s1 + $0x8] ss:$-1 sm:$0xff]` or `[smem:[#allocation3]]`
 void ListingParser::parse_address(char letter, Instruction& instruction, VirtualNames& names) {
-  cursor_.expect(letter == 'A' ? "[vmem:[" : "[smem:[");
-  parse_address_terms(letter == 'A' ? ListingSpace::kVmem : ListingSpace::kSmem, instruction,
-                      names);
+  const ListingSpace space = letter == 'A'   ? ListingSpace::kVmem
+                             : letter == 'a' ? ListingSpace::kSmem
+                                             : ListingSpace::kCmem;
+  cursor_.expect("[" + std::string(to_string(space)) + ":[");
+  parse_address_terms(space, instruction, names);
   cursor_.expect("]");
-  if (letter == 'A') parse_address_options(instruction, names);
+  if (letter != 'a') parse_address_options(instruction, names);
   cursor_.expect("]");
 }
 

@@ -90,6 +90,7 @@ void ListingParser::parse_bundle() {
   bundle_.first_instruction = static_cast<std::uint32_t>(listing_.kernel.instructions.size());
   while (true) {
     skip_space();
+    if (cursor_.take("}")) break;  // v4: "{}".
     parse_instruction();
     skip_space();
     if (cursor_.take("}")) break;
@@ -244,7 +245,7 @@ void ListingParser::resolve_branches() {
                                           std::to_string(branch.region) + " in " + packed_.file() +
                                           ", found none");
     }
-    if (bundle_of_cycle(range->begin) != target) {
+    if (placement_.keeps_empty_cycles && bundle_of_cycle(range->begin) != target) {
       cursor_.refuse_at(branch.place, "expected region " + std::to_string(branch.region) +
                                           " to begin in cycle " + std::to_string(range->begin) +
                                           " as in " + packed_.file() + ", found cycle " +
@@ -258,7 +259,7 @@ void ListingParser::resolve_branches() {
 /// The outermost region of the other file tells how long the code is.
 void ListingParser::check_regions() const {
   const PackedRegion* whole = packed_.region(0);
-  if (whole == nullptr) return;
+  if (whole == nullptr || !placement_.keeps_empty_cycles) return;
   const std::uint32_t cycles = cycle_.back() + 1 + listing_.kernel.bundles.back().delay;
   if (cycles != whole->end && cycles != whole->end + 1) {
     cursor_.refuse_at(cursor_.at(), "expected " + std::to_string(whole->end) +

@@ -66,6 +66,7 @@ class ListingParser {
   std::uint32_t parse_queue_name();
   /// True when the instruction is guarded by the constant 0: it never acts.
   bool parse_guard(Instruction& instruction, VirtualNames& names);
+  void parse_strides();
   void parse_operands(const OpcodeInfo& row, Instruction& instruction, VirtualNames& names,
                       std::vector<HbmReference>& references);
   ParsedOperand parse_operand(char letter);

@@ -16,6 +16,10 @@ namespace tpu::isa {
 struct ListingPlacement {
   std::uint32_t smem_word = 0;
   std::uint32_t sync_flag = 0;
+  /// Empty cycles of the schedule stand in the final bundles (vdelay), so that their cycles are
+  /// those of the other file; else interlocks stand for them (CodeConventions), and neither the
+  /// ranges of regions nor the length can be compared.
+  bool keeps_empty_cycles = true;
 };
 
 /// An operand that holds an address in an HBM allocation. The reader leaves the distance from the
@@ -28,7 +32,7 @@ struct HbmReference {
 
 /// A declaration `inlined_call_operand`: a scalar register holds an operand when the kernel starts.
 struct ListingOperand {
-  enum class Space : std::uint8_t { kValue, kHbm, kSmem };
+  enum class Space : std::uint8_t { kValue, kHbm, kCmem, kSmem };
   Space space = Space::kHbm;
   std::int32_t index = 0;  ///< Among the operands of the call; -1: a table of them in SMEM.
   std::uint8_t reg = 0;

@@ -9,10 +9,11 @@ namespace {
 
 ListingSpace read_space(TextCursor& cursor) {
   if (cursor.take("hbm")) return ListingSpace::kHbm;
+  if (cursor.take("cmem")) return ListingSpace::kCmem;
   if (cursor.take("vmem")) return ListingSpace::kVmem;
   if (cursor.take("smem")) return ListingSpace::kSmem;
   if (cursor.take("sflag")) return ListingSpace::kSyncFlag;
-  cursor.fail("a memory space (hbm, vmem, smem, sflag)");
+  cursor.fail("a memory space (hbm, cmem, vmem, smem, sflag)");
 }
 
 /// Text up to the closing quote of this line.
@@ -62,6 +63,8 @@ const char* to_string(ListingSpace space) {
   switch (space) {
     case ListingSpace::kHbm:
       return "hbm";
+    case ListingSpace::kCmem:
+      return "cmem";
     case ListingSpace::kVmem:
       return "vmem";
     case ListingSpace::kSmem:

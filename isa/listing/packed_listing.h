@@ -10,7 +10,7 @@
 namespace tpu::isa {
 
 /// The memories that a listing names.
-enum class ListingSpace : std::uint8_t { kHbm, kVmem, kSmem, kSyncFlag };
+enum class ListingSpace : std::uint8_t { kHbm, kCmem, kVmem, kSmem, kSyncFlag };
 const char* to_string(ListingSpace space);
 
 /// A line `#allocationN [...]`: a piece of memory that the compiler gave a place. The offset is

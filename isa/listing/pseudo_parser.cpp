@@ -18,12 +18,14 @@ bool ListingParser::parse_pseudo(const Name& dest, std::string_view text, const 
     parse_phi(dest, 'p', place);
   } else if (text == "vmphi") {
     parse_phi(dest, 'm', place);
-  } else if (text == "int_to_ptr.hbm" || text == "int_to_ptr.smem" || text == "int_to_ptr.vmem") {
+  } else if (text == "int_to_ptr.hbm" || text == "int_to_ptr.smem" || text == "int_to_ptr.vmem" ||
+             text == "int_to_ptr.cmem") {
     parse_pointer_cast(dest, place);
   } else if (text == "inlined_call_operand.") {
     cursor_.move_to(place + text.size());
     parse_call_operand(dest, place);
-  } else if (text == "inlined_call_operand.hbm" || text == "inlined_call_operand.smem") {
+  } else if (text == "inlined_call_operand.hbm" || text == "inlined_call_operand.smem" ||
+             text == "inlined_call_operand.cmem") {
     cursor_.move_to(place + std::strlen("inlined_call_operand."));
     parse_call_operand(dest, place);
   } else if (text == "reloc") {
@@ -63,7 +65,7 @@ void ListingParser::parse_phi(const Name& dest, char file, const char* place) {
 /// another register. Readers may use either name: the second is replaced by the first.
 void ListingParser::parse_pointer_cast(const Name& dest, const char* place) {
   if (dest.file != 's') cursor_.fail_at(place, "a scalar result of int_to_ptr");
-  cursor_.expect("[resolvable:$false]");
+  if (!cursor_.take("[resolvable:$true]")) cursor_.expect("[resolvable:$false]");
   skip_space();
   const Name source = parse_register('s');
   if (source.reg == dest.reg) {
@@ -87,12 +89,14 @@ void ListingParser::parse_call_operand(const Name& dest, const char* place) {
   if (dest.file != 's') cursor_.fail_at(place, "a scalar result of inlined_call_operand");
   if (cursor_.take("hbm")) {
     operand.space = ListingOperand::Space::kHbm;
+  } else if (cursor_.take("cmem")) {
+    operand.space = ListingOperand::Space::kCmem;
   } else if (cursor_.take("smem")) {
     operand.space = ListingOperand::Space::kSmem;
   } else if (cursor_.take("<no memory space>")) {
     operand.space = ListingOperand::Space::kValue;
   } else {
-    cursor_.fail("a memory space (hbm, smem, <no memory space>)");
+    cursor_.fail("a memory space (hbm, cmem, smem, <no memory space>)");
   }
   cursor_.expect(" [shape: ");
   const std::string_view line = cursor_.rest().substr(0, cursor_.rest().find('\n'));

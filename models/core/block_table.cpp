@@ -37,7 +37,8 @@ void add_push(const QueueOp& op, const CoreParams& params,
   switch (op.kind) {
     case QueueOp::Kind::kMxuRows:
       counters[BlockCounters::kMatmulPushes] += op.blocks;
-      counters[unit_index(Unit::kMxu0) + op.unit] += params.mxu.push_interval_cycles;
+      counters[unit_index(Unit::kMxu0) + op.unit] +=
+          params.mxu.push_interval_cycles * (op.packed ? 2 : 1);
       break;
     case QueueOp::Kind::kMxuWeights:
       ++counters[BlockCounters::kWeightPushes];
@@ -75,6 +76,7 @@ BlockTable::BlockTable(const isa::Program& program, const std::vector<DecodedKer
       kernels_(kernels),
       causes_(kernels.size()),
       scoreboard_(params) {
+  scoreboard_.set_interlocked(program.conventions.interlocked);
   TPU_CHECK(params.mxu.count <= 4, params.mxu.count << " MXUs");
   starts_.reserve(kernels_.size());
   for (const DecodedKernel& kernel : kernels_) {
@@ -258,14 +260,16 @@ BlockTable::Outcome BlockTable::look_up(Block& block, StateId entry, std::uint64
   const auto found = outcomes_.find(key);
   Outcome outcome;
   if (found != outcomes_.end()) {
-    outcome.exit = found->second;
+    outcome.exit = found->second.exit;
+    outcome.held = found->second.held;
   } else {
     outcome = compute(block, entry, guards);
     if (outcome.violation) return outcome;
-    outcomes_.emplace(key, outcome.exit);
+    outcomes_.emplace(key, Exit{outcome.exit, outcome.held});
   }
   block.remembered_entry = entry;
   block.remembered_exit = outcome.exit;
+  block.remembered_held = outcome.held;
   return outcome;
 }
 
@@ -273,14 +277,16 @@ BlockTable::Outcome BlockTable::compute(const Block& block, StateId entry, std::
   const DecodedKernel& kernel = kernels_[block.kernel];
   scoreboard_.load(*infos_[entry].state);
   std::uint64_t now = 0;
+  Outcome outcome;
   for (std::uint32_t b = block.first; b < block.end; ++b) {
     const Scoreboard::Violation violation = scoreboard_.issue(kernel, b, guards, now);
-    if (violation) return {kRested, violation, b, now};
+    if (violation) return {kRested, 0, violation, b, now};
     const std::uint16_t used = kernel.bundles[b].guarded_queue_ops;
     guards = used < 64 ? guards >> used : 0;
-    now += 1 + kernel.bundles[b].delay;
+    const std::uint32_t held = scoreboard_.take_held();
+    outcome.held += held;
+    now += 1 + kernel.bundles[b].delay + held;
   }
-  Outcome outcome;
   outcome.exit = number_of(scoreboard_.save(now));
   return outcome;
 }

@@ -67,6 +67,7 @@ struct Block {
   // The last entry state and what it led to.
   std::uint32_t remembered_entry = ~std::uint32_t{0};
   std::uint32_t remembered_exit = 0;
+  std::uint32_t remembered_held = 0;
   std::uint32_t number = 0;
 };
 
@@ -94,6 +95,7 @@ class BlockTable {
 
   struct Outcome {
     StateId exit = kRested;
+    std::uint32_t held = 0;  ///< Cycles that interlocks add to the block's.
     Scoreboard::Violation violation;
     std::uint32_t bundle = 0;  ///< Of the violation.
     std::uint64_t offset = 0;  ///< Cycle of the violation in the block.
@@ -101,7 +103,7 @@ class BlockTable {
   /// Checks a block that begins in a state; remembers what it found.
   Outcome check(Block& block, StateId entry, std::uint64_t guards) {
     if (entry == block.remembered_entry && block.guarded_queue_ops == 0) {
-      return {block.remembered_exit, {}, 0, 0};
+      return {block.remembered_exit, block.remembered_held, {}, 0, 0};
     }
     return look_up(block, entry, guards);
   }
@@ -168,7 +170,11 @@ class BlockTable {
   Scoreboard scoreboard_;
   std::unordered_map<Scoreboard::State, StateId, StateHash> numbers_;
   std::vector<StateInfo> infos_;
-  std::unordered_map<Key, StateId, KeyHash> outcomes_;
+  struct Exit {
+    StateId exit = kRested;
+    std::uint32_t held = 0;
+  };
+  std::unordered_map<Key, Exit, KeyHash> outcomes_;
   std::unordered_map<std::uint64_t, StateId> ages_;
   std::bitset<isa::kOpcodeCount> reached_;
   std::vector<StateId*> watched_;

@@ -5,8 +5,10 @@
 namespace tpu {
 namespace {
 
-isa::CoreShape shape_of(const CoreParams& params) {
+isa::CoreShape shape_of(const CoreParams& params, const isa::CodeConventions& conventions) {
   isa::CoreShape shape;
+  shape.cmem_rows = (params.cmem.mib << 20) / isa::kVmemRowBytes;
+  shape.weights_in_order = conventions.weights_in_order;
   shape.mxus = params.mxu.count;
   shape.mxu_rows = params.mxu.rows;
   shape.mxu_columns = params.mxu.columns;
@@ -19,14 +21,16 @@ isa::CoreShape shape_of(const CoreParams& params) {
 
 DataPath::DataPath(const isa::Program& program, const MachineParams& params, std::uint32_t chip,
                    std::uint32_t core, bool check_names)
-    : program_(program), state_(shape_of(params.core)), check_names_(check_names) {
+    : program_(program),
+      state_(shape_of(params.core, program.conventions)),
+      check_names_(check_names) {
   state_.scalar.chip = chip;
   state_.scalar.core = core;
   for (const isa::Buffer& buffer : program.buffers) {
     if (buffer.role != isa::BufferRole::kParameter) continue;
     auto& granules = state_.scalar.parameter_granules;
     granules.resize(std::max<std::size_t>(granules.size(), buffer.index + 1));
-    granules[buffer.index] = static_cast<std::uint32_t>(buffer.granule);
+    granules[buffer.index] = program.address_of_granule(buffer.granule);
   }
   if (!check_names) return;
   for (std::size_t k = 0; k < program.kernels.size(); ++k) {

@@ -194,7 +194,7 @@ std::map<std::uint32_t, std::uint32_t> parameter_addresses(const isa::Program& p
   std::map<std::uint32_t, std::uint32_t> result;
   for (const isa::Buffer& buffer : program.buffers) {
     if (buffer.role == isa::BufferRole::kParameter) {
-      result[buffer.index] = static_cast<std::uint32_t>(buffer.granule);
+      result[buffer.index] = program.address_of_granule(buffer.granule);
     }
   }
   return result;
@@ -233,7 +233,7 @@ bool is_interaction(Opcode opcode) {
     case UnitKind::kDma:
       return true;
     case UnitKind::kSync:
-      return opcode != Opcode::kSfence;
+      return opcode != Opcode::kSfence && opcode != Opcode::kCfence && opcode != Opcode::kVsyncpa;
     default:
       return false;
   }
@@ -461,6 +461,7 @@ void Decoder::decode_queue_op(const isa::Instruction& i, std::uint32_t index) {
       op.results = static_cast<std::uint16_t>(parts.columns);
       op.blocks = static_cast<std::uint16_t>(parts.rows * parts.columns);
       op.swaps = isa::swaps_weights(i.opcode);
+      op.packed = isa::takes_packed_rows(i.opcode);
       break;
     }
     case isa::Queue::kXlu:
@@ -471,11 +472,15 @@ void Decoder::decode_queue_op(const isa::Instruction& i, std::uint32_t index) {
       if (!row.pops &&
           (i.opcode == Opcode::kVxposeEnd || i.operands[2].immediate == i.operands[3].immediate)) {
         const std::uint32_t width = std::min<std::uint32_t>(i.operands[1].immediate, isa::kLanes);
-        op.results = static_cast<std::uint16_t>((width + isa::kSublanes - 1) / isa::kSublanes);
+        const std::uint32_t rows = isa::kSublanes * (isa::takes_packed_rows(i.opcode) ? 2 : 1);
+        op.results = static_cast<std::uint16_t>((width + rows - 1) / rows);
       }
       break;
     case isa::Queue::kEup:
       op.kind = row.pops ? Kind::kEupPop : Kind::kEupPush;
+      break;
+    case isa::Queue::kCmem:
+      op.kind = row.pops ? Kind::kCmemPop : Kind::kCmemPush;
       break;
     case isa::Queue::kVectorToScalar:
       op.kind = row.pops ? Kind::kScalarPop : Kind::kScalarPush;

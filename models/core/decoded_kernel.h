@@ -79,6 +79,7 @@ struct QueueOp {
     kXluPop,
     kTransposePop,
     kEupPop,
+    kCmemPop,
     kScalarPop,
     kMxuRows,
     kMxuSwap,
@@ -87,7 +88,8 @@ struct QueueOp {
     kXluPush,
     kTransposePush,
     kEupPush,
-    kScalarPush
+    kScalarPush,
+    kCmemPush
   };
   Kind kind = Kind::kMxuPop;
   std::uint8_t unit = 0;
@@ -95,6 +97,7 @@ struct QueueOp {
   std::uint8_t part = 0;      ///< Row part of a latch, column part of weights and pops (MXU).
   std::uint16_t results = 0;  ///< Of a transpose push; column parts of a matmul.
   std::uint16_t blocks = 1;   ///< Of 128x128 that a matmul passes.
+  bool packed = false;        ///< Sixteen rows instead of eight.
   bool swaps = false;         ///< The next matmul swaps in the weights that were pushed.
   std::uint32_t instruction = 0;
 };

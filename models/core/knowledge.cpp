@@ -41,6 +41,7 @@ void Knowledge::forget_registers(Origin origin) {
   }
   latched_.fill({});
   eup_.clear();
+  cmem_.clear();
   xlu_.clear();
   transposed_.clear();
 }
@@ -121,7 +122,10 @@ void Knowledge::note(const isa::Instruction& in, const isa::CoreState& state,
                      const ScalarUnit& scalar) {
   const isa::OpcodeInfo& row = isa::info(in.opcode);
   Origin origin = operands(in, scalar);
-  if (row.address != 0) {
+  if (row.unit == UnitKind::kCmem && !row.pops) {
+    // Nothing is known of CMEM.
+    if (in.opcode == Opcode::kCld) cmem_.push_back(Origin::nobody());
+  } else if (row.address != 0) {
     origin = memory(in, state, scalar, origin);
   } else if (row.pops) {
     Queue& from = queue(in);
@@ -205,6 +209,8 @@ Knowledge::Queue& Knowledge::queue(const isa::Instruction& in) {
       return xlu_;
     case isa::Queue::kTranspose:
       return transposed_;
+    case isa::Queue::kCmem:
+      return cmem_;
     default:
       return eup_;
   }
@@ -216,6 +222,7 @@ void Knowledge::push(const isa::Instruction& in, Origin origin) {
     if (row.queue != isa::Queue::kNone) {
       const Origin result = origin | latched_.at(in.unit) | weights_.at(in.unit);
       for (std::uint32_t c = 0; c < isa::parts_of(in).columns; ++c) {
+        if (isa::takes_packed_rows(in.opcode)) mxu_results_.at(in.unit).at(c).push_back(result);
         mxu_results_.at(in.unit).at(c).push_back(result);
       }
       latched_.at(in.unit) = {};
@@ -232,7 +239,8 @@ void Knowledge::push(const isa::Instruction& in, Origin origin) {
     const std::uint32_t number = in.operands[2].immediate;
     collected_ = number == 1 ? origin : collected_ | origin;
     if (number != in.operands[3].immediate) return;
-    for (std::uint32_t block = 0; block < in.operands[1].immediate / isa::kSublanes; ++block) {
+    const std::uint32_t rows = isa::kSublanes * (isa::takes_packed_rows(in.opcode) ? 2 : 1);
+    for (std::uint32_t block = 0; block < in.operands[1].immediate / rows; ++block) {
       transposed_.push_back(collected_);
     }
   } else if (row.queue != isa::Queue::kNone) {

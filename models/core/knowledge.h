@@ -79,6 +79,7 @@ class Knowledge {
   std::array<Origin, isa::kMaxUnits> latched_;  ///< Operand parts for the next matmul.
   std::array<Origin, isa::kMaxUnits> weights_;  ///< Of all pushes since the kernel began.
   Queue eup_;
+  Queue cmem_;
   Queue xlu_;
   Queue transposed_;
   Origin pattern_;

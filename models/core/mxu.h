@@ -26,15 +26,21 @@ class Mxu {
   }
 
   /// A matmul that makes a result in each of the first `columns` column parts; `swaps`: a .dwg
-  /// form, after which the weights are swapped at the next matmul.
-  Hazard push_rows(std::uint32_t columns, bool swaps, std::uint64_t now) {
-    if (const Hazard hazard = take(next_rows_[0], Hazard::Kind::kPushEarly, now)) return hazard;
+  /// form, after which the weights are swapped at the next matmul; `eights`: of rows, with a result
+  /// each.
+  Hazard push_rows(std::uint32_t columns, bool swaps, std::uint64_t now, std::uint32_t eights = 1) {
+    if (const Hazard hazard = take(next_rows_[0], Hazard::Kind::kPushEarly, now, eights)) {
+      return hazard;
+    }
     if (swap_pending_ && now < weights_enter_until_) {
       return {Hazard::Kind::kWeightsEarly, weights_enter_until_};
     }
     swap_pending_ = swaps;
     for (std::uint32_t c = 0; c < columns; ++c) {
-      if (const Hazard hazard = columns_[c].results.push(now + columns_[c].latency)) return hazard;
+      for (std::uint32_t i = 0; i < eights; ++i) {
+        const std::uint64_t ready = now + columns_[c].latency + i * MxuParams::push_interval_cycles;
+        if (const Hazard hazard = columns_[c].results.push(ready)) return hazard;
+      }
     }
     return {};
   }
@@ -85,9 +91,10 @@ class Mxu {
     ResultQueue results;
   };
   /// A port that moves eight rows per interval.
-  static Hazard take(std::uint64_t& next, Hazard::Kind early, std::uint64_t now) {
+  static Hazard take(std::uint64_t& next, Hazard::Kind early, std::uint64_t now,
+                     std::uint32_t eights = 1) {
     if (now < next) return {early, next};
-    next = now + MxuParams::push_interval_cycles;
+    next = now + eights * MxuParams::push_interval_cycles;
     return {};
   }
 

@@ -51,6 +51,8 @@ Cause cause_of_result(const isa::OpcodeInfo& row) {
       return Cause::kEupResult;
     case isa::Queue::kVectorToScalar:
       return Cause::kScalarResult;
+    case isa::Queue::kCmem:
+      return Cause::kLoadResult;
     default:
       break;
   }
@@ -231,7 +233,7 @@ void Piece::use_queue(const QueueOp& op) {
   switch (op.kind) {
     case Kind::kMxuRows:
       if (ports_.count(swap) > 0) hold_if_due(ports_[swap]);
-      use_port(rows, kRows, Cause::kMxuPush);
+      use_port(rows, op.packed ? 2 * kRows : kRows, Cause::kMxuPush);
       for (std::uint8_t part = 0; part < op.results; ++part) {
         push({Kind::kMxuPop, op.unit, part}, params_.mxu.latency_cycles(part), Cause::kMxuResult);
       }
@@ -259,11 +261,15 @@ void Piece::use_queue(const QueueOp& op) {
     case Kind::kEupPush:
       use_port({Kind::kEupPush, 0, 0}, 1, Cause::kEup);
       return push({Kind::kEupPop, 0, 0}, params_.eup_latency_cycles, Cause::kEupResult);
+    case Kind::kCmemPush:
+      use_port({Kind::kCmemPush, 0, 0}, params_.cmem.load_interval_cycles, Cause::kLoad);
+      return push({Kind::kCmemPop, 0, 0}, params_.cmem.load_latency_cycles, Cause::kLoadResult);
     case Kind::kScalarPush:
       return push({Kind::kScalarPop, 0, 0}, isa::result_latency(isa::Opcode::kVpush),
                   Cause::kScalarResult);
     case Kind::kXluPop:
     case Kind::kEupPop:
+    case Kind::kCmemPop:
     case Kind::kScalarPop:
       return pop({op.kind, 0, 0});
     case Kind::kMxuSwap:

@@ -1,5 +1,7 @@
 #include "models/core/scoreboard.h"
 
+#include <algorithm>
+
 #include "isa/opcode_table.h"
 
 namespace tpu {
@@ -19,14 +21,17 @@ Scoreboard::Scoreboard(const CoreParams& params, const std::vector<MatrixPort*>&
       xlu_(params, isa::Latencies().transpose_cycles),
       eup_(params),
       to_scalar_(params.scalar_queue_entries),
-      to_scalar_latency_(isa::result_latency(isa::Opcode::kVpush)) {}
+      to_scalar_latency_(isa::result_latency(isa::Opcode::kVpush)),
+      cmem_(params.cmem) {}
 
 Scoreboard::Violation Scoreboard::issue(const DecodedKernel& kernel, std::size_t index,
                                         std::uint64_t guards, std::uint64_t now) {
   const DecodedBundle& bundle = kernel.bundles[index];
   const DecodedBundle& next = kernel.bundles[index + 1];
   if (!writes_.empty()) {
-    if (const Hazard hazard = writes_.check(bundle.reads, now)) return {hazard, nullptr};
+    while (const Hazard hazard = writes_.check(bundle.reads, now + held_)) {
+      if (!hold(hazard, now)) return {hazard, nullptr};
+    }
   }
   for (std::uint32_t i = bundle.first_queue_op; i < next.first_queue_op; ++i) {
     const QueueOp& op = kernel.queue_ops[i];
@@ -35,12 +40,24 @@ Scoreboard::Violation Scoreboard::issue(const DecodedKernel& kernel, std::size_t
       guards >>= 1;
       if (!acts) continue;
     }
-    if (const Hazard hazard = act(op, now)) return {hazard, &op};
+    while (const Hazard hazard = act(op, now + held_)) {
+      if (!hold(hazard, now)) return {hazard, &op};
+    }
   }
   for (std::uint32_t i = bundle.first_slow_write; i < next.first_slow_write; ++i) {
-    writes_.add(kernel.slow_writes[i], now);
+    writes_.add(kernel.slow_writes[i], now + held_);
   }
   return {};
+}
+
+/// Waits out what only comes too early, where the code counts on that.
+bool Scoreboard::hold(const Hazard& hazard, std::uint64_t now) {
+  const bool early = hazard.kind != Hazard::Kind::kQueueEmpty &&
+                     hazard.kind != Hazard::Kind::kQueueFull &&
+                     hazard.kind != Hazard::Kind::kNoSuchUnit;
+  if (!interlocked_ || !early) return false;
+  held_ = std::max(held_, hazard.ready - now);
+  return true;
 }
 
 Hazard Scoreboard::act(const QueueOp& op, std::uint64_t now) {
@@ -50,7 +67,7 @@ Hazard Scoreboard::act(const QueueOp& op, std::uint64_t now) {
     case Kind::kMxuPop:
       return mxus_[op.unit].pop(op.part, now);
     case Kind::kMxuRows:
-      return mxus_[op.unit].push_rows(op.results, op.swaps, now);
+      return mxus_[op.unit].push_rows(op.results, op.swaps, now, op.packed ? 2 : 1);
     case Kind::kMxuSwap:
       mxus_[op.unit].swap_at_next_rows();
       return {};
@@ -70,6 +87,10 @@ Hazard Scoreboard::act(const QueueOp& op, std::uint64_t now) {
       return eup_.pop(now);
     case Kind::kEupPush:
       return eup_.push(now);
+    case Kind::kCmemPop:
+      return cmem_.pop(now);
+    case Kind::kCmemPush:
+      return cmem_.push(now);
     case Kind::kScalarPop:
       return to_scalar_.pop(now);
     case Kind::kScalarPush:
@@ -84,6 +105,7 @@ Scoreboard::State Scoreboard::save(std::uint64_t now) {
   xlu_.save(out);
   eup_.save(out);
   to_scalar_.save(out);
+  cmem_.save(out);
   writes_.save(out, now);
   return out.take();
 }
@@ -94,6 +116,7 @@ void Scoreboard::load(const State& state) {
   xlu_.load(in);
   eup_.load(in);
   to_scalar_.load(in);
+  cmem_.load(in);
   writes_.load(in);
 }
 

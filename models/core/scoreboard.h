@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/core/cmem_port.h"
 #include "models/core/decoded_kernel.h"
 #include "models/core/eup.h"
 #include "models/core/matrix_port.h"
@@ -15,9 +16,10 @@ namespace tpu {
 
 /// The part of the core that remembers from cycle to cycle: registers on their way, the intervals
 /// and queues of MXUs, XLU and EUP, the queue to the scalar unit. It checks each bundle against
-/// them; real hardware has no such check, its compiler keeps to the latencies. Its state relative
-/// to a cycle can be written down and read back, so that a stretch of bundles with the same state
-/// before it needs to be checked once only.
+/// them; real hardware has no such check, its compiler keeps to the latencies. XLA's code for v4
+/// does not (CodeConventions::interlocked): there a push or pop that comes too early waits. Its
+/// state relative to a cycle can be written down and read back, so that a stretch of bundles with
+/// the same state before it needs to be checked once only.
 class Scoreboard {
  public:
   using State = std::vector<std::uint32_t>;
@@ -36,6 +38,14 @@ class Scoreboard {
   Violation issue(const DecodedKernel& kernel, std::size_t index, std::uint64_t guards,
                   std::uint64_t now);
 
+  void set_interlocked(bool interlocked) { interlocked_ = interlocked; }
+  /// The cycles that interlocks have held bundles since the last call.
+  std::uint32_t take_held() {
+    const std::uint64_t held = held_;
+    held_ = 0;
+    return static_cast<std::uint32_t>(held);
+  }
+
   /// No register is on its way: bundles that touch no unit need no check.
   bool registers_settled() const { return writes_.empty(); }
 
@@ -50,6 +60,7 @@ class Scoreboard {
 
  private:
   Hazard act(const QueueOp& op, std::uint64_t now);
+  bool hold(const Hazard& hazard, std::uint64_t now);
 
   std::vector<MatrixPort*> arrays_;
   SlowWrites writes_;
@@ -58,6 +69,9 @@ class Scoreboard {
   Eup eup_;
   ResultQueue to_scalar_;
   std::uint32_t to_scalar_latency_;
+  CmemPort cmem_;
+  bool interlocked_ = false;
+  std::uint64_t held_ = 0;
 };
 
 }  // namespace tpu

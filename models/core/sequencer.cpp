@@ -54,6 +54,12 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
 }
 
 void Sequencer::use_arrays(const std::vector<MatrixPort*>& arrays) {
+  if (blocks_.program().conventions.interlocked) {
+    throw ConfigurationError(
+        "--detail mxu=array: expected code of v2 or v3 or of our compiler, found XLA's code for "
+        "v4, "
+        "which counts on interlocks that the array of single cells leaves out");
+  }
   scoreboard_.emplace(params_.core, arrays);
   data_->use_arrays(arrays);
 }
@@ -213,15 +219,15 @@ void Sequencer::end_wait(std::uint64_t now) {
       observer()->on_wait(place_.number, piece.reason, piece.begin, piece.end);
     }
   }
-  hold(place_.clock.next_edge(now_) - now_);
+  hold(place_.clock.next_edge(now_) - now_, ScheduleCause::kSlowClock);
 }
 
-/// Cycles of the machine in which this chip's slower clock has no edge.
-void Sequencer::hold(std::uint64_t cycles) {
+/// Cycles behind a block: of the machine in which this chip's slower clock has no edge, or in which
+/// interlocks have held bundles of the block.
+void Sequencer::hold(std::uint64_t cycles, ScheduleCause cause) {
   counts_[BlockCounters::kDelay] += cycles;
-  constexpr ScheduleCause kCause = ScheduleCause::kSlowClock;
-  counts_[BlockCounters::kSchedule + static_cast<std::size_t>(kCause)] += cycles;
-  counts_[BlockCounters::kRan + static_cast<std::size_t>(resource_of(kCause))] += cycles;
+  counts_[BlockCounters::kSchedule + static_cast<std::size_t>(cause)] += cycles;
+  counts_[BlockCounters::kRan + static_cast<std::size_t>(resource_of(cause))] += cycles;
   now_ += cycles;
 }
 
@@ -346,7 +352,8 @@ void Sequencer::follow_address(Origin origin) const {
 }
 
 void Sequencer::count_dma(const isa::DmaDescriptor& descriptor) {
-  const std::uint64_t bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
+  const std::uint64_t bytes =
+      std::uint64_t{descriptor.granules} * blocks_.program().conventions.granule_bytes;
   ++dynamic_.dmas;
   if (descriptor.source.space == isa::MemorySpace::kHbm) dynamic_.hbm_read_bytes += bytes;
   if (descriptor.remote) {
@@ -386,9 +393,11 @@ void Sequencer::execute_block() {
     counted_ = &block;
   }
   ++executions_;
-  const std::uint64_t end = place_.clock.after(now_, block.duration);
+  const std::uint64_t end = place_.clock.after(now_, block.duration + held_);
   now_ += block.duration;
-  if (end != now_) hold(end - now_);
+  if (held_ != 0) hold(held_, ScheduleCause::kUnforced);
+  held_ = 0;
+  if (end != now_) hold(end - now_, ScheduleCause::kSlowClock);
   check_length();
 }
 
@@ -438,6 +447,7 @@ void Sequencer::check_timing(std::uint64_t guards) {
             outcome.violation.hazard.ready - outcome.offset);
     }
     state_ = outcome.exit;
+    held_ = outcome.held;
     return;
   }
   if (!block_->touches_units && scoreboard_->registers_settled()) return;

@@ -132,7 +132,7 @@ class Sequencer {
   void count_dma(const isa::DmaDescriptor& descriptor);
   void execute_block();
   std::uint64_t edges() const { return place_.clock.edges(now_); }
-  void hold(std::uint64_t cycles);
+  void hold(std::uint64_t cycles, ScheduleCause cause);
   void check_length() const;
   void limit_step();
   void execute_values();
@@ -194,6 +194,7 @@ class Sequencer {
   std::uint64_t step_limit_ = 0;  ///< A step that is under way behind this cycle never ends.
 
   BlockTable::StateId state_ = BlockTable::kRested;
+  std::uint64_t held_ = 0;                ///< Cycles that interlocks add to the block.
   std::optional<Scoreboard> scoreboard_;  ///< With options.interpret: checked bundle by bundle.
 
   std::array<std::uint64_t, BlockCounters::kCount> counts_{};

@@ -19,7 +19,8 @@ constexpr int kMxus = kMasks + isa::kMaskRegisters;
 constexpr int kXlu = kMxus + isa::kMaxUnits;
 constexpr int kEup = kXlu + 1;
 constexpr int kRandom = kEup + 1;
-static_assert(kRandom < 64, "a bit for each resource");
+constexpr int kCmem = kRandom + 1;
+static_assert(kCmem < 64, "a bit for each resource");
 
 Resources bit(int number) { return Resources{1} << number; }
 
@@ -45,6 +46,7 @@ bool in_vector_half(const isa::Instruction& instruction) {
     case UnitKind::kMxu:
     case UnitKind::kXlu:
     case UnitKind::kEup:
+    case UnitKind::kCmem:
       return true;
     default:
       return false;
@@ -59,6 +61,8 @@ Resources ordered_by(const isa::Instruction& in) {
       return bit(kXlu);
     case UnitKind::kEup:
       return bit(kEup);
+    case UnitKind::kCmem:
+      return bit(kCmem);
     default:
       break;
   }

@@ -13,16 +13,15 @@ using isa::MemorySpace;
 
 /// Tokens from here on are those of parts of remote DMAs.
 constexpr std::uint64_t kFirstPart = std::uint64_t{1} << 63;
-constexpr std::uint32_t kGranuleWords = isa::kHbmGranuleBytes / 4;
-constexpr std::uint32_t kGranuleRows = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
 
 /// How many address units of a memory a granule takes.
-std::uint32_t units_per_granule(MemorySpace space) {
+std::uint32_t units_per_granule(MemorySpace space, const GranuleView& hbm) {
   switch (space) {
     case MemorySpace::kVmem:
-      return kGranuleRows;
+    case MemorySpace::kCmem:
+      return hbm.rows();
     case MemorySpace::kSmem:
-      return kGranuleWords;
+      return hbm.words();
     default:
       return 1;
   }
@@ -31,8 +30,9 @@ std::uint32_t units_per_granule(MemorySpace space) {
 /// Calls visit(address, offset, count) for each run of an endpoint: address in the units of the
 /// memory, offset and count in granules.
 template <class Visit>
-void for_each_run(const isa::DmaEndpoint& endpoint, std::uint32_t granules, const Visit& visit) {
-  const std::uint64_t unit = units_per_granule(endpoint.space);
+void for_each_run(const isa::DmaEndpoint& endpoint, std::uint32_t granules, const GranuleView& hbm,
+                  const Visit& visit) {
+  const std::uint64_t unit = units_per_granule(endpoint.space, hbm);
   const bool contiguous = endpoint.granules_per_run == 0 || endpoint.granules_per_run >= granules;
   const std::uint32_t run = contiguous ? granules : endpoint.granules_per_run;
   std::uint64_t address = endpoint.address;
@@ -58,8 +58,9 @@ HbmRequest hbm_request(const isa::DmaEndpoint& endpoint, bool write, std::uint32
 }
 
 /// One behind the last address that an endpoint touches.
-std::uint64_t end_address(const isa::DmaEndpoint& endpoint, std::uint32_t granules) {
-  const std::uint64_t unit = units_per_granule(endpoint.space);
+std::uint64_t end_address(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
+                          const GranuleView& hbm) {
+  const std::uint64_t unit = units_per_granule(endpoint.space, hbm);
   const bool contiguous = endpoint.granules_per_run == 0 || endpoint.granules_per_run >= granules;
   if (contiguous) return endpoint.address + unit * granules;
   const std::uint64_t run = endpoint.granules_per_run;
@@ -81,7 +82,7 @@ std::string beyond(const char* which, const char* memory, std::uint64_t end, std
 }  // namespace
 
 const std::uint32_t* DmaPayload::granule(std::uint32_t number) const {
-  return words.data() + std::size_t{number} * kGranuleWords;
+  return words.data() + std::size_t{number} * granule_words;
 }
 
 std::uint32_t DmaPayload::same_origin(std::uint32_t first, std::uint32_t most) const {
@@ -104,7 +105,8 @@ DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program&
       graph_(graph),
       ports_(ports),
       vmem_rows_((params.core.vmem_mib << 20) / isa::kVmemRowBytes),
-      hbm_granules_((std::uint64_t{params.hbm.gib} << 20) / params.cores_per_chip) {}
+      hbm_granules_((std::uint64_t{params.hbm.gib} << 20) / params.cores_per_chip),
+      hbm_view_(hbm, program.conventions.granule_bytes, data != nullptr && knowledge == nullptr) {}
 
 // ---- Start
 
@@ -112,7 +114,9 @@ DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program&
 std::uint64_t DmaEngine::limit(MemorySpace space) const {
   switch (space) {
     case MemorySpace::kHbm:
-      return hbm_granules_;
+      return hbm_granules_ * hbm_view_.per_kib();
+    case MemorySpace::kCmem:
+      return (std::uint64_t{params_.core.cmem.mib} << 20) / isa::kVmemRowBytes;
     case MemorySpace::kVmem:
       return vmem_rows_;
     case MemorySpace::kSmem:
@@ -124,7 +128,7 @@ std::uint64_t DmaEngine::limit(MemorySpace space) const {
 
 std::string DmaEngine::check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
                                       const char* which) const {
-  const std::uint64_t end = end_address(endpoint, granules);
+  const std::uint64_t end = end_address(endpoint, granules, hbm_view_);
   const std::uint64_t size = limit(endpoint.space);
   if (end <= size) return {};
   switch (endpoint.space) {
@@ -132,6 +136,8 @@ std::string DmaEngine::check_endpoint(const isa::DmaEndpoint& endpoint, std::uin
       return beyond(which, "HBM", end, size, "granule");
     case MemorySpace::kVmem:
       return beyond(which, "VMEM", end, size, "row");
+    case MemorySpace::kCmem:
+      return beyond(which, "CMEM", end, size, "row");
     default:
       return beyond(which, "SMEM", end, size, "word");
   }
@@ -139,7 +145,7 @@ std::string DmaEngine::check_endpoint(const isa::DmaEndpoint& endpoint, std::uin
 
 /// A placeholder that stands for an unknown address and leaves the memory moves back inside.
 void DmaEngine::keep_inside(isa::DmaEndpoint& endpoint, std::uint32_t granules) const {
-  const std::uint64_t end = end_address(endpoint, granules);
+  const std::uint64_t end = end_address(endpoint, granules, hbm_view_);
   const std::uint64_t size = limit(endpoint.space);
   if (end <= size) return;
   const std::uint64_t extent = end - endpoint.address;
@@ -160,6 +166,9 @@ std::string DmaEngine::check(const isa::DmaDescriptor& descriptor) const {
   problem = check_flag(descriptor.destination_flag);
   if (problem.empty() && descriptor.remote) problem = check_flag(descriptor.source_flag);
   if (!problem.empty() || !descriptor.remote) return problem;
+  if (hbm_view_.per_kib() != 1) {
+    return "a remote DMA in XLA's code for v4, of which no layout is known (models/DEVIATIONS.md)";
+  }
   const isa::DmaEndpoint& to = descriptor.destination;
   if (to.chip >= params_.chips() || to.core >= params_.cores_per_chip) {
     return "the remote DMA goes to chip " + std::to_string(to.chip) + ", core " +
@@ -174,8 +183,7 @@ std::string DmaEngine::check(const isa::DmaDescriptor& descriptor) const {
 }
 
 std::string DmaEngine::check_infeed(std::uint32_t granules) {
-  const std::uint64_t batch =
-      (program_.infeed_bytes + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes;
+  const std::uint64_t batch = (program_.infeed_bytes + hbm_view_.bytes() - 1) / hbm_view_.bytes();
   if (batch == 0) {
     return "a DMA out of the infeed queue, but the program takes no infeed (infeed_bytes is 0)";
   }
@@ -231,13 +239,13 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
   dma.parts = reads && writes ? 2 : 1;
   const bool exact = !core_alone_notices(descriptor);
   const auto submit = [&](const isa::DmaEndpoint& endpoint, bool write, std::uint32_t granules) {
-    HbmRequest request = hbm_request(endpoint, write, 0, granules, *this, token);
+    HbmRequest request = hbm_view_.whole(hbm_request(endpoint, write, 0, granules, *this, token));
     request.exact = exact;
     ports_.submit_hbm(request, start);
   };
   if (reads) submit(descriptor.source, false, descriptor.granules);
   if (writes) submit(descriptor.destination, true, descriptor.granules);
-  // Between VMEM and SMEM the engine's latency is taken for that of the HBM.
+  // Between VMEM, CMEM and SMEM the engine's latency is taken for that of the HBM.
   if (!reads && !writes) submit({}, false, 0);
   return {};
 }
@@ -258,7 +266,7 @@ std::uint32_t DmaEngine::record_start(const isa::DmaDescriptor& descriptor) {
   const bool reads = descriptor.source.space == MemorySpace::kHbm;
   const bool writes = descriptor.destination.space == MemorySpace::kHbm;
   const std::uint64_t granules = std::uint64_t{descriptor.granules} * (reads + writes);
-  return graph_.start(number(), granules * isa::kHbmGranuleBytes,
+  return graph_.start(number(), granules * hbm_view_.bytes(),
                       infeed ? Resource::kHost : Resource::kHbm,
                       outfeed ? Resource::kHost : Resource::kHbm);
 }
@@ -281,7 +289,7 @@ void DmaEngine::hbm_done(std::uint64_t token, std::uint64_t now) {
   if (--dma.parts > 0) return;
   if (dma.descriptor.destination.space == MemorySpace::kOutfeed) {
     graph_.split(dma.transfer, now);
-    ports_.send_outfeed(std::uint64_t{dma.descriptor.granules} * isa::kHbmGranuleBytes, token, now);
+    ports_.send_outfeed(std::uint64_t{dma.descriptor.granules} * hbm_view_.bytes(), token, now);
     return;
   }
   complete(token, now);
@@ -292,8 +300,9 @@ void DmaEngine::infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> w
   LocalDma& dma = local_[token];
   dma.words = std::move(words);
   graph_.split(dma.transfer, now);
-  ports_.submit_hbm(
-      hbm_request(dma.descriptor.destination, true, 0, dma.descriptor.granules, *this, token), now);
+  ports_.submit_hbm(hbm_view_.whole(hbm_request(dma.descriptor.destination, true, 0,
+                                                dma.descriptor.granules, *this, token)),
+                    now);
 }
 
 void DmaEngine::outfeed_sent(std::uint64_t token, std::uint64_t now) { complete(token, now); }
@@ -328,7 +337,7 @@ void DmaEngine::note(const isa::DmaDescriptor& descriptor, const MemberDestinati
   event.destination = descriptor.destination.space;
   event.begin = begin;
   event.end = end;
-  event.bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
+  event.bytes = std::uint64_t{descriptor.granules} * hbm_view_.bytes();
   ports_.note_dma(event, destinations);
 }
 
@@ -365,7 +374,7 @@ void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddres
   dma.place = place;
   dma.destinations = destinations;
   dma.begin = now;
-  const std::uint64_t bytes = std::uint64_t{descriptor.granules} * isa::kHbmGranuleBytes;
+  const std::uint64_t bytes = std::uint64_t{descriptor.granules} * hbm_view_.bytes();
   dma.leaves = graph_.start(number(), bytes, Resource::kIci, Resource::kIci);
   dma.arrives = graph_.start(number(), bytes, Resource::kIci, Resource::kIci);
   const std::uint32_t largest = std::max<std::uint32_t>(params_.ici.message_kib, 1);
@@ -385,7 +394,7 @@ void DmaEngine::send_message(RemoteDma& dma, std::uint64_t now) {
   message.source_core = core_.core;
   message.destination_chip = dma.descriptor.destination.chip;
   message.destination_core = dma.descriptor.destination.core;
-  message.bytes = std::uint64_t{message_granules(dma, dma.read)} * isa::kHbmGranuleBytes;
+  message.bytes = std::uint64_t{message_granules(dma, dma.read)} * hbm_view_.bytes();
   message.number = 1 + dma.id;
   message.dma = &dma;
   message.writes_hbm = dma.descriptor.destination.space == MemorySpace::kHbm;
@@ -454,11 +463,13 @@ void DmaEngine::move(LocalDma& dma) {
   const isa::DmaDescriptor& descriptor = dma.descriptor;
   const isa::DmaEndpoint& to = descriptor.destination;
   if (to.space == MemorySpace::kOutfeed) return;
+  if (to.space == MemorySpace::kCmem && !values_on()) return;
   if (values_on()) {
     DmaPayload payload;
+    payload.granule_words = hbm_view_.words();
     if (descriptor.source.space == MemorySpace::kInfeed) {
       payload.words = dma.words;
-      payload.words.resize(std::size_t{descriptor.granules} * kGranuleWords);
+      payload.words.resize(std::size_t{descriptor.granules} * hbm_view_.words());
     } else {
       payload.words = read_source(descriptor, dma.place);
     }
@@ -468,7 +479,7 @@ void DmaEngine::move(LocalDma& dma) {
     // Nothing of VMEM is known, and HBM only where something was loaded.
     if (to.space == MemorySpace::kVmem || !dma.unknown.destination.known()) return;
     if (to.space == MemorySpace::kHbm && descriptor.source.space != MemorySpace::kHbm &&
-        !hbm_.any_known(to.address, end_address(to, descriptor.granules))) {
+        !hbm_view_.any_known(to.address, end_address(to, descriptor.granules, hbm_view_))) {
       return;
     }
   }
@@ -479,24 +490,26 @@ void DmaEngine::move(LocalDma& dma) {
 /// The granules of the source in order. A granule of HBM that was never written is a fault.
 std::vector<std::uint32_t> DmaEngine::read_source(const isa::DmaDescriptor& descriptor,
                                                   CodePlace place) {
-  std::vector<std::uint32_t> words(std::size_t{descriptor.granules} * kGranuleWords);
+  std::vector<std::uint32_t> words(std::size_t{descriptor.granules} * hbm_view_.words());
   const isa::DmaEndpoint& source = descriptor.source;
   for_each_run(
-      source, descriptor.granules,
+      source, descriptor.granules, hbm_view_,
       [&](std::uint64_t address, std::uint32_t offset, std::uint32_t count) {
-        std::uint32_t* to = words.data() + std::size_t{offset} * kGranuleWords;
-        if (source.space == MemorySpace::kVmem) {
-          std::memcpy(to, data_->vmem.row(static_cast<std::uint32_t>(address)),
-                      std::size_t{count} * isa::kHbmGranuleBytes);
+        std::uint32_t* to = words.data() + std::size_t{offset} * hbm_view_.words();
+        if (source.space == MemorySpace::kVmem || source.space == MemorySpace::kCmem) {
+          const bool cmem = source.space == MemorySpace::kCmem;
+          std::memcpy(to,
+                      (cmem ? data_->cmem : data_->vmem).row(static_cast<std::uint32_t>(address)),
+                      std::size_t{count} * hbm_view_.bytes());
           return;
         }
         if (source.space == MemorySpace::kSmem) {
-          for (std::uint32_t i = 0; i < count * kGranuleWords; ++i) {
+          for (std::uint32_t i = 0; i < count * hbm_view_.words(); ++i) {
             to[i] = scalar_.smem(static_cast<std::uint32_t>(address) + i);
           }
           return;
         }
-        const std::optional<std::uint64_t> missing = hbm_.read(address, to, count);
+        const std::optional<std::uint64_t> missing = hbm_view_.read(address, to, count);
         if (!missing) return;
         throw ProgramFault("chip " + std::to_string(core_.chip) + ", core " +
                            std::to_string(core_.core) + ", " + to_string(place, program_) +
@@ -512,27 +525,30 @@ DmaPayload DmaEngine::read_known(const isa::DmaDescriptor& descriptor, Origin ad
   const isa::DmaEndpoint& source = descriptor.source;
   const bool vmem = source.space == MemorySpace::kVmem;
   Origin all = address;
-  if (source.space == MemorySpace::kInfeed) all = Origin::nobody();
+  if (source.space == MemorySpace::kInfeed || source.space == MemorySpace::kCmem) {
+    all = Origin::nobody();  // Nothing is followed through CMEM.
+  }
   const bool to_vmem = descriptor.destination.space == MemorySpace::kVmem;
   if ((vmem || to_vmem) && (knowledge_ == nullptr || !knowledge_->follows(place.kernel))) {
     all = Origin::kernel(place.kernel);
   }
   DmaPayload payload;
+  payload.granule_words = hbm_view_.words();
   payload.origins.assign(descriptor.granules, all);
   if (!all.known()) return payload;
-  std::array<std::uint32_t, kGranuleWords> granule{};
-  for_each_run(source, descriptor.granules,
+  std::array<std::uint32_t, MemoryImage::kGranuleWords> granule{};
+  for_each_run(source, descriptor.granules, hbm_view_,
                [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
                  for (std::uint32_t i = 0; i < count; ++i) {
                    const std::uint64_t at =
-                       first + std::uint64_t{i} * units_per_granule(source.space);
+                       first + std::uint64_t{i} * units_per_granule(source.space, hbm_view_);
                    const Origin origin = look_up(source.space, at, granule.data());
                    payload.origins[offset + i] = origin;
                    if (!origin.known()) continue;
-                   payload.words.resize(std::size_t{descriptor.granules} * kGranuleWords);
-                   std::copy(granule.begin(), granule.end(),
-                             payload.words.begin() +
-                                 static_cast<std::ptrdiff_t>(offset + i) * kGranuleWords);
+                   payload.words.resize(std::size_t{descriptor.granules} * hbm_view_.words());
+                   std::copy_n(granule.begin(), hbm_view_.words(),
+                               payload.words.begin() +
+                                   static_cast<std::ptrdiff_t>(offset + i) * hbm_view_.words());
                  }
                });
   return payload;
@@ -540,14 +556,14 @@ DmaPayload DmaEngine::read_known(const isa::DmaDescriptor& descriptor, Origin ad
 
 /// What is known of a granule of a memory, with values off.
 Origin DmaEngine::look_up(MemorySpace space, std::uint64_t address, std::uint32_t* words) {
-  if (space == MemorySpace::kHbm) return hbm_.look_up(address, words);
+  if (space == MemorySpace::kHbm) return hbm_view_.look_up(address, words);
   const auto at = static_cast<std::uint32_t>(address);
   if (space == MemorySpace::kVmem) {
-    std::memcpy(words, data_->vmem.row(at), isa::kHbmGranuleBytes);
-    return knowledge_->rows(at, kGranuleRows);
+    std::memcpy(words, data_->vmem.row(at), hbm_view_.bytes());
+    return knowledge_->rows(at, hbm_view_.rows());
   }
   Origin origin;
-  for (std::uint32_t w = 0; w < kGranuleWords; ++w) {
+  for (std::uint32_t w = 0; w < hbm_view_.words(); ++w) {
     words[w] = scalar_.smem(at + w);
     origin = origin | scalar_.smem_origin(at + w);
   }
@@ -564,9 +580,9 @@ void DmaEngine::deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& 
     if (vmem) knowledge_->forget_rows(address);
     return;
   }
-  const std::uint32_t unit = units_per_granule(destination.space);
+  const std::uint32_t unit = units_per_granule(destination.space, hbm_view_);
   const std::uint64_t bytes_before = hbm_.bytes();
-  for_each_run(destination, descriptor.granules,
+  for_each_run(destination, descriptor.granules, hbm_view_,
                [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
                  std::uint32_t i = 0;
                  while (i < count) {
@@ -591,13 +607,16 @@ void DmaEngine::put(MemorySpace space, std::uint64_t address, std::uint32_t gran
                     const std::uint32_t* words, Origin origin) {
   const auto at = static_cast<std::uint32_t>(address);
   if (space == MemorySpace::kHbm) {
-    hbm_.write(address, words, granules, origin);
+    hbm_view_.write(address, words, granules, origin);
+  } else if (space == MemorySpace::kCmem) {
+    std::memcpy(data_->cmem.row(at), words, std::size_t{granules} * hbm_view_.bytes());
+    data_->cmem.mark_written(at, granules * hbm_view_.rows());
   } else if (space == MemorySpace::kVmem) {
-    std::memcpy(data_->vmem.row(at), words, std::size_t{granules} * isa::kHbmGranuleBytes);
-    data_->vmem.mark_written(at, granules * kGranuleRows);
-    if (knowledge_ != nullptr) knowledge_->set_rows(at, granules * kGranuleRows, origin);
+    std::memcpy(data_->vmem.row(at), words, std::size_t{granules} * hbm_view_.bytes());
+    data_->vmem.mark_written(at, granules * hbm_view_.rows());
+    if (knowledge_ != nullptr) knowledge_->set_rows(at, granules * hbm_view_.rows(), origin);
   } else if (space == MemorySpace::kSmem) {
-    for (std::uint32_t w = 0; w < granules * kGranuleWords; ++w) {
+    for (std::uint32_t w = 0; w < granules * hbm_view_.words(); ++w) {
       scalar_.write_smem(at + w, words[w], origin);
       if (values_on()) data_->scalar.smem[at + w] = words[w];
     }
@@ -609,11 +628,11 @@ void DmaEngine::forget(MemorySpace space, std::uint64_t address, std::uint32_t g
                        Origin origin) {
   const auto at = static_cast<std::uint32_t>(address);
   if (space == MemorySpace::kHbm) {
-    hbm_.forget(address, granules, origin);
+    hbm_view_.forget(address, granules, origin);
   } else if (space == MemorySpace::kVmem) {
-    knowledge_->set_rows(at, granules * kGranuleRows, origin);
+    knowledge_->set_rows(at, granules * hbm_view_.rows(), origin);
   } else if (space == MemorySpace::kSmem) {
-    for (std::uint32_t w = 0; w < granules * kGranuleWords; ++w) {
+    for (std::uint32_t w = 0; w < granules * hbm_view_.words(); ++w) {
       scalar_.write_smem_unknown(at + w, origin);
     }
   }

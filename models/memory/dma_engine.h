@@ -14,6 +14,7 @@
 #include "models/core/scalar_unit.h"
 #include "models/core/sync_flags.h"
 #include "models/machine.h"
+#include "models/memory/granule_view.h"
 #include "models/memory/hbm_model.h"
 #include "models/memory/memory_image.h"
 #include "models/network/ici_message.h"
@@ -27,7 +28,8 @@ class DmaEngine;
 /// What a DMA moves.
 struct DmaPayload {
   std::vector<std::uint32_t> words;  ///< Empty where all of it is unknown.
-  std::vector<Origin> origins;       ///< Per granule; empty with values on: all of it is known.
+  std::uint32_t granule_words = MemoryImage::kGranuleWords;
+  std::vector<Origin> origins;  ///< Per granule; empty with values on: all of it is known.
 
   Origin origin(std::uint32_t granule) const {
     return origins.empty() ? Origin() : origins[granule];
@@ -81,14 +83,14 @@ class DmaPorts {
 
 /// The DMA engines of a core. A DMA hands its whole traffic to the HBM in the cycle in which it
 /// starts and takes as long as that: the channels that its granules lie in, shared with all other
-/// traffic of this half, and the HBM's latency; VMEM, SMEM and the engine itself cost nothing. The
-/// flag rises when the last byte is there. A remote DMA reads, crosses the interconnect and writes
-/// in messages of ici.message_kib, so that the three overlap; the source's flag rises when the last
-/// message has left, the destination's when it is written. Values move when the flag rises (a
-/// remote source is read when its flag rises): programs may neither change a source nor read a
-/// destination before that. With values off what control may read moves: known HBM into SMEM and
-/// HBM and, in kernels that are followed, known VMEM. Left out: a limit of requests in flight,
-/// which no measurement shows once the channels of small chunks are modelled.
+/// traffic of this half, and the HBM's latency; VMEM, CMEM, SMEM and the engine itself cost
+/// nothing. The flag rises when the last byte is there. A remote DMA reads, crosses the
+/// interconnect and writes in messages of ici.message_kib, so that the three overlap; the source's
+/// flag rises when the last message has left, the destination's when it is written. Values move
+/// when the flag rises (a remote source is read when its flag rises): programs may neither change a
+/// source nor read a destination before that. With values off what control may read moves: known
+/// HBM into SMEM and HBM and, in kernels that are followed, known VMEM. Left out: a limit of
+/// requests in flight, which no measurement shows once the channels of small chunks are modelled.
 class DmaEngine : public HbmClient {
  public:
   struct Core {
@@ -177,6 +179,7 @@ class DmaEngine : public HbmClient {
   DmaPorts& ports_;
   const std::uint32_t vmem_rows_;
   const std::uint64_t hbm_granules_;
+  GranuleView hbm_view_;
   std::uint64_t next_start_ = 0;
   std::uint64_t infeed_taken_ = 0;  ///< Granules, of all batches.
 

@@ -3,17 +3,18 @@
 namespace tpu::app {
 namespace {
 
-/// Small steps of bench/captured_steps, captured for both chips, with the values that JAX computes.
+/// Small steps with the values that JAX computes, captured for the chips named.
 struct Step {
-  const char* name;
+  const char* folder;
   int cores;
+  std::vector<std::string> chips;
 };
 
 class CapturedStep : public ProgramTest, public testing::WithParamInterface<Step> {};
 
 TEST_P(CapturedStep, GivesJaxsValuesAndTakesTheSameCyclesWithout) {
-  const std::string folder = TPUSIM_SOURCE_DIR "/tests/captured/" + std::string(GetParam().name);
-  for (const std::string chip : {"v2", "v3"}) {
+  const std::string folder = TPUSIM_SOURCE_DIR "/" + std::string(GetParam().folder);
+  for (const std::string& chip : GetParam().chips) {
     const std::string words = "run " + folder + " --config " + chip + "-8 --compiler xla --cores " +
                               std::to_string(GetParam().cores);
     const json with = report(words + " --values on --check " + folder + "/values.npz");
@@ -34,11 +35,17 @@ TEST_P(CapturedStep, GivesJaxsValuesAndTakesTheSameCyclesWithout) {
 
 // Jacobi rotations until the rest is small, in code of XLA's own; a scan whose carry is undefined
 // at first and lies in the place of outputs; an all-gather over a grid of cores and a
-// reduce-scatter.
-INSTANTIATE_TEST_SUITE_P(All, CapturedStep,
-                         testing::Values(Step{"eigenvalues", 1}, Step{"scan_of_microbatches", 1},
-                                         Step{"shard_map_gather_scatter", 8}),
-                         [](const auto& info) { return std::string(info.param.name); });
+// reduce-scatter; products and a training step of v4.
+INSTANTIATE_TEST_SUITE_P(
+    All, CapturedStep,
+    testing::Values(Step{"tests/captured/eigenvalues", 1, {"v2", "v3"}},
+                    Step{"tests/captured/scan_of_microbatches", 1, {"v2", "v3"}},
+                    Step{"tests/captured/shard_map_gather_scatter", 8, {"v2", "v3"}},
+                    Step{"tests/captured/matmuls", 1, {"v4"}},
+                    Step{"workloads/captured/mlp", 1, {"v4"}}),
+    [](const auto& info) {
+      return fs::path(info.param.folder).filename().string() + info.param.chips.back();
+    });
 
 }  // namespace
 }  // namespace tpu::app

@@ -329,7 +329,7 @@ TEST_F(ProgramTest, TpuV4ComputesTheSameOnItsArraysAndSaysWhatItsTimeIsWorth) {
   EXPECT_EQ(v4["parameters"]["core"]["mxu"]["count"], 4);
   EXPECT_NE(v4["notes"].dump().find("no time was compared with a chip"), std::string::npos);
   EXPECT_EQ(v3["notes"].dump().find("no time was compared with a chip"), std::string::npos);
-  expect_error("run " TPUSIM_SOURCE_DIR "/workloads/captured/mlp --config v4-8", 4,
+  expect_error("run " TPUSIM_SOURCE_DIR "/tests/captured/scalars --config v4-8", 4,
                "expected listings for v4");
 }
 

@@ -46,6 +46,36 @@ TEST(Scoreboard, ARegisterIsThereAfterItsLatency) {
   }
 }
 
+/// XLA's code for v4 pops when it likes: the core waits, and what follows is as late.
+TEST(Scoreboard, AnInterlockWaitsForWhatComesTooEarly) {
+  const DecodedKernel code = kernel();
+  const CoreParams params;
+  Scoreboard scoreboard{params};
+  scoreboard.set_interlocked(true);
+  EXPECT_FALSE(scoreboard.issue(code, kPush, 0, 50));
+  EXPECT_EQ(scoreboard.take_held(), 0u);
+  EXPECT_FALSE(scoreboard.issue(code, kPush, 0, 52));  // Due at 58.
+  EXPECT_EQ(scoreboard.take_held(), 6u);
+  EXPECT_FALSE(scoreboard.issue(code, kPop, 0, 60));
+  EXPECT_EQ(scoreboard.take_held(), 50 + params.mxu.latency_cycles() - 60);
+  EXPECT_FALSE(scoreboard.issue(code, kPop, 0, 1000));
+  EXPECT_EQ(scoreboard.take_held(), 0u);
+  EXPECT_EQ(scoreboard.issue(code, kPop, 0, 2000).hazard.kind, Hazard::Kind::kQueueEmpty);
+}
+
+TEST(Scoreboard, APushOfSixteenRowsTakesTwiceAsLongAndGivesTwoResults) {
+  DecodedKernel code = kernel();
+  code.queue_ops[0].packed = true;
+  const CoreParams params;
+  const std::uint64_t first = 100 + params.mxu.latency_cycles();
+  Scoreboard scoreboard{params};
+  EXPECT_FALSE(scoreboard.issue(code, kPush, 0, 100));
+  EXPECT_EQ(scoreboard.issue(code, kPush, 0, 115).hazard.ready, 116u);
+  EXPECT_FALSE(scoreboard.issue(code, kPop, 0, first));
+  EXPECT_EQ(scoreboard.issue(code, kPop, 0, first + 7).hazard.ready, first + 8);
+  EXPECT_FALSE(scoreboard.issue(code, kPop, 0, first + 8));
+}
+
 TEST(Scoreboard, ASavedStateGoesOnAsTheOriginalWould) {
   const DecodedKernel code = kernel();
   for (std::uint64_t later = 0; later < 120; ++later) {

@@ -44,6 +44,48 @@ TEST(ListingReader, ReadsRegistersOperandsAndNames) {
   EXPECT_EQ(listing.kernel.names[0].dest, 643u);
 }
 
+const char kPackedWithCmem[] =
+    "$region0: #{fusion}\n"
+    "  #allocation1 [shape = 'f32[96]{0:T(128)S(3)}', space=cmem, size = 0x200, offset = 0x5000, "
+    "tag = 'output of copy-start@{0}']\n";
+
+/// From v4 on: an allocation in CMEM in rows of 512 bytes, a load with its pop, a copy of a
+/// pointer.
+TEST(ListingReader, ReadsCmem) {
+  const Listing listing = read_bundles(
+      "     0   :  { %s4_s2 = scalar_lea.cmem [#allocation1], 1  ;;  %188 = cld "
+      "[cmem:[#allocation1 + $0x18] sm:$0xf] }\n"
+      "   0x1   :  { %v189_v5 = vpop.crf %188  ;;  %s5_s3 = int_to_ptr.cmem [resolvable:$true] "
+      "%s4_s2 }\n",
+      kPackedWithCmem);
+  const auto& all = listing.kernel.instructions;
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0].operands[0], Operand::immediate_(0x28));
+  EXPECT_EQ(all[1].address.offset, 0x28 + 0x18);
+  EXPECT_EQ(all[1].address.sublane_mask, 0xf);
+  EXPECT_EQ(listing.kernel.names[2].operands[0], 188u);
+  EXPECT_EQ(all[3].opcode, Opcode::kSmov);
+}
+
+TEST(ListingReader, ADmaWithStridesHasNoGapsWhereAllThreeAreTheSame) {
+  const std::string dma =
+      "%8 = dma.cmem_to_vmem /*cmem=*/%s1_s1, /*size_in_granules=*/64, /*vmem=*/%s2_s2, "
+      "/*dst_syncflagno=*/3, /*src_stride=*/%s3_s3, /*dst_stride=*/";
+  const Instruction in = one(dma + "%s3_s3, /*steps_per_stride=*/%s3_s3");
+  EXPECT_EQ(in.opcode, Opcode::kDmaCmemToVmem);
+  EXPECT_EQ(in.operands[1], Operand::immediate_(64));
+  EXPECT_NE(error_of_one(dma + "%s4_s4, /*steps_per_stride=*/%s3_s3").find("without gaps"),
+            std::string::npos);
+}
+
+TEST(ListingReader, ReadsATransposeOfOnePushWithItsRemarks) {
+  const Instruction in =
+      one("%99 = vxpose.xlu0.b32.start.end [1/1] (short) (narrow) /*vx=*/%v95_v14, /*width=*/24");
+  EXPECT_EQ(in.opcode, Opcode::kVxposeStartEnd);
+  EXPECT_EQ(in.operands[1], Operand::immediate_(24));
+  EXPECT_EQ(in.operands[3], Operand::immediate_(1));
+}
+
 TEST(ListingReader, ReadsUnitNumbers) {
   const Instruction in = one("%10 = vmatmul.f32.dwg.msra.gmra.mxu1 %v5_v7");
   EXPECT_EQ(in.opcode, Opcode::kVmatmulDwg);
@@ -358,7 +400,7 @@ TEST(PackedListing, RefusesOtherText) {
   } catch (const WorkloadError& error) {
     EXPECT_STREQ(
         error.what(),
-        "p.txt:1:38: expected a memory space (hbm, vmem, smem, sflag), found \"flash, size "
+        "p.txt:1:38: expected a memory space (hbm, cmem, vmem, smem, sflag), found \"flash, size "
         "= 0x4]\"");
   }
 }

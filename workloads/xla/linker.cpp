@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isa/generation.h"
 #include "isa/opcode_table.h"
 #include "sim/base/error.h"
 #include "workloads/graph/while_loop_analysis.h"
@@ -25,17 +26,20 @@ constexpr std::uint32_t kFirstKernelSmemWord = 0x400;
 /// Kernel-relative sync flags begin here: above the runtime's and the top-level program's, and so
 /// low that those of a kernel stay below 64, which is what an endpoint of a remote DMA can name.
 constexpr std::uint32_t kFirstKernelSyncFlag = 32;
-constexpr std::uint32_t kSyncFlagLimit = 64;
-constexpr std::uint64_t kRuntimeSmemBytes = 0x3f00;  ///< From here on words belong to the runtime.
+constexpr std::uint32_t kKernelSyncFlags = 32;
+constexpr std::uint64_t kKernelSmemBytes = 0x3f00;  ///< Below it lie the words of kernels.
+/// The runtime's words begin so many bytes before the end of SMEM.
+constexpr std::uint32_t kRuntimeSmemBytes = 0x100;
 
 /// Words of SMEM that the runtime fills before a step. The first three differ from core to core:
 /// the machine knows them.
 constexpr std::uint32_t kChipWord = 0;
 constexpr std::uint32_t kCoreWord = 1;
-constexpr std::uint32_t kPartitionWord = 0x3f88 / 4;
-constexpr std::uint32_t kOutputPointerWord = 0x3f90 / 4;
-constexpr std::uint32_t kProgramStateWord = 0x3fa8 / 4;
-constexpr std::uint32_t kLaunchIdWord = 0x3fd0 / 4;
+/// Bytes from the first of the runtime's words.
+constexpr std::uint32_t kPartitionByte = 0x88;
+constexpr std::uint32_t kOutputPointerByte = 0x90;
+constexpr std::uint32_t kProgramStateByte = 0xa8;
+constexpr std::uint32_t kLaunchIdByte = 0xd0;
 constexpr std::uint32_t kProgramIsRunning =
     1;                                  ///< The body of the program runs in this state only.
 constexpr std::uint32_t kLaunchId = 1;  ///< Any value but 0, the same on every core.
@@ -73,6 +77,7 @@ Linker::Linker(ListingFiles files, hlo::Module scheduled, std::string chip)
 isa::Program Linker::link() {
   program_.name = scheduled_.name;
   program_.chip = chip_;
+  program_.conventions = isa::generation(chip_).listings;
   program_.compiler = "xla, libtpu 0.0.42.1";
   program_.cores = static_cast<std::uint32_t>(std::max<std::int64_t>(scheduled_.replicas, 1));
   program_.examples_per_core = static_cast<std::uint64_t>(scheduled_.examples_per_step);
@@ -104,7 +109,9 @@ void Linker::read_top_level() {
   const std::uint64_t top_smem = end_of(top_packed_, ListingSpace::kSmem);
   kernel_placement_.smem_word =
       std::max(kFirstKernelSmemWord, static_cast<std::uint32_t>((top_smem + 31) / 32 * 8));
-  kernel_placement_.sync_flag = kFirstKernelSyncFlag;
+  const std::uint64_t top_flags = end_of(top_packed_, ListingSpace::kSyncFlag) / 4;
+  kernel_placement_.sync_flag =
+      std::max(kFirstKernelSyncFlag, static_cast<std::uint32_t>(top_flags));
   top_ = read(top, "TLP", top_packed_, {});
   uses_ = address_uses(top_, top_packed_);
   note_fixed_smem(top_packed_);
@@ -118,8 +125,10 @@ isa::Listing Linker::read(const KernelFiles& files, const std::string& name,
                           const isa::PackedListing& packed,
                           const isa::ListingPlacement& placement) {
   std::vector<isa::UnknownInstruction> unknown;
-  isa::Listing listing = isa::read_listing(files.final_bundles.text, files.final_bundles.name,
-                                           packed, placement, &unknown);
+  isa::ListingPlacement here = placement;
+  here.keeps_empty_cycles = !program_.conventions.interlocked;
+  isa::Listing listing =
+      isa::read_listing(files.final_bundles.text, files.final_bundles.name, packed, here, &unknown);
   isa::add_unknown(unknown, name, unknown_);
   check_chip(listing.kernel, files.final_bundles.name);
   return listing;
@@ -182,11 +191,11 @@ Linker::LinkedKernel Linker::read_kernel(const std::string& name) {
       end_of(packed, ListingSpace::kSmem) + kernel_placement_.smem_word * 4;
   const std::uint64_t flag_end =
       end_of(packed, ListingSpace::kSyncFlag) / 4 + kernel_placement_.sync_flag;
-  if (smem_end > kRuntimeSmemBytes || flag_end > kSyncFlagLimit) {
-    throw WorkloadError(text.packed.name + ": expected at most " +
-                        std::to_string(kRuntimeSmemBytes) + " bytes of SMEM and " +
-                        std::to_string(kSyncFlagLimit) + " sync flags, found " +
-                        std::to_string(smem_end) + " and " + std::to_string(flag_end));
+  if (smem_end > kKernelSmemBytes || flag_end > kernel_placement_.sync_flag + kKernelSyncFlags) {
+    throw WorkloadError(
+        text.packed.name + ": expected at most " + std::to_string(kKernelSmemBytes) +
+        " bytes of SMEM and " + std::to_string(kernel_placement_.sync_flag + kKernelSyncFlags) +
+        " sync flags, found " + std::to_string(smem_end) + " and " + std::to_string(flag_end));
   }
   note_fixed_smem(packed);
   scratch_bytes_ = std::max(scratch_bytes_, end_of(packed, ListingSpace::kHbm));
@@ -322,7 +331,7 @@ void Linker::place_outputs() {
         add_buffer("output " + std::to_string(k), BufferRole::kOutput, k, granule, outputs[k]);
     if (own && is_undefined(k)) buffer.data.resize(granules(buffer.bytes) * kGranuleWords);
     program_.compulsory_hbm_bytes += buffer.unpadded_bytes;
-    table.push_back(static_cast<std::uint32_t>(granule));
+    table.push_back(program_.address_of_granule(granule));
   }
   if (!result.is_tuple()) {
     output_pointer_ = table[0];
@@ -336,7 +345,7 @@ void Linker::place_outputs() {
   buffer.bytes = table.size() * 4;
   buffer.unpadded_bytes = outputs.size() * 4;
   buffer.data = std::move(table);
-  output_pointer_ = static_cast<std::uint32_t>(buffer.granule);
+  output_pointer_ = program_.address_of_granule(buffer.granule);
   program_.buffers.push_back(std::move(buffer));
 }
 
@@ -368,7 +377,7 @@ void Linker::place_constants() {
     const std::uint64_t granule = place(constant.words.size() * 4);
     Buffer& buffer = add_buffer(constant.name, BufferRole::kConstant, 0, granule, constant.shape);
     buffer.data = std::move(constant.words);
-    placed_[constant.allocation] = granule;
+    placed_[constant.allocation] = program_.address_of_granule(granule);
   }
 }
 
@@ -381,7 +390,7 @@ void Linker::place_tables() {
     const hlo::Shape shape = hlo::parse_shape(allocation.shape);
     const std::uint64_t granule = place(allocation.bytes);
     Buffer& buffer = add_buffer("table of the compiler", BufferRole::kConstant, 0, granule, shape);
-    placed_[allocation.number] = granule;
+    placed_[allocation.number] = program_.address_of_granule(granule);
     const auto users = uses.find(allocation.number);
     if (users == uses.end()) continue;
     for (const TableUse& use : users->second) {
@@ -400,7 +409,8 @@ void Linker::place_temporaries() {
   for (const Allocation& allocation : top_packed_.allocations()) {
     if (allocation.space != ListingSpace::kHbm || allocation.fixed || !allocation.offset) continue;
     const std::uint64_t granule = temporaries_ + *allocation.offset / isa::kHbmGranuleBytes;
-    placed_[allocation.number] = granule;
+    placed_[allocation.number] = program_.address_of_granule(temporaries_) +
+                                 *allocation.offset / program_.conventions.granule_bytes;
     Buffer buffer;
     buffer.name = allocation.tag.compare(0, 10, "output of ") == 0 ? allocation.tag.substr(10)
                                                                    : allocation.tag;
@@ -456,11 +466,12 @@ void Linker::patch(isa::Kernel& kernel, const std::vector<isa::HbmReference>& re
                    const isa::PackedListing& packed, bool top_level) {
   for (const isa::HbmReference& reference : references) {
     const Allocation& allocation = *packed.find(reference.allocation);
+    const std::uint32_t unit = program_.conventions.granule_bytes;
     std::uint64_t granule = 0;
     if (allocation.fixed && allocation.offset) {
-      granule = *allocation.offset / isa::kHbmGranuleBytes;
+      granule = *allocation.offset / unit;
     } else if (!top_level && allocation.offset) {
-      granule = scratch_ + *allocation.offset / isa::kHbmGranuleBytes;
+      granule = program_.address_of_granule(scratch_) + *allocation.offset / unit;
     } else if (top_level && placed_.count(allocation.number) != 0) {
       granule = placed_.at(allocation.number);
     } else {
@@ -474,10 +485,15 @@ void Linker::patch(isa::Kernel& kernel, const std::vector<isa::HbmReference>& re
 }
 
 void Linker::fill_smem() {
-  smem_[kOutputPointerWord] = output_pointer_;
-  smem_[kProgramStateWord] = kProgramIsRunning;
-  if (smem_.count(kLaunchIdWord) != 0) smem_[kLaunchIdWord] = kLaunchId;
-  for (const std::uint32_t word : {kChipWord, kCoreWord, kPartitionWord}) smem_.erase(word);
+  const auto word = [&](std::uint32_t byte) {
+    return (program_.conventions.smem_bytes - kRuntimeSmemBytes + byte) / 4;
+  };
+  smem_[word(kOutputPointerByte)] = output_pointer_;
+  smem_[word(kProgramStateByte)] = kProgramIsRunning;
+  if (smem_.count(word(kLaunchIdByte)) != 0) smem_[word(kLaunchIdByte)] = kLaunchId;
+  for (const std::uint32_t of_core : {kChipWord, kCoreWord, word(kPartitionByte)}) {
+    smem_.erase(of_core);
+  }
   program_.initial_smem.assign(smem_.begin(), smem_.end());
 }
 

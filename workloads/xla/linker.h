@@ -83,7 +83,7 @@ class Linker {
   std::uint64_t temporaries_ = 0;  ///< First granule.
   std::uint64_t scratch_ = 0;
   std::uint32_t output_pointer_ = 0;
-  std::unordered_map<std::uint32_t, std::uint64_t> placed_;  ///< Allocation to granule.
+  std::unordered_map<std::uint32_t, std::uint64_t> placed_;  ///< Allocation to address in the code.
   std::map<std::uint64_t, std::uint64_t> windows_;           ///< Fixed granule to bytes.
   std::map<std::uint32_t, std::uint32_t> smem_;              ///< Word to value at the start.
 };
