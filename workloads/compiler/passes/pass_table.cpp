@@ -148,7 +148,7 @@ Pass flatten_row(Stage stage) {
           {Fact::kFlat}};
 }
 Pass simplify_row(Stage stage) {
-  return {"simplify", stage, on_module<simplify>, {Fact::kFlat}, {Fact::kLayouts}};
+  return {"simplify", stage, on_module_then_names<simplify>, {Fact::kFlat}, {Fact::kLayouts}};
 }
 
 std::vector<Pass> whole_module_rows() {
