@@ -16,6 +16,9 @@ class Chip : public sc_core::sc_module {
   Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
        std::uint32_t number, std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads);
 
+  /// Packet by packet, routers have no account.
+  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts);
+
   /// The one, or packet by packet the other.
   Router& router() { return *router_; }
   PacketRouter& packet_router() { return *packet_router_; }

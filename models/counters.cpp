@@ -94,7 +94,7 @@ void for_each_number(Counters& a, const Counters& b, const Apply& apply) {
 
 Counters& Counters::operator+=(const Counters& other) {
   for_each_number(*this, other, [](std::uint64_t& mine, std::uint64_t its) { mine += its; });
-  for (std::size_t u = 0; u < kUnits; ++u) busy_in_state[u] += other.busy_in_state[u];
+  for (std::size_t u = 0; u < kUnits; ++u) idle[u] += other.idle[u];
   core += other.core;
   return *this;
 }
@@ -102,27 +102,15 @@ Counters& Counters::operator+=(const Counters& other) {
 Counters operator-(Counters later, const Counters& earlier) {
   for_each_number(later, earlier, [](std::uint64_t& mine, std::uint64_t its) { mine -= its; });
   for (std::size_t u = 0; u < kUnits; ++u) {
-    later.busy_in_state[u] = later.busy_in_state[u] - earlier.busy_in_state[u];
+    later.idle[u] = later.idle[u] - earlier.idle[u];
   }
   later.core = later.core - earlier.core;
   return later;
 }
 
 UnitAccount unit_account(const Counters& total, Unit unit) {
-  const std::size_t u = static_cast<std::size_t>(unit);
-  UnitAccount account;
-  account.busy = total.busy_cycles[u];
-  std::uint64_t busy_while_running = account.busy;
-  for (CoreState state : {CoreState::kMemoryWait, CoreState::kInfeedWait, CoreState::kOutfeedWait,
-                          CoreState::kIciWait, CoreState::kPeerWait, CoreState::kPeerHostWait,
-                          CoreState::kFinished}) {
-    const std::uint64_t busy = total.busy_in_state[u][state];
-    account.idle.add(state, total.core[state] - busy);
-    busy_while_running -= busy;
-  }
-  const std::uint64_t running = total.core[CoreState::kIssue] + total.core[CoreState::kDelay];
-  account.idle.add(CoreState::kIssue, running - busy_while_running);
-  return account;
+  const auto u = static_cast<std::size_t>(unit);
+  return {total.busy_cycles[u], total.idle[u]};
 }
 
 }  // namespace tpu

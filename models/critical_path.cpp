@@ -1,6 +1,7 @@
 #include "models/critical_path.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "models/wait_graph.h"
 
@@ -90,6 +91,28 @@ class PathWalk {
   std::uint64_t now_ = 0;
 };
 
+/// What each resource takes of a time that is known for each of the first `sets` sets of free ones:
+/// the mean of what freeing it gains, over all orders of freeing those that occur in the sets.
+template <class Cycles>
+std::array<double, kResources> shapley(const Cycles& without, std::size_t sets) {
+  std::array<double, kResources> shares{};
+  const auto resources = static_cast<std::size_t>(__builtin_ctzll(sets));
+  std::array<double, kResources> weights{};  // By how many are free before: k! (n-1-k)! / n!.
+  weights[0] = 1.0 / static_cast<double>(resources);
+  for (std::size_t k = 1; k < resources; ++k) {
+    weights[k] = weights[k - 1] * static_cast<double>(k) / static_cast<double>(resources - k);
+  }
+  for (std::size_t set = 0; set < sets; ++set) {
+    const auto free = static_cast<std::size_t>(__builtin_popcountll(set));
+    const auto cycles = static_cast<double>(without[set]);
+    for (std::size_t r = 0; r < resources; ++r) {
+      // With it free, the set follows the one without it; else it comes before.
+      shares[r] += (set >> r & 1) != 0 ? -weights[free - 1] * cycles : weights[free] * cycles;
+    }
+  }
+  return shares;
+}
+
 /// The run again, once for each set of free resources that the run has: all of them side by side,
 /// event by event, and behind them the one with MXUs of twice the rate.
 class FreeRuns {
@@ -104,6 +127,7 @@ class FreeRuns {
     for (std::size_t e = 0; e < events.size(); ++e) pass(events[e], e);
     Clocks end{};
     for (const OfCore& core : cores_) {
+      end_op(core);
       for (std::size_t s = 0; s < runs_; ++s) end[s] = std::max(end[s], core.clocks[s]);
     }
     for (std::size_t s = 0; s < CriticalPath::kSets; ++s) {
@@ -122,7 +146,9 @@ class FreeRuns {
   };
   struct OfCore {
     bool known = false;
+    std::uint32_t op = WaitGraph::kNone;
     Clocks clocks{};
+    Clocks op_begin{};
     std::array<LastDone, kResources> last;  ///< By Transfer::then.
     LastDone last_batch;                    ///< Out of the host; its end there.
   };
@@ -203,9 +229,12 @@ class FreeRuns {
 
   void pass_on_core(const Event& event, const Transfer* transfer) {
     OfCore& mine = core(event.core, event);
+    if (event.op != mine.op) {
+      end_op(mine);
+      mine.op = event.op;
+      copy(mine.clocks, mine.op_begin);
+    }
     const std::uint64_t before = mine.clocks[0];
-    CriticalPath::Op* op = event.op < result_.ops.size() ? &result_.ops[event.op] : nullptr;
-    if (op != nullptr) add_lead(mine.clocks, -1, *op);
     run_core(event, mine.clocks);
     const bool waits = event.kind == Event::Kind::kWait || event.kind == Event::Kind::kMet;
     if (event.kind == Event::Kind::kStart) copy(mine.clocks, slot(event.transfer));
@@ -216,14 +245,19 @@ class FreeRuns {
       const std::uint64_t waited = event.cycle - std::min(event.cycle, before);
       for_runs_with(Resource::kLatency, [&](std::size_t s) { mine.clocks[s] += waited; });
     }
-    if (op != nullptr) add_lead(mine.clocks, 1, *op);
   }
 
-  /// How far the runs with one free resource are ahead: what an op adds to it is its gain.
-  void add_lead(const Clocks& clocks, std::int64_t sign, CriticalPath::Op& op) const {
+  void end_op(const OfCore& core) {
+    if (core.op >= result_.ops.size()) return;
+    CriticalPath::Op& op = result_.ops[core.op];
+    std::array<std::int64_t, CriticalPath::kSets> took{};
+    for (std::size_t s = 0; s < sets_; ++s) {
+      took[s] = static_cast<std::int64_t>(core.clocks[s] - core.op_begin[s]);
+    }
+    const std::array<double, kResources> shares = shapley(took, sets_);
     for (std::size_t r = 0; r < kResources; ++r) {
-      const std::size_t set = CriticalPath::set_of(static_cast<Resource>(r)) & (sets_ - 1);
-      op.gain[r] += sign * static_cast<std::int64_t>(clocks[0] - clocks[set]);
+      op.cycles[r] += shares[r];
+      op.gain[r] += took[0] - took[CriticalPath::set_of(static_cast<Resource>(r)) & (sets_ - 1)];
     }
   }
 
@@ -296,23 +330,8 @@ class FreeRuns {
 }  // namespace
 
 std::array<double, kResources> CriticalPath::shares() const {
-  std::array<double, kResources> shares{};
-  double total = 0;
-  for (std::size_t r = 0; r < kResources; ++r) {
-    const std::size_t mine = std::size_t{1} << r;
-    for (std::size_t set = 0; set < kSets; ++set) {
-      if ((set & mine) != 0) continue;
-      // The part of the orders in which just the set is free before: |set|! (n-1-|set|)! / n!.
-      double weight = 1.0 / kResources;
-      const auto others = static_cast<std::size_t>(__builtin_popcountll(set));
-      for (std::size_t i = 1; i <= others; ++i) {
-        weight *= static_cast<double>(i) / static_cast<double>(kResources - i);
-      }
-      shares[r] +=
-          weight * (static_cast<double>(without[set]) - static_cast<double>(without[set | mine]));
-    }
-    total += shares[r];
-  }
+  std::array<double, kResources> shares = shapley(without, kSets);
+  const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (double& share : shares) share = total > 0 ? share / total : 0;
   return shares;
 }

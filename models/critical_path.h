@@ -35,6 +35,8 @@ class CriticalPath {
   struct Op {
     CyclesByResource path{};
     std::array<std::int64_t, kResources> gain{};  ///< Mean of the cores, one resource free.
+    /// Its cycles by what they depend on, as shares() has those of the run: mean of the cores.
+    std::array<double, kResources> cycles{};
   };
 
   std::uint64_t cycles = 0;

@@ -6,7 +6,6 @@
 #include <set>
 #include <sstream>
 
-#include "models/bundle_observer.h"
 #include "models/clock_cycles.h"
 #include "models/core/followed_kernels.h"
 #include "models/core/warm_up.h"
@@ -48,10 +47,10 @@ constexpr std::size_t kMostNames = 8;  ///< In a note.
 constexpr std::size_t kMostFaultyCores = 64;
 
 /// Passes on what a representative does as what every member of its class does.
-class MemberObserver : public BundleObserver {
+class MemberObserver : public Observer {
  public:
   MemberObserver(Observer* observer, const CoreClasses& classes)
-      : observer_(observer), bundles_(dynamic_cast<BundleObserver*>(observer)), classes_(classes) {}
+      : observer_(observer), classes_(classes) {}
   void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,
                std::uint64_t end) override {
     for_members(core, [&](std::uint32_t member) { observer_->on_step(member, step, begin, end); });
@@ -67,9 +66,7 @@ class MemberObserver : public BundleObserver {
                 [&](std::uint32_t member) { observer_->on_wait(member, reason, begin, end); });
   }
   void on_dma(const DmaEvent& event) override { observer_->on_dma(event); }
-  void on_bundles(const IssuedBundles& bundles) override {
-    if (bundles_ != nullptr) bundles_->on_bundles(bundles);
-  }
+  void on_bundles(const IssuedBundles& bundles) override { observer_->on_bundles(bundles); }
 
  private:
   template <class Visit>
@@ -78,7 +75,6 @@ class MemberObserver : public BundleObserver {
   }
 
   Observer* observer_;
-  BundleObserver* bundles_;
   const CoreClasses& classes_;
 };
 
@@ -381,6 +377,7 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   }
   RunResult run = result(numbers, classes, cores);
   run.critical_path = wait_graph.finish(last_to_end(cores));
+  run.parts = folded ? folded->accounts(run.cycles) : pod->accounts(run.cycles);
   run.events = clock.events;
   run.notes = notes(cores, classes, followed, options);
   if (!blocks.unconfirmed().empty()) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isa/dma_descriptor.h"
@@ -65,8 +66,9 @@ struct Counters {
   std::uint64_t hbm_write_bytes = 0;                ///< VMEM to HBM, infeed.
   std::uint64_t ici_bytes = 0;                      ///< Sent to other cores.
   std::array<std::uint64_t, kUnits> busy_cycles{};  ///< Cycles in which the unit works, per unit.
-  /// Of busy_cycles, those in which the core did not run but was in the given state.
-  std::array<CycleAccount<CoreState>, kUnits> busy_in_state{};
+  /// Cycles in which the unit did nothing, by what the core did (kIssue: it ran, kDelay included).
+  /// Counted where they pass: they are not what busy_cycles leaves.
+  std::array<CycleAccount<CoreState>, kUnits> idle{};
   CycleAccount<CoreState> core;
   /// Its kIssue and kDelay together, by what made the schedule need them.
   ScheduleCauseCycles schedule{};
@@ -75,15 +77,22 @@ struct Counters {
   friend Counters operator-(Counters later, const Counters& earlier);
 };
 
-/// Where the cycles of a unit went: busy, or idle while the core was in a state. kIssue and kDelay
-/// together stand under kIssue: the core ran and gave the unit nothing to do.
+/// Where the cycles of a unit went: busy, or idle while the core was in a state.
 struct UnitAccount {
   std::uint64_t busy = 0;
   CycleAccount<CoreState> idle;
   std::uint64_t total() const { return busy + idle.total(); }
 };
-/// The account of a unit over a core's whole run; total() equals the cycles of the run.
+/// The account of a unit over a core's whole run; total() equals the cycles of the run, which the
+/// core checks when it ends.
 UnitAccount unit_account(const Counters& total, Unit unit);
+
+/// Of a part that cores share or wait for (a channel of the HBM, a link, a stage of a host): its
+/// cycles of the whole run, by what it did. Each is counted where it passes.
+struct PartAccount {
+  std::string part;
+  std::vector<std::pair<std::string, std::uint64_t>> cycles;
+};
 
 /// All executions of one op of the program on one core, over all steps.
 struct OpResult {
@@ -147,6 +156,17 @@ struct AccountBegin {
   std::uint64_t cycle = 0;
 };
 
+/// Bundles that a core issues one behind the other, each in the cycle behind the delay of the one
+/// before.
+struct IssuedBundles {
+  std::uint32_t core = 0;
+  std::uint32_t op = ~std::uint32_t{0};  ///< Of the program; or of none.
+  std::uint32_t kernel = 0;
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+  std::uint64_t cycle = 0;  ///< In which the first one issues.
+};
+
 /// Watches a run from outside; absent, it costs a branch.
 class Observer {
  public:
@@ -159,6 +179,9 @@ class Observer {
   virtual void on_wait(std::uint32_t core, CoreState reason, std::uint64_t begin,
                        std::uint64_t end) = 0;
   virtual void on_dma(const DmaEvent& event) = 0;
+  /// Of each core that is simulated (of a class of cores, its representative). A core hands them on
+  /// as it executes them: what it waited for before is told before.
+  virtual void on_bundles(const IssuedBundles& /*bundles*/) {}
   /// What was seen of a core so far belongs to a step of the warm-up: its account begins here.
   virtual void on_account(const AccountBegin& /*begin*/) {}
   /// The run begins again from cycle 0: what was seen so far did not happen. (A run with values off
@@ -242,8 +265,9 @@ struct RunResult {
   std::uint64_t events = 0;           ///< Of the SystemC kernel.
   std::uint32_t simulated_cores = 0;  ///< Each stands for a class of cores whose state is equal.
   CriticalPath critical_path;         ///< From the begin of the account on.
-  std::vector<PathTaken> paths;       ///< Of the first of the cores, by number in Program::control.
-  std::vector<std::string> notes;     ///< What was not modelled or not confirmed in this run.
+  std::vector<PartAccount> parts;
+  std::vector<PathTaken> paths;    ///< Of the first of the cores, by number in Program::control.
+  std::vector<std::string> notes;  ///< What was not modelled or not confirmed in this run.
 };
 
 /// A run of a few intervals of the HBM's refresh: when the first one comes, which nobody chooses,

@@ -16,6 +16,7 @@ class Pod : public sc_core::sc_module {
 
   /// The cores that run, in order of their numbers.
   const std::vector<Core*>& cores() const { return cores_; }
+  std::vector<PartAccount> accounts(std::uint64_t end);
 
  private:
   void connect_chips(const isa::Topology& topology, bool packets);

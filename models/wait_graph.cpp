@@ -167,6 +167,7 @@ CriticalPath WaitGraph::finish(std::uint32_t core) {
   result_.twice_the_mxus = std::max(result_.twice_the_mxus, host);
   for (CriticalPath::Op& op : result_.ops) {
     for (std::int64_t& gain : op.gain) gain /= static_cast<std::int64_t>(count_);
+    for (double& cycles : op.cycles) cycles /= static_cast<double>(count_);
   }
   return std::move(result_);
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "isa/program.h"
-#include "models/bundle_observer.h"
+#include "models/machine.h"
 #include "models/params.h"
 
 namespace tpu::traces {

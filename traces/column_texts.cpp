@@ -117,6 +117,10 @@ constexpr Row kColumns[] = {
     {"links:direction", "", "of the link: +x, -x, +y, -y, +z, -z"},
     {"links:bytes", "bytes", "that DMAs of the counted steps took over the link"},
     {"links:utilization", "1", "of what the link could carry in the counted steps"},
+    {"parts:part", "", "part beside the cores"},
+    {"parts:activity", "", "what it does; idle: nothing"},
+    {"parts:cycles", "cycles",
+     "that it does so, of the whole run; of a channel of the HBM: its clocks"},
     {"host_stages:stage", "", "stage of the input pipeline of a host"},
     {"host_stages:capacity_examples_per_s", "1/s", "most that the stage lets through"},
     {"host_stages:examples_per_s", "1/s", "that went through it in the counted steps"},
@@ -149,6 +153,9 @@ ColumnText text_of_account(const std::string& column) {
   }
   if (const std::string resource = before("_path_cycles"); !resource.empty()) {
     return {"cycles", "on the critical path: " + resource};
+  }
+  if (const std::string resource = before("_share_cycles"); !resource.empty()) {
+    return {"cycles", "of the op that depend on it, mean of the cores: " + resource};
   }
   if (const std::string resource = before("_free_gains_cycles"); !resource.empty()) {
     return {"cycles", "that a run with a free one gains in the op, mean of the cores: " + resource};

@@ -53,6 +53,8 @@ void add_critical_path(const CriticalPath& path, Hdf5Contents& contents) {
   for (std::size_t r = 0; r < kResources; ++r) {
     ops.add(column_name(r) + "_path_cycles",
             column_of<std::uint64_t>(path.ops, [r](auto& op) { return op.path[r]; }));
+    ops.add(column_name(r) + "_share_cycles",
+            column_of<double>(path.ops, [r](auto& op) { return op.cycles[r]; }));
     ops.add(column_name(r) + "_free_gains_cycles",
             column_of<double>(path.ops, [r](auto& op) { return static_cast<double>(op.gain[r]); }));
   }
@@ -78,9 +80,11 @@ CriticalPath critical_path_of(const Hdf5Contents& contents) {
   path.ops.resize(ops.rows());
   for (std::size_t r = 0; r < kResources; ++r) {
     const U64& mine = ops.column<std::uint64_t>(column_name(r) + "_path_cycles");
+    const auto& cycles = ops.column<double>(column_name(r) + "_share_cycles");
     const auto& gains = ops.column<double>(column_name(r) + "_free_gains_cycles");
     for (std::size_t op = 0; op < path.ops.size(); ++op) {
       path.ops[op].path[r] = mine[op];
+      path.ops[op].cycles[r] = cycles[op];
       const bool fits = gains[op] > -9e18 && gains[op] < 9e18;
       path.ops[op].gain[r] = fits ? static_cast<std::int64_t>(gains[op]) : 0;
     }

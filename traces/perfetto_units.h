@@ -11,7 +11,7 @@
 
 #include "isa/opcode_table.h"
 #include "isa/program.h"
-#include "models/bundle_observer.h"
+#include "models/machine.h"
 #include "models/params.h"
 #include "traces/perfetto_file.h"
 

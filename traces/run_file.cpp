@@ -17,6 +17,7 @@
 #include "traces/host_stages.h"
 #include "traces/link_loads.h"
 #include "traces/op_operands.h"
+#include "traces/part_table.h"
 #include "traces/program_tables.h"
 #include "traces/training_table.h"
 #include "traces/what_if_table.h"
@@ -24,7 +25,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kRunFile{"run", 6};
+const FileKind kRunFile{"run", 7};
 using U64 = std::vector<std::uint64_t>;
 using U32 = std::vector<std::uint32_t>;
 using Strings = std::vector<std::string>;
@@ -167,7 +168,7 @@ Table cores_table(const RunRecord& record) {
   return table;
 }
 
-/// Per core and unit: busy cycles in which the core itself was in each state.
+/// Per core and unit: idle cycles by what the core did.
 Table core_units_table(const RunRecord& record) {
   U32 core, unit;
   std::vector<const CycleAccount<CoreState>*> accounts;
@@ -175,7 +176,7 @@ Table core_units_table(const RunRecord& record) {
     for (std::size_t index = 0; index < kUnits; ++index) {
       core.push_back(record.core_numbers[i]);
       unit.push_back(static_cast<std::uint32_t>(index));
-      accounts.push_back(&record.result.cores[i].total.busy_in_state[index]);
+      accounts.push_back(&record.result.cores[i].total.idle[index]);
     }
   }
   Table table;
@@ -286,7 +287,7 @@ void read_cores(const Hdf5Contents& contents, RunRecord& record) {
     const auto unit = checked_enum<Unit>(units.column<std::uint32_t>("unit")[i], kUnits,
                                          contents.file + ": core_units: unit");
     for (std::size_t state = 0; state < kStates; ++state) {
-      core.total.busy_in_state[static_cast<std::size_t>(unit)].add(
+      core.total.idle[static_cast<std::size_t>(unit)].add(
           static_cast<CoreState>(state), units.column<std::uint64_t>(kStateColumns[state])[i]);
     }
   }
@@ -409,6 +410,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   contents.tables["cores"] = cores_table(record);
   contents.tables["waited_for"] = waited_for_table(record);
   contents.tables["core_units"] = core_units_table(record);
+  contents.tables["parts"] = part_table(record.result.parts);
   contents.tables["steps"] = steps_table(record, &CoreResult::steps);
   contents.tables["warmup_steps"] = steps_table(record, &CoreResult::warmup);
   contents.tables["ops"] = ops_table(record.ops);
@@ -463,6 +465,7 @@ RunRecord read_run_file(const std::string& path) {
   record.result.notes = contents.table("notes").column<std::string>("text");
   record.what_if = what_if_of(contents.table("what_if"));
   record.result.critical_path = critical_path_of(contents);
+  record.result.parts = parts_of(contents.table("parts"));
   record.host_verdict = contents.table("host_verdict").column<std::string>("text");
   record.training = training_of(contents);
   record.losses = contents.table("losses").column<double>("loss");

@@ -17,7 +17,16 @@ std::uint64_t mix(std::uint64_t value) {
   return value ^ value >> 33;
 }
 
+/// When each unit of UnitCycles is done with its last push.
+using UnitTimes = std::array<std::uint64_t, UnitCycles().size()>;
+UnitTimes times_of(const Scoreboard& scoreboard) {
+  UnitTimes times{};
+  for (std::size_t u = 0; u < times.size(); ++u) times[u] = scoreboard.busy_until(pushed_unit(u));
+  return times;
+}
+
 std::size_t unit_index(Unit unit) { return BlockCounters::kBusy + static_cast<std::size_t>(unit); }
+std::size_t idle_index(Unit unit) { return BlockCounters::kIdle + static_cast<std::size_t>(unit); }
 
 [[noreturn]] void refuse(const isa::Kernel& kernel, std::uint32_t bundle, const char* what) {
   std::ostringstream text;
@@ -197,18 +206,24 @@ void BlockTable::count(Block& block) {
       if (slot == isa::Slot::kVectorLoad) ++values[BlockCounters::kVectorLoads];
       if (slot == isa::Slot::kVectorStore) ++values[BlockCounters::kVectorStores];
     }
+    const std::uint32_t delay = kernel.bundles[b].delay;
     const auto busy = [&](Unit unit, isa::Slot slot) {
-      if (used[static_cast<std::size_t>(slot)]) ++values[unit_index(unit)];
+      const bool works = used[static_cast<std::size_t>(slot)];
+      if (works) ++values[unit_index(unit)];
+      values[idle_index(unit)] += delay + (works ? 0 : 1);
     };
     busy(Unit::kScalar, isa::Slot::kScalar);
     busy(Unit::kVectorAlu, isa::Slot::kVectorAlu);
     busy(Unit::kVectorLoad, isa::Slot::kVectorLoad);
     busy(Unit::kVectorStore, isa::Slot::kVectorStore);
+    bool pushes_eup = false;  // A guarded push counts when its guard is known.
     for (std::uint32_t q = kernel.bundles[b].first_queue_op;
          q < kernel.bundles[b + 1].first_queue_op; ++q) {
       const QueueOp& op = kernel.queue_ops[q];
+      if (op.kind == QueueOp::Kind::kEupPush) pushes_eup = true;
       if (!op.guarded && is_push(op.kind)) add_push(op, params_, values);
     }
+    values[idle_index(Unit::kEup)] += delay + (pushes_eup ? 0 : 1);
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     block.counters.values[i] = static_cast<std::uint32_t>(values[i]);
@@ -233,10 +248,10 @@ BlockTable::StateId BlockTable::number_of(Scoreboard::State state) {
   info.state = &entry->first;
   info.horizon = *std::max_element(entry->first.begin(), entry->first.end());
   scoreboard_.load(entry->first);
-  for (std::size_t u = 0; u < params_.mxu.count; ++u) {
-    info.busy.mxu[u] = static_cast<std::uint32_t>(scoreboard_.mxu_busy_until(u));
+  const UnitTimes until = times_of(scoreboard_);
+  for (std::size_t u = 0; u < until.size(); ++u) {
+    info.busy[u] = static_cast<std::uint32_t>(until[u]);
   }
-  info.busy.xlu = static_cast<std::uint32_t>(scoreboard_.xlu_busy_until());
   infos_.push_back(info);
   return entry->second;
 }
@@ -262,30 +277,53 @@ BlockTable::Outcome BlockTable::look_up(Block& block, StateId entry, std::uint64
   if (found != outcomes_.end()) {
     outcome.exit = found->second.exit;
     outcome.held = found->second.held;
+    outcome.idle = &found->second.idle;
   } else {
-    outcome = compute(block, entry, guards);
+    UnitCycles idle{};
+    outcome = compute(block, entry, guards, idle);
     if (outcome.violation) return outcome;
-    outcomes_.emplace(key, Exit{outcome.exit, outcome.held});
+    const Remembered remembered{outcome.exit, outcome.held, idle};
+    outcome.idle = &outcomes_.emplace(key, remembered).first->second.idle;
   }
   block.remembered_entry = entry;
   block.remembered_exit = outcome.exit;
   block.remembered_held = outcome.held;
+  block.remembered_idle = outcome.idle;
   return outcome;
 }
 
-BlockTable::Outcome BlockTable::compute(const Block& block, StateId entry, std::uint64_t guards) {
+/// Cycles from `now` to `next`, the bundle's own, in which units neither end the work that they had
+/// `before` nor do that of a push: one that interlocks hold begins later.
+void BlockTable::add_idle(const UnitTimes& before, const UnitTimes& after, std::uint64_t now,
+                          std::uint64_t next, UnitCycles& idle) const {
+  for (std::size_t u = 0; u < idle.size(); ++u) {
+    std::uint64_t free = std::max(now, std::min(before[u], next));
+    if (after[u] != before[u]) {
+      const std::uint64_t begin = after[u] - interval_of(pushed_unit(u));
+      idle[u] += static_cast<std::uint32_t>(begin - free);
+      free = std::min(after[u], next);
+    }
+    idle[u] += static_cast<std::uint32_t>(next - free);
+  }
+}
+
+BlockTable::Outcome BlockTable::compute(const Block& block, StateId entry, std::uint64_t guards,
+                                        UnitCycles& idle) {
   const DecodedKernel& kernel = kernels_[block.kernel];
   scoreboard_.load(*infos_[entry].state);
   std::uint64_t now = 0;
   Outcome outcome;
   for (std::uint32_t b = block.first; b < block.end; ++b) {
+    const UnitTimes before = times_of(scoreboard_);
     const Scoreboard::Violation violation = scoreboard_.issue(kernel, b, guards, now);
-    if (violation) return {kRested, 0, violation, b, now};
+    if (violation) return {kRested, 0, nullptr, violation, b, now};
     const std::uint16_t used = kernel.bundles[b].guarded_queue_ops;
     guards = used < 64 ? guards >> used : 0;
     const std::uint32_t held = scoreboard_.take_held();
     outcome.held += held;
-    now += 1 + kernel.bundles[b].delay + held;
+    const std::uint64_t next = now + held + 1 + kernel.bundles[b].delay;
+    add_idle(before, times_of(scoreboard_), now, next, idle);
+    now = next;
   }
   outcome.exit = number_of(scoreboard_.save(now));
   return outcome;

@@ -33,10 +33,17 @@ struct BlockCounters {
     kBusy,                               ///< First of kUnits.
     kSchedule = kBusy + kUnits,          ///< First of kScheduleCauses.
     kRan = kSchedule + kScheduleCauses,  ///< First of kCoreResources: the same by resource.
-    kCount = kRan + kCoreResources
+    kIdle = kRan + kCoreResources,       ///< First of kUnits: slots that a bundle leaves empty.
+    kCount = kIdle + kUnits
   };
   std::array<std::uint32_t, kCount> values{};
 };
+
+/// Cycles of the units that work on behind a push: MXUs, then the XLU.
+using UnitCycles = std::array<std::uint32_t, 5>;
+constexpr Unit pushed_unit(std::size_t index) {
+  return index == 4 ? Unit::kXlu : static_cast<Unit>(static_cast<std::size_t>(Unit::kMxu0) + index);
+}
 
 /// A straight run of bundles: at most its first bundle touches the outside, and a branch or a call
 /// is at its end. So its duration and counters are constants.
@@ -68,6 +75,7 @@ struct Block {
   std::uint32_t remembered_entry = ~std::uint32_t{0};
   std::uint32_t remembered_exit = 0;
   std::uint32_t remembered_held = 0;
+  const UnitCycles* remembered_idle = nullptr;
   std::uint32_t number = 0;
 };
 
@@ -95,7 +103,8 @@ class BlockTable {
 
   struct Outcome {
     StateId exit = kRested;
-    std::uint32_t held = 0;  ///< Cycles that interlocks add to the block's.
+    std::uint32_t held = 0;            ///< Cycles that interlocks add to the block's.
+    const UnitCycles* idle = nullptr;  ///< In the block; until the table forgets.
     Scoreboard::Violation violation;
     std::uint32_t bundle = 0;  ///< Of the violation.
     std::uint64_t offset = 0;  ///< Cycle of the violation in the block.
@@ -103,19 +112,15 @@ class BlockTable {
   /// Checks a block that begins in a state; remembers what it found.
   Outcome check(Block& block, StateId entry, std::uint64_t guards) {
     if (entry == block.remembered_entry && block.guarded_queue_ops == 0) {
-      return {block.remembered_exit, block.remembered_held, {}, 0, 0};
+      return {block.remembered_exit, block.remembered_held, block.remembered_idle, {}, 0, 0};
     }
     return look_up(block, entry, guards);
   }
   /// The state after `cycles` in which nothing issued.
   StateId aged(StateId state, std::uint64_t cycles);
 
-  /// The cycles that units go on being busy in a state: MXUs, then the XLU.
-  struct Busy {
-    std::array<std::uint32_t, 4> mxu{};
-    std::uint32_t xlu = 0;
-  };
-  const Busy& busy(StateId state) const { return infos_[state].busy; }
+  /// The cycles that units go on being busy in a state.
+  const UnitCycles& busy(StateId state) const { return infos_[state].busy; }
 
   /// The table renumbers a state that is being watched when it forgets the others.
   void watch(StateId& state) { watched_.push_back(&state); }
@@ -144,10 +149,15 @@ class BlockTable {
   struct KeyHash {
     std::size_t operator()(const Key& key) const;
   };
+  struct Remembered {
+    StateId exit = kRested;
+    std::uint32_t held = 0;
+    UnitCycles idle{};
+  };
   struct StateInfo {
     const Scoreboard::State* state = nullptr;
     std::uint32_t horizon = 0;  ///< After so many cycles without an issue, waiting changes nothing.
-    Busy busy;
+    UnitCycles busy{};
   };
 
   Block& make_block(std::uint32_t kernel, std::uint32_t bundle, bool slot);
@@ -155,7 +165,13 @@ class BlockTable {
   void count(Block& block);
   const ScheduleCauses& causes(std::uint32_t kernel);
   Outcome look_up(Block& block, StateId entry, std::uint64_t guards);
-  Outcome compute(const Block& block, StateId entry, std::uint64_t guards);
+  Outcome compute(const Block& block, StateId entry, std::uint64_t guards, UnitCycles& idle);
+  using UnitTimes = std::array<std::uint64_t, UnitCycles().size()>;
+  void add_idle(const UnitTimes& before, const UnitTimes& after, std::uint64_t now,
+                std::uint64_t next, UnitCycles& idle) const;
+  std::uint64_t interval_of(Unit unit) const {
+    return unit == Unit::kXlu ? params_.xlu_interval_cycles : params_.mxu.push_interval_cycles;
+  }
   StateId number_of(Scoreboard::State state);
   void forget();
 
@@ -170,17 +186,13 @@ class BlockTable {
   Scoreboard scoreboard_;
   std::unordered_map<Scoreboard::State, StateId, StateHash> numbers_;
   std::vector<StateInfo> infos_;
-  struct Exit {
-    StateId exit = kRested;
-    std::uint32_t held = 0;
-  };
-  std::unordered_map<Key, Exit, KeyHash> outcomes_;
+  std::unordered_map<Key, Remembered, KeyHash> outcomes_;
   std::unordered_map<std::uint64_t, StateId> ages_;
   std::bitset<isa::kOpcodeCount> reached_;
   std::vector<StateId*> watched_;
 };
 
-/// The counters of guarded pushes depend on the guards: adds one that acts.
+/// The counters of guarded pushes depend on the guards: adds one that acts, or does not.
 void add_push(const QueueOp& op, const CoreParams& params,
               std::array<std::uint64_t, BlockCounters::kCount>& counters);
 

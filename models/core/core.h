@@ -57,6 +57,7 @@ class Core : public TimedModule,
   std::uint32_t number() const { return number_; }
   bool finished() const { return finished_; }
   std::uint64_t end_cycle() const { return sequencer_->cycle(); }
+  PartAccount dma_account(std::uint64_t end) { return dma_->account(end); }
   CoreResult result(std::uint64_t run_end) { return sequencer_->result(run_end); }
   Sequencer& sequencer() { return *sequencer_; }
   const ScalarUnit& scalar_unit() const { return scalar_; }

@@ -10,6 +10,7 @@
 #include "models/core/mxu.h"
 #include "models/core/slow_writes.h"
 #include "models/core/xlu.h"
+#include "models/machine.h"
 #include "models/params.h"
 
 namespace tpu {
@@ -53,10 +54,13 @@ class Scoreboard {
   /// The state as of cycle 0.
   void load(const State& state);
 
-  std::uint64_t mxu_busy_until(std::size_t unit) const {
-    return arrays_.empty() ? mxus_[unit].busy_until() : arrays_[unit]->busy_until();
+  /// Of an MXU, one that the machine does not have included, or of the XLU.
+  std::uint64_t busy_until(Unit unit) const {
+    if (unit == Unit::kXlu) return xlu_.busy_until();
+    const std::size_t mxu = static_cast<std::size_t>(unit) - static_cast<std::size_t>(Unit::kMxu0);
+    if (mxu >= mxus_.size()) return 0;
+    return arrays_.empty() ? mxus_[mxu].busy_until() : arrays_[mxu]->busy_until();
   }
-  std::uint64_t xlu_busy_until() const { return xlu_.busy_until(); }
 
  private:
   Hazard act(const QueueOp& op, std::uint64_t now);

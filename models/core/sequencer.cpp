@@ -15,6 +15,9 @@ namespace {
 using isa::Opcode;
 
 constexpr std::size_t kDeepestCall = 64;
+/// Units that work in the cycle of their bundle alone.
+constexpr Unit kSlotUnits[] = {Unit::kScalar, Unit::kVectorAlu, Unit::kVectorLoad,
+                               Unit::kVectorStore, Unit::kEup};
 
 /// Others than the core and its half of the HBM have a part in the DMA.
 bool is_noticed_outside(const isa::DmaDescriptor& descriptor) {
@@ -22,7 +25,8 @@ bool is_noticed_outside(const isa::DmaDescriptor& descriptor) {
          descriptor.destination.space == isa::MemorySpace::kOutfeed;
 }
 
-std::size_t mxu_index(std::size_t mxu) { return static_cast<std::size_t>(Unit::kMxu0) + mxu; }
+/// Places of the units whose pushes keep them busy behind the bundle.
+std::size_t pushed_index(std::size_t unit) { return static_cast<std::size_t>(pushed_unit(unit)); }
 
 }  // namespace
 
@@ -41,8 +45,7 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
       graph_(graph),
       data_(data),
       outside_(outside),
-      paths_(blocks.program(), options),
-      bundles_(dynamic_cast<BundleObserver*>(options.observer)) {
+      paths_(blocks.program(), options) {
   if (options.interpret) scoreboard_.emplace(params.core);
   result_.chip = place.chip;
   result_.core = place.core;
@@ -67,6 +70,12 @@ void Sequencer::use_arrays(const std::vector<MatrixPort*>& arrays) {
 Sequencer::Next Sequencer::run(std::uint64_t now, bool ahead) {
   ahead_ = ahead;
   blocks_.limit_memory();
+  const Next next = go_ahead(now);
+  count_blocks();  // The table may forget what they left idle.
+  return next;
+}
+
+Sequencer::Next Sequencer::go_ahead(std::uint64_t now) {
   if (flags_.waiting()) {
     if (!flags_.at_least(flags_.wait().flag, flags_.wait().wanted)) return Next::kWait;
     end_wait(now);
@@ -209,7 +218,7 @@ void Sequencer::end_wait(std::uint64_t now) {
     if (piece.reason == CoreState::kInfeedWait || piece.reason == CoreState::kPeerHostWait) {
       step_limit_ += std::min(cycles, ~std::uint64_t{0} - step_limit_);
     }
-    note_busy(piece.reason, cycles);
+    count_idle(piece.reason, cycles);
     dynamic_.core.add(piece.reason, cycles);
     count_late_core(piece);
     const std::uint64_t before = edges();
@@ -228,6 +237,14 @@ void Sequencer::hold(std::uint64_t cycles, ScheduleCause cause) {
   counts_[BlockCounters::kDelay] += cycles;
   counts_[BlockCounters::kSchedule + static_cast<std::size_t>(cause)] += cycles;
   counts_[BlockCounters::kRan + static_cast<std::size_t>(resource_of(cause))] += cycles;
+  for (const Unit unit : kSlotUnits) {
+    counts_[BlockCounters::kIdle + static_cast<std::size_t>(unit)] += cycles;
+  }
+  if (cause == ScheduleCause::kSlowClock) {  // Interlocks stand in the block's own account.
+    for (std::size_t u = 0; u < UnitCycles().size(); ++u) {
+      counts_[BlockCounters::kIdle + pushed_index(u)] += cycles;
+    }
+  }
   now_ += cycles;
 }
 
@@ -250,27 +267,52 @@ void Sequencer::count_late_core(const WaitCauses::Piece& piece) {
 }
 
 /// How long the units go on working when nothing issues from now on.
-BlockTable::Busy Sequencer::busy_now() const {
+UnitCycles Sequencer::busy_now() const {
   if (!scoreboard_) return blocks_.busy(state_);
-  const auto remaining = [&](std::uint64_t until) {
-    return static_cast<std::uint32_t>(until > edges() ? until - edges() : 0);
-  };
-  BlockTable::Busy busy;
-  for (std::size_t u = 0; u < params_.core.mxu.count; ++u) {
-    busy.mxu[u] = remaining(scoreboard_->mxu_busy_until(u));
+  UnitCycles busy{};
+  for (std::size_t u = 0; u < busy.size(); ++u) {
+    const std::uint64_t until = scoreboard_->busy_until(pushed_unit(u));
+    busy[u] = static_cast<std::uint32_t>(until > edges() ? until - edges() : 0);
   }
-  busy.xlu = remaining(scoreboard_->xlu_busy_until());
   return busy;
 }
 
-/// Books what the units still do in the first of `cycles` in which the core does not run.
-void Sequencer::note_busy(CoreState state, std::uint64_t cycles) {
-  const auto book = [&](std::size_t unit, std::uint64_t remaining) {
-    dynamic_.busy_in_state[unit].add(state, std::min(remaining, cycles));
-  };
-  const BlockTable::Busy busy = busy_now();
-  for (std::size_t u = 0; u < params_.core.mxu.count; ++u) book(mxu_index(u), busy.mxu[u]);
-  book(static_cast<std::size_t>(Unit::kXlu), busy.xlu);
+/// Counts the idle cycles of the units while the core, from now on, does not run.
+void Sequencer::count_idle(CoreState state, std::uint64_t cycles) {
+  for (const Unit unit : kSlotUnits) {
+    dynamic_.idle[static_cast<std::size_t>(unit)].add(state, cycles);
+  }
+  const std::uint64_t works = place_.clock.edges(now_ + cycles) - edges();
+  for (std::size_t u = 0; u < UnitCycles().size(); ++u) {
+    dynamic_.idle[pushed_index(u)].add(state, cycles - works);  // A slower clock has no edge.
+  }
+  if (scoreboard_) return pass_cycles(state, edges(), edges() + works);
+  const UnitCycles busy = blocks_.busy(state_);
+  for (std::size_t u = 0; u < busy.size(); ++u) {
+    if (busy[u] < works) dynamic_.idle[pushed_index(u)].add(state, works - busy[u]);
+  }
+}
+
+/// The slow twin counts busy and idle cycles of units one by one while any of them works.
+void Sequencer::pass_cycles(CoreState state, std::uint64_t from, std::uint64_t to) {
+  std::array<std::uint64_t, UnitCycles().size()> until{};
+  std::uint64_t last = from;
+  for (std::size_t u = 0; u < until.size(); ++u) {
+    until[u] = scoreboard_->busy_until(pushed_unit(u));
+    last = std::max(last, std::min(until[u], to));
+  }
+  for (std::uint64_t cycle = from; cycle < last; ++cycle) {
+    for (std::size_t u = 0; u < until.size(); ++u) {
+      if (cycle < until[u]) {
+        ++busy_passed_[u];
+      } else {
+        dynamic_.idle[pushed_index(u)].add(state, 1);
+      }
+    }
+  }
+  for (std::size_t u = 0; u < until.size(); ++u) {
+    dynamic_.idle[pushed_index(u)].add(state, to - last);
+  }
 }
 
 /// Which addresses are unknown; anything else of a DMA has to be known.
@@ -366,9 +408,9 @@ void Sequencer::count_dma(const isa::DmaDescriptor& descriptor) {
 // ---- Blocks
 
 void Sequencer::show_bundles() const {
-  if (bundles_ == nullptr || looking_ahead_) return;
+  if (observer() == nullptr || looking_ahead_) return;
   const std::uint32_t op = frames_.empty() ? WaitGraph::kNone : frames_.back().op;
-  bundles_->on_bundles({place_.number, op, block_->kernel, block_->first, block_->end, now_});
+  observer()->on_bundles({place_.number, op, block_->kernel, block_->first, block_->end, now_});
 }
 
 void Sequencer::execute_block() {
@@ -388,9 +430,10 @@ void Sequencer::execute_block() {
     check_timing(guards);
     count_guarded(guards);
   }
-  if (counted_ != &block) {
+  if (counted_ != &block || counted_idle_ != idle_) {
     count_blocks();
     counted_ = &block;
+    counted_idle_ = idle_;
   }
   ++executions_;
   const std::uint64_t end = place_.clock.after(now_, block.duration + held_);
@@ -418,6 +461,10 @@ void Sequencer::count_blocks() {
   const std::uint64_t times = executions_;
   executions_ = 0;
   add_block_counters(counted_->counters.values.data(), times, counts_.data());
+  if (counted_idle_ == nullptr) return;
+  for (std::size_t u = 0; u < counted_idle_->size(); ++u) {
+    counts_[BlockCounters::kIdle + pushed_index(u)] += times * (*counted_idle_)[u];
+  }
 }
 
 void Sequencer::check_length() const {
@@ -448,15 +495,20 @@ void Sequencer::check_timing(std::uint64_t guards) {
     }
     state_ = outcome.exit;
     held_ = outcome.held;
+    idle_ = outcome.idle;
     return;
   }
-  if (!block_->touches_units && scoreboard_->registers_settled()) return;
+  const bool checks = block_->touches_units || !scoreboard_->registers_settled();
   const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
   std::uint64_t now = edges();
   for (std::uint32_t b = block_->first; b < block_->end; ++b) {
-    const Scoreboard::Violation violation = scoreboard_->issue(kernel, b, guards, now);
-    if (violation) fault(violation, b, now_ + now - edges(), violation.hazard.ready - now);
-    now += 1 + kernel.bundles[b].delay;
+    if (checks) {
+      const Scoreboard::Violation violation = scoreboard_->issue(kernel, b, guards, now);
+      if (violation) fault(violation, b, now_ + now - edges(), violation.hazard.ready - now);
+    }
+    const std::uint64_t next = now + 1 + kernel.bundles[b].delay;
+    pass_cycles(CoreState::kIssue, now, next);
+    now = next;
   }
 }
 
@@ -530,8 +582,13 @@ void Sequencer::count_guarded(std::uint64_t guards) {
   const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
   const std::uint32_t end = kernel.bundles[block_->end].first_queue_op;
   for (std::uint32_t q = kernel.bundles[block_->first].first_queue_op; q < end; ++q) {
-    if (!kernel.queue_ops[q].guarded) continue;
-    if ((guards & 1) != 0) add_push(kernel.queue_ops[q], params_.core, counts_);
+    const QueueOp& op = kernel.queue_ops[q];
+    if (!op.guarded) continue;
+    if ((guards & 1) != 0) {
+      add_push(op, params_.core, counts_);
+    } else if (op.kind == QueueOp::Kind::kEupPush) {
+      ++counts_[BlockCounters::kIdle + static_cast<std::size_t>(Unit::kEup)];
+    }
     guards >>= 1;
   }
 }
@@ -677,11 +734,11 @@ void Sequencer::end_step() {
 /// A step of the warm-up ends here. What units still do of its pushes belongs to the account.
 void Sequencer::begin_account() {
   before_account_ = counters();
-  const BlockTable::Busy busy = busy_now();
-  for (std::size_t u = 0; u < params_.core.mxu.count; ++u) {
-    before_account_.busy_cycles[mxu_index(u)] -= busy.mxu[u];
+  const UnitCycles busy = busy_now();
+  for (std::size_t u = 0; u < busy.size(); ++u) {
+    before_account_.busy_cycles[pushed_index(u)] -= busy[u];
   }
-  before_account_.busy_cycles[static_cast<std::size_t>(Unit::kXlu)] -= busy.xlu;
+  busy_passed_ = {};
   result_.ops = OpResults();
   result_.ops.resize(blocks_.program().ops.size());
   result_.waited_for.clear();
@@ -726,6 +783,7 @@ Counters Sequencer::counters() {
   all.eup_pushes = counts_[BlockCounters::kEupPushes];
   for (std::size_t u = 0; u < kUnits; ++u) {
     all.busy_cycles[u] += counts_[BlockCounters::kBusy + u];
+    all.idle[u].add(CoreState::kIssue, counts_[BlockCounters::kIdle + u]);
   }
   for (std::size_t c = 0; c < kScheduleCauses; ++c) {
     all.schedule[c] = counts_[BlockCounters::kSchedule + c];
@@ -737,20 +795,34 @@ Counters Sequencer::counters() {
 
 CoreResult Sequencer::result(std::uint64_t run_end) {
   const std::uint64_t rest = run_end - now_;
-  note_busy(CoreState::kFinished, rest);
+  count_idle(CoreState::kFinished, rest);
   dynamic_.core.add(CoreState::kFinished, rest);
-  // What units would still do after the end of the run belongs to no cycle of it.
-  Counters beyond = dynamic_;
-  note_busy(CoreState::kFinished, ~std::uint64_t{0});
-  for (std::size_t u = 0; u < kUnits; ++u) {
-    const std::uint64_t within = beyond.busy_in_state[u][CoreState::kFinished];
-    const std::uint64_t all = dynamic_.busy_in_state[u][CoreState::kFinished] - within;
-    dynamic_.busy_cycles[u] -= all - within;
-  }
-  dynamic_.busy_in_state = beyond.busy_in_state;
   result_.total = counters() - before_account_;
+  const UnitCycles busy = busy_now();
+  const std::uint64_t works = place_.clock.edges(run_end) - edges();
+  for (std::size_t u = 0; u < busy.size(); ++u) {
+    std::uint64_t& mine = result_.total.busy_cycles[pushed_index(u)];
+    if (scoreboard_) {
+      mine = busy_passed_[u];
+    } else if (busy[u] > works) {
+      mine -= busy[u] - works;  // What it would do behind the end belongs to no cycle of the run.
+    }
+  }
+  check_accounts();
   result_.end_cycle = now_;
   return std::move(result_);
+}
+
+/// Busy and idle cycles are counted apart from each other and from those of the core.
+void Sequencer::check_accounts() const {
+  const std::uint64_t cycles = result_.total.core.total();
+  for (std::size_t u = 0; u < kUnits; ++u) {
+    const UnitAccount account = unit_account(result_.total, static_cast<Unit>(u));
+    TPU_CHECK(account.total() == cycles, "core " << place_.number << ": of " << cycles << " cycles "
+                                                 << to_string(static_cast<Unit>(u)) << " counts "
+                                                 << account.busy << " busy and "
+                                                 << account.idle.total() << " idle");
+  }
 }
 
 // ---- Looking ahead

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "isa/dma_descriptor.h"
-#include "models/bundle_observer.h"
 #include "models/code_place.h"
 #include "models/core/block_table.h"
 #include "models/core/control_paths.h"
@@ -117,6 +116,7 @@ class Sequencer {
   };
   enum class Contact : std::uint8_t { kDone, kLater, kSettle, kWait };
 
+  Next go_ahead(std::uint64_t now);
   Contact interact();
   Contact act(const Interaction& interaction);
   void note_addition(const Interaction& interaction);
@@ -153,8 +153,10 @@ class Sequencer {
   void begin_account();
   Observer* observer() const { return options_.observer; }
   void show_bundles() const;
-  BlockTable::Busy busy_now() const;
-  void note_busy(CoreState state, std::uint64_t cycles);
+  UnitCycles busy_now() const;
+  void count_idle(CoreState state, std::uint64_t cycles);
+  void pass_cycles(CoreState state, std::uint64_t from, std::uint64_t to);
+  void check_accounts() const;
   Counters counters();
   void count_blocks();
   std::uint32_t known(const ScalarOperand& operand, const char* what) const;
@@ -177,7 +179,6 @@ class Sequencer {
   DataPath* data_;
   CoreOutside& outside_;
   ControlPaths paths_;
-  BundleObserver* const bundles_;  ///< The observer, if it wants them.
 
   Block* block_ = nullptr;
   std::uint32_t next_interaction_ = 0;  ///< Of the block's first bundle; behind the last: done.
@@ -198,8 +199,11 @@ class Sequencer {
   std::optional<Scoreboard> scoreboard_;  ///< With options.interpret: checked bundle by bundle.
 
   std::array<std::uint64_t, BlockCounters::kCount> counts_{};
-  const Block* counted_ = nullptr;  ///< Its last executions are not in counts_ yet.
+  const Block* counted_ = nullptr;            ///< Its last executions are not in counts_ yet.
+  const UnitCycles* counted_idle_ = nullptr;  ///< That each of them left.
   std::uint64_t executions_ = 0;
+  const UnitCycles* idle_ = nullptr;  ///< Of the present block; absent with a scoreboard.
+  std::array<std::uint64_t, UnitCycles().size()> busy_passed_{};  ///< With a scoreboard.
   Counters dynamic_;         ///< Waits, DMAs, bytes: what is no constant of a block.
   Counters before_account_;  ///< What the warm-up steps did.
   std::uint64_t unknown_dmas_ = 0;

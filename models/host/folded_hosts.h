@@ -22,6 +22,12 @@ class FoldedHosts : public TimedModule, public HostPort {
   /// The representative of a class.
   void connect(std::uint32_t of_class, HostClient* client) { clients_[of_class] = client; }
 
+  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+    for (std::size_t h = 0; h < hosts_.size(); ++h) {
+      hosts_[h]->add_accounts("host " + std::to_string(h), end, accounts);
+    }
+  }
+
   void take_infeed(std::uint32_t core, std::uint64_t granules, std::uint64_t token) override;
   void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token) override;
 

@@ -22,6 +22,12 @@ class Host : public TimedModule, public HostPort {
 
   void connect(std::uint32_t core, HostClient* client) { clients_[index_.at(core)] = client; }
 
+  /// `host`: its name.
+  void add_accounts(const std::string& host, std::uint64_t end,
+                    std::vector<PartAccount>& accounts) const {
+    pipeline_.add_accounts(host, end, accounts);
+  }
+
   void take_infeed(std::uint32_t core, std::uint64_t granules, std::uint64_t token) override;
   void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token) override;
 

@@ -78,6 +78,17 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
   begin_batches(0);
 }
 
+void InputPipeline::add_accounts(const std::string& host, std::uint64_t end,
+                                 std::vector<PartAccount>& accounts) const {
+  for (std::size_t chip = 0; chip < down_.size(); ++chip) {
+    const std::string name = "PCIe of " + host + ", chip " + std::to_string(chip);
+    accounts.push_back(down_[chip].account(name + ", down", end));
+    accounts.push_back(up_[chip].account(name + ", up", end));
+  }
+  if (network_) accounts.push_back(network_->account("network of " + host, end));
+  if (loader_) loader_->add_accounts(host, end, accounts);
+}
+
 /// When the next batch is ready of which the work may begin now.
 InputPipeline::Time InputPipeline::next_ready(std::uint64_t now) {
   if (loader_) return {loader_->make(now), 0};

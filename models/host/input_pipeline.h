@@ -50,6 +50,10 @@ class InputPipeline {
 
   InputPipeline(const MachineParams& params, const Workload& workload, std::vector<Fed> cores);
 
+  /// Adds the accounts of PCIe, of the network and of the loader's stages. `host`: its name.
+  void add_accounts(const std::string& host, std::uint64_t end,
+                    std::vector<PartAccount>& accounts) const;
+
   void request(std::uint32_t core, std::uint64_t granules, std::uint64_t token);
   void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token,
                     std::uint64_t now);

@@ -115,6 +115,21 @@ Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_
   }
 }
 
+void Loader::add_accounts(const std::string& host, std::uint64_t end,
+                          std::vector<PartAccount>& accounts) const {
+  accounts.push_back(storage_.account("storage of " + host, end));
+  accounts.push_back(copies_.account("copies of " + host, end));
+  std::vector<std::uint64_t> free;
+  for (Free threads = threads_; !threads.empty(); threads.pop()) free.push_back(threads.top());
+  end = std::max(end, free.back());
+  std::uint64_t idle = threads_idle_;
+  for (const std::uint64_t since : free) idle += end - since;
+  TPU_CHECK(threads_busy_ + idle == end * free.size(),
+            "threads of " << host << ": " << end << " cycles of " << free.size() << ", "
+                          << threads_busy_ << " busy and " << idle << " idle");
+  accounts.push_back({"threads of " + host, {{"busy", threads_busy_}, {"idle", idle}}});
+}
+
 /// The next example: the latency of its request, then its bytes behind those of the others.
 std::uint64_t Loader::read(std::uint64_t now) {
   if (read_bytes_ == 0) return now;
@@ -130,6 +145,8 @@ std::uint64_t Loader::make(std::uint64_t now) {
   for (std::uint64_t i = 0; i < examples_; ++i) {
     const std::uint64_t begin = std::max(read(now), threads_.top());
     const std::uint64_t prepared = begin + thread_cycles_;
+    threads_busy_ += thread_cycles_;
+    threads_idle_ += begin - threads_.top();
     threads_.pop();
     threads_.push(prepared);
     ready = copies_.pass(std::max(prepared, now), batch_bytes_).end;

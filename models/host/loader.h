@@ -23,6 +23,10 @@ class Loader {
   /// `examples` of a batch of all cores of the host, of `bytes` each where they enter the batch.
   Loader(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes);
 
+  /// Adds the accounts of its stages up to `end`, or as far ahead of it as they have worked.
+  void add_accounts(const std::string& host, std::uint64_t end,
+                    std::vector<PartAccount>& accounts) const;
+
   /// Whether the configuration says what an example costs.
   static bool is_described(const MachineParams& params);
 
@@ -42,6 +46,7 @@ class Loader {
   using Free = std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>>;
   Free reads_;    ///< When each of the reads side by side is done.
   Free threads_;  ///< When each thread is free.
+  std::uint64_t threads_busy_ = 0, threads_idle_ = 0;  ///< Of all of them, up to then.
 };
 
 /// The stage that the host's threads work in.

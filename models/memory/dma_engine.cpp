@@ -219,6 +219,7 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
   next_start_ = start + params_.dma.issue_interval_cycles;
   if (descriptor.remote) {
     start_remote(descriptor, unknown, place, destinations, start);
+    count(now);
     return {};
   }
   const std::uint64_t token = new_token();
@@ -228,6 +229,7 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
   dma.unknown = unknown;
   dma.place = place;
   dma.begin = now;
+  count(now);
   dma.transfer = record_start(descriptor);
   const bool reads = descriptor.source.space == MemorySpace::kHbm;
   const bool writes = descriptor.destination.space == MemorySpace::kHbm;
@@ -314,6 +316,7 @@ void DmaEngine::complete(std::uint64_t token, std::uint64_t now) {
   dma.active = false;
   dma.words.clear();
   free_.push_back(token);
+  count(now);
   note(descriptor, nullptr, dma.begin, now);
   CoreState reason = CoreState::kMemoryWait;
   if (descriptor.source.space == MemorySpace::kInfeed) reason = CoreState::kInfeedWait;
@@ -437,6 +440,29 @@ void DmaEngine::message_arrived(const IciMessage& message, std::uint64_t now) {
   submit_part({&dma, true}, dma.descriptor.destination, dma.landed++, now);
 }
 
+void DmaEngine::finish(const RemoteDma& dma, std::uint64_t now) {
+  remote_.erase(dma.id);
+  count(now);
+}
+
+/// The first DMA begins, or the last one has ended.
+void DmaEngine::count(std::uint64_t now) {
+  if (works_ == !idle()) return;
+  (works_ ? busy_cycles_ : idle_cycles_) += now - counted_;
+  works_ = !works_;
+  counted_ = now;
+}
+
+PartAccount DmaEngine::account(std::uint64_t end) {
+  end = std::max(end, counted_);
+  const std::uint64_t rest = end - counted_;
+  const std::uint64_t busy = busy_cycles_ + (works_ ? rest : 0);
+  const std::uint64_t idle = idle_cycles_ + (works_ ? 0 : rest);
+  TPU_CHECK(busy + idle == end, "DMAs of core " << number() << ": of " << end << " cycles, " << busy
+                                                << " busy and " << idle << " idle");
+  return {"DMAs of core " + std::to_string(number()), {{"busy", busy}, {"idle", idle}}};
+}
+
 void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
   if (++dma.arrived < dma.messages) return;
   if (data_ != nullptr) {
@@ -453,7 +479,7 @@ void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {
   FlagRaiser sender = FlagRaiser::peer(dma.source_core, dma.begin);
   sender.transfer = dma.arrives;
   graph_.done(dma.arrives, now);
-  dma.source_engine->finish(dma);
+  dma.source_engine->finish(dma, now);
   ports_.raise_flag(flag, granules, sender, now);
 }
 

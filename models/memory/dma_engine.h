@@ -113,6 +113,8 @@ class DmaEngine : public HbmClient {
   void message_arrived(const IciMessage& message, std::uint64_t now);
 
   /// What is under way towards a flag of this core, for the report of a deadlock.
+  /// Cycles up to `end` in which a DMA of this core is under way, and others.
+  PartAccount account(std::uint64_t end);
   /// No DMA that this core started is under way.
   bool idle() const { return remote_.empty() && free_.size() == local_.size(); }
   std::vector<std::string> outstanding(std::uint32_t flag) const;
@@ -150,7 +152,8 @@ class DmaEngine : public HbmClient {
   void send_message(RemoteDma& dma, std::uint64_t now);
   void piece_written(RemoteDma& dma, std::uint64_t now);
   void complete(std::uint64_t token, std::uint64_t now);
-  void finish(const RemoteDma& dma) { remote_.erase(dma.id); }
+  void finish(const RemoteDma& dma, std::uint64_t now);
+  void count(std::uint64_t now);
   std::uint64_t new_token();
   std::uint32_t number() const { return core_.chip * params_.cores_per_chip + core_.core; }
   std::uint32_t record_start(const isa::DmaDescriptor& descriptor);
@@ -189,6 +192,10 @@ class DmaEngine : public HbmClient {
   std::map<std::uint64_t, std::unique_ptr<RemoteDma>> remote_;
   std::unordered_map<std::uint64_t, RemotePart> remote_parts_;  ///< By the token of their request.
   std::uint64_t submitted_parts_ = 0;
+  bool works_ = false;  ///< Since counted_.
+  std::uint64_t counted_ = 0;
+  std::uint64_t busy_cycles_ = 0;
+  std::uint64_t idle_cycles_ = 0;
 };
 
 }  // namespace tpu

@@ -76,6 +76,9 @@ void HbmChannel::refresh(std::uint64_t clock) {
   if (free_ <= next_refresh_) {
     next_refresh_ += (clock - next_refresh_) / timing_.refresh_interval * timing_.refresh_interval;
   }
+  clocks_.idle += next_refresh_ - std::min(next_refresh_, free_);
+  clocks_.refresh += timing_.refresh;
+  refreshed_ = true;
   free_ = std::max(free_, next_refresh_) + timing_.refresh;
   next_refresh_ += timing_.refresh_interval;
 }
@@ -97,6 +100,9 @@ void HbmChannel::skip_rounds(std::uint64_t barrier) {
   if (rounds == 0) return;
   if (rounds * round > barrier - free_) rounds = (barrier - free_) / round;
   if (rounds == 0) return;
+  clocks_.turn += rounds * (timing_.turn[0] + timing_.turn[1]);
+  refreshed_ = false;
+  last_miss_ = 0;
   free_ += rounds * round;
   way_[last_].data_end = free_;
   way_[1 - last_].data_end = free_ - half - timing_.turn[last_];
@@ -107,16 +113,44 @@ void HbmChannel::skip_rounds(std::uint64_t barrier) {
   since_turn_ = drain;
 }
 
+HbmBusClocks HbmChannel::bus_clocks(std::uint64_t clock) const {
+  HbmBusClocks clocks = clocks_;
+  clocks.data = (way_[0].passed + way_[1].passed) * timing_.granule;
+  if (free_ < clock) clocks.idle += clock - free_;
+  if (free_ <= clock) return clocks;
+  // What has begun before goes on behind: its last granule, and perhaps the gap before that.
+  std::uint64_t beyond = free_ - clock;
+  const auto take = [&](std::uint64_t& from, std::uint64_t most) {
+    const std::uint64_t taken = std::min(beyond, most);
+    from -= taken;
+    beyond -= taken;
+  };
+  if (refreshed_) {
+    take(clocks.refresh, timing_.refresh);
+  } else {
+    take(clocks.data, timing_.granule);
+    take(clocks.row_miss, last_miss_);
+    take(clocks.turn, clocks.turn);
+  }
+  return clocks;
+}
+
 void HbmChannel::serve(int direction, bool both, std::uint64_t clock, std::uint64_t barrier) {
   Way& way = way_[direction];
   std::uint64_t start = clock;
+  clocks_.idle += clock - free_;
+  refreshed_ = false;
+  last_miss_ = 0;
   if (direction != last_) {
     start = std::max(start, way_[last_].data_end + timing_.turn[direction]);
+    clocks_.turn += start - clock;
     since_turn_ = 0;
     last_ = static_cast<HbmDirection>(direction);
   }
   if (way.row_miss && way.passed == way.begin) {
+    const std::uint64_t turned = start;
     start = std::max(start, way.data_end + timing_.row_miss[direction]);
+    clocks_.row_miss += last_miss_ = start - turned;
   }
   std::uint64_t count = way.end - way.passed;
   if (both) count = std::min(count, timing_.drain_granules - since_turn_);

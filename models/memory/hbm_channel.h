@@ -9,6 +9,15 @@
 
 namespace tpu {
 
+/// Memory clocks of a channel's data bus by what it does, each counted where it passes.
+struct HbmBusClocks {
+  std::uint64_t data = 0;
+  std::uint64_t turn = 0;      ///< To the other direction.
+  std::uint64_t row_miss = 0;  ///< Two rows of a bank follow each other.
+  std::uint64_t refresh = 0;
+  std::uint64_t idle = 0;  ///< Nothing is asked for, or the first row is being opened.
+};
+
 /// One pseudo channel of HBM2: the timeline of its data bus, in memory clocks, granule by granule,
 /// in closed form where nothing changes from granule to granule.
 ///
@@ -40,6 +49,8 @@ class HbmChannel {
     const std::uint64_t mine = granules - way_[direction].passed;
     return free_ + (mine + std::min(mine, others - way_[1 - direction].passed)) * timing_.granule;
   }
+  /// What the bus did before `clock`, to which the channel has been taken.
+  HbmBusClocks bus_clocks(std::uint64_t clock) const;
   /// A clock before which the data of so many granules of a direction, more than have passed, will
   /// not have passed: what follows from the pieces that wait.
   std::uint64_t earliest(HbmDirection direction, std::uint64_t granules);
@@ -102,6 +113,9 @@ class HbmChannel {
   std::uint64_t next_refresh_ = 0;
   HbmDirection last_ = kHbmRead;
   std::uint64_t since_turn_ = 0;  ///< Granules since the bus turned.
+  HbmBusClocks clocks_;           ///< Up to free_; data: that of way_.
+  bool refreshed_ = false;        ///< What the bus did last.
+  std::uint64_t last_miss_ = 0;   ///< Row miss before its last granule.
 };
 
 // ---- Inline: what takes the visitor of the controller.
@@ -110,13 +124,19 @@ template <class Visit>
 void HbmChannel::take_turns(std::uint64_t barrier, const Visit& visit) {
   std::uint64_t clock = next_;
   if (clock == way_[last_].data_end) skip_rounds(barrier);
+  clocks_.idle += clock - std::min(clock, free_);
   clock = std::max(clock, free_);
+  refreshed_ = false;
   while (clock < barrier && way_[0].ready <= clock && way_[1].ready <= clock) {
     const int next = 1 - last_;
     Way& way = way_[next];
     std::uint64_t start = std::max(clock, way_[last_].data_end + timing_.turn[next]);
+    clocks_.turn += start - clock;
+    last_miss_ = 0;
     if (way.row_miss && way.passed == way.begin) {
+      const std::uint64_t turned = start;
       start = std::max(start, way.data_end + timing_.row_miss[next]);
+      clocks_.row_miss += last_miss_ = start - turned;
     }
     last_ = static_cast<HbmDirection>(next);
     since_turn_ = 1;

@@ -162,4 +162,25 @@ const std::vector<HbmRequest>& HbmController::advance(std::uint64_t now) {
   return result_;
 }
 
+void HbmController::add_accounts(const std::string& part, std::uint64_t end,
+                                 std::vector<PartAccount>& accounts) {
+  clock_ = std::max(clock_, timing_.to_memory(end));
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    advance_channel(channels_[c]);
+    const std::string name = part + ", channel " + std::to_string(c);
+    const HbmBusClocks clocks = channels_[c].bus_clocks(clock_);
+    const std::uint64_t all =
+        clocks.data + clocks.turn + clocks.row_miss + clocks.refresh + clocks.idle;
+    TPU_CHECK(all == clock_, name << ": of " << clock_ << " memory clocks, data " << clocks.data
+                                  << ", turns " << clocks.turn << ", row misses " << clocks.row_miss
+                                  << ", refresh " << clocks.refresh << ", idle " << clocks.idle);
+    accounts.push_back({name,
+                        {{"data", clocks.data},
+                         {"turn", clocks.turn},
+                         {"row miss", clocks.row_miss},
+                         {"refresh", clocks.refresh},
+                         {"idle", clocks.idle}}});
+  }
+}
+
 }  // namespace tpu

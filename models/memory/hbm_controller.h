@@ -24,6 +24,8 @@ class HbmController : public HbmModel {
   void submit(const HbmRequest& request, std::uint64_t now) override;
   std::optional<std::uint64_t> next_event() const override;
   const std::vector<HbmRequest>& advance(std::uint64_t now) override;
+  void add_accounts(const std::string& part, std::uint64_t end,
+                    std::vector<PartAccount>& accounts) override;
 
   bool idle() const { return waiting_.empty(); }
 

@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "models/machine.h"
 
 namespace tpu {
 
@@ -40,6 +43,10 @@ class HbmModel {
   virtual std::optional<std::uint64_t> next_event() const = 0;
   /// The requests that are done by `now`, in the order of their cycles; valid until the next call.
   virtual const std::vector<HbmRequest>& advance(std::uint64_t now) = 0;
+  /// Adds the accounts of its channels up to `end`, in clocks of the memory; a slow twin has none.
+  /// Nothing is asked of it afterwards.
+  virtual void add_accounts(const std::string& /*part*/, std::uint64_t /*end*/,
+                            std::vector<PartAccount>& /*accounts*/) {}
 };
 
 }  // namespace tpu

@@ -23,6 +23,21 @@ FoldedNetwork::FoldedNetwork(const MachineParams& params, const CoreClasses& cla
   local_.assign(params.cores(), routes_.local_link());
 }
 
+void FoldedNetwork::add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+  const auto cores = static_cast<std::size_t>(cores_per_chip_);
+  for (std::size_t chip = 0; chip * cores < local_.size(); ++chip) {
+    for (std::size_t d = 0; d < isa::Topology::kDirections; ++d) {
+      const auto direction = static_cast<isa::Topology::Direction>(d);
+      if (!routes_.is_sound(static_cast<std::uint32_t>(chip), direction)) continue;
+      accounts.push_back(
+          links_[chip * isa::Topology::kDirections + d].account(link_name(chip, d), end));
+    }
+    for (std::size_t core = chip * cores; core < (chip + 1) * cores; ++core) {
+      accounts.push_back(local_[core].account(way_name(core), end));
+    }
+  }
+}
+
 /// All members send to members of one class, or to the other core of their chip; each member of
 /// that class gets one message.
 void FoldedNetwork::check_destinations(const IciMessage& message, std::uint32_t of_class) {

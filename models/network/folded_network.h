@@ -23,6 +23,9 @@ class FoldedNetwork {
  public:
   FoldedNetwork(const MachineParams& params, const CoreClasses& classes);
 
+  /// As IciRouter::add_accounts(), of all chips.
+  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const;
+
   /// The representative of a class sends, and so does every member.
   void send(const IciMessage& message, std::uint64_t now);
 

@@ -18,6 +18,16 @@ IciRouter::IciRouter(const MachineParams& params, const IciRoutes& routes, std::
   local_.assign(params.cores_per_chip, routes.local_link());
 }
 
+void IciRouter::add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+  for (std::size_t d = 0; d < links_.size(); ++d) {
+    if (!routes_.is_sound(chip_, static_cast<Direction>(d))) continue;
+    accounts.push_back(links_[d].account(link_name(chip_, d), end));
+  }
+  for (std::size_t core = 0; core < local_.size(); ++core) {
+    accounts.push_back(local_[core].account(way_name(chip_ * local_.size() + core), end));
+  }
+}
+
 void IciRouter::queue(Event::Kind kind, std::uint64_t cycle, const IciMessage& message) {
   events_.push({{kind, cycle, message}, order_++});
 }

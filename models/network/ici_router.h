@@ -39,6 +39,9 @@ class IciRouter {
 
   IciRouter(const MachineParams& params, const IciRoutes& routes, std::uint32_t chip);
 
+  /// Adds the accounts of the links that leave the chip and of the ways to its cores.
+  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const;
+
   /// A message of one of this chip's cores enters.
   void send(const IciMessage& message, std::uint64_t now);
   /// The head of a message from a neighbour arrives, now or later.

@@ -30,6 +30,10 @@ class IciRoutes {
   std::uint32_t neighbour(std::uint32_t chip, Direction direction) const {
     return topology_.neighbour(chip, direction);
   }
+  /// There is such a link, and it is not broken.
+  bool is_sound(std::uint32_t chip, Direction direction) const {
+    return topology_.has_link(chip, direction) && link_mbps(chip, direction) > 0;
+  }
   /// Mb/s of a link; 0: it is broken.
   std::uint32_t link_mbps(std::uint32_t chip, Direction direction) const;
   /// The same as a wire; of a broken one, over which nothing goes, that of a sound one.
@@ -41,9 +45,6 @@ class IciRoutes {
   Link local_link() const { return wire(link_mbps_); }
 
  private:
-  bool is_sound(std::uint32_t chip, Direction direction) const {
-    return topology_.has_link(chip, direction) && link_mbps(chip, direction) > 0;
-  }
   Link wire(std::uint32_t mbps) const { return {mbps, std::uint64_t{8} * clock_mhz_}; }
   void make_table();
   void route_to(std::uint32_t to);

@@ -17,6 +17,10 @@ class Interconnect : public TimedModule, public IciPort {
   /// The representative of a class.
   void connect(std::uint32_t of_class, IciEndpoint* endpoint) { endpoints_[of_class] = endpoint; }
 
+  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+    network_.add_accounts(end, accounts);
+  }
+
   void send(const IciMessage& message, std::uint64_t now) override;
 
  private:

@@ -20,6 +20,10 @@ class Router : public TimedModule, public IciPort, public NeighbourPort {
   /// A core of this chip, by its number in the chip; nullptr: takes no part in the run.
   void connect(std::uint32_t core, IciEndpoint* endpoint) { endpoints_[core] = endpoint; }
 
+  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+    router_.add_accounts(end, accounts);
+  }
+
   void send(const IciMessage& message, std::uint64_t now) override;
   void head_arrives(const IciMessage& message, std::uint64_t at) override;
 

@@ -29,7 +29,7 @@ namespace tpu::app {
 namespace {
 
 /// Passes what happens on to the recorder, if there is one, and reads the loss when a step ends.
-class RunObserver : public BundleObserver {
+class RunObserver : public Observer {
  public:
   RunObserver(const Machine& machine, const isa::Buffer* loss, std::uint32_t core, bool record)
       : machine_(machine), loss_(loss), core_(core), record_(record) {}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/app/workload_source.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "sim/report/summary.h"
@@ -73,8 +74,8 @@ std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
   }
   if (record.core_numbers.size() > 1) questions.push_back({"ICI free", kIciFree, {}});
   const std::uint32_t mxus = 2 * record.params.core.mxu.count;
-  const bool is_ours = record.compiler.compare(0, 6, "tpusim") == 0;
-  if (is_ours && mxus <= kMostMxus) {
+  const bool compiles = record.compiler.compare(0, 6, "tpusim") == 0 && !is_hdf5(arguments.input);
+  if (compiles && mxus <= kMostMxus) {
     const std::string count = "core.mxu.count=" + std::to_string(mxus);
     questions.push_back({"twice the MXUs", {count}, {}});
   }

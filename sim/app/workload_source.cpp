@@ -262,15 +262,6 @@ void prepare_program_file(const Arguments& arguments, const MachineParams& param
 
 enum class Source { kZoo, kCaptured, kProgram, kHlo };
 
-/// True for a file that begins as HDF5 files without a user block do.
-bool is_hdf5(const std::string& name) {
-  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
-  if (!fs::is_regular_file(name)) return false;
-  std::string begin(kSignature.size(), '\0');
-  std::ifstream(name, std::ios::binary).read(begin.data(), static_cast<long>(begin.size()));
-  return begin == kSignature;
-}
-
 /// What a workload's name stands for.
 Source source_of(const std::string& name) {
   struct stat status {};
@@ -309,6 +300,14 @@ Source source_of(const std::string& name) {
 }
 
 }  // namespace
+
+bool is_hdf5(const std::string& name) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  if (!fs::is_regular_file(name)) return false;
+  std::string begin(kSignature.size(), '\0');
+  std::ifstream(name, std::ios::binary).read(begin.data(), static_cast<long>(begin.size()));
+  return begin == kSignature;
+}
 
 const hlo::Module& ParsedModules::module(const std::string& path) {
   const auto found = modules_.find(path);

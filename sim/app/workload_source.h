@@ -48,4 +48,7 @@ PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParam
 /// UsageError or WorkloadError.
 hlo::Module workload_module(const Arguments& arguments, const MachineParams& params);
 
+/// Whether a file has the form of programs that were compiled before, and of results.
+bool is_hdf5(const std::string& name);
+
 }  // namespace tpu::app

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <sstream>
 #include <vector>
 
@@ -17,66 +16,82 @@ double step_ms(const traces::RunRecord& record, const Summary& summary, double c
   return all > 0 ? cycles / all * summary.step_mean_ms : 0;
 }
 
-std::vector<std::size_t> by_share(const std::array<double, kResources>& shares) {
-  std::vector<std::size_t> order(kResources);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
-  return order;
-}
-
-double gain_ms(const traces::RunRecord& record, const Summary& summary, std::size_t resource) {
-  const std::size_t set = std::size_t{1} << resource;
-  return step_ms(record, summary, static_cast<double>(record.result.critical_path.gain(set)));
+/// The what-if that changes what a resource takes.
+const char* what_if_of(Resource resource) {
+  switch (resource) {
+    case Resource::kMxu:
+      return "twice the MXUs";
+    case Resource::kHbm:
+      return "HBM free";
+    case Resource::kHost:
+      return "infeed free";
+    case Resource::kIci:
+      return "ICI free";
+    default:
+      return "";
+  }
 }
 
 }  // namespace
 
-std::string critical_path_text(const traces::RunRecord& record, const Summary& summary,
-                               const TextStyle& style) {
+std::vector<Cause> causes_of(const traces::RunRecord& record, const Summary& summary) {
   const CriticalPath& path = record.result.critical_path;
-  if (path.cycles == 0) return "";
+  std::vector<Cause> causes;
+  if (path.cycles == 0) return causes;
   const std::array<double, kResources> shares = path.shares();
+  for (std::size_t r = 0; r < kResources; ++r) {
+    const auto resource = static_cast<Resource>(r);
+    const auto gain = static_cast<double>(path.gain(CriticalPath::set_of(resource)));
+    causes.push_back({resource, shares[r],
+                      step_ms(record, summary, static_cast<double>(path.path[r])),
+                      step_ms(record, summary, gain)});
+  }
+  std::stable_sort(causes.begin(), causes.end(),
+                   [](const Cause& a, const Cause& b) { return a.share > b.share; });
+  return causes;
+}
+
+std::string causes_text(const traces::RunRecord& record, const Summary& summary,
+                        const TextStyle& style) {
+  const std::vector<Cause> causes = causes_of(record, summary);
+  if (causes.empty()) return "";
   std::ostringstream out;
-  out << "What the step depends on      share of the step    on the path   free, gains\n";
-  for (const std::size_t r : by_share(shares)) {
-    if (shares[r] < kShown && path.path[r] == 0) continue;
-    const double on_path = step_ms(record, summary, static_cast<double>(path.path[r]));
-    out << "  " << left(to_string(static_cast<Resource>(r)), 9)
-        << left(bar(shares[r], 24, style), 24) << right(percent(shares[r]), 12)
-        << right(short_time(on_path), 15) << right(short_time(gain_ms(record, summary, r)), 14)
-        << "\n";
+  out << "Why the step takes this long   share of it  on the path   would gain  what\n";
+  for (const Cause& cause : causes) {
+    if (cause.share < kShown && cause.path_ms == 0) continue;
+    const std::string what_if = what_if_of(cause.resource);
+    const std::optional<double> gain = expected_gain_ms(record, summary, what_if);
+    out << "  " << left(to_string(cause.resource), 9) << left(bar(cause.share, 20, style), 20)
+        << right(percent(cause.share), 11) << right(short_time(cause.path_ms), 13)
+        << (gain ? right(short_time(*gain), 13) + "  " + what_if : "") << "\n";
   }
   out << "\n";
   return out.str();
 }
 
-Json critical_path_json(const traces::RunRecord& record, const Summary& summary) {
-  const CriticalPath& path = record.result.critical_path;
+Json causes_json(const traces::RunRecord& record, const Summary& summary) {
   Json rows = Json::array();
-  if (path.cycles == 0) return rows;
-  const std::array<double, kResources> shares = path.shares();
-  for (const std::size_t r : by_share(shares)) {
-    rows.push_back({{"resource", to_string(static_cast<Resource>(r))},
-                    {"share", shares[r]},
-                    {"path_ms", step_ms(record, summary, static_cast<double>(path.path[r]))},
-                    {"gain_ms", gain_ms(record, summary, r)}});
+  for (const Cause& cause : causes_of(record, summary)) {
+    rows.push_back({{"cause", to_string(cause.resource)},
+                    {"share", cause.share},
+                    {"path_ms", cause.path_ms},
+                    {"gain_ms", cause.gain_ms}});
   }
   return rows;
 }
 
-Json op_path_json(const traces::RunRecord& record, std::uint32_t op) {
-  Json on_path = Json::object(), gains = Json::object();
-  if (op < record.result.critical_path.ops.size()) {
-    const CriticalPath::Op& mine = record.result.critical_path.ops[op];
+Json op_causes_json(const traces::RunRecord& record, const OpSummary& op) {
+  Json shares = Json::object(), on_path = Json::object(), gains = Json::object();
+  for (std::size_t r = 0; r < kResources; ++r) {
+    const char* name = to_string(static_cast<Resource>(r));
+    if (op.causes[r] != 0) shares[name] = op.causes[r];
+    if (op.op >= record.result.critical_path.ops.size()) continue;
+    const CriticalPath::Op& mine = record.result.critical_path.ops[op.op];
     const double ms = 1e-3 / record.params.clock_mhz;
-    for (std::size_t r = 0; r < kResources; ++r) {
-      const char* name = to_string(static_cast<Resource>(r));
-      if (mine.path[r] > 0) on_path[name] = static_cast<double>(mine.path[r]) * ms;
-      if (mine.gain[r] != 0) gains[name] = static_cast<double>(mine.gain[r]) * ms;
-    }
+    if (mine.path[r] > 0) on_path[name] = static_cast<double>(mine.path[r]) * ms;
+    if (mine.gain[r] != 0) gains[name] = static_cast<double>(mine.gain[r]) * ms;
   }
-  return {{"path_ms", on_path}, {"gain_ms", gains}};
+  return {{"causes", shares}, {"path_ms", on_path}, {"gain_ms", gains}};
 }
 
 std::optional<double> expected_gain_ms(const traces::RunRecord& record, const Summary& summary,

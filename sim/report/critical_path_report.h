@@ -2,22 +2,34 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sim/report/json_report.h"
 #include "sim/report/text_layout.h"
 
 namespace tpu::report {
 
-/// What the step depends on, by resource, the greatest share first: share of the step, time on the
+/// Why the step takes as long as it does: a resource, its share of the step, its time on the
 /// critical path, what a free one gains of the same program (models/critical_path.h).
-std::string critical_path_text(const traces::RunRecord& record, const Summary& summary,
-                               const TextStyle& style);
+struct Cause {
+  Resource resource = Resource::kMxu;
+  double share = 0;
+  double path_ms = 0;
+  double gain_ms = 0;
+};
+/// Of all resources, the greatest share first: that is the order of what the what-ifs gain. Shares
+/// add up to 1.
+std::vector<Cause> causes_of(const traces::RunRecord& record, const Summary& summary);
 
-/// The same as the key `depends_on`.
-Json critical_path_json(const traces::RunRecord& record, const Summary& summary);
+/// The same as a table, with what the what-if of each would gain of the same program.
+std::string causes_text(const traces::RunRecord& record, const Summary& summary,
+                        const TextStyle& style);
+/// The same as the key `causes`.
+Json causes_json(const traces::RunRecord& record, const Summary& summary);
 
-/// Of an op: `path_ms` and `gain_ms` by resource, over all its executions; those of 0 left out.
-Json op_path_json(const traces::RunRecord& record, std::uint32_t op);
+/// Of an op: shares as `causes`, `path_ms` and `gain_ms` by resource, over all its executions;
+/// those of 0 left out.
+Json op_causes_json(const traces::RunRecord& record, const OpSummary& op);
 
 /// Milliseconds of the mean step that a what-if's change gains when the program stays the same, as
 /// the record of this run has it; nothing for changes that it knows nothing about.

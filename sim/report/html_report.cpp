@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "sim/report/comparison.h"
 #include "sim/report/comparison_table.h"
+#include "sim/report/critical_path_report.h"
 #include "sim/report/energy.h"
 #include "sim/report/report_page.h"
 #include "sim/report/what_if_report.h"
@@ -111,16 +112,11 @@ Json memory_data(const traces::RunRecord& record, const Summary& summary) {
           {"capacity", summary.memory.hbm_capacity_bytes}};
 }
 
-/// Shares of the time by cause, the largest first.
-Json causes_data(const TimeByCause& time) {
-  std::vector<std::size_t> order(kCauses);
-  for (std::size_t cause = 0; cause < kCauses; ++cause) order[cause] = cause;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return time[a] > time[b]; });
-  const double all = total(time);
+/// Shares of the step by cause, the largest first.
+Json causes_data(const traces::RunRecord& record, const Summary& summary) {
   Json causes = Json::object();
-  for (const std::size_t cause : order) {
-    causes[cause_text(cause)] = all > 0 ? time[cause] / all : 0;
+  for (const Cause& cause : causes_of(record, summary)) {
+    causes[tpu::to_string(cause.resource)] = cause.share;
   }
   return causes;
 }
@@ -177,7 +173,7 @@ Json run_data(const traces::RunRecord& record, const Summary& summary) {
       {"peak_flops", record.params.core_peak_flops()},
       {"hbm_rate", record.params.core_hbm_bytes_per_s()},
       {"figures", figures},
-      {"causes", causes_data(summary.causes)},
+      {"causes", causes_data(record, summary)},
       {"ops", ops_data(record, summary)},
       {"timeline", timeline_data(record)},
       {"memory", memory_data(record, summary)},

@@ -32,12 +32,12 @@ Json parameters_json(const MachineParams& params) {
   return all;
 }
 
-/// Shares by cause; those without time are left out.
-Json causes_json(const TimeByCause& time) {
+/// What the sequencers did, as shares; those without time are left out.
+Json sequencer_json(const SequencerAccount& account) {
   Json json = Json::object();
-  const double all = total(time);
-  for (std::size_t cause = 0; cause < kCauses; ++cause) {
-    if (time[cause] > 0) json[cause_name(cause)] = time[cause] / all;
+  const double all = total(account);
+  for (std::size_t part = 0; part < kSequencerParts; ++part) {
+    if (account[part] > 0) json[sequencer_part_name(part)] = account[part] / all;
   }
   return json;
 }
@@ -60,10 +60,9 @@ Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_
   json["compulsory_hbm_bytes"] = number(op.compulsory_hbm_bytes);
   json["dmas"] = number(op.dmas);
   json["ici_bytes"] = number(op.ici_bytes);
-  json["causes"] = causes_json(op.causes);
-  json.update(op_path_json(record, op.op));
+  json.update(op_causes_json(record, op));
   json["bound_by"] = to_string(op.bound);
-  json["bound_share"] = op.bound_share;
+  json["bound_gain"] = op.bound.gain;
   json["busy"] = {{"mxu", op.shares.mxu},
                   {"vector_alu", op.shares.vector_alu},
                   {"vector_load", op.shares.vector_load},
@@ -304,8 +303,8 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["utilization"] = utilization_json(summary.utilization);
   json["idle_fraction"] = summary.idle_fraction;
   json["breakdown"] = breakdown_json(summary.breakdown);
-  json["causes"] = causes_json(summary.causes);
-  json["depends_on"] = critical_path_json(record, summary);
+  json["causes"] = causes_json(record, summary);
+  json["sequencer"] = sequencer_json(summary.sequencer);
   json["units"] = units_json(summary.units);
   json["roofline"] = {{"compute_ms", summary.roofline.compute_ms},
                       {"memory_ms", summary.roofline.memory_ms},

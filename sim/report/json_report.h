@@ -31,7 +31,7 @@ struct CheckedOutput {
 using Json = nlohmann::ordered_json;
 
 /// Of every JSON report, `schema_version`: a key that changes its meaning or goes raises it.
-constexpr int kJsonSchemaVersion = 1;
+constexpr int kJsonSchemaVersion = 2;
 
 /// The report of a run with the keys of README.md in this folder.
 Json to_json(const traces::RunRecord& record, const Summary& summary, const SimulatorCost& cost,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -25,36 +26,39 @@ std::string without_layout(const std::string& shape) {
 }
 
 using Key = std::pair<std::string, std::string>;  // Scope and shape.
-using Times = std::map<Key, TimeByCause>;
+using Times = std::map<Key, ByResource>;
 
-void add(TimeByCause& to, const TimeByCause& time, double factor) {
-  for (std::size_t cause = 0; cause < kCauses; ++cause) to[cause] += factor * time[cause];
+void add(ByResource& to, const ByResource& time, double factor) {
+  for (std::size_t cause = 0; cause < kResources; ++cause) to[cause] += factor * time[cause];
 }
 
 /// us of a step by what is done, and the whole.
 struct StepTimes {
   Times ops;
-  TimeByCause all{};
+  ByResource all{};
 };
 
 StepTimes step_times(const traces::RunRecord& record) {
   StepTimes times;
-  TimeByCause in_ops{};
-  const double cores = static_cast<double>(record.result.cores.size());
+  ByResource in_ops{};
+  const CriticalPath& path = record.result.critical_path;
+  double cycles = 0;
+  std::size_t steps = 1;
   for (const CoreResult& core : record.result.cores) {
-    const double steps = static_cast<double>(std::max<std::size_t>(core.steps.size(), 1));
-    const double us = 1 / (cores * steps * record.params.clock_mhz);
-    add(times.all, time_by_cause(core.total), us);
-    for (std::size_t op = 0; op < core.ops.size(); ++op) {
-      if (core.ops[op].count == 0) continue;
-      const isa::OpInfo& info = record.ops[op];
-      const TimeByCause time = time_by_cause(core.ops[op].counters);
-      add(times.ops[{info.op_name.empty() ? info.name : info.op_name, without_layout(info.shape)}],
-          time, us);
-      add(in_ops, time, us);
-    }
+    cycles += static_cast<double>(core.total.core.total()) /
+              static_cast<double>(record.result.cores.size());
+    steps = std::max(steps, core.steps.size());
   }
-  TimeByCause& outside = times.ops[{kOutside, ""}];
+  const double us = 1 / (static_cast<double>(steps) * record.params.clock_mhz);
+  add(times.all, path.shares(), cycles * us);
+  for (std::size_t op = 0; op < path.ops.size(); ++op) {
+    if (total(path.ops[op].cycles) == 0) continue;
+    const isa::OpInfo& info = record.ops[op];
+    add(times.ops[{info.op_name.empty() ? info.name : info.op_name, without_layout(info.shape)}],
+        path.ops[op].cycles, us);
+    add(in_ops, path.ops[op].cycles, us);
+  }
+  ByResource& outside = times.ops[{kOutside, ""}];
   outside = times.all;
   add(outside, in_ops, -1);
   return times;
@@ -83,8 +87,8 @@ Times by_scope(const Times& times) {
 /// "vector ALU slots +12.1, waits for HBM -3.4": the causes that changed most.
 std::string changed_causes(const OpDifference& row) {
   constexpr std::size_t kMost = 3;
-  std::vector<std::size_t> order(kCauses);
-  for (std::size_t cause = 0; cause < kCauses; ++cause) order[cause] = cause;
+  std::vector<std::size_t> order(kResources);
+  for (std::size_t cause = 0; cause < kResources; ++cause) order[cause] = cause;
   const auto change = [&](std::size_t cause) { return row.second[cause] - row.first[cause]; };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return std::abs(change(a)) > std::abs(change(b));
@@ -94,7 +98,8 @@ std::string changed_causes(const OpDifference& row) {
     if (std::abs(change(order[i])) < 0.05 * std::abs(change(order[0])) || change(order[i]) == 0) {
       break;
     }
-    text += (text.empty() ? "" : ", ") + std::string(cause_text(order[i])) +
+    text += (text.empty() ? "" : ", ") +
+            std::string(tpu::to_string(static_cast<Resource>(order[i]))) +
             (change(order[i]) > 0 ? " +" : " -") + short_number(std::abs(change(order[i])));
   }
   return text;
@@ -112,7 +117,7 @@ void print_row(std::ostringstream& out, double first, double second, const std::
 void print_causes(std::ostringstream& out, const RunDifference& difference) {
   out << "By cause, us of a step\n         A         B       B-A  cause\n";
   std::vector<std::size_t> order;
-  for (std::size_t cause = 0; cause < kCauses; ++cause) {
+  for (std::size_t cause = 0; cause < kResources; ++cause) {
     if (difference.first[cause] != 0 || difference.second[cause] != 0) order.push_back(cause);
   }
   const auto change = [&](std::size_t cause) {
@@ -121,20 +126,23 @@ void print_causes(std::ostringstream& out, const RunDifference& difference) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return change(a) > change(b); });
   for (const std::size_t cause : order) {
-    print_row(out, difference.first[cause], difference.second[cause], cause_text(cause));
+    print_row(out, difference.first[cause], difference.second[cause],
+              tpu::to_string(static_cast<Resource>(cause)));
   }
   print_row(out, total(difference.first), total(difference.second), "all");
 }
 
-Json time_json(const TimeByCause& time) {
+Json time_json(const ByResource& time) {
   Json json = Json::object();
-  for (std::size_t cause = 0; cause < kCauses; ++cause) {
-    if (time[cause] != 0) json[cause_name(cause)] = time[cause];
+  for (std::size_t cause = 0; cause < kResources; ++cause) {
+    if (time[cause] != 0) json[tpu::to_string(static_cast<Resource>(cause))] = time[cause];
   }
   return json;
 }
 
 }  // namespace
+
+double total(const ByResource& time) { return std::accumulate(time.begin(), time.end(), 0.0); }
 
 RunDifference difference_of(const traces::RunRecord& first, const traces::RunRecord& second) {
   RunDifference result;

@@ -5,16 +5,18 @@
 
 #include "sim/report/json_report.h"
 #include "sim/report/text_layout.h"
-#include "sim/report/time_by_cause.h"
 
 namespace tpu::report {
+
+/// Of all resources.
+double total(const ByResource& time);
 
 /// Operations of two runs that do the same work, by their place in the user's program.
 struct OpDifference {
   std::string name;   ///< Scope of the framework, or the operation's own name where it has none.
   std::string shape;  ///< Of the result, without layout; empty where runs agree by scope alone.
   bool in_first = false, in_second = false;
-  TimeByCause first{}, second{};  ///< us of a step, mean of the cores.
+  ByResource first{}, second{};  ///< us of a step by cause, mean of the cores.
   double change() const { return total(second) - total(first); }
 };
 
@@ -25,7 +27,7 @@ struct OpDifference {
 /// cores, from the begin of the first step that counts to the end of the run.
 struct RunDifference {
   std::vector<OpDifference> ops;  ///< Largest change first.
-  TimeByCause first{}, second{};
+  ByResource first{}, second{};
   double change() const { return total(second) - total(first); }
 };
 

@@ -1,7 +1,6 @@
 #include "sim/report/summary.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <numeric>
 
@@ -75,44 +74,38 @@ Shares shares_of(const MachineParams& params, const Counters& counters, double c
   return shares;
 }
 
-Bound bound_of(Resource resource) {
-  constexpr Bound kBounds[] = {Bound::kMxu, Bound::kVpu,    Bound::kLatency,
-                               Bound::kHbm, Bound::kInfeed, Bound::kIci};
-  static_assert(std::size(kBounds) == kResources);
-  return kBounds[static_cast<std::size_t>(resource)];
+/// Shares of an op's time by what it depends on.
+ByResource causes_of(const CriticalPath& path, std::uint32_t op) {
+  if (op >= path.ops.size()) return {};
+  ByResource causes = path.ops[op].cycles;
+  const double all = std::accumulate(causes.begin(), causes.end(), 0.0);
+  for (double& cause : causes) cause = ratio(cause, all);
+  return causes;
 }
 
-/// The resource behind a cause.
-Bound resource_of(std::size_t cause) {
-  if (cause < kScheduleCauses) return bound_of(tpu::resource_of(static_cast<ScheduleCause>(cause)));
-  const std::string wait = cause_name(cause);
-  if (wait == tpu::to_string(CoreState::kMemoryWait)) return Bound::kHbm;
-  if (wait == tpu::to_string(CoreState::kIciWait)) return Bound::kIci;
-  return wait == tpu::to_string(CoreState::kPeerWait) ? Bound::kPeer : Bound::kInfeed;
-}
-
-/// Where the critical path goes through the op, what it spends most time with there; an op that is
-/// not on it, by its own cycles.
+/// Resources that alone shorten the op by `kBinds` of its time, the others as well that come near
+/// the first of them.
 void find_bound(const CriticalPath& path, OpSummary& op) {
-  std::array<double, static_cast<std::size_t>(Bound::kPadding)> time{};
-  if (op.op < path.ops.size()) {
-    for (std::size_t r = 0; r < kResources; ++r) {
-      const Bound bound = bound_of(static_cast<Resource>(r));
-      time[static_cast<std::size_t>(bound)] += static_cast<double>(path.ops[op.op].path[r]);
-    }
+  constexpr double kBinds = 1.0 / 3, kNear = 0.5;
+  constexpr std::size_t kMostNamed = 2;
+  if (op.op >= path.ops.size()) return;
+  const std::array<std::int64_t, kResources>& gains = path.ops[op.op].gain;
+  const std::int64_t most = *std::max_element(gains.begin(), gains.end());
+  op.bound.gain = std::max(0.0, ratio(static_cast<double>(most), op.cycles));
+  if (op.bound.gain < kBinds) return;
+  for (std::size_t r = 0; r < kResources; ++r) {
+    if (static_cast<double>(gains[r]) < kNear * static_cast<double>(most)) continue;
+    op.bound.by.push_back(static_cast<Resource>(r));
   }
-  if (std::accumulate(time.begin(), time.end(), 0.0) <= 0) {
-    for (std::size_t cause = 0; cause < kCauses; ++cause) {
-      time[static_cast<std::size_t>(resource_of(cause))] += op.causes[cause];
-    }
-  }
-  const auto most = std::max_element(time.begin(), time.end());
-  if (*most > 0) op.bound = static_cast<Bound>(most - time.begin());
-  op.bound_share = ratio(*most, std::accumulate(time.begin(), time.end(), 0.0));
-  const bool matmul = op.bound == Bound::kMxu && op.matmul_padding > kMostlyPadding;
-  const bool layout =
-      (op.bound == Bound::kVpu || op.bound == Bound::kHbm) && op.layout_padding > kMostlyPadding;
-  if (matmul || layout) op.bound = Bound::kPadding;
+  std::stable_sort(op.bound.by.begin(), op.bound.by.end(), [&](Resource a, Resource b) {
+    return gains[static_cast<std::size_t>(a)] > gains[static_cast<std::size_t>(b)];
+  });
+  if (op.bound.by.size() > kMostNamed) op.bound.by.clear();
+  if (op.bound.by.size() != 1) return;
+  const Resource by = op.bound.by.front();
+  op.bound.is_padding =
+      (by == Resource::kMxu && op.matmul_padding > kMostlyPadding) ||
+      ((by == Resource::kVector || by == Resource::kHbm) && op.layout_padding > kMostlyPadding);
 }
 
 /// FLOPs of one matmul push: what the MXU can do from it to the next.
@@ -151,8 +144,7 @@ OpSummary summarize_op(const traces::RunRecord& record, std::uint32_t index) {
   op.dmas = static_cast<double>(counters.dmas) * share;
   op.ici_bytes = static_cast<double>(counters.ici_bytes) * share;
   op.shares = shares_of(record.params, counters, static_cast<double>(cycles));
-  op.causes = time_by_cause(counters);
-  for (double& each : op.causes) each *= share;
+  op.causes = causes_of(record.result.critical_path, index);
   if (info.matmul_flops > 0 && info.padded_matmul_flops > 0) {
     op.matmul_padding = op.padded_matmul_flops / op.matmul_flops;
   }
@@ -356,26 +348,14 @@ Memory memory_of(const traces::RunRecord& record) {
 
 }  // namespace
 
-const char* to_string(Bound bound) {
-  switch (bound) {
-    case Bound::kMxu:
-      return "MXU";
-    case Bound::kVpu:
-      return "VPU";
-    case Bound::kHbm:
-      return "HBM";
-    case Bound::kIci:
-      return "ICI";
-    case Bound::kPeer:
-      return "peer";
-    case Bound::kInfeed:
-      return "infeed";
-    case Bound::kLatency:
-      return "latency";
-    case Bound::kPadding:
-      return "padding";
+std::string to_string(const Bound& bound) {
+  if (bound.is_padding) return "padding";
+  std::string text;
+  for (const Resource resource : bound.by) {
+    text += (text.empty() ? "" : "+") + std::string(tpu::to_string(resource));
   }
-  return "?";
+  if (!text.empty()) return text;
+  return bound.gain > 0 ? "balanced" : "";
 }
 
 const char* role_name(isa::BufferRole role) {
@@ -404,7 +384,7 @@ Summary summarize(const traces::RunRecord& record) {
   summary.core_cycles = total.core.total();
   summary.utilization = utilization_of(record, total, summary.model_flops, steps);
   summary.breakdown = breakdown_of(total.core);
-  summary.causes = time_by_cause(total);
+  summary.sequencer = sequencer_account(total);
   summary.units = units_of(record.params, total);
   const Breakdown& parts = summary.breakdown;
   summary.idle_fraction = parts.infeed_wait + parts.outfeed_wait + parts.peer_host_wait +

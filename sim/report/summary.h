@@ -6,20 +6,25 @@
 #include <string>
 #include <vector>
 
-#include "sim/report/time_by_cause.h"
+#include "models/resource.h"
+#include "sim/report/sequencer_account.h"
 #include "traces/run_record.h"
 
 namespace tpu::report {
 
-/// What an op's time goes to most: its causes (time_by_cause.h) by resource. MXU: its ports, and
-/// the loading of weights; VPU: the slots of the vector unit, XLU and EUP; HBM: waits for it, not
-/// its business while the core does something else; ICI, peer (a core that is late), infeed (its
-/// own or of the core that it waits for): waits; latency: everything else, which results, branches
-/// and the schedule take. kPadding replaces kMxu where the padded matrix work is more than 1.5
-/// times the useful work, and kVpu and kHbm where the padded result is more than 1.5 times its own
-/// size.
-enum class Bound : std::uint8_t { kMxu, kVpu, kHbm, kIci, kPeer, kInfeed, kLatency, kPadding };
-const char* to_string(Bound bound);
+/// By Resource.
+using ByResource = std::array<double, kResources>;
+
+/// What an op's time depends on most: the resources that shorten it when one of them takes no time
+/// (CriticalPath::Op::gain). Nothing alone shortens a balanced op by much: its resources hide
+/// behind each other, or each takes a small part.
+struct Bound {
+  std::vector<Resource> by;  ///< The greatest gain first; empty: balanced.
+  bool is_padding = false;  ///< Work that only pads its arrays, in the one resource it is bound by.
+  double gain = 0;          ///< Share of the op's time that the greatest gain is.
+};
+/// "HBM", "MXU+VPU", "balanced", "padding"; nothing of an op that takes no time.
+std::string to_string(const Bound& bound);
 
 /// Shares of an op's cycles, 0 to 1.
 struct Shares {
@@ -33,7 +38,7 @@ struct Shares {
   double ici = 0;
   double peer = 0;
   double infeed = 0;
-  double memory_wait = 0;  ///< Waits for a local DMA; no resource, so it never is the bound.
+  double memory_wait = 0;  ///< Waits for a local DMA; no resource.
   double schedule = 0;     ///< Bundles, and the empty cycles that the schedule asks for.
 
   /// The fullest slot or unit of the vector unit.
@@ -55,11 +60,10 @@ struct OpSummary {
   double dmas = 0;
   double ici_bytes = 0;
   Shares shares;
-  TimeByCause causes{};
+  ByResource causes{};        ///< Shares of its time by what it depends on, which add up to 1.
   double matmul_padding = 1;  ///< Padded over useful matrix FLOPs.
   double layout_padding = 1;  ///< Bytes of the result with and without tile padding.
-  Bound bound = Bound::kLatency;
-  double bound_share = 0;
+  Bound bound;
 };
 
 struct StepSummary {
@@ -134,7 +138,7 @@ struct Summary {
   double examples_per_s = 0;  ///< 0 where the program does not say what an example is.
   Utilization utilization;
   Breakdown breakdown;
-  TimeByCause causes{};            ///< Of all cores together.
+  SequencerAccount sequencer{};    ///< Cycles of all cores together.
   std::vector<UnitSummary> units;  ///< All cores together; MXUs that the machine has.
   double idle_fraction = 0;  ///< The core waits for a host, its own or a peer's, or has no work.
   /// Cores that others waited for, most core cycles first: number and fraction of all cycles.

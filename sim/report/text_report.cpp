@@ -179,34 +179,13 @@ void print_breakdown(std::ostringstream& out, const Summary& summary, const Text
                                                  {"peer's infeed", parts.peer_host_wait},
                                                  {"host wait", parts.host_wait},
                                                  {"finished", parts.finished}};
-  out << "Where the time goes\n";
+  out << "What the cores do\n";
   for (const auto& [label, fraction] : rows) {
     if (fraction <= 0) continue;
     out << "  " << left(label, 14) << bar(fraction, bar_width(style), style)
         << right(percent(fraction), 9) << "\n";
   }
   print_late_core(out, summary);
-  out << "\n";
-}
-
-/// Every cycle by its cause, most first.
-void print_causes(std::ostringstream& out, const Summary& summary, const TextStyle& style) {
-  constexpr double kShown = 0.0005;
-  std::vector<std::size_t> order;
-  const double all = total(summary.causes);
-  for (std::size_t cause = 0; cause < kCauses; ++cause) {
-    if (summary.causes[cause] > kShown * all) order.push_back(cause);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return summary.causes[a] > summary.causes[b];
-  });
-  out << "Every cycle by its cause\n";
-  for (const std::size_t cause : order) {
-    const double fraction = summary.causes[cause] / all;
-    out << "  " << left(cause_text(cause), 23) << bar(fraction, bar_width(style) - 9, style)
-        << right(percent(fraction), 9) << right(short_time(fraction * summary.step_mean_ms), 12)
-        << "\n";
-  }
   out << "\n";
 }
 
@@ -243,14 +222,14 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
   const std::size_t shown = std::min(kExpensiveOps, summary.ops.size());
   out << "The " << shown << " most expensive of " << summary.ops.size() << " operations\n";
   // Beside the figures where there is room for a name, else below them.
-  const int name_width = style.width - (estimates ? 76 : 68);
+  const int name_width = style.width - (estimates ? 80 : 72);
   const bool is_beside = name_width >= 20;
   const bool small = summary.step_mean_ms < 1;
   const auto time = [&](double cycles) {
     return right(short_number(cycles / (record.params.clock_mhz * (small ? 1.0 : 1e3))), 8);
   };
   out << (small ? "      us" : "      ms") << (estimates ? "   XLA's" : "")
-      << "    part   count   MXU   VPU   HBM  bound by  padding"
+      << "    part   count   MXU   VPU   HBM  bound by      padding"
       << (is_beside ? "  operation\n" : "\n");
   for (std::size_t i = 0; i < shown; ++i) {
     const OpSummary& op = summary.ops[i];
@@ -266,12 +245,13 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
                            : std::string(8, ' '))
         << right(percent(total > 0 ? op.cycles / total : 0), 8) << right(short_number(op.count), 8)
         << share(op.shares.mxu) << share(op.shares.vpu()) << share(op.shares.hbm) << "  "
-        << left(to_string(op.bound), 8) << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
+        << left(to_string(op.bound), 12) << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
         << (is_beside ? "  " : "\n          ")
         << fitted(name, is_beside ? name_width : style.width - 10) << "\n";
     print_origin(out, info, style);
   }
-  out << "\n";
+  out << "\n  bound by: what shortens it by a third or more if it takes no time; balanced: nothing "
+         "alone\n\n";
 }
 
 /// "   52.88   68.99    0.77": milliseconds or microseconds of ours, XLA's, and their ratio.
@@ -427,10 +407,9 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_header(out, record, summary);
   print_key_figures(out, record, summary);
   out << training_text(record, style);
-  print_breakdown(out, summary, style);
-  out << critical_path_text(record, summary, style);
-  print_causes(out, summary, style);
+  out << causes_text(record, summary, style);
   out << what_if_text(record, summary);
+  print_breakdown(out, summary, style);
   print_units(out, summary);
   print_ops(out, record, summary, style);
   print_estimates(out, record, summary, style);

@@ -46,6 +46,18 @@ std::string gain_text(const WhatIf& what, const Summary& summary) {
          " (" + percent(gain) + ")";
 }
 
+std::string batch_advice(const WhatIf& what, const traces::RunRecord& record,
+                         const Summary& summary) {
+  const std::string lanes = ": a multiple of 128 fills the lanes, which padding fills now.";
+  if (what.step_ms < summary.step_mean_ms) {
+    return "batch " + std::to_string(record.examples_per_core) + " a core takes longer, " +
+           short_time(summary.step_mean_ms) + ", than " + what.name + ", " +
+           short_time(what.step_ms) + lanes;
+  }
+  return what.name + " makes " + short_number(what.examples_per_s) + " examples/s in place of " +
+         short_number(summary.examples_per_s) + lanes;
+}
+
 }  // namespace
 
 std::vector<std::string> advice(const traces::RunRecord& record, const Summary& summary) {
@@ -55,9 +67,7 @@ std::vector<std::string> advice(const traces::RunRecord& record, const Summary& 
     const double gain = gain_of(what, summary);
     if (changes_batch(what)) {
       if (gain <= 0) continue;
-      sentences.push_back(what.name + " makes " + short_number(what.examples_per_s) +
-                          " examples/s in place of " + short_number(summary.examples_per_s) +
-                          ": a multiple of 128 fills the lanes, which padding fills now.");
+      sentences.push_back(batch_advice(what, record, summary));
     } else if (gain < -kNoGain) {
       sentences.push_back(
           lowered(what.name) + " makes the step longer, " + short_time(what.step_ms) +

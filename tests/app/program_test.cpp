@@ -234,20 +234,20 @@ TEST_F(ProgramTest, AWhatIfIsTheRunWithItsSettings) {
   expect_error(words + " --what-if --values on", 2, "--what-if: expected --values off");
 }
 
-TEST_F(ProgramTest, EveryCycleHasACause) {
+TEST_F(ProgramTest, EveryCycleOfTheSequencersHasACause) {
   for (const char* words : {"run mlp --cores 1 --batch 128", "run mlp --cores 8 --batch 1024",
                             TPUSIM_SOURCE_DIR "/workloads/captured/mlp"}) {
     const std::string run =
         std::string(words).substr(0, 3) == "run" ? words : "run " + std::string(words);
     const json own = report(run);
     double sum = 0, compute = own["breakdown"]["compute"], schedule = 0;
-    for (const auto& [name, share] : own["causes"].items()) {
+    for (const auto& [name, share] : own["sequencer"].items()) {
       sum += share.get<double>();
       if (!own["breakdown"].contains(name)) schedule += share.get<double>();
     }
     EXPECT_NEAR(sum, 1, 1e-9) << words;
     EXPECT_NEAR(schedule, compute, 1e-9) << words;
-    EXPECT_GT(own["causes"].size(), 8u) << words;
+    EXPECT_GT(own["sequencer"].size(), 8u) << words;
     for (const json& op : own["ops"]) {
       sum = 0;
       for (const auto& share : op["causes"]) sum += share.get<double>();
@@ -270,13 +270,13 @@ TEST_F(ProgramTest, ADiffSaysWhichOpAndWhichCause) {
   for (const json& op : diff["ops"]) ops += op["change_us"].get<double>();
   EXPECT_NEAR(ops, change, 1e-6 * change);
   EXPECT_EQ(diff["ops"][0]["in"], json({true, true}));
-  const auto waits = [&](int which) { return diff["causes"][which]["memory_wait"].get<double>(); };
+  const auto waits = [&](int which) { return diff["causes"][which]["HBM"].get<double>(); };
   EXPECT_GT(waits(1) - waits(0), 0.5 * change);
   const json same = json::parse(tpusim("diff a.h5 a.h5 --json -").out);
   EXPECT_EQ(same["change_us"], 0);
   expect_error("diff a.h5", 2, "expected two files or more, A.h5 B.h5, found one");
   expect_error("diff a.h5 b.h5 --json b.h5", 2, "expected a file of its own");
-  EXPECT_NE(tpusim("diff a.h5 b.h5").out.find("waits for HBM +"), std::string::npos);
+  EXPECT_NE(tpusim("diff a.h5 b.h5").out.find("HBM +"), std::string::npos);
 }
 
 TEST_F(ProgramTest, AHostThatIsTooSlowBoundsTheStep) {
@@ -285,7 +285,7 @@ TEST_F(ProgramTest, AHostThatIsTooSlowBoundsTheStep) {
     const json run = report(words + steps);
     EXPECT_NEAR(run["step_time_ms"]["mean"].get<double>(), 128 / 10000.0 * 1e3, 0.01 * 12.8);
     EXPECT_GT(run["idle_fraction"].get<double>(), 0.9);
-    EXPECT_EQ(run["ops"][0]["bound_by"], "infeed");
+    EXPECT_EQ(run["ops"][0]["bound_by"], "host");
   }
   // Without the warm-up the first step also waits for the first batch.
   const json cold = report(words + " --warmup 0");

@@ -193,8 +193,6 @@ TEST(Accounts, AUnitWorksOnBehindAShortWait) {
     ASSERT_EQ(total.core[CoreState::kMemoryWait], 3u);
     const UnitAccount account = unit_account(total, Unit::kMxu0);
     EXPECT_EQ(account.busy, 8u);
-    EXPECT_EQ(total.busy_in_state[static_cast<std::size_t>(Unit::kMxu0)][CoreState::kMemoryWait],
-              3u);
     EXPECT_EQ(account.idle[CoreState::kMemoryWait], 0u);
     // All other cycles of the core, less five of the push.
     EXPECT_EQ(account.idle[CoreState::kIssue], result.cycles - 3 - 5);

@@ -24,7 +24,7 @@ TEST(Link, IsFreeAgainAfterAPause) {
   Link link(2, 1);
   link.pass(0, 100);
   EXPECT_EQ(link.pass(1000, 10).begin, 1000u);
-  EXPECT_EQ(link.busy_cycles(), 55u);
+  EXPECT_EQ(link.account("link", 1000).cycles.at(0).second, 55u);
 }
 
 }  // namespace

@@ -301,7 +301,7 @@ void append(const Counters& c, std::ostringstream& out) {
   for (std::uint64_t cycles : c.schedule) out << ' ' << cycles;
   for (std::size_t s = 0; s < static_cast<std::size_t>(CoreState::kCount); ++s) {
     out << ' ' << c.core[static_cast<CoreState>(s)];
-    for (const auto& unit : c.busy_in_state) out << '/' << unit[static_cast<CoreState>(s)];
+    for (const auto& unit : c.idle) out << '/' << unit[static_cast<CoreState>(s)];
   }
   out << '\n';
 }

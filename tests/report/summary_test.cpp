@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tests/traces/synthetic_record.h"
 
 namespace tpu::report {
@@ -99,89 +101,63 @@ TEST(Summary, OpsAreMeansOverCoresMostExpensiveFirst) {
   EXPECT_EQ(summary.padded_matmul_flops, 3200);
 }
 
-TEST(Summary, EachOpIsBoundByItsLargestShare) {
+TEST(Summary, EachOpIsBoundByWhatShortensIt) {
   const Summary summary = summarize(test::synthetic_record());
-  EXPECT_EQ(summary.ops[0].bound, Bound::kPadding);
-  EXPECT_DOUBLE_EQ(summary.ops[0].bound_share, 480.0 / 600);
+  EXPECT_EQ(to_string(summary.ops[0].bound), "padding");
+  EXPECT_DOUBLE_EQ(summary.ops[0].bound.gain, 480.0 / 600);
   EXPECT_EQ(summary.ops[0].matmul_padding, 2);
   EXPECT_EQ(summary.ops[0].layout_padding, 2);
-  EXPECT_EQ(summary.ops[1].bound, Bound::kHbm);
-  EXPECT_DOUBLE_EQ(summary.ops[1].bound_share, 250.0 / 300);
-  EXPECT_EQ(summary.ops[2].bound, Bound::kInfeed);
-  EXPECT_EQ(summary.ops[2].bound_share, 1);
+  EXPECT_EQ(to_string(summary.ops[1].bound), "HBM");
+  EXPECT_DOUBLE_EQ(summary.ops[1].bound.gain, 250.0 / 300);
+  EXPECT_EQ(to_string(summary.ops[2].bound), "host");
+  EXPECT_EQ(summary.ops[2].bound.gain, 1);
 }
 
-Bound bound_of(const traces::RunRecord& record, std::uint32_t op) {
-  for (const OpSummary& each : summarize(record).ops) {
-    if (each.op == op) return each.bound;
-  }
-  return Bound::kLatency;
-}
-
-TEST(Bound, TheCriticalPathSaysItBeforeTheCyclesOfTheOp) {
+/// The bound of an op of 1,200 cycles with these gains.
+std::string bound_of(const CriticalPath::Op& op, double padding = 1) {
   traces::RunRecord record = test::synthetic_record();
-  record.ops[0].padded_matmul_flops = 0;
+  record.ops[0].padded_matmul_flops =
+      static_cast<std::uint64_t>(padding * static_cast<double>(record.ops[0].matmul_flops));
   record.ops[0].shape.clear();
-  ASSERT_EQ(bound_of(record, 0), Bound::kMxu);
-  CriticalPath& path = record.result.critical_path;
-  path.ops.resize(record.ops.size());
-  path.ops[0].path[static_cast<std::size_t>(Resource::kHbm)] = 60;
-  path.ops[0].path[static_cast<std::size_t>(Resource::kMxu)] = 20;
-  EXPECT_EQ(bound_of(record, 0), Bound::kHbm);
-  EXPECT_DOUBLE_EQ(summarize(record).ops[0].bound_share, 0.75);
-  path.ops[0].path[static_cast<std::size_t>(Resource::kHost)] = 90;
-  EXPECT_EQ(bound_of(record, 0), Bound::kInfeed);
+  record.result.critical_path.ops[0] = op;
+  return to_string(summarize(record).ops[0].bound);
+}
+
+CriticalPath::Op gains(std::int64_t mxu, std::int64_t vector, std::int64_t hbm) {
+  CriticalPath::Op op;
+  // All of the path: a share of the path is no bound.
+  op.path[static_cast<std::size_t>(Resource::kHbm)] = 1200;
+  op.gain[static_cast<std::size_t>(Resource::kMxu)] = mxu;
+  op.gain[static_cast<std::size_t>(Resource::kVector)] = vector;
+  op.gain[static_cast<std::size_t>(Resource::kHbm)] = hbm;
+  return op;
+}
+
+TEST(Bound, AGainOfAThirdIsABoundAndWhatComesNearItToo) {
+  EXPECT_EQ(bound_of(gains(0, 0, 400)), "HBM");
+  EXPECT_EQ(bound_of(gains(0, 0, 399)), "balanced");
+  EXPECT_EQ(bound_of(gains(399, 399, 399)), "balanced");
+  EXPECT_EQ(bound_of(gains(600, 299, 299)), "MXU");
+  EXPECT_EQ(bound_of(gains(300, 0, 600)), "HBM+MXU");
+  EXPECT_EQ(bound_of(gains(400, 500, 0)), "VPU+MXU");
+  EXPECT_EQ(bound_of(gains(400, 400, 400)), "balanced");
+  EXPECT_EQ(bound_of(gains(-400, 0, 0)), "");
 }
 
 TEST(Bound, PaddingNeedsMoreThanHalfAsMuchWorkAgain) {
-  traces::RunRecord record = test::synthetic_record();
-  record.ops[0].padded_matmul_flops = 1200;
-  EXPECT_EQ(bound_of(record, 0), Bound::kMxu);
-  record.ops[0].padded_matmul_flops = 1201;
-  EXPECT_EQ(bound_of(record, 0), Bound::kPadding);
+  EXPECT_EQ(bound_of(gains(900, 0, 0), 1.5), "MXU");
+  EXPECT_EQ(bound_of(gains(900, 0, 0), 1.51), "padding");
+  EXPECT_EQ(bound_of(gains(0, 0, 900), 1.51), "HBM");
+  EXPECT_EQ(bound_of(gains(600, 0, 600), 1.51), "MXU+HBM");
 }
 
-std::uint64_t& cycles_of(Counters& counters, ScheduleCause cause) {
-  return counters.schedule[static_cast<std::size_t>(cause)];
-}
-
-TEST(Bound, TheResourceWithTheMostTimeOfAllCausesIsTheBound) {
-  traces::RunRecord record = test::synthetic_record();
-  record.ops[0].padded_matmul_flops = 0;
-  record.ops[0].shape.clear();
-  const auto set = [&](ScheduleCause a, ScheduleCause b, ScheduleCause rest) {
-    for (CoreResult& core : record.result.cores) {
-      core.ops[0].counters.schedule = {};
-      cycles_of(core.ops[0].counters, a) = 300;
-      cycles_of(core.ops[0].counters, b) = 310;
-      cycles_of(core.ops[0].counters, rest) = 590;
-    }
-    return bound_of(record, 0);
-  };
-  using Cause = ScheduleCause;
-  // Two that share a resource are more than one that has most.
-  EXPECT_EQ(set(Cause::kMxuPush, Cause::kWeights, Cause::kMxuResult), Bound::kMxu);
-  EXPECT_EQ(set(Cause::kMxuPush, Cause::kLoad, Cause::kMxuResult), Bound::kLatency);
-  EXPECT_EQ(set(Cause::kLoad, Cause::kStore, Cause::kMxuPush), Bound::kVpu);
-  EXPECT_EQ(set(Cause::kScalar, Cause::kBranch, Cause::kXlu), Bound::kLatency);
-  record.ops[0].shape = "f32[8,64]{1,0:T(8,128)}";
-  EXPECT_EQ(set(Cause::kVectorAlu, Cause::kEup, Cause::kUnforced), Bound::kPadding);
-}
-
-TEST(Summary, CausesAddUpToTheCyclesOfTheCores) {
-  const traces::RunRecord record = test::synthetic_record();
-  const Summary summary = summarize(record);
-  EXPECT_EQ(total(summary.causes), static_cast<double>(summary.core_cycles));
-  for (const OpSummary& op : summary.ops) EXPECT_DOUBLE_EQ(total(op.causes), op.cycles);
-}
-
-TEST(Bound, WaitingForOtherCoresIsTheInterconnect) {
-  traces::RunRecord record = test::synthetic_record();
-  for (CoreResult& core : record.result.cores) {
-    core.ops[2].counters.core = {};
-    core.ops[2].counters.core.add(CoreState::kIciWait, core.ops[2].cycles);
+TEST(Summary, CausesOfAnOpAddUpAndSoDoesTheAccountOfTheSequencers) {
+  const Summary summary = summarize(test::synthetic_record());
+  EXPECT_EQ(total(summary.sequencer), static_cast<double>(summary.core_cycles));
+  EXPECT_DOUBLE_EQ(summary.ops[0].causes[static_cast<std::size_t>(Resource::kLatency)], 0.2);
+  for (const OpSummary& op : summary.ops) {
+    EXPECT_NEAR(std::accumulate(op.causes.begin(), op.causes.end(), 0.0), 1, 1e-12);
   }
-  EXPECT_EQ(bound_of(record, 2), Bound::kIci);
 }
 
 TEST(Summary, MemoryCountsADonatedOutputOnce) {

@@ -142,6 +142,7 @@ TEST(ProfileText, TheTimestampHasHoursMinutesAndSeconds) {
 TEST(CriticalPathText, HasWhatHasAShareOrAPlaceOnThePath) {
   traces::RunRecord record = test::synthetic_record();
   CriticalPath& critical = record.result.critical_path;
+  critical = {};
   critical.cycles = 2200;
   critical.path[static_cast<std::size_t>(Resource::kMxu)] = 2000;
   critical.path[static_cast<std::size_t>(Resource::kVector)] = 200;
@@ -149,13 +150,14 @@ TEST(CriticalPathText, HasWhatHasAShareOrAPlaceOnThePath) {
     const bool frees_mxu = (set >> static_cast<std::size_t>(Resource::kMxu) & 1) != 0;
     critical.without[set] = frees_mxu ? 1100 : 2200;
   }
-  const auto lines = lines_of(critical_path_text(record, summarize(record), kStyle));
+  const auto lines = lines_of(causes_text(record, summarize(record), kStyle));
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[1].substr(0, 6), "  MXU ");
   EXPECT_EQ(lines[2].substr(0, 6), "  VPU ");
-  for (const char* head : {"share of the step", "on the path", "free, gains"}) {
+  for (const char* head : {"share of it", "on the path", "would gain"}) {
     expect_under(lines[1], lines[0], head);
   }
+  EXPECT_EQ(lines[1].find("twice the MXUs"), lines[0].rfind("what")) << lines[1];
 }
 
 TEST(Paths, SayHowOftenALoopRanAndWhatWasNotReached) {
@@ -175,7 +177,6 @@ class RunDiffTest : public testing::Test {
     second_ = first_;
     for (CoreResult& core : second_.result.cores) {
       core.ops[1].cycles += 2 * 94;
-      core.ops[1].counters.core.add(CoreState::kMemoryWait, 2 * 94);
       core.total.core.add(CoreState::kMemoryWait, 2 * 94);
       for (StepSpan& step : core.steps) {
         step.begin += 94 * (&step - core.steps.data());
@@ -184,6 +185,14 @@ class RunDiffTest : public testing::Test {
       core.end_cycle += 2 * 94;
     }
     second_.result.cycles += 2 * 94;
+    CriticalPath& path = second_.result.critical_path;
+    constexpr auto kHbm = static_cast<std::size_t>(Resource::kHbm);
+    path.cycles += 2 * 94;
+    path.path[kHbm] += 2 * 94;
+    path.ops[1].cycles[kHbm] += 2 * 94;
+    for (std::size_t set = 0; set < CriticalPath::kSets; ++set) {
+      if ((set >> kHbm & 1) == 0) path.without[set] += 2 * 94;
+    }
     second_.ops[2].name = "other.3";
   }
   traces::RunRecord first_ = test::synthetic_record(), second_;
@@ -213,7 +222,7 @@ TEST_F(RunDiffTest, TheTextHasCausesAndOperationsWithWhatChanged) {
   bool has_hbm = false;
   for (std::size_t i = 2; i < causes.size(); ++i) {
     for (const char* head : {" A", " B", "B-A"}) expect_under(causes[i], causes[1], head);
-    has_hbm = has_hbm || causes[i].find("+0.100  waits for HBM") != std::string::npos;
+    has_hbm = has_hbm || causes[i].find("+0.100  HBM") != std::string::npos;
   }
   EXPECT_TRUE(has_hbm) << text;
   const auto lines = lines_of(text);
@@ -222,7 +231,7 @@ TEST_F(RunDiffTest, TheTextHasCausesAndOperationsWithWhatChanged) {
   });
   ASSERT_NE(copy, lines.end());
   EXPECT_EQ(copy->substr(0, 32), "     0.319     0.419    +0.100  ");
-  EXPECT_NE(std::next(copy)->find("waits for HBM +0.100"), std::string::npos) << text;
+  EXPECT_NE(std::next(copy)->find("HBM +0.100"), std::string::npos) << text;
   // Nothing changed there: no cause is named.
   const auto product = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
     return line.find("dot_general") != std::string::npos;

@@ -80,7 +80,7 @@ std::vector<Line> parse(const std::string& path) {
   return lines;
 }
 
-class Recorder : public BundleObserver {
+class Recorder : public Observer {
  public:
   Recorder(const isa::Program& program, const MachineParams& params, std::uint64_t from,
            std::uint64_t to)

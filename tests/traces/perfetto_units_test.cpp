@@ -14,7 +14,7 @@ namespace {
 
 using Spans = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
-class UnitsObserver : public BundleObserver {
+class UnitsObserver : public Observer {
  public:
   explicit UnitsObserver(PerfettoUnits& units) : units_(units) {}
   void on_step(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t) override {}

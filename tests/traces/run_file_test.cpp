@@ -63,9 +63,13 @@ TEST_F(RunFileTest, ARecordComesBack) {
   critical.ops.resize(record.ops.size());
   critical.ops.at(1).path[3] = 4;
   critical.ops.at(1).gain[3] = -2;
+  critical.ops.at(1).cycles[3] = 1.5;
   write_run_file(path_, record);
   const RunRecord back = read_run_file(path_);
   EXPECT_EQ(back.result.critical_path.cycles, 21u);
+  ASSERT_EQ(back.result.parts.size(), record.result.parts.size());
+  EXPECT_EQ(back.result.parts[1].part, record.result.parts[1].part);
+  EXPECT_EQ(back.result.parts[0].cycles, record.result.parts[0].cycles);
   EXPECT_EQ(back.result.critical_path.path, critical.path);
   EXPECT_EQ(back.result.critical_path.without, critical.without);
   EXPECT_EQ(back.result.critical_path.twice_the_mxus, 17u);
@@ -73,6 +77,7 @@ TEST_F(RunFileTest, ARecordComesBack) {
   ASSERT_EQ(back.result.critical_path.ops.size(), critical.ops.size());
   EXPECT_EQ(back.result.critical_path.ops[1].path[3], 4u);
   EXPECT_EQ(back.result.critical_path.ops[1].gain[3], -2);
+  EXPECT_EQ(back.result.critical_path.ops[1].cycles[3], 1.5);
   ASSERT_EQ(back.what_if.size(), 2u);
   EXPECT_EQ(back.what_if[0].name, "HBM free");
   EXPECT_EQ(back.what_if[0].settings, "--set hbm.pin_mbps=1");
@@ -133,8 +138,8 @@ TEST_F(RunFileTest, ARecordComesBack) {
     expect_equal(a.total, b.total);
     EXPECT_EQ(a.waited_for, b.waited_for);
     for (std::size_t unit = 0; unit < kUnits; ++unit) {
-      EXPECT_EQ(a.total.busy_in_state[unit][CoreState::kMemoryWait],
-                b.total.busy_in_state[unit][CoreState::kMemoryWait]);
+      EXPECT_EQ(a.total.idle[unit][CoreState::kMemoryWait],
+                b.total.idle[unit][CoreState::kMemoryWait]);
     }
     ASSERT_EQ(a.ops.size(), b.ops.size());
     for (std::size_t op = 0; op < a.ops.size(); ++op) {
@@ -218,11 +223,11 @@ Table repeated(const Table& table, std::size_t rows) {
 
 TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
   write_run_file(path_, test::synthetic_record());
-  const Hdf5Contents contents = read_hdf5(path_, {"run", 6});
+  const Hdf5Contents contents = read_hdf5(path_, {"run", 7});
   const auto error_with = [&](const char* table, std::size_t rows) -> std::string {
     Hdf5Contents crafted = contents;
     crafted.tables[table] = repeated(contents.table(table), rows);
-    write_hdf5(path_, {"run", 6}, crafted);
+    write_hdf5(path_, {"run", 7}, crafted);
     try {
       read_run_file(path_);
     } catch (const WorkloadError& error) {

@@ -29,12 +29,7 @@ std::vector<std::string> quoted_words(const std::string& line) {
 }
 
 /// With every table that a run may have.
-RunRecord full_record() {
-  RunRecord record = test::synthetic_record_with_events();
-  record.result.critical_path.cycles = 1;
-  record.result.critical_path.ops.resize(record.ops.size());
-  return record;
-}
+RunRecord full_record() { return test::synthetic_record_with_events(); }
 
 std::vector<std::string> readme() {
   std::ifstream in(TPUSIM_SOURCE_DIR "/traces/README.md");
@@ -90,7 +85,7 @@ TEST(RunFileSchema, AttributesNameWhatWasRun) {
   RunRecord record = test::synthetic_record();
   const auto attributes = run_contents(record).attributes;
   EXPECT_EQ(attributes.at("creator").find("tpusim "), 0u);
-  EXPECT_EQ(attributes.at("schema_version"), "6");
+  EXPECT_EQ(attributes.at("schema_version"), "7");
   EXPECT_EQ(attributes.at("configuration_sha256").size(), 64u);
   record.params.hbm.pin_mbps += 1;
   EXPECT_NE(run_contents(record).attributes.at("configuration_sha256"),

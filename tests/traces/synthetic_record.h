@@ -6,6 +6,34 @@
 
 namespace tpu::test {
 
+/// The critical path of the run below: nothing of it hides behind anything, so what a resource
+/// takes is what a free one gains.
+inline CriticalPath synthetic_path() {
+  CriticalPath path;
+  const auto add = [&](std::size_t op, Resource resource, std::uint64_t cycles,
+                       std::uint64_t mean_cycles) {
+    const auto r = static_cast<std::size_t>(resource);
+    path.cycles += cycles;
+    path.path[r] += cycles;
+    path.ops[op].path[r] = cycles;
+    path.ops[op].cycles[r] = static_cast<double>(mean_cycles);
+    path.ops[op].gain[r] = static_cast<std::int64_t>(mean_cycles);
+  };
+  path.ops.resize(3);
+  add(0, Resource::kMxu, 960, 960);
+  add(0, Resource::kLatency, 240, 240);
+  add(1, Resource::kVector, 100, 100);
+  add(1, Resource::kHbm, 500, 500);
+  add(2, Resource::kHost, 400, 300);
+  for (std::size_t set = 0; set < CriticalPath::kSets; ++set) {
+    for (std::size_t r = 0; r < kResources; ++r) {
+      if ((set >> r & 1) == 0) path.without[set] += path.path[r];
+    }
+  }
+  path.twice_the_mxus = path.cycles - path.path[static_cast<std::size_t>(Resource::kMxu)] / 2;
+  return path;
+}
+
 /// A run of two steps of three ops on the two cores of a chip, made up so that every figure of a
 /// report can be worked out by hand. A step takes 1000 cycles on core 0 and 1100 on core 1.
 ///
@@ -107,8 +135,6 @@ inline traces::RunRecord synthetic_record() {
     core.ops[2].counters.core.add(CoreState::kInfeedWait, steps * wait);
     core.total.matmul_pushes = steps * 120;
     core.total.busy_cycles = core.ops[0].counters.busy_cycles;
-    core.total.busy_in_state[static_cast<std::size_t>(Unit::kMxu1)].add(CoreState::kMemoryWait,
-                                                                        steps * 20);
     core.total.vector_alu_ops = steps * 300;
     core.total.hbm_read_bytes = steps * 300 * 300;
     core.total.hbm_write_bytes = steps * 300 * 100;
@@ -117,11 +143,23 @@ inline traces::RunRecord synthetic_record() {
     core.total.core.add(CoreState::kMemoryWait, steps * 250);
     core.total.core.add(CoreState::kInfeedWait, steps * wait);
     core.total.core.add(CoreState::kFinished, 2200 - steps * length);
+    for (std::size_t unit = 0; unit < kUnits; ++unit) {
+      // mxu1 works on for 20 cycles of the memory's wait.
+      const std::uint64_t beside = unit == static_cast<std::size_t>(Unit::kMxu1) ? steps * 20 : 0;
+      CycleAccount<CoreState>& idle = core.total.idle[unit];
+      idle.add(CoreState::kIssue, steps * 650 - (core.total.busy_cycles[unit] - beside));
+      idle.add(CoreState::kMemoryWait, steps * 250 - beside);
+      idle.add(CoreState::kInfeedWait, steps * wait);
+      idle.add(CoreState::kFinished, 2200 - steps * length);
+    }
     core.end_cycle = steps * length;
     core.waited_for[1 - number] = 10 + number;
     record.result.cores.push_back(core);
   }
   record.result.cycles = 2200;
+  record.result.critical_path = synthetic_path();
+  record.result.parts = {{"link 0 of chip 1", {{"busy", 200}, {"idle", 2000}}},
+                         {"link 1 of chip 1", {{"busy", 0}, {"idle", 2200}}}};
   record.result.events = 77;
   record.host_verdict = {"decode and augment bounds the input"};
   record.result.notes = {"host: send and receive are not modelled"};
