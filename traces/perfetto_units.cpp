@@ -15,7 +15,8 @@ constexpr std::uint32_t kFirstRank = 1000;
 
 std::string unit_name(isa::UnitKind unit) {
   static const std::array<const char*, static_cast<std::size_t>(isa::UnitKind::kCount)> kNames{
-      "scalar ALU", "branch", "VALU", "VLD", "VST", "MXU", "XLU", "EUP", "DMA", "sync", "trace"};
+      "scalar ALU", "branch", "VALU", "VLD", "VST",  "CMEM",
+      "MXU",        "XLU",    "EUP",  "DMA", "sync", "trace"};
   return kNames.at(static_cast<std::size_t>(unit));
 }
 
