@@ -17,8 +17,7 @@ std::uint64_t mix(std::uint64_t value) {
   return value ^ value >> 33;
 }
 
-/// When each unit of UnitCycles is done with its last push.
-using UnitTimes = std::array<std::uint64_t, UnitCycles().size()>;
+/// When each unit is done with its last push.
 UnitTimes times_of(const Scoreboard& scoreboard) {
   UnitTimes times{};
   for (std::size_t u = 0; u < times.size(); ++u) times[u] = scoreboard.busy_until(pushed_unit(u));
@@ -39,6 +38,21 @@ constexpr std::uint32_t kLongestDelay = 1U << 30;
 
 bool is_push(QueueOp::Kind kind) { return kind > QueueOp::Kind::kScalarPop; }
 
+/// Cycles for which a push keeps its unit busy.
+std::uint64_t busy_cycles(const QueueOp& op, const CoreParams& params) {
+  switch (op.kind) {
+    case QueueOp::Kind::kMxuRows:
+      return std::uint64_t{params.mxu.push_interval_cycles} * (op.packed ? 2 : 1);
+    case QueueOp::Kind::kXluPush:
+    case QueueOp::Kind::kTransposePush:
+      return params.xlu_interval_cycles;
+    case QueueOp::Kind::kEupPush:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 void add_push(const QueueOp& op, const CoreParams& params,
@@ -46,8 +60,7 @@ void add_push(const QueueOp& op, const CoreParams& params,
   switch (op.kind) {
     case QueueOp::Kind::kMxuRows:
       counters[BlockCounters::kMatmulPushes] += op.blocks;
-      counters[unit_index(Unit::kMxu0) + op.unit] +=
-          params.mxu.push_interval_cycles * (op.packed ? 2 : 1);
+      counters[unit_index(Unit::kMxu0) + op.unit] += busy_cycles(op, params);
       break;
     case QueueOp::Kind::kMxuWeights:
       ++counters[BlockCounters::kWeightPushes];
@@ -55,11 +68,11 @@ void add_push(const QueueOp& op, const CoreParams& params,
     case QueueOp::Kind::kXluPush:
     case QueueOp::Kind::kTransposePush:
       ++counters[BlockCounters::kXluPushes];
-      counters[unit_index(Unit::kXlu)] += params.xlu_interval_cycles;
+      counters[unit_index(Unit::kXlu)] += busy_cycles(op, params);
       break;
     case QueueOp::Kind::kEupPush:
       ++counters[BlockCounters::kEupPushes];
-      ++counters[unit_index(Unit::kEup)];
+      counters[unit_index(Unit::kEup)] += busy_cycles(op, params);
       break;
     default:
       break;
@@ -292,16 +305,29 @@ BlockTable::Outcome BlockTable::look_up(Block& block, StateId entry, std::uint64
   return outcome;
 }
 
-/// Cycles from `now` to `next`, the bundle's own, in which units neither end the work that they had
-/// `before` nor do that of a push: one that interlocks hold begins later.
-void BlockTable::add_idle(const UnitTimes& before, const UnitTimes& after, std::uint64_t now,
+/// For how long each unit is busy with what a bundle pushes.
+UnitTimes BlockTable::pushed_work(const DecodedKernel& kernel, std::uint32_t bundle) const {
+  UnitTimes work{};
+  for (std::uint32_t q = kernel.bundles[bundle].first_queue_op;
+       q < kernel.bundles[bundle + 1].first_queue_op; ++q) {
+    const QueueOp& op = kernel.queue_ops[q];
+    if (op.kind == QueueOp::Kind::kEupPush) continue;
+    const std::uint64_t cycles = busy_cycles(op, params_);
+    if (cycles > 0) work[op.kind == QueueOp::Kind::kMxuRows ? op.unit : work.size() - 1] = cycles;
+  }
+  return work;
+}
+
+/// Cycles from `now` to `next`, a bundle's own, in which units neither end the work that they had
+/// `before` nor do that of its pushes, which begins later where interlocks hold them.
+void BlockTable::add_idle(const UnitTimes& before, const UnitTimes& work, std::uint64_t now,
                           std::uint64_t next, UnitCycles& idle) const {
   for (std::size_t u = 0; u < idle.size(); ++u) {
+    const std::uint64_t after = scoreboard_.busy_until(pushed_unit(u));
     std::uint64_t free = std::max(now, std::min(before[u], next));
-    if (after[u] != before[u]) {
-      const std::uint64_t begin = after[u] - interval_of(pushed_unit(u));
-      idle[u] += static_cast<std::uint32_t>(begin - free);
-      free = std::min(after[u], next);
+    if (after != before[u]) {
+      idle[u] += static_cast<std::uint32_t>(after - work[u] - free);
+      free = std::min(after, next);
     }
     idle[u] += static_cast<std::uint32_t>(next - free);
   }
@@ -322,7 +348,7 @@ BlockTable::Outcome BlockTable::compute(const Block& block, StateId entry, std::
     const std::uint32_t held = scoreboard_.take_held();
     outcome.held += held;
     const std::uint64_t next = now + held + 1 + kernel.bundles[b].delay;
-    add_idle(before, times_of(scoreboard_), now, next, idle);
+    add_idle(before, pushed_work(kernel, b), now, next, idle);
     now = next;
   }
   outcome.exit = number_of(scoreboard_.save(now));

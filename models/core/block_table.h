@@ -41,6 +41,7 @@ struct BlockCounters {
 
 /// Cycles of the units that work on behind a push: MXUs, then the XLU.
 using UnitCycles = std::array<std::uint32_t, 5>;
+using UnitTimes = std::array<std::uint64_t, UnitCycles().size()>;  ///< The same, of a whole run.
 constexpr Unit pushed_unit(std::size_t index) {
   return index == 4 ? Unit::kXlu : static_cast<Unit>(static_cast<std::size_t>(Unit::kMxu0) + index);
 }
@@ -166,12 +167,9 @@ class BlockTable {
   const ScheduleCauses& causes(std::uint32_t kernel);
   Outcome look_up(Block& block, StateId entry, std::uint64_t guards);
   Outcome compute(const Block& block, StateId entry, std::uint64_t guards, UnitCycles& idle);
-  using UnitTimes = std::array<std::uint64_t, UnitCycles().size()>;
-  void add_idle(const UnitTimes& before, const UnitTimes& after, std::uint64_t now,
+  UnitTimes pushed_work(const DecodedKernel& kernel, std::uint32_t bundle) const;
+  void add_idle(const UnitTimes& before, const UnitTimes& work, std::uint64_t now,
                 std::uint64_t next, UnitCycles& idle) const;
-  std::uint64_t interval_of(Unit unit) const {
-    return unit == Unit::kXlu ? params_.xlu_interval_cycles : params_.mxu.push_interval_cycles;
-  }
   StateId number_of(Scoreboard::State state);
   void forget();
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <numeric>
 
+#include "models/memory/hbm_mapping.h"
 #include "models/memory/hbm_timing.h"
 #include "models/network/link.h"
 #include "tests/models/test_program.h"
@@ -52,6 +53,48 @@ kernel top
     EXPECT_GE(channel.at("refresh"), 4 * timing.refresh);
     EXPECT_GT(channel.at("idle"), timing.to_memory(1000));
   }
+}
+
+TEST(PartAccounts, RowsOfABankThatFollowEachOtherMiss) {
+  const MachineParams params;
+  const HbmMapping mapping(32, params.hbm.banks, params.hbm.row_bytes / isa::kHbmGranuleBytes);
+  std::uint64_t far = 1;
+  while (mapping.channel(far) != mapping.channel(0) || mapping.row(far) == mapping.row(0) ||
+         mapping.bank(mapping.row(far)) != mapping.bank(mapping.row(0))) {
+    ++far;
+  }
+  const std::string far_granule = std::to_string(far);
+  const RunResult result = run(program_of("kernel top\n  { dma.hbm_to_vmem 0, 1, 0, 1 }\n" +
+                                          ("  { dma.hbm_to_vmem " + far_granule + ", 1, 8, 1 }\n") +
+                                          "  { dma.done.wait 1, 2 }\n"));
+  const HbmTiming timing(params.hbm, params.clock_mhz);
+  const Cycles channel =
+      cycles_of(result, "HBM of core 0, channel " + std::to_string(mapping.channel(0)));
+  EXPECT_EQ(channel.at("data"), 2 * timing.granule);
+  EXPECT_EQ(channel.at("row miss"), timing.row_miss[0]);
+}
+
+TEST(PartAccounts, UnitsAddUpWhereInterlocksHoldThem) {
+  isa::Program program = program_of(R"(
+kernel top
+  { vmatmul.f32.gmra.mxu0 %v0 }
+  { vmatmul.f32.gmra.mxu0 %v0 }
+  { vadd.xlane.f32.xlu0 %v0 }
+  { vadd.xlane.f32.xlu0 %v0 }
+  { vmatmul.bf16.gmra.mxu1 %v0 }
+  { vmatmul.bf16.gmra.mxu1 %v0 }
+  { vdelay 30 }
+)");
+  program.conventions.interlocked = true;
+  program.chip = "v4";
+  MachineParams params;
+  params.chip = "v4";
+  const RunResult result = run(program, test::on_core(0), params);
+  const Counters& total = result.cores[0].total;
+  EXPECT_EQ(unit_account(total, Unit::kMxu0).busy, 16u);
+  EXPECT_EQ(unit_account(total, Unit::kMxu1).busy, 32u);
+  EXPECT_EQ(unit_account(total, Unit::kXlu).busy, 16u);
+  EXPECT_EQ(unit_account(total, Unit::kMxu0).idle.total(), result.cycles - 16);
 }
 
 TEST(PartAccounts, WhatIsUnderWayAtTheEndIsCutThere) {
