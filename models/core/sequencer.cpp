@@ -829,6 +829,7 @@ void Sequencer::check_accounts() const {
 
 std::vector<Sequencer::FlagAddition> Sequencer::look_ahead(std::uint64_t blocks) {
   looking_ahead_ = true;
+  idle_ = nullptr;  // Of the last block; the table may have forgotten it, and nobody asks it now.
   flags_.end_wait();
   try {
     for (std::uint64_t i = 0; i < blocks && !finished_; ++i) {

@@ -82,6 +82,7 @@ void IciRoutes::route_to(std::uint32_t to) {
       if (step_back(chip, to)) next.push_back(chip);
     }
     std::vector<Direction> taken;
+    taken.reserve(next.size());
     for (const std::uint32_t chip : next) taken.push_back(*step_back(chip, to));
     for (std::size_t i = 0; i < next.size(); ++i) of[next[i]] = taken[i];
     reached = std::move(next);

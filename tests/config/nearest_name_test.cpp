@@ -41,7 +41,8 @@ TEST(NearestName, AWordOfAMegabyteIsNotComparedByItsLetters) {
   for (int i = 0; i < 1000; ++i) many.push_back("name_of_many_letters_" + std::to_string(i));
   const auto begin = std::clock();
   EXPECT_EQ(suggestion(word, many).find(" (there are 1000, such as name"), 0u);
-  EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC);
+  // By its letters it takes minutes; this, three seconds with sanitizers.
+  EXPECT_LT(std::clock() - begin, 20 * CLOCKS_PER_SEC);
 }
 
 TEST(NearestName, HalfOfTheLettersMayDiffer) {
