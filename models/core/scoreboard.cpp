@@ -19,10 +19,11 @@ Scoreboard::Scoreboard(const CoreParams& params, const std::vector<MatrixPort*>&
     : arrays_(arrays),
       mxus_(params.mxu.count, Mxu(params.mxu)),
       xlu_(params, isa::Latencies().transpose_cycles),
-      eup_(params),
+      eup_(1, params.eup_latency_cycles, params.eup_queue_entries),
       to_scalar_(params.scalar_queue_entries),
       to_scalar_latency_(isa::result_latency(isa::Opcode::kVpush)),
-      cmem_(params.cmem) {}
+      cmem_(params.cmem.load_interval_cycles, params.cmem.load_latency_cycles,
+            params.cmem.mib == 0 ? 0 : params.cmem.queue_entries) {}
 
 Scoreboard::Violation Scoreboard::issue(const DecodedKernel& kernel, std::size_t index,
                                         std::uint64_t guards, std::uint64_t now) {

@@ -3,11 +3,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/core/cmem_port.h"
 #include "models/core/decoded_kernel.h"
-#include "models/core/eup.h"
 #include "models/core/matrix_port.h"
 #include "models/core/mxu.h"
+#include "models/core/pipelined_port.h"
 #include "models/core/slow_writes.h"
 #include "models/core/xlu.h"
 #include "models/machine.h"
@@ -70,10 +69,10 @@ class Scoreboard {
   SlowWrites writes_;
   std::vector<Mxu> mxus_;
   Xlu xlu_;
-  Eup eup_;
+  PipelinedPort eup_;
   ResultQueue to_scalar_;
   std::uint32_t to_scalar_latency_;
-  CmemPort cmem_;
+  PipelinedPort cmem_;
   bool interlocked_ = false;
   std::uint64_t held_ = 0;
 };

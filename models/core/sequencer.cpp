@@ -60,8 +60,7 @@ void Sequencer::use_arrays(const std::vector<MatrixPort*>& arrays) {
   if (blocks_.program().conventions.interlocked) {
     throw ConfigurationError(
         "--detail mxu=array: expected code of v2 or v3 or of our compiler, found XLA's code for "
-        "v4, "
-        "which counts on interlocks that the array of single cells leaves out");
+        "v4, which counts on interlocks that the array of single cells leaves out");
   }
   scoreboard_.emplace(params_.core, arrays);
   data_->use_arrays(arrays);

@@ -3,19 +3,17 @@
 #include <cstdint>
 
 #include "models/core/result_queue.h"
-#include "models/params.h"
 
 namespace tpu {
 
-/// The timing of loads of CMEM: one per interval, results in order after `load_latency_cycles`, to
-/// be popped. Stores cost their slot alone; DMAs (DmaEngine) do not meet the loads. Source:
-/// distances in XLA's listings for v4.
-class CmemPort {
+/// The timing of a pipelined unit: it takes a push an `interval` of cycles; results stand in order
+/// `latency` cycles behind their pushes, in a queue, to be popped. So work the transcendental unit
+/// (EUP, a push a cycle) and, in v4, the loads of CMEM, whose stores cost their slot alone and
+/// whose DMAs (DmaEngine) do not meet the loads. Source: distances in XLA's listings.
+class PipelinedPort {
  public:
-  explicit CmemPort(const CmemParams& params)
-      : interval_(params.load_interval_cycles),
-        latency_(params.load_latency_cycles),
-        results_(params.mib == 0 ? 0 : params.queue_entries) {}
+  PipelinedPort(std::uint32_t interval, std::uint32_t latency, std::uint32_t entries)
+      : interval_(interval), latency_(latency), results_(entries) {}
 
   Hazard push(std::uint64_t now) {
     if (now < next_push_) return {Hazard::Kind::kPushEarly, next_push_};
