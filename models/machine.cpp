@@ -49,8 +49,8 @@ constexpr std::size_t kMostFaultyCores = 64;
 /// Passes on what a representative does as what every member of its class does.
 class MemberObserver : public Observer {
  public:
-  MemberObserver(Observer* observer, const CoreClasses& classes)
-      : observer_(observer), classes_(classes) {}
+  MemberObserver(Observer* observer, const CoreClasses& classes, std::uint32_t cores_per_chip)
+      : observer_(observer), classes_(classes), cores_per_chip_(cores_per_chip) {}
   void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,
                std::uint64_t end) override {
     for_members(core, [&](std::uint32_t member) { observer_->on_step(member, step, begin, end); });
@@ -67,6 +67,12 @@ class MemberObserver : public Observer {
   }
   void on_dma(const DmaEvent& event) override { observer_->on_dma(event); }
   void on_bundles(const IssuedBundles& bundles) override { observer_->on_bundles(bundles); }
+  void on_account(const AccountBegin& begin) override {
+    for_members(begin.number, [&](std::uint32_t member) {
+      observer_->on_account(
+          {member, member / cores_per_chip_, member % cores_per_chip_, begin.cycle});
+    });
+  }
 
  private:
   template <class Visit>
@@ -76,6 +82,7 @@ class MemberObserver : public Observer {
 
   Observer* observer_;
   const CoreClasses& classes_;
+  std::uint32_t cores_per_chip_;
 };
 
 std::string listed(const std::vector<std::string>& names, std::size_t most) {
@@ -352,7 +359,7 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   WaitGraph wait_graph(params_, classes.folded() ? classes.size() : numbers.size(),
                        program_.ops.size(), warm_up.at_least());
   const IciRoutes routes(params_);
-  MemberObserver observer(options.observer, classes);
+  MemberObserver observer(options.observer, classes, params_.cores_per_chip);
   RunOptions of_cores = options;
   if (options.observer != nullptr && classes.folded()) of_cores.observer = &observer;
   const CoreSetup setup{params_,     program_,   of_cores, blocks,  followed,

@@ -253,6 +253,10 @@ class Trace : public Observer {
     dmas_.emplace_back(event.source_chip, event.source_core, event.destination_chip,
                        event.destination_core, event.begin, event.end, event.bytes);
   }
+  void on_account(const AccountBegin& begin) override {
+    cores_[begin.number] << "account of " << begin.chip << '.' << begin.core << " from "
+                         << begin.cycle << '\n';
+  }
   void on_restart() override {
     cores_.clear();
     waits_.clear();
@@ -292,7 +296,8 @@ struct Outcome {
 Outcome outcome(const isa::Program& program, const MachineParams& params, bool full,
                 bool watched = true, std::uint32_t construction_seed = 0) {
   RunOptions options;
-  options.steps = 2;
+  options.warmup_steps = program.kernels.front().bundles.size() % 2;
+  options.steps = 2 - options.warmup_steps;
   options.pod_full = full;
   options.construction_seed = construction_seed;
   Trace trace;
