@@ -80,9 +80,9 @@ Sequencer::Next Sequencer::go_ahead(std::uint64_t now) {
     end_wait(now);
   }
   while (!finished_) {
-    if (block_->interacts && next_interaction_ != DecodedBundle::kNone) {
+    if (step_ended_ || (block_->interacts && next_interaction_ != DecodedBundle::kNone)) {
       if (now_ > now) return Next::kAt;
-      switch (interact()) {
+      switch (step_ended_ ? decide_warm_up() : interact()) {
         case Contact::kDone:
           break;
         case Contact::kLater:
@@ -92,6 +92,10 @@ Sequencer::Next Sequencer::go_ahead(std::uint64_t now) {
         case Contact::kWait:
           return Next::kWait;
       }
+    }
+    if (step_ended_) {
+      end_step();
+      continue;
     }
     execute_block();
     go_on();
@@ -597,11 +601,9 @@ void Sequencer::count_guarded(std::uint64_t guards) {
 void Sequencer::go_to(std::uint32_t kernel, std::uint32_t bundle) {
   while (bundle == blocks_.program().kernels[kernel].bundles.size()) {
     if (frames_.empty()) {
-      end_step();
-      if (finished_) return;
-      kernel = 0;
-      bundle = 0;
-      continue;
+      step_ended_ = true;
+      settled_ = kNever;
+      return;
     }
     const Frame frame = frames_.back();
     return_from_kernel();
@@ -708,17 +710,28 @@ void Sequencer::return_from_kernel() {
   }
 }
 
+/// All cores of a run have the same steps of warm-up, whichever is simulated first.
+Sequencer::Contact Sequencer::decide_warm_up() {
+  const std::vector<StepSpan>& before = result_.warmup;
+  if (!result_.steps.empty() || !warm_up_.asks(before.size())) return Contact::kDone;
+  warm_up_.end_step(now_, place_.number, before, now_ - step_begin_);
+  if (ahead_) return Contact::kLater;
+  if (settled_ == now_) return Contact::kDone;
+  settled_ = now_;
+  return Contact::kSettle;
+}
+
 void Sequencer::end_step() {
+  step_ended_ = false;
   limit_step();
   graph_.pass(position());
   const StepSpan span{step_begin_, now_};
   step_begin_ = now_;
   if (result_.steps.empty()) {
-    if (warm_up_.has(result_.warmup, span.end - span.begin)) {
+    if (warm_up_.has(result_.warmup.size())) {
       result_.warmup.push_back(span);
       begin_account();
-      outside_.begin_next_step();
-      return;
+      return begin_step();
     }
   }
   if (observer() != nullptr) {
@@ -727,7 +740,12 @@ void Sequencer::end_step() {
   }
   result_.steps.push_back(span);
   finished_ = result_.steps.size() == options_.steps;
-  if (!finished_) outside_.begin_next_step();
+  if (!finished_) begin_step();
+}
+
+void Sequencer::begin_step() {
+  outside_.begin_next_step();
+  go_to(0, 0);
 }
 
 /// A step of the warm-up ends here. What units still do of its pushes belongs to the account.
@@ -832,6 +850,11 @@ std::vector<Sequencer::FlagAddition> Sequencer::look_ahead(std::uint64_t blocks)
   flags_.end_wait();
   try {
     for (std::uint64_t i = 0; i < blocks && !finished_; ++i) {
+      if (step_ended_) {
+        decide_warm_up();
+        end_step();
+        continue;
+      }
       if (block_->interacts && next_interaction_ != DecodedBundle::kNone) interact();
       execute_block();
       go_on();

@@ -149,7 +149,9 @@ class Sequencer {
   void enter(Block& block);
   void call();
   void return_from_kernel();
+  Contact decide_warm_up();
   void end_step();
+  void begin_step();
   void begin_account();
   Observer* observer() const { return options_.observer; }
   void show_bundles() const;
@@ -184,11 +186,13 @@ class Sequencer {
   std::uint32_t next_interaction_ = 0;  ///< Of the block's first bundle; behind the last: done.
   std::uint32_t pending_target_ = 0;    ///< Where a branch goes after its delay slot's block.
   std::uint64_t now_ = 0;
-  bool ahead_ = false;                         ///< The machine has not reached now_.
-  std::uint64_t settled_ = ~std::uint64_t{0};  ///< Cycle in which everything else has happened.
+  bool ahead_ = false;  ///< The machine has not reached now_.
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  std::uint64_t settled_ = kNever;  ///< Cycle in which everything else has happened.
   std::uint64_t last_contact_ = 0;
   std::vector<Frame> frames_;
   bool finished_ = false;
+  bool step_ended_ = false;  ///< And the code has not begun again.
   bool looking_ahead_ = false;
   std::vector<FlagAddition> additions_;  ///< That were met while looking ahead.
   std::uint64_t step_begin_ = 0;

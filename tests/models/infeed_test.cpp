@@ -182,6 +182,56 @@ TEST(WarmUp, AllCoresCountTheSameSteps) {
   EXPECT_GE(result.cores[0].warmup.size(), 1u);
 }
 
+/// Step i of core c takes about as many thousand cycles as `lengths` says.
+isa::Program stepper(const std::vector<std::vector<std::uint32_t>>& lengths) {
+  constexpr std::uint32_t kStep = 8, kLengths = 16, kStepsPerCore = 8;  // Words of SMEM.
+  isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x1] ;; vdelay 2 }
+  { %s2 = sld [smem:$0x8] ;; vdelay 2 }
+  { %s1 = sshll.u32 %s1, 3 }
+  { %s1 = sadd.s32 %s1, %s2 }
+  { %s2 = sadd.s32 %s2, 1 }
+  { sst [smem:$0x8] %s2 }
+  { %s3 = sld [smem:%s1 + $0x10] ;; vdelay 2 }
+again:
+  { %s3 = sadd.s32 %s3, -1 ;; vdelay 995 }
+  { %p1 = scmp.gt.s32.totalorder %s3, 0 }
+  { sbr.rel (%p1) target = again }
+  { %s4 = smov 0 }
+)");
+  program.initial_smem.push_back({kStep, 0});
+  for (std::uint32_t core = 0; core < lengths.size(); ++core) {
+    for (std::uint32_t step = 0; step < kStepsPerCore; ++step) {
+      const std::size_t last = lengths[core].size() - 1;
+      program.initial_smem.push_back({kLengths + kStepsPerCore * core + step,
+                                      lengths[core][std::min<std::size_t>(step, last)]});
+    }
+  }
+  return program;
+}
+
+/// Cores that run ahead of each other are not simulated in the order in which their steps end.
+TEST(WarmUp, TheCoreWhoseStepEndsFirstDecides) {
+  const auto warmup = [](const std::vector<std::vector<std::uint32_t>>& lengths, bool interpret) {
+    RunOptions options = steps(1, {0, 1});
+    options.most_warmup_steps = 8;
+    options.interpret = interpret;
+    const RunResult result = test::run(stepper(lengths), options);
+    EXPECT_EQ(result.cores[0].warmup.size(), result.cores[1].warmup.size());
+    EXPECT_EQ(result.cores[0].steps.size(), 1u);
+    return result.cores[0].warmup.size();
+  };
+  for (const bool interpret : {false, true}) {
+    // The first core has four steps of its own, the second, which is always ahead, one; and turned.
+    EXPECT_EQ(warmup({{99, 79, 59, 39, 19}, {9}}, interpret), 1u);
+    EXPECT_EQ(warmup({{99}, {29, 23, 17, 11, 5}}, interpret), 5u);
+    // Both end their second step in the same cycle: the one with the smaller number decides.
+    EXPECT_EQ(warmup({{20, 40, 60}, {30, 30, 90}}, interpret), 3u);
+    EXPECT_EQ(warmup({{30, 30, 90}, {20, 40, 60}}, interpret), 1u);
+  }
+}
+
 TEST(Infeed, TheRateIsKeptWithoutDrift) {
   MachineParams params;
   params.host.examples_per_s = 99991;
