@@ -180,9 +180,11 @@ std::string Core::start_dma(const isa::DmaDescriptor& descriptor, UnknownAddress
 /// one is not computed. Where data is still on its way out of the core, all stays as it is.
 void Core::begin_next_step() {
   catch_up(cycle_);
+  Knowledge* knowledge = data_ ? data_->knowledge() : nullptr;
+  if (knowledge != nullptr) knowledge->end_step();
   if (!begins_alike_ || !dma_->idle()) return;
   hbm_.begin_step();
-  if (data_) data_->knowledge()->begin_step();
+  if (knowledge != nullptr) knowledge->begin_step();
 }
 
 void Core::catch_up(std::uint64_t now) {

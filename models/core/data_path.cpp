@@ -63,8 +63,8 @@ void DataPath::prepare_followed(std::uint32_t kernel, std::uint32_t bundle, Scal
 
 void DataPath::execute_followed(std::uint32_t kernel, std::uint32_t bundle) {
   const VectorSlice& slice = followed_->slice(kernel);
-  followed_->spend_instructions(kernel, slice.code.bundles[bundle].instruction_count +
-                                            slice.other_stores.bundles[bundle].instruction_count);
+  knowledge_->spend(kernel, slice.code.bundles[bundle].instruction_count +
+                                slice.other_stores.bundles[bundle].instruction_count);
   isa::execute_bundle(slice.code, bundle, state_, *this);
   knowledge_->commit();
 }

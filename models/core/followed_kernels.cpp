@@ -17,7 +17,8 @@ FollowedKernels::FollowedKernels(const isa::Program& program) : program_(program
 
 void FollowedKernels::begin_run(const FollowLimits& limits) {
   limits_ = limits;
-  used_ = {0, 0, 0};
+  spent_instructions_ = 0;
+  spent_bytes_ = 0;
   spent_.clear();
   wanted_.clear();
   for (auto& [kernel, followed] : kernels_) {
@@ -83,16 +84,16 @@ bool FollowedKernels::refused(Origin origin) const {
 
 void FollowedKernels::spend_instructions(std::uint32_t kernel, std::uint64_t count) const {
   spent_[kernel] += count;
-  used_.instructions += count;
-  if (used_.instructions <= limits_.instructions) return;
+  spent_instructions_ += count;
+  if (spent_instructions_ <= limits_.instructions) return;
   const auto most = std::max_element(spent_.begin(), spent_.end(),
                                      [](auto& a, auto& b) { return a.second < b.second; });
   throw FollowLimit("more instructions than may be followed", most->first);
 }
 
-void FollowedKernels::spend_bytes(std::uint32_t kernel, std::uint64_t count) const {
-  used_.bytes += count;
-  if (used_.bytes > limits_.bytes) {
+void FollowedKernels::spend_bytes(std::uint32_t kernel, std::int64_t more) const {
+  spent_bytes_ += more;
+  if (more > 0 && spent_bytes_ > static_cast<std::int64_t>(limits_.bytes)) {
     throw FollowLimit("more bytes than may be remembered", kernel);
   }
 }

@@ -60,10 +60,13 @@ class FollowedKernels {
   /// `name (3 of 12 vector instructions)`.
   std::vector<std::string> names() const;
 
-  /// Counts vector instructions and bytes of the present run; throws FollowLimit.
   void begin_run(const FollowLimits& limits);
+  /// Counts what the present steps of all cores cost; throws FollowLimit.
   void spend_instructions(std::uint32_t kernel, std::uint64_t count) const;
-  void spend_bytes(std::uint32_t kernel, std::uint64_t count) const;
+  /// The memory of a core holds so many bytes more, or less.
+  void spend_bytes(std::uint32_t kernel, std::int64_t more) const;
+  /// A core begins another step: how many steps a run has changes nothing in what is followed.
+  void give_back(std::uint64_t instructions) const { spent_instructions_ -= instructions; }
 
  private:
   struct Followed {
@@ -79,7 +82,8 @@ class FollowedKernels {
   bool others_refused_ = false;
   std::set<std::uint32_t> refused_;
   FollowLimits limits_;
-  mutable FollowLimits used_{0, 0, 0};
+  mutable std::uint64_t spent_instructions_ = 0;
+  mutable std::int64_t spent_bytes_ = 0;
   mutable std::map<std::uint32_t, std::uint64_t> spent_;  ///< Instructions by kernel.
   mutable std::set<Origin> wanted_;
   std::map<std::uint32_t, Followed> kernels_;

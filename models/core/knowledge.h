@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "isa/core_state.h"
@@ -31,6 +32,13 @@ class Knowledge {
   /// A step begins: what registers and VMEM hold is what the machine happens to hold, as at the
   /// start of the run.
   void begin_step();
+  /// So many vector instructions of a followed kernel are executed.
+  void spend(std::uint32_t kernel, std::uint64_t instructions) {
+    spent_ += instructions;
+    followed_.spend_instructions(kernel, instructions);
+  }
+  /// The present step ends.
+  void end_step() { followed_.give_back(std::exchange(spent_, 0)); }
 
   Origin vector(std::uint8_t reg) const { return vectors_[reg]; }
   Origin rows(std::uint32_t first, std::uint32_t count) const;
@@ -88,6 +96,7 @@ class Knowledge {
   std::uint32_t epoch_ = 0;
   Origin forgotten_;  ///< Of rows of older epochs.
   std::vector<Write> writes_;
+  std::uint64_t spent_ = 0;  ///< Vector instructions of the present step.
 };
 
 }  // namespace tpu

@@ -106,6 +106,7 @@ DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program&
       ports_(ports),
       vmem_rows_((params.core.vmem_mib << 20) / isa::kVmemRowBytes),
       hbm_granules_((std::uint64_t{params.hbm.gib} << 20) / params.cores_per_chip),
+      hbm_bytes_(hbm.bytes()),
       hbm_view_(hbm, program.conventions.granule_bytes, data != nullptr && knowledge == nullptr) {}
 
 // ---- Start
@@ -607,7 +608,6 @@ void DmaEngine::deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& 
     return;
   }
   const std::uint32_t unit = units_per_granule(destination.space, hbm_view_);
-  const std::uint64_t bytes_before = hbm_.bytes();
   for_each_run(destination, descriptor.granules, hbm_view_,
                [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
                  std::uint32_t i = 0;
@@ -623,8 +623,10 @@ void DmaEngine::deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& 
                    i += same;
                  }
                });
-  if (knowledge_ != nullptr && hbm_.bytes() > bytes_before) {
-    knowledge_->followed().spend_bytes(place.kernel, hbm_.bytes() - bytes_before);
+  if (knowledge_ != nullptr) {
+    const std::uint64_t before = std::exchange(hbm_bytes_, hbm_.bytes());
+    knowledge_->followed().spend_bytes(place.kernel,
+                                       static_cast<std::int64_t>(hbm_bytes_ - before));
   }
 }
 

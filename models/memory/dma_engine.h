@@ -182,6 +182,7 @@ class DmaEngine : public HbmClient {
   DmaPorts& ports_;
   const std::uint32_t vmem_rows_;
   const std::uint64_t hbm_granules_;
+  std::uint64_t hbm_bytes_;  ///< Held when somebody last counted.
   GranuleView hbm_view_;
   std::uint64_t next_start_ = 0;
   std::uint64_t infeed_taken_ = 0;  ///< Granules, of all batches.

@@ -282,6 +282,26 @@ TEST(Followed, EveryStepBeginsWithTheInputsOfTheFirst) {
   EXPECT_TRUE(has_note(result, "top (2 of 4 vector instructions)")) << result.notes.at(0);
 }
 
+TEST(Followed, TheLimitOfBytesIsOneOfWhatIsRemembered) {
+  // Each step writes a page of a parameter, which begins the next one as it was.
+  isa::Program program = program_of("kernel top\n" + kLoopOverLoaded + R"(
+  { dma.vmem_to_hbm 0, 1, 256, 2 }
+  { dma.done.wait 2, 1 }
+  { vsyncadd 2, -1 }
+  { vsyncadd 1, -1 }
+)");
+  add_buffer(program, 40, isa::BufferRole::kParameter, {});
+  add_buffer(program, 256, isa::BufferRole::kParameter, {});
+  RunOptions options = test::on_core(0);
+  options.inputs = [](std::uint32_t, const isa::Buffer&) { return std::vector<std::uint32_t>{30}; };
+  options.steps = 3;
+  constexpr std::uint64_t kPageBytes = 64 * isa::kHbmGranuleBytes;
+  options.follow.bytes = kPageBytes;
+  EXPECT_TRUE(has_note(test::run(program, options), "was followed"));
+  options.follow.bytes = kPageBytes - 1;
+  EXPECT_FALSE(has_note(test::run(program, options), "was followed"));
+}
+
 TEST(Followed, OfAKernelTheSliceThatReachesControl) {
   const isa::Program program = counts_and_computes(500);
   RunOptions options = test::on_core(0);
@@ -293,6 +313,12 @@ TEST(Followed, OfAKernelTheSliceThatReachesControl) {
       << result.notes.at(0);
   options.follow.instructions = 400;
   EXPECT_FALSE(has_note(test::run(program, options), "was followed"));
+  // The limit is one of a step: others behind it change nothing.
+  options.follow.instructions = 600;
+  options.steps = 3;
+  const RunResult three = test::run(program, options);
+  EXPECT_EQ(three.cores[0].steps[0].end, result.cycles);
+  EXPECT_TRUE(has_note(three, "was followed: top (5 of 14 vector instructions)"));
 }
 
 TEST(Followed, WhatIsFollowedOnceIsNotAddedAgain) {
