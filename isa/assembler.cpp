@@ -7,8 +7,10 @@
 #include <map>
 #include <optional>
 
+#include "isa/assembler_cursor.h"
 #include "isa/bundle_check.h"
 #include "isa/opcode_table.h"
+#include "isa/program_text.h"
 #include "sim/base/error.h"
 
 namespace tpu::isa {
@@ -18,131 +20,7 @@ constexpr std::size_t kMaxTextBytes = std::size_t{1} << 28;
 constexpr std::uint32_t kMaxInstructionsPerBundle = 16;
 constexpr std::uint32_t kMaxDelay = 1 << 24;
 
-bool is_word_character(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
-}
-
-/// A place in the text.
-struct Mark {
-  std::size_t offset = 0;
-  int line = 1;
-  int column = 1;
-};
-
-/// Walks over the text and says what it finds where.
-class Cursor {
- public:
-  Cursor(std::string_view text, std::string file) : text_(text), file_(std::move(file)) {}
-
-  const Mark& mark() const { return at_; }
-  bool at_end() const { return at_.offset >= text_.size(); }
-  char peek(std::size_t ahead = 0) const {
-    return at_.offset + ahead < text_.size() ? text_[at_.offset + ahead] : '\0';
-  }
-
-  void advance() {
-    if (text_[at_.offset++] == '\n') {
-      ++at_.line;
-      at_.column = 1;
-    } else {
-      ++at_.column;
-    }
-  }
-
-  void skip_space() {
-    while (!at_end()) {
-      if (std::isspace(static_cast<unsigned char>(peek())) != 0) {
-        advance();
-      } else if (peek() == '/' && peek(1) == '/') {
-        while (!at_end() && peek() != '\n') advance();
-      } else if (peek() == '/' && peek(1) == '*') {
-        skip_comment();
-      } else {
-        return;
-      }
-    }
-  }
-
-  /// Takes `literal` when it stands here, behind space.
-  bool take(std::string_view literal) {
-    skip_space();
-    if (text_.substr(at_.offset, literal.size()) != literal) return false;
-    for (std::size_t i = 0; i < literal.size(); ++i) advance();
-    return true;
-  }
-
-  void expect(std::string_view literal) {
-    if (!take(literal)) fail("\"" + std::string(literal) + "\"");
-  }
-
-  /// Letters, digits, dots and underscores; empty when there are none.
-  std::string_view word() {
-    skip_space();
-    const std::size_t begin = at_.offset;
-    while (is_word_character(peek())) advance();
-    return text_.substr(begin, at_.offset - begin);
-  }
-
-  /// A word whose parts hyphens may join: vclamp-gez-f32.
-  std::string_view mnemonic() {
-    const std::size_t begin = (skip_space(), at_.offset);
-    while (!word().empty() && peek() == '-' && is_word_character(peek(1))) advance();
-    return text_.substr(begin, at_.offset - begin);
-  }
-
-  std::string_view peek_word() {
-    const Mark before = (skip_space(), at_);
-    const std::string_view found = word();
-    at_ = before;
-    return found;
-  }
-
-  [[noreturn]] void fail(const std::string& expected) {
-    skip_space();
-    fail_at(at_, "expected " + expected + ", found " + describe());
-  }
-
-  [[noreturn]] void fail_at(const Mark& mark, const std::string& message) const {
-    throw WorkloadError(to_string(SourceLocation{file_, mark.line, mark.column}) + ": " + message);
-  }
-
-  /// What stands here, for messages: printable, short.
-  std::string describe() const {
-    if (at_end()) return "the end of the text";
-    std::size_t length = 1;
-    if (is_word_character(peek())) {
-      while (length < 40 && is_word_character(peek(length))) ++length;
-    }
-    std::string shown = "\"";
-    for (std::size_t i = 0; i < length; ++i) {
-      const auto byte = static_cast<unsigned char>(peek(i));
-      if (byte >= 0x20 && byte < 0x7f) {
-        shown += static_cast<char>(byte);
-      } else {
-        const char digits[] = "0123456789abcdef";
-        shown += "\\x";
-        shown += digits[byte >> 4];
-        shown += digits[byte & 15];
-      }
-    }
-    return shown + "\"";
-  }
-
- private:
-  void skip_comment() {
-    const Mark begin = at_;
-    advance();
-    advance();
-    while (!at_end() && !(peek() == '*' && peek(1) == '/')) advance();
-    if (at_end()) fail_at(begin, "expected the end of this comment, found the end of the text");
-    advance();
-    advance();
-  }
-
-  std::string_view text_;
-  std::string file_;
-  Mark at_;
-};
+using Mark = AssemblerCursor::Mark;
 
 /// A branch to a label that may follow later.
 struct LabelUse {
@@ -160,19 +38,25 @@ class Assembler {
     }
   }
 
-  std::vector<Kernel> file() {
+  /// Kernels; before the first one what `statements` reads.
+  std::vector<Kernel> kernels(ProgramText* statements = nullptr) {
     for (cursor_.skip_space(); !cursor_.at_end(); cursor_.skip_space()) {
       if (cursor_.peek_word() == "kernel") {
         finish_kernel();
         begin_kernel();
-      } else if (kernels_.empty()) {
-        cursor_.fail("\"kernel NAME\" before the first bundle");
-      } else {
+      } else if (!kernels_.empty()) {
         bundle_or_label();
+      } else if (statements == nullptr || !statements->take()) {
+        cursor_.fail("\"kernel NAME\" before the first bundle");
       }
     }
     finish_kernel();
     return std::move(kernels_);
+  }
+
+  Program program(const SizeOfShape& size_of) {
+    ProgramText statements(cursor_, size_of);
+    return statements.finish(kernels(&statements));
   }
 
   Instruction single_instruction() {
@@ -192,56 +76,7 @@ class Assembler {
   void begin_kernel() {
     cursor_.word();
     kernels_.emplace_back();
-    cursor_.skip_space();
-    if (cursor_.peek() == '"') {
-      kernel().name = quoted_name();
-      return;
-    }
-    const auto belongs = [](char c) {
-      return is_word_character(c) || c == '-' || c == '<' || c == '>';
-    };
-    while (belongs(cursor_.peek())) {
-      kernel().name += cursor_.peek();
-      cursor_.advance();
-    }
-    if (kernel().name.empty()) cursor_.fail("the name of a kernel");
-  }
-
-  std::string quoted_name() {
-    const Mark begin = cursor_.mark();
-    cursor_.advance();
-    std::string name;
-    while (cursor_.peek() != '"') {
-      if (cursor_.at_end() || cursor_.peek() == '\n') {
-        cursor_.fail_at(begin, "expected a closing quote on this line, found none");
-      }
-      char c = cursor_.peek();
-      if (c == '\\') {
-        cursor_.advance();
-        c = cursor_.peek();
-        if (c == 'x') {
-          cursor_.advance();
-          const int high = hex_digit();
-          const int low = hex_digit();
-          name += static_cast<char>(high << 4 | low);
-          continue;
-        }
-        if (c != '"' && c != '\\') cursor_.fail("\\\", \\\\ or \\xHH");
-      }
-      name += c;
-      cursor_.advance();
-    }
-    cursor_.advance();
-    if (name.empty()) cursor_.fail_at(begin, "expected the name of a kernel, found an empty one");
-    return name;
-  }
-
-  int hex_digit() {
-    const char c = cursor_.peek();
-    if (std::isxdigit(static_cast<unsigned char>(c)) == 0) cursor_.fail("a hexadecimal digit");
-    cursor_.advance();
-    if (c <= '9') return c - '0';
-    return (c | 0x20) - 'a' + 10;
+    kernel().name = cursor_.name("the name of a kernel");
   }
 
   void finish_kernel() {
@@ -283,7 +118,7 @@ class Assembler {
       return;
     }
     if (!word.empty()) {
-      const std::uint32_t number = integer("the number of a bundle");
+      const std::uint32_t number = cursor_.integer("the number of a bundle");
       if (number != kernel().bundles.size()) {
         cursor_.fail_at(begin, "expected bundle " + std::to_string(kernel().bundles.size()) +
                                    ", found " + word.substr(0, 40));
@@ -315,7 +150,7 @@ class Assembler {
     if (cursor_.peek_word() == "vdelay") {
       cursor_.word();
       const Mark mark = (cursor_.skip_space(), cursor_.mark());
-      const std::uint32_t cycles = integer("a number of cycles");
+      const std::uint32_t cycles = cursor_.integer("a number of cycles");
       if (cycles > kMaxDelay - bundle.delay) {
         cursor_.fail_at(mark, "expected a delay of at most " + std::to_string(kMaxDelay) +
                                   " cycles, found " + std::to_string(cycles));
@@ -379,9 +214,9 @@ class Assembler {
     std::size_t count = row.operand_count;
     if (row.queue == Queue::kTranspose && !row.pops) {
       cursor_.expect("[");
-      in.operands[2] = Operand::immediate_(integer("the number of this push"));
+      in.operands[2] = Operand::immediate_(cursor_.integer("the number of this push"));
       cursor_.expect("/");
-      in.operands[3] = Operand::immediate_(integer("the number of pushes"));
+      in.operands[3] = Operand::immediate_(cursor_.integer("the number of pushes"));
       cursor_.expect("]");
       count = 2;
     }
@@ -400,7 +235,7 @@ class Assembler {
     if (in.opcode == Opcode::kCall) {
       cursor_.expect("site");
       cursor_.expect("=");
-      in.operands[0] = Operand::immediate_(integer("the number of a call site"));
+      in.operands[0] = Operand::immediate_(cursor_.integer("the number of a call site"));
       return;
     }
     for (std::size_t i = 0; i < count; ++i) {
@@ -411,7 +246,7 @@ class Assembler {
 
   std::uint32_t branch_target(std::uint32_t instruction, const Mark& mark) {
     const char c = cursor_.peek();
-    if (std::isdigit(static_cast<unsigned char>(c)) != 0) return integer("a bundle");
+    if (std::isdigit(static_cast<unsigned char>(c)) != 0) return cursor_.integer("a bundle");
     const std::string label(cursor_.word());
     if (label.empty()) cursor_.fail("the number of a bundle or a label");
     label_uses_.push_back({instruction, label, mark});
@@ -466,7 +301,7 @@ class Assembler {
 
   Operand operand(char letter) {
     cursor_.skip_space();
-    if (letter == 'i') return Operand::immediate_(integer("a number"));
+    if (letter == 'i') return Operand::immediate_(cursor_.integer("a number"));
     Operand result;
     const bool negated = letter == 'p' && cursor_.take("!");
     cursor_.skip_space();
@@ -481,67 +316,14 @@ class Assembler {
       const Mark begin = cursor_.mark();
       const std::string expected =
           std::string("a register %") + (letter == 'm' ? "vm" : "p") + "N, 0 or 1";
-      const std::uint32_t value = integer(expected);
+      const std::uint32_t value = cursor_.integer(expected);
       if (value > 1) {
         cursor_.fail_at(begin, "expected " + expected + ", found " + std::to_string(value));
       }
       return Operand::immediate_(value);
     }
     return Operand::immediate_(
-        number(std::string("a register %") + letter + "N or a number", true));
-  }
-
-  std::uint32_t integer(const std::string& expected) { return number(expected, false); }
-
-  /// Bits of an integer (decimal, hexadecimal, negative) or, where allowed, of an fp32 number.
-  std::uint32_t number(const std::string& expected, bool floats) {
-    cursor_.skip_space();
-    const Mark begin = cursor_.mark();
-    std::string text;
-    char last = '\0';
-    while (text.size() < 64) {
-      const char c = cursor_.peek();
-      const bool sign = (c == '-' || c == '+') && (text.empty() || last == 'e' || last == 'E');
-      if (!sign && !is_word_character(c)) break;
-      const bool hexadecimal = text.size() > 1 && (text[1] == 'x' || text[1] == 'X');
-      if (sign && hexadecimal) break;
-      text += c;
-      last = c;
-      cursor_.advance();
-    }
-    if (text.empty()) cursor_.fail(expected);
-    const auto value = floats ? parse_number(text) : parse_integer(text);
-    if (!value) cursor_.fail_at(begin, "expected " + expected + ", found \"" + text + "\"");
-    return *value;
-  }
-
-  static std::optional<std::uint32_t> parse_integer(const std::string& text) {
-    const bool negative = text[0] == '-';
-    std::string_view digits = std::string_view(text).substr(negative ? 1 : 0);
-    int base = 10;
-    if (digits.size() > 2 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X')) {
-      base = 16;
-      digits.remove_prefix(2);
-    }
-    std::uint64_t value = 0;
-    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
-    if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size()) return {};
-    if (value > (negative ? std::uint64_t{1} << 31 : 0xffffffffull)) return {};
-    const auto bits = static_cast<std::uint32_t>(value);
-    return negative ? 0u - bits : bits;
-  }
-
-  static std::optional<std::uint32_t> parse_number(const std::string& text) {
-    if (auto integer = parse_integer(text)) return integer;
-    if (text.find_first_of(".eEnN") == std::string::npos) return {};
-    float value = 0;
-    const char* begin = text.data() + (text[0] == '+' ? 1 : 0);
-    const auto parsed = std::from_chars(begin, text.data() + text.size(), value);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return {};
-    if (value != value) return text[0] == '-' ? 0xffc00000u : 0x7fc00000u;
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(bits));
-    return bits;
+        cursor_.number(std::string("a register %") + letter + "N or a number", true));
   }
 
   void address(Address& address, const OpcodeInfo& row) {
@@ -563,7 +345,7 @@ class Assembler {
     cursor_.skip_space();
     const Mark begin = cursor_.mark();
     if (cursor_.take("$")) {
-      const std::int64_t value = integer("an offset");
+      const std::int64_t value = cursor_.integer("an offset");
       offset += negative ? -value : value;
       if (offset < std::numeric_limits<std::int32_t>::min() ||
           offset > std::numeric_limits<std::int32_t>::max()) {
@@ -593,23 +375,23 @@ class Assembler {
       cursor_.skip_space();
       if (cursor_.peek() == '%') return expect_register('s', address.mask_register);
       cursor_.expect("$");
-      const std::uint32_t mask = integer("a sublane mask");
+      const std::uint32_t mask = cursor_.integer("a sublane mask");
       if (mask > 0xff) cursor_.fail_at(begin, "expected a mask of eight sublanes, found more bits");
       address.sublane_mask = static_cast<std::uint8_t>(mask);
       return;
     }
     cursor_.expect("$");
     if (name == "ss") {
-      address.sublane_stride = static_cast<std::int32_t>(integer("a stride of sublanes"));
+      address.sublane_stride = static_cast<std::int32_t>(cursor_.integer("a stride of sublanes"));
       return;
     }
-    address.pattern = integer("a pattern");
+    address.pattern = cursor_.integer("a pattern");
     if (address.pattern >> 24 != 0) {
       cursor_.fail_at(begin, "expected a pattern of eight octal digits, found more bits");
     }
   }
 
-  Cursor cursor_;
+  AssemblerCursor cursor_;
   std::vector<Kernel> kernels_;
   std::map<std::string, std::uint32_t> labels_;
   std::vector<LabelUse> label_uses_;
@@ -619,7 +401,12 @@ class Assembler {
 }  // namespace
 
 std::vector<Kernel> assemble(std::string_view text, const std::string& file_name) {
-  return Assembler(text, file_name).file();
+  return Assembler(text, file_name).kernels();
+}
+
+Program assemble_program(std::string_view text, const std::string& file_name,
+                         const SizeOfShape& size_of) {
+  return Assembler(text, file_name).program(size_of);
 }
 
 Instruction assemble_instruction(std::string_view text) {

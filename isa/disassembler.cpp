@@ -171,8 +171,12 @@ std::string format_bundle(const Kernel& kernel, const Bundle& bundle) {
   return text + " }";
 }
 
+std::string quoted_name(const std::string& name) {
+  return is_plain_name(name) ? name : quoted(name);
+}
+
 void print_kernel(std::ostream& out, const Kernel& kernel) {
-  out << "kernel " << (is_plain_name(kernel.name) ? kernel.name : quoted(kernel.name)) << "\n";
+  out << "kernel " << quoted_name(kernel.name) << "\n";
   for (std::size_t i = 0; i < kernel.bundles.size(); ++i) {
     std::string number = i == 0 ? "0" : hex(static_cast<std::uint32_t>(i));
     out << std::string(number.size() < 6 ? 6 - number.size() : 0, ' ') << number << " : "

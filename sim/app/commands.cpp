@@ -16,9 +16,8 @@
 #include <set>
 #include <sstream>
 
-#include "isa/assembler.h"
-#include "isa/disassembler.h"
 #include "isa/encoding.h"
+#include "isa/program_text.h"
 #include "sim/app/export_run.h"
 #include "sim/app/file_roles.h"
 #include "sim/app/module_show.h"
@@ -44,6 +43,7 @@
 #include "traces/npz.h"
 #include "traces/program_file.h"
 #include "traces/run_file.h"
+#include "workloads/graph/shape.h"
 
 namespace tpu::app {
 namespace {
@@ -189,6 +189,10 @@ ExitCode scaling(const Arguments& arguments) {
   return ExitCode::kDone;
 }
 
+std::string counted(std::uint64_t number, const std::string& what) {
+  return report::grouped(number) + " " + what + (number == 1 ? "" : "s");
+}
+
 void print_program_line(const isa::Program& program) {
   std::size_t bundles = 0, instructions = 0;
   for (const isa::Kernel& kernel : program.kernels) {
@@ -196,9 +200,10 @@ void print_program_line(const isa::Program& program) {
     instructions += kernel.instructions.size();
   }
   std::cout << program.name << " for " << program.chip << ", " << program.cores
-            << (program.cores == 1 ? " core: " : " cores: ") << program.kernels.size()
-            << " kernels, " << program.call_sites.size() << " calls, " << report::grouped(bundles)
-            << " bundles, " << report::grouped(instructions) << " instructions\n";
+            << (program.cores == 1 ? " core: " : " cores: ")
+            << counted(program.kernels.size(), "kernel") << ", "
+            << counted(program.call_sites.size(), "call") << ", " << counted(bundles, "bundle")
+            << ", " << counted(instructions, "instruction") << "\n";
 }
 
 /// Prints the module after the pass that --dump-after names, or after each.
@@ -256,7 +261,7 @@ ExitCode compile(const Arguments& arguments) {
 
 ExitCode disassemble(const Arguments& arguments) {
   const isa::Program program = traces::read_program_file(arguments.input);
-  isa::print_kernels(std::cout, program.kernels);
+  isa::print_program(std::cout, program);
   return ExitCode::kDone;
 }
 
@@ -280,26 +285,29 @@ std::string read_text_file(const std::string& path) {
   return text.str();
 }
 
-/// A program of kernels alone: the first is the top-level program; call site N calls kernel N, so
-/// that a text can call what it holds.
+isa::ArraySize size_of_shape(const std::string& text) {
+  const hlo::Shape shape = hlo::parse_shape(text);
+  return {static_cast<std::uint64_t>(shape.padded_bytes()),
+          static_cast<std::uint64_t>(shape.unpadded_bytes())};
+}
+
+/// The first kernel is the top-level program.
 ExitCode assemble(const Arguments& arguments) {
   const config::Configuration configuration =
       effective_configuration(arguments, arguments.configs[0]);
   check_files(arguments, {configuration});
-  isa::Program program;
+  isa::Program program =
+      isa::assemble_program(read_text_file(arguments.input), arguments.input, size_of_shape);
+  const std::string& chip = configuration.params.chip;
+  if (!program.chip.empty() && program.chip != chip) {
+    throw WorkloadError(arguments.input + ": expected code for " + chip + ", found \"chip " +
+                        program.chip + "\"; name a machine of that chip with --config");
+  }
   program.name = arguments.input;
-  program.chip = configuration.params.chip;
+  program.chip = chip;
   program.compiler = std::string("tpusim ") + TPUSIM_VERSION + " asm";
-  program.kernels = isa::assemble(read_text_file(arguments.input), arguments.input);
   if (program.kernels.empty()) {
     throw WorkloadError(arguments.input + ": expected at least one kernel, found none");
-  }
-  for (std::uint32_t kernel = 0; kernel < program.kernels.size(); ++kernel) {
-    isa::OpInfo op;
-    op.name = program.kernels[kernel].name;
-    op.category = "assembled";
-    program.ops.push_back(op);
-    program.call_sites.push_back({kernel, kernel, {}});
   }
   if (!arguments.output.empty()) traces::write_program_file(arguments.output, program);
   print_program_line(program);

@@ -114,6 +114,14 @@ void write_perfetto(traces::PerfettoUnits& units, const Arguments& arguments,
                                 " bundles of the window it holds none");
 }
 
+/// A hand-written program may have none.
+void refuse_no_outputs(const isa::Program& program) {
+  const auto is_output = [](const isa::Buffer& b) { return b.role == isa::BufferRole::kOutput; };
+  if (std::any_of(program.buffers.begin(), program.buffers.end(), is_output)) return;
+  throw UsageError("--outputs: expected a program with outputs, found none in " + program.name +
+                   "; an assembler text names them: output 0 y f32[8,128]{1,0:T(8,128)} at 8");
+}
+
 /// The file with the values to start with: --inputs, else the arguments beside recorded outputs.
 traces::NpzFile read_inputs(const Arguments& arguments, const PreparedWorkload& workload) {
   if (!arguments.inputs.empty()) return traces::read_npz(arguments.inputs);
@@ -327,6 +335,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
 
   if (arguments.values) refuse_values_beyond_memory(workload, memory_of_this_computer());
   if (arguments.values && !workload.is_from_xla) refuse_unknown_values(workload);
+  if (!arguments.outputs.empty()) refuse_no_outputs(workload.program);
   Machine machine(configuration.params, workload.program);
   if (arguments.values) load_values(arguments, workload, configuration.params, machine, record);
   const isa::Buffer* loss = arguments.values ? loss_buffer(workload.program) : nullptr;

@@ -156,6 +156,57 @@ TEST_F(ProgramTest, WhatIsDisassembledAssemblesToTheSame) {
   EXPECT_TRUE(tpusim("disasm again.h5").out == text.out);
 }
 
+/// Whole programs, ours and XLA's: buffers, call sites and what is in SMEM at the start, too.
+TEST_F(ProgramTest, WhatIsDisassembledRunsTheSame) {
+  const std::string captured = TPUSIM_SOURCE_DIR "/workloads/captured/mlp";
+  for (const std::string& workload : {std::string("lenet --cores 1 --batch 16"), captured}) {
+    ASSERT_EQ(tpusim("compile " + workload + " -o a.h5").exit_code, 0);
+    write("a.s", tpusim("disasm a.h5").out);
+    const Outcome assembled = tpusim("asm a.s -o b.h5");
+    ASSERT_EQ(assembled.exit_code, 0) << assembled.err;
+    EXPECT_TRUE(tpusim("disasm b.h5").out == text_of(folder_ / "a.s"));
+    const json first = report("run a.h5 --values on --outputs a.npz");
+    const json again = report("run b.h5 --values on --outputs b.npz");
+    EXPECT_EQ(again["steps"], first["steps"]);
+    EXPECT_EQ(again["ops"].size(), first["ops"].size());
+    EXPECT_TRUE(text_of(folder_ / "a.npz") == text_of(folder_ / "b.npz"));
+  }
+  expect_error("asm a.s -o b.h5 --config v2-8", 4, "a.s: expected code for v2, found \"chip v3\"");
+}
+
+TEST_F(ProgramTest, TheExamplesOfTheAssemblerCompute) {
+  const auto array = [](std::vector<std::int64_t> dimensions, std::uint32_t step) {
+    traces::NpzArray result{hlo::ElementType::kF32, dimensions, {}};
+    for (std::int64_t i = 0; i < dimensions[0] * dimensions[1]; ++i) {
+      const float value = static_cast<float>(i * step % 31) / 4 - 3;
+      const auto* bytes = reinterpret_cast<const std::uint8_t*>(&value);
+      result.bytes.insert(result.bytes.end(), bytes, bytes + sizeof value);
+    }
+    return result;
+  };
+  for (const std::string& example : {std::string("add"), std::string("product")}) {
+    const bool adds = example == "add";
+    const traces::NpzFile inputs{{"arg_000", array({8, 128}, 7)},
+                                 {"arg_001", array({adds ? 8 : 128, 128}, 11)}};
+    traces::write_npz((folder_ / "in.npz").string(), inputs);
+    const std::string text = TPUSIM_SOURCE_DIR "/isa/examples/" + example + ".s";
+    ASSERT_EQ(tpusim("asm " + text + " -o e.h5").exit_code, 0);
+    report("run e.h5 --cores 1 --values on --inputs in.npz --outputs out.npz");
+    const std::vector<double> a = traces::to_doubles(inputs.at("arg_000"));
+    const std::vector<double> b = traces::to_doubles(inputs.at("arg_001"));
+    const std::vector<double> out =
+        traces::to_doubles(traces::read_npz((folder_ / "out.npz").string()).at("out_000"));
+    ASSERT_EQ(out.size(), 8u * 128);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      double expected = adds ? a[i] + b[i] : 0;
+      for (std::size_t k = 0; !adds && k < 128; ++k) {
+        expected += a[i / 128 * 128 + k] * b[k * 128 + i % 128];
+      }
+      ASSERT_EQ(out[i], expected) << example << ", element " << i;
+    }
+  }
+}
+
 TEST_F(ProgramTest, AnAssembledProgramRuns) {
   write("a.s",
         "kernel top\n"
@@ -163,6 +214,8 @@ TEST_F(ProgramTest, AnAssembledProgramRuns) {
         "  { %s1 = sadd.s32 %s0, %s0 ;; vdelay 5 }\n");
   ASSERT_EQ(tpusim("asm a.s -o a.h5").exit_code, 0);
   EXPECT_EQ(report("run a.h5")["steps"][0]["cycles"], 1 + 1 + 5);
+  expect_error("run a.h5 --values on --outputs o.npz", 2, "expected a program with outputs");
+  EXPECT_FALSE(fs::exists(folder_ / "o.npz"));
 }
 
 TEST_F(ProgramTest, ARunExportsToPerfetto) {
