@@ -478,7 +478,7 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words) 
     std::cout << help_text(words[0] == "help" && words.size() > 1 ? words[1] : "");
     return std::nullopt;
   }
-  if (words[0] == "--version") {
+  if (words[0] == "--version" || words[0] == "-V" || words[0] == "version") {
     std::cout << "tpusim " << TPUSIM_VERSION << "\n";
     return std::nullopt;
   }

@@ -41,6 +41,8 @@ const std::vector<Command> kCommands{
      false, false},
     {"show", "CONFIG|WORKLOAD", "the parameters of a machine; what a module holds and is bound by",
      true, false, false, true, false, false, false},
+    {"completion", "", "a script that completes these words in bash and zsh", false, false, false,
+     false, false, false, false},
 };
 
 const std::vector<const char*> kWorkloadFlags{

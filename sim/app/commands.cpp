@@ -18,6 +18,7 @@
 
 #include "isa/encoding.h"
 #include "isa/program_text.h"
+#include "sim/app/completion.h"
 #include "sim/app/export_run.h"
 #include "sim/app/file_roles.h"
 #include "sim/app/module_show.h"
@@ -437,12 +438,17 @@ ExitCode execute(const Arguments& arguments) {
   if (arguments.command == "metrics") return print_metrics(arguments);
   if (arguments.command == "list") return list();
   if (arguments.command == "show") return show(arguments);
+  if (arguments.command == "completion") {
+    std::cout << completion_script();
+    return ExitCode::kDone;
+  }
   TPU_CHECK(false, "no command " << arguments.command);
 }
 
 /// Whether stdout gets what programs read: JSON, code, configurations, lists of points.
 bool writes_data(const Arguments& arguments) {
-  return arguments.json == "-" || arguments.command == "disasm" || !arguments.dump_after.empty() ||
+  return arguments.json == "-" || arguments.command == "disasm" ||
+         arguments.command == "completion" || !arguments.dump_after.empty() ||
          (arguments.command == "sweep" && arguments.sweep.action == "plan") ||
          (arguments.command == "show" && is_configuration(arguments.input));
 }

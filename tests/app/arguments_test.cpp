@@ -191,5 +191,27 @@ TEST(Help, ListsEveryCommandAndItsOptions) {
   EXPECT_EQ(help_text("export").find("--batch"), std::string::npos);
 }
 
+/// What bash makes of the script for the last of these words.
+std::string completed(const std::string& words, int last) {
+  const std::string script = "source <(" TPUSIM_PROGRAM " completion); COMP_WORDS=(tpusim " +
+                             words + "); COMP_CWORD=" + std::to_string(last) +
+                             "; cd /; _tpusim; echo ${COMPREPLY[@]}";
+  FILE* pipe = ::popen(("bash -c '" + script + "'").c_str(), "r");
+  std::string text;
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) text += static_cast<char>(c);
+  ::pclose(pipe);
+  return text;
+}
+
+TEST(Completion, KnowsCommandsOptionsAndNames) {
+  EXPECT_EQ(completed("co", 1), "compare compile completion\n");
+  EXPECT_EQ(completed("run --wh", 2), "--what-if\n");
+  EXPECT_EQ(completed("export --wi", 2), "--window\n");
+  EXPECT_EQ(completed("run bert", 2), "bert bert-large\n");
+  EXPECT_EQ(completed("run mlp --config v2-1", 4), "v2-128\n");
+  EXPECT_EQ(completed("run mlp --set core.mxu.co", 4), "core.mxu.count= core.mxu.columns=\n");
+  EXPECT_EQ(completed("sweep st", 2), "status\n");
+}
+
 }  // namespace
 }  // namespace tpu::app

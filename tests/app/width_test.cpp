@@ -53,7 +53,8 @@ class WidthTest : public ProgramTest {
 
 /// Commands whose text is data, or that say nothing.
 bool has_no_report(const std::string& command) {
-  return std::set<std::string>{"disasm", "export", "report", "validate"}.count(command) > 0;
+  return std::set<std::string>{"disasm", "export", "report", "validate", "completion"}.count(
+             command) > 0;
 }
 
 const std::vector<std::string> kReports{
