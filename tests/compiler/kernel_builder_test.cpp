@@ -438,8 +438,8 @@ TEST(KernelBuilder, StridedDmaMovesTiles) {
   const SReg source = builder.operand(0);
   const SReg destination = builder.operand(1);
   // Two tiles out of two rows of three tiles each.
-  const auto in = builder.descriptor(true, {8, 12, 4, 0, 0});
-  const auto out = builder.descriptor(false, {8, 4, 4, 0, 0});
+  const auto in = builder.descriptor(true, {4, 2, 12});
+  const auto out = builder.descriptor(false, {8});
   builder.loop(3, [&](SReg column) {
     builder.start(in, builder.add(source, builder.shift_left(column, 2)), space, flag);
     builder.wait(flag, 8);

@@ -540,13 +540,11 @@ SReg KernelBuilder::endpoint(std::uint32_t space_code) {
   return or_(core_endpoint_, space_code << 8);
 }
 
-DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const DmaShape& shape) {
+DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const StridedBox& box) {
   const DmaDescriptorHandle handle{allocate_smem(8), to_vmem};
-  const auto side = [&](std::uint32_t stride, std::uint32_t run) {
-    if (run == 0 || (run >= shape.granules && !shape.keep_runs)) {
-      run = std::min<std::uint32_t>(shape.granules, 1U << 14);
-      stride = run;
-    }
+  const auto side = [&](std::uint32_t stride) {
+    std::uint32_t run = box.run;
+    if (!box.has_gaps(stride)) stride = run = std::min<std::uint32_t>(box.granules(), 1U << 14);
     if (run >= 1U << 16 || stride >= 1U << 16) {
       throw WorkloadError(
           draft_->name + ": expected DMAs with runs and strides below 65536 KiB, found runs of " +
@@ -554,15 +552,15 @@ DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const DmaShape& shap
     }
     return stride << 16 | run;
   };
-  const std::uint32_t hbm = side(shape.hbm_stride, shape.hbm_run);
-  const std::uint32_t vmem = side(shape.vmem_stride, shape.vmem_run);
+  const std::uint32_t hbm = side(box.hbm_stride);
+  const std::uint32_t vmem = side(box.vmem_stride);
   const SReg hbm_end = endpoint(kHbmCode);
   const SReg vmem_end = endpoint(kVmemCode);
   store_smem(handle.word + 1, to_vmem ? vmem_end : hbm_end);
   store_smem(handle.word + 2, to_vmem ? vmem : hbm);
   store_smem(handle.word + 4, to_vmem ? hbm_end : vmem_end);
   store_smem(handle.word + 5, to_vmem ? hbm : vmem);
-  store_smem(handle.word + 6, kDmaControl | shape.granules);
+  store_smem(handle.word + 6, kDmaControl | box.granules());
   return handle;
 }
 

@@ -25,15 +25,18 @@ constexpr std::uint32_t kKernelFlagEnd = 64;
 constexpr std::uint32_t kChipIdWord = 0;
 constexpr std::uint32_t kCoreIdWord = 1;
 
-/// A two-dimensional DMA between HBM and VMEM: `granules` in runs; each side advances by its own
-/// stride after its run. All sizes in granules of 1 KiB (two VMEM rows).
-struct DmaShape {
-  std::uint32_t granules = 0;
-  std::uint32_t hbm_stride = 0;
-  std::uint32_t hbm_run = 0;  ///< 0: contiguous.
-  std::uint32_t vmem_stride = 0;
-  std::uint32_t vmem_run = 0;  ///< 0: contiguous.
-  bool keep_runs = false;      ///< Runs are as given even where one covers all granules.
+/// A strided box of HBM and its place in VMEM: pieces of contiguous granules of 1 KiB (two VMEM
+/// rows); each side has its own distance from one piece to the next.
+struct StridedBox {
+  std::uint32_t run = 0;          ///< Granules of a piece.
+  std::uint32_t runs = 1;         ///< Pieces.
+  std::uint32_t hbm_stride = 0;   ///< Granules from piece to piece; 0: they are neighbours.
+  std::uint32_t vmem_stride = 0;  ///< The same in VMEM.
+
+  std::uint32_t granules() const { return run * runs; }
+  /// Whether a side that advances by `stride` leaves gaps.
+  bool has_gaps(std::uint32_t stride) const { return runs > 1 && stride != 0 && stride != run; }
+  bool is_contiguous() const { return !has_gaps(hbm_stride) && !has_gaps(vmem_stride); }
 };
 
 /// A descriptor in SMEM whose constant words are stored once; made by KernelBuilder::descriptor().
@@ -203,8 +206,8 @@ class KernelBuilder {
   void dma_out(const VmemAddress& from, ScalarOperand hbm, ScalarOperand granules,
                ScalarOperand flag);
   /// Allocates a descriptor and stores its constant words (here: call it outside of loops).
-  DmaDescriptorHandle descriptor(bool to_vmem, const DmaShape& shape);
-  /// Starts the descriptor's DMA. `granules` other than the shape's when given.
+  DmaDescriptorHandle descriptor(bool to_vmem, const StridedBox& box);
+  /// Starts the descriptor's DMA. `granules`: the first ones of the box alone.
   void start(const DmaDescriptorHandle& descriptor, ScalarOperand hbm, const VmemAddress& vmem,
              ScalarOperand flag);
   void start(const DmaDescriptorHandle& descriptor, ScalarOperand hbm, const VmemAddress& vmem,

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "sim/base/ceil_divide.h"
-#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/box_dma.h"
 
 namespace tpu::compiler {
 
@@ -14,7 +14,7 @@ struct BlockShape {
   std::uint32_t tile_granules = 4;      ///< 4: 32-bit elements, 2: bf16.
   std::uint32_t rows = 1, columns = 1;  ///< Tiles of the matrix.
   std::uint32_t block_rows = 1, block_columns = 1;
-  /// Several whole matrices in one block: their distance in HBM. In VMEM each takes block_rows rows
+  /// The same block of several matrices: their distance in HBM. In VMEM each takes block_rows rows
   /// of tiles.
   std::uint32_t matrices = 1, matrix_stride = 0;
 
@@ -26,7 +26,8 @@ struct BlockShape {
   std::uint32_t matrix_granules() const { return rows * columns * tile_granules; }
 };
 
-/// Moves such blocks. One DMA per block.
+/// Moves such blocks: one DMA per block, or per matrix where blocks of several have gaps between
+/// rows.
 class BlockDma {
  public:
   /// Stores the constant words of a descriptor where one is needed: outside of loops.
@@ -40,14 +41,15 @@ class BlockDma {
   ScalarOperand granules(SReg row_block, SReg column_block);
 
  private:
-  /// Tiles of the block along one direction: a constant, or the last block's where it is smaller.
-  ScalarOperand extent(SReg block, std::uint32_t tiles, std::uint32_t block_tiles);
+  /// Tiles of the block along one direction, times a factor: a constant, or the last block's where
+  /// it is smaller.
+  ScalarOperand extent(SReg block, std::uint32_t tiles, std::uint32_t block_tiles,
+                       std::uint32_t factor);
+  ScalarOperand matrix_granules(SReg row_block, SReg column_block, std::uint32_t matrices);
 
   KernelBuilder& builder_;
-  bool to_vmem_;
   BlockShape shape_;
-  bool contiguous_;
-  DmaDescriptorHandle descriptor_;
+  BoxDma dma_;
 };
 
 }  // namespace tpu::compiler

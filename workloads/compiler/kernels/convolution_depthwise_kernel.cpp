@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/kernels/convolution_blocks.h"
+#include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/step_counter.h"
 #include "workloads/compiler/kernels/tile_grid.h"
@@ -200,7 +200,7 @@ class DepthwiseKernel {
   MatmulMemory clearing_;
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: input, window or gradient, result.
-  std::optional<ImageRows> input_rows_, other_rows_;
+  std::shared_ptr<ImageRows> input_rows_, other_rows_;
   VmemRegion window_;  ///< As it lies in HBM.
   VmemRegion spread_;  ///< With the batch in the lanes: a register per position and row tile.
   VmemRegion sums_;    ///< Of a weight gradient: a register per position and tile of features.
@@ -233,9 +233,7 @@ ImageShape DepthwiseKernel::image(const SpatialDimension& y, std::int64_t x, boo
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(input ? y.input : gradient() ? y.window : y.output);
   shape.row_stride = static_cast<std::uint32_t>(x) * pixel;
-  shape.run = sizes_.block_rows * sizes_.lane_tiles * tile;
-  shape.run_stride = pixel;
-  shape.row_granules = static_cast<std::uint32_t>(x) * shape.run;
+  shape.row = {sizes_.block_rows * sizes_.lane_tiles * tile, static_cast<std::uint32_t>(x), pixel};
   shape.block_rows = input ? sizes_.slab_y : sizes_.out_y;
   shape.pitch = input ? sizes_.slab_x * sizes_.input_pixel : sizes_.out_x * sizes_.other_pixel;
   return shape;
@@ -249,47 +247,32 @@ void DepthwiseKernel::add_input() {
   const std::int64_t begin = std::max<std::int64_t>(0, sizes_.first_x);
   const std::int64_t end = std::min<std::int64_t>(width().input, sizes_.first_x + sizes_.slab_x);
   ImageShape shape = image(height(), width().input, true);
-  shape.row_granules =
-      static_cast<std::uint32_t>(std::max<std::int64_t>(0, end - begin)) * shape.run;
+  shape.row.runs = static_cast<std::uint32_t>(std::max<std::int64_t>(0, end - begin));
   shape.shift = static_cast<std::int32_t>(sizes_.first_y);
-  input_rows_.emplace(builder_, true, shape);
-  const std::uint32_t step = sizes_.block_y * step_y();
-  const std::uint32_t skipped = static_cast<std::uint32_t>(begin) * shape.run_stride;
-  const std::int64_t border = (begin - sizes_.first_x) * sizes_.input_pixel;
-  const std::uint32_t part = shape.run;
-  TileGrid::Input input;
-  input.dimensions = {kRows, kY};
-  input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
-  input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base =
-        weighted_sum(builder_, {point[kRows]}, {part}, builder_.load_smem(addresses_));
-    input_rows_->start(builder_.add(base, skipped), first_row(point, step), to.plus(border), flag);
-  };
-  input.granules = [=](const GridPoint& point) {
-    return ScalarOperand(input_rows_->granules(first_row(point, step)));
-  };
-  grid_->add_input(input);
+  input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
+  grid_->add_input(image_block(
+      input_rows_, {kRows, kY}, static_cast<std::uint32_t>(sizes_.slab_rows),
+      [=](const GridPoint& point) {
+        const SReg base =
+            weighted_sum(builder_, {point[kRows]}, {shape.row.run}, builder_.load_smem(addresses_));
+        return builder_.add(base, static_cast<std::uint32_t>(begin) * shape.row.hbm_stride);
+      },
+      [this](const GridPoint& point) { return first_row(point, sizes_.block_y * step_y()); },
+      (begin - sizes_.first_x) * sizes_.input_pixel));
 }
 
 /// The result, or its gradient.
 void DepthwiseKernel::add_other() {
   const ImageShape shape = image(height(), gradient() ? width().window : width().output, false);
-  other_rows_.emplace(builder_, gradient(), shape);
+  other_rows_ = std::make_shared<ImageRows>(builder_, gradient(), shape);
   const std::uint32_t word = addresses_ + (gradient() ? 1 : 2);
-  const std::uint32_t part = shape.run;
-  const auto start = [=](const GridPoint& point, const VmemAddress& block, ScalarOperand flag) {
-    const SReg base = weighted_sum(builder_, {point[kRows]}, {part}, builder_.load_smem(word));
-    other_rows_->start(base, first_row(point, sizes_.out_y), block, flag);
-  };
-  const auto granules = [=](const GridPoint& point) {
-    return ScalarOperand(other_rows_->granules(first_row(point, sizes_.out_y)));
-  };
-  const auto rows = static_cast<std::uint32_t>(sizes_.other_rows);
-  if (gradient()) {
-    grid_->add_input({{kRows, kY}, rows, start, granules});
-  } else {
-    grid_->add_output({{kRows, kY}, rows, start, granules});
-  }
+  const TileGrid::Block block = image_block(
+      other_rows_, {kRows, kY}, static_cast<std::uint32_t>(sizes_.other_rows),
+      [=](const GridPoint& point) {
+        return weighted_sum(builder_, {point[kRows]}, {shape.row.run}, builder_.load_smem(word));
+      },
+      [this](const GridPoint& point) { return first_row(point, sizes_.out_y); });
+  gradient() ? grid_->add_input(block) : grid_->add_output(block);
 }
 
 /// Pixels of the blocks that no DMA writes are 0 for good.

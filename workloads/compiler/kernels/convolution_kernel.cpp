@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/kernels/block_dma.h"
+#include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/image_rows.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
@@ -45,7 +45,7 @@ class ConvolutionKernel {
 
   LoweredKernel emit() {
     results_.start(sizes_.column_tiles);
-    store_addresses();
+    addresses_ = store_addresses(builder_, epilogue_);
     store_taps();
     if (masks()) memory_.make_masks(problem_.contracted);
     make_grid();
@@ -76,20 +76,16 @@ class ConvolutionKernel {
   /// Some pixels of the result meet no position of the window.
   bool has_gaps() const;
 
-  void store_addresses();
   void store_taps();
   void make_grid();
   void add_input();
   void add_window();
-  void add_output();
   ImageShape result_image(ElementType type) const;
-  SReg result_base(std::uint32_t word, ElementType type, const GridPoint& point);
+  TileGrid::Block result_block(ElementType type, bool to_vmem, std::uint32_t word);
   SReg first_input_row(const GridPoint& point);
   SReg first_output_row(const GridPoint& point);
-  void start_window(const GridPoint& point, const VmemAddress& to, ScalarOperand flag);
-  ScalarOperand window_granules(const GridPoint& point);
   void clear_borders();
-  void clear_rows_outside();
+  void clear_outside();
   void clear_weight_rows();
   void work();
   void multiply();
@@ -112,9 +108,7 @@ class ConvolutionKernel {
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: input, window, result, operands behind the product.
   std::uint32_t tap_words_ = 0;
-  std::optional<ImageRows> input_rows_, output_rows_;
-  std::vector<std::unique_ptr<ImageRows>> epilogue_rows_;
-  std::optional<DmaDescriptorHandle> window_dma_;
+  std::shared_ptr<ImageRows> input_rows_;
   std::vector<int> epilogue_inputs_;
   std::uint32_t fetched_x_ = 0;  ///< Pixels of an input row that are fetched,
   std::int64_t first_x_ = 0;     ///< from this one on.
@@ -125,17 +119,6 @@ bool ConvolutionKernel::has_gaps() const {
   const auto starts =
       std::count_if(taps_.begin(), taps_.end(), [](const Tap& t) { return t.starts; });
   return starts != static_cast<std::ptrdiff_t>(sizes_.phases_y * sizes_.phases_x);
-}
-
-void ConvolutionKernel::store_addresses() {
-  addresses_ = builder_.allocate_smem(3 + static_cast<std::uint32_t>(epilogue_.operands.size()));
-  builder_.store_smem(addresses_, builder_.operand(epilogue_.lhs));
-  builder_.store_smem(addresses_ + 1, builder_.operand(epilogue_.rhs));
-  builder_.store_smem(addresses_ + 2, builder_.operand(epilogue_.results.front().operand));
-  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
-    builder_.store_smem(addresses_ + 3 + static_cast<std::uint32_t>(i),
-                        builder_.operand(epilogue_.operands[i].operand));
-  }
 }
 
 /// Per position of the window: offsets in VMEM rows of the input, the weights and the sums, and the
@@ -161,7 +144,10 @@ void ConvolutionKernel::make_grid() {
                                            tiles_of(sizes_.pixels_y, tiling_.block_y)});
   add_input();
   add_window();
-  add_output();
+  epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
+                                       [this](ElementType type, bool to_vmem, std::uint32_t word) {
+                                         return result_block(type, to_vmem, word);
+                                       });
   if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
 }
 
@@ -184,97 +170,38 @@ void ConvolutionKernel::add_input() {
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
   shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
-  shape.run = tiling_.block_rows * sizes_.contracted_tiles * tile;
-  shape.run_stride = pixel;
-  shape.row_granules = fetched_x_ * shape.run;
+  shape.row = {tiling_.block_rows * sizes_.contracted_tiles * tile, fetched_x_, pixel};
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(sizes_.shift_y);
   shape.pitch = sizes_.slab_x * sizes_.input_pixel;
-  input_rows_.emplace(builder_, true, shape);
-  const std::uint32_t block = shape.run;
-  TileGrid::Input input;
-  input.dimensions = {kRows, kY};
-  input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
-  input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base = builder_.add(
-        weighted_sum(builder_, {point[kRows]}, {block}, builder_.load_smem(addresses_)),
-        static_cast<std::uint32_t>(first_x_) * pixel);
-    const std::int64_t border = (first_x_ - sizes_.shift_x) * sizes_.input_pixel;
-    input_rows_->start(base, first_input_row(point), to.plus(border), flag);
-  };
-  input.granules = [=](const GridPoint& point) {
-    return ScalarOperand(input_rows_->granules(first_input_row(point)));
-  };
-  grid_->add_input(input);
+  input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
+  const std::uint32_t block = shape.row.run;
+  grid_->add_input(image_block(
+      input_rows_, {kRows, kY}, static_cast<std::uint32_t>(sizes_.slab_rows),
+      [=](const GridPoint& point) {
+        return builder_.add(
+            weighted_sum(builder_, {point[kRows]}, {block}, builder_.load_smem(addresses_)),
+            static_cast<std::uint32_t>(first_x_) * pixel);
+      },
+      [=](const GridPoint& point) { return first_input_row(point); },
+      (first_x_ - sizes_.shift_x) * sizes_.input_pixel));
 }
 
 /// The weights of a block of columns, for all positions of the window.
 void ConvolutionKernel::add_window() {
-  const std::uint32_t tile = tile_granules(problem_.window_type);
-  if (!problem_.window_transposed) {
-    const std::uint32_t rows = tiles_of(problem_.contracted, 8);
-    DmaShape shape;
-    shape.granules = rows * tiling_.block_columns * tile;
-    shape.hbm_run = tiling_.block_columns * tile;
-    shape.hbm_stride = sizes_.column_tiles * tile;
-    if (tiling_.block_columns != sizes_.column_tiles) {
-      window_dma_ = builder_.descriptor(true, shape);
-    }
-  }
-  TileGrid::Input window;
-  window.dimensions = {kColumns};
-  window.rows = static_cast<std::uint32_t>(sizes_.window_rows);
-  window.start = [this](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    start_window(point, to, flag);
-  };
-  window.granules = [this](const GridPoint& point) {
-    const ScalarOperand size = window_granules(point);
-    if (!size.reg) return ScalarOperand(size.immediate * window_positions());
-    return ScalarOperand(builder_.mul(size.reg, window_positions()));
-  };
-  grid_->add_input(window);
-}
-
-/// Of one position.
-ScalarOperand ConvolutionKernel::window_granules(const GridPoint& point) {
-  const std::uint32_t tile = tile_granules(problem_.window_type);
-  if (!problem_.window_transposed) {
-    return tiles_of(problem_.contracted, 8) * tiling_.block_columns * tile;
-  }
-  const std::uint32_t rows = tiles_of(problem_.columns, 8);
-  const std::uint32_t blocks = sizes_.column_tiles / tiling_.block_columns;
-  const std::uint32_t whole = 16 * tiling_.block_columns;
-  const std::uint32_t last = rows - (blocks - 1) * whole;
-  const std::uint32_t row = sizes_.contracted_tiles * tile;
-  if (!point[kColumns] || last == whole) return (blocks == 1 ? last : whole) * row;
-  return builder_.select(builder_.equal(point[kColumns], blocks - 1), last * row, whole * row);
-}
-
-void ConvolutionKernel::start_window(const GridPoint& point, const VmemAddress& to,
-                                     ScalarOperand flag) {
-  const std::uint32_t tile = tile_granules(problem_.window_type);
   const bool transposed = problem_.window_transposed;
-  const std::uint32_t distance =
-      transposed ? tiles_of(problem_.columns, 8) * sizes_.contracted_tiles * tile
-                 : tiles_of(problem_.contracted, 8) * sizes_.column_tiles * tile;
-  const std::uint32_t block =
-      tiling_.block_columns * tile * (transposed ? 16 * sizes_.contracted_tiles : 1);
-  const SReg base =
-      weighted_sum(builder_, {point[kColumns]}, {block}, builder_.load_smem(addresses_ + 1));
-  const ScalarOperand size = window_granules(point);
-  const SReg flag_reg = flag.reg ? flag.reg : builder_.constant(flag.immediate);
-  builder_.new_block();
-  builder_.loop(window_positions(), [&](SReg position) {
-    const SReg from = builder_.add(base, builder_.mul(position, distance));
-    SReg row = builder_.mul(position, sizes_.window_tap);
-    if (to.base) row = builder_.add(row, to.base);
-    const VmemAddress place(to.region, to.offset, row);
-    if (window_dma_) {
-      builder_.start(*window_dma_, from, place, flag_reg);
-    } else {
-      builder_.dma_in(from, place, size, flag_reg);
-    }
-  });
+  BlockShape shape;
+  shape.tile_granules = tile_granules(problem_.window_type);
+  shape.rows = tiles_of(transposed ? problem_.columns : problem_.contracted, 8);
+  shape.columns = transposed ? sizes_.contracted_tiles : sizes_.column_tiles;
+  shape.block_rows = transposed ? 16 * tiling_.block_columns : sizes_.window_row_tiles;
+  shape.block_columns = transposed ? shape.columns : tiling_.block_columns;
+  shape.matrices = window_positions();
+  shape.matrix_stride = shape.matrix_granules();
+  grid_->add_input(matrix_block(
+      builder_, true, shape, {kColumns},
+      [this](const GridPoint&) { return builder_.load_smem(addresses_ + 1); },
+      transposed ? kColumns : -1, transposed ? -1 : kColumns));
 }
 
 ImageShape ConvolutionKernel::result_image(ElementType type) const {
@@ -283,57 +210,33 @@ ImageShape ConvolutionKernel::result_image(ElementType type) const {
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().output);
   shape.row_stride = static_cast<std::uint32_t>(width().output) * pixel;
-  shape.row_granules = static_cast<std::uint32_t>(width().output) * tiling_.block_rows *
-                       tiling_.block_columns * tile;
-  const bool all_columns = tiling_.block_columns == sizes_.column_tiles;
-  shape.run =
-      all_columns ? tiling_.block_rows * sizes_.column_tiles * tile : tiling_.block_columns * tile;
-  shape.run_stride = all_columns ? pixel : sizes_.column_tiles * tile;
+  const auto pixels = static_cast<std::uint32_t>(width().output);
+  if (tiling_.block_columns == sizes_.column_tiles) {
+    shape.row = {tiling_.block_rows * sizes_.column_tiles * tile, pixels, pixel};
+  } else {
+    shape.row = {tiling_.block_columns * tile, pixels * tiling_.block_rows,
+                 sizes_.column_tiles * tile};
+  }
   shape.block_rows = sizes_.out_y;
   shape.pitch = sizes_.out_x * tiling_.block_rows * tiling_.block_columns * tile_rows(type);
   return shape;
 }
 
-SReg ConvolutionKernel::result_base(std::uint32_t word, ElementType type, const GridPoint& point) {
+/// The block of an array in step with the result.
+TileGrid::Block ConvolutionKernel::result_block(ElementType type, bool to_vmem,
+                                                std::uint32_t word) {
   const std::uint32_t tile = tile_granules(type);
-  return weighted_sum(
-      builder_, {point[kRows], point[kColumns]},
-      {tiling_.block_rows * sizes_.column_tiles * tile, tiling_.block_columns * tile},
-      builder_.load_smem(word));
-}
-
-void ConvolutionKernel::add_output() {
-  output_rows_.emplace(builder_, false, result_image(problem_.out_type));
-  TileGrid::Output output;
-  output.dimensions = {kColumns, kRows, kY};
-  output.rows = static_cast<std::uint32_t>(sizes_.out_rows);
-  output.start = [this](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
-    output_rows_->start(result_base(addresses_ + 2, problem_.out_type, point),
-                        first_output_row(point), from, flag);
-  };
-  output.granules = [this](const GridPoint& point) {
-    return ScalarOperand(output_rows_->granules(first_output_row(point)));
-  };
-  grid_->add_output(output);
-  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
-    const MatmulEpilogue::Operand& operand = epilogue_.operands[i];
-    if (operand.kind != MatmulEpilogue::Operand::Kind::kBlocks) continue;
-    const ElementType type = operand.type();
-    const ImageShape shape = result_image(type);
-    epilogue_rows_.push_back(std::make_unique<ImageRows>(builder_, true, shape));
-    ImageRows* rows = epilogue_rows_.back().get();
-    const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
-    TileGrid::Input input;
-    input.dimensions = {kColumns, kRows, kY};
-    input.rows = shape.pitch * shape.block_rows;
-    input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-      rows->start(result_base(word, type, point), first_output_row(point), to, flag);
-    };
-    input.granules = [=](const GridPoint& point) {
-      return ScalarOperand(rows->granules(first_output_row(point)));
-    };
-    epilogue_inputs_.push_back(grid_->add_input(input));
-  }
+  const ImageShape shape = result_image(type);
+  return image_block(
+      std::make_shared<ImageRows>(builder_, to_vmem, shape), {kColumns, kRows, kY},
+      shape.pitch * shape.block_rows,
+      [=](const GridPoint& point) {
+        return weighted_sum(
+            builder_, {point[kRows], point[kColumns]},
+            {tiling_.block_rows * sizes_.column_tiles * tile, tiling_.block_columns * tile},
+            builder_.load_smem(word));
+      },
+      [this](const GridPoint& point) { return first_output_row(point); });
 }
 
 /// Columns of the slabs that no DMA writes are 0 for good.
@@ -345,25 +248,15 @@ void ConvolutionKernel::clear_borders() {
 }
 
 /// Rows of the slab above and below the image are 0 for this block.
-void ConvolutionKernel::clear_rows_outside() {
+void ConvolutionKernel::clear_outside() {
   const std::int64_t blocks = tiles_of(sizes_.pixels_y, tiling_.block_y);
   const std::int64_t end =
       (blocks - 1) * tiling_.block_y * height().stride + sizes_.shift_y + sizes_.slab_y;
   if (sizes_.shift_y >= 0 && end <= height().input) return;
-  const VmemAddress slab = grid_->input(0);
-  const std::uint32_t pitch = sizes_.slab_x * sizes_.input_pixel;
   GridPoint point(3);
   point[kY] = grid_->index(kY);
-  const SReg first = first_input_row(point);
-  builder_.new_block();
-  builder_.loop(sizes_.slab_y, [&](SReg index) {
-    const PReg inside = input_rows_->is_inside(first, index);
-    const PReg outside = builder_.equal(builder_.select(inside, 1, 0), 0);
-    SReg row = builder_.mul(index, pitch);
-    if (slab.base) row = builder_.add(row, slab.base);
-    builder_.if_(outside, [&] { memory_.clear({slab.region, 0, row}, pitch); });
-  });
-  builder_.new_block();
+  clear_rows_outside(builder_, memory_, *input_rows_, first_input_row(point), grid_->input(0),
+                     sizes_.slab_y, sizes_.slab_x * sizes_.input_pixel);
 }
 
 void ConvolutionKernel::clear_weight_rows() {
@@ -378,19 +271,14 @@ void ConvolutionKernel::clear_weight_rows() {
     });
     builder_.new_block();
   };
-  const PReg fresh = grid_->fresh(1);
-  if (fresh) return builder_.if_(fresh, clear);
-  const PReg first_rows = grid_->is_first(kRows), first_y = grid_->is_first(kY);
-  if (!first_rows && !first_y) return clear();
-  const PReg first = first_rows && first_y ? builder_.and_(first_rows, first_y)
-                     : first_rows          ? first_rows
-                                           : first_y;
-  builder_.if_(first, clear);
+  PReg fresh = grid_->fresh(1);
+  if (!fresh) fresh = both(builder_, grid_->is_first(kRows), grid_->is_first(kY));
+  emit_if(builder_, fresh, clear);
 }
 
 void ConvolutionKernel::work() {
   if (masks() && !problem_.window_transposed) clear_weight_rows();
-  clear_rows_outside();
+  clear_outside();
   if (has_gaps()) {
     memory_.clear(sums_apart() ? VmemAddress(sums_) : grid_->output(0), sizes_.sum_rows);
   }

@@ -5,15 +5,14 @@
 #include <optional>
 #include <vector>
 
+#include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/convolution_lanes_tiling.h"
-#include "workloads/compiler/kernels/image_rows.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/matmul_epilogue.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 #include "workloads/compiler/kernels/moving_window.h"
 #include "workloads/compiler/kernels/step_counter.h"
 #include "workloads/compiler/kernels/tile_grid.h"
-#include "workloads/compiler/kernels/window_blocks.h"
 
 namespace tpu::compiler {
 
@@ -92,9 +91,8 @@ class LanesKernel {
   void make_grid();
   void add_input();
   void add_window();
-  void add_output();
   ImageShape result_image(hlo::ElementType type) const;
-  SReg result_base(std::uint32_t word, hlo::ElementType type, const GridPoint& point);
+  TileGrid::Block result_block(hlo::ElementType type, bool to_vmem, std::uint32_t word);
   SReg first_row(const GridPoint& point, std::uint32_t step);
   /// A part of a row of an image: its first pixel, where it stands in the block, and its pixels.
   struct Segment {
@@ -153,9 +151,7 @@ class LanesKernel {
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: input, window, result, operands behind the product.
   std::uint32_t units_ = 0;      ///< SMEM: per unit its runs, its sums, the mask of its sums.
-  std::optional<ImageRows> input_rows_, output_rows_;
-  std::optional<WindowBlocks> window_blocks_;
-  std::vector<std::unique_ptr<ImageRows>> epilogue_rows_;
+  std::optional<ImageRows> input_rows_;
   std::vector<int> epilogue_inputs_;
   std::uint32_t fetched_ = 0;   ///< Pixels of the image in a slab's row, where it is whole.
   std::uint32_t finished_ = 0;  ///< SMEM: per unit the place of its pairs of complete sums.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "workloads/compiler/kernels/convolution_blocks.h"
+#include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/convolution_lanes_emitter.h"
 
 namespace tpu::compiler {
@@ -73,7 +73,10 @@ void LanesKernel::make_grid() {
                                            tiling_.blocks_x, patches_.blocks});
   add_input();
   add_window();
-  add_output();
+  epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
+                                       [this](ElementType type, bool to_vmem, std::uint32_t word) {
+                                         return result_block(type, to_vmem, word);
+                                       });
   if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
   if (overlaps()) finished_sums_ = builder_.second_name(sums_);
 }
@@ -123,14 +126,16 @@ void LanesKernel::add_input() {
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
   shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
-  shape.row_granules = fetched_ * moved;
-  shape.run = whole ? tile : moved;
-  shape.run_stride = whole ? sizes_.lane_tiles * tile : features * tile;
+  if (whole) {
+    shape.row = {tile, fetched_ * patches_.feature_tiles, sizes_.lane_tiles * tile};
+  } else {
+    shape.row = {moved, fetched_, features * tile};
+  }
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(patches_.first[0]);
   shape.pitch = sizes_.slab_x * sizes_.input_pixel;
   input_rows_.emplace(builder_, true, shape);
-  TileGrid::Input input;
+  TileGrid::Block input;
   input.dimensions = {kLanes, kY, kX, kFeatures};
   input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
   input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
@@ -151,25 +156,18 @@ void LanesKernel::add_input() {
 
 void LanesKernel::add_window() {
   const bool turned = problem_.window_transposed;
-  WindowShape shape;
-  shape.positions = static_cast<std::uint32_t>(height().window * width().window);
+  BlockShape shape;
   shape.tile_granules = tile_granules(problem_.window_type);
   shape.rows = turned ? sizes_.column_tiles : tiles_of(problem_.contracted, 8);
   shape.columns = turned ? tiles_of(problem_.contracted, 128) : tiles_of(problem_.columns, 128);
   shape.block_rows = turned ? tiling_.block_columns : shape.rows;
   shape.block_columns = turned ? shape.columns : tiles_of(tiling_.block_columns, 16);
-  window_blocks_.emplace(builder_, true, shape);
-  TileGrid::Input window;
-  window.dimensions = {kColumns};
-  window.rows = static_cast<std::uint32_t>(sizes_.window_rows);
-  window.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    window_blocks_->start(builder_.load_smem(addresses_ + 1), turned ? point[kColumns] : SReg(),
-                          turned ? SReg() : point[kColumns], to, flag);
-  };
-  window.granules = [=](const GridPoint& point) {
-    return window_blocks_->granules(turned ? point[kColumns] : SReg());
-  };
-  grid_->add_input(window);
+  shape.matrices = static_cast<std::uint32_t>(height().window * width().window);
+  shape.matrix_stride = shape.matrix_granules();
+  grid_->add_input(matrix_block(
+      builder_, true, shape, {kColumns},
+      [this](const GridPoint&) { return builder_.load_smem(addresses_ + 1); },
+      turned ? kColumns : -1, turned ? -1 : kColumns));
 }
 
 ImageShape LanesKernel::result_image(ElementType type) const {
@@ -179,20 +177,15 @@ ImageShape LanesKernel::result_image(ElementType type) const {
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().output);
   shape.row_stride = static_cast<std::uint32_t>(width().output) * pixel;
-  shape.row_granules = static_cast<std::uint32_t>(width().output) * tiling_.block_columns * tile;
-  shape.run = all_columns ? tile : tiling_.block_columns * tile;
-  shape.run_stride = all_columns ? sizes_.lane_tiles * tile : sizes_.column_tiles * tile;
+  const auto pixels = static_cast<std::uint32_t>(width().output);
+  if (all_columns) {
+    shape.row = {tile, pixels * tiling_.block_columns, sizes_.lane_tiles * tile};
+  } else {
+    shape.row = {tiling_.block_columns * tile, pixels, sizes_.column_tiles * tile};
+  }
   shape.block_rows = sizes_.out_y;
   shape.pitch = sizes_.out_x * tiling_.block_columns * tile_rows(type);
   return shape;
-}
-
-SReg LanesKernel::result_base(std::uint32_t word, ElementType type, const GridPoint& point) {
-  const std::uint32_t tile = tile_granules(type);
-  const std::uint32_t pixel = sizes_.column_tiles * sizes_.lane_tiles * tile;
-  return weighted_sum(builder_, {point[kLanes], point[kColumns], point[kX]},
-                      {tile, tiling_.block_columns * tile, sizes_.out_x * pixel},
-                      builder_.load_smem(word));
 }
 
 /// Granules of a row of a block of the result; none: those of the whole row.
@@ -201,41 +194,21 @@ SReg LanesKernel::result_row(ElementType type, const GridPoint& point) {
   return builder_.mul(output_segment(point).pixels, tiling_.block_columns * tile_granules(type));
 }
 
-void LanesKernel::add_output() {
-  output_rows_.emplace(builder_, false, result_image(problem_.out_type));
-  TileGrid::Output output;
-  output.dimensions = {kColumns, kLanes, kY, kX};
-  output.rows = static_cast<std::uint32_t>(sizes_.out_rows);
-  output.start = [this](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
-    output_rows_->start(result_base(addresses_ + 2, problem_.out_type, point),
-                        first_row(point, sizes_.out_y), from, flag,
-                        result_row(problem_.out_type, point));
-  };
-  output.granules = [this](const GridPoint& point) {
-    return ScalarOperand(output_rows_->granules(first_row(point, sizes_.out_y),
-                                                result_row(problem_.out_type, point)));
-  };
-  grid_->add_output(output);
-  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
-    const MatmulEpilogue::Operand& operand = epilogue_.operands[i];
-    if (operand.kind != MatmulEpilogue::Operand::Kind::kBlocks) continue;
-    const ElementType type = operand.type();
-    const ImageShape shape = result_image(type);
-    epilogue_rows_.push_back(std::make_unique<ImageRows>(builder_, true, shape));
-    ImageRows* rows = epilogue_rows_.back().get();
-    const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
-    TileGrid::Input input;
-    input.dimensions = {kColumns, kLanes, kY, kX};
-    input.rows = shape.pitch * shape.block_rows;
-    input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-      rows->start(result_base(word, type, point), first_row(point, sizes_.out_y), to, flag,
-                  result_row(type, point));
-    };
-    input.granules = [=](const GridPoint& point) {
-      return ScalarOperand(rows->granules(first_row(point, sizes_.out_y), result_row(type, point)));
-    };
-    epilogue_inputs_.push_back(grid_->add_input(input));
-  }
+/// The block of an array in step with the result.
+TileGrid::Block LanesKernel::result_block(ElementType type, bool to_vmem, std::uint32_t word) {
+  const std::uint32_t tile = tile_granules(type);
+  const std::uint32_t pixel = sizes_.column_tiles * sizes_.lane_tiles * tile;
+  const ImageShape shape = result_image(type);
+  return image_block(
+      std::make_shared<ImageRows>(builder_, to_vmem, shape), {kColumns, kLanes, kY, kX},
+      shape.pitch * shape.block_rows,
+      [=](const GridPoint& point) {
+        return weighted_sum(builder_, {point[kLanes], point[kColumns], point[kX]},
+                            {tile, tiling_.block_columns * tile, sizes_.out_x * pixel},
+                            builder_.load_smem(word));
+      },
+      [this](const GridPoint& point) { return first_row(point, sizes_.out_y); }, 0,
+      [=](const GridPoint& point) { return result_row(type, point); });
 }
 
 LoweredKernel convolution_lanes_kernel(const ConvolutionProblem& problem,

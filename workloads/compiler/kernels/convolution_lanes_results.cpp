@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "workloads/compiler/kernels/convolution_blocks.h"
+#include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/convolution_lanes_emitter.h"
 
 namespace tpu::compiler {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "workloads/compiler/kernels/convolution_blocks.h"
+#include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/convolution_lanes_emitter.h"
 
 namespace tpu::compiler {

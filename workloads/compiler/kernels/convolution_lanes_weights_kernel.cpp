@@ -6,12 +6,11 @@
 #include <optional>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/kernels/convolution_blocks.h"
+#include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 #include "workloads/compiler/kernels/step_counter.h"
 #include "workloads/compiler/kernels/tile_grid.h"
-#include "workloads/compiler/kernels/window_blocks.h"
 
 namespace tpu::compiler {
 
@@ -84,11 +83,11 @@ class LanesWeightsKernel {
 
   void store_units();
   void make_grid();
-  void cut_pixels(ImageShape& shape, std::uint32_t tile, std::uint32_t taken,
+  void cut_pixels(ImageShape& shape, std::uint32_t pixels, std::uint32_t tile, std::uint32_t taken,
                   std::uint32_t all) const;
   void add_input();
   void add_gradient();
-  void add_output();
+  TileGrid::Block result_block(ElementType type, bool to_vmem, std::uint32_t word);
   SReg block_row(const GridPoint& point, std::uint32_t step);
   void clear_borders();
   void clear_outside();
@@ -116,9 +115,7 @@ class LanesWeightsKernel {
   std::uint32_t addresses_ = 0;  ///< SMEM: input, gradient, result, operands behind the product.
   std::uint32_t units_ = 0;      ///< SMEM: VMEM rows of the runs of each unit in the slab.
   std::uint32_t positions_ = 0;  ///< SMEM: per position and pixel of the group, rows of its sums.
-  std::optional<ImageRows> input_rows_, gradient_rows_;
-  std::optional<WindowBlocks> out_blocks_;
-  std::vector<std::unique_ptr<WindowBlocks>> epilogue_blocks_;
+  std::shared_ptr<ImageRows> input_rows_, gradient_rows_;
   std::vector<int> epilogue_inputs_;
   VmemRegion sums_, products_;
 };
@@ -161,7 +158,10 @@ void LanesWeightsKernel::make_grid() {
                                  tiles_of(sizes_.out_y, tiling_.block_y)});
   add_input();
   add_gradient();
-  add_output();
+  epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
+                                       [this](ElementType type, bool to_vmem, std::uint32_t word) {
+                                         return result_block(type, to_vmem, word);
+                                       });
   sums_ = builder_.allocate_vmem(sizes_.sum_rows);
   if (sizes_.products_apart) products_ = builder_.allocate_vmem(sizes_.product_rows);
 }
@@ -171,17 +171,14 @@ SReg LanesWeightsKernel::block_row(const GridPoint& point, std::uint32_t step) {
 }
 
 /// What a block takes of each pixel: so many tiles of features, of one tile of the batch.
-void LanesWeightsKernel::cut_pixels(ImageShape& shape, std::uint32_t tile, std::uint32_t taken,
-                                    std::uint32_t all) const {
+void LanesWeightsKernel::cut_pixels(ImageShape& shape, std::uint32_t pixels, std::uint32_t tile,
+                                    std::uint32_t taken, std::uint32_t all) const {
   if (taken == all) {
-    shape.run = tile;
-    shape.run_stride = sizes_.batch_tiles * tile;
+    shape.row = {tile, pixels * taken, sizes_.batch_tiles * tile};
   } else if (sizes_.batch_tiles == 1) {
-    shape.run = taken * tile;
-    shape.run_stride = all * tile;
+    shape.row = {taken * tile, pixels, all * tile};
   } else {
-    shape.run = tile;
-    shape.run_stride = sizes_.batch_tiles * all * tile;
+    shape.row = {tile, pixels, sizes_.batch_tiles * all * tile, taken * tile};
     shape.slices = taken;
     shape.slice_stride = sizes_.batch_tiles * tile;
   }
@@ -197,28 +194,22 @@ void LanesWeightsKernel::add_input() {
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
   shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
-  shape.row_granules = static_cast<std::uint32_t>(fetched) * tiling_.block_rows * tile;
-  cut_pixels(shape, tile, tiling_.block_rows, sizes_.all_row_tiles);
+  cut_pixels(shape, static_cast<std::uint32_t>(fetched), tile, tiling_.block_rows,
+             sizes_.all_row_tiles);
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(-height().padding);
   shape.pitch = input_pitch();
-  input_rows_.emplace(builder_, true, shape);
-  const std::uint32_t step = tiling_.block_y * dilation_y();
-  TileGrid::Input input;
-  input.dimensions = {kRows, kBatch, kY};
-  input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
-  input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base =
-        builder_.add(weighted_sum(builder_, {point[kBatch], point[kRows]},
-                                  {tile, tiling_.block_rows * sizes_.batch_tiles * tile},
-                                  builder_.load_smem(addresses_)),
-                     static_cast<std::uint32_t>(begin) * pixel);
-    input_rows_->start(base, block_row(point, step), to.plus(border * sizes_.input_pixel), flag);
-  };
-  input.granules = [=](const GridPoint& point) {
-    return ScalarOperand(input_rows_->granules(block_row(point, step)));
-  };
-  grid_->add_input(input);
+  input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
+  grid_->add_input(image_block(
+      input_rows_, {kRows, kBatch, kY}, static_cast<std::uint32_t>(sizes_.slab_rows),
+      [=](const GridPoint& point) {
+        return builder_.add(weighted_sum(builder_, {point[kBatch], point[kRows]},
+                                         {tile, tiling_.block_rows * sizes_.batch_tiles * tile},
+                                         builder_.load_smem(addresses_)),
+                            static_cast<std::uint32_t>(begin) * pixel);
+      },
+      [this](const GridPoint& point) { return block_row(point, tiling_.block_y * dilation_y()); },
+      border * sizes_.input_pixel));
 }
 
 void LanesWeightsKernel::add_gradient() {
@@ -227,60 +218,34 @@ void LanesWeightsKernel::add_gradient() {
   ImageShape shape;
   shape.height = sizes_.out_y;
   shape.row_stride = sizes_.out_x * pixel;
-  shape.row_granules = sizes_.out_x * tiling_.block_columns * tile;
-  cut_pixels(shape, tile, tiling_.block_columns, sizes_.all_column_tiles);
+  cut_pixels(shape, sizes_.out_x, tile, tiling_.block_columns, sizes_.all_column_tiles);
   shape.block_rows = tiling_.block_y;
   shape.pitch = gradient_pitch();
-  gradient_rows_.emplace(builder_, true, shape);
-  TileGrid::Input gradient;
-  gradient.dimensions = {kColumns, kBatch, kY};
-  gradient.rows = static_cast<std::uint32_t>(sizes_.gradient_rows);
-  gradient.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base = weighted_sum(builder_, {point[kBatch], point[kColumns]},
-                                   {tile, tiling_.block_columns * sizes_.batch_tiles * tile},
-                                   builder_.load_smem(addresses_ + 1));
-    gradient_rows_->start(base, block_row(point, tiling_.block_y), to, flag);
-  };
-  gradient.granules = [=](const GridPoint& point) {
-    return ScalarOperand(gradient_rows_->granules(block_row(point, tiling_.block_y)));
-  };
-  grid_->add_input(gradient);
+  gradient_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
+  grid_->add_input(image_block(
+      gradient_rows_, {kColumns, kBatch, kY}, static_cast<std::uint32_t>(sizes_.gradient_rows),
+      [=](const GridPoint& point) {
+        return weighted_sum(builder_, {point[kBatch], point[kColumns]},
+                            {tile, tiling_.block_columns * sizes_.batch_tiles * tile},
+                            builder_.load_smem(addresses_ + 1));
+      },
+      [this](const GridPoint& point) { return block_row(point, tiling_.block_y); }));
 }
 
-void LanesWeightsKernel::add_output() {
-  WindowShape shape;
-  shape.positions = sizes_.window_y * sizes_.window_x;
-  shape.tile_granules = tile_granules(problem_.out_type);
+/// The block of an array in step with the result.
+TileGrid::Block LanesWeightsKernel::result_block(ElementType type, bool to_vmem,
+                                                 std::uint32_t word) {
+  BlockShape shape;
+  shape.tile_granules = tile_granules(type);
   shape.rows = sizes_.all_row_tiles;
   shape.columns = tiles_of(problem_.columns, 128);
   shape.block_rows = tiling_.block_rows;
   shape.block_columns = sizes_.lane_tiles;
-  out_blocks_.emplace(builder_, false, shape);
-  TileGrid::Output output;
-  output.dimensions = {kColumns, kRows};
-  output.rows = static_cast<std::uint32_t>(sizes_.out_rows);
-  output.start = [this](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
-    out_blocks_->start(builder_.load_smem(addresses_ + 2), point[kRows], point[kColumns], from,
-                       flag);
-  };
-  output.granules = [this](const GridPoint& point) { return out_blocks_->granules(point[kRows]); };
-  grid_->add_output(output);
-  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
-    const MatmulEpilogue::Operand& operand = epilogue_.operands[i];
-    if (operand.kind != MatmulEpilogue::Operand::Kind::kBlocks) continue;
-    shape.tile_granules = tile_granules(operand.type());
-    epilogue_blocks_.push_back(std::make_unique<WindowBlocks>(builder_, true, shape));
-    WindowBlocks* blocks = epilogue_blocks_.back().get();
-    const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
-    TileGrid::Input input;
-    input.dimensions = {kColumns, kRows};
-    input.rows = static_cast<std::uint32_t>(sizes_.product_rows / 8 * tile_rows(operand.type()));
-    input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-      blocks->start(builder_.load_smem(word), point[kRows], point[kColumns], to, flag);
-    };
-    input.granules = [=](const GridPoint& point) { return blocks->granules(point[kRows]); };
-    epilogue_inputs_.push_back(grid_->add_input(input));
-  }
+  shape.matrices = sizes_.window_y * sizes_.window_x;
+  shape.matrix_stride = shape.matrix_granules();
+  return matrix_block(
+      builder_, to_vmem, shape, {kColumns, kRows},
+      [=](const GridPoint&) { return builder_.load_smem(word); }, kRows, kColumns);
 }
 
 /// Pixels of the blocks that no DMA writes are 0 for good.

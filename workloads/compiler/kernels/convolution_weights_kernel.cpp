@@ -6,14 +6,12 @@
 #include <optional>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/kernels/convolution_blocks.h"
+#include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/convolution_weights_tiling.h"
-#include "workloads/compiler/kernels/image_rows.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 #include "workloads/compiler/kernels/step_counter.h"
 #include "workloads/compiler/kernels/tile_grid.h"
-#include "workloads/compiler/kernels/window_blocks.h"
 
 namespace tpu::compiler {
 
@@ -46,7 +44,7 @@ class WeightsKernel {
 
   LoweredKernel emit() {
     results_.start();
-    store_addresses();
+    addresses_ = store_addresses(builder_, epilogue_);
     store_units();
     if (masks()) make_masks();
     make_grid();
@@ -80,7 +78,6 @@ class WeightsKernel {
     return tiling_.group == 1 ? static_cast<std::uint32_t>(width().stride) : 1;
   }
 
-  void store_addresses();
   void store_units();
   void make_masks();
   VReg batch_mask(ElementType type, bool descending);
@@ -91,7 +88,7 @@ class WeightsKernel {
   void make_grid();
   void add_input();
   void add_gradient();
-  void add_output();
+  TileGrid::Block result_block(ElementType type, bool to_vmem, std::uint32_t word);
   SReg block_row(const GridPoint& point, std::uint32_t step);
   void clear_borders();
   void clear_outside(int input, ImageRows& rows, std::uint32_t step, std::uint32_t count,
@@ -118,26 +115,13 @@ class WeightsKernel {
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: input, gradient, result, operands behind the product.
   std::uint32_t unit_words_ = 0;
-  std::optional<ImageRows> input_rows_, gradient_rows_;
-  std::optional<WindowBlocks> out_blocks_;
-  std::vector<std::unique_ptr<WindowBlocks>> epilogue_blocks_;
+  std::shared_ptr<ImageRows> input_rows_, gradient_rows_;
   std::vector<int> epilogue_inputs_;
   VmemRegion transposed_, sums_;
   /// Ones; valid rows of the last batch tile; the same in descending order. Where pixels share a
   /// tile: rows of each of them, then the same in descending order.
   VmemRegion masks_;
 };
-
-void WeightsKernel::store_addresses() {
-  addresses_ = builder_.allocate_smem(3 + static_cast<std::uint32_t>(epilogue_.operands.size()));
-  builder_.store_smem(addresses_, builder_.operand(epilogue_.lhs));
-  builder_.store_smem(addresses_ + 1, builder_.operand(epilogue_.rhs));
-  builder_.store_smem(addresses_ + 2, builder_.operand(epilogue_.results.front().operand));
-  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
-    builder_.store_smem(addresses_ + 3 + static_cast<std::uint32_t>(i),
-                        builder_.operand(epilogue_.operands[i].operand));
-  }
-}
 
 /// Per position of the window and tile of input features: offsets in VMEM rows of the transposed
 /// input and of the sums. Units that only fill the last step have sums of their own.
@@ -222,7 +206,10 @@ void WeightsKernel::make_grid() {
                                            tiles_of(sizes_.out_y, tiling_.block_y)});
   add_input();
   add_gradient();
-  add_output();
+  epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
+                                       [this](ElementType type, bool to_vmem, std::uint32_t word) {
+                                         return result_block(type, to_vmem, word);
+                                       });
   if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
 }
 
@@ -240,29 +227,26 @@ void WeightsKernel::add_input() {
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
   shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
-  shape.run = sizes_.row_tiles * tile * (all_rows ? tiling_.block_batch : 1);
-  shape.run_stride = all_rows ? pixel : sizes_.all_row_tiles * tile;
-  shape.row_granules = fetched * tiling_.block_batch * sizes_.row_tiles * tile;
+  const std::uint32_t run = sizes_.row_tiles * tile;
+  if (all_rows) {
+    shape.row = {run * tiling_.block_batch, fetched, pixel};
+  } else {
+    shape.row = {run, fetched * tiling_.block_batch, sizes_.all_row_tiles * tile};
+  }
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(-height().padding);
   shape.pitch = sizes_.slab_x * sizes_.input_pixel;
-  input_rows_.emplace(builder_, true, shape);
+  input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
   const std::uint32_t batch_block = tiling_.block_batch * sizes_.all_row_tiles * tile;
   const std::uint32_t row_block = tiling_.block_rows * tile;
-  const std::uint32_t step = tiling_.block_y * dilation_y();
-  TileGrid::Input input;
-  input.dimensions = {kRows, kBatch, kY};
-  input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
-  input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base = weighted_sum(builder_, {point[kBatch], point[kRows]},
-                                   {batch_block, row_block}, builder_.load_smem(addresses_));
-    input_rows_->start(base, block_row(point, step),
-                       to.plus(std::int64_t{border} * sizes_.input_pixel), flag);
-  };
-  input.granules = [=](const GridPoint& point) {
-    return ScalarOperand(input_rows_->granules(block_row(point, step)));
-  };
-  grid_->add_input(input);
+  grid_->add_input(image_block(
+      input_rows_, {kRows, kBatch, kY}, static_cast<std::uint32_t>(sizes_.slab_rows),
+      [=](const GridPoint& point) {
+        return weighted_sum(builder_, {point[kBatch], point[kRows]}, {batch_block, row_block},
+                            builder_.load_smem(addresses_));
+      },
+      [this](const GridPoint& point) { return block_row(point, tiling_.block_y * dilation_y()); },
+      std::int64_t{border} * sizes_.input_pixel));
 }
 
 void WeightsKernel::add_gradient() {
@@ -272,64 +256,41 @@ void WeightsKernel::add_gradient() {
   ImageShape shape;
   shape.height = sizes_.out_y;
   shape.row_stride = sizes_.out_x * pixel;
-  shape.run =
-      all_columns ? tiling_.block_batch * sizes_.column_tiles * tile : tiling_.block_columns * tile;
-  shape.run_stride = all_columns ? pixel : sizes_.column_tiles * tile;
-  shape.row_granules = sizes_.out_x * tiling_.block_batch * tiling_.block_columns * tile;
+  if (all_columns) {
+    shape.row = {tiling_.block_batch * sizes_.column_tiles * tile, sizes_.out_x, pixel};
+  } else {
+    shape.row = {tiling_.block_columns * tile, sizes_.out_x * tiling_.block_batch,
+                 sizes_.column_tiles * tile};
+  }
   shape.block_rows = tiling_.block_y;
   shape.pitch = sizes_.groups * tiling_.group * sizes_.gradient_pixel;
-  gradient_rows_.emplace(builder_, true, shape);
-  TileGrid::Input gradient;
-  gradient.dimensions = {kColumns, kBatch, kY};
-  gradient.rows = static_cast<std::uint32_t>(sizes_.gradient_rows);
-  gradient.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-    const SReg base = weighted_sum(
-        builder_, {point[kBatch], point[kColumns]},
-        {tiling_.block_batch * sizes_.column_tiles * tile, tiling_.block_columns * tile},
-        builder_.load_smem(addresses_ + 1));
-    gradient_rows_->start(base, block_row(point, tiling_.block_y), to, flag);
-  };
-  gradient.granules = [=](const GridPoint& point) {
-    return ScalarOperand(gradient_rows_->granules(block_row(point, tiling_.block_y)));
-  };
-  grid_->add_input(gradient);
+  gradient_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
+  grid_->add_input(image_block(
+      gradient_rows_, {kColumns, kBatch, kY}, static_cast<std::uint32_t>(sizes_.gradient_rows),
+      [=](const GridPoint& point) {
+        return weighted_sum(
+            builder_, {point[kBatch], point[kColumns]},
+            {tiling_.block_batch * sizes_.column_tiles * tile, tiling_.block_columns * tile},
+            builder_.load_smem(addresses_ + 1));
+      },
+      [this](const GridPoint& point) { return block_row(point, tiling_.block_y); }));
 }
 
-void WeightsKernel::add_output() {
-  WindowShape shape;
-  shape.positions = sizes_.window_y * sizes_.window_x;
-  shape.tile_granules = tile_granules(problem_.out_type);
+/// The block of an array in step with the result.
+TileGrid::Block WeightsKernel::result_block(ElementType type, bool to_vmem, std::uint32_t word) {
+  BlockShape shape;
+  shape.tile_granules = tile_granules(type);
   shape.rows = tiles_of(problem_.rows, 8);
   shape.columns = sizes_.column_tiles;
   shape.block_columns = tiling_.block_columns;
   shape.block_rows = sizes_.unit_tiles * tiling_.block_rows;
-  out_blocks_.emplace(builder_, false, shape);
-  TileGrid::Output output;
-  output.dimensions = {kColumns, kRows};
-  output.rows = static_cast<std::uint32_t>(sizes_.out_rows);
-  output.start = [this](const GridPoint& point, const VmemAddress& from, ScalarOperand flag) {
-    out_blocks_->start(builder_.load_smem(addresses_ + 2), point[kRows], point[kColumns], from,
-                       flag);
-  };
-  output.granules = [this](const GridPoint& point) { return out_blocks_->granules(point[kRows]); };
-  grid_->add_output(output);
-  for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
-    const MatmulEpilogue::Operand& operand = epilogue_.operands[i];
-    if (operand.kind != MatmulEpilogue::Operand::Kind::kBlocks) continue;
-    shape.tile_granules = tile_granules(operand.type());
-    epilogue_blocks_.push_back(std::make_unique<WindowBlocks>(builder_, true, shape));
-    WindowBlocks* blocks = epilogue_blocks_.back().get();
-    const std::uint32_t word = addresses_ + 3 + static_cast<std::uint32_t>(i);
-    TileGrid::Input input;
-    input.dimensions = {kColumns, kRows};
-    input.rows =
-        sizes_.unit_tiles * sizes_.units * tiling_.block_columns * tile_rows(operand.type());
-    input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
-      blocks->start(builder_.load_smem(word), point[kRows], point[kColumns], to, flag);
-    };
-    input.granules = [=](const GridPoint& point) { return blocks->granules(point[kRows]); };
-    epilogue_inputs_.push_back(grid_->add_input(input));
-  }
+  shape.matrices = sizes_.window_y * sizes_.window_x;
+  shape.matrix_stride = shape.matrix_granules();
+  TileGrid::Block block = matrix_block(
+      builder_, to_vmem, shape, {kColumns, kRows},
+      [=](const GridPoint&) { return builder_.load_smem(word); }, kRows, kColumns);
+  block.rows = sizes_.unit_tiles * sizes_.units * tiling_.block_columns * tile_rows(type);
+  return block;
 }
 
 /// Pixels of the blocks that no DMA writes are 0 for good.
@@ -348,37 +309,25 @@ void WeightsKernel::clear_borders() {
 /// Rows of a block that lie outside of the image are 0.
 void WeightsKernel::clear_outside(int input, ImageRows& rows, std::uint32_t step,
                                   std::uint32_t count, std::uint32_t pitch) {
-  const VmemAddress block = grid_->input(input);
   GridPoint point(4);
   point[kY] = grid_->index(kY);
-  const SReg first = block_row(point, step);
-  builder_.new_block();
-  builder_.loop(count, [&](SReg index) {
-    const PReg inside = rows.is_inside(first, index);
-    const PReg outside = builder_.equal(builder_.select(inside, 1, 0), 0);
-    SReg row = builder_.mul(index, pitch);
-    if (block.base) row = builder_.add(row, block.base);
-    builder_.if_(outside, [&] { memory_.clear({block.region, 0, row}, pitch); });
-  });
-  builder_.new_block();
+  clear_rows_outside(builder_, memory_, rows, block_row(point, step), grid_->input(input), count,
+                     pitch);
 }
 
 PReg WeightsKernel::is_first_block() {
-  const PReg batch = grid_->is_first(kBatch), y = grid_->is_first(kY);
-  return batch && y ? builder_.and_(batch, y) : batch ? batch : y;
+  return both(builder_, grid_->is_first(kBatch), grid_->is_first(kY));
 }
 
 PReg WeightsKernel::is_last_block() {
-  const PReg batch = grid_->is_last(kBatch), y = grid_->is_last(kY);
-  return batch && y ? builder_.and_(batch, y) : batch ? batch : y;
+  return both(builder_, grid_->is_last(kBatch), grid_->is_last(kY));
 }
 
 void WeightsKernel::clear_sums() {
   const auto clear = [this] {
     memory_.clear(sums_apart() ? VmemAddress(sums_) : grid_->output(0), sizes_.sum_rows);
   };
-  const PReg first = is_first_block();
-  first ? builder_.if_(first, clear) : clear();
+  emit_if(builder_, is_first_block(), clear);
   builder_.new_block();
 }
 
@@ -585,8 +534,7 @@ void WeightsKernel::finish() {
       memory_.round_tiles(sums_, grid_->output(0), sizes_.sum_rows / 8);
     }
   };
-  const PReg last = is_last_block();
-  last ? builder_.if_(last, body) : body();
+  emit_if(builder_, is_last_block(), body);
 }
 
 void WeightsKernel::apply_epilogue() {

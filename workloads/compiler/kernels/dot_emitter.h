@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "workloads/compiler/kernels/block_dma.h"
+#include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/dot_problem.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -115,12 +115,13 @@ class DotKernel {
   BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type,
                          std::uint32_t rows, std::uint32_t columns, std::uint32_t block_rows,
                          std::uint32_t block_columns) const;
-  void add_results(std::uint32_t address);
-  void add_epilogue_inputs(std::uint32_t address);
+  void add_sides();
+  TileGrid::Block side(std::uint32_t OuterDimension::*stride, std::uint32_t word, int dimension,
+                       bool k_in_rows, const BlockShape& shape);
+  void allocate_sums();
   SReg result_matrix(std::uint32_t address, hlo::ElementType type, const GridPoint& point);
   BlockShape result_shape(hlo::ElementType type) const;
   void work();
-  void when(PReg a, PReg b, const std::function<void()>& body);
   void clear_weight_rows();
   void clear_padding_between_matrices();
   void clear_padding(int input, hlo::ElementType type, std::uint32_t OuterDimension::*stride,
@@ -188,8 +189,7 @@ class DotKernel {
   };
   Extent out_rows_, out_columns_;
   std::unique_ptr<TileGrid> grid_;
-  std::optional<BlockDma> x_dma_, w_dma_;
-  std::vector<std::unique_ptr<BlockDma>> result_dmas_, epilogue_dmas_;
+  std::uint32_t addresses_ = 0;  ///< SMEM: both sides, results, operands behind the product.
   int x_input_ = 0, w_input_ = 0;
   std::vector<int> epilogue_inputs_;
   VmemRegion sums_;                     ///< fp32 sums where they are not the result yet.

@@ -11,7 +11,7 @@ void DotKernel::finish() {
     finish_last_columns();
     return;
   }
-  when(is_last_sum(), {}, [&] {
+  emit_if(builder_, is_last_sum(), [&] {
     if (problem_.result_turned) turn_sums();
     if (!results_.is_identity()) apply_epilogue();
     for (std::size_t i = 0; i < unrounded_.size(); ++i) {

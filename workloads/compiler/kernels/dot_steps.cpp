@@ -13,12 +13,6 @@ using hlo::ElementType;
 
 }  // namespace
 
-/// Runs the body when both hold; an absent predicate holds.
-void DotKernel::when(PReg a, PReg b, const std::function<void()>& body) {
-  const PReg both = a && b ? builder_.and_(a, b) : a ? a : b;
-  both ? builder_.if_(both, body) : body();
-}
-
 void DotKernel::work() {
   if (masks_k() && !problem_.rhs_transposed) clear_weight_rows();
   if (problem_.matrix_k != 0) clear_padding_between_matrices();
@@ -34,7 +28,8 @@ void DotKernel::clear_weight_rows() {
   const std::uint32_t valid = problem_.k - (k_tiles_ - tiling_.block_k) * 128;
   const bool several = !problem_.outer.empty() && problem_.outer.back().rhs != 0;
   const std::uint32_t matrix = 16 * tiling_.block_k * tiling_.block_n * w_tile_;
-  when(grid_->is_last(k_dimension()), grid_->fresh(w_input_), [&] {
+  const PReg last = both(builder_, grid_->is_last(k_dimension()), grid_->fresh(w_input_));
+  emit_if(builder_, last, [&] {
     const VmemAddress weights = grid_->input(w_input_);
     for (std::uint32_t o = 0; o < (several ? tiling_.block_outer : 1); ++o) {
       memory_.clear_rows(problem_.rhs_type, weights.plus(std::int64_t{o} * matrix), valid,
@@ -56,7 +51,7 @@ void DotKernel::clear_padding(int input, ElementType type, std::uint32_t OuterDi
   const std::uint32_t period = tiles_of(problem_.matrix_k, 8);
   const bool several = !problem_.outer.empty() && problem_.outer.back().*stride != 0;
   const std::uint32_t matrices = several ? tiling_.block_outer : 1;
-  when(grid_->fresh(input), {}, [&] {
+  emit_if(builder_, grid_->fresh(input), [&] {
     builder_.new_block();
     // Tile of the block in which the first matrix ends.
     const Index first{weighted_sum(builder_, {grid_->index(k_dimension())}, {rows}), 0};
@@ -134,7 +129,7 @@ void DotKernel::transpose_rows() {
   turned.source_row = m_columns * x_tile_;
   turned.target_row = block_k * 8;
   turned.type = problem_.lhs_type;
-  when(grid_->fresh(x_input_), {}, [&] { transpose(turned); });
+  emit_if(builder_, grid_->fresh(x_input_), [&] { transpose(turned); });
 }
 
 /// Turns complete sums, [m, n], into [n, m].
@@ -155,8 +150,7 @@ void DotKernel::turn_sums() {
 PReg DotKernel::is_first_sum() {
   PReg all;
   for (int d = first_k_dimension(); d <= k_dimension(); ++d) {
-    const PReg one = grid_->is_first(d);
-    all = all && one ? builder_.and_(all, one) : all ? all : one;
+    all = both(builder_, all, grid_->is_first(d));
   }
   return all;
 }
@@ -164,8 +158,7 @@ PReg DotKernel::is_first_sum() {
 PReg DotKernel::is_last_sum() {
   PReg all;
   for (int d = first_k_dimension(); d <= k_dimension(); ++d) {
-    const PReg one = grid_->is_last(d);
-    all = all && one ? builder_.and_(all, one) : all ? all : one;
+    all = both(builder_, all, grid_->is_last(d));
   }
   return all;
 }
@@ -175,7 +168,7 @@ PReg DotKernel::is_last_tile(const std::vector<SReg>& digits) {
   const PReg block = grid_->is_last(k_dimension());
   const std::uint32_t last = tiling_.block_k / tiling_.k_parts - 1;
   const PReg step = digits[2] ? builder_.equal(digits[2], last) : PReg();
-  return block && step ? builder_.and_(block, step) : block ? block : step;
+  return both(builder_, block, step);
 }
 
 void DotKernel::multiply() {
@@ -263,9 +256,7 @@ void DotKernel::multiply() {
     // The first sum over k begins at 0: the load of nothing gives 0.
     const PReg starts_block = is_first_sum();
     const PReg starts_step = digits[2] ? builder_.equal(digits[2], 0) : PReg();
-    const PReg starts = starts_block && starts_step ? builder_.and_(starts_block, starts_step)
-                        : starts_block              ? starts_block
-                                                    : starts_step;
+    const PReg starts = both(builder_, starts_block, starts_step);
     const SReg mask = starts ? builder_.select(starts, 0, 0xff) : builder_.constant(0);
     const VReg x_mask = masks_k() ? memory_.mask(x_type, is_last_tile(digits)) : VReg();
     std::map<std::uint32_t, VReg> loaded;

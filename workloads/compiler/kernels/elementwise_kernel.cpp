@@ -131,7 +131,7 @@ void ElementwiseKernel::allocate_flags() {
   for (std::size_t i = 0; i < 2; ++i) store_flags_[i] = builder_.allocate_flag();
   TPU_CHECK(load_flags_[1] == load_flags_[0] + 1 && store_flags_[1] == store_flags_[0] + 1,
             graph_.kernel_name() << ": sync flags are numbered in order");
-  describe_parts();
+  make_load_dmas();
 }
 
 ScalarOperand ElementwiseKernel::operand_address(int operand) {
@@ -241,17 +241,15 @@ ScalarOperand ElementwiseKernel::flag(const std::array<std::uint32_t, 2>& flags,
   return to_operand(builder_, parity.plus(flags[0]));
 }
 
-/// A descriptor for each pitch of slices that are read in place.
-void ElementwiseKernel::describe_parts() {
+/// A DMA for each pitch of slices that are read in place, and for whole arrays (pitch 0).
+void ElementwiseKernel::make_load_dmas() {
   for (const Input& input : plan_.inputs) {
-    if (input.part.pitch == 0 || part_dmas_.count(input.part.pitch) != 0) continue;
-    DmaShape shape;
-    shape.granules =
-        static_cast<std::uint32_t>(plan_.stream_granules(input.access.shape, plan_.block));
-    shape.hbm_run = static_cast<std::uint32_t>(plan_.stream_granules(input.access.shape, 1));
-    shape.hbm_stride = static_cast<std::uint32_t>(input.part.pitch);
-    shape.keep_runs = true;
-    part_dmas_[input.part.pitch] = builder_.descriptor(true, shape);
+    const std::int64_t pitch = input.part.pitch;
+    if (!input.is_stream() || load_dmas_.count(pitch) != 0) continue;
+    const StridedBox box{static_cast<std::uint32_t>(plan_.stream_granules(input.access.shape, 1)),
+                         static_cast<std::uint32_t>(plan_.block),
+                         static_cast<std::uint32_t>(pitch)};
+    load_dmas_[pitch] = BoxDma(builder_, true, box);
   }
 }
 
@@ -274,11 +272,7 @@ void ElementwiseKernel::start_loads(Index block, Index parity, std::int64_t row_
     }
     const SReg from = builder_.add(operand_address(input.operand), to_operand(builder_, offset));
     const VmemAddress to = at(input.region, buffer_rows(shape, parity));
-    if (input.part.pitch > 0) {
-      builder_.start(part_dmas_.at(input.part.pitch), from, to, flag(load_flags_, parity), size);
-    } else {
-      builder_.dma_in(from, to, size, flag(load_flags_, parity));
-    }
+    load_dmas_.at(input.part.pitch).start(from, to, flag(load_flags_, parity), size);
   }
 }
 

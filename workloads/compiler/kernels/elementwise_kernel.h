@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/elementwise_plan.h"
 #include "workloads/compiler/kernels/expression.h"
@@ -47,7 +48,7 @@ class ElementwiseKernel {
   void allocate_output(Output& output);
   void allocate_flags();
   void load_residents(bool sliced);
-  void describe_parts();
+  void make_load_dmas();
   void emit_part();
   Index part_offset(bool sliced, std::int64_t granules);
   void spread_columns_once();
@@ -130,7 +131,7 @@ class ElementwiseKernel {
   std::vector<SVariable> digits_;        ///< Of the group at hand.
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
   std::array<std::uint32_t, 2> load_flags_{}, store_flags_{};
-  std::map<std::int64_t, DmaDescriptorHandle> part_dmas_;  ///< By pitch.
+  std::map<std::int64_t, BoxDma> load_dmas_;  ///< By pitch.
   /// Sums along lanes of the rows at hand, reduction by reduction: what a loop over lane tiles adds
   /// to, or values of straight code.
   struct RowSum {

@@ -2,10 +2,10 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
-#include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -68,15 +68,9 @@ struct ScatterCombiner {
 };
 
 /// `width` lane tiles of rows of tiles that have `lane_tiles`.
-DmaShape lane_tiles_shape(std::int64_t tile_rows, std::int64_t width, std::int64_t lane_tiles) {
-  DmaShape shape;
-  shape.granules = static_cast<std::uint32_t>(4 * tile_rows * width);
-  if (width < lane_tiles) {
-    shape.hbm_run = static_cast<std::uint32_t>(4 * width);
-    shape.hbm_stride = static_cast<std::uint32_t>(4 * lane_tiles);
-    shape.keep_runs = true;
-  }
-  return shape;
+StridedBox lane_tiles_box(std::int64_t tile_rows, std::int64_t width, std::int64_t lane_tiles) {
+  return {static_cast<std::uint32_t>(4 * width), static_cast<std::uint32_t>(tile_rows),
+          static_cast<std::uint32_t>(4 * lane_tiles)};
 }
 
 /// Brings indices into SMEM, 1024 at a time.
@@ -142,7 +136,7 @@ class GatherKernel {
   std::unique_ptr<IndexWords> indices_;
   SReg table_, result_;
   VmemRegion pairs_, tiles_;
-  DmaDescriptorHandle pair_dma_;
+  BoxDma pair_dma_;
   std::uint32_t load_flag_ = 0, store_flag_ = 0;
 };
 
@@ -158,13 +152,7 @@ LoweredKernel GatherKernel::emit() {
   const auto rows = static_cast<std::uint64_t>(2 * kGroup * shapes_.lane_tiles);
   pairs_ = builder_.allocate_vmem(2 * rows + 8);
   tiles_ = builder_.allocate_vmem(rows);
-  DmaShape shape;
-  shape.granules = static_cast<std::uint32_t>(shapes_.lane_tiles);
-  if (shapes_.lane_tiles > 1) {
-    shape.hbm_run = 1;
-    shape.hbm_stride = 4;
-  }
-  pair_dma_ = builder_.descriptor(true, shape);
+  pair_dma_ = BoxDma(builder_, true, {1, static_cast<std::uint32_t>(shapes_.lane_tiles), 4});
   const std::int64_t full = shapes_.count / kIndices;
   if (full > 0) {
     repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, kIndices / kGroup); });
@@ -194,8 +182,8 @@ void GatherKernel::start_group(Index group) {
       const SReg place = builder_.add(table_, builder_.add(tile_row, pair));
       const Index to =
           add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * shapes_.lane_tiles));
-      builder_.start(pair_dma_, place, at(pairs_, to.plus(i * 2 * shapes_.lane_tiles)),
-                     to_operand(builder_, parity.plus(load_flag_)));
+      pair_dma_.start(place, at(pairs_, to.plus(i * 2 * shapes_.lane_tiles)),
+                      to_operand(builder_, parity.plus(load_flag_)));
     }
   });
 }
@@ -306,7 +294,7 @@ class ResidentGatherKernel {
   std::unique_ptr<IndexWords> indices_;
   SReg table_, result_;
   VmemRegion part_, rows_;
-  DmaDescriptorHandle table_dma_, result_dma_;
+  BoxDma table_dma_, result_dma_;
   std::uint32_t table_flag_ = 0, store_flag_ = 0;
 };
 
@@ -322,10 +310,10 @@ LoweredKernel ResidentGatherKernel::emit() {
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tile_rows * width_));
   rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kGroup * width_));
   const auto lanes = [&](std::int64_t rows) {
-    return lane_tiles_shape(rows, width_, shapes_.lane_tiles);
+    return lane_tiles_box(rows, width_, shapes_.lane_tiles);
   };
-  table_dma_ = builder_.descriptor(true, lanes(tile_rows));
-  result_dma_ = builder_.descriptor(false, lanes(kGroup / 8));
+  table_dma_ = BoxDma(builder_, true, lanes(tile_rows));
+  result_dma_ = BoxDma(builder_, false, lanes(kGroup / 8));
   repeat(builder_, shapes_.lane_tiles / width_, [&](Index column) {
     const Index right = multiply(builder_, column, 4 * width_);
     emit_column(builder_.add(to_operand(builder_, right), 0));
@@ -338,8 +326,7 @@ LoweredKernel ResidentGatherKernel::emit() {
 
 void ResidentGatherKernel::emit_column(SReg first_lane_granule) {
   const std::int64_t granules = 4 * ceil_divide(shapes_.table_rows, 8) * width_;
-  builder_.start(table_dma_, builder_.add(table_, first_lane_granule), part_, table_flag_,
-                 granules);
+  table_dma_.start(builder_.add(table_, first_lane_granule), part_, table_flag_, granules);
   builder_.wait(table_flag_, granules);
   const SReg result = builder_.add(result_, first_lane_granule);
   const std::int64_t full = shapes_.count / kIndices;
@@ -393,9 +380,8 @@ void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg res
     }
     assemble(group, buffer);
     const Index place = multiply(builder_, begin_of(group), 4 * shapes_.lane_tiles);
-    builder_.start(result_dma_, builder_.add(result, to_operand(builder_, place)),
-                   at(rows_, buffer), to_operand(builder_, parity.plus(store_flag_)),
-                   written(group));
+    result_dma_.start(builder_.add(result, to_operand(builder_, place)), at(rows_, buffer),
+                      to_operand(builder_, parity.plus(store_flag_)), written(group));
   });
   for (std::int64_t group = std::max<std::int64_t>(0, groups - 2); group < groups; ++group) {
     builder_.wait(static_cast<std::uint32_t>(store_flag_ + group % 2), written({{}, group}));
@@ -454,7 +440,7 @@ class ScatterKernel {
   std::unique_ptr<IndexWords> indices_;
   SReg table_, updates_, result_;
   VmemRegion part_, rows_;
-  DmaDescriptorHandle table_dma_, result_dma_, update_dma_;
+  BoxDma table_dma_, result_dma_, update_dma_;
   std::uint32_t table_flag_ = 0, update_flag_ = 0;
 };
 
@@ -470,11 +456,11 @@ LoweredKernel ScatterKernel::emit() {
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * (height_ + 1) * width_));
   rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kGroup * width_));
   const auto shape_of = [&](std::int64_t tile_rows) {
-    return lane_tiles_shape(tile_rows, width_, shapes_.lane_tiles);
+    return lane_tiles_box(tile_rows, width_, shapes_.lane_tiles);
   };
-  table_dma_ = builder_.descriptor(true, shape_of(height_));
-  result_dma_ = builder_.descriptor(false, shape_of(height_));
-  update_dma_ = builder_.descriptor(true, shape_of(kGroup / 8));
+  table_dma_ = BoxDma(builder_, true, shape_of(height_));
+  result_dma_ = BoxDma(builder_, false, shape_of(height_));
+  update_dma_ = BoxDma(builder_, true, shape_of(kGroup / 8));
   const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
   const std::int64_t full = tile_rows / height_;
   repeat(builder_, shapes_.lane_tiles / width_, [&](Index column) {
@@ -493,7 +479,7 @@ void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_g
   const Index below = multiply(builder_, part, height_ * 4 * shapes_.lane_tiles);
   const SReg offset = builder_.add(first_lane_granule, to_operand(builder_, below));
   const std::int64_t granules = 4 * height * width_;
-  builder_.start(table_dma_, builder_.add(table_, offset), part_, table_flag_, granules);
+  table_dma_.start(builder_.add(table_, offset), part_, table_flag_, granules);
   builder_.wait(table_flag_, granules);
   const Index first_row = multiply(builder_, part, 8 * height_);
   const SReg updates = builder_.add(updates_, first_lane_granule);
@@ -506,7 +492,7 @@ void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_g
     add_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kGroup), first_row, height,
               updates);
   }
-  builder_.start(result_dma_, builder_.add(result_, offset), part_, table_flag_, granules);
+  result_dma_.start(builder_.add(result_, offset), part_, table_flag_, granules);
   builder_.wait(table_flag_, granules);
 }
 
@@ -519,9 +505,9 @@ void ScatterKernel::start_updates(Index chunk, Index group, SReg updates) {
       builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(4 * width_));
   const Index parity = modulo_power_of_two(builder_, group, 1);
   const Index place = multiply(builder_, begin, 4 * shapes_.lane_tiles);
-  builder_.start(update_dma_, builder_.add(updates, to_operand(builder_, place)),
-                 at(rows_, multiply(builder_, parity, kGroup * width_)),
-                 to_operand(builder_, parity.plus(update_flag_)), granules);
+  update_dma_.start(builder_.add(updates, to_operand(builder_, place)),
+                    at(rows_, multiply(builder_, parity, kGroup * width_)),
+                    to_operand(builder_, parity.plus(update_flag_)), granules);
 }
 
 void ScatterKernel::add_chunk(Index chunk, std::int64_t groups, Index first_row,

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/box_dma.h"
 
 namespace tpu::compiler {
 
@@ -10,11 +10,9 @@ namespace tpu::compiler {
 /// that a kernel moves between HBM and VMEM: one DMA per row (and slice), or one for all of them
 /// where neither side leaves gaps between rows. Rows outside of the image are left out.
 struct ImageShape {
-  std::uint32_t height = 1;        ///< Rows of the image.
-  std::uint32_t row_stride = 0;    ///< Granules from a row to the next that a block takes.
-  std::uint32_t row_granules = 0;  ///< Of a row that are moved.
-  std::uint32_t run = 0;           ///< Granules in one piece; 0: all of them.
-  std::uint32_t run_stride = 0;    ///< From piece to piece in HBM; in VMEM they are neighbours.
+  std::uint32_t height = 1;      ///< Rows of the image.
+  std::uint32_t row_stride = 0;  ///< Granules from a row to the next.
+  StridedBox row;                ///< What is moved of a row: by a DMA.
   /// Where a pixel's part of a block is no single run: pieces of a pixel, each a DMA of its own for
   /// the whole row; in VMEM a pixel's pieces are neighbours.
   std::uint32_t slices = 1;
@@ -22,6 +20,8 @@ struct ImageShape {
   std::uint32_t block_rows = 1;    ///< Rows of a block.
   std::int32_t shift = 0;          ///< Of a block's first row against the number it goes by.
   std::uint32_t pitch = 0;         ///< VMEM rows from row to row of a block.
+
+  std::uint32_t row_granules() const { return slices * row.granules(); }
 };
 
 class ImageRows {
@@ -31,7 +31,7 @@ class ImageRows {
 
   /// Starts the DMAs of the rows from first + shift on (which may be negative) of the image whose
   /// row 0 begins at `hbm`.
-  /// `row_granules`: those of each row, where fewer than the shape's.
+  /// `row_granules`: those of each row, where they may be fewer than the shape's.
   void start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag,
              SReg row_granules = {});
   /// Their size.
@@ -41,15 +41,14 @@ class ImageRows {
 
  private:
   bool has_gaps() const {
-    return shape_.run != 0 || shape_.row_stride != shape_.row_granules ||
-           shape_.pitch != 2 * shape_.row_granules;
+    return !shape_.row.is_contiguous() || shape_.row_stride != shape_.row_granules() ||
+           shape_.pitch != 2 * shape_.row_granules();
   }
   void start_at_once(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag);
 
   KernelBuilder& builder_;
-  bool to_vmem_;
   ImageShape shape_;
-  DmaDescriptorHandle descriptor_;
+  BoxDma dma_;  ///< Of a row; several at once where there are no gaps.
 };
 
 }  // namespace tpu::compiler

@@ -91,7 +91,7 @@ class SequenceKernel {
   }
   bool is_loop() const { return loop_.trips > 1; }
   void prepare();
-  ScalarOperand address(int place, SReg iteration);
+  SReg address(int place, SReg iteration);
   void start_loads(bool moving, SReg iteration);
   void wait_for(std::size_t member, bool moving);
   void run_members(SReg iteration);
@@ -109,8 +109,8 @@ class SequenceKernel {
   std::map<Value, std::size_t> whole_;  ///< Arrays of values, whole.
   std::vector<std::uint32_t> load_flags_;
   std::uint32_t store_flag_ = 0, address_words_ = 0;
-  std::map<std::size_t, DmaDescriptorHandle> descriptors_;  ///< Of arrays that are strided parts.
-  std::uint64_t storing_ = 0;                               ///< Granules on their way to HBM.
+  std::map<std::size_t, BoxDma> dmas_;  ///< Of operands, by array.
+  std::uint64_t storing_ = 0;           ///< Granules on their way to HBM.
 };
 
 SequenceKernel::Value SequenceKernel::value_of(InstructionId id) const {
@@ -223,17 +223,18 @@ void SequenceKernel::prepare() {
   store_flag_ = builder_.allocate_flag();
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
-    if (array.part.pitch == 0) continue;
-    DmaShape shape;
-    shape.granules = static_cast<std::uint32_t>(granules(array.shape));
-    shape.hbm_run = static_cast<std::uint32_t>(array.row_granules);
-    shape.hbm_stride = static_cast<std::uint32_t>(array.part.pitch);
-    shape.keep_runs = true;
-    descriptors_[i] = builder_.descriptor(true, shape);
+    if (array.operand < 0) continue;
+    StridedBox box{static_cast<std::uint32_t>(granules(array.shape))};
+    if (array.part.pitch != 0) {
+      box.run = static_cast<std::uint32_t>(array.row_granules);
+      box.runs = static_cast<std::uint32_t>(granules(array.shape)) / box.run;
+      box.hbm_stride = static_cast<std::uint32_t>(array.part.pitch);
+    }
+    dmas_[i] = BoxDma(builder_, true, box);
   }
 }
 
-ScalarOperand SequenceKernel::address(int place, SReg iteration) {
+SReg SequenceKernel::address(int place, SReg iteration) {
   const SReg first = builder_.load_smem(address_words_ + static_cast<std::uint32_t>(place));
   if (!moves(place)) return first;
   const std::int64_t step = loop_.steps[static_cast<std::size_t>(place)];
@@ -246,15 +247,10 @@ void SequenceKernel::start_loads(bool moving, SReg iteration) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
     if (array.operand < 0 || moves(array.operand) != moving) continue;
-    ScalarOperand from = address(array.operand, iteration);
+    SReg from = address(array.operand, iteration);
     if (array.part.granule != 0) from = builder_.add(from, array.part.granule);
     const std::uint32_t flag = load_flags_[std::min(array.first_member, load_flags_.size() - 1)];
-    const auto descriptor = descriptors_.find(i);
-    if (descriptor != descriptors_.end()) {
-      builder_.start(descriptor->second, from, array.region, flag);
-    } else {
-      builder_.dma_in(from, array.region, granules(array.shape), flag);
-    }
+    dmas_.at(i).start(from, array.region, flag);
   }
 }
 

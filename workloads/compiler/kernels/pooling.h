@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/pooling_plan.h"
 
@@ -58,7 +58,7 @@ class WindowRows {
   const PoolingPlan& plan_;
   std::uint32_t fill_, flag_;
   RowRing ring_;
-  DmaDescriptorHandle row_dma_;
+  BoxDma row_dma_;
 };
 
 /// How many of the padded rows [first, first + count) lie in the image.
@@ -68,7 +68,7 @@ Index rows_in_image(KernelBuilder& builder, const PoolingPlan::Dimension& dimens
 PReg is_in_image(KernelBuilder& builder, const PoolingPlan::Dimension& dimension, Index row);
 
 /// A DMA of so many pixels of one chunk.
-DmaDescriptorHandle pixel_dma(KernelBuilder& builder, const PoolingPlan& plan, bool to_vmem,
-                              std::int64_t pixels);
+BoxDma pixel_dma(KernelBuilder& builder, const PoolingPlan& plan, bool to_vmem,
+                 std::int64_t pixels);
 
 }  // namespace tpu::compiler

@@ -116,7 +116,7 @@ class ReduceWindowKernel {
   KernelBuilder builder_;
   std::uint32_t store_flag_ = 0;
   VmemRegion result_;
-  DmaDescriptorHandle result_dma_;
+  BoxDma result_dma_;
 };
 
 void ReduceWindowKernel::emit_chunk(WindowRows& rows, SReg image, SReg result) {
@@ -139,8 +139,7 @@ void ReduceWindowKernel::emit_chunk(WindowRows& rows, SReg image, SReg result) {
     const Index buffer = multiply(builder_, parity, plan_.columns.windows * plan_.pixel_rows());
     emit_row(rows, buffer);
     const Index place = multiply(builder_, window, hbm_row);
-    builder_.start(result_dma_, builder_.add(result, to_operand(builder_, place)),
-                   at(result_, buffer), flag);
+    result_dma_.start(builder_.add(result, to_operand(builder_, place)), at(result_, buffer), flag);
     rows.advance();
   });
   for (std::int64_t i = std::max<std::int64_t>(0, windows - 2); i < windows; ++i) {
@@ -228,7 +227,7 @@ class SelectAndScatterKernel {
   std::unique_ptr<WindowRows> rows_;
   std::unique_ptr<RowRing> sums_;
   VmemRegion source_, result_;
-  DmaDescriptorHandle source_dma_, result_dma_;
+  BoxDma source_dma_, result_dma_;
 };
 
 LoweredKernel SelectAndScatterKernel::emit() {
@@ -269,7 +268,7 @@ void SelectAndScatterKernel::emit_chunk(SReg image, SReg source, SReg result) {
   sums_->reset();
   sums_->fill(0);
   rows_->start_first(image);
-  builder_.start(source_dma_, source, source_, load_flag_);
+  source_dma_.start(source, source_, load_flag_);
   for_columns(builder_, iterations_, 1, [&](Index window) {
     const ScalarOperand here = to_operand(builder_, window);
     const SReg next = builder_.add(here, 1);
@@ -278,9 +277,9 @@ void SelectAndScatterKernel::emit_chunk(SReg image, SReg source, SReg result) {
         rows_->start_next(image, {next, 0});
         const Index parity = modulo_power_of_two(builder_, {next, 0}, 1);
         const Index place = multiply(builder_, {next, 0}, hbm_row);
-        builder_.start(source_dma_, builder_.add(source, to_operand(builder_, place)),
-                       at(source_, multiply(builder_, parity, source_rows)),
-                       to_operand(builder_, parity.plus(load_flag_)));
+        source_dma_.start(builder_.add(source, to_operand(builder_, place)),
+                          at(source_, multiply(builder_, parity, source_rows)),
+                          to_operand(builder_, parity.plus(load_flag_)));
       });
     }
     const auto work = [&] {
@@ -407,7 +406,7 @@ void SelectAndScatterKernel::flush(Index window, SReg result) {
         multiply(builder_, image_row, plan_.columns.image * plan_.hbm_pixel_granules());
     const SReg place = builder_.add(result, to_operand(builder_, hbm));
     builder_.guarded(is_in_image(builder_, plan_.rows, row), [&] {
-      builder_.start(result_dma_, place, at(result_, buffer.plus(i * result_rows())), flag);
+      result_dma_.start(place, at(result_, buffer.plus(i * result_rows())), flag);
     });
   }
 }

@@ -91,15 +91,12 @@ PReg is_in_image(KernelBuilder& builder, const PoolingPlan::Dimension& dimension
   return builder.and_(builder.less(-1, place), builder.less(place, dimension.image));
 }
 
-DmaDescriptorHandle pixel_dma(KernelBuilder& builder, const PoolingPlan& plan, bool to_vmem,
-                              std::int64_t pixels) {
-  DmaShape shape;
-  shape.granules = static_cast<std::uint32_t>(pixels * plan.pixel_granules());
-  if (plan.chunks() > 1) {
-    shape.hbm_run = static_cast<std::uint32_t>(plan.pixel_granules());
-    shape.hbm_stride = static_cast<std::uint32_t>(plan.hbm_pixel_granules());
-  }
-  return builder.descriptor(to_vmem, shape);
+BoxDma pixel_dma(KernelBuilder& builder, const PoolingPlan& plan, bool to_vmem,
+                 std::int64_t pixels) {
+  const StridedBox box{static_cast<std::uint32_t>(plan.pixel_granules()),
+                       static_cast<std::uint32_t>(pixels),
+                       static_cast<std::uint32_t>(plan.hbm_pixel_granules())};
+  return {builder, to_vmem, box};
 }
 
 RowRing::RowRing(KernelBuilder& builder, std::int64_t rows, std::int64_t row_rows)
@@ -169,11 +166,11 @@ void WindowRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::
     const VmemAddress to(ring_.region(), margin, slot);
     const ScalarOperand on = to_operand(builder_, flag.plus(flag_));
     if (always_inside) {
-      builder_.start(row_dma_, place, to, on);
+      row_dma_.start(place, to, on);
       continue;
     }
     const PReg inside = is_in_image(builder_, rows, row);
-    builder_.guarded(inside, [&] { builder_.start(row_dma_, place, to, on); });
+    builder_.guarded(inside, [&] { row_dma_.start(place, to, on); });
     const SReg outside = builder_.select(inside, 0, 1);
     builder_.if_(builder_.equal(outside, 1), [&] {
       const std::int64_t registers = plan_.row_rows() / 8;

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "sim/base/ceil_divide.h"
-#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 
 namespace tpu::compiler {
@@ -25,7 +25,7 @@ class TileMoveKernel {
   struct Prepared {
     Rows rows;
     TileRuns runs;  ///< Loops around them.
-    DmaDescriptorHandle load, store;
+    BoxDma load, store;
   };
 
   TileMoveKernel(const std::string& name, const Target& target) : builder_(name, target) {
@@ -53,9 +53,7 @@ class TileMoveKernel {
   KernelBuilder& builder() { return builder_; }
 
  private:
-  DmaDescriptorHandle rows_dma(bool loads, const Rows& rows);
-  void start(bool loads, const Rows& rows, const DmaDescriptorHandle& dma, SReg hbm,
-             const VmemAddress& vmem, ScalarOperand flag, ScalarOperand granules);
+  BoxDma rows_dma(bool loads, const Rows& rows);
   void transfer(bool loads, SReg base, const Rows& rows, Index block);
   Index size_of(const Rows& rows, Index block);
   void copy_rows(SReg source, SReg result, const Rows& rows);
@@ -65,7 +63,7 @@ class TileMoveKernel {
   KernelBuilder builder_;
   std::vector<std::uint32_t> load_flags_, store_flags_;
   VmemRegion buffers_;
-  DmaDescriptorHandle load_dma_, store_dma_;  ///< Of the rows at hand.
+  BoxDma load_dma_, store_dma_;  ///< Of the rows at hand.
 };
 
 void TileMoveKernel::fill(SReg result, std::uint64_t granules, std::uint32_t word) {
@@ -170,23 +168,21 @@ void TileMoveKernel::move_together(const std::vector<SReg>& sources,
       const SReg hbm = loads ? builder_.add(sources[i], runs.source_begin)
                              : builder_.add(results[i], runs.target_begin);
       const std::int64_t granules = moves[i].rows.count * moves[i].rows.run;
-      start(loads, moves[i].rows, loads ? moves[i].load : moves[i].store, hbm,
-            at(buffers_, {{}, 2 * total}), flag, granules);
+      BoxDma dma = loads ? moves[i].load : moves[i].store;
+      dma.start(hbm, at(buffers_, {{}, 2 * total}), flag, granules);
       total += granules;
     }
     builder_.wait(flag, total);
   }
 }
 
-DmaDescriptorHandle TileMoveKernel::rows_dma(bool loads, const Rows& rows) {
-  const std::int64_t stride = loads ? rows.source_stride : rows.target_stride;
-  if (stride == rows.run) return {};
-  DmaShape shape;
-  shape.granules = static_cast<std::uint32_t>(rows.per_block() * rows.run);
-  shape.hbm_run = static_cast<std::uint32_t>(rows.run);
-  shape.hbm_stride = static_cast<std::uint32_t>(stride);
-  shape.keep_runs = true;
-  return builder_.descriptor(loads, shape);
+BoxDma TileMoveKernel::rows_dma(bool loads, const Rows& rows) {
+  StridedBox box;
+  box.run = static_cast<std::uint32_t>(rows.run);
+  // A block of them at a time, or what the buffers hold.
+  box.runs = static_cast<std::uint32_t>(std::min(rows.count, kBuffers * kBlockGranules));
+  box.hbm_stride = static_cast<std::uint32_t>(loads ? rows.source_stride : rows.target_stride);
+  return {builder_, loads, box};
 }
 
 /// Starts the load or the store of a block of rows; the last one may be smaller.
@@ -199,19 +195,7 @@ void TileMoveKernel::transfer(bool loads, SReg base, const Rows& rows, Index blo
   const ScalarOperand flag =
       to_operand(builder_, buffer.plus(loads ? load_flags_[0] : store_flags_[0]));
   const ScalarOperand granules = to_operand(builder_, size_of(rows, block));
-  start(loads, rows, loads ? load_dma_ : store_dma_, hbm, vmem, flag, granules);
-}
-
-/// Starts a load or a store, by the descriptor where its runs are apart.
-void TileMoveKernel::start(bool loads, const Rows& rows, const DmaDescriptorHandle& dma, SReg hbm,
-                           const VmemAddress& vmem, ScalarOperand flag, ScalarOperand granules) {
-  if ((loads ? rows.source_stride : rows.target_stride) != rows.run) {
-    builder_.start(dma, hbm, vmem, flag, granules);
-  } else if (loads) {
-    builder_.dma_in(hbm, vmem, granules, flag);
-  } else {
-    builder_.dma_out(vmem, hbm, granules, flag);
-  }
+  (loads ? load_dma_ : store_dma_).start(hbm, vmem, flag, granules);
 }
 
 Index TileMoveKernel::size_of(const Rows& rows, Index block) {

@@ -7,6 +7,7 @@
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 
 namespace tpu::compiler {
@@ -33,7 +34,7 @@ struct Placed {
   std::int64_t outer_tiles = 1;  ///< Of a piece, along the outer dimension.
   VmemRegion buffers;            ///< As in HBM; two when there are several slabs.
   VmemRegion wide;               ///< Of packed arrays: as 32-bit tiles.
-  DmaDescriptorHandle dma, last_dma;
+  BoxDma dma, last_dma;
 
   bool is_cut() const { return array.dimension >= 0; }
   /// Works on a copy of 32-bit elements.
@@ -142,8 +143,8 @@ class SlabKernel {
   void make_descriptors();
   void emit_piece(const SlabBody& body, Index piece);
   void allocate();
-  DmaDescriptorHandle dma_of(const Placed& array, bool loads, std::int64_t elements);
-  void transfer(const Placed& array, bool loads, Index slab, Index parity, std::int64_t elements);
+  BoxDma dma_of(const Placed& array, bool loads, std::int64_t elements);
+  void transfer(Placed& array, bool loads, Index slab, Index parity, std::int64_t elements);
   void start_loads(Index slab, Index parity, std::int64_t elements);
   void start_next(Index slab, std::int64_t full, std::int64_t rest);
   std::int64_t loaded(std::int64_t elements) const;
@@ -252,27 +253,32 @@ void SlabKernel::make_descriptors() {
   prepare(target_, false);
 }
 
-DmaDescriptorHandle SlabKernel::dma_of(const Placed& array, bool loads, std::int64_t elements) {
-  DmaShape shape;
+BoxDma SlabKernel::dma_of(const Placed& array, bool loads, std::int64_t elements) {
   const std::int64_t tiles = slab_tiles(array, elements);
   const std::int64_t granules = array.granules(tiles) / array.dmas();
-  shape.granules = static_cast<std::uint32_t>(granules);
+  StridedBox box{static_cast<std::uint32_t>(granules)};
   if (array.is_cut()) {
     const int inner = array.inner_cut();
     const std::int64_t distance = array.distance(inner);
     const std::int64_t run =
         (inner == array.array.dimension ? tiles : array.outer_tiles) * distance;
-    const std::int64_t stride = array.tiles_along(static_cast<std::size_t>(inner)) * distance;
-    if (run < granules && run != stride) {
-      shape.hbm_run = static_cast<std::uint32_t>(run);
-      shape.hbm_stride = static_cast<std::uint32_t>(stride);
-      shape.keep_runs = true;
-    }
+    box.run = static_cast<std::uint32_t>(run);
+    box.runs = static_cast<std::uint32_t>(granules / run);
+    box.hbm_stride =
+        static_cast<std::uint32_t>(array.tiles_along(static_cast<std::size_t>(inner)) * distance);
   }
-  return builder_.descriptor(loads, shape);
+  BoxDma::Boxes boxes;
+  boxes.count = static_cast<std::uint32_t>(array.dmas());
+  if (boxes.count > 1) {
+    const int major = array.outer_cut();
+    boxes.hbm_distance = static_cast<std::uint32_t>(
+        array.tiles_along(static_cast<std::size_t>(major)) * array.distance(major));
+    boxes.vmem_distance = 2 * box.granules();
+  }
+  return {builder_, loads, box, boxes};
 }
 
-void SlabKernel::transfer(const Placed& array, bool loads, Index slab, Index parity,
+void SlabKernel::transfer(Placed& array, bool loads, Index slab, Index parity,
                           std::int64_t elements) {
   const std::uint32_t flag = loads ? load_flag_ : store_flag_;
   Index offset;
@@ -292,26 +298,11 @@ void SlabKernel::transfer(const Placed& array, bool loads, Index slab, Index par
   const VmemAddress vmem =
       at(array.buffers, array.is_cut() ? buffer_begin(array, parity) : Index{});
   const ScalarOperand to_flag = to_operand(builder_, parity.plus(flag));
-  const DmaDescriptorHandle& dma = elements == slab_ ? array.dma : array.last_dma;
-  if (array.dmas() == 1) {
-    builder_.start(dma, hbm, vmem, to_flag);
-    return;
-  }
-  const int major = array.outer_cut();
-  const std::int64_t distance =
-      array.tiles_along(static_cast<std::size_t>(major)) * array.distance(major);
-  const std::int64_t rows = 2 * array.granules(slab_tiles(array, elements)) / array.dmas();
-  builder_.loop(static_cast<std::uint64_t>(array.dmas()), [&](SReg index) {
-    const SReg from = builder_.add(hbm, builder_.mul(index, static_cast<std::uint32_t>(distance)));
-    VmemAddress to = vmem;
-    const SReg row = builder_.mul(index, static_cast<std::uint32_t>(rows));
-    to.base = vmem.base ? builder_.add(vmem.base, row) : row;
-    builder_.start(dma, from, to, to_flag);
-  });
+  (elements == slab_ ? array.dma : array.last_dma).start(hbm, vmem, to_flag);
 }
 
 void SlabKernel::start_loads(Index slab, Index parity, std::int64_t elements) {
-  for (const Placed& source : sources_) {
+  for (Placed& source : sources_) {
     if (source.is_cut()) transfer(source, true, slab, parity, elements);
   }
 }
@@ -405,7 +396,7 @@ void SlabKernel::emit_piece(const SlabBody& body, Index piece) {
   const std::int64_t full = extent_ / slab_, rest = extent_ % slab_;
   const std::int64_t stored = target_.granules(slab_tiles(target_, slab_));
   std::int64_t whole = 0;
-  for (const Placed& source : sources_) {
+  for (Placed& source : sources_) {
     if (source.is_cut()) continue;
     transfer(source, true, {}, {}, slab_);
     whole += source.granules(0);

@@ -42,13 +42,13 @@ TileGrid::Buffers TileGrid::make_buffers(const std::vector<int>& dimensions, std
   return buffers;
 }
 
-int TileGrid::add_input(Input input) {
+int TileGrid::add_input(Block input) {
   input_buffers_.push_back(make_buffers(input.dimensions, input.rows));
   inputs_.push_back(std::move(input));
   return static_cast<int>(inputs_.size() - 1);
 }
 
-int TileGrid::add_output(Output output) {
+int TileGrid::add_output(Block output) {
   const int last = innermost(output.dimensions);
   for (int i = 0; i < last; ++i) {
     const bool depends = std::count(output.dimensions.begin(), output.dimensions.end(), i) > 0;

@@ -19,26 +19,20 @@ using GridPoint = std::vector<SReg>;
 /// SMEM, so that the work has the scalar registers.
 class TileGrid {
  public:
-  /// A block that the work reads. It depends on some dimensions of the grid.
-  struct Input {
+  /// A block that the work reads or writes. It depends on some dimensions of the grid; one that the
+  /// work writes is complete when the others, which must be the innermost ones, are at their last
+  /// index.
+  struct Block {
     std::vector<int> dimensions;
     std::uint32_t rows = 0;  ///< VMEM rows of one buffer.
-    std::function<void(const GridPoint& point, const VmemAddress& to, ScalarOperand flag)> start;
-    std::function<ScalarOperand(const GridPoint& point)> granules;
-  };
-  /// A block that the work writes, complete when the dimensions it does not depend on, which must
-  /// be the innermost ones, are at their last index.
-  struct Output {
-    std::vector<int> dimensions;
-    std::uint32_t rows = 0;
-    std::function<void(const GridPoint& point, const VmemAddress& from, ScalarOperand flag)> start;
+    std::function<void(const GridPoint& point, const VmemAddress& vmem, ScalarOperand flag)> start;
     std::function<ScalarOperand(const GridPoint& point)> granules;
   };
 
   TileGrid(KernelBuilder& builder, std::vector<std::uint32_t> extents);
 
-  int add_input(Input input);
-  int add_output(Output output);
+  int add_input(Block input);
+  int add_output(Block output);
   /// Emits the loop. `work` is emitted once; it begins and ends in blocks of its own. `meanwhile`
   /// stands before the loop, where the first blocks are on their way.
   void run(const std::function<void()>& work, const std::function<void()>& meanwhile = {});
@@ -98,8 +92,7 @@ class TileGrid {
 
   KernelBuilder& builder_;
   std::vector<std::uint32_t> extents_;
-  std::vector<Input> inputs_;
-  std::vector<Output> outputs_;
+  std::vector<Block> inputs_, outputs_;
   std::vector<Buffers> input_buffers_, output_buffers_;
   std::uint32_t position_ = 0;  ///< SMEM words, one per dimension.
 };
