@@ -249,6 +249,38 @@ ENTRY main {
   check_hlo(text);
 }
 
+/// What JAX writes of the gradient of an image: the kernel reversed in space. A kernel reversed in
+/// its features as well keeps its reverse.
+TEST(ConvolutionForms, AKernelReversedInSpaceIsReadBackwards) {
+  const auto text = [](const std::string& dimensions) {
+    return R"(HloModule backwards
+ENTRY main {
+  g = f32[4,9,8,6] parameter(0)
+  w = f32[3,2,5,6] parameter(1)
+  r = f32[3,2,5,6] reverse(w), dimensions={)" +
+           dimensions + R"(}
+  ROOT dx = f32[4,9,8,5] convolution(g, r), window={size=3x2 pad=1_1x0_1}, dim_labels=b01f_01oi->b01f
+}
+)";
+  };
+  const auto rewritten = [&](const std::string& dimensions) {
+    hlo::Module module = hlo::read_hlo_text("test.hlo", text(dimensions));
+    compiler::rewrite_convolutions(module, {});
+    hlo::verify(module);
+    return module.entry_computation();
+  };
+  for (const std::string dimensions : {"0,1", "1"}) {
+    const hlo::Computation entry = rewritten(dimensions);
+    EXPECT_EQ(entry.at(entry.at(entry.root).operands[1]).opcode, hlo::HloOpcode::kParameter);
+    EXPECT_EQ(entry.at(entry.root).window[0].reversal, dimensions == "0,1");
+    EXPECT_TRUE(entry.at(entry.root).window[1].reversal);
+    check_hlo(text(dimensions));
+  }
+  const hlo::Computation entry = rewritten("1,3");
+  EXPECT_EQ(entry.at(entry.at(entry.root).operands[1]).opcode, hlo::HloOpcode::kReverse);
+  check_hlo(text("1,3"));
+}
+
 /// The gradient of the kernel of a transposed convolution has zeros between the pixels of its
 /// input.
 TEST(ConvolutionForms, AKernelGradientWithABaseDilationExchangesItsOperands) {

@@ -14,6 +14,7 @@
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/pipeline.h"
+#include "workloads/compiler/passes/precision.h"
 #include "workloads/compiler/passes/product_operands.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/split_lanes.h"
@@ -334,6 +335,37 @@ TEST(Simplify, TransposesInFrontOfADotBecomeContractingDimensions) {
   EXPECT_EQ(count(module, HloOpcode::kTranspose), 0U);
   EXPECT_EQ(root(module).dot->lhs_contracting, std::vector<std::int64_t>{0});
   EXPECT_NO_THROW(hlo::verify(module));
+}
+
+/// Forward pass and gradient of a kernel read an activation; a third reader that is no product and
+/// no sum reads it as it is, beside one convolution only.
+TEST(NarrowDotOperands, ImagesThatConvolutionsReadAreBf16) {
+  const auto rewritten = [](const std::string& others) {
+    Module module = hlo::read_hlo_text("test.hlo", R"(HloModule narrow
+ENTRY main {
+  x = f32[4,8,8,16] parameter(0)
+  w = f32[3,3,16,16] parameter(1)
+  a = f32[4,8,8,16] tanh(x)
+  y = f32[4,8,8,16] convolution(a, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+)" + others + "}\n");
+    compiler::narrow_dot_operands(module);
+    hlo::verify(module);
+    std::size_t narrow = 0;
+    for (const HloInstruction& made : module.entry_computation().instructions) {
+      if (made.opcode != HloOpcode::kConvolution) continue;
+      const HloInstruction& image = module.entry_computation().at(made.operands[0]);
+      narrow += image.shape.type == ElementType::kBf16 ? 1 : 0;
+      EXPECT_EQ(made.shape.type, ElementType::kF32);
+    }
+    return narrow;
+  };
+  EXPECT_EQ(rewritten("  ROOT r = f32[4,8,8,16] negate(y)\n"), 1U);
+  EXPECT_EQ(rewritten("  ROOT r = f32[4,8,8,16] add(y, a)\n"), 0U);
+  EXPECT_EQ(rewritten("  dw = f32[3,3,16,16] convolution(a, y), window={size=8x8 pad=1_1x1_1}, "
+                      "dim_labels=f01b_i01o->01bf\n"
+                      "  s = f32[4,8,8,16] add(y, a)\n"
+                      "  ROOT r = (f32[3,3,16,16], f32[4,8,8,16]) tuple(dw, s)\n"),
+            2U);
 }
 
 TEST(ProductOperands, ParametersAreReadUnroundedByFewDots) {

@@ -43,8 +43,9 @@ class ConvolutionForms {
       known_.clear();
       const std::size_t count = module_.entry_computation().instructions.size();
       for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
-      if (module_.entry_computation().instructions.size() == count) return;
+      const bool same = module_.entry_computation().instructions.size() == count;
       tidy(module_.entry_computation());
+      if (same) return;
     }
   }
 
@@ -52,9 +53,27 @@ class ConvolutionForms {
   void visit(Id id) {
     const HloInstruction convolution = module_.entry_computation().at(id);
     if (convolution.opcode != HloOpcode::kConvolution || !is_general(convolution)) return;
-    if (!is_patches(convolution) && has_kernel(convolution)) return;
+    if (!is_patches(convolution) && has_kernel(convolution)) return read_backwards(id);
     edit_.stand_for(id);
     edit_.finish(emit(convolution));
+  }
+
+  /// A window that a reverse writes backwards in space is read backwards instead, where a kernel
+  /// does: gradients of images reverse their kernels.
+  void read_backwards(Id id) {
+    HloInstruction convolution = module_.entry_computation().at(id);
+    const HloInstruction& window = module_.entry_computation().at(convolution.operands[1]);
+    if (window.opcode != HloOpcode::kReverse) return;
+    for (std::int64_t d : window.dimensions) {
+      const std::vector<std::int64_t>& spatial = convolution.convolution->kernel_spatial;
+      const auto found = std::find(spatial.begin(), spatial.end(), d);
+      if (found == spatial.end()) return;
+      bool& reversal =
+          convolution.window[static_cast<std::size_t>(found - spatial.begin())].reversal;
+      reversal = !reversal;
+    }
+    convolution.operands[1] = window.operands[0];
+    if (has_kernel(convolution)) module_.entry_computation().at(id) = std::move(convolution);
   }
 
   bool is_general(const HloInstruction& convolution) const {

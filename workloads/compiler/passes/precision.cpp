@@ -15,6 +15,10 @@ using hlo::InstructionId;
 
 namespace {
 
+bool is_product(HloOpcode opcode) {
+  return opcode == HloOpcode::kDot || opcode == HloOpcode::kConvolution;
+}
+
 class Precision {
  public:
   explicit Precision(Computation& entry)
@@ -37,9 +41,7 @@ class Precision {
     return users_[static_cast<std::size_t>(id)];
   }
   bool carries(InstructionId id) const { return carries_[static_cast<std::size_t>(id)]; }
-  bool is_read_narrow(InstructionId user) {
-    return at(user).opcode == HloOpcode::kDot || carries(user);
-  }
+  bool is_read_narrow(InstructionId user) { return is_product(at(user).opcode) || carries(user); }
   std::vector<std::size_t> arrays_of(const HloInstruction& carrier) const;
   int dots_behind(InstructionId id);
   bool may_be_narrow(InstructionId id);
@@ -51,7 +53,7 @@ class Precision {
   Computation& entry_;
   std::vector<std::vector<InstructionId>> users_;
   std::size_t count_;          ///< Instructions that the module came with.
-  std::vector<bool> carries_;  ///< Operations that move elements on their way to dots alone.
+  std::vector<bool> carries_;  ///< Operations that move elements on their way to products alone.
   std::vector<InstructionId> narrow_;  ///< Of each value: its narrow form.
 };
 
@@ -100,8 +102,7 @@ bool Precision::may_be_narrow(InstructionId id) {
   if (value.shape.is_tuple() || value.shape.type != ElementType::kF32 || value.shape.rank() < 2) {
     return false;
   }
-  const bool is_made_by_kernel = hlo::is_elementwise(value.opcode) ||
-                                 value.opcode == HloOpcode::kDot ||
+  const bool is_made_by_kernel = hlo::is_elementwise(value.opcode) || is_product(value.opcode) ||
                                  value.opcode == HloOpcode::kBroadcast;
   if (!is_made_by_kernel || id == entry_.root) return false;
   const int dots = dots_behind(id);
@@ -163,7 +164,7 @@ void Precision::narrow(InstructionId id) {
     }
     return;
   }
-  if (at(id).opcode != HloOpcode::kDot) return;
+  if (!is_product(at(id).opcode)) return;
   for (std::size_t i = 0; i < 2; ++i) {
     const InstructionId operand = at(id).operands[i];
     if (!carries(operand) && may_be_narrow(operand)) at(id).operands[i] = converted(operand);

@@ -4,13 +4,14 @@
 
 namespace tpu::compiler {
 
-/// Pass: an f32 array that dots read is written as bf16 for them, with the reshapes, transposes,
-/// slices, pads and concatenations in between. The MXU rounds its operands to bf16 in any case, to
-/// the nearest even as a conversion does: the values are the same, the bytes half.
+/// Pass: an f32 array that dots or convolutions (products, below) read is written as bf16 for them,
+/// with the reshapes, transposes, slices, pads and concatenations in between. The MXU rounds its
+/// operands to bf16 in any case, to the nearest even as a conversion does: the values are the same,
+/// the bytes half.
 ///
-/// An array has a narrow form where elementwise operations or a dot make it (their kernel rounds on
-/// the way out) and where nothing but dots and reductions reads it, or two dots do: then writing
-/// the narrow form beside the wide one moves no more bytes.
+/// An array has a narrow form where elementwise operations or a product make it (their kernel
+/// rounds on the way out) and where nothing but products and reductions reads it, or two products
+/// do: then writing the narrow form beside the wide one moves no more bytes.
 ///
 /// Needs: a verified module without call and fusion in the entry, dots in canonical form; layouts
 /// not assigned yet.
