@@ -4,7 +4,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu::app {
+namespace tpu::app::arguments_test {
 namespace {
 
 Arguments parse(const std::vector<std::string>& words) {
@@ -214,4 +214,4 @@ TEST(Completion, KnowsCommandsOptionsAndNames) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::arguments_test

@@ -9,7 +9,7 @@
 #include "sim/app/value_arrays.h"
 #include "sim/base/error.h"
 
-namespace tpu::app {
+namespace tpu::app::captured_placement_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -108,4 +108,4 @@ TEST(PartNumber, XlasPartitionsGoRoundTheRingOfAHost) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::captured_placement_test

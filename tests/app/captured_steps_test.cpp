@@ -1,6 +1,6 @@
 #include "tests/app/program_fixture.h"
 
-namespace tpu::app {
+namespace tpu::app::captured_steps_test {
 namespace {
 
 /// Small steps with the values that JAX computes, captured for the chips named.
@@ -48,4 +48,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::captured_steps_test

@@ -3,7 +3,7 @@
 
 #include "tests/app/program_fixture.h"
 
-namespace tpu::app {
+namespace tpu::app::depends_on_test {
 namespace {
 
 class DependsOnTest : public ProgramTest {};
@@ -102,4 +102,4 @@ TEST_F(DependsOnTest, TheSameProgramGainsWhatIsSaid) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::depends_on_test

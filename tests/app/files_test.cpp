@@ -7,7 +7,7 @@
 
 /// What the commands do to the files that they read and write.
 
-namespace tpu::app {
+namespace tpu::app::files_test {
 namespace {
 
 const std::string kSource = "kernel top\n  { %s0 = smov 7 }\n";
@@ -171,4 +171,4 @@ TEST_F(FilesTest, WhatIsNoWorkloadIsNamed) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::files_test

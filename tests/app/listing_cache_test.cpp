@@ -11,7 +11,7 @@
 #include "traces/program_file.h"
 #include "workloads/xla/captured_folder.h"
 
-namespace tpu::app {
+namespace tpu::app::listing_cache_test {
 namespace {
 
 class ListingCacheTest : public ProgramTest {
@@ -172,4 +172,4 @@ TEST_F(ListingCacheTest, TheEnvironmentSaysWhere) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::listing_cache_test

@@ -9,7 +9,7 @@
 #include "sim/config/configuration.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::app {
+namespace tpu::app::module_show_test {
 namespace {
 
 std::string show(const std::string& lines) {
@@ -61,4 +61,4 @@ TEST(LargestBatch, IsFoundToTheExample) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::module_show_test

@@ -3,7 +3,7 @@
 #include "tests/app/program_fixture.h"
 #include "traces/npz.h"
 
-namespace tpu::app {
+namespace tpu::app::op_arithmetic_test {
 namespace {
 
 const std::string kMlp = std::string(TPUSIM_SOURCE_DIR) + "/workloads/captured/mlp";
@@ -86,4 +86,4 @@ TEST_F(ProgramTest, ALoopThatDataEndsCountsTheTripsThatRan) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::op_arithmetic_test

@@ -8,7 +8,7 @@
 #include "sim/app/value_arrays.h"
 #include "sim/base/error.h"
 
-namespace tpu::app {
+namespace tpu::app::output_check_test {
 namespace {
 
 traces::NpzArray floats(const std::vector<float>& values) {
@@ -202,4 +202,4 @@ TEST(ValueArrays, SixtyFourBitsBecomeThirtyTwo) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::output_check_test

@@ -7,7 +7,7 @@
 
 #include "tests/app/program_fixture.h"
 
-namespace tpu::app {
+namespace tpu::app::printable_stream_test {
 namespace {
 
 TEST(Printable, ControlCharactersBecomeVisible) {
@@ -74,4 +74,4 @@ TEST_F(ProgramTest, NamesOutOfFilesSendNothingToTheTerminal) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::printable_stream_test

@@ -18,7 +18,7 @@
 #include "traces/npz.h"
 #include "traces/run_file.h"
 
-namespace tpu::app {
+namespace tpu::app::program_test {
 namespace {
 
 const std::string kSmall = "run matmul --shape 128x256x256 --cores 1";
@@ -685,4 +685,4 @@ TEST_F(ProgramTest, ModulesWithAnnotationsRunOnTheirDevices) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::program_test

@@ -10,7 +10,7 @@
 
 /// What the program makes of a results file: exports, the page, texts.
 
-namespace tpu::app {
+namespace tpu::app::saved_runs_test {
 namespace {
 
 class SavedRunsTest : public ProgramTest {
@@ -146,4 +146,4 @@ TEST_F(SavedRunsTest, MistakesAreNamedAndNothingIsOverwritten) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::saved_runs_test

@@ -2,7 +2,7 @@
 
 #include "tests/app/program_fixture.h"
 
-namespace tpu::app {
+namespace tpu::app::scaling_test {
 namespace {
 
 using Scaling = ProgramTest;
@@ -52,4 +52,4 @@ TEST_F(Scaling, FiguresAreThoseOfSeparateRuns) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::scaling_test

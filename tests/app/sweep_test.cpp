@@ -16,7 +16,7 @@
 
 /// `tpusim sweep` as a user runs it: on one machine, in shards, killed and started again.
 
-namespace tpu::app {
+namespace tpu::app::sweep_test {
 namespace {
 
 const std::string kGemm =
@@ -178,4 +178,4 @@ TEST(ProgramCacheTest, MachinesThatTheCompilerCantTellApartShareAProgram) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::sweep_test

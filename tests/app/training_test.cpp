@@ -1,6 +1,6 @@
 #include "tests/app/program_fixture.h"
 
-namespace tpu::app {
+namespace tpu::app::training_test {
 namespace {
 
 const std::string kMlp = "run mlp --batch 256";
@@ -87,4 +87,4 @@ TEST_F(ProgramTest, AResultsFileKeepsTheTraining) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::training_test

@@ -9,7 +9,7 @@
 
 #include "sim/app/simulation.h"
 
-namespace tpu::app {
+namespace tpu::app::validate_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -161,4 +161,4 @@ TEST(Validate, TilingsKeepTheOrderOfSilicon) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::validate_test

@@ -6,7 +6,7 @@
 #include "sim/app/validation_table.h"
 #include "tests/app/program_fixture.h"
 
-namespace tpu::app {
+namespace tpu::app::width_test {
 namespace {
 
 /// Columns of a text of UTF-8 without escape sequences.
@@ -156,4 +156,4 @@ TEST(Width, TheTableOfValidateFits) {
 }
 
 }  // namespace
-}  // namespace tpu::app
+}  // namespace tpu::app::width_test

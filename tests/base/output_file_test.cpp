@@ -12,7 +12,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu {
+namespace tpu::output_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -205,4 +205,4 @@ TEST_F(OutputFileTest, ASignalHandlerCanRemoveWhatIsUnfinished) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::output_file_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tpu {
+namespace tpu::sha256_test {
 namespace {
 
 /// The examples of FIPS 180-4 and of NIST's test vectors.
@@ -28,4 +28,4 @@ TEST(Sha256, PiecesDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::sha256_test

@@ -13,7 +13,7 @@
 #include "workloads/graph/shape.h"
 #include "workloads/xla/captured_folder.h"
 
-namespace tpu::test {
+namespace tpu::test::machine_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -259,4 +259,4 @@ TEST(CapturedMachine, DataParallelStepOnEqualSharesIsTheStepOfOneCore) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::machine_test

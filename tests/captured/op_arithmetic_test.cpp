@@ -12,7 +12,7 @@
 #include "workloads/xla/captured_folder.h"
 #include "workloads/xla/op_info.h"
 
-namespace tpu::test {
+namespace tpu::test::op_arithmetic_test {
 namespace {
 
 const std::string kMlp = std::string(TPUSIM_SOURCE_DIR) + "/workloads/captured/mlp";
@@ -162,4 +162,4 @@ TEST(OpArithmetic, StepsOfJaxNameEveryOperationAndHaveTheFlopsOfXlas) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::op_arithmetic_test

@@ -15,7 +15,7 @@
 #include "workloads/reference/interpreter.h"
 #include "workloads/xla/captured_folder.h"
 
-namespace tpu::test {
+namespace tpu::test::op_values_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -164,4 +164,4 @@ TEST(OpValuesOfTheReference, AreThere) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::op_values_test

@@ -8,7 +8,7 @@
 #include "isa/schedule_survey.h"
 #include "workloads/xla/captured_folder.h"
 
-namespace tpu::test {
+namespace tpu::test::schedule_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -149,4 +149,4 @@ TEST(ScheduleSurvey, NoListingOfTheReferenceReadsAResultBeforeTheTableHasIt) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::schedule_test

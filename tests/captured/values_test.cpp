@@ -10,7 +10,7 @@
 #include "workloads/graph/shape.h"
 #include "workloads/xla/captured_folder.h"
 
-namespace tpu::test {
+namespace tpu::test::values_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -226,4 +226,4 @@ TEST(FunctionalCore, AReadOfHbmThatNobodyHasWrittenIsAFault) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::values_test

@@ -13,7 +13,7 @@
 #include "workloads/compiler/kernels/mesh_all_reduce.h"
 #include "workloads/compiler/kernels/mesh_cut.h"
 
-namespace tpu::test {
+namespace tpu::test::all_reduce_test {
 namespace {
 
 using compiler::AllReduceShape;
@@ -372,4 +372,4 @@ TEST(AllReduce, BothDirectionsOfTheLinksWork) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::all_reduce_test

@@ -5,7 +5,7 @@
 
 #include "tests/compiler/hlo_check.h"
 
-namespace tpu::test {
+namespace tpu::test::bf16_rounding_test {
 namespace {
 
 TEST(Bf16Rounding, AConversionToBf16AndBackRounds) {
@@ -57,4 +57,4 @@ ENTRY main {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::bf16_rounding_test

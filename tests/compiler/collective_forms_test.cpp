@@ -8,7 +8,7 @@
 #include "workloads/compiler/passes/async_pairs.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::collective_forms_test {
 namespace {
 
 std::string collective(const std::string& operand, const std::string& result,
@@ -273,4 +273,4 @@ TEST(CollectiveForms, OneReplicaIsNotEnoughForAGather) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::collective_forms_test

@@ -7,7 +7,7 @@
 #include "workloads/compiler/passes/canonical_forms.h"
 #include "workloads/frontend/graph_builder.h"
 
-namespace tpu::test {
+namespace tpu::test::compiler_forms_test {
 namespace {
 
 using frontend::GraphBuilder;
@@ -95,4 +95,4 @@ TEST(Buffers, ArraysOfOtherExtentsAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::compiler_forms_test

@@ -10,7 +10,7 @@
 #include "workloads/frontend/graph_builder.h"
 #include "workloads/frontend/zoo.h"
 
-namespace tpu::test {
+namespace tpu::test::compiler_test {
 namespace {
 
 using frontend::GraphBuilder;
@@ -491,4 +491,4 @@ TEST(Compiler, TheSameModuleGivesTheSameProgram) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::compiler_test

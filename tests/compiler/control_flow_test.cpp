@@ -4,7 +4,7 @@
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::control_flow_test {
 namespace {
 
 /// A loop over a matrix and a counter that starts at `start`; `next` is the counter's next value.
@@ -368,4 +368,4 @@ ENTRY main {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::control_flow_test

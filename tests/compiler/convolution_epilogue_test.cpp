@@ -7,7 +7,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/kernels/convolution_lanes_tiling.h"
 
-namespace tpu {
+namespace tpu::convolution_epilogue_test {
 
 namespace {
 
@@ -139,4 +139,4 @@ TEST(ConvolutionEpilogue, StepsFinishWholeDigitsOfTheProductsBefore) {
   EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 0U);
 }
 
-}  // namespace tpu
+}  // namespace tpu::convolution_epilogue_test

@@ -12,7 +12,7 @@
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::convolution_forms_test {
 namespace {
 
 using Extents = std::vector<std::int64_t>;
@@ -294,4 +294,4 @@ ENTRY main {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::convolution_forms_test

@@ -8,7 +8,7 @@
 #include "workloads/compiler/kernels/convolution_weights_tiling.h"
 #include "workloads/compiler/kernels/lowering.h"
 
-namespace tpu::test {
+namespace tpu::test::convolution_test {
 namespace {
 
 using compiler::Target;
@@ -500,4 +500,4 @@ TEST(ConvolutionInLanes, PartsOfRowsAndOfFeaturesWhereVmemIsSmall) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::convolution_test

@@ -6,7 +6,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::copy_steps_test {
 namespace {
 
 constexpr const char* kCopy = R"(HloModule copies
@@ -69,4 +69,4 @@ TEST(CopySteps, ManyArraysAreJoinedInSteps) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::copy_steps_test

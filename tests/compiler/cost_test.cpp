@@ -18,7 +18,7 @@
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::cost_test {
 namespace {
 
 using hlo::HloOpcode;
@@ -168,4 +168,4 @@ TEST(Cost, SearchesOfProductsExpectWhatTheirKernelsTake) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::cost_test

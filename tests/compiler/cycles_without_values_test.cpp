@@ -12,7 +12,7 @@
 #include "tests/compiler/random_graph.h"
 #include "workloads/compiler/compiler.h"
 
-namespace tpu::test {
+namespace tpu::test::cycles_without_values_test {
 namespace {
 
 std::uint32_t number_from(const char* variable, std::uint32_t otherwise) {
@@ -90,4 +90,4 @@ TEST(CyclesWithoutValues, AreThoseWithValues) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::cycles_without_values_test

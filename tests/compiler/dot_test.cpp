@@ -8,7 +8,7 @@
 #include "workloads/compiler/kernels/dot_kernel.h"
 #include "workloads/compiler/kernels/lowering.h"
 
-namespace tpu::test {
+namespace tpu::test::dot_test {
 namespace {
 
 using compiler::Target;
@@ -571,4 +571,4 @@ TEST(Dot, WhatIsNoMatrixProductIsRefusedByNameAndShape) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::dot_test

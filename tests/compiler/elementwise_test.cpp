@@ -2,7 +2,7 @@
 
 #include "tests/compiler/fused_graph.h"
 
-namespace tpu::test {
+namespace tpu::test::elementwise_test {
 namespace {
 
 using frontend::GraphBuilder;
@@ -217,4 +217,4 @@ TEST(Expression, PowersOfAnyBaseAndExponent) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::elementwise_test

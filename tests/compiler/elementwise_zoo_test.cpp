@@ -8,7 +8,7 @@
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/frontend/zoo.h"
 
-namespace tpu::test {
+namespace tpu::test::elementwise_zoo_test {
 namespace {
 
 using hlo::HloOpcode;
@@ -106,4 +106,4 @@ TEST(ElementwiseZoo, Resnet) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::elementwise_zoo_test

@@ -5,7 +5,7 @@
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/frontend/graph_builder.h"
 
-namespace tpu::test {
+namespace tpu::test::embedding_test {
 namespace {
 
 using frontend::GraphBuilder;
@@ -120,4 +120,4 @@ TEST(Embedding, PackedTablesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::embedding_test

@@ -4,7 +4,7 @@
 
 #include "tests/compiler/hlo_check.h"
 
-namespace tpu::test {
+namespace tpu::test::empty_arrays_test {
 namespace {
 
 std::string module_of(const std::string& body) {
@@ -52,4 +52,4 @@ TEST(EmptyArrays, LoopsCarryThem) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::empty_arrays_test

@@ -8,7 +8,7 @@
 #include "tests/compiler/run_compiled.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::exchange_test {
 namespace {
 
 /// 16 chips of 4x4, 32 cores.
@@ -123,4 +123,4 @@ TEST(Exchange, LargeArraysGoInPieces) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::exchange_test

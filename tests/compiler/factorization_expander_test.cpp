@@ -12,7 +12,7 @@
 #include "tests/compiler/run_compiled.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::factorization_expander_test {
 namespace {
 
 /// Matrices one after the other, row by row.
@@ -248,4 +248,4 @@ TEST(FactorizationExpander, ShapesThatDoNotFitAreLeftToTheListOfRefusals) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::factorization_expander_test

@@ -5,7 +5,7 @@
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
 
-namespace tpu::test {
+namespace tpu::test::indexed_access_test {
 namespace {
 
 std::string gather(const std::string& array, const std::string& indices, const std::string& result,
@@ -236,4 +236,4 @@ TEST(IndexedAccess, UpdatesLeaveTheOldArrayWhereItIsStillNeeded) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::indexed_access_test

@@ -16,7 +16,7 @@
 #include "traces/npz.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::jax_graphs_test {
 namespace {
 
 constexpr int kNoJax = 77;
@@ -265,4 +265,4 @@ TEST(JaxGraphs, SpecialNumbersBecomeWhatXlaMakesOfThem) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::jax_graphs_test

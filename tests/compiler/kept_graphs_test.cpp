@@ -12,7 +12,7 @@
 #include "tests/compiler/graph_check.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::kept_graphs_test {
 namespace {
 
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder) {
@@ -54,4 +54,4 @@ TEST(KeptGraphs, ComputeWhatTheReferenceComputes) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::kept_graphs_test

@@ -22,7 +22,7 @@
 #include "workloads/frontend/zoo.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::kept_programs_test {
 namespace {
 
 /// A workload of the zoo with its options as the command line states them.
@@ -184,4 +184,4 @@ TEST(KeptPrograms, NoStepTakesTwoPercentLongerThanItDid) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::kept_programs_test

@@ -6,7 +6,7 @@
 
 #include "tests/compiler/kernel_harness.h"
 
-namespace tpu::test {
+namespace tpu::test::kernel_builder_test {
 namespace {
 
 using compiler::KernelBuilder;
@@ -465,4 +465,4 @@ TEST(KernelBuilder, StridedDmaMovesTiles) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::kernel_builder_test

@@ -7,7 +7,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu::compiler {
+namespace tpu::compiler::kernel_order_test {
 namespace {
 
 using Graph = std::vector<std::set<std::size_t>>;  // Sources of each kernel.
@@ -84,4 +84,4 @@ TEST(KernelOrder, KnowsEveryPathOfARandomGraphWhileItsKernelsAreMerged) {
 }
 
 }  // namespace
-}  // namespace tpu::compiler
+}  // namespace tpu::compiler::kernel_order_test

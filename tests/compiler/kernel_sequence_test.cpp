@@ -10,7 +10,7 @@
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::kernel_sequence_test {
 namespace {
 
 isa::Program compiled(const std::string& text) {
@@ -205,4 +205,4 @@ ENTRY main {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::kernel_sequence_test

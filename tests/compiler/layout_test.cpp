@@ -11,7 +11,7 @@
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/frontend/graph_builder.h"
 
-namespace tpu::test {
+namespace tpu::test::layout_test {
 namespace {
 
 using compiler::DimensionOrder;
@@ -182,4 +182,4 @@ TEST(UnitDimensions, TheyStayWhereADotMakesThem) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::layout_test

@@ -11,7 +11,7 @@
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/frontend/graph_builder.h"
 
-namespace tpu::test {
+namespace tpu::test::matmul_epilogue_test {
 namespace {
 
 using frontend::Extents;
@@ -343,4 +343,4 @@ TEST(MatmulEpilogue, OnlyWholeSumsOfSeveralColumnsAreFinishedBySteps) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::matmul_epilogue_test

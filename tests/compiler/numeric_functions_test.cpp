@@ -10,7 +10,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::numeric_functions_test {
 namespace {
 
 std::string unary(const std::string& opcode, const std::string& shape,
@@ -243,4 +243,4 @@ TEST(NumericFunctions, ScalarsAndUnitExtentsWork) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::numeric_functions_test

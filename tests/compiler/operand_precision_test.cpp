@@ -9,7 +9,7 @@
 #include "tests/compiler/run_compiled.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::operand_precision_test {
 namespace {
 
 const char* const kDot =
@@ -85,4 +85,4 @@ TEST(OperandPrecision, InfinitiesStayInfinite) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::operand_precision_test

@@ -14,7 +14,7 @@
 #include "tests/compiler/partition_check.h"
 #include "tests/compiler/random_graph.h"
 
-namespace tpu::test {
+namespace tpu::test::partition_test {
 namespace {
 
 std::uint32_t number_from(const char* variable, std::uint32_t otherwise) {
@@ -241,4 +241,4 @@ TEST(Partition, ModuleOfAFile) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::partition_test

@@ -12,7 +12,7 @@
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::pass_table_test {
 namespace {
 
 using compiler::Fact;
@@ -343,4 +343,4 @@ TEST(PassTable, EveryDumpReadsBack) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::pass_table_test

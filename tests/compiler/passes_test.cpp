@@ -24,7 +24,7 @@
 #include "workloads/frontend/zoo.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::passes_test {
 namespace {
 
 using compiler::Target;
@@ -682,4 +682,4 @@ TEST(HbmPlan, ResNet50At128ImagesFitsACoreOfV2) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::passes_test

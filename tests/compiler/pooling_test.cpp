@@ -5,7 +5,7 @@
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/frontend/graph_builder.h"
 
-namespace tpu::test {
+namespace tpu::test::pooling_test {
 namespace {
 
 using frontend::Extents;
@@ -137,4 +137,4 @@ TEST(Pooling, WindowOverChannelsIsRefused) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::pooling_test

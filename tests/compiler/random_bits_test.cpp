@@ -3,7 +3,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::random_bits_test {
 namespace {
 
 /// A generator whose state comes as pairs of words.
@@ -87,4 +87,4 @@ TEST(RandomBits, UniformNumbersLieInTheirRange) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::random_bits_test

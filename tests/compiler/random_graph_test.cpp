@@ -12,7 +12,7 @@
 
 #include "tests/compiler/graph_check.h"
 
-namespace tpu::test {
+namespace tpu::test::random_graph_test {
 namespace {
 
 std::uint32_t number_from(const char* variable, std::uint32_t otherwise) {
@@ -97,4 +97,4 @@ TEST(RandomGraphs, SlicesGathersScattersAndSorts) { check_graphs("indexing", 20,
 TEST(RandomGraphs, LoopsAndBranches) { check_graphs("regions", 15, 7); }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::random_graph_test

@@ -2,7 +2,7 @@
 
 #include "tests/compiler/fused_graph.h"
 
-namespace tpu::test {
+namespace tpu::test::reduce_test {
 namespace {
 
 using frontend::Extents;
@@ -146,4 +146,4 @@ TEST(Reduce, OperationsBehindASumOverRowsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::reduce_test

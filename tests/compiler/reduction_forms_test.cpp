@@ -5,7 +5,7 @@
 #include "workloads/compiler/passes/scalar_samples.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::reduction_forms_test {
 namespace {
 
 std::string reduce(const std::string& type, const std::string& opcode, const std::string& extents,
@@ -185,4 +185,4 @@ TEST(ReductionForms, ReducersAreKnownByWhatTheyDo) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::reduction_forms_test

@@ -5,7 +5,7 @@
 #include "workloads/compiler/compiler.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::refusal_list_test {
 namespace {
 
 std::string refusal_of(const std::string& text) {
@@ -71,4 +71,4 @@ TEST(CustomCalls, AModuleThatIsStillToBePartitionedIsRefusedWithItsAnnotation) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::refusal_list_test

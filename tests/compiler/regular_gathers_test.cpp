@@ -5,7 +5,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::regular_gathers_test {
 namespace {
 
 /// Checks values in the interpreter and on the machine; the gathers and scatters that are left.
@@ -107,4 +107,4 @@ ENTRY main {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::regular_gathers_test

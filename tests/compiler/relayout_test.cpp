@@ -6,7 +6,7 @@
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/frontend/graph_builder.h"
 
-namespace tpu::test {
+namespace tpu::test::relayout_test {
 namespace {
 
 using frontend::Extents;
@@ -258,4 +258,4 @@ TEST(Relayout, HeadsAreSplitAndMergedEightRowsAtATime) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::relayout_test

@@ -3,7 +3,7 @@
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
 
-namespace tpu::test {
+namespace tpu::test::scan_forms_test {
 namespace {
 
 std::string window(const std::string& type, const std::string& opcode, const std::string& initial,
@@ -89,4 +89,4 @@ TEST(ScanForms, LanesAreSteppedThrough) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::scan_forms_test

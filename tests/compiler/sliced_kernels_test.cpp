@@ -3,7 +3,7 @@
 #include "tests/compiler/graph_check.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::sliced_kernels_test {
 namespace {
 
 /// Checks the values of a module whose kernels keep more than fits 1 MiB of VMEM.
@@ -100,4 +100,4 @@ ENTRY main {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::sliced_kernels_test

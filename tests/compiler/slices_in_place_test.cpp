@@ -12,7 +12,7 @@
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::slices_in_place_test {
 namespace {
 
 /// Checks the values of a module on the machine; slices that are kernels of their own.
@@ -203,4 +203,4 @@ TEST(SlicesInPlace, TilesThatAreConcatenatedWaitForTheMemoryTogether) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::slices_in_place_test

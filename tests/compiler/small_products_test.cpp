@@ -5,7 +5,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::small_products_test {
 namespace {
 
 /// Interactions of four features of each example, and their gradient's dot.
@@ -63,4 +63,4 @@ TEST(SmallProducts, DotsThatContractNothingAreProductsOfBroadcasts) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::small_products_test

@@ -6,7 +6,7 @@
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/frontend/graph_builder.h"
 
-namespace tpu::test {
+namespace tpu::test::split_lanes_test {
 namespace {
 
 using frontend::Extents;
@@ -112,4 +112,4 @@ TEST(SplitLanes, TheSplitStaysForASumOverTheSplitLanesAlone) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::split_lanes_test

@@ -5,7 +5,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::window_forms_test {
 namespace {
 
 constexpr const char* kReducers = R"(HloModule windows
@@ -125,4 +125,4 @@ TEST(WindowForms, SelectionByGreaterThanTakesTheLastOfEqualElements) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::window_forms_test

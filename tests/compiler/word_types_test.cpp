@@ -5,7 +5,7 @@
 #include "workloads/compiler/compiler.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::word_types_test {
 namespace {
 
 /// One operation on parameters x and y of a type.
@@ -185,4 +185,4 @@ TEST(WordTypes, ShortResultsOfBf16AreRounded) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::word_types_test

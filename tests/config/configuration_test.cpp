@@ -13,7 +13,7 @@
 #include "sim/config/limits.h"
 #include "sim/config/slice.h"
 
-namespace tpu::config {
+namespace tpu::config::configuration_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -435,4 +435,4 @@ TEST(Show, UnitHelpAndSourceStandBehindTheValue) {
 }
 
 }  // namespace
-}  // namespace tpu::config
+}  // namespace tpu::config::configuration_test

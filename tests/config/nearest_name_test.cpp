@@ -4,7 +4,7 @@
 
 #include <ctime>
 
-namespace tpu::config {
+namespace tpu::config::nearest_name_test {
 namespace {
 
 TEST(NearestName, DistanceCountsChangesOfALetter) {
@@ -51,4 +51,4 @@ TEST(NearestName, HalfOfTheLettersMayDiffer) {
 }
 
 }  // namespace
-}  // namespace tpu::config
+}  // namespace tpu::config::nearest_name_test

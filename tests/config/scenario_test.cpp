@@ -7,7 +7,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu::config {
+namespace tpu::config::scenario_test {
 namespace {
 
 std::string error_of(const std::string& text) {
@@ -142,4 +142,4 @@ TEST(Scenario, AFileWithoutAnEndIsRefused) {
 }
 
 }  // namespace
-}  // namespace tpu::config
+}  // namespace tpu::config::scenario_test

@@ -5,7 +5,7 @@
 #include "sim/base/error.h"
 #include "tests/frontend/gradient_check.h"
 
-namespace tpu::frontend {
+namespace tpu::frontend::autodiff_test {
 namespace {
 
 using hlo::ElementType;
@@ -309,4 +309,4 @@ TEST(Autodiff, AnOperationWithoutAGradientIsNamed) {
 }
 
 }  // namespace
-}  // namespace tpu::frontend
+}  // namespace tpu::frontend::autodiff_test

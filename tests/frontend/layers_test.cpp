@@ -7,7 +7,7 @@
 #include "tests/frontend/gradient_check.h"
 #include "workloads/frontend/attention.h"
 
-namespace tpu::frontend {
+namespace tpu::frontend::layers_test {
 namespace {
 
 using hlo::ElementType;
@@ -305,4 +305,4 @@ TEST(Optimizers, SgdWithMomentumAndAdamFollowTheirFormulas) {
 }
 
 }  // namespace
-}  // namespace tpu::frontend
+}  // namespace tpu::frontend::layers_test

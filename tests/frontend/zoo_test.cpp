@@ -8,7 +8,7 @@
 #include "workloads/frontend/model.h"
 #include "workloads/reference/interpreter.h"
 
-namespace tpu::frontend {
+namespace tpu::frontend::zoo_test {
 namespace {
 
 using hlo::ElementType;
@@ -524,4 +524,4 @@ TEST(Zoo, ShapesBeyondAnyMemoryAreRefusedWithoutOverflow) {
 }
 
 }  // namespace
-}  // namespace tpu::frontend
+}  // namespace tpu::frontend::zoo_test

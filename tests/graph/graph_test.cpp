@@ -9,7 +9,7 @@
 #include "workloads/graph/shape_inference.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::hlo {
+namespace tpu::hlo::graph_test {
 namespace {
 
 /// A module of one computation with these lines, the last of which is the root.
@@ -355,4 +355,4 @@ TEST(WindowOutput, FollowsTheFormula) {
 }
 
 }  // namespace
-}  // namespace tpu::hlo
+}  // namespace tpu::hlo::graph_test

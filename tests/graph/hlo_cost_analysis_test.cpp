@@ -5,7 +5,7 @@
 #include "workloads/graph/op_info.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::hlo {
+namespace tpu::hlo::hlo_cost_analysis_test {
 namespace {
 
 Module module_of(const std::string& lines, const std::string& before = "") {
@@ -124,4 +124,4 @@ TEST(OpInfo, TakesScopeAndSourceFromWhatItFusesOrMoves) {
 }
 
 }  // namespace
-}  // namespace tpu::hlo
+}  // namespace tpu::hlo::hlo_cost_analysis_test

@@ -10,7 +10,7 @@
 #include "sim/base/error.h"
 #include "workloads/graph/tiled_layout.h"
 
-namespace tpu::hlo {
+namespace tpu::hlo::shape_test {
 namespace {
 
 std::string error_of(std::string_view text) {
@@ -318,4 +318,4 @@ TEST(Pack, ATokenHasNoElementsToPack) {
 }
 
 }  // namespace
-}  // namespace tpu::hlo
+}  // namespace tpu::hlo::shape_test

@@ -5,7 +5,7 @@
 #include "workloads/graph/hlo_cost_analysis.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::hlo {
+namespace tpu::hlo::while_loop_analysis_test {
 namespace {
 
 /// A loop over a counter and a matrix. `next` and `test` are lines that define n and ROOT.
@@ -98,4 +98,4 @@ TEST(WhileLoopAnalysis, CostsCountEveryTrip) {
 }
 
 }  // namespace
-}  // namespace tpu::hlo
+}  // namespace tpu::hlo::while_loop_analysis_test

@@ -6,7 +6,7 @@
 #include "workloads/hlo/annotations.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::hlo {
+namespace tpu::hlo::grammar_test {
 namespace {
 
 Module read(const std::string& text) { return read_hlo_text("m.hlo", text); }
@@ -240,4 +240,4 @@ TEST(Annotations, CutArraysAreFoundBeforeThePartitionerAlone) {
 }
 
 }  // namespace
-}  // namespace tpu::hlo
+}  // namespace tpu::hlo::grammar_test

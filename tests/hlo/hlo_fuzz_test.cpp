@@ -10,7 +10,7 @@
 #include "tests/spoil.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::hlo {
+namespace tpu::hlo::hlo_fuzz_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,4 +99,4 @@ TEST(HloFuzz, ByteSoupIsRefused) {
 }
 
 }  // namespace
-}  // namespace tpu::hlo
+}  // namespace tpu::hlo::hlo_fuzz_test

@@ -6,7 +6,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu::hlo {
+namespace tpu::hlo::hlo_reader_test {
 namespace {
 
 const char kModule[] =
@@ -155,4 +155,4 @@ TEST(HloReader, RefusesModulesThatEndInMidAirAndCycles) {
 }
 
 }  // namespace
-}  // namespace tpu::hlo
+}  // namespace tpu::hlo::hlo_reader_test

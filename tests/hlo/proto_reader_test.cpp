@@ -9,7 +9,7 @@
 #include "sim/base/error.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::hlo {
+namespace tpu::hlo::proto_reader_test {
 namespace {
 
 std::string varint(std::uint64_t value) {
@@ -169,4 +169,4 @@ TEST(HloProto, NeverCrashesOnTruncatedOrDamagedBytes) {
 }
 
 }  // namespace
-}  // namespace tpu::hlo
+}  // namespace tpu::hlo::proto_reader_test

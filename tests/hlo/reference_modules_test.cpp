@@ -11,7 +11,7 @@
 #include "sim/base/error.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::hlo {
+namespace tpu::hlo::reference_modules_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ TEST(ReferenceModules, ProtosAreTheModulesOfTheirTexts) {
 }
 
 }  // namespace
-}  // namespace tpu::hlo
+}  // namespace tpu::hlo::reference_modules_test

@@ -8,7 +8,7 @@
 #include "random_program.h"
 #include "sim/base/error.h"
 
-namespace tpu::isa {
+namespace tpu::isa::assembler_test {
 namespace {
 
 using test::RandomProgram;
@@ -216,4 +216,4 @@ TEST(Assembler, MutatedProgramsGiveAnErrorWithAPlaceOrTheSameTwice) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::assembler_test

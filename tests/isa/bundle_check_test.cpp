@@ -6,7 +6,7 @@
 #include "random_program.h"
 #include "sim/base/error.h"
 
-namespace tpu::isa {
+namespace tpu::isa::bundle_check_test {
 namespace {
 
 std::string problem(const std::string& bundle) {
@@ -118,4 +118,4 @@ TEST(BundleCheck, RandomKernelsOfTheGeneratorFit) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::bundle_check_test

@@ -6,7 +6,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu::isa {
+namespace tpu::isa::dma_descriptor_test {
 namespace {
 
 DmaDescriptor hbm_to_vmem() {
@@ -122,4 +122,4 @@ TEST(DmaDescriptor, AFieldThatDoesNotFitIsABugOfTheCaller) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::dma_descriptor_test

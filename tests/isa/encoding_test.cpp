@@ -9,7 +9,7 @@
 #include "random_program.h"
 #include "sim/base/error.h"
 
-namespace tpu::isa {
+namespace tpu::isa::encoding_test {
 namespace {
 
 using test::RandomProgram;
@@ -118,4 +118,4 @@ TEST(Encoding, InstructionsWithoutBundlesAreTheSame) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::encoding_test

@@ -10,7 +10,7 @@
 #include "isa/vector_arithmetic.h"
 #include "sim/base/error.h"
 
-namespace tpu::isa {
+namespace tpu::isa::execute_test {
 namespace {
 
 using test::BundleRunner;
@@ -685,4 +685,4 @@ TEST(Execute, RandomBitsAreThoseOfXorshift128Plus) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::execute_test

@@ -10,7 +10,7 @@
 #include "sim/base/error.h"
 #include "tests/isa/random_program.h"
 
-namespace tpu::isa {
+namespace tpu::isa::kernel_encoding_test {
 namespace {
 
 using test::RandomProgram;
@@ -129,4 +129,4 @@ TEST(KernelEncoding, KernelsOfAnotherInstructionSetOrVersionAreRefused) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::kernel_encoding_test

@@ -8,7 +8,7 @@
 
 #include "isa/assembler.h"
 
-namespace tpu::isa {
+namespace tpu::isa::manual_test {
 namespace {
 
 const std::string kBegin = "<!-- begin of the generated tables -->\n";
@@ -49,4 +49,4 @@ TEST(Manual, TheExampleOfTheReadmeAssembles) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::manual_test

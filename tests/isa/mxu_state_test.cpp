@@ -6,7 +6,7 @@
 #include "isa/vector_arithmetic.h"
 #include "sim/base/error.h"
 
-namespace tpu::isa {
+namespace tpu::isa::mxu_state_test {
 namespace {
 
 using test::BundleRunner;
@@ -273,4 +273,4 @@ TEST(MxuState, SumsAreAddedInTheOrderOfK) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::mxu_state_test

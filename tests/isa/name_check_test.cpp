@@ -5,7 +5,7 @@
 #include "bundle_runner.h"
 #include "sim/base/error.h"
 
-namespace tpu::isa {
+namespace tpu::isa::name_check_test {
 namespace {
 
 using test::BundleRunner;
@@ -155,4 +155,4 @@ TEST(NameCheck, KernelsWithoutNamesAreNotChecked) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::name_check_test

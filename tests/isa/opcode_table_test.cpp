@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace tpu::isa {
+namespace tpu::isa::opcode_table_test {
 namespace {
 
 Opcode opcode_at(std::size_t index) { return static_cast<Opcode>(index); }
@@ -97,4 +97,4 @@ TEST(OpcodeTable, OnlyV3SwapsWeightsInThePushOfAMatmul) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::opcode_table_test

@@ -8,7 +8,7 @@
 #include "sim/base/error.h"
 #include "tests/isa/bundle_runner.h"
 
-namespace tpu::isa::test {
+namespace tpu::isa::test::packed_rows_test {
 namespace {
 
 /// A core of v4 as XLA's code sees it: row r of a register is sublane r.
@@ -142,4 +142,4 @@ TEST(Cmem, OlderGenerationsHaveNeither) {
 }
 
 }  // namespace
-}  // namespace tpu::isa::test
+}  // namespace tpu::isa::test::packed_rows_test

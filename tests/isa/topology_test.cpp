@@ -8,7 +8,7 @@
 
 #include "isa/generation.h"
 
-namespace tpu::isa {
+namespace tpu::isa::topology_test {
 namespace {
 
 Topology slice(std::array<std::uint32_t, 3> chips, std::array<bool, 3> wraps = {}) {
@@ -178,4 +178,4 @@ TEST(Generation, OnlyThoseOfTheTableAreKnown) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::topology_test

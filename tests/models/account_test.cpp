@@ -3,7 +3,7 @@
 #include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::account_test {
 namespace {
 
 using test::program_of;
@@ -214,4 +214,4 @@ kernel top
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::account_test

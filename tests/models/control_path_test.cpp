@@ -4,7 +4,7 @@
 
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::control_path_test {
 namespace {
 
 /// Loops as often as element 0 of granule 40 says, tested at the top, ten cycles a trip.
@@ -189,4 +189,4 @@ again:
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::control_path_test

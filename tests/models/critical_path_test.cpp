@@ -7,7 +7,7 @@
 #include "models/wait_graph.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::critical_path_test {
 namespace {
 
 using test::program_of;
@@ -244,4 +244,4 @@ kernel top
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::critical_path_test

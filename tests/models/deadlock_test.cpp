@@ -2,7 +2,7 @@
 
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::deadlock_test {
 namespace {
 
 using test::fault_of;
@@ -98,4 +98,4 @@ kernel top
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::deadlock_test

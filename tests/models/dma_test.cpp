@@ -7,7 +7,7 @@
 #include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::dma_test {
 namespace {
 
 using test::fault_of;
@@ -212,4 +212,4 @@ TEST(Dma, StartsOfOneCoreKeepTheIssueInterval) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::dma_test

@@ -3,7 +3,7 @@
 #include "sim/base/error.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::faults_test {
 namespace {
 
 using test::fault_of;
@@ -234,4 +234,4 @@ TEST(Faults, WhatAVpushSendsIsThereInTheNextBundle) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::faults_test

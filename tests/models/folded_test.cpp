@@ -14,7 +14,7 @@
 #include "sim/base/error.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::folded_test {
 namespace {
 
 /// Writes programs that all cores of a slice run: work, DMAs, batches of the host and exchanges
@@ -477,4 +477,4 @@ TEST(FoldedNetwork, AClassSplitsWhoseMembersGetTwoMessagesInDifferentOrder) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::folded_test

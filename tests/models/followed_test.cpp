@@ -6,7 +6,7 @@
 #include "models/core/followed_kernels.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::followed_test {
 namespace {
 
 using test::program_of;
@@ -402,4 +402,4 @@ TEST(VectorSlice, TakesAllOfAQueueOrNothing) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::followed_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tpu {
+namespace tpu::granule_view_test {
 namespace {
 
 using Words = std::vector<std::uint32_t>;
@@ -53,4 +53,4 @@ TEST(GranuleView, TheHbmSeesTheWholeGranulesInWhichHalvesLie) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::granule_view_test

@@ -13,7 +13,7 @@
 #include "sim/base/error.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::hbm_command_test {
 namespace {
 
 constexpr std::uint32_t kClock = 940;
@@ -359,4 +359,4 @@ TEST(HbmCommands, RefusesBankGroupsThatDoNotDivideTheBanks) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::hbm_command_test

@@ -11,7 +11,7 @@
 #include "sim/base/error.h"
 #include "tests/models/hbm_burst_twin.h"
 
-namespace tpu {
+namespace tpu::hbm_controller_test {
 namespace {
 
 constexpr std::uint32_t kClock = 940;
@@ -412,4 +412,4 @@ TEST(HbmController, RowsAtAStrideOfThePowerOfTwoLieInAllBanks) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::hbm_controller_test

@@ -7,7 +7,7 @@
 #include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::ici_test {
 namespace {
 
 using test::program_of;
@@ -366,4 +366,4 @@ TEST(Ici, AWaitForTheDataToLeaveIsOneForTheNetwork) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::ici_test

@@ -7,7 +7,7 @@
 #include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::infeed_test {
 namespace {
 
 using test::fault_of;
@@ -337,4 +337,4 @@ TEST(InfeedQueue, APlaceIsFreeWhenTheLastGranuleOfItsBatchIsTaken) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::infeed_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tpu {
+namespace tpu::link_test {
 namespace {
 
 TEST(Link, AMessageOccupiesItForItsBytes) {
@@ -28,4 +28,4 @@ TEST(Link, IsFreeAgainAfterAPause) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::link_test

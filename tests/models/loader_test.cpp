@@ -8,7 +8,7 @@
 #include "sim/base/error.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::loader_test {
 namespace {
 
 constexpr double kCyclesPerSecond = 940e6;
@@ -210,4 +210,4 @@ TEST(Loader, ANetworkBeforeTheChipsIsSharedByAllCores) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::loader_test

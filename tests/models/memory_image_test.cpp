@@ -5,7 +5,7 @@
 #include <optional>
 #include <random>
 
-namespace tpu {
+namespace tpu::memory_image_test {
 namespace {
 
 constexpr std::size_t kWords = MemoryImage::kGranuleWords;
@@ -126,4 +126,4 @@ TEST(MemoryImage, IsWhatAnArrayOfGranulesIs) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::memory_image_test

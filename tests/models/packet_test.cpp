@@ -10,7 +10,7 @@
 #include "models/network/packet_switch.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::packet_test {
 namespace {
 
 /// A message from core to core, two to a chip.
@@ -330,4 +330,4 @@ TEST(PacketSwitch, RefusesSlowLinksByName) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::packet_test

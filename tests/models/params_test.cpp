@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tpu {
+namespace tpu::params_test {
 namespace {
 
 std::vector<std::uint32_t> partitions(std::uint32_t mesh_x, std::uint32_t mesh_y) {
@@ -36,4 +36,4 @@ TEST(MachineParams, PartitionsOfASliceWithoutHostsOfFourAreTheCores) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::params_test

@@ -8,7 +8,7 @@
 #include "models/network/link.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::part_account_test {
 namespace {
 
 using test::program_of;
@@ -172,4 +172,4 @@ kernel top
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::part_account_test

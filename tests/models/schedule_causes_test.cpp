@@ -7,7 +7,7 @@
 
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::schedule_causes_test {
 namespace {
 
 using Cause = ScheduleCause;
@@ -104,4 +104,4 @@ again:
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::schedule_causes_test

@@ -5,7 +5,7 @@
 #include "models/core/sync_flags.h"
 #include "models/core/xlu.h"
 
-namespace tpu {
+namespace tpu::scoreboard_test {
 namespace {
 
 /// One bundle that writes register v5 after three cycles, one that reads it, one with a push to
@@ -255,4 +255,4 @@ TEST(SyncFlags, CompareAsSignedNumbers) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::scoreboard_test

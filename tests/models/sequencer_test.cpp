@@ -3,7 +3,7 @@
 #include "sim/base/error.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::sequencer_test {
 namespace {
 
 using test::fault_of;
@@ -81,4 +81,4 @@ kernel top
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::sequencer_test

@@ -12,7 +12,7 @@
 #include "models/network/ici_routes.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::slow_parts_test {
 namespace {
 
 using test::program_of;
@@ -332,4 +332,4 @@ TEST(IciRoutes, EveryPairHasAWayOverSoundLinks) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::slow_parts_test

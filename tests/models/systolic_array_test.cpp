@@ -12,7 +12,7 @@
 #include "models/core/mxu.h"
 #include "sim/base/error.h"
 
-namespace tpu {
+namespace tpu::systolic_array_test {
 namespace {
 
 using isa::Opcode;
@@ -478,4 +478,4 @@ TEST(SystolicArray, TheReadmeShowsAWave) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::systolic_array_test

@@ -7,7 +7,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu {
+namespace tpu::training_loop_test {
 namespace {
 
 constexpr std::size_t at(TrainingCause cause) { return static_cast<std::size_t>(cause); }
@@ -272,4 +272,4 @@ TEST(TrainingLoop, PercentilesCountEachStep) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::training_loop_test

@@ -9,7 +9,7 @@
 #include "sim/base/error.h"
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::twin_test {
 namespace {
 
 /// Writes random programs: scalar code, loops, branches (with DMAs and waits in delay slots too),
@@ -498,4 +498,4 @@ TEST(Twins, AccountsAddUpOnRandomPrograms) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::twin_test

@@ -4,7 +4,7 @@
 
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::unknown_address_test {
 namespace {
 
 /// Fetches an index out of granule 40, then 48 rows, each a DMA of its own, from granule `base` +
@@ -121,4 +121,4 @@ TEST(UnknownAddress, StaysInTheMemory) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::unknown_address_test

@@ -4,7 +4,7 @@
 
 #include "tests/models/test_program.h"
 
-namespace tpu {
+namespace tpu::wait_causes_test {
 namespace {
 
 using test::program_of;
@@ -194,4 +194,4 @@ TEST(WaitCauses, PiecesOfAWaitLeaveTheUnitsAccountsWhole) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::wait_causes_test

@@ -8,7 +8,7 @@
 #include "sim/base/error.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::reference {
+namespace tpu::reference::interpreter_test {
 namespace {
 
 using Numbers = std::vector<float>;
@@ -625,4 +625,4 @@ TEST(Interpreter, AValueUsedAfterATupleTookItIsStillThere) {
 }
 
 }  // namespace
-}  // namespace tpu::reference
+}  // namespace tpu::reference::interpreter_test

@@ -13,7 +13,7 @@
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/reference/interpreter.h"
 
-namespace tpu::reference {
+namespace tpu::reference::jax_test {
 namespace {
 
 std::string numbered(const char* prefix, std::size_t number, const char* suffix = "") {
@@ -106,4 +106,4 @@ INSTANTIATE_TEST_SUITE_P(Programs, JaxProgram,
                                          Program{"gpt_tiny_b8", 28, 1e-3}));
 
 }  // namespace
-}  // namespace tpu::reference
+}  // namespace tpu::reference::jax_test

@@ -5,7 +5,7 @@
 #include "tests/traces/synthetic_record.h"
 #include "traces/csv.h"
 
-namespace tpu::report {
+namespace tpu::report::comparison_table_test {
 namespace {
 
 TEST(GpuBounds, AreTheRooflinesOfTheDataSheets) {
@@ -47,4 +47,4 @@ TEST(ComparisonTable, HasFiguresParametersAndBounds) {
 }
 
 }  // namespace
-}  // namespace tpu::report
+}  // namespace tpu::report::comparison_table_test

@@ -9,7 +9,7 @@
 
 /// Energy from counts, against published power.
 
-namespace tpu::report {
+namespace tpu::report::energy_test {
 namespace {
 
 /// What the straight line between 45 and 7 nm in the logarithms has at 16 nm.
@@ -82,4 +82,4 @@ TEST(Energy, PricesAreThoseOfWholeSlices) {
 }
 
 }  // namespace
-}  // namespace tpu::report
+}  // namespace tpu::report::energy_test

@@ -6,7 +6,7 @@
 #include "sim/report/text_report.h"
 #include "tests/traces/synthetic_record.h"
 
-namespace tpu::report {
+namespace tpu::report::estimate_comparison_test {
 namespace {
 
 // Of the synthetic record, over two steps: op 0 takes 1200 cycles, all of them bundles and delays;
@@ -129,4 +129,4 @@ TEST(PushedFlops, AreWhatThePushSlotsCouldDo) {
 }
 
 }  // namespace
-}  // namespace tpu::report
+}  // namespace tpu::report::estimate_comparison_test

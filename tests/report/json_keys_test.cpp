@@ -13,7 +13,7 @@
 
 /// sim/report/README.md explains every key of the JSON reports.
 
-namespace tpu::report {
+namespace tpu::report::json_keys_test {
 namespace {
 
 /// Objects whose keys are names out of configurations and runs.
@@ -84,4 +84,4 @@ TEST(JsonKeys, EachReportSaysItsVersion) {
 }
 
 }  // namespace
-}  // namespace tpu::report
+}  // namespace tpu::report::json_keys_test

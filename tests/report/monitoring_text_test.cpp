@@ -5,7 +5,7 @@
 #include "sim/report/html_report.h"
 #include "tests/traces/synthetic_record.h"
 
-namespace tpu::report {
+namespace tpu::report::monitoring_text_test {
 namespace {
 
 TEST(ProfileText, LevelOneIsTheTypeAndTheMatrixUnits) {
@@ -106,4 +106,4 @@ TEST(HtmlReport, SeveralRunsHaveTheParametersThatDiffer) {
 }
 
 }  // namespace
-}  // namespace tpu::report
+}  // namespace tpu::report::monitoring_text_test

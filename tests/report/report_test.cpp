@@ -5,7 +5,7 @@
 #include "sim/report/text_report.h"
 #include "tests/traces/synthetic_record.h"
 
-namespace tpu::report {
+namespace tpu::report::report_test {
 namespace {
 
 /// The text with runs of blanks as one.
@@ -195,4 +195,4 @@ TEST(Numbers, HaveThreeOrFourDigits) {
 }
 
 }  // namespace
-}  // namespace tpu::report
+}  // namespace tpu::report::report_test

@@ -6,7 +6,7 @@
 
 #include "tests/traces/synthetic_record.h"
 
-namespace tpu::report {
+namespace tpu::report::summary_test {
 namespace {
 
 // Of the synthetic record: 2 cores x 2 steps; core 0 takes 1000 cycles a step, core 1 1100.
@@ -202,4 +202,4 @@ TEST(Summary, ARunWithoutStepsHasNoRates) {
 }
 
 }  // namespace
-}  // namespace tpu::report
+}  // namespace tpu::report::summary_test

@@ -14,7 +14,7 @@
 
 /// The tables of reports: their figures, and that these stand under their heads.
 
-namespace tpu::report {
+namespace tpu::report::tables_test {
 namespace {
 
 const TextStyle kStyle{false, 120};
@@ -241,4 +241,4 @@ TEST_F(RunDiffTest, TheTextHasCausesAndOperationsWithWhatChanged) {
 }
 
 }  // namespace
-}  // namespace tpu::report
+}  // namespace tpu::report::tables_test

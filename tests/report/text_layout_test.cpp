@@ -7,7 +7,7 @@
 #include "sim/report/text_report.h"
 #include "tests/traces/synthetic_record.h"
 
-namespace tpu::report {
+namespace tpu::report::text_layout_test {
 namespace {
 
 std::string fit(const std::string& text, int width, bool color = false) {
@@ -81,4 +81,4 @@ TEST(TextLayout, AReportFitsEightyColumns) {
 }
 
 }  // namespace
-}  // namespace tpu::report
+}  // namespace tpu::report::text_layout_test

@@ -8,7 +8,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu::sweep {
+namespace tpu::sweep::sweep_plan_test {
 namespace {
 
 const SettingNames kKnown{{"config", "batch", "shape", "learning-rate"},
@@ -114,4 +114,4 @@ TEST(SweepPlan, ShardsTakeEachPointOnce) {
 }
 
 }  // namespace
-}  // namespace tpu::sweep
+}  // namespace tpu::sweep::sweep_plan_test

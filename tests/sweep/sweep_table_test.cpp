@@ -10,7 +10,7 @@
 #include "sim/sweep/sweep_page.h"
 #include "traces/csv.h"
 
-namespace tpu::sweep {
+namespace tpu::sweep::sweep_table_test {
 namespace {
 
 TEST(SweepTable, HasARowForEachPointWhateverBecameOfIt) {
@@ -101,4 +101,4 @@ TEST_F(PointStoreTest, AFileInTheWayIsNamed) {
 }
 
 }  // namespace
-}  // namespace tpu::sweep
+}  // namespace tpu::sweep::sweep_table_test

@@ -14,7 +14,7 @@
 
 /// Results files that a disk, a network or an editor has damaged. TPUSIM_CORRUPTED says how many.
 
-namespace tpu::traces {
+namespace tpu::traces::corrupted_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -79,4 +79,4 @@ TEST(CorruptedFiles, AreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::corrupted_files_test

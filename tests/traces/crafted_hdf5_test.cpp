@@ -18,7 +18,7 @@
 
 /// HDF5 files that somebody made in order to do harm, behind a right checksum.
 
-namespace tpu::traces {
+namespace tpu::traces::crafted_hdf5_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -213,4 +213,4 @@ TEST_F(CraftedHdf5, DamageBehindARightChecksumIsAnErrorOfTheFile) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::crafted_hdf5_test

@@ -10,7 +10,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu::traces {
+namespace tpu::traces::hdf5_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,4 +187,4 @@ TEST_F(Hdf5FileTest, AFullDeviceIsAnErrorAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::hdf5_file_test

@@ -11,7 +11,7 @@
 #include "tests/models/test_program.h"
 #include "traces/bundle_recorder.h"
 
-namespace tpu::traces {
+namespace tpu::traces::konata_test {
 namespace {
 
 /// A stage of an instruction: lane, name, cycles.
@@ -180,4 +180,4 @@ TEST_F(KonataTest, MoreThanTheMostIsLeftOutAndCounted) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::konata_test

@@ -12,7 +12,7 @@
 
 #include "sim/base/error.h"
 
-namespace tpu::traces {
+namespace tpu::traces::npz_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -260,4 +260,4 @@ TEST(Npy, ReferenceValuesAreRead) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::npz_test

@@ -18,7 +18,7 @@
 #include "traces/link_loads.h"
 #include "traces/protobuf_writer.h"
 
-namespace tpu::traces {
+namespace tpu::traces::perfetto_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -323,4 +323,4 @@ TEST_F(PerfettoTest, AFullDeviceIsAnError) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::perfetto_test

@@ -9,7 +9,7 @@
 #include "tests/models/test_program.h"
 #include "tests/traces/perfetto_reader.h"
 
-namespace tpu::traces {
+namespace tpu::traces::perfetto_units_test {
 namespace {
 
 using Spans = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
@@ -130,4 +130,4 @@ TEST_F(PerfettoUnitsTest, ASliceTakesLessThanTwentyBytes) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::perfetto_units_test

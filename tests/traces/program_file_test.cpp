@@ -10,7 +10,7 @@
 #include "sim/base/error.h"
 #include "traces/hdf5_file.h"
 
-namespace tpu::traces {
+namespace tpu::traces::program_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -179,4 +179,4 @@ TEST_F(ProgramFileTest, AProgramWithoutKernelsIsRefused) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::program_file_test

@@ -13,7 +13,7 @@
 #include "traces/event_recorder.h"
 #include "traces/hdf5_file.h"
 
-namespace tpu::traces {
+namespace tpu::traces::run_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -292,4 +292,4 @@ TEST(EventRecorder, EventsComeOutInTheOrderOfTheirBegin) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::run_file_test

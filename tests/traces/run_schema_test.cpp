@@ -13,7 +13,7 @@
 
 /// traces/README.md is the schema of results files, and what the writer writes.
 
-namespace tpu::traces {
+namespace tpu::traces::run_schema_test {
 namespace {
 
 /// The words in backquotes of a line of the README.
@@ -145,4 +145,4 @@ TEST(HostStages, TheRateIsThatOfTheChipsTheCapacityThatOfTheStage) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::run_schema_test

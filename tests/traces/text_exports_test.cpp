@@ -19,7 +19,7 @@
 
 /// Exports that are text: Chrome JSON, value change dumps, comma-separated tables.
 
-namespace tpu::traces {
+namespace tpu::traces::text_exports_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -221,4 +221,4 @@ TEST(BufferLifetimes, ATemporaryLivesUntilAnotherTakesItsPlace) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::text_exports_test

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-namespace tpu::traces {
+namespace tpu::traces::timeline_test {
 namespace {
 
 TEST(DisjointLanes, SpansThatTouchShareALane) {
@@ -110,4 +110,4 @@ TEST(BinnedWithin, RandomAmountsKeepTheirSum) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::timeline_test

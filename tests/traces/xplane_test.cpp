@@ -13,7 +13,7 @@
 #include "tests/traces/synthetic_record.h"
 #include "tests/traces/wire_reader.h"
 
-namespace tpu::traces {
+namespace tpu::traces::xplane_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -305,4 +305,4 @@ TEST_F(XPlaneTest, ARunWithoutEventsIsRefused) {
 }
 
 }  // namespace
-}  // namespace tpu::traces
+}  // namespace tpu::traces::xplane_test

@@ -4,7 +4,7 @@
 
 #include "tests/xla/listing_text.h"
 
-namespace tpu::test {
+namespace tpu::test::address_uses_test {
 namespace {
 
 const char kTopLevel[] =
@@ -67,4 +67,4 @@ TEST(AddressUses, FindsASingleOutputAtTheOutputPointer) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::address_uses_test

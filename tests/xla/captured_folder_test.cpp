@@ -12,7 +12,7 @@
 #include "sim/base/error.h"
 #include "workloads/xla/listing_files.h"
 
-namespace tpu::test {
+namespace tpu::test::captured_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -289,4 +289,4 @@ TEST(CapturedFolder, RefusesABrokenArchive) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::captured_folder_test

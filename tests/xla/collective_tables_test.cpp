@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tpu::test {
+namespace tpu::test::collective_tables_test {
 namespace {
 
 using Words = std::vector<std::uint32_t>;
@@ -60,4 +60,4 @@ TEST(CollectiveTables, AreEmptyWhereNobodyTried) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::collective_tables_test

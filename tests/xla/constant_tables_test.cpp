@@ -8,7 +8,7 @@
 #include "tests/xla/listing_text.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test {
+namespace tpu::test::constant_tables_test {
 namespace {
 
 /// Two constants of one shape: the first goes into the body of a loop, the second stays outside.
@@ -69,4 +69,4 @@ TEST(ConstantTables, RefusesToGuess) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::constant_tables_test

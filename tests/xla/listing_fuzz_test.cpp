@@ -7,7 +7,7 @@
 #include "tests/spoil.h"
 #include "workloads/xla/listing_files.h"
 
-namespace tpu::test {
+namespace tpu::test::listing_fuzz_test {
 namespace {
 
 const std::string kMlp = TPUSIM_SOURCE_DIR "/workloads/captured/mlp";
@@ -58,4 +58,4 @@ TEST(ListingFuzz, ByteSoupIsRefused) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::listing_fuzz_test

@@ -6,7 +6,7 @@
 #include "sim/base/error.h"
 #include "tests/xla/listing_text.h"
 
-namespace tpu::test {
+namespace tpu::test::listing_reader_test {
 namespace {
 
 using isa::Instruction;
@@ -406,4 +406,4 @@ TEST(PackedListing, RefusesOtherText) {
 }
 
 }  // namespace
-}  // namespace tpu::test
+}  // namespace tpu::test::listing_reader_test
