@@ -27,6 +27,13 @@ check_format() {
     xargs -0 -r -n 50 clang-format --dry-run --Werror
 }
 
+# Fourteen test files are one unit: what a file names must be its own.
+check_namespaces() {
+  local without
+  without=$(grep -LE '^namespace [a-z_:]+::[a-z0-9_]+_test \{$' tests/*/*_test.cpp || true)
+  [[ -z "$without" ]] || { echo "expected namespace tpu::NAME_OF_THE_FILE { in $without"; return 1; }
+}
+
 build_and_test() {
   cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=ON &&
     cmake --build build &&
@@ -63,6 +70,7 @@ sanitize() {
 }
 
 step "clang-format" check_format
+step "a namespace for each test file" check_namespaces
 step "build and tests" build_and_test
 step "parsers and machine under the sanitizers, each fuzzer for $fuzz_seconds s" sanitize
 if command -v clang-tidy >/dev/null; then

@@ -7,7 +7,7 @@
 #include "isa/generation.h"
 #include "sim/base/error.h"
 
-namespace tpu::isa {
+namespace tpu::isa::program_text_test {
 namespace {
 
 /// Knows one shape.
@@ -128,4 +128,4 @@ TEST(ProgramText, ErrorsNameThePlace) {
 }
 
 }  // namespace
-}  // namespace tpu::isa
+}  // namespace tpu::isa::program_text_test
