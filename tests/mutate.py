@@ -46,7 +46,7 @@ ROOMS = {
     "tiling": (["workloads/compiler/kernels/dot_tiling", "workloads/compiler/kernels/convolution_tiling",
                 "workloads/compiler/kernels/convolution_lanes_tiling", "workloads/compiler/kernels/tile_grid"],
                [("compiler_tests", "KeptPrograms*:Dot*:Cost*:Convolution*")],
-               ["kept_programs_test", "dot_test", "cost_test", "convolution_test"]),
+               ["kept_programs_test", "dot_test", "block_sizes_test", "cost_test", "convolution_test"]),
 }
 
 SWITCH_HEADER = """#pragma once

@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include "workloads/compiler/kernels/convolution_tiling.h"
+#include "workloads/compiler/kernels/dot_problem.h"
+
+namespace tpu::test::block_sizes_test {
+namespace {
+
+using compiler::ConvolutionProblem;
+using compiler::ConvolutionSizes;
+using compiler::ConvolutionTiling;
+using compiler::DotProblem;
+using compiler::DotTiling;
+using compiler::Target;
+using hlo::ElementType;
+
+/// Rows of VMEM that every kernel leaves for what the scheduler spills.
+constexpr std::uint64_t kSpills = 2048;
+/// An fp32 tile of 8 by 128 takes eight rows, a bf16 one four.
+constexpr std::uint64_t kTile = 8, kPackedTile = 4;
+
+/// Four matrices [64, 384] x [384, 256], each with its own right side.
+DotProblem four_products() {
+  DotProblem problem;
+  problem.outer = {{4, 1, 1, 1}};
+  problem.m = 64;
+  problem.n = 256;
+  problem.k = 384;
+  return problem;
+}
+
+/// Two of the four matrices in a block, each of them whole.
+DotTiling two_matrices() {
+  DotTiling tiling;
+  tiling.block_outer = 2;
+  tiling.block_m = 8;
+  tiling.block_n = 2;
+  tiling.block_k = 3;
+  return tiling;
+}
+
+// Everything that the DMAs touch lies there twice: one buffer is filled while the other is read.
+constexpr std::uint64_t kRight = 2 * (2 * 16 * 2 * 3) * kTile, kLeft = 2 * (2 * 8 * 3) * kTile;
+constexpr std::uint64_t kResult = 2 * (2 * 8 * 2) * kTile;
+
+TEST(DotBlocks, EachMatrixOfABlockHasItsRightSide) {
+  DotProblem problem = four_products();
+  EXPECT_EQ(vmem_rows(problem, two_matrices()), kLeft + kRight + kResult + kSpills);
+  problem.outer = {{4, 1, 0, 1}};  // All have the same one.
+  EXPECT_EQ(vmem_rows(problem, two_matrices()), kLeft + kRight / 2 + kResult + kSpills);
+}
+
+TEST(DotBlocks, TurnedResultsLieInWholeBlocksOf128RowsAndOnceMoreBeforeTheyAreTurned) {
+  DotProblem problem = four_products();
+  problem.result_turned = true;
+  const std::uint64_t blocks = 2 * 2 * 16;  // Tiles of [256, 128], of which 64 columns are used.
+  EXPECT_EQ(vmem_rows(problem, two_matrices()),
+            kLeft + kRight + 2 * blocks * kTile + blocks * kTile + kSpills);
+}
+
+TEST(DotBlocks, ATransposedLeftSideLiesInWholeBlocksAndOnceMoreTurned) {
+  DotProblem problem = four_products();
+  problem.lhs_transposed = true;
+  const std::uint64_t blocks = 2 * 16 * 3;  // Tiles of [384, 128], of which 64 columns are used.
+  EXPECT_EQ(vmem_rows(problem, two_matrices()),
+            2 * blocks * kTile + blocks * kTile + kRight + kResult + kSpills);
+}
+
+TEST(DotBlocks, PackedResultsHaveTheirSumsApartAndOperandsInStepTheirBuffers) {
+  DotProblem problem = four_products();
+  problem.result_types = {ElementType::kBf16};
+  problem.epilogue_types = {ElementType::kF32};
+  const std::uint64_t tiles = 2 * 8 * 2;
+  EXPECT_EQ(vmem_rows(problem, two_matrices()),
+            kLeft + kRight + 2 * tiles * kPackedTile + tiles * kTile + 2 * tiles * kTile + kSpills);
+}
+
+TEST(DotBlocks, ACutThatFillsVmemToTheLastByteIsTaken) {
+  DotProblem problem;
+  problem.m = problem.n = problem.k = 2048;
+  Target target;
+  const DotTiling best = find_dot_tiling(problem, target);
+  const std::uint64_t rows = vmem_rows(problem, best);
+  target.vmem_bytes = rows * 512;
+  EXPECT_EQ(vmem_rows(problem, find_dot_tiling(problem, target)), rows);
+  EXPECT_EQ(find_dot_tiling(problem, target).cycles, best.cycles);
+  --target.vmem_bytes;
+  EXPECT_LT(vmem_rows(problem, find_dot_tiling(problem, target)), rows);
+}
+
+TEST(DotBlocks, NoCutIsExpectedToWriteItsResultsFasterThanHbmTakesThem) {
+  DotProblem problem;
+  problem.outer = {{64, 1, 0, 1}};  // One right side for all: it may stay while they go by.
+  problem.m = 512;
+  problem.n = 2048;
+  problem.k = 128;
+  const Target target;
+  const double bytes = 64.0 * 512 * 2048 * 4;
+  EXPECT_GE(find_dot_tiling(problem, target).cycles, bytes / target.hbm_bytes_per_cycle);
+}
+
+/// An image of 8 by 8 pixels, of which all results stand in one block.
+ConvolutionSizes sizes_of(std::int64_t window_y, std::int64_t window_x) {
+  ConvolutionProblem problem;
+  problem.spatial[0] = {8, window_y, 8, 1, 1, 1, window_y / 2};
+  problem.spatial[1] = {8, window_x, 8, 1, 1, 1, window_x / 2};
+  problem.rows = 16;
+  problem.columns = problem.contracted = 128;
+  ConvolutionTiling tiling;
+  tiling.block_rows = 2;
+  tiling.block_y = tiling.pixels_x = 8;
+  return {problem, tiling};
+}
+
+TEST(ConvolutionBlocks, ReadARowOfPixelsOnEachSideOfAWindowOfThree) {
+  const ConvolutionSizes high = sizes_of(3, 1);
+  EXPECT_EQ(high.shift_y, -1);
+  EXPECT_EQ(high.shift_x, 0);
+  EXPECT_EQ(high.slab_y, 8U + 2);
+  EXPECT_EQ(high.slab_x, 8U);
+  EXPECT_EQ(high.slab_rows, 10 * 8 * 2 * kTile);
+  const ConvolutionSizes wide = sizes_of(1, 3);
+  EXPECT_EQ(wide.shift_y, 0);
+  EXPECT_EQ(wide.shift_x, -1);
+  EXPECT_EQ(wide.slab_y, 8U);
+  EXPECT_EQ(wide.slab_x, 8U + 2);
+}
+
+}  // namespace
+}  // namespace tpu::test::block_sizes_test
