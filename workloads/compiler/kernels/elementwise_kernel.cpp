@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 
@@ -127,10 +128,8 @@ void ElementwiseKernel::allocate_input(Input& input) {
 }
 
 void ElementwiseKernel::allocate_flags() {
-  for (std::size_t i = 0; i < 2; ++i) load_flags_[i] = builder_.allocate_flag();
-  for (std::size_t i = 0; i < 2; ++i) store_flags_[i] = builder_.allocate_flag();
-  TPU_CHECK(load_flags_[1] == load_flags_[0] + 1 && store_flags_[1] == store_flags_[0] + 1,
-            graph_.kernel_name() << ": sync flags are numbered in order");
+  load_flag_ = BlockPipeline::allocate_flags(builder_);
+  store_flag_ = BlockPipeline::allocate_flags(builder_);
   make_load_dmas();
 }
 
@@ -167,11 +166,10 @@ void ElementwiseKernel::load_residents(bool sliced) {
   for (const Input& input : plan_.inputs) {
     if (input.is_stream() || input.sliced != sliced) continue;
     const std::uint64_t size = tpu::compiler::granules(input.access.shape);
-    builder_.dma_in(resident_address(input.operand, sliced, size), input.region, size,
-                    load_flags_[0]);
+    builder_.dma_in(resident_address(input.operand, sliced, size), input.region, size, load_flag_);
     granules += size;
   }
-  if (granules > 0) builder_.wait(load_flags_[0], granules);
+  if (granules > 0) builder_.wait(load_flag_, granules);
 }
 
 void ElementwiseKernel::spread_columns_once() {
@@ -237,10 +235,6 @@ Index ElementwiseKernel::buffer_rows(const hlo::Shape& shape, Index parity) {
   return multiply(builder_, parity, plan_.block * plan_.stream_rows(shape));
 }
 
-ScalarOperand ElementwiseKernel::flag(const std::array<std::uint32_t, 2>& flags, Index parity) {
-  return to_operand(builder_, parity.plus(flags[0]));
-}
-
 /// A DMA for each pitch of slices that are read in place, and for whole arrays (pitch 0).
 void ElementwiseKernel::make_load_dmas() {
   for (const Input& input : plan_.inputs) {
@@ -253,9 +247,9 @@ void ElementwiseKernel::make_load_dmas() {
   }
 }
 
-/// Starts the loads of a block; the last block of the space (`is_last` is 1) may be smaller.
-void ElementwiseKernel::start_loads(Index block, Index parity, std::int64_t row_tiles,
-                                    ScalarOperand is_last, std::int64_t last_row_tiles) {
+/// Starts the loads of a block; the last one may be smaller.
+void ElementwiseKernel::start_loads(Index block, Index parity) {
+  const std::int64_t full = plan_.row_tiles / plan_.block, rest = plan_.row_tiles % plan_.block;
   for (const Input& input : plan_.inputs) {
     if (!input.is_stream()) continue;
     const hlo::Shape& shape = input.access.shape;
@@ -265,18 +259,19 @@ void ElementwiseKernel::start_loads(Index block, Index parity, std::int64_t row_
         add(builder_, multiply(builder_, at_block, plan_.stream_distance(input, plan_.block)),
             part_offset(input.sliced, plan_.stream_distance(input, part)))
             .plus(input.part.granule);
-    ScalarOperand size = plan_.stream_granules(shape, row_tiles);
-    if (is_last.reg && last_row_tiles != row_tiles) {
-      size = builder_.select(builder_.equal(is_last, 1),
-                             plan_.stream_granules(shape, last_row_tiles), size);
+    ScalarOperand size = plan_.stream_granules(shape, row_tiles_of(block));
+    if (rest > 0 && !block.is_constant()) {
+      size = builder_.select(builder_.equal(to_operand(builder_, block), full),
+                             plan_.stream_granules(shape, rest), size);
     }
     const SReg from = builder_.add(operand_address(input.operand), to_operand(builder_, offset));
     const VmemAddress to = at(input.region, buffer_rows(shape, parity));
-    load_dmas_.at(input.part.pitch).start(from, to, flag(load_flags_, parity), size);
+    load_dmas_.at(input.part.pitch)
+        .start(from, to, to_operand(builder_, parity.plus(load_flag_)), size);
   }
 }
 
-void ElementwiseKernel::start_stores(Index block, Index parity, std::int64_t row_tiles) {
+void ElementwiseKernel::start_stores(Index block, Index parity) {
   for (const Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kStream) continue;
     const Index offset =
@@ -284,8 +279,15 @@ void ElementwiseKernel::start_stores(Index block, Index parity, std::int64_t row
             part_offset(output.sliced, plan_.stream_granules(output.shape, plan_.row_tiles)));
     builder_.dma_out(at(output.region, buffer_rows(output.shape, parity)),
                      builder_.add(operand_address(output.operand), to_operand(builder_, offset)),
-                     plan_.stream_granules(output.shape, row_tiles), flag(store_flags_, parity));
+                     plan_.stream_granules(output.shape, row_tiles_of(block)),
+                     to_operand(builder_, parity.plus(store_flag_)));
   }
+}
+
+/// A block with a constant number may be the smaller last one.
+std::int64_t ElementwiseKernel::row_tiles_of(Index block) const {
+  const std::int64_t before = block.is_constant() ? block.offset * plan_.block : 0;
+  return std::min(plan_.block, plan_.row_tiles - before);
 }
 
 void ElementwiseKernel::emit_blocks() {
@@ -293,53 +295,22 @@ void ElementwiseKernel::emit_blocks() {
     compute_block({}, plan_.row_tiles);
     return;
   }
-  const std::int64_t full = plan_.row_tiles / plan_.block;
-  const std::int64_t rest = plan_.row_tiles % plan_.block;
-  const std::int64_t in = loaded_granules(plan_.block);
-  const std::int64_t out = stored_granules(plan_.block);
-  start_loads({}, {}, full > 0 ? plan_.block : rest, 0, 0);
-  const auto middle = [&](Index block) {
-    const Index parity = modulo_power_of_two(builder_, block, 1);
-    const Index next = block.plus(1);
-    const ScalarOperand next_block = to_operand(builder_, next);
-    const std::int64_t count = full + (rest > 0 ? 1 : 0);
-    if (count > 1 && in > 0) {
-      ScalarOperand is_last = 0;
-      if (rest > 0) is_last = builder_.select(builder_.equal(next_block, full), 1, 0);
-      const SReg other = builder_.sub(1, to_operand(builder_, parity));
-      const PReg has_next = builder_.less(next_block, count);
-      builder_.guarded(has_next, [&] {
-        start_loads({next_block.reg, next_block.reg ? 0 : next.offset}, {other, 0}, plan_.block,
-                    is_last, rest);
-      });
-    }
-    if (in > 0) builder_.wait(flag(load_flags_, parity), in);
-    if (out > 0 && full > 2) {
-      const PReg is_reused = builder_.less(1, to_operand(builder_, block));
-      builder_.guarded(is_reused, [&] { builder_.wait(flag(store_flags_, parity), out); });
-    }
-    compute_block(parity, plan_.block);
-    start_stores(block, modulo_power_of_two(builder_, block, 1), plan_.block);
-  };
-  if (full == 1) {
-    middle({});
-  } else {
-    builder_.loop(static_cast<std::uint64_t>(full), [&](SReg index) { middle({index, 0}); });
+  BlockPipeline::Transfer load, store;
+  load.flag = load_flag_;
+  load.granules = [this](Index block) { return loaded_granules(row_tiles_of(block)); };
+  if (loaded_granules(1) > 0) {
+    load.start = [this](Index block, Index parity) { start_loads(block, parity); };
   }
+  store.flag = store_flag_;
+  store.granules = [this](Index block) { return stored_granules(row_tiles_of(block)); };
+  if (stored_granules(1) > 0) {
+    store.start = [this](Index block, Index parity) { start_stores(block, parity); };
+  }
+  const bool has_rest = plan_.row_tiles % plan_.block != 0;
+  BlockPipeline pipeline(builder_, {ceil_divide(plan_.row_tiles, plan_.block), has_rest}, load,
+                         store);
+  pipeline.run([this](Index block, Index parity) { compute_block(parity, row_tiles_of(block)); });
   emitter_.forget();
-  const Index last_parity{{}, full % 2};
-  if (rest > 0) {
-    if (in > 0) builder_.wait(flag(load_flags_, last_parity), loaded_granules(rest));
-    if (out > 0 && full >= 2) builder_.wait(flag(store_flags_, last_parity), out);
-    compute_block(last_parity, rest);
-    start_stores({{}, full}, last_parity, rest);
-  }
-  if (out == 0) return;
-  const std::int64_t blocks = full + (rest > 0 ? 1 : 0);
-  for (std::int64_t block = std::max<std::int64_t>(0, blocks - 2); block < blocks; ++block) {
-    builder_.wait(store_flags_[static_cast<std::size_t>(block % 2)],
-                  block == full ? stored_granules(rest) : out);
-  }
 }
 
 // Passes over a block.

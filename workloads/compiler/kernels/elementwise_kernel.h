@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/block_pipeline.h"
 #include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/elementwise_plan.h"
@@ -56,13 +57,12 @@ class ElementwiseKernel {
 
   // Blocks.
   void emit_blocks();
-  void start_loads(Index block, Index parity, std::int64_t row_tiles, ScalarOperand is_last,
-                   std::int64_t last_row_tiles);
-  void start_stores(Index block, Index parity, std::int64_t row_tiles);
+  void start_loads(Index block, Index parity);
+  void start_stores(Index block, Index parity);
+  std::int64_t row_tiles_of(Index block) const;
   std::int64_t loaded_granules(std::int64_t row_tiles) const;
   std::int64_t stored_granules(std::int64_t row_tiles) const;
   Index buffer_rows(const hlo::Shape& shape, Index parity);
-  ScalarOperand flag(const std::array<std::uint32_t, 2>& flags, Index parity);
   ScalarOperand operand_address(int operand);
   ScalarOperand resident_address(int operand, bool sliced, std::uint64_t granules);
 
@@ -130,8 +130,8 @@ class ElementwiseKernel {
   std::vector<SVariable> block_digits_;  ///< Of the block's first row tile; from the row axis up.
   std::vector<SVariable> digits_;        ///< Of the group at hand.
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
-  std::array<std::uint32_t, 2> load_flags_{}, store_flags_{};
-  std::map<std::int64_t, BoxDma> load_dmas_;  ///< By pitch.
+  std::uint32_t load_flag_ = 0, store_flag_ = 0;  ///< Of the first buffer.
+  std::map<std::int64_t, BoxDma> load_dmas_;      ///< By pitch.
   /// Sums along lanes of the rows at hand, reduction by reduction: what a loop over lane tiles adds
   /// to, or values of straight code.
   struct RowSum {

@@ -5,6 +5,7 @@
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/kernels/block_pipeline.h"
 #include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/integer_arithmetic.h"
@@ -144,10 +145,8 @@ LoweredKernel GatherKernel::emit() {
   table_ = builder_.operand(0);
   const SReg indices = builder_.operand(1);
   result_ = builder_.operand(2);
-  load_flag_ = builder_.allocate_flag();
-  builder_.allocate_flag();
-  store_flag_ = builder_.allocate_flag();
-  builder_.allocate_flag();
+  load_flag_ = BlockPipeline::allocate_flags(builder_);
+  store_flag_ = BlockPipeline::allocate_flags(builder_);
   indices_ = std::make_unique<IndexWords>(builder_, indices);
   const auto rows = static_cast<std::uint64_t>(2 * kGroup * shapes_.lane_tiles);
   pairs_ = builder_.allocate_vmem(2 * rows + 8);
@@ -219,42 +218,35 @@ void GatherKernel::assemble(Index group) {
 
 void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   indices_->load(chunk);
-  start_group({});
   const std::int64_t tile_rows = ceil_divide(shapes_.count, 8);
   const std::int64_t row_granules = 4 * shapes_.lane_tiles;
-  const Index first = multiply(builder_, chunk, kIndices / 8);  // Tile row of the result.
-  // Granules that a group of the chunk writes.
-  const auto written = [&](Index group) {
-    const Index begin = add(builder_, first, multiply(builder_, group, kGroup / 8));
+  const auto begin_of = [=](Index group) {  // Tile row of the result.
+    return add(builder_, multiply(builder_, chunk, kIndices / 8),
+               multiply(builder_, group, kGroup / 8));
+  };
+  BlockPipeline::Transfer load, store;
+  load.flag = load_flag_;
+  load.is_straight = false;
+  load.start = [this](Index group, Index) { start_group(group); };
+  load.granules = [this](Index) { return kGroup * shapes_.lane_tiles; };
+  store.flag = store_flag_;
+  store.granules = [=](Index group) -> ScalarOperand {
+    const Index begin = begin_of(group);
     if (begin.is_constant()) {
-      return Index{{}, std::min(kGroup / 8, tile_rows - begin.offset) * row_granules};
+      return std::min(kGroup / 8, tile_rows - begin.offset) * row_granules;
     }
     const SReg left = builder_.sub(tile_rows, to_operand(builder_, begin));
-    return multiply(builder_, {builder_.min(left, kGroup / 8), 0}, row_granules);
+    return builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(row_granules));
   };
-  repeat(builder_, groups, [&](Index group) {
-    const SReg next = builder_.add(to_operand(builder_, group), 1);
-    if (groups > 1) builder_.if_(builder_.less(next, groups), [&] { start_group({next, 0}); });
-    const Index parity = modulo_power_of_two(builder_, group, 1);
-    builder_.wait(to_operand(builder_, parity.plus(load_flag_)), kGroup * shapes_.lane_tiles);
-    if (groups > 2) {
-      builder_.guarded(builder_.less(1, to_operand(builder_, group)), [&] {
-        builder_.wait(to_operand(builder_, parity.plus(store_flag_)), kGroup / 8 * row_granules);
-      });
-    }
+  store.start = [=](Index group, Index parity) {
+    const Index place = multiply(builder_, begin_of(group), row_granules);
+    builder_.dma_out(at(tiles_, multiply(builder_, parity, kGroup * shapes_.lane_tiles)),
+                     builder_.add(result_, to_operand(builder_, place)), store.granules(group),
+                     to_operand(builder_, parity.plus(store_flag_)));
+  };
+  BlockPipeline(builder_, {groups}, load, store).run([this](Index group, Index) {
     assemble(group);
-    const Index begin = add(builder_, first, multiply(builder_, group, kGroup / 8));
-    const SReg place =
-        builder_.add(result_, to_operand(builder_, multiply(builder_, begin, row_granules)));
-    const Index now = modulo_power_of_two(builder_, group, 1);
-    builder_.dma_out(at(tiles_, multiply(builder_, now, kGroup * shapes_.lane_tiles)), place,
-                     to_operand(builder_, written(group)),
-                     to_operand(builder_, now.plus(store_flag_)));
   });
-  for (std::int64_t group = std::max<std::int64_t>(0, groups - 2); group < groups; ++group) {
-    builder_.wait(static_cast<std::uint32_t>(store_flag_ + group % 2),
-                  to_operand(builder_, written({{}, group})));
-  }
 }
 
 /// Lane tiles of a table that stand in VMEM together, all rows of them: half of VMEM at most, a
@@ -303,8 +295,7 @@ LoweredKernel ResidentGatherKernel::emit() {
   const SReg indices = builder_.operand(1);
   result_ = builder_.operand(2);
   table_flag_ = builder_.allocate_flag();
-  store_flag_ = builder_.allocate_flag();
-  builder_.allocate_flag();
+  store_flag_ = BlockPipeline::allocate_flags(builder_);
   indices_ = std::make_unique<IndexWords>(builder_, indices);
   const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tile_rows * width_));
@@ -360,32 +351,26 @@ void ResidentGatherKernel::assemble(Index group, Index buffer) {
 
 void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg result) {
   indices_->load(chunk);
-  const Index first = multiply(builder_, chunk, kIndices / 8);  // Tile row of the result.
-  const auto begin_of = [&](Index group) {
-    return add(builder_, first, multiply(builder_, group, kGroup / 8));
+  const auto begin_of = [=](Index group) {  // Tile row of the result.
+    return add(builder_, multiply(builder_, chunk, kIndices / 8),
+               multiply(builder_, group, kGroup / 8));
   };
-  // Granules that a group of the chunk writes.
-  const auto written = [&](Index group) {
+  BlockPipeline::Transfer store;
+  store.flag = store_flag_;
+  store.granules = [=](Index group) {
     const SReg left =
         builder_.sub(ceil_divide(shapes_.count, 8), to_operand(builder_, begin_of(group)));
     return builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(4 * width_));
   };
-  repeat(builder_, groups, [&](Index group) {
-    const Index parity = modulo_power_of_two(builder_, group, 1);
-    const Index buffer = multiply(builder_, parity, kGroup * width_);
-    if (groups > 2) {
-      builder_.guarded(builder_.less(1, to_operand(builder_, group)), [&] {
-        builder_.wait(to_operand(builder_, parity.plus(store_flag_)), kGroup / 8 * 4 * width_);
-      });
-    }
-    assemble(group, buffer);
+  store.start = [=](Index group, Index parity) {
     const Index place = multiply(builder_, begin_of(group), 4 * shapes_.lane_tiles);
-    result_dma_.start(builder_.add(result, to_operand(builder_, place)), at(rows_, buffer),
-                      to_operand(builder_, parity.plus(store_flag_)), written(group));
+    result_dma_.start(builder_.add(result, to_operand(builder_, place)),
+                      at(rows_, multiply(builder_, parity, kGroup * width_)),
+                      to_operand(builder_, parity.plus(store_flag_)), store.granules(group));
+  };
+  BlockPipeline(builder_, {groups}, {}, store).run([this](Index group, Index parity) {
+    assemble(group, multiply(builder_, parity, kGroup * width_));
   });
-  for (std::int64_t group = std::max<std::int64_t>(0, groups - 2); group < groups; ++group) {
-    builder_.wait(static_cast<std::uint32_t>(store_flag_ + group % 2), written({{}, group}));
-  }
 }
 
 /// Whether a gather brings its table to VMEM first. Cycles of both ways, measured on these kernels:
@@ -428,7 +413,6 @@ class ScatterKernel {
   void emit_part(Index part, std::int64_t height, SReg first_lane_granule);
   void add_chunk(Index chunk, std::int64_t groups, Index first_row, std::int64_t height,
                  SReg updates);
-  void start_updates(Index chunk, Index group, SReg updates);
   void add_group(Index chunk, Index group, Index first_row, std::int64_t height);
   VReg combined(const VmemAddress& old, VReg update);
 
@@ -450,8 +434,7 @@ LoweredKernel ScatterKernel::emit() {
   updates_ = builder_.operand(2);
   result_ = builder_.operand(3);
   table_flag_ = builder_.allocate_flag();
-  update_flag_ = builder_.allocate_flag();
-  builder_.allocate_flag();
+  update_flag_ = BlockPipeline::allocate_flags(builder_);
   indices_ = std::make_unique<IndexWords>(builder_, indices);
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * (height_ + 1) * width_));
   rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kGroup * width_));
@@ -496,36 +479,28 @@ void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_g
   builder_.wait(table_flag_, granules);
 }
 
-/// The last group of the updates may be smaller.
-void ScatterKernel::start_updates(Index chunk, Index group, SReg updates) {
-  const Index begin =
-      add(builder_, multiply(builder_, chunk, kIndices / 8), multiply(builder_, group, kGroup / 8));
-  const SReg left = builder_.sub(ceil_divide(shapes_.count, 8), to_operand(builder_, begin));
-  const SReg granules =
-      builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(4 * width_));
-  const Index parity = modulo_power_of_two(builder_, group, 1);
-  const Index place = multiply(builder_, begin, 4 * shapes_.lane_tiles);
-  update_dma_.start(builder_.add(updates, to_operand(builder_, place)),
-                    at(rows_, multiply(builder_, parity, kGroup * width_)),
-                    to_operand(builder_, parity.plus(update_flag_)), granules);
-}
-
 void ScatterKernel::add_chunk(Index chunk, std::int64_t groups, Index first_row,
                               std::int64_t height, SReg updates) {
   indices_->load(chunk);
-  start_updates(chunk, {}, updates);
-  repeat(builder_, groups, [&](Index group) {
-    const SReg next = builder_.add(to_operand(builder_, group), 1);
-    if (groups > 1) {
-      builder_.if_(builder_.less(next, groups), [&] { start_updates(chunk, {next, 0}, updates); });
-    }
-    const Index begin = add(builder_, multiply(builder_, chunk, kIndices / 8),
-                            multiply(builder_, group, kGroup / 8));
-    const SReg left = builder_.sub(ceil_divide(shapes_.count, 8), to_operand(builder_, begin));
-    const SReg granules =
-        builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(4 * width_));
-    const Index parity = modulo_power_of_two(builder_, group, 1);
-    builder_.wait(to_operand(builder_, parity.plus(update_flag_)), granules);
+  const auto begin_of = [=](Index group) {  // Tile row of the updates.
+    return add(builder_, multiply(builder_, chunk, kIndices / 8),
+               multiply(builder_, group, kGroup / 8));
+  };
+  BlockPipeline::Transfer load;
+  load.flag = update_flag_;
+  // The last group of the updates may be smaller.
+  load.granules = [=](Index group) {
+    const SReg left =
+        builder_.sub(ceil_divide(shapes_.count, 8), to_operand(builder_, begin_of(group)));
+    return builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(4 * width_));
+  };
+  load.start = [=](Index group, Index parity) {
+    const Index place = multiply(builder_, begin_of(group), 4 * shapes_.lane_tiles);
+    update_dma_.start(builder_.add(updates, to_operand(builder_, place)),
+                      at(rows_, multiply(builder_, parity, kGroup * width_)),
+                      to_operand(builder_, parity.plus(update_flag_)), load.granules(group));
+  };
+  BlockPipeline(builder_, {groups}, load, {}).run([&](Index group, Index) {
     add_group(chunk, group, first_row, height);
   });
 }

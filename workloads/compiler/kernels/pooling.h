@@ -29,7 +29,7 @@ class RowRing {
   SVariable first_;
 };
 
-/// Brings the rows of an image into a ring in VMEM, one row of windows ahead. Rows outside the
+/// Brings the rows of an image into a ring in VMEM, a row of windows at a time. Rows outside the
 /// image and columns around it hold a constant.
 class WindowRows {
  public:
@@ -42,12 +42,11 @@ class WindowRows {
     return plan.rows.reach() + plan.rows.fresh();
   }
   VmemRegion region() const { return ring_.region(); }
-  /// Starts the rows of the first window; `hbm` is the address of the chunk in the first pixel.
-  void start_first(SReg hbm);
-  /// Starts what row `next` of windows needs beyond the one before.
-  void start_next(SReg hbm, Index next);
-  /// Waits for the rows of this row of windows, and for `more` granules that were started with it.
-  void wait(Index window, std::int64_t more);
+  /// Starts what a row of windows needs beyond the one before; row 0, all of it. `hbm` is the
+  /// address of the chunk in the first pixel.
+  void start(SReg hbm, Index window);
+  /// Granules of the rows that were started for this row of windows.
+  SReg granules(Index window);
   SReg row(std::int64_t ahead) { return ring_.row(ahead); }
   void advance() { ring_.advance(plan_.rows.fresh()); }
 

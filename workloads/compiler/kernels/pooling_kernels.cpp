@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/block_pipeline.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/pooling.h"
 
@@ -84,14 +85,12 @@ class ReduceWindowKernel {
   }
 
   LoweredKernel emit() {
-    const std::uint32_t flag = builder_.allocate_flag();
-    builder_.allocate_flag();
-    store_flag_ = builder_.allocate_flag();
-    builder_.allocate_flag();
+    load_flag_ = BlockPipeline::allocate_flags(builder_);
+    store_flag_ = BlockPipeline::allocate_flags(builder_);
     const SReg image = builder_.operand(0);
     const SReg result = builder_.operand(2);
     const std::uint32_t padding = sums_ ? 0 : plan_.packed ? kLowestPacked : kLowest;
-    WindowRows rows(builder_, plan_, padding, flag);
+    WindowRows rows(builder_, plan_, padding, load_flag_);
     result_ = builder_.allocate_vmem(
         static_cast<std::uint64_t>(2 * plan_.columns.windows * plan_.pixel_rows() + 8));
     result_dma_ = pixel_dma(builder_, plan_, false, plan_.columns.windows);
@@ -114,37 +113,32 @@ class ReduceWindowKernel {
   PoolingPlan plan_;
   bool sums_;
   KernelBuilder builder_;
-  std::uint32_t store_flag_ = 0;
+  std::uint32_t load_flag_ = 0, store_flag_ = 0;
   VmemRegion result_;
   BoxDma result_dma_;
 };
 
 void ReduceWindowKernel::emit_chunk(WindowRows& rows, SReg image, SReg result) {
-  const std::int64_t windows = plan_.rows.windows;
-  const std::int64_t row_granules = plan_.columns.windows * plan_.pixel_granules();
   const std::int64_t hbm_row = plan_.columns.windows * plan_.hbm_pixel_granules();
-  rows.start_first(image);
-  for_columns(builder_, windows, 1, [&](Index window) {
-    const SReg next = builder_.add(to_operand(builder_, window), 1);
-    if (windows > 1) {
-      builder_.if_(builder_.less(next, windows), [&] { rows.start_next(image, {next, 0}); });
-    }
-    rows.wait(window, 0);
-    const Index parity = modulo_power_of_two(builder_, window, 1);
-    const ScalarOperand flag = to_operand(builder_, parity.plus(store_flag_));
-    if (windows > 2) {
-      builder_.guarded(builder_.less(1, to_operand(builder_, window)),
-                       [&] { builder_.wait(flag, row_granules); });
-    }
-    const Index buffer = multiply(builder_, parity, plan_.columns.windows * plan_.pixel_rows());
-    emit_row(rows, buffer);
+  const auto buffer = [this](Index parity) {
+    return multiply(builder_, parity, plan_.columns.windows * plan_.pixel_rows());
+  };
+  BlockPipeline::Transfer load, store;
+  load.flag = load_flag_;
+  load.is_straight = false;
+  load.start = [&](Index window, Index) { rows.start(image, window); };
+  load.granules = [&](Index window) { return rows.granules(window); };
+  store.flag = store_flag_;
+  store.start = [=](Index window, Index parity) {
     const Index place = multiply(builder_, window, hbm_row);
-    result_dma_.start(builder_.add(result, to_operand(builder_, place)), at(result_, buffer), flag);
+    result_dma_.start(builder_.add(result, to_operand(builder_, place)),
+                      at(result_, buffer(parity)), to_operand(builder_, parity.plus(store_flag_)));
+  };
+  store.granules = [this](Index) { return plan_.columns.windows * plan_.pixel_granules(); };
+  BlockPipeline(builder_, {plan_.rows.windows}, load, store).run([&](Index, Index parity) {
+    emit_row(rows, buffer(parity));
     rows.advance();
   });
-  for (std::int64_t i = std::max<std::int64_t>(0, windows - 2); i < windows; ++i) {
-    builder_.wait(static_cast<std::uint32_t>(store_flag_ + i % 2), row_granules);
-  }
 }
 
 void ReduceWindowKernel::emit_row(WindowRows& rows, Index buffer) {
@@ -216,7 +210,9 @@ class SelectAndScatterKernel {
   void emit_row(Index buffer);
   void scatter(const PixelRegister& part, std::size_t half, Index left, VReg source,
                const std::vector<SReg>& image_rows, const std::vector<SReg>& sums);
-  void flush(Index window, SReg result);
+  void where_windows(Index window, const std::function<void()>& body);
+  void flush(Index parity);
+  void send(Index window, Index parity, SReg result);
   std::int64_t result_rows() const { return plan_.columns.image * plan_.pixel_rows(); }
   Index first_flushed(Index window) { return multiply(builder_, window, plan_.rows.stride); }
 
@@ -231,10 +227,8 @@ class SelectAndScatterKernel {
 };
 
 LoweredKernel SelectAndScatterKernel::emit() {
-  load_flag_ = builder_.allocate_flag();
-  builder_.allocate_flag();
-  store_flag_ = builder_.allocate_flag();
-  builder_.allocate_flag();
+  load_flag_ = BlockPipeline::allocate_flags(builder_);
+  store_flag_ = BlockPipeline::allocate_flags(builder_);
   const SReg image = builder_.operand(0);
   const SReg source = builder_.operand(1);
   const SReg result = builder_.operand(3);
@@ -267,40 +261,45 @@ void SelectAndScatterKernel::emit_chunk(SReg image, SReg source, SReg result) {
   const std::int64_t hbm_row = plan_.columns.windows * plan_.hbm_pixel_granules();
   sums_->reset();
   sums_->fill(0);
-  rows_->start_first(image);
-  source_dma_.start(source, source_, load_flag_);
-  for_columns(builder_, iterations_, 1, [&](Index window) {
-    const ScalarOperand here = to_operand(builder_, window);
-    const SReg next = builder_.add(here, 1);
-    if (windows > 1) {
-      builder_.if_(builder_.less(next, windows), [&] {
-        rows_->start_next(image, {next, 0});
-        const Index parity = modulo_power_of_two(builder_, {next, 0}, 1);
-        const Index place = multiply(builder_, {next, 0}, hbm_row);
-        source_dma_.start(builder_.add(source, to_operand(builder_, place)),
-                          at(source_, multiply(builder_, parity, source_rows)),
-                          to_operand(builder_, parity.plus(load_flag_)));
-      });
-    }
-    const auto work = [&] {
-      rows_->wait(window, source_granules);
-      emit_row(multiply(builder_, modulo_power_of_two(builder_, window, 1), source_rows));
+  BlockPipeline::Transfer load, store;
+  load.flag = load_flag_;
+  load.is_straight = false;
+  load.start = [=](Index window, Index parity) {
+    where_windows(window, [&] {
+      rows_->start(image, window);
+      const Index place = multiply(builder_, window, hbm_row);
+      source_dma_.start(builder_.add(source, to_operand(builder_, place)),
+                        at(source_, multiply(builder_, parity, source_rows)),
+                        to_operand(builder_, parity.plus(load_flag_)));
+    });
+  };
+  load.granules = [=](Index window) {
+    const SReg all = builder_.add(rows_->granules(window), source_granules);
+    if (iterations_ == windows) return all;
+    return builder_.select(builder_.less(to_operand(builder_, window), windows), all, 0);
+  };
+  store.flag = store_flag_;
+  store.start = [=](Index window, Index parity) { send(window, parity, result); };
+  store.granules = [this](Index window) {
+    const Index rows =
+        rows_in_image(builder_, plan_.rows, first_flushed(window), plan_.rows.stride);
+    return to_operand(builder_,
+                      multiply(builder_, rows, plan_.columns.image * plan_.pixel_granules()));
+  };
+  BlockPipeline(builder_, {iterations_}, load, store).run([&](Index window, Index parity) {
+    where_windows(window, [&] {
+      emit_row(multiply(builder_, parity, source_rows));
       rows_->advance();
-    };
-    if (iterations_ > windows) {
-      builder_.if_(builder_.less(here, windows), work);
-    } else {
-      work();
-    }
-    flush(window, result);
+    });
+    flush(modulo_power_of_two(builder_, window, 1));
     sums_->advance(plan_.rows.stride);
   });
-  const std::int64_t row_granules = plan_.columns.image * plan_.pixel_granules();
-  for (std::int64_t i = std::max<std::int64_t>(0, iterations_ - 2); i < iterations_; ++i) {
-    const Index rows =
-        rows_in_image(builder_, plan_.rows, {{}, i * plan_.rows.stride}, plan_.rows.stride);
-    builder_.wait(static_cast<std::uint32_t>(store_flag_ + i % 2), rows.offset * row_granules);
-  }
+}
+
+/// Behind the last window there may be rows of the image to write.
+void SelectAndScatterKernel::where_windows(Index window, const std::function<void()>& body) {
+  if (iterations_ == plan_.rows.windows || window.is_constant()) return body();
+  builder_.if_(builder_.less(to_operand(builder_, window), plan_.rows.windows), body);
 }
 
 void SelectAndScatterKernel::emit_row(Index buffer) {
@@ -367,21 +366,10 @@ void SelectAndScatterKernel::scatter(const PixelRegister& part, std::size_t half
   }
 }
 
-/// Writes the rows out that no later window touches, and clears their sums.
-void SelectAndScatterKernel::flush(Index window, SReg result) {
-  const std::int64_t stride = plan_.rows.stride;
-  const std::int64_t row_granules = plan_.columns.image * plan_.pixel_granules();
-  const Index parity = modulo_power_of_two(builder_, window, 1);
-  const ScalarOperand flag = to_operand(builder_, parity.plus(store_flag_));
-  if (iterations_ > 2) {
-    const Index before =
-        rows_in_image(builder_, plan_.rows, first_flushed(window).plus(-2 * stride), stride);
-    builder_.guarded(builder_.less(1, to_operand(builder_, window)), [&] {
-      builder_.wait(flag, to_operand(builder_, multiply(builder_, before, row_granules)));
-    });
-  }
-  const Index buffer = multiply(builder_, parity, stride * result_rows());
-  for (std::int64_t i = 0; i < stride; ++i) {
+/// Takes the sums of the rows that no later window touches, and clears them.
+void SelectAndScatterKernel::flush(Index parity) {
+  const Index buffer = multiply(builder_, parity, plan_.rows.stride * result_rows());
+  for (std::int64_t i = 0; i < plan_.rows.stride; ++i) {
     const SReg sums = sums_->row(i);
     for_columns(builder_, plan_.columns.image, 2, [&](Index column) {
       const Index padded = multiply(builder_, column.plus(plan_.columns.padding), sum_rows(plan_));
@@ -400,13 +388,20 @@ void SelectAndScatterKernel::flush(Index window, SReg result) {
         builder_.store(at(result_, place).mask(part.mask), value);
       }
     });
+  }
+}
+
+/// Writes them to where they lie in the image.
+void SelectAndScatterKernel::send(Index window, Index parity, SReg result) {
+  const Index buffer = multiply(builder_, parity, plan_.rows.stride * result_rows());
+  for (std::int64_t i = 0; i < plan_.rows.stride; ++i) {
     const Index row = first_flushed(window).plus(i);
-    const Index image_row = row.plus(-plan_.rows.padding);
-    const Index hbm =
-        multiply(builder_, image_row, plan_.columns.image * plan_.hbm_pixel_granules());
+    const Index hbm = multiply(builder_, row.plus(-plan_.rows.padding),
+                               plan_.columns.image * plan_.hbm_pixel_granules());
     const SReg place = builder_.add(result, to_operand(builder_, hbm));
     builder_.guarded(is_in_image(builder_, plan_.rows, row), [&] {
-      result_dma_.start(place, at(result_, buffer.plus(i * result_rows())), flag);
+      result_dma_.start(place, at(result_, buffer.plus(i * result_rows())),
+                        to_operand(builder_, parity.plus(store_flag_)));
     });
   }
 }

@@ -184,29 +184,26 @@ void WindowRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::
   }
 }
 
-void WindowRows::start_first(SReg hbm) {
-  ring_.reset();
-  start_rows(hbm, {}, 0, plan_.rows.reach(), {});
-}
-
-void WindowRows::start_next(SReg hbm, Index next) {
+void WindowRows::start(SReg hbm, Index window) {
   const PoolingPlan::Dimension& rows = plan_.rows;
-  const Index first = multiply(builder_, next, rows.stride).plus(rows.reach() - rows.fresh());
-  start_rows(hbm, first, rows.reach(), rows.fresh(), modulo_power_of_two(builder_, next, 1));
+  if (window.is_constant() && window.offset == 0) {
+    ring_.reset();
+    start_rows(hbm, {}, 0, rows.reach(), {});
+    return;
+  }
+  const Index first = multiply(builder_, window, rows.stride).plus(rows.reach() - rows.fresh());
+  start_rows(hbm, first, rows.reach(), rows.fresh(), modulo_power_of_two(builder_, window, 1));
 }
 
-void WindowRows::wait(Index window, std::int64_t more) {
+SReg WindowRows::granules(Index window) {
   const PoolingPlan::Dimension& rows = plan_.rows;
   const std::int64_t row = plan_.columns.image * plan_.pixel_granules();
   const Index fresh = rows_in_image(
       builder_, rows, multiply(builder_, window, rows.stride).plus(rows.reach() - rows.fresh()),
       rows.fresh());
   const Index first = rows_in_image(builder_, rows, {}, rows.reach());
-  const Index later = multiply(builder_, fresh, row).plus(more);
-  const SReg granules = builder_.select(builder_.equal(to_operand(builder_, window), 0),
-                                        first.offset * row + more, to_operand(builder_, later));
-  const Index flag = modulo_power_of_two(builder_, window, 1).plus(flag_);
-  builder_.wait(to_operand(builder_, flag), granules);
+  return builder_.select(builder_.equal(to_operand(builder_, window), 0), first.offset * row,
+                         to_operand(builder_, multiply(builder_, fresh, row)));
 }
 
 }  // namespace tpu::compiler

@@ -33,10 +33,10 @@ void ElementwiseKernel::write_results(bool sliced) {
     if (is_resident_) continue;
     const std::uint64_t size = granules(output.shape);
     builder_.dma_out(output.region, resident_address(output.operand, sliced, size), size,
-                     store_flags_[0]);
+                     store_flag_);
     waiting += size;
   }
-  if (waiting > 0) builder_.wait(store_flags_[0], waiting);
+  if (waiting > 0) builder_.wait(store_flag_, waiting);
 }
 
 void ElementwiseKernel::finish(const Output& output) {

@@ -7,6 +7,7 @@
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/kernels/block_pipeline.h"
 #include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 
@@ -145,8 +146,8 @@ class SlabKernel {
   void allocate();
   BoxDma dma_of(const Placed& array, bool loads, std::int64_t elements);
   void transfer(Placed& array, bool loads, Index slab, Index parity, std::int64_t elements);
-  void start_loads(Index slab, Index parity, std::int64_t elements);
-  void start_next(Index slab, std::int64_t full, std::int64_t rest);
+  void start_loads(Index slab, Index parity);
+  std::int64_t elements_of(Index slab) const;
   std::int64_t loaded(std::int64_t elements) const;
   void work(const SlabBody& body, Index parity, std::int64_t elements);
   TileArray view(const Placed& array, Index parity, std::int64_t elements);
@@ -226,10 +227,8 @@ void SlabKernel::allocate() {
   bool loads_packed = false;
   for (Placed& source : sources_) loads_packed |= is_packed(source.array.shape);
   memory_ = std::make_unique<TileMemory>(builder_, loads_packed, is_packed(target_.array.shape));
-  load_flag_ = builder_.allocate_flag();
-  builder_.allocate_flag();
-  store_flag_ = builder_.allocate_flag();
-  builder_.allocate_flag();
+  load_flag_ = BlockPipeline::allocate_flags(builder_);
+  store_flag_ = BlockPipeline::allocate_flags(builder_);
   const auto prepare = [&](Placed& each) {
     const std::int64_t tiles = slab_tiles(each, slab_);
     const std::int64_t buffers = each.is_cut() && slab_ < extent_ ? buffers_ : 1;
@@ -301,22 +300,22 @@ void SlabKernel::transfer(Placed& array, bool loads, Index slab, Index parity,
   (elements == slab_ ? array.dma : array.last_dma).start(hbm, vmem, to_flag);
 }
 
-void SlabKernel::start_loads(Index slab, Index parity, std::int64_t elements) {
-  for (Placed& source : sources_) {
-    if (source.is_cut()) transfer(source, true, slab, parity, elements);
-  }
+/// Of a slab; the last one may be smaller, and has DMAs of its own.
+void SlabKernel::start_loads(Index slab, Index parity) {
+  const std::int64_t full = extent_ / slab_, rest = extent_ % slab_;
+  const auto start = [&](std::int64_t elements) {
+    for (Placed& source : sources_) {
+      if (source.is_cut()) transfer(source, true, slab, parity, elements);
+    }
+  };
+  if (slab.is_constant() || rest == 0 || buffers_ == 1) return start(elements_of(slab));
+  builder_.if_(builder_.less(to_operand(builder_, slab), full), [&] { start(slab_); });
+  builder_.if_(builder_.equal(to_operand(builder_, slab), full), [&] { start(rest); });
 }
 
-/// Starts the loads of the slab after this one, where there is one.
-void SlabKernel::start_next(Index slab, std::int64_t full, std::int64_t rest) {
-  const SReg next = builder_.add(to_operand(builder_, slab), 1);
-  const Index other = modulo_power_of_two(builder_, {next, 0}, 1);
-  if (full > 1) {
-    builder_.if_(builder_.less(next, full), [&] { start_loads({next, 0}, other, slab_); });
-  }
-  if (rest > 0) {
-    builder_.if_(builder_.equal(next, full), [&] { start_loads({next, 0}, other, rest); });
-  }
+/// A slab with a constant number may be the smaller last one.
+std::int64_t SlabKernel::elements_of(Index slab) const {
+  return std::min(slab_, extent_ - (slab.is_constant() ? slab.offset * slab_ : 0));
 }
 
 std::int64_t SlabKernel::loaded(std::int64_t elements) const {
@@ -393,8 +392,6 @@ LoweredKernel SlabKernel::emit(const SlabBody& body) {
 /// All slabs of a piece. When it ends nothing is under way.
 void SlabKernel::emit_piece(const SlabBody& body, Index piece) {
   present_piece_ = piece;
-  const std::int64_t full = extent_ / slab_, rest = extent_ % slab_;
-  const std::int64_t stored = target_.granules(slab_tiles(target_, slab_));
   std::int64_t whole = 0;
   for (Placed& source : sources_) {
     if (source.is_cut()) continue;
@@ -402,48 +399,23 @@ void SlabKernel::emit_piece(const SlabBody& body, Index piece) {
     whole += source.granules(0);
   }
   if (whole > 0) builder_.wait(load_flag_, whole);
-  const bool ahead = buffers_ == 2;
-  if (ahead) start_loads({}, {}, slab_);
-  const auto step = [&](Index slab) {
-    const Index parity = ahead ? modulo_power_of_two(builder_, slab, 1) : Index{};
-    if (ahead) {
-      start_next(slab, full, rest);
-    } else {
-      start_loads(slab, {}, slab_);
-    }
-    if (loaded(slab_) > 0) {
-      builder_.wait(to_operand(builder_, parity.plus(load_flag_)), loaded(slab_));
-    }
-    if (full > buffers_) {
-      builder_.guarded(
-          builder_.less(static_cast<int>(buffers_) - 1, to_operand(builder_, slab)),
-          [&] { builder_.wait(to_operand(builder_, parity.plus(store_flag_)), stored); });
-    }
-    work(body, parity, slab_);
-    transfer(target_, false, slab, parity, slab_);
+  BlockPipeline::Transfer load, store;
+  load.flag = load_flag_;
+  load.is_straight = false;
+  load.granules = [this](Index slab) { return loaded(elements_of(slab)); };
+  if (loaded(slab_) > 0) {
+    load.start = [this](Index slab, Index parity) { start_loads(slab, parity); };
+  }
+  store.flag = store_flag_;
+  store.granules = [this](Index slab) {
+    return target_.granules(slab_tiles(target_, elements_of(slab)));
   };
-  if (full == 1) {
-    step({});
-  } else {
-    builder_.loop(static_cast<std::uint64_t>(full), [&](SReg index) { step({index, 0}); });
-  }
-  if (rest > 0) {
-    const Index parity{{}, full % buffers_};
-    if (!ahead) start_loads({{}, full}, parity, rest);
-    if (loaded(rest) > 0) {
-      builder_.wait(static_cast<std::uint32_t>(load_flag_ + parity.offset), loaded(rest));
-    }
-    if (full >= buffers_) {
-      builder_.wait(static_cast<std::uint32_t>(store_flag_ + parity.offset), stored);
-    }
-    work(body, parity, rest);
-    transfer(target_, false, {{}, full}, parity, rest);
-  }
-  const std::int64_t slabs = full + (rest > 0 ? 1 : 0);
-  for (std::int64_t i = std::max<std::int64_t>(0, slabs - buffers_); i < slabs; ++i) {
-    builder_.wait(static_cast<std::uint32_t>(store_flag_ + i % buffers_),
-                  i == full ? target_.granules(slab_tiles(target_, rest)) : stored);
-  }
+  store.start = [this](Index slab, Index parity) {
+    transfer(target_, false, slab, parity, elements_of(slab));
+  };
+  const std::int64_t slabs = ceil_divide(extent_, slab_);
+  BlockPipeline pipeline(builder_, {slabs, extent_ % slab_ != 0, buffers_}, load, store);
+  pipeline.run([&](Index slab, Index parity) { work(body, parity, elements_of(slab)); });
 }
 
 }  // namespace
