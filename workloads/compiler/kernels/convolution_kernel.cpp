@@ -1,11 +1,11 @@
 #include "workloads/compiler/kernels/convolution_kernel.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/contraction.h"
 #include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/image_rows.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
@@ -88,6 +88,20 @@ class ConvolutionKernel {
   void clear_outside();
   void clear_weight_rows();
   void work();
+  // Digits of a step: columns, tap, contracted tile, rows and chunk of pixels.
+  enum Digit : std::size_t { kColumn, kTap, kContracted, kPixelY, kPixelX };
+  /// Row of tiles that push i of a unit takes.
+  std::uint32_t row_of(std::uint32_t unit, std::uint32_t i) const {
+    return units_.group_of(unit) * pushes_ + i;
+  }
+  /// VMEM rows of sums from a row of pixels to the next one, and from a pixel.
+  std::uint32_t sum_line() const { return sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel; }
+  std::uint32_t sum_pixel() const { return sizes_.phases_x * sizes_.sum_pixel; }
+  PReg is_last_tile(const Digits& digits);
+  SReg tap_word(const Digits& digits, std::uint32_t word, SReg base = {});
+  Contraction::Tiles slab_rows(const VmemAddress& slab, const Digits& digits);
+  Contraction::Tiles window_tiles(const VmemAddress& window, const Digits& digits);
+  RunningSums::Place sums_at(const VmemAddress& sums, const Digits& digits);
   void multiply();
   void finish();
   void apply_epilogue();
@@ -287,136 +301,117 @@ void ConvolutionKernel::work() {
   if (sums_apart()) finish();
 }
 
+/// Whether a step's last tile of contracted features is the last one; none: it is.
+PReg ConvolutionKernel::is_last_tile(const Digits& digits) {
+  if (!digits[kContracted]) return {};
+  return builder_.equal(digits[kContracted],
+                        sizes_.contracted_tiles / tiling_.contracted_parts - 1);
+}
+
+SReg ConvolutionKernel::tap_word(const Digits& digits, std::uint32_t word, SReg base) {
+  const SReg found = table_word(builder_, tap_words_ + word, kTapWords, digits[kTap]);
+  return base ? builder_.add(found, base) : found;
+}
+
+/// The rows of the slab that stream in a step.
+Contraction::Tiles ConvolutionKernel::slab_rows(const VmemAddress& slab, const Digits& digits) {
+  const ConvolutionTiling& t = tiling_;
+  const auto stride_x = static_cast<std::uint32_t>(width().stride);
+  const auto stride_y = static_cast<std::uint32_t>(height().stride);
+  const std::uint32_t parts = t.contracted_parts;
+  const std::uint32_t line = stride_y * sizes_.slab_x * sizes_.input_pixel;
+  const std::uint32_t pixel = stride_x * sizes_.input_pixel;
+  const SReg row = weighted_sum(
+      builder_, digits, {0, 0, parts * sizes_.input_tile, t.chunk_y * line, t.chunk_x * pixel},
+      tap_word(digits, 0, slab.base));
+  const VReg mask = masks() ? memory_.mask(problem_.input_type, is_last_tile(digits)) : VReg();
+  return loaded_once(
+      [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
+        const std::uint32_t at = row_of(unit, i), number = at / tiling_.block_rows;
+        const std::uint32_t tile = at % tiling_.block_rows * sizes_.contracted_tiles + part;
+        return number / tiling_.chunk_x * line + number % tiling_.chunk_x * pixel +
+               tile * sizes_.input_tile;
+      },
+      [=](std::uint32_t at, std::uint32_t part) {
+        return memory_.load_rows(problem_.input_type, {slab.region, at, row},
+                                 part + 1 == parts ? mask : VReg());
+      });
+}
+
+/// The tiles of the window that a step multiplies by.
+Contraction::Tiles ConvolutionKernel::window_tiles(const VmemAddress& window,
+                                                   const Digits& digits) {
+  const bool transposed = problem_.window_transposed;
+  const std::uint32_t parts = tiling_.contracted_parts;
+  // From a tile of weights to the next one along the contracted features, and along the columns.
+  const std::uint32_t part_rows =
+      (transposed ? 1 : 16 * tiling_.block_columns) * sizes_.window_tile;
+  const std::uint32_t column = (transposed ? 16 * sizes_.contracted_tiles : 1) * sizes_.window_tile;
+  const SReg base =
+      weighted_sum(builder_, digits, {tiling_.columns_at_once * column, 0, parts * part_rows, 0, 0},
+                   tap_word(digits, 1, window.base));
+  const VReg mask =
+      masks() && transposed ? memory_.mask(problem_.window_type, is_last_tile(digits)) : VReg();
+  const auto load = loaded_once(
+      [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+        const std::uint32_t row = transposed ? sizes_.contracted_tiles : tiling_.block_columns;
+        return part * part_rows + units_.column_of(unit) * column +
+               (15 - j) * row * sizes_.window_tile;
+      },
+      [=](std::uint32_t at, std::uint32_t part) {
+        return memory_.load_weights(problem_.window_type, {window.region, at, base},
+                                    part + 1 == parts ? mask : VReg());
+      });
+  return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+    if (15 - j >= sizes_.window_row_tiles) return builder_.vector(isa::Opcode::kVmov, 0.0F);
+    return load(unit, j, part);
+  };
+}
+
+/// Where a step's sums stand, and whether they begin.
+RunningSums::Place ConvolutionKernel::sums_at(const VmemAddress& sums, const Digits& digits) {
+  const ConvolutionTiling& t = tiling_;
+  const SReg row =
+      weighted_sum(builder_, digits,
+                   {t.columns_at_once * 8, 0, 0, t.chunk_y * sum_line(), t.chunk_x * sum_pixel()},
+                   tap_word(digits, 2, sums.base));
+  SReg mask = tap_word(digits, 3);
+  if (digits[kContracted]) {
+    mask = builder_.select(builder_.equal(digits[kContracted], 0), mask, 0xff);
+  }
+  return {row, mask};
+}
+
 void ConvolutionKernel::multiply() {
   const ConvolutionTiling& t = tiling_;
   const VmemAddress slab = grid_->input(0);
   const VmemAddress window = grid_->input(1);
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
-  const auto stride_x = static_cast<std::uint32_t>(width().stride);
-  const auto stride_y = static_cast<std::uint32_t>(height().stride);
-  // Digits of a step: columns, tap, contracted tile, rows and chunk of pixels.
-  enum Digit : std::size_t { kColumn, kTap, kContracted, kPixelY, kPixelX };
-  const std::uint32_t parts = t.contracted_parts;
-  const std::uint32_t contracted_steps = sizes_.contracted_tiles / parts;
-  StepCounter counter(
-      builder_, {t.block_columns / t.columns_at_once, static_cast<std::uint32_t>(taps_.size()),
-                 contracted_steps, t.block_y / t.chunk_y, t.pixels_x / t.chunk_x});
-  const bool transposed = problem_.window_transposed;
-  // From a tile of weights to the next one along the contracted features, and along the columns.
-  const std::uint32_t window_part = (transposed ? 1 : 16 * t.block_columns) * sizes_.window_tile;
-  const std::uint32_t window_column =
-      (transposed ? 16 * sizes_.contracted_tiles : 1) * sizes_.window_tile;
-  // From a row of pixels to the next one.
-  const std::uint32_t slab_line = stride_y * sizes_.slab_x * sizes_.input_pixel;
-  const std::uint32_t sum_line = sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel;
-  const std::vector<std::uint32_t> slab_distances{0, 0, parts * sizes_.input_tile,
-                                                  t.chunk_y * slab_line,
-                                                  t.chunk_x * stride_x * sizes_.input_pixel};
-  const std::vector<std::uint32_t> window_distances{t.columns_at_once * window_column, 0,
-                                                    parts * window_part, 0, 0};
-  const std::vector<std::uint32_t> sum_distances{t.columns_at_once * 8, 0, 0, t.chunk_y * sum_line,
-                                                 t.chunk_x * sizes_.phases_x * sizes_.sum_pixel};
-
-  const auto tap_word = [&](const std::vector<SReg>& digits, std::uint32_t word) {
-    if (!digits[kTap]) return builder_.load_smem(tap_words_ + word);
-    return builder_.load_smem(tap_words_ + word, builder_.mul(digits[kTap], kTapWords));
+  RunningSums::Form form;
+  form.has_masks = true;
+  form.offset = [this](std::uint32_t unit, std::uint32_t i) {
+    const std::uint32_t row = row_of(unit, i), pixel = row / tiling_.block_rows;
+    return pixel / tiling_.chunk_x * sum_line() + pixel % tiling_.chunk_x * sum_pixel() +
+           (row % tiling_.block_rows * tiling_.block_columns + units_.column_of(unit)) * 8;
   };
-  const auto is_last_tile = [&](const std::vector<SReg>& digits) {
-    return digits[kContracted] ? builder_.equal(digits[kContracted], contracted_steps - 1) : PReg();
+  RunningSums running(builder_, units_, sums, form);
+  Contraction steps;
+  steps.extents = {t.block_columns / t.columns_at_once, static_cast<std::uint32_t>(taps_.size()),
+                   sizes_.contracted_tiles / t.contracted_parts, t.block_y / t.chunk_y,
+                   t.pixels_x / t.chunk_x};
+  steps.pushes = pushes_;
+  steps.transposed = problem_.window_transposed;
+  steps.moving = [&](const Digits& digits) { return slab_rows(slab, digits); };
+  steps.stationary = [&](const Digits& present, Digits next) {
+    const bool several = sizes_.contracted_tiles > t.contracted_parts;
+    if (present.empty() && several) next[kContracted] = builder_.constant(0);
+    return window_tiles(window, next);
   };
-  const auto row_of = [&](std::uint32_t unit, std::uint32_t i) {
-    return units_.group_of(unit) * pushes_ + i;
+  steps.sums = [&](const Digits& digits, PReg started) {
+    return digits.empty() ? running.end() : running.at(sums_at(sums, digits), started);
   };
-  const auto weights = [&](const std::vector<SReg>& digits) {
-    SReg base = builder_.add(tap_word(digits, 1),
-                             window.base ? ScalarOperand(window.base) : ScalarOperand(0));
-    base = weighted_sum(builder_, digits, window_distances, base);
-    const VReg mask =
-        masks() && transposed ? memory_.mask(problem_.window_type, is_last_tile(digits)) : VReg();
-    auto loaded = std::make_shared<std::map<std::uint32_t, VReg>>();
-    return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
-      const std::uint32_t row_tile = 15 - j;
-      if (row_tile >= sizes_.window_row_tiles) {
-        return builder_.vector(isa::Opcode::kVmov, 0.0F);
-      }
-      const std::uint32_t row = transposed ? sizes_.contracted_tiles : tiling_.block_columns;
-      const std::uint32_t at = part * window_part + units_.column_of(unit) * window_column +
-                               row_tile * row * sizes_.window_tile;
-      const auto [found, is_new] = loaded->try_emplace(at);
-      if (is_new) {
-        found->second = memory_.load_weights(problem_.window_type, {window.region, at, base},
-                                             part + 1 == parts ? mask : VReg());
-      }
-      return found->second;
-    };
-  };
-  const auto consume_at = [&](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
-    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
-      const std::uint32_t pixel = row_of(unit, i) / tiling_.block_rows;
-      const std::uint32_t tile = row_of(unit, i) % tiling_.block_rows;
-      const std::uint32_t at = pixel / tiling_.chunk_x * sum_line +
-                               pixel % tiling_.chunk_x * sizes_.phases_x * sizes_.sum_pixel +
-                               (tile * tiling_.block_columns + units_.column_of(unit)) * 8;
-      const VmemAddress address(sums.region, at, previous ? before : row);
-      VmemAddress source = address;
-      source.mask_register = previous ? before_mask : mask;
-      const VReg sum = builder_.add(builder_.load(source), result);
-      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
-      builder_.guarded(guard, [&] { builder_.store(address, sum); });
-    };
-  };
-
-  const SVariable previous_row =
-      builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0));
-  const SVariable previous_mask = builder_.scalar_variable(0);
-  MatmulStream::Step step;
-  step.pushes = pushes_;
-  step.transposed = transposed;
-  std::vector<SReg> zeros(5);
-  if (contracted_steps > 1) zeros[kContracted] = builder_.constant(0);
-  step.next_weights = weights(zeros);
-  stream_.begin(step);
-  builder_.loop(counter.steps(), [&](SReg index) {
-    const std::vector<SReg> digits = counter.present();
-    const std::vector<SReg> next = counter.next();
-    SReg slab_row = tap_word(digits, 0);
-    if (slab.base) slab_row = builder_.add(slab_row, slab.base);
-    slab_row = weighted_sum(builder_, digits, slab_distances, slab_row);
-    SReg sum_row = tap_word(digits, 2);
-    if (sums.base) sum_row = builder_.add(sum_row, sums.base);
-    sum_row = weighted_sum(builder_, digits, sum_distances, sum_row);
-    SReg mask = tap_word(digits, 3);
-    if (digits[kContracted]) {
-      mask = builder_.select(builder_.equal(digits[kContracted], 0), mask, 0xff);
-    }
-    const VReg row_mask =
-        masks() ? memory_.mask(problem_.input_type, is_last_tile(digits)) : VReg();
-    std::map<std::uint32_t, VReg> loaded;
-    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
-      const std::uint32_t row = row_of(unit, i);
-      const std::uint32_t tile = row % t.block_rows * sizes_.contracted_tiles + part;
-      const std::uint32_t pixel = row / t.block_rows;
-      const std::uint32_t at = pixel / t.chunk_x * slab_line +
-                               pixel % t.chunk_x * stride_x * sizes_.input_pixel +
-                               tile * sizes_.input_tile;
-      const auto [found, is_new] = loaded.try_emplace(at);
-      if (is_new) {
-        found->second = memory_.load_rows(problem_.input_type, {slab.region, at, slab_row},
-                                          part + 1 == parts ? row_mask : VReg());
-      }
-      return found->second;
-    };
-    step.next_weights = weights(next);
-    step.consume = consume_at(sum_row, mask, builder_.get(previous_row),
-                              builder_.get(previous_mask), builder_.less(0, index));
-    stream_.step(step);
-    builder_.set(previous_row, sum_row);
-    builder_.set(previous_mask, mask);
-    counter.advance(next);
-  });
-  step.consume = consume_at({}, {}, builder_.get(previous_row), builder_.get(previous_mask), {});
-  stream_.end(step);
-  builder_.new_block();
+  steps.advance = [&] { running.advance(); };
+  emit_steps(builder_, stream_, steps);
 }
 
 /// Complete sums become results.

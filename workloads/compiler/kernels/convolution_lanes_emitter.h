@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "workloads/compiler/kernels/contraction.h"
 #include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/convolution_lanes_tiling.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -111,11 +112,12 @@ class LanesKernel {
   void clear_columns_outside();
   void clear_padding();
   void work();
+  Contraction::Tiles moving_rows(SReg block_row, const Digits& digits);
+  Contraction::Meanwhile finish_in_step(StepCounter& finished, SReg index);
   void multiply();
   std::vector<std::uint32_t> step_extents() const;
   std::vector<SReg> step_digits(const std::vector<SReg>& counted) const;
-  std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)> patch_weights(
-      const std::vector<SReg>& digits);
+  Contraction::Tiles patch_weights(const Digits& digits);
   void finish();
   MReg inside(SReg y, SReg x, PReg is_live = {});
   void apply_epilogue();

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -89,8 +88,7 @@ void LanesKernel::work() {
 }
 
 /// The tiles of a step's patches.
-std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)> LanesKernel::patch_weights(
-    const std::vector<SReg>& digits) {
+Contraction::Tiles LanesKernel::patch_weights(const Digits& digits) {
   const VmemAddress slab = grid_->input(0);
   const auto stride_x = static_cast<std::uint32_t>(width().stride);
   const std::uint32_t row_pitch =
@@ -140,37 +138,50 @@ std::vector<SReg> LanesKernel::step_digits(const std::vector<SReg>& counted) con
   return {counted[3], counted[0], counted[1], counted[2]};
 }
 
+/// The rows of the moving window that stream in a step.
+Contraction::Tiles LanesKernel::moving_rows(SReg block_row, const Digits& digits) {
+  const LanesTiling& t = tiling_;
+  SReg base = weighted_sum(builder_, digits, {moving_->unit_rows(), 0, 0, t.chunk * 8});
+  if (block_row) base = base ? builder_.add(base, block_row) : block_row;
+  const std::uint32_t columns =
+      t.split == Split::kFeatures ? t.block_columns / mxu_units_.count() : 0;
+  return loaded_once(
+      [=](std::uint32_t unit, std::uint32_t i, std::uint32_t) {
+        return moving_->rows(i / tiling_.chunk, i % tiling_.chunk + unit * columns);
+      },
+      [=](std::uint32_t at, std::uint32_t) {
+        return builder_.load({moving_->region(), at, base});
+      });
+}
+
+/// Pairs of tiles that are complete become results behind the pushes of a step.
+Contraction::Meanwhile LanesKernel::finish_in_step(StepCounter& finished, SReg index) {
+  const std::uint32_t pushes = tiling_.group * tiling_.chunk;
+  const PReg is_live = builder_.less(static_cast<std::uint32_t>(delay() - 1), index);
+  const auto run =
+      std::make_shared<FinishedPairs>(begin_pairs(step_digits(finished.present()), is_live));
+  Contraction::Meanwhile meanwhile;
+  meanwhile.push = [=](std::uint32_t i) {
+    const std::uint32_t pairs = tiling_.finished_pairs, end = (i + 1) * pairs / pushes;
+    for (std::uint32_t pair = i * pairs / pushes; pair < end; ++pair) finish_pair(*run, pair);
+  };
+  meanwhile.end = [&finished, is_live] { finished.advance(finished.next(is_live)); };
+  return meanwhile;
+}
+
 void LanesKernel::multiply() {
   const LanesTiling& t = tiling_;
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
   const std::uint32_t groups = t.split == Split::kGroups ? mxu_units_.count() : 1;
   const std::uint32_t rows = t.split == Split::kRows ? mxu_units_.count() : 1;
   const std::uint32_t columns = t.split == Split::kFeatures ? mxu_units_.count() : 1;
-  const std::uint32_t unit_columns = t.block_columns / columns;
-  StepCounter counter(builder_, step_extents()), finished(builder_, step_extents());
   const std::uint32_t sum_row = sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel;
   const std::uint32_t sum_pixel = sizes_.phases_x * sizes_.sum_pixel;
   const std::uint32_t sum_group = t.group * sum_pixel;
   const std::uint32_t sum_distance = groups > 1    ? sum_group
                                      : rows > 1    ? sum_row
-                                     : columns > 1 ? unit_columns * 8
+                                     : columns > 1 ? t.block_columns / columns * 8
                                                    : 0;
-  const auto unit_word = [&](const std::vector<SReg>& digits, std::uint32_t word) {
-    if (!digits[kUnit]) return builder_.load_smem(units_ + word);
-    return builder_.load_smem(units_ + word, builder_.mul(digits[kUnit], unit_words()));
-  };
-  const bool only_sum = patches_.units.size() == 1 && patches_.blocks == 1;
-  const auto consume_at = [=](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
-    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
-      const std::uint32_t at = i / t.chunk * sum_pixel + i % t.chunk * 8 + unit * sum_distance;
-      const VmemAddress address(sums.region, at, previous ? before : row);
-      VmemAddress source = address;
-      source.mask_register = previous ? before_mask : mask;
-      const VReg sum = only_sum ? result : builder_.add(builder_.load(source), result);
-      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
-      builder_.guarded(guard, [&] { builder_.store(address, sum); });
-    };
-  };
   // Of this block of features: its moving rows; ones where there are sums of an earlier block.
   SReg block_row, later;
   if (const SReg block = grid_->index(kFeatures)) {
@@ -178,59 +189,41 @@ void LanesKernel::multiply() {
     block_row = builder_.mul(block, units * moving_->unit_rows());
     later = builder_.select(builder_.equal(block, 0), 0, 0xff);
   }
-  const SVariable previous_row =
-      builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0));
-  const SVariable previous_mask = builder_.scalar_variable(0);
-  MatmulStream::Step step;
-  step.pushes = t.group * t.chunk;
-  step.next_weights = patch_weights(std::vector<SReg>(4));
-  stream_.begin(step);
-  const auto next_step = [&](SReg index) {
-    const std::vector<SReg> digits = step_digits(counter.present());
-    const std::vector<SReg> counted = counter.next();
-    const std::vector<SReg> next = step_digits(counted);
-    SReg moving_row = weighted_sum(builder_, digits, {moving_->unit_rows(), 0, 0, t.chunk * 8});
-    if (block_row) moving_row = moving_row ? builder_.add(moving_row, block_row) : block_row;
-    SReg sum = unit_word(digits, patches_.runs);
-    if (sums.base) sum = builder_.add(sum, sums.base);
-    sum = weighted_sum(builder_, digits, {0, rows * sum_row, groups * sum_group, t.chunk * 8}, sum);
-    SReg mask = unit_word(digits, patches_.runs + 1);
-    if (later) mask = builder_.or_(mask, later);
-    std::map<std::uint32_t, VReg> loaded;
-    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t) {
-      const std::uint32_t column = i % t.chunk + (columns > 1 ? unit * unit_columns : 0);
-      const std::uint32_t row = moving_->rows(i / t.chunk, column);
-      const auto found = loaded.find(row);
-      if (found != loaded.end()) return found->second;
-      return loaded[row] = builder_.load({moving_->region(), row, moving_row});
-    };
-    step.next_weights = patch_weights(next);
-    step.consume = consume_at(sum, mask, builder_.get(previous_row), builder_.get(previous_mask),
-                              builder_.less(0, index));
-    std::optional<FinishedPairs> run;
-    PReg is_live;
-    if (overlaps()) {
-      is_live = builder_.less(static_cast<std::uint32_t>(delay() - 1), index);
-      run = begin_pairs(step_digits(finished.present()), is_live);
-      step.meanwhile = [&](std::uint32_t i) {
-        const std::uint32_t pairs = t.finished_pairs;
-        const std::uint32_t end = (i + 1) * pairs / step.pushes;
-        for (std::uint32_t pair = i * pairs / step.pushes; pair < end; ++pair) {
-          finish_pair(*run, pair);
-        }
-      };
-    }
-    stream_.step(step);
-    if (overlaps()) finished.advance(finished.next(is_live));
-    builder_.set(previous_row, sum);
-    builder_.set(previous_mask, mask);
-    counter.advance(counted);
+  RunningSums::Form form;
+  form.has_masks = true;
+  form.is_only_step = patches_.units.size() == 1 && patches_.blocks == 1;
+  form.offset = [=](std::uint32_t unit, std::uint32_t i) {
+    return i / t.chunk * sum_pixel + i % t.chunk * 8 + unit * sum_distance;
   };
-  loop_over_steps(builder_, counter.steps(), tiling_.steps_at_once, next_step);
-  step.meanwhile = {};
-  step.consume = consume_at({}, {}, builder_.get(previous_row), builder_.get(previous_mask), {});
-  stream_.end(step);
-  builder_.new_block();
+  RunningSums running(builder_, mxu_units_, sums, form);
+  StepCounter finished(builder_, step_extents());
+  Contraction steps;
+  steps.extents = step_extents();
+  steps.pushes = t.group * t.chunk;
+  steps.steps_at_once = t.steps_at_once;
+  steps.moving = [&](const Digits& counted) {
+    return moving_rows(block_row, step_digits(counted));
+  };
+  steps.stationary = [&](const Digits&, const Digits& next) {
+    return patch_weights(step_digits(next));
+  };
+  steps.sums = [&](const Digits& counted, PReg started) {
+    if (counted.empty()) return running.end();
+    const Digits digits = step_digits(counted);
+    const auto word = [&](std::uint32_t number) {
+      return table_word(builder_, units_ + number, unit_words(), digits[kUnit]);
+    };
+    SReg row = word(patches_.runs);
+    if (sums.base) row = builder_.add(row, sums.base);
+    row = weighted_sum(builder_, digits, {0, rows * sum_row, groups * sum_group, t.chunk * 8}, row);
+    const SReg mask = word(patches_.runs + 1);
+    return running.at({row, later ? builder_.or_(mask, later) : mask}, started);
+  };
+  steps.advance = [&] { running.advance(); };
+  if (overlaps()) {
+    steps.meanwhile = [&](const Digits&, SReg index) { return finish_in_step(finished, index); };
+  }
+  emit_steps(builder_, stream_, steps);
   if (overlaps()) finish_last_pairs(finished);
 }
 

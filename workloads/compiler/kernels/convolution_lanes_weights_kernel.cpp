@@ -1,11 +1,11 @@
 #include "workloads/compiler/kernels/convolution_lanes_weights_kernel.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/contraction.h"
 #include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
@@ -94,8 +94,8 @@ class LanesWeightsKernel {
   VReg mask(ElementType type);
   void work();
   void multiply();
-  std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)> gradient_weights(
-      const std::vector<SReg>& digits, VReg mask);
+  Contraction::Tiles gradient_weights(const Digits& digits, VReg mask);
+  Contraction::Tiles input_rows(const VmemAddress& slab, const Digits& digits, VReg mask);
   void finish();
   void put_together();
   void apply_epilogue();
@@ -296,8 +296,7 @@ void LanesWeightsKernel::work() {
 }
 
 /// The gradient of a step's groups.
-std::function<VReg(std::uint32_t, std::uint32_t, std::uint32_t)>
-LanesWeightsKernel::gradient_weights(const std::vector<SReg>& digits, VReg mask) {
+Contraction::Tiles LanesWeightsKernel::gradient_weights(const Digits& digits, VReg mask) {
   const VmemAddress gradient = grid_->input(1);
   const std::uint32_t tile = tile_rows(problem_.window_type);
   const std::uint32_t group_pitch = tiling_.group * sizes_.gradient_pixel;
@@ -320,71 +319,57 @@ LanesWeightsKernel::gradient_weights(const std::vector<SReg>& digits, VReg mask)
   };
 }
 
-void LanesWeightsKernel::multiply() {
-  const LanesWeightsTiling& t = tiling_;
-  const VmemAddress slab = grid_->input(0);
-  StepCounter counter(builder_, {sizes_.lane_tiles / columns_at_once(), t.block_y / rows_at_once(),
-                                 t.groups / groups_at_once(), sizes_.units});
+/// The input of a step's groups.
+Contraction::Tiles LanesWeightsKernel::input_rows(const VmemAddress& slab, const Digits& digits,
+                                                  VReg mask) {
   const std::uint32_t row_pitch = dilation_y() * input_pitch();
-  const std::uint32_t group_pitch = t.group * dilation_x() * sizes_.input_pixel;
+  const std::uint32_t group_pitch = tiling_.group * dilation_x() * sizes_.input_pixel;
   const std::uint32_t distance = groups_at_once() > 1 ? group_pitch
                                  : rows_at_once() > 1 ? row_pitch
                                                       : 0;
   const std::uint32_t tile = tile_rows(problem_.input_type);
-  const bool adds_units = tiling_.split != LanesWeightsTiling::Split::kColumns;
+  SReg origin = weighted_sum(builder_, digits,
+                             {0, rows_at_once() * row_pitch, groups_at_once() * group_pitch, 0});
+  if (slab.base) origin = origin ? builder_.add(origin, slab.base) : slab.base;
+  auto bases = std::make_shared<std::vector<SReg>>(sizes_.runs);
+  return [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
+    const std::uint32_t run = i / sizes_.run_tiles;
+    SReg& base = (*bases)[run];
+    if (!base) base = table_word(builder_, units_ + run, sizes_.runs, digits[kUnit]);
+    const std::uint32_t at = i % sizes_.run_tiles * tile + mxu_units_.piece(unit, part) * distance;
+    return memory_.load_rows(problem_.input_type, {slab.region, at, base, origin}, mask);
+  };
+}
+
+void LanesWeightsKernel::multiply() {
+  const LanesWeightsTiling& t = tiling_;
+  const VmemAddress slab = grid_->input(0);
   const VReg gradient_mask = mask(problem_.window_type);
   const VReg input_mask = mask(problem_.input_type);
-  const auto consume_at = [=](SReg row, SReg before, PReg started) {
-    auto halves = std::make_shared<VReg>();
-    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
-      if (adds_units && unit > 0) result = builder_.add(*halves, result);
-      *halves = result;
-      if (adds_units && unit + 1 < mxu_units_.count()) return;
-      const std::uint32_t at = i * 8 + (adds_units ? 0 : unit * sizes_.sum_pitch);
-      const VmemAddress address(sums_, at, previous ? before : row);
-      const VReg sum = builder_.add(builder_.load(address), result);
-      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
-      builder_.guarded(guard, [&] { builder_.store(address, sum); });
-    };
+  RunningSums::Form form;
+  form.adds_groups = tiling_.split != LanesWeightsTiling::Split::kColumns;
+  form.offset = [this](std::uint32_t unit, std::uint32_t i) {
+    return i * 8 + mxu_units_.column_of(unit) * sizes_.sum_pitch;
   };
-  const SVariable previous_row = builder_.scalar_variable(0);
-  MatmulStream::Step step;
-  step.pushes = t.chunk;
-  step.transposed = true;
-  step.next_weights = gradient_weights(std::vector<SReg>(4), gradient_mask);
-  stream_.begin(step);
-  const auto next_step = [&](SReg index) {
-    const std::vector<SReg> digits = counter.present();
-    const std::vector<SReg> next = counter.next();
-    SReg origin = weighted_sum(builder_, digits,
-                               {0, rows_at_once() * row_pitch, groups_at_once() * group_pitch, 0});
-    if (slab.base) origin = origin ? builder_.add(origin, slab.base) : slab.base;
-    const SReg entry = digits[kUnit] ? builder_.mul(digits[kUnit], sizes_.runs) : SReg();
-    std::vector<SReg> bases(sizes_.runs);
-    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
-      SReg& base = bases[i / sizes_.run_tiles];
-      if (!base) {
-        const std::uint32_t word = units_ + i / sizes_.run_tiles;
-        base = entry ? builder_.load_smem(word, entry) : builder_.load_smem(word);
-      }
-      const std::uint32_t at =
-          i % sizes_.run_tiles * tile + mxu_units_.piece(unit, part) * distance;
-      const VmemAddress from(slab.region, at, base, origin);
-      return memory_.load_rows(problem_.input_type, from, input_mask);
-    };
-    step.next_weights = gradient_weights(next, gradient_mask);
-    SReg sum =
+  RunningSums running(builder_, mxu_units_, VmemAddress(sums_), form);
+  Contraction steps;
+  steps.extents = {sizes_.lane_tiles / columns_at_once(), t.block_y / rows_at_once(),
+                   t.groups / groups_at_once(), sizes_.units};
+  steps.pushes = t.chunk;
+  steps.transposed = true;
+  steps.steps_at_once = 2;
+  steps.moving = [&](const Digits& digits) { return input_rows(slab, digits, input_mask); };
+  steps.stationary = [&](const Digits&, const Digits& next) {
+    return gradient_weights(next, gradient_mask);
+  };
+  steps.sums = [&](const Digits& digits, PReg started) {
+    if (digits.empty()) return running.end();
+    const SReg row =
         weighted_sum(builder_, digits, {columns_at_once() * sizes_.sum_pitch, 0, 0, t.chunk * 8});
-    if (!sum) sum = builder_.constant(0);
-    step.consume = consume_at(sum, builder_.get(previous_row), builder_.less(0, index));
-    stream_.step(step);
-    builder_.set(previous_row, sum);
-    counter.advance(next);
+    return running.at({row, {}}, started);
   };
-  loop_over_steps(builder_, counter.steps(), 2, next_step);
-  step.consume = consume_at({}, builder_.get(previous_row), {});
-  stream_.end(step);
-  builder_.new_block();
+  steps.advance = [&] { running.advance(); };
+  emit_steps(builder_, stream_, steps);
 }
 
 /// Complete sums become results.

@@ -1,11 +1,13 @@
 #include "workloads/compiler/kernels/convolution_weights_kernel.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/contraction.h"
 #include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/convolution_weights_tiling.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
@@ -98,6 +100,19 @@ class WeightsKernel {
   PReg is_last_block();
   void work();
   void transpose_part(SReg part);
+  enum Digit : std::size_t { kColumn, kPixelY, kGroup, kUnits };
+  std::uint32_t rows_at_once() const { return tiling_.splits_rows ? groups_at_once_ : 1; }
+  std::uint32_t neighbours_at_once() const { return tiling_.splits_rows ? 1 : groups_at_once_; }
+  /// The group of pixels that a part of a unit contracts, of those at once.
+  std::uint32_t group_of(std::uint32_t unit, std::uint32_t part) const {
+    return units_.group_of(unit) * tiling_.group_parts + part;
+  }
+  SReg unit_word(const Digits& digits, std::uint32_t unit, std::uint32_t word);
+  Contraction::Tiles input_tiles(const Digits& digits);
+  Contraction::Tiles gradient_tiles(const VmemAddress& gradient, SReg origin,
+                                    const std::vector<VReg>& masks, const Digits& digits);
+  Contraction::Results unit_sums(const VmemAddress& sums, const Digits& digits,
+                                 const Digits& before, PReg started);
   void multiply_part(SReg part);
   void finish();
   void apply_epilogue();
@@ -402,128 +417,119 @@ void WeightsKernel::transpose_part(SReg part) {
   builder_.new_block();
 }
 
+/// A word of the table of units, for one of the units of a step.
+SReg WeightsKernel::unit_word(const Digits& digits, std::uint32_t unit, std::uint32_t word) {
+  return table_word(builder_, unit_words_ + kUnitWords * unit + word,
+                    kUnitWords * tiling_.step_units, digits[kUnits]);
+}
+
+/// The transposed input that streams in a step.
+Contraction::Tiles WeightsKernel::input_tiles(const Digits& digits) {
+  const std::uint32_t block_rows = sizes_.row_tiles * sizes_.unit_tiles * 8;
+  // From a row of pixels, and from a group of a row, to the next one.
+  const std::uint32_t line = dilation_y() * sizes_.starts * block_rows;
+  const std::uint32_t group = group_starts() * block_rows;
+  const std::uint32_t piece = tiling_.splits_rows ? line : group;
+  auto rows = std::make_shared<std::vector<SReg>>(tiling_.step_units);
+  return [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
+    // Read from the table when they are needed.
+    SReg& row = (*rows)[i / sizes_.unit_tiles];
+    if (!row) {
+      row = weighted_sum(builder_, digits,
+                         {0, rows_at_once() * line, neighbours_at_once() * group, 0},
+                         unit_word(digits, i / sizes_.unit_tiles, 0));
+    }
+    const std::uint32_t at = group_of(unit, part) * piece + i % sizes_.unit_tiles * 8;
+    return builder_.load({transposed_, at, row});
+  };
+}
+
+/// The gradient's tiles of a step. `masks`: of the rows that count, or of each pixel of a tile.
+Contraction::Tiles WeightsKernel::gradient_tiles(const VmemAddress& gradient, SReg origin,
+                                                 const std::vector<VReg>& masks,
+                                                 const Digits& digits) {
+  const WeightsTiling& t = tiling_;
+  const std::uint32_t group_rows = t.group * sizes_.gradient_pixel;
+  const std::uint32_t line = sizes_.groups * group_rows;
+  const std::uint32_t piece = t.splits_rows ? line : group_rows;
+  const SReg base = weighted_sum(builder_, digits,
+                                 {t.columns_at_once * sizes_.gradient_tile, rows_at_once() * line,
+                                  neighbours_at_once() * group_rows, 0},
+                                 origin);
+  return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+    const std::uint32_t tile = 15 - j;
+    if (tile >= sizes_.group_tiles) return builder_.vector(Opcode::kVmov, 0.0F);
+    const std::uint32_t begin =
+        group_of(unit, part) * piece + units_.column_of(unit) * sizes_.gradient_tile;
+    const auto load = [&](std::uint32_t at, VReg rows) {
+      return memory_.load_weights(problem_.window_type, {gradient.region, begin + at, base}, rows);
+    };
+    if (shares_tiles()) {
+      return shared_tile(tile, sizes_.gradient_pixel, sizes_.gradient_tile, masks, load);
+    }
+    const bool last = this->masks() && tile % tiling_.block_batch + 1 == tiling_.block_batch;
+    return load(tile * tiling_.block_columns * sizes_.gradient_tile, last ? masks[0] : VReg());
+  };
+}
+
+/// Adds to the sums of a step's units, whose places are read from the table when they are needed.
+Contraction::Results WeightsKernel::unit_sums(const VmemAddress& sums, const Digits& digits,
+                                              const Digits& before, PReg started) {
+  auto groups = std::make_shared<GroupSums>(builder_, units_);
+  auto rows = std::make_shared<std::map<std::pair<bool, std::uint32_t>, SReg>>();
+  return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
+    if (!groups->add(unit, result)) return;
+    SReg& row = (*rows)[{previous, i / sizes_.unit_tiles}];
+    if (!row) {
+      const Digits& here = previous ? before : digits;
+      row = weighted_sum(builder_, here, {tiling_.columns_at_once * 8, 0, 0, 0},
+                         unit_word(here, i / sizes_.unit_tiles, 1));
+      if (sums.base) row = builder_.add(row, sums.base);
+    }
+    const std::uint32_t at =
+        (i % sizes_.unit_tiles * tiling_.block_columns + units_.column_of(unit)) * 8;
+    const VmemAddress address(sums.region, at, row);
+    const VReg sum = builder_.add(builder_.load(address), result);
+    const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
+    builder_.guarded(guard, [&] { builder_.store(address, sum); });
+  };
+}
+
 void WeightsKernel::multiply_part(SReg part) {
   const WeightsTiling& t = tiling_;
   const VmemAddress gradient = grid_->input(1);
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
-  enum Digit : std::size_t { kColumn, kPixelY, kGroup, kUnits };
-  const std::uint32_t rows_at_once = t.splits_rows ? groups_at_once_ : 1;
-  const std::uint32_t neighbours_at_once = t.splits_rows ? 1 : groups_at_once_;
-  StepCounter counter(builder_, {t.block_columns / t.columns_at_once, t.block_y / rows_at_once,
-                                 t.part_groups / neighbours_at_once, sizes_.units / t.step_units});
-  const std::uint32_t group_rows = t.group * sizes_.gradient_pixel;
-  const std::uint32_t unit_tiles = sizes_.unit_tiles;
-  const std::uint32_t block_rows = sizes_.row_tiles * unit_tiles * 8;
-  // From a row of pixels, and from a group of a row, to the next one.
-  const std::uint32_t input_line = dilation_y() * sizes_.starts * block_rows;
-  const std::uint32_t input_group = group_starts() * block_rows;
-  const std::uint32_t gradient_line = sizes_.groups * group_rows;
-  const std::vector<std::uint32_t> input_distances{0, rows_at_once * input_line,
-                                                   neighbours_at_once * input_group, 0};
-  const std::vector<std::uint32_t> gradient_distances{t.columns_at_once * sizes_.gradient_tile,
-                                                      rows_at_once * gradient_line,
-                                                      neighbours_at_once * group_rows, 0};
-  // From the piece of a unit to that of the next one.
-  const std::uint32_t input_piece = t.splits_rows ? input_line : input_group;
-  const std::uint32_t gradient_piece = t.splits_rows ? gradient_line : group_rows;
-  SReg origin = builder_.mul(part, t.part_groups * group_rows);
+  SReg origin = builder_.mul(part, t.part_groups * t.group * sizes_.gradient_pixel);
   if (gradient.base) origin = builder_.add(origin, gradient.base);
-
-  const auto unit_word = [&](const std::vector<SReg>& digits, std::uint32_t unit,
-                             std::uint32_t word) {
-    const std::uint32_t at = unit_words_ + kUnitWords * unit + word;
-    if (!digits[kUnits]) return builder_.load_smem(at);
-    return builder_.load_smem(at, builder_.mul(digits[kUnits], kUnitWords * t.step_units));
-  };
-  /// The group of pixels that a part of a unit contracts, of those at once.
-  const auto group_of = [this](std::uint32_t unit, std::uint32_t part) {
-    return units_.group_of(unit) * tiling_.group_parts + part;
-  };
-  const bool shares = shares_tiles();
-  const VReg mask = masks() && !shares ? batch_mask(problem_.window_type, true) : VReg();
-  const auto pixel_masks = shares ? tile_masks(problem_.window_type, true) : std::vector<VReg>();
-  const std::uint32_t tiles = sizes_.group_tiles;
-  const auto weights = [&](const std::vector<SReg>& digits) {
-    const SReg base = weighted_sum(builder_, digits, gradient_distances, origin);
-    return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
-      const std::uint32_t tile = 15 - j;
-      if (tile >= tiles) return builder_.vector(Opcode::kVmov, 0.0F);
-      const std::uint32_t begin =
-          group_of(unit, part) * gradient_piece + units_.column_of(unit) * sizes_.gradient_tile;
-      if (shares) {
-        return shared_tile(tile, sizes_.gradient_pixel, sizes_.gradient_tile, pixel_masks,
-                           [&](std::uint32_t at, VReg rows) {
-                             return memory_.load_weights(problem_.window_type,
-                                                         {gradient.region, begin + at, base}, rows);
-                           });
-      }
-      const std::uint32_t at = begin + tile * t.block_columns * sizes_.gradient_tile;
-      const bool last = masks() && tile % t.block_batch + 1 == t.block_batch;
-      return memory_.load_weights(problem_.window_type, {gradient.region, at, base},
-                                  last ? mask : VReg());
-    };
-  };
-
-  // VMEM rows of a unit's input and sums, read from the table when they are needed.
-  const auto input_row = [&](const std::vector<SReg>& digits, std::uint32_t unit) {
-    return weighted_sum(builder_, digits, input_distances, unit_word(digits, unit, 0));
-  };
-  const auto sum_row = [&](const std::vector<SReg>& digits, std::uint32_t unit) {
-    const SReg row = weighted_sum(builder_, digits, {t.columns_at_once * 8, 0, 0, 0},
-                                  unit_word(digits, unit, 1));
-    return sums.base ? builder_.add(row, sums.base) : row;
-  };
+  std::vector<VReg> gradient_masks;
+  if (shares_tiles()) {
+    gradient_masks = tile_masks(problem_.window_type, true);
+  } else if (masks()) {
+    gradient_masks = {batch_mask(problem_.window_type, true)};
+  }
   // The columns and units of the step before.
-  const SVariable previous_column = builder_.scalar_variable(0);
-  const SVariable previous_units = builder_.scalar_variable(0);
-  const auto previous_digits = [&] {
-    std::vector<SReg> digits(4);
-    if (t.block_columns > t.columns_at_once) digits[kColumn] = builder_.get(previous_column);
-    if (sizes_.units > t.step_units) digits[kUnits] = builder_.get(previous_units);
-    return digits;
+  const std::array<SVariable, 2> before{builder_.scalar_variable(0), builder_.scalar_variable(0)};
+  Digits present;
+  Contraction steps;
+  steps.extents = {t.block_columns / t.columns_at_once, t.block_y / rows_at_once(),
+                   t.part_groups / neighbours_at_once(), sizes_.units / t.step_units};
+  steps.pushes = sizes_.unit_tiles * t.step_units;
+  steps.moving = [&](const Digits& digits) { return input_tiles(digits); };
+  steps.stationary = [&](const Digits&, const Digits& next) {
+    return gradient_tiles(gradient, origin, gradient_masks, next);
   };
-  const auto consume_at = [&](std::vector<SReg> digits, PReg started) {
-    auto groups = std::make_shared<std::map<std::uint32_t, VReg>>();  // Sums so far, by column.
-    auto rows = std::make_shared<std::map<std::pair<bool, std::uint32_t>, SReg>>();
-    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
-      const std::uint32_t column = units_.column_of(unit), group = units_.group_of(unit);
-      if (group > 0) result = builder_.add((*groups)[column], result);
-      (*groups)[column] = result;
-      if (group + 1 < units_.groups()) return;
-      SReg& row = (*rows)[{previous, i / unit_tiles}];
-      if (!row) row = sum_row(previous ? previous_digits() : digits, i / unit_tiles);
-      const std::uint32_t at = (i % unit_tiles * t.block_columns + column) * 8;
-      const VmemAddress address(sums.region, at, row);
-      const VReg sum = builder_.add(builder_.load(address), result);
-      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
-      builder_.guarded(guard, [&] { builder_.store(address, sum); });
-    };
+  steps.sums = [&](const Digits& digits, PReg started) {
+    Digits previous(4);
+    if (steps.extents[kColumn] > 1) previous[kColumn] = builder_.get(before[0]);
+    if (steps.extents[kUnits] > 1) previous[kUnits] = builder_.get(before[1]);
+    present = digits;
+    return unit_sums(sums, digits, previous, started);
   };
-
-  MatmulStream::Step step;
-  step.pushes = unit_tiles * t.step_units;
-  step.next_weights = weights(std::vector<SReg>(4));
-  stream_.begin(step);
-  builder_.loop(counter.steps(), [&](SReg index) {
-    const std::vector<SReg> digits = counter.present();
-    const std::vector<SReg> next = counter.next();
-    std::vector<SReg> inputs(t.step_units);
-    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
-      SReg& row = inputs[i / unit_tiles];
-      if (!row) row = input_row(digits, i / unit_tiles);
-      const std::uint32_t at = group_of(unit, part) * input_piece + i % unit_tiles * 8;
-      return builder_.load({transposed_, at, row});
-    };
-    step.next_weights = weights(next);
-    step.consume = consume_at(digits, builder_.less(0, index));
-    stream_.step(step);
-    if (digits[kColumn]) builder_.set(previous_column, digits[kColumn]);
-    if (digits[kUnits]) builder_.set(previous_units, digits[kUnits]);
-    counter.advance(next);
-  });
-  step.consume = consume_at({}, {});
-  stream_.end(step);
-  builder_.new_block();
+  steps.advance = [&] {
+    if (present[kColumn]) builder_.set(before[0], present[kColumn]);
+    if (present[kUnits]) builder_.set(before[1], present[kUnits]);
+  };
+  emit_steps(builder_, stream_, steps);
 }
 
 /// Complete sums become results.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "workloads/compiler/kernels/contraction.h"
 #include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/dot_problem.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
@@ -139,6 +140,13 @@ class DotKernel {
     hlo::ElementType type = hlo::ElementType::kF32;
   };
   void transpose(const Turned& turned);
+  std::uint32_t row_of(std::uint32_t unit, std::uint32_t i) const;
+  std::uint32_t matrix_rows(std::uint32_t OuterDimension::*stride, std::uint32_t rows) const;
+  Contraction::Tiles left_rows(const VmemAddress& block, const Digits& digits);
+  Contraction::Tiles right_tiles(const VmemAddress& block, const Digits& digits);
+  Contraction::Tiles next_right_tiles(const VmemAddress& block, const Digits& present, Digits next);
+  SReg sum_mask(const Digits& digits);
+  Contraction::Meanwhile finish_in_step(const Digits& digits);
   void multiply();
   void finish();
   void apply_epilogue();

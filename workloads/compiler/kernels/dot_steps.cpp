@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <map>
+#include <memory>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/dot_emitter.h"
-#include "workloads/compiler/kernels/step_counter.h"
 
 namespace tpu::compiler {
 
@@ -171,136 +170,137 @@ PReg DotKernel::is_last_tile(const std::vector<SReg>& digits) {
   return both(builder_, block, step);
 }
 
+/// Row tile that push i of a unit takes, in a lot.
+std::uint32_t DotKernel::row_of(std::uint32_t unit, std::uint32_t i) const {
+  return units_.group_of(unit) * pushes_ + i % pushes_;
+}
+
+/// VMEM rows of a matrix of a side where the block has several; 0: all share one.
+std::uint32_t DotKernel::matrix_rows(std::uint32_t OuterDimension::*stride,
+                                     std::uint32_t rows) const {
+  return !problem_.outer.empty() && problem_.outer.back().*stride != 0 ? rows : 0;
+}
+
+/// The rows of the left side that stream in a step.
+Contraction::Tiles DotKernel::left_rows(const VmemAddress& block, const Digits& digits) {
+  const DotTiling& t = tiling_;
+  const ElementType type = problem_.lhs_transposed ? ElementType::kF32 : problem_.lhs_type;
+  const std::uint32_t tile = tile_rows(type);
+  const std::uint32_t matrix = matrix_rows(&OuterDimension::lhs, t.block_m * t.block_k * tile);
+  const SReg base = weighted_sum(
+      builder_, digits, {t.lots * matrix, 0, t.k_parts * tile, t.chunk_m * t.block_k * tile},
+      block.base);
+  const VReg mask = masks_k() ? memory_.mask(type, is_last_tile(digits)) : VReg();
+  return loaded_once(
+      [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
+        return i / pushes_ * matrix + (row_of(unit, i) * tiling_.block_k + part) * tile;
+      },
+      [=](std::uint32_t at, std::uint32_t part) {
+        return memory_.load_rows(type, {block.region, at, base},
+                                 part + 1 == tiling_.k_parts ? mask : VReg());
+      });
+}
+
+/// The tiles of the right side, for all lots of a step.
+Contraction::Tiles DotKernel::right_tiles(const VmemAddress& block, const Digits& digits) {
+  const DotTiling& t = tiling_;
+  const bool transposed = problem_.rhs_transposed;
+  const std::uint32_t matrix =
+      matrix_rows(&OuterDimension::rhs, 16 * t.block_k * t.block_n * w_tile_);
+  // From a tile of weights to the next one along k, and along the columns.
+  const std::uint32_t part_rows = (transposed ? 1 : 16 * t.block_n) * w_tile_;
+  const std::uint32_t column = (transposed ? 16 * t.block_k : 1) * w_tile_;
+  const SReg base = weighted_sum(
+      builder_, digits, {t.lots * matrix, t.columns_at_once * column, t.k_parts * part_rows, 0},
+      block.base);
+  const VReg mask =
+      masks_k() && transposed ? memory_.mask(problem_.rhs_type, is_last_tile(digits)) : VReg();
+  return loaded_once(
+      [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+        const std::uint32_t row_tile = weight_pushes_ - 1 - j % weight_pushes_;
+        const std::uint32_t row = transposed ? tiling_.block_k : tiling_.block_n;
+        return j / weight_pushes_ * matrix + part * part_rows + units_.column_of(unit) * column +
+               row_tile * row * w_tile_;
+      },
+      [=](std::uint32_t at, std::uint32_t part) {
+        return memory_.load_weights(problem_.rhs_type, {block.region, at, base},
+                                    part + 1 == tiling_.k_parts ? mask : VReg());
+      });
+}
+
+/// What a step loads: the tiles of its lots but the first one, then that of the next step.
+Contraction::Tiles DotKernel::next_right_tiles(const VmemAddress& block, const Digits& present,
+                                               Digits next) {
+  if (present.empty() && tiling_.block_k > tiling_.k_parts) next[2] = builder_.constant(0);
+  const auto behind = right_tiles(block, next);
+  if (present.empty() || tiling_.lots == 1) return behind;
+  const auto within = right_tiles(block, present);
+  const std::uint32_t last = (tiling_.lots - 1) * weight_pushes_;
+  return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+    return j < last ? within(unit, j + weight_pushes_, part) : behind(unit, j - last, part);
+  };
+}
+
+/// Sublanes of the sums so far: the first sum over k begins at 0, for the load of nothing gives 0.
+SReg DotKernel::sum_mask(const Digits& digits) {
+  const PReg in_block = is_first_sum();
+  const PReg in_step = digits[2] ? builder_.equal(digits[2], 0) : PReg();
+  const PReg starts = both(builder_, in_block, in_step);
+  return starts ? builder_.select(starts, 0, 0xff) : builder_.constant(0);
+}
+
+/// Tiles of columns that are complete become results behind the pushes of a step.
+Contraction::Meanwhile DotKernel::finish_in_step(const Digits& digits) {
+  const auto run = std::make_shared<TileRun>(run_in_step());
+  begin_run(*run);
+  Contraction::Meanwhile meanwhile;
+  meanwhile.push = [=](std::uint32_t i) {
+    const std::uint32_t end = (i + 1) * run->count / pushes_;
+    for (std::uint32_t tile = i * run->count / pushes_; tile < end; ++tile) finish_tile(*run, tile);
+  };
+  meanwhile.end = [=] {
+    results_.end(position_);
+    advance_finishing(digits);
+  };
+  return meanwhile;
+}
+
 void DotKernel::multiply() {
   const DotTiling& t = tiling_;
-  const VmemAddress x_block =
+  const VmemAddress left =
       problem_.lhs_transposed ? VmemAddress(transposed_) : grid_->input(x_input_);
-  const ElementType x_type = problem_.lhs_transposed ? ElementType::kF32 : problem_.lhs_type;
-  const std::uint32_t x_tile = problem_.lhs_transposed ? 8 : x_tile_;
-  const VmemAddress w_block = grid_->input(w_input_);
+  const VmemAddress right = grid_->input(w_input_);
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
-  const OuterDimension none{};
-  const OuterDimension& inner = problem_.outer.empty() ? none : problem_.outer.back();
-
-  const std::uint32_t k_steps = t.block_k / t.k_parts;
-  StepCounter counter(builder_, {t.block_outer / t.lots, t.block_n / t.columns_at_once, k_steps,
-                                 t.block_m / t.chunk_m});
-  const std::uint32_t x_matrix = inner.lhs != 0 ? t.block_m * t.block_k * x_tile : 0;
-  const std::vector<std::uint32_t> x_distances{t.lots * x_matrix, 0, t.k_parts * x_tile,
-                                               t.chunk_m * t.block_k * x_tile};
-  const std::uint32_t w_matrix = inner.rhs != 0 ? 16 * t.block_k * t.block_n * w_tile_ : 0;
-  // From a tile of weights to the next one along k, and along the columns.
-  const std::uint32_t w_part = (problem_.rhs_transposed ? 1 : 16 * t.block_n) * w_tile_;
-  const std::uint32_t w_column = (problem_.rhs_transposed ? 16 * t.block_k : 1) * w_tile_;
-  const std::vector<std::uint32_t> w_distances{t.lots * w_matrix, t.columns_at_once * w_column,
-                                               t.k_parts * w_part, 0};
   const std::uint32_t sum_matrix = t.block_m * t.block_n * 8;
-  const std::vector<std::uint32_t> sum_distances{t.lots * sum_matrix, t.columns_at_once * 8, 0,
-                                                 t.chunk_m * t.block_n * 8};
-  const SVariable previous_row =
-      builder_.scalar_variable(sums.base ? ScalarOperand(sums.base) : ScalarOperand(0));
-  const SVariable previous_mask = builder_.scalar_variable(0);
-
-  const auto row_of = [&](std::uint32_t unit, std::uint32_t i) {
-    return units_.group_of(unit) * pushes_ + i % pushes_;
+  RunningSums::Form form;
+  form.has_masks = true;
+  form.offset = [=](std::uint32_t unit, std::uint32_t i) {
+    return i / pushes_ * sum_matrix +
+           (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
   };
-  MatmulStream::Step step;
-  step.pushes = pushes_;
-  step.transposed = problem_.rhs_transposed;
-  const auto weights = [&](const std::vector<SReg>& digits) {
-    const SReg base = weighted_sum(builder_, digits, w_distances, w_block.base);
-    const bool masked = masks_k() && problem_.rhs_transposed;
-    const VReg mask = masked ? memory_.mask(problem_.rhs_type, is_last_tile(digits)) : VReg();
-    auto loaded = std::make_shared<std::map<std::uint32_t, VReg>>();
-    return [=](std::uint32_t lot, std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
-      const std::uint32_t row_tile = weight_pushes_ - 1 - j;
-      const std::uint32_t row = (problem_.rhs_transposed ? tiling_.block_k : tiling_.block_n);
-      const std::uint32_t at = lot * w_matrix + part * w_part + units_.column_of(unit) * w_column +
-                               row_tile * row * w_tile_;
-      const bool is_masked = part + 1 == tiling_.k_parts;
-      const auto [found, is_new] = loaded->try_emplace(at);
-      if (is_new) {
-        found->second = memory_.load_weights(problem_.rhs_type, {w_block.region, at, base},
-                                             is_masked ? mask : VReg());
-      }
-      return found->second;
-    };
+  RunningSums running(builder_, units_, sums, form);
+  Contraction steps;
+  steps.extents = {t.block_outer / t.lots, t.block_n / t.columns_at_once, t.block_k / t.k_parts,
+                   t.block_m / t.chunk_m};
+  steps.pushes = pushes_;
+  steps.transposed = problem_.rhs_transposed;
+  steps.moving = [&](const Digits& digits) { return left_rows(left, digits); };
+  steps.stationary = [&](const Digits& present, const Digits& next) {
+    return next_right_tiles(right, present, next);
   };
-  const auto consume_at = [&](SReg row, SReg mask, SReg before, SReg before_mask, PReg started) {
-    return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
-      const std::uint32_t at = i / pushes_ * sum_matrix +
-                               (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
-      VmemAddress address(sums.region, at, previous ? before : row);
-      VmemAddress source = address;
-      source.mask_register = previous ? before_mask : mask;
-      const VReg sum = builder_.add(builder_.load(source), result);
-      const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
-      builder_.guarded(guard, [&] { builder_.store(address, sum); });
-    };
+  steps.sums = [&](const Digits& digits, PReg started) {
+    if (digits.empty()) return running.end();
+    const SReg row = weighted_sum(
+        builder_, digits,
+        {t.lots * sum_matrix, t.columns_at_once * 8, 0, t.chunk_m * t.block_n * 8}, sums.base);
+    return running.at({row, sum_mask(digits)}, started);
   };
-
-  std::vector<SReg> zeros(4);
-  if (k_steps > 1) zeros[2] = builder_.constant(0);
-  const auto first_weights = weights(zeros);
-  step.next_weights = [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
-    return first_weights(0, unit, j, part);
-  };
-  if (overlaps()) start_finishing();
-  stream_.begin(step);
-  builder_.loop(counter.steps(), [&](SReg index) {
-    const std::vector<SReg> digits = counter.present();
-    const std::vector<SReg> next = counter.next();
-    const SReg x_row = weighted_sum(builder_, digits, x_distances, x_block.base);
-    SReg sum_row = weighted_sum(builder_, digits, sum_distances, sums.base);
-    if (!sum_row) sum_row = builder_.constant(0);
-    // The first sum over k begins at 0: the load of nothing gives 0.
-    const PReg starts_block = is_first_sum();
-    const PReg starts_step = digits[2] ? builder_.equal(digits[2], 0) : PReg();
-    const PReg starts = both(builder_, starts_block, starts_step);
-    const SReg mask = starts ? builder_.select(starts, 0, 0xff) : builder_.constant(0);
-    const VReg x_mask = masks_k() ? memory_.mask(x_type, is_last_tile(digits)) : VReg();
-    std::map<std::uint32_t, VReg> loaded;
-    step.rows = [&](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
-      const std::uint32_t at =
-          i / pushes_ * x_matrix + (row_of(unit, i) * t.block_k + part) * x_tile;
-      const auto [found, is_new] = loaded.try_emplace(at);
-      if (is_new) {
-        const VmemAddress address(x_block.region, at, x_row);
-        found->second = memory_.load_rows(x_type, address, part + 1 == t.k_parts ? x_mask : VReg());
-      }
-      return found->second;
-    };
-    const auto behind = weights(next), within = t.lots > 1 ? weights(digits) : behind;
-    step.next_weights = [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
-      const std::uint32_t lot = j / weight_pushes_ + 1, push = j % weight_pushes_;
-      return lot < tiling_.lots ? within(lot, unit, push, part) : behind(0, unit, push, part);
-    };
-    step.consume = consume_at(sum_row, mask, builder_.get(previous_row),
-                              builder_.get(previous_mask), builder_.less(0, index));
-    TileRun run;
-    if (overlaps()) {
-      run = run_in_step();
-      begin_run(run);
-      step.meanwhile = [&](std::uint32_t i) {
-        for (std::uint32_t tile = i * run.count / pushes_; tile < (i + 1) * run.count / pushes_;
-             ++tile) {
-          finish_tile(run, tile);
-        }
-      };
-    }
-    stream_.step(step);
-    if (overlaps()) {
-      results_.end(position_);
-      advance_finishing(digits);
-    }
-    builder_.set(previous_row, sum_row);
-    builder_.set(previous_mask, mask);
-    counter.advance(next);
-  });
-  step.meanwhile = {};
-  step.consume = consume_at({}, {}, builder_.get(previous_row), builder_.get(previous_mask), {});
-  stream_.end(step);
-  builder_.new_block();
+  steps.advance = [&] { running.advance(); };
+  if (overlaps()) {
+    start_finishing();
+    steps.meanwhile = [this](const Digits& digits, SReg) { return finish_in_step(digits); };
+  }
+  emit_steps(builder_, stream_, steps);
 }
 
 }  // namespace tpu::compiler

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "workloads/compiler/kernels/matmul_stream.h"
+#include "workloads/compiler/kernels/step_counter.h"
+
+namespace tpu::compiler {
+
+/// Values of a contraction's digits; none where the extent is 1.
+using Digits = std::vector<SReg>;
+
+/// The steps of a block of a dot, a convolution or one of its gradients. They count through a loop
+/// nest; what multiplies, what streams past it and which sums take the results follow from the
+/// digits. Kernels differ in these walks and in what stands around them.
+struct Contraction {
+  /// A register of eight rows, for push i of the array of a unit, from one of the step's tiles
+  /// along the contracted dimension (MatmulStream::Step).
+  using Tiles = std::function<VReg(std::uint32_t unit, std::uint32_t i, std::uint32_t part)>;
+  using Results =
+      std::function<void(std::uint32_t unit, std::uint32_t i, bool previous, VReg result)>;
+  /// Other work that shares a step's time: behind each push, and behind the step.
+  struct Meanwhile {
+    std::function<void(std::uint32_t i)> push;
+    std::function<void()> end;
+  };
+
+  std::vector<std::uint32_t> extents;  ///< Of the digits, outermost first.
+  std::uint32_t pushes = 0;            ///< Per MXU and lot.
+  bool transposed = false;             ///< Stationary tiles are pushed transposed.
+  std::uint32_t steps_at_once = 1;     ///< In one block of code, where they divide the steps.
+  std::function<Tiles(const Digits& digits)> moving;
+  /// The tiles that the present step loads for the next one; before the first step `present` is
+  /// empty.
+  std::function<Tiles(const Digits& present, const Digits& next)> stationary;
+  /// Takes the results of a step, and of the step before it where one has `started`; behind the
+  /// last step `digits` is empty.
+  std::function<Results(const Digits& digits, PReg started)> sums;
+  std::function<void()> advance;  ///< Moves sums on, at the end of a step.
+  std::function<Meanwhile(const Digits& digits, SReg index)> meanwhile;  ///< May be absent.
+};
+
+/// Emits the steps.
+void emit_steps(KernelBuilder& builder, MatmulStream& stream, const Contraction& contraction);
+
+/// The word of a table in SMEM that has some words for each value of a digit.
+SReg table_word(KernelBuilder& builder, std::uint32_t word, std::uint32_t words, SReg digit);
+/// Tiles by their place in VMEM, each loaded once however many units and pushes take it. `place` of
+/// (unit, i, part).
+Contraction::Tiles loaded_once(
+    std::function<std::uint32_t(std::uint32_t unit, std::uint32_t i, std::uint32_t part)> place,
+    std::function<VReg(std::uint32_t place, std::uint32_t part)> load);
+
+/// Sums of products in fp32 in VMEM. Results come out while the next step is under way, so each
+/// step also adds to the sums of the one before.
+class RunningSums {
+ public:
+  struct Place {
+    SReg row;   ///< VMEM rows from the begin of the region; none: 0.
+    SReg mask;  ///< Sublanes that are loaded: none of them where sums begin. None: all.
+  };
+  struct Form {
+    /// VMEM rows from a step's place to result i of a unit.
+    std::function<std::uint32_t(std::uint32_t unit, std::uint32_t i)> offset;
+    bool has_masks = false;
+    bool adds_groups = false;   ///< Units of a column multiply parts of one sum.
+    bool is_only_step = false;  ///< Each sum is one product.
+  };
+
+  RunningSums(KernelBuilder& builder, const MatmulUnits& units, const VmemAddress& sums, Form form);
+
+  /// Contraction::sums for a step that adds there.
+  Contraction::Results at(const Place& place, PReg started);
+  /// Behind the last step.
+  Contraction::Results end() { return results({}, {}); }
+  void advance();
+
+ private:
+  Contraction::Results results(const Place& place, PReg started);
+
+  KernelBuilder& builder_;
+  MatmulUnits units_;
+  VmemRegion region_;
+  Form form_;
+  SVariable previous_row_, previous_mask_;
+  Place present_;
+};
+
+/// Adds the results of the units of each column, which come in the order of their groups; true with
+/// the last one, when `result` is the sum.
+class GroupSums {
+ public:
+  GroupSums(KernelBuilder& builder, const MatmulUnits& units) : builder_(builder), units_(units) {}
+  bool add(std::uint32_t unit, VReg& result);
+
+ private:
+  KernelBuilder& builder_;
+  MatmulUnits units_;
+  std::map<std::uint32_t, VReg> sums_;  ///< So far, by column.
+};
+
+}  // namespace tpu::compiler
