@@ -143,16 +143,6 @@ TEST(HloProto, ErrorsNameByteAndField) {
             std::string::npos);
 }
 
-TEST(HloProto, MlirIsRefusedByName) {
-  const auto read = [] { return read_hlo("m.mlir", "module @jit_f {\n}\n"); };
-  EXPECT_THROW(read(), WorkloadError);
-  try {
-    read();
-  } catch (const WorkloadError& error) {
-    EXPECT_NE(std::string(error.what()).find("found MLIR"), std::string::npos);
-  }
-}
-
 TEST(HloProto, NeverCrashesOnTruncatedOrDamagedBytes) {
   const std::string whole = module();
   for (std::size_t length = 0; length < whole.size(); ++length) {

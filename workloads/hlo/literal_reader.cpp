@@ -18,7 +18,8 @@ constexpr std::int64_t kLargestFill = std::int64_t{1} << 28;
 /// Takes the numbers of a literal one by one and lays them out as the type says.
 class LiteralReader {
  public:
-  explicit LiteralReader(TextCursor& cursor) : cursor_(cursor) {}
+  explicit LiteralReader(TextCursor& cursor, char opening = '{', char closing = '}')
+      : cursor_(cursor), opening_(opening), closing_(closing) {}
 
   std::vector<std::uint8_t> read(const Shape& shape) {
     value(shape);
@@ -33,7 +34,7 @@ class LiteralReader {
     skip_shape(shape);
     shape_ = &shape;
     const std::int64_t count = shape.element_count();
-    if (shape.rank() > 0 && cursor_.peek() != '{') return fill(count);
+    if (shape.rank() > 0 && cursor_.peek() != opening_) return fill(count);
     if (count == 0) return empty_array();
     const std::size_t room = cursor_.rest().size() / 2 + 1;
     const auto wanted = static_cast<std::size_t>(count);
@@ -78,9 +79,9 @@ class LiteralReader {
   void empty_array() {
     int open = 0;
     do {
-      if (cursor_.take('{')) {
+      if (cursor_.take(opening_)) {
         ++open;
-      } else if (cursor_.take('}')) {
+      } else if (cursor_.take(closing_)) {
         --open;
       } else if (!cursor_.take(',')) {
         cursor_.fail("no element of " + to_string(*shape_, false));
@@ -103,7 +104,7 @@ class LiteralReader {
 
   void array(std::size_t dimension) {
     if (dimension == shape_->dimensions.size()) return element();
-    cursor_.expect('{');
+    cursor_.expect(opening_);
     const std::int64_t count = shape_->dimensions[dimension];
     for (std::int64_t i = 0; i < count; ++i) {
       if (i > 0 && !cursor_.take(',')) {
@@ -112,13 +113,14 @@ class LiteralReader {
       }
       array(dimension + 1);
     }
-    if (!cursor_.take('}')) {
+    if (!cursor_.take(closing_)) {
       cursor_.fail("the end of the literal after " + std::to_string(count) +
                    " elements in this dimension");
     }
   }
 
   void element() {
+    if (take_bits(static_cast<std::size_t>(byte_size(shape_->type)))) return;
     switch (shape_->type) {
       case ElementType::kPred:
         return append<std::uint8_t>(integer<std::int64_t>(0, 1) != 0 ? 1 : 0);
@@ -161,6 +163,20 @@ class LiteralReader {
       default:
         return small_float();
     }
+  }
+
+  /// The bits of a number of so many bytes, as MLIR writes infinities and NaN: 0xFF800000.
+  bool take_bits(std::size_t size) {
+    const std::string_view rest = cursor_.rest();
+    if (opening_ != '[' || rest.substr(0, 2) != "0x") return false;
+    std::uint64_t bits = 0;
+    const auto result = std::from_chars(rest.data() + 2, rest.data() + rest.size(), bits, 16);
+    if (result.ec != std::errc() || size > sizeof bits || (size < 8 && bits >> (8 * size) != 0)) {
+      cursor_.fail("the bits of one element of " + to_string(*shape_, false));
+    }
+    cursor_.move_to(cursor_.position() + static_cast<std::size_t>(result.ptr - rest.data()));
+    for (std::size_t i = 0; i < size; ++i) append(static_cast<std::uint8_t>(bits >> (8 * i)));
+    return true;
   }
 
   template <class Integer>
@@ -238,6 +254,7 @@ class LiteralReader {
 
   template <class Float, class Bits>
   void floating(int fraction_bits) {
+    if (take_bits(sizeof(Float))) return;
     const double number = real();
     const Float value = static_cast<Float>(number);
     if (std::isinf(value) && !std::isinf(number)) fail_range();
@@ -280,6 +297,7 @@ class LiteralReader {
   }
 
   TextCursor& cursor_;
+  char opening_, closing_;        ///< Brackets of a dimension.
   const Shape* shape_ = nullptr;  ///< Of the array that is read.
   std::vector<std::uint8_t> bytes_;
   bool elided_ = false;
@@ -287,7 +305,38 @@ class LiteralReader {
   std::size_t number_at_ = 0;
 };
 
+/// "0x0000803F...": the bytes of all elements in memory, two digits each.
+std::vector<std::uint8_t> bytes_of_string(TextCursor& cursor, const Shape& shape) {
+  const std::string_view text = cursor.quoted("the bytes of all elements");
+  const auto count = static_cast<std::size_t>(shape.element_count());
+  const std::size_t size = count * static_cast<std::size_t>(byte_size(shape.type));
+  if (text.substr(0, 2) != "0x" || text.size() != 2 + 2 * size) {
+    cursor.fail_in(text, "0x and the " + std::to_string(size) + " bytes of " +
+                             to_string(shape, false) + " as " + std::to_string(2 * size) +
+                             " digits");
+  }
+  std::vector<std::uint8_t> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    const char* at = text.data() + 2 + 2 * i;
+    const auto result = std::from_chars(at, at + 2, bytes[i], 16);
+    if (result.ptr != at + 2) cursor.fail_in(text.substr(2 + 2 * i), "two hexadecimal digits");
+  }
+  return bytes;
+}
+
 }  // namespace
+
+std::vector<std::uint8_t> read_dense(TextCursor& cursor, const Shape& shape) {
+  if (cursor.take('>')) {
+    cursor.move_to(cursor.position() - 1);
+    if (shape.element_count() == 0) return {};
+  }
+  if (cursor.peek() == '"') {
+    if (shape.element_count() > kLargestFill) cursor.fail("at most 2^28 elements");
+    return bytes_of_string(cursor, shape);
+  }
+  return LiteralReader(cursor, '[', ']').read(shape);
+}
 
 std::vector<std::uint8_t> read_literal(TextCursor& cursor, const Shape& shape) {
   return LiteralReader(cursor).read(shape);

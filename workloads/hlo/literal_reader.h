@@ -14,4 +14,9 @@ namespace tpu::hlo {
 /// `{...}`. Refuses numbers that the type does not hold.
 std::vector<std::uint8_t> read_literal(TextCursor& cursor, const Shape& shape);
 
+/// Reads what MLIR has between the brackets of `dense<...>`: the same with square brackets, the
+/// bits of single elements as `0x7FC00000`, or those of all elements in one string. Fails in place
+/// of elided values.
+std::vector<std::uint8_t> read_dense(TextCursor& cursor, const Shape& shape);
+
 }  // namespace tpu::hlo

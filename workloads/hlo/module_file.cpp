@@ -12,6 +12,7 @@
 #include "sim/base/error.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/hlo/proto_reader.h"
+#include "workloads/hlo/stablehlo_reader.h"
 
 namespace tpu::hlo {
 
@@ -99,16 +100,25 @@ std::string_view first_word(std::string_view text) {
   return text;
 }
 
+/// A module or function of MLIR, or the names of locations in front of it.
+bool is_mlir_text(std::string_view word) {
+  const auto begins = [&](std::string_view text) { return word.substr(0, text.size()) == text; };
+  return begins("module ") || begins("module{") || begins("builtin.module") ||
+         begins("func.func") || begins("#loc") || begins("#map");
+}
+
 }  // namespace
 
 Module read_hlo(std::string_view file, std::string_view contents) {
   const std::string_view word = first_word(contents);
   if (word.substr(0, 9) == "HloModule") return read_hlo_text(file, contents);
-  if (contents.substr(0, 4) == "ML\xefR" || word.substr(0, 7) == "module ") {
+  if (contents.substr(0, 4) == "ML\xefR") {
     throw WorkloadError(std::string(file) +
-                        ": expected HLO as text or HloModuleProto, found MLIR; jax writes HLO with "
-                        "lowered.as_text(\"hlo\"), compiled modules with compiled.as_text()");
+                        ": expected HLO or StableHLO as text, or HloModuleProto, found bytecode of "
+                        "MLIR; `python -m tpusim_capture FILE -o FOLDER` makes a folder of it that "
+                        "runs here, lowered.as_text() in JAX prints text");
   }
+  if (is_mlir_text(word)) return read_stablehlo_text(file, contents);
   // A serialised module begins with its name: field 1, a length, the name.
   const bool binary = std::any_of(
       contents.begin(),

@@ -1,0 +1,92 @@
+"""Writes NAME.mlir and NAME.hlo of the functions below: StableHLO as JAX prints it by default, and the HLO that it makes of it.
+
+make.py FOLDER (jax 0.10.2)
+"""
+
+import os
+import pathlib
+import sys
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+import jax
+import jax.numpy as jnp
+
+lax = jax.lax
+FUNCTIONS = {}
+
+
+def function(*shapes, donate=()):
+    def register(f):
+        FUNCTIONS[f.__name__] = (f, [jax.ShapeDtypeStruct(s, d) for s, d in shapes], donate)
+
+    return register
+
+
+F, I, U = jnp.float32, jnp.int32, jnp.uint32
+
+
+@function(((2, 8, 8, 3), F), ((3, 3, 3, 8), F), ((8, 4), F), donate=(1,))
+def train_convolution(x, w, b):
+    def loss(w):
+        h = jax.nn.relu(lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
+        p = lax.reduce_window(h, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+        return jnp.mean((p @ b) ** 2)
+
+    value, gradient = jax.value_and_grad(loss)(w)
+    return w - 0.1 * gradient, value
+
+
+@function(((6, 16, 16), F), ((4, 16), F))
+def train_scan(weights, x):
+    def loss(weights):
+        y, _ = lax.scan(lambda c, w: (jnp.tanh(c @ w), None), x, weights)
+        return jnp.sum(y)
+
+    return weights - 0.1 * jax.grad(loss)(weights)
+
+
+@function(((5, 7), F), ((), I), ((7,), F))
+def branches_and_loops(x, n, v):
+    y = lax.cond(n > 2, lambda: x * v, lambda: x + n)
+    z = lax.switch(n, [lambda a: a, lambda a: a - v, jnp.sin], y)
+    _, total = lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * 0.5 + jnp.sum(z)), (0, 1.0))
+    return total, lax.fori_loop(0, 4, lambda i, a: a.at[i].add(v[i]), z[:, 0])
+
+
+@function(((6, 9), F), ((4,), I), ((4, 9), F))
+def rows(x, i, u):
+    return x[i], x.at[i].add(u), x[::2, 1:8:3], jnp.pad(x, ((1, 0), (0, 2))), lax.dynamic_slice(x, (i[0], 2), (2, 3)), x[:, ::-1]
+
+
+@function(((4, 12), F))
+def orders(x):
+    return jnp.sort(x, axis=-1), jnp.argsort(x, axis=0), jnp.argmax(x, axis=1), jnp.cumsum(x, axis=1), jnp.any(x > 1)
+
+
+@function(((2,), U))
+def random_numbers(key):
+    key = jax.random.wrap_key_data(key, impl="threefry2x32")
+    return jax.random.normal(key, (3, 5))
+
+
+@function(((3, 130), F), ((3, 130), F))
+def functions_of_chlo(x, y):
+    return lax.erf(x), lax.erfc(x), lax.lgamma(y), jnp.arcsin(x / 9), jnp.sinh(x), lax.square(x), lax.nextafter(x, y), jax.nn.gelu(x.astype(jnp.bfloat16))
+
+
+@function(((4, 8, 16), F), ((4, 16, 8), F), ((8, 8), F))
+def products(a, b, c):
+    high = jnp.einsum("bij,bjk->bik", a, b, precision="highest")
+    return high, jnp.clip(high, 0.0, 1.0), lax.reduce_precision(c, 5, 10)
+
+
+@function(((4, 12), F), ((8, 8), F))
+def expanded(x, c):
+    return lax.top_k(x, 3), lax.linalg.cholesky(c, symmetrize_input=False), lax.linalg.triangular_solve(c, c, lower=True)
+
+
+folder = pathlib.Path(sys.argv[1])
+for name, (f, arguments, donate) in FUNCTIONS.items():
+    lowered = jax.jit(f, donate_argnums=donate).trace(*arguments).lower(lowering_platforms=("tpu",))
+    (folder / f"{name}.mlir").write_text(lowered.as_text())
+    (folder / f"{name}.hlo").write_text(lowered.as_text("hlo"))

@@ -1,0 +1,211 @@
+#include "workloads/hlo/stablehlo_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "sim/base/error.h"
+#include "workloads/hlo/chlo_functions.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::hlo::stablehlo_reader_test {
+namespace {
+
+const char kModule[] =
+    R"(#loc1 = loc("model.py":12:4 to :8)
+module @jit_f attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<2x6x6x3xf32> loc("x"), %arg1: tensor<3x3x3x8xf32> {tf.aliasing_output = 1 : i32}, %arg2: tensor<i32>) -> (tensor<2x3x6x8xf32> {jax.result_info = "result[0]"}, tensor<3x3x3x8xf32>) {
+    %0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [2, 1], pad = [[0, 1], [1, 1]], reverse = [false, true]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision DEFAULT>]} : (tensor<2x6x6x3xf32>, tensor<3x3x3x8xf32>) -> tensor<2x3x6x8xf32> loc(#loc2)
+    %cst = stablehlo.constant dense<[0x7F800000, -1.5, 2.000000e+00]> : tensor<3xf32>
+    %c = stablehlo.constant dense<2> : tensor<i32>
+    %1:2 = stablehlo.while(%iterArg = %cst, %iterArg_0 = %arg2) : tensor<3xf32>, tensor<i32>
+    cond {
+      %4 = stablehlo.compare LT, %iterArg_0, %c, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %4 : tensor<i1>
+    } do {
+      %4 = stablehlo.add %iterArg_0, %c : tensor<i32>
+      %5 = stablehlo.slice %iterArg [0:3:2] : (tensor<3xf32>) -> tensor<2xf32>
+      %6 = stablehlo.reduce(%5 init: %cst_1) applies stablehlo.maximum across dimensions = [0] : (tensor<2xf32>, tensor<f32>) -> tensor<f32>
+      stablehlo.return %iterArg, %4 : tensor<3xf32>, tensor<i32>
+    }
+    %cst_1 = stablehlo.constant dense<0.5> : tensor<f32>
+    %2 = call @scaled(%arg1, %cst_1) : (tensor<3x3x3x8xf32>, tensor<f32>) -> tensor<3x3x3x8xf32>
+    return %0, %2 : tensor<2x3x6x8xf32>, tensor<3x3x3x8xf32>
+  }
+  func.func private @scaled(%arg0: tensor<3x3x3x8xf32>, %arg1: tensor<f32>) -> tensor<3x3x3x8xf32> {
+    %0 = stablehlo.broadcast_in_dim %arg1, dims = [] : (tensor<f32>) -> tensor<3x3x3x8xf32>
+    %1 = stablehlo.multiply %arg0, %0 : tensor<3x3x3x8xf32>
+    return %1 : tensor<3x3x3x8xf32>
+  }
+}
+#loc2 = loc("jit(f)/conv"(#loc1))
+)";
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+/// The module above with its constant in front of the loop that reads it.
+std::string whole() {
+  const std::string line = "    %cst_1 = stablehlo.constant dense<0.5> : tensor<f32>\n";
+  std::string text = replaced(kModule, line, "");
+  return text.insert(text.find("    %1:2 = "), line);
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    verify(read_hlo("m.mlir", text));
+  } catch (const WorkloadError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// A module whose main is the lines.
+std::string main_of(const std::string& arguments, const std::string& lines) {
+  return "module {\n  func.func @main(" + arguments + ") -> tensor<4xf32> {\n" + lines + "  }\n}\n";
+}
+
+TEST(StablehloReader, ReadsAttributesAliasesLoopsCallsAndSourceLines) {
+  const Module module = read_stablehlo_text("m.mlir", whole());
+  verify(module);
+  EXPECT_EQ(module.name, "jit_f");
+  ASSERT_EQ(module.aliases.size(), 1U);
+  EXPECT_EQ(module.aliases[0].output_index, 1);
+  EXPECT_EQ(module.aliases[0].parameter_number, 1);
+  const Computation& entry = module.entry_computation();
+  const HloInstruction& result = entry.at(entry.root);
+  const HloInstruction& convolution = entry.at(result.operands[0]);
+  ASSERT_EQ(convolution.opcode, HloOpcode::kConvolution);
+  ASSERT_EQ(convolution.window.size(), 2U);
+  EXPECT_EQ(convolution.window[0].stride, 2);
+  EXPECT_EQ(convolution.window[0].padding_low, 0);
+  EXPECT_EQ(convolution.window[0].padding_high, 1);
+  EXPECT_TRUE(convolution.window[1].reversal);
+  EXPECT_EQ(convolution.raw_attributes.get(), "operand_precision={highest,default}");
+  EXPECT_EQ(convolution.metadata.op_name.get(), "jit(f)/conv");
+  EXPECT_EQ(source_of(module, convolution.metadata), "model.py:12");
+  EXPECT_EQ(entry.at(entry.parameters()[0]).metadata.op_name.get(), "x");
+  const HloInstruction& call = entry.at(result.operands[1]);
+  ASSERT_EQ(call.opcode, HloOpcode::kCall);
+  EXPECT_EQ(module.computation(call.called[0]).name, "scaled");
+}
+
+/// What nothing reads is gone; what both regions read from outside is one element of the tuple,
+/// behind what the body hands on.
+TEST(StablehloReader, ValuesFromOutsideALoopAreElementsOfItsTuple) {
+  const std::string text = main_of("%a: tensor<4xf32>, %n: tensor<i32>",
+                                   R"(    %one = stablehlo.constant dense<1> : tensor<i32>
+    %0:2 = stablehlo.while(%x = %a, %i = %n) : tensor<4xf32>, tensor<i32>
+    cond {
+      %1 = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    } do {
+      %1 = stablehlo.add %i, %one : tensor<i32>
+      %2 = stablehlo.add %1, %n : tensor<i32>
+      stablehlo.return %x, %2 : tensor<4xf32>, tensor<i32>
+    }
+    return %0#0 : tensor<4xf32>
+)");
+  const Module module = read_stablehlo_text("m.mlir", text);
+  verify(module);
+  const Computation& entry = module.entry_computation();
+  const HloInstruction& element = entry.at(entry.root);
+  ASSERT_EQ(element.opcode, HloOpcode::kGetTupleElement);
+  EXPECT_EQ(element.tuple_index, 1);
+  const HloInstruction& loop = entry.at(element.operands[0]);
+  EXPECT_EQ(to_string(loop.shape, false), "(s32[], f32[4], s32[], s32[])");
+  const Computation& body = module.computation(loop.called[0]);
+  const std::vector<InstructionId>& returned = body.at(body.root).operands;
+  ASSERT_EQ(returned.size(), 4U);
+  EXPECT_EQ(body.at(returned[0]).opcode, HloOpcode::kAdd);
+  for (std::size_t i : {1, 2, 3}) {
+    EXPECT_EQ(body.at(returned[i]).tuple_index, static_cast<std::int64_t>(i));
+  }
+}
+
+TEST(StablehloReader, ConstantsInAllForms) {
+  const auto literal = [](const std::string& value, const std::string& type) {
+    const Module module = read_stablehlo_text(
+        "m.mlir", "func.func @main() -> tensor<" + type + "> {\n %0 = stablehlo.constant dense<" +
+                      value + "> : tensor<" + type + ">\n return %0 : tensor<" + type + ">\n}\n");
+    const Computation& entry = module.entry_computation();
+    return entry.at(entry.root).literal;
+  };
+  using Bytes = std::vector<std::uint8_t>;
+  EXPECT_EQ(literal("[[1, -2], [3, 4]]", "2x2xi8"), (Bytes{1, 0xfe, 3, 4}));
+  EXPECT_EQ(literal("\"0x01FE0304\"", "2x2xui8"), (Bytes{1, 0xfe, 3, 4}));
+  EXPECT_EQ(literal("0xFF800000", "f32"), (Bytes{0, 0, 0x80, 0xff}));
+  EXPECT_EQ(literal("true", "3xi1"), (Bytes{1, 1, 1}));
+  EXPECT_EQ(literal("[false, true]", "2xi1"), (Bytes{0, 1}));
+  EXPECT_EQ(literal("1.5", "2xbf16"), (Bytes{0xc0, 0x3f, 0xc0, 0x3f}));
+  EXPECT_EQ(literal("(1.0, 0xBF800000)", "complex<f32>"),
+            (Bytes{0, 0, 0x80, 0x3f, 0, 0, 0x80, 0xbf}));
+  EXPECT_EQ(literal("", "0xf32"), Bytes{});
+}
+
+TEST(StablehloReader, ErrorsSayWhereAndWhatWasExpected) {
+  const auto has = [](const std::string& text, const std::string& what) {
+    EXPECT_NE(error_of(text).find(what), std::string::npos) << error_of(text);
+  };
+  has(kModule, "m.mlir:14:39: expected a value that is defined above, found 'cst_1)");
+  has(replaced(whole(), "stablehlo.multiply", "stablehlo.multiplied"),
+      ": expected an operation of StableHLO that is read here");
+  has(replaced(whole(), "stablehlo.multiply", "arith.mulf"),
+      ": expected an operation of StableHLO, CHLO or func; other dialects are read as HLO");
+  has(replaced(whole(), "@scaled(%arg1", "@scale(%arg1"), ": expected a function of this module");
+  has(replaced(whole(), "num_partitions = 1", "num_partitions = 8"),
+      "m.mlir:2:49: expected a module for one device");
+  has(replaced(whole(), "tensor<i32>) ->", "tensor<?xi32>) ->"),
+      ": expected the extent of each dimension");
+  has(replaced(whole(), "tensor<i32>) ->", "tensor<4xindex>) ->"),
+      ": expected an element type that HLO has, found 'index");
+  has(replaced(whole(), "pad = [[0, 1], [1, 1]]", "pad = [[0, 1]]"), ": expected 4 numbers");
+  has(replaced(whole(), "stablehlo.return %4 ", "%9 = stablehlo.negate %4 "),
+      ": expected a region that ends with return");
+  has(replaced(whole(), "@main", "@step"), ": expected a function @main");
+  has(replaced(whole(), "call @scaled", "call @main"), "expected a call with the arguments");
+  has(replaced(whole(), "%1 = stablehlo.multiply %arg0, %0 :",
+               "%1 = call @scaled(%arg0, %arg1) : (tensor<3x3x3x8xf32>, tensor<f32>) ->"),
+      "function scaled calls itself");
+  has(std::string("ML\xefR\x01\x02", 6), "python -m tpusim_capture FILE -o FOLDER");
+}
+
+TEST(StablehloReader, FunctionsOfChloAreThoseOfHlo) {
+  const auto read = [](const std::string& line) {
+    return read_stablehlo_text(
+        "m.mlir", main_of("%a: tensor<4xf32>", line + "    return %0 : tensor<4xf32>\n"));
+  };
+  const Module module = read("    %0 = chlo.asin %a : tensor<4xf32> -> tensor<4xf32>\n");
+  verify(module);
+  EXPECT_GT(module.entry_computation().instructions.size(), 8U);
+  const Module half = read_stablehlo_text(
+      "m.mlir", main_of("%a: tensor<4xf32>",
+                        R"(    %1 = stablehlo.convert %a : (tensor<4xf32>) -> tensor<4xbf16>
+    %2 = chlo.lgamma %1 : tensor<4xbf16> -> tensor<4xbf16>
+    %0 = stablehlo.convert %2 : (tensor<4xbf16>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>
+)"));
+  verify(half);
+  EXPECT_THROW(
+      read("    %0 = chlo.polygamma %a, %a : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32>\n"),
+      WorkloadError);
+  EXPECT_EQ(chlo_function("no_function"), nullptr);
+}
+
+TEST(StablehloReader, NeverCrashesOnTruncatedOrDamagedText) {
+  const std::string text = whole();
+  for (std::size_t length = 0; length < text.size(); length += 3) error_of(text.substr(0, length));
+  std::mt19937 engine(5);
+  const std::string characters = "%#@(){}[]<>:,=\"x0-9a \n";
+  for (int i = 0; i < 2000; ++i) {
+    std::string damaged = text;
+    for (int k = 0; k < 2; ++k) {
+      damaged[engine() % damaged.size()] = characters[engine() % characters.size()];
+    }
+    error_of(damaged);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::hlo::stablehlo_reader_test

@@ -1,0 +1,476 @@
+#include "workloads/hlo/stablehlo_attributes.h"
+
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
+#include <string>
+#include <unordered_map>
+
+namespace tpu::hlo {
+
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+/// What a setter sees: the operation, and the cursor for texts that have a form of their own.
+struct Source {
+  const TextCursor& cursor;
+  const StablehloOperation& operation;
+
+  const MlirAttributes& attributes() const { return operation.attributes; }
+  /// The first of these names that the operation has: its own form and the generic one differ.
+  std::string_view name_of(std::initializer_list<std::string_view> names) const {
+    for (std::string_view name : names) {
+      if (attributes().has(name)) return name;
+    }
+    attributes().text(*names.begin());  // Fails.
+    return {};
+  }
+  TextCursor at(std::string_view part) const {
+    TextCursor inner = cursor;
+    inner.move_to(static_cast<std::size_t>(part.data() - cursor.text().data()));
+    return inner;
+  }
+  /// `#stablehlo.gather<offset_dims = [1], ...>`.
+  MlirAttributes dictionary(std::string_view name) const {
+    TextCursor inner = at(attributes().text(name));
+    inner.expect('#');
+    inner.name("an attribute of StableHLO");
+    MlirAttributes found(cursor, inner.position());
+    inner.expect('<');
+    found.read_dictionary(inner, ">");
+    return found;
+  }
+};
+
+void add_raw(HloInstruction& made, const std::string& text) {
+  std::string& raw = made.raw_attributes.edit();
+  if (!raw.empty()) raw += ", ";
+  raw += text;
+}
+
+std::string list_text(const Integers& numbers) {
+  std::string text = "{";
+  for (std::int64_t n : numbers) text += (text.size() > 1 ? "," : "") + std::to_string(n);
+  return text + "}";
+}
+
+void plain(const Source&, HloInstruction&) {}
+
+void dimensions(const Source& source, HloInstruction& made) {
+  made.dimensions = source.attributes().integers(
+      source.name_of({"dims", "dim", "dimensions", "dimension", "permutation", "iota_dimension",
+                      "broadcast_dimensions"}));
+}
+
+void comparison(const Source& source, HloInstruction& made) {
+  std::string_view direction, type;
+  const std::vector<std::string_view>& words = source.operation.words;
+  if (!words.empty()) {
+    direction = words[0];
+    type = words.size() > 1 ? words[1] : std::string_view();
+  } else {
+    direction = source.attributes().text("comparison_direction");
+    type = source.attributes().text_or("compare_type", "");
+  }
+  for (int d = 0; d <= static_cast<int>(ComparisonDirection::kGe); ++d) {
+    made.direction = static_cast<ComparisonDirection>(d);
+    if (direction.find(to_string(made.direction)) == std::string_view::npos) continue;
+    if (type.find("TOTALORDER") != std::string_view::npos) add_raw(made, "type=TOTALORDER");
+    return;
+  }
+  source.attributes().fail("a comparison: EQ, NE, LT, LE, GT or GE");
+}
+
+/// `[0:4:2, 1:3]`, or lists of starts, limits and strides.
+void slice(const Source& source, HloInstruction& made) {
+  SliceBounds& bounds = made.slice.edit();
+  const MlirAttributes& attributes = source.attributes();
+  if (!attributes.has("bounds")) {
+    bounds = {attributes.integers("start_indices"), attributes.integers("limit_indices"),
+              attributes.integers("strides")};
+    return;
+  }
+  TextCursor cursor = source.at(attributes.text("bounds"));
+  cursor.expect('[');
+  while (!cursor.take(']')) {
+    bounds.starts.push_back(cursor.integer("the start of a slice"));
+    cursor.expect(':');
+    bounds.limits.push_back(cursor.integer("the limit of a slice"));
+    bounds.strides.push_back(cursor.take(':') ? cursor.integer("the stride of a slice") : 1);
+    if (!cursor.take(',') && cursor.peek() != ']') cursor.fail("',' or ']'");
+  }
+}
+
+void pad(const Source& source, HloInstruction& made) {
+  const MlirAttributes& attributes = source.attributes();
+  const Integers low = attributes.integers(source.name_of({"low", "edge_padding_low"}));
+  const Integers high = attributes.integers(source.name_of({"high", "edge_padding_high"}));
+  const Integers interior = attributes.integers(source.name_of({"interior", "interior_padding"}));
+  if (low.size() != high.size() || low.size() != interior.size()) {
+    attributes.fail("as many numbers of low, high and interior padding");
+  }
+  for (std::size_t i = 0; i < low.size(); ++i)
+    made.padding.push_back({low[i], high[i], interior[i]});
+}
+
+/// "operand_precision={highest,highest}" where it is not the default of all operands.
+void precision(const Source& source, HloInstruction& made) {
+  const MlirAttributes& attributes = source.attributes();
+  std::string_view rest = attributes.text_or("precision_config", "");
+  if (attributes.has("precision")) rest = attributes.text("precision");
+  std::string list;
+  bool asked = false;
+  for (std::size_t at = 0; at < rest.size();) {
+    std::size_t end = at;
+    while (end < rest.size() && std::isupper(static_cast<unsigned char>(rest[end])) != 0) ++end;
+    if (end - at < 3) {
+      at = std::max(end, at + 1);
+      continue;
+    }
+    std::string word(rest.substr(at, end - at));
+    asked = asked || word != "DEFAULT";
+    for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (word != "hlo") list += (list.empty() ? "" : ",") + word;
+    at = end;
+  }
+  if (asked && list.find("high") != std::string::npos) {
+    add_raw(made, "operand_precision={" + list + "}");
+  }
+}
+
+/// `[1] x [0]`.
+std::pair<Integers, Integers> pair_of(const Source& source, std::string_view name) {
+  if (!source.attributes().has(name)) return {};
+  const std::string_view text = source.attributes().text(name);
+  const std::size_t cross = text.find('x');
+  if (cross == std::string_view::npos) source.attributes().fail_in(name, "two lists, as [1] x [0]");
+  return {mlir_integers(source.cursor, text.substr(0, cross)),
+          mlir_integers(source.cursor, text.substr(cross + 1))};
+}
+
+void dot(const Source& source, HloInstruction& made) {
+  DotDimensions& dims = made.dot.edit();
+  if (source.operation.name == "dot") {
+    const std::vector<Shape>& types = source.operation.operand_types;
+    if (types.size() != 2) source.attributes().fail("a dot with the types of two operands");
+    dims.lhs_contracting = {types[0].rank() - 1};
+    dims.rhs_contracting = {0};
+  } else if (source.attributes().has("dot_dimension_numbers")) {
+    const MlirAttributes named = source.dictionary("dot_dimension_numbers");
+    dims = {named.integers("lhs_batching_dimensions"), named.integers("rhs_batching_dimensions"),
+            named.integers("lhs_contracting_dimensions"),
+            named.integers("rhs_contracting_dimensions")};
+  } else {
+    std::tie(dims.lhs_batch, dims.rhs_batch) = pair_of(source, "batching_dims");
+    std::tie(dims.lhs_contracting, dims.rhs_contracting) = pair_of(source, "contracting_dims");
+  }
+  if (source.attributes().has("algorithm")) {
+    source.attributes().fail_in("algorithm", "a dot without an algorithm of its own: a precision");
+  }
+  precision(source, made);
+}
+
+void dynamic_slice(const Source& source, HloInstruction& made) {
+  made.dynamic_slice_sizes = source.attributes().integers(source.name_of({"sizes", "slice_sizes"}));
+}
+
+void flags(const Source& source, HloInstruction& made,
+           std::initializer_list<std::string_view> names) {
+  for (std::string_view name : names) {
+    if (source.attributes().flag(name)) add_raw(made, std::string(name) + "=true");
+  }
+}
+
+void gather(const Source& source, HloInstruction& made) {
+  const MlirAttributes named = source.dictionary("dimension_numbers");
+  GatherDimensions& dims = made.gather.edit();
+  dims.offset_dims = named.integers("offset_dims");
+  dims.collapsed_slice_dims = named.integers("collapsed_slice_dims");
+  dims.start_index_map = named.integers("start_index_map");
+  dims.operand_batching_dims = named.integers("operand_batching_dims");
+  dims.start_indices_batching_dims = named.integers("start_indices_batching_dims");
+  dims.index_vector_dim = named.has("index_vector_dim") ? named.integer("index_vector_dim") : 0;
+  dims.slice_sizes = source.attributes().integers("slice_sizes");
+  flags(source, made, {"indices_are_sorted"});
+}
+
+void scatter(const Source& source, HloInstruction& made) {
+  const MlirAttributes named = source.dictionary("scatter_dimension_numbers");
+  GatherDimensions& dims = made.gather.edit();
+  dims.offset_dims = named.integers("update_window_dims");
+  dims.collapsed_slice_dims = named.integers("inserted_window_dims");
+  dims.start_index_map = named.integers("scatter_dims_to_operand_dims");
+  dims.operand_batching_dims = named.integers("input_batching_dims");
+  dims.start_indices_batching_dims = named.integers("scatter_indices_batching_dims");
+  dims.index_vector_dim = named.has("index_vector_dim") ? named.integer("index_vector_dim") : 0;
+  flags(source, made, {"indices_are_sorted", "unique_indices"});
+}
+
+void window(const Source& source, HloInstruction& made) {
+  const MlirAttributes& attributes = source.attributes();
+  const Integers sizes = attributes.integers("window_dimensions");
+  made.window.resize(sizes.size());
+  const auto each = [&](std::string_view name, std::size_t step, const auto& set) {
+    const Integers numbers = attributes.integers(name);
+    if (numbers.empty()) return;
+    if (numbers.size() != step * sizes.size()) {
+      attributes.fail_in(name, std::to_string(step * sizes.size()) + " numbers");
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) set(made.window[i], &numbers[step * i]);
+  };
+  using Number = const std::int64_t*;
+  each("window_dimensions", 1, [](WindowDimension& w, Number n) { w.size = *n; });
+  each("window_strides", 1, [](WindowDimension& w, Number n) { w.stride = *n; });
+  each("base_dilations", 1, [](WindowDimension& w, Number n) { w.base_dilation = *n; });
+  each("window_dilations", 1, [](WindowDimension& w, Number n) { w.window_dilation = *n; });
+  each("padding", 2, [](WindowDimension& w, Number n) {
+    w.padding_low = n[0];
+    w.padding_high = n[1];
+  });
+}
+
+/// One array's labels of `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`: where two letters and the
+/// spatial dimensions stand.
+void labels(TextCursor& cursor, char first, char second, std::int64_t& first_at,
+            std::int64_t& second_at, Integers& spatial) {
+  cursor.expect('[');
+  first_at = second_at = -1;
+  for (std::int64_t at = 0; !cursor.take(']'); ++at) {
+    if (cursor.peek() == first) {
+      cursor.expect(first);
+      first_at = at;
+    } else if (cursor.peek() == second) {
+      cursor.expect(second);
+      second_at = at;
+    } else {
+      const std::int64_t place = cursor.integer("b, f, i, o or the number of a spatial dimension");
+      if (place < 0 || place > 16) cursor.fail("a spatial dimension up to 16");
+      if (static_cast<std::size_t>(place) >= spatial.size()) {
+        spatial.resize(static_cast<std::size_t>(place) + 1, -1);
+      }
+      spatial[static_cast<std::size_t>(place)] = at;
+    }
+    if (!cursor.take(',') && cursor.peek() != ']') cursor.fail("',' or ']'");
+  }
+  if (first_at < 0 || second_at < 0 || std::count(spatial.begin(), spatial.end(), -1) > 0) {
+    cursor.fail("labels of all dimensions in front of this");
+  }
+}
+
+void convolution_window(const Source& source, HloInstruction& made) {
+  if (!source.attributes().has("window")) return;
+  TextCursor cursor = source.at(source.attributes().text("window"));
+  cursor.expect('{');
+  MlirAttributes named(source.cursor, cursor.position());
+  named.read_dictionary(cursor, "}");
+  const auto each = [&](std::string_view name, std::size_t step, const auto& set) {
+    const Integers numbers = named.integers(name);
+    if (numbers.empty()) return;
+    if (numbers.size() != step * made.window.size()) {
+      named.fail_in(name, std::to_string(step * made.window.size()) + " numbers");
+    }
+    for (std::size_t i = 0; i < made.window.size(); ++i) set(made.window[i], &numbers[step * i]);
+  };
+  using Number = const std::int64_t*;
+  each("stride", 1, [](WindowDimension& w, Number n) { w.stride = *n; });
+  each("lhs_dilate", 1, [](WindowDimension& w, Number n) { w.base_dilation = *n; });
+  each("rhs_dilate", 1, [](WindowDimension& w, Number n) { w.window_dilation = *n; });
+  each("reverse", 1, [](WindowDimension& w, Number n) { w.reversal = *n != 0; });
+  each("pad", 2, [](WindowDimension& w, Number n) {
+    w.padding_low = n[0];
+    w.padding_high = n[1];
+  });
+}
+
+void convolution(const Source& source, HloInstruction& made) {
+  ConvolutionDimensions& dims = made.convolution.edit();
+  TextCursor cursor = source.at(source.attributes().text("dim_numbers"));
+  labels(cursor, 'b', 'f', dims.input_batch, dims.input_feature, dims.input_spatial);
+  cursor.expect('x');
+  labels(cursor, 'i', 'o', dims.kernel_input_feature, dims.kernel_output_feature,
+         dims.kernel_spatial);
+  cursor.expect("->");
+  labels(cursor, 'b', 'f', dims.output_batch, dims.output_feature, dims.output_spatial);
+  const std::vector<Shape>& types = source.operation.operand_types;
+  if (types.size() != 2) source.attributes().fail("a convolution with the types of two operands");
+  for (std::int64_t d : dims.kernel_spatial) {
+    if (d >= types[1].rank()) source.attributes().fail("a kernel with the labelled dimensions");
+    made.window.emplace_back().size = types[1].dimensions[static_cast<std::size_t>(d)];
+  }
+  convolution_window(source, made);
+  const MlirAttributes& attributes = source.attributes();
+  if (attributes.has("feature_group_count")) {
+    made.feature_group_count = attributes.integer("feature_group_count");
+  }
+  if (attributes.has("batch_group_count")) {
+    made.batch_group_count = attributes.integer("batch_group_count");
+  }
+  precision(source, made);
+}
+
+void sort(const Source& source, HloInstruction& made) {
+  made.dimensions = source.attributes().integers("dimension");
+  flags(source, made, {"is_stable"});
+}
+
+void random_bits(const Source& source, HloInstruction& made) {
+  const std::string_view algorithm =
+      source.attributes().text(source.name_of({"algorithm", "rng_algorithm"}));
+  const auto is = [&](std::string_view name) {
+    return algorithm.find(name) != std::string_view::npos;
+  };
+  add_raw(made, std::string("algorithm=") + (is("PHILOX")      ? "rng_philox"
+                                             : is("THREE_FRY") ? "rng_three_fry"
+                                                               : "rng_default"));
+}
+
+void fft(const Source& source, HloInstruction& made) {
+  const std::string_view type = source.attributes().text(source.name_of({"type", "fft_type"}));
+  for (const char* name : {"IRFFT", "RFFT", "IFFT", "FFT"}) {
+    if (type.find(name) == std::string_view::npos) continue;
+    add_raw(made, std::string("fft_type=") + name);
+    break;
+  }
+  add_raw(made, "fft_length=" + list_text(source.attributes().integers(
+                                    source.name_of({"length", "fft_length"}))));
+}
+
+/// `format = e5m10`.
+void reduce_precision(const Source& source, HloInstruction& made) {
+  const MlirAttributes& attributes = source.attributes();
+  if (!attributes.has("format")) {
+    add_raw(made, "exponent_bits=" + std::to_string(attributes.integer("exponent_bits")));
+    add_raw(made, "mantissa_bits=" + std::to_string(attributes.integer("mantissa_bits")));
+    return;
+  }
+  const std::string_view format = attributes.text("format");
+  const std::size_t m = format.find('m');
+  if (format.substr(0, 1) != "e" || m == std::string_view::npos) {
+    attributes.fail_in("format", "bits of exponent and mantissa, as in e8m7");
+  }
+  const auto bits = [&](std::string_view part) {
+    const Integers numbers = mlir_integers(source.cursor, part);
+    if (numbers.size() != 1) attributes.fail_in("format", "one number of bits");
+    return std::to_string(numbers[0]);
+  };
+  add_raw(made, "exponent_bits=" + bits(format.substr(1, m - 1)));
+  add_raw(made, "mantissa_bits=" + bits(format.substr(m + 1)));
+}
+
+void cholesky(const Source& source, HloInstruction& made) { flags(source, made, {"lower"}); }
+
+void triangular_solve(const Source& source, HloInstruction& made) {
+  flags(source, made, {"left_side", "lower", "unit_diagonal"});
+  const std::string_view transpose = source.attributes().text_or("transpose_a", "NO_TRANSPOSE");
+  const auto is = [&](std::string_view name) {
+    return transpose.find(name) != std::string_view::npos;
+  };
+  add_raw(made, std::string("transpose_a=") + (is("NO_TRANSPOSE") ? "NO_TRANSPOSE"
+                                               : is("ADJOINT")    ? "ADJOINT"
+                                                                  : "TRANSPOSE"));
+}
+
+void batch_norm(const Source& source, HloInstruction& made) {
+  const std::string_view epsilon = source.attributes().text("epsilon");
+  add_raw(made, "epsilon=" + std::string(epsilon.substr(0, epsilon.find(' '))));
+  add_raw(made, "feature_index=" + std::to_string(source.attributes().integer("feature_index")));
+}
+
+void custom_call(const Source& source, HloInstruction& made) {
+  const MlirAttributes& attributes = source.attributes();
+  std::string_view target = attributes.text(source.name_of({"callee", "call_target_name"}));
+  if (!target.empty() && target[0] == '"') target = target.substr(1, target.size() - 2);
+  made.custom_call_target = std::string(target);
+  const std::string_view config = attributes.text_or("backend_config", "\"\"");
+  if (config.size() > 2 && config[0] == '"') {
+    add_raw(made, "backend_config=" + std::string(config));
+  }
+}
+
+using Setter = void (*)(const Source&, HloInstruction&);
+
+/// Operations whose attributes or whose names are others than those of HLO with '_' for '-'.
+const std::unordered_map<std::string_view, std::pair<HloOpcode, Setter>>& setters() {
+  static const std::unordered_map<std::string_view, std::pair<HloOpcode, Setter>> table{
+      {"iota", {HloOpcode::kIota, dimensions}},
+      {"transpose", {HloOpcode::kTranspose, dimensions}},
+      {"reverse", {HloOpcode::kReverse, dimensions}},
+      {"broadcast_in_dim", {HloOpcode::kBroadcast, dimensions}},
+      {"concatenate", {HloOpcode::kConcatenate, dimensions}},
+      {"reduce", {HloOpcode::kReduce, dimensions}},
+      {"compare", {HloOpcode::kCompare, comparison}},
+      {"slice", {HloOpcode::kSlice, slice}},
+      {"pad", {HloOpcode::kPad, pad}},
+      {"dot", {HloOpcode::kDot, dot}},
+      {"dot_general", {HloOpcode::kDot, dot}},
+      {"dynamic_slice", {HloOpcode::kDynamicSlice, dynamic_slice}},
+      {"gather", {HloOpcode::kGather, gather}},
+      {"scatter", {HloOpcode::kScatter, scatter}},
+      {"reduce_window", {HloOpcode::kReduceWindow, window}},
+      {"select_and_scatter", {HloOpcode::kSelectAndScatter, window}},
+      {"convolution", {HloOpcode::kConvolution, convolution}},
+      {"sort", {HloOpcode::kSort, sort}},
+      {"rng_bit_generator", {HloOpcode::kRngBitGenerator, random_bits}},
+      {"fft", {HloOpcode::kFft, fft}},
+      {"reduce_precision", {HloOpcode::kReducePrecision, reduce_precision}},
+      {"cholesky", {HloOpcode::kCholesky, cholesky}},
+      {"triangular_solve", {HloOpcode::kTriangularSolve, triangular_solve}},
+      {"batch_norm_training", {HloOpcode::kBatchNormTraining, batch_norm}},
+      {"batch_norm_inference", {HloOpcode::kBatchNormInference, batch_norm}},
+      {"batch_norm_grad", {HloOpcode::kBatchNormGrad, batch_norm}},
+      {"custom_call", {HloOpcode::kCustomCall, custom_call}},
+      {"optimization_barrier", {HloOpcode::kOptimizationBarrier, plain}},
+      {"call", {HloOpcode::kCall, plain}},
+      {"composite", {HloOpcode::kCall, plain}},
+      {"while", {HloOpcode::kWhile, plain}},
+      {"if", {HloOpcode::kConditional, plain}},
+      {"case", {HloOpcode::kConditional, plain}},
+  };
+  return table;
+}
+
+/// Operations whose attributes are not read.
+bool is_unread(HloOpcode opcode) {
+  switch (opcode) {
+    case HloOpcode::kAllReduce:
+    case HloOpcode::kAllGather:
+    case HloOpcode::kReduceScatter:
+    case HloOpcode::kAllToAll:
+    case HloOpcode::kCollectivePermute:
+    case HloOpcode::kCollectiveBroadcast:
+    case HloOpcode::kInfeed:
+    case HloOpcode::kOutfeed:
+    case HloOpcode::kSend:
+    case HloOpcode::kRecv:
+    case HloOpcode::kRng:
+    case HloOpcode::kMap:
+    case HloOpcode::kSetDimensionSize:
+    case HloOpcode::kGetDimensionSize:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void set_attributes(const TextCursor& cursor, const StablehloOperation& operation,
+                    HloInstruction& instruction) {
+  const auto found = setters().find(operation.name);
+  if (found != setters().end()) {
+    instruction.opcode = found->second.first;
+    found->second.second({cursor, operation}, instruction);
+    return;
+  }
+  std::string name(operation.name);
+  std::replace(name.begin(), name.end(), '_', '-');
+  instruction.opcode = hlo_opcode(name);
+  if (instruction.opcode == HloOpcode::kCount || is_unread(instruction.opcode)) {
+    operation.attributes.fail(
+        "an operation of StableHLO that is read here (HLO text has more: "
+        "lowered.as_text(\"hlo\") in JAX, or python -m tpusim_capture FILE)");
+  }
+}
+
+}  // namespace tpu::hlo

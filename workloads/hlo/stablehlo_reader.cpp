@@ -1,0 +1,368 @@
+#include "workloads/hlo/stablehlo_reader.h"
+
+#include <algorithm>
+#include <cctype>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "workloads/hlo/mlir_locations.h"
+#include "workloads/hlo/mlir_type.h"
+#include "workloads/hlo/stablehlo_emitter.h"
+#include "workloads/hlo/stablehlo_operation.h"
+#include "workloads/hlo/stablehlo_scope.h"
+
+namespace tpu::hlo {
+
+namespace {
+
+using Ids = std::vector<InstructionId>;
+
+class StablehloReader {
+ public:
+  StablehloReader(std::string_view file, std::string_view text)
+      : cursor_(file, text),
+        locations_(text),
+        scopes_(cursor_),
+        emitter_(cursor_, scopes_, module_) {}
+
+  Module read() {
+    while (MlirLocations::skip_alias(cursor_)) {
+    }
+    module_.name = "module";
+    const bool is_wrapped = cursor_.take_word("module") || cursor_.take_word("builtin.module");
+    if (is_wrapped) header();
+    while (!cursor_.at_end() && !(is_wrapped && cursor_.take('}'))) {
+      if (!MlirLocations::skip_alias(cursor_)) function();
+    }
+    Metadata none;
+    locations_.take(cursor_, none);
+    while (MlirLocations::skip_alias(cursor_)) {
+    }
+    if (!cursor_.at_end()) cursor_.fail("the end of the module");
+    emitter_.resolve_calls();
+    module_.entry = emitter_.function("main");
+    if (module_.entry < 0) cursor_.fail("a function @main");
+    return std::move(module_);
+  }
+
+ private:
+  /// `@name attributes {...} {`
+  void header() {
+    if (cursor_.take('@')) {
+      module_.name =
+          cursor_.peek() == '"' ? cursor_.quoted("a name") : cursor_.name("the name of the module");
+    }
+    if (cursor_.take_word("attributes")) {
+      cursor_.expect('{');
+      MlirAttributes attributes(cursor_, cursor_.position());
+      attributes.read_dictionary(cursor_, "}");
+      const auto one = [&](std::string_view name) {
+        if (!attributes.has(name) || attributes.integer(name) == 1) return;
+        attributes.fail_in(name,
+                           "a module for one device; programs of several are read as HLO: "
+                           "lowered.as_text(\"hlo\") in JAX");
+      };
+      one("mhlo.num_partitions");
+      one("mhlo.num_replicas");
+    }
+    cursor_.expect('{');
+  }
+
+  /// `func.func public @name(%arg0: type {...}, ...) -> (types) {`
+  void function() {
+    if (!cursor_.take_word("func.func")) cursor_.fail("func.func, as in `func.func @main(...)`");
+    for (const char* word : {"public", "private", "nested"}) cursor_.take_word(word);
+    cursor_.expect('@');
+    const std::string_view name = cursor_.peek() == '"' ? cursor_.quoted("a function")
+                                                        : cursor_.name("the name of a function");
+    scopes_.open(RegionKind::kFunction);
+    cursor_.expect('(');
+    while (!cursor_.take(')')) {
+      parameter(name == "main");
+      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
+    }
+    if (cursor_.rest().substr(0, 2) == "->") result_types();
+    if (cursor_.take_word("attributes")) mlir_value(cursor_, " \n");
+    cursor_.expect('{');
+    operations();
+    StablehloScope scope = scopes_.close();
+    scope.computation.name = name;
+    emitter_.add_function(name, std::move(scope));
+    Metadata none;
+    locations_.take(cursor_, none);
+  }
+
+  void parameter(bool is_entry) {
+    cursor_.expect('%');
+    const std::string_view name = cursor_.name("an argument");
+    cursor_.expect(':');
+    const Shape shape = read_mlir_type(cursor_);
+    const auto number = static_cast<std::int64_t>(scopes_.innermost().arguments);
+    if (cursor_.take('{')) {
+      MlirAttributes attributes(cursor_, cursor_.position());
+      attributes.read_dictionary(cursor_, "}");
+      if (is_entry && attributes.has("tf.aliasing_output")) {
+        Alias alias;
+        alias.output_index = attributes.integer("tf.aliasing_output");
+        alias.parameter_number = number;
+        module_.aliases.push_back(alias);
+      }
+    }
+    Metadata metadata;
+    locations_.take(cursor_, metadata);
+    scopes_.add_argument(name, shape, metadata);
+  }
+
+  /// `-> type` or `-> (type {...}, ...)`: what is returned has the same types.
+  void result_types() {
+    cursor_.expect("->");
+    if (!cursor_.take('(')) {
+      read_mlir_type(cursor_);
+      return;
+    }
+    while (!cursor_.take(')')) {
+      read_mlir_type(cursor_);
+      if (cursor_.peek() == '{') mlir_value(cursor_, ",)");
+      Metadata none;
+      locations_.take(cursor_, none);
+      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
+    }
+  }
+
+  /// From behind '{' to '}'.
+  void operations() {
+    const std::size_t begin = cursor_.position();
+    bool ended = false;
+    while (!cursor_.take('}')) {
+      if (ended) cursor_.fail("'}' behind the end of this region");
+      ended = operation();
+    }
+    if (!ended) cursor_.fail_at(begin, "a region that ends with return");
+  }
+
+  /// Reads one operation; true for the end of a region.
+  bool operation() {
+    const std::vector<StablehloOperation::Result> results = read_results(cursor_);
+    cursor_.peek();
+    StablehloOperation operation(cursor_);
+    operation.results = results;
+    read_operation_name(cursor_, operation);
+    const std::string_view dialect = operation.dialect;
+    if (!dialect.empty() && dialect != "stablehlo" && dialect != "func" && dialect != "chlo") {
+      operation.attributes.fail(
+          "an operation of StableHLO, CHLO or func; other dialects are read as HLO: "
+          "lowered.as_text(\"hlo\") in JAX");
+    }
+    if (operation.name == "while" && peeks_assignment()) {
+      assignments(operation);
+    } else if (operation.name == "reduce" && dialect == "stablehlo" && cursor_.peek() == '(' &&
+               peeks_init()) {
+      return reduce(operation);
+    } else {
+      read_operands(cursor_, operation);
+    }
+    return emit(operation);
+  }
+
+  bool peeks_assignment() { return cursor_.peek() == '(' && peeks_before("=", ",)"); }
+  bool peeks_init() { return peeks_before("init:", ",)"); }
+  bool peeks_before(std::string_view word, std::string_view ends) {
+    const std::string_view rest = cursor_.rest();
+    return rest.find(word) < rest.find_first_of(ends);
+  }
+
+  bool emit(StablehloOperation& operation) {
+    std::vector<StablehloScope> regions;
+    if (cursor_.peek() == '(') {
+      regions = generic_regions(operation);
+      read_operands(cursor_, operation);
+    }
+    read_types(cursor_, operation);
+    if (operation.name == "while" && regions.empty()) regions = loop_regions(operation);
+    return finish_operation(operation, std::move(regions));
+  }
+
+  bool finish_operation(StablehloOperation& operation, std::vector<StablehloScope> regions) {
+    HloInstruction made;
+    locations_.take(cursor_, made.metadata);
+    Ids operands;
+    for (const MlirOperand& operand : operation.operands)
+      operands.push_back(scopes_.value(operand));
+    if (operation.name == "return") {
+      scopes_.innermost().returned = std::move(operands);
+      return true;
+    }
+    const std::size_t count = operation.result_count();
+    if (operation.result_types.size() < count) {
+      operation.attributes.fail("the types of " + std::to_string(count) + " results");
+    }
+    std::vector<Shape>& types = operation.result_types;
+    types.erase(types.begin(), types.end() - static_cast<std::ptrdiff_t>(count));
+    made.operands = std::move(operands);
+    made.shape = count == 1 ? types[0] : tuple_shape(types);
+    define(operation, emitter_.values_of(operation, std::move(made), std::move(regions)));
+    return false;
+  }
+
+  void define(const StablehloOperation& operation, const Ids& values) {
+    std::size_t next = 0;
+    for (const StablehloOperation::Result& result : operation.results) {
+      const auto first = values.begin() + static_cast<std::ptrdiff_t>(next);
+      scopes_.define(result.name, Ids(first, first + static_cast<std::ptrdiff_t>(result.count)));
+      next += result.count;
+    }
+  }
+
+  /// `{ ^bb0(%a: type, ...): ... }`, or one without arguments.
+  StablehloScope region(RegionKind kind) {
+    cursor_.expect('{');
+    scopes_.open(kind);
+    if (cursor_.take('^')) {
+      cursor_.name("the name of a block");
+      if (cursor_.take('(')) arguments();
+      cursor_.expect(':');
+    }
+    operations();
+    return scopes_.close();
+  }
+
+  /// `%a: type, ...` up to and with ')'.
+  void arguments() {
+    while (!cursor_.take(')')) {
+      cursor_.expect('%');
+      const std::string_view name = cursor_.name("an argument");
+      cursor_.expect(':');
+      const Shape shape = read_mlir_type(cursor_);
+      Metadata metadata;
+      locations_.take(cursor_, metadata);
+      scopes_.add_argument(name, shape, metadata);
+      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
+    }
+  }
+
+  /// `({ ... }, { ... })`.
+  std::vector<StablehloScope> generic_regions(const StablehloOperation& operation) {
+    const std::string_view name = operation.name;
+    const bool branches = name == "while" || name == "if" || name == "case";
+    std::vector<StablehloScope> regions;
+    cursor_.expect('(');
+    do {
+      regions.push_back(region(branches ? RegionKind::kBranch : RegionKind::kReducer));
+    } while (cursor_.take(','));
+    cursor_.expect(')');
+    return regions;
+  }
+
+  /// `(%a = %0, %b = %1)` of a loop: its regions call the values %a and %b.
+  void assignments(StablehloOperation& operation) {
+    cursor_.expect('(');
+    while (!cursor_.take(')')) {
+      cursor_.expect('%');
+      operation.words.push_back(cursor_.name("a value of the loop"));
+      cursor_.expect('=');
+      operation.operands.push_back(read_mlir_operand(cursor_));
+      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
+    }
+  }
+
+  /// `cond { ... } do { ... }`.
+  std::vector<StablehloScope> loop_regions(const StablehloOperation& operation) {
+    if (cursor_.take_word("attributes")) mlir_value(cursor_, " \n");
+    if (operation.result_types.size() != operation.words.size()) {
+      operation.attributes.fail("a type for each value of the loop");
+    }
+    std::vector<StablehloScope> regions;
+    for (const char* word : {"cond", "do"}) {
+      if (!cursor_.take_word(word)) cursor_.fail(std::string(word) + " and a region");
+      cursor_.expect('{');
+      scopes_.open(RegionKind::kBranch);
+      for (std::size_t i = 0; i < operation.words.size(); ++i) {
+        scopes_.add_argument(operation.words[i], operation.result_types[i], {});
+      }
+      operations();
+      regions.push_back(scopes_.close());
+    }
+    return regions;
+  }
+
+  /// `(%a init: %b), ... applies stablehlo.add across dimensions = [0] : types`, or with
+  /// `reducer(%x: type, %y: type) ... { ... }` behind the types.
+  bool reduce(StablehloOperation& operation) {
+    std::vector<MlirOperand> initial;
+    do {
+      cursor_.expect('(');
+      operation.operands.push_back(read_mlir_operand(cursor_));
+      cursor_.expect("init:");
+      initial.push_back(read_mlir_operand(cursor_));
+      cursor_.expect(')');
+    } while (cursor_.take(','));
+    operation.operands.insert(operation.operands.end(), initial.begin(), initial.end());
+    std::string_view applied;
+    if (cursor_.take_word("applies")) applied = cursor_.name("an operation, as stablehlo.add");
+    if (!cursor_.take_word("across")) cursor_.fail("across dimensions = [...]");
+    read_operands(cursor_, operation);
+    read_types(cursor_, operation);
+    std::vector<StablehloScope> regions;
+    regions.push_back(applied.empty() ? reducer(initial.size()) : reducer_of(operation, applied));
+    return finish_operation(operation, std::move(regions));
+  }
+
+  /// The text has the two values of each operand side by side, HLO first those of all.
+  StablehloScope reducer(std::size_t operands) {
+    struct Argument {
+      std::string_view name;
+      Shape shape;
+    };
+    std::vector<Argument> sides[2];
+    if (!cursor_.take_word("reducer")) cursor_.fail("reducer(...) and a region");
+    for (std::size_t i = 0; i < 2 * operands; ++i) {
+      if (i % 2 == 0) cursor_.expect('(');
+      cursor_.expect('%');
+      Argument argument{cursor_.name("an argument"), {}};
+      cursor_.expect(':');
+      argument.shape = read_mlir_type(cursor_);
+      Metadata none;
+      locations_.take(cursor_, none);
+      sides[i % 2].push_back(std::move(argument));
+      cursor_.expect(i % 2 == 0 ? ',' : ')');
+    }
+    cursor_.expect('{');
+    scopes_.open(RegionKind::kReducer);
+    for (const std::vector<Argument>& side : sides) {
+      for (const Argument& argument : side) {
+        scopes_.add_argument(argument.name, argument.shape, {});
+      }
+    }
+    operations();
+    return scopes_.close();
+  }
+
+  /// The computation of one operation on two scalars.
+  StablehloScope reducer_of(const StablehloOperation& operation, std::string_view applied) {
+    if (operation.result_types.size() != 1) operation.attributes.fail("a reduction of one array");
+    const Shape scalar = array_shape(operation.result_types[0].type, {});
+    StablehloOperation combining(cursor_);
+    combining.position = operation.position;
+    combining.name = applied.substr(std::min(applied.find('.') + 1, applied.size()));
+    scopes_.open(RegionKind::kReducer);
+    scopes_.add_argument("a", scalar, {});
+    scopes_.add_argument("b", scalar, {});
+    scopes_.innermost().returned = {emitter_.binary(combining, 0, 1, scalar)};
+    return scopes_.close();
+  }
+
+  TextCursor cursor_;
+  MlirLocations locations_;
+  StablehloScopes scopes_;
+  Module module_;
+  StablehloEmitter emitter_;
+};
+
+}  // namespace
+
+Module read_stablehlo_text(std::string_view file, std::string_view text) {
+  return StablehloReader(file, text).read();
+}
+
+}  // namespace tpu::hlo
