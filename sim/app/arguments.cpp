@@ -23,6 +23,7 @@ namespace po = boost::program_options;
 constexpr std::int64_t kLargestBatch = std::int64_t{1} << 31;
 constexpr std::uint32_t kLargestSteps = 1000000;
 constexpr std::uint32_t kMostPhases = 1000;
+constexpr std::uint64_t kLargestBucketMb = 65536;
 
 const Command& find_command(const std::string& name) {
   std::vector<std::string> known;
@@ -254,6 +255,9 @@ class Reader {
             "with --configs");
       }
       arguments_.cores = parse_cores(text);
+    });
+    read_text("bucket-mb", [&](const std::string& text) {
+      arguments_.bucket_mb = parse_number<std::uint64_t>("--bucket-mb", text, 0, kLargestBucketMb);
     });
     read_text("compiler", [&](const std::string& text) {
       arguments_.compiler = one_of("--compiler", text, {"xla", "tpusim"});

@@ -100,6 +100,9 @@ po::options_description options_of(const Command& command) {
     add("batch", po::value<std::string>(), "examples of a step on all cores together");
     add("cores", po::value<std::string>(), "number of cores, or [N]: core N alone (all)");
     add("compiler", po::value<std::string>(), "xla or tpusim (what the workload has)");
+    add("bucket-mb", po::value<std::string>(),
+        "MiB of gradients that are reduced together while the backward pass goes on; 0: all at "
+        "once behind it (what takes least, by estimate)");
     add("shape", po::value<std::string>(),
         "of matmul (MxKxN), conv (NxHxWxCixCo), mlp (INPUTSxWIDTHx...xCLASSES)");
     add("kernel", po::value<std::string>(), "of conv: 3 or 3x3");

@@ -25,12 +25,12 @@ std::string text_of_target(const compiler::Target& target) {
   const auto& [chip, mxu_count, mxu_rows, mxu_columns, matmul_latency, push_interval,
                result_entries, xlu_latency, xlu_interval, xlu_entries, eup_latency, eup_entries,
                smem_words, vmem_bytes, hbm_bytes, hbm_reserved, hbm_rate, dma_latency, cores,
-               cores_per_chip, slice, link_rate, hop, local_hop] = target;
+               cores_per_chip, slice, link_rate, hop, local_hop, buckets] = target;
   return text_of(chip, mxu_count, mxu_rows, mxu_columns, matmul_latency, push_interval,
                  result_entries, xlu_latency, xlu_interval, xlu_entries, eup_latency, eup_entries,
                  smem_words, vmem_bytes, hbm_bytes, hbm_reserved, hbm_rate, dma_latency, cores,
                  cores_per_chip, slice.text(), slice.dimension(0).wraps, slice.dimension(1).wraps,
-                 slice.dimension(2).wraps, link_rate, hop, local_hop);
+                 slice.dimension(2).wraps, link_rate, hop, local_hop, buckets);
 }
 
 std::string text_of_options(const frontend::WorkloadOptions& options) {
@@ -49,7 +49,7 @@ std::string text_of_options(const frontend::WorkloadOptions& options) {
 std::string workload_key(const Arguments& arguments) {
   const CoreChoice cores = arguments.cores.value_or(CoreChoice{0, 0});
   return text_of(arguments.input, arguments.compiler, arguments.batch.value_or(0), cores.first,
-                 cores.count) +
+                 cores.count, arguments.bucket_mb.value_or(compiler::kBucketsByCost)) +
          text_of_options(arguments.workload);
 }
 

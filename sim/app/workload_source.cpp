@@ -71,6 +71,20 @@ frontend::Workload zoo_workload(const Arguments& arguments, const CoreChoice& ch
   return frontend::build_workload(arguments.input, options);
 }
 
+compiler::Target target_of(const Arguments& arguments, const MachineParams& params,
+                           std::uint32_t cores) {
+  compiler::Target target = config::target_of(params, cores);
+  target.bucket_bytes = arguments.bucket_mb ? *arguments.bucket_mb << 20 : compiler::kBucketsByCost;
+  return target;
+}
+
+/// A program that somebody compiled has its all-reduces.
+void check_buckets(const Arguments& arguments) {
+  if (!arguments.bucket_mb) return;
+  throw UsageError("--bucket-mb: " + arguments.input +
+                   " is compiled already; --compiler tpusim compiles a captured program again");
+}
+
 CoreChoice zoo_cores(const Arguments& arguments, const MachineParams& params) {
   return arguments.cores.value_or(CoreChoice{0, params.cores()});
 }
@@ -92,7 +106,7 @@ void prepare_zoo(const Arguments& arguments, const MachineParams& params,
   prepared.cores = core_numbers(choice, params);
   prepared.frontend = zoo_workload(arguments, choice);
   const hlo::Module& module = prepared.frontend->module;
-  const compiler::Target target = config::target_of(params, choice.count);
+  const compiler::Target target = target_of(arguments, params, choice.count);
   try {
     prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
   } catch (const compiler::OutOfMemoryError& error) {
@@ -171,7 +185,7 @@ void compile_hlo(const std::string& path, const Arguments& arguments, const Mach
   const hlo::Module module = module_of_a_core(path, arguments, after_pass, parsed, prepared);
   prepared.program.cores = cores_of(module, params);
   choose_fixed_cores(arguments, params, prepared);
-  const compiler::Target target = config::target_of(params, prepared.program.cores);
+  const compiler::Target target = target_of(arguments, params, prepared.program.cores);
   try {
     prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
   } catch (const compiler::OutOfMemoryError& error) {
@@ -234,6 +248,7 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
     compile_hlo(captured_module(arguments.input), arguments, params, after_pass, parsed, prepared);
     return;
   }
+  check_buckets(arguments);
   check_arrays(arguments, params);
   prepared.program = ListingCache(listing_cache_folder()).load(arguments.input, params.chip);
   note_unused_arrays(params, prepared);
@@ -247,6 +262,7 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
 void prepare_program_file(const Arguments& arguments, const MachineParams& params,
                           PreparedWorkload& prepared) {
   check_fixed(arguments, "a compiled program");
+  check_buckets(arguments);
   if (!arguments.compiler.empty()) {
     throw UsageError("--compiler: " + arguments.input +
                      " is a compiled program; leave the option out");

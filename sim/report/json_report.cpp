@@ -1,6 +1,7 @@
 #include "sim/report/json_report.h"
 
 #include "models/parameter_table.h"
+#include "sim/report/all_reduce_report.h"
 #include "sim/report/comparison.h"
 #include "sim/report/comparison_table.h"
 #include "sim/report/critical_path_report.h"
@@ -334,6 +335,7 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["paths"] = paths_json(record);
   json["notes"] = record.result.notes;
   json["host_verdict"] = record.host_verdict;
+  json["all_reduces"] = all_reduces_json(record, summary);
   if (record.training) json["training"] = training_json(record);
   json["simulator"] = simulator_json(summary, cost);
   return json;

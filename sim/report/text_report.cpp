@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "models/parameter_table.h"
+#include "sim/report/all_reduce_report.h"
 #include "sim/report/comparison.h"
 #include "sim/report/comparison_table.h"
 #include "sim/report/critical_path_report.h"
@@ -412,6 +413,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_breakdown(out, summary, style);
   print_units(out, summary);
   print_ops(out, record, summary, style);
+  out << all_reduces_text(record, summary);
   print_estimates(out, record, summary, style);
   print_memory(out, record, summary);
   print_losses(out, record);

@@ -14,6 +14,9 @@ double vector_cycles(hlo::HloOpcode opcode);
 /// Start and end of one more kernel: its call, the latency of its first and last DMAs.
 constexpr double kKernelCycles = 1000;
 
+/// What is left of the HBM's rate where reads and writes take turns.
+constexpr double kMixedTrafficRate = 365.0 / 440;
+
 /// A row of 512 bytes that a gather or scatter brings with a DMA of its own.
 constexpr double kGatheredRowCycles = 78;
 

@@ -17,6 +17,9 @@ constexpr std::uint32_t kKernelSmemEnd = 3072;
 constexpr std::uint32_t kLeastSmemWords = 2048;
 constexpr std::uint32_t kLeastXluQueueEntries = 32;
 
+/// Buckets of gradients of the size that takes least, by estimate.
+constexpr std::uint64_t kBucketsByCost = ~std::uint64_t{0};
+
 /// What the compiler knows of the machine: sizes and latencies that its schedules must respect.
 struct Target {
   std::string chip = "v3";  ///< Instruction set: an isa::Generation.
@@ -43,6 +46,9 @@ struct Target {
   double link_bytes_per_cycle = 87;  ///< For the choice of collectives, as what follows.
   std::uint32_t hop_cycles = 940;
   std::uint32_t local_hop_cycles = 282;  ///< Between the cores of a chip.
+  /// Of gradients that are reduced together while kernels behind them run, or kBucketsByCost; 0:
+  /// all at once, and nothing else meanwhile.
+  std::uint64_t bucket_bytes = 0;
 
   /// SMEM words that kernels have for themselves, from kKernelSmemBegin on.
   std::uint32_t kernel_smem_words() const {

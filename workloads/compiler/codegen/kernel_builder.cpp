@@ -98,7 +98,7 @@ std::uint32_t KernelBuilder::allocate_smem(std::uint32_t words) {
 }
 
 std::uint32_t KernelBuilder::allocate_flag() {
-  TPU_CHECK(next_flag_ < kKernelFlagEnd, draft_->name << ": out of sync flags for kernels");
+  TPU_CHECK(next_flag_ < kKernelFlags.end, draft_->name << ": out of sync flags for kernels");
   return next_flag_++;
 }
 

@@ -12,15 +12,12 @@
 
 #include "isa/program.h"
 #include "workloads/compiler/codegen/block.h"
+#include "workloads/compiler/codegen/flag_ranges.h"
 #include "workloads/compiler/codegen/values.h"
 #include "workloads/compiler/target.h"
 
 namespace tpu::compiler {
 
-/// Sync flags that kernels use for themselves while they run; zero when a kernel begins and when it
-/// ends.
-constexpr std::uint32_t kKernelFlagBegin = 32;
-constexpr std::uint32_t kKernelFlagEnd = 64;
 /// SMEM words in which every core finds its chip and its number on the chip.
 constexpr std::uint32_t kChipIdWord = 0;
 constexpr std::uint32_t kCoreIdWord = 1;
@@ -258,7 +255,7 @@ class KernelBuilder {
   std::uint32_t next_vmem_row_ = 0;
   std::uint32_t next_region_ = 1;
   std::uint32_t next_smem_word_ = kKernelSmemBegin;
-  std::uint32_t next_flag_ = kKernelFlagBegin;
+  std::uint32_t next_flag_ = kKernelFlags.begin;
   std::vector<SReg> operands_;
   SReg core_endpoint_;
   PredicateOperand guard_{true};

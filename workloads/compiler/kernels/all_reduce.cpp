@@ -15,14 +15,10 @@ namespace {
 
 constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
 constexpr std::uint32_t kLargestChunk = 256;
-constexpr std::uint32_t kFlagsPerStream = 5;
 constexpr std::uint32_t kRegistersPerTurn = 8;  ///< Of the loop that adds, at most.
 
 /// A chip's entry in the ring table: its place, the chip after it and the one before it.
 constexpr int kTableBits = 10;
-/// Credits of rings other than number 0: behind the flags of kernels.
-constexpr std::uint32_t kRingFlagBegin = 128;
-constexpr std::uint32_t kMostStreams = 4;
 
 struct Stream {
   bool forward = true;
@@ -180,10 +176,11 @@ void AllReduce::prepare_stream(std::uint32_t index) {
   const std::uint64_t rows = std::uint64_t{chunk()} * kRowsPerGranule;
   stream.slots = kernel_.allocate_vmem(2 * rows);
   stream.local = kernel_.allocate_vmem(rows);
-  const std::uint32_t flag = kAllReduceFlagBegin + index * kFlagsPerStream;
+  const std::uint32_t flag = kStreamFlags.begin + index * kFlagsPerStream;
   stream.received = flag;
-  stream.credit =
-      ring_.number == 0 ? flag + 1 : kRingFlagBegin + (ring_.number - 1) * kMostStreams + index;
+  stream.credit = ring_.number == 0
+                      ? flag + 1
+                      : kRingCreditFlags.begin + (ring_.number - 1) * kMostStreams + index;
   stream.sent = flag + 2;
   stream.loaded = flag + 3;
   stream.written = flag + 4;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "isa/program.h"
+#include "workloads/compiler/codegen/flag_ranges.h"
 #include "workloads/compiler/target.h"
 
 namespace tpu::compiler {
@@ -19,7 +20,6 @@ struct Ring {
     return groups.empty() ? target.cores : static_cast<std::uint32_t>(groups[0].size());
   }
 };
-constexpr std::uint32_t kMostRings = 128;
 
 /// What a ring does: sums a range in place, collects the blocks of all members, or sums blocks of
 /// which each member keeps one.
@@ -70,7 +70,7 @@ std::vector<std::uint32_t> ring_of_chips(const Target& target);
 /// A receiver has two slots per stream and gives its sender a credit (a remote sync flag) for each
 /// free one, the first two when it enters the kernel: nobody writes into the memory of a core that
 /// is still busy with another kernel. The flags belong to this kernel alone
-/// (kAllReduceFlagBegin...), since credits may arrive before a core enters it.
+/// (kStreamFlags), since credits may arrive before a core enters it.
 ///
 /// An all-gather (s0: the own block, s1: the blocks of all members in the order of the group) is
 /// the second half of that, a reduce-scatter (s0: the blocks for all members, s1: the sum of those
@@ -78,8 +78,5 @@ std::vector<std::uint32_t> ring_of_chips(const Target& target);
 /// in the ring as in the group, wherever they are.
 isa::Kernel all_reduce_kernel(const AllReduceShape& shape, const Target& target,
                               const Ring& ring = {});
-
-/// Sync flags of the streams: below those that kernels allocate.
-constexpr std::uint32_t kAllReduceFlagBegin = 8;
 
 }  // namespace tpu::compiler

@@ -1,105 +1,34 @@
 #include "workloads/compiler/kernels/exchange.h"
 
-#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
 
-#include "isa/dma_descriptor.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
-#include "workloads/compiler/kernels/remote_dma.h"
+#include "workloads/compiler/kernels/exchange_emitter.h"
 
 namespace tpu::compiler {
 namespace {
 
-constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
-constexpr std::uint32_t kLargestPiece = 4096;  ///< Granules of a DMA.
-/// Flags of the entrance: of everybody in order, and of the other groupings and permutations.
-constexpr std::uint32_t kEntranceFlag = 29;
-constexpr std::uint32_t kGroupEntranceFlagBegin = 640;
-constexpr int kPlaceBits = 11;
-constexpr std::uint32_t kMostCores = 1U << kPlaceBits;
+/// The flags of an exchange among all cores in order, or of another grouping.
+ExchangeFlags flags_of(std::uint32_t number) {
+  ExchangeFlags flags;
+  flags.entered = number == 0 ? kExchangeEntranceFlag.begin : kGroupEntranceFlags.begin + number;
+  return flags;
+}
 
-class Exchange {
- public:
-  Exchange(const char* name, std::uint64_t granules, std::uint32_t number, const Target& target)
-      : target_(target), granules_(granules), kernel_(name, target) {
-    if (number >= kMostRings || target.cores > kMostCores || target.cores_per_chip > 2) {
-      throw WorkloadError("expected exchanges in at most " + std::to_string(kMostRings) +
-                          " different groupings of at most " + std::to_string(kMostCores) +
-                          " cores, two on a chip; found grouping " + std::to_string(number) +
-                          " of " + std::to_string(target.cores) + " cores");
-    }
-    piece_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(granules, kLargestPiece));
-    pieces_ = static_cast<std::uint32_t>((granules + piece_ - 1) / piece_);
-    entered_ = number == 0 ? kEntranceFlag : kGroupEntranceFlagBegin + number;
-    operand_ = kernel_.operand(0);
-    result_ = kernel_.operand(1);
-    chip_ = kernel_.load_smem(kChipIdWord);
-    core_ = kernel_.load_smem(kCoreIdWord);
-    own_ = kernel_.add(kernel_.mul(chip_, target.cores_per_chip), core_);
-    copied_ = kernel_.allocate_flag();
-    dma_ = {kernel_.allocate_smem(8),
-            kernel_.allocate_flag(),
-            kernel_.allocate_flag(),
-            piece_,
-            true,
-            true};
-    region_ = kernel_.allocate_vmem((piece_ * kRowsPerGranule + isa::kSublanes - 1) /
-                                    isa::kSublanes * isa::kSublanes);
-    write_remote_dma(kernel_, dma_, {chip_, core_}, {chip_, core_});
-    kernel_.new_block();
-  }
+void check_number(std::uint32_t number) {
+  if (number < kMostRings) return;
+  throw WorkloadError("expected exchanges in at most " + std::to_string(kMostRings) +
+                      " different groupings of cores, found grouping " + std::to_string(number));
+}
 
- protected:
-  Peer peer(SReg number) {
-    const std::uint32_t per_chip = target_.cores_per_chip;
-    return {kernel_.shift_right(number, per_chip - 1), kernel_.and_(number, per_chip - 1)};
-  }
-  void tell(const Peer& sender) {
-    kernel_.misc(isa::Opcode::kVsyncaddRemote, {remote_flag_address(kernel_, sender, entered_), 1});
-    kernel_.new_block();
-  }
-  /// Pieces of the same length; the last ones may overlap.
-  void for_each_piece(const std::function<void(SReg offset)>& visit) {
-    const auto last = static_cast<std::uint32_t>(granules_ - piece_);
-    kernel_.loop(pieces_, [&](SReg number) {
-      visit(kernel_.min(kernel_.mul(number, piece_), last));
-      kernel_.new_block();
-    });
-  }
-  void send(const Peer& to, SReg from, SReg there) {
-    aim_remote_dma(kernel_, dma_, to);
-    kernel_.new_block();
-    for_each_piece([&](SReg offset) {
-      start_remote_dma(kernel_, dma_, kernel_.add(from, offset), kernel_.add(there, offset));
-    });
-  }
-  void copy(SReg from, SReg to) {
-    for_each_piece([&](SReg offset) {
-      kernel_.dma_in(kernel_.add(from, offset), region_, piece_, copied_);
-      kernel_.wait(copied_, piece_);
-      kernel_.dma_out(region_, kernel_.add(to, offset), piece_, copied_);
-      kernel_.wait(copied_, piece_);
-    });
-  }
-  std::uint32_t sum() const { return pieces_ * piece_; }
-
-  const Target& target_;
-  const std::uint64_t granules_;
-  KernelBuilder kernel_;
-  SReg operand_, result_, chip_, core_;
-  SReg own_;  ///< This core's number.
-  std::uint32_t piece_ = 0, pieces_ = 0, entered_ = 0, copied_ = 0;
-  RemoteDmaWords dma_;
-  VmemRegion region_;
-};
-
-class AllToAll : Exchange {
+class AllToAll : ExchangeEmitter {
  public:
   AllToAll(std::uint64_t granules, const Target& target, const Ring& ring)
-      : Exchange("all-to-all", granules, ring.number, target), members_(ring.members(target)) {
+      : ExchangeEmitter("all-to-all", granules, flags_of(ring.number), target),
+        members_(ring.members(target)) {
     if (!ring.groups.empty()) write_tables(ring);
   }
 
@@ -108,7 +37,7 @@ class AllToAll : Exchange {
     const std::uint32_t others = members_ - 1;
     place_ = first_ ? kernel_.and_(*first_, kMostCores - 1) : own_;
     for_each_other([&](SReg member) { tell(peer(number_of(member))); });
-    kernel_.wait(entered_, others);
+    kernel_.wait(flags_.entered, others);
     const SReg mine = kernel_.mul(place_, block);
     for_each_other([&](SReg member) {
       send(peer(number_of(member)), kernel_.add(operand_, kernel_.mul(member, block)),
@@ -154,11 +83,12 @@ class AllToAll : Exchange {
   SReg place_;
 };
 
-class Permute : Exchange {
+class Permute : ExchangeEmitter {
  public:
   Permute(std::uint64_t granules, const std::vector<std::int64_t>& sources, std::uint32_t number,
           const Target& target)
-      : Exchange("collective-permute", granules, number, target), sources_(sources) {}
+      : ExchangeEmitter("collective-permute", granules, flags_of(number), target),
+        sources_(sources) {}
 
   isa::Kernel build() {
     const SReg entry = kernel_.load_smem(write_table(), own_);
@@ -174,12 +104,11 @@ class Permute : Exchange {
     kernel_.new_block();
     kernel_.if_(receives, [&] { tell(peer(source)); });
     kernel_.if_(sends, [&] {
-      kernel_.wait(entered_, 1);
+      kernel_.wait(flags_.entered, 1);
       send(peer(target), operand_, result_);
     });
     kernel_.if_(keeps, [&] { copy(operand_, result_); });
-    kernel_.if_(has_none,
-                [&] { clear_granules(kernel_, region_, piece_, result_, 0, granules_, copied_); });
+    kernel_.if_(has_none, [&] { clear(result_, 0, granules_); });
     kernel_.if_(sends, [&] { kernel_.wait(dma_.sent, sum()); });
     kernel_.if_(receives, [&] { kernel_.wait(dma_.received, sum()); });
     return kernel_.finish();
@@ -218,11 +147,13 @@ class Permute : Exchange {
 
 isa::Kernel all_to_all_kernel(std::uint64_t block_granules, const Target& target,
                               const Ring& ring) {
+  check_number(ring.number);
   return AllToAll(block_granules, target, ring).build();
 }
 
 isa::Kernel permute_kernel(std::uint64_t granules, const std::vector<std::int64_t>& sources,
                            std::uint32_t number, const Target& target) {
+  check_number(number);
   return Permute(granules, sources, number, target).build();
 }
 

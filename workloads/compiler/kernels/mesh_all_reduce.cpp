@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
 constexpr std::uint32_t kRegistersPerTurn = 8;
-/// Of the entrance: behind the flags of the streams of rings, whose credits come when they like.
-constexpr std::uint32_t kEntranceFlag = 28;
 constexpr std::uint32_t kFieldMask = (1U << kMeshFieldBits) - 1;
 
 int log2(std::uint32_t value) { return value < 2 ? 0 : 1 + log2(value / 2); }
@@ -105,7 +103,7 @@ class MeshAllReduce {
   Line x_, y_;
   Dimension first_, second_;
   RemoteDmaWords exchange_half_, return_half_;
-  std::uint32_t next_flag_ = kKernelFlagBegin;
+  std::uint32_t next_flag_ = kKernelFlags.begin;
 };
 
 void MeshAllReduce::allocate() {
@@ -119,7 +117,7 @@ void MeshAllReduce::allocate() {
   // The last part is added in whole registers, which reach a little into what is behind it.
   arrivals_ = kernel_.allocate_vmem(second_.arrivals + rows((cut_.second - 1) * second_segment()));
   buffers_ = kernel_.allocate_vmem(kMeshBuffers * rows(bucket()));
-  entered_ = kEntranceFlag;
+  entered_ = kMeshEntranceFlag.begin;
   loaded_ = next_flag_++;
   written_ = next_flag_++;
   added_ = next_flag_++;

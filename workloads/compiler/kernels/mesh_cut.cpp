@@ -129,6 +129,12 @@ MeshShape cheapest_mesh_shape(std::uint64_t granules, const Target& target) {
   return goes_along_the_mesh(target) ? cheapest_shape(granules, target).first : MeshShape();
 }
 
+double all_reduce_cycles(const AllReduceShape& shape, const Target& target) {
+  if (shape.mesh.buckets == 0) return ring_cycles(shape, target);
+  const MeshCut cut(target, shape.mesh.y_first);
+  return (shape.mesh.buckets + 2) * bucket_cycles(cut, shape.mesh.bucket_granules, target);
+}
+
 MeshShape mesh_shape(const AllReduceShape& ring_shape, const Target& target, const Ring& ring) {
   if (!ring.groups.empty() || !goes_along_the_mesh(target)) return {};
   const auto [shape, cycles] = cheapest_shape(ring_shape.used_granules, target);

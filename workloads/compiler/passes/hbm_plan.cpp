@@ -9,6 +9,7 @@
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/iteration_place.h"
+#include "workloads/compiler/kernels/bucket_all_reduce.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/rings.h"
 #include "workloads/compiler/passes/storage.h"
@@ -285,13 +286,16 @@ void Planner::add_to_block(std::size_t block, std::size_t storage, std::uint64_t
 
 void Planner::make_blocks() {
   for (const HloInstruction& instruction : entry_.instructions) {
-    if (instruction.opcode != HloOpcode::kAllReduce) continue;
+    const bool is_start = instruction.opcode == HloOpcode::kAllReduceStart;
+    if (instruction.opcode != HloOpcode::kAllReduce && !is_start) continue;
     blocks_.emplace_back();
     for (std::size_t storage : map_.of(instruction.id)) {
+      if (map_.at(storage).all_reduce < 0) continue;  // A landing place.
       add_to_block(blocks_.size() - 1, storage, blocks_.back().size);
     }
-    blocks_.back().size =
-        all_reduce_shape(blocks_.back().size, target_, ring_of(instruction)).granules;
+    std::uint64_t& size = blocks_.back().size;
+    size = is_start ? bucket_shape(size, target_).granules()
+                    : all_reduce_shape(size, target_, ring_of(instruction)).granules;
   }
   for (const HloInstruction& instruction : entry_.instructions) {
     if (instruction.opcode == HloOpcode::kParameter) continue;

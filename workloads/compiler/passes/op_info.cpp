@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/passes/bucket_phases.h"
 #include "workloads/graph/op_info.h"
 
 namespace tpu::compiler {
@@ -79,6 +80,7 @@ isa::OpInfo op_info(const hlo::Module& module, const HloInstruction& instruction
   hlo::HloCostAnalysis analysis(module);
   const Computation& entry = module.entry_computation();
   isa::OpInfo info = hlo::op_info(analysis, entry, instruction);
+  if (is_bucket_phase(instruction)) info.category = "all-reduce";
   info.padded_matmul_flops =
       static_cast<std::uint64_t>(padded_matmul_flops(analysis, entry, instruction, target));
   return info;

@@ -8,6 +8,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/async_pairs.h"
+#include "workloads/compiler/passes/bucket_phases.h"
 #include "workloads/compiler/passes/canonical_forms.h"
 #include "workloads/compiler/passes/collective_forms.h"
 #include "workloads/compiler/passes/collectives.h"
@@ -275,7 +276,7 @@ std::vector<Pass> kernel_rows() {
       {"place_slices_by_iteration", stage, run_place_slices, laid_out, fused},
       {"combine_all_reduces",
        stage,
-       on_module<combine_all_reduces>,
+       with_target<combine_all_reduces>,
        {Fact::kLayouts, Fact::kGroupsNumbered},
        fused},
       {"fuse",
@@ -299,6 +300,14 @@ std::vector<Pass> kernel_rows() {
        {Fact::kFused, Fact::kStoredTypes},
        {},
        {Fact::kScheduled}},
+      {"split_into_phases",
+       stage,
+       with_target<split_into_phases>,
+       {Fact::kScheduled},
+       {},
+       {},
+       {Fact::kWhole},
+       {"combine_all_reduces", "insert_copies"}},
       {"plan_hbm",
        Stage::kPlan,
        run_plan_hbm,

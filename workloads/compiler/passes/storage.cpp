@@ -6,6 +6,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/kernel_sequence.h"
+#include "workloads/compiler/passes/bucket_phases.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/fusion.h"
@@ -65,6 +66,9 @@ StorageMap::StorageMap(const Computation& entry) : of_(entry.instructions.size()
       case HloOpcode::kTuple:
       case HloOpcode::kGetTupleElement:
       case HloOpcode::kAllReduce:
+      case HloOpcode::kAllReduceStart:
+      case HloOpcode::kAsyncUpdate:
+      case HloOpcode::kAllReduceDone:
       case HloOpcode::kWhile:
       case HloOpcode::kDynamicUpdateSlice:
       case HloOpcode::kScatter:
@@ -89,20 +93,24 @@ StorageMap::StorageMap(const Computation& entry) : of_(entry.instructions.size()
 void StorageMap::define(const HloInstruction& instruction, Storage::Kind kind) {
   const Shape& shape = instruction.shape;
   const std::size_t leaves = shape.is_tuple() ? shape.elements.size() : 1;
-  for (std::size_t leaf = 0; leaf < leaves; ++leaf) {
-    Storage storage;
-    storage.kind = kind;
-    storage.shape = shape.is_tuple() ? shape.elements[leaf] : shape;
-    if (storage.shape.is_tuple()) {
-      throw WorkloadError(instruction.name + ": expected arrays or a tuple of arrays, found " +
-                          to_string(shape, false) + "; nested tuples have no place in memory");
-    }
-    storage.definer = instruction.id;
-    storage.last_use = kind == Storage::Kind::kParameter ? -1 : instruction.id;
-    storage.leaf = static_cast<std::int64_t>(leaf);
-    of_[static_cast<std::size_t>(instruction.id)].push_back(storages_.size());
-    storages_.push_back(std::move(storage));
+  for (std::size_t leaf = 0; leaf < leaves; ++leaf) define_leaf(instruction, kind, leaf);
+}
+
+void StorageMap::define_leaf(const HloInstruction& instruction, Storage::Kind kind,
+                             std::size_t leaf) {
+  const Shape& shape = instruction.shape;
+  Storage storage;
+  storage.kind = kind;
+  storage.shape = shape.is_tuple() ? shape.elements[leaf] : shape;
+  if (storage.shape.is_tuple()) {
+    throw WorkloadError(instruction.name + ": expected arrays or a tuple of arrays, found " +
+                        to_string(shape, false) + "; nested tuples have no place in memory");
   }
+  storage.definer = instruction.id;
+  storage.last_use = kind == Storage::Kind::kParameter ? -1 : instruction.id;
+  storage.leaf = static_cast<std::int64_t>(leaf);
+  of_[static_cast<std::size_t>(instruction.id)].push_back(storages_.size());
+  storages_.push_back(std::move(storage));
 }
 
 void StorageMap::share(const Computation& entry, const HloInstruction& instruction) {
@@ -111,6 +119,7 @@ void StorageMap::share(const Computation& entry, const HloInstruction& instructi
     mine = {of(instruction.operands[0]).at(static_cast<std::size_t>(instruction.tuple_index))};
     return;
   }
+  if (is_bucket_phase(instruction)) return share_bucket(instruction);
   for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
     const InstructionId operand = instruction.operands[i];
     if (!is_bookkeeping(instruction) && !works_in_place(instruction, i)) continue;
@@ -121,6 +130,26 @@ void StorageMap::share(const Computation& entry, const HloInstruction& instructi
     storage.all_reduce = instruction.id;
     storage.all_reduce_leaf = static_cast<std::int64_t>(mine.size()) - 1;
   }
+}
+
+/// The arrays that are reduced stay where they are; beside them a start has a landing place, which
+/// the update reads for the last time.
+void StorageMap::share_bucket(const HloInstruction& phase) {
+  const auto own = [&]() -> std::vector<std::size_t>& {
+    return of_[static_cast<std::size_t>(phase.id)];
+  };
+  std::vector<std::size_t> arrays;
+  for (InstructionId operand : phase.operands) {
+    arrays.insert(arrays.end(), of(operand).begin(), of(operand).end());
+  }
+  const bool is_start = phase.opcode == HloOpcode::kAllReduceStart;
+  if (phase.opcode == HloOpcode::kAsyncUpdate) arrays.pop_back();
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    storages_[arrays[i]].all_reduce = phase.id;
+    storages_[arrays[i]].all_reduce_leaf = static_cast<std::int64_t>(i);
+  }
+  own() = std::move(arrays);
+  if (is_start) define_leaf(phase, Storage::Kind::kResult, phase.shape.elements.size() - 1);
 }
 
 void StorageMap::use(std::size_t storage, const HloInstruction& user) {

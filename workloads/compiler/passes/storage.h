@@ -37,6 +37,8 @@ class StorageMap {
 
  private:
   void define(const hlo::HloInstruction& instruction, Storage::Kind kind);
+  void define_leaf(const hlo::HloInstruction& instruction, Storage::Kind kind, std::size_t leaf);
+  void share_bucket(const hlo::HloInstruction& phase);
   void use(std::size_t storage, const hlo::HloInstruction& user);
   void share(const hlo::Computation& entry, const hlo::HloInstruction& instruction);
 

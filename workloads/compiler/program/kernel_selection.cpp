@@ -5,9 +5,11 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/kernels/bucket_all_reduce.h"
 #include "workloads/compiler/kernels/exchange.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/replica_id.h"
+#include "workloads/compiler/passes/bucket_phases.h"
 #include "workloads/compiler/passes/rings.h"
 
 namespace tpu::compiler {
@@ -38,6 +40,12 @@ HloOpcode heart_of(const hlo::Module& module, const HloInstruction& instruction)
                       to_string(instruction.shape));
 }
 
+std::uint64_t operand_granules(const Computation& entry, const HloInstruction& instruction) {
+  std::uint64_t sum = 0;
+  for (hlo::InstructionId operand : instruction.operands) sum += granules(entry.at(operand).shape);
+  return sum;
+}
+
 isa::Kernel ring_kernel(const Computation& entry, const HloInstruction& instruction,
                         const Target& target) {
   const Ring ring = ring_of(instruction);
@@ -63,6 +71,18 @@ isa::Kernel ring_kernel(const Computation& entry, const HloInstruction& instruct
   }
 }
 
+/// A phase of a bucket.
+isa::Kernel phase_kernel(const Computation& entry, const HloInstruction& phase,
+                         const Target& target) {
+  const bool is_start = phase.opcode == HloOpcode::kAllReduceStart;
+  // A start's result has the landing place, too.
+  const std::uint64_t reduced = is_start ? operand_granules(entry, phase) : granules(phase.shape);
+  const BucketPhase which = is_start                                  ? BucketPhase::kScatter
+                            : phase.opcode == HloOpcode::kAsyncUpdate ? BucketPhase::kSum
+                                                                      : BucketPhase::kGather;
+  return bucket_kernel(which, bucket_shape(reduced, target), bucket_number(phase), target);
+}
+
 }  // namespace
 
 isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruction,
@@ -72,6 +92,7 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
     return lower_sequence(module, instruction, target, loop).kernel;
   }
   const auto with = [&](auto lower) { return lower(module, entry, instruction, target).kernel; };
+  if (is_bucket_phase(instruction)) return phase_kernel(entry, instruction, target);
   switch (heart_of(module, instruction)) {
     case HloOpcode::kDot:
       return with(lower_dot);

@@ -5,6 +5,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/infeed.h"
+#include "workloads/compiler/passes/bucket_phases.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -101,6 +102,12 @@ std::vector<CallOperand> addresses(const HbmPlan& plan, const Computation& entry
       all.push_back({static_cast<std::uint32_t>(granules[i]), steps[i]});
     }
   };
+  if (is_bucket_phase(instruction)) {
+    // The arrays, one behind the other, and the landing place of a start.
+    const bool is_start = instruction.opcode == HloOpcode::kAllReduceStart;
+    add(is_start ? instruction.id : instruction.operands[0]);
+    return {all.front(), all.back()};
+  }
   if (instruction.opcode == HloOpcode::kAllReduce) {
     return {{static_cast<std::uint32_t>(
                  plan.granules_of[static_cast<std::size_t>(instruction.id)].at(0)),

@@ -15,7 +15,7 @@ using isa::Operand;
 constexpr std::uint32_t kTripWords = 64;
 constexpr std::uint32_t kMostLoops = 64;
 constexpr std::uint32_t kFetchedWords = 256;
-constexpr std::uint32_t kFetchFlag = kKernelFlagBegin;  // No kernel runs meanwhile.
+constexpr std::uint32_t kFetchFlag = kKernelFlags.begin;  // No kernel runs meanwhile.
 static_assert(kFetchedWords + isa::kHbmGranuleBytes / isa::kSmemWordBytes <= kKernelSmemBegin);
 
 isa::Address smem_word(std::uint32_t word) {

@@ -1,0 +1,65 @@
+#include "sim/report/all_reduce_report.h"
+
+#include <gtest/gtest.h>
+
+namespace tpu::report::all_reduce_report_test {
+namespace {
+
+/// Ops with so many cycles, of one step.
+traces::RunRecord record_of(const std::vector<std::pair<std::string, std::string>>& ops) {
+  traces::RunRecord record;
+  for (const auto& [name, category] : ops) {
+    record.ops.emplace_back();
+    record.ops.back().name = name;
+    record.ops.back().category = category;
+  }
+  return record;
+}
+
+Summary summary_of(const std::vector<double>& cycles) {
+  Summary summary;
+  summary.steps.resize(1);
+  // Most expensive first: not the order of the program.
+  for (std::size_t i = cycles.size(); i-- > 0;) {
+    summary.ops.emplace_back();
+    summary.ops.back().op = static_cast<std::uint32_t>(i);
+    summary.ops.back().cycles = cycles[i];
+  }
+  return summary;
+}
+
+TEST(AllReduceReport, KernelsBetweenAStartAndItsEndAreBesideIt) {
+  const traces::RunRecord record = record_of({{"dot.1", "convolution"},
+                                              {"r0.scatter", "all-reduce"},
+                                              {"dot.2", "convolution"},
+                                              {"r1.scatter", "all-reduce"},
+                                              {"r0.sum", "all-reduce"},
+                                              {"dot.3", "convolution"},
+                                              {"r0", "all-reduce"},
+                                              {"dot.4", "convolution"},
+                                              {"r1.sum", "all-reduce"},
+                                              {"r1", "all-reduce"},
+                                              {"r2", "all-reduce"}});
+  const Summary summary = summary_of({1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024});
+  const std::vector<AllReduceTime> times = all_reduce_times(record, summary);
+  const double ms = record.params.seconds(1) * 1e3;
+  ASSERT_EQ(times.size(), 3U);
+  EXPECT_EQ(times[0].name, "r0");
+  EXPECT_DOUBLE_EQ(times[0].exposed_ms, (2 + 16 + 64) * ms);
+  EXPECT_DOUBLE_EQ(times[0].beside_ms, (4 + 32) * ms);
+  EXPECT_EQ(times[1].name, "r1");
+  EXPECT_DOUBLE_EQ(times[1].exposed_ms, (8 + 256 + 512) * ms);
+  EXPECT_DOUBLE_EQ(times[1].beside_ms, (32 + 128) * ms);
+  EXPECT_DOUBLE_EQ(times[2].exposed_ms, 1024 * ms);
+  EXPECT_EQ(times[2].beside_ms, 0);
+  EXPECT_NE(all_reduces_text(record, summary).find("r1"), std::string::npos);
+  EXPECT_EQ(all_reduces_json(record, summary).size(), 3U);
+}
+
+TEST(AllReduceReport, OneThatEverybodyWaitsForHasNoTable) {
+  const traces::RunRecord record = record_of({{"dot.1", "convolution"}, {"r", "all-reduce"}});
+  EXPECT_EQ(all_reduces_text(record, summary_of({1, 2})), "");
+}
+
+}  // namespace
+}  // namespace tpu::report::all_reduce_report_test
