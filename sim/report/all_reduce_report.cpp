@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/report/text_layout.h"
+
 namespace tpu::report {
 namespace {
 
