@@ -55,16 +55,16 @@ std::string all_reduces_text(const traces::RunRecord& record, const Summary& sum
   const bool hides = std::any_of(times.begin(), times.end(),
                                  [](const AllReduceTime& time) { return time.beside_ms > 0; });
   if (!hides) return "";
-  std::vector<std::vector<std::string>> rows{{"All-reduces", "exposed ms", "beside others ms"}};
+  std::vector<std::vector<std::string>> rows{{"", "exposed ms", "beside others ms"}};
   double exposed = 0;
   for (const AllReduceTime& time : times) {
-    rows.push_back({"  " + time.name, fixed(time.exposed_ms, 3), fixed(time.beside_ms, 3)});
+    rows.push_back({time.name, fixed(time.exposed_ms, 3), fixed(time.beside_ms, 3)});
     exposed += time.exposed_ms;
   }
-  rows.push_back({"  all", fixed(exposed, 3), ""});
-  return "\n" + columns(rows) +
-         "  exposed: a step's time in its kernels; beside others: kernels that run from its start "
-         "to its end\n";
+  rows.push_back({"all", fixed(exposed, 3), ""});
+  return "All-reduces of a step\n" + columns(rows) +
+         "  exposed: time in its kernels; beside others: kernels that run from its start to its "
+         "end\n\n";
 }
 
 Json all_reduces_json(const traces::RunRecord& record, const Summary& summary) {

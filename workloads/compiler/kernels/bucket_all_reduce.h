@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "isa/program.h"
+#include "workloads/compiler/codegen/flag_ranges.h"
 #include "workloads/compiler/target.h"
 
 namespace tpu::compiler {

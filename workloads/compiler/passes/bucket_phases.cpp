@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "workloads/compiler/codegen/flag_ranges.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/bucket_all_reduce.h"
