@@ -435,6 +435,29 @@ TEST(FoldedNetwork, OneEventForAllMembers) {
   EXPECT_EQ(events[0].from, 6u);
 }
 
+/// Behind a slow link the last bytes come late, however fast the next link is: at all members, or
+/// the class splits.
+TEST(FoldedNetwork, TheTailWaitsBehindASlowLink) {
+  const CoreClasses classes({0, 4}, 8, true);
+  MachineParams params = slice(4, 1, true, false);
+  params.ici.slow_links = "0-1=65600 2-3=65600";  // A tenth of the others.
+  FoldedNetwork network(params, classes);
+  network.send(message(0, {4, 0}, 4100), 10);
+  network.depart(10);
+  network.take_events(10 + 470);  // It has left.
+  network.depart(10 + 940);
+  const auto next = network.next_event();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->cycle, 10u + 470 + 2 * 940);
+
+  params.ici.slow_links = "1-2=65600";  // Of one member alone, on its second hop.
+  FoldedNetwork uneven(params, classes);
+  uneven.send(message(0, {4, 0}, 4100), 10);
+  uneven.depart(10);
+  uneven.take_events(10 + 47);
+  EXPECT_EQ(split_of([&] { uneven.depart(10 + 940); }), std::make_pair(0u, std::size_t{2}));
+}
+
 TEST(FoldedNetwork, AClassSplitsOfWhichNotAllReceive) {
   CoreClasses classes({0, 2, 4, 6}, 8, true);
   classes.split(0, {0, 1, 1, 1});
