@@ -34,6 +34,7 @@ std::vector<std::vector<Edge>> find_edges(const MachineParams& params,
                                           const std::vector<Core*>& waiting) {
   std::vector<std::vector<Edge>> edges(waiting.size());
   std::vector<std::uint32_t> flags;
+  flags.reserve(waiting.size());
   for (const Core* core : waiting) flags.push_back(core->flags().wait().flag);
   for (std::size_t b = 0; b < waiting.size(); ++b) {
     std::vector<bool> known(waiting.size(), false);

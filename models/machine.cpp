@@ -292,6 +292,7 @@ CoreClasses Machine::Impl::first_classes(const RunOptions& options,
 RunResult Machine::Impl::run(const RunOptions& options) {
   std::vector<std::uint32_t> numbers = options.cores;
   if (numbers.empty()) {
+    numbers.reserve(params_.cores());
     for (std::uint32_t core = 0; core < params_.cores(); ++core) numbers.push_back(core);
   }
   for (std::uint32_t core : numbers) check_core(core);
@@ -453,6 +454,7 @@ std::vector<std::string> Machine::Impl::notes(const std::vector<Core*>& cores,
     assumed.insert(buffers.begin(), buffers.end());
   }
   std::vector<std::string> names;
+  names.reserve(assumed.size());
   for (const std::uint32_t buffer : assumed) names.push_back(program_.buffers[buffer].name);
   if (!names.empty()) {
     const std::string from = options.inputs ? options.inputs_from : "zeros, for nobody gave them";

@@ -47,7 +47,7 @@ class Dump {
 
   /// Declares a signal; `type` is "string 1" or "wire 32".
   std::string signal(const std::string& type, const std::string& name) {
-    const std::string code = code_of(signals_++);
+    std::string code = code_of(signals_++);
     header_ += "    $var " + type + " " + code + " " + name + " $end\n";
     return code;
   }

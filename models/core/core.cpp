@@ -70,6 +70,7 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
 
 void Core::start_of_simulation() {
   std::vector<MatrixPort*> arrays;
+  arrays.reserve(static_cast<std::size_t>(out_mxu.size()));
   for (int u = 0; u < out_mxu.size(); ++u) arrays.push_back(out_mxu[u]);
   if (!arrays.empty()) sequencer_->use_arrays(arrays);
   wake_at(0);

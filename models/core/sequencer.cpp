@@ -698,7 +698,7 @@ void Sequencer::call() {
 
 void Sequencer::return_from_kernel() {
   graph_.pass(position());
-  const Frame frame = std::move(frames_.back());
+  const Frame frame = frames_.back();
   frames_.pop_back();
   const Counters own = counters() - frame.before;
   OpResult& op = result_.ops[frame.op];

@@ -81,7 +81,8 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
   const double chips =
       reruns.with([](MachineParams& changed) { changed.input.images = 0; }).examples_per_s;
   const std::size_t a_host = std::size_t{params.host.chips} * params.cores_per_chip;
-  const auto hosts = static_cast<double>((workload.cores.size() + a_host - 1) / a_host);
+  const std::size_t whole_hosts = (workload.cores.size() + a_host - 1) / a_host;
+  const auto hosts = static_cast<double>(whole_hosts);
   const LoaderStage bound = slowest(params, bytes);
   std::vector<std::string> verdict = {std::string(bound.name) + " bounds the input at " +
                                       rate(bound.examples_per_s * hosts) + "; the chips take " +

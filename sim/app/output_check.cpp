@@ -218,6 +218,7 @@ std::string check_text(const std::vector<report::CheckedOutput>& checks) {
     return std::isnan(a.error) != std::isnan(b.error) ? std::isnan(a.error) : a.error > b.error;
   });
   std::vector<double> errors;
+  errors.reserve(checks.size());
   for (const report::CheckedOutput& check : checks) {
     errors.push_back(std::isnan(check.error) ? INFINITY : check.error);
   }

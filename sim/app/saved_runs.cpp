@@ -18,6 +18,7 @@ ExitCode report_runs(const Arguments& arguments) {
     records.push_back(traces::read_run_file(path));
   }
   std::vector<report::Summary> summaries;
+  summaries.reserve(records.size());
   for (const traces::RunRecord& record : records) summaries.push_back(report::summarize(record));
   OutputFile file(arguments.output);
   file.write(report::html_report(records, summaries));

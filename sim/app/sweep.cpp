@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <set>
@@ -25,7 +26,7 @@ std::string folder_of(const Arguments& arguments) {
 
 /// "1 min 20 s", "1 h 5 min".
 std::string duration(double seconds) {
-  const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+  const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
   const auto part = [](std::uint64_t n, const char* unit) {
     return std::to_string(n) + " " + unit;
   };

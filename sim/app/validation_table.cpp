@@ -102,7 +102,7 @@ void ValidationTable::print_tilings(const ValidatedTilings& tilings) const {
   std::vector<ValidatedProgram> kept;
   std::copy_if(all.begin(), all.end(), std::back_inserter(kept),
                [](const ValidatedProgram& program) { return program.excluded.empty(); });
-  print_errors(("tilings of " + tilings.name).c_str(), summarize_errors(all, Rows::kAll),
+  print_errors("tilings of " + tilings.name, summarize_errors(all, Rows::kAll),
                summarize_errors(all, Rows::kKept));
   out_ << formatted("  rank correlation with silicon: %.3f over all, %.3f over the kept\n",
                     rank_correlation(all), rank_correlation(kept));

@@ -207,7 +207,7 @@ void prepare_hlo(const Arguments& arguments, const MachineParams& params,
 
 /// The file of a captured folder that our compiler compiles.
 std::string captured_module(const std::string& folder) {
-  const std::string before = xla::hlo_before_optimisation(folder);
+  std::string before = xla::hlo_before_optimisation(folder);
   if (before.empty()) {
     throw WorkloadError(folder +
                         ": --compiler tpusim compiles before.hlo.gz, which is not in this folder");

@@ -9,6 +9,7 @@ std::vector<ParameterDifference> differing_parameters(
     const std::vector<traces::RunRecord>& records) {
   std::vector<ParameterDifference> differences;
   std::vector<std::vector<ParameterValue>> tables;
+  tables.reserve(records.size());
   for (const traces::RunRecord& record : records) tables.push_back(parameter_table(record.params));
   if (tables.empty()) return differences;
   for (std::size_t i = 0; i < tables[0].size(); ++i) {

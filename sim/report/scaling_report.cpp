@@ -1,5 +1,7 @@
 #include "sim/report/scaling_report.h"
 
+#include <cmath>
+
 namespace tpu::report {
 namespace {
 
@@ -19,7 +21,7 @@ std::vector<std::string> row(const ScalingPoint& point, const ScalingRun& run,
           grouped(point.cores),
           grouped(run.batch),
           fixed(run.step_ms, 2),
-          grouped(static_cast<std::uint64_t>(run.examples_per_s + 0.5)),
+          grouped(static_cast<std::uint64_t>(std::llround(run.examples_per_s))),
           percent(efficiency(run, point.cores, first)),
           fixed(run.all_reduce_ms, 2)};
 }

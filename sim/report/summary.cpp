@@ -225,6 +225,7 @@ std::vector<std::pair<std::uint32_t, double>> late_cores_of(const RunResult& res
     for (const auto& [late, waits] : core.waited_for) waited[late] += waits;
   }
   std::vector<std::pair<std::uint32_t, double>> late;
+  late.reserve(waited.size());
   for (const auto& [core, waits] : waited) {
     late.emplace_back(core, ratio(static_cast<double>(waits), cycles));
   }

@@ -33,7 +33,7 @@ std::vector<WhatIf> ranked(const traces::RunRecord& record, const Summary& summa
   return results;
 }
 
-std::string lowered(std::string name) {
+std::string lowered(const std::string& name) {
   return name == "infeed free" ? "a free infeed"
          : name == "HBM free"  ? "a free HBM"
          : name == "ICI free"  ? "a free ICI"

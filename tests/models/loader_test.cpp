@@ -43,6 +43,14 @@ double rate_of(const MachineParams& params, std::uint64_t examples = 64,
          (static_cast<double>(end - half) / kCyclesPerSecond);
 }
 
+TEST(Loader, ADatasetOfOneImageIsRead) {
+  MachineParams params = thread_bound(1);
+  params.input.images = 1;
+  EXPECT_TRUE(Loader::is_described(params));
+  params.input.images = 0;
+  EXPECT_FALSE(Loader::is_described(params));
+}
+
 TEST(Loader, ThreadsShareTheWork) {
   EXPECT_NEAR(rate_of(thread_bound(1)), 1000, 1);
   EXPECT_NEAR(rate_of(thread_bound(4)), 4000, 4);
