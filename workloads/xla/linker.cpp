@@ -48,6 +48,13 @@ std::uint64_t granules(std::uint64_t bytes) {
   return (bytes + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes;
 }
 
+/// XLA's own allocations in HBM lie at multiples of 16 KiB, in every listing of v2 and v3.
+constexpr std::uint64_t kAlignmentGranules = 16;
+
+std::uint64_t aligned(std::uint64_t granule) {
+  return (granule + kAlignmentGranules - 1) / kAlignmentGranules * kAlignmentGranules;
+}
+
 /// End of the program-relative allocations of one memory, in bytes.
 std::uint64_t end_of(const isa::PackedListing& packed, ListingSpace space) {
   std::uint64_t end = 0;
@@ -259,9 +266,10 @@ void Linker::note_fixed_smem(const isa::PackedListing& packed) {
   }
 }
 
+/// Every buffer begins where XLA begins its temporaries.
 std::uint64_t Linker::place(std::uint64_t bytes) {
   const std::uint64_t granule = next_granule_;
-  next_granule_ += std::max<std::uint64_t>(granules(bytes), 1);
+  next_granule_ = aligned(granule + std::max<std::uint64_t>(granules(bytes), 1));
   return granule;
 }
 
@@ -430,7 +438,7 @@ void Linker::place_temporaries() {
     }
     program_.buffers.push_back(std::move(buffer));
   }
-  next_granule_ += granules(end_of(top_packed_, ListingSpace::kHbm));
+  next_granule_ = aligned(next_granule_ + granules(end_of(top_packed_, ListingSpace::kHbm)));
   scratch_ = next_granule_;
   next_granule_ += granules(scratch_bytes_);
 }

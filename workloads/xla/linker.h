@@ -79,8 +79,8 @@ class Linker {
   std::vector<ScratchUse> scratch_uses_;
   std::uint64_t scratch_bytes_ = 0;
 
-  std::uint64_t next_granule_ = 1;
-  std::uint64_t temporaries_ = 0;  ///< First granule.
+  std::uint64_t next_granule_ = 16;  ///< 16 KiB that no buffer has: the address 0 is none.
+  std::uint64_t temporaries_ = 0;    ///< First granule.
   std::uint64_t scratch_ = 0;
   std::uint32_t output_pointer_ = 0;
   std::unordered_map<std::uint32_t, std::uint64_t> placed_;  ///< Allocation to address in the code.
