@@ -117,6 +117,7 @@ TEST(CapturedFolder, PlacesBuffersApartButForAliasesAndTemporaries) {
   std::size_t outputs_in_parameters = 0;
   for (const isa::Buffer& buffer : program.buffers) {
     EXPECT_GE(buffer.granule, 1u);
+    EXPECT_EQ(buffer.granule % 16, 0u) << buffer.name;  // as XLA's own offsets are
     EXPECT_LE(buffer.granule * 1024 + buffer.bytes, program.hbm_peak_bytes);
     if (buffer.role == BufferRole::kTemporary) continue;
     const bool shared = ranges.count(buffer.granule) != 0;
