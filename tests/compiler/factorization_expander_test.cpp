@@ -161,6 +161,50 @@ TEST(FactorizationExpander, SolutionsOfTriangularSystemsSolveThem) {
   }
 }
 
+/// Of one triangle; the second matrix has an eigenvalue twice and nothing to turn, odd sizes are
+/// padded.
+TEST(EigenExpander, VectorsAndValuesOfEighAreThoseOfTheMatrix) {
+  for (const auto& [size, lower] :
+       std::vector<std::pair<std::size_t, bool>>{{1, true}, {2, false}, {5, true}, {8, true}}) {
+    SCOPED_TRACE(size);
+    const Batch root = random_batch(2, size, size, 8);
+    Batch matrix = root;
+    for (std::size_t i = 0; i < size; ++i) {
+      for (std::size_t j = 0; j < size; ++j) {
+        matrix.at(0, i, j) = root.at(0, i, j) + root.at(0, j, i);
+        matrix.at(1, i, j) = i != j ? 0 : i < 2 ? -1 : 1 - static_cast<double>(i);
+      }
+    }
+    Batch given = matrix;
+    for (std::size_t i = 0; i < size; ++i) {
+      for (std::size_t j = i + 1; j < size; ++j) {
+        (lower ? given.at(0, i, j) : given.at(0, j, i)) = 7;
+      }
+    }
+    const std::string types = "(" + given.type() + ", f32[2," + std::to_string(size) + "])";
+    const auto results =
+        results_of("HloModule t\n\nENTRY %main (a: " + given.type() + ") -> " + types +
+                       " {\n  %a = " + given.type() + " parameter(0)\n  ROOT %e = " + types +
+                       " custom-call(%a), custom_call_target=\"Eigh\", backend_config=\"" +
+                       (lower ? "1" : "0") + ",1,100,1e-6\"\n}\n",
+                   {given});
+    Batch vectors(2, size, size), scaled(2, size, size), unit(2, size, size);
+    vectors.elements = scaled.elements = results[0];
+    for (std::size_t m = 0; m < 2; ++m) {
+      for (std::size_t j = 0; j < size; ++j) {
+        const double value = results[1][m * size + j];
+        if (j > 0) {
+          EXPECT_LE(results[1][m * size + j - 1], value);
+        }
+        for (std::size_t i = 0; i < size; ++i) scaled.at(m, i, j) *= value;
+        unit.at(m, j, j) = 1;
+      }
+    }
+    expect_close(product(scaled, transposed(vectors)), matrix);
+    expect_close(product(vectors, transposed(vectors)), unit);
+  }
+}
+
 TEST(FactorizationExpander, FactorsOfLuAreThoseOfTheMatrixWithItsRowsInOrder) {
   for (const auto& [rows, columns] :
        std::vector<std::pair<std::size_t, std::size_t>>{{12, 12}, {17, 5}, {6, 11}}) {

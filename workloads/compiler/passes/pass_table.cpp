@@ -18,6 +18,7 @@
 #include "workloads/compiler/passes/copy_steps.h"
 #include "workloads/compiler/passes/custom_calls.h"
 #include "workloads/compiler/passes/empty_arrays.h"
+#include "workloads/compiler/passes/eigen_expander.h"
 #include "workloads/compiler/passes/factorization_expander.h"
 #include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/hbm_plan.h"
@@ -163,6 +164,11 @@ std::vector<Pass> whole_module_rows() {
       {"expand_factorizations",
        Stage::kWhole,
        on_module<expand_factorizations>,
+       {Fact::kWhole, Fact::kInWords},
+       {Fact::kOutlined}},
+      {"expand_eigenvalues",
+       Stage::kWhole,
+       on_module<expand_eigenvalues>,
        {Fact::kWhole, Fact::kInWords},
        {Fact::kOutlined}},
       {"number_rings",
