@@ -281,6 +281,43 @@ ENTRY main {
   check_hlo(text("1,3"));
 }
 
+/// The first layer of an image network and the gradient of its kernel: with three features in the
+/// lanes the four pixels of a stride of two become features. A hundred fill the lanes already.
+TEST(ConvolutionForms, StridesOfFewFeaturesBecomeFeatures) {
+  const auto text = [](int features) {
+    const bool few = features == 3;
+    const std::string images = "f32[4,16,16," + std::to_string(features) + "]";
+    const std::string size = few ? "7x7" : "5x5", pad = few ? "2_3x2_3" : "1_2x1_2";
+    const std::string kernel =
+        "f32[" + (few ? std::string("7,7,3") : "5,5," + std::to_string(features)) + ",136]";
+    return "HloModule stem\nENTRY main {\n  x = " + images + " parameter(0)\n  w = " + kernel +
+           " parameter(1)\n  g = f32[4,8,8,136] parameter(2)\n  y = f32[4,8,8,136] "
+           "convolution(x, " +
+           "w), window={size=" + size + " stride=2x2 pad=" + pad +
+           "}, dim_labels=b01f_01io->b01f\n  dw = " + kernel +
+           " convolution(x, g), window={size=8x8 pad=" + pad + " rhs_dilate=2x2}, " +
+           "dim_labels=f01b_i01o->01bf\n  ROOT t = (f32[4,8,8,136], " + kernel +
+           ") tuple(y, dw)\n}\n";
+  };
+  const auto positions = [&](int features) {
+    hlo::Module module = hlo::read_hlo_text("test.hlo", text(features));
+    compiler::rewrite_convolutions(module, {});
+    hlo::verify(module);
+    std::vector<std::int64_t> all;
+    for (const hlo::HloInstruction& made : module.entry_computation().instructions) {
+      if (made.opcode != hlo::HloOpcode::kConvolution) continue;
+      const bool gradient = compiler::has_large_window(made);
+      all.push_back(gradient ? made.shape.dimensions[0] * made.shape.dimensions[1]
+                             : made.window[0].size * made.window[1].size);
+      all.push_back(module.entry_computation().at(made.operands[0]).shape.dimensions[3]);
+    }
+    return all;
+  };
+  EXPECT_EQ(positions(3), (std::vector<std::int64_t>{16, 12, 16, 12}));
+  EXPECT_EQ(positions(100), (std::vector<std::int64_t>{25, 100, 25, 100}));
+  check_hlo(text(3));
+}
+
 /// The gradient of the kernel of a transposed convolution has zeros between the pixels of its
 /// input.
 TEST(ConvolutionForms, AKernelGradientWithABaseDilationExchangesItsOperands) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -55,6 +57,25 @@ bool is_plain_product(const ConvolutionProblem& problem) {
                       "weight gradient");
 }
 
+/// What the search for a kernel expects; throws WorkloadError where there is none.
+double expected_cycles(const ConvolutionProblem& problem, const Target& target) {
+  if (problem.is_depthwise) {
+    check_depthwise_fits(problem, target);
+    return 0;
+  }
+  if (problem.batch_in_lanes) {
+    return problem.contracts_rows ? find_lanes_weights_tiling(problem, target).cycles
+                                  : find_lanes_tiling(problem, target).cycles;
+  }
+  if (is_plain_product(problem)) {
+    DotProblem dot = as_product(problem);
+    exchange_where_cheaper(dot);
+    return find_dot_tiling(dot, target).cycles;
+  }
+  return problem.contracts_rows ? find_weights_tiling(problem, target).cycles
+                                : find_convolution_tiling(problem, target).cycles;
+}
+
 }  // namespace
 
 bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
@@ -70,18 +91,26 @@ bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::S
     ConvolutionProblem problem = convolution_problem(convolution, input, window, result);
     problem.has_epilogue = !problem.is_depthwise;
     if (problem.has_epilogue) problem.epilogue_types = read;
-    if (problem.is_depthwise) {
-      check_depthwise_fits(problem, target);
-    } else if (problem.batch_in_lanes) {
-      problem.contracts_rows ? void(find_lanes_weights_tiling(problem, target))
-                             : void(find_lanes_tiling(problem, target));
-    } else if (!is_plain_product(problem)) {
-      problem.contracts_rows ? void(find_weights_tiling(problem, target))
-                             : void(find_convolution_tiling(problem, target));
+    if (problem.is_depthwise || problem.batch_in_lanes || !is_plain_product(problem)) {
+      expected_cycles(problem, target);
     }
     return true;
   } catch (const WorkloadError&) {
     return false;
+  }
+}
+
+std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
+                                         const hlo::Shape& input, const hlo::Shape& window,
+                                         const Target& target) {
+  try {
+    const ConvolutionProblem problem =
+        convolution_problem(convolution, input, window, convolution.shape);
+    const double moved = static_cast<double>(input.padded_bytes() + window.padded_bytes() +
+                                             convolution.shape.padded_bytes());
+    return std::max(expected_cycles(problem, target), moved / target.hbm_bytes_per_cycle);
+  } catch (const WorkloadError&) {
+    return std::nullopt;
   }
 }
 

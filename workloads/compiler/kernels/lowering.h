@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "isa/program.h"
 #include "workloads/compiler/target.h"
@@ -40,6 +42,12 @@ bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::S
                             const std::vector<hlo::ElementType>& read, const Target& target);
 bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
                             const hlo::Shape& window, const Target& target);
+
+/// What the search for that kernel expects of the product by itself; absent where there is none. Of
+/// a depthwise convolution no more than what its arrays take to and from HBM.
+std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
+                                         const hlo::Shape& input, const hlo::Shape& window,
+                                         const Target& target);
 
 /// Lowers an elementwise operation, a broadcast, an iota or a reduction, or a loop or input fusion
 /// of them, with one or several results. A result may lie in the memory of an operand of the same

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "sim/base/ceil_divide.h"
@@ -11,6 +12,7 @@
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/convolution_steps.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/window_features.h"
 
 namespace tpu::compiler {
 
@@ -37,9 +39,9 @@ class ConvolutionForms {
   /// side: once more where it has changed.
   void run() {
     for (int round = 0; round < 3; ++round) {
-      const bool in_lanes = has_batch_in_lanes(module_.entry_computation());
-      if (round > 0 && in_lanes == batch_in_lanes_) return;
-      batch_in_lanes_ = in_lanes;
+      const ConvolutionSides sides(module_.entry_computation(), target_);
+      if (sides_ && sides == *sides_) return;
+      sides_ = sides;
       known_.clear();
       const std::size_t count = module_.entry_computation().instructions.size();
       for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
@@ -53,7 +55,9 @@ class ConvolutionForms {
   void visit(Id id) {
     const HloInstruction convolution = module_.entry_computation().at(id);
     if (convolution.opcode != HloOpcode::kConvolution || !is_general(convolution)) return;
-    if (!is_patches(convolution) && has_kernel(convolution)) return read_backwards(id);
+    if (!is_patches(convolution) && !phases_to_join(convolution) && has_kernel(convolution)) {
+      return read_backwards(id);
+    }
     edit_.stand_for(id);
     edit_.finish(emit(convolution));
   }
@@ -113,9 +117,21 @@ class ConvolutionForms {
     return splits && !has_groups(convolution);
   }
 
+  std::optional<std::size_t> phases_to_join(const HloInstruction& convolution) const {
+    if (has_batch_in_lanes(convolution) || has_groups(convolution) ||
+        convolution.window.size() != 2)
+      return {};
+    return phases_that_fill_rows(edit_, convolution, target_);
+  }
+
+  bool has_batch_in_lanes(const HloInstruction& convolution) const {
+    return sides_->in_lanes(module_.entry_computation(), convolution);
+  }
+
   bool has_kernel(const HloInstruction& convolution) {
     if (convolution.window.size() != 2) return false;
-    const ConvolutionOrders orders = convolution_orders(convolution, batch_in_lanes_);
+    const ConvolutionOrders orders =
+        convolution_orders(convolution, has_batch_in_lanes(convolution));
     const auto lies = [](hlo::Shape shape, const std::vector<std::int64_t>& order) {
       shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
       return shape;
@@ -139,6 +155,9 @@ class ConvolutionForms {
     if (has_groups(convolution)) return emit_groups(convolution, again);
     if (convolution.window.empty()) return convolution_as_dot(edit_, convolution);
     if (is_patches(convolution)) return emit_patches(std::move(convolution));
+    if (const std::optional<std::size_t> index = phases_to_join(convolution)) {
+      return split_in_phases(edit_, std::move(convolution), *index, again);
+    }
     if (convolution.window.size() == 1) {
       return emit_in_a_row(convolution,
                            [this, &convolution] { return emit_fallback(convolution); });
@@ -238,7 +257,7 @@ class ConvolutionForms {
   hlo::Module& module_;
   const Target& target_;
   GraphEditor edit_;
-  bool batch_in_lanes_ = false;
+  std::optional<ConvolutionSides> sides_;
   std::map<std::string, bool> known_;  ///< By everything but operands: whether there is a kernel.
 };
 

@@ -1,8 +1,14 @@
 #include "workloads/compiler/passes/convolution_layouts.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <optional>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/kernels/lowering.h"
 
 namespace tpu::compiler {
 
@@ -46,25 +52,132 @@ std::vector<Image> images_of(const Computation& computation, const HloInstructio
           {&convolution.shape, dims.output_batch, dims.output_feature}};
 }
 
-std::int64_t rounded(std::int64_t extent, std::int64_t tile) { return round_up(extent, tile); }
+double most_pixels(const Computation& computation, const HloInstruction& convolution) {
+  double most = 0;
+  for (const Image& image : images_of(computation, convolution)) {
+    const std::vector<std::int64_t>& extents = image.shape->dimensions;
+    const double batch = double(extents[static_cast<std::size_t>(image.batch)]);
+    const double features = double(extents[static_cast<std::size_t>(image.features)]);
+    most = std::max(most, double(image.shape->element_count()) / batch / features);
+  }
+  return most;
+}
+
+/// Elementwise operations and reductions between convolutions read or write each image so often.
+constexpr double kPasses = 2;
+/// Images that are turned where both sides meet, forward and backward, and how much longer a turn
+/// takes than its bytes (ResNet-50 with 32 and 64 images: 8 to 12 images in all).
+constexpr double kTurns = 6, kTurnCycles = 2;
+
+double padded_bytes(const Shape& shape, std::int64_t lanes, std::int64_t rows) {
+  const std::int64_t in_lanes = shape.dimensions[static_cast<std::size_t>(lanes)];
+  const std::int64_t in_rows = shape.dimensions[static_cast<std::size_t>(rows)];
+  return double(shape.unpadded_bytes()) / double(in_lanes * in_rows) *
+         double(round_up(in_lanes, 128)) * double(round_up(in_rows, 8));
+}
+
+/// A convolution that has a kernel on the other side alone: in parts, which are copied.
+constexpr double kWithoutKernel = 2;
+/// Below so many cycles of all convolutions what kernels take to begin and end decides, which their
+/// estimates hardly know: the side with fewer padded bytes then.
+constexpr double kLeastCycles = 1e6;
+
+/// The convolutions of as many pixels; cycles and bytes with the batch in the rows and in the
+/// lanes.
+struct Group {
+  std::array<double, 2> cycles{};
+  std::array<double, 2> bytes{};
+  std::array<double, 2> largest_image{};
+};
+
+class Weighing {
+ public:
+  Weighing(const Computation& computation, const Target& target)
+      : computation_(computation), target_(target) {}
+
+  void add(const HloInstruction& convolution) {
+    Group& group = groups_[most_pixels(computation_, convolution)];
+    const std::array<std::optional<double>, 2> kernels{kernel_cycles(convolution, false),
+                                                       kernel_cycles(convolution, true)};
+    for (const bool in_lanes : {false, true}) {
+      double bytes = 0;
+      for (const Image& image : images_of(computation_, convolution)) {
+        const double each = in_lanes ? padded_bytes(*image.shape, image.batch, image.features)
+                                     : padded_bytes(*image.shape, image.features, image.batch);
+        group.largest_image[in_lanes] = std::max(group.largest_image[in_lanes], each);
+        bytes += each;
+      }
+      group.bytes[in_lanes] += bytes;
+      const double other = kernels[!in_lanes].value_or(0);
+      group.cycles[in_lanes] += kernels[in_lanes].value_or(kWithoutKernel * other) +
+                                kPasses * bytes / target_.hbm_bytes_per_cycle;
+    }
+  }
+
+  /// The least pixels of a convolution in the lanes; of two bounds that cost the same the lower
+  /// one.
+  double bound() const {
+    Group all;
+    for (const auto& [pixels, group] : groups_) {
+      for (const bool in_lanes : {false, true}) {
+        all.cycles[in_lanes] += group.cycles[in_lanes];
+        all.bytes[in_lanes] += group.bytes[in_lanes];
+      }
+    }
+    if (all.cycles[0] < kLeastCycles) return all.bytes[1] <= all.bytes[0] ? 0 : kNone;
+    double best = 0, least = all.cycles[1], cost = least;
+    for (auto group = groups_.begin(); group != groups_.end(); ++group) {
+      cost += group->second.cycles[0] - group->second.cycles[1];
+      const auto next = std::next(group);
+      const bool is_last = next == groups_.end();
+      const std::array<double, 2>& image = group->second.largest_image;
+      const double turns = is_last ? 0 : kTurns * kTurnCycles * (image[0] + image[1]);
+      const double with_turns = cost + turns / target_.hbm_bytes_per_cycle;
+      if (with_turns >= least) continue;
+      least = with_turns;
+      best = is_last ? kNone : next->first;
+    }
+    return best;
+  }
+
+ private:
+  std::optional<double> kernel_cycles(const HloInstruction& convolution, bool in_lanes) {
+    const ConvolutionOrders orders = convolution_orders(convolution, in_lanes);
+    const auto lies = [](Shape shape, const Order& order) {
+      shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
+      return shape;
+    };
+    HloInstruction laid_out = convolution;
+    laid_out.shape = lies(convolution.shape, orders.output);
+    const Shape input = lies(computation_.at(convolution.operands[0]).shape, orders.input);
+    const Shape window = lies(computation_.at(convolution.operands[1]).shape, orders.window);
+    return convolution_cycles(laid_out, input, window, target_);
+  }
+
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+  const Computation& computation_;
+  const Target& target_;
+  std::map<double, Group> groups_;  ///< By pixels.
+};
+
+bool is_weighed(const HloInstruction& instruction) {
+  return instruction.opcode == HloOpcode::kConvolution && instruction.shape.rank() == 4 &&
+         instruction.shape.element_count() > 0;
+}
 
 }  // namespace
 
-bool has_batch_in_lanes(const Computation& computation) {
-  double in_lanes = 0, in_rows = 0;
+ConvolutionSides::ConvolutionSides(const Computation& computation, const Target& target) {
+  Weighing weighing(computation, target);
   for (const HloInstruction& instruction : computation.instructions) {
-    if (instruction.opcode != HloOpcode::kConvolution || instruction.shape.rank() != 4) continue;
-    for (const Image& image : images_of(computation, instruction)) {
-      const auto extent = [&](std::int64_t d) {
-        return image.shape->dimensions[static_cast<std::size_t>(d)];
-      };
-      const std::int64_t batch = extent(image.batch), features = extent(image.features);
-      const double pixels = double(image.shape->unpadded_bytes()) / double(batch * features);
-      in_lanes += pixels * double(rounded(batch, 128) * rounded(features, 8));
-      in_rows += pixels * double(rounded(features, 128) * rounded(batch, 8));
-    }
+    if (is_weighed(instruction)) weighing.add(instruction);
   }
-  return in_lanes > 0 && in_lanes <= in_rows;
+  least_pixels_ = weighing.bound();
+}
+
+bool ConvolutionSides::in_lanes(const Computation& computation,
+                                const HloInstruction& convolution) const {
+  return most_pixels(computation, convolution) >= least_pixels_;
 }
 
 ConvolutionOrders convolution_orders(const HloInstruction& convolution, bool batch_in_lanes) {

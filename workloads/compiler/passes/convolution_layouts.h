@@ -3,21 +3,36 @@
 #include <cstdint>
 #include <vector>
 
+#include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
 
-/// Whether the images of convolutions have their batch in the lanes or in the rows of tiles.
+/// Which convolutions of a computation have the batch of their images in the lanes, the others in
+/// the rows of tiles.
 ///
 /// In the lanes, a tile holds 8 features of 128 examples, which suits large batches and few
-/// features; in the rows, 128 features of 8 examples. All convolutions of a computation take the
-/// same side, so that nothing between them has to be turned: that with fewer padded bytes over all
-/// their images, the lanes where both are equal (gradients of kernels then turn nothing at all).
-bool has_batch_in_lanes(const hlo::Computation& computation);
+/// features; in the rows, 128 features of 8 examples, and gradients of kernels turn their operands.
+/// Networks begin with many pixels of few features and end with few pixels of many: convolutions of
+/// so many pixels or more are in the lanes, with the bound where what the kernels' searches expect,
+/// what passes over the images take, and turning the images at the bound are least together. Small
+/// networks take the side with fewer padded bytes as a whole.
+class ConvolutionSides {
+ public:
+  ConvolutionSides(const hlo::Computation& computation, const Target& target);
+
+  bool in_lanes(const hlo::Computation& computation, const hlo::HloInstruction& convolution) const;
+  bool operator==(const ConvolutionSides& other) const {
+    return least_pixels_ == other.least_pixels_;
+  }
+
+ private:
+  double least_pixels_ = 0;  ///< Of the larger image of a convolution in the lanes.
+};
 
 /// The physical orders, major to minor, of a convolution's operands and of its result: spatial
 /// dimensions first; kernels and their gradients then in logical order, images by
-/// has_batch_in_lanes().
+/// ConvolutionSides.
 struct ConvolutionOrders {
   std::vector<std::int64_t> input, window, output;
 };

@@ -68,7 +68,7 @@ class LayoutAssignment {
         is_entry_(is_entry),
         target_(target),
         users_(users_of(computation)),
-        batch_in_lanes_(has_batch_in_lanes(computation)),
+        sides_(computation, target),
         orders_(computation.instructions.size()) {}
 
   void run(const std::vector<hlo::Alias>& aliases) {
@@ -115,7 +115,7 @@ class LayoutAssignment {
   bool is_entry_;
   const Target& target_;
   std::vector<std::vector<InstructionId>> users_;
-  bool batch_in_lanes_;
+  ConvolutionSides sides_;
   std::vector<Order> orders_;
   std::deque<InstructionId> work_;
 };
@@ -129,7 +129,8 @@ void LayoutAssignment::assign(InstructionId id, const Order& wanted) {
 void LayoutAssignment::seed_convolutions() {
   for (const HloInstruction& instruction : computation_.instructions) {
     if (instruction.opcode != HloOpcode::kConvolution) continue;
-    const ConvolutionOrders orders = convolution_orders(instruction, batch_in_lanes_);
+    const ConvolutionOrders orders =
+        convolution_orders(instruction, sides_.in_lanes(computation_, instruction));
     assign(instruction.operands[0], orders.input);
     assign(instruction.operands[1], orders.window);
     assign(instruction.id, orders.output);
@@ -264,7 +265,8 @@ void LayoutAssignment::make_operands_agree() {
       wanted.emplace_back(operand, order(id));
     }
     if (at(id).opcode == HloOpcode::kConvolution) {
-      const ConvolutionOrders orders = convolution_orders(at(id), batch_in_lanes_);
+      const ConvolutionOrders orders =
+          convolution_orders(at(id), sides_.in_lanes(computation_, at(id)));
       wanted.emplace_back(at(id).operands[0], orders.input);
       wanted.emplace_back(at(id).operands[1], orders.window);
     }
