@@ -114,6 +114,20 @@ TEST(ConvolutionEpilogue, OfRandomGeometries) {
   }
 }
 
+/// Windows of few features fit one unit of the patch: of two steps in one block of code the second
+/// may finish nothing whose sums the first one takes.
+TEST(ConvolutionEpilogue, StepsOfOneUnitFinishSumsOfBlocksBefore) {
+  for (const int extent : {4, 5, 6, 8, 12}) {
+    const std::string image = "[128," + std::to_string(extent) + "," + std::to_string(extent);
+    test::check_hlo("HloModule relu\nENTRY step {\n x = f32" + image +
+                    ",8] parameter(0)\n w = f32[3,3,8,16] parameter(1)\n y = f32" + image +
+                    ",16] convolution(x, w), window={size=3x3 pad=1_1x1_1}, " +
+                    "dim_labels=b01f_01io->b01f\n z = f32[] constant(0)\n zs = f32" + image +
+                    ",16] broadcast(z), dimensions={}\n ROOT r = f32" + image +
+                    ",16] maximum(y, zs)\n}\n");
+  }
+}
+
 TEST(ConvolutionEpilogue, StepsFinishWholeDigitsOfTheProductsBefore) {
   compiler::ConvolutionProblem problem;
   problem.has_epilogue = true;

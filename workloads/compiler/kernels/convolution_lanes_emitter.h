@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -134,8 +135,12 @@ class LanesKernel {
   FinishedPairs begin_pairs(const std::vector<SReg>& digits, PReg is_live);
   void finish_pair(FinishedPairs& run, std::uint32_t pair);
   void finish_last_pairs(StepCounter& counter);
-  /// Steps from a product to its result: those that complete its sums, and one more.
-  std::uint64_t delay() const { return patches_.units.size() + 1; }
+  /// Steps from a product to its result: those that complete its sums, and one more, in which the
+  /// last sum comes out; all in blocks of code before that of the result, because the sums' second
+  /// name keeps no order within one.
+  std::uint64_t delay() const {
+    return std::max<std::uint64_t>(patches_.units.size(), tiling_.steps_at_once) + 1;
+  }
 
   enum Digit : std::size_t { kUnit, kPixelY, kGroup, kChunk };
 
