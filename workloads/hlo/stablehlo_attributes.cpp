@@ -131,7 +131,7 @@ void precision(const Source& source, HloInstruction& made) {
     std::string word(rest.substr(at, end - at));
     asked = asked || word != "DEFAULT";
     for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (word != "hlo") list += (list.empty() ? "" : ",") + word;
+    list += (list.empty() ? "" : ",") + word;
     at = end;
   }
   if (asked && list.find("high") != std::string::npos) {
