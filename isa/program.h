@@ -40,6 +40,7 @@ struct Kernel {
   std::string name;
   std::vector<Bundle> bundles;
   std::vector<Instruction> instructions;
+  std::uint64_t vmem_bytes = 0;  ///< That its compiler gave it, from row 0 on; 0: unknown.
 
   /// Only for code out of XLA's listings, else empty: names[i] belongs to instructions[i].
   std::vector<VirtualNames> names;
@@ -73,6 +74,7 @@ struct OpInfo {
   /// unknown. `workloads/graph/hlo_cost_analysis.h` defines FLOPs, bytes and category.
   std::uint64_t hbm_bytes = 0;
   std::uint64_t estimated_cycles = 0;  ///< XLA's own estimate, 0 where there is none.
+  std::uint64_t vmem_bytes = 0;        ///< Kernel::vmem_bytes of its kernel.
 };
 
 /// A place in the code that calls a kernel.

@@ -37,8 +37,7 @@ FoldedPod::FoldedPod(const sc_core::sc_module_name& name, RunClock& clock, const
 std::vector<PartAccount> FoldedPod::accounts(std::uint64_t end) {
   std::vector<PartAccount> accounts;
   for (std::size_t c = 0; c < simulated_.size(); ++c) {
-    const std::string core = std::to_string(simulated_[c]->number());
-    hbm_[c]->add_accounts("HBM of core " + core, end, accounts);
+    hbm_[c]->add_accounts(simulated_[c]->number(), end, accounts);
     accounts.push_back(simulated_[c]->dma_account(end));
   }
   interconnect_.add_accounts(end, accounts);

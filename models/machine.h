@@ -13,6 +13,7 @@
 #include "isa/program.h"
 #include "models/critical_path.h"
 #include "models/params.h"
+#include "models/part_account.h"
 #include "models/schedule_cause.h"
 #include "sim/base/cycle_account.h"
 
@@ -86,13 +87,6 @@ struct UnitAccount {
 /// The account of a unit over a core's whole run; total() equals the cycles of the run, which the
 /// core checks when it ends.
 UnitAccount unit_account(const Counters& total, Unit unit);
-
-/// Of a part that cores share or wait for (a channel of the HBM, a link, a stage of a host): its
-/// cycles of the whole run, by what it did. Each is counted where it passes.
-struct PartAccount {
-  std::string part;
-  std::vector<std::pair<std::string, std::uint64_t>> cycles;
-};
 
 /// All executions of one op of the program on one core, over all steps.
 struct OpResult {

@@ -23,12 +23,16 @@ class HbmPort : public virtual sc_core::sc_interface {
   virtual std::optional<std::uint64_t> next_event() const = 0;
   /// Whether the core waits, and the HBM acts by itself.
   virtual void set_awaited(bool awaited) = 0;
+  /// The account of the core, and of its channels, begins now.
+  virtual void begin_account(std::uint64_t now) = 0;
 };
 
 /// The router of a chip, for its cores.
 class IciPort : public virtual sc_core::sc_interface {
  public:
   virtual void send(const IciMessage& message, std::uint64_t now) = 0;
+  /// The account of one of its cores, and of its links, begins now.
+  virtual void begin_account(std::uint64_t now) = 0;
 };
 
 /// The router of a chip, for its neighbours.

@@ -1,8 +1,11 @@
 #include "traces/perfetto.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "sim/base/error.h"
 #include "traces/core_events.h"
@@ -76,7 +79,8 @@ class CoreTimeline {
   void write() {
     write_steps();
     write_ops();
-    write_waits();
+    write_sequencer();
+    write_causes();
     write_units();
     write_dmas();
     write_core_counters(file_, record_, events_, rank_);
@@ -108,9 +112,10 @@ class CoreTimeline {
     }
   }
 
-  Arguments op_arguments(const OpEvent& op) const {
+  Arguments op_arguments(const OpEvent& op, std::uint64_t step) const {
     const isa::OpInfo& info = record_.ops[op.op];
-    Arguments arguments{{"begin_cycle", op.begin},
+    Arguments arguments{{"step", step},
+                        {"begin_cycle", op.begin},
                         {"cycles", op.end - op.begin},
                         {"flops", info.flops},
                         {"matmul_pushes", op.matmul_pushes},
@@ -127,11 +132,14 @@ class CoreTimeline {
     for (std::size_t lane = 0; lane < std::max<std::size_t>(1, lanes.size()); ++lane) {
       const TrackId on = track(lane == 0 ? "XLA Ops" : "XLA Ops #" + std::to_string(lane + 1));
       if (lane >= lanes.size()) break;
+      const std::vector<StepSpan>& steps = events_.result->steps;
+      std::size_t step = 0;
       for (const Span& span : lanes[lane]) {
         const OpEvent& op = *events_.ops[span.index];
         const isa::OpInfo& info = record_.ops[op.op];
+        while (step + 1 < steps.size() && steps[step].end <= op.begin) ++step;
         slice(on, op.begin, op.end, info.name, info.category.empty() ? "op" : info.category,
-              op_arguments(op));
+              op_arguments(op, step));
       }
     }
   }
@@ -154,19 +162,80 @@ class CoreTimeline {
                  [&](const OpEvent& op) { return mxu_share(op, mxu); });
     }
     write_unit("VPU", [](const OpEvent& op) { return vector_alu_share(op); });
+    for (const auto& [name, unit] : {std::pair{"XLU", Unit::kXlu}, std::pair{"EUP", Unit::kEup}}) {
+      write_unit(name, [&, of = unit](const OpEvent& op) { return mean_share(op, of); });
+    }
+  }
+  /// Of a unit of which an event has no count of its own: that of all executions of its op.
+  double mean_share(const OpEvent& op, Unit unit) const {
+    const OpResults& ops = events_.result->ops;
+    if (op.op >= ops.size() || ops[op.op].cycles == 0) return 0;
+    const OpResult& all = ops[op.op];
+    return static_cast<double>(all.counters.busy_cycles[static_cast<std::size_t>(unit)]) /
+           static_cast<double>(all.cycles);
   }
 
-  /// The DMA that ends a wait may begin behind the wait's begin, and arrows point forward: this one
-  /// points to an empty slice at the wait's end.
-  void write_waits() {
-    const TrackId on = track("Waits");
+  /// Waits and, between them, the ops of which bundles issue. The DMA that ends a wait may begin
+  /// behind the wait's begin, and arrows point forward: this one points to an empty slice at the
+  /// wait's end, and from there to what goes on.
+  void write_sequencer() {
+    const TrackId on = track("Sequencer");
+    if (events_.result->steps.empty()) return;
+    std::uint64_t at = events_.result->steps.front().begin, flow = 0;
     for (const WaitEvent* wait : events_.waits) {
+      const bool goes_on = wait->begin > at;
+      if (goes_on) write_run(on, at, wait->begin, flow);
       writer_.begin_slice(on, ns(wait->begin), wait_name(wait->reason), "wait", {}, {});
-      if (const std::uint64_t flow = flows_.into(*wait); flow > 0) {
-        writer_.begin_slice(on, ns(wait->end), "flag raised", "wait", {}, {{}, {flow}});
+      flow = flows_.into(*wait);
+      if (flow > 0) {
+        writer_.begin_slice(on, ns(wait->end), "flag raised", "wait", {}, {{flow}, {}});
         writer_.end_slice(on, ns(wait->end));
       }
       writer_.end_slice(on, ns(wait->end));
+      at = wait->end;
+    }
+    const std::uint64_t end = events_.result->steps.back().end;
+    if (end > at) write_run(on, at, end, flow);
+  }
+
+  /// The core runs: of each op that it does meanwhile a slice.
+  void write_run(TrackId on, std::uint64_t begin, std::uint64_t end, std::uint64_t flow) {
+    const std::vector<const OpEvent*>& ops = events_.ops;
+    while (begin < end) {
+      while (next_run_ < ops.size() && ops[next_run_]->end <= begin) ++next_run_;
+      const bool inside = next_run_ < ops.size() && ops[next_run_]->begin <= begin;
+      std::uint64_t until = end;
+      if (next_run_ < ops.size()) {
+        until = std::min(end, inside ? ops[next_run_]->end : ops[next_run_]->begin);
+      }
+      slice(on, begin, until, inside ? record_.ops[ops[next_run_]->op].name : "between ops", "run",
+            {}, flow > 0 ? Flows{{}, {flow}} : Flows{});
+      flow = 0;
+      begin = until;
+    }
+  }
+
+  /// What the time of each op depends on: the resource with the greatest share of it gives the
+  /// name.
+  void write_causes() {
+    const std::vector<CriticalPath::Op>& causes = record_.result.critical_path.ops;
+    if (causes.empty()) return;
+    const TrackId on = track("Causes");
+    std::uint64_t end = 0;
+    for (const OpEvent* op : events_.ops) {
+      if (op->op >= causes.size() || op->begin < end) continue;
+      const std::array<double, kResources>& cycles = causes[op->op].cycles;
+      const double all = std::accumulate(cycles.begin(), cycles.end(), 0.0);
+      if (all <= 0) continue;
+      Arguments shares;
+      for (std::size_t r = 0; r < kResources; ++r) {
+        if (cycles[r] > 0)
+          shares.emplace_back(to_string(static_cast<Resource>(r)), cycles[r] / all);
+      }
+      const auto most = std::max_element(cycles.begin(), cycles.end());
+      slice(on, op->begin, op->end, to_string(static_cast<Resource>(most - cycles.begin())),
+            "cause", shares);
+      end = op->end;
     }
   }
 
@@ -207,6 +276,7 @@ class CoreTimeline {
   CoreEvents events_;
   TrackId group_;
   std::uint32_t rank_ = 0;
+  std::size_t next_run_ = 0;  ///< The first op that has not ended yet.
 };
 
 }  // namespace
@@ -217,6 +287,7 @@ void write_perfetto(const RunRecord& record, PerfettoFile& file) {
   for (std::size_t core = 0; core < record.result.cores.size(); ++core) {
     CoreTimeline(file, record, flows, core).write();
   }
+  write_hbm_channels(file, record);
   write_link_counters(file, record);
   write_host(file, record);
 }

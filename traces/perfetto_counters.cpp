@@ -1,6 +1,7 @@
 #include "traces/perfetto_counters.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace {
 
 using TrackId = PerfettoWriter::TrackId;
 constexpr std::size_t kCounterBins = 2000;
+constexpr std::uint32_t kLastRank = 1000;  ///< Behind all other tracks of a core.
 
 std::size_t counter_bins(const RunRecord& record) {
   return std::min<std::uint64_t>(kCounterBins, record.result.cycles);
@@ -47,6 +49,30 @@ void write_hbm_in_use(PerfettoFile& file, const RunRecord& record, const CoreEve
     last = in_use[op->op];
     file.writer().set_counter(on, file.nanoseconds(op->begin), static_cast<double>(last));
   }
+}
+
+/// From the begin of each op, the VMEM that its compiler gave it.
+void write_vmem_in_use(PerfettoFile& file, const RunRecord& record, const CoreEvents& events,
+                       std::uint32_t rank) {
+  const auto is_known = [](const isa::OpInfo& op) { return op.vmem_bytes > 0; };
+  if (std::none_of(record.ops.begin(), record.ops.end(), is_known)) return;
+  const TrackId on =
+      file.writer().add_counter("VMEM in use of core " + std::to_string(events.number),
+                                file.core(events.number), rank, "bytes");
+  std::uint64_t last = ~std::uint64_t{0};
+  const auto set = [&](std::uint64_t cycle, std::uint64_t bytes) {
+    if (bytes == last) return;
+    file.writer().set_counter(on, file.nanoseconds(cycle), static_cast<double>(bytes));
+    last = bytes;
+  };
+  std::uint64_t end = 0;
+  for (const OpEvent* op : events.ops) {
+    if (op->begin < end) continue;
+    if (op->begin > end) set(end, 0);
+    set(op->begin, record.ops[op->op].vmem_bytes);
+    end = op->end;
+  }
+  set(end, 0);
 }
 
 /// A slice for each stage, as long as the steps that count.
@@ -88,10 +114,40 @@ void write_core_counters(PerfettoFile& file, const RunRecord& record, const Core
   }
   const TrackId mxu = file.writer().add_counter("MXU %" + of_core, group, rank + 1, "%");
   write_rate(file, record, mxu, binned(pushes, record.result.cycles, bins), 100);
+  write_vmem_in_use(file, record, events, rank + 3);
   if (record.buffers.empty()) return;
   const TrackId in_use =
       file.writer().add_counter("HBM in use" + of_core, group, rank + 2, "bytes");
   write_hbm_in_use(file, record, events, in_use);
+}
+
+void write_hbm_channels(PerfettoFile& file, const RunRecord& record) {
+  std::map<std::uint32_t, TrackId> groups;
+  for (const PartAccount& part : record.result.parts) {
+    if (part.moved.empty()) continue;
+    TrackId& group = groups[part.core];
+    if (group == 0) {
+      group = file.writer().add_track("HBM channels", file.core(part.core), kLastRank);
+    }
+    const TrackId on = file.writer().add_counter(
+        "HBM channel " + std::to_string(part.channel) + " of core " + std::to_string(part.core),
+        group, part.channel, "GB/s");
+    double last = -1;
+    const auto set = [&](std::uint64_t cycle, double value) {
+      if (value == last) return;
+      file.writer().set_counter(on, file.nanoseconds(cycle), value);
+      last = value;
+    };
+    for (std::size_t i = 0; i < part.moved.size(); ++i) {
+      const auto& [begin, bytes] = part.moved[i];
+      const bool is_last = i + 1 == part.moved.size();
+      const std::uint64_t end = is_last ? record.result.cycles : part.moved[i + 1].begin_cycle;
+      if (end <= begin) continue;
+      set(begin,
+          static_cast<double>(bytes) / static_cast<double>(end - begin) * gigabytes_per_s(record));
+    }
+    set(record.result.cycles, 0);
+  }
 }
 
 void write_link_counters(PerfettoFile& file, const RunRecord& record) {

@@ -2,6 +2,7 @@
 -- Paste this file into "Query (SQL)" of ui.perfetto.dev, run it, then ask:
 --
 --   SELECT * FROM tpusim_time_by_cause;                 where the cycles of each core went; they add up to its steps
+--   SELECT * FROM tpusim_bounds;                        time of the ops of a core by the resource that most of each depends on
 --   SELECT * FROM tpusim_ops ORDER BY ms DESC;          ops of a core by time, with scope, source line, TFLOP/s, GB/s
 --   SELECT * FROM tpusim_time_by_category;
 --   SELECT * FROM tpusim_gaps!(1000);                   gaps of more than 1,000 ns between the ops of a core
@@ -46,6 +47,10 @@ causes AS (
   SELECT s.core, 'computes', s.ns - coalesce((SELECT sum(ns) FROM waits w WHERE w.core = s.core), 0) FROM steps s)
 SELECT c.core, c.cause, c.ns / 1e6 / s.n AS ms_per_step, 100.0 * c.ns / s.ns AS percent
 FROM causes c JOIN steps s USING (core) ORDER BY c.core, c.ns DESC;
+
+CREATE OR REPLACE PERFETTO VIEW tpusim_bounds AS
+SELECT core, name AS resource, sum(dur) / 1e6 AS ms, count(*) AS executions
+FROM tpusim_slices WHERE category = 'cause' GROUP BY core, name ORDER BY core, ms DESC;
 
 CREATE OR REPLACE PERFETTO VIEW tpusim_ops AS
 SELECT core, name, category, count(*) AS executions, sum(dur) / 1e6 AS ms,

@@ -11,7 +11,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kProgramFile{"program", 3};
+const FileKind kProgramFile{"program", 4};
 
 /// Words of several owners one behind the other, with the number of each owner's words.
 class Words {

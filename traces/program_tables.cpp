@@ -19,6 +19,8 @@ Table ops_table(const std::vector<isa::OpInfo>& ops) {
   table.add("hbm_bytes", column_of<std::uint64_t>(ops, [](const auto& o) { return o.hbm_bytes; }));
   table.add("estimated_cycles",
             column_of<std::uint64_t>(ops, [](const auto& o) { return o.estimated_cycles; }));
+  table.add("vmem_bytes",
+            column_of<std::uint64_t>(ops, [](const auto& o) { return o.vmem_bytes; }));
   return table;
 }
 
@@ -35,6 +37,7 @@ std::vector<isa::OpInfo> ops_of(const Table& table) {
     ops[i].padded_matmul_flops = table.column<std::uint64_t>("padded_matmul_flops")[i];
     ops[i].hbm_bytes = table.column<std::uint64_t>("hbm_bytes")[i];
     ops[i].estimated_cycles = table.column<std::uint64_t>("estimated_cycles")[i];
+    ops[i].vmem_bytes = table.column<std::uint64_t>("vmem_bytes")[i];
   }
   return ops;
 }

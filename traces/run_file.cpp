@@ -25,7 +25,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kRunFile{"run", 7};
+const FileKind kRunFile{"run", 8};
 using U64 = std::vector<std::uint64_t>;
 using U32 = std::vector<std::uint32_t>;
 using Strings = std::vector<std::string>;
@@ -411,6 +411,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   contents.tables["waited_for"] = waited_for_table(record);
   contents.tables["core_units"] = core_units_table(record);
   contents.tables["parts"] = part_table(record.result.parts);
+  contents.tables["hbm_channels"] = hbm_channel_table(record.result.parts);
   contents.tables["steps"] = steps_table(record, &CoreResult::steps);
   contents.tables["warmup_steps"] = steps_table(record, &CoreResult::warmup);
   contents.tables["ops"] = ops_table(record.ops);
@@ -465,7 +466,7 @@ RunRecord read_run_file(const std::string& path) {
   record.result.notes = contents.table("notes").column<std::string>("text");
   record.what_if = what_if_of(contents.table("what_if"));
   record.result.critical_path = critical_path_of(contents);
-  record.result.parts = parts_of(contents.table("parts"));
+  record.result.parts = parts_of(contents.table("parts"), contents.table("hbm_channels"));
   record.host_verdict = contents.table("host_verdict").column<std::string>("text");
   record.training = training_of(contents);
   record.losses = contents.table("losses").column<double>("loss");

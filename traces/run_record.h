@@ -52,7 +52,8 @@ struct WhatIf {
   std::string settings;  ///< What makes it, as on the command line.
   double step_ms = 0;    ///< Mean.
   double examples_per_s = 0;
-  std::string problem;  ///< Why it did not run, or empty.
+  std::string problem;            ///< Why it did not run, or empty.
+  std::uint64_t model_flops = 0;  ///< Useful ones of a step on one core.
 };
 
 /// A training around the step of the run: what happens between the steps.

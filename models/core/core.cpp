@@ -188,6 +188,14 @@ void Core::begin_next_step() {
   if (knowledge != nullptr) knowledge->begin_step();
 }
 
+/// The account of what this core has for itself begins with its own.
+void Core::begin_account(std::uint64_t now) {
+  catch_up(now);
+  dma_->begin_account(now);
+  out_hbm->begin_account(now);
+  out_ici->begin_account(now);
+}
+
 void Core::catch_up(std::uint64_t now) {
   if (runs_ahead_) out_hbm->advance(now);
 }

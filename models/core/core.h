@@ -57,7 +57,7 @@ class Core : public TimedModule,
   std::uint32_t number() const { return number_; }
   bool finished() const { return finished_; }
   std::uint64_t end_cycle() const { return sequencer_->cycle(); }
-  PartAccount dma_account(std::uint64_t end) { return dma_->account(end); }
+  PartAccount dma_account(std::uint64_t end) { return dma_->account(end, sequencer_->cycle()); }
   CoreResult result(std::uint64_t run_end) { return sequencer_->result(run_end); }
   Sequencer& sequencer() { return *sequencer_; }
   const ScalarUnit& scalar_unit() const { return scalar_; }
@@ -83,6 +83,10 @@ class Core : public TimedModule,
                         CodePlace place, const MemberDestinations& destinations,
                         std::uint64_t now) override;
   void begin_next_step() override;
+  void begin_account(std::uint64_t now) override;
+  void waited(CoreState reason, std::uint64_t begin, std::uint64_t end) override {
+    dma_->core_waited(reason, begin, end);
+  }
   void catch_up(std::uint64_t now) override;
   std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                  const MemberDestinations& destinations,

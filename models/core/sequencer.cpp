@@ -223,6 +223,7 @@ void Sequencer::end_wait(std::uint64_t now) {
     }
     count_idle(piece.reason, cycles);
     dynamic_.core.add(piece.reason, cycles);
+    outside_.waited(piece.reason, piece.begin, piece.end);
     count_late_core(piece);
     const std::uint64_t before = edges();
     now_ = piece.end;
@@ -761,6 +762,7 @@ void Sequencer::begin_account() {
   result_.waited_for.clear();
   result_.begin_cycle = now_;
   graph_.begin(place_.number, now_);
+  outside_.begin_account(now_);
   if (observer() != nullptr) {
     observer()->on_account({place_.number, place_.chip, place_.core, now_});
   }

@@ -35,6 +35,10 @@ class CoreOutside {
                                 std::uint64_t now) = 0;
   /// The core begins its next step.
   virtual void begin_next_step() = 0;
+  /// The account of the core begins.
+  virtual void begin_account(std::uint64_t now) = 0;
+  /// The core has waited from one cycle to another.
+  virtual void waited(CoreState reason, std::uint64_t begin, std::uint64_t end) = 0;
   /// The flags are about to be read: what local DMAs do to them up to a cycle has to be done.
   virtual void catch_up(std::uint64_t now) = 0;
   virtual std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,

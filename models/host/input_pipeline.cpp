@@ -14,6 +14,9 @@ namespace {
 constexpr std::uint64_t kTicksPerCycle = 65536;
 constexpr double kSecondsOfAYear = 365.0 * 24 * 3600;
 
+/// Why no batch leaves the host.
+constexpr LinkAccount::Causes kBatchCauses{"idle: no room", "idle: batch not ready", nullptr};
+
 /// How long the host prepares a global batch.
 InputPipeline::Time time_per_batch(const MachineParams& params, const InputPipeline::Workload& work,
                                    std::size_t cores) {
@@ -82,10 +85,10 @@ void InputPipeline::add_accounts(const std::string& host, std::uint64_t end,
                                  std::vector<PartAccount>& accounts) const {
   for (std::size_t chip = 0; chip < down_.size(); ++chip) {
     const std::string name = "PCIe of " + host + ", chip " + std::to_string(chip);
-    accounts.push_back(down_[chip].account(name + ", down", end));
+    accounts.push_back(down_[chip].account(name + ", down", end, kBatchCauses));
     accounts.push_back(up_[chip].account(name + ", up", end));
   }
-  if (network_) accounts.push_back(network_->account("network of " + host, end));
+  if (network_) accounts.push_back(network_->account("network of " + host, end, kBatchCauses));
   if (loader_) loader_->add_accounts(host, end, accounts);
 }
 
@@ -108,6 +111,7 @@ void InputPipeline::begin_batches(std::uint64_t now) {
     }
     last_made_ = next_ready(now);
     made_.push_back(last_made_);
+    begun_.push_back(now);
   }
 }
 
@@ -125,15 +129,19 @@ void InputPipeline::take_places() {
 
 /// The parts of the cores of a chip cross its link side by side, and are there together.
 void InputPipeline::send_batch(std::uint64_t now) {
+  // A loader makes batches ahead, which wait for room; else the work begins when there is room.
+  const std::uint64_t split = loader_ ? made_.front().rounded_up() : begun_.front();
+  const std::size_t before = loader_ ? 1 : 0;
   made_.pop_front();
+  begun_.pop_front();
   if (loader_) take_places();
   std::vector<std::uint64_t> bytes(down_.size());
   for (const Fed& core : cores_) bytes[core.chip] += host_bytes_;
   std::vector<std::uint64_t> arrivals(down_.size());
   for (std::size_t chip = 0; chip < down_.size(); ++chip) {
     if (bytes[chip] == 0) continue;
-    const std::uint64_t sent = network_ ? network_->pass(now, bytes[chip]).end : now;
-    arrivals[chip] = down_[chip].pass(sent, bytes[chip]).end + pcie_latency_;
+    const std::uint64_t sent = network_ ? network_->pass(now, bytes[chip], split, before).end : now;
+    arrivals[chip] = down_[chip].pass(sent, bytes[chip], split, before).end + pcie_latency_;
   }
   for (std::uint32_t core = 0; core < cores_.size(); ++core) {
     arrivals_.push({arrivals[cores_[core].chip], order_++, false, core, 0});

@@ -84,8 +84,9 @@ class InputPipeline {
   std::uint64_t host_bytes_ = 0;
   Time batch_time_;  ///< Preparation of a global batch without a loader.
   std::optional<Loader> loader_;
-  std::size_t ahead_ = 1;  ///< Batches that are made or wait to leave.
-  std::deque<Time> made_;  ///< When each of those is ready, in order.
+  std::size_t ahead_ = 1;            ///< Batches that are made or wait to leave.
+  std::deque<Time> made_;            ///< When each of those is ready, in order.
+  std::deque<std::uint64_t> begun_;  ///< In which cycle the work on each of them began.
   Time last_made_;
   std::uint64_t pcie_latency_;
   std::vector<Fed> cores_;

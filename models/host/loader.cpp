@@ -117,17 +117,22 @@ Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_
 
 void Loader::add_accounts(const std::string& host, std::uint64_t end,
                           std::vector<PartAccount>& accounts) const {
-  accounts.push_back(storage_.account("storage of " + host, end));
-  accounts.push_back(copies_.account("copies of " + host, end));
+  accounts.push_back(
+      storage_.account("storage of " + host, end, {"idle: not asked", "idle: latency", nullptr}));
+  accounts.push_back(copies_.account("copies of " + host, end,
+                                     {"idle: not asked", "idle: example not ready", nullptr}));
   std::vector<std::uint64_t> free;
   for (Free threads = threads_; !threads.empty(); threads.pop()) free.push_back(threads.top());
   end = std::max(end, free.back());
-  std::uint64_t idle = threads_idle_;
-  for (const std::uint64_t since : free) idle += end - since;
-  TPU_CHECK(threads_busy_ + idle == end * free.size(),
+  std::uint64_t not_asked = threads_not_asked_;
+  for (const std::uint64_t since : free) not_asked += end - since;
+  TPU_CHECK(threads_busy_ + not_asked + threads_read_ == end * free.size(),
             "threads of " << host << ": " << end << " cycles of " << free.size() << ", "
-                          << threads_busy_ << " busy and " << idle << " idle");
-  accounts.push_back({"threads of " + host, {{"busy", threads_busy_}, {"idle", idle}}});
+                          << threads_busy_ << " busy and " << not_asked + threads_read_ << " idle");
+  accounts.push_back({"threads of " + host,
+                      {{"busy", threads_busy_},
+                       {"idle: not asked", not_asked},
+                       {"idle: example is read", threads_read_}}});
 }
 
 /// The next example: the latency of its request, then its bytes behind those of the others.
@@ -135,7 +140,7 @@ std::uint64_t Loader::read(std::uint64_t now) {
   if (read_bytes_ == 0) return now;
   const std::uint64_t begin = std::max(now, reads_.top());
   reads_.pop();
-  const std::uint64_t end = storage_.pass(begin + latency_cycles_, read_bytes_).end;
+  const std::uint64_t end = storage_.pass(begin + latency_cycles_, read_bytes_, begin).end;
   reads_.push(end);
   return end;
 }
@@ -146,10 +151,12 @@ std::uint64_t Loader::make(std::uint64_t now) {
     const std::uint64_t begin = std::max(read(now), threads_.top());
     const std::uint64_t prepared = begin + thread_cycles_;
     threads_busy_ += thread_cycles_;
-    threads_idle_ += begin - threads_.top();
+    const std::uint64_t asked = std::clamp(now, threads_.top(), begin);
+    threads_not_asked_ += asked - threads_.top();
+    threads_read_ += begin - asked;
     threads_.pop();
     threads_.push(prepared);
-    ready = copies_.pass(std::max(prepared, now), batch_bytes_).end;
+    ready = copies_.pass(std::max(prepared, now), batch_bytes_, now).end;
   }
   return ready;
 }

@@ -46,7 +46,8 @@ class Loader {
   using Free = std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>>;
   Free reads_;    ///< When each of the reads side by side is done.
   Free threads_;  ///< When each thread is free.
-  std::uint64_t threads_busy_ = 0, threads_idle_ = 0;  ///< Of all of them, up to then.
+  std::uint64_t threads_busy_ = 0, threads_not_asked_ = 0,
+                threads_read_ = 0;  ///< Of all of them, up to then.
 };
 
 /// The stage that the host's threads work in.

@@ -401,6 +401,7 @@ void DmaEngine::send_message(RemoteDma& dma, std::uint64_t now) {
   message.bytes = std::uint64_t{message_granules(dma, dma.read)} * hbm_view_.bytes();
   message.number = 1 + dma.id;
   message.dma = &dma;
+  message.sent = dma.begin;
   message.writes_hbm = dma.descriptor.destination.space == MemorySpace::kHbm;
   message.destinations = dma.destinations;
   ++dma.read;
@@ -449,19 +450,53 @@ void DmaEngine::finish(const RemoteDma& dma, std::uint64_t now) {
 /// The first DMA begins, or the last one has ended.
 void DmaEngine::count(std::uint64_t now) {
   if (works_ == !idle()) return;
-  (works_ ? busy_cycles_ : idle_cycles_) += now - counted_;
+  if (works_) {
+    busy_cycles_ += now - counted_;
+    counted_ = now;
+  } else {
+    count_idle(CoreState::kIssue, now);  // Waits have been counted when they ended.
+  }
   works_ = !works_;
-  counted_ = now;
 }
 
-PartAccount DmaEngine::account(std::uint64_t end) {
+void DmaEngine::count_idle(CoreState state, std::uint64_t until) {
+  if (until <= counted_) return;
+  idle_.add(state, until - counted_);
+  counted_ = until;
+}
+
+void DmaEngine::core_waited(CoreState reason, std::uint64_t begin, std::uint64_t end) {
+  if (works_) return;
+  count_idle(CoreState::kIssue, begin);
+  count_idle(reason, end);
+}
+
+void DmaEngine::begin_account(std::uint64_t now) {
+  account_begin_ = counted_ = now;
+  busy_cycles_ = 0;
+  idle_ = {};
+}
+
+PartAccount DmaEngine::account(std::uint64_t end, std::uint64_t finished) {
   end = std::max(end, counted_);
-  const std::uint64_t rest = end - counted_;
-  const std::uint64_t busy = busy_cycles_ + (works_ ? rest : 0);
-  const std::uint64_t idle = idle_cycles_ + (works_ ? 0 : rest);
-  TPU_CHECK(busy + idle == end, "DMAs of core " << number() << ": of " << end << " cycles, " << busy
-                                                << " busy and " << idle << " idle");
-  return {"DMAs of core " + std::to_string(number()), {{"busy", busy}, {"idle", idle}}};
+  if (works_) {
+    busy_cycles_ += end - counted_;
+    counted_ = end;
+  }
+  count_idle(CoreState::kIssue, finished);
+  count_idle(CoreState::kFinished, end);
+  TPU_CHECK(busy_cycles_ + idle_.total() == end - account_begin_,
+            "DMAs of core " << number() << ": of " << end - account_begin_ << " cycles, "
+                            << busy_cycles_ << " busy and " << idle_.total() << " idle");
+  PartAccount account{"DMAs of core " + std::to_string(number()), {{"busy", busy_cycles_}}};
+  for (std::size_t s = 0; s < CycleAccount<CoreState>::kStates; ++s) {
+    const auto state = static_cast<CoreState>(s);
+    if (state == CoreState::kDelay) continue;  // With kIssue: the core runs.
+    std::string name = state == CoreState::kIssue ? "core runs" : to_string(state);
+    std::replace(name.begin(), name.end(), '_', ' ');
+    account.cycles.emplace_back("idle: " + name, idle_[state]);
+  }
+  return account;
 }
 
 void DmaEngine::piece_written(RemoteDma& dma, std::uint64_t now) {

@@ -112,11 +112,16 @@ class DmaEngine : public HbmClient {
   void message_left(const IciMessage& message, std::uint64_t now);
   void message_arrived(const IciMessage& message, std::uint64_t now);
 
-  /// What is under way towards a flag of this core, for the report of a deadlock.
-  /// Cycles up to `end` in which a DMA of this core is under way, and others.
-  PartAccount account(std::uint64_t end);
+  /// The core has waited from one cycle to another.
+  void core_waited(CoreState reason, std::uint64_t begin, std::uint64_t end);
+  /// The account begins now; the core runs.
+  void begin_account(std::uint64_t now);
+  /// Cycles of the account up to `end` in which a DMA of this core is under way, and others by what
+  /// the core, which finished in `finished`, did meanwhile.
+  PartAccount account(std::uint64_t end, std::uint64_t finished);
   /// No DMA that this core started is under way.
   bool idle() const { return remote_.empty() && free_.size() == local_.size(); }
+  /// What is under way towards a flag of this core, for the report of a deadlock.
   std::vector<std::string> outstanding(std::uint32_t flag) const;
 
  private:
@@ -154,6 +159,7 @@ class DmaEngine : public HbmClient {
   void complete(std::uint64_t token, std::uint64_t now);
   void finish(const RemoteDma& dma, std::uint64_t now);
   void count(std::uint64_t now);
+  void count_idle(CoreState state, std::uint64_t until);
   std::uint64_t new_token();
   std::uint32_t number() const { return core_.chip * params_.cores_per_chip + core_.core; }
   std::uint32_t record_start(const isa::DmaDescriptor& descriptor);
@@ -194,9 +200,10 @@ class DmaEngine : public HbmClient {
   std::unordered_map<std::uint64_t, RemotePart> remote_parts_;  ///< By the token of their request.
   std::uint64_t submitted_parts_ = 0;
   bool works_ = false;  ///< Since counted_.
-  std::uint64_t counted_ = 0;
+  std::uint64_t account_begin_ = 0;
+  std::uint64_t counted_ = 0;  ///< Cycles up to this one are.
   std::uint64_t busy_cycles_ = 0;
-  std::uint64_t idle_cycles_ = 0;
+  CycleAccount<CoreState> idle_;
 };
 
 }  // namespace tpu

@@ -16,11 +16,11 @@ class Hbm : public TimedModule, public HbmPort {
   Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
       bool commands);
 
-  void add_accounts(const std::string& part, std::uint64_t end,
-                    std::vector<PartAccount>& accounts) {
-    model_->add_accounts(part, end, accounts);
+  void add_accounts(std::uint32_t core, std::uint64_t end, std::vector<PartAccount>& accounts) {
+    model_->add_accounts(core, end, accounts);
   }
 
+  void begin_account(std::uint64_t now) override { model_->begin_account(now); }
   void submit(const HbmRequest& request, std::uint64_t now) override;
   void advance(std::uint64_t cycle) override;
   std::optional<std::uint64_t> next_event() const override { return model_->next_event(); }

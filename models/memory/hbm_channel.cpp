@@ -76,7 +76,7 @@ void HbmChannel::refresh(std::uint64_t clock) {
   if (free_ <= next_refresh_) {
     next_refresh_ += (clock - next_refresh_) / timing_.refresh_interval * timing_.refresh_interval;
   }
-  clocks_.idle += next_refresh_ - std::min(next_refresh_, free_);
+  count_idle(next_refresh_, clocks_);
   clocks_.refresh += timing_.refresh;
   refreshed_ = true;
   free_ = std::max(free_, next_refresh_) + timing_.refresh;
@@ -103,6 +103,7 @@ void HbmChannel::skip_rounds(std::uint64_t barrier) {
   clocks_.turn += rounds * (timing_.turn[0] + timing_.turn[1]);
   refreshed_ = false;
   last_miss_ = 0;
+  history_.add(free_, free_ + rounds * round, rounds * 2 * half);
   free_ += rounds * round;
   way_[last_].data_end = free_;
   way_[1 - last_].data_end = free_ - half - timing_.turn[last_];
@@ -113,10 +114,33 @@ void HbmChannel::skip_rounds(std::uint64_t barrier) {
   since_turn_ = drain;
 }
 
+void HbmChannel::count_idle(std::uint64_t clock, HbmBusClocks& clocks) const {
+  if (clock <= free_) return;
+  std::uint64_t asked = clock;
+  for (int d = 0; d < 2; ++d) {
+    if (way_[d].ready != kNever) asked = std::min(asked, way_[d].ready - timing_.first_data[d]);
+  }
+  asked = std::max(asked, free_);
+  clocks.not_asked += asked - free_;
+  clocks.row_opens += clock - asked;
+}
+
+HbmBusClocks HbmChannel::account(std::uint64_t clock) const {
+  HbmBusClocks clocks = bus_clocks(clock);
+  clocks.data -= before_account_.data;
+  clocks.turn -= before_account_.turn;
+  clocks.row_miss -= before_account_.row_miss;
+  clocks.refresh -= before_account_.refresh;
+  clocks.row_opens -= before_account_.row_opens;
+  clocks.not_asked -= before_account_.not_asked;
+  return clocks;
+}
+
+/// What the bus did before `clock`.
 HbmBusClocks HbmChannel::bus_clocks(std::uint64_t clock) const {
   HbmBusClocks clocks = clocks_;
   clocks.data = (way_[0].passed + way_[1].passed) * timing_.granule;
-  if (free_ < clock) clocks.idle += clock - free_;
+  count_idle(clock, clocks);
   if (free_ <= clock) return clocks;
   // What has begun before goes on behind: its last granule, and perhaps the gap before that.
   std::uint64_t beyond = free_ - clock;
@@ -138,7 +162,7 @@ HbmBusClocks HbmChannel::bus_clocks(std::uint64_t clock) const {
 void HbmChannel::serve(int direction, bool both, std::uint64_t clock, std::uint64_t barrier) {
   Way& way = way_[direction];
   std::uint64_t start = clock;
-  clocks_.idle += clock - free_;
+  count_idle(clock, clocks_);
   refreshed_ = false;
   last_miss_ = 0;
   if (direction != last_) {
@@ -161,6 +185,7 @@ void HbmChannel::serve(int direction, bool both, std::uint64_t clock, std::uint6
   way.ready = 0;
   way.passed += count;
   free_ = way.data_end = start + count * timing_.granule;
+  history_.add(start, free_, free_ - start);
 }
 
 }  // namespace tpu

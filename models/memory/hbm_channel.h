@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "models/memory/bus_history.h"
 #include "models/memory/hbm_queue.h"
 #include "models/memory/hbm_timing.h"
 
@@ -15,7 +16,10 @@ struct HbmBusClocks {
   std::uint64_t turn = 0;      ///< To the other direction.
   std::uint64_t row_miss = 0;  ///< Two rows of a bank follow each other.
   std::uint64_t refresh = 0;
-  std::uint64_t idle = 0;  ///< Nothing is asked for, or the first row is being opened.
+  std::uint64_t row_opens = 0;  ///< Idle: what was asked for last has its first row opened.
+  std::uint64_t not_asked = 0;  ///< Idle: nothing is asked for.
+
+  std::uint64_t total() const { return data + turn + row_miss + refresh + row_opens + not_asked; }
 };
 
 /// One pseudo channel of HBM2: the timeline of its data bus, in memory clocks, granule by granule,
@@ -49,8 +53,17 @@ class HbmChannel {
     const std::uint64_t mine = granules - way_[direction].passed;
     return free_ + (mine + std::min(mine, others - way_[1 - direction].passed)) * timing_.granule;
   }
-  /// What the bus did before `clock`, to which the channel has been taken.
-  HbmBusClocks bus_clocks(std::uint64_t clock) const;
+  /// The account begins in `clock`, to which the channel has been taken.
+  void begin_account(std::uint64_t clock) {
+    before_account_ = bus_clocks(clock);
+    history_.restart(clock);
+  }
+  /// What the bus did in the account before `clock`, to which the channel has been taken.
+  HbmBusClocks account(std::uint64_t clock) const;
+  const BusHistory& history(std::uint64_t clock) {
+    history_.cut(clock);
+    return history_;
+  }
   /// A clock before which the data of so many granules of a direction, more than have passed, will
   /// not have passed: what follows from the pieces that wait.
   std::uint64_t earliest(HbmDirection direction, std::uint64_t granules);
@@ -78,6 +91,9 @@ class HbmChannel {
   }
   void look(int direction);
   void refresh(std::uint64_t clock);
+  HbmBusClocks bus_clocks(std::uint64_t clock) const;
+  /// Adds the clocks from free_ to `clock`, in which nothing passes, to those of their cause.
+  void count_idle(std::uint64_t clock, HbmBusClocks& clocks) const;
   void skip_rounds(std::uint64_t barrier);
   void set_next() {
     const std::uint64_t first = std::min(way_[0].ready, way_[1].ready);
@@ -116,6 +132,8 @@ class HbmChannel {
   HbmBusClocks clocks_;           ///< Up to free_; data: that of way_.
   bool refreshed_ = false;        ///< What the bus did last.
   std::uint64_t last_miss_ = 0;   ///< Row miss before its last granule.
+  HbmBusClocks before_account_;
+  BusHistory history_;
 };
 
 // ---- Inline: what takes the visitor of the controller.
@@ -124,9 +142,11 @@ template <class Visit>
 void HbmChannel::take_turns(std::uint64_t barrier, const Visit& visit) {
   std::uint64_t clock = next_;
   if (clock == way_[last_].data_end) skip_rounds(barrier);
-  clocks_.idle += clock - std::min(clock, free_);
+  count_idle(clock, clocks_);
   clock = std::max(clock, free_);
   refreshed_ = false;
+  const std::uint64_t begin = clock;
+  const std::uint64_t passed = way_[0].passed + way_[1].passed;
   while (clock < barrier && way_[0].ready <= clock && way_[1].ready <= clock) {
     const int next = 1 - last_;
     Way& way = way_[next];
@@ -145,6 +165,7 @@ void HbmChannel::take_turns(std::uint64_t barrier, const Visit& visit) {
     clock = free_ = way.data_end = start + timing_.granule;
     end_piece(next, visit);
   }
+  history_.add(begin, free_, (way_[0].passed + way_[1].passed - passed) * timing_.granule);
 }
 
 template <class Visit>

@@ -162,6 +162,11 @@ std::uint64_t HbmCommandChannel::issue_column(const Choice& choice) {
   const std::uint64_t clock = choice.clock;
   const std::uint64_t data_end = clock + timing_.column_to_data[d] + timing_.burst;
   note(d == 0 ? HbmCommand::Kind::kRead : HbmCommand::Kind::kWrite, clock, part.bank, part.row);
+  count_idle(data_end - timing_.burst, d != direction_);
+  const std::uint64_t begin = std::max(counted_, data_end - timing_.burst);
+  clocks_.data += data_end - begin;
+  history_.add(begin, data_end, data_end - begin);
+  counted_ = data_end;
   next_column_[d] = clock + timing_.burst;
   group.next_column = clock + timing_.column_to_column_group;
   if (d == 0) {
@@ -182,6 +187,38 @@ std::uint64_t HbmCommandChannel::issue_column(const Choice& choice) {
     window_[d].erase(window_[d].begin() + static_cast<std::ptrdiff_t>(choice.entry));
   }
   return data_end;
+}
+
+/// The data bus, empty up to a clock: before anything had arrived; then for a refresh that has come
+/// since its last data; for a turn; for rows and the distances of commands.
+void HbmCommandChannel::count_idle(std::uint64_t until, bool turns) {
+  if (until <= counted_) return;
+  std::uint64_t asked = until;
+  for (const std::vector<Entry>& window : window_) {
+    if (!window.empty()) asked = std::min(asked, window.front().arrival);
+  }
+  asked = std::max(asked, counted_);
+  clocks_.not_asked += asked - counted_;
+  const bool refreshed = last_refresh_ != kNever && last_refresh_ < until;
+  (refreshed ? clocks_.refresh : turns ? clocks_.turn : clocks_.rows) += until - asked;
+  if (refreshed) last_refresh_ = kNever;
+  counted_ = until;
+}
+
+void HbmCommandChannel::begin_account(std::uint64_t clock) {
+  fill_window();
+  count_idle(clock, false);
+  clocks_ = {};
+  clocks_.data = counted_ - clock;
+  history_.restart(clock);
+}
+
+HbmCommandClocks HbmCommandChannel::account(std::uint64_t clock) {
+  fill_window();
+  count_idle(clock, false);
+  clocks_.data -= counted_ - clock;
+  counted_ = clock;
+  return clocks_;
 }
 
 /// The refresh that is due: what is open is closed as soon as it may be.
@@ -209,6 +246,7 @@ void HbmCommandChannel::refresh() {
   for (std::uint32_t b = first; b < end; ++b) banks_[b].may_open = begin + timing_.refresh;
   note(HbmCommand::Kind::kRefresh, begin, all ? timing_.banks : first, 0);
   refreshed_bank_ = (refreshed_bank_ + 1) % timing_.banks;
+  last_refresh_ = due;
 }
 
 }  // namespace tpu

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "models/memory/bus_history.h"
 #include "models/memory/hbm_command_timing.h"
 
 namespace tpu {
@@ -17,6 +18,17 @@ struct HbmCommand {
   std::uint64_t clock = 0;
   std::uint32_t bank = 0;  ///< Of a refresh of all banks: their number.
   std::uint64_t row = 0;
+};
+
+/// Clocks of the data bus of such a channel, each counted where it passes.
+struct HbmCommandClocks {
+  std::uint64_t data = 0;
+  std::uint64_t turn = 0;       ///< To the other direction.
+  std::uint64_t rows = 0;       ///< Rows are closed and opened, or column commands keep a distance.
+  std::uint64_t refresh = 0;    ///< And what is closed and opened around it.
+  std::uint64_t not_asked = 0;  ///< Nothing has arrived.
+
+  std::uint64_t total() const { return data + turn + rows + refresh + not_asked; }
 };
 
 /// One pseudo channel of HBM2, command by command: ACT, RD, WR, PRE and REF (of all banks, or of
@@ -46,6 +58,15 @@ class HbmCommandChannel {
   template <class Done>
   void advance(std::uint64_t limit, const Done& done);
   void watch(std::function<void(const HbmCommand&)> watcher) { watcher_ = std::move(watcher); }
+
+  /// The account begins in `clock`, to which the channel has been taken.
+  void begin_account(std::uint64_t clock);
+  /// What the data bus did in the account up to `clock`, to which the channel has been taken.
+  HbmCommandClocks account(std::uint64_t clock);
+  const BusHistory& history(std::uint64_t clock) {
+    history_.cut(clock);
+    return history_;
+  }
 
  private:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
@@ -104,6 +125,7 @@ class HbmCommandChannel {
   /// Returns the clock of the last data.
   std::uint64_t issue_column(const Choice& choice);
   void refresh();
+  void count_idle(std::uint64_t until, bool turns);
   void note(HbmCommand::Kind kind, std::uint64_t clock, std::uint32_t bank,
             std::uint64_t row) const {
     if (watcher_) watcher_({kind, clock, bank, row});
@@ -125,6 +147,10 @@ class HbmCommandChannel {
   int direction_ = 0;
   std::uint32_t since_turn_ = 0;
   std::function<void(const HbmCommand&)> watcher_;
+  HbmCommandClocks clocks_;
+  std::uint64_t counted_ = 0;  ///< Clocks of the data bus up to this one are in an account.
+  std::uint64_t last_refresh_ = kNever;  ///< Due, and not yet made up for.
+  BusHistory history_;
 };
 
 // ---- Inline: what takes the visitor of the controller.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/base/error.h"
+
 namespace tpu {
 
 HbmCommandController::HbmCommandController(const HbmParams& params, std::uint32_t clock_mhz,
@@ -56,7 +58,7 @@ std::optional<std::uint64_t> HbmCommandController::next_event() const {
   return next;
 }
 
-const std::vector<HbmRequest>& HbmCommandController::advance(std::uint64_t now) {
+void HbmCommandController::advance_channels(std::uint64_t now) {
   clock_ = std::max(clock_, timing_.clock_of(now));
   for (HbmCommandChannel& channel : channels_) {
     channel.advance(clock_, [this](std::uint32_t index, std::uint64_t data_end) {
@@ -64,6 +66,40 @@ const std::vector<HbmRequest>& HbmCommandController::advance(std::uint64_t now) 
       slots_[index].data_end = std::max(slots_[index].data_end, data_end);
     });
   }
+}
+
+void HbmCommandController::begin_account(std::uint64_t now) {
+  advance_channels(now);
+  account_begin_ = clock_;
+  for (HbmCommandChannel& channel : channels_) channel.begin_account(clock_);
+}
+
+void HbmCommandController::add_accounts(std::uint32_t core, std::uint64_t end,
+                                        std::vector<PartAccount>& accounts) {
+  advance_channels(end);
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    const std::string name = channel_name(core, c);
+    const HbmCommandClocks clocks = channels_[c].account(clock_);
+    TPU_CHECK(clocks.total() == clock_ - account_begin_,
+              name << ": of " << clock_ - account_begin_ << " memory clocks, data " << clocks.data
+                   << ", turns " << clocks.turn << ", rows " << clocks.rows << ", refresh "
+                   << clocks.refresh << ", not asked " << clocks.not_asked);
+    accounts.push_back(
+        {name,
+         {{"data", clocks.data},
+          {"turn", clocks.turn},
+          {"idle: rows", clocks.rows},
+          {"refresh", clocks.refresh},
+          {"idle: not asked", clocks.not_asked}},
+         core,
+         static_cast<std::uint32_t>(c),
+         moved_bytes(channels_[c].history(clock_), timing_.burst * timing_.bursts_per_granule,
+                     [this](std::uint64_t clock) { return timing_.cycle_of(clock); })});
+  }
+}
+
+const std::vector<HbmRequest>& HbmCommandController::advance(std::uint64_t now) {
+  advance_channels(now);
   const auto is_done = [&](std::uint32_t index) {
     const Slot& slot = slots_[index];
     return slot.left == 0 && timing_.cycle_of(slot.data_end) + latency_ <= now;

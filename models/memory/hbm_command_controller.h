@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "models/memory/hbm_command_channel.h"
@@ -24,6 +25,10 @@ class HbmCommandController : public HbmModel {
   std::optional<std::uint64_t> next_event() const override;
   const std::vector<HbmRequest>& advance(std::uint64_t now) override;
 
+  void begin_account(std::uint64_t now) override;
+  void add_accounts(std::uint32_t core, std::uint64_t end,
+                    std::vector<PartAccount>& accounts) override;
+
   std::vector<HbmCommandChannel>& channels() { return channels_; }
 
  private:
@@ -33,6 +38,7 @@ class HbmCommandController : public HbmModel {
     std::uint64_t data_end = 0;
   };
 
+  void advance_channels(std::uint64_t now);
   void add_granule(bool write, std::uint64_t granule, std::uint32_t slot, std::uint64_t arrival);
 
   const HbmCommandTiming timing_;
@@ -43,6 +49,7 @@ class HbmCommandController : public HbmModel {
   std::vector<std::uint32_t> waiting_;  ///< Slots in order of arrival.
   std::vector<HbmRequest> result_;      ///< Of advance().
   std::uint64_t clock_ = 0;             ///< That the channels have reached.
+  std::uint64_t account_begin_ = 0;     ///< Memory clock.
 };
 
 }  // namespace tpu

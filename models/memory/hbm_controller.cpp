@@ -162,24 +162,40 @@ const std::vector<HbmRequest>& HbmController::advance(std::uint64_t now) {
   return result_;
 }
 
-void HbmController::add_accounts(const std::string& part, std::uint64_t end,
+void HbmController::advance_channels(std::uint64_t now) {
+  clock_ = std::max(clock_, timing_.to_memory(now));
+  for (HbmChannel& channel : channels_) advance_channel(channel);
+}
+
+void HbmController::begin_account(std::uint64_t now) {
+  advance_channels(now);
+  account_begin_ = clock_;
+  for (HbmChannel& channel : channels_) channel.begin_account(clock_);
+}
+
+void HbmController::add_accounts(std::uint32_t core, std::uint64_t end,
                                  std::vector<PartAccount>& accounts) {
-  clock_ = std::max(clock_, timing_.to_memory(end));
+  advance_channels(end);
   for (std::size_t c = 0; c < channels_.size(); ++c) {
-    advance_channel(channels_[c]);
-    const std::string name = part + ", channel " + std::to_string(c);
-    const HbmBusClocks clocks = channels_[c].bus_clocks(clock_);
-    const std::uint64_t all =
-        clocks.data + clocks.turn + clocks.row_miss + clocks.refresh + clocks.idle;
-    TPU_CHECK(all == clock_, name << ": of " << clock_ << " memory clocks, data " << clocks.data
-                                  << ", turns " << clocks.turn << ", row misses " << clocks.row_miss
-                                  << ", refresh " << clocks.refresh << ", idle " << clocks.idle);
-    accounts.push_back({name,
-                        {{"data", clocks.data},
-                         {"turn", clocks.turn},
-                         {"row miss", clocks.row_miss},
-                         {"refresh", clocks.refresh},
-                         {"idle", clocks.idle}}});
+    const std::string name = channel_name(core, c);
+    const HbmBusClocks clocks = channels_[c].account(clock_);
+    TPU_CHECK(clocks.total() == clock_ - account_begin_,
+              name << ": of " << clock_ - account_begin_ << " memory clocks, data " << clocks.data
+                   << ", turns " << clocks.turn << ", row misses " << clocks.row_miss
+                   << ", refresh " << clocks.refresh << ", idle while a row opens "
+                   << clocks.row_opens << ", not asked " << clocks.not_asked);
+    accounts.push_back(
+        {name,
+         {{"data", clocks.data},
+          {"turn", clocks.turn},
+          {"row miss", clocks.row_miss},
+          {"refresh", clocks.refresh},
+          {"idle: row opens", clocks.row_opens},
+          {"idle: not asked", clocks.not_asked}},
+         core,
+         static_cast<std::uint32_t>(c),
+         moved_bytes(channels_[c].history(clock_), timing_.granule,
+                     [this](std::uint64_t clock) { return timing_.to_core(clock); })});
   }
 }
 

@@ -24,7 +24,8 @@ class HbmController : public HbmModel {
   void submit(const HbmRequest& request, std::uint64_t now) override;
   std::optional<std::uint64_t> next_event() const override;
   const std::vector<HbmRequest>& advance(std::uint64_t now) override;
-  void add_accounts(const std::string& part, std::uint64_t end,
+  void begin_account(std::uint64_t now) override;
+  void add_accounts(std::uint32_t core, std::uint64_t end,
                     std::vector<PartAccount>& accounts) override;
 
   bool idle() const { return waiting_.empty(); }
@@ -46,6 +47,7 @@ class HbmController : public HbmModel {
   void choose_fullest(Slot& slot);
   bool done(Slot& slot, std::uint64_t now);
   void advance_channel(HbmChannel& channel);
+  void advance_channels(std::uint64_t now);
   HbmDirection direction(const Slot& slot) const {
     return slot.request.write ? kHbmWrite : kHbmRead;
   }
@@ -61,7 +63,8 @@ class HbmController : public HbmModel {
   std::vector<std::uint32_t> done_;     ///< In advance().
   std::vector<HbmRequest> result_;      ///< Of advance().
   std::uint64_t next_event_ = kNever;
-  std::uint64_t clock_ = 0;  ///< Memory clock of the last advance().
+  std::uint64_t clock_ = 0;          ///< Memory clock of the last advance().
+  std::uint64_t account_begin_ = 0;  ///< Memory clock.
 };
 
 }  // namespace tpu

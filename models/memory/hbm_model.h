@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "isa/instruction.h"
 #include "models/machine.h"
+#include "models/memory/bus_history.h"
 
 namespace tpu {
 
@@ -43,10 +45,27 @@ class HbmModel {
   virtual std::optional<std::uint64_t> next_event() const = 0;
   /// The requests that are done by `now`, in the order of their cycles; valid until the next call.
   virtual const std::vector<HbmRequest>& advance(std::uint64_t now) = 0;
-  /// Adds the accounts of its channels up to `end`, in clocks of the memory; a slow twin has none.
-  /// Nothing is asked of it afterwards.
-  virtual void add_accounts(const std::string& /*part*/, std::uint64_t /*end*/,
-                            std::vector<PartAccount>& /*accounts*/) {}
+  /// The account of its channels begins now.
+  virtual void begin_account(std::uint64_t now) = 0;
+  /// Adds the accounts of its channels up to `end`, in clocks of the memory. Nothing is asked of it
+  /// afterwards.
+  virtual void add_accounts(std::uint32_t core, std::uint64_t end,
+                            std::vector<PartAccount>& accounts) = 0;
 };
+
+/// The history of a channel, which takes so many clocks for a granule of 1 KiB, as bytes.
+template <class ToCore>
+std::vector<PartAccount::Moved> moved_bytes(const BusHistory& history, std::uint64_t granule,
+                                            const ToCore& to_core) {
+  std::vector<PartAccount::Moved> moved;
+  std::uint64_t clocks = 0, bytes = 0;
+  for (std::size_t i = 0; i < history.clocks().size(); ++i) {
+    clocks += history.clocks()[i];
+    const std::uint64_t all = clocks * isa::kHbmGranuleBytes / granule;
+    moved.push_back({to_core(history.begin() + i * history.stretch()), all - bytes});
+    bytes = all;
+  }
+  return moved;
+}
 
 }  // namespace tpu

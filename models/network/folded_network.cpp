@@ -23,6 +23,11 @@ FoldedNetwork::FoldedNetwork(const MachineParams& params, const CoreClasses& cla
   local_.assign(params.cores(), routes_.local_link());
 }
 
+void FoldedNetwork::begin_account(std::uint64_t now) {
+  for (Link& link : links_) link.begin_account(now);
+  for (Link& way : local_) way.begin_account(now);
+}
+
 void FoldedNetwork::add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
   const auto cores = static_cast<std::size_t>(cores_per_chip_);
   for (std::size_t chip = 0; chip * cores < local_.size(); ++chip) {
@@ -89,7 +94,7 @@ void FoldedNetwork::send_locally(const IciMessage& message, std::uint32_t of_cla
                                  std::uint64_t now) {
   std::vector<std::uint64_t> ends;
   for (const std::uint32_t to : *message.destinations) {
-    ends.push_back(local_[to].pass(now, message.bytes).end);
+    ends.push_back(local_[to].pass(now, message.bytes, message.sent).end);
   }
   require_alike("the path inside a chip", of_class, ends);
   const std::uint64_t order = order_++;
@@ -189,8 +194,8 @@ FoldedNetwork::Hop FoldedNetwork::pass(Flight& flight, std::size_t place, std::u
   const std::uint32_t to = destination(flight, place) / cores_per_chip_;
   const isa::Topology::Direction direction = routes_.towards(chip, to);
   const Link::Passage passage =
-      links_[std::size_t{chip} * isa::Topology::kDirections + direction].pass(now,
-                                                                              flight.message.bytes);
+      links_[std::size_t{chip} * isa::Topology::kDirections + direction].pass(
+          now, flight.message.bytes, flight.message.sent);
   chip = routes_.neighbour(chip, direction);
   std::uint64_t end = passage.end;
   if (routes_.has_slow_links()) end = std::max(end, flight.message.tail);

@@ -24,6 +24,7 @@ class FoldedNetwork {
   FoldedNetwork(const MachineParams& params, const CoreClasses& classes);
 
   /// As IciRouter::add_accounts(), of all chips.
+  void begin_account(std::uint64_t now);
   void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const;
 
   /// The representative of a class sends, and so does every member.

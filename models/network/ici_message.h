@@ -24,7 +24,7 @@ struct IciMessage {
   bool writes_hbm = false;   ///< A piece that goes into the HBM of the destination.
   std::uint32_t flag = 0;    ///< Of an addition.
   std::uint32_t value = 0;
-  std::uint64_t sent = 0;      ///< The cycle of an addition.
+  std::uint64_t sent = 0;      ///< The cycle in which its DMA or addition was started.
   std::uint32_t transfer = 0;  ///< Of an addition: its number in WaitGraph.
   /// The cycle in which its last byte is at the router that its head has reached, where a link
   /// before was slower than others.

@@ -18,6 +18,11 @@ IciRouter::IciRouter(const MachineParams& params, const IciRoutes& routes, std::
   local_.assign(params.cores_per_chip, routes.local_link());
 }
 
+void IciRouter::begin_account(std::uint64_t now) {
+  for (Link& link : links_) link.begin_account(now);
+  for (Link& way : local_) way.begin_account(now);
+}
+
 void IciRouter::add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
   for (std::size_t d = 0; d < links_.size(); ++d) {
     if (!routes_.is_sound(chip_, static_cast<Direction>(d))) continue;
@@ -34,7 +39,8 @@ void IciRouter::queue(Event::Kind kind, std::uint64_t cycle, const IciMessage& m
 
 void IciRouter::send(const IciMessage& message, std::uint64_t now) {
   if (message.destination_chip == chip_) {
-    const Link::Passage passage = local_[message.destination_core].pass(now, message.bytes);
+    const Link::Passage passage =
+        local_[message.destination_core].pass(now, message.bytes, message.sent);
     queue(Event::Kind::kLeft, passage.end, message);
     queue(Event::Kind::kArrived, passage.end + local_cycles_, message);
     return;
@@ -56,7 +62,7 @@ std::optional<IciRouter::Next> IciRouter::next_event() const {
 
 IciRouter::Hop IciRouter::forward(const IciMessage& message, std::uint64_t now) {
   const Direction direction = routes_.towards(chip_, message.destination_chip);
-  const Link::Passage passage = links_[direction].pass(now, message.bytes);
+  const Link::Passage passage = links_[direction].pass(now, message.bytes, message.sent);
   if (message.source_chip == chip_) queue(Event::Kind::kLeft, passage.end, message);
   const bool last = routes_.neighbour(chip_, direction) == message.destination_chip;
   std::uint64_t end = passage.end;

@@ -39,6 +39,8 @@ class IciRouter {
 
   IciRouter(const MachineParams& params, const IciRoutes& routes, std::uint32_t chip);
 
+  /// The accounts of its links begin now.
+  void begin_account(std::uint64_t now);
   /// Adds the accounts of the links that leave the chip and of the ways to its cores.
   void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const;
 

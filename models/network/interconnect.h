@@ -21,6 +21,7 @@ class Interconnect : public TimedModule, public IciPort {
     network_.add_accounts(end, accounts);
   }
 
+  void begin_account(std::uint64_t now) override { network_.begin_account(now); }
   void send(const IciMessage& message, std::uint64_t now) override;
 
  private:

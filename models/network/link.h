@@ -5,8 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "models/machine.h"
-#include "sim/base/ceil_divide.h"
+#include "models/network/link_account.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -31,49 +30,57 @@ class Link {
     std::uint64_t end = 0;    ///< The cycle after its last byte.
   };
 
-  /// A message that arrives at `now` and waits for those before it.
-  Passage pass(std::uint64_t now, std::uint64_t bytes) {
+  /// A message that arrives at `now` and waits for those before it. While the wire waits for it:
+  /// up to `asked`, nothing was asked of the wire, then the message was made or on its way; or,
+  /// with `before`, the other way round.
+  Passage pass(std::uint64_t now, std::uint64_t bytes, std::uint64_t asked = kAtOnce,
+               std::size_t before = 0) {
     if (now > free_cycle_) {
-      idle_ticks_ += (now - free_cycle_) * ticks_per_cycle_ - free_ticks_;
+      const std::uint64_t free = ticks();
+      const std::uint64_t end = now * ticks_per_cycle_;
+      const std::uint64_t split =
+          std::clamp(std::min(asked, now) * ticks_per_cycle_, free, std::max(free, end));
+      account_.idle(before, split - free);
+      account_.idle(1 - before, end - split);
       free_cycle_ = now;
       free_ticks_ = 0;
     }
     const std::uint64_t begin = free_cycle_;
     free_ticks_ += bytes * ticks_per_byte_;
-    busy_ticks_ += bytes * ticks_per_byte_;
+    account_.pass(bytes * ticks_per_byte_);
     free_cycle_ += free_ticks_ / ticks_per_cycle_;
     free_ticks_ %= ticks_per_cycle_;
     return {begin, free_at()};
   }
   /// First cycle at which the wire is free again.
   std::uint64_t free_at() const { return free_cycle_ + (free_ticks_ > 0 ? 1 : 0); }
-  /// Cycles up to `end`, or up to the end of the last message where that comes later. A part of a
-  /// cycle counts as idle.
-  PartAccount account(const std::string& part, std::uint64_t end) const {
-    end = std::max(end, free_at());
-    const std::uint64_t ends = end * ticks_per_cycle_;
-    const std::uint64_t busy = busy_ticks_;
-    const std::uint64_t idle = idle_ticks_ + ends - (free_cycle_ * ticks_per_cycle_ + free_ticks_);
-    TPU_CHECK(busy + idle == ends, part << ": of " << end << " cycles, " << busy
-                                        << " ticks busy and " << idle << " idle");
-    return {part,
-            {{"busy", busy / ticks_per_cycle_}, {"idle", ceil_divide(idle, ticks_per_cycle_)}}};
+  /// The account begins now: no message that has passed arrived later.
+  void begin_account(std::uint64_t now) {
+    const std::uint64_t begin = now * ticks_per_cycle_;
+    if (ticks() < begin) {
+      free_cycle_ = now;
+      free_ticks_ = 0;
+    }
+    account_.begin(begin, ticks());
+  }
+  /// Cycles up to `end`, or up to the end of the last message where that comes later.
+  PartAccount account(const std::string& part, std::uint64_t end,
+                      const LinkAccount::Causes& causes = {"idle: not asked", "idle: on its way",
+                                                           nullptr}) const {
+    return account_.end(part, std::max(end, free_at()) * ticks_per_cycle_, ticks(),
+                        ticks_per_cycle_, causes);
   }
 
  private:
+  static constexpr std::uint64_t kAtOnce = ~std::uint64_t{0};
+
+  std::uint64_t ticks() const { return free_cycle_ * ticks_per_cycle_ + free_ticks_; }
+
   std::uint64_t ticks_per_cycle_ = 1;
   std::uint64_t ticks_per_byte_ = 1;
   std::uint64_t free_cycle_ = 0;  ///< The wire is free from free_ticks_ behind this cycle on.
   std::uint64_t free_ticks_ = 0;  ///< Less than a cycle.
-  std::uint64_t busy_ticks_ = 0;
-  std::uint64_t idle_ticks_ = 0;
+  LinkAccount account_;
 };
-
-/// "link 2 of chip 5": the direction, as in isa::Topology.
-inline std::string link_name(std::size_t chip, std::size_t direction) {
-  return "link " + std::to_string(direction) + " of chip " + std::to_string(chip);
-}
-/// The way to a core from the other one of its chip.
-inline std::string way_name(std::size_t core) { return "way to core " + std::to_string(core); }
 
 }  // namespace tpu

@@ -32,6 +32,11 @@ class PacketRouter : public TimedModule,
   /// A core of this chip, by its number in the chip; nullptr: takes no part in the run.
   void connect(std::uint32_t core, IciEndpoint* endpoint) { endpoints_[core] = endpoint; }
 
+  void begin_account(std::uint64_t now) override { switch_.begin_account(now); }
+  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+    switch_.add_accounts(end, accounts);
+  }
+
   void send(const IciMessage& message, std::uint64_t now) override;
   void packet_arrives(PacketSwitch::Direction travelled, const IciPacket& packet,
                       Instant at) override;

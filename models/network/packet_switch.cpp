@@ -76,6 +76,7 @@ void PacketSwitch::send(const IciMessage& message, std::uint64_t now) {
     packet.bytes = std::min(left, kPacketBytes);
     left -= packet.bytes;
     packet.last = left == 0;
+    packet.here = {now, 0};
     queue.push_back(std::move(packet));
   } while (left > 0);
   events_[{now, 0}].push_back({});
@@ -86,7 +87,9 @@ void PacketSwitch::packet_arrives(Direction travelled, const IciPacket& packet, 
     if (packet.last) note(false, packet.message, after(at, packet.bytes).ceil());
     return;
   }
-  events_[at].push_back({Event::Kind::kHead, travelled, packet.channel, packet.bytes, packet});
+  std::vector<Event>& events = events_[at];
+  events.push_back({Event::Kind::kHead, travelled, packet.channel, packet.bytes, packet});
+  events.back().packet.here = at;
 }
 
 void PacketSwitch::credit_returns(Direction output, std::uint8_t channel, std::uint64_t bytes,
@@ -185,10 +188,44 @@ bool PacketSwitch::may_start(const IciPacket& packet, Output output) const {
          ports_[output].credits[channel_behind(packet, output)] >= packet.bytes;
 }
 
+/// A packet takes an output that was free before: nobody had asked, it was on its way, or it was
+/// here and held, by a buffer without room or by what is before it in its own.
+void PacketSwitch::count(Port& port, const IciPacket& packet, Instant now) const {
+  const std::uint64_t free = ticks(port.free), begin = ticks(now);
+  const std::uint64_t here = std::clamp(ticks(packet.here), free, std::max(free, begin));
+  const std::uint64_t asked = std::clamp(packet.message.sent * ticks_per_cycle_, free, here);
+  port.account.idle(0, asked - free);
+  port.account.idle(1, here - asked);
+  port.account.idle(2, begin - here);
+  port.account.pass(packet.bytes * ticks_per_byte_);
+}
+
+void PacketSwitch::begin_account(std::uint64_t now) {
+  for (Port& port : ports_) {
+    if (port.free.cycle < now) port.free = {now, 0};
+    port.account.begin(now * ticks_per_cycle_, ticks(port.free));
+  }
+}
+
+void PacketSwitch::add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+  const LinkAccount::Causes causes{"idle: not asked", "idle: on its way", "idle: held"};
+  for (Output output = 0; output < ports_.size(); ++output) {
+    const bool is_link = output < isa::Topology::kDirections;
+    if (is_link && !topology_.has_link(chip_, static_cast<Direction>(output))) continue;
+    const Output core = output - isa::Topology::kDirections;
+    const std::string name =
+        is_link ? link_name(chip_, output) : way_name(std::size_t{chip_} * cores_ + core);
+    const Port& port = ports_[output];
+    accounts.push_back(port.account.end(name, std::max(end, port.free.ceil()) * ticks_per_cycle_,
+                                        ticks(port.free), ticks_per_cycle_, causes));
+  }
+}
+
 void PacketSwitch::start(std::size_t source, Output output, Instant now, Outside& outside) {
   Port& port = ports_[output];
   IciPacket packet = *front(source, output);
   const Instant end = after(now, packet.bytes);
+  count(port, packet, now);
   port.free = end;
   events_[end].push_back({});
   if (source >= kInputs) {

@@ -10,6 +10,7 @@
 
 #include "isa/topology.h"
 #include "models/network/ici_message.h"
+#include "models/network/link_account.h"
 #include "models/params.h"
 
 namespace tpu {
@@ -31,6 +32,7 @@ struct IciPacket {
   IciMessage message;
   std::uint64_t bytes = 0;
   bool last = false;             ///< Of its message.
+  Instant here;                  ///< Since when it, or its head, is at this router.
   std::size_t dimension = ~0UL;  ///< In which it travels.
   std::uint8_t channel = 0;      ///< Virtual channel of its present buffer.
 };
@@ -85,6 +87,10 @@ class PacketSwitch {
     bool departs = false;  ///< Packets that take links when all that happens in the cycle is known.
   };
   std::optional<Next> next_event() const;
+  /// The accounts of its links begin now.
+  void begin_account(std::uint64_t now);
+  /// Adds the accounts of the links that leave the chip and of the ways to its cores.
+  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const;
   /// Tells the cores what has left and arrived up to a cycle.
   void deliver(std::uint64_t now, Outside& outside);
   /// Everything that happens in this router in a cycle, all of whose arrivals are known.
@@ -118,9 +124,12 @@ class PacketSwitch {
     std::array<std::uint64_t, kChannels> credits{};
     std::size_t turn = 0;                       ///< The input or core that is asked first.
     std::vector<std::deque<IciPacket>> queues;  ///< Of the cores.
+    LinkAccount account;
   };
 
   Instant after(Instant from, std::uint64_t bytes) const;
+  std::uint64_t ticks(Instant at) const { return at.cycle * ticks_per_cycle_ + at.tick; }
+  void count(Port& port, const IciPacket& packet, Instant now) const;
   static Instant later(Instant from, std::uint64_t cycles) {
     return {from.cycle + cycles, from.tick};
   }

@@ -24,6 +24,7 @@ class Router : public TimedModule, public IciPort, public NeighbourPort {
     router_.add_accounts(end, accounts);
   }
 
+  void begin_account(std::uint64_t now) override { router_.begin_account(now); }
   void send(const IciMessage& message, std::uint64_t now) override;
   void head_arrives(const IciMessage& message, std::uint64_t at) override;
 

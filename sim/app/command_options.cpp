@@ -46,8 +46,9 @@ const std::vector<Command> kCommands{
 };
 
 const std::vector<const char*> kWorkloadFlags{
-    "shape",   "kernel", "stride", "padding", "pass",     "dtype",      "precision",    "image",
-    "classes", "layers", "width",  "heads",   "sequence", "vocabulary", "learning-rate"};
+    "shape",     "kernel",     "stride",        "padding",         "pass",  "dtype",
+    "precision", "image",      "classes",       "layers",          "width", "heads",
+    "sequence",  "vocabulary", "learning-rate", "feature-multiple"};
 
 }  // namespace
 
@@ -119,6 +120,8 @@ po::options_description options_of(const Command& command) {
     add("heads", po::value<std::string>(), "of models of language");
     add("sequence", po::value<std::string>(), "tokens of a sequence");
     add("vocabulary", po::value<std::string>(), "number of tokens");
+    add("feature-multiple", po::value<std::string>(),
+        "features of layers are rounded up to a multiple of it (1): with 128 no lane is padding");
     add("learning-rate", po::value<std::string>(), "of the optimiser");
   }
   if (command.run) {

@@ -35,13 +35,14 @@ std::string text_of_target(const compiler::Target& target) {
 
 std::string text_of_options(const frontend::WorkloadOptions& options) {
   const auto& [replicas, forward_only, batch, dtype, precision, learning_rate, image, classes,
-               layers, width, heads, sequence, vocabulary, shape, kernel, stride, padding, pass] =
-      options;
+               layers, width, heads, sequence, vocabulary, feature_multiple, shape, kernel, stride,
+               padding, pass] = options;
   const auto number = [](const auto& value) { return value ? text_of(*value) : "-"; };
   return text_of(replicas, forward_only, number(batch), number(dtype), number(precision),
                  number(learning_rate), number(image), number(classes), number(layers),
-                 number(width), number(heads), number(sequence), number(vocabulary), number(shape),
-                 number(kernel), number(stride), number(padding), number(pass));
+                 number(width), number(heads), number(sequence), number(vocabulary),
+                 number(feature_multiple), number(shape), number(kernel), number(stride),
+                 number(padding), number(pass));
 }
 
 }  // namespace

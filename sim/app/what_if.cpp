@@ -38,22 +38,62 @@ void ask_for_full_lanes(const Arguments& arguments, const traces::RunRecord& rec
                        static_cast<std::int64_t>(full * record.core_numbers.size())});
 }
 
+/// Whether a workload of the zoo has layers whose features are chosen one by one.
+bool can_fill_lanes(const std::string& workload) {
+  for (const frontend::WorkloadInfo& info : frontend::workload_list()) {
+    if (info.name != workload) continue;
+    return std::find(info.options.begin(), info.options.end(), "feature_multiple") !=
+           info.options.end();
+  }
+  return false;
+}
+
+/// Layers as wide as their padding. Where nothing is padded there is nothing to ask.
+void ask_for_no_padding(const Arguments& arguments, const traces::RunRecord& record,
+                        std::vector<WhatIfQuestion>& questions) {
+  const auto is_padded = [](const isa::OpInfo& op) {
+    return op.padded_matmul_flops > op.matmul_flops;
+  };
+  const bool padded = std::any_of(record.ops.begin(), record.ops.end(), is_padded);
+  WhatIfQuestion question;
+  question.name = "no padding";
+  if (can_fill_lanes(arguments.input)) {
+    if (!padded || arguments.workload.feature_multiple) return;
+    question.feature_multiple = kLanes;
+  } else if (frontend::is_workload(arguments.input)) {
+    if (!padded) return;
+    question.problem = "widths of " + arguments.input + " depend on each other: --width, --heads";
+  } else {
+    question.problem =
+        "the shapes of this program are fixed; its report has the padding of each "
+        "operation";
+  }
+  questions.push_back(question);
+}
+
 traces::WhatIf answer(const Arguments& arguments, const std::string& config_name,
                       const WhatIfQuestion& question) {
   Arguments changed = arguments;
   changed.settings = together(arguments.settings, question.settings);
   if (question.batch) changed.batch = question.batch;
+  if (question.feature_multiple) changed.workload.feature_multiple = question.feature_multiple;
   changed.output.clear();
   traces::WhatIf result;
   result.name = question.name;
+  result.problem = question.problem;
+  if (!result.problem.empty()) return result;
   for (const std::string& setting : question.settings) {
     result.settings += (result.settings.empty() ? "--set " : " --set ") + setting;
   }
   if (question.batch) result.settings = "--batch " + std::to_string(*question.batch);
+  if (question.feature_multiple) {
+    result.settings = "--feature-multiple " + std::to_string(*question.feature_multiple);
+  }
   try {
     const config::Configuration configuration = effective_configuration(changed, config_name);
-    const report::Summary summary =
-        report::summarize(simulate(changed, configuration, config_name).record);
+    const traces::RunRecord record = simulate(changed, configuration, config_name).record;
+    const report::Summary summary = report::summarize(record);
+    result.model_flops = record.model_flops;
     result.step_ms = summary.step_mean_ms;
     result.examples_per_s = summary.examples_per_s;
   } catch (const UserError& error) {  // It does not fit, or its program ends in a fault.
@@ -79,6 +119,7 @@ std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
     const std::string count = "core.mxu.count=" + std::to_string(mxus);
     questions.push_back({"twice the MXUs", {count}, {}});
   }
+  ask_for_no_padding(arguments, record, questions);
   ask_for_full_lanes(arguments, record, questions);
   return questions;
 }

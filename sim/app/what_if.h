@@ -14,10 +14,15 @@ struct WhatIfQuestion {
   std::string name;                   ///< "HBM free".
   std::vector<std::string> settings;  ///< As --set takes them, behind those of the command line.
   std::optional<std::int64_t> batch;  ///< In place of the command line's.
+  /// Of a workload of the zoo: layers have features that fill the lanes.
+  std::optional<std::int64_t> feature_multiple{};
+  std::string problem{};  ///< Why it cannot be asked of this run; empty: it can.
 };
 
 /// The questions that make sense for a run: no free ICI for one core, no more MXUs for a program
-/// that XLA compiled, no free infeed for a program without one.
+/// that XLA compiled, no free infeed for a program without one. "No padding" is the workload with
+/// every layer as wide as the lanes that it takes: what was padding is work, and its time is that
+/// of a useful FLOP. Shapes of modules are fixed.
 std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
                                               const traces::RunRecord& record);
 

@@ -15,10 +15,21 @@ constexpr double kNoGain = 0.005;
 
 bool changes_batch(const WhatIf& what) { return what.settings.compare(0, 7, "--batch") == 0; }
 
-/// The share of the time of an example that is gained: of the step, where the batch is the same.
-double gain_of(const WhatIf& what, const Summary& summary) {
+bool changes_layers(const WhatIf& what) {
+  return what.settings.compare(0, 18, "--feature-multiple") == 0;
+}
+
+/// How many times the useful FLOPs of the run a variant with other layers has.
+double times_the_flops(const WhatIf& what, const traces::RunRecord& record) {
+  if (!changes_layers(what) || record.model_flops == 0 || what.model_flops == 0) return 1;
+  return static_cast<double>(what.model_flops) / static_cast<double>(record.model_flops);
+}
+
+/// The share of the time of an example that is gained: of the step, where the batch is the same; of
+/// a useful FLOP, where the layers are others.
+double gain_of(const WhatIf& what, const traces::RunRecord& record, const Summary& summary) {
   if (changes_batch(what)) return 1 - summary.examples_per_s / what.examples_per_s;
-  return 1 - what.step_ms / summary.step_mean_ms;
+  return 1 - what.step_ms / summary.step_mean_ms / times_the_flops(what, record);
 }
 
 /// Those that ran, most gain first.
@@ -28,7 +39,7 @@ std::vector<WhatIf> ranked(const traces::RunRecord& record, const Summary& summa
     if (what.problem.empty()) results.push_back(what);
   }
   std::stable_sort(results.begin(), results.end(), [&](const WhatIf& a, const WhatIf& b) {
-    return gain_of(a, summary) > gain_of(b, summary);
+    return gain_of(a, record, summary) > gain_of(b, record, summary);
   });
   return results;
 }
@@ -40,8 +51,8 @@ std::string lowered(const std::string& name) {
                                : name;
 }
 
-std::string gain_text(const WhatIf& what, const Summary& summary) {
-  const double gain = gain_of(what, summary);
+std::string gain_text(const WhatIf& what, const traces::RunRecord& record, const Summary& summary) {
+  const double gain = gain_of(what, record, summary);
   return short_time(gain * summary.step_mean_ms) + " of " + short_time(summary.step_mean_ms) +
          " (" + percent(gain) + ")";
 }
@@ -58,14 +69,26 @@ std::string batch_advice(const WhatIf& what, const traces::RunRecord& record,
          short_number(summary.examples_per_s) + lanes;
 }
 
+std::string padding_advice(const WhatIf& what, const traces::RunRecord& record,
+                           const Summary& summary) {
+  const double flops = times_the_flops(what, record);
+  const double time = what.step_ms / summary.step_mean_ms;
+  const double gain = gain_of(what, record, summary);
+  return "padding: layers as wide as the lanes that they take have " + short_number(flops) +
+         " x the useful FLOPs in " + short_number(time) + " x the time, " +
+         percent(gain < 0 ? -gain : gain) + (gain < 0 ? " more" : " less") + " for each.";
+}
+
 }  // namespace
 
 std::vector<std::string> advice(const traces::RunRecord& record, const Summary& summary) {
   std::vector<std::string> sentences;
   std::string nothing;
   for (const WhatIf& what : ranked(record, summary)) {
-    const double gain = gain_of(what, summary);
-    if (changes_batch(what)) {
+    const double gain = gain_of(what, record, summary);
+    if (changes_layers(what)) {
+      sentences.push_back(padding_advice(what, record, summary));
+    } else if (changes_batch(what)) {
       if (gain <= 0) continue;
       sentences.push_back(batch_advice(what, record, summary));
     } else if (gain < -kNoGain) {
@@ -79,12 +102,15 @@ std::vector<std::string> advice(const traces::RunRecord& record, const Summary& 
           short_time(what.step_ms) +
           " remain with HBM and infeed free: what the schedule of the cores needs.");
     } else {
-      sentences.push_back(lowered(what.name) + " gains at most " + gain_text(what, summary) + ".");
+      sentences.push_back(lowered(what.name) + " gains at most " +
+                          gain_text(what, record, summary) + ".");
     }
   }
   if (!nothing.empty()) sentences.push_back("Nothing to gain (below 0.5 %): " + nothing + ".");
   for (std::string& sentence : sentences) {
-    if (sentence[0] == 'a' || sentence[0] == 't' || sentence[0] == 'b') sentence[0] -= 'a' - 'A';
+    if (sentence[0] == 'a' || sentence[0] == 't' || sentence[0] == 'b' || sentence[0] == 'p') {
+      sentence[0] -= 'a' - 'A';
+    }
   }
   return sentences;
 }
@@ -92,9 +118,8 @@ std::vector<std::string> advice(const traces::RunRecord& record, const Summary& 
 std::string what_if_text(const traces::RunRecord& record, const Summary& summary) {
   if (record.what_if.empty()) return "";
   std::ostringstream out;
-  out << "What if (each simulated again with these settings; change of the time of an example; "
-         "what "
-         "the same program would gain)\n";
+  out << "What if (each simulated again with these settings; change of the time of an example, "
+         "without padding of that of a useful FLOP; what the same program would gain)\n";
   const auto row = [&](const std::string& name, double ms, const std::string& gain, double rate,
                        const std::string& settings) {
     std::string text = "  " + left(name, 21) + right(short_time(ms), 10) + right(gain, 10);
@@ -106,7 +131,7 @@ std::string what_if_text(const traces::RunRecord& record, const Summary& summary
   };
   row("as it is", summary.step_mean_ms, "", summary.examples_per_s, "");
   for (const WhatIf& what : ranked(record, summary)) {
-    row(what.name, what.step_ms, percent(0.0 - gain_of(what, summary)), what.examples_per_s,
+    row(what.name, what.step_ms, percent(0.0 - gain_of(what, record, summary)), what.examples_per_s,
         what.settings);
   }
   for (const WhatIf& what : record.what_if) {
@@ -124,7 +149,8 @@ Json what_if_json(const traces::RunRecord& record, const Summary& summary) {
     if (what.problem.empty()) {
       row["step_time_ms"] = what.step_ms;
       row["gain_ms"] = summary.step_mean_ms - what.step_ms;
-      row["gain"] = gain_of(what, summary);
+      row["gain"] = gain_of(what, record, summary);
+      row["model_flops"] = what.model_flops;
       if (const auto same = expected_gain_ms(record, summary, what.name)) {
         row["same_program_gain_ms"] = *same;
       }

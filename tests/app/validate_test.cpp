@@ -1,13 +1,18 @@
 #include "sim/app/validate.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "sim/app/simulation.h"
+#include "sim/app/validation_table.h"
 
 namespace tpu::app::validate_test {
 namespace {
@@ -85,6 +90,50 @@ TEST(Validate, TilingsAreLeftOutByTheirBounds) {
   EXPECT_NE(excluded("3 3 16 1", "6 12 2 1").find("batch bound 2"), std::string::npos);
   EXPECT_EQ(excluded("3 3 16 24", "2 2 4 2"), "");
   EXPECT_EQ(excluded("1 1 16 1", "12 2 1 2"), "");
+}
+
+void collect_keys(const nlohmann::json& value, std::set<std::string>& keys) {
+  if (value.is_object()) {
+    for (const auto& [key, part] : value.items()) keys.insert(key);
+  }
+  for (const nlohmann::json& part : value) {
+    if (part.is_structured()) collect_keys(part, keys);
+  }
+}
+
+/// The words in backquotes of the README's paragraph on `tpusim validate --json`, but the first.
+std::set<std::string> keys_of_the_readme() {
+  std::ifstream in(TPUSIM_SOURCE_DIR "/sim/report/README.md");
+  std::set<std::string> keys;
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("`tpusim validate --json`", 0) != 0) continue;
+    for (std::size_t at = line.find('`', 25); at != std::string::npos; at = line.find('`', at)) {
+      const std::size_t end = line.find('`', at + 1);
+      keys.insert(line.substr(at + 1, end - at - 1));
+      at = end + 1;
+    }
+  }
+  return keys;
+}
+
+TEST(Validate, KeysOfTheJsonAreThoseOfTheReadme) {
+  ValidatedFolder folder;
+  folder.programs = {row(100, {102, 104}), row(100, {101}, "another program")};
+  folder.programs.push_back(row(100, {}));
+  folder.programs.back().problem = "it did not run";
+  folder.tilings.push_back({"conv", {row(100, {90})}});
+  const fs::path path =
+      fs::temp_directory_path() / ("tpusim-validate-" + std::to_string(::getpid()) + ".json");
+  write_validation_json(path.string(), folder);
+  std::ifstream in(path);
+  const nlohmann::json report = nlohmann::json::parse(in);
+  fs::remove(path);
+  std::set<std::string> keys;
+  collect_keys(report, keys);
+  EXPECT_EQ(keys, keys_of_the_readme());
+  EXPECT_EQ(report["programs"][0]["cycles"]["phases"].size(), 2u);
+  EXPECT_EQ(report["errors"]["kept"]["rows"], 1);
+  EXPECT_EQ(report["tilings"][0]["rows"][0]["cycles"]["least"], 90);
 }
 
 /// What the report of a matmul notes about the refresh.

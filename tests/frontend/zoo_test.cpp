@@ -475,7 +475,7 @@ TEST(Zoo, ErrorsSayWhatIsAllowed) {
             "roberta, fairseq-transformer, biggan, matmul, conv)");
   EXPECT_EQ(error_of("lenet", "shape", "1x2x3"),
             "workload lenet has no option shape (it has: batch, replicas, dtype, precision, "
-            "learning_rate)");
+            "learning_rate, feature_multiple)");
   EXPECT_EQ(error_of("mlp", "batch", "0"), "option batch: expected 1 to 1048576, found 0");
   EXPECT_EQ(error_of("resnet50", "batch", "1000000000000"),
             "option batch: expected 1 to 1048576, found 1000000000000");

@@ -76,7 +76,7 @@ class PerfettoSql(unittest.TestCase):
 
     def test_every_question_of_the_file_has_an_answer(self):
         asked = questions()
-        self.assertEqual(len(asked), 10)
+        self.assertEqual(len(asked), 11)
         for sql, rows in zip(asked, self.ask(*asked)):
             if "gaps" not in sql and "unit_use" not in sql:
                 self.assertTrue(rows, sql)
@@ -112,6 +112,34 @@ class PerfettoSql(unittest.TestCase):
             moved = sum(b for space, of, b in ends if space == "0" and of == core)
             self.assertLessEqual(row["highest"], 460.8 + 1e-9)
             self.assertAlmostEqual(row["integral_bytes"], moved, delta=moved * 1e-3)
+
+    def test_channels_hold_the_bytes_of_their_core(self):
+        channels, core = self.ask("SELECT * FROM tpusim_counter_totals WHERE track GLOB 'HBM channel * of core 0'",
+                                  "SELECT * FROM tpusim_counter_totals WHERE track = 'HBM GB/s of core 0'")
+        self.assertEqual(len(channels), 32)
+        for channel in channels:
+            self.assertLessEqual(channel["highest"], 460.8 / 32 * 1.001)
+        moved = core[0]["integral_bytes"]
+        self.assertAlmostEqual(sum(c["integral_bytes"] for c in channels), moved, delta=moved * 1e-2)
+
+    def test_the_sequencer_runs_or_waits(self):
+        rows, steps = self.ask("SELECT core, sum(dur) AS ns FROM tpusim_slices WHERE track = 'Sequencer' AND depth = 0 GROUP BY core",
+                               "SELECT core, sum(dur) AS ns FROM tpusim_slices WHERE category = 'step' GROUP BY core")
+        self.assertEqual(len(rows), 8)
+        for row, step in zip(rows, steps):
+            self.assertAlmostEqual(row["ns"], step["ns"], delta=step["ns"] * 1e-3)
+
+    def test_arrows_go_from_dmas_over_waits_to_what_goes_on(self):
+        (rows,) = self.ask("SELECT a.category || ' ' || b.category AS ends, count(*) AS n FROM flow f JOIN slice a ON f.slice_out = a.id "
+                           "JOIN slice b ON f.slice_in = b.id GROUP BY 1")
+        counts = {row["ends"]: row["n"] for row in rows}
+        self.assertGreater(counts.pop("dma wait"), 0)
+        self.assertGreater(counts.pop("wait run"), 0)
+        self.assertEqual(counts, {})
+
+    def test_bounds_are_those_of_the_ops(self):
+        bounds, ops = self.ask("SELECT sum(ms) AS ms FROM tpusim_bounds", "SELECT sum(dur) / 1e6 AS ms FROM tpusim_slices WHERE track = 'XLA Ops' AND depth = 0")
+        self.assertAlmostEqual(bounds[0]["ms"], ops[0]["ms"], delta=ops[0]["ms"] * 5e-2)
 
     def test_cycles_are_exact(self):
         (rows,) = self.ask("SELECT count(*) AS n, sum(tpusim_cycle(ts) <> extract_arg(arg_set_id, 'debug.begin_cycle')) AS wrong FROM tpusim_slices WHERE track = 'XLA Ops'")

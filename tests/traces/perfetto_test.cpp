@@ -62,16 +62,64 @@ TEST_F(PerfettoTest, EachCoreHasItsTracks) {
   }
   EXPECT_EQ(children[""], (std::vector<std::string>{"TPU v3 chip 0"}));
   EXPECT_EQ(children["TPU v3 chip 0"], (std::vector<std::string>{"core 0", "core 1"}));
-  EXPECT_EQ(
-      children["core 0"],
-      (std::vector<std::string>{"Steps", "XLA Ops", "Waits", "MXU0", "MXU1", "VPU", "DMA HBM->VMEM",
-                                "DMA VMEM->HBM", "DMA VMEM->ICI->VMEM", "HBM GB/s of core 0",
-                                "MXU % of core 0", "HBM in use of core 0"}));
+  EXPECT_EQ(children["core 0"],
+            (std::vector<std::string>{
+                "Steps", "XLA Ops", "Sequencer", "Causes", "MXU0", "MXU1", "VPU", "XLU", "EUP",
+                "DMA HBM->VMEM", "DMA VMEM->HBM", "DMA VMEM->ICI->VMEM", "HBM GB/s of core 0",
+                "MXU % of core 0", "VMEM in use of core 0", "HBM in use of core 0"}));
   EXPECT_EQ(children["DMA HBM->VMEM"], (std::vector<std::string>{"DMA HBM->VMEM #2"}));
   EXPECT_EQ(
       children["core 1"],
-      (std::vector<std::string>{"Steps", "XLA Ops", "Waits", "MXU0", "MXU1", "VPU",
-                                "HBM GB/s of core 1", "MXU % of core 1", "HBM in use of core 1"}));
+      (std::vector<std::string>{"Steps", "XLA Ops", "Sequencer", "Causes", "MXU0", "MXU1", "VPU",
+                                "XLU", "EUP", "HBM GB/s of core 1", "MXU % of core 1",
+                                "VMEM in use of core 1", "HBM in use of core 1", "HBM channels"}));
+  EXPECT_EQ(children["HBM channels"], (std::vector<std::string>{"HBM channel 7 of core 1"}));
+}
+
+Track track_named(const std::string& trace, const std::string& name, const std::string& parent) {
+  const auto tracks = tracks_of(trace);
+  for (const auto& [id, track] : tracks) {
+    if (track.name == name && tracks.at(track.parent).name == parent) return track;
+  }
+  ADD_FAILURE() << "no track " << name << " of " << parent;
+  return {};
+}
+
+/// Ops 0 and 1 issue until the wait for the infeed, which is op 2.
+TEST_F(PerfettoTest, TheSequencerWaitsAndRunsItsOps) {
+  export_perfetto(test::synthetic_record_with_events(), path_);
+  const Track track = track_named(text(), "Sequencer", "core 0");
+  EXPECT_EQ(track.names, (std::vector<std::string>{"fusion.1", "copy.2", "infeed wait", "fusion.1",
+                                                   "copy.2", "infeed wait"}));
+  ASSERT_EQ(track.slices.size(), 6u);
+  EXPECT_EQ(track.slices[1], std::pair(std::uint64_t{600 * 1000 / 940}, std::uint64_t{957}));
+}
+
+/// Of op 0 six tenths depend on the MXU, of op 1 all on the HBM; op 2 on the host.
+TEST_F(PerfettoTest, CausesAreThoseOfTheCriticalPath) {
+  RunRecord record = test::synthetic_record_with_events();
+  std::vector<CriticalPath::Op>& ops = record.result.critical_path.ops;
+  ops.assign(3, {});
+  ops[0].cycles[static_cast<std::size_t>(Resource::kMxu)] = 720;
+  ops[0].cycles[static_cast<std::size_t>(Resource::kHbm)] = 480;
+  ops[1].cycles[static_cast<std::size_t>(Resource::kHbm)] = 600;
+  ops[2].cycles[static_cast<std::size_t>(Resource::kHost)] = 200;
+  export_perfetto(record, path_);
+  const Track track = track_named(text(), "Causes", "core 1");
+  EXPECT_EQ(track.names, (std::vector<std::string>{"MXU", "HBM", "host", "MXU", "HBM", "host"}));
+}
+
+TEST_F(PerfettoTest, ChannelsShowWhatPassedAndVmemWhatOpsHave) {
+  export_perfetto(test::synthetic_record_with_events(), path_);
+  const Track channel = track_named(text(), "HBM channel 7 of core 1", "HBM channels");
+  ASSERT_EQ(channel.values.size(), 3u);
+  EXPECT_NEAR(channel.values[0].second, 9400 / 1100.0 * 0.94, 1e-9);
+  EXPECT_NEAR(channel.values[1].second, 4700 / 1100.0 * 0.94, 1e-9);
+  EXPECT_EQ(channel.values[2], std::pair(std::uint64_t{2200 * 1000 / 940}, 0.0));
+  const Track vmem = track_named(text(), "VMEM in use of core 0", "core 0");
+  ASSERT_GE(vmem.values.size(), 3u);
+  EXPECT_EQ(vmem.values[0].second, 3 << 20);
+  EXPECT_EQ(vmem.values[1], std::pair(std::uint64_t{600 * 1000 / 940}, 0.0));
 }
 
 /// InternedData: event_names are field 2 (1 is event_categories, 3 debug_annotation_names).
@@ -134,7 +182,7 @@ TEST_F(PerfettoTest, CountersAreSharesOfTheMxusAndBytesOfTheHbm) {
   for (const auto& [id, track] : tracks_of(text())) {
     if (track.counter) counters[track.name] = track;
   }
-  ASSERT_EQ(counters.size(), 6u);
+  ASSERT_EQ(counters.size(), 9u);
   // 120 pushes of eight cycles on two MXUs, in the 600 cycles of op 0.
   const Track& mxu = counters["MXU % of core 0"];
   EXPECT_NEAR(value_at(mxu, 300), 100 * 120 * 8 / 2 / 600.0, 0.5);
@@ -291,7 +339,9 @@ TEST_F(PerfettoTest, ArrowsLeadFromDmasToTheWaitsThatTheyEnd) {
   ASSERT_EQ(ends.size(), 1u);
   std::vector<std::uint64_t>& times = ends.begin()->second;
   std::sort(times.begin(), times.end());
-  EXPECT_EQ(times, (std::vector<std::uint64_t>{950 * 1000 / 940, 1000 * 1000 / 940}));
+  // From the DMA to the wait's end, and from there to what goes on.
+  EXPECT_EQ(times,
+            (std::vector<std::uint64_t>{950 * 1000 / 940, 1000 * 1000 / 940, 1000 * 1000 / 940}));
 }
 
 TEST_F(PerfettoTest, PerfettosOwnSchemaAgrees) {

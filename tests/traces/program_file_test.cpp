@@ -159,14 +159,14 @@ TEST_F(ProgramFileTest, ACallOfNoKernelIsRefused) {
 
 TEST_F(ProgramFileTest, CodeThatDoesNotDecodeIsRefused) {
   write_program_file(path_, example());
-  Hdf5Contents contents = read_hdf5(path_, {"program", 3});
+  Hdf5Contents contents = read_hdf5(path_, {"program", 4});
   std::vector<std::uint8_t>& code = contents.bytes.at("code");
   code[code.size() - 1] ^= 0xff;
-  write_hdf5(path_, {"program", 3}, contents);
+  write_hdf5(path_, {"program", 4}, contents);
   const std::string error = error_of_reading();
   EXPECT_EQ(error.substr(0, path_.size() + 2), path_ + ": ") << error;
   code.resize(code.size() - 4);
-  write_hdf5(path_, {"program", 3}, contents);
+  write_hdf5(path_, {"program", 4}, contents);
   EXPECT_NE(error_of_reading().find(path_ + ": code: byte "), std::string::npos);
 }
 

@@ -70,6 +70,11 @@ TEST_F(RunFileTest, ARecordComesBack) {
   ASSERT_EQ(back.result.parts.size(), record.result.parts.size());
   EXPECT_EQ(back.result.parts[1].part, record.result.parts[1].part);
   EXPECT_EQ(back.result.parts[0].cycles, record.result.parts[0].cycles);
+  EXPECT_EQ(back.result.parts[0].channel, 7u);
+  ASSERT_EQ(back.result.parts[0].moved.size(), 2u);
+  EXPECT_EQ(back.result.parts[0].moved[1].begin_cycle, 1100u);
+  EXPECT_EQ(back.result.parts[0].moved[1].bytes, 4700u);
+  EXPECT_EQ(back.ops[0].vmem_bytes, record.ops[0].vmem_bytes);
   EXPECT_EQ(back.result.critical_path.path, critical.path);
   EXPECT_EQ(back.result.critical_path.without, critical.without);
   EXPECT_EQ(back.result.critical_path.twice_the_mxus, 17u);
@@ -223,11 +228,11 @@ Table repeated(const Table& table, std::size_t rows) {
 
 TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
   write_run_file(path_, test::synthetic_record());
-  const Hdf5Contents contents = read_hdf5(path_, {"run", 7});
+  const Hdf5Contents contents = read_hdf5(path_, {"run", 8});
   const auto error_with = [&](const char* table, std::size_t rows) -> std::string {
     Hdf5Contents crafted = contents;
     crafted.tables[table] = repeated(contents.table(table), rows);
-    write_hdf5(path_, {"run", 7}, crafted);
+    write_hdf5(path_, {"run", 8}, crafted);
     try {
       read_run_file(path_);
     } catch (const WorkloadError& error) {

@@ -72,6 +72,7 @@ inline traces::RunRecord synthetic_record() {
                      0};
   isa::OpInfo copy{"copy.2", "copy", "", "", "f32[8,128]{1,0:T(8,128)}", 0, 0, 0, 8192, 0};
   isa::OpInfo infeed{"infeed.3", "infeed", "", "", "", 0, 0, 0, 0, 0};
+  fusion.vmem_bytes = 3 << 20;
   record.ops = {fusion, copy, infeed};
   record.operands = {{0, 0, true}, {1, 0, false}, {1, 0, true}};
   isa::Buffer weights;
@@ -158,8 +159,11 @@ inline traces::RunRecord synthetic_record() {
   }
   record.result.cycles = 2200;
   record.result.critical_path = synthetic_path();
-  record.result.parts = {{"link 0 of chip 1", {{"busy", 200}, {"idle", 2000}}},
-                         {"link 1 of chip 1", {{"busy", 0}, {"idle", 2200}}}};
+  record.result.parts = {
+      {"HBM of core 1, channel 7", {{"data", 800}, {"idle: not asked", 1400}}, 1, 7, {}},
+      {"link 0 of chip 1", {{"busy", 200}, {"idle: not asked", 2000}}},
+      {"link 1 of chip 1", {{"busy", 0}, {"idle: not asked", 2200}}}};
+  record.result.parts[0].moved = {{0, 9400}, {1100, 4700}};
   record.result.events = 77;
   record.host_verdict = {"decode and augment bounds the input"};
   record.result.notes = {"host: send and receive are not modelled"};

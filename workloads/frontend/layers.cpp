@@ -48,8 +48,9 @@ std::vector<hlo::WindowDimension> pooling_window(std::int64_t size, std::int64_t
 
 }  // namespace
 
-Tensor dense(Model& model, Tensor x, const std::string& name, std::int64_t outputs,
+Tensor dense(Model& model, Tensor x, const std::string& name, std::int64_t asked,
              bool before_relu) {
+  const std::int64_t outputs = model.features(asked);
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, name);
   const std::int64_t inputs = graph.shape(x).dimensions.at(1);
@@ -72,10 +73,10 @@ Tensor conv2d(Model& model, Tensor x, const std::string& name, const Convolution
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, name);
   const std::int64_t inputs = graph.shape(x).dimensions.at(3);
+  const std::int64_t outputs = model.features(options.outputs);
   const std::int64_t fan_in = options.size * options.size * inputs;
-  const Tensor kernel =
-      model.weight("kernel", {options.size, options.size, inputs, options.outputs},
-                   normal(deviation(fan_in, options.outputs, true)), true);
+  const Tensor kernel = model.weight("kernel", {options.size, options.size, inputs, outputs},
+                                     normal(deviation(fan_in, outputs, true)), true);
   hlo::WindowDimension dimension;
   dimension.size = options.size;
   dimension.stride = options.stride;
@@ -84,7 +85,7 @@ Tensor conv2d(Model& model, Tensor x, const std::string& name, const Convolution
   const Tensor y = graph.convolution(x, model.in_compute_type(kernel), nhwc_dimensions(),
                                      {dimension, dimension});
   if (!options.bias) return y;
-  const Tensor bias = model.weight("bias", {options.outputs}, everywhere(0));
+  const Tensor bias = model.weight("bias", {outputs}, everywhere(0));
   const Tensor wide = graph.convert(y, ElementType::kF32);
   return graph.convert(graph.add(wide, graph.broadcast_vector(bias, wide, 3)),
                        model.compute_type());

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/frontend/graph_builder.h"
 #include "workloads/frontend/workload.h"
 
@@ -24,12 +25,15 @@ struct Optimizer {
 /// they are used) and the inputs of a step.
 class Model {
  public:
-  Model(const std::string& name, hlo::ElementType compute_type)
-      : graph(name), compute_type_(compute_type) {}
+  /// Layers have their features rounded up to a multiple of `feature_multiple`.
+  Model(const std::string& name, hlo::ElementType compute_type, std::int64_t feature_multiple = 1)
+      : graph(name), compute_type_(compute_type), feature_multiple_(feature_multiple) {}
 
   GraphBuilder graph;
 
   hlo::ElementType compute_type() const { return compute_type_; }
+  /// The features of a layer that asks for so many.
+  std::int64_t features(std::int64_t asked) const { return round_up(asked, feature_multiple_); }
 
   /// A trained tensor in f32, named after the scope.
   Tensor weight(const std::string& name, const Extents& dimensions, const Initializer& initializer,
@@ -87,6 +91,7 @@ class Model {
   std::vector<Tensor> adam(const Optimizer& optimizer, const std::vector<Tensor>& gradients);
 
   hlo::ElementType compute_type_;
+  std::int64_t feature_multiple_;
   std::vector<Weight> weights_;
   std::vector<Slot> slots_;
   std::vector<Input> inputs_;

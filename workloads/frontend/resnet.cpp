@@ -46,7 +46,8 @@ Workload build_resnet50(const WorkloadOptions& options) {
     throw UsageError("option image: expected a multiple of 32 from 32 to 2048, found " +
                      std::to_string(image));
   }
-  Model model("resnet50", element_type(options.dtype, ElementType::kBf16));
+  Model model("resnet50", element_type(options.dtype, ElementType::kBf16),
+              checked_feature_multiple(options));
   GraphBuilder& graph = model.graph;
   const Tensor images = model.input(
       "images", hlo::array_shape(model.compute_type(), {batch, image / 2, image / 2, 12}),

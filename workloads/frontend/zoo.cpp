@@ -20,17 +20,18 @@ const std::vector<Entry>& entries() {
       {{"mlp",
         "Multilayer perceptron 784-1024-1024-10 on 28x28 images (--shape 784x1024x1024x10), SGD "
         "with momentum, f32.",
-        {"batch", "replicas", "dtype", "precision", "learning_rate", "shape"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "shape", "feature_multiple"}},
        build_mlp},
       {{"lenet",
         "LeNet-5 on 28x28 images: two convolutions with pooling, three dense layers, SGD with "
         "momentum, f32.",
-        {"batch", "replicas", "dtype", "precision", "learning_rate"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "feature_multiple"}},
        build_lenet},
       {{"resnet50",
         "ResNet-50 v1.5 on 224x224 images after space-to-depth, SGD with momentum and weight "
         "decay, bf16 activations.",
-        {"batch", "replicas", "dtype", "precision", "learning_rate", "image", "classes"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "image", "classes",
+         "feature_multiple"}},
        build_resnet50},
       {{"transformer",
         "A small GPT: 2 layers of width 256 with 2 heads, sequences of 128 of 1024 tokens, tied "
@@ -68,12 +69,13 @@ const std::vector<Entry>& entries() {
        build_biggan},
       {{"matmul",
         "One matrix product, --shape MxKxN (2048x2048x2048), f32.",
-        {"shape", "dtype", "precision", "replicas"}},
+        {"shape", "dtype", "precision", "replicas", "feature_multiple"}},
        build_matmul},
       {{"conv",
         "One convolution, --shape NxHxWxCixCo (128x56x56x64x64) --kernel 3x3 --stride 1 --padding "
         "same --pass fwd|dgrad|wgrad, bf16.",
-        {"shape", "kernel", "stride", "padding", "pass", "dtype", "precision", "replicas"}},
+        {"shape", "kernel", "stride", "padding", "pass", "dtype", "precision", "replicas",
+         "feature_multiple"}},
        build_conv},
   };
   return list;
@@ -111,6 +113,7 @@ void refuse_foreign_options(const WorkloadInfo& info, const WorkloadOptions& opt
   refuse("heads", options.heads.has_value());
   refuse("sequence", options.sequence.has_value());
   refuse("vocabulary", options.vocabulary.has_value());
+  refuse("feature_multiple", options.feature_multiple.has_value());
   refuse("shape", options.shape.has_value());
   refuse("kernel", options.kernel.has_value());
   refuse("stride", options.stride.has_value());

@@ -23,6 +23,8 @@ struct WorkloadOptions {
   std::optional<std::int64_t> image;  ///< Height and width of the images before space-to-depth.
   std::optional<std::int64_t> classes;
   std::optional<std::int64_t> layers, width, heads, sequence, vocabulary;
+  /// Layers have their features rounded up to a multiple of it: 128 fills lanes and MXUs.
+  std::optional<std::int64_t> feature_multiple;
   std::optional<std::string> shape;    ///< "MxKxN", "NxHxWxCixCo".
   std::optional<std::string> kernel;   ///< "3" or "3x3".
   std::optional<std::string> stride;   ///< "1" or "1x1".

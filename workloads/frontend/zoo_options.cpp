@@ -54,10 +54,15 @@ double parse_real(std::string_view option, std::string_view text) {
 
 void set_option(WorkloadOptions& options, std::string_view name, std::string_view value) {
   const std::pair<std::string_view, std::optional<std::int64_t> WorkloadOptions::*> numbers[] = {
-      {"batch", &WorkloadOptions::batch},       {"image", &WorkloadOptions::image},
-      {"classes", &WorkloadOptions::classes},   {"layers", &WorkloadOptions::layers},
-      {"width", &WorkloadOptions::width},       {"heads", &WorkloadOptions::heads},
-      {"sequence", &WorkloadOptions::sequence}, {"vocabulary", &WorkloadOptions::vocabulary}};
+      {"batch", &WorkloadOptions::batch},
+      {"image", &WorkloadOptions::image},
+      {"classes", &WorkloadOptions::classes},
+      {"layers", &WorkloadOptions::layers},
+      {"width", &WorkloadOptions::width},
+      {"heads", &WorkloadOptions::heads},
+      {"sequence", &WorkloadOptions::sequence},
+      {"vocabulary", &WorkloadOptions::vocabulary},
+      {"feature_multiple", &WorkloadOptions::feature_multiple}};
   const std::pair<std::string_view, std::optional<std::string> WorkloadOptions::*> texts[] = {
       {"dtype", &WorkloadOptions::dtype},   {"precision", &WorkloadOptions::precision},
       {"shape", &WorkloadOptions::shape},   {"kernel", &WorkloadOptions::kernel},
@@ -83,9 +88,13 @@ void set_option(WorkloadOptions& options, std::string_view name, std::string_vie
     throw UsageError(
         "no workload option \"" + std::string(name) +
         "\" (there are: batch, replicas, dtype, precision, learning_rate, image, classes, "
-        "layers, width, heads, sequence, vocabulary, shape, kernel, stride, padding, "
-        "pass)");
+        "layers, width, heads, sequence, vocabulary, feature_multiple, shape, kernel, stride, "
+        "padding, pass)");
   }
+}
+
+std::int64_t checked_feature_multiple(const WorkloadOptions& options) {
+  return checked("feature_multiple", options.feature_multiple.value_or(1), 1, 1 << 16);
 }
 
 std::int64_t checked(std::string_view option, std::int64_t value, std::int64_t low,

@@ -16,6 +16,9 @@ inline constexpr std::int64_t kLargestBatch = 1 << 20;
 inline constexpr std::int64_t kLargestReplicas = 2048;
 inline constexpr std::int64_t kLargestExtent = 1 << 30;
 
+/// WorkloadOptions::feature_multiple, 1 where it is not set.
+std::int64_t checked_feature_multiple(const WorkloadOptions& options);
+
 /// Checks a number; UsageError "option batch: expected 1 to 1048576, found 0".
 std::int64_t checked(std::string_view option, std::int64_t value, std::int64_t low,
                      std::int64_t high);

@@ -36,7 +36,8 @@ Workload build_mlp(const WorkloadOptions& options) {
                                        "INPUTSxWIDTHx...xCLASSES, up to 1026 of them");
   const std::int64_t classes = checked("shape", widths.back(), 2, 1 << 20);
   const std::int64_t batch = checked("batch", options.batch, 128, 1, kLargestBatch);
-  Model model("mlp", element_type(options.dtype, ElementType::kF32));
+  Model model("mlp", element_type(options.dtype, ElementType::kF32),
+              checked_feature_multiple(options));
   GraphBuilder& graph = model.graph;
   const Tensor images = model.input(
       "images", hlo::array_shape(model.compute_type(), {batch, widths[0]}), images_of(classes));
@@ -59,7 +60,8 @@ Workload build_mlp(const WorkloadOptions& options) {
 Workload build_lenet(const WorkloadOptions& options) {
   constexpr std::int64_t kImage = 28, kClasses = 10;
   const std::int64_t batch = checked("batch", options.batch, 128, 1, kLargestBatch);
-  Model model("lenet", element_type(options.dtype, ElementType::kF32));
+  Model model("lenet", element_type(options.dtype, ElementType::kF32),
+              checked_feature_multiple(options));
   GraphBuilder& graph = model.graph;
   const Tensor images =
       model.input("images", hlo::array_shape(model.compute_type(), {batch, kImage, kImage, 1}),
@@ -81,8 +83,10 @@ Workload build_lenet(const WorkloadOptions& options) {
 }
 
 Workload build_matmul(const WorkloadOptions& options) {
-  const Extents shape =
-      parse_extents("shape", options.shape.value_or("2048x2048x2048"), 3, "MxKxN");
+  Extents shape = parse_extents("shape", options.shape.value_or("2048x2048x2048"), 3, "MxKxN");
+  for (std::size_t d = 1; d < 3; ++d) {
+    shape[d] = round_up(shape[d], checked_feature_multiple(options));
+  }
   const ElementType type = element_type(options.dtype, ElementType::kF32);
   GraphBuilder graph("matmul");
   const Tensor lhs = graph.parameter("lhs", hlo::array_shape(type, {shape[0], shape[1]}));
@@ -111,8 +115,11 @@ void check_window(const Extents& shape, const Extents& kernel, const Extents& st
 }  // namespace
 
 Workload build_conv(const WorkloadOptions& options) {
-  const Extents shape =
+  Extents shape =
       parse_extents("shape", options.shape.value_or("128x56x56x64x64"), 5, "NxHxWxCixCo");
+  for (std::size_t d = 3; d < 5; ++d) {
+    shape[d] = round_up(shape[d], checked_feature_multiple(options));
+  }
   const Extents kernel_size = parse_pair("kernel", options.kernel.value_or("3x3"));
   const Extents stride = parse_pair("stride", options.stride.value_or("1"));
   check_window(shape, kernel_size, stride);

@@ -210,6 +210,7 @@ Linker::LinkedKernel Linker::read_kernel(const std::string& name) {
   linked.index = static_cast<std::uint32_t>(program_.kernels.size());
   linked.operands = std::move(listing.operands);
   listing.kernel.name = name;
+  listing.kernel.vmem_bytes = end_of(packed, ListingSpace::kVmem);
   program_.kernels.push_back(std::move(listing.kernel));
   if (!listing.hbm_references.empty()) {
     scratch_uses_.push_back({linked.index, std::move(listing.hbm_references), std::move(packed)});
@@ -226,7 +227,10 @@ void Linker::link_calls() {
     check_operands(call, callee);
     const auto [op, is_new] =
         op_numbers.emplace(call.callee, static_cast<std::uint32_t>(program_.ops.size()));
-    if (is_new) program_.ops.push_back(op_info(analysis, index_, call.callee, call.hlo_opcode));
+    if (is_new) {
+      program_.ops.push_back(op_info(analysis, index_, call.callee, call.hlo_opcode));
+      program_.ops.back().vmem_bytes = program_.kernels[callee.index].vmem_bytes;
+    }
     isa::CallSite site;
     site.kernel = callee.index;
     site.op = op->second;

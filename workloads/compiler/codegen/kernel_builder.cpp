@@ -671,6 +671,7 @@ isa::Kernel KernelBuilder::finish() {
   TPU_CHECK(kernel, draft_->name << ": too many live values");
   if (space.next_row > begin) next_vmem_row_ = static_cast<std::uint32_t>(space.next_row);
   draft_.reset();
+  kernel->vmem_bytes = vmem_bytes();
   return std::move(*kernel);
 }
 
@@ -678,6 +679,7 @@ std::optional<isa::Kernel> KernelBuilder::try_finish() {
   TPU_CHECK(draft_ != nullptr, "a kernel is finished once");
   std::optional<isa::Kernel> kernel = link(*draft_, target_, nullptr);
   draft_.reset();
+  if (kernel) kernel->vmem_bytes = vmem_bytes();
   return kernel;
 }
 

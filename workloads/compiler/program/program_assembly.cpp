@@ -64,6 +64,7 @@ void Assembly::add_call(std::uint32_t kernel, isa::OpInfo info,
   isa::CallSite site;
   site.kernel = kernel;
   site.op = static_cast<std::uint32_t>(program_.ops.size());
+  info.vmem_bytes = program_.kernels[kernel].vmem_bytes;
   program_.ops.push_back(std::move(info));
   top_.call(static_cast<std::uint32_t>(program_.call_sites.size()), operands);
   program_.call_sites.push_back(std::move(site));
