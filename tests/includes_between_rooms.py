@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Includes between the rooms of the compiler go in one direction.
+"""Includes between the rooms of the compiler go in one direction, and its functions are short.
 
 Each room may include those that its line below names, itself and what stands directly in the folder
-(target.h, cost.h, ...). Without arguments it checks the repository that it stands in and itself.
+(target.h, cost.h, ...). No function of the compiler has more than LONGEST lines. Without arguments it
+checks the repository that it stands in and itself.
 
     tests/includes_between_rooms.py [--root FOLDER] [--count]
 """
@@ -19,12 +20,13 @@ MAY_INCLUDE = {
     "ir": set(),
     "codegen": {"ir"},
     "kernels": {"ir", "codegen"},
-    "passes": {"ir", "kernels"},
+    "passes": {"ir", "codegen"},
     "sharding": {"ir", "passes"},
     "program": {"ir", "codegen", "kernels", "passes"},
 }
 # Files directly in the folder are the door, which includes every room, but for these.
 GROUND = {"target.h", "cost.h", "cost.cpp"}
+LONGEST = 80  # Lines of a function, from its name to its last brace.
 INCLUDE = re.compile(r'^\s*#\s*include\s+"' + FOLDER + r'/([^"]+)"')
 
 
@@ -68,6 +70,30 @@ def faults(root):
     return found
 
 
+def functions(text):
+    """(line, lines, first line of text) of each function outside of a class, as clang-format sets them."""
+    begin = None
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if begin is None and re.match(r"[A-Za-z].*[({,=]$", line) and not re.match(
+                r"(namespace|struct|class|enum|union|extern|constexpr|const|using|static|inline constexpr)\b", line):
+            begin = number
+        elif line == "}" and begin is not None:
+            yield begin, number - begin + 1, lines[begin - 1]
+            begin = None
+        elif line == "};":
+            begin = None
+
+
+def long_functions(root):
+    found = []
+    for path in sorted((root / FOLDER).rglob("*.cpp")):
+        for line, length, name in functions(path.read_text()):
+            if length > LONGEST:
+                found.append(f"{path.relative_to(root)}:{line}: expected at most {LONGEST} lines, found {length}: {name}")
+    return found
+
+
 def has_cycle():
     """Whether the table itself leads a room back to itself."""
     def reaches(room, goal, seen):
@@ -82,12 +108,15 @@ def check_itself():
             ("kernels/k.cpp", f'#include "{FOLDER}/passes/p.h"\n', "expected kernels to include codegen, ir, found passes"),
             ("cost.h", f'#include "{FOLDER}/kernels/k.h"\n', "expected the ground floor to include"),
             ("attic/a.cpp", "", "expected a line for the room"),
-            ("passes/p.cpp", f'#include "{FOLDER}/kernels/k.h"\n', None)):
+            ("passes/p.cpp", f'#include "{FOLDER}/kernels/k.h"\n', "expected passes to include codegen, ir, found kernels"),
+            ("passes/p.cpp", "void f() {\n" + "  g();\n" * LONGEST + "}\n", f"found {LONGEST + 2}: void f"),
+            ("passes/p.cpp", "void f() {\n" + "  g();\n" * (LONGEST - 2) + "}\n", None),
+            ("program/p.cpp", f'#include "{FOLDER}/kernels/k.h"\n', None)):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / FOLDER / name
             path.parent.mkdir(parents=True)
             path.write_text(text)
-            found = faults(pathlib.Path(folder))
+            found = faults(pathlib.Path(folder)) + long_functions(pathlib.Path(folder))
             if (expected is None and found) or (expected is not None and not any(expected in f for f in found)):
                 sys.exit(f"{name}: expected the fault {expected!r}, found {found}")
 
@@ -107,7 +136,9 @@ def main():
                 counts[room, target] = counts.get((room, target), 0) + 1
         for (room, target), count in sorted(counts.items()):
             print(f"{room} -> {target}: {count}")
-    found = faults(arguments.root)
+        print("longest function:", max(length for path in (arguments.root / FOLDER).rglob("*.cpp")
+                                       for _, length, _ in functions(path.read_text())))
+    found = faults(arguments.root) + long_functions(arguments.root)
     if found:
         sys.exit("\n".join(found))
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "workloads/compiler/kernels/convolution_tiling.h"
-#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/kernels/dot_tiling.h"
 
 namespace tpu::test::block_sizes_test {
 namespace {

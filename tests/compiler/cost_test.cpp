@@ -14,7 +14,7 @@
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/kernels/dot_tiling.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/hlo/hlo_reader.h"
 

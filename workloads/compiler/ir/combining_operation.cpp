@@ -9,4 +9,22 @@ hlo::HloOpcode combining_operation(const hlo::Computation& body) {
   return combines ? root.opcode : hlo::HloOpcode::kCount;
 }
 
+hlo::HloOpcode scatter_operation(const hlo::Computation& combiner) {
+  const hlo::HloInstruction& root = combiner.at(combiner.root);
+  if (root.opcode == hlo::HloOpcode::kParameter) {
+    return root.parameter_number == 1 ? root.opcode : hlo::HloOpcode::kCount;
+  }
+  switch (combining_operation(combiner)) {
+    case hlo::HloOpcode::kAdd:
+    case hlo::HloOpcode::kMultiply:
+    case hlo::HloOpcode::kMaximum:
+    case hlo::HloOpcode::kMinimum:
+    case hlo::HloOpcode::kAnd:
+    case hlo::HloOpcode::kOr:
+      return root.opcode;
+    default:
+      return hlo::HloOpcode::kCount;
+  }
+}
+
 }  // namespace tpu::compiler

@@ -8,7 +8,7 @@
 
 #include "workloads/compiler/kernels/contraction.h"
 #include "workloads/compiler/kernels/contraction_blocks.h"
-#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/kernels/dot_tiling.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/matmul_epilogue.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/kernels/dot_tiling.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/matmul_epilogue.h"
 

@@ -1,10 +1,11 @@
+#include "workloads/compiler/kernels/dot_tiling.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
-#include "workloads/compiler/kernels/dot_problem.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 

@@ -15,8 +15,6 @@ using isa::Opcode;
 using Kind = ArrayAccess::Kind;
 using Step = ArrayAccess::Step;
 
-bool is_packed(const hlo::Shape& shape) { return shape.type == ElementType::kBf16; }
-
 }  // namespace
 
 std::uint64_t rows_of_array(const hlo::Shape& shape) {

@@ -10,7 +10,6 @@
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/lowering.h"
-#include "workloads/compiler/kernels/scatter_operation.h"
 #include "workloads/compiler/kernels/transcendental.h"
 
 namespace tpu::compiler {
@@ -584,24 +583,6 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
   const hlo::Shape& rows = computation.at(instruction.operands.at(2)).shape;
   const EmbeddingShapes shapes = read_shapes(instruction, table, indices, rows);
   return ScatterKernel(instruction, shapes, combiner, target).emit();
-}
-
-hlo::HloOpcode scatter_operation(const hlo::Computation& combiner) {
-  const hlo::HloInstruction& root = combiner.at(combiner.root);
-  if (root.opcode == hlo::HloOpcode::kParameter) {
-    return root.parameter_number == 1 ? root.opcode : hlo::HloOpcode::kCount;
-  }
-  switch (combining_operation(combiner)) {
-    case hlo::HloOpcode::kAdd:
-    case hlo::HloOpcode::kMultiply:
-    case hlo::HloOpcode::kMaximum:
-    case hlo::HloOpcode::kMinimum:
-    case hlo::HloOpcode::kAnd:
-    case hlo::HloOpcode::kOr:
-      return root.opcode;
-    default:
-      return hlo::HloOpcode::kCount;
-  }
 }
 
 }  // namespace tpu::compiler

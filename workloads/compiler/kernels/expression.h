@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 
 namespace tpu::compiler {
@@ -28,7 +29,6 @@ Index modulo_power_of_two(KernelBuilder& builder, Index a, int bits);
 /// The rest of a division, for numbers up to `most` of which has_modulo() is true: by one
 /// multiplication of 24 bits and a shift.
 Index modulo(KernelBuilder& builder, Index a, std::int64_t divisor);
-bool has_modulo(std::int64_t divisor, std::int64_t most);
 
 /// Where a vector register's worth of points lies in the iteration space.
 struct Place {

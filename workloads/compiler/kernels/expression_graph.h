@@ -8,6 +8,7 @@
 
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/array_part.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -117,8 +118,8 @@ class ExpressionGraph {
   std::map<std::pair<hlo::InstructionId, std::vector<int>>, int> known_;
 };
 
-/// Whether a kernel whose arrays stand in VMEM can compute a pad, slice or concatenation.
-bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
+/// Whether the array is bf16, two rows in one of VMEM.
+inline bool is_packed(const hlo::Shape& shape) { return shape.type == hlo::ElementType::kBf16; }
 
 /// Instructions of the vector unit that the value takes, about.
 std::size_t vector_instructions(const ExpressionNode& node);

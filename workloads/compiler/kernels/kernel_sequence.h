@@ -16,10 +16,6 @@ struct SequenceLoop {
   std::vector<int> next;
 };
 
-/// Whether the instruction is a sequence: a custom fusion whose computation holds fusions of
-/// elementwise operations and reductions, pads, slices and concatenations, one after the other.
-bool is_kernel_sequence(const hlo::HloInstruction& instruction);
-
 /// Lowers a sequence as one kernel, once or in a loop.
 ///
 /// All arrays stand in VMEM, whole, while the kernel runs. What comes from HBM is requested before

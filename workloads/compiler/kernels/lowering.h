@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "isa/program.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
@@ -33,21 +34,6 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
 /// swapped, the kernel's window as output). Throws WorkloadError with name and window for others.
 LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target);
-
-/// Whether lower_convolution() has a kernel for a convolution whose arrays lie like this and an
-/// expression behind it that makes `result` and reads one more array of the same extent, or those
-/// of the types `read`.
-bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
-                            const hlo::Shape& window, const hlo::Shape& result,
-                            const std::vector<hlo::ElementType>& read, const Target& target);
-bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
-                            const hlo::Shape& window, const Target& target);
-
-/// What the search for that kernel expects of the product by itself; absent where there is none. Of
-/// a depthwise convolution no more than what its arrays take to and from HBM.
-std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
-                                         const hlo::Shape& input, const hlo::Shape& window,
-                                         const Target& target);
 
 /// Lowers an elementwise operation, a broadcast, an iota or a reduction, or a loop or input fusion
 /// of them, with one or several results. A result may lie in the memory of an operand of the same

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise_leaf.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/expression.h"
@@ -14,9 +15,6 @@
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
-
-/// Registers that a vector along the rows of a product may take, one per eight rows.
-constexpr std::uint64_t kMostRowTiles = 512;
 
 /// The elementwise expression behind a dot or convolution of an output fusion, and which operands
 /// of the kernel are what.

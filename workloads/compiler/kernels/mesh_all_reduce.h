@@ -13,9 +13,6 @@ MeshShape mesh_shape(const AllReduceShape& ring_shape, const Target& target, con
 /// number of cores that the target has of it, knows none.
 MeshShape cheapest_mesh_shape(std::uint64_t granules, const Target& target);
 
-/// Cycles that an all-reduce of all cores takes, about, the way that its shape says.
-double all_reduce_cycles(const AllReduceShape& shape, const Target& target);
-
 /// Sums a range of f32 over all cores of a slice, in place, along both dimensions of the mesh.
 ///
 /// Buckets of the range pass through VMEM whole. The cores of a chip exchange halves and each sums

@@ -457,4 +457,14 @@ LoweredKernel lower_pooling(const hlo::Module& module, const hlo::Computation& c
       .emit();
 }
 
+bool has_pooling_kernel(const hlo::Module& module, const hlo::Computation& computation,
+                        const hlo::HloInstruction& instruction, const Target& target) {
+  try {
+    lower_pooling(module, computation, instruction, target);
+    return true;
+  } catch (const WorkloadError&) {
+    return false;
+  }
+}
+
 }  // namespace tpu::compiler

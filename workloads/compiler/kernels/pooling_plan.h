@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "workloads/compiler/target.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -39,9 +39,6 @@ struct PoolingPlan {
   std::int64_t hbm_pixel_granules() const { return pixel_tiles * tile_rows() / 2; }
   std::int64_t row_rows() const { return columns.padded() * pixel_rows(); }  ///< VMEM rows.
 };
-
-/// Whether a dimension of a window takes each element by itself.
-bool is_trivial(const hlo::WindowDimension& window);
 
 /// Reads the window of a reduce-window or select-and-scatter over an image of this shape. Throws
 /// WorkloadError for windows over the two minor dimensions of the layout, over more than two

@@ -345,4 +345,14 @@ LoweredKernel lower_relayout(const hlo::Module&, const hlo::Computation& computa
   return Relayout(computation, in_order_of_operand(computation, instruction), target).lower();
 }
 
+bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,
+                         const hlo::HloInstruction& instruction, const Target& target) {
+  try {
+    lower_relayout(module, computation, instruction, target);
+    return true;
+  } catch (const WorkloadError&) {
+    return false;
+  }
+}
+
 }  // namespace tpu::compiler

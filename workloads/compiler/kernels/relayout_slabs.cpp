@@ -18,8 +18,6 @@ namespace {
 /// VMEM rows of arrays that are worked on at once rather than in slabs.
 constexpr std::int64_t kRowsAtOnce = 512;
 
-bool is_packed(const hlo::Shape& shape) { return shape.type == hlo::ElementType::kBf16; }
-
 /// Elements of a tile along a physical dimension.
 std::int64_t tile_size(std::size_t rank, int dimension) {
   if (dimension + 1 == static_cast<int>(rank)) return 128;

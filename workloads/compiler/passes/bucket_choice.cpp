@@ -1,12 +1,12 @@
+#include "isa/program.h"
 #include "workloads/compiler/passes/bucket_choice.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "workloads/compiler/cost.h"
-#include "workloads/compiler/kernels/all_reduce.h"
-#include "workloads/compiler/kernels/bucket_all_reduce.h"
-#include "workloads/compiler/kernels/mesh_all_reduce.h"
+#include "workloads/compiler/ir/bucket_shape.h"
+#include "workloads/compiler/ir/ring.h"
 #include "workloads/graph/hlo_cost_analysis.h"
 
 namespace tpu::compiler {

@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "workloads/compiler/codegen/flag_ranges.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/bucket_all_reduce.h"
+#include "workloads/compiler/ir/bucket_shape.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/storage.h"

@@ -7,7 +7,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/convolution_steps.h"

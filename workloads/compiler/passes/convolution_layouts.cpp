@@ -8,7 +8,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 
 namespace tpu::compiler {
 

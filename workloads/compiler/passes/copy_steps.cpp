@@ -6,7 +6,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 
 namespace tpu::compiler {
@@ -50,12 +50,7 @@ bool CopySteps::has_kernel(const HloInstruction& copy) {
   std::string key = std::string(hlo::to_string(copy.opcode)) + to_string(copy.shape);
   for (InstructionId operand : copy.operands) key += " " + to_string(entry_.at(operand).shape);
   const auto [entry, is_new] = known_.emplace(key, true);
-  if (!is_new) return entry->second;
-  try {
-    lower_relayout(module_, entry_, copy, target_);
-  } catch (const WorkloadError&) {
-    entry->second = false;
-  }
+  if (is_new) entry->second = has_relayout_kernel(module_, entry_, copy, target_);
   return entry->second;
 }
 

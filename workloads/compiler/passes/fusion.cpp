@@ -9,7 +9,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/matmul_epilogue.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/kernel_order.h"
 #include "workloads/compiler/passes/slices_in_place.h"

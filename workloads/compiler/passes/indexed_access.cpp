@@ -9,7 +9,7 @@
 #include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
-#include "workloads/compiler/kernels/scatter_operation.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -74,6 +74,34 @@ Costs estimate(const View& view, std::int64_t picks, bool is_matrix) {
   return costs;
 }
 
+/// Dimensions of an array accessed by index vectors, sorted by what they are.
+struct Roles {
+  Extents batching, outer, indexed, inner;
+  View view;
+
+  void sort(const Extents& extents, const Extents& is_batching, const Extents& is_indexed) {
+    batching = is_batching;
+    for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
+      if (contains(batching, d)) continue;
+      if (contains(is_indexed, d)) {
+        indexed.push_back(d);
+      } else {
+        (indexed.empty() ? outer : inner).push_back(d);
+      }
+    }
+    view.order = joined({batching, outer, indexed, inner});
+    const auto count = [&](const Extents& list) {
+      std::int64_t size = 1;
+      for (std::int64_t d : list) size *= extents[static_cast<std::size_t>(d)];
+      return size;
+    };
+    view.batch = count(batching);
+    view.outer = count(outer);
+    view.indexed = count(indexed);
+    view.inner = count(inner);
+  }
+};
+
 class IndexedAccess {
  public:
   explicit IndexedAccess(hlo::Module& module) : module_(module), edit_(module) {}
@@ -91,7 +119,16 @@ class IndexedAccess {
 
   void visit(Id id);
   void visit_gather(Id id);
+  Id in_result_order(const HloInstruction& gather, Id result, const Roles& roles,
+                     const Extents& extents, const Extents& pick_extents);
   void visit_scatter(Id id);
+  Id rows_of_updates(const HloInstruction& scatter, const Roles& roles, const Extents& extents,
+                     const Extents& sizes, std::size_t own, const Extents& pick_extents,
+                     const Extents& pick_labels);
+  Id ordered_updates(const HloInstruction& scatter, Id updates, const Roles& roles,
+                     const Extents& extents, const Extents& pick_labels);
+  Id in_array_order(Id result, const Roles& roles, const Extents& extents, const Extents& shorter,
+                    Id whole);
   void visit_dynamic_slice(Id id);
   void visit_dynamic_update(Id id);
 
@@ -333,34 +370,6 @@ Id IndexedAccess::take(Id array, std::int64_t dimension, Id numbers) {
   return edit_.reshape(picked, result);
 }
 
-/// Dimensions of an array accessed by index vectors, sorted by what they are.
-struct Roles {
-  Extents batching, outer, indexed, inner;
-  View view;
-
-  void sort(const Extents& extents, const Extents& is_batching, const Extents& is_indexed) {
-    batching = is_batching;
-    for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
-      if (contains(batching, d)) continue;
-      if (contains(is_indexed, d)) {
-        indexed.push_back(d);
-      } else {
-        (indexed.empty() ? outer : inner).push_back(d);
-      }
-    }
-    view.order = joined({batching, outer, indexed, inner});
-    const auto count = [&](const Extents& list) {
-      std::int64_t size = 1;
-      for (std::int64_t d : list) size *= extents[static_cast<std::size_t>(d)];
-      return size;
-    };
-    view.batch = count(batching);
-    view.outer = count(outer);
-    view.indexed = count(indexed);
-    view.inner = count(inner);
-  }
-};
-
 /// Whole rows of a matrix, one index each; `picked` has the slices or updates.
 bool is_rows_already(const HloInstruction& instruction, const Shape& table, const Shape& indices,
                      const Shape& picked) {
@@ -374,6 +383,60 @@ bool is_rows_already(const HloInstruction& instruction, const Shape& table, cons
          dims.collapsed_slice_dims == Extents{0} && dims.start_index_map == Extents{0} &&
          dims.operand_batching_dims.empty() &&
          picked.dimensions[static_cast<std::size_t>(batch_rank)] == table.dimensions[1];
+}
+
+/// [batching, outer, picks, expanded, inner] into the order of a gather's result.
+Id IndexedAccess::in_result_order(const HloInstruction& gather, Id result, const Roles& roles,
+                                  const Extents& extents, const Extents& pick_extents) {
+  const hlo::GatherDimensions& dims = gather.gather;
+  const auto rank = static_cast<std::int64_t>(extents.size());
+  const auto index_rank = static_cast<std::int64_t>(edit_.dimensions(gather.operands[1]).size());
+  Extents free_dims, expanded;
+  for (std::int64_t d = 0; d < index_rank; ++d) {
+    if (d == dims.index_vector_dim || contains(dims.start_indices_batching_dims, d)) continue;
+    free_dims.push_back(d);
+  }
+  for (std::int64_t d : roles.indexed) {
+    if (dims.slice_sizes[static_cast<std::size_t>(d)] > 1) expanded.push_back(d);
+  }
+  Extents made_extents, label;  // Labels: operand dimension d, or rank + index dimension.
+  const auto add = [&](std::int64_t tag, std::int64_t extent) {
+    label.push_back(tag);
+    made_extents.push_back(extent);
+  };
+  for (std::size_t i = 0; i < dims.operand_batching_dims.size(); ++i) {
+    add(rank + dims.start_indices_batching_dims[i], pick_extents[i]);
+  }
+  for (std::int64_t d : roles.outer) add(d, extents[static_cast<std::size_t>(d)]);
+  for (std::size_t i = 0; i < free_dims.size(); ++i) {
+    add(rank + free_dims[i], pick_extents[dims.start_indices_batching_dims.size() + i]);
+  }
+  for (std::int64_t d : expanded) add(d, dims.slice_sizes[static_cast<std::size_t>(d)]);
+  for (std::int64_t d : roles.inner) add(d, extents[static_cast<std::size_t>(d)]);
+  result = edit_.reshape(result, made_extents);
+  Extents permutation, windows, batches;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (!contains(dims.collapsed_slice_dims, d) && !contains(dims.operand_batching_dims, d)) {
+      windows.push_back(d);
+    }
+  }
+  for (std::int64_t d = 0; d < index_rank; ++d) {
+    if (d != dims.index_vector_dim) batches.push_back(rank + d);
+  }
+  std::size_t window = 0, batch = 0;
+  for (std::int64_t d = 0; d < gather.shape.rank(); ++d) {
+    const bool is_window = contains(dims.offset_dims, d);
+    const std::int64_t tag = is_window ? windows.at(window++) : batches.at(batch++);
+    // An indexed dimension that keeps an extent of 1 has no label: a reshape adds it.
+    if (contains(label, tag)) permutation.push_back(place_in(label, tag));
+  }
+  // Collapsed dimensions that nothing moves have extent 1 and no place in the result.
+  for (std::size_t i = 0; i < label.size(); ++i) {
+    if (!contains(permutation, static_cast<std::int64_t>(i))) {
+      permutation.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  return edit_.reshape(edit_.transpose(result, permutation), gather.shape.dimensions);
 }
 
 void IndexedAccess::visit_gather(Id id) {
@@ -408,10 +471,8 @@ void IndexedAccess::visit_gather(Id id) {
   for (std::int64_t d : dims.start_indices_batching_dims) {
     pick_extents.push_back(index_extents[static_cast<std::size_t>(d)]);
   }
-  Extents free_dims;
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(index_extents.size()); ++d) {
     if (d == dims.index_vector_dim || contains(dims.start_indices_batching_dims, d)) continue;
-    free_dims.push_back(d);
     pick_extents.push_back(index_extents[static_cast<std::size_t>(d)]);
   }
   const std::size_t own = pick_extents.size();
@@ -452,47 +513,7 @@ void IndexedAccess::visit_gather(Id id) {
     const bool is_matrix = extents.size() == 2 && roles.indexed == Extents{0};
     result = pick(result, roles.view, linear(components, indexed_extents), picks, is_matrix);
   }
-  // [batching, outer, picks, expanded, inner] into the order of the result.
-  Extents made_extents, label;  // Labels: operand dimension d, or rank + index dimension.
-  const auto rank = static_cast<std::int64_t>(extents.size());
-  const auto add = [&](std::int64_t tag, std::int64_t extent) {
-    label.push_back(tag);
-    made_extents.push_back(extent);
-  };
-  for (std::size_t i = 0; i < dims.operand_batching_dims.size(); ++i) {
-    add(rank + dims.start_indices_batching_dims[i], pick_extents[i]);
-  }
-  for (std::int64_t d : roles.outer) add(d, extents[static_cast<std::size_t>(d)]);
-  for (std::size_t i = 0; i < free_dims.size(); ++i) {
-    add(rank + free_dims[i], pick_extents[dims.start_indices_batching_dims.size() + i]);
-  }
-  for (std::int64_t d : expanded) add(d, dims.slice_sizes[static_cast<std::size_t>(d)]);
-  for (std::int64_t d : roles.inner) add(d, extents[static_cast<std::size_t>(d)]);
-  result = edit_.reshape(result, made_extents);
-  Extents permutation, windows, batches;
-  for (std::int64_t d = 0; d < rank; ++d) {
-    if (!contains(dims.collapsed_slice_dims, d) && !contains(dims.operand_batching_dims, d)) {
-      windows.push_back(d);
-    }
-  }
-  for (std::int64_t d = 0; d < static_cast<std::int64_t>(index_extents.size()); ++d) {
-    if (d != dims.index_vector_dim) batches.push_back(rank + d);
-  }
-  std::size_t window = 0, batch = 0;
-  for (std::int64_t d = 0; d < gather.shape.rank(); ++d) {
-    const bool is_window = contains(dims.offset_dims, d);
-    const std::int64_t tag = is_window ? windows.at(window++) : batches.at(batch++);
-    // An indexed dimension that keeps an extent of 1 has no label: a reshape adds it.
-    if (contains(label, tag)) permutation.push_back(place_in(label, tag));
-  }
-  // Collapsed dimensions that nothing moves have extent 1 and no place in the result.
-  for (std::size_t i = 0; i < label.size(); ++i) {
-    if (!contains(permutation, static_cast<std::int64_t>(i))) {
-      permutation.push_back(static_cast<std::int64_t>(i));
-    }
-  }
-  result = edit_.transpose(result, permutation);
-  edit_.finish(edit_.reshape(result, gather.shape.dimensions));
+  edit_.finish(in_result_order(gather, result, roles, extents, pick_extents));
 }
 
 /// What an update must be to change nothing.
@@ -650,6 +671,111 @@ Id IndexedAccess::scatter_to(const Scattering& scattering, bool is_matrix) {
   return scatter_rows(scattering);
 }
 
+/// For each pick of a scatter the row of the array that its update meets; -1: none, for a window
+/// that lies partly outside has no effect. The first `own` dimensions of the picks are the
+/// indices'.
+Id IndexedAccess::rows_of_updates(const HloInstruction& scatter, const Roles& roles,
+                                  const Extents& extents, const Extents& sizes, std::size_t own,
+                                  const Extents& pick_extents, const Extents& pick_labels) {
+  const hlo::GatherDimensions& dims = scatter.gather;
+  const Id indices = scatter.operands[1];
+  const auto is_window = [&](std::int64_t d) {
+    return !contains(dims.collapsed_slice_dims, d) && !contains(dims.operand_batching_dims, d);
+  };
+  Extents own_places(own);
+  std::iota(own_places.begin(), own_places.end(), 0);
+  std::vector<Id> components;
+  Extents indexed_extents;
+  Id inside = -1;
+  for (std::int64_t d : roles.indexed) {
+    const auto at_d = static_cast<std::size_t>(d);
+    const std::int64_t k = place_in(dims.start_index_map, d);
+    Id number = component(indices, dims.index_vector_dim, k, dims.start_indices_batching_dims);
+    number = edit_.broadcast(number, pick_extents, own_places);
+    const Id zero = edit_.splat(ElementType::kS32, pick_extents, 0);
+    const Id last = edit_.splat(ElementType::kS32, pick_extents,
+                                static_cast<double>(extents[at_d] - sizes[at_d]));
+    const Id fits =
+        edit_.binary(HloOpcode::kAnd, edit_.compare(number, zero, ComparisonDirection::kGe),
+                     edit_.compare(number, last, ComparisonDirection::kLe));
+    inside = inside < 0 ? fits : edit_.binary(HloOpcode::kAnd, inside, fits);
+    if (is_window(d)) {
+      number = edit_.binary(HloOpcode::kAdd, number,
+                            edit_.iota(ElementType::kS32, pick_extents, place_in(pick_labels, d)));
+    }
+    components.push_back(number);
+    indexed_extents.push_back(extents[at_d]);
+  }
+  if (components.empty()) refuse("expected an index");
+  return edit_.select(inside, linear(components, indexed_extents),
+                      edit_.splat(ElementType::kS32, pick_extents, -1));
+}
+
+/// Updates as [batching, outer, picks, inner]; windows of a sum are filled up with zeros.
+Id IndexedAccess::ordered_updates(const HloInstruction& scatter, Id updates, const Roles& roles,
+                                  const Extents& extents, const Extents& pick_labels) {
+  const hlo::GatherDimensions& dims = scatter.gather;
+  const auto rank = static_cast<std::int64_t>(extents.size());
+  const Extents update_extents = edit_.dimensions(updates);
+  Extents windows, batches;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (contains(dims.collapsed_slice_dims, d) || contains(dims.operand_batching_dims, d)) continue;
+    windows.push_back(d);
+  }
+  const auto index_rank = static_cast<std::int64_t>(edit_.dimensions(scatter.operands[1]).size());
+  for (std::int64_t d = 0; d < index_rank; ++d) {
+    if (d != dims.index_vector_dim) batches.push_back(d);
+  }
+  Extents labels(update_extents.size());
+  std::size_t window = 0, batch = 0;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(update_extents.size()); ++d) {
+    labels[static_cast<std::size_t>(d)] =
+        contains(dims.offset_dims, d) ? windows[window++] : rank + batches[batch++];
+  }
+  Extents high(update_extents.size(), 0);
+  for (std::size_t d = 0; d < labels.size(); ++d) {
+    if (labels[d] >= rank || contains(roles.indexed, labels[d])) continue;
+    high[d] = extents[static_cast<std::size_t>(labels[d])] - update_extents[d];
+  }
+  updates = edit_.pad_high(updates, high);
+  Extents wanted;
+  for (std::size_t i = 0; i < dims.start_indices_batching_dims.size(); ++i) {
+    wanted.push_back(pick_labels[i]);
+  }
+  for (std::int64_t d : roles.outer) wanted.push_back(d);
+  for (std::size_t i = dims.start_indices_batching_dims.size(); i < pick_labels.size(); ++i) {
+    wanted.push_back(pick_labels[i]);
+  }
+  for (std::int64_t d : roles.inner) wanted.push_back(d);
+  Extents permutation;
+  for (std::int64_t tag : wanted) {
+    // Inserted dimensions that no index moves have extent 1 and are not in the updates.
+    if (contains(labels, tag)) permutation.push_back(place_in(labels, tag));
+  }
+  return edit_.transpose(updates, permutation);
+}
+
+/// The scattered rows as the array lies; behind windows that are shorter than it along `shorter`
+/// comes what they do not cover.
+Id IndexedAccess::in_array_order(Id result, const Roles& roles, const Extents& extents,
+                                 const Extents& shorter, Id whole) {
+  Extents ordered, back(extents.size());
+  for (std::size_t i = 0; i < roles.view.order.size(); ++i) {
+    const auto d = static_cast<std::size_t>(roles.view.order[i]);
+    ordered.push_back(extents[d]);
+    back[d] = static_cast<std::int64_t>(i);
+  }
+  result = edit_.transpose(edit_.reshape(result, ordered), back);
+  for (std::int64_t d : shorter) {
+    const auto at_d = static_cast<std::size_t>(d);
+    Extents starts(extents.size(), 0), limits = edit_.dimensions(result);
+    starts[at_d] = extents[at_d];
+    limits[at_d] = edit_.dimensions(whole)[at_d];
+    result = edit_.concatenate({result, edit_.slice(whole, starts, limits)}, d);
+  }
+  return result;
+}
+
 void IndexedAccess::visit_scatter(Id id) {
   const HloInstruction scatter = at(id);
   const hlo::GatherDimensions& dims = scatter.gather;
@@ -720,80 +846,14 @@ void IndexedAccess::visit_scatter(Id id) {
     pick_extents.push_back(sizes[static_cast<std::size_t>(d)]);
     pick_labels.push_back(d);
   }
-  Extents own_places(own);
-  std::iota(own_places.begin(), own_places.end(), 0);
-  std::vector<Id> components;
-  Extents indexed_extents;
-  Id inside = -1;
-  for (std::int64_t d : roles.indexed) {
-    const auto at_d = static_cast<std::size_t>(d);
-    const std::int64_t k = place_in(dims.start_index_map, d);
-    Id number = component(indices, dims.index_vector_dim, k, dims.start_indices_batching_dims);
-    number = edit_.broadcast(number, pick_extents, own_places);
-    const Id zero = edit_.splat(ElementType::kS32, pick_extents, 0);
-    const Id last = edit_.splat(ElementType::kS32, pick_extents,
-                                static_cast<double>(extents[at_d] - sizes[at_d]));
-    const Id fits =
-        edit_.binary(HloOpcode::kAnd, edit_.compare(number, zero, ComparisonDirection::kGe),
-                     edit_.compare(number, last, ComparisonDirection::kLe));
-    inside = inside < 0 ? fits : edit_.binary(HloOpcode::kAnd, inside, fits);
-    if (contains(windows, d)) {
-      number = edit_.binary(HloOpcode::kAdd, number,
-                            edit_.iota(ElementType::kS32, pick_extents, place_in(pick_labels, d)));
-    }
-    components.push_back(number);
-    indexed_extents.push_back(extents[at_d]);
-  }
-  if (components.empty()) refuse("expected an index");
-  const Id numbers = edit_.select(inside, linear(components, indexed_extents),
-                                  edit_.splat(ElementType::kS32, pick_extents, -1));
+  const Id numbers =
+      rows_of_updates(scatter, roles, extents, sizes, own, pick_extents, pick_labels);
   const std::int64_t picks = product(pick_extents) / roles.view.batch;
-
-  // Updates as [batching, outer, picks, inner]; windows of a sum are filled up with zeros.
-  Extents labels(update_extents.size());
-  std::size_t window = 0, batch = 0;
-  for (std::int64_t d = 0; d < static_cast<std::int64_t>(update_extents.size()); ++d) {
-    labels[static_cast<std::size_t>(d)] =
-        contains(dims.offset_dims, d) ? windows[window++] : rank + batches[batch++];
-  }
-  Extents high(update_extents.size(), 0);
-  for (std::size_t d = 0; d < labels.size(); ++d) {
-    if (labels[d] >= rank || contains(roles.indexed, labels[d])) continue;
-    high[d] = extents[static_cast<std::size_t>(labels[d])] - update_extents[d];
-  }
-  updates = edit_.pad_high(updates, high);
-  Extents wanted;
-  for (std::size_t i = 0; i < dims.start_indices_batching_dims.size(); ++i) {
-    wanted.push_back(pick_labels[i]);
-  }
-  for (std::int64_t d : roles.outer) wanted.push_back(d);
-  for (std::size_t i = dims.start_indices_batching_dims.size(); i < pick_labels.size(); ++i) {
-    wanted.push_back(pick_labels[i]);
-  }
-  for (std::int64_t d : roles.inner) wanted.push_back(d);
-  Extents permutation;
-  for (std::int64_t tag : wanted) {
-    // Inserted dimensions that no index moves have extent 1 and are not in the updates.
-    if (contains(labels, tag)) permutation.push_back(place_in(labels, tag));
-  }
-  updates = edit_.transpose(updates, permutation);
+  updates = ordered_updates(scatter, updates, roles, extents, pick_labels);
   const Id seen = edit_.transpose(array, roles.view.order);
   Id result = scatter_to({opcode, seen, updates, numbers, roles.view, picks},
                          rank == 2 && roles.indexed == Extents{0});
-  Extents ordered, back(extents.size());
-  for (std::size_t i = 0; i < roles.view.order.size(); ++i) {
-    const auto d = static_cast<std::size_t>(roles.view.order[i]);
-    ordered.push_back(extents[d]);
-    back[d] = static_cast<std::int64_t>(i);
-  }
-  result = edit_.transpose(edit_.reshape(result, ordered), back);
-  for (std::int64_t d : shorter) {
-    const auto at_d = static_cast<std::size_t>(d);
-    Extents starts(extents.size(), 0), limits = edit_.dimensions(result);
-    starts[at_d] = extents[at_d];
-    limits[at_d] = edit_.dimensions(whole)[at_d];
-    result = edit_.concatenate({result, edit_.slice(whole, starts, limits)}, d);
-  }
+  result = in_array_order(result, roles, extents, shorter, whole);
   edit_.finish(edit_.convert(result, type));
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/graph/op_info.h"

@@ -10,7 +10,7 @@
 
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/passes/edit.h"
 
 namespace tpu::compiler {

@@ -8,7 +8,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dimension_order.h"
-#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout_search.h"

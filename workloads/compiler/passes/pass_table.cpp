@@ -6,7 +6,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/async_pairs.h"
 #include "workloads/compiler/passes/bucket_phases.h"
 #include "workloads/compiler/passes/canonical_forms.h"

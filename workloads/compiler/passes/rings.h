@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workloads/compiler/kernels/all_reduce.h"
+#include "workloads/compiler/ir/ring.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {

@@ -7,7 +7,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/combining_operation.h"
-#include "workloads/compiler/kernels/pooling_plan.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"

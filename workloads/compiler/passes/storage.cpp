@@ -5,7 +5,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/iteration_place.h"
-#include "workloads/compiler/kernels/kernel_sequence.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/bucket_phases.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"

@@ -8,8 +8,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
-#include "workloads/compiler/kernels/lowering.h"
-#include "workloads/compiler/kernels/pooling_plan.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -274,12 +273,7 @@ bool WindowForms::rows_fit(const HloInstruction& scatter) const {
   HloInstruction kernel = scatter;
   kernel.operands = {0, 1, 2};
   kernel.shape.layout = alone.at(0).shape.layout;
-  try {
-    lower_pooling(module_, alone, kernel, target_);
-  } catch (const WorkloadError&) {
-    return false;
-  }
-  return true;
+  return has_pooling_kernel(module_, alone, kernel, target_);
 }
 
 void WindowForms::visit(Id id) {

@@ -1,13 +1,13 @@
-#include "workloads/compiler/kernels/dot_problem.h"
+#include "workloads/compiler/ir/dot_problem.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "sim/base/error.h"
-#include "workloads/compiler/kernels/expression.h"
-#include "workloads/compiler/kernels/expression_graph.h"
-#include "workloads/compiler/kernels/matmul_memory.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 
 namespace tpu::compiler {
 
@@ -18,7 +18,12 @@ namespace {
 
 using Dimensions = std::vector<std::int64_t>;
 
-std::uint32_t lane_tiles(std::uint32_t extent) { return tiles_of(extent, 128); }
+/// Tiles of `size` that cover `extent`.
+std::uint32_t tiles_across(std::int64_t extent, std::int64_t size) {
+  return static_cast<std::uint32_t>(ceil_divide(extent, size));
+}
+
+std::uint32_t lane_tiles(std::uint32_t extent) { return tiles_across(extent, 128); }
 
 std::uint32_t tile_granules(ElementType type) { return type == ElementType::kBf16 ? 2 : 4; }
 
@@ -33,8 +38,8 @@ struct View {
   explicit View(const Shape& given) : shape(given), order(major_to_minor(given)) {
     const std::vector<std::int64_t> extents = physical_extents(given);
     strides.assign(extents.size(), 0);
-    std::uint64_t granules = std::uint64_t{tiles_of(extents[extents.size() - 2], 8)} *
-                             tiles_of(extents.back(), 128) * tile_granules(given.type);
+    std::uint64_t granules = std::uint64_t{tiles_across(extents[extents.size() - 2], 8)} *
+                             tiles_across(extents.back(), 128) * tile_granules(given.type);
     for (std::size_t i = extents.size() - 2; i-- > 0;) {
       strides[i] = static_cast<std::uint32_t>(granules);
       granules *= static_cast<std::uint64_t>(extents[i]);
@@ -165,7 +170,8 @@ bool find_matrices(const Sides& sides, DotProblem& problem) {
 void merge_contracted(const Sides& sides, DotProblem& problem) {
   if (!problem.lhs_transposed || problem.rhs_transposed) return;
   const auto rows_granules = [&problem](std::uint32_t columns, ElementType type) {
-    return std::uint64_t{tiles_of(problem.k, 8)} * tiles_of(columns, 128) * tile_granules(type);
+    return std::uint64_t{tiles_across(problem.k, 8)} * tiles_across(columns, 128) *
+           tile_granules(type);
   };
   while (!problem.outer_k.empty()) {
     const OuterDimension& last = problem.outer_k.back();
@@ -174,7 +180,7 @@ void merge_contracted(const Sides& sides, DotProblem& problem) {
       return;
     }
     if (problem.k % 8 != 0) {
-      const std::uint32_t tiles = tiles_of(problem.k, 8);
+      const std::uint32_t tiles = tiles_across(problem.k, 8);
       if (!has_modulo(tiles, 2 * std::int64_t{tiles} * last.extent)) return;
       problem.matrix_k = problem.k;
       problem.k = 8 * tiles;
@@ -198,7 +204,7 @@ void merge_free(const Sides& sides, DotProblem& problem) {
   const auto other = turned ? &OuterDimension::lhs : &OuterDimension::rhs;
   const ElementType type = turned ? sides.rhs.shape.type : sides.lhs.shape.type;
   const auto granules = [&rows](std::uint32_t columns, ElementType of) {
-    return std::uint64_t{tiles_of(rows, 8)} * tiles_of(columns, 128) * tile_granules(of);
+    return std::uint64_t{tiles_across(rows, 8)} * tiles_across(columns, 128) * tile_granules(of);
   };
   const auto lengthens_rows = [&](const OuterDimension& outer) {
     return outer.*other == 0 && outer.*mine == granules(problem.k, type) &&
@@ -208,7 +214,7 @@ void merge_free(const Sides& sides, DotProblem& problem) {
     const auto next = std::find_if(problem.outer.begin(), problem.outer.end(), lengthens_rows);
     if (next == problem.outer.end()) return;
     if (rows % 8 != 0) {
-      const std::uint32_t tiles = tiles_of(rows, 8);
+      const std::uint32_t tiles = tiles_across(rows, 8);
       if (!has_modulo(tiles, 2 * std::int64_t{tiles} * next->extent)) return;
       problem.matrix_rows = rows;
       rows = 8 * tiles;

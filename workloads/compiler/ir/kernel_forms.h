@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "workloads/compiler/target.h"
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// What passes ask of kernels: which forms of an operation one takes. Kernels answer.
+
+/// Whether there is a kernel for a convolution whose arrays lie like this and an expression behind
+/// it that makes `result` and reads one more array of the same extent, or those of the types
+/// `read`.
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const hlo::Shape& result,
+                            const std::vector<hlo::ElementType>& read, const Target& target);
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const Target& target);
+
+/// What the search for that kernel expects of the product by itself; absent where there is none. Of
+/// a depthwise convolution no more than what its arrays take to and from HBM.
+std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
+                                         const hlo::Shape& input, const hlo::Shape& window,
+                                         const Target& target);
+
+/// Whether there is a kernel for an operation that moves elements between arrays that lie like
+/// this.
+bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,
+                         const hlo::HloInstruction& instruction, const Target& target);
+
+/// Whether there is one for a reduce-window or select-and-scatter of arrays that lie like this.
+bool has_pooling_kernel(const hlo::Module& module, const hlo::Computation& computation,
+                        const hlo::HloInstruction& instruction, const Target& target);
+
+/// Whether a dimension of a window takes each element by itself.
+bool is_trivial(const hlo::WindowDimension& window);
+
+/// Whether the instruction is a sequence of small kernels: a custom fusion whose computation holds
+/// fusions of elementwise operations and reductions, pads, slices and concatenations, one after the
+/// other.
+bool is_kernel_sequence(const hlo::HloInstruction& instruction);
+
+/// Whether a kernel whose arrays stand in VMEM can compute a pad, slice or concatenation.
+bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
+
+/// Whether kernels can take numbers up to `most` modulo a divisor.
+bool has_modulo(std::int64_t divisor, std::int64_t most);
+
+/// Registers that a vector along the rows of a product may take, one per eight rows.
+constexpr std::uint64_t kMostRowTiles = 512;
+
+}  // namespace tpu::compiler
