@@ -267,8 +267,8 @@ TEST_F(ProgramTest, AWhatIfIsTheRunWithItsSettings) {
   const json run = report(words + " --what-if -o run.h5");
   std::map<std::string, json> variants;
   for (const json& each : run["what_if"]["variants"]) variants[each["name"]] = each;
-  for (const char* name :
-       {"HBM free", "infeed free", "HBM and infeed free", "twice the MXUs", "batch 128 a core"}) {
+  for (const char* name : {"HBM free", "infeed free", "HBM and infeed free", "twice the MXUs",
+                           "no padding", "batch 128 a core"}) {
     ASSERT_EQ(variants.count(name), 1u) << name;
     std::string changed = words;
     if (std::string(name) == "batch 128 a core") changed = "run mlp --cores 1";
@@ -283,7 +283,7 @@ TEST_F(ProgramTest, AWhatIfIsTheRunWithItsSettings) {
   const std::string text = tpusim(words + " --what-if").out;
   EXPECT_NE(text.find("A free HBM gains at most"), std::string::npos) << text;
   EXPECT_NE(text.find("a multiple of 128 fills the lanes"), std::string::npos) << text;
-  EXPECT_EQ(traces::read_run_file((folder_ / "run.h5").string()).what_if.size(), 5u);
+  EXPECT_EQ(traces::read_run_file((folder_ / "run.h5").string()).what_if.size(), 6u);
   expect_error(words + " --what-if --values on", 2, "--what-if: expected --values off");
 }
 
