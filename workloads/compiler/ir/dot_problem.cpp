@@ -111,7 +111,7 @@ struct Sides {
   }
 };
 
-std::uint32_t extent(const Shape& shape, std::int64_t d) {
+std::uint32_t dimension_extent(const Shape& shape, std::int64_t d) {
   return static_cast<std::uint32_t>(shape.dimensions[static_cast<std::size_t>(d)]);
 }
 
@@ -135,31 +135,31 @@ bool find_matrices(const Sides& sides, DotProblem& problem) {
   const std::int64_t out_n = sides.out_of_rhs(place_in(sides.rhs_free, n));
   problem.result_turned = sides.out.lane_dimension() == out_m;
   if (!sides.out.is_minor(out_m) || !sides.out.is_minor(out_n)) return false;
-  problem.m = extent(sides.lhs.shape, m);
-  problem.n = extent(sides.rhs.shape, n);
-  problem.k = extent(sides.lhs.shape, lhs_k);
+  problem.m = dimension_extent(sides.lhs.shape, m);
+  problem.n = dimension_extent(sides.rhs.shape, n);
+  problem.k = dimension_extent(sides.lhs.shape, lhs_k);
   for (std::size_t i = 0; i < dims.lhs_batch.size(); ++i) {
     const std::int64_t l = dims.lhs_batch[i], r = dims.rhs_batch[i];
-    if (extent(sides.lhs.shape, l) == 1) continue;
-    problem.outer.push_back({extent(sides.lhs.shape, l), sides.lhs.stride_of(l),
+    if (dimension_extent(sides.lhs.shape, l) == 1) continue;
+    problem.outer.push_back({dimension_extent(sides.lhs.shape, l), sides.lhs.stride_of(l),
                              sides.rhs.stride_of(r), sides.out.stride_of(sides.out_of_batch(i))});
   }
   for (std::size_t i = 0; i < sides.lhs_free.size(); ++i) {
     const std::int64_t d = sides.lhs_free[i];
-    if (d == m || extent(sides.lhs.shape, d) == 1) continue;
-    problem.outer.push_back({extent(sides.lhs.shape, d), sides.lhs.stride_of(d), 0,
+    if (d == m || dimension_extent(sides.lhs.shape, d) == 1) continue;
+    problem.outer.push_back({dimension_extent(sides.lhs.shape, d), sides.lhs.stride_of(d), 0,
                              sides.out.stride_of(sides.out_of_lhs(i))});
   }
   for (std::size_t i = 0; i < sides.rhs_free.size(); ++i) {
     const std::int64_t d = sides.rhs_free[i];
-    if (d == n || extent(sides.rhs.shape, d) == 1) continue;
-    problem.outer.push_back({extent(sides.rhs.shape, d), 0, sides.rhs.stride_of(d),
+    if (d == n || dimension_extent(sides.rhs.shape, d) == 1) continue;
+    problem.outer.push_back({dimension_extent(sides.rhs.shape, d), 0, sides.rhs.stride_of(d),
                              sides.out.stride_of(sides.out_of_rhs(i))});
   }
   for (std::size_t i = 0; i < dims.lhs_contracting.size(); ++i) {
     const std::int64_t l = dims.lhs_contracting[i];
-    if (i == k || extent(sides.lhs.shape, l) == 1) continue;
-    problem.outer_k.push_back({extent(sides.lhs.shape, l), sides.lhs.stride_of(l),
+    if (i == k || dimension_extent(sides.lhs.shape, l) == 1) continue;
+    problem.outer_k.push_back({dimension_extent(sides.lhs.shape, l), sides.lhs.stride_of(l),
                                sides.rhs.stride_of(dims.rhs_contracting[i]), 0});
   }
   return true;

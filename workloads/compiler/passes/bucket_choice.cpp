@@ -1,9 +1,9 @@
-#include "isa/program.h"
 #include "workloads/compiler/passes/bucket_choice.h"
 
 #include <algorithm>
 #include <limits>
 
+#include "isa/program.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/bucket_shape.h"
 #include "workloads/compiler/ir/ring.h"
