@@ -15,7 +15,7 @@ Chip::Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
   for (std::uint32_t c = 0; c < setup.params.cores_per_chip; ++c) {
     const std::uint32_t core = number * setup.params.cores_per_chip + c;
     hbm_.push_back(std::make_unique<Hbm>(("hbm" + std::to_string(c)).c_str(), clock, setup.params,
-                                         setup.options.hbm_command));
+                                         setup.options));
     if (!setup.classes.runs(core)) continue;
     cores_.push_back(std::make_unique<Core>(("core" + std::to_string(c)).c_str(), clock, setup,
                                             core, hbm[core], loads[core]));

@@ -20,8 +20,8 @@ FoldedPod::FoldedPod(const sc_core::sc_module_name& name, RunClock& clock, const
   for (std::uint32_t c = 0; c < setup.classes.size(); ++c) {
     const std::uint32_t number = setup.classes.members(c).front();
     const std::string place = std::to_string(number);
-    hbm_.push_back(std::make_unique<Hbm>(("hbm" + place).c_str(), clock, setup.params,
-                                         setup.options.hbm_command));
+    hbm_.push_back(
+        std::make_unique<Hbm>(("hbm" + place).c_str(), clock, setup.params, setup.options));
     cores_.push_back(std::make_unique<Core>(("core" + place).c_str(), clock, setup, number,
                                             hbm[number], loads[number]));
     Core& core = *cores_.back();

@@ -9,12 +9,16 @@ namespace tpu {
 
 /// When a bus moved data: its clocks with data in stretches of equal length, at most kStretches of
 /// them. When the time outgrows them they become twice as long, so memory does not grow with it.
+/// Kept where somebody asks for it before the run: it takes as long as the rest of a channel.
 class BusHistory {
  public:
   static constexpr std::size_t kStretches = 1024;
 
+  void keep() { is_kept_ = true; }
+
   /// Data in `clocks` of the clocks from `begin` to `end`, evenly; not before what was added last.
   void add(std::uint64_t begin, std::uint64_t end, std::uint64_t clocks) {
+    if (!is_kept_) return;
     last_ = {begin, end, clocks};
     count(begin, end, clocks);
   }
@@ -82,6 +86,7 @@ class BusHistory {
     ++shift_;
   }
 
+  bool is_kept_ = false;
   std::uint64_t begin_ = 0;
   unsigned shift_ = 0;
   std::vector<std::uint64_t> stretches_;

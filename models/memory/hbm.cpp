@@ -8,14 +8,15 @@
 namespace tpu {
 
 Hbm::Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
-         bool commands)
+         const RunOptions& options)
     : TimedModule(name, clock, Phase::kMemory) {
-  if (commands) {
+  if (options.hbm_command) {
     model_ =
         std::make_unique<HbmCommandController>(params.hbm, params.clock_mhz, params.cores_per_chip);
   } else {
     model_ = std::make_unique<HbmController>(params.hbm, params.clock_mhz, params.cores_per_chip);
   }
+  if (options.observer != nullptr) model_->keep_history();
 }
 
 void Hbm::submit(const HbmRequest& request, std::uint64_t at) {

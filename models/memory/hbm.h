@@ -14,7 +14,7 @@ namespace tpu {
 class Hbm : public TimedModule, public HbmPort {
  public:
   Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
-      bool commands);
+      const RunOptions& options);
 
   void add_accounts(std::uint32_t core, std::uint64_t end, std::vector<PartAccount>& accounts) {
     model_->add_accounts(core, end, accounts);

@@ -60,6 +60,7 @@ class HbmChannel {
   }
   /// What the bus did in the account before `clock`, to which the channel has been taken.
   HbmBusClocks account(std::uint64_t clock) const;
+  void keep_history() { history_.keep(); }
   const BusHistory& history(std::uint64_t clock) {
     history_.cut(clock);
     return history_;

@@ -63,6 +63,7 @@ class HbmCommandChannel {
   void begin_account(std::uint64_t clock);
   /// What the data bus did in the account up to `clock`, to which the channel has been taken.
   HbmCommandClocks account(std::uint64_t clock);
+  void keep_history() { history_.keep(); }
   const BusHistory& history(std::uint64_t clock) {
     history_.cut(clock);
     return history_;

@@ -25,6 +25,9 @@ class HbmCommandController : public HbmModel {
   std::optional<std::uint64_t> next_event() const override;
   const std::vector<HbmRequest>& advance(std::uint64_t now) override;
 
+  void keep_history() override {
+    for (auto& channel : channels_) channel.keep_history();
+  }
   void begin_account(std::uint64_t now) override;
   void add_accounts(std::uint32_t core, std::uint64_t end,
                     std::vector<PartAccount>& accounts) override;

@@ -24,6 +24,9 @@ class HbmController : public HbmModel {
   void submit(const HbmRequest& request, std::uint64_t now) override;
   std::optional<std::uint64_t> next_event() const override;
   const std::vector<HbmRequest>& advance(std::uint64_t now) override;
+  void keep_history() override {
+    for (auto& channel : channels_) channel.keep_history();
+  }
   void begin_account(std::uint64_t now) override;
   void add_accounts(std::uint32_t core, std::uint64_t end,
                     std::vector<PartAccount>& accounts) override;

@@ -45,6 +45,8 @@ class HbmModel {
   virtual std::optional<std::uint64_t> next_event() const = 0;
   /// The requests that are done by `now`, in the order of their cycles; valid until the next call.
   virtual const std::vector<HbmRequest>& advance(std::uint64_t now) = 0;
+  /// The accounts say when data moved, too.
+  virtual void keep_history() = 0;
   /// The account of its channels begins now.
   virtual void begin_account(std::uint64_t now) = 0;
   /// Adds the accounts of its channels up to `end`, in clocks of the memory. Nothing is asked of it

@@ -91,7 +91,8 @@ TEST_F(SavedRunsTest, ARunWritesTheBundlesOfAWindow) {
   EXPECT_EQ(report(words + " --format perfetto --window 0:1500 -o u.pftrace")["steps"],
             run["steps"]);
   EXPECT_EQ(tpusim(words + " --format perfetto --window 0:1 -o w.pftrace").exit_code, 0);
-  EXPECT_GT(fs::file_size(folder_ / "u.pftrace"), 2 * fs::file_size(folder_ / "w.pftrace"));
+  // Tracks of the whole run stand in both.
+  EXPECT_GT(fs::file_size(folder_ / "u.pftrace"), fs::file_size(folder_ / "w.pftrace") + 10000);
   expect_error(words + " --format vcd -o c.log", 2,
                "expected --format konata or perfetto with -o FILE");
   expect_error(words + " --format konata", 2, "expected --format konata or perfetto with -o FILE");

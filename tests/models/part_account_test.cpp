@@ -168,10 +168,21 @@ kernel top
   return program;
 }
 
+/// Watches, and remembers nothing.
+class Onlooker : public Observer {
+  void on_step(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t) override {}
+  void on_op(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t, const Counters&) override {
+  }
+  void on_wait(std::uint32_t, CoreState, std::uint64_t, std::uint64_t) override {}
+  void on_dma(const DmaEvent&) override {}
+};
+
 TEST(PartAccounts, BeginWithTheFirstStepThatCounts) {
   const isa::Program program = busy_everywhere();
   for (const bool command : {false, true}) {
     RunOptions options = test::on_core(0);
+    Onlooker onlooker;
+    options.observer = &onlooker;
     options.warmup_steps = 2;
     options.hbm_command = command;
     const RunResult result = run(program, options);

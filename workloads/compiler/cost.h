@@ -17,6 +17,10 @@ constexpr double kKernelCycles = 1000;
 /// What is left of the HBM's rate where reads and writes take turns.
 constexpr double kMixedTrafficRate = 365.0 / 440;
 
+/// Bytes of a copy to another order that pass in a cycle at best, however fast the HBM is: a
+/// register of 4 KiB is loaded, turned and stored in eight.
+constexpr double kTurnedBytesPerCycle = 512;
+
 /// A row of 512 bytes that a gather or scatter brings with a DMA of its own.
 constexpr double kGatheredRowCycles = 78;
 

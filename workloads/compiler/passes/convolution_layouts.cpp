@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 
@@ -132,7 +133,8 @@ class Weighing {
       const bool is_last = next == groups_.end();
       const std::array<double, 2>& image = group->second.largest_image;
       const double turns = is_last ? 0 : kTurns * kTurnCycles * (image[0] + image[1]);
-      const double with_turns = cost + turns / target_.hbm_bytes_per_cycle;
+      const double with_turns =
+          cost + turns / std::min(target_.hbm_bytes_per_cycle, kTurnedBytesPerCycle);
       if (with_turns >= least) continue;
       least = with_turns;
       best = is_last ? kNone : next->first;

@@ -1,6 +1,9 @@
 #include "workloads/compiler/passes/window_features.h"
 
+#include <algorithm>
+
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/convolution_steps.h"
 
@@ -73,7 +76,8 @@ std::optional<std::size_t> phases_that_fill_rows(const GraphEditor& edit,
     then.features *= step;
     const double bytes = now.input_bytes(type) + then.input_bytes(type);
     const double gain =
-        now.cycles(target) - then.cycles(target) - kWorthwhile * bytes / target.hbm_bytes_per_cycle;
+        now.cycles(target) - then.cycles(target) -
+        kWorthwhile * bytes / std::min(target.hbm_bytes_per_cycle, kTurnedBytesPerCycle);
     if (gain > most) most = gain, best = i;
   }
   return best;
