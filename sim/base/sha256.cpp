@@ -105,8 +105,8 @@ bool has_instructions() {
 
 void Sha256::compress(const unsigned char* data, std::size_t blocks) {
 #if defined(__x86_64__)
-  static const bool instructions = has_instructions();
-  if (instructions) return compress_with_instructions(state_, data, blocks);
+  static const bool kHasInstructions = has_instructions();
+  if (kHasInstructions) return compress_with_instructions(state_, data, blocks);
 #endif
   compress_plainly(state_, data, blocks);
 }
