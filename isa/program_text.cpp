@@ -202,20 +202,16 @@ std::uint32_t ProgramText::called(const Site& site) const {
 Program ProgramText::finish(std::vector<Kernel> kernels) {
   program_.kernels = std::move(kernels);
   if (sites_.empty()) {
-    for (const Kernel& kernel : program_.kernels) sites_.push_back({kernel.name, "", {}});
-    for (std::uint32_t number = 0; number < sites_.size(); ++number) {
-      program_.call_sites.push_back({number, number, {}});
-    }
-  } else {
-    for (std::uint32_t number = 0; number < sites_.size(); ++number) {
-      program_.call_sites.push_back({called(sites_[number]), number, {}});
+    for (std::size_t k = 0; k < program_.kernels.size(); ++k) {
+      sites_.push_back({std::to_string(k), "", {}});
     }
   }
-  for (std::uint32_t number = 0; number < sites_.size(); ++number) {
+  for (const Site& site : sites_) {
+    const std::uint32_t kernel = called(site);
     OpInfo op;
-    op.name = sites_[number].op;
-    if (op.name.empty()) op.name = program_.kernels[program_.call_sites[number].kernel].name;
+    op.name = site.op.empty() ? program_.kernels[kernel].name : site.op;
     op.category = "assembled";
+    program_.call_sites.push_back({kernel, static_cast<std::uint32_t>(program_.ops.size()), {}});
     program_.ops.push_back(op);
   }
   return std::move(program_);
