@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::convolution_layouts_test {
@@ -29,7 +34,9 @@ std::string network(int batch, int few, int many) {
 std::string sides(const std::string& text) {
   const hlo::Module module = hlo::read_hlo_text("test.hlo", text);
   const hlo::Computation& entry = module.entry_computation();
-  const compiler::ConvolutionSides sides(entry, {});
+  const compiler::Target target;
+  compiler::ConvolutionKernels kernels(target);
+  const compiler::ConvolutionSides sides(entry, kernels);
   std::string all;
   for (const hlo::HloInstruction& instruction : entry.instructions) {
     if (instruction.opcode != hlo::HloOpcode::kConvolution) continue;
@@ -59,6 +66,48 @@ TEST(ConvolutionSides, SmallNetworksHaveTheSideWithFewerPaddedBytes) {
   EXPECT_EQ(sides(small(64, 64)), "lanes ");
   EXPECT_EQ(sides(small(56, 64)), "rows ");
   EXPECT_EQ(sides(small(8, 8)), "lanes ");
+}
+
+/// What is known of one convolution is no answer for one that differs in anything a kernel sees.
+TEST(ConvolutionKernels, TellConvolutionsApartByWhatTheirKernelsSee) {
+  const auto module = [](const std::string& input, const std::string& output,
+                         const std::string& window, const std::string& labels = "b01f_01io->b01f") {
+    return hlo::read_hlo_text("test.hlo", "HloModule one\nENTRY main {\n  x = " + input +
+                                              " parameter(0)\n  w = bf16[3,3,64,64] "
+                                              "parameter(1)\n  ROOT y = " +
+                                              output + " convolution(x, w), window={size=3x3 " +
+                                              window + "}, dim_labels=" + labels + "\n}\n");
+  };
+  const std::string image = "bf16[128,28,28,64]", same = "pad=1_1x1_1";
+  const std::vector<hlo::Module> modules{
+      module(image, image, same),
+      module("f32[128,28,28,64]", image, same),
+      module(image, "f32[128,28,28,64]", same),
+      module("bf16[64,28,28,64]", "bf16[64,28,28,64]", same),
+      module(image, "bf16[128,26,26,64]", "pad=0_0x0_0"),
+      module(image, "bf16[128,14,14,64]", same + " stride=2x2"),
+      module(image, "bf16[128,26,26,64]", same + " rhs_dilate=2x2"),
+      module(image, image, same + " rhs_reversal=1x1"),
+      module(image, image, same, "b01f_01oi->b01f"),
+  };
+  const compiler::Target target;
+  compiler::ConvolutionKernels known(target);
+  std::set<double> expected;
+  for (const hlo::Module& each : modules) {
+    const hlo::Computation& entry = each.entry_computation();
+    const hlo::HloInstruction& convolution = entry.at(entry.root);
+    const hlo::Shape& input = entry.at(0).shape;
+    const hlo::Shape& window = entry.at(1).shape;
+    for (const bool in_lanes : {false, true}) {
+      compiler::ConvolutionKernels fresh(target);
+      const std::optional<double> cycles = known.cycles(convolution, input, window, in_lanes);
+      EXPECT_EQ(cycles, fresh.cycles(convolution, input, window, in_lanes));
+      EXPECT_EQ(known.has_kernel(convolution, input, window, in_lanes),
+                fresh.has_kernel(convolution, input, window, in_lanes));
+      if (cycles) expected.insert(*cycles);
+    }
+  }
+  EXPECT_GE(expected.size(), 10u);
 }
 
 }  // namespace

@@ -1,13 +1,10 @@
 #include "workloads/compiler/passes/convolution_forms.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
 
 #include "sim/base/ceil_divide.h"
-#include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/convolution_steps.h"
@@ -32,17 +29,16 @@ constexpr std::int64_t kFewestPositions = 16;
 
 class ConvolutionForms {
  public:
-  ConvolutionForms(hlo::Module& module, const Target& target)
-      : module_(module), target_(target), edit_(module) {}
+  ConvolutionForms(hlo::Module& module, ConvolutionKernels& kernels)
+      : module_(module), kernels_(kernels), target_(kernels.target()), edit_(module) {}
 
   /// Which side images take depends on the convolutions that are left, and what fits VMEM on the
   /// side: once more where it has changed.
   void run() {
     for (int round = 0; round < 3; ++round) {
-      const ConvolutionSides sides(module_.entry_computation(), target_);
+      const ConvolutionSides sides(module_.entry_computation(), kernels_);
       if (sides_ && sides == *sides_) return;
       sides_ = sides;
-      known_.clear();
       const std::size_t count = module_.entry_computation().instructions.size();
       for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
       const bool same = module_.entry_computation().instructions.size() == count;
@@ -130,22 +126,9 @@ class ConvolutionForms {
 
   bool has_kernel(const HloInstruction& convolution) {
     if (convolution.window.size() != 2) return false;
-    const ConvolutionOrders orders =
-        convolution_orders(convolution, has_batch_in_lanes(convolution));
-    const auto lies = [](hlo::Shape shape, const std::vector<std::int64_t>& order) {
-      shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
-      return shape;
-    };
-    HloInstruction laid_out = convolution;
-    laid_out.shape = lies(convolution.shape, orders.output);
-    const hlo::Shape input = lies(edit_.shape(convolution.operands[0]), orders.input);
-    const hlo::Shape window = lies(edit_.shape(convolution.operands[1]), orders.window);
-    HloInstruction alike = laid_out;
-    alike.operands.clear();
-    const std::string key = value_key(module_, alike) + to_string(input) + to_string(window);
-    const auto [entry, is_new] = known_.emplace(key, false);
-    if (is_new) entry->second = has_convolution_kernel(laid_out, input, window, target_);
-    return entry->second;
+    return kernels_.has_kernel(convolution, edit_.shape(convolution.operands[0]),
+                               edit_.shape(convolution.operands[1]),
+                               has_batch_in_lanes(convolution));
   }
 
   /// The value of a convolution, in forms that have kernels.
@@ -255,16 +238,21 @@ class ConvolutionForms {
   }
 
   hlo::Module& module_;
+  ConvolutionKernels& kernels_;
   const Target& target_;
   GraphEditor edit_;
   std::optional<ConvolutionSides> sides_;
-  std::map<std::string, bool> known_;  ///< By everything but operands: whether there is a kernel.
 };
 
 }  // namespace
 
+void rewrite_convolutions(hlo::Module& module, ConvolutionKernels& kernels) {
+  ConvolutionForms(module, kernels).run();
+}
+
 void rewrite_convolutions(hlo::Module& module, const Target& target) {
-  ConvolutionForms(module, target).run();
+  ConvolutionKernels kernels(target);
+  rewrite_convolutions(module, kernels);
 }
 
 }  // namespace tpu::compiler

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "workloads/compiler/target.h"
+#include "workloads/compiler/passes/convolution_kernels.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -15,6 +15,8 @@ namespace tpu::compiler {
 /// Needs: no calls; layouts not assigned yet. Leaves: convolutions that kernels take in the layouts
 /// that assign_layouts will choose; those of zero elements and of other types than f32 and bf16 as
 /// they are.
+void rewrite_convolutions(hlo::Module& module, ConvolutionKernels& kernels);
+/// With questions of its own.
 void rewrite_convolutions(hlo::Module& module, const Target& target);
 
 }  // namespace tpu::compiler

@@ -8,8 +8,6 @@
 
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
-#include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/ir/kernel_forms.h"
 
 namespace tpu::compiler {
 
@@ -93,8 +91,8 @@ struct Group {
 
 class Weighing {
  public:
-  Weighing(const Computation& computation, const Target& target)
-      : computation_(computation), target_(target) {}
+  Weighing(const Computation& computation, ConvolutionKernels& kernels)
+      : computation_(computation), kernels_(kernels), target_(kernels.target()) {}
 
   void add(const HloInstruction& convolution) {
     Group& group = groups_[most_pixels(computation_, convolution)];
@@ -144,20 +142,13 @@ class Weighing {
 
  private:
   std::optional<double> kernel_cycles(const HloInstruction& convolution, bool in_lanes) {
-    const ConvolutionOrders orders = convolution_orders(convolution, in_lanes);
-    const auto lies = [](Shape shape, const Order& order) {
-      shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
-      return shape;
-    };
-    HloInstruction laid_out = convolution;
-    laid_out.shape = lies(convolution.shape, orders.output);
-    const Shape input = lies(computation_.at(convolution.operands[0]).shape, orders.input);
-    const Shape window = lies(computation_.at(convolution.operands[1]).shape, orders.window);
-    return convolution_cycles(laid_out, input, window, target_);
+    return kernels_.cycles(convolution, computation_.at(convolution.operands[0]).shape,
+                           computation_.at(convolution.operands[1]).shape, in_lanes);
   }
 
   static constexpr double kNone = std::numeric_limits<double>::infinity();
   const Computation& computation_;
+  ConvolutionKernels& kernels_;
   const Target& target_;
   std::map<double, Group> groups_;  ///< By pixels.
 };
@@ -169,8 +160,8 @@ bool is_weighed(const HloInstruction& instruction) {
 
 }  // namespace
 
-ConvolutionSides::ConvolutionSides(const Computation& computation, const Target& target) {
-  Weighing weighing(computation, target);
+ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKernels& kernels) {
+  Weighing weighing(computation, kernels);
   for (const HloInstruction& instruction : computation.instructions) {
     if (is_weighed(instruction)) weighing.add(instruction);
   }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workloads/compiler/target.h"
+#include "workloads/compiler/passes/convolution_kernels.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -19,7 +19,7 @@ namespace tpu::compiler {
 /// networks take the side with fewer padded bytes as a whole.
 class ConvolutionSides {
  public:
-  ConvolutionSides(const hlo::Computation& computation, const Target& target);
+  ConvolutionSides(const hlo::Computation& computation, ConvolutionKernels& kernels);
 
   bool in_lanes(const hlo::Computation& computation, const hlo::HloInstruction& convolution) const;
   bool operator==(const ConvolutionSides& other) const {

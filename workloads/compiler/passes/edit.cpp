@@ -205,7 +205,7 @@ void write_windows(KeyWriter& key, const HloInstruction& instruction) {
   }
 }
 
-void write(KeyWriter& key, const hlo::Module& module, const HloInstruction& instruction) {
+void write_own(KeyWriter& key, const HloInstruction& instruction) {
   key.number(instruction.opcode);
   key.shape(instruction.shape);
   key.list(instruction.operands);
@@ -234,6 +234,10 @@ void write(KeyWriter& key, const hlo::Module& module, const HloInstruction& inst
   key.text(instruction.custom_call_target);
   key.text(instruction.fusion_kind);
   key.text(instruction.raw_attributes);
+}
+
+void write(KeyWriter& key, const hlo::Module& module, const HloInstruction& instruction) {
+  write_own(key, instruction);
   for (hlo::ComputationId id : instruction.called) {
     const Computation& called = module.computation(id);
     key.number(called.root);
@@ -246,6 +250,13 @@ void write(KeyWriter& key, const hlo::Module& module, const HloInstruction& inst
 std::string value_key(const hlo::Module& module, const HloInstruction& instruction) {
   KeyWriter key;
   write(key, module, instruction);
+  return key.take();
+}
+
+std::string value_key(const HloInstruction& instruction) {
+  if (!instruction.called.empty()) throw SimulatorBug("value_key: calls need their module");
+  KeyWriter key;
+  write_own(key, instruction);
   return key.take();
 }
 

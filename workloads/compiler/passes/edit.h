@@ -25,5 +25,7 @@ void remove_unused_computations(hlo::Module& module);
 /// operands (which are part of the key by their ids). Names and metadata are left out; called
 /// computations count by the text of their instructions.
 std::string value_key(const hlo::Module& module, const hlo::HloInstruction& instruction);
+/// Of an instruction that calls no computation.
+std::string value_key(const hlo::HloInstruction& instruction);
 
 }  // namespace tpu::compiler

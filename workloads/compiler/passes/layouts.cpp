@@ -63,12 +63,12 @@ bool has_steps(const HloInstruction& instruction, std::int64_t dimension) {
 /// rest by search.
 class LayoutAssignment {
  public:
-  LayoutAssignment(Computation& computation, bool is_entry, const Target& target)
+  LayoutAssignment(Computation& computation, bool is_entry, ConvolutionKernels& kernels)
       : computation_(computation),
         is_entry_(is_entry),
-        target_(target),
+        target_(kernels.target()),
         users_(users_of(computation)),
-        sides_(computation, target),
+        sides_(computation, kernels),
         orders_(computation.instructions.size()) {}
 
   void run(const std::vector<hlo::Alias>& aliases) {
@@ -410,12 +410,17 @@ void LayoutAssignment::make_results_agree(const std::vector<hlo::Alias>& aliases
 
 }  // namespace
 
-void assign_layouts(hlo::Module& module, const Target& target) {
+void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels) {
   for (std::size_t i = 0; i < module.computations.size(); ++i) {
     const bool is_entry = static_cast<hlo::ComputationId>(i) == module.entry;
-    LayoutAssignment(module.computations[i], is_entry, target)
+    LayoutAssignment(module.computations[i], is_entry, kernels)
         .run(is_entry ? module.aliases : std::vector<hlo::Alias>{});
   }
+}
+
+void assign_layouts(hlo::Module& module, const Target& target) {
+  ConvolutionKernels kernels(target);
+  assign_layouts(module, kernels);
 }
 
 }  // namespace tpu::compiler

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "workloads/compiler/target.h"
+#include "workloads/compiler/passes/convolution_kernels.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -12,6 +12,8 @@ namespace tpu::compiler {
 /// pads, concatenations and broadcasts in the same order wherever both sides have the same rank;
 /// transposes and reshapes in between stay (pass `simplify` turns those that move nothing into
 /// bitcasts).
+void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels);
+/// With questions of its own.
 void assign_layouts(hlo::Module& module, const Target& target = {});
 
 }  // namespace tpu::compiler

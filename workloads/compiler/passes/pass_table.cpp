@@ -112,9 +112,13 @@ void run_refuse(const PassContext& context) {
   refuse_unknown_operations(context.scheduled, context.target);
 }
 
+void run_rewrite_convolutions(const PassContext& context) {
+  rewrite_convolutions(context.scheduled.module, context.convolutions);
+}
+
 void run_assign_layouts(const PassContext& context) {
   adopt_region_layouts(context.scheduled);
-  assign_layouts(context.scheduled.module, context.target);
+  assign_layouts(context.scheduled.module, context.convolutions);
   copy_region_operands(context.scheduled);
   make_names_unique(context.scheduled.module);
 }
@@ -226,7 +230,7 @@ std::vector<Pass> rewriting_rows() {
           {"rewrite_indexed_access"}),
       row("rewrite_indexed_access", with_refusals<rewrite_indexed_access>, {"rewrite_reductions"}),
       row("rewrite_reductions", with_refusals<rewrite_reductions>, {"rewrite_indexed_access"}),
-      row("rewrite_convolutions", with_target<rewrite_convolutions>),
+      row("rewrite_convolutions", run_rewrite_convolutions),
       row("rewrite_windows", with_target<rewrite_windows>, {"rewrite_convolutions"}),
       row("split_steps", on_module<split_steps>),
       row("refuse_unknown_operations", run_refuse, {"rewrite_windows", "split_steps"}),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "workloads/compiler/compiler.h"
+#include "workloads/compiler/passes/convolution_kernels.h"
 #include "workloads/compiler/passes/scheduled_module.h"
 #include "workloads/compiler/target.h"
 
@@ -61,7 +62,8 @@ enum class Stage : std::uint8_t {
 struct PassContext {
   ScheduledModule& scheduled;
   const Target& target;
-  CompileReport* report;  ///< May be null.
+  CompileReport* report;             ///< May be null.
+  ConvolutionKernels& convolutions;  ///< One for a module and its bodies.
 };
 
 /// A row of the table: one run of a pass.

@@ -14,8 +14,9 @@ namespace {
 class PassRunner {
  public:
   PassRunner(ScheduledModule& scheduled, const Target& target, CompileReport* report,
-             const PassObserver& after_pass, std::string prefix, const Facts& held)
-      : context_{scheduled, target, report},
+             ConvolutionKernels& convolutions, const PassObserver& after_pass, std::string prefix,
+             const Facts& held)
+      : context_{scheduled, target, report, convolutions},
         after_pass_(after_pass),
         prefix_(std::move(prefix)),
         held_(held) {}
@@ -52,8 +53,8 @@ class PassRunner {
   void run_bodies() {
     for (ScheduledRegion& region : context_.scheduled.regions) {
       for (ScheduledModule& body : region.bodies) {
-        PassRunner(body, context_.target, context_.report, after_pass_, body.module.name + "/",
-                   held_.without({Fact::kOutlined}))
+        PassRunner(body, context_.target, context_.report, context_.convolutions, after_pass_,
+                   body.module.name + "/", held_.without({Fact::kOutlined}))
             .run_module();
       }
     }
@@ -102,7 +103,8 @@ ScheduledModule lower_to_kernels(const hlo::Module& module, const Target& target
                                  CompileReport* report, const PassObserver& after_pass) {
   ScheduledModule scheduled;
   scheduled.module = module;
-  PassRunner runner(scheduled, target, report, after_pass, "", {});
+  ConvolutionKernels convolutions(target);
+  PassRunner runner(scheduled, target, report, convolutions, after_pass, "", {});
   run_stages(runner);
   return scheduled;
 }
@@ -111,7 +113,8 @@ ScheduledModule schedule(const hlo::Module& module, const Target& target, Compil
                          const PassObserver& after_pass) {
   ScheduledModule scheduled;
   scheduled.module = module;
-  PassRunner runner(scheduled, target, report, after_pass, "", {});
+  ConvolutionKernels convolutions(target);
+  PassRunner runner(scheduled, target, report, convolutions, after_pass, "", {});
   run_stages(runner);
   runner.run_stage(Stage::kPlan);
   return scheduled;
