@@ -38,6 +38,7 @@ SOURCE = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = {
     "isa": (["isa/", "!isa/listing/", "!isa/schedule_survey", "!isa/manual"], [("isa_tests", "*")]),
     "listing": (["isa/listing/"], [("xla_tests", "*")]),
+    "hlo": (["workloads/hlo/"], [("hlo_tests", "*")]),
     "models": (["models/"], [("models_tests", "*")]),
     "traces": (["traces/"], [("traces_tests", "*")]),
     "report": (["sim/report/"], [("report_tests", "*")]),
@@ -56,6 +57,7 @@ SWITCH_HEADER = """#pragma once
 #pragma GCC diagnostic ignored "-Wunused-value"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wextra"
+#pragma GCC diagnostic ignored "-Wreturn-type"
 namespace tpu_mutation {
 extern int chosen;
 void reach(int number);

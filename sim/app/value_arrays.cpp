@@ -175,6 +175,13 @@ InitialValues::InitialValues(const PreparedWorkload& workload, const traces::Npz
                           std::to_string(count) + " parameters of " + workload.program.name);
     }
   }
+  const std::string more = array_name("arg", count);
+  if (inputs.count(more) != 0) {
+    throw WorkloadError("--inputs: expected the " + std::to_string(count) + " parameters of " +
+                        workload.program.name + ", found " + more +
+                        ", too (jax.jit leaves out arguments that nothing reads, and the numbers "
+                        "behind them move; keep_unused=True keeps them)");
+  }
 }
 
 std::string InitialValues::origin() const {

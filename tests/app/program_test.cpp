@@ -69,6 +69,21 @@ TEST_F(ProgramTest, OutputsHaveTheTypesOfTheModule) {
   }
 }
 
+/// An array too many says that the arrays are numbered otherwise than the parameters.
+TEST_F(ProgramTest, MoreArraysThanParametersAreRefused) {
+  std::ofstream(folder_ / "copy.hlo")
+      << "HloModule t\nENTRY e {\n  ROOT p = u8[3] parameter(0)\n}\n";
+  traces::NpzArray array;
+  array.type = hlo::ElementType::kU8;
+  array.dimensions = {3};
+  array.bytes = {1, 2, 3};
+  traces::write_npz((folder_ / "one.npz").string(), {{"arg_000", array}, {"out_000", array}});
+  EXPECT_EQ(tpusim("run copy.hlo --inputs one.npz").exit_code, 0);
+  traces::write_npz((folder_ / "two.npz").string(), {{"arg_000", array}, {"arg_001", array}});
+  expect_error("run copy.hlo --inputs two.npz", 4,
+               "expected the 1 parameters of t, found arg_001, too");
+}
+
 TEST_F(ProgramTest, MachinesTooSmallForOurKernelsAreRefusedByParameter) {
   for (const char* setting : {"core.xlu_queue_entries=31", "core.smem_words=2047"}) {
     const std::string name = std::string(setting).substr(0, std::string(setting).find('='));

@@ -171,6 +171,60 @@ TEST(IndexedAccess, LargeTablesAreReachedByRows) {
       indices(-5, 30020));
 }
 
+/// What lax.map over rows makes lies by columns here; rows are scattered into a copy.
+TEST(IndexedAccess, TablesThatLieByColumnsAreCopied) {
+  check_hlo(R"(HloModule map
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+least {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] minimum(a, b)
+}
+body {
+  s = (s32[], f32[3,3], f32[3,3]) parameter(0)
+  k = s32[] get-tuple-element(s), index=0
+  y = f32[3,3] get-tuple-element(s), index=1
+  x = f32[3,3] get-tuple-element(s), index=2
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  row = f32[1,3] dynamic-slice(x, k, zero), dynamic_slice_sizes={1,3}
+  flat = f32[3] reshape(row)
+  none = f32[] constant(0)
+  sum = f32[] reduce(flat, none), dimensions={0}, to_apply=add
+  sums = f32[3] broadcast(sum), dimensions={}
+  new = f32[3] add(flat, sums)
+  update = f32[1,3] reshape(new)
+  z = f32[3,3] dynamic-update-slice(y, update, k, zero)
+  ROOT t = (s32[], f32[3,3], f32[3,3]) tuple(next, z, x)
+}
+condition {
+  s = (s32[], f32[3,3], f32[3,3]) parameter(0)
+  k = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT less = pred[] compare(k, n), direction=LT
+}
+ENTRY main {
+  x = f32[3,3] parameter(0)
+  i = s32[8,1] parameter(1)
+  u = f32[8,3] parameter(2)
+  zero = s32[] constant(0)
+  none = f32[] constant(0)
+  y = f32[3,3] broadcast(none), dimensions={}
+  s = (s32[], f32[3,3], f32[3,3]) tuple(zero, y, x)
+  l = (s32[], f32[3,3], f32[3,3]) while(s), condition=condition, body=body
+  z = f32[3,3] get-tuple-element(l), index=1
+  ROOT r = f32[3,3] scatter(z, i, u), update_window_dims={1}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=least
+}
+)",
+            indices(0, 2));
+}
+
 TEST(IndexedAccess, AScatterByAComputationOfItsOwnIsRefusedByName) {
   try {
     check_hlo(row_scatter("f32", "sine(a)", "50", "70", "40"), indices(-5, 60));

@@ -84,6 +84,7 @@ class LayoutAssignment {
     make_dots_fit();
     make_parts_fit();
     make_steps_fit();
+    make_rows_fit();
     make_results_agree(aliases);
     tidy(computation_);
   }
@@ -106,6 +107,7 @@ class LayoutAssignment {
   void make_dots_fit();
   void make_parts_fit();
   void make_steps_fit();
+  void make_rows_fit();
   InstructionId in_order(InstructionId id, const Order& order);
   void behind_copy(InstructionId id, const Order& order);
   void make_results_agree(const std::vector<hlo::Alias>& aliases);
@@ -389,6 +391,23 @@ void LayoutAssignment::make_steps_fit() {
     const InstructionId operand = in_order(at(id).operands[0], wanted);
     at(id).operands[0] = operand;
     behind_copy(id, wanted);
+  }
+}
+
+/// Tables are gathered from and scattered into by rows, so the rows are what is contiguous.
+void LayoutAssignment::make_rows_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    const HloOpcode opcode = at(id).opcode;
+    if (opcode != HloOpcode::kGather && opcode != HloOpcode::kScatter) continue;
+    if (at(id).shape.is_tuple()) continue;
+    for (std::size_t operand = 0; operand < at(id).operands.size(); operand += 2) {
+      const InstructionId rows = at(id).operands[operand];
+      const InstructionId fits = in_order(rows, row_major(at(rows).shape.rank()));
+      at(id).operands[operand] = fits;
+    }
+    behind_copy(id, row_major(at(id).shape.rank()));
   }
 }
 
