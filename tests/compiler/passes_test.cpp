@@ -315,6 +315,28 @@ TEST(Simplify, TheMaskOfARectifierComesFromItsResult) {
   }
 }
 
+/// As JAX writes it: the mask, then a call that holds the maximum.
+TEST(Simplify, TheMaskMayStandBeforeItsMaximum) {
+  for (const bool zero_first : {false, true}) {
+    GraphBuilder graph("relu");
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {8, 8}));
+    const Tensor zero = graph.splat(ElementType::kF32, {8, 8}, 0);
+    const Tensor mask = graph.compare(x, zero, hlo::ComparisonDirection::kGt);
+    const Tensor masked = graph.select(mask, zero, x);
+    const Tensor y = zero_first ? graph.binary(HloOpcode::kMaximum, zero, x)
+                                : graph.binary(HloOpcode::kMaximum, x, zero);
+    Module module = graph.finish(graph.tuple({masked, y}), {x});
+    compiler::simplify(module);
+    const hlo::Computation& entry = module.entry_computation();
+    EXPECT_EQ(count(module, HloOpcode::kCompare), 1U);
+    for (const hlo::HloInstruction& instruction : entry.instructions) {
+      if (instruction.opcode != HloOpcode::kCompare) continue;
+      EXPECT_EQ(entry.at(instruction.operands[0]).opcode, HloOpcode::kMaximum);
+    }
+    EXPECT_NO_THROW(hlo::verify(module));
+  }
+}
+
 TEST(Simplify, NarrowingUndoesWideningButNotTheOtherWayRound) {
   GraphBuilder graph("converts");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, {8, 8}));

@@ -64,6 +64,7 @@ class Simplifier {
   bool simplify_constant(InstructionId id);
   bool simplify_elementwise(InstructionId id);
   bool simplify_arithmetic(InstructionId id);
+  void note_rectified(const HloInstruction& instruction);
   bool compare_with_rectified(InstructionId id);
   bool simplify_dot(InstructionId id);
   bool fold_dot_operand(HloInstruction& dot, std::size_t index, Dimensions& batch,
@@ -273,6 +274,19 @@ bool Simplifier::simplify_elementwise(InstructionId id) {
   return true;
 }
 
+/// A mask may stand before its maximum in the text: maxima are known when the walk begins.
+void Simplifier::note_rectified(const HloInstruction& instruction) {
+  if (instruction.opcode != HloOpcode::kMaximum) return;
+  const ElementType type = instruction.shape.type;
+  if (type != ElementType::kF32 && type != ElementType::kBf16) return;
+  for (const std::size_t of : {0, 1}) {
+    const HloInstruction* least = scalar_constant_of(instruction.operands[1 - of]);
+    if (least != nullptr && scalar_value(*least) == 0) {
+      rectified_.emplace(instruction.operands[of], instruction.id);
+    }
+  }
+}
+
 /// x > 0 is maximum(x, 0) > 0: where there is a maximum, the mask of its gradient needs no x, which
 /// would have to be kept beside it.
 bool Simplifier::compare_with_rectified(InstructionId id) {
@@ -311,9 +325,6 @@ bool Simplifier::simplify_arithmetic(InstructionId id) {
       const double infinity = std::numeric_limits<double>::infinity();
       const double neutral = instruction.opcode == HloOpcode::kMaximum ? -infinity : infinity;
       if (!is_float) return false;
-      if (instruction.opcode == HloOpcode::kMaximum && is_value(1, 0)) {
-        rectified_.emplace(instruction.operands[0], id);
-      }
       if (is_value(0, neutral)) {
         replace(id, instruction.operands[1]);
         return true;
@@ -530,6 +541,7 @@ bool Simplifier::run() {
     for (InstructionId operand : instruction.operands) {
       ++uses_[static_cast<std::size_t>(operand)];
     }
+    note_rectified(instruction);
   }
   ++uses_[static_cast<std::size_t>(computation_.root)];
   bool changed = false;
