@@ -469,6 +469,33 @@ TEST(Zoo, ProductsAskForThePrecision) {
   EXPECT_EQ(asking("mlp", "highest"), 8);
 }
 
+/// Whatever has the option fills the lanes with it: no product of layers has fewer features.
+TEST(Zoo, FeaturesFillTheLanesWhereAsked) {
+  int asked = 0;
+  for (const WorkloadInfo& info : workload_list()) {
+    const auto& options = info.options;
+    if (std::find(options.begin(), options.end(), "feature_multiple") == options.end()) continue;
+    ++asked;
+    std::vector<std::pair<std::string_view, std::string_view>> given{{"feature_multiple", "128"}};
+    if (std::find(options.begin(), options.end(), "batch") != options.end()) {
+      given.emplace_back("batch", "8");
+    }
+    const auto most_narrow = [&info](const WorkloadOptions& with) {
+      const hlo::Module module = build_workload(info.name, with).module;
+      int narrow = 0;
+      for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+        const bool is_product =
+            each.opcode == hlo::HloOpcode::kDot || each.opcode == hlo::HloOpcode::kConvolution;
+        if (is_product && each.shape.dimensions.back() % 128 != 0) ++narrow;
+      }
+      return narrow;
+    };
+    // Classes, inputs and their gradients stay as they are.
+    EXPECT_LE(most_narrow(options_of(given)), 3) << info.name;
+  }
+  EXPECT_EQ(asked, 5);
+}
+
 TEST(Zoo, ErrorsSayWhatIsAllowed) {
   EXPECT_EQ(error_of("vgg", WorkloadOptions()),
             "no workload \"vgg\" (there are: mlp, lenet, resnet50, transformer, bert, bert-large, "

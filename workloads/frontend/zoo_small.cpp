@@ -73,7 +73,7 @@ Workload build_lenet(const WorkloadOptions& options) {
   x = relu(graph, conv2d(model, x, "conv2", {16, 5, 1, {}, true}));
   x = max_pool(model, x, "pool2", 2, 2);
   x = relu(graph, conv2d(model, x, "dense1", {120, 5, 1, {}, true}));
-  x = graph.reshape(x, {batch, 120});
+  x = graph.reshape(x, {batch, model.features(120)});
   x = relu(graph, dense(model, x, "dense2", 84, true));
   const Tensor logits = dense(model, x, "dense3", kClasses, false);
   Optimizer optimizer;
