@@ -11,7 +11,7 @@ larger of both chips; or what tpusim said instead. The last run is bench/capture
 
 OUTPUT gets a folder for each step, `steps.json` (all steps, their files and halves) and NAME.refused.txt for a step that XLA's
 compiler does not compile. Half of the steps are to learn from ("learn"), half are only counted ("count"): a hash of the name
-decides.
+decides, but those of files that say LOOKED_AT are all to learn from.
 """
 
 import argparse
@@ -40,6 +40,12 @@ def half_of(name):
     return "learn" if hashlib.sha1(name.encode()).digest()[0] % 2 == 0 else "count"
 
 
+def halves_of(folder):
+    """The half of each step that a folder's steps.json names."""
+    listed = folder / "steps.json"
+    return {step["name"]: step["half"] for step in json.loads(listed.read_text())} if listed.exists() else {}
+
+
 def declared_steps():
     """Every step of every file: name, file, half, and whether it runs on all cores."""
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -49,9 +55,8 @@ def declared_steps():
     for path in sorted(STEPS.glob("*.py")):
         module = importlib.import_module(path.stem)
         for name in getattr(module, "STEPS", []):
-            steps.append(
-                {"name": name, "file": path.name, "half": half_of(name), "devices": 8 if getattr(module, "SPLIT", ()) else 1}
-            )
+            half = "learn" if getattr(module, "LOOKED_AT", False) else half_of(name)
+            steps.append({"name": name, "file": path.name, "half": half, "devices": 8 if getattr(module, "SPLIT", ()) else 1})
     names = [step["name"] for step in steps]
     twice = {name for name in names if names.count(name) > 1}
     if twice:

@@ -21,7 +21,7 @@ import pathlib
 import subprocess
 import sys
 
-from captured_steps import half_of
+from captured_steps import half_of, halves_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -71,9 +71,10 @@ def print_kernels(reports, count):
 def programs_of(options):
     """Folders with both, of the names or of the half."""
     names = options.programs or sorted(folder.name for folder in options.folder.iterdir() if folder.is_dir())
+    halves = halves_of(options.folder)
     for name in names:
         program = options.folder / name
-        if options.half and half_of(name) != options.half:
+        if options.half and halves.get(name, half_of(name)) != options.half:
             continue
         if any(program.glob(f"{options.bundles}.bundles*")) and any(program.glob("before.hlo*")):
             yield program

@@ -21,7 +21,7 @@ constexpr TypeName kTypes[] = {
     {"i4", hlo::ElementType::kS32},  {"i8", hlo::ElementType::kS64}, {"u1", hlo::ElementType::kU8},
     {"u2", hlo::ElementType::kU16},  {"u4", hlo::ElementType::kU32}, {"u8", hlo::ElementType::kU64},
     {"f2", hlo::ElementType::kF16},  {"f4", hlo::ElementType::kF32}, {"f8", hlo::ElementType::kF64},
-    {"V2", hlo::ElementType::kBf16},
+    {"V2", hlo::ElementType::kBf16}, {"c8", hlo::ElementType::kC64},
 };
 
 /// Reads the header of a .npy image: a Python dictionary literal with exactly the keys descr,
@@ -157,8 +157,9 @@ hlo::ElementType element_type(const std::string& descr, const std::string& where
       if (entry.descr == text.substr(1)) return entry.type;
     }
   }
-  throw WorkloadError(where + ": expected elements of type bool, (u)int8 to 64, float16, 32, 64 " +
-                      "or bfloat16, found '" + descr + "'");
+  throw WorkloadError(
+      where + ": expected elements of type bool, (u)int8 to 64, float16, 32, 64, complex64 " +
+      "or bfloat16, found '" + descr + "'");
 }
 
 std::size_t header_length(const std::vector<std::uint8_t>& image, std::size_t* begin,

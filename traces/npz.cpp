@@ -169,6 +169,7 @@ std::vector<double> to_doubles(const NpzArray& array) {
     case ElementType::kU64:
       return convert<std::uint64_t>(array);
     case ElementType::kF32:
+    case ElementType::kC64:
       return convert<float>(array);
     case ElementType::kF64:
       return convert<double>(array);

@@ -207,7 +207,8 @@ HostArray InitialValues::from_file(const traces::NpzArray& array, const isa::Buf
   if (whole.shape.dimensions == shape.dimensions) return whole;
   std::vector<std::int64_t> pairs = array.dimensions;
   pairs.push_back(2);
-  if (array.type == ElementType::kU64 && pairs == shape.dimensions) {
+  const bool is_pair = array.type == ElementType::kU64 || array.type == ElementType::kC64;
+  if (is_pair && pairs == shape.dimensions) {
     return {hlo::array_shape(array.type, array.dimensions), array.bytes};
   }
   std::vector<std::int64_t> together = shape.dimensions;

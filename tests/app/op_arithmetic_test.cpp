@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "tests/app/program_fixture.h"
 #include "traces/npz.h"
 
@@ -83,6 +85,29 @@ TEST_F(ProgramTest, ALoopThatDataEndsCountsTheTripsThatRan) {
   EXPECT_NE(tpusim(words).out.find("those that ran"), std::string::npos);
   const std::string shown = tpusim("show m.hlo").out;
   EXPECT_NE(shown.find("       ?     4.194 M"), std::string::npos) << shown;
+}
+
+TEST_F(ProgramTest, ComplexNumbersComeFromFilesAndGoIntoThem) {
+  write("m.hlo",
+        "HloModule m\nENTRY main {\n  x = c64[2] parameter(0)\n  ROOT y = c64[2] multiply(x, "
+        "x)\n}\n");
+  const auto array = [](const std::vector<float>& words) {
+    traces::NpzArray made;
+    made.type = hlo::ElementType::kC64;
+    made.dimensions = {2};
+    made.bytes.resize(words.size() * sizeof(float));
+    std::memcpy(made.bytes.data(), words.data(), made.bytes.size());
+    return made;
+  };
+  const std::string file = (folder_ / "v.npz").string();
+  traces::write_npz(file, {{"arg_000", array({1, 2, 0, -3})}, {"out_000", array({-3, 4, -9, 0})}});
+  const std::string words = "run m.hlo --inputs v.npz --check v.npz";
+  EXPECT_EQ(report(words + " --outputs o.npz")["checks"][0]["passed"], true);
+  const traces::NpzArray found = traces::read_npz((folder_ / "o.npz").string()).at("out_000");
+  EXPECT_EQ(found.type, hlo::ElementType::kC64);
+  EXPECT_EQ(found.bytes, array({-3, 4, -9, -0.0F}).bytes);
+  traces::write_npz(file, {{"arg_000", array({1, 2, 0, -3})}, {"out_000", array({-3, 5, -9, 0})}});
+  EXPECT_NE(tpusim(words).exit_code, 0);
 }
 
 }  // namespace

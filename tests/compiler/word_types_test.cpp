@@ -1,8 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
+#include "tests/compiler/run_compiled.h"
 #include "workloads/compiler/compiler.h"
+#include "workloads/graph/small_floats.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::word_types_test {
@@ -139,8 +144,52 @@ TEST(WordTypes, ConstantsBeyondAWordAreRefused) {
   EXPECT_THROW(compiler::compile(module, target_of(MachineParams{}, 1)), WorkloadError);
 }
 
+/// Every number that a format has, those between two and those beyond the largest.
+std::vector<float> numbers_around(const hlo::FloatFormat& format) {
+  std::vector<float> numbers{0, -1e9F, 3e38F, 1e-30F, std::nextafterf(1, 2)};
+  for (std::uint32_t bits = 0; bits < 256; ++bits) {
+    const float number = hlo::float_of_bits(format, bits);
+    if (!std::isfinite(number)) continue;
+    const float next = hlo::float_of_bits(format, bits + 1);
+    numbers.push_back(number);
+    numbers.push_back(number * 1.01F);
+    if (std::isfinite(next)) numbers.push_back((number + next) / 2);
+  }
+  return numbers;
+}
+
+TEST(WordTypes, FloatsOfEightBitsRoundAsTheirFormatDoes) {
+  for (const hlo::ElementType type :
+       {hlo::ElementType::kF8E4M3Fn, hlo::ElementType::kF8E5M2, hlo::ElementType::kF8E4M3,
+        hlo::ElementType::kF8E3M4, hlo::ElementType::kF8E4M3Fnuz, hlo::ElementType::kF8E5M2Fnuz,
+        hlo::ElementType::kF8E4M3B11Fnuz}) {
+    const hlo::FloatFormat format = *hlo::float_format(type);
+    const std::vector<float> numbers = numbers_around(format);
+    const std::string name(hlo::to_string(type)),
+        extent = "[" + std::to_string(numbers.size()) + "]";
+    const hlo::Module module = hlo::read_hlo_text(
+        "test.hlo", "HloModule f\nENTRY main {\n  x = f32" + extent +
+                        " parameter(0)\n  ROOT y = " + name + extent + " convert(x)\n}\n");
+    CoreArguments arguments;
+    arguments.parameters.emplace_back(numbers.size() * sizeof(float));
+    std::memcpy(arguments.parameters[0].data(), numbers.data(), arguments.parameters[0].size());
+    const CompiledRun run = run_compiled(module, {arguments});
+    const Bytes& found = run.outputs.at(0).at(0).bytes;
+    ASSERT_EQ(found.size(), numbers.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto bits = hlo::bits_of_float(format, numbers[i]);
+      const float value = hlo::float_of_bits(format, found[i]);
+      if (bits) {
+        EXPECT_EQ(value, hlo::float_of_bits(format, *bits)) << name << " of " << numbers[i];
+      } else {
+        EXPECT_FALSE(std::isfinite(value)) << name << " of " << numbers[i];
+      }
+    }
+  }
+}
+
 TEST(WordTypes, TypesWithoutArithmeticAreRefusedByName) {
-  for (const char* type : {"s4", "f8e4m3fn", "c64"}) {
+  for (const char* type : {"s4", "f8e8m0fnu", "c128"}) {
     const hlo::Module module = hlo::read_hlo_text(
         "test.hlo", "HloModule n\nENTRY main {\n  x = " + std::string(type) +
                         "[9,40] parameter(0)\n  ROOT r = " + type + "[9,40] add(x, x)\n}\n");
@@ -148,7 +197,7 @@ TEST(WordTypes, TypesWithoutArithmeticAreRefusedByName) {
       compiler::compile(module, target_of(MachineParams{}, 1));
       FAIL() << type;
     } catch (const WorkloadError& error) {
-      EXPECT_NE(std::string(error.what()).find(type == std::string("c64") ? "complex" : type),
+      EXPECT_NE(std::string(error.what()).find(type == std::string("c128") ? "complex" : type),
                 std::string::npos)
           << error.what();
     }

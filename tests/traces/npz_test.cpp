@@ -95,7 +95,7 @@ TEST_F(NpzTest, EveryTypeComesBack) {
        {ElementType::kPred, ElementType::kS8, ElementType::kS16, ElementType::kS32,
         ElementType::kS64, ElementType::kU8, ElementType::kU16, ElementType::kU32,
         ElementType::kU64, ElementType::kF16, ElementType::kBf16, ElementType::kF32,
-        ElementType::kF64}) {
+        ElementType::kF64, ElementType::kC64}) {
     NpzArray array;
     array.type = type;
     array.dimensions = {2, 3};
@@ -231,7 +231,8 @@ TEST(Npy, BadHeadersAreNamed) {
             "f.npz: a: expected little-endian elements, found '>f4'; convert the array with "
             ".astype(x.dtype.newbyteorder('<'))");
   EXPECT_EQ(error("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}"),
-            "f.npz: a: expected elements of type bool, (u)int8 to 64, float16, 32, 64 or bfloat16, "
+            "f.npz: a: expected elements of type bool, (u)int8 to 64, float16, 32, 64, complex64 "
+            "or bfloat16, "
             "found '|O'");
   EXPECT_EQ(error("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}"),
             "f.npz: a: expected an array of numbers, found a structured array");

@@ -1,6 +1,7 @@
 #include "workloads/compiler/buffers.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/constant_folding.h"
@@ -34,12 +35,20 @@ HostArray converted(const HostArray& array, ElementType type) {
 
 namespace {
 
-/// 64-bit integers as the pairs of words that the compiler makes of them.
+/// What the two words are that the compiler makes of an element; none for other types.
+std::optional<ElementType> word_of_pair(ElementType type) {
+  if (type == ElementType::kU64) return ElementType::kU32;
+  if (type == ElementType::kC64) return ElementType::kF32;
+  return std::nullopt;
+}
+
+/// 64-bit integers and complex numbers as the pairs of words that the compiler makes of them.
 HostArray in_words(const HostArray& array, const Shape& wanted) {
+  const std::optional<ElementType> word = word_of_pair(array.shape.type);
   std::vector<std::int64_t> pairs = array.shape.dimensions;
   pairs.push_back(2);
-  if (array.shape.type != ElementType::kU64 || wanted.dimensions != pairs) return array;
-  return {hlo::array_shape(ElementType::kU32, pairs), array.bytes};
+  if (!word || wanted.dimensions != pairs) return array;
+  return {hlo::array_shape(*word, pairs), array.bytes};
 }
 
 }  // namespace
@@ -69,8 +78,8 @@ HostArray array_from(const isa::Buffer& buffer, const std::vector<std::uint32_t>
 
 HostArray in_module_type(const HostArray& array, ElementType type) {
   const std::vector<std::int64_t>& extents = array.shape.dimensions;
-  const bool is_pairs = type == ElementType::kU64 && array.shape.type == ElementType::kU32 &&
-                        !extents.empty() && extents.back() == 2;
+  const bool is_pairs =
+      word_of_pair(type) == array.shape.type && !extents.empty() && extents.back() == 2;
   if (!is_pairs) return converted(array, type);
   return {hlo::array_shape(type, {extents.begin(), extents.end() - 1}), array.bytes};
 }

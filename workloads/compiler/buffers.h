@@ -16,8 +16,8 @@ struct HostArray {
 };
 
 /// The words of the array in the buffer's layout. The array has the buffer's dimensions; its type
-/// may be one that the compiler widened for memory (bf16 to f32, pred to s32, u8 to u32); u64 are
-/// pairs of words there. Throws WorkloadError naming the buffer where it does not fit.
+/// may be one that the compiler widened for memory (bf16 to f32, pred to s32, u8 to u32); u64 and
+/// c64 are pairs of words there. Throws WorkloadError naming the buffer where it does not fit.
 std::vector<std::uint32_t> words_for(const isa::Buffer& buffer, const HostArray& array);
 
 /// The array in the words of a buffer, in the buffer's type.
@@ -28,7 +28,7 @@ HostArray array_from(const isa::Buffer& buffer, const std::vector<std::uint32_t>
 HostArray converted(const HostArray& array, hlo::ElementType type);
 
 /// The array of a buffer as the module's type: wider types that memory holds become it again, pairs
-/// of words 64-bit integers.
+/// of words 64-bit integers and complex numbers.
 HostArray in_module_type(const HostArray& array, hlo::ElementType type);
 
 /// The names of constants whose values the module leaves out, as HLO text does with "{...}": a

@@ -151,8 +151,11 @@ std::optional<double> scalar_value(const HloInstruction& constant) {
       return read_as<double>(constant.literal);
     case ElementType::kS64:
       return static_cast<double>(read_as<std::int64_t>(constant.literal));
-    default:
-      return std::nullopt;
+    default: {
+      const auto format = hlo::float_format(constant.shape.type);
+      if (!format || size != 1) return std::nullopt;
+      return hlo::float_of_bits(*format, constant.literal[0]);
+    }
   }
 }
 
@@ -196,7 +199,14 @@ HloInstruction scalar_constant(ElementType type, double value) {
       constant.literal = bytes_of(static_cast<std::int64_t>(value));
       break;
     default:
-      constant.literal = bytes_of(static_cast<float>(value));
+      if (hlo::byte_size(type) == 1 && hlo::float_format(type)) {
+        const hlo::FloatFormat format = *hlo::float_format(type);
+        const auto nan = hlo::bits_of_float(format, std::nan(""));
+        const auto bits = hlo::bits_of_float(format, value);
+        constant.literal = bytes_of(static_cast<std::uint8_t>(bits ? *bits : nan.value_or(0)));
+      } else {
+        constant.literal = bytes_of(static_cast<float>(value));
+      }
       break;
   }
   return constant;

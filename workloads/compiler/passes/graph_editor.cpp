@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/graph_editor.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/constant_folding.h"
@@ -40,6 +41,34 @@ Id GraphEditor::scalar(ElementType type, double value) {
 
 Id GraphEditor::splat(ElementType type, const Extents& extents, double value) {
   return broadcast(scalar(type, value), extents, {});
+}
+
+Id GraphEditor::numbers(const Extents& extents, const std::vector<float>& values) {
+  HloInstruction made =
+      start(HloOpcode::kConstant, {}, hlo::array_shape(ElementType::kF32, extents));
+  made.literal.resize(values.size() * sizeof(float));
+  std::memcpy(made.literal.data(), values.data(), made.literal.size());
+  return append_instruction(std::move(made));
+}
+
+bool GraphEditor::is_splat(Id value, double number) const {
+  for (;;) {
+    const HloInstruction& made = entry().at(value);
+    switch (made.opcode) {
+      case HloOpcode::kBroadcast:
+      case HloOpcode::kReshape:
+      case HloOpcode::kTranspose:
+      case HloOpcode::kSlice:
+      case HloOpcode::kReverse:
+      case HloOpcode::kCopy:
+        value = made.operands[0];
+        continue;
+      case HloOpcode::kConstant:
+        return made.shape.rank() == 0 && scalar_value(made) == number;
+      default:
+        return false;
+    }
+  }
 }
 
 Id GraphEditor::iota(ElementType type, const Extents& extents, std::int64_t dimension) {

@@ -30,6 +30,10 @@ class GraphEditor {
 
   Id scalar(hlo::ElementType type, double value);
   Id splat(hlo::ElementType type, const Extents& extents, double value);
+  /// An array of f32 constants, row-major.
+  Id numbers(const Extents& extents, const std::vector<float>& values);
+  /// Whether all elements are one constant of this value, however it was spread and moved.
+  bool is_splat(Id value, double number) const;
   Id iota(hlo::ElementType type, const Extents& extents, std::int64_t dimension);
   /// `places[i]`: dimension of the result that dimension i of the value becomes.
   Id broadcast(Id value, const Extents& extents, const Extents& places);

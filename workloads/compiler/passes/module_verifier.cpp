@@ -139,6 +139,7 @@ class ModuleVerifier {
                             case ElementType::kU64:
                             case ElementType::kF16:
                             case ElementType::kF64:
+                            case ElementType::kC64:
                               return true;
                             default:
                               return false;

@@ -63,10 +63,8 @@ std::string why_unknown(const HloInstruction& instruction) {
              std::to_string(shape.element_count());
     }
     switch (shape.type) {
-      case ElementType::kC64:
       case ElementType::kC128:
-        return "the chip has no complex numbers: keep real and imaginary parts in arrays of their "
-               "own";
+        return "the chip has no fp64: use complex numbers of 64 bits";
       case ElementType::kF32:
       case ElementType::kBf16:
       case ElementType::kS32:

@@ -8,8 +8,11 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/passes/complex_arithmetic.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/float_rounding.h"
+#include "workloads/compiler/passes/fourier_expander.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/integer_dots.h"
 
@@ -28,7 +31,14 @@ namespace {
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
+/// Floating types of 8 bits with a sign.
+bool is_byte_float(ElementType type) {
+  return hlo::byte_size(type) == 1 && type != ElementType::kF8E8M0Fnu &&
+         type != ElementType::kF4E2M1Fn && hlo::float_format(type).has_value();
+}
+
 ElementType word_type(ElementType type) {
+  if (is_byte_float(type)) return ElementType::kF32;
   switch (type) {
     case ElementType::kS8:
     case ElementType::kS16:
@@ -40,6 +50,7 @@ ElementType word_type(ElementType type) {
       return ElementType::kU32;
     case ElementType::kF16:
     case ElementType::kF64:
+    case ElementType::kC64:
       return ElementType::kF32;
     default:
       return type;
@@ -52,7 +63,9 @@ bool holds(const Shape& shape, ElementType type) {
                      [type](const Shape& element) { return holds(element, type); });
 }
 
-bool is_wide(const Shape& shape) { return shape.type == ElementType::kU64; }
+bool is_complex(const Shape& shape) { return shape.type == ElementType::kC64; }
+/// Two arrays of words: low and high ones, or real and imaginary parts.
+bool is_wide(const Shape& shape) { return shape.type == ElementType::kU64 || is_complex(shape); }
 
 bool is_short_integer(ElementType type) {
   return type == ElementType::kS8 || type == ElementType::kS16 || type == ElementType::kU8 ||
@@ -66,13 +79,12 @@ bool is_signed(ElementType type) {
 
 bool is_floating_type(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kBf16 || type == ElementType::kF16 ||
-         type == ElementType::kF64;
+         type == ElementType::kF64 || is_byte_float(type);
 }
 
 int bits_of(ElementType type) { return 8 * hlo::byte_size(type); }
 
-/// The shape in words; of u64 with the low and high words in front, or behind where a host passes
-/// it.
+/// The shape in words; of pairs with the two in front, or behind where a host passes it.
 Shape word_shape(Shape shape, bool is_host) {
   if (shape.is_tuple()) {
     for (Shape& element : shape.elements) element = word_shape(element, is_host);
@@ -112,6 +124,23 @@ bool may_overflow(HloOpcode opcode) {
   }
 }
 
+/// How a computation of two complex scalars combines them.
+using Combiners = std::map<ComputationId, HloOpcode>;
+
+/// Sums, and those that take the second one (kParameter), before their types change.
+Combiners complex_combiners(const hlo::Module& module) {
+  Combiners combiners;
+  for (std::size_t i = 0; i < module.computations.size(); ++i) {
+    const Computation& computation = module.computations[i];
+    const HloInstruction& root = computation.at(computation.root);
+    if (!is_complex(root.shape)) continue;
+    const bool is_sum = root.opcode == HloOpcode::kAdd && computation.instructions.size() == 3;
+    const bool is_second = root.opcode == HloOpcode::kParameter && root.parameter_number == 1;
+    if (is_sum || is_second) combiners[static_cast<ComputationId>(i)] = root.opcode;
+  }
+  return combiners;
+}
+
 /// Computations of scalars that an operation applies to elements: their sums are cut where the
 /// operation is.
 bool applies(HloOpcode opcode) {
@@ -132,11 +161,13 @@ bool applies(HloOpcode opcode) {
 
 class WordTypes {
  public:
-  WordTypes(hlo::Module& module, ComputationId computation, bool is_applied)
+  WordTypes(hlo::Module& module, ComputationId computation, bool is_applied,
+            const Combiners& combiners)
       : module_(module),
         computation_(computation),
         is_entry_(computation == module.entry),
         is_applied_(is_applied),
+        combiners_(combiners),
         edit_(module, computation) {}
 
   void run() {
@@ -148,7 +179,7 @@ class WordTypes {
   }
 
  private:
-  /// The words of a u64 array.
+  /// The words of a u64 array, or real and imaginary parts.
   struct Pair {
     Id low = -1, high = -1;
   };
@@ -166,8 +197,12 @@ class WordTypes {
   void visit_wide(Id id);
   void visit_wide_compare(Id id);
   void visit_wide_tuple(Id id);
+  void visit_handed_on(Id id);
+  void visit_complex(Id id);
+  void visit_complex_reduction(Id id);
 
   Pair pair(Id id);
+  Pair halves(Id whole, const Extents& extents, bool is_behind);
   Id joined(const Pair& value, bool is_host);
   void finish_pair(Id id, const Pair& value);
   Pair convert_to_pair(Id value, ElementType from);
@@ -188,6 +223,7 @@ class WordTypes {
   hlo::Module& module_;
   ComputationId computation_;
   bool is_entry_, is_applied_;
+  const Combiners& combiners_;
   GraphEditor edit_;
   std::vector<Shape> given_;
   std::map<Id, Pair> pairs_;
@@ -196,7 +232,9 @@ class WordTypes {
 void WordTypes::refuse(Id id, const std::string& why) {
   throw WorkloadError(
       at(id).name + ": expected " + why + ", found " + std::string(hlo::to_string(at(id).opcode)) +
-      " -> " + to_string(given(id), false) + "; the chip has no 64-bit integers: use 32-bit ones");
+      " -> " + to_string(given(id), false) +
+      (is_complex(given(id)) ? "; the chip has no complex numbers: use real and imaginary parts"
+                             : "; the chip has no 64-bit integers: use 32-bit ones"));
 }
 
 /// Words cut to the bits of a short integer.
@@ -244,16 +282,19 @@ WordTypes::Pair WordTypes::pair(Id id) {
   // A parameter of the entry or an element of a tuple.
   const bool is_behind = is_entry_ && at(id).opcode == HloOpcode::kParameter;
   const Extents extents = given(id).dimensions;
+  return pairs_[id] = halves(id, extents, is_behind);
+}
+
+WordTypes::Pair WordTypes::halves(Id whole, const Extents& extents, bool is_behind) {
   Pair value;
   for (Id* part : {&value.low, &value.high}) {
     const std::int64_t place = part == &value.low ? 0 : 1;
-    Extents starts(extents.size() + 1, 0), limits = edit_.dimensions(id);
+    Extents starts(extents.size() + 1, 0), limits = edit_.dimensions(whole);
     const std::size_t dimension = is_behind ? extents.size() : 0;
     starts[dimension] = place;
     limits[dimension] = place + 1;
-    *part = edit_.reshape(edit_.slice(id, starts, limits), extents);
+    *part = edit_.reshape(edit_.slice(whole, starts, limits), extents);
   }
-  pairs_[id] = value;
   return value;
 }
 
@@ -302,7 +343,7 @@ WordTypes::Pair WordTypes::literal_pair(Id id) {
   for (Id* part : {&value.low, &value.high}) {
     HloInstruction made = constant;
     made.name += part == &value.low ? ".low" : ".high";
-    made.shape = hlo::array_shape(ElementType::kU32, constant.shape.dimensions);
+    made.shape = hlo::array_shape(word_type(constant.shape.type), constant.shape.dimensions);
     made.literal.clear();
     for (std::size_t at = part == &value.low ? 0 : 4; at + 4 <= constant.literal.size(); at += 8) {
       const auto begin = constant.literal.begin() + static_cast<std::ptrdiff_t>(at);
@@ -392,10 +433,11 @@ WordTypes::Pair WordTypes::binary(Id id, const Pair& a, const Pair& b) {
   }
 }
 
-/// The operation that moves elements, on low and high words alike.
+/// The operation that moves elements, on both words alike.
 WordTypes::Pair WordTypes::moved(const HloInstruction& instruction,
                                  const std::vector<Pair>& operands) {
-  const Shape shape = hlo::array_shape(ElementType::kU32, instruction.shape.dimensions);
+  const Shape shape =
+      hlo::array_shape(word_type(instruction.shape.type), instruction.shape.dimensions);
   HloInstruction low = instruction, high = instruction;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     low.operands[i] = operands[i].low;
@@ -461,13 +503,17 @@ void WordTypes::visit_wide(Id id) {
       code().at(id).shape = word_shape(given(id), is_entry_);
       return;
     case HloOpcode::kGetTupleElement:
-      code().at(id).shape = word_shape(given(id), false);
-      return;
+    case HloOpcode::kWhile:
+    case HloOpcode::kCall:
+    case HloOpcode::kConditional:
+    case HloOpcode::kOptimizationBarrier:
+      return visit_handed_on(id);
     case HloOpcode::kConstant:
       return finish_pair(id, literal_pair(id));
     case HloOpcode::kIota: {
-      const Id low = cloned(instruction, hlo::array_shape(ElementType::kU32, given(id).dimensions));
-      return finish_pair(id, {low, edit_.splat(ElementType::kU32, given(id).dimensions, 0)});
+      const ElementType type = word_type(given(id).type);
+      const Id low = cloned(instruction, hlo::array_shape(type, given(id).dimensions));
+      return finish_pair(id, {low, edit_.splat(type, given(id).dimensions, 0)});
     }
     case HloOpcode::kBroadcast:
     case HloOpcode::kReshape:
@@ -478,7 +524,6 @@ void WordTypes::visit_wide(Id id) {
     case HloOpcode::kConcatenate:
     case HloOpcode::kPad:
     case HloOpcode::kReverse:
-    case HloOpcode::kNot:
       return finish_pair(id, moved(instruction, operand_pairs()));
     case HloOpcode::kDynamicSlice:
     case HloOpcode::kGather:
@@ -496,17 +541,119 @@ void WordTypes::visit_wide(Id id) {
       return finish_pair(id, {edit_.select(condition, yes.low, no.low),
                               edit_.select(condition, yes.high, no.high)});
     }
+    case HloOpcode::kNot:
+      if (!is_complex(given(id))) return finish_pair(id, moved(instruction, operand_pairs()));
+      refuse(id, "an operation that has a form on parts");
     case HloOpcode::kConvert: {
       const Id operand = instruction.operands[0];
       const ElementType from = given(operand).type;
+      if (is_complex(given(id))) return visit_complex(id);
       if (from == ElementType::kU64) return finish_pair(id, pair(operand));
       return finish_pair(id, convert_to_pair(operand, from));
     }
     default: {
+      if (is_complex(given(id))) return visit_complex(id);
       if (instruction.operands.size() != 2) refuse(id, "an operation that has a form on words");
       const std::vector<Pair> pairs = operand_pairs();
       return finish_pair(id, binary(id, pairs[0], pairs[1]));
     }
+  }
+}
+
+/// Sums of complex numbers, which a reduction, a window or a scatter makes of the parts alone.
+void WordTypes::visit_complex_reduction(Id id) {
+  const HloInstruction given_one = at(id);
+  const auto known = combiners_.find(given_one.called.at(0));
+  if (known == combiners_.end()) refuse(id, "sums of complex numbers");
+  std::vector<Id> whole = given_one.operands;
+  const Pair first = pair(whole[0]);
+  const Pair last = pair(whole.back());
+  edit_.stand_for(id);
+  Pair found;
+  for (Id* part : {&found.low, &found.high}) {
+    const bool is_low = part == &found.low;
+    HloInstruction made = given_one;
+    made.operands[0] = is_low ? first.low : first.high;
+    made.operands.back() = is_low ? last.low : last.high;
+    made.called = {edit_.scalar_computation(known->second, ElementType::kF32)};
+    *part = cloned(made, hlo::array_shape(ElementType::kF32, given(id).dimensions));
+  }
+  finish_pair(id, found);
+}
+
+/// An operation that hands values on: it takes and gives joined words.
+void WordTypes::visit_handed_on(Id id) {
+  for (std::size_t i = 0; i < at(id).operands.size(); ++i) {
+    const Id operand = at(id).operands[i];
+    const bool is_parameter = at(operand).opcode == HloOpcode::kParameter && is_entry_;
+    if (!is_wide(given(operand)) || !is_parameter) continue;
+    const Pair value = pair(operand);
+    edit_.stand_for(id);
+    const Id whole = joined(value, false);
+    code().at(id).operands[i] = whole;
+  }
+  code().at(id).shape = word_shape(given(id), false);
+  if (!is_wide(given(id)) || !is_entry_ || code().root != id) return;
+  // The root of the entry passes words as a host has them.
+  edit_.stand_for(id);
+  const Id whole = cloned(at(id), at(id).shape);
+  finish_pair(id, halves(whole, given(id).dimensions, false));
+}
+
+/// An operation on complex numbers that does not only move them.
+void WordTypes::visit_complex(Id id) {
+  const HloInstruction instruction = at(id);
+  ComplexArithmetic math(edit_);
+  const auto operand = [&](std::size_t number) -> ComplexParts {
+    const Id given_one = instruction.operands.at(number);
+    if (!is_complex(given(given_one))) {
+      return math.from_real(edit_.convert(given_one, ElementType::kF32));
+    }
+    const Pair value = pair(given_one);
+    edit_.stand_for(id);
+    return {value.low, value.high};
+  };
+  const auto finish = [&](const ComplexParts& found) {
+    if (is_complex(given(id))) return finish_pair(id, {found.real, found.imaginary});
+    code().at(id).shape = word_shape(given(id), false);
+    edit_.finish(edit_.convert(found.real, word_type(given(id).type)));
+  };
+  edit_.stand_for(id);
+  switch (instruction.opcode) {
+    case HloOpcode::kComplex:
+      return finish_pair(id, {instruction.operands[0], instruction.operands[1]});
+    case HloOpcode::kReal:
+    case HloOpcode::kConvert:
+      return finish(operand(0));
+    case HloOpcode::kImag:
+      return finish({operand(0).imaginary, -1});
+    case HloOpcode::kAbs:
+      return finish({math.absolute(operand(0)), -1});
+    case HloOpcode::kIsFinite:
+      return edit_.finish(math.is_finite(operand(0)));
+    case HloOpcode::kCompare: {
+      const Id equal = math.equal(operand(0), operand(1));
+      if (instruction.direction == ComparisonDirection::kEq) return edit_.finish(equal);
+      if (instruction.direction != ComparisonDirection::kNe) refuse(id, "EQ or NE");
+      return edit_.finish(edit_.unary(HloOpcode::kNot, equal));
+    }
+    case HloOpcode::kDot:
+    case HloOpcode::kConvolution:
+      return finish(math.product(instruction, operand(0), operand(1)));
+    case HloOpcode::kFft:
+      return finish(fourier_transform(edit_, instruction, operand(0)));
+    case HloOpcode::kReduce:
+    case HloOpcode::kReduceWindow:
+    case HloOpcode::kScatter:
+      return visit_complex_reduction(id);
+    default:
+      if (ComplexArithmetic::has_unary(instruction.opcode)) {
+        return finish(math.unary(instruction.opcode, operand(0)));
+      }
+      if (ComplexArithmetic::has_binary(instruction.opcode)) {
+        return finish(math.binary(instruction.opcode, operand(0), operand(1)));
+      }
+      refuse(id, "an operation that has a form on real and imaginary parts");
   }
 }
 
@@ -535,7 +682,7 @@ void WordTypes::visit_constant(Id id) {
   constant.shape = word_shape(constant.shape, false);
 }
 
-/// A conversion to a short integer or to f16.
+/// A conversion to a short integer, to f16 or to a floating type of 8 bits.
 void WordTypes::visit_to_short(Id id) {
   const HloInstruction convert = at(id);
   const Id operand = convert.operands[0];
@@ -543,6 +690,10 @@ void WordTypes::visit_to_short(Id id) {
   Id value = is_wide(given(operand)) ? pair(operand).low : operand;
   edit_.stand_for(id);
   code().at(id).shape = word_shape(given(id), false);
+  if (is_byte_float(to)) {
+    return edit_.finish(
+        rounded_to_format(edit_, edit_.convert(value, ElementType::kF32), *hlo::float_format(to)));
+  }
   if (to == ElementType::kF16) {
     HloInstruction rounded = convert;
     rounded.name += ".half";
@@ -597,7 +748,8 @@ void WordTypes::visit_bits(Id id) {
     return edit_.finish(number_of_bits(words));
   }
   for (const ElementType type : {from.type, to.type}) {
-    if (type == ElementType::kF64 || type == ElementType::kF16 || type == ElementType::kS64) {
+    if (type == ElementType::kF64 || type == ElementType::kF16 || type == ElementType::kS64 ||
+        type == ElementType::kC64 || is_byte_float(type)) {
       refuse(id, "bits of u64 or of types of at most 32 bits that are held as they are");
     }
   }
@@ -713,9 +865,24 @@ void WordTypes::visit(Id id) {
       return edit_.finish(cut(edit_.bitcast_convert(product, dot.shape.type), shape.type));
     }
   }
-  const bool is_to_short = is_short_integer(shape.type) || shape.type == ElementType::kF16;
+  const bool is_to_short =
+      is_short_integer(shape.type) || shape.type == ElementType::kF16 || is_byte_float(shape.type);
   if (instruction.opcode == HloOpcode::kConvert && is_to_short) return visit_to_short(id);
   if (takes_wide) {
+    switch (instruction.opcode) {
+      case HloOpcode::kReal:
+      case HloOpcode::kImag:
+      case HloOpcode::kAbs:
+      case HloOpcode::kIsFinite:
+      case HloOpcode::kFft:
+        return visit_complex(id);
+      case HloOpcode::kCompare:
+      case HloOpcode::kConvert:
+        if (is_complex(given(instruction.operands[0]))) return visit_complex(id);
+        break;
+      default:
+        break;
+    }
     if (instruction.opcode == HloOpcode::kCompare) return visit_wide_compare(id);
     if (instruction.opcode == HloOpcode::kConvert) {
       const Pair value = pair(instruction.operands[0]);
@@ -736,16 +903,7 @@ void WordTypes::visit(Id id) {
       case HloOpcode::kConditional:
       case HloOpcode::kOptimizationBarrier:
       case HloOpcode::kGetTupleElement:
-        // They take the joined words; a parameter of the entry stands the other way round.
-        for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
-          const Id operand = at(id).operands[i];
-          const bool is_parameter = at(operand).opcode == HloOpcode::kParameter && is_entry_;
-          if (!is_wide(given(operand)) || !is_parameter) continue;
-          const Pair value = pair(operand);
-          edit_.stand_for(id);
-          const Id whole = joined(value, false);
-          code().at(id).operands[i] = whole;
-        }
+        visit_handed_on(id);
         break;
       default:
         refuse(id, "an operation that has a form on words");
@@ -784,9 +942,11 @@ std::vector<std::string> hold_in_words(hlo::Module& module) {
   }
   std::vector<std::string> notes;
   if (!found) return notes;
-  for (std::size_t i = 0; i < module.computations.size(); ++i) {
+  const Combiners combiners = complex_combiners(module);
+  const std::size_t computations = module.computations.size();
+  for (std::size_t i = 0; i < computations; ++i) {
     const auto id = static_cast<ComputationId>(i);
-    WordTypes(module, id, applied.count(id) > 0).run();
+    WordTypes(module, id, applied.count(id) > 0, combiners).run();
   }
   if (has_s64) notes.push_back("s64 values are computed as s32: the chip has no 64-bit integers");
   if (has_f64) notes.push_back("f64 values are computed as f32: the chip has no fp64");

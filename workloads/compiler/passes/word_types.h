@@ -16,15 +16,19 @@ namespace tpu::compiler {
 ///   bytes that a host has) where it is a parameter or result of the entry. Sums, products, shifts,
 ///   logic, comparisons and whatever moves elements are exact; division, reduction and sorting are
 ///   refused.
+/// - c64 is two f32 arrays, real and imaginary parts, in the same places. Arithmetic, functions,
+///   products, sums and Fourier transforms become those of the parts (`complex_arithmetic.h`,
+///   `fourier_expander.h`); factorizations and other reductions are refused.
 /// - s64 is s32 and f64 is f32, as frontends without 64-bit types compute; constants beyond become
 ///   the extreme value where they are an extreme of their type and are refused otherwise.
-/// - f16 is f32, rounded to f16 where the module converts to it.
+/// - f16 and floating types of 8 bits are f32, rounded where the module converts to them
+///   (`float_rounding.h`).
 /// - bitcast-converts between widths become shifts of words; of u64 to f64 the nearest that fp32
 ///   has.
 /// - dots of s8 or u8 are dots of floating values, which are exact (`integer_dots.h`).
 ///
-/// Needs: a verified module. Leaves: no such type; those that stay unknown (4-bit, 8-bit floating,
-/// complex) are refused by refuse_unknown_operations. Throws WorkloadError for operations on u64
+/// Needs: a verified module. Leaves: no such type; those that stay unknown (4-bit, f8e8m0fnu,
+/// c128) are refused by refuse_unknown_operations. Throws WorkloadError for operations on u64
 /// that have no such form.
 ///
 /// Returns what the user should know: which types were narrowed.
