@@ -104,10 +104,12 @@ std::array<double, kResources> shapley(const Cycles& without, std::size_t sets) 
   }
   for (std::size_t set = 0; set < sets; ++set) {
     const auto free = static_cast<std::size_t>(__builtin_popcountll(set));
-    const auto cycles = static_cast<double>(without[set]);
     for (std::size_t r = 0; r < resources; ++r) {
-      // With it free, the set follows the one without it; else it comes before.
-      shares[r] += (set >> r & 1) != 0 ? -weights[free - 1] * cycles : weights[free] * cycles;
+      const std::size_t with = set | std::size_t{1} << r;
+      if (with == set) continue;
+      // Whole cycles: what changes nothing has no share at all.
+      const double gain = static_cast<double>(without[set]) - static_cast<double>(without[with]);
+      shares[r] += weights[free] * gain;
     }
   }
   return shares;

@@ -28,6 +28,17 @@ void expect_whole(const CriticalPath& path) {
   EXPECT_EQ(path.without[0], path.cycles);
   const auto shares = path.shares();
   EXPECT_NEAR(std::accumulate(shares.begin(), shares.end(), 0.0), 1, 1e-9);
+  // What changes nothing when it is free has no share, not even one of rounding.
+  for (std::size_t r = 0; r < shares.size(); ++r) {
+    bool matters = false;
+    for (std::size_t set = 0; set < CriticalPath::kSets; ++set) {
+      matters |= path.without[set] != path.without[set | std::size_t{1} << r];
+    }
+    if (!matters) {
+      EXPECT_EQ(shares[r], 0);
+    }
+    EXPECT_GE(shares[r], 0);
+  }
 }
 
 /// One core of a graph that is written by hand, its time all of the MXU.
