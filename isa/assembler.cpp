@@ -300,7 +300,6 @@ class Assembler {
   }
 
   Operand operand(char letter) {
-    cursor_.skip_space();
     if (letter == 'i') return Operand::immediate_(cursor_.integer("a number"));
     Operand result;
     const bool negated = letter == 'p' && cursor_.take("!");

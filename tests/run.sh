@@ -79,7 +79,7 @@ fi
 step "tests that did not run" tests/not_run.sh build/Testing/Temporary/LastTest.log
 command -v clang-tidy >/dev/null || echo "clang-tidy did not run: it is not installed (Debian: clang-tidy)"
 if ! has_libfuzzer; then
-  echo "11 fuzzers did not run: no clang with libFuzzer here (Debian: clang, libclang-rt-14-dev)"
+  echo "12 fuzzers did not run: no clang with libFuzzer here (Debian: clang, libclang-rt-14-dev)"
 fi
 
 echo

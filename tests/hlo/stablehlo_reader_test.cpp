@@ -161,6 +161,9 @@ TEST(StablehloReader, ErrorsSayWhereAndWhatWasExpected) {
   has(replaced(whole(), "tensor<i32>) ->", "tensor<4xindex>) ->"),
       ": expected an element type that HLO has, found 'index");
   has(replaced(whole(), "pad = [[0, 1], [1, 1]]", "pad = [[0, 1]]"), ": expected 4 numbers");
+  has(replaced(whole(), "stride = [2, 1]", "stride = [2, 1, 1]"), ": expected 2 numbers");
+  has(replaced(whole(), "%2 = call @scaled(%arg1", "%2 = call @scaled(%1#2"),
+      ": expected a value that is defined above, found '1");
   has(replaced(whole(), "stablehlo.return %4 ", "%9 = stablehlo.negate %4 "),
       ": expected a region that ends with return");
   has(replaced(whole(), "@main", "@step"), ": expected a function @main");
@@ -169,6 +172,62 @@ TEST(StablehloReader, ErrorsSayWhereAndWhatWasExpected) {
                "%1 = call @scaled(%arg0, %arg1) : (tensor<3x3x3x8xf32>, tensor<f32>) ->"),
       "function scaled calls itself");
   has(std::string("ML\xefR\x01\x02", 6), "python -m tpusim_capture FILE -o FOLDER");
+}
+
+/// The text as HLO of a main with these arguments, one operation and its type.
+std::string hlo_of(const std::string& arguments, const std::string& operation,
+                   const std::string& result) {
+  const Module module =
+      read_stablehlo_text("m.mlir", "func.func @main(" + arguments + ") -> tensor<" + result +
+                                        "> {\n  %0 = " + operation + " -> tensor<" + result +
+                                        ">\n  return %0 : tensor<" + result + ">\n}\n");
+  verify(module);
+  return to_string(module);
+}
+
+TEST(StablehloReader, AttributesAreThoseOfHlo) {
+  const auto has = [](const std::string& text, const std::string& what) {
+    EXPECT_NE(text.find(what), std::string::npos) << text;
+  };
+  const std::string matrices = "%a: tensor<2x3xf32>, %b: tensor<3x4xf32>";
+  has(hlo_of(matrices, "stablehlo.dot %a, %b : (tensor<2x3xf32>, tensor<3x4xf32>)", "2x4xf32"),
+      "lhs_contracting_dims={1}, rhs_contracting_dims={0}");
+  has(hlo_of("%a: tensor<4x5x5x2xf32>, %b: tensor<3x3x2x6xf32>",
+             "stablehlo.convolution(%a, %b) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], "
+             "window = "
+             "{lhs_dilate = [1, 2], rhs_dilate = [2, 1]} {batch_group_count = 2 : i64, "
+             "feature_group_count = 1 : i64} : (tensor<4x5x5x2xf32>, tensor<3x3x2x6xf32>)",
+             "2x1x7x6xf32"),
+      "window={size=3x3 lhs_dilate=1x2 rhs_dilate=2x1}, dim_labels=b01f_01io->b01f, "
+      "batch_group_count=2");
+  // A dimension of one that becomes two is repeated, one of two is not.
+  const std::string repeated =
+      hlo_of("%a: tensor<1x2xf32>",
+             "stablehlo.broadcast_in_dim %a, dims = [0, 2] : (tensor<1x2xf32>)", "2x5x2xf32");
+  has(repeated, "f32[2] reshape(");
+  has(repeated, "f32[2,5,2] broadcast(%reshape.2), dimensions={2}");
+  has(hlo_of("%a: tensor<2x3xf32>",
+             "\"stablehlo.transpose\"(%a) {permutation = array<i64:1,0>} : (tensor<2x3xf32>)",
+             "3x2xf32"),
+      "dimensions={1,0}");
+}
+
+TEST(StablehloReader, BarriersHoldOneValueOrATuple) {
+  const auto read = [](const std::string& lines) {
+    const Module module = read_stablehlo_text("m.mlir", main_of("%a: tensor<4xf32>", lines));
+    verify(module);
+    return to_string(module);
+  };
+  const std::string one = read(
+      "    %0 = stablehlo.optimization_barrier %a : tensor<4xf32>\n"
+      "    return %0 : tensor<4xf32>\n");
+  EXPECT_NE(one.find("f32[4] opt-barrier("), std::string::npos) << one;
+  EXPECT_EQ(one.find("tuple"), std::string::npos) << one;
+  const std::string two = read(
+      "    %0:2 = stablehlo.optimization_barrier %a, %a : tensor<4xf32>, tensor<4xf32>\n"
+      "    return %0#1 : tensor<4xf32>\n");
+  EXPECT_NE(two.find("opt-barrier(%"), std::string::npos) << two;
+  EXPECT_NE(two.find("index=1"), std::string::npos) << two;
 }
 
 TEST(StablehloReader, FunctionsOfChloAreThoseOfHlo) {

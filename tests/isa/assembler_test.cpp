@@ -152,6 +152,18 @@ TEST(Assembler, ErrorsNameThePlaceWhatWasExpectedAndWhatWasFound) {
             "f.tpu:2:20: expected a bundle up to 1, found 9");
   EXPECT_EQ(error_of(head + "a:\na:\n{}"), "f.tpu:3:1: expected a new label, found \"a\" again");
   EXPECT_EQ(error_of(head + "0x1 : {}"), "f.tpu:2:1: expected bundle 0, found 0x1");
+  const std::string zeros(40, '0');
+  EXPECT_EQ(error_of(head + zeros + "5 : {}"), "f.tpu:2:1: expected bundle 0, found " + zeros);
+  // A number has at most 64 characters: what is behind them is looked at by itself.
+  EXPECT_EQ(error_of(head + "{ %s1 = smov " + std::string(64, '0') + "1 }"),
+            "f.tpu:2:78: expected \";;\" or \"}\", found \"1\"");
+  for (const char* offset : {"+ $0x80000000", "- $0x80000001"}) {
+    EXPECT_EQ(error_of(head + "{ %v1 = vld [vmem:%s1 " + offset + "] }").substr(0, 61),
+              "f.tpu:2:25: expected an offset of 32 bits with sign, found " +
+                  std::string(offset[0] == '+' ? "21" : "-2"));
+  }
+  EXPECT_EQ(error_of(head + "{ %s1 = smov \x7f }"),
+            "f.tpu:2:14: expected a register %sN or a number, found \"\\x7f\"");
   EXPECT_EQ(error_of(head + "{ sfence"),
             "f.tpu:2:9: expected \";;\" or \"}\", found the end of the text");
   EXPECT_EQ(error_of(head + "/* {}"),

@@ -99,6 +99,21 @@ kernel "a b"
   EXPECT_EQ(printed(assembled(printed(program))), printed(program));
 }
 
+/// Conventions are printed where they are not ours; immediates of fp32 as numbers with a point.
+TEST(ProgramText, PrintsConventionsOfXlaAndFloats) {
+  const std::string kernel = "kernel k\n{ %s1 = sadd.f32 %s0, 0.5 ;; %s2 = sadd.s32 %s0, 7 }\n";
+  for (const char* chip : {"v2", "v3", "v4"}) {
+    const std::string first = "chip " + std::string(chip) + "\n";
+    const std::string theirs = printed(assembled(first + "conventions xla\n" + kernel));
+    const bool differ = chip == std::string("v4");
+    EXPECT_EQ(theirs.find("conventions xla\n"), differ ? first.size() : std::string::npos);
+    const std::string ours = printed(assembled(first + kernel));
+    EXPECT_EQ(ours.substr(0, first.size() + 6), first + "cores ");
+    EXPECT_NE(ours.find("%s1 = sadd.f32 %s0, 0.5"), std::string::npos) << ours;
+    EXPECT_NE(ours.find("%s2 = sadd.s32 %s0, 7 "), std::string::npos) << ours;
+  }
+}
+
 TEST(ProgramText, WithoutCallSitesEachCallsTheKernelOfItsNumber) {
   const Program program = assembled(kKernels);
   ASSERT_EQ(program.call_sites.size(), 2u);

@@ -86,9 +86,7 @@ class StablehloReader {
     if (cursor_.take_word("attributes")) mlir_value(cursor_, " \n");
     cursor_.expect('{');
     operations();
-    StablehloScope scope = scopes_.close();
-    scope.computation.name = name;
-    emitter_.add_function(name, std::move(scope));
+    emitter_.add_function(name, scopes_.close());
     Metadata none;
     locations_.take(cursor_, none);
   }
