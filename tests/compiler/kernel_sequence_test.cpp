@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <utility>
+
 #include "tests/compiler/hlo_check.h"
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/compiler.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
 
@@ -180,6 +184,48 @@ TEST(KernelSequence, PadsSlicesAndConcatenationsMoveElementsInsideOfIt) {
 )";
     check_hlo(text);
     EXPECT_EQ(compiled(text).call_sites.size(), 1U);
+  }
+}
+
+/// Members of the only sequence of a module by opcode.
+std::map<hlo::HloOpcode, int> members_of(const std::string& text) {
+  const compiler::ScheduledModule made = compiler::lower_to_kernels(
+      hlo::read_hlo_text("test.hlo", text), target_of({}, 1), nullptr, {});
+  std::map<hlo::HloOpcode, int> members;
+  for (const hlo::HloInstruction& each : made.module.entry_computation().instructions) {
+    if (!compiler::is_kernel_sequence(each)) continue;
+    for (const auto& member : made.module.computation(each.called[0]).instructions) {
+      ++members[member.opcode];
+    }
+  }
+  return members;
+}
+
+/// Rows and lanes in another order, inside of a tile and over two; what follows reads them there,
+/// with sums along rows of them.
+TEST(KernelSequence, WhatOnlyMovesElementsIsReadWhereItStands) {
+  for (const auto& [rows, lanes] : {std::pair(8, 12), std::pair(11, 200)}) {
+    const std::string r = std::to_string(rows), l = std::to_string(lanes);
+    const std::string shape = "f32[" + r + "," + l + "]", last = std::to_string(rows - 3);
+    const std::string text =
+        std::string(kAdd) + "ENTRY main {\n  x = " + shape + " parameter(0)\n  y = " + shape +
+        " parameter(1)\n  z = f32[] constant(0)\n" + "  s = " + shape + " add(x, y)\n" +
+        "  a = f32[3," + l + "] slice(s), slice={[" + last + ":" + r + "], [0:" + l + "]}\n" +
+        "  b = f32[" + last + "," + l + "] slice(s), slice={[0:" + last + "], [0:" + l + "]}\n" +
+        "  c = " + shape + " concatenate(a, b), dimensions={0}\n" + "  sums = f32[" + r +
+        "] reduce(c, z), dimensions={1}, to_apply=add\n" + "  spread = " + shape +
+        " broadcast(sums), dimensions={0}\n" + "  d = " + shape +
+        " multiply(c, spread)\n  e = " + shape + " subtract(d, s)\n" + "  f = f32[" + r +
+        ",1] slice(e), slice={[0:" + r + "], [" + std::to_string(lanes - 1) + ":" + l + "]}\n" +
+        "  g = f32[" + r + "," + std::to_string(lanes - 1) + "] slice(e), slice={[0:" + r +
+        "], [0:" + std::to_string(lanes - 1) + "]}\n" + "  h = " + shape +
+        " concatenate(f, g), dimensions={1}\n" + "  i = " + shape +
+        " multiply(h, x)\n  ROOT t = (" + shape + ", f32[" + r + "]) tuple(i, sums)\n}\n";
+    check_hlo(text);
+    EXPECT_EQ(compiled(text).call_sites.size(), 1U) << shape;
+    auto members = members_of(text);
+    EXPECT_EQ(members[hlo::HloOpcode::kSlice] + members[hlo::HloOpcode::kConcatenate], 0) << shape;
+    EXPECT_LE(members[hlo::HloOpcode::kFusion], 3) << shape;
   }
 }
 

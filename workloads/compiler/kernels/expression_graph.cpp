@@ -342,9 +342,13 @@ int ExpressionGraph::visit_concatenate(const hlo::HloInstruction& concatenate,
   std::int64_t begin = 0;
   int result = -1;
   for (hlo::InstructionId part : concatenate.operands) {
+    const hlo::HloInstruction& given = fused_.at(part);
+    const bool is_slice = given.opcode == HloOpcode::kSlice && moves_by_shifts(fused_, given);
     std::vector<std::int64_t> starts(axes.size(), 0);
-    starts[dimension] = -begin;
-    const int value = shifted_parameter(concatenate, part, starts, axes);
+    if (is_slice) starts = given.slice->starts;
+    starts[dimension] -= begin;
+    const int value =
+        shifted_parameter(concatenate, is_slice ? given.operands[0] : part, starts, axes);
     if (result < 0) {
       result = value;
     } else {

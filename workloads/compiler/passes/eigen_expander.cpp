@@ -53,7 +53,8 @@ class JacobiRotation {
   void find_angles(Id matrix) {
     const std::int64_t half = size_ / 2;
     const Id own = diagonal(matrix, 0), between = diagonal(matrix, half);
-    const Id difference = edit_.binary(HloOpcode::kSubtract, parted(own, row_, {half, 0}), own);
+    const Id partners = diagonal(parted(matrix, row_, {half, 0}), half);
+    const Id difference = edit_.binary(HloOpcode::kSubtract, partners, own);
     const Id cotangent = edit_.binary(HloOpcode::kDivide, difference,
                                       edit_.binary(HloOpcode::kAdd, between, between));
     const Id is_first =

@@ -9,6 +9,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/fusion.h"
+#include "workloads/compiler/passes/sequence_shifts.h"
 #include "workloads/compiler/passes/storage.h"
 #include "workloads/graph/op_info.h"
 
@@ -76,6 +77,7 @@ class Joiner {
   void consider(const HloInstruction& instruction);
   void follow(const HloInstruction& bookkeeping, Run& run) const;
   bool fits_behind(const HloInstruction& fusion, const Run& run) const;
+  std::size_t wanted_results(const Run& run, InstructionId next) const;
   void add(const HloInstruction& fusion);
   void close();
   void pass_state(Run& run) const;
@@ -149,14 +151,24 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
     if (run.behind.count(operand) != 0) return false;
     if (run.name_of.count(operand) == 0 && !is_immediate(fusion, i)) addresses.insert(operand);
   }
-  std::size_t results = 0;
-  const auto count = [&](const hlo::Shape& shape) {
-    results += shape.is_tuple() ? shape.elements.size() : 1;
-  };
-  for (InstructionId member : run.members) count(entry_.at(member).shape);
-  count(fusion.shape);
+  const std::size_t results =
+      wanted_results(run, fusion.id) + (fusion.shape.is_tuple() ? fusion.shape.elements.size() : 1);
   return run.members.size() < kMostMembers && addresses.size() + results <= kMostAddresses &&
          run.granules + granules_of(fusion) <= most_granules_ && !reads_part_of(fusion, run);
+}
+
+/// Results of the run that others than its members and the next one need.
+std::size_t Joiner::wanted_results(const Run& run, InstructionId next) const {
+  std::set<Value> wanted;
+  const std::set<InstructionId> members(run.members.begin(), run.members.end());
+  for (const auto& [name, value] : run.name_of) {
+    const auto& users = users_[static_cast<std::size_t>(name)];
+    const auto is_outside = [&, next = next](InstructionId user) {
+      return user != next && run.name_of.count(user) == 0 && members.count(user) == 0;
+    };
+    if (std::any_of(users.begin(), users.end(), is_outside)) wanted.insert(value);
+  }
+  return wanted.size();
 }
 
 void Joiner::add(const HloInstruction& fusion) {
@@ -309,6 +321,7 @@ HloInstruction Joiner::make_sequence(const Run& run, const std::vector<Value>& r
   }
   call.shape = tuple.shape;
   inside.root = put(std::move(tuple), -1);
+  merge_shifts(module_, inside, new_computations_, module_.computations.size());
   call.called = {
       static_cast<hlo::ComputationId>(module_.computations.size() + new_computations_.size())};
   new_computations_.push_back(std::move(inside));
