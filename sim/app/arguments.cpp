@@ -259,6 +259,7 @@ class Reader {
     read_text("bucket-mb", [&](const std::string& text) {
       arguments_.bucket_mb = parse_number<std::uint64_t>("--bucket-mb", text, 0, kLargestBucketMb);
     });
+    arguments_.shard_updates = map_.count("shard-updates") > 0;
     read_text("compiler", [&](const std::string& text) {
       arguments_.compiler = one_of("--compiler", text, {"xla", "tpusim"});
     });

@@ -45,6 +45,7 @@ struct Arguments {
   std::optional<CoreChoice> cores;
   frontend::WorkloadOptions workload;       ///< Without batch and replicas.
   std::vector<std::string> workload_flags;  ///< Those that were given: "--shape", ...
+  bool shard_updates = false;               ///< Each core updates its share of the weights.
   std::optional<std::uint64_t> bucket_mb;   ///< Of gradients; none: chosen by cost, 0: all at once.
   std::string compiler;                     ///< "xla", "tpusim" or "" for the workload's own.
   std::uint64_t seed = 0;

@@ -104,6 +104,9 @@ po::options_description options_of(const Command& command) {
     add("bucket-mb", po::value<std::string>(),
         "MiB of gradients that are reduced together while the backward pass goes on; 0: all at "
         "once behind it (what takes least, by estimate)");
+    add("shard-updates",
+        "each core updates its share of the weights and keeps its share of the optimizer's state: "
+        "reduce-scatter, update, all-gather");
     add("shape", po::value<std::string>(),
         "of matmul (MxKxN), conv (NxHxWxCixCo), mlp (INPUTSxWIDTHx...xCLASSES)");
     add("kernel", po::value<std::string>(), "of conv: 3 or 3x3");

@@ -198,10 +198,9 @@ HostArray InitialValues::from_file(const traces::NpzArray& array, const isa::Buf
   const bool is_wide = hlo::byte_size(shape.type) == 8 && array.type == shape.type;
   HostArray whole = is_wide ? HostArray{hlo::array_shape(array.type, array.dimensions), array.bytes}
                             : to_host_array(array);
-  if (number < workload_.parameter_parts.size()) {
-    const compiler::ArrayParts& parts = workload_.parameter_parts[number];
-    if (whole.shape.dimensions == parts.whole.dimensions) return part_of(whole, parts, place);
-    throw WorkloadError("--inputs: " + name + ": expected " + hlo::to_string(parts.whole, false) +
+  if (const compiler::ArrayParts* parts = workload_.parts_of_parameter(number)) {
+    if (whole.shape.dimensions == parts->whole.dimensions) return part_of(whole, *parts, place);
+    throw WorkloadError("--inputs: " + name + ": expected " + hlo::to_string(parts->whole, false) +
                         ", the array of all devices, found " + hlo::to_string(whole.shape, false));
   }
   if (whole.shape.dimensions == shape.dimensions) return whole;
@@ -270,7 +269,12 @@ HostArray InitialValues::parameter(const isa::Buffer& buffer, std::uint32_t numb
   array.shape = entry.at(entry.parameters().at(number)).shape;
   const auto replica = static_cast<std::int64_t>(place);
   array.bytes = frontend::parameter_value(zoo, number, seed_, step, replica);
-  return array;
+  return share_of(std::move(array), number, place);
+}
+
+HostArray InitialValues::share_of(HostArray whole, std::uint32_t number, std::size_t place) const {
+  const compiler::ArrayParts* parts = workload_.parts_of_parameter(number);
+  return parts == nullptr ? std::move(whole) : part_of(whole, *parts, place);
 }
 
 std::vector<std::uint32_t> InitialValues::words(const isa::Buffer& buffer,
@@ -283,7 +287,7 @@ std::vector<std::uint32_t> InitialValues::words(const isa::Buffer& buffer,
       HostArray array;
       array.shape = entry.at(entry.parameters().at(buffer.index)).shape;
       array.bytes = std::move(state[buffer.index]);
-      return compiler::words_for(buffer, array);
+      return compiler::words_for(buffer, share_of(std::move(array), buffer.index, place));
     }
   }
   return compiler::words_for(buffer, parameter(buffer, buffer.index, place, 0));
@@ -303,6 +307,7 @@ CoreLoad InitialValues::load(std::size_t place, std::uint32_t steps) const {
       const hlo::Computation& entry = workload_.frontend->module.entry_computation();
       array.shape = entry.at(entry.parameters().at(buffer.index)).shape;
       array.bytes = std::move(state[buffer.index]);
+      array = share_of(std::move(array), buffer.index, place);
     } else {
       array = parameter(buffer, buffer.index, place, 0);
     }
@@ -342,18 +347,18 @@ std::map<std::uint32_t, HostArray> read_outputs(const PreparedWorkload& workload
     HostArray& output = outputs[buffer.index];
     output = read_buffer(buffer, machine, workload.cores[0]);
     const auto& types = workload.compile_report.result_types;
-    if (buffer.index >= workload.result_parts.size()) {
+    const compiler::ArrayParts* parts = workload.parts_of_result(buffer.index);
+    if (parts == nullptr) {
       if (buffer.index < types.size()) {
         output = compiler::in_module_type(output, types[buffer.index]);
       }
       continue;
     }
-    const compiler::ArrayParts& parts = workload.result_parts[buffer.index];
     HostArray whole;
-    whole.shape = hlo::array_shape(output.shape.type, parts.whole.dimensions);
+    whole.shape = hlo::array_shape(output.shape.type, parts->whole.dimensions);
     whole.bytes.resize(static_cast<std::size_t>(whole.shape.unpadded_bytes()));
     for (std::size_t place = 0; place < workload.cores.size(); ++place) {
-      put_part(read_buffer(buffer, machine, workload.cores[place]), parts,
+      put_part(read_buffer(buffer, machine, workload.cores[place]), *parts,
                part_number(workload, params, place), whole);
     }
     output = std::move(whole);

@@ -40,6 +40,9 @@ class InitialValues {
                                 std::uint32_t step) const;
   compiler::HostArray from_file(const traces::NpzArray& array, const isa::Buffer& buffer,
                                 std::uint32_t number, std::size_t place) const;
+  /// What the core at this place has of a parameter.
+  compiler::HostArray share_of(compiler::HostArray whole, std::uint32_t number,
+                               std::size_t place) const;
   compiler::HostArray random(const isa::Buffer& buffer, std::uint32_t number) const;
 
   const PreparedWorkload& workload_;

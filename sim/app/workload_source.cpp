@@ -22,6 +22,7 @@
 #include "traces/hdf5_file.h"
 #include "traces/program_file.h"
 #include "workloads/compiler/passes/pass_timer.h"
+#include "workloads/compiler/sharding/update_sharding.h"
 #include "workloads/hlo/annotations.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/xla/captured_folder.h"
@@ -79,10 +80,50 @@ compiler::Target target_of(const Arguments& arguments, const MachineParams& para
 }
 
 /// A program that somebody compiled has its all-reduces.
-void check_buckets(const Arguments& arguments) {
-  if (!arguments.bucket_mb) return;
-  throw UsageError("--bucket-mb: " + arguments.input +
+void check_collectives(const Arguments& arguments) {
+  if (!arguments.bucket_mb && !arguments.shard_updates) return;
+  throw UsageError(std::string(arguments.bucket_mb ? "--bucket-mb: " : "--shard-updates: ") +
+                   arguments.input +
                    " is compiled already; --compiler tpusim compiles a captured program again");
+}
+
+/// Weight-update sharding, where it is asked for. Returns what the user should know of it.
+std::string share_updates(const Arguments& arguments, compiler::PartitionedModule& program) {
+  if (!arguments.shard_updates) return "";
+  if (program.module.replicas <= 1) return "--shard-updates: one core has no others to share with";
+  const compiler::UpdateShares shares = compiler::shard_updates(program);
+  if (shares.shared == 0) {
+    throw WorkloadError(
+        "--shard-updates: expected sums of gradients over all cores that go into weights which "
+        "the module's results replace (input_output_alias; jax.jit: donate_argnums), found none "
+        "that can be cut over " +
+        std::to_string(program.module.replicas) + " cores");
+  }
+  const auto mib = [](std::int64_t bytes) {
+    return std::to_string((bytes + (1 << 19)) >> 20) + " MiB";
+  };
+  return "of " + std::to_string(shares.shared + shares.whole) +
+         " gradients each core updates its " + "share of " + std::to_string(shares.shared) + " (" +
+         mib(shares.shared_bytes) +
+         "); state of the optimizer that is cut over the cores: " + mib(shares.state_bytes);
+}
+
+/// The module that each core runs, after weight-update sharding where it is asked for.
+hlo::Module module_with_shares(const Arguments& arguments, compiler::PartitionedModule program,
+                               const compiler::PassObserver& after_pass,
+                               PreparedWorkload& prepared) {
+  prepared.update_note = share_updates(arguments, program);
+  if (after_pass && arguments.shard_updates) after_pass("shard_updates", program.module);
+  prepared.parameter_parts = std::move(program.parameters);
+  prepared.result_parts = std::move(program.results);
+  return std::move(program.module);
+}
+
+void compile_module(const hlo::Module& module, const compiler::Target& target,
+                    const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
+  prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
+  if (prepared.update_note.empty()) return;
+  prepared.compile_report.notes.push_back(prepared.update_note);
 }
 
 CoreChoice zoo_cores(const Arguments& arguments, const MachineParams& params) {
@@ -96,7 +137,10 @@ CoreChoice zoo_cores(const Arguments& arguments, const MachineParams& params) {
   throw WorkloadError(error.what() + largest_batch_text(batch, choice.count, [&](auto smaller) {
                         Arguments fewer = arguments;
                         fewer.batch = smaller * choice.count;
-                        return compiler::fits(zoo_workload(fewer, choice).module, target);
+                        compiler::PartitionedModule program;
+                        program.module = zoo_workload(fewer, choice).module;
+                        share_updates(arguments, program);
+                        return compiler::fits(program.module, target);
                       }));
 }
 
@@ -105,10 +149,13 @@ void prepare_zoo(const Arguments& arguments, const MachineParams& params,
   const CoreChoice choice = zoo_cores(arguments, params);
   prepared.cores = core_numbers(choice, params);
   prepared.frontend = zoo_workload(arguments, choice);
-  const hlo::Module& module = prepared.frontend->module;
+  compiler::PartitionedModule program;
+  program.module = prepared.frontend->module;
+  const hlo::Module module =
+      module_with_shares(arguments, std::move(program), after_pass, prepared);
   const compiler::Target target = target_of(arguments, params, choice.count);
   try {
-    prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
+    compile_module(module, target, after_pass, prepared);
   } catch (const compiler::OutOfMemoryError& error) {
     report_out_of_memory(error, arguments, choice, target, module.examples_per_step);
   }
@@ -158,16 +205,14 @@ hlo::Module module_of_a_core(const std::string& path, const Arguments& arguments
     if (!one_device || hlo::unpartitioned_annotation(module).empty()) {
       module.replicas = hlo::stated_devices(module);
     }
-    return module;
+    return module_with_shares(arguments, {std::move(module), {}, {}}, after_pass, prepared);
   }
   const compiler::PassTimer timer(&prepared.compile_report, "partition");
   const std::int64_t devices = std::max(module.replicas, compiler::annotated_devices(module));
   try {
     compiler::PartitionedModule parts = compiler::partition(std::move(module), devices);
     if (after_pass) after_pass("partition", parts.module);
-    prepared.parameter_parts = std::move(parts.parameters);
-    prepared.result_parts = std::move(parts.results);
-    return std::move(parts.module);
+    return module_with_shares(arguments, std::move(parts), after_pass, prepared);
   } catch (const WorkloadError& error) {
     throw WorkloadError(path + ": " + error.what());
   }
@@ -187,7 +232,7 @@ void compile_hlo(const std::string& path, const Arguments& arguments, const Mach
   choose_fixed_cores(arguments, params, prepared);
   const compiler::Target target = target_of(arguments, params, prepared.program.cores);
   try {
-    prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
+    compile_module(module, target, after_pass, prepared);
   } catch (const compiler::OutOfMemoryError& error) {
     throw WorkloadError(path + ": " + error.what() + fixed_batch_text(module, error.use()));
   }
@@ -248,7 +293,7 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
     compile_hlo(captured_module(arguments.input), arguments, params, after_pass, parsed, prepared);
     return;
   }
-  check_buckets(arguments);
+  check_collectives(arguments);
   check_arrays(arguments, params);
   prepared.program = ListingCache(listing_cache_folder()).load(arguments.input, params.chip);
   note_unused_arrays(params, prepared);
@@ -262,7 +307,7 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
 void prepare_program_file(const Arguments& arguments, const MachineParams& params,
                           PreparedWorkload& prepared) {
   check_fixed(arguments, "a compiled program");
-  check_buckets(arguments);
+  check_collectives(arguments);
   if (!arguments.compiler.empty()) {
     throw UsageError("--compiler: " + arguments.input +
                      " is a compiled program; leave the option out");

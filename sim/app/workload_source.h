@@ -22,10 +22,26 @@ struct PreparedWorkload {
   std::optional<frontend::Workload> frontend;  ///< Of the zoo.
   std::string folder;                          ///< Captured folder, or "".
   bool is_from_xla = false;                    ///< XLA compiled the program.
-  /// How the arrays of all cores together are handed out, where they are.
+  /// How the arrays of all cores together are handed out, where they are; without starts: each core
+  /// has its own.
   std::vector<compiler::ArrayParts> parameter_parts, result_parts;
+  std::string update_note;  ///< What weight-update sharding did, or "".
   compiler::CompileReport compile_report;
   double cpu_s = 0;  ///< Building and compiling, or reading.
+
+  /// How a parameter or result is handed out; null: each core has its own.
+  const compiler::ArrayParts* parts_of_parameter(std::size_t number) const {
+    return parts_of(parameter_parts, number);
+  }
+  const compiler::ArrayParts* parts_of_result(std::size_t number) const {
+    return parts_of(result_parts, number);
+  }
+
+ private:
+  static const compiler::ArrayParts* parts_of(const std::vector<compiler::ArrayParts>& parts,
+                                              std::size_t number) {
+    return number < parts.size() && !parts[number].starts.empty() ? &parts[number] : nullptr;
+  }
 };
 
 /// Modules that were read out of HLO files, by path: a file is parsed once.

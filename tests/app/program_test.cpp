@@ -38,6 +38,49 @@ TEST_F(ProgramTest, ARunReportsWhatTheDesignPromises) {
   EXPECT_GT(report_["simulator"]["core_cycles"].get<std::uint64_t>(), 0u);
 }
 
+/// Of arrays of f32.
+double largest_difference(const traces::NpzArray& a, const traces::NpzArray& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.bytes.size(); i += sizeof(float)) {
+    float x = 0, y = 0;
+    std::memcpy(&x, a.bytes.data() + i, sizeof x);
+    std::memcpy(&y, b.bytes.data() + i, sizeof y);
+    largest = std::max(largest, std::fabs(static_cast<double>(x) - static_cast<double>(y)));
+  }
+  return largest;
+}
+
+void expect_equal(const traces::NpzFile& whole, const traces::NpzFile& shared) {
+  ASSERT_EQ(whole.size(), shared.size());
+  for (const auto& [name, array] : whole) {
+    EXPECT_EQ(array.dimensions, shared.at(name).dimensions) << name;
+    EXPECT_LT(largest_difference(array, shared.at(name)), 1e-5) << name;
+  }
+}
+
+/// State that is cut over the cores is handed out and put together again, from the workload's
+/// initial values and from a file.
+TEST_F(ProgramTest, SharedUpdatesOfWeightsLeaveTheSameTraining) {
+  const std::string small = "run mlp --shape 64x256x256x10 --cores 8 --batch 64 --values on ";
+  const auto outputs = [&](const std::string& words) {
+    EXPECT_EQ(tpusim(small + words + " --outputs out.npz").exit_code, 0) << words;
+    return traces::read_npz((folder_ / "out.npz").string());
+  };
+  const traces::NpzFile whole = outputs("--steps 3");
+  expect_equal(whole, outputs("--steps 3 --shard-updates"));
+  traces::NpzFile inputs;
+  for (int i = 0; i < 12; ++i) {
+    const std::string number = (i < 10 ? "_00" : "_0") + std::to_string(i);
+    inputs["arg" + number] = whole.at("out" + number);
+  }
+  inputs["arg_012"] = {hlo::ElementType::kF32, {64, 64}, std::vector<std::uint8_t>(64 * 64 * 4)};
+  inputs["arg_013"] = {hlo::ElementType::kS32, {64}, std::vector<std::uint8_t>(64 * 4)};
+  traces::write_npz((folder_ / "in.npz").string(), inputs);
+  expect_equal(outputs("--inputs in.npz"), outputs("--inputs in.npz --shard-updates"));
+  expect_error("run matmul --shape 128x256x256 --cores 2 --shard-updates", 4,
+               "--shard-updates: expected sums of gradients");
+}
+
 TEST_F(ProgramTest, OutputsHaveTheTypesOfTheModule) {
   const std::vector<std::string> types{"pred", "u8",  "s8",  "s16", "u16", "f16",
                                        "bf16", "s64", "f64", "u64", "u32", "bf16"};

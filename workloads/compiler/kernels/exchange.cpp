@@ -24,18 +24,26 @@ void check_number(std::uint32_t number) {
                       " different groupings of cores, found grouping " + std::to_string(number));
 }
 
-class AllToAll : ExchangeEmitter {
+/// Blocks for each member of a group.
+class BlockExchange : ExchangeEmitter {
  public:
-  AllToAll(std::uint64_t granules, const Target& target, const Ring& ring)
-      : ExchangeEmitter("all-to-all", granules, flags_of(ring.number), target),
+  BlockExchange(const char* name, std::uint64_t granules, const Target& target, const Ring& ring)
+      : ExchangeEmitter(name, granules, flags_of(ring.number), target),
         members_(ring.members(target)) {
     if (!ring.groups.empty()) write_tables(ring);
   }
 
-  isa::Kernel build() {
+  isa::Kernel build_own_block() {
+    find_place();
+    const auto block = static_cast<std::uint32_t>(granules_);
+    copy(kernel_.add(operand_, kernel_.mul(place_, block)), result_);
+    return kernel_.finish();
+  }
+
+  isa::Kernel build_all_to_all() {
+    find_place();
     const auto block = static_cast<std::uint32_t>(granules_);
     const std::uint32_t others = members_ - 1;
-    place_ = first_ ? kernel_.and_(*first_, kMostCores - 1) : own_;
     for_each_other([&](SReg member) { tell(peer(number_of(member))); });
     kernel_.wait(flags_.entered, others);
     const SReg mine = kernel_.mul(place_, block);
@@ -50,6 +58,8 @@ class AllToAll : ExchangeEmitter {
   }
 
  private:
+  void find_place() { place_ = first_ ? kernel_.and_(*first_, kMostCores - 1) : own_; }
+
   /// Of each core its place in the group and where that group begins in the list of all groups.
   void write_tables(const Ring& ring) {
     list_ = kernel_.allocate_smem(target_.cores);
@@ -148,7 +158,12 @@ class Permute : ExchangeEmitter {
 isa::Kernel all_to_all_kernel(std::uint64_t block_granules, const Target& target,
                               const Ring& ring) {
   check_number(ring.number);
-  return AllToAll(block_granules, target, ring).build();
+  return BlockExchange("all-to-all", block_granules, target, ring).build_all_to_all();
+}
+
+isa::Kernel own_block_kernel(std::uint64_t block_granules, const Target& target, const Ring& ring) {
+  check_number(ring.number);
+  return BlockExchange("own-block", block_granules, target, ring).build_own_block();
 }
 
 isa::Kernel permute_kernel(std::uint64_t granules, const std::vector<std::int64_t>& sources,

@@ -18,6 +18,10 @@ namespace tpu::compiler {
 /// s0: the blocks for all members of the group, in its order; s1: theirs for this one.
 isa::Kernel all_to_all_kernel(std::uint64_t block_granules, const Target& target, const Ring& ring);
 
+/// s0: a block for each member of the group, in its order, the same on all; s1: a copy of this
+/// core's. Nothing leaves the core.
+isa::Kernel own_block_kernel(std::uint64_t block_granules, const Target& target, const Ring& ring);
+
 /// s0: the range of each core; s1: that of its source. `sources` has one for each core, -1: none,
 /// for which zeros come. `number`: as that of a Ring, of this permutation alone.
 isa::Kernel permute_kernel(std::uint64_t granules, const std::vector<std::int64_t>& sources,

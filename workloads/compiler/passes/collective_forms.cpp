@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -55,12 +56,14 @@ class Collectives {
 
   /// This replica's number, s32.
   Id replica();
-  /// A ring's operation on blocks: [1, ...] of each member, [members, ...] of all.
-  Id ring(HloOpcode opcode, Id value, std::int64_t leading);
+  /// A ring's operation on blocks: [1, ...] of each member, [members, ...] of all. `combination`:
+  /// of a reduce-scatter.
+  Id ring(HloOpcode opcode, Id value, std::int64_t leading,
+          HloOpcode combination = HloOpcode::kAdd);
   /// The arrays of all members of the group: [members, ...].
   Id gathered(Id value);
-  /// The sum of the members' values [members, ...], of which each keeps one.
-  Id scattered(Id value);
+  /// The sum of the members' values [members, ...], of which each keeps one; kParameter: its own.
+  Id scattered(Id value, HloOpcode combination);
   /// Blocks [members, ...], or [1, ...] of a permutation, that have changed places.
   Id exchanged(HloOpcode opcode, Id value);
   Extents block_extents(const Extents& extents) const;
@@ -96,7 +99,7 @@ Id Collectives::replica() {
   return edit_.convert(edit_.append_instruction(std::move(made)), ElementType::kS32);
 }
 
-Id Collectives::ring(HloOpcode opcode, Id value, std::int64_t leading) {
+Id Collectives::ring(HloOpcode opcode, Id value, std::int64_t leading, HloOpcode combination) {
   Extents extents = edit_.dimensions(value);
   extents[0] = leading;
   HloInstruction made =
@@ -105,7 +108,7 @@ Id Collectives::ring(HloOpcode opcode, Id value, std::int64_t leading) {
   if (!groups_.empty()) made.replica_groups = groups_;
   if (!ring_.empty()) made.raw_attributes = ring_;
   if (opcode == HloOpcode::kReduceScatter) {
-    made.called = {edit_.scalar_computation(HloOpcode::kAdd, ElementType::kF32)};
+    made.called = {edit_.scalar_computation(combination, edit_.shape(value).type)};
   }
   return edit_.append_instruction(std::move(made));
 }
@@ -157,11 +160,11 @@ Id Collectives::gathered(Id value) {
   return out_of_blocks(ring(HloOpcode::kAllGather, blocks, members_), extents);
 }
 
-Id Collectives::scattered(Id value) {
+Id Collectives::scattered(Id value, HloOpcode combination) {
   Extents extents = edit_.dimensions(value);
   const Id blocks = in_blocks(value);
   extents[0] = 1;
-  return out_of_blocks(ring(HloOpcode::kReduceScatter, blocks, 1), extents);
+  return out_of_blocks(ring(HloOpcode::kReduceScatter, blocks, 1, combination), extents);
 }
 
 Id Collectives::exchanged(HloOpcode opcode, Id value) {
@@ -201,14 +204,16 @@ void Collectives::visit_gather(Id id) {
 
 void Collectives::visit_reduce_scatter(Id id) {
   const HloInstruction scatter = at(id);
-  const hlo::Computation& reducer = module_.computation(scatter.called.at(0));
-  if (reducer.at(reducer.root).opcode != HloOpcode::kAdd) refuse("expected one that adds");
+  const HloOpcode combination = scatter_operation(module_.computation(scatter.called.at(0)));
+  const bool is_own = combination == HloOpcode::kParameter;
+  if (combination != HloOpcode::kAdd && !is_own) refuse("expected one that adds");
   std::vector<Id> results;
   for (Id operand : scatter.operands) {
     const ElementType type = edit_.shape(operand).type;
-    if (type != ElementType::kF32 && type != ElementType::kBf16) {
+    if (!is_own && type != ElementType::kF32 && type != ElementType::kBf16) {
       refuse("expected floating values");
     }
+    const Id value = is_own ? operand : edit_.convert(operand, ElementType::kF32);
     const std::int64_t d = scatter.dimensions.at(0);
     Extents extents = edit_.dimensions(operand), order = {d};
     const auto place = static_cast<std::size_t>(d);
@@ -218,9 +223,8 @@ void Collectives::visit_reduce_scatter(Id id) {
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(extents.size()); ++i) {
       if (i != d) order.push_back(i);
     }
-    const Id parts =
-        edit_.transpose(edit_.reshape(edit_.convert(operand, ElementType::kF32), extents), order);
-    results.push_back(edit_.convert(edit_.reshape(scattered(parts), result), type));
+    const Id parts = edit_.transpose(edit_.reshape(value, extents), order);
+    results.push_back(edit_.convert(edit_.reshape(scattered(parts, combination), result), type));
   }
   finish(id, results);
 }

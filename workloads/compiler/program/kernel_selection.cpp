@@ -5,6 +5,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/kernels/bucket_all_reduce.h"
 #include "workloads/compiler/kernels/exchange.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -46,8 +47,9 @@ std::uint64_t operand_granules(const Computation& entry, const HloInstruction& i
   return sum;
 }
 
-isa::Kernel ring_kernel(const Computation& entry, const HloInstruction& instruction,
+isa::Kernel ring_kernel(const hlo::Module& module, const HloInstruction& instruction,
                         const Target& target) {
+  const Computation& entry = module.entry_computation();
   const Ring ring = ring_of(instruction);
   switch (instruction.opcode) {
     case HloOpcode::kAllGather: {
@@ -55,6 +57,10 @@ isa::Kernel ring_kernel(const Computation& entry, const HloInstruction& instruct
       return all_reduce_kernel(ring_block_shape(RingKind::kAllGather, block, target), target, ring);
     }
     case HloOpcode::kReduceScatter:
+      if (scatter_operation(module.computation(instruction.called.at(0))) ==
+          HloOpcode::kParameter) {
+        return own_block_kernel(granules(instruction.shape), target, ring);
+      }
       return all_reduce_kernel(
           ring_block_shape(RingKind::kReduceScatter, granules(instruction.shape), target), target,
           ring);
@@ -103,7 +109,7 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
     case HloOpcode::kReduceScatter:
     case HloOpcode::kAllToAll:
     case HloOpcode::kCollectivePermute:
-      return ring_kernel(entry, instruction, target);
+      return ring_kernel(module, instruction, target);
     case HloOpcode::kFusion:
     case HloOpcode::kReduce:
       return with(lower_elementwise);
