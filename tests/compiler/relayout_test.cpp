@@ -138,6 +138,19 @@ TEST(Relayout, ConcatenationsThatCutTiles) {
   check(concatenate({{3, 5, 7}, {3, 6, 7}}, 1));
 }
 
+/// Rows that fill whole tiles at every index above them are one long column of tiles.
+TEST(Relayout, FeaturesOfManyRowsAreJoinedAndSplit) {
+  check(concatenate({{3, 5, 16, 20}, {3, 5, 16, 12}}, 3));
+  check(concatenate({{2, 3, 8, 100}, {2, 3, 8, 160}}, 3), ElementType::kBf16);
+  check(slice({4, 6, 16, 64}, {0, 0, 0, 32}, {4, 6, 16, 64}));
+  check(slice({4, 6, 16, 64}, {1, 2, 0, 5}, {4, 5, 16, 37}));
+  check(slice({4, 6, 16, 64}, {1, 2, 8, 5}, {4, 5, 16, 37}));
+  check(slice({4, 6, 16, 64}, {1, 2, 0, 5}, {4, 5, 8, 37}));
+  check(pad({2, 3, 8, 20}, {{0, 0, 0}, {0, 0, 0}, {0, 8, 0}, {3, 0, 0}}, 1.5));
+  check(slice({4, 6, 16, 64}, {0, 1, 0, 5}, {4, 6, 16, 37}, {1, 2, 1, 1}));
+  check(slice({4, 6, 12, 300}, {0, 0, 0, 130}, {4, 6, 12, 290}));
+}
+
 TEST(Relayout, PaddingThatCutsTiles) {
   check(pad({10, 50}, {{1, 2, 0}, {3, 4, 0}}, 1.5));
   check(pad({10, 150}, {{1, 2, 1}, {30, 4, 0}}, 1.5), ElementType::kBf16);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/step_counter.h"
 
@@ -15,6 +16,10 @@ using isa::Opcode;
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
+
+/// In one piece of straight code: the way through the rotations of one is longer than what they
+/// all take to issue.
+constexpr std::int64_t kTilesAtOnce = 16;
 
 /// Sublanes [first, end) of a tile.
 std::uint8_t sublanes_between(std::int64_t first, std::int64_t end) {
@@ -39,13 +44,19 @@ std::int64_t TileArray::rows_apart(std::size_t dimension) const {
   return rows;
 }
 
-void ElementMover::repeat(std::int64_t count, const std::function<void(Index)>& body) {
-  if (count <= 0) return;
-  if (count == 1) {
-    body({});
-    return;
+void ElementMover::repeat(std::int64_t count, const std::function<void(Index)>& body,
+                          std::int64_t at_once) {
+  const std::int64_t trips = count / at_once;
+  const auto some = [&](Index first, std::int64_t many) {
+    for (std::int64_t i = 0; i < many; ++i) body(first.plus(i));
+  };
+  if (trips == 1) some({}, at_once);
+  if (trips > 1) {
+    builder_.loop(static_cast<std::uint64_t>(trips), [&](SReg index) {
+      some(multiply(builder_, {index, 0}, at_once), at_once);
+    });
   }
-  builder_.loop(static_cast<std::uint64_t>(count), [&](SReg index) { body({index, 0}); });
+  some({{}, trips * at_once}, count - trips * at_once);
 }
 
 void ElementMover::nest(const std::vector<std::int64_t>& counts, std::size_t level,
@@ -81,11 +92,7 @@ void ElementMover::fill(const TileArray& array, std::uint32_t word) {
   const auto store = [&](Index tile) {
     builder_.store(at(array.region, add(builder_, array.begin, multiply(builder_, tile, 8))), word);
   };
-  repeat(tiles / 8, [&](Index group) {
-    const Index first = multiply(builder_, group, 8);
-    for (std::int64_t i = 0; i < 8; ++i) store(first.plus(i));
-  });
-  for (std::int64_t tile = tiles / 8 * 8; tile < tiles; ++tile) store({{}, tile});
+  repeat(tiles, store, 8);
 }
 
 void ElementMover::unpack(TileMemory& memory, VmemRegion packed, Index begin,
@@ -96,12 +103,7 @@ void ElementMover::unpack(TileMemory& memory, VmemRegion packed, Index begin,
     builder_.store(at(array.region, add(builder_, array.begin, multiply(builder_, tile, 8))),
                    value);
   };
-  const std::int64_t tiles = array.tiles();
-  repeat(tiles / 8, [&](Index group) {
-    const Index first = multiply(builder_, group, 8);
-    for (std::int64_t i = 0; i < 8; ++i) one(first.plus(i));
-  });
-  for (std::int64_t tile = tiles / 8 * 8; tile < tiles; ++tile) one({{}, tile});
+  repeat(array.tiles(), one, 8);
 }
 
 void ElementMover::pack(TileMemory& memory, const TileArray& array, VmemRegion packed,
@@ -112,19 +114,40 @@ void ElementMover::pack(TileMemory& memory, const TileArray& array, VmemRegion p
                       at(packed, add(builder_, begin, multiply(builder_, tile, 4))),
                       builder_.load(at(array.region, from)));
   };
-  const std::int64_t tiles = array.tiles();
-  repeat(tiles / 4, [&](Index group) {
-    const Index first = multiply(builder_, group, 4);
-    for (std::int64_t i = 0; i < 4; ++i) one(first.plus(i));
-  });
-  for (std::int64_t tile = tiles / 4 * 4; tile < tiles; ++tile) one({{}, tile});
+  repeat(array.tiles(), one, 4);
 }
 
 // Boxes.
 
-void ElementMover::move_box(const TileArray& source, const TileArray& target, const Box& box) {
+namespace {
+
+/// Dimensions above rows that fill whole tiles on both sides are rows, too.
+void merge_rows(TileArray& source, TileArray& target, Box& box) {
+  for (std::size_t rank = source.rank(); rank > 2; --rank) {
+    Box::Dimension& rows = box.dimensions[rank - 2];
+    const Box::Dimension& above = box.dimensions[rank - 3];
+    const std::int64_t extent = rows.extent;
+    const bool is_whole = rows.from == 0 && rows.to == 0 && rows.step == 1 && rows.spread == 1 &&
+                          extent == source.extents[rank - 2] &&
+                          extent == target.extents[rank - 2] && extent % 8 == 0;
+    if (!is_whole || above.step != 1 || above.spread != 1) return;
+    rows = {above.extent * extent, above.from * extent, 1, above.to * extent, 1};
+    const auto at = static_cast<std::ptrdiff_t>(rank - 3);
+    box.dimensions.erase(box.dimensions.begin() + at);
+    for (TileArray* array : {&source, &target}) {
+      array->extents[rank - 2] *= array->extents[rank - 3];
+      array->extents.erase(array->extents.begin() + at);
+    }
+  }
+}
+
+}  // namespace
+
+void ElementMover::move_box(TileArray source, TileArray target, Box box) {
+  TPU_CHECK(box.dimensions.size() == source.rank() && target.rank() == source.rank(),
+            "a box of another rank");
+  merge_rows(source, target, box);
   const std::size_t rank = source.rank();
-  TPU_CHECK(box.dimensions.size() == rank && target.rank() == rank, "a box of another rank");
   const Box::Dimension& rows = box.dimensions[rank - 2];
   const bool whole_tiles = rows.step == 1 && rows.spread == 1;
   std::vector<std::int64_t> counts;
@@ -215,7 +238,10 @@ void ElementMover::move_row_tiles(const TileArray& source, const TileArray& targ
   }
   const std::int64_t whole = end / 8 - tile;
   if (whole > 0) {
-    repeat(whole, [&](Index index) { one(index.plus(tile), 0xff); });
+    const std::int64_t across = ceil_divide<std::int64_t>(box.dimensions.back().extent, 128);
+    repeat(
+        whole, [&](Index index) { one(index.plus(tile), 0xff); },
+        std::max<std::int64_t>(1, kTilesAtOnce / across));
     tile += whole;
   }
   if (8 * tile < end) one({{}, tile}, sublanes_between(0, end - 8 * tile));
@@ -268,14 +294,11 @@ void ElementMover::move_lanes(const Box::Dimension& lanes, const Load& load, con
     ++tile;
   }
   const std::int64_t whole = end / 128 - tile;
-  if (whole > 0 && whole <= 4) {
+  if (whole <= kTilesAtOnce) {
     for (std::int64_t i = 0; i < whole; ++i) one({{}, tile + i}, 0, 128);
-  } else if (whole > 0) {
-    repeat(whole / 4, [&](Index index) {
-      const Index first = multiply(builder_, index, 4).plus(tile);
-      for (std::int64_t i = 0; i < 4; ++i) one(first.plus(i), 0, 128);
-    });
-    for (std::int64_t i = whole / 4 * 4; i < whole; ++i) one({{}, tile + i}, 0, 128);
+  } else {
+    repeat(
+        whole, [&](Index index) { one(index.plus(tile), 0, 128); }, kTilesAtOnce);
   }
   tile += std::max<std::int64_t>(0, whole);
   if (128 * tile < end) one({{}, tile}, 0, end - 128 * tile);

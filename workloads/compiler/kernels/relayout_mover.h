@@ -43,7 +43,7 @@ class ElementMover {
   void pack(TileMemory& memory, const TileArray& array, VmemRegion packed, Index begin);
 
   /// Copies a box; its dimensions are those of both arrays. Along the minor one steps are 1.
-  void move_box(const TileArray& source, const TileArray& target, const Box& box);
+  void move_box(TileArray source, TileArray target, Box box);
   /// Target dimension i is source dimension permutation[i].
   void transpose(const TileArray& source, const TileArray& target,
                  const std::vector<std::size_t>& permutation);
@@ -74,7 +74,8 @@ class ElementMover {
   Index row_of(const TileArray& array, const Position& position);
   /// VMEM row of the tile that is row tile `tile` of these majors.
   Index tile_of(const TileArray& array, const Position& majors, Index tile);
-  void repeat(std::int64_t count, const std::function<void(Index)>& body);
+  /// A loop; of a longer body, `at_once` of it are one piece of straight code.
+  void repeat(std::int64_t count, const std::function<void(Index)>& body, std::int64_t at_once = 1);
   void nest(const std::vector<std::int64_t>& counts, std::size_t level, Position& position,
             const std::function<void()>& body);
   void move_row_tiles(const TileArray& source, const TileArray& target, const Position& from,
