@@ -94,6 +94,21 @@ TEST(HloGrammar, AnAsyncStartNamedAfterItsOperationWrapsIt) {
   printed(module);
 }
 
+TEST(HloGrammar, CommentsAreBlanks) {
+  const Module module = read_hlo_text(
+      "m.hlo",
+      "HloModule m // of a test\nENTRY e {\n  a = f32[2] /*index=0*/ parameter(0) /**/\n"
+      "  ROOT t = (f32[2], /*index=1*/f32[2]) tuple(a, /*x=*/ a) // twice\n}\n");
+  EXPECT_EQ(module.entry_computation().instructions.size(), 2U);
+}
+
+TEST(HloGrammar, OldTextsHaveTheShapeBeforeALiteral) {
+  const Module module = read_hlo_text(
+      "m.hlo", "HloModule m\nENTRY e {\n  ROOT a = s32[2] constant(s32[2] {1, 2})\n}\n");
+  EXPECT_EQ(module.entry_computation().at(0).literal,
+            (std::vector<std::uint8_t>{1, 0, 0, 0, 2, 0, 0, 0}));
+}
+
 TEST(HloGrammar, LiteralsKeepTheirBits) {
   const std::string text = printed(entry_of(
       "  a = f32[3] constant({nan, -nan, nan(0x12345)})\n  b = c64[2] constant({(1, -2.5), (0, "

@@ -105,6 +105,51 @@ TEST(HloProto, IsFoundInsideTheMessagesAroundIt) {
   EXPECT_EQ(to_string(read_hlo("m.pb", bytes(1, wrapped))), to_string(read_hlo("m.pb", module())));
 }
 
+/// What only some instructions and modules have, beside the text of the same module.
+TEST(HloProto, RareFieldsAreThoseOfTheText) {
+  const std::string matrix = shape({2, 2});
+  std::string tuple = number(2, 13), operands, shardings;
+  for (int i = 0; i < 6; ++i) {
+    tuple += bytes(4, matrix);
+    operands += number(36, 2 + (i == 5));
+    shardings += bytes(5, number(1, 0));
+  }
+  const std::string products = bytes(1, varint(1)) + bytes(2, varint(0));
+  const std::string entry =
+      bytes(1, "main") + instruction("a", "parameter", 1, matrix, bytes(7, number(4, 0))) +
+      instruction(
+          "s", "triangular-solve", 2, matrix,
+          number(36, 1) + number(36, 1) + bytes(59, number(1, 1) + number(2, 1) + number(4, 2))) +
+      instruction("d", "dot", 3, matrix,
+                  number(36, 1) + number(36, 2) + bytes(30, products) +
+                      bytes(51, bytes(1, varint(2) + varint(0)) + number(2, 6))) +
+      instruction("e", "dot", 7, matrix,
+                  number(36, 1) + number(36, 2) + bytes(30, products) +
+                      bytes(51, bytes(1, varint(1) + varint(1)))) +
+      instruction("t", "tuple", 4, tuple, operands + bytes(40, number(1, 2) + shardings)) +
+      number(5, 6) + number(6, 4);
+  const std::string text =
+      R"(HloModule m, input_output_alias={ {5}: (0, {}, may-alias) }, entry_computation_layout={(f32[2,2]{1,0})->(f32[2,2]{1,0}, f32[2,2]{1,0}, f32[2,2]{1,0}, f32[2,2]{1,0}, f32[2,2]{1,0}, f32[2,2]{1,0})}, replica_count=2, num_partitions=4
+ENTRY main {
+  a = f32[2,2]{1,0} parameter(0)
+  s = f32[2,2]{1,0} triangular-solve(a, a), left_side=true, lower=true, transpose_a=TRANSPOSE
+  d = f32[2,2]{1,0} dot(a, s), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,default}, algorithm=dot_bf16_bf16_f32
+  e = f32[2,2]{1,0} dot(a, s), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={high,high}
+  ROOT t = (f32[2,2]{1,0}, f32[2,2]{1,0}, f32[2,2]{1,0}, f32[2,2]{1,0}, f32[2,2]{1,0}, /*index=5*/f32[2,2]{1,0}) tuple(s, s, s, s, s, d), sharding={{replicated}, {replicated}, {replicated}, {replicated}, {replicated}, /*index=5*/{replicated}}
+})";
+  const Module read =
+      read_hlo("m.pb", bytes(1, "m") + bytes(2, "main") + bytes(3, entry) + number(6, 6) +
+                           bytes(4, bytes(1, matrix) + bytes(2, tuple)) +
+                           bytes(8, bytes(1, bytes(1, varint(5)) + number(2, 0) + number(4, 1))) +
+                           bytes(15, number(1, 2) + number(2, 4)));
+  verify(read);
+  EXPECT_EQ(to_string(read), to_string(read_hlo("m.hlo", text)));
+  ASSERT_EQ(read.aliases.size(), 1U);
+  EXPECT_EQ(read.aliases[0].output_index, 5);
+  EXPECT_EQ(read.replicas, 8);
+  EXPECT_EQ(read.partitions, 4);
+}
+
 TEST(HloProto, TheScheduleOrdersTheInstructions) {
   const std::string sequence = bytes(1, varint(12) + varint(11) + varint(13));
   const Module read =
@@ -141,6 +186,14 @@ TEST(HloProto, ErrorsNameByteAndField) {
             std::string::npos);
   EXPECT_NE(error_of(bytes(1, "m") + number(6, 1)).find("an HloModuleProto with computations"),
             std::string::npos);
+}
+
+TEST(HloProto, NamesAreThoseOfTexts) {
+  const std::string entry = bytes(1, "main") + instruction("a b", "parameter", 1, shape({})) +
+                            number(5, 6) + number(6, 1);
+  const std::string error =
+      error_of(bytes(1, "m") + bytes(2, "main") + bytes(3, entry) + number(6, 6));
+  EXPECT_NE(error.find("name"), std::string::npos) << error;
 }
 
 TEST(HloProto, NeverCrashesOnTruncatedOrDamagedBytes) {

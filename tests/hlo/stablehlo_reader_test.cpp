@@ -212,6 +212,32 @@ TEST(StablehloReader, AttributesAreThoseOfHlo) {
       "dimensions={1,0}");
 }
 
+TEST(StablehloReader, AttributesOfWindowsPrecisionAndOrder) {
+  const auto has = [](const std::string& text, const std::string& what) {
+    EXPECT_NE(text.find(what), std::string::npos) << text;
+  };
+  has(hlo_of(
+          "%a: tensor<9x9xf32>, %z: tensor<f32>",
+          R"("stablehlo.reduce_window"(%a, %z) <{window_dimensions = array<i64: 2, 3>, window_strides = array<i64: 1, 2>, base_dilations = array<i64: 1, 2>, window_dilations = array<i64: 3, 1>, padding = dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>}> ({
+    ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+      %s = stablehlo.add %x, %y : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+    }) : (tensor<9x9xf32>, tensor<f32>))",
+          "7x10xf32"),
+      "window={size=2x3 stride=1x2 pad=0_1x2_3 lhs_dilate=1x2 rhs_dilate=3x1}");
+  for (const char* format : {"\"stablehlo.reduce_precision\"(%a) {exponent_bits = 5 : i32, "
+                             "mantissa_bits = 10 : i32} : (tensor<4xf32>)",
+                             "stablehlo.reduce_precision %a, format = e5m10 : (tensor<4xf32>)"}) {
+    has(hlo_of("%a: tensor<4xf32>", format, "4xf32"), "exponent_bits=5, mantissa_bits=10");
+  }
+  const std::string both = "%a: tensor<4xf32>, %b: tensor<4xf32>";
+  const std::string types = " : (tensor<4xf32>, tensor<4xf32>)";
+  has(hlo_of(both, "stablehlo.compare LT, %a, %b, TOTALORDER" + types, "4xi1"),
+      "direction=LT, type=TOTALORDER");
+  EXPECT_EQ(hlo_of(both, "stablehlo.compare GE, %a, %b, FLOAT" + types, "4xi1").find("type="),
+            std::string::npos);
+}
+
 TEST(StablehloReader, BarriersHoldOneValueOrATuple) {
   const auto read = [](const std::string& lines) {
     const Module module = read_stablehlo_text("m.mlir", main_of("%a: tensor<4xf32>", lines));

@@ -62,16 +62,21 @@ TEST(Assembler, LabelsNameBundlesBeforeAndAfter) {
 
 TEST(Assembler, SeveralKernelsHaveTheirOwnLabelsAndAnyName) {
   const auto kernels = assemble(
-      "kernel \"a b\\\"\\x01\"\nx:\n{ sbr.rel target = x }\nkernel <late-initialization>\nx:\n{}\n",
+      "kernel \"a b\\\"\\x1f\"\nx:\n{ sbr.rel target = x }\nkernel <late-initialization>\nx:\n{}\n",
       "f.tpu");
   ASSERT_EQ(kernels.size(), 2u);
-  EXPECT_EQ(kernels[0].name, "a b\"\x01");
+  EXPECT_EQ(kernels[0].name, "a b\"\x1f");
   EXPECT_EQ(kernels[1].name, "<late-initialization>");
   std::ostringstream out;
   print_kernels(out, kernels);
   const auto again = assemble(out.str(), "out");
   EXPECT_EQ(again.at(0).name, kernels[0].name);
   EXPECT_EQ(again.at(1).name, kernels[1].name);
+}
+
+/// The asterisk that opens a comment does not close it.
+TEST(Assembler, CommentsEndAtAnAsteriskAndASlashOfTheirOwn) {
+  EXPECT_EQ(assemble("kernel k /*/ { */\n{}\n", "f.tpu").at(0).bundles.size(), 1u);
 }
 
 TEST(Assembler, FloatsIntegersAndTheirBitsAreTheSameImmediates) {
@@ -130,6 +135,8 @@ TEST(Assembler, ErrorsNameThePlaceWhatWasExpectedAndWhatWasFound) {
             "f.tpu:2:18: expected a register %sN, found %v2");
   EXPECT_EQ(error_of(head + "{ %s1 = sadd.s32 %s32, 1 }"),
             "f.tpu:2:18: expected a register below 32, found \"%s32\"");
+  EXPECT_EQ(error_of(head + "{ %p1 = pmov %p16 }"),
+            "f.tpu:2:14: expected a register below 16, found \"%p16\"");
   EXPECT_EQ(error_of(head + "{ %s1 = sadd.s32 %q2, 1 }"),
             "f.tpu:2:18: expected a register (%s0, %v0, %p0, %vm0), found \"%q2\"");
   EXPECT_EQ(error_of(head + "{ %s1 = sadd.s32 %s2 }"), "f.tpu:2:22: expected \",\", found \"}\"");

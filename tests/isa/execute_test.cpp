@@ -273,6 +273,18 @@ TEST(Execute, LaneSequenceBroadcastAndSublaneRotation) {
   EXPECT_EQ(core.element(3, 7, 5), 5u);
 }
 
+/// Broadcast immediates are kept from bundle to bundle, but not forever.
+TEST(Execute, ManyVectorImmediatesKeepTheirValues) {
+  BundleRunner core;
+  for (int round = 0; round < 2; ++round) {
+    for (int value = 1; value <= 40; ++value) {
+      core.run("{ %v1 = vadd.s32 %v0, " + std::to_string(value) + " }{ %v0 = vadd.s32 0, 0 }");
+      core.run("{ %v1 = vadd.s32 %v0, " + std::to_string(value) + " }");
+      EXPECT_EQ(core.element(1, 3, 5), static_cast<std::uint32_t>(value));
+    }
+  }
+}
+
 TEST(Execute, ComparisonsGiveAMaskBitPerElement) {
   const char* orders[] = {"eq", "ne", "lt", "le", "gt", "ge"};
   BundleRunner core;

@@ -60,6 +60,12 @@ TEST(NameCheck, AReadUnderAnotherNameIsAFault) {
             "%s2 = smov %s1: expected name 10 in %s1, found no name");
 }
 
+TEST(NameCheck, NamesCountFromOne) {
+  EXPECT_EQ(run(named("{ %s1 = smov 1 }{ %s1 = smov 2 }{ %s2 = smov %s1 }",
+                      {writes(1), writes(2), reads(3, 1)})),
+            "%s2 = smov %s1: expected name 1 in %s1, found name 2");
+}
+
 TEST(NameCheck, ANameThatNothingDefinesMayBeRead) {
   EXPECT_EQ(run(named("{ %s1 = smov 1 }{ %s2 = smov %s1 }", {writes(10), reads(11, 99)})), "none");
 }

@@ -115,6 +115,7 @@ TEST(PackedRows, ATransposeDeliversSixteenRowsAPop) {
       "{ vxpose.xlu0.c.b16.start.end [1/1] %v3, 32 }{ %v4 = vpop.trf.xlu0 }"
       "{ %v5 = vpop.trf.xlu0 }{ %v6 = vunpack.c.h.bf16 %v5 }");
   EXPECT_EQ(core.number(6, 3, 14), value(14, 16 + 8 + 3));
+  for (int row = 0; row < 16; ++row) EXPECT_EQ(core.number(6, 0, row), value(row, 16 + 8)) << row;
   EXPECT_EQ(core.element(6, 3, 16), 0u);
 }
 

@@ -130,6 +130,9 @@ TEST(Topology, NeighboursInTheRingAreLinkedWhereASideIsEven) {
 }
 
 TEST(Topology, ARingIsAPartOfARowOrRowsOrPlanes) {
+  // Along rows, unless only columns are even in number.
+  EXPECT_EQ(slice({2, 2, 1}).ring(4), (std::vector<std::uint32_t>{0, 1, 3, 2}));
+  EXPECT_EQ(slice({2, 3, 1}).ring(6), (std::vector<std::uint32_t>{0, 2, 4, 5, 3, 1}));
   const Topology topology = slice({4, 4, 4});
   EXPECT_EQ(topology.ring(3), (std::vector<std::uint32_t>{0, 1, 2}));
   for (const std::uint32_t chips : {1u, 4u, 8u, 16u, 32u, 64u}) {
