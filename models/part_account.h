@@ -9,8 +9,8 @@ namespace tpu {
 
 /// Of a part that cores share or wait for (a channel of the HBM, a link, a stage of a host): its
 /// cycles by what it did, idle ones by their cause. Each is counted where it passes. Channels and
-/// DMAs count from where the account of their core begins, links from where the last of those that
-/// use them does, hosts, which work ahead of the steps, from the begin of the run.
+/// DMAs count from where the account of their core begins, links and hosts from where the last of
+/// those that use them does.
 struct PartAccount {
   std::string part;
   std::vector<std::pair<std::string, std::uint64_t>> cycles;

@@ -55,6 +55,8 @@ class HostPort : public virtual sc_core::sc_interface {
  public:
   virtual void take_infeed(std::uint32_t core, std::uint64_t granules, std::uint64_t token) = 0;
   virtual void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token) = 0;
+  /// The account of one of its cores, and of its own parts, begins now.
+  virtual void begin_account(std::uint64_t now) = 0;
 };
 
 }  // namespace tpu

@@ -122,7 +122,7 @@ constexpr Row kColumns[] = {
     {"parts:part", "", "part beside the cores"},
     {"parts:activity", "", "what it does; idle: nothing, and why"},
     {"parts:cycles", "cycles",
-     "that it does so, in the counted steps; of hosts in the whole run, of a channel of the HBM: "
+     "that it does so, in the counted steps; of a channel of the HBM: "
      "its clocks"},
     {"channel", "", "number of the channel among those of the core"},
     {"hbm_channels:bytes", "bytes", "that passed the channel from then to its next row"},

@@ -117,9 +117,47 @@ double vector_alu_share(const OpEvent& op) {
   return share(static_cast<double>(op.vector_alu_ops) / 2, op);
 }
 
-std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins) {
-  std::vector<Quantity> even, greedy;
-  const CoreResult& core = *events.result;
+namespace {
+
+/// Whether two cores did the same in the steps that count, as those that are simulated as one do.
+bool did_the_same(const CoreResult& a, const CoreResult& b) {
+  const auto is_same_step = [](const StepSpan& x, const StepSpan& y) {
+    return x.begin == y.begin && x.end == y.end;
+  };
+  return a.total.hbm_read_bytes == b.total.hbm_read_bytes &&
+         a.total.hbm_write_bytes == b.total.hbm_write_bytes && a.steps.size() == b.steps.size() &&
+         std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), is_same_step);
+}
+
+/// What passed the channels of a core, each stretch of each by itself.
+std::vector<Quantity> through_channels(const RunRecord& record, std::uint32_t core) {
+  std::vector<Quantity> all;
+  for (const PartAccount& part : record.result.parts) {
+    if (part.core != core) continue;
+    for (std::size_t i = 0; i < part.moved.size(); ++i) {
+      const bool is_last = i + 1 == part.moved.size();
+      all.push_back({part.moved[i].begin_cycle,
+                     is_last ? record.result.cycles : part.moved[i + 1].begin_cycle,
+                     static_cast<double>(part.moved[i].bytes)});
+    }
+  }
+  return all;
+}
+
+/// The same of a core whose channels were counted, or else of another that did what it did.
+std::vector<Quantity> through_channels(const RunRecord& record, const CoreEvents& events) {
+  std::vector<Quantity> all = through_channels(record, events.number);
+  for (std::size_t c = 0; c < record.result.cores.size() && all.empty(); ++c) {
+    if (did_the_same(*events.result, record.result.cores[c])) {
+      all = through_channels(record, record.core_numbers[c]);
+    }
+  }
+  return all;
+}
+
+/// What DMAs read and wrote, `even` what came from elsewhere at its pace.
+void through_dmas(const RunRecord& record, const CoreResult& core, std::vector<Quantity>& even,
+                  std::vector<Quantity>& greedy) {
   for (const DmaEvent& dma : record.events.dmas) {
     std::uint64_t sides = 0;
     if (dma.source == isa::MemorySpace::kHbm && dma.source_chip == core.chip &&
@@ -134,6 +172,13 @@ std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events,
     const bool paced = is_of_host(dma) || is_remote(dma);
     (paced ? even : greedy).push_back({dma.begin, dma.end, static_cast<double>(dma.bytes * sides)});
   }
+}
+
+}  // namespace
+
+std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins) {
+  std::vector<Quantity> greedy, even = through_channels(record, events);
+  if (even.empty()) through_dmas(record, *events.result, even, greedy);
   const double per_cycle = record.params.core_hbm_bytes_per_s() / (record.params.clock_mhz * 1e6);
   return binned_within(even, greedy, record.result.cycles, bins, per_cycle);
 }

@@ -40,10 +40,11 @@ std::vector<std::vector<Span>> op_lanes(const CoreEvents& events);
 double mxu_share(const OpEvent& op, std::size_t mxu);
 double vector_alu_share(const OpEvent& op);
 
-/// Bytes of a core's half of the HBM in `bins` equal parts of the run: what DMAs read and write,
-/// never more in a part than the pins move, all of it together what the DMAs moved. When within its
-/// time a DMA moves its bytes is not recorded: local ones are taken to go as early as the pins let
-/// them, the one that ends first before others; those of the host and of other cores evenly.
+/// Bytes of a core's half of the HBM in `bins` equal parts of the run, never more in a part than
+/// the pins move: what passed its channels, as they counted it. Of cores that are simulated as one,
+/// the one has channels, and stands for the others. A record without them (a kernel's model of the
+/// HBM in a test, an old file) has the DMAs' bytes: local ones are taken to go as early as the pins
+/// let them, the one that ends first before others; those of the host and of other cores evenly.
 std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins);
 
 }  // namespace tpu::traces

@@ -40,8 +40,9 @@ std::vector<double> binned(const std::vector<Quantity>& quantities, std::uint64_
     const double rate = each.amount / (end - begin);
     for (std::size_t bin = bin_at(begin); bin < bins; ++bin) {
       const double from = std::max(begin, static_cast<double>(bin) * width);
+      if (from >= end) break;
       const double to = std::min(end, static_cast<double>(bin + 1) * width);
-      if (to <= from) break;
+      if (to <= from) continue;  // A begin at an edge of parts, rounded to the one before.
       sums[bin] += rate * (to - from);
     }
   }

@@ -194,6 +194,7 @@ void Core::begin_account(std::uint64_t now) {
   dma_->begin_account(now);
   out_hbm->begin_account(now);
   out_ici->begin_account(now);
+  out_host->begin_account(now);
 }
 
 void Core::catch_up(std::uint64_t now) {

@@ -22,6 +22,9 @@ class FoldedHosts : public TimedModule, public HostPort {
   /// The representative of a class.
   void connect(std::uint32_t of_class, HostClient* client) { clients_[of_class] = client; }
 
+  void begin_account(std::uint64_t now) override {
+    for (const std::unique_ptr<Host>& host : hosts_) host->begin_account(now);
+  }
   void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
     for (std::size_t h = 0; h < hosts_.size(); ++h) {
       hosts_[h]->add_accounts("host " + std::to_string(h), end, accounts);

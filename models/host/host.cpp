@@ -25,6 +25,7 @@ Host::Host(const sc_core::sc_module_name& name, RunClock& clock, const MachinePa
 }
 
 void Host::take_infeed(std::uint32_t core, std::uint64_t granules, std::uint64_t token) {
+  pipeline_.settle(now());
   pipeline_.request(index_.at(core), granules, token);
   wake_soon();
 }

@@ -22,6 +22,7 @@ class Host : public TimedModule, public HostPort {
 
   void connect(std::uint32_t core, HostClient* client) { clients_[index_.at(core)] = client; }
 
+  void begin_account(std::uint64_t now) override { pipeline_.begin_account(now); }
   /// `host`: its name.
   void add_accounts(const std::string& host, std::uint64_t end,
                     std::vector<PartAccount>& accounts) const {

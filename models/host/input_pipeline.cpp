@@ -61,7 +61,7 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
   queues_.assign(cores_.size(), InfeedQueue(params.host.infeed_queue_batches, granules));
   std::uint32_t chips = 0;
   for (const Fed& core : cores_) chips = std::max(chips, core.chip + 1);
-  const Link link(std::uint64_t{params.host.pcie_gb_per_s} * 1000, params.clock_mhz);
+  const HostWire link(std::uint64_t{params.host.pcie_gb_per_s} * 1000, params.clock_mhz);
   down_.assign(chips, link);
   up_.assign(chips, link);
   if (params.host.network_mb_per_s > 0) {
@@ -90,6 +90,20 @@ void InputPipeline::add_accounts(const std::string& host, std::uint64_t end,
   }
   if (network_) accounts.push_back(network_->account("network of " + host, end, kBatchCauses));
   if (loader_) loader_->add_accounts(host, end, accounts);
+}
+
+void InputPipeline::settle(std::uint64_t now) {
+  for (HostWire& link : down_) link.settle(now);
+  for (HostWire& link : up_) link.settle(now);
+  if (network_) network_->settle(now);
+  if (loader_) loader_->settle(now);
+}
+
+void InputPipeline::begin_account(std::uint64_t now) {
+  for (HostWire& link : down_) link.begin_account(now);
+  for (HostWire& link : up_) link.begin_account(now);
+  if (network_) network_->begin_account(now);
+  if (loader_) loader_->begin_account(now);
 }
 
 /// When the next batch is ready of which the work may begin now.
@@ -154,7 +168,7 @@ void InputPipeline::request(std::uint32_t core, std::uint64_t granules, std::uin
 
 void InputPipeline::send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token,
                                  std::uint64_t now) {
-  const Link::Passage passage = up_[cores_[core].chip].pass(now, bytes);
+  const HostWire::Passage passage = up_[cores_[core].chip].pass(now, bytes);
   arrivals_.push({passage.end + pcie_latency_, order_++, true, core, token});
 }
 

@@ -50,6 +50,10 @@ class InputPipeline {
 
   InputPipeline(const MachineParams& params, const Workload& workload, std::vector<Fed> cores);
 
+  /// A core asks for something now: no run ends before.
+  void settle(std::uint64_t now);
+  /// The accounts of its parts begin now, with that of a core.
+  void begin_account(std::uint64_t now);
   /// Adds the accounts of PCIe, of the network and of the loader's stages. `host`: its name.
   void add_accounts(const std::string& host, std::uint64_t end,
                     std::vector<PartAccount>& accounts) const;
@@ -91,9 +95,9 @@ class InputPipeline {
   std::uint64_t pcie_latency_;
   std::vector<Fed> cores_;
   std::vector<InfeedQueue> queues_;
-  std::optional<Link> network_;  ///< From the user's VM to the host of the chips.
-  std::vector<Link> down_;
-  std::vector<Link> up_;
+  std::optional<HostWire> network_;  ///< From the user's VM to the host of the chips.
+  std::vector<HostWire> down_;
+  std::vector<HostWire> up_;
   std::priority_queue<Arrival> arrivals_;
   std::uint64_t order_ = 0;
 };

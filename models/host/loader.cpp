@@ -41,9 +41,9 @@ Read read_of(const MachineParams& params, std::uint64_t prepared_bytes) {
           host.storage_parallel_reads};
 }
 
-Link link_of(double bytes_per_s, const MachineParams& params) {
-  return Link(static_cast<std::uint64_t>(std::max(1.0, bytes_per_s / 1000)),
-              std::uint64_t{params.clock_mhz} * 1000);
+HostWire wire_of(double bytes_per_s, const MachineParams& params) {
+  return HostWire(static_cast<std::uint64_t>(std::max(1.0, bytes_per_s / 1000)),
+                  std::uint64_t{params.clock_mhz} * 1000);
 }
 
 void check_ram(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes) {
@@ -103,8 +103,8 @@ Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_
     : examples_(examples),
       thread_cycles_(cycles_of(thread_seconds(params), params)),
       batch_bytes_(bytes),
-      storage_(link_of(read_of(params, bytes).bytes_per_s, params)),
-      copies_(link_of(params.host.copy_mb_per_s * kMega, params)) {
+      storage_(wire_of(read_of(params, bytes).bytes_per_s, params)),
+      copies_(wire_of(params.host.copy_mb_per_s * kMega, params)) {
   check_ram(params, examples, bytes);
   const Read from = read_of(params, bytes);
   read_bytes_ = from.bytes;
@@ -123,16 +123,20 @@ void Loader::add_accounts(const std::string& host, std::uint64_t end,
                                      {"idle: not asked", "idle: example not ready", nullptr}));
   std::vector<std::uint64_t> free;
   for (Free threads = threads_; !threads.empty(); threads.pop()) free.push_back(threads.top());
-  end = std::max(end, free.back());
-  std::uint64_t not_asked = threads_not_asked_;
-  for (const std::uint64_t since : free) not_asked += end - since;
-  TPU_CHECK(threads_busy_ + not_asked + threads_read_ == end * free.size(),
-            "threads of " << host << ": " << end << " cycles of " << free.size() << ", "
-                          << threads_busy_ << " busy and " << not_asked + threads_read_ << " idle");
-  accounts.push_back({"threads of " + host,
-                      {{"busy", threads_busy_},
-                       {"idle: not asked", not_asked},
-                       {"idle: example is read", threads_read_}}});
+  accounts.push_back(threads_account_.end("threads of " + host, end, free,
+                                          {"idle: not asked", "idle: example is read", nullptr}));
+}
+
+void Loader::settle(std::uint64_t now) {
+  storage_.settle(now);
+  copies_.settle(now);
+  threads_account_.settle(now);
+}
+
+void Loader::begin_account(std::uint64_t now) {
+  storage_.begin_account(now);
+  copies_.begin_account(now);
+  threads_account_.begin(now, now);
 }
 
 /// The next example: the latency of its request, then its bytes behind those of the others.
@@ -150,10 +154,10 @@ std::uint64_t Loader::make(std::uint64_t now) {
   for (std::uint64_t i = 0; i < examples_; ++i) {
     const std::uint64_t begin = std::max(read(now), threads_.top());
     const std::uint64_t prepared = begin + thread_cycles_;
-    threads_busy_ += thread_cycles_;
     const std::uint64_t asked = std::clamp(now, threads_.top(), begin);
-    threads_not_asked_ += asked - threads_.top();
-    threads_read_ += begin - asked;
+    threads_account_.idle(0, threads_.top(), asked);
+    threads_account_.idle(1, asked, begin);
+    threads_account_.pass(begin, prepared);
     threads_.pop();
     threads_.push(prepared);
     ready = copies_.pass(std::max(prepared, now), batch_bytes_, now).end;

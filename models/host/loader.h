@@ -4,10 +4,14 @@
 #include <queue>
 #include <vector>
 
+#include "models/host/stage_account.h"
 #include "models/network/link.h"
 #include "models/params.h"
 
 namespace tpu {
+
+/// A wire of a host: a direction of PCIe, a network, the bandwidth of a disk.
+using HostWire = Wire<StageAccount>;
 
 /// The input pipeline of a host, example by example: read from storage, decode, augment, put into
 /// the batch. Reads run side by side, as many as the storage allows, each with its latency, and
@@ -23,7 +27,11 @@ class Loader {
   /// `examples` of a batch of all cores of the host, of `bytes` each where they enter the batch.
   Loader(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes);
 
-  /// Adds the accounts of its stages up to `end`, or as far ahead of it as they have worked.
+  /// No run ends before now.
+  void settle(std::uint64_t now);
+  /// The accounts of its stages begin now.
+  void begin_account(std::uint64_t now);
+  /// Adds the accounts of its stages up to `end`.
   void add_accounts(const std::string& host, std::uint64_t end,
                     std::vector<PartAccount>& accounts) const;
 
@@ -41,13 +49,12 @@ class Loader {
   std::uint64_t latency_cycles_ = 0;
   std::uint64_t thread_cycles_ = 0;  ///< Decoding and augmenting.
   std::uint64_t batch_bytes_ = 0;
-  Link storage_;
-  Link copies_;
+  HostWire storage_;
+  HostWire copies_;
   using Free = std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>>;
-  Free reads_;    ///< When each of the reads side by side is done.
-  Free threads_;  ///< When each thread is free.
-  std::uint64_t threads_busy_ = 0, threads_not_asked_ = 0,
-                threads_read_ = 0;  ///< Of all of them, up to then.
+  Free reads_;                    ///< When each of the reads side by side is done.
+  Free threads_;                  ///< When each thread is free.
+  StageAccount threads_account_;  ///< Of all of them.
 };
 
 /// The stage that the host's threads work in.

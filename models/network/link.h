@@ -15,10 +15,11 @@ namespace tpu {
 /// it counts in fractions of a core cycle of which a byte takes a whole number. Latency is the
 /// business of whoever holds the link. Its account counts the bytes that pass and the gaps between
 /// them apart from each other.
-class Link {
+template <class Account>
+class Wire {
  public:
   /// The rate in bytes per core cycle is `bytes / cycles`.
-  Link(std::uint64_t bytes, std::uint64_t cycles) {
+  Wire(std::uint64_t bytes, std::uint64_t cycles) {
     TPU_CHECK(bytes > 0 && cycles > 0, "link of " << bytes << " B in " << cycles << " cycles");
     const std::uint64_t divisor = std::gcd(bytes, cycles);
     ticks_per_cycle_ = bytes / divisor;
@@ -36,51 +37,49 @@ class Link {
   Passage pass(std::uint64_t now, std::uint64_t bytes, std::uint64_t asked = kAtOnce,
                std::size_t before = 0) {
     if (now > free_cycle_) {
-      const std::uint64_t free = ticks();
-      const std::uint64_t end = now * ticks_per_cycle_;
-      const std::uint64_t split =
-          std::clamp(std::min(asked, now) * ticks_per_cycle_, free, std::max(free, end));
-      account_.idle(before, split - free);
-      account_.idle(1 - before, end - split);
+      const std::uint64_t split = std::min(asked, now);
+      const std::uint64_t at = split > free_cycle_ ? instant(split) : free_instant();
+      account_.idle(before, free_instant(), at);
+      account_.idle(1 - before, at, instant(now));
       free_cycle_ = now;
       free_ticks_ = 0;
     }
     const std::uint64_t begin = free_cycle_;
+    const std::uint64_t first_byte = free_instant();
     free_ticks_ += bytes * ticks_per_byte_;
-    account_.pass(bytes * ticks_per_byte_);
     free_cycle_ += free_ticks_ / ticks_per_cycle_;
     free_ticks_ %= ticks_per_cycle_;
+    account_.pass(first_byte, free_instant());
     return {begin, free_at()};
   }
   /// First cycle at which the wire is free again.
   std::uint64_t free_at() const { return free_cycle_ + (free_ticks_ > 0 ? 1 : 0); }
-  /// The account begins now: no message that has passed arrived later.
-  void begin_account(std::uint64_t now) {
-    const std::uint64_t begin = now * ticks_per_cycle_;
-    if (ticks() < begin) {
-      free_cycle_ = now;
-      free_ticks_ = 0;
-    }
-    account_.begin(begin, ticks());
-  }
-  /// Cycles up to `end`, or up to the end of the last message where that comes later.
+  void begin_account(std::uint64_t now) { account_.begin(instant(now), free_instant()); }
+  /// No run ends before now: what is over can be counted.
+  void settle(std::uint64_t now) { account_.settle(instant(now)); }
+  /// Cycles up to `end`; of a LinkAccount up to the end of the last message where that comes later.
   PartAccount account(const std::string& part, std::uint64_t end,
                       const LinkAccount::Causes& causes = {"idle: not asked", "idle: on its way",
                                                            nullptr}) const {
-    return account_.end(part, std::max(end, free_at()) * ticks_per_cycle_, ticks(),
-                        ticks_per_cycle_, causes);
+    return account_.end(part, {instant(end), instant(free_at()), free_instant()}, ticks_per_cycle_,
+                        causes);
   }
 
  private:
   static constexpr std::uint64_t kAtOnce = ~std::uint64_t{0};
 
-  std::uint64_t ticks() const { return free_cycle_ * ticks_per_cycle_ + free_ticks_; }
+  std::uint64_t instant(std::uint64_t cycle, std::uint64_t ticks = 0) const {
+    return Account::instant(cycle, ticks, ticks_per_cycle_);
+  }
+  std::uint64_t free_instant() const { return instant(free_cycle_, free_ticks_); }
 
   std::uint64_t ticks_per_cycle_ = 1;
   std::uint64_t ticks_per_byte_ = 1;
   std::uint64_t free_cycle_ = 0;  ///< The wire is free from free_ticks_ behind this cycle on.
   std::uint64_t free_ticks_ = 0;  ///< Less than a cycle.
-  LinkAccount account_;
+  Account account_;
 };
+
+using Link = Wire<LinkAccount>;
 
 }  // namespace tpu

@@ -19,26 +19,44 @@ class LinkAccount {
   static constexpr std::size_t kCauses = 3;
   using Causes = std::array<const char*, kCauses>;
 
-  void pass(std::uint64_t ticks) { busy_ += ticks; }
-  void idle(std::size_t cause, std::uint64_t ticks) { idle_[cause] += ticks; }
+  static std::uint64_t instant(std::uint64_t cycle, std::uint64_t ticks,
+                               std::uint64_t ticks_per_cycle) {
+    return cycle * ticks_per_cycle + ticks;
+  }
+  void pass(std::uint64_t from, std::uint64_t to) { busy_ += counted(from, to); }
+  void idle(std::size_t cause, std::uint64_t from, std::uint64_t to) {
+    idle_[cause] += counted(from, to);
+  }
 
   /// The account begins at a tick up to which all is counted, and the wire is taken until `free`.
   void begin(std::uint64_t tick, std::uint64_t free) {
     begin_ = tick;
-    busy_ = free > tick ? free - tick : 0;
+    busy_ = is_before(tick, free) ? free - tick : 0;
     idle_ = {};
   }
-  /// Up to a tick, or where the wire is free again, if that comes later; without a message from
-  /// `free` on. In whole cycles, which add up.
-  PartAccount end(const std::string& part, std::uint64_t tick, std::uint64_t free,
-                  std::uint64_t ticks_per_cycle, const Causes& causes) const {
-    tick = std::max(tick, free);
+  /// Where an account ends: the end of the run, the first cycle in which the wire is free again,
+  /// and the very tick.
+  struct End {
+    std::uint64_t run = 0, free_cycle = 0, free = 0;
+  };
+  /// Up to the end of the run, or of the last message if that comes later. In whole cycles, which
+  /// add up.
+  PartAccount end(const std::string& part, const End& at, std::uint64_t ticks_per_cycle,
+                  const Causes& causes) const {
+    const std::uint64_t tick = is_before(at.run, at.free_cycle) ? at.free_cycle : at.run;
     std::array<std::uint64_t, kCauses> idle = idle_;
-    idle[0] += tick - std::max(free, begin_);
+    idle[0] += counted(at.free, tick);
     std::uint64_t all = busy_;
     for (const std::uint64_t ticks : idle) all += ticks;
     TPU_CHECK(all == tick - begin_, part << ": of " << tick - begin_ << " ticks, " << busy_
                                          << " busy and " << all - busy_ << " idle");
+    return in_cycles(part, busy_, idle, ticks_per_cycle, causes);
+  }
+
+  /// Ticks as whole cycles, which add up as they do.
+  static PartAccount in_cycles(const std::string& part, std::uint64_t busy,
+                               const std::array<std::uint64_t, kCauses>& idle,
+                               std::uint64_t ticks_per_cycle, const Causes& causes) {
     PartAccount account;
     account.part = part;
     std::uint64_t ticks = 0, cycles = 0;
@@ -47,7 +65,7 @@ class LinkAccount {
       account.cycles.emplace_back(activity, ticks / ticks_per_cycle - cycles);
       cycles = ticks / ticks_per_cycle;
     };
-    add("busy", busy_);
+    add("busy", busy);
     for (std::size_t c = 0; c < kCauses; ++c) {
       if (causes[c] != nullptr) add(causes[c], idle[c]);
     }
@@ -55,6 +73,15 @@ class LinkAccount {
   }
 
  private:
+  /// Ticks of weeks are more than a counter holds: they begin anew at 0.
+  static bool is_before(std::uint64_t a, std::uint64_t b) {
+    return static_cast<std::int64_t>(a - b) < 0;
+  }
+  std::uint64_t counted(std::uint64_t from, std::uint64_t to) const {
+    if (is_before(from, begin_)) from = begin_;
+    return is_before(from, to) ? to - from : 0;
+  }
+
   std::uint64_t begin_ = 0;
   std::uint64_t busy_ = 0;
   std::array<std::uint64_t, kCauses> idle_{};

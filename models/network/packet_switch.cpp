@@ -194,10 +194,10 @@ void PacketSwitch::count(Port& port, const IciPacket& packet, Instant now) const
   const std::uint64_t free = ticks(port.free), begin = ticks(now);
   const std::uint64_t here = std::clamp(ticks(packet.here), free, std::max(free, begin));
   const std::uint64_t asked = std::clamp(packet.message.sent * ticks_per_cycle_, free, here);
-  port.account.idle(0, asked - free);
-  port.account.idle(1, here - asked);
-  port.account.idle(2, begin - here);
-  port.account.pass(packet.bytes * ticks_per_byte_);
+  port.account.idle(0, free, asked);
+  port.account.idle(1, asked, here);
+  port.account.idle(2, here, begin);
+  port.account.pass(begin, begin + packet.bytes * ticks_per_byte_);
 }
 
 void PacketSwitch::begin_account(std::uint64_t now) {
@@ -216,8 +216,9 @@ void PacketSwitch::add_accounts(std::uint64_t end, std::vector<PartAccount>& acc
     const std::string name =
         is_link ? link_name(chip_, output) : way_name(std::size_t{chip_} * cores_ + core);
     const Port& port = ports_[output];
-    accounts.push_back(port.account.end(name, std::max(end, port.free.ceil()) * ticks_per_cycle_,
-                                        ticks(port.free), ticks_per_cycle_, causes));
+    const LinkAccount::End at{end * ticks_per_cycle_, port.free.ceil() * ticks_per_cycle_,
+                              ticks(port.free)};
+    accounts.push_back(port.account.end(name, at, ticks_per_cycle_, causes));
   }
 }
 

@@ -26,26 +26,25 @@ std::vector<std::string> together(std::vector<std::string> a, const std::vector<
   return a;
 }
 
+/// Whether a workload of the zoo has an option.
+bool has_option(const std::string& workload, std::string_view option) {
+  for (const frontend::WorkloadInfo& info : frontend::workload_list()) {
+    if (info.name != workload) continue;
+    return std::find(info.options.begin(), info.options.end(), option) != info.options.end();
+  }
+  return false;
+}
+
 /// The batch that fills the lanes: where the examples of a core lie along them, padding costs as
 /// much as examples do.
 void ask_for_full_lanes(const Arguments& arguments, const traces::RunRecord& record,
                         std::vector<WhatIfQuestion>& questions) {
   const std::uint64_t a_core = record.examples_per_core;
-  if (!frontend::is_workload(arguments.input) || a_core == 0 || a_core % kLanes == 0) return;
+  if (!has_option(arguments.input, "batch") || a_core == 0 || a_core % kLanes == 0) return;
   const std::uint64_t full = round_up(a_core, kLanes);
   questions.push_back({"batch " + std::to_string(full) + " a core",
                        {},
                        static_cast<std::int64_t>(full * record.core_numbers.size())});
-}
-
-/// Whether a workload of the zoo has layers whose features are chosen one by one.
-bool can_fill_lanes(const std::string& workload) {
-  for (const frontend::WorkloadInfo& info : frontend::workload_list()) {
-    if (info.name != workload) continue;
-    return std::find(info.options.begin(), info.options.end(), "feature_multiple") !=
-           info.options.end();
-  }
-  return false;
 }
 
 /// Layers as wide as their padding. Where nothing is padded there is nothing to ask.
@@ -57,12 +56,12 @@ void ask_for_no_padding(const Arguments& arguments, const traces::RunRecord& rec
   const bool padded = std::any_of(record.ops.begin(), record.ops.end(), is_padded);
   WhatIfQuestion question;
   question.name = "no padding";
-  if (can_fill_lanes(arguments.input)) {
+  if (has_option(arguments.input, "feature_multiple")) {
     if (!padded || arguments.workload.feature_multiple) return;
     question.feature_multiple = kLanes;
   } else if (frontend::is_workload(arguments.input)) {
     if (!padded) return;
-    question.problem = "widths of " + arguments.input + " depend on each other: --width, --heads";
+    question.problem = "layers of " + arguments.input + " cannot be widened one by one: --width";
   } else {
     question.problem =
         "the shapes of this program are fixed; its report has the padding of each "

@@ -9,6 +9,7 @@
 #include "sim/report/comparison_table.h"
 #include "sim/report/critical_path_report.h"
 #include "sim/report/energy.h"
+#include "sim/report/part_accounts.h"
 #include "sim/report/report_page.h"
 #include "sim/report/what_if_report.h"
 #include "traces/buffer_lifetimes.h"
@@ -180,6 +181,7 @@ Json run_data(const traces::RunRecord& record, const Summary& summary) {
       {"mesh", {record.params.ici.mesh_x, record.params.ici.mesh_y, record.params.ici.mesh_z}},
       {"links", links_data(record)},
       {"host_stages", host_data(record)},
+      {"parts", parts_json(record.result.parts)},
       {"energy", energy_data(record)},
       {"notes", record.result.notes}};
   if (!record.what_if.empty()) run["what_if"] = what_if_json(record, summary);

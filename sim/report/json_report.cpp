@@ -7,6 +7,7 @@
 #include "sim/report/critical_path_report.h"
 #include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
+#include "sim/report/part_accounts.h"
 #include "sim/report/training_report.h"
 #include "sim/report/what_if_report.h"
 
@@ -307,6 +308,7 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["causes"] = causes_json(record, summary);
   json["sequencer"] = sequencer_json(summary.sequencer);
   json["units"] = units_json(summary.units);
+  json["parts"] = parts_json(record.result.parts);
   json["roofline"] = {{"compute_ms", summary.roofline.compute_ms},
                       {"memory_ms", summary.roofline.memory_ms},
                       {"moved_memory_ms", moved_bytes_ms(record.params, summary)},

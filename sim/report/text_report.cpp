@@ -12,6 +12,7 @@
 #include "sim/report/critical_path_report.h"
 #include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
+#include "sim/report/part_accounts.h"
 #include "sim/report/training_report.h"
 #include "sim/report/what_if_report.h"
 
@@ -412,6 +413,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   out << what_if_text(record, summary);
   print_breakdown(out, summary, style);
   print_units(out, summary);
+  out << parts_text(record.result.parts);
   print_ops(out, record, summary, style);
   out << all_reduces_text(record, summary);
   print_estimates(out, record, summary, style);

@@ -493,7 +493,7 @@ TEST(Zoo, FeaturesFillTheLanesWhereAsked) {
     // Classes, inputs and their gradients stay as they are.
     EXPECT_LE(most_narrow(options_of(given)), 3) << info.name;
   }
-  EXPECT_EQ(asked, 5);
+  EXPECT_EQ(asked, 10);
 }
 
 TEST(Zoo, ErrorsSayWhatIsAllowed) {

@@ -17,7 +17,9 @@ namespace tpu::report::json_keys_test {
 namespace {
 
 /// Objects whose keys are names out of configurations and runs.
-bool has_names(const std::string& key) { return key == "parameters" || key == "waited_for"; }
+bool has_names(const std::string& key) {
+  return key == "parameters" || key == "waited_for" || key == "others";
+}
 
 void collect(const Json& json, std::set<std::string>& keys) {
   if (json.is_array()) {

@@ -51,6 +51,17 @@ std::string report_of(const traces::RunRecord& record) {
   return text_report(record, summarize(record), {}, kStyle);
 }
 
+TEST(Tables, PartsOfAKindStandTogetherWithTheRestOfTheirTime) {
+  traces::RunRecord record = test::synthetic_record();
+  record.result.parts.push_back(
+      {"PCIe of host 0, chip 3, up", {{"busy", 0}, {"idle: not asked", 2200}}});
+  const auto table = table_of(report_of(record), "Beside the cores");
+  ASSERT_EQ(table.size(), 3u);  // PCIe did nothing.
+  for (const char* head : {"number", "busy", "busiest"}) expect_under(table[1], table[0], head);
+  EXPECT_EQ(table[1].substr(0, 51), "  HBM channels          1  36.4 %   36.4 %   idle: ");
+  EXPECT_EQ(table[2], "  ICI links             2   4.5 %    9.1 %   idle: not asked 95.5 %");
+}
+
 TEST(Tables, FiguresOfUnitsStandUnderTheirHeads) {
   const auto table = table_of(report_of(test::synthetic_record()), "Units ");
   ASSERT_EQ(table.size(), 9u);

@@ -195,7 +195,34 @@ TEST_F(PerfettoTest, CountersAreSharesOfTheMxusAndBytesOfTheHbm) {
   EXPECT_NEAR(value_at(hbm, 850), 0, 1e-9);
   // The one from VMEM to VMEM does not touch the HBM.
   EXPECT_NEAR(value_at(hbm, 930), 0, 1e-9);
-  EXPECT_NEAR(value_at(counters["HBM GB/s of core 1"], 650), 0, 1e-9);
+  // What passed the channels of core 1 is known: 9,400 bytes in 1,100 cycles, then 4,700.
+  EXPECT_NEAR(value_at(counters["HBM GB/s of core 1"], 650), 9400 / 1100.0 * 0.94, 1e-9);
+  EXPECT_NEAR(value_at(counters["HBM GB/s of core 1"], 1650), 4700 / 1100.0 * 0.94, 1e-9);
+}
+
+/// A stretch of a few clocks, rounded to cycles, may look faster than the pins.
+TEST_F(PerfettoTest, TheHbmMovesWhatPassedItsChannelsAndNeverMoreThanItsPins) {
+  RunRecord record = test::synthetic_record_with_events();
+  std::vector<PartAccount::Moved>& moved = record.result.parts[0].moved;
+  moved = {{0, 0}, {100, 600}, {101, 400}, {102, 0}, {200, 5000}, {220, 0}};
+  // A core that did what core 1 did is simulated as it, and has its channels.
+  record.result.cores.push_back(record.result.cores[1]);
+  record.core_numbers.push_back(2);
+  for (const std::size_t core : {1, 2}) {
+    for (const std::size_t bins : {1, 22, 2200}) {
+      const std::vector<double> bytes = hbm_bytes(record, core_events(record, core), bins);
+      double sum = 0;
+      for (const double part : bytes) {
+        sum += part;
+        EXPECT_LE(part, 460.8e9 / 940e6 * 2200 / static_cast<double>(bins) + 1e-6);
+      }
+      EXPECT_NEAR(sum, 6000, 1e-6) << bins;
+      if (bins == 22) {
+        EXPECT_NEAR(bytes[1], 1000, 1e-6);
+        EXPECT_NEAR(bytes[2], 5000, 1e-6);
+      }
+    }
+  }
 }
 
 /// A core has 460.8 GB/s at the pins: 490.2 bytes a cycle of 940 MHz. DMAs overlap, and would make

@@ -76,6 +76,13 @@ double sum_of(const std::vector<double>& parts) {
 
 /// Two amounts that together need the whole of [0, 20) at one a cycle; the one that ends first goes
 /// first.
+TEST(Binned, NothingIsLostThatBeginsAtAnEdgeOfParts) {
+  for (std::uint64_t begin = 0; begin < 2200; begin += 11) {
+    const std::vector<double> sums = binned({{begin, 2200, 1}}, 2200, 2000);
+    EXPECT_NEAR(std::accumulate(sums.begin(), sums.end(), 0.0), 1, 1e-9) << begin;
+  }
+}
+
 TEST(BinnedWithin, NoPartIsOverFullAndNothingGetsLost) {
   const std::vector<Quantity> greedy{{0, 20, 10}, {0, 10, 10}};
   EXPECT_EQ(binned_within({}, greedy, 20, 4, 1), (std::vector<double>{5, 5, 5, 5}));

@@ -116,11 +116,13 @@ BertSizes sizes_of(const WorkloadOptions& options, const Encoder& encoder) {
   BertSizes sizes;
   sizes.batch = checked("batch", options.batch, encoder.batch, 1, kLargestBatch);
   sizes.sequence = checked("sequence", options.sequence, encoder.sequence, 1, 1 << 16);
-  sizes.width = checked("width", options.width, encoder.width, 1, 1 << 16);
+  sizes.width = full_width(options, checked("width", options.width, encoder.width, 1, 1 << 16));
   const std::int64_t heads =
       options.width ? std::max<std::int64_t>(sizes.width / 64, 1) : encoder.heads;
-  sizes.heads = checked("heads", options.heads, heads, 1, sizes.width);
-  sizes.vocabulary = checked("vocabulary", options.vocabulary, encoder.vocabulary, 2, 1 << 24);
+  sizes.heads =
+      full_heads(options, sizes.width, checked("heads", options.heads, heads, 1, sizes.width));
+  sizes.vocabulary = full_width(
+      options, checked("vocabulary", options.vocabulary, encoder.vocabulary, 2, 1 << 24));
   check_heads(sizes.width, sizes.heads);
   return sizes;
 }

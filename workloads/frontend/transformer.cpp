@@ -43,13 +43,15 @@ Tensor add_positions(Model& model, Tensor x, const TransformerSizes& sizes) {
 /// reason.
 Workload build_transformer(const WorkloadOptions& options) {
   const std::int64_t layers = checked("layers", options.layers, 2, 1, 1000);
-  const std::int64_t vocabulary = checked("vocabulary", options.vocabulary, 1024, 2, 1 << 24);
+  const std::int64_t vocabulary =
+      full_width(options, checked("vocabulary", options.vocabulary, 1024, 2, 1 << 24));
   TransformerSizes sizes;
   sizes.batch = checked("batch", options.batch, 16, 1, kLargestBatch);
   sizes.sequence = checked("sequence", options.sequence, 128, 1, 1 << 16);
-  sizes.width = checked("width", options.width, 256, 1, 1 << 16);
-  sizes.heads =
+  sizes.width = full_width(options, checked("width", options.width, 256, 1, 1 << 16));
+  const std::int64_t heads =
       checked("heads", options.heads, std::max<std::int64_t>(sizes.width / 128, 1), 1, sizes.width);
+  sizes.heads = full_heads(options, sizes.width, heads);
   check_heads(sizes.width, sizes.heads);
   Model model("transformer", element_type(options.dtype, ElementType::kBf16));
   GraphBuilder& graph = model.graph;

@@ -71,13 +71,15 @@ Tensor embedded(Model& model, Tensor table, const std::string& name, std::int64_
 /// languages and the output.
 Workload build_fairseq_transformer(const WorkloadOptions& options) {
   const std::int64_t layers = checked("layers", options.layers, 6, 1, 1000);
-  const std::int64_t vocabulary = checked("vocabulary", options.vocabulary, 32768, 2, 1 << 24);
+  const std::int64_t vocabulary =
+      full_width(options, checked("vocabulary", options.vocabulary, 32768, 2, 1 << 24));
   TranslationSizes sizes;
   sizes.batch = checked("batch", options.batch, 128, 1, kLargestBatch);
   sizes.sequence = checked("sequence", options.sequence, 64, 1, 1 << 16);
-  sizes.width = checked("width", options.width, 1024, 1, 1 << 16);
-  sizes.heads =
+  sizes.width = full_width(options, checked("width", options.width, 1024, 1, 1 << 16));
+  const std::int64_t heads =
       checked("heads", options.heads, std::max<std::int64_t>(sizes.width / 64, 1), 1, sizes.width);
+  sizes.heads = full_heads(options, sizes.width, heads);
   check_heads(sizes.width, sizes.heads);
   Model model("fairseq-transformer", element_type(options.dtype, ElementType::kBf16));
   GraphBuilder& graph = model.graph;

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu::frontend {
@@ -95,6 +96,17 @@ void set_option(WorkloadOptions& options, std::string_view name, std::string_vie
 
 std::int64_t checked_feature_multiple(const WorkloadOptions& options) {
   return checked("feature_multiple", options.feature_multiple.value_or(1), 1, 1 << 16);
+}
+
+std::int64_t full_width(const WorkloadOptions& options, std::int64_t width) {
+  return round_up(width, checked_feature_multiple(options));
+}
+
+std::int64_t full_heads(const WorkloadOptions& options, std::int64_t width, std::int64_t heads) {
+  const std::int64_t multiple = checked_feature_multiple(options);
+  if (multiple == 1) return heads;
+  while (heads > 1 && (width % heads != 0 || width / heads % multiple != 0)) --heads;
+  return heads;
 }
 
 std::int64_t checked(std::string_view option, std::int64_t value, std::int64_t low,

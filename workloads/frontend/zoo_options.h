@@ -25,6 +25,11 @@ std::int64_t checked(std::string_view option, std::int64_t value, std::int64_t l
 /// The option, its default when unset, within bounds.
 std::int64_t checked(std::string_view option, const std::optional<std::int64_t>& value,
                      std::int64_t otherwise, std::int64_t low, std::int64_t high);
+/// A width of a model of language, and words that it knows, rounded up to a multiple of
+/// WorkloadOptions::feature_multiple.
+std::int64_t full_width(const WorkloadOptions& options, std::int64_t width);
+/// The most heads, up to `heads`, of which each has such a multiple of the width.
+std::int64_t full_heads(const WorkloadOptions& options, std::int64_t width, std::int64_t heads);
 /// Refuses heads that do not divide the width.
 void check_heads(std::int64_t width, std::int64_t heads);
 double checked_rate(const std::optional<double>& value, double otherwise);
