@@ -37,6 +37,8 @@ class ElementwiseKernel {
   /// Writes the code. `regions` (limits.whole_arrays): of the plan's inputs, then of its outputs,
   /// each as large as `rows_of_array()` says.
   void emit(const std::vector<VmemRegion>& regions = {});
+  /// This input, a scalar, will stand in all lanes of its row.
+  void set_everywhere(std::size_t input) { plan_.inputs[input].everywhere = true; }
 
  private:
   using Input = ElementwisePlan::Input;

@@ -102,7 +102,11 @@ VReg spread_over_lanes(KernelBuilder& builder, ExpressionEmitter& emitter, VReg 
   const VectorOperand lane = first.is_constant()
                                  ? VectorOperand(static_cast<std::uint32_t>(first.offset))
                                  : VectorOperand(builder.splat(to_operand(builder, first)));
-  const MReg chosen = builder.vector_compare(Opcode::kVcmpEqS32, position, lane);
+  return spread_chosen(builder, row, builder.vector_compare(Opcode::kVcmpEqS32, position, lane),
+                       integer);
+}
+
+VReg spread_chosen(KernelBuilder& builder, VReg row, MReg chosen, bool integer) {
   // What the sum adds to any number, -0 included, without changing it.
   if (!integer) return builder.lane_sum(builder.select(chosen, row, -0.0F));
   // The adder of the lanes takes fp32: halves of 16 bits pass exactly.

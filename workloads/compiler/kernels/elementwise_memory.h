@@ -37,6 +37,8 @@ class TileMemory {
 /// `first` of a row in all sublanes. fp32, or s32 bits when `integer`.
 VReg spread_over_lanes(KernelBuilder& builder, ExpressionEmitter& emitter, VReg row, Index first,
                        bool steps, bool integer);
+/// One chosen lane of each row in all lanes.
+VReg spread_chosen(KernelBuilder& builder, VReg row, MReg chosen, bool integer);
 
 /// Stores the values that each sublane of `values[u]` holds in all lanes to lanes first + 8 u + s
 /// of one VMEM row.

@@ -26,12 +26,13 @@ struct ElementwisePlan {
     ArrayAccess access;
     ArrayPart part;  ///< Streams only.
     bool sliced = false;
-    bool repeated = false;  ///< A stream that begins again at each major index.
-    bool fixed = false;     ///< A column whose value is the same everywhere.
-    bool kept = false;      ///< A column of the rows alone: spread once, for all row tiles.
-    VmemRegion region;      ///< Buffers of a stream, or the whole array.
-    VmemRegion slots;       ///< Columns: a register per row tile of the block (kept: of the space),
-                            ///< or one.
+    bool repeated = false;    ///< A stream that begins again at each major index.
+    bool fixed = false;       ///< A column whose value is the same everywhere.
+    bool everywhere = false;  ///< A scalar that stands in all lanes of its row.
+    bool kept = false;        ///< A column of the rows alone: spread once, for all row tiles.
+    VmemRegion region;        ///< Buffers of a stream, or the whole array.
+    VmemRegion slots;  ///< Columns: a register per row tile of the block (kept: of the space),
+                       ///< or one.
 
     bool is_stream() const { return access.kind == ArrayAccess::Kind::kStream; }
     bool is_column() const { return access.kind == ArrayAccess::Kind::kColumn; }

@@ -82,6 +82,7 @@ VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
   } else {
     line = memory_->load_row(access.shape.type, input.region, rows, row);
   }
+  if (input.everywhere) return line;
   return spread_over_lanes(builder_, emitter_, line, lane, access.x == Step::kRows, integer);
 }
 

@@ -51,6 +51,10 @@ struct Array {
   /// Where an operand of a loop's iteration waits that is a result of it, too, since its own place
   /// takes the state of the next one.
   VmemRegion handed_on;
+  /// A scalar that stands in all lanes of its first row: what reads it spreads nothing.
+  bool is_everywhere = false;
+
+  bool is_scalar() const { return shape.rank() == 0 && hlo::byte_size(shape.type) == 4; }
 };
 
 class SequenceKernel {
@@ -63,6 +67,7 @@ class SequenceKernel {
       if (is_member(instruction)) add_member(instruction, most_tiles);
     }
     find_results();
+    find_scalars();
   }
 
   /// Nothing when values find no register.
@@ -86,6 +91,10 @@ class SequenceKernel {
                              const ElementwisePlan::Input& input);
   std::size_t array_of_operand(const HloInstruction& parameter);
   void find_results();
+  void find_scalars();
+  bool makes_everywhere(const Member& member, std::size_t output) const;
+  bool begins_everywhere(std::size_t array) const;
+  void spread_scalars(std::size_t member, bool moving);
   bool moves(int address) const {
     return !loop_.steps.empty() && loop_.steps[static_cast<std::size_t>(address)] != 0;
   }
@@ -191,6 +200,79 @@ void SequenceKernel::find_results() {
   }
 }
 
+/// A sum over everything is in all lanes; what is made of scalars alone is where they are.
+bool SequenceKernel::makes_everywhere(const Member& member, std::size_t output) const {
+  const ElementwisePlan& plan = member.kernel->plan();
+  const ElementwisePlan::Output& made = plan.outputs[output];
+  if (made.kind == ElementwisePlan::OutputKind::kAccumulated) return true;
+  if (made.kind != ElementwisePlan::OutputKind::kStream || !plan.reductions.empty()) return false;
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
+    if (!arrays_[member.arrays[i]].is_everywhere) return false;
+  }
+  return true;
+}
+
+/// Operands are spread when they have come; state has to be so in every iteration.
+bool SequenceKernel::begins_everywhere(std::size_t array) const {
+  const Array& operand = arrays_[array];
+  if (!is_loop() || moves(operand.operand)) return true;
+  const int next = loop_.next[static_cast<std::size_t>(operand.operand)];
+  if (next < 0) return true;
+  const int result = static_cast<int>(sequence_.parameters().size()) + next;
+  return std::all_of(arrays_.begin(), arrays_.end(), [result](const Array& each) {
+    return each.result != result || each.is_everywhere;
+  });
+}
+
+/// Which scalars stand in all lanes: all of them, less those that something else is made of.
+void SequenceKernel::find_scalars() {
+  for (Array& array : arrays_) array.is_everywhere = array.is_scalar();
+  for (const Member& member : members_) {
+    const std::vector<ElementwisePlan::Input>& inputs = member.kernel->plan().inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].access.shape.rank() > 0) arrays_[member.arrays[i]].is_everywhere = false;
+    }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    const auto set = [&](Array& array, bool holds) {
+      changed = changed || (array.is_everywhere && !holds);
+      array.is_everywhere = array.is_everywhere && holds;
+    };
+    for (std::size_t i = 0; i < arrays_.size(); ++i) {
+      if (arrays_[i].operand >= 0) set(arrays_[i], begins_everywhere(i));
+    }
+    for (const Member& member : members_) {
+      const std::size_t inputs = member.kernel->plan().inputs.size();
+      for (std::size_t i = inputs; i < member.arrays.size(); ++i) {
+        set(arrays_[member.arrays[i]], makes_everywhere(member, i - inputs));
+      }
+    }
+  }
+  for (Member& member : members_) {
+    const std::vector<ElementwisePlan::Input>& inputs = member.kernel->plan().inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const bool is_scalar = inputs[i].fixed && inputs[i].access.shape.rank() == 0;
+      if (is_scalar && arrays_[member.arrays[i]].is_everywhere) member.kernel->set_everywhere(i);
+    }
+  }
+}
+
+/// The scalars among the operands that a member is the first to read, in all lanes.
+void SequenceKernel::spread_scalars(std::size_t member, bool moving) {
+  for (const Array& array : arrays_) {
+    if (!array.is_everywhere || array.operand < 0 || array.first_member != member) continue;
+    if (moves(array.operand) != moving) continue;
+    const VReg lane = builder_.and_(builder_.lane_sequence(), 127);
+    const MReg chosen = builder_.vector_compare(isa::Opcode::kVcmpEqS32, lane, 0);
+    const bool is_integer =
+        array.shape.type != hlo::ElementType::kF32 && array.shape.type != hlo::ElementType::kBf16;
+    const VReg value =
+        spread_chosen(builder_, builder_.load(VmemAddress(array.region)), chosen, is_integer);
+    builder_.store(VmemAddress(array.region).mask(0x1), value);
+  }
+}
+
 /// That of an operand which is a result, too.
 std::size_t SequenceKernel::array_of_operand(const HloInstruction& parameter) {
   const int operand = static_cast<int>(parameter.parameter_number);
@@ -285,6 +367,7 @@ void SequenceKernel::finish_stores() {
 void SequenceKernel::run_members(SReg iteration) {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (i < load_flags_.size()) wait_for(i, is_loop());
+    spread_scalars(i, is_loop());
     std::vector<VmemRegion> regions;
     for (std::size_t array : members_[i].arrays) regions.push_back(arrays_[array].region);
     members_[i].kernel->emit(regions);
@@ -341,6 +424,8 @@ std::optional<isa::Kernel> SequenceKernel::make(bool may_spill) {
     run_members({});
   } else {
     for (std::size_t i = 0; i < load_flags_.size(); ++i) wait_for(i, false);
+    for (std::size_t i = 0; i <= members_.size(); ++i) spread_scalars(i, false);
+    builder_.new_block();
     builder_.loop(loop_.trips, [this](SReg iteration) {
       start_loads(true, iteration);
       run_members(iteration);

@@ -68,6 +68,22 @@ class Matrices {
   Id sum_of_columns(Id chosen, Id matrix) {
     return edit_.reduce(kept(chosen, matrix), HloOpcode::kAdd, {row_}, 0);
   }
+  /// An element of each matrix.
+  Id element_at(Id is_row, Id is_column, Id matrix) {
+    return edit_.reduce(kept(edit_.binary(HloOpcode::kAnd, is_row, is_column), matrix),
+                        HloOpcode::kAdd, {row_, column_}, 0);
+  }
+  Id reciprocal(Id of_each_matrix) {
+    return edit_.binary(HloOpcode::kDivide,
+                        edit_.splat(ElementType::kF32, edit_.dimensions(of_each_matrix), 1),
+                        of_each_matrix);
+  }
+  /// One element of each row, chosen by its column, times a number of each matrix, all over the
+  /// row. A kernel that knows the number finds the element where it needs it.
+  Id scaled_column(Id chosen, Id matrix, Id number) {
+    const Id scaled = edit_.binary(HloOpcode::kMultiply, matrix, all_over(number, extents_));
+    return along_rows(sum_of_rows(chosen, scaled));
+  }
   /// The chosen element of each vector.
   Id element(Id chosen, Id vectors) {
     const auto last = static_cast<std::int64_t>(edit_.dimensions(vectors).size()) - 1;
@@ -198,8 +214,9 @@ class FactorizationExpander {
 };
 
 /// Column i of the factor is that of what is left, over the root of its diagonal element; its outer
-/// product with itself is taken off. Column, row and diagonal element are sums of one kernel, what
-/// becomes of them is another. Reads one triangle only.
+/// product with itself is taken off. Row and diagonal element are sums of one kernel; in the next
+/// one each row finds its element of the column, which is a sum along lanes, over the diagonal one.
+/// Reads one triangle only.
 void FactorizationExpander::cholesky() {
   const bool is_lower = says("lower=true");
   const Id given = old_.operands[0];
@@ -213,16 +230,13 @@ void FactorizationExpander::cholesky() {
     Matrices m(edit, extents);
     const Id is_column = m.columns_that(ComparisonDirection::kEq, i);
     const Id is_row = m.rows_that(ComparisonDirection::kEq, i);
-    const Id column = m.along_rows(m.sum_of_rows(is_column, state[0]));
     const Id row = m.along_columns(m.sum_of_columns(is_row, state[0]));
-    const Id is_diagonal = edit.binary(HloOpcode::kAnd, is_row, is_column);
-    const Id diagonal = m.all_over(
-        edit.reduce(m.kept(is_diagonal, state[0]), HloOpcode::kAdd, {last - 1, last}, 0), extents);
-    const Id product = edit.binary(HloOpcode::kMultiply, column, row);
-    const Id rest = edit.binary(HloOpcode::kSubtract, state[0],
-                                edit.binary(HloOpcode::kDivide, product, diagonal));
-    const Id factor =
-        edit.binary(HloOpcode::kDivide, column, edit.unary(HloOpcode::kSqrt, diagonal));
+    const Id diagonal = m.element_at(is_row, is_column, state[0]);
+    const Id column = m.scaled_column(is_column, state[0], m.reciprocal(diagonal));
+    const Id rest =
+        edit.binary(HloOpcode::kSubtract, state[0], edit.binary(HloOpcode::kMultiply, column, row));
+    const Id root = m.all_over(edit.unary(HloOpcode::kSqrt, diagonal), extents);
+    const Id factor = edit.binary(HloOpcode::kMultiply, column, root);
     const Id lower = m.kept(m.rows_that(ComparisonDirection::kGe, i), factor);
     return std::vector<Id>{rest, edit.select(is_column, lower, state[1])};
   };
@@ -230,55 +244,49 @@ void FactorizationExpander::cholesky() {
   edit_.finish(is_lower ? factors : turned(edit_, factors));
 }
 
-/// op(A) X = B by substitution: row i of what is left is that of X, its multiples are taken off the
-/// rows that come later. X op(A) = B is op(A)^T X^T = B^T. Rows are divided by their diagonal
-/// elements before; the columns stand one after the other in memory, so that the loop's counter is
-/// the place of the one that an iteration reads.
+/// op(A) X = B by elimination on [op(A) B]: row i, over its diagonal element, is that of X behind;
+/// its multiples are taken off the rows that come later. X op(A) = B is op(A)^T X^T = B^T. As in
+/// cholesky(), the row and its diagonal element are sums of one kernel, and in the next one each
+/// row finds its element of the column. What stands in the columns that are done is of no use any
+/// more.
 void FactorizationExpander::triangular_solve() {
   const bool is_left = says("left_side=true");
   const bool is_transposed = says("transpose_a=TRANSPOSE") || says("transpose_a=ADJOINT");
   const bool turns = is_transposed == is_left;
   const bool is_lower = says("lower=true") != turns;
-  Id triangle = turns ? turned(edit_, old_.operands[0]) : old_.operands[0];
-  Id right = is_left ? old_.operands[1] : turned(edit_, old_.operands[1]);
-  const Extents square = edit_.dimensions(triangle), extents = edit_.dimensions(right);
+  const Id triangle = turns ? turned(edit_, old_.operands[0]) : old_.operands[0];
+  const Id right = is_left ? old_.operands[1] : turned(edit_, old_.operands[1]);
+  const Extents square = edit_.dimensions(triangle), result = edit_.dimensions(right);
   const std::int64_t n = square.back();
   const auto last = static_cast<std::int64_t>(square.size()) - 1;
-  Matrices a(edit_, square), b(edit_, extents);
-  const Id rows = edit_.iota(ElementType::kS32, square, last - 1);
-  const Id columns = edit_.iota(ElementType::kS32, square, last);
-  if (!says("unit_diagonal=true")) {
-    const Id diagonal =
-        a.sum_of_rows(edit_.compare(rows, columns, ComparisonDirection::kEq), triangle);
-    triangle = edit_.binary(HloOpcode::kDivide, triangle, a.along_rows(diagonal));
-    right = edit_.binary(HloOpcode::kDivide, right, b.along_rows(diagonal));
-  }
-  const auto later = is_lower ? ComparisonDirection::kGt : ComparisonDirection::kLt;
-  Extents order{last};
-  for (std::int64_t d = 0; d < last; ++d) order.push_back(d);
-  Id by_columns = edit_.transpose(a.kept(edit_.compare(rows, columns, later), triangle), order);
-  if (!is_lower) by_columns = edit_.reverse(by_columns, 0);
-  Extents sizes = edit_.dimensions(by_columns);
-  sizes.front() = 1;
+  const bool has_units = says("unit_diagonal=true");
+  const auto kept = is_lower ? (has_units ? ComparisonDirection::kGt : ComparisonDirection::kGe)
+                             : (has_units ? ComparisonDirection::kLt : ComparisonDirection::kLe);
+  const Id is_kept = edit_.compare(edit_.iota(ElementType::kS32, square, last - 1),
+                                   edit_.iota(ElementType::kS32, square, last), kept);
+  const Id both = edit_.concatenate({Matrices(edit_, square).kept(is_kept, triangle), right}, last);
+  const Extents extents = edit_.dimensions(both);
   const auto body = [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
-    Matrices x(edit, extents);
-    std::vector<Id> places{state[0], step};
-    places.resize(sizes.size() + 1, edit.scalar(ElementType::kS32, 0));
-    HloInstruction slice =
-        edit.start(HloOpcode::kDynamicSlice, places, hlo::array_shape(ElementType::kF32, sizes));
-    slice.dynamic_slice_sizes = sizes;
-    const Id column = edit.reshape(edit.append_instruction(std::move(slice)), x.row_vectors());
-    const Id counted = edit.iota(ElementType::kS32, extents, last - 1);
-    const Id is_row =
-        is_lower ? x.rows_that(ComparisonDirection::kEq, step)
-                 : edit.compare(edit.binary(HloOpcode::kAdd, counted, x.all_over(step, extents)),
-                                edit.splat(ElementType::kS32, extents, static_cast<double>(n - 1)),
-                                ComparisonDirection::kEq);
-    const Id row = x.sum_of_columns(is_row, state[1]);
-    return std::vector<Id>{state[0], x.less_product(state[1], column, row)};
+    Matrices m(edit, extents);
+    const Id i =
+        is_lower ? step
+                 : edit.binary(HloOpcode::kSubtract,
+                               edit.scalar(ElementType::kS32, static_cast<double>(n - 1)), step);
+    const Id is_row = m.rows_that(ComparisonDirection::kEq, i);
+    const Id is_column = m.columns_that(ComparisonDirection::kEq, i);
+    const Id row = m.along_columns(m.sum_of_columns(is_row, state[0]));
+    const Id factor = has_units ? edit.splat(ElementType::kF32, m.batch(), 1)
+                                : m.reciprocal(m.element_at(is_row, is_column, state[0]));
+    const Id column = m.scaled_column(is_column, state[0], factor);
+    const Id rest =
+        edit.binary(HloOpcode::kSubtract, state[0], edit.binary(HloOpcode::kMultiply, column, row));
+    const Id done = edit.binary(HloOpcode::kMultiply, state[0], m.all_over(factor, extents));
+    return std::vector<Id>{edit.select(is_row, done, rest)};
   };
-  const Id solved = loop(n, {by_columns, right}, body)[1];
-  edit_.finish(is_left ? solved : turned(edit_, solved));
+  Extents starts(extents.size(), 0), limits = extents;
+  starts.back() = n;
+  const Id solved = edit_.slice(loop(n, {both}, body)[0], starts, limits);
+  edit_.finish(is_left ? edit_.reshape(solved, result) : turned(edit_, solved));
 }
 
 /// The first row with the largest element of column i from i on, as a number of f32. No element is
