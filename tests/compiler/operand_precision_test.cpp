@@ -15,6 +15,16 @@ namespace {
 const char* const kDot =
     "HloModule d\nENTRY main {\n  a = f32[40,300] parameter(0)\n  b = f32[300,150] parameter(1)\n"
     "  ROOT r = f32[40,150] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+/// Small enough that all products are one, in two matrices and with a constant.
+const char* const kSmallDots =
+    "HloModule s\nENTRY main {\n  a = f32[2,20,30] parameter(0)\n"
+    "  b = f32[2,30,50] parameter(1)\n  ROOT r = f32[2,20,50] dot(a, b), "
+    "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}";
+const char* const kConstantDot =
+    "HloModule k\nENTRY main {\n  a = f32[9,5] parameter(0)\n"
+    "  b = f32[2,5] constant({{0.1, 0.37, -1.3, 3.1415927, 0.7}, {5.3, -0.011, 100.7, 0.3, "
+    "1e-3}})\n"
+    "  ROOT r = f32[9,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}";
 const char* const kConvolution =
     "HloModule c\nENTRY main {\n  a = f32[4,6,6,20] parameter(0)\n"
     "  b = f32[3,3,20,24] parameter(1)\n  ROOT r = f32[4,6,6,24] convolution(a, b), "
@@ -57,29 +67,40 @@ TEST(OperandPrecision, MorePartsAreMoreExact) {
     EXPECT_LT(plain.cycles, high.cycles);
     EXPECT_LT(high.cycles, highest.cycles);
   }
+  for (const char* product : {kSmallDots, kConstantDot}) {
+    const Outcome high = run_product(product, ", operand_precision={high,high}");
+    EXPECT_GT(run_product(product, "").error, 5e-4);
+    EXPECT_LT(high.error, 1e-5);
+    EXPECT_GT(high.error, 5e-7);
+    EXPECT_LT(run_product(product, ", operand_precision={highest,highest}").error, 4e-7);
+  }
   EXPECT_LT(run_product(kDot, ", algorithm=dot_bf16_bf16_f32_x3").error, 1e-5);
   EXPECT_LT(run_product(kDot, ", algorithm=dot_f32_f32_f32").error, 4e-7);
 }
 
+/// Of products that are one, and of those that are several.
 TEST(OperandPrecision, InfinitiesStayInfinite) {
-  const hlo::Module module = hlo::read_hlo_text(
-      "p.hlo",
-      "HloModule d\nENTRY main {\n  a = f32[8,16] parameter(0)\n  b = f32[16,8] parameter(1)\n"
-      "  ROOT r = f32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
-      "operand_precision={highest,highest}\n}\n");
-  std::vector<float> a(128, 1.0F / 3), b(128, 3.1F);
-  a[0] = INFINITY;
-  CoreArguments arguments;
-  for (const std::vector<float>& numbers : {a, b}) {
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(numbers.data());
-    arguments.parameters.emplace_back(bytes, bytes + 4 * numbers.size());
-  }
-  const std::vector<double> found = numbers_of(run_compiled(module, {arguments}).outputs[0][0]);
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (i < 8) {
-      EXPECT_EQ(found[i], INFINITY);
-    } else {
-      EXPECT_NEAR(found[i], 16 * 3.1 / 3, 1e-5);
+  for (const std::size_t length : {16U, 1024U}) {
+    const std::string n = std::to_string(length);
+    const hlo::Module module = hlo::read_hlo_text(
+        "p.hlo", "HloModule d\nENTRY main {\n  a = f32[8," + n + "] parameter(0)\n  b = f32[" + n +
+                     ",8] parameter(1)\n  ROOT r = f32[8,8] dot(a, b), lhs_contracting_dims={1}, "
+                     "rhs_contracting_dims={0}, operand_precision={highest,highest}\n}\n");
+    std::vector<float> a(8 * length, 1.0F / 3), b(8 * length, 3.1F);
+    a[0] = INFINITY;
+    CoreArguments arguments;
+    for (const std::vector<float>& numbers : {a, b}) {
+      const auto* bytes = reinterpret_cast<const std::uint8_t*>(numbers.data());
+      arguments.parameters.emplace_back(bytes, bytes + 4 * numbers.size());
+    }
+    const std::vector<double> found = numbers_of(run_compiled(module, {arguments}).outputs[0][0]);
+    const double sum = static_cast<double>(length) * 3.1 / 3;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (i < 8) {
+        EXPECT_EQ(found[i], INFINITY);
+      } else {
+        EXPECT_NEAR(found[i], sum, 1e-6 * sum);
+      }
     }
   }
 }

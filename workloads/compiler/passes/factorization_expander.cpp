@@ -93,12 +93,6 @@ class Matrices {
   Id kept(Id chosen, Id value) {
     return edit_.select(chosen, value, edit_.splat(ElementType::kF32, edit_.dimensions(value), 0));
   }
-  /// matrix - rows * columns, an outer product.
-  Id less_product(Id matrix, Id of_rows, Id of_columns) {
-    const Id product =
-        edit_.binary(HloOpcode::kMultiply, along_rows(of_rows), along_columns(of_columns));
-    return edit_.binary(HloOpcode::kSubtract, matrix, product);
-  }
 
  private:
   Extents without(std::int64_t dimension) const {
@@ -291,79 +285,69 @@ void FactorizationExpander::triangular_solve() {
 
 /// The first row with the largest element of column i from i on, as a number of f32. No element is
 /// the largest where one is not a number: the row stays.
-Id pivot_of(GraphEditor& edit, Matrices& m, Id column, Id i) {
-  const Extents rows = m.row_vectors();
-  const auto last = static_cast<std::int64_t>(rows.size()) - 1;
+Id pivot_of(GraphEditor& edit, Matrices& m, Id is_candidate, Id matrix, Id i) {
+  const Extents extents = edit.dimensions(matrix);
+  const auto column = static_cast<std::int64_t>(extents.size()) - 1, row = column - 1;
   const auto count = static_cast<double>(m.rows());
-  const Id size =
-      edit.select(m.elements_that(rows, ComparisonDirection::kGe, i),
-                  edit.unary(HloOpcode::kAbs, column), edit.splat(ElementType::kF32, rows, -1));
-  const Id largest = edit.reduce(size, HloOpcode::kMaximum, {last}, -1);
-  const Id is_largest = edit.compare(size, m.all_over(largest, rows), ComparisonDirection::kEq);
-  const Id numbers = edit.select(is_largest, edit.iota(ElementType::kF32, rows, last),
-                                 edit.splat(ElementType::kF32, rows, count));
-  const Id found = edit.reduce(numbers, HloOpcode::kMinimum, {last}, count);
+  const Id size = edit.select(is_candidate, edit.unary(HloOpcode::kAbs, matrix),
+                              edit.splat(ElementType::kF32, extents, -1));
+  const Id largest = edit.reduce(size, HloOpcode::kMaximum, {row, column}, -1);
+  const Id is_largest =
+      edit.binary(HloOpcode::kAnd, is_candidate,
+                  edit.compare(size, m.all_over(largest, extents), ComparisonDirection::kEq));
+  const Id numbers = edit.select(is_largest, edit.iota(ElementType::kF32, extents, row),
+                                 edit.splat(ElementType::kF32, extents, count));
+  const Id found = edit.reduce(numbers, HloOpcode::kMinimum, {row, column}, count);
   const Id is_found = edit.compare(found, edit.splat(ElementType::kF32, m.batch(), count),
                                    ComparisonDirection::kLt);
   return edit.select(is_found, found, m.all_over(i, m.batch()));
 }
 
-/// Two rows, or elements, that change places.
-struct Exchange {
-  Id is_first = -1, is_second = -1;
-
-  Id of(GraphEditor& edit, Id value, Id first, Id second) const {
-    return edit.select(is_first, second, edit.select(is_second, first, value));
-  }
-  Id of_elements(GraphEditor& edit, Matrices& m, Id vector) const {
-    const Extents extents = edit.dimensions(vector);
-    return of(edit, vector, m.all_over(m.element(is_first, vector), extents),
-              m.all_over(m.element(is_second, vector), extents));
-  }
-};
-
 /// Row i and that of the pivot change places; the rows below lose their multiple of it, which
-/// stands in column i from then on. State: the matrix, pivots, the order of rows.
+/// stands in column i from then on. State: the matrix with the order of rows as its last column,
+/// pivots. All of it happens in the matrix: vectors along rows would be turned on their way.
 std::vector<Id> lu_step(GraphEditor& edit, const Extents& extents, Id step,
                         const std::vector<Id>& state) {
   using Direction = ComparisonDirection;
   Matrices m(edit, extents);
-  const Extents rows = m.row_vectors(), pivots = edit.dimensions(state[1]);
+  const Extents pivots = edit.dimensions(state[1]);
   const Id i = edit.convert(step, ElementType::kF32);
-  const Id is_column = m.columns_that(Direction::kEq, i);
-  const Id column = m.sum_of_rows(is_column, state[0]);
-  const Id p = pivot_of(edit, m, column, i);
-  const Exchange of_rows{m.rows_that(Direction::kEq, i), m.rows_that(Direction::kEq, p)};
-  const Exchange of_elements{m.elements_that(rows, Direction::kEq, i),
-                             m.elements_that(rows, Direction::kEq, p)};
-  const Id row = m.sum_of_columns(of_rows.is_first, state[0]);
-  const Id other = m.sum_of_columns(of_rows.is_second, state[0]);
-  const Id moved = of_rows.of(edit, state[0], m.along_columns(row), m.along_columns(other));
-  const Id moved_column = of_elements.of_elements(edit, m, column);
-  const Id pivot = m.all_over(m.element(of_elements.is_second, column), rows);
-  const Id is_zero = edit.compare(pivot, zeros(edit, rows), Direction::kEq);
-  const Id multiple =
-      edit.select(is_zero, moved_column, edit.binary(HloOpcode::kDivide, moved_column, pivot));
-  const Id below = m.kept(m.elements_that(rows, Direction::kGt, i), multiple);
-  const Id behind = m.kept(m.elements_that(m.column_vectors(), Direction::kGt, i), other);
+  const Id is_column = m.columns_that(Direction::kEq, i), is_row = m.rows_that(Direction::kEq, i);
+  const Id is_candidate = edit.binary(HloOpcode::kAnd, is_column, m.rows_that(Direction::kGe, i));
+  const Id p = pivot_of(edit, m, is_candidate, state[0], i);
+  const Id is_pivot_row = m.rows_that(Direction::kEq, p);
+  const Id row = m.along_columns(m.sum_of_columns(is_row, state[0]));
+  const Id other = m.along_columns(m.sum_of_columns(is_pivot_row, state[0]));
+  const Id pivot = m.element_at(is_pivot_row, is_column, state[0]);
+  const Id is_zero =
+      edit.compare(pivot, edit.splat(ElementType::kF32, m.batch(), 0), Direction::kEq);
+  const Id factor =
+      edit.select(is_zero, edit.splat(ElementType::kF32, m.batch(), 1), m.reciprocal(pivot));
+  const Id moved = edit.select(is_row, other, edit.select(is_pivot_row, row, state[0]));
+  const Id below =
+      m.kept(m.rows_that(Direction::kGt, i), m.scaled_column(is_column, moved, factor));
+  const Id end = edit.scalar(ElementType::kF32, static_cast<double>(m.columns() - 1));
+  const Id is_behind = edit.binary(HloOpcode::kAnd, m.columns_that(Direction::kGt, i),
+                                   m.columns_that(Direction::kLt, end));
+  const Id rest = edit.binary(HloOpcode::kSubtract, moved,
+                              edit.binary(HloOpcode::kMultiply, below, m.kept(is_behind, other)));
   const Id is_factor = edit.binary(HloOpcode::kAnd, is_column, m.rows_that(Direction::kGt, i));
-  const Id with_factors = edit.select(is_factor, m.along_rows(below), moved);
   const Id is_pivot = m.elements_that(pivots, Direction::kEq, i);
-  return {m.less_product(with_factors, below, behind),
-          edit.select(is_pivot, m.all_over(p, pivots), state[1]),
-          of_elements.of_elements(edit, m, state[2])};
+  return {edit.select(is_factor, below, rest),
+          edit.select(is_pivot, m.all_over(p, pivots), state[1])};
 }
 
 /// Householder's reflection that leaves `beta` of a column from its diagonal element on: 1 and what
-/// is below it are its vector, tau its factor.
+/// is below it, over `scale`, are its vector, tau its factor. Numbers of each matrix.
 struct Reflection {
-  Id beta = -1, tau = -1, below = -1;
+  Id beta = -1, tau = -1, scale = -1;
 };
 
-Reflection reflection_of(GraphEditor& edit, Matrices& m, Id column, Id is_diagonal, Id is_below) {
-  const Extents rows = m.row_vectors();
-  const Id alpha = m.element(is_diagonal, column);
-  const Id rest = m.element(is_below, edit.binary(HloOpcode::kMultiply, column, column));
+Reflection reflection_of(GraphEditor& edit, Matrices& m, Id matrix, Id is_row, Id is_column,
+                         Id is_below) {
+  const Id alpha = m.element_at(is_row, is_column, matrix);
+  const Id rest =
+      m.element_at(is_below, is_column, edit.binary(HloOpcode::kMultiply, matrix, matrix));
   const Id none = zeros(edit, m.batch());
   const Id one = edit.splat(ElementType::kF32, m.batch(), 1);
   const Id square = edit.binary(HloOpcode::kMultiply, alpha, alpha);
@@ -376,8 +360,7 @@ Reflection reflection_of(GraphEditor& edit, Matrices& m, Id column, Id is_diagon
   const Id difference = edit.binary(HloOpcode::kSubtract, made.beta, alpha);
   const Id divisor = edit.select(is_done, one, made.beta);
   made.tau = edit.select(is_done, none, edit.binary(HloOpcode::kDivide, difference, divisor));
-  const Id scale = edit.select(is_done, one, edit.unary(HloOpcode::kNegate, difference));
-  made.below = m.kept(is_below, edit.binary(HloOpcode::kDivide, column, m.all_over(scale, rows)));
+  made.scale = edit.select(is_done, one, edit.unary(HloOpcode::kNegate, difference));
   return made;
 }
 
@@ -386,42 +369,47 @@ std::vector<Id> qr_step(GraphEditor& edit, const Extents& extents, Id i,
                         const std::vector<Id>& state) {
   using Direction = ComparisonDirection;
   Matrices m(edit, extents);
-  const Extents rows = m.row_vectors(), factors = edit.dimensions(state[1]);
-  const Id is_column = m.columns_that(Direction::kEq, i);
-  const Id column = m.sum_of_rows(is_column, state[0]);
-  const Id is_diagonal = m.elements_that(rows, Direction::kEq, i);
-  const Id is_below = m.elements_that(rows, Direction::kGt, i);
-  const Reflection by = reflection_of(edit, m, column, is_diagonal, is_below);
-  const Id vector = edit.select(is_diagonal, edit.splat(ElementType::kF32, rows, 1), by.below);
-  const Id dots =
-      m.sum_of_columns(m.columns_that(Direction::kGt, i),
-                       edit.binary(HloOpcode::kMultiply, state[0], m.along_rows(vector)));
-  const Id taus = m.all_over(by.tau, m.column_vectors());
-  const Id reflected =
-      m.less_product(state[0], vector, edit.binary(HloOpcode::kMultiply, taus, dots));
+  const Extents factors = edit.dimensions(state[1]);
+  const Id is_column = m.columns_that(Direction::kEq, i), is_row = m.rows_that(Direction::kEq, i);
+  const Id is_below = m.rows_that(Direction::kGt, i);
+  const Reflection by = reflection_of(edit, m, state[0], is_row, is_column, is_below);
+  const Id below = m.kept(is_below, m.scaled_column(is_column, state[0], m.reciprocal(by.scale)));
+  const Id vector = edit.select(is_row, edit.splat(ElementType::kF32, extents, 1), below);
+  const Id dots = m.along_columns(m.sum_of_columns(
+      m.columns_that(Direction::kGt, i), edit.binary(HloOpcode::kMultiply, state[0], vector)));
+  const Id turned_by = edit.binary(HloOpcode::kMultiply, m.all_over(by.tau, extents), dots);
+  const Id reflected = edit.binary(HloOpcode::kSubtract, state[0],
+                                   edit.binary(HloOpcode::kMultiply, vector, turned_by));
   const Id left =
-      edit.select(is_diagonal, m.all_over(by.beta, rows), edit.select(is_below, by.below, column));
+      edit.select(is_row, m.all_over(by.beta, extents), edit.select(is_below, below, state[0]));
   const Id is_factor = m.elements_that(factors, Direction::kEq, i);
-  return {edit.select(is_column, m.along_rows(left), reflected),
+  return {edit.select(is_column, left, reflected),
           edit.select(is_factor, m.all_over(by.tau, factors), state[1])};
 }
 
 /// Numbers of rows are counted in f32.
 void FactorizationExpander::lu() {
-  const Extents extents = edit_.dimensions(old_.operands[0]);
-  Matrices all(edit_, extents);
+  const Extents given = edit_.dimensions(old_.operands[0]);
+  const auto last = static_cast<std::int64_t>(given.size()) - 1;
+  Matrices all(edit_, given);
   const std::int64_t trips = std::min(all.rows(), all.columns());
-  Extents pivots = all.batch();
+  Extents pivots = all.batch(), one = given;
   pivots.push_back(trips);
-  const Extents rows = all.row_vectors();
-  const Id order = edit_.iota(ElementType::kF32, rows, static_cast<std::int64_t>(rows.size()) - 1);
+  one.back() = 1;
+  const Id order = edit_.iota(ElementType::kF32, one, last - 1);
+  const Id both = edit_.concatenate({old_.operands[0], order}, last);
+  const Extents extents = edit_.dimensions(both);
   const std::vector<Id> results =
-      loop(trips, {old_.operands[0], zeros(edit_, pivots), order},
+      loop(trips, {both, zeros(edit_, pivots)},
            [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
              return lu_step(edit, extents, step, state);
            });
-  edit_.finish_tuple({results[0], edit_.convert(results[1], ElementType::kS32),
-                      edit_.convert(results[2], ElementType::kS32)});
+  Extents starts(given.size(), 0);
+  const Id factors = edit_.slice(results[0], starts, given);
+  starts.back() = given.back();
+  const Id rows = edit_.reshape(edit_.slice(results[0], starts, extents), all.row_vectors());
+  edit_.finish_tuple({factors, edit_.convert(results[1], ElementType::kS32),
+                      edit_.convert(rows, ElementType::kS32)});
 }
 
 void FactorizationExpander::qr() {
@@ -450,20 +438,19 @@ void FactorizationExpander::reflectors() {
   const auto body = [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
     using Direction = ComparisonDirection;
     Matrices m(edit, extents);
-    const Extents rows = m.row_vectors();
     const Id i = edit.binary(HloOpcode::kSubtract,
                              edit.scalar(ElementType::kS32, static_cast<double>(count - 1)), step);
-    const Id column = m.sum_of_rows(m.columns_that(Direction::kEq, i), state[0]);
-    const Id below = m.kept(m.elements_that(rows, Direction::kGt, i), column);
-    const Id vector = edit.select(m.elements_that(rows, Direction::kEq, i),
-                                  edit.splat(ElementType::kF32, rows, 1), below);
+    const Id column = m.along_rows(m.sum_of_rows(m.columns_that(Direction::kEq, i), state[0]));
+    const Id vector =
+        edit.select(m.rows_that(Direction::kEq, i), edit.splat(ElementType::kF32, extents, 1),
+                    m.kept(m.rows_that(Direction::kGt, i), column));
     const Id tau = m.element(m.elements_that(factors, Direction::kEq, i), state[1]);
-    const Id product = edit.binary(HloOpcode::kMultiply, state[2], m.along_rows(vector));
-    const Id dots = edit.reduce(product, HloOpcode::kAdd, {last - 1}, 0);
-    const Id taus = m.all_over(tau, m.column_vectors());
-    return std::vector<Id>{
-        state[0], state[1],
-        m.less_product(state[2], vector, edit.binary(HloOpcode::kMultiply, taus, dots))};
+    const Id product = edit.binary(HloOpcode::kMultiply, state[2], vector);
+    const Id dots = m.along_columns(edit.reduce(product, HloOpcode::kAdd, {last - 1}, 0));
+    const Id turned_by = edit.binary(HloOpcode::kMultiply, m.all_over(tau, extents), dots);
+    return std::vector<Id>{state[0], state[1],
+                           edit.binary(HloOpcode::kSubtract, state[2],
+                                       edit.binary(HloOpcode::kMultiply, vector, turned_by))};
   };
   edit_.finish(loop(count, {old_.operands[0], old_.operands[1], identity}, body)[2]);
 }

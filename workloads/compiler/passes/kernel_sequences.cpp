@@ -166,7 +166,14 @@ std::size_t Joiner::wanted_results(const Run& run, InstructionId next) const {
     const auto is_outside = [&, next = next](InstructionId user) {
       return user != next && run.name_of.count(user) == 0 && members.count(user) == 0;
     };
-    if (std::any_of(users.begin(), users.end(), is_outside)) wanted.insert(value);
+    if (!entry_.at(name).shape.is_tuple()) {
+      if (std::any_of(users.begin(), users.end(), is_outside)) wanted.insert(value);
+      continue;
+    }
+    // Elements whose names stand further behind.
+    for (const InstructionId user : users) {
+      if (is_outside(user)) wanted.insert({value.first, entry_.at(user).tuple_index});
+    }
   }
   return wanted.size();
 }
@@ -243,6 +250,8 @@ void Joiner::pass_state(Run& run) const {
     const InstructionId place = parameters.at(static_cast<std::size_t>(alias.parameter_number));
     if (entry_.at(value).opcode != HloOpcode::kParameter || value == place) continue;
     if (std::count(root.operands.begin(), root.operands.end(), value) != 1) continue;
+    const std::size_t results = wanted_results(run, entry_.root) + root.operands.size();
+    if (run.operands.size() + 1 + results > kMostAddresses) continue;
     run.operands.insert(value);
     run.passed.push_back(value);
   }

@@ -1,9 +1,12 @@
 #include "workloads/compiler/passes/operand_precision.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "isa/vector_arithmetic.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -16,6 +19,18 @@ using hlo::HloOpcode;
 namespace {
 
 using Id = GraphEditor::Id;
+
+/// Of the operands of all products of a dot that become one product: they stand in VMEM while they
+/// are made.
+constexpr std::int64_t kMostJoinedBytes = 256 << 10;
+
+float rounded_to_bf16(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits = isa::round_to_bf16(bits);
+  std::memcpy(&value, &bits, sizeof bits);
+  return value;
+}
 
 /// The value of an attribute in "a=b, c={d,e}"; empty where there is none.
 std::string attribute(const std::string& text, const std::string& key) {
@@ -61,6 +76,9 @@ class PreciseProducts {
     edit_.stand_for(id);
     const std::vector<Id> left = parts_of(product.operands[0], asked);
     const std::vector<Id> right = parts_of(product.operands[1], asked);
+    if (is_small(product, left.size() * right.size())) {
+      return edit_.finish(edit_.convert(joined(product, left, right), product.shape.type));
+    }
     // The smallest products first.
     Id sum = -1;
     for (std::size_t order = asked; order-- > 0;) {
@@ -84,7 +102,7 @@ class PreciseProducts {
   /// What the smaller products of infinities make is no correction of the largest one.
   Id finite(Id value) {
     const Id is_finite = unary(HloOpcode::kIsFinite, value, ElementType::kPred);
-    const Id nothing = edit_.splat(ElementType::kF32, edit_.dimensions(value), 0);
+    const Id nothing = edit_.splat(edit_.shape(value).type, edit_.dimensions(value), 0);
     return edit_.select(is_finite, value, nothing);
   }
 
@@ -98,6 +116,70 @@ class PreciseProducts {
       parts.push_back(edit_.binary(HloOpcode::kSubtract, parts.back(), rounded));
     }
     return parts;
+  }
+
+  /// A dot whose kernels would take their latency rather than the time of the MXUs.
+  bool is_small(const HloInstruction& product, std::size_t products) const {
+    if (product.opcode != HloOpcode::kDot || product.dot->lhs_contracting.empty()) return false;
+    std::int64_t bytes = 0;
+    for (const Id operand : product.operands) bytes += edit_.shape(operand).padded_bytes();
+    return products > 1 && bytes * static_cast<std::int64_t>(products) <= kMostJoinedBytes;
+  }
+
+  /// All products as one: their parts stand one behind the other along a contracted dimension, the
+  /// smallest products first. Only the largest product has infinities: the others would make NaN
+  /// of them.
+  Id joined(const HloInstruction& product, const std::vector<Id>& left,
+            const std::vector<Id>& right) {
+    const std::size_t asked = std::max(left.size(), right.size());
+    std::vector<std::size_t> lefts, rights;
+    for (std::size_t order = asked; order-- > 0;) {
+      for (std::size_t i = 0; i <= order; ++i) {
+        if (i >= left.size() || order - i >= right.size()) continue;
+        lefts.push_back(i);
+        rights.push_back(order - i);
+      }
+    }
+    return product_of(product, in_a_row(left, lefts, product.dot->lhs_contracting[0]),
+                      in_a_row(right, rights, product.dot->rhs_contracting[0]));
+  }
+
+  /// Parts by their numbers, one behind the other; all but the last one without infinities.
+  Id in_a_row(const std::vector<Id>& parts, const std::vector<std::size_t>& numbers,
+              std::int64_t dimension) {
+    const HloInstruction& whole = module_.entry_computation().at(parts[0]);
+    if (whole.opcode == HloOpcode::kConstant && whole.shape.type == ElementType::kF32) {
+      return constant_in_a_row(whole, numbers, static_cast<std::size_t>(dimension));
+    }
+    std::vector<Id> finite_parts, row;
+    for (const Id part : parts) finite_parts.push_back(finite(part));
+    for (const std::size_t number : numbers) row.push_back(finite_parts[number]);
+    row.back() = parts[numbers.back()];
+    return edit_.concatenate(row, dimension);
+  }
+
+  /// The same of a constant, as a constant.
+  Id constant_in_a_row(const HloInstruction& whole, const std::vector<std::size_t>& numbers,
+                       std::size_t dimension) {
+    std::vector<float> values(whole.literal.size() / sizeof(float)), row;
+    std::memcpy(values.data(), whole.literal.data(), whole.literal.size());
+    GraphEditor::Extents extents = whole.shape.dimensions;
+    std::size_t inner = 1;
+    for (std::size_t d = dimension; d < extents.size(); ++d) {
+      inner *= static_cast<std::size_t>(extents[d]);
+    }
+    for (std::size_t begin = 0; begin < values.size(); begin += inner) {
+      for (std::size_t place = 0; place < numbers.size(); ++place) {
+        for (std::size_t i = 0; i < inner; ++i) {
+          float part = values[begin + i];
+          const bool is_last = place + 1 == numbers.size();
+          for (std::size_t n = 0; n < numbers[place]; ++n) part -= rounded_to_bf16(part);
+          row.push_back(is_last || std::isfinite(part) ? part : 0);
+        }
+      }
+    }
+    extents[dimension] *= static_cast<std::int64_t>(numbers.size());
+    return edit_.numbers(extents, row);
   }
 
   Id product_of(const HloInstruction& product, Id left, Id right) {

@@ -8,7 +8,9 @@ namespace tpu::compiler {
 /// (operand_precision, or an algorithm) become sums of products of parts: an array is the sum of
 /// its rounding to bf16, of what that leaves rounded to bf16, and so on. `high` takes two parts and
 /// the three products that count, `highest` (and f32 algorithms) three parts and six products.
-/// Arrays of bf16 are one part. Where operands ask for different precisions the higher one counts.
+/// Of small dots all products are one, whose operands are the parts one behind the other along a
+/// contracted dimension. Arrays of bf16 are one part. Where operands ask for different precisions
+/// the higher one counts.
 ///
 /// Needs: a module without call and fusion in the entry.
 /// Leaves: no dot or convolution that asks for a precision.
