@@ -281,8 +281,21 @@ LoweredKernel Relayout::lower_reshape() {
     SlabArray cut_source = source, cut_target = target;
     cut_source.per_unit = both / from;
     cut_target.per_unit = both / to;
-    std::optional<LoweredKernel> lowered =
-        emit_slabs(instruction_.name, {cut_source}, cut_target, elements / both, body, target_);
+    const auto lower = [&](std::int64_t lanes) {
+      return emit_slabs(instruction_.name, {cut_source}, cut_target, elements / both, body, target_,
+                        lanes);
+    };
+    const std::int64_t lanes = source.shape.dimensions.back();
+    const bool moves_rows = lanes == target.shape.dimensions.back();
+    std::optional<LoweredKernel> lowered;
+    if (moves_rows && lanes > 128) {
+      // Columns of 128 lanes, whose rows go in one piece.
+      cut_source.outer_dimension = static_cast<int>(source.shape.rank()) - 1;
+      cut_target.outer_dimension = static_cast<int>(target.shape.rank()) - 1;
+      lowered = lower(lanes);
+      cut_source.outer_dimension = cut_target.outer_dimension = -1;
+    }
+    if (!lowered) lowered = lower(1);
     if (lowered) return std::move(*lowered);
   }
   std::optional<LoweredKernel> lowered =

@@ -534,7 +534,35 @@ class ChunkWalk {
 
 }  // namespace
 
+/// Matrices of rows one behind the other, or such rows parted into matrices: a tile of the matrices
+/// at a time. Where all lanes stand in one tile, the rows of a column of tiles follow each other in
+/// VMEM, so that eight of them are loaded and stored wherever they begin.
+bool ElementMover::reshape_matrices(const TileArray& source, const TileArray& target) {
+  const bool parts = source.rank() == 2 && target.rank() == 3;
+  if (!parts && !(source.rank() == 3 && target.rank() == 2)) return false;
+  if (source.lane_tiles() != 1 || source.extents.back() != target.extents.back()) return false;
+  const TileArray& column = parts ? source : target;
+  const TileArray& matrices = parts ? target : source;
+  const std::int64_t rows = matrices.extents[1];
+  const auto one = [&](Index matrix, Index tile, std::int64_t count) {
+    const std::uint8_t mask = sublanes_between(0, count);
+    const Index row = add(builder_, multiply(builder_, matrix, rows), multiply(builder_, tile, 8));
+    const VmemAddress in_column = at(column.region, add(builder_, column.begin, row)).mask(mask);
+    const Position majors{matrix, {}};
+    const VmemAddress in_matrix = at(matrices.region, tile_of(matrices, majors, tile)).mask(mask);
+    builder_.store(parts ? in_matrix : in_column, builder_.load(parts ? in_column : in_matrix));
+  };
+  repeat(matrices.extents[0], [&](Index matrix) {
+    repeat(
+        rows / 8, [&](Index tile) { one(matrix, tile, 8); }, kTilesAtOnce);
+    if (rows % 8 != 0) one(matrix, {{}, rows / 8}, rows % 8);
+  });
+  builder_.new_block();
+  return true;
+}
+
 void ElementMover::reshape(const TileArray& source, const TileArray& target) {
+  if (reshape_matrices(source, target)) return;
   if (source.extents.back() != target.extents.back() && reshape_rows(source, target)) return;
   const auto count = [](const TileArray& array) {
     std::int64_t elements = 1;

@@ -92,6 +92,7 @@ class ElementMover {
   void push_block(const TileArray& source, const Position& from, const TransposeBlock& block);
   void pop_block(const TileArray& target, const Position& to, const TransposeBlock& block);
 
+  bool reshape_matrices(const TileArray& source, const TileArray& target);
   /// What a row of lanes holds on one side fills whole tiles on the other: eight rows at a time,
   /// shifted by rotations, to or from eight places by the stride of the store or load. False where
   /// the arrays do not lie so.
