@@ -225,6 +225,17 @@ TEST(Relayout, Reshapes) {
   check(reshape({9, 5, 5, 16}, {9, 400}), ElementType::kBf16);
 }
 
+/// Rows of matrices that fill no tiles, one behind the other and parted again.
+TEST(Relayout, RowsBetweenAColumnAndMatrices) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    check(reshape({3 * 37, 300}, {3, 37, 300}), type);
+    check(reshape({3, 37, 300}, {3 * 37, 300}), type);
+    check(reshape({2, 3, 5, 200}, {30, 200}), type);
+    check(reshape({5 * 144, 90}, {5, 144, 90}), type);
+    check(reshape({19, 6, 128}, {6 * 19, 128}), type);
+  }
+}
+
 TEST(Relayout, LargeArraysAreCutIntoSlabs) {
   compiler::Target small;
   small.vmem_bytes = 1 << 20;

@@ -43,10 +43,13 @@ Extents joined(std::initializer_list<Extents> parts) {
   return all;
 }
 
-/// An array seen as [batch, outer, indexed, inner]: `order` brings its dimensions there.
+/// An array seen as [batch, outer, indexed, inner]: `order` brings its dimensions there. Selections
+/// keep the extents that batch, outer and inner are products of: joining those that fill no tiles
+/// would move the whole array.
 struct View {
   Extents order;
   std::int64_t batch = 1, outer = 1, indexed = 1, inner = 1;
+  Extents batches, outers, inners;
 };
 
 /// Estimates of both ways in cycles. Measured on kernels of this compiler: a vector register of a
@@ -90,15 +93,18 @@ struct Roles {
       }
     }
     view.order = joined({batching, outer, indexed, inner});
-    const auto count = [&](const Extents& list) {
-      std::int64_t size = 1;
-      for (std::int64_t d : list) size *= extents[static_cast<std::size_t>(d)];
-      return size;
+    const auto extents_of = [&](const Extents& list) {
+      Extents own;
+      for (std::int64_t d : list) own.push_back(extents[static_cast<std::size_t>(d)]);
+      return own;
     };
-    view.batch = count(batching);
-    view.outer = count(outer);
-    view.indexed = count(indexed);
-    view.inner = count(inner);
+    view.batches = extents_of(batching);
+    view.outers = extents_of(outer);
+    view.inners = extents_of(inner);
+    view.batch = product(view.batches);
+    view.outer = product(view.outers);
+    view.indexed = product(extents_of(indexed));
+    view.inner = product(view.inners);
   }
 };
 
@@ -287,30 +293,37 @@ Id IndexedAccess::gather_lanes(Id array, const View& view, Id numbers, std::int6
   const Id table = append_gather(edit_.reshape(flat, {rows, kLanes}), row);
   View within;
   within.batch = view.batch * picks;
+  within.batches = {within.batch};
   within.indexed = kLanes;
   return pick_by_selection(table, within, edit_.reshape(lane, {within.batch, 1}), 1);
 }
 
-/// A space of named extents without those of 1: which dimension each name has in it.
+/// A space of named lists of extents without those of 1: which dimensions each name has in it.
 struct Box {
+  using Names = std::array<Extents, 5>;
   Extents extents;
-  std::array<std::int64_t, 5> place{};  ///< -1: extent 1.
+  Names places;
 
-  explicit Box(const std::array<std::int64_t, 5>& all, std::size_t always) {
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      place[i] = all[i] == 1 && i != always ? -1 : static_cast<std::int64_t>(extents.size());
-      if (place[i] >= 0) extents.push_back(all[i]);
+  /// Of `always` an extent of 1 stays, too.
+  explicit Box(const Names& all, std::size_t always) {
+    for (std::size_t name = 0; name < all.size(); ++name) {
+      for (std::int64_t extent : all[name]) {
+        if (extent == 1 && name != always) continue;
+        places[name].push_back(static_cast<std::int64_t>(extents.size()));
+        extents.push_back(extent);
+      }
     }
   }
   /// The value, whose dimensions are some of the names in order, all over the box.
   Id spread(GraphEditor& edit, Id value, const std::vector<std::size_t>& names) const {
-    Extents own, places;
+    Extents own, own_places;
     for (std::size_t name : names) {
-      if (place[name] < 0) continue;
-      own.push_back(extents[static_cast<std::size_t>(place[name])]);
-      places.push_back(place[name]);
+      for (std::int64_t place : places[name]) {
+        own.push_back(extents[static_cast<std::size_t>(place)]);
+        own_places.push_back(place);
+      }
     }
-    return edit.broadcast(edit.reshape(value, own), extents, places);
+    return edit.broadcast(edit.reshape(value, own), extents, own_places);
   }
 };
 
@@ -318,13 +331,15 @@ struct Box {
 /// dimension stands in the lanes where there is no inner one.
 Id IndexedAccess::select_floats(Id array, const View& view, Id numbers, std::int64_t picks) {
   enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
-  const Box box({view.batch, view.outer, picks, view.indexed, view.inner}, kIndexed);
-  const Id place = edit_.iota(ElementType::kS32, box.extents, box.place[kIndexed]);
+  const Box box({view.batches, view.outers, Extents{picks}, Extents{view.indexed}, view.inners},
+                kIndexed);
+  const std::int64_t indexed = box.places[kIndexed].front();
+  const Id place = edit_.iota(ElementType::kS32, box.extents, indexed);
   const Id wanted = box.spread(edit_, numbers, {kBatch, kPicks});
   const Id value = box.spread(edit_, array, {kBatch, kOuter, kIndexed, kInner});
   const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
   const Id chosen = edit_.select(hit, value, edit_.splat(ElementType::kF32, box.extents, 0));
-  return edit_.reduce(chosen, HloOpcode::kAdd, {box.place[kIndexed]}, 0);
+  return edit_.reduce(chosen, HloOpcode::kAdd, {indexed}, 0);
 }
 
 Id IndexedAccess::pick_by_selection(Id array, const View& view, Id numbers, std::int64_t picks) {
@@ -361,6 +376,7 @@ Id IndexedAccess::take(Id array, std::int64_t dimension, Id numbers) {
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
     const std::int64_t extent = extents[static_cast<std::size_t>(d)];
     (d < dimension ? view.outer : d == dimension ? view.indexed : view.inner) *= extent;
+    if (d != dimension) (d < dimension ? view.outers : view.inners).push_back(extent);
   }
   const std::int64_t picks = edit_.dimensions(numbers).at(0);
   const bool is_matrix = extents.size() == 2 && dimension == 0;
@@ -535,12 +551,13 @@ Id IndexedAccess::scatter_selected(const Scattering& scattering) {
   enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
   const bool in_lanes = view.inner == 1 && scattering.picks > 1;  // The picks, which are reduced.
   const std::size_t at_picks = in_lanes ? kInner : kPicks;
-  const Box box({view.batch, view.outer, in_lanes ? 1 : scattering.picks, view.indexed,
-                 in_lanes ? scattering.picks : view.inner},
+  const Extents picks{scattering.picks};
+  const Box box({view.batches, view.outers, in_lanes ? Extents{} : picks, Extents{view.indexed},
+                 in_lanes ? picks : view.inners},
                 kIndexed);
   const ElementType type = edit_.shape(scattering.updates).type;
   const double neutral = neutral_of(scattering.opcode, type);
-  const Id place = edit_.iota(ElementType::kS32, box.extents, box.place[kIndexed]);
+  const Id place = edit_.iota(ElementType::kS32, box.extents, box.places[kIndexed].front());
   const Id wanted = box.spread(edit_, scattering.numbers, {kBatch, at_picks});
   const Id value = in_lanes
                        ? box.spread(edit_, scattering.updates, {kBatch, kOuter, kInner})
@@ -548,7 +565,7 @@ Id IndexedAccess::scatter_selected(const Scattering& scattering) {
   const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
   Id sum = edit_.select(hit, value, edit_.splat(type, box.extents, neutral));
   if (scattering.picks > 1) {
-    sum = edit_.reduce(sum, scattering.opcode, {box.place[at_picks]}, neutral);
+    sum = edit_.reduce(sum, scattering.opcode, {box.places[at_picks].front()}, neutral);
   }
   return edit_.binary(scattering.opcode, edit_.reshape(scattering.array, edit_.dimensions(sum)),
                       sum);
