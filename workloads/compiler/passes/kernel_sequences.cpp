@@ -77,7 +77,8 @@ class Joiner {
   void consider(const HloInstruction& instruction);
   void follow(const HloInstruction& bookkeeping, Run& run) const;
   bool fits_behind(const HloInstruction& fusion, const Run& run) const;
-  std::size_t wanted_results(const Run& run, InstructionId next) const;
+  void follow_names(Run& run) const;
+  std::size_t wanted_results(Run run, InstructionId next) const;
   void add(const HloInstruction& fusion);
   void close();
   void pass_state(Run& run) const;
@@ -158,7 +159,8 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
 }
 
 /// Results of the run that others than its members and the next one need.
-std::size_t Joiner::wanted_results(const Run& run, InstructionId next) const {
+std::size_t Joiner::wanted_results(Run run, InstructionId next) const {
+  follow_names(run);
   std::set<Value> wanted;
   const std::set<InstructionId> members(run.members.begin(), run.members.end());
   for (const auto& [name, value] : run.name_of) {
@@ -219,21 +221,25 @@ void Joiner::consider(const HloInstruction& instruction) {
 }
 
 /// Names of a member's results may stand anywhere behind it.
+void Joiner::follow_names(Run& run) const {
+  std::set<InstructionId> users;
+  const auto add_users = [&](InstructionId name) {
+    const auto& own = users_[static_cast<std::size_t>(name)];
+    users.insert(own.begin(), own.end());
+  };
+  for (const auto& [name, value] : run.name_of) add_users(name);
+  while (!users.empty()) {
+    const InstructionId user = *users.begin();
+    users.erase(users.begin());
+    if (!is_bookkeeping(entry_.at(user)) || run.name_of.count(user) != 0) continue;
+    follow(entry_.at(user), run);
+    if (run.name_of.count(user) != 0) add_users(user);
+  }
+}
+
 void Joiner::close() {
   if (run_.members.size() >= least_members_) {
-    std::set<InstructionId> users;
-    const auto add_users = [&](InstructionId name) {
-      const auto& own = users_[static_cast<std::size_t>(name)];
-      users.insert(own.begin(), own.end());
-    };
-    for (const auto& [name, value] : run_.name_of) add_users(name);
-    while (!users.empty()) {
-      const InstructionId user = *users.begin();
-      users.erase(users.begin());
-      if (!is_bookkeeping(entry_.at(user)) || run_.name_of.count(user) != 0) continue;
-      follow(entry_.at(user), run_);
-      if (run_.name_of.count(user) != 0) add_users(user);
-    }
+    follow_names(run_);
     sequences_.push_back(std::move(run_));
   }
   run_ = {};
