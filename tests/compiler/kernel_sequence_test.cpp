@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <utility>
 
@@ -227,6 +228,38 @@ TEST(KernelSequence, WhatOnlyMovesElementsIsReadWhereItStands) {
     EXPECT_EQ(members[hlo::HloOpcode::kSlice] + members[hlo::HloOpcode::kConcatenate], 0) << shape;
     EXPECT_LE(members[hlo::HloOpcode::kFusion], 3) << shape;
   }
+}
+
+/// Small arrays with large ones inside, of which a kernel keeps columns: they have to fit, too.
+TEST(KernelSequence, WhatMembersKeepBesideTheirArraysFits) {
+  std::string text = std::string(kAdd) + R"(ENTRY main {
+  x0 = f32[130,87] parameter(0)
+  y0 = f32[130,87] parameter(1)
+  i0 = s32[130] parameter(2)
+  i1 = s32[87] parameter(3)
+  z = f32[] constant(0)
+)";
+  // Columns picked out of both arrays, by comparing with all of them; then columns of what came.
+  for (const auto& [n, to, from] :
+       {std::array<const char*, 3>{"0", "130", "87"}, {"1", "87", "130"}}) {
+    const std::string cube = "[130," + std::string(to) + "," + from + "] ",
+                      end = std::string(n) + " = ";
+    const std::string next = n[0] == '0' ? "1" : "2";
+    text += "  zero" + end + "f32" + cube + "broadcast(z), dimensions={}\n  k" + end + "s32" +
+            cube + "iota(), iota_dimension=2\n  w" + end + "s32" + cube + "broadcast(i" + n +
+            "), dimensions={1}\n  is" + end + "pred" + cube + "compare(k" + n + ", w" + n +
+            "), direction=EQ\n";
+    for (const std::string name : {"x", "y"}) {
+      text += "  " + name + "3" + end + "f32" + cube + "broadcast(" + name + n +
+              "), dimensions={0,2}\n  " + name + "s" + end + "f32" + cube + "select(is" + n + ", " +
+              name + "3" + n + ", zero" + n + ")\n  " + name + next + " = f32[130," + to +
+              "] reduce(" + name + "s" + n + ", z), dimensions={2}, to_apply=add\n";
+    }
+  }
+  text +=
+      "  ROOT t = (f32[130,130], f32[130,130], f32[130,87], f32[130,87]) tuple(x1, y1, x2, "
+      "y2)\n}\n";
+  EXPECT_GT(compiled(text).call_sites.size(), 1U);
 }
 
 TEST(KernelSequence, WhatItHoldsIsRefusedByName) {

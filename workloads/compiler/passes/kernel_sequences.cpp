@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/fusion.h"
@@ -40,6 +41,7 @@ struct Run {
   std::vector<InstructionId> passed;       ///< Operands that are results, too.
   std::set<InstructionId> behind;          ///< Other bookkeeping that needs what the run makes.
   std::uint64_t granules = 0;
+  std::uint64_t kept = 0;  ///< Granules of what members keep beside their arrays, at most.
 };
 
 class Joiner {
@@ -74,6 +76,7 @@ class Joiner {
   bool is_immediate(const HloInstruction& user, std::size_t operand) const;
   bool reads_part_of(const HloInstruction& fusion, const Run& run) const;
   std::uint64_t granules_of(const HloInstruction& fusion) const;
+  std::uint64_t kept_granules_of(const HloInstruction& fusion) const;
   void consider(const HloInstruction& instruction);
   void follow(const HloInstruction& bookkeeping, Run& run) const;
   bool fits_behind(const HloInstruction& fusion, const Run& run) const;
@@ -129,6 +132,27 @@ std::uint64_t Joiner::granules_of(const HloInstruction& fusion) const {
   return sum;
 }
 
+/// Whole arrays are one block, so a kernel keeps a tile for each column that it spreads over the
+/// lanes and for each sum over them, as often as the largest array inside has rows of tiles.
+std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
+  if (fusion.opcode != HloOpcode::kFusion) return 0;
+  const Computation& fused = module_.computation(fusion.called[0]);
+  std::uint64_t columns = 0, largest = 0;
+  for (const HloInstruction& inner : fused.instructions) {
+    if (inner.shape.is_tuple()) continue;
+    if (inner.opcode == HloOpcode::kReduce || inner.opcode == HloOpcode::kBroadcast) {
+      columns += fused.at(inner.operands[0]).shape.rank() > 0 ? 1U : 0U;
+    }
+    const std::vector<std::int64_t>& order = inner.shape.layout.minor_to_major;
+    if (order.empty()) continue;
+    const auto lanes = inner.shape.dimensions[static_cast<std::size_t>(order[0])];
+    const auto lane_tiles =
+        static_cast<std::uint64_t>(ceil_divide(std::max<std::int64_t>(lanes, 1), 128));
+    largest = std::max(largest, granules(inner.shape) / lane_tiles);
+  }
+  return columns * largest;
+}
+
 /// Whether the kernel reads a slice, in place, of what the run makes.
 bool Joiner::reads_part_of(const HloInstruction& fusion, const Run& run) const {
   if (fusion.opcode != HloOpcode::kFusion) return false;
@@ -155,7 +179,8 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
   const std::size_t results =
       wanted_results(run, fusion.id) + (fusion.shape.is_tuple() ? fusion.shape.elements.size() : 1);
   return run.members.size() < kMostMembers && addresses.size() + results <= kMostAddresses &&
-         run.granules + granules_of(fusion) <= most_granules_ && !reads_part_of(fusion, run);
+         run.granules + granules_of(fusion) <= most_granules_ &&
+         run.kept + kept_granules_of(fusion) <= 2 * most_granules_ && !reads_part_of(fusion, run);
 }
 
 /// Results of the run that others than its members and the next one need.
@@ -188,6 +213,7 @@ void Joiner::add(const HloInstruction& fusion) {
   }
   run_.members.push_back(fusion.id);
   run_.granules += granules_of(fusion);
+  run_.kept += kept_granules_of(fusion);
   run_.name_of[fusion.id] = {fusion.id, 0};
 }
 
