@@ -16,6 +16,7 @@ namespace tpu::app {
 /// Bounds compare, per core, the MXU's time for the padded products, the vector unit's for one
 /// operation per element, and the HBM's for operands and results with their padding; nothing is
 /// simulated.
-std::string show_module(const hlo::Module& module, const std::vector<MachineParams>& machines);
+std::string show_module(const hlo::Module& module, const std::vector<MachineParams>& machines,
+                        std::uint64_t bucket_bytes = compiler::kBucketsByCost);
 
 }  // namespace tpu::app
