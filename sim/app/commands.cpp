@@ -384,9 +384,9 @@ ExitCode show_workload(const Arguments& arguments) {
   for (const char* name : {"v2-8", "v3-8"}) {
     machines.push_back(config::load_configuration(name).params);
   }
-  std::cout << report::fit_to_width(
-      show_module(workload_module(arguments, machines.back()), machines),
-      text_style(arguments.color));
+  std::cout << report::fit_to_width(show_module(workload_module(arguments, machines.back()),
+                                                machines, bucket_bytes_of(arguments)),
+                                    text_style(arguments.color));
   return ExitCode::kDone;
 }
 

@@ -73,8 +73,9 @@ struct KernelRow {
 
 class ModuleShow {
  public:
-  ModuleShow(const Module& module, const std::vector<MachineParams>& machines)
-      : module_(module), machines_(machines) {}
+  ModuleShow(const Module& module, const std::vector<MachineParams>& machines,
+             std::uint64_t bucket_bytes)
+      : module_(module), machines_(machines), bucket_bytes_(bucket_bytes) {}
 
   std::string text() {
     overview();
@@ -179,9 +180,10 @@ class ModuleShow {
 
   void compile() {
     std::string last, why;
-    const compiler::Target target =
+    compiler::Target target =
         config::target_of(machines_.back(), static_cast<std::uint32_t>(std::clamp<std::int64_t>(
                                                 module_.replicas, 1, machines_.back().cores())));
+    target.bucket_bytes = bucket_bytes_;
     compiler::ScheduledModule lowered;
     try {
       lowered = compiler::lower_to_kernels(
@@ -363,14 +365,16 @@ class ModuleShow {
 
   const Module& module_;
   const std::vector<MachineParams>& machines_;
+  const std::uint64_t bucket_bytes_;
   std::vector<KernelRow> rows_;
   std::ostringstream out_;
 };
 
 }  // namespace
 
-std::string show_module(const Module& module, const std::vector<MachineParams>& machines) {
-  return ModuleShow(module, machines).text();
+std::string show_module(const Module& module, const std::vector<MachineParams>& machines,
+                        std::uint64_t bucket_bytes) {
+  return ModuleShow(module, machines, bucket_bytes).text();
 }
 
 }  // namespace tpu::app

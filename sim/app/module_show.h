@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/params.h"
+#include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::app {
@@ -15,7 +16,7 @@ namespace tpu::app {
 ///
 /// Bounds compare, per core, the MXU's time for the padded products, the vector unit's for one
 /// operation per element, and the HBM's for operands and results with their padding; nothing is
-/// simulated.
+/// simulated. `bucket_bytes`: as in Target.
 std::string show_module(const hlo::Module& module, const std::vector<MachineParams>& machines,
                         std::uint64_t bucket_bytes = compiler::kBucketsByCost);
 

@@ -75,7 +75,7 @@ frontend::Workload zoo_workload(const Arguments& arguments, const CoreChoice& ch
 compiler::Target target_of(const Arguments& arguments, const MachineParams& params,
                            std::uint32_t cores) {
   compiler::Target target = config::target_of(params, cores);
-  target.bucket_bytes = arguments.bucket_mb ? *arguments.bucket_mb << 20 : compiler::kBucketsByCost;
+  target.bucket_bytes = bucket_bytes_of(arguments);
   return target;
 }
 
@@ -362,6 +362,10 @@ Source source_of(const std::string& name) {
 
 }  // namespace
 
+std::uint64_t bucket_bytes_of(const Arguments& arguments) {
+  return arguments.bucket_mb ? *arguments.bucket_mb << 20 : compiler::kBucketsByCost;
+}
+
 bool is_hdf5(const std::string& name) {
   constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
   if (!fs::is_regular_file(name)) return false;
@@ -399,9 +403,19 @@ PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParam
 }
 
 hlo::Module workload_module(const Arguments& arguments, const MachineParams& params) {
-  switch (source_of(arguments.input)) {
-    case Source::kZoo:
-      return zoo_workload(arguments, zoo_cores(arguments, params)).module;
+  const Source source = source_of(arguments.input);
+  if (arguments.shard_updates && source != Source::kZoo) {
+    throw UsageError(
+        "--shard-updates: expected a workload of the zoo, whose program show makes; found " +
+        arguments.input + "; compile --dump-after shard_updates prints what becomes of a module");
+  }
+  switch (source) {
+    case Source::kZoo: {
+      compiler::PartitionedModule program;
+      program.module = zoo_workload(arguments, zoo_cores(arguments, params)).module;
+      share_updates(arguments, program);
+      return std::move(program.module);
+    }
     case Source::kCaptured:
       check_fixed(arguments, "a captured program");
       return hlo::read_hlo_file(captured_module(arguments.input));

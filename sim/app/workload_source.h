@@ -64,6 +64,9 @@ PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParam
 /// UsageError or WorkloadError.
 hlo::Module workload_module(const Arguments& arguments, const MachineParams& params);
 
+/// Of gradients that are reduced together, as a compiler's Target has it.
+std::uint64_t bucket_bytes_of(const Arguments& arguments);
+
 /// Whether a file has the form of programs that were compiled before, and of results.
 bool is_hdf5(const std::string& name);
 

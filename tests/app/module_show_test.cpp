@@ -60,5 +60,24 @@ TEST(LargestBatch, IsFoundToTheExample) {
             "Not even one example per core fits; make the model smaller or use more cores.");
 }
 
+/// The gradient of the first product is known before the second one ends.
+TEST(ModuleShow, ReducesInBucketsWhereTheyAreAskedFor) {
+  const hlo::Module module = hlo::read_hlo_text(
+      "m.hlo",
+      "HloModule m, replica_count=8\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+      "  ROOT s = f32[] add(a, b)\n}\nENTRY e {\n  a = f32[1024,1024] parameter(0)\n"
+      "  d = f32[1024,1024] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "  e = f32[1024,1024] dot(d, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "  f = f32[1024,1024] dot(e, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "  r = (f32[1024,1024], f32[1024,1024]) all-reduce(d, f), replica_groups={}, to_apply=add\n"
+      "  g = f32[1024,1024] get-tuple-element(r), index=0\n"
+      "  h = f32[1024,1024] get-tuple-element(r), index=1\n"
+      "  ROOT t = (f32[1024,1024], f32[1024,1024]) tuple(g, h)\n}\n");
+  const std::vector<MachineParams> machine{config::load_configuration("v3-8").params};
+  EXPECT_FALSE(has(show_module(module, machine, 0), "all-reduce-start"));
+  EXPECT_TRUE(has(show_module(module, machine, 1 << 20), "all-reduce-start"))
+      << show_module(module, machine, 1 << 20);
+}
+
 }  // namespace
 }  // namespace tpu::app::module_show_test
