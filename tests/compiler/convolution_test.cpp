@@ -341,7 +341,7 @@ TEST(Convolution, NeighbouringPixelsOfFourExamplesShareATile) {
   EXPECT_EQ(tiling.tile_pixels, 2U);
   EXPECT_EQ(tiling.group, 32U);
   EXPECT_TRUE(tiling.splits_rows);  // A row is one group: the other array takes the next row.
-  EXPECT_EQ(compiler::WeightsSizes(problem, tiling).group_tiles, 16U);
+  EXPECT_EQ(compiler::WeightsSizes(problem, tiling, compiler::Target{}).group_tiles, 16U);
   Geometry eight = four;
   eight.n = 8;
   EXPECT_EQ(

@@ -23,6 +23,11 @@ struct BlockShape {
   }
   std::uint32_t row_blocks() const { return ceil_divide(rows, block_rows); }
   std::uint32_t column_blocks() const { return ceil_divide(columns, block_columns); }
+  /// Of a block, on average.
+  double mean_bytes() const {
+    return double(matrices) * rows / row_blocks() * columns / column_blocks() * tile_granules *
+           1024;
+  }
   std::uint32_t matrix_granules() const { return rows * columns * tile_granules; }
 };
 

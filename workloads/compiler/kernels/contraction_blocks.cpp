@@ -42,6 +42,12 @@ TileGrid::Block image_block(std::shared_ptr<ImageRows> rows, std::vector<int> di
   return block;
 }
 
+TileGrid::Block image_block(std::shared_ptr<ImageRows> rows, const ContractionPlan::Blocks& side,
+                            OfPoint begin, OfPoint first, std::int64_t border) {
+  return image_block(std::move(rows), side.dimensions, static_cast<std::uint32_t>(side.rows),
+                     std::move(begin), std::move(first), border);
+}
+
 TileGrid::Block matrix_block(KernelBuilder& builder, bool to_vmem, const BlockShape& shape,
                              std::vector<int> dimensions, OfPoint begin, int row_dimension,
                              int column_dimension) {
@@ -79,12 +85,14 @@ std::vector<int> add_result_blocks(TileGrid& grid, const MatmulEpilogue& epilogu
 void clear_rows_outside(KernelBuilder& builder, MatmulMemory& memory, ImageRows& rows, SReg first,
                         const VmemAddress& block, std::uint32_t count, std::uint32_t pitch) {
   builder.new_block();
-  builder.loop(count, [&](SReg index) {
-    const PReg inside = rows.is_inside(first, index);
-    const PReg outside = builder.equal(builder.select(inside, 1, 0), 0);
-    SReg row = builder.mul(index, pitch);
-    if (block.base) row = builder.add(row, block.base);
-    builder.if_(outside, [&] { memory.clear({block.region, 0, row}, pitch); });
+  builder.if_(rows.reaches_outside(first), [&] {
+    builder.loop(count, [&](SReg index) {
+      const PReg inside = rows.is_inside(first, index);
+      const PReg outside = builder.equal(builder.select(inside, 1, 0), 0);
+      SReg row = builder.mul(index, pitch);
+      if (block.base) row = builder.add(row, block.base);
+      builder.if_(outside, [&] { memory.clear({block.region, 0, row}, pitch); });
+    });
   });
   builder.new_block();
 }

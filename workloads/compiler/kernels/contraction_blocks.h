@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "workloads/compiler/kernels/block_dma.h"
+#include "workloads/compiler/kernels/contraction_plan.h"
 #include "workloads/compiler/kernels/image_rows.h"
 #include "workloads/compiler/kernels/matmul_epilogue.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
@@ -28,6 +29,9 @@ SReg index_of(const GridPoint& point, int dimension);
 TileGrid::Block image_block(std::shared_ptr<ImageRows> rows, std::vector<int> dimensions,
                             std::uint32_t vmem_rows, OfPoint begin, OfPoint first,
                             std::int64_t border = 0, OfPoint row_granules = {});
+/// The same for one side of a contraction.
+TileGrid::Block image_block(std::shared_ptr<ImageRows> rows, const ContractionPlan::Blocks& side,
+                            OfPoint begin, OfPoint first, std::int64_t border = 0);
 
 /// A block of matrices as one of a grid: the first matrix, and the dimensions that count blocks of
 /// its rows and columns (-1: none does).

@@ -27,18 +27,18 @@ using hlo::ElementType;
 /// neighbouring pixels stream through, of several rows where rows are short. Positions of the
 /// window differ only in addresses: offsets of the input, the weights and the result, from a table
 /// in SMEM. Sums are kept in VMEM in fp32.
-class ConvolutionKernel {
+class ConvolutionKernel : ConvolutionGrid {
  public:
   ConvolutionKernel(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
                     const MatmulEpilogue& epilogue, const Target& target)
       : problem_(problem),
         tiling_(tiling),
         epilogue_(epilogue),
-        sizes_(problem, tiling),
+        sizes_(problem, tiling, target),
         taps_(taps_of(problem)),
         builder_(epilogue.kernel_name, target),
-        units_(target, tiling.columns_at_once, tiling.contracted_parts),
-        pushes_(tiling.chunk_y * tiling.chunk_x * tiling.block_rows / units_.groups()),
+        units_(sizes_.plan.steps.units),
+        pushes_(sizes_.plan.steps.pushes),
         stream_(builder_, units_, pushes_),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue) {}
@@ -61,8 +61,6 @@ class ConvolutionKernel {
   }
 
  private:
-  // Dimensions of the grid.
-  static constexpr int kColumns = 0, kRows = 1, kY = 2;
   // SMEM words of a tap.
   static constexpr std::uint32_t kTapWords = 4;
 
@@ -152,10 +150,7 @@ void ConvolutionKernel::store_taps() {
 }
 
 void ConvolutionKernel::make_grid() {
-  grid_ = std::make_unique<TileGrid>(
-      builder_, std::vector<std::uint32_t>{sizes_.column_tiles / tiling_.block_columns,
-                                           sizes_.row_tiles / tiling_.block_rows,
-                                           tiles_of(sizes_.pixels_y, tiling_.block_y)});
+  grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
   add_input();
   add_window();
   epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
@@ -191,7 +186,7 @@ void ConvolutionKernel::add_input() {
   input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
   const std::uint32_t block = shape.row.run;
   grid_->add_input(image_block(
-      input_rows_, {kRows, kY}, static_cast<std::uint32_t>(sizes_.slab_rows),
+      input_rows_, sizes_.plan.lhs,
       [=](const GridPoint& point) {
         return builder_.add(
             weighted_sum(builder_, {point[kRows]}, {block}, builder_.load_smem(addresses_)),
@@ -213,7 +208,7 @@ void ConvolutionKernel::add_window() {
   shape.matrices = window_positions();
   shape.matrix_stride = shape.matrix_granules();
   grid_->add_input(matrix_block(
-      builder_, true, shape, {kColumns},
+      builder_, true, shape, sizes_.plan.rhs.dimensions,
       [this](const GridPoint&) { return builder_.load_smem(addresses_ + 1); },
       transposed ? kColumns : -1, transposed ? -1 : kColumns));
 }
@@ -242,7 +237,7 @@ TileGrid::Block ConvolutionKernel::result_block(ElementType type, bool to_vmem,
   const std::uint32_t tile = tile_granules(type);
   const ImageShape shape = result_image(type);
   return image_block(
-      std::make_shared<ImageRows>(builder_, to_vmem, shape), {kColumns, kRows, kY},
+      std::make_shared<ImageRows>(builder_, to_vmem, shape), sizes_.plan.results.dimensions,
       shape.pitch * shape.block_rows,
       [=](const GridPoint& point) {
         return weighted_sum(

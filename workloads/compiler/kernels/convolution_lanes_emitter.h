@@ -28,7 +28,7 @@ namespace tpu::compiler {
 ///
 /// A position of a unit that a pixel of the group does not meet is multiplied by 0: an infinite or
 /// undefined input there makes an undefined result.
-class LanesKernel {
+class LanesKernel : LanesGrid {
  public:
   LanesKernel(const ConvolutionProblem& problem, const LanesTiling& tiling,
               const MatmulEpilogue& epilogue, const Target& target)
@@ -36,10 +36,10 @@ class LanesKernel {
         tiling_(tiling),
         epilogue_(epilogue),
         patches_(problem, tiling.group, tiling.feature_blocks),
-        sizes_(problem, tiling, patches_),
+        sizes_(problem, tiling, patches_, target),
         builder_(epilogue.kernel_name, target),
-        mxu_units_(matmul_units(tiling, target)),
-        stream_(builder_, mxu_units_, tiling.group * tiling.chunk),
+        mxu_units_(sizes_.plan.steps.units),
+        stream_(builder_, mxu_units_, sizes_.plan.steps.pushes),
         memory_(builder_, is_packed(problem.input_type) || is_packed(problem.window_type),
                 is_packed(problem.input_type)),
         results_(builder_, epilogue) {}
@@ -70,8 +70,6 @@ class LanesKernel {
  private:
   using Split = LanesTiling::Split;
   using Rows = EpilogueEmitter::Position::Rows;
-  // Dimensions of the grid.
-  static constexpr int kColumns = 0, kLanes = 1, kY = 2, kX = 3, kFeatures = 4;
 
   const SpatialDimension& height() const { return problem_.spatial[0]; }
   const SpatialDimension& width() const { return problem_.spatial[1]; }

@@ -67,10 +67,7 @@ void LanesKernel::make_mask() {
 }
 
 void LanesKernel::make_grid() {
-  grid_ = std::make_unique<TileGrid>(
-      builder_, std::vector<std::uint32_t>{sizes_.column_blocks, sizes_.lane_tiles,
-                                           tiles_of(sizes_.pixels_y, tiling_.block_y),
-                                           tiling_.blocks_x, patches_.blocks});
+  grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
   add_input();
   add_window();
   epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
@@ -136,8 +133,8 @@ void LanesKernel::add_input() {
   shape.pitch = sizes_.slab_x * sizes_.input_pixel;
   input_rows_.emplace(builder_, true, shape);
   TileGrid::Block input;
-  input.dimensions = {kLanes, kY, kX, kFeatures};
-  input.rows = static_cast<std::uint32_t>(sizes_.slab_rows);
+  input.dimensions = sizes_.plan.lhs.dimensions;
+  input.rows = static_cast<std::uint32_t>(sizes_.plan.lhs.rows);
   input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
     const Segment part = input_segment(point);
     const SReg base = weighted_sum(builder_, {point[kLanes], point[kFeatures], part.begin},
@@ -165,7 +162,7 @@ void LanesKernel::add_window() {
   shape.matrices = static_cast<std::uint32_t>(height().window * width().window);
   shape.matrix_stride = shape.matrix_granules();
   grid_->add_input(matrix_block(
-      builder_, true, shape, {kColumns},
+      builder_, true, shape, sizes_.plan.rhs.dimensions,
       [this](const GridPoint&) { return builder_.load_smem(addresses_ + 1); },
       turned ? kColumns : -1, turned ? -1 : kColumns));
 }
@@ -200,7 +197,7 @@ TileGrid::Block LanesKernel::result_block(ElementType type, bool to_vmem, std::u
   const std::uint32_t pixel = sizes_.column_tiles * sizes_.lane_tiles * tile;
   const ImageShape shape = result_image(type);
   return image_block(
-      std::make_shared<ImageRows>(builder_, to_vmem, shape), {kColumns, kLanes, kY, kX},
+      std::make_shared<ImageRows>(builder_, to_vmem, shape), sizes_.plan.results.dimensions,
       shape.pitch * shape.block_rows,
       [=](const GridPoint& point) {
         return weighted_sum(builder_, {point[kLanes], point[kColumns], point[kX]},

@@ -8,7 +8,8 @@
 namespace tpu::compiler {
 
 LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& tiling,
-                       const Patches& patches) {
+                       const Patches& patches, const Target& target)
+    : plan(matmul_units(tiling, target)) {
   const auto& [height, width] = problem.spatial;
   lane_tiles = tiles_of(problem.rows, 128);
   column_tiles = tiles_of(problem.columns, 8);
@@ -26,28 +27,47 @@ LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& til
   const std::uint32_t columns = tiling.block_columns;
   input_pixel = patches.feature_tiles * tile_rows(problem.input_type);
   sum_pixel = columns * 8;
-  out_pixel = columns * tile_rows(problem.out_type);
   const std::uint32_t window_tile = tile_rows(problem.window_type);
   window_rows_of_position =
       problem.window_transposed
           ? columns * tiles_of(problem.contracted, 128) * window_tile
           : tiles_of(problem.contracted, 8) * tiles_of(columns, 16) * window_tile;
   moving_columns = columns > 16 ? tiles_of(columns, 16) * 16 : columns;
-  slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
-  window_rows = static_cast<std::uint64_t>(height.window * width.window) * window_rows_of_position;
   moving_rows =
       std::uint64_t{patches.blocks * patches.units.size()} * tiling.group * moving_columns * 8;
   sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
-  out_rows = std::uint64_t{out_y} * out_x * out_pixel;
   smem_words = static_cast<std::uint32_t>(patches.units.size() *
                                           (patches.runs + 2 + tiling.group * patches.runs * 2 + 4));
   sums_apart = problem.out_type == hlo::ElementType::kBf16 || problem.has_epilogue;
-  vmem_rows = 2 * slab_rows + (column_blocks > 1 ? 2 : 1) * window_rows + moving_rows +
-              2 * out_rows + problem.resident_rows + 2048;
-  if (sums_apart) vmem_rows += sum_rows;
-  for (hlo::ElementType type : problem.epilogue_types) {
-    vmem_rows += 2 * out_rows / tile_rows(problem.out_type) * tile_rows(type);
-  }
+  plan.grid = {column_blocks, lane_tiles, tiles_of(pixels_y, tiling.block_y), tiling.blocks_x,
+               patches.blocks};
+  set_blocks(problem);
+  set_steps(problem, tiling, patches);
+}
+
+void LanesSizes::set_blocks(const ConvolutionProblem& problem) {
+  const auto& [height, width] = problem.spatial;
+  plan.lhs.dimensions = {kLanes, kY, kX, kFeatures};
+  plan.lhs.rows = std::uint64_t{slab_y} * slab_x * input_pixel;
+  plan.lhs.bytes = block_bytes(height.input, slab_y, width.input, slab_x, input_pixel);
+  plan.rhs.dimensions = {kColumns};
+  plan.rhs.rows =
+      static_cast<std::uint64_t>(height.window * width.window) * window_rows_of_position;
+  plan.rhs.bytes = double(plan.rhs.rows) * isa::kVmemRowBytes;
+  plan.rhs.cycles = double(moving_rows) / 8 * 16;  // Turned.
+  plan.add_in_step({kColumns, kLanes, kY, kX}, problem.epilogue_types, {problem.out_type},
+                   sum_rows / 8, double(height.output * width.output) * lane_tiles * column_tiles);
+  plan.rows_apart = moving_rows + problem.resident_rows + (sums_apart ? sum_rows : 0);
+}
+
+void LanesSizes::set_steps(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                           const Patches& patches) {
+  plan.steps.pushes = tiling.chunk * tiling.group;
+  plan.steps.count = double(patches.units.size()) * tiling.block_y * tiling.groups *
+                     tiling.block_columns / tiling.chunk / plan.steps.units.count();
+  plan.set_expression(problem.has_epilogue, problem.epilogue_instructions);
+  plan.finish.beside = 2.0 * tiling.finished_pairs;
+  plan.finish.behind = 2.0 * tiling.group * tiling.chunk * plan.steps.units.count();
 }
 
 MatmulUnits matmul_units(const LanesTiling& tiling, const Target& target) {
@@ -158,6 +178,10 @@ class LanesSearch {
     return numbers;
   }
 
+  bool fits(const LanesSizes& sizes) const {
+    return sizes.plan.vmem_rows() * isa::kVmemRowBytes <= target_.vmem_bytes;
+  }
+
   void consider_rows(std::uint32_t group, std::uint32_t block, const Patches& patches) {
     LanesTiling tiling;
     tiling.group = group;
@@ -172,7 +196,7 @@ class LanesSearch {
         if (blocks > groups) break;
         tiling.groups = tiles_of(groups, blocks);
         tiling.blocks_x = tiles_of(groups, tiling.groups);
-        if (LanesSizes(problem_, tiling, patches).vmem_rows * 512 > target_.vmem_bytes) continue;
+        if (!fits(LanesSizes(problem_, tiling, patches, target_))) continue;
         consider_splits(tiling, patches);
       }
     }
@@ -227,30 +251,14 @@ class LanesSearch {
   }
 
   void consider(LanesTiling tiling, const Patches& patches) {
-    const LanesSizes sizes(problem_, tiling, patches);
-    if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > most_words_) return;
+    // Rounding alone takes less time behind the steps than it takes from them.
+    if (problem_.has_epilogue) {
+      tiling.finished_pairs = pairs_to_finish(problem_, tiling, patches, target_);
+    }
+    const LanesSizes sizes(problem_, tiling, patches, target_);
+    if (!fits(sizes) || sizes.smem_words > most_words_) return;
     if (has_borders_in_the_middle(tiling, sizes, patches)) return;
-    const MatmulUnits units = matmul_units(tiling, target_);
-    const double steps = double(patches.units.size()) * tiling.block_y * tiling.groups *
-                         tiling.block_columns / tiling.chunk / units.count();
-    const double step = step_bundles(target_, units, tiling.chunk * tiling.group);
-    double work = steps * (std::max(step, 128.0) + 14) + 400;
-    const double out_tiles = double(sizes.sum_rows) / 8;
-    if (sizes.sums_apart) work += out_tiles * (problem_.has_epilogue ? 6 : 1.3) / patches.blocks;
-    const double blocks_y = tiles_of(sizes.pixels_y, tiling.block_y);
-    const double tiles = double(sizes.column_blocks) * sizes.lane_tiles * blocks_y *
-                         tiling.blocks_x * patches.blocks;
-    double out_rows = double(sizes.out_rows);
-    for (hlo::ElementType type : problem_.epilogue_types) out_rows += out_tiles * tile_rows(type);
-    const bool one_input = sizes.lane_tiles * blocks_y * tiling.blocks_x * patches.blocks == 1;
-    const double traffic = ((one_input ? 0 : double(sizes.slab_rows)) + out_rows / patches.blocks) *
-                           512 / target_.hbm_bytes_per_cycle;
-    const double first =
-        double(sizes.slab_rows + sizes.window_rows) * 512 / target_.hbm_bytes_per_cycle;
-    const double turning = double(sizes.column_blocks) * double(sizes.moving_rows) / 8 * 16;
-    // Blocks wait for each other: a buffer is free, a DMA begins, its last granule comes.
-    const double latency = 2.0 * target_.dma_latency_cycles;
-    tiling.cycles = tiles * std::max(work, traffic + latency) + first + turning + latency;
+    tiling.cycles = sizes.plan.cycles(target_);
     if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
   }
 
@@ -264,13 +272,7 @@ class LanesSearch {
 }  // namespace
 
 LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target) {
-  LanesTiling tiling = LanesSearch(problem, target).run();
-  const Patches patches(problem, tiling.group, tiling.feature_blocks);
-  // Rounding alone takes less time behind the steps than it takes from them.
-  if (problem.has_epilogue) {
-    tiling.finished_pairs = pairs_to_finish(problem, tiling, patches, target);
-  }
-  return tiling;
+  return LanesSearch(problem, target).run();
 }
 
 }  // namespace tpu::compiler

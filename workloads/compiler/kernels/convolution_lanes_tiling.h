@@ -1,5 +1,6 @@
 #pragma once
 
+#include "workloads/compiler/kernels/contraction_plan.h"
 #include "workloads/compiler/kernels/convolution_patches.h"
 #include "workloads/compiler/kernels/convolution_problem.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
@@ -35,23 +36,34 @@ struct LanesTiling {
 /// features; parts of the features move past the same columns.
 MatmulUnits matmul_units(const LanesTiling& tiling, const Target& target);
 
+/// Dimensions of the grid.
+struct LanesGrid {
+  static constexpr int kColumns = 0, kLanes = 1, kY = 2, kX = 3, kFeatures = 4;
+};
+
 /// The sizes that follow from a problem and its cut.
-struct LanesSizes {
-  LanesSizes(const ConvolutionProblem& problem, const LanesTiling& tiling, const Patches& patches);
+struct LanesSizes : LanesGrid {
+  LanesSizes(const ConvolutionProblem& problem, const LanesTiling& tiling, const Patches& patches,
+             const Target& target);
 
   std::uint32_t lane_tiles;     ///< Of the batch.
   std::uint32_t column_tiles;   ///< Of 8 features, whole result.
   std::uint32_t column_blocks;  ///< The last one may have fewer tiles.
   std::uint32_t phases_y, phases_x, pixels_y;
-  std::uint32_t slab_y, slab_x;                     ///< Pixels of the input that a block reads.
-  std::uint32_t out_y, out_x;                       ///< Pixels of the result of a block.
-  std::uint32_t input_pixel, sum_pixel, out_pixel;  ///< VMEM rows.
-  std::uint32_t window_rows_of_position;            ///< VMEM rows.
-  std::uint32_t moving_columns;                     ///< Tiles of a pixel's moving rows.
-  std::uint64_t slab_rows, window_rows, moving_rows, sum_rows, out_rows;
+  std::uint32_t slab_y, slab_x;           ///< Pixels of the input that a block reads.
+  std::uint32_t out_y, out_x;             ///< Pixels of the result of a block.
+  std::uint32_t input_pixel, sum_pixel;   ///< VMEM rows.
+  std::uint32_t window_rows_of_position;  ///< VMEM rows.
+  std::uint32_t moving_columns;           ///< Tiles of a pixel's moving rows.
+  std::uint64_t moving_rows, sum_rows;    ///< VMEM rows.
   std::uint32_t smem_words;
   bool sums_apart;
-  std::uint64_t vmem_rows;
+  ContractionPlan plan;
+
+ private:
+  void set_blocks(const ConvolutionProblem& problem);
+  void set_steps(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                 const Patches& patches);
 };
 
 LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target);

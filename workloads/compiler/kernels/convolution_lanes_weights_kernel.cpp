@@ -28,17 +28,17 @@ using isa::Opcode;
 /// them, each once. A sum belongs to a pixel of that patch; which position of the window it is
 /// depends on the pixel of the group, so that the positions are put together at the end, by turning
 /// lanes. Sums stay in VMEM in fp32 while the pixels pass.
-class LanesWeightsKernel {
+class LanesWeightsKernel : LanesWeightsGrid {
  public:
   LanesWeightsKernel(const ConvolutionProblem& problem, const LanesWeightsTiling& tiling,
                      const MatmulEpilogue& epilogue, const Target& target)
       : problem_(problem),
         tiling_(tiling),
         epilogue_(epilogue),
-        sizes_(problem, tiling),
+        sizes_(problem, tiling, patch_of(problem, tiling.group), target),
         builder_(epilogue.kernel_name, target),
-        mxu_units_(matmul_units(tiling.split, target)),
-        stream_(builder_, mxu_units_, tiling.chunk),
+        mxu_units_(sizes_.plan.steps.units),
+        stream_(builder_, mxu_units_, sizes_.plan.steps.pushes),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue) {}
 
@@ -59,9 +59,6 @@ class LanesWeightsKernel {
   }
 
  private:
-  // Dimensions of the grid.
-  static constexpr int kColumns = 0, kRows = 1, kBatch = 2, kY = 3;
-
   const SpatialDimension& height() const { return problem_.spatial[0]; }
   const SpatialDimension& width() const { return problem_.spatial[1]; }
   bool masks() const { return problem_.contracted % 128 != 0; }
@@ -151,11 +148,7 @@ void LanesWeightsKernel::store_units() {
 }
 
 void LanesWeightsKernel::make_grid() {
-  grid_ = std::make_unique<TileGrid>(
-      builder_,
-      std::vector<std::uint32_t>{sizes_.all_column_tiles / tiling_.block_columns,
-                                 sizes_.all_row_tiles / tiling_.block_rows, sizes_.batch_tiles,
-                                 tiles_of(sizes_.out_y, tiling_.block_y)});
+  grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
   add_input();
   add_gradient();
   epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
@@ -201,7 +194,7 @@ void LanesWeightsKernel::add_input() {
   shape.pitch = input_pitch();
   input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
   grid_->add_input(image_block(
-      input_rows_, {kRows, kBatch, kY}, static_cast<std::uint32_t>(sizes_.slab_rows),
+      input_rows_, sizes_.plan.lhs,
       [=](const GridPoint& point) {
         return builder_.add(weighted_sum(builder_, {point[kBatch], point[kRows]},
                                          {tile, tiling_.block_rows * sizes_.batch_tiles * tile},
@@ -223,7 +216,7 @@ void LanesWeightsKernel::add_gradient() {
   shape.pitch = gradient_pitch();
   gradient_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
   grid_->add_input(image_block(
-      gradient_rows_, {kColumns, kBatch, kY}, static_cast<std::uint32_t>(sizes_.gradient_rows),
+      gradient_rows_, sizes_.plan.rhs,
       [=](const GridPoint& point) {
         return weighted_sum(builder_, {point[kBatch], point[kColumns]},
                             {tile, tiling_.block_columns * sizes_.batch_tiles * tile},
@@ -244,7 +237,7 @@ TileGrid::Block LanesWeightsKernel::result_block(ElementType type, bool to_vmem,
   shape.matrices = sizes_.window_y * sizes_.window_x;
   shape.matrix_stride = shape.matrix_granules();
   return matrix_block(
-      builder_, to_vmem, shape, {kColumns, kRows},
+      builder_, to_vmem, shape, sizes_.plan.results.dimensions,
       [=](const GridPoint&) { return builder_.load_smem(word); }, kRows, kColumns);
 }
 

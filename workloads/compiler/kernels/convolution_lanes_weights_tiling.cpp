@@ -3,14 +3,31 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
 
 namespace tpu::compiler {
 
+Patch patch_of(const ConvolutionProblem& problem, std::uint32_t group) {
+  const auto& [height, width] = problem.spatial;
+  std::set<std::array<std::uint32_t, 2>> pixels;
+  for (std::uint32_t y = 0; y < height.output; ++y) {
+    for (std::uint32_t x = 0; x < width.output; ++x) {
+      for (std::uint32_t g = 0; g < group; ++g) {
+        pixels.insert({y * static_cast<std::uint32_t>(height.stride),
+                       static_cast<std::uint32_t>(x * width.stride + g * width.window_dilation)});
+      }
+    }
+  }
+  return {pixels.begin(), pixels.end()};
+}
+
 LanesWeightsSizes::LanesWeightsSizes(const ConvolutionProblem& problem,
-                                     const LanesWeightsTiling& tiling) {
+                                     const LanesWeightsTiling& tiling, Patch met,
+                                     const Target& target)
+    : patch(std::move(met)), plan(matmul_units(tiling.split, target)) {
   const auto& [height, width] = problem.spatial;
   batch_tiles = tiles_of(problem.contracted, 128);
   all_row_tiles = tiles_of(problem.rows, 8);
@@ -24,16 +41,6 @@ LanesWeightsSizes::LanesWeightsSizes(const ConvolutionProblem& problem,
                                       (height.output - 1) * height.stride + 1);
   slab_x = static_cast<std::uint32_t>((tiling.groups * tiling.group - 1) * width.window_dilation +
                                       (width.output - 1) * width.stride + 1);
-  std::set<std::array<std::uint32_t, 2>> pixels;
-  for (std::uint32_t y = 0; y < window_y; ++y) {
-    for (std::uint32_t x = 0; x < window_x; ++x) {
-      for (std::uint32_t g = 0; g < tiling.group; ++g) {
-        pixels.insert({y * static_cast<std::uint32_t>(height.stride),
-                       static_cast<std::uint32_t>(x * width.stride + g * width.window_dilation)});
-      }
-    }
-  }
-  patch.assign(pixels.begin(), pixels.end());
   const auto tiles = static_cast<std::uint32_t>(patch.size()) * tiling.block_rows;
   run_tiles = std::gcd(tiling.chunk, tiling.block_rows);
   runs = tiling.chunk / run_tiles;
@@ -41,25 +48,41 @@ LanesWeightsSizes::LanesWeightsSizes(const ConvolutionProblem& problem,
   input_pixel = tiling.block_rows * tile_rows(problem.input_type);
   gradient_pixel = tiling.block_columns * tile_rows(problem.window_type);
   sum_pitch = units * tiling.chunk * 8;
-  slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
-  // An MXU tile's columns may reach beyond the last pixel's features.
-  gradient_rows = std::uint64_t{tiling.block_y} * tiling.groups * tiling.group * gradient_pixel +
-                  (lane_tiles > 1 ? 16 * tile_rows(problem.window_type) : 0);
   sum_rows = std::uint64_t{lane_tiles} * sum_pitch;
-  const std::uint64_t out_tiles =
-      std::uint64_t{window_y} * window_x * tiling.block_rows * lane_tiles;
-  product_rows = out_tiles * 8;
-  out_rows = out_tiles * tile_rows(problem.out_type);
+  product_rows = std::uint64_t{window_y} * window_x * tiling.block_rows * lane_tiles * 8;
   products_apart = problem.out_type == hlo::ElementType::kBf16 || problem.has_epilogue;
   smem_words = units * runs + window_y * window_x * tiling.group;
-  const bool one = tiling.block_columns == all_column_tiles && tiling.block_rows == all_row_tiles;
-  const std::uint64_t buffers = one ? 1 : 2;
-  vmem_rows = 2 * slab_rows + 2 * gradient_rows + sum_rows + buffers * out_rows +
-              problem.resident_rows + 2048;
-  if (products_apart) vmem_rows += product_rows;
-  for (hlo::ElementType type : problem.epilogue_types) {
-    vmem_rows += buffers * out_tiles * tile_rows(type);
-  }
+  plan.grid = {all_column_tiles / tiling.block_columns, all_row_tiles / tiling.block_rows,
+               batch_tiles, tiles_of(out_y, tiling.block_y)};
+  set_blocks(problem, tiling);
+  set_steps(problem, tiling);
+}
+
+void LanesWeightsSizes::set_blocks(const ConvolutionProblem& problem,
+                                   const LanesWeightsTiling& tiling) {
+  const auto& [height, width] = problem.spatial;
+  const std::uint32_t pixels = tiling.groups * tiling.group;
+  plan.lhs.dimensions = {kRows, kBatch, kY};
+  plan.lhs.rows = std::uint64_t{slab_y} * slab_x * input_pixel;
+  plan.lhs.bytes = block_bytes(height.input, slab_y, width.input, slab_x, input_pixel);
+  // An MXU tile's columns may reach beyond the last pixel's features.
+  const std::uint32_t beyond = lane_tiles > 1 ? 16 * tile_rows(problem.window_type) : 0;
+  plan.rhs.dimensions = {kColumns, kBatch, kY};
+  plan.rhs.rows = std::uint64_t{tiling.block_y} * pixels * gradient_pixel + beyond;
+  plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, pixels, gradient_pixel);
+  const std::uint64_t tiles = product_rows / 8;
+  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, {problem.out_type}, tiles,
+                   double(tiles) * plan.grid[kColumns] * plan.grid[kRows]);
+  plan.results.cycles = double(tiles) * (2 + 8.0 * (tiling.group - 1));  // Groups are added.
+  plan.rows_apart = sum_rows + problem.resident_rows + (products_apart ? product_rows : 0);
+}
+
+void LanesWeightsSizes::set_steps(const ConvolutionProblem& problem,
+                                  const LanesWeightsTiling& tiling) {
+  plan.steps.pushes = tiling.chunk;
+  plan.steps.count =
+      double(lane_tiles) * tiling.block_y * tiling.groups * units / plan.steps.units.pieces();
+  plan.set_expression(problem.has_epilogue, problem.epilogue_instructions);
 }
 
 MatmulUnits matmul_units(LanesWeightsTiling::Split split, const Target& target) {
@@ -113,11 +136,12 @@ class LanesWeightsSearch {
                                                        static_cast<std::uint32_t>(width.window));
     for (std::uint32_t group = 1; group <= most; ++group) {
       tiling.group = group;
+      patch_ = patch_of(problem_, group);
       for (std::uint32_t y = 1; y <= height.window; ++y) {
         tiling.block_y = y;
         tiling.chunk = 16;
         tiling.groups = tiles_of(width.window, group);
-        if (LanesWeightsSizes(problem_, tiling).vmem_rows * 512 > target_.vmem_bytes) break;
+        if (!fits(LanesWeightsSizes(problem_, tiling, patch_, target_))) break;
         consider_splits(tiling);
       }
     }
@@ -143,45 +167,31 @@ class LanesWeightsSearch {
   }
 
   void consider_chunks(LanesWeightsTiling tiling) {
-    tiling.chunk = 16;
-    const LanesWeightsSizes sizes(problem_, tiling);
-    const auto tiles = static_cast<std::uint32_t>(sizes.patch.size()) * tiling.block_rows;
+    const auto tiles = static_cast<std::uint32_t>(patch_.size()) * tiling.block_rows;
     for (std::uint32_t units = 1; units <= tiles; ++units) {
       tiling.chunk = tiles_of(tiles, units);
       if (tiling.chunk > kLongestStep) continue;
       if (tiling.chunk < 8 && units > 1) break;
-      consider(tiling, sizes);
+      consider(tiling);
     }
   }
 
-  /// `alike`: sizes that do not depend on the chunk.
-  void consider(LanesWeightsTiling tiling, const LanesWeightsSizes& alike) {
-    const auto tiles = static_cast<std::uint32_t>(alike.patch.size()) * tiling.block_rows;
-    const std::uint32_t units = tiles_of(tiles, tiling.chunk);
-    const MatmulUnits mxus = matmul_units(tiling.split, target_);
-    const double step = std::max(step_bundles(target_, mxus, tiling.chunk), 128.0) + 14;
-    const double steps =
-        double(alike.lane_tiles) * tiling.block_y * tiling.groups * units / mxus.pieces();
-    const double work = steps * step + 400;
-    const double blocks = double(alike.all_column_tiles) / tiling.block_columns *
-                          alike.all_row_tiles / tiling.block_rows;
-    const double tiles_in_all = blocks * alike.batch_tiles * tiles_of(alike.out_y, tiling.block_y);
-    const double traffic =
-        double(alike.slab_rows + alike.gradient_rows) * 512 / target_.hbm_bytes_per_cycle;
-    const double ends = blocks * double(alike.product_rows) / 8 *
-                        (2 + 8.0 * (tiling.group - 1) + (problem_.has_epilogue ? 6 : 0));
-    tiling.cycles = tiles_in_all * std::max(work, traffic + 2.0 * target_.dma_latency_cycles) +
-                    traffic + ends + 2.0 * target_.dma_latency_cycles;
-    if (best_.cycles != 0 && tiling.cycles >= best_.cycles) return;
-    const LanesWeightsSizes sizes(problem_, tiling);
-    if (sizes.vmem_rows * 512 > target_.vmem_bytes || sizes.smem_words > most_words_) return;
-    best_ = tiling;
+  bool fits(const LanesWeightsSizes& sizes) const {
+    return sizes.plan.vmem_rows() * isa::kVmemRowBytes <= target_.vmem_bytes;
+  }
+
+  void consider(LanesWeightsTiling tiling) {
+    const LanesWeightsSizes sizes(problem_, tiling, patch_, target_);
+    if (!fits(sizes) || sizes.smem_words > most_words_) return;
+    tiling.cycles = sizes.plan.cycles(target_);
+    if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
   }
 
   const ConvolutionProblem& problem_;
   const Target& target_;
   /// Words of SMEM for the kernel's tables: what the grid needs beside them stays free.
   const std::uint32_t most_words_ = std::min(kMostWords, target_.kernel_smem_words() - 248);
+  Patch patch_;  ///< Of the groups at hand.
   LanesWeightsTiling best_;
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "workloads/compiler/kernels/contraction_plan.h"
 #include "workloads/compiler/kernels/convolution_problem.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 
@@ -31,25 +32,39 @@ struct LanesWeightsTiling {
 /// parts, each for another piece of what is contracted.
 MatmulUnits matmul_units(LanesWeightsTiling::Split split, const Target& target);
 
+/// Pixels of the input that a group of neighbouring pixels meets, (row, column) from its first one
+/// on.
+using Patch = std::vector<std::array<std::uint32_t, 2>>;
+Patch patch_of(const ConvolutionProblem& problem, std::uint32_t group);
+
+/// Dimensions of the grid.
+struct LanesWeightsGrid {
+  static constexpr int kColumns = 0, kRows = 1, kBatch = 2, kY = 3;
+};
+
 /// The sizes that follow from a problem and its cut.
-struct LanesWeightsSizes {
-  LanesWeightsSizes(const ConvolutionProblem& problem, const LanesWeightsTiling& tiling);
+struct LanesWeightsSizes : LanesWeightsGrid {
+  LanesWeightsSizes(const ConvolutionProblem& problem, const LanesWeightsTiling& tiling,
+                    Patch patch, const Target& target);
 
   std::uint32_t batch_tiles;                       ///< Of 128.
   std::uint32_t all_row_tiles, all_column_tiles;   ///< Of 8 features.
   std::uint32_t lane_tiles;                        ///< Of 128 gradient features, in a block.
   std::uint32_t out_y, out_x, window_y, window_x;  ///< Gradient pixels; positions.
   std::uint32_t slab_y, slab_x;                    ///< Pixels of the input for a block.
-  /// Pixels of the input that a group meets, (row, column) from its first one on.
-  std::vector<std::array<std::uint32_t, 2>> patch;
+  Patch patch;
   std::uint32_t run_tiles, runs;              ///< Neighbouring tiles of a step; how many such.
   std::uint32_t units;                        ///< Steps that stream all tiles of a group.
   std::uint32_t input_pixel, gradient_pixel;  ///< VMEM rows.
   std::uint32_t sum_pitch;                    ///< VMEM rows of the sums of a lane tile.
-  std::uint64_t slab_rows, gradient_rows, sum_rows, product_rows, out_rows;
+  std::uint64_t sum_rows, product_rows;       ///< VMEM rows.
   std::uint32_t smem_words;
   bool products_apart;  ///< The product is not the result, or not of its type.
-  std::uint64_t vmem_rows;
+  ContractionPlan plan;
+
+ private:
+  void set_blocks(const ConvolutionProblem& problem, const LanesWeightsTiling& tiling);
+  void set_steps(const ConvolutionProblem& problem, const LanesWeightsTiling& tiling);
 };
 
 LanesWeightsTiling find_lanes_weights_tiling(const ConvolutionProblem& problem,

@@ -8,14 +8,11 @@
 
 namespace tpu::compiler {
 
-namespace {
-
 using hlo::ElementType;
 
-}  // namespace
-
 ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
-                                   const ConvolutionTiling& tiling) {
+                                   const ConvolutionTiling& tiling, const Target& target)
+    : plan({target, tiling.columns_at_once, tiling.contracted_parts}) {
   const auto& [height, width] = problem.spatial;
   row_tiles = tiles_of(problem.rows, 8);
   column_tiles = tiles_of(problem.columns, 128);
@@ -37,24 +34,43 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
   out_x = tiling.pixels_x * phases_x;
   input_tile = tile_rows(problem.input_type);
   window_tile = tile_rows(problem.window_type);
-  out_tile = tile_rows(problem.out_type);
   input_pixel = tiling.block_rows * contracted_tiles * input_tile;
   const bool few = contracted_tiles == 1 && !problem.window_transposed;
   window_row_tiles = few ? tiles_of(problem.contracted, 8) : 16 * contracted_tiles;
   window_tap = window_row_tiles * tiling.block_columns * window_tile;
   sum_pixel = tiling.block_rows * tiling.block_columns * 8;
-  out_pixel = tiling.block_rows * tiling.block_columns * out_tile;
-  slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
-  window_rows = static_cast<std::uint64_t>(height.window * width.window) * window_tap;
   sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
-  out_rows = std::uint64_t{out_y} * out_x * out_pixel;
   sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
-  vmem_rows = 2 * slab_rows + (column_tiles > tiling.block_columns ? 2 : 1) * window_rows +
-              2 * out_rows + problem.resident_rows + 2048;
-  if (sums_apart) vmem_rows += sum_rows;
-  for (ElementType type : problem.epilogue_types) {
-    vmem_rows += 2 * out_rows / out_tile * tile_rows(type);
-  }
+  plan.grid = {column_tiles / tiling.block_columns, row_tiles / tiling.block_rows,
+               tiles_of(pixels_y, tiling.block_y)};
+  set_blocks(problem, tiling);
+  set_steps(problem, tiling, taps.size());
+}
+
+void ConvolutionSizes::set_blocks(const ConvolutionProblem& problem,
+                                  const ConvolutionTiling& tiling) {
+  const auto& [height, width] = problem.spatial;
+  plan.lhs.dimensions = {kRows, kY};
+  plan.lhs.rows = std::uint64_t{slab_y} * slab_x * input_pixel;
+  plan.lhs.bytes = block_bytes(height.input, slab_y, width.input, slab_x, input_pixel);
+  plan.rhs.dimensions = {kColumns};
+  plan.rhs.rows = static_cast<std::uint64_t>(height.window * width.window) * window_tap;
+  plan.rhs.bytes = double(plan.rhs.rows) * isa::kVmemRowBytes;
+  const std::uint64_t tiles =
+      std::uint64_t{out_y} * out_x * tiling.block_rows * tiling.block_columns;
+  plan.add_in_step({kColumns, kRows, kY}, problem.epilogue_types, {problem.out_type}, tiles,
+                   double(height.output * width.output) * row_tiles * column_tiles);
+  plan.rows_apart = problem.resident_rows + (sums_apart ? sum_rows : 0);
+}
+
+void ConvolutionSizes::set_steps(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                                 std::size_t taps) {
+  const std::uint32_t pixels = tiling.chunk_y * tiling.chunk_x;
+  plan.steps.pushes = pixels * tiling.block_rows / plan.steps.units.groups();
+  plan.steps.count = double(tiling.block_columns) / tiling.columns_at_once * double(taps) *
+                     contracted_tiles / tiling.contracted_parts * tiling.block_y * tiling.pixels_x /
+                     pixels;
+  plan.set_expression(problem.has_epilogue, problem.epilogue_instructions);
 }
 
 namespace {
@@ -65,7 +81,7 @@ constexpr std::uint32_t kMostPushes = 48;
 class ConvolutionSearch {
  public:
   ConvolutionSearch(const ConvolutionProblem& problem, const Target& target)
-      : problem_(problem), target_(target), taps_(taps_of(problem).size()) {}
+      : problem_(problem), target_(target) {}
 
   ConvolutionTiling run() {
     const std::uint32_t column_tiles = tiles_of(problem_.columns, 128);
@@ -139,34 +155,14 @@ class ConvolutionSearch {
   }
 
   void consider(ConvolutionTiling tiling) {
-    const ConvolutionSizes sizes(problem_, tiling);
-    if (sizes.vmem_rows * 512 > target_.vmem_bytes) return;
-    const MatmulUnits units(target_, tiling.columns_at_once, tiling.contracted_parts);
-    const std::uint32_t pushes =
-        tiling.chunk_y * tiling.chunk_x * tiling.block_rows / units.groups();
-    const double steps = double(tiling.block_columns) / tiling.columns_at_once * double(taps_) *
-                         sizes.contracted_tiles / tiling.contracted_parts * tiling.block_y *
-                         tiling.pixels_x / (tiling.chunk_y * tiling.chunk_x);
-    const double step = std::max(step_bundles(target_, units, pushes), 128.0) + 12;
-    double work = steps * step + 400;
-    if (sizes.sums_apart) work += double(sizes.sum_rows) / 8 * (problem_.has_epilogue ? 6 : 1.3);
-    const double tiles = double(tiles_of(sizes.row_tiles, tiling.block_rows)) *
-                         tiles_of(sizes.pixels_y, tiling.block_y) *
-                         tiles_of(sizes.column_tiles, tiling.block_columns);
-    double out_rows = double(sizes.out_rows);
-    for (ElementType type : problem_.epilogue_types) {
-      out_rows += double(sizes.out_rows) / sizes.out_tile * tile_rows(type);
-    }
-    const double traffic = (double(sizes.slab_rows) + out_rows) * 512 / target_.hbm_bytes_per_cycle;
-    const double first =
-        double(sizes.slab_rows + sizes.window_rows) * 512 / target_.hbm_bytes_per_cycle;
-    tiling.cycles = tiles * std::max(work, traffic) + first + 2.0 * target_.dma_latency_cycles;
+    const ContractionPlan& plan = ConvolutionSizes(problem_, tiling, target_).plan;
+    if (plan.vmem_rows() * isa::kVmemRowBytes > target_.vmem_bytes) return;
+    tiling.cycles = plan.cycles(target_);
     if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
   }
 
   const ConvolutionProblem& problem_;
   const Target& target_;
-  std::size_t taps_;
   ConvolutionTiling best_;
 };
 

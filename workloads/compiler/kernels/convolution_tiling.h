@@ -1,5 +1,6 @@
 #pragma once
 
+#include "workloads/compiler/kernels/contraction_plan.h"
 #include "workloads/compiler/kernels/convolution_problem.h"
 
 namespace tpu::compiler {
@@ -18,9 +19,15 @@ struct ConvolutionTiling {
   double cycles = 0;                   ///< What the search expects.
 };
 
+/// Dimensions of the grid.
+struct ConvolutionGrid {
+  static constexpr int kColumns = 0, kRows = 1, kY = 2;
+};
+
 /// The sizes that follow from a problem and its cut.
-struct ConvolutionSizes {
-  ConvolutionSizes(const ConvolutionProblem& problem, const ConvolutionTiling& tiling);
+struct ConvolutionSizes : ConvolutionGrid {
+  ConvolutionSizes(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                   const Target& target);
 
   std::uint32_t row_tiles, column_tiles, contracted_tiles;  ///< Of the whole arrays.
   std::uint32_t phases_y, phases_x;
@@ -30,11 +37,16 @@ struct ConvolutionSizes {
   std::uint32_t out_y, out_x;             ///< Pixels of the result that a block computes.
   /// Rows of tiles of a position of the window: whole MXU tiles, or fewer where there is one.
   std::uint32_t window_row_tiles;
-  std::uint32_t input_pixel, window_tap, sum_pixel, out_pixel;  ///< VMEM rows.
-  std::uint32_t input_tile, window_tile, out_tile;              ///< VMEM rows of a tile.
-  std::uint64_t slab_rows, window_rows, sum_rows, out_rows;     ///< VMEM rows of one buffer.
+  std::uint32_t input_pixel, window_tap, sum_pixel;  ///< VMEM rows.
+  std::uint32_t input_tile, window_tile;             ///< VMEM rows of a tile.
+  std::uint64_t sum_rows;                            ///< VMEM rows.
   bool sums_apart;
-  std::uint64_t vmem_rows;
+  ContractionPlan plan;
+
+ private:
+  void set_blocks(const ConvolutionProblem& problem, const ConvolutionTiling& tiling);
+  void set_steps(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                 std::size_t taps);
 };
 
 ConvolutionTiling find_convolution_tiling(const ConvolutionProblem& problem, const Target& target);

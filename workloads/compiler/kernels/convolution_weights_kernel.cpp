@@ -29,18 +29,18 @@ using isa::Opcode;
 /// turned by the transpose unit so that its features are rows and its batch lanes, streams past
 /// them, once for each position of the window. The sums for all positions stay in VMEM in fp32
 /// while the pixels pass.
-class WeightsKernel {
+class WeightsKernel : WeightsGrid {
  public:
   WeightsKernel(const ConvolutionProblem& problem, const WeightsTiling& tiling,
                 const MatmulEpilogue& epilogue, const Target& target)
       : problem_(problem),
         tiling_(tiling),
         epilogue_(epilogue),
-        sizes_(problem, tiling),
+        sizes_(problem, tiling, target),
         builder_(epilogue.kernel_name, target),
-        units_(target, tiling.columns_at_once, tiling.group_parts),
+        units_(sizes_.plan.steps.units),
         groups_at_once_(units_.groups() * tiling.group_parts),
-        stream_(builder_, units_, sizes_.unit_tiles * tiling.step_units),
+        stream_(builder_, units_, sizes_.plan.steps.pushes),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue) {}
 
@@ -214,11 +214,7 @@ VReg WeightsKernel::shared_tile(std::uint32_t tile, std::uint32_t pitch, std::ui
 }
 
 void WeightsKernel::make_grid() {
-  grid_ = std::make_unique<TileGrid>(
-      builder_, std::vector<std::uint32_t>{sizes_.column_tiles / tiling_.block_columns,
-                                           sizes_.all_row_tiles / tiling_.block_rows,
-                                           sizes_.batch_tiles / tiling_.block_batch,
-                                           tiles_of(sizes_.out_y, tiling_.block_y)});
+  grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
   add_input();
   add_gradient();
   epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
@@ -255,7 +251,7 @@ void WeightsKernel::add_input() {
   const std::uint32_t batch_block = tiling_.block_batch * sizes_.all_row_tiles * tile;
   const std::uint32_t row_block = tiling_.block_rows * tile;
   grid_->add_input(image_block(
-      input_rows_, {kRows, kBatch, kY}, static_cast<std::uint32_t>(sizes_.slab_rows),
+      input_rows_, sizes_.plan.lhs,
       [=](const GridPoint& point) {
         return weighted_sum(builder_, {point[kBatch], point[kRows]}, {batch_block, row_block},
                             builder_.load_smem(addresses_));
@@ -281,7 +277,7 @@ void WeightsKernel::add_gradient() {
   shape.pitch = sizes_.groups * tiling_.group * sizes_.gradient_pixel;
   gradient_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
   grid_->add_input(image_block(
-      gradient_rows_, {kColumns, kBatch, kY}, static_cast<std::uint32_t>(sizes_.gradient_rows),
+      gradient_rows_, sizes_.plan.rhs,
       [=](const GridPoint& point) {
         return weighted_sum(
             builder_, {point[kBatch], point[kColumns]},
@@ -302,7 +298,7 @@ TileGrid::Block WeightsKernel::result_block(ElementType type, bool to_vmem, std:
   shape.matrices = sizes_.window_y * sizes_.window_x;
   shape.matrix_stride = shape.matrix_granules();
   TileGrid::Block block = matrix_block(
-      builder_, to_vmem, shape, {kColumns, kRows},
+      builder_, to_vmem, shape, sizes_.plan.results.dimensions,
       [=](const GridPoint&) { return builder_.load_smem(word); }, kRows, kColumns);
   block.rows = sizes_.unit_tiles * sizes_.units * tiling_.block_columns * tile_rows(type);
   return block;

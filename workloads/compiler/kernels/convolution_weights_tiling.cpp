@@ -10,7 +10,9 @@ namespace tpu::compiler {
 
 using hlo::ElementType;
 
-WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
+WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling,
+                           const Target& target)
+    : plan({target, tiling.columns_at_once, tiling.group_parts}) {
   const auto& [height, width] = problem.spatial;
   batch_tiles = tiles_of(problem.contracted, 8);
   all_row_tiles = tiles_of(problem.rows, 128);
@@ -36,24 +38,42 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
                : tiling.part_groups * window_x;
   input_tile = tile_rows(problem.input_type);
   gradient_tile = tile_rows(problem.window_type);
-  out_tile = tile_rows(problem.out_type);
   input_pixel = tiling.block_batch * row_tiles * input_tile;
   gradient_pixel = tiling.block_batch * tiling.block_columns * gradient_tile;
-  slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
-  gradient_rows = std::uint64_t{tiling.block_y} * groups * tiling.group * gradient_pixel;
   transposed_rows = std::uint64_t{slab_y} * starts * row_tiles * unit_tiles * 8;
-  const std::uint64_t out_tiles = std::uint64_t{unit_tiles} * units * tiling.block_columns;
-  sum_rows = out_tiles * 8;
-  out_rows = out_tiles * out_tile;
+  sum_rows = std::uint64_t{unit_tiles} * units * tiling.block_columns * 8;
   sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
-  const bool one = column_tiles == tiling.block_columns && all_row_tiles == tiling.block_rows;
-  const std::uint64_t buffers = one ? 1 : 2;
-  vmem_rows = 2 * slab_rows + 2 * gradient_rows + transposed_rows + buffers * out_rows +
-              problem.resident_rows + 2048;
-  if (sums_apart) vmem_rows += sum_rows;
-  for (ElementType type : problem.epilogue_types) {
-    vmem_rows += buffers * out_tiles * tile_rows(type);
-  }
+  plan.grid = {column_tiles / tiling.block_columns, all_row_tiles / tiling.block_rows,
+               batch_tiles / tiling.block_batch, tiles_of(out_y, tiling.block_y)};
+  set_blocks(problem, tiling);
+  set_steps(problem, tiling, target);
+}
+
+void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
+  const auto& [height, width] = problem.spatial;
+  const std::uint32_t pixels = groups * tiling.group;
+  plan.lhs.dimensions = {kRows, kBatch, kY};
+  plan.lhs.rows = std::uint64_t{slab_y} * slab_x * input_pixel;
+  plan.lhs.bytes = block_bytes(height.input, slab_y, width.input, slab_x, input_pixel);
+  plan.rhs.dimensions = {kColumns, kBatch, kY};
+  plan.rhs.rows = std::uint64_t{tiling.block_y} * pixels * gradient_pixel;
+  plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, pixels, gradient_pixel);
+  const std::uint64_t tiles = sum_rows / 8;
+  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, {problem.out_type}, tiles,
+                   double(window_y) * window_x * tiles_of(problem.rows, 8) * column_tiles);
+  plan.rows_apart = transposed_rows + problem.resident_rows + (sums_apart ? sum_rows : 0);
+}
+
+void WeightsSizes::set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,
+                             const Target& target) {
+  plan.steps.pushes = unit_tiles * tiling.step_units;
+  plan.steps.rounds = tiling.parts;
+  plan.steps.count = double(tiling.parts) * tiling.block_columns * tiling.block_y *
+                     tiling.part_groups * units / tiling.step_units / plan.steps.units.pieces();
+  // The next one is pushed while this one is on its way.
+  const double transpose = std::max(8.0 * group_tiles, double(target.xlu_latency_cycles)) + 8;
+  plan.steps.before = double(tiling.parts) * slab_y * starts * row_tiles * transpose;
+  plan.set_expression(problem.has_epilogue, problem.epilogue_instructions);
 }
 
 std::uint32_t most_tile_pixels(const ConvolutionProblem& problem) {
@@ -151,25 +171,9 @@ class WeightsSearch {
   }
 
   void consider(WeightsTiling tiling) {
-    const WeightsSizes sizes(problem_, tiling);
-    if (sizes.vmem_rows * 512 > target_.vmem_bytes) return;
-    const MatmulUnits units(target_, tiling.columns_at_once, tiling.group_parts);
-    const std::uint32_t pushes = sizes.unit_tiles * tiling.step_units;
-    const double step = std::max(step_bundles(target_, units, pushes), 128.0) + 12;
-    const double steps = double(tiling.block_columns) * tiling.block_y * tiling.part_groups *
-                         sizes.units / tiling.step_units / units.pieces();
-    const double transposes = double(sizes.slab_y) * sizes.starts * sizes.row_tiles;
-    // The next one is pushed while this one is on its way.
-    const double transpose =
-        std::max(8.0 * sizes.group_tiles, double(target_.xlu_latency_cycles)) + 8;
-    const double work = tiling.parts * (steps * step + 350 + transposes * transpose);
-    const double tiles = double(sizes.column_tiles / tiling.block_columns) *
-                         (sizes.all_row_tiles / tiling.block_rows) *
-                         (sizes.batch_tiles / tiling.block_batch) *
-                         tiles_of(sizes.out_y, tiling.block_y);
-    const double traffic =
-        double(sizes.slab_rows + sizes.gradient_rows) * 512 / target_.hbm_bytes_per_cycle;
-    tiling.cycles = tiles * std::max(work, traffic) + traffic + 2.0 * target_.dma_latency_cycles;
+    const ContractionPlan& plan = WeightsSizes(problem_, tiling, target_).plan;
+    if (plan.vmem_rows() * isa::kVmemRowBytes > target_.vmem_bytes) return;
+    tiling.cycles = plan.cycles(target_);
     if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
   }
 

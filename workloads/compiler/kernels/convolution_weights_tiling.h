@@ -1,5 +1,6 @@
 #pragma once
 
+#include "workloads/compiler/kernels/contraction_plan.h"
 #include "workloads/compiler/kernels/convolution_problem.h"
 
 namespace tpu::compiler {
@@ -25,9 +26,15 @@ struct WeightsTiling {
   double cycles = 0;
 };
 
+/// Dimensions of the grid.
+struct WeightsGrid {
+  static constexpr int kColumns = 0, kRows = 1, kBatch = 2, kY = 3;
+};
+
 /// The sizes that follow from a problem and its cut.
-struct WeightsSizes {
-  WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling);
+struct WeightsSizes : WeightsGrid {
+  WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling,
+               const Target& target);
 
   std::uint32_t batch_tiles, all_row_tiles, column_tiles;
   std::uint32_t row_tiles;                         ///< Of 128 input features, in a block.
@@ -38,11 +45,16 @@ struct WeightsSizes {
   std::uint32_t units;           ///< Rounded up for steps.
   std::uint32_t slab_y, slab_x;  ///< Pixels of the input for a block.
   std::uint32_t starts;          ///< Groups of input pixels that a part transposes, per row.
-  std::uint32_t input_tile, gradient_tile, out_tile;  ///< VMEM rows of a tile.
-  std::uint32_t input_pixel, gradient_pixel;          ///< VMEM rows.
-  std::uint64_t slab_rows, gradient_rows, transposed_rows, sum_rows, out_rows;
+  std::uint32_t input_tile, gradient_tile;    ///< VMEM rows of a tile.
+  std::uint32_t input_pixel, gradient_pixel;  ///< VMEM rows.
+  std::uint64_t transposed_rows, sum_rows;    ///< VMEM rows.
   bool sums_apart;
-  std::uint64_t vmem_rows;
+  ContractionPlan plan;
+
+ private:
+  void set_blocks(const ConvolutionProblem& problem, const WeightsTiling& tiling);
+  void set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,
+                 const Target& target);
 };
 
 /// Pixels that may share a tile: 8 rows over those of a batch of 1, 2 or 4. Rows of bf16 stand in

@@ -36,28 +36,22 @@ class DotKernel {
         tiling_(tiling),
         epilogue_(epilogue),
         epilogue_unroll_(epilogue_unroll),
+        sizes_(problem, tiling, target),
         builder_(epilogue.kernel_name, target),
-        units_(target, tiling.columns_at_once, tiling.k_parts),
-        pushes_(tiling.chunk_m / units_.groups()),
-        weight_pushes_(weight_pushes(problem)),
+        units_(sizes_.plan.steps.units),
+        pushes_(sizes_.plan.steps.pushes),
+        weight_pushes_(sizes_.plan.steps.weight_pushes),
         stream_(builder_, units_, pushes_, weight_pushes_, tiling.lots),
         memory_(builder_, is_packed(problem.lhs_type), is_packed(problem.rhs_type)),
         results_(builder_, epilogue),
         result_memory_(builder_, false, tiling.finished_tiles > 0),
         x_tile_(tile_rows(problem.lhs_type)),
-        w_tile_(tile_rows(problem.rhs_type)) {
-    m_tiles_ = tiles_of(problem.m, 8);
-    n_tiles_ = tiles_of(problem.n, 128);
-    k_tiles_ = tiles_of(problem.k, 128);
-    const ResultBlock block = result_block(problem, tiling);
-    out_rows_ = {problem.result_turned ? tiles_of(problem.n, 8) : m_tiles_, block.rows};
-    out_columns_ = {problem.result_turned ? tiles_of(problem.m, 128) : n_tiles_, block.columns};
-  }
+        w_tile_(tile_rows(problem.rhs_type)) {}
 
   /// Nothing when values find no register; with `may_spill` they wait in VMEM then.
   std::optional<LoweredKernel> emit(bool may_spill) {
-    results_.start(std::int64_t{out_columns_.block} *
-                   ((out_columns_.tiles + out_columns_.block - 1) / out_columns_.block));
+    const auto& [columns, block] = sizes_.out_columns;
+    results_.start(std::int64_t{block} * tiles_of(columns, block));
     make_grid();
     if (masks_k()) memory_.make_masks(problem_.k);
     builder_.new_block();
@@ -73,52 +67,16 @@ class DotKernel {
   }
 
  private:
-  /// Places of the grid's dimensions: the outer ones stand before or between rows and columns.
-  int outer_count() const { return static_cast<int>(problem_.outer.size()); }
-  int outer_dimension(std::size_t i) const {
-    return static_cast<int>(i) + (tiling_.outer_inside ? 1 : 0);
-  }
-  int first_of_matrices() const { return tiling_.outer_inside ? 0 : outer_count(); }
-  int m_dimension() const {
-    return tiling_.columns_outermost ? outer_count() + 1 : first_of_matrices();
-  }
-  int n_dimension() const {
-    return tiling_.columns_outermost ? first_of_matrices() : outer_count() + 1;
-  }
-  /// Contracted ones above the matrices stand right outside of the matrices' own.
-  int outer_k_count() const { return static_cast<int>(problem_.outer_k.size()); }
-  int first_k_dimension() const { return outer_count() + 2; }
-  int k_dimension() const { return first_k_dimension() + outer_k_count(); }
   /// Whether a tile of the grid is the first, or last, that adds to its sums; none: it is.
   PReg is_first_sum();
   PReg is_last_sum();
-  /// Those of the result's rows and columns.
-  int row_dimension() const { return problem_.result_turned ? n_dimension() : m_dimension(); }
-  int column_dimension() const { return problem_.result_turned ? m_dimension() : n_dimension(); }
-  std::uint32_t grid_k() const { return k_tiles_ / tiling_.block_k; }
   bool masks_k() const { return problem_.k % 128 != 0; }
   bool overlaps() const { return tiling_.finished_tiles > 0; }
-  bool sums_apart() const {
-    return is_packed(problem_.result_types[0]) || !results_.is_identity() || problem_.result_turned;
-  }
-  std::uint64_t sum_tiles() const {
-    return std::uint64_t{tiling_.block_outer} * tiling_.block_m * tiling_.block_n;
-  }
-  std::uint64_t result_tiles() const {
-    return std::uint64_t{tiling_.block_outer} * out_rows_.block * out_columns_.block;
-  }
-
   void make_grid();
-  std::vector<int> dimensions(std::uint32_t OuterDimension::*stride, std::vector<int> inner) const;
-  std::vector<int> contracted_dimensions(std::uint32_t OuterDimension::*stride,
-                                         std::vector<int> inner) const;
   SReg matrix(SReg base, std::uint32_t OuterDimension::*stride, const GridPoint& point);
-  BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type,
-                         std::uint32_t rows, std::uint32_t columns, std::uint32_t block_rows,
-                         std::uint32_t block_columns) const;
-  void add_sides();
-  TileGrid::Block side(std::uint32_t OuterDimension::*stride, std::uint32_t word, int dimension,
-                       bool k_in_rows, const BlockShape& shape);
+  TileGrid::Block side(std::uint32_t OuterDimension::*stride, std::uint32_t word,
+                       const std::vector<int>& dimensions, int row_dimension, int column_dimension,
+                       const BlockShape& shape);
   void allocate_sums();
   SReg result_matrix(std::uint32_t address, hlo::ElementType type, const GridPoint& point);
   BlockShape result_shape(hlo::ElementType type) const;
@@ -182,6 +140,7 @@ class DotKernel {
   const DotTiling& tiling_;
   const MatmulEpilogue& epilogue_;
   std::uint32_t epilogue_unroll_;
+  DotSizes sizes_;
   KernelBuilder builder_;
   MatmulUnits units_;
   std::uint32_t pushes_, weight_pushes_;
@@ -190,12 +149,6 @@ class DotKernel {
   EpilogueEmitter results_;
   TileMemory result_memory_;  ///< Where steps finish tiles.
   std::uint32_t x_tile_, w_tile_;
-  std::uint32_t m_tiles_ = 0, n_tiles_ = 0, k_tiles_ = 0;
-  /// Tiles of the result along a direction: all, and of a block.
-  struct Extent {
-    std::uint32_t tiles = 0, block = 0;
-  };
-  Extent out_rows_, out_columns_;
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: both sides, results, operands behind the product.
   int x_input_ = 0, w_input_ = 0;

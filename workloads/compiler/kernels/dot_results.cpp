@@ -16,14 +16,14 @@ void DotKernel::finish() {
     if (!results_.is_identity()) apply_epilogue();
     for (std::size_t i = 0; i < unrounded_.size(); ++i) {
       if (unrounded_[i].rows == 0) continue;
-      memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), result_tiles());
+      memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), sizes_.result_tiles);
     }
   });
 }
 
 bool DotKernel::has_padding_rows() const {
   const std::uint32_t last_row = problem_.result_turned ? problem_.n : problem_.m;
-  return problem_.matrix_rows != 0 || last_row % (8 * out_rows_.block) != 0;
+  return problem_.matrix_rows != 0 || last_row % (8 * sizes_.out_rows.block) != 0;
 }
 
 /// Rows of the array, or of its matrix, from a row tile on; of tiles beyond the array none or less.
@@ -74,7 +74,7 @@ void DotKernel::begin_run(const TileRun& run) {
 }
 
 void DotKernel::finish_tile(const TileRun& run, std::uint32_t i) {
-  position_.tiles = std::int64_t{i} * out_columns_.block;
+  position_.tiles = std::int64_t{i} * sizes_.out_columns.block;
   if (!results_.is_identity()) {
     position_.place.row_key = static_cast<int>(i);
     position_.place.digits[position_.place.digits.size() - 2] = run.row.plus(i);
@@ -104,7 +104,7 @@ void DotKernel::finish_run(TileRun run) {
 
 /// All tiles of the block, behind its last step.
 void DotKernel::apply_epilogue() {
-  const std::uint32_t rows = out_rows_.block, columns = out_columns_.block;
+  const std::uint32_t rows = sizes_.out_rows.block, columns = sizes_.out_columns.block;
   const std::uint32_t period = problem_.row_period == 0 ? rows : problem_.row_period;
   TileRun run;
   run.sums = results_at_;
@@ -119,9 +119,9 @@ void DotKernel::apply_epilogue() {
     const auto digit = [&](int dimension, std::uint32_t block, SReg inner, std::uint32_t scale) {
       return Index{weighted_sum(builder_, {grid_->index(dimension), inner}, {block, scale}), 0};
     };
-    run.row = problem_.row_period == 0 ? digit(row_dimension(), rows, digits[3], run.count)
+    run.row = problem_.row_period == 0 ? digit(sizes_.row_dimension(), rows, digits[3], run.count)
                                        : Index{weighted_sum(builder_, {digits[3]}, {run.count}), 0};
-    run.column = digit(column_dimension(), columns, digits[1], 1);
+    run.column = digit(sizes_.column_dimension(), columns, digits[1], 1);
     finish_run(run);
     counter.advance(counter.next());
   });
@@ -146,11 +146,13 @@ DotKernel::TileRun DotKernel::run_in_step() {
   const SReg part = builder_.get(done_part_);
   const SReg column = builder_.add(builder_.get(done_column_), part);
   run.tiles = builder_.add(builder_.get(done_tiles_),
-                           builder_.add(builder_.mul(row, out_columns_.block), part));
-  run.row = {weighted_sum(builder_, {grid_->index(row_dimension()), row}, {out_rows_.block, 1}), 0};
-  run.column = {
-      weighted_sum(builder_, {grid_->index(column_dimension()), column}, {out_columns_.block, 1}),
-      0};
+                           builder_.add(builder_.mul(row, sizes_.out_columns.block), part));
+  run.row = {weighted_sum(builder_, {grid_->index(sizes_.row_dimension()), row},
+                          {sizes_.out_rows.block, 1}),
+             0};
+  run.column = {weighted_sum(builder_, {grid_->index(sizes_.column_dimension()), column},
+                             {sizes_.out_columns.block, 1}),
+                0};
   if (epilogue_.has_sums()) {
     run.has_padding = true;
     run.is_live = builder_.equal(builder_.get(is_live_), 1);
@@ -224,13 +226,13 @@ void DotKernel::finish_columns(std::uint32_t matrix, std::uint32_t first) {
   builder_.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();
     const std::uint32_t before = matrix * tiling_.block_m * tiling_.block_n + first;
-    const SReg tiles = weighted_sum(builder_, digits, {1, run.count * out_columns_.block});
+    const SReg tiles = weighted_sum(builder_, digits, {1, run.count * sizes_.out_columns.block});
     run.tiles = tiles ? builder_.add(tiles, before) : builder_.constant(before);
-    run.row = {weighted_sum(builder_, {grid_->index(row_dimension()), digits[1]},
-                            {out_rows_.block, run.count}),
+    run.row = {weighted_sum(builder_, {grid_->index(sizes_.row_dimension()), digits[1]},
+                            {sizes_.out_rows.block, run.count}),
                0};
-    run.column = Index{weighted_sum(builder_, {grid_->index(column_dimension()), digits[0]},
-                                    {out_columns_.block, 1}),
+    run.column = Index{weighted_sum(builder_, {grid_->index(sizes_.column_dimension()), digits[0]},
+                                    {sizes_.out_columns.block, 1}),
                        first};
     finish_run(run);
     counter.advance(counter.next());

@@ -18,21 +18,22 @@ void DotKernel::work() {
   if (problem_.lhs_transposed) transpose_rows();
   builder_.new_block();
   multiply();
-  if (sums_apart()) finish();
+  if (sizes_.sums_apart) finish();
 }
 
 /// Rows of the last weight tiles that lie beyond k become 0: the rows of x are masked, but 0 times
 /// what stands there must be 0.
 void DotKernel::clear_weight_rows() {
-  const std::uint32_t valid = problem_.k - (k_tiles_ - tiling_.block_k) * 128;
+  const std::uint32_t valid = problem_.k - (sizes_.k_tiles - tiling_.block_k) * 128;
   const bool several = !problem_.outer.empty() && problem_.outer.back().rhs != 0;
   const std::uint32_t matrix = 16 * tiling_.block_k * tiling_.block_n * w_tile_;
-  const PReg last = both(builder_, grid_->is_last(k_dimension()), grid_->fresh(w_input_));
+  const PReg last = both(builder_, grid_->is_last(sizes_.k_dimension()), grid_->fresh(w_input_));
   emit_if(builder_, last, [&] {
     const VmemAddress weights = grid_->input(w_input_);
     for (std::uint32_t o = 0; o < (several ? tiling_.block_outer : 1); ++o) {
       memory_.clear_rows(problem_.rhs_type, weights.plus(std::int64_t{o} * matrix), valid,
-                         k_tiles_ == 1 ? weight_pushes_ : 16 * tiling_.block_k, tiling_.block_n);
+                         sizes_.k_tiles == 1 ? weight_pushes_ : 16 * tiling_.block_k,
+                         tiling_.block_n);
     }
   });
 }
@@ -53,7 +54,7 @@ void DotKernel::clear_padding(int input, ElementType type, std::uint32_t OuterDi
   emit_if(builder_, grid_->fresh(input), [&] {
     builder_.new_block();
     // Tile of the block in which the first matrix ends.
-    const Index first{weighted_sum(builder_, {grid_->index(k_dimension())}, {rows}), 0};
+    const Index first{weighted_sum(builder_, {grid_->index(sizes_.k_dimension())}, {rows}), 0};
     const Index before = modulo(builder_, first.reg ? first : Index{}, period);
     const SReg end = builder_.sub(period - 1, to_operand(builder_, before));
     builder_.loop(rows / period + 1, [&](SReg number) {
@@ -138,7 +139,7 @@ void DotKernel::turn_sums() {
   turned.turn = turn_of_result(problem_, tiling_);
   turned.blocks = {m_columns, tiling_.block_n};
   turned.from = {tiling_.block_m * tiling_.block_n * 8, 16 * tiling_.block_n * 8, 8};
-  turned.to = {out_rows_.block * out_columns_.block * 8, 8, 16 * m_columns * 8};
+  turned.to = {sizes_.out_rows.block * sizes_.out_columns.block * 8, 8, 16 * m_columns * 8};
   turned.source = VmemAddress(sums_);
   turned.target = turned_.rows > 0 ? VmemAddress(turned_) : grid_->output(0);
   turned.source_row = tiling_.block_n * 8;
@@ -148,7 +149,7 @@ void DotKernel::turn_sums() {
 
 PReg DotKernel::is_first_sum() {
   PReg all;
-  for (int d = first_k_dimension(); d <= k_dimension(); ++d) {
+  for (int d = sizes_.first_k_dimension(); d <= sizes_.k_dimension(); ++d) {
     all = both(builder_, all, grid_->is_first(d));
   }
   return all;
@@ -156,7 +157,7 @@ PReg DotKernel::is_first_sum() {
 
 PReg DotKernel::is_last_sum() {
   PReg all;
-  for (int d = first_k_dimension(); d <= k_dimension(); ++d) {
+  for (int d = sizes_.first_k_dimension(); d <= sizes_.k_dimension(); ++d) {
     all = both(builder_, all, grid_->is_last(d));
   }
   return all;
@@ -164,7 +165,7 @@ PReg DotKernel::is_last_sum() {
 
 /// Whether a step's last tile is the last one along k; none: it is.
 PReg DotKernel::is_last_tile(const std::vector<SReg>& digits) {
-  const PReg block = grid_->is_last(k_dimension());
+  const PReg block = grid_->is_last(sizes_.k_dimension());
   const std::uint32_t last = tiling_.block_k / tiling_.k_parts - 1;
   const PReg step = digits[2] ? builder_.equal(digits[2], last) : PReg();
   return both(builder_, block, step);
@@ -270,7 +271,7 @@ void DotKernel::multiply() {
   const VmemAddress left =
       problem_.lhs_transposed ? VmemAddress(transposed_) : grid_->input(x_input_);
   const VmemAddress right = grid_->input(w_input_);
-  const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
+  const VmemAddress sums = sizes_.sums_apart ? VmemAddress(sums_) : grid_->output(0);
   const std::uint32_t sum_matrix = t.block_m * t.block_n * 8;
   RunningSums::Form form;
   form.has_masks = true;

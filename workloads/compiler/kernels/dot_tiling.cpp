@@ -15,185 +15,8 @@ namespace {
 
 using hlo::ElementType;
 
-// What the schedules of kernels take beside the counted pushes, in cycles.
-constexpr double kTileCycles = 400;   ///< Of a tile of the grid: its DMAs, the MXU's first results.
-constexpr double kFetchCycles = 217;  ///< Between the DMAs of two tiles.
-constexpr double kTurnCycles = 290;   ///< From the first push of a transposition to its first pop.
-constexpr double kExpressionCycles = 2;  ///< Behind a tile of the result, and for
-constexpr int kVectorSlots = 2;          ///< so many instructions.
-constexpr double kArrayCycles = 0.25;    ///< More for each further array.
-constexpr double kHoles = 1.06;          ///< Times the bundles of a step that finishes tiles, too.
+constexpr double kTurnCycles = 290;  ///< From the first push of a transposition to its first pop.
 constexpr std::uint32_t kMostFinished = 16;  ///< Tiles that a step finishes.
-
-/// Estimates of one cut, by the same counts as the kernel that is made of it.
-class Estimate {
- public:
-  Estimate(const DotProblem& problem, const DotTiling& tiling, const Target& target)
-      : problem_(problem), tiling_(tiling), target_(target) {
-    m_tiles_ = ceil_divide(problem.m, 8);
-    n_tiles_ = ceil_divide(problem.n, 128);
-    k_tiles_ = ceil_divide(problem.k, 128);
-    grid_m_ = ceil_divide(m_tiles_, tiling.block_m);
-    grid_n_ = ceil_divide(n_tiles_, tiling.block_n);
-    grid_k_ = ceil_divide(k_tiles_, tiling.block_k);
-    for (const OuterDimension& outer : problem.outer_k) grid_k_ *= outer.extent;
-    for (const OuterDimension& outer : problem.outer) {
-      outer_ *= outer.extent;
-      rhs_outer_ |= outer.rhs != 0;
-    }
-    if (!problem.outer.empty()) {
-      const std::uint32_t inner = problem.outer.back().extent;
-      outer_ = outer_ / inner * ceil_divide(inner, tiling.block_outer);
-    }
-  }
-
-  double cycles() const {
-    const double tiles = double(outer_) * grid_m_ * grid_n_ * grid_k_;
-    const double work = tile_work();
-    const double traffic = total_bytes() / target_.hbm_bytes_per_cycle;
-    const double first = (x_bytes() + w_bytes() + epilogue_bytes()) / target_.hbm_bytes_per_cycle;
-    const double last = out_bytes() / target_.hbm_bytes_per_cycle;
-    const double latency = 2.0 * target_.dma_latency_cycles;
-    if (tiles == 1) return latency + first + last + work;
-    // Between the first tile's blocks and the last one's work, either bounds a tile.
-    const double fetch = std::max(0.0, traffic - first - last) / (tiles - 1);
-    return latency + first + last + work +
-           (tiles - 1) * std::max(work, fetch > 0 ? fetch + kFetchCycles : 0.0);
-  }
-
- private:
-  double block_bytes(double tiles, ElementType type) const {
-    return tiles * tile_rows(type) * 512.0;
-  }
-  // Tiles of a block that there are, on average over the blocks.
-  double rows() const { return double(m_tiles_) / grid_m_; }
-  double columns() const { return double(n_tiles_) / grid_n_; }
-  /// Of 128; along sublanes, the last one may be cut.
-  double contracted(bool along_sublanes) const {
-    return (along_sublanes ? ceil_divide(problem_.k, 8) / 16.0 : k_tiles_) / grid_k_;
-  }
-  double x_bytes() const {
-    return block_bytes(tiling_.block_outer * rows() * contracted(problem_.lhs_transposed),
-                       problem_.lhs_type);
-  }
-  double w_bytes() const {
-    return block_bytes(16.0 * (rhs_outer_ ? tiling_.block_outer : 1) * columns() *
-                           contracted(!problem_.rhs_transposed),
-                       problem_.rhs_type);
-  }
-  double out_bytes() const { return result_bytes(problem_.result_types); }
-  double epilogue_bytes() const { return result_bytes(problem_.epilogue_types); }
-  /// A block of each array in step with the result.
-  double result_bytes(const std::vector<ElementType>& types) const {
-    double bytes = 0;
-    for (ElementType type : types) {
-      bytes += block_bytes(tiling_.block_outer * rows() * columns(), type);
-    }
-    return bytes;
-  }
-  double total_bytes() const {
-    const double outer = outer_;
-    const bool n_outside = tiling_.columns_outermost;
-    double x = x_bytes(), w = w_bytes();
-    if (tiling_.outer_inside) {
-      double& staying = n_outside ? w : x;
-      double& passing = n_outside ? x : w;
-      const double stays = n_outside ? grid_n_ : grid_m_, passes = n_outside ? grid_m_ : grid_n_;
-      staying *= stays * grid_k_ * (grid_k_ == 1 ? 1 : outer * passes);
-      passing *= outer * stays * passes * grid_k_;
-      return x + w + (out_bytes() + epilogue_bytes()) * outer * grid_m_ * grid_n_;
-    }
-    // How often each block is fetched, given which dimensions stand inside of its own.
-    const bool x_stays = grid_k_ == 1 && !n_outside;
-    x *= outer * grid_m_ * grid_k_ * (x_stays ? 1 : grid_n_);
-    const bool w_stays = grid_k_ == 1 && (n_outside || grid_n_ == 1);
-    w *= (rhs_outer_ || !(w_stays && grid_n_ == 1) ? outer : 1) * grid_n_ * grid_k_ *
-         (w_stays ? 1 : grid_m_);
-    return x + w + (out_bytes() + epilogue_bytes()) * outer * grid_m_ * grid_n_;
-  }
-  /// Of a tile of complete sums that becomes results, alone.
-  double finish_cycles() const {
-    double cycles = 0;
-    for (ElementType type : problem_.result_types) {
-      if (type == ElementType::kBf16) cycles += 1.2;
-    }
-    if (problem_.has_epilogue) {
-      const double more = double(problem_.epilogue_types.size() + problem_.result_types.size()) - 1;
-      const double expression = problem_.epilogue_instructions / double(kVectorSlots);
-      cycles += kExpressionCycles + kArrayCycles * more + expression;
-    }
-    return cycles;
-  }
-  /// Bundles of a step that also finishes some tiles: by loads, and by the vector unit.
-  double shared_step(const MatmulUnits& units, std::uint32_t pushes, double tiles) const {
-    const double results = double(units.count()) * pushes;
-    double tile_loads = 1 + double(problem_.epilogue_types.size());
-    double tile_work = double(problem_.epilogue_instructions);
-    for (ElementType type : problem_.result_types) {
-      if (type != ElementType::kBf16) continue;
-      tile_loads += 2;
-      tile_work += 1;
-    }
-    for (ElementType type : problem_.epilogue_types)
-      tile_work += type == ElementType::kBf16 ? 2 : 0;
-    const double operands = double(units.row_parts) * pushes * units.groups() +
-                            double(units.columns_at_once) * 16 * units.row_parts;
-    const double unpacked = problem_.lhs_type == ElementType::kBf16 && !problem_.lhs_transposed
-                                ? 2.0 * pushes * units.groups()
-                                : 0;
-    return std::max(operands + results + tiles * tile_loads,
-                    (results + unpacked + tiles * tile_work) / kVectorSlots) +
-           10.0;
-  }
-  double turn_cycles(const Turn& turn) const {
-    const std::uint32_t at_once = turn.at_once(tiling_.block_outer);
-    const double block = 10.0 * std::max(turn.pushes, turn.pops);
-    const double step = std::max(at_once * block, double(target_.xlu_latency_cycles));
-    return kTurnCycles + step * turn.blocks * tiling_.block_outer / at_once;
-  }
-  double tile_work() const {
-    const MatmulUnits units(target_, tiling_.columns_at_once, tiling_.k_parts);
-    const std::uint32_t pushes = tiling_.chunk_m / units.groups();
-    // What a step pushes last is popped in the next one.
-    const double step =
-        std::max(tiling_.lots * step_bundles(target_, units, pushes, weight_pushes(problem_)),
-                 double(target_.matmul_latency_cycles)) +
-        10.0;
-    const double steps = double(tiling_.block_outer / tiling_.lots) *
-                         (tiling_.block_n / tiling_.columns_at_once) *
-                         (tiling_.block_k / tiling_.k_parts) * (tiling_.block_m / tiling_.chunk_m);
-    double work = steps * step + kTileCycles;
-    const double out_tiles = double(tiling_.block_outer) * tiling_.block_m * tiling_.block_n;
-    if (tiling_.finished_tiles > 0) {
-      // The last columns' tiles stand behind the last step.
-      const double finished = tiling_.finished_tiles;
-      const bool is_one_step =
-          tiling_.block_k == tiling_.k_parts && tiling_.block_m == tiling_.chunk_m;
-      const double last = double(tiling_.block_m) * tiling_.columns_at_once * (is_one_step ? 2 : 1);
-      work = steps * kHoles * std::max(step, shared_step(units, pushes, finished)) + kTileCycles +
-             last * finish_cycles();
-    } else {
-      work += finish_cycles() * out_tiles / grid_k_;
-    }
-    if (problem_.result_turned) {
-      work += turn_cycles(turn_of_result(problem_, tiling_)) / grid_k_;
-    }
-    if (problem_.lhs_transposed) {
-      // Blocks that stay are transposed once.
-      const bool stays = grid_k_ == 1 && !tiling_.columns_outermost;
-      work += turn_cycles(turn_of_rows(problem_, tiling_)) /
-              (stays ? grid_n_ * (tiling_.outer_inside ? double(outer_) : 1) : 1);
-    }
-    return work;
-  }
-
-  const DotProblem& problem_;
-  const DotTiling& tiling_;
-  const Target& target_;
-  std::uint32_t m_tiles_, n_tiles_, k_tiles_, grid_m_, grid_n_, grid_k_;
-  std::uint64_t outer_ = 1;
-  bool rhs_outer_ = false;
-};
 
 std::vector<std::uint32_t> divisors(std::uint32_t value) {
   std::vector<std::uint32_t> found;
@@ -330,8 +153,9 @@ class Search {
   }
 
   void consider_finished(DotTiling tiling) {
-    if (vmem_rows(problem_, tiling) * 512 > target_.vmem_bytes) return;
-    tiling.cycles = Estimate(problem_, tiling, target_).cycles();
+    const DotSizes sizes(problem_, tiling, target_);
+    if (sizes.plan.vmem_rows() * isa::kVmemRowBytes > target_.vmem_bytes) return;
+    tiling.cycles = sizes.plan.cycles(target_);
     if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
   }
 
@@ -365,13 +189,6 @@ Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling) {
           std::min(16U, ceil_divide(problem.m, 8)), std::min(16U, ceil_divide(problem.n, 8))};
 }
 
-ResultBlock result_block(const DotProblem& problem, const DotTiling& tiling) {
-  if (!problem.result_turned) return {tiling.block_m, tiling.block_n};
-  const bool is_short = tiling.block_n == 1 && problem.row_period == 0 && problem.n <= 128;
-  return {is_short ? ceil_divide(problem.n, 8) : 16 * tiling.block_n,
-          ceil_divide(tiling.block_m, 16)};
-}
-
 std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling) {
   const bool has_packed =
       std::count(problem.result_types.begin(), problem.result_types.end(), ElementType::kBf16) > 0;
@@ -392,31 +209,151 @@ std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling
   return 0;
 }
 
-std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling) {
-  const std::uint64_t outer = tiling.block_outer;
-  const bool rhs_outer = !problem.outer.empty() && problem.outer.back().rhs != 0;
-  const std::uint32_t m_tiles =
-      problem.lhs_transposed ? 16 * ceil_divide(tiling.block_m, 16) : tiling.block_m;
-  const std::uint64_t x_tiles = outer * m_tiles * tiling.block_k;
-  const std::uint64_t w_tiles =
-      (rhs_outer ? outer : 1) * 16 * std::uint64_t{tiling.block_n} * tiling.block_k;
-  const ResultBlock result = result_block(problem, tiling);
-  const std::uint64_t sum_tiles = outer * tiling.block_m * tiling.block_n;
-  const std::uint64_t out_tiles = std::max(sum_tiles, outer * result.rows * result.columns);
-  std::uint64_t rows =
-      2 * x_tiles * tile_rows(problem.lhs_type) + 2 * w_tiles * tile_rows(problem.rhs_type);
-  bool is_first = true;
-  for (ElementType type : problem.result_types) {
-    const bool is_packed = type == ElementType::kBf16;
-    rows += 2 * out_tiles * tile_rows(type);
-    const bool is_unrounded = is_packed && tiling.finished_tiles == 0;
-    if (is_first ? is_packed || problem.has_epilogue : is_unrounded) rows += out_tiles * 8;
-    is_first = false;
+namespace {
+
+double turn_cycles(const Turn& turn, const DotTiling& tiling, const Target& target) {
+  const std::uint32_t at_once = turn.at_once(tiling.block_outer);
+  const double block = 10.0 * std::max(turn.pushes, turn.pops);
+  const double step = std::max(at_once * block, double(target.xlu_latency_cycles));
+  return kTurnCycles + step * turn.blocks * tiling.block_outer / at_once;
+}
+
+}  // namespace
+
+DotSizes::DotSizes(const DotProblem& of, const DotTiling& cut, const Target& target)
+    : problem(&of),
+      tiling(cut),
+      m_tiles(tiles_of(of.m, 8)),
+      n_tiles(tiles_of(of.n, 128)),
+      k_tiles(tiles_of(of.k, 128)),
+      plan({target, cut.columns_at_once, cut.k_parts}) {
+  plan.grid.resize(static_cast<std::size_t>(k_dimension()) + 1, 1);
+  const auto extent = [this](int dimension) -> std::uint32_t& {
+    return plan.grid[static_cast<std::size_t>(dimension)];
+  };
+  for (std::size_t i = 0; i < of.outer.size(); ++i) {
+    extent(outer_dimension(i)) =
+        of.outer[i].extent / (i + 1 == of.outer.size() ? cut.block_outer : 1);
   }
-  if (problem.result_turned) rows += out_tiles * 8;
-  for (ElementType type : problem.epilogue_types) rows += 2 * out_tiles * tile_rows(type);
-  if (problem.lhs_transposed) rows += x_tiles * 8;
-  return rows + problem.resident_rows + 2048;
+  extent(m_dimension()) = tiles_of(m_tiles, cut.block_m);
+  extent(n_dimension()) = tiles_of(n_tiles, cut.block_n);
+  for (std::size_t i = 0; i < of.outer_k.size(); ++i) {
+    extent(first_k_dimension() + static_cast<int>(i)) = of.outer_k[i].extent;
+  }
+  extent(k_dimension()) = k_tiles / cut.block_k;
+  set_sides();
+  set_results();
+  set_steps();
+  set_turns(target);
+}
+
+void DotSizes::set_sides() {
+  using Outer = OuterDimension;
+  const DotProblem& of = *problem;
+  const std::uint32_t k_rows = tiles_of(of.k, 8), block_k_rows = 16 * tiling.block_k;
+  left = of.lhs_transposed ? block_shape(&Outer::lhs, of.lhs_type, {k_rows, block_k_rows},
+                                         {tiles_of(of.m, 128), tiles_of(tiling.block_m, 16)})
+                           : block_shape(&Outer::lhs, of.lhs_type, {m_tiles, tiling.block_m},
+                                         {k_tiles, tiling.block_k});
+  right = of.rhs_transposed
+              ? block_shape(&Outer::rhs, of.rhs_type, {tiles_of(of.n, 8), 16 * tiling.block_n},
+                            {k_tiles, tiling.block_k})
+              : block_shape(&Outer::rhs, of.rhs_type, {k_rows, block_k_rows},
+                            {n_tiles, tiling.block_n});
+  std::vector<int> contracted;
+  for (int d = first_k_dimension(); d <= k_dimension(); ++d) contracted.push_back(d);
+  const auto set = [&](ContractionPlan::Blocks& blocks, const BlockShape& shape,
+                       std::uint32_t Outer::*stride, int dimension) {
+    blocks.dimensions = dimensions(stride, contracted);
+    blocks.dimensions.push_back(dimension);
+    blocks.rows = shape.vmem_rows();
+    blocks.bytes = shape.mean_bytes();
+  };
+  set(plan.lhs, left, &Outer::lhs, m_dimension());
+  set(plan.rhs, right, &Outer::rhs, n_dimension());
+  if (!of.lhs_transposed) return;
+  transposed_rows = std::uint64_t{8} * tiling.block_outer * tiling.block_m * tiling.block_k;
+  plan.rows_apart += transposed_rows;
+}
+
+/// Blocks of an array of the result's extent, and sums that are not the result yet.
+void DotSizes::set_results() {
+  const DotProblem& of = *problem;
+  const bool turned = of.result_turned;
+  const bool is_short = tiling.block_n == 1 && of.row_period == 0 && of.n <= 128;
+  out_rows = {m_tiles, tiling.block_m};
+  out_columns = {n_tiles, tiling.block_n};
+  if (turned) {
+    out_rows = {tiles_of(of.n, 8), is_short ? tiles_of(of.n, 8) : 16 * tiling.block_n};
+    out_columns = {tiles_of(of.m, 128), tiles_of(tiling.block_m, 16)};
+  }
+  result_tiles = std::uint64_t{tiling.block_outer} * out_rows.block * out_columns.block;
+  const std::uint64_t sum_tiles =
+      std::uint64_t{tiling.block_outer} * tiling.block_m * tiling.block_n;
+  const bool packed = is_packed(of.result_types[0]);
+  sums_apart = packed || of.has_epilogue || turned;
+  if (sums_apart) sum_rows = 8 * sum_tiles;
+  if (turned && (packed || of.has_epilogue)) turned_rows = 8 * result_tiles;
+  plan.rows_apart += sum_rows + turned_rows + of.resident_rows;
+  for (std::size_t i = 1; i < of.result_types.size(); ++i) {
+    if (has_unrounded(i)) plan.rows_apart += 8 * result_tiles;
+  }
+  double moved = double(m_tiles) * n_tiles;
+  for (const OuterDimension& outer : of.outer) moved *= outer.extent;
+  plan.add_in_step(dimensions(&OuterDimension::out, {m_dimension(), n_dimension()}),
+                   of.epilogue_types, of.result_types, result_tiles, moved);
+  plan.finish.tiles = double(sum_tiles);
+}
+
+void DotSizes::set_steps() {
+  const DotProblem& of = *problem;
+  ContractionPlan::Steps& steps = plan.steps;
+  steps.pushes = tiling.chunk_m / steps.units.groups();
+  steps.weight_pushes = weight_pushes(of);
+  steps.lots = tiling.lots;
+  steps.unpacks_moving = is_packed(of.lhs_type) && !of.lhs_transposed;
+  steps.count = double(tiling.block_outer / tiling.lots) *
+                (tiling.block_n / tiling.columns_at_once) * (tiling.block_k / tiling.k_parts) *
+                (tiling.block_m / tiling.chunk_m);
+  ContractionPlan::Finish& finish = plan.finish;
+  plan.set_expression(of.has_epilogue, of.epilogue_instructions);
+  finish.beside = tiling.finished_tiles;
+  // The last columns' tiles stand behind the last step.
+  const bool is_one_step = tiling.block_k == tiling.k_parts && tiling.block_m == tiling.chunk_m;
+  finish.behind = double(tiling.block_m) * tiling.columns_at_once * (is_one_step ? 2 : 1);
+}
+
+void DotSizes::set_turns(const Target& target) {
+  const DotProblem& of = *problem;
+  if (of.result_turned) {
+    plan.results.cycles = turn_cycles(turn_of_result(of, tiling), tiling, target);
+  }
+  if (of.lhs_transposed) {
+    plan.lhs.cycles = turn_cycles(turn_of_rows(of, tiling), tiling, target);
+  }
+}
+
+std::vector<int> DotSizes::dimensions(std::uint32_t OuterDimension::*stride,
+                                      std::vector<int> inner) const {
+  for (std::size_t i = 0; i < problem->outer.size(); ++i) {
+    if (problem->outer[i].*stride != 0) inner.push_back(outer_dimension(i));
+  }
+  return inner;
+}
+
+BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementType type,
+                                 Extent rows, Extent columns) const {
+  BlockShape shape;
+  shape.tile_granules = tile_granules(type);
+  shape.rows = rows.tiles;
+  shape.columns = columns.tiles;
+  shape.block_rows = rows.block;
+  shape.block_columns = columns.block;
+  if (!problem->outer.empty() && problem->outer.back().*stride != 0) {
+    shape.matrices = tiling.block_outer;
+    shape.matrix_stride = problem->outer.back().*stride;
+  }
+  return shape;
 }
 
 DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap) {

@@ -3,6 +3,9 @@
 #include <cstdint>
 
 #include "workloads/compiler/ir/dot_problem.h"
+#include "workloads/compiler/kernels/block_dma.h"
+#include "workloads/compiler/kernels/contraction_plan.h"
+#include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/target.h"
 
 namespace tpu::compiler {
@@ -45,17 +48,62 @@ struct Turn {
 Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling);
 Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling);
 
-/// Tiles of a matrix of the result in its block.
-struct ResultBlock {
-  std::uint32_t rows = 0, columns = 0;
-};
-ResultBlock result_block(const DotProblem& problem, const DotTiling& tiling);
-
 /// Tiles that each step has to finish so that the columns before are results when theirs are done;
 /// 0: a cut, or a problem, in which they can't.
 std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling);
 
-/// VMEM rows that the kernel with this cut takes.
-std::uint64_t vmem_rows(const DotProblem& problem, const DotTiling& tiling);
+/// What follows from a problem and its cut: the search weighs it, the kernel is made of it.
+struct DotSizes {
+  DotSizes(const DotProblem& problem, const DotTiling& tiling, const Target& target);
+
+  /// Places of the grid's dimensions: the outer ones stand before or between rows and columns.
+  int outer_count() const { return static_cast<int>(problem->outer.size()); }
+  int outer_dimension(std::size_t i) const {
+    return static_cast<int>(i) + (tiling.outer_inside ? 1 : 0);
+  }
+  int m_dimension() const {
+    return tiling.columns_outermost ? outer_count() + 1 : first_of_matrices();
+  }
+  int n_dimension() const {
+    return tiling.columns_outermost ? first_of_matrices() : outer_count() + 1;
+  }
+  /// Contracted ones above the matrices stand right outside of the matrices' own.
+  int first_k_dimension() const { return outer_count() + 2; }
+  int k_dimension() const {
+    return first_k_dimension() + static_cast<int>(problem->outer_k.size());
+  }
+  /// Those of the result's rows and columns.
+  int row_dimension() const { return problem->result_turned ? n_dimension() : m_dimension(); }
+  int column_dimension() const { return problem->result_turned ? m_dimension() : n_dimension(); }
+  /// Result `i` is packed, and its fp32 tiles wait until all of a block are there.
+  bool has_unrounded(std::size_t i) const {
+    return is_packed(problem->result_types[i]) && tiling.finished_tiles == 0;
+  }
+  /// Tiles along a direction: all, and of a block.
+  struct Extent {
+    std::uint32_t tiles = 0, block = 0;
+  };
+  BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type, Extent rows,
+                         Extent columns) const;
+
+  const DotProblem* problem;
+  DotTiling tiling;
+  std::uint32_t m_tiles, n_tiles, k_tiles;
+  BlockShape left, right;
+  Extent out_rows, out_columns;
+  std::uint64_t result_tiles = 0;  ///< Of a block.
+  bool sums_apart = false;         ///< Sums in fp32 are not the result yet.
+  /// VMEM rows of those sums, of them turned, and of the left side's rows where it lies transposed.
+  std::uint64_t sum_rows = 0, turned_rows = 0, transposed_rows = 0;
+  ContractionPlan plan;
+
+ private:
+  int first_of_matrices() const { return tiling.outer_inside ? 0 : outer_count(); }
+  std::vector<int> dimensions(std::uint32_t OuterDimension::*stride, std::vector<int> inner) const;
+  void set_sides();
+  void set_results();
+  void set_steps();
+  void set_turns(const Target& target);
+};
 
 }  // namespace tpu::compiler

@@ -5,6 +5,12 @@ namespace tpu::compiler {
 ImageRows::ImageRows(KernelBuilder& builder, bool to_vmem, const ImageShape& shape)
     : builder_(builder), shape_(shape), dma_(builder, to_vmem, shape.row) {}
 
+PReg ImageRows::reaches_outside(SReg first) {
+  const SReg row = builder_.add(first, shape_.shift);
+  const int last = static_cast<int>(shape_.height) - static_cast<int>(shape_.block_rows);
+  return builder_.or_(builder_.less(row, 0), builder_.less(last, row));
+}
+
 PReg ImageRows::is_inside(SReg first, SReg index) {
   const SReg row = builder_.add(builder_.add(first, index), shape_.shift);
   return builder_.and_(builder_.less(-1, row), builder_.less(row, shape_.height));

@@ -36,6 +36,8 @@ class ImageRows {
              SReg row_granules = {});
   /// Their size.
   SReg granules(SReg first, SReg row_granules = {});
+  /// Some of the rows of the block that goes by `first` do not lie in the image.
+  PReg reaches_outside(SReg first);
   /// Row `index` of the block that goes by `first` lies in the image.
   PReg is_inside(SReg first, SReg index);
 

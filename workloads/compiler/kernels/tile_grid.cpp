@@ -18,10 +18,11 @@ std::uint64_t TileGrid::tiles() const {
   return tiles;
 }
 
-int TileGrid::innermost(const std::vector<int>& dimensions) const {
+int TileGrid::innermost(const std::vector<std::uint32_t>& extents,
+                        const std::vector<int>& dimensions) {
   int found = -1;
   for (int dimension : dimensions) {
-    if (extents_[static_cast<std::size_t>(dimension)] > 1) found = std::max(found, dimension);
+    if (extents[static_cast<std::size_t>(dimension)] > 1) found = std::max(found, dimension);
   }
   return found;
 }
@@ -32,7 +33,7 @@ bool TileGrid::is_constant(const std::vector<int>& dimensions) const {
 
 TileGrid::Buffers TileGrid::make_buffers(const std::vector<int>& dimensions, std::uint32_t rows) {
   Buffers buffers;
-  buffers.rows = (rows + 7) / 8 * 8;
+  buffers.rows = static_cast<std::uint32_t>(buffer_rows(rows));
   buffers.twice = !is_constant(dimensions);
   buffers.region = builder_.allocate_vmem(std::uint64_t{buffers.rows} * (buffers.twice ? 2 : 1));
   buffers.flag = builder_.allocate_flag();

@@ -31,6 +31,14 @@ class TileGrid {
 
   TileGrid(KernelBuilder& builder, std::vector<std::uint32_t> extents);
 
+  /// The innermost of the dimensions that moves; none: -1. A block that depends on them is the same
+  /// for all tiles then, and has one buffer; else it is another one whenever that dimension, or one
+  /// outside of it, moves, and has two.
+  static int innermost(const std::vector<std::uint32_t>& extents,
+                       const std::vector<int>& dimensions);
+  /// VMEM rows of a buffer for so many.
+  static std::uint64_t buffer_rows(std::uint64_t rows) { return (rows + 7) / 8 * 8; }
+
   int add_input(Block input);
   int add_output(Block output);
   /// Emits the loop. `work` is emitted once; it begins and ends in blocks of its own. `meanwhile`
@@ -85,7 +93,9 @@ class TileGrid {
   void send_results();
   void advance();
   void wait_for_results();
-  int innermost(const std::vector<int>& dimensions) const;
+  int innermost(const std::vector<int>& dimensions) const {
+    return innermost(extents_, dimensions);
+  }
   std::size_t behind(const std::vector<int>& dimensions) const {
     return static_cast<std::size_t>(innermost(dimensions) + 1);
   }

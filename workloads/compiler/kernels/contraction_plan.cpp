@@ -1,0 +1,126 @@
+#include "workloads/compiler/kernels/contraction_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "workloads/compiler/kernels/matmul_memory.h"
+#include "workloads/compiler/kernels/tile_grid.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+// What the schedules of kernels take beside the counted pushes, in cycles.
+constexpr double kRoundCycles = 400;     ///< Of a loop over steps: its start, the first results.
+constexpr double kStepCycles = 10;       ///< Of a step: its addresses.
+constexpr double kExpressionCycles = 2;  ///< Behind a tile of the result, and for
+constexpr int kVectorSlots = 2;          ///< so many instructions.
+constexpr double kArrayCycles = 0.25;    ///< More for each further array.
+constexpr double kRoundingCycles = 1.2;  ///< A tile is stored as a packed one.
+constexpr double kHoles = 1.06;          ///< Times the bundles of a step that finishes tiles, too.
+/// VMEM rows for masks, tables and what finds no register.
+constexpr std::uint64_t kReserveRows = 2048;
+
+}  // namespace
+
+double block_bytes(std::int64_t height, std::uint32_t block_rows, std::int64_t width,
+                   std::uint32_t block_pixels, std::uint32_t pixel_rows) {
+  return double(std::min<std::int64_t>(height, block_rows)) *
+         double(std::min<std::int64_t>(width, block_pixels)) * pixel_rows * isa::kVmemRowBytes;
+}
+
+void ContractionPlan::add_in_step(std::vector<int> dimensions,
+                                  const std::vector<hlo::ElementType>& operand_types,
+                                  const std::vector<hlo::ElementType>& result_types,
+                                  std::uint64_t tiles, double moved) {
+  operands.dimensions = dimensions;
+  results.dimensions = std::move(dimensions);
+  const double mean = moved / changes(results);
+  const auto add = [&](Blocks& blocks, const std::vector<hlo::ElementType>& types) {
+    for (hlo::ElementType type : types) {
+      blocks.rows += TileGrid::buffer_rows(tiles * tile_rows(type));
+      blocks.bytes += mean * tile_rows(type) * isa::kVmemRowBytes;
+    }
+  };
+  add(operands, operand_types);
+  add(results, result_types);
+  const auto packed = [](const std::vector<hlo::ElementType>& types) {
+    return double(std::count_if(types.begin(), types.end(), is_packed));
+  };
+  finish.operands = double(operand_types.size());
+  finish.results = double(result_types.size());
+  finish.packed_operands = packed(operand_types);
+  finish.packed_results = packed(result_types);
+  finish.tiles = double(tiles);
+}
+
+double ContractionPlan::Finish::tile_cycles() const {
+  const double rounding = kRoundingCycles * packed_results;
+  if (!has_expression) return rounding;
+  return rounding + kExpressionCycles + kArrayCycles * (operands + results - 1) +
+         instructions / kVectorSlots;
+}
+
+double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish) const {
+  // What a step pushes last is popped in the next one.
+  double step = std::max(lots * step_bundles(target, units, pushes, weight_pushes),
+                         double(target.matmul_latency_cycles)) +
+                kStepCycles;
+  if (finish.beside > 0) {
+    const double popped = double(units.count()) * pushes,
+                 streamed = double(pushes) * units.groups();
+    const double loads = units.row_parts * (streamed + 16.0 * units.columns_at_once) + popped +
+                         finish.beside * (1 + finish.operands + 2 * finish.packed_results);
+    const double work =
+        popped + (unpacks_moving ? 2 * streamed : 0) +
+        finish.beside * (finish.instructions + finish.packed_results + 2 * finish.packed_operands);
+    step = kHoles * std::max(step, std::max(loads, work / kVectorSlots) + kStepCycles);
+  }
+  return before + count * step + rounds * kRoundCycles;
+}
+
+double ContractionPlan::tiles() const {
+  double product = 1;
+  for (std::uint32_t extent : grid) product *= extent;
+  return product;
+}
+
+double ContractionPlan::changes(const Blocks& blocks) const {
+  double product = 1;
+  for (int i = TileGrid::innermost(grid, blocks.dimensions); i >= 0; --i) {
+    product *= grid[static_cast<std::size_t>(i)];
+  }
+  return product;
+}
+
+std::uint64_t ContractionPlan::buffers(const Blocks& blocks) const {
+  return TileGrid::innermost(grid, blocks.dimensions) < 0 ? 1 : 2;
+}
+
+std::uint64_t ContractionPlan::vmem_rows() const {
+  std::uint64_t rows = rows_apart + kReserveRows;
+  for (const Blocks* blocks : {&lhs, &rhs, &operands, &results}) {
+    rows += buffers(*blocks) * TileGrid::buffer_rows(blocks->rows);
+  }
+  return rows;
+}
+
+double ContractionPlan::cycles(const Target& target) const {
+  double work = steps.cycles(target, finish) * tiles();
+  double bytes = 0;
+  for (const Blocks* blocks : {&lhs, &rhs, &operands, &results}) {
+    work += blocks->cycles * changes(*blocks);
+    bytes += blocks->bytes * changes(*blocks);
+  }
+  work +=
+      finish.tile_cycles() * (finish.beside > 0 ? finish.behind : finish.tiles) * changes(results);
+  const double first = lhs.bytes + rhs.bytes + operands.bytes, last = results.bytes;
+  // Between the first tile's blocks and the last one's work, either bounds a tile.
+  const double fetched = std::max(0.0, bytes - first - last) / target.hbm_bytes_per_cycle;
+  const double waits = fetched > 0 ? (tiles() - 1) * target.dma_latency_cycles : 0;
+  const double others = work * (tiles() - 1) / tiles();
+  return 2.0 * target.dma_latency_cycles + (first + last) / target.hbm_bytes_per_cycle +
+         work / tiles() + std::max(others, fetched + waits);
+}
+
+}  // namespace tpu::compiler

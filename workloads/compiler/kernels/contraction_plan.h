@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "workloads/compiler/kernels/matmul_stream.h"
+#include "workloads/graph/shape.h"
+
+namespace tpu::compiler {
+
+/// What the kernel of a contraction holds in VMEM and does over its grid. A search asks how many
+/// rows and how much time a cut takes; the kernel that is made of it has its grid, the dimensions
+/// of its blocks and the sizes of its buffers from here.
+struct ContractionPlan {
+  /// The blocks of an array, or of arrays in step with each other, as those of a TileGrid.
+  struct Blocks {
+    std::vector<int> dimensions;  ///< Of the grid, that they depend on.
+    std::uint64_t rows = 0;       ///< VMEM rows of one buffer of each, together.
+    double bytes = 0;             ///< Moved for one block of each, on average.
+    double cycles = 0;            ///< The vector or transpose unit has work with a new one.
+  };
+  /// What becomes of a tile of complete sums.
+  struct Finish {
+    bool has_expression = false;
+    double instructions = 0;  ///< Of the vector unit.
+    double operands = 0, packed_operands = 0, results = 0, packed_results = 0;
+    double tiles = 0;   ///< Of a block of results.
+    double beside = 0;  ///< Tiles that a step finishes while the MXUs are at work; 0: all behind.
+    double behind = 0;  ///< Tiles that are left then.
+
+    double tile_cycles() const;
+  };
+  /// The steps over a block.
+  struct Steps {
+    explicit Steps(const MatmulUnits& of) : units(of) {}
+    MatmulUnits units;
+    double count = 0;
+    std::uint32_t pushes = 0, weight_pushes = kWeightPushes, lots = 1;
+    double rounds = 1;            ///< Loops over steps, one after the other.
+    double before = 0;            ///< Cycles of what is prepared for them, however old the blocks.
+    bool unpacks_moving = false;  ///< Two instructions for each push.
+    double cycles(const Target& target, const Finish& finish) const;
+  };
+
+  explicit ContractionPlan(const MatmulUnits& units) : steps(units) {}
+
+  std::vector<std::uint32_t> grid;  ///< Extents, outermost first.
+  Blocks lhs, rhs, operands, results;
+  std::uint64_t rows_apart = 0;  ///< VMEM rows of sums and of what is prepared, once each.
+  Steps steps;
+  Finish finish;
+
+  /// Operands behind the product and results, of so many tiles in a block; all blocks have `moved`.
+  void add_in_step(std::vector<int> dimensions, const std::vector<hlo::ElementType>& operand_types,
+                   const std::vector<hlo::ElementType>& result_types, std::uint64_t tiles,
+                   double moved);
+  void set_expression(bool has_expression, std::size_t instructions) {
+    finish.has_expression = has_expression;
+    finish.instructions = static_cast<double>(instructions);
+  }
+
+  double tiles() const;
+  /// How often a block is another one than for the tile before.
+  double changes(const Blocks& blocks) const;
+  std::uint64_t vmem_rows() const;
+  double cycles(const Target& target) const;
+
+ private:
+  std::uint64_t buffers(const Blocks& blocks) const;
+};
+
+/// Bytes of a block of rows of an image: no more than the image has.
+double block_bytes(std::int64_t height, std::uint32_t block_rows, std::int64_t width,
+                   std::uint32_t block_pixels, std::uint32_t pixel_rows);
+
+}  // namespace tpu::compiler
