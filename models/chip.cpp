@@ -30,7 +30,7 @@ Chip::Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
   }
 }
 
-void Chip::add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) {
+void Chip::add_accounts(std::uint64_t end, ExactAccounts& accounts) {
   for (const std::unique_ptr<Core>& core : cores_) {
     const std::size_t half = core->number() % hbm_.size();
     hbm_[half]->add_accounts(core->number(), end, accounts);

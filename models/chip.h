@@ -17,7 +17,12 @@ class Chip : public sc_core::sc_module {
        std::uint32_t number, std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads);
 
   /// Packet by packet, routers have no account.
-  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts);
+  void add_accounts(std::uint64_t end, ExactAccounts& accounts);
+
+  /// The state of its router; packet by packet there is none.
+  void describe_network(StepState& state) const {
+    if (router_) router_->describe(state);
+  }
 
   /// The one, or packet by packet the other.
   Router& router() { return *router_; }

@@ -34,8 +34,8 @@ FoldedPod::FoldedPod(const sc_core::sc_module_name& name, RunClock& clock, const
   }
 }
 
-std::vector<PartAccount> FoldedPod::accounts(std::uint64_t end) {
-  std::vector<PartAccount> accounts;
+ExactAccounts FoldedPod::accounts(std::uint64_t end) {
+  ExactAccounts accounts;
   for (std::size_t c = 0; c < simulated_.size(); ++c) {
     hbm_[c]->add_accounts(simulated_[c]->number(), end, accounts);
     accounts.push_back(simulated_[c]->dma_account(end));
@@ -44,5 +44,9 @@ std::vector<PartAccount> FoldedPod::accounts(std::uint64_t end) {
   hosts_.add_accounts(end, accounts);
   return accounts;
 }
+
+void FoldedPod::describe_hosts(StepState& state) const { hosts_.describe(state); }
+
+void FoldedPod::describe_network(StepState& state) const { interconnect_.describe(state); }
 
 }  // namespace tpu

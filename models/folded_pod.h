@@ -20,7 +20,9 @@ class FoldedPod : public sc_core::sc_module {
   /// The representatives, in the order of the classes.
   const std::vector<Core*>& cores() const { return simulated_; }
   /// Of the parts that are simulated; the links and hosts are those of all cores.
-  std::vector<PartAccount> accounts(std::uint64_t end);
+  ExactAccounts accounts(std::uint64_t end);
+  void describe_hosts(StepState& state) const;
+  void describe_network(StepState& state) const;
 
  private:
   Interconnect interconnect_;

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 
 #include "models/clock_cycles.h"
 #include "models/core/followed_kernels.h"
+#include "models/core/step_repetition.h"
 #include "models/core/warm_up.h"
 #include "models/deadlock.h"
 #include "models/folded_pod.h"
@@ -46,11 +48,16 @@ constexpr std::size_t kMostNames = 8;  ///< In a note.
 /// Up to so many cores a fault is looked up again with every core simulated.
 constexpr std::size_t kMostFaultyCores = 64;
 
-/// Passes on what a representative does as what every member of its class does.
+/// Passes on what a representative does as what every member of its class does, up to where steps
+/// repeat: behind that cycles are other ones than those of the whole run.
 class MemberObserver : public Observer {
  public:
-  MemberObserver(Observer* observer, const CoreClasses& classes, std::uint32_t cores_per_chip)
-      : observer_(observer), classes_(classes), cores_per_chip_(cores_per_chip) {}
+  MemberObserver(Observer* observer, const CoreClasses& classes, std::uint32_t cores_per_chip,
+                 const StepRepetition& repetition)
+      : observer_(observer),
+        classes_(classes),
+        cores_per_chip_(cores_per_chip),
+        repetition_(repetition) {}
   void on_step(std::uint32_t core, std::uint32_t step, std::uint64_t begin,
                std::uint64_t end) override {
     for_members(core, [&](std::uint32_t member) { observer_->on_step(member, step, begin, end); });
@@ -65,8 +72,12 @@ class MemberObserver : public Observer {
     for_members(core,
                 [&](std::uint32_t member) { observer_->on_wait(member, reason, begin, end); });
   }
-  void on_dma(const DmaEvent& event) override { observer_->on_dma(event); }
-  void on_bundles(const IssuedBundles& bundles) override { observer_->on_bundles(bundles); }
+  void on_dma(const DmaEvent& event) override {
+    if (!repetition_.found()) observer_->on_dma(event);
+  }
+  void on_bundles(const IssuedBundles& bundles) override {
+    if (!repetition_.found()) observer_->on_bundles(bundles);
+  }
   void on_account(const AccountBegin& begin) override {
     for_members(begin.number, [&](std::uint32_t member) {
       observer_->on_account(
@@ -77,13 +88,47 @@ class MemberObserver : public Observer {
  private:
   template <class Visit>
   void for_members(std::uint32_t core, const Visit& visit) {
+    if (repetition_.found()) return;
     for (const std::uint32_t member : classes_.members(classes_.class_of(core))) visit(member);
   }
 
   Observer* observer_;
   const CoreClasses& classes_;
   std::uint32_t cores_per_chip_;
+  const StepRepetition& repetition_;
 };
+
+/// When channels moved data is known up to a cycle; what they moved behind it repeats that.
+void cut_history(ExactAccounts& parts, std::uint64_t cycle) {
+  for (ExactAccount& part : parts) {
+    if (part.moved.empty()) continue;
+    const auto behind = std::find_if(part.moved.begin(), part.moved.end(),
+                                     [&](const auto& moved) { return moved.begin_cycle >= cycle; });
+    part.moved.erase(behind, part.moved.end());
+    part.moved.push_back({cycle, 0});
+  }
+}
+
+/// Of each core the place of the first one of its class.
+std::vector<std::size_t> first_alike(const std::vector<std::uint32_t>& numbers,
+                                     const CoreClasses& classes) {
+  std::map<std::uint32_t, std::size_t> first;
+  std::vector<std::size_t> alike;
+  for (const std::uint32_t number : numbers) {
+    alike.push_back(first.try_emplace(classes.class_of(number), alike.size()).first->second);
+  }
+  return alike;
+}
+
+/// Which steps were not simulated, and what a file of events therefore lacks.
+std::string repetition_note(const StepRepetition::Found& found, const RunOptions& options) {
+  const std::uint64_t end = std::uint64_t{found.first} + found.period;
+  std::string note = "steps " + std::to_string(end + 1) + " to " + std::to_string(options.steps) +
+                     " repeat steps " + std::to_string(found.first + 1) + " to " +
+                     std::to_string(end) + " cycle for cycle: they are counted, not simulated";
+  if (options.observer != nullptr) note += ", and their events are not recorded";
+  return note;
+}
 
 std::string listed(const std::vector<std::string>& names, std::size_t most) {
   std::string text;
@@ -155,8 +200,20 @@ class Machine::Impl {
   RunResult run(const RunOptions& options);
   CoreClasses first_classes(const RunOptions& options,
                             const std::vector<std::uint32_t>& numbers) const;
-  RunResult attempt(const RunOptions& options, const std::vector<std::uint32_t>& numbers,
-                    const FollowedKernels& followed, const CoreClasses& classes);
+  /// What a run comes to, and the steps that repeat in it.
+  struct Attempt {
+    RunResult result;
+    ExactAccounts parts;
+    std::uint64_t unknown_dmas = 0;
+    std::optional<StepRepetition::Found> repetition;
+  };
+  Attempt attempt(const RunOptions& options, const std::vector<std::uint32_t>& numbers,
+                  const FollowedKernels& followed, const CoreClasses& classes,
+                  bool finds_repetition);
+  RunResult with_all_steps(Attempt run, const RunOptions& options,
+                           const std::vector<std::uint32_t>& numbers,
+                           const FollowedKernels& followed, const CoreClasses& classes);
+  bool may_repeat(const RunOptions& options, const FollowedKernels& followed) const;
   RunResult result(const std::vector<std::uint32_t>& numbers, const CoreClasses& classes,
                    const std::vector<Core*>& cores) const;
   bool follow_more(const RunOptions& options, const UnknownControl& unknown,
@@ -179,8 +236,8 @@ class Machine::Impl {
   void assume_inputs(std::uint32_t core, const RunOptions& options);
   const std::vector<std::uint32_t>& input(std::uint32_t core, std::uint32_t buffer,
                                           const RunOptions& options);
-  std::vector<std::string> notes(const std::vector<Core*>& cores, const CoreClasses& classes,
-                                 const FollowedKernels& followed, const RunOptions& options) const;
+  std::vector<std::string> notes(const std::vector<Core*>& cores, const FollowedKernels& followed,
+                                 const RunOptions& options) const;
   void load_block(std::uint32_t core, std::uint64_t granule,
                   const std::vector<std::uint32_t>& words, const std::string& what);
 
@@ -304,7 +361,9 @@ RunResult Machine::Impl::run(const RunOptions& options) {
   while (true) {
     followed.begin_run(options.follow);
     try {
-      return attempt(options, numbers, followed, classes);
+      return with_all_steps(
+          attempt(options, numbers, followed, classes, may_repeat(options, followed)), options,
+          numbers, followed, classes);
     } catch (const MembersDiffer& differ) {
       spent += classes.size();
       classes.split(differ.of_class(), differ.keys());
@@ -343,9 +402,48 @@ void Machine::Impl::begin_again(const RunOptions& options,
   for (std::uint32_t core : numbers) hbm_[core] = MemoryImage();
 }
 
-RunResult Machine::Impl::attempt(const RunOptions& options,
-                                 const std::vector<std::uint32_t>& numbers,
-                                 const FollowedKernels& followed, const CoreClasses& classes) {
+/// Nothing depends on data, and no slow twin takes part, of which the state is not described.
+bool Machine::Impl::may_repeat(const RunOptions& options, const FollowedKernels& followed) const {
+  return !options.pod_full && !options.values && !options.interpret && !options.hbm_command &&
+         !options.ici_packet && !followed.any();
+}
+
+/// The result of a run in which periods of steps were taken out, with them; the notes on it.
+RunResult Machine::Impl::with_all_steps(Attempt run, const RunOptions& options,
+                                        const std::vector<std::uint32_t>& numbers,
+                                        const FollowedKernels& followed,
+                                        const CoreClasses& classes) {
+  if (run.repetition) {
+    const StepRepetition::Found& found = *run.repetition;
+    RunOptions of_shorter = options;
+    of_shorter.observer = nullptr;
+    of_shorter.progress = nullptr;
+    of_shorter.steps =
+        static_cast<std::uint32_t>(run.result.cores.front().steps.size()) - found.period;
+    for (const std::uint32_t core : numbers) hbm_[core] = MemoryImage();
+    const Attempt shorter = attempt(of_shorter, numbers, followed, classes, false);
+    run.unknown_dmas += found.times * (run.unknown_dmas - shorter.unknown_dmas);
+    run.result =
+        with_periods(std::move(run.result), shorter.result, found, first_alike(numbers, classes));
+    run.parts = with_periods(std::move(run.parts), shorter.parts, found.times);
+    cut_history(run.parts, run.result.cores.front().steps[found.first + found.period - 1].end);
+    run.result.notes.push_back(repetition_note(found, options));
+  }
+  run.result.parts.assign(run.parts.begin(), run.parts.end());
+  if (run.unknown_dmas > 0) {
+    run.result.notes.insert(
+        run.result.notes.begin(),
+        std::to_string(run.unknown_dmas) +
+            " DMAs go to or from addresses that are unknown with values off: others in the same "
+            "buffers were taken, and their bounds were not checked");
+  }
+  return std::move(run.result);
+}
+
+Machine::Impl::Attempt Machine::Impl::attempt(const RunOptions& options,
+                                              const std::vector<std::uint32_t>& numbers,
+                                              const FollowedKernels& followed,
+                                              const CoreClasses& classes, bool finds_repetition) {
   for (std::size_t c = 0; c < classes.size(); ++c) {
     const std::uint32_t core = classes.members(c).front();
     load_hbm(core);
@@ -357,14 +455,15 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
                     options.most_remembered);
   WaitCauses wait_causes(params_.cores());
   WarmUp warm_up(options, params_);
+  StepRepetition repetition(options.steps, classes.size(), finds_repetition);
   WaitGraph wait_graph(params_, classes.folded() ? classes.size() : numbers.size(),
                        program_.ops.size(), warm_up.at_least());
   const IciRoutes routes(params_);
-  MemberObserver observer(options.observer, classes, params_.cores_per_chip);
+  MemberObserver observer(options.observer, classes, params_.cores_per_chip, repetition);
   RunOptions of_cores = options;
-  if (options.observer != nullptr && classes.folded()) of_cores.observer = &observer;
-  const CoreSetup setup{params_,     program_,   of_cores, blocks,  followed,
-                        wait_causes, wait_graph, warm_up,  classes, routes};
+  if (options.observer != nullptr) of_cores.observer = &observer;
+  const CoreSetup setup{params_,    program_, of_cores,   blocks,  followed, wait_causes,
+                        wait_graph, warm_up,  repetition, classes, routes};
   std::unique_ptr<Pod> pod;
   std::unique_ptr<FoldedPod> folded;
   if (classes.folded()) {
@@ -372,6 +471,11 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   } else {
     pod = std::make_unique<Pod>("pod", clock, setup, hbm_, loads_);
   }
+  const auto set_parts = [&](const auto& of) {
+    repetition.set_parts([&](StepState& state) { of.describe_hosts(state); },
+                         [&](StepState& state) { of.describe_network(state); });
+  };
+  folded ? set_parts(*folded) : set_parts(*pod);
   const std::vector<Core*>& cores = folded ? folded->cores() : pod->cores();
   sc_core::sc_start();
   if (clock.failure) {
@@ -383,16 +487,23 @@ RunResult Machine::Impl::attempt(const RunOptions& options,
   for (Core* core : cores) {
     if (!core->finished()) throw ProgramFault(describe_deadlock(params_, cores));
   }
-  RunResult run = result(numbers, classes, cores);
+  Attempt done;
+  done.repetition = repetition.found();
+  RunResult& run = done.result;
+  run = result(numbers, classes, cores);
   run.critical_path = wait_graph.finish(last_to_end(cores));
-  run.parts = folded ? folded->accounts(run.cycles) : pod->accounts(run.cycles);
+  done.parts = folded ? folded->accounts(run.cycles) : pod->accounts(run.cycles);
   run.events = clock.events;
-  run.notes = notes(cores, classes, followed, options);
+  run.notes = notes(cores, followed, options);
+  for (Core* core : cores) {
+    done.unknown_dmas +=
+        core->sequencer().unknown_dmas() * classes.members(classes.class_of(core->number())).size();
+  }
   if (!blocks.unconfirmed().empty()) {
     run.notes.push_back("executed instructions whose meaning no experiment has confirmed: " +
                         listed(blocks.unconfirmed(), isa::kOpcodeCount));
   }
-  return run;
+  return done;
 }
 
 /// What the cores did, each member of a class as its representative.
@@ -418,20 +529,9 @@ RunResult Machine::Impl::result(const std::vector<std::uint32_t>& numbers,
 
 /// What of the data a run with values off knew, and what not.
 std::vector<std::string> Machine::Impl::notes(const std::vector<Core*>& cores,
-                                              const CoreClasses& classes,
                                               const FollowedKernels& followed,
                                               const RunOptions& options) const {
   std::vector<std::string> notes;
-  std::uint64_t unknown = 0;
-  for (Core* core : cores) {
-    unknown +=
-        core->sequencer().unknown_dmas() * classes.members(classes.class_of(core->number())).size();
-  }
-  if (unknown > 0) {
-    notes.push_back(std::to_string(unknown) +
-                    " DMAs go to or from addresses that are unknown with values off: others in the "
-                    "same buffers were taken, and their bounds were not checked");
-  }
   if (!followed.names().empty()) {
     notes.push_back(
         "control depends on data: with values off, that of these kernels was followed: " +

@@ -29,6 +29,8 @@ class Origin {
 
   constexpr bool known() const { return code_ < kNobody; }
   constexpr bool plain() const { return code_ == 0; }
+  /// Equal for equal ones.
+  constexpr std::uint32_t code() const { return code_; }
   constexpr std::optional<std::uint32_t> assumed() const {
     if (plain() || !known()) return std::nullopt;
     return code_ - 1;

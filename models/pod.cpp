@@ -70,13 +70,21 @@ void Pod::connect_hosts(RunClock& clock, const CoreSetup& setup,
   }
 }
 
-std::vector<PartAccount> Pod::accounts(std::uint64_t end) {
-  std::vector<PartAccount> accounts;
+ExactAccounts Pod::accounts(std::uint64_t end) {
+  ExactAccounts accounts;
   for (const std::unique_ptr<Chip>& chip : chips_) chip->add_accounts(end, accounts);
   for (std::size_t h = 0; h < hosts_.size(); ++h) {
     hosts_[h]->add_accounts("host " + std::to_string(h), end, accounts);
   }
   return accounts;
+}
+
+void Pod::describe_hosts(StepState& state) const {
+  for (const std::unique_ptr<Host>& host : hosts_) host->describe(state);
+}
+
+void Pod::describe_network(StepState& state) const {
+  for (const std::unique_ptr<Chip>& chip : chips_) chip->describe_network(state);
 }
 
 }  // namespace tpu

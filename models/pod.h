@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/chip.h"
+#include "models/exact_account.h"
 #include "models/host/host.h"
 
 namespace tpu {
@@ -16,7 +17,9 @@ class Pod : public sc_core::sc_module {
 
   /// The cores that run, in order of their numbers.
   const std::vector<Core*>& cores() const { return cores_; }
-  std::vector<PartAccount> accounts(std::uint64_t end);
+  ExactAccounts accounts(std::uint64_t end);
+  void describe_hosts(StepState& state) const;
+  void describe_network(StepState& state) const;
 
  private:
   void connect_chips(const isa::Topology& topology, bool packets);

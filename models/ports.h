@@ -6,6 +6,7 @@
 
 #include "models/memory/hbm_model.h"
 #include "models/network/ici_message.h"
+#include "models/step_state.h"
 #include "models/timed_module.h"
 
 namespace tpu {
@@ -25,6 +26,7 @@ class HbmPort : public virtual sc_core::sc_interface {
   virtual void set_awaited(bool awaited) = 0;
   /// The account of the core, and of its channels, begins now.
   virtual void begin_account(std::uint64_t now) = 0;
+  virtual void describe(StepState& state) = 0;
 };
 
 /// The router of a chip, for its cores.

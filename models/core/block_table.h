@@ -123,6 +123,8 @@ class BlockTable {
   /// The cycles that units go on being busy in a state.
   const UnitCycles& busy(StateId state) const { return infos_[state].busy; }
 
+  const Scoreboard::State& contents(StateId state) const { return *infos_[state].state; }
+
   /// The table renumbers a state that is being watched when it forgets the others.
   void watch(StateId& state) { watched_.push_back(&state); }
   /// Forgets all states that nobody watches, and all outcomes, when there are too many: they are

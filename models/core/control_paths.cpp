@@ -27,6 +27,14 @@ ControlPaths::ControlPaths(const isa::Program& program, const RunOptions& option
   }
 }
 
+void ControlPaths::describe(StepState& state) const {
+  for (const Now& now : now_) {
+    state.add(now.trips);
+    for (const bool open : now.open) state.add(open ? 1 : 0);
+    state.add(now.counted ? 1 : 0);
+  }
+}
+
 void ControlPaths::begin_execution(std::uint32_t op) {
   now_[op] = {untested_trips(program_.control[op]),
               std::vector<bool>(program_.control[op].branches, true), false};

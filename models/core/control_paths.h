@@ -8,6 +8,7 @@
 
 #include "isa/program.h"
 #include "models/machine.h"
+#include "models/step_state.h"
 
 namespace tpu {
 
@@ -23,6 +24,7 @@ class ControlPaths {
   std::optional<bool> decide(std::uint32_t bundle, std::optional<bool> known, bool assume);
   bool any() const { return !points_.empty(); }
   const std::vector<PathTaken>& taken() const { return taken_; }
+  void describe(StepState& state) const;
 
  private:
   struct Place {

@@ -64,8 +64,8 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
                                      dma_ports);
   sequencer_ = std::make_unique<Sequencer>(
       Sequencer::Place{number_, chip_, core_, clock_of(setup.params, chip_)}, setup.params,
-      setup.blocks, setup.options, setup.warm_up, scalar_, flags_, setup.wait_causes,
-      setup.wait_graph, data_.get(), outside);
+      setup.blocks, setup.options, setup.warm_up, setup.repetition, scalar_, flags_,
+      setup.wait_causes, setup.wait_graph, data_.get(), outside);
 }
 
 void Core::start_of_simulation() {
@@ -179,13 +179,27 @@ std::string Core::start_dma(const isa::DmaDescriptor& descriptor, UnknownAddress
 
 /// With values off every step has the inputs of the first: what it would make of them for the next
 /// one is not computed. Where data is still on its way out of the core, all stays as it is.
-void Core::begin_next_step() {
+void Core::begin_next_step(std::size_t steps) {
   catch_up(cycle_);
   Knowledge* knowledge = data_ ? data_->knowledge() : nullptr;
   if (knowledge != nullptr) knowledge->end_step();
-  if (!begins_alike_ || !dma_->idle()) return;
-  hbm_.begin_step();
-  if (knowledge != nullptr) knowledge->begin_step();
+  if (begins_alike_ && dma_->idle()) {
+    hbm_.begin_step();
+    if (knowledge != nullptr) knowledge->begin_step();
+  }
+  steps_ = static_cast<std::uint32_t>(steps);
+  if (steps > 0 && setup_.repetition.looks()) end_step();
+}
+
+/// What this core and its half of the HBM are like, for the search for steps that repeat.
+void Core::end_step() {
+  StepState state(cycle_);
+  if (!begins_alike_) state.leave_open();
+  sequencer_->describe(state);
+  dma_->describe(state);
+  hbm_.describe(state);
+  out_hbm->describe(state);
+  setup_.repetition.end_step(setup_.classes.class_of(number_), steps_, state);
 }
 
 /// The account of what this core has for itself begins with its own.
@@ -224,30 +238,41 @@ std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t
   message.sent = now;
   message.transfer = setup_.wait_graph.start(number_, 0, Resource::kIci, Resource::kIci);
   message.destinations = destinations;
-  out_ici->send(message, now);
+  send(message, now);
   return {};
 }
 
 void Core::message_left(const IciMessage& message, std::uint64_t now) {
+  setup_.repetition.network_contact(steps_);
   guarded([&] { dma_->message_left(message, now); });
 }
 void Core::message_arrived(const IciMessage& message, std::uint64_t now) {
+  setup_.repetition.network_contact(steps_);
   guarded([&] { dma_->message_arrived(message, now); });
 }
 void Core::infeed_arrived(std::uint64_t token, std::vector<std::uint32_t> words,
                           std::uint64_t now) {
+  setup_.repetition.host_contact(steps_);
   dma_->infeed_arrived(token, std::move(words), now);
 }
-void Core::outfeed_sent(std::uint64_t token, std::uint64_t now) { dma_->outfeed_sent(token, now); }
+void Core::outfeed_sent(std::uint64_t token, std::uint64_t now) {
+  setup_.repetition.host_contact(steps_);
+  dma_->outfeed_sent(token, now);
+}
 
 void Core::submit_hbm(const HbmRequest& request, std::uint64_t now) {
   out_hbm->submit(request, now);
 }
-void Core::send(const IciMessage& message, std::uint64_t now) { out_ici->send(message, now); }
+void Core::send(const IciMessage& message, std::uint64_t now) {
+  setup_.repetition.network_contact(steps_);
+  out_ici->send(message, now);
+}
 void Core::take_infeed(std::uint64_t granules, std::uint64_t token, std::uint64_t) {
+  setup_.repetition.host_contact(steps_);
   out_host->take_infeed(number_, granules, token);
 }
 void Core::send_outfeed(std::uint64_t bytes, std::uint64_t token, std::uint64_t) {
+  setup_.repetition.host_contact(steps_);
   out_host->send_outfeed(number_, bytes, token);
 }
 

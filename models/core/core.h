@@ -14,6 +14,7 @@
 #include "models/core_classes.h"
 #include "models/memory/dma_engine.h"
 #include "models/ports.h"
+#include "models/step_state.h"
 
 namespace tpu {
 
@@ -29,6 +30,7 @@ struct CoreSetup {
   WaitCauses& wait_causes;
   WaitGraph& wait_graph;
   WarmUp& warm_up;
+  StepRepetition& repetition;
   /// Those that take part, and which of them one stands for.
   const CoreClasses& classes;
   const IciRoutes& routes;
@@ -82,7 +84,8 @@ class Core : public TimedModule,
   std::string start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
                         CodePlace place, const MemberDestinations& destinations,
                         std::uint64_t now) override;
-  void begin_next_step() override;
+  void begin_next_step(std::size_t steps) override;
+  void end_step();
   void begin_account(std::uint64_t now) override;
   void waited(CoreState reason, std::uint64_t begin, std::uint64_t end) override {
     dma_->core_waited(reason, begin, end);
@@ -119,6 +122,7 @@ class Core : public TimedModule,
   std::unique_ptr<DataPath> data_;  ///< With values, or where kernels are followed without.
   std::unique_ptr<DmaEngine> dma_;
   std::unique_ptr<Sequencer> sequencer_;
+  std::uint32_t steps_ = 0;  ///< That have ended and count.
   bool finished_ = false;
   std::uint64_t cycle_ = 0;  ///< That the core acts in: the machine's, or ahead of it.
   bool acts_ = false;        ///< tick() is running.

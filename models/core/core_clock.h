@@ -17,6 +17,8 @@ class CoreClock {
     if (own_ == machine_) return cycle;
     return cycle / machine_ * own_ + cycle % machine_ * own_ / machine_;
   }
+  /// Where a cycle lies between edges, which come again.
+  std::uint64_t phase(std::uint64_t cycle) const { return own_ == machine_ ? 0 : cycle % machine_; }
   /// The cycle of an edge.
   std::uint64_t cycle(std::uint64_t edge) const {
     return edge / own_ * machine_ + (edge % own_ * machine_ + own_ - 1) / own_;

@@ -1,5 +1,7 @@
 #include "models/core/scalar_lanes.h"
 
+#include <map>
+
 #include "isa/meaning.h"
 #include "sim/base/error.h"
 
@@ -55,6 +57,22 @@ void ScalarLanes::set(std::uint8_t reg, Values values) {
 }
 
 void ScalarLanes::set_alike(std::uint8_t reg) { varying_ &= ~(std::uint64_t{1} << reg); }
+
+void ScalarLanes::describe(StepState& state) const {
+  const auto add = [&](const Values& values) {
+    for (const std::uint32_t value : values) state.add(value);
+  };
+  state.add(varying_);
+  for (std::uint8_t reg = 0; reg < scalar_file::kSize; ++reg) {
+    if (varies(reg)) add(registers_[reg]);
+  }
+  const std::map<std::uint32_t, Values> words(words_.begin(), words_.end());
+  state.add(words.size());
+  for (const auto& [word, values] : words) {
+    state.add(word);
+    add(values);
+  }
+}
 
 void ScalarLanes::set_word(std::uint32_t word, Values values) {
   for (const std::uint32_t value : values) {

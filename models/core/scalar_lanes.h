@@ -8,6 +8,7 @@
 
 #include "models/core/decoded_kernel.h"
 #include "models/core_classes.h"
+#include "models/step_state.h"
 
 namespace tpu {
 
@@ -42,6 +43,8 @@ class ScalarLanes {
   void load(std::uint8_t reg, std::uint32_t word) { set(reg, words_.at(word)); }
   /// A register takes a value that is the same for all.
   void set_alike(std::uint8_t reg);
+
+  void describe(StepState& state) const;
 
   /// Some operand of an operation varies.
   bool touches(const MicroOp& op) const {

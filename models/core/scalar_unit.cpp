@@ -52,6 +52,27 @@ void ScalarUnit::write_smem_unknown(std::uint32_t word, Origin origin) {
   write_smem(word, placeholder(), origin);
 }
 
+void ScalarUnit::describe(StepState& state) const {
+  for (const std::uint32_t value : registers_) state.add(value);
+  state.add(unknown_);
+  for (std::uint8_t reg = 0; reg < scalar_file::kSize; ++reg) state.add(origin(reg).code());
+  std::vector<std::uint64_t> smem;
+  for (std::uint32_t word = 0; word < smem_words(); ++word) {
+    const Origin origin = smem_origin(word);
+    if (state_.smem[word] == 0 && origin.plain()) continue;
+    smem.push_back(word);
+    smem.push_back(std::uint64_t{origin.code()} << 32 | state_.smem[word]);
+  }
+  state.add_list(smem);
+  state.add(from_vector_.size());
+  for (const FromVector& value : from_vector_) {
+    state.add(std::uint64_t{value.origin.code()} << 32 | value.value);
+  }
+  state.add(placeholders_ % kPlaceholders);
+  state.add(queue_guards_);
+  if (lanes_ != nullptr) lanes_->describe(state);
+}
+
 std::uint32_t ScalarUnit::placeholder() {
   return static_cast<std::uint32_t>(placeholders_++ % kPlaceholders);
 }

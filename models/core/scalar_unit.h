@@ -13,6 +13,7 @@
 #include "models/core/decoded_kernel.h"
 #include "models/core/scalar_lanes.h"
 #include "models/origin.h"
+#include "models/step_state.h"
 
 namespace tpu {
 
@@ -91,6 +92,9 @@ class ScalarUnit {
     queue_guard_count_ = 0;
     return bits;
   }
+
+  /// Registers, SMEM and what is on its way from the vector unit.
+  void describe(StepState& state) const;
 
   /// SMEM contents.
   void write_smem(std::uint32_t word, std::uint32_t value, Origin origin = {});

@@ -31,14 +31,15 @@ std::size_t pushed_index(std::size_t unit) { return static_cast<std::size_t>(pus
 }  // namespace
 
 Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
-                     const RunOptions& options, WarmUp& warm_up, ScalarUnit& scalar,
-                     SyncFlags& flags, WaitCauses& causes, WaitGraph& graph, DataPath* data,
-                     CoreOutside& outside)
+                     const RunOptions& options, WarmUp& warm_up, StepRepetition& repetition,
+                     ScalarUnit& scalar, SyncFlags& flags, WaitCauses& causes, WaitGraph& graph,
+                     DataPath* data, CoreOutside& outside)
     : place_(place),
       params_(params),
       blocks_(blocks),
       options_(options),
       warm_up_(warm_up),
+      repetition_(repetition),
       scalar_(scalar),
       flags_(flags),
       causes_(causes),
@@ -740,13 +741,25 @@ void Sequencer::end_step() {
                         span.end);
   }
   result_.steps.push_back(span);
-  finished_ = result_.steps.size() == options_.steps;
+  finished_ = result_.steps.size() == repetition_.steps();
   if (!finished_) begin_step();
 }
 
+void Sequencer::describe(StepState& state) const {
+  if (now_ != state.now() || scoreboard_ || data_ != nullptr) state.leave_open();
+  state.add(place_.clock.phase(now_));
+  state.add_past(last_contact_);
+  const Scoreboard::State& units = blocks_.contents(state_);
+  state.add_list({units.begin(), units.end()});
+  paths_.describe(state);
+  flags_.describe(state);
+  scalar_.describe(state);
+}
+
 void Sequencer::begin_step() {
-  outside_.begin_next_step();
-  go_to(0, 0);
+  outside_.begin_next_step(result_.steps.size());
+  finished_ = result_.steps.size() == repetition_.steps();
+  if (!finished_) go_to(0, 0);
 }
 
 /// A step of the warm-up ends here. What units still do of its pushes belongs to the account.
@@ -783,7 +796,7 @@ double Sequencer::progress() const {
     all_warm = std::max({warm, usual, std::size_t{options_.warmup_steps}});
   }
   return (static_cast<double>(result_.steps.size() + warm) + part) /
-         static_cast<double>(options_.steps + all_warm);
+         static_cast<double>(repetition_.steps() + all_warm);
 }
 
 // ---- Accounts

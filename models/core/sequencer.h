@@ -14,6 +14,7 @@
 #include "models/core/core_clock.h"
 #include "models/core/data_path.h"
 #include "models/core/scalar_unit.h"
+#include "models/core/step_repetition.h"
 #include "models/core/sync_flags.h"
 #include "models/core/wait_causes.h"
 #include "models/core/warm_up.h"
@@ -33,8 +34,8 @@ class CoreOutside {
   virtual std::string start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,
                                 CodePlace place, const MemberDestinations& destinations,
                                 std::uint64_t now) = 0;
-  /// The core begins its next step.
-  virtual void begin_next_step() = 0;
+  /// The core begins its next step, behind so many that counted.
+  virtual void begin_next_step(std::size_t steps) = 0;
   /// The account of the core begins.
   virtual void begin_account(std::uint64_t now) = 0;
   /// The core has waited from one cycle to another.
@@ -68,8 +69,9 @@ class Sequencer {
   };
 
   Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
-            const RunOptions& options, WarmUp& warm_up, ScalarUnit& scalar, SyncFlags& flags,
-            WaitCauses& causes, WaitGraph& graph, DataPath* data, CoreOutside& outside);
+            const RunOptions& options, WarmUp& warm_up, StepRepetition& repetition,
+            ScalarUnit& scalar, SyncFlags& flags, WaitCauses& causes, WaitGraph& graph,
+            DataPath* data, CoreOutside& outside);
 
   /// Systolic arrays cell by cell in place of the timing and the values of the MXUs.
   void use_arrays(const std::vector<MatrixPort*>& arrays);
@@ -88,6 +90,8 @@ class Sequencer {
   bool assumed() const { return assumed_; }
   /// DMAs of which an address was unknown.
   std::uint64_t unknown_dmas() const { return unknown_dmas_; }
+  /// Its state between two steps.
+  void describe(StepState& state) const;
   /// Bytes that others wrote into this core's HBM.
   void add_hbm_write_bytes(std::uint64_t bytes) { dynamic_.hbm_write_bytes += bytes; }
 
@@ -178,6 +182,7 @@ class Sequencer {
   BlockTable& blocks_;
   const RunOptions& options_;
   WarmUp& warm_up_;
+  StepRepetition& repetition_;
   ScalarUnit& scalar_;
   SyncFlags& flags_;
   WaitCauses& causes_;

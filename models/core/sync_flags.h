@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/machine.h"
+#include "models/step_state.h"
 
 namespace tpu {
 
@@ -50,6 +51,15 @@ class SyncFlags {
   /// The transfer with whose addition the flag first was at least `wanted`, of the last few.
   std::uint32_t reached_by(std::uint32_t flag, std::uint32_t wanted) const {
     return recent_[flag].reached_by(static_cast<std::int32_t>(wanted));
+  }
+
+  void describe(StepState& state) const {
+    if (waiting_) state.leave_open();
+    std::vector<std::uint64_t> set;
+    for (std::uint32_t flag = 0; flag < count(); ++flag) {
+      if (values_[flag] != 0) set.push_back(std::uint64_t{flag} << 32 | values_[flag]);
+    }
+    state.add_list(set);
   }
 
   struct Wait {

@@ -30,6 +30,11 @@ void FoldedHosts::send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uin
   }
 }
 
+void FoldedHosts::describe(StepState& state) const {
+  if (!served_.empty()) state.leave_open();
+  for (const std::unique_ptr<Host>& host : hosts_) host->describe(state);
+}
+
 void FoldedHosts::Member::infeed_arrived(std::uint64_t token, std::vector<std::uint32_t>,
                                          std::uint64_t) {
   all->served(core, false, token);

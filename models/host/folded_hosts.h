@@ -25,7 +25,7 @@ class FoldedHosts : public TimedModule, public HostPort {
   void begin_account(std::uint64_t now) override {
     for (const std::unique_ptr<Host>& host : hosts_) host->begin_account(now);
   }
-  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+  void add_accounts(std::uint64_t end, ExactAccounts& accounts) const {
     for (std::size_t h = 0; h < hosts_.size(); ++h) {
       hosts_[h]->add_accounts("host " + std::to_string(h), end, accounts);
     }
@@ -33,6 +33,7 @@ class FoldedHosts : public TimedModule, public HostPort {
 
   void take_infeed(std::uint32_t core, std::uint64_t granules, std::uint64_t token) override;
   void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token) override;
+  void describe(StepState& state) const;
 
  private:
   /// A core as its host sees it.

@@ -35,6 +35,11 @@ void Host::send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t t
   wake_at(now(), Phase::kDepartures);
 }
 
+void Host::describe(StepState& state) const {
+  if (!sent_.empty()) state.leave_open();
+  pipeline_.describe(state);
+}
+
 void Host::tick() {
   if (phase() == Phase::kDepartures) take_outfeeds();
   for (InputPipeline::Done& done : pipeline_.advance(now())) {

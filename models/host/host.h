@@ -24,13 +24,13 @@ class Host : public TimedModule, public HostPort {
 
   void begin_account(std::uint64_t now) override { pipeline_.begin_account(now); }
   /// `host`: its name.
-  void add_accounts(const std::string& host, std::uint64_t end,
-                    std::vector<PartAccount>& accounts) const {
+  void add_accounts(const std::string& host, std::uint64_t end, ExactAccounts& accounts) const {
     pipeline_.add_accounts(host, end, accounts);
   }
 
   void take_infeed(std::uint32_t core, std::uint64_t granules, std::uint64_t token) override;
   void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token) override;
+  void describe(StepState& state) const;
 
  private:
   struct Outfeed {

@@ -4,6 +4,8 @@
 #include <deque>
 #include <optional>
 
+#include "models/step_state.h"
+
 namespace tpu {
 
 /// The infeed queue of a core: a few places for batches. A place is taken when the host begins to
@@ -29,6 +31,12 @@ class InfeedQueue {
   void request(std::uint64_t granules, std::uint64_t token) {
     waiting_.push_back({granules, token, given_ / batch_granules_, given_ % batch_granules_});
     given_ += granules;
+  }
+  void describe(StepState& state) const {
+    if (!waiting_.empty()) state.leave_open();
+    state.add(taken_places_);
+    state.add(ready_granules_);
+    state.add(batch_granules_ == 0 ? 0 : given_ % batch_granules_);
   }
   /// The oldest DMA whose granules are there.
   std::optional<Request> next() {

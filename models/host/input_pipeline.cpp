@@ -11,15 +11,43 @@
 namespace tpu {
 namespace {
 
-constexpr std::uint64_t kTicksPerCycle = 65536;
 constexpr double kSecondsOfAYear = 365.0 * 24 * 3600;
 
 /// Why no batch leaves the host.
 constexpr LinkAccount::Causes kBatchCauses{"idle: no room", "idle: batch not ready", nullptr};
 
+/// A time in cycles and ticks, and how many ticks a cycle has.
+struct ExactTime {
+  InputPipeline::Time time;
+  std::uint64_t ticks_per_cycle = 1;
+};
+
+/// The time of so many examples. A rate with up to nine decimals is a fraction of whole numbers,
+/// and so is the time then: batches keep to a rhythm that comes again. Others count in 2^-16
+/// cycles.
+ExactTime exact_time(double rate, std::uint64_t clock_mhz, std::uint64_t examples) {
+  constexpr std::uint64_t kMostDecimals = 1'000'000'000, kMega = 1'000'000;
+  constexpr double kLargest = 1e15;
+  __extension__ using Wide = unsigned __int128;
+  const Wide clocks = static_cast<Wide>(examples) * clock_mhz * kMega;
+  for (std::uint64_t one = 1; one <= kMostDecimals; one *= 10) {
+    const double scaled = std::round(rate * static_cast<double>(one));
+    if (scaled > kLargest || scaled / static_cast<double>(one) != rate) continue;
+    const auto divisor = static_cast<std::uint64_t>(scaled);
+    const auto whole = static_cast<std::uint64_t>(clocks * one / divisor);
+    return {{whole, static_cast<std::uint64_t>(clocks * one % divisor)}, divisor};
+  }
+  constexpr std::uint64_t kTicksPerCycle = 65536;
+  const double cycles = static_cast<double>(clocks) / rate;
+  const double whole = std::floor(cycles);
+  const auto ticks = static_cast<std::uint64_t>(std::llround((cycles - whole) * kTicksPerCycle));
+  return {{static_cast<std::uint64_t>(whole) + ticks / kTicksPerCycle, ticks % kTicksPerCycle},
+          kTicksPerCycle};
+}
+
 /// How long the host prepares a global batch.
-InputPipeline::Time time_per_batch(const MachineParams& params, const InputPipeline::Workload& work,
-                                   std::size_t cores) {
+ExactTime time_per_batch(const MachineParams& params, const InputPipeline::Workload& work,
+                         std::size_t cores) {
   const double rate = params.host.examples_per_s;
   if (!(rate >= 0)) {
     throw ConfigurationError("host.examples_per_s: expected 0 or more, found " +
@@ -38,10 +66,7 @@ InputPipeline::Time time_per_batch(const MachineParams& params, const InputPipel
           << " examples in less than a year, found " << rate << " examples/s";
     throw ConfigurationError(found.str());
   }
-  const double cycles = seconds * params.clock_mhz * 1e6;
-  const double whole = std::floor(cycles);
-  const auto ticks = static_cast<std::uint64_t>(std::llround((cycles - whole) * kTicksPerCycle));
-  return {static_cast<std::uint64_t>(whole) + ticks / kTicksPerCycle, ticks % kTicksPerCycle};
+  return exact_time(rate, params.clock_mhz, work.examples * cores);
 }
 
 }  // namespace
@@ -50,7 +75,6 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
                              std::vector<Fed> cores)
     : batch_bytes_(workload.infeed_bytes),
       host_bytes_(workload.host_bytes),
-      batch_time_(time_per_batch(params, workload, cores.size())),
       pcie_latency_(cycles_of_ns(params.host.pcie_latency_ns, params.clock_mhz)),
       cores_(std::move(cores)) {
   if (params.host.pcie_gb_per_s == 0 || params.host.infeed_queue_batches == 0) {
@@ -58,6 +82,9 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
         "host: expected pcie_gb_per_s and infeed_queue_batches above 0, found 0");
   }
   const std::uint64_t granules = (batch_bytes_ + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes;
+  const ExactTime exact = time_per_batch(params, workload, cores_.size());
+  batch_time_ = exact.time;
+  ticks_per_cycle_ = exact.ticks_per_cycle;
   queues_.assign(cores_.size(), InfeedQueue(params.host.infeed_queue_batches, granules));
   std::uint32_t chips = 0;
   for (const Fed& core : cores_) chips = std::max(chips, core.chip + 1);
@@ -82,7 +109,7 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
 }
 
 void InputPipeline::add_accounts(const std::string& host, std::uint64_t end,
-                                 std::vector<PartAccount>& accounts) const {
+                                 ExactAccounts& accounts) const {
   for (std::size_t chip = 0; chip < down_.size(); ++chip) {
     const std::string name = "PCIe of " + host + ", chip " + std::to_string(chip);
     accounts.push_back(down_[chip].account(name + ", down", end, kBatchCauses));
@@ -106,14 +133,37 @@ void InputPipeline::begin_account(std::uint64_t now) {
   if (loader_) loader_->begin_account(now);
 }
 
+void InputPipeline::describe(StepState& state) const {
+  const auto add = [&](const Time& time) {
+    state.add_past(time.cycle);
+    state.add(time.ticks);
+  };
+  state.add(made_.size());
+  for (const Time& ready : made_) add(ready);
+  for (const std::uint64_t begin : begun_) state.add_past(begin);
+  // Of a pipeline that has run dry it does not matter when.
+  add(last_made_.cycle + 1 < state.now() ? Time{state.now(), 0} : last_made_);
+  state.add(arrivals_.size());
+  for (auto arrivals = arrivals_; !arrivals.empty(); arrivals.pop()) {
+    if (arrivals.top().outfeed) state.leave_open();
+    state.add_time(arrivals.top().cycle);
+    state.add(arrivals.top().core);
+  }
+  for (const InfeedQueue& queue : queues_) queue.describe(state);
+  if (network_) network_->describe(state);
+  for (const HostWire& link : down_) link.describe(state);
+  for (const HostWire& link : up_) link.describe(state);
+  if (loader_) loader_->describe(state);
+}
+
 /// When the next batch is ready of which the work may begin now.
 InputPipeline::Time InputPipeline::next_ready(std::uint64_t now) {
   if (loader_) return {loader_->make(now), 0};
   // A pipeline that never ran dry goes on where the batch before ended.
   Time ready = last_made_.cycle + 1 < now ? Time{now, 0} : last_made_;
   const std::uint64_t ticks = ready.ticks + batch_time_.ticks;
-  ready.cycle += batch_time_.cycle + ticks / kTicksPerCycle;
-  ready.ticks = ticks % kTicksPerCycle;
+  ready.cycle += batch_time_.cycle + ticks / ticks_per_cycle_;
+  ready.ticks = ticks % ticks_per_cycle_;
   return ready;
 }
 

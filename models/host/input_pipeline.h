@@ -41,7 +41,7 @@ class InputPipeline {
     std::vector<std::uint32_t> words;
   };
 
-  /// A time in cycles and, so that rates do not drift, 2^-16 cycles.
+  /// A time in cycles and, so that rates do not drift, fractions of a cycle (ticks).
   struct Time {
     std::uint64_t cycle = 0;
     std::uint64_t ticks = 0;
@@ -55,8 +55,10 @@ class InputPipeline {
   /// The accounts of its parts begin now, with that of a core.
   void begin_account(std::uint64_t now);
   /// Adds the accounts of PCIe, of the network and of the loader's stages. `host`: its name.
-  void add_accounts(const std::string& host, std::uint64_t end,
-                    std::vector<PartAccount>& accounts) const;
+  void add_accounts(const std::string& host, std::uint64_t end, ExactAccounts& accounts) const;
+
+  /// Its state where nobody waits for a batch.
+  void describe(StepState& state) const;
 
   void request(std::uint32_t core, std::uint64_t granules, std::uint64_t token);
   void send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token,
@@ -87,6 +89,7 @@ class InputPipeline {
   std::uint64_t batch_bytes_ = 0;
   std::uint64_t host_bytes_ = 0;
   Time batch_time_;  ///< Preparation of a global batch without a loader.
+  std::uint64_t ticks_per_cycle_ = 1;
   std::optional<Loader> loader_;
   std::size_t ahead_ = 1;            ///< Batches that are made or wait to leave.
   std::deque<Time> made_;            ///< When each of those is ready, in order.

@@ -116,7 +116,7 @@ Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_
 }
 
 void Loader::add_accounts(const std::string& host, std::uint64_t end,
-                          std::vector<PartAccount>& accounts) const {
+                          ExactAccounts& accounts) const {
   accounts.push_back(
       storage_.account("storage of " + host, end, {"idle: not asked", "idle: latency", nullptr}));
   accounts.push_back(copies_.account("copies of " + host, end,
@@ -137,6 +137,14 @@ void Loader::begin_account(std::uint64_t now) {
   storage_.begin_account(now);
   copies_.begin_account(now);
   threads_account_.begin(now, now);
+}
+
+void Loader::describe(StepState& state) const {
+  for (const Free* const all : {&reads_, &threads_}) {
+    for (Free free = *all; !free.empty(); free.pop()) state.add_time(free.top());
+  }
+  storage_.describe(state);
+  copies_.describe(state);
 }
 
 /// The next example: the latency of its request, then its bytes behind those of the others.

@@ -32,8 +32,9 @@ class Loader {
   /// The accounts of its stages begin now.
   void begin_account(std::uint64_t now);
   /// Adds the accounts of its stages up to `end`.
-  void add_accounts(const std::string& host, std::uint64_t end,
-                    std::vector<PartAccount>& accounts) const;
+  void add_accounts(const std::string& host, std::uint64_t end, ExactAccounts& accounts) const;
+
+  void describe(StepState& state) const;
 
   /// Whether the configuration says what an example costs.
   static bool is_described(const MachineParams& params);

@@ -35,13 +35,14 @@ class StageAccount {
     if (ahead_.size() >= most_ahead_) settle_all(cycle);
   }
   /// Up to the end of the run.
-  PartAccount end(const std::string& part, const LinkAccount::End& at, std::uint64_t,
-                  const LinkAccount::Causes& causes) const {
+  ExactAccount end(const std::string& part, const LinkAccount::End& at, std::uint64_t,
+                   const LinkAccount::Causes& causes) const {
     return end(part, at.run, std::vector<std::uint64_t>{at.free}, causes);
   }
   /// The same of several places side by side, which are free from these cycles on.
-  PartAccount end(const std::string& part, std::uint64_t cycle,
-                  const std::vector<std::uint64_t>& free, const LinkAccount::Causes& causes) const {
+  ExactAccount end(const std::string& part, std::uint64_t cycle,
+                   const std::vector<std::uint64_t>& free,
+                   const LinkAccount::Causes& causes) const {
     Counts counts = counted_;
     for (const Stretch& stretch : ahead_) counts[stretch.what] += counted(stretch, cycle);
     for (const std::uint64_t since : free) counts[1] += counted({since, cycle, 1}, cycle);

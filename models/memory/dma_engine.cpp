@@ -197,6 +197,13 @@ std::string DmaEngine::check_infeed(std::uint32_t granules) {
   return {};
 }
 
+void DmaEngine::describe(StepState& state) const {
+  if (!idle() || !remote_parts_.empty()) state.leave_open();
+  state.add_time(next_start_);
+  const std::uint64_t batch = (program_.infeed_bytes + hbm_view_.bytes() - 1) / hbm_view_.bytes();
+  state.add(batch == 0 ? 0 : infeed_taken_ % batch);
+}
+
 std::uint64_t DmaEngine::new_token() {
   if (free_.empty()) {
     local_.emplace_back();

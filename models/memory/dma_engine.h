@@ -119,6 +119,8 @@ class DmaEngine : public HbmClient {
   /// Cycles of the account up to `end` in which a DMA of this core is under way, and others by what
   /// the core, which finished in `finished`, did meanwhile.
   PartAccount account(std::uint64_t end, std::uint64_t finished);
+  /// Its state where nothing is under way.
+  void describe(StepState& state) const;
   /// No DMA that this core started is under way.
   bool idle() const { return remote_.empty() && free_.size() == local_.size(); }
   /// What is under way towards a flag of this core, for the report of a deadlock.

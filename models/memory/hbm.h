@@ -16,7 +16,7 @@ class Hbm : public TimedModule, public HbmPort {
   Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
       const RunOptions& options);
 
-  void add_accounts(std::uint32_t core, std::uint64_t end, std::vector<PartAccount>& accounts) {
+  void add_accounts(std::uint32_t core, std::uint64_t end, ExactAccounts& accounts) {
     model_->add_accounts(core, end, accounts);
   }
 
@@ -25,6 +25,7 @@ class Hbm : public TimedModule, public HbmPort {
   void advance(std::uint64_t cycle) override;
   std::optional<std::uint64_t> next_event() const override { return model_->next_event(); }
   void set_awaited(bool awaited) override;
+  void describe(StepState& state) override { model_->describe(state); }
 
  private:
   void tick() override;

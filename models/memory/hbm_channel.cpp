@@ -136,6 +136,35 @@ HbmBusClocks HbmChannel::account(std::uint64_t clock) const {
   return clocks;
 }
 
+void HbmChannel::describe(std::uint64_t clock, StepState& state) const {
+  std::uint64_t longest_gap = 0;
+  for (int d = 0; d < 2; ++d) {
+    if (way_[d].ready != kNever) state.leave_open();
+    longest_gap = std::max({longest_gap, timing_.turn[d], timing_.row_miss[d]});
+  }
+  const auto left = [&](std::uint64_t until) { state.add(until > clock ? until - clock : 0); };
+  left(free_);
+  for (const Way& way : way_) left(way.data_end + longest_gap + 1);
+  state.add(last_);
+  state.add(std::min(since_turn_, timing_.drain_granules));
+  state.add(free_ > clock ? 1 + last_miss_ + (refreshed_ ? kNever / 2 : 0) : 0);
+  describe_refresh(clock, state);
+}
+
+/// When the next refresh is due; an idle channel has not yet looked at those that passed.
+void HbmChannel::describe_refresh(std::uint64_t clock, StepState& state) const {
+  if (timing_.refresh_interval == 0) return;
+  const bool behind = next_refresh_ <= clock;
+  const bool skips = behind && free_ <= next_refresh_;
+  state.add((behind ? 1 : 0) + (skips ? 2 : 0));
+  if (!behind) {
+    state.add(next_refresh_ - clock);
+  } else {
+    const std::uint64_t late = clock - next_refresh_;
+    state.add(skips ? late % timing_.refresh_interval : late);
+  }
+}
+
 /// What the bus did before `clock`.
 HbmBusClocks HbmChannel::bus_clocks(std::uint64_t clock) const {
   HbmBusClocks clocks = clocks_;

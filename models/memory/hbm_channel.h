@@ -7,6 +7,7 @@
 #include "models/memory/bus_history.h"
 #include "models/memory/hbm_queue.h"
 #include "models/memory/hbm_timing.h"
+#include "models/step_state.h"
 
 namespace tpu {
 
@@ -58,6 +59,9 @@ class HbmChannel {
     before_account_ = bus_clocks(clock);
     history_.restart(clock);
   }
+  /// What of the past still separates data that is to come from it, where nothing waits, as of
+  /// `clock`, to which the channel has been taken.
+  void describe(std::uint64_t clock, StepState& state) const;
   /// What the bus did in the account before `clock`, to which the channel has been taken.
   HbmBusClocks account(std::uint64_t clock) const;
   void keep_history() { history_.keep(); }
@@ -92,6 +96,7 @@ class HbmChannel {
   }
   void look(int direction);
   void refresh(std::uint64_t clock);
+  void describe_refresh(std::uint64_t clock, StepState& state) const;
   HbmBusClocks bus_clocks(std::uint64_t clock) const;
   /// Adds the clocks from free_ to `clock`, in which nothing passes, to those of their cause.
   void count_idle(std::uint64_t clock, HbmBusClocks& clocks) const;

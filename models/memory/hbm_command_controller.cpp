@@ -75,7 +75,7 @@ void HbmCommandController::begin_account(std::uint64_t now) {
 }
 
 void HbmCommandController::add_accounts(std::uint32_t core, std::uint64_t end,
-                                        std::vector<PartAccount>& accounts) {
+                                        ExactAccounts& accounts) {
   advance_channels(end);
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     const std::string name = channel_name(core, c);
@@ -84,17 +84,17 @@ void HbmCommandController::add_accounts(std::uint32_t core, std::uint64_t end,
               name << ": of " << clock_ - account_begin_ << " memory clocks, data " << clocks.data
                    << ", turns " << clocks.turn << ", rows " << clocks.rows << ", refresh "
                    << clocks.refresh << ", not asked " << clocks.not_asked);
-    accounts.push_back(
-        {name,
-         {{"data", clocks.data},
-          {"turn", clocks.turn},
-          {"idle: rows", clocks.rows},
-          {"refresh", clocks.refresh},
-          {"idle: not asked", clocks.not_asked}},
-         core,
-         static_cast<std::uint32_t>(c),
-         moved_bytes(channels_[c].history(clock_), timing_.burst * timing_.bursts_per_granule,
-                     [this](std::uint64_t clock) { return timing_.cycle_of(clock); })});
+    accounts.push_back(PartAccount{
+        name,
+        {{"data", clocks.data},
+         {"turn", clocks.turn},
+         {"idle: rows", clocks.rows},
+         {"refresh", clocks.refresh},
+         {"idle: not asked", clocks.not_asked}},
+        core,
+        static_cast<std::uint32_t>(c),
+        moved_bytes(channels_[c].history(clock_), timing_.burst * timing_.bursts_per_granule,
+                    [this](std::uint64_t clock) { return timing_.cycle_of(clock); })});
   }
 }
 

@@ -29,8 +29,8 @@ class HbmCommandController : public HbmModel {
     for (auto& channel : channels_) channel.keep_history();
   }
   void begin_account(std::uint64_t now) override;
-  void add_accounts(std::uint32_t core, std::uint64_t end,
-                    std::vector<PartAccount>& accounts) override;
+  void describe(StepState& state) override { state.leave_open(); }
+  void add_accounts(std::uint32_t core, std::uint64_t end, ExactAccounts& accounts) override;
 
   std::vector<HbmCommandChannel>& channels() { return channels_; }
 

@@ -173,8 +173,16 @@ void HbmController::begin_account(std::uint64_t now) {
   for (HbmChannel& channel : channels_) channel.begin_account(clock_);
 }
 
-void HbmController::add_accounts(std::uint32_t core, std::uint64_t end,
-                                 std::vector<PartAccount>& accounts) {
+/// Nothing waits: what is left are the phases of clock and refresh, and what each channel did last.
+void HbmController::describe(StepState& state) {
+  if (!idle()) return state.leave_open();
+  advance_channels(state.now());
+  state.add(state.now() % timing_.core_clocks);
+  for (const HbmQueue& queue : queues_) queue.describe(state);
+  for (const HbmChannel& channel : channels_) channel.describe(clock_, state);
+}
+
+void HbmController::add_accounts(std::uint32_t core, std::uint64_t end, ExactAccounts& accounts) {
   advance_channels(end);
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     const std::string name = channel_name(core, c);
@@ -185,17 +193,17 @@ void HbmController::add_accounts(std::uint32_t core, std::uint64_t end,
                    << ", refresh " << clocks.refresh << ", idle while a row opens "
                    << clocks.row_opens << ", not asked " << clocks.not_asked);
     accounts.push_back(
-        {name,
-         {{"data", clocks.data},
-          {"turn", clocks.turn},
-          {"row miss", clocks.row_miss},
-          {"refresh", clocks.refresh},
-          {"idle: row opens", clocks.row_opens},
-          {"idle: not asked", clocks.not_asked}},
-         core,
-         static_cast<std::uint32_t>(c),
-         moved_bytes(channels_[c].history(clock_), timing_.granule,
-                     [this](std::uint64_t clock) { return timing_.to_core(clock); })});
+        PartAccount{name,
+                    {{"data", clocks.data},
+                     {"turn", clocks.turn},
+                     {"row miss", clocks.row_miss},
+                     {"refresh", clocks.refresh},
+                     {"idle: row opens", clocks.row_opens},
+                     {"idle: not asked", clocks.not_asked}},
+                    core,
+                    static_cast<std::uint32_t>(c),
+                    moved_bytes(channels_[c].history(clock_), timing_.granule,
+                                [this](std::uint64_t clock) { return timing_.to_core(clock); })});
   }
 }
 

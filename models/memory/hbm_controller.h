@@ -28,8 +28,8 @@ class HbmController : public HbmModel {
     for (auto& channel : channels_) channel.keep_history();
   }
   void begin_account(std::uint64_t now) override;
-  void add_accounts(std::uint32_t core, std::uint64_t end,
-                    std::vector<PartAccount>& accounts) override;
+  void describe(StepState& state) override;
+  void add_accounts(std::uint32_t core, std::uint64_t end, ExactAccounts& accounts) override;
 
   bool idle() const { return waiting_.empty(); }
 

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "isa/instruction.h"
+#include "models/exact_account.h"
 #include "models/machine.h"
 #include "models/memory/bus_history.h"
+#include "models/step_state.h"
 
 namespace tpu {
 
@@ -49,10 +51,11 @@ class HbmModel {
   virtual void keep_history() = 0;
   /// The account of its channels begins now.
   virtual void begin_account(std::uint64_t now) = 0;
+  /// Its state in a cycle to which everything is known.
+  virtual void describe(StepState& state) = 0;
   /// Adds the accounts of its channels up to `end`, in clocks of the memory. Nothing is asked of it
   /// afterwards.
-  virtual void add_accounts(std::uint32_t core, std::uint64_t end,
-                            std::vector<PartAccount>& accounts) = 0;
+  virtual void add_accounts(std::uint32_t core, std::uint64_t end, ExactAccounts& accounts) = 0;
 };
 
 /// The history of a channel, which takes so many clocks for a granule of 1 KiB, as bytes.

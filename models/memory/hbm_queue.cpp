@@ -116,6 +116,14 @@ void HbmQueue::finish(std::uint64_t first, std::uint64_t last) {
   while (first_ < end_ && layers_[slot(first_)].passed) ++first_;
 }
 
+void HbmQueue::describe(StepState& state) const {
+  if (first_ != end_) state.leave_open();
+  for (const Place& place : last_) {
+    state.add(place.row);
+    state.add(place.bank);
+  }
+}
+
 void HbmQueue::end_request() {
   for (; end_ < open_end_; ++end_) {
     std::uint64_t* counts = counts_.data() + slot(end_) * channels_;

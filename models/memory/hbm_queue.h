@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/memory/hbm_mapping.h"
+#include "models/step_state.h"
 
 namespace tpu {
 
@@ -43,6 +44,8 @@ class HbmQueue {
   std::uint64_t arrived(std::uint32_t channel) const { return arrived_[channel]; }
   const std::uint64_t* arrived() const { return arrived_.data(); }
   std::uint64_t last_arrival() const { return last_arrival_; }
+  /// What each channel was asked for last, where nothing waits.
+  void describe(StepState& state) const;
   /// These layers have passed in all channels.
   void finish(std::uint64_t first, std::uint64_t last);
 

@@ -25,8 +25,15 @@ void MemoryImage::write(std::uint64_t granule, const std::uint32_t* words, std::
     if (target.words == nullptr) {
       target.words = std::make_unique<std::uint32_t[]>(kPageGranules * kGranuleWords);
     }
-    std::memcpy(target.words.get() + in_page * kGranuleWords, words, count * isa::kHbmGranuleBytes);
-    target.written |= bits(in_page, count);
+    std::uint32_t* const to = target.words.get() + in_page * kGranuleWords;
+    const std::uint64_t mask = bits(in_page, count);
+    const bool holds_them = (target.written & mask) == mask &&
+                            std::memcmp(to, words, count * isa::kHbmGranuleBytes) == 0;
+    if (!holds_them) {
+      ++changes_;
+      std::memcpy(to, words, count * isa::kHbmGranuleBytes);
+      target.written |= mask;
+    }
     granule += count;
     words += count * kGranuleWords;
     granules -= count;
@@ -106,7 +113,9 @@ void MemoryImage::drop_words(std::uint64_t granule, std::uint64_t granules) {
   while (at != pages_.end() && at->first * kPageGranules < end) {
     const std::uint64_t page = at->first * kPageGranules;
     const std::uint64_t first = std::max(granule, page) - page;
-    at->second.written &= ~bits(first, std::min(end - page, kPageGranules) - first);
+    const std::uint64_t mask = bits(first, std::min(end - page, kPageGranules) - first);
+    if ((at->second.written & mask) != 0) ++changes_;
+    at->second.written &= ~mask;
     at = at->second.written == 0 ? pages_.erase(at) : std::next(at);
   }
 }
@@ -154,6 +163,17 @@ Origin MemoryImage::origin_of(std::uint64_t granule) const {
 
 void MemoryImage::assume(std::uint64_t granule, std::uint64_t granules, std::uint32_t buffer) {
   assumed_[granule] = {granule + granules, buffer};
+}
+
+void MemoryImage::describe(StepState& state) const {
+  if (!assumed_.empty()) state.leave_open();
+  state.add(changes_);
+  state.add(marked_.size());
+  for (const auto& [begin, marked] : marked_) {
+    state.add(begin);
+    state.add(marked.end);
+    state.add(marked.origin.code());
+  }
 }
 
 void MemoryImage::begin_step() {

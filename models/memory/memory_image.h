@@ -9,6 +9,7 @@
 
 #include "isa/instruction.h"
 #include "models/origin.h"
+#include "models/step_state.h"
 
 namespace tpu {
 
@@ -42,6 +43,8 @@ class MemoryImage {
   /// The granules that assume() named hold that again; of what else is unknown nobody is the
   /// source.
   void begin_step();
+  /// What is known; of the words only how often any of them changed.
+  void describe(StepState& state) const;
   using Contents = std::function<const std::vector<std::uint32_t>&(std::uint32_t buffer)>;
   void set_contents(Contents contents) { contents_ = std::move(contents); }
   /// Copies a granule when it is known; its origin.
@@ -76,6 +79,7 @@ class MemoryImage {
   bool copy(std::uint64_t granule, std::uint32_t* words) const;
 
   std::map<std::uint64_t, Page> pages_;
+  std::uint64_t changes_ = 0;                     ///< Of words, and of which there are.
   std::map<std::uint64_t, Marked> marked_;        ///< By first granule.
   std::map<std::uint64_t, std::uint64_t> zeros_;  ///< End by first granule; apart from each other.
   std::map<std::uint64_t, Assumed> assumed_;      ///< By first granule.

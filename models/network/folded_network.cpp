@@ -28,7 +28,13 @@ void FoldedNetwork::begin_account(std::uint64_t now) {
   for (Link& way : local_) way.begin_account(now);
 }
 
-void FoldedNetwork::add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+void FoldedNetwork::describe(StepState& state) const {
+  if (!heads_.empty() || !events_.empty()) state.leave_open();
+  for (const Link& link : links_) link.describe(state);
+  for (const Link& way : local_) way.describe(state);
+}
+
+void FoldedNetwork::add_accounts(std::uint64_t end, ExactAccounts& accounts) const {
   const auto cores = static_cast<std::size_t>(cores_per_chip_);
   for (std::size_t chip = 0; chip * cores < local_.size(); ++chip) {
     for (std::size_t d = 0; d < isa::Topology::kDirections; ++d) {

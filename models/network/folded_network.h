@@ -25,8 +25,10 @@ class FoldedNetwork {
 
   /// As IciRouter::add_accounts(), of all chips.
   void begin_account(std::uint64_t now);
-  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const;
+  void add_accounts(std::uint64_t end, ExactAccounts& accounts) const;
 
+  /// Its state where no message is on its way.
+  void describe(StepState& state) const;
   /// The representative of a class sends, and so does every member.
   void send(const IciMessage& message, std::uint64_t now);
 

@@ -23,7 +23,13 @@ void IciRouter::begin_account(std::uint64_t now) {
   for (Link& way : local_) way.begin_account(now);
 }
 
-void IciRouter::add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+void IciRouter::describe(StepState& state) const {
+  if (!events_.empty()) state.leave_open();
+  for (const Link& link : links_) link.describe(state);
+  for (const Link& way : local_) way.describe(state);
+}
+
+void IciRouter::add_accounts(std::uint64_t end, ExactAccounts& accounts) const {
   for (std::size_t d = 0; d < links_.size(); ++d) {
     if (!routes_.is_sound(chip_, static_cast<Direction>(d))) continue;
     accounts.push_back(links_[d].account(link_name(chip_, d), end));

@@ -41,8 +41,10 @@ class IciRouter {
 
   /// The accounts of its links begin now.
   void begin_account(std::uint64_t now);
+  /// Its state where no message is on its way.
+  void describe(StepState& state) const;
   /// Adds the accounts of the links that leave the chip and of the ways to its cores.
-  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const;
+  void add_accounts(std::uint64_t end, ExactAccounts& accounts) const;
 
   /// A message of one of this chip's cores enters.
   void send(const IciMessage& message, std::uint64_t now);

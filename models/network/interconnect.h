@@ -17,11 +17,12 @@ class Interconnect : public TimedModule, public IciPort {
   /// The representative of a class.
   void connect(std::uint32_t of_class, IciEndpoint* endpoint) { endpoints_[of_class] = endpoint; }
 
-  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+  void add_accounts(std::uint64_t end, ExactAccounts& accounts) const {
     network_.add_accounts(end, accounts);
   }
 
   void begin_account(std::uint64_t now) override { network_.begin_account(now); }
+  void describe(StepState& state) const { network_.describe(state); }
   void send(const IciMessage& message, std::uint64_t now) override;
 
  private:

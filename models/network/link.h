@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/network/link_account.h"
+#include "models/step_state.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -54,13 +55,20 @@ class Wire {
   }
   /// First cycle at which the wire is free again.
   std::uint64_t free_at() const { return free_cycle_ + (free_ticks_ > 0 ? 1 : 0); }
+  /// How long it is taken.
+  void describe(StepState& state) const {
+    const bool is_taken =
+        free_cycle_ > state.now() || (free_cycle_ == state.now() && free_ticks_ > 0);
+    state.add(is_taken ? 1 + free_cycle_ - state.now() : 0);
+    state.add(is_taken ? free_ticks_ : 0);
+  }
   void begin_account(std::uint64_t now) { account_.begin(instant(now), free_instant()); }
   /// No run ends before now: what is over can be counted.
   void settle(std::uint64_t now) { account_.settle(instant(now)); }
   /// Cycles up to `end`; of a LinkAccount up to the end of the last message where that comes later.
-  PartAccount account(const std::string& part, std::uint64_t end,
-                      const LinkAccount::Causes& causes = {"idle: not asked", "idle: on its way",
-                                                           nullptr}) const {
+  ExactAccount account(const std::string& part, std::uint64_t end,
+                       const LinkAccount::Causes& causes = {"idle: not asked", "idle: on its way",
+                                                            nullptr}) const {
     return account_.end(part, {instant(end), instant(free_at()), free_instant()}, ticks_per_cycle_,
                         causes);
   }

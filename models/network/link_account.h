@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/part_account.h"
+#include "models/exact_account.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -41,8 +41,8 @@ class LinkAccount {
   };
   /// Up to the end of the run, or of the last message if that comes later. In whole cycles, which
   /// add up.
-  PartAccount end(const std::string& part, const End& at, std::uint64_t ticks_per_cycle,
-                  const Causes& causes) const {
+  ExactAccount end(const std::string& part, const End& at, std::uint64_t ticks_per_cycle,
+                   const Causes& causes) const {
     const std::uint64_t tick = is_before(at.run, at.free_cycle) ? at.free_cycle : at.run;
     std::array<std::uint64_t, kCauses> idle = idle_;
     idle[0] += counted(at.free, tick);
@@ -54,21 +54,20 @@ class LinkAccount {
   }
 
   /// Ticks as whole cycles, which add up as they do.
-  static PartAccount in_cycles(const std::string& part, std::uint64_t busy,
-                               const std::array<std::uint64_t, kCauses>& idle,
-                               std::uint64_t ticks_per_cycle, const Causes& causes) {
-    PartAccount account;
-    account.part = part;
-    std::uint64_t ticks = 0, cycles = 0;
-    const auto add = [&](const std::string& activity, std::uint64_t more) {
-      ticks += more;
-      account.cycles.emplace_back(activity, ticks / ticks_per_cycle - cycles);
-      cycles = ticks / ticks_per_cycle;
+  static ExactAccount in_cycles(const std::string& part, std::uint64_t busy,
+                                const std::array<std::uint64_t, kCauses>& idle,
+                                std::uint64_t ticks_per_cycle, const Causes& causes) {
+    ExactAccount account{PartAccount{part, {}}};
+    account.fractions_of_cycle = ticks_per_cycle;
+    const auto add = [&](const std::string& activity, std::uint64_t ticks) {
+      account.cycles.emplace_back(activity, 0);
+      account.fractions.push_back(ticks);
     };
     add("busy", busy);
     for (std::size_t c = 0; c < kCauses; ++c) {
       if (causes[c] != nullptr) add(causes[c], idle[c]);
     }
+    account.round_fractions();
     return account;
   }
 

@@ -33,7 +33,7 @@ class PacketRouter : public TimedModule,
   void connect(std::uint32_t core, IciEndpoint* endpoint) { endpoints_[core] = endpoint; }
 
   void begin_account(std::uint64_t now) override { switch_.begin_account(now); }
-  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+  void add_accounts(std::uint64_t end, ExactAccounts& accounts) const {
     switch_.add_accounts(end, accounts);
   }
 

@@ -207,7 +207,7 @@ void PacketSwitch::begin_account(std::uint64_t now) {
   }
 }
 
-void PacketSwitch::add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+void PacketSwitch::add_accounts(std::uint64_t end, ExactAccounts& accounts) const {
   const LinkAccount::Causes causes{"idle: not asked", "idle: on its way", "idle: held"};
   for (Output output = 0; output < ports_.size(); ++output) {
     const bool is_link = output < isa::Topology::kDirections;

@@ -90,7 +90,7 @@ class PacketSwitch {
   /// The accounts of its links begin now.
   void begin_account(std::uint64_t now);
   /// Adds the accounts of the links that leave the chip and of the ways to its cores.
-  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const;
+  void add_accounts(std::uint64_t end, ExactAccounts& accounts) const;
   /// Tells the cores what has left and arrived up to a cycle.
   void deliver(std::uint64_t now, Outside& outside);
   /// Everything that happens in this router in a cycle, all of whose arrivals are known.

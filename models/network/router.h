@@ -20,11 +20,12 @@ class Router : public TimedModule, public IciPort, public NeighbourPort {
   /// A core of this chip, by its number in the chip; nullptr: takes no part in the run.
   void connect(std::uint32_t core, IciEndpoint* endpoint) { endpoints_[core] = endpoint; }
 
-  void add_accounts(std::uint64_t end, std::vector<PartAccount>& accounts) const {
+  void add_accounts(std::uint64_t end, ExactAccounts& accounts) const {
     router_.add_accounts(end, accounts);
   }
 
   void begin_account(std::uint64_t now) override { router_.begin_account(now); }
+  void describe(StepState& state) const { router_.describe(state); }
   void send(const IciMessage& message, std::uint64_t now) override;
   void head_arrives(const IciMessage& message, std::uint64_t at) override;
 

@@ -138,7 +138,8 @@ po::options_description options_of(const Command& command) {
         "core=interpret: every bundle by itself; mxu=array: systolic arrays cell by cell "
         "(implies core=interpret, values=on); hbm=command: every command of the HBM's channels; "
         "ici=packet: packets, buffers and credits of the interconnect (implies pod=full); "
-        "pod=full: every core by itself; core=blocks, mxu=ports, hbm=closed, ici=message, "
+        "pod=full: every core by itself, every step; core=blocks, mxu=ports, hbm=closed, "
+        "ici=message, "
         "pod=folded");
     add("values", po::value<std::string>(), "on: the program computes on data (off)");
     add("seed", po::value<std::string>(), "of initial values (0)");
