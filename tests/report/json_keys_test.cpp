@@ -81,6 +81,8 @@ TEST(JsonKeys, EachReportSaysItsVersion) {
   EXPECT_EQ(comparison_json({record, record}, {summary, summary}, {{}, {}})["schema_version"],
             kJsonSchemaVersion);
   EXPECT_EQ(diff_json(record, record, {"a", "b"})["schema_version"], kJsonSchemaVersion);
+  EXPECT_EQ(scaling_json("made-up", scaling_points(record, summary))["points"].size(),
+            scaling_points(record, summary).size());
   EXPECT_EQ(scaling_json("made-up", scaling_points(record, summary))["schema_version"],
             kJsonSchemaVersion);
 }

@@ -120,6 +120,7 @@ TEST(Comparison, JsonHasRatiosToTheFirst) {
 TEST(TextReport, SaysWhatAReaderLooksFor) {
   const traces::RunRecord record = test::synthetic_record();
   const std::string text = squeezed(text_report(record, summarize(record), {}, {false, 110}));
+  EXPECT_NE(text.find("; 2 steps; values on (by hand)"), std::string::npos) << text;
   for (const char* part :
        {"made-up, batch 256, 2 cores of v3-8", "TPU v3, 940 MHz, 2 MXUs of 128x128 a core",
         "Step time 1.170 us", "MXU utilization 43.6 %", "TPU idle time 18.2 %",

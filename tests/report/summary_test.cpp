@@ -101,6 +101,37 @@ TEST(Summary, OpsAreMeansOverCoresMostExpensiveFirst) {
   EXPECT_EQ(summary.padded_matmul_flops, 3200);
 }
 
+/// Of 2 x 600 cycles that the op takes on each of two cores.
+TEST(Summary, SharesOfAnOpAreItsCountersOverItsCycles) {
+  traces::RunRecord record = test::synthetic_record();
+  for (CoreResult& core : record.result.cores) {
+    Counters& counters = core.ops[0].counters;
+    counters.busy_cycles[static_cast<std::size_t>(Unit::kEup)] = 300;
+    counters.busy_cycles[static_cast<std::size_t>(Unit::kXlu)] = 600;
+    counters.vector_loads = 240;
+    counters.vector_stores = 120;
+    counters.core.add(CoreState::kInfeedWait, 12);
+    counters.core.add(CoreState::kOutfeedWait, 24);
+    counters.core.add(CoreState::kPeerHostWait, 36);
+    counters.core.add(CoreState::kIciWait, 48);
+    counters.core.add(CoreState::kPeerWait, 60);
+  }
+  const Shares shares = summarize(record).ops[0].shares;
+  EXPECT_DOUBLE_EQ(shares.eup, 0.25);
+  EXPECT_DOUBLE_EQ(shares.xlu, 0.5);
+  EXPECT_DOUBLE_EQ(shares.vector_load, 0.2);
+  EXPECT_DOUBLE_EQ(shares.vector_store, 0.1);
+  EXPECT_DOUBLE_EQ(shares.infeed, 0.06);
+  EXPECT_DOUBLE_EQ(shares.ici, 0.04);
+  EXPECT_DOUBLE_EQ(shares.peer, 0.05);
+}
+
+TEST(Summary, WithoutWarmUpTheFirstStepIsTheFirstThatCounts) {
+  const Summary summary = summarize(test::synthetic_record());
+  EXPECT_EQ(summary.steady.number, 1u);
+  EXPECT_DOUBLE_EQ(summary.steady.first_ms, 1100 / (kMhz * 1e3));
+}
+
 TEST(Summary, EachOpIsBoundByWhatShortensIt) {
   const Summary summary = summarize(test::synthetic_record());
   EXPECT_EQ(to_string(summary.ops[0].bound), "padding");

@@ -64,8 +64,13 @@ TEST_F(RunFileTest, ARecordComesBack) {
   critical.ops.at(1).path[3] = 4;
   critical.ops.at(1).gain[3] = -2;
   critical.ops.at(1).cycles[3] = 1.5;
+  record.result.cores[0].chip = 2;
+  record.result.cores[1].chip = 3;
   write_run_file(path_, record);
   const RunRecord back = read_run_file(path_);
+  EXPECT_EQ(back.result.cores[0].chip, 2u);
+  EXPECT_EQ(back.result.cores[1].chip, 3u);
+  EXPECT_EQ(back.result.cores[1].core, 1u);
   EXPECT_EQ(back.result.critical_path.cycles, 21u);
   ASSERT_EQ(back.result.parts.size(), record.result.parts.size());
   EXPECT_EQ(back.result.parts[1].part, record.result.parts[1].part);
