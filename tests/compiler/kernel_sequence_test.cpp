@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -260,6 +261,30 @@ TEST(KernelSequence, WhatMembersKeepBesideTheirArraysFits) {
       "  ROOT t = (f32[130,130], f32[130,130], f32[130,87], f32[130,87]) tuple(x1, y1, x2, "
       "y2)\n}\n";
   EXPECT_GT(compiled(text).call_sites.size(), 1U);
+}
+
+/// As many addresses as a kernel has, of arrays that come and arrays that leave, and what is
+/// beyond.
+TEST(KernelSequence, ItHasNoMoreAddressesThanAKernel) {
+  for (const auto& [in, out] :
+       {std::pair(12, 12), std::pair(3, 21), std::pair(20, 4), std::pair(16, 16)}) {
+    std::string text = std::string(kAdd) + "ENTRY main {\n  z = f32[] constant(0)\n";
+    std::string types, names, last = "x0";
+    for (int i = 0; i < in; ++i) {
+      text += "  x" + std::to_string(i) + " = f32[8,20] parameter(" + std::to_string(i) + ")\n";
+    }
+    for (int i = 0; i < std::max(in, out); ++i) {
+      const std::string n = std::to_string(i), x = "x" + std::to_string(i % in);
+      text += "  y" + n + " = f32[8,20] multiply(" + last + ", " + x + ")\n  s" + n +
+              " = f32[20] reduce(y" + n + ", z), dimensions={0}, to_apply=add\n  b" + n +
+              " = f32[8,20] broadcast(s" + n + "), dimensions={1}\n";
+      last = "b" + n;
+      if (i < std::max(in, out) - out) continue;
+      types += (types.empty() ? "" : ", ") + std::string("f32[20]");
+      names += (names.empty() ? "" : ", ") + std::string("s") + n;
+    }
+    check_hlo(text + "  ROOT t = (" + types + ") tuple(" + names + ")\n}\n");
+  }
 }
 
 TEST(KernelSequence, WhatItHoldsIsRefusedByName) {

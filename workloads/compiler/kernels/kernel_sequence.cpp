@@ -36,6 +36,8 @@ bool is_member(const HloInstruction& instruction) {
 
 /// Loads of a part of a tile's rows may begin before it.
 constexpr std::uint64_t kRowsBefore = 8;
+/// Addresses that stand in registers while the first loads are requested.
+constexpr std::size_t kMostHeldAddresses = 16;
 /// Registers that one trip of a copy from state to state moves.
 constexpr std::uint64_t kCopiedAtOnce = 8;
 
@@ -299,6 +301,8 @@ void SequenceKernel::prepare() {
     builder_.store_smem(address_words_ + static_cast<std::uint32_t>(i),
                         builder_.operand(static_cast<int>(i)));
   }
+  // Many addresses take most registers until they are in SMEM.
+  if (addresses > kMostHeldAddresses) builder_.new_block();
   for (std::size_t i = 0; i < std::min(members_.size(), kMostLoadFlags); ++i) {
     load_flags_.push_back(builder_.allocate_flag());
   }
