@@ -233,6 +233,10 @@ TEST(Relayout, RowsBetweenAColumnAndMatrices) {
     check(reshape({2, 3, 5, 200}, {30, 200}), type);
     check(reshape({5 * 144, 90}, {5, 144, 90}), type);
     check(reshape({19, 6, 128}, {6 * 19, 128}), type);
+    check(reshape({4, 6, 14, 150}, {4, 84, 150}), type);
+    check(reshape({4, 84, 150}, {4, 6, 14, 150}), type);
+    check(reshape({5, 3, 9, 300}, {5, 27, 300}), type);
+    check(reshape({2, 60, 40}, {2, 3, 20, 40}), type);
   }
 }
 

@@ -534,28 +534,37 @@ class ChunkWalk {
 
 }  // namespace
 
-/// Matrices of rows one behind the other, or such rows parted into matrices: a tile of the matrices
-/// at a time. Where all lanes stand in one tile, the rows of a column of tiles follow each other in
+/// Matrices of rows become parts of longer ones, or longer ones such parts: a tile of the short
+/// ones at a time. Where all lanes stand in one tile, the rows of a matrix follow each other in
 /// VMEM, so that eight of them are loaded and stored wherever they begin.
 bool ElementMover::reshape_matrices(const TileArray& source, const TileArray& target) {
-  const bool parts = source.rank() == 2 && target.rank() == 3;
-  if (!parts && !(source.rank() == 3 && target.rank() == 2)) return false;
+  const auto rows_of = [](const TileArray& array) { return array.extents[array.rank() - 2]; };
+  const bool parts = rows_of(source) > rows_of(target);
+  const TileArray& longer = parts ? source : target;
+  const TileArray& shorter = parts ? target : source;
+  const std::int64_t rows = rows_of(shorter);
+  if (longer.rank() > 3 || shorter.rank() != 3 || rows_of(longer) % rows != 0) return false;
   if (source.lane_tiles() != 1 || source.extents.back() != target.extents.back()) return false;
-  const TileArray& column = parts ? source : target;
-  const TileArray& matrices = parts ? target : source;
-  const std::int64_t rows = matrices.extents[1];
-  const auto one = [&](Index matrix, Index tile, std::int64_t count) {
+  const std::int64_t pieces = rows_of(longer) / rows;
+  const auto one = [&](Index matrix, Index piece, Index tile, std::int64_t count) {
     const std::uint8_t mask = sublanes_between(0, count);
-    const Index row = add(builder_, multiply(builder_, matrix, rows), multiply(builder_, tile, 8));
-    const VmemAddress in_column = at(column.region, add(builder_, column.begin, row)).mask(mask);
-    const Position majors{matrix, {}};
-    const VmemAddress in_matrix = at(matrices.region, tile_of(matrices, majors, tile)).mask(mask);
-    builder_.store(parts ? in_matrix : in_column, builder_.load(parts ? in_column : in_matrix));
+    const auto at_tile = [&](const TileArray& array, Index number, Index of) {
+      return tile_of(array, array.rank() == 3 ? Position{number, {}} : Position{{}}, of);
+    };
+    const Index row = add(builder_, multiply(builder_, piece, rows), multiply(builder_, tile, 8));
+    const Index number = add(builder_, multiply(builder_, matrix, pieces), piece);
+    const VmemAddress in_longer =
+        at(longer.region, add(builder_, at_tile(longer, matrix, {}), row)).mask(mask);
+    const VmemAddress in_shorter = at(shorter.region, at_tile(shorter, number, tile)).mask(mask);
+    builder_.store(parts ? in_shorter : in_longer, builder_.load(parts ? in_longer : in_shorter));
   };
-  repeat(matrices.extents[0], [&](Index matrix) {
-    repeat(
-        rows / 8, [&](Index tile) { one(matrix, tile, 8); }, kTilesAtOnce);
-    if (rows % 8 != 0) one(matrix, {{}, rows / 8}, rows % 8);
+  repeat(longer.rank() == 3 ? longer.extents[0] : 1, [&](Index matrix) {
+    const auto move = [&](Index piece) {
+      repeat(
+          rows / 8, [&](Index tile) { one(matrix, piece, tile, 8); }, kTilesAtOnce);
+      if (rows % 8 != 0) one(matrix, piece, {{}, rows / 8}, rows % 8);
+    };
+    repeat(pieces, move, std::max<std::int64_t>(1, 8 * kTilesAtOnce / (rows + 7)));
   });
   builder_.new_block();
   return true;
