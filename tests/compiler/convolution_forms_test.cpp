@@ -226,27 +226,62 @@ TEST(ConvolutionForms, ConvolutionsOfAnyKindHaveTheirValuesOnTheMachine) {
   }
 }
 
-/// Forward, input gradient and kernel gradient of patches of 4x4 pixels.
-TEST(ConvolutionForms, PatchesThatDoNotOverlapAreDots) {
-  const std::string text = R"(HloModule patches
-ENTRY main {
-  x = f32[6,16,12,3] parameter(0)
-  w = f32[4,4,3,40] parameter(1)
-  g = f32[6,4,3,40] parameter(2)
-  y = f32[6,4,3,40] convolution(x, w), window={size=4x4 stride=4x4}, dim_labels=b01f_01io->b01f
-  dx = f32[6,16,12,3] convolution(g, w), window={size=4x4 pad=3_3x3_3 lhs_dilate=4x4 rhs_reversal=1x1}, dim_labels=b01f_01oi->b01f
-  dw = f32[4,4,3,40] convolution(x, g), window={size=4x3 rhs_dilate=4x4}, dim_labels=f01b_i01o->01bf
-  ROOT r = (f32[6,4,3,40], f32[6,16,12,3], f32[4,4,3,40]) tuple(y, dx, dw)
-}
-)";
+int convolutions_left(const std::string& text) {
   hlo::Module module = hlo::read_hlo_text("test.hlo", text);
   compiler::rewrite_convolutions(module, {});
   hlo::verify(module);
   const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
-  EXPECT_TRUE(std::none_of(all.begin(), all.end(), [](const hlo::HloInstruction& i) {
-    return i.opcode == hlo::HloOpcode::kConvolution;
-  }));
-  check_hlo(text);
+  return static_cast<int>(
+      std::count_if(all.begin(), all.end(), [](const hlo::HloInstruction& instruction) {
+        return instruction.opcode == hlo::HloOpcode::kConvolution;
+      }));
+}
+
+/// Forward, input gradient and kernel gradient of patches of 4x4 pixels: dots where a pixel has few
+/// features; with more of them kernels read the pixels where they are.
+TEST(ConvolutionForms, PatchesOfFewFeaturesThatDoNotOverlapAreDots) {
+  const auto text = [](const std::string& features) {
+    const std::string image = "f32[6,16,12," + features + "]";
+    const std::string kernel = "f32[4,4," + features + ",40]";
+    return "HloModule patches\nENTRY main {\n  x = " + image + " parameter(0)\n  w = " + kernel +
+           " parameter(1)\n  g = f32[6,4,3,40] parameter(2)\n  y = f32[6,4,3,40] convolution(x, "
+           "w), window={size=4x4 stride=4x4}, dim_labels=b01f_01io->b01f\n  dx = " +
+           image +
+           " convolution(g, w), window={size=4x4 pad=3_3x3_3 lhs_dilate=4x4 rhs_reversal=1x1}, "
+           "dim_labels=b01f_01oi->b01f\n  dw = " +
+           kernel +
+           " convolution(x, g), window={size=4x3 rhs_dilate=4x4}, "
+           "dim_labels=f01b_i01o->01bf\n  ROOT r = (f32[6,4,3,40], " +
+           image + ", " + kernel + ") tuple(y, dx, dw)\n}\n";
+  };
+  EXPECT_EQ(convolutions_left(text("7")), 0);
+  EXPECT_EQ(convolutions_left(text("8")), 3);
+  check_hlo(text("7"));
+  check_hlo(text("8"));
+}
+
+/// A layer that makes one number of each pixel, and its gradients.
+TEST(ConvolutionForms, OneFeatureOfEachPixelIsAProductWithAVector) {
+  const auto text = [](const std::string& features, const std::string& made,
+                       const std::string& window = "") {
+    const std::string images = "f32[3,6,10," + features + "]", result = "f32[3,6,10," + made + "]";
+    const std::string kernel = "f32[1,1," + features + "," + made + "]";
+    return "HloModule vector\nENTRY main {\n  x = " + images + " parameter(0)\n  w = " + kernel +
+           " parameter(1)\n  g = " + result + " parameter(2)\n  y = " + result +
+           " convolution(x, w), window={size=1x1" + window +
+           "}, dim_labels=b01f_01io->b01f\n  dx = " + images +
+           " convolution(g, w), window={size=1x1}, dim_labels=b01f_01oi->b01f\n  dw = " + kernel +
+           " convolution(x, g), window={size=6x10}, dim_labels=f01b_i01o->01bf\n  ROOT r = (" +
+           result + ", " + images + ", " + kernel + ") tuple(y, dx, dw)\n}\n";
+  };
+  for (const auto& [features, made] : {std::pair("20", "1"), std::pair("1", "20")}) {
+    EXPECT_EQ(convolutions_left(text(features, made)), 0);
+    HloCheck exact;
+    exact.round_matmul_operands = false;
+    check_hlo(text(features, made), exact);
+  }
+  EXPECT_EQ(convolutions_left(text("20", "2")), 3);
+  EXPECT_EQ(convolutions_left(text("20", "1", " pad=1_-1x0_0")), 1);
 }
 
 /// What JAX writes of the gradient of an image: the kernel reversed in space. A kernel reversed in

@@ -39,25 +39,33 @@ struct Image {
   std::int64_t batch, features;
 };
 
-std::vector<Image> images_of(const Computation& computation, const HloInstruction& convolution) {
+std::array<Image, 2> images_of(const Shape& input, const Shape& window,
+                               const HloInstruction& convolution) {
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
-  const Shape& input = computation.at(convolution.operands[0]).shape;
-  const Shape& window = computation.at(convolution.operands[1]).shape;
   if (contracts_batch(dims)) {
-    return {{&input, dims.input_feature, dims.input_batch},
-            {&window, dims.kernel_input_feature, dims.kernel_output_feature}};
+    return {Image{&input, dims.input_feature, dims.input_batch},
+            Image{&window, dims.kernel_input_feature, dims.kernel_output_feature}};
   }
-  return {{&input, dims.input_batch, dims.input_feature},
-          {&convolution.shape, dims.output_batch, dims.output_feature}};
+  return {Image{&input, dims.input_batch, dims.input_feature},
+          Image{&convolution.shape, dims.output_batch, dims.output_feature}};
+}
+
+std::array<Image, 2> images_of(const Computation& computation, const HloInstruction& convolution) {
+  return images_of(computation.at(convolution.operands[0]).shape,
+                   computation.at(convolution.operands[1]).shape, convolution);
+}
+
+double pixels_of(const Image& image) {
+  const std::vector<std::int64_t>& extents = image.shape->dimensions;
+  const double batch = double(extents[static_cast<std::size_t>(image.batch)]);
+  const double features = double(extents[static_cast<std::size_t>(image.features)]);
+  return double(image.shape->element_count()) / batch / features;
 }
 
 double most_pixels(const Computation& computation, const HloInstruction& convolution) {
   double most = 0;
   for (const Image& image : images_of(computation, convolution)) {
-    const std::vector<std::int64_t>& extents = image.shape->dimensions;
-    const double batch = double(extents[static_cast<std::size_t>(image.batch)]);
-    const double features = double(extents[static_cast<std::size_t>(image.features)]);
-    most = std::max(most, double(image.shape->element_count()) / batch / features);
+    most = std::max(most, pixels_of(image));
   }
   return most;
 }
@@ -171,6 +179,13 @@ ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKe
 bool ConvolutionSides::in_lanes(const Computation& computation,
                                 const HloInstruction& convolution) const {
   return most_pixels(computation, convolution) >= least_pixels_;
+}
+
+std::int64_t features_of_larger_image(const Shape& input, const Shape& window,
+                                      const HloInstruction& convolution) {
+  const std::array<Image, 2> images = images_of(input, window, convolution);
+  const Image& larger = images[pixels_of(images[0]) >= pixels_of(images[1]) ? 0 : 1];
+  return larger.shape->dimensions[static_cast<std::size_t>(larger.features)];
 }
 
 ConvolutionOrders convolution_orders(const HloInstruction& convolution, bool batch_in_lanes) {

@@ -30,6 +30,11 @@ class ConvolutionSides {
   double least_pixels_ = 0;  ///< Of the larger image of a convolution in the lanes.
 };
 
+/// The features of the image with more pixels: of the input, of the result where the convolution
+/// spreads pixels.
+std::int64_t features_of_larger_image(const hlo::Shape& input, const hlo::Shape& window,
+                                      const hlo::HloInstruction& convolution);
+
 /// The physical orders, major to minor, of a convolution's operands and of its result: spatial
 /// dimensions first; kernels and their gradients then in logical order, images by
 /// ConvolutionSides.

@@ -28,6 +28,7 @@ struct ProductSpace {
   Extents left_places, right_places;  ///< Of each dimension of the operands.
   Extents contracted;
   std::int64_t matrices = 1, rows = 1, columns = 1;
+  std::int64_t terms = 1;  ///< Of a sum.
 
   ProductSpace(const hlo::DotDimensions& dims, const Extents& left, const Extents& right)
       : left_places(left.size(), -1), right_places(right.size(), -1) {
@@ -40,6 +41,7 @@ struct ProductSpace {
     for (std::size_t i = 0; i < dims.lhs_contracting.size(); ++i) {
       contracted.push_back(static_cast<std::int64_t>(extents.size()));
       join(left, dims.lhs_contracting[i], dims.rhs_contracting[i]);
+      terms *= extents.back();
     }
   }
 
@@ -47,7 +49,7 @@ struct ProductSpace {
   bool is_for_vector_unit() const {
     const bool is_small =
         matrices >= kFewestMatrices && multiplications() <= kMostMultiplications * matrices;
-    return contracted.empty() || rows == 1 || columns == 1 || is_small;
+    return terms == 1 || rows == 1 || columns == 1 || is_small;
   }
 
  private:
