@@ -221,14 +221,14 @@ void Joiner::follow(const HloInstruction& bookkeeping, Run& run) const {
   for (InstructionId operand : bookkeeping.operands) {
     const auto made = run.name_of.find(operand);
     if (made == run.name_of.end() && run.behind.count(operand) == 0) continue;
-    if (made == run.name_of.end()) {
+    const bool is_element = bookkeeping.opcode == HloOpcode::kGetTupleElement;
+    const bool is_name = is_element || bookkeeping.opcode == HloOpcode::kBitcast;
+    if (made == run.name_of.end() || !is_name) {
       run.behind.insert(bookkeeping.id);
-    } else if (bookkeeping.opcode == HloOpcode::kGetTupleElement) {
+    } else if (is_element) {
       run.name_of[bookkeeping.id] = {made->second.first, bookkeeping.tuple_index};
-    } else if (bookkeeping.opcode == HloOpcode::kBitcast) {
-      run.name_of[bookkeeping.id] = made->second;
     } else {
-      run.behind.insert(bookkeeping.id);
+      run.name_of[bookkeeping.id] = made->second;
     }
   }
 }
