@@ -11,7 +11,7 @@
 --   SELECT * FROM tpusim_counter_totals;                integral and highest value of each counter
 --   SELECT * FROM tpusim_waits_of!('all-reduce%');      what the ops of this name wait for
 --   SELECT * FROM tpusim_unit_use;                      busy time of units in the window of `tpusim run --window`
---   SELECT tpusim_cycle(ts) FROM slice;                 exact where the clock is below 1 GHz
+--   SELECT tpusim_cycle(ts) FROM slice LIMIT 1000;      exact where the clock is below 1 GHz
 
 -- Tracks of cores, lanes of one track under its name.
 CREATE OR REPLACE PERFETTO VIEW tpusim_tracks AS
