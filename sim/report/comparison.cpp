@@ -80,6 +80,14 @@ std::vector<ResultRow> result_rows(const std::vector<traces::RunRecord>& records
       [](const Record& r, const Summary&) { return energy_of(r).watts_per_chip; });
   add("examples_per_joule", "examples/J (inferred)",
       [](const Record& r, const Summary&) { return energy_of(r).examples_per_joule; });
+  add("dollars_per_hour", "$/h of the whole slice (list price)",
+      [](const Record& r, const Summary&) { return whole_slice_price(r).value_or(0); });
+  add("dollars_per_epoch", "$ of an epoch of the dataset", [](const Record& r, const Summary& s) {
+    const double examples = r.params.input.images;
+    return s.examples_per_s > 0
+               ? examples / s.examples_per_s / 3600 * whole_slice_price(r).value_or(0)
+               : 0;
+  });
   add("examples_per_dollar", "examples/$ of the whole slice",
       [](const Record& r, const Summary& s) {
         return whole_slice_price(r).value_or(0) > 0

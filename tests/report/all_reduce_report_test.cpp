@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/report/text_layout.h"
+
 namespace tpu::report::all_reduce_report_test {
 namespace {
 
@@ -54,6 +56,14 @@ TEST(AllReduceReport, KernelsBetweenAStartAndItsEndAreBesideIt) {
   EXPECT_EQ(times[2].beside_ms, 0);
   EXPECT_NE(all_reduces_text(record, summary).find("r1"), std::string::npos);
   EXPECT_EQ(all_reduces_json(record, summary).size(), 3U);
+  const std::string text = all_reduces_text(record, summary);
+  const std::size_t all = text.find("\n  all ");
+  ASSERT_NE(all, std::string::npos) << text;
+  EXPECT_EQ(text.find(fixed((82 + 776 + 1024) * ms, 3), all), text.find_first_of("0123456789", all))
+      << text;
+  Summary two_steps = summary;
+  two_steps.steps.resize(2);
+  EXPECT_DOUBLE_EQ(all_reduce_times(record, two_steps)[0].exposed_ms, (2 + 16 + 64) * ms / 2);
 }
 
 TEST(AllReduceReport, OneThatEverybodyWaitsForHasNoTable) {

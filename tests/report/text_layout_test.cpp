@@ -25,6 +25,25 @@ TEST(TextLayout, GoesOnUnderThePartThatStandsApart) {
   EXPECT_EQ(fit("one two three four five\n", 10), "one two\n  three\n  four\n  five\n");
 }
 
+TEST(TextLayout, APartFarToTheRightHasNoRoomBelowIt) {
+  EXPECT_EQ(fit("  aaaa bbbb cccc dddd eeee   one two three four\n", 40),
+            "  aaaa bbbb cccc dddd eeee   one two\n    three four\n");
+  EXPECT_EQ(fit("  a             b c d e f g\n", 20), "  a             b c\n    d e f g\n");
+}
+
+TEST(TextLayout, BlanksAtTheBeginOrEndSetNothingApart) {
+  EXPECT_EQ(fit("    one two three\n", 12), "    one two\n      three\n");
+  EXPECT_EQ(fit("aa bb      \n", 6), "aa bb      \n");
+}
+
+TEST(TextLayout, NumbersHaveFourDigitsAfterRoundingToo) {
+  EXPECT_EQ(short_number(999.6), "1,000");
+  EXPECT_EQ(short_number(999.4), "999.4");
+  EXPECT_EQ(short_number(99.96), "100.0");
+  EXPECT_EQ(short_number(9.996), "10.00");
+  EXPECT_EQ(short_number(-1234567.2), "-1,234,567");
+}
+
 TEST(TextLayout, NeverCutsAWord) {
   EXPECT_EQ(fit("  a_name_of_fifteen x\n", 10), "  a_name_of_fifteen\n    x\n");
   EXPECT_EQ(fit("  a_name_of_fifteen\n", 10), "  a_name_of_fifteen\n");
