@@ -363,6 +363,16 @@ ENTRY main {
   ROOT dw = f32[4,4,8,5] convolution(x, g), window={size=8x8 pad=2_2x2_2 lhs_dilate=2x2}, dim_labels=f01b_i01o->01bf
 }
 )");
+  // Of windows that do not overlap, too: one convolution, whose small result is turned.
+  const std::string patches = R"(HloModule exchange
+ENTRY main {
+  x = f32[4,6,4,8] parameter(0)
+  g = f32[4,12,8,12] parameter(1)
+  ROOT dw = f32[2,2,8,12] convolution(x, g), window={size=12x8 pad=1_1x1_1 lhs_dilate=2x2}, dim_labels=f01b_i01o->01bf
+}
+)";
+  EXPECT_EQ(convolutions_left(patches), 1);
+  check_hlo(patches);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/convolution_steps.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "sim/base/ceil_divide.h"
@@ -190,7 +191,17 @@ Id exchange_operands(GraphEditor& edit, HloInstruction convolution, const EmitCo
     w.window_dilation = std::exchange(w.base_dilation, 1);
     w.padding_high = last + (w.size - 1) * w.window_dilation + 1 - positions - w.padding_low;
   }
-  Id value = emit(std::move(convolution));
+  // Kernels make gradients with the features of the second operand in the lanes.
+  Extents order(convolution.shape.dimensions.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (dims.output_feature < dims.output_batch) {
+    std::swap(order[static_cast<std::size_t>(dims.output_feature)],
+              order[static_cast<std::size_t>(dims.output_batch)]);
+    std::swap(convolution.shape.dimensions[static_cast<std::size_t>(dims.output_feature)],
+              convolution.shape.dimensions[static_cast<std::size_t>(dims.output_batch)]);
+    std::swap(dims.output_feature, dims.output_batch);
+  }
+  Id value = edit.transpose(emit(std::move(convolution)), order);
   for (std::int64_t d : backwards) value = edit.reverse(value, d);
   return value;
 }
