@@ -263,6 +263,60 @@ TEST(KernelSequence, WhatMembersKeepBesideTheirArraysFits) {
   EXPECT_GT(compiled(text).call_sites.size(), 1U);
 }
 
+/// Numbers from HBM, made by members, and those that a loop carries: what reads them takes one lane
+/// for all, so they have to stand in all of them.
+TEST(KernelSequence, ScalarsStandInAllLanes) {
+  const std::string text = std::string(kAdd) + R"(body {
+  p = (s32[], f32[9,20], f32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[9,20] get-tuple-element(p), index=1
+  f = f32[] get-tuple-element(p), index=2
+  k = s32[] get-tuple-element(p), index=3
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  fb = f32[9,20] broadcast(f), dimensions={}
+  kb = s32[9,20] broadcast(k), dimensions={}
+  kf = f32[9,20] convert(kb)
+  xf = f32[9,20] multiply(x, fb)
+  y = f32[9,20] subtract(xf, kf)
+  z = f32[] constant(0)
+  s = f32[] reduce(y, z), dimensions={0,1}, to_apply=add
+  c = f32[] constant(0.001)
+  g = f32[] multiply(s, c)
+  l = s32[] add(k, i)
+  ROOT t = (s32[], f32[9,20], f32[], s32[]) tuple(j, y, g, l)
+}
+test {
+  p = (s32[], f32[9,20], f32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY main {
+  x = f32[9,20] parameter(0)
+  f = f32[] parameter(1)
+  k = s32[] parameter(2)
+  zero = s32[] constant(0)
+  p = (s32[], f32[9,20], f32[], s32[]) tuple(zero, x, f, k)
+  w = (s32[], f32[9,20], f32[], s32[]) while(p), condition=test, body=body
+  y = f32[9,20] get-tuple-element(w), index=1
+  g = f32[] get-tuple-element(w), index=2
+  l = s32[] get-tuple-element(w), index=3
+  fb = f32[9,20] broadcast(f), dimensions={}
+  a = f32[9,20] multiply(y, fb)
+  z = f32[] constant(0)
+  s = f32[] reduce(a, z), dimensions={0,1}, to_apply=add
+  sb = f32[9,20] broadcast(s), dimensions={}
+  b = f32[9,20] add(a, sb)
+  ROOT t = (f32[9,20], f32[], s32[]) tuple(b, g, l)
+}
+)";
+  HloCheck check;
+  check.least = 3;
+  check.most = 9;
+  check_hlo(text, check);
+}
+
 /// As many addresses as a kernel has, of arrays that come and arrays that leave, and what is
 /// beyond.
 TEST(KernelSequence, ItHasNoMoreAddressesThanAKernel) {

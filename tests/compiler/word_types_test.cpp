@@ -169,16 +169,18 @@ TEST(WordTypes, FloatsOfEightBitsRoundAsTheirFormatDoes) {
         extent = "[" + std::to_string(numbers.size()) + "]";
     const hlo::Module module = hlo::read_hlo_text(
         "test.hlo", "HloModule f\nENTRY main {\n  x = f32" + extent +
-                        " parameter(0)\n  ROOT y = " + name + extent + " convert(x)\n}\n");
+                        " parameter(0)\n  y = " + name + extent + " convert(x)\n  ROOT r = f32" +
+                        extent + " convert(y)\n}\n");
     CoreArguments arguments;
     arguments.parameters.emplace_back(numbers.size() * sizeof(float));
     std::memcpy(arguments.parameters[0].data(), numbers.data(), arguments.parameters[0].size());
     const CompiledRun run = run_compiled(module, {arguments});
     const Bytes& found = run.outputs.at(0).at(0).bytes;
-    ASSERT_EQ(found.size(), numbers.size());
+    ASSERT_EQ(found.size(), numbers.size() * sizeof(float));
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const auto bits = hlo::bits_of_float(format, numbers[i]);
-      const float value = hlo::float_of_bits(format, found[i]);
+      float value = 0;
+      std::memcpy(&value, found.data() + i * sizeof value, sizeof value);
       if (bits) {
         EXPECT_EQ(value, hlo::float_of_bits(format, *bits)) << name << " of " << numbers[i];
       } else {
