@@ -25,7 +25,8 @@ TESTS = """
 | HBM, every burst | 1000 sets of requests | `TPUSIM_HBM_REQUEST_SETS=10000 build/models_tests --gtest_filter='Hbm*'` | cycles |
 | HBM, every command | 15 kinds of traffic | `build/hbm_twins` (`hbm_twins.md`) | each within its bound |
 | interconnect, packets | all pairs, rings, hot spots, all-to-all | `ici_twins.md` | equal without contention, else within a bound |
-| every core of a slice | 120 | `TPUSIM_FOLDED_PROGRAMS=3000 build/models_tests --gtest_filter='Folded.*'` | cycles, counters |"""
+| every core of a slice | 120 | `TPUSIM_FOLDED_PROGRAMS=3000 build/models_tests --gtest_filter='Folded.*'` | cycles, counters |
+| every step of a long run (`pod=full`) | 180 | `TPUSIM_REPETITION_PROGRAMS=1000 build/models_tests --gtest_filter='Repetition.*'` | cycles, counters, accounts |"""
 
 
 def figures(program, arguments):
