@@ -29,6 +29,11 @@ kernel top
   EXPECT_EQ(idle.busy, 0u);
   EXPECT_EQ(idle.idle[CoreState::kMemoryWait], waited);
   EXPECT_EQ(idle.total(), result.cycles);
+  // Units that work in the cycle of their bundle alone are idle for the whole wait.
+  for (const Unit unit :
+       {Unit::kScalar, Unit::kVectorAlu, Unit::kVectorLoad, Unit::kVectorStore, Unit::kEup}) {
+    EXPECT_EQ(unit_account(total, unit).idle[CoreState::kMemoryWait], waited) << to_string(unit);
+  }
 }
 
 TEST(Accounts, WorkBehindTheEndOfTheRunDoesNotCount) {
