@@ -8,6 +8,7 @@
 #include "workloads/compiler/passes/async_pairs.h"
 #include "workloads/compiler/passes/custom_calls.h"
 #include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/unique_names.h"
 #include "workloads/compiler/sharding/computation_partitioner.h"
 #include "workloads/compiler/sharding/sharding_map.h"
 
@@ -43,18 +44,6 @@ void separate_bodies(hlo::Module& module) {
         }
         work.push_back(called);
       }
-    }
-  }
-}
-
-/// Instructions that came out of the same body twice have a name of their own each.
-void make_names_unique(hlo::Module& module) {
-  for (Computation& computation : module.computations) {
-    std::set<std::string> names;
-    for (HloInstruction& instruction : computation.instructions) {
-      if (names.insert(instruction.name).second) continue;
-      instruction.name += ".of." + std::to_string(instruction.id);
-      names.insert(instruction.name);
     }
   }
 }

@@ -25,7 +25,7 @@ namespace {
 
 using Extents = std::vector<std::int64_t>;
 
-constexpr std::int64_t kTileElements = 1024, kTileRows = 8, kLanes = 128;
+constexpr std::int64_t kShareElements = 1024, kShareRows = 8, kShareLanes = 128;
 
 bool is_floating(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kBf16;
@@ -36,11 +36,11 @@ bool is_floating(ElementType type) {
 std::optional<std::size_t> cut_dimension(const Extents& extents, std::int64_t replicas) {
   std::int64_t elements = 1;
   for (std::int64_t extent : extents) elements *= extent;
-  if (elements < replicas * kTileElements) return std::nullopt;
+  if (elements < replicas * kShareElements) return std::nullopt;
   const std::size_t rank = extents.size();
   for (std::size_t d = 0; d < rank; ++d) {
-    std::int64_t unit = d + 1 == rank ? kLanes : d + 2 == rank ? kTileRows : 1;
-    if (rank == 1) unit = kTileElements;
+    std::int64_t unit = d + 1 == rank ? kShareLanes : d + 2 == rank ? kShareRows : 1;
+    if (rank == 1) unit = kShareElements;
     if (extents[d] % (replicas * unit) == 0) return d;
   }
   return std::nullopt;
