@@ -65,6 +65,7 @@ std::string metric_time(double nanoseconds) {
   };
   constexpr Part kParts[] = {
       {"d", 86400e9, 2}, {"h", 3600e9, 2}, {"m", 60e9, 2}, {"s", 1e9, 2}, {"ms", 1e6, 3}};
+  nanoseconds = std::round(nanoseconds);  // As printed: else 1000.000us may stand behind 999ms.
   std::string text;
   for (const Part& part : kParts) {
     const double whole = std::floor(nanoseconds / part.nanoseconds);

@@ -41,6 +41,7 @@ TEST(MetricTime, LeavesOutLeadingPartsOfZero) {
   EXPECT_EQ(metric_time(21102853173), "21s102ms853.173us");
   EXPECT_EQ(metric_time(86400e9 + 5), "01d00h00m00s000ms0.005us");
   EXPECT_EQ(metric_time(0), "0.000us");
+  EXPECT_EQ(metric_time(7999999999.7), "08s000ms0.000us");
 }
 
 TEST(MetricsText, SamplesAreStepsAndTransfers) {
