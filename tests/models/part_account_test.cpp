@@ -220,6 +220,7 @@ TEST(PartAccounts, BeginWithTheFirstStepThatCounts) {
     EXPECT_EQ(total(cycles_of(result, "DMAs of core 0")), cycles);
     EXPECT_EQ(total(cycles_of(result, "link 0 of chip 0")), cycles);
     EXPECT_EQ(cycles_of(result, "way to core 0").at("busy"), 0u);
+    EXPECT_EQ(total(cycles_of(result, "way to core 0")), cycles);
     // A host works ahead: what it did for this step before it began is no part of it.
     const Cycles down = cycles_of(result, "PCIe of host 0, chip 0, down");
     EXPECT_EQ(total(down), cycles);
