@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "workloads/compiler/kernels/convolution_tiling.h"
 #include "workloads/compiler/kernels/dot_tiling.h"
 
@@ -77,6 +80,27 @@ TEST(DotBlocks, PackedResultsHaveTheirSumsApartAndOperandsInStepTheirBuffers) {
   const std::uint64_t tiles = 2 * 8 * 2;
   EXPECT_EQ(rows_of(problem, two_matrices()),
             kLeft + kRight + 2 * tiles * kPackedTile + tiles * kTile + 2 * tiles * kTile + kSpills);
+}
+
+TEST(ContractionPlan, ABlockComesAnewWhenTheInnermostDimensionOfItsOwnMovesOrOneOutside) {
+  compiler::ContractionPlan plan({Target(), 1});
+  plan.grid = {2, 3, 1, 4};
+  const auto changes = [&](std::vector<int> dimensions) {
+    compiler::ContractionPlan::Blocks blocks;
+    blocks.dimensions = std::move(dimensions);
+    return plan.changes(blocks);
+  };
+  EXPECT_EQ(changes({}), 1);
+  EXPECT_EQ(changes({0}), 2);
+  EXPECT_EQ(changes({1, 2}), 2 * 3);
+  EXPECT_EQ(changes({2}), 1);  // There is one.
+  EXPECT_EQ(changes({0, 3}), 2 * 3 * 4);
+  plan.lhs.dimensions = {0};
+  plan.lhs.bytes = 4400 * 1000.0;
+  const double once = plan.cycles(Target());
+  plan.lhs.dimensions = {1};
+  EXPECT_NEAR(plan.cycles(Target()) - once, 4 * plan.lhs.bytes / Target().hbm_bytes_per_cycle,
+              1e-6 * once);
 }
 
 TEST(DotBlocks, ACutThatFillsVmemToTheLastByteIsTaken) {

@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "models/machine.h"
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/dot_tiling.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -168,6 +170,57 @@ TEST(Cost, SearchesOfProductsExpectWhatTheirKernelsTake) {
     }
     std::sort(errors.begin(), errors.end());
     EXPECT_LE(errors[errors.size() / 2], 0.10) << machine.name << ", worst " << errors.back();
+  }
+}
+
+/// A convolution of 3x3 positions over square images, its result or the gradient of its kernel.
+struct Images {
+  int batch, side, features, results;
+  bool is_gradient;
+};
+
+hlo::Module module_of(const Images& of) {
+  const auto image = [&](int features) {
+    const std::string side = std::to_string(of.side);
+    return "f32[" + std::to_string(of.batch) + "," + side + "," + side + "," +
+           std::to_string(features) + "]{3,0,2,1}";
+  };
+  const std::string window =
+      "f32[3,3," + std::to_string(of.features) + "," + std::to_string(of.results) + "]{3,2,1,0}";
+  const std::string a = image(of.features), c = of.is_gradient ? window : image(of.results),
+                    b = of.is_gradient ? image(of.results) : window;
+  const std::string side = std::to_string(of.side);
+  return hlo::read_hlo_text(
+      "images",
+      "HloModule images\n\nENTRY %main (a: " + a + ", b: " + b + ") -> " + c + " {\n  %a = " + a +
+          " parameter(0)\n  %b = " + b + " parameter(1)\n  ROOT %c = " + c +
+          " convolution(%a, %b), window={size=" + (of.is_gradient ? side + "x" + side : "3x3") +
+          " pad=1_1x1_1}, dim_labels=" + (of.is_gradient ? "f01b_i01o->01bf" : "b01f_01io->b01f") +
+          "\n}\n");
+}
+
+TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
+  for (const MachineParams& machine : {MachineParams{}, v2_8()}) {
+    std::vector<double> errors;
+    for (const Images& of : std::vector<Images>{{8, 28, 128, 128, false},
+                                                {8, 28, 128, 128, true},
+                                                {16, 14, 256, 128, false},
+                                                {16, 14, 256, 128, true},
+                                                {32, 14, 64, 256, false},
+                                                {32, 14, 64, 256, true},
+                                                {4, 32, 32, 32, false},
+                                                {4, 32, 32, 32, true}}) {
+      hlo::Module module = module_of(of);
+      const auto measured = static_cast<double>(run_of(module, machine).cores.at(0).ops[0].cycles);
+      const compiler::Target target = target_of(machine, 1);
+      compiler::assign_layouts(module, target);
+      const hlo::Computation& entry = module.entry_computation();
+      const std::optional<double> expected =
+          convolution_cycles(entry.at(2), entry.at(0).shape, entry.at(1).shape, target);
+      ASSERT_TRUE(expected);
+      errors.push_back(std::abs(*expected - measured) / measured);
+    }
+    EXPECT_LE(*std::max_element(errors.begin(), errors.end()), 0.10) << machine.name;
   }
 }
 

@@ -36,7 +36,6 @@ struct Node {
   std::array<Source, 4> sources;
 
   /// Address in VMEM or SMEM, with the region's row in the offset.
-  bool has_address = false;
   isa::Address address;  ///< Without registers.
   std::array<std::uint32_t, 2> base{};
   std::uint32_t mask_register = 0;

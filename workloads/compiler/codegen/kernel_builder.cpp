@@ -273,7 +273,6 @@ PReg KernelBuilder::and_(PredicateOperand a, PredicateOperand b) {
 
 SReg KernelBuilder::load_smem(std::uint32_t word, SReg base) {
   Node made = node(Opcode::kSld);
-  made.has_address = true;
   made.address.offset = static_cast<std::int32_t>(word);
   made.base[0] = base.id;
   return result<RegisterFile::kScalar>(made);
@@ -281,7 +280,6 @@ SReg KernelBuilder::load_smem(std::uint32_t word, SReg base) {
 
 void KernelBuilder::store_smem(std::uint32_t word, ScalarOperand value, SReg base) {
   Node made = node(Opcode::kSst);
-  made.has_address = true;
   made.address.offset = static_cast<std::int32_t>(word);
   made.base[0] = base.id;
   made.sources[0] = source(value);
@@ -364,7 +362,6 @@ VReg KernelBuilder::transcendental(Opcode opcode, VectorOperand a) {
 namespace {
 
 void set_address(Node& made, const VmemAddress& address) {
-  made.has_address = true;
   made.region = address.region.id;
   made.base = {address.base.id, address.base2.id};
   made.mask_register = address.mask_register.id;

@@ -107,7 +107,6 @@ class Spiller {
   Node access(Opcode opcode, const Waiting& waiting) const {
     Node made;
     made.opcode = opcode;
-    made.has_address = true;
     made.region = waiting.region;
     made.address.offset = static_cast<std::int32_t>(waiting.row);
     return made;

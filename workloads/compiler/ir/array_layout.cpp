@@ -34,19 +34,10 @@ Layout row_major_layout(ElementType type, std::int64_t rank) {
   return tiled_layout(type, {order.rbegin(), order.rend()});
 }
 
-std::vector<std::int64_t> physical_dimensions(const Shape& shape) {
+std::vector<std::int64_t> major_strides(const hlo::Shape& shape) {
   TPU_CHECK(shape.layout.minor_to_major.size() == shape.dimensions.size(),
             "no layout: " << to_string(shape));
-  std::vector<std::int64_t> extents;
-  for (auto d = shape.layout.minor_to_major.rbegin(); d != shape.layout.minor_to_major.rend();
-       ++d) {
-    extents.push_back(shape.dimensions[static_cast<std::size_t>(*d)]);
-  }
-  return extents;
-}
-
-std::vector<std::int64_t> major_strides(const hlo::Shape& shape) {
-  const std::vector<std::int64_t> extents = physical_dimensions(shape);
+  const std::vector<std::int64_t> extents = physical_extents(shape);
   const std::size_t rank = extents.size();
   std::vector<std::int64_t> strides(rank, 0);
   if (rank < 3) return strides;

@@ -28,11 +28,8 @@ hlo::Layout tiled_layout(hlo::ElementType type, std::vector<std::int64_t> minor_
 /// tiled_layout() in row-major order.
 hlo::Layout row_major_layout(hlo::ElementType type, std::int64_t rank);
 
-/// Extents in physical order, major to minor. Needs a layout.
-std::vector<std::int64_t> physical_dimensions(const hlo::Shape& shape);
-
 /// Granules from one place to the next along each physical dimension; 0 for the two minor ones,
-/// whose places share tiles.
+/// whose places share tiles. Needs a layout.
 std::vector<std::int64_t> major_strides(const hlo::Shape& shape);
 
 /// Granules of 1 KiB that the array takes in HBM, tile padding included; at least 1. Tuples: the

@@ -12,7 +12,7 @@ namespace {
 
 // What the schedules of kernels take beside the counted pushes, in cycles.
 constexpr double kRoundCycles = 400;     ///< Of a loop over steps: its start, the first results.
-constexpr double kStepCycles = 10;       ///< Of a step: its addresses.
+constexpr double kAddressCycles = 10;    ///< Of a step: its addresses.
 constexpr double kExpressionCycles = 2;  ///< Behind a tile of the result, and for
 constexpr int kVectorSlots = 2;          ///< so many instructions.
 constexpr double kArrayCycles = 0.25;    ///< More for each further array.
@@ -45,7 +45,7 @@ void ContractionPlan::add_in_step(std::vector<int> dimensions,
   add(operands, operand_types);
   add(results, result_types);
   const auto packed = [](const std::vector<hlo::ElementType>& types) {
-    return double(std::count_if(types.begin(), types.end(), is_packed));
+    return double(std::count(types.begin(), types.end(), hlo::ElementType::kBf16));
   };
   finish.operands = double(operand_types.size());
   finish.results = double(result_types.size());
@@ -65,7 +65,7 @@ double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish
   // What a step pushes last is popped in the next one.
   double step = std::max(lots * step_bundles(target, units, pushes, weight_pushes),
                          double(target.matmul_latency_cycles)) +
-                kStepCycles;
+                kAddressCycles;
   if (finish.beside > 0) {
     const double popped = double(units.count()) * pushes,
                  streamed = double(pushes) * units.groups();
@@ -74,7 +74,7 @@ double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish
     const double work =
         popped + (unpacks_moving ? 2 * streamed : 0) +
         finish.beside * (finish.instructions + finish.packed_results + 2 * finish.packed_operands);
-    step = kHoles * std::max(step, std::max(loads, work / kVectorSlots) + kStepCycles);
+    step = kHoles * std::max(step, std::max(loads, work / kVectorSlots) + kAddressCycles);
   }
   return before + count * step + rounds * kRoundCycles;
 }

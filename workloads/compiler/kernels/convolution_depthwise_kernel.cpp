@@ -140,10 +140,7 @@ class DepthwiseKernel {
     builder_.new_block();
     grid_->run([this] { work(); });
     if (gradient()) send_sums();
-    LoweredKernel lowered;
-    lowered.kernel = builder_.finish();
-    lowered.vmem_bytes = builder_.vmem_bytes();
-    return lowered;
+    return lowered_kernel(builder_);
   }
 
  private:

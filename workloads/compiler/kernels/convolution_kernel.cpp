@@ -54,10 +54,7 @@ class ConvolutionKernel : ConvolutionGrid {
     grid_->run([this] { work(); }, [this] { results_.ready(); });
     if (!taps_.empty()) stream_.close();
     results_.finish();
-    LoweredKernel lowered;
-    lowered.kernel = builder_.finish();
-    lowered.vmem_bytes = builder_.vmem_bytes();
-    return lowered;
+    return lowered_kernel(builder_);
   }
 
  private:

@@ -59,12 +59,7 @@ class LanesKernel : LanesGrid {
     grid_->run([this] { work(); }, [this] { results_.ready(); });
     if (!patches_.units.empty()) stream_.close();
     results_.finish();
-    std::optional<isa::Kernel> kernel = may_spill ? builder_.finish() : builder_.try_finish();
-    if (!kernel) return std::nullopt;
-    LoweredKernel lowered;
-    lowered.kernel = std::move(*kernel);
-    lowered.vmem_bytes = builder_.vmem_bytes();
-    return lowered;
+    return lowered_kernel(builder_, may_spill);
   }
 
  private:

@@ -52,10 +52,7 @@ class LanesWeightsKernel : LanesWeightsGrid {
     builder_.new_block();
     grid_->run([this] { work(); }, [this] { results_.ready(); });
     stream_.close();
-    LoweredKernel lowered;
-    lowered.kernel = builder_.finish();
-    lowered.vmem_bytes = builder_.vmem_bytes();
-    return lowered;
+    return lowered_kernel(builder_);
   }
 
  private:

@@ -58,12 +58,7 @@ class DotKernel {
     grid_->run([this] { work(); }, [this] { results_.ready(); });
     stream_.close();
     results_.finish();
-    std::optional<isa::Kernel> kernel = may_spill ? builder_.finish() : builder_.try_finish();
-    if (!kernel) return std::nullopt;
-    LoweredKernel lowered;
-    lowered.kernel = std::move(*kernel);
-    lowered.vmem_bytes = builder_.vmem_bytes();
-    return lowered;
+    return lowered_kernel(builder_, may_spill);
   }
 
  private:

@@ -158,10 +158,7 @@ LoweredKernel GatherKernel::emit() {
   if (shapes_.count % kIndices != 0) {
     emit_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kGroup));
   }
-  LoweredKernel lowered;
-  lowered.kernel = builder_.finish();
-  lowered.vmem_bytes = builder_.vmem_bytes();
-  return lowered;
+  return lowered_kernel(builder_);
 }
 
 SReg GatherKernel::row_of(Index i) { return indices_->clamped(i, shapes_.table_rows); }
@@ -260,6 +257,41 @@ std::int64_t resident_lane_tiles(const EmbeddingShapes& shapes, const Target& ta
   return 0;
 }
 
+/// Rows of a gather's result, or of a scatter's updates, that a DMA moves.
+constexpr std::int64_t kRowGroup = 64;
+
+/// Some lane tiles of the rows that the indices of a chunk are for.
+struct ChunkRows {
+  EmbeddingShapes shapes;
+  std::int64_t width = 1;  ///< Lane tiles.
+  Index chunk;
+  SReg array;  ///< Granule of the first row's first lane tile.
+};
+
+/// The DMAs of their groups, out of two buffers or into them; the last group may be smaller.
+BlockPipeline::Transfer groups_of_rows(KernelBuilder& builder, const ChunkRows& rows, BoxDma& dma,
+                                       const VmemRegion& buffers, std::uint32_t flag) {
+  const auto begin_of = [=, &builder](Index group) {  // Tile row of the array.
+    return add(builder, multiply(builder, rows.chunk, kIndices / 8),
+               multiply(builder, group, kRowGroup / 8));
+  };
+  BlockPipeline::Transfer transfer;
+  transfer.flag = flag;
+  transfer.granules = [=, &builder](Index group) {
+    const SReg left =
+        builder.sub(ceil_divide(rows.shapes.count, 8), to_operand(builder, begin_of(group)));
+    return builder.mul(builder.min(left, kRowGroup / 8),
+                       static_cast<std::uint32_t>(4 * rows.width));
+  };
+  transfer.start = [=, &builder, &dma, granules = transfer.granules](Index group, Index parity) {
+    const Index place = multiply(builder, begin_of(group), 4 * rows.shapes.lane_tiles);
+    dma.start(builder.add(rows.array, to_operand(builder, place)),
+              at(buffers, multiply(builder, parity, kRowGroup * rows.width)),
+              to_operand(builder, parity.plus(flag)), granules(group));
+  };
+  return transfer;
+}
+
 /// Gather of rows from a table that stands in VMEM, some lane tiles of all its rows at a time: a
 /// load and a store per row and lane tile at the address that the index gives, while the DMA of the
 /// rows before is under way.
@@ -274,7 +306,6 @@ class ResidentGatherKernel {
   LoweredKernel emit();
 
  private:
-  static constexpr std::int64_t kGroup = 64;  ///< Rows of the result.
   void emit_column(SReg first_lane_granule);
   void emit_chunk(Index chunk, std::int64_t groups, SReg result);
   void assemble(Index group, Index buffer);
@@ -298,20 +329,17 @@ LoweredKernel ResidentGatherKernel::emit() {
   indices_ = std::make_unique<IndexWords>(builder_, indices);
   const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tile_rows * width_));
-  rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kGroup * width_));
+  rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kRowGroup * width_));
   const auto lanes = [&](std::int64_t rows) {
     return lane_tiles_box(rows, width_, shapes_.lane_tiles);
   };
   table_dma_ = BoxDma(builder_, true, lanes(tile_rows));
-  result_dma_ = BoxDma(builder_, false, lanes(kGroup / 8));
+  result_dma_ = BoxDma(builder_, false, lanes(kRowGroup / 8));
   repeat(builder_, shapes_.lane_tiles / width_, [&](Index column) {
     const Index right = multiply(builder_, column, 4 * width_);
     emit_column(builder_.add(to_operand(builder_, right), 0));
   });
-  LoweredKernel lowered;
-  lowered.kernel = builder_.finish();
-  lowered.vmem_bytes = builder_.vmem_bytes();
-  return lowered;
+  return lowered_kernel(builder_);
 }
 
 void ResidentGatherKernel::emit_column(SReg first_lane_granule) {
@@ -321,19 +349,19 @@ void ResidentGatherKernel::emit_column(SReg first_lane_granule) {
   const SReg result = builder_.add(result_, first_lane_granule);
   const std::int64_t full = shapes_.count / kIndices;
   if (full > 0) {
-    repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, kIndices / kGroup, result); });
+    repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, kIndices / kRowGroup, result); });
   }
   if (shapes_.count % kIndices != 0) {
-    emit_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kGroup), result);
+    emit_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kRowGroup), result);
   }
 }
 
 /// Indices behind the last one are whatever their memory holds: they are clamped like others, and
 /// the tiles that only they would fill are not written.
 void ResidentGatherKernel::assemble(Index group, Index buffer) {
-  builder_.loop(kGroup / 8, [&](SReg part) {
+  builder_.loop(kRowGroup / 8, [&](SReg part) {
     const Index first =
-        add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
+        add(builder_, multiply(builder_, group, kRowGroup), multiply(builder_, {part, 0}, 8));
     const Index to = add(builder_, buffer, multiply(builder_, {part, 0}, 8 * width_));
     for (std::int64_t i = 0; i < 8; ++i) {
       const SReg row = indices_->clamped(first.plus(i), shapes_.table_rows);
@@ -350,25 +378,10 @@ void ResidentGatherKernel::assemble(Index group, Index buffer) {
 
 void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg result) {
   indices_->load(chunk);
-  const auto begin_of = [=](Index group) {  // Tile row of the result.
-    return add(builder_, multiply(builder_, chunk, kIndices / 8),
-               multiply(builder_, group, kGroup / 8));
-  };
-  BlockPipeline::Transfer store;
-  store.flag = store_flag_;
-  store.granules = [=](Index group) {
-    const SReg left =
-        builder_.sub(ceil_divide(shapes_.count, 8), to_operand(builder_, begin_of(group)));
-    return builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(4 * width_));
-  };
-  store.start = [=](Index group, Index parity) {
-    const Index place = multiply(builder_, begin_of(group), 4 * shapes_.lane_tiles);
-    result_dma_.start(builder_.add(result, to_operand(builder_, place)),
-                      at(rows_, multiply(builder_, parity, kGroup * width_)),
-                      to_operand(builder_, parity.plus(store_flag_)), store.granules(group));
-  };
+  const BlockPipeline::Transfer store =
+      groups_of_rows(builder_, {shapes_, width_, chunk, result}, result_dma_, rows_, store_flag_);
   BlockPipeline(builder_, {groups}, {}, store).run([this](Index group, Index parity) {
-    assemble(group, multiply(builder_, parity, kGroup * width_));
+    assemble(group, multiply(builder_, parity, kRowGroup * width_));
   });
 }
 
@@ -408,7 +421,6 @@ class ScatterKernel {
   LoweredKernel emit();
 
  private:
-  static constexpr std::int64_t kGroup = 64;  ///< Rows of the updates.
   void emit_part(Index part, std::int64_t height, SReg first_lane_granule);
   void add_chunk(Index chunk, std::int64_t groups, Index first_row, std::int64_t height,
                  SReg updates);
@@ -436,13 +448,13 @@ LoweredKernel ScatterKernel::emit() {
   update_flag_ = BlockPipeline::allocate_flags(builder_);
   indices_ = std::make_unique<IndexWords>(builder_, indices);
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * (height_ + 1) * width_));
-  rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kGroup * width_));
+  rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kRowGroup * width_));
   const auto shape_of = [&](std::int64_t tile_rows) {
     return lane_tiles_box(tile_rows, width_, shapes_.lane_tiles);
   };
   table_dma_ = BoxDma(builder_, true, shape_of(height_));
   result_dma_ = BoxDma(builder_, false, shape_of(height_));
-  update_dma_ = BoxDma(builder_, true, shape_of(kGroup / 8));
+  update_dma_ = BoxDma(builder_, true, shape_of(kRowGroup / 8));
   const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
   const std::int64_t full = tile_rows / height_;
   repeat(builder_, shapes_.lane_tiles / width_, [&](Index column) {
@@ -451,10 +463,7 @@ LoweredKernel ScatterKernel::emit() {
     repeat(builder_, full, [&](Index part) { emit_part(part, height_, lanes); });
     if (tile_rows % height_ != 0) emit_part({{}, full}, tile_rows % height_, lanes);
   });
-  LoweredKernel lowered;
-  lowered.kernel = builder_.finish();
-  lowered.vmem_bytes = builder_.vmem_bytes();
-  return lowered;
+  return lowered_kernel(builder_);
 }
 
 void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_granule) {
@@ -467,11 +476,12 @@ void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_g
   const SReg updates = builder_.add(updates_, first_lane_granule);
   const std::int64_t full = shapes_.count / kIndices;
   if (full > 0) {
-    repeat(builder_, full,
-           [&](Index chunk) { add_chunk(chunk, kIndices / kGroup, first_row, height, updates); });
+    repeat(builder_, full, [&](Index chunk) {
+      add_chunk(chunk, kIndices / kRowGroup, first_row, height, updates);
+    });
   }
   if (shapes_.count % kIndices != 0) {
-    add_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kGroup), first_row, height,
+    add_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kRowGroup), first_row, height,
               updates);
   }
   result_dma_.start(builder_.add(result_, offset), part_, table_flag_, granules);
@@ -481,34 +491,19 @@ void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_g
 void ScatterKernel::add_chunk(Index chunk, std::int64_t groups, Index first_row,
                               std::int64_t height, SReg updates) {
   indices_->load(chunk);
-  const auto begin_of = [=](Index group) {  // Tile row of the updates.
-    return add(builder_, multiply(builder_, chunk, kIndices / 8),
-               multiply(builder_, group, kGroup / 8));
-  };
-  BlockPipeline::Transfer load;
-  load.flag = update_flag_;
-  // The last group of the updates may be smaller.
-  load.granules = [=](Index group) {
-    const SReg left =
-        builder_.sub(ceil_divide(shapes_.count, 8), to_operand(builder_, begin_of(group)));
-    return builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(4 * width_));
-  };
-  load.start = [=](Index group, Index parity) {
-    const Index place = multiply(builder_, begin_of(group), 4 * shapes_.lane_tiles);
-    update_dma_.start(builder_.add(updates, to_operand(builder_, place)),
-                      at(rows_, multiply(builder_, parity, kGroup * width_)),
-                      to_operand(builder_, parity.plus(update_flag_)), load.granules(group));
-  };
+  const BlockPipeline::Transfer load =
+      groups_of_rows(builder_, {shapes_, width_, chunk, updates}, update_dma_, rows_, update_flag_);
   BlockPipeline(builder_, {groups}, load, {}).run([&](Index group, Index) {
     add_group(chunk, group, first_row, height);
   });
 }
 
 void ScatterKernel::add_group(Index chunk, Index group, Index first_row, std::int64_t height) {
-  const Index buffer = multiply(builder_, modulo_power_of_two(builder_, group, 1), kGroup * width_);
-  builder_.loop(kGroup / 8, [&](SReg part) {
+  const Index buffer =
+      multiply(builder_, modulo_power_of_two(builder_, group, 1), kRowGroup * width_);
+  builder_.loop(kRowGroup / 8, [&](SReg part) {
     const Index within =
-        add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
+        add(builder_, multiply(builder_, group, kRowGroup), multiply(builder_, {part, 0}, 8));
     const Index number = add(builder_, multiply(builder_, chunk, kIndices), within);
     const Index from = add(builder_, buffer, multiply(builder_, {part, 0}, 8 * width_));
     for (std::int64_t i = 0; i < 8; ++i) {

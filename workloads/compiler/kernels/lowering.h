@@ -11,6 +11,8 @@
 
 namespace tpu::compiler {
 
+class KernelBuilder;
+
 /// A kernel for one instruction of the entry computation. It finds the HBM addresses (granules) of
 /// the instruction's operands in s0, s1, ... in operand order, then those of its results (a tuple's
 /// elements in order). It leaves sync flags and the queues of the units as it found them and keeps
@@ -19,6 +21,11 @@ struct LoweredKernel {
   isa::Kernel kernel;
   std::uint64_t vmem_bytes = 0;
 };
+
+/// What the builder was told to make; values that find no register wait in VMEM.
+LoweredKernel lowered_kernel(KernelBuilder& builder);
+/// The same; without `may_spill` nothing where values find no register.
+std::optional<LoweredKernel> lowered_kernel(KernelBuilder& builder, bool may_spill);
 
 /// Lowers a dot, or an output fusion around one (the fused computation holds one dot, the
 /// elementwise operations behind it, parameters and constants; one result).

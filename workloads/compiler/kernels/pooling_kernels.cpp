@@ -99,10 +99,7 @@ class ReduceWindowKernel {
           to_operand(builder_, multiply(builder_, chunk, plan_.pixel_granules()));
       emit_chunk(rows, builder_.add(image, offset), builder_.add(result, offset));
     });
-    LoweredKernel lowered;
-    lowered.kernel = builder_.finish();
-    lowered.vmem_bytes = builder_.vmem_bytes();
-    return lowered;
+    return lowered_kernel(builder_);
   }
 
  private:
@@ -248,10 +245,7 @@ LoweredKernel SelectAndScatterKernel::emit() {
     emit_chunk(builder_.add(image, offset), builder_.add(source, offset),
                builder_.add(result, offset));
   });
-  LoweredKernel lowered;
-  lowered.kernel = builder_.finish();
-  lowered.vmem_bytes = builder_.vmem_bytes();
-  return lowered;
+  return lowered_kernel(builder_);
 }
 
 void SelectAndScatterKernel::emit_chunk(SReg image, SReg source, SReg result) {

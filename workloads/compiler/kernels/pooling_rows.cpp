@@ -64,7 +64,7 @@ PoolingPlan read_window(const hlo::HloInstruction& instruction, const hlo::Shape
              "expected a window over the dimensions next to the two minor ones of the layout");
     }
   }
-  const std::vector<std::int64_t> extents = physical_dimensions(image);
+  const std::vector<std::int64_t> extents = physical_extents(image);
   plan.pixel_tiles = ((extents[majors] + 7) / 8) * ((extents[majors + 1] + 127) / 128);
   plan.chunk_tiles = plan.pixel_tiles;
   return plan;

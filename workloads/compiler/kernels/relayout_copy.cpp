@@ -44,12 +44,7 @@ class TileMoveKernel {
   /// All loads at once, then all stores: small moves wait for the memory twice, not twice each.
   void move_together(const std::vector<SReg>& sources, const std::vector<SReg>& results,
                      const std::vector<Prepared>& moves);
-  LoweredKernel finish() {
-    LoweredKernel lowered;
-    lowered.kernel = builder_.finish();
-    lowered.vmem_bytes = builder_.vmem_bytes();
-    return lowered;
-  }
+  LoweredKernel finish() { return lowered_kernel(builder_); }
   KernelBuilder& builder() { return builder_; }
 
  private:

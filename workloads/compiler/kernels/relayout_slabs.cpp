@@ -381,10 +381,7 @@ LoweredKernel SlabKernel::emit(const SlabBody& body) {
     make_descriptors();
     emit_piece(body, {{}, pieces});
   }
-  LoweredKernel lowered;
-  lowered.kernel = builder_.finish();
-  lowered.vmem_bytes = builder_.vmem_bytes();
-  return lowered;
+  return lowered_kernel(builder_);
 }
 
 /// All slabs of a piece. When it ends nothing is under way.
