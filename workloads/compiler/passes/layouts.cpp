@@ -105,6 +105,7 @@ class LayoutAssignment {
   void write();
   void make_operands_agree();
   void make_dots_fit();
+  bool fit_one_side(InstructionId id);
   void make_parts_fit();
   void make_steps_fit();
   void make_rows_fit();
@@ -307,8 +308,34 @@ void LayoutAssignment::behind_copy(InstructionId id, const Order& wanted) {
   at(id) = std::move(copy);
 }
 
-/// Dots whose arrays lie as no matrices get copies that do: batch dimensions, free ones, contracted
-/// ones.
+/// One operand in an order that suits the other as it lies, the smaller one if either does; of its
+/// orders those first that leave its lanes what they are.
+bool LayoutAssignment::fit_one_side(InstructionId id) {
+  std::vector<std::size_t> sides{0, 1};
+  const auto elements = [&](std::size_t side) {
+    return at(at(id).operands[side]).shape.element_count();
+  };
+  if (elements(0) > elements(1)) std::swap(sides[0], sides[1]);
+  for (const std::size_t side : sides) {
+    std::vector<Shape> shapes{at(at(id).operands[0]).shape, at(at(id).operands[1]).shape};
+    const std::int64_t minor = shapes[side].layout.minor_to_major[0];
+    for (const bool keeps_lanes : {true, false}) {
+      Order wanted = row_major(shapes[side].rank());
+      do {
+        if ((wanted.back() == minor) != keeps_lanes) continue;
+        shapes[side].layout = tiled_layout(shapes[side].type, {wanted.rbegin(), wanted.rend()});
+        if (!find_dot_problem(at(id), shapes[0], shapes[1], at(id).shape)) continue;
+        const InstructionId turned = in_order(at(id).operands[side], wanted);
+        at(id).operands[side] = turned;
+        return true;
+      } while (std::next_permutation(wanted.begin(), wanted.end()));
+    }
+  }
+  return false;
+}
+
+/// Dots whose arrays lie as no matrices get copies that do, one where it is enough: batch
+/// dimensions, free ones, contracted ones.
 void LayoutAssignment::make_dots_fit() {
   const std::size_t count = computation_.instructions.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -319,6 +346,7 @@ void LayoutAssignment::make_dots_fit() {
         find_dot_problem(at(id), at(lhs).shape, at(rhs).shape, at(id).shape)) {
       continue;
     }
+    if (fit_one_side(id)) continue;
     const hlo::DotDimensions dims = at(id).dot;
     const auto matrices = [&](InstructionId value, const Order& batch, const Order& contracting) {
       Order wanted = batch;
