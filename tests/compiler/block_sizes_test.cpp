@@ -1,8 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <utility>
-#include <vector>
-
 #include "workloads/compiler/kernels/convolution_tiling.h"
 #include "workloads/compiler/kernels/dot_tiling.h"
 
@@ -85,9 +82,9 @@ TEST(DotBlocks, PackedResultsHaveTheirSumsApartAndOperandsInStepTheirBuffers) {
 TEST(ContractionPlan, ABlockComesAnewWhenTheInnermostDimensionOfItsOwnMovesOrOneOutside) {
   compiler::ContractionPlan plan({Target(), 1});
   plan.grid = {2, 3, 1, 4};
-  const auto changes = [&](std::vector<int> dimensions) {
+  const auto changes = [&](compiler::GridDimensions dimensions) {
     compiler::ContractionPlan::Blocks blocks;
-    blocks.dimensions = std::move(dimensions);
+    blocks.dimensions = dimensions;
     return plan.changes(blocks);
   };
   EXPECT_EQ(changes({}), 1);

@@ -23,18 +23,33 @@ constexpr std::uint64_t kReserveRows = 2048;
 
 }  // namespace
 
+int GridDimensions::innermost(const std::vector<std::uint32_t>& grid) const {
+  for (auto i = static_cast<int>(grid.size()); i-- > 0;) {
+    if ((bits_ >> i & 1) != 0 && grid[static_cast<std::size_t>(i)] > 1) return i;
+  }
+  return -1;
+}
+
+GridDimensions::operator std::vector<int>() const {
+  std::vector<int> dimensions;
+  for (int i = 0; i < 64; ++i) {
+    if ((bits_ >> i & 1) != 0) dimensions.push_back(i);
+  }
+  return dimensions;
+}
+
 double block_bytes(std::int64_t height, std::uint32_t block_rows, std::int64_t width,
                    std::uint32_t block_pixels, std::uint32_t pixel_rows) {
   return double(std::min<std::int64_t>(height, block_rows)) *
          double(std::min<std::int64_t>(width, block_pixels)) * pixel_rows * isa::kVmemRowBytes;
 }
 
-void ContractionPlan::add_in_step(std::vector<int> dimensions,
+void ContractionPlan::add_in_step(GridDimensions dimensions,
                                   const std::vector<hlo::ElementType>& operand_types,
                                   const std::vector<hlo::ElementType>& result_types,
                                   std::uint64_t tiles, double moved) {
   operands.dimensions = dimensions;
-  results.dimensions = std::move(dimensions);
+  results.dimensions = dimensions;
   const double mean = moved / changes(results);
   const auto add = [&](Blocks& blocks, const std::vector<hlo::ElementType>& types) {
     for (hlo::ElementType type : types) {
@@ -87,14 +102,14 @@ double ContractionPlan::tiles() const {
 
 double ContractionPlan::changes(const Blocks& blocks) const {
   double product = 1;
-  for (int i = TileGrid::innermost(grid, blocks.dimensions); i >= 0; --i) {
+  for (int i = blocks.dimensions.innermost(grid); i >= 0; --i) {
     product *= grid[static_cast<std::size_t>(i)];
   }
   return product;
 }
 
 std::uint64_t ContractionPlan::buffers(const Blocks& blocks) const {
-  return TileGrid::innermost(grid, blocks.dimensions) < 0 ? 1 : 2;
+  return blocks.dimensions.innermost(grid) < 0 ? 1 : 2;
 }
 
 std::uint64_t ContractionPlan::vmem_rows() const {
@@ -106,21 +121,23 @@ std::uint64_t ContractionPlan::vmem_rows() const {
 }
 
 double ContractionPlan::cycles(const Target& target) const {
-  double work = steps.cycles(target, finish) * tiles();
+  const double count = tiles();
+  double work = steps.cycles(target, finish) * count;
   double bytes = 0;
   for (const Blocks* blocks : {&lhs, &rhs, &operands, &results}) {
-    work += blocks->cycles * changes(*blocks);
-    bytes += blocks->bytes * changes(*blocks);
+    const double times = changes(*blocks);
+    work += blocks->cycles * times;
+    bytes += blocks->bytes * times;
   }
   work +=
       finish.tile_cycles() * (finish.beside > 0 ? finish.behind : finish.tiles) * changes(results);
   const double first = lhs.bytes + rhs.bytes + operands.bytes, last = results.bytes;
   // Between the first tile's blocks and the last one's work, either bounds a tile.
   const double fetched = std::max(0.0, bytes - first - last) / target.hbm_bytes_per_cycle;
-  const double waits = fetched > 0 ? (tiles() - 1) * target.dma_latency_cycles : 0;
-  const double others = work * (tiles() - 1) / tiles();
+  const double waits = fetched > 0 ? (count - 1) * target.dma_latency_cycles : 0;
+  const double others = work * (count - 1) / count;
   return 2.0 * target.dma_latency_cycles + (first + last) / target.hbm_bytes_per_cycle +
-         work / tiles() + std::max(others, fetched + waits);
+         work / count + std::max(others, fetched + waits);
 }
 
 }  // namespace tpu::compiler

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -9,16 +10,31 @@
 
 namespace tpu::compiler {
 
+/// Dimensions of a grid; searches make them for every cut.
+class GridDimensions {
+ public:
+  GridDimensions(std::initializer_list<int> dimensions = {}) {
+    for (int dimension : dimensions) add(dimension);
+  }
+  void add(int dimension) { bits_ |= std::uint64_t{1} << dimension; }
+  /// The innermost that moves, as TileGrid::innermost.
+  int innermost(const std::vector<std::uint32_t>& grid) const;
+  operator std::vector<int>() const;
+
+ private:
+  std::uint64_t bits_ = 0;
+};
+
 /// What the kernel of a contraction holds in VMEM and does over its grid. A search asks how many
 /// rows and how much time a cut takes; the kernel that is made of it has its grid, the dimensions
 /// of its blocks and the sizes of its buffers from here.
 struct ContractionPlan {
   /// The blocks of an array, or of arrays in step with each other, as those of a TileGrid.
   struct Blocks {
-    std::vector<int> dimensions;  ///< Of the grid, that they depend on.
-    std::uint64_t rows = 0;       ///< VMEM rows of one buffer of each, together.
-    double bytes = 0;             ///< Moved for one block of each, on average.
-    double cycles = 0;            ///< The vector or transpose unit has work with a new one.
+    GridDimensions dimensions;  ///< That they depend on.
+    std::uint64_t rows = 0;     ///< VMEM rows of one buffer of each, together.
+    double bytes = 0;           ///< Moved for one block of each, on average.
+    double cycles = 0;          ///< The vector or transpose unit has work with a new one.
   };
   /// What becomes of a tile of complete sums.
   struct Finish {
@@ -52,7 +68,7 @@ struct ContractionPlan {
   Finish finish;
 
   /// Operands behind the product and results, of so many tiles in a block; all blocks have `moved`.
-  void add_in_step(std::vector<int> dimensions, const std::vector<hlo::ElementType>& operand_types,
+  void add_in_step(GridDimensions dimensions, const std::vector<hlo::ElementType>& operand_types,
                    const std::vector<hlo::ElementType>& result_types, std::uint64_t tiles,
                    double moved);
   void set_expression(bool has_expression, std::size_t instructions) {

@@ -260,12 +260,12 @@ void DotSizes::set_sides() {
                             {k_tiles, tiling.block_k})
               : block_shape(&Outer::rhs, of.rhs_type, {k_rows, block_k_rows},
                             {n_tiles, tiling.block_n});
-  std::vector<int> contracted;
-  for (int d = first_k_dimension(); d <= k_dimension(); ++d) contracted.push_back(d);
+  GridDimensions contracted;
+  for (int d = first_k_dimension(); d <= k_dimension(); ++d) contracted.add(d);
   const auto set = [&](ContractionPlan::Blocks& blocks, const BlockShape& shape,
                        std::uint32_t Outer::*stride, int dimension) {
     blocks.dimensions = dimensions(stride, contracted);
-    blocks.dimensions.push_back(dimension);
+    blocks.dimensions.add(dimension);
     blocks.rows = shape.vmem_rows();
     blocks.bytes = shape.mean_bytes();
   };
@@ -333,10 +333,10 @@ void DotSizes::set_turns(const Target& target) {
   }
 }
 
-std::vector<int> DotSizes::dimensions(std::uint32_t OuterDimension::*stride,
-                                      std::vector<int> inner) const {
+GridDimensions DotSizes::dimensions(std::uint32_t OuterDimension::*stride,
+                                    GridDimensions inner) const {
   for (std::size_t i = 0; i < problem->outer.size(); ++i) {
-    if (problem->outer[i].*stride != 0) inner.push_back(outer_dimension(i));
+    if (problem->outer[i].*stride != 0) inner.add(outer_dimension(i));
   }
   return inner;
 }

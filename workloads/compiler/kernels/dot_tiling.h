@@ -99,7 +99,7 @@ struct DotSizes {
 
  private:
   int first_of_matrices() const { return tiling.outer_inside ? 0 : outer_count(); }
-  std::vector<int> dimensions(std::uint32_t OuterDimension::*stride, std::vector<int> inner) const;
+  GridDimensions dimensions(std::uint32_t OuterDimension::*stride, GridDimensions inner) const;
   void set_sides();
   void set_results();
   void set_steps();
