@@ -176,9 +176,14 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
     if (run.behind.count(operand) != 0) return false;
     if (run.name_of.count(operand) == 0 && !is_immediate(fusion, i)) addresses.insert(operand);
   }
-  const std::size_t results =
-      wanted_results(run, fusion.id) + (fusion.shape.is_tuple() ? fusion.shape.elements.size() : 1);
-  return run.members.size() < kMostMembers && addresses.size() + results <= kMostAddresses &&
+  const auto arrays_of = [](const hlo::Shape& shape) {
+    return shape.is_tuple() ? shape.elements.size() : 1;
+  };
+  const std::size_t own = addresses.size() + arrays_of(fusion.shape);
+  std::size_t all = own;
+  for (InstructionId member : run.members) all += arrays_of(entry_.at(member).shape);
+  return run.members.size() < kMostMembers &&
+         (all <= kMostAddresses || own + wanted_results(run, fusion.id) <= kMostAddresses) &&
          run.granules + granules_of(fusion) <= most_granules_ &&
          run.kept + kept_granules_of(fusion) <= 2 * most_granules_ && !reads_part_of(fusion, run);
 }
@@ -242,8 +247,11 @@ void Joiner::consider(const HloInstruction& instruction) {
     close();
     return;
   }
-  if (!fits_behind(instruction, run_)) close();
-  if (fits_behind(instruction, run_)) add(instruction);
+  if (!fits_behind(instruction, run_)) {
+    close();
+    if (!fits_behind(instruction, run_)) return;
+  }
+  add(instruction);
 }
 
 /// Names of a member's results may stand anywhere behind it.
