@@ -17,7 +17,7 @@ namespace tpu::compiler {
 /// that assign_layouts will choose; those of zero elements and of other types than f32 and bf16 as
 /// they are.
 void rewrite_convolutions(hlo::Module& module, ConvolutionKernels& kernels);
-/// With questions of its own.
+/// The same by itself: no earlier pass has asked its kernels.
 void rewrite_convolutions(hlo::Module& module, const Target& target);
 
 }  // namespace tpu::compiler

@@ -13,7 +13,7 @@ namespace tpu::compiler {
 /// transposes and reshapes in between stay (pass `simplify` turns those that move nothing into
 /// bitcasts).
 void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels);
-/// With questions of its own.
+/// The same by itself: no earlier pass has asked its kernels.
 void assign_layouts(hlo::Module& module, const Target& target = {});
 
 }  // namespace tpu::compiler
