@@ -188,16 +188,12 @@ void ElementwiseKernel::spread_columns_once() {
 
 void ElementwiseKernel::for_each(std::int64_t count, std::int64_t unroll,
                                  const std::function<void(Index)>& body) {
-  const std::int64_t trips = count / unroll;
-  if (trips > 1) {
-    builder_.loop(static_cast<std::uint64_t>(trips), [&](SReg index) {
-      emitter_.forget();
-      const Index first = multiply(builder_, {index, 0}, unroll);
-      for (std::int64_t i = 0; i < unroll; ++i) body(first.plus(i));
-    });
-    emitter_.forget();
-  }
-  for (std::int64_t i = trips > 1 ? trips * unroll : 0; i < count; ++i) body({{}, i});
+  in_pieces(builder_, count, unroll, [&](Index first, std::int64_t many) {
+    const bool is_looped = !first.is_constant();
+    if (is_looped) emitter_.forget();
+    for (std::int64_t i = 0; i < many; ++i) body(first.plus(i));
+    if (is_looped) emitter_.forget();
+  });
 }
 
 void ElementwiseKernel::clear_accumulators(bool sliced) {

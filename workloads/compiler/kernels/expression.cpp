@@ -74,6 +74,18 @@ Index multiply(KernelBuilder& builder, Index a, std::int64_t factor) {
   return {builder.mul(a.reg, static_cast<std::uint32_t>(factor)), a.offset * factor};
 }
 
+void in_pieces(KernelBuilder& builder, std::int64_t count, std::int64_t at_once,
+               const std::function<void(Index first, std::int64_t many)>& piece) {
+  const std::int64_t pieces = count / at_once;
+  if (pieces > 1) {
+    builder.loop(static_cast<std::uint64_t>(pieces), [&](SReg index) {
+      piece(multiply(builder, {index, 0}, at_once), at_once);
+    });
+  }
+  const std::int64_t done = pieces > 1 ? pieces * at_once : 0;
+  if (done < count) piece({{}, done}, count - done);
+}
+
 Index divide_by_power_of_two(KernelBuilder& builder, Index a, int bits) {
   if (a.is_constant()) return {{}, a.offset >> bits};
   return {builder.shift_right(to_operand(builder, a), bits), 0};

@@ -26,6 +26,10 @@ Index add(KernelBuilder& builder, Index a, Index b);
 Index multiply(KernelBuilder& builder, Index a, std::int64_t factor);
 Index divide_by_power_of_two(KernelBuilder& builder, Index a, int bits);
 Index modulo_power_of_two(KernelBuilder& builder, Index a, int bits);
+/// The numbers below `count` in order, `at_once` of them in one piece of straight code: a loop over
+/// whole pieces where there are several, then the rest. `piece` gets its first number and how many.
+void in_pieces(KernelBuilder& builder, std::int64_t count, std::int64_t at_once,
+               const std::function<void(Index first, std::int64_t many)>& piece);
 /// The rest of a division, for numbers up to `most` of which has_modulo() is true: by one
 /// multiplication of 24 bits and a shift.
 Index modulo(KernelBuilder& builder, Index a, std::int64_t divisor);

@@ -46,17 +46,9 @@ std::int64_t TileArray::rows_apart(std::size_t dimension) const {
 
 void ElementMover::repeat(std::int64_t count, const std::function<void(Index)>& body,
                           std::int64_t at_once) {
-  const std::int64_t trips = count / at_once;
-  const auto some = [&](Index first, std::int64_t many) {
+  in_pieces(builder_, count, at_once, [&](Index first, std::int64_t many) {
     for (std::int64_t i = 0; i < many; ++i) body(first.plus(i));
-  };
-  if (trips == 1) some({}, at_once);
-  if (trips > 1) {
-    builder_.loop(static_cast<std::uint64_t>(trips), [&](SReg index) {
-      some(multiply(builder_, {index, 0}, at_once), at_once);
-    });
-  }
-  some({{}, trips * at_once}, count - trips * at_once);
+  });
 }
 
 void ElementMover::nest(const std::vector<std::int64_t>& counts, std::size_t level,
