@@ -226,6 +226,34 @@ TEST(Relayout, Reshapes) {
 }
 
 /// Rows of matrices that fill no tiles, one behind the other and parted again.
+TEST(Relayout, RowsOfAnyLengthBecomeOthersInPieces) {
+  check(reshape({309}, {1, 309}));
+  check(reshape({1, 309}, {309}));
+  check(reshape({24, 5}, {120}));
+  check(reshape({2600}, {40, 65}));
+  check(reshape({1000, 4}, {4000}));
+  check(reshape({77, 309}, {77 * 309}));
+  check(reshape({3, 7, 11}, {33, 7}));
+  check(reshape({3, 7, 11}, {33, 7}), ElementType::kBf16);
+  check(reshape({64, 100}, {50, 128}), ElementType::kBf16);
+  // One rotation of a row each, not one of an element.
+  EXPECT_LT(check(reshape({309}, {1, 309})).cycles, 1200);
+  EXPECT_LT(check(concatenate({{8}, {120}, {24}, {96}, {24}, {32}, {5}}, 0)).cycles, 2400);
+}
+
+TEST(Relayout, PartsOfVectorsMoveEightRowsAtATime) {
+  for (const auto& [from, until] : {std::pair<std::int64_t, std::int64_t>{1, 2999},
+                                    {129, 1153},
+                                    {127, 130},
+                                    {500, 2500},
+                                    {5, 128},
+                                    {256, 261}}) {
+    check(slice({3000}, {from}, {until}));
+    check(pad({until - from}, {{from, 7, 0}}, 3));
+  }
+  check(concatenate({{1}, {127}, {2000}, {3}, {1500}}, 0));
+}
+
 TEST(Relayout, RowsBetweenAColumnAndMatrices) {
   for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
     check(reshape({3 * 37, 300}, {3, 37, 300}), type);

@@ -9,26 +9,14 @@
 
 namespace tpu::compiler {
 
-namespace {
-
 using isa::Opcode;
 
-std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
-  return a >= 0 ? a / b : -((b - 1 - a) / b);
-}
-
-/// In one piece of straight code: the way through the rotations of one is longer than what they
-/// all take to issue.
-constexpr std::int64_t kTilesAtOnce = 16;
-
 /// Sublanes [first, end) of a tile.
-std::uint8_t sublanes_between(std::int64_t first, std::int64_t end) {
+std::uint8_t ElementMover::sublanes(std::int64_t first, std::int64_t end) {
   std::uint8_t mask = 0;
   for (std::int64_t s = first; s < end; ++s) mask |= static_cast<std::uint8_t>(1U << s);
   return mask;
 }
-
-}  // namespace
 
 std::int64_t TileArray::tiles() const {
   std::int64_t count = row_tiles() * lane_tiles();
@@ -189,7 +177,7 @@ void ElementMover::move_box(TileArray source, TileArray target, Box box) {
 void ElementMover::move_row_tiles(const TileArray& source, const TileArray& target,
                                   const Position& from, const Position& to, const Box& box) {
   const Box::Dimension& rows = box.dimensions[source.rank() - 2];
-  const std::int64_t tiles_apart = floor_divide(rows.from - rows.to, 8);
+  const std::int64_t tiles_apart = ElementMover::floor_divide(rows.from - rows.to, 8);
   const std::int64_t rows_apart = rows.from - rows.to - 8 * tiles_apart;
   const auto one = [&](Index tile, std::uint8_t mask) {
     const auto upper = static_cast<std::uint8_t>(mask & (0xff >> rows_apart));
@@ -225,7 +213,7 @@ void ElementMover::move_row_tiles(const TileArray& source, const TileArray& targ
   std::int64_t tile = rows.to / 8;
   const std::int64_t end = rows.to + rows.extent;
   if (rows.to % 8 != 0) {
-    one({{}, tile}, sublanes_between(rows.to % 8, std::min<std::int64_t>(8, end - 8 * tile)));
+    one({{}, tile}, sublanes(rows.to % 8, std::min<std::int64_t>(8, end - 8 * tile)));
     ++tile;
   }
   const std::int64_t whole = end / 8 - tile;
@@ -236,7 +224,7 @@ void ElementMover::move_row_tiles(const TileArray& source, const TileArray& targ
         std::max<std::int64_t>(1, kTilesAtOnce / across));
     tile += whole;
   }
-  if (8 * tile < end) one({{}, tile}, sublanes_between(0, end - 8 * tile));
+  if (8 * tile < end) one({{}, tile}, sublanes(0, end - 8 * tile));
 }
 
 MReg ElementMover::lanes_between(std::int64_t first, std::int64_t end) {
@@ -251,34 +239,38 @@ MReg ElementMover::lanes_between(std::int64_t first, std::int64_t end) {
   return builder_.mask(Opcode::kVmand, above, below);
 }
 
+/// Lanes [first_lane, end_lane) of a register of the target, from those `lanes_apart` behind in the
+/// source: the first of them from `load(0)`, the others from the next register, `load(1)`.
+void ElementMover::shift_tile(std::int64_t lanes_apart, std::int64_t first_lane,
+                              std::int64_t end_lane, const std::function<VReg(int)>& load,
+                              const std::function<void(MReg, VReg)>& store) {
+  const MReg mask = lanes_between(first_lane, end_lane);
+  if (lanes_apart == 0) {
+    store(mask, load(0));
+    return;
+  }
+  // Lanes below `seam` come from one register of the source, the others from the next.
+  const std::int64_t seam = 128 - lanes_apart;
+  VReg value;
+  if (first_lane < seam) value = builder_.rotate_lanes(load(0), seam);
+  if (end_lane > seam) {
+    const VReg next = builder_.rotate_lanes(load(1), seam);
+    value = value ? builder_.select(lanes_between(0, seam), value, next) : next;
+  }
+  store(mask, value);
+}
+
 /// The lanes of a box in tiles of the target.
 void ElementMover::move_lanes(const Box::Dimension& lanes, const Load& load, const Store& store) {
   TPU_CHECK(lanes.step == 1 && lanes.spread == 1, "lanes move without steps");
-  const std::int64_t tiles_apart = floor_divide(lanes.from - lanes.to, 128);
+  const std::int64_t tiles_apart = ElementMover::floor_divide(lanes.from - lanes.to, 128);
   const std::int64_t lanes_apart = lanes.from - lanes.to - 128 * tiles_apart;
   const std::int64_t end = lanes.to + lanes.extent;
   const auto one = [&](Index tile, std::int64_t first_lane, std::int64_t end_lane) {
-    const MReg mask = lanes_between(first_lane, end_lane);
     const Index near = tile.plus(tiles_apart);
-    if (lanes_apart == 0) {
-      store(tile, mask, load(near));
-      return;
-    }
-    // Lanes below `seam` come from one tile of the source, the others from the next.
-    const std::int64_t seam = 128 - lanes_apart;
-    const bool needs_near = first_lane < seam;
-    const bool needs_next = end_lane > seam;
-    VReg value;
-    if (needs_near) value = builder_.rotate_lanes(load(near), seam);
-    if (needs_next) {
-      const VReg next = builder_.rotate_lanes(load(near.plus(1)), seam);
-      if (value) {
-        value = builder_.select(lanes_between(0, seam), value, next);
-      } else {
-        value = next;
-      }
-    }
-    store(tile, mask, value);
+    const auto load_tile = [&](int next) { return load(near.plus(next)); };
+    shift_tile(lanes_apart, first_lane, end_lane, load_tile,
+               [&](MReg mask, VReg value) { store(tile, mask, value); });
   };
   std::int64_t tile = lanes.to / 128;
   if (lanes.to % 128 != 0) {
@@ -395,7 +387,7 @@ void ElementMover::copy_rows(const TileArray& source, const TileArray& target,
       const Index tile = to.back().plus(first);
       from[row_dimension] = multiply(builder_, tile, 8);
       const Index source_row = row_of(source, from), target_row = tile_of(target, to, tile);
-      const std::uint8_t mask = sublanes_between(0, rows);
+      const std::uint8_t mask = sublanes(0, rows);
       const auto one = [&](Index lane_tile) {
         const Index right = multiply(builder_, lane_tile, 8);
         const VReg value = builder_.load(at(source.region, add(builder_, source_row, right))
@@ -430,10 +422,10 @@ void ElementMover::push_block(const TileArray& source, const Position& from,
       rows = source.packed != nullptr ? source.packed->load_tile(hlo::ElementType::kBf16, tile)
                                       : builder_.load(tile);
     } else {
-      rows = builder_.load(
-          at(source.region, first.plus(8 * push * distance))
-              .stride(static_cast<std::int32_t>(distance))
-              .mask(sublanes_between(0, std::min<std::int64_t>(8, block.rows - 8 * push))));
+      rows =
+          builder_.load(at(source.region, first.plus(8 * push * distance))
+                            .stride(static_cast<std::int32_t>(distance))
+                            .mask(sublanes(0, std::min<std::int64_t>(8, block.rows - 8 * push))));
     }
     builder_.transpose_push(rows, static_cast<std::uint32_t>(block.width()),
                             static_cast<std::uint32_t>(push), static_cast<std::uint32_t>(pushes));
@@ -460,7 +452,7 @@ void ElementMover::pop_block(const TileArray& target, const Position& to,
     }
     builder_.store(at(target.region, first.plus(8 * pop * distance))
                        .stride(static_cast<std::int32_t>(distance))
-                       .mask(sublanes_between(0, std::min<std::int64_t>(8, block.lanes - 8 * pop))),
+                       .mask(sublanes(0, std::min<std::int64_t>(8, block.lanes - 8 * pop))),
                    columns);
   }
 }
@@ -475,156 +467,6 @@ Index ElementMover::first_row(const TileArray& array, const Position& position,
   Position place = position;
   place[dimension] = multiply(builder_, block, 128);
   return row_of(array, place);
-}
-
-// Reshapes.
-
-namespace {
-
-/// Walks over an array in chunks of lanes, in the order of its elements.
-class ChunkWalk {
- public:
-  /// `first`: element to begin with, within the first major index.
-  ChunkWalk(KernelBuilder& builder, const TileArray& array, std::int64_t chunk, std::int64_t first)
-      : builder_(builder),
-        array_(array),
-        chunk_(chunk),
-        lane_(builder.scalar_variable(first % array.extents.back())),
-        row_(builder.scalar_variable(first / array.extents.back())),
-        major_(builder.scalar_variable(0)) {}
-
-  /// First lane of the chunk within its tile.
-  SReg lane() { return builder_.and_(builder_.get(lane_), 127); }
-  /// VMEM row of the chunk.
-  Index row() {
-    const SReg row = builder_.get(row_);
-    const Index tile =
-        add(builder_, multiply(builder_, {builder_.get(major_), 0}, array_.row_tiles()),
-            {builder_.shift_right(row, 3), 0});
-    const SReg lane_tile = builder_.shift_right(builder_.get(lane_), 7);
-    const Index place =
-        add(builder_, multiply(builder_, tile, array_.lane_tiles()), {lane_tile, 0});
-    const Index first = add(builder_, array_.begin, multiply(builder_, place, 8));
-    return add(builder_, first, {builder_.and_(row, 7), 0});
-  }
-  void advance() {
-    const SReg lane = builder_.add(builder_.get(lane_), chunk_);
-    const PReg row_ends = builder_.less(array_.extents.back() - 1, lane);
-    builder_.set(lane_, builder_.select(row_ends, 0, lane));
-    const SReg row = builder_.add(builder_.get(row_), builder_.select(row_ends, 1, 0));
-    const PReg rows_end = builder_.less(array_.extents[array_.rank() - 2] - 1, row);
-    builder_.set(row_, builder_.select(rows_end, 0, row));
-    builder_.set(major_, builder_.add(builder_.get(major_), builder_.select(rows_end, 1, 0)));
-  }
-
- private:
-  KernelBuilder& builder_;
-  const TileArray& array_;
-  std::int64_t chunk_;
-  SVariable lane_, row_, major_;
-};
-
-}  // namespace
-
-/// Matrices of rows become parts of longer ones, or longer ones such parts: a tile of the short
-/// ones at a time. Where all lanes stand in one tile, the rows of a matrix follow each other in
-/// VMEM, so that eight of them are loaded and stored wherever they begin.
-bool ElementMover::reshape_matrices(const TileArray& source, const TileArray& target) {
-  const auto rows_of = [](const TileArray& array) { return array.extents[array.rank() - 2]; };
-  const bool parts = rows_of(source) > rows_of(target);
-  const TileArray& longer = parts ? source : target;
-  const TileArray& shorter = parts ? target : source;
-  const std::int64_t rows = rows_of(shorter);
-  if (longer.rank() > 3 || shorter.rank() != 3 || rows_of(longer) % rows != 0) return false;
-  if (source.lane_tiles() != 1 || source.extents.back() != target.extents.back()) return false;
-  const std::int64_t pieces = rows_of(longer) / rows;
-  const auto one = [&](Index matrix, Index piece, Index tile, std::int64_t count) {
-    const std::uint8_t mask = sublanes_between(0, count);
-    const auto at_tile = [&](const TileArray& array, Index number, Index of) {
-      return tile_of(array, array.rank() == 3 ? Position{number, {}} : Position{{}}, of);
-    };
-    const Index row = add(builder_, multiply(builder_, piece, rows), multiply(builder_, tile, 8));
-    const Index number = add(builder_, multiply(builder_, matrix, pieces), piece);
-    const VmemAddress in_longer =
-        at(longer.region, add(builder_, at_tile(longer, matrix, {}), row)).mask(mask);
-    const VmemAddress in_shorter = at(shorter.region, at_tile(shorter, number, tile)).mask(mask);
-    builder_.store(parts ? in_shorter : in_longer, builder_.load(parts ? in_longer : in_shorter));
-  };
-  repeat(longer.rank() == 3 ? longer.extents[0] : 1, [&](Index matrix) {
-    const auto move = [&](Index piece) {
-      repeat(
-          rows / 8, [&](Index tile) { one(matrix, piece, tile, 8); }, kTilesAtOnce);
-      if (rows % 8 != 0) one(matrix, piece, {{}, rows / 8}, rows % 8);
-    };
-    repeat(pieces, move, std::max<std::int64_t>(1, 8 * kTilesAtOnce / (rows + 7)));
-  });
-  builder_.new_block();
-  return true;
-}
-
-void ElementMover::reshape(const TileArray& source, const TileArray& target) {
-  if (reshape_matrices(source, target)) return;
-  if (source.extents.back() != target.extents.back() && reshape_rows(source, target)) return;
-  const auto count = [](const TileArray& array) {
-    std::int64_t elements = 1;
-    for (std::int64_t extent : array.extents) elements *= extent;
-    return elements;
-  };
-  // An array in rows of lanes goes on to the end of its last tile, the other one does not.
-  const std::int64_t elements = std::min(count(source), count(target));
-  const std::int64_t lanes = source.extents.back();
-  std::int64_t chunk = lanes;  // Whole rows where both sides have the same.
-  if (lanes != target.extents.back()) {
-    chunk = std::gcd(std::gcd(lanes, target.extents.back()), std::int64_t{128});
-  }
-  copy_chunks(source, target, 0, 0, chunk, elements / chunk);
-}
-
-void ElementMover::move_linear(const TileArray& source, const TileArray& target, std::int64_t from,
-                               std::int64_t to, std::int64_t count) {
-  const std::int64_t chunk = std::gcd(std::gcd(from, to), std::gcd(count, std::int64_t{128}));
-  copy_chunks(source, target, from, to, chunk, count / chunk);
-}
-
-/// Chunks that lie in one lane tile on both sides, or whole rows.
-void ElementMover::copy_chunks(const TileArray& source, const TileArray& target, std::int64_t from,
-                               std::int64_t to, std::int64_t chunk, std::int64_t count) {
-  ChunkWalk here(builder_, source, chunk, from), there(builder_, target, chunk, to);
-  const bool whole_rows = chunk == source.extents.back() && chunk == target.extents.back();
-  const auto copy_row = [&] {
-    const Index source_row = here.row(), target_row = there.row();
-    for (std::int64_t tile = 0; tile < source.lane_tiles(); ++tile) {
-      builder_.store(at(target.region, target_row.plus(8 * tile)).mask(0x1),
-                     builder_.load(at(source.region, source_row.plus(8 * tile)).mask(0x1)));
-    }
-  };
-  const auto copy_part = [&] {
-    const VReg value = builder_.load(at(source.region, here.row()).stride(0));
-    const SReg first = there.lane();
-    const SReg shift = builder_.and_(builder_.sub(first, here.lane()), 127);
-    const VReg rotated = builder_.rotate_lanes(value, shift);
-    const VReg lane = builder_.vector(
-        Opcode::kVsubS32, builder_.and_(builder_.lane_sequence(), 127), builder_.splat(first));
-    const MReg above = builder_.vector_compare(Opcode::kVcmpGeS32, lane, 0);
-    const MReg below = builder_.vector_compare(Opcode::kVcmpLtS32, lane, static_cast<int>(chunk));
-    builder_.store(at(target.region, there.row()).mask(0x1),
-                   builder_.mask(Opcode::kVmand, above, below), rotated);
-  };
-  const auto one = [&] {
-    if (whole_rows) {
-      copy_row();
-    } else {
-      copy_part();
-    }
-    here.advance();
-    there.advance();
-  };
-  repeat(count / 4, [&](Index) {
-    for (int i = 0; i < 4; ++i) one();
-  });
-  builder_.new_block();
-  repeat(count % 4, [&](Index) { one(); });
-  builder_.new_block();
 }
 
 }  // namespace tpu::compiler

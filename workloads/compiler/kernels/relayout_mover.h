@@ -50,7 +50,8 @@ class ElementMover {
   /// The same elements in the same order. Where a row of lanes of one side is a number of rows of
   /// the other, eight rows at a time; else piece by piece of what both have in one row.
   void reshape(const TileArray& source, const TileArray& target);
-  /// `count` elements of an array of one dimension (rows of 128 lanes), from one place to another.
+  /// `count` elements of an array of one dimension (rows of 128 lanes), from one place to another:
+  /// eight rows of the target at a time.
   void move_linear(const TileArray& source, const TileArray& target, std::int64_t from,
                    std::int64_t to, std::int64_t count);
 
@@ -81,6 +82,13 @@ class ElementMover {
   void move_row_tiles(const TileArray& source, const TileArray& target, const Position& from,
                       const Position& to, const Box& box);
   void move_lanes(const Box::Dimension& lanes, const Load& load, const Store& store);
+  void shift_tile(std::int64_t lanes_apart, std::int64_t first_lane, std::int64_t end_lane,
+                  const std::function<VReg(int)>& load,
+                  const std::function<void(MReg, VReg)>& store);
+  static std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+    return a >= 0 ? a / b : -((b - 1 - a) / b);
+  }
+  static std::uint8_t sublanes(std::int64_t first, std::int64_t end);
   MReg lanes_between(std::int64_t first, std::int64_t end);
   void copy_rows(const TileArray& source, const TileArray& target,
                  const std::vector<std::size_t>& permutation);
@@ -104,9 +112,17 @@ class ElementMover {
                   const std::function<LaneRange(std::size_t)>& range,
                   const std::function<VReg(std::size_t)>& load,
                   const std::function<void(std::int64_t, VReg)>& store);
-  void copy_chunks(const TileArray& source, const TileArray& target, std::int64_t from,
-                   std::int64_t to, std::int64_t chunk, std::int64_t count);
+  void copy_chunks(const TileArray& source, const TileArray& target, std::int64_t chunk,
+                   std::int64_t count);
+  /// Pieces of lanes that stand in one row of a tile on both sides, each between the same lanes and
+  /// its rows as far apart: up to eight by one load, rotation and store.
+  struct PieceRows;
+  bool copy_pieces(const TileArray& source, const TileArray& target, std::int64_t elements);
+  void copy_rows_of(const PieceRows& rows, const TileArray& source, const TileArray& target);
 
+  /// In one piece of straight code: the way through the rotations of one is longer than what they
+  /// all take to issue.
+  static constexpr std::int64_t kTilesAtOnce = 16;
   KernelBuilder& builder_;
 };
 

@@ -1,0 +1,285 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+
+#include "workloads/compiler/kernels/relayout_mover.h"
+
+namespace tpu::compiler {
+
+using isa::Opcode;
+
+namespace {
+
+/// Walks over an array in chunks of lanes, in the order of its elements.
+class ChunkWalk {
+ public:
+  ChunkWalk(KernelBuilder& builder, const TileArray& array, std::int64_t chunk)
+      : builder_(builder),
+        array_(array),
+        chunk_(chunk),
+        lane_(builder.scalar_variable(0)),
+        row_(builder.scalar_variable(0)),
+        major_(builder.scalar_variable(0)) {}
+
+  /// First lane of the chunk within its tile.
+  SReg lane() { return builder_.and_(builder_.get(lane_), 127); }
+  /// VMEM row of the chunk.
+  Index row() {
+    const SReg row = builder_.get(row_);
+    const Index tile =
+        add(builder_, multiply(builder_, {builder_.get(major_), 0}, array_.row_tiles()),
+            {builder_.shift_right(row, 3), 0});
+    const SReg lane_tile = builder_.shift_right(builder_.get(lane_), 7);
+    const Index place =
+        add(builder_, multiply(builder_, tile, array_.lane_tiles()), {lane_tile, 0});
+    const Index first = add(builder_, array_.begin, multiply(builder_, place, 8));
+    return add(builder_, first, {builder_.and_(row, 7), 0});
+  }
+  void advance() {
+    const SReg lane = builder_.add(builder_.get(lane_), chunk_);
+    const PReg row_ends = builder_.less(array_.extents.back() - 1, lane);
+    builder_.set(lane_, builder_.select(row_ends, 0, lane));
+    const SReg row = builder_.add(builder_.get(row_), builder_.select(row_ends, 1, 0));
+    const PReg rows_end = builder_.less(array_.extents[array_.rank() - 2] - 1, row);
+    builder_.set(row_, builder_.select(rows_end, 0, row));
+    builder_.set(major_, builder_.add(builder_.get(major_), builder_.select(rows_end, 1, 0)));
+  }
+
+ private:
+  KernelBuilder& builder_;
+  const TileArray& array_;
+  std::int64_t chunk_;
+  SVariable lane_, row_, major_;
+};
+
+}  // namespace
+
+/// Matrices of rows become parts of longer ones, or longer ones such parts: a tile of the short
+/// ones at a time. Where all lanes stand in one tile, the rows of a matrix follow each other in
+/// VMEM, so that eight of them are loaded and stored wherever they begin.
+bool ElementMover::reshape_matrices(const TileArray& source, const TileArray& target) {
+  const auto rows_of = [](const TileArray& array) { return array.extents[array.rank() - 2]; };
+  const bool parts = rows_of(source) > rows_of(target);
+  const TileArray& longer = parts ? source : target;
+  const TileArray& shorter = parts ? target : source;
+  const std::int64_t rows = rows_of(shorter);
+  if (longer.rank() > 3 || shorter.rank() != 3 || rows_of(longer) % rows != 0) return false;
+  if (source.lane_tiles() != 1 || source.extents.back() != target.extents.back()) return false;
+  const std::int64_t pieces = rows_of(longer) / rows;
+  const auto one = [&](Index matrix, Index piece, Index tile, std::int64_t count) {
+    const std::uint8_t mask = sublanes(0, count);
+    const auto at_tile = [&](const TileArray& array, Index number, Index of) {
+      return tile_of(array, array.rank() == 3 ? Position{number, {}} : Position{{}}, of);
+    };
+    const Index row = add(builder_, multiply(builder_, piece, rows), multiply(builder_, tile, 8));
+    const Index number = add(builder_, multiply(builder_, matrix, pieces), piece);
+    const VmemAddress in_longer =
+        at(longer.region, add(builder_, at_tile(longer, matrix, {}), row)).mask(mask);
+    const VmemAddress in_shorter = at(shorter.region, at_tile(shorter, number, tile)).mask(mask);
+    builder_.store(parts ? in_shorter : in_longer, builder_.load(parts ? in_longer : in_shorter));
+  };
+  repeat(longer.rank() == 3 ? longer.extents[0] : 1, [&](Index matrix) {
+    const auto move = [&](Index piece) {
+      repeat(
+          rows / 8, [&](Index tile) { one(matrix, piece, tile, 8); }, kTilesAtOnce);
+      if (rows % 8 != 0) one(matrix, piece, {{}, rows / 8}, rows % 8);
+    };
+    repeat(pieces, move, std::max<std::int64_t>(1, 8 * kTilesAtOnce / (rows + 7)));
+  });
+  builder_.new_block();
+  return true;
+}
+
+namespace {
+
+/// Straight code for so many loads, each with a rotation and a store behind it.
+constexpr std::size_t kMostPieceRows = 512;
+constexpr std::size_t kPieceRowsOfABlock = 64;
+/// Pieces that are looked at when the program is compiled.
+constexpr std::size_t kMostLookedAt = 1U << 16;
+
+/// Where an element stands in an array: VMEM rows from its begin, and the lane.
+struct ElementPlace {
+  std::int64_t row = 0, lane = 0;
+  std::int64_t left = 0;  ///< Elements from here to the end of the row or of its tile.
+};
+
+ElementPlace element_place(const TileArray& array, std::int64_t element) {
+  const std::int64_t lanes = array.extents.back(), rows = array.extents[array.rank() - 2];
+  const std::int64_t lane = element % lanes, row = element / lanes % rows;
+  const std::int64_t matrix = element / lanes / rows;
+  const std::int64_t tile =
+      (matrix * array.row_tiles() + row / 8) * array.lane_tiles() + lane / 128;
+  return {8 * tile + row % 8, lane % 128, std::min<std::int64_t>(128 - lane % 128, lanes - lane)};
+}
+
+}  // namespace
+
+struct ElementMover::PieceRows {
+  std::int64_t from_row = 0, to_row = 0, count = 1;
+  std::int64_t from_step = 0, to_step = 0;  ///< From one row to the next, where there are several.
+  std::int64_t from_lane = 0, to_lane = 0, end_lane = 0;
+
+  /// Takes the piece as one more row, where it stands as far behind as the others.
+  bool extend(std::int64_t from, std::int64_t to) {
+    const std::int64_t from_distance = from - from_row - (count - 1) * from_step;
+    const std::int64_t to_distance = to - to_row - (count - 1) * to_step;
+    if (count == 1) {
+      from_step = from_distance;
+      to_step = to_distance;
+    } else if (from_distance != from_step || to_distance != to_step) {
+      return false;
+    }
+    ++count;
+    return true;
+  }
+};
+
+bool ElementMover::copy_pieces(const TileArray& source, const TileArray& target,
+                               std::int64_t elements) {
+  using Lanes = std::array<std::int64_t, 3>;
+  std::map<Lanes, std::vector<PieceRows>> pieces;
+  std::size_t looked_at = 0, all = 0;
+  for (std::int64_t element = 0; element < elements;) {
+    const ElementPlace from = element_place(source, element), to = element_place(target, element);
+    const std::int64_t count = std::min({from.left, to.left, elements - element});
+    // What stands behind the end of a row is nobody's.
+    const bool ends_row = (element + count) % target.extents.back() == 0;
+    const std::int64_t end = ends_row ? 128 : to.lane + count;
+    std::vector<PieceRows>& alike = pieces[{from.lane, to.lane, end}];
+    if (alike.empty() || !alike.back().extend(from.row, to.row)) {
+      alike.push_back({from.row, to.row, 1, 0, 0, from.lane, to.lane, end});
+      if (++all > kMostPieceRows) return false;
+    }
+    if (++looked_at > kMostLookedAt) return false;
+    element += count;
+  }
+  std::size_t made = 0;
+  for (const auto& [lanes, alike] : pieces) {
+    for (const PieceRows& rows : alike) {
+      copy_rows_of(rows, source, target);
+      if (++made % kPieceRowsOfABlock == 0) builder_.new_block();
+    }
+  }
+  builder_.new_block();
+  return true;
+}
+
+void ElementMover::copy_rows_of(const PieceRows& rows, const TileArray& source,
+                                const TileArray& target) {
+  const auto one = [&](Index first, std::int64_t count) {
+    const auto place = [&](const TileArray& array, std::int64_t row, std::int64_t step) {
+      const Index begin = add(builder_, array.begin, multiply(builder_, first, step)).plus(row);
+      return at(array.region, begin)
+          .stride(static_cast<std::int32_t>(count == 1 ? 1 : step))
+          .mask(sublanes(0, count));
+    };
+    VReg value = builder_.load(place(source, rows.from_row, rows.from_step));
+    const std::int64_t shift = (rows.to_lane - rows.from_lane + 128) % 128;
+    if (shift != 0) value = builder_.rotate_lanes(value, static_cast<int>(shift));
+    const MReg mask = lanes_between(rows.to_lane, rows.end_lane);
+    const VmemAddress there = place(target, rows.to_row, rows.to_step);
+    mask ? builder_.store(there, mask, value) : builder_.store(there, value);
+  };
+  repeat(
+      rows.count / 8, [&](Index tile) { one(multiply(builder_, tile, 8), 8); }, kTilesAtOnce / 2);
+  if (rows.count % 8 != 0) one({{}, rows.count / 8 * 8}, rows.count % 8);
+}
+
+void ElementMover::reshape(const TileArray& source, const TileArray& target) {
+  if (reshape_matrices(source, target)) return;
+  if (source.extents.back() != target.extents.back() && reshape_rows(source, target)) return;
+  const auto count = [](const TileArray& array) {
+    std::int64_t elements = 1;
+    for (std::int64_t extent : array.extents) elements *= extent;
+    return elements;
+  };
+  // An array in rows of lanes goes on to the end of its last tile, the other one does not.
+  const std::int64_t elements = std::min(count(source), count(target));
+  const std::int64_t lanes = source.extents.back();
+  std::int64_t chunk = lanes;  // Whole rows where both sides have the same.
+  if (lanes != target.extents.back()) {
+    if (copy_pieces(source, target, elements)) return;
+    chunk = std::gcd(std::gcd(lanes, target.extents.back()), std::int64_t{128});
+  }
+  copy_chunks(source, target, chunk, elements / chunk);
+}
+
+void ElementMover::move_linear(const TileArray& source, const TileArray& target, std::int64_t from,
+                               std::int64_t to, std::int64_t count) {
+  const std::int64_t rows_apart = floor_divide(from - to, 128);
+  const std::int64_t lanes_apart = from - to - 128 * rows_apart;
+  const std::int64_t end = to + count;
+  const auto one = [&](Index row, std::int64_t rows, std::int64_t first_lane,
+                       std::int64_t end_lane) {
+    const std::uint8_t mask = sublanes(0, rows);
+    const auto load = [&](int next) {
+      const Index from_row = add(builder_, source.begin, row.plus(rows_apart + next));
+      return builder_.load(at(source.region, from_row).mask(mask));
+    };
+    shift_tile(lanes_apart, first_lane, end_lane, load, [&](MReg lanes, VReg value) {
+      const VmemAddress place = at(target.region, add(builder_, target.begin, row)).mask(mask);
+      lanes ? builder_.store(place, lanes, value) : builder_.store(place, value);
+    });
+  };
+  std::int64_t row = to / 128;
+  if (to % 128 != 0) {
+    one({{}, row}, 1, to % 128, std::min<std::int64_t>(128, end - 128 * row));
+    ++row;
+  }
+  const std::int64_t whole = end / 128 - row;
+  if (whole > 0) {
+    const Index first{{}, row};
+    repeat(
+        whole / 8,
+        [&](Index tile) { one(add(builder_, first, multiply(builder_, tile, 8)), 8, 0, 128); },
+        kTilesAtOnce);
+    if (whole % 8 != 0) one({{}, row + whole / 8 * 8}, whole % 8, 0, 128);
+    row += whole;
+  }
+  if (128 * row < end) one({{}, row}, 1, 0, end - 128 * row);
+}
+
+/// Chunks that lie in one lane tile on both sides, or whole rows.
+void ElementMover::copy_chunks(const TileArray& source, const TileArray& target, std::int64_t chunk,
+                               std::int64_t count) {
+  ChunkWalk here(builder_, source, chunk), there(builder_, target, chunk);
+  const bool whole_rows = chunk == source.extents.back() && chunk == target.extents.back();
+  const auto copy_row = [&] {
+    const Index source_row = here.row(), target_row = there.row();
+    for (std::int64_t tile = 0; tile < source.lane_tiles(); ++tile) {
+      builder_.store(at(target.region, target_row.plus(8 * tile)).mask(0x1),
+                     builder_.load(at(source.region, source_row.plus(8 * tile)).mask(0x1)));
+    }
+  };
+  const auto copy_part = [&] {
+    const VReg value = builder_.load(at(source.region, here.row()).stride(0));
+    const SReg first = there.lane();
+    const SReg shift = builder_.and_(builder_.sub(first, here.lane()), 127);
+    const VReg rotated = builder_.rotate_lanes(value, shift);
+    const VReg lane = builder_.vector(
+        Opcode::kVsubS32, builder_.and_(builder_.lane_sequence(), 127), builder_.splat(first));
+    const MReg above = builder_.vector_compare(Opcode::kVcmpGeS32, lane, 0);
+    const MReg below = builder_.vector_compare(Opcode::kVcmpLtS32, lane, static_cast<int>(chunk));
+    builder_.store(at(target.region, there.row()).mask(0x1),
+                   builder_.mask(Opcode::kVmand, above, below), rotated);
+  };
+  const auto one = [&] {
+    if (whole_rows) {
+      copy_row();
+    } else {
+      copy_part();
+    }
+    here.advance();
+    there.advance();
+  };
+  repeat(count / 4, [&](Index) {
+    for (int i = 0; i < 4; ++i) one();
+  });
+  builder_.new_block();
+  repeat(count % 4, [&](Index) { one(); });
+  builder_.new_block();
+}
+
+}  // namespace tpu::compiler
