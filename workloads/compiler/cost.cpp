@@ -10,7 +10,7 @@ double vector_cycles(HloOpcode opcode) {
       return 2.5;
     case HloOpcode::kFloor:
     case HloOpcode::kDivide:
-      return 5;
+      return 4.5;
     case HloOpcode::kCeil:
     case HloOpcode::kTanh:
       return 6;

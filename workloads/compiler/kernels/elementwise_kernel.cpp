@@ -121,7 +121,9 @@ void ElementwiseKernel::allocate_input(Input& input) {
   }
   ExpressionEmitter::Dependence needs;
   needs.lanes = input.access.x == Step::kSame;
-  needs.rows = input.is_stream() || input.access.needs_rows() || !input.access.major_axes().empty();
+  needs.rows = input.is_stream() || input.access.needs_rows();
+  needs.majors = !input.access.major_axes().empty();
+  needs.is_kept = input.access.kind == ArrayAccess::Kind::kRow && is_packed(input.access.shape);
   emitter_.set_dependence(input.node, needs);
 }
 
@@ -337,11 +339,12 @@ void ElementwiseKernel::advance(std::vector<SVariable>& digits, std::int64_t row
     if (radix == 1 && !is_cut) continue;
     const std::int64_t amount = is_top ? row_tiles : row_tiles % radix;
     row_tiles /= radix;
+    if (amount == 0 && !carry) continue;
     SReg sum = builder_.get(digits[i]);
     if (amount != 0) sum = builder_.add(sum, amount);
     if (carry) sum = builder_.add(sum, carry);
     if (is_top) {
-      if (amount != 0 || carry) builder_.set(digits[i], sum);
+      builder_.set(digits[i], sum);
       return;
     }
     const PReg overflows = builder_.less(radix - 1, sum);
@@ -358,7 +361,11 @@ std::vector<Index> ElementwiseKernel::digits_at(std::int64_t row) {
     const auto d = static_cast<std::size_t>(i);
     Index& digit = digits[static_cast<std::size_t>(plan_.axis_of_digit(i))];
     const std::int64_t radix = plan_.radix(i);
-    if (group % radix == 0 && !plan_.is_cut_digit(i)) {
+    if (i == 0 && plan_.by_matrix) {
+      digit = row_in_matrix_.plus(row);
+      row = 0;
+      group = 1;
+    } else if (group % radix == 0 && !plan_.is_cut_digit(i)) {
       digit = {{}, row % radix};
       row /= radix;
       group /= radix;
@@ -397,39 +404,60 @@ void ElementwiseKernel::emit_pass(int level, Index parity, std::int64_t row_tile
   reset_digits();
   parity_ = parity;
   for (const auto& value : plan_.row_values) emitter_.set_given(value.node, value.level < level);
+  if (!plan_.by_matrix) {
+    emit_groups(level, {}, row_tiles);
+    return;
+  }
+  const std::int64_t matrix = plan_.radix(0);
+  in_pieces(builder_, row_tiles / matrix, 1, [&](Index index, std::int64_t /*one*/) {
+    emit_groups(level, multiply(builder_, index, matrix), matrix);
+    advance(digits_, matrix);
+  });
+}
+
+/// Row tiles of the block from `first` on, group by group.
+void ElementwiseKernel::emit_groups(int level, Index first, std::int64_t row_tiles) {
   const std::int64_t unroll = plan_.unroll_rows;
-  const auto group = [&](Index first, std::int64_t count) {
+  const auto emit = [&](Index begin, std::int64_t count) {
     emitter_.forget();
-    const Index buffer32 = multiply(builder_, parity, plan_.block * plan_.lane_tiles * 8);
-    const Index buffer16 = multiply(builder_, parity, plan_.block * plan_.lane_tiles * 4);
-    std::vector<Place> rows;
-    for (std::int64_t row = 0; row < count; ++row) {
-      // All rows of a group share the first one's registers.
-      Place place = rows.empty() ? place_of(first, row, buffer32, buffer16) : rows.front();
-      if (row > 0) {
-        place.row_key = static_cast<int>(row);
-        place.rows32.offset += row * plan_.lane_tiles * 8;
-        place.rows16.offset += row * plan_.lane_tiles * 4;
-        place.slot_rows.offset += row * 8;
-        if (plan_.counts()) place.digits = digits_at(row);
-      }
-      rows.push_back(std::move(place));
-    }
-    emit_group(level, rows);
-    advance(digits_, count);
+    row_in_matrix_ = begin;
+    may_end_matrix_ = !plan_.by_matrix || begin.is_constant();
+    emit_group(level, places_of(add(builder_, first, begin), count));
+    if (!plan_.by_matrix) advance(digits_, count);
   };
   const std::int64_t trips = row_tiles / unroll;
   if (trips > 1) {
     builder_.loop(static_cast<std::uint64_t>(trips), [&](SReg index) {
-      group(multiply(builder_, {index, 0}, unroll), unroll);
+      emit(multiply(builder_, {index, 0}, unroll), unroll);
     });
   } else if (trips == 1) {
-    group({}, unroll);
+    emit({}, unroll);
   }
   if (row_tiles % unroll != 0) {
     builder_.new_block();
-    group({{}, trips * unroll}, row_tiles % unroll);
+    emit({{}, trips * unroll}, row_tiles % unroll);
   }
+}
+
+/// A group of `count` row tiles from `group` on within the block. All share the first one's
+/// registers.
+std::vector<Place> ElementwiseKernel::places_of(Index group, std::int64_t count) {
+  const Index buffer32 = multiply(builder_, parity_, plan_.block * plan_.lane_tiles * 8);
+  const Index buffer16 = multiply(builder_, parity_, plan_.block * plan_.lane_tiles * 4);
+  const bool has_matrices = plan_.counts() && plan_.unroll_rows % plan_.radix(0) == 0;
+  const std::int64_t matrix = has_matrices ? plan_.radix(0) : plan_.unroll_rows;
+  std::vector<Place> rows{place_of(group, 0, buffer32, buffer16)};
+  for (std::int64_t row = 1; row < count; ++row) {
+    Place place = rows.front();
+    place.row_key = static_cast<int>(row);
+    place.rows32.offset += row * plan_.lane_tiles * 8;
+    place.rows16.offset += row * plan_.lane_tiles * 4;
+    place.slot_rows.offset += row * 8;
+    place.major_key = static_cast<int>(row / matrix);
+    if (plan_.counts()) place.digits = digits_at(row);
+    rows.push_back(std::move(place));
+  }
+  return rows;
 }
 
 void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
@@ -653,6 +681,7 @@ void ElementwiseKernel::write_runs(const Output& output, std::vector<Place>& row
   constexpr std::size_t kRunsAtOnce = 4;
   const std::int64_t group = plan_.unroll_rows, matrix = plan_.radix(0);
   const bool has_whole_matrices = matrix <= 16 && group % matrix == 0;
+  // Where the last group of a matrix is smaller, each begins at a multiple of the others' size.
   const auto run = plan_.counts()
                        ? static_cast<std::size_t>(has_whole_matrices ? matrix : group & -group)
                        : rows.size();

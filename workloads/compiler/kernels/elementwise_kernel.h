@@ -71,6 +71,8 @@ class ElementwiseKernel {
   // Passes over a block.
   void compute_block(Index parity, std::int64_t row_tiles);
   void emit_pass(int level, Index parity, std::int64_t row_tiles);
+  void emit_groups(int level, Index first, std::int64_t row_tiles);
+  std::vector<Place> places_of(Index group, std::int64_t count);
   void emit_group(int level, const std::vector<Place>& rows);
   void spread_columns(const std::vector<Place>& rows);
   std::int64_t sums_at(int level) const;  ///< Reductions along lanes of the pass.
@@ -131,6 +133,8 @@ class ElementwiseKernel {
 
   std::vector<SVariable> block_digits_;  ///< Of the block's first row tile; from the row axis up.
   std::vector<SVariable> digits_;        ///< Of the group at hand.
+  Index row_in_matrix_;                  ///< Its first row tile, where groups go by matrix.
+  bool may_end_matrix_ = true;           ///< Whether the last row tile of a matrix may be in it.
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
   std::uint32_t load_flag_ = 0, store_flag_ = 0;  ///< Of the first buffer.
   std::map<std::int64_t, BoxDma> load_dmas_;      ///< By pitch.

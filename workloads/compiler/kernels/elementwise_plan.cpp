@@ -20,6 +20,8 @@ constexpr std::int64_t kRegisterBytes = 4096;
 constexpr std::int64_t kReserveBytes = 256 << 10;
 /// In one piece of straight code whose sums along lanes are waited for together.
 constexpr int kMostRowsAtOnce = 16;
+/// Registers of the largest array in a block: 1 MiB of f32.
+constexpr std::int64_t kLargestBlock = 256;
 /// Of a column that is kept.
 constexpr std::int64_t kLargestColumn = 1 << 20;
 
@@ -90,6 +92,8 @@ class Planner {
   void find_needed_axes();
   bool is_group(int rows) const;
   int largest_group(std::int64_t most) const;
+  void choose_rows(std::int64_t most);
+  std::int64_t least_block() const;
   void choose_unroll();
   void choose_block();
   int level_of(int node) const;
@@ -430,6 +434,25 @@ int Planner::largest_group(std::int64_t most) const {
   return std::max(rows, 1);
 }
 
+/// The row tiles of a group. Those of a matrix that few numbers divide (25: 197 rows) are gone
+/// through in groups of a power of two and a smaller last one.
+void Planner::choose_rows(std::int64_t most) {
+  plan_.unroll_rows = largest_group(most);
+  plan_.by_matrix = false;
+  if (!plan_.counts() || space_.linear || plan_.period > 0) return;
+  int group = 1;
+  while (2 * group <= std::min(most, plan_.radix(0))) group *= 2;
+  if (group < 2 * plan_.unroll_rows) return;
+  if (plan_.radix(0) * plan_.lane_tiles > kLargestBlock) return;
+  plan_.unroll_rows = group;
+  plan_.by_matrix = true;
+}
+
+/// Row tiles that a block has a multiple of.
+std::int64_t Planner::least_block() const {
+  return plan_.by_matrix ? plan_.radix(0) : plan_.unroll_rows;
+}
+
 void Planner::choose_unroll() {
   const std::size_t work = operations() + plan_.inputs.size();
   // Straight code of up to about 250 instructions.
@@ -447,20 +470,18 @@ void Planner::choose_unroll() {
   if (crosses_lanes) tiles = kMostTiles;
   tiles = std::min(tiles, limits_.most_tiles);
   const int most_rows = crosses_lanes ? kMostRowsAtOnce : tiles;
-  int rows = 1;
+  plan_.unroll_rows = 1;
   const bool whole_rows = plan_.lane_tiles <= std::max(1, crosses_lanes ? tiles / 4 : tiles);
   const std::int64_t row_width = whole_rows ? plan_.lane_tiles : 1;
   if (whole_rows || crosses_lanes) {
     const std::int64_t limit = whole_rows ? most_rows : 4;
-    rows = largest_group(std::min(limit, std::max<std::int64_t>(1, tiles / row_width)));
+    choose_rows(std::min(limit, std::max<std::int64_t>(1, tiles / row_width)));
   }
-  plan_.unroll_rows = rows;
   plan_.unroll_lanes = static_cast<int>(plan_.lane_tiles);
   if (!whole_rows) {
     // Sums of all rows of a group stay in registers over the loop.
-    if (sums > 0) rows = largest_group(std::min(rows, std::max(1, 12 / sums)));
-    plan_.unroll_rows = rows;
-    plan_.unroll_lanes = std::max(1, tiles / (crosses_lanes ? 4 : 1) / rows);
+    if (sums > 0) choose_rows(std::min(plan_.unroll_rows, std::max(1, 12 / sums)));
+    plan_.unroll_lanes = std::max(1, tiles / (crosses_lanes ? 4 : 1) / plan_.unroll_rows);
   }
 }
 
@@ -521,13 +542,15 @@ void Planner::choose_block() {
   // Blocks of 64 KiB to 1 MiB of f32, eight or more where there is enough: DMAs of the largest take
   // ten times the latency between a block's end and the arrival of the one after the next.
   const std::int64_t registers = largest * plan_.row_tiles / 8;
-  const std::int64_t wanted = std::clamp<std::int64_t>(registers / 8, 16, 256);
+  const std::int64_t wanted = std::clamp<std::int64_t>(registers / 8, 16, kLargestBlock);
   const std::int64_t per_row = std::max<std::int64_t>(1, largest / 8);
   plan_.block = std::clamp<std::int64_t>(wanted / per_row, 1, std::min(most, plan_.row_tiles));
-  plan_.block =
-      std::max<std::int64_t>(plan_.block, std::min<std::int64_t>(most, plan_.unroll_rows));
-  if (plan_.block < plan_.unroll_rows) plan_.unroll_rows = largest_group(plan_.block);
-  plan_.block -= plan_.block % plan_.unroll_rows;
+  plan_.block = std::max<std::int64_t>(plan_.block, std::min<std::int64_t>(most, least_block()));
+  if (plan_.block < least_block()) {
+    plan_.by_matrix = false;
+    plan_.unroll_rows = largest_group(std::min<std::int64_t>(plan_.block, plan_.unroll_rows));
+  }
+  plan_.block -= plan_.block % least_block();
   if (plan_.period > 0) divide_period();
 }
 

@@ -91,6 +91,8 @@ struct ElementwisePlan {
   std::int64_t block = 1;       ///< Row tiles of a block.
   /// Row tiles in one piece of straight code: a part of those of a matrix, or whole matrices.
   int unroll_rows = 1;
+  /// The row tiles of a matrix are no multiple of it: the last group of each matrix is smaller.
+  bool by_matrix = false;
   int unroll_lanes = 1;      ///< Lane tiles in it; all of them or a part.
   std::vector<bool> needed;  ///< Axes whose index the code must know; not the lane axis.
   int digits = 0;            ///< Axes from the row axis up that are counted.

@@ -187,7 +187,9 @@ VReg ElementwiseKernel::masked(const Reduction& reduction, const Place& place,
                                VectorOperand value) {
   const std::uint32_t identity =
       identity_bits(graph_.node(reduction.node).reducer, reduction.integer);
-  const auto keep = [&](VReg position, Index limit) {
+  // Positions in a tile are below `whole`.
+  const auto keep = [&](VReg position, Index limit, std::int64_t whole) {
+    if (limit.is_constant() && limit.offset >= whole) return;
     const VectorOperand bound = limit.is_constant()
                                     ? VectorOperand(static_cast<std::uint32_t>(limit.offset))
                                     : VectorOperand(builder_.splat(to_operand(builder_, limit)));
@@ -203,17 +205,18 @@ VReg ElementwiseKernel::masked(const Reduction& reduction, const Place& place,
     const std::int64_t extent = space_.extents.empty() ? 1 : space_.extents.front();
     if (extent % 1024 != 0) {
       keep(emitter_.element_index(),
-           remaining(extent, place.digits.empty() ? Index{} : place.digits[0], 1024));
+           remaining(extent, place.digits.empty() ? Index{} : place.digits[0], 1024), 1024);
     }
   } else {
     const Index lane_tile = digit(place, space_.lane_axis());
     const bool is_last = lane_tile.is_constant() && lane_tile.offset + 1 == space_.lane_tiles();
     if (!reduction.lanes_kept && is_last && space_.lanes() % 128 != 0) {
-      keep(emitter_.lane_index(), {{}, space_.lanes() % 128});
+      keep(emitter_.lane_index(), {{}, space_.lanes() % 128}, 128);
     }
-    const bool rows_enter = !reduction.rows_kept && !reduction.along_lanes;
+    const bool rows_enter = !reduction.rows_kept && !reduction.along_lanes && may_end_matrix_;
     if (rows_enter && space_.rows() % 8 != 0) {
-      keep(emitter_.sublane_index(), remaining(space_.rows(), digit(place, space_.row_axis()), 8));
+      keep(emitter_.sublane_index(), remaining(space_.rows(), digit(place, space_.row_axis()), 8),
+           8);
     }
   }
   return value.reg ? value.reg : builder_.vector(Opcode::kVmov, value);

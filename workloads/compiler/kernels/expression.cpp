@@ -145,12 +145,14 @@ void ExpressionEmitter::infer() {
     if (node.opcode == HloOpcode::kReduce || node.opcode == HloOpcode::kParameter) continue;
     if (node.opcode == HloOpcode::kIota) {
       const bool lanes = graph_.space().linear || node.axis == graph_.space().lane_axis();
-      dependence_[i] = {lanes, graph_.space().linear || (node.axis != kNoAxis && !lanes)};
+      dependence_[i].lanes = lanes;
+      dependence_[i].rows = graph_.space().linear || (node.axis != kNoAxis && !lanes);
       continue;
     }
     for (int operand : node.operands) {
       dependence_[i].lanes |= dependence(operand).lanes;
       dependence_[i].rows |= dependence(operand).rows;
+      dependence_[i].majors |= dependence(operand).majors;
     }
   }
 }
@@ -192,22 +194,37 @@ void ExpressionEmitter::refuse(const ExpressionNode& node, const std::string& wh
                       "\" in " + graph_.kernel_name() + ": " + why);
 }
 
+/// `is_kept`: rows whose value is the same share a register.
+ExpressionEmitter::ValueKey ExpressionEmitter::key_of(int id, const Place& place,
+                                                      bool is_kept) const {
+  const Dependence& needs = dependence(id);
+  const bool is_shared = is_kept && !needs.rows;
+  const bool is_of_row = (needs.rows || needs.majors || is_shared) && !needs.lanes;
+  const int of_matrix = needs.majors ? -2 - place.major_key : -1;
+  return {id, is_of_row ? -1 : place.lane_key, is_shared ? of_matrix : place.row_key};
+}
+
 ExpressionValue ExpressionEmitter::value(int id, const Place& place) {
   const ExpressionNode& node = graph_.node(id);
   if (node.opcode == HloOpcode::kConstant) return ExpressionValue::of_bits(node.bits);
   const bool is_source = is_given_[static_cast<std::size_t>(id)];
   // A load costs less than a register from row to row, and rows are many.
-  const Dependence& needs = dependence(id);
-  const bool is_kept = !is_source && !needs.rows;
-  const bool is_of_row = needs.rows && !needs.lanes;
-  const bool is_anywhere_in_row = is_of_row || (is_kept && !needs.lanes);
-  const auto key =
-      std::make_tuple(id, is_anywhere_in_row ? -1 : place.lane_key, is_kept ? -1 : place.row_key);
+  const ValueKey key = key_of(id, place, !is_source || dependence(id).is_kept);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   const ExpressionValue result = is_source ? source_(id, place) : emit(node, place);
   known_[key] = result;
   return result;
+}
+
+VReg ExpressionEmitter::reciprocal_of(int id, const Place& place) {
+  ValueKey key = key_of(id, place, true);
+  std::get<0>(key) = ~id;
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second.vector;
+  const VReg reciprocal = emit_reciprocal(builder_, vector(id, place));
+  known_[key] = ExpressionValue::of(reciprocal);
+  return reciprocal;
 }
 
 VReg ExpressionEmitter::in_register(VectorOperand operand) {
@@ -365,7 +382,8 @@ ExpressionValue ExpressionEmitter::emit_binary(const ExpressionNode& node, const
       if (!b.reg) {
         return ExpressionValue::of(builder_.mul(first, 1.0F / as_float(bits_of(b))));
       }
-      return ExpressionValue::of(emit_divide(builder_, first, b));
+      return ExpressionValue::of(
+          emit_quotient(builder_, first, reciprocal_of(node.operands[1], place)));
     case HloOpcode::kRemainder:
       return ExpressionValue::of(emit_remainder(builder_, in_register(a), in_register(b)));
     case HloOpcode::kAtan2:

@@ -44,6 +44,7 @@ struct Place {
   Index slot_rows;    ///< VMEM rows from the begin of what a block keeps per row tile.
   int lane_key = -1;  ///< Equal keys, equal lane tile (within one straight piece of code).
   int row_key = -1;   ///< Equal keys, equal row tile and major indices.
+  int major_key = 0;  ///< Equal keys, equal major indices.
 };
 
 /// A value of an expression on registers: a vector, a mask (pred), or a constant.
@@ -74,7 +75,10 @@ class ExpressionEmitter {
   /// What a node depends on.
   struct Dependence {
     bool lanes = false;
-    bool rows = false;
+    bool rows = false;    ///< Where not set, the value stays in a register from row to row,
+    bool majors = false;  ///< of a matrix.
+    /// A source that costs more than a load: it stays, too.
+    bool is_kept = false;
   };
 
   ExpressionEmitter(KernelBuilder& builder, const ExpressionGraph& graph, Source source);
@@ -129,7 +133,11 @@ class ExpressionEmitter {
   std::vector<bool> is_given_;  ///< Of each node.
   /// Whether other operations use it: what is only a result is rounded when it is stored.
   std::vector<bool> is_read_;
-  std::map<std::tuple<int, int, int>, ExpressionValue> known_;
+  /// Node, lane tile and rows. Of ~node: the reciprocal of its value.
+  using ValueKey = std::tuple<int, int, int>;
+  ValueKey key_of(int node, const Place& place, bool is_kept) const;
+  VReg reciprocal_of(int node, const Place& place);
+  std::map<ValueKey, ExpressionValue> known_;
   VReg lane_index_, sublane_index_, element_index_;
 };
 

@@ -61,7 +61,10 @@ VReg emit_reciprocal(KernelBuilder& builder, VReg x) {
 
 VReg emit_divide(KernelBuilder& builder, VectorOperand a, VectorOperand b) {
   const VReg divisor = b.reg ? b.reg : builder.vector(Opcode::kVmov, b);
-  const VReg inverse = emit_reciprocal(builder, divisor);
+  return emit_quotient(builder, a, emit_reciprocal(builder, divisor));
+}
+
+VReg emit_quotient(KernelBuilder& builder, VectorOperand a, VReg inverse) {
   if (!a.reg && a.immediate == float_bits(1.0F)) return inverse;
   return builder.mul(a, inverse);
 }

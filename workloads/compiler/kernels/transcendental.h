@@ -15,6 +15,8 @@ VReg emit_log(KernelBuilder& builder, VectorOperand x);
 VReg emit_log_plus_one(KernelBuilder& builder, VReg x);
 VReg emit_reciprocal(KernelBuilder& builder, VReg x);
 VReg emit_divide(KernelBuilder& builder, VectorOperand a, VectorOperand b);
+/// A quotient by a value whose reciprocal is known.
+VReg emit_quotient(KernelBuilder& builder, VectorOperand a, VReg inverse);
 VReg emit_rsqrt(KernelBuilder& builder, VReg x);
 VReg emit_sqrt(KernelBuilder& builder, VReg x);
 VReg emit_tanh(KernelBuilder& builder, VectorOperand x);
