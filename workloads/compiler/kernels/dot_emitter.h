@@ -155,10 +155,12 @@ class DotKernel {
   std::vector<VmemRegion> unrounded_;   ///< Per result: fp32 tiles of a packed one.
   EpilogueEmitter::Position position_;  ///< Of the run at hand.
   std::vector<VmemAddress> result_tiles_;
-  /// The columns that steps finish: their first tile column, the next tile's row and column in
-  /// them, and whether they are complete and not finished yet.
-  SVariable done_tiles_, done_column_, done_row_, done_part_, is_live_;
-  SVariable held_tiles_, held_column_, is_held_;  ///< Columns whose sums are complete next.
+  /// SMEM words, for expressions leave few registers to the loop. The columns that steps finish:
+  /// their first tile column, the next tile's row and column in them, and whether they are complete
+  /// and not finished yet.
+  std::uint32_t done_tiles_ = 0, done_column_ = 0, done_row_ = 0, done_part_ = 0, is_live_ = 0;
+  /// Those whose sums are complete next.
+  std::uint32_t held_tiles_ = 0, held_column_ = 0, is_held_ = 0;
   VmemRegion transposed_;  ///< Rows of the left side where it lies transposed.
 };
 

@@ -130,9 +130,10 @@ void DotKernel::apply_epilogue() {
 
 /// Before the first step of a block: nothing is complete yet.
 void DotKernel::start_finishing() {
-  for (SVariable* variable : {&done_tiles_, &done_column_, &done_row_, &done_part_, &is_live_,
+  for (std::uint32_t* word : {&done_tiles_, &done_column_, &done_row_, &done_part_, &is_live_,
                               &held_tiles_, &held_column_, &is_held_}) {
-    *variable = builder_.scalar_variable(0);
+    if (*word == 0) *word = builder_.allocate_smem(1);
+    builder_.store_smem(*word, 0);
   }
 }
 
@@ -142,10 +143,10 @@ DotKernel::TileRun DotKernel::run_in_step() {
   TileRun run;
   run.count = tiling_.finished_tiles;
   run.sums = finished_sums_;
-  const SReg row = builder_.get(done_row_);
-  const SReg part = builder_.get(done_part_);
-  const SReg column = builder_.add(builder_.get(done_column_), part);
-  run.tiles = builder_.add(builder_.get(done_tiles_),
+  const SReg row = builder_.load_smem(done_row_);
+  const SReg part = builder_.load_smem(done_part_);
+  const SReg column = builder_.add(builder_.load_smem(done_column_), part);
+  run.tiles = builder_.add(builder_.load_smem(done_tiles_),
                            builder_.add(builder_.mul(row, sizes_.out_columns.block), part));
   run.row = {weighted_sum(builder_, {grid_->index(sizes_.row_dimension()), row},
                           {sizes_.out_rows.block, 1}),
@@ -155,7 +156,7 @@ DotKernel::TileRun DotKernel::run_in_step() {
                 0};
   if (epilogue_.has_sums()) {
     run.has_padding = true;
-    run.is_live = builder_.equal(builder_.get(is_live_), 1);
+    run.is_live = builder_.equal(builder_.load_smem(is_live_), 1);
     if (problem_.matrix_rows == 0) {
       const ScalarOperand left = has_padding_rows() ? to_operand(builder_, rows_from(run.row))
                                                     : ScalarOperand(8 * run.count);
@@ -168,8 +169,8 @@ DotKernel::TileRun DotKernel::run_in_step() {
 /// Behind a step with these digits: the first one of a column completes the sums of the one before.
 void DotKernel::advance_finishing(const std::vector<SReg>& digits) {
   const std::uint32_t count = tiling_.finished_tiles, columns = tiling_.columns_at_once;
-  const SReg row = builder_.add(builder_.get(done_row_), count);
-  const SReg part = builder_.get(done_part_);
+  const SReg row = builder_.add(builder_.load_smem(done_row_), count);
+  const SReg part = builder_.load_smem(done_part_);
   const PReg wraps = builder_.equal(row, tiling_.block_m);
   const SReg next_part = builder_.add(part, builder_.select(wraps, 1, 0));
   const PReg is_end = builder_.equal(next_part, columns);
@@ -185,22 +186,24 @@ void DotKernel::advance_finishing(const std::vector<SReg>& digits) {
                          : builder_.constant(changed.immediate);
   };
   const SReg next_row = builder_.select(wraps, 0, row);
-  const SReg held_tiles = builder_.get(held_tiles_), held_column = builder_.get(held_column_);
-  const SReg is_held = builder_.get(is_held_);
-  builder_.set(done_tiles_, where_first(held_tiles, builder_.get(done_tiles_)));
-  builder_.set(done_column_, where_first(held_column, builder_.get(done_column_)));
-  builder_.set(done_row_,
-               where_first(0, builder_.select(is_end, tiling_.block_m - count, next_row)));
-  builder_.set(done_part_, where_first(0, builder_.select(is_end, columns - 1, next_part)));
-  builder_.set(is_live_, where_first(is_held, builder_.select(is_end, 0, builder_.get(is_live_))));
+  const SReg held_tiles = builder_.load_smem(held_tiles_),
+             held_column = builder_.load_smem(held_column_);
+  const SReg is_held = builder_.load_smem(is_held_);
+  builder_.store_smem(done_tiles_, where_first(held_tiles, builder_.load_smem(done_tiles_)));
+  builder_.store_smem(done_column_, where_first(held_column, builder_.load_smem(done_column_)));
+  builder_.store_smem(done_row_,
+                      where_first(0, builder_.select(is_end, tiling_.block_m - count, next_row)));
+  builder_.store_smem(done_part_, where_first(0, builder_.select(is_end, columns - 1, next_part)));
+  builder_.store_smem(
+      is_live_, where_first(is_held, builder_.select(is_end, 0, builder_.load_smem(is_live_))));
   const std::uint32_t matrix = tiling_.block_m * tiling_.block_n;
   const SReg tiles = weighted_sum(builder_, {digits[0], digits[1]}, {matrix, columns});
   const SReg column = weighted_sum(builder_, {digits[1]}, {columns});
-  builder_.set(held_tiles_,
-               where_first(tiles ? ScalarOperand(tiles) : ScalarOperand(0), held_tiles));
-  builder_.set(held_column_,
-               where_first(column ? ScalarOperand(column) : ScalarOperand(0), held_column));
-  builder_.set(is_held_, where_first(1, is_held));
+  builder_.store_smem(held_tiles_,
+                      where_first(tiles ? ScalarOperand(tiles) : ScalarOperand(0), held_tiles));
+  builder_.store_smem(held_column_,
+                      where_first(column ? ScalarOperand(column) : ScalarOperand(0), held_column));
+  builder_.store_smem(is_held_, where_first(1, is_held));
 }
 
 /// The last columns have no steps behind them; where a column is one step, the last two have none.
