@@ -7,6 +7,7 @@
 #include <string>
 
 #include "models/host/host_seats.h"
+#include "models/host/part_names.h"
 
 namespace tpu {
 namespace {
@@ -74,7 +75,7 @@ ExactAccounts Pod::accounts(std::uint64_t end) {
   ExactAccounts accounts;
   for (const std::unique_ptr<Chip>& chip : chips_) chip->add_accounts(end, accounts);
   for (std::size_t h = 0; h < hosts_.size(); ++h) {
-    hosts_[h]->add_accounts("host " + std::to_string(h), end, accounts);
+    hosts_[h]->add_accounts(host_name(h), end, accounts);
   }
   return accounts;
 }

@@ -117,6 +117,14 @@ double vector_alu_share(const OpEvent& op) {
   return share(static_cast<double>(op.vector_alu_ops) / 2, op);
 }
 
+double mean_share(const CoreEvents& events, const OpEvent& op, Unit unit) {
+  const OpResults& ops = events.result->ops;
+  if (op.op >= ops.size() || ops[op.op].cycles == 0) return 0;
+  const OpResult& all = ops[op.op];
+  return static_cast<double>(all.counters.busy_cycles[static_cast<std::size_t>(unit)]) /
+         static_cast<double>(all.cycles);
+}
+
 namespace {
 
 /// Whether two cores did the same in the steps that count, as those that are simulated as one do.

@@ -39,6 +39,8 @@ std::vector<std::vector<Span>> op_lanes(const CoreEvents& events);
 /// Cycles of a core in which an op keeps a unit busy, over its cycles.
 double mxu_share(const OpEvent& op, std::size_t mxu);
 double vector_alu_share(const OpEvent& op);
+/// The same of a unit of which an event has no count of its own: that of all executions of its op.
+double mean_share(const CoreEvents& events, const OpEvent& op, Unit unit);
 
 /// Bytes of a core's half of the HBM in `bins` equal parts of the run, never more in a part than
 /// the pins move: what passed its channels, as they counted it. Of cores that are simulated as one,

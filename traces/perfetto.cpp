@@ -163,16 +163,8 @@ class CoreTimeline {
     }
     write_unit("VPU", [](const OpEvent& op) { return vector_alu_share(op); });
     for (const auto& [name, unit] : {std::pair{"XLU", Unit::kXlu}, std::pair{"EUP", Unit::kEup}}) {
-      write_unit(name, [&, of = unit](const OpEvent& op) { return mean_share(op, of); });
+      write_unit(name, [&, of = unit](const OpEvent& op) { return mean_share(events_, op, of); });
     }
-  }
-  /// Of a unit of which an event has no count of its own: that of all executions of its op.
-  double mean_share(const OpEvent& op, Unit unit) const {
-    const OpResults& ops = events_.result->ops;
-    if (op.op >= ops.size() || ops[op.op].cycles == 0) return 0;
-    const OpResult& all = ops[op.op];
-    return static_cast<double>(all.counters.busy_cycles[static_cast<std::size_t>(unit)]) /
-           static_cast<double>(all.cycles);
   }
 
   /// Waits and, between them, the ops of which bundles issue. The DMA that ends a wait may begin

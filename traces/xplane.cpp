@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "traces/core_events.h"
 #include "traces/run_hlo.h"
+#include "traces/xplane_host.h"
 #include "traces/xplane_writer.h"
 
 namespace tpu::traces {
@@ -36,6 +38,13 @@ std::string access_breakdown(std::uint64_t read, std::uint64_t written) {
   return message.text();
 }
 
+std::uint32_t host_of(const RunRecord& record, std::size_t core) {
+  return record.result.cores[core].chip / std::max(1U, record.params.host.chips);
+}
+
+/// As XProf knows it.
+std::string host_label(std::uint32_t host) { return "host" + std::to_string(host); }
+
 std::int64_t whole(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
 /// Writes the plane of one core.
@@ -53,11 +62,11 @@ class CorePlane {
     describe(host);
   }
 
-  /// `room`: events that DMAs and waits may still have; less those that they took.
+  /// `room`: events that units, DMAs and waits may still have; less those that they took.
   const ProtobufMessage& write(std::size_t& room, std::size_t& left_out) {
     write_steps();
     write_ops();
-    write_units();
+    write_units(room, left_out);
     write_waits(room, left_out);
     write_dmas(room, left_out);
     write_counters();
@@ -182,21 +191,38 @@ class CorePlane {
 
   /// A slice for each op that uses the unit, with the share of its cycles.
   template <class Share>
-  void write_unit(const std::string& name, Share&& share) {
+  void write_unit(const std::string& name, std::size_t& room, std::size_t& left_out,
+                  Share&& share) {
     plane_.begin_line(name);
     for (const OpEvent* op : events_.ops) {
       const double busy = share(*op);
       if (busy <= 0 || !is_shown(op->begin)) continue;
+      if (room == 0) {
+        ++left_out;
+        continue;
+      }
+      --room;
       add(plane_.kind(record_.ops[op->op].name), op->begin, op->end,
           {{"busy_percent", 100 * busy}});
     }
   }
-  void write_units() {
+  /// Under the names of lines that XProf's `inspect_capture` knows.
+  void write_units(std::size_t& room, std::size_t& left_out) {
     for (std::size_t mxu = 0; mxu < std::min(4U, record_.params.core.mxu.count); ++mxu) {
-      write_unit("MXU" + std::to_string(mxu),
+      write_unit("MXU" + std::to_string(mxu), room, left_out,
                  [&](const OpEvent& op) { return mxu_share(op, mxu); });
     }
-    write_unit("VALU", [](const OpEvent& op) { return vector_alu_share(op); });
+    write_unit("VALU Instructions", room, left_out,
+               [](const OpEvent& op) { return vector_alu_share(op); });
+    const std::pair<const char*, Unit> units[] = {{"XLU Instructions", Unit::kXlu},
+                                                  {"EUP Instructions", Unit::kEup},
+                                                  {"SALU Instructions", Unit::kScalar},
+                                                  {"VLD Instructions", Unit::kVectorLoad},
+                                                  {"VST Instructions", Unit::kVectorStore}};
+    for (const auto& [name, unit] : units) {
+      write_unit(name, room, left_out,
+                 [&, of = unit](const OpEvent& op) { return mean_share(events_, op, of); });
+    }
   }
 
   void write_waits(std::size_t& room, std::size_t& left_out) {
@@ -337,9 +363,9 @@ class Exporter {
         origin_(first_cycle(record)),
         room_(most_events - std::min(most_events, record.events.ops.size())) {}
 
-  void write(const std::string& host, const std::vector<std::size_t>& cores,
-             const std::string& path) {
+  void write(std::uint32_t number, const std::vector<std::size_t>& cores, const std::string& path) {
     constexpr std::uint32_t kPlane = 1, kHostName = 4;
+    const std::string host = host_label(number);
     ProtobufMessage space;
     for (const std::size_t core : cores) {
       CorePlane plane(record_, core, program_, host, origin_, steps_);
@@ -349,6 +375,9 @@ class Exporter {
     XPlane cpu(0, "/host:CPU");
     cpu.add_stats({{"matrix_unit_utilization_percent", figures_.matrix_unit_percent},
                    {"hbm_utilization_percent", figures_.hbm_percent}});
+    for (const std::uint32_t each : hosts_of(cores)) {
+      write_host_stages(cpu, record_, each, steps_of(cores));
+    }
     space.message(kPlane, cpu.finish());
     XPlane environment(99, "Task Environment");
     const std::uint64_t end =
@@ -370,13 +399,37 @@ class Exporter {
                       " steps, so that events stay below --max-events");
     }
     if (left_out_ > 0) {
-      notes.push_back(std::to_string(left_out_) +
-                      " DMAs and waits left out, so that events stay below --max-events");
+      notes.push_back(
+          std::to_string(left_out_) +
+          " slices of units, DMAs and waits left out, so that events stay below --max-events");
     }
     return notes;
   }
 
  private:
+  std::set<std::uint32_t> hosts_of(const std::vector<std::size_t>& cores) const {
+    std::set<std::uint32_t> hosts;
+    for (const std::size_t core : cores) hosts.insert(host_of(record_, core));
+    return hosts;
+  }
+  /// From where the first of these cores begins one to where the last ends it.
+  std::vector<XPlaneStep> steps_of(const std::vector<std::size_t>& cores) const {
+    const auto at = [&](std::uint64_t cycle) {
+      return picoseconds(cycle - std::min(cycle, origin_), record_.params.clock_mhz);
+    };
+    std::vector<XPlaneStep> steps;
+    for (const std::size_t core : cores) {
+      const std::vector<StepSpan>& spans = record_.result.cores[core].steps;
+      const std::size_t count = std::min(steps_, spans.size());
+      for (std::size_t step = 0; step < count; ++step) {
+        if (step == steps.size()) steps.push_back({~std::uint64_t{0}, 0});
+        steps[step].begin = std::min(steps[step].begin, at(spans[step].begin));
+        steps[step].end = std::max(steps[step].end, at(spans[step].end));
+      }
+    }
+    return steps;
+  }
+
   const RunRecord& record_;
   const XPlaneFigures& figures_;
   RunHlo program_;
@@ -393,8 +446,7 @@ std::vector<std::string> export_xplane(const RunRecord& record, const XPlaneFigu
   std::map<std::uint32_t, std::vector<std::size_t>> hosts;
   const bool one_file = fs::path(path).extension() == ".pb";
   for (std::size_t core = 0; core < record.result.cores.size(); ++core) {
-    const std::uint32_t chips = std::max(1U, record.params.host.chips);
-    hosts[one_file ? 0 : record.result.cores[core].chip / chips].push_back(core);
+    hosts[one_file ? 0 : host_of(record, core)].push_back(core);
   }
   Exporter exporter(record, figures, most_events);
   const fs::path folder = fs::path(path) / "plugins" / "profile" / kRunFolder;
@@ -405,8 +457,8 @@ std::vector<std::string> export_xplane(const RunRecord& record, const XPlaneFigu
     remove_derived(folder);
   }
   for (const auto& [number, cores] : hosts) {
-    const std::string host = "host" + std::to_string(number);
-    exporter.write(host, cores, one_file ? path : (folder / (host + ".xplane.pb")).string());
+    const std::string host = host_label(number);
+    exporter.write(number, cores, one_file ? path : (folder / (host + ".xplane.pb")).string());
   }
   return exporter.notes();
 }

@@ -84,14 +84,16 @@ std::uint64_t XPlane::kind(std::string_view name) {
 void XPlane::begin_line(std::string_view name) {
   end_line();
   line_ = ProtobufMessage();
-  line_has_events_ = false;
-  ++lines_;
-  line_.varint(line_field::kId, lines_).string(line_field::kName, name);
-  line_.varint(line_field::kDisplayId, lines_);
+  line_name_ = name;
 }
 
 void XPlane::add_event(std::uint64_t kind, std::uint64_t begin_ps, std::uint64_t duration_ps,
                        const Stats& stats) {
+  if (!line_has_events_) {
+    ++lines_;
+    line_.varint(line_field::kId, lines_).string(line_field::kName, line_name_);
+    line_.varint(line_field::kDisplayId, lines_);
+  }
   ProtobufMessage event;
   event.varint(event_field::kMetadata, kind).varint(event_field::kOffset, begin_ps);
   event.varint(event_field::kDuration, duration_ps);

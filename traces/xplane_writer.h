@@ -57,6 +57,7 @@ class XPlane {
   void end_line();
 
   ProtobufMessage plane_, line_;
+  std::string line_name_;
   bool line_has_events_ = false;
   std::uint64_t lines_ = 0, kinds_ = 0;
   std::map<std::string, std::uint64_t, std::less<>> stat_ids_, kind_ids_;

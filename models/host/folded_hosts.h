@@ -7,6 +7,7 @@
 
 #include "models/core_classes.h"
 #include "models/host/host.h"
+#include "models/host/part_names.h"
 
 namespace tpu {
 
@@ -27,7 +28,7 @@ class FoldedHosts : public TimedModule, public HostPort {
   }
   void add_accounts(std::uint64_t end, ExactAccounts& accounts) const {
     for (std::size_t h = 0; h < hosts_.size(); ++h) {
-      hosts_[h]->add_accounts("host " + std::to_string(h), end, accounts);
+      hosts_[h]->add_accounts(host_name(h), end, accounts);
     }
   }
 

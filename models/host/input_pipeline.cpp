@@ -6,6 +6,7 @@
 
 #include "isa/instruction.h"
 #include "models/clock_cycles.h"
+#include "models/host/part_names.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -111,11 +112,10 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
 void InputPipeline::add_accounts(const std::string& host, std::uint64_t end,
                                  ExactAccounts& accounts) const {
   for (std::size_t chip = 0; chip < down_.size(); ++chip) {
-    const std::string name = "PCIe of " + host + ", chip " + std::to_string(chip);
-    accounts.push_back(down_[chip].account(name + ", down", end, kBatchCauses));
-    accounts.push_back(up_[chip].account(name + ", up", end));
+    accounts.push_back(down_[chip].account(pcie_down_name(host, chip), end, kBatchCauses));
+    accounts.push_back(up_[chip].account(pcie_up_name(host, chip), end));
   }
-  if (network_) accounts.push_back(network_->account("network of " + host, end, kBatchCauses));
+  if (network_) accounts.push_back(network_->account(network_name(host), end, kBatchCauses));
   if (loader_) loader_->add_accounts(host, end, accounts);
 }
 

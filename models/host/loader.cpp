@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "models/host/part_names.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -118,12 +119,12 @@ Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_
 void Loader::add_accounts(const std::string& host, std::uint64_t end,
                           ExactAccounts& accounts) const {
   accounts.push_back(
-      storage_.account("storage of " + host, end, {"idle: not asked", "idle: latency", nullptr}));
-  accounts.push_back(copies_.account("copies of " + host, end,
+      storage_.account(storage_name(host), end, {"idle: not asked", "idle: latency", nullptr}));
+  accounts.push_back(copies_.account(copies_name(host), end,
                                      {"idle: not asked", "idle: example not ready", nullptr}));
   std::vector<std::uint64_t> free;
   for (Free threads = threads_; !threads.empty(); threads.pop()) free.push_back(threads.top());
-  accounts.push_back(threads_account_.end("threads of " + host, end, free,
+  accounts.push_back(threads_account_.end(threads_name(host), end, free,
                                           {"idle: not asked", "idle: example is read", nullptr}));
 }
 

@@ -299,6 +299,66 @@ TEST_F(XPlaneTest, TextThatIsNoUtf8DoesNotSpoilTheFile) {
   EXPECT_EQ(scopes.count("scope\xef\xbf\xbd\xef\xbf\xbd(:scope\xef\xbf\xbd\xef\xbf\xbd("), 1u);
 }
 
+/// Shares of busy time of the synthetic run's 2200 cycles, in its steps of 1000 and 1100: a step is
+/// from where the first core begins it to where the last ends it.
+TEST_F(XPlaneTest, TheHostHasALineForEachStageAndAnEventForEachStep) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.params.input.images = 1000;
+  record.params.input.pixels = 100;
+  record.params.input.decode_ns_per_pixel = 30;  // 3 us, and 1 us:
+  record.params.input.augment_us = 1;
+  record.result.parts = {
+      {"PCIe of host 0, chip 0, down", {{"busy", 220}, {"idle: no room", 1980}}},
+      {"PCIe of host 0, chip 1, down", {{"busy", 0}, {"idle: no room", 2200}}},
+      {"storage of host 0", {{"busy", 1100}, {"idle: not asked", 1000}, {"idle: latency", 100}}},
+      {"copies of host 0", {{"busy", 550}, {"idle: not asked", 1650}}},
+      {"threads of host 0", {{"busy", 3520}, {"idle: not asked", 880}}},
+      {"storage of host 1", {{"busy", 2200}}}};
+  auto planes = exported(record);
+  const auto& lines = planes["/host:CPU"].lines;
+  std::set<std::string> names;
+  for (const auto& [name, events] : lines) names.insert(name);
+  EXPECT_EQ(names, (std::set<std::string>{"PCIe of host 0, chip 0, down", "copies of host 0",
+                                          "storage of host 0", "threads of host 0"}));
+  const auto us = [](double cycles) { return cycles * 1e6 / 940; };  // Picoseconds.
+  const std::vector<Item>& storage = lines.at("storage of host 0");
+  ASSERT_EQ(storage.size(), 2u);
+  EXPECT_EQ(storage[1].numbers.at("group_id"), 1u);
+  EXPECT_NEAR(storage[0].duration, us(1100 * 0.5), 1000);
+  EXPECT_NEAR(storage[1].begin, us(1000), 1000);
+  EXPECT_NEAR(storage[1].duration, us(1200 * 0.5), 1000);
+  EXPECT_NEAR(lines.at("PCIe of host 0, chip 0, down")[0].duration, us(110), 1000);
+  EXPECT_NEAR(lines.at("copies of host 0")[0].duration, us(275), 1000);
+  // Threads are busy for four fifths of their time, three quarters of it they decode.
+  const std::vector<Item>& threads = lines.at("threads of host 0");
+  ASSERT_EQ(threads.size(), 4u);
+  EXPECT_NEAR(threads[0].duration, us(1100 * 0.6), 1000);
+  EXPECT_NEAR(threads[1].begin, us(1100 * 0.6), 1000);
+  EXPECT_NEAR(threads[1].duration, us(1100 * 0.2), 1000);
+}
+
+TEST_F(XPlaneTest, ARunWithoutInfeedHasNoStagesOfAHost) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.infeed_bytes = 0;
+  record.result.parts = {{"storage of host 0", {{"busy", 2200}}}};
+  EXPECT_TRUE(exported(record)["/host:CPU"].lines.empty());
+}
+
+TEST_F(XPlaneTest, UnitsHaveTheLinesThatXProfKnows) {
+  RunRecord record = test::synthetic_record_with_events();
+  auto& busy = record.result.cores[0].ops[0].counters.busy_cycles;  // Of 1200 cycles.
+  busy[static_cast<std::size_t>(Unit::kXlu)] = 300;
+  busy[static_cast<std::size_t>(Unit::kEup)] = 600;
+  auto planes = exported(record);
+  const auto& lines = planes["/device:TPU:0"].lines;
+  EXPECT_DOUBLE_EQ(real(lines.at("MXU1")[0].numbers.at("busy_percent")), 80);
+  EXPECT_DOUBLE_EQ(real(lines.at("VALU Instructions")[0].numbers.at("busy_percent")), 25);
+  EXPECT_DOUBLE_EQ(real(lines.at("XLU Instructions")[0].numbers.at("busy_percent")), 25);
+  ASSERT_EQ(lines.at("EUP Instructions").size(), 2u);
+  EXPECT_DOUBLE_EQ(real(lines.at("EUP Instructions")[1].numbers.at("busy_percent")), 50);
+  EXPECT_EQ(lines.count("VST Instructions"), 0u);  // Never busy: no empty line.
+}
+
 TEST_F(XPlaneTest, ARunWithoutEventsIsRefused) {
   EXPECT_THROW(exported(test::synthetic_record()), WorkloadError);
   EXPECT_TRUE(fs::is_empty(folder_));

@@ -3,6 +3,7 @@
 
 Skipped without the Python package xprof (pip install xprof==2.24.2).
 """
+import csv
 import json
 import os
 import re
@@ -97,6 +98,31 @@ class XProf(unittest.TestCase):
         percent = 100 * infeed / self.report["step_time_ms"]["mean"]
         self.assertGreater(percent, 0.1)
         self.assertAlmostEqual(float(steps["infeed_percent_average"]), percent, delta=0.06)
+
+    def test_the_hosts_stages_are_the_runs(self):
+        """Busy time of storage, threads, copies and PCIe as input_pipeline_analyzer sorts it."""
+        run, log = os.path.join(self.folder.name, "h.h5"), os.path.join(self.folder.name, "host")
+        machine = os.path.join(self.folder.name, "fed.toml")
+        with open(machine, "w") as file:
+            file.write('base = ["v3-8", "datasets/imagenet"]\n')
+        report = subprocess.run([PROGRAM, "run", "mlp", "--config", machine, "-o", run, "--json", "-"], check=True, capture_output=True)
+        subprocess.run([PROGRAM, "export", run, "--format", "xplane", "-o", log], check=True)
+        subprocess.run([PROGRAM, "export", run, "--format", "csv", "-o", log + ".csv"], check=True)
+        parts = {}
+        with open(os.path.join(log + ".csv", "parts.csv")) as file:
+            for row in csv.DictReader(file):
+                parts.setdefault(row["part"], {})[row["activity"]] = int(row["cycles"])
+        step_us = 1e3 * json.loads(report.stdout)["step_time_ms"]["mean"]
+        busy = lambda part: step_us * parts[part]["busy"] / sum(parts[part].values())
+        self.assertGreater(busy("storage of host 0"), 0)
+        file = os.path.join(log, "plugins", "profile", "tpusim", "host0.xplane.pb")
+        data, _ = raw_to_tool_data.xspace_to_tool_data([file], "input_pipeline_analyzer", {"use_saved_result": False})
+        page = {k: v for table in json.loads(data) for k, v in (table.get("p") or {}).items()}
+        self.assertAlmostEqual(float(page["advanced_file_read_us"]), busy("storage of host 0"), delta=1e-5 * step_us)
+        self.assertAlmostEqual(float(page["preprocessing_us"]), busy("threads of host 0") + busy("copies of host 0"), delta=1e-5 * step_us)
+        enqueued = sum(busy(f"PCIe of host 0, chip {chip}, down") for chip in range(4))
+        self.assertAlmostEqual(float(page["enqueue_us"]), enqueued, delta=1e-5 * step_us)
+        self.assertEqual(float(page["unclassified_nonequeue_us"]), 0)
 
     def test_the_roofline_is_the_reports(self):
         model = json.loads(self.tool("roofline_model"))[0]
