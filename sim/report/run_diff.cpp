@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <sstream>
@@ -84,6 +85,38 @@ Times by_scope(const Times& times) {
   return result;
 }
 
+/// "net/layer1/kernel/add" -> "net/layer1/kernel/...": compilers join operations of a scope in
+/// other ways and call the whole by another of them. Empty for what is in no scope.
+std::string enclosing(const std::string& scope) {
+  const std::size_t last = scope.rfind('/');
+  return last == std::string::npos ? "" : scope.substr(0, last) + "/...";
+}
+
+Times by_enclosing_scope(const Times& scopes) {
+  Times result;
+  for (const auto& [key, time] : scopes) {
+    const std::string name = enclosing(key.first);
+    if (!name.empty()) add(result[{name, ""}], time, 1);
+  }
+  return result;
+}
+
+void remove_matched(const Times& unmatched, Times& scopes) {
+  for (auto each = scopes.begin(); each != scopes.end();) {
+    const std::string name = enclosing(each->first.first);
+    const bool is_left = name.empty() || unmatched.count({name, ""}) > 0;
+    each = is_left ? std::next(each) : scopes.erase(each);
+  }
+}
+
+/// Of scopes that one has alone those that stand in one of which the other has some, too.
+void match_enclosing(Times& first, Times& second, std::vector<OpDifference>& rows) {
+  Times mine = by_enclosing_scope(first), its = by_enclosing_scope(second);
+  match(mine, its, rows);
+  remove_matched(mine, first);
+  remove_matched(its, second);
+}
+
 /// "vector ALU slots +12.1, waits for HBM -3.4": the causes that changed most.
 std::string changed_causes(const OpDifference& row) {
   constexpr std::size_t kMost = 3;
@@ -152,6 +185,7 @@ RunDifference difference_of(const traces::RunRecord& first, const traces::RunRec
   match(mine.ops, its.ops, result.ops);
   Times my_scopes = by_scope(mine.ops), its_scopes = by_scope(its.ops);
   match(my_scopes, its_scopes, result.ops);
+  match_enclosing(my_scopes, its_scopes, result.ops);
   for (const auto& [key, time] : my_scopes) {
     result.ops.push_back({key.first, key.second, true, false, time, {}});
   }

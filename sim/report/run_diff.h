@@ -21,10 +21,11 @@ struct OpDifference {
 };
 
 /// Where the difference of two runs' steps comes from. Operations are matched by scope and shape,
-/// then what is left by scope, so that runs of different machines, compilers and versions can be
-/// held against each other; what only one of them has stands alone. The time outside operations is
-/// the last row. The rows add up to the difference: times are those of a step, in the mean over the
-/// cores, from the begin of the first step that counts to the end of the run.
+/// then what is left by scope and by the scope around it, so that runs of different machines,
+/// compilers and versions can be held against each other; what only one of them has stands alone.
+/// The time outside operations is the last row. The rows add up to the difference: times are those
+/// of a step, in the mean over the cores, from the begin of the first step that counts to the end
+/// of the run.
 struct RunDifference {
   std::vector<OpDifference> ops;  ///< Largest change first.
   ByResource first{}, second{};

@@ -226,6 +226,30 @@ TEST_F(RunDiffTest, OperationsAreMatchedAndAddUpToTheDifference) {
   EXPECT_EQ(rows.at("jit(step)/dot_general")->change(), 0);
 }
 
+/// What one compiler calls add and the other subtract stands in the same layer; what only one of
+/// them has in a scope stays alone, under its own name.
+TEST_F(RunDiffTest, WhatIsLeftIsMatchedByTheScopeThatEnclosesIt) {
+  first_.ops[0].op_name = "net/alone/dot";
+  second_.ops[0].op_name = "net/other/dot";
+  first_.ops[1].op_name = "net/layer/add";
+  second_.ops[1].op_name = "net/layer/subtract";
+  const RunDifference difference = difference_of(first_, second_);
+  std::map<std::string, const OpDifference*> rows;
+  double sum = 0;
+  for (const OpDifference& row : difference.ops) {
+    sum += row.change();
+    rows[row.name] = &row;
+  }
+  EXPECT_NEAR(sum, difference.change(), 1e-9);
+  const OpDifference& layer = *rows.at("net/layer/...");
+  EXPECT_TRUE(layer.in_first && layer.in_second);
+  EXPECT_NEAR(layer.change(), 0.1, 1e-9);
+  EXPECT_EQ(rows.count("net/layer/add") + rows.count("net/layer/subtract"), 0u);
+  EXPECT_FALSE(rows.at("net/alone/dot")->in_second);
+  EXPECT_FALSE(rows.at("net/other/dot")->in_first);
+  EXPECT_FALSE(rows.at("infeed.3")->in_second);
+}
+
 TEST_F(RunDiffTest, TheTextHasCausesAndOperationsWithWhatChanged) {
   const std::string text = diff_text(first_, second_, {"a.h5", "b.h5"}, kStyle);
   const auto causes = table_of(text, "By cause, us of a step");
