@@ -42,7 +42,7 @@ OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot, std::strin
   return row;
 }
 
-std::array<OpcodeInfo, kOpcodeCount> make_table() {
+[[gnu::noinline]] std::array<OpcodeInfo, kOpcodeCount> make_table() {
   using S = Slot;
   using U = UnitKind;
   using Q = Queue;
@@ -76,6 +76,12 @@ const std::unordered_map<std::string, OpcodeAndUnit>& names() {
   return map;
 }
 
+/// Apart from info(), which decoding asks millions of times.
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_opcode(Opcode opcode) {
+  throw SimulatorBug("expected an opcode below " + std::to_string(kOpcodeCount) + ", found " +
+                     std::to_string(static_cast<int>(opcode)));
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -94,7 +100,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 const OpcodeInfo& info(Opcode opcode) {
-  TPU_CHECK(opcode < Opcode::kCount, "opcode " << static_cast<int>(opcode));
+  if (opcode >= Opcode::kCount) refuse_opcode(opcode);
   return table()[static_cast<std::size_t>(opcode)];
 }
 

@@ -55,7 +55,8 @@ void HbmController::submit(const HbmRequest& request, std::uint64_t now) {
     slot.first_layer = queue.end();
     queue.begin_request(index, arrival);
     const std::uint64_t end = request.first + request.granules;
-    const bool contiguous = request.granules_per_run == 0 || request.granules_per_run >= end;
+    const bool contiguous = request.granules_per_run == 0 || request.granules_per_run >= end ||
+                            request.stride == request.granules_per_run;
     const std::uint64_t run = contiguous ? end : request.granules_per_run;
     std::uint64_t in_run = request.first % run;
     std::uint64_t address = request.address + request.first / run * request.stride;

@@ -263,6 +263,20 @@ TEST(HbmController, AShortRequestIsDoneBeforeALongOneThatKeepsOtherChannelsBusy)
   EXPECT_EQ(done[0], done_at(kFirstRead + 20 * kGranule));
 }
 
+TEST(HbmController, RunsThatFollowEachOtherAreOneRun) {
+  // What lies strided in VMEM may lie in one piece in the HBM.
+  const std::uint64_t other_row = next_in_bank(100);
+  for (const std::uint64_t run : {1u, 4u, 31u, 32u, 100u}) {
+    HbmRequest part = strided(read(100, 1000, 1), run, run);
+    part.first = 5;
+    HbmController runs({}, kClock, 2), whole({}, kClock, 2);
+    for (HbmController* hbm : {&runs, &whole}) hbm->submit(read(other_row, 1, 0), 0);
+    runs.submit(part, 0);
+    whole.submit(read(105, 1000, 1), 0);
+    EXPECT_EQ(finish(runs, 2), finish(whole, 2)) << run;
+  }
+}
+
 TEST(HbmController, APartOfAStridedArrayIsWhereItLies) {
   // Granules 5 to 12 of runs of 8: three of the first run, five of the second.
   HbmRequest part = strided(read(100, 8), 8, 1000);
@@ -308,7 +322,8 @@ HbmRequest random_request(std::mt19937& random, std::uint64_t token) {
   request.granules = random() % 4 == 0 ? random() % 400 : random() % 30;
   if (random() % 2 == 0) {
     request.granules_per_run = 1 + random() % 12;
-    request.stride = random() % 300;
+    const std::uint64_t stride = random() % 300;
+    request.stride = random() % 4 == 0 ? request.granules_per_run : stride;
     request.first = random() % 20;
   }
   request.token = token;
