@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <iostream>
 #include <iterator>
@@ -105,7 +106,7 @@ sweep::PointResult PointRunner::run(const sweep::Point& point) {
     const report::Summary summary = report::summarize(simulation.record);
     sweep::PointResult result;
     for (const report::ResultRow& row : report::result_rows({simulation.record}, {summary})) {
-      result.figures.emplace_back(row.name, row.values[0]);
+      if (!std::isnan(row.values[0])) result.figures.emplace_back(row.name, row.values[0]);
     }
     return result;
   } catch (const UserError& error) {

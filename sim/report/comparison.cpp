@@ -1,9 +1,20 @@
 #include "sim/report/comparison.h"
 
+#include <limits>
+
 #include "models/parameter_table.h"
 #include "sim/report/energy.h"
 
 namespace tpu::report {
+namespace {
+
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+constexpr const char* kNotModelled = "not modelled";
+constexpr const char* kNoPrice = "no price";
+
+double known(const Energy& energy, double value) { return energy.is_known ? value : kMissing; }
+
+}  // namespace
 
 std::vector<ParameterDifference> differing_parameters(
     const std::vector<traces::RunRecord>& records) {
@@ -32,8 +43,9 @@ std::optional<double> whole_slice_price(const traces::RunRecord& record) {
 std::vector<ResultRow> result_rows(const std::vector<traces::RunRecord>& records,
                                    const std::vector<Summary>& summaries) {
   std::vector<ResultRow> rows;
-  const auto add = [&](const char* name, const char* label, auto&& value) {
-    ResultRow row{name, label, {}};
+  const auto add = [&](const char* name, const char* label, auto&& value,
+                       const char* missing = "") {
+    ResultRow row{name, label, {}, missing};
     for (std::size_t i = 0; i < records.size(); ++i) {
       row.values.push_back(value(records[i], summaries[i]));
     }
@@ -74,26 +86,40 @@ std::vector<ResultRow> result_rows(const std::vector<traces::RunRecord>& records
   });
   add("roofline_ms", "roofline bound, ms",
       [](const Record&, const Summary& s) { return s.roofline.bound_ms; });
-  add("joules", "energy of a step, J (inferred)",
-      [](const Record& r, const Summary&) { return energy_of(r).total(); });
-  add("watts_per_chip", "power of a chip, W (inferred)",
-      [](const Record& r, const Summary&) { return energy_of(r).watts_per_chip; });
-  add("examples_per_joule", "examples/J (inferred)",
-      [](const Record& r, const Summary&) { return energy_of(r).examples_per_joule; });
-  add("dollars_per_hour", "$/h of the whole slice (list price)",
-      [](const Record& r, const Summary&) { return whole_slice_price(r).value_or(0); });
-  add("dollars_per_epoch", "$ of an epoch of the dataset", [](const Record& r, const Summary& s) {
-    const double examples = r.params.input.images;
-    return s.examples_per_s > 0
-               ? examples / s.examples_per_s / 3600 * whole_slice_price(r).value_or(0)
-               : 0;
-  });
-  add("examples_per_dollar", "examples/$ of the whole slice",
+  add(
+      "joules", "energy of a step, J (inferred)",
+      [](const Record& r, const Summary&) { return known(energy_of(r), energy_of(r).total()); },
+      kNotModelled);
+  add(
+      "watts_per_chip", "power of a chip, W (inferred)",
+      [](const Record& r, const Summary&) {
+        return known(energy_of(r), energy_of(r).watts_per_chip);
+      },
+      kNotModelled);
+  add(
+      "examples_per_joule", "examples/J (inferred)",
+      [](const Record& r, const Summary&) {
+        return known(energy_of(r), energy_of(r).examples_per_joule);
+      },
+      kNotModelled);
+  add(
+      "dollars_per_hour", "$/h of the whole slice (list price)",
+      [](const Record& r, const Summary&) { return whole_slice_price(r).value_or(kMissing); },
+      kNoPrice);
+  add(
+      "dollars_per_epoch", "$ of an epoch of the dataset",
       [](const Record& r, const Summary& s) {
-        return whole_slice_price(r).value_or(0) > 0
-                   ? 3600 * s.examples_per_s / *whole_slice_price(r)
-                   : 0;
-      });
+        const double examples = r.params.input.images;
+        if (examples == 0 || s.examples_per_s <= 0) return kMissing;
+        return examples / s.examples_per_s / 3600 * whole_slice_price(r).value_or(kMissing);
+      },
+      "no dataset or no price");
+  add(
+      "examples_per_dollar", "examples/$ of the whole slice",
+      [](const Record& r, const Summary& s) {
+        return 3600 * s.examples_per_s / whole_slice_price(r).value_or(kMissing);
+      },
+      kNoPrice);
   add("hbm_peak_gib", "HBM used, GiB", [](const Record&, const Summary& s) {
     return static_cast<double>(s.memory.hbm_peak_bytes) / (1 << 30);
   });

@@ -24,7 +24,8 @@ std::optional<double> whole_slice_price(const traces::RunRecord& record);
 struct ResultRow {
   std::string name;  ///< As a key: "step_time_ms".
   std::string label;
-  std::vector<double> values;
+  std::vector<double> values;  ///< Not a number where a run does not have it.
+  const char* missing = "";    ///< Why.
 };
 std::vector<ResultRow> result_rows(const std::vector<traces::RunRecord>& records,
                                    const std::vector<Summary>& summaries);

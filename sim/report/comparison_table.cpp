@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "sim/base/error.h"
 #include "sim/report/published_data.h"
@@ -80,7 +81,9 @@ traces::Table comparison_table(const std::vector<traces::RunRecord>& records,
   table.add("figure", names).add("what", labels);
   for (std::size_t i = 0; i < records.size(); ++i) {
     Texts cells;
-    for (const ResultRow& row : results) cells.push_back(number_text(row.values[i]));
+    for (const ResultRow& row : results) {
+      cells.push_back(std::isnan(row.values[i]) ? row.missing : number_text(row.values[i]));
+    }
     for (const ParameterDifference& each : parameters) cells.push_back(each.values[i]);
     table.add(records[i].config, cells);
   }

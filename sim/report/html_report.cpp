@@ -162,7 +162,8 @@ Json energy_data(const traces::RunRecord& record) {
 Json run_data(const traces::RunRecord& record, const Summary& summary) {
   Json figures = Json::array();
   for (const ResultRow& row : result_rows({record}, {summary})) {
-    figures.push_back({row.label, rounded(row.values[0])});
+    const bool is_missing = std::isnan(row.values[0]);
+    figures.push_back({row.label, is_missing ? Json(row.missing) : Json(rounded(row.values[0]))});
   }
   Json run = {
       {"config", record.config},

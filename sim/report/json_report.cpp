@@ -1,5 +1,7 @@
 #include "sim/report/json_report.h"
 
+#include <cmath>
+
 #include "models/parameter_table.h"
 #include "sim/report/all_reduce_report.h"
 #include "sim/report/comparison.h"
@@ -359,7 +361,7 @@ Json comparison_json(const std::vector<traces::RunRecord>& records,
   for (const ResultRow& row : result_rows(records, summaries)) {
     Json ratios = Json::array();
     for (const double value : row.values) {
-      ratios.push_back(row.values[0] != 0 ? Json(value / row.values[0]) : Json(nullptr));
+      ratios.push_back(std::isfinite(value / row.values[0]) ? Json(value / row.values[0]) : Json());
     }
     json["results"].push_back({{"name", row.name}, {"values", row.values}, {"ratios", ratios}});
   }

@@ -453,13 +453,17 @@ std::string comparison_report(const std::vector<traces::RunRecord>& records,
   rows.push_back({""});
   rows.push_back({"Results"});
   for (const ResultRow& result : result_rows(records, summaries)) {
-    if (std::all_of(result.values.begin(), result.values.end(), [](double v) { return v == 0; })) {
+    if (std::all_of(result.values.begin(), result.values.end(),
+                    [](double v) { return v == 0 || std::isnan(v); })) {
       continue;
     }
     std::vector<std::string> row{result.label};
-    for (const double value : result.values) row.push_back(short_number(value));
+    for (const double value : result.values) {
+      row.push_back(std::isnan(value) ? result.missing : short_number(value));
+    }
     for (std::size_t i = 1; i < result.values.size(); ++i) {
-      row.push_back(result.values[0] != 0 ? fixed(result.values[i] / result.values[0], 3) : "");
+      const double ratio = result.values[i] / result.values[0];
+      row.push_back(std::isfinite(ratio) ? fixed(ratio, 3) : "");
     }
     rows.push_back(row);
   }

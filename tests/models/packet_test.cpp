@@ -118,6 +118,19 @@ class PacketSlice {
     });
     return times_;
   }
+  /// What a link did up to a cycle, by what it did, in cycles.
+  std::map<std::string, std::uint64_t> account(std::uint32_t chip, const std::string& link,
+                                               std::uint64_t end) const {
+    ExactAccounts accounts;
+    switches_[chip].add_accounts(end, accounts);
+    for (const ExactAccount& account : accounts) {
+      if (account.part == link) return {account.cycles.begin(), account.cycles.end()};
+    }
+    return {};
+  }
+  void begin_account(std::uint64_t now) {
+    for (PacketSwitch& each : switches_) each.begin_account(now);
+  }
 
  private:
   struct Side : PacketSwitch::Outside {
@@ -305,6 +318,45 @@ TEST(PacketSwitch, ATorusWithSmallBuffersDoesNotDeadlock) {
   }
   const Times times = by_packets(params, traffic);
   for (std::size_t i = 0; i < traffic.size(); ++i) EXPECT_GT(times.arrived[i], 0u) << i;
+}
+
+/// A message for one core crosses one link: nobody asks before it is sent, and nothing holds it.
+/// Two streams that meet in one link: behind full buffers packets are held.
+TEST(PacketSwitch, ALinkIsIdleForACauseAndHeldOnlyByFullBuffers) {
+  const MachineParams params = torus(4, 1, false);
+  const std::vector<Sent> one{{0, 6, 16384, 500}};
+  PacketSlice quiet(params, one);
+  const std::uint64_t arrived = quiet.run().arrived[0];
+  const auto first = quiet.account(0, "link 0 of chip 0", arrived);
+  const auto second = quiet.account(1, "link 0 of chip 1", arrived);
+  EXPECT_EQ(first.at("idle: held") + second.at("idle: held"), 0u);
+  EXPECT_GE(first.at("idle: not asked"), 500u);
+  EXPECT_GE(second.at("idle: not asked"), 500u);
+  // Between the sending and its arrival behind the first link it is on its way to the second.
+  EXPECT_LT(first.at("idle: on its way"), second.at("idle: on its way"));
+  EXPECT_GT(second.at("idle: on its way"), 400u);
+
+  std::vector<Sent> traffic;
+  add_dma(traffic, 0, 6, 524288, 0);
+  add_dma(traffic, 2, 6, 524288, 0);
+  PacketSlice busy(params, traffic);
+  busy.run();
+  const auto held = busy.account(0, "link 0 of chip 0", 20000);
+  EXPECT_GT(held.at("idle: held"), 1000u);
+  EXPECT_GT(held.at("busy"), 1000u);
+}
+
+/// An account that begins later has only what comes then.
+TEST(PacketSwitch, AnAccountCountsFromItsBegin) {
+  const MachineParams params = torus(4, 1, false);
+  const std::vector<Sent> one{{0, 2, 16384, 0}};
+  PacketSlice slice(params, one);
+  const std::uint64_t arrived = slice.run().arrived[0];
+  EXPECT_GT(slice.account(0, "link 0 of chip 0", arrived).at("busy"), 0u);
+  slice.begin_account(arrived + 100);
+  const auto later = slice.account(0, "link 0 of chip 0", arrived + 300);
+  EXPECT_EQ(later.at("busy"), 0u);
+  EXPECT_EQ(later.at("idle: not asked"), 200u);
 }
 
 TEST(PacketSwitch, PacketsOfTwoStreamsShareALinkInTurn) {

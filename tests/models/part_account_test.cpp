@@ -58,6 +58,55 @@ kernel top
   }
 }
 
+/// The same with every command: what the bus does not move has its cause.
+TEST(PartAccounts, AChannelOfCommandsTurnsRefreshesAndIsIdle) {
+  RunOptions options = test::on_core(0);
+  options.hbm_command = true;
+  const RunResult result = run(program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 0, 3200, 0, 1 }
+  { dma.vmem_to_hbm 25600, 3200, 8192, 2 }
+  { dma.done.wait 1, 3200 }
+  { dma.done.wait 2, 3200 }
+  { vdelay 1000 }
+)"),
+                               options);
+  const HbmTiming timing({}, 940);
+  for (std::size_t c = 0; c < 32; ++c) {
+    const Cycles channel = cycles_of(result, "HBM of core 0, channel " + std::to_string(c));
+    EXPECT_EQ(total(channel), timing.to_memory(result.cycles));
+    EXPECT_EQ(channel.at("data"), 200 * timing.granule);
+    EXPECT_GT(channel.at("turn"), 0u);
+    EXPECT_GT(channel.at("refresh"), timing.refresh / 2);
+    EXPECT_LT(channel.at("refresh"), channel.at("data"));
+    EXPECT_GT(channel.at("idle: not asked"), timing.to_memory(990));
+    EXPECT_LT(channel.at("idle: not asked"), timing.to_memory(1300));
+  }
+}
+
+/// A granule in, and a granule out some cycles later: the bus turns where the second is there in
+/// time for it, for as long as it then waits, and no row misses.
+TEST(PartAccounts, AGranuleBehindOneOfTheOtherDirectionTurnsTheBus) {
+  const MachineParams params;
+  const HbmTiming timing(params.hbm, params.clock_mhz);
+  std::uint64_t most = 0, least = ~std::uint64_t{0};
+  for (int delay = 1; delay < 300; delay += 3) {
+    const RunResult result = run(program_of(
+        "kernel top\n  { dma.hbm_to_vmem 0, 32, 0, 1 ;; vdelay " + std::to_string(delay) + R"( }
+  { dma.vmem_to_hbm 25600, 32, 8192, 2 }
+  { dma.done.wait 1, 32 }
+  { dma.done.wait 2, 32 }
+)"));
+    const Cycles channel = cycles_of(result, "HBM of core 0, channel 0");
+    EXPECT_EQ(channel.at("row miss"), 0u) << delay;
+    most = std::max(most, channel.at("turn"));
+    least = std::min(least, channel.at("turn"));
+  }
+  // The write is there first: its data needs no row to be read.
+  EXPECT_EQ(most, timing.turn[kHbmRead]);
+  EXPECT_EQ(least, 0u);
+}
+
 TEST(PartAccounts, RowsOfABankThatFollowEachOtherMiss) {
   const MachineParams params;
   const HbmMapping mapping(32, params.hbm.banks, params.hbm.row_bytes / isa::kHbmGranuleBytes);

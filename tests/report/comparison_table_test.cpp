@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/report/json_report.h"
 #include "tests/traces/synthetic_record.h"
 #include "traces/csv.h"
 
@@ -44,6 +45,31 @@ TEST(ComparisonTable, HasFiguresParametersAndBounds) {
   const std::string markdown = markdown_text(table);
   EXPECT_EQ(markdown.find("| figure | what | v3-8 | mine\\|v2 |"), 0u);
   EXPECT_NE(markdown.find("\n|---|---|--:|"), std::string::npos);
+}
+
+/// A chip of which nobody published the power, and which was not sold in parts.
+TEST(ComparisonTable, WhatIsNotModelledIsNoZero) {
+  traces::RunRecord known = test::synthetic_record(), other = known;
+  other.config = "other";
+  other.params.chip = "v9";
+  const std::vector<Summary> summaries{summarize(known), summarize(other)};
+  const traces::Table table = comparison_table({known, other}, summaries);
+  const std::string csv = traces::csv_text(table);
+  for (const char* figure : {"joules", "watts_per_chip", "examples_per_joule"}) {
+    const std::size_t at = csv.find(std::string("\n") + figure + ",");
+    ASSERT_NE(at, std::string::npos) << figure;
+    const std::string line = csv.substr(at + 1, csv.find('\n', at + 1) - at - 1);
+    EXPECT_NE(line.find(",not modelled,"), std::string::npos) << line;
+  }
+  EXPECT_NE(csv.find(",no price,no price,"), std::string::npos) << csv;  // Two cores of eight.
+  const Json json = comparison_json({known, other}, summaries, {{}, {}});
+  for (const Json& row : json["results"]) {
+    if (row["name"] == "joules") {
+      EXPECT_EQ(row["ratios"].dump(), "[1.0,null]");
+    } else if (row["name"] == "dollars_per_hour") {
+      EXPECT_EQ(row["values"].dump(), "[null,null]");
+    }
+  }
 }
 
 }  // namespace
