@@ -40,15 +40,20 @@ void ElementMover::repeat(std::int64_t count, const std::function<void(Index)>& 
 }
 
 void ElementMover::nest(const std::vector<std::int64_t>& counts, std::size_t level,
-                        Position& position, const std::function<void()>& body) {
+                        Position& position, const std::function<void()>& body,
+                        std::int64_t at_once) {
   if (level == counts.size()) {
     body();
     return;
   }
-  repeat(counts[level], [&](Index index) {
+  std::int64_t inside = 1;
+  for (std::size_t i = level + 1; i < counts.size(); ++i) inside *= counts[i];
+  if (inside == 0) return;
+  const auto one = [&](Index index) {
     position[level] = index;
-    nest(counts, level + 1, position, body);
-  });
+    nest(counts, level + 1, position, body, at_once);
+  };
+  repeat(counts[level], one, std::max<std::int64_t>(1, at_once / inside));
 }
 
 Index ElementMover::tile_of(const TileArray& array, const Position& majors, Index tile) {
@@ -135,7 +140,7 @@ void ElementMover::move_box(TileArray source, TileArray target, Box box) {
     counts.push_back(box.dimensions[i].extent);
   }
   Position place(rank - 1);
-  nest(counts, 0, place, [&] {
+  const auto one = [&] {
     Position from(rank - 1), to(rank - 1);
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const Box::Dimension& d = box.dimensions[i];
@@ -169,7 +174,10 @@ void ElementMover::move_box(TileArray source, TileArray target, Box box) {
             builder_.store(place_of, value);
           }
         });
-  });
+  };
+  const std::int64_t across = ceil_divide<std::int64_t>(box.dimensions.back().extent, 128);
+  const std::int64_t down = whole_tiles ? ceil_divide<std::int64_t>(rows.extent, 8) : 1;
+  nest(counts, 0, place, one, kTilesAtOnce / (across * down));
 }
 
 /// The rows of a box in tiles of the target: each takes its rows from one tile of the source or
@@ -381,7 +389,7 @@ void ElementMover::copy_rows(const TileArray& source, const TileArray& target,
     std::vector<std::int64_t> counts(target.extents.begin(), target.extents.end() - 1);
     counts.back() = tiles;
     Position to(rank - 1);
-    nest(counts, 0, to, [&] {
+    const auto copy_tile = [&] {
       Position from(rank - 1);
       for (std::size_t i = 0; i + 2 < rank; ++i) from[permutation[i]] = to[i];
       const Index tile = to.back().plus(first);
@@ -400,7 +408,8 @@ void ElementMover::copy_rows(const TileArray& source, const TileArray& target,
       } else {
         repeat(source.lane_tiles(), one);
       }
-    });
+    };
+    nest(counts, 0, to, copy_tile, kTilesAtOnce / source.lane_tiles());
   };
   const std::int64_t rows = target.extents[rank - 2];
   copy(0, rows / 8, 8);

@@ -77,8 +77,9 @@ class ElementMover {
   Index tile_of(const TileArray& array, const Position& majors, Index tile);
   /// A loop; of a longer body, `at_once` of it are one piece of straight code.
   void repeat(std::int64_t count, const std::function<void(Index)>& body, std::int64_t at_once = 1);
+  /// Loops inside of each other, from `level` on; `at_once` bodies are one piece of straight code.
   void nest(const std::vector<std::int64_t>& counts, std::size_t level, Position& position,
-            const std::function<void()>& body);
+            const std::function<void()>& body, std::int64_t at_once = 1);
   void move_row_tiles(const TileArray& source, const TileArray& target, const Position& from,
                       const Position& to, const Box& box);
   void move_lanes(const Box::Dimension& lanes, const Load& load, const Store& store);
