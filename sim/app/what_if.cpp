@@ -59,9 +59,6 @@ void ask_for_no_padding(const Arguments& arguments, const traces::RunRecord& rec
   if (has_option(arguments.input, "feature_multiple")) {
     if (!padded || arguments.workload.feature_multiple) return;
     question.feature_multiple = kLanes;
-  } else if (frontend::is_workload(arguments.input)) {
-    if (!padded) return;
-    question.problem = "layers of " + arguments.input + " cannot be widened one by one: --width";
   } else {
     question.problem =
         "the shapes of this program are fixed; its report has the padding of each "

@@ -490,14 +490,17 @@ TEST(Zoo, FeaturesFillTheLanesWhereAsked) {
       for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
         const bool is_product =
             each.opcode == hlo::HloOpcode::kDot || each.opcode == hlo::HloOpcode::kConvolution;
-        if (is_product && each.shape.dimensions.back() % 128 != 0) ++narrow;
+        if (!is_product || each.shape.dimensions.back() % 128 == 0) continue;
+        // Each block of BigGAN takes a class of 128 numbers with 20 of the noise.
+        const bool is_condition = info.name == "biggan" && each.shape.dimensions.back() == 148;
+        if (!is_condition) ++narrow;
       }
       return narrow;
     };
     // Classes, inputs and their gradients stay as they are.
     EXPECT_LE(most_narrow(options_of(given)), 3) << info.name;
   }
-  EXPECT_EQ(asked, 10);
+  EXPECT_EQ(asked, 11);
 }
 
 TEST(Zoo, ErrorsSayWhatIsAllowed) {

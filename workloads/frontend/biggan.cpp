@@ -12,6 +12,7 @@ using hlo::HloOpcode;
 namespace {
 
 constexpr std::int64_t kImage = 128;
+constexpr std::int64_t kColours = 3;
 constexpr std::int64_t kNoise = 120;
 constexpr std::int64_t kClassWidth = 128;
 constexpr std::int64_t kBlocks = 5;
@@ -57,7 +58,8 @@ Tensor self_attention(Model& model, Tensor x) {
   GraphBuilder& graph = model.graph;
   GraphBuilder::Scope scope(graph, "attention");
   const Extents d = graph.shape(x).dimensions;
-  const std::int64_t pixels = d[1] * d[2], narrow = d[3] / 8, half = d[3] / 2;
+  const std::int64_t pixels = d[1] * d[2];
+  const std::int64_t narrow = model.features(d[3] / 8), half = model.features(d[3] / 2);
   const auto rows = [&](const char* name, std::int64_t features, bool pooled) {
     Tensor y = convolution(model, x, name, features, 1);
     if (pooled) y = max_pool(model, y, std::string(name) + "_pool", 2, 2);
@@ -97,17 +99,21 @@ Tensor generator(Model& model, Tensor noise, Tensor classes, const BigGanSizes& 
   const auto part = [&](std::int64_t number) {
     return graph.slice(noise, {0, number * kPart}, {sizes.batch, (number + 1) * kPart});
   };
-  const std::int64_t features = kFeatures[0] * sizes.width;
+  const std::int64_t features = model.features(kFeatures[0] * sizes.width);
   Tensor x = dense(model, part(0), "begin", 16 * features, false);
   x = graph.reshape(x, {sizes.batch, 4, 4, features});
   for (std::int64_t block = 0; block < kBlocks; ++block) {
     GraphBuilder::Scope block_scope(graph, "block" + std::to_string(block));
     const Tensor condition = graph.concatenate({shared, part(block + 1)}, 1);
-    x = generator_block(model, x, condition, kFeatures[block + 1] * sizes.width);
+    x = generator_block(model, x, condition, model.features(kFeatures[block + 1] * sizes.width));
     if (graph.shape(x).dimensions[1] == kAttention) x = self_attention(model, x);
   }
   x = relu(graph, batch_norm(model, x, "norm"));
-  return graph.unary(HloOpcode::kTanh, convolution(model, x, "to_colours", 3, 3));
+  Tensor colours = convolution(model, x, "to_colours", kColours, 3);
+  if (graph.shape(colours).dimensions[3] > kColours) {
+    colours = graph.slice(colours, {0, 0, 0, 0}, {sizes.batch, kImage, kImage, kColours});
+  }
+  return graph.unary(HloOpcode::kTanh, colours);
 }
 
 Tensor discriminator_block(Model& model, Tensor x, std::int64_t outputs, bool first, bool smaller) {
@@ -129,8 +135,8 @@ Tensor discriminator(Model& model, Tensor x, Tensor classes, const BigGanSizes& 
   GraphBuilder::Scope scope(graph, "discriminator");
   for (std::int64_t block = 0; block <= kBlocks; ++block) {
     GraphBuilder::Scope block_scope(graph, "block" + std::to_string(block));
-    x = discriminator_block(model, x, kFeatures[kBlocks - block] * sizes.width, block == 0,
-                            block < kBlocks);
+    const std::int64_t features = model.features(kFeatures[kBlocks - block] * sizes.width);
+    x = discriminator_block(model, x, features, block == 0, block < kBlocks);
     if (graph.shape(x).dimensions[1] == kAttention) x = self_attention(model, x);
   }
   const Tensor seen = graph.convert(relu(graph, x), ElementType::kF32);
@@ -162,14 +168,15 @@ Workload build_biggan(const WorkloadOptions& options) {
     throw UsageError("option width: expected a multiple of 8, found " +
                      std::to_string(sizes.width));
   }
-  Model model("biggan", element_type(options.dtype, ElementType::kBf16));
+  Model model("biggan", element_type(options.dtype, ElementType::kBf16),
+              checked_feature_multiple(options));
   GraphBuilder& graph = model.graph;
   const Tensor noise = model.input(
       "noise", hlo::array_shape(model.compute_type(), {sizes.batch, kNoise}), {Fill::kNormal, 1});
   const hlo::Shape of_images = hlo::array_shape(ElementType::kS32, {sizes.batch});
   const Tensor wanted = model.input("wanted", of_images, {Fill::kLabels, 0, sizes.classes});
   const Tensor images = model.input(
-      "images", hlo::array_shape(model.compute_type(), {sizes.batch, kImage, kImage, 3}),
+      "images", hlo::array_shape(model.compute_type(), {sizes.batch, kImage, kImage, kColours}),
       {Fill::kImages, 0, sizes.classes});
   const Tensor labels = model.input("labels", of_images, {Fill::kLabels, 0, sizes.classes});
 

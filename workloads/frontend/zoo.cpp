@@ -65,7 +65,8 @@ const std::vector<Entry>& entries() {
       {{"biggan",
         "BigGAN on 128x128 images: generator and discriminator with self-attention, updated "
         "together, Adam, bf16 activations.",
-        {"batch", "replicas", "dtype", "precision", "learning_rate", "width", "classes"}},
+        {"batch", "replicas", "dtype", "precision", "learning_rate", "width", "classes",
+         "feature_multiple"}},
        build_biggan},
       {{"matmul",
         "One matrix product, --shape MxKxN (2048x2048x2048), f32.",
