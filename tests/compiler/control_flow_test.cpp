@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -107,6 +109,14 @@ TEST(ControlFlow, ALoopWithoutATripCountTestsItsPredicate) {
   check_hlo(kSearch, check);
 }
 
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
+    text.replace(at, from.size(), to);
+    at += to.size();
+  }
+  return text;
+}
+
 /// A scan: takes a matrix of each input by the counter, keeps a running sum, and stacks what it
 /// makes; from the last to the first with `reverse`, else from the first.
 std::string scan(bool reverse) {
@@ -157,12 +167,21 @@ ENTRY main {
 )";
 }
 
-TEST(ControlFlow, SlicesByTheCounterHaveTheirPlacesFromTheTopLevel) {
+/// A tile of 8 by 128 is four granules of f32, two of bf16.
+class SlicesByTheCounter : public testing::TestWithParam<std::pair<std::string, std::int64_t>> {};
+INSTANTIATE_TEST_SUITE_P(ControlFlow, SlicesByTheCounter,
+                         testing::Values(std::make_pair("f32", 4), std::make_pair("bf16", 2)),
+                         [](const auto& at) { return at.param.first; });
+
+TEST_P(SlicesByTheCounter, HaveTheirPlacesFromTheTopLevel) {
   for (const bool reverse : {false, true}) {
     SCOPED_TRACE(reverse ? "backwards" : "forwards");
-    check_hlo(scan(reverse));
-    const compiler::ScheduledModule scheduled = compiler::schedule(
-        hlo::read_hlo_text("test.hlo", scan(reverse)), target_of({}, 1), nullptr);
+    const std::string text = replaced(scan(reverse), "f32", GetParam().first);
+    HloCheck check;
+    check.tolerance = GetParam().first == "bf16" ? 5e-3 : 1e-5;
+    check_hlo(text, check);
+    const compiler::ScheduledModule scheduled =
+        compiler::schedule(hlo::read_hlo_text("test.hlo", text), target_of({}, 1), nullptr);
     const compiler::ScheduledModule& body = scheduled.regions.at(0).bodies.at(0);
     // The slice is no kernel, nor is the update that the loop fusion writes where it belongs; the
     // other stores what the iteration began with.
@@ -173,8 +192,101 @@ TEST(ControlFlow, SlicesByTheCounterHaveTheirPlacesFromTheTopLevel) {
       EXPECT_EQ(instruction.operands.size(), 1U);
       steps.push_back(body.plan.steps_of.at(static_cast<std::size_t>(instruction.id)).at(0));
     }
-    EXPECT_EQ(steps, (std::vector<std::int64_t>{reverse ? -4 : 4}));
+    const std::int64_t step = GetParam().second;
+    EXPECT_EQ(steps, (std::vector<std::int64_t>{reverse ? -step : step}));
   }
+}
+
+int allocations(const std::string& text) {
+  const compiler::ScheduledModule scheduled =
+      compiler::schedule(hlo::read_hlo_text("test.hlo", text), target_of({}, 1), nullptr);
+  const hlo::Computation& entry = scheduled.module.entry_computation();
+  return static_cast<int>(
+      std::count_if(entry.instructions.begin(), entry.instructions.end(), hlo::is_allocation));
+}
+
+/// Arrays begin as sevens, so that what no iteration writes can be told from memory as it was.
+TEST(ControlFlow, WhatIterationsWriteWholeBeginsAsMemoryAlone) {
+  const std::string text = replaced(scan(false), "z = f32[] constant(0)", "z = f32[] constant(7)");
+  struct Case {
+    std::string why, from, to;
+    int allocations;
+  };
+  const std::vector<Case> cases{
+      {"both are written whole", "ENTRY", "ENTRY", 2},
+      {"backwards, too", "dynamic-update-slice(made, y1, i,",
+       "dynamic-update-slice(made, y1, back,", 2},
+      {"a matrix is left", "l = s32[] constant(6)", "l = s32[] constant(5)", 0},
+      {"one place all the time", "dynamic-update-slice(made, y1, i,",
+       "dynamic-update-slice(made, y1, one,", 1},
+      {"two matrices at a time, which overlap",
+       "  m = f32[6,8,128] dynamic-update-slice(made, y1, i,",
+       "  y2 = f32[2,8,128] concatenate(y1, before), dimensions={0}\n"
+       "  m = f32[6,8,128] dynamic-update-slice(made, y2, i,",
+       1},
+      {"the next matrix is read before", "y = f32[8,128] multiply(next, x)",
+       "ahead = f32[1,8,128] dynamic-slice(made, five, zero, zero), dynamic_slice_sizes={1,8,128}\n"
+       "  ahead1 = f32[8,128] reshape(ahead)\n  y = f32[8,128] multiply(next, ahead1)",
+       1},
+      {"the array is read after", "ROOT t = (s32[], f32[8,128],",
+       "far = f32[1,8,128] dynamic-slice(m, five, zero, zero), dynamic_slice_sizes={1,8,128}\n"
+       "  far1 = f32[8,128] reshape(far)\n  next2 = f32[8,128] add(next, far1)\n"
+       "  ROOT t = (s32[], f32[8,128],",
+       1},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.why);
+    std::string changed = replaced(text, one.from, one.to);
+    if (one.why == "the array is read after")
+      changed = replaced(changed, "tuple(n, next,", "tuple(n, next2,");
+    check_hlo(changed);
+    EXPECT_EQ(allocations(changed), one.allocations);
+  }
+}
+
+TEST(ControlFlow, PredicatesAndShortNumbersAreStackedInPlace) {
+  check_hlo(R"(HloModule stacks
+body {
+  p = (s32[], f32[5,24,136], pred[5,24,136], bf16[5,24,136]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  xs = f32[5,24,136] get-tuple-element(p), index=1
+  signs = pred[5,24,136] get-tuple-element(p), index=2
+  shorts = bf16[5,24,136] get-tuple-element(p), index=3
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  x = f32[1,24,136] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,24,136}
+  h = f32[] constant(0.25)
+  hb = f32[1,24,136] broadcast(h), dimensions={}
+  sign = pred[1,24,136] compare(x, hb), direction=GT
+  b = bf16[1,24,136] convert(x)
+  made = pred[5,24,136] dynamic-update-slice(signs, sign, i, zero, zero)
+  short = bf16[5,24,136] dynamic-update-slice(shorts, b, i, zero, zero)
+  ROOT t = (s32[], f32[5,24,136], pred[5,24,136], bf16[5,24,136]) tuple(n, xs, made, short)
+}
+cond {
+  p = (s32[], f32[5,24,136], pred[5,24,136], bf16[5,24,136]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant(5)
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+ENTRY main {
+  xs = f32[5,24,136] parameter(0)
+  no = pred[] constant(true)
+  nos = pred[5,24,136] broadcast(no), dimensions={}
+  z = bf16[] constant(3)
+  zs = bf16[5,24,136] broadcast(z), dimensions={}
+  s = s32[] constant(0)
+  t = (s32[], f32[5,24,136], pred[5,24,136], bf16[5,24,136]) tuple(s, xs, nos, zs)
+  w = (s32[], f32[5,24,136], pred[5,24,136], bf16[5,24,136]) while(t), condition=cond, body=body
+  signs = pred[5,24,136] get-tuple-element(w), index=2
+  shorts = bf16[5,24,136] get-tuple-element(w), index=3
+  two = f32[] constant(2)
+  twos = f32[5,24,136] broadcast(two), dimensions={}
+  x = f32[5,24,136] select(signs, twos, xs)
+  ROOT r = (f32[5,24,136], bf16[5,24,136]) tuple(x, shorts)
+}
+)");
 }
 
 TEST(ControlFlow, SlicesWhosePlacesAreClampedKeepTheirIndex) {

@@ -6,10 +6,12 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/canonical_forms.h"
+#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/frontend/graph_builder.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::layout_test {
 namespace {
@@ -133,6 +135,80 @@ TEST(LayoutSearch, ArraysWithFewColumnsLieTheOtherWayRound) {
   compiler::assign_layouts(module);
   const hlo::Computation& entry = module.entry_computation();
   EXPECT_EQ(hlo::to_string(entry.at(entry.parameters()[1]).shape), "f32[1024,10]{0,1:T(8,128)}");
+}
+
+/// One of six stacked arrays, taken and put back by an index, whose consumer is a dot with its
+/// groups of 16 as batches.
+Module part_of_stack() {
+  return hlo::read_hlo_text("test.hlo", R"(HloModule part
+ENTRY main {
+  stack = f32[6,200,4,16] parameter(0)
+  i = s32[] parameter(1)
+  w = f32[4,40,16] parameter(2)
+  zero = s32[] constant(0)
+  part = f32[1,200,4,16] dynamic-slice(stack, i, zero, zero, zero), dynamic_slice_sizes={1,200,4,16}
+  x = f32[200,4,16] reshape(part)
+  h = f32[200,4,16] exponential(x)
+  d = f32[4,200,40] dot(h, w), lhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={2}
+  g = f32[4,200,40] exponential(d)
+  b = f32[1,200,4,16] reshape(h)
+  made = f32[6,200,4,16] dynamic-update-slice(stack, b, i, zero, zero, zero)
+  ROOT r = (f32[4,200,40], f32[6,200,4,16]) tuple(g, made)
+}
+)");
+}
+
+TEST(LayoutSearch, PartsTakenByAnIndexLieAsTheirConsumersWantAndInWholeTiles) {
+  Module module = part_of_stack();
+  compiler::assign_layouts(module);
+  const hlo::Computation& entry = module.entry_computation();
+  int parts = 0;
+  for (const HloInstruction& instruction : entry.instructions) {
+    if (instruction.opcode != HloOpcode::kDynamicSlice &&
+        instruction.opcode != HloOpcode::kDynamicUpdateSlice) {
+      continue;
+    }
+    ++parts;
+    const std::vector<std::int64_t>& minor_to_major = instruction.shape.layout.minor_to_major;
+    EXPECT_EQ(minor_to_major.back(), 0) << "the matrices that the index counts stay apart";
+    // In row-major order 4 rows of 16 lanes fill a sixteenth of the tiles.
+    EXPECT_TRUE(minor_to_major[0] == 1 || minor_to_major[1] == 1) << "200 rows lie in the tiles";
+  }
+  EXPECT_EQ(parts, 2);
+  for (const HloInstruction& instruction : entry.instructions) {
+    EXPECT_NE(instruction.opcode, HloOpcode::kCopy) << instruction.name;
+  }
+}
+
+/// 4096 small matrices would fill tiles if they lay along the lanes; one of them would then be no
+/// whole tiles.
+TEST(LayoutSearch, WhatAnIndexCountsStaysOutOfTheTiles) {
+  Module module = hlo::read_hlo_text("test.hlo", R"(HloModule part
+ENTRY main {
+  stack = f32[4096,4,3] parameter(0)
+  i = s32[] parameter(1)
+  zero = s32[] constant(0)
+  part = f32[1,4,3] dynamic-slice(stack, i, zero, zero), dynamic_slice_sizes={1,4,3}
+  all = f32[4096,4,3] exponential(stack)
+  ROOT r = (f32[1,4,3], f32[4096,4,3]) tuple(part, all)
+}
+)");
+  const auto lanes = [](const Module& laid_out) {
+    const hlo::Computation& entry = laid_out.entry_computation();
+    return entry.at(entry.parameters()[0]).shape.layout.minor_to_major[0];
+  };
+  Module without_part = module;
+  hlo::Computation& entry = without_part.entry_computation();
+  for (HloInstruction& instruction : entry.instructions) {
+    if (instruction.opcode != HloOpcode::kTuple) continue;
+    instruction.operands.erase(instruction.operands.begin());
+    instruction.shape.elements.erase(instruction.shape.elements.begin());
+  }
+  compiler::tidy(entry);
+  compiler::assign_layouts(module);
+  compiler::assign_layouts(without_part);
+  EXPECT_NE(lanes(module), 0);
+  EXPECT_EQ(lanes(without_part), 0);
 }
 
 TEST(UnitDimensions, ElementwiseOperationsDropThem) {

@@ -162,11 +162,6 @@ const Shape& result_of(const HloInstruction& instruction) {
   }
 }
 
-/// Memory that holds nothing yet.
-bool is_place_alone(const HloInstruction& instruction) {
-  return instruction.custom_call_target.get() == "AllocateBuffer";
-}
-
 bool is_scalar_constant(const HloInstruction& instruction) {
   return instruction.opcode == HloOpcode::kConstant && !instruction.shape.is_tuple() &&
          instruction.shape.rank() == 0;
@@ -196,7 +191,7 @@ std::int64_t bytes_read(const Module& module, const Computation& computation,
 
 std::int64_t compulsory_bytes(const Module& module, const Computation& computation,
                               const HloInstruction& instruction) {
-  if (is_free(instruction.opcode) || is_place_alone(instruction)) return 0;
+  if (is_free(instruction.opcode) || is_allocation(instruction)) return 0;
   std::int64_t sum = 0;
   for (std::size_t k = 0; k < instruction.operands.size(); ++k) {
     const InstructionId id = instruction.operands[k];

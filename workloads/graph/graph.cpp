@@ -52,6 +52,11 @@ bool is_elementwise(HloOpcode opcode) {
   }
 }
 
+bool is_allocation(const HloInstruction& instruction) {
+  return instruction.opcode == HloOpcode::kCustomCall &&
+         instruction.custom_call_target.get() == kAllocateBuffer;
+}
+
 std::string_view to_string(ComparisonDirection direction) {
   constexpr std::string_view kNames[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
   return kNames[static_cast<std::size_t>(direction)];

@@ -136,6 +136,10 @@ struct HloInstruction {
   }
 };
 
+/// Whether the instruction is memory that holds nothing yet, a custom-call of XLA's name for it.
+inline constexpr std::string_view kAllocateBuffer = "AllocateBuffer";
+bool is_allocation(const HloInstruction& instruction);
+
 /// A computation: instructions in an order in which operands stand before their users.
 struct Computation {
   std::string name;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/simplify.h"
@@ -561,9 +562,12 @@ void copy_region_operands(ScheduledModule& scheduled) {
     const std::vector<hlo::Layout> wanted =
         operand_layouts(region, entry.instructions[i].shape.elements.size());
     for (std::size_t k = 0; k < wanted.size(); ++k) {
-      const HloInstruction& operand = entry.at(entry.instructions[i].operands[k]);
+      HloInstruction& operand = entry.at(entry.instructions[i].operands[k]);
       if (operand.shape.rank() < 2) continue;
       // Tiles follow from the type, which a body may store wider than its user.
+      if (hlo::is_allocation(operand)) {
+        operand.shape.layout = tiled_layout(operand.shape.type, wanted[k].minor_to_major);
+      }
       if (operand.shape.layout.minor_to_major == wanted[k].minor_to_major) continue;
       HloInstruction copy;
       copy.opcode = HloOpcode::kCopy;

@@ -40,7 +40,8 @@ struct Group {
   std::vector<InstructionId> relations;  ///< Instructions whose cost depends on the order.
   DimensionOrder order;
   bool is_fixed = false;
-  bool has_product = false;  ///< One of them is the result of a dot.
+  bool has_product = false;          ///< One of them is the result of a dot.
+  std::vector<InstructionId> parts;  ///< Dynamic slices and updates in it.
 };
 
 class LayoutSearch {
@@ -88,6 +89,8 @@ class LayoutSearch {
   const DimensionOrder& order(InstructionId id) { return group(id).order; }
 
   double bytes(InstructionId id, const DimensionOrder& order);
+  double accesses(const HloInstruction& instruction) const;
+  bool moves_whole_tiles(const Group& group, const DimensionOrder& order) const;
   void number_shapes();
   double copy_cost(InstructionId id);
   double relation_cost(InstructionId id);
@@ -141,10 +144,49 @@ bool has_choice(HloOpcode opcode) {
     case HloOpcode::kPad:
     case HloOpcode::kReverse:
     case HloOpcode::kConcatenate:
+    case HloOpcode::kDynamicSlice:
+    case HloOpcode::kDynamicUpdateSlice:
       return true;
     default:
       return hlo::is_elementwise(opcode);
   }
+}
+
+/// A dynamic slice and its array, or what an update writes and the array that it changes.
+struct PartOfArray {
+  const Shape& array;
+  const Shape& part;
+};
+PartOfArray part_of_array(const Computation& computation, const HloInstruction& instruction) {
+  const Shape& array = computation.at(instruction.operands[0]).shape;
+  const bool updates = instruction.opcode == HloOpcode::kDynamicUpdateSlice;
+  return {array, updates ? computation.at(instruction.operands[1]).shape : instruction.shape};
+}
+
+bool is_dynamic_part(HloOpcode opcode) {
+  return opcode == HloOpcode::kDynamicSlice || opcode == HloOpcode::kDynamicUpdateSlice;
+}
+
+/// Where the innermost dimension stands of which a part is taken; -1: none.
+int innermost_cut(const PartOfArray& of, const DimensionOrder& order) {
+  int innermost = -1;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto d = static_cast<std::size_t>(order[i]);
+    if (of.part.dimensions[d] != of.array.dimensions[d]) innermost = static_cast<int>(i);
+  }
+  return innermost;
+}
+
+/// Whether the part is one range of the array: dimensions outside of the innermost cut have one
+/// index in it.
+bool is_one_range(const PartOfArray& of, const DimensionOrder& order) {
+  const int innermost = innermost_cut(of, order);
+  for (int i = 0; i < innermost; ++i) {
+    if (of.part.dimensions[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] != 1) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool LayoutSearch::is_stuck(InstructionId id) const {
@@ -176,7 +218,7 @@ void LayoutSearch::make_groups() {
     InstructionId& mine = number[static_cast<std::size_t>(representative(id))];
     if (mine < 0) {
       mine = static_cast<InstructionId>(groups_.size());
-      groups_.push_back({{}, {}, row_major(shape(id).rank()), false, false});
+      groups_.push_back({{}, {}, row_major(shape(id).rank()), false, false, {}});
     }
     Group& group = groups_[static_cast<std::size_t>(mine)];
     group.arrays.push_back(id);
@@ -187,23 +229,62 @@ void LayoutSearch::make_groups() {
     }
     group.is_fixed |= is_stuck(id);
     group.has_product |= instruction.opcode == HloOpcode::kDot;
-    // Elementwise values are written when something else reads them.
-    const bool is_loop =
-        hlo::is_elementwise(instruction.opcode) || instruction.opcode == HloOpcode::kBroadcast ||
-        instruction.opcode == HloOpcode::kIota || instruction.opcode == HloOpcode::kReshape ||
-        instruction.opcode == HloOpcode::kTranspose || instruction.opcode == HloOpcode::kConstant;
-    traffic_[static_cast<std::size_t>(id)] = is_loop ? 0 : 1;
-    for (InstructionId user : users_[static_cast<std::size_t>(id)]) {
-      const bool reads =
-          at(user).opcode == HloOpcode::kDot || at(user).opcode == HloOpcode::kReduce;
-      traffic_[static_cast<std::size_t>(id)] += reads ? 1 : 0;
-    }
+    if (is_dynamic_part(instruction.opcode)) group.parts.push_back(id);
+    traffic_[static_cast<std::size_t>(id)] = accesses(instruction);
   }
   for (std::size_t i = 0; i < number.size(); ++i) {
     const InstructionId id = static_cast<InstructionId>(i);
     number[i] = takes_part(id) ? number[static_cast<std::size_t>(representative(id))] : -1;
   }
   group_of_ = number;
+}
+
+/// How often kernels read or write an array. Elementwise values are written when something else
+/// reads them; of an array that parts are read from or written to, the parts move.
+double LayoutSearch::accesses(const HloInstruction& instruction) const {
+  const std::vector<InstructionId>& readers = users_[static_cast<std::size_t>(instruction.id)];
+  double count = 1;
+  switch (instruction.opcode) {
+    case HloOpcode::kBroadcast:
+    case HloOpcode::kIota:
+    case HloOpcode::kReshape:
+    case HloOpcode::kTranspose:
+    case HloOpcode::kConstant:
+      count = 0;
+      break;
+    case HloOpcode::kDynamicUpdateSlice:
+      count = double(shape(instruction.operands[1]).element_count()) /
+              double(std::max<std::int64_t>(1, instruction.shape.element_count()));
+      break;
+    case HloOpcode::kParameter:
+      count = !readers.empty() && std::all_of(readers.begin(), readers.end(),
+                                              [&](InstructionId user) {
+                                                return is_dynamic_part(at(user).opcode) &&
+                                                       at(user).operands[0] == instruction.id;
+                                              })
+                  ? 0
+                  : 1;
+      break;
+    default:
+      if (hlo::is_elementwise(instruction.opcode)) count = 0;
+  }
+  for (InstructionId user : readers) {
+    const bool reads = at(user).opcode == HloOpcode::kDot || at(user).opcode == HloOpcode::kReduce;
+    count += reads ? 1 : 0;
+  }
+  return count;
+}
+
+/// Whether dynamic slices and updates move whole tiles in the order: they take the two minor
+/// dimensions whole, and what is one range of an array in row-major order stays one.
+bool LayoutSearch::moves_whole_tiles(const Group& group, const DimensionOrder& order) const {
+  const int rank = static_cast<int>(order.size());
+  return std::all_of(group.parts.begin(), group.parts.end(), [&](InstructionId id) {
+    const PartOfArray of = part_of_array(computation_, at(id));
+    const int innermost = innermost_cut(of, order);
+    return innermost < 0 || (innermost + 2 < rank &&
+                             (is_one_range(of, order) || !is_one_range(of, row_major(rank))));
+  });
 }
 
 void LayoutSearch::find_relations() {
@@ -490,6 +571,7 @@ double LayoutSearch::move(int g, const DimensionOrder& order,
     for (auto& [neighbour, wanted] : induced(from)) {
       Group& other = groups_[static_cast<std::size_t>(neighbour)];
       if (other.is_fixed || other.order == wanted || moved.count(neighbour) != 0) continue;
+      if (!moves_whole_tiles(other, wanted)) continue;
       const std::size_t mine = groups_[static_cast<std::size_t>(g)].relations.size();
       if (other.relations.size() > std::max(kMostRelations, mine)) continue;
       const double present = cost_of(neighbour);
@@ -542,7 +624,7 @@ bool LayoutSearch::improve(int g) {
   if (avoidable_cost(g) <= best) return false;
   DimensionOrder choice;
   for (const DimensionOrder& candidate : candidates(g)) {
-    if (candidate == group.order) continue;
+    if (candidate == group.order || !moves_whole_tiles(group, candidate)) continue;
     std::vector<std::pair<int, DimensionOrder>> before;
     const double gain = move(g, candidate, before);
     for (auto& [number, old] : before) groups_[static_cast<std::size_t>(number)].order = old;

@@ -101,7 +101,7 @@ std::optional<Line> LoopSlices::line_of(InstructionId value, std::int64_t last) 
 
 /// Whether a slice of whole tiles is one range of the array, in its own order.
 bool LoopSlices::is_one_range(const Shape& array, const Shape& slice) const {
-  if (array.rank() < 3 || array.type != slice.type || hlo::byte_size(array.type) != 4 ||
+  if (array.rank() < 3 || array.type != slice.type ||
       major_to_minor(array) != major_to_minor(slice)) {
     return false;
   }

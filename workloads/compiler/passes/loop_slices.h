@@ -16,7 +16,7 @@ namespace tpu::compiler {
 /// - Such an update is a copy to a place that is known when it is called; where nothing else reads
 ///   the array, the kernel that makes the update writes it there (`plan_hbm`).
 ///
-/// Takes: major dimensions of 32-bit arrays, slices that are one range of HBM, places inside the
+/// Takes: major dimensions, slices that are one range of HBM, places inside the
 /// array that grow by the same amount each iteration. All others keep their index.
 /// Needs: layouts; before fuse. Leaves: dynamic-slice with one operand, dynamic-update-slice with
 /// two, slice->starts as the first iteration's place and slice->strides as the step, in elements.

@@ -26,6 +26,7 @@
 #include "workloads/compiler/passes/integer_dots.h"
 #include "workloads/compiler/passes/kernel_sequences.h"
 #include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/loop_results.h"
 #include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/operand_precision.h"
 #include "workloads/compiler/passes/operand_upcaster.h"
@@ -106,6 +107,11 @@ void run_number_rings(const PassContext& context) {
 
 void run_outline(const PassContext& context) {
   context.scheduled.regions = outline_control_flow(context.scheduled.module);
+}
+
+void run_allocate_results(const PassContext& context) {
+  allocate_loop_results(context.scheduled);
+  make_names_unique(context.scheduled.module);
 }
 
 void run_refuse(const PassContext& context) {
@@ -202,6 +208,11 @@ std::vector<Pass> inline_rows() {
        {Fact::kOutlined},
        {},
        {"simplify"}},
+      {"allocate_loop_results",
+       Stage::kOutline,
+       run_allocate_results,
+       {Fact::kOutlined},
+       {Fact::kLayouts}},
       flatten_row(Stage::kOutline),
       simplify_row(Stage::kOutline),
   };

@@ -81,6 +81,7 @@ std::string why_unknown(const HloInstruction& instruction) {
   }
   switch (instruction.opcode) {
     case HloOpcode::kCustomCall:
+      if (hlo::is_allocation(instruction)) return "";
       return "expected an operation of HLO, found a call of \"" +
              instruction.custom_call_target.get() + "\", whose code is not in the module";
     case HloOpcode::kRng:

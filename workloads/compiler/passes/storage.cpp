@@ -28,7 +28,7 @@ bool is_bookkeeping(const HloInstruction& instruction) {
     case HloOpcode::kGetTupleElement:
       return true;
     default:
-      return is_slice_of_iteration(instruction);
+      return is_slice_of_iteration(instruction) || hlo::is_allocation(instruction);
   }
 }
 
