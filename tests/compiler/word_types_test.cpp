@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -7,6 +8,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "tests/compiler/run_compiled.h"
 #include "workloads/compiler/compiler.h"
+#include "workloads/compiler/passes/pipeline.h"
 #include "workloads/graph/small_floats.h"
 #include "workloads/hlo/hlo_reader.h"
 
@@ -99,6 +101,48 @@ TEST(WordTypes, WideIntegersShiftAcrossWords) {
       check_hlo(text, range(0, 4294967294.0));
     }
   }
+}
+
+/// Numbers of elements as JAX counts them for its random bits: in 64 bits, of which the upper word
+/// is 0 wherever the array is small.
+std::string counted(std::int64_t stride, const std::string& shift) {
+  return "HloModule c\nENTRY main {\n  i = u64[40,300] iota(), iota_dimension=0\n"
+         "  j = u64[40,300] iota(), iota_dimension=1\n  s = u64[] constant(" +
+         std::to_string(stride) +
+         ")\n  sb = u64[40,300] broadcast(s), dimensions={}\n  m = u64[40,300] multiply(i, sb)\n"
+         "  n = u64[40,300] add(m, j)\n  h = u64[] constant(" +
+         shift +
+         ")\n  hb = u64[40,300] broadcast(h), dimensions={}\n"
+         "  u = u64[40,300] shift-right-logical(n, hb)\n  low = u32[40,300] convert(n)\n"
+         "  high = u32[40,300] convert(u)\n  x = u32[40,300] parameter(0)\n"
+         "  a = u32[40,300] xor(x, low)\n  ROOT r = u32[40,300] add(a, high)\n}\n";
+}
+
+/// Instructions of the fused computation that computes it all.
+std::size_t instructions_of(const std::string& text) {
+  const hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+  const compiler::ScheduledModule scheduled =
+      compiler::lower_to_kernels(module, target_of({}, 1), nullptr);
+  std::size_t most = 0;
+  for (const hlo::Computation& computation : scheduled.module.computations) {
+    most = std::max(most, computation.instructions.size());
+  }
+  return most;
+}
+
+TEST(WordTypes, UpperWordsThatAreZeroAreNotComputed) {
+  constexpr std::int64_t kFits = 0x100000000 / 40 - 300;  // 39 * s + 299 < 2^32
+  for (const char* shift : {"32", "31", "33", "0", "64"}) {
+    SCOPED_TRACE(shift);
+    check_hlo(counted(300, shift), range(0, 1e9));
+    check_hlo(counted(kFits, shift), range(0, 1e9));
+    check_hlo(counted(0x100000000 / 39, shift), range(0, 1e9));  // Just beyond a word.
+    check_hlo(counted(0x123456789a, shift), range(0, 1e9));
+  }
+  // xor, add, the parameter, two counters, a stride and its product and sum.
+  EXPECT_LE(instructions_of(counted(300, "32")), 12U);
+  EXPECT_EQ(instructions_of(counted(kFits, "32")), instructions_of(counted(300, "32")));
+  EXPECT_GT(instructions_of(counted(0x100000000 / 39, "32")), 24U);
 }
 
 TEST(WordTypes, WideIntegersAreOrdered) {

@@ -15,6 +15,7 @@
 #include "workloads/compiler/passes/fourier_expander.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/integer_dots.h"
+#include "workloads/compiler/passes/largest_values.h"
 
 namespace tpu::compiler {
 
@@ -174,6 +175,7 @@ class WordTypes {
     const std::size_t count = code().instructions.size();
     for (const HloInstruction& instruction : code().instructions)
       given_.push_back(instruction.shape);
+    largest_ = largest_values(code());
     for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
     tidy(code());
   }
@@ -204,7 +206,7 @@ class WordTypes {
   Pair pair(Id id);
   Pair halves(Id whole, const Extents& extents, bool is_behind);
   Id joined(const Pair& value, bool is_host);
-  void finish_pair(Id id, const Pair& value);
+  void finish_pair(Id id, Pair value);
   Pair convert_to_pair(Id value, ElementType from);
   Pair literal_pair(Id id);
   Pair binary(Id id, const Pair& a, const Pair& b);
@@ -226,6 +228,7 @@ class WordTypes {
   const Combiners& combiners_;
   GraphEditor edit_;
   std::vector<Shape> given_;
+  std::vector<std::uint64_t> largest_;  ///< Value of each array of unsigned integers.
   std::map<Id, Pair> pairs_;
 };
 
@@ -307,8 +310,14 @@ Id WordTypes::joined(const Pair& value, bool is_host) {
 }
 
 /// The instruction keeps its place as the joined words, for those that take it whole.
-void WordTypes::finish_pair(Id id, const Pair& value) {
+/// Words that are 0 whatever the operands are not computed: indices in 64 bits fit 32.
+void WordTypes::finish_pair(Id id, Pair value) {
   edit_.stand_for(id);
+  const std::uint64_t largest = largest_[static_cast<std::size_t>(id)];
+  if (!is_complex(given(id)) && (largest >> 32) == 0) {
+    const Id zero = edit_.splat(ElementType::kU32, given(id).dimensions, 0);
+    value = {largest == 0 ? zero : value.low, zero};
+  }
   pairs_[id] = value;
   const Id whole = joined(value, is_entry_ && code().root == id);
   code().at(id).shape = edit_.shape(whole);
