@@ -10,9 +10,9 @@
 namespace tpu::isa {
 namespace {
 
-OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot, std::string_view signature,
-                     UnitKind unit, Queue queue, Latency latency, Status status,
-                     std::string_view meaning) {
+constexpr OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot,
+                               std::string_view signature, UnitKind unit, Queue queue,
+                               Latency latency, Status status, std::string_view meaning) {
   OpcodeInfo row;
   row.opcode = opcode;
   row.text = text;
@@ -25,13 +25,13 @@ OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot, std::strin
   row.meaning = meaning;
   row.has_unit = text.find("{u}") != std::string_view::npos;
   const std::size_t equals = signature.find('=');
-  TPU_CHECK(equals <= 1, text << ": signature " << signature);
+  if (equals > 1) throw "a signature has at most one letter in front of its =";
   if (equals == 1) row.dest_file = signature[0];
   for (char letter : signature.substr(equals + 1)) {
     if (letter == 'A' || letter == 'a' || letter == 'M') {
       row.address = letter;
     } else {
-      TPU_CHECK(row.operand_count < 4, text << ": more than 4 operands");
+      if (row.operand_count == 4) throw "an instruction has at most 4 operands";
       row.operand_files[row.operand_count++] = letter;
     }
   }
@@ -42,7 +42,7 @@ OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot, std::strin
   return row;
 }
 
-[[gnu::noinline]] std::array<OpcodeInfo, kOpcodeCount> make_table() {
+constexpr std::array<OpcodeInfo, kOpcodeCount> make_table() {
   using S = Slot;
   using U = UnitKind;
   using Q = Queue;
@@ -56,15 +56,14 @@ OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot, std::strin
   };
 }
 
-const std::array<OpcodeInfo, kOpcodeCount>& table() {
-  static const std::array<OpcodeInfo, kOpcodeCount> rows = make_table();
-  return rows;
-}
+/// Made by the compiler: info() need not ask whether it is there, and a wrong signature is an error
+/// of the build.
+constexpr std::array<OpcodeInfo, kOpcodeCount> kRows = make_table();
 
 const std::unordered_map<std::string, OpcodeAndUnit>& names() {
   static const std::unordered_map<std::string, OpcodeAndUnit> map = [] {
     std::unordered_map<std::string, OpcodeAndUnit> all;
-    for (const OpcodeInfo& row : table()) {
+    for (const OpcodeInfo& row : kRows) {
       for (int unit = 0; unit < (row.has_unit ? kMaxUnits : 1); ++unit) {
         const std::string text = opcode_text(row.opcode, static_cast<std::uint8_t>(unit));
         const bool added = all.insert({text, {row.opcode, static_cast<std::uint8_t>(unit)}}).second;
@@ -101,7 +100,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 const OpcodeInfo& info(Opcode opcode) {
   if (opcode >= Opcode::kCount) refuse_opcode(opcode);
-  return table()[static_cast<std::size_t>(opcode)];
+  return kRows[static_cast<std::size_t>(opcode)];
 }
 
 std::string_view memory_of_address(const OpcodeInfo& row) {
@@ -126,7 +125,7 @@ std::string nearest_opcode_text(std::string_view text) {
   text = text.substr(0, 64);
   std::string best;
   std::size_t best_distance = ~std::size_t{0};
-  for (const OpcodeInfo& row : table()) {
+  for (const OpcodeInfo& row : kRows) {
     for (int unit = 0; unit < (row.has_unit ? 2 : 1); ++unit) {
       const std::string candidate = opcode_text(row.opcode, static_cast<std::uint8_t>(unit));
       const std::size_t distance = edit_distance(text, candidate);
@@ -263,7 +262,7 @@ std::uint32_t table_fingerprint() {
     for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
     hash = (hash ^ 0xffu) * 16777619u;
   };
-  for (const OpcodeInfo& row : table()) {
+  for (const OpcodeInfo& row : kRows) {
     add(row.text);
     add(row.signature);
   }

@@ -53,6 +53,15 @@ std::uint64_t busy_cycles(const QueueOp& op, const CoreParams& params) {
   }
 }
 
+/// Cycles from `since` to `now`, in which nothing is pushed, that units do not need for the work
+/// that they had.
+void add_idle_until(const UnitTimes& busy_until, std::uint64_t since, std::uint64_t now,
+                    UnitCycles& idle) {
+  for (std::size_t u = 0; u < idle.size(); ++u) {
+    idle[u] += static_cast<std::uint32_t>(now - std::max(since, std::min(busy_until[u], now)));
+  }
+}
+
 }  // namespace
 
 void add_push(const QueueOp& op, const CoreParams& params,
@@ -305,17 +314,21 @@ BlockTable::Outcome BlockTable::look_up(Block& block, StateId entry, std::uint64
   return outcome;
 }
 
-/// For how long each unit is busy with what a bundle pushes.
-UnitTimes BlockTable::pushed_work(const DecodedKernel& kernel, std::uint32_t bundle) const {
-  UnitTimes work{};
+/// For how long each unit is busy with what a bundle pushes; false: none is.
+bool BlockTable::pushed_work(const DecodedKernel& kernel, std::uint32_t bundle,
+                             UnitTimes& work) const {
+  bool any = false;
+  work.fill(0);
   for (std::uint32_t q = kernel.bundles[bundle].first_queue_op;
        q < kernel.bundles[bundle + 1].first_queue_op; ++q) {
     const QueueOp& op = kernel.queue_ops[q];
     if (op.kind == QueueOp::Kind::kEupPush) continue;
     const std::uint64_t cycles = busy_cycles(op, params_);
-    if (cycles > 0) work[op.kind == QueueOp::Kind::kMxuRows ? op.unit : work.size() - 1] = cycles;
+    if (cycles == 0) continue;
+    work[op.kind == QueueOp::Kind::kMxuRows ? op.unit : work.size() - 1] = cycles;
+    any = true;
   }
-  return work;
+  return any;
 }
 
 /// Cycles from `now` to `next`, a bundle's own, in which units neither end the work that they had
@@ -337,10 +350,10 @@ BlockTable::Outcome BlockTable::compute(const Block& block, StateId entry, std::
                                         UnitCycles& idle) {
   const DecodedKernel& kernel = kernels_[block.kernel];
   scoreboard_.load(*infos_[entry].state);
-  std::uint64_t now = 0;
+  std::uint64_t now = 0, counted = 0;
+  UnitTimes before = times_of(scoreboard_), work{};
   Outcome outcome;
   for (std::uint32_t b = block.first; b < block.end; ++b) {
-    const UnitTimes before = times_of(scoreboard_);
     const Scoreboard::Violation violation = scoreboard_.issue(kernel, b, guards, now);
     if (violation) return {kRested, 0, nullptr, violation, b, now};
     const std::uint16_t used = kernel.bundles[b].guarded_queue_ops;
@@ -348,9 +361,15 @@ BlockTable::Outcome BlockTable::compute(const Block& block, StateId entry, std::
     const std::uint32_t held = scoreboard_.take_held();
     outcome.held += held;
     const std::uint64_t next = now + held + 1 + kernel.bundles[b].delay;
-    add_idle(before, pushed_work(kernel, b), now, next, idle);
+    if (pushed_work(kernel, b, work)) {
+      add_idle_until(before, counted, now, idle);
+      add_idle(before, work, now, next, idle);
+      before = times_of(scoreboard_);
+      counted = next;
+    }
     now = next;
   }
+  add_idle_until(before, counted, now, idle);
   outcome.exit = number_of(scoreboard_.save(now));
   return outcome;
 }

@@ -169,7 +169,7 @@ class BlockTable {
   const ScheduleCauses& causes(std::uint32_t kernel);
   Outcome look_up(Block& block, StateId entry, std::uint64_t guards);
   Outcome compute(const Block& block, StateId entry, std::uint64_t guards, UnitCycles& idle);
-  UnitTimes pushed_work(const DecodedKernel& kernel, std::uint32_t bundle) const;
+  bool pushed_work(const DecodedKernel& kernel, std::uint32_t bundle, UnitTimes& work) const;
   void add_idle(const UnitTimes& before, const UnitTimes& work, std::uint64_t now,
                 std::uint64_t next, UnitCycles& idle) const;
   StateId number_of(Scoreboard::State state);

@@ -34,6 +34,16 @@ std::uint32_t registers_in_file(char file) {
   }
 }
 
+/// std::stable_sort for the few elements of a bundle, without memory of its own.
+template <class Element, class Before>
+void sort_stably(Element* begin, Element* end, Before&& before) {
+  for (Element* next = begin; next != end; ++next) {
+    Element* place = next;
+    while (place != begin && before(*next, place[-1])) --place;
+    std::rotate(place, next, next + 1);
+  }
+}
+
 /// Refuses what no machine of these parameters can execute.
 class ProgramCheck {
  public:
@@ -263,11 +273,12 @@ DecodedKernel Decoder::decode(std::size_t kernel, const std::vector<ScalarSet>& 
       }
       order_bundle();
       // Pops take what was there before the bundle.
-      std::stable_sort(out_.queue_ops.begin() + bundle_.first_queue_op, out_.queue_ops.end(),
-                       [](const QueueOp& a, const QueueOp& b) {
-                         return (a.kind <= QueueOp::Kind::kScalarPop) >
-                                (b.kind <= QueueOp::Kind::kScalarPop);
-                       });
+      QueueOp* queue_ops = out_.queue_ops.data();
+      sort_stably(queue_ops + bundle_.first_queue_op, queue_ops + out_.queue_ops.size(),
+                  [](const QueueOp& a, const QueueOp& b) {
+                    return (a.kind <= QueueOp::Kind::kScalarPop) >
+                           (b.kind <= QueueOp::Kind::kScalarPop);
+                  });
       for (std::size_t q = bundle_.first_queue_op; q < out_.queue_ops.size(); ++q) {
         const QueueOp& op = out_.queue_ops[q];
         if (!op.guarded) continue;
@@ -403,6 +414,7 @@ void Decoder::decode_scalar(const isa::Instruction& i) {
 /// All instructions of a bundle read the state before it. Loads go first and stores last; a result
 /// whose old value a later one still needs goes to scratch and is copied at the end.
 void Decoder::order_bundle() {
+  if (bundle_ops_.empty()) return;
   const auto rank = [](const MicroOp& op) {
     switch (op.kind) {
       case MicroOp::Kind::kLoad:
@@ -414,8 +426,8 @@ void Decoder::order_bundle() {
         return 1;
     }
   };
-  std::stable_sort(bundle_ops_.begin(), bundle_ops_.end(),
-                   [&](const MicroOp& a, const MicroOp& b) { return rank(a) < rank(b); });
+  sort_stably(bundle_ops_.data(), bundle_ops_.data() + bundle_ops_.size(),
+              [&](const MicroOp& a, const MicroOp& b) { return rank(a) < rank(b); });
   std::vector<MicroOp> copies_in;
   std::vector<MicroOp> copies_out;
   for (std::size_t k = 0; k < bundle_ops_.size(); ++k) {

@@ -1,5 +1,7 @@
 #include "models/core/liveness.h"
 
+#include <array>
+
 #include "isa/opcode_table.h"
 
 namespace tpu {
@@ -26,6 +28,16 @@ bool is_root(const isa::OpcodeInfo& row) {
   }
 }
 
+/// Whether scalar_use() has something to say about an opcode.
+const std::array<bool, isa::kOpcodeCount> kScalarOpcodes = [] {
+  std::array<bool, isa::kOpcodeCount> all;
+  for (std::size_t o = 0; o < all.size(); ++o) {
+    const isa::OpcodeInfo& row = isa::info(static_cast<Opcode>(o));
+    all[o] = is_root(row) || row.dest_file == 's' || row.dest_file == 'p';
+  }
+  return all;
+}();
+
 ScalarSet operands_read(const isa::Instruction& instruction, const isa::OpcodeInfo& row) {
   ScalarSet reads = 0;
   for (std::uint8_t i = 0; i < row.operand_count; ++i) {
@@ -50,8 +62,11 @@ struct Flow {
   std::vector<std::uint32_t> branch;  ///< Target of a bundle's branch, or kNone.
   std::vector<std::uint32_t> callee;  ///< Kernel that a bundle calls, or kNone.
   std::vector<bool> call_guarded;
+  std::vector<std::uint32_t> callers;  ///< Kernels that call it.
   ScalarSet entry = 0;
   ScalarSet exit = 0;
+  bool stale = true;      ///< Something that it follows from has changed since its last pass.
+  bool has_loop = false;  ///< A branch goes back.
 };
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -86,7 +101,11 @@ Flow make_flow(const isa::Program& program, const isa::Kernel& kernel, bool foll
         const ScalarUse use = scalar_use(*i);
         if (use.root || use.write != 0) flow.uses.push_back(use);
       }
-      if (i->opcode == Opcode::kSbrRel) flow.branch[b] = i->operands[0].immediate;
+      if (i->opcode == Opcode::kSbrRel) {
+        flow.branch[b] = i->operands[0].immediate;
+        // The delay slot is the last bundle before the target.
+        flow.has_loop |= flow.branch[b] <= b + 1;
+      }
       if (i->opcode == Opcode::kCall) {
         flow.callee[b] = program.call_sites[i->operands[0].immediate].kernel;
         flow.call_guarded[b] = i->guard.predicate != isa::kNoRegister;
@@ -99,10 +118,12 @@ Flow make_flow(const isa::Program& program, const isa::Kernel& kernel, bool foll
   return flow;
 }
 
-/// One backward pass over a kernel; true when something changed.
+/// One backward pass over a kernel, which marks the kernels that what changed concerns; true where
+/// another pass may find more.
 bool pass(std::vector<Flow>& flows, std::size_t k) {
   Flow& flow = flows[k];
   bool changed = false;
+  flow.stale = false;
   const std::size_t count = flow.after.size();
   const auto before = [&](std::size_t b) { return b == count ? flow.exit : flow.before[b]; };
   for (std::size_t b = count; b-- > 0;) {
@@ -112,7 +133,7 @@ bool pass(std::vector<Flow>& flows, std::size_t k) {
       Flow& callee = flows[flow.callee[b]];
       if ((after & ~callee.exit) != 0) {
         callee.exit |= after;
-        changed = true;
+        callee.stale = true;
       }
       after = flow.call_guarded[b] ? after | callee.entry : callee.entry;
     }
@@ -124,23 +145,15 @@ bool pass(std::vector<Flow>& flows, std::size_t k) {
   const ScalarSet entry = before(0);
   if ((entry & ~flow.entry) != 0) {
     flow.entry |= entry;
-    changed = true;
+    for (const std::uint32_t caller : flow.callers) flows[caller].stale = true;
   }
-  return changed;
+  return changed && flow.has_loop;
 }
 
 }  // namespace
 
 bool may_matter(const isa::Instruction& instruction) {
-  static const std::vector<bool> scalar_opcodes = [] {
-    std::vector<bool> result;
-    for (std::size_t o = 0; o < isa::kOpcodeCount; ++o) {
-      const isa::OpcodeInfo& row = isa::info(static_cast<Opcode>(o));
-      result.push_back(is_root(row) || row.dest_file == 's' || row.dest_file == 'p');
-    }
-    return result;
-  }();
-  return scalar_opcodes[static_cast<std::size_t>(instruction.opcode)] ||
+  return kScalarOpcodes[static_cast<std::size_t>(instruction.opcode)] ||
          instruction.guard.predicate != isa::kNoRegister;
 }
 
@@ -179,16 +192,24 @@ std::vector<std::vector<ScalarSet>> live_after_bundles(const isa::Program& progr
     const bool follow = followed.follows(static_cast<std::uint32_t>(k));
     flows.push_back(make_flow(program, program.kernels[k], follow));
   }
+  for (std::size_t k = 0; k < flows.size(); ++k) {
+    for (const std::uint32_t callee : flows[k].callee) {
+      if (callee != kNone) flows[callee].callers.push_back(static_cast<std::uint32_t>(k));
+    }
+  }
   bool changed = true;
   while (changed) {
     changed = false;
     for (std::size_t k = flows.size(); k-- > 0;) {
-      while (pass(flows, k)) changed = true;
+      if (!flows[k].stale) continue;
+      changed = true;
+      while (pass(flows, k)) {
+      }
     }
     // The top-level program runs once per step: what its beginning reads is live at its end.
     if ((flows[0].entry & ~flows[0].exit) != 0) {
       flows[0].exit |= flows[0].entry;
-      changed = true;
+      flows[0].stale = changed = true;
     }
   }
   std::vector<std::vector<ScalarSet>> result;

@@ -1,9 +1,7 @@
 #include "models/core/schedule_causes.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
-#include <tuple>
+#include <array>
 
 #include "isa/opcode_table.h"
 
@@ -74,38 +72,82 @@ struct Node {
   Cause cause = Cause::kUnforced;
 };
 
+/// What the analysis asks of an instruction.
+struct OpcodeCauses {
+  isa::Slot slot = isa::Slot::kMisc;
+  char dest_file = 0;
+  std::uint32_t latency = 0;  ///< To the first reader of its destination.
+  Cause result = Cause::kUnforced;
+};
+
+/// By opcode; a table that is there before anything asks, as a million instructions do.
+const std::array<OpcodeCauses, isa::kOpcodeCount> kOpcodeCauses = [] {
+  std::array<OpcodeCauses, isa::kOpcodeCount> all;
+  for (std::size_t o = 0; o < all.size(); ++o) {
+    const isa::OpcodeInfo& row = isa::info(static_cast<isa::Opcode>(o));
+    all[o] = {row.slot, row.dest_file, row.pops ? 1 : isa::result_latency(row.opcode),
+              cause_of_result(row)};
+  }
+  return all;
+}();
+
+const OpcodeCauses& causes_of(isa::Opcode opcode) {
+  return kOpcodeCauses[static_cast<std::size_t>(opcode)];
+}
+
+using SlotCounts = std::array<std::uint8_t, kSlots>;
+
 /// Follows a piece of code, bundle by bundle, and remembers what may hold a later one.
 class Piece {
  public:
   Piece(const isa::Kernel& kernel, const DecodedKernel& code, const CoreParams& params)
-      : kernel_(kernel), code_(code), params_(params) {}
+      : kernel_(kernel),
+        code_(code),
+        params_(params),
+        parts_(std::max(params.mxu.row_parts(), params.mxu.column_parts())),
+        queues_(kPopKinds * kMostUnits * parts_),
+        ports_(kKinds * kMostUnits * parts_) {}
 
+  /// Forgets the last piece.
+  void begin();
   void add(std::uint32_t bundle);
   /// The end of the code, as a node.
   void close();
   const std::vector<Node>& nodes() const { return nodes_; }
 
  private:
+  static constexpr std::size_t kKinds = static_cast<std::size_t>(QueueOp::Kind::kCmemPush) + 1;
+  static constexpr std::size_t kPopKinds = static_cast<std::size_t>(QueueOp::Kind::kScalarPop) + 1;
+  static constexpr std::size_t kMostUnits = isa::kMaxUnits;
+
+  /// What makes a later bundle wait. One that is ready in cycle 0 holds nothing: there is none.
   struct Result {
-    std::uint32_t node = 0;
     std::uint64_t ready = 0;
+    std::uint32_t node = 0;
     Cause cause = Cause::kUnforced;
   };
-  /// Kind of port, unit, part.
-  using Port = std::tuple<QueueOp::Kind, std::uint8_t, std::uint8_t>;
+  struct ResultList {
+    std::vector<Result> results;
+    std::size_t first = 0;  ///< The oldest that was not popped.
+  };
+  using Port = std::size_t;
+  /// The number of a port, by kind, unit and part.
+  Port port(QueueOp::Kind kind, std::size_t unit = 0, std::size_t part = 0) const {
+    return (static_cast<std::size_t>(kind) * kMostUnits + unit) * parts_ + part;
+  }
 
   void hold(std::uint32_t holder, Cause cause);
   void hold_if_due(const Result& result) {
     if (result.ready == nodes_.back().time) hold(result.node, result.cause);
   }
   void hold_by_registers(const DecodedBundle& bundle);
-  void hold_by_slots(std::uint32_t bundle);
+  void hold_by_slots(const SlotCounts& mine);
   void use_queue(const QueueOp& op);
-  void use_port(const Port& port, std::uint32_t interval, Cause cause);
-  void push(const Port& queue, std::uint32_t latency, Cause cause, std::uint32_t count = 1);
-  void pop(const Port& queue);
+  void use_port(Port port, std::uint32_t interval, Cause cause);
+  void push(Port queue, std::uint32_t latency, Cause cause, std::uint32_t count = 1);
+  void pop(Port queue);
   void write_registers(std::uint32_t bundle);
-  std::array<std::uint32_t, kSlots> slots_of(std::uint32_t bundle) const;
+  SlotCounts slots_of(std::uint32_t bundle) const;
   bool interacts(std::uint32_t bundle) const {
     return code_.bundles[bundle].first_interaction != code_.bundles[bundle + 1].first_interaction;
   }
@@ -115,11 +157,25 @@ class Piece {
   const CoreParams& params_;
   std::vector<Node> nodes_;
   std::vector<std::uint32_t> bundles_;  ///< Of the nodes.
+  SlotCounts slots_{};                  ///< Taken by the last bundle.
   std::uint64_t now_ = 0;
   std::array<Result, timed_register::kCount> writers_{};
-  std::map<Port, std::deque<Result>> queues_;
-  std::map<Port, Result> ports_;
+  std::size_t parts_;
+  std::vector<ResultList> queues_;
+  std::vector<Result> ports_;
 };
+
+void Piece::begin() {
+  nodes_.clear();
+  bundles_.clear();
+  now_ = 0;
+  writers_.fill({});
+  for (ResultList& queue : queues_) {
+    queue.results.clear();
+    queue.first = 0;
+  }
+  std::fill(ports_.begin(), ports_.end(), Result());
+}
 
 /// The newest node is held, exactly as long as it stands, by an earlier one.
 void Piece::hold(std::uint32_t holder, Cause cause) {
@@ -137,11 +193,12 @@ void Piece::add(std::uint32_t bundle) {
   const auto number = static_cast<std::uint32_t>(nodes_.size());
   nodes_.push_back({now_, number == 0 ? 0 : ~std::uint64_t{0}, 0, Cause::kUnforced});
   bundles_.push_back(bundle);
+  const SlotCounts slots = slots_of(bundle);
   if (number > 0) {
     const std::uint32_t before = bundles_[number - 1];
     hold(number - 1, Cause::kUnforced);
     if (nodes_[number - 1].time + 1 == now_) {
-      hold_by_slots(bundle);
+      hold_by_slots(slots);
       if (interacts(before) || interacts(bundle)) hold(number - 1, Cause::kContact);
       if (code_.bundles[before].branch_target != DecodedBundle::kNone) {
         hold(number - 1, Cause::kBranch);
@@ -154,23 +211,23 @@ void Piece::add(std::uint32_t bundle) {
     use_queue(code_.queue_ops[q]);
   }
   write_registers(bundle);
+  slots_ = slots;
   now_ += 1 + decoded.delay;
 }
 
 void Piece::close() {
   const auto last = static_cast<std::uint32_t>(nodes_.size() - 1);
-  const std::array<std::uint32_t, kSlots> used = slots_of(bundles_[last]);
   nodes_.push_back({now_, ~std::uint64_t{0}, last, Cause::kUnforced});
   hold(last, Cause::kUnforced);
   for (const Result& writer : writers_) hold_if_due(writer);
-  for (const auto& [port, results] : queues_) {
-    for (const Result& result : results) hold_if_due(result);
+  for (const ResultList& queue : queues_) {
+    for (std::size_t i = queue.first; i < queue.results.size(); ++i) hold_if_due(queue.results[i]);
   }
-  for (const auto& [port, result] : ports_) hold_if_due(result);
+  for (const Result& port : ports_) hold_if_due(port);
   if (nodes_[last].time + 1 != now_) return;
   // A bundle takes its own cycle, for what stands in it.
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
-    if (used[slot] > 0) hold(last, cause_of_slot(static_cast<isa::Slot>(slot)));
+    if (slots_[slot] > 0) hold(last, cause_of_slot(static_cast<isa::Slot>(slot)));
   }
 }
 
@@ -183,95 +240,95 @@ void Piece::hold_by_registers(const DecodedBundle& bundle) {
   }
 }
 
-std::array<std::uint32_t, kSlots> Piece::slots_of(std::uint32_t bundle) const {
-  std::array<std::uint32_t, kSlots> used{};
+SlotCounts Piece::slots_of(std::uint32_t bundle) const {
+  SlotCounts used{};
   const isa::Bundle& source = kernel_.bundles[bundle];
   for (const isa::Instruction* i = kernel_.begin(source); i != kernel_.end(source); ++i) {
-    ++used[static_cast<std::size_t>(isa::info(i->opcode).slot)];
+    ++used[static_cast<std::size_t>(causes_of(i->opcode).slot)];
   }
   return used;
 }
 
 /// By slots that were all taken in the cycle before.
-void Piece::hold_by_slots(std::uint32_t bundle) {
+void Piece::hold_by_slots(const SlotCounts& mine) {
   const auto before = static_cast<std::uint32_t>(nodes_.size() - 2);
-  const std::array<std::uint32_t, kSlots> mine = slots_of(bundle), its = slots_of(bundles_[before]);
   for (std::size_t s = 0; s < kSlots; ++s) {
     const auto slot = static_cast<isa::Slot>(s);
-    if (mine[s] > 0 && its[s] >= places(slot)) hold(before, cause_of_slot(slot));
+    if (mine[s] > 0 && slots_[s] >= places(slot)) hold(before, cause_of_slot(slot));
   }
 }
 
-void Piece::use_port(const Port& port, std::uint32_t interval, Cause cause) {
-  const auto [found, first] = ports_.try_emplace(port);
-  if (!first) hold_if_due(found->second);
-  const Node& node = nodes_.back();
-  found->second = {static_cast<std::uint32_t>(nodes_.size() - 1), node.time + interval, cause};
+void Piece::use_port(Port port, std::uint32_t interval, Cause cause) {
+  Result& last = ports_[port];
+  hold_if_due(last);
+  last = {nodes_.back().time + interval, static_cast<std::uint32_t>(nodes_.size() - 1), cause};
 }
 
-void Piece::push(const Port& queue, std::uint32_t latency, Cause cause, std::uint32_t count) {
+void Piece::push(Port queue, std::uint32_t latency, Cause cause, std::uint32_t count) {
   const auto node = static_cast<std::uint32_t>(nodes_.size() - 1);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    queues_[queue].push_back({node, nodes_.back().time + latency, cause});
-  }
+  const Result result{nodes_.back().time + latency, node, cause};
+  queues_[queue].results.insert(queues_[queue].results.end(), count, result);
 }
 
 /// The oldest result; one that is not ready yet is not the one that is popped: that was pushed
 /// before the piece began.
-void Piece::pop(const Port& queue) {
-  std::deque<Result>& results = queues_[queue];
-  if (results.empty() || results.front().ready > nodes_.back().time) return;
-  hold_if_due(results.front());
-  results.pop_front();
+void Piece::pop(Port queue) {
+  ResultList& list = queues_[queue];
+  if (list.first == list.results.size()) return;
+  const Result& oldest = list.results[list.first];
+  if (oldest.ready > nodes_.back().time) return;
+  hold_if_due(oldest);
+  ++list.first;
 }
 
 void Piece::use_queue(const QueueOp& op) {
   using Kind = QueueOp::Kind;
   constexpr std::uint32_t kRows = MxuParams::push_interval_cycles;
-  const Port rows{Kind::kMxuRows, op.unit, 0}, weights{Kind::kMxuWeights, op.unit, op.part};
-  const Port swap{Kind::kMxuSwap, op.unit, 0}, xlu{Kind::kXluPush, 0, 0};
+  const Port rows = port(Kind::kMxuRows, op.unit), swap = port(Kind::kMxuSwap, op.unit);
+  const Port weights = port(Kind::kMxuWeights, op.unit, op.part), xlu = port(Kind::kXluPush);
   switch (op.kind) {
     case Kind::kMxuRows:
-      if (ports_.count(swap) > 0) hold_if_due(ports_[swap]);
+      hold_if_due(ports_[swap]);
       use_port(rows, op.packed ? 2 * kRows : kRows, Cause::kMxuPush);
       for (std::uint8_t part = 0; part < op.results; ++part) {
-        push({Kind::kMxuPop, op.unit, part}, params_.mxu.latency_cycles(part), Cause::kMxuResult);
+        push(port(Kind::kMxuPop, op.unit, part), params_.mxu.latency_cycles(part),
+             Cause::kMxuResult);
       }
       return;
     case Kind::kMxuLatch:
-      return use_port({Kind::kMxuLatch, op.unit, op.part}, kRows, Cause::kMxuPush);
+      return use_port(port(Kind::kMxuLatch, op.unit, op.part), kRows, Cause::kMxuPush);
     case Kind::kMxuWeights:
       use_port(weights, kRows, Cause::kWeights);
       ports_[swap] = ports_[weights];
       --ports_[swap].ready;
       return;
     case Kind::kMxuPop:
-      use_port({Kind::kMxuPop, op.unit, op.part}, kRows, Cause::kMxuPush);
-      return pop({Kind::kMxuPop, op.unit, op.part});
+      use_port(port(Kind::kMxuPop, op.unit, op.part), kRows, Cause::kMxuPush);
+      return pop(port(Kind::kMxuPop, op.unit, op.part));
     case Kind::kXluPush:
       use_port(xlu, params_.xlu_interval_cycles, Cause::kXlu);
-      return push({Kind::kXluPop, 0, 0}, params_.xlu_latency_cycles, Cause::kXluResult);
+      return push(port(Kind::kXluPop), params_.xlu_latency_cycles, Cause::kXluResult);
     case Kind::kTransposePush:
       use_port(xlu, params_.xlu_interval_cycles, Cause::kXlu);
-      return push({Kind::kTransposePop, 0, 0}, isa::Latencies().transpose_cycles, Cause::kXluResult,
+      return push(port(Kind::kTransposePop), isa::Latencies().transpose_cycles, Cause::kXluResult,
                   op.results);
     case Kind::kTransposePop:
-      use_port({Kind::kTransposePop, 0, 0}, params_.xlu_interval_cycles, Cause::kXlu);
-      return pop({Kind::kTransposePop, 0, 0});
+      use_port(port(Kind::kTransposePop), params_.xlu_interval_cycles, Cause::kXlu);
+      return pop(port(Kind::kTransposePop));
     case Kind::kEupPush:
-      use_port({Kind::kEupPush, 0, 0}, 1, Cause::kEup);
-      return push({Kind::kEupPop, 0, 0}, params_.eup_latency_cycles, Cause::kEupResult);
+      use_port(port(Kind::kEupPush), 1, Cause::kEup);
+      return push(port(Kind::kEupPop), params_.eup_latency_cycles, Cause::kEupResult);
     case Kind::kCmemPush:
-      use_port({Kind::kCmemPush, 0, 0}, params_.cmem.load_interval_cycles, Cause::kLoad);
-      return push({Kind::kCmemPop, 0, 0}, params_.cmem.load_latency_cycles, Cause::kLoadResult);
+      use_port(port(Kind::kCmemPush), params_.cmem.load_interval_cycles, Cause::kLoad);
+      return push(port(Kind::kCmemPop), params_.cmem.load_latency_cycles, Cause::kLoadResult);
     case Kind::kScalarPush:
-      return push({Kind::kScalarPop, 0, 0}, isa::result_latency(isa::Opcode::kVpush),
+      return push(port(Kind::kScalarPop), isa::result_latency(isa::Opcode::kVpush),
                   Cause::kScalarResult);
     case Kind::kXluPop:
     case Kind::kEupPop:
     case Kind::kCmemPop:
     case Kind::kScalarPop:
-      return pop({op.kind, 0, 0});
+      return pop(port(op.kind));
     case Kind::kMxuSwap:
       return;
   }
@@ -281,11 +338,10 @@ void Piece::write_registers(std::uint32_t bundle) {
   const auto node = static_cast<std::uint32_t>(nodes_.size() - 1);
   const isa::Bundle& source = kernel_.bundles[bundle];
   for (const isa::Instruction* i = kernel_.begin(source); i != kernel_.end(source); ++i) {
-    const isa::OpcodeInfo& row = isa::info(i->opcode);
+    const OpcodeCauses& row = causes_of(i->opcode);
     if (row.dest_file == 0) continue;
-    const std::uint32_t latency = row.pops ? 1 : isa::result_latency(i->opcode);
-    writers_[timed_register::number(row.dest_file, i->dest)] = {node, now_ + latency,
-                                                                cause_of_result(row)};
+    writers_[timed_register::number(row.dest_file, i->dest)] = {now_ + row.latency, node,
+                                                                row.result};
   }
 }
 
@@ -341,11 +397,12 @@ ScheduleCauses::ScheduleCauses(const isa::Kernel& kernel, const DecodedKernel& c
   const std::vector<bool> is_begin = begins(code);
   const auto count = static_cast<std::uint32_t>(code.bundles.size() - 1);
   first_.reserve(count + 1);
+  Piece piece(kernel, code, params);
   for (std::uint32_t first = 0, end = 0; first < count; first = end) {
     for (end = first + 1; !is_begin[end]; ++end) {
     }
     const bool repeats = end - first >= 2 && code.bundles[end - 2].branch_target == first;
-    Piece piece(kernel, code, params);
+    piece.begin();
     for (int trip = repeats ? 0 : 2; trip < 3; ++trip) {
       for (std::uint32_t b = first; b < end; ++b) piece.add(b);
     }
