@@ -20,6 +20,7 @@ of the mutants that are not explained are killed.
 """
 import argparse
 import collections
+import hashlib
 import json
 import os
 import pathlib
@@ -103,6 +104,8 @@ def parse_arguments():
     parser.add_argument("--sources-only", action="store_true", help="leave headers alone: far less to compile")
     parser.add_argument("--jobs", default=str(os.cpu_count()))
     parser.add_argument("--as-built", action="store_true", help="judge what stands in --folder, build nothing")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="judge the K-th of N parts of what is built: a later part is as fresh as another "
+                        "seed and costs no build")
     parser.add_argument("--threshold", type=float, default=0.9)
     parser.add_argument("--list", action="store_true", help="print the mutants and stop")
     return parser.parse_args()
@@ -152,6 +155,7 @@ class Finder:
 
     def __init__(self, tree, build, sources_only):
         self.sources_only = sources_only
+        self.kept = tree.parent / "places"
         import clang.cindex as cindex
         self.cindex = cindex
         self.tree = tree
@@ -170,15 +174,28 @@ class Finder:
         """Mutants by file, of every .cpp that the prefixes name and the headers beside it."""
         sources = sorted(f for f in self.commands if belongs(os.path.relpath(f, self.tree), prefixes))
         chance.shuffle(sources)
-        self.found = {}
         self.prefixes = prefixes
+        places = {}
         for source in sources[:most_files or None]:
-            arguments = [word for word in self.commands[source].split()[1:] if word[:2] in ("-I", "-D", "-s", "-i")]
-            unit = self.index.parse(source, args=arguments + ["-Wno-everything"])
-            for cursor in unit.cursor.get_children():
-                if self.is_ours(cursor):
-                    self.visit(cursor, [])
-        return list(self.found.values())
+            places.update(self.places(source))
+        return list(places.values())
+
+    def places(self, source):
+        """What can be mutated in a source and the headers beside it; kept as long as its text is the same, for parsing takes longest."""
+        text = self.text(source) + str(self.sources_only) + str(self.prefixes)
+        kept = self.kept / (hashlib.sha256(text.encode("latin-1")).hexdigest() + ".json")
+        if self.sources_only and kept.exists():
+            return {tuple(key): Mutant(*mutant) for key, mutant in json.loads(kept.read_text())}
+        self.found = {}
+        arguments = [word for word in self.commands[source].split()[1:] if word[:2] in ("-I", "-D", "-s", "-i")]
+        unit = self.index.parse(source, args=arguments + ["-Wno-everything"])
+        for cursor in unit.cursor.get_children():
+            if self.is_ours(cursor):
+                self.visit(cursor, [])
+        if self.sources_only:
+            kept.parent.mkdir(exist_ok=True)
+            kept.write_text(json.dumps(list(self.found.items())))
+        return self.found
 
     def is_ours(self, cursor):
         file = cursor.location.file
@@ -467,6 +484,7 @@ def judge(arguments, rooms, build, numbered, room_of):
     known = explained()
     table, survivors, killed_all, counted = [], [], 0, 0
     left = arguments.count
+    part, parts = map(int, arguments.part.split("/"))
     for room in rooms:
         tests = Tests(build, ROOMS[room][1])
         tests.measure(build / "reached.txt")
@@ -474,6 +492,7 @@ def judge(arguments, rooms, build, numbered, room_of):
         mine = [n for n in numbered if room_of[n] == room]
         mine = mine[:max(1, min(left, round(len(mine) * 4 / 5)))]
         left -= len(mine)
+        mine = mine[part - 1::parts]
         counts = collections.Counter()
         for number in mine:
             mutant = numbered[number]
