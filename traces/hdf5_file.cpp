@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <sstream>
 #include <utility>
@@ -197,7 +198,13 @@ std::string block_value(std::string_view block, const std::string& key) {
   return end == std::string_view::npos ? "" : std::string(block.substr(begin, end - begin));
 }
 
-std::vector<std::uint8_t> read_all(const std::string& path, const std::string& expected) {
+/// A file in memory.
+struct FileBytes {
+  std::unique_ptr<std::uint8_t[]> data;
+  std::size_t size = 0;
+};
+
+FileBytes read_all(const std::string& path, const std::string& expected) {
   const auto fail = [&](const std::string& found) {
     throw WorkloadError(path + ": expected " + expected + found);
   };
@@ -207,28 +214,28 @@ std::vector<std::uint8_t> read_all(const std::string& path, const std::string& e
   if (!S_ISREG(status.st_mode)) fail(", found no regular file");
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) fail(std::string(": ") + std::strerror(errno));
-  std::vector<std::uint8_t> data(static_cast<std::size_t>(status.st_size));
-  std::size_t done = 0;
+  const auto size = static_cast<std::size_t>(status.st_size);
+  // Not filled with zeros first: a program of XLA's has dozens of megabytes.
+  FileBytes file{std::unique_ptr<std::uint8_t[]>(new std::uint8_t[size]), 0};
   int error_number = 0;
-  while (done < data.size()) {
-    const ssize_t count = ::read(descriptor, data.data() + done, data.size() - done);
+  while (file.size < size) {
+    const ssize_t count = ::read(descriptor, file.data.get() + file.size, size - file.size);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) error_number = errno;
     if (count <= 0) break;
-    done += static_cast<std::size_t>(count);
+    file.size += static_cast<std::size_t>(count);
   }
   ::close(descriptor);
   if (error_number != 0) fail(std::string(": ") + std::strerror(error_number));
-  data.resize(done);
-  return data;
+  return file;
 }
 
-/// Checks the user block and returns the HDF5 data behind it.
-std::vector<std::uint8_t> checked_image(const std::string& path, const FileKind& kind) {
+/// Reads a file and checks its user block; the HDF5 data stand behind it.
+FileBytes checked_file(const std::string& path, const FileKind& kind) {
   const std::string expected = "a " + kind.kind + " file of tpusim";
-  std::vector<std::uint8_t> data = read_all(path, expected);
-  const std::string_view block(reinterpret_cast<const char*>(data.data()),
-                               std::min(data.size(), kUserBlockBytes));
+  FileBytes file = read_all(path, expected);
+  const std::string_view block(reinterpret_cast<const char*>(file.data.get()),
+                               std::min(file.size, kUserBlockBytes));
   if (block.substr(0, kMagic.size()) != kMagic) {
     throw WorkloadError(path + ": expected " + expected + ", found another kind of file");
   }
@@ -243,12 +250,12 @@ std::vector<std::uint8_t> checked_image(const std::string& path, const FileKind&
                         "; write it again with this tpusim");
   }
   const std::string bytes = block_value(block, "bytes");
-  const std::size_t rest = data.size() - std::min(data.size(), kUserBlockBytes);
+  const std::size_t rest = file.size - std::min(file.size, kUserBlockBytes);
   if (bytes != std::to_string(rest)) {
     throw WorkloadError(path + ": expected " + bytes + " bytes behind the first 512, found " +
                         std::to_string(rest) + ": the file is not complete");
   }
-  const unsigned long found_sum = checksum(data.data() + kUserBlockBytes, rest);
+  const unsigned long found_sum = checksum(file.data.get() + kUserBlockBytes, rest);
   std::ostringstream sum;
   sum << std::hex << found_sum;
   if (block_value(block, "crc32") != sum.str()) {
@@ -259,8 +266,7 @@ std::vector<std::uint8_t> checked_image(const std::string& path, const FileKind&
     throw WorkloadError(path + ": expected nothing but kind, version, length and checksum in the " +
                         "first 512 bytes, found more: the file has changed since it was written");
   }
-  data.erase(data.begin(), data.begin() + kUserBlockBytes);
-  return data;
+  return file;
 }
 
 void silence_hdf5() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
@@ -363,10 +369,11 @@ void write_hdf5(const std::string& path, const FileKind& kind, const Hdf5Content
 }
 
 Hdf5Contents read_hdf5(const std::string& path, const FileKind& kind) {
-  std::vector<std::uint8_t> image = checked_image(path, kind);
-  require_memory(image.size());
+  const FileBytes file = checked_file(path, kind);
+  const std::size_t bytes = file.size - kUserBlockBytes;
+  require_memory(bytes);
   silence_hdf5();
-  return read_hdf5_image(image, path);
+  return read_hdf5_image(file.data.get() + kUserBlockBytes, bytes, path);
 }
 
 std::string kind_of_file(const std::string& path) {

@@ -260,16 +260,48 @@ Table Reader::read_table(hid_t dataset, hid_t type, const std::string& path) {
   return table;
 }
 
+/// An image that HDF5 uses in place of the copies that it would make of it.
+struct BorrowedImage {
+  std::uint8_t* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+void* lend(std::size_t size, H5FD_file_image_op_t /*op*/, void* image) {
+  const auto* borrowed = static_cast<const BorrowedImage*>(image);
+  return size == borrowed->bytes ? borrowed->data : nullptr;
+}
+
+/// Copies from the image to itself.
+void* copy_nothing(void* to, const void* from, std::size_t size, H5FD_file_image_op_t /*op*/,
+                   void* image) {
+  const auto* borrowed = static_cast<const BorrowedImage*>(image);
+  return to == from && to == borrowed->data && size == borrowed->bytes ? to : nullptr;
+}
+
+/// A file that is only read does not grow.
+void* refuse_growth(void* /*data*/, std::size_t /*size*/, H5FD_file_image_op_t /*op*/,
+                    void* /*image*/) {
+  return nullptr;
+}
+
+herr_t keep(void* /*data*/, H5FD_file_image_op_t /*op*/, void* /*image*/) { return 0; }
+void* same_image(void* image) { return image; }
+herr_t keep_image(void* /*image*/) { return 0; }
+
 }  // namespace
 
-Hdf5Contents read_hdf5_image(std::vector<std::uint8_t>& image, const std::string& file) {
+Hdf5Contents read_hdf5_image(std::uint8_t* image, std::size_t bytes, const std::string& file) {
+  BorrowedImage borrowed{image, bytes};
   try {
     checked(H5PLset_loading_state(0));
     const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
     checked(H5Pset_fapl_core(access, std::size_t{1} << 20, 0));
-    checked(H5Pset_file_image(access, image.data(), image.size()));
+    H5FD_file_image_callbacks_t in_place{lend,       copy_nothing, refuse_growth, keep,
+                                         same_image, keep_image,   &borrowed};
+    checked(H5Pset_file_image_callbacks(access, &in_place));
+    checked(H5Pset_file_image(access, image, bytes));
     const Handle opened(H5Fopen(kHdf5ImageName, H5F_ACC_RDONLY, access), H5Fclose);
-    return Reader(file, image.size()).read(opened);
+    return Reader(file, bytes).read(opened);
   } catch (const Hdf5Failure&) {
     throw WorkloadError(file + ": expected what tpusim writes, found HDF5 data that are damaged " +
                         "behind a right checksum; write the file again");

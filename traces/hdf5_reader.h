@@ -1,8 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "traces/hdf5_file.h"
 
@@ -12,7 +12,7 @@ namespace tpu::traces {
 /// write_hdf5() gives is a WorkloadError. Only hard links to groups, tables and byte arrays are
 /// followed, each object once, a few levels deep; their data have to be in the file itself, as the
 /// filters of the HDF5 library pack them, and no larger than UnpackLimit allows.
-/// `image` stays unchanged.
-Hdf5Contents read_hdf5_image(std::vector<std::uint8_t>& image, const std::string& file);
+/// The library reads the image where it is, without a copy of its own; it stays unchanged.
+Hdf5Contents read_hdf5_image(std::uint8_t* image, std::size_t bytes, const std::string& file);
 
 }  // namespace tpu::traces
