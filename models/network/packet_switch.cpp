@@ -8,12 +8,13 @@
 
 namespace tpu {
 
-PacketSwitch::PacketSwitch(const MachineParams& params, std::uint32_t chip)
+PacketSwitch::PacketSwitch(const MachineParams& params, std::uint32_t chip, Buffers buffers)
     : topology_(params.topology()),
       chip_(chip),
       cores_(params.cores_per_chip),
       hop_cycles_(latency_cycles(params.ici.hop_latency_ns, params.clock_mhz)),
-      local_cycles_(latency_cycles(params.ici.local_latency_ns, params.clock_mhz)) {
+      local_cycles_(latency_cycles(params.ici.local_latency_ns, params.clock_mhz)),
+      by_output_(buffers.by_output) {
   if (params.ici.link_mbps == 0) {
     throw ConfigurationError("ici.link_mbps: expected a rate above 0, found 0");
   }
@@ -29,7 +30,7 @@ PacketSwitch::PacketSwitch(const MachineParams& params, std::uint32_t chip)
   ticks_per_byte_ = cycles / divisor;
   ticks_per_cycle_ = params.ici.link_mbps / divisor;
   const std::uint64_t round_trip = 2 * hop_cycles_ * ticks_per_cycle_ / ticks_per_byte_;
-  buffer_bytes_ = round_trip + 2 * kPacketBytes;
+  buffer_bytes_ = buffers.bytes > 0 ? buffers.bytes : round_trip + 2 * kPacketBytes;
   ports_.resize(isa::Topology::kDirections + cores_);
   for (Port& port : ports_) {
     port.credits.fill(buffer_bytes_);
@@ -178,9 +179,17 @@ const IciPacket* PacketSwitch::front(std::size_t source, Output output) const {
     const std::deque<IciPacket>& queue = ports_[output].queues[source - kInputs];
     return queue.empty() ? nullptr : &queue.front();
   }
-  const std::deque<Waiting>& queue = inputs_[source];
-  const bool wants = !queue.empty() && queue.front().output == output;
-  return wants ? &queue.front().packet : nullptr;
+  const auto waiting = next_waiting(source, output);
+  return waiting == inputs_[source].end() ? nullptr : &waiting->packet;
+}
+
+std::deque<PacketSwitch::Waiting>::const_iterator PacketSwitch::next_waiting(std::size_t input,
+                                                                             Output output) const {
+  const std::deque<Waiting>& queue = inputs_[input];
+  const auto last = by_output_ || queue.empty() ? queue.end() : queue.begin() + 1;
+  const auto waiting = std::find_if(
+      queue.begin(), last, [output](const Waiting& each) { return each.output == output; });
+  return waiting == last ? queue.end() : waiting;
 }
 
 bool PacketSwitch::may_start(const IciPacket& packet, Output output) const {
@@ -233,7 +242,7 @@ void PacketSwitch::start(std::size_t source, Output output, Instant now, Outside
     port.queues[source - kInputs].pop_front();
     if (packet.last) note(true, packet.message, end.ceil());
   } else {
-    inputs_[source].pop_front();
+    inputs_[source].erase(next_waiting(source, output));
     outside.credit(static_cast<Direction>(source / kChannels), packet.channel, packet.bytes,
                    later(end, hop_cycles_));
   }

@@ -74,7 +74,17 @@ class PacketSwitch {
     virtual void arrived(const IciMessage& message) = 0;
   };
 
-  PacketSwitch(const MachineParams& params, std::uint32_t chip);
+  /// The buffers of a router's inputs.
+  struct Buffers {
+    std::uint64_t bytes = 0;  ///< Of each virtual channel; 0: a round trip and two packets.
+    /// A queue for each output, so that no packet waits behind one that wants another link; else
+    /// one queue, of which only the first packet can leave.
+    bool by_output = false;
+  };
+
+  PacketSwitch(const MachineParams& params, std::uint32_t chip)
+      : PacketSwitch(params, chip, Buffers{}) {}
+  PacketSwitch(const MachineParams& params, std::uint32_t chip, Buffers buffers);
 
   /// A message of one of this chip's cores enters.
   void send(const IciMessage& message, std::uint64_t now);
@@ -141,6 +151,7 @@ class PacketSwitch {
   void arbitrate(Instant now, Outside& outside);
   std::optional<std::size_t> next_in_turn(Output output);
   const IciPacket* front(std::size_t source, Output output) const;
+  std::deque<Waiting>::const_iterator next_waiting(std::size_t input, Output output) const;
   bool may_start(const IciPacket& packet, Output output) const;
   void start(std::size_t source, Output output, Instant now, Outside& outside);
   void note(bool left, const IciMessage& message, std::uint64_t cycle);
@@ -150,6 +161,7 @@ class PacketSwitch {
   const std::uint32_t cores_;
   std::uint64_t hop_cycles_, local_cycles_;
   std::uint64_t ticks_per_cycle_ = 1, ticks_per_byte_ = 1;
+  const bool by_output_;
   std::uint64_t buffer_bytes_ = 0;
   std::array<std::deque<Waiting>, kInputs> inputs_;
   std::vector<Port> ports_;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <random>
 
 #include "models/network/ici_router.h"
@@ -90,13 +91,14 @@ Times by_messages(const MachineParams& params, const std::vector<Sent>& traffic)
 /// Packet routers, as their modules join them.
 class PacketSlice {
  public:
-  PacketSlice(const MachineParams& params, const std::vector<Sent>& traffic)
+  PacketSlice(const MachineParams& params, const std::vector<Sent>& traffic,
+              PacketSwitch::Buffers buffers = {})
       : topology_(params.topology()),
         traffic_(traffic),
         times_{std::vector<std::uint64_t>(traffic.size()),
                std::vector<std::uint64_t>(traffic.size())} {
     for (std::uint32_t chip = 0; chip < params.chips(); ++chip) {
-      switches_.emplace_back(params, chip);
+      switches_.emplace_back(params, chip, buffers);
     }
   }
 
@@ -169,8 +171,9 @@ class PacketSlice {
   Times times_;
 };
 
-Times by_packets(const MachineParams& params, const std::vector<Sent>& traffic) {
-  return PacketSlice(params, traffic).run();
+Times by_packets(const MachineParams& params, const std::vector<Sent>& traffic,
+                 PacketSwitch::Buffers buffers = {}) {
+  return PacketSlice(params, traffic, buffers).run();
 }
 
 MachineParams torus(std::uint32_t x, std::uint32_t y, bool wraps) {
@@ -298,6 +301,81 @@ TEST(PacketTwin, WithinABoundUnderContention) {
                       messages, packets, 100 * (packets / messages - 1));
         }
       }
+    }
+  }
+}
+
+/// Cycles in which the busiest link passes all that goes over it: no router is done earlier.
+double busiest_link(const MachineParams& params, const std::vector<Sent>& traffic) {
+  const isa::Topology slice = params.topology();
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> bytes;
+  std::uint64_t most = 0;
+  for (const Sent& sent : traffic) {
+    for (std::uint32_t at = sent.from / 2; at != sent.to / 2;) {
+      const auto direction = slice.towards(at, sent.to / 2);
+      most = std::max(most, bytes[{at, direction}] += sent.bytes);
+      at = slice.neighbour(at, direction);
+    }
+  }
+  return static_cast<double>(most) * 8 * params.clock_mhz / params.ici.link_mbps;
+}
+
+constexpr PacketSwitch::Buffers kAmple{std::uint64_t{1} << 40, false};
+constexpr PacketSwitch::Buffers kAmpleByOutput{std::uint64_t{1} << 40, true};
+
+struct AllToAll {
+  std::uint32_t side = 4;
+  bool wraps = false;
+  std::uint64_t bytes = 0;
+};
+
+/// What makes packets of an all-to-all later than messages: that a packet waits behind one of its
+/// buffer that wants another link (head-of-line blocking), and that buffers are full. Without both
+/// they take the time of messages: that of the busiest link, and hops to it and from it.
+void expect_the_difference_is_head_of_line_blocking_and_full_buffers(const AllToAll& row,
+                                                                     bool prints) {
+  const MachineParams params = torus(row.side, row.side, row.wraps);
+  const isa::Topology slice = params.topology();
+  const std::vector<Sent> traffic = traffic_of(loads()[2], slice, row.bytes);
+  const auto messages = static_cast<double>(by_messages(params, traffic).last());
+  const auto of_messages = [&](PacketSwitch::Buffers buffers) {
+    return static_cast<double>(by_packets(params, traffic, buffers).last()) / messages;
+  };
+  const double link = busiest_link(params, traffic), hop = 940;
+  const double farthest = row.wraps ? row.side : 2 * (row.side - 1);
+  EXPECT_GE(messages, link + hop);
+  EXPECT_LE(messages, link + farthest * hop + 1);
+
+  const double by_output = of_messages(kAmpleByOutput), ample = of_messages(kAmple);
+  const double full = of_messages({});
+  EXPECT_NEAR(by_output, 1, 0.0005);
+  EXPECT_GE(ample, 1.02);
+  EXPECT_LE(ample, 1.30);
+  // What a core sends in all fits into a buffer with the small arrays, and does not with the
+  // others.
+  if (row.bytes * (slice.chips() - 1) > 2 * PacketSwitch(params, 0).buffer_bytes()) {
+    EXPECT_GE(full, ample + 0.05);
+    EXPECT_LE(full, 1.75);
+  } else if (row.side == 4) {
+    EXPECT_EQ(full, ample);
+  }
+  if (!prints) return;
+  const auto late = [](double of) { return 100 * (of - 1); };
+  std::printf("| %ux%u %s | %u | %.0f | %.0f | %+.1f %% | %+.1f %% | %+.1f %% |\n", row.side,
+              row.side, row.wraps ? "torus" : "mesh", static_cast<unsigned>(row.bytes / 1024), link,
+              messages, late(by_output), late(ample), late(full));
+}
+
+/// With TPUSIM_ICI_TABLE set it prints the second table of bench/ici_twins.md.
+TEST(PacketTwin, AllToAllDiffersByHeadOfLineBlockingAndFullBuffersOnly) {
+  const bool prints = std::getenv("TPUSIM_ICI_TABLE") != nullptr;
+  for (const bool wraps : {false, true}) {
+    for (const AllToAll& row : {AllToAll{4, wraps, 16384}, AllToAll{4, wraps, 131072}}) {
+      SCOPED_TRACE(std::to_string(wraps) + ", " + std::to_string(row.bytes));
+      expect_the_difference_is_head_of_line_blocking_and_full_buffers(row, prints);
+    }
+    if (prints) {
+      expect_the_difference_is_head_of_line_blocking_and_full_buffers({4, wraps, 262144}, true);
     }
   }
 }
