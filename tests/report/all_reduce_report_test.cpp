@@ -71,5 +71,25 @@ TEST(AllReduceReport, OneThatEverybodyWaitsForHasNoTable) {
   EXPECT_EQ(all_reduces_text(record, summary_of({1, 2})), "");
 }
 
+/// What no core ran takes no time; a name that is nothing but an end is a name.
+TEST(AllReduceReport, WhatDidNotRunTakesNoTime) {
+  const traces::RunRecord record = record_of({{"r.scatter", "all-reduce"},
+                                              {"dot.1", "convolution"},
+                                              {"dot.2", "convolution"},
+                                              {"r", "all-reduce"},
+                                              {".scatter", "all-reduce"},
+                                              {".sum", "all-reduce"}});
+  Summary summary = summary_of({1, 2, 4, 8, 16, 32});
+  summary.ops.erase(summary.ops.end() - 2);  // The first product.
+  const std::vector<AllReduceTime> times = all_reduce_times(record, summary);
+  const double ms = record.params.seconds(1) * 1e3;
+  ASSERT_EQ(times.size(), 3U);
+  EXPECT_DOUBLE_EQ(times[0].beside_ms, 4 * ms);
+  EXPECT_EQ(times[1].name, ".scatter");
+  EXPECT_DOUBLE_EQ(times[1].exposed_ms, 16 * ms);
+  EXPECT_EQ(times[2].name, ".sum");
+  EXPECT_DOUBLE_EQ(times[2].exposed_ms, 32 * ms);
+}
+
 }  // namespace
 }  // namespace tpu::report::all_reduce_report_test

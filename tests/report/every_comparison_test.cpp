@@ -98,6 +98,7 @@ TEST(EveryComparison, BoundsOfGpusAreOfTheFirstRun) {
   const traces::RunRecord first = test::synthetic_record();
   traces::RunRecord second = first;
   second.compulsory_hbm_bytes *= 1000;
+  second.model_flops *= 3;
   const std::vector<Summary> summaries{summarize(first), summarize(second)};
   const std::vector<GpuBound> bounds = gpu_bounds(first, summaries[0]);
   const Json json = comparison_json({first, second}, summaries, {{}, {}});

@@ -6,7 +6,9 @@
 #include <random>
 #include <set>
 
+#include "sim/report/energy.h"
 #include "sim/report/json_report.h"
+#include "sim/report/published_data.h"
 #include "tests/traces/synthetic_record.h"
 
 /// Every figure of the JSON report, worked out once more from a record in which each counter is a
@@ -63,6 +65,11 @@ traces::RunRecord numbered_record() {
     }
   }
   record.result.cores[2].ops[1] = {};
+  CriticalPath::Op& last = record.result.critical_path.ops[2];
+  constexpr auto kIci = static_cast<std::size_t>(Resource::kIci);
+  last.cycles[kIci] = 1;
+  last.path[kIci] = 1;
+  last.gain[kIci] = 1;
   return record;
 }
 
@@ -326,6 +333,37 @@ TEST(EveryFigure, OfBoundsAndCostIsAFormula) {
   expect(decided["flops"]["model"], useful / 2, "model");
   EXPECT_EQ(decided["flops"]["model_from"], "executed");
   EXPECT_EQ(decided["flops"]["data_dependent_control"], 2);
+}
+
+/// The energies of single operations by what was counted; all but the static part have one factor.
+TEST(EveryFigure, OfTheEnergyIsACountTimesItsEnergy) {
+  const traces::RunRecord record = numbered_record();
+  Counters c;
+  for (const CoreResult& core : record.result.cores) c += core.total;
+  const auto number = [](std::uint64_t count) { return static_cast<double>(count); };
+  const OperationEnergy& pj = operation_energy();
+  const double hbm = number(c.hbm_read_bytes + c.hbm_write_bytes), ici = number(c.ici_bytes);
+  // A push is 8 rows of 128x128 cells; a vector register has 1,024 words of four bytes.
+  const double expected[] = {
+      number(c.matmul_pushes) * 8 * 128 * 128 * (pj.bf16_multiply + pj.fp32_add),
+      number(c.vector_alu_ops) * 1024 * (pj.fp32_add + pj.fp32_multiply) / 2,
+      (number(c.vector_loads + c.vector_stores) * 4096 + hbm + 2 * ici) / 8 * pj.vmem_64_bit,
+      hbm / 8 * pj.hbm_64_bit, ici * 8 * pj.ici_bit};
+  const Energy energy = energy_of(record);
+  const double factor = energy.joules[static_cast<std::size_t>(EnergyPart::kHbm)] / expected[3];
+  for (std::size_t part = 0; part < std::size(expected); ++part) {
+    EXPECT_NEAR(energy.joules[part], factor * expected[part], 1e-9 * energy.joules[part]) << part;
+  }
+  std::uint64_t cycles = 0;
+  for (const CoreResult& core : record.result.cores)
+    cycles = std::max(cycles, core.total.core.total());
+  const double seconds = static_cast<double>(cycles) / 2 / kClock, chips = 1.5;
+  const double at_rest = chip_power().at("v3").idle.value * chips * seconds;
+  EXPECT_NEAR(energy.joules[static_cast<std::size_t>(EnergyPart::kStatic)], at_rest,
+              1e-9 * at_rest);
+  EXPECT_NEAR(energy.watts_per_chip, energy.total() / seconds / chips,
+              1e-9 * energy.watts_per_chip);
+  EXPECT_NEAR(energy.examples_per_joule, 3 * 96 / energy.total(), 1e-6 * energy.examples_per_joule);
 }
 
 TEST(EveryFigure, AWholeSliceHasAPriceAndAnEpochOne) {

@@ -224,6 +224,15 @@ TEST(ReportLines, EstimatesBesideOurs) {
 )");
 }
 
+/// 1,200 of ours and 1,000 of XLA's are nearer than a quarter.
+TEST(ReportLines, OneEstimateMayDiffer) {
+  traces::RunRecord record = test::synthetic_record();
+  record.ops[0].estimated_cycles = 500;
+  EXPECT_FALSE(has(text_of(record), "  Largest of the"));
+  record.ops[1].estimated_cycles = 500;
+  EXPECT_TRUE(has(text_of(record), "  Largest of the 1 that differ by over a quarter\n"));
+}
+
 /// A step above a millisecond has its operations in milliseconds.
 TEST(ReportLines, LongStepsHaveMilliseconds) {
   traces::RunRecord record = test::synthetic_record();
@@ -310,6 +319,8 @@ TEST(ReportLines, ATrainingHasItsTimeItsStepsAndTheirShapes) {
       {59, "  takes 59 s: "},
       {60, "  takes 1 min 0.0 s: "},
       {307, "  takes 5 min 7.0 s: "},
+      {3600, "  takes 1 h 0 min: "},
+      {86400, "  takes 1 d 0 h 0 min: "},
       {2 * 3600 + 61, "  takes 2 h 1 min: "},
       {(26 * 60 + 61) * 60 + 7, "  takes 1 d 3 h 1 min: "}};
   for (const auto& [seconds, words] : times) {
@@ -337,6 +348,13 @@ TEST(ReportLines, AComparisonEndsWithWhatEachRunCost) {
       "machine 0.00 s), peak memory 0 B\n");
   EXPECT_EQ(text.find("made-up, batch 256, 2 cores\n\n"), 0u);
   EXPECT_TRUE(has(text, "== two: TPU v3, 470 MHz"));
+  // Each has its losses; what is zero for both is no row.
+  EXPECT_NE(text.find("\nLoss\n"), text.rfind("\nLoss\n"));
+  EXPECT_TRUE(has(text, "  HBM utilization, %"));
+  EXPECT_FALSE(has(text, "  ICI utilization, %"));
+  a.batch = 1;
+  EXPECT_EQ(comparison_report({a}, {summarize(a)}, {cost}, kStyle).find("made-up, batch 1, 2"), 0u);
+  EXPECT_EQ(text_of(a).find("made-up, batch 1, 2 cores of one (v3-8)"), 0u);
   a.batch = 0;
   a.result.cores.resize(1);
   EXPECT_EQ(comparison_report({a}, {summarize(a)}, {cost}, kStyle).find("made-up, 1 core\n\n"), 0u);

@@ -44,6 +44,12 @@ TEST(TextLayout, NumbersHaveFourDigitsAfterRoundingToo) {
   EXPECT_EQ(short_number(-1234567.2), "-1,234,567");
 }
 
+TEST(TextLayout, ATextIsCutToTwentyColumnsAtLeast) {
+  EXPECT_EQ(fitted(std::string(30, 'x'), 5), std::string(18, 'x') + "..");
+  EXPECT_EQ(fitted(std::string(20, 'x'), 5), std::string(20, 'x'));
+  EXPECT_EQ(fitted(std::string(30, 'x'), 21), std::string(19, 'x') + "..");
+}
+
 TEST(TextLayout, NeverCutsAWord) {
   EXPECT_EQ(fit("  a_name_of_fifteen x\n", 10), "  a_name_of_fifteen\n    x\n");
   EXPECT_EQ(fit("  a_name_of_fifteen\n", 10), "  a_name_of_fifteen\n");

@@ -125,6 +125,10 @@ TEST(WhatIf, TheTableHasARowForEachVariant) {
       "  Twice the MXUs gains at most 0.117 us of 1.170 us (10.0 %).\n"
       "  Nothing to gain (below 0.5 %): a free ICI.\n\n";
   EXPECT_EQ(text.substr(text.find('\n') + 1), lines);
+  traces::WhatIf slow = variant("ICI free", 1);
+  slow.examples_per_s = 0.5;
+  EXPECT_NE(what_if_text(record_with({slow}), summarize(record)).find(" 0.500/s "),
+            std::string::npos);
   EXPECT_EQ(what_if_text(record_with({}), summarize(record)), "");
   const Json json = what_if_json(record, summarize(record));
   ASSERT_EQ(json["variants"].size(), 4u);
@@ -230,6 +234,10 @@ TEST(Scaling, EfficiencyIsARateOfACoreOverThatOfTheFirstMachine) {
   EXPECT_EQ(json["points"][1]["why_not_strong"], "too few");
   EXPECT_FALSE(json["points"][0].contains("why_not_strong"));
   EXPECT_EQ(json["points"][0]["strong"]["efficiency"], 1);
+  const ScalingRun nothing{64, 2.5, 0, 0, 0, 8};
+  EXPECT_EQ(
+      scaling_json("net", {{"v3-8", 8, nothing, nothing, ""}})["points"][0]["weak"]["efficiency"],
+      0);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ inline std::vector<std::string> perfetto_packets(const std::string& trace) {
 struct Track {
   std::string name;
   std::uint64_t parent = 0;
+  std::uint64_t rank = 0;  ///< Among those of the parent.
   bool counter = false;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> slices;
   std::vector<std::string> names;  ///< Of the slices, in the order of their begins.
@@ -66,6 +67,7 @@ inline std::map<std::uint64_t, Track> tracks_of(const std::string& text) {
       Track& entry = tracks[track.numbers.find(1)->second];
       entry.name = track.texts.find(2)->second;
       if (track.numbers.count(5) > 0) entry.parent = track.numbers.find(5)->second;
+      if (track.numbers.count(12) > 0) entry.rank = track.numbers.find(12)->second;
       entry.counter = track.texts.count(8) > 0;
     }
     if (packet.texts.count(12) > 0) {

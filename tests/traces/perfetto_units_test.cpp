@@ -84,6 +84,13 @@ TEST_F(PerfettoUnitsTest, EachUnitIsBusyUntilItTakesTheNext) {
   const std::uint64_t core = tracks["bundles"].parent;
   EXPECT_NE(core, 0u);
   EXPECT_EQ(tracks["MXU 0 pops"].parent, core);
+  // Bundles first, then unit by unit, of each its instructions first.
+  const char* const order[] = {"bundles", "MXU 0 instructions", "MXU 0 pops"};
+  for (std::size_t i = 1; i < std::size(order); ++i) {
+    EXPECT_GT(tracks[order[i]].rank, tracks[order[i - 1]].rank) << order[i];
+  }
+  EXPECT_EQ(tracks["VALU 1 instructions"].rank, tracks["VALU 0 instructions"].rank + 4);
+  EXPECT_GT(tracks["VALU 0 instructions"].rank, tracks["bundles"].rank);
 }
 
 TEST_F(PerfettoUnitsTest, TheNextOneEndsWhatIsUnderWay) {

@@ -121,6 +121,33 @@ TEST_F(TextExportsTest, AValueChangeDumpHasOpsWaitsAndDmas) {
                                                   {ps(950), "b0"}}));
 }
 
+/// 40 cores have more signals than there are printable letters: each has a code of its own.
+TEST_F(TextExportsTest, SignalsOfAValueChangeDumpHaveCodesOfTheirOwn) {
+  RunRecord record = test::synthetic_record_with_events();
+  for (std::uint32_t number = 2; number < 40; ++number) {
+    record.core_numbers.push_back(number);
+    record.result.cores.push_back(record.result.cores[0]);
+    record.result.cores.back().core = number % 2;
+    record.result.cores.back().chip = number / 2;
+  }
+  record.params.ici.mesh_x = 20;
+  export_vcd(record, {}, path("many.vcd"));
+  std::istringstream lines(text("many.vcd"));
+  std::set<std::string> codes;
+  std::size_t signals = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string word, type, width, code;
+    words >> word >> type >> width >> code;
+    if (word != "$var") continue;
+    ++signals;
+    codes.insert(code);
+    for (const char letter : code) EXPECT_TRUE(letter > ' ' && letter < 127) << line;
+  }
+  EXPECT_GT(signals, 94u);
+  EXPECT_EQ(codes.size(), signals);
+}
+
 /// What is on its way returns to nothing when the last DMA is done.
 TEST_F(TextExportsTest, AValueChangeDumpHasTheBytesOnTheirWay) {
   const RunRecord record = test::synthetic_record_with_events();

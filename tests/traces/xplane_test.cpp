@@ -202,6 +202,61 @@ TEST_F(XPlaneTest, TheProgramHasTheOpsAndTheBuffers) {
   EXPECT_EQ(bytes, 8192u + 100 * 1024);
 }
 
+/// XLA's ShapeProto: type, dimensions, and the layout of an array from the minor dimension on; what
+/// has none is an empty tuple.
+TEST_F(XPlaneTest, InstructionsHaveTheirShapesAndOperands) {
+  auto planes = exported(test::synthetic_record_with_events());
+  const Fields proto = parse(planes["/host:metadata"].kinds.at(1).texts.at("Hlo Proto"));
+  const Fields entry = parse(text(parse(text(proto, 1)), 3));
+  const auto unpacked = [](const Fields& fields, std::uint32_t field) {
+    std::vector<std::uint64_t> values;
+    const auto [begin, end] = fields.numbers.equal_range(field);
+    for (auto at = begin; at != end; ++at) values.push_back(at->second);
+    if (fields.texts.count(field) > 0) {
+      for (const char byte : text(fields, field)) {
+        values.push_back(static_cast<unsigned char>(byte));
+      }
+    }
+    return values;
+  };
+  using Numbers = std::vector<std::uint64_t>;
+  constexpr std::uint64_t kF32 = 11, kTuple = 13;
+  std::map<std::string, Fields> instructions;
+  const auto [first, last] = entry.texts.equal_range(2);
+  for (auto at = first; at != last; ++at) {
+    const Fields instruction = parse(at->second);
+    instructions.emplace(text(instruction, 1), instruction);
+  }
+  const auto shape = [&](const char* name) { return parse(text(instructions.at(name), 3)); };
+  const Fields copied = shape("copy.2");
+  EXPECT_EQ(number(copied, 2), kF32);
+  EXPECT_EQ(unpacked(copied, 3), (Numbers{8, 128}));
+  ASSERT_EQ(copied.texts.count(5), 1u);
+  EXPECT_EQ(unpacked(parse(text(copied, 5)), 1), (Numbers{1, 0}));
+  EXPECT_EQ(number(shape("infeed.3"), 2), kTuple);
+  EXPECT_EQ(shape("infeed.3").texts.count(5), 0u);
+  // fusion.1 reads the parameter, copy.2 reads fusion.1 and the parameter.
+  const std::uint64_t fusion = number(instructions.at("fusion.1"), 35);
+  const std::uint64_t weights = number(instructions.at("w"), 35);
+  EXPECT_EQ(unpacked(instructions.at("fusion.1"), 36), Numbers{weights});
+  EXPECT_EQ(unpacked(instructions.at("copy.2"), 36), (Numbers{fusion, weights}));
+  EXPECT_TRUE(unpacked(instructions.at("infeed.3"), 36).empty());
+}
+
+/// A temporary in the very first granule has an allocation as any other.
+TEST_F(XPlaneTest, TemporariesMayBeginAtTheFirstGranule) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.buffers = {record.buffers[2]};
+  record.buffers[0].granule = 0;
+  record.buffers[0].bytes = 1024;
+  record.operands.clear();
+  auto planes = exported(record);
+  const Fields proto = parse(planes["/host:metadata"].kinds.at(1).texts.at("Hlo Proto"));
+  const Fields assignment = parse(text(proto, 3));
+  ASSERT_EQ(assignment.texts.count(3), 1u);
+  EXPECT_EQ(number(parse(text(assignment, 3)), 2), 1024u);
+}
+
 /// XLA's BufferAssignmentProto: which allocation is a parameter, which the result; the same ids in
 /// the list of buffers, in the places that they have, and in the trace of the heap.
 TEST_F(XPlaneTest, AllocationsSayWhatTheyAreAndBuffersKeepTheirIds) {
