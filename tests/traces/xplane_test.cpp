@@ -205,7 +205,9 @@ TEST_F(XPlaneTest, TheProgramHasTheOpsAndTheBuffers) {
 /// XLA's ShapeProto: type, dimensions, and the layout of an array from the minor dimension on; what
 /// has none is an empty tuple.
 TEST_F(XPlaneTest, InstructionsHaveTheirShapesAndOperands) {
-  auto planes = exported(test::synthetic_record_with_events());
+  RunRecord record = test::synthetic_record_with_events();
+  record.ops[1].shape = "f32[8,128]{1,0:T(8,128)S(1)}";
+  auto planes = exported(record);
   const Fields proto = parse(planes["/host:metadata"].kinds.at(1).texts.at("Hlo Proto"));
   const Fields entry = parse(text(parse(text(proto, 1)), 3));
   const auto unpacked = [](const Fields& fields, std::uint32_t field) {
@@ -232,7 +234,11 @@ TEST_F(XPlaneTest, InstructionsHaveTheirShapesAndOperands) {
   EXPECT_EQ(number(copied, 2), kF32);
   EXPECT_EQ(unpacked(copied, 3), (Numbers{8, 128}));
   ASSERT_EQ(copied.texts.count(5), 1u);
-  EXPECT_EQ(unpacked(parse(text(copied, 5)), 1), (Numbers{1, 0}));
+  const Fields layout = parse(text(copied, 5));
+  EXPECT_EQ(unpacked(layout, 1), (Numbers{1, 0}));
+  EXPECT_EQ(unpacked(parse(text(layout, 6)), 1), (Numbers{8, 128}));  // Its tile.
+  EXPECT_EQ(number(layout, 8), 1u);                                   // Its memory space.
+  EXPECT_EQ(number(parse(text(shape("fusion.1"), 5)), 8), 0u);
   EXPECT_EQ(number(shape("infeed.3"), 2), kTuple);
   EXPECT_EQ(shape("infeed.3").texts.count(5), 0u);
   // fusion.1 reads the parameter, copy.2 reads fusion.1 and the parameter.
