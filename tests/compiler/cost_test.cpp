@@ -35,9 +35,14 @@ RunResult run_of(const hlo::Module& module, const MachineParams& machine) {
   return Machine(machine, program).run(options);
 }
 
-/// Cycles of a kernel that applies an operation so often (none: nothing), with an addition behind
-/// each.
-double cycles_of_chain(std::string_view operation, bool is_binary, int count) {
+/// Cycles of the kernels of a run, and instructions of the vector ALUs.
+compiler::VectorCost cost_of(const RunResult& run) {
+  return {static_cast<double>(run.cycles),
+          static_cast<double>(run.cores.at(0).total.vector_alu_ops)};
+}
+
+/// A kernel that applies an operation so often (none: nothing), with an addition behind each.
+compiler::VectorCost cost_of_chain(std::string_view operation, bool is_binary, int count) {
   const std::string type = "f32[" + std::to_string(8 * kRegisters) + ",128]";
   std::string text = "HloModule chain\n\nENTRY %main (p: " + type + ", q: " + type + ") -> " +
                      type + " {\n  %p = " + type + " parameter(0)\n  %q = " + type +
@@ -52,21 +57,28 @@ double cycles_of_chain(std::string_view operation, bool is_binary, int count) {
     if (!operation.empty()) apply("%o" + std::to_string(i), operation, is_binary, false);
     apply("%a" + std::to_string(i), "add", true, i + 1 == count);
   }
-  return static_cast<double>(
-      run_of(hlo::read_hlo_text("chain", text + "}\n"), MachineParams{}).cycles);
+  return cost_of(run_of(hlo::read_hlo_text("chain", text + "}\n"), MachineParams{}));
 }
 
-double measured_cycles(std::string_view operation, bool is_binary) {
+/// Of one operation on a register, by the difference of two counts of them.
+template <typename CostOf>
+compiler::VectorCost cost_of_one(const CostOf& cost_of_count) {
+  const compiler::VectorCost many = cost_of_count(40), few = cost_of_count(24);
+  return {(many.cycles - few.cycles) / (16.0 * kRegisters),
+          (many.instructions - few.instructions) / (16.0 * kRegisters)};
+}
+
+compiler::VectorCost measured_cost(std::string_view operation, bool is_binary) {
   const auto of_one = [&](std::string_view name) {
-    return (cycles_of_chain(name, is_binary, 40) - cycles_of_chain(name, is_binary, 24)) /
-           (16.0 * kRegisters);
+    return cost_of_one([&](int count) { return cost_of_chain(name, is_binary, count); });
   };
-  return of_one(operation) - of_one("");
+  const compiler::VectorCost with = of_one(operation), without = of_one("");
+  return {with.cycles - without.cycles, with.instructions - without.instructions};
 }
 
-/// Cycles of a kernel that adds up so many quotients or products with other divisors each: the
-/// reciprocal of one that comes again is computed once.
-double cycles_of_sum(std::string_view operation, int count) {
+/// A kernel that adds up so many quotients or products with other divisors each: the reciprocal of
+/// one that comes again is computed once.
+compiler::VectorCost cost_of_sum(std::string_view operation, int count) {
   const std::string type = "f32[" + std::to_string(8 * kRegisters) + ",128]";
   std::string text = "HloModule sum\n\nENTRY %main (p: " + type + ", q: " + type + ") -> " + type +
                      " {\n  %p = " + type + " parameter(0)\n  %q = " + type + " parameter(1)\n";
@@ -80,18 +92,20 @@ double cycles_of_sum(std::string_view operation, int count) {
     divisor = "%d" + n;
     sum = "%s" + n;
   }
-  return static_cast<double>(
-      run_of(hlo::read_hlo_text("sum", text + "}\n"), MachineParams{}).cycles);
+  return cost_of(run_of(hlo::read_hlo_text("sum", text + "}\n"), MachineParams{}));
 }
 
 TEST(Cost, QuotientsTakeWhatTheTableSays) {
   const auto of_one = [](std::string_view name) {
-    return (cycles_of_sum(name, 40) - cycles_of_sum(name, 24)) / (16.0 * kRegisters);
+    return cost_of_one([&](int count) { return cost_of_sum(name, count); });
   };
-  const double more = of_one("divide") - of_one("multiply");
-  EXPECT_NEAR(
-      compiler::vector_cycles(HloOpcode::kDivide) - compiler::vector_cycles(HloOpcode::kMultiply),
-      more, 0.1 * more);
+  const compiler::VectorCost quotient = of_one("divide"), product = of_one("multiply");
+  const compiler::VectorCost said = compiler::vector_cost(HloOpcode::kDivide),
+                             said_product = compiler::vector_cost(HloOpcode::kMultiply);
+  const double more = quotient.cycles - product.cycles;
+  EXPECT_NEAR(said.cycles - said_product.cycles, more, 0.1 * more);
+  EXPECT_EQ(said.instructions - said_product.instructions,
+            quotient.instructions - product.instructions);
 }
 
 TEST(Cost, OperationsOfTheVectorUnitTakeWhatTheTableSays) {
@@ -122,9 +136,11 @@ TEST(Cost, OperationsOfTheVectorUnitTakeWhatTheTableSays) {
                                                            {HloOpcode::kRoundNearestEven, false},
                                                            {HloOpcode::kRoundNearestAfz, false}};
   for (const auto& [opcode, is_binary] : operations) {
-    const double measured = measured_cycles(hlo::to_string(opcode), is_binary);
-    EXPECT_NEAR(compiler::vector_cycles(opcode), measured, std::max(0.5, 0.1 * measured))
-        << hlo::to_string(opcode);
+    SCOPED_TRACE(hlo::to_string(opcode));
+    const compiler::VectorCost measured = measured_cost(hlo::to_string(opcode), is_binary);
+    const compiler::VectorCost said = compiler::vector_cost(opcode);
+    EXPECT_NEAR(said.cycles, measured.cycles, std::max(0.5, 0.1 * measured.cycles));
+    EXPECT_NEAR(said.instructions, measured.instructions, 0.01 * measured.instructions);
   }
 }
 

@@ -211,6 +211,35 @@ ENTRY main {
   EXPECT_EQ(lanes(without_part), 0);
 }
 
+/// Two choices of a place out of 320 for each of 1024 tokens and 8 experts, as a mixture of experts
+/// has them: tokens along the lanes leave no padding, but 10 MB of sums would wait for the second.
+TEST(LayoutSearch, SumsThatVmemDoesNotHoldAreMadePartByPart) {
+  const Module module = hlo::read_hlo_text("test.hlo", R"(HloModule sums
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY main {
+  chance = f32[1024,2,8] parameter(0)
+  weight = f32[1024,2,8] parameter(1)
+  many = f32[] constant(319)
+  manys = f32[1024,2,8] broadcast(many), dimensions={}
+  where = f32[1024,2,8] multiply(chance, manys)
+  place = s32[1024,2,8] convert(where)
+  i = s32[1024,2,8,320] iota(), iota_dimension=3
+  p = s32[1024,2,8,320] broadcast(place), dimensions={0,1,2}
+  is = pred[1024,2,8,320] compare(p, i), direction=EQ
+  one = f32[1024,2,8,320] convert(is)
+  w = f32[1024,2,8,320] broadcast(weight), dimensions={0,1,2}
+  m = f32[1024,2,8,320] multiply(one, w)
+  z = f32[] constant(0)
+  ROOT r = f32[1024,8,320] reduce(m, z), dimensions={1}, to_apply=add
+}
+)");
+  check_values(module, 1e-6);
+}
+
 TEST(UnitDimensions, ElementwiseOperationsDropThem) {
   GraphBuilder graph("mean");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {24, 40}));

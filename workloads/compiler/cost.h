@@ -7,9 +7,20 @@ namespace tpu::compiler {
 /// What the passes and the kernels' searches weigh against each other: one place for each figure.
 /// `tests/compiler/cost_test.cpp` compiles kernels, runs them and compares.
 
-/// Cycles of the vector unit for an elementwise operation on a register of 1024 f32 elements, among
-/// others; 0 for what is no such operation, or takes no time. Two instructions a cycle.
-double vector_cycles(hlo::HloOpcode opcode);
+/// What an elementwise operation on a register of 1024 f32 elements takes of the vector unit; 0 for
+/// what is no such operation, or takes no time.
+struct VectorCost {
+  double cycles = 0;        ///< Among other such operations, what they wait for included.
+  double instructions = 0;  ///< Of the vector ALUs, two a cycle: all that counts beside products.
+
+  VectorCost& operator+=(const VectorCost& other) {
+    cycles += other.cycles;
+    instructions += other.instructions;
+    return *this;
+  }
+};
+VectorCost vector_cost(hlo::HloOpcode opcode);
+inline double vector_cycles(hlo::HloOpcode opcode) { return vector_cost(opcode).cycles; }
 
 /// Start and end of one more kernel: its call, the latency of its first and last DMAs.
 constexpr double kKernelCycles = 1000;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "workloads/compiler/cost.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -36,7 +37,7 @@ struct DotProblem {
   /// Of the results in step with each other; distances in `outer` are those of the first.
   std::vector<hlo::ElementType> result_types{hlo::ElementType::kF32};
   bool has_epilogue = false;
-  std::size_t epilogue_instructions = 0;         ///< Of the vector unit per tile of the result.
+  VectorCost epilogue_cost;                      ///< Per tile of the result.
   std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
   std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.
   /// Where the rows are those of several matrices, tiles of one of them, if anything depends on

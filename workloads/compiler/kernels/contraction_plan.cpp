@@ -13,8 +13,8 @@ namespace {
 // What the schedules of kernels take beside the counted pushes, in cycles.
 constexpr double kRoundCycles = 400;     ///< Of a loop over steps: its start, the first results.
 constexpr double kAddressCycles = 10;    ///< Of a step: its addresses.
-constexpr double kExpressionCycles = 2;  ///< Behind a tile of the result, and for
-constexpr int kVectorSlots = 2;          ///< so many instructions.
+constexpr double kExpressionCycles = 2;  ///< Behind a tile of the result.
+constexpr int kVectorSlots = 2;          ///< Instructions of the vector unit in a bundle.
 constexpr double kArrayCycles = 0.25;    ///< More for each further array.
 constexpr double kRoundingCycles = 1.2;  ///< A tile is stored as a packed one.
 constexpr double kHoles = 1.06;          ///< Times the bundles of a step that finishes tiles, too.
@@ -72,8 +72,7 @@ void ContractionPlan::add_in_step(GridDimensions dimensions,
 double ContractionPlan::Finish::tile_cycles() const {
   const double rounding = kRoundingCycles * packed_results;
   if (!has_expression) return rounding;
-  return rounding + kExpressionCycles + kArrayCycles * (operands + results - 1) +
-         instructions / kVectorSlots;
+  return rounding + kExpressionCycles + kArrayCycles * (operands + results - 1) + expression.cycles;
 }
 
 double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish) const {
@@ -86,9 +85,9 @@ double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish
                  streamed = double(pushes) * units.groups();
     const double loads = units.row_parts * (streamed + 16.0 * units.columns_at_once) + popped +
                          finish.beside * (1 + finish.operands + 2 * finish.packed_results);
-    const double work =
-        popped + (unpacks_moving ? 2 * streamed : 0) +
-        finish.beside * (finish.instructions + finish.packed_results + 2 * finish.packed_operands);
+    const double work = popped + (unpacks_moving ? 2 * streamed : 0) +
+                        finish.beside * (finish.expression.instructions + finish.packed_results +
+                                         2 * finish.packed_operands);
     step = kHoles * std::max(step, std::max(loads, work / kVectorSlots) + kAddressCycles);
   }
   return before + count * step + rounds * kRoundCycles;

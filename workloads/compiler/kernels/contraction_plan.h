@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 #include "workloads/graph/shape.h"
 
@@ -39,7 +40,7 @@ struct ContractionPlan {
   /// What becomes of a tile of complete sums.
   struct Finish {
     bool has_expression = false;
-    double instructions = 0;  ///< Of the vector unit.
+    VectorCost expression;  ///< Of a tile.
     double operands = 0, packed_operands = 0, results = 0, packed_results = 0;
     double tiles = 0;   ///< Of a block of results.
     double beside = 0;  ///< Tiles that a step finishes while the MXUs are at work; 0: all behind.
@@ -71,9 +72,9 @@ struct ContractionPlan {
   void add_in_step(GridDimensions dimensions, const std::vector<hlo::ElementType>& operand_types,
                    const std::vector<hlo::ElementType>& result_types, std::uint64_t tiles,
                    double moved);
-  void set_expression(bool has_expression, std::size_t instructions) {
+  void set_expression(bool has_expression, const VectorCost& cost) {
     finish.has_expression = has_expression;
-    finish.instructions = static_cast<double>(instructions);
+    finish.expression = cost;
   }
 
   double tiles() const;

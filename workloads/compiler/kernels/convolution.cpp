@@ -26,7 +26,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   dot.rhs_type = problem.window_type;
   dot.result_types = {problem.out_type};
   dot.has_epilogue = problem.has_epilogue;
-  dot.epilogue_instructions = problem.epilogue_instructions;
+  dot.epilogue_cost = problem.epilogue_cost;
   dot.epilogue_types = problem.epilogue_types;
   dot.resident_rows = problem.resident_rows;
   dot.n = problem.columns;
@@ -121,7 +121,7 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   ConvolutionProblem problem = convolution_problem(*epilogue.product, epilogue.lhs_shape,
                                                    epilogue.rhs_shape, epilogue.out_shape);
   problem.has_epilogue = epilogue.graph != nullptr;
-  problem.epilogue_instructions = epilogue.instructions();
+  problem.epilogue_cost = epilogue.cost();
   problem.epilogue_types = epilogue.block_types();
   problem.resident_rows = epilogue.resident_rows();
   if (problem.is_depthwise) return convolution_depthwise_kernel(problem, epilogue, target);

@@ -65,7 +65,7 @@ void LanesSizes::set_steps(const ConvolutionProblem& problem, const LanesTiling&
   plan.steps.pushes = tiling.chunk * tiling.group;
   plan.steps.count = double(patches.units.size()) * tiling.block_y * tiling.groups *
                      tiling.block_columns / tiling.chunk / plan.steps.units.count();
-  plan.set_expression(problem.has_epilogue, problem.epilogue_instructions);
+  plan.set_expression(problem.has_epilogue, problem.epilogue_cost);
   plan.finish.beside = 2.0 * tiling.finished_pairs;
   plan.finish.behind = 2.0 * tiling.group * tiling.chunk * plan.steps.units.count();
 }

@@ -82,7 +82,7 @@ void LanesWeightsSizes::set_steps(const ConvolutionProblem& problem,
   plan.steps.pushes = tiling.chunk;
   plan.steps.count =
       double(lane_tiles) * tiling.block_y * tiling.groups * units / plan.steps.units.pieces();
-  plan.set_expression(problem.has_epilogue, problem.epilogue_instructions);
+  plan.set_expression(problem.has_epilogue, problem.epilogue_cost);
 }
 
 MatmulUnits matmul_units(LanesWeightsTiling::Split split, const Target& target) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
@@ -45,7 +46,7 @@ struct ConvolutionProblem {
   hlo::ElementType window_type = hlo::ElementType::kF32;
   hlo::ElementType out_type = hlo::ElementType::kF32;
   bool has_epilogue = false;
-  std::size_t epilogue_instructions = 0;         ///< Of the vector unit per tile of the result.
+  VectorCost epilogue_cost;                      ///< Per tile of the result.
   std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
   std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.
 

@@ -70,7 +70,7 @@ void ConvolutionSizes::set_steps(const ConvolutionProblem& problem, const Convol
   plan.steps.count = double(tiling.block_columns) / tiling.columns_at_once * double(taps) *
                      contracted_tiles / tiling.contracted_parts * tiling.block_y * tiling.pixels_x /
                      pixels;
-  plan.set_expression(problem.has_epilogue, problem.epilogue_instructions);
+  plan.set_expression(problem.has_epilogue, problem.epilogue_cost);
 }
 
 namespace {

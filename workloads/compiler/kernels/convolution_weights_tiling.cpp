@@ -73,7 +73,7 @@ void WeightsSizes::set_steps(const ConvolutionProblem& problem, const WeightsTil
   // The next one is pushed while this one is on its way.
   const double transpose = std::max(8.0 * group_tiles, double(target.xlu_latency_cycles)) + 8;
   plan.steps.before = double(tiling.parts) * slab_y * starts * row_tiles * transpose;
-  plan.set_expression(problem.has_epilogue, problem.epilogue_instructions);
+  plan.set_expression(problem.has_epilogue, problem.epilogue_cost);
 }
 
 std::uint32_t most_tile_pixels(const ConvolutionProblem& problem) {

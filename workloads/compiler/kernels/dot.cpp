@@ -11,7 +11,7 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
   DotProblem problem = dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape,
                                    epilogue.out_shape, epilogue.depends_on_rows());
   problem.has_epilogue = epilogue.graph != nullptr;
-  problem.epilogue_instructions = epilogue.instructions();
+  problem.epilogue_cost = epilogue.cost();
   problem.epilogue_types = epilogue.block_types();
   problem.result_types = epilogue.result_types();
   problem.resident_rows = epilogue.resident_rows();

@@ -316,7 +316,7 @@ void DotSizes::set_steps() {
                 (tiling.block_n / tiling.columns_at_once) * (tiling.block_k / tiling.k_parts) *
                 (tiling.block_m / tiling.chunk_m);
   ContractionPlan::Finish& finish = plan.finish;
-  plan.set_expression(of.has_epilogue, of.epilogue_instructions);
+  plan.set_expression(of.has_epilogue, of.epilogue_cost);
   finish.beside = tiling.finished_tiles;
   // The last columns' tiles stand behind the last step.
   const bool is_one_step = tiling.block_k == tiling.k_parts && tiling.block_m == tiling.chunk_m;

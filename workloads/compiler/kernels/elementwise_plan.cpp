@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/elementwise_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
@@ -407,9 +408,9 @@ void Planner::find_needed_axes() {
 }
 
 std::size_t Planner::operations() const {
-  std::size_t count = 0;
-  for (const ExpressionNode& node : graph_.nodes()) count += vector_instructions(node);
-  return count;
+  double cycles = 0;
+  for (const ExpressionNode& node : graph_.nodes()) cycles += vector_cost_of(node).cycles;
+  return static_cast<std::size_t>(std::lround(2 * cycles));
 }
 
 /// Whether straight code can work on so many row tiles at a time: where indices count, those of

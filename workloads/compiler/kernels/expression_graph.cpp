@@ -48,10 +48,11 @@ bool splat_bits(const hlo::HloInstruction& constant, std::uint32_t& bits) {
 
 }  // namespace
 
-std::size_t vector_instructions(const ExpressionNode& node) {
-  if (node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant) return 0;
-  // Two a cycle; reductions, selections of what stands in a register and the like are one.
-  return std::max<std::size_t>(1, std::lround(2 * vector_cycles(node.opcode)));
+VectorCost vector_cost_of(const ExpressionNode& node) {
+  if (node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant) return {};
+  // Reductions, selections of what stands in a register and the like are one instruction.
+  const VectorCost cost = vector_cost(node.opcode);
+  return {std::max(0.5, cost.cycles), std::max(1.0, cost.instructions)};
 }
 
 bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction) {

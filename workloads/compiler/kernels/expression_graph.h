@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/kernel_forms.h"
@@ -121,7 +122,7 @@ class ExpressionGraph {
 /// Whether the array is bf16, two rows in one of VMEM.
 inline bool is_packed(const hlo::Shape& shape) { return shape.type == hlo::ElementType::kBf16; }
 
-/// Instructions of the vector unit that the value takes, about.
-std::size_t vector_instructions(const ExpressionNode& node);
+/// What a value takes of the vector unit, about.
+VectorCost vector_cost_of(const ExpressionNode& node);
 
 }  // namespace tpu::compiler

@@ -197,11 +197,11 @@ std::vector<ElementType> MatmulEpilogue::result_types() const {
   return types;
 }
 
-std::size_t MatmulEpilogue::instructions() const {
-  std::size_t count = 0;
-  if (graph == nullptr) return count;
-  for (const ExpressionNode& node : graph->nodes()) count += vector_instructions(node);
-  return count;
+VectorCost MatmulEpilogue::cost() const {
+  VectorCost sum;
+  if (graph == nullptr) return sum;
+  for (const ExpressionNode& node : graph->nodes()) sum += vector_cost_of(node);
+  return sum;
 }
 
 bool MatmulEpilogue::has_sums() const { return results.back().kind != Result::Kind::kBlocks; }

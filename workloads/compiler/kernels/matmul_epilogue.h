@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise_leaf.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
@@ -66,8 +67,8 @@ struct MatmulEpilogue {
   std::vector<hlo::ElementType> result_types() const;
   /// VMEM rows of the operands and results that stay.
   std::uint64_t resident_rows() const;
-  /// Instructions of the vector unit per tile, about.
-  std::size_t instructions() const;
+  /// Of the vector unit per tile, about.
+  VectorCost cost() const;
   bool has_matrix() const;
   /// Whether anything depends on the row in its matrix: an operand or an iota.
   bool depends_on_rows() const;

@@ -28,6 +28,8 @@ constexpr double kTransposeCycles = 128;    ///< A block of 128 by 128 through t
 constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
 constexpr double kLaneSumCycles = 10;       ///< A tile through the unit that adds lanes, and back.
 constexpr double kSumCycles = 1;            ///< A tile loaded and added to another.
+constexpr double kTooLarge = 1e9;           ///< What no kernel can do.
+constexpr double kCopiesOfSums = 5;         ///< In VMEM: as added, as results, as they leave.
 constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.
 constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
 constexpr std::size_t kMostMovedTogether = 64;
@@ -46,11 +48,12 @@ struct Group {
 
 class LayoutSearch {
  public:
-  LayoutSearch(const Computation& computation, bool is_entry, double bytes_per_cycle,
+  LayoutSearch(const Computation& computation, bool is_entry, const Target& target,
                std::vector<DimensionOrder>& orders)
       : computation_(computation),
         is_entry_(is_entry),
-        bytes_per_cycle_(bytes_per_cycle),
+        bytes_per_cycle_(target.hbm_bytes_per_cycle),
+        vmem_bytes_(static_cast<double>(target.vmem_bytes)),
         orders_(orders),
         users_(users_of(computation)),
         group_of_(computation.instructions.size()) {}
@@ -82,6 +85,7 @@ class LayoutSearch {
   bool is_stuck(InstructionId id) const;
   bool feeds_back(InstructionId reduce) const;
   double reduce_cost(InstructionId id);
+  bool sums_fit(InstructionId reduce, const DimensionOrder& whole);
   bool meets_product(InstructionId broadcast) const;
   Group& group(InstructionId id) {
     return groups_[static_cast<std::size_t>(group_of_[static_cast<std::size_t>(id)])];
@@ -108,7 +112,7 @@ class LayoutSearch {
 
   const Computation& computation_;
   bool is_entry_;
-  double bytes_per_cycle_;
+  double bytes_per_cycle_, vmem_bytes_;
   std::vector<DimensionOrder>& orders_;
   std::vector<std::vector<InstructionId>> users_;
   std::set<InstructionId> feeds_back_;   ///< Reductions that do.
@@ -402,7 +406,24 @@ double LayoutSearch::reduce_cost(InstructionId id) {
   const bool has_lanes = std::find(reduced.begin(), reduced.end(), whole.back()) != reduced.end();
   const double tiles = bytes(operand, whole) / (1024.0 * hlo::byte_size(shape(operand).type));
   const bool is_apart = feeds_back_.count(id) != 0 && (reduced.size() > 1 || !has_lanes);
-  return tiles * (has_lanes ? kLaneSumCycles : kSumCycles) + (is_apart ? kKernelCycles / 2 : 0);
+  return tiles * (has_lanes ? kLaneSumCycles : kSumCycles) + (is_apart ? kKernelCycles / 2 : 0) +
+         (sums_fit(id, whole) ? 0 : kTooLarge);
+}
+
+/// Whether what a kernel keeps of a reduction until its end fits VMEM: all of the result where the
+/// outermost dimension is reduced, else what belongs to one index of it.
+bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
+  if (shape(reduce).is_tuple()) return true;
+  const Shape& operand = shape(at(reduce).operands[0]);
+  const auto& reduced = at(reduce).dimensions;
+  double kept = double(shape(reduce).unpadded_bytes());
+  for (std::int64_t d : whole) {
+    const std::int64_t extent = operand.dimensions[static_cast<std::size_t>(d)];
+    if (extent == 1) continue;
+    if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept /= double(extent);
+    break;
+  }
+  return kept * kCopiesOfSums <= vmem_bytes_;
 }
 
 /// Whether a broadcast is combined with the result of a dot, as a bias is.
@@ -492,7 +513,17 @@ double LayoutSearch::cost_of(const std::set<int>& groups) {
 
 double LayoutSearch::cost_of(int g) { return cost_of(std::set<int>{g}); }
 
-/// Row-major order, and every pair of long dimensions as the two minor ones.
+/// The order with dimensions that are reduced inside of the others, outside of the two minor ones.
+DimensionOrder reduced_inside(DimensionOrder order, const std::vector<std::int64_t>& reduced) {
+  if (order.size() < 2) return order;
+  std::stable_partition(order.begin(), order.end() - 2, [&](std::int64_t d) {
+    return std::find(reduced.begin(), reduced.end(), d) == reduced.end();
+  });
+  return order;
+}
+
+/// Row-major order, and every pair of long dimensions as the two minor ones; where sums of such an
+/// order are too large for VMEM, what is kept of them outside.
 std::vector<DimensionOrder> LayoutSearch::candidates(int g) {
   const Group& group = groups_[static_cast<std::size_t>(g)];
   const Shape& like = shape(group.arrays.front());
@@ -518,6 +549,14 @@ std::vector<DimensionOrder> LayoutSearch::candidates(int g) {
       order.push_back(rows);
       order.push_back(lanes);
       add(std::move(order));
+    }
+  }
+  for (InstructionId id : group.relations) {
+    if (at(id).opcode != HloOpcode::kReduce || shape(id).is_tuple()) continue;
+    if (group_of_[static_cast<std::size_t>(at(id).operands[0])] != g) continue;
+    const std::size_t count = found.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!sums_fit(id, found[i])) add(reduced_inside(found[i], at(id).dimensions));
     }
   }
   return found;
@@ -678,9 +717,9 @@ DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std:
   return part;
 }
 
-void search_orders(const Computation& computation, bool is_entry, double bytes_per_cycle,
+void search_orders(const Computation& computation, bool is_entry, const Target& target,
                    std::vector<DimensionOrder>& orders) {
-  LayoutSearch(computation, is_entry, bytes_per_cycle, orders).run();
+  LayoutSearch(computation, is_entry, target, orders).run();
 }
 
 }  // namespace tpu::compiler

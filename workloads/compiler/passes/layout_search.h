@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -25,8 +26,8 @@ DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std:
 /// search goes from row-major order everywhere to a local minimum: one order is changed at a time,
 /// and those of its neighbours with it as long as that pays. Arrays that other operations read or
 /// make, and those that a computation other than the entry takes or gives, stay in row-major order.
-/// `bytes_per_cycle`: of HBM.
-void search_orders(const hlo::Computation& computation, bool is_entry, double bytes_per_cycle,
+/// An order in which the sums of a reduction fit no VMEM is taken where there is no other.
+void search_orders(const hlo::Computation& computation, bool is_entry, const Target& target,
                    std::vector<DimensionOrder>& orders);
 
 }  // namespace tpu::compiler

@@ -77,7 +77,7 @@ class LayoutAssignment {
     spread();
     seed_windows();
     spread();
-    search_orders(computation_, is_entry_, target_.hbm_bytes_per_cycle, orders_);
+    search_orders(computation_, is_entry_, target_, orders_);
     for (HloInstruction& instruction : computation_.instructions) settle(instruction);
     write();
     make_operands_agree();
