@@ -366,6 +366,71 @@ TEST(EveryFigure, OfTheEnergyIsACountTimesItsEnergy) {
   EXPECT_NEAR(energy.examples_per_joule, 3 * 96 / energy.total(), 1e-6 * energy.examples_per_joule);
 }
 
+TEST(EveryFigure, ADieIsKnownOfTheChipsAsMade) {
+  const traces::RunRecord record = numbered_record();
+  const auto is_known = [&](auto&& change) {
+    traces::RunRecord other = record;
+    change(other.params);
+    return json_of(other)["energy"].contains("die_mm2_below");
+  };
+  EXPECT_TRUE(is_known([](MachineParams&) {}));
+  EXPECT_FALSE(is_known([](MachineParams& p) { p.core.mxu.rows = 256; }));
+  EXPECT_FALSE(is_known([](MachineParams& p) { p.core.mxu.columns = 256; }));
+  EXPECT_FALSE(is_known([](MachineParams& p) { p.core.mxu.count = 1; }));
+  EXPECT_FALSE(is_known([](MachineParams& p) { p.core.vmem_mib = 32; }));
+  EXPECT_FALSE(is_known([](MachineParams& p) { p.cores_per_chip = 1; }));
+  EXPECT_FALSE(is_known([](MachineParams& p) { p.chip = "v2"; }));
+  EXPECT_TRUE(is_known([](MachineParams& p) {
+    p.chip = "v2";
+    p.core.mxu.count = 1;
+  }));
+}
+
+TEST(EveryFigure, OfPathsAndOfTheTrainingIsThere) {
+  traces::RunRecord record = numbered_record();
+  record.control.resize(2);
+  record.control[0].name = "while";
+  record.control[1].name = "cond";
+  record.control[1].branches = 2;
+  record.result.paths = {{0, 3, 2, 9, {}, true, false}, {1, 5, 0, 0, {2, 3}, false, true}};
+  const Json json = json_of(record);
+  ASSERT_EQ(json["paths"].size(), 2u);
+  EXPECT_EQ(json["paths"][0]["name"], "while");
+  EXPECT_EQ(json["paths"][0]["executions"], 3);
+  EXPECT_EQ(json["paths"][0]["least_trips"], 2);
+  EXPECT_EQ(json["paths"][0]["most_trips"], 9);
+  EXPECT_EQ(json["paths"][0]["stated"], true);
+  EXPECT_EQ(json["paths"][1]["branch_counts"], Json({2, 3}));
+  EXPECT_EQ(json["paths"][1]["assumed"], true);
+  EXPECT_FALSE(json["paths"][1].contains("least_trips"));
+  const Json& training = json["training"];
+  const TrainingTime& time = record.training->time;
+  expect(training["seconds"], static_cast<double>(time.cycles) / kClock, "seconds");
+  EXPECT_EQ(training["cycles"], time.cycles);
+  EXPECT_EQ(training["steps"], 4);
+  EXPECT_EQ(training["compilations"], 1);
+  expect(training["step_to_step_ms"]["mean"], 2400 / kClock * 1e3, "mean");
+  expect(training["step_to_step_ms"]["min"], 1100 / kClock * 1e3, "min");
+  expect(training["step_to_step_ms"]["max"], 6300 / kClock * 1e3, "max");
+  expect(training["step_to_step_ms"]["p50"], 1100 / kClock * 1e3, "p50");
+  expect(training["step_to_step_ms"]["p99"], 6300 / kClock * 1e3, "p99");
+  std::size_t causes = 0;
+  for (std::size_t i = 0; i < kTrainingCauses; ++i) {
+    const char* name = to_string(static_cast<TrainingCause>(i));
+    EXPECT_EQ(training["causes"].contains(name), time.causes[i] > 0) << name;
+    if (time.causes[i] == 0) continue;
+    ++causes;
+    expect(training["causes"][name],
+           static_cast<double>(time.causes[i]) / static_cast<double>(time.cycles), name);
+  }
+  EXPECT_EQ(causes, 3u);
+  const Json& shape = training["shapes"][0];
+  EXPECT_EQ(shape["batch"], 256);
+  expect(shape["time_ms"], 1100 / kClock * 1e3, "time_ms");
+  expect(shape["input_ms"], 900 / kClock * 1e3, "input_ms");
+  expect(shape["compile_s"], 5000 / kClock, "compile_s");
+}
+
 TEST(EveryFigure, AWholeSliceHasAPriceAndAnEpochOne) {
   traces::RunRecord record = numbered_record();
   EXPECT_FALSE(json_of(record).contains("cost"));

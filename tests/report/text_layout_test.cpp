@@ -38,6 +38,7 @@ TEST(TextLayout, BlanksAtTheBeginOrEndSetNothingApart) {
 
 TEST(TextLayout, NumbersHaveFourDigitsAfterRoundingToo) {
   EXPECT_EQ(short_number(999.6), "1,000");
+  EXPECT_EQ(short_number(999.5), "1,000");
   EXPECT_EQ(short_number(999.4), "999.4");
   EXPECT_EQ(short_number(99.96), "100.0");
   EXPECT_EQ(short_number(9.996), "10.00");
