@@ -55,4 +55,23 @@ std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloIn
   return part;
 }
 
+int innermost_cut(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order) {
+  int innermost = -1;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto d = static_cast<std::size_t>(order[i]);
+    if (part.dimensions[d] != array.dimensions[d]) innermost = static_cast<int>(i);
+  }
+  return innermost;
+}
+
+bool is_one_range(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order) {
+  const int innermost = innermost_cut(array, part, order);
+  for (int i = 0; i < innermost; ++i) {
+    if (part.dimensions[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] != 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace tpu::compiler

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -21,5 +22,13 @@ struct ArrayPart {
 /// cut in whole tiles, and another dimension may be cut where those outside of it have one element.
 /// None for others.
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice);
+
+/// Where in an order the innermost dimension stands of which a part takes less than the array has;
+/// -1: none.
+int innermost_cut(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order);
+
+/// Whether a part is one range of its array in an order: dimensions outside of the innermost cut
+/// have one index in it.
+bool is_one_range(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order);
 
 }  // namespace tpu::compiler

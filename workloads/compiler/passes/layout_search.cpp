@@ -10,6 +10,7 @@
 
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/passes/edit.h"
 
@@ -171,28 +172,6 @@ bool is_dynamic_part(HloOpcode opcode) {
   return opcode == HloOpcode::kDynamicSlice || opcode == HloOpcode::kDynamicUpdateSlice;
 }
 
-/// Where the innermost dimension stands of which a part is taken; -1: none.
-int innermost_cut(const PartOfArray& of, const DimensionOrder& order) {
-  int innermost = -1;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto d = static_cast<std::size_t>(order[i]);
-    if (of.part.dimensions[d] != of.array.dimensions[d]) innermost = static_cast<int>(i);
-  }
-  return innermost;
-}
-
-/// Whether the part is one range of the array: dimensions outside of the innermost cut have one
-/// index in it.
-bool is_one_range(const PartOfArray& of, const DimensionOrder& order) {
-  const int innermost = innermost_cut(of, order);
-  for (int i = 0; i < innermost; ++i) {
-    if (of.part.dimensions[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] != 1) {
-      return false;
-    }
-  }
-  return true;
-}
-
 bool LayoutSearch::is_stuck(InstructionId id) const {
   if (!has_choice(at(id).opcode)) return true;
   const bool is_result = id == computation_.root;
@@ -285,9 +264,10 @@ bool LayoutSearch::moves_whole_tiles(const Group& group, const DimensionOrder& o
   const int rank = static_cast<int>(order.size());
   return std::all_of(group.parts.begin(), group.parts.end(), [&](InstructionId id) {
     const PartOfArray of = part_of_array(computation_, at(id));
-    const int innermost = innermost_cut(of, order);
-    return innermost < 0 || (innermost + 2 < rank &&
-                             (is_one_range(of, order) || !is_one_range(of, row_major(rank))));
+    const int innermost = innermost_cut(of.array, of.part, order);
+    return innermost < 0 ||
+           (innermost + 2 < rank && (is_one_range(of.array, of.part, order) ||
+                                     !is_one_range(of.array, of.part, row_major(rank))));
   });
 }
 

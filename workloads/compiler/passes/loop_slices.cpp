@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/scalar_samples.h"
@@ -42,7 +43,7 @@ class LoopSlices {
   bool visit(HloInstruction& instruction) const;
   std::optional<Computation> scalars_behind(InstructionId value) const;
   std::optional<Line> line_of(InstructionId value, std::int64_t last) const;
-  bool is_one_range(const Shape& array, const Shape& slice) const;
+  bool is_range_of_tiles(const Shape& array, const Shape& slice) const;
   bool only_kernels_read(InstructionId value) const;
   bool nothing_changes(InstructionId array) const;
 
@@ -99,20 +100,12 @@ std::optional<Line> LoopSlices::line_of(InstructionId value, std::int64_t last) 
   return line;
 }
 
-/// Whether a slice of whole tiles is one range of the array, in its own order.
-bool LoopSlices::is_one_range(const Shape& array, const Shape& slice) const {
-  if (array.rank() < 3 || array.type != slice.type ||
-      major_to_minor(array) != major_to_minor(slice)) {
-    return false;
-  }
-  const std::vector<std::int64_t> whole = physical_extents(array), part = physical_extents(slice);
-  std::size_t innermost = 0;
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    if (whole[i] != part[i]) innermost = i;
-  }
-  if (innermost + 2 >= whole.size()) return false;
-  return std::all_of(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(innermost),
-                     [](std::int64_t extent) { return extent == 1; });
+/// Whether a slice takes the two minor dimensions whole and is one range of the array, in its own
+/// order.
+bool LoopSlices::is_range_of_tiles(const Shape& array, const Shape& slice) const {
+  const DimensionOrder order = major_to_minor(array);
+  return array.rank() >= 3 && array.type == slice.type && order == major_to_minor(slice) &&
+         innermost_cut(array, slice, order) + 2 < array.rank() && is_one_range(array, slice, order);
 }
 
 /// Whether every reader is a kernel that is called in this body and reads an address.
@@ -145,7 +138,7 @@ bool LoopSlices::visit(HloInstruction& instruction) const {
   if (!updates && instruction.opcode != HloOpcode::kDynamicSlice) return false;
   const Shape& array = entry_.at(instruction.operands[0]).shape;
   const Shape& slice = updates ? entry_.at(instruction.operands[1]).shape : instruction.shape;
-  if (!is_one_range(array, slice)) return false;
+  if (!is_range_of_tiles(array, slice)) return false;
   if (!updates &&
       !(nothing_changes(instruction.operands[0]) && only_kernels_read(instruction.id))) {
     return false;
