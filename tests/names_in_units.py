@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""What anonymous namespaces declare stands once in a library, so that any of its files can be one unit.
+
+A released build compiles eight files of a library as one unit, and which eight changes with every new file: a type, a
+constant or a function with the same parameters that two files declare compiles until the two files meet. Aliases of the
+same type and functions with other parameters may share a name. Without arguments the script checks itself and the
+repository that it stands in.
+
+    tests/names_in_units.py [--root FOLDER] [--shared]     --shared: names that may stand twice, too
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+SOURCES = ("isa", "models", "sim", "traces", "workloads")
+NAMED = re.compile(r"namespace ([\w:]+) \{")
+TYPE = re.compile(r"(?:struct|class|enum class|enum|union) (\w+)[^;]*$")
+ALIAS = re.compile(r"using (\w+) = (.*);")
+FUNCTION = re.compile(r"[\w:&*\s\[\],]+?[\s*&](\w+)\((.*?)\)")
+CONSTANT = re.compile(r"(?:inline |static |constexpr |const )*[\w:&*\s\[\],]+?[\s*&](\w+)\s*(?:=|\{|\[|;)")
+NO_NAME = re.compile(r"(?:namespace|using namespace|using [\w:]+;|template <|static_assert|friend)\b")
+
+
+def without_templates(text):
+    before = None
+    while before != text:
+        before, text = text, re.sub(r"<[^<>]*>", lambda m: "[" + m[0][1:-1] + "]", text)
+    return text
+
+
+def parameter_types(text):
+    """The types of a function's parameters, without their names and values."""
+    types = []
+    depth = 0
+    part = ""
+    for letter in text + ",":
+        depth += (letter in "[(") - (letter in "])")
+        if letter == "," and depth == 0:
+            part = re.sub(r"\s*=.*", "", part.strip())
+            types.append(re.sub(r"(?<=[\s&*\]])\w+$", "", part).strip() if re.search(r"[\s&*\]]\w+$", part) else part)
+            part = ""
+        else:
+            part += letter
+    return tuple(types)
+
+
+def names(text):
+    """(line, namespace, name, kind) of what anonymous namespaces declare at the left margin, as clang-format sets it."""
+    around = []
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        opened = NAMED.match(line)
+        if opened or line == "namespace {":
+            around.append(opened[1] if opened else "")
+        elif line.startswith("}  // namespace"):
+            around.pop()
+        elif "" in around and re.match(r"[A-Za-z]", line) and not NO_NAME.match(line):
+            found = declared(lines, number)
+            if found:
+                yield number, "::".join(name for name in around if name), *found
+
+
+def declared(lines, number):
+    line = lines[number - 1]
+    alias = ALIAS.match(line)
+    if alias:
+        return alias[1], ("alias", alias[2])
+    kind = TYPE.match(line)
+    if kind:
+        return kind[1], ("type", None)
+    head = line
+    following = number
+    while "(" in head and head.count("(") > head.count(")") and following < len(lines):
+        head += " " + lines[following].strip()
+        following += 1
+    head = without_templates(head)
+    function = FUNCTION.match(head)
+    constant = CONSTANT.match(head)
+    if function and not (constant and constant.end() < function.end(1)):
+        return function[1], ("function", parameter_types(function[2]))
+    return (constant[1], ("constant", None)) if constant else None
+
+
+def may_meet(one, other):
+    return one[0] == other[0] and (one[1] == other[1]) == (one[0] == "alias") and one[0] in ("alias", "function")
+
+
+def library_of(path, root):
+    """The nearest folder upwards that has a CMakeLists.txt."""
+    folder = path.parent
+    while folder != root and not (folder / "CMakeLists.txt").exists():
+        folder = folder.parent
+    return folder.relative_to(root).as_posix()
+
+
+def faults(sources, shared):
+    """sources: (library, file, text)."""
+    places = {}
+    for library, file, text in sources:
+        for number, namespace, name, kind in names(text):
+            places.setdefault((library, namespace, name), []).append((file, number, kind))
+    for (library, namespace, name), found in sorted(places.items()):
+        first = found[0]
+        twice = [place for place in found[1:]
+                 if place[0] != first[0] and (shared or any(other[0] != place[0] and not may_meet(other[2], place[2]) for other in found))]
+        if twice:
+            yield (f"{first[0]}:{first[1]}: expected {name} once in the anonymous namespaces of {namespace} in {library}, found it also in "
+                   + ", ".join(f"{file}:{line}" for file, line, _ in twice) + "; share it, or give one a name of its own")
+
+
+def check_itself():
+    def pair(one, other):
+        return list(faults([("l", f"{n}.cpp", "namespace tpu {\nnamespace {\n\n" + text + "\n\n}  // namespace\n}  // namespace tpu\n")
+                            for n, text in (("a", one), ("b", other))], False))
+    for one, other, found in (
+            ("constexpr int kMost = 3;", "constexpr int kMost = 4;", True),
+            ("struct Run {", "struct Run {", True),
+            ("using Id = int;", "using Id = long;", True),
+            ("using Id = int;", "using Id = int;", False),
+            ("bool is_it(const Graph& graph) {", "bool is_it(const Graph& other) {", True),
+            ("bool is_it(const Graph& graph,\n           int n) {", "bool is_it(const Graph& g, int m) {", True),
+            ("std::map<int, int> held(int n) {", "bool held(int) {", True),
+            ("bool is_it(const Graph& graph) {", "bool is_it(const Node& node) {", False),
+            ("bool is_it(const Graph& graph) {", "struct is_it {", True),
+            ("int f() {\n  int kMost = 1;\n}", "int g() {\n  int kMost = 1;\n}", False)):
+        if bool(pair(one, other)) != found:
+            sys.exit(f"{one!r} beside {other!r}: expected {'a fault' if found else 'none'}, found {pair(one, other)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--shared", action="store_true")
+    arguments = parser.parse_args()
+    check_itself()
+    paths = [path for folder in SOURCES for path in sorted((arguments.root / folder).rglob("*.cpp"))]
+    found = list(faults([(library_of(path, arguments.root), path.relative_to(arguments.root).as_posix(), path.read_text())
+                         for path in paths], arguments.shared))
+    if found:
+        sys.exit("\n".join(found))
+
+
+if __name__ == "__main__":
+    main()
