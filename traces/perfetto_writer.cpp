@@ -9,7 +9,7 @@
 namespace tpu::traces {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
 constexpr std::uint64_t kSequence = 1;
 
 namespace packet_field {
@@ -38,7 +38,7 @@ void PerfettoWriter::packet(const ProtobufMessage& fields, bool needs_state) {
   tail.varint(packet_field::kSequenceId, kSequence);
   if (flags != 0) tail.varint(packet_field::kSequenceFlags, flags);
   packets_.bytes(1, fields.text(), tail.text());
-  if (packets_.text().size() >= kBufferBytes) flush();
+  if (packets_.text().size() >= kBytesAtOnce) flush();
 }
 
 /// What is buffered becomes one packet that holds the others, packed.

@@ -16,7 +16,7 @@ namespace tpu::traces {
 namespace {
 
 constexpr std::uint64_t kProgramId = 1, kEntryId = 1;
-constexpr std::uint64_t kGranuleBytes = 1024;
+constexpr std::uint64_t kHbmGranuleBytes = 1024;
 
 std::uint64_t primitive_type(hlo::ElementType type) {
   const auto found = std::find(hlo::kPrimitiveTypes.begin(), hlo::kPrimitiveTypes.end(), type);
@@ -97,9 +97,9 @@ ProtobufMessage metadata_message(const std::string& op_name, const std::string& 
 }
 
 /// Writes the module and the buffer assignment of one record.
-class Writer {
+class HloWriter {
  public:
-  explicit Writer(const RunRecord& record) : record_(record) {}
+  explicit HloWriter(const RunRecord& record) : record_(record) {}
 
   RunHlo write() {
     hlo_.module = hlo_name(record_.program);
@@ -212,14 +212,14 @@ class Writer {
       message.message(kLogical,
                       ProtobufMessage().varint(1, i + 1).varint(2, buffer.bytes).message(3, place));
       if (buffer.role == isa::BufferRole::kTemporary) {
-        temporaries.append(assigned(i, (buffer.granule - low) * kGranuleBytes));
+        temporaries.append(assigned(i, (buffer.granule - low) * kHbmGranuleBytes));
       } else if (buffer.role != isa::BufferRole::kOutput || parameters.count(buffer.granule) == 0) {
         message.message(kAllocation, allocation_of(i, allocations++));
       }
     }
     if (high == 0) return message;
     ProtobufMessage heap;
-    heap.varint(1, allocations).varint(2, (high - low) * kGranuleBytes).append(temporaries);
+    heap.varint(1, allocations).varint(2, (high - low) * kHbmGranuleBytes).append(temporaries);
     return message.message(kAllocation, heap).message(kHeapTrace, heap_trace(allocations));
   }
 
@@ -229,7 +229,7 @@ class Writer {
     for (const isa::Buffer& buffer : record_.buffers) {
       if (buffer.role != isa::BufferRole::kTemporary) continue;
       low = std::min(low, buffer.granule);
-      high = std::max(high, buffer.granule + ceil_divide(buffer.bytes, kGranuleBytes));
+      high = std::max(high, buffer.granule + ceil_divide(buffer.bytes, kHbmGranuleBytes));
     }
     return {high == 0 ? 0 : low, high};
   }
@@ -298,6 +298,6 @@ class Writer {
 
 }  // namespace
 
-RunHlo run_hlo(const RunRecord& record) { return Writer(record).write(); }
+RunHlo run_hlo(const RunRecord& record) { return HloWriter(record).write(); }
 
 }  // namespace tpu::traces

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kHeaderBegin = "= control target key start";
 constexpr std::string_view kHeaderEnd = "= control target key end";
-constexpr std::uint32_t kMaxDelay = 1u << 20;
+constexpr std::uint32_t kLongestDelay = 1u << 20;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
@@ -222,8 +222,8 @@ bool ListingParser::is_defined(std::uint32_t name) const {
 }
 
 void ListingParser::parse_delay() {
-  bundle_.delay += static_cast<std::uint32_t>(cursor_.decimal("a number of cycles", kMaxDelay));
-  if (bundle_.delay > kMaxDelay) cursor_.fail("a shorter delay");
+  bundle_.delay += static_cast<std::uint32_t>(cursor_.decimal("a number of cycles", kLongestDelay));
+  if (bundle_.delay > kLongestDelay) cursor_.fail("a shorter delay");
 }
 
 std::optional<std::uint32_t> ListingParser::bundle_of_cycle(std::uint32_t cycle) const {

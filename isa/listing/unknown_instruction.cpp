@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMaxText = 64;  ///< Of a name in a message.
 
-std::string quoted(const std::string& text) { return "\"" + text.substr(0, kMaxText) + "\""; }
+std::string in_quotes(const std::string& text) { return "\"" + text.substr(0, kMaxText) + "\""; }
 
 std::string number_of(std::uint64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -46,12 +46,13 @@ void refuse_unknown(const std::vector<UnknownInstruction>& unknown) {
   if (unknown.empty()) return;
   const UnknownInstruction& first = unknown.front();
   std::string message = to_string(first.place) + ": " + in_kernel(first) +
-                        "expected an instruction of libtpu 0.0.42.1, found " + quoted(first.text) +
-                        " (the nearest known is \"" + nearest_opcode_text(first.text) + "\")";
+                        "expected an instruction of libtpu 0.0.42.1, found " +
+                        in_quotes(first.text) + " (the nearest known is \"" +
+                        nearest_opcode_text(first.text) + "\")";
   if (unknown.size() > 1) {
     message += "; all that are unknown:";
     for (const UnknownInstruction& one : unknown) {
-      message += (&one == &first ? " " : ", ") + quoted(one.text) + " (" +
+      message += (&one == &first ? " " : ", ") + in_quotes(one.text) + " (" +
                  number_of(one.count, "time") + " in " + number_of(one.kernels, "kernel");
       if (&one != &first) message += ", " + first_place(one);
       message += ")";

@@ -9,7 +9,7 @@
 namespace tpu {
 namespace {
 
-constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kNoStep = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kMostCycles = std::uint64_t{1} << 60;
 constexpr std::uint64_t kMostSimulated = 1'000'000;
 constexpr std::size_t kMostMarks = 32768;
@@ -17,7 +17,7 @@ enum Shape : std::size_t { kFull, kRagged, kEvaluation };
 
 /// Steps from the end of `step` to the next multiple, at least one.
 std::uint64_t to_multiple(std::uint64_t step, std::uint64_t every) {
-  return every == 0 ? kNone : every - step % every;
+  return every == 0 ? kNoStep : every - step % every;
 }
 
 bool is_multiple(std::uint64_t step, std::uint64_t every) { return every > 0 && step % every == 0; }
@@ -233,9 +233,9 @@ TrainingLoop::Key TrainingLoop::state(Phases phases) const {
   // The host's thread may be free before the step ends, and begin its next launch then.
   Key key{host_ - now_, ahead(writer_), ahead(launched_), left_};
   for (const std::uint64_t time : made_) key.push_back(ahead(time));
-  key.push_back(kNone);
+  key.push_back(kNoStep);
   for (const std::uint64_t time : launches_) key.push_back(time - now_);
-  key.push_back(kNone);
+  key.push_back(kNoStep);
   for (const Work& work : work_) {
     key.insert(key.end(),
                {static_cast<std::uint64_t>(work.cause), ahead(work.begin), ahead(work.end)});

@@ -12,7 +12,7 @@ namespace {
 /// The most numbers that a splat stands for.
 constexpr std::int64_t kLargestSplat = 1 << 16;
 
-bool is_blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+bool is_mlir_blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
 /// What stands between `opening` at the beginning and the last '>' before the type.
 std::string_view between(std::string_view text, std::string_view opening) {
@@ -44,7 +44,7 @@ std::string_view mlir_value(TextCursor& cursor, std::string_view ends) {
   if (at >= text.size() || at == begin) cursor.fail("the value of an attribute");
   cursor.move_to(at);
   std::string_view value = text.substr(begin, at - begin);
-  while (!value.empty() && is_blank(value.back())) value.remove_suffix(1);
+  while (!value.empty() && is_mlir_blank(value.back())) value.remove_suffix(1);
   return value;
 }
 
@@ -52,7 +52,7 @@ std::vector<std::int64_t> mlir_integers(const TextCursor& cursor, std::string_vi
   std::vector<std::int64_t> numbers;
   for (std::size_t at = 0; at < text.size();) {
     const char c = text[at];
-    if (is_blank(c) || c == ',' || c == '[' || c == ']') {
+    if (is_mlir_blank(c) || c == ',' || c == '[' || c == ']') {
       ++at;
       continue;
     }

@@ -14,7 +14,7 @@ namespace tpu::hlo {
 
 namespace {
 
-constexpr std::int64_t kMostReplicas = 1 << 20;
+constexpr std::int64_t kMostProtoReplicas = 1 << 20;
 
 /// The HloModuleProto in a message: the message itself, or the one inside an HloProto, HloSnapshot
 /// or HloUnoptimizedSnapshot, which have theirs, or the message around it, as their first field.
@@ -299,7 +299,8 @@ class ProtoReader {
       if (message.field() == 1) replicas = message.integer("replica_count");
       if (message.field() == 2) partitions = message.integer("computation_count");
     }
-    if (replicas < 1 || replicas > kMostReplicas || partitions < 1 || partitions > kMostReplicas) {
+    if (replicas < 1 || replicas > kMostProtoReplicas || partitions < 1 ||
+        partitions > kMostProtoReplicas) {
       message.fail("from 1 to 2^20 replicas and partitions");
     }
     module_.replicas = replicas * partitions;

@@ -27,7 +27,7 @@ std::string describe(const hlo::HloInstruction& convolution, const Shape& input,
   return text.str();
 }
 
-bool is_supported(const Shape& shape) {
+bool has_kernel_type(const Shape& shape) {
   return shape.rank() == 4 && (shape.type == ElementType::kF32 || shape.type == ElementType::kBf16);
 }
 
@@ -134,7 +134,7 @@ ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution, c
     throw WorkloadError(describe(convolution, input, window) + ": no kernel: " + why);
   };
   for (const Shape* shape : {&input, &window, &out}) {
-    if (!is_supported(*shape)) refuse("expected f32 or bf16 arrays with two spatial dimensions");
+    if (!has_kernel_type(*shape)) refuse("expected f32 or bf16 arrays with two spatial dimensions");
   }
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
   if (!spatial_outermost(input, dims.input_spatial) ||

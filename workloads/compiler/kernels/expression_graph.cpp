@@ -15,7 +15,7 @@ namespace {
 
 using hlo::HloOpcode;
 
-constexpr std::int64_t kTileRows = 8;
+constexpr std::int64_t kRowsOfTile = 8;
 constexpr std::int64_t kTileLanes = 128;
 
 /// Operations that compute an element from the elements at the same place, and their operands.
@@ -120,9 +120,9 @@ std::int64_t IterationSpace::majors() const {
 
 std::int64_t IterationSpace::row_tiles() const {
   if (linear) {
-    return extents.empty() ? 1 : ceil_divide(extents.front(), kTileRows * kTileLanes);
+    return extents.empty() ? 1 : ceil_divide(extents.front(), kRowsOfTile * kTileLanes);
   }
-  return ceil_divide(rows(), kTileRows);
+  return ceil_divide(rows(), kRowsOfTile);
 }
 
 std::int64_t IterationSpace::lane_tiles() const {

@@ -19,7 +19,9 @@ VReg integer(KernelBuilder& builder, Opcode opcode, VectorOperand a, VectorOpera
 VReg difference(KernelBuilder& builder, VReg a, VReg b) {
   return builder.vector(Opcode::kVsubS32, a, b);
 }
-VReg to_float(KernelBuilder& builder, VReg a) { return builder.vector(Opcode::kVcvtS32F32, a); }
+VReg float_of_word(KernelBuilder& builder, VReg a) {
+  return builder.vector(Opcode::kVcvtS32F32, a);
+}
 
 /// A positive number as significand * 2^(exponent - 23), with 24 bits of significand.
 struct Parts {
@@ -46,7 +48,7 @@ struct Divisor {
 /// more than half of the divisor. `scale` is 2^shift over the divisor.
 VReg step(KernelBuilder& builder, VReg a, VectorOperand shift, VReg scale, const Divisor& by) {
   constexpr float kToInteger = 0x1.8p23F;
-  const VReg estimate = builder.mul(to_float(builder, a), scale);
+  const VReg estimate = builder.mul(float_of_word(builder, a), scale);
   const VReg quotient = builder.sub(builder.add(estimate, kToInteger), kToInteger);
   const VReg high = builder.truncate_to_s32(builder.mul(quotient, by.high));
   const VReg low = builder.truncate_to_s32(builder.mul(quotient, by.low));
@@ -60,15 +62,16 @@ VReg step(KernelBuilder& builder, VReg a, VectorOperand shift, VReg scale, const
 VReg emit_remainder(KernelBuilder& builder, VReg a, VReg b) {
   const VReg size = builder.and_(a, kMagnitude), divisor = builder.and_(b, kMagnitude);
   const Parts dividend = parts_of(builder, size), parts = parts_of(builder, divisor);
-  const Divisor by{to_float(builder, builder.shift_right(parts.significand, 12)),
-                   to_float(builder, builder.and_(parts.significand, 0xfffU)),
-                   builder.transcendental(Opcode::kVrcpF32, to_float(builder, parts.significand))};
+  const Divisor by{
+      float_of_word(builder, builder.shift_right(parts.significand, 12)),
+      float_of_word(builder, builder.and_(parts.significand, 0xfffU)),
+      builder.transcendental(Opcode::kVrcpF32, float_of_word(builder, parts.significand))};
   // The first step takes the bits that are no whole number of steps.
   const VReg distance = difference(builder, dividend.exponent, parts.exponent);
   const VReg steps = builder.truncate_to_s32(
-      builder.mul(to_float(builder, distance), 1.0F / kStepBits + 0x1p-20F));
-  const VReg whole =
-      builder.truncate_to_s32(builder.mul(to_float(builder, steps), static_cast<float>(kStepBits)));
+      builder.mul(float_of_word(builder, distance), 1.0F / kStepBits + 0x1p-20F));
+  const VReg whole = builder.truncate_to_s32(
+      builder.mul(float_of_word(builder, steps), static_cast<float>(kStepBits)));
   const VReg first = difference(builder, distance, whole);
   const VReg power = builder.shift_left(integer(builder, Opcode::kVaddS32, first, 127), 23);
   VReg rest = step(builder, dividend.significand, 0U, by.inverse, by);

@@ -9,7 +9,7 @@ using isa::Opcode;
 
 namespace {
 
-constexpr std::uint32_t kHighHalf = 0xffff0000U;
+constexpr std::uint32_t kUpperHalf = 0xffff0000U;
 constexpr std::uint32_t kPairs = 033221100;      ///< Sublane i gets row i / 2.
 constexpr std::uint32_t kPairsDown = 000112233;  ///< Sublane i gets row (7 - i) / 2.
 
@@ -29,7 +29,7 @@ VReg MatmulMemory::load_rows(ElementType type, const VmemAddress& address, VReg 
     return mask ? builder_.and_(rows, mask) : rows;
   }
   const VReg rows = builder_.shift_left(builder_.load_shuffled(address, kPairs), odd_shift_);
-  return builder_.and_(rows, mask ? VectorOperand(mask) : VectorOperand(kHighHalf));
+  return builder_.and_(rows, mask ? VectorOperand(mask) : VectorOperand(kUpperHalf));
 }
 
 VReg MatmulMemory::load_weights(ElementType type, const VmemAddress& address, VReg mask) {
@@ -39,7 +39,7 @@ VReg MatmulMemory::load_weights(ElementType type, const VmemAddress& address, VR
   }
   const VReg rows =
       builder_.shift_left(builder_.load_shuffled(address, kPairsDown), odd_shift_down_);
-  return builder_.and_(rows, mask ? VectorOperand(mask) : VectorOperand(kHighHalf));
+  return builder_.and_(rows, mask ? VectorOperand(mask) : VectorOperand(kUpperHalf));
 }
 
 void MatmulMemory::make_masks(std::uint32_t extent) {
@@ -54,7 +54,7 @@ void MatmulMemory::make_masks(std::uint32_t extent) {
 VReg MatmulMemory::mask(ElementType type, PReg is_last) {
   const VReg lanes = is_last ? builder_.load({masks_, 0, builder_.select(is_last, 8, 0)})
                              : builder_.load({masks_, 8});
-  return is_packed(type) ? builder_.and_(lanes, kHighHalf) : lanes;
+  return is_packed(type) ? builder_.and_(lanes, kUpperHalf) : lanes;
 }
 
 void MatmulMemory::clear_rows(ElementType type, const VmemAddress& address, std::uint32_t valid,

@@ -10,7 +10,7 @@ using hlo::ComparisonDirection;
 using hlo::ElementType;
 using hlo::HloInstruction;
 using hlo::HloOpcode;
-using Id = ComplexArithmetic::Id;
+using Id = GraphEditor::Id;
 
 ComplexParts ComplexArithmetic::from_real(Id real) { return {real, zeros_like(real)}; }
 

@@ -8,6 +8,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/dimension_order.h"
 
 namespace tpu::compiler {
 
@@ -18,7 +19,7 @@ using hlo::Shape;
 
 namespace {
 
-using Order = std::vector<std::int64_t>;
+using Order = DimensionOrder;
 
 /// Spatial dimensions in logical order, then two others.
 Order order_of(Order spatial, std::int64_t above, std::int64_t minor) {
@@ -91,7 +92,7 @@ constexpr double kLeastCycles = 1e6;
 
 /// The convolutions of as many pixels; cycles and bytes with the batch in the rows and in the
 /// lanes.
-struct Group {
+struct OrderGroup {
   std::array<double, 2> cycles{};
   std::array<double, 2> bytes{};
   std::array<double, 2> largest_image{};
@@ -103,7 +104,7 @@ class Weighing {
       : computation_(computation), kernels_(kernels), target_(kernels.target()) {}
 
   void add(const HloInstruction& convolution) {
-    Group& group = groups_[most_pixels(computation_, convolution)];
+    OrderGroup& group = groups_[most_pixels(computation_, convolution)];
     const std::array<std::optional<double>, 2> kernels{kernel_cycles(convolution, false),
                                                        kernel_cycles(convolution, true)};
     for (const bool in_lanes : {false, true}) {
@@ -124,7 +125,7 @@ class Weighing {
   /// The least pixels of a convolution in the lanes; of two bounds that cost the same the lower
   /// one.
   double bound() const {
-    Group all;
+    OrderGroup all;
     for (const auto& [pixels, group] : groups_) {
       for (const bool in_lanes : {false, true}) {
         all.cycles[in_lanes] += group.cycles[in_lanes];
@@ -158,7 +159,7 @@ class Weighing {
   const Computation& computation_;
   ConvolutionKernels& kernels_;
   const Target& target_;
-  std::map<double, Group> groups_;  ///< By pixels.
+  std::map<double, OrderGroup> groups_;  ///< By pixels.
 };
 
 bool is_weighed(const HloInstruction& instruction) {

@@ -42,9 +42,9 @@ struct Frame {
 /// A granule for the predicate of a loop, then its bodies' temporaries.
 constexpr std::uint64_t kPredicateGranules = 1;
 
-class Planner {
+class HbmPlanner {
  public:
-  Planner(const ScheduledModule& scheduled, const Target& target)
+  HbmPlanner(const ScheduledModule& scheduled, const Target& target)
       : scheduled_(scheduled),
         module_(scheduled.module),
         target_(target),
@@ -133,7 +133,7 @@ class Planner {
   std::uint64_t end_ = 0;
 };
 
-void Planner::place_parameters() {
+void HbmPlanner::place_parameters() {
   const std::vector<InstructionId> parameters = entry_.parameters();
   const auto take = [&](InstructionId parameter) {
     const std::size_t storage = map_.of(parameter)[0];
@@ -149,7 +149,7 @@ void Planner::place_parameters() {
   place_results_in_parameters();
 }
 
-void Planner::place_results_in_parameters() {
+void HbmPlanner::place_results_in_parameters() {
   const std::vector<InstructionId> parameters = entry_.parameters();
   for (const ResultInParameter& result : results_in_parameters(module_)) {
     const InstructionId parameter =
@@ -158,7 +158,7 @@ void Planner::place_results_in_parameters() {
   }
 }
 
-std::uint64_t Planner::constant_granules(const ScheduledModule& scheduled) {
+std::uint64_t HbmPlanner::constant_granules(const ScheduledModule& scheduled) {
   std::uint64_t sum = 0;
   const StorageMap map(scheduled.module.entry_computation());
   for (const Storage& storage : map.storages()) {
@@ -172,7 +172,7 @@ std::uint64_t Planner::constant_granules(const ScheduledModule& scheduled) {
 
 /// Whether who makes an update of a slice may write it into the array: it is all that it makes of
 /// the storage, and nothing but the update touches the array.
-bool Planner::can_write_in_place(const HloInstruction& update) const {
+bool HbmPlanner::can_write_in_place(const HloInstruction& update) const {
   const std::size_t array = map_.of(update.operands[0])[0];
   const std::size_t value = map_.of(update.operands[1])[0];
   const Storage& made = map_.at(value);
@@ -200,7 +200,7 @@ bool Planner::can_write_in_place(const HloInstruction& update) const {
                       });
 }
 
-void Planner::place_updates_in_arrays() {
+void HbmPlanner::place_updates_in_arrays() {
   for (const HloInstruction& instruction : entry_.instructions) {
     if (!is_update_of_iteration(instruction) || !can_write_in_place(instruction)) continue;
     const IterationPlace at = iteration_place(entry_, instruction);
@@ -212,7 +212,7 @@ void Planner::place_updates_in_arrays() {
   }
 }
 
-void Planner::place_constants() {
+void HbmPlanner::place_constants() {
   std::uint64_t next = constants_;
   for (std::size_t i = 0; i < map_.storages().size(); ++i) {
     if (map_.at(i).kind != Storage::Kind::kConstant) continue;
@@ -223,19 +223,19 @@ void Planner::place_constants() {
 
 /// What the bodies of a region take beyond their parameters, results and constants; they run one at
 /// a time.
-std::uint64_t Planner::region_granules(const HloInstruction& instruction) const {
+std::uint64_t HbmPlanner::region_granules(const HloInstruction& instruction) const {
   const ScheduledRegion& region =
       scheduled_.regions[static_cast<std::size_t>(instruction.tuple_index)];
   std::uint64_t most = 0;
   for (const ScheduledModule& body : region.bodies) {
     Frame frame;
     frame.parameters.resize(body.module.entry_computation().parameters().size());
-    most = std::max(most, Planner(body, target_).run(frame).peak_granules);
+    most = std::max(most, HbmPlanner(body, target_).run(frame).peak_granules);
   }
   return kPredicateGranules + most;
 }
 
-std::vector<Frame> Planner::frames_of(const HloInstruction& instruction) const {
+std::vector<Frame> HbmPlanner::frames_of(const HloInstruction& instruction) const {
   const ScheduledRegion& region =
       scheduled_.regions[static_cast<std::size_t>(instruction.tuple_index)];
   const std::uint64_t begin = blocks_[region_block_.at(instruction.id)].granule;
@@ -273,7 +273,7 @@ std::vector<Frame> Planner::frames_of(const HloInstruction& instruction) const {
   return frames;
 }
 
-void Planner::add_to_block(std::size_t block, std::size_t storage, std::uint64_t offset) {
+void HbmPlanner::add_to_block(std::size_t block, std::size_t storage, std::uint64_t offset) {
   Block& target = blocks_[block];
   const Storage& member = map_.at(storage);
   const bool is_first = target.members.empty();
@@ -284,7 +284,7 @@ void Planner::add_to_block(std::size_t block, std::size_t storage, std::uint64_t
   block_of_[storage] = block;
 }
 
-void Planner::make_blocks() {
+void HbmPlanner::make_blocks() {
   for (const HloInstruction& instruction : entry_.instructions) {
     const bool is_start = instruction.opcode == HloOpcode::kAllReduceStart;
     if (instruction.opcode != HloOpcode::kAllReduce && !is_start) continue;
@@ -316,7 +316,7 @@ void Planner::make_blocks() {
   }
 }
 
-bool Planner::reads_once(const HloInstruction& kernel, std::size_t storage) const {
+bool HbmPlanner::reads_once(const HloInstruction& kernel, std::size_t storage) const {
   return std::count_if(kernel.operands.begin(), kernel.operands.end(), [&](InstructionId operand) {
            const std::vector<std::size_t>& read = map_.of(operand);
            return std::find(read.begin(), read.end(), storage) != read.end();
@@ -324,7 +324,7 @@ bool Planner::reads_once(const HloInstruction& kernel, std::size_t storage) cons
 }
 
 /// Results of an elementwise kernel take the memory of operands that die in it.
-void Planner::write_over_operands(const HloInstruction& kernel) {
+void HbmPlanner::write_over_operands(const HloInstruction& kernel) {
   for (std::size_t storage : map_.of(kernel.id)) {
     if (is_placed_[storage] || block_of_.count(storage) != 0) continue;
     for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
@@ -344,7 +344,7 @@ void Planner::write_over_operands(const HloInstruction& kernel) {
   }
 }
 
-void Planner::place_blocks() {
+void HbmPlanner::place_blocks() {
   std::vector<std::size_t> order(blocks_.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
@@ -377,7 +377,8 @@ void Planner::place_blocks() {
   }
 }
 
-isa::Buffer Planner::buffer(std::size_t storage, isa::BufferRole role, std::uint32_t index) const {
+isa::Buffer HbmPlanner::buffer(std::size_t storage, isa::BufferRole role,
+                               std::uint32_t index) const {
   const Storage& source = map_.at(storage);
   const HloInstruction& definer = entry_.at(source.definer);
   isa::Buffer buffer;
@@ -393,7 +394,7 @@ isa::Buffer Planner::buffer(std::size_t storage, isa::BufferRole role, std::uint
   return buffer;
 }
 
-void Planner::add_constants_and_results(HbmPlan& plan) const {
+void HbmPlanner::add_constants_and_results(HbmPlan& plan) const {
   std::vector<bool> is_result(map_.storages().size(), false);
   const std::vector<std::size_t>& results = map_.of(entry_.root);
   for (std::size_t i = 0; !is_body_ && i < results.size(); ++i) {
@@ -416,7 +417,7 @@ void Planner::add_constants_and_results(HbmPlan& plan) const {
   }
 }
 
-HbmPlan Planner::finish() {
+HbmPlan HbmPlanner::finish() {
   HbmPlan plan;
   plan.peak_granules = end_;
   plan.infeed_granules = infeed_granules_;
@@ -526,14 +527,14 @@ std::string out_of_memory_report(const HbmPlan& plan, const hlo::Module& module,
 namespace {
 
 /// Plans what the regions of a planned computation run; their buffers join its own.
-void plan_regions(ScheduledModule& scheduled, const Planner& planner, const Target& target) {
+void plan_regions(ScheduledModule& scheduled, const HbmPlanner& planner, const Target& target) {
   for (const HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
     if (!runs_region(instruction)) continue;
     const std::vector<Frame> frames = planner.frames_of(instruction);
     ScheduledRegion& region = scheduled.regions[static_cast<std::size_t>(instruction.tuple_index)];
     for (std::size_t i = 0; i < frames.size(); ++i) {
       ScheduledModule& body = region.bodies[i];
-      Planner inner(body, target);
+      HbmPlanner inner(body, target);
       body.plan = inner.run(frames[i]);
       plan_regions(body, inner, target);
       scheduled.plan.buffers.insert(scheduled.plan.buffers.end(), body.plan.buffers.begin(),
@@ -545,7 +546,7 @@ void plan_regions(ScheduledModule& scheduled, const Planner& planner, const Targ
 }  // namespace
 
 void plan_hbm(ScheduledModule& scheduled, const Target& target) {
-  Planner planner(scheduled, target);
+  HbmPlanner planner(scheduled, target);
   scheduled.plan = planner.run();
   plan_regions(scheduled, planner, target);
   if (scheduled.plan.peak_granules * isa::kHbmGranuleBytes > target.hbm_bytes) {

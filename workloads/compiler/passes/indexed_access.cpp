@@ -46,7 +46,7 @@ Extents joined(std::initializer_list<Extents> parts) {
 /// An array seen as [batch, outer, indexed, inner]: `order` brings its dimensions there. Selections
 /// keep the extents that batch, outer and inner are products of: joining those that fill no tiles
 /// would move the whole array.
-struct View {
+struct IndexedView {
   Extents order;
   std::int64_t batch = 1, outer = 1, indexed = 1, inner = 1;
   Extents batches, outers, inners;
@@ -58,7 +58,7 @@ struct Costs {
   double selection = 0, rows = 0;
 };
 
-Costs estimate(const View& view, std::int64_t picks, bool is_matrix) {
+Costs estimate(const IndexedView& view, std::int64_t picks, bool is_matrix) {
   constexpr double kRegisterCycles = 4, kRowBytes = 512;
   Costs costs;
   const std::int64_t outside = view.batch * view.outer;
@@ -80,7 +80,7 @@ Costs estimate(const View& view, std::int64_t picks, bool is_matrix) {
 /// Dimensions of an array accessed by index vectors, sorted by what they are.
 struct Roles {
   Extents batching, outer, indexed, inner;
-  View view;
+  IndexedView view;
 
   void sort(const Extents& extents, const Extents& is_batching, const Extents& is_indexed) {
     batching = is_batching;
@@ -143,17 +143,17 @@ class IndexedAccess {
   Id component(Id indices, std::int64_t vector_dim, std::int64_t k, const Extents& batching);
   Id clamp(Id value, std::int64_t last);
   Id linear(const std::vector<Id>& components, const Extents& extents);
-  Id pick(Id array, const View& view, Id numbers, std::int64_t picks, bool is_matrix);
+  Id pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks, bool is_matrix);
   Id append_gather(Id table, Id numbers);
-  Id pick_by_rows(Id array, const View& view, Id numbers, std::int64_t picks);
-  Id pick_by_selection(Id array, const View& view, Id numbers, std::int64_t picks);
-  Id select_floats(Id array, const View& view, Id numbers, std::int64_t picks);
+  Id pick_by_rows(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
+  Id pick_by_selection(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
+  Id select_floats(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
   Id take(Id array, std::int64_t dimension, Id numbers);
   /// What a scatter does, seen as [batch, outer, indexed or picks, inner].
   struct Scattering {
     HloOpcode opcode = HloOpcode::kAdd;  ///< kParameter: the update alone.
     Id array = -1, updates = -1, numbers = -1;
-    View view;
+    IndexedView view;
     std::int64_t picks = 1;
   };
   Id scatter_to(const Scattering& scattering, bool is_matrix);
@@ -163,7 +163,7 @@ class IndexedAccess {
   Id scatter_last(const Scattering& scattering);
   Id rows_or_none(const Scattering& scattering);
   Id append_scatter(const Scattering& scattering, Id table, Id numbers, Id rows);
-  Id gather_lanes(Id array, const View& view, Id numbers, std::int64_t picks);
+  Id gather_lanes(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
 
   hlo::Module& module_;
   GraphEditor edit_;
@@ -217,7 +217,8 @@ Id IndexedAccess::linear(const std::vector<Id>& components, const Extents& exten
 
 /// [batch, outer, indexed, inner] by numbers [batch, picks] -> [batch, outer, picks, inner], the
 /// latter in that order but with any extents.
-Id IndexedAccess::pick(Id array, const View& view, Id numbers, std::int64_t picks, bool is_matrix) {
+Id IndexedAccess::pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks,
+                       bool is_matrix) {
   const Costs costs = estimate(view, picks, is_matrix);
   if (costs.selection <= costs.rows) return pick_by_selection(array, view, numbers, picks);
   if (view.outer * view.inner == 1 && hlo::byte_size(edit_.shape(array).type) == 4) {
@@ -226,7 +227,7 @@ Id IndexedAccess::pick(Id array, const View& view, Id numbers, std::int64_t pick
   return pick_by_rows(array, view, numbers, picks);
 }
 
-Id with_batch_offset(GraphEditor& edit, Id numbers, const View& view, std::int64_t picks) {
+Id with_batch_offset(GraphEditor& edit, Id numbers, const IndexedView& view, std::int64_t picks) {
   const Extents extents{view.batch, picks};
   const Id flat = edit.reshape(numbers, extents);
   if (view.batch == 1) return edit.reshape(flat, {picks});
@@ -271,7 +272,7 @@ Id IndexedAccess::append_gather(Id table, Id numbers) {
   return edit_.append_instruction(std::move(gather));
 }
 
-Id IndexedAccess::pick_by_rows(Id array, const View& view, Id numbers, std::int64_t picks) {
+Id IndexedAccess::pick_by_rows(Id array, const IndexedView& view, Id numbers, std::int64_t picks) {
   const ElementType type = edit_.shape(array).type;
   const bool narrow = hlo::byte_size(type) != 4;
   Id table =
@@ -284,14 +285,14 @@ Id IndexedAccess::pick_by_rows(Id array, const View& view, Id numbers, std::int6
 }
 
 /// Single elements: 128 of them are a row of the table, of which one lane is taken.
-Id IndexedAccess::gather_lanes(Id array, const View& view, Id numbers, std::int64_t picks) {
+Id IndexedAccess::gather_lanes(Id array, const IndexedView& view, Id numbers, std::int64_t picks) {
   const std::int64_t elements = view.batch * view.indexed, rows = ceil_divide(elements, kLanes);
   const Id flat = edit_.pad_high(edit_.reshape(array, {elements}), {rows * kLanes - elements});
   const Id places = with_batch_offset(edit_, numbers, view, picks);
   const Id row = edit_.binary_with(HloOpcode::kShiftRightArithmetic, places, 7);
   const Id lane = edit_.binary_with(HloOpcode::kAnd, places, kLanes - 1);
   const Id table = append_gather(edit_.reshape(flat, {rows, kLanes}), row);
-  View within;
+  IndexedView within;
   within.batch = view.batch * picks;
   within.batches = {within.batch};
   within.indexed = kLanes;
@@ -329,7 +330,7 @@ struct Box {
 
 /// The selection of floating values: exactly one element of the sum is not 0. The gathered
 /// dimension stands in the lanes where there is no inner one.
-Id IndexedAccess::select_floats(Id array, const View& view, Id numbers, std::int64_t picks) {
+Id IndexedAccess::select_floats(Id array, const IndexedView& view, Id numbers, std::int64_t picks) {
   enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
   const Box box({view.batches, view.outers, Extents{picks}, Extents{view.indexed}, view.inners},
                 kIndexed);
@@ -342,7 +343,8 @@ Id IndexedAccess::select_floats(Id array, const View& view, Id numbers, std::int
   return edit_.reduce(chosen, HloOpcode::kAdd, {indexed}, 0);
 }
 
-Id IndexedAccess::pick_by_selection(Id array, const View& view, Id numbers, std::int64_t picks) {
+Id IndexedAccess::pick_by_selection(Id array, const IndexedView& view, Id numbers,
+                                    std::int64_t picks) {
   const ElementType type = edit_.shape(array).type;
   if (type == ElementType::kF32) return select_floats(array, view, numbers, picks);
   if (type == ElementType::kBf16) {
@@ -372,7 +374,7 @@ Id IndexedAccess::pick_by_selection(Id array, const View& view, Id numbers, std:
 /// The array with one dimension replaced by what the numbers (a vector, in range) pick of it.
 Id IndexedAccess::take(Id array, std::int64_t dimension, Id numbers) {
   const Extents extents = edit_.dimensions(array);
-  View view;
+  IndexedView view;
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
     const std::int64_t extent = extents[static_cast<std::size_t>(d)];
     (d < dimension ? view.outer : d == dimension ? view.indexed : view.inner) *= extent;
@@ -547,7 +549,7 @@ double neutral_of(HloOpcode opcode, ElementType type) {
 
 /// Sums and extremes: each update where its index is, all of them reduced.
 Id IndexedAccess::scatter_selected(const Scattering& scattering) {
-  const View& view = scattering.view;
+  const IndexedView& view = scattering.view;
   enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
   const bool in_lanes = view.inner == 1 && scattering.picks > 1;  // The picks, which are reduced.
   const std::size_t at_picks = in_lanes ? kInner : kPicks;
@@ -573,7 +575,7 @@ Id IndexedAccess::scatter_selected(const Scattering& scattering) {
 
 /// Updates that replace: the number of the last one of each place, then its update.
 Id IndexedAccess::scatter_last(const Scattering& scattering) {
-  const View& view = scattering.view;
+  const IndexedView& view = scattering.view;
   const Extents box{view.batch, view.indexed, scattering.picks}, places{view.batch, view.indexed};
   const Id wanted = edit_.broadcast(
       edit_.reshape(scattering.numbers, {view.batch, scattering.picks}), box, {0, 2});
@@ -583,7 +585,7 @@ Id IndexedAccess::scatter_last(const Scattering& scattering) {
                                   edit_.splat(ElementType::kF32, box, -1));
   const Id last =
       edit_.convert(edit_.reduce(numbers, HloOpcode::kMaximum, {2}, -HUGE_VAL), ElementType::kS32);
-  View source = view;
+  IndexedView source = view;
   source.indexed = scattering.picks;
   const Id value = pick(scattering.updates, source, clamp(last, scattering.picks - 1), view.indexed,
                         view.batch == 1 && view.outer == 1);
@@ -596,7 +598,7 @@ Id IndexedAccess::scatter_last(const Scattering& scattering) {
 
 /// Numbers [batch * picks] of rows of all batches; -1 for what lies outside.
 Id IndexedAccess::rows_or_none(const Scattering& scattering) {
-  const View& view = scattering.view;
+  const IndexedView& view = scattering.view;
   // What lies outside must not fall into another batch's part of the table.
   const Extents extents{view.batch, scattering.picks};
   const Id flat = edit_.reshape(scattering.numbers, extents);
@@ -628,7 +630,7 @@ Id IndexedAccess::append_scatter(const Scattering& scattering, Id table, Id numb
 }
 
 Id IndexedAccess::scatter_rows(const Scattering& scattering) {
-  const View& view = scattering.view;
+  const IndexedView& view = scattering.view;
   const std::int64_t width = view.outer * view.inner;
   const auto as_rows = [&](Id value, std::int64_t rows) {
     const Id box =
@@ -643,7 +645,7 @@ Id IndexedAccess::scatter_rows(const Scattering& scattering) {
 
 /// Single elements: 128 of them are a row of the table, an update is a row that changes one.
 Id IndexedAccess::scatter_lanes(const Scattering& scattering) {
-  const View& view = scattering.view;
+  const IndexedView& view = scattering.view;
   const std::int64_t elements = view.batch * view.indexed, rows = ceil_divide(elements, kLanes);
   const std::int64_t picks = view.batch * scattering.picks;
   const Extents list{picks}, box{picks, kLanes};
@@ -664,12 +666,12 @@ Id IndexedAccess::scatter_lanes(const Scattering& scattering) {
 
 /// The way that takes the fewest cycles of those that the operation has.
 Id IndexedAccess::scatter_to(const Scattering& scattering, bool is_matrix) {
-  const View& view = scattering.view;
+  const IndexedView& view = scattering.view;
   const ElementType type = edit_.shape(scattering.array).type;
   const HloOpcode opcode = scattering.opcode;
   const Costs costs = estimate(view, scattering.picks, is_matrix);
   if (opcode == HloOpcode::kParameter) {
-    View numbers = view;
+    IndexedView numbers = view;
     numbers.outer = numbers.inner = 1;
     const bool is_cheaper = estimate(numbers, scattering.picks, false).selection < costs.rows;
     const bool fits = scattering.picks < (1 << 24);

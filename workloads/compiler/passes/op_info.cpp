@@ -52,14 +52,14 @@ double expansion(const Computation& computation, const HloInstruction& product,
          padded_by(extent_of(right, {d.kernel_output_feature}), target.mxu_columns);
 }
 
-bool is_product(const HloInstruction& instruction) {
+bool multiplies(const HloInstruction& instruction) {
   return instruction.opcode == HloOpcode::kDot || instruction.opcode == HloOpcode::kConvolution;
 }
 
 /// FLOPs of the products that an instruction is or fuses, as its tiles make them.
 double padded_matmul_flops(hlo::HloCostAnalysis& analysis, const Computation& computation,
                            const HloInstruction& instruction, const Target& target) {
-  if (is_product(instruction)) {
+  if (multiplies(instruction)) {
     return static_cast<double>(analysis.of(computation, instruction).matmul_flops) *
            expansion(computation, instruction, target);
   }

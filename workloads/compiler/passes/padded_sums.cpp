@@ -23,7 +23,7 @@ struct Part {
 };
 
 /// An array as parts along a dimension, zero in between.
-struct Parts {
+struct PaddedParts {
   std::int64_t dimension = 0;
   std::vector<Part> parts;
 };
@@ -44,8 +44,8 @@ class PaddedSums {
     return at(id).shape.dimensions[static_cast<std::size_t>(d)];
   }
   bool is_zero(InstructionId id);
-  std::optional<Parts> parts_of(InstructionId id);
-  std::optional<Parts> parts_of_pad(const HloInstruction& pad);
+  std::optional<PaddedParts> parts_of(InstructionId id);
+  std::optional<PaddedParts> parts_of_pad(const HloInstruction& pad);
   void visit(InstructionId id);
   InstructionId zeros(InstructionId like, std::int64_t dimension, std::int64_t extent);
 
@@ -58,9 +58,9 @@ bool PaddedSums::is_zero(InstructionId id) {
          at(id).shape.rank() == 0 && scalar_value(at(id)) == 0.0;
 }
 
-std::optional<Parts> PaddedSums::parts_of_pad(const HloInstruction& pad) {
+std::optional<PaddedParts> PaddedSums::parts_of_pad(const HloInstruction& pad) {
   if (!is_zero(pad.operands[1])) return std::nullopt;
-  Parts found{-1, {}};
+  PaddedParts found{-1, {}};
   for (std::size_t d = 0; d < pad.padding.size(); ++d) {
     const hlo::PaddingDimension& p = pad.padding[d];
     if (p.low == 0 && p.high == 0 && p.interior == 0) continue;
@@ -72,11 +72,11 @@ std::optional<Parts> PaddedSums::parts_of_pad(const HloInstruction& pad) {
   return found;
 }
 
-std::optional<Parts> PaddedSums::parts_of(InstructionId id) {
+std::optional<PaddedParts> PaddedSums::parts_of(InstructionId id) {
   const HloInstruction& value = at(id);
   if (value.opcode == HloOpcode::kPad) return parts_of_pad(value);
   if (value.opcode != HloOpcode::kConcatenate) return std::nullopt;
-  Parts found{value.dimensions.at(0), {}};
+  PaddedParts found{value.dimensions.at(0), {}};
   std::int64_t begin = 0;
   for (InstructionId operand : value.operands) {
     if (!is_zero(operand)) found.parts.push_back({begin, operand});
@@ -99,7 +99,8 @@ InstructionId PaddedSums::zeros(InstructionId like, std::int64_t dimension, std:
 
 void PaddedSums::visit(InstructionId id) {
   if (at(id).opcode != HloOpcode::kAdd) return;
-  std::optional<Parts> left = parts_of(at(id).operands[0]), right = parts_of(at(id).operands[1]);
+  std::optional<PaddedParts> left = parts_of(at(id).operands[0]),
+                             right = parts_of(at(id).operands[1]);
   if (!left || !right || left->dimension != right->dimension) return;
   const std::int64_t dimension = left->dimension;
   std::vector<Part> parts = left->parts;

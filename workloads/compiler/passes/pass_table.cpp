@@ -54,7 +54,7 @@ namespace tpu::compiler {
 
 namespace {
 
-using Run = void (*)(const PassContext&);
+using RunPass = void (*)(const PassContext&);
 
 /// Passes take what they work on: the module, its refusals, the target.
 template <auto kPass>
@@ -223,7 +223,7 @@ std::vector<Pass> rewriting_rows() {
   const Stage stage = Stage::kEntry;
   const Facts needs{Fact::kFlat, Fact::kOutlined, Fact::kInWords};
   const Facts excludes{Fact::kLayouts};
-  const auto row = [&](const char* name, Run run, std::vector<const char*> after = {},
+  const auto row = [&](const char* name, RunPass run, std::vector<const char*> after = {},
                        std::vector<const char*> before = {}) {
     return Pass{name, stage, run, needs, excludes, {}, {}, std::move(after), std::move(before)};
   };
@@ -253,7 +253,7 @@ std::vector<Pass> rewriting_rows() {
 /// The same operations over better shapes and types.
 std::vector<Pass> shaping_rows() {
   const Stage stage = Stage::kEntry;
-  const auto row = [&](const char* name, Run run, std::vector<const char*> after = {}) {
+  const auto row = [&](const char* name, RunPass run, std::vector<const char*> after = {}) {
     return Pass{name, stage,           run, {Fact::kFlat, Fact::kRewritten}, {Fact::kLayouts}, {},
                 {},   std::move(after)};
   };

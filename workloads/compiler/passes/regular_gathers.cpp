@@ -24,7 +24,7 @@ using Extents = GraphEditor::Extents;
 using Numbers = std::optional<std::vector<double>>;
 
 constexpr std::int64_t kMostIndices = 8192;
-constexpr std::size_t kMostPieces = 16;
+constexpr std::size_t kMostTablePieces = 16;
 
 /// Values of small arrays that depend on no parameter, in row-major order.
 class KnownValues {
@@ -139,20 +139,20 @@ Numbers KnownValues::compute(const HloInstruction& instruction) {
 }
 
 /// Indices first, first + step ..., each `repeat` times.
-struct Piece {
+struct TablePiece {
   std::int64_t first = 0, step = 1, count = 1, repeat = 1;
   std::int64_t indices() const { return count * repeat; }
   std::int64_t least() const { return std::min(first, first + (count - 1) * step); }
 };
 
 /// The longest piece of indices from `begin` on, each as often as the first.
-Piece piece_from(const std::vector<std::int64_t>& indices, std::size_t begin) {
+TablePiece piece_from(const std::vector<std::int64_t>& indices, std::size_t begin) {
   const auto run = [&](std::size_t from) {
     std::size_t end = from;
     while (end < indices.size() && indices[end] == indices[from]) ++end;
     return static_cast<std::int64_t>(end - from);
   };
-  Piece piece;
+  TablePiece piece;
   piece.first = indices[begin];
   piece.repeat = run(begin);
   for (;;) {
@@ -183,11 +183,11 @@ class RegularGathers {
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   void visit_gather(Id id);
   void visit_scatter(Id id);
-  std::optional<std::vector<Piece>> pieces_of(const HloInstruction& instruction,
-                                              const hlo::Shape& rows);
+  std::optional<std::vector<TablePiece>> pieces_of(const HloInstruction& instruction,
+                                                   const hlo::Shape& rows);
   std::int64_t place_of_indices(const HloInstruction& instruction, std::int64_t rank) const;
-  Id gathered(Id array, std::int64_t dimension, const Piece& piece);
-  Id scattered(Id updates, std::int64_t dimension, const Piece& piece, std::int64_t extent);
+  Id gathered(Id array, std::int64_t dimension, const TablePiece& piece);
+  Id scattered(Id updates, std::int64_t dimension, const TablePiece& piece, std::int64_t extent);
   Id moved(Id value, std::int64_t from, std::int64_t to);
 
   hlo::Module& module_;
@@ -197,8 +197,8 @@ class RegularGathers {
 
 /// The pieces of a gather or scatter of whole slices along one dimension; none for others. `rows`:
 /// shape of what is gathered, or of the updates.
-std::optional<std::vector<Piece>> RegularGathers::pieces_of(const HloInstruction& instruction,
-                                                            const hlo::Shape& rows) {
+std::optional<std::vector<TablePiece>> RegularGathers::pieces_of(const HloInstruction& instruction,
+                                                                 const hlo::Shape& rows) {
   const hlo::GatherDimensions& dims = instruction.gather;
   const Extents array = edit_.dimensions(instruction.operands[0]);
   const hlo::Shape index_shape = edit_.shape(instruction.operands[1]);
@@ -225,10 +225,10 @@ std::optional<std::vector<Piece>> RegularGathers::pieces_of(const HloInstruction
     }
     indices.push_back(static_cast<std::int64_t>(number));
   }
-  std::vector<Piece> pieces;
+  std::vector<TablePiece> pieces;
   for (std::size_t at = 0; at < indices.size();
        at += static_cast<std::size_t>(pieces.back().indices())) {
-    if (pieces.size() == kMostPieces) return std::nullopt;
+    if (pieces.size() == kMostTablePieces) return std::nullopt;
     pieces.push_back(piece_from(indices, at));
   }
   return pieces;
@@ -253,7 +253,7 @@ Id RegularGathers::moved(Id value, std::int64_t from, std::int64_t to) {
   return edit_.transpose(value, order);
 }
 
-Id RegularGathers::gathered(Id array, std::int64_t d, const Piece& piece) {
+Id RegularGathers::gathered(Id array, std::int64_t d, const TablePiece& piece) {
   const std::int64_t distance = std::max<std::int64_t>(1, std::abs(piece.step));
   Id value = edit_.take(array, d, piece.least(), piece.count, distance);
   if (piece.step < 0) value = edit_.reverse(value, d);
@@ -269,7 +269,8 @@ Id RegularGathers::gathered(Id array, std::int64_t d, const Piece& piece) {
 }
 
 /// Where the updates of a piece go in an array of `extent`, zeros elsewhere, in f32.
-Id RegularGathers::scattered(Id updates, std::int64_t d, const Piece& piece, std::int64_t extent) {
+Id RegularGathers::scattered(Id updates, std::int64_t d, const TablePiece& piece,
+                             std::int64_t extent) {
   Id value = edit_.convert(updates, ElementType::kF32);
   if (piece.repeat > 1) {
     Extents extents = edit_.dimensions(value);
@@ -293,7 +294,7 @@ void RegularGathers::visit_gather(Id id) {
   edit_.stand_for(id);
   const std::int64_t dimension = gather.gather->start_index_map[0];
   std::vector<Id> parts;
-  for (const Piece& piece : *pieces) {
+  for (const TablePiece& piece : *pieces) {
     parts.push_back(gathered(gather.operands[0], dimension, piece));
   }
   edit_.finish(moved(edit_.concatenate(parts, dimension), dimension,
@@ -316,7 +317,7 @@ void RegularGathers::visit_scatter(Id id) {
   const Id rows = moved(scatter.operands[2], place_of_indices(scatter, updates.rank()), dimension);
   Id sum = edit_.convert(scatter.operands[0], ElementType::kF32);
   std::int64_t begin = 0;
-  for (const Piece& piece : *pieces) {
+  for (const TablePiece& piece : *pieces) {
     const Id part = edit_.take(rows, dimension, begin, piece.indices(), 1);
     begin += piece.indices();
     sum = edit_.binary(HloOpcode::kAdd, sum, scattered(part, dimension, piece, extent));

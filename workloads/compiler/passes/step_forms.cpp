@@ -16,7 +16,7 @@ namespace {
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
-constexpr std::int64_t kLanes = 128;
+constexpr std::int64_t kLanesOfStep = 128;
 
 /// The dimensions that a slice, pad or reverse steps through other than one by one.
 std::vector<std::int64_t> stepped_dimensions(const HloInstruction& instruction) {
@@ -74,23 +74,23 @@ Id Steps::as_rows(Id vector, std::int64_t width, bool pads_low) {
 
 Id Steps::reversed(Id vector) {
   const std::int64_t length = edit_.dimensions(vector)[0];
-  const Id rows = edit_.reverse(edit_.reverse(as_rows(vector, kLanes, true), 0), 1);
+  const Id rows = edit_.reverse(edit_.reverse(as_rows(vector, kLanesOfStep, true), 0), 1);
   const std::int64_t all = edit_.shape(rows).element_count();
   return edit_.slice(edit_.reshape(rows, {all}), {0}, {length});
 }
 
 Id Steps::every(Id vector, std::int64_t start, std::int64_t count, std::int64_t stride) {
   const std::int64_t limit = start + (count - 1) * stride + 1;
-  const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), kLanes * stride, false);
+  const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), kLanesOfStep * stride, false);
   const Extents extents = edit_.dimensions(rows);
   const Id picked = edit_.slice(rows, {0, 0}, extents, {1, stride});
-  const Id flat = edit_.reshape(picked, {extents[0] * kLanes});
+  const Id flat = edit_.reshape(picked, {extents[0] * kLanesOfStep});
   return edit_.slice(flat, {0}, {count});
 }
 
 Id Steps::apart(Id vector, std::int64_t interior, Id filling) {
   const std::int64_t length = edit_.dimensions(vector)[0];
-  const Id rows = as_rows(vector, kLanes, false);
+  const Id rows = as_rows(vector, kLanesOfStep, false);
   const Id spread = edit_.pad(rows, filling, {{0, 0, 0}, {0, interior, interior}});
   const std::int64_t all = edit_.shape(spread).element_count();
   return edit_.slice(edit_.reshape(spread, {all}), {0}, {(length - 1) * (interior + 1) + 1});

@@ -14,7 +14,7 @@ using hlo::WindowDimension;
 
 namespace {
 
-constexpr std::int64_t kLanes = 128, kSublanes = 8;
+constexpr std::int64_t kLanesOfFeatures = 128, kSublanes = 8;
 /// What the copies have to be worth: their estimate leaves out that lanes move one by one.
 constexpr double kWorthwhile = 2;
 
@@ -31,8 +31,8 @@ struct MatrixSteps {
            double(ceil_divide<std::int64_t>(columns, target.mxu_columns)) / target.mxu_count;
   }
   double input_bytes(hlo::ElementType type) const {
-    return pixels * double(round_up(batch, kSublanes)) * double(round_up(features, kLanes)) *
-           double(hlo::byte_size(type));
+    return pixels * double(round_up(batch, kSublanes)) *
+           double(round_up(features, kLanesOfFeatures)) * double(hlo::byte_size(type));
   }
 };
 

@@ -14,7 +14,7 @@ using hlo::Shape;
 
 namespace {
 
-using Id = ComputationPartitioner::Id;
+using Id = GraphEditor::Id;
 
 /// Factors that the rule leaves uncut because one above them in the same dimension is not cut into
 /// single elements.

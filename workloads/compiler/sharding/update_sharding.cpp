@@ -23,7 +23,7 @@ using hlo::InstructionId;
 
 namespace {
 
-using Extents = std::vector<std::int64_t>;
+using Extents = GraphEditor::Extents;
 
 constexpr std::int64_t kShareElements = 1024, kShareRows = 8, kShareLanes = 128;
 
