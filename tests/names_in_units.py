@@ -20,6 +20,7 @@ TYPE = re.compile(r"(?:struct|class|enum class|enum|union) (\w+)[^;]*$")
 ALIAS = re.compile(r"using (\w+) = (.*);")
 FUNCTION = re.compile(r"[\w:&*\s\[\],]+?[\s*&](\w+)\((.*?)\)")
 CONSTANT = re.compile(r"(?:inline |static |constexpr |const )*[\w:&*\s\[\],]+?[\s*&](\w+)\s*(?:=|\{|\[|;)")
+FURTHER = re.compile(r", (\w+) = ")
 NO_NAME = re.compile(r"(?:namespace|using namespace|using [\w:]+;|template <|static_assert|friend)\b")
 
 
@@ -57,8 +58,7 @@ def names(text):
         elif line.startswith("}  // namespace"):
             around.pop()
         elif "" in around and re.match(r"[A-Za-z]", line) and not NO_NAME.match(line):
-            found = declared(lines, number)
-            if found:
+            for found in declared(lines, number):
                 yield number, "::".join(name for name in around if name), *found
 
 
@@ -66,10 +66,10 @@ def declared(lines, number):
     line = lines[number - 1]
     alias = ALIAS.match(line)
     if alias:
-        return alias[1], ("alias", alias[2])
+        return [(alias[1], ("alias", alias[2]))]
     kind = TYPE.match(line)
     if kind:
-        return kind[1], ("type", None)
+        return [(kind[1], ("type", None))]
     head = line
     following = number
     while "(" in head and head.count("(") > head.count(")") and following < len(lines):
@@ -79,8 +79,10 @@ def declared(lines, number):
     function = FUNCTION.match(head)
     constant = CONSTANT.match(head)
     if function and not (constant and constant.end() < function.end(1)):
-        return function[1], ("function", parameter_types(function[2]))
-    return (constant[1], ("constant", None)) if constant else None
+        return [(function[1], ("function", parameter_types(function[2])))]
+    if not constant:
+        return []
+    return [(name, ("constant", None)) for name in (constant[1], *FURTHER.findall(head, constant.end()))]
 
 
 def may_meet(one, other):
@@ -116,6 +118,7 @@ def check_itself():
                             for n, text in (("a", one), ("b", other))], False))
     for one, other, found in (
             ("constexpr int kMost = 3;", "constexpr int kMost = 4;", True),
+            ("constexpr int kLeast = 1, kMost = 3;", "constexpr int kMost = 4;", True),
             ("struct Run {", "struct Run {", True),
             ("using Id = int;", "using Id = long;", True),
             ("using Id = int;", "using Id = int;", False),

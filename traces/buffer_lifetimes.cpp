@@ -8,11 +8,9 @@
 namespace tpu::traces {
 namespace {
 
-constexpr std::uint64_t kGranuleBytes = 1024;
-
 /// First and end byte of a buffer.
 std::pair<std::uint64_t, std::uint64_t> range_of(const isa::Buffer& buffer) {
-  const std::uint64_t begin = buffer.granule * kGranuleBytes;
+  const std::uint64_t begin = buffer.granule * isa::kHbmGranuleBytes;
   return {begin, begin + buffer.bytes};
 }
 

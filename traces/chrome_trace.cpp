@@ -13,7 +13,6 @@
 namespace tpu::traces {
 namespace {
 
-constexpr std::size_t kCounterBins = 2000;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
 /// A text as JSON has it.

@@ -14,11 +14,10 @@ namespace tpu::traces {
 namespace {
 
 using TrackId = PerfettoWriter::TrackId;
-constexpr std::size_t kBinsOfTrack = 2000;
 constexpr std::uint32_t kLastRank = 1000;  ///< Behind all other tracks of a core.
 
 std::size_t counter_bins(const RunRecord& record) {
-  return std::min<std::uint64_t>(kBinsOfTrack, record.result.cycles);
+  return std::min<std::uint64_t>(kCounterBins, record.result.cycles);
 }
 
 /// Amounts in equal parts of the run as a rate: amount a cycle times `scale`.

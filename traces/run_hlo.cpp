@@ -16,7 +16,6 @@ namespace tpu::traces {
 namespace {
 
 constexpr std::uint64_t kProgramId = 1, kEntryId = 1;
-constexpr std::uint64_t kHbmGranuleBytes = 1024;
 
 std::uint64_t primitive_type(hlo::ElementType type) {
   const auto found = std::find(hlo::kPrimitiveTypes.begin(), hlo::kPrimitiveTypes.end(), type);
@@ -212,14 +211,14 @@ class HloWriter {
       message.message(kLogical,
                       ProtobufMessage().varint(1, i + 1).varint(2, buffer.bytes).message(3, place));
       if (buffer.role == isa::BufferRole::kTemporary) {
-        temporaries.append(assigned(i, (buffer.granule - low) * kHbmGranuleBytes));
+        temporaries.append(assigned(i, (buffer.granule - low) * isa::kHbmGranuleBytes));
       } else if (buffer.role != isa::BufferRole::kOutput || parameters.count(buffer.granule) == 0) {
         message.message(kAllocation, allocation_of(i, allocations++));
       }
     }
     if (high == 0) return message;
     ProtobufMessage heap;
-    heap.varint(1, allocations).varint(2, (high - low) * kHbmGranuleBytes).append(temporaries);
+    heap.varint(1, allocations).varint(2, (high - low) * isa::kHbmGranuleBytes).append(temporaries);
     return message.message(kAllocation, heap).message(kHeapTrace, heap_trace(allocations));
   }
 
@@ -229,7 +228,7 @@ class HloWriter {
     for (const isa::Buffer& buffer : record_.buffers) {
       if (buffer.role != isa::BufferRole::kTemporary) continue;
       low = std::min(low, buffer.granule);
-      high = std::max(high, buffer.granule + ceil_divide(buffer.bytes, kHbmGranuleBytes));
+      high = std::max(high, buffer.granule + ceil_divide(buffer.bytes, isa::kHbmGranuleBytes));
     }
     return {high == 0 ? 0 : low, high};
   }

@@ -17,6 +17,9 @@ struct Span {
 /// is free at its begin. Spans may touch and may be empty.
 std::vector<std::vector<Span>> disjoint_lanes(const std::vector<Span>& spans);
 
+/// Equal parts of a run that a counter of a trace has, at most.
+constexpr std::size_t kCounterBins = 2000;
+
 /// An amount that is spread evenly over a span.
 struct Quantity {
   std::uint64_t begin = 0;

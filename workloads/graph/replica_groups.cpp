@@ -12,7 +12,6 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-constexpr std::int64_t kMostReplicas = 1 << 20;
 constexpr std::size_t kMostAxes = 64;
 
 class GroupsParser {

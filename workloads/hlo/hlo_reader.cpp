@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "workloads/graph/part_error.h"
+#include "workloads/graph/replica_groups.h"
 #include "workloads/hlo/async_sugar.h"
 #include "workloads/hlo/attribute_reader.h"
 #include "workloads/hlo/literal_reader.h"
@@ -18,7 +19,6 @@ namespace tpu::hlo {
 
 namespace {
 
-constexpr std::int64_t kMostReplicas = 1 << 20;
 /// Computations or operands written inside each other beyond which a text is refused.
 constexpr int kDeepestNesting = 64;
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "sim/base/error.h"
+#include "workloads/graph/replica_groups.h"
 #include "workloads/hlo/proto_cursor.h"
 #include "workloads/hlo/proto_instruction.h"
 #include "workloads/hlo/proto_values.h"
@@ -13,8 +14,6 @@
 namespace tpu::hlo {
 
 namespace {
-
-constexpr std::int64_t kMostProtoReplicas = 1 << 20;
 
 /// The HloModuleProto in a message: the message itself, or the one inside an HloProto, HloSnapshot
 /// or HloUnoptimizedSnapshot, which have theirs, or the message around it, as their first field.
@@ -299,8 +298,7 @@ class ProtoReader {
       if (message.field() == 1) replicas = message.integer("replica_count");
       if (message.field() == 2) partitions = message.integer("computation_count");
     }
-    if (replicas < 1 || replicas > kMostProtoReplicas || partitions < 1 ||
-        partitions > kMostProtoReplicas) {
+    if (replicas < 1 || replicas > kMostReplicas || partitions < 1 || partitions > kMostReplicas) {
       message.fail("from 1 to 2^20 replicas and partitions");
     }
     module_.replicas = replicas * partitions;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
 
@@ -9,7 +10,7 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr std::int64_t kTileRows = 8, kTileLanes = 128, kTileGranules = 4;
+constexpr std::int64_t kTileGranules = 4;
 
 }  // namespace
 
@@ -27,7 +28,7 @@ std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloIn
   const std::vector<std::int64_t> whole = physical_extents(array);
   const std::vector<std::int64_t> cut = physical_extents(slice.shape);
   const std::size_t lane = order.size() - 1, row = order.size() - 2;
-  const std::int64_t row_tile = kTileGranules * ceil_divide(whole[lane], kTileLanes);
+  const std::int64_t row_tile = kTileGranules * ceil_divide(whole[lane], isa::kLanes);
   ArrayPart part;
   bool is_inside = true;  // All dimensions further out have one element.
   std::int64_t stride = row_tile;
@@ -38,18 +39,18 @@ std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloIn
   for (std::size_t i = order.size(); i-- > 0;) {
     const std::int64_t start = slice.slice->starts[static_cast<std::size_t>(order[i])];
     if (i == lane) {
-      if (start % kTileLanes != 0) return std::nullopt;
-      part.granule += start / kTileLanes * kTileGranules;
+      if (start % isa::kLanes != 0) return std::nullopt;
+      part.granule += start / isa::kLanes * kTileGranules;
     } else if (i == row) {
-      if (start % kTileRows != 0) return std::nullopt;
-      part.granule += start / kTileRows * stride;
-      stride *= ceil_divide(whole[row], kTileRows);
+      if (start % isa::kSublanes != 0) return std::nullopt;
+      part.granule += start / isa::kSublanes * stride;
+      stride *= ceil_divide(whole[row], isa::kSublanes);
     } else {
       part.granule += start * stride;
       stride *= whole[i];
     }
   }
-  if (ceil_divide(cut[lane], kTileLanes) != ceil_divide(whole[lane], kTileLanes)) {
+  if (ceil_divide(cut[lane], isa::kLanes) != ceil_divide(whole[lane], isa::kLanes)) {
     part.pitch = row_tile;
   }
   return part;

@@ -13,9 +13,7 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
 constexpr std::uint32_t kLargestChunk = 256;
-constexpr std::uint32_t kRegistersPerTurn = 8;  ///< Of the loop that adds, at most.
 
 /// A chip's entry in the ring table: its place, the chip after it and the one before it.
 constexpr int kTableBits = 10;

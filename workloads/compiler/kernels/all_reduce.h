@@ -10,6 +10,9 @@
 
 namespace tpu::compiler {
 
+/// Registers that a turn of the loop adds that sums what arrives, at most.
+constexpr std::uint32_t kRegistersPerTurn = 8;
+
 /// The chips of the first target.cores cores in the order of the ring. On a rectangle with an even
 /// side neighbours in the ring are neighbours in the mesh; otherwise one way of the ring is longer.
 /// Throws WorkloadError for a number of cores that fills no whole chips of the slice.

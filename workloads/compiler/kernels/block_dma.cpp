@@ -6,9 +6,6 @@ namespace tpu::compiler {
 
 namespace {
 
-/// A descriptor holds distances below this.
-constexpr std::uint32_t kLargestStride = 0xffff;
-
 /// Several whole matrices are the pieces of one box.
 bool is_one_box(const BlockShape& shape) {
   return shape.matrices > 1 && shape.block_rows >= shape.rows &&

@@ -14,8 +14,7 @@
 namespace tpu::compiler {
 namespace {
 
-constexpr std::uint32_t kGranuleRows = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
-constexpr std::uint32_t kGranulesOfRegister = isa::kSublanes / kGranuleRows;
+constexpr std::uint32_t kGranulesOfRegister = isa::kSublanes / kRowsPerGranule;
 constexpr std::uint32_t kLargestSummed = 256;  ///< Granules of a chunk.
 
 ExchangeFlags flags_of(BucketPhase phase, std::uint32_t number) {
@@ -100,7 +99,7 @@ class BucketKernel : ExchangeEmitter {
     for_each_other([&](SReg member, SReg) { send(peer(member), mine, mine); });
   }
 
-  std::uint32_t chunk_rows() const { return shape_.chunk_granules * kGranuleRows; }
+  std::uint32_t chunk_rows() const { return shape_.chunk_granules * kRowsPerGranule; }
 
   /// A chunk of the core's own segment and those of all others beside it in VMEM, while the next
   /// ones are on their way.

@@ -67,7 +67,6 @@ void ExchangeEmitter::send(const Peer& to, SReg from, SReg there) {
 void ExchangeEmitter::allocate_region() {
   if (has_region_) return;
   has_region_ = true;
-  constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
   copied_ = kernel_.allocate_flag();
   region_ = kernel_.allocate_vmem((piece_ * kRowsPerGranule + isa::kSublanes - 1) / isa::kSublanes *
                                   isa::kSublanes);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
@@ -14,9 +15,6 @@ namespace tpu::compiler {
 namespace {
 
 using hlo::HloOpcode;
-
-constexpr std::int64_t kRowsOfTile = 8;
-constexpr std::int64_t kTileLanes = 128;
 
 /// Operations that compute an element from the elements at the same place, and their operands.
 /// The bits that every element of a literal has, widened to 32 (bf16 as fp32, pred as 0 or 1);
@@ -120,13 +118,13 @@ std::int64_t IterationSpace::majors() const {
 
 std::int64_t IterationSpace::row_tiles() const {
   if (linear) {
-    return extents.empty() ? 1 : ceil_divide(extents.front(), kRowsOfTile * kTileLanes);
+    return extents.empty() ? 1 : ceil_divide(extents.front(), isa::kSublanes * isa::kLanes);
   }
-  return ceil_divide(rows(), kRowsOfTile);
+  return ceil_divide(rows(), isa::kSublanes);
 }
 
 std::int64_t IterationSpace::lane_tiles() const {
-  return linear ? 1 : ceil_divide(extents.back(), kTileLanes);
+  return linear ? 1 : ceil_divide(extents.back(), isa::kLanes);
 }
 
 ExpressionGraph::ExpressionGraph(const hlo::Module& module, const hlo::Computation& fused,

@@ -10,8 +10,6 @@
 namespace tpu::compiler {
 namespace {
 
-constexpr std::uint32_t kMeshRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
-constexpr std::uint32_t kRegistersPerMeshTurn = 8;
 constexpr std::uint32_t kFieldMask = (1U << kMeshFieldBits) - 1;
 
 int log2(std::uint32_t value) { return value < 2 ? 0 : 1 + log2(value / 2); }
@@ -66,7 +64,7 @@ class MeshAllReduce {
   };
 
   std::uint32_t bucket() const { return shape_.mesh.bucket_granules; }
-  static std::uint32_t rows(std::uint32_t granules) { return granules * kMeshRowsPerGranule; }
+  static std::uint32_t rows(std::uint32_t granules) { return granules * kRowsPerGranule; }
   std::uint32_t first_segment() const { return half_ / cut_.first; }
   std::uint32_t second_segment() const { return first_segment() / cut_.second; }
 
@@ -401,7 +399,7 @@ void MeshAllReduce::add_rows(SReg to_row, SReg from_row, std::uint32_t granules)
     }
   };
   const std::uint32_t registers = granules / kRegisterGranules;
-  std::uint32_t unroll = kRegistersPerMeshTurn;
+  std::uint32_t unroll = kRegistersPerTurn;
   while (registers % unroll != 0) --unroll;
   kernel_.loop(registers / unroll, [&](SReg turn) {
     const SReg row = kernel_.mul(turn, unroll * isa::kSublanes);

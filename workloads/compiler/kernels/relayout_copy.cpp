@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::int64_t kBlockGranules = 256;
 constexpr std::int64_t kBuffers = 4;
-constexpr std::int64_t kLargestCopyStride = 0xffff;
 
 class TileMoveKernel {
  public:
@@ -103,7 +102,7 @@ TileMoveKernel::Prepared TileMoveKernel::prepare(TileRuns runs) {
   prepared.rows = {runs.run, 1, 1, 1};
   const bool is_strided =
       !runs.counts.empty() && runs.run < kBlockGranules && runs.source_strides.back() > 0 &&
-      std::max(runs.source_strides.back(), runs.target_strides.back()) <= kLargestCopyStride;
+      std::max(runs.source_strides.back(), runs.target_strides.back()) <= kLargestStride;
   if (is_strided) {
     prepared.rows = {runs.counts.back(), runs.run, runs.source_strides.back(),
                      runs.target_strides.back()};

@@ -17,8 +17,6 @@ constexpr std::uint32_t kRemoteFlagAddress = 0x40000;
 constexpr int kFlagCoreShift = 20;
 constexpr int kFlagChipShift = 21;
 
-constexpr std::uint32_t kRemoteRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
-
 SReg endpoint(KernelBuilder& kernel, const Peer& peer) {
   return kernel.or_(kernel.shift_left(peer.chip, kChipShift),
                     kernel.shift_left(peer.core, kCoreShift));
@@ -60,8 +58,7 @@ void clear_granules(KernelBuilder& kernel, VmemRegion region, std::uint64_t regi
                     SReg base, std::uint64_t begin, std::uint64_t end, std::uint32_t flag) {
   if (begin == end) return;
   const std::uint64_t length = std::min(region_granules, end - begin);
-  const std::uint64_t registers =
-      (length * kRemoteRowsPerGranule + isa::kSublanes - 1) / isa::kSublanes;
+  const std::uint64_t registers = (length * kRowsPerGranule + isa::kSublanes - 1) / isa::kSublanes;
   kernel.loop(registers, [&](SReg i) {
     kernel.store(VmemAddress(region, 0, kernel.mul(i, isa::kSublanes)), 0.0F);
   });

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "isa/instruction.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/edit.h"
@@ -116,12 +117,13 @@ Id Collectives::ring(HloOpcode opcode, Id value, std::int64_t leading, HloOpcode
 /// Of a block with these extents behind the first: of whole tiles, so that blocks follow each
 /// other.
 Extents Collectives::block_extents(const Extents& extents) const {
-  constexpr std::int64_t kTile = 1024, kLanes = 128;
+  constexpr std::int64_t kTile = 1024;
   Extents block = {extents[0]};
   if (extents.size() == 1) {
     block.insert(block.end(), {1, 1});
   } else if (extents.size() == 2 && extents[1] >= kTile) {
-    block.insert(block.end(), {(extents[1] + kTile - 1) / kTile * (kTile / kLanes), kLanes});
+    block.insert(block.end(),
+                 {(extents[1] + kTile - 1) / kTile * (kTile / isa::kLanes), isa::kLanes});
   } else if (extents.size() == 2) {
     block.insert(block.end(), {1, extents[1]});
   } else {
@@ -327,13 +329,13 @@ Id Collectives::reduced_whole(HloOpcode opcode, Id operand) {
 /// Reduce-scatter and all-gather: each member gets one part of all arrays by an exchange, combines
 /// them, and all collect what came out. Each sends twice the array, whatever the members.
 Id Collectives::reduced_in_parts(HloOpcode opcode, Id operand) {
-  constexpr std::int64_t kTile = 1024, kLanes = 128;  // Parts of whole tiles lie one by one.
+  constexpr std::int64_t kTile = 1024;  // Parts of whole tiles lie one by one.
   const Extents extents = edit_.dimensions(operand);
   const std::int64_t elements = edit_.shape(operand).element_count();
   const std::int64_t unit = members_ * kTile;
   const std::int64_t padded = (elements + unit - 1) / unit * unit;
   const Id flat = edit_.pad_high(edit_.reshape(operand, {elements}), {padded - elements});
-  const Id parts = edit_.reshape(flat, {members_, padded / members_ / kLanes, kLanes});
+  const Id parts = edit_.reshape(flat, {members_, padded / members_ / isa::kLanes, isa::kLanes});
   const Id mine = combined(opcode, exchanged(HloOpcode::kAllToAll, parts));
   const Id all = edit_.reshape(gathered(mine), {padded});
   return edit_.reshape(edit_.slice(all, {0}, {elements}), extents);

@@ -56,8 +56,6 @@ std::uint16_t to_f16(float value) {
   return std::signbit(value) ? 0xfc00 : 0x7c00;
 }
 
-bool is_float(ElementType type) { return type == ElementType::kF32 || type == ElementType::kBf16; }
-
 std::optional<double> fold_float(HloOpcode opcode, float a, float b) {
   switch (opcode) {
     case HloOpcode::kAdd:

@@ -6,6 +6,11 @@
 
 namespace tpu::compiler {
 
+/// The floating types that kernels compute with.
+inline bool is_float(hlo::ElementType type) {
+  return type == hlo::ElementType::kF32 || type == hlo::ElementType::kBf16;
+}
+
 /// Value of a scalar constant as a double (s64 rounded); none for u64, types that no machine word
 /// holds and literals that are not there.
 std::optional<double> scalar_value(const hlo::HloInstruction& constant);

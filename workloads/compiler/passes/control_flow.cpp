@@ -565,10 +565,11 @@ void copy_region_operands(ScheduledModule& scheduled) {
       HloInstruction& operand = entry.at(entry.instructions[i].operands[k]);
       if (operand.shape.rank() < 2) continue;
       // Tiles follow from the type, which a body may store wider than its user.
+      if (operand.shape.layout.minor_to_major == wanted[k].minor_to_major) continue;
       if (hlo::is_allocation(operand)) {
         operand.shape.layout = tiled_layout(operand.shape.type, wanted[k].minor_to_major);
+        continue;
       }
-      if (operand.shape.layout.minor_to_major == wanted[k].minor_to_major) continue;
       HloInstruction copy;
       copy.opcode = HloOpcode::kCopy;
       copy.name = operand.name + ".relayout." + std::to_string(entry.instructions.size());

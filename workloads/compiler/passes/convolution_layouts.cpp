@@ -75,7 +75,7 @@ double most_pixels(const Computation& computation, const HloInstruction& convolu
 constexpr double kPasses = 2;
 /// Images that are turned where both sides meet, forward and backward, and how much longer a turn
 /// takes than its bytes (ResNet-50 with 32 and 64 images: 8 to 12 images in all).
-constexpr double kTurns = 6, kTurnCycles = 2;
+constexpr double kTurns = 6, kTurnFactor = 2;
 
 double padded_bytes(const Shape& shape, std::int64_t lanes, std::int64_t rows) {
   const std::int64_t in_lanes = shape.dimensions[static_cast<std::size_t>(lanes)];
@@ -139,7 +139,7 @@ class Weighing {
       const auto next = std::next(group);
       const bool is_last = next == groups_.end();
       const std::array<double, 2>& image = group->second.largest_image;
-      const double turns = is_last ? 0 : kTurns * kTurnCycles * (image[0] + image[1]);
+      const double turns = is_last ? 0 : kTurns * kTurnFactor * (image[0] + image[1]);
       const double with_turns =
           cost + turns / std::min(target_.hbm_bytes_per_cycle, kTurnedBytesPerCycle);
       if (with_turns >= least) continue;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "sim/base/error.h"
@@ -26,8 +27,6 @@ namespace {
 
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
-
-constexpr std::int64_t kLanes = 128;
 
 std::int64_t place_in(const Extents& list, std::int64_t value) {
   return std::find(list.begin(), list.end(), value) - list.begin();
@@ -286,16 +285,17 @@ Id IndexedAccess::pick_by_rows(Id array, const IndexedView& view, Id numbers, st
 
 /// Single elements: 128 of them are a row of the table, of which one lane is taken.
 Id IndexedAccess::gather_lanes(Id array, const IndexedView& view, Id numbers, std::int64_t picks) {
-  const std::int64_t elements = view.batch * view.indexed, rows = ceil_divide(elements, kLanes);
-  const Id flat = edit_.pad_high(edit_.reshape(array, {elements}), {rows * kLanes - elements});
+  const std::int64_t elements = view.batch * view.indexed,
+                     rows = ceil_divide(elements, isa::kLanes);
+  const Id flat = edit_.pad_high(edit_.reshape(array, {elements}), {rows * isa::kLanes - elements});
   const Id places = with_batch_offset(edit_, numbers, view, picks);
   const Id row = edit_.binary_with(HloOpcode::kShiftRightArithmetic, places, 7);
-  const Id lane = edit_.binary_with(HloOpcode::kAnd, places, kLanes - 1);
-  const Id table = append_gather(edit_.reshape(flat, {rows, kLanes}), row);
+  const Id lane = edit_.binary_with(HloOpcode::kAnd, places, isa::kLanes - 1);
+  const Id table = append_gather(edit_.reshape(flat, {rows, isa::kLanes}), row);
   IndexedView within;
   within.batch = view.batch * picks;
   within.batches = {within.batch};
-  within.indexed = kLanes;
+  within.indexed = isa::kLanes;
   return pick_by_selection(table, within, edit_.reshape(lane, {within.batch, 1}), 1);
 }
 
@@ -646,12 +646,13 @@ Id IndexedAccess::scatter_rows(const Scattering& scattering) {
 /// Single elements: 128 of them are a row of the table, an update is a row that changes one.
 Id IndexedAccess::scatter_lanes(const Scattering& scattering) {
   const IndexedView& view = scattering.view;
-  const std::int64_t elements = view.batch * view.indexed, rows = ceil_divide(elements, kLanes);
+  const std::int64_t elements = view.batch * view.indexed,
+                     rows = ceil_divide(elements, isa::kLanes);
   const std::int64_t picks = view.batch * scattering.picks;
-  const Extents list{picks}, box{picks, kLanes};
+  const Extents list{picks}, box{picks, isa::kLanes};
   const Id numbers = rows_or_none(scattering);
   const Id row = edit_.binary_with(HloOpcode::kShiftRightArithmetic, numbers, 7);
-  const Id lane = edit_.binary_with(HloOpcode::kAnd, numbers, kLanes - 1);
+  const Id lane = edit_.binary_with(HloOpcode::kAnd, numbers, isa::kLanes - 1);
   const ElementType type = edit_.shape(scattering.updates).type;
   const Id value = edit_.broadcast(edit_.reshape(scattering.updates, list), box, {0});
   const Id here = edit_.compare(edit_.iota(ElementType::kS32, box, 1),
@@ -659,9 +660,9 @@ Id IndexedAccess::scatter_lanes(const Scattering& scattering) {
   const Id update =
       edit_.select(here, value, edit_.splat(type, box, neutral_of(scattering.opcode, type)));
   const Id flat =
-      edit_.pad_high(edit_.reshape(scattering.array, {elements}), {rows * kLanes - elements});
-  const Id made = append_scatter(scattering, edit_.reshape(flat, {rows, kLanes}), row, update);
-  return edit_.slice(edit_.reshape(made, {rows * kLanes}), {0}, {elements});
+      edit_.pad_high(edit_.reshape(scattering.array, {elements}), {rows * isa::kLanes - elements});
+  const Id made = append_scatter(scattering, edit_.reshape(flat, {rows, isa::kLanes}), row, update);
+  return edit_.slice(edit_.reshape(made, {rows * isa::kLanes}), {0}, {elements});
 }
 
 /// The way that takes the fewest cycles of those that the operation has.

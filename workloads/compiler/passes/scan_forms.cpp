@@ -31,10 +31,6 @@ constexpr std::int64_t kShortWindow = 8;
 constexpr std::int64_t kShortPlaces = 64;  ///< Of a window that rewrite_windows takes.
 constexpr std::int64_t kMostPlaces = 512;  ///< Of a select-and-scatter's window.
 
-bool is_float_number(ElementType type) {
-  return type == ElementType::kF32 || type == ElementType::kBf16;
-}
-
 /// Whether the window reaches from each element to the begin (or end) of its dimension.
 bool reaches_begin(const WindowDimension& w, std::int64_t extent) {
   return w.padding_low == w.size - 1 && w.padding_high == extent - w.size;
@@ -96,7 +92,7 @@ bool is_long_row(const std::vector<WindowDimension>& window) {
 /// What the pooling kernels take: see kernels/pooling.h and assign_layouts, which lays the
 /// dimensions of the window in front.
 bool Scans::has_kernel(const HloInstruction& instruction) const {
-  if (instruction.shape.is_tuple() || !is_float_number(instruction.shape.type)) return false;
+  if (instruction.shape.is_tuple() || !is_float(instruction.shape.type)) return false;
   const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
   if (is_reduction) {
     const HloOpcode opcode = combining_operation(module_.computation(instruction.called.at(0)));
@@ -237,7 +233,7 @@ void Scans::visit_reduce_window(Id id) {
     if (is_plain && (forwards || backwards)) {
       const HloOpcode opcode = combining_operation(module_.computation(body));
       const std::optional<double> start = scalar_value(at(initial[0]));
-      const bool is_simple = count == 1 && is_float_number(edit_.shape(values[0]).type) && start &&
+      const bool is_simple = count == 1 && is_float(edit_.shape(values[0]).type) && start &&
                              (opcode == HloOpcode::kAdd || opcode == HloOpcode::kMaximum ||
                               opcode == HloOpcode::kMinimum);
       // A vector register of pairs takes about 4 cycles, a step three kernels.
@@ -273,7 +269,7 @@ void Scans::visit_select_and_scatter(Id id) {
     refuse("expected a selection by ge, gt, le or lt and addition");
   }
   const bool is_integer = type == ElementType::kS32;
-  if (!is_float_number(type) && !is_integer) refuse("expected floating values or s32");
+  if (!is_float(type) && !is_integer) refuse("expected floating values or s32");
   const bool takes_greatest =
       root.direction == ComparisonDirection::kGe || root.direction == ComparisonDirection::kGt;
   const bool takes_least =
@@ -343,7 +339,7 @@ void Scans::visit_select_and_scatter(Id id) {
 /// What rewrite_windows writes in other terms: a few places, one floating array, one operation.
 bool Scans::is_short(const HloInstruction& instruction) const {
   const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
-  if (instruction.shape.is_tuple() || !is_float_number(instruction.shape.type)) return false;
+  if (instruction.shape.is_tuple() || !is_float(instruction.shape.type)) return false;
   std::int64_t places = 1;
   for (const WindowDimension& w : instruction.window) places *= w.size;
   const hlo::Computation& body = module_.computation(instruction.called.at(0));

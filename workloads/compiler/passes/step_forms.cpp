@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -15,8 +16,6 @@ namespace {
 
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
-
-constexpr std::int64_t kLanesOfStep = 128;
 
 /// The dimensions that a slice, pad or reverse steps through other than one by one.
 std::vector<std::int64_t> stepped_dimensions(const HloInstruction& instruction) {
@@ -74,23 +73,23 @@ Id Steps::as_rows(Id vector, std::int64_t width, bool pads_low) {
 
 Id Steps::reversed(Id vector) {
   const std::int64_t length = edit_.dimensions(vector)[0];
-  const Id rows = edit_.reverse(edit_.reverse(as_rows(vector, kLanesOfStep, true), 0), 1);
+  const Id rows = edit_.reverse(edit_.reverse(as_rows(vector, isa::kLanes, true), 0), 1);
   const std::int64_t all = edit_.shape(rows).element_count();
   return edit_.slice(edit_.reshape(rows, {all}), {0}, {length});
 }
 
 Id Steps::every(Id vector, std::int64_t start, std::int64_t count, std::int64_t stride) {
   const std::int64_t limit = start + (count - 1) * stride + 1;
-  const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), kLanesOfStep * stride, false);
+  const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), isa::kLanes * stride, false);
   const Extents extents = edit_.dimensions(rows);
   const Id picked = edit_.slice(rows, {0, 0}, extents, {1, stride});
-  const Id flat = edit_.reshape(picked, {extents[0] * kLanesOfStep});
+  const Id flat = edit_.reshape(picked, {extents[0] * isa::kLanes});
   return edit_.slice(flat, {0}, {count});
 }
 
 Id Steps::apart(Id vector, std::int64_t interior, Id filling) {
   const std::int64_t length = edit_.dimensions(vector)[0];
-  const Id rows = as_rows(vector, kLanesOfStep, false);
+  const Id rows = as_rows(vector, isa::kLanes, false);
   const Id spread = edit_.pad(rows, filling, {{0, 0, 0}, {0, interior, interior}});
   const std::int64_t all = edit_.shape(spread).element_count();
   return edit_.slice(edit_.reshape(spread, {all}), {0}, {(length - 1) * (interior + 1) + 1});

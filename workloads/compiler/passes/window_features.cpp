@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
@@ -14,7 +15,6 @@ using hlo::WindowDimension;
 
 namespace {
 
-constexpr std::int64_t kLanesOfFeatures = 128, kSublanes = 8;
 /// What the copies have to be worth: their estimate leaves out that lanes move one by one.
 constexpr double kWorthwhile = 2;
 
@@ -27,12 +27,12 @@ struct MatrixSteps {
 
   double cycles(const Target& target) const {
     return positions * meetings * double(ceil_divide<std::int64_t>(features, target.mxu_rows)) *
-           double(round_up(batch, kSublanes)) *
+           double(round_up(batch, isa::kSublanes)) *
            double(ceil_divide<std::int64_t>(columns, target.mxu_columns)) / target.mxu_count;
   }
   double input_bytes(hlo::ElementType type) const {
-    return pixels * double(round_up(batch, kSublanes)) *
-           double(round_up(features, kLanesOfFeatures)) * double(hlo::byte_size(type));
+    return pixels * double(round_up(batch, isa::kSublanes)) *
+           double(round_up(features, isa::kLanes)) * double(hlo::byte_size(type));
   }
 };
 
