@@ -2,6 +2,7 @@
 """Captures the training steps of bench/captured_steps and runs them, one row of a table for each.
 
     bench/captured_steps.py capture OUTPUT [NAME...]    needs the Python of a jax[tpu] environment; goes on where it stopped
+                                                        (with keras, flax, optax, equinox, dm-haiku, transformers==4.52.4: 5 has no Flax)
     bench/captured_steps.py table OUTPUT [NAME...]      needs tpusim only; writes OUTPUT/table.json and OUTPUT/table.md
 
 The table has for each step: its half; the compiled program (bundles of v3 with all its kernels); whether tpusim reads and executes
