@@ -112,6 +112,25 @@ std::optional<double> expected_gain_ms(const traces::RunRecord& record, const Su
                  static_cast<double>(path.cycles) - static_cast<double>(path.twice_the_mxus));
 }
 
+std::vector<SameProgramGain> same_program_gains(const traces::RunRecord& record,
+                                                const Summary& summary) {
+  std::vector<std::string> names{"HBM free"};
+  if (record.infeed_bytes > 0) {
+    names.emplace_back("infeed free");
+    names.emplace_back("HBM and infeed free");
+  }
+  if (record.core_numbers.size() > 1) names.emplace_back("ICI free");
+  names.emplace_back("twice the MXUs");
+  std::vector<SameProgramGain> gains;
+  for (const std::string& name : names) {
+    if (const auto gain = expected_gain_ms(record, summary, name)) gains.push_back({name, *gain});
+  }
+  std::stable_sort(
+      gains.begin(), gains.end(),
+      [](const SameProgramGain& a, const SameProgramGain& b) { return a.gain_ms > b.gain_ms; });
+  return gains;
+}
+
 double moved_bytes_ms(const MachineParams& params, const Summary& summary) {
   return summary.hbm_bytes_per_step / params.core_hbm_bytes_per_s() * 1e3;
 }

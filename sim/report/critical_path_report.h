@@ -36,6 +36,17 @@ Json op_causes_json(const traces::RunRecord& record, const OpSummary& op);
 std::optional<double> expected_gain_ms(const traces::RunRecord& record, const Summary& summary,
                                        const std::string& what_if);
 
+/// A change of the machine, and the milliseconds of the mean step that it gains when the program
+/// stays the same.
+struct SameProgramGain {
+  std::string what_if;
+  double gain_ms = 0;
+};
+/// Of the changes that make sense for the run, most gain first: every run has them without being
+/// simulated again.
+std::vector<SameProgramGain> same_program_gains(const traces::RunRecord& record,
+                                                const Summary& summary);
+
 /// The second bound of the roofline: the bytes that moved, not the compulsory ones, at the pin
 /// rate.
 double moved_bytes_ms(const MachineParams& params, const Summary& summary);

@@ -185,7 +185,7 @@ Json run_data(const traces::RunRecord& record, const Summary& summary) {
       {"parts", parts_json(record.result.parts)},
       {"energy", energy_data(record)},
       {"notes", record.result.notes}};
-  if (!record.what_if.empty()) run["what_if"] = what_if_json(record, summary);
+  run["what_if"] = what_if_json(record, summary);
   return run;
 }
 

@@ -332,7 +332,7 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["ops"] = Json::array();
   for (const OpSummary& op : summary.ops) json["ops"].push_back(op_json(record, op, total_cycles));
   add_estimates(record, summary, json);
-  if (!record.what_if.empty()) json["what_if"] = what_if_json(record, summary);
+  json["what_if"] = what_if_json(record, summary);
   json["memory"] = memory_json(record, summary.memory);
   if (!record.losses.empty()) json["loss"] = record.losses;
   if (!checks.empty()) json["checks"] = checks_json(checks);

@@ -45,10 +45,11 @@ std::vector<WhatIf> ranked(const traces::RunRecord& record, const Summary& summa
 }
 
 std::string lowered(const std::string& name) {
-  return name == "infeed free" ? "a free infeed"
-         : name == "HBM free"  ? "a free HBM"
-         : name == "ICI free"  ? "a free ICI"
-                               : name;
+  return name == "infeed free"           ? "a free infeed"
+         : name == "HBM free"            ? "a free HBM"
+         : name == "ICI free"            ? "a free ICI"
+         : name == "HBM and infeed free" ? "a free HBM and infeed"
+                                         : name;
 }
 
 std::string gain_text(const WhatIf& what, const traces::RunRecord& record, const Summary& summary) {
@@ -79,9 +80,36 @@ std::string padding_advice(const WhatIf& what, const traces::RunRecord& record,
          percent(gain < 0 ? -gain : gain) + (gain < 0 ? " more" : " less") + " for each.";
 }
 
+void capitalize(std::vector<std::string>& sentences) {
+  for (std::string& sentence : sentences) {
+    if (sentence[0] >= 'a' && sentence[0] <= 'z') sentence[0] -= 'a' - 'A';
+  }
+}
+
+/// What follows for the program as it is, where nothing was simulated again.
+std::vector<std::string> advice_of_same_program(const traces::RunRecord& record,
+                                                const Summary& summary) {
+  std::vector<std::string> sentences;
+  std::string nothing;
+  for (const SameProgramGain& row : same_program_gains(record, summary)) {
+    const double gain = summary.step_mean_ms > 0 ? row.gain_ms / summary.step_mean_ms : 0;
+    if (gain < kNoGain) {
+      nothing += (nothing.empty() ? "" : ", ") + lowered(row.what_if);
+    } else {
+      sentences.push_back(lowered(row.what_if) + " gains the same program " +
+                          short_time(row.gain_ms) + " of " + short_time(summary.step_mean_ms) +
+                          " (" + percent(gain) + ").");
+    }
+  }
+  if (!nothing.empty()) sentences.push_back("Nothing to gain (below 0.5 %): " + nothing + ".");
+  capitalize(sentences);
+  return sentences;
+}
+
 }  // namespace
 
 std::vector<std::string> advice(const traces::RunRecord& record, const Summary& summary) {
+  if (record.what_if.empty()) return advice_of_same_program(record, summary);
   std::vector<std::string> sentences;
   std::string nothing;
   for (const WhatIf& what : ranked(record, summary)) {
@@ -107,11 +135,7 @@ std::vector<std::string> advice(const traces::RunRecord& record, const Summary& 
     }
   }
   if (!nothing.empty()) sentences.push_back("Nothing to gain (below 0.5 %): " + nothing + ".");
-  for (std::string& sentence : sentences) {
-    if (sentence[0] == 'a' || sentence[0] == 't' || sentence[0] == 'b' || sentence[0] == 'p') {
-      sentence[0] -= 'a' - 'A';
-    }
-  }
+  capitalize(sentences);
   return sentences;
 }
 
@@ -160,7 +184,13 @@ Json what_if_json(const traces::RunRecord& record, const Summary& summary) {
     }
     rows.push_back(std::move(row));
   }
-  return {{"variants", rows}, {"advice", advice(record, summary)}};
+  Json same = Json::array();
+  for (const SameProgramGain& row : same_program_gains(record, summary)) {
+    same.push_back({{"name", row.what_if},
+                    {"step_time_ms", summary.step_mean_ms - row.gain_ms},
+                    {"gain_ms", row.gain_ms}});
+  }
+  return {{"same_program", same}, {"variants", rows}, {"advice", advice(record, summary)}};
 }
 
 }  // namespace tpu::report

@@ -27,6 +27,8 @@ DRIVE = """<script>addEventListener("load", () => setTimeout(() => {
   type("no op is called so"); outcome.none = cells(0);
   type(outcome.all[1].toUpperCase()); outcome.one = cells(0);
   outcome.sections = [...document.querySelectorAll("h2")].map(h => h.textContent);
+  const head = [...document.querySelectorAll("h2")].find(h => h.textContent === "What if"), rows = head ? [...head.parentNode.querySelectorAll("tbody tr")] : [];
+  outcome.whatIf = Object.fromEntries(rows.map(row => [row.children[0].textContent, [...row.children].slice(1).map(c => c.textContent)]));
   outcome.unlabelled = [...document.querySelectorAll("svg")].filter(s => !s.getAttribute("aria-label")).length;
   outcome.charts = document.querySelectorAll("canvas").length;
   outcome.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
@@ -77,9 +79,33 @@ class Page(unittest.TestCase):
         self.assertLess(len(seen["one"]), len(seen["all"]))
         self.assertEqual(seen["unlabelled"], 0)
         self.assertEqual(seen["charts"], 1)
+        # Both columns of gains: simulated again, and of the same program.
+        self.assertEqual(len(seen["whatIf"]["HBM free"]), 4)
+        for gain in seen["whatIf"]["HBM free"][1:3]:
+            self.assertRegex(gain, r"^[1-9][\d.]* %$")
         for title in ("Step time by cause", "Utilisation over time", "Roofline", "Ops", "Memory", "What if",
                       "Links between chips", "Host", "Energy"):
             self.assertIn(title, seen["sections"])
+
+    def test_a_run_that_nobody_simulated_again_has_what_ifs_too(self):
+        run, page = (os.path.join(self.folder.name, name) for name in ("once.h5", "once.html"))
+        said = subprocess.run([PROGRAM, "run", "lenet", "-o", run, "--json", "-"], check=True, capture_output=True, text=True).stdout
+        subprocess.run([PROGRAM, "report", run, "-o", page], check=True)
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        driven = self.page
+        type(self).page = os.path.join(self.folder.name, "driven_once.html")
+        with open(self.page, "w", encoding="utf-8") as file:
+            file.write(text.replace("<head>", "<head>" + LISTEN, 1).replace("</body>", DRIVE + "</body>", 1))
+        seen = self.outcome(1200, 1)
+        type(self).page = driven
+        self.assertEqual(seen["problems"], [])
+        report = json.loads(said)
+        step = report["step_time_ms"]["mean"]
+        same = {row["name"]: row["gain_ms"] for row in report["what_if"]["same_program"]}
+        self.assertIn("HBM and infeed free", same)
+        self.assertEqual({name: cells[1] for name, cells in seen["whatIf"].items()},
+                         {name: f"{100 * gain / step:.1f} %" for name, gain in same.items()})
 
     def test_in_a_narrow_dark_window(self):
         seen = self.outcome(420, 0)

@@ -161,6 +161,46 @@ TEST(WhatIf, WhatTheSameProgramWouldGainIsReadOffItsPath) {
   EXPECT_EQ(causes_text(record, summary, kStyle), "");
 }
 
+/// What the page and --json say of a run that nobody simulated again.
+TEST(WhatIf, EveryRunHasWhatTheSameProgramWouldGain) {
+  traces::RunRecord record = test::synthetic_record();
+  record.infeed_bytes = 1;
+  const std::vector<std::pair<std::string, double>> gained{{"HBM and infeed free", 900},
+                                                           {"HBM free", 500},
+                                                           {"twice the MXUs", 480},
+                                                           {"infeed free", 400},
+                                                           {"ICI free", 0}};
+  const auto expect_rows = [&](const std::vector<std::string>& names) {
+    const Summary summary = summarize(record);
+    const Json same = what_if_json(record, summary)["same_program"];
+    const double step = summary.step_mean_ms;
+    ASSERT_EQ(same.size(), names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      EXPECT_EQ(same[i]["name"], names[i]);
+      for (const auto& [name, cycles] : gained) {
+        if (name != names[i]) continue;
+        EXPECT_NEAR(same[i]["gain_ms"].get<double>(), cycles / 2200 * step, 1e-12);
+        EXPECT_NEAR(same[i]["step_time_ms"].get<double>(), (1 - cycles / 2200) * step, 1e-12);
+      }
+    }
+  };
+  expect_rows({"HBM and infeed free", "HBM free", "twice the MXUs", "infeed free", "ICI free"});
+  EXPECT_EQ(advice(record, summarize(record)),
+            (std::vector<std::string>{
+                "A free HBM and infeed gains the same program 0.479 us of 1.170 us (40.9 %).",
+                "A free HBM gains the same program 0.266 us of 1.170 us (22.7 %).",
+                "Twice the MXUs gains the same program 0.255 us of 1.170 us (21.8 %).",
+                "A free infeed gains the same program 0.213 us of 1.170 us (18.2 %).",
+                "Nothing to gain (below 0.5 %): a free ICI."}));
+  record.infeed_bytes = 0;  // Nothing to free.
+  expect_rows({"HBM free", "twice the MXUs", "ICI free"});
+  record.core_numbers.resize(1);
+  record.result.cores.resize(1);
+  expect_rows({"HBM free", "twice the MXUs"});
+  record.result.critical_path.cycles = 0;
+  expect_rows({});
+}
+
 TEST(Causes, EachHasItsShareOfThePathTheLargestFirst) {
   const traces::RunRecord record = test::synthetic_record();
   const Json json = causes_json(record, summarize(record));
