@@ -103,6 +103,7 @@ constexpr Row kColumns[] = {
     {"training_steps:cycles", "cycles", "from the end of a step to the end of the next"},
     {"training_steps:steps", "", "how many took so long"},
     {"host_verdict:text", "", "what bounds the input pipeline, and what would lift it"},
+    {"word", "", "word of the command line of the run, but for where its reports went"},
     {"what_if:name", "", "what is changed"},
     {"settings", "", "flags that make the change"},
     {"step_time_ms", "ms", "mean step"},

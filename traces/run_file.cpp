@@ -25,7 +25,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kRunFile{"run", 8};
+const FileKind kRunFile{"run", 9};
 using U64 = std::vector<std::uint64_t>;
 using U32 = std::vector<std::uint32_t>;
 using Strings = std::vector<std::string>;
@@ -419,6 +419,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   contents.tables["op_operands"] = op_operands_table(record.operands);
   contents.tables["buffers"] = buffers_table(record.buffers);
   add_paths(record, contents);
+  contents.tables["command"].add("word", record.command);
   contents.tables["notes"].add("text", record.result.notes);
   contents.tables["what_if"] = what_if_table(record.what_if);
   add_critical_path(record.result.critical_path, contents);
@@ -463,6 +464,7 @@ RunRecord read_run_file(const std::string& path) {
   record.buffers = buffers_of(contents.table("buffers"), path);
   read_cores(contents, record);
   read_paths(contents, path, record);
+  record.command = contents.table("command").column<std::string>("word");
   record.result.notes = contents.table("notes").column<std::string>("text");
   record.what_if = what_if_of(contents.table("what_if"));
   record.result.critical_path = critical_path_of(contents);

@@ -79,10 +79,11 @@ struct RunRecord {
   std::string workload;  ///< Workload as the user named it.
   /// The effective configuration as a file with units, help and sources; empty for a made-up run.
   std::string configuration_toml;
-  std::string workload_sha256;  ///< Of what the workload is made of; empty for a made-up run.
-  std::string program;          ///< Program::name.
-  std::string compiler;         ///< Program::compiler.
-  std::uint64_t batch = 0;      ///< Examples of a step on all cores together; 0 where unknown.
+  std::string workload_sha256;       ///< Of what the workload is made of; empty for a made-up run.
+  std::vector<std::string> command;  ///< The words that made the run; empty for a made-up run.
+  std::string program;               ///< Program::name.
+  std::string compiler;              ///< Program::compiler.
+  std::uint64_t batch = 0;           ///< Examples of a step on all cores together; 0 where unknown.
   std::uint64_t examples_per_core = 0;
   std::uint64_t model_flops = 0;             ///< Of a step on one core.
   std::uint64_t data_dependent_control = 0;  ///< As in Program.

@@ -116,7 +116,11 @@ std::string one_of(const std::string& flag, const std::string& text,
   throw UsageError(std::string("tpusim ") + command.name + ": " + error.what());
 }
 
-po::variables_map parse_words(const Command& command, const std::vector<std::string>& words) {
+/// Flags that say where reports go and how they look, or ask for more of them.
+const std::set<std::string> kReportFlags{"output", "json", "color", "log", "what-if"};
+
+po::variables_map parse_words(const Command& command, const std::vector<std::string>& words,
+                              std::vector<std::string>& kept) {
   po::options_description all = options_of(command);
   all.add_options()("input", po::value<std::vector<std::string>>());
   po::positional_options_description positional;
@@ -125,10 +129,14 @@ po::variables_map parse_words(const Command& command, const std::vector<std::str
   try {
     namespace style = po::command_line_style;
     const int styles = style::default_style & ~style::allow_guessing;
-    po::store(
-        po::command_line_parser(words).options(all).positional(positional).style(styles).run(),
-        map);
+    const po::parsed_options parsed =
+        po::command_line_parser(words).options(all).positional(positional).style(styles).run();
+    po::store(parsed, map);
     po::notify(map);
+    for (const po::option& option : parsed.options) {
+      if (kReportFlags.count(option.string_key) > 0) continue;
+      kept.insert(kept.end(), option.original_tokens.begin(), option.original_tokens.end());
+    }
   } catch (const po::error& error) {
     rethrow(error, command);
   }
@@ -488,12 +496,15 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words) 
     return std::nullopt;
   }
   const Command& command = find_command(words[0]);
-  const po::variables_map map = parse_words(command, {words.begin() + 1, words.end()});
+  std::vector<std::string> kept{words[0]};
+  const po::variables_map map = parse_words(command, {words.begin() + 1, words.end()}, kept);
   if (map.count("help") > 0) {
     std::cout << help_text(command.name);
     return std::nullopt;
   }
-  return Reader(command, map).read();
+  Arguments arguments = Reader(command, map).read();
+  arguments.words = std::move(kept);
+  return arguments;
 }
 
 }  // namespace tpu::app

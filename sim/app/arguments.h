@@ -32,6 +32,9 @@ struct SweepArguments {
 /// Everything that the flags of a command may say.
 struct Arguments {
   std::string command;
+  /// The command line again, without what only says where reports go: what it was made by, in a
+  /// results file.
+  std::vector<std::string> words;
   std::string input;                     ///< Workload, configuration or file.
   std::vector<std::string> more_inputs;  ///< Of a command that takes several.
 

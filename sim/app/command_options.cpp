@@ -188,6 +188,11 @@ po::options_description options_of(const Command& command) {
         : name == "compare" ? "the comparison as a table, .csv or .md, or a page, .html"
                             : "file to write");
   }
+  if (name == "report") {
+    add("what-if",
+        "simulate the runs again as their files say that they were made, and with a free HBM, "
+        "infeed, ICI, twice the MXUs, full lanes: what each gains");
+  }
   if (name == "sweep") add_sweep_options(add);
   if (name == "profile") add("level", po::value<std::string>(), "--monitoring_level: 1, 2 (2)");
   if (std::string(command.name) == "compile") {

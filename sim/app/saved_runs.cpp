@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/app/file_roles.h"
+#include "sim/app/what_if.h"
 #include "sim/base/output_file.h"
 #include "sim/report/html_report.h"
 #include "sim/report/monitoring_text.h"
@@ -16,6 +17,11 @@ ExitCode report_runs(const Arguments& arguments) {
   std::vector<traces::RunRecord> records{traces::read_run_file(arguments.input)};
   for (const std::string& path : arguments.more_inputs) {
     records.push_back(traces::read_run_file(path));
+  }
+  if (arguments.what_if) {
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      ask_what_if(i == 0 ? arguments.input : arguments.more_inputs[i - 1], arguments, records[i]);
+    }
   }
   std::vector<report::Summary> summaries;
   summaries.reserve(records.size());

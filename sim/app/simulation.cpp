@@ -331,6 +331,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   if (record.has_events) {
     record.configuration_toml = config::to_toml(configuration);
     record.workload_sha256 = workload_sha256(arguments);
+    record.command = arguments.words;
   }
 
   if (arguments.values) refuse_values_beyond_memory(workload, memory_of_this_computer());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/app/file_roles.h"
+#include "sim/app/workload_digest.h"
 #include "sim/app/workload_source.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
@@ -99,6 +101,21 @@ traces::WhatIf answer(const Arguments& arguments, const std::string& config_name
   return result;
 }
 
+/// The arguments that made a run, for its time alone.
+Arguments arguments_of(const std::string& path, const traces::RunRecord& record) {
+  std::optional<Arguments> again;
+  if (!record.command.empty() && record.command[0] == "run") {
+    again = parse_arguments(record.command);
+  }
+  if (!again) {
+    throw WorkloadError(path + ": --what-if: expected the command line of a run, found none");
+  }
+  again->values = false;
+  again->check.clear();
+  again->outputs.clear();
+  return *again;
+}
+
 }  // namespace
 
 std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
@@ -127,6 +144,30 @@ std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::strin
     results.push_back(answer(arguments, config_name, question));
   }
   return results;
+}
+
+void ask_what_if(const std::string& path, const Arguments& arguments, traces::RunRecord& record) {
+  if (!record.what_if.empty()) return;
+  Arguments again = arguments_of(path, record);
+  const std::string& config_name = again.configs[0];
+  const config::Configuration configuration = effective_configuration(again, config_name);
+  again.output = arguments.output;
+  check_files(again, {configuration});
+  again.output.clear();
+  const auto expect = [&](bool same, const std::string& what) {
+    if (same) return;
+    throw WorkloadError(path + ": --what-if: expected the run of " + record.workload + " on " +
+                        record.config + " as it was made, found another " + what +
+                        "; make the file again");
+  };
+  expect(traces::configuration_sha256(configuration.params) ==
+             traces::configuration_sha256(record.params),
+         "configuration");
+  expect(workload_sha256(again) == record.workload_sha256, "workload");
+  const traces::RunRecord repeated = simulate(again, configuration, config_name).record;
+  expect(report::summarize(repeated).step_mean_ms == report::summarize(record).step_mean_ms,
+         "time of the step: another build of tpusim made it");
+  record.what_if = what_if(again, config_name, record);
 }
 
 }  // namespace tpu::app

@@ -30,4 +30,8 @@ std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
 std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::string& config_name,
                                     const traces::RunRecord& record);
 
+/// The same for a run that is in a file. Throws WorkloadError where its command line does not make
+/// that run any more: another workload, configuration or number of cycles.
+void ask_what_if(const std::string& path, const Arguments& arguments, traces::RunRecord& record);
+
 }  // namespace tpu::app

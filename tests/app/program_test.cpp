@@ -345,6 +345,64 @@ TEST_F(ProgramTest, AWhatIfIsTheRunWithItsSettings) {
   expect_error(words + " --what-if --values on", 2, "--what-if: expected --values off");
 }
 
+/// The data of a page.
+json page_data(const fs::path& file) {
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string begin = "type=\"application/json\">";
+  const std::size_t at = text.find(begin) + begin.size();
+  return json::parse(text.substr(at, text.find("</script>", at) - at));
+}
+
+TEST_F(ProgramTest, APageAsksWhatIfOfARunAsItWasMade) {
+  write("fast.toml", "base = \"v3-8\"\n[hbm]\npin_mbps = 2000\n");
+  // Values, outputs and reports are no part of the question.
+  const std::string words =
+      "run mlp --config fast.toml --cores=1 --batch 96 --set hbm.latency_cycles=9";
+  const json asked = report(words + " --what-if -o asked.h5");
+  report(words + " --values on --outputs out.npz -o run.h5 --color never");
+  ASSERT_EQ(tpusim("report run.h5 asked.h5 --what-if -o page.html").exit_code, 0);
+  const json runs = page_data(folder_ / "page.html")["runs"];
+  ASSERT_EQ(runs.size(), 2u);
+  ASSERT_EQ(runs[0]["what_if"]["variants"].size(), 6u);
+  EXPECT_EQ(runs[0]["what_if"]["variants"], asked["what_if"]["variants"]);
+  EXPECT_EQ(runs[1]["what_if"]["variants"], asked["what_if"]["variants"]);
+  ASSERT_EQ(tpusim("report run.h5 -o plain.html").exit_code, 0);
+  EXPECT_TRUE(page_data(folder_ / "plain.html")["runs"][0]["what_if"]["variants"].empty());
+  // The page is no file of the run.
+  expect_error("report run.h5 --what-if -o fast.toml", 2, "a file of the configuration");
+  write("fast.toml", "base = \"v3-8\"\n[hbm]\npin_mbps = 2001\n");
+  expect_error(
+      "report run.h5 --what-if -o late.html", 4,
+      "run.h5: --what-if: expected the run of mlp on fast.toml as it was made, found another "
+      "configuration");
+  EXPECT_FALSE(fs::exists(folder_ / "late.html"));
+}
+
+TEST_F(ProgramTest, APageAsksNothingOfAnotherProgramThanThatOfItsRun) {
+  write("a.s", "kernel top\n  { %s0 = smov 7 }\n");
+  ASSERT_EQ(tpusim("asm a.s -o a.h5").exit_code, 0);
+  ASSERT_EQ(tpusim("run a.h5 -o run.h5").exit_code, 0);
+  ASSERT_EQ(tpusim("report run.h5 --what-if -o page.html").exit_code, 0);
+  EXPECT_FALSE(page_data(folder_ / "page.html")["runs"][0]["what_if"]["variants"].empty());
+  write("a.s", "kernel top\n  { %s0 = smov 8 }\n");
+  ASSERT_EQ(tpusim("asm a.s -o a.h5").exit_code, 0);
+  expect_error("report run.h5 --what-if -o page.html", 4, "found another workload");
+  // Another build of the program would take another time.
+  traces::RunRecord record = traces::read_run_file((folder_ / "run.h5").string());
+  ASSERT_EQ(tpusim("run a.h5 -o run.h5").exit_code, 0);
+  record = traces::read_run_file((folder_ / "run.h5").string());
+  record.result.cores[0].steps[0].end += 1;
+  traces::write_run_file((folder_ / "late.h5").string(), record);
+  expect_error("report late.h5 --what-if -o page.html", 4, "found another time of the step");
+  record.command.clear();
+  traces::write_run_file((folder_ / "late.h5").string(), record);
+  expect_error("report late.h5 --what-if -o page.html", 4, "expected the command line of a run");
+  record.command = {"report", "late.h5", "-o", "x"};
+  traces::write_run_file((folder_ / "late.h5").string(), record);
+  expect_error("report late.h5 --what-if -o page.html", 4, "expected the command line of a run");
+}
+
 TEST_F(ProgramTest, EveryCycleOfTheSequencersHasACause) {
   for (const char* words : {"run mlp --cores 1 --batch 128", "run mlp --cores 8 --batch 1024",
                             TPUSIM_SOURCE_DIR "/workloads/captured/mlp"}) {

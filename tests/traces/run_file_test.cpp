@@ -53,6 +53,7 @@ TEST_F(RunFileTest, ARecordComesBack) {
   record.params.host.examples_per_s = 0.1;
   record.params.ici.wrap_x = true;
   record.result.cores[1].warmup = {{0, 70}, {70, 130}};
+  record.command = {"run", "a net", "--set", "a=b"};
   record.what_if = {{"HBM free", "--set hbm.pin_mbps=1", 0.5, 1000, ""},
                     {"batch 128 a core", "--batch 128", 0, 0, "does not fit"}};
   CriticalPath& critical = record.result.critical_path;
@@ -88,6 +89,7 @@ TEST_F(RunFileTest, ARecordComesBack) {
   EXPECT_EQ(back.result.critical_path.ops[1].path[3], 4u);
   EXPECT_EQ(back.result.critical_path.ops[1].gain[3], -2);
   EXPECT_EQ(back.result.critical_path.ops[1].cycles[3], 1.5);
+  EXPECT_EQ(back.command, record.command);
   ASSERT_EQ(back.what_if.size(), 2u);
   EXPECT_EQ(back.what_if[0].name, "HBM free");
   EXPECT_EQ(back.what_if[0].settings, "--set hbm.pin_mbps=1");
@@ -233,11 +235,11 @@ Table repeated(const Table& table, std::size_t rows) {
 
 TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
   write_run_file(path_, test::synthetic_record());
-  const Hdf5Contents contents = read_hdf5(path_, {"run", 8});
+  const Hdf5Contents contents = read_hdf5(path_, {"run", 9});
   const auto error_with = [&](const char* table, std::size_t rows) -> std::string {
     Hdf5Contents crafted = contents;
     crafted.tables[table] = repeated(contents.table(table), rows);
-    write_hdf5(path_, {"run", 8}, crafted);
+    write_hdf5(path_, {"run", 9}, crafted);
     try {
       read_run_file(path_);
     } catch (const WorkloadError& error) {
