@@ -138,6 +138,39 @@ TEST(Reduce, LayerNormInOneKernel) {
   }
 }
 
+// Row tiles of a matrix that are no multiple of 16 become lines of lanes behind the passes: 18 and
+// 9 of them, 25 (which groups of a power of two do not divide), and lines of a part of a matrix.
+TEST(Reduce, RowsOfMatricesBecomeLinesOfLanes) {
+  for (const Extents& extents : std::vector<Extents>{{16, 144, 256},
+                                                     {40, 72, 200},
+                                                     {5, 200, 130},
+                                                     {3, 4, 136, 140},
+
+                                                     {1, 1024, 600}}) {
+    FusedGraph test;
+    GraphBuilder& g = test.graph;
+    const auto last = static_cast<std::int64_t>(extents.size()) - 1;
+    Extents kept, layout{last};
+    for (std::int64_t i = 0; i < last; ++i) {
+      kept.push_back(i);
+      layout.push_back(last - 1 - i);
+    }
+    test.set_layout(layout);
+    const double each = 1.0 / static_cast<double>(extents.back());
+    const Tensor x = test.input(ElementType::kF32, extents);
+    const Tensor y = g.convert(test.input(ElementType::kBf16, extents), ElementType::kF32);
+    const Tensor z = g.add(x, y);
+    const Tensor mean = g.scale(g.reduce_sum(z, {last}), each);
+    const Tensor square = g.scale(g.reduce_sum(g.multiply(z, z), {last}), each);
+    const Tensor variance = g.subtract(square, g.multiply(mean, mean));
+    const Tensor inverse = g.unary(HloOpcode::kRsqrt, g.offset(variance, 1e-5));
+    const Tensor normal = g.multiply(g.subtract(z, g.broadcast(mean, extents, kept)),
+                                     g.broadcast(inverse, extents, kept));
+    const Tensor half = g.convert(normal, ElementType::kBf16);
+    test.check({mean, variance, g.convert(inverse, ElementType::kBf16), half}, {1e-2, 1e-5});
+  }
+}
+
 TEST(Reduce, OperationsBehindASumOverRowsAreRefused) {
   FusedGraph test;
   const Tensor x = test.input(ElementType::kF32, {20, 140});

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -88,6 +89,7 @@ struct KernelDraft {
   std::vector<VariableInfo> variables;
   std::vector<LoopRange> loops;
   std::vector<std::pair<std::uint32_t, std::uint8_t>> operands;  ///< (value, scalar register).
+  std::optional<std::uint32_t> crowded_block;  ///< Linked in vain: it found no registers.
 };
 
 }  // namespace tpu::compiler

@@ -672,9 +672,14 @@ isa::Kernel KernelBuilder::finish() {
   return std::move(*kernel);
 }
 
+std::uint32_t KernelBuilder::block_number() const {
+  return static_cast<std::uint32_t>(draft_->blocks.size() - 1);
+}
+
 std::optional<isa::Kernel> KernelBuilder::try_finish() {
   TPU_CHECK(draft_ != nullptr, "a kernel is finished once");
   std::optional<isa::Kernel> kernel = link(*draft_, target_, nullptr);
+  crowded_block_ = draft_->crowded_block;
   draft_.reset();
   if (kernel) kernel->vmem_bytes = vmem_bytes();
   return kernel;

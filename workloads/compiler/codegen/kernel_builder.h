@@ -235,6 +235,11 @@ class KernelBuilder {
   isa::Kernel finish();
   /// The same, but nothing when values find no register.
   std::optional<isa::Kernel> try_finish();
+  /// The block that code goes into now.
+  std::uint32_t block_number() const;
+  /// Of a kernel that was not made: the block that found no registers; none: what lives over
+  /// several blocks did not.
+  std::optional<std::uint32_t> crowded_block() const { return crowded_block_; }
 
  private:
   template <RegisterFile File>
@@ -252,6 +257,7 @@ class KernelBuilder {
   std::string name_;
   Target target_;
   std::unique_ptr<KernelDraft> draft_;
+  std::optional<std::uint32_t> crowded_block_;
   std::uint32_t next_vmem_row_ = 0;
   std::uint32_t next_region_ = 1;
   std::uint32_t next_smem_word_ = kKernelSmemBegin;

@@ -272,7 +272,10 @@ std::optional<isa::Kernel> link(KernelDraft& draft, const Target& target, SpillS
     queues.enter(block, scheduler.units().pending_results());
     const auto scheduled =
         schedule(scheduler, draft, block, assignment.free_registers(block), space);
-    if (!scheduled) return std::nullopt;
+    if (!scheduled) {
+      draft.crowded_block = block;
+      return std::nullopt;
+    }
     append(kernel, *scheduled);
     queues.leave(block, scheduler.units().pending_results());
   }

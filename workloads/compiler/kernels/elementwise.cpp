@@ -12,12 +12,15 @@ LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computatio
   const hlo::Computation fused = computation_of(module, computation, instruction);
   const ExpressionGraph graph(module, fused, instruction.name);
   // Expressions that need more registers than there are get less code that overlaps.
-  for (PlanLimits limits;; limits.most_tiles /= 2) {
+  PlanLimits limits;
+  for (bool may_spill = false;;) {
     KernelBuilder builder(graph.kernel_name(), target);
-    ElementwiseKernel(builder, graph, instruction.operands.size(), limits).emit();
-    std::optional<isa::Kernel> made =
-        limits.most_tiles == 1 ? builder.finish() : builder.try_finish();
+    ElementwiseKernel kernel(builder, graph, instruction.operands.size(), limits);
+    kernel.emit();
+    std::optional<isa::Kernel> made = may_spill ? builder.finish() : builder.try_finish();
     if (made) return {std::move(*made), builder.vmem_bytes()};
+    const std::optional<std::uint32_t> block = builder.crowded_block();
+    may_spill = !limits.reduce(block ? kernel.pass_of(*block) : std::nullopt);
   }
 }
 

@@ -99,6 +99,12 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
   for (ElementwisePlan::RowValue& value : plan_.row_values) {
     value.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * plan_.block));
   }
+  for (Output& output : plan_.outputs) {
+    const bool is_kept =
+        plan_.reduction_of(output.node) >= 0 || plan_.row_value_of(output.node) != nullptr;
+    if (!plan_.by_lines || !ElementwisePlan::is_in_lanes(output) || is_kept) continue;
+    output.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * plan_.block));
+  }
   emitter_.infer();
   if (!is_resident_) allocate_flags();
   memory_ = std::make_unique<TileMemory>(builder_, loads_packed, stores_packed);
@@ -312,14 +318,22 @@ void ElementwiseKernel::emit_blocks() {
 // Passes over a block.
 
 void ElementwiseKernel::compute_block(Index parity, std::int64_t row_tiles) {
-  bool spreads = false;
-  for (const Input& input : plan_.inputs) spreads |= input.is_spread();
-  for (const auto& value : plan_.row_values) spreads |= value.level < 0;
-  if (spreads) emit_pass(-1, parity, row_tiles);
+  if (plan_.spreads()) emit_pass(-1, parity, row_tiles);
   for (int level = 0; level <= plan_.last_level; ++level) emit_pass(level, parity, row_tiles);
+  builder_.new_block();
+  pass_begins_.emplace_back(builder_.block_number(), std::nullopt);
+  write_lines(row_tiles);
   builder_.new_block();
   emitter_.forget();
   advance(block_digits_, row_tiles);
+}
+
+std::optional<PassKind> ElementwiseKernel::pass_of(std::uint32_t block) const {
+  std::optional<PassKind> pass;
+  for (const auto& [first, kind] : pass_begins_) {
+    if (first <= block) pass = kind;
+  }
+  return pass;
 }
 
 void ElementwiseKernel::reset_digits() {
@@ -356,12 +370,12 @@ void ElementwiseKernel::advance(std::vector<SVariable>& digits, std::int64_t row
 /// Of row tile `row` of the group at hand. What the group goes through as a whole begins at 0.
 std::vector<Index> ElementwiseKernel::digits_at(std::int64_t row) {
   std::vector<Index> digits(static_cast<std::size_t>(space_.rank()));
-  std::int64_t group = plan_.unroll_rows;
+  std::int64_t group = group_->rows;
   for (int i = 0; i < plan_.digits; ++i) {
     const auto d = static_cast<std::size_t>(i);
     Index& digit = digits[static_cast<std::size_t>(plan_.axis_of_digit(i))];
     const std::int64_t radix = plan_.radix(i);
-    if (i == 0 && plan_.by_matrix) {
+    if (i == 0 && group_->by_matrix) {
       digit = row_in_matrix_.plus(row);
       row = 0;
       group = 1;
@@ -400,11 +414,13 @@ Place ElementwiseKernel::place_of(Index group, std::int64_t row, Index buffer32,
 
 void ElementwiseKernel::emit_pass(int level, Index parity, std::int64_t row_tiles) {
   builder_.new_block();
+  group_ = &plan_.group_at(level);
+  pass_begins_.emplace_back(builder_.block_number(), plan_.pass_at(level));
   emitter_.forget();
   reset_digits();
   parity_ = parity;
   for (const auto& value : plan_.row_values) emitter_.set_given(value.node, value.level < level);
-  if (!plan_.by_matrix) {
+  if (!group_->by_matrix) {
     emit_groups(level, {}, row_tiles);
     return;
   }
@@ -417,13 +433,13 @@ void ElementwiseKernel::emit_pass(int level, Index parity, std::int64_t row_tile
 
 /// Row tiles of the block from `first` on, group by group.
 void ElementwiseKernel::emit_groups(int level, Index first, std::int64_t row_tiles) {
-  const std::int64_t unroll = plan_.unroll_rows;
+  const std::int64_t unroll = group_->rows;
   const auto emit = [&](Index begin, std::int64_t count) {
     emitter_.forget();
     row_in_matrix_ = begin;
-    may_end_matrix_ = !plan_.by_matrix || begin.is_constant();
+    may_end_matrix_ = !group_->by_matrix || begin.is_constant();
     emit_group(level, places_of(add(builder_, first, begin), count));
-    if (!plan_.by_matrix) advance(digits_, count);
+    if (!group_->by_matrix) advance(digits_, count);
   };
   const std::int64_t trips = row_tiles / unroll;
   if (trips > 1) {
@@ -444,8 +460,8 @@ void ElementwiseKernel::emit_groups(int level, Index first, std::int64_t row_til
 std::vector<Place> ElementwiseKernel::places_of(Index group, std::int64_t count) {
   const Index buffer32 = multiply(builder_, parity_, plan_.block * plan_.lane_tiles * 8);
   const Index buffer16 = multiply(builder_, parity_, plan_.block * plan_.lane_tiles * 4);
-  const bool has_matrices = plan_.counts() && plan_.unroll_rows % plan_.radix(0) == 0;
-  const std::int64_t matrix = has_matrices ? plan_.radix(0) : plan_.unroll_rows;
+  const bool has_matrices = plan_.counts() && group_->rows % plan_.radix(0) == 0;
+  const std::int64_t matrix = has_matrices ? plan_.radix(0) : group_->rows;
   std::vector<Place> rows{place_of(group, 0, buffer32, buffer16)};
   for (std::int64_t row = 1; row < count; ++row) {
     Place place = rows.front();
@@ -466,7 +482,7 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
     write_row_values(level, rows);
     return;
   }
-  if (plan_.unroll_lanes != plan_.lane_tiles) {
+  if (group_->lanes != plan_.lane_tiles) {
     clear_sums(level, rows, true);
     loop_over_lane_tiles(level, rows);
     finish_sums(level, rows);
@@ -526,7 +542,7 @@ void ElementwiseKernel::clear_sums(int level, const std::vector<Place>& rows, bo
 void ElementwiseKernel::loop_over_lane_tiles(int level, const std::vector<Place>& rows) {
   // The last lane tile stands alone: its lanes may end early.
   const std::int64_t looped = plan_.lane_tiles - 1;
-  const std::int64_t unroll = plan_.unroll_lanes;
+  const std::int64_t unroll = group_->lanes;
   builder_.loop(static_cast<std::uint64_t>(looped / unroll), [&](SReg index) {
     emitter_.forget();
     std::vector<Place> here = rows;
@@ -650,81 +666,6 @@ void ElementwiseKernel::finish_sums(int level, const std::vector<Place>& rows) {
       builder_.store(at(reduction.slots, place.slot_rows), total);
     }
   }
-}
-
-/// Results that have an element per row.
-void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
-  std::vector<Place> here = rows;
-  count_anew(here);
-  write_row_values(level, here);
-  for (const Output& output : plan_.outputs) {
-    if (output.kind != OutputKind::kRows || output.level != level) continue;
-    if (output.access.x != Step::kRows) {
-      for (const Place& place : here) write_element(output, place);
-      continue;
-    }
-    write_runs(output, here);
-  }
-}
-
-/// Places of a group in a new straight piece of code.
-void ElementwiseKernel::count_anew(std::vector<Place>& places) {
-  emitter_.forget();
-  for (Place& place : places) {
-    if (plan_.counts()) place.digits = digits_at(place.row_key);
-  }
-}
-
-/// Results whose rows stand in the lanes. Row tiles of one matrix, up to 16 and aligned to their
-/// count, lie in one row of 128 lanes: a run.
-void ElementwiseKernel::write_runs(const Output& output, std::vector<Place>& rows) {
-  constexpr std::size_t kRunsAtOnce = 4;
-  const std::int64_t group = plan_.unroll_rows, matrix = plan_.radix(0);
-  const bool has_whole_matrices = matrix <= 16 && group % matrix == 0;
-  // Where the last group of a matrix is smaller, each begins at a multiple of the others' size.
-  const auto run = plan_.counts()
-                       ? static_cast<std::size_t>(has_whole_matrices ? matrix : group & -group)
-                       : rows.size();
-  for (std::size_t first = 0; first < rows.size(); first += run) {
-    if (first > 0 && first / run % kRunsAtOnce == 0) {
-      builder_.new_block();
-      count_anew(rows);
-    }
-    std::vector<VReg> values;
-    for (std::size_t i = first; i < std::min(first + run, rows.size()); ++i) {
-      values.push_back(emitter_.vector(output.node, rows[i]));
-    }
-    Index row, lane;
-    const Index tile = array_rows(output.access, rows[first], output.sliced, row, lane);
-    store_across_lanes(builder_, emitter_, values, at(tiles_of(output), add(builder_, tile, row)),
-                       lane);
-  }
-  if (rows.size() > run * kRunsAtOnce) {
-    builder_.new_block();
-    count_anew(rows);
-  }
-}
-
-/// Values of rows that are known now, for later passes.
-void ElementwiseKernel::write_row_values(int level, const std::vector<Place>& rows) {
-  for (const auto& value : plan_.row_values) {
-    if (value.level != level) continue;
-    for (const Place& place : rows) {
-      builder_.store(at(value.slots, place.slot_rows), emitter_.vector(value.node, place));
-    }
-  }
-}
-
-/// The one row of a tile has one element of the result.
-void ElementwiseKernel::write_element(const Output& output, const Place& place) {
-  Index row, lane;
-  const Index tile = array_rows(output.access, place, output.sliced, row, lane);
-  const VectorOperand wanted = lane.is_constant()
-                                   ? VectorOperand(static_cast<std::uint32_t>(lane.offset))
-                                   : VectorOperand(builder_.splat(to_operand(builder_, lane)));
-  const MReg chosen = builder_.vector_compare(Opcode::kVcmpEqS32, emitter_.lane_index(), wanted);
-  builder_.store(at(tiles_of(output), add(builder_, tile, row)).mask(0x1), chosen,
-                 emitter_.vector(output.node, place));
 }
 
 }  // namespace tpu::compiler

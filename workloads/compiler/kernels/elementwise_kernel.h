@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
@@ -34,6 +35,8 @@ class ElementwiseKernel {
                     const PlanLimits& limits = {});
 
   const ElementwisePlan& plan() const { return plan_; }
+  /// The pass that a block of the code belongs to; none: no pass of this kernel.
+  std::optional<PassKind> pass_of(std::uint32_t block) const;
   /// Writes the code. `regions` (limits.whole_arrays): of the plan's inputs, then of its outputs,
   /// each as large as `rows_of_array()` says.
   void emit(const std::vector<VmemRegion>& regions = {});
@@ -80,7 +83,13 @@ class ElementwiseKernel {
   void loop_over_lane_tiles(int level, const std::vector<Place>& rows);
   void emit_tile(int level, const std::vector<Place>& rows, Index lane_tile, int lane_key);
   void finish_sums(int level, const std::vector<Place>& rows);
+
+  // Results along the rows (elementwise_rows.cpp).
   void write_rows(int level, const std::vector<Place>& rows);
+  void keep_rows(const Output& output, const std::vector<Place>& rows);
+  VmemRegion slots_of(const Output& output) const;
+  void write_lines(std::int64_t row_tiles);
+  void write_line(Index first, Index tile, std::int64_t size, bool is_whole);
   void write_runs(const Output& output, std::vector<Place>& rows);
   void count_anew(std::vector<Place>& places);
   void write_row_values(int level, const std::vector<Place>& rows);
@@ -131,6 +140,9 @@ class ElementwiseKernel {
   std::unique_ptr<TileMemory> memory_;
   ExpressionEmitter emitter_;
 
+  const ElementwisePlan::Group* group_ = nullptr;  ///< Of the pass at hand.
+  /// From which block of the code on it is of which pass; none: of no pass.
+  std::vector<std::pair<std::uint32_t, std::optional<PassKind>>> pass_begins_;
   std::vector<SVariable> block_digits_;  ///< Of the block's first row tile; from the row axis up.
   std::vector<SVariable> digits_;        ///< Of the group at hand.
   Index row_in_matrix_;                  ///< Its first row tile, where groups go by matrix.

@@ -96,21 +96,24 @@ VReg combine_sublanes(KernelBuilder& builder, HloOpcode reducer, bool integer, V
 }
 
 VReg spread_over_lanes(KernelBuilder& builder, ExpressionEmitter& emitter, VReg row, Index first,
-                       bool steps, bool integer) {
+                       bool steps, ElementType type) {
   VReg position = emitter.lane_index();
   if (steps) position = builder.vector(Opcode::kVsubS32, position, emitter.sublane_index());
   const VectorOperand lane = first.is_constant()
                                  ? VectorOperand(static_cast<std::uint32_t>(first.offset))
                                  : VectorOperand(builder.splat(to_operand(builder, first)));
   return spread_chosen(builder, row, builder.vector_compare(Opcode::kVcmpEqS32, position, lane),
-                       integer);
+                       type);
 }
 
-VReg spread_chosen(KernelBuilder& builder, VReg row, MReg chosen, bool integer) {
+VReg spread_chosen(KernelBuilder& builder, VReg row, MReg chosen, ElementType type) {
   // What the sum adds to any number, -0 included, without changing it.
-  if (!integer) return builder.lane_sum(builder.select(chosen, row, -0.0F));
-  // The adder of the lanes takes fp32: halves of 16 bits pass exactly.
+  if (is_floating(type)) return builder.lane_sum(builder.select(chosen, row, -0.0F));
   const VReg value = builder.select(chosen, row, 0);
+  if (type == ElementType::kPred) {
+    return builder.truncate_to_s32(builder.lane_sum(builder.vector(Opcode::kVcvtS32F32, value)));
+  }
+  // The adder of the lanes takes fp32: halves of 16 bits pass exactly.
   const VReg low = builder.vector(Opcode::kVcvtS32F32, builder.and_(value, 0xffffU));
   const VReg high =
       builder.vector(Opcode::kVcvtS32F32, builder.vector(Opcode::kVshraS32, value, 16));

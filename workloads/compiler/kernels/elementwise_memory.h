@@ -34,11 +34,11 @@ class TileMemory {
 };
 
 /// Element (s, l) of the result is element (s, k) of `row`, where lane k is `first + s` (steps) or
-/// `first` of a row in all sublanes. fp32, or s32 bits when `integer`.
+/// `first` of a row in all sublanes. The array's type says what its words of 32 bits are.
 VReg spread_over_lanes(KernelBuilder& builder, ExpressionEmitter& emitter, VReg row, Index first,
-                       bool steps, bool integer);
+                       bool steps, hlo::ElementType type);
 /// One chosen lane of each row in all lanes.
-VReg spread_chosen(KernelBuilder& builder, VReg row, MReg chosen, bool integer);
+VReg spread_chosen(KernelBuilder& builder, VReg row, MReg chosen, hlo::ElementType type);
 
 /// Stores the values that each sublane of `values[u]` holds in all lanes to lanes first + 8 u + s
 /// of one VMEM row.

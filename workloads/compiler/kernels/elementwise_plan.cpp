@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
@@ -68,6 +69,8 @@ class Planner {
     find_needed_axes();
     choose_unroll();
     choose_block();
+    choose_spread_group();
+    gather_lines();
     return plan_;
   }
 
@@ -93,13 +96,19 @@ class Planner {
   void find_needed_axes();
   bool is_group(int rows) const;
   int largest_group(std::int64_t most) const;
-  void choose_rows(std::int64_t most);
+  void choose_rows(ElementwisePlan::Group& group, std::int64_t most);
   std::int64_t least_block() const;
   void choose_unroll();
+  void choose_group(ElementwisePlan::Group& group, int most_tiles, bool crosses_lanes, int sums);
+  void choose_spread_group();
+  void shrink_groups(std::int64_t most);
   void choose_block();
   int level_of(int node) const;
   std::size_t operations() const;
   void divide_period();
+  bool wants_lines() const;
+  std::int64_t line_block() const;
+  void gather_lines();
   std::int64_t resident_bytes() const;
   [[noreturn]] void refuse(const hlo::Shape& shape, const std::string& why) const {
     throw WorkloadError("no kernel for " + graph_.kernel_name() + " over " +
@@ -437,27 +446,29 @@ int Planner::largest_group(std::int64_t most) const {
 
 /// The row tiles of a group. Those of a matrix that few numbers divide (25: 197 rows) are gone
 /// through in groups of a power of two and a smaller last one.
-void Planner::choose_rows(std::int64_t most) {
-  plan_.unroll_rows = largest_group(most);
-  plan_.by_matrix = false;
+void Planner::choose_rows(ElementwisePlan::Group& group, std::int64_t most) {
+  group.rows = largest_group(most);
+  group.by_matrix = false;
   if (!plan_.counts() || space_.linear || plan_.period > 0) return;
-  int group = 1;
-  while (2 * group <= std::min(most, plan_.radix(0))) group *= 2;
-  if (group < 2 * plan_.unroll_rows) return;
+  int rows = 1;
+  while (2 * rows <= std::min(most, plan_.radix(0))) rows *= 2;
+  if (rows < 2 * group.rows) return;
   if (plan_.radix(0) * plan_.lane_tiles > kLargestBlock) return;
-  plan_.unroll_rows = group;
-  plan_.by_matrix = true;
+  group.rows = rows;
+  group.by_matrix = true;
 }
 
 /// Row tiles that a block has a multiple of.
 std::int64_t Planner::least_block() const {
-  return plan_.by_matrix ? plan_.radix(0) : plan_.unroll_rows;
+  std::int64_t least = 1;
+  for (int level = 0; level <= plan_.last_level; ++level) {
+    const ElementwisePlan::Group& group = plan_.group_at(level);
+    least = std::lcm(least, group.by_matrix ? plan_.radix(0) : group.rows);
+  }
+  return least;
 }
 
 void Planner::choose_unroll() {
-  const std::size_t work = operations() + plan_.inputs.size();
-  // Straight code of up to about 250 instructions.
-  int tiles = work <= 32 ? 8 : work <= 64 ? 4 : 2;
   // Values that cross lanes take long: several row tiles at a time share the wait.
   bool crosses_lanes = false;
   int sums = 0;
@@ -468,21 +479,49 @@ void Planner::choose_unroll() {
     crosses_lanes |= reduction.along_lanes;
     sums += reduction.along_lanes ? 1 : 0;
   }
+  const auto most_tiles = [&](PassKind kind) {
+    return limits_.most_tiles[static_cast<std::size_t>(kind)];
+  };
+  const auto group = [&](PassKind kind) -> ElementwisePlan::Group& {
+    return plan_.groups[static_cast<std::size_t>(kind)];
+  };
+  for (const PassKind kind : {PassKind::kSums, PassKind::kResults}) {
+    choose_group(group(kind), most_tiles(kind), crosses_lanes, sums);
+  }
+}
+
+/// The pass that spreads columns goes through the block as it is.
+void Planner::choose_spread_group() {
+  if (!plan_.spreads()) return;
+  ElementwisePlan::Group& group = plan_.groups[static_cast<std::size_t>(PassKind::kSpread)];
+  group.lanes = static_cast<int>(plan_.lane_tiles);
+  const int most =
+      std::min(kMostRowsAtOnce, limits_.most_tiles[static_cast<std::size_t>(PassKind::kSpread)]);
+  for (std::int64_t rows = std::min<std::int64_t>(most, plan_.block); rows > 0; --rows) {
+    choose_rows(group, rows);
+    if (plan_.block % (group.by_matrix ? plan_.radix(0) : group.rows) == 0) return;
+  }
+}
+
+void Planner::choose_group(ElementwisePlan::Group& group, int most_tiles, bool crosses_lanes,
+                           int sums) {
+  const std::size_t work = operations() + plan_.inputs.size();
+  // Straight code of up to about 250 instructions.
+  int tiles = work <= 32 ? 8 : work <= 64 ? 4 : 2;
   if (crosses_lanes) tiles = kMostTiles;
-  tiles = std::min(tiles, limits_.most_tiles);
+  tiles = std::min(tiles, most_tiles);
   const int most_rows = crosses_lanes ? kMostRowsAtOnce : tiles;
-  plan_.unroll_rows = 1;
   const bool whole_rows = plan_.lane_tiles <= std::max(1, crosses_lanes ? tiles / 4 : tiles);
   const std::int64_t row_width = whole_rows ? plan_.lane_tiles : 1;
   if (whole_rows || crosses_lanes) {
     const std::int64_t limit = whole_rows ? most_rows : 4;
-    choose_rows(std::min(limit, std::max<std::int64_t>(1, tiles / row_width)));
+    choose_rows(group, std::min(limit, std::max<std::int64_t>(1, tiles / row_width)));
   }
-  plan_.unroll_lanes = static_cast<int>(plan_.lane_tiles);
+  group.lanes = static_cast<int>(plan_.lane_tiles);
   if (!whole_rows) {
     // Sums of all rows of a group stay in registers over the loop.
-    if (sums > 0) choose_rows(std::min(plan_.unroll_rows, std::max(1, 12 / sums)));
-    plan_.unroll_lanes = std::max(1, tiles / (crosses_lanes ? 4 : 1) / plan_.unroll_rows);
+    if (sums > 0) choose_rows(group, std::min(group.rows, std::max(1, 12 / sums)));
+    group.lanes = std::max(1, tiles / (crosses_lanes ? 4 : 1) / group.rows);
   }
 }
 
@@ -523,6 +562,9 @@ void Planner::choose_block() {
     if (reduction.along_lanes) ++slots;
   }
   slots += static_cast<std::int64_t>(plan_.row_values.size());
+  for (const ElementwisePlan::Output& output : plan_.outputs) {
+    if (wants_lines() && ElementwisePlan::is_in_lanes(output)) ++slots;
+  }
   const std::int64_t per_row_tile = 2 * stream_rows * 512 + slots * kRegisterBytes;
   const std::int64_t room =
       static_cast<std::int64_t>(target_.vmem_bytes) - resident_bytes() - kReserveBytes;
@@ -547,12 +589,39 @@ void Planner::choose_block() {
   const std::int64_t per_row = std::max<std::int64_t>(1, largest / 8);
   plan_.block = std::clamp<std::int64_t>(wanted / per_row, 1, std::min(most, plan_.row_tiles));
   plan_.block = std::max<std::int64_t>(plan_.block, std::min<std::int64_t>(most, least_block()));
-  if (plan_.block < least_block()) {
-    plan_.by_matrix = false;
-    plan_.unroll_rows = largest_group(std::min<std::int64_t>(plan_.block, plan_.unroll_rows));
-  }
+  if (plan_.block < least_block()) shrink_groups(plan_.block);
   plan_.block -= plan_.block % least_block();
+  if (wants_lines() && plan_.block >= line_block()) plan_.block -= plan_.block % line_block();
   if (plan_.period > 0) divide_period();
+}
+
+/// Whether groups write results along the rows in pieces of a line.
+bool Planner::wants_lines() const {
+  return plan_.counts() &&
+         std::any_of(plan_.outputs.begin(), plan_.outputs.end(), [this](const auto& output) {
+           return ElementwisePlan::is_in_lanes(output) &&
+                  plan_.run(plan_.group_at(output.level)) < std::min(kLineTiles, plan_.radix(0));
+         });
+}
+
+/// Row tiles that a block has a multiple of where its lines are whole ones, or those of matrices.
+std::int64_t Planner::line_block() const {
+  const std::int64_t matrix = plan_.radix(0);
+  const bool is_part = matrix % kLineTiles == 0 && plan_.block < matrix;
+  return std::lcm(is_part ? kLineTiles : matrix, least_block());
+}
+
+void Planner::gather_lines() { plan_.by_lines = wants_lines() && plan_.block % line_block() == 0; }
+
+/// All passes have the same small group then.
+void Planner::shrink_groups(std::int64_t most) {
+  for (const ElementwisePlan::Group& group : plan_.groups) {
+    if (group.rows > 1) most = std::min<std::int64_t>(most, group.rows);
+  }
+  for (ElementwisePlan::Group& group : plan_.groups) {
+    group.by_matrix = false;
+    if (group.rows > 1) group.rows = largest_group(most);
+  }
 }
 
 /// Makes the block a divisor of the matrix that repeated streams go through, and the period a count
@@ -561,8 +630,8 @@ void Planner::divide_period() {
   const std::int64_t matrix = plan_.period;
   plan_.block = std::min(plan_.block, matrix);
   while (matrix % plan_.block != 0) --plan_.block;
-  while (plan_.block % plan_.unroll_rows != 0) {
-    plan_.unroll_rows = largest_group(plan_.unroll_rows - 1);
+  for (std::int64_t most = plan_.block; plan_.block % least_block() != 0; --most) {
+    shrink_groups(most);
   }
   plan_.period = matrix / plan_.block;
   if (!has_modulo(plan_.period, plan_.row_tiles / plan_.block)) {
@@ -592,6 +661,40 @@ const ElementwisePlan::RowValue* ElementwisePlan::row_value_of(int node) const {
     if (value.node == node) return &value;
   }
   return nullptr;
+}
+
+std::int64_t ElementwisePlan::run(const Group& group) const {
+  const std::int64_t rows = group.rows, matrix = radix(0);
+  if (matrix <= kLineTiles && rows % matrix == 0) return matrix;
+  // Where the last group of a matrix is smaller, each begins at a multiple of the others' size.
+  return rows & -rows;
+}
+
+bool ElementwisePlan::spreads() const {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const Input& input) { return input.is_spread(); }) ||
+         std::any_of(row_values.begin(), row_values.end(),
+                     [](const RowValue& value) { return value.level < 0; });
+}
+
+PassKind ElementwisePlan::pass_at(int level) const {
+  if (level < 0) return PassKind::kSpread;
+  const bool has_sums = std::any_of(
+      reductions.begin(), reductions.end(),
+      [level](const Reduction& each) { return each.along_lanes && each.level == level; });
+  return has_sums ? PassKind::kSums : PassKind::kResults;
+}
+
+bool PlanLimits::reduce(std::optional<PassKind> crowded) {
+  bool is_less = false;
+  if (crowded && most_tiles[static_cast<std::size_t>(*crowded)] == 1) crowded.reset();
+  for (std::size_t kind = 0; kind < kPassKinds; ++kind) {
+    int& most = most_tiles[kind];
+    if ((crowded && kind != static_cast<std::size_t>(*crowded)) || most == 1) continue;
+    most /= 2;
+    is_less = true;
+  }
+  return is_less;
 }
 
 std::int64_t ElementwisePlan::radix(int digit) const {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,11 @@
 #include "workloads/compiler/target.h"
 
 namespace tpu::compiler {
+
+/// The passes over a block: one spreads columns over the lanes, those with sums along the lanes
+/// wait for them, one without such writes results.
+enum class PassKind : std::uint8_t { kSpread, kSums, kResults };
+constexpr std::size_t kPassKinds = 3;
 
 /// How an elementwise kernel or a reduction is laid over VMEM and over loops.
 ///
@@ -74,6 +81,16 @@ struct ElementwisePlan {
     int reduction = -1;  ///< kAccumulated: index of the reduction.
     VmemRegion region;   ///< Buffers, or the whole result.
     VmemRegion staging;  ///< Of packed results that stay in VMEM: 32-bit tiles.
+    VmemRegion slots;    ///< kRows, by_lines: a register per row tile of the block; none: the node
+                         ///< has some already.
+  };
+
+  /// What one piece of straight code works on in a pass.
+  struct Group {
+    int rows = 1;  ///< Row tiles: a part of those of a matrix, or whole matrices.
+    /// The row tiles of a matrix are no multiple of it: the last group of each matrix is smaller.
+    bool by_matrix = false;
+    int lanes = 1;  ///< Lane tiles; all of them or a part.
   };
 
   IterationSpace space;  ///< Of a part.
@@ -83,17 +100,16 @@ struct ElementwisePlan {
   std::vector<Reduction> reductions;
   std::vector<RowValue> row_values;
   std::vector<Output> outputs;
-  bool flat = false;            ///< Only streams and scalars: a row tile is any tile.
-  std::int64_t row_tiles = 1;   ///< Of a part.
-  std::int64_t period = 0;      ///< Blocks after which repeated streams begin again.
-  std::int64_t lane_tiles = 1;  ///< Of a row tile.
-  int last_level = 0;           ///< The pass that writes streams and accumulates.
-  std::int64_t block = 1;       ///< Row tiles of a block.
-  /// Row tiles in one piece of straight code: a part of those of a matrix, or whole matrices.
-  int unroll_rows = 1;
-  /// The row tiles of a matrix are no multiple of it: the last group of each matrix is smaller.
-  bool by_matrix = false;
-  int unroll_lanes = 1;      ///< Lane tiles in it; all of them or a part.
+  bool flat = false;                     ///< Only streams and scalars: a row tile is any tile.
+  std::int64_t row_tiles = 1;            ///< Of a part.
+  std::int64_t period = 0;               ///< Blocks after which repeated streams begin again.
+  std::int64_t lane_tiles = 1;           ///< Of a row tile.
+  int last_level = 0;                    ///< The pass that writes streams and accumulates.
+  std::int64_t block = 1;                ///< Row tiles of a block.
+  std::array<Group, kPassKinds> groups;  ///< By kind of pass.
+  /// Results along the rows, whose row tiles become lanes, wait for the end of the block: its
+  /// groups are no whole lines of them.
+  bool by_lines = false;
   std::vector<bool> needed;  ///< Axes whose index the code must know; not the lane axis.
   int digits = 0;            ///< Axes from the row axis up that are counted.
 
@@ -101,6 +117,19 @@ struct ElementwisePlan {
   int reduction_of(int node) const;  ///< Index; -1: none.
   const RowValue* row_value_of(int node) const;
   bool counts() const { return digits > 0; }
+  /// Row tiles of a group that follow each other in one line of 128 lanes, whatever the group.
+  std::int64_t run(const Group& group) const;
+  /// Whether a pass before level 0 spreads columns.
+  bool spreads() const;
+  /// What the pass of a level is; the one before level 0 spreads columns.
+  PassKind pass_at(int level) const;
+  const Group& group_at(int level) const {
+    return groups[static_cast<std::size_t>(pass_at(level))];
+  }
+  /// Whether an output has its rows in the lanes.
+  static bool is_in_lanes(const Output& output) {
+    return output.kind == OutputKind::kRows && output.access.x == ArrayAccess::Step::kRows;
+  }
   /// The axis that a digit counts: 0 the row axis (of a linear space its only one), then upwards.
   int axis_of_digit(int digit) const { return space.linear ? 0 : space.row_axis() - digit; }
   /// What it counts up to: row tiles, then indices.
@@ -119,12 +148,19 @@ struct ElementwisePlan {
   }
 };
 
+/// Row tiles whose rows are the 128 lanes of a line.
+constexpr std::int64_t kLineTiles = 16;
+
 /// Tiles that straight code works on at a time, at most.
 constexpr int kMostTiles = 64;
 
 struct PlanLimits {
-  int most_tiles = kMostTiles;
+  std::array<int, kPassKinds> most_tiles{kMostTiles, kMostTiles, kMostTiles};
   bool whole_arrays = false;  ///< One block: the arrays stand in VMEM.
+
+  /// Less code that overlaps in a pass that found no registers; none: in all. False where there is
+  /// no less.
+  bool reduce(std::optional<PassKind> crowded);
 };
 
 /// Makes the plan; regions are not allocated yet. Throws WorkloadError for what does not fit.

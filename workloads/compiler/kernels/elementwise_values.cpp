@@ -75,7 +75,6 @@ VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
   const ArrayAccess& access = input.access;
   Index row, lane;
   const Index rows = array_rows(access, place, input.sliced, row, lane);
-  const bool integer = !is_floating(access.shape.type);
   VReg line;
   if (access.y == Step::kSame && !access.linear) {
     line = memory_->load_tile(access.shape.type, at(input.region, rows));
@@ -83,7 +82,8 @@ VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
     line = memory_->load_row(access.shape.type, input.region, rows, row);
   }
   if (input.everywhere) return line;
-  return spread_over_lanes(builder_, emitter_, line, lane, access.x == Step::kRows, integer);
+  return spread_over_lanes(builder_, emitter_, line, lane, access.x == Step::kRows,
+                           access.shape.type);
 }
 
 /// The index, or the nearest one of the range.

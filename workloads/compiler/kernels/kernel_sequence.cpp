@@ -62,11 +62,12 @@ struct Array {
 class SequenceKernel {
  public:
   SequenceKernel(const hlo::Module& module, const Computation& sequence, const std::string& name,
-                 const Target& target, const SequenceLoop& loop, const std::vector<int>& most_tiles)
+                 const Target& target, const SequenceLoop& loop,
+                 const std::vector<PlanLimits>& limits)
       : module_(module), sequence_(sequence), loop_(loop), builder_(name, target) {
     builder_.allocate_vmem(kRowsBefore);
     for (const HloInstruction& instruction : sequence.instructions) {
-      if (is_member(instruction)) add_member(instruction, most_tiles);
+      if (is_member(instruction)) add_member(instruction, limits);
     }
     find_results();
     find_scalars();
@@ -75,7 +76,9 @@ class SequenceKernel {
   /// Nothing when values find no register.
   std::optional<isa::Kernel> make(bool may_spill);
   std::uint64_t vmem_bytes() const { return builder_.vmem_bytes(); }
-  std::size_t member_count() const { return members_.size(); }
+  /// Behind a try that found no registers: limits of the next one, a member each. False where there
+  /// is no less.
+  bool reduce(std::vector<PlanLimits>& limits) const;
 
  private:
   /// A value: the instruction and which of its results.
@@ -87,7 +90,7 @@ class SequenceKernel {
     std::vector<std::size_t> arrays;  ///< Of the plan's inputs, then of its outputs.
   };
 
-  void add_member(const HloInstruction& fusion, const std::vector<int>& most_tiles);
+  void add_member(const HloInstruction& fusion, const std::vector<PlanLimits>& limits);
   Value value_of(InstructionId id) const;
   std::size_t array_of_input(const HloInstruction& fusion, const ElementwisePlan& plan,
                              const ElementwisePlan::Input& input);
@@ -162,15 +165,16 @@ std::size_t SequenceKernel::array_of_input(const HloInstruction& fusion,
   return arrays_.size() - 1;
 }
 
-void SequenceKernel::add_member(const HloInstruction& fusion, const std::vector<int>& most_tiles) {
+void SequenceKernel::add_member(const HloInstruction& fusion,
+                                const std::vector<PlanLimits>& limits) {
   Member member;
   member.fused = computation_of(module_, sequence_, fusion);
   member.graph = std::make_unique<ExpressionGraph>(module_, member.fused, fusion.name);
-  PlanLimits limits;
-  limits.whole_arrays = true;
-  if (!most_tiles.empty()) limits.most_tiles = most_tiles.at(members_.size());
+  PlanLimits whole;
+  whole.whole_arrays = true;
   member.kernel =
-      std::make_unique<ElementwiseKernel>(builder_, *member.graph, fusion.operands.size(), limits);
+      std::make_unique<ElementwiseKernel>(builder_, *member.graph, fusion.operands.size(),
+                                          limits.empty() ? whole : limits.at(members_.size()));
   const ElementwisePlan& plan = member.kernel->plan();
   for (const auto& input : plan.inputs) {
     member.arrays.push_back(array_of_input(fusion, plan, input));
@@ -186,6 +190,20 @@ void SequenceKernel::add_member(const HloInstruction& fusion, const std::vector<
     arrays_.push_back(std::move(array));
   }
   members_.push_back(std::move(member));
+}
+
+bool SequenceKernel::reduce(std::vector<PlanLimits>& limits) const {
+  PlanLimits whole;
+  whole.whole_arrays = true;
+  limits.resize(members_.size(), whole);
+  const std::optional<std::uint32_t> block = builder_.crowded_block();
+  for (std::size_t i = 0; block && i < members_.size(); ++i) {
+    const std::optional<PassKind> pass = members_[i].kernel->pass_of(*block);
+    if (pass && limits[i].reduce(pass)) return true;
+  }
+  bool is_less = false;
+  for (PlanLimits& each : limits) is_less |= each.reduce({});
+  return is_less;
 }
 
 void SequenceKernel::find_results() {
@@ -267,10 +285,8 @@ void SequenceKernel::spread_scalars(std::size_t member, bool moving) {
     if (moves(array.operand) != moving) continue;
     const VReg lane = builder_.and_(builder_.lane_sequence(), 127);
     const MReg chosen = builder_.vector_compare(isa::Opcode::kVcmpEqS32, lane, 0);
-    const bool is_integer =
-        array.shape.type != hlo::ElementType::kF32 && array.shape.type != hlo::ElementType::kBf16;
     const VReg value =
-        spread_chosen(builder_, builder_.load(VmemAddress(array.region)), chosen, is_integer);
+        spread_chosen(builder_, builder_.load(VmemAddress(array.region)), chosen, array.shape.type);
     builder_.store(VmemAddress(array.region).mask(0x1), value);
   }
 }
@@ -457,15 +473,13 @@ LoweredKernel lower_sequence(const hlo::Module& module, const HloInstruction& in
                              const Target& target, const SequenceLoop& loop) {
   const Computation& sequence = module.computation(instruction.called[0]);
   // Members that need more registers than there are get less code that overlaps.
-  std::vector<int> most_tiles;
-  for (;;) {
-    SequenceKernel kernel(module, sequence, instruction.name, target, loop, most_tiles);
-    most_tiles.resize(kernel.member_count(), kMostTiles);
-    const bool is_least = *std::min_element(most_tiles.begin(), most_tiles.end()) == 1;
-    if (std::optional<isa::Kernel> made = kernel.make(is_least)) {
+  std::vector<PlanLimits> limits;
+  for (bool may_spill = false;;) {
+    SequenceKernel kernel(module, sequence, instruction.name, target, loop, limits);
+    if (std::optional<isa::Kernel> made = kernel.make(may_spill)) {
       return {std::move(*made), kernel.vmem_bytes()};
     }
-    for (int& tiles : most_tiles) tiles /= 2;
+    may_spill = !kernel.reduce(limits);
   }
 }
 

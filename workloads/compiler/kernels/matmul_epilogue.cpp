@@ -36,10 +36,6 @@ std::int64_t parameter_of(const hlo::Computation& fused, hlo::InstructionId id,
 /// Granules that a matrix which stays in VMEM may take.
 constexpr std::uint64_t kLargestMatrix = 3072;
 
-bool is_integer(ElementType type) {
-  return type == ElementType::kS32 || type == ElementType::kU32 || type == ElementType::kPred;
-}
-
 /// Nodes that the results are computed from, those below reductions included.
 std::vector<int> all_nodes(const ExpressionGraph& graph) {
   std::vector<int> heads = graph.roots();
@@ -65,7 +61,6 @@ void find_operands(MatmulEpilogue& epilogue, std::int64_t product_parameter,
     operand.node = id;
     operand.operand = static_cast<int>(node.parameter);
     operand.access = find_access(graph.space(), node.shape, node.axes, epilogue.kernel_name);
-    operand.integer = is_integer(node.shape.type);
     using Kind = MatmulEpilogue::Operand::Kind;
     if (operand.access.kind == ArrayAccess::Kind::kStream && !operand.access.linear) {
       operand.kind = Kind::kBlocks;
@@ -335,7 +330,7 @@ void EpilogueEmitter::ready() {
     const VReg row = memory_.load_row(operand.type(), resident_[i], {}, {});
     resident_[i] = builder_.allocate_vmem(8);
     builder_.store(resident_[i],
-                   spread_over_lanes(builder_, *emitter_, row, {}, false, operand.integer));
+                   spread_over_lanes(builder_, *emitter_, row, {}, false, operand.type()));
   }
   for (const VmemRegion& sums : sums_) {
     if (sums.rows == 0) continue;
@@ -359,7 +354,7 @@ void EpilogueEmitter::spread_rows(const Operand& operand, std::size_t number) {
         operand.access.linear ? line : multiply(builder_, line, operand.access.tile_rows());
     const VReg row = memory_.load_row(operand.type(), vector, rows, {});
     builder_.store({resident_[number], 0, builder_.shift_left(tile, 3)},
-                   spread_over_lanes(builder_, *emitter_, row, lane, true, operand.integer));
+                   spread_over_lanes(builder_, *emitter_, row, lane, true, operand.type()));
   });
   builder_.new_block();
   emitter_->forget();

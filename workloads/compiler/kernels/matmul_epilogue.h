@@ -30,7 +30,6 @@ struct MatmulEpilogue {
     int node = -1;     ///< Of the graph.
     int operand = -1;  ///< Of the kernel.
     ArrayAccess access;
-    bool integer = false;
     hlo::ElementType type() const { return access.shape.type; }
     /// Registers of a vector along the rows.
     std::uint64_t row_tiles() const;
