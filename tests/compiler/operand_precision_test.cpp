@@ -78,6 +78,29 @@ TEST(OperandPrecision, MorePartsAreMoreExact) {
   EXPECT_LT(run_product(kDot, ", algorithm=dot_f32_f32_f32").error, 4e-7);
 }
 
+/// What the vector unit computes in f32 is not the largest of several products: neither a depthwise
+/// convolution, whose operands a kernel makes here, nor a convolution that becomes a dot of one
+/// column or one row.
+TEST(OperandPrecision, ConvolutionsOfTheVectorUnitAreAsExactAsAsked) {
+  const std::string begin = "HloModule c\nENTRY main {\n  x = f32[2,6,6,32] parameter(0)\n";
+  const std::string computed = "  a = f32[2,6,6,32] add(x, x)\n  ROOT r = ";
+  const std::string products[] = {
+      begin + "  b = f32[3,3,1,32] parameter(1)\n" + computed +
+          "f32[2,6,6,32] convolution(a, b), window={size=3x3 pad=1_1x1_1}, "
+          "dim_labels=b01f_01io->b01f, feature_group_count=32",
+      begin + "  y = f32[2,6,6,32] parameter(1)\n  b = f32[2,6,6,32] add(y, y)\n" + computed +
+          "f32[3,3,1,32] convolution(a, b), window={size=6x6 pad=1_1x1_1}, "
+          "dim_labels=f01b_i01o->01bf, batch_group_count=32",
+      begin + "  b = f32[1,1,32,1] parameter(1)\n" + computed +
+          "f32[2,6,6,1] convolution(a, b), window={size=1x1}, dim_labels=b01f_01io->b01f",
+      begin + "  b = f32[6,6,32,1] parameter(1)\n" + computed +
+          "f32[2,1,1,1] convolution(a, b), window={size=6x6}, dim_labels=b01f_01io->b01f"};
+  for (const std::string& product : products) {
+    EXPECT_LT(run_product(product, ", operand_precision={high,high}").error, 1e-5) << product;
+    EXPECT_LT(run_product(product, ", operand_precision={highest,highest}").error, 4e-7) << product;
+  }
+}
+
 /// Of products that are one, and of those that are several.
 TEST(OperandPrecision, InfinitiesStayInfinite) {
   for (const std::size_t length : {16U, 1024U}) {

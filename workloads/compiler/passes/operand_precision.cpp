@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isa/vector_arithmetic.h"
+#include "workloads/compiler/passes/convolution_steps.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -73,9 +74,10 @@ class PreciseProducts {
     const bool is_floating =
         product.shape.type == ElementType::kF32 || product.shape.type == ElementType::kBf16;
     if (asked == 1 || !is_floating) return;
+    if (product.opcode == HloOpcode::kConvolution && is_depthwise(edit_, product)) return;
     edit_.stand_for(id);
-    const std::vector<Id> left = parts_of(product.operands[0], asked);
-    const std::vector<Id> right = parts_of(product.operands[1], asked);
+    const std::vector<Id> left = parts_of(product, 0, asked);
+    const std::vector<Id> right = parts_of(product, 1, asked);
     if (is_small(product, left.size() * right.size())) {
       return edit_.finish(edit_.convert(joined(product, left, right), product.shape.type));
     }
@@ -106,14 +108,18 @@ class PreciseProducts {
     return edit_.select(is_finite, value, nothing);
   }
 
-  /// Values whose roundings to bf16, which the MXU does, add up to the array.
-  std::vector<Id> parts_of(Id value, std::size_t count) {
+  /// Values whose roundings to bf16, which the MXU does, add up to the operand. Those of a
+  /// convolution are rounded here: what becomes of it may be for the vector unit, in f32.
+  std::vector<Id> parts_of(const HloInstruction& product, std::size_t operand, std::size_t count) {
+    const Id value = product.operands[operand];
     std::vector<Id> parts{value};
     if (edit_.shape(value).type != ElementType::kF32) return parts;
     while (parts.size() < count) {
       const Id rounded = unary(HloOpcode::kReducePrecision, parts.back(), ElementType::kF32,
                                "exponent_bits=8, mantissa_bits=7");
-      parts.push_back(edit_.binary(HloOpcode::kSubtract, parts.back(), rounded));
+      const Id rest = edit_.binary(HloOpcode::kSubtract, parts.back(), rounded);
+      if (product.opcode == HloOpcode::kConvolution) parts.back() = rounded;
+      parts.push_back(rest);
     }
     return parts;
   }
@@ -197,6 +203,10 @@ class PreciseProducts {
 };
 
 }  // namespace
+
+bool asks_for_precision(const HloInstruction& product) {
+  return parts_asked(product.raw_attributes) > 1;
+}
 
 void rewrite_precise_products(hlo::Module& module) { PreciseProducts(module).run(); }
 

@@ -9,11 +9,14 @@ namespace tpu::compiler {
 /// its rounding to bf16, of what that leaves rounded to bf16, and so on. `high` takes two parts and
 /// the three products that count, `highest` (and f32 algorithms) three parts and six products.
 /// Of small dots all products are one, whose operands are the parts one behind the other along a
-/// contracted dimension. Arrays of bf16 are one part. Where operands ask for different precisions
-/// the higher one counts.
+/// contracted dimension. Depthwise convolutions stay: the vector unit computes them in f32. Arrays
+/// of bf16 are one part. Where operands ask for different precisions the higher one counts.
 ///
 /// Needs: a module without call and fusion in the entry.
-/// Leaves: no dot or convolution that asks for a precision.
+/// Leaves: no dot or convolution that asks for a precision but depthwise ones.
 void rewrite_precise_products(hlo::Module& module);
+
+/// Whether a dot or convolution asks for more than bf16 operands.
+bool asks_for_precision(const hlo::HloInstruction& product);
 
 }  // namespace tpu::compiler

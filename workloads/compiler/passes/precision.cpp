@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/operand_precision.h"
 
 namespace tpu::compiler {
 
@@ -41,7 +42,9 @@ class Precision {
     return users_[static_cast<std::size_t>(id)];
   }
   bool carries(InstructionId id) const { return carries_[static_cast<std::size_t>(id)]; }
-  bool is_read_narrow(InstructionId user) { return is_product(at(user).opcode) || carries(user); }
+  bool is_read_narrow(InstructionId user) {
+    return (is_product(at(user).opcode) && !asks_for_precision(at(user))) || carries(user);
+  }
   std::vector<std::size_t> arrays_of(const HloInstruction& carrier) const;
   int dots_behind(InstructionId id);
   bool may_be_narrow(InstructionId id);
@@ -164,7 +167,7 @@ void Precision::narrow(InstructionId id) {
     }
     return;
   }
-  if (!is_product(at(id).opcode)) return;
+  if (!is_read_narrow(id)) return;
   for (std::size_t i = 0; i < 2; ++i) {
     const InstructionId operand = at(id).operands[i];
     if (!carries(operand) && may_be_narrow(operand)) at(id).operands[i] = converted(operand);
