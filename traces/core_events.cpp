@@ -184,11 +184,13 @@ void through_dmas(const RunRecord& record, const CoreResult& core, std::vector<Q
 
 }  // namespace
 
-std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins) {
+std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins,
+                              std::uint64_t begin) {
   std::vector<Quantity> greedy, even = through_channels(record, events);
   if (even.empty()) through_dmas(record, *events.result, even, greedy);
   const double per_cycle = record.params.core_hbm_bytes_per_s() / (record.params.clock_mhz * 1e6);
-  return binned_within(even, greedy, record.result.cycles, bins, per_cycle);
+  return binned_within(since(begin, even), since(begin, greedy), record.result.cycles - begin, bins,
+                       per_cycle);
 }
 
 }  // namespace tpu::traces

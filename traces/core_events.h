@@ -42,11 +42,13 @@ double vector_alu_share(const OpEvent& op);
 /// The same of a unit of which an event has no count of its own: that of all executions of its op.
 double mean_share(const CoreEvents& events, const OpEvent& op, Unit unit);
 
-/// Bytes of a core's half of the HBM in `bins` equal parts of the run, never more in a part than
-/// the pins move: what passed its channels, as they counted it. Of cores that are simulated as one,
-/// the one has channels, and stands for the others. A record without them (a kernel's model of the
-/// HBM in a test, an old file) has the DMAs' bytes: local ones are taken to go as early as the pins
-/// let them, the one that ends first before others; those of the host and of other cores evenly.
-std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins);
+/// Bytes of a core's half of the HBM in `bins` equal parts of the run from `begin` on, never more
+/// in a part than the pins move: what passed its channels, as they counted it. Of cores that are
+/// simulated as one, the one has channels, and stands for the others. A record without them (a
+/// kernel's model of the HBM in a test, an old file) has the DMAs' bytes: local ones are taken to
+/// go as early as the pins let them, the one that ends first before others; those of the host and
+/// of other cores evenly.
+std::vector<double> hbm_bytes(const RunRecord& record, const CoreEvents& events, std::size_t bins,
+                              std::uint64_t begin = 0);
 
 }  // namespace tpu::traces

@@ -22,6 +22,19 @@ std::vector<std::vector<Span>> disjoint_lanes(const std::vector<Span>& spans) {
   return lanes;
 }
 
+std::vector<Quantity> since(std::uint64_t begin, const std::vector<Quantity>& quantities) {
+  std::vector<Quantity> later;
+  for (const Quantity& each : quantities) {
+    if (each.end <= begin && each.begin < begin) continue;
+    const std::uint64_t from = std::max(each.begin, begin);
+    const double share = each.end > each.begin ? static_cast<double>(each.end - from) /
+                                                     static_cast<double>(each.end - each.begin)
+                                               : 1;
+    later.push_back({from - begin, std::max(each.end, from) - begin, each.amount * share});
+  }
+  return later;
+}
+
 std::vector<double> binned(const std::vector<Quantity>& quantities, std::uint64_t total,
                            std::size_t bins) {
   std::vector<double> sums(bins, 0);

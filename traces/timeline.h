@@ -27,6 +27,9 @@ struct Quantity {
   double amount = 0;
 };
 
+/// What of them falls behind `begin`, as time since then.
+std::vector<Quantity> since(std::uint64_t begin, const std::vector<Quantity>& quantities);
+
 /// The amount that falls into each of `bins` equal parts of [0, total). An empty span's amount
 /// falls into the part that holds its begin.
 std::vector<double> binned(const std::vector<Quantity>& quantities, std::uint64_t total,

@@ -11,6 +11,7 @@
 #include "sim/report/energy.h"
 #include "sim/report/part_accounts.h"
 #include "sim/report/report_page.h"
+#include "sim/report/run_diff.h"
 #include "sim/report/what_if_report.h"
 #include "traces/buffer_lifetimes.h"
 #include "traces/core_events.h"
@@ -23,6 +24,7 @@ namespace {
 constexpr std::size_t kSamples = 300;
 constexpr std::size_t kMostOps = 2000;
 constexpr std::size_t kLargestBuffers = 12;
+constexpr std::size_t kLargestChanges = 25;
 
 /// Four digits are what a page shows, and keep it small.
 double rounded(double value) {
@@ -57,11 +59,13 @@ Json ops_data(const traces::RunRecord& record, const Summary& summary) {
   return ops;
 }
 
-/// Shares over the time of the first core.
+/// Shares over the time of the first core, from the begin of the first step that counts.
 Json timeline_data(const traces::RunRecord& record) {
   if (!record.has_events || record.result.cores.empty()) return nullptr;
   const traces::CoreEvents events = traces::core_events(record, 0);
-  const std::uint64_t total = record.result.cycles;
+  std::uint64_t first = record.result.cycles;
+  for (const StepSpan& step : events.result->steps) first = std::min(first, step.begin);
+  const std::uint64_t total = record.result.cycles - first;
   const std::size_t bins = std::min<std::uint64_t>(kSamples, total);
   if (bins == 0) return nullptr;
   const MxuParams& mxu = record.params.core.mxu;
@@ -76,13 +80,13 @@ Json timeline_data(const traces::RunRecord& record) {
   }
   const double width = static_cast<double>(total) / static_cast<double>(bins);
   const double pins = record.params.core_hbm_bytes_per_s() / (record.params.clock_mhz * 1e6);
-  std::uint64_t first = total;
-  for (const StepSpan& step : events.result->steps) first = std::min(first, step.begin);
-  return {{"begin_ms", rounded(record.params.seconds(first) * 1e3)},
-          {"end_ms", rounded(record.params.seconds(total) * 1e3)},
-          {"mxu", rounded_list(traces::binned(pushes, total, bins), 1 / width)},
-          {"hbm", rounded_list(traces::hbm_bytes(record, events, bins), 1 / width / pins)},
-          {"waits", rounded_list(traces::binned(waits, total, bins), 1 / width)}};
+  const auto shares = [&](const std::vector<traces::Quantity>& quantities) {
+    return rounded_list(traces::binned(traces::since(first, quantities), total, bins), 1 / width);
+  };
+  return {{"ms", rounded(record.params.seconds(total) * 1e3)},
+          {"mxu", shares(pushes)},
+          {"hbm", rounded_list(traces::hbm_bytes(record, events, bins, first), 1 / width / pins)},
+          {"waits", shares(waits)}};
 }
 
 Json memory_data(const traces::RunRecord& record, const Summary& summary) {
@@ -189,6 +193,33 @@ Json run_data(const traces::RunRecord& record, const Summary& summary) {
   return run;
 }
 
+/// Rows: name, microseconds of the first run, of the second. What is not listed is in `rest`.
+Json diff_data(const traces::RunRecord& first, const traces::RunRecord& second) {
+  const RunDifference difference = difference_of(first, second);
+  Json causes = Json::array(), ops = Json::array();
+  for (std::size_t cause = 0; cause < kResources; ++cause) {
+    if (difference.first[cause] == 0 && difference.second[cause] == 0) continue;
+    causes.push_back({tpu::to_string(static_cast<Resource>(cause)),
+                      rounded(difference.first[cause]), rounded(difference.second[cause])});
+  }
+  double rest[2] = {total(difference.first), total(difference.second)};
+  for (const OpDifference& row : difference.ops) {
+    if (ops.size() == kLargestChanges) break;
+    const char* alone = row.in_first && row.in_second ? ""
+                        : row.in_first                ? " (first alone)"
+                                                      : " (second alone)";
+    ops.push_back({row.name + (row.shape.empty() ? "" : " " + row.shape) + alone,
+                   rounded(total(row.first)), rounded(total(row.second))});
+    rest[0] -= total(row.first);
+    rest[1] -= total(row.second);
+  }
+  return {{"us", {total(difference.first), total(difference.second)}},
+          {"causes", causes},
+          {"ops", ops},
+          {"rest", {rest[0], rest[1]}},
+          {"others", difference.ops.size() - ops.size()}};
+}
+
 }  // namespace
 
 Json html_data(const std::vector<traces::RunRecord>& records,
@@ -202,6 +233,10 @@ Json html_data(const std::vector<traces::RunRecord>& records,
   for (const ParameterDifference& difference : differing_parameters(records)) {
     data["parameters"].push_back(
         {{"path", difference.path}, {"unit", difference.unit}, {"values", difference.values}});
+  }
+  data["diffs"] = Json::array();
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    data["diffs"].push_back(diff_data(records[0], records[i]));
   }
   data["gpus"] = Json::array();
   if (records.empty()) return data;

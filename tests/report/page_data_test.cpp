@@ -4,6 +4,7 @@
 
 #include "sim/report/html_report.h"
 #include "sim/report/json_report.h"
+#include "sim/report/run_diff.h"
 #include "tests/traces/synthetic_record.h"
 
 /// What the page draws: the same figures as the JSON report, in four digits.
@@ -68,10 +69,16 @@ TEST(PageData, SamplesOfTheTimelineAreSharesOfTheTime) {
   EXPECT_EQ(line["waits"][122], 0.2727);  // From 894.7 to 902: two count.
   EXPECT_EQ(line["waits"][130], 1);
   EXPECT_EQ(line["waits"][140], 0);
-  EXPECT_EQ(line["begin_ms"], 0);
-  expect_four_digits(line["end_ms"], 2200 / 940e3, "end_ms");
+  expect_four_digits(line["ms"], 2200 / 940e3, "ms");
+  // A step that begins at 470 has the rest of the first 600 cycles, and every sample in it.
   for (CoreResult& core : record.result.cores) core.steps[0].begin = 470;
-  expect_four_digits(page_of(record)["timeline"]["begin_ms"], 470 / 940e3, "begin_ms");
+  const Json later = page_of(record)["timeline"];
+  expect_four_digits(later["ms"], 1730 / 940e3, "ms");
+  ASSERT_EQ(later["mxu"].size(), 300u);
+  EXPECT_NEAR(sum_of(later["mxu"]) * (1730.0 / 300), (1 + 130 / 600.0) * 120 * 8 / 2.0, 0.5);
+  EXPECT_NEAR(sum_of(later["waits"]) * (1730.0 / 300), 200, 0.1);
+  EXPECT_EQ(later["mxu"][0], 0.8);
+  for (CoreResult& core : record.result.cores) core.steps[0].begin = 0;
   // A run of few cycles has a sample for each; one without events has none.
   record.result.cycles = 20;
   EXPECT_EQ(page_of(record)["timeline"]["mxu"].size(), 20u);
@@ -136,6 +143,37 @@ TEST(PageData, ARunHasItsFiguresPartsAndEnergy) {
   EXPECT_EQ(page["energy"]["high"], report["energy"]["step_joules_interval"][1]);
   record.params.chip = "v4";
   EXPECT_TRUE(page_of(record)["energy"].is_null());
+}
+
+/// What is drawn of the difference and what is left out add up to it.
+TEST(PageData, TheDifferenceOfRunsHasItsLargestRowsAndTheRest) {
+  traces::RunRecord first = test::synthetic_record(), second = first;
+  for (std::size_t i = 0; i < 40; ++i) {  // Ops that the second alone has, each with its time.
+    second.ops.push_back(second.ops[0]);
+    second.ops.back().op_name = "net/more" + std::to_string(i);
+    second.result.critical_path.ops.emplace_back();
+    second.result.critical_path.ops.back().cycles[0] = 10.0 * static_cast<double>(i + 1);
+  }
+  const Json data = html_data({first, second}, {summarize(first), summarize(second)});
+  ASSERT_EQ(data["diffs"].size(), 1u);
+  const Json& diff = data["diffs"][0];
+  const Json whole = diff_json(first, second, {"a", "b"});
+  EXPECT_EQ(diff["us"], whole["us"]);
+  ASSERT_EQ(diff["ops"].size(), 25u);
+  EXPECT_EQ(diff["others"], whole["ops"].size() - 25);
+  for (std::size_t run = 0; run < 2; ++run) {
+    double listed = 0;
+    for (std::size_t i = 0; i < 25; ++i) {
+      expect_four_digits(diff["ops"][i][1 + run], whole["ops"][i]["us"][run], "us");
+      listed += whole["ops"][i]["us"][run].get<double>();
+    }
+    EXPECT_NEAR(diff["rest"][run].get<double>(), whole["us"][run].get<double>() - listed, 1e-9);
+    double causes = 0;
+    for (const Json& cause : diff["causes"]) causes += cause[1 + run].get<double>();
+    EXPECT_NEAR(causes, whole["us"][run].get<double>(), 2e-3 * causes);
+  }
+  EXPECT_EQ(diff["ops"][1][0], "net/more39 (second alone)");
+  EXPECT_TRUE(html_data({first}, {summarize(first)})["diffs"].empty());
 }
 
 /// A message from chip 0 to its neighbour: one link carried it all.

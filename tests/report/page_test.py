@@ -22,7 +22,11 @@ DRIVE = """<script>addEventListener("load", () => setTimeout(() => {
   const cells = column => [...document.querySelectorAll("#ops0 tbody tr")].map(row => row.children[column].textContent);
   const heads = [...document.querySelectorAll("#ops0 th")], button = label => heads.find(h => h.textContent === label).querySelector("button");
   const type = word => { const box = document.getElementById("filter0"); box.value = word; box.dispatchEvent(new Event("input")); };
-  const outcome = { all: cells(0), times: cells(4).map(Number) };
+  const press = id => document.getElementById(id).click(), group = name => { const box = document.getElementById("group0"); box.value = name; box.dispatchEvent(new Event("change")); };
+  const outcome = { few: cells(0), more: document.getElementById("all0").textContent };
+  press("all0");
+  outcome.all = cells(0); outcome.times = cells(4).map(Number);
+  group("scope, 2 names"); outcome.scopes = [cells(0), cells(4).map(Number)]; group("each op");
   button("Op").click(); button("Op").click(); outcome.sorted = cells(0); outcome.order = heads[0].getAttribute("aria-sort");
   type("no op is called so"); outcome.none = cells(0);
   type(outcome.all[1].toUpperCase()); outcome.one = cells(0);
@@ -30,6 +34,8 @@ DRIVE = """<script>addEventListener("load", () => setTimeout(() => {
   const head = [...document.querySelectorAll("h2")].find(h => h.textContent === "What if"), rows = head ? [...head.parentNode.querySelectorAll("tbody tr")] : [];
   outcome.whatIf = Object.fromEntries(rows.map(row => [row.children[0].textContent, [...row.children].slice(1).map(c => c.textContent)]));
   outcome.unlabelled = [...document.querySelectorAll("svg")].filter(s => !s.getAttribute("aria-label")).length;
+  const behind = s => { let at = s; while (at.parentNode.tagName !== "SECTION") at = at.parentNode; do at = at.nextElementSibling; while (at && at.matches(".paper, p")); return at; };
+  outcome.without = [...document.querySelectorAll("svg, .screen")].filter(s => !behind(s)?.matches("details")).map(s => s.getAttribute("aria-label"));
   outcome.charts = document.querySelectorAll("canvas").length;
   outcome.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   outcome.problems = problems;
@@ -75,6 +81,16 @@ class Page(unittest.TestCase):
         self.assertNotEqual(seen["all"], seen["sorted"])
         self.assertEqual(seen["order"], "ascending")
         self.assertEqual(seen["none"], [])
+        self.assertEqual(seen["few"], seen["all"][:30])
+        self.assertEqual(seen["more"], f"All {len(seen['all'])} rows")
+        # Ops of a scope are one row, with their time.
+        scopes, times = seen["scopes"]
+        self.assertEqual(len(scopes), len(set(scopes)))
+        self.assertLess(len(scopes), len(seen["all"]))
+        self.assertTrue(all(scope.count("/") <= 1 for scope in scopes), scopes)
+        self.assertAlmostEqual(sum(times), sum(seen["times"]), delta=1e-3 * sum(seen["times"]))
+        # A table behind or beside each chart.
+        self.assertEqual(seen["without"], [])
         self.assertIn(seen["all"][1], seen["one"])
         self.assertLess(len(seen["one"]), len(seen["all"]))
         self.assertEqual(seen["unlabelled"], 0)
@@ -106,6 +122,37 @@ class Page(unittest.TestCase):
         self.assertIn("HBM and infeed free", same)
         self.assertEqual({name: cells[1] for name, cells in seen["whatIf"].items()},
                          {name: f"{100 * gain / step:.1f} %" for name, gain in same.items()})
+
+    def test_two_runs_are_held_against_each_other(self):
+        runs = [os.path.join(self.folder.name, name) for name in ("v2.h5", "v3.h5")]
+        page = os.path.join(self.folder.name, "two.html")
+        for run, config in zip(runs, ("v2-8", "v3-8")):
+            subprocess.run([PROGRAM, "run", "lenet", "--cores", "1", "--config", config, "-o", run], check=True, capture_output=True)
+        subprocess.run([PROGRAM, "report", *runs, "-o", page], check=True)
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        drive = """<script>addEventListener("load", () => setTimeout(() => {
+          const numbers = table => [...table.querySelectorAll("tbody tr")].map(row => [...row.children].slice(1).map(c => Number(c.textContent)));
+          const head = [...document.querySelectorAll("h2")].find(h => h.textContent.startsWith("Where the steps differ"));
+          const outcome = { problems, wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+            sections: [...document.querySelectorAll("h2")].map(h => h.textContent), tables: [...head.parentNode.querySelectorAll("table")].map(numbers) };
+          const place = document.createElement("pre"); place.id = "outcome"; place.textContent = JSON.stringify(outcome); document.body.append(place);
+        }, 300));</script>"""
+        driven = self.page
+        type(self).page = os.path.join(self.folder.name, "driven_two.html")
+        with open(self.page, "w", encoding="utf-8") as file:
+            file.write(text.replace("<head>", "<head>" + LISTEN, 1).replace("</body>", drive + "</body>", 1))
+        seen = self.outcome(420, 1)
+        type(self).page = driven
+        self.assertEqual(seen["problems"], [])
+        self.assertLessEqual(seen["wide"], 0)
+        self.assertEqual(seen["sections"][:4], ["Comparison", "Parameters that differ", "Where the steps differ, v2-8 and v3-8", "Bounds of GPUs"])
+        causes, ops = seen["tables"]
+        for column, step in enumerate(causes[-1]):
+            for rows in (causes[:-1], ops):
+                self.assertAlmostEqual(sum(row[column] for row in rows), step, delta=2e-3 * abs(causes[-1][0]))
+        for first, second, change in causes + ops:
+            self.assertAlmostEqual(second - first, change, delta=2e-3 * causes[-1][0])
 
     def test_in_a_narrow_dark_window(self):
         seen = self.outcome(420, 0)
