@@ -7,3 +7,5 @@ function make(tag, attributes, ...children) {
   node.append(...children.map(c => c instanceof Node ? c : document.createTextNode(c)));
   return node;
 }
+// What is wider than its place scrolls by itself.
+const wide = node => make("div", { class: "wide" }, node);

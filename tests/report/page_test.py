@@ -172,8 +172,9 @@ class Page(unittest.TestCase):
         drive = """<script>addEventListener("load", () => setTimeout(() => {
           const choose = (id, value) => { const box = document.getElementById(id); box.value = value; box.dispatchEvent(new Event("change")); };
           const points = () => [...document.querySelectorAll("#points tbody tr")].map(row => row.children[0].textContent);
+          const axes = ["x", "y"].map(id => document.getElementById(id).value), heads = [...document.querySelectorAll("#points th")].map(h => h.textContent);
           choose("x", "step_time_ms"); choose("y", "mxu");
-          const outcome = { problems, all: points(), front: document.getElementById("said").textContent, dots: document.querySelectorAll("circle").length };
+          const outcome = { problems, axes, heads, same: document.getElementById("same").textContent, ticks: [...document.querySelectorAll("svg text")].map(t => t.textContent), all: points(), front: document.getElementById("said").textContent, dots: document.querySelectorAll("circle").length };
           const box = document.getElementById("filter"); box.value = "failed"; box.dispatchEvent(new Event("input")); outcome.failed = points();
           const place = document.createElement("pre"); place.id = "outcome"; place.textContent = JSON.stringify(outcome); document.body.append(place);
         }, 100));</script>"""
@@ -186,6 +187,15 @@ class Page(unittest.TestCase):
         self.assertEqual(seen["problems"], [])
         self.assertEqual((len(seen["all"]), seen["dots"]), (6, 4))  # Two points ask for nine MXUs.
         self.assertEqual(seen["failed"], ["5", "6"])
+        self.assertEqual(seen["axes"], ["examples_per_joule", "examples_per_s"])
+        # What all points have is said once, and is no column.
+        self.assertTrue(seen["same"].startswith("All points: workload matmul, cores 1, shape 512x512x512"), seen["same"])
+        self.assertNotIn("shape", seen["heads"])
+        self.assertEqual(seen["heads"][:3], ["point", "core.mxu.count", "hbm.gb_per_s"])
+        numbers = [text for text in seen["ticks"] if re.fullmatch(r"[-\d.e]+", text)]
+        self.assertGreaterEqual(len(numbers), 6)
+        for text in numbers:  # Round: a multiple of 1, 2, 2.5 or 5 of some power of ten.
+            self.assertLessEqual(len(text.replace(".", "").strip("0")), 3, numbers)
         with open(table, encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         done = [row for row in rows if row["state"] == "done"]
