@@ -297,17 +297,25 @@ TEST(MatmulEpilogue, StepsFinishTilesOfTheMatrixBefore) {
   compiler::DotProblem like;
   like.k = 100;
   like.has_epilogue = true;
-  // A column is one step, or two.
-  for (const std::uint32_t chunk : {8U, 4U}) {
-    SCOPED_TRACE(chunk);
+  // A column is one step, two or four, which finish as many tiles as they make; then two columns
+  // are three steps of six tiles, of which the last one finds nothing left. A column of each matrix
+  // alone, too.
+  struct Cut {
+    std::uint32_t block_m, block_n, chunk, columns, finished, behind;
+  };
+  for (const Cut& cut : {Cut{8, 3, 8, 1, 8, 1}, Cut{8, 3, 4, 1, 4, 1}, Cut{8, 3, 2, 1, 2, 1},
+                         Cut{8, 1, 4, 1, 4, 1}, Cut{6, 4, 2, 2, 6, 0}}) {
+    SCOPED_TRACE(cut.chunk);
     compiler::DotTiling tiling;
     tiling.block_outer = 3;
-    tiling.block_m = 8;
-    tiling.block_n = 3;
-    tiling.chunk_m = chunk;
+    tiling.block_m = cut.block_m;
+    tiling.block_n = cut.block_n;
+    tiling.chunk_m = cut.chunk;
+    tiling.columns_at_once = cut.columns;
     const auto expected = run_cut(scheduled.module, *kernels[0], tiling);
     tiling.finished_tiles = compiler::tiles_to_finish(like, tiling);
-    ASSERT_EQ(tiling.finished_tiles, 8U);
+    ASSERT_EQ(tiling.finished_tiles, cut.finished);
+    EXPECT_EQ(compiler::runs_behind(tiling), cut.behind);
     expect_near(run_cut(scheduled.module, *kernels[0], tiling), expected);
   }
 }
@@ -322,12 +330,12 @@ TEST(MatmulEpilogue, OnlyWholeSumsOfSeveralColumnsAreFinishedBySteps) {
   tiling.block_m = 64;
   tiling.block_n = 8;
   tiling.block_k = 4;
-  tiling.chunk_m = 32;
+  tiling.chunk_m = 64;
   tiling.columns_at_once = 2;
-  // 64 x 2 tiles in 4 x 2 - 1 steps.
+  // 64 x 2 tiles in 4 x 1 steps.
   EXPECT_EQ(compiler::tiles_to_finish(problem, tiling), 0U);
-  tiling.chunk_m = 16;
-  // In 4 x 4 - 1 steps.
+  tiling.chunk_m = 32;
+  // In 4 x 2 steps.
   EXPECT_EQ(compiler::tiles_to_finish(problem, tiling), 16U);
   tiling.block_n = 2;
   EXPECT_EQ(compiler::tiles_to_finish(problem, tiling), 0U);

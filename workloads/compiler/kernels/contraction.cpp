@@ -12,20 +12,25 @@ void emit_steps(KernelBuilder& builder, MatmulStream& stream, const Contraction&
   step.transposed = contraction.transposed;
   step.next_weights = contraction.stationary({}, Digits(contraction.extents.size()));
   stream.begin(step);
-  loop_over_steps(builder, counter.steps(), contraction.steps_at_once, [&](SReg index) {
+  const auto emit_step = [&](SReg index, bool is_first, bool has_other_work) {
     const Digits digits = counter.present();
     const Digits next = counter.next();
     step.rows = contraction.moving(digits);
-    step.consume = contraction.sums(digits, builder.less(0, index));
+    step.consume = contraction.sums(digits, is_first ? builder.less(0, index) : PReg());
     step.next_weights = contraction.stationary(digits, next);
     Contraction::Meanwhile meanwhile;
-    if (contraction.meanwhile) meanwhile = contraction.meanwhile(digits, index);
+    if (has_other_work) meanwhile = contraction.meanwhile(digits, index);
     step.meanwhile = meanwhile.push;
     stream.step(step);
     if (meanwhile.end) meanwhile.end();
     contraction.advance();
     counter.advance(next);
-  });
+  };
+  const std::uint64_t before = contraction.meanwhile ? contraction.steps_before : counter.steps();
+  loop_over_steps(builder, before, contraction.steps_at_once,
+                  [&](SReg index) { emit_step(index, true, false); });
+  loop_over_steps(builder, counter.steps() - before, contraction.steps_at_once,
+                  [&](SReg index) { emit_step(index, before == 0, true); });
   step.meanwhile = {};
   step.consume = contraction.sums({}, {});
   stream.end(step);

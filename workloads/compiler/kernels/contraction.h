@@ -41,6 +41,7 @@ struct Contraction {
   std::function<Results(const Digits& digits, PReg started)> sums;
   std::function<void()> advance;  ///< Moves sums on, at the end of a step.
   std::function<Meanwhile(const Digits& digits, SReg index)> meanwhile;  ///< May be absent.
+  std::uint64_t steps_before = 0;  ///< The first steps, which have no other work to share.
 };
 
 /// Emits the steps.

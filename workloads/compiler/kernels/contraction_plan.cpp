@@ -77,9 +77,10 @@ double ContractionPlan::Finish::tile_cycles() const {
 
 double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish) const {
   // What a step pushes last is popped in the next one.
-  double step = std::max(lots * step_bundles(target, units, pushes, weight_pushes),
-                         double(target.matmul_latency_cycles)) +
-                kAddressCycles;
+  const double plain = std::max(lots * step_bundles(target, units, pushes, weight_pushes),
+                                double(target.matmul_latency_cycles)) +
+                       kAddressCycles;
+  double step = plain;
   if (finish.beside > 0) {
     const double popped = double(units.count()) * pushes,
                  streamed = double(pushes) * units.groups();
@@ -90,7 +91,8 @@ double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish
                                          2 * finish.packed_operands);
     step = kHoles * std::max(step, std::max(loads, work / kVectorSlots) + kAddressCycles);
   }
-  return before + count * step + rounds * kRoundCycles;
+  return before + finish.steps_before * plain + (count - finish.steps_before) * step +
+         rounds * kRoundCycles;
 }
 
 double ContractionPlan::tiles() const {

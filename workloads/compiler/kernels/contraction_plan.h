@@ -45,6 +45,7 @@ struct ContractionPlan {
     double tiles = 0;   ///< Of a block of results.
     double beside = 0;  ///< Tiles that a step finishes while the MXUs are at work; 0: all behind.
     double behind = 0;  ///< Tiles that are left then.
+    double steps_before = 0;  ///< Steps before the first that finishes tiles.
 
     double tile_cycles() const;
   };

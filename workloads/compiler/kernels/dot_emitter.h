@@ -117,6 +117,9 @@ class DotKernel {
     PReg is_live;     ///< Whether its sums count; none: they do.
     VmemRegion sums;
   };
+  struct TileRange {
+    std::uint32_t first = 0, count = 1;
+  };
   void begin_run(const TileRun& run);
   void finish_tile(const TileRun& run, std::uint32_t i);
   void finish_run(TileRun run);
@@ -129,7 +132,7 @@ class DotKernel {
   TileRun run_in_step();
   void advance_finishing(const std::vector<SReg>& digits);
   void finish_last_columns();
-  void finish_columns(std::uint32_t matrix, std::uint32_t first);
+  void finish_columns(std::uint32_t matrix, TileRange columns, TileRange rows);
 
   const DotProblem& problem_;
   const DotTiling& tiling_;
@@ -160,7 +163,7 @@ class DotKernel {
   /// and not finished yet.
   std::uint32_t done_tiles_ = 0, done_column_ = 0, done_row_ = 0, done_part_ = 0, is_live_ = 0;
   /// Those whose sums are complete next.
-  std::uint32_t held_tiles_ = 0, held_column_ = 0, is_held_ = 0;
+  std::uint32_t held_tiles_ = 0, held_column_ = 0;
   VmemRegion transposed_;  ///< Rows of the left side where it lies transposed.
 };
 

@@ -128,13 +128,19 @@ void DotKernel::apply_epilogue() {
   builder_.new_block();
 }
 
-/// Before the first step of a block: nothing is complete yet.
+/// Before the first step that finishes tiles: the first columns are complete, the next ones are
+/// when it is done.
 void DotKernel::start_finishing() {
   for (std::uint32_t* word : {&done_tiles_, &done_column_, &done_row_, &done_part_, &is_live_,
-                              &held_tiles_, &held_column_, &is_held_}) {
+                              &held_tiles_, &held_column_}) {
     if (*word == 0) *word = builder_.allocate_smem(1);
     builder_.store_smem(*word, 0);
   }
+  builder_.store_smem(is_live_, 1);
+  const bool is_next_matrix = tiling_.block_n == tiling_.columns_at_once;
+  builder_.store_smem(held_tiles_,
+                      is_next_matrix ? tiling_.block_m * tiling_.block_n : tiling_.columns_at_once);
+  builder_.store_smem(held_column_, is_next_matrix ? 0 : tiling_.columns_at_once);
 }
 
 /// What the present step finishes. Where nothing is left the last tiles are made once more, and add
@@ -188,14 +194,13 @@ void DotKernel::advance_finishing(const std::vector<SReg>& digits) {
   const SReg next_row = builder_.select(wraps, 0, row);
   const SReg held_tiles = builder_.load_smem(held_tiles_),
              held_column = builder_.load_smem(held_column_);
-  const SReg is_held = builder_.load_smem(is_held_);
   builder_.store_smem(done_tiles_, where_first(held_tiles, builder_.load_smem(done_tiles_)));
   builder_.store_smem(done_column_, where_first(held_column, builder_.load_smem(done_column_)));
   builder_.store_smem(done_row_,
                       where_first(0, builder_.select(is_end, tiling_.block_m - count, next_row)));
   builder_.store_smem(done_part_, where_first(0, builder_.select(is_end, columns - 1, next_part)));
-  builder_.store_smem(
-      is_live_, where_first(is_held, builder_.select(is_end, 0, builder_.load_smem(is_live_))));
+  builder_.store_smem(is_live_,
+                      where_first(1, builder_.select(is_end, 0, builder_.load_smem(is_live_))));
   const std::uint32_t matrix = tiling_.block_m * tiling_.block_n;
   const SReg tiles = weighted_sum(builder_, {digits[0], digits[1]}, {matrix, columns});
   const SReg column = weighted_sum(builder_, {digits[1]}, {columns});
@@ -203,40 +208,44 @@ void DotKernel::advance_finishing(const std::vector<SReg>& digits) {
                       where_first(tiles ? ScalarOperand(tiles) : ScalarOperand(0), held_tiles));
   builder_.store_smem(held_column_,
                       where_first(column ? ScalarOperand(column) : ScalarOperand(0), held_column));
-  builder_.store_smem(is_held_, where_first(1, is_held));
 }
 
-/// The last columns have no steps behind them; where a column is one step, the last two have none.
+/// The last columns have no steps behind them, the ones before one too few.
 void DotKernel::finish_last_columns() {
   const std::uint32_t columns = tiling_.columns_at_once;
   const std::uint32_t groups = tiling_.block_n / columns;
-  const bool is_one_step = tiling_.block_k == tiling_.k_parts && tiling_.block_m == tiling_.chunk_m;
-  const std::uint32_t all = tiling_.block_outer * groups;
-  for (std::uint32_t group = all - (is_one_step ? 2 : 1); group < all; ++group) {
-    finish_columns(group / groups, group % groups * columns);
+  const std::uint32_t last = tiling_.block_outer * groups - 1;
+  const auto finish_group = [&](std::uint32_t group, TileRange part, TileRange rows) {
+    part.first += group % groups * columns;
+    finish_columns(group / groups, part, rows);
+  };
+  if (runs_behind(tiling_) > 0) {
+    const std::uint32_t tiles = tiling_.finished_tiles;
+    finish_group(last - 1, {columns - 1, 1}, {tiling_.block_m - tiles, tiles});
   }
+  finish_group(last, {0, columns}, {0, tiling_.block_m});
 }
 
-/// Tiles of `columns_at_once` columns of a matrix of the block.
-void DotKernel::finish_columns(std::uint32_t matrix, std::uint32_t first) {
-  const std::uint32_t columns = tiling_.columns_at_once;
+/// Tiles of a matrix of the block: of so many columns and rows, from the first ones on.
+void DotKernel::finish_columns(std::uint32_t matrix, TileRange columns, TileRange rows) {
   TileRun run;
   run.sums = sums_;
-  run.count = std::min(tiling_.block_m, epilogue_unroll_);
-  while (tiling_.block_m % run.count != 0) --run.count;
+  run.count = std::min(rows.count, epilogue_unroll_);
+  while (rows.count % run.count != 0) --run.count;
   builder_.new_block();
-  StepCounter counter(builder_, {columns, tiling_.block_m / run.count});
+  StepCounter counter(builder_, {columns.count, rows.count / run.count});
   builder_.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();
-    const std::uint32_t before = matrix * tiling_.block_m * tiling_.block_n + first;
+    const std::uint32_t before =
+        (matrix * tiling_.block_m + rows.first) * tiling_.block_n + columns.first;
     const SReg tiles = weighted_sum(builder_, digits, {1, run.count * sizes_.out_columns.block});
     run.tiles = tiles ? builder_.add(tiles, before) : builder_.constant(before);
-    run.row = {weighted_sum(builder_, {grid_->index(sizes_.row_dimension()), digits[1]},
-                            {sizes_.out_rows.block, run.count}),
-               0};
+    run.row = Index{weighted_sum(builder_, {grid_->index(sizes_.row_dimension()), digits[1]},
+                                 {sizes_.out_rows.block, run.count}),
+                    rows.first};
     run.column = Index{weighted_sum(builder_, {grid_->index(sizes_.column_dimension()), digits[0]},
                                     {sizes_.out_columns.block, 1}),
-                       first};
+                       columns.first};
     finish_run(run);
     counter.advance(counter.next());
   });

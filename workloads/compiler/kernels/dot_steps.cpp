@@ -299,6 +299,7 @@ void DotKernel::multiply() {
   steps.advance = [&] { running.advance(); };
   if (overlaps()) {
     start_finishing();
+    steps.steps_before = column_steps(tiling_) + 1;
     steps.meanwhile = [this](const Digits& digits, SReg) { return finish_in_step(digits); };
   }
   emit_steps(builder_, stream_, steps);

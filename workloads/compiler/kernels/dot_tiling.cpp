@@ -189,6 +189,16 @@ Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling) {
           std::min(16U, ceil_divide(problem.m, 8)), std::min(16U, ceil_divide(problem.n, 8))};
 }
 
+std::uint32_t column_steps(const DotTiling& tiling) {
+  return (tiling.block_k / tiling.k_parts) * (tiling.block_m / tiling.chunk_m);
+}
+
+std::uint32_t runs_behind(const DotTiling& tiling) {
+  const std::uint32_t runs =
+      ceil_divide(tiling.block_m * tiling.columns_at_once, tiling.finished_tiles);
+  return runs < column_steps(tiling) ? 0 : 1;
+}
+
 std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling) {
   const bool has_packed =
       std::count(problem.result_types.begin(), problem.result_types.end(), ElementType::kBf16) > 0;
@@ -198,11 +208,7 @@ std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling
       !is_whole_k || tiling.block_outer * tiling.block_n < 2 * columns) {
     return 0;
   }
-  // The first step of a column still adds to sums of the one before; where there is no other, tiles
-  // are those of two columns before.
-  const std::uint32_t all_steps =
-      (tiling.block_k / tiling.k_parts) * (tiling.block_m / tiling.chunk_m);
-  const std::uint32_t steps = std::max(all_steps, 2U) - 1;
+  const std::uint32_t steps = column_steps(tiling);
   for (std::uint32_t tiles = 1; tiles <= kMostFinished; ++tiles) {
     if (tiling.block_m % tiles == 0 && tiles * steps >= tiling.block_m * columns) return tiles;
   }
@@ -318,9 +324,10 @@ void DotSizes::set_steps() {
   ContractionPlan::Finish& finish = plan.finish;
   plan.set_expression(of.has_epilogue, of.epilogue_cost);
   finish.beside = tiling.finished_tiles;
-  // The last columns' tiles stand behind the last step.
-  const bool is_one_step = tiling.block_k == tiling.k_parts && tiling.block_m == tiling.chunk_m;
-  finish.behind = double(tiling.block_m) * tiling.columns_at_once * (is_one_step ? 2 : 1);
+  if (tiling.finished_tiles == 0) return;
+  finish.steps_before = column_steps(tiling) + 1;
+  finish.behind = double(tiling.block_m) * tiling.columns_at_once +
+                  double(tiling.finished_tiles) * runs_behind(tiling);
 }
 
 void DotSizes::set_turns(const Target& target) {

@@ -48,9 +48,15 @@ struct Turn {
 Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling);
 Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling);
 
-/// Tiles that each step has to finish so that the columns before are results when theirs are done;
-/// 0: a cut, or a problem, in which they can't.
+/// Tiles that each step has to finish so that columns are results as soon as the next ones are
+/// complete; 0: a cut, or a problem, in which they can't. Results of the last step of a column come
+/// out in the first one of the next, which is why its tiles become results from the second one on.
 std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling);
+/// Steps until columns are complete.
+std::uint32_t column_steps(const DotTiling& tiling);
+/// The last columns have no steps behind them. Those before have one too few: 1 where that is one
+/// run of finished_tiles.
+std::uint32_t runs_behind(const DotTiling& tiling);
 
 /// What follows from a problem and its cut: the search weighs it, the kernel is made of it.
 struct DotSizes {
