@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -24,6 +25,26 @@ std::string without_layout(const std::string& shape) {
     if (c == '}') --depth;
   }
   return result;
+}
+
+/// "(f32[64], bf16[128,56,56,64])" -> "[128,56,56,64]", the sides of the array with most elements:
+/// what an operation is for; what compilers join with it differs, as do its types.
+std::string largest_array(const std::string& shape) {
+  std::string largest;
+  double most = -1;
+  for (std::size_t open = shape.find('['); open != std::string::npos;
+       open = shape.find('[', open + 1)) {
+    const std::string sides = shape.substr(open, shape.find(']', open) + 1 - open);
+    double elements = 1;
+    for (std::size_t at = 1; at < sides.size();
+         at = std::min(sides.find(',', at), sides.size() - 1) + 1) {
+      elements *= std::strtod(sides.c_str() + at, nullptr);
+    }
+    if (elements <= most) continue;
+    most = elements;
+    largest = sides;
+  }
+  return largest;
 }
 
 using Key = std::pair<std::string, std::string>;  // Scope and shape.
@@ -77,6 +98,13 @@ void match(Times& first, Times& second, std::vector<OpDifference>& rows) {
     second.erase(its);
     mine = first.erase(mine);
   }
+}
+
+Times by_largest_array(const Times& times) {
+  Times result;
+  for (const auto& [key, time] : times)
+    add(result[{key.first, largest_array(key.second)}], time, 1);
+  return result;
 }
 
 Times by_scope(const Times& times) {
@@ -183,7 +211,9 @@ RunDifference difference_of(const traces::RunRecord& first, const traces::RunRec
   result.first = mine.all;
   result.second = its.all;
   match(mine.ops, its.ops, result.ops);
-  Times my_scopes = by_scope(mine.ops), its_scopes = by_scope(its.ops);
+  Times my_arrays = by_largest_array(mine.ops), its_arrays = by_largest_array(its.ops);
+  match(my_arrays, its_arrays, result.ops);
+  Times my_scopes = by_scope(my_arrays), its_scopes = by_scope(its_arrays);
   match(my_scopes, its_scopes, result.ops);
   match_enclosing(my_scopes, its_scopes, result.ops);
   for (const auto& [key, time] : my_scopes) {

@@ -13,15 +13,18 @@ double total(const ByResource& time);
 
 /// Operations of two runs that do the same work, by their place in the user's program.
 struct OpDifference {
-  std::string name;   ///< Scope of the framework, or the operation's own name where it has none.
-  std::string shape;  ///< Of the result, without layout; empty where runs agree by scope alone.
+  std::string name;  ///< Scope of the framework, or the operation's own name where it has none.
+  /// Of the result, without layout; of its largest array alone, "[8,64]", where runs agree in no
+  /// more; empty where they agree by scope alone.
+  std::string shape;
   bool in_first = false, in_second = false;
   ByResource first{}, second{};  ///< us of a step by cause, mean of the cores.
   double change() const { return total(second) - total(first); }
 };
 
 /// Where the difference of two runs' steps comes from. Operations are matched by scope and shape,
-/// then what is left by scope and by the scope around it, so that runs of different machines,
+/// what is left by scope and the largest array of the shape, then by scope and by the scope around
+/// it, so that runs of different machines,
 /// compilers and versions can be held against each other; what only one of them has stands alone.
 /// The time outside operations is the last row. The rows add up to the difference: times are those
 /// of a step, in the mean over the cores, from the begin of the first step that counts to the end

@@ -60,6 +60,10 @@ TEST(Energy, PowerIsThatWhichWasPublished) {
   EXPECT_LT(chip_watts("v3", 1, 1), 450);
   EXPECT_LT(chip_watts("v2", 0.51, 0.66), 280);
   EXPECT_LT(chip_watts("v2", 1, 1), 280);
+  // What README.md says of v2, of which nothing but the TDP was published.
+  EXPECT_NEAR(chip_watts("v2", 0.51, 0.66), 174, 0.5);
+  EXPECT_NEAR(chip_watts("v2", 1, 1), 218, 0.5);
+  EXPECT_NEAR(chip_watts("v3", 1, 1), 326, 0.5);
 }
 
 TEST(Energy, WhatIsNotModelledIsNoZero) {

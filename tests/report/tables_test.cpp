@@ -226,6 +226,38 @@ TEST_F(RunDiffTest, OperationsAreMatchedAndAddUpToTheDifference) {
   EXPECT_EQ(rows.at("jit(step)/dot_general")->change(), 0);
 }
 
+/// Compilers join different sums with a convolution, in another order and type.
+TEST_F(RunDiffTest, WhatIsLeftOfAScopeIsMatchedByItsLargestArray) {
+  first_.ops[0].op_name = second_.ops[0].op_name = "net/conv";
+  first_.ops[1].op_name = second_.ops[1].op_name = "net/conv";
+  first_.ops[0].shape = "(f32[64]{0:T(256)}, bf16[128,56,56,64]{0,3,2,1:T(8,128)(2,1)})";
+  second_.ops[0].shape = "(bf16[56,56,128,64]{3}, f32[2,64]{0})";
+  first_.ops[1].shape = "(f32[2000]{0}, f32[40,41]{0})";
+  second_.ops[1].shape = "(f32[40,41]{0}, bf16[2000]{0}, f32[]{})";
+  const auto rows_of = [&] {
+    std::map<std::string, OpDifference> rows;
+    const RunDifference difference = difference_of(first_, second_);
+    double sum = 0;
+    for (const OpDifference& row : difference.ops) {
+      sum += row.change();
+      rows[row.name + row.shape] = row;
+    }
+    EXPECT_NEAR(sum, difference.change(), 1e-9);
+    return rows;
+  };
+  const auto rows = rows_of();
+  ASSERT_EQ(rows.count("net/conv[2000]"), 1u);
+  EXPECT_NEAR(rows.at("net/conv[2000]").change(), 0.1, 1e-9);
+  // Of another array only the scope is the same.
+  ASSERT_EQ(rows.count("net/conv"), 1u);
+  EXPECT_TRUE(rows.at("net/conv").in_first && rows.at("net/conv").in_second);
+  second_.ops[0].shape = "(bf16[128,56,56,64]{3}, f32[2,64]{0})";
+  const auto again = rows_of();
+  ASSERT_EQ(again.count("net/conv[128,56,56,64]"), 1u);
+  EXPECT_EQ(again.at("net/conv[128,56,56,64]").change(), 0);
+  EXPECT_EQ(again.count("net/conv"), 0u);
+}
+
 /// What one compiler calls add and the other subtract stands in the same layer; what only one of
 /// them has in a scope stays alone, under its own name.
 TEST_F(RunDiffTest, WhatIsLeftIsMatchedByTheScopeThatEnclosesIt) {

@@ -77,6 +77,18 @@ class UnpackedMlp {
   xla::ListingFiles files_;
 };
 
+TEST(CapturedFolder, TheModuleIsTakenFromTheFileWithTheNames) {
+  const fs::path folder =
+      fs::temp_directory_path() / ("tpusim_before_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  EXPECT_EQ(xla::hlo_before_optimisation(folder.string()), "");
+  for (const char* name : {"before.hlo", "before.hlo.gz", "before.hlo.pb.gz"}) {
+    std::ofstream(folder / name) << "x";
+    EXPECT_EQ(fs::path(xla::hlo_before_optimisation(folder.string())).filename(), name);
+  }
+  fs::remove_all(folder);
+}
+
 TEST(CapturedFolder, TextsOfAnArchiveTakeNoMoreMemoryThanTheyAreLong) {
   const UnpackedMlp mlp;
   const std::string archive = mlp.path() + "/v3.bundles.tar.xz";

@@ -80,7 +80,7 @@ bool is_captured_folder(const std::string& path) {
 }
 
 std::string hlo_before_optimisation(const std::string& folder) {
-  return first_existing(folder, {"before.hlo.gz", "before.hlo", "before.hlo.pb.gz"});
+  return first_existing(folder, {"before.hlo.pb.gz", "before.hlo.gz", "before.hlo"});
 }
 
 std::vector<std::string> files_of_program(const std::string& folder, const std::string& chip) {

@@ -15,7 +15,9 @@ bool is_captured_file(const std::string& path);
 /// True for a folder that holds listings of XLA's TPU compiler for any chip.
 bool is_captured_folder(const std::string& path);
 
-/// The path of the HLO before optimisation in a captured folder; empty where there is none.
+/// The path of the HLO before optimisation in a captured folder; empty where there is none. Of a
+/// module that is there as a protobuf and as text the protobuf: a text may lack scopes and source
+/// lines.
 std::string hlo_before_optimisation(const std::string& folder);
 
 /// The scheduled module beside the listings of a captured folder; none where it is among them.
