@@ -12,6 +12,8 @@ import json
 import math
 import pathlib
 import re
+import resource
+import signal
 import subprocess
 import tempfile
 
@@ -26,17 +28,18 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path, help="captured operations, a folder each")
     parser.add_argument("--tpusim", type=pathlib.Path, default=ROOT / "build/tpusim")
-    parser.add_argument("--limit", type=int, default=60, help="seconds that a run may take (60)")
+    parser.add_argument("--limit", type=int, default=60, help="CPU seconds that a run may take (60)")
     parser.add_argument("--all-values", action="store_true", help="compare outputs of large arrays, too (minutes)")
     return parser.parse_args()
 
 
 def tpusim(options, folder, machine, compiler, *words):
     command = [options.tpusim, "run", folder, "--config", machine, "--compiler", compiler, *words]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"not done in {options.limit} s")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (options.limit, options.limit + 5))
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit)
+    if done.returncode == -signal.SIGXCPU:
+        done.stderr = f"not done in {options.limit} CPU s"
+    return done
 
 
 def time_of(options, folder, machine, compiler):
