@@ -49,7 +49,8 @@ bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruct
 /// Whether kernels can take numbers up to `most` modulo a divisor.
 bool has_modulo(std::int64_t divisor, std::int64_t most);
 
-/// Registers that a vector along the rows of a product may take, one per eight rows.
-constexpr std::uint64_t kMostRowTiles = 512;
+/// Elements of the longest vector along the rows of a product that its kernel takes: a register per
+/// eight.
+constexpr std::uint64_t kLongestRowVector = 4096;
 
 }  // namespace tpu::compiler

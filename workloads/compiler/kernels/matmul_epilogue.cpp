@@ -73,7 +73,7 @@ void find_operands(MatmulEpilogue& epilogue, std::int64_t product_parameter,
     } else if (operand.access.kind == ArrayAccess::Kind::kColumn &&
                operand.access.x == ArrayAccess::Step::kRows && operand.access.majors.empty() &&
                operand.access.y == ArrayAccess::Step::kNone &&
-               operand.row_tiles() <= kMostRowTiles) {
+               8 * operand.row_tiles() <= kLongestRowVector) {
       operand.kind = Kind::kRows;
     } else if (node.shape.element_count() == 1) {
       operand.kind = Kind::kScalar;

@@ -697,7 +697,7 @@ bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
     const Shape& operand = at(instruction.operands[0]).shape;
     if (operand.rank() == 1) {
       const bool is_short =
-          static_cast<std::uint64_t>(operand.element_count()) <= 8 * kMostRowTiles;
+          static_cast<std::uint64_t>(operand.element_count()) <= kLongestRowVector;
       return instruction.dimensions[0] == order[0] ||
              ((batch_in_lanes || (is_dot && is_short)) && instruction.dimensions[0] == order[1]);
     }

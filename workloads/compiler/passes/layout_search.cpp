@@ -8,10 +8,12 @@
 #include <optional>
 #include <set>
 
+#include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/dot_problem.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 
 namespace tpu::compiler {
@@ -419,7 +421,8 @@ bool LayoutSearch::meets_product(InstructionId broadcast) const {
 }
 
 /// A vector that is broadcast over, or reduced from, the result of a dot goes with the dot's kernel
-/// where it lies along the lanes; else the result is written and read once more.
+/// where it lies along the lanes, a short one that is broadcast also along the rows; else the
+/// result is written and read once more.
 double LayoutSearch::vector_cost(InstructionId id) {
   const HloInstruction& instruction = at(id);
   const bool is_broadcast = instruction.opcode == HloOpcode::kBroadcast;
@@ -428,10 +431,15 @@ double LayoutSearch::vector_cost(InstructionId id) {
   const InstructionId vector = is_broadcast ? instruction.operands[0] : id;
   if (!takes_part(matrix) || shape(vector).rank() != 1 || !group(matrix).has_product) return 0;
   if (is_broadcast ? !meets_product(id) : feeds_back_.count(id) != 0) return 0;
-  const std::int64_t lanes = order(matrix).back();
-  const auto& dimensions = instruction.dimensions;
-  const bool has_lanes = std::find(dimensions.begin(), dimensions.end(), lanes) != dimensions.end();
+  const DimensionOrder& along = order(matrix);
+  const bool has_lanes = contains(instruction.dimensions, along.back());
   if (has_lanes == is_broadcast) return 0;
+  const bool is_short =
+      static_cast<std::uint64_t>(shape(vector).element_count()) <= kLongestRowVector;
+  const bool goes_with_rows =
+      is_broadcast && is_short && instruction.dimensions[0] == along[along.size() - 2];
+  // Its kernel spreads such a vector over the lanes first.
+  if (goes_with_rows) return kKernelCycles;
   return kKernelCycles + 2 * bytes(matrix, order(matrix)) / bytes_per_cycle_;
 }
 

@@ -37,6 +37,7 @@
 #include "workloads/compiler/passes/reduction_forms.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/regular_gathers.h"
+#include "workloads/compiler/passes/reshape_mover.h"
 #include "workloads/compiler/passes/rings.h"
 #include "workloads/compiler/passes/scan_forms.h"
 #include "workloads/compiler/passes/simplify.h"
@@ -267,6 +268,8 @@ std::vector<Pass> shaping_rows() {
       row("use_canonical_forms", on_module<use_canonical_forms>),
       simplify_row(stage),
       row("narrow_dot_operands", on_module<narrow_dot_operands>, {"use_canonical_forms"}),
+      simplify_row(stage),
+      row("move_reshapes", on_module<move_reshapes>, {"narrow_dot_operands"}),
       simplify_row(stage),
       row("read_parameters_unrounded", on_module<read_parameters_unrounded>,
           {"narrow_dot_operands"}),

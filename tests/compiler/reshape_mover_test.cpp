@@ -1,0 +1,108 @@
+#include "workloads/compiler/passes/reshape_mover.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "tests/compiler/graph_check.h"
+#include "workloads/compiler/passes/simplify.h"
+#include "workloads/frontend/graph_builder.h"
+
+namespace tpu::test::reshape_mover_test {
+namespace {
+
+using frontend::Extents;
+using frontend::GraphBuilder;
+using frontend::Tensor;
+using hlo::array_shape;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::Module;
+
+constexpr std::int64_t kBatch = 3, kRows = 10, kHeads = 4, kSize = 8;
+
+/// Extents of what elementwise operations work on.
+std::set<Extents> worked_on(const Module& module) {
+  std::set<Extents> extents;
+  for (const HloInstruction& each : module.entry_computation().instructions) {
+    if (hlo::is_elementwise(each.opcode) && each.shape.rank() > 2) {
+      extents.insert(each.shape.dimensions);
+    }
+  }
+  return extents;
+}
+
+/// A product's features in heads: bias of each, a scale of each head, one of each feature of a
+/// head, one of each row.
+Module heads(bool is_read_twice) {
+  GraphBuilder graph("heads");
+  const Extents split{kBatch, kRows, kHeads, kSize};
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {kBatch, kRows, 16}));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {16, kHeads * kSize}));
+  const Tensor bias = graph.parameter("bias", array_shape(ElementType::kF32, {kHeads, kSize}));
+  const Tensor head = graph.parameter("head", array_shape(ElementType::kF32, {kHeads}));
+  const Tensor feature = graph.parameter("feature", array_shape(ElementType::kF32, {kSize}));
+  const Tensor row = graph.parameter("row", array_shape(ElementType::kF32, {kRows}));
+  const Tensor product = graph.dot(x, w, {{}, {}, {2}, {0}}, ElementType::kF32);
+  Tensor value = graph.reshape(product, split);
+  value = graph.add(value, graph.broadcast(bias, split, {2, 3}));
+  value = graph.multiply(value, graph.broadcast(head, split, {2}));
+  value = graph.subtract(value, graph.broadcast(feature, split, {3}));
+  value = graph.add(graph.scale(value, 0.5), graph.broadcast(row, split, {1}));
+  const Tensor turned = graph.transpose(value, {0, 2, 1, 3});
+  const Tensor other =
+      is_read_twice ? graph.reduce_sum(product, {0}) : graph.reduce_sum(value, {0});
+  return graph.finish(graph.tuple({turned, other}), {x, w, bias, head, feature, row});
+}
+
+Module passed(Module module) {
+  compiler::simplify(module);
+  compiler::move_reshapes(module);
+  compiler::simplify(module);
+  EXPECT_NO_THROW(hlo::verify(module));
+  return module;
+}
+
+TEST(ReshapeMover, OperationsOnHeadsAreDoneOnTheProduct) {
+  EXPECT_EQ(worked_on(passed(heads(false))), (std::set<Extents>{{kBatch, kRows, kHeads * kSize}}));
+}
+
+TEST(ReshapeMover, ValuesStayTheSame) {
+  const GraphCase graph = case_of(heads(false), 3);
+  const std::vector<reference::Value> wanted = interpret(graph.module, graph.arguments);
+  const std::vector<reference::Value> found = interpret(passed(graph.module), graph.arguments);
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(found[i].numbers, wanted[i].numbers);
+  const Verdict verdict = check_graph(graph);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+}
+
+TEST(ReshapeMover, AProductThatIsReadAsItIsKeepsItsReshape) {
+  EXPECT_EQ(worked_on(passed(heads(true))), (std::set<Extents>{{kBatch, kRows, kHeads, kSize}}));
+}
+
+/// An array in heads that comes from elsewhere, and rows joined by the reshape: nothing moves.
+TEST(ReshapeMover, OtherArraysAndJoinedDimensionsStay) {
+  for (const bool joins : {false, true}) {
+    SCOPED_TRACE(joins);
+    GraphBuilder graph("stays");
+    const Extents extents =
+        joins ? Extents{kBatch * kRows, kHeads * kSize} : Extents{kBatch, kRows, kHeads, kSize};
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {kBatch, kRows, 16}));
+    const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {16, kHeads * kSize}));
+    const Tensor other = graph.parameter("other", array_shape(ElementType::kF32, extents));
+    const Tensor product = graph.dot(x, w, {{}, {}, {2}, {0}}, ElementType::kF32);
+    const Tensor value = graph.reshape(product, extents);
+    const Tensor result = joins ? graph.scale(value, 2) : graph.add(value, other);
+    Module module = graph.finish(graph.tuple({result, other}), {x, w, other});
+    compiler::simplify(module);
+    const std::string before = hlo::to_string(module);
+    EXPECT_EQ(hlo::to_string(passed(std::move(module))), before);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::test::reshape_mover_test
