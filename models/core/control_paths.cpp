@@ -83,7 +83,9 @@ std::optional<bool> ControlPaths::wanted_by(const isa::ControlPoint& point, cons
 void ControlPaths::note_loop(const Place& place, bool trip) {
   Now& now = now_[place.op];
   if (trip) {
-    ++now.trips;
+    if (++now.trips > options_.max_trips && options_.paths.count(place.op) == 0) {
+      endless_ = &program_.control[place.op];
+    }
     return;
   }
   PathTaken& path = taken_[place.op];

@@ -24,6 +24,8 @@ class ControlPaths {
   std::optional<bool> decide(std::uint32_t bundle, std::optional<bool> known, bool assume);
   bool any() const { return !points_.empty(); }
   const std::vector<PathTaken>& taken() const { return taken_; }
+  /// The loop that has made more trips than RunOptions::max_trips, if any.
+  const isa::ControlOp* endless() const { return endless_; }
   void describe(StepState& state) const;
 
  private:
@@ -48,6 +50,7 @@ class ControlPaths {
   std::unordered_map<std::uint32_t, Place> points_;  ///< By bundle.
   std::vector<Now> now_;                             ///< By op.
   std::vector<PathTaken> taken_;
+  const isa::ControlOp* endless_ = nullptr;
 };
 
 }  // namespace tpu

@@ -647,6 +647,10 @@ bool Sequencer::branch_taken() {
   if (origin.known()) taken = scalar_.branch_taken();
   if (block_->kernel == 0 && paths_.any()) {
     taken = paths_.decide(branch_bundle(), taken, assumes);
+    if (paths_.endless() != nullptr) {
+      fault(paths_.endless()->name + " has made more than " + std::to_string(options_.max_trips) +
+            " trips: an endless loop, or --max-trips has to allow more");
+    }
   }
   if (taken) return *taken;
   if (assumes) {

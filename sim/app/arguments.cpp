@@ -344,6 +344,9 @@ class Reader {
       arguments_.max_cycles =
           parse_number<std::uint64_t>("--max-cycles", text, 1, ~std::uint64_t{0});
     });
+    read_text("max-trips", [&](const std::string& text) {
+      arguments_.max_trips = parse_number<std::uint64_t>("--max-trips", text, 1, ~std::uint64_t{0});
+    });
     read_text("detail", [&](const std::string& text) { parse_detail(text, arguments_); });
     read_text("values",
               [&](const std::string& text) { arguments_.values = parse_switch("--values", text); });

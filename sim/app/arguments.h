@@ -45,6 +45,7 @@ struct Arguments {
   std::uint32_t steps = 1;
   std::optional<std::uint32_t> warmup;  ///< Steps before those; none given: as simulate() says.
   std::uint64_t max_cycles = 100'000'000'000;  ///< Of a step, waits for the infeed aside.
+  std::uint64_t max_trips = 1 << 20;           ///< Of a loop each time it runs.
   std::optional<CoreChoice> cores;
   frontend::WorkloadOptions workload;       ///< Without batch and replicas.
   std::vector<std::string> workload_flags;  ///< Those that were given: "--shape", ...

@@ -134,6 +134,9 @@ po::options_description options_of(const Command& command) {
     add("max-cycles", po::value<std::string>(),
         "of a step without its waits for the infeed; a longer one is a fault, an endless loop "
         "(100000000000: 106 s of the chip)");
+    add("max-trips", po::value<std::string>(),
+        "of a loop each time it runs, where data decides and --trips says nothing; more are a "
+        "fault, an endless loop (1048576)");
     add("detail", po::value<std::string>(),
         "core=interpret: every bundle by itself; mxu=array: systolic arrays cell by cell "
         "(implies core=interpret, values=on); hbm=command: every command of the HBM's channels; "

@@ -45,6 +45,11 @@ int without_memory() {
   return static_cast<int>(tpu::ExitCode::kBadWorkload);
 }
 
+/// What operator new calls when there is no memory. An exception would not do: a stream of the C++
+/// library takes it for a failed write and goes on, so that a text in memory (a report, a number of
+/// a configuration) ends in the middle and nobody hears of it.
+[[noreturn]] void end_at_failed_allocation() { ::_exit(without_memory()); }
+
 /// Modules of SystemC allocate in their destructors, out of which no exception gets.
 [[noreturn]] void end_without_memory() {
   try {
@@ -75,6 +80,7 @@ extern "C" int sc_main(int, char**) { return 1; }
 int main(int argc, char** argv) {
   keep_memory();
   catch_signals();
+  std::set_new_handler(end_at_failed_allocation);
   std::set_terminate(end_without_memory);
   try {
     return tpu::app::run_program(std::vector<std::string>(argv + 1, argv + argc));

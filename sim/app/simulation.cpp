@@ -352,6 +352,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   options.steps = arguments.steps;
   choose_warm_up(arguments, options);
   options.max_step_cycles = arguments.max_cycles;
+  options.max_trips = arguments.max_trips;
   options.values = arguments.values;
   options.interpret = arguments.interpret;
   options.mxu_array = arguments.mxu_array;

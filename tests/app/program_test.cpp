@@ -657,9 +657,12 @@ TEST_F(ProgramTest, AnEndlessProgramEndsAsItsFault) {
   expect_error("run endless.hlo --values on --max-cycles 200000 -o o.h5", 1,
                "the step has taken more than 200000 cycles, waits for the infeed aside: an endless "
                "loop, or --max-cycles has to allow more");
+  expect_error("run endless.hlo --values on --max-trips 100 -o o.h5", 1,
+               "w has made more than 100 trips: an endless loop, or --max-trips has to allow more");
   fs::remove(folder_ / "endless.hlo");
   EXPECT_EQ(files(), 0u);
   expect_error("run mlp --max-cycles 0", 2, "--max-cycles: expected a whole number from 1");
+  expect_error("run mlp --max-trips 0", 2, "--max-trips: expected a whole number from 1");
 }
 
 TEST_F(ProgramTest, NothingIsPrintedOnStderrWhenAllIsWell) { EXPECT_EQ(tpusim(kSmall).err, ""); }

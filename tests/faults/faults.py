@@ -28,6 +28,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+CAPTURED = HERE.parent / "captured" / "scalars"
 
 ASSEMBLER = "kernel first\n" + "{ %s1 = smov 7 }\n" * 2000 + "{ vdelay 1 }\n"
 
@@ -46,6 +47,9 @@ COMMANDS = [
     ("run konata", ["run", "mlp", "--cores", "1", "--format", "konata", "--window", "0:2000", "-o", "{out}"]),
     ("report", ["report", "{folder}/in.h5", "-o", "{out}"]),
     ("diff --json", ["diff", "{folder}/in.h5", "{folder}/in.h5", "--json", "{out}"]),
+    ("sweep", ["sweep", "{folder}/in.toml", "-j", "1", "--points", "{fresh}", "-o", "{out}"]),
+    ("sweep merge", ["sweep", "merge", "{folder}/in.toml", "-o", "{out}"]),
+    ("scaling --json", ["scaling", "mlp", "--configs", "v3-8,v3-32", "--json", "{out}"]),
     ("compare --json", ["compare", "mlp", "--cores", "1", "--configs", "v2-8,v3-8", "--json", "{out}"]),
 ]
 # Those that write a folder of files; kill is the only fault of theirs here.
@@ -53,9 +57,31 @@ FOLDER_COMMANDS = [
     ("export csv", ["export", "{folder}/in.h5", "--format", "csv", "-o", "{out}"]),
     ("export xplane/", ["export", "{folder}/in.h5", "--format", "xplane", "-o", "{out}"]),
 ]
+# Those that print; memory and stdout are the faults of theirs here.
+PRINTING_COMMANDS = [
+    ("disasm", ["disasm", "{folder}/in_program.h5"]),
+    ("show config", ["show", "v3-8"]),
+    ("show workload", ["show", "mlp", "--cores", "1"]),
+    ("list", ["list"]),
+    ("profile", ["profile", "{folder}/in.h5"]),
+    ("metrics", ["metrics", "{folder}/in.h5"]),
+    ("diff", ["diff", "{folder}/in.h5", "{folder}/in.h5"]),
+    ("compare", ["compare", "mlp", "--cores", "1", "--configs", "v2-8,v3-8"]),
+    ("scaling", ["scaling", "mlp", "--configs", "v3-8,v3-32"]),
+    ("validate", ["validate", "{folder}/measured", "--phases", "1"]),
+    ("sweep plan", ["sweep", "plan", "{folder}/in.toml"]),
+    ("sweep status", ["sweep", "status", "{folder}/in.toml"]),
+]
+SWEEP = '''workload = "mlp"
+cores = 1
+[grid]
+config = ["v2-8", "v3-8"]
+'''
+# Of the allocations of a command that prints, so many at the end fail one by one.
+LAST = 30
 OUT_OF_MEMORY, USAGE = 4, 2
 # The ending of the output where the command wants one.
-ENDINGS = {"run --outputs": "npz", "export xplane": "xplane.pb", "report": "html"}
+ENDINGS = {"run --outputs": "npz", "export xplane": "xplane.pb", "report": "html", "sweep": "csv", "sweep merge": "csv"}
 
 
 class Bench:
@@ -66,13 +92,19 @@ class Bench:
         self.program, self.folder = shutil.copy2(program, folder / "tpusim"), folder
         self.failures = []
         (folder / "in.s").write_text(ASSEMBLER)
+        (folder / "in.toml").write_text(SWEEP)
+        shutil.copytree(CAPTURED, folder / "measured" / "row")
+        (folder / "measured" / "row" / "facts.json").write_text('{"chip": "v3", "measured_cycles": 10000}')
         self.finish(["run", "mlp", "--cores", "1", "-o", str(folder / "in.h5")])
+        self.finish(["compile", "mlp", "--cores", "1", "-o", str(folder / "in_program.h5")])
+        self.finish(["sweep", "run", str(folder / "in.toml")])
         self.allocator = None
 
     def finish(self, words):
         done = subprocess.run([self.program, *words], capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"tpusim {' '.join(words)} fails with nothing in its way:\n{done.stderr}")
+        return done.stdout.encode()
 
     def fresh(self, name):
         """An empty folder, and the name of the output in it."""
@@ -82,14 +114,16 @@ class Bench:
         return place, place / ("out." + ENDINGS.get(name, "h5"))
 
     def words(self, words, out):
-        return [word.format(out=out, folder=self.folder) for word in words]
+        """{fresh} is a folder that holds nothing yet."""
+        shutil.rmtree(self.folder / "fresh", ignore_errors=True)
+        return [word.format(out=out, folder=self.folder, fresh=self.folder / "fresh") for word in words]
 
     def right(self, name, words):
-        """What the command writes when nothing is in its way, and how long it takes."""
+        """What the command writes, or prints, when nothing is in its way, and how long it takes."""
         _, out = self.fresh(name)
         begin = time.time()
-        self.finish(self.words(words, out))
-        return out.read_bytes(), time.time() - begin
+        printed = self.finish(self.words(words, out))
+        return out.read_bytes() if out.exists() else printed, time.time() - begin
 
     def run(self, words, **options):
         options.setdefault("stdout", subprocess.DEVNULL)
@@ -238,6 +272,7 @@ def compiled_allocator(bench):
 
 def memory(bench, arguments, name, words):
     right, _ = bench.right(name, words)
+    prints, printed = "{out}" not in words, bench.folder / "printed"
     allocator = compiled_allocator(bench)
     place, out = bench.fresh(name)
     count_file = bench.folder / "count"
@@ -246,17 +281,21 @@ def memory(bench, arguments, name, words):
     count, large = map(int, count_file.read_text().split())
     step = arguments.memory_step or max(1, count // arguments.moments)
     cases = [{"TPUSIM_FAIL_AT": str(at), "TPUSIM_FAIL_FOR": str(span)}
-             for at in range(1, count + 1, step) for span in arguments.spans]
+             for at in range(1 + arguments.shift, count + 1, step) for span in arguments.spans]
+    if prints:  # Where texts are put together, of which nothing may be lost.
+        cases += [{"TPUSIM_FAIL_AT": str(at)} for at in range(max(1, count - LAST), count + 1)]
     step = arguments.memory_step or max(1, large // arguments.moments)
-    cases += [{"TPUSIM_FAIL_LARGE": str(at)} for at in range(1, large + 1, step)]
+    cases += [{"TPUSIM_FAIL_LARGE": str(at)} for at in range(1 + arguments.shift, large + 1, step)]
     survived = 0
     for case in cases:
         place, out = bench.fresh(name)
         out.write_bytes(b"old")
-        done = bench.run(bench.words(words, out), env={**os.environ, "LD_PRELOAD": allocator, **case})
+        with open(printed, "wb") as output:
+            done = bench.run(bench.words(words, out), stdout=output, env={**os.environ, "LD_PRELOAD": allocator, **case})
         if done.returncode == 0:
             # An allocation that is only a cache's, or of the system's.
             survived += 1
+            bench.hold(not prints or equal(name, printed.read_bytes(), right), "memory", name, f"{case} printed something else")
             continue
         bench.one_line("memory", name, done, [OUT_OF_MEMORY], str(case))
         if not equal(name, out.read_bytes(), right):  # Whole before memory ended.
@@ -266,6 +305,7 @@ def memory(bench, arguments, name, words):
 
 def stdout(bench, arguments, name, words):
     place, out = bench.fresh(name)
+    prints = (name, words) in PRINTING_COMMANDS
     words = bench.words(words, out)
     closed = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', bench.program, *words], stderr=subprocess.PIPE)
     with open("/dev/full", "wb") as full:
@@ -276,7 +316,7 @@ def stdout(bench, arguments, name, words):
     os.close(writer)
     # A command that prints nothing has nothing to lose.
     for case, done in (("closed", closed), ("full", device), ("pipe", pipe)):
-        quiet = done.returncode in (0, -signal.SIGPIPE) and not done.stderr
+        quiet = done.returncode in ([] if prints else [0]) + [-signal.SIGPIPE] and not done.stderr
         if not quiet:
             bench.one_line("stdout", name, done, [USAGE], case)
     others = [p.name for p in place.iterdir() if p != out]
@@ -299,6 +339,7 @@ def writers(bench, arguments, name, words):
     return "one whole file of " + " and of ".join(map(str, counts)) + " at once"
 
 
+OF_PRINTING = ("memory", "stdout")
 FAULTS = {"kill": kill, "disk": disk, "folder": folder, "memory": memory, "stdout": stdout, "writers": writers}
 
 
@@ -312,6 +353,7 @@ def main():
     parser.add_argument("--memory-step", type=int, help="each so-many-th allocation fails")
     parser.add_argument("--spans", type=lambda text: [int(n) for n in text.split(",")], default=[1, 1000000000],
                         help="how many allocations fail, from the one on (1,1000000000)")
+    parser.add_argument("--shift", type=int, default=0, help="the first allocation that fails is so many behind the first one")
     parser.add_argument("--writers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -320,7 +362,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(arguments.program.resolve(), pathlib.Path(name))
         for fault in arguments.only.split(","):
-            for command, words in COMMANDS + (FOLDER_COMMANDS if fault == "kill" else []):
+            for command, words in COMMANDS + (FOLDER_COMMANDS if fault == "kill" else PRINTING_COMMANDS if fault in OF_PRINTING else []):
                 if any(part in command for part in arguments.commands.split(",")):
                     before = len(bench.failures)
                     one = kill_folder if (command, words) in FOLDER_COMMANDS else FAULTS[fault]

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -48,6 +49,40 @@ TEST_F(ModuleFile, MoreThanTheLimitIsRefused) {
                                              " bytes, found more");
   std::ofstream(path("small.hlo")) << kModule;
   EXPECT_EQ(error_of(path("small.hlo"), {0, 1}), "");
+}
+
+/// The size at the end of a gzip file says nothing where several stand one behind the other.
+TEST_F(ModuleFile, MembersOfAGzipFileAreOneText) {
+  const std::string name = path("members.hlo.gz");
+  const std::string blanks(std::size_t{1} << 20, ' ');
+  for (const std::string* part : {&kModule, &blanks, &blanks}) {
+    gzFile file = gzopen(name.c_str(), "ab");
+    gzwrite(file, part->data(), static_cast<unsigned>(part->size()));
+    gzclose(file);
+  }
+  EXPECT_EQ(error_of(name), "");
+  const std::uint64_t most = 2 * blanks.size() + kModule.size();
+  EXPECT_EQ(error_of(name, {most, 0}), "");
+  EXPECT_EQ(error_of(name, {most - 1, 0}),
+            name + ": expected HLO of at most " + std::to_string(most - 1) + " bytes, found more");
+}
+
+/// Peak of this process while it refuses 256 MiB: what stood in memory before, and little more.
+TEST_F(ModuleFile, WhatIsTooLargeIsNotKept) {
+  const std::string zeros = path("zeros.gz");
+  gzFile file = gzopen(zeros.c_str(), "wb1");
+  const std::string text(std::size_t{1} << 20, ' ');
+  for (int i = 0; i < 256; ++i) gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+  const auto peak = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;  // KiB.
+  };
+  const long before = peak();
+  const std::uint64_t most = std::uint64_t{200} << 20;
+  EXPECT_NE(error_of(zeros, {most, 0}).find("found more"), std::string::npos);
+  EXPECT_LT(peak() - before, 50 << 10);
 }
 
 TEST_F(ModuleFile, ADeviceIsRefused) {

@@ -110,6 +110,33 @@ std::uint64_t cycles_with_values(const isa::Program& program, std::uint32_t word
   return machine.run(options).cycles;
 }
 
+TEST(ControlPath, MoreTripsThanTheLimitAreAnEndlessLoopButWhereTheyAreStated) {
+  const isa::Program program = loop_program();
+  RunOptions options = with_input(7);
+  options.max_trips = 7;
+  EXPECT_EQ(test::fault_of(program, options), "");
+  options.max_trips = 6;
+  const std::string fault = test::fault_of(program, options);
+  EXPECT_NE(fault.find("while.1 has made more than 6 trips: an endless loop, or --max-trips has "
+                       "to allow more"),
+            std::string::npos)
+      << fault;
+  options = stated(7);
+  options.max_trips = 6;
+  EXPECT_EQ(test::fault_of(program, options), "");
+}
+
+/// The limit is that of one execution: trips of steps do not add up.
+TEST(ControlPath, TripsOfEachExecutionCountApart) {
+  const isa::Program program = loop_program();
+  RunOptions options = with_input(4);
+  options.steps = 3;
+  options.max_trips = 4;
+  EXPECT_EQ(test::fault_of(program, options), "");
+  options.max_trips = 3;
+  EXPECT_NE(test::fault_of(program, options), "");
+}
+
 TEST(ControlPath, TripsAreThoseOfTheInputsOrAsStated) {
   const isa::Program program = loop_program();
   for (const std::uint32_t trips : {0U, 1U, 7U}) {

@@ -25,7 +25,6 @@ struct CloseGzip {
 /// The size of the contents, as far as the file tells without being read: that of the file, or the
 /// one at the end of a gzip file.
 std::size_t size_hint(const std::string& path) {
-  constexpr std::size_t kLargestHint = std::size_t{1} << 30;
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) return 0;
@@ -33,14 +32,14 @@ std::size_t size_hint(const std::string& path) {
                                                              &std::fclose);
   unsigned char bytes[4] = {};
   if (!file || std::fread(bytes, 1, 2, file.get()) != 2 || bytes[0] != 0x1f || bytes[1] != 0x8b) {
-    return static_cast<std::size_t>(std::min<std::uintmax_t>(size, kLargestHint));
+    return static_cast<std::size_t>(size);
   }
   if (std::fseek(file.get(), -4, SEEK_END) != 0 || std::fread(bytes, 1, 4, file.get()) != 4)
     return 0;
   std::uint32_t unpacked = 0;
   std::memcpy(&unpacked, bytes, sizeof unpacked);
   // deflate packs at most about 1000 times.
-  return static_cast<std::size_t>(std::min<std::uintmax_t>({unpacked, size * 1024, kLargestHint}));
+  return static_cast<std::size_t>(std::min<std::uintmax_t>(unpacked, size * 1024));
 }
 
 /// The size of a file or, of a pipe, 0.
@@ -58,29 +57,83 @@ std::uint64_t packed_bytes(const std::string& path) {
   return S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size) : 0;
 }
 
-/// The contents of a file, uncompressed where it is gzip.
-std::string contents(const std::string& path, const UnpackLimit& limit) {
-  const std::uint64_t most = limit.of_file(packed_bytes(path));
-  errno = 0;
-  const std::unique_ptr<gzFile_s, CloseGzip> file(gzopen(path.c_str(), "rb"));
-  if (!file) throw WorkloadError(path + ": expected a file with HLO: " + std::strerror(errno));
-  std::string text;
-  text.reserve(size_hint(path));
-  std::vector<char> chunk(std::size_t{1} << 18);
-  int count = 0;
-  while ((count = gzread(file.get(), chunk.data(), static_cast<unsigned>(chunk.size()))) > 0) {
-    text.append(chunk.data(), static_cast<std::size_t>(count));
-    if (text.size() > most) {
-      throw WorkloadError(path + ": expected HLO of at most " + std::to_string(most) +
+/// A file that zlib reads, packed or not, and that may hold so many bytes.
+class PackedFile {
+ public:
+  PackedFile(const std::string& path, std::uint64_t most)
+      : path_(path), most_(most), chunk_(std::size_t{1} << 18) {
+    errno = 0;
+    file_.reset(gzopen(path.c_str(), "rb"));
+    if (!file_) throw WorkloadError(path + ": expected a file with HLO: " + std::strerror(errno));
+  }
+
+  /// Appends what comes to a text of at most `most` bytes; false: there is more.
+  bool read(std::string& text, std::size_t most) {
+    while (const std::size_t count = next()) {
+      if (count > most - text.size()) return false;
+      text.append(chunk_.data(), count);
+    }
+    return true;
+  }
+  /// The bytes of the whole file; it stands at its begin then.
+  std::size_t count() {
+    begin_again();
+    while (next() > 0) {
+    }
+    const auto bytes = static_cast<std::size_t>(bytes_);
+    begin_again();
+    return bytes;
+  }
+
+ private:
+  void begin_again() {
+    if (gzrewind(file_.get()) != 0) throw WorkloadError(path_ + ": expected a file to read twice");
+    bytes_ = 0;
+  }
+  /// The bytes of the next chunk, 0 at the end.
+  std::size_t next() {
+    const int count = gzread(file_.get(), chunk_.data(), static_cast<unsigned>(chunk_.size()));
+    int status = Z_OK;
+    const char* message = gzerror(file_.get(), &status);
+    if (count < 0 || status == Z_BUF_ERROR || (status != Z_OK && status != Z_STREAM_END)) {
+      throw WorkloadError(
+          path_ + ": expected a whole file, found one that ends or breaks within: " + message);
+    }
+    bytes_ += static_cast<std::uint64_t>(count);
+    if (bytes_ > most_) {
+      throw WorkloadError(path_ + ": expected HLO of at most " + std::to_string(most_) +
                           " bytes, found more");
     }
+    return static_cast<std::size_t>(count);
   }
-  int status = Z_OK;
-  const char* message = gzerror(file.get(), &status);
-  if (count < 0 || status == Z_BUF_ERROR || (status != Z_OK && status != Z_STREAM_END)) {
-    throw WorkloadError(
-        path + ": expected a whole file, found one that ends or breaks within: " + message);
+
+  std::string path_;
+  std::uint64_t most_;
+  std::vector<char> chunk_;
+  std::unique_ptr<gzFile_s, CloseGzip> file_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// The contents of a file, uncompressed where it is gzip. What may be too large is counted before
+/// it is kept, and takes its own size in memory, no more.
+std::string contents(const std::string& path, const UnpackLimit& limit) {
+  const std::uint64_t packed = packed_bytes(path);
+  const std::uint64_t most = limit.of_file(packed);
+  PackedFile file(path, most);
+  std::string text;
+  if (packed == 0) {  // A pipe.
+    file.read(text, most);
+    return text;
   }
+  const std::size_t hint = size_hint(path);
+  if (hint <= most) {
+    text.reserve(hint);
+    if (file.read(text, hint)) return text;
+    std::string().swap(text);
+  }
+  const std::size_t bytes = file.count();
+  text.reserve(bytes);
+  file.read(text, bytes);
   return text;
 }
 
