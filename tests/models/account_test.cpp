@@ -99,6 +99,28 @@ kernel top
   EXPECT_EQ(busy(Unit::kEup), 1u);
 }
 
+/// No two units work in as many bundles: one that counts another's slot is seen.
+TEST(Accounts, EachSlotKeepsItsOwnUnitBusy) {
+  const RunResult result = run(program_of(R"(
+kernel top
+  { %s1 = smov 0 ;; %v1 = vmov 1.0 ;; %v2 = vld [vmem:$0x0] ;; vst [vmem:$0x8] %v0 }
+  { %s2 = smov 0 ;; %v3 = vmov 1.0 ;; %v4 = vld [vmem:$0x0] ;; vst [vmem:$0x8] %v0 }
+  { %s3 = smov 0 ;; %v5 = vmov 1.0 ;; %v6 = vld [vmem:$0x0] }
+  { %s4 = smov 0 ;; %v7 = vmov 1.0 }
+  { %s5 = smov 0 ;; vdelay 3 }
+)"));
+  const std::pair<Unit, std::uint64_t> expected[] = {{Unit::kScalar, 5},
+                                                     {Unit::kVectorAlu, 4},
+                                                     {Unit::kVectorLoad, 3},
+                                                     {Unit::kVectorStore, 2},
+                                                     {Unit::kEup, 0}};
+  for (const auto& [unit, bundles] : expected) {
+    const UnitAccount account = unit_account(result.cores[0].total, unit);
+    EXPECT_EQ(account.busy, bundles) << to_string(unit);
+    EXPECT_EQ(account.idle[CoreState::kIssue], 8 - bundles) << to_string(unit);
+  }
+}
+
 TEST(Accounts, WarmUpStepsAreInNone) {
   // The pushes of the last two bundles are still under way when the account begins.
   const isa::Program program = program_of(R"(
