@@ -80,6 +80,10 @@ Id Steps::reversed(Id vector) {
 
 Id Steps::every(Id vector, std::int64_t start, std::int64_t count, std::int64_t stride) {
   const std::int64_t limit = start + (count - 1) * stride + 1;
+  if (stride >= isa::kLanes) {
+    const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), stride, false);
+    return edit_.reshape(edit_.slice(rows, {0, 0}, {count, 1}), {count});
+  }
   const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), isa::kLanes * stride, false);
   const Extents extents = edit_.dimensions(rows);
   const Id picked = edit_.slice(rows, {0, 0}, extents, {1, stride});
@@ -89,6 +93,12 @@ Id Steps::every(Id vector, std::int64_t start, std::int64_t count, std::int64_t 
 
 Id Steps::apart(Id vector, std::int64_t interior, Id filling) {
   const std::int64_t length = edit_.dimensions(vector)[0];
+  if (interior + 1 >= isa::kLanes) {
+    const Id column = edit_.reshape(vector, {length, 1});
+    const Id spread = edit_.pad(column, filling, {{0, 0, 0}, {0, interior, 0}});
+    return edit_.slice(edit_.reshape(spread, {length * (interior + 1)}), {0},
+                       {(length - 1) * (interior + 1) + 1});
+  }
   const Id rows = as_rows(vector, isa::kLanes, false);
   const Id spread = edit_.pad(rows, filling, {{0, 0, 0}, {0, interior, interior}});
   const std::int64_t all = edit_.shape(spread).element_count();
