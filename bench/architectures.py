@@ -1,4 +1,4 @@
-"""One training step each of fifteen architectures, of ordinary size, as their authors would write them.
+"""One training step each of twenty architectures, of ordinary size, as their authors would write them.
 
     PYTHONPATH=workloads/capture python -m tpusim_capture bench/architectures.py:mixer --chip v3 -o STEPS/mixer
     bench/xla_ratio.py --folder STEPS mixer
@@ -310,6 +310,82 @@ class DropoutBert(nn.Module):
         return nn.Dense(2)(nn.tanh(nn.Dense(256)(x[:, 0])))
 
 
+class ConvMixer(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        x = nn.BatchNorm(use_running_average=False)(nn.gelu(nn.Conv(128, (4, 4), (4, 4))(x)))
+        for _ in range(4):
+            y = nn.BatchNorm(use_running_average=False)(nn.gelu(nn.Conv(128, (7, 7), feature_group_count=128)(x)))
+            x = nn.BatchNorm(use_running_average=False)(nn.gelu(nn.Conv(128, (1, 1))(x + y)))
+        return nn.Dense(100)(x.mean((1, 2)))
+
+
+class Nerf(nn.Module):
+    @nn.compact
+    def __call__(self, rays):
+        points = rays[:, None, :3] + jnp.linspace(2.0, 6.0, 32)[None, :, None] * rays[:, None, 3:]
+        frequencies = 2.0 ** jnp.arange(8)
+        angles = (points[..., None] * frequencies).reshape(*points.shape[:2], -1)
+        x = h = jnp.concatenate([points, jnp.sin(angles), jnp.cos(angles)], -1)
+        for i in range(6):
+            h = nn.relu(nn.Dense(256)(jnp.concatenate([h, x], -1) if i == 3 else h))
+        density, colour = nn.relu(nn.Dense(1)(h))[..., 0], nn.sigmoid(nn.Dense(3)(nn.relu(nn.Dense(128)(h))))
+        alpha = 1 - jnp.exp(-density * 0.125)
+        weights = alpha * jnp.cumprod(jnp.concatenate([jnp.ones((rays.shape[0], 1)), 1 - alpha[:, :-1] + 1e-10], 1), 1)
+        return jnp.sum(weights[..., None] * colour, 1)
+
+
+def colours(seen, rays, wanted):
+    return jnp.mean((seen - wanted) ** 2)
+
+
+class PointNet(nn.Module):
+    @nn.compact
+    def __call__(self, points):
+        x = points
+        for features in (64, 128, 512):
+            x = nn.relu(nn.LayerNorm()(nn.Dense(features)(x)))
+        x = x.max(1)
+        return nn.Dense(40)(nn.relu(nn.Dense(256)(x)))
+
+
+class Conformer(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Dense(144)(x)
+        for _ in range(2):
+            x = x + 0.5 * nn.Dense(144)(nn.swish(nn.Dense(576)(nn.LayerNorm()(x))))
+            x = x + nn.MultiHeadDotProductAttention(4)(nn.LayerNorm()(x))
+            y = nn.glu(nn.Dense(288)(nn.LayerNorm()(x)))
+            y = nn.Conv(144, (15,), feature_group_count=144)(y)
+            x = x + nn.Dense(144)(nn.swish(nn.LayerNorm()(y)))
+            x = nn.LayerNorm()(x + 0.5 * nn.Dense(144)(nn.swish(nn.Dense(576)(nn.LayerNorm()(x)))))
+        return nn.Dense(64)(x).mean(1)
+
+
+class RelativeDecoder(nn.Module):
+    """T5's norm without a mean, a bias by distance, gated feed-forward, words that share their table with the logits."""
+
+    @nn.compact
+    def __call__(self, words):
+        t, d, heads = words.shape[1], 256, 4
+        embed = nn.Embed(4096, d)
+        x = embed(words)
+        distance = jnp.clip(jnp.arange(t)[:, None] - jnp.arange(t)[None], 0, 31)
+        bias = self.param("bias", nn.initializers.normal(), (32, heads))[distance].transpose(2, 0, 1)
+        bias = jnp.where(jnp.tril(jnp.ones((t, t), bool)), bias, -1e9)
+        for _ in range(3):
+            y = nn.RMSNorm()(x)
+            q, k, v = (nn.DenseGeneral((heads, d // heads), use_bias=False, dtype=jnp.bfloat16)(y) for _ in range(3))
+            a = nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k).astype(jnp.float32) + bias)
+            y = jnp.einsum("bhqk,bkhd->bqhd", a.astype(jnp.bfloat16), v)
+            x = x + nn.DenseGeneral(d, (-2, -1), use_bias=False, dtype=jnp.bfloat16)(y)
+            y = nn.RMSNorm()(x)
+            y = nn.gelu(nn.Dense(1024, use_bias=False, dtype=jnp.bfloat16)(y)) * nn.Dense(1024, use_bias=False, dtype=jnp.bfloat16)(y)
+            x = x + nn.Dense(d, use_bias=False, dtype=jnp.bfloat16)(y)
+        return embed.attend(nn.RMSNorm()(x) / 16)
+
+
 def several(model, loss_of, optimizer, inputs, *rest):
     """A step whose model takes several arrays."""
 
@@ -344,6 +420,27 @@ dlrm, dlrm_arguments = several(Dlrm(), clicks, optax.adagrad(1e-2), (integers(10
 dropout_bert, dropout_bert_arguments = several(
     DropoutBert(), labelled, optax.adamw(1e-3), (integers(16, 128), ShapeDtypeStruct((2,), jnp.uint32)), integers(16)
 )
+
+nerf, nerf_arguments = training_step(Nerf(), colours, optax.adam(5e-4), floats(1024, 6), floats(1024, 3))
+pointnet, pointnet_arguments = training_step(PointNet(), classes, optax.adam(1e-3), floats(32, 512, 3), integers(32))
+conformer, conformer_arguments = training_step(Conformer(), classes, optax.adamw(1e-3), floats(16, 200, 80), integers(16))
+relative_decoder, relative_decoder_arguments = training_step(RelativeDecoder(), next_words, optax.adafactor(1e-2), integers(16, 128))
+
+
+def convmixer(p, statistics, state, images, labels):
+    def loss_of(p):
+        logits, changed = ConvMixer().apply({"params": p, "batch_stats": statistics}, images, mutable=["batch_stats"])
+        return classes(logits, images, labels), changed["batch_stats"]
+
+    (loss, statistics), gradients = jax.value_and_grad(loss_of, has_aux=True)(p)
+    updates, state = optax.adamw(1e-3).update(gradients, state, p)
+    return optax.apply_updates(p, updates), statistics, state, loss
+
+
+def convmixer_arguments():
+    variables = jax.eval_shape(ConvMixer().init, jax.random.key(0), floats(32, 64, 64, 3))
+    p = variables["params"]
+    return p, variables["batch_stats"], jax.eval_shape(optax.adamw(1e-3).init, p), floats(32, 64, 64, 3), integers(32)
 
 
 def dcgan(p, state, latent, images):

@@ -30,6 +30,7 @@
 #include "workloads/compiler/passes/loop_slices.h"
 #include "workloads/compiler/passes/operand_precision.h"
 #include "workloads/compiler/passes/operand_upcaster.h"
+#include "workloads/compiler/passes/padded_results.h"
 #include "workloads/compiler/passes/padded_sums.h"
 #include "workloads/compiler/passes/precision.h"
 #include "workloads/compiler/passes/product_operands.h"
@@ -262,6 +263,8 @@ std::vector<Pass> shaping_rows() {
       row("join_padded_sums", on_module<join_padded_sums>),
       row("multiply_small_matrices", on_module<multiply_small_matrices>),
       row("drop_unit_dimensions", on_module<drop_unit_dimensions>),
+      simplify_row(stage),
+      row("pad_operands", on_module<pad_operands>),
       simplify_row(stage),
       row("join_split_lanes", on_module<join_split_lanes>),
       simplify_row(stage),
