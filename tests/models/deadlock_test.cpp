@@ -51,6 +51,20 @@ kernel top
   EXPECT_TRUE(contains(fault, "bundle 0x5")) << fault;
 }
 
+TEST(Deadlock, ACoreThatWaitsForItselfIsACycleOfOne) {
+  const auto fault = [](const std::string& addition) {
+    return fault_of(program_of("kernel top\n  { vwait.ge.trace 5, 1 }\n  { " + addition + " }\n"),
+                    test::on_core(3));
+  };
+  const std::string own = fault("vsyncadd 5, 1");
+  EXPECT_TRUE(contains(own, "cycle of waiters: core 3 waits for core 3\n")) << own;
+  EXPECT_TRUE(contains(own, "which would raise the flag at core 3")) << own;
+  // What lowers a flag, leaves it, or raises another one ends no wait.
+  for (const char* other : {"vsyncadd 5, -1", "vsyncadd 5, 0", "vsyncadd 6, 1"}) {
+    EXPECT_TRUE(contains(fault(other), "no waiting core's code")) << fault(other);
+  }
+}
+
 TEST(Deadlock, CollectivesInDifferentOrderAreACycleInOneLine) {
   // Two barriers, by flags 5 and 6: chip 0 enters that of flag 5 first, chip 1 that of flag 6.
   const std::string fault = fault_of(program_of(R"(

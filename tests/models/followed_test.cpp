@@ -89,6 +89,34 @@ TEST(Followed, ControlOnMemoryThatNothingWroteIsAFault) {
   EXPECT_NE(fault.find("kernel \"top\", bundle 0x9"), std::string::npos) << fault;
 }
 
+/// Whether a vector instruction acts is control, too: its guard comes out of the HBM.
+TEST(Followed, AGuardOfWhatControlNeedsHasToBeKnown) {
+  isa::Program program = program_of(R"(
+kernel top
+  { dma.hbm_to_smem 40, 1, 1024, 1 }
+  { dma.done.wait 1, 1 }
+  { %s4 = sld [smem:$0x400] ;; vdelay 1 }
+  { %p2 = scmp.ne.s32.totalorder %s4, 0 }
+  { %v1 = vmov 6 }
+  { %v1 = vmov (%p2) 19 }
+  { vpush %v1 ;; vdelay 9 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)");
+  const std::string fault = test::fault_of(program);
+  EXPECT_NE(fault.find("the guard of %v1 = vmov (%p2), 19 is unknown"), std::string::npos) << fault;
+  add_buffer(program, 40, isa::BufferRole::kConstant, {0});
+  const std::uint64_t of_six = test::run(program).cycles;
+  EXPECT_EQ(of_six, cycles_with_values(program));
+  program.buffers[0].data = {1};
+  EXPECT_EQ(test::run(program).cycles, of_six + 13 * 4);
+}
+
 /// A kernel writes a table into HBM, which the top-level program reads into SMEM; another kernel
 /// does the same with data that control never sees.
 TEST(Followed, TheKernelThatMadeTheDataIsFollowedAndNoOther) {

@@ -297,6 +297,147 @@ TEST(HbmCommands, ARowStaysOpenForTheGranuleThatStillReadsIt) {
   EXPECT_EQ(rows, (std::vector<std::uint64_t>{0, 0, 0, 0, 1, 1}));
 }
 
+/// The commands of a channel to which granules come by their index and clock, up to a clock.
+std::vector<HbmCommand> commands_of(const HbmParams& params,
+                                    std::initializer_list<std::array<std::uint64_t, 2>> granules,
+                                    std::uint64_t end) {
+  const HbmCommandTiming timing(params, kClock);
+  HbmCommandChannel channel(timing);
+  std::vector<HbmCommand> commands;
+  channel.watch([&](const HbmCommand& command) { commands.push_back(command); });
+  for (const auto& [index, arrival] : granules) {
+    channel.advance(arrival, [](std::uint32_t, std::uint64_t) {});
+    channel.add(false, index, 0, arrival);
+  }
+  channel.advance(end, [](std::uint32_t, std::uint64_t) {});
+  return commands;
+}
+
+std::vector<std::uint64_t> clocks_of(const std::vector<HbmCommand>& commands,
+                                     HbmCommand::Kind kind) {
+  std::vector<std::uint64_t> clocks;
+  for (const HbmCommand& command : commands) {
+    if (command.kind == kind) clocks.push_back(command.clock);
+  }
+  return clocks;
+}
+
+TEST(HbmCommands, TheFifthRowWaitsForTheFirstOfFour) {
+  // Three granules of different rows: six ACTs, each group has its turn. In clocks of 1/900 us
+  // tRRDS is 4; four rows in tFAW: 16 ns hold nobody up, 60 ns are 54 clocks.
+  HbmParams params = without_refresh();
+  params.row_bytes = 1024;
+  EXPECT_EQ(
+      clocks_of(commands_of(params, {{0, 0}, {2, 0}, {4, 0}}, 1000), HbmCommand::Kind::kActivate),
+      (std::vector<std::uint64_t>{0, 4, 8, 12, 16, 20}));
+  params.command.four_rows_ns = 60;
+  EXPECT_EQ(
+      clocks_of(commands_of(params, {{0, 0}, {2, 0}, {4, 0}}, 1000), HbmCommand::Kind::kActivate),
+      (std::vector<std::uint64_t>{0, 4, 8, 12, 54, 58}));
+}
+
+TEST(HbmCommands, BanksAreRefreshedInTurn) {
+  HbmParams params;
+  params.first_refresh_ns = 700;
+  params.command.single_bank_refresh = true;
+  const std::uint64_t first = 630, interval = 3510 / params.banks;
+  const std::vector<HbmCommand> commands = commands_of(params, {}, first + 40 * interval);
+  ASSERT_EQ(commands.size(), 40u);
+  for (std::uint32_t k = 0; k < commands.size(); ++k) {
+    EXPECT_EQ(commands[k].kind, HbmCommand::Kind::kRefresh);
+    EXPECT_EQ(commands[k].bank, k % params.banks);
+    EXPECT_EQ(commands[k].clock, first + k * interval);
+  }
+}
+
+/// An idle row is closed when the refresh is due and refreshed tRP later; a row that is open for
+/// less than tRAS is closed when that is over. It opens again when the refresh is done.
+TEST(HbmCommands, ARefreshClosesTheRowAsSoonAsItMayBe) {
+  HbmParams params;
+  params.first_refresh_ns = 1000;
+  const HbmCommandTiming t(params, kClock);
+  using Clocks = std::vector<std::uint64_t>;
+  for (const bool late : {false, true}) {
+    params.first_refresh_ns = late ? 1000 : 10;  // 900 clocks, or 9: before the first read.
+    const std::uint64_t closes = late ? 900 : 4 + t.row_open;  // The second ACT is at 4.
+    const std::uint64_t done = closes + t.precharge + t.refresh;
+    const std::vector<HbmCommand> commands =
+        late ? commands_of(params, {{0, 0}, {0, 901}}, 2000) : commands_of(params, {{0, 0}}, 2000);
+    EXPECT_EQ(clocks_of(commands, HbmCommand::Kind::kPrecharge), Clocks({closes, closes}));
+    EXPECT_EQ(clocks_of(commands, HbmCommand::Kind::kRefresh), Clocks({closes + t.precharge}));
+    EXPECT_EQ(clocks_of(commands, HbmCommand::Kind::kActivate), Clocks({0, 4, done, done + 4}));
+  }
+  // One bank's refresh leaves its neighbour open.
+  params.first_refresh_ns = 1000;
+  params.command.single_bank_refresh = true;
+  const std::uint64_t refresh = (params.command.bank_refresh_ns * 9 + 9) / 10;
+  const std::vector<HbmCommand> commands = commands_of(params, {{0, 0}, {0, 901}}, 1100);
+  EXPECT_EQ(clocks_of(commands, HbmCommand::Kind::kPrecharge), Clocks({900}));
+  EXPECT_EQ(clocks_of(commands, HbmCommand::Kind::kActivate),
+            Clocks({0, 4, 900 + t.precharge + refresh}));
+}
+
+/// A memory clock is two beats of a pin; every time is rounded up to whole clocks. Each parameter
+/// has a value of its own.
+TEST(HbmCommands, TimesAreThoseOfTheDataSheetInMemoryClocks) {
+  HbmParams params;
+  params.pin_mbps = 1700;
+  params.precharge_ns = 13;
+  params.read_activate_ns = 17;
+  params.write_activate_ns = 7;
+  params.read_latency_ns = 23;
+  params.write_latency_ns = 11;
+  params.read_to_precharge_ns = 6;
+  params.write_recovery_ns = 19;
+  params.write_to_read_ns = 9;
+  params.bus_turn_clocks = 5;
+  params.refresh_interval_ns = 4001;
+  params.refresh_ns = 353;
+  params.first_refresh_ns = 757;
+  params.command.row_to_row_ns = 5;
+  params.command.row_to_row_group_ns = 8;
+  params.command.four_rows_ns = 31;
+  params.command.row_open_ns = 41;
+  params.command.write_to_read_other_ns = 3;
+  params.command.bank_refresh_ns = 101;
+  const auto clocks = [](std::uint32_t ns) {
+    return static_cast<std::uint64_t>(std::ceil(ns * 1700.0 / 2000));
+  };
+  const HbmCommandTiming t(params, kClock);
+  EXPECT_EQ(t.burst, 2u);  // Four beats.
+  EXPECT_EQ(t.bursts_per_granule, 32u);
+  EXPECT_EQ(t.granules_per_row, params.row_bytes / 1024);
+  EXPECT_EQ(t.row_to_column, (std::array<std::uint64_t, 2>{clocks(17), clocks(7)}));
+  EXPECT_EQ(t.column_to_data, (std::array<std::uint64_t, 2>{clocks(23), clocks(11)}));
+  EXPECT_EQ(t.row_open, clocks(41));
+  EXPECT_EQ(t.precharge, clocks(13));
+  EXPECT_EQ(t.read_to_precharge, clocks(6));
+  EXPECT_EQ(t.write_recovery, clocks(19));
+  EXPECT_EQ(t.row_to_row, clocks(5));
+  EXPECT_EQ(t.row_to_row_group, clocks(8));
+  EXPECT_EQ(t.four_rows, clocks(31));
+  EXPECT_EQ(t.write_to_read, clocks(3));
+  EXPECT_EQ(t.write_to_read_group, clocks(9));
+  EXPECT_EQ(t.bus_turn, 5u);
+  EXPECT_EQ(t.refresh_interval, clocks(4001));
+  EXPECT_EQ(t.refresh, clocks(353));
+  EXPECT_EQ(t.first_refresh, clocks(757));
+  params.command.single_bank_refresh = true;
+  EXPECT_EQ(HbmCommandTiming(params, kClock).refresh_interval, clocks(4001) / params.banks);
+  EXPECT_EQ(HbmCommandTiming(params, kClock).refresh, clocks(101));
+  // Reads of one group are apart by what is longer, the bursts or tCCDL.
+  for (const std::uint32_t distance : {1U, 2U, 3U}) {
+    params.command.column_to_column_group_clocks = distance;
+    EXPECT_EQ(HbmCommandTiming(params, kClock).column_to_column_group, std::max(2U, distance));
+  }
+  // A bank has to be ready before its own turn comes again, after 16 of 212 clocks (3401 in all).
+  params.command.bank_refresh_ns = 3975;
+  ASSERT_EQ(clocks(3975) + clocks(13), 16u * 212 - 1);
+  EXPECT_NO_THROW(HbmCommandTiming(params, kClock));
+  ++params.command.bank_refresh_ns;
+  EXPECT_THROW(HbmCommandTiming(params, kClock), ConfigurationError);
+}
+
 TEST(HbmCommands, DoNotDependOnHowOftenTheyAreAskedFor) {
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);

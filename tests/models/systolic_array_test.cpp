@@ -6,6 +6,7 @@
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <utility>
 
 #include "isa/mxu_state.h"
 #include "isa/opcode_table.h"
@@ -282,13 +283,17 @@ class RandomProgram {
       return action(Opcode::kVdwg);
     }
     if (blocks && params_.row_parts() > 1 && random_() % 6 == 0) {
+      latched_ = true;
       return action(Opcode::kVmatlatchPart, 1);
     }
     ++in_flight_;
+    const bool latched = std::exchange(latched_, false);
     if (swap_pending_) pushed_ = false;
     swap_pending_ = random_() % 6 == 0;
     if (blocks && random_() % 3 == 0) {
-      return action(swap_pending_ ? Opcode::kVmatmulPartsDwg : Opcode::kVmatmulParts, 1,
+      // A part that is not latched is a fault.
+      const bool all = params_.row_parts() == 2 && (latched || random_() % 40 == 0);
+      return action(swap_pending_ ? Opcode::kVmatmulPartsDwg : Opcode::kVmatmulParts, all ? 2 : 1,
                     1 + random_() % params_.column_parts());
     }
     static constexpr Opcode forms[2][3] = {
@@ -327,12 +332,45 @@ class RandomProgram {
   int pops_ = 0;
   bool pushed_ = false;  ///< Weights, since the last swap.
   bool swap_pending_ = true;
+  bool latched_ = false;  ///< Row part 1, since the last matmul.
 };
 
 /// TPUSIM_ARRAY_PROGRAMS: how many; the default is a sample.
 int programs() {
   const char* count = std::getenv("TPUSIM_ARRAY_PROGRAMS");
   return count == nullptr ? 200 : std::atoi(count);
+}
+
+/// A part of the rows that is latched ahead serves one matmul: the next one lacks it.
+TEST(SystolicArray, ALatchedPartServesOneMatmul) {
+  MxuParams params;
+  params.rows = params.columns = 256;
+  Ports ports(params);
+  Cells cells(params);
+  std::mt19937 random(1);
+  isa::VectorRegister operand;
+  std::uint64_t now = 0;
+  const auto act = [&](const Action& next) {
+    for (std::uint32_t& word : operand.word) word = random_word(random);
+    now += 1000;  // Nothing is in the way.
+    Outcome fast = ports.act(next, operand, now);
+    const Outcome slow = cells.act(next, operand, now, false);
+    EXPECT_FALSE(fast.hazard);
+    EXPECT_EQ(fast.fault, slow.fault);
+    EXPECT_EQ(fast.popped, slow.popped);
+    return fast;
+  };
+  for (int pushes = 0; pushes < 16; ++pushes) {
+    for (std::uint32_t row = 0; row < 2; ++row) act(action(Opcode::kVmatpushBlock, row, 0));
+  }
+  act(action(Opcode::kVdwg));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(act(action(Opcode::kVmatlatchPart, 1)).fault, "");
+    EXPECT_EQ(act(action(Opcode::kVmatmulParts, 2, 1)).fault, "");
+    EXPECT_FALSE(act(action(Opcode::kVpopMrf)).popped.empty());
+  }
+  EXPECT_EQ(act(action(Opcode::kVmatmulParts, 2, 1)).fault,
+            "expected row part 1 latched since the matmul before, found nothing");
 }
 
 TEST(SystolicArray, RandomProgramsTakeTheCyclesAndGiveTheBitsOfThePorts) {

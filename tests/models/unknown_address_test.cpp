@@ -95,6 +95,30 @@ TEST(UnknownAddress, IsFollowedThroughTheKernelThatComputesIt) {
             test::run(apart, without_following()).cycles);
 }
 
+/// Rows that are written one over the other meet in one channel of the HBM, rows side by side do
+/// not.
+TEST(UnknownAddress, OfADestinationIsFollowed) {
+  const auto program = [](std::uint32_t spread) {
+    std::string code = "kernel top\n  { inlined_call site = 0 }\nkernel addresses\n";
+    for (std::uint32_t row = 0; row < 32; ++row) {
+      code += "  { %v1 = vmov " + std::to_string(row * spread) +
+              " }\n  { vpush %v1 ;; vdelay 9 }\n  { %s1 = spop ;; vdelay 1 }\n" +
+              "  { dma.vmem_to_hbm " + std::to_string(row * 2) + ", 1, %s1, 2 }\n";
+    }
+    return test::program_of(code + "  { dma.done.wait 2, 32 }\n  { vsyncadd 2, -32 }\n");
+  };
+  RunOptions with_values = test::on_core(0);
+  with_values.values = true;
+  std::vector<std::uint64_t> cycles;
+  for (const std::uint32_t spread : {0U, 1U}) {
+    cycles.push_back(test::run(program(spread)).cycles);
+    EXPECT_EQ(cycles.back(), test::run(program(spread), with_values).cycles) << spread;
+  }
+  EXPECT_GT(cycles[0], cycles[1]);
+  EXPECT_EQ(test::run(program(0), without_following()).cycles,
+            test::run(program(1), without_following()).cycles);
+}
+
 TEST(UnknownAddress, ThatIsNotFollowedCostsWhatAKnownOneCosts) {
   for (const std::uint32_t stride : {1U, 3U, 64U}) {
     const isa::Program program = rows_by_index(1000, stride);

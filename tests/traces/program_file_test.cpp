@@ -49,6 +49,9 @@ isa::Program example() {
   isa::Buffer parameter;
   parameter.name = "p";
   parameter.role = isa::BufferRole::kParameter;
+  parameter.granule = 9;
+  parameter.bytes = 700;
+  parameter.zeroed = true;
   program.buffers = {parameter, constant};
   // A loop that a branch taken goes on with, one that it leaves, and a conditional.
   program.control = {{"while.1", "scan", "m.py:4", 0, {{0, true, 0, 0}}},
@@ -111,7 +114,11 @@ TEST_F(ProgramFileTest, AProgramComesBack) {
   ASSERT_EQ(back.buffers.size(), 2u);
   EXPECT_TRUE(back.buffers[0].data.empty());
   EXPECT_EQ(back.buffers[1].data, program.buffers[1].data);
-  EXPECT_EQ(back.buffers[1].role, isa::BufferRole::kConstant);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const isa::Buffer &a = back.buffers[i], &b = program.buffers[i];
+    EXPECT_EQ(std::tie(a.name, a.role, a.granule, a.bytes, a.zeroed),
+              std::tie(b.name, b.role, b.granule, b.bytes, b.zeroed));
+  }
   ASSERT_EQ(back.control.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     const isa::ControlOp &a = back.control[i], &b = program.control[i];
