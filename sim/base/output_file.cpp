@@ -178,11 +178,11 @@ void OutputFile::open_unnamed(const std::string& folder) {
 void OutputFile::open_named(const std::string& folder) {
   const SignalsBlocked until_remembered;
   for (int number = 0; descriptor_ < 0; ++number) {
-    const std::string name = temporary_name(folder, number);
+    std::string name = temporary_name(folder, number);
     descriptor_ = ::open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) fail("create", errno);
     if (descriptor_ >= 0 && !lock(descriptor_)) ::close(std::exchange(descriptor_, -1));
-    temporary_ = name;
+    temporary_ = std::move(name);
   }
   slot_ = remember(temporary_);
 }
@@ -230,9 +230,9 @@ void OutputFile::copy_to_device() {
 void OutputFile::give_temporary_name() {
   const SignalsBlocked until_remembered;
   for (int number = 0; temporary_.empty(); ++number) {
-    const std::string name = temporary_name(folder_of(target_), number);
+    std::string name = temporary_name(folder_of(target_), number);
     if (link_as(descriptor_, name)) {
-      temporary_ = name;
+      temporary_ = std::move(name);
     } else if (errno != EEXIST) {
       fail("name", errno);
     }
