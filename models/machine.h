@@ -238,8 +238,8 @@ struct RunOptions {
   /// A core whose step takes longer, waits for the infeed aside, is in an endless loop: 106 s of
   /// the chip.
   std::uint64_t max_step_cycles = 100'000'000'000;
-  /// A loop of Program::control that makes more trips at once, and of which `paths` says nothing, is
-  /// an endless loop.
+  /// A loop of Program::control that makes more trips at once, and of which `paths` says nothing,
+  /// is an endless loop.
   std::uint64_t max_trips = std::uint64_t{1} << 20;
   /// States of the scoreboard and outcomes of blocks that are remembered; then they are forgotten.
   std::size_t most_remembered = std::size_t{1} << 20;

@@ -21,17 +21,17 @@ namespace {
 using Dimensions = std::vector<std::int64_t>;
 
 /// Neighbouring dimensions of two shapes that hold the same elements in the same order.
-struct Group {
+struct DimensionGroup {
   std::size_t after_begin, after_end;    ///< Of the reshaped extents.
   std::size_t before_begin, before_end;  ///< Of those before.
 };
 
 /// The smallest such groups.
-std::vector<Group> groups_of(const Dimensions& after, const Dimensions& before) {
-  std::vector<Group> groups;
+std::vector<DimensionGroup> groups_of(const Dimensions& after, const Dimensions& before) {
+  std::vector<DimensionGroup> groups;
   std::size_t a = 0, b = 0;
   while (a < after.size() || b < before.size()) {
-    Group group{a, a, b, b};
+    DimensionGroup group{a, a, b, b};
     std::int64_t there = 1, here = 1;
     do {
       if (b == before.size() || (a < after.size() && there <= here)) {
@@ -96,8 +96,8 @@ bool ReshapeMover::splits_product(const HloInstruction& instruction) const {
 bool ReshapeMover::may_broadcast(const HloInstruction& broadcast, const Dimensions& whole) const {
   const Dimensions& places = broadcast.dimensions;
   if (!std::is_sorted(places.begin(), places.end())) return false;
-  const std::vector<Group> groups = groups_of(broadcast.shape.dimensions, whole);
-  return std::any_of(groups.begin(), groups.end(), [&](const Group& group) {
+  const std::vector<DimensionGroup> groups = groups_of(broadcast.shape.dimensions, whole);
+  return std::any_of(groups.begin(), groups.end(), [&](const DimensionGroup& group) {
     std::int64_t elements = 1;
     for (std::size_t d = group.after_begin; d < group.after_end; ++d) {
       if (contains(places, static_cast<std::int64_t>(d))) return false;
@@ -128,7 +128,7 @@ InstructionId ReshapeMover::broadcast_before(InstructionId id, const Dimensions&
   const Dimensions split = extents(id), places = at(id).dimensions;
   InstructionId value = at(id).operands[0];
   Dimensions filled, filled_extents, from, joined, joined_places;
-  for (const Group& group : groups_of(split, whole)) {
+  for (const DimensionGroup& group : groups_of(split, whole)) {
     const auto is_in = [&](std::size_t d) {
       return contains(places, static_cast<std::int64_t>(d));
     };
