@@ -302,11 +302,13 @@ void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) c
   double rate = params_.host.examples_per_s;
   if (program_.infeed_bytes == 0) return;
   const std::uint64_t examples = std::max<std::uint64_t>(program_.examples_per_core, 1);
-  for (const LoaderStage& stage : loader_stages(params_, program_.infeed_bytes / examples)) {
+  const std::size_t of_a_host = std::size_t{params_.host.chips} * params_.cores_per_chip;
+  const std::uint64_t on_a_host = examples * std::min(cores, of_a_host);
+  for (const LoaderStage& stage :
+       loader_stages(params_, program_.infeed_bytes / examples, on_a_host)) {
     rate = rate > 0 ? std::min(rate, stage.examples_per_s) : stage.examples_per_s;
   }
   if (!(rate > 0)) return;
-  const std::size_t of_a_host = std::size_t{params_.host.chips} * params_.cores_per_chip;
   const double batches = (static_cast<double>(options.steps) +
                           std::max(options.warmup_steps, options.most_warmup_steps)) *
                          static_cast<double>(std::min(cores, std::max<std::size_t>(of_a_host, 1)));

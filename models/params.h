@@ -294,6 +294,8 @@ struct HostParams {
   double disk_latency_us = 500;
   double copy_mb_per_s = 10000;
   double network_mb_per_s = 0;
+  double hand_over_us = 0;
+  double hand_over_mb_per_s = 0;
   std::uint32_t infeed_queue_batches = 2;
   std::uint32_t pcie_gb_per_s = 15;
   std::uint32_t pcie_latency_ns = 1000;
@@ -321,6 +323,13 @@ struct HostParams {
               "Rate at which one thread puts examples into batches."),
         field("network_mb_per_s", &HostParams::network_mb_per_s, "MB/s",
               "TPU Node: the network between this VM and the chips; 0: TPU VM, none between."),
+        field(
+            "hand_over_us", &HostParams::hand_over_us, "us",
+            "What the thread that hands batches over to the chips takes for each, before its bytes "
+            "leave; it stays until they have left."),
+        field("hand_over_mb_per_s", &HostParams::hand_over_mb_per_s, "MB/s",
+              "Rate at which a thread for each core lays its part of a batch out before it leaves; "
+              "0: it takes no time."),
         field("infeed_queue_batches", &HostParams::infeed_queue_batches, "batches",
               "Batches that wait in the infeed queue of a core."),
         field("pcie_gb_per_s", &HostParams::pcie_gb_per_s, "GB/s",

@@ -37,8 +37,11 @@ std::vector<HostStage> host_stages(const RunRecord& record) {
   if (host.examples_per_s > 0) {
     stages.push_back({"stated rate", host.examples_per_s, taken});
   } else {
+    const std::size_t a_host = std::size_t{host.chips} * record.params.cores_per_chip;
+    const std::uint64_t examples =
+        record.examples_per_core * std::min(a_host, record.core_numbers.size());
     for (const LoaderStage& stage :
-         loader_stages(record.params, on_host / record.examples_per_core)) {
+         loader_stages(record.params, on_host / record.examples_per_core, examples)) {
       stages.push_back({stage.name, stage.examples_per_s, taken});
     }
   }

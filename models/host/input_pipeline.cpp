@@ -96,6 +96,7 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
     network_.emplace(static_cast<std::uint64_t>(params.host.network_mb_per_s * 1000),
                      std::uint64_t{params.clock_mhz} * 1000);
   }
+  if (HandOver::is_described(params.host)) hand_over_.emplace(params.host, params.clock_mhz);
   if (batch_bytes_ == 0) return;
   if (Loader::is_described(params)) {
     if (workload.examples == 0) {
@@ -116,6 +117,7 @@ void InputPipeline::add_accounts(const std::string& host, std::uint64_t end,
     accounts.push_back(up_[chip].account(pcie_up_name(host, chip), end));
   }
   if (network_) accounts.push_back(network_->account(network_name(host), end, kBatchCauses));
+  if (hand_over_) accounts.push_back(hand_over_->account(hand_over_name(host), end));
   if (loader_) loader_->add_accounts(host, end, accounts);
 }
 
@@ -123,6 +125,7 @@ void InputPipeline::settle(std::uint64_t now) {
   for (HostWire& link : down_) link.settle(now);
   for (HostWire& link : up_) link.settle(now);
   if (network_) network_->settle(now);
+  if (hand_over_) hand_over_->settle(now);
   if (loader_) loader_->settle(now);
 }
 
@@ -130,6 +133,7 @@ void InputPipeline::begin_account(std::uint64_t now) {
   for (HostWire& link : down_) link.begin_account(now);
   for (HostWire& link : up_) link.begin_account(now);
   if (network_) network_->begin_account(now);
+  if (hand_over_) hand_over_->begin_account(now);
   if (loader_) loader_->begin_account(now);
 }
 
@@ -151,6 +155,7 @@ void InputPipeline::describe(StepState& state) const {
   }
   for (const InfeedQueue& queue : queues_) queue.describe(state);
   if (network_) network_->describe(state);
+  if (hand_over_) hand_over_->describe(state);
   for (const HostWire& link : down_) link.describe(state);
   for (const HostWire& link : up_) link.describe(state);
   if (loader_) loader_->describe(state);
@@ -202,11 +207,21 @@ void InputPipeline::send_batch(std::uint64_t now) {
   std::vector<std::uint64_t> bytes(down_.size());
   for (const Fed& core : cores_) bytes[core.chip] += host_bytes_;
   std::vector<std::uint64_t> arrivals(down_.size());
+  const std::uint64_t leaves = hand_over_ ? hand_over_->begin(now, host_bytes_) : now;
+  std::uint64_t left = leaves;
   for (std::size_t chip = 0; chip < down_.size(); ++chip) {
     if (bytes[chip] == 0) continue;
-    const std::uint64_t sent = network_ ? network_->pass(now, bytes[chip], split, before).end : now;
-    arrivals[chip] = down_[chip].pass(sent, bytes[chip], split, before).end + pcie_latency_;
+    if (hand_over_) {
+      if (network_) network_->wait(now, split, before);
+      down_[chip].wait(now, split, before);
+    }
+    const std::uint64_t sent =
+        network_ ? network_->pass(leaves, bytes[chip], split, before).end : leaves;
+    const std::uint64_t there = down_[chip].pass(sent, bytes[chip], split, before).end;
+    arrivals[chip] = there + pcie_latency_;
+    left = std::max(left, network_ ? sent : there);
   }
+  if (hand_over_) hand_over_->end(left);
   for (std::uint32_t core = 0; core < cores_.size(); ++core) {
     arrivals_.push({arrivals[cores_[core].chip], order_++, false, core, 0});
   }

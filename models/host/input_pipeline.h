@@ -7,6 +7,7 @@
 #include <queue>
 #include <vector>
 
+#include "models/host/hand_over.h"
 #include "models/host/infeed_queue.h"
 #include "models/host/loader.h"
 #include "models/machine.h"
@@ -21,7 +22,8 @@ namespace tpu {
 /// by side; then come the cores' infeed queues. A Loader works ahead by `input.prefetch_batches`,
 /// and a batch leaves when every core's queue has a place; without one a batch begins when they
 /// have. With a network between host and chips (TPU Node) the parts of each chip cross that first,
-/// one chip after the other. Outfeed data crosses PCIe the other way.
+/// one chip after the other. Where handing a batch over takes time, that comes before. Outfeed data
+/// crosses PCIe the other way.
 class InputPipeline {
  public:
   /// A core that this host feeds.
@@ -98,6 +100,7 @@ class InputPipeline {
   std::uint64_t pcie_latency_;
   std::vector<Fed> cores_;
   std::vector<InfeedQueue> queues_;
+  std::optional<HandOver> hand_over_;
   std::optional<HostWire> network_;  ///< From the user's VM to the host of the chips.
   std::vector<HostWire> down_;
   std::vector<HostWire> up_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "models/host/hand_over.h"
 #include "models/host/part_names.h"
 #include "sim/base/error.h"
 
@@ -62,6 +63,17 @@ void check_ram(const MachineParams& params, std::uint64_t examples, std::uint64_
   throw ConfigurationError(text.str());
 }
 
+/// Of batches that one after the other are handed over and cross the network, or PCIe.
+double hand_over_rate(const MachineParams& params, double bytes, double examples, bool is_node) {
+  const HostParams& host = params.host;
+  const double cores = 1.0 * host.chips * params.cores_per_chip;
+  const double layout =
+      host.hand_over_mb_per_s > 0 ? bytes / cores / (host.hand_over_mb_per_s * kMega) : 0;
+  const double wire =
+      bytes / (is_node ? host.network_mb_per_s * kMega : host.chips * host.pcie_gb_per_s * 1e9);
+  return 1 / (host.hand_over_us * 1e-6 / std::max(examples, 1.0) + layout + wire);
+}
+
 }  // namespace
 
 bool Loader::is_described(const MachineParams& params) {
@@ -80,7 +92,8 @@ double loader_ram_bytes(const MachineParams& params, std::uint64_t examples, std
   return (batches * static_cast<double>(examples) + cached) * static_cast<double>(bytes);
 }
 
-std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes) {
+std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes,
+                                       std::uint64_t examples) {
   if (!Loader::is_described(params)) return {};
   const double bytes = static_cast<double>(example_bytes);
   const Read read = read_of(params, example_bytes);
@@ -97,6 +110,10 @@ std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_
     stages.push_back({"network to the TPU", params.host.network_mb_per_s * kMega / bytes});
   }
   stages.push_back({"PCIe", params.host.chips * params.host.pcie_gb_per_s * 1e9 / bytes});
+  if (HandOver::is_described(params.host)) {
+    stages.push_back({"hand-over", hand_over_rate(params, bytes, static_cast<double>(examples),
+                                                  params.host.network_mb_per_s > 0)});
+  }
   return stages;
 }
 

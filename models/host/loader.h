@@ -67,8 +67,11 @@ struct LoaderStage {
   double examples_per_s;
 };
 /// The stages of a host's pipeline for examples of so many bytes, in order; PCIe or the network to
-/// the chips last. Empty where the configuration doesn't describe one.
-std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes);
+/// the chips last. Handing over is one of them where it takes time, for a batch of `examples` of
+/// the host, with the time on the wire that it adds to. Empty where the configuration doesn't
+/// describe one.
+std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes,
+                                       std::uint64_t examples);
 /// What an example costs a thread, in seconds.
 double thread_seconds(const MachineParams& params);
 /// Bytes of RAM that the cache and the batches that were made ahead take on a host.

@@ -12,6 +12,7 @@ inline std::string storage_name(const std::string& host) { return "storage of " 
 inline std::string threads_name(const std::string& host) { return "threads of " + host; }
 inline std::string copies_name(const std::string& host) { return "copies of " + host; }
 inline std::string network_name(const std::string& host) { return "network of " + host; }
+inline std::string hand_over_name(const std::string& host) { return "hand-over of " + host; }
 inline std::string pcie_down_name(const std::string& host, std::size_t chip) {
   return "PCIe of " + host + ", chip " + std::to_string(chip) + ", down";
 }

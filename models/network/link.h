@@ -37,14 +37,7 @@ class Wire {
   /// with `before`, the other way round.
   Passage pass(std::uint64_t now, std::uint64_t bytes, std::uint64_t asked = kAtOnce,
                std::size_t before = 0) {
-    if (now > free_cycle_) {
-      const std::uint64_t split = std::min(asked, now);
-      const std::uint64_t at = split > free_cycle_ ? instant(split) : free_instant();
-      account_.idle(before, free_instant(), at);
-      account_.idle(1 - before, at, instant(now));
-      free_cycle_ = now;
-      free_ticks_ = 0;
-    }
+    wait(now, asked, before);
     const std::uint64_t begin = free_cycle_;
     const std::uint64_t first_byte = free_instant();
     free_ticks_ += bytes * ticks_per_byte_;
@@ -52,6 +45,16 @@ class Wire {
     free_ticks_ %= ticks_per_cycle_;
     account_.pass(first_byte, free_instant());
     return {begin, free_at()};
+  }
+  /// No message enters before `now`; why, as above.
+  void wait(std::uint64_t now, std::uint64_t asked, std::size_t before) {
+    if (now <= free_cycle_) return;
+    const std::uint64_t split = std::min(asked, now);
+    const std::uint64_t at = split > free_cycle_ ? instant(split) : free_instant();
+    account_.idle(before, free_instant(), at);
+    account_.idle(1 - before, at, instant(now));
+    free_cycle_ = now;
+    free_ticks_ = 0;
   }
   /// First cycle at which the wire is free again.
   std::uint64_t free_at() const { return free_cycle_ + (free_ticks_ > 0 ? 1 : 0); }

@@ -44,8 +44,8 @@ std::string rate(double examples_per_s) {
   return report::short_number(examples_per_s) + " examples/s";
 }
 
-LoaderStage slowest(const MachineParams& params, std::uint64_t bytes) {
-  const std::vector<LoaderStage> stages = loader_stages(params, bytes);
+LoaderStage slowest(const MachineParams& params, std::uint64_t bytes, std::uint64_t examples) {
+  const std::vector<LoaderStage> stages = loader_stages(params, bytes, examples);
   return *std::min_element(stages.begin(), stages.end(), [](const auto& a, const auto& b) {
     return a.examples_per_s < b.examples_per_s;
   });
@@ -53,11 +53,11 @@ LoaderStage slowest(const MachineParams& params, std::uint64_t bytes) {
 
 /// What a run with a change says.
 std::string outcome(const report::Summary& summary, const MachineParams& params,
-                    std::uint64_t bytes) {
+                    std::uint64_t bytes, std::uint64_t examples) {
   std::string text = rate(summary.examples_per_s) + ", idle " +
                      report::fixed(100 * summary.idle_fraction, 1) + " %";
   const bool waits = host_waits(summary) > kHardlyWaits;
-  return text + "; then " + (waits ? slowest(params, bytes).name : "the chips") +
+  return text + "; then " + (waits ? slowest(params, bytes, examples).name : "the chips") +
          (waits ? " bounds it" : " bound it");
 }
 
@@ -81,15 +81,16 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
   const double chips =
       reruns.with([](MachineParams& changed) { changed.input.images = 0; }).examples_per_s;
   const std::size_t a_host = std::size_t{params.host.chips} * params.cores_per_chip;
+  const std::uint64_t batch = program.examples_per_core * std::min(a_host, workload.cores.size());
   const std::size_t whole_hosts = (workload.cores.size() + a_host - 1) / a_host;
   const auto hosts = static_cast<double>(whole_hosts);
-  const LoaderStage bound = slowest(params, bytes);
+  const LoaderStage bound = slowest(params, bytes, batch);
   std::vector<std::string> verdict = {std::string(bound.name) + " bounds the input at " +
                                       rate(bound.examples_per_s * hosts) + "; the chips take " +
                                       rate(chips) + " where examples are there at once"};
   if (std::string_view(bound.name) == kThreadStage) {
     double next = chips / hosts;
-    for (const LoaderStage& stage : loader_stages(params, bytes)) {
+    for (const LoaderStage& stage : loader_stages(params, bytes, batch)) {
       if (std::string_view(stage.name) != kThreadStage) next = std::min(next, stage.examples_per_s);
     }
     const double threads = std::ceil(1.02 * next * thread_seconds(params));
@@ -102,10 +103,9 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
     more(changed);
     verdict.push_back("with " + std::to_string(changed.host.vcpus) + " vCPUs instead of " +
                       std::to_string(params.host.vcpus) + ": " +
-                      outcome(reruns.with(more), changed, bytes));
+                      outcome(reruns.with(more), changed, bytes, batch));
   }
   if (params.input.cache == "ram") return verdict;
-  const std::uint64_t batch = program.examples_per_core * std::min(a_host, workload.cores.size());
   MachineParams cached = params;
   cached.input.cache = "ram";
   const bool fits =
@@ -115,7 +115,7 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
   const auto change = [&](MachineParams& changed) { changed.input.cache = cached.input.cache; };
   verdict.push_back("with prepared examples cached " +
                     std::string(fits ? "in RAM: " : "on the local disk (RAM is too small): ") +
-                    outcome(reruns.with(change), cached, bytes));
+                    outcome(reruns.with(change), cached, bytes, batch));
   return verdict;
 }
 

@@ -155,7 +155,7 @@ std::uint64_t Planner::input_cycles(const MachineParams& params, std::uint64_t e
   if (params.host.examples_per_s > 0) return cycles(batch / params.host.examples_per_s);
   const std::uint64_t bytes = host_bytes(workload_.program) / workload_.program.examples_per_core;
   double least = HUGE_VAL;
-  for (const LoaderStage& stage : loader_stages(params, bytes)) {
+  for (const LoaderStage& stage : loader_stages(params, bytes, examples * a_host)) {
     least = std::min(least, stage.examples_per_s);
   }
   return std::isinf(least) ? 0 : cycles(batch / least);

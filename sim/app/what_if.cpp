@@ -17,7 +17,8 @@ namespace {
 const std::vector<std::string> kHbmFree{"hbm.pin_mbps=1000000", "hbm.latency_cycles=0",
                                         "hbm.refresh_interval_ns=0"};
 const std::vector<std::string> kInfeedFree{"host.examples_per_s=0", "host.pcie_gb_per_s=1000000",
-                                           "host.pcie_latency_ns=0"};
+                                           "host.pcie_latency_ns=0", "host.hand_over_us=0",
+                                           "host.hand_over_mb_per_s=0"};
 const std::vector<std::string> kIciFree{"ici.link_mbps=1000000000", "ici.hop_latency_ns=0",
                                         "ici.local_latency_ns=0", "ici.slow_links="};
 constexpr std::uint32_t kMostMxus = 4;  // The instruction set names mxu0 to mxu3.

@@ -81,6 +81,8 @@ constexpr Limits kLimits[] = {
     {"host.disk_latency_us", 0, 1e9, ""},
     {"host.copy_mb_per_s", 0.001, 1e9, ""},
     {"host.network_mb_per_s", 0, 1e9, "0: a TPU VM, no network between"},
+    {"host.hand_over_us", 0, 1e9, ""},
+    {"host.hand_over_mb_per_s", 0, 1e9, "0: no time"},
     {"input.images", 0, 4294967295.0, ""},
     {"input.file_bytes", 0, 4294967295.0, ""},
     {"input.pixels", 0, 4294967295.0, ""},

@@ -18,7 +18,7 @@ constexpr PartKind kPartKinds[] = {
     {"HBM", "", "HBM channels"}, {"DMAs", "", "DMAs of cores"},       {"way", "", "ways on chips"},
     {"link", "", "ICI links"},   {"PCIe", "down", "PCIe down"},       {"PCIe", "up", "PCIe up"},
     {"network", "", "network"},  {"copies", "", "copies to batches"}, {"threads", "", "threads"},
-    {"storage", "", "storage"}};
+    {"storage", "", "storage"},  {"hand-over", "", "hand-over"}};
 
 bool is_of(const PartKind& kind, const std::string& part) {
   const std::string begin = kind.begin, end = kind.end;

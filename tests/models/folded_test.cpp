@@ -163,6 +163,7 @@ TEST(Folded, AgreesWithEveryCoreSimulatedOnRandomPrograms) {
     if (random() % 4 == 0) params.host.chips = 3;  // Hosts of unequal size.
     if (random() % 4 == 0) params.ici.hop_latency_ns = params.ici.local_latency_ns = 0;
     slow_down(params, random);
+    if (random() % 4 == 0) params.host.hand_over_us = 2.5;
     const isa::Program program = RandomExchanges(seed, x, y).make();
     const Outcome full = outcome(program, params, true);
     const Outcome fold = outcome(program, params, false);

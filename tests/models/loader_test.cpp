@@ -102,7 +102,7 @@ TEST(Loader, TheRateIsThatOfTheSlowestStage) {
       params.host.storage_parallel_reads = 4;
     }
     double least = HUGE_VAL;
-    for (const LoaderStage& stage : loader_stages(params, 150000)) {
+    for (const LoaderStage& stage : loader_stages(params, 150000, 64)) {
       least = std::min(least, stage.examples_per_s);
     }
     EXPECT_NEAR(rate_of(params, 64, 150000), least, 0.02 * least) << which;
@@ -215,6 +215,73 @@ TEST(Loader, ANetworkBeforeTheChipsIsSharedByAllCores) {
   const StepSpan& span = result.cores[0].steps[5];
   const double expected = 8 * 65536 / 10e6 * kCyclesPerSecond;
   EXPECT_NEAR(static_cast<double>(span.end - span.begin), expected, 0.01 * expected);
+}
+
+/// Step times in cycles of eight cores whose host hands batches over as `params` say.
+std::vector<double> handed_over(const MachineParams& params, std::uint64_t work) {
+  RunOptions options;
+  options.steps = 8;
+  const RunResult result = test::run(taker(work), options, params);
+  std::vector<double> steps;
+  for (std::size_t step = 4; step < 8; ++step) {
+    const StepSpan& span = result.cores[7].steps[step];
+    steps.push_back(static_cast<double>(span.end - span.begin));
+  }
+  return steps;
+}
+
+TEST(HandOver, AddsToTheTimeOnTheWire) {
+  // A thread takes 2 ms a batch and 65,536 bytes a core at 100 MB/s, then the bytes of all cores
+  // cross the network at 50 MB/s, or those of two cores PCIe: no part hides behind another.
+  for (const bool is_node : {true, false}) {
+    for (const bool is_described : {true, false}) {
+      MachineParams params;
+      if (is_described) params = thread_bound(96);
+      params.hbm.refresh_interval_ns = 0;  // The write into the HBM is in each step alike.
+      params.host.hand_over_us = 2000;
+      params.host.hand_over_mb_per_s = 100;
+      if (is_node) params.host.network_mb_per_s = 50;
+      const double wire = is_node ? 8 * 65536 / 50e6 : 2 * 65536 / 15e9;
+      const double expected = (2000e-6 + 65536 / 100e6 + wire) * kCyclesPerSecond;
+      for (const double cycles : handed_over(params, 1000)) {
+        EXPECT_NEAR(cycles, expected, 3) << is_node << is_described;
+      }
+      // Its rate is what the pipeline says of itself.
+      if (!is_described) continue;
+      const std::vector<LoaderStage> stages = loader_stages(params, 65536 / 4, 8 * 4);
+      EXPECT_STREQ(stages.back().name, "hand-over");
+      EXPECT_NEAR(stages.back().examples_per_s, 8 * 4 * kCyclesPerSecond / expected, 1);
+    }
+  }
+}
+
+TEST(HandOver, HidesBehindAStepThatIsLonger) {
+  MachineParams params;
+  const double step = handed_over(params, 4'000'000).front();
+  params.host.hand_over_us = 2000;
+  for (const double cycles : handed_over(params, 4'000'000)) EXPECT_NEAR(cycles, step, 400);
+}
+
+TEST(HandOver, AccountsOfTheHostAddUp) {
+  // Which a run checks at its end; the thread is busy but for what the host makes of a batch.
+  MachineParams params;
+  params.host.hand_over_us = 2000;
+  params.host.network_mb_per_s = 50;
+  params.host.examples_per_s = 4 * 8 / 0.020;
+  RunOptions options;
+  options.steps = 8;
+  options.warmup_steps = 2;
+  const RunResult result = test::run(taker(1000), options, params);
+  const double busy = 2e-3 + 8 * 65536 / 50e6;
+  bool is_found = false;
+  for (const PartAccount& part : result.parts) {
+    if (part.part != "hand-over of host 0") continue;
+    is_found = true;
+    double all = 0;
+    for (const auto& [activity, cycles] : part.cycles) all += static_cast<double>(cycles);
+    EXPECT_NEAR(static_cast<double>(part.cycles[0].second) / all, busy / 0.020, 0.01);
+  }
+  EXPECT_TRUE(is_found);
 }
 
 }  // namespace
