@@ -23,6 +23,14 @@ std::string error_of(const std::string& text) {
   return "no error";
 }
 
+TEST(Assembler, AddressesAreWrittenWithTheirSign) {
+  for (const char* address : {"$0x0", "$0x10", "-$0x10", "%s1", "%s1 + $0x10", "%s1 - $0x10"}) {
+    const std::string text = std::string("%v1 = vld [vmem:") + address + "]";
+    const Kernel kernel = assemble("kernel k\n{ " + text + " }", "test").at(0);
+    EXPECT_EQ(format_instruction(kernel.instructions.at(0)), text);
+  }
+}
+
 TEST(Assembler, ReadsTheNotationOfTheListings) {
   const char* text =
       "kernel add\n"

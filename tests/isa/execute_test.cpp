@@ -506,10 +506,16 @@ TEST(Execute, TransposesReturnTheBlockWithLanesAndRowsExchanged) {
     }
   }
   EXPECT_NE(core.fault("{ %v3 = vpop.trf.xlu0 }"), "none");
-  EXPECT_NE(core.fault("{ vxpose.xlu0.b32.cont [3/4] %v1, 128 }").find("expected push 1"),
+  EXPECT_NE(core.fault("{ vxpose.xlu0.b32.cont [3/4] %v1, 128 }")
+                .find("expected push 1 of the transpose, found push 3"),
             std::string::npos);
   EXPECT_NE(core.fault("{ vxpose.xlu0.b32.start [1/17] %v1, 128 }").find("up to 16 pushes"),
             std::string::npos);
+  for (const std::string width : {"0", "129"}) {
+    EXPECT_NE(
+        core.fault("{ vxpose.xlu0.b32.start [1/2] %v1, " + width + " }").find("of width " + width),
+        std::string::npos);
+  }
 }
 
 TEST(Execute, ScalarsComeOutOfVectorsAndFlagsThroughOneQueue) {

@@ -97,6 +97,13 @@ TEST(NameCheck, GuardsAddressesAndMasksAreCheckedToo) {
             "%vm2 = vmneg %vm1: expected name 10 in %vm1, found name 11");
 }
 
+TEST(NameCheck, VectorsAreCheckedToo) {
+  const char* text = "{ %v1 = vmov 1 }{ %v1 = vmov 2 }{ %v2 = vadd.s32 %v1, 1 }";
+  EXPECT_EQ(run(named(text, {writes(10), writes(11), reads(12, 11)})), "none");
+  EXPECT_EQ(run(named(text, {writes(10), writes(11), reads(12, 10)})),
+            "%v2 = vadd.s32 %v1, 1: expected name 10 in %v1, found name 11");
+}
+
 TEST(NameCheck, OperandsOfAGuardedOffInstructionAreNotChecked) {
   EXPECT_EQ(run(named("{ %s1 = smov 1 }{ %s2 = smov (%p0), %s1 }{ %s3 = smov 1 }",
                       {writes(10), reads(11, 12), writes(12)})),

@@ -53,6 +53,7 @@ constant 0 table bytes 1024 at 7 = { 1, 0.5,
 )" + kKernels);
   EXPECT_EQ(program.chip, "v4");
   EXPECT_EQ(program.conventions.granule_bytes, generation("v4").listings.granule_bytes);
+  EXPECT_EQ(program.conventions.smem_bytes, 1024u * 1024u);
   EXPECT_EQ(program.cores, 8u);
   EXPECT_EQ(program.examples_per_core, 128u);
   EXPECT_EQ(program.infeed_bytes, 5000000000u);

@@ -73,6 +73,53 @@ end:
   EXPECT_EQ(account.total(), result.cycles);
 }
 
+TEST(Accounts, BytesOfTheHbmAreThoseThatComeOrGoThere) {
+  const Counters total = run(program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 0, 64, 0, 1 }
+  { dma.vmem_to_hbm 0, 24, 100, 2 }
+  { dma.hbm_to_smem 0, 2, 1024, 3 }
+  { dma.done.wait 1, 64 }
+  { dma.done.wait 2, 24 }
+  { dma.done.wait 3, 2 }
+)"))
+                             .cores[0]
+                             .total;
+  EXPECT_EQ(total.dmas, 3u);
+  EXPECT_EQ(total.hbm_read_bytes, 66u << 10);
+  EXPECT_EQ(total.hbm_write_bytes, 24u << 10);
+  EXPECT_EQ(total.ici_bytes, 0u);
+}
+
+/// All that is counted, in the order of the struct.
+std::vector<std::uint64_t*> numbers_of(Counters& counters) {
+  std::vector<std::uint64_t*> numbers = {
+      &counters.bundles,       &counters.scalar_ops,     &counters.vector_alu_ops,
+      &counters.vector_loads,  &counters.vector_stores,  &counters.matmul_pushes,
+      &counters.weight_pushes, &counters.xlu_pushes,     &counters.eup_pushes,
+      &counters.dmas,          &counters.hbm_read_bytes, &counters.hbm_write_bytes,
+      &counters.ici_bytes};
+  for (std::uint64_t& cycles : counters.busy_cycles) numbers.push_back(&cycles);
+  for (std::uint64_t& cycles : counters.schedule) numbers.push_back(&cycles);
+  return numbers;
+}
+
+TEST(Accounts, EveryNumberAddsAndSubtracts) {
+  Counters a, b;
+  std::uint64_t value = 0;
+  for (std::uint64_t* number : numbers_of(a)) *number = 1000 + ++value;
+  for (std::uint64_t* number : numbers_of(b)) *number = 5000 + 7 * ++value;
+  Counters sum = a;
+  sum += b;
+  Counters left = sum - b;
+  const auto of_a = numbers_of(a), of_b = numbers_of(b), of_sum = numbers_of(sum);
+  const auto of_left = numbers_of(left);
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    EXPECT_EQ(*of_sum[i], *of_a[i] + *of_b[i]) << "number " << i;
+    EXPECT_EQ(*of_left[i], *of_a[i]) << "number " << i;
+  }
+}
+
 TEST(Accounts, SlotsAndUnitsAreCounted) {
   const RunResult result = run(program_of(R"(
 kernel top

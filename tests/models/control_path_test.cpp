@@ -195,6 +195,23 @@ TEST(ControlPath, WhatIsNotFollowedIsAssumedAndSaid) {
   EXPECT_TRUE(branch.paths.at(0).assumed);
 }
 
+/// Any number that control needs is gone on without, and said: here how many granules to wait for.
+TEST(ControlPath, AWaitForAnUnknownNumberGoesOnAndIsSaid) {
+  const isa::Program program = test::program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 40, 1, 0, 1 }
+  { dma.done.wait 1, 1 }
+  { %v1 = vld [vmem:$0x0] }
+  { vpush %v1 ;; vdelay 9 }
+  { %s2 = spop }
+  { %s2 = sand.u32 %s2, 1 }
+  { vwait.ge.trace 1, %s2 }
+)");
+  const RunResult result = test::run(program, without_following());
+  ASSERT_FALSE(result.notes.empty());
+  EXPECT_NE(result.notes[0].find("depends on more data than is followed"), std::string::npos);
+}
+
 TEST(ControlPath, ALoopTestedAtItsEndMakesItsFirstTripUntested) {
   isa::Program program = test::program_of(R"(
 kernel top

@@ -55,6 +55,13 @@ class HandGraph {
     graph_.at(at_);
     return graph_.start(0, 0, Resource::kHbm, Resource::kHbm);
   }
+  /// A batch that the host has ready in cycle `split`.
+  std::uint32_t start_batch(std::uint64_t split) {
+    graph_.at(at_);
+    const std::uint32_t transfer = graph_.start(0, 0, Resource::kHost, Resource::kHbm);
+    graph_.split(transfer, split);
+    return transfer;
+  }
   /// It is done in a cycle; the core waits for it, or needs it.
   void wait(std::uint32_t transfer, std::uint64_t done) {
     graph_.at(at_);
@@ -107,6 +114,26 @@ TEST(CriticalPath, WorkHidesATransferThatIsDoneBefore) {
   EXPECT_EQ(on(path, Resource::kMxu), 1000u);
   EXPECT_EQ(path.gain(kHbm), 0);
   EXPECT_EQ(path.gain(kMxu), 400);
+}
+
+/// The host makes a batch each 1000 cycles whatever the core does: work between them is hidden.
+TEST(CriticalPath, ALateBatchComesABatchOfTheHostBehindTheOneBeforeIt) {
+  constexpr std::size_t kHost = CriticalPath::set_of(Resource::kHost);
+  HandGraph graph;
+  graph.run(30);
+  graph.wait(graph.start_batch(1000), 1100);
+  graph.run(50);
+  graph.wait(graph.start_batch(2000), 2100);
+  graph.run(50);
+  graph.wait(graph.start_batch(3000), 3100);
+  const CriticalPath path = graph.finish();
+  expect_whole(path);
+  EXPECT_EQ(path.cycles, 3100u);
+  // Only what the core does before it asks for the first one delays them all.
+  EXPECT_EQ(path.gain(kMxu), 30);
+  EXPECT_EQ(path.gain(kHbm), 100);
+  // Without the host: 130 cycles to the first batch, and 150 to each other.
+  EXPECT_EQ(path.gain(kHost), 3100 - 130 - 2 * 150);
 }
 
 /// A loop with two buffers: the transfer for the trip after next starts when a buffer is free.
@@ -252,6 +279,24 @@ kernel top
   const std::uint64_t gained = result.cycles - run(program, options, params).cycles;
   EXPECT_NEAR(static_cast<double>(result.critical_path.gain(CriticalPath::set_of(Resource::kHost))),
               static_cast<double>(gained), 0.01 * static_cast<double>(gained));
+}
+
+/// Without the pause between them two transfers share the memory: the second one ends as much later
+/// as its bytes take, whichever way they go.
+TEST(CriticalPath, TransfersThatMoveTogetherShareTheMemory) {
+  for (const char* dma : {"{ dma.hbm_to_vmem 0, 512, 0, ", "{ dma.vmem_to_hbm 0, 512, 0, "}) {
+    const auto program = [dma](const std::string& pause) {
+      return program_of(std::string("kernel top\n") + dma + "1 }\n" + pause + dma +
+                        "2 }\n{ dma.done.wait 1, 512 }\n{ dma.done.wait 2, 512 }\n");
+    };
+    const RunResult result = run(program("{ vdelay 20000 }\n"));
+    expect_whole(result.critical_path);
+    const std::uint64_t gained = result.cycles - run(program("")).cycles;
+    EXPECT_NEAR(
+        static_cast<double>(result.critical_path.gain(CriticalPath::set_of(Resource::kLatency))),
+        static_cast<double>(gained), 50)
+        << dma;
+  }
 }
 
 }  // namespace

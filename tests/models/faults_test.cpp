@@ -39,6 +39,18 @@ TEST(Faults, ScalarLoadsAreInterlocked) {
             "");
 }
 
+/// What a guard of the vector unit asks is computed for it alone.
+TEST(Faults, AGuardDecidesWhetherAPushFillsItsQueue) {
+  const auto program = [](int left) {
+    return program_of("kernel top\n{ %s1 = smov 3 }\n{ %p1 = scmp.eq.s32.totalorder %s1, " +
+                      std::to_string(left) +
+                      " }\n{ vmatmul.f32.gmra.mxu0 (%p1), %v0 ;; vdelay 104 }"
+                      "{ %v1 = vpop.f32.mrf.mxu0 }");
+  };
+  EXPECT_EQ(fault_of(program(3)), "");
+  EXPECT_NE(fault_of(program(4)).find("nothing was pushed that this could pop"), std::string::npos);
+}
+
 TEST(Faults, AResultPoppedTooEarly) {
   const auto program = [](int delay) {
     return program_of("kernel top\n{ vmatmul.f32.gmra.mxu1 %v0 ;; vdelay " + std::to_string(delay) +

@@ -17,6 +17,7 @@
 namespace tpu::folded_test {
 namespace {
 
+using test::program_of;
 using test::RandomExchanges;
 
 /// Now and then a chip of a slower clock, slow links, a broken one.
@@ -210,6 +211,38 @@ TEST(Folded, AgreesOnSlicesOfEightByEight) {
     const isa::Program program = RandomExchanges(1000 + seed, 8, 8).make();
     ASSERT_EQ(outcome(program, params, true).text, outcome(program, params, false).text) << seed;
   }
+}
+
+/// Every core stores a number of its own where two registers say, and one of them works longer.
+TEST(Folded, AgreesOnStoresAtTheSumOfTwoRegisters) {
+  isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 2 }
+  { %s4 = smov 8 }
+  { %s5 = smov 256 }
+  { %s6 = sadd.s32 %s1, 1 }
+  { sst [smem:%s5 + %s4] %s6 }
+  { %s7 = sld [smem:$0xf8] ;; vdelay 2 }
+  { %p1 = scmp.eq.s32.totalorder %s7, 0 }
+  { sbr.rel (%p1) target = untouched }
+  { %s20 = smov 0 }
+  { vdelay 5000 }
+untouched:
+  { %s8 = sld [smem:$0x108] ;; vdelay 2 }
+  { %p4 = scmp.ne.s32.totalorder %s8, 3 }
+  { sbr.rel (%p4) target = short }
+  { %s20 = smov 0 }
+  { vdelay 700 }
+short:
+  { %s20 = smov 0 }
+)");
+  program.cores = 32;
+  const MachineParams params = slice(4, 4, true, true);
+  const Outcome full = outcome(program, params, true);
+  const Outcome folded = outcome(program, params, false);
+  EXPECT_EQ(full.text, folded.text);
+  EXPECT_EQ(full.simulated, 32u) << full.text;
+  EXPECT_LT(folded.simulated, 32u);
 }
 
 /// A message of all members of a class; `to` by member.

@@ -63,6 +63,60 @@ TEST(Followed, ControlThatPassesThroughTheVectorUnitIsThatOfARunWithValues) {
   EXPECT_EQ(test::run(program).cycles, result.cycles + 2 * 4);
 }
 
+/// Lane 8 of the loaded row is the first element of the second block that comes out.
+TEST(Followed, ControlThatPassesThroughATransposeIsThatOfARunWithValues) {
+  isa::Program program = program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 40, 1, 0, 1 }
+  { dma.done.wait 1, 1 }
+  { %v1 = vld [vmem:$0x0 sm:$0x1] }
+  { vxpose.xlu0.b32.start [1/1] %v1, 16 ;; vdelay 100 }
+  { %v2 = vpop.trf.xlu0 ;; vdelay 7 }
+  { %v3 = vpop.trf.xlu0 }
+  { vpush %v3 ;; vdelay 9 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)");
+  EXPECT_NE(test::fault_of(program).find("a branch depends on a value"), std::string::npos);
+  add_buffer(program, 40, isa::BufferRole::kConstant, {99, 1, 1, 1, 1, 1, 1, 1, 21});
+  const std::uint64_t of_21 = test::run(program).cycles;
+  EXPECT_EQ(of_21, cycles_with_values(program));
+  program.buffers[0].data[8] = 23;
+  EXPECT_EQ(test::run(program).cycles, of_21 + 2 * 4);
+}
+
+/// A store of some elements leaves others: where either is unknown, so is the row.
+TEST(Followed, AMaskedStoreOfWhatNobodyKnowsLeavesARowThatNobodyKnows) {
+  const auto program = [](const char* stored) {
+    return program_of(std::string(R"(
+kernel top
+  { dma.hbm_to_vmem 40, 1, 8, 1 }
+  { dma.done.wait 1, 1 }
+  { %v1 = vmov 12 ;; %vm1 = vmmov 1 }
+  { vst [vmem:$0x0] %v1 }
+  { %v2 = vld [vmem:$0x8] }
+  { vst.msk [vmem:$0x0] %vm1, )") +
+                      stored + R"( }
+  { %v3 = vld [vmem:$0x0] }
+  { vpush %v3 ;; vdelay 9 }
+  { %s2 = spop }
+  { %p1 = scmp.ne.s32.totalorder %s2, 12 }
+  { sbr.rel (%p1) target = end }
+  { %s3 = smov 0 }
+  { vdelay 100 }
+end:
+  { %s3 = smov 0 }
+)");
+  };
+  EXPECT_EQ(test::fault_of(program("%v1")), "");
+  EXPECT_NE(test::fault_of(program("%v2")).find("a branch depends on a value"), std::string::npos);
+}
+
 TEST(Followed, InputsThatNobodyGaveAreZerosAndNoted) {
   isa::Program program = program_of("kernel top\n" + kLoopOverLoaded);
   add_buffer(program, 40, isa::BufferRole::kConstant, {0});
@@ -347,6 +401,23 @@ TEST(Followed, OfAKernelTheSliceThatReachesControl) {
   const RunResult three = test::run(program, options);
   EXPECT_EQ(three.cores[0].steps[0].end, result.cycles);
   EXPECT_TRUE(has_note(three, "was followed: top (5 of 14 vector instructions)"));
+}
+
+TEST(Followed, AnInstructionIsOneOfItsKernel) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { %s1 = smov 0 }
+  { inlined_call site = 0 }
+kernel other
+  { %v1 = vmov 1 }
+  { %v2 = vmov 2 }
+)");
+  FollowedKernels followed(program);
+  EXPECT_TRUE(followed.can_add(followed.made_by(1, 1)));
+  EXPECT_TRUE(followed.add(followed.made_by(1, 1)));
+  EXPECT_FALSE(followed.can_add(followed.made_by(1, 1)));
+  EXPECT_TRUE(followed.can_add(followed.made_by(1, 0)));
+  EXPECT_TRUE(followed.can_add(followed.made_by(0, 1)));
 }
 
 TEST(Followed, WhatIsFollowedOnceIsNotAddedAgain) {

@@ -102,6 +102,23 @@ TEST(HbmCommands, AStreamTakesEveryBurstOfTheBus) {
   EXPECT_GE(end, done_at(11 + 17 + granules * 64));
 }
 
+TEST(HbmCommands, AMemoryOfOneChannelTakesItAll) {
+  HbmParams params = without_refresh();
+  params.channels = 1;  // Of two pseudo channels, one for each core.
+  const std::uint64_t granules = 200;
+  const std::uint64_t end = command_end({{0, request(false, 0, granules)}}, params);
+  EXPECT_LE(end, done_at(11 + 17 + granules * 64 + 4));
+  EXPECT_GE(end, done_at(11 + 17 + granules * 64));
+}
+
+/// A granule that is a single burst has no second row.
+TEST(HbmCommands, AGranuleOfOneBurstIsOneRow) {
+  HbmParams params = without_refresh();
+  params.burst_beats = isa::kHbmGranuleBytes * 8 / (params.channel_bits / params.pseudo_channels);
+  EXPECT_EQ(command_end({{0, request(false, 5, 1)}}, params),
+            done_at(11 + 17 + params.burst_beats / 2));
+}
+
 /// Commands of all channels keep their distances, found without the scheduler.
 class DistanceCheck {
  public:

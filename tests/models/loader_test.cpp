@@ -69,6 +69,8 @@ TEST(Loader, ReadsAreBoundByBandwidthOrByLatency) {
   params.host.storage_latency_us = 10000;
   params.host.storage_parallel_reads = 8;
   EXPECT_NEAR(rate_of(params), 800, 8);
+  params.host.storage_parallel_reads = 1;
+  EXPECT_NEAR(rate_of(params), 100, 1);
 }
 
 TEST(Loader, CopiesIntoTheBatchTakeOneThread) {

@@ -226,11 +226,14 @@ kernel top
 }
 
 TEST(Repetition, AWordThatGoesOnCountingIsNoRepetition) {
-  expect_no_repetition(R"(
+  for (const std::string word : {"0x40", "0x0"}) {
+    expect_no_repetition(R"(
 kernel top
-  { %s1 = sld [smem:$0x40] ;; vdelay 2 }
+  { %s1 = sld [smem:$)" + word +
+                         R"(] ;; vdelay 2 }
   { %s1 = sadd.s32 %s1, 1 }
-  { sst [smem:$0x40] %s1 }
+  { sst [smem:$)" + word +
+                         R"(] %s1 }
   { %p1 = scmp.ne.s32.totalorder %s1, 150 }
   { sbr.rel (%p1) target = end }
   { %s2 = smov 0 }
@@ -242,6 +245,7 @@ end:
   { dma.done.wait 1, 8 }
   { vsyncadd 1, -8 }
 )");
+  }
 }
 
 TEST(Repetition, AYearOfStepsTakesNoLongerThanTheOnesThatDiffer) {

@@ -47,6 +47,24 @@ loop:
   EXPECT_EQ(run(program, interpreted()).cycles, expected);
 }
 
+TEST(Sequencer, ANumberIsNegatedAsARegisterIs) {
+  for (const bool number : {false, true}) {
+    for (const int value : {0, 1}) {
+      const std::string from = number ? std::to_string(value) : "%p2";
+      const isa::Program program =
+          program_of("kernel top\n  { %p2 = pmov " + std::to_string(value) + " }\n  { %p1 = pneg " +
+                     from + R"( }
+  { sbr.rel (%p1) target = end }
+  { %s2 = smov 1 }
+  { vdelay 99 }
+end:
+  { %s3 = smov 1 }
+)");
+      EXPECT_EQ(run(program).cycles, value == 0 ? 5u : 105u) << from;
+    }
+  }
+}
+
 TEST(Sequencer, CallsAndReturnsTakeNoCycle) {
   const isa::Program program = program_of(R"(
 kernel top

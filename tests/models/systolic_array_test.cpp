@@ -12,6 +12,7 @@
 #include "isa/opcode_table.h"
 #include "models/core/mxu.h"
 #include "sim/base/error.h"
+#include "tests/models/test_program.h"
 
 namespace tpu::systolic_array_test {
 namespace {
@@ -487,6 +488,35 @@ std::string picture(const SystolicCells& cells, std::uint64_t first_row, std::ui
     line += seen.swapped ? 's' : seen.multiplied ? row : seen.stepped ? 'w' : '.';
   }
   return line;
+}
+
+/// 128 ones times ones; the branch sees the value that came out, the pop when it may be taken.
+TEST(SystolicArray, TakesThePlaceOfTheMxuInTheMachine) {
+  const auto program = [](int delay) {
+    std::string text = "kernel top\n{ %v1 = vmov 1.0 }\n";
+    for (int push = 0; push < 16; ++push) text += "{ vmatpush.msra.mxu0 %v1 ;; vdelay 7 }\n";
+    text += "{ vdwg.mxu0 ;; vdelay 200 }\n{ vmatmul.f32.gmra.mxu0 %v1 ;; vdelay " +
+            std::to_string(delay) + R"( }
+  { %v2 = vpop.f32.mrf.mxu0 }
+  { vpush %v2 ;; vdelay 9 }
+  { %s2 = spop }
+  { %p1 = scmp.eq.s32.totalorder %s2, 1124073472 }
+  { sbr.rel (%p1) target = end }
+  { %s3 = smov 0 }
+  { vdelay 5000 }
+end:
+  { %s3 = smov 0 }
+)";
+    return test::program_of(text);
+  };
+  RunOptions options = test::on_core(0);
+  options.values = options.interpret = true;
+  const std::uint64_t cycles = test::run(program(104), options).cycles;
+  EXPECT_LT(cycles, 5000u);  // It is 128.
+  options.mxu_array = true;
+  EXPECT_EQ(test::run(program(104), options).cycles, cycles);
+  EXPECT_NE(test::fault_of(program(103), options).find("1 cycles too early"), std::string::npos)
+      << test::fault_of(program(103), options);
 }
 
 TEST(SystolicArray, TheReadmeShowsAWave) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "isa/dma_descriptor.h"
 #include "tests/models/test_program.h"
 
 namespace tpu::unknown_address_test {
@@ -117,6 +118,44 @@ TEST(UnknownAddress, OfADestinationIsFollowed) {
   EXPECT_GT(cycles[0], cycles[1]);
   EXPECT_EQ(test::run(program(0), without_following()).cycles,
             test::run(program(1), without_following()).cycles);
+}
+
+/// The same where the address stands in a descriptor: word 0 of its eight.
+TEST(UnknownAddress, OfADestinationMayStandInADescriptor) {
+  const auto program = [](std::uint32_t spread) {
+    isa::DmaDescriptor descriptor;
+    descriptor.source.space = isa::MemorySpace::kVmem;
+    descriptor.destination.space = isa::MemorySpace::kHbm;
+    descriptor.granules = 1;
+    descriptor.destination_flag = 2;
+    const isa::DmaWords words = isa::encode(descriptor);
+    std::string code = "kernel top\n  { inlined_call site = 0 }\nkernel addresses\n";
+    for (std::uint32_t row = 0; row < 32; ++row) {
+      code += "  { %v1 = vmov " + std::to_string(row * spread) +
+              " }\n  { vpush %v1 ;; vdelay 9 }\n  { %s1 = spop ;; vdelay 1 }\n" +
+              "  { sst [smem:$0x200] %s1 }\n  { dma 512 }\n";
+    }
+    isa::Program made =
+        test::program_of(code + "  { dma.done.wait 2, 32 }\n  { vsyncadd 2, -32 }\n");
+    for (std::uint32_t i = 0; i < words.size(); ++i) {
+      made.initial_smem.push_back({512 + i, words[i]});
+    }
+    return made;
+  };
+  RunOptions with_values = test::on_core(0);
+  with_values.values = true;
+  std::vector<std::uint64_t> cycles;
+  for (const std::uint32_t spread : {0U, 1U}) {
+    cycles.push_back(test::run(program(spread)).cycles);
+    EXPECT_EQ(cycles.back(), test::run(program(spread), with_values).cycles) << spread;
+  }
+  EXPECT_GT(cycles[0], cycles[1]);
+  const RunResult apart = test::run(program(0), without_following());
+  EXPECT_EQ(apart.cycles, test::run(program(1), without_following()).cycles);
+  ASSERT_FALSE(apart.notes.empty());
+  EXPECT_NE(apart.notes[0].find("32 DMAs go to or from addresses that are unknown"),
+            std::string::npos)
+      << apart.notes[0];
 }
 
 TEST(UnknownAddress, ThatIsNotFollowedCostsWhatAKnownOneCosts) {
