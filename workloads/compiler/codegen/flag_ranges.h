@@ -15,7 +15,7 @@ struct FlagRange {
 };
 constexpr std::uint32_t kRemoteFlagEnd = 64;
 constexpr std::uint32_t kMostFlags = 1024;  ///< Of a descriptor's own flag: ten bits.
-constexpr std::uint32_t kMostRings = 128;   ///< Groupings of replicas in a program.
+constexpr std::uint32_t kMostRings = 128;   ///< Groupings of replicas and channels of branches.
 
 /// What arrives of buckets under way: two flags each (bucket_all_reduce.h). Flag 7 is nobody's.
 constexpr std::uint32_t kMostBucketsUnderWay = 3;
@@ -31,7 +31,8 @@ constexpr FlagRange kExchangeEntranceFlag{29, 30};
 constexpr FlagRange kKernelFlags{32, 64};
 /// Credits of the rings of other groupings than that of all cores.
 constexpr FlagRange kRingCreditFlags{128, 128 + (kMostRings - 1) * kMostStreams};
-/// Entrances of exchanges of other groupings, by their number.
+/// Entrances of exchanges of other groupings, and of all-reduces along the mesh in branches, by
+/// their number.
 constexpr FlagRange kGroupEntranceFlags{640, 640 + kMostRings};
 /// Of buckets: what has left of those under way, two flags each; entrances, in turns.
 constexpr FlagRange kBucketSentFlags{768, 768 + 2 * kMostBucketsUnderWay};

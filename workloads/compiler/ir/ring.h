@@ -11,7 +11,7 @@ namespace tpu::compiler {
 struct Ring {
   std::vector<std::vector<std::uint32_t>> groups;  ///< Empty: all cores in order are one.
   /// Kernels whose groups differ have different numbers below kMostRings, and so credits of their
-  /// own: a core that is ahead does not answer for another ring.
+  /// own: a core that is ahead does not answer for another ring. So have channels in branches.
   std::uint32_t number = 0;
 
   std::uint32_t members(const Target& target) const {

@@ -417,7 +417,7 @@ isa::Kernel all_reduce_kernel(const AllReduceShape& shape, const Target& target,
                         " cores, two on a chip; found grouping " + std::to_string(ring.number) +
                         " of " + std::to_string(target.cores) + " cores");
   }
-  if (shape.mesh.buckets > 0) return mesh_all_reduce_kernel(shape, target);
+  if (shape.mesh.buckets > 0) return mesh_all_reduce_kernel(shape, target, ring.number);
   return AllReduce(shape, target, ring).build();
 }
 

@@ -16,11 +16,12 @@ int log2(std::uint32_t value) { return value < 2 ? 0 : 1 + log2(value / 2); }
 
 class MeshAllReduce {
  public:
-  MeshAllReduce(const AllReduceShape& shape, const Target& target)
+  MeshAllReduce(const AllReduceShape& shape, const Target& target, std::uint32_t number)
       : shape_(shape),
         target_(target),
         cut_(target, shape.mesh.y_first),
-        kernel_("all-reduce", target) {
+        kernel_("all-reduce", target),
+        entered_(number == 0 ? kMeshEntranceFlag.begin : kGroupEntranceFlags.begin + number) {
     half_ = bucket() / cut_.pair;
   }
 
@@ -97,7 +98,8 @@ class MeshAllReduce {
   VmemRegion buffers_;   ///< kMeshBuffers buckets.
   SVariable slot_;       ///< First row of the present turn's bucket in the buffers.
   VmemRegion arrivals_;  ///< From the other core, then the parts of both dimensions.
-  std::uint32_t loaded_ = 0, written_ = 0, entered_ = 0, added_ = 0, sent_ = 0;
+  const std::uint32_t entered_;
+  std::uint32_t loaded_ = 0, written_ = 0, added_ = 0, sent_ = 0;
   Line x_, y_;
   Dimension first_, second_;
   RemoteDmaWords exchange_half_, return_half_;
@@ -115,7 +117,6 @@ void MeshAllReduce::allocate() {
   // The last part is added in whole registers, which reach a little into what is behind it.
   arrivals_ = kernel_.allocate_vmem(second_.arrivals + rows((cut_.second - 1) * second_segment()));
   buffers_ = kernel_.allocate_vmem(kMeshBuffers * rows(bucket()));
-  entered_ = kMeshEntranceFlag.begin;
   loaded_ = next_flag_++;
   written_ = next_flag_++;
   added_ = next_flag_++;
@@ -420,8 +421,9 @@ void MeshAllReduce::add_rows(SReg to_row, SReg from_row, std::uint32_t granules)
 
 }  // namespace
 
-isa::Kernel mesh_all_reduce_kernel(const AllReduceShape& shape, const Target& target) {
-  return MeshAllReduce(shape, target).build();
+isa::Kernel mesh_all_reduce_kernel(const AllReduceShape& shape, const Target& target,
+                                   std::uint32_t number) {
+  return MeshAllReduce(shape, target, number).build();
 }
 
 }  // namespace tpu::compiler

@@ -26,7 +26,8 @@ MeshShape cheapest_mesh_shape(std::uint64_t granules, const Target& target);
 /// Every part that arrives has a place of its own in VMEM, and nobody begins a bucket before all
 /// neighbours are done with the parts of the one before: the sums that they wait for pass through
 /// each other. So only the entrance needs credits, where each core tells those that send to it that
-/// it is there, and the exchange of halves, which runs ahead.
-isa::Kernel mesh_all_reduce_kernel(const AllReduceShape& shape, const Target& target);
+/// it is there, and the exchange of halves, which runs ahead. `number`: of the ring (ring.h).
+isa::Kernel mesh_all_reduce_kernel(const AllReduceShape& shape, const Target& target,
+                                   std::uint32_t number);
 
 }  // namespace tpu::compiler

@@ -9,7 +9,10 @@
 namespace tpu::compiler {
 
 /// Pass: groups of replicas that are all replicas in order become no groups; every other grouping,
-/// and every permutation, gets a number, in the attribute ring= of its collectives, from 1 on.
+/// and every permutation, gets a number, in the attribute ring= of its collectives, from 1 on. In
+/// branches of conditionals, which replicas may take differently, each channel has its own: those
+/// that meet in another order wait for each other, and do not exchange what does not belong
+/// together.
 ///
 /// Needs: Module::replicas as it will run; loops not outlined yet, since all kernels of a program
 /// have to agree. Leaves: collectives whose ring_of() is theirs alone.
