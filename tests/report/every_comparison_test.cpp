@@ -320,6 +320,18 @@ TEST(EveryComparison, AnOperationsNameStandsBesideItsFiguresWhereThereIsRoom) {
   EXPECT_EQ(text(91).find("padding  operation\n"), std::string::npos);
 }
 
+/// Below the figures it begins in column 10 and takes the rest of the line.
+TEST(EveryComparison, AnOperationsNameBelowItsFiguresFillsTheLine) {
+  for (const std::size_t size : {81, 82}) {
+    traces::RunRecord record = test::synthetic_record();
+    record.ops[0].name = record.ops[0].category = std::string(size, 'x');
+    const std::string text = text_report(record, summarize(record), {}, {false, 91});
+    EXPECT_EQ(text.find("\n          " + std::string(size, 'x') + "\n") != std::string::npos,
+              size == 81)
+        << text;
+  }
+}
+
 TEST(EveryComparison, OneStepIsCompiledOnce) {
   traces::RunRecord record = test::synthetic_record();
   for (CoreResult& core : record.result.cores) core.steps.resize(1);

@@ -58,9 +58,9 @@ inline std::map<std::uint64_t, Track> tracks_of(const std::string& text) {
   for (const std::string& packet_text : perfetto_packets(text)) {
     const Fields packet = parse(packet_text);
     EXPECT_EQ(packet.numbers.find(10)->second, 1u);
-    if (first) {
-      EXPECT_EQ(packet.numbers.find(13)->second & 1, 1u);
-    }
+    // The first packet of the sequence clears its state, no other.
+    const auto flags = packet.numbers.find(13);
+    EXPECT_EQ(flags != packet.numbers.end() && (flags->second & 1) != 0, first);
     first = false;
     if (packet.texts.count(60) > 0) {
       const Fields track = parse(packet.texts.find(60)->second);

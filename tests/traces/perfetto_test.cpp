@@ -342,6 +342,36 @@ TEST_F(PerfettoTest, ASliceTakesLessThanTwentyBytes) {
   EXPECT_GT(slices, 40000u);
 }
 
+/// Core 1 of chip 3 is core 7 of the slice.
+TEST_F(PerfettoTest, ADmaNamesTheCoreThatItGoesTo) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.events.dmas.back().destination_chip = 3;
+  export_perfetto(record, path_);
+  std::map<std::uint64_t, std::string> names;  // Of arguments, as they are interned.
+  std::vector<std::uint64_t> cores;
+  for (const std::string& packet_text : test::perfetto_packets(text())) {
+    const Fields packet = parse(packet_text);
+    if (packet.texts.count(12) > 0) {
+      const Fields interned = parse(packet.texts.find(12)->second);
+      const auto [begin, end] = interned.texts.equal_range(3);
+      for (auto at = begin; at != end; ++at) {
+        const Fields name = parse(at->second);
+        names[name.numbers.find(1)->second] = name.texts.find(2)->second;
+      }
+    }
+    if (packet.texts.count(11) == 0) continue;
+    const Fields event = parse(packet.texts.find(11)->second);
+    const auto [begin, end] = event.texts.equal_range(4);
+    for (auto at = begin; at != end; ++at) {
+      const Fields argument = parse(at->second);
+      if (names[argument.numbers.find(1)->second] == "destination_core") {
+        cores.push_back(argument.numbers.find(3)->second);
+      }
+    }
+  }
+  EXPECT_EQ(cores, std::vector<std::uint64_t>{7});
+}
+
 /// The infeed of core 0's first step ends with its wait: an arrow from the DMA to the wait's end.
 TEST_F(PerfettoTest, ArrowsLeadFromDmasToTheWaitsThatTheyEnd) {
   RunRecord record = test::synthetic_record_with_events();

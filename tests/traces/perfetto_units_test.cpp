@@ -108,6 +108,12 @@ TEST_F(PerfettoUnitsTest, OnlyTheWindowIsWritten) {
   EXPECT_EQ(tracks.count("MXU 0 pops"), 0u);
 }
 
+TEST_F(PerfettoUnitsTest, ABundleInTheCycleOfTheWindowsEndIsBehindIt) {
+  PerfettoUnits units(path_, program_, params_, {9, 10});
+  run(units);
+  EXPECT_EQ(written(units)["bundles"].slices, (Spans{{9, 10}}));
+}
+
 TEST_F(PerfettoUnitsTest, ARunThatBeginsAgainLeavesNothingOfTheFirst) {
   PerfettoUnits units(path_, program_, params_, {0, ~std::uint64_t{0}});
   units.on_bundles({0, 0, 0, 0, 3, 5000});

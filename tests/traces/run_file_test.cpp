@@ -65,6 +65,9 @@ TEST_F(RunFileTest, ARecordComesBack) {
   critical.ops.at(1).path[3] = 4;
   critical.ops.at(1).gain[3] = -2;
   critical.ops.at(1).cycles[3] = 1.5;
+  record.training->time.steps = 5;
+  record.training->time.evaluations = 6;
+  record.training->time.checkpoints = 7;
   record.result.cores[0].chip = 2;
   record.result.cores[1].chip = 3;
   write_run_file(path_, record);
@@ -72,6 +75,15 @@ TEST_F(RunFileTest, ARecordComesBack) {
   EXPECT_EQ(back.result.cores[0].chip, 2u);
   EXPECT_EQ(back.result.cores[1].chip, 3u);
   EXPECT_EQ(back.result.cores[1].core, 1u);
+  ASSERT_TRUE(back.training);
+  EXPECT_EQ(back.training->epochs, 2u);
+  EXPECT_EQ(back.training->examples, 512u);
+  EXPECT_EQ(back.training->time.cycles, 9600u);
+  EXPECT_EQ(back.training->time.steps, 5u);
+  EXPECT_EQ(back.training->time.simulated, 4u);
+  EXPECT_EQ(back.training->time.compilations, 1u);
+  EXPECT_EQ(back.training->time.evaluations, 6u);
+  EXPECT_EQ(back.training->time.checkpoints, 7u);
   EXPECT_EQ(back.result.critical_path.cycles, 21u);
   ASSERT_EQ(back.result.parts.size(), record.result.parts.size());
   EXPECT_EQ(back.result.parts[1].part, record.result.parts[1].part);

@@ -118,6 +118,16 @@ TEST(LinkLoads, BytesTakeTheWayOfTheNetwork) {
   EXPECT_TRUE(link_loads(record).empty());
 }
 
+TEST(LinkLoads, TwoChipsHaveLinksOneHasNone) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.events.dmas.clear();
+  record.params.ici.mesh_x = 2;
+  record.params.ici.mesh_y = 1;
+  EXPECT_EQ(link_loads(record).size(), 2u);
+  record.params.ici.mesh_x = 1;
+  EXPECT_TRUE(link_loads(record).empty());
+}
+
 TEST(HostStages, TheRateIsThatOfTheChipsTheCapacityThatOfTheStage) {
   RunRecord record = test::synthetic_record();
   std::vector<HostStage> stages = host_stages(record);

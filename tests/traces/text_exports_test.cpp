@@ -66,6 +66,14 @@ TEST_F(TextExportsTest, ChromeHasEachEventWithItsTime) {
     EXPECT_EQ(event["args"]["op_name"], "a \"quoted\"\\\x01\xef\xbf\xbd");
     break;
   }
+  std::vector<double> times;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] == "C" && event["pid"] == 0) times.push_back(event["ts"].get<double>());
+  }
+  ASSERT_EQ(times.size(), 2000u);
+  for (std::size_t bin = 0; bin < times.size(); ++bin) {
+    ASSERT_NEAR(times[bin], static_cast<double>(2200 * bin / 2000) / 940.0, 1e-6) << bin;
+  }
   // 2,000 values of the run's 2,200 cycles: their mean is the bytes over the time.
   EXPECT_NEAR(hbm / 2000, 120000 / (2200 / 940e6) / 1e9, 1e-6);
 }
@@ -214,7 +222,13 @@ TEST_F(TextExportsTest, EachTableIsAFile) {
   EXPECT_EQ(text("tables/steps.csv"),
             "core,step,begin_cycle,end_cycle\n0,0,0,1000\n0,1,1000,2000\n1,0,0,1100\n"
             "1,1,1100,2200\n");
-  EXPECT_NE(text("tables/enumerations.csv").find("\nreason,3,infeed_wait\n"), std::string::npos);
+  const std::string enumerations = text("tables/enumerations.csv");
+  for (const char* line : {"reason,0,issue", "reason,3,infeed_wait", "unit,0,scalar", "space,0,HBM",
+                           "space,1,VMEM", "space,4,outfeed", "role,0,parameter"}) {
+    EXPECT_NE(enumerations.find("\n" + std::string(line) + "\n"), std::string::npos)
+        << line << " in\n"
+        << enumerations;
+  }
 }
 
 /// Four ops; "a" and "b" share a place one after the other, "c" half of it.

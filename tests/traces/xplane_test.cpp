@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -418,6 +419,33 @@ TEST_F(XPlaneTest, UnitsHaveTheLinesThatXProfKnows) {
   ASSERT_EQ(lines.at("EUP Instructions").size(), 2u);
   EXPECT_DOUBLE_EQ(real(lines.at("EUP Instructions")[1].numbers.at("busy_percent")), 50);
   EXPECT_EQ(lines.count("VST Instructions"), 0u);  // Never busy: no empty line.
+}
+
+/// Of the HBM what passed in a sample over its time: 490.2 bytes a cycle of 940 MHz at the most.
+TEST_F(XPlaneTest, TheRateOfTheHbmIsInMegabytesASecond) {
+  auto planes = exported(test::synthetic_record_with_events());
+  std::vector<std::uint64_t> rates;
+  for (const Item& event : planes["/device:TPU:0"].lines.at("_counters_")) {
+    if (event.name == "HBM MB/s") rates.push_back(event.numbers.at("counter_value"));
+  }
+  ASSERT_FALSE(rates.empty());
+  EXPECT_NEAR(static_cast<double>(*std::max_element(rates.begin(), rates.end())), 460800, 1);
+}
+
+/// The fourth execution of an all-reduce on a core is the fourth on every other.
+TEST_F(XPlaneTest, AllReducesAreNumberedByTheirExecution) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.ops[1].category = "all-reduce";
+  auto planes = exported(record);
+  for (const char* plane : {"/device:TPU:0", "/device:TPU:1"}) {
+    std::vector<std::uint64_t> numbers;
+    for (const Item& event : planes[plane].lines.at("XLA Ops")) {
+      if (event.numbers.count("all_reduce_unique_id") > 0) {
+        numbers.push_back(event.numbers.at("all_reduce_unique_id"));
+      }
+    }
+    EXPECT_EQ(numbers, (std::vector<std::uint64_t>{1, (1U << 20) + 1})) << plane;
+  }
 }
 
 TEST_F(XPlaneTest, ARunWithoutEventsIsRefused) {
