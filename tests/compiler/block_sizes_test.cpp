@@ -62,6 +62,41 @@ TEST(DotBlocks, TurnedResultsLieInWholeBlocksOf128RowsAndOnceMoreBeforeTheyAreTu
             kLeft + kRight + 2 * blocks * kTile + 2 * 8 * 2 * kTile + kSpills);
 }
 
+/// A result of one block of columns has as many rows of tiles, turned, as it has columns in eights;
+/// others have those of whole blocks.
+TEST(DotBlocks, OfAShortTurnedResultOnlyTheRowsThatItHasLieInVmem) {
+  DotProblem problem = four_products();
+  problem.result_turned = true;
+  DotTiling tiling = two_matrices();
+  tiling.block_n = 1;
+  const auto rows = [&](std::uint32_t columns, std::uint32_t period) {
+    problem.n = columns;
+    problem.row_period = period;
+    return compiler::DotSizes(problem, tiling, Target()).out_rows.block;
+  };
+  EXPECT_EQ(rows(100, 0), 13u);
+  EXPECT_EQ(rows(128, 0), 16u);
+  EXPECT_EQ(rows(100, 8), 16u);
+  EXPECT_EQ(rows(256, 0), 16u);  // A half of it.
+  problem.m = 129;
+  EXPECT_EQ(compiler::DotSizes(problem, tiling, Target()).out_columns.tiles, 2u);
+}
+
+/// Eighteen tiles of columns: a sixteenth part of them is two tiles, and the last cut tried is one.
+TEST(DotBlocks, ASingleTileIsAmongTheCuts) {
+  DotProblem problem;
+  problem.m = 8;
+  problem.n = 18 * 128;
+  problem.k = 128;
+  Target target;
+  DotTiling least;
+  least.block_m = 2;  // Of the eight rows, sixteen as bf16 lies.
+  target.vmem_bytes = rows_of(problem, least) * 512;
+  const DotTiling found = find_dot_tiling(problem, target);
+  EXPECT_EQ(found.block_n, 1u);
+  EXPECT_EQ(rows_of(problem, found), rows_of(problem, least));
+}
+
 TEST(DotBlocks, ATransposedLeftSideLiesInWholeBlocksAndOnceMoreTurned) {
   DotProblem problem = four_products();
   problem.lhs_transposed = true;
@@ -149,6 +184,9 @@ TEST(ConvolutionBlocks, ReadARowOfPixelsOnEachSideOfAWindowOfThree) {
   EXPECT_EQ(wide.shift_x, -1);
   EXPECT_EQ(wide.slab_y, 8U);
   EXPECT_EQ(wide.slab_x, 8U + 2);
+  // Sums that are the results lie nowhere else.
+  EXPECT_FALSE(wide.sums_apart);
+  EXPECT_EQ(wide.plan.rows_apart, 0U);
 }
 
 }  // namespace
