@@ -116,6 +116,28 @@ TEST(Faults, OfComputedValuesHaveTheCycleOfTheirBundle) {
       "cycle 12, kernel \"top\", bundle 0x2", with_values());
 }
 
+TEST(Faults, OfTheScalarUnitHaveTheCycleOfTheirBundle) {
+  expect_fault(
+      "{ %s1 = smov 1 ;; vdelay 4 }{ %s1 = smov 2 ;; vdelay 6 }{ %s2 = sld [smem:$0x1000] }",
+      "cycle 12, kernel \"top\", bundle 0x2");
+}
+
+TEST(Faults, RoundingModesThatNoListingHasAreRefused) {
+  const auto refused = [](const std::string& conversion) {
+    try {
+      run(program_of("kernel top\n{ " + conversion + " }"));
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const std::string form : {"%v1 = vcvt.pr.f32.s32 %v2, ", "%s1 = scvt.pr.f32.s32 %s2, "}) {
+    EXPECT_EQ(refused(form + "-1"), "");
+    EXPECT_EQ(refused(form + "2147483647"), "");
+    EXPECT_NE(refused(form + "5").find("expected rounding mode -1"), std::string::npos) << form;
+  }
+}
+
 TEST(Faults, NamesAreHandedOverAtACall) {
   isa::Program program = program_of(
       "kernel top\n{ %s1 = smov 5 }{ %s3 = smov 6 }{ inlined_call site = 0 }"

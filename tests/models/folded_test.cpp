@@ -245,6 +245,37 @@ short:
   EXPECT_LT(folded.simulated, 32u);
 }
 
+/// Every core adds to a flag of its own: which one is not the same on all of them.
+TEST(Folded, AgreesOnAdditionsToDifferentFlags) {
+  isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 2 }
+  { %s2 = sld [smem:$0x1] ;; vdelay 2 }
+  { %s3 = sshll.u32 %s1, 21 }
+  { %s4 = sshll.u32 %s2, 20 }
+  { %s3 = sor.u32 %s3, %s4 }
+  { %s3 = sadd.s32 %s3, 262152 }
+  { %s3 = sadd.s32 %s3, %s2 }
+  { vsyncadd.remote %s3, 1 }
+  { vdelay 3000 }
+  { vsyncmov 8 }
+  { %s5 = spop }
+  { %p1 = scmp.eq.s32.totalorder %s5, 0 }
+  { sbr.rel (%p1) target = end }
+  { %s20 = smov 0 }
+  { vdelay 700 }
+end:
+  { %s20 = smov 0 }
+)");
+  program.cores = 32;
+  const MachineParams params = slice(4, 4, true, true);
+  const Outcome full = outcome(program, params, true);
+  const Outcome folded = outcome(program, params, false);
+  EXPECT_EQ(full.text, folded.text);
+  EXPECT_EQ(full.simulated, 32u) << full.text;
+  EXPECT_EQ(folded.simulated, 2u);
+}
+
 /// A message of all members of a class; `to` by member.
 IciMessage message(std::uint32_t source, std::vector<std::uint32_t> to, std::uint64_t bytes) {
   IciMessage message;

@@ -50,6 +50,13 @@ TEST(GranuleView, TheHbmSeesTheWholeGranulesInWhichHalvesLie) {
   EXPECT_EQ(whole.address, 2u);
   EXPECT_EQ(whole.granules, 3u);
   EXPECT_EQ(GranuleView(image, 1024, true).whole(request).granules, 4u);
+  request.granules_per_run = 2;  // Two runs of two halves, seven halves apart.
+  request.stride = 7;
+  const HbmRequest runs = halves.whole(request);
+  EXPECT_EQ(runs.address, 2u);
+  EXPECT_EQ(runs.granules_per_run, 1u);
+  EXPECT_EQ(runs.granules, 2u);
+  EXPECT_EQ(runs.stride, 4u);
 }
 
 }  // namespace

@@ -186,6 +186,14 @@ TEST(Loader, ABatchGoesToAllCoresOfTheHostAtOnce) {
   }
 }
 
+TEST(Loader, AStepMayTakeOneExampleButHasToSayHowMany) {
+  isa::Program program = taker(1000);
+  program.examples_per_core = 1;
+  EXPECT_EQ(test::run(program, {}, thread_bound(4)).cores.size(), 8u);
+  program.examples_per_core = 0;
+  EXPECT_THROW(test::run(program, {}, thread_bound(4)), WorkloadError);
+}
+
 TEST(Loader, AStatedRateCountsWhateverTheDatasetSays) {
   MachineParams params = thread_bound(1);
   params.host.examples_per_s = 32000;
