@@ -117,9 +117,8 @@ TEST(Faults, OfComputedValuesHaveTheCycleOfTheirBundle) {
 }
 
 TEST(Faults, OfTheScalarUnitHaveTheCycleOfTheirBundle) {
-  expect_fault(
-      "{ %s1 = smov 1 ;; vdelay 4 }{ %s1 = smov 2 ;; vdelay 6 }{ %s2 = sld [smem:$0x1000] }",
-      "cycle 12, kernel \"top\", bundle 0x2");
+  expect_fault("{ %s1 = smov 1 ;; vdelay 4 }{ %s1 = smov 2 ;; vdelay 6 }{ sst [smem:$0x1000] %s1 }",
+               "cycle 12, kernel \"top\", bundle 0x2");
 }
 
 TEST(Faults, RoundingModesThatNoListingHasAreRefused) {
