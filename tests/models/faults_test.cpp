@@ -134,6 +134,7 @@ TEST(Faults, RoundingModesThatNoListingHasAreRefused) {
     EXPECT_EQ(refused(form + "-1"), "");
     EXPECT_EQ(refused(form + "2147483647"), "");
     EXPECT_NE(refused(form + "5").find("expected rounding mode -1"), std::string::npos) << form;
+    EXPECT_NE(refused(form + "5").find("found 5"), std::string::npos) << form;
   }
 }
 
