@@ -17,6 +17,18 @@ TEST(ProfileText, LevelOneIsTheTypeAndTheMatrixUnits) {
             "  Utilization of TPU Matrix Units (higher is better): 43.6%\n");
 }
 
+TEST(ProfileText, TheTimestampIsThatOfTheRunsEnd) {
+  traces::RunRecord record = test::synthetic_record_with_events();
+  const Summary summary = summarize(record);
+  for (const auto& [seconds, text] :
+       {std::pair{3599, "00:59:59"}, {3600, "01:00:00"}, {7322, "02:02:02"}, {86400, "00:00:00"}}) {
+    record.result.cycles = std::uint64_t{940000000} * static_cast<std::uint64_t>(seconds);
+    EXPECT_NE(profile_text(record, summary, 1).find(std::string("Timestamp: ") + text + "\n"),
+              std::string::npos)
+        << text;
+  }
+}
+
 TEST(ProfileText, LevelTwoHasStepsAndInfeed) {
   const traces::RunRecord record = test::synthetic_record_with_events();
   const std::string text = profile_text(record, summarize(record), 2);

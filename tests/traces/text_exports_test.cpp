@@ -66,6 +66,13 @@ TEST_F(TextExportsTest, ChromeHasEachEventWithItsTime) {
     EXPECT_EQ(event["args"]["op_name"], "a \"quoted\"\\\x01\xef\xbf\xbd");
     break;
   }
+  std::set<std::string> threads;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["name"] == "thread_name") threads.insert(event["args"]["name"].get<std::string>());
+  }
+  for (const char* thread : {"Steps", "DMA HBM->VMEM", "DMA VMEM->HBM", "DMA VMEM->ICI->VMEM"}) {
+    EXPECT_EQ(threads.count(thread), 1u) << thread;
+  }
   std::vector<double> times;
   for (const auto& event : trace["traceEvents"]) {
     if (event["ph"] == "C" && event["pid"] == 0) times.push_back(event["ts"].get<double>());

@@ -299,6 +299,28 @@ TEST_F(XPlaneTest, AllocationsSayWhatTheyAreAndBuffersKeepTheirIds) {
   EXPECT_EQ(events, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, 3}, {1, 3}}));
 }
 
+/// Field 12 of an allocation of XLA's hlo.proto: it is a constant.
+TEST_F(XPlaneTest, AConstantIsAnAllocationThatSaysSo) {
+  RunRecord record = test::synthetic_record_with_events();
+  isa::Buffer table = record.buffers[0];
+  table.name = "table";
+  table.role = isa::BufferRole::kConstant;
+  table.granule = 512;
+  table.bytes = 4096;
+  record.buffers.push_back(table);
+  auto planes = exported(record);
+  const Item& program = planes["/host:metadata"].kinds.at(1);
+  const Fields assignment = parse(text(parse(program.texts.at("Hlo Proto")), 3));
+  std::map<std::uint64_t, bool> is_constant;  // By bytes.
+  const auto [begin, end] = assignment.texts.equal_range(3);
+  for (auto at = begin; at != end; ++at) {
+    const Fields allocation = parse(at->second);
+    is_constant[number(allocation, 2)] = number(allocation, 12) == 1;
+  }
+  EXPECT_EQ(is_constant,
+            (std::map<std::uint64_t, bool>{{4096, true}, {8192, false}, {102400, false}}));
+}
+
 /// XSpace tells planes apart by their ids, and a plane keeps its last line.
 TEST_F(XPlaneTest, PlanesHaveIdsOfTheirOwnAndAllTheirLines) {
   exported(test::synthetic_record_with_events());
@@ -397,6 +419,9 @@ TEST_F(XPlaneTest, TheHostHasALineForEachStageAndAnEventForEachStep) {
   EXPECT_NEAR(threads[0].duration, us(1100 * 0.6), 1000);
   EXPECT_NEAR(threads[1].begin, us(1100 * 0.6), 1000);
   EXPECT_NEAR(threads[1].duration, us(1100 * 0.2), 1000);
+  EXPECT_NEAR(real(storage[0].numbers.at("busy_percent")), 50, 1e-9);
+  EXPECT_NEAR(real(threads[0].numbers.at("busy_percent")), 60, 1e-9);
+  EXPECT_NEAR(real(threads[1].numbers.at("busy_percent")), 20, 1e-9);
 }
 
 TEST_F(XPlaneTest, ARunWithoutInfeedHasNoStagesOfAHost) {
