@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "isa/listing/listing_parser.h"
+#include "isa/vector_arithmetic.h"
 #include "sim/base/error.h"
 
 namespace tpu::isa {
@@ -322,7 +323,8 @@ ListingParser::ParsedOperand ListingParser::parse_operand(char letter) {
     cursor_.fail(file == 0 ? std::string("a number")
                            : std::string(register_kind(file)) + " or a number");
   }
-  const std::uint32_t value = parse_literal();
+  std::uint32_t value = parse_literal();
+  if (letter == 'v' && cursor_.peek() == '|') value = parse_packed_literal(value);
   if ((letter == 'p' || letter == 'm') && value > 1) {
     cursor_.fail_at(place, std::string(register_kind(file)) + ", 0 or 1");
   }
@@ -414,6 +416,14 @@ std::uint32_t ListingParser::parse_literal() {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
+}
+
+/// `-inf|-inf`: two fp32 numbers as bf16 in one word, as `vpack.i.bf16` of them makes it. Listings
+/// seen have equal halves; that the first is the high one, as with vpack's operands, is assumed.
+std::uint32_t ListingParser::parse_packed_literal(std::uint32_t high) {
+  cursor_.expect("|");
+  const std::uint32_t low = parse_literal();
+  return round_to_bf16(high) | round_to_bf16(low) >> 16;
 }
 
 /// `[vmem:[%s3_s1 + $0x8] ss:$-1 sm:$0xff]` or `[smem:[#allocation3]]`

@@ -78,6 +78,7 @@ class ListingParser {
   Name parse_name();
   Name parse_register(char file);
   std::uint32_t parse_literal();
+  std::uint32_t parse_packed_literal(std::uint32_t high);
   const Allocation& parse_allocation_number();
   std::uint32_t address_of(const Allocation& allocation, const char* place) const;
   void skip_space();

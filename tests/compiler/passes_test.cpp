@@ -390,6 +390,30 @@ ENTRY main {
             2U);
 }
 
+/// One part of the concatenation is read by a sum of numbers, too: it has both forms. A small
+/// concatenation stays as it is, and so does one that a part of another module's hands comes to.
+TEST(NarrowDotOperands, LargeConcatenationsInFrontOfProductsAreBf16) {
+  const auto type = [](std::int64_t rows, const std::string& part) {
+    const std::string n = std::to_string(rows);
+    Module module = hlo::read_hlo_text("test.hlo", "HloModule narrow\nENTRY main {\n  x = f32[" + n +
+                                                       ",64] parameter(0)\n  w = f32[128,16] "
+                                                       "parameter(1)\n  a = f32[" +
+                                                       n + ",64] tanh(x)\n  b = f32[" + n +
+                                                       ",64] exponential(a)\n  c = f32[" + n +
+                                                       ",128] concatenate(" + part +
+                                                       ", b), dimensions={1}\n  ROOT d = f32[" + n +
+                                                       ",16] dot(c, w), lhs_contracting_dims={1}, "
+                                                       "rhs_contracting_dims={0}\n}\n");
+    compiler::narrow_dot_operands(module);
+    hlo::verify(module);
+    const Computation& entry = module.entry_computation();
+    return entry.at(root(module).operands[0]).shape.type;
+  };
+  EXPECT_EQ(type(1024, "a"), ElementType::kBf16);
+  EXPECT_EQ(type(1023, "a"), ElementType::kF32);
+  EXPECT_EQ(type(1024, "x"), ElementType::kF32);
+}
+
 TEST(ProductOperands, ParametersAreReadUnroundedByFewDots) {
   for (const int readers : {1, 2, 3}) {
     GraphBuilder graph("rounded");
@@ -529,15 +553,59 @@ TEST(Fusion, WhatManyReadIsWrittenOnlyWhereThatMovesFewerBytes) {
   EXPECT_EQ(count_kind(module, "kLoop"), 0U);
 }
 
-TEST(Fusion, PredicatesCrossKernelsAsIntegers) {
-  GraphBuilder graph("mask");
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {16, 128}));
-  const Tensor zero = graph.splat_like(x, 0);
-  const Tensor mask = graph.compare(x, zero, hlo::ComparisonDirection::kGt);
-  Module module = run_to_fusion(graph.finish(mask, {x}));
-  compiler::widen(module);
-  EXPECT_EQ(root(module).shape.type, ElementType::kS32);
-  EXPECT_NO_THROW(hlo::verify(module));
+/// A rectifier and its gradient: the mask is written beside the activation, by the product's
+/// kernel, in place of the numbers that both are made of. Where those are written anyway, or the
+/// gradient reads them for something else, the mask is made of them.
+TEST(Fusion, AMaskIsWrittenInPlaceOfTheNumbersThatItWasMadeOf) {
+  const auto forward_types = [](const std::string& gradient, const std::string& results) {
+    const Module module = run_to_fusion(hlo::read_hlo_text("mask.hlo", R"(HloModule mask
+ENTRY main {
+  x = bf16[512,256] parameter(0)
+  w = bf16[256,256] parameter(1)
+  zero = f32[] constant(0)
+  zeros = f32[512,256] broadcast(zero), dimensions={}
+  y = f32[512,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[512,256] maximum(y, zeros)
+  b = bf16[512,256] convert(a)
+  z = f32[512,256] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  zn = bf16[512,256] convert(z)
+  back = f32[512,256] dot(zn, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  on = pred[512,256] compare(y, zeros), direction=GT
+)" + gradient + "  g = bf16[512,256] convert(masked)\n  ROOT t = (" + results + ")\n}\n"));
+    hlo::verify(module);
+    for (const HloInstruction& made : module.entry_computation().instructions) {
+      if (made.opcode != HloOpcode::kFusion) continue;
+      if (!made.shape.is_tuple()) return std::vector<ElementType>{made.shape.type};
+      std::vector<ElementType> types;
+      for (const Shape& element : made.shape.elements) types.push_back(element.type);
+      return types;
+    }
+    return std::vector<ElementType>{};
+  };
+  using Types = std::vector<ElementType>;
+  const std::string plain = "  masked = f32[512,256] select(on, back, zeros)\n";
+  const std::string scaled =
+      "  scaled = f32[512,256] multiply(back, y)\n"
+      "  masked = f32[512,256] select(on, scaled, zeros)\n";
+  const std::string one = "bf16[512,256]) tuple(g", two = "bf16[512,256], f32[512,256]) tuple(g, y";
+  EXPECT_EQ(forward_types(plain, one), (Types{ElementType::kBf16, ElementType::kPred}));
+  EXPECT_EQ(forward_types(scaled, one), (Types{ElementType::kF32, ElementType::kBf16}));
+  EXPECT_EQ(forward_types(plain, two), (Types{ElementType::kF32, ElementType::kBf16}));
+}
+
+TEST(Fusion, PredicatesCrossKernelsAsBf16AndRowsOfThemAsIntegers) {
+  const std::vector<std::pair<std::vector<std::int64_t>, ElementType>> stored{
+      {{16, 128}, ElementType::kBf16}, {{128}, ElementType::kS32}};
+  for (const auto& [dimensions, type] : stored) {
+    GraphBuilder graph("mask");
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, dimensions));
+    const Tensor zero = graph.splat_like(x, 0);
+    const Tensor mask = graph.compare(x, zero, hlo::ComparisonDirection::kGt);
+    Module module = run_to_fusion(graph.finish(mask, {x}));
+    compiler::widen(module);
+    EXPECT_EQ(root(module).shape.type, type);
+    EXPECT_NO_THROW(hlo::verify(module));
+  }
 }
 
 TEST(Widen, RefusesTypesThatNoKernelLoads) {

@@ -152,6 +152,17 @@ TEST(ListingReader, TakesTheBitsOfNumbersInShortestDecimalForm) {
   EXPECT_EQ(bits("-1"), 0xffffffffu);
 }
 
+TEST(ListingReader, TakesTwoNumbersAsThePairOfBf16ThatPackingMakesOfThem) {
+  const auto bits = [](const std::string& text) {
+    return one("%v1_v1 = vmov " + text + " /* materialized constant */").operands[0].immediate;
+  };
+  EXPECT_EQ(bits("-inf|-inf"), 0xff80ff80u);
+  EXPECT_EQ(bits("1.0|-2.0"), 0x3f80c000u);
+  EXPECT_EQ(bits("1.00390625|1.01171875"), 0x3f803f82u);  // Halfway: to the even neighbour.
+  EXPECT_THROW(bits("1.0|"), WorkloadError);
+  EXPECT_THROW(read_one("%s1_s1 = smov 1|1"), WorkloadError);
+}
+
 TEST(ListingReader, ReadsTheSelectionThatLooksLikeAMove) {
   // smov (p, a), b is p ? b : a; scalar_select p, x, y is p ? x : y.
   const Instruction in = one("%s9_s3 = smov (!%p5_p1, %s7_s2), 17");

@@ -15,9 +15,8 @@ namespace tpu::compiler {
 ///   NHWC lies as (H, W, N, C) = {3,0,2,1} and HWIO as (H, W, I, O) = {3,2,1,0}.
 /// - Rank 1: T(1024), 32-bit types only: element i stands in row i / 128, lane i % 128.
 /// - Scalars: the first word of a granule, 32-bit types only.
-/// - Only f32, s32, u32 and (rank >= 2) bf16 exist in memory: pass `widen` stores pred as s32 0 /
-/// 1,
-///   and bf16 of rank < 2 as f32.
+/// - Only f32, s32, u32 and (rank >= 2) bf16 exist in memory: pass `widen` stores pred as 0 or 1 of
+///   bf16 (rank >= 2) or s32, and bf16 of rank < 2 as f32.
 /// - What the padding of tiles and rows holds is unspecified: a consumer masks it.
 ///
 /// Two kernels never disagree about a layout: they read it in the shape.

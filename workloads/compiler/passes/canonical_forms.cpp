@@ -279,7 +279,8 @@ void CanonicalForms::visit_reduce(InstructionId id) {
 
 void CanonicalForms::visit_reshape(InstructionId id) {
   const InstructionId operand = at(id).operands[0];
-  if (at(id).shape.type != ElementType::kBf16) return;
+  const ElementType type = at(id).shape.type;
+  if (type != ElementType::kBf16 && type != ElementType::kPred) return;
   if ((at(id).shape.rank() < 2) == (shape(operand).rank() < 2)) return;
   const InstructionId wide = convert(operand, ElementType::kF32);
   become(id, HloOpcode::kConvert, reshape(wide, at(id).shape.dimensions));
@@ -305,7 +306,7 @@ void CanonicalForms::visit(InstructionId id) {
 
 void use_canonical_forms(hlo::Module& module) {
   CanonicalForms(module).run();
-  // Dots and gathers may have left reshapes of bf16 behind that change the rank.
+  // Dots and gathers may have left reshapes of 16 bits behind that change the rank.
   CanonicalForms(module).run();
 }
 

@@ -117,6 +117,11 @@ class Fusion {
   bool is_cheaper_written(InstructionId id);
   bool readers_fit(InstructionId id);
   void choose_written();
+  std::set<InstructionId> leaves_of(InstructionId root) const;
+  bool is_narrower_than_source(InstructionId id) const;
+  bool becomes_private(InstructionId array, InstructionId reader);
+  bool spares_its_source(InstructionId id);
+  void write_what_spares_its_source();
 
   void collect(Draft& draft) const;
   std::string extent_of(InstructionId root) const;
@@ -286,6 +291,7 @@ void Fusion::choose_written() {
     written_[static_cast<std::size_t>(id)] = false;
     written_[static_cast<std::size_t>(id)] = is_cheaper_written(id) || !readers_fit(id);
   }
+  write_what_spares_its_source();
 }
 
 /// Whether the kernels that compute the value, now that it is not written, are within the limits.
@@ -297,6 +303,62 @@ bool Fusion::readers_fit(InstructionId id) {
     collect(draft);
     return draft.leaves.size() + 1 <= limits_.arrays && draft.inside.size() <= limits_.instructions;
   });
+}
+
+/// What the kernel of a written value or a sum reads.
+std::set<InstructionId> Fusion::leaves_of(InstructionId root) const {
+  Draft draft;
+  draft.roots = {root};
+  collect(draft);
+  return {draft.leaves.begin(), draft.leaves.end()};
+}
+
+/// Whether the array, when the value is written, is read by no kernel but those that can become one
+/// with its maker's: earlier ones than the value's reader, over its extent.
+bool Fusion::becomes_private(InstructionId array, InstructionId reader) {
+  if (!is_fusible(array) && at(array).opcode != HloOpcode::kDot) return false;
+  const std::set<InstructionId> readers = sinks(array);
+  return std::all_of(readers.begin(), readers.end(), [&](InstructionId other) {
+    return other < reader && is_fusible(other) && extent_of(other) == extent_text(at(array).shape);
+  });
+}
+
+/// Whether it is fewer bytes than an array that it is made of.
+bool Fusion::is_narrower_than_source(InstructionId id) const {
+  const std::vector<InstructionId>& operands = at(id).operands;
+  return is_fusible(id) && std::any_of(operands.begin(), operands.end(), [&](InstructionId source) {
+           return bytes(source) > bytes(id) && !reads_nothing(entry_, source);
+         });
+}
+
+/// Whether the kernels that use the value would read larger arrays for its sake alone, that nobody
+/// else would need to be written: the mask of an activation, written in the forward pass, is half
+/// of the numbers that it was made of.
+bool Fusion::spares_its_source(InstructionId id) {
+  if (is_written(id) || !is_narrower_than_source(id)) return false;
+  const std::set<InstructionId> readers = sinks(id);
+  std::uint64_t spared = 0;
+  for (InstructionId reader : readers) {
+    if (!is_fusible(reader) && !is_plain_reduce(at(reader))) return false;
+    const std::set<InstructionId> computed = leaves_of(reader);
+    written_[static_cast<std::size_t>(id)] = true;
+    const std::set<InstructionId> read = leaves_of(reader);
+    std::uint64_t bytes_of_reader = 0;
+    for (InstructionId leaf : computed) {
+      if (read.count(leaf) != 0) continue;
+      bytes_of_reader += bytes(leaf) * (becomes_private(leaf, reader) ? 2 : 0);
+    }
+    written_[static_cast<std::size_t>(id)] = false;
+    spared = reader == *readers.begin() ? bytes_of_reader : std::min(spared, bytes_of_reader);
+  }
+  return spared > 2 * bytes(id);
+}
+
+void Fusion::write_what_spares_its_source() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    if (!spares_its_source(instruction.id)) continue;
+    written_[static_cast<std::size_t>(instruction.id)] = true;
+  }
 }
 
 /// Fills in what the draft computes and reads, from its roots and its product: operands before

@@ -47,7 +47,9 @@ class Precision {
   }
   std::vector<std::size_t> arrays_of(const HloInstruction& carrier) const;
   int dots_behind(InstructionId id);
+  bool is_made_by_kernel(InstructionId id);
   bool may_be_narrow(InstructionId id);
+  bool may_be_joined_narrow(InstructionId id);
   void find_carriers();
   void drop_carriers_of_wide_values();
   void narrow(InstructionId id);
@@ -99,21 +101,37 @@ int Precision::dots_behind(InstructionId id) {
   return dots;
 }
 
-/// Whether a value that is no carrier has a narrow form.
-bool Precision::may_be_narrow(InstructionId id) {
+/// True for matrices of f32 whose kernel rounds on the way out.
+bool Precision::is_made_by_kernel(InstructionId id) {
   const HloInstruction& value = at(id);
   if (value.shape.is_tuple() || value.shape.type != ElementType::kF32 || value.shape.rank() < 2) {
     return false;
   }
-  const bool is_made_by_kernel = hlo::is_elementwise(value.opcode) || is_product(value.opcode) ||
-                                 value.opcode == HloOpcode::kBroadcast;
-  if (!is_made_by_kernel || id == entry_.root) return false;
+  return id != entry_.root && (hlo::is_elementwise(value.opcode) || is_product(value.opcode) ||
+                               value.opcode == HloOpcode::kBroadcast);
+}
+
+/// Whether a value that is no carrier has a narrow form.
+bool Precision::may_be_narrow(InstructionId id) {
+  if (!is_made_by_kernel(id)) return false;
   const int dots = dots_behind(id);
   const bool only_sums =
       std::all_of(users(id).begin(), users(id).end(), [this](InstructionId user) {
         return is_read_narrow(user) || at(user).opcode == HloOpcode::kReduce;
       });
   return dots >= 2 || (dots == 1 && only_sums);
+}
+
+/// Whether a part of a narrow concatenation may be written beside its wide form: the concatenation
+/// reads as many bytes fewer, and writes fewer. That counts where the array is large; a small one
+/// takes the time of its kernel, and single rows and columns of bf16 take more steps.
+bool Precision::may_be_joined_narrow(InstructionId id) {
+  constexpr std::int64_t kLarge = 1 << 17;  ///< Elements.
+  return is_made_by_kernel(id) &&
+         std::any_of(users(id).begin(), users(id).end(), [this](InstructionId user) {
+           return carries(user) && at(user).opcode == HloOpcode::kConcatenate &&
+                  at(user).shape.element_count() >= kLarge;
+         });
 }
 
 /// What carries a value that has no narrow form stays wide, and so does what goes with it.
@@ -127,7 +145,8 @@ void Precision::drop_carriers_of_wide_values() {
                                [this](InstructionId user) { return is_read_narrow(user); });
       for (std::size_t place : arrays_of(at(id))) {
         const InstructionId operand = at(id).operands[place];
-        stays = stays && (carries(operand) || may_be_narrow(operand));
+        stays = stays && (carries(operand) || may_be_narrow(operand) ||
+                          may_be_joined_narrow(operand));
       }
       if (stays) continue;
       carries_[i] = false;

@@ -19,7 +19,9 @@ using hlo::Shape;
 namespace {
 
 ElementType stored_type(const Shape& shape) {
-  if (shape.type == ElementType::kPred) return ElementType::kS32;
+  if (shape.type == ElementType::kPred) {
+    return shape.rank() < 2 ? ElementType::kS32 : ElementType::kBf16;
+  }
   if (shape.type == ElementType::kBf16 && shape.rank() < 2) return ElementType::kF32;
   return shape.type;
 }
