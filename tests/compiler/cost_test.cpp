@@ -166,6 +166,31 @@ double error_of_product(std::int64_t m, std::int64_t k, std::int64_t n,
   return std::abs(expected - measured) / measured;
 }
 
+/// Cycles of the gradient of weights [256, 512] from bf16 activations and gradients of so many
+/// rows, as a batch of sequences brings them: the activations' rows have to be turned.
+double cycles_of_weight_gradient(std::int64_t rows, const MachineParams& machine) {
+  const std::string outer = std::to_string(rows / 64) + ",64,";
+  const hlo::Module module = hlo::read_hlo_text(
+      "gradient", "HloModule gradient\n\nENTRY main {\n  a = bf16[" + outer +
+                      "256] parameter(0)\n  b = bf16[" + outer +
+                      "512] parameter(1)\n  ROOT c = f32[256,512] dot(a, b), "
+                      "lhs_contracting_dims={0,1}, rhs_contracting_dims={0,1}\n}\n");
+  return static_cast<double>(run_of(module, machine).cores.at(0).ops[0].cycles);
+}
+
+/// 128 rows are a tile of weights of each of four columns of tiles, against the 256 columns of the
+/// other side: with two MXUs twice 32 pushes, eight cycles apart. Turning the two blocks of 128 by
+/// 128 before would take 2 x 16 pushes, eight cycles apart, more.
+TEST(Cost, RowsAreTurnedBesideTheStepsThatTakeThem) {
+  const MachineParams machine;
+  const double tiles = 32, steps = 2 * 32 * 8, turns = 2 * 16 * 8;
+  const double tile = (cycles_of_weight_gradient(2 * 128 * 32, machine) -
+                       cycles_of_weight_gradient(128 * 32, machine)) /
+                      tiles;
+  EXPECT_GE(tile, steps);
+  EXPECT_LT(tile, steps + turns);
+}
+
 /// Two blocks of each side and two of the result (one where it is all there is), and the sums in
 /// fp32 where the result is packed: counted here apart from the search.
 TEST(Cost, BlocksOfAProductThatFollowEachOtherFitTheVmemTwice) {

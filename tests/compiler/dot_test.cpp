@@ -364,6 +364,44 @@ TEST(Dot, EveryCutOfAProductIsRight) {
   }
 }
 
+/// Rows in several blocks of 128 and in part of one, the whole of k or parts of it in a block, with
+/// padding along k; columns in one pass, whose steps all turn, or several.
+TEST(Dot, RowsThatLieTransposedAreTurnedBesideTheStepsBefore) {
+  int cuts = 0;
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    for (const std::int64_t rows : {300, 100}) {
+      const CutDot dot(
+          {"turned", {570, rows}, {570, 500}, kLeftTransposed, type, type, ElementType::kF32});
+      for (const std::uint32_t block_m : {48U, 16U}) {
+        for (const std::uint32_t chunk : {32U, 16U}) {
+          for (const std::uint32_t block_k : {5U, 1U}) {
+            for (const std::uint32_t block_n : {4U, 2U}) {
+              compiler::DotTiling tiling;
+              tiling.block_m = rows == 100 ? 16 : block_m;
+              tiling.block_n = block_n;
+              tiling.block_k = block_k;
+              tiling.chunk_m = chunk;
+              tiling.columns_at_once = 2;
+              tiling.turns_beside = true;
+              const bool divides = tiling.block_m % chunk == 0;
+              const Target target;
+              if (!divides ||
+                  !compiler::DotSizes(dot.problem(), tiling, target).may_turn_beside()) {
+                continue;
+              }
+              SCOPED_TRACE(testing::Message() << "rows " << rows << ", blocks of " << tiling.block_m
+                                              << ", " << block_k << ", chunks of " << chunk);
+              dot.check(tiling, target);
+              ++cuts;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(cuts, 12);
+}
+
 TEST(Dot, BlocksOfTheSideWithoutOuterDimensionsStayWhileMatricesGoBy) {
   const CutDot shared_columns({"columns", {3, 50, 300}, {300, 260}, {{}, {}, {2}, {0}}}, true);
   const CutDot shared_rows({"rows",

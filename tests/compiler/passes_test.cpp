@@ -395,15 +395,14 @@ ENTRY main {
 TEST(NarrowDotOperands, LargeConcatenationsInFrontOfProductsAreBf16) {
   const auto type = [](std::int64_t rows, const std::string& part) {
     const std::string n = std::to_string(rows);
-    Module module = hlo::read_hlo_text("test.hlo", "HloModule narrow\nENTRY main {\n  x = f32[" + n +
-                                                       ",64] parameter(0)\n  w = f32[128,16] "
-                                                       "parameter(1)\n  a = f32[" +
-                                                       n + ",64] tanh(x)\n  b = f32[" + n +
-                                                       ",64] exponential(a)\n  c = f32[" + n +
-                                                       ",128] concatenate(" + part +
-                                                       ", b), dimensions={1}\n  ROOT d = f32[" + n +
-                                                       ",16] dot(c, w), lhs_contracting_dims={1}, "
-                                                       "rhs_contracting_dims={0}\n}\n");
+    Module module = hlo::read_hlo_text(
+        "test.hlo", "HloModule narrow\nENTRY main {\n  x = f32[" + n +
+                        ",64] parameter(0)\n  w = f32[128,16] "
+                        "parameter(1)\n  a = f32[" +
+                        n + ",64] tanh(x)\n  b = f32[" + n + ",64] exponential(a)\n  c = f32[" + n +
+                        ",128] concatenate(" + part + ", b), dimensions={1}\n  ROOT d = f32[" + n +
+                        ",16] dot(c, w), lhs_contracting_dims={1}, "
+                        "rhs_contracting_dims={0}\n}\n");
     compiler::narrow_dot_operands(module);
     hlo::verify(module);
     const Computation& entry = module.entry_computation();
@@ -557,8 +556,9 @@ TEST(Fusion, WhatManyReadIsWrittenOnlyWhereThatMovesFewerBytes) {
 /// kernel, in place of the numbers that both are made of. Where those are written anyway, or the
 /// gradient reads them for something else, the mask is made of them.
 TEST(Fusion, AMaskIsWrittenInPlaceOfTheNumbersThatItWasMadeOf) {
-  const auto forward_types = [](const std::string& gradient, const std::string& results) {
-    const Module module = run_to_fusion(hlo::read_hlo_text("mask.hlo", R"(HloModule mask
+  const auto forward_types =
+      [](const std::string& gradient, const std::string& results) {
+        const Module module = run_to_fusion(hlo::read_hlo_text("mask.hlo", R"(HloModule mask
 ENTRY main {
   x = bf16[512,256] parameter(0)
   w = bf16[256,256] parameter(1)
@@ -572,16 +572,16 @@ ENTRY main {
   back = f32[512,256] dot(zn, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   on = pred[512,256] compare(y, zeros), direction=GT
 )" + gradient + "  g = bf16[512,256] convert(masked)\n  ROOT t = (" + results + ")\n}\n"));
-    hlo::verify(module);
-    for (const HloInstruction& made : module.entry_computation().instructions) {
-      if (made.opcode != HloOpcode::kFusion) continue;
-      if (!made.shape.is_tuple()) return std::vector<ElementType>{made.shape.type};
-      std::vector<ElementType> types;
-      for (const Shape& element : made.shape.elements) types.push_back(element.type);
-      return types;
-    }
-    return std::vector<ElementType>{};
-  };
+        hlo::verify(module);
+        for (const HloInstruction& made : module.entry_computation().instructions) {
+          if (made.opcode != HloOpcode::kFusion) continue;
+          if (!made.shape.is_tuple()) return std::vector<ElementType>{made.shape.type};
+          std::vector<ElementType> types;
+          for (const Shape& element : made.shape.elements) types.push_back(element.type);
+          return types;
+        }
+        return std::vector<ElementType>{};
+      };
   using Types = std::vector<ElementType>;
   const std::string plain = "  masked = f32[512,256] select(on, back, zeros)\n";
   const std::string scaled =

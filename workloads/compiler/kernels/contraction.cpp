@@ -19,18 +19,22 @@ void emit_steps(KernelBuilder& builder, MatmulStream& stream, const Contraction&
     step.consume = contraction.sums(digits, is_first ? builder.less(0, index) : PReg());
     step.next_weights = contraction.stationary(digits, next);
     Contraction::Meanwhile meanwhile;
-    if (has_other_work) meanwhile = contraction.meanwhile(digits, index);
+    if (has_other_work) meanwhile = contraction.meanwhile(digits, next, index);
     step.meanwhile = meanwhile.push;
     stream.step(step);
     if (meanwhile.end) meanwhile.end();
     contraction.advance();
     counter.advance(next);
   };
-  const std::uint64_t before = contraction.meanwhile ? contraction.steps_before : counter.steps();
+  const std::uint64_t all = counter.steps();
+  const std::uint64_t before = contraction.meanwhile ? contraction.steps_before : all;
+  const std::uint64_t until = contraction.meanwhile ? contraction.steps_until.value_or(all) : all;
   loop_over_steps(builder, before, contraction.steps_at_once,
                   [&](SReg index) { emit_step(index, true, false); });
-  loop_over_steps(builder, counter.steps() - before, contraction.steps_at_once,
+  loop_over_steps(builder, until - before, contraction.steps_at_once,
                   [&](SReg index) { emit_step(index, before == 0, true); });
+  loop_over_steps(builder, all - until, contraction.steps_at_once,
+                  [&](SReg index) { emit_step(index, false, false); });
   step.meanwhile = {};
   step.consume = contraction.sums({}, {});
   stream.end(step);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "workloads/compiler/kernels/matmul_stream.h"
@@ -40,8 +41,11 @@ struct Contraction {
   /// last step `digits` is empty.
   std::function<Results(const Digits& digits, PReg started)> sums;
   std::function<void()> advance;  ///< Moves sums on, at the end of a step.
-  std::function<Meanwhile(const Digits& digits, SReg index)> meanwhile;  ///< May be absent.
-  std::uint64_t steps_before = 0;  ///< The first steps, which have no other work to share.
+  std::function<Meanwhile(const Digits& digits, const Digits& next, SReg index)>
+      meanwhile;  ///< May be absent.
+  /// Those that have other work to share: from this step on, up to that one (all where absent).
+  std::uint64_t steps_before = 0;
+  std::optional<std::uint64_t> steps_until;
 };
 
 /// Emits the steps.

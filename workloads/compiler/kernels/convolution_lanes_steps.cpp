@@ -221,7 +221,9 @@ void LanesKernel::multiply() {
   };
   steps.advance = [&] { running.advance(); };
   if (overlaps()) {
-    steps.meanwhile = [&](const Digits&, SReg index) { return finish_in_step(finished, index); };
+    steps.meanwhile = [&](const Digits&, const Digits&, SReg index) {
+      return finish_in_step(finished, index);
+    };
   }
   emit_steps(builder_, stream_, steps);
   if (overlaps()) finish_last_pairs(finished);

@@ -72,6 +72,7 @@ void DotKernel::allocate_sums() {
     unrounded_[i] = i == 0 ? results_at_ : builder_.allocate_vmem(8 * sizes_.result_tiles);
   }
   if (sizes_.transposed_rows > 0) transposed_ = builder_.allocate_vmem(sizes_.transposed_rows);
+  if (tiling_.turns_beside) turned_next_ = builder_.second_name(transposed_);
 }
 
 /// The block of an array in step with the result. Distances between matrices are those of the

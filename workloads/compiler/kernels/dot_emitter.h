@@ -93,6 +93,15 @@ class DotKernel {
     hlo::ElementType type = hlo::ElementType::kF32;
   };
   void transpose(const Turned& turned);
+  Turned turned_rows() const;
+  void transpose_first_rows();
+  VmemAddress rows_of_step(const VmemAddress& of, const Digits& step,
+                           const std::array<std::uint32_t, 3>& distances);
+  void push_turned(const Turned& turned, const VmemAddress& rows, std::uint32_t block,
+                   std::uint32_t row);
+  Contraction::Meanwhile transpose_in_step(const Digits& next);
+  Digits after_next(const Digits& next);
+  void drop_turned();
   std::uint32_t row_of(std::uint32_t unit, std::uint32_t i) const;
   std::uint32_t matrix_rows(std::uint32_t OuterDimension::*stride, std::uint32_t rows) const;
   Contraction::Tiles left_rows(const VmemAddress& block, const Digits& digits);
@@ -164,7 +173,8 @@ class DotKernel {
   std::uint32_t done_tiles_ = 0, done_column_ = 0, done_row_ = 0, done_part_ = 0, is_live_ = 0;
   /// Those whose sums are complete next.
   std::uint32_t held_tiles_ = 0, held_column_ = 0;
-  VmemRegion transposed_;  ///< Rows of the left side where it lies transposed.
+  VmemRegion transposed_;   ///< Rows of the left side where it lies transposed.
+  VmemRegion turned_next_;  ///< The same rows, for steps that turn those of the next one.
 };
 
 }  // namespace tpu::compiler

@@ -15,7 +15,7 @@ using hlo::ElementType;
 void DotKernel::work() {
   if (masks_k() && !problem_.rhs_transposed) clear_weight_rows();
   if (problem_.matrix_k != 0) clear_padding_between_matrices();
-  if (problem_.lhs_transposed) transpose_rows();
+  if (problem_.lhs_transposed) tiling_.turns_beside ? transpose_first_rows() : transpose_rows();
   builder_.new_block();
   multiply();
   if (sizes_.sums_apart) finish();
@@ -115,8 +115,8 @@ void DotKernel::transpose(const Turned& turned) {
   builder_.new_block();
 }
 
-/// Turns the left blocks, [k, m] as they come, into [m, k].
-void DotKernel::transpose_rows() {
+/// The left blocks, [k, m] as they come, that become [m, k].
+DotKernel::Turned DotKernel::turned_rows() const {
   const std::uint32_t m_columns = tiles_of(tiling_.block_m, 16);
   const std::uint32_t block_k = tiling_.block_k;
   Turned turned;
@@ -129,7 +129,90 @@ void DotKernel::transpose_rows() {
   turned.source_row = m_columns * x_tile_;
   turned.target_row = block_k * 8;
   turned.type = problem_.lhs_type;
-  emit_if(builder_, grid_->fresh(x_input_), [&] { transpose(turned); });
+  return turned;
+}
+
+void DotKernel::transpose_rows() {
+  emit_if(builder_, grid_->fresh(x_input_), [&] { transpose(turned_rows()); });
+}
+
+/// Place of a step's rows of the left side, as they come or turned.
+VmemAddress DotKernel::rows_of_step(const VmemAddress& of, const Digits& step,
+                                    const std::array<std::uint32_t, 3>& distances) {
+  VmemAddress at = of;
+  at.base = weighted_sum(builder_, step,
+                         {0, 0, distances[1], turned_by_step(tiling_) * distances[2]}, of.base);
+  return at;
+}
+
+void DotKernel::push_turned(const Turned& turned, const VmemAddress& rows, std::uint32_t block,
+                            std::uint32_t row) {
+  const std::int64_t at = std::int64_t{block} * turned.from[2] + row * turned.source_row;
+  builder_.transpose_push(memory_.load_rows(turned.type, rows.plus(at)), 8 * turned.turn.pops, row,
+                          turned.turn.pushes);
+}
+
+/// Those that the first step of a tile takes, and the push of the first block of the second one's.
+void DotKernel::transpose_first_rows() {
+  Turned turned = turned_rows();
+  turned.blocks = {1, turned_by_step(tiling_)};
+  transpose(turned);
+  const bool is_other_row = tiling_.block_m > tiling_.chunk_m;
+  Digits second(4);
+  second[is_other_row ? 3 : 2] = builder_.constant(1);
+  const VmemAddress rows = rows_of_step(turned.source, second, turned.from);
+  for (std::uint32_t row = 0; row < turned.turn.pushes; ++row) push_turned(turned, rows, 0, row);
+}
+
+/// Those that the next step takes. A block's results are popped while the next one is pushed, the
+/// last ones' while the first block of the step after next is.
+Contraction::Meanwhile DotKernel::transpose_in_step(const Digits& next) {
+  const Turned turned = turned_rows();
+  const std::uint32_t blocks = turned_by_step(tiling_);
+  const Digits after = after_next(next);
+  const VmemAddress from = rows_of_step(turned.source, next, turned.from);
+  const VmemAddress from_after = rows_of_step(turned.source, after, turned.from);
+  const VmemAddress to = rows_of_step(VmemAddress(turned_next_), next, turned.to);
+  const std::uint32_t rows = std::max(turned.turn.pushes, turned.turn.pops);
+  const auto turn_row = [=](std::uint32_t block, std::uint32_t row) {
+    if (row < turned.turn.pushes) {
+      const bool is_last = block + 1 == blocks;
+      push_turned(turned, is_last ? from_after : from, is_last ? 0 : block + 1, row);
+    }
+    if (row < turned.turn.pops) {
+      const std::int64_t at = std::int64_t{block} * turned.to[2] + row * turned.target_row;
+      builder_.store(to.plus(at), builder_.transpose_pop());
+    }
+  };
+  Contraction::Meanwhile meanwhile;
+  meanwhile.push = [=](std::uint32_t i) {
+    const std::uint32_t all = blocks * rows;
+    for (std::uint32_t at = i * all / pushes_; at < (i + 1) * all / pushes_; ++at) {
+      turn_row(at / rows, at % rows);
+    }
+  };
+  return meanwhile;
+}
+
+/// The digits of rows and of k one step later; 0 again behind the last ones.
+Digits DotKernel::after_next(const Digits& next) {
+  const std::uint32_t rows = tiling_.block_m / tiling_.chunk_m;
+  Digits after(next.size());
+  PReg carries;
+  if (rows > 1) {
+    carries = builder_.equal(next[3], rows - 1);
+    after[3] = builder_.select(carries, 0, builder_.add(next[3], 1));
+  }
+  if (tiling_.block_k == 1) return after;
+  const SReg further =
+      builder_.select(builder_.equal(next[2], tiling_.block_k - 1), 0, builder_.add(next[2], 1));
+  after[2] = carries ? builder_.select(carries, further, next[2]) : further;
+  return after;
+}
+
+/// What the last step pushed is nobody's.
+void DotKernel::drop_turned() {
+  for (std::uint32_t i = 0; i < turned_rows().turn.pops; ++i) builder_.transpose_pop();
 }
 
 /// Turns complete sums, [m, n], into [n, m].
@@ -300,9 +383,18 @@ void DotKernel::multiply() {
   if (overlaps()) {
     start_finishing();
     steps.steps_before = column_steps(tiling_) + 1;
-    steps.meanwhile = [this](const Digits& digits, SReg) { return finish_in_step(digits); };
+    steps.meanwhile = [this](const Digits& digits, const Digits&, SReg) {
+      return finish_in_step(digits);
+    };
+  }
+  if (t.turns_beside) {
+    steps.steps_until = column_steps(tiling_);
+    steps.meanwhile = [this](const Digits&, const Digits& next, SReg) {
+      return transpose_in_step(next);
+    };
   }
   emit_steps(builder_, stream_, steps);
+  if (t.turns_beside) drop_turned();
 }
 
 }  // namespace tpu::compiler

@@ -16,6 +16,7 @@ namespace {
 using hlo::ElementType;
 
 constexpr double kTurnCycles = 290;  ///< From the first push of a transposition to its first pop.
+constexpr double kTurnedBesideCycles = 8.5;  ///< Of a push to the unit beside a step.
 constexpr std::uint32_t kMostFinished = 16;  ///< Tiles that a step finishes.
 
 std::vector<std::uint32_t> divisors(std::uint32_t value) {
@@ -147,6 +148,11 @@ class Search {
 
   void consider(DotTiling tiling) {
     consider_finished(tiling);
+    if (may_overlap_ && DotSizes(problem_, tiling, target_).may_turn_beside()) {
+      DotTiling beside = tiling;
+      beside.turns_beside = true;
+      consider_finished(beside);
+    }
     if (may_overlap_) tiling.finished_tiles = tiles_to_finish(problem_, tiling);
     tiling.lots = 1;
     if (tiling.finished_tiles > 0) consider_finished(tiling);
@@ -183,6 +189,8 @@ Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling) {
   return {tiling.block_k * ceil_divide(tiling.block_m, 16),
           std::min(16U, ceil_divide(problem.k, 8)), std::min(16U, ceil_divide(problem.m, 8))};
 }
+
+std::uint32_t turned_by_step(const DotTiling& tiling) { return ceil_divide(tiling.chunk_m, 16); }
 
 Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling) {
   return {tiling.block_n * ceil_divide(tiling.block_m, 16),
@@ -330,14 +338,30 @@ void DotSizes::set_steps() {
                   double(tiling.finished_tiles) * runs_behind(tiling);
 }
 
+bool DotSizes::may_turn_beside() const {
+  const bool whole = tiling.chunk_m % 16 == 0 || tiling.chunk_m == tiling.block_m;
+  return problem->lhs_transposed && whole && tiling.block_outer == 1 && tiling.k_parts == 1 &&
+         column_steps(tiling) >= 2 && plan.changes(plan.lhs) == plan.tiles();
+}
+
 void DotSizes::set_turns(const Target& target) {
   const DotProblem& of = *problem;
   if (of.result_turned) {
     plan.results.cycles = turn_cycles(turn_of_result(of, tiling), tiling, target);
   }
-  if (of.lhs_transposed) {
-    plan.lhs.cycles = turn_cycles(turn_of_rows(of, tiling), tiling, target);
+  if (!of.lhs_transposed) return;
+  Turn turn = turn_of_rows(of, tiling);
+  if (!tiling.turns_beside) {
+    plan.lhs.cycles = turn_cycles(turn, tiling, target);
+    return;
   }
+  // The first step's rows before it; a step that turns takes the longer of both works.
+  turn.blocks = turned_by_step(tiling);
+  const double block = kTurnedBesideCycles * std::max(turn.pushes, turn.pops);
+  const double step =
+      step_bundles(target, plan.steps.units, plan.steps.pushes, plan.steps.weight_pushes);
+  plan.lhs.cycles = turn_cycles(turn, tiling, target) +
+                    column_steps(tiling) * std::max(0.0, block * turn.blocks - step);
 }
 
 GridDimensions DotSizes::dimensions(std::uint32_t OuterDimension::*stride,

@@ -28,6 +28,9 @@ struct DotTiling {
   /// Tiles of complete sums of the columns before that each step turns into results, while the
   /// MXUs are at work; 0: all sums of a block become results when its last step is done.
   std::uint32_t finished_tiles = 0;
+  /// Rows of the left side that lie transposed are turned by the step before the one that takes
+  /// them; else all of a block before its steps.
+  bool turns_beside = false;
   double cycles = 0;  ///< What the search expects.
 };
 
@@ -46,6 +49,8 @@ struct Turn {
   std::uint32_t at_once(std::uint32_t matrices) const;
 };
 Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling);
+/// Blocks that the rows of a step stand in.
+std::uint32_t turned_by_step(const DotTiling& tiling);
 Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling);
 
 /// Tiles that each step has to finish so that columns are results as soon as the next ones are
@@ -78,6 +83,9 @@ struct DotSizes {
   int k_dimension() const {
     return first_k_dimension() + static_cast<int>(problem->outer_k.size());
   }
+  /// Whether each step may turn the left side's rows of the next one: they are whole blocks, other
+  /// ones than its own, and every tile of the grid brings new rows.
+  bool may_turn_beside() const;
   /// Those of the result's rows and columns.
   int row_dimension() const { return problem->result_turned ? n_dimension() : m_dimension(); }
   int column_dimension() const { return problem->result_turned ? m_dimension() : n_dimension(); }

@@ -117,7 +117,6 @@ class Fusion {
   bool is_cheaper_written(InstructionId id);
   bool readers_fit(InstructionId id);
   void choose_written();
-  std::set<InstructionId> leaves_of(InstructionId root) const;
   bool is_narrower_than_source(InstructionId id) const;
   bool becomes_private(InstructionId array, InstructionId reader);
   bool spares_its_source(InstructionId id);
@@ -305,14 +304,6 @@ bool Fusion::readers_fit(InstructionId id) {
   });
 }
 
-/// What the kernel of a written value or a sum reads.
-std::set<InstructionId> Fusion::leaves_of(InstructionId root) const {
-  Draft draft;
-  draft.roots = {root};
-  collect(draft);
-  return {draft.leaves.begin(), draft.leaves.end()};
-}
-
 /// Whether the array, when the value is written, is read by no kernel but those that can become one
 /// with its maker's: earlier ones than the value's reader, over its extent.
 bool Fusion::becomes_private(InstructionId array, InstructionId reader) {
@@ -340,13 +331,13 @@ bool Fusion::spares_its_source(InstructionId id) {
   std::uint64_t spared = 0;
   for (InstructionId reader : readers) {
     if (!is_fusible(reader) && !is_plain_reduce(at(reader))) return false;
-    const std::set<InstructionId> computed = leaves_of(reader);
+    Draft kernel;
+    kernel.roots = {reader};
+    collect(kernel);
     written_[static_cast<std::size_t>(id)] = true;
-    const std::set<InstructionId> read = leaves_of(reader);
-    std::uint64_t bytes_of_reader = 0;
-    for (InstructionId leaf : computed) {
-      if (read.count(leaf) != 0) continue;
-      bytes_of_reader += bytes(leaf) * (becomes_private(leaf, reader) ? 2 : 0);
+    std::uint64_t bytes_of_reader = 0;  // Written and read.
+    for (InstructionId leaf : kernel.leaves) {
+      bytes_of_reader += becomes_private(leaf, reader) ? 2 * bytes(leaf) : 0;
     }
     written_[static_cast<std::size_t>(id)] = false;
     spared = reader == *readers.begin() ? bytes_of_reader : std::min(spared, bytes_of_reader);

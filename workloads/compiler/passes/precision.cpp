@@ -145,8 +145,8 @@ void Precision::drop_carriers_of_wide_values() {
                                [this](InstructionId user) { return is_read_narrow(user); });
       for (std::size_t place : arrays_of(at(id))) {
         const InstructionId operand = at(id).operands[place];
-        stays = stays && (carries(operand) || may_be_narrow(operand) ||
-                          may_be_joined_narrow(operand));
+        stays =
+            stays && (carries(operand) || may_be_narrow(operand) || may_be_joined_narrow(operand));
       }
       if (stays) continue;
       carries_[i] = false;
