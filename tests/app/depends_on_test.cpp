@@ -39,7 +39,7 @@ TEST_F(DependsOnTest, TheOrderOfSharesIsThatOfTheWhatIfs) {
       if (resource == kResources.end()) continue;
       gains.emplace_back(resource->second, each["gain_ms"].get<double>() / step);
       // The compiler makes another program for another machine, so that is no more than near.
-      EXPECT_NEAR(each["same_program_gain_ms"].get<double>() / step, gains.back().second, 0.08)
+      EXPECT_NEAR(each["same_program_gain_ms"].get<double>() / step, gains.back().second, 0.1)
           << words << ": " << each["name"];
     }
     // Nobody compiles the bundles of a captured program for other MXUs.

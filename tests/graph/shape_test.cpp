@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -92,6 +93,24 @@ TEST(Shape, TextsCutAnywhereAreRefusedWithAnError) {
   const std::string text = "(f32[5,12]{1,0:T(8,128)S(1)}, bf16[3]{0:T(512)(128)(2,1)})";
   for (std::size_t length = 0; length < text.size(); ++length) {
     EXPECT_THROW(parse_shape(text.substr(0, length)), WorkloadError) << text.substr(0, length);
+  }
+}
+
+/// The short way for the usual tiles against the layout that knows all.
+TEST(Shape, BytesOfTilesOfEightRowsAreThoseOfTheLayout) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 2000; ++i) {
+    Shape shape;
+    shape.type = random() % 2 == 0 ? ElementType::kF32 : ElementType::kBf16;
+    const std::size_t rank = 1 + random() % 5;
+    for (std::size_t d = 0; d < rank; ++d) shape.dimensions.push_back(1 + random() % 300);
+    shape.layout.minor_to_major.resize(rank);
+    std::iota(shape.layout.minor_to_major.begin(), shape.layout.minor_to_major.end(), 0);
+    std::shuffle(shape.layout.minor_to_major.begin(), shape.layout.minor_to_major.end(), random);
+    shape.layout.tiles = {{random() % 4 == 0 ? 4 : 8, 128}};
+    if (shape.type == ElementType::kBf16) shape.layout.tiles.push_back({2, 1});
+    EXPECT_EQ(shape.padded_bytes(), TiledLayout(shape).padded_elements() * byte_size(shape.type))
+        << to_string(shape);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "workloads/graph/shape.h"
 
 #include <iterator>
+#include <optional>
 
 #include "sim/base/error.h"
 #include "workloads/graph/tiled_layout.h"
@@ -84,6 +85,30 @@ std::string layout_text(const Layout& layout) {
   return text + "}";
 }
 
+/// Elements with the padding of T(8,128), or T(8,128)(2,1), which pads no more: what nearly all
+/// arrays have. TiledLayout counts the same of any tiles, slowly; none: it has to.
+std::optional<std::int64_t> elements_of_row_tiles(const Shape& shape) {
+  const std::vector<std::vector<std::int64_t>>& tiles = shape.layout.tiles;
+  const auto is_tile = [&](std::size_t i, std::int64_t rows, std::int64_t lanes) {
+    return tiles[i].size() == 2 && tiles[i][0] == rows && tiles[i][1] == lanes;
+  };
+  const bool has_row_tiles =
+      (tiles.size() == 1 || (tiles.size() == 2 && is_tile(1, 2, 1))) && is_tile(0, 8, 128);
+  const std::vector<std::int64_t>& order = shape.layout.minor_to_major;
+  if (!has_row_tiles || order.size() < 2 || order.size() != shape.dimensions.size()) return {};
+  std::int64_t product = 1;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto dimension = static_cast<std::size_t>(order[i]);
+    if (dimension >= order.size()) return {};
+    const std::int64_t extent = shape.dimensions[dimension];
+    const std::int64_t unit = i == 0 ? 128 : i == 1 ? 8 : 1;
+    constexpr std::int64_t kMost = std::int64_t{1} << 62;
+    if (extent <= 0 || extent > kMost) return {};
+    if (__builtin_mul_overflow(product, (extent + unit - 1) / unit * unit, &product)) return {};
+  }
+  return product;
+}
+
 }  // namespace
 
 std::string_view to_string(ElementType type) { return row_of(type).text; }
@@ -120,7 +145,9 @@ std::int64_t Shape::padded_bytes() const {
     return sum;
   }
   if (layout.tiles.empty()) return unpadded_bytes();
-  return multiply(TiledLayout(*this).padded_elements(), byte_size(type), *this);
+  const std::optional<std::int64_t> counted = elements_of_row_tiles(*this);
+  const std::int64_t elements = counted ? *counted : TiledLayout(*this).padded_elements();
+  return multiply(elements, byte_size(type), *this);
 }
 
 bool same_extent(const Shape& a, const Shape& b) {

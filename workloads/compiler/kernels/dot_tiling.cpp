@@ -148,19 +148,18 @@ class Search {
 
   void consider(DotTiling tiling) {
     consider_finished(tiling);
-    if (may_overlap_ && DotSizes(problem_, tiling, target_).may_turn_beside()) {
-      DotTiling beside = tiling;
-      beside.turns_beside = true;
-      consider_finished(beside);
-    }
     if (may_overlap_) tiling.finished_tiles = tiles_to_finish(problem_, tiling);
     tiling.lots = 1;
     if (tiling.finished_tiles > 0) consider_finished(tiling);
   }
 
   void consider_finished(DotTiling tiling) {
-    const DotSizes sizes(problem_, tiling, target_);
+    DotSizes sizes(problem_, tiling, target_);
     if (sizes.plan.vmem_rows() * isa::kVmemRowBytes > target_.vmem_bytes) return;
+    if (may_overlap_ && tiling.finished_tiles == 0 && sizes.may_turn_beside()) {
+      sizes.turn_beside(target_);
+      tiling.turns_beside = true;
+    }
     tiling.cycles = sizes.plan.cycles(target_);
     if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
   }
@@ -342,6 +341,11 @@ bool DotSizes::may_turn_beside() const {
   const bool whole = tiling.chunk_m % 16 == 0 || tiling.chunk_m == tiling.block_m;
   return problem->lhs_transposed && whole && tiling.block_outer == 1 && tiling.k_parts == 1 &&
          column_steps(tiling) >= 2 && plan.changes(plan.lhs) == plan.tiles();
+}
+
+void DotSizes::turn_beside(const Target& target) {
+  tiling.turns_beside = true;
+  set_turns(target);
 }
 
 void DotSizes::set_turns(const Target& target) {

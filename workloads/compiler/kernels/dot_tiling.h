@@ -86,6 +86,7 @@ struct DotSizes {
   /// Whether each step may turn the left side's rows of the next one: they are whole blocks, other
   /// ones than its own, and every tile of the grid brings new rows.
   bool may_turn_beside() const;
+  void turn_beside(const Target& target);
   /// Those of the result's rows and columns.
   int row_dimension() const { return problem->result_turned ? n_dimension() : m_dimension(); }
   int column_dimension() const { return problem->result_turned ? m_dimension() : n_dimension(); }
