@@ -97,11 +97,10 @@ class DotKernel {
   void transpose_first_rows();
   VmemAddress rows_of_step(const VmemAddress& of, const Digits& step,
                            const std::array<std::uint32_t, 3>& distances);
-  void push_turned(const Turned& turned, const VmemAddress& rows, std::uint32_t block,
-                   std::uint32_t row);
+  void push_turned(const Turned& turned, const VmemAddress& block, std::uint32_t row);
   Contraction::Meanwhile transpose_in_step(const Digits& next);
   Digits after_next(const Digits& next);
-  void drop_turned();
+  void drop_turned(std::uint32_t blocks, const Turn& turn);
   std::uint32_t row_of(std::uint32_t unit, std::uint32_t i) const;
   std::uint32_t matrix_rows(std::uint32_t OuterDimension::*stride, std::uint32_t rows) const;
   Contraction::Tiles left_rows(const VmemAddress& block, const Digits& digits);

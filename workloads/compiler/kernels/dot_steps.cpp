@@ -90,11 +90,8 @@ void DotKernel::transpose(const Turned& turned) {
   const auto push = [&](const std::vector<SReg>& digits) {
     const VmemAddress from = place(digits, turned.source, turned.from);
     for (std::uint32_t matrix = 0; matrix < at_once; ++matrix) {
-      for (std::uint32_t i = 0; i < turn.pushes; ++i) {
-        const VmemAddress row =
-            from.plus(std::int64_t{matrix} * turned.from[0] + i * turned.source_row);
-        builder_.transpose_push(memory_.load_rows(turned.type, row), 8 * turn.pops, i, turn.pushes);
-      }
+      const VmemAddress block = from.plus(std::int64_t{matrix} * turned.from[0]);
+      for (std::uint32_t i = 0; i < turn.pushes; ++i) push_turned(turned, block, i);
     }
   };
   push(std::vector<SReg>(3));
@@ -110,8 +107,7 @@ void DotKernel::transpose(const Turned& turned) {
     }
     counter.advance(next);
   });
-  // What the last step pushed is nobody's.
-  for (std::uint32_t i = 0; i < at_once * turn.pops; ++i) builder_.transpose_pop();
+  drop_turned(at_once, turn);
   builder_.new_block();
 }
 
@@ -145,10 +141,10 @@ VmemAddress DotKernel::rows_of_step(const VmemAddress& of, const Digits& step,
   return at;
 }
 
-void DotKernel::push_turned(const Turned& turned, const VmemAddress& rows, std::uint32_t block,
-                            std::uint32_t row) {
-  const std::int64_t at = std::int64_t{block} * turned.from[2] + row * turned.source_row;
-  builder_.transpose_push(memory_.load_rows(turned.type, rows.plus(at)), 8 * turned.turn.pops, row,
+/// Push of a row tile of a block.
+void DotKernel::push_turned(const Turned& turned, const VmemAddress& block, std::uint32_t row) {
+  const VmemAddress at = block.plus(std::int64_t{row} * turned.source_row);
+  builder_.transpose_push(memory_.load_rows(turned.type, at), 8 * turned.turn.pops, row,
                           turned.turn.pushes);
 }
 
@@ -161,7 +157,7 @@ void DotKernel::transpose_first_rows() {
   Digits second(4);
   second[is_other_row ? 3 : 2] = builder_.constant(1);
   const VmemAddress rows = rows_of_step(turned.source, second, turned.from);
-  for (std::uint32_t row = 0; row < turned.turn.pushes; ++row) push_turned(turned, rows, 0, row);
+  for (std::uint32_t row = 0; row < turned.turn.pushes; ++row) push_turned(turned, rows, row);
 }
 
 /// Those that the next step takes. A block's results are popped while the next one is pushed, the
@@ -177,7 +173,9 @@ Contraction::Meanwhile DotKernel::transpose_in_step(const Digits& next) {
   const auto turn_row = [=](std::uint32_t block, std::uint32_t row) {
     if (row < turned.turn.pushes) {
       const bool is_last = block + 1 == blocks;
-      push_turned(turned, is_last ? from_after : from, is_last ? 0 : block + 1, row);
+      const VmemAddress pushed =
+          is_last ? from_after : from.plus(std::int64_t{block + 1} * turned.from[2]);
+      push_turned(turned, pushed, row);
     }
     if (row < turned.turn.pops) {
       const std::int64_t at = std::int64_t{block} * turned.to[2] + row * turned.target_row;
@@ -210,9 +208,9 @@ Digits DotKernel::after_next(const Digits& next) {
   return after;
 }
 
-/// What the last step pushed is nobody's.
-void DotKernel::drop_turned() {
-  for (std::uint32_t i = 0; i < turned_rows().turn.pops; ++i) builder_.transpose_pop();
+/// The results of blocks that were pushed for a step that nobody takes.
+void DotKernel::drop_turned(std::uint32_t blocks, const Turn& turn) {
+  for (std::uint32_t i = 0; i < blocks * turn.pops; ++i) builder_.transpose_pop();
 }
 
 /// Turns complete sums, [m, n], into [n, m].
@@ -394,7 +392,7 @@ void DotKernel::multiply() {
     };
   }
   emit_steps(builder_, stream_, steps);
-  if (t.turns_beside) drop_turned();
+  if (t.turns_beside) drop_turned(1, turn_of_rows(problem_, tiling_));
 }
 
 }  // namespace tpu::compiler

@@ -158,7 +158,7 @@ class Search {
     if (sizes.plan.vmem_rows() * isa::kVmemRowBytes > target_.vmem_bytes) return;
     if (may_overlap_ && tiling.finished_tiles == 0 && sizes.may_turn_beside()) {
       sizes.turn_beside(target_);
-      tiling.turns_beside = true;
+      tiling = sizes.tiling;
     }
     tiling.cycles = sizes.plan.cycles(target_);
     if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;

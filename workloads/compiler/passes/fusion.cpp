@@ -328,21 +328,20 @@ bool Fusion::is_narrower_than_source(InstructionId id) const {
 bool Fusion::spares_its_source(InstructionId id) {
   if (is_written(id) || !is_narrower_than_source(id)) return false;
   const std::set<InstructionId> readers = sinks(id);
-  std::uint64_t spared = 0;
   for (InstructionId reader : readers) {
     if (!is_fusible(reader) && !is_plain_reduce(at(reader))) return false;
     Draft kernel;
     kernel.roots = {reader};
     collect(kernel);
     written_[static_cast<std::size_t>(id)] = true;
-    std::uint64_t bytes_of_reader = 0;  // Written and read.
+    std::uint64_t spared = 0;  // Written and read, as the value will be.
     for (InstructionId leaf : kernel.leaves) {
-      bytes_of_reader += becomes_private(leaf, reader) ? 2 * bytes(leaf) : 0;
+      spared += becomes_private(leaf, reader) ? bytes(leaf) : 0;
     }
     written_[static_cast<std::size_t>(id)] = false;
-    spared = reader == *readers.begin() ? bytes_of_reader : std::min(spared, bytes_of_reader);
+    if (spared <= bytes(id)) return false;
   }
-  return spared > 2 * bytes(id);
+  return !readers.empty();
 }
 
 void Fusion::write_what_spares_its_source() {
