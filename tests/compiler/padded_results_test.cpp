@@ -6,8 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/compiler/graph_check.h"
-#include "workloads/compiler/passes/simplify.h"
+#include "tests/compiler/pass_check.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test::padded_results_test {
@@ -64,11 +63,7 @@ std::int64_t largest_padded(const Module& module) {
 }
 
 Module passed(Module module) {
-  compiler::simplify(module);
-  compiler::pad_operands(module);
-  compiler::simplify(module);
-  EXPECT_NO_THROW(hlo::verify(module));
-  return module;
+  return simplified_around(std::move(module), compiler::pad_operands);
 }
 
 TEST(PaddedResults, TheGradientOfAPartIsMadeForAllOfIt) {
@@ -81,13 +76,7 @@ TEST(PaddedResults, TheGradientOfAPartIsMadeForAllOfIt) {
 TEST(PaddedResults, ValuesStayTheSame) {
   for (const Variant& variant :
        {Variant{}, Variant{1, 1, 0}, Variant{2, 2, 1}, Variant{0, 0, 1, false, true}}) {
-    const GraphCase graph = case_of(gradient(variant), 7);
-    const std::vector<reference::Value> wanted = interpret(graph.module, graph.arguments);
-    const std::vector<reference::Value> found = interpret(passed(graph.module), graph.arguments);
-    ASSERT_EQ(found.size(), wanted.size());
-    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(found[i].numbers, wanted[i].numbers);
-    const Verdict verdict = check_graph(graph);
-    EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+    expect_values_kept(case_of(gradient(variant), 7), compiler::pad_operands);
   }
 }
 

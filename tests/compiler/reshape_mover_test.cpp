@@ -6,8 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "tests/compiler/graph_check.h"
-#include "workloads/compiler/passes/simplify.h"
+#include "tests/compiler/pass_check.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test::reshape_mover_test {
@@ -59,11 +58,7 @@ Module heads(bool is_read_twice) {
 }
 
 Module passed(Module module) {
-  compiler::simplify(module);
-  compiler::move_reshapes(module);
-  compiler::simplify(module);
-  EXPECT_NO_THROW(hlo::verify(module));
-  return module;
+  return simplified_around(std::move(module), compiler::move_reshapes);
 }
 
 TEST(ReshapeMover, OperationsOnHeadsAreDoneOnTheProduct) {
@@ -71,13 +66,7 @@ TEST(ReshapeMover, OperationsOnHeadsAreDoneOnTheProduct) {
 }
 
 TEST(ReshapeMover, ValuesStayTheSame) {
-  const GraphCase graph = case_of(heads(false), 3);
-  const std::vector<reference::Value> wanted = interpret(graph.module, graph.arguments);
-  const std::vector<reference::Value> found = interpret(passed(graph.module), graph.arguments);
-  ASSERT_EQ(found.size(), wanted.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(found[i].numbers, wanted[i].numbers);
-  const Verdict verdict = check_graph(graph);
-  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+  expect_values_kept(case_of(heads(false), 3), compiler::move_reshapes);
 }
 
 TEST(ReshapeMover, AProductThatIsReadAsItIsKeepsItsReshape) {

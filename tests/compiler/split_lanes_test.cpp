@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/compiler/graph_check.h"
-#include "workloads/compiler/passes/simplify.h"
+#include <utility>
+
+#include "tests/compiler/pass_check.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test::split_lanes_test {
@@ -60,11 +61,7 @@ std::int64_t largest_split(const Module& module) {
 }
 
 Module passed(Module module) {
-  compiler::simplify(module);
-  compiler::join_split_lanes(module);
-  compiler::simplify(module);
-  EXPECT_NO_THROW(hlo::verify(module));
-  return module;
+  return simplified_around(std::move(module), compiler::join_split_lanes);
 }
 
 TEST(SplitLanes, AGroupNormalisationIsDoneOnWholeFeatures) {

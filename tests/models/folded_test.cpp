@@ -213,6 +213,17 @@ TEST(Folded, AgreesOnSlicesOfEightByEight) {
   }
 }
 
+/// Cores that are simulated of the 32 of a 4x4 torus, where the run agrees with that of all.
+std::uint64_t folded_on_a_torus(isa::Program program) {
+  program.cores = 32;
+  const MachineParams params = slice(4, 4, true, true);
+  const Outcome full = outcome(program, params, true);
+  const Outcome folded = outcome(program, params, false);
+  EXPECT_EQ(full.text, folded.text);
+  EXPECT_EQ(full.simulated, 32u) << full.text;
+  return folded.simulated;
+}
+
 /// Every core stores a number of its own where two registers say, and one of them works longer.
 TEST(Folded, AgreesOnStoresAtTheSumOfTwoRegisters) {
   isa::Program program = program_of(R"(
@@ -236,13 +247,7 @@ untouched:
 short:
   { %s20 = smov 0 }
 )");
-  program.cores = 32;
-  const MachineParams params = slice(4, 4, true, true);
-  const Outcome full = outcome(program, params, true);
-  const Outcome folded = outcome(program, params, false);
-  EXPECT_EQ(full.text, folded.text);
-  EXPECT_EQ(full.simulated, 32u) << full.text;
-  EXPECT_LT(folded.simulated, 32u);
+  EXPECT_LT(folded_on_a_torus(std::move(program)), 32u);
 }
 
 /// Every core adds to a flag of its own: which one is not the same on all of them.
@@ -267,13 +272,7 @@ kernel top
 end:
   { %s20 = smov 0 }
 )");
-  program.cores = 32;
-  const MachineParams params = slice(4, 4, true, true);
-  const Outcome full = outcome(program, params, true);
-  const Outcome folded = outcome(program, params, false);
-  EXPECT_EQ(full.text, folded.text);
-  EXPECT_EQ(full.simulated, 32u) << full.text;
-  EXPECT_EQ(folded.simulated, 2u);
+  EXPECT_EQ(folded_on_a_torus(std::move(program)), 2u);
 }
 
 /// A message of all members of a class; `to` by member.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "isa/dma_descriptor.h"
 #include "tests/models/test_program.h"
 
@@ -67,15 +69,23 @@ TEST(UnknownAddress, IsFollowedBackToTheInput) {
   }
 }
 
+/// 32 DMAs between a row of VMEM, of which `dma` makes the instruction, and the granule in %s1, so
+/// many granules further each time.
+isa::Program computed_rows(std::uint32_t spread,
+                           const std::function<std::string(const std::string& row)>& dma) {
+  std::string code = "kernel top\n  { inlined_call site = 0 }\nkernel addresses\n";
+  for (std::uint32_t row = 0; row < 32; ++row) {
+    code += "  { %v1 = vmov " + std::to_string(row * spread) +
+            " }\n  { vpush %v1 ;; vdelay 9 }\n  { %s1 = spop ;; vdelay 1 }\n  { " +
+            dma(std::to_string(row * 2)) + " }\n";
+  }
+  return test::program_of(code + "  { dma.done.wait 2, 32 }\n  { vsyncadd 2, -32 }\n");
+}
+
 TEST(UnknownAddress, IsFollowedThroughTheKernelThatComputesIt) {
   const auto program = [](std::uint32_t spread) {
-    std::string code = "kernel top\n  { inlined_call site = 0 }\nkernel addresses\n";
-    for (std::uint32_t row = 0; row < 32; ++row) {
-      code += "  { %v1 = vmov " + std::to_string(row * spread) +
-              " }\n  { vpush %v1 ;; vdelay 9 }\n  { %s1 = spop ;; vdelay 1 }\n" +
-              "  { dma.hbm_to_vmem %s1, 1, " + std::to_string(row * 2) + ", 2 }\n";
-    }
-    return test::program_of(code + "  { dma.done.wait 2, 32 }\n  { vsyncadd 2, -32 }\n");
+    return computed_rows(
+        spread, [](const std::string& row) { return "dma.hbm_to_vmem %s1, 1, " + row + ", 2"; });
   };
   const auto on = [](const isa::Program& rows) {
     Machine machine(MachineParams(), rows);
@@ -100,13 +110,8 @@ TEST(UnknownAddress, IsFollowedThroughTheKernelThatComputesIt) {
 /// not.
 TEST(UnknownAddress, OfADestinationIsFollowed) {
   const auto program = [](std::uint32_t spread) {
-    std::string code = "kernel top\n  { inlined_call site = 0 }\nkernel addresses\n";
-    for (std::uint32_t row = 0; row < 32; ++row) {
-      code += "  { %v1 = vmov " + std::to_string(row * spread) +
-              " }\n  { vpush %v1 ;; vdelay 9 }\n  { %s1 = spop ;; vdelay 1 }\n" +
-              "  { dma.vmem_to_hbm " + std::to_string(row * 2) + ", 1, %s1, 2 }\n";
-    }
-    return test::program_of(code + "  { dma.done.wait 2, 32 }\n  { vsyncadd 2, -32 }\n");
+    return computed_rows(
+        spread, [](const std::string& row) { return "dma.vmem_to_hbm " + row + ", 1, %s1, 2"; });
   };
   RunOptions with_values = test::on_core(0);
   with_values.values = true;
