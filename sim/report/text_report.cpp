@@ -192,11 +192,11 @@ void print_breakdown(std::ostringstream& out, const Summary& summary, const Text
 }
 
 void print_units(std::ostringstream& out, const Summary& summary) {
-  out << "Units          busy  nothing to do  memory wait  host wait  ICI, peer  finished\n";
+  out << "Units            busy nothing to do  memory wait  host wait  ICI, peer  finished\n";
   for (const UnitSummary& unit : summary.units) {
     const auto idle = [&](CoreState state) { return unit.idle[static_cast<std::size_t>(state)]; };
     out << "  " << left(tpu::to_string(unit.unit), 12) << right(percent(unit.busy), 7)
-        << right(percent(idle(CoreState::kIssue) + idle(CoreState::kDelay)), 15)
+        << right(percent(idle(CoreState::kIssue) + idle(CoreState::kDelay)), 14)
         << right(percent(idle(CoreState::kMemoryWait)), 13)
         << right(percent(idle(CoreState::kInfeedWait) + idle(CoreState::kOutfeedWait) +
                          idle(CoreState::kPeerHostWait)),

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -86,6 +87,16 @@ std::vector<std::string> commands_of(const std::string& help) {
     if (program == "tpusim" && line.rfind("  tpusim", 0) == 0) commands.push_back(command);
   }
   return commands;
+}
+
+TEST_F(WidthTest, ARowOfUnitsIsOneLine) {
+  const std::string text = at_width(80, "run mlp --cores 1");
+  for (const std::string unit : {"scalar", "vector_store", "mxu0", "eup"}) {
+    const std::size_t begin = text.find("\n  " + unit + " ");
+    ASSERT_NE(begin, std::string::npos) << unit;
+    const std::string line = text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1);
+    EXPECT_EQ(std::count(line.begin(), line.end(), '%'), 6) << line;
+  }
 }
 
 TEST_F(WidthTest, NoReportIsWiderThanTheTerminal) {
