@@ -187,10 +187,10 @@ TEST(ReportLines, EachThingThatCoresDoIsARow) {
   // Of 2,000 cycles and the unit's own 960, which are no others.
   total.busy_cycles = {};
   EXPECT_EQ(part_of(text_of(record), "  scalar", "  vector_alu"),
-            "  scalar        0.0 %          2.5 %        5.0 %     35.0 %     27.5 %    30.0 %\n");
+            "  scalar        0.0 %         2.5 %        5.0 %     35.0 %     27.5 %    30.0 %\n");
   total.busy_cycles[static_cast<std::size_t>(Unit::kScalar)] = 2000;
   EXPECT_EQ(part_of(text_of(record), "  scalar", "  vector_alu"),
-            "  scalar       50.0 %          1.2 %        2.5 %     17.5 %     13.8 %    15.0 %\n");
+            "  scalar       50.0 %         1.2 %        2.5 %     17.5 %     13.8 %    15.0 %\n");
 }
 
 /// 800 and 1,000 cycles of XLA's beside 1,200 and 600 of ours, the third has no estimate.
