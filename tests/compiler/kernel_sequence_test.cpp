@@ -133,19 +133,93 @@ ENTRY main {
 
 std::uint64_t cycles(const std::string& text) { return check_hlo(text).result.cycles; }
 
+/// One kernel computes; the others at most bring its operands into their layouts.
+testing::AssertionResult is_one_sequence(const isa::Program& program) {
+  int sequences = 0;
+  for (const isa::CallSite& call : program.call_sites) {
+    const isa::OpInfo& op = program.ops[call.op];
+    if (op.category == "custom fusion") {
+      ++sequences;
+    } else if (op.category != "data formatting") {
+      return testing::AssertionFailure() << op.name << " is a kernel of its own";
+    }
+  }
+  if (sequences != 1) return testing::AssertionFailure() << sequences << " sequences";
+  return testing::AssertionSuccess();
+}
+
 TEST(KernelSequence, ALoopWhoseBodyIsASequenceIsOneKernel) {
   for (const int trips : {2, 3, 8}) {
     SCOPED_TRACE(trips);
     const isa::Program program = compiled(loop(trips));
     check_hlo(loop(trips));
-    for (const isa::CallSite& call : program.call_sites) {
-      const isa::OpInfo& op = program.ops[call.op];
-      EXPECT_TRUE(op.category == "custom fusion" || op.category == "data formatting") << op.name;
-    }
+    EXPECT_TRUE(is_one_sequence(program));
   }
   // A trip costs less than two kernels that go to HBM and back would.
   const std::uint64_t few = cycles(loop(4)), many = cycles(loop(12));
   EXPECT_LT((many - few) / 8, 4 * target_of({}, 1).dma_latency_cycles);
+}
+
+/// A scan over [64,256] whose body reads only a part of its state.
+std::string loop_over_part(const std::string& rows, const std::string& lanes, int height,
+                           int width) {
+  const std::string part = "f32[" + std::to_string(height) + "," + std::to_string(width) + "]";
+  const std::string state = "(s32[], f32[64,256], f32[5,64,256])";
+  const std::string columns = "f32[" + std::to_string(width) + "]";
+  return std::string(kAdd) + "body {\n  p = " + state + R"( parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  a = f32[64,256] get-tuple-element(p), index=1
+  xs = f32[5,64,256] get-tuple-element(p), index=2
+  zero = s32[] constant(0)
+  x1 = f32[1,64,256] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,64,256}
+  x = f32[64,256] reshape(x1)
+  none = f32[] constant(0)
+  cut = )" +
+         part + " slice(a), slice={" + rows + ", " + lanes + R"(}
+  squares = )" +
+         part + R"( multiply(cut, cut)
+  columns = )" +
+         columns + R"( reduce(squares, none), dimensions={0}, to_apply=add
+  all = f32[] reduce(columns, none), dimensions={0}, to_apply=add
+  k = f32[] constant(0.0001)
+  mean = f32[] multiply(all, k)
+  c = f32[64,256] broadcast(mean), dimensions={}
+  next = f32[64,256] add(c, x)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT t = )" +
+         state + R"( tuple(j, next, xs)
+}
+cond {
+  p = )" +
+         state + R"( parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant(5)
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+ENTRY main {
+  x = f32[64,256] parameter(0)
+  xs = f32[5,64,256] parameter(1)
+  s = s32[] constant(0)
+  t = )" +
+         state + R"( tuple(s, x, xs)
+  w = )" +
+         state + R"( while(t), condition=cond, body=body
+  ROOT a = f32[64,256] get-tuple-element(w), index=1
+}
+)";
+}
+
+/// Of a state that stays in VMEM a part is handed on, too: one range of it, or some of the lanes of
+/// each row tile.
+TEST(KernelSequence, APartOfTheStateOfALoopIsHandedOn) {
+  for (const std::string& text :
+       {loop_over_part("[32:64]", "[0:256]", 32, 256), loop_over_part("[8:24]", "[0:256]", 16, 256),
+        loop_over_part("[0:64]", "[128:256]", 64, 128)}) {
+    SCOPED_TRACE(text);
+    check_hlo(text);
+    EXPECT_TRUE(is_one_sequence(compiled(text)));
+  }
 }
 
 TEST(KernelSequence, PadsSlicesAndConcatenationsMoveElementsInsideOfIt) {

@@ -18,6 +18,9 @@
 
 namespace tpu::compiler {
 
+/// Rows of VMEM that a granule of HBM fills.
+constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
+
 /// SMEM words in which every core finds its chip and its number on the chip.
 constexpr std::uint32_t kChipIdWord = 0;
 constexpr std::uint32_t kCoreIdWord = 1;

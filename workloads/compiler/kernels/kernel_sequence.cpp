@@ -110,7 +110,9 @@ class SequenceKernel {
   void wait_for(std::size_t member, bool moving);
   void run_members(SReg iteration);
   void start_stores(std::size_t member, SReg iteration);
-  void copy(VmemRegion from, VmemRegion to, std::uint64_t granules);
+  void copy(VmemRegion from, VmemRegion to, std::uint64_t granules, std::int64_t from_row = 0,
+            std::int64_t to_row = 0);
+  void copy_part(VmemRegion whole, const Array& to);
   void pass_state_on();
   void finish_stores();
 
@@ -397,11 +399,13 @@ void SequenceKernel::run_members(SReg iteration) {
   finish_stores();
 }
 
-void SequenceKernel::copy(VmemRegion from, VmemRegion to, std::uint64_t granules) {
-  const std::uint64_t registers = (2 * granules + 7) / 8;
+void SequenceKernel::copy(VmemRegion from, VmemRegion to, std::uint64_t granules,
+                          std::int64_t from_row, std::int64_t to_row) {
+  const std::uint64_t registers = (kRowsPerGranule * granules + 7) / 8;
   const auto copy_register = [&](std::uint64_t index, SReg base) {
     const auto row = static_cast<std::int64_t>(8 * index);
-    builder_.store(VmemAddress(to, row, base), builder_.load(VmemAddress(from, row, base)));
+    builder_.store(VmemAddress(to, to_row + row, base),
+                   builder_.load(VmemAddress(from, from_row + row, base)));
   };
   const std::uint64_t trips = registers / kCopiedAtOnce;
   builder_.loop(trips, [&](SReg index) {
@@ -411,12 +415,24 @@ void SequenceKernel::copy(VmemRegion from, VmemRegion to, std::uint64_t granules
   for (std::uint64_t i = trips * kCopiedAtOnce; i < registers; ++i) copy_register(i, {});
 }
 
+/// Row tiles of a part come one after the other, so what the last register of one takes too much
+/// the next one mends.
+void SequenceKernel::copy_part(VmemRegion whole, const Array& to) {
+  const std::uint64_t all = granules(to.shape);
+  const std::uint64_t run = to.part.pitch == 0 ? all : static_cast<std::uint64_t>(to.row_granules);
+  std::int64_t from_granule = to.part.granule;
+  for (std::uint64_t done = 0; done < all; done += run, from_granule += to.part.pitch) {
+    copy(whole, to.region, run, std::int64_t{kRowsPerGranule} * from_granule,
+         static_cast<std::int64_t>(kRowsPerGranule * done));
+  }
+}
+
 /// The results of an iteration become operands of the next one. Operands that change places go by
 /// a place between.
 void SequenceKernel::pass_state_on() {
   struct Move {
-    VmemRegion from, to;
-    std::uint64_t granules = 0;
+    VmemRegion from;
+    const Array* to = nullptr;
   };
   const int operands = static_cast<int>(sequence_.parameters().size());
   for (Array& array : arrays_) {
@@ -430,11 +446,10 @@ void SequenceKernel::pass_state_on() {
     const int result = operands + loop_.next[static_cast<std::size_t>(to.operand)];
     const auto from = std::find_if(arrays_.begin(), arrays_.end(),
                                    [result](const Array& each) { return each.result == result; });
-    TPU_CHECK(from != arrays_.end() && to.part == ArrayPart{}, "state without a value");
-    const VmemRegion source = from->operand >= 0 ? from->handed_on : from->region;
-    moves.push_back({source, to.region, granules(to.shape)});
+    TPU_CHECK(from != arrays_.end(), "state without a value");
+    moves.push_back({from->operand >= 0 ? from->handed_on : from->region, &to});
   }
-  for (const Move& move : moves) copy(move.from, move.to, move.granules);
+  for (const Move& move : moves) copy_part(move.from, *move.to);
 }
 
 std::optional<isa::Kernel> SequenceKernel::make(bool may_spill) {

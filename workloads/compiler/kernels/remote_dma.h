@@ -6,9 +6,6 @@
 
 namespace tpu::compiler {
 
-/// Rows of VMEM that a granule of HBM fills.
-constexpr std::uint32_t kRowsPerGranule = isa::kHbmGranuleBytes / isa::kVmemRowBytes;
-
 /// Another core, by chip and number on the chip.
 struct Peer {
   SReg chip, core;
