@@ -124,14 +124,24 @@ void dump_core(const RunRecord& record, std::size_t core, Dump& dump) {
   }
 }
 
+/// Events are of the steps that count alone; a run without steps has them from its first cycle on.
+void check_window(const RunRecord& record, const Window& window) {
+  std::vector<std::uint64_t> begins;
+  for (const CoreResult& core : record.result.cores) {
+    if (!core.steps.empty()) begins.push_back(core.steps.front().begin);
+  }
+  const std::uint64_t begin = begins.empty() ? 0 : *std::min_element(begins.begin(), begins.end());
+  if (window.begin < record.result.cycles && window.end > begin) return;
+  throw UsageError("--window: expected cycles of the steps that count, " + std::to_string(begin) +
+                   " to " + std::to_string(record.result.cycles) + ", found " +
+                   std::to_string(window.begin) + " to " + std::to_string(window.end));
+}
+
 }  // namespace
 
 void export_vcd(const RunRecord& record, const Window& window, const std::string& path) {
   check_events(record);
-  if (window.begin >= record.result.cycles) {
-    throw UsageError("--window: the run ends in cycle " + std::to_string(record.result.cycles) +
-                     ", found a window from " + std::to_string(window.begin) + " on");
-  }
+  check_window(record, window);
   OutputFile file(path);
   Dump dump(window);
   for (std::size_t core = 0; core < record.result.cores.size(); ++core) {

@@ -217,6 +217,17 @@ TEST_F(TextExportsTest, AWindowBeginsWithTheValuesOfItsFirstCycle) {
   EXPECT_FALSE(fs::exists(folder_ / "u.vcd"));
 }
 
+/// Steps from cycle 700 on: the warm-up before them has left no events.
+TEST_F(TextExportsTest, AWindowHoldsCyclesOfStepsThatCount) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.result.cores[0].steps.front().begin = 700;
+  record.result.cores[1].steps.front().begin = 710;
+  EXPECT_THROW(export_vcd(record, {0, 700}, path("t.vcd")), UsageError);
+  EXPECT_FALSE(fs::exists(folder_ / "t.vcd"));
+  EXPECT_NO_THROW(export_vcd(record, {0, 701}, path("t.vcd")));
+  EXPECT_NO_THROW(export_vcd(record, {2199, 2300}, path("t.vcd")));
+}
+
 TEST_F(TextExportsTest, EachTableIsAFile) {
   const Hdf5Contents contents = run_contents(test::synthetic_record_with_events());
   export_csv(contents, path("tables"));
