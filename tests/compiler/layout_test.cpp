@@ -137,6 +137,43 @@ TEST(LayoutSearch, ArraysWithFewColumnsLieTheOtherWayRound) {
   EXPECT_EQ(hlo::to_string(entry.at(entry.parameters()[1]).shape), "f32[1024,10]{0,1:T(8,128)}");
 }
 
+/// 24 sines of each of 4,096 rows beside 200 features, in front of a product.
+Module encoded_positions(const std::string& expression) {
+  return hlo::read_hlo_text("test.hlo", R"(HloModule encoded
+ENTRY main {
+  x = f32[4096,24] parameter(0)
+  features = f32[4096,200] parameter(1)
+  w = f32[224,256] parameter(2)
+  s = f32[4096,24] )" + expression + R"((x)
+  all = f32[4096,224] concatenate(features, s), dimensions={1}
+  ROOT y = f32[4096,256] dot(all, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+)");
+}
+
+/// The order of the result of an instruction, minor dimension first.
+std::vector<std::int64_t> order_of(const Module& module, const std::string& name) {
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    if (instruction.name == name) return instruction.shape.layout.minor_to_major;
+  }
+  ADD_FAILURE() << "no " << name;
+  return {};
+}
+
+/// A sine takes so long that the rows go into the lanes and its result is copied; what takes no
+/// time lies as the features beside it.
+TEST(LayoutSearch, ExpressionsOverFewLanesLieOtherwiseThanWhatTheyAreConcatenatedWith) {
+  using Order = std::vector<std::int64_t>;
+  for (const std::string expression : {"sine", "negate"}) {
+    SCOPED_TRACE(expression);
+    Module module = encoded_positions(expression);
+    compiler::assign_layouts(module);
+    EXPECT_EQ(order_of(module, "s"), expression == "sine" ? (Order{0, 1}) : (Order{1, 0}));
+    EXPECT_EQ(order_of(module, "all"), (Order{1, 0}));
+    check_values(encoded_positions(expression), 1e-2);
+  }
+}
+
 /// One of six stacked arrays, taken and put back by an index, whose consumer is a dot with its
 /// groups of 16 as batches.
 Module part_of_stack() {

@@ -83,6 +83,8 @@ class LayoutSearch {
   const Shape& shape(InstructionId id) const { return computation_.at(id).shape; }
   bool takes_part(InstructionId id) const { return !shape(id).is_tuple() && shape(id).rank() >= 2; }
   InstructionId representative(InstructionId id);
+  void unite(InstructionId a, InstructionId b);
+  void unite_in_step();
   void make_groups();
   void find_relations();
   bool is_stuck(InstructionId id) const;
@@ -99,7 +101,10 @@ class LayoutSearch {
   double accesses(const HloInstruction& instruction) const;
   bool moves_whole_tiles(const Group& group, const DimensionOrder& order) const;
   void number_shapes();
-  double copy_cost(InstructionId id);
+  double copy_cost(InstructionId id, const DimensionOrder& order);
+  double copy_cost(InstructionId id) { return copy_cost(id, order(id)); }
+  double padded_tiles(InstructionId id);
+  double copies_to_concatenate(const HloInstruction& concatenate);
   double relation_cost(InstructionId id);
   double dot_cost(InstructionId id, bool counts_products = true);
   double avoidable_cost(int g);
@@ -186,15 +191,49 @@ bool LayoutSearch::is_stuck(InstructionId id) const {
   });
 }
 
-void LayoutSearch::make_groups() {
+void LayoutSearch::unite(InstructionId a, InstructionId b) {
+  a = representative(a), b = representative(b);
+  group_of_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+}
+
+/// What is concatenated lies as the whole does, but for expressions over few lanes that take longer
+/// for their padding than it takes to copy what they make: sines of a few features that stand
+/// beside many.
+void LayoutSearch::unite_in_step() {
   std::iota(group_of_.begin(), group_of_.end(), 0);
+  std::vector<const HloInstruction*> concatenates;
   for (const HloInstruction& instruction : computation_.instructions) {
     if (!takes_part(instruction.id)) continue;
+    if (instruction.opcode == HloOpcode::kConcatenate) {
+      concatenates.push_back(&instruction);
+      continue;
+    }
     for (InstructionId operand : operands_in_step(computation_, instruction)) {
-      const InstructionId a = representative(operand), b = representative(instruction.id);
-      group_of_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+      unite(operand, instruction.id);
     }
   }
+  std::map<InstructionId, double> spared;  // Of each expression, what its padding costs.
+  for (const HloInstruction& instruction : computation_.instructions) {
+    const double work = takes_part(instruction.id) ? vector_cycles(instruction.opcode) : 0;
+    if (work > 0) spared[representative(instruction.id)] += work * padded_tiles(instruction.id);
+  }
+  const auto whole = [&](InstructionId id) { return copy_cost(id, row_major(shape(id).rank())); };
+  for (const HloInstruction* concatenate : concatenates) {
+    for (InstructionId operand : concatenate->operands) {
+      const auto of = spared.find(representative(operand));
+      if (of != spared.end()) of->second -= whole(operand);
+    }
+  }
+  for (const HloInstruction* concatenate : concatenates) {
+    for (InstructionId operand : concatenate->operands) {
+      const auto of = spared.find(representative(operand));
+      if (of == spared.end() || of->second <= 0) unite(operand, concatenate->id);
+    }
+  }
+}
+
+void LayoutSearch::make_groups() {
+  unite_in_step();
   std::vector<InstructionId> number(computation_.instructions.size(), -1);
   traffic_.assign(computation_.instructions.size(), 0);
   for (const HloInstruction& instruction : computation_.instructions) {
@@ -281,6 +320,7 @@ void LayoutSearch::find_relations() {
       case HloOpcode::kBroadcast:
       case HloOpcode::kReduce:
       case HloOpcode::kDot:
+      case HloOpcode::kConcatenate:
         break;
       default:
         continue;
@@ -294,6 +334,7 @@ void LayoutSearch::find_relations() {
     for (InstructionId operand : instruction.operands) {
       touched.insert(group_of_[static_cast<std::size_t>(operand)]);
     }
+    if (instruction.opcode == HloOpcode::kConcatenate && touched.size() == 1) continue;
     for (InstructionId g : touched) {
       if (g >= 0) groups_[static_cast<std::size_t>(g)].relations.push_back(instruction.id);
     }
@@ -320,8 +361,26 @@ void LayoutSearch::number_shapes() {
   bytes_.resize(numbers.size());
 }
 
-double LayoutSearch::copy_cost(InstructionId id) {
-  return kKernelCycles + 2 * bytes(id, order(id)) / bytes_per_cycle_;
+double LayoutSearch::copy_cost(InstructionId id, const DimensionOrder& order) {
+  return kKernelCycles + 2 * bytes(id, order) / bytes_per_cycle_;
+}
+
+/// Tiles of an array in row-major order that hold nothing but padding.
+double LayoutSearch::padded_tiles(InstructionId id) {
+  const double padding =
+      bytes(id, row_major(shape(id).rank())) - static_cast<double>(shape(id).unpadded_bytes());
+  return padding / (1024.0 * hlo::byte_size(shape(id).type));
+}
+
+/// Of operands that lie otherwise than the whole.
+double LayoutSearch::copies_to_concatenate(const HloInstruction& concatenate) {
+  double cost = 0;
+  for (InstructionId operand : concatenate.operands) {
+    if (!same_order(shape(operand), order(operand), order(concatenate.id))) {
+      cost += copy_cost(operand);
+    }
+  }
+  return cost;
 }
 
 double LayoutSearch::dot_cost(InstructionId id, bool counts_products) {
@@ -458,6 +517,8 @@ double LayoutSearch::relation_cost(InstructionId id) {
       const bool by_one_copy = fits || order_behind_reshape(shape(id), order(id), shape(operand));
       return (by_one_copy ? copies / 2 : copies) + kKernelCycles;
     }
+    case HloOpcode::kConcatenate:
+      return copies_to_concatenate(instruction);
     case HloOpcode::kTranspose: {
       const bool moves_nothing = same_order(
           shape(id), order_behind_transpose(order(operand), instruction.dimensions), order(id));
@@ -561,6 +622,14 @@ std::vector<std::pair<int, DimensionOrder>> LayoutSearch::induced(int g) {
     const HloInstruction& instruction = at(id);
     const InstructionId operand = instruction.operands[0];
     if (instruction.opcode == HloOpcode::kDot || !takes_part(operand) || !takes_part(id)) continue;
+    if (instruction.opcode == HloOpcode::kConcatenate) {
+      for (InstructionId part : instruction.operands) {
+        if (number(part) == number(id)) continue;
+        found.emplace_back(number(id), order(part));
+        found.emplace_back(number(part), order(id));
+      }
+      continue;
+    }
     std::optional<DimensionOrder> behind, before;
     if (instruction.opcode == HloOpcode::kReshape) {
       behind = order_behind_reshape(shape(operand), order(operand), shape(id));
