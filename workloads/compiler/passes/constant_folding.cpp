@@ -157,6 +157,14 @@ std::optional<double> scalar_value(const HloInstruction& constant) {
   }
 }
 
+std::optional<double> splat_value(const hlo::Computation& computation, hlo::InstructionId id) {
+  while (computation.at(id).opcode == HloOpcode::kBroadcast) id = computation.at(id).operands[0];
+  const HloInstruction& made = computation.at(id);
+  const bool is_scalar =
+      made.opcode == HloOpcode::kConstant && !made.shape.is_tuple() && made.shape.rank() == 0;
+  return is_scalar ? scalar_value(made) : std::nullopt;
+}
+
 HloInstruction scalar_constant(ElementType type, double value) {
   HloInstruction constant;
   constant.opcode = HloOpcode::kConstant;

@@ -15,6 +15,9 @@ inline bool is_float(hlo::ElementType type) {
 /// holds and literals that are not there.
 std::optional<double> scalar_value(const hlo::HloInstruction& constant);
 
+/// The number that is spread over all elements of a value; none where it is no scalar constant.
+std::optional<double> splat_value(const hlo::Computation& computation, hlo::InstructionId id);
+
 /// A scalar constant of the type with this value, rounded to the type.
 hlo::HloInstruction scalar_constant(hlo::ElementType type, double value);
 

@@ -245,14 +245,22 @@ void LayoutAssignment::write() {
   }
 }
 
+/// What is spread from a scalar or a vector is spread once more, anything else is copied.
 InstructionId LayoutAssignment::copy_as(InstructionId id, const Layout& layout) {
+  const bool is_spread =
+      at(id).opcode == HloOpcode::kIota ||
+      (at(id).opcode == HloOpcode::kBroadcast && at(at(id).operands[0]).shape.rank() < 2);
   HloInstruction copy;
-  copy.opcode = HloOpcode::kCopy;
+  if (is_spread) {
+    copy = at(id);
+  } else {
+    copy.opcode = HloOpcode::kCopy;
+    copy.operands = {id};
+    copy.shape = at(id).shape;
+    copy.metadata = at(id).metadata;
+  }
   copy.name = at(id).name + ".relayout";
-  copy.shape = at(id).shape;
   copy.shape.layout = layout;
-  copy.operands = {id};
-  copy.metadata = at(id).metadata;
   const Order order(layout.minor_to_major.rbegin(), layout.minor_to_major.rend());
   orders_.push_back(order);
   return append(computation_, std::move(copy));

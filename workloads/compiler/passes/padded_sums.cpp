@@ -43,7 +43,7 @@ class PaddedSums {
   std::int64_t extent(InstructionId id, std::int64_t d) {
     return at(id).shape.dimensions[static_cast<std::size_t>(d)];
   }
-  bool is_zero(InstructionId id);
+  bool is_zero(InstructionId id) { return splat_value(entry_, id) == 0.0; }
   std::optional<PaddedParts> parts_of(InstructionId id);
   std::optional<PaddedParts> parts_of_pad(const HloInstruction& pad);
   void visit(InstructionId id);
@@ -51,12 +51,6 @@ class PaddedSums {
 
   Computation& entry_;
 };
-
-bool PaddedSums::is_zero(InstructionId id) {
-  while (at(id).opcode == HloOpcode::kBroadcast) id = at(id).operands[0];
-  return at(id).opcode == HloOpcode::kConstant && !at(id).shape.is_tuple() &&
-         at(id).shape.rank() == 0 && scalar_value(at(id)) == 0.0;
-}
 
 std::optional<PaddedParts> PaddedSums::parts_of_pad(const HloInstruction& pad) {
   if (!is_zero(pad.operands[1])) return std::nullopt;

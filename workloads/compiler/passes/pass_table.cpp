@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/passes/activation_masks.h"
 #include "workloads/compiler/passes/async_pairs.h"
 #include "workloads/compiler/passes/bucket_phases.h"
 #include "workloads/compiler/passes/canonical_forms.h"
@@ -271,6 +272,8 @@ std::vector<Pass> shaping_rows() {
       row("use_canonical_forms", on_module<use_canonical_forms>),
       simplify_row(stage),
       row("narrow_dot_operands", on_module<narrow_dot_operands>, {"use_canonical_forms"}),
+      row("read_masks_from_activations", on_module<read_masks_from_activations>,
+          {"narrow_dot_operands"}),
       simplify_row(stage),
       row("move_reshapes", on_module<move_reshapes>, {"narrow_dot_operands"}),
       simplify_row(stage),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/operand_precision.h"
 
@@ -48,6 +49,7 @@ class Precision {
   std::vector<std::size_t> arrays_of(const HloInstruction& carrier) const;
   int dots_behind(InstructionId id);
   bool is_made_by_kernel(InstructionId id);
+  bool is_mask(InstructionId user, InstructionId value);
   bool may_be_narrow(InstructionId id);
   bool may_be_joined_narrow(InstructionId id);
   void find_carriers();
@@ -111,13 +113,19 @@ bool Precision::is_made_by_kernel(InstructionId id) {
                                value.opcode == HloOpcode::kBroadcast);
 }
 
+/// A comparison with zero, which reads the narrow form as well (`activation_masks.h`).
+bool Precision::is_mask(InstructionId user, InstructionId value) {
+  return at(user).opcode == HloOpcode::kCompare && at(user).operands[0] == value &&
+         splat_value(entry_, at(user).operands[1]) == 0.0;
+}
+
 /// Whether a value that is no carrier has a narrow form.
 bool Precision::may_be_narrow(InstructionId id) {
   if (!is_made_by_kernel(id)) return false;
   const int dots = dots_behind(id);
   const bool only_sums =
-      std::all_of(users(id).begin(), users(id).end(), [this](InstructionId user) {
-        return is_read_narrow(user) || at(user).opcode == HloOpcode::kReduce;
+      std::all_of(users(id).begin(), users(id).end(), [this, id](InstructionId user) {
+        return is_read_narrow(user) || at(user).opcode == HloOpcode::kReduce || is_mask(user, id);
       });
   return dots >= 2 || (dots == 1 && only_sums);
 }

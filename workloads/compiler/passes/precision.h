@@ -10,9 +10,9 @@ namespace tpu::compiler {
 /// the bytes half.
 ///
 /// An array has a narrow form where elementwise operations or a product make it (their kernel
-/// rounds on the way out) and where nothing but products and reductions reads it, or two products
-/// do: then writing the narrow form beside the wide one moves no more bytes. Nor does it where a
-/// concatenation that becomes narrow reads it.
+/// rounds on the way out) and where nothing but products, reductions and comparisons with zero
+/// reads it, or two products do: then writing the narrow form beside the wide one moves no more
+/// bytes. Nor does it where a concatenation that becomes narrow reads it.
 ///
 /// Needs: a verified module without call and fusion in the entry, dots in canonical form; layouts
 /// not assigned yet.
