@@ -170,6 +170,33 @@ void print_late_core(std::ostringstream& out, const Summary& summary) {
       << core << " (" << percent(fraction) << ").\n";
 }
 
+/// What the schedule needed the cycles of "compute" for, the most first, the rest as one.
+void print_schedule(std::ostringstream& out, const SequencerAccount& account) {
+  constexpr double kLeast = 0.005;
+  const double all = total(account);
+  std::vector<std::pair<double, std::string>> parts;
+  double others = 0;
+  for (std::size_t part = 0; part < kScheduleCauses; ++part) {
+    const double share = all > 0 ? account[part] / all : 0;
+    if (share < kLeast) {
+      others += share;
+    } else {
+      parts.emplace_back(share, sequencer_part_name(part));
+    }
+  }
+  if (parts.empty()) return;
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (others >= 0.0005) parts.emplace_back(others, "others");
+  out << "    for ";
+  const char* separator = " ";
+  for (const auto& [share, name] : parts) {
+    out << separator << name << " " << percent(share);
+    separator = ", ";
+  }
+  out << "\n";
+}
+
 void print_breakdown(std::ostringstream& out, const Summary& summary, const TextStyle& style) {
   const Breakdown& parts = summary.breakdown;
   const std::pair<const char*, double> rows[] = {{"compute", parts.compute},
@@ -186,6 +213,7 @@ void print_breakdown(std::ostringstream& out, const Summary& summary, const Text
     if (fraction <= 0) continue;
     out << "  " << left(label, 14) << bar(fraction, bar_width(style), style)
         << right(percent(fraction), 9) << "\n";
+    if (label == std::string("compute")) print_schedule(out, summary.sequencer);
   }
   print_late_core(out, summary);
   out << "\n";
