@@ -132,6 +132,12 @@ std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
   if (compiles && mxus <= kMostMxus) {
     const std::string count = "core.mxu.count=" + std::to_string(mxus);
     questions.push_back({"twice the MXUs", {count}, {}});
+  } else if (!compiles) {
+    WhatIfQuestion question;
+    question.name = "twice the MXUs";
+    question.problem =
+        "the bundles of this program say which MXU does what; compiled anew they would be others";
+    questions.push_back(question);
   }
   ask_for_no_padding(arguments, record, questions);
   ask_for_full_lanes(arguments, record, questions);

@@ -19,10 +19,10 @@ struct WhatIfQuestion {
   std::string problem{};  ///< Why it cannot be asked of this run; empty: it can.
 };
 
-/// The questions that make sense for a run: no free ICI for one core, no more MXUs for a program
-/// that XLA compiled, no free infeed for a program without one. "No padding" is the workload with
-/// every layer as wide as the lanes that it takes: what was padding is work, and its time is that
-/// of a useful FLOP. Shapes of modules are fixed.
+/// The questions that make sense for a run: no free ICI for one core, no free infeed for a program
+/// without one. "No padding" is the workload with every layer as wide as the lanes that it takes:
+/// what was padding is work, and its time is that of a useful FLOP. Shapes of modules are fixed,
+/// and so are the MXUs of programs that are not compiled here: the answer says so.
 std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
                                               const traces::RunRecord& record);
 

@@ -56,14 +56,14 @@ std::string causes_text(const traces::RunRecord& record, const Summary& summary,
   const std::vector<Cause> causes = causes_of(record, summary);
   if (causes.empty()) return "";
   std::ostringstream out;
-  out << "Why the step takes this long   share of it  on the path   would gain  what\n";
+  out << "Why the step takes this long       share on the path  would gain  what\n";
   for (const Cause& cause : causes) {
     if (cause.share < kShown && cause.path_ms == 0) continue;
     const std::string what_if = what_if_of(cause.resource);
     const std::optional<double> gain = expected_gain_ms(record, summary, what_if);
     out << "  " << left(to_string(cause.resource), 9) << left(bar(cause.share, 20, style), 20)
-        << right(percent(cause.share), 11) << right(short_time(cause.path_ms), 13)
-        << (gain ? right(short_time(*gain), 13) + "  " + what_if : "") << "\n";
+        << right(percent(cause.share), 9) << right(short_time(cause.path_ms), 12)
+        << (gain ? right(short_time(*gain), 12) + "  " + what_if : "") << "\n";
   }
   out << "\n";
   return out.str();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <numeric>
 #include <sstream>
 
 namespace tpu::report {
@@ -189,17 +190,20 @@ std::string bar(double fraction, int width, const TextStyle& style) {
 
 int bar_width(const TextStyle& style) { return std::clamp(style.width - 40, 10, 40); }
 
-std::string columns(const std::vector<std::vector<std::string>>& rows) {
+std::string columns(const std::vector<std::vector<std::string>>& rows, int width) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()), 0);
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
+  const std::size_t all = std::accumulate(widths.begin(), widths.end(), std::size_t{2});
+  const bool is_wide = width > 0 && all + 3 * (widths.size() - 1) > static_cast<std::size_t>(width);
+  const std::string gap(is_wide ? 2 : 3, ' ');
   std::string text;
   for (const auto& row : rows) {
     std::string one = "  ";
     for (std::size_t i = 0; i < row.size(); ++i) {
-      one += i == 0 ? left(row[i], widths[i]) : "   " + right(row[i], widths[i]);
+      one += i == 0 ? left(row[i], widths[i]) : gap + right(row[i], widths[i]);
     }
     one.erase(one.find_last_not_of(' ') + 1);
     text += one + "\n";

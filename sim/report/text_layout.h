@@ -33,8 +33,9 @@ std::string fitted(const std::string& text, int width);
 int bar_width(const TextStyle& style);
 /// A bar of `width` columns for a fraction, in eighths of a column where the terminal can.
 std::string bar(double fraction, int width, const TextStyle& style);
-/// Rows of text cells as columns: the first to the left, the others to the right.
-std::string columns(const std::vector<std::vector<std::string>>& rows);
+/// Rows of text cells as columns: the first to the left, the others to the right. A blank closer
+/// together where they are wider than `width` (0: any width will do).
+std::string columns(const std::vector<std::vector<std::string>>& rows, int width = 0);
 
 /// The text without a line wider than the style's width: what is wider goes on below, under the
 /// last part of its line that stands apart by three blanks, or indented. Lines are broken at

@@ -495,7 +495,7 @@ std::string comparison_report(const std::vector<traces::RunRecord>& records,
     }
     rows.push_back(row);
   }
-  out << columns(rows) << "\n";
+  out << columns(rows, style.width) << "\n";
   out << gpu_bounds_text(gpu_bounds(records[0], summaries[0]));
   for (std::size_t i = 0; i < records.size(); ++i) {
     out << "== " << records[i].config << ": " << machine_line(records[i]) << "\n\n";

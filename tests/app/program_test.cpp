@@ -320,6 +320,18 @@ TEST_F(ProgramTest, TheWarmStepIsTheStepAndTheFirstStandsBesideIt) {
   EXPECT_NE(tpusim(words).out.find("First step"), std::string::npos);
 }
 
+TEST_F(ProgramTest, WhatAListingCanNotBeAskedIsSaid) {
+  const json run = report("run " TPUSIM_SOURCE_DIR "/workloads/captured/mlp --what-if");
+  std::map<std::string, json> variants;
+  for (const json& each : run["what_if"]["variants"]) variants[each["name"]] = each;
+  EXPECT_TRUE(variants["HBM free"].contains("gain"));
+  for (const char* name : {"twice the MXUs", "no padding"}) {
+    ASSERT_EQ(variants.count(name), 1u) << name;
+    EXPECT_FALSE(variants[name].contains("gain")) << name;
+    EXPECT_FALSE(variants[name]["problem"].get<std::string>().empty()) << name;
+  }
+}
+
 TEST_F(ProgramTest, AWhatIfIsTheRunWithItsSettings) {
   const std::string words = "run mlp --cores 1 --batch 96";
   const json run = report(words + " --what-if -o run.h5");

@@ -99,6 +99,14 @@ TEST_F(WidthTest, ARowOfUnitsIsOneLine) {
   }
 }
 
+/// Of two machines; more have no room in 80 columns.
+TEST_F(WidthTest, RowsOfCausesAndOfAComparisonAreOneLine) {
+  const std::string compared = at_width(80, "compare mlp --configs v2-8,v3-8");
+  EXPECT_NE(compared.find("  v3-8 / v2-8\n"), std::string::npos) << compared;
+  const std::string causes = at_width(80, "run mlp --cores 1");
+  EXPECT_NE(causes.find("  twice the MXUs\n"), std::string::npos) << causes;
+}
+
 TEST_F(WidthTest, NoReportIsWiderThanTheTerminal) {
   for (const int width : {60, 80, 120}) {
     for (const std::string& words : kReports) {
