@@ -31,6 +31,11 @@ struct Rectifier {
 
 std::string text_of(const Rectifier& r) {
   return R"(HloModule rectifier
+add {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT s = f32[] add(p, q)
+}
 ENTRY main {
   a = f32[64,96] parameter(0)
   w = f32[96,128] parameter(1)
@@ -57,6 +62,8 @@ ENTRY main {
   other = f32[128,96] dot()" +
          r.other + R"(, a), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   doubled = f32[64,128] add(y, y)
+  total = f32[128] reduce(y, zero), dimensions={0}, to_apply=add
+  totals = f32[64,128] broadcast(total), dimensions={1}
   mask = pred[64,128] compare()" +
          r.source + ", " + r.limit + "), direction=" + r.direction + R"(
   gradient = f32[64,128] select(mask, g, zeros)
@@ -171,6 +178,11 @@ TEST(ActivationMasks, TheNarrowFormOfAResultHasItsSign) {
   plain.limit = "zeros";
   plain.other = "y";
   EXPECT_EQ(compared(plain), "bf16");
+  plain.other = "g";
+  plain.also = "totals";
+  EXPECT_EQ(compared(plain), "bf16");
+  check_values(plain);
+  plain.other = "y";
   plain.also = "y";
   EXPECT_TRUE(writes_result_as_bf16(plain));
   EXPECT_EQ(compared(plain), "y");

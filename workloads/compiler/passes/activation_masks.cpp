@@ -167,17 +167,19 @@ void ActivationMasks::ask_result(InstructionId x) {
   }
 }
 
-/// Rounding keeps the sign of a number.
+/// Rounding keeps the sign of a number. Sums are made beside the value, they need no array of it.
 void ActivationMasks::ask_narrow_form(InstructionId value) {
   if (at(value).shape.is_tuple() || at(value).shape.type != ElementType::kF32) return;
   const std::optional<InstructionId> narrow = narrow_form(value);
   if (!narrow) return;
-  const bool is_private = std::all_of(
-      users(value).begin(), users(value).end(),
-      [&](InstructionId user) { return user == *narrow || is_comparison_with_zero(user, value); });
+  const bool is_private =
+      std::all_of(users(value).begin(), users(value).end(), [&](InstructionId user) {
+        return user == *narrow || at(user).opcode == HloOpcode::kReduce ||
+               is_comparison_with_zero(user, value);
+      });
   if (!is_private) return;
   for (InstructionId user : users(value)) {
-    if (user != *narrow) replace_mask(user, *narrow, {});
+    if (is_comparison_with_zero(user, value)) replace_mask(user, *narrow, {});
   }
 }
 

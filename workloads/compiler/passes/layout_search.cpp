@@ -224,12 +224,14 @@ void LayoutSearch::unite_in_step() {
       if (of != spared.end()) of->second -= whole(operand);
     }
   }
+  std::vector<std::pair<InstructionId, InstructionId>> joined;
   for (const HloInstruction* concatenate : concatenates) {
     for (InstructionId operand : concatenate->operands) {
       const auto of = spared.find(representative(operand));
-      if (of == spared.end() || of->second <= 0) unite(operand, concatenate->id);
+      if (of == spared.end() || of->second <= 0) joined.emplace_back(operand, concatenate->id);
     }
   }
+  for (const auto& [operand, concatenate] : joined) unite(operand, concatenate);
 }
 
 void LayoutSearch::make_groups() {
