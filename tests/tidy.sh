@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # clang-tidy. Most of a file's time goes into the headers that it includes, so that the files of a folder are read
 # together, sixteen at a time, as they are compiled: a name in an anonymous namespace is the only one of its room.
-# The compile commands are those of a folder of its own: clang does not read the precompiled headers of g++.
+# Its compile commands are those of a build of its own, in which each file is a unit.
 #
 #     tests/tidy.sh                             what tests/run.sh checks
 #     tests/tidy.sh --all                       everything but workloads/compiler/kernels, which has places left
