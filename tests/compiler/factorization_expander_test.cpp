@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 
+#include "sim/base/error.h"
 #include "tests/compiler/run_compiled.h"
 #include "workloads/hlo/hlo_reader.h"
 
@@ -274,6 +275,160 @@ TEST(FactorizationExpander, ReflectionsOfQrMakeAnOrthogonalFactor) {
     }
     expect_close(product(q, r), a);
     expect_close(product(transposed(q), q), one);
+  }
+}
+
+/// Results of one call of LAPACK, as JAX writes it where it lowers for the CPU.
+std::vector<std::vector<double>> results_of_lapack(const std::string& routine,
+                                                   const std::string& options,
+                                                   const std::string& types,
+                                                   const std::vector<Batch>& operands) {
+  std::string parameters, declared, names;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const std::string name = "a" + std::to_string(i), type = operands[i].type();
+    parameters += (i > 0 ? ", " : "") + name + ": " + type;
+    declared += "  %" + name + " = " + type + " parameter(" + std::to_string(i) + ")\n";
+    names += (i > 0 ? ", %" : "%") + name;
+  }
+  return results_of(
+      "HloModule t\n\nENTRY %main (" + parameters + ") -> " + types + " {\n" + declared +
+          "  ROOT %r = " + types + " custom-call(" + names + "), custom_call_target=\"" + routine +
+          "\", api_version=API_VERSION_TYPED_FFI, backend_config={" + options + "}\n}\n",
+      operands);
+}
+
+/// The second matrix has no factor. What is not the factor stays what it was.
+TEST(LapackCalls, CholeskyKeepsTheOtherTriangleAndSaysWhereThereIsNoFactor) {
+  for (const bool lower : {true, false}) {
+    SCOPED_TRACE(lower ? "lower" : "upper");
+    const Batch root = random_batch(2, 7, 7, 11);
+    Batch matrix = product(root, transposed(root));
+    for (std::size_t i = 0; i < 7; ++i) {
+      matrix.at(0, i, i) += 1;
+      matrix.at(1, i, i) -= 9;
+      for (std::size_t j = i + 1; j < 7; ++j) {
+        (lower ? matrix.at(0, i, j) : matrix.at(0, j, i)) = 7;
+      }
+    }
+    const auto results = results_of_lapack(
+        "lapack_spotrf_ffi", std::string("uplo = ") + (lower ? "76" : "85") + " : ui8",
+        "(" + matrix.type() + ", s32[2])", {matrix});
+    Batch factor(1, 7, 7), given(1, 7, 7);
+    for (std::size_t i = 0; i < 7; ++i) {
+      for (std::size_t j = 0; j < 7; ++j) {
+        factor.at(0, i, j) = results[0][i * 7 + j];
+        given.at(0, i, j) = lower ? matrix.at(0, std::max(i, j), std::min(i, j))
+                                  : matrix.at(0, std::min(i, j), std::max(i, j));
+        if (lower ? j > i : j < i) {
+          EXPECT_EQ(factor.at(0, i, j), 7);
+        }
+      }
+    }
+    const Batch triangle = triangle_of(factor, lower, false);
+    expect_close(
+        lower ? product(triangle, transposed(triangle)) : product(transposed(triangle), triangle),
+        given);
+    EXPECT_EQ(results[1], (std::vector<double>{0, 1}));
+  }
+}
+
+TEST(LapackCalls, TriangularSystemsAreThoseOfTheirLetters) {
+  for (const int forms : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
+    const bool left = forms & 1, lower = forms & 2, unit = forms & 4, turned = forms & 8;
+    SCOPED_TRACE("form " + std::to_string(forms));
+    Batch a = random_batch(2, 6, 6, 12);
+    for (double& element : a.elements) element /= 4;
+    for (std::size_t m = 0; m < 2; ++m) {
+      for (std::size_t i = 0; i < 6; ++i) a.at(m, i, i) += 2;
+    }
+    const Batch b = left ? random_batch(2, 6, 4, 13) : random_batch(2, 4, 6, 13);
+    const auto letter = [](const char* name, bool first, char yes, char no) {
+      return std::string(name) + " = " + std::to_string(first ? yes : no) + " : ui8";
+    };
+    Batch x = b;
+    x.elements = results_of_lapack(
+        "lapack_strsm_ffi",
+        letter("diag", unit, 'U', 'N') + ", " + letter("side", left, 'L', 'R') + ", " +
+            letter("trans_x", turned, 'T', 'N') + ", " + letter("uplo", lower, 'L', 'U'),
+        b.type(), {a, b})[0];
+    const Batch triangle = triangle_of(a, lower, unit);
+    const Batch operand = turned ? transposed(triangle) : triangle;
+    expect_close(left ? product(operand, x) : product(x, operand), b);
+  }
+}
+
+/// Pivots count rows from 1, one behind the other: row i and that of pivot i have changed places.
+TEST(LapackCalls, PivotsOfLuCountFromOne) {
+  const Batch a = random_batch(2, 9, 6, 14);
+  const auto results =
+      results_of_lapack("lapack_sgetrf_ffi", "", "(" + a.type() + ", s32[2,6], s32[2])", {a});
+  Batch lower(2, 9, 6), upper(2, 6, 6), moved = a;
+  for (std::size_t m = 0; m < 2; ++m) {
+    for (std::size_t i = 0; i < 6; ++i) {
+      const auto pivot = static_cast<std::size_t>(results[1][m * 6 + i]);
+      ASSERT_GE(pivot, i + 1);
+      ASSERT_LE(pivot, 9U);
+      for (std::size_t j = 0; j < 6; ++j) std::swap(moved.at(m, i, j), moved.at(m, pivot - 1, j));
+    }
+    for (std::size_t i = 0; i < 9; ++i) {
+      for (std::size_t j = 0; j < 6; ++j) {
+        const double element = results[0][(m * 9 + i) * 6 + j];
+        if (j < i) lower.at(m, i, j) = element;
+        if (i <= j) upper.at(m, i, j) = element;
+        if (i == j) lower.at(m, i, j) = 1;
+      }
+    }
+  }
+  expect_close(product(lower, upper), moved);
+  EXPECT_EQ(results[2], (std::vector<double>{0, 0}));
+}
+
+TEST(LapackCalls, QrAndItsFactorAreThoseOfTheTpu) {
+  const Batch a = random_batch(2, 8, 5, 15);
+  const std::string taus = "f32[2,5]", pair = "(" + a.type() + ", " + taus + ")";
+  const auto program = [&](const char* qr, const char* product) {
+    return "HloModule t\n\nENTRY %main (a: " + a.type() + ") -> " + a.type() +
+           " {\n  %a = " + a.type() + " parameter(0)\n  %qr = " + pair +
+           " custom-call(%a), custom_call_target=\"" + qr + "\"\n  %v = " + a.type() +
+           " get-tuple-element(%qr), index=0\n  %t = " + taus +
+           " get-tuple-element(%qr), index=1\n  ROOT %q = " + a.type() +
+           " custom-call(%v, %t), custom_call_target=\"" + product + "\"\n}\n";
+  };
+  EXPECT_EQ(results_of(program("lapack_sgeqrf_ffi", "lapack_sorgqr_ffi"), {a}),
+            results_of(program("Qr", "ProductOfElementaryHouseholderReflectors"), {a}));
+}
+
+TEST(LapackCalls, EigenvaluesComeWithInfoOfTheTriangleAskedFor) {
+  for (const bool lower : {true, false}) {
+    const Batch a = random_batch(2, 6, 6, 16);
+    const auto tpu = results_of("HloModule t\n\nENTRY %main (a: " + a.type() + ") -> (" + a.type() +
+                                    ", f32[2,6]) {\n  %a = " + a.type() +
+                                    " parameter(0)\n  ROOT %e = (" + a.type() +
+                                    ", f32[2,6]) custom-call(%a), custom_call_target=\"Eigh\", "
+                                    "backend_config=\"" +
+                                    (lower ? "1" : "0") + ",1,100,1e-6\"\n}\n",
+                                {a});
+    const auto lapack = results_of_lapack(
+        "lapack_ssyevd_ffi",
+        std::string("mode = 86 : ui8, uplo = ") + (lower ? "76" : "85") + " : ui8",
+        "(" + a.type() + ", f32[2,6], s32[2])", {a});
+    EXPECT_EQ(lapack[0], tpu[0]);
+    EXPECT_EQ(lapack[1], tpu[1]);
+    EXPECT_EQ(lapack[2], (std::vector<double>{0, 0}));
+  }
+}
+
+/// Singular values have no kernel: the refusal says how to lower the program without them.
+TEST(LapackCalls, OthersAreRefusedWithTheWayToTheTpu) {
+  const Batch a = random_batch(1, 4, 4, 17);
+  try {
+    results_of_lapack("lapack_sgesdd_ffi", "mode = 78 : ui8",
+                      "(" + a.type() + ", f32[1,4], " + a.type() + ", " + a.type() + ", s32[1])",
+                      {a});
+    FAIL() << "expected a refusal";
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find("lowering_platforms=(\"tpu\",)"), std::string::npos)
+        << error.what();
   }
 }
 

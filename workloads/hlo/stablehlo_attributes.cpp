@@ -382,9 +382,12 @@ void custom_call(const Source& source, HloInstruction& made) {
   std::string_view target = attributes.text(source.name_of({"callee", "call_target_name"}));
   if (!target.empty() && target[0] == '"') target = target.substr(1, target.size() - 2);
   made.custom_call_target = std::string(target);
-  const std::string_view config = attributes.text_or("backend_config", "\"\"");
-  if (config.size() > 2 && config[0] == '"') {
+  // A text, or a dictionary: `mhlo.` where the text is for the calls of before.
+  for (const char* name : {"mhlo.backend_config", "backend_config"}) {
+    const std::string_view config = attributes.text_or(name, "");
+    if (config.size() <= 2 || (config[0] != '"' && config[0] != '{')) continue;
     add_raw(made, "backend_config=" + std::string(config));
+    break;
   }
 }
 

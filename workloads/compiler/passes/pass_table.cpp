@@ -26,6 +26,7 @@
 #include "workloads/compiler/passes/indexed_access.h"
 #include "workloads/compiler/passes/integer_dots.h"
 #include "workloads/compiler/passes/kernel_sequences.h"
+#include "workloads/compiler/passes/lapack_calls.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/compiler/passes/loop_results.h"
 #include "workloads/compiler/passes/loop_slices.h"
@@ -172,6 +173,11 @@ std::vector<Pass> whole_module_rows() {
       {"verify", Stage::kWhole, run_verify, {}, {}, plain},
       {"join_async_pairs", Stage::kWhole, on_module<join_async_pairs>, plain, {}, {Fact::kWhole}},
       {"resolve_custom_calls", Stage::kWhole, on_module<resolve_custom_calls>, plain},
+      {"legalize_lapack_calls",
+       Stage::kWhole,
+       on_module<legalize_lapack_calls>,
+       plain,
+       {Fact::kInWords}},
       {"upcast_operands", Stage::kWhole, on_module<upcast_operands>, plain, {Fact::kInWords}},
       {"hold_in_words", Stage::kWhole, run_hold_in_words, plain, {}, {Fact::kInWords}},
       {"expand_factorizations",

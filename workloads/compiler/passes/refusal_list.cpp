@@ -3,6 +3,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/hbm_plan.h"
+#include "workloads/compiler/passes/lapack_calls.h"
 #include "workloads/compiler/passes/op_info.h"
 
 namespace tpu::compiler {
@@ -82,6 +83,12 @@ std::string why_unknown(const HloInstruction& instruction) {
   switch (instruction.opcode) {
     case HloOpcode::kCustomCall:
       if (hlo::is_allocation(instruction)) return "";
+      if (is_cpu_library_call(instruction)) {
+        return "expected a program for the TPU, found a call of \"" +
+               instruction.custom_call_target.get() +
+               "\", a library of the CPU: lower it for the TPU, which needs none, "
+               "jax.jit(f).trace(x).lower(lowering_platforms=(\"tpu\",)).as_text()";
+      }
       return "expected an operation of HLO, found a call of \"" +
              instruction.custom_call_target.get() + "\", whose code is not in the module";
     case HloOpcode::kRng:
