@@ -306,6 +306,24 @@ void reshape_in_row_major(hlo::Computation& entry, InstructionId id) {
   if (is_bitcast(entry, copy)) make_bitcast(copy);
 }
 
+/// Words as those of another type are the same bytes; where they are wanted in another order, what
+/// is copied has the new type already.
+void read_words(hlo::Computation& entry, InstructionId id) {
+  const InstructionId operand = entry.at(id).operands[0];
+  const Shape from = entry.at(operand).shape;
+  Shape words = entry.at(id).shape;
+  const bool same_size = hlo::byte_size(from.type) == hlo::byte_size(words.type) &&
+                         hlo::byte_size(stored_shape(from).type) == hlo::byte_size(from.type);
+  if (!same_size) return;
+  if (from.layout == words.layout) return make_bitcast(entry.at(id));
+  words.layout = from.layout;
+  const InstructionId view = append_view(entry, operand, words);
+  HloInstruction& copy = entry.at(id);
+  copy.opcode = HloOpcode::kCopy;
+  copy.operands = {view};
+  if (is_bitcast(entry, copy)) make_bitcast(copy);
+}
+
 }  // namespace
 
 void find_bitcasts(hlo::Module& module) {
@@ -314,14 +332,9 @@ void find_bitcasts(hlo::Module& module) {
   for (std::size_t i = 0; i < count; ++i) {
     HloInstruction& instruction = entry.instructions[i];
     switch (instruction.opcode) {
-      case HloOpcode::kBitcastConvert: {
-        const Shape& from = entry.at(instruction.operands[0]).shape;
-        const bool same_size =
-            hlo::byte_size(from.type) == hlo::byte_size(instruction.shape.type) &&
-            hlo::byte_size(stored_shape(from).type) == hlo::byte_size(from.type);
-        if (same_size && from.layout == instruction.shape.layout) make_bitcast(instruction);
+      case HloOpcode::kBitcastConvert:
+        read_words(entry, instruction.id);
         break;
-      }
       case HloOpcode::kReshape:
       case HloOpcode::kTranspose:
       case HloOpcode::kCopy:
