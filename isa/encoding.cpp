@@ -1,6 +1,8 @@
 #include "isa/encoding.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <sstream>
 
 #include "isa/bundle_check.h"
@@ -45,7 +47,20 @@ constexpr BitField base_present_bit(std::size_t index) {
   return {54 + 6 * static_cast<int>(index), 1};
 }
 
-std::uint64_t encode_address(const Address& address, std::vector<std::uint32_t>& immediates) {
+/// Those of one instruction.
+struct Immediates {
+  std::array<std::uint32_t, kMaxImmediates> values;
+  std::uint32_t count = 0;
+
+  void push_back(std::uint32_t value) { values[count++] = value; }
+  const std::uint32_t* begin() const { return values.data(); }
+  const std::uint32_t* end() const { return values.data() + count; }
+  friend bool operator==(const Immediates& a, const Immediates& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+};
+
+std::uint64_t encode_address(const Address& address, Immediates& immediates) {
   std::uint64_t word = 0;
   for (std::size_t i = 0; i < address.base.size(); ++i) {
     if (address.base[i] == kNoRegister) continue;
@@ -71,7 +86,7 @@ std::uint64_t encode_address(const Address& address, std::vector<std::uint32_t>&
 }
 
 /// Of an instruction in which instruction_problem() finds nothing.
-std::uint64_t bits_of(const Instruction& in, std::vector<std::uint32_t>& immediates) {
+std::uint64_t bits_of(const Instruction& in, Immediates& immediates) {
   const OpcodeInfo& row = info(in.opcode);
   std::uint64_t word =
       kOpcodeBits.put(static_cast<std::uint64_t>(in.opcode)) | kUnitBits.put(in.unit);
@@ -93,23 +108,27 @@ std::uint64_t bits_of(const Instruction& in, std::vector<std::uint32_t>& immedia
   return word;
 }
 
-std::uint64_t encode_instruction(const Instruction& in, std::vector<std::uint32_t>& immediates) {
+std::uint64_t encode_instruction(const Instruction& in, Immediates& immediates) {
   const auto problem = instruction_problem(in);
   TPU_CHECK(!problem, "instruction without an encoding: " << *problem);
   return bits_of(in, immediates);
 }
 
-/// Reads words one after another and refuses to run over the end.
+/// Reads words one after another, low byte first, and refuses to run over the end.
 class WordReader {
  public:
+  WordReader(const std::uint8_t* words, std::size_t count, const std::string& source)
+      : words_(words), count_(count), source_(source) {}
   WordReader(const std::vector<std::uint32_t>& words, const std::string& source)
-      : words_(words), source_(source) {}
+      : WordReader(reinterpret_cast<const std::uint8_t*>(words.data()), words.size(), source) {}
 
-  bool at_end() const { return next_ == words_.size(); }
-  std::size_t left() const { return words_.size() - next_; }
+  bool at_end() const { return next_ == count_; }
+  std::size_t left() const { return count_ - next_; }
   std::uint32_t word(const char* what) {
     if (at_end()) refuse(std::string("expected ") + what + ", found the end");
-    return words_[next_++];
+    std::uint32_t word = 0;
+    std::memcpy(&word, words_ + 4 * next_++, sizeof(word));
+    return word;
   }
   std::uint64_t two_words(const char* what) {
     const std::uint64_t low = word(what);
@@ -122,7 +141,8 @@ class WordReader {
   }
 
  private:
-  const std::vector<std::uint32_t>& words_;
+  const std::uint8_t* words_;
+  std::size_t count_;
   std::string source_;
   std::size_t next_ = 0;
 };
@@ -178,12 +198,11 @@ class BundleDecoder {
     }
     if (row.dest_file != 0) in.dest = static_cast<std::uint8_t>(kDestBits.get(word));
     const std::uint32_t immediates_before = immediates_left_;
-    std::vector<std::uint32_t>& values = values_;
-    values.clear();
+    Immediates values;
     for (std::size_t i = 0; i < row.operand_count; ++i) {
       if (immediate_bit(i).get(word) != 0) {
-        values.push_back(immediate());
-        in.operands[i] = Operand::immediate_(values.back());
+        in.operands[i] = Operand::immediate_(immediate());
+        values.push_back(in.operands[i].immediate);
       } else {
         in.operands[i] = Operand::register_(static_cast<std::uint8_t>(operand_bits(i).get(word)),
                                             negated_bit(i).get(word) != 0);
@@ -193,10 +212,9 @@ class BundleDecoder {
     if (auto problem = instruction_problem(in)) {
       reader_.refuse(opcode_text(in.opcode) + ": " + *problem);
     }
-    std::vector<std::uint32_t>& again = again_;
-    again.clear();
+    Immediates again;
     const std::uint64_t canonical = bits_of(in, again);
-    if (canonical != word || again != values) {
+    if (canonical != word || !(again == values)) {
       std::ostringstream text;
       text << "expected 0x" << std::hex << canonical << " for this " << row.text << ", found 0x"
            << word << std::dec << " (" << immediates_before - immediates_left_ << " immediates)";
@@ -205,7 +223,7 @@ class BundleDecoder {
     return in;
   }
 
-  void address(std::uint64_t word, Address& address, std::vector<std::uint32_t>& values) {
+  void address(std::uint64_t word, Address& address, Immediates& values) {
     for (std::size_t i = 0; i < address.base.size(); ++i) {
       if (base_present_bit(i).get(word) == 0) continue;
       address.base[i] = static_cast<std::uint8_t>(base_bits(i).get(word));
@@ -215,8 +233,9 @@ class BundleDecoder {
           static_cast<std::uint8_t>(operand_bits(kMaskRegisterOperand).get(word));
     }
     const auto next = [&] {
-      values.push_back(immediate());
-      return values.back();
+      const std::uint32_t value = immediate();
+      values.push_back(value);
+      return value;
     };
     if (kOffsetBit.get(word) != 0) address.offset = static_cast<std::int32_t>(next());
     if (kStrideBit.get(word) != 0) address.sublane_stride = static_cast<std::int32_t>(next());
@@ -229,7 +248,6 @@ class BundleDecoder {
 
   WordReader& reader_;
   std::uint32_t immediates_left_ = 0;
-  std::vector<std::uint32_t> values_, again_;  ///< Of the instruction that is decoded.
 };
 
 }  // namespace
@@ -248,7 +266,9 @@ std::vector<std::uint32_t> encode_bundles(const Kernel& kernel) {
     const std::size_t header = words.size();
     put(0);
     for (const Instruction* in = kernel.begin(bundle); in != kernel.end(bundle); ++in) {
-      put(encode_instruction(*in, immediates));
+      Immediates own;
+      put(encode_instruction(*in, own));
+      immediates.insert(immediates.end(), own.begin(), own.end());
     }
     TPU_CHECK(immediates.size() < 256, kernel.name << ": " << immediates.size() << " immediates");
     words[header] = bundle.instruction_count | static_cast<std::uint32_t>(immediates.size()) << 5;
@@ -267,9 +287,9 @@ Kernel decode_bundles(const std::vector<std::uint32_t>& words, const std::string
 }
 
 std::vector<std::uint32_t> encode_instructions(const std::vector<Instruction>& instructions) {
-  std::vector<std::uint32_t> words, immediates;
+  std::vector<std::uint32_t> words;
   for (const Instruction& in : instructions) {
-    immediates.clear();
+    Immediates immediates;
     const std::uint64_t word = encode_instruction(in, immediates);
     words.push_back(static_cast<std::uint32_t>(word));
     words.push_back(static_cast<std::uint32_t>(word >> 32));
@@ -278,17 +298,43 @@ std::vector<std::uint32_t> encode_instructions(const std::vector<Instruction>& i
   return words;
 }
 
+struct InstructionReader::Reading {
+  Reading(const std::uint8_t* words, std::size_t word_count, std::size_t count,
+          const std::string& source)
+      : reader(words, word_count, source), decoder(reader), left(count) {}
+
+  WordReader reader;
+  BundleDecoder decoder;
+  std::size_t left;
+};
+
+InstructionReader::InstructionReader(const std::uint8_t* words, std::size_t word_count,
+                                     std::size_t count, const std::string& source)
+    : reading_(std::make_unique<Reading>(words, word_count, count, source)) {}
+InstructionReader::~InstructionReader() = default;
+
+Instruction InstructionReader::next() {
+  TPU_CHECK(reading_->left > 0, "more instructions are read than there are");
+  --reading_->left;
+  return reading_->decoder.decode_alone();
+}
+
+void InstructionReader::check_end() const {
+  TPU_CHECK(reading_->left == 0, reading_->left << " instructions were not read");
+  const WordReader& reader = reading_->reader;
+  if (reader.at_end()) return;
+  reader.refuse("expected the end of the instructions, found " + std::to_string(reader.left()) +
+                " more words");
+}
+
 std::vector<Instruction> decode_instructions(const std::vector<std::uint32_t>& words,
                                              std::size_t count, const std::string& source) {
-  WordReader reader(words, source);
-  BundleDecoder decoder(reader);
+  InstructionReader reader(reinterpret_cast<const std::uint8_t*>(words.data()), words.size(), count,
+                           source);
   std::vector<Instruction> instructions;
   instructions.reserve(std::min(count, words.size() / 2));
-  for (std::size_t i = 0; i < count; ++i) instructions.push_back(decoder.decode_alone());
-  if (!reader.at_end()) {
-    reader.refuse("expected the end of the instructions, found " + std::to_string(reader.left()) +
-                  " more words");
-  }
+  for (std::size_t i = 0; i < count; ++i) instructions.push_back(reader.next());
+  reader.check_end();
   return instructions;
 }
 

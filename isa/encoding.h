@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,20 @@ std::vector<std::uint32_t> encode_instructions(const std::vector<Instruction>& i
 /// The inverse, for `count` of them; throws as decode_bundles().
 std::vector<Instruction> decode_instructions(const std::vector<std::uint32_t>& words,
                                              std::size_t count, const std::string& source);
+
+/// The same, one after another out of bytes that have to stay. The first `count` of them take all.
+class InstructionReader {
+ public:
+  InstructionReader(const std::uint8_t* words, std::size_t word_count, std::size_t count,
+                    const std::string& source);
+  ~InstructionReader();
+  Instruction next();
+  /// Throws unless `count` instructions were read, and no word is left.
+  void check_end() const;
+
+ private:
+  struct Reading;
+  std::unique_ptr<Reading> reading_;
+};
 
 }  // namespace tpu::isa

@@ -68,6 +68,10 @@ struct InstructionHash {
 class InstructionNumbers {
  public:
   explicit InstructionNumbers(const std::vector<Kernel>& kernels) {
+    std::size_t count = 0;
+    for (const Kernel& kernel : kernels) count += kernel.instructions.size();
+    numbers_.reserve(count / 2);
+    uses_.reserve(count);
     for (const Kernel& kernel : kernels) {
       for (const Instruction& in : kernel.instructions) {
         const auto next = static_cast<std::uint32_t>(distinct_.size());
@@ -181,14 +185,62 @@ class KernelReader {
   const std::string& source_;
 };
 
-std::vector<Instruction> take_instructions(KernelReader& in, const std::string& source) {
-  const std::uint32_t count = in.count("instructions", 8);
-  const std::uint32_t words = in.count("words of instructions", 4);
-  const std::uint8_t* from = in.bytes("words of instructions", std::size_t{words} * 4);
-  std::vector<std::uint32_t> encoded(words);
-  if (words > 0) std::memcpy(encoded.data(), from, std::size_t{words} * 4);
-  return decode_instructions(encoded, count, source + ", instructions");
-}
+/// The instructions that occur, each read when it is used first. They stand side by side: code
+/// copies them from all over the place, and what it takes soon is asked for before.
+class InstructionTable {
+ public:
+  InstructionTable(KernelReader& in, const std::string& source)
+      : count_(in.count("instructions", 8)), reader_(read(in, source)) {
+    read_.reserve(count_);
+  }
+
+  /// Adds the instructions of so many numbers to the code.
+  void use(const std::uint8_t* numbers, std::size_t count, KernelReader& in,
+           std::vector<Instruction>& code) {
+    constexpr std::size_t kSoon = 12;
+    const auto number_at = [&](std::size_t i) {
+      std::uint32_t number = 0;
+      std::memcpy(&number, numbers + i * 4, 4);
+      return number;
+    };
+    code.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i + kSoon < count) {
+        const std::uint32_t soon = number_at(i + kSoon);
+        if (soon < read_.size()) __builtin_prefetch(&read_[soon]);
+      }
+      const std::uint32_t number = number_at(i);
+      if (number >= read_.size()) read_next(number, in);
+      code.push_back(read_[number]);
+    }
+  }
+
+  void check_end(KernelReader& in) const {
+    if (read_.size() != count_) {
+      in.refuse("expected code that uses all " + std::to_string(count_) +
+                " instructions, found that it uses " + std::to_string(read_.size()));
+    }
+    reader_.check_end();
+  }
+
+ private:
+  void read_next(std::uint32_t number, KernelReader& in) {
+    if (number != read_.size() || number >= count_) {
+      in.refuse("expected the next of " + std::to_string(count_) +
+                " instructions or one before it, found number " + std::to_string(number));
+    }
+    read_.push_back(reader_.next());
+  }
+  InstructionReader read(KernelReader& in, const std::string& source) const {
+    const std::uint32_t words = in.count("words of instructions", 4);
+    return {in.bytes("words of instructions", std::size_t{words} * 4), words, count_,
+            source + ", instructions"};
+  }
+
+  std::uint32_t count_;
+  InstructionReader reader_;
+  std::vector<Instruction> read_;
+};
 
 /// Returns how many instructions the bundles have.
 std::uint64_t take_bundles(KernelReader& in, Kernel& kernel) {
@@ -208,10 +260,7 @@ std::uint64_t take_bundles(KernelReader& in, Kernel& kernel) {
   return first;
 }
 
-/// `used` counts the instructions of the table that stood in the code so far: first uses are in
-/// the table's order.
-void take_code(KernelReader& in, const std::vector<Instruction>& table, std::uint32_t& used,
-               Kernel& kernel) {
+void take_code(KernelReader& in, InstructionTable& table, Kernel& kernel) {
   const std::uint64_t in_bundles = take_bundles(in, kernel);
   const std::uint32_t count = in.count("code", 4);
   if (count != in_bundles) {
@@ -219,16 +268,7 @@ void take_code(KernelReader& in, const std::vector<Instruction>& table, std::uin
               std::to_string(count));
   }
   const std::uint8_t* numbers = in.bytes("code", std::size_t{count} * 4);
-  kernel.instructions.reserve(count);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    std::uint32_t number = 0;
-    std::memcpy(&number, numbers + std::size_t{i} * 4, 4);
-    if (number >= used && (number != used++ || number >= table.size())) {
-      in.refuse("expected the next of " + std::to_string(table.size()) +
-                " instructions or one before it, found number " + std::to_string(number));
-    }
-    kernel.instructions.push_back(table[number]);
-  }
+  table.use(numbers, count, in, kernel.instructions);
 }
 
 void take_names(KernelReader& in, Kernel& kernel) {
@@ -339,21 +379,17 @@ std::vector<Kernel> decode_kernels(const std::vector<std::uint8_t>& bytes,
                                    const std::string& source) {
   KernelReader in(bytes, source);
   check_head(in);
-  const std::vector<Instruction> table = take_instructions(in, source);
-  std::uint32_t used = 0;
+  InstructionTable table(in, source);
   std::vector<Kernel> kernels(in.count("kernels", 1));
   for (Kernel& kernel : kernels) {
     const std::uint32_t length = in.count("a name", 1);
     const std::uint8_t* name = in.bytes("a name", length);
     kernel.name.assign(name, name + length);
-    take_code(in, table, used, kernel);
+    take_code(in, table, kernel);
     take_names(in, kernel);
     take_tables(in, kernel);
   }
-  if (used != table.size()) {
-    in.refuse("expected code that uses all " + std::to_string(table.size()) +
-              " instructions, found that it uses " + std::to_string(used));
-  }
+  table.check_end(in);
   if (!in.at_end()) {
     in.refuse("expected the end, found " + std::to_string(in.left()) + " more bytes");
   }

@@ -83,7 +83,9 @@ void write_dataset(hid_t file, const std::string& path, hid_t type, hsize_t rows
   const Handle space(H5Screate_simple(1, &rows, &maximum), H5Sclose);
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   checked(H5Pset_obj_track_times(properties, 0));
-  checked(H5Pset_chunk(properties, 1, &chunk_rows));
+  // The library packs and unpacks whole chunks: no larger ones than the data fill.
+  const hsize_t chunk = std::max<hsize_t>(std::min(chunk_rows, rows), 1);
+  checked(H5Pset_chunk(properties, 1, &chunk));
   if (packing == Packing::kDeflated) {
     checked(H5Pset_shuffle(properties));
     checked(H5Pset_deflate(properties, 4));

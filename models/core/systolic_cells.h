@@ -38,8 +38,9 @@ struct CellArray {
 /// rows there down, a transposed one enters at the left as a column and pushes columns to the
 /// right. Between nodes a step goes through a register, for the neighbour steps a cycle later.
 ///
-/// Storage: operands are kept in one ring per row, whose head moves in place of the values; all
-/// else moves. Sums that no row of operands belongs to are of no meaning and go nowhere.
+/// Storage: operands are kept in one ring per row, the newest first, past which the nodes move in
+/// place of the values; all else moves. Sums that no row of operands belongs to are of no meaning
+/// and go nowhere.
 class SystolicCells {
  public:
   enum class Step : std::uint8_t { kNone, kPlain, kTransposed };
@@ -74,6 +75,8 @@ class SystolicCells {
   /// by level, each through all those cycles, from what the level above left in the cycle before.
   const std::vector<Output>& run(std::uint32_t cycles);
   static constexpr std::uint32_t kAtOnce = 8;
+  /// Vectors of eight columns may reach beyond the last.
+  static constexpr std::uint32_t kPadding = 8;
   /// What a node did in the last cycle that ran, for pictures of the wave.
   struct Seen {
     bool multiplied, stepped, swapped;
@@ -97,7 +100,6 @@ class SystolicCells {
   /// What entered in one cycle, kept until the last node has seen it.
   struct Entry {
     std::uint64_t at = ~std::uint64_t{0};
-    std::vector<float> operands;
     std::vector<std::uint16_t> weights;  ///< 128 per column part.
   };
   /// What entered alike in neighbouring cycles: a stretch of the wave.
@@ -111,6 +113,9 @@ class SystolicCells {
   struct Groups {
     std::uint32_t first, end;
     bool empty() const { return first >= end; }
+    bool is_in(Groups others) const {
+      return empty() || (first >= others.first && end <= others.end);
+    }
   };
 
   Entry& entry_at(std::uint64_t at);
@@ -118,15 +123,29 @@ class SystolicCells {
   void extend(std::deque<Run>& runs, const Run& run);
   void forget_runs();
   Groups clip(const Run& run, std::uint32_t level, std::uint64_t cycle) const;
+  Groups clip_all(const std::deque<Run>& runs, std::uint32_t level, std::uint32_t begin,
+                  std::uint32_t end) const;
+  Groups clip(const Run& run, std::uint32_t level, std::uint32_t begin, std::uint32_t end) const;
+  Groups weights_in(const Run& run, std::uint32_t level, std::uint32_t begin,
+                    std::uint32_t end) const;
   void run_level(std::uint32_t level, std::uint32_t cycles);
-  void take_operands(std::uint32_t level, std::uint32_t cycles);
-  void step_weights(std::uint32_t level, std::uint32_t t, const Run& run);
+  void move_weights(std::uint32_t level, std::uint32_t cycles, Groups swapped);
+  Groups step_at_once(std::uint32_t level, std::uint32_t cycles, Groups swapped);
+  bool step_plain_at_once(std::uint32_t level, Groups groups, std::uint32_t column_part);
+  void step_transposed_at_once(std::uint32_t level, Groups groups, std::uint32_t column_part);
+  void step_weights(std::uint32_t level, std::uint32_t t, const Run& run, Groups done);
+  void step_groups(std::uint32_t level, std::uint32_t t, const Run& run, Groups groups);
+  void take_weights(std::uint32_t level, std::uint32_t t, Groups groups, std::uint32_t column_part,
+                    std::uint16_t* to) const;
   void step_plain(std::uint32_t level, std::uint32_t t, Groups groups, std::uint32_t column_part);
   void step_transposed(std::uint32_t level, std::uint64_t cycle, Groups groups,
                        std::uint32_t column_part);
   void swap_nodes(std::uint32_t level, Groups groups);
-  void multiply(std::uint32_t level, std::uint32_t begin, std::uint32_t end);
+  void multiply(std::uint32_t level, std::uint32_t begin, std::uint32_t end, Groups within);
+  const float* sums_above(std::uint32_t level, std::uint32_t t) const;
+  float* last_sums(std::uint32_t level) { return &sums_[1 - sums_now_][sum_pitch() * level]; }
   void multiply_run(std::uint32_t level, std::uint32_t t, Groups groups, std::uint32_t row_parts);
+  std::size_t sum_pitch() const { return shape_.columns + kPadding; }
   std::size_t operand_place(std::uint32_t row, std::uint64_t entered) const;
   std::uint16_t* loading(std::uint32_t row, std::uint32_t column) {
     return &loading_[std::size_t{row} * shape_.columns + column];
@@ -138,17 +157,24 @@ class SystolicCells {
   std::vector<Entry> entries_;  ///< A ring over cycles of entry.
   std::deque<Run> operand_runs_, weight_runs_, swap_runs_;
 
-  std::uint32_t ring_ = 1;                  ///< Places of an operand ring; its data stands twice.
-  std::vector<float> operands_;             ///< Row by row; bf16 values.
-  std::vector<std::uint16_t> multiplying_;  ///< Weights, row by row.
+  std::uint32_t ring_ = 1;        ///< Places of an operand ring.
+  std::uint32_t ring_pitch_ = 1;  ///< With its last places again before, its first behind it.
+  std::uint32_t part_levels_ = 1;
+  std::uint32_t part_groups_ = 1;
+  std::vector<float> operands_;     ///< Row by row; bf16 values.
+  std::vector<float> multiplying_;  ///< Weights, row by row; bf16 values.
   std::vector<std::uint16_t> loading_;
   std::vector<std::uint16_t> handed_down_;  ///< Weights on their way into each level.
   /// Weights of each row on their way into a group, a word each: one set is read in a cycle, the
   /// other written.
   std::array<std::vector<std::uint64_t>, 2> handed_right_;
-  std::vector<float> sums_;  ///< That left each level in the cycle before.
+  /// That left each level in the cycle before those that run at once, and in the last of those.
+  std::array<std::vector<float>, 2> sums_;
+  std::uint32_t sums_now_ = 0;  ///< Which of the two are those of the cycle before.
+  std::uint32_t at_once_ = 0;   ///< Cycles that run now.
+  std::vector<float> zeros_;    ///< What the first level gets.
   /// What a level gets from the one above (weights and sums), and what it hands down itself: a row
-  /// of columns per cycle, the first from the cycle before.
+  /// of columns per cycle, the first from the cycle before (of sums, see above).
   struct Passing {
     std::vector<float> sums;
     std::vector<std::uint16_t> weights;

@@ -7,15 +7,19 @@
 
 namespace tpu::app {
 
+/// Whether a program has the virtual names of XLA's code: only a run that computes values checks
+/// them, and they are half of what a program takes.
+enum class CodeNames { kAll, kNone };
+
 /// Programs that were read out of XLA's listings, kept as program files from one run of tpusim to
 /// the next: a large listing takes seconds to read, its program file a tenth of one.
 ///
 /// A program is found by the SHA-256 of everything that made it: the contents of the files that
-/// load_captured() reads, the chip, and the build of tpusim that read them. So nothing in the cache
-/// is ever out of date; what changes gets another name. A damaged file is read anew and replaced.
-/// Files appear when they are complete, so that processes may share a folder; those used least
-/// recently go where all are larger than the limit. A folder that can't be written is no error: the
-/// listings are read then.
+/// load_captured() reads, the chip, whether it has names, and the build of tpusim that read them.
+/// So nothing in the cache is ever out of date; what changes gets another name. A damaged file is
+/// read anew and replaced. Files appear when they are complete, so that processes may share a
+/// folder; those used least recently go where all are larger than the limit. A folder that can't be
+/// written is no error: the listings are read then.
 class ListingCache {
  public:
   struct Limits {
@@ -28,8 +32,9 @@ class ListingCache {
   ListingCache(std::string folder, const Limits& limits)
       : folder_(std::move(folder)), limits_(limits) {}
 
-  /// As xla::load_captured().
-  isa::Program load(const std::string& captured, const std::string& chip) const;
+  /// As xla::load_captured(), but for names that nobody asks for.
+  isa::Program load(const std::string& captured, const std::string& chip,
+                    CodeNames names = CodeNames::kAll) const;
 
  private:
   void keep(const std::string& path, const isa::Program& program) const;

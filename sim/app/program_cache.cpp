@@ -51,7 +51,7 @@ std::string workload_key(const Arguments& arguments) {
   const CoreChoice cores = arguments.cores.value_or(CoreChoice{0, 0});
   return text_of(arguments.input, arguments.compiler, arguments.batch.value_or(0), cores.first,
                  cores.count, arguments.bucket_mb.value_or(compiler::kBucketsByCost),
-                 arguments.shard_updates) +
+                 arguments.shard_updates, arguments.values) +
          text_of_options(arguments.workload);
 }
 

@@ -295,7 +295,11 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
   }
   check_collectives(arguments);
   check_arrays(arguments, params);
-  prepared.program = ListingCache(listing_cache_folder()).load(arguments.input, params.chip);
+  // `compile` writes the program for whatever will be done with it.
+  const bool names = arguments.values || arguments.command == "compile";
+  prepared.program =
+      ListingCache(listing_cache_folder())
+          .load(arguments.input, params.chip, names ? CodeNames::kAll : CodeNames::kNone);
   note_unused_arrays(params, prepared);
   prepared.is_from_xla = true;
   CapturedPlacement placement = captured_placement(arguments.input, prepared.program);
