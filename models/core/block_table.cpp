@@ -27,6 +27,15 @@ UnitTimes times_of(const Scoreboard& scoreboard) {
 std::size_t unit_index(Unit unit) { return BlockCounters::kBusy + static_cast<std::size_t>(unit); }
 std::size_t idle_index(Unit unit) { return BlockCounters::kIdle + static_cast<std::size_t>(unit); }
 
+/// By opcode.
+const std::array<isa::Slot, isa::kOpcodeCount> kSlotOf = [] {
+  std::array<isa::Slot, isa::kOpcodeCount> slots;
+  for (std::size_t o = 0; o < slots.size(); ++o) {
+    slots[o] = isa::info(static_cast<isa::Opcode>(o)).slot;
+  }
+  return slots;
+}();
+
 [[noreturn]] void refuse(const isa::Kernel& kernel, std::uint32_t bundle, const char* what) {
   std::ostringstream text;
   text << "kernel \"" << kernel.name << "\", bundle 0x" << std::hex << bundle << ": " << what;
@@ -218,10 +227,10 @@ void BlockTable::count(Block& block) {
     }
     values[BlockCounters::kDelay] += kernel.bundles[b].delay;
     std::array<bool, static_cast<std::size_t>(isa::Slot::kCount)> used{};
-    for (const isa::Instruction* i = source.begin(source.bundles[b]);
-         i != source.end(source.bundles[b]); ++i) {
-      reached_.set(static_cast<std::size_t>(i->opcode));
-      const isa::Slot slot = isa::info(i->opcode).slot;
+    const BriefInstruction* const end = kernel.brief.end(source.bundles[b]);
+    for (const BriefInstruction* i = kernel.brief.begin(source.bundles[b]); i != end; ++i) {
+      reached_.set(i->opcode);
+      const isa::Slot slot = kSlotOf[i->opcode];
       used[static_cast<std::size_t>(slot)] = true;
       if (slot == isa::Slot::kScalar) ++values[BlockCounters::kScalarOps];
       if (slot == isa::Slot::kVectorAlu) ++values[BlockCounters::kVectorAluOps];

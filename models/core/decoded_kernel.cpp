@@ -50,7 +50,8 @@ class ProgramCheck {
   ProgramCheck(const isa::Program& program, const MachineParams& params)
       : program_(program), params_(params) {}
 
-  void check() {
+  /// Returns the brief form of each kernel, now that all its instructions pass by.
+  std::vector<BriefCode> check() {
     if (program_.kernels.empty() || program_.kernels[0].bundles.empty()) {
       throw WorkloadError("program \"" + program_.name +
                           "\": expected a top-level kernel with bundles, found none");
@@ -66,11 +67,15 @@ class ProgramCheck {
                             "\": a call site names a kernel or an op that does not exist");
       }
     }
-    for (const isa::Kernel& kernel : program_.kernels) check_kernel(kernel);
+    std::vector<BriefCode> brief;
+    for (const isa::Kernel& kernel : program_.kernels) brief.push_back(check_kernel(kernel));
+    return brief;
   }
 
  private:
-  void check_kernel(const isa::Kernel& kernel) {
+  BriefCode check_kernel(const isa::Kernel& kernel) {
+    BriefCode brief;
+    brief.instructions.resize(kernel.instructions.size());
     for (std::size_t b = 0; b < kernel.bundles.size(); ++b) {
       const isa::Bundle& bundle = kernel.bundles[b];
       const std::uint64_t end = std::uint64_t{bundle.first_instruction} + bundle.instruction_count;
@@ -79,10 +84,12 @@ class ProgramCheck {
                             " instructions in the kernel, found " +
                             std::to_string(kernel.instructions.size()));
       }
-      for (const isa::Instruction* i = kernel.begin(bundle); i != kernel.end(bundle); ++i) {
-        check_instruction(kernel, b, *i);
+      for (std::uint32_t k = bundle.first_instruction; k < end; ++k) {
+        check_instruction(kernel, b, kernel.instructions[k]);
+        brief.instructions[k] = BriefInstruction(kernel.instructions[k]);
       }
     }
+    return brief;
   }
 
   [[noreturn]] void refuse(const isa::Kernel& kernel, std::size_t b, const std::string& what) {
@@ -298,7 +305,7 @@ DecodedKernel Decoder::decode(std::size_t kernel, const std::vector<ScalarSet>& 
 void Decoder::decode_instruction(const isa::Instruction& i, std::uint32_t index,
                                  ScalarSet live_after) {
   if (!follow_) {
-    if (!may_matter(i)) return;
+    if (!may_matter(BriefInstruction(i))) return;
     const ScalarUse use = scalar_use(i);
     if (!use.root && (use.write & live_after) == 0) return;
   }
@@ -547,13 +554,15 @@ void Decoder::decode_timing(const isa::Instruction& i) {
 
 std::vector<DecodedKernel> decode(const isa::Program& program, const MachineParams& params,
                                   const FollowedKernels& followed) {
-  ProgramCheck(program, params).check();
-  const std::vector<std::vector<ScalarSet>> live_after = live_after_bundles(program, followed);
+  std::vector<BriefCode> brief = ProgramCheck(program, params).check();
+  const std::vector<std::vector<ScalarSet>> live_after =
+      live_after_bundles(program, brief, followed);
   Decoder decoder(program, followed);
   std::vector<DecodedKernel> kernels;
   kernels.reserve(program.kernels.size());
   for (std::size_t k = 0; k < program.kernels.size(); ++k) {
     kernels.push_back(decoder.decode(k, live_after[k]));
+    kernels.back().brief = std::move(brief[k]);
   }
   return kernels;
 }

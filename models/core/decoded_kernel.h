@@ -143,8 +143,36 @@ struct DecodedBundle {
   ReadSet reads{};
 };
 
+/// What most questions about an instruction ask: a large program's instructions do not fit the
+/// caches of a processor, these do.
+struct BriefInstruction {
+  std::uint8_t opcode = 0;
+  std::uint8_t dest = isa::kNoRegister;
+  std::uint8_t guard = isa::kNoRegister;  ///< Predicate.
+
+  BriefInstruction() = default;
+  explicit BriefInstruction(const isa::Instruction& instruction)
+      : opcode(static_cast<std::uint8_t>(instruction.opcode)),
+        dest(instruction.dest),
+        guard(instruction.guard.predicate) {
+    static_assert(isa::kOpcodeCount <= 256);
+  }
+};
+
+/// Those of a kernel, numbered as its instructions.
+struct BriefCode {
+  std::vector<BriefInstruction> instructions;
+  const BriefInstruction* begin(const isa::Bundle& bundle) const {
+    return instructions.data() + bundle.first_instruction;
+  }
+  const BriefInstruction* end(const isa::Bundle& bundle) const {
+    return begin(bundle) + bundle.instruction_count;
+  }
+};
+
 /// A kernel in the form that the core executes.
 struct DecodedKernel {
+  BriefCode brief;
   std::vector<DecodedBundle> bundles;  ///< One more than the kernel has: the end of the lists.
   std::vector<MicroOp> ops;
   std::vector<Interaction> interactions;

@@ -9,10 +9,19 @@ FollowedKernels::FollowedKernels(const isa::Program& program) : program_(program
   for (const isa::Kernel& kernel : program.kernels) {
     first_instruction_.push_back(first);
     first += static_cast<std::uint32_t>(kernel.instructions.size());
-    sets_index_addresses_.push_back(std::any_of(
-        kernel.instructions.begin(), kernel.instructions.end(),
-        [](const isa::Instruction& i) { return i.opcode == isa::Opcode::kVsetiarRaw; }));
   }
+  sets_index_addresses_.resize(program.kernels.size());
+}
+
+bool FollowedKernels::sets_index_addresses(std::uint32_t kernel) const {
+  std::optional<bool>& known = sets_index_addresses_[kernel];
+  if (!known) {
+    const std::vector<isa::Instruction>& code = program_.kernels[kernel].instructions;
+    known = std::any_of(code.begin(), code.end(), [](const isa::Instruction& i) {
+      return i.opcode == isa::Opcode::kVsetiarRaw;
+    });
+  }
+  return *known;
 }
 
 void FollowedKernels::begin_run(const FollowLimits& limits) {

@@ -55,7 +55,7 @@ class FollowedKernels {
     return Origin::instruction(first_instruction_[kernel] + instruction);
   }
   /// Whether a kernel changes index address registers, which keep their values across calls.
-  bool sets_index_addresses(std::uint32_t kernel) const { return sets_index_addresses_[kernel]; }
+  bool sets_index_addresses(std::uint32_t kernel) const;
 
   /// `name (3 of 12 vector instructions)`.
   std::vector<std::string> names() const;
@@ -88,7 +88,7 @@ class FollowedKernels {
   mutable std::set<Origin> wanted_;
   std::map<std::uint32_t, Followed> kernels_;
   std::vector<std::uint32_t> first_instruction_;  ///< Of each kernel, in the whole program.
-  std::vector<bool> sets_index_addresses_;
+  mutable std::vector<std::optional<bool>> sets_index_addresses_;  ///< That were asked for.
 };
 
 }  // namespace tpu

@@ -85,7 +85,8 @@ ScalarSet before_bundle(const Flow& flow, std::size_t b) {
   return (after & ~written) | read;
 }
 
-Flow make_flow(const isa::Program& program, const isa::Kernel& kernel, bool followed) {
+Flow make_flow(const isa::Program& program, const isa::Kernel& kernel, const BriefCode& brief,
+               bool followed) {
   Flow flow;
   flow.after.assign(kernel.bundles.size(), 0);
   flow.branch.assign(kernel.bundles.size(), kNone);
@@ -93,22 +94,25 @@ Flow make_flow(const isa::Program& program, const isa::Kernel& kernel, bool foll
   flow.call_guarded.assign(kernel.bundles.size(), false);
   for (std::size_t b = 0; b < kernel.bundles.size(); ++b) {
     flow.first_use.push_back(static_cast<std::uint32_t>(flow.uses.size()));
-    for (const isa::Instruction* i = kernel.begin(kernel.bundles[b]);
-         i != kernel.end(kernel.bundles[b]); ++i) {
+    const isa::Bundle& bundle = kernel.bundles[b];
+    for (std::uint32_t k = 0; k < bundle.instruction_count; ++k) {
+      const BriefInstruction& it = brief.begin(bundle)[k];
+      if (!followed && !may_matter(it)) continue;
+      const isa::Instruction& i = kernel.begin(bundle)[k];
       if (followed) {
-        flow.uses.push_back(scalar_use_followed(*i));
-      } else if (may_matter(*i)) {
-        const ScalarUse use = scalar_use(*i);
+        flow.uses.push_back(scalar_use_followed(i));
+      } else {
+        const ScalarUse use = scalar_use(i);
         if (use.root || use.write != 0) flow.uses.push_back(use);
       }
-      if (i->opcode == Opcode::kSbrRel) {
-        flow.branch[b] = i->operands[0].immediate;
+      if (i.opcode == Opcode::kSbrRel) {
+        flow.branch[b] = i.operands[0].immediate;
         // The delay slot is the last bundle before the target.
         flow.has_loop |= flow.branch[b] <= b + 1;
       }
-      if (i->opcode == Opcode::kCall) {
-        flow.callee[b] = program.call_sites[i->operands[0].immediate].kernel;
-        flow.call_guarded[b] = i->guard.predicate != isa::kNoRegister;
+      if (i.opcode == Opcode::kCall) {
+        flow.callee[b] = program.call_sites[i.operands[0].immediate].kernel;
+        flow.call_guarded[b] = i.guard.predicate != isa::kNoRegister;
       }
     }
   }
@@ -152,9 +156,8 @@ bool pass(std::vector<Flow>& flows, std::size_t k) {
 
 }  // namespace
 
-bool may_matter(const isa::Instruction& instruction) {
-  return kScalarOpcodes[static_cast<std::size_t>(instruction.opcode)] ||
-         instruction.guard.predicate != isa::kNoRegister;
+bool may_matter(const BriefInstruction& instruction) {
+  return kScalarOpcodes[instruction.opcode] || instruction.guard != isa::kNoRegister;
 }
 
 ScalarUse scalar_use(const isa::Instruction& instruction) {
@@ -185,12 +188,13 @@ ScalarUse scalar_use_followed(const isa::Instruction& instruction) {
 }
 
 std::vector<std::vector<ScalarSet>> live_after_bundles(const isa::Program& program,
+                                                       const std::vector<BriefCode>& brief,
                                                        const FollowedKernels& followed) {
   std::vector<Flow> flows;
   flows.reserve(program.kernels.size());
   for (std::size_t k = 0; k < program.kernels.size(); ++k) {
     const bool follow = followed.follows(static_cast<std::uint32_t>(k));
-    flows.push_back(make_flow(program, program.kernels[k], follow));
+    flows.push_back(make_flow(program, program.kernels[k], brief[k], follow));
   }
   for (std::size_t k = 0; k < flows.size(); ++k) {
     for (const std::uint32_t callee : flows[k].callee) {

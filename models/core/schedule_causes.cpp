@@ -91,8 +91,8 @@ const std::array<OpcodeCauses, isa::kOpcodeCount> kOpcodeCauses = [] {
   return all;
 }();
 
-const OpcodeCauses& causes_of(isa::Opcode opcode) {
-  return kOpcodeCauses[static_cast<std::size_t>(opcode)];
+const OpcodeCauses& causes_of(const BriefInstruction& instruction) {
+  return kOpcodeCauses[instruction.opcode];
 }
 
 using SlotCounts = std::array<std::uint8_t, kSlots>;
@@ -243,8 +243,9 @@ void Piece::hold_by_registers(const DecodedBundle& bundle) {
 SlotCounts Piece::slots_of(std::uint32_t bundle) const {
   SlotCounts used{};
   const isa::Bundle& source = kernel_.bundles[bundle];
-  for (const isa::Instruction* i = kernel_.begin(source); i != kernel_.end(source); ++i) {
-    ++used[static_cast<std::size_t>(causes_of(i->opcode).slot)];
+  const BriefInstruction* const end = code_.brief.end(source);
+  for (const BriefInstruction* i = code_.brief.begin(source); i != end; ++i) {
+    ++used[static_cast<std::size_t>(causes_of(*i).slot)];
   }
   return used;
 }
@@ -337,8 +338,9 @@ void Piece::use_queue(const QueueOp& op) {
 void Piece::write_registers(std::uint32_t bundle) {
   const auto node = static_cast<std::uint32_t>(nodes_.size() - 1);
   const isa::Bundle& source = kernel_.bundles[bundle];
-  for (const isa::Instruction* i = kernel_.begin(source); i != kernel_.end(source); ++i) {
-    const OpcodeCauses& row = causes_of(i->opcode);
+  const BriefInstruction* const end = code_.brief.end(source);
+  for (const BriefInstruction* i = code_.brief.begin(source); i != end; ++i) {
+    const OpcodeCauses& row = causes_of(*i);
     if (row.dest_file == 0) continue;
     writers_[timed_register::number(row.dest_file, i->dest)] = {now_ + row.latency, node,
                                                                 row.result};

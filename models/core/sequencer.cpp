@@ -71,7 +71,7 @@ Sequencer::Next Sequencer::run(std::uint64_t now, bool ahead) {
   ahead_ = ahead;
   blocks_.limit_memory();
   const Next next = go_ahead(now);
-  count_blocks();  // The table may forget what they left idle.
+  note_executions();  // The table may forget what they left idle.
   return next;
 }
 
@@ -300,6 +300,7 @@ void Sequencer::count_idle(CoreState state, std::uint64_t cycles) {
 
 /// The slow twin counts busy and idle cycles of units one by one while any of them works.
 void Sequencer::pass_cycles(CoreState state, std::uint64_t from, std::uint64_t to) {
+  if (work_until_ <= from) return none_works_.add(state, to - from);
   std::array<std::uint64_t, UnitCycles().size()> until{};
   std::uint64_t last = from;
   for (std::size_t u = 0; u < until.size(); ++u) {
@@ -436,7 +437,7 @@ void Sequencer::execute_block() {
     count_guarded(guards);
   }
   if (counted_ != &block || counted_idle_ != idle_) {
-    count_blocks();
+    note_executions();
     counted_ = &block;
     counted_idle_ = idle_;
   }
@@ -449,27 +450,36 @@ void Sequencer::execute_block() {
   check_length();
 }
 
-/// Multiplying numbers of 64 bits is slow, and the interpreter counts every bundle once.
 TPU_CPU_CLONES void add_block_counters(const std::uint32_t* values, std::uint64_t times,
                                        std::uint64_t* counts) {
-  if (times == 1) {
-    for (std::size_t i = 0; i < BlockCounters::kCount; ++i) counts[i] += values[i];
-    return;
-  }
   for (std::size_t i = 0; i < BlockCounters::kCount; ++i) counts[i] += times * values[i];
 }
 
-/// A loop executes a block again and again: its counters are added when another one comes, or when
-/// somebody asks.
-void Sequencer::count_blocks() {
+/// A loop executes a block again and again: they are noted when another one comes, with what the
+/// units left idle in them.
+void Sequencer::note_executions() {
   if (executions_ == 0) return;
   const std::uint64_t times = executions_;
   executions_ = 0;
-  add_block_counters(counted_->counters.values.data(), times, counts_.data());
+  const std::size_t number = counted_->number;
+  if (number >= pending_.size()) pending_.resize(2 * number + 64);
+  if (pending_[number] == 0) uncounted_.push_back(counted_);
+  pending_[number] += times;
   if (counted_idle_ == nullptr) return;
   for (std::size_t u = 0; u < counted_idle_->size(); ++u) {
     counts_[BlockCounters::kIdle + pushed_index(u)] += times * (*counted_idle_)[u];
   }
+}
+
+/// Adds the counters of the blocks that were executed since the last time somebody asked.
+void Sequencer::count_blocks() {
+  note_executions();
+  for (const Block* block : uncounted_) {
+    std::uint64_t& times = pending_[block->number];
+    add_block_counters(block->counters.values.data(), times, counts_.data());
+    times = 0;
+  }
+  uncounted_.clear();
 }
 
 void Sequencer::check_length() const {
@@ -510,6 +520,11 @@ void Sequencer::check_timing(std::uint64_t guards) {
     if (checks) {
       const Scoreboard::Violation violation = scoreboard_->issue(kernel, b, guards, now);
       if (violation) fault(violation, b, now_ + now - edges(), violation.hazard.ready - now);
+      if (kernel.bundles[b].first_queue_op != kernel.bundles[b + 1].first_queue_op) {
+        for (std::size_t u = 0; u < UnitCycles().size(); ++u) {
+          work_until_ = std::max(work_until_, scoreboard_->busy_until(pushed_unit(u)));
+        }
+      }
     }
     const std::uint64_t next = now + 1 + kernel.bundles[b].delay;
     pass_cycles(CoreState::kIssue, now, next);
@@ -821,6 +836,7 @@ Counters Sequencer::counters() {
     all.busy_cycles[u] += counts_[BlockCounters::kBusy + u];
     all.idle[u].add(CoreState::kIssue, counts_[BlockCounters::kIdle + u]);
   }
+  for (std::size_t u = 0; u < UnitCycles().size(); ++u) all.idle[pushed_index(u)] += none_works_;
   for (std::size_t c = 0; c < kScheduleCauses; ++c) {
     all.schedule[c] = counts_[BlockCounters::kSchedule + c];
   }

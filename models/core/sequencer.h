@@ -168,6 +168,7 @@ class Sequencer {
   void pass_cycles(CoreState state, std::uint64_t from, std::uint64_t to);
   void check_accounts() const;
   Counters counters();
+  void note_executions();
   void count_blocks();
   std::uint32_t known(const ScalarOperand& operand, const char* what) const;
   void require(Origin origin, const std::string& what) const;
@@ -215,8 +216,14 @@ class Sequencer {
   const Block* counted_ = nullptr;            ///< Its last executions are not in counts_ yet.
   const UnitCycles* counted_idle_ = nullptr;  ///< That each of them left.
   std::uint64_t executions_ = 0;
-  const UnitCycles* idle_ = nullptr;  ///< Of the present block; absent with a scoreboard.
-  std::array<std::uint64_t, UnitCycles().size()> busy_passed_{};  ///< With a scoreboard.
+  std::vector<std::uint64_t> pending_;   ///< Executions that are not in counts_ yet, by block.
+  std::vector<const Block*> uncounted_;  ///< Those blocks.
+  const UnitCycles* idle_ = nullptr;     ///< Of the present block; absent with a scoreboard.
+  // With a scoreboard: what units that work on behind a push have done, until when one of them
+  // does, and the cycles in which none did.
+  std::array<std::uint64_t, UnitCycles().size()> busy_passed_{};
+  std::uint64_t work_until_ = 0;
+  CycleAccount<CoreState> none_works_;
   Counters dynamic_;         ///< Waits, DMAs, bytes: what is no constant of a block.
   Counters before_account_;  ///< What the warm-up steps did.
   std::uint64_t unknown_dmas_ = 0;
