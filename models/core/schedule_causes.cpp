@@ -95,7 +95,10 @@ const OpcodeCauses& causes_of(const BriefInstruction& instruction) {
   return kOpcodeCauses[instruction.opcode];
 }
 
-using SlotCounts = std::array<std::uint8_t, kSlots>;
+/// Instructions of a bundle by slot, a byte each: in one word, they stay in a register.
+using SlotCounts = std::uint64_t;
+static_assert(kSlots <= 8);
+std::uint32_t count_of(SlotCounts counts, std::size_t slot) { return counts >> (8 * slot) & 0xff; }
 
 /// Follows a piece of code, bundle by bundle, and remembers what may hold a later one.
 class Piece {
@@ -141,7 +144,7 @@ class Piece {
     if (result.ready == nodes_.back().time) hold(result.node, result.cause);
   }
   void hold_by_registers(const DecodedBundle& bundle);
-  void hold_by_slots(const SlotCounts& mine);
+  void hold_by_slots(SlotCounts mine);
   void use_queue(const QueueOp& op);
   void use_port(Port port, std::uint32_t interval, Cause cause);
   void push(Port queue, std::uint32_t latency, Cause cause, std::uint32_t count = 1);
@@ -157,7 +160,7 @@ class Piece {
   const CoreParams& params_;
   std::vector<Node> nodes_;
   std::vector<std::uint32_t> bundles_;  ///< Of the nodes.
-  SlotCounts slots_{};                  ///< Taken by the last bundle.
+  SlotCounts slots_ = 0;                ///< Taken by the last bundle.
   std::uint64_t now_ = 0;
   std::array<Result, timed_register::kCount> writers_{};
   std::size_t parts_;
@@ -227,7 +230,7 @@ void Piece::close() {
   if (nodes_[last].time + 1 != now_) return;
   // A bundle takes its own cycle, for what stands in it.
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
-    if (slots_[slot] > 0) hold(last, cause_of_slot(static_cast<isa::Slot>(slot)));
+    if (count_of(slots_, slot) > 0) hold(last, cause_of_slot(static_cast<isa::Slot>(slot)));
   }
 }
 
@@ -241,21 +244,22 @@ void Piece::hold_by_registers(const DecodedBundle& bundle) {
 }
 
 SlotCounts Piece::slots_of(std::uint32_t bundle) const {
-  SlotCounts used{};
+  SlotCounts used = 0;
   const isa::Bundle& source = kernel_.bundles[bundle];
   const BriefInstruction* const end = code_.brief.end(source);
   for (const BriefInstruction* i = code_.brief.begin(source); i != end; ++i) {
-    ++used[static_cast<std::size_t>(causes_of(*i).slot)];
+    used += SlotCounts{1} << (8 * static_cast<std::size_t>(causes_of(*i).slot));
   }
   return used;
 }
 
 /// By slots that were all taken in the cycle before.
-void Piece::hold_by_slots(const SlotCounts& mine) {
+void Piece::hold_by_slots(SlotCounts mine) {
   const auto before = static_cast<std::uint32_t>(nodes_.size() - 2);
   for (std::size_t s = 0; s < kSlots; ++s) {
     const auto slot = static_cast<isa::Slot>(s);
-    if (mine[s] > 0 && slots_[s] >= places(slot)) hold(before, cause_of_slot(slot));
+    if (count_of(mine, s) > 0 && count_of(slots_, s) >= places(slot))
+      hold(before, cause_of_slot(slot));
   }
 }
 

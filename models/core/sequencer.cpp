@@ -450,8 +450,13 @@ void Sequencer::execute_block() {
   check_length();
 }
 
+/// Multiplying numbers of 64 bits is slow, and most blocks are executed once.
 TPU_CPU_CLONES void add_block_counters(const std::uint32_t* values, std::uint64_t times,
                                        std::uint64_t* counts) {
+  if (times == 1) {
+    for (std::size_t i = 0; i < BlockCounters::kCount; ++i) counts[i] += values[i];
+    return;
+  }
   for (std::size_t i = 0; i < BlockCounters::kCount; ++i) counts[i] += times * values[i];
 }
 

@@ -406,7 +406,10 @@ void SystolicCells::run_level(std::uint32_t level, std::uint32_t cycles) {
 /// Steps and swaps the weights of a level; multiplies where a swap passes.
 void SystolicCells::move_weights(std::uint32_t level, std::uint32_t cycles, Groups swapped) {
   std::uint16_t* handed = &handed_down_[std::size_t{level + 1} * shape_.columns];
-  std::copy_n(handed, shape_.columns, to_below_.weights.begin());
+  const bool steps_down = std::any_of(weight_runs_.begin(), weight_runs_.end(), [](const Run& run) {
+    return run.block.step == Step::kPlain;
+  });
+  if (steps_down) std::copy_n(handed, shape_.columns, to_below_.weights.begin());
   const Groups stepped = step_at_once(level, cycles, swapped);
   const bool all_stepped =
       std::all_of(weight_runs_.begin(), weight_runs_.end(),
@@ -423,6 +426,7 @@ void SystolicCells::move_weights(std::uint32_t level, std::uint32_t cycles, Grou
     }
   }
   if (!swapped.empty()) multiply(level, multiplied, cycles, swapped);
+  if (!steps_down) return;
   std::copy_n(&to_below_.weights[std::size_t{cycles} * shape_.columns], shape_.columns, handed);
 }
 

@@ -73,6 +73,49 @@ TEST_F(ListingCacheTest, OtherContentsHaveAnotherName) {
   EXPECT_EQ(kept().size(), 3u);
 }
 
+/// Without names a program is another file, and has no name in it, out of the cache or not.
+TEST_F(ListingCacheTest, NamesAreKeptForWhoeverAsksForThem) {
+  const auto without = [&](const std::string& folder) {
+    return ListingCache(folder, {1, 1 << 30}).load(captured_.string(), "v3", CodeNames::kNone);
+  };
+  const std::string expected = read_text();
+  const std::string nameless = bytes_of(without(cache_.string()));
+  EXPECT_LT(nameless.size(), expected.size());
+  ASSERT_EQ(kept().size(), 1u);
+  EXPECT_EQ(bytes_of(load()), expected);
+  EXPECT_EQ(kept().size(), 2u);
+  EXPECT_EQ(bytes_of(without(cache_.string())), nameless);
+  EXPECT_EQ(bytes_of(without("")), nameless);
+  EXPECT_EQ(kept().size(), 2u);
+  const isa::Program program = without(cache_.string());
+  for (const isa::Kernel& kernel : program.kernels) {
+    EXPECT_TRUE(kernel.names.empty() && kernel.renamings.empty() && kernel.operand_names.empty());
+  }
+  for (const isa::CallSite& site : program.call_sites) EXPECT_TRUE(site.operand_names.empty());
+}
+
+/// A run that computes values checks names, and so has to get them; `compile` writes them.
+TEST_F(ListingCacheTest, RunsWithValuesAndCompiledProgramsHaveNames) {
+  fs::create_directory(captured_ / "v3.bundles");
+  const std::string unpack = "tar -xJf " + (captured_ / "v3.bundles.tar.xz").string() +
+                             " --strip-components=1 -C " + (captured_ / "v3.bundles").string();
+  ASSERT_EQ(std::system(unpack.c_str()), 0);
+  fs::remove(captured_ / "v3.bundles.tar.xz");
+  std::ofstream(captured_ / "v3.bundles" / "padding.txt") << std::string(1 << 20, ' ');
+  ::setenv("TPUSIM_CACHE", cache_.c_str(), 1);
+  EXPECT_EQ(tpusim("run ./mlp --cores 1").exit_code, 0);
+  ASSERT_EQ(kept().size(), 1u);
+  EXPECT_TRUE(traces::read_program_file(kept()[0].string()).kernels.at(0).names.empty());
+  fs::remove(kept()[0]);
+  EXPECT_EQ(tpusim("run ./mlp --cores 1 --check").exit_code, 0);
+  ASSERT_EQ(kept().size(), 1u);
+  EXPECT_FALSE(traces::read_program_file(kept()[0].string()).kernels.at(0).names.empty());
+  EXPECT_EQ(tpusim("compile ./mlp --cores 1 -o p.h5").exit_code, 0);
+  EXPECT_FALSE(traces::read_program_file((folder_ / "p.h5").string()).kernels.at(0).names.empty());
+  EXPECT_EQ(kept().size(), 1u);
+  ::unsetenv("TPUSIM_CACHE");
+}
+
 TEST_F(ListingCacheTest, ADamagedFileIsReadAnewAndReplaced) {
   const std::string expected = bytes_of(load());
   const fs::path path = kept().at(0);

@@ -1,6 +1,7 @@
 #include "traces/hdf5_file.h"
 
 #include <gtest/gtest.h>
+#include <hdf5.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -80,6 +81,30 @@ TEST_F(Hdf5FileTest, AFileIsReadWhateverStandsBesideIt) {
   std::ofstream(folder_ / "tpusim") << "the program itself";
   EXPECT_EQ(error_of_reading(), "");
   fs::current_path(before);
+}
+
+/// The library packs, unpacks and shuffles whole chunks, filled or not: a table of three rows in a
+/// chunk of 16,384 would take milliseconds to read.
+TEST_F(Hdf5FileTest, ChunksAreNoLargerThanTheData) {
+  std::vector<std::uint64_t> many(40000);
+  contents_.tables["many"] = Table().add("a", many);
+  write_hdf5(path_, kKind, contents_);
+  const hid_t file = H5Fopen(path_.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  ASSERT_GE(file, 0);
+  const auto chunk_rows = [&](const char* path) {
+    const hid_t dataset = H5Dopen2(file, path, H5P_DEFAULT);
+    const hid_t properties = H5Dget_create_plist(dataset);
+    hsize_t rows = 0;
+    EXPECT_EQ(H5Pget_chunk(properties, 1, &rows), 1) << path;
+    H5Pclose(properties);
+    H5Dclose(dataset);
+    return rows;
+  };
+  EXPECT_EQ(chunk_rows("events/ops"), 3u);
+  EXPECT_EQ(chunk_rows("none"), 1u);
+  EXPECT_EQ(chunk_rows("code/all"), 5u);
+  EXPECT_EQ(chunk_rows("many"), 16384u);
+  H5Fclose(file);
 }
 
 TEST_F(Hdf5FileTest, TheSameContentsGiveTheSameBytes) {
