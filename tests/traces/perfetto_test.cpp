@@ -109,6 +109,17 @@ TEST_F(PerfettoTest, CausesAreThoseOfTheCriticalPath) {
   EXPECT_EQ(track.names, (std::vector<std::string>{"MXU", "HBM", "host", "MXU", "HBM", "host"}));
 }
 
+TEST_F(PerfettoTest, AnOpOnWhichNoCycleDependsHasNoCause) {
+  RunRecord record = test::synthetic_record_with_events();
+  std::vector<CriticalPath::Op>& ops = record.result.critical_path.ops;
+  ops.assign(3, {});
+  ops[0].cycles[static_cast<std::size_t>(Resource::kMxu)] = 1200;
+  ops[2].cycles[static_cast<std::size_t>(Resource::kHost)] = 0.5;
+  export_perfetto(record, path_);
+  const Track track = track_named(text(), "Causes", "core 1");
+  EXPECT_EQ(track.names, (std::vector<std::string>{"MXU", "host", "MXU", "host"}));
+}
+
 TEST_F(PerfettoTest, ChannelsShowWhatPassedAndVmemWhatOpsHave) {
   export_perfetto(test::synthetic_record_with_events(), path_);
   const Track channel = track_named(text(), "HBM channel 7 of core 1", "HBM channels");

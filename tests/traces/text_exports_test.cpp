@@ -68,7 +68,13 @@ TEST_F(TextExportsTest, ChromeHasEachEventWithItsTime) {
   }
   std::set<std::string> threads;
   for (const auto& event : trace["traceEvents"]) {
-    if (event["name"] == "thread_name") threads.insert(event["args"]["name"].get<std::string>());
+    // A process's name belongs to none of its threads.
+    if (event["name"] == "process_name") {
+      EXPECT_EQ(event["tid"], 0);
+    }
+    if (event["name"] != "thread_name") continue;
+    EXPECT_GT(event["tid"], 0);
+    threads.insert(event["args"]["name"].get<std::string>());
   }
   for (const char* thread : {"Steps", "DMA HBM->VMEM", "DMA VMEM->HBM", "DMA VMEM->ICI->VMEM"}) {
     EXPECT_EQ(threads.count(thread), 1u) << thread;

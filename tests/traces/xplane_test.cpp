@@ -250,6 +250,47 @@ TEST_F(XPlaneTest, InstructionsHaveTheirShapesAndOperands) {
   EXPECT_TRUE(unpacked(instructions.at("infeed.3"), 36).empty());
 }
 
+/// XLA's HloInstructionProto: metadata are field 7, a parameter's number field 9; of a logical
+/// buffer field 3 says by name (2) and id (4) which instruction makes it.
+TEST_F(XPlaneTest, ParametersHaveTheirNumbersAndBuffersTheirMakers) {
+  RunRecord record = test::synthetic_record_with_events();
+  isa::Buffer second = record.buffers[0];
+  second.name = "v";
+  second.index = 1;
+  second.granule += 1000;
+  record.buffers.insert(record.buffers.begin() + 1, second);
+  auto planes = exported(record);
+  const Fields proto = parse(planes["/host:metadata"].kinds.at(1).texts.at("Hlo Proto"));
+  const Fields module = parse(text(proto, 1));
+  std::map<std::string, std::uint64_t> ids;
+  std::map<std::string, std::pair<std::uint64_t, std::string>> parameters;
+  const Fields entry = parse(text(module, 3));
+  const auto [first, last] = entry.texts.equal_range(2);
+  for (auto at = first; at != last; ++at) {
+    const Fields instruction = parse(at->second);
+    ids[text(instruction, 1)] = number(instruction, 35);
+    if (text(instruction, 2) != "parameter") continue;
+    parameters[text(instruction, 1)] = {number(instruction, 9),
+                                        text(parse(text(instruction, 7)), 2)};
+  }
+  using NumberAndName = std::pair<std::uint64_t, std::string>;
+  EXPECT_EQ(parameters, (std::map<std::string, NumberAndName>{{"w", {0, "w"}}, {"v", {1, "v"}}}));
+  const Fields program = parse(text(module, 4));  // ProgramShapeProto: parameters and their names.
+  EXPECT_EQ(program.texts.count(1), 2u);
+  EXPECT_EQ(program.texts.count(3), 2u);
+  std::vector<std::string> makers;
+  const Fields assignment = parse(text(proto, 3));
+  const auto [begin, end] = assignment.texts.equal_range(1);
+  for (auto at = begin; at != end; ++at) {
+    const Fields place = parse(text(parse(at->second), 3));
+    makers.push_back(text(place, 2));
+    EXPECT_EQ(number(place, 4), ids.at(makers.back()));
+  }
+  ASSERT_EQ(makers.size(), 4u);
+  EXPECT_EQ(makers[0], "w");
+  EXPECT_EQ(makers[1], "v");
+}
+
 /// A temporary in the very first granule has an allocation as any other.
 TEST_F(XPlaneTest, TemporariesMayBeginAtTheFirstGranule) {
   RunRecord record = test::synthetic_record_with_events();
