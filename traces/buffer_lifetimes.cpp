@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "sim/base/error.h"
+
 namespace tpu::traces {
 namespace {
 
@@ -22,19 +24,19 @@ std::uint32_t maker(const std::map<std::string, std::uint32_t>& ops, const isa::
 }
 
 /// Ends each temporary where a later one begins to use its memory.
-void end_temporaries(const RunRecord& record, std::vector<Lifetime>& lifetimes) {
+void end_temporaries(const std::vector<isa::Buffer>& buffers, std::vector<Lifetime>& lifetimes) {
   std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < record.buffers.size(); ++i) {
-    if (record.buffers[i].role == isa::BufferRole::kTemporary) order.push_back(i);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].role == isa::BufferRole::kTemporary) order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return lifetimes[a].first_op < lifetimes[b].first_op;
   });
   std::map<std::uint64_t, std::size_t> live;  ///< By first byte; ranges do not overlap.
   for (const std::size_t next : order) {
-    const auto [begin, end] = range_of(record.buffers[next]);
+    const auto [begin, end] = range_of(buffers[next]);
     auto at = live.lower_bound(begin);
-    if (at != live.begin() && range_of(record.buffers[std::prev(at)->second]).second > begin) --at;
+    if (at != live.begin() && range_of(buffers[std::prev(at)->second]).second > begin) --at;
     while (at != live.end() && at->first < end) {
       Lifetime& old = lifetimes[at->second];
       const std::uint32_t until = lifetimes[next].first_op;
@@ -47,22 +49,25 @@ void end_temporaries(const RunRecord& record, std::vector<Lifetime>& lifetimes) 
 
 }  // namespace
 
-std::vector<Lifetime> buffer_lifetimes(const RunRecord& record) {
-  std::map<std::string, std::uint32_t> ops;
-  for (std::uint32_t i = 0; i < record.ops.size(); ++i) ops.emplace(record.ops[i].name, i);
-  const auto last = static_cast<std::uint32_t>(std::max<std::size_t>(1, record.ops.size()) - 1);
+std::vector<Lifetime> overwritten_lifetimes(const std::vector<isa::OpInfo>& ops,
+                                            const std::vector<isa::Buffer>& buffers) {
+  std::map<std::string, std::uint32_t> numbers;
+  for (std::uint32_t i = 0; i < ops.size(); ++i) numbers.emplace(ops[i].name, i);
+  const auto last = static_cast<std::uint32_t>(std::max<std::size_t>(1, ops.size()) - 1);
   std::vector<Lifetime> lifetimes;
-  for (const isa::Buffer& buffer : record.buffers) {
+  for (const isa::Buffer& buffer : buffers) {
     const bool is_made =
         buffer.role == isa::BufferRole::kTemporary || buffer.role == isa::BufferRole::kOutput;
-    lifetimes.push_back({is_made ? maker(ops, buffer) : 0, last});
+    lifetimes.push_back({is_made ? maker(numbers, buffer) : 0, last});
   }
-  end_temporaries(record, lifetimes);
+  end_temporaries(buffers, lifetimes);
   return lifetimes;
 }
 
 std::vector<std::uint64_t> hbm_in_use(const RunRecord& record) {
-  const std::vector<Lifetime> lifetimes = buffer_lifetimes(record);
+  const std::vector<Lifetime>& lifetimes = record.lifetimes;
+  TPU_CHECK(lifetimes.size() == record.buffers.size(),
+            "lifetimes of " << lifetimes.size() << " of " << record.buffers.size() << " buffers");
   std::vector<std::size_t> order(record.buffers.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -80,6 +85,11 @@ std::vector<std::uint64_t> hbm_in_use(const RunRecord& record) {
     }
   }
   return in_use;
+}
+
+std::uint64_t hbm_peak_bytes(const RunRecord& record) {
+  const std::vector<std::uint64_t> in_use = hbm_in_use(record);
+  return in_use.empty() ? record.hbm_plan_bytes : *std::max_element(in_use.begin(), in_use.end());
 }
 
 }  // namespace tpu::traces

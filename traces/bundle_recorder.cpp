@@ -40,6 +40,8 @@ void BundleRecorder::on_bundles(const IssuedBundles& bundles) {
         event.delay = bundle.delay;
         event.result = result_cycles(kernel, bundle);
         event.text = text_of(bundles.kernel, b);
+        event.kernel = bundles.kernel;
+        event.number = b;
         if (wait != waits_.end() && wait->second.end == cycle) {
           event.waited = cycle - wait->second.begin;
           event.reason = wait->second.reason;

@@ -21,6 +21,8 @@ struct BundleEvent {
   std::uint32_t delay = 0;   ///< Cycles behind it in which nothing issues.
   std::uint32_t result = 0;  ///< Cycles until its last result may be read; 0: it has none.
   std::uint32_t text = 0;    ///< Index into BundleLog::texts.
+  std::uint32_t kernel = 0;  ///< Of the program.
+  std::uint32_t number = 0;  ///< In the kernel.
   CoreState reason = CoreState::kMemoryWait;  ///< Of the wait.
 };
 

@@ -13,13 +13,6 @@ namespace {
 /// Behind the tracks of a core that come from its events.
 constexpr std::uint32_t kFirstRank = 1000;
 
-std::string unit_name(isa::UnitKind unit) {
-  static const std::array<const char*, static_cast<std::size_t>(isa::UnitKind::kCount)> kNames{
-      "scalar ALU", "branch", "VALU", "VLD", "VST",  "CMEM",
-      "MXU",        "XLU",    "EUP",  "DMA", "sync", "trace"};
-  return kNames.at(static_cast<std::size_t>(unit));
-}
-
 }  // namespace
 
 PerfettoUnits::PerfettoUnits(std::string path, const isa::Program& program,
@@ -31,8 +24,7 @@ PerfettoUnits::PerfettoUnits(std::string path, const isa::Program& program,
       params_(params),
       window_(window),
       most_slices_(most_slices) {
-  latencies_.mxu_interval_cycles = MxuParams::push_interval_cycles;
-  latencies_.xlu_interval_cycles = params.core.xlu_interval_cycles;
+  latencies_ = unit_latencies(params);
   file_.emplace(path_, params_);
 }
 
@@ -62,7 +54,7 @@ void PerfettoUnits::write_bundle(const IssuedBundles& bundles, std::uint32_t num
                                  std::uint64_t cycle) {
   const isa::Kernel& kernel = program_.kernels[bundles.kernel];
   const isa::Bundle& bundle = kernel.bundles[number];
-  Track& sequencer = track_of({bundles.core, isa::UnitKind::kCount, 0, Port::kInstructions});
+  Track& sequencer = track_of({bundles.core, {isa::UnitKind::kCount, 0, UnitPort::kInstructions}});
   slice(sequencer, cycle, cycle + 1, kernel.name, "bundle",
         {{"bundle", std::uint64_t{number}},
          {"code", PerfettoWriter::Interned{code_of(bundles.kernel, number)}}});
@@ -74,34 +66,29 @@ void PerfettoUnits::write_bundle(const IssuedBundles& bundles, std::uint32_t num
 
 void PerfettoUnits::write_instructions(const isa::Kernel& kernel, const isa::Bundle& bundle,
                                        std::uint32_t core, std::uint64_t cycle) {
-  // Slots of one kind have no numbers in the code: the first, the second of the bundle.
-  std::array<std::uint8_t, static_cast<std::size_t>(isa::UnitKind::kCount)> slots{};
-  for (const isa::Instruction* i = kernel.begin(bundle); i != kernel.end(bundle); ++i) {
-    const isa::OpcodeInfo& row = isa::info(i->opcode);
-    const bool is_numbered = row.unit == isa::UnitKind::kMxu || row.unit == isa::UnitKind::kXlu;
-    const std::uint8_t number = is_numbered ? i->unit : slots[static_cast<std::size_t>(row.unit)]++;
-    const bool loads_weights = row.unit == isa::UnitKind::kMxu && row.queue == isa::Queue::kNone;
-    const Port port = row.pops ? Port::kPops : loads_weights ? Port::kWeights : Port::kInstructions;
-    std::string& name = names_[{i->opcode, i->unit}];
-    if (name.empty()) name = isa::opcode_text(i->opcode, i->unit);
-    const std::uint32_t busy = std::max(1U, isa::issue_interval(i->opcode, latencies_));
-    slice(track_of({core, row.unit, number, port}), cycle, cycle + busy, name, "instruction", {});
-  }
+  visit_unit_uses(kernel, bundle, latencies_,
+                  [&](const UnitSlot& slot, const isa::Instruction& i, std::uint32_t cycles) {
+                    std::string& name = names_[{i.opcode, i.unit}];
+                    if (name.empty()) name = isa::opcode_text(i.opcode, i.unit);
+                    slice(track_of({core, slot}), cycle, cycle + cycles, name, "instruction", {});
+                  });
 }
 
 PerfettoUnits::Track& PerfettoUnits::track_of(const Key& key) {
   static const std::array<const char*, 3> kPorts{" instructions", " pops", " weights"};
   Track& track = tracks_[key];
   if (track.id != 0) return track;
-  const bool is_sequencer = key.unit == isa::UnitKind::kCount;
-  std::string name = is_sequencer ? "bundles"
-                                  : unit_name(key.unit) + " " + std::to_string(key.number) +
-                                        kPorts.at(static_cast<std::size_t>(key.port));
+  const auto& [core, slot] = key;
+  const bool is_sequencer = slot.unit == isa::UnitKind::kCount;
+  std::string name = is_sequencer
+                         ? "bundles"
+                         : std::string(unit_name(slot.unit)) + " " + std::to_string(slot.number) +
+                               kPorts.at(static_cast<std::size_t>(slot.port));
   const std::uint32_t rank =
       kFirstRank + (is_sequencer ? 0
-                                 : 16 * (1 + static_cast<std::uint32_t>(key.unit)) +
-                                       4 * key.number + static_cast<std::uint32_t>(key.port));
-  track.id = file_->writer().add_track(name, file_->core(key.core), rank);
+                                 : 16 * (1 + static_cast<std::uint32_t>(slot.unit)) +
+                                       4 * slot.number + static_cast<std::uint32_t>(slot.port));
+  track.id = file_->writer().add_track(name, file_->core(core), rank);
   return track;
 }
 

@@ -5,15 +5,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "isa/opcode_table.h"
 #include "isa/program.h"
 #include "models/machine.h"
 #include "models/params.h"
 #include "traces/perfetto_file.h"
+#include "traces/unit_use.h"
 
 namespace tpu::traces {
 
@@ -50,17 +49,7 @@ class PerfettoUnits {
     std::uint64_t end = 0;
     bool open = false;
   };
-  enum class Port : std::uint8_t { kInstructions, kPops, kWeights };
-  struct Key {
-    std::uint32_t core = 0;
-    isa::UnitKind unit = isa::UnitKind::kControl;
-    std::uint8_t number = 0;
-    Port port = Port::kInstructions;
-    friend bool operator<(const Key& a, const Key& b) {
-      return std::tie(a.core, a.unit, a.number, a.port) <
-             std::tie(b.core, b.unit, b.number, b.port);
-    }
-  };
+  using Key = std::pair<std::uint32_t, UnitSlot>;  ///< Core; of its bundles: unit kCount.
 
   void write_bundle(const IssuedBundles& bundles, std::uint32_t number, std::uint64_t cycle);
   void write_instructions(const isa::Kernel& kernel, const isa::Bundle& bundle, std::uint32_t core,

@@ -1,5 +1,6 @@
 #include "traces/run_file.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <iterator>
@@ -25,7 +26,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kRunFile{"run", 9};
+const FileKind kRunFile{"run", 10};
 using U64 = std::vector<std::uint64_t>;
 using U32 = std::vector<std::uint32_t>;
 using Strings = std::vector<std::string>;
@@ -234,7 +235,7 @@ void visit_record_numbers(Record& record, Visitor&& visit) {
   visit("model_flops", record.model_flops);
   visit("data_dependent_control", record.data_dependent_control);
   visit("compulsory_hbm_bytes", record.compulsory_hbm_bytes);
-  visit("hbm_peak_bytes", record.hbm_peak_bytes);
+  visit("hbm_plan_bytes", record.hbm_plan_bytes);
   visit("infeed_bytes", record.infeed_bytes);
   visit("infeed_host_bytes", record.infeed_host_bytes);
   visit("cycles", record.result.cycles);
@@ -370,8 +371,32 @@ void read_paths(const Hdf5Contents& contents, const std::string& file, RunRecord
   }
 }
 
+Table kernels_table(const std::vector<KernelCall>& calls) {
+  Table table;
+  table.add("op", column_of<std::uint32_t>(calls, [](auto& c) { return c.op; }))
+      .add("kernel", column_of<std::uint32_t>(calls, [](auto& c) { return c.kernel; }))
+      .add("name", column_of<std::string>(calls, [](auto& c) { return c.name; }))
+      .add("bundles", column_of<std::uint64_t>(calls, [](auto& c) { return c.bundles; }))
+      .add("instructions", column_of<std::uint64_t>(calls, [](auto& c) { return c.instructions; }));
+  return table;
+}
+
+std::vector<KernelCall> kernels_of(const Hdf5Contents& contents, std::size_t ops) {
+  const Table& table = contents.table("kernels");
+  std::vector<KernelCall> calls(table.rows());
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    calls[i] = {table.column<std::uint32_t>("op")[i], table.column<std::uint32_t>("kernel")[i],
+                table.column<std::string>("name")[i], table.column<std::uint64_t>("bundles")[i],
+                table.column<std::uint64_t>("instructions")[i]};
+    if (calls[i].op < ops) continue;
+    throw WorkloadError(contents.file + ": kernels: row " + std::to_string(i) +
+                        ": expected one of " + std::to_string(ops) + " ops");
+  }
+  return calls;
+}
+
 Table lifetimes_table(const RunRecord& record) {
-  const std::vector<Lifetime> lifetimes = buffer_lifetimes(record);
+  const std::vector<Lifetime>& lifetimes = record.lifetimes;
   U32 buffer(lifetimes.size());
   std::iota(buffer.begin(), buffer.end(), 0U);
   Table table;
@@ -379,6 +404,26 @@ Table lifetimes_table(const RunRecord& record) {
   table.add("first_op", column_of<std::uint32_t>(lifetimes, [](auto& l) { return l.first_op; }));
   table.add("last_op", column_of<std::uint32_t>(lifetimes, [](auto& l) { return l.last_op; }));
   return table;
+}
+
+std::vector<Lifetime> lifetimes_of(const Hdf5Contents& contents, const RunRecord& record) {
+  const Table& table = contents.table("lifetimes");
+  std::vector<Lifetime> lifetimes;
+  for (std::size_t i = 0; i < table.rows(); ++i) {
+    lifetimes.push_back(
+        {table.column<std::uint32_t>("first_op")[i], table.column<std::uint32_t>("last_op")[i]});
+    const Lifetime& life = lifetimes.back();
+    const bool has_ops =
+        life.first_op <= life.last_op && life.last_op < std::max<std::size_t>(1, record.ops.size());
+    if (has_ops && table.column<std::uint32_t>("buffer")[i] == i) continue;
+    throw WorkloadError(contents.file + ": lifetimes: row " + std::to_string(i) +
+                        ": expected buffer " + std::to_string(i) + " between two of " +
+                        std::to_string(record.ops.size()) + " ops");
+  }
+  if (lifetimes.size() == record.buffers.size()) return lifetimes;
+  throw WorkloadError(contents.file + ": lifetimes: expected a row for each of " +
+                      std::to_string(record.buffers.size()) + " buffers, found " +
+                      std::to_string(lifetimes.size()));
 }
 
 Hdf5Contents run_contents(const RunRecord& record) {
@@ -405,6 +450,8 @@ Hdf5Contents run_contents(const RunRecord& record) {
     names.emplace_back(name);
     numbers.push_back(number);
   });
+  names.emplace_back("hbm_peak_bytes");  // Of the lifetimes: not read back.
+  numbers.push_back(hbm_peak_bytes(record));
   contents.tables["summary"].add("name", names).add("value", numbers);
   contents.tables["parameters"] = parameters_table(record.params);
   contents.tables["cores"] = cores_table(record);
@@ -416,6 +463,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   contents.tables["warmup_steps"] = steps_table(record, &CoreResult::warmup);
   contents.tables["ops"] = ops_table(record.ops);
   contents.tables["op_counters"] = op_counters_table(record);
+  contents.tables["kernels"] = kernels_table(record.kernels);
   contents.tables["op_operands"] = op_operands_table(record.operands);
   contents.tables["buffers"] = buffers_table(record.buffers);
   add_paths(record, contents);
@@ -460,8 +508,10 @@ RunRecord read_run_file(const std::string& path) {
   });
   record.params = params_of(contents.table("parameters"), path);
   record.ops = ops_of(contents.table("ops"));
+  record.kernels = kernels_of(contents, record.ops.size());
   record.operands = op_operands_of(contents, record.ops.size());
   record.buffers = buffers_of(contents.table("buffers"), path);
+  record.lifetimes = lifetimes_of(contents, record);
   read_cores(contents, record);
   read_paths(contents, path, record);
   record.command = contents.table("command").column<std::string>("word");

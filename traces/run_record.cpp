@@ -2,6 +2,7 @@
 
 #include "models/parameter_table.h"
 #include "sim/base/sha256.h"
+#include "traces/buffer_lifetimes.h"
 
 namespace tpu::traces {
 
@@ -22,15 +23,22 @@ RunRecord start_record(const MachineParams& params, const isa::Program& program)
   record.model_flops = program.model_flops;
   record.data_dependent_control = program.data_dependent_control;
   record.compulsory_hbm_bytes = program.compulsory_hbm_bytes;
-  record.hbm_peak_bytes = program.hbm_peak_bytes;
+  record.hbm_plan_bytes = program.hbm_peak_bytes;
   record.infeed_bytes = program.infeed_bytes;
   record.infeed_host_bytes = program.infeed_host_bytes;
   record.ops = program.ops;
+  for (const isa::CallSite& site : program.call_sites) {
+    if (site.kernel >= program.kernels.size()) continue;
+    const isa::Kernel& kernel = program.kernels[site.kernel];
+    record.kernels.push_back(
+        {site.op, site.kernel, kernel.name, kernel.bundles.size(), kernel.instructions.size()});
+  }
   for (const isa::Buffer& buffer : program.buffers) {
     isa::Buffer copy = buffer;
     copy.data.clear();
     record.buffers.push_back(std::move(copy));
   }
+  record.lifetimes = overwritten_lifetimes(record.ops, record.buffers);
   record.control = program.control;
   for (isa::ControlOp& op : record.control) op.points.clear();
   return record;

@@ -39,11 +39,25 @@ struct Events {
   std::vector<DmaEvent> dmas;
 };
 
+/// The ops between which a buffer holds data, by number in the record; both included.
+struct Lifetime {
+  std::uint32_t first_op = 0, last_op = 0;
+};
+
 /// An op reads what another made, or a parameter.
 struct OpOperand {
   std::uint32_t op = 0;       ///< Index into RunRecord::ops.
   std::uint32_t operand = 0;  ///< Index of the other, or number of the parameter.
   bool is_parameter = false;
+};
+
+/// A kernel that an op calls.
+struct KernelCall {
+  std::uint32_t op = 0;      ///< Index into RunRecord::ops.
+  std::uint32_t kernel = 0;  ///< Its number in the program; ops of equal code have one.
+  std::string name;
+  std::uint64_t bundles = 0;  ///< In the code.
+  std::uint64_t instructions = 0;
 };
 
 /// The step of a run with something changed, simulated again.
@@ -54,6 +68,8 @@ struct WhatIf {
   double examples_per_s = 0;
   std::string problem;            ///< Why it did not run, or empty.
   std::uint64_t model_flops = 0;  ///< Useful ones of a step on one core.
+  /// Mean step without the change, where that is another program's than the run's; 0: the run's.
+  double as_it_is_ms = 0;
 };
 
 /// A training around the step of the run: what happens between the steps.
@@ -88,7 +104,7 @@ struct RunRecord {
   std::uint64_t model_flops = 0;             ///< Of a step on one core.
   std::uint64_t data_dependent_control = 0;  ///< As in Program.
   std::uint64_t compulsory_hbm_bytes = 0;    ///< Of a step on one core.
-  std::uint64_t hbm_peak_bytes = 0;          ///< Of one core.
+  std::uint64_t hbm_plan_bytes = 0;          ///< Of one core, gaps between buffers included.
   std::uint64_t infeed_bytes = 0;            ///< Of a step on one core.
   std::uint64_t infeed_host_bytes = 0;       ///< The same batch on the host; 0: as in HBM.
   bool values = false;
@@ -96,8 +112,10 @@ struct RunRecord {
   std::string detail;       ///< "core=interpret", or empty.
   std::vector<std::uint32_t> core_numbers;  ///< Of result.cores, in their order.
   std::vector<isa::OpInfo> ops;
+  std::vector<KernelCall> kernels;      ///< Of the ops.
   std::vector<OpOperand> operands;      ///< Of the ops, as far as the module is known.
   std::vector<isa::Buffer> buffers;     ///< Without their data.
+  std::vector<Lifetime> lifetimes;      ///< Of the buffers.
   std::vector<isa::ControlOp> control;  ///< Of result.paths; without their places in the code.
   RunResult result;
   std::vector<double> losses;   ///< Of each step, with values.

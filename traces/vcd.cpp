@@ -4,9 +4,11 @@
 #include <map>
 #include <vector>
 
+#include "isa/disassembler.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "traces/core_events.h"
+#include "traces/unit_use.h"
 
 namespace tpu::traces {
 namespace {
@@ -87,15 +89,60 @@ class Dump {
   std::map<std::uint64_t, std::map<std::string, std::string>> changes_;
 };
 
-/// The signals of one core.
-void dump_core(const RunRecord& record, std::size_t core, Dump& dump) {
+/// "mxu0", "mxu0_weights", "valu1".
+std::string signal_name(const UnitSlot& slot) {
+  std::string name;
+  for (const char letter : std::string(unit_name(slot.unit))) {
+    name += letter == ' ' ? '_' : static_cast<char>(letter | 0x20);
+  }
+  name += std::to_string(slot.number);
+  return name + (slot.port == UnitPort::kPops      ? "_pops"
+                 : slot.port == UnitPort::kWeights ? "_weights"
+                                                   : "");
+}
+
+/// A signal for each unit and slot of a core that its bundles use.
+void dump_units(const MachineParams& params, const UnitBundles& units, std::uint32_t core,
+                Dump& dump) {
+  struct Use {
+    std::uint64_t begin = 0, end = 0;
+    std::string name;
+  };
+  std::map<UnitSlot, std::vector<Use>> slots;
+  const isa::Latencies latencies = unit_latencies(params);
+  for (const BundleEvent& event : units.log->bundles) {
+    if (event.core != core) continue;
+    const isa::Kernel& kernel = units.program->kernels[event.kernel];
+    visit_unit_uses(kernel, kernel.bundles[event.number], latencies,
+                    [&](const UnitSlot& slot, const isa::Instruction& i, std::uint32_t cycles) {
+                      slots[slot].push_back(
+                          {event.cycle, event.cycle + cycles, isa::opcode_text(i.opcode, i.unit)});
+                    });
+  }
+  for (const auto& [slot, uses] : slots) {
+    const std::string code = dump.signal("string 1", signal_name(slot));
+    dump.change(units.log->bundles.front().cycle, code, "s-");
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      dump.change(uses[i].begin, code, "s" + word(uses[i].name));
+      const bool goes_on = i + 1 < uses.size() && uses[i + 1].begin <= uses[i].end;
+      if (!goes_on) dump.change(uses[i].end, code, "s-");
+    }
+  }
+}
+
+/// The signals of one core; `begin`: where events begin.
+void dump_core(const RunRecord& record, std::size_t core, const UnitBundles& units,
+               std::uint64_t begin, Dump& dump) {
   const CoreEvents events = core_events(record, core);
   dump.open("core" + std::to_string(events.number));
   const std::string step = dump.signal("wire 32", "step"), op = dump.signal("string 1", "op"),
                     wait = dump.signal("string 1", "waits_for"),
                     dmas = dump.signal("wire 32", "dmas_on_their_way"),
                     bytes = dump.signal("wire 64", "bytes_on_their_way");
+  if (units.log != nullptr) dump_units(record.params, units, events.number, dump);
   dump.close();
+  for (const std::string& text : {op, wait}) dump.change(begin, text, "s-");
+  for (const std::string& number : {dmas, bytes}) dump.change(begin, number, "b0");
   for (std::size_t i = 0; i < events.result->steps.size(); ++i) {
     dump.change(events.result->steps[i].begin, step, "b" + binary(i));
   }
@@ -125,12 +172,16 @@ void dump_core(const RunRecord& record, std::size_t core, Dump& dump) {
 }
 
 /// Events are of the steps that count alone; a run without steps has them from its first cycle on.
-void check_window(const RunRecord& record, const Window& window) {
+std::uint64_t begin_of_events(const RunRecord& record) {
   std::vector<std::uint64_t> begins;
   for (const CoreResult& core : record.result.cores) {
     if (!core.steps.empty()) begins.push_back(core.steps.front().begin);
   }
-  const std::uint64_t begin = begins.empty() ? 0 : *std::min_element(begins.begin(), begins.end());
+  return begins.empty() ? 0 : *std::min_element(begins.begin(), begins.end());
+}
+
+void check_window(const RunRecord& record, const Window& window) {
+  const std::uint64_t begin = begin_of_events(record);
   if (window.begin < record.result.cycles && window.end > begin) return;
   throw UsageError("--window: expected cycles of the steps that count, " + std::to_string(begin) +
                    " to " + std::to_string(record.result.cycles) + ", found " +
@@ -139,13 +190,14 @@ void check_window(const RunRecord& record, const Window& window) {
 
 }  // namespace
 
-void export_vcd(const RunRecord& record, const Window& window, const std::string& path) {
+void export_vcd(const RunRecord& record, const Window& window, const std::string& path,
+                const UnitBundles& units) {
   check_events(record);
   check_window(record, window);
   OutputFile file(path);
   Dump dump(window);
   for (std::size_t core = 0; core < record.result.cores.size(); ++core) {
-    dump_core(record, core, dump);
+    dump_core(record, core, units, begin_of_events(record), dump);
   }
   file.write(dump.text(record.params.clock_mhz, record.result.cycles));
   file.commit();

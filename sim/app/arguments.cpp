@@ -386,6 +386,10 @@ class Reader {
                        ": expected --values off beside it: with values on the data decides");
     }
     arguments_.what_if = map_.count("what-if") > 0;
+    arguments_.no_what_if = map_.count("no-what-if") > 0;
+    if (arguments_.what_if && arguments_.no_what_if) {
+      throw UsageError("expected --what-if or --no-what-if, found both");
+    }
     if (arguments_.what_if && arguments_.values) {
       throw UsageError("--what-if: expected --values off beside it, for it asks for time alone");
     }
@@ -435,12 +439,11 @@ class Reader {
       throw UsageError("tpusim export: expected --format, such as --format perfetto");
     }
     if (name == "run" && !arguments_.format.empty() &&
-        ((arguments_.format != "konata" && arguments_.format != "perfetto") ||
+        (std::set<std::string>{"konata", "perfetto", "vcd"}.count(arguments_.format) == 0 ||
          arguments_.output.empty())) {
       throw UsageError(
-          "tpusim run: expected --format konata or perfetto with -o FILE; other formats are made "
-          "of "
-          "a results file, by tpusim export");
+          "tpusim run: expected --format konata, perfetto or vcd with -o FILE; other formats are "
+          "made of a results file, by tpusim export");
     }
   }
 

@@ -59,6 +59,7 @@ struct Arguments {
   bool interpret = false;
   bool mxu_array = false;
   bool what_if = false;      ///< Simulate again with parts of the machine changed.
+  bool no_what_if = false;   ///< Of a report: not even where it can be done.
   bool hbm_command = false;  ///< HBM command by command.
   bool ici_packet = false;   ///< Routers packet by packet.
   bool pod_full = false;

@@ -168,7 +168,8 @@ po::options_description options_of(const Command& command) {
     add("format", po::value<std::string>(),
         "of -o, konata: a log for Konata of the bundles in the window, 100000 at most; perfetto: a "
         "trace as of tpusim export, with what each unit does in the window, 10000000 slices at "
-        "most");
+        "most; vcd: a value change dump of the window, with what each unit does, 100000 bundles "
+        "at most");
     add("window", po::value<std::string>(), "A:B: of --format, cycles from A up to B (all)");
     add("inputs", po::value<std::string>(), "FILE.npz with arg_000, arg_001, ...");
     add("outputs", po::value<std::string>(), "FILE.npz to write out_000, out_001, ... to");
@@ -193,8 +194,10 @@ po::options_description options_of(const Command& command) {
   }
   if (name == "report") {
     add("what-if",
-        "simulate the runs again as their files say that they were made, and with a free HBM, "
-        "infeed, ICI, twice the MXUs, full lanes: what each gains");
+        "refuse runs that cannot be simulated again as their files say that they were made; "
+        "without it their page says why it has no table of what a free HBM, infeed, ICI, twice "
+        "the MXUs, full lanes gain");
+    add("no-what-if", "do not simulate the runs again");
   }
   if (name == "sweep") add_sweep_options(add);
   if (name == "profile") add("level", po::value<std::string>(), "--monitoring_level: 1, 2 (2)");

@@ -11,6 +11,25 @@
 #include "traces/run_file.h"
 
 namespace tpu::app {
+namespace {
+
+/// The table of what-ifs; where the run cannot be made again the page says why, unless the table
+/// was asked for.
+void ask(const std::string& path, const Arguments& arguments, traces::RunRecord& record) {
+  const auto say = [&](const std::string& why) {
+    if (!arguments.what_if) record.result.notes.push_back(why.substr(0, why.find('\n')));
+    return !arguments.what_if;
+  };
+  try {
+    ask_what_if(path, arguments, record);
+  } catch (const WorkloadError& error) {
+    if (!say(error.what())) throw;
+  } catch (const ConfigurationError& error) {
+    if (!say(error.what())) throw;
+  }
+}
+
+}  // namespace
 
 ExitCode report_runs(const Arguments& arguments) {
   check_files(arguments, {});
@@ -18,10 +37,8 @@ ExitCode report_runs(const Arguments& arguments) {
   for (const std::string& path : arguments.more_inputs) {
     records.push_back(traces::read_run_file(path));
   }
-  if (arguments.what_if) {
-    for (std::size_t i = 0; i < records.size(); ++i) {
-      ask_what_if(i == 0 ? arguments.input : arguments.more_inputs[i - 1], arguments, records[i]);
-    }
+  for (std::size_t i = 0; i < records.size() && !arguments.no_what_if; ++i) {
+    ask(i == 0 ? arguments.input : arguments.more_inputs[i - 1], arguments, records[i]);
   }
   std::vector<report::Summary> summaries;
   summaries.reserve(records.size());

@@ -23,6 +23,7 @@
 #include "traces/konata.h"
 #include "traces/perfetto.h"
 #include "traces/perfetto_units.h"
+#include "traces/vcd.h"
 #include "workloads/xla/captured_folder.h"
 
 namespace tpu::app {
@@ -92,13 +93,26 @@ class RunObserver : public Observer {
   std::vector<double> losses_;
 };
 
-void write_bundles(const traces::BundleLog& bundles, const Arguments& arguments,
-                   traces::RunRecord& record) {
-  traces::export_konata(bundles, record.ops, arguments.output);
+void say_what_is_left_out(const traces::BundleLog& bundles, const Arguments& arguments,
+                          traces::RunRecord& record) {
   if (bundles.left_out == 0) return;
   record.result.notes.push_back("--window: the first " + std::to_string(bundles.bundles.size()) +
                                 " bundles are in " + arguments.output + ", " +
                                 std::to_string(bundles.left_out) + " of the window are not");
+}
+
+void write_bundles(const traces::BundleLog& bundles, const Arguments& arguments,
+                   traces::RunRecord& record) {
+  traces::export_konata(bundles, record.ops, arguments.output);
+  say_what_is_left_out(bundles, arguments, record);
+}
+
+/// The dump of the window with what the units did in it.
+void write_vcd(const traces::BundleLog& bundles, const isa::Program& program,
+               const Arguments& arguments, traces::RunRecord& record) {
+  traces::export_vcd(record, {arguments.window.first, arguments.window.second}, arguments.output,
+                     {&program, &bundles});
+  say_what_is_left_out(bundles, arguments, record);
 }
 
 /// The trace of the whole run, behind what the units did in the window.
@@ -319,12 +333,14 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   Simulation simulation;
   traces::RunRecord& record = simulation.record;
   record = traces::start_record(configuration.params, workload.program);
+  if (!workload.lifetimes.empty()) record.lifetimes = workload.lifetimes;
   record.config = config_name;
   record.workload = arguments.input;
   record.core_numbers = workload.cores;
   record.batch = workload.program.examples_per_core * workload.cores.size();
   record.values = arguments.values;
   record.detail = detail_of(arguments);
+  const bool writes_vcd = arguments.format == "vcd" && !arguments.output.empty();
   const bool writes_bundles = arguments.format == "konata" && !arguments.output.empty();
   const bool writes_units = arguments.format == "perfetto" && !arguments.output.empty();
   record.has_events = !arguments.output.empty() && !writes_bundles;
@@ -341,7 +357,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   if (arguments.values) load_values(arguments, workload, configuration.params, machine, record);
   const isa::Buffer* loss = arguments.values ? loss_buffer(workload.program) : nullptr;
   RunObserver observer(machine, loss, workload.cores[0], record.has_events);
-  if (writes_bundles) {
+  if (writes_bundles || writes_vcd) {
     observer.record_bundles(workload.program, configuration.params, arguments.window);
   }
   if (writes_units) {
@@ -373,6 +389,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   if (record.has_events) record.events = observer.take_events();
   if (writes_bundles) write_bundles(observer.take_bundles(), arguments, record);
   if (writes_units) write_perfetto(observer.units(), arguments, record);
+  if (writes_vcd) write_vcd(observer.take_bundles(), workload.program, arguments, record);
   if (arguments.values) {
     simulation.outputs = read_outputs(workload, configuration.params, machine);
     simulation.draws_own_bits = draws_own_bits(workload.program);

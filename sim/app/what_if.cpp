@@ -1,6 +1,7 @@
 #include "sim/app/what_if.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/app/file_roles.h"
 #include "sim/app/workload_digest.h"
@@ -70,13 +71,41 @@ void ask_for_no_padding(const Arguments& arguments, const traces::RunRecord& rec
   questions.push_back(question);
 }
 
+/// Twice the MXUs of a program with a module, which our compiler can compile for them.
+void ask_for_more_mxus(const Arguments& arguments, const traces::RunRecord& record,
+                       std::vector<WhatIfQuestion>& questions) {
+  const std::uint32_t mxus = 2 * record.params.core.mxu.count;
+  WhatIfQuestion question;
+  question.name = "twice the MXUs";
+  if (is_hdf5(arguments.input)) {
+    question.problem =
+        "the bundles of this program say which MXU does what; compiled anew they would be others";
+  } else if (mxus > kMostMxus) {
+    return;
+  } else {
+    question.settings = {"core.mxu.count=" + std::to_string(mxus)};
+    question.compiles_anew = record.compiler.compare(0, 6, "tpusim") != 0;
+  }
+  questions.push_back(question);
+}
+
+/// A run and its mean step.
+std::pair<traces::RunRecord, report::Summary> simulated_again(const Arguments& arguments,
+                                                              const std::string& config_name) {
+  const config::Configuration configuration = effective_configuration(arguments, config_name);
+  traces::RunRecord record = simulate(arguments, configuration, config_name).record;
+  report::Summary summary = report::summarize(record);
+  return {std::move(record), std::move(summary)};
+}
+
 traces::WhatIf answer(const Arguments& arguments, const std::string& config_name,
                       const WhatIfQuestion& question) {
   Arguments changed = arguments;
+  if (question.compiles_anew) changed.compiler = "tpusim";
+  const Arguments as_it_is = changed;
   changed.settings = together(arguments.settings, question.settings);
   if (question.batch) changed.batch = question.batch;
   if (question.feature_multiple) changed.workload.feature_multiple = question.feature_multiple;
-  changed.output.clear();
   traces::WhatIf result;
   result.name = question.name;
   result.problem = question.problem;
@@ -88,10 +117,12 @@ traces::WhatIf answer(const Arguments& arguments, const std::string& config_name
   if (question.feature_multiple) {
     result.settings = "--feature-multiple " + std::to_string(*question.feature_multiple);
   }
+  if (question.compiles_anew) result.settings = "--compiler tpusim " + result.settings;
   try {
-    const config::Configuration configuration = effective_configuration(changed, config_name);
-    const traces::RunRecord record = simulate(changed, configuration, config_name).record;
-    const report::Summary summary = report::summarize(record);
+    if (question.compiles_anew) {
+      result.as_it_is_ms = simulated_again(as_it_is, config_name).second.step_mean_ms;
+    }
+    const auto [record, summary] = simulated_again(changed, config_name);
     result.model_flops = record.model_flops;
     result.step_ms = summary.step_mean_ms;
     result.examples_per_s = summary.examples_per_s;
@@ -106,7 +137,11 @@ traces::WhatIf answer(const Arguments& arguments, const std::string& config_name
 Arguments arguments_of(const std::string& path, const traces::RunRecord& record) {
   std::optional<Arguments> again;
   if (!record.command.empty() && record.command[0] == "run") {
-    again = parse_arguments(record.command);
+    try {
+      again = parse_arguments(record.command);
+    } catch (const UsageError& error) {
+      throw WorkloadError(path + ": --what-if: its command line: " + error.what());
+    }
   }
   if (!again) {
     throw WorkloadError(path + ": --what-if: expected the command line of a run, found none");
@@ -127,18 +162,7 @@ std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
     questions.push_back({"HBM and infeed free", together(kHbmFree, kInfeedFree), {}});
   }
   if (record.core_numbers.size() > 1) questions.push_back({"ICI free", kIciFree, {}});
-  const std::uint32_t mxus = 2 * record.params.core.mxu.count;
-  const bool compiles = record.compiler.compare(0, 6, "tpusim") == 0 && !is_hdf5(arguments.input);
-  if (compiles && mxus <= kMostMxus) {
-    const std::string count = "core.mxu.count=" + std::to_string(mxus);
-    questions.push_back({"twice the MXUs", {count}, {}});
-  } else if (!compiles) {
-    WhatIfQuestion question;
-    question.name = "twice the MXUs";
-    question.problem =
-        "the bundles of this program say which MXU does what; compiled anew they would be others";
-    questions.push_back(question);
-  }
+  ask_for_more_mxus(arguments, record, questions);
   ask_for_no_padding(arguments, record, questions);
   ask_for_full_lanes(arguments, record, questions);
   return questions;
@@ -147,8 +171,10 @@ std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
 std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::string& config_name,
                                     const traces::RunRecord& record) {
   std::vector<traces::WhatIf> results;
+  Arguments times_alone = arguments;
+  times_alone.output.clear();
   for (const WhatIfQuestion& question : what_if_questions(arguments, record)) {
-    results.push_back(answer(arguments, config_name, question));
+    results.push_back(answer(times_alone, config_name, question));
   }
   return results;
 }

@@ -16,13 +16,17 @@ struct WhatIfQuestion {
   std::optional<std::int64_t> batch;  ///< In place of the command line's.
   /// Of a workload of the zoo: layers have features that fill the lanes.
   std::optional<std::int64_t> feature_multiple{};
+  /// Our compiler makes the program, in place of the bundles that XLA's made: what changes is told
+  /// from a run of such a program on the machine as it is.
+  bool compiles_anew = false;
   std::string problem{};  ///< Why it cannot be asked of this run; empty: it can.
 };
 
 /// The questions that make sense for a run: no free ICI for one core, no free infeed for a program
 /// without one. "No padding" is the workload with every layer as wide as the lanes that it takes:
-/// what was padding is work, and its time is that of a useful FLOP. Shapes of modules are fixed,
-/// and so are the MXUs of programs that are not compiled here: the answer says so.
+/// what was padding is work, and its time is that of a useful FLOP. The bundles of XLA's programs
+/// are made for their MXUs: with twice as many the module beside them is compiled anew. Shapes of
+/// modules are fixed, and so are the MXUs of programs without a module: the answer says so.
 std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
                                               const traces::RunRecord& record);
 

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "isa/generation.h"
+#include "sim/app/buffer_lives.h"
 #include "sim/app/captured_placement.h"
 #include "sim/app/cpu_time.h"
 #include "sim/app/largest_batch.h"
@@ -121,7 +122,10 @@ hlo::Module module_with_shares(const Arguments& arguments, compiler::Partitioned
 
 void compile_module(const hlo::Module& module, const compiler::Target& target,
                     const compiler::PassObserver& after_pass, PreparedWorkload& prepared) {
-  prepared.program = compiler::compile(module, target, &prepared.compile_report, after_pass);
+  BufferLives lives;
+  prepared.program =
+      compiler::compile(module, target, &prepared.compile_report, lives.observer(after_pass));
+  prepared.lifetimes = lives.of(prepared.program);
   if (prepared.update_note.empty()) return;
   prepared.compile_report.notes.push_back(prepared.update_note);
 }

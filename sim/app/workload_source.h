@@ -9,6 +9,7 @@
 #include "isa/program.h"
 #include "models/params.h"
 #include "sim/app/arguments.h"
+#include "traces/run_record.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/sharding/partition.h"
 #include "workloads/frontend/workload.h"
@@ -27,7 +28,8 @@ struct PreparedWorkload {
   std::vector<compiler::ArrayParts> parameter_parts, result_parts;
   std::string update_note;  ///< What weight-update sharding did, or "".
   compiler::CompileReport compile_report;
-  double cpu_s = 0;  ///< Building and compiling, or reading.
+  std::vector<traces::Lifetime> lifetimes;  ///< Of the program's buffers, where we compiled it.
+  double cpu_s = 0;                         ///< Building and compiling, or reading.
 
   /// How a parameter or result is handed out; null: each core has its own.
   const compiler::ArrayParts* parts_of_parameter(std::size_t number) const {

@@ -16,22 +16,6 @@ double step_ms(const traces::RunRecord& record, const Summary& summary, double c
   return all > 0 ? cycles / all * summary.step_mean_ms : 0;
 }
 
-/// The what-if that changes what a resource takes.
-const char* what_if_of(Resource resource) {
-  switch (resource) {
-    case Resource::kMxu:
-      return "twice the MXUs";
-    case Resource::kHbm:
-      return "HBM free";
-    case Resource::kHost:
-      return "infeed free";
-    case Resource::kIci:
-      return "ICI free";
-    default:
-      return "";
-  }
-}
-
 }  // namespace
 
 std::vector<Cause> causes_of(const traces::RunRecord& record, const Summary& summary) {
@@ -56,14 +40,12 @@ std::string causes_text(const traces::RunRecord& record, const Summary& summary,
   const std::vector<Cause> causes = causes_of(record, summary);
   if (causes.empty()) return "";
   std::ostringstream out;
-  out << "Why the step takes this long       share on the path  would gain  what\n";
+  out << "Why the step takes this long       share on the path if it is free\n";
   for (const Cause& cause : causes) {
     if (cause.share < kShown && cause.path_ms == 0) continue;
-    const std::string what_if = what_if_of(cause.resource);
-    const std::optional<double> gain = expected_gain_ms(record, summary, what_if);
     out << "  " << left(to_string(cause.resource), 9) << left(bar(cause.share, 20, style), 20)
         << right(percent(cause.share), 9) << right(short_time(cause.path_ms), 12)
-        << (gain ? right(short_time(*gain), 12) + "  " + what_if : "") << "\n";
+        << right((cause.gain_ms > 0 ? "-" : "") + short_time(cause.gain_ms), 14) << "\n";
   }
   out << "\n";
   return out.str();
@@ -107,9 +89,7 @@ std::optional<double> expected_gain_ms(const traces::RunRecord& record, const Su
   if (const auto found = sets.find(what_if); found != sets.end()) {
     return step_ms(record, summary, static_cast<double>(path.gain(found->second)));
   }
-  if (what_if != "twice the MXUs") return std::nullopt;
-  return step_ms(record, summary,
-                 static_cast<double>(path.cycles) - static_cast<double>(path.twice_the_mxus));
+  return std::nullopt;
 }
 
 std::vector<SameProgramGain> same_program_gains(const traces::RunRecord& record,
@@ -120,7 +100,6 @@ std::vector<SameProgramGain> same_program_gains(const traces::RunRecord& record,
     names.emplace_back("HBM and infeed free");
   }
   if (record.core_numbers.size() > 1) names.emplace_back("ICI free");
-  names.emplace_back("twice the MXUs");
   std::vector<SameProgramGain> gains;
   for (const std::string& name : names) {
     if (const auto gain = expected_gain_ms(record, summary, name)) gains.push_back({name, *gain});

@@ -21,7 +21,7 @@ struct Cause {
 /// add up to 1.
 std::vector<Cause> causes_of(const traces::RunRecord& record, const Summary& summary);
 
-/// The same as a table, with what the what-if of each would gain of the same program.
+/// The same as a table.
 std::string causes_text(const traces::RunRecord& record, const Summary& summary,
                         const TextStyle& style);
 /// The same as the key `causes`.

@@ -114,6 +114,7 @@ Json memory_data(const traces::RunRecord& record, const Summary& summary) {
   return {{"in_use", in_use},
           {"buffers", buffers},
           {"peak", summary.memory.hbm_peak_bytes},
+          {"plan", summary.memory.hbm_plan_bytes},
           {"capacity", summary.memory.hbm_capacity_bytes}};
 }
 

@@ -121,6 +121,7 @@ void add_estimates(const traces::RunRecord& record, const Summary& summary, Json
 Json memory_json(const traces::RunRecord& record, const Memory& memory) {
   Json json;
   json["hbm_peak_bytes"] = memory.hbm_peak_bytes;
+  json["hbm_plan_bytes"] = memory.hbm_plan_bytes;
   json["hbm_capacity_bytes"] = memory.hbm_capacity_bytes;
   json["padded_bytes"] = memory.padded_bytes;
   json["unpadded_bytes"] = memory.unpadded_bytes;

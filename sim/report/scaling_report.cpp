@@ -70,7 +70,7 @@ std::string scaling_report(const std::string& workload, const std::vector<Scalin
   }
   for (std::vector<std::string>& each : rows) each.resize(rows[0].size());
   return fit_to_width(
-      workload + " from slice to slice\n\n" + columns(rows) +
+      workload + " from slice to slice\n\n" + columns(rows, style.width) +
           "\nWeak: the batch of a core stays; strong: that of all cores together. Efficiency:\n"
           "examples/s a core over those of " +
           points[0].config +

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "sim/base/error.h"
+#include "traces/buffer_lifetimes.h"
 #include "workloads/graph/shape.h"
 
 namespace tpu::report {
@@ -318,7 +319,8 @@ std::uint64_t covered_bytes(const std::vector<isa::Buffer>& buffers,
 
 Memory memory_of(const traces::RunRecord& record) {
   Memory memory;
-  memory.hbm_peak_bytes = record.hbm_peak_bytes;
+  memory.hbm_peak_bytes = traces::hbm_peak_bytes(record);
+  memory.hbm_plan_bytes = record.hbm_plan_bytes;
   memory.hbm_capacity_bytes = record.params.core_hbm_bytes();
   std::vector<std::uint64_t> parameter_granules;
   for (const isa::Buffer& buffer : record.buffers) {

@@ -119,7 +119,8 @@ struct Roofline {
 
 /// HBM of one core.
 struct Memory {
-  std::uint64_t hbm_peak_bytes = 0;
+  std::uint64_t hbm_peak_bytes = 0;  ///< Most that hold data at a time.
+  std::uint64_t hbm_plan_bytes = 0;  ///< What the buffers span, gaps between them included.
   std::uint64_t hbm_capacity_bytes = 0;
   std::uint64_t padded_bytes = 0;  ///< Of all buffers.
   std::uint64_t unpadded_bytes = 0;

@@ -200,14 +200,24 @@ std::string columns(const std::vector<std::vector<std::string>>& rows, int width
   const bool is_wide = width > 0 && all + 3 * (widths.size() - 1) > static_cast<std::size_t>(width);
   const std::string gap(is_wide ? 2 : 3, ' ');
   std::string text;
-  for (const auto& row : rows) {
-    std::string one = "  ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      one += i == 0 ? left(row[i], widths[i]) : gap + right(row[i], widths[i]);
+  std::size_t begin = 1, end = 1;
+  do {  // As many columns as fit, the first in front of them; the others below.
+    std::size_t used = widths.empty() ? 0 : 2 + widths[0];
+    for (end = begin; end < widths.size(); ++end) {
+      used += gap.size() + widths[end];
+      if (end > begin && is_wide && used > static_cast<std::size_t>(width)) break;
     }
-    one.erase(one.find_last_not_of(' ') + 1);
-    text += one + "\n";
-  }
+    if (begin > 1) text += "\n";
+    for (const auto& row : rows) {
+      std::string one = row.empty() ? "" : "  " + left(row[0], widths[0]);
+      for (std::size_t i = begin; i < std::min(end, row.size()); ++i) {
+        one += gap + right(row[i], widths[i]);
+      }
+      one.erase(one.find_last_not_of(' ') + 1);
+      text += one + "\n";
+    }
+    begin = end;
+  } while (end < widths.size());
   return text;
 }
 

@@ -34,7 +34,8 @@ int bar_width(const TextStyle& style);
 /// A bar of `width` columns for a fraction, in eighths of a column where the terminal can.
 std::string bar(double fraction, int width, const TextStyle& style);
 /// Rows of text cells as columns: the first to the left, the others to the right. A blank closer
-/// together where they are wider than `width` (0: any width will do).
+/// together where they are wider than `width` (0: any width will do); what is wider even so goes on
+/// below as a table of its own, the first column again in front of it.
 std::string columns(const std::vector<std::vector<std::string>>& rows, int width = 0);
 
 /// The text without a line wider than the style's width: what is wider goes on below, under the

@@ -338,9 +338,10 @@ void print_estimates(std::ostringstream& out, const traces::RunRecord& record,
 void print_memory(std::ostringstream& out, const traces::RunRecord& record,
                   const Summary& summary) {
   const Memory& memory = summary.memory;
-  if (memory.hbm_capacity_bytes == 0 || memory.hbm_peak_bytes == 0) return;
-  out << "HBM of a core: " << short_bytes(static_cast<double>(memory.hbm_peak_bytes)) << " of "
-      << short_bytes(static_cast<double>(memory.hbm_capacity_bytes)) << " used";
+  if (memory.hbm_capacity_bytes == 0 || memory.hbm_plan_bytes == 0) return;
+  out << "HBM of a core: " << short_bytes(static_cast<double>(memory.hbm_plan_bytes)) << " of "
+      << short_bytes(static_cast<double>(memory.hbm_capacity_bytes)) << " planned, at most "
+      << short_bytes(static_cast<double>(memory.hbm_peak_bytes)) << " in use";
   const char* separator = " (";
   for (std::size_t role = 0; role < memory.role_bytes.size(); ++role) {
     if (memory.role_bytes[role] == 0) continue;

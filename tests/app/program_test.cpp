@@ -325,11 +325,18 @@ TEST_F(ProgramTest, WhatAListingCanNotBeAskedIsSaid) {
   std::map<std::string, json> variants;
   for (const json& each : run["what_if"]["variants"]) variants[each["name"]] = each;
   EXPECT_TRUE(variants["HBM free"].contains("gain"));
-  for (const char* name : {"twice the MXUs", "no padding"}) {
-    ASSERT_EQ(variants.count(name), 1u) << name;
-    EXPECT_FALSE(variants[name].contains("gain")) << name;
-    EXPECT_FALSE(variants[name]["problem"].get<std::string>().empty()) << name;
-  }
+  ASSERT_EQ(variants.count("no padding"), 1u);
+  EXPECT_FALSE(variants["no padding"].contains("gain"));
+  EXPECT_FALSE(variants["no padding"]["problem"].get<std::string>().empty());
+  // Its bundles know no more MXUs: the module beside them is compiled for as many, and for twice.
+  const json& mxus = variants["twice the MXUs"];
+  ASSERT_TRUE(mxus.contains("gain")) << mxus;
+  const std::string anew = "run " TPUSIM_SOURCE_DIR "/workloads/captured/mlp --compiler tpusim";
+  EXPECT_EQ(mxus["settings"], "--compiler tpusim --set core.mxu.count=4");
+  EXPECT_EQ(mxus["as_it_is_ms"], report(anew)["step_time_ms"]["mean"]);
+  EXPECT_EQ(mxus["step_time_ms"], report(anew + " --set core.mxu.count=4")["step_time_ms"]["mean"]);
+  const json other = report("run " TPUSIM_SOURCE_DIR "/workloads/captured/mlp");
+  EXPECT_NE(mxus["as_it_is_ms"], other["step_time_ms"]["mean"]);
 }
 
 TEST_F(ProgramTest, AWhatIfIsTheRunWithItsSettings) {
@@ -379,8 +386,13 @@ TEST_F(ProgramTest, APageAsksWhatIfOfARunAsItWasMade) {
   ASSERT_EQ(runs[0]["what_if"]["variants"].size(), 6u);
   EXPECT_EQ(runs[0]["what_if"]["variants"], asked["what_if"]["variants"]);
   EXPECT_EQ(runs[1]["what_if"]["variants"], asked["what_if"]["variants"]);
+  // Unasked, too, but not where that is not wanted.
   ASSERT_EQ(tpusim("report run.h5 -o plain.html").exit_code, 0);
+  EXPECT_EQ(page_data(folder_ / "plain.html")["runs"][0]["what_if"]["variants"],
+            asked["what_if"]["variants"]);
+  ASSERT_EQ(tpusim("report run.h5 --no-what-if -o plain.html").exit_code, 0);
   EXPECT_TRUE(page_data(folder_ / "plain.html")["runs"][0]["what_if"]["variants"].empty());
+  expect_error("report run.h5 --what-if --no-what-if -o plain.html", 2, "found both");
   // The page is no file of the run.
   expect_error("report run.h5 --what-if -o fast.toml", 2, "a file of the configuration");
   write("fast.toml", "base = \"v3-8\"\n[hbm]\npin_mbps = 2001\n");
@@ -389,6 +401,12 @@ TEST_F(ProgramTest, APageAsksWhatIfOfARunAsItWasMade) {
       "run.h5: --what-if: expected the run of mlp on fast.toml as it was made, found another "
       "configuration");
   EXPECT_FALSE(fs::exists(folder_ / "late.html"));
+  // Unasked it is a page with the reason.
+  ASSERT_EQ(tpusim("report run.h5 -o late.html").exit_code, 0);
+  const json late = page_data(folder_ / "late.html")["runs"][0];
+  EXPECT_TRUE(late["what_if"]["variants"].empty());
+  EXPECT_FALSE(late["what_if"]["same_program"].empty());
+  EXPECT_NE(late["notes"].dump().find("found another configuration"), std::string::npos);
 }
 
 TEST_F(ProgramTest, APageAsksNothingOfAnotherProgramThanThatOfItsRun) {

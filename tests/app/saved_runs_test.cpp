@@ -93,10 +93,36 @@ TEST_F(SavedRunsTest, ARunWritesTheBundlesOfAWindow) {
   EXPECT_EQ(tpusim(words + " --format perfetto --window 0:1 -o w.pftrace").exit_code, 0);
   // Tracks of the whole run stand in both.
   EXPECT_GT(fs::file_size(folder_ / "u.pftrace"), fs::file_size(folder_ / "w.pftrace") + 10000);
-  expect_error(words + " --format vcd -o c.log", 2,
-               "expected --format konata or perfetto with -o FILE");
-  expect_error(words + " --format konata", 2, "expected --format konata or perfetto with -o FILE");
+  for (const char* format : {" --format csv -o c.log", " --format konata"}) {
+    expect_error(words + format, 2, "expected --format konata, perfetto or vcd with -o FILE");
+  }
   expect_error("export r.h5 --format konata -o c.log", 2, "a results file has no bundles");
+}
+
+/// The dump of a results file, and beside it each unit with the instructions that keep it busy.
+TEST_F(SavedRunsTest, AWindowAsADumpHasWhatItsUnitsDo) {
+  const std::string words = "run matmul --shape 256x256x256 --cores 1 --warmup 0";
+  const json run = report(words + " --format vcd --window 0:20000 -o u.vcd");
+  const std::string dump = text_of(folder_ / "u.vcd");
+  expect_done(words + " -o u.h5");
+  expect_done("export u.h5 --format vcd --window 0:20000 -o e.vcd");
+  const auto count = [](const std::string& text, const std::string& part) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  for (const char* unit :
+       {"mxu0", "mxu1", "mxu0_pops", "mxu0_weights", "vld0", "vst0", "scalar_alu0", "dma0"}) {
+    EXPECT_EQ(count(dump, std::string(" ") + unit + " $end"), 1u) << unit;
+    EXPECT_EQ(count(text_of(folder_ / "e.vcd"), std::string(" ") + unit + " $end"), 0u) << unit;
+  }
+  // 256 rows in pushes of 8 through two blocks of 128 of each MXU, twice: each a change or a stay.
+  EXPECT_GT(count(dump, "\nsvmatmul"), 2u);
+  EXPECT_EQ(count(dump, " waits_for $end"), 1u);
+  expect_done(words + " --format vcd --window 0:20 -o w.vcd");
+  EXPECT_EQ(count(text_of(folder_ / "w.vcd"), "svmatmul"), 0u);
 }
 
 TEST_F(SavedRunsTest, PagesAndTextsComeFromTheFile) {

@@ -461,6 +461,7 @@ TEST(EveryFigure, MemoryNamesTheFiveLargestBuffers) {
     buffer.unpadded_bytes = buffer.bytes - 10 * i;
     record.buffers.push_back(buffer);
   }
+  record.lifetimes.assign(7, {0, 0});
   const Json json = json_of(record)["memory"];
   EXPECT_EQ(json["padded_bytes"], 1024 * 28);
   EXPECT_EQ(json["unpadded_bytes"], 1024 * 28 - 210);

@@ -35,7 +35,7 @@ void collect(const Json& json, std::set<std::string>& keys) {
 
 traces::RunRecord full_record() {
   traces::RunRecord record = test::synthetic_record();
-  record.what_if = {{"HBM free", "--set hbm.pin_mbps=1", 0.001, 1000, ""},
+  record.what_if = {{"HBM free", "--set hbm.pin_mbps=1", 0.001, 1000, "", 0, 0.002},
                     {"batch", "--batch 9", 0, 0, "does not fit"}};
   record.ops[0].estimated_cycles = 500;
   record.params.input.images = 1000;

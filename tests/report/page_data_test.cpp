@@ -105,7 +105,8 @@ TEST(PageData, MemoryIsDrawnFromItsLargestPlaces) {
   const Json three = page_of(record)["memory"];
   EXPECT_EQ(three["in_use"].size(), 3u);
   for (std::size_t op = 0; op < 3; ++op) EXPECT_EQ(three["in_use"][op][0], record.ops[op].name);
-  EXPECT_EQ(three["peak"], std::uint64_t{3} << 30);
+  EXPECT_EQ(three["peak"], 8192 + 102400);
+  EXPECT_EQ(three["plan"], std::uint64_t{3} << 30);
   EXPECT_EQ(three["capacity"], record.params.core_hbm_bytes());
   ASSERT_EQ(three["buffers"].size(), 3u);
   EXPECT_EQ(three["buffers"][0]["name"], "t");
@@ -115,6 +116,7 @@ TEST(PageData, MemoryIsDrawnFromItsLargestPlaces) {
   EXPECT_EQ(three["buffers"][1]["role"], "parameters");
   while (record.ops.size() < 650) record.ops.push_back(record.ops[1]);
   while (record.buffers.size() < 20) record.buffers.push_back(record.buffers[0]);
+  record.lifetimes.resize(20);
   const Json many = page_of(record)["memory"];
   EXPECT_EQ(many["in_use"].size(), 325u);
   EXPECT_EQ(many["buffers"].size(), 12u);

@@ -282,7 +282,7 @@ TEST(ReportLines, PathsMemoryLossAndCost) {
   EXPECT_TRUE(has(text_of(record), "  and 2 more\n"));
   EXPECT_EQ(
       part_of(text, "HBM of a core", "Loss"),
-      R"(HBM of a core: 3.00 GiB of 15.48 GiB used (parameters 8.00 KiB, temporaries 100.00 KiB)
+      R"(HBM of a core: 3.00 GiB of 15.48 GiB planned, at most 108.00 KiB in use (parameters 8.00 KiB, temporaries 100.00 KiB)
   100.00 KiB  t  f32[25600]
     8.00 KiB  w  f32[8,32]{1,0:T(8,128)}  (8.0x expansion due to padding)
 
@@ -304,7 +304,7 @@ TEST(ReportLines, PaddingBelowATwentiethIsNotSaid) {
   EXPECT_TRUE(has(text_of(record), "(1.1x expansion due to padding)"));
   record.buffers[0].unpadded_bytes = 0;
   EXPECT_FALSE(has(text_of(record), "expansion"));
-  record.hbm_peak_bytes = 0;
+  record.hbm_plan_bytes = 0;
   EXPECT_FALSE(has(text_of(record), "HBM of a core:"));
 }
 

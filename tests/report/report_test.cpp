@@ -50,7 +50,8 @@ TEST(JsonReport, TheDocumentedKeysAreThere) {
        {"cpu_s", "wall_s", "core_cycles", "core_cycles_per_cpu_s", "peak_rss_bytes", "version"}) {
     EXPECT_TRUE(json["simulator"].contains(key)) << key;
   }
-  EXPECT_EQ(json["memory"]["hbm_peak_bytes"], std::uint64_t{3} << 30);
+  EXPECT_EQ(json["memory"]["hbm_plan_bytes"], std::uint64_t{3} << 30);
+  EXPECT_EQ(json["memory"]["hbm_peak_bytes"], 8192 + 102400);
   EXPECT_EQ(json["parameters"]["core"]["mxu"]["count"], 2);
   EXPECT_EQ(json["loss"], Json({2.5, 1.25}));
 }

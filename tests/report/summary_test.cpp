@@ -197,7 +197,8 @@ TEST(Summary, MemoryCountsADonatedOutputOnce) {
   EXPECT_EQ(memory.unpadded_bytes, 1024u + 102400u);
   EXPECT_EQ(memory.role_bytes[static_cast<std::size_t>(isa::BufferRole::kOutput)], 0u);
   EXPECT_EQ(memory.largest, (std::vector<std::uint32_t>{2, 0}));
-  EXPECT_EQ(memory.hbm_peak_bytes, std::uint64_t{3} << 30);
+  EXPECT_EQ(memory.hbm_plan_bytes, std::uint64_t{3} << 30);
+  EXPECT_EQ(memory.hbm_peak_bytes, 8192u + 102400u);
 }
 
 TEST(Summary, TemporariesThatShareARangeCountItOnce) {
@@ -205,8 +206,12 @@ TEST(Summary, TemporariesThatShareARangeCountItOnce) {
   isa::Buffer later = record.buffers[2];
   later.granule += 50;  // Half of the first one's 100 granules.
   record.buffers.push_back(later);
+  record.lifetimes.push_back({1, 2});
   const Memory memory = summarize(record).memory;
   EXPECT_EQ(memory.role_bytes[static_cast<std::size_t>(isa::BufferRole::kTemporary)], 150u * 1024);
+  EXPECT_EQ(memory.hbm_peak_bytes, 8192u + 150 * 1024u);  // Both live in op 1.
+  record.lifetimes.back() = {2, 2};
+  EXPECT_EQ(summarize(record).memory.hbm_peak_bytes, 8192u + 100 * 1024u);
 }
 
 TEST(Summary, EveryCycleOfAUnitIsSomewhere) {

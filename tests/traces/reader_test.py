@@ -63,11 +63,14 @@ class Reader(unittest.TestCase):
         waits = waits[(waits.core == 0) & (waits.reason == "memory_wait")]
         self.assertEqual((waits.end_cycle - waits.begin_cycle).sum(), self.run_["cores"].memory_wait_cycles[0])
 
-    def test_memory_in_use_stays_within_the_plan(self):
+    def test_the_memory_timeline_peaks_at_the_peak(self):
         timeline = self.run_.memory_timeline()
-        peak = self.report["memory"]["hbm_peak_bytes"]
-        self.assertLessEqual(timeline.max(), peak)
-        self.assertGreater(timeline.max(), 0.5 * peak)
+        memory = self.report["memory"]
+        self.assertEqual(timeline.max(), memory["hbm_peak_bytes"])
+        self.assertEqual(timeline.max(), self.run_["summary"].set_index("name").value["hbm_peak_bytes"])
+        self.assertLessEqual(timeline.max(), memory["hbm_plan_bytes"])
+        self.assertGreater(timeline.max(), 0.9 * memory["hbm_plan_bytes"])
+        self.assertLess(timeline.min(), timeline.max())
 
 
 if __name__ == "__main__":

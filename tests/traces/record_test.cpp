@@ -22,6 +22,11 @@ TEST(StartRecord, HasWhatTheProgramSays) {
   program.infeed_host_bytes = 19;
   program.ops.resize(2);
   program.ops[1].name = "second";
+  program.kernels.resize(3);
+  program.kernels[2].name = "code";
+  program.kernels[2].bundles.resize(23);
+  program.kernels[2].instructions.resize(29);
+  program.call_sites = {{2, 1, {}}, {9, 0, {}}};  // The last one has no code.
   program.buffers.resize(1);
   program.buffers[0].name = "weights";
   program.buffers[0].data = {1, 2, 3};
@@ -38,11 +43,18 @@ TEST(StartRecord, HasWhatTheProgramSays) {
   EXPECT_EQ(record.model_flops, 5u);
   EXPECT_EQ(record.data_dependent_control, 7u);
   EXPECT_EQ(record.compulsory_hbm_bytes, 11u);
-  EXPECT_EQ(record.hbm_peak_bytes, 13u);
+  EXPECT_EQ(record.hbm_plan_bytes, 13u);
   EXPECT_EQ(record.infeed_bytes, 17u);
   EXPECT_EQ(record.infeed_host_bytes, 19u);
   ASSERT_EQ(record.ops.size(), 2u);
   EXPECT_EQ(record.ops[1].name, "second");
+  ASSERT_EQ(record.kernels.size(), 1u);
+  EXPECT_EQ(record.kernels[0].op, 1u);
+  EXPECT_EQ(record.kernels[0].kernel, 2u);
+  EXPECT_EQ(record.kernels[0].name, "code");
+  EXPECT_EQ(record.kernels[0].bundles, 23u);
+  EXPECT_EQ(record.kernels[0].instructions, 29u);
+  EXPECT_EQ(record.lifetimes.size(), 1u);
   ASSERT_EQ(record.buffers.size(), 1u);
   EXPECT_EQ(record.buffers[0].name, "weights");
   EXPECT_TRUE(record.buffers[0].data.empty());

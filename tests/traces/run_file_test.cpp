@@ -54,7 +54,7 @@ TEST_F(RunFileTest, ARecordComesBack) {
   record.params.ici.wrap_x = true;
   record.result.cores[1].warmup = {{0, 70}, {70, 130}};
   record.command = {"run", "a net", "--set", "a=b"};
-  record.what_if = {{"HBM free", "--set hbm.pin_mbps=1", 0.5, 1000, ""},
+  record.what_if = {{"HBM free", "--set hbm.pin_mbps=1", 0.5, 1000, "", 0, 0.75},
                     {"batch 128 a core", "--batch 128", 0, 0, "does not fit"}};
   CriticalPath& critical = record.result.critical_path;
   critical.cycles = 21;
@@ -107,6 +107,7 @@ TEST_F(RunFileTest, ARecordComesBack) {
   EXPECT_EQ(back.what_if[0].settings, "--set hbm.pin_mbps=1");
   EXPECT_EQ(back.what_if[0].step_ms, 0.5);
   EXPECT_EQ(back.what_if[0].examples_per_s, 1000);
+  EXPECT_EQ(back.what_if[0].as_it_is_ms, 0.75);
   EXPECT_EQ(back.what_if[1].problem, "does not fit");
   ASSERT_EQ(back.result.cores[1].warmup.size(), 2u);
   EXPECT_EQ(back.result.cores[1].warmup[1].begin, 70u);
@@ -126,7 +127,20 @@ TEST_F(RunFileTest, ARecordComesBack) {
   EXPECT_EQ(back.examples_per_core, record.examples_per_core);
   EXPECT_EQ(back.model_flops, record.model_flops);
   EXPECT_EQ(back.compulsory_hbm_bytes, record.compulsory_hbm_bytes);
-  EXPECT_EQ(back.hbm_peak_bytes, record.hbm_peak_bytes);
+  EXPECT_EQ(back.hbm_plan_bytes, record.hbm_plan_bytes);
+  ASSERT_EQ(back.kernels.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(back.kernels[i].op, record.kernels[i].op);
+    EXPECT_EQ(back.kernels[i].kernel, record.kernels[i].kernel);
+    EXPECT_EQ(back.kernels[i].name, record.kernels[i].name);
+    EXPECT_EQ(back.kernels[i].bundles, record.kernels[i].bundles);
+    EXPECT_EQ(back.kernels[i].instructions, record.kernels[i].instructions);
+  }
+  ASSERT_EQ(back.lifetimes.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(back.lifetimes[i].first_op, record.lifetimes[i].first_op);
+    EXPECT_EQ(back.lifetimes[i].last_op, record.lifetimes[i].last_op);
+  }
   EXPECT_EQ(back.infeed_bytes, record.infeed_bytes);
   EXPECT_EQ(back.infeed_host_bytes, record.infeed_host_bytes);
   EXPECT_EQ(back.core_numbers, record.core_numbers);
@@ -247,11 +261,11 @@ Table repeated(const Table& table, std::size_t rows) {
 
 TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
   write_run_file(path_, test::synthetic_record());
-  const Hdf5Contents contents = read_hdf5(path_, {"run", 9});
+  const Hdf5Contents contents = read_hdf5(path_, {"run", 10});
   const auto error_with = [&](const char* table, std::size_t rows) -> std::string {
     Hdf5Contents crafted = contents;
     crafted.tables[table] = repeated(contents.table(table), rows);
-    write_hdf5(path_, {"run", 9}, crafted);
+    write_hdf5(path_, {"run", 10}, crafted);
     try {
       read_run_file(path_);
     } catch (const WorkloadError& error) {

@@ -85,7 +85,7 @@ TEST(RunFileSchema, AttributesNameWhatWasRun) {
   RunRecord record = test::synthetic_record();
   const auto attributes = run_contents(record).attributes;
   EXPECT_EQ(attributes.at("creator").find("tpusim "), 0u);
-  EXPECT_EQ(attributes.at("schema_version"), "9");
+  EXPECT_EQ(attributes.at("schema_version"), "10");
   EXPECT_EQ(attributes.at("configuration_sha256").size(), 64u);
   record.params.hbm.pin_mbps += 1;
   EXPECT_NE(run_contents(record).attributes.at("configuration_sha256"),

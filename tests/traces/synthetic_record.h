@@ -50,7 +50,7 @@ inline traces::RunRecord synthetic_record() {
   record.examples_per_core = 128;
   record.model_flops = 2 * 65536ULL * 100;
   record.compulsory_hbm_bytes = 50000;
-  record.hbm_peak_bytes = std::uint64_t{3} << 30;
+  record.hbm_plan_bytes = std::uint64_t{3} << 30;
   record.infeed_bytes = 4096;
   record.infeed_host_bytes = 2048;
   record.configuration_toml = "name = \"v3-8\"\n";
@@ -74,6 +74,7 @@ inline traces::RunRecord synthetic_record() {
   isa::OpInfo infeed{"infeed.3", "infeed", "", "", "", 0, 0, 0, 0, 0};
   fusion.vmem_bytes = 3 << 20;
   record.ops = {fusion, copy, infeed};
+  record.kernels = {{0, 1, "dot.1", 500, 2000}, {1, 2, "copy", 30, 40}, {2, 3, "infeed", 4, 5}};
   record.operands = {{0, 0, true}, {1, 0, false}, {1, 0, true}};
   isa::Buffer weights;
   weights.name = "w";
@@ -93,6 +94,7 @@ inline traces::RunRecord synthetic_record() {
   temporary.unpadded_bytes = 100 * 1024;
   temporary.shape = "f32[25600]";
   record.buffers = {weights, donated, temporary};
+  record.lifetimes = {{0, 2}, {0, 2}, {0, 1}};
 
   const std::uint64_t steps = 2;
   for (std::uint32_t number = 0; number < 2; ++number) {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "sim/base/error.h"
+#include "tests/models/test_program.h"
 #include "tests/traces/synthetic_record.h"
 #include "traces/buffer_lifetimes.h"
 #include "traces/chrome_trace.h"
@@ -129,12 +130,14 @@ TEST_F(TextExportsTest, AValueChangeDumpHasOpsWaitsAndDmas) {
                                                   {ps(1900), "sinfeed.3"},
                                                   {ps(2000), "s-"}}));
   EXPECT_EQ(values_of(dump, "core1", "waits_for"),
-            (std::map<std::uint64_t, std::string>{{ps(900), "sinfeed_wait"},
+            (std::map<std::uint64_t, std::string>{{ps(0), "s-"},
+                                                  {ps(900), "sinfeed_wait"},
                                                   {ps(1100), "s-"},
                                                   {ps(2000), "sinfeed_wait"},
                                                   {ps(2200), "s-"}}));
   EXPECT_EQ(values_of(dump, "core0", "dmas_on_their_way"),
-            (std::map<std::uint64_t, std::string>{{ps(600), "b1"},
+            (std::map<std::uint64_t, std::string>{{ps(0), "b0"},
+                                                  {ps(600), "b1"},
                                                   {ps(610), "b10"},
                                                   {ps(800), "b1"},
                                                   {ps(850), "b10"},
@@ -175,8 +178,8 @@ TEST_F(TextExportsTest, AValueChangeDumpHasTheBytesOnTheirWay) {
   export_vcd(record, {}, path("t.vcd"));
   std::set<std::uint64_t> cycles;
   for (const DmaEvent& dma : record.events.dmas) cycles.insert({dma.begin, dma.end});
-  std::map<std::uint64_t, std::string> expected;
-  std::string last;
+  std::map<std::uint64_t, std::string> expected{{ps(0), "b0"}};
+  std::string last = "b0";
   for (const std::uint64_t cycle : cycles) {
     std::uint64_t bytes = 0;
     for (const DmaEvent& dma : record.events.dmas) {
@@ -192,6 +195,39 @@ TEST_F(TextExportsTest, AValueChangeDumpHasTheBytesOnTheirWay) {
   }
   EXPECT_EQ(values_of(text("t.vcd"), "core0", "bytes_on_their_way"), expected);
   EXPECT_EQ(expected.rbegin()->second, "b0");
+}
+
+/// A push keeps an MXU busy for 8 cycles, or until the next one; a vector operation its slot for
+/// one; of the bundle's two each has a signal.
+TEST_F(TextExportsTest, AUnitHoldsTheInstructionThatKeepsItBusy) {
+  const isa::Program program = test::program_of(
+      "kernel top\n  { %s1 = smov 7 }\n  { vmatmul.f32.gmra.mxu0 %v0 ;; %v1 = vadd.f32 %v2, %v3 ;; "
+      "%v4 = "
+      "vadd.f32 %v5, %v6 }\n");
+  BundleLog log;
+  for (const std::uint64_t cycle : {100, 105, 120}) {
+    BundleEvent event;
+    event.cycle = cycle;
+    event.number = 1;
+    log.bundles.push_back(event);
+  }
+  export_vcd(test::synthetic_record_with_events(), {}, path("t.vcd"), {&program, &log});
+  const std::string dump = text("t.vcd");
+  using Values = std::map<std::uint64_t, std::string>;
+  const std::string push = values_of(dump, "core0", "mxu0")[ps(100)];
+  EXPECT_EQ(push.rfind("svmatmul", 0), 0u) << push;
+  EXPECT_EQ(values_of(dump, "core0", "mxu0"),
+            (Values{{ps(100), push}, {ps(113), "s-"}, {ps(120), push}, {ps(128), "s-"}}));
+  for (const char* slot : {"valu0", "valu1"}) {
+    EXPECT_EQ(values_of(dump, "core0", slot), (Values{{ps(100), "svadd.f32"},
+                                                      {ps(101), "s-"},
+                                                      {ps(105), "svadd.f32"},
+                                                      {ps(106), "s-"},
+                                                      {ps(120), "svadd.f32"},
+                                                      {ps(121), "s-"}}))
+        << slot;
+  }
+  EXPECT_TRUE(values_of(dump, "core1", "valu0").empty());
 }
 
 /// By the table of well-formed byte sequences (Unicode, table 3-7): both ends of each range, and
@@ -277,12 +313,17 @@ TEST(BufferLifetimes, ATemporaryLivesUntilAnotherTakesItsPlace) {
   add("b", isa::BufferRole::kTemporary, 10, 4096);
   add("c@{}", isa::BufferRole::kTemporary, 12, 1024);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> lifetimes;
-  for (const Lifetime& life : buffer_lifetimes(record)) {
+  record.lifetimes = overwritten_lifetimes(record.ops, record.buffers);
+  for (const Lifetime& life : record.lifetimes) {
     lifetimes.emplace_back(life.first_op, life.last_op);
   }
   EXPECT_EQ(lifetimes, (std::vector<std::pair<std::uint32_t, std::uint32_t>>{
                            {0, 3}, {3, 3}, {0, 0}, {1, 1}, {2, 3}}));
   EXPECT_EQ(hbm_in_use(record), (std::vector<std::uint64_t>{5120, 5120, 2048, 2048}));
+  EXPECT_EQ(hbm_peak_bytes(record), 5120u);
+  record.hbm_plan_bytes = 7;
+  record.ops.clear();
+  EXPECT_EQ(hbm_peak_bytes(record), 7u);
 }
 
 }  // namespace

@@ -259,6 +259,7 @@ TEST_F(XPlaneTest, ParametersHaveTheirNumbersAndBuffersTheirMakers) {
   second.index = 1;
   second.granule += 1000;
   record.buffers.insert(record.buffers.begin() + 1, second);
+  record.lifetimes.insert(record.lifetimes.begin(), {0, 2});
   auto planes = exported(record);
   const Fields proto = parse(planes["/host:metadata"].kinds.at(1).texts.at("Hlo Proto"));
   const Fields module = parse(text(proto, 1));
@@ -295,6 +296,7 @@ TEST_F(XPlaneTest, ParametersHaveTheirNumbersAndBuffersTheirMakers) {
 TEST_F(XPlaneTest, TemporariesMayBeginAtTheFirstGranule) {
   RunRecord record = test::synthetic_record_with_events();
   record.buffers = {record.buffers[2]};
+  record.lifetimes = {{0, 2}};
   record.buffers[0].granule = 0;
   record.buffers[0].bytes = 1024;
   record.operands.clear();
@@ -349,6 +351,7 @@ TEST_F(XPlaneTest, AConstantIsAnAllocationThatSaysSo) {
   table.granule = 512;
   table.bytes = 4096;
   record.buffers.push_back(table);
+  record.lifetimes.push_back({0, 2});
   auto planes = exported(record);
   const Item& program = planes["/host:metadata"].kinds.at(1);
   const Fields assignment = parse(text(parse(program.texts.at("Hlo Proto")), 3));

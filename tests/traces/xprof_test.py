@@ -143,7 +143,7 @@ class XProf(unittest.TestCase):
     def test_memory_is_the_plan_of_the_hbm(self):
         raw_to_tool_data.xspace_to_tool_names([self.file])
         page = json.loads(self.tool("memory_viewer", program_id="1", memory_space="0"))
-        self.assertAlmostEqual(page["totalBufferAllocationMib"], self.report["memory"]["hbm_peak_bytes"] / 2**20, delta=0.01)
+        self.assertAlmostEqual(page["totalBufferAllocationMib"], self.report["memory"]["hbm_plan_bytes"] / 2**20, delta=0.01)
 
 
 if __name__ == "__main__":
