@@ -61,7 +61,7 @@ constexpr std::array<OpcodeInfo, kOpcodeCount> make_table() {
 constexpr std::array<OpcodeInfo, kOpcodeCount> kRows = make_table();
 
 const std::unordered_map<std::string, OpcodeAndUnit>& names() {
-  static const std::unordered_map<std::string, OpcodeAndUnit> map = [] {
+  static const std::unordered_map<std::string, OpcodeAndUnit> kNames = [] {
     std::unordered_map<std::string, OpcodeAndUnit> all;
     for (const OpcodeInfo& row : kRows) {
       for (int unit = 0; unit < (row.has_unit ? kMaxUnits : 1); ++unit) {
@@ -72,7 +72,7 @@ const std::unordered_map<std::string, OpcodeAndUnit>& names() {
     }
     return all;
   }();
-  return map;
+  return kNames;
 }
 
 /// Apart from info(), which decoding asks millions of times.

@@ -17,11 +17,11 @@ double link_rate(const MachineParams& /*params*/, double gb_per_s) {
 }  // namespace
 
 const std::vector<DerivedSetting>& derived_settings() {
-  static const std::vector<DerivedSetting> settings{
+  static const std::vector<DerivedSetting> kSettings{
       {"hbm.gb_per_s", "hbm.pin_mbps",
        "GB/s of a chip's HBM at its pins; the pins take whole Mb/s, the nearest.", pin_rate},
       {"ici.link_gb_per_s", "ici.link_mbps", "GB/s of a link in one direction.", link_rate}};
-  return settings;
+  return kSettings;
 }
 
 const DerivedSetting* derived_setting(std::string_view name) {

@@ -22,7 +22,7 @@ struct Key {
   double least = 0;
 };
 const std::vector<Key>& keys() {
-  static const std::vector<Key> list{
+  static const std::vector<Key> kList{
       {"training.epochs", &Scenario::epochs, 1},
       {"training.examples", &Scenario::examples},
       {"training.drop_last", &Scenario::drop_last},
@@ -47,7 +47,7 @@ const std::vector<Key>& keys() {
       {"preemption.after", &Scenario::preemption_after},
       {"preemption.restart_s", &Scenario::preemption_restart_s},
   };
-  return list;
+  return kList;
 }
 
 std::vector<std::string> key_names() {
