@@ -114,6 +114,8 @@ std::uint64_t encode_instruction(const Instruction& in, Immediates& immediates) 
   return bits_of(in, immediates);
 }
 
+}  // namespace
+
 /// Reads words one after another, low byte first, and refuses to run over the end.
 class WordReader {
  public:
@@ -249,8 +251,6 @@ class BundleDecoder {
   WordReader& reader_;
   std::uint32_t immediates_left_ = 0;
 };
-
-}  // namespace
 
 std::vector<std::uint32_t> encode_bundles(const Kernel& kernel) {
   std::vector<std::uint32_t> words;
