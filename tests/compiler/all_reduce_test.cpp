@@ -276,6 +276,48 @@ TEST(MeshAllReduce, FoldsOnEverySliceToTheSameCycles) {
   }
 }
 
+/// The cores of a chip begin along different sides, also where these differ, so the links of both
+/// work at once. If both cores began along the same side, one dimension after the other would carry
+/// two halves of the range.
+TEST(MeshAllReduce, BothSidesOfAnOblongWorkAtOnce) {
+  for (MachineParams params : {mesh(4, 8, false, false), mesh(8, 2, false, false)}) {
+    SCOPED_TRACE(params.topology().text());
+    check_sums(params, params.cores(), 150, 2, false);
+    check_sums(params, params.cores(), 1000, 2, false);
+    params.core.vmem_mib = 16;
+    const Target target = target_of(params, params.cores());
+    constexpr double kGranules = 100'000;
+    const RunResult result = timed(mesh_shape(100'000, target), params, false);
+    const double link_bytes_per_cycle = params.ici.link_mbps * 1e6 / 8 / (params.clock_mhz * 1e6);
+    const double x = params.ici.mesh_x, y = params.ici.mesh_y;
+    // Of a line of n chips its busiest link carries (n - 1) / n of what goes round, back and forth;
+    // along the second side goes what a core has of the first.
+    const auto half = [&](double first, double second) {
+      return 2 * ((first - 1) / first + (second - 1) / second / first) * kGranules * 1024 / 2 /
+             link_bytes_per_cycle;
+    };
+    const double step = static_cast<double>(result.cycles) / 2;
+    EXPECT_GT(step, std::max(half(x, y), half(y, x)));
+    EXPECT_LT(step, 2 * std::min(half(x, y), half(y, x)));
+  }
+}
+
+/// Where sides do not wrap both ways of a line share its links: the mesh is dearer than a ring
+/// there, but by less than half, and one core is simulated for all that stand alike.
+TEST(MeshAllReduce, IsTakenOnEverySliceOfTwoSides) {
+  for (const auto& [x, y] :
+       {std::pair(4U, 8U), std::pair(8U, 8U), std::pair(8U, 16U), std::pair(16U, 16U)}) {
+    MachineParams params = mesh(x, y, false, false);
+    params.core.vmem_mib = 16;
+    const Target target = target_of(params, params.cores());
+    const AllReduceShape shape = all_reduce_shape(100'000, target);
+    EXPECT_GT(shape.mesh.buckets, 0U) << x << 'x' << y;
+    EXPECT_LT(all_reduce_cycles(shape, target),
+              1.5 * all_reduce_cycles(ring_shape(100'000, target), target))
+        << x << 'x' << y;
+  }
+}
+
 /// The side that wraps, or the longer one, has the shorter ring for whole buckets.
 TEST(MeshAllReduce, BucketsGoFirstAlongTheSideOnWhichTheyTakeLess) {
   const auto y_first = [](const MachineParams& params) {

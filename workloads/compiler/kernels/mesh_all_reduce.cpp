@@ -64,15 +64,21 @@ class MeshAllReduce {
     }
   };
 
+  /// The dimension along which whole halves go, and the other one.
+  struct Order {
+    Dimension first, second;
+  };
+
   std::uint32_t bucket() const { return shape_.mesh.bucket_granules; }
   static std::uint32_t rows(std::uint32_t granules) { return granules * kRowsPerGranule; }
-  std::uint32_t first_segment() const { return half_ / cut_.first; }
-  std::uint32_t second_segment() const { return first_segment() / cut_.second; }
 
   void allocate();
+  Order order(std::uint32_t first, std::uint32_t second) const;
+  void in_order(const std::function<void(const Order&)>& emit);
   void find_place();
   Line line(std::uint32_t members, bool wraps, SReg at, const std::function<SReg(SReg)>& chip);
   void prepare_dmas();
+  void prepare_lines();
   void prepare_dimension(Dimension& along, std::uint32_t sent);
   RemoteDmaWords prepare_dma(std::uint32_t sent, std::uint32_t granules, const Peer& to);
   void enter();
@@ -80,7 +86,8 @@ class MeshAllReduce {
   void take_turn(SReg turn);
   void store_sums(SReg number, SReg slot);
   void finish_pair(SReg slot, SReg turn);
-  SReg first_row(SReg slot, const Dimension& along);
+  SReg first_row(SReg slot);
+  SReg second_row(SReg slot, const Order& order);
   void reduce(const Dimension& along, SReg begin);
   void gather(const Dimension& along, SReg begin);
   using Move = std::function<void(const Part&, bool forward, SReg step)>;
@@ -101,21 +108,28 @@ class MeshAllReduce {
   const std::uint32_t entered_;
   std::uint32_t loaded_ = 0, written_ = 0, added_ = 0, sent_ = 0;
   Line x_, y_;
-  Dimension first_, second_;
+  std::vector<Order> orders_;  ///< One, or one for each core of a chip.
   RemoteDmaWords exchange_half_, return_half_;
   std::uint32_t next_flag_ = kKernelFlags.begin;
 };
 
+MeshAllReduce::Order MeshAllReduce::order(std::uint32_t first, std::uint32_t second) const {
+  Order order;
+  order.first.members = first;
+  order.first.granules = half_ / first;
+  order.first.arrivals = rows(cut_.pair > 1 ? half_ : 0);
+  order.second.members = second;
+  order.second.granules = order.first.granules / second;
+  order.second.arrivals = order.first.arrivals + rows((first - 1) * order.first.granules);
+  return order;
+}
+
 void MeshAllReduce::allocate() {
-  const std::uint32_t from_pair = cut_.pair > 1 ? half_ : 0;
-  first_.members = cut_.first;
-  first_.granules = first_segment();
-  first_.arrivals = rows(from_pair);
-  second_.members = cut_.second;
-  second_.granules = second_segment();
-  second_.arrivals = first_.arrivals + rows((cut_.first - 1) * first_segment());
+  orders_ = {order(cut_.first, cut_.second)};
+  if (cut_.orders() > 1) orders_.push_back(order(cut_.second, cut_.first));
+  const Dimension& last = orders_[0].second;
   // The last part is added in whole registers, which reach a little into what is behind it.
-  arrivals_ = kernel_.allocate_vmem(second_.arrivals + rows((cut_.second - 1) * second_segment()));
+  arrivals_ = kernel_.allocate_vmem(last.arrivals + rows((last.members - 1) * last.granules));
   buffers_ = kernel_.allocate_vmem(kMeshBuffers * rows(bucket()));
   loaded_ = next_flag_++;
   written_ = next_flag_++;
@@ -192,20 +206,41 @@ void MeshAllReduce::prepare_dmas() {
     exchange_half_ = prepare_dma(next_flag_++, half_, other);
     return_half_ = prepare_dma(next_flag_++, half_, other);
   }
-  first_.line = cut_.y_first ? y_ : x_;
-  second_.line = cut_.y_first ? x_ : y_;
-  if (cut_.pair > 1 && cut_.first == cut_.second) {
+  prepare_lines();
+  sent_ = next_flag_++;
+  // A core takes one of the orders, as all those on its lines do: they have flags in common.
+  const std::uint32_t flags = next_flag_;
+  for (Order& order : orders_) {
+    next_flag_ = flags;
+    prepare_dimension(order.first, sent_);
+    prepare_dimension(order.second, sent_);
+  }
+}
+
+void MeshAllReduce::prepare_lines() {
+  Order& order = orders_[0];
+  order.first.line = cut_.y_first ? y_ : x_;
+  order.second.line = cut_.y_first ? x_ : y_;
+  if (orders_.size() > 1) {
+    orders_[1].first.line = order.second.line;
+    orders_[1].second.line = order.first.line;
+  } else if (cut_.pair > 1) {
     const PReg along_x = kernel_.equal(core_, 0);
     const auto choose = [&](const Line& a, const Line& b) {
       return Line{kernel_.select(along_x, a.rank, b.rank), kernel_.select(along_x, a.next, b.next),
                   kernel_.select(along_x, a.previous, b.previous)};
     };
-    first_.line = choose(x_, y_);
-    second_.line = choose(y_, x_);
+    order.first.line = choose(x_, y_);
+    order.second.line = choose(y_, x_);
   }
-  sent_ = next_flag_++;
-  prepare_dimension(first_, sent_);
-  prepare_dimension(second_, sent_);
+}
+
+/// Code for the order of this core.
+void MeshAllReduce::in_order(const std::function<void(const Order&)>& emit) {
+  if (orders_.size() == 1) return emit(orders_[0]);
+  for (std::uint32_t core = 0; core < orders_.size(); ++core) {
+    kernel_.if_(kernel_.equal(core_, core), [&] { emit(orders_[core]); });
+  }
 }
 
 /// Tells all that send to this core that it is there, and waits for those that it sends to.
@@ -217,7 +252,7 @@ void MeshAllReduce::enter() {
     ++senders;
   };
   if (cut_.pair > 1) tell({chip_, kernel_.sub(1, core_)});
-  for (const Dimension* along : {&first_, &second_}) {
+  for (const Dimension* along : {&orders_[0].first, &orders_[0].second}) {
     if (steps_forward(along->members) > 0) tell({along->line.previous, core_});
     if (steps_backward(along->members) > 0) tell({along->line.next, core_});
   }
@@ -253,18 +288,22 @@ void MeshAllReduce::take_turn(SReg turn) {
     kernel_.new_block();
   });
   kernel_.if_(sums, [&] {
-    reduce(first_, first_row(before, first_));
-    reduce(second_, first_row(before, second_));
+    in_order([&](const Order& order) {
+      reduce(order.first, first_row(before));
+      reduce(order.second, second_row(before, order));
+    });
   });
   kernel_.if_(kernel_.less(1, turn), [&] { store_sums(kernel_.sub(turn, 2), other); });
-  kernel_.if_(sums, [&] { gather(second_, first_row(before, second_)); });
+  kernel_.if_(sums, [&] {
+    in_order([&](const Order& order) { gather(order.second, second_row(before, order)); });
+  });
   // The next bucket is loaded meanwhile.
   kernel_.if_(kernel_.less(1, turn), [&] { kernel_.wait(written_, bucket()); });
   kernel_.if_(kernel_.less(turn, buckets - 1), [&] { start_load(kernel_.add(turn, 1), other); });
   kernel_.if_(sums, [&] {
-    gather(first_, first_row(before, first_));
-    const std::uint32_t sent =
-        2 * ((cut_.first - 1) * first_segment() + (cut_.second - 1) * second_segment());
+    in_order([&](const Order& order) { gather(order.first, first_row(before)); });
+    // All of the half but what this core sums, whatever the order.
+    const std::uint32_t sent = 2 * (half_ - orders_[0].second.granules);
     if (sent > 0) kernel_.wait(sent_, sent);
   });
   // What it tells the other core goes before the sums that follow on the same path.
@@ -303,12 +342,15 @@ void MeshAllReduce::finish_pair(SReg slot, SReg turn) {
   });
 }
 
-/// Where the segments of a dimension begin in VMEM: of the second one inside of this core's segment
-/// of the first.
-SReg MeshAllReduce::first_row(SReg slot, const Dimension& along) {
-  const SReg mine = kernel_.add(kernel_.add(slot, buffers_.row), my_half_);
-  if (&along == &first_) return mine;
-  return kernel_.add(mine, kernel_.mul(first_.line.rank, rows(first_segment())));
+/// Where the segments of the first dimension begin in VMEM.
+SReg MeshAllReduce::first_row(SReg slot) {
+  return kernel_.add(kernel_.add(slot, buffers_.row), my_half_);
+}
+
+/// And those of the second one, inside of this core's segment of the first.
+SReg MeshAllReduce::second_row(SReg slot, const Order& order) {
+  const SReg mine = first_row(slot);
+  return kernel_.add(mine, kernel_.mul(order.first.line.rank, rows(order.first.granules)));
 }
 
 /// The first row of the segment `ahead` places ahead of this core's own on the ring.

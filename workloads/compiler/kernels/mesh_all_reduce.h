@@ -18,10 +18,10 @@ MeshShape cheapest_mesh_shape(std::uint64_t granules, const Target& target);
 /// Buckets of the range pass through VMEM whole. The cores of a chip exchange halves and each sums
 /// one (reduce-scatter over the pair), then the half is reduced and scattered along one dimension,
 /// then along the other; then everything is gathered the same way back. While a bucket goes along
-/// the dimensions, the next one is exchanged and the one before is returned and stored. On a square
-/// mesh core 0 begins along x and core 1 along y, so that both dimensions work at once. What a core
-/// sums comes to it from both sides of its ring, from each over half of the ring. A line without a
-/// wrap-around is a ring too: out over the even chips, back over the odd ones.
+/// the dimensions, the next one is exchanged and the one before is returned and stored. Core 0 of a
+/// chip begins along one dimension and core 1 along the other, so that both work at once. What a
+/// core sums comes to it from both sides of its ring, from each over half of the ring. A line
+/// without a wrap-around is a ring too: out over the even chips, back over the odd ones.
 ///
 /// Every part that arrives has a place of its own in VMEM, and nobody begins a bucket before all
 /// neighbours are done with the parts of the one before: the sums that they wait for pass through

@@ -13,7 +13,7 @@ constexpr std::uint32_t kLargestBucket = 4096;  ///< Granules.
 constexpr double kStepCycles = 150;             ///< Of the code around a step, about.
 /// Up to this much dearer than the ring the mesh is taken: all cores do the same in the same cycles
 /// then, and the machine simulates one for all.
-constexpr double kAlmost = 1.25;
+constexpr double kAlmost = 1.5;
 
 bool is_power_of_two(std::uint32_t value) { return value > 0 && (value & (value - 1)) == 0; }
 
@@ -38,13 +38,10 @@ bool fits_vmem(const MeshCut& cut, std::uint64_t granules, const Target& target)
 double bucket_cycles(const MeshCut& cut, std::uint32_t granules, const Target& target) {
   const double bytes = static_cast<double>(granules) * isa::kHbmGranuleBytes;
   const double half = bytes / cut.pair;
-  double cycles = 0;
-  // Both cores of a chip share its links, unless they begin along different dimensions.
-  const double share = cut.first == cut.second ? 1 : cut.pair;
   const auto ring = [&](std::size_t dimension, double part) {
     const isa::Topology::Dimension& along = target.slice.dimension(dimension);
-    if (along.size < 2) return;
-    const double segment = share * part / along.size / target.link_bytes_per_cycle;
+    if (along.size < 2) return 0.0;
+    const double segment = part / along.size / target.link_bytes_per_cycle;
     const double steps = steps_forward(along.size);
     // Out over the even chips and back over the odd ones: two links a step, shared by both ways.
     const bool folds = !along.wraps && along.size > 2;
@@ -52,11 +49,13 @@ double bucket_cycles(const MeshCut& cut, std::uint32_t granules, const Target& t
     const double latency = (folds ? 2 : 1) * target.hop_cycles + kStepCycles;
     // While a part is on the links, the latency of the other one passes.
     const auto granules = static_cast<std::uint32_t>(part / isa::kHbmGranuleBytes / along.size);
-    cycles +=
-        2 * steps * std::max(passage, passage / segment_parts(granules, along.size) + latency);
+    return 2 * steps * std::max(passage, passage / segment_parts(granules, along.size) + latency);
   };
-  ring(cut.y_first ? 1 : 0, half);
-  ring(cut.y_first ? 0 : 1, half / cut.first);
+  const std::size_t first = cut.y_first ? 1 : 0;
+  double cycles = ring(first, half) + ring(1 - first, half / cut.first);
+  if (cut.orders() > 1) {
+    cycles = std::max(cycles, ring(1 - first, half) + ring(first, half / cut.second));
+  }
   if (cut.pair > 1) {
     const double passage = half / target.link_bytes_per_cycle;
     cycles = std::max(cycles, 2 * (target.local_hop_cycles + passage + kStepCycles));

@@ -19,6 +19,9 @@ struct MeshCut {
         second(target.slice.dimension(along_y ? 0 : 1).size),
         y_first(along_y) {}
   std::uint32_t parts() const { return pair * first * second; }
+  /// The cores of a chip begin along different dimensions. Where these are as long the order is one
+  /// of registers, else of code.
+  std::uint32_t orders() const { return pair > 1 && first != second ? pair : 1; }
 };
 
 /// Steps of a ring whose segments come to their owner from both sides: the farther side's, and the
