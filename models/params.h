@@ -348,6 +348,7 @@ struct InputParams {
   double decode_ns_per_pixel = 0;
   double augment_us = 0;
   std::uint32_t workers = 0;
+  std::string reader = "ahead";
   std::uint32_t prefetch_batches = 2;
   std::string cache = "none";
 
@@ -363,6 +364,9 @@ struct InputParams {
               "What a thread takes to crop, resize and augment an example."),
         field("workers", &InputParams::workers, "",
               "Loader processes or threads; 0: as many as the host has vCPUs."),
+        field("reader", &InputParams::reader, "",
+              "Who reads: ahead (reads run beside the workers, as tf.data's) or worker (a worker "
+              "reads, then decodes, as a process of PyTorch's loader)."),
         field("prefetch_batches", &InputParams::prefetch_batches, "batches",
               "Batches of all cores of the host that are made ahead."),
         field("cache", &InputParams::cache, "",

@@ -21,6 +21,12 @@ std::uint32_t threads_of(const MachineParams& params) {
   return workers == 0 ? params.host.vcpus : std::min(workers, params.host.vcpus);
 }
 
+bool workers_read(const MachineParams& params) { return params.input.reader == "worker"; }
+
+std::uint32_t workers_of(const MachineParams& params) {
+  return params.input.workers == 0 ? params.host.vcpus : params.input.workers;
+}
+
 std::uint64_t cycles_of(double seconds, const MachineParams& params) {
   return static_cast<std::uint64_t>(std::llround(seconds * params.clock_mhz * kMega));
 }
@@ -86,6 +92,12 @@ double thread_seconds(const MachineParams& params) {
          params.input.augment_us * 1e-6;
 }
 
+double worker_seconds(const MachineParams& params, std::uint64_t example_bytes) {
+  const Read read = read_of(params, example_bytes);
+  const double passage = read.bytes > 0 ? static_cast<double>(read.bytes) / read.bytes_per_s : 0;
+  return read.latency_s + passage + thread_seconds(params);
+}
+
 double loader_ram_bytes(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes) {
   const double batches = 1.0 + params.input.prefetch_batches;
   const double cached = params.input.cache == "ram" ? 1.0 * params.input.images : 0;
@@ -104,6 +116,9 @@ std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_
   }
   if (thread_seconds(params) > 0) {
     stages.push_back({kThreadStage, threads_of(params) / thread_seconds(params)});
+  }
+  if (workers_read(params) && read.bytes > 0) {
+    stages.push_back({kWorkerStage, workers_of(params) / worker_seconds(params, example_bytes)});
   }
   stages.push_back({"batch", params.host.copy_mb_per_s * kMega / bytes});
   if (params.host.network_mb_per_s > 0) {
@@ -131,6 +146,7 @@ Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_
   for (std::uint32_t i = 0; i < std::max<std::uint32_t>(threads_of(params), 1); ++i) {
     threads_.push(0);
   }
+  for (std::uint32_t i = 0; workers_read(params) && i < workers_of(params); ++i) workers_.push(0);
 }
 
 void Loader::add_accounts(const std::string& host, std::uint64_t end,
@@ -158,7 +174,7 @@ void Loader::begin_account(std::uint64_t now) {
 }
 
 void Loader::describe(StepState& state) const {
-  for (const Free* const all : {&reads_, &threads_}) {
+  for (const Free* const all : {&reads_, &threads_, &workers_}) {
     for (Free free = *all; !free.empty(); free.pop()) state.add_time(free.top());
   }
   storage_.describe(state);
@@ -168,7 +184,8 @@ void Loader::describe(StepState& state) const {
 /// The next example: the latency of its request, then its bytes behind those of the others.
 std::uint64_t Loader::read(std::uint64_t now) {
   if (read_bytes_ == 0) return now;
-  const std::uint64_t begin = std::max(now, reads_.top());
+  const std::uint64_t free = workers_.empty() ? 0 : workers_.top();
+  const std::uint64_t begin = std::max({now, reads_.top(), free});
   reads_.pop();
   const std::uint64_t end = storage_.pass(begin + latency_cycles_, read_bytes_, begin).end;
   reads_.push(end);
@@ -186,6 +203,10 @@ std::uint64_t Loader::make(std::uint64_t now) {
     threads_account_.pass(begin, prepared);
     threads_.pop();
     threads_.push(prepared);
+    if (!workers_.empty()) {
+      workers_.pop();
+      workers_.push(prepared);
+    }
     ready = copies_.pass(std::max(prepared, now), batch_bytes_, now).end;
   }
   return ready;

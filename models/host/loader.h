@@ -20,7 +20,10 @@ using HostWire = Wire<StageAccount>;
 /// their order, a stage works on an example while the one behind it works on the next, and batches
 /// follow each other without a gap as far as the pipeline may run ahead. A cache of prepared
 /// examples in RAM or on the local disk takes the place of the stages before it (as in the second
-/// epoch and later). Left out: the first epoch of a cache, NUMA, threads that get in each other's
+/// epoch and later). Where workers read for themselves (`input.reader`), as the processes of
+/// PyTorch's loader do, each works on one example from the begin of its read until it is decoded,
+/// and waits for the storage; of more workers than threads those that have read take turns.
+/// Left out: the first epoch of a cache, NUMA, threads that get in each other's
 /// way, time slicing.
 class Loader {
  public:
@@ -54,12 +57,15 @@ class Loader {
   HostWire copies_;
   using Free = std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>>;
   Free reads_;                    ///< When each of the reads side by side is done.
+  Free workers_;                  ///< When each worker is free; none where they do not read.
   Free threads_;                  ///< When each thread is free.
   StageAccount threads_account_;  ///< Of all of them.
 };
 
 /// The stage that the host's threads work in.
 constexpr const char* kThreadStage = "decode and augment";
+/// What bounds workers that read for themselves: each example takes one from its read to its end.
+constexpr const char* kWorkerStage = "workers";
 
 /// A stage of the pipeline and the most examples a second that it lets through.
 struct LoaderStage {
@@ -74,6 +80,8 @@ std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_
                                        std::uint64_t examples);
 /// What an example costs a thread, in seconds.
 double thread_seconds(const MachineParams& params);
+/// How long it takes a worker that reads for itself, of `example_bytes` where it enters the batch.
+double worker_seconds(const MachineParams& params, std::uint64_t example_bytes);
 /// Bytes of RAM that the cache and the batches that were made ahead take on a host.
 double loader_ram_bytes(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes);
 

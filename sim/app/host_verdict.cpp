@@ -51,6 +51,16 @@ LoaderStage slowest(const MachineParams& params, std::uint64_t bytes, std::uint6
   });
 }
 
+/// What bounds a host where one of its stages does not: another one, or what its chips take.
+double chips_or_next_stage(const MachineParams& params, std::uint64_t bytes, std::uint64_t examples,
+                           std::string_view without, double chips) {
+  double next = chips;
+  for (const LoaderStage& stage : loader_stages(params, bytes, examples)) {
+    if (stage.name != without) next = std::min(next, stage.examples_per_s);
+  }
+  return next;
+}
+
 /// What a run with a change says.
 std::string outcome(const report::Summary& summary, const MachineParams& params,
                     std::uint64_t bytes, std::uint64_t examples) {
@@ -89,10 +99,7 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
                                       rate(bound.examples_per_s * hosts) + "; the chips take " +
                                       rate(chips) + " where examples are there at once"};
   if (std::string_view(bound.name) == kThreadStage) {
-    double next = chips / hosts;
-    for (const LoaderStage& stage : loader_stages(params, bytes, batch)) {
-      if (std::string_view(stage.name) != kThreadStage) next = std::min(next, stage.examples_per_s);
-    }
+    const double next = chips_or_next_stage(params, bytes, batch, kThreadStage, chips / hosts);
     const double threads = std::ceil(1.02 * next * thread_seconds(params));
     const auto vcpus = static_cast<std::uint32_t>(std::min(threads, 4096.0));
     const auto more = [&](MachineParams& changed) {
@@ -103,6 +110,18 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
     more(changed);
     verdict.push_back("with " + std::to_string(changed.host.vcpus) + " vCPUs instead of " +
                       std::to_string(params.host.vcpus) + ": " +
+                      outcome(reruns.with(more), changed, bytes, batch));
+  }
+  if (std::string_view(bound.name) == kWorkerStage) {
+    const double next = chips_or_next_stage(params, bytes, batch, kWorkerStage, chips / hosts);
+    const double wanted = std::ceil(1.02 * next * worker_seconds(params, bytes));
+    const auto workers = static_cast<std::uint32_t>(std::min(wanted, 4096.0));
+    const auto more = [&](MachineParams& changed) { changed.input.workers = workers; };
+    MachineParams changed = params;
+    more(changed);
+    const std::uint32_t now = params.input.workers == 0 ? params.host.vcpus : params.input.workers;
+    verdict.push_back("with " + std::to_string(workers) + " workers instead of " +
+                      std::to_string(now) + ": " +
                       outcome(reruns.with(more), changed, bytes, batch));
   }
   if (params.input.cache == "ram") return verdict;

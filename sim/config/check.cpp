@@ -97,6 +97,10 @@ void check_slice(const Configuration& configuration) {
 
 void check_input(const Configuration& configuration) {
   const InputParams& input = configuration.params.input;
+  if (input.reader != "ahead" && input.reader != "worker") {
+    fail_at(configuration, "input.reader",
+            "expected ahead or worker, found \"" + input.reader + "\"");
+  }
   if (input.cache != "none" && input.cache != "ram" && input.cache != "disk") {
     fail_at(configuration, "input.cache",
             "expected none, ram or disk, found \"" + input.cache + "\"");

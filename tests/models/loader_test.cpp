@@ -73,6 +73,53 @@ TEST(Loader, ReadsAreBoundByBandwidthOrByLatency) {
   EXPECT_NEAR(rate_of(params), 100, 1);
 }
 
+/// Ten workers of a host of four vCPUs: a read takes 9 ms to its first byte and 1 ms more, an
+/// example 1 ms of a thread.
+TEST(Loader, AWorkerThatReadsForItselfWaitsForTheStorage) {
+  MachineParams params = thread_bound(4);
+  params.input.reader = "worker";
+  params.input.workers = 10;
+  params.host.storage_latency_us = 9000;
+  params.host.storage_mb_per_s = 100;
+  EXPECT_NEAR(worker_seconds(params, 1000), 0.011, 1e-9);
+  const auto stage = [&](const std::string& name) {
+    for (const LoaderStage& stage : loader_stages(params, 1000, 64)) {
+      if (stage.name == name) return stage.examples_per_s;
+    }
+    return 0.0;
+  };
+  // 10 of 11 ms each, one behind the other on the storage's wire: 1,000 a second there.
+  EXPECT_NEAR(stage(kWorkerStage), 10 / 0.011, 0.01);
+  EXPECT_NEAR(rate_of(params), 10 / 0.011, 5);
+  // As many reads ahead as the storage takes, and the wire bounds.
+  params.input.reader = "ahead";
+  EXPECT_EQ(stage(kWorkerStage), 0);
+  EXPECT_NEAR(rate_of(params), 1000, 5);
+  // The threads bound, whoever reads: four of 1 ms.
+  params.input.reader = "worker";
+  params.host.storage_mb_per_s = 1e5;
+  params.input.workers = 400;
+  EXPECT_NEAR(rate_of(params), 4000, 20);
+  // No worker reads what is in RAM.
+  params.input.workers = 1;
+  params.input.cache = "ram";
+  EXPECT_EQ(stage(kWorkerStage), 0);
+}
+
+/// One of them, example after example.
+TEST(Loader, OneWorkerReadsWhenItHasDecoded) {
+  MachineParams params = thread_bound(4);
+  params.input.reader = "worker";
+  params.input.workers = 1;
+  params.host.storage_latency_us = 2000;
+  params.host.storage_mb_per_s = 100;
+  Loader loader(params, 3, 1000);
+  // Each 2 ms to the first byte, 1 ms of bytes, 1 ms on a thread; the copy of the last one.
+  const double copy = 1000 / 1e12;
+  EXPECT_NEAR(static_cast<double>(loader.make(940)), 940 + (3 * 0.004 + copy) * kCyclesPerSecond,
+              5);
+}
+
 TEST(Loader, CopiesIntoTheBatchTakeOneThread) {
   MachineParams params = thread_bound(96);
   params.host.copy_mb_per_s = 300;
