@@ -514,6 +514,23 @@ TEST_F(ProgramTest, BundlesOfXlaRunOnTheArraysThatTheyWereMadeForAlone) {
   EXPECT_NE(more["notes"].dump().find("the others of 4 do nothing"), std::string::npos);
 }
 
+/// Where messages of the interconnect and packets differ, a run says by how much.
+TEST_F(ProgramTest, AnAllToAllSaysWhatPacketsWouldTake) {
+  const auto noted = [&](const std::string& operation, const std::string& flags) {
+    std::ofstream(folder_ / "exchange.hlo")
+        << "HloModule m, replica_count=8\nadd {\n  a = f32[] parameter(0)\n  b = f32[] "
+           "parameter(1)\n"
+        << "  ROOT c = f32[] add(a, b)\n}\nENTRY main {\n  p = f32[8,8,128] parameter(0)\n"
+        << "  ROOT r = f32[8,8,128] " << operation << "\n}\n";
+    const json run = report("run " + (folder_ / "exchange.hlo").string() + flags);
+    return run["notes"].dump().find("--detail ici=packet") != std::string::npos;
+  };
+  const std::string exchange = "all-to-all(p), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}";
+  EXPECT_TRUE(noted(exchange, ""));
+  EXPECT_FALSE(noted(exchange, " --detail ici=packet"));
+  EXPECT_FALSE(noted("all-reduce(p), to_apply=add", ""));
+}
+
 TEST_F(ProgramTest, ATopologyIsASliceOfTheMachine) {
   const json run = report("run mlp --batch 256 --topology 2x2x2");
   EXPECT_EQ(run["cores"].size(), 16u);
