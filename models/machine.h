@@ -90,9 +90,13 @@ UnitAccount unit_account(const Counters& total, Unit unit);
 
 /// All executions of one op of the program on one core, over all steps.
 struct OpResult {
+  static constexpr std::uint32_t kNoOp = ~std::uint32_t{0};
   std::uint64_t count = 0;
   std::uint64_t cycles = 0;
   Counters counters;
+  /// Cycles in which something that it sends to other cores was under way while the core executed
+  /// another op, by that op; kNoOp: between ops.
+  std::map<std::uint32_t, std::uint64_t> beside{};
 };
 
 /// What the ops of the program did on a core, index as in Program::ops. Cores that did the same

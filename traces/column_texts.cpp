@@ -24,6 +24,8 @@ constexpr Row kColumns[] = {
     {"core_of_chip", "", "number of the core on its chip"},
     {"late_core", "", "number of the core that was waited for"},
     {"waited_for:cycles", "cycles", "waited for it"},
+    {"beside_op", "", "row of the table ops that the core executed; 4294967295: none"},
+    {"transfers_beside:cycles", "cycles", "under way meanwhile"},
     {"end_cycle", "cycles", "end, since the run began"},
     {"begin_cycle", "cycles", "begin, since the run began"},
     {"step", "", "number of the step, from 0 on"},

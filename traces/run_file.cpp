@@ -157,6 +157,25 @@ Table waited_for_table(const RunRecord& record) {
   return table;
 }
 
+Table transfers_beside_table(const RunRecord& record) {
+  U32 cores, ops, others;
+  U64 cycles;
+  for (std::size_t i = 0; i < record.result.cores.size(); ++i) {
+    const OpResults& results = record.result.cores[i].ops;
+    for (std::uint32_t op = 0; op < results.size(); ++op) {
+      for (const auto& [other, beside] : results[op].beside) {
+        cores.push_back(record.core_numbers[i]);
+        ops.push_back(op);
+        others.push_back(other);
+        cycles.push_back(beside);
+      }
+    }
+  }
+  Table table;
+  table.add("core", cores).add("op", ops).add("beside_op", others).add("cycles", cycles);
+  return table;
+}
+
 Table cores_table(const RunRecord& record) {
   const std::vector<CoreResult>& cores = record.result.cores;
   Table table;
@@ -318,6 +337,16 @@ void read_cores(const Hdf5Contents& contents, RunRecord& record) {
     core.ops[index] = {ops.column<std::uint64_t>("count")[i],
                        ops.column<std::uint64_t>("cycles")[i], counters_of(ops, i)};
   }
+  const Table& beside = contents.table("transfers_beside");
+  for (std::size_t i = 0; i < beside.rows(); ++i) {
+    CoreResult& core = position(beside.column<std::uint32_t>("core")[i], "transfers_beside");
+    const std::uint32_t index = beside.column<std::uint32_t>("op")[i];
+    if (index >= core.ops.size()) {
+      throw WorkloadError(contents.file + ": transfers_beside: no op " + std::to_string(index));
+    }
+    core.ops[index].beside[beside.column<std::uint32_t>("beside_op")[i]] =
+        beside.column<std::uint64_t>("cycles")[i];
+  }
 }
 
 }  // namespace
@@ -464,6 +493,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   contents.tables["ops"] = ops_table(record.ops);
   contents.tables["op_counters"] = op_counters_table(record);
   contents.tables["kernels"] = kernels_table(record.kernels);
+  contents.tables["transfers_beside"] = transfers_beside_table(record);
   contents.tables["op_operands"] = op_operands_table(record.operands);
   contents.tables["buffers"] = buffers_table(record.buffers);
   add_paths(record, contents);

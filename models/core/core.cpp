@@ -61,7 +61,7 @@ Core::Core(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
   dma_ = std::make_unique<DmaEngine>(DmaEngine::Core{chip_, core_}, setup.params, setup.program,
                                      hbm, scalar_, data_ ? &data_->state() : nullptr,
                                      data_ ? data_->knowledge() : nullptr, setup.wait_graph,
-                                     dma_ports);
+                                     overlap_, dma_ports);
   sequencer_ = std::make_unique<Sequencer>(
       Sequencer::Place{number_, chip_, core_, clock_of(setup.params, chip_)}, setup.params,
       setup.blocks, setup.options, setup.warm_up, setup.repetition, scalar_, flags_,
@@ -206,9 +206,16 @@ void Core::end_step() {
 void Core::begin_account(std::uint64_t now) {
   catch_up(now);
   dma_->begin_account(now);
+  overlap_.begin_account(now);
   out_hbm->begin_account(now);
   out_ici->begin_account(now);
   out_host->begin_account(now);
+}
+
+CoreResult Core::result(std::uint64_t run_end) {
+  CoreResult result = sequencer_->result(run_end);
+  overlap_.add_to(result.ops, run_end);
+  return result;
 }
 
 void Core::catch_up(std::uint64_t now) {

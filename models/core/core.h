@@ -11,6 +11,7 @@
 #include "models/core/sequencer.h"
 #include "models/core/sync_flags.h"
 #include "models/core/systolic_array.h"
+#include "models/core/transfer_overlap.h"
 #include "models/core_classes.h"
 #include "models/memory/dma_engine.h"
 #include "models/ports.h"
@@ -60,7 +61,7 @@ class Core : public TimedModule,
   bool finished() const { return finished_; }
   std::uint64_t end_cycle() const { return sequencer_->cycle(); }
   PartAccount dma_account(std::uint64_t end) { return dma_->account(end, sequencer_->cycle()); }
-  CoreResult result(std::uint64_t run_end) { return sequencer_->result(run_end); }
+  CoreResult result(std::uint64_t run_end);
   Sequencer& sequencer() { return *sequencer_; }
   const ScalarUnit& scalar_unit() const { return scalar_; }
   const SyncFlags& flags() const { return flags_; }
@@ -91,6 +92,7 @@ class Core : public TimedModule,
     dma_->core_waited(reason, begin, end);
   }
   void catch_up(std::uint64_t now) override;
+  void executes(std::uint32_t op, std::uint64_t now) override { overlap_.runs(op, now); }
   std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                  const MemberDestinations& destinations,
                                  std::uint64_t now) override;
@@ -120,6 +122,7 @@ class Core : public TimedModule,
   std::optional<ScalarLanes> lanes_;  ///< When this core stands for others, too.
   std::vector<std::unique_ptr<SystolicArray>> arrays_;
   std::unique_ptr<DataPath> data_;  ///< With values, or where kernels are followed without.
+  TransferOverlap overlap_;
   std::unique_ptr<DmaEngine> dma_;
   std::unique_ptr<Sequencer> sequencer_;
   std::uint32_t steps_ = 0;  ///< That have ended and count.

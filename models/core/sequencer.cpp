@@ -718,6 +718,7 @@ void Sequencer::call() {
   }
   graph_.pass(position());
   frames_.push_back({block.kernel, block.end, site.op, now_, counters()});
+  outside_.executes(site.op, now_);
   scalar_.enter(site.kernel);
   go_to(site.kernel, 0);
 }
@@ -726,6 +727,7 @@ void Sequencer::return_from_kernel() {
   graph_.pass(position());
   const Frame frame = frames_.back();
   frames_.pop_back();
+  outside_.executes(frames_.empty() ? OpResult::kNoOp : frames_.back().op, now_);
   const Counters own = counters() - frame.before;
   OpResult& op = result_.ops[frame.op];
   ++op.count;

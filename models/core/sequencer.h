@@ -42,6 +42,8 @@ class CoreOutside {
   virtual void waited(CoreState reason, std::uint64_t begin, std::uint64_t end) = 0;
   /// The flags are about to be read: what local DMAs do to them up to a cycle has to be done.
   virtual void catch_up(std::uint64_t now) = 0;
+  /// An op begins, or goes on behind one that it called; OpResult::kNoOp: the program between ops.
+  virtual void executes(std::uint32_t op, std::uint64_t now) = 0;
   virtual std::string add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                          const MemberDestinations& destinations,
                                          std::uint64_t now) = 0;

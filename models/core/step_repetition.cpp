@@ -28,6 +28,10 @@ class Periods {
     add(value.count, shorter.count);
     add(value.cycles, shorter.cycles);
     add(value.counters, shorter.counters);
+    for (auto& [op, cycles] : value.beside) {
+      const auto before = shorter.beside.find(op);
+      add(cycles, before == shorter.beside.end() ? std::uint64_t{0} : before->second);
+    }
   }
   template <class Values>
   void add_each(Values& values, const Values& shorter) const {

@@ -94,7 +94,8 @@ std::uint32_t DmaPayload::same_origin(std::uint32_t first, std::uint32_t most) c
 
 DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program& program,
                      MemoryImage& hbm, ScalarUnit& scalar, isa::CoreState* data,
-                     Knowledge* knowledge, WaitGraph& graph, DmaPorts& ports)
+                     Knowledge* knowledge, WaitGraph& graph, TransferOverlap& overlap,
+                     DmaPorts& ports)
     : core_(core),
       params_(params),
       program_(program),
@@ -103,6 +104,7 @@ DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program&
       data_(data),
       knowledge_(knowledge),
       graph_(graph),
+      overlap_(overlap),
       ports_(ports),
       vmem_rows_((params.core.vmem_mib << 20) / isa::kVmemRowBytes),
       hbm_granules_((std::uint64_t{params.hbm.gib} << 20) / params.cores_per_chip),
@@ -385,6 +387,7 @@ void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddres
   dma.place = place;
   dma.destinations = destinations;
   dma.begin = now;
+  dma.op = overlap_.begin(now);
   const std::uint64_t bytes = std::uint64_t{descriptor.granules} * hbm_view_.bytes();
   dma.leaves = graph_.start(number(), bytes, Resource::kIci, Resource::kIci);
   dma.arrives = graph_.start(number(), bytes, Resource::kIci, Resource::kIci);
@@ -450,6 +453,7 @@ void DmaEngine::message_arrived(const IciMessage& message, std::uint64_t now) {
 }
 
 void DmaEngine::finish(const RemoteDma& dma, std::uint64_t now) {
+  overlap_.end(dma.op, now);
   remote_.erase(dma.id);
   count(now);
 }

@@ -13,6 +13,7 @@
 #include "models/core/knowledge.h"
 #include "models/core/scalar_unit.h"
 #include "models/core/sync_flags.h"
+#include "models/core/transfer_overlap.h"
 #include "models/machine.h"
 #include "models/memory/granule_view.h"
 #include "models/memory/hbm_model.h"
@@ -49,6 +50,7 @@ struct RemoteDma {
   CodePlace place;
   MemberDestinations destinations;
   std::uint64_t begin = 0;
+  std::uint32_t op = 0;       ///< That it belongs to, in TransferOverlap.
   std::uint32_t leaves = 0;   ///< Its way out of the source, in WaitGraph.
   std::uint32_t arrives = 0;  ///< And to the destination.
   std::uint32_t messages = 0;
@@ -100,7 +102,7 @@ class DmaEngine : public HbmClient {
   /// `data`: absent with values off, unless kernels are followed; then there is `knowledge`, too.
   DmaEngine(Core core, const MachineParams& params, const isa::Program& program, MemoryImage& hbm,
             ScalarUnit& scalar, isa::CoreState* data, Knowledge* knowledge, WaitGraph& graph,
-            DmaPorts& ports);
+            TransferOverlap& overlap, DmaPorts& ports);
 
   /// Starts a DMA; returns what is wrong with it, or nothing.
   std::string start(isa::DmaDescriptor descriptor, UnknownAddresses unknown, CodePlace place,
@@ -187,6 +189,7 @@ class DmaEngine : public HbmClient {
   isa::CoreState* data_;
   Knowledge* knowledge_;
   WaitGraph& graph_;
+  TransferOverlap& overlap_;
   DmaPorts& ports_;
   const std::uint32_t vmem_rows_;
   const std::uint64_t hbm_granules_;

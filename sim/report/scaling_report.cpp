@@ -2,13 +2,10 @@
 
 #include <cmath>
 
+#include "sim/report/all_reduce_report.h"
+
 namespace tpu::report {
 namespace {
-
-bool is_collective(const std::string& category) {
-  return category == "all-reduce" || category == "all-gather" || category == "reduce-scatter" ||
-         category == "all-to-all" || category == "collective-permute";
-}
 
 double efficiency(const ScalingRun& run, std::size_t cores, const ScalingPoint& first) {
   const double alone = first.weak.examples_per_s / static_cast<double>(first.cores);
@@ -32,6 +29,7 @@ Json to_json(const ScalingRun& run, std::size_t cores, const ScalingPoint& first
           {"examples_per_s", run.examples_per_s},
           {"efficiency", efficiency(run, cores, first)},
           {"exposed_all_reduce_ms", run.all_reduce_ms},
+          {"hidden_all_reduce_ms", run.hidden_ms},
           {"waiting_for_peers_ms", run.waiting_ms},
           {"simulated_cores", run.simulated_cores}};
 }
@@ -44,11 +42,9 @@ ScalingRun scaling_run(const traces::RunRecord& record, const Summary& summary) 
   run.step_ms = summary.step_mean_ms;
   run.examples_per_s = summary.examples_per_s;
   run.simulated_cores = record.result.simulated_cores;
-  const double steps = static_cast<double>(summary.steps.size());
-  for (const OpSummary& op : summary.ops) {
-    if (!is_collective(record.ops[op.op].category)) continue;
-    run.all_reduce_ms += record.params.seconds(1) * op.cycles / steps * 1e3;
-  }
+  const AllReduceTime all_reduces = all_reduce_sum(all_reduce_times(record, summary));
+  run.all_reduce_ms = all_reduces.exposed_ms;
+  run.hidden_ms = all_reduces.hidden_ms;
   run.waiting_ms = (summary.breakdown.peer_wait + summary.breakdown.peer_host_wait) * run.step_ms;
   return run;
 }

@@ -18,6 +18,7 @@ struct ScalingRun {
   double all_reduce_ms = 0;  ///< In collectives, of a step and core: nothing else runs meanwhile.
   double waiting_ms = 0;     ///< Of those, for another core that is late.
   std::uint32_t simulated_cores = 0;
+  double hidden_ms = 0;  ///< Of collectives, what is under way while other kernels run.
 };
 ScalingRun scaling_run(const traces::RunRecord& record, const Summary& summary);
 

@@ -66,9 +66,45 @@ TEST(AllReduceReport, KernelsBetweenAStartAndItsEndAreBesideIt) {
   EXPECT_DOUBLE_EQ(all_reduce_times(record, two_steps)[0].exposed_ms, (2 + 16 + 64) * ms / 2);
 }
 
-TEST(AllReduceReport, OneThatEverybodyWaitsForHasNoTable) {
+/// What an all-reduce sends while its own kernels run is exposed, whichever of them sent it.
+TEST(AllReduceReport, HiddenIsWhatIsUnderWayBesideOtherKernels) {
+  traces::RunRecord record = record_of({{"r0.scatter", "all-reduce"},
+                                        {"dot.1", "convolution"},
+                                        {"r1.scatter", "reduce-scatter"},
+                                        {"r0.sum", "all-reduce"},
+                                        {"dot.2", "convolution"},
+                                        {"r0", "all-reduce"},
+                                        {"r1", "reduce-scatter"}});
+  Summary summary = summary_of({1, 1, 1, 1, 1, 1, 1});
+  summary.steps.resize(2);
+  record.result.cores.resize(3);  // The last one runs none of them.
+  for (CoreResult& core : record.result.cores) core.ops.resize(7);
+  for (std::uint32_t c = 0; c < 2; ++c) {
+    OpResults& ops = record.result.cores[c].ops;
+    for (std::size_t op = 0; op < 7; ++op) ops[op].count = 2;
+    ops[0].beside = {{1, 100}, {2, 40}, {3, 7000}, {OpResult::kNoOp, 20}};
+    ops[3].beside = {{4, 300 + c * 60}, {5, 9000}};
+    ops[2].beside = {{3, 11}, {6, 5000}};
+  }
+  const std::vector<AllReduceTime> times = all_reduce_times(record, summary);
+  const double ms = record.params.seconds(1) * 1e3;
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_DOUBLE_EQ(times[0].hidden_ms, (100 + 40 + 20 + 330) / 2.0 * ms);
+  EXPECT_DOUBLE_EQ(times[1].hidden_ms, 11 / 2.0 * ms);
+  const AllReduceTime all = all_reduce_sum(times);
+  EXPECT_DOUBLE_EQ(all.hidden_ms, times[0].hidden_ms + times[1].hidden_ms);
+  EXPECT_DOUBLE_EQ(all.exposed_ms, 5 / 2.0 * ms);
+  const Json json = all_reduces_json(record, summary);
+  EXPECT_DOUBLE_EQ(json[1]["hidden_ms"].get<double>(), times[1].hidden_ms);
+}
+
+TEST(AllReduceReport, OneThatEverybodyWaitsForIsALine) {
   const traces::RunRecord record = record_of({{"dot.1", "convolution"}, {"r", "all-reduce"}});
-  EXPECT_EQ(all_reduces_text(record, summary_of({1, 2})), "");
+  const double ms = record.params.seconds(1) * 1e3;
+  EXPECT_EQ(all_reduces_text(record, summary_of({1, 20000})),
+            "Collectives of a step: exposed " + fixed(20000 * ms, 3) +
+                " ms, hidden 0 (no other kernel runs beside them)\n\n");
+  EXPECT_EQ(all_reduces_text(record_of({{"dot.1", "convolution"}}), summary_of({1})), "");
 }
 
 /// What no core ran takes no time; a name that is nothing but an end is a name.

@@ -246,6 +246,8 @@ TEST(Scaling, ARunHasWhatItsCollectivesTakeAndWhatItWaits) {
     const ScalingRun run = scaling_run(record, summary);
     // Its 600 cycles are of two steps.
     EXPECT_NEAR(run.all_reduce_ms, 300 / 940e3, 1e-12) << category;
+    // Beside it 34 and 35 cycles of two cores are under way.
+    EXPECT_NEAR(run.hidden_ms, 34.5 / 2 / 940e3, 1e-12);
     EXPECT_NEAR(run.waiting_ms, 0.375 * kStepMs, 1e-12);
     EXPECT_EQ(run.batch, 256u);
     EXPECT_DOUBLE_EQ(run.step_ms, kStepMs);

@@ -183,6 +183,7 @@ TEST_F(RunFileTest, ARecordComesBack) {
     for (std::size_t op = 0; op < a.ops.size(); ++op) {
       EXPECT_EQ(a.ops[op].count, b.ops[op].count);
       EXPECT_EQ(a.ops[op].cycles, b.ops[op].cycles);
+      EXPECT_EQ(a.ops[op].beside, b.ops[op].beside);
       expect_equal(a.ops[op].counters, b.ops[op].counters);
     }
   }

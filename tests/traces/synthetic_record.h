@@ -157,6 +157,7 @@ inline traces::RunRecord synthetic_record() {
     }
     core.end_cycle = steps * length;
     core.waited_for[1 - number] = 10 + number;
+    core.ops[1].beside = {{2, 30 + number}, {OpResult::kNoOp, 4}};
     record.result.cores.push_back(core);
   }
   record.result.cycles = 2200;
