@@ -259,7 +259,6 @@ TEST_F(XPlaneTest, ParametersHaveTheirNumbersAndBuffersTheirMakers) {
   second.index = 1;
   second.granule += 1000;
   record.buffers.insert(record.buffers.begin() + 1, second);
-  record.lifetimes.insert(record.lifetimes.begin() + 1, record.lifetimes[0]);
   record.lifetimes.insert(record.lifetimes.begin(), {0, 2});
   auto planes = exported(record);
   const Fields proto = parse(planes["/host:metadata"].kinds.at(1).texts.at("Hlo Proto"));
