@@ -76,10 +76,17 @@ TEST_P(Stablehlo, IsWhatTheHloOfTheSameFunctionIs) {
   }
 }
 
+TEST_P(Stablehlo, IsTheSameModuleInTheGenericForm) {
+  const hlo::Module generic = module(".generic.mlir");
+  hlo::verify(generic);
+  EXPECT_EQ(to_string(generic), to_string(module(".mlir")));
+  EXPECT_EQ(generic.aliases.size(), module(".mlir").aliases.size());
+}
+
 INSTANTIATE_TEST_SUITE_P(Jax, Stablehlo,
                          testing::Values("train_convolution", "train_scan", "branches_and_loops",
                                          "rows", "orders", "random_numbers", "functions_of_chlo",
-                                         "products", "expanded"),
+                                         "polygammas", "products", "expanded"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

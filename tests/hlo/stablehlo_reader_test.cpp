@@ -273,9 +273,77 @@ TEST(StablehloReader, FunctionsOfChloAreThoseOfHlo) {
 )"));
   verify(half);
   EXPECT_THROW(
-      read("    %0 = chlo.polygamma %a, %a : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32>\n"),
+      read("    %0 = chlo.no_function %a, %a : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32>\n"),
       WorkloadError);
+  EXPECT_THROW(read("    %0 = chlo.polygamma %a : tensor<4xf32> -> tensor<4xf32>\n"),
+               WorkloadError);
   EXPECT_EQ(chlo_function("no_function"), nullptr);
+}
+
+/// What MLIR prints of the module above with print_generic_op_form.
+const char kGeneric[] =
+    R"(#loc1 = loc("model.py":12:4 to :8)
+"builtin.module"() <{sym_name = "jit_f"}> ({
+  "func.func"() <{arg_attrs = [{}, {tf.aliasing_output = 1 : i32}, {}], function_type = (tensor<2x6x6x3xf32>, tensor<3x3x3x8xf32>, tensor<i32>) -> (tensor<2x3x6x8xf32>, tensor<3x3x3x8xf32>), res_attrs = [{jax.result_info = "result[0]"}, {}], sym_name = "main", sym_visibility = "public"}> ({
+  ^bb0(%arg2: tensor<2x6x6x3xf32> loc("x"), %arg3: tensor<3x3x3x8xf32>, %arg4: tensor<i32>):
+    %2 = "stablehlo.convolution"(%arg2, %arg3) <{batch_group_count = 1 : i64, dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, feature_group_count = 1 : i64, padding = dense<[[0, 1], [1, 1]]> : tensor<2x2xi64>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision DEFAULT>], window_reversal = array<i1: false, true>, window_strides = array<i64: 2, 1>}> : (tensor<2x6x6x3xf32>, tensor<3x3x3x8xf32>) -> tensor<2x3x6x8xf32> loc(#loc2)
+    %3 = "stablehlo.constant"() <{value = dense<[0x7F800000, -1.500000e+00, 2.000000e+00]> : tensor<3xf32>}> : () -> tensor<3xf32>
+    %4 = "stablehlo.constant"() <{value = dense<2> : tensor<i32>}> : () -> tensor<i32>
+    %5 = "stablehlo.constant"() <{value = dense<5.000000e-01> : tensor<f32>}> : () -> tensor<f32>
+    %6:2 = "stablehlo.while"(%3, %arg4) ({
+    ^bb0(%arg9: tensor<3xf32>, %arg10: tensor<i32>):
+      %12 = "stablehlo.compare"(%arg10, %4) <{compare_type = #stablehlo<comparison_type SIGNED>, comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      "stablehlo.return"(%12) : (tensor<i1>) -> ()
+    }, {
+    ^bb0(%arg5: tensor<3xf32>, %arg6: tensor<i32>):
+      %8 = "stablehlo.add"(%arg6, %4) : (tensor<i32>, tensor<i32>) -> tensor<i32>
+      %9 = "stablehlo.slice"(%arg5) <{limit_indices = array<i64: 3>, start_indices = array<i64: 0>, strides = array<i64: 2>}> : (tensor<3xf32>) -> tensor<2xf32>
+      %10 = "stablehlo.reduce"(%9, %5) <{dimensions = array<i64: 0>}> ({
+      ^bb0(%arg7: tensor<f32>, %arg8: tensor<f32>):
+        %11 = "stablehlo.maximum"(%arg7, %arg8) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+        "stablehlo.return"(%11) : (tensor<f32>) -> ()
+      }) : (tensor<2xf32>, tensor<f32>) -> tensor<f32>
+      "stablehlo.return"(%arg5, %8) : (tensor<3xf32>, tensor<i32>) -> ()
+    }) : (tensor<3xf32>, tensor<i32>) -> (tensor<3xf32>, tensor<i32>)
+    %7 = "func.call"(%arg3, %5) <{callee = @scaled}> : (tensor<3x3x3x8xf32>, tensor<f32>) -> tensor<3x3x3x8xf32>
+    "func.return"(%2, %7) : (tensor<2x3x6x8xf32>, tensor<3x3x3x8xf32>) -> ()
+  }) : () -> ()
+  "func.func"() <{function_type = (tensor<3x3x3x8xf32>, tensor<f32>) -> tensor<3x3x3x8xf32>, sym_name = "scaled", sym_visibility = "private"}> ({
+  ^bb0(%arg0: tensor<3x3x3x8xf32>, %arg1: tensor<f32>):
+    %0 = "stablehlo.broadcast_in_dim"(%arg1) <{broadcast_dimensions = array<i64>}> : (tensor<f32>) -> tensor<3x3x3x8xf32>
+    %1 = "stablehlo.multiply"(%arg0, %0) : (tensor<3x3x3x8xf32>, tensor<3x3x3x8xf32>) -> tensor<3x3x3x8xf32>
+    "func.return"(%1) : (tensor<3x3x3x8xf32>) -> ()
+  }) : () -> ()
+}) {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} : () -> ()
+#loc2 = loc("jit(f)/conv"(#loc1))
+)";
+
+TEST(StablehloReader, TheGenericFormIsTheSameModule) {
+  const Module module = read_hlo("m.mlir", kGeneric);
+  verify(module);
+  const Module plain = read_hlo("m.mlir", whole());
+  EXPECT_EQ(to_string(module), to_string(plain));
+  EXPECT_EQ(module.name, "jit_f");
+  ASSERT_EQ(module.aliases.size(), 1U);
+  EXPECT_EQ(module.aliases[0].output_index, 1);
+  EXPECT_EQ(module.aliases[0].parameter_number, 1);
+}
+
+TEST(StablehloReader, ErrorsInTheGenericFormSayWhereAndWhatWasExpected) {
+  const auto generic_with = [](const std::string& from, const std::string& to) {
+    return error_of(replaced(kGeneric, from, to));
+  };
+  EXPECT_NE(generic_with("num_replicas = 1", "num_replicas = 2").find("a module for one device"),
+            std::string::npos);
+  EXPECT_NE(generic_with("\"func.func\"", "\"func.fun\"").find("expected \"func.func\"()"),
+            std::string::npos);
+  EXPECT_NE(generic_with("sym_name = \"main\"", "sym_name = main").find("a name in quotes"),
+            std::string::npos);
+  EXPECT_NE(generic_with("window_strides = array<i64: 2, 1>", "window_strides = array<i64: 2>")
+                .find("expected 2 numbers"),
+            std::string::npos);
+  const std::string text = kGeneric;
+  for (std::size_t length = 0; length < text.size(); length += 3) error_of(text.substr(0, length));
 }
 
 TEST(StablehloReader, NeverCrashesOnTruncatedOrDamagedText) {

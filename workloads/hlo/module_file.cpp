@@ -157,7 +157,7 @@ std::string_view first_word(std::string_view text) {
 bool is_mlir_text(std::string_view word) {
   const auto begins = [&](std::string_view text) { return word.substr(0, text.size()) == text; };
   return begins("module ") || begins("module{") || begins("builtin.module") ||
-         begins("func.func") || begins("#loc") || begins("#map");
+         begins("\"builtin.module\"") || begins("func.func") || begins("#loc") || begins("#map");
 }
 
 }  // namespace

@@ -258,13 +258,19 @@ void labels(TextCursor& cursor, char first, char second, std::int64_t& first_at,
   }
 }
 
+/// `window = {stride = [2, 2], ...}`, or the same lists under their generic names.
 void convolution_window(const Source& source, HloInstruction& made) {
-  if (!source.attributes().has("window")) return;
-  TextCursor cursor = source.at(source.attributes().text("window"));
-  cursor.expect('{');
-  MlirAttributes named(source.cursor, cursor.position());
-  named.read_dictionary(cursor, "}");
-  const auto each = [&](std::string_view name, std::size_t step, const auto& set) {
+  const bool has_own = source.attributes().has("window");
+  TextCursor cursor = has_own ? source.at(source.attributes().text("window")) : source.cursor;
+  MlirAttributes own(source.cursor, cursor.position());
+  if (has_own) {
+    cursor.expect('{');
+    own.read_dictionary(cursor, "}");
+  }
+  const MlirAttributes& named = has_own ? own : source.attributes();
+  const auto each = [&](std::string_view short_name, std::string_view generic_name,
+                        std::size_t step, const auto& set) {
+    const std::string_view name = has_own ? short_name : generic_name;
     const Integers numbers = named.integers(name);
     if (numbers.empty()) return;
     if (numbers.size() != step * made.window.size()) {
@@ -273,11 +279,12 @@ void convolution_window(const Source& source, HloInstruction& made) {
     for (std::size_t i = 0; i < made.window.size(); ++i) set(made.window[i], &numbers[step * i]);
   };
   using Number = const std::int64_t*;
-  each("stride", 1, [](WindowDimension& w, Number n) { w.stride = *n; });
-  each("lhs_dilate", 1, [](WindowDimension& w, Number n) { w.base_dilation = *n; });
-  each("rhs_dilate", 1, [](WindowDimension& w, Number n) { w.window_dilation = *n; });
-  each("reverse", 1, [](WindowDimension& w, Number n) { w.reversal = *n != 0; });
-  each("pad", 2, [](WindowDimension& w, Number n) {
+  each("stride", "window_strides", 1, [](WindowDimension& w, Number n) { w.stride = *n; });
+  each("lhs_dilate", "lhs_dilation", 1, [](WindowDimension& w, Number n) { w.base_dilation = *n; });
+  each("rhs_dilate", "rhs_dilation", 1,
+       [](WindowDimension& w, Number n) { w.window_dilation = *n; });
+  each("reverse", "window_reversal", 1, [](WindowDimension& w, Number n) { w.reversal = *n != 0; });
+  each("pad", "padding", 2, [](WindowDimension& w, Number n) {
     w.padding_low = n[0];
     w.padding_high = n[1];
   });
@@ -285,7 +292,12 @@ void convolution_window(const Source& source, HloInstruction& made) {
 
 void convolution(const Source& source, HloInstruction& made) {
   ConvolutionDimensions& dims = made.convolution.edit();
-  TextCursor cursor = source.at(source.attributes().text("dim_numbers"));
+  TextCursor cursor =
+      source.at(source.attributes().text(source.name_of({"dim_numbers", "dimension_numbers"})));
+  if (cursor.take('#')) {  // #stablehlo.conv<[b, 0, 1, f]x...>
+    cursor.name("an attribute of StableHLO");
+    cursor.expect('<');
+  }
   labels(cursor, 'b', 'f', dims.input_batch, dims.input_feature, dims.input_spatial);
   cursor.expect('x');
   labels(cursor, 'i', 'o', dims.kernel_input_feature, dims.kernel_output_feature,

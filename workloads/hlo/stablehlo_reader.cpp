@@ -30,10 +30,14 @@ class StablehloReader {
     while (MlirLocations::skip_alias(cursor_)) {
     }
     module_.name = "module";
-    const bool is_wrapped = cursor_.take_word("module") || cursor_.take_word("builtin.module");
-    if (is_wrapped) header();
-    while (!cursor_.at_end() && !(is_wrapped && cursor_.take('}'))) {
-      if (!MlirLocations::skip_alias(cursor_)) function();
+    if (cursor_.peek() == '"') {
+      generic_module();
+    } else {
+      const bool is_wrapped = cursor_.take_word("module") || cursor_.take_word("builtin.module");
+      if (is_wrapped) header();
+      while (!cursor_.at_end() && !(is_wrapped && cursor_.take('}'))) {
+        if (!MlirLocations::skip_alias(cursor_)) function();
+      }
     }
     Metadata none;
     locations_.take(cursor_, none);
@@ -57,16 +61,89 @@ class StablehloReader {
       cursor_.expect('{');
       MlirAttributes attributes(cursor_, cursor_.position());
       attributes.read_dictionary(cursor_, "}");
-      const auto one = [&](std::string_view name) {
-        if (!attributes.has(name) || attributes.integer(name) == 1) return;
-        attributes.fail_in(name,
-                           "a module for one device; programs of several are read as HLO: "
-                           "lowered.as_text(\"hlo\") in JAX");
-      };
-      one("mhlo.num_partitions");
-      one("mhlo.num_replicas");
+      refuse_several_devices(attributes);
     }
     cursor_.expect('{');
+  }
+
+  static void refuse_several_devices(const MlirAttributes& attributes) {
+    for (const char* name : {"mhlo.num_partitions", "mhlo.num_replicas"}) {
+      if (!attributes.has(name) || attributes.integer(name) == 1) continue;
+      attributes.fail_in(name,
+                         "a module for one device; programs of several are read as HLO: "
+                         "lowered.as_text(\"hlo\") in JAX");
+    }
+  }
+
+  /// `"builtin.module"() <{sym_name = "name"}> ({ functions }) {attributes} : () -> ()`: the form
+  /// that MLIR has for the operations of every dialect.
+  void generic_module() {
+    StablehloOperation module = generic_head("builtin", "module");
+    while (!cursor_.take('}')) generic_function();
+    generic_tail(module);
+    if (module.attributes.has("sym_name")) module_.name = quoted_text(module, "sym_name");
+    refuse_several_devices(module.attributes);
+  }
+
+  /// `"func.func"() <{sym_name = "main", function_type = ..., ...}> ({ ^bb0(...): ... }) : () ->
+  /// ()`
+  void generic_function() {
+    StablehloOperation function = generic_head("func", "func");
+    const std::string_view name = quoted_text(function, "sym_name");
+    scopes_.open(RegionKind::kFunction);
+    block_arguments();
+    operations();
+    emitter_.add_function(name, scopes_.close());
+    generic_tail(function);
+    Metadata none;
+    locations_.take(cursor_, none);
+    if (name != "main" || !function.attributes.has("arg_attrs")) return;
+    TextCursor inner = cursor_;
+    const std::string_view list = function.attributes.text("arg_attrs");
+    inner.move_to(static_cast<std::size_t>(list.data() - cursor_.text().data()));
+    inner.expect('[');
+    for (std::int64_t number = 0; !inner.take(']'); ++number) {
+      inner.expect('{');
+      MlirAttributes attributes(cursor_, inner.position());
+      attributes.read_dictionary(inner, "}");
+      add_alias(attributes, number);
+      if (!inner.take(',') && inner.peek() != ']') inner.fail("',' or ']'");
+    }
+  }
+
+  /// Name, operands and properties, up to the first operation of the one region.
+  StablehloOperation generic_head(std::string_view dialect, std::string_view name) {
+    StablehloOperation operation(cursor_);
+    read_operation_name(cursor_, operation);
+    if (operation.dialect != dialect || operation.name != name) {
+      operation.attributes.fail("\"" + std::string(dialect) + "." + std::string(name) + "\"()");
+    }
+    read_operands(cursor_, operation);
+    cursor_.expect('(');
+    cursor_.expect('{');
+    return operation;
+  }
+
+  void generic_tail(StablehloOperation& operation) {
+    cursor_.expect(')');
+    read_operands(cursor_, operation);
+    read_types(cursor_, operation);
+  }
+
+  static std::string_view quoted_text(const StablehloOperation& operation, std::string_view name) {
+    const std::string_view text = operation.attributes.text(name);
+    if (text.size() < 2 || text.front() != '"' || text.back() != '"') {
+      operation.attributes.fail_in(name, "a name in quotes");
+    }
+    return text.substr(1, text.size() - 2);
+  }
+
+  void add_alias(const MlirAttributes& attributes, std::int64_t parameter) {
+    if (!attributes.has("tf.aliasing_output")) return;
+    Alias alias;
+    alias.output_index = attributes.integer("tf.aliasing_output");
+    alias.parameter_number = parameter;
+    module_.aliases.push_back(alias);
   }
 
   /// `func.func public @name(%arg0: type {...}, ...) -> (types) {`
@@ -100,12 +177,7 @@ class StablehloReader {
     if (cursor_.take('{')) {
       MlirAttributes attributes(cursor_, cursor_.position());
       attributes.read_dictionary(cursor_, "}");
-      if (is_entry && attributes.has("tf.aliasing_output")) {
-        Alias alias;
-        alias.output_index = attributes.integer("tf.aliasing_output");
-        alias.parameter_number = number;
-        module_.aliases.push_back(alias);
-      }
+      if (is_entry) add_alias(attributes, number);
     }
     Metadata metadata;
     locations_.take(cursor_, metadata);
@@ -216,13 +288,17 @@ class StablehloReader {
   StablehloScope region(RegionKind kind) {
     cursor_.expect('{');
     scopes_.open(kind);
-    if (cursor_.take('^')) {
-      cursor_.name("the name of a block");
-      if (cursor_.take('(')) arguments();
-      cursor_.expect(':');
-    }
+    block_arguments();
     operations();
     return scopes_.close();
+  }
+
+  /// `^bb0(%a: type, ...):`, where the region has arguments.
+  void block_arguments() {
+    if (!cursor_.take('^')) return;
+    cursor_.name("the name of a block");
+    if (cursor_.take('(')) arguments();
+    cursor_.expect(':');
   }
 
   /// `%a: type, ...` up to and with ')'.

@@ -1,4 +1,5 @@
-"""Writes NAME.mlir and NAME.hlo of the functions below: StableHLO as JAX prints it by default, and the HLO that it makes of it.
+"""Writes NAME.mlir, NAME.generic.mlir and NAME.hlo of the functions below: StableHLO as JAX prints it by default, in MLIR's generic
+form, and the HLO that it makes of it.
 
 make.py FOLDER (jax 0.10.2)
 """
@@ -74,6 +75,11 @@ def functions_of_chlo(x, y):
     return lax.erf(x), lax.erfc(x), lax.lgamma(y), jnp.arcsin(x / 9), jnp.sinh(x), lax.square(x), lax.nextafter(x, y), jax.nn.gelu(x.astype(jnp.bfloat16))
 
 
+@function(((3, 130), F))
+def polygammas(x):
+    return lax.polygamma(jnp.float32(1), x), lax.polygamma(jnp.float32(3), x + 1), lax.zeta(x + 1.5, x)
+
+
 @function(((4, 8, 16), F), ((4, 16, 8), F), ((8, 8), F))
 def products(a, b, c):
     high = jnp.einsum("bij,bjk->bik", a, b, precision="highest")
@@ -89,4 +95,6 @@ folder = pathlib.Path(sys.argv[1])
 for name, (f, arguments, donate) in FUNCTIONS.items():
     lowered = jax.jit(f, donate_argnums=donate).trace(*arguments).lower(lowering_platforms=("tpu",))
     (folder / f"{name}.mlir").write_text(lowered.as_text())
+    generic = lowered.compiler_ir("stablehlo").operation.get_asm(print_generic_op_form=True)
+    (folder / f"{name}.generic.mlir").write_text(generic)
     (folder / f"{name}.hlo").write_text(lowered.as_text("hlo"))
