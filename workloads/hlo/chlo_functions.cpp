@@ -48,12 +48,13 @@ InstructionId add_chlo_function(const Computation& function,
                                 const std::vector<InstructionId>& arguments, const Shape& extent,
                                 const std::function<InstructionId(HloInstruction)>& add) {
   std::vector<InstructionId> values;
-  const bool is_f32 = extent.type == ElementType::kF32;
+  const ElementType own = function.at(function.root).shape.type;
+  const bool is_own = extent.type == own;
   for (const HloInstruction& scalar : function.instructions) {
     InstructionId value = -1;
     if (scalar.opcode == HloOpcode::kParameter) {
       value = arguments.at(static_cast<std::size_t>(scalar.parameter_number));
-      if (!is_f32) value = add(of_extent(HloOpcode::kConvert, {value}, ElementType::kF32, extent));
+      if (!is_own) value = add(of_extent(HloOpcode::kConvert, {value}, own, extent));
     } else {
       HloInstruction made = scalar;
       for (InstructionId& operand : made.operands) {
@@ -69,7 +70,7 @@ InstructionId add_chlo_function(const Computation& function,
     values.push_back(value);
   }
   const InstructionId result = values[static_cast<std::size_t>(function.root)];
-  return is_f32 ? result : add(of_extent(HloOpcode::kConvert, {result}, extent.type, extent));
+  return is_own ? result : add(of_extent(HloOpcode::kConvert, {result}, extent.type, extent));
 }
 
 }  // namespace tpu::hlo

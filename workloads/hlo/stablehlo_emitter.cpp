@@ -13,10 +13,15 @@ namespace {
 
 using Ids = std::vector<InstructionId>;
 
+/// `@name`, or the name alone in the form that `call` has of its own.
 std::string_view callee_of(const StablehloOperation& operation) {
-  if (operation.name != "composite") return operation.attributes.text("callee");
-  std::string_view name = operation.attributes.text("decomposition");
-  return name.substr(std::min<std::size_t>(1, name.size()));
+  const bool is_composite = operation.name == "composite";
+  std::string_view name = operation.attributes.text(is_composite ? "decomposition" : "callee");
+  if (!name.empty() && name.front() == '@') name.remove_prefix(1);
+  if (name.size() > 1 && name.front() == '"' && name.back() == '"') {
+    name = name.substr(1, name.size() - 2);
+  }
+  return name;
 }
 
 /// Which element of a loop's tuple each of its values is.
@@ -271,11 +276,13 @@ Ids StablehloEmitter::chlo(const StablehloOperation& operation, HloInstruction m
     made.opcode = HloOpcode::kErf;
     return {scopes_.add(std::move(made))};
   }
-  const Computation* function = chlo_function(operation.name);
+  const bool is_complex = made.shape.type == ElementType::kC64;
+  const Computation* function =
+      chlo_function((is_complex ? "complex " : "") + std::string(operation.name));
   if (function == nullptr || function->parameters().size() != made.operands.size() ||
-      made.shape.is_tuple() || byte_size(made.shape.type) > 4) {
+      made.shape.is_tuple() || (byte_size(made.shape.type) > 4 && !is_complex)) {
     operation.attributes.fail(
-        "a function of CHLO that is read here, of f32 or shorter numbers (HLO text has more: "
+        "a function of CHLO that is read here, of f32, shorter numbers or c64 (HLO text has more: "
         "lowered.as_text(\"hlo\") in JAX)");
   }
   const auto add = [&](HloInstruction instruction) {

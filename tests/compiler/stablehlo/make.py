@@ -75,6 +75,13 @@ def functions_of_chlo(x, y):
     return lax.erf(x), lax.erfc(x), lax.lgamma(y), jnp.arcsin(x / 9), jnp.sinh(x), lax.square(x), lax.nextafter(x, y), jax.nn.gelu(x.astype(jnp.bfloat16))
 
 
+@function(((3, 130), F), ((3, 130), F))
+def functions_of_complex_numbers(x, y):
+    z = lax.complex(x, y)
+    made = [lax.sinh(z), lax.cosh(z), lax.asin(z), lax.acos(z), lax.atan(z), lax.asinh(z), lax.acosh(z + 2), lax.atanh(z), lax.square(z)]
+    return [lax.real(w) for w in made], [lax.imag(w) for w in made]
+
+
 @function(((3, 130), F))
 def polygammas(x):
     return lax.polygamma(jnp.float32(1), x), lax.polygamma(jnp.float32(3), x + 1), lax.zeta(x + 1.5, x)
