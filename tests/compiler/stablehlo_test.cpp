@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "tests/compiler/hlo_check.h"
 #include "tests/compiler/machine_target.h"
@@ -70,17 +71,30 @@ TEST_P(Stablehlo, IsWhatTheHloOfTheSameFunctionIs) {
     for (std::uint32_t seed : {1, 2}) expect_same(value_of(read, seed), value_of(hlo, seed));
   }
   // XLA folds what it can between constants on the way to HLO text, which moves loops' kernels.
-  if (name == "train_scan" || name == "random_numbers") {
+  const std::set<std::string> folded{"train_scan", "random_numbers", "functions_of_complex_numbers",
+                                     "polygammas"};
+  if (folded.count(name) > 0) {
     EXPECT_NO_THROW(kernels_of(read));
   } else {
     EXPECT_EQ(kernels_of(read), kernels_of(hlo));
   }
 }
 
+/// The module's text. Parameters have names in the text of MLIR, which it changes with the form.
+std::string text_of(hlo::Module module) {
+  for (hlo::Computation& computation : module.computations) {
+    for (hlo::HloInstruction& each : computation.instructions) {
+      if (each.opcode != hlo::HloOpcode::kParameter) continue;
+      each.name = "parameter" + each.name.substr(each.name.rfind('.'));
+    }
+  }
+  return to_string(module);
+}
+
 TEST_P(Stablehlo, IsTheSameModuleInTheGenericForm) {
   const hlo::Module generic = module(".generic.mlir");
   hlo::verify(generic);
-  EXPECT_EQ(to_string(generic), to_string(module(".mlir")));
+  EXPECT_EQ(text_of(generic), text_of(module(".mlir")));
   EXPECT_EQ(generic.aliases.size(), module(".mlir").aliases.size());
 }
 

@@ -318,11 +318,22 @@ const char kGeneric[] =
 #loc2 = loc("jit(f)/conv"(#loc1))
 )";
 
+/// The module's text. Parameters have names in the text of MLIR, which it changes with the form.
+std::string text_of(Module module) {
+  for (Computation& computation : module.computations) {
+    for (HloInstruction& each : computation.instructions) {
+      if (each.opcode != HloOpcode::kParameter) continue;
+      each.name = "parameter" + each.name.substr(each.name.rfind('.'));
+    }
+  }
+  return to_string(module);
+}
+
 TEST(StablehloReader, TheGenericFormIsTheSameModule) {
   const Module module = read_hlo("m.mlir", kGeneric);
   verify(module);
   const Module plain = read_hlo("m.mlir", whole());
-  EXPECT_EQ(to_string(module), to_string(plain));
+  EXPECT_EQ(text_of(module), text_of(plain));
   EXPECT_EQ(module.name, "jit_f");
   ASSERT_EQ(module.aliases.size(), 1U);
   EXPECT_EQ(module.aliases[0].output_index, 1);
