@@ -51,14 +51,15 @@ std::string workload_key(const Arguments& arguments) {
   const CoreChoice cores = arguments.cores.value_or(CoreChoice{0, 0});
   return text_of(arguments.input, arguments.compiler, arguments.batch.value_or(0), cores.first,
                  cores.count, arguments.bucket_mb.value_or(compiler::kBucketsByCost),
-                 arguments.shard_updates, arguments.values) +
+                 arguments.shard_updates) +
          text_of_options(arguments.workload);
 }
 
 const PreparedWorkload& ProgramCache::prepare(const Arguments& arguments,
                                               const MachineParams& params) {
-  const std::string key =
-      workload_key(arguments) + text_of_target(config::target_of(params, params.cores()));
+  // A program that computes values has names that others leave out; the workload is the same.
+  const std::string key = workload_key(arguments) + text_of(arguments.values) +
+                          text_of_target(config::target_of(params, params.cores()));
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });
   if (found != entries_.end()) {
