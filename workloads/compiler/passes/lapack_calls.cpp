@@ -1,6 +1,8 @@
 #include "workloads/compiler/passes/lapack_calls.h"
 
+#include <cstdlib>
 #include <map>
+#include <string>
 #include <string_view>
 
 #include "workloads/compiler/passes/edit.h"

@@ -16,7 +16,7 @@ namespace tpu::compiler {
 /// complex numbers), which are refused later.
 void legalize_lapack_calls(hlo::Module& module);
 
-/// Whether a custom-call is one of LAPACK's or of another library of the CPU.
+/// Whether an instruction calls LAPACK, a library of the CPU.
 bool is_cpu_library_call(const hlo::HloInstruction& instruction);
 
 }  // namespace tpu::compiler
