@@ -71,9 +71,9 @@ std::vector<Span> spans_of(const std::vector<std::string>& names, const Numbers&
 }  // namespace
 
 compiler::PassObserver BufferLives::observer(const compiler::PassObserver& next) {
-  return [this, next](const std::string& pass, const hlo::Module& module) {
-    if (pass == "plan_hbm") read(module);
-    if (next) next(pass, module);
+  return [this, next](const compiler::PassResult& result) {
+    if (result.is_last()) read(result.module());
+    if (next) next(result);
   };
 }
 

@@ -214,12 +214,13 @@ class PassDump {
 
   compiler::PassObserver observer() {
     if (wanted_.empty()) return {};
-    return [this](const std::string& pass, const hlo::Module& module) {
+    return [this](const compiler::PassResult& result) {
+      const std::string& pass = result.pass();
       // Bodies of loops and branches have passes of their own, "body/pass".
       const std::string name = pass.substr(pass.rfind('/') + 1);
       passes_.insert(name);
       if (name != wanted_ && wanted_ != "all") return;
-      std::cout << "// after " << pass << "\n" << hlo::to_string(module) << "\n";
+      std::cout << "// after " << pass << "\n" << hlo::to_string(result.module()) << "\n";
     };
   }
 

@@ -187,7 +187,8 @@ class ModuleShow {
     compiler::ScheduledModule lowered;
     try {
       lowered = compiler::lower_to_kernels(
-          module_, target, nullptr, [&](const std::string& pass, const Module&) { last = pass; });
+          module_, target, nullptr,
+          [&](const compiler::PassResult& result) { last = result.pass(); });
     } catch (const WorkloadError& error) {
       out_ << "\nNot compiled: the pass after " << (last.empty() ? "the beginning" : last)
            << " refuses it; this affects all " << report::grouped(instructions_of(module_))

@@ -5,9 +5,8 @@
 namespace tpu::app {
 
 compiler::PassObserver OpGraph::observer() {
-  return [this](const std::string& pass, const hlo::Module& module) {
-    // Bodies of loops and branches have passes of their own, "body/pass".
-    if (pass.find('/') == std::string::npos) read(module);
+  return [this](const compiler::PassResult& result) {
+    if (result.is_last()) read(result.module());
   };
 }
 

@@ -114,7 +114,7 @@ hlo::Module module_with_shares(const Arguments& arguments, compiler::Partitioned
                                const compiler::PassObserver& after_pass,
                                PreparedWorkload& prepared) {
   prepared.update_note = share_updates(arguments, program);
-  if (after_pass && arguments.shard_updates) after_pass("shard_updates", program.module);
+  if (after_pass && arguments.shard_updates) after_pass({"shard_updates", program.module});
   prepared.parameter_parts = std::move(program.parameters);
   prepared.result_parts = std::move(program.results);
   return std::move(program.module);
@@ -215,7 +215,7 @@ hlo::Module module_of_a_core(const std::string& path, const Arguments& arguments
   const std::int64_t devices = std::max(module.replicas, compiler::annotated_devices(module));
   try {
     compiler::PartitionedModule parts = compiler::partition(std::move(module), devices);
-    if (after_pass) after_pass("partition", parts.module);
+    if (after_pass) after_pass({"partition", parts.module});
     return module_with_shares(arguments, std::move(parts), after_pass, prepared);
   } catch (const WorkloadError& error) {
     throw WorkloadError(path + ": " + error.what());

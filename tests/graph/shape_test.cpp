@@ -97,7 +97,7 @@ TEST(Shape, TextsCutAnywhereAreRefusedWithAnError) {
 }
 
 /// The short way for the usual tiles against the layout that knows all.
-TEST(Shape, BytesOfTilesOfEightRowsAreThoseOfTheLayout) {
+TEST(Shape, BytesOfTheUsualTilesAreThoseOfTheLayout) {
   std::mt19937 random(5);
   for (int i = 0; i < 2000; ++i) {
     Shape shape;
@@ -107,7 +107,8 @@ TEST(Shape, BytesOfTilesOfEightRowsAreThoseOfTheLayout) {
     shape.layout.minor_to_major.resize(rank);
     std::iota(shape.layout.minor_to_major.begin(), shape.layout.minor_to_major.end(), 0);
     std::shuffle(shape.layout.minor_to_major.begin(), shape.layout.minor_to_major.end(), random);
-    shape.layout.tiles = {{random() % 4 == 0 ? 4 : 8, 128}};
+    const std::vector<std::vector<std::int64_t>> tiles{{8, 128}, {4, 128}, {3, 128}, {1024}, {256}};
+    shape.layout.tiles = {tiles[random() % tiles.size()]};
     if (shape.type == ElementType::kBf16) shape.layout.tiles.push_back({2, 1});
     EXPECT_EQ(shape.padded_bytes(), TiledLayout(shape).padded_elements() * byte_size(shape.type))
         << to_string(shape);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isa/program.h"
@@ -42,8 +44,28 @@ class OutOfMemoryError : public WorkloadError {
   Use use_;
 };
 
-/// Is shown the module after each pass, with the pass's name.
-using PassObserver = std::function<void(const std::string& pass, const hlo::Module& module)>;
+/// What a pass leaves, while an observer is told of it.
+class PassResult {
+ public:
+  PassResult(std::string pass, const hlo::Module& module, bool is_last = false)
+      : pass_(std::move(pass)), module_(module), is_last_(is_last) {}
+
+  /// Its name; of the body of a loop or branch "body/pass".
+  const std::string& pass() const { return pass_; }
+  /// As HLO that reads back, which is made when it is asked for.
+  const hlo::Module& module() const;
+  /// Of the passes of the whole module: kernels are made of what it leaves.
+  bool is_last() const { return is_last_; }
+
+ private:
+  std::string pass_;
+  const hlo::Module& module_;
+  mutable std::optional<hlo::Module> plain_;
+  bool is_last_;
+};
+
+/// Is told of each pass.
+using PassObserver = std::function<void(const PassResult&)>;
 
 /// Compiles a training step (or any module) for one core of the target; the cores of a
 /// data-parallel run all execute it. The module's gradients are reduced over target.cores replicas

@@ -47,8 +47,9 @@ const Metadata* made_from(const Module& module, const Computation& computation,
 /// Of the first instruction that needs the value, or the tuple that it goes into.
 const Metadata* made_for(const Computation& computation, InstructionId value) {
   for (int steps = 0; steps < kMostSteps; ++steps) {
-    const auto user = std::find_if(computation.instructions.begin(), computation.instructions.end(),
-                                   [&](const HloInstruction& each) {
+    // Users stand behind what they use: in most computations the first is near.
+    const auto user = std::find_if(computation.instructions.begin() + value + 1,
+                                   computation.instructions.end(), [&](const HloInstruction& each) {
                                      return std::find(each.operands.begin(), each.operands.end(),
                                                       value) != each.operands.end();
                                    });

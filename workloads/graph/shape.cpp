@@ -3,6 +3,7 @@
 #include <iterator>
 #include <optional>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/graph/tiled_layout.h"
 
@@ -85,26 +86,29 @@ std::string layout_text(const Layout& layout) {
   return text + "}";
 }
 
-/// Elements with the padding of T(8,128), or T(8,128)(2,1), which pads no more: what nearly all
-/// arrays have. TiledLayout counts the same of any tiles, slowly; none: it has to.
-std::optional<std::int64_t> elements_of_row_tiles(const Shape& shape) {
-  const std::vector<std::vector<std::int64_t>>& tiles = shape.layout.tiles;
-  const auto is_tile = [&](std::size_t i, std::int64_t rows, std::int64_t lanes) {
-    return tiles[i].size() == 2 && tiles[i][0] == rows && tiles[i][1] == lanes;
-  };
-  const bool has_row_tiles =
-      (tiles.size() == 1 || (tiles.size() == 2 && is_tile(1, 2, 1))) && is_tile(0, 8, 128);
+/// Elements with the padding of one tile over the minor dimensions, or of one whose rows are packed
+/// in pairs, which pads no more: what nearly all arrays have. TiledLayout counts the same of any
+/// tiles, slowly; none: it has to.
+std::optional<std::int64_t> elements_of_one_tile(const Shape& shape) {
+  using Tile = std::vector<std::int64_t>;
+  const std::vector<Tile>& tiles = shape.layout.tiles;
+  const Tile& tile = tiles[0];
+  const bool has_pairs =
+      tiles.size() == 2 && tiles[1] == Tile{2, 1} && tile.size() == 2 && tile[0] % 2 == 0;
   const std::vector<std::int64_t>& order = shape.layout.minor_to_major;
-  if (!has_row_tiles || order.size() < 2 || order.size() != shape.dimensions.size()) return {};
+  if ((tiles.size() != 1 && !has_pairs) || order.size() < tile.size() ||
+      order.size() != shape.dimensions.size()) {
+    return {};
+  }
   std::int64_t product = 1;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto dimension = static_cast<std::size_t>(order[i]);
     if (dimension >= order.size()) return {};
     const std::int64_t extent = shape.dimensions[dimension];
-    const std::int64_t unit = i == 0 ? 128 : i == 1 ? 8 : 1;
+    const std::int64_t unit = i < tile.size() ? tile[tile.size() - 1 - i] : 1;
     constexpr std::int64_t kMost = std::int64_t{1} << 62;
-    if (extent <= 0 || extent > kMost) return {};
-    if (__builtin_mul_overflow(product, (extent + unit - 1) / unit * unit, &product)) return {};
+    if (extent <= 0 || extent > kMost || unit <= 0 || unit > kMost) return {};
+    if (__builtin_mul_overflow(product, round_up(extent, unit), &product)) return {};
   }
   return product;
 }
@@ -145,7 +149,7 @@ std::int64_t Shape::padded_bytes() const {
     return sum;
   }
   if (layout.tiles.empty()) return unpadded_bytes();
-  const std::optional<std::int64_t> counted = elements_of_row_tiles(*this);
+  const std::optional<std::int64_t> counted = elements_of_one_tile(*this);
   const std::int64_t elements = counted ? *counted : TiledLayout(*this).padded_elements();
   return multiply(elements, byte_size(type), *this);
 }

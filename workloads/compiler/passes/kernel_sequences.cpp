@@ -60,6 +60,7 @@ class Joiner {
       for (InstructionId operand : user.operands) {
         users_[static_cast<std::size_t>(operand)].push_back(user.id);
       }
+      granules_.push_back(granules(user.shape));
     }
   }
 
@@ -75,6 +76,9 @@ class Joiner {
   bool may_join(const HloInstruction& instruction) const;
   bool is_immediate(const HloInstruction& user, std::size_t operand) const;
   bool reads_part_of(const HloInstruction& fusion, const Run& run) const;
+  std::uint64_t granules_at(InstructionId id) const {
+    return granules_[static_cast<std::size_t>(id)];
+  }
   std::uint64_t granules_of(const HloInstruction& fusion) const;
   std::uint64_t kept_granules_of(const HloInstruction& fusion) const;
   void consider(const HloInstruction& instruction);
@@ -97,6 +101,7 @@ class Joiner {
   std::size_t least_members_ = 2;
   std::size_t kernels_ = 0;  ///< Of a loop's body.
   std::vector<std::vector<InstructionId>> users_;
+  std::vector<std::uint64_t> granules_;  ///< Of each instruction's result.
   Run run_;
   std::vector<Run> sequences_;
   Computation made_;
@@ -126,9 +131,9 @@ bool Joiner::is_immediate(const HloInstruction& user, std::size_t operand) const
 }
 
 std::uint64_t Joiner::granules_of(const HloInstruction& fusion) const {
-  std::uint64_t sum = granules(fusion.shape);
+  std::uint64_t sum = granules_at(fusion.id);
   const std::set<InstructionId> operands(fusion.operands.begin(), fusion.operands.end());
-  for (InstructionId operand : operands) sum += granules(entry_.at(operand).shape);
+  for (InstructionId operand : operands) sum += granules_at(operand);
   return sum;
 }
 
@@ -387,9 +392,8 @@ void Joiner::append_sequence(const Run& run) {
   }
   HloInstruction call = make_sequence(run, results);
   const auto largest = std::max_element(
-      run.members.begin(), run.members.end(), [&](InstructionId a, InstructionId b) {
-        return granules(entry_.at(a).shape) < granules(entry_.at(b).shape);
-      });
+      run.members.begin(), run.members.end(),
+      [&](InstructionId a, InstructionId b) { return granules_at(a) < granules_at(b); });
   const hlo::Metadata* origin = hlo::origin_of(module_, entry_, entry_.at(*largest));
   if (origin != nullptr) call.metadata = *origin;
   const std::string name = call.name;

@@ -67,15 +67,9 @@ class PassRunner {
     }
     held_ = held_.without(pass.ends).with(pass.gives);
     if (verifies_passes()) verify_between_passes(context_.scheduled, held_, prefix_ + pass.name);
-    if (after_pass_) show(prefix_ + pass.name);
-  }
-
-  void show(const std::string& name) {
-    if (is_plain_hlo(module())) {
-      after_pass_(name, module());
-    } else {
-      after_pass_(name, as_plain_hlo(module()));
-    }
+    if (!after_pass_) return;
+    const bool is_last = prefix_.empty() && &pass == &pass_table().back();
+    after_pass_(PassResult(prefix_ + pass.name, module(), is_last));
   }
 
   PassContext context_;
@@ -98,6 +92,12 @@ void run_stages(PassRunner& runner) {
 }
 
 }  // namespace
+
+const hlo::Module& PassResult::module() const {
+  if (!plain_ && is_plain_hlo(module_)) return module_;
+  if (!plain_) plain_ = as_plain_hlo(module_);
+  return *plain_;
+}
 
 ScheduledModule lower_to_kernels(const hlo::Module& module, const Target& target,
                                  CompileReport* report, const PassObserver& after_pass) {

@@ -10,8 +10,7 @@ namespace tpu::compiler {
 /// The passes up to the instructions that become kernels, in the order of `pass_table.h`. The
 /// bodies of loops and branches go through the same passes as soon as they are outlined. The module
 /// is compiled for target.cores replicas whatever it says itself. Times go into the report when
-/// there is one; after each pass the observer sees the module, or the body of a loop or branch as
-/// "body/pass".
+/// there is one; the observer is told of each pass.
 ScheduledModule lower_to_kernels(const hlo::Module& module, const Target& target,
                                  CompileReport* report, const PassObserver& after_pass = {});
 
