@@ -326,20 +326,25 @@ TEST(ModuleVerifier, RefusesGroupsWithoutANumberAndLoopsThatAreNotOutlined) {
              "a region in the place of computations");
 }
 
-/// What --dump-after prints is HLO that our reader takes and prints again.
+/// What --dump-after prints is HLO that our reader takes and prints again; of all passes, those of
+/// bodies among them, one is the last.
 TEST(PassTable, EveryDumpReadsBack) {
   std::size_t dumps = 0, calls = 0;
+  std::string last;
   compiler::schedule(hlo::read_hlo_text("loop.hlo", kLoop), v3(), nullptr,
-                     [&](const std::string& pass, const hlo::Module& module) {
-                       const std::string text = hlo::to_string(module);
-                       const hlo::Module read = hlo::read_hlo_text(pass, text);
-                       EXPECT_EQ(hlo::to_string(read), text) << pass;
+                     [&](const compiler::PassResult& result) {
+                       const std::string text = hlo::to_string(result.module());
+                       const hlo::Module read = hlo::read_hlo_text(result.pass(), text);
+                       EXPECT_EQ(hlo::to_string(read), text) << result.pass();
+                       EXPECT_EQ(last, "") << result.pass();
+                       if (result.is_last()) last = result.pass();
                        ++dumps;
                        calls += text.find("tpusim.while.region0") != std::string::npos;
                        calls += text.find("tpusim.dynamic-slice.by_iteration") != std::string::npos;
                      });
   EXPECT_GT(dumps, compiler::pass_table().size());
   EXPECT_GT(calls, 10U);
+  EXPECT_EQ(last, compiler::pass_table().back().name);
 }
 
 }  // namespace

@@ -25,9 +25,9 @@ std::size_t slices_left(const std::string& text, std::uint32_t vmem_mib = 16) {
   target.hbm_bytes = std::uint64_t{1} << 30;
   target.vmem_bytes = std::uint64_t{vmem_mib} << 20;
   std::ptrdiff_t slices = 0;  // Behind the pass.
-  const auto count = [&](const std::string& pass, const hlo::Module& module) {
-    if (pass != "read_slices_in_place") return;
-    const auto& instructions = module.entry_computation().instructions;
+  const auto count = [&](const compiler::PassResult& result) {
+    if (result.pass() != "read_slices_in_place") return;
+    const auto& instructions = result.module().entry_computation().instructions;
     slices = std::count_if(
         instructions.begin(), instructions.end(),
         [](const hlo::HloInstruction& each) { return each.opcode == hlo::HloOpcode::kSlice; });
