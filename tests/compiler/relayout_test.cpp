@@ -300,6 +300,58 @@ TEST(Relayout, SlabsThatAreTooLargeAreCutIntoPieces) {
   EXPECT_THROW(check(transpose({60, 20, 150}, {2, 1, 0}), ElementType::kF32, small), WorkloadError);
 }
 
+/// Groups that begin with a tile of the long row, and a rest of fewer rows; matrices that begin at
+/// any lane; groups as long as code may be, of rows of two tiles, with a rest that begins within a
+/// tile.
+TEST(Relayout, LongRowsAreSplitAndJoinedInGroups) {
+  for (const Extents& deep : std::vector<Extents>{{9, 16, 24, 3},
+                                                  {4, 20, 24, 3},
+                                                  {5, 28, 28, 1},
+                                                  {11, 30, 30, 5},
+                                                  {3, 7, 20, 9},
+                                                  {2, 200, 100},
+                                                  {2, 72, 129},
+                                                  {10, 136, 129}}) {
+    std::int64_t lanes = 1;
+    for (std::size_t i = 1; i < deep.size(); ++i) lanes *= deep[i];
+    const Extents flat{deep.front(), lanes};
+    for (ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+      check(reshape(deep, flat), type);
+      check(reshape(flat, deep), type);
+    }
+  }
+}
+
+/// The images' tiles pass the HBM once; what happens to them in VMEM is done meanwhile. A cycle of
+/// v3 is 490 bytes.
+TEST(Relayout, ImagesBecomeRowsAtTheRateOfTheHbm) {
+  const double bytes = 4096.0 * (32 * 32 * 4 + 4 * 24);
+  EXPECT_LT(static_cast<double>(check(reshape({32, 32, 32, 3}, {32, 3072})).cycles),
+            1.1 * bytes / 490);
+  EXPECT_LT(static_cast<double>(check(reshape({32, 3072}, {32, 32, 32, 3})).cycles),
+            1.1 * bytes / 490);
+}
+
+/// The batch stays in the lanes, in one tile of them or two; rows of some dimensions become those
+/// of others.
+TEST(Relayout, ReshapesOfRowsInOtherOrders) {
+  const auto in_orders = [](Move move, std::vector<std::int64_t> source,
+                            std::vector<std::int64_t> target) {
+    move.source_layout = std::move(source);
+    move.target_layout = std::move(target);
+    return move;
+  };
+  for (ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    for (std::int64_t batch : {6, 140}) {
+      const Extents rows{batch, 20 * 9 * 3}, images{batch, 20, 9, 3};
+      check(in_orders(reshape(rows, images), {0, 1}, {0, 3, 2, 1}), type);
+      check(in_orders(reshape(images, rows), {0, 3, 2, 1}, {0, 1}), type);
+    }
+    check(in_orders(reshape({10, 6, 14}, {10, 6, 2, 7}), {0, 2, 1}, {0, 3, 2, 1}), type);
+    check(in_orders(reshape({5, 12, 30}, {3, 20, 30}), {1, 0, 2}, {1, 0, 2}), type);
+  }
+}
+
 TEST(Relayout, HeadsAreSplitAndMergedEightRowsAtATime) {
   for (ElementType type : {ElementType::kF32, ElementType::kBf16}) {
     check(reshape({3, 20, 192}, {3, 20, 3, 64}), type);

@@ -91,15 +91,17 @@ std::vector<ReshapeOrders> orders_of_reshape(const hlo::Shape& from, const hlo::
       const DimensionOrder& part = segments[place].from;
       order.insert(order.end(), part.begin(), part.end());
     }
-    std::optional<DimensionOrder> behind = order_behind_reshape(from, order, to);
-    if (behind) found.push_back({std::move(order), *std::move(behind)});
+    std::optional<DimensionOrder> behind = order_of_same_elements(from, order, to);
+    if (!behind || minor_of(from, order).lanes != minor_of(to, *behind).lanes) continue;
+    const bool moves_rows = !order_behind_reshape(from, order, to);
+    found.push_back({std::move(order), *std::move(behind), moves_rows});
   } while (std::next_permutation(places.begin(), places.end()));
   return found;
 }
 
-std::optional<DimensionOrder> order_behind_reshape(const hlo::Shape& from,
-                                                   const DimensionOrder& order,
-                                                   const hlo::Shape& to) {
+std::optional<DimensionOrder> order_of_same_elements(const hlo::Shape& from,
+                                                     const DimensionOrder& order,
+                                                     const hlo::Shape& to) {
   if (from.rank() < 2 || to.rank() < 2) return std::nullopt;
   const std::vector<Segment> segments = segments_of(from, to);
   const DimensionOrder sources = without_units(from, order);
@@ -120,8 +122,16 @@ std::optional<DimensionOrder> order_behind_reshape(const hlo::Shape& from,
     result.insert(result.end(), segment->to.begin(), segment->to.end());
     i += segment->from.size();
   }
+  return result;
+}
+
+std::optional<DimensionOrder> order_behind_reshape(const hlo::Shape& from,
+                                                   const DimensionOrder& order,
+                                                   const hlo::Shape& to) {
+  std::optional<DimensionOrder> result = order_of_same_elements(from, order, to);
+  if (!result) return std::nullopt;
   // A dimension of extent 1 among the two minor ones of the operand must still be there.
-  const Minor before = minor_of(from, order), after = minor_of(to, result);
+  const Minor before = minor_of(from, order), after = minor_of(to, *result);
   if (before.lanes != after.lanes) return std::nullopt;
   const bool same_rows = before.rows == after.rows;
   if (!same_rows && (before.rows % 8 != 0 || after.rows % 8 != 0)) return std::nullopt;

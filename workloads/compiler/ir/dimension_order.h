@@ -21,10 +21,18 @@ std::optional<DimensionOrder> order_behind_reshape(const hlo::Shape& from,
                                                    const DimensionOrder& order,
                                                    const hlo::Shape& to);
 
-/// An order of a reshape's operand from which, and the order of its result to which, the reshape
-/// moves nothing.
+/// The order in which the result of a reshape has to lie so that its elements follow each other as
+/// those of the operand do in its order; none when there is no such order. Dimensions of extent 1
+/// stand first. Tiles may cut the elements otherwise.
+std::optional<DimensionOrder> order_of_same_elements(const hlo::Shape& from,
+                                                     const DimensionOrder& order,
+                                                     const hlo::Shape& to);
+
+/// Orders of a reshape's operand and result in which the elements follow each other alike and have
+/// the same lanes: the reshape moves nothing, or rows of lanes.
 struct ReshapeOrders {
   DimensionOrder from, to;
+  bool moves_rows = false;
 };
 /// All such pairs that keep neighbouring dimensions that hold the same elements together.
 std::vector<ReshapeOrders> orders_of_reshape(const hlo::Shape& from, const hlo::Shape& to);

@@ -71,6 +71,18 @@ void keep_packed(const std::vector<std::size_t>& permutation, SlabArray& source,
   target.stays_packed = permutation[rank - 2] == rank - 1;
 }
 
+bool is_sorted(const std::vector<std::int64_t>& order) {
+  return std::is_sorted(order.begin(), order.end());
+}
+
+/// The array in row-major order of its physical dimensions, which is the same bytes.
+SlabArray as_it_lies(SlabArray array) {
+  if (array.shape.rank() < 2) return array;
+  array.shape.dimensions = physical_extents(array.shape);
+  array.shape.layout = row_major_layout(array.shape.type, array.shape.rank());
+  return array;
+}
+
 /// The array with dimensions merged that tiles do not part: in row-major order rows of lanes, or
 /// matrices where their rows fill no tiles.
 SlabArray rows_of_items(SlabArray array) {
@@ -263,16 +275,18 @@ LoweredKernel Relayout::lower_large_permutation(const std::vector<std::size_t>& 
 }
 
 LoweredKernel Relayout::lower_reshape() {
-  const auto is_row_major = [](const hlo::Shape& shape) {
-    const std::vector<std::int64_t> order = major_to_minor(shape);
-    return std::is_sorted(order.begin(), order.end());
-  };
-  if (!is_row_major(operand(0)) || !is_row_major(instruction_.shape)) {
-    refuse("expected row-major order on both sides; insert a copy");
+  const auto order =
+      order_of_same_elements(operand(0), major_to_minor(operand(0)), instruction_.shape);
+  const bool is_row_major =
+      is_sorted(major_to_minor(operand(0))) && is_sorted(major_to_minor(instruction_.shape));
+  if (!is_row_major &&
+      !(order && same_order(instruction_.shape, *order, major_to_minor(instruction_.shape)))) {
+    refuse("expected elements in the same order on both sides; insert a copy");
   }
   const SlabBody body = [](ElementMover& mover, const std::vector<TileArray>& sources,
                            const TileArray& target) { mover.reshape(sources.front(), target); };
-  const SlabArray source = rows_of_items(array(0, 0)), target = rows_of_items(result(0));
+  const SlabArray source = rows_of_items(as_it_lies(array(0, 0)));
+  const SlabArray target = rows_of_items(as_it_lies(result(0)));
   if (source.shape.rank() >= 2 && target.shape.rank() >= 2) {
     const std::int64_t elements = source.shape.element_count();
     const std::int64_t from = elements / source.shape.dimensions.front();
@@ -298,8 +312,8 @@ LoweredKernel Relayout::lower_reshape() {
     if (!lowered) lowered = lower(1);
     if (lowered) return std::move(*lowered);
   }
-  std::optional<LoweredKernel> lowered =
-      emit_slabs(instruction_.name, {array(0, -1)}, result(-1), 1, body, target_);
+  std::optional<LoweredKernel> lowered = emit_slabs(instruction_.name, {as_it_lies(array(0, -1))},
+                                                    as_it_lies(result(-1)), 1, body, target_);
   if (!lowered) refuse_size();
   return std::move(*lowered);
 }

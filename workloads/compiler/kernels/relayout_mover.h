@@ -30,6 +30,13 @@ struct TileArray {
   std::int64_t rows_apart(std::size_t dimension) const;
 };
 
+/// Lanes [begin, begin + count) of a row of one array, counted from where a group of rows of
+/// another one begins in it, that stand in one lane tile of that.
+struct RowPiece {
+  std::int64_t begin = 0, count = 0;
+  std::int64_t deep_row = 0;  ///< VMEM rows from the group's begin in the other array.
+};
+
 /// Moves elements between arrays in VMEM: rows of lanes as they are, shifted by a rotation and a
 /// mask, or turned into columns by the transpose unit. There is a way for each case; not every one
 /// keeps up with the HBM.
@@ -103,9 +110,12 @@ class ElementMover {
 
   bool reshape_matrices(const TileArray& source, const TileArray& target);
   /// What a row of lanes holds on one side fills whole tiles on the other: eight rows at a time,
-  /// shifted by rotations, to or from eight places by the stride of the store or load. False where
-  /// the arrays do not lie so.
+  /// shifted by rotations, to or from eight places by the stride of the store or load; long rows in
+  /// groups of lanes, a loop of alike ones. False where the arrays do not lie so.
   bool reshape_rows(const TileArray& source, const TileArray& target);
+  struct RowGroup;
+  void split_row_group(const RowGroup& group);
+  void join_row_group(const RowGroup& group);
   struct LaneRange {
     std::int64_t begin = 0, count = 0;
   };

@@ -196,6 +196,7 @@ bool reshape_by_two_copies(hlo::Computation& entry, InstructionId id) {
   }
   std::optional<std::pair<Shape, Shape>> best;
   for (const ReshapeOrders& orders : orders_of_reshape(from, to)) {
+    if (orders.moves_rows) continue;
     const Shape before = in_order(from, orders.from), behind = in_order(to, orders.to);
     if (best && best->first.padded_bytes() <= before.padded_bytes()) continue;
     best.emplace(before, behind);
@@ -213,6 +214,48 @@ bool reshape_by_two_copies(hlo::Computation& entry, InstructionId id) {
   entry.at(id).opcode = HloOpcode::kCopy;
   entry.at(id).operands = {in_place};
   if (is_bitcast(entry, entry.at(id))) make_bitcast(entry.at(id));
+  return true;
+}
+
+/// A reshape whose lanes may stay becomes one of rows of lanes, between copies to the orders in
+/// which they do where its sides lie otherwise. False where that moves more bytes, padding
+/// included, than row-major order on both sides.
+bool reshape_by_rows(hlo::Computation& entry, InstructionId id) {
+  const InstructionId operand = entry.at(id).operands[0];
+  const Shape from = entry.at(operand).shape, to = entry.at(id).shape;
+  // Bytes of a reshape between these orders, and of the copies around it.
+  const auto moved = [&](const Shape& before, const Shape& behind) {
+    std::int64_t bytes = before.padded_bytes() + behind.padded_bytes();
+    if (!same_order(from, order_of(from), order_of(before))) {
+      bytes += from.padded_bytes() + before.padded_bytes();
+    }
+    if (!same_order(to, order_of(to), order_of(behind))) {
+      bytes += to.padded_bytes() + behind.padded_bytes();
+    }
+    return bytes;
+  };
+  std::int64_t least = moved(in_row_major(from), in_row_major(to));
+  std::optional<std::pair<Shape, Shape>> best;
+  for (const ReshapeOrders& orders : orders_of_reshape(from, to)) {
+    if (!orders.moves_rows) continue;
+    const Shape before = in_order(from, orders.from), behind = in_order(to, orders.to);
+    const std::int64_t bytes = moved(before, behind);
+    if (bytes >= least) continue;
+    least = bytes;
+    best.emplace(before, behind);
+  }
+  if (!best) return false;
+  const auto& [before, behind] = *best;
+  if (!same_order(from, order_of(from), order_of(before))) {
+    entry.at(id).operands[0] = append_copy(entry, operand, before);
+  }
+  if (same_order(to, order_of(to), order_of(behind))) return true;
+  HloInstruction reshape = entry.at(id);
+  reshape.name += ".rows";
+  reshape.shape = behind;
+  const InstructionId of_rows = append(entry, std::move(reshape));
+  entry.at(id).opcode = HloOpcode::kCopy;
+  entry.at(id).operands = {of_rows};
   return true;
 }
 
@@ -281,8 +324,8 @@ bool reshape_by_row(hlo::Computation& entry, InstructionId id) {
   return true;
 }
 
-/// A reshape keeps the row-major order of the elements: its kernel takes and makes row-major
-/// arrays.
+/// A reshape keeps the row-major order of the elements: between row-major arrays it is always
+/// possible.
 void reshape_in_row_major(hlo::Computation& entry, InstructionId id) {
   const InstructionId operand = entry.at(id).operands[0];
   const Shape from = in_row_major(entry.at(operand).shape);
@@ -343,7 +386,8 @@ void find_bitcasts(hlo::Module& module) {
         } else if (instruction.opcode == HloOpcode::kReshape &&
                    !reshape_by_row(entry, instruction.id) &&
                    !reshape_by_copy(entry, instruction.id) &&
-                   !reshape_by_two_copies(entry, instruction.id)) {
+                   !reshape_by_two_copies(entry, instruction.id) &&
+                   !reshape_by_rows(entry, instruction.id)) {
           reshape_in_row_major(entry, instruction.id);
         }
         break;
