@@ -14,6 +14,7 @@
 #include "sim/app/memory_need.h"
 #include "sim/app/op_graph.h"
 #include "sim/app/progress_bar.h"
+#include "sim/app/scheduled_lives.h"
 #include "sim/app/training_run.h"
 #include "sim/app/workload_digest.h"
 #include "sim/app/workload_source.h"
@@ -123,9 +124,9 @@ void write_perfetto(traces::PerfettoUnits& units, const Arguments& arguments,
   file.commit();
   if (units.left_out() == 0) return;
   record.result.notes.push_back("--window: " + arguments.output + " holds the first " +
-                                std::to_string(units.slices()) + " slices of units, of " +
+                                std::to_string(units.slices()) + " slices of units; of " +
                                 std::to_string(units.left_out()) +
-                                " bundles of the window it holds none");
+                                " later bundles of the window it holds none");
 }
 
 /// What is known of the traffic in which messages and packets differ (bench/ici_twins.md).
@@ -320,7 +321,12 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   Simulation simulation = simulate(arguments, configuration, config_name, workload);
   if (records && workload.is_from_xla && !workload.folder.empty()) {
     const auto module = xla::scheduled_module(workload.folder, configuration.params.chip);
-    if (module) graph.read(*module);
+    if (module) {
+      graph.read(*module);
+      traces::RunRecord& record = simulation.record;
+      record.lifetimes =
+          scheduled_lifetimes(*module, record.ops, record.buffers, std::move(record.lifetimes));
+    }
   }
   if (records) simulation.record.operands = graph.operands(simulation.record.ops);
   if (arguments.command == "run") {

@@ -55,13 +55,15 @@ class BufferLivesTest : public ProgramTest {
 };
 
 std::string maker_of(const isa::Buffer& buffer) {
-  return buffer.name.substr(0, buffer.name.find('{'));
+  return buffer.name.substr(0, buffer.name.find_first_of("@{"));
 }
 
 TEST_F(BufferLivesTest, WhatAnOpReadsIsThereAndGoesBehindItsLastReader) {
   write("loop.hlo", kLoop);
-  for (const char* words :
-       {"mlp --cores 1", "lenet --cores 1", "transformer --cores 1", "mlp --cores 2 --batch 64"}) {
+  const std::string captured = std::string(TPUSIM_SOURCE_DIR) + "/workloads/captured/mlp";
+  for (const std::string& words :
+       {std::string("mlp --cores 1"), std::string("lenet --cores 1"),
+        std::string("transformer --cores 1"), std::string("mlp --cores 2 --batch 64"), captured}) {
     const traces::RunRecord record = record_of(words);
     ASSERT_EQ(record.lifetimes.size(), record.buffers.size());
     std::map<std::uint32_t, std::uint32_t> last_reader;
