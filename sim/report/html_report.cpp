@@ -9,6 +9,7 @@
 #include "sim/report/comparison_table.h"
 #include "sim/report/critical_path_report.h"
 #include "sim/report/energy.h"
+#include "sim/report/op_groups.h"
 #include "sim/report/part_accounts.h"
 #include "sim/report/report_page.h"
 #include "sim/report/run_diff.h"
@@ -39,8 +40,15 @@ Json rounded_list(const std::vector<double>& values, double scale) {
   return list;
 }
 
-Json ops_data(const traces::RunRecord& record, const Summary& summary) {
+/// Of each op the number of those that it is alike with, and the scope of each such number.
+Json ops_data(const traces::RunRecord& record, const Summary& summary, Json& scopes) {
   Json ops = Json::array();
+  std::vector<std::size_t> alike(record.ops.size(), 0);
+  scopes = Json::array();
+  for (const OpGroup& group : alike_ops(record, summary)) {
+    for (const std::uint32_t op : group.ops) alike[op] = scopes.size();
+    scopes.push_back(group.scope);
+  }
   double total = 0;
   for (const OpSummary& op : summary.ops) total += op.cycles;
   for (const OpSummary& op : summary.ops) {
@@ -54,7 +62,8 @@ Json ops_data(const traces::RunRecord& record, const Summary& summary) {
                    {"share", total > 0 ? rounded(op.cycles / total) : 0},
                    {"flops", rounded(op.flops)},
                    {"bytes", rounded(op.hbm_bytes)},
-                   {"bound", to_string(op.bound)}});
+                   {"bound", to_string(op.bound)},
+                   {"alike", alike[op.op]}});
   }
   return ops;
 }
@@ -181,7 +190,7 @@ Json run_data(const traces::RunRecord& record, const Summary& summary) {
       {"hbm_rate", record.params.core_hbm_bytes_per_s()},
       {"figures", figures},
       {"causes", causes_data(record, summary)},
-      {"ops", ops_data(record, summary)},
+      {"categories", categories_json(record)},
       {"timeline", timeline_data(record)},
       {"memory", memory_data(record, summary)},
       {"mesh", {record.params.ici.mesh_x, record.params.ici.mesh_y, record.params.ici.mesh_z}},
@@ -190,6 +199,11 @@ Json run_data(const traces::RunRecord& record, const Summary& summary) {
       {"parts", parts_json(record.result.parts)},
       {"energy", energy_data(record)},
       {"notes", record.result.notes}};
+  Json scopes;
+  run["ops"] = ops_data(record, summary, scopes);
+  run["alike"] = scopes;
+  run["sequencer"] = sequencer_json(summary.sequencer);
+  run["units"] = units_json(summary.units);
   run["what_if"] = what_if_json(record, summary);
   return run;
 }
@@ -204,21 +218,30 @@ Json diff_data(const traces::RunRecord& first, const traces::RunRecord& second) 
                       rounded(difference.first[cause]), rounded(difference.second[cause])});
   }
   double rest[2] = {total(difference.first), total(difference.second)};
-  for (const OpDifference& row : difference.ops) {
+  const std::vector<OpDifference> rows = alike_differences(difference.ops);
+  for (const OpDifference& row : rows) {
     if (ops.size() == kLargestChanges) break;
     const char* alone = row.in_first && row.in_second ? ""
                         : row.in_first                ? " (first alone)"
                                                       : " (second alone)";
-    ops.push_back({row.name + (row.shape.empty() ? "" : " " + row.shape) + alone,
+    const std::string places =
+        row.places > 1 ? " (at " + grouped(row.places) + " places)" : std::string();
+    ops.push_back({row.name + (row.shape.empty() ? "" : " " + row.shape) + places + alone,
                    rounded(total(row.first)), rounded(total(row.second))});
     rest[0] -= total(row.first);
     rest[1] -= total(row.second);
   }
+  Json categories = Json::array();
+  for (const OpDifference& row : difference.categories) {
+    categories.push_back({row.name, rounded(total(row.first)), rounded(total(row.second))});
+  }
   return {{"us", {total(difference.first), total(difference.second)}},
+          {"by_scope", difference.by_scope},
           {"causes", causes},
+          {"categories", categories},
           {"ops", ops},
           {"rest", {rest[0], rest[1]}},
-          {"others", difference.ops.size() - ops.size()}};
+          {"others", rows.size() - ops.size()}};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "sim/report/critical_path_report.h"
 #include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
+#include "sim/report/op_groups.h"
 #include "sim/report/part_accounts.h"
 #include "sim/report/training_report.h"
 #include "sim/report/what_if_report.h"
@@ -34,16 +35,6 @@ Json parameters_json(const MachineParams& params) {
     std::visit([&](const auto& value) { (*group)[rest] = value; }, parameter.value);
   }
   return all;
-}
-
-/// What the sequencers did, as shares; those without time are left out.
-Json sequencer_json(const SequencerAccount& account) {
-  Json json = Json::object();
-  const double all = total(account);
-  for (std::size_t part = 0; part < kSequencerParts; ++part) {
-    if (account[part] > 0) json[sequencer_part_name(part)] = account[part] / all;
-  }
-  return json;
 }
 
 Json op_json(const traces::RunRecord& record, const OpSummary& op, double total_cycles) {
@@ -202,24 +193,6 @@ Json breakdown_json(const Breakdown& parts) {
           {"finished", parts.finished}};
 }
 
-Json units_json(const std::vector<UnitSummary>& units) {
-  Json json = Json::object();
-  for (const UnitSummary& unit : units) {
-    const auto idle = [&](CoreState state) { return unit.idle[static_cast<std::size_t>(state)]; };
-    json[tpu::to_string(unit.unit)] = {
-        {"busy", unit.busy},
-        {"nothing_to_do", idle(CoreState::kIssue) + idle(CoreState::kDelay)},
-        {"memory_wait", idle(CoreState::kMemoryWait)},
-        {"infeed_wait", idle(CoreState::kInfeedWait)},
-        {"outfeed_wait", idle(CoreState::kOutfeedWait)},
-        {"ici_wait", idle(CoreState::kIciWait)},
-        {"peer_wait", idle(CoreState::kPeerWait)},
-        {"peer_host_wait", idle(CoreState::kPeerHostWait)},
-        {"finished", idle(CoreState::kFinished)}};
-  }
-  return json;
-}
-
 /// What was not modelled is no 0: it is not there.
 Json energy_json(const Energy& energy) {
   if (!energy.is_known) return "not modelled: no power of this chip was published";
@@ -283,6 +256,33 @@ Json paths_json(const traces::RunRecord& record) {
 
 }  // namespace
 
+Json sequencer_json(const SequencerAccount& account) {
+  Json json = Json::object();
+  const double all = total(account);
+  for (std::size_t part = 0; part < kSequencerParts; ++part) {
+    if (account[part] > 0) json[sequencer_part_name(part)] = account[part] / all;
+  }
+  return json;
+}
+
+Json units_json(const std::vector<UnitSummary>& units) {
+  Json json = Json::object();
+  for (const UnitSummary& unit : units) {
+    const auto idle = [&](CoreState state) { return unit.idle[static_cast<std::size_t>(state)]; };
+    json[tpu::to_string(unit.unit)] = {
+        {"busy", unit.busy},
+        {"nothing_to_do", idle(CoreState::kIssue) + idle(CoreState::kDelay)},
+        {"memory_wait", idle(CoreState::kMemoryWait)},
+        {"infeed_wait", idle(CoreState::kInfeedWait)},
+        {"outfeed_wait", idle(CoreState::kOutfeedWait)},
+        {"ici_wait", idle(CoreState::kIciWait)},
+        {"peer_wait", idle(CoreState::kPeerWait)},
+        {"peer_host_wait", idle(CoreState::kPeerHostWait)},
+        {"finished", idle(CoreState::kFinished)}};
+  }
+  return json;
+}
+
 Json to_json(const traces::RunRecord& record, const Summary& summary, const SimulatorCost& cost,
              const std::vector<CheckedOutput>& checks) {
   Json json;
@@ -309,6 +309,7 @@ Json to_json(const traces::RunRecord& record, const Summary& summary, const Simu
   json["idle_fraction"] = summary.idle_fraction;
   json["breakdown"] = breakdown_json(summary.breakdown);
   json["causes"] = causes_json(record, summary);
+  json["categories"] = categories_json(record);
   json["sequencer"] = sequencer_json(summary.sequencer);
   json["units"] = units_json(summary.units);
   json["parts"] = parts_json(record.result.parts);

@@ -33,6 +33,10 @@ using Json = nlohmann::ordered_json;
 /// Of every JSON report, `schema_version`: a key that changes its meaning or goes raises it.
 constexpr int kJsonSchemaVersion = 2;
 
+/// What the sequencers did, as shares; those without time are left out.
+Json sequencer_json(const SequencerAccount& account);
+Json units_json(const std::vector<UnitSummary>& units);
+
 /// The report of a run with the keys of README.md in this folder.
 Json to_json(const traces::RunRecord& record, const Summary& summary, const SimulatorCost& cost,
              const std::vector<CheckedOutput>& checks = {});

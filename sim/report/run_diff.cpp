@@ -5,27 +5,16 @@
 #include <cstdlib>
 #include <iterator>
 #include <map>
-#include <numeric>
 #include <sstream>
+#include <tuple>
 #include <utility>
+
+#include "sim/report/alike_names.h"
 
 namespace tpu::report {
 namespace {
 
 constexpr std::size_t kShownOps = 20;
-constexpr const char* kOutside = "(outside operations)";
-
-/// "f32[8,64]{1,0:T(8,128)}" -> "f32[8,64]".
-std::string without_layout(const std::string& shape) {
-  std::string result;
-  int depth = 0;
-  for (const char c : shape) {
-    if (c == '{') ++depth;
-    if (depth == 0) result += c;
-    if (c == '}') --depth;
-  }
-  return result;
-}
 
 /// "(f32[64], bf16[128,56,56,64])" -> "[128,56,56,64]", the sides of the array with most elements:
 /// what an operation is for; what compilers join with it differs, as do its types.
@@ -47,43 +36,31 @@ std::string largest_array(const std::string& shape) {
   return largest;
 }
 
-using Key = std::pair<std::string, std::string>;  // Scope and shape.
+using Key = StepTimes::Key;  // Scope and shape.
 using Times = std::map<Key, ByResource>;
 
-void add(ByResource& to, const ByResource& time, double factor) {
-  for (std::size_t cause = 0; cause < kResources; ++cause) to[cause] += factor * time[cause];
+/// What is done, by scope and shape.
+StepTimes by_place(const traces::RunRecord& record) {
+  return step_times(record, [](const isa::OpInfo& info) {
+    return Key{info.op_name.empty() ? info.name : info.op_name, without_layout(info.shape)};
+  });
 }
 
-/// us of a step by what is done, and the whole.
-struct StepTimes {
-  Times ops;
-  ByResource all{};
-};
+/// What is done, by its part of a training step and by kind, and largest array. A gradient's scope
+/// is a "transpose(..)", in JAX and in our frontend.
+StepTimes by_kind(const traces::RunRecord& record) {
+  return step_times(record, [](const isa::OpInfo& info) {
+    const bool is_backward = info.op_name.find("transpose(") != std::string::npos;
+    const std::string kind = info.category.empty() ? "operations" : info.category;
+    return Key{(is_backward ? "backward, " : "forward or update, ") + kind,
+               largest_array(info.shape)};
+  });
+}
 
-StepTimes step_times(const traces::RunRecord& record) {
-  StepTimes times;
-  ByResource in_ops{};
-  const CriticalPath& path = record.result.critical_path;
-  double cycles = 0;
-  std::size_t steps = 1;
-  for (const CoreResult& core : record.result.cores) {
-    cycles += static_cast<double>(core.total.core.total()) /
-              static_cast<double>(record.result.cores.size());
-    steps = std::max(steps, core.steps.size());
-  }
-  const double us = 1 / (static_cast<double>(steps) * record.params.clock_mhz);
-  add(times.all, path.shares(), cycles * us);
-  for (std::size_t op = 0; op < path.ops.size(); ++op) {
-    if (total(path.ops[op].cycles) == 0) continue;
-    const isa::OpInfo& info = record.ops[op];
-    add(times.ops[{info.op_name.empty() ? info.name : info.op_name, without_layout(info.shape)}],
-        path.ops[op].cycles, us);
-    add(in_ops, path.ops[op].cycles, us);
-  }
-  ByResource& outside = times.ops[{kOutside, ""}];
-  outside = times.all;
-  add(outside, in_ops, -1);
-  return times;
+Times times_of(const StepTimes& times) {
+  Times result;
+  for (const auto& [key, time] : times.by) result.emplace(key, time.us);
+  return result;
 }
 
 /// Takes what both have out of them.
@@ -103,13 +80,13 @@ void match(Times& first, Times& second, std::vector<OpDifference>& rows) {
 Times by_largest_array(const Times& times) {
   Times result;
   for (const auto& [key, time] : times)
-    add(result[{key.first, largest_array(key.second)}], time, 1);
+    add_time(result[{key.first, largest_array(key.second)}], time);
   return result;
 }
 
 Times by_scope(const Times& times) {
   Times result;
-  for (const auto& [key, time] : times) add(result[{key.first, ""}], time, 1);
+  for (const auto& [key, time] : times) add_time(result[{key.first, ""}], time);
   return result;
 }
 
@@ -124,7 +101,7 @@ Times by_enclosing_scope(const Times& scopes) {
   Times result;
   for (const auto& [key, time] : scopes) {
     const std::string name = enclosing(key.first);
-    if (!name.empty()) add(result[{name, ""}], time, 1);
+    if (!name.empty()) add_time(result[{name, ""}], time);
   }
   return result;
 }
@@ -145,12 +122,71 @@ void match_enclosing(Times& first, Times& second, std::vector<OpDifference>& row
   remove_matched(its, second);
 }
 
+/// What only one of them has.
+void add_alone(const Times& first, const Times& second, std::vector<OpDifference>& rows) {
+  for (const auto& [key, time] : first) {
+    rows.push_back({key.first, key.second, true, false, time, {}});
+  }
+  for (const auto& [key, time] : second) {
+    rows.push_back({key.first, key.second, false, true, {}, time});
+  }
+}
+
+void sort_by_change(std::vector<OpDifference>& rows) {
+  std::stable_sort(rows.begin(), rows.end(), [](const OpDifference& a, const OpDifference& b) {
+    return std::abs(a.change()) > std::abs(b.change());
+  });
+}
+
+std::vector<OpDifference> matched_by_scope(Times first, Times second) {
+  std::vector<OpDifference> rows;
+  match(first, second, rows);
+  Times my_arrays = by_largest_array(first), its_arrays = by_largest_array(second);
+  match(my_arrays, its_arrays, rows);
+  Times my_scopes = by_scope(my_arrays), its_scopes = by_scope(its_arrays);
+  match(my_scopes, its_scopes, rows);
+  match_enclosing(my_scopes, its_scopes, rows);
+  add_alone(my_scopes, its_scopes, rows);
+  return rows;
+}
+
+std::vector<OpDifference> matched_by_kind(Times first, Times second) {
+  std::vector<OpDifference> rows;
+  match(first, second, rows);
+  Times my_kinds = by_scope(first), its_kinds = by_scope(second);
+  match(my_kinds, its_kinds, rows);
+  add_alone(my_kinds, its_kinds, rows);
+  return rows;
+}
+
+/// Whether a quarter of the time of all operations is in such as both runs have.
+bool agree_in_names(const std::vector<OpDifference>& rows) {
+  double both = 0, all = 0;
+  for (const OpDifference& row : rows) {
+    if (row.name == kOutsideOps.first) continue;
+    const double us = total(row.first) + total(row.second);
+    all += us;
+    if (row.in_first && row.in_second) both += us;
+  }
+  return both >= 0.25 * all;
+}
+
+/// 0 for what only the rounding of sums makes of nothing.
+double change_of(double first, double second) {
+  constexpr double kRounding = 1e-9;
+  const double change = second - first;
+  const double size = std::max({1.0, std::abs(first), std::abs(second)});
+  return std::abs(change) < kRounding * size ? 0 : change;
+}
+
 /// "vector ALU slots +12.1, waits for HBM -3.4": the causes that changed most.
 std::string changed_causes(const OpDifference& row) {
   constexpr std::size_t kMost = 3;
   std::vector<std::size_t> order(kResources);
   for (std::size_t cause = 0; cause < kResources; ++cause) order[cause] = cause;
-  const auto change = [&](std::size_t cause) { return row.second[cause] - row.first[cause]; };
+  const auto change = [&](std::size_t cause) {
+    return change_of(row.first[cause], row.second[cause]);
+  };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return std::abs(change(a)) > std::abs(change(b));
   });
@@ -172,7 +208,7 @@ std::string signed_number(double value) {
 
 void print_row(std::ostringstream& out, double first, double second, const std::string& name) {
   out << right(short_number(first), 10) << right(short_number(second), 10)
-      << right(signed_number(second - first), 10) << "  " << name << "\n";
+      << right(signed_number(change_of(first, second)), 10) << "  " << name << "\n";
 }
 
 void print_causes(std::ostringstream& out, const RunDifference& difference) {
@@ -193,6 +229,30 @@ void print_causes(std::ostringstream& out, const RunDifference& difference) {
   print_row(out, total(difference.first), total(difference.second), "all");
 }
 
+void print_categories(std::ostringstream& out, const RunDifference& difference) {
+  out << "\nBy category, us of a step\n         A         B       B-A  category\n";
+  const double least = 5e-4 * std::max(total(difference.first), total(difference.second));
+  for (const OpDifference& row : difference.categories) {
+    if (std::abs(row.change()) < least) continue;
+    print_row(out, total(row.first), total(row.second), left(row.name, 24) + changed_causes(row));
+  }
+}
+
+/// Where it is in the user's program, and its shape: beside it where there is room.
+void print_place(std::ostringstream& out, const OpDifference& row, const TextStyle& style) {
+  std::string place = row.name;
+  if (row.places > 1) place += "  at " + grouped(row.places) + " places";
+  if (!row.in_first || !row.in_second) place += row.in_first ? "  A alone" : "  B alone";
+  const std::string indent(10, ' ');
+  const bool is_beside =
+      place.size() + 2 + row.shape.size() + indent.size() <= static_cast<std::size_t>(style.width);
+  out << indent << place;
+  if (!row.shape.empty()) {
+    out << (is_beside ? "  " : "\n" + indent) << fitted(row.shape, style.width - 10);
+  }
+  out << "\n";
+}
+
 Json time_json(const ByResource& time) {
   Json json = Json::object();
   for (std::size_t cause = 0; cause < kResources; ++cause) {
@@ -203,30 +263,46 @@ Json time_json(const ByResource& time) {
 
 }  // namespace
 
-double total(const ByResource& time) { return std::accumulate(time.begin(), time.end(), 0.0); }
-
 RunDifference difference_of(const traces::RunRecord& first, const traces::RunRecord& second) {
   RunDifference result;
-  StepTimes mine = step_times(first), its = step_times(second);
+  const StepTimes mine = by_place(first), its = by_place(second);
   result.first = mine.all;
   result.second = its.all;
-  match(mine.ops, its.ops, result.ops);
-  Times my_arrays = by_largest_array(mine.ops), its_arrays = by_largest_array(its.ops);
-  match(my_arrays, its_arrays, result.ops);
-  Times my_scopes = by_scope(my_arrays), its_scopes = by_scope(its_arrays);
-  match(my_scopes, its_scopes, result.ops);
-  match_enclosing(my_scopes, its_scopes, result.ops);
-  for (const auto& [key, time] : my_scopes) {
-    result.ops.push_back({key.first, key.second, true, false, time, {}});
+  result.ops = matched_by_scope(times_of(mine), times_of(its));
+  result.by_scope = agree_in_names(result.ops);
+  if (!result.by_scope) {
+    result.ops = matched_by_kind(times_of(by_kind(first)), times_of(by_kind(second)));
   }
-  for (const auto& [key, time] : its_scopes) {
-    result.ops.push_back({key.first, key.second, false, true, {}, time});
-  }
-  std::stable_sort(result.ops.begin(), result.ops.end(),
-                   [](const OpDifference& a, const OpDifference& b) {
-                     return std::abs(a.change()) > std::abs(b.change());
-                   });
+  Times my_categories = times_of(by_category(first)),
+        its_categories = times_of(by_category(second));
+  match(my_categories, its_categories, result.categories);
+  add_alone(my_categories, its_categories, result.categories);
+  sort_by_change(result.ops);
+  sort_by_change(result.categories);
   return result;
+}
+
+std::vector<OpDifference> alike_differences(const std::vector<OpDifference>& ops) {
+  std::map<std::tuple<std::string, std::string, bool, bool>, std::size_t> places;
+  std::vector<OpDifference> rows;
+  std::vector<std::vector<std::string>> scopes;
+  for (const OpDifference& op : ops) {
+    const auto [place, is_new] = places.emplace(
+        std::make_tuple(scope_pattern(op.name), op.shape, op.in_first, op.in_second), rows.size());
+    if (is_new) {
+      rows.push_back(op);
+      scopes.push_back({op.name});
+      continue;
+    }
+    OpDifference& row = rows[place->second];
+    add_time(row.first, op.first);
+    add_time(row.second, op.second);
+    row.places += op.places;
+    scopes[place->second].push_back(op.name);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].name = joined_scopes(scopes[i]);
+  sort_by_change(rows);
+  return rows;
 }
 
 std::string diff_text(const traces::RunRecord& first, const traces::RunRecord& second,
@@ -241,26 +317,27 @@ std::string diff_text(const traces::RunRecord& first, const traces::RunRecord& s
   }
   out << "\n";
   print_causes(out, difference);
-  const std::size_t shown = std::min(kShownOps, difference.ops.size());
-  out << "\nThe " << shown << " largest differences of " << difference.ops.size()
-      << " operations, us of a step\n         A         B       B-A  operation\n";
+  print_categories(out, difference);
+  const std::vector<OpDifference> rows = alike_differences(difference.ops);
+  const std::size_t shown = std::min(kShownOps, rows.size());
+  out << "\nThe " << shown << " largest differences of "
+      << operations_text(rows.size(), difference.ops.size()) << ", us of a step\n";
+  if (!difference.by_scope) {
+    out << "  The runs call less than a quarter of their time alike: matched by kind and array.\n";
+  }
+  out << "         A         B       B-A  what changed\n";
   double rest_first = 0, rest_second = 0;
-  for (std::size_t i = 0; i < difference.ops.size(); ++i) {
-    const OpDifference& row = difference.ops[i];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const OpDifference& row = rows[i];
     if (i >= shown) {
       rest_first += total(row.first);
       rest_second += total(row.second);
       continue;
     }
-    const char* only = row.in_first && row.in_second ? ""
-                       : row.in_first                ? "  (A alone)"
-                                                     : "  (B alone)";
-    print_row(out, total(row.first), total(row.second),
-              fitted(row.name + "  " + row.shape + only, style.width - 34));
-    const std::string causes = changed_causes(row);
-    if (!causes.empty()) out << std::string(34, ' ') << causes << "\n";
+    print_row(out, total(row.first), total(row.second), changed_causes(row));
+    print_place(out, row, style);
   }
-  if (difference.ops.size() > shown) print_row(out, rest_first, rest_second, "the others");
+  if (rows.size() > shown) print_row(out, rest_first, rest_second, "the others");
   print_row(out, total(difference.first), total(difference.second), "all");
   return fit_to_width(out.str(), style);
 }
@@ -274,6 +351,14 @@ Json diff_json(const traces::RunRecord& first, const traces::RunRecord& second,
   json["us"] = {total(difference.first), total(difference.second)};
   json["change_us"] = difference.change();
   json["causes"] = {time_json(difference.first), time_json(difference.second)};
+  json["matched_by"] = difference.by_scope ? "scope" : "kind";
+  json["categories"] = Json::array();
+  for (const OpDifference& row : difference.categories) {
+    json["categories"].push_back({{"category", row.name},
+                                  {"us", {total(row.first), total(row.second)}},
+                                  {"change_us", row.change()},
+                                  {"causes", {time_json(row.first), time_json(row.second)}}});
+  }
   json["ops"] = Json::array();
   for (const OpDifference& row : difference.ops) {
     json["ops"].push_back({{"name", row.name},

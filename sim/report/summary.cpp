@@ -84,31 +84,6 @@ ByResource causes_of(const CriticalPath& path, std::uint32_t op) {
   return causes;
 }
 
-/// Resources that alone shorten the op by `kBinds` of its time, the others as well that come near
-/// the first of them.
-void find_bound(const CriticalPath& path, OpSummary& op) {
-  constexpr double kBinds = 1.0 / 3, kNear = 0.5;
-  constexpr std::size_t kMostNamed = 2;
-  if (op.op >= path.ops.size()) return;
-  const std::array<std::int64_t, kResources>& gains = path.ops[op.op].gain;
-  const std::int64_t most = *std::max_element(gains.begin(), gains.end());
-  op.bound.gain = std::max(0.0, ratio(static_cast<double>(most), op.cycles));
-  if (op.bound.gain < kBinds) return;
-  for (std::size_t r = 0; r < kResources; ++r) {
-    if (static_cast<double>(gains[r]) < kNear * static_cast<double>(most)) continue;
-    op.bound.by.push_back(static_cast<Resource>(r));
-  }
-  std::stable_sort(op.bound.by.begin(), op.bound.by.end(), [&](Resource a, Resource b) {
-    return gains[static_cast<std::size_t>(a)] > gains[static_cast<std::size_t>(b)];
-  });
-  if (op.bound.by.size() > kMostNamed) op.bound.by.clear();
-  if (op.bound.by.size() != 1) return;
-  const Resource by = op.bound.by.front();
-  op.bound.is_padding =
-      (by == Resource::kMxu && op.matmul_padding > kMostlyPadding) ||
-      ((by == Resource::kVector || by == Resource::kHbm) && op.layout_padding > kMostlyPadding);
-}
-
 /// FLOPs of one matmul push: what the MXU can do from it to the next.
 double flops_per_push(const MachineParams& params) {
   return params.core_peak_flops() / (params.clock_mhz * 1e6) / params.core.mxu.blocks() *
@@ -150,7 +125,7 @@ OpSummary summarize_op(const traces::RunRecord& record, std::uint32_t index) {
     op.matmul_padding = op.padded_matmul_flops / op.matmul_flops;
   }
   op.layout_padding = layout_padding(info.shape);
-  find_bound(record.result.critical_path, op);
+  find_bound(record.result.critical_path, {index}, op);
   return op;
 }
 
@@ -350,6 +325,35 @@ Memory memory_of(const traces::RunRecord& record) {
 }
 
 }  // namespace
+
+/// Resources that alone shorten the ops by `kBinds` of their time, the others as well that come
+/// near the first of them.
+void find_bound(const CriticalPath& path, const std::vector<std::uint32_t>& ops, OpSummary& op) {
+  constexpr double kBinds = 1.0 / 3, kNear = 0.5;
+  constexpr std::size_t kMostNamed = 2;
+  std::array<std::int64_t, kResources> gains{};
+  for (const std::uint32_t each : ops) {
+    if (each >= path.ops.size()) return;
+    for (std::size_t r = 0; r < kResources; ++r) gains[r] += path.ops[each].gain[r];
+  }
+  op.bound = {};
+  const std::int64_t most = *std::max_element(gains.begin(), gains.end());
+  op.bound.gain = std::max(0.0, ratio(static_cast<double>(most), op.cycles));
+  if (op.bound.gain < kBinds) return;
+  for (std::size_t r = 0; r < kResources; ++r) {
+    if (static_cast<double>(gains[r]) < kNear * static_cast<double>(most)) continue;
+    op.bound.by.push_back(static_cast<Resource>(r));
+  }
+  std::stable_sort(op.bound.by.begin(), op.bound.by.end(), [&](Resource a, Resource b) {
+    return gains[static_cast<std::size_t>(a)] > gains[static_cast<std::size_t>(b)];
+  });
+  if (op.bound.by.size() > kMostNamed) op.bound.by.clear();
+  if (op.bound.by.size() != 1) return;
+  const Resource by = op.bound.by.front();
+  op.bound.is_padding =
+      (by == Resource::kMxu && op.matmul_padding > kMostlyPadding) ||
+      ((by == Resource::kVector || by == Resource::kHbm) && op.layout_padding > kMostlyPadding);
+}
 
 std::string to_string(const Bound& bound) {
   if (bound.is_padding) return "padding";

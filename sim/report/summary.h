@@ -66,6 +66,9 @@ struct OpSummary {
   Bound bound;
 };
 
+/// What the time of some ops together depends on, whose cycles and padding `op` has.
+void find_bound(const CriticalPath& path, const std::vector<std::uint32_t>& ops, OpSummary& op);
+
 struct StepSummary {
   std::uint64_t cycles = 0;  ///< Of the slowest core.
   double time_ms = 0;

@@ -12,6 +12,7 @@
 #include "sim/report/critical_path_report.h"
 #include "sim/report/energy.h"
 #include "sim/report/estimate_comparison.h"
+#include "sim/report/op_groups.h"
 #include "sim/report/part_accounts.h"
 #include "sim/report/training_report.h"
 #include "sim/report/what_if_report.h"
@@ -235,13 +236,36 @@ void print_units(std::ostringstream& out, const Summary& summary) {
   out << "\n";
 }
 
-/// Where an operation comes from in the user's program: scope of the framework and source line.
-void print_origin(std::ostringstream& out, const isa::OpInfo& info, const TextStyle& style) {
-  if (info.op_name.empty() && info.source.empty()) return;
-  const std::string separator = info.op_name.empty() || info.source.empty() ? "" : "  ";
-  out << "          " << fitted(info.op_name + separator + info.source, style.width - 10) << "\n";
+/// Where operations come from in the user's program: scope of the framework and source line.
+void print_origin(std::ostringstream& out, const std::string& scope, const std::string& source,
+                  const TextStyle& style) {
+  if (scope.empty() && source.empty()) return;
+  const std::string separator = scope.empty() || source.empty() ? "" : "  ";
+  out << "          " << fitted(scope + separator + source, style.width - 10) << "\n";
 }
 
+/// "fusion.3 and 2 alike  (loop fusion)".
+std::string group_name(const traces::RunRecord& record, const OpGroup& group) {
+  const isa::OpInfo& info = record.ops[group.sum.op];
+  std::string name = info.name;
+  if (group.ops.size() > 1) name += " and " + grouped(group.ops.size() - 1) + " alike";
+  return info.category == info.name ? name : name + "  (" + info.category + ")";
+}
+
+/// XLA's estimate of all executions; 0 where it has none of an operation.
+double estimate_of(const traces::RunRecord& record, const Summary& summary, const OpGroup& group) {
+  double estimate = 0;
+  for (const std::uint32_t index : group.ops) {
+    const double cycles = static_cast<double>(record.ops[index].estimated_cycles);
+    if (cycles == 0) return 0;
+    const auto op = std::find_if(summary.ops.begin(), summary.ops.end(),
+                                 [&](const OpSummary& each) { return each.op == index; });
+    estimate += cycles * op->count;
+  }
+  return estimate;
+}
+
+/// Time and executions are those of a step.
 void print_ops(std::ostringstream& out, const traces::RunRecord& record, const Summary& summary,
                const TextStyle& style) {
   if (summary.ops.empty()) return;
@@ -249,63 +273,62 @@ void print_ops(std::ostringstream& out, const traces::RunRecord& record, const S
                                      [](const auto& op) { return op.estimated_cycles > 0; });
   double total = 0;
   for (const OpSummary& op : summary.ops) total += op.cycles;
-  const std::size_t shown = std::min(kExpensiveOps, summary.ops.size());
-  out << "The " << shown << " most expensive of " << summary.ops.size() << " operations\n";
+  const std::vector<OpGroup> groups = alike_ops(record, summary);
+  const std::size_t shown = std::min(kExpensiveOps, groups.size());
+  out << "The " << shown << " most expensive of "
+      << operations_text(groups.size(), summary.ops.size()) << "\n";
   // Beside the figures where there is room for a name, else below them.
   const int name_width = style.width - (estimates ? 80 : 72);
   const bool is_beside = name_width >= 20;
   const bool small = summary.step_mean_ms < 1;
+  const double steps = static_cast<double>(std::max<std::size_t>(1, summary.steps.size()));
   const auto time = [&](double cycles) {
-    return right(short_number(cycles / (record.params.clock_mhz * (small ? 1.0 : 1e3))), 8);
+    return right(short_number(cycles / steps / (record.params.clock_mhz * (small ? 1.0 : 1e3))), 8);
   };
   out << (small ? "      us" : "      ms") << (estimates ? "   XLA's" : "")
       << "    part   count   MXU   VPU   HBM  bound by      padding"
       << (is_beside ? "  operation\n" : "\n");
   for (std::size_t i = 0; i < shown; ++i) {
-    const OpSummary& op = summary.ops[i];
-    const isa::OpInfo& info = record.ops[op.op];
+    const OpSummary& op = groups[i].sum;
     const double padding = std::max(op.matmul_padding, op.layout_padding);
     const auto share = [](double value) { return right(fixed(100 * value, 0) + "%", 6); };
-    std::string name = info.name;
-    if (info.category != name) name += "  (" + info.category + ")";
-    const double estimate = static_cast<double>(info.estimated_cycles) * op.count;
+    const double estimate = estimate_of(record, summary, groups[i]);
     out << time(op.cycles)
         << (!estimates     ? ""
             : estimate > 0 ? time(estimate)
                            : std::string(8, ' '))
-        << right(percent(total > 0 ? op.cycles / total : 0), 8) << right(short_number(op.count), 8)
-        << share(op.shares.mxu) << share(op.shares.vpu()) << share(op.shares.hbm) << "  "
-        << left(to_string(op.bound), 12) << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
+        << right(percent(total > 0 ? op.cycles / total : 0), 8)
+        << right(short_number(op.count / steps), 8) << share(op.shares.mxu)
+        << share(op.shares.vpu()) << share(op.shares.hbm) << "  " << left(to_string(op.bound), 12)
+        << right(padding > 1.005 ? fixed(padding, 2) + "x" : "", 9)
         << (is_beside ? "  " : "\n          ")
-        << fitted(name, is_beside ? name_width : style.width - 10) << "\n";
-    print_origin(out, info, style);
+        << fitted(group_name(record, groups[i]), is_beside ? name_width : style.width - 10) << "\n";
+    print_origin(out, groups[i].scope, record.ops[op.op].source, style);
   }
   out << "\n  bound by: what shortens it by a third or more if it takes no time; balanced: nothing "
          "alone\n\n";
 }
 
-/// "   52.88   68.99    0.77": milliseconds or microseconds of ours, XLA's, and their ratio.
-std::string beside(double cycles, double estimated, const traces::RunRecord& record, bool small) {
-  const double unit = record.params.clock_mhz * (small ? 1.0 : 1e3);
+/// "   52.88   68.99    0.77": ours, XLA's, and their ratio, in units of so many cycles.
+std::string beside(double cycles, double estimated, double unit) {
   return right(short_number(cycles / unit), 8) + right(short_number(estimated / unit), 8) +
          right(fixed(estimated > 0 ? cycles / estimated : 0, 2), 8);
 }
 
-void print_estimate_groups(std::ostringstream& out, const traces::RunRecord& record,
-                           const EstimateComparison& comparison, bool small) {
-  const double unit = record.params.clock_mhz * (small ? 1.0 : 1e3);
+void print_estimate_groups(std::ostringstream& out, const EstimateComparison& comparison,
+                           double unit, bool small) {
   out << "XLA's own estimate beside ours (never used)\n"
       << (small ? "      us" : "      ms") << "   XLA's   ratio     ops  differ\n"
-      << beside(comparison.cycles, comparison.estimated_cycles, record, small)
+      << beside(comparison.cycles, comparison.estimated_cycles, unit)
       << right(grouped(comparison.ops.size()), 8) << "          all with an estimate\n";
   if (comparison.without > 0) {
     out << right(short_number(comparison.cycles_without / unit), 8)
         << right(grouped(comparison.without), 24) << "          without one\n";
   }
   for (const EstimateGroup& group : comparison.groups) {
-    out << beside(group.cycles, group.estimated_cycles, record, small)
-        << right(grouped(group.count), 8) << right(grouped(group.differing), 8)
-        << (group.is_longer ? "  longer: " : "  shorter: ") << to_string(group.reason) << "\n"
+    out << beside(group.cycles, group.estimated_cycles, unit) << right(grouped(group.count), 8)
+        << right(grouped(group.differing), 8) << (group.is_longer ? "  longer: " : "  shorter: ")
+        << to_string(group.reason) << "\n"
         << "          " << reason_text(group) << "\n";
   }
 }
@@ -316,7 +339,9 @@ void print_estimates(std::ostringstream& out, const traces::RunRecord& record,
   const EstimateComparison comparison = compare_with_estimates(record, summary);
   if (comparison.ops.empty()) return;
   const bool small = summary.step_mean_ms < 1;
-  print_estimate_groups(out, record, comparison, small);
+  const double steps = static_cast<double>(std::max<std::size_t>(1, summary.steps.size()));
+  const double unit = steps * record.params.clock_mhz * (small ? 1.0 : 1e3);
+  print_estimate_groups(out, comparison, unit, small);
   std::vector<const EstimatedOp*> differing;
   for (const EstimatedOp& op : comparison.ops) {
     if (op.differs()) differing.push_back(&op);
@@ -328,8 +353,8 @@ void print_estimates(std::ostringstream& out, const traces::RunRecord& record,
   for (std::size_t i = 0; i < shown; ++i) {
     const OpSummary& op = summary.ops[differing[i]->op];
     const isa::OpInfo& info = record.ops[op.op];
-    out << beside(differing[i]->cycles, differing[i]->estimated_cycles, record, small) << "  "
-        << info.name << "  (" << info.category << ")\n          "
+    out << beside(differing[i]->cycles, differing[i]->estimated_cycles, unit) << "  " << info.name
+        << "  (" << info.category << ")\n          "
         << fitted(reason_text(*differing[i], op), style.width - 10) << "\n";
   }
   out << "\n";
@@ -439,6 +464,7 @@ std::string text_report(const traces::RunRecord& record, const Summary& summary,
   print_key_figures(out, record, summary);
   out << training_text(record, style);
   out << causes_text(record, summary, style);
+  out << categories_text(record, summary);
   out << what_if_text(record, summary);
   print_breakdown(out, summary, style);
   print_units(out, summary);

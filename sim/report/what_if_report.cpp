@@ -1,7 +1,9 @@
 #include "sim/report/what_if_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
+#include <utility>
 
 #include "sim/report/critical_path_report.h"
 
@@ -37,15 +39,32 @@ double gain_of(const WhatIf& what, const traces::RunRecord& record, const Summar
   return 1 - what.step_ms / as_it_is_ms(what, summary) / times_the_flops(what, record);
 }
 
-/// Those that ran, most gain first.
+/// The share of the time that depends on what a variant frees; 0 of what frees nothing alone.
+double share_of(const WhatIf& what, const traces::RunRecord& record) {
+  const std::pair<const char*, Resource> freed[] = {{"HBM free", Resource::kHbm},
+                                                    {"infeed free", Resource::kHost},
+                                                    {"ICI free", Resource::kIci},
+                                                    {"twice the MXUs", Resource::kMxu}};
+  for (const auto& [name, resource] : freed) {
+    if (what.name == name) {
+      return record.result.critical_path.shares()[static_cast<std::size_t>(resource)];
+    }
+  }
+  return 0;
+}
+
+/// Those that ran, most gain first; of those whose gains print alike the greatest share first, as
+/// the causes are.
 std::vector<WhatIf> ranked(const traces::RunRecord& record, const Summary& summary) {
   std::vector<WhatIf> results;
   for (const WhatIf& what : record.what_if) {
     if (what.problem.empty()) results.push_back(what);
   }
-  std::stable_sort(results.begin(), results.end(), [&](const WhatIf& a, const WhatIf& b) {
-    return gain_of(a, record, summary) > gain_of(b, record, summary);
-  });
+  const auto key = [&](const WhatIf& what) {
+    return std::make_pair(std::round(1e3 * gain_of(what, record, summary)), share_of(what, record));
+  };
+  std::stable_sort(results.begin(), results.end(),
+                   [&](const WhatIf& a, const WhatIf& b) { return key(a) > key(b); });
   return results;
 }
 
@@ -83,6 +102,13 @@ std::string padding_advice(const WhatIf& what, const traces::RunRecord& record,
   return "padding: layers as wide as the lanes that they take have " + short_number(flops) +
          " x the useful FLOPs in " + short_number(time) + " x the time, " +
          percent(gain < 0 ? -gain : gain) + (gain < 0 ? " more" : " less") + " for each.";
+}
+
+/// What the host would have to give: what the cores take where nothing keeps them waiting for it.
+std::string host_advice(const WhatIf& what) {
+  if (what.examples_per_s <= 0) return "";
+  return " That takes " + short_number(what.examples_per_s) +
+         " examples/s from the host; beyond them the cores bound the step.";
 }
 
 void capitalize(std::vector<std::string>& sentences) {
@@ -136,7 +162,8 @@ std::vector<std::string> advice(const traces::RunRecord& record, const Summary& 
           " remain with HBM and infeed free: what the schedule of the cores needs.");
     } else {
       sentences.push_back(lowered(what.name) + " gains at most " +
-                          gain_text(what, record, summary) + ".");
+                          gain_text(what, record, summary) + "." +
+                          (what.name == "infeed free" ? host_advice(what) : ""));
     }
   }
   if (!nothing.empty()) sentences.push_back("Nothing to gain (below 0.5 %): " + nothing + ".");

@@ -23,15 +23,17 @@ DRIVE = """<script>addEventListener("load", () => setTimeout(() => {
   const heads = [...document.querySelectorAll("#ops0 th")], button = label => heads.find(h => h.textContent === label).querySelector("button");
   const type = word => { const box = document.getElementById("filter0"); box.value = word; box.dispatchEvent(new Event("input")); };
   const press = id => document.getElementById(id).click(), group = name => { const box = document.getElementById("group0"); box.value = name; box.dispatchEvent(new Event("change")); };
-  const outcome = { few: cells(0), more: document.getElementById("all0").textContent };
-  press("all0");
-  outcome.all = cells(0); outcome.times = cells(4).map(Number);
-  group("scope, 2 names"); outcome.scopes = [cells(0), cells(4).map(Number)]; group("each op");
+  const outcome = {};
+  group("each op"); outcome.few = cells(0); outcome.more = document.getElementById("all0").textContent; group("ops alike");
+  if (!document.getElementById("all0").hidden) press("all0");
+  outcome.alike = [cells(0), cells(1).map(Number)];
+  group("each op"); outcome.all = cells(0); outcome.times = cells(1).map(Number);
+  group("scope, 2 names"); outcome.scopes = [cells(0), cells(1).map(Number)]; group("each op");
   button("Op").click(); button("Op").click(); outcome.sorted = cells(0); outcome.order = heads[0].getAttribute("aria-sort");
   type("no op is called so"); outcome.none = cells(0);
   type(outcome.all[1].toUpperCase()); outcome.one = cells(0);
   outcome.sections = [...document.querySelectorAll("h2")].map(h => h.textContent);
-  const head = [...document.querySelectorAll("h2")].find(h => h.textContent === "What if"), rows = head ? [...head.parentNode.querySelectorAll("tbody tr")] : [];
+  const head = [...document.querySelectorAll("h2")].find(h => h.textContent === "What if"), rows = head ? [...head.parentNode.querySelector("tbody").rows] : [];
   outcome.whatIf = Object.fromEntries(rows.map(row => [row.children[0].textContent, [...row.children].slice(1).map(c => c.textContent)]));
   outcome.unlabelled = [...document.querySelectorAll("svg")].filter(s => !s.getAttribute("aria-label")).length;
   const behind = s => { let at = s; while (at.parentNode.tagName !== "SECTION") at = at.parentNode; do at = at.nextElementSibling; while (at && at.matches(".paper, p")); return at; };
@@ -96,16 +98,17 @@ class Page(unittest.TestCase):
         self.assertEqual(seen["unlabelled"], 0)
         self.assertEqual(seen["charts"], 1)
         # Both columns of gains: simulated again, and of the same program.
-        self.assertEqual(len(seen["whatIf"]["HBM free"]), 4)
+        self.assertEqual(len(seen["whatIf"]["HBM free"]), 3)
         for gain in seen["whatIf"]["HBM free"][1:3]:
             self.assertRegex(gain, r"^[1-9][\d.]* %$")
-        for title in ("Step time by cause", "Utilisation over time", "Roofline", "Ops", "Memory", "What if",
+        for title in ("Step time by cause", "Time by category", "What the cores do", "Utilisation over time", "Roofline", "Ops", "Memory", "What if",
                       "Links between chips", "Host", "Energy"):
             self.assertIn(title, seen["sections"])
 
     def test_a_run_that_nobody_simulated_again_has_what_ifs_too(self):
         run, page = (os.path.join(self.folder.name, name) for name in ("once.h5", "once.html"))
-        said = subprocess.run([PROGRAM, "run", "lenet", "-o", run, "--json", "-"], check=True, capture_output=True, text=True).stdout
+        words = ["run", "mlp", "--cores", "1", "--shape", "64x128x128x128x128x10", "-o", run, "--json", "-"]
+        said = subprocess.run([PROGRAM, *words], check=True, capture_output=True, text=True).stdout
         subprocess.run([PROGRAM, "report", run, "--no-what-if", "-o", page], check=True)
         with open(page, encoding="utf-8") as file:
             text = file.read()
@@ -116,6 +119,11 @@ class Page(unittest.TestCase):
         seen = self.outcome(1200, 1)
         type(self).page = driven
         self.assertEqual(seen["problems"], [])
+        # Layers of one shape are one row, with their time.
+        alike, times = seen["alike"]
+        self.assertLess(len(alike), len(seen["all"]))
+        self.assertAlmostEqual(sum(times), sum(seen["times"]), delta=1e-3 * sum(seen["times"]))
+        self.assertTrue(any(re.search(r" and \d+ alike$", name) for name in alike), alike)
         report = json.loads(said)
         step = report["step_time_ms"]["mean"]
         same = {row["name"]: row["gain_ms"] for row in report["what_if"]["same_program"]}
@@ -147,11 +155,11 @@ class Page(unittest.TestCase):
         self.assertEqual(seen["problems"], [])
         self.assertLessEqual(seen["wide"], 0)
         self.assertEqual(seen["sections"][:4], ["Comparison", "Parameters that differ", "Where the steps differ, v2-8 and v3-8", "Bounds of GPUs"])
-        causes, ops = seen["tables"]
+        causes, categories, ops = seen["tables"]
         for column, step in enumerate(causes[-1]):
-            for rows in (causes[:-1], ops):
+            for rows in (causes[:-1], categories, ops):
                 self.assertAlmostEqual(sum(row[column] for row in rows), step, delta=2e-3 * abs(causes[-1][0]))
-        for first, second, change in causes + ops:
+        for first, second, change in causes + categories + ops:
             self.assertAlmostEqual(second - first, change, delta=2e-3 * causes[-1][0])
 
     def test_in_a_narrow_dark_window(self):

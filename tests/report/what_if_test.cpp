@@ -41,7 +41,11 @@ TEST(WhatIf, AdviceSaysHowMuchOfTheStepAVariantGains) {
   EXPECT_EQ(only(variant("HBM free", 0.75)),
             "A free HBM gains at most 0.293 us of 1.170 us (25.0 %).");
   EXPECT_EQ(only(variant("infeed free", 0.75)),
-            "A free infeed gains at most 0.293 us of 1.170 us (25.0 %).");
+            "A free infeed gains at most 0.293 us of 1.170 us (25.0 %). That takes 291,684,848 "
+            "examples/s from the host; beyond them the cores bound the step.");
+  traces::WhatIf nobody_counts = variant("infeed free", 0.75);
+  nobody_counts.examples_per_s = 0;
+  EXPECT_EQ(only(nobody_counts), "A free infeed gains at most 0.293 us of 1.170 us (25.0 %).");
   EXPECT_EQ(only(variant("ICI free", 0.75)),
             "A free ICI gains at most 0.293 us of 1.170 us (25.0 %).");
   EXPECT_EQ(only(variant("twice the MXUs", 0.5)),
@@ -119,6 +123,21 @@ TEST(WhatIf, AnotherProgramIsToldFromItself) {
   EXPECT_NE(what_if_text(record, summary)
                 .find("\n        --compiler tpusim --set x=1; without: 1.872 us"),
             std::string::npos);
+}
+
+/// 960 of 2,200 cycles depend on the MXUs, 500 on the HBM: behind a slow host neither gains
+/// anything, and a hundredth of a percent is no order.
+TEST(WhatIf, GainsThatPrintAlikeStandInTheOrderOfTheCauses) {
+  const traces::RunRecord record =
+      record_with({variant("HBM free", 0.9999), variant("twice the MXUs", 1),
+                   variant("infeed free", 0.8), variant("ICI free", 0.99)});
+  const std::string text = what_if_text(record, summarize(record));
+  std::vector<std::size_t> places;
+  for (const char* name : {"  infeed free ", "  ICI free ", "  twice the MXUs ", "  HBM free "}) {
+    places.push_back(text.find(name));
+    EXPECT_NE(places.back(), std::string::npos) << name;
+  }
+  EXPECT_TRUE(std::is_sorted(places.begin(), places.end())) << text;
 }
 
 /// Most gain first; what did not run stands below with its reason.
