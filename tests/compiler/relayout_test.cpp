@@ -332,6 +332,30 @@ TEST(Relayout, ImagesBecomeRowsAtTheRateOfTheHbm) {
             1.1 * bytes / 490);
 }
 
+/// Rows of more than a tile of lanes, of several, of whole tiles; of matrices whose rows fill none.
+TEST(Relayout, VectorsBecomeLongRowsAndBack) {
+  for (const Extents& rows : std::vector<Extents>{
+           {700, 129}, {90, 1000}, {50, 2085}, {600, 256}, {80, 11, 200}, {1000, 100}}) {
+    std::int64_t elements = 1;
+    for (std::int64_t extent : rows) elements *= extent;
+    check(reshape({elements}, rows));
+    check(reshape(rows, {elements}));
+  }
+  // The same between matrices, packed ones.
+  check(reshape({1375, 128}, {80, 11, 200}), ElementType::kBf16);
+  check(reshape({80, 11, 200}, {1375, 128}), ElementType::kBf16);
+  // A load, two turns and a store for each of 784 rows, and little else.
+  EXPECT_LT(check(reshape({784 * 1000}, {784, 1000})).cycles, 784 * 25 + 10000);
+  EXPECT_LT(check(reshape({784, 1000}, {784 * 1000})).cycles, 784 * 25 + 10000);
+}
+
+TEST(Relayout, LargeVectorsAreCutIntoSlabs) {
+  compiler::Target small;
+  small.vmem_bytes = 1 << 20;
+  check(reshape({600 * 512}, {512, 600}), ElementType::kF32, small);
+  check(reshape({512, 600}, {600 * 512}), ElementType::kF32, small);
+}
+
 /// The batch stays in the lanes, in one tile of them or two; rows of some dimensions become those
 /// of others.
 TEST(Relayout, ReshapesOfRowsInOtherOrders) {

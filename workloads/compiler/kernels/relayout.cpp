@@ -285,35 +285,37 @@ LoweredKernel Relayout::lower_reshape() {
   }
   const SlabBody body = [](ElementMover& mover, const std::vector<TileArray>& sources,
                            const TileArray& target) { mover.reshape(sources.front(), target); };
-  const SlabArray source = rows_of_items(as_it_lies(array(0, 0)));
-  const SlabArray target = rows_of_items(as_it_lies(result(0)));
-  if (source.shape.rank() >= 2 && target.shape.rank() >= 2) {
-    const std::int64_t elements = source.shape.element_count();
-    const std::int64_t from = elements / source.shape.dimensions.front();
-    const std::int64_t to = elements / target.shape.dimensions.front();
-    const std::int64_t both = std::lcm(from, to);
-    SlabArray cut_source = source, cut_target = target;
-    cut_source.per_unit = both / from;
-    cut_target.per_unit = both / to;
-    const auto lower = [&](std::int64_t lanes) {
-      return emit_slabs(instruction_.name, {cut_source}, cut_target, elements / both, body, target_,
-                        lanes);
-    };
+  SlabArray source = rows_of_items(as_it_lies(array(0, 0)));
+  SlabArray target = rows_of_items(as_it_lies(result(0)));
+  // Elements of an index of the dimension that is cut; of a vector, of a row of its tiles.
+  const std::int64_t elements = instruction_.shape.element_count();
+  const auto per_index = [elements](const SlabArray& array) {
+    return array.shape.rank() < 2 ? 128 : elements / array.shape.dimensions.front();
+  };
+  const std::int64_t from = per_index(source), to = per_index(target), both = std::lcm(from, to);
+  source.per_unit = both / from;
+  target.per_unit = both / to;
+  const auto lower_slabs = [&](std::int64_t lanes) {
+    return emit_slabs(instruction_.name, {source}, target, elements / both, body, target_, lanes);
+  };
+  std::optional<LoweredKernel> lowered;
+  const bool has_vector = source.shape.rank() < 2 || target.shape.rank() < 2;
+  if (!has_vector) {
     const std::int64_t lanes = source.shape.dimensions.back();
-    const bool moves_rows = lanes == target.shape.dimensions.back();
-    std::optional<LoweredKernel> lowered;
-    if (moves_rows && lanes > 128) {
+    if (lanes == target.shape.dimensions.back() && lanes > 128) {
       // Columns of 128 lanes, whose rows go in one piece.
-      cut_source.outer_dimension = static_cast<int>(source.shape.rank()) - 1;
-      cut_target.outer_dimension = static_cast<int>(target.shape.rank()) - 1;
-      lowered = lower(lanes);
-      cut_source.outer_dimension = cut_target.outer_dimension = -1;
+      source.outer_dimension = static_cast<int>(source.shape.rank()) - 1;
+      target.outer_dimension = static_cast<int>(target.shape.rank()) - 1;
+      lowered = lower_slabs(lanes);
+      source.outer_dimension = target.outer_dimension = -1;
     }
-    if (!lowered) lowered = lower(1);
-    if (lowered) return std::move(*lowered);
+    if (!lowered) lowered = lower_slabs(1);
   }
-  std::optional<LoweredKernel> lowered = emit_slabs(instruction_.name, {as_it_lies(array(0, -1))},
-                                                    as_it_lies(result(-1)), 1, body, target_);
+  if (!lowered) {
+    lowered = emit_slabs(instruction_.name, {as_it_lies(array(0, -1))}, as_it_lies(result(-1)), 1,
+                         body, target_);
+  }
+  if (!lowered && has_vector && elements % both == 0) lowered = lower_slabs(1);
   if (!lowered) refuse_size();
   return std::move(*lowered);
 }

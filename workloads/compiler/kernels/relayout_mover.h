@@ -123,6 +123,11 @@ class ElementMover {
                   const std::function<LaneRange(std::size_t)>& range,
                   const std::function<VReg(std::size_t)>& load,
                   const std::function<void(std::int64_t, VReg)>& store);
+  /// Between rows of 128 lanes, which are the elements one behind the other, and longer or shorter
+  /// rows: eight lane tiles of one by a load, a rotation and a store. False for other arrays.
+  bool reshape_linear(const TileArray& source, const TileArray& target);
+  void cut_row(const TileArray& linear, const TileArray& rows, Index item, Index row);
+  void append_row(const TileArray& rows, const TileArray& linear, Index row, Index item);
   void copy_chunks(const TileArray& source, const TileArray& target, std::int64_t chunk,
                    std::int64_t count);
   /// Pieces of lanes that stand in one row of a tile on both sides, each between the same lanes and

@@ -3,6 +3,7 @@
 #include <map>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/kernels/relayout_mover.h"
 
 namespace tpu::compiler {
@@ -200,10 +201,98 @@ void ElementMover::reshape(const TileArray& source, const TileArray& target) {
   const std::int64_t lanes = source.extents.back();
   std::int64_t chunk = lanes;  // Whole rows where both sides have the same.
   if (lanes != target.extents.back()) {
-    if (copy_pieces(source, target, elements)) return;
+    if (copy_pieces(source, target, elements) || reshape_linear(source, target)) return;
     chunk = std::gcd(std::gcd(lanes, target.extents.back()), std::int64_t{128});
   }
   copy_chunks(source, target, chunk, elements / chunk);
+}
+
+namespace {
+
+/// Where an element of rows of 128 lanes stands: the row and the lane.
+struct LinearPlace {
+  Index row, lane;
+};
+
+LinearPlace linear_place(KernelBuilder& builder, Index item, std::int64_t lanes) {
+  if (lanes % 128 == 0) return {multiply(builder, item, lanes / 128), {}};
+  const Index element = multiply(builder, item, lanes);
+  return {divide_by_power_of_two(builder, element, 7), modulo_power_of_two(builder, element, 7)};
+}
+
+bool is_linear(const TileArray& array) { return array.rank() == 2 && array.extents.back() == 128; }
+
+}  // namespace
+
+bool ElementMover::reshape_linear(const TileArray& source, const TileArray& target) {
+  const bool cuts = is_linear(source);
+  if (!cuts && !is_linear(target)) return false;
+  const TileArray& rows = cuts ? target : source;
+  if (rows.rank() > 3) return false;
+  const std::int64_t of_matrix = rows.extents[rows.rank() - 2];
+  const auto one = [&](Index matrix, Index row) {
+    const Index item = add(builder_, multiply(builder_, matrix, of_matrix), row);
+    const Index place = row_of(rows, rows.rank() == 3 ? Position{matrix, row} : Position{row});
+    cuts ? cut_row(source, rows, item, place) : append_row(rows, target, place, item);
+  };
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, kTilesAtOnce / ceil_divide(rows.lane_tiles(), std::int64_t{8}));
+  repeat(rows.rank() == 3 ? rows.extents[0] : 1, [&](Index matrix) {
+    repeat(
+        of_matrix, [&](Index row) { one(matrix, row); }, at_once);
+  });
+  builder_.new_block();
+  return true;
+}
+
+/// Behind the last row there may be one that is loaded for none of its lanes.
+void ElementMover::cut_row(const TileArray& linear, const TileArray& rows, Index item, Index row) {
+  const LinearPlace from = linear_place(builder_, item, rows.extents.back());
+  const Index first = add(builder_, linear.begin, from.row);
+  for (std::int64_t tile = 0; tile < rows.lane_tiles(); tile += 8) {
+    const std::uint8_t mask = sublanes(0, std::min<std::int64_t>(8, rows.lane_tiles() - tile));
+    VReg value = builder_.load(at(linear.region, first.plus(tile)).mask(mask));
+    if (!from.lane.is_constant()) {
+      const VReg next = builder_.load(at(linear.region, first.plus(tile + 1)).mask(mask));
+      const SReg seam = builder_.sub(128, to_operand(builder_, from.lane));
+      const SReg turn = builder_.and_(seam, 127);
+      const VReg lane = builder_.and_(builder_.lane_sequence(), 127);
+      value =
+          builder_.select(builder_.vector_compare(Opcode::kVcmpLtS32, lane, builder_.splat(seam)),
+                          builder_.rotate_lanes(value, turn), builder_.rotate_lanes(next, turn));
+    }
+    builder_.store(at(rows.region, row.plus(8 * tile)).stride(8).mask(mask), value);
+  }
+}
+
+void ElementMover::append_row(const TileArray& rows, const TileArray& linear, Index row,
+                              Index item) {
+  const LinearPlace to = linear_place(builder_, item, rows.extents.back());
+  const Index first = add(builder_, linear.begin, to.row);
+  for (std::int64_t tile = 0; tile < rows.lane_tiles(); tile += 8) {
+    const std::uint8_t mask = sublanes(0, std::min<std::int64_t>(8, rows.lane_tiles() - tile));
+    const VReg value = builder_.load(at(rows.region, row.plus(8 * tile)).stride(8).mask(mask));
+    const VmemAddress here = at(linear.region, first.plus(tile)).mask(mask);
+    if (to.lane.is_constant()) {
+      builder_.store(here, value);
+      continue;
+    }
+    // Elements from the tile's first one on; those that are turned past the last lane stand a row
+    // below.
+    const int left = static_cast<int>(rows.extents.back() - 128 * tile);
+    const SReg shift = builder_.add(to_operand(builder_, to.lane), 0);
+    const VReg turned = builder_.rotate_lanes(value, shift);
+    const VReg apart = builder_.splat(shift);
+    const VReg lane = builder_.and_(builder_.lane_sequence(), 127);
+    const VReg element = builder_.vector(Opcode::kVsubS32, builder_.lane_sequence(), apart);
+    const auto both = [&](Opcode side, int end) {
+      return builder_.mask(Opcode::kVmand, builder_.vector_compare(side, lane, apart),
+                           builder_.vector_compare(Opcode::kVcmpLtS32, element, end));
+    };
+    builder_.store(here, both(Opcode::kVcmpGeS32, left), turned);
+    builder_.store(at(linear.region, first.plus(tile + 1)).mask(mask),
+                   both(Opcode::kVcmpLtS32, left - 128), turned);
+  }
 }
 
 void ElementMover::move_linear(const TileArray& source, const TileArray& target, std::int64_t from,
