@@ -4,8 +4,11 @@
 #include <sstream>
 #include <string>
 
+#include "sim/config/compiler_target.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/kernels/convolution_lanes_tiling.h"
+#include "workloads/compiler/passes/pipeline.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::convolution_epilogue_test {
 
@@ -13,11 +16,13 @@ namespace {
 
 /// A convolution of images whose batch lies in the lanes, and what stands behind it in the backward
 /// step of a residual network: an image is added, the gradient of an activation, a factor for each
-/// feature; sums to the features of the result and of its product with an image.
+/// feature, or for each example and feature; sums to the same of the result and of its product with
+/// an image.
 struct BackwardStep {
   int batch = 128, height = 4, width = 4, features = 16, results = 16, window = 1;
   std::string type = "bf16";  ///< Of images.
   bool sums = true;
+  bool by_example = false;
 
   std::string text() const;
 };
@@ -28,7 +33,8 @@ std::string BackwardStep::text() const {
            std::to_string(width) + "," + std::to_string(count) + "]";
   };
   const std::string out = image(type, results), f32 = image("f32", results);
-  const std::string vector = "f32[" + std::to_string(results) + "]";
+  const std::string vector =
+      "f32[" + (by_example ? std::to_string(batch) + "," : "") + std::to_string(results) + "]";
   const std::string side = std::to_string(window), pad = std::to_string(window / 2);
   const std::string pads = pad + "_" + pad;
   std::ostringstream text;
@@ -44,16 +50,17 @@ std::string BackwardStep::text() const {
        << " zeros = " << out << " broadcast(zero), dimensions={}\n"
        << " p = " << image("pred", results) << " compare(g, zeros), direction=GT\n"
        << " q = " << out << " select(p, s, zeros)\n f = " << f32 << " convert(q)\n"
-       << " vs = " << f32 << " broadcast(v), dimensions={3}\n"
+       << " vs = " << f32 << " broadcast(v), dimensions={" << (by_example ? "0,3" : "3") << "}\n"
        << " t = " << f32 << " multiply(f, vs)\n u = " << out << " convert(t)\n";
   if (!sums) {
     text << " ROOT all = (" << out << ") tuple(u)\n}\n";
     return text.str();
   }
+  const std::string summed = by_example ? "1,2" : "0,1,2";
   text << " h = " << f32 << " convert(g)\n m = " << f32 << " multiply(t, h)\n"
        << " none = f32[] constant(0)\n"
-       << " s1 = " << vector << " reduce(m, none), dimensions={0,1,2}, to_apply=add\n"
-       << " s2 = " << vector << " reduce(t, none), dimensions={0,1,2}, to_apply=add\n"
+       << " s1 = " << vector << " reduce(m, none), dimensions={" << summed << "}, to_apply=add\n"
+       << " s2 = " << vector << " reduce(t, none), dimensions={" << summed << "}, to_apply=add\n"
        << " ROOT all = (" << out << ", " << vector << ", " << vector << ") tuple(u, s1, s2)\n}\n";
   return text.str();
 }
@@ -65,7 +72,43 @@ void expect_values(const BackwardStep& step) {
   test::check_hlo(step.text(), check);
 }
 
+/// Results of the kernel with the convolution in it.
+std::size_t results_of_product(const BackwardStep& step) {
+  const hlo::Module module = hlo::read_hlo_text("step", step.text());
+  const compiler::ScheduledModule scheduled =
+      compiler::schedule(module, config::target_of(MachineParams{}, 1), nullptr);
+  for (const hlo::HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
+    if (instruction.fusion_kind.get() != "kOutput") continue;
+    return instruction.shape.is_tuple() ? instruction.shape.elements.size() : 1;
+  }
+  return 0;
+}
+
 }  // namespace
+
+TEST(ConvolutionEpilogue, SumsForEachExampleAndFeatureComeFromItsKernel) {
+  // Batch in the lanes, some of them padding, and two tiles of it; features in the lanes, whole
+  // tiles of eight examples and not.
+  for (const int batch : {128, 100, 140, 16, 12}) {
+    for (const int window : {1, 3}) {
+      BackwardStep step{batch, 5, 7, 64, 32, window, "f32"};
+      step.by_example = true;
+      SCOPED_TRACE(step.text());
+      EXPECT_EQ(results_of_product(step), 3U);
+      expect_values(step);
+    }
+  }
+}
+
+TEST(ConvolutionEpilogue, SumsForEachExampleAndFeatureOfPackedImages) {
+  for (const BackwardStep& step : {BackwardStep{140, 5, 5, 16, 48, 3, "bf16", true, true},
+                                   BackwardStep{128, 3, 7, 64, 24, 3, "bf16", true, true},
+                                   BackwardStep{20, 6, 6, 40, 200, 3, "bf16", true, true},
+                                   BackwardStep{24, 6, 6, 40, 136, 1, "bf16", true, true},
+                                   BackwardStep{4, 9, 5, 32, 130, 1, "f32", true, true}}) {
+    expect_values(step);
+  }
+}
 
 TEST(ConvolutionEpilogue, ReadsImagesAndSumsToFeatures) {
   for (const char* type : {"bf16", "f32"}) {

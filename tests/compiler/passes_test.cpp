@@ -510,6 +510,62 @@ TEST(Fusion, ASoftmaxIsOneKernel) {
   EXPECT_EQ(count_kind(module, "kInput"), 1U);
 }
 
+TEST(Fusion, ASoftmaxAlongTheRowsOfMatricesIsOneKernel) {
+  GraphBuilder graph("softmax");
+  const frontend::Extents extents{8, 40, 64};
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, extents));
+  const Tensor most = graph.broadcast(graph.reduce_max(x, {1}), extents, {0, 2});
+  const Tensor power = graph.unary(HloOpcode::kExponential, graph.subtract(x, most));
+  const Tensor sum = graph.reduce_sum(power, {1});
+  const Tensor share = graph.divide(power, graph.broadcast(sum, extents, {0, 2}));
+  const Module module = run_to_fusion(graph.finish(graph.tuple({share, sum}), {x}));
+  EXPECT_EQ(count(module, HloOpcode::kFusion), 1U);
+  EXPECT_EQ(count_kind(module, "kInput"), 1U);
+}
+
+/// What each column needs is made of its sum by operations on columns, which are no kernel.
+TEST(Fusion, TheGradientOfASoftmaxAlongTheRowsOfMatricesIsOneKernel) {
+  GraphBuilder graph("gradient");
+  const frontend::Extents extents{8, 40, 64};
+  const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, extents));
+  const Tensor dy = graph.parameter("dy", array_shape(ElementType::kF32, extents));
+  const Tensor whole = graph.parameter("whole", array_shape(ElementType::kF32, {8, 64}));
+  const Tensor sum = graph.reduce_sum(graph.multiply(dy, y), {1});
+  const Tensor column = graph.unary(HloOpcode::kNegate, graph.divide(sum, whole));
+  const Tensor dx = graph.multiply(graph.add(dy, graph.broadcast(column, extents, {0, 2})), y);
+  const Module module = run_to_fusion(graph.finish(dx, {y, dy, whole}));
+  EXPECT_EQ(count(module, HloOpcode::kFusion), 1U);
+  EXPECT_EQ(count_kind(module, "kInput"), 1U);
+}
+
+/// A result may be such a value of columns.
+TEST(Fusion, WhatIsMadeOfSumsAlongRowsIsWrittenByTheirKernel) {
+  GraphBuilder graph("mean");
+  const frontend::Extents extents{8, 40, 64};
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, extents));
+  const Tensor mean = graph.scale(graph.reduce_sum(x, {1}), 0.025);
+  const Tensor centred = graph.subtract(x, graph.broadcast(mean, extents, {0, 2}));
+  const Module module = run_to_fusion(graph.finish(graph.tuple({centred, mean}), {x}));
+  EXPECT_NO_THROW(hlo::verify(module));
+  EXPECT_EQ(count(module, HloOpcode::kFusion), 1U);
+}
+
+/// A kernel that uses its own sum computes what it is made of in each pass: where that is much, the
+/// array is read again by a kernel of its own.
+TEST(Fusion, WhatTakesLongerInOneKernelIsTwo) {
+  for (const bool is_much : {false, true}) {
+    GraphBuilder graph("power");
+    const frontend::Extents extents{8, 256, 256};
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, extents));
+    Tensor y = graph.convert(x, ElementType::kF32);
+    for (int i = 0; is_much && i < 4; ++i) y = graph.unary(HloOpcode::kLogistic, y);
+    const Tensor most = graph.reduce_max(y, {1});
+    const Tensor share = graph.divide(y, graph.broadcast(most, extents, {0, 2}));
+    const Module module = run_to_fusion(graph.finish(graph.tuple({y, share}), {x}));
+    EXPECT_EQ(count(module, HloOpcode::kFusion), is_much ? 2U : 1U);
+  }
+}
+
 TEST(Fusion, AReductionOverRowsThatNeedsAnotherIsAKernelOfItsOwn) {
   GraphBuilder graph("variance");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {4, 8, 128}));

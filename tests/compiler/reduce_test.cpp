@@ -122,6 +122,64 @@ TEST(Reduce, SoftmaxInOneKernel) {
   }
 }
 
+/// All dimensions but the one above the minor one.
+Extents without_rows(const Extents& extents) {
+  Extents kept;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (i + 2 != extents.size()) kept.push_back(static_cast<std::int64_t>(i));
+  }
+  return kept;
+}
+
+// Sums along the rows of a matrix are known when a block, which has whole matrices, went by: with
+// one tile of rows and 25, rows and lanes that fill their tiles and not, several axes above.
+TEST(Reduce, SoftmaxAlongRowsInOneKernel) {
+  for (const Extents& extents :
+       std::vector<Extents>{{2, 3, 40, 300}, {5, 7, 64}, {9, 128, 128}, {3, 4, 197, 130}}) {
+    FusedGraph test;
+    GraphBuilder& g = test.graph;
+    const Tensor x = test.input(ElementType::kF32, extents, -5, 5);
+    const auto rows = static_cast<std::int64_t>(extents.size()) - 2;
+    const Extents kept = without_rows(extents);
+    const Tensor most = g.reduce_max(x, {rows});
+    const Tensor e =
+        g.unary(HloOpcode::kExponential, g.subtract(x, g.broadcast(most, extents, kept)));
+    const Tensor sum = g.reduce_sum(e, {rows});
+    const Tensor share = g.divide(e, g.broadcast(sum, extents, kept));
+    test.check({share, g.convert(share, ElementType::kBf16), most, sum}, {1e-2, 1e-5});
+  }
+}
+
+// Values of a column's own, made of its sum, are computed once a matrix, divisors as reciprocals,
+// and may be results in f32 and bf16; sums over other dimensions of what follows are added in the
+// last pass.
+TEST(Reduce, GradientOfASoftmaxAlongRowsInOneKernel) {
+  const std::vector<std::pair<Extents, ElementType>> kinds{{{6, 24, 200}, ElementType::kF32},
+                                                           {{4, 4, 50, 64}, ElementType::kF32},
+                                                           {{4, 4, 50, 64}, ElementType::kBf16},
+                                                           {{9, 40, 200}, ElementType::kBf16}};
+  for (const auto& [extents, type] : kinds) {
+    FusedGraph test;
+    GraphBuilder& g = test.graph;
+    const auto rows = static_cast<std::int64_t>(extents.size()) - 2;
+    const Extents kept = without_rows(extents);
+    Extents columns;
+    for (std::int64_t axis : kept) columns.push_back(extents[static_cast<std::size_t>(axis)]);
+    const Tensor p = test.input(ElementType::kF32, extents, 0, 1);
+    const Tensor dp = g.convert(test.input(ElementType::kBf16, extents), ElementType::kF32);
+    const Tensor whole = test.input(ElementType::kF32, columns, 1, 2);
+    const Tensor sum = g.reduce_sum(g.multiply(p, dp), {rows});
+    const Tensor mean = g.divide(sum, whole);
+    const Tensor part = g.divide(g.subtract(dp, g.broadcast(mean, extents, kept)),
+                                 g.broadcast(whole, extents, kept));
+    const Tensor ds = g.multiply(p, part);
+    Extents all_but_lanes;
+    for (std::int64_t i = 0; i <= rows; ++i) all_but_lanes.push_back(i);
+    test.check({ds, g.reduce_sum(ds, all_but_lanes), g.convert(mean, type)},
+               {type == ElementType::kF32 ? 1e-5 : 1e-2, 1e-4});
+  }
+}
+
 TEST(Reduce, LayerNormInOneKernel) {
   for (ElementType type : {ElementType::kF32, ElementType::kBf16}) {
     FusedGraph test;
@@ -171,10 +229,17 @@ TEST(Reduce, RowsOfMatricesBecomeLinesOfLanes) {
   }
 }
 
-TEST(Reduce, OperationsBehindASumOverRowsAreRefused) {
+TEST(Reduce, OperationsBehindASumAlongRowsAreOfItsKernel) {
   FusedGraph test;
   const Tensor x = test.input(ElementType::kF32, {20, 140});
   const Tensor mean = test.graph.scale(test.graph.reduce_sum(x, {0}), 0.05);
+  test.check({mean}, {1e-5, 1e-5});
+}
+
+TEST(Reduce, OperationsBehindASumOverMatricesAreRefused) {
+  FusedGraph test;
+  const Tensor x = test.input(ElementType::kF32, {4, 20, 140});
+  const Tensor mean = test.graph.scale(test.graph.reduce_sum(x, {0}), 0.25);
   EXPECT_THROW(test.check({mean}), WorkloadError);
 }
 

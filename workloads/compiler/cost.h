@@ -22,6 +22,10 @@ struct VectorCost {
 VectorCost vector_cost(hlo::HloOpcode opcode);
 inline double vector_cycles(hlo::HloOpcode opcode) { return vector_cost(opcode).cycles; }
 
+/// A tile through the unit that adds lanes, and back; a tile loaded and added to another.
+constexpr double kLaneSumCycles = 10;
+constexpr double kSumCycles = 1;
+
 /// Start and end of one more kernel: its call, the latency of its first and last DMAs.
 constexpr double kKernelCycles = 1000;
 

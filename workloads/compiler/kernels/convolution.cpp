@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/behind_convolution.h"
 #include "workloads/compiler/kernels/convolution_depthwise_kernel.h"
 #include "workloads/compiler/kernels/convolution_kernel.h"
 #include "workloads/compiler/kernels/convolution_lanes_kernel.h"
@@ -53,9 +54,8 @@ bool is_plain_product(const ConvolutionProblem& problem) {
 
 [[noreturn]] void refuse_matrix(const hlo::HloInstruction& instruction) {
   throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
-                      ": expected no matrix that is the same for all pixels behind a convolution "
-                      "with its batch in the lanes, or for all positions of the window behind a "
-                      "weight gradient");
+                      ": expected no matrix that is the same for all positions of the window "
+                      "behind a weight gradient");
 }
 
 /// What the search for a kernel expects; throws WorkloadError where there is none.
@@ -82,16 +82,25 @@ double expected_cycles(const ConvolutionProblem& problem, const Target& target) 
 bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
                             const hlo::Shape& window, const Target& target) {
   return has_convolution_kernel(convolution, input, window, convolution.shape,
-                                {hlo::ElementType::kF32}, target);
+                                std::vector{hlo::ElementType::kF32}, target);
 }
 
 bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
                             const hlo::Shape& window, const hlo::Shape& result,
                             const std::vector<hlo::ElementType>& read, const Target& target) {
+  BehindConvolution behind;
+  behind.read = read;
+  return has_convolution_kernel(convolution, input, window, result, behind, target);
+}
+
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const hlo::Shape& result,
+                            const BehindConvolution& behind, const Target& target) {
   try {
     ConvolutionProblem problem = convolution_problem(convolution, input, window, result);
     problem.has_epilogue = !problem.is_depthwise;
-    if (problem.has_epilogue) problem.epilogue_types = read;
+    if (problem.has_epilogue) problem.epilogue_types = behind.read;
+    problem.resident_rows = behind.resident_rows;
     if (problem.is_depthwise || problem.batch_in_lanes || !is_plain_product(problem)) {
       expected_cycles(problem, target);
     }
@@ -126,7 +135,7 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   problem.resident_rows = epilogue.resident_rows();
   if (problem.is_depthwise) return convolution_depthwise_kernel(problem, epilogue, target);
   if (problem.batch_in_lanes) {
-    if (epilogue.has_matrix()) refuse_matrix(instruction);
+    if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);
     return problem.contracts_rows ? convolution_lanes_weights_kernel(problem, epilogue, target)
                                   : convolution_lanes_kernel(problem, epilogue, target);
   }

@@ -479,6 +479,7 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
   position.place.lane_key = 0;
   const SReg zero = builder_.constant(0);
   const Index x{weighted_sum(builder_, {digits[2]}, {pixels}), 0};
+  results_.begin_row_sums(unroll);
   for (std::uint32_t i = 0; i < pixels * unroll; ++i) {
     const std::uint32_t pixel = i / unroll, tile = i % unroll;
     position.tiles = std::int64_t{pixel * tiling_.block_rows + tile} * columns;
@@ -491,6 +492,7 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
     builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
   }
   results_.end(position);
+  results_.end_row_sums(row, position.place.digits[3]);
 }
 
 }  // namespace

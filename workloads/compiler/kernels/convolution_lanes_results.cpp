@@ -23,10 +23,13 @@ MReg LanesKernel::inside(SReg y, SReg x, PReg is_live) {
   const std::uint32_t rows = tiles_of(sizes_.pixels_y, tiling_.block_y) * sizes_.out_y;
   const bool whole_rows = rows == height().output;
   const bool whole_columns = sizes_.out_x * tiling_.blocks_x == width().output;
-  const std::uint32_t last_lanes = problem_.rows - (sizes_.lane_tiles - 1) * 128;
+  // Padding of the batch adds to sums over it.
+  const bool adds_lanes = epilogue_.has_results(MatmulEpilogue::Result::Kind::kRows);
+  const std::uint32_t last_lanes = adds_lanes ? problem_.rows - (sizes_.lane_tiles - 1) * 128 : 128;
   if (whole_rows && whole_columns && last_lanes == 128 && !is_live) return {};
   SReg lanes = builder_.constant(last_lanes);
-  if (const PReg last = grid_->is_last(kLanes)) lanes = builder_.select(last, last_lanes, 128);
+  const PReg last = last_lanes < 128 ? grid_->is_last(kLanes) : PReg();
+  if (last) lanes = builder_.select(last, last_lanes, 128);
   const auto keep = [&](SReg pixel, int dimension, std::uint32_t step, std::int64_t extent) {
     const SReg at = weighted_sum(builder_, {grid_->index(dimension)}, {step}, pixel);
     lanes = builder_.select(builder_.less(at, extent), lanes, 0);
@@ -92,7 +95,7 @@ void LanesKernel::apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t
       pairs_tiles() ? apply_to_pair(position) : apply_to_tile(position);
     }
   }
-  results_.end_row_sums(row);
+  results_.end_row_sums(row, position.place.digits[3]);
 }
 
 void LanesKernel::apply_to_tile(EpilogueEmitter::Position& position) {
@@ -177,7 +180,7 @@ void LanesKernel::finish_pair(FinishedPairs& run, std::uint32_t pair) {
   position.inside = inside(moved(run.y, place.row), moved(run.x, place.x), run.is_live);
   if (is_first) results_.begin_row_sums(2, true);
   apply_to_pair(position);
-  if (is_last) results_.end_row_sums(row);
+  if (is_last) results_.end_row_sums(row, position.place.digits[3]);
 }
 
 /// The last products have no steps behind them.

@@ -116,8 +116,9 @@ class DotKernel {
   /// A run of tiles of complete sums, one below the other, that straight code makes results of.
   struct TileRun {
     std::uint32_t count = 1;
-    SReg tiles;  ///< Of the block, before it; none: 0.
-    Index row;   ///< Of the first one in the array, or in its matrix (row_period).
+    SReg tiles;       ///< Of the block, before it; none: 0.
+    Index row;        ///< Of the first one in the array, or in its matrix (row_period).
+    Index array_row;  ///< In the array.
     Index column;
     /// Whether there may be padding rows, and the rows of the array from the first tile on.
     bool has_padding = false;

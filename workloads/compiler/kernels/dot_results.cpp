@@ -43,7 +43,7 @@ Index DotKernel::rows_from(Index row_tile) {
 
 Index DotKernel::rows_of_tile(const TileRun& run, std::uint32_t i) {
   if (problem_.matrix_rows == 0) return run.rows_left.plus(-8 * std::int64_t{i});
-  const Index rows = rows_from(run.row.plus(i));
+  const Index rows = rows_from(run.array_row.plus(i));
   if (!run.is_live) return rows;
   return {builder_.select(run.is_live, to_operand(builder_, rows), 0), 0};
 }
@@ -96,10 +96,12 @@ void DotKernel::finish_tile(const TileRun& run, std::uint32_t i) {
 /// All tiles of a run whose place is known, one after the other.
 void DotKernel::finish_run(TileRun run) {
   run.has_padding = has_padding_rows();
-  if (run.has_padding && problem_.matrix_rows == 0) run.rows_left = rows_from(run.row);
+  if (run.has_padding && problem_.matrix_rows == 0) run.rows_left = rows_from(run.array_row);
   begin_run(run);
+  results_.begin_row_sums(run.count);
   for (std::uint32_t i = 0; i < run.count; ++i) finish_tile(run, i);
   results_.end(position_);
+  results_.end_row_sums(run.row, run.column);
 }
 
 /// All tiles of the block, behind its last step.
@@ -121,6 +123,13 @@ void DotKernel::apply_epilogue() {
     };
     run.row = problem_.row_period == 0 ? digit(sizes_.row_dimension(), rows, digits[3], run.count)
                                        : Index{weighted_sum(builder_, {digits[3]}, {run.count}), 0};
+    run.array_row = run.row;
+    if (problem_.row_period != 0 && epilogue_.has_sums()) {
+      run.array_row = {
+          weighted_sum(builder_, {grid_->index(sizes_.row_dimension()), digits[2], digits[3]},
+                       {rows, period, run.count}),
+          0};
+    }
     run.column = digit(sizes_.column_dimension(), columns, digits[1], 1);
     finish_run(run);
     counter.advance(counter.next());
@@ -157,6 +166,7 @@ DotKernel::TileRun DotKernel::run_in_step() {
   run.row = {weighted_sum(builder_, {grid_->index(sizes_.row_dimension()), row},
                           {sizes_.out_rows.block, 1}),
              0};
+  run.array_row = run.row;
   run.column = {weighted_sum(builder_, {grid_->index(sizes_.column_dimension()), column},
                              {sizes_.out_columns.block, 1}),
                 0};
@@ -243,6 +253,7 @@ void DotKernel::finish_columns(std::uint32_t matrix, TileRange columns, TileRang
     run.row = Index{weighted_sum(builder_, {grid_->index(sizes_.row_dimension()), digits[1]},
                                  {sizes_.out_rows.block, run.count}),
                     rows.first};
+    run.array_row = run.row;
     run.column = Index{weighted_sum(builder_, {grid_->index(sizes_.column_dimension()), digits[0]},
                                     {sizes_.out_columns.block, 1}),
                        columns.first};

@@ -88,7 +88,9 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
     allocate_output(output);
   }
   for (Reduction& reduction : plan_.reductions) {
-    emitter_.set_dependence(reduction.node, {reduction.lanes_kept, true});
+    // A sum along rows is one for all of its matrix.
+    const bool rows = !reduction.along_rows;
+    emitter_.set_dependence(reduction.node, {reduction.lanes_kept, rows, !rows, !rows});
     if (reduction.along_lanes) {
       reduction.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * plan_.block));
     } else {
@@ -98,6 +100,10 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
   }
   for (ElementwisePlan::RowValue& value : plan_.row_values) {
     value.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * plan_.block));
+  }
+  for (ElementwisePlan::ColumnValue& value : plan_.column_values) {
+    value.region = builder_.allocate_vmem(
+        static_cast<std::uint64_t>(8 * plan_.reduction_along_rows()->registers));
   }
   for (Output& output : plan_.outputs) {
     const bool is_kept =
@@ -129,7 +135,8 @@ void ElementwiseKernel::allocate_input(Input& input) {
   needs.lanes = input.access.x == Step::kSame;
   needs.rows = input.is_stream() || input.access.needs_rows();
   needs.majors = !input.access.major_axes().empty();
-  needs.is_kept = input.access.kind == ArrayAccess::Kind::kRow && is_packed(input.access.shape);
+  needs.is_kept = input.access.kind == ArrayAccess::Kind::kRow && is_packed(input.access.shape) &&
+                  plan_.column_value_of(input.node, false) == nullptr;
   emitter_.set_dependence(input.node, needs);
 }
 
@@ -318,8 +325,12 @@ void ElementwiseKernel::emit_blocks() {
 // Passes over a block.
 
 void ElementwiseKernel::compute_block(Index parity, std::int64_t row_tiles) {
+  finish_columns(-1, row_tiles);
   if (plan_.spreads()) emit_pass(-1, parity, row_tiles);
-  for (int level = 0; level <= plan_.last_level; ++level) emit_pass(level, parity, row_tiles);
+  for (int level = 0; level <= plan_.last_level; ++level) {
+    emit_pass(level, parity, row_tiles);
+    finish_columns(level, row_tiles);
+  }
   builder_.new_block();
   pass_begins_.emplace_back(builder_.block_number(), std::nullopt);
   write_lines(row_tiles);
@@ -420,6 +431,8 @@ void ElementwiseKernel::emit_pass(int level, Index parity, std::int64_t row_tile
   reset_digits();
   parity_ = parity;
   for (const auto& value : plan_.row_values) emitter_.set_given(value.node, value.level < level);
+  level_ = level;
+  give_column_values();
   if (!group_->by_matrix) {
     emit_groups(level, {}, row_tiles);
     return;
@@ -604,6 +617,9 @@ void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Ind
       if (sums_are_looped_) builder_.set(known.looped, known.value);
     }
   }
+  for (const Reduction& reduction : plan_.reductions) {
+    if (reduction.along_rows && reduction.level == level) accumulate(reduction, places);
+  }
   if (level != plan_.last_level) return;
   for (const Place& place : places) {
     for (const Output& output : plan_.outputs) {
@@ -614,7 +630,7 @@ void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Ind
     }
   }
   for (const Reduction& reduction : plan_.reductions) {
-    if (!reduction.along_lanes) accumulate(reduction, places);
+    if (!reduction.along_lanes && !reduction.along_rows) accumulate(reduction, places);
   }
 }
 
@@ -665,6 +681,77 @@ void ElementwiseKernel::finish_sums(int level, const std::vector<Place>& rows) {
       }
       builder_.store(at(reduction.slots, place.slot_rows), total);
     }
+  }
+}
+
+/// Values of columns that stand in VMEM are not computed.
+void ElementwiseKernel::give_column_values() {
+  for (const ElementwisePlan::ColumnValue& value : plan_.column_values) {
+    const bool is_given = value.level < level_;
+    if (value.is_reciprocal) {
+      emitter_.set_reciprocal_given(value.node, is_given);
+    } else if (graph_.node(value.node).opcode != hlo::HloOpcode::kParameter) {
+      emitter_.set_given(value.node, is_given);
+    }
+  }
+}
+
+/// The reductions along the rows of the block's matrices are complete: combine the sublanes and
+/// keep the results, and what is made of them, for later passes.
+void ElementwiseKernel::finish_columns(int level, std::int64_t row_tiles) {
+  const auto is_here = [level](const Reduction& each) {
+    return each.along_rows && each.level == level;
+  };
+  const auto is_made = [level](const auto& value) { return value.level == level; };
+  if (std::none_of(plan_.reductions.begin(), plan_.reductions.end(), is_here) &&
+      std::none_of(plan_.column_values.begin(), plan_.column_values.end(), is_made)) {
+    return;
+  }
+  builder_.new_block();
+  pass_begins_.emplace_back(builder_.block_number(), std::nullopt);
+  emitter_.forget();
+  reset_digits();
+  level_ = level;
+  give_column_values();
+  const std::int64_t matrix = plan_.radix(0);
+  in_pieces(builder_, row_tiles / matrix, 1, [&](Index /*number*/, std::int64_t /*one*/) {
+    emitter_.forget();
+    Place place;
+    place.digits.resize(static_cast<std::size_t>(space_.rank()));
+    for (int i = 1; i < plan_.digits; ++i) {
+      place.digits[static_cast<std::size_t>(plan_.axis_of_digit(i))] = {
+          builder_.get(digits_[static_cast<std::size_t>(i)]), 0};
+    }
+    for (const Reduction& reduction : plan_.reductions) {
+      if (is_here(reduction)) finish_column(reduction, place);
+    }
+    for (const ElementwisePlan::ColumnValue& value : plan_.column_values) {
+      if (is_made(value)) keep_column_value(value, place);
+    }
+    advance(digits_, matrix);
+  });
+  builder_.new_block();
+  emitter_.forget();
+}
+
+void ElementwiseKernel::finish_column(const Reduction& reduction, Place& place) {
+  const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
+  for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
+    place.digits[static_cast<std::size_t>(space_.lane_axis())] = {{}, tile};
+    const VmemAddress address =
+        at(reduction.accumulators, multiply(builder_, accumulator(reduction, place), 8));
+    const VReg sum = combine_sublanes(builder_, reducer, reduction.integer, builder_.load(address));
+    builder_.store(address, total(reduction, sum));
+  }
+}
+
+void ElementwiseKernel::keep_column_value(const ElementwisePlan::ColumnValue& value, Place& place) {
+  for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
+    place.digits[static_cast<std::size_t>(space_.lane_axis())] = {{}, tile};
+    place.lane_key = static_cast<int>(tile);
+    const VReg kept = value.is_reciprocal ? emitter_.reciprocal_of(value.node, place)
+                                          : emitter_.vector(value.node, place);
+    builder_.store(column_address(value.region, place), kept);
   }
 }
 

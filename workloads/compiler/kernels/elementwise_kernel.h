@@ -83,6 +83,11 @@ class ElementwiseKernel {
   void loop_over_lane_tiles(int level, const std::vector<Place>& rows);
   void emit_tile(int level, const std::vector<Place>& rows, Index lane_tile, int lane_key);
   void finish_sums(int level, const std::vector<Place>& rows);
+  void finish_columns(int level, std::int64_t row_tiles);
+  void finish_column(const Reduction& reduction, Place& place);
+  void give_column_values();
+  void keep_column_value(const ElementwisePlan::ColumnValue& value, Place& place);
+  VmemAddress column_address(VmemRegion region, const Place& place);
 
   // Results along the rows (elementwise_rows.cpp).
   void write_rows(int level, const std::vector<Place>& rows);
@@ -122,6 +127,7 @@ class ElementwiseKernel {
   VReg accumulated(const Reduction& reduction, Index accumulator);
   VReg total(const Reduction& reduction, VReg value);
   void finish_tiles(const Output& output, const Reduction& reduction);
+  VReg finished_row(const Output& output, const Reduction& reduction, Index accumulator);
   void finish_lane_rows(const Output& output, const Reduction& reduction);
   void finish_column_sums(const Output& output, const Reduction& reduction);
   void finish_totals(const Output& output, const Reduction& reduction);
@@ -141,6 +147,7 @@ class ElementwiseKernel {
   ExpressionEmitter emitter_;
 
   const ElementwisePlan::Group* group_ = nullptr;  ///< Of the pass at hand.
+  int level_ = -1;                                 ///< Of the pass at hand, or before it.
   /// From which block of the code on it is of which pass; none: of no pass.
   std::vector<std::pair<std::uint32_t, std::optional<PassKind>>> pass_begins_;
   std::vector<SVariable> block_digits_;  ///< Of the block's first row tile; from the row axis up.

@@ -24,6 +24,8 @@ constexpr std::int64_t kReserveBytes = 256 << 10;
 constexpr int kMostRowsAtOnce = 16;
 /// Registers of the largest array in a block: 1 MiB of f32.
 constexpr std::int64_t kLargestBlock = 256;
+/// Of the VMEM, for values of columns: one of so many parts.
+constexpr std::uint64_t kColumnsPart = 8;
 /// Of a column that is kept.
 constexpr std::int64_t kLargestColumn = 1 << 20;
 
@@ -63,6 +65,7 @@ class Planner {
     find_reductions();
     find_levels();
     find_row_values();
+    find_column_values();
     find_outputs();
     repeat_large_tiles();
     choose_shape();
@@ -86,10 +89,17 @@ class Planner {
   bool slice(hlo::Shape& shape, const std::vector<int>& axes) const;
   void find_inputs();
   void find_reductions();
+  bool is_reduced(const ExpressionNode& node, int axis) const;
+  bool is_used(int id) const;
   void keep_axes(ElementwisePlan::Reduction& reduction, const ExpressionNode& node);
   void find_levels();
   bool is_of_rows(int node) const;
   void find_row_values();
+  bool is_of_columns(int node) const;
+  bool is_worth_keeping(int node) const;
+  void keep_column_value(int node, bool is_reciprocal);
+  void keep_column_values(const std::vector<bool>& wanted, bool are_reciprocals);
+  void find_column_values();
   void find_outputs();
   void repeat_large_tiles();
   void choose_shape();
@@ -193,6 +203,18 @@ void Planner::keep_axes(ElementwisePlan::Reduction& reduction, const ExpressionN
   reduction.registers = stride;
 }
 
+bool Planner::is_reduced(const ExpressionNode& node, int axis) const {
+  return std::count(node.reduced_axes.begin(), node.reduced_axes.end(), axis) != 0 &&
+         space_.extents[static_cast<std::size_t>(axis)] > 1;
+}
+
+/// Whether operations of the kernel read the value.
+bool Planner::is_used(int id) const {
+  return std::any_of(graph_.nodes().begin(), graph_.nodes().end(), [id](const auto& node) {
+    return std::count(node.operands.begin(), node.operands.end(), id) != 0;
+  });
+}
+
 void Planner::find_reductions() {
   for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
     const ExpressionNode& node = graph_.nodes()[id];
@@ -210,6 +232,8 @@ void Planner::find_reductions() {
       }
     }
     reduction.along_lanes = has_lanes && other_axes == 0;
+    reduction.along_rows = !space_.linear && !has_lanes && other_axes == 1 &&
+                           is_reduced(node, space_.row_axis()) && is_used(reduction.node);
     const auto& reduced = node.reduced_axes;
     reduction.sliced = !reduction.along_lanes && plan_.cut_axis != kNoAxis &&
                        std::find(reduced.begin(), reduced.end(), plan_.cut_axis) == reduced.end();
@@ -281,6 +305,76 @@ void Planner::find_row_values() {
   }
 }
 
+/// Whether the value is the same in all rows of a matrix, and not everywhere.
+bool Planner::is_of_columns(int id) const {
+  bool varies = false;
+  for (int below : graph_.below({id})) {
+    const ExpressionNode& node = graph_.node(below);
+    if (node.opcode == HloOpcode::kIota) return false;
+    if (node.opcode == HloOpcode::kParameter) {
+      const ElementwisePlan::Input& input = *plan_.input_of(below);
+      const bool is_row = input.access.kind == Kind::kRow && !input.access.needs_rows();
+      if (!is_row && !input.fixed) return false;
+      varies |= is_row;
+    }
+    const int index = plan_.reduction_of(below);
+    if (index < 0) continue;
+    if (!plan_.reductions[static_cast<std::size_t>(index)].along_rows) return false;
+    varies = true;
+  }
+  return varies;
+}
+
+/// Whether the value takes more than the load that it becomes.
+bool Planner::is_worth_keeping(int id) const {
+  const ExpressionNode& node = graph_.node(id);
+  if (node.shape.type == hlo::ElementType::kPred) return false;
+  if (node.opcode == HloOpcode::kParameter) return is_packed(node.shape);
+  return node.opcode != HloOpcode::kReduce && node.opcode != HloOpcode::kConstant;
+}
+
+void Planner::keep_column_value(int node, bool is_reciprocal) {
+  ElementwisePlan::ColumnValue value;
+  value.node = node;
+  value.is_reciprocal = is_reciprocal;
+  value.level = level_of(node) - 1;
+  plan_.column_values.push_back(value);
+}
+
+void Planner::keep_column_values(const std::vector<bool>& wanted, bool are_reciprocals) {
+  const std::int64_t bytes = plan_.reduction_along_rows()->registers * kRegisterBytes;
+  for (std::size_t id = 0; id < wanted.size(); ++id) {
+    const int node = static_cast<int>(id);
+    const bool is_kept = plan_.column_value_of(node, are_reciprocals) != nullptr;
+    if (!wanted[id] || is_kept || !is_of_columns(node)) continue;
+    if (!are_reciprocals && !is_worth_keeping(node)) continue;
+    const auto count = static_cast<std::int64_t>(plan_.column_values.size()) + 1;
+    if (count * bytes > static_cast<std::int64_t>(target_.vmem_bytes / kColumnsPart)) return;
+    keep_column_value(node, are_reciprocals);
+  }
+}
+
+/// Results, and those that what is of no column reads.
+void Planner::find_column_values() {
+  if (!plan_.has_whole_matrices()) return;
+  for (int root : graph_.roots()) {
+    if (is_of_columns(root) && plan_.reduction_of(root) < 0) keep_column_value(root, false);
+  }
+  const auto& nodes = graph_.nodes();
+  std::vector<bool> read(nodes.size()), divides(nodes.size());
+  for (std::size_t id = 0; id < nodes.size(); ++id) {
+    if (is_of_columns(static_cast<int>(id))) continue;
+    const bool is_quotient =
+        nodes[id].opcode == HloOpcode::kDivide && is_floating(nodes[id].shape.type);
+    for (std::size_t i = 0; i < nodes[id].operands.size(); ++i) {
+      (is_quotient && i == 1 ? divides : read)[static_cast<std::size_t>(nodes[id].operands[i])] =
+          true;
+    }
+  }
+  keep_column_values(divides, true);
+  keep_column_values(read, false);
+}
+
 void Planner::find_outputs() {
   for (std::size_t i = 0; i < graph_.roots().size(); ++i) {
     ElementwisePlan::Output output;
@@ -307,7 +401,8 @@ void Planner::find_outputs() {
     for (int below : graph_.below({output.node})) {
       const int index = plan_.reduction_of(below);
       if (index < 0 || plan_.reductions[static_cast<std::size_t>(index)].along_lanes) continue;
-      if (below != output.node) {
+      output.is_column_value = plan_.column_value_of(output.node, false) != nullptr;
+      if (below != output.node && !output.is_column_value) {
         refuse(output.shape, "operations behind a reduction over rows belong to another kernel");
       }
       output.kind = OutputKind::kAccumulated;
@@ -418,7 +513,10 @@ void Planner::find_needed_axes() {
 
 std::size_t Planner::operations() const {
   double cycles = 0;
-  for (const ExpressionNode& node : graph_.nodes()) cycles += vector_cost_of(node).cycles;
+  for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
+    const bool is_given = plan_.has_whole_matrices() && is_of_columns(static_cast<int>(id));
+    if (!is_given) cycles += vector_cost_of(graph_.nodes()[id]).cycles;
+  }
   return static_cast<std::size_t>(std::lround(2 * cycles));
 }
 
@@ -460,7 +558,7 @@ void Planner::choose_rows(ElementwisePlan::Group& group, std::int64_t most) {
 
 /// Row tiles that a block has a multiple of.
 std::int64_t Planner::least_block() const {
-  std::int64_t least = 1;
+  std::int64_t least = plan_.has_whole_matrices() ? plan_.radix(0) : 1;
   for (int level = 0; level <= plan_.last_level; ++level) {
     const ElementwisePlan::Group& group = plan_.group_at(level);
     least = std::lcm(least, group.by_matrix ? plan_.radix(0) : group.rows);
@@ -535,6 +633,10 @@ std::int64_t Planner::resident_bytes() const {
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     if (!reduction.along_lanes) rows += 8 * reduction.registers;
   }
+  if (!plan_.column_values.empty()) {
+    rows += 8 * plan_.reduction_along_rows()->registers *
+            static_cast<std::int64_t>(plan_.column_values.size());
+  }
   for (const ElementwisePlan::Output& output : plan_.outputs) {
     if (output.kind == OutputKind::kRows) rows += 2 * output.access.rows();
     if (output.kind == OutputKind::kAccumulated) {
@@ -589,6 +691,9 @@ void Planner::choose_block() {
   const std::int64_t per_row = std::max<std::int64_t>(1, largest / 8);
   plan_.block = std::clamp<std::int64_t>(wanted / per_row, 1, std::min(most, plan_.row_tiles));
   plan_.block = std::max<std::int64_t>(plan_.block, std::min<std::int64_t>(most, least_block()));
+  if (plan_.has_whole_matrices() && plan_.block < plan_.radix(0)) {
+    refuse(graph_.space_shape(), "expected whole matrices in a block");
+  }
   if (plan_.block < least_block()) shrink_groups(plan_.block);
   plan_.block -= plan_.block % least_block();
   if (wants_lines() && plan_.block >= line_block()) plan_.block -= plan_.block % line_block();
@@ -661,6 +766,20 @@ const ElementwisePlan::RowValue* ElementwisePlan::row_value_of(int node) const {
     if (value.node == node) return &value;
   }
   return nullptr;
+}
+
+const ElementwisePlan::ColumnValue* ElementwisePlan::column_value_of(int node,
+                                                                     bool is_reciprocal) const {
+  for (const ColumnValue& value : column_values) {
+    if (value.node == node && value.is_reciprocal == is_reciprocal) return &value;
+  }
+  return nullptr;
+}
+
+const ElementwisePlan::Reduction* ElementwisePlan::reduction_along_rows() const {
+  const auto found = std::find_if(reductions.begin(), reductions.end(),
+                                  [](const Reduction& each) { return each.along_rows; });
+  return found == reductions.end() ? nullptr : &*found;
 }
 
 std::int64_t ElementwisePlan::run(const Group& group) const {

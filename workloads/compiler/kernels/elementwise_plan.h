@@ -46,15 +46,17 @@ struct ElementwisePlan {
     /// A column that each block spreads anew.
     bool is_spread() const { return is_column() && !fixed && !kept; }
   };
-  /// Along lanes: of each row, known within the block. Otherwise a sum over the whole space, held
-  /// in a register's worth of VMEM per kept major index, row tile (where rows are kept) and lane
-  /// tile (where lanes are kept).
+  /// Along lanes: of each row, known within the block. Along rows: of each column of a matrix,
+  /// known behind its pass over a block, which has whole matrices. Otherwise a sum over the whole
+  /// space. Those but the first are held in a register's worth of VMEM per kept major index, row
+  /// tile (where rows are kept) and lane tile (where lanes are kept).
   struct Reduction {
     int node = -1;
     bool along_lanes = false;
-    int level = 0;        ///< Pass that computes it.
-    bool sliced = false;  ///< Complete with its part.
-    VmemRegion slots;     ///< Along lanes: a register per row tile of the block.
+    bool along_rows = false;  ///< And used in the kernel.
+    int level = 0;            ///< Pass that computes it.
+    bool sliced = false;      ///< Complete with its part.
+    VmemRegion slots;         ///< Along lanes: a register per row tile of the block.
     bool rows_kept = false, lanes_kept = false;
     std::vector<int> kept_majors;
     std::vector<std::int64_t> strides;  ///< Registers from one kept major index to the next.
@@ -69,6 +71,14 @@ struct ElementwisePlan {
     int level = -1;    ///< Pass that computes it; -1: the one that spreads columns.
     VmemRegion slots;  ///< A register per row tile of the block.
   };
+  /// What operations on whole matrices need of each column, made of sums along rows and of arrays
+  /// that are the same in all rows: computed once a matrix, then kept as those sums are.
+  struct ColumnValue {
+    int node = -1;
+    bool is_reciprocal = false;  ///< What divides, not the value itself.
+    int level = -1;              ///< Pass behind which it is computed; -1: before the first.
+    VmemRegion region;           ///< A register for each of the sums'.
+  };
   enum class OutputKind : std::uint8_t { kStream, kRows, kAccumulated };
   struct Output {
     int node = -1;
@@ -79,6 +89,8 @@ struct ElementwisePlan {
     ArrayAccess access;  ///< kStream, kRows (there in the 32-bit tiles of `staging`).
     int level = 0;       ///< Pass after which it is known.
     int reduction = -1;  ///< kAccumulated: index of the reduction.
+    /// kAccumulated: not the reduction itself, but the column value of the output's node.
+    bool is_column_value = false;
     VmemRegion region;   ///< Buffers, or the whole result.
     VmemRegion staging;  ///< Of packed results that stay in VMEM: 32-bit tiles.
     VmemRegion slots;    ///< kRows, by_lines: a register per row tile of the block; none: the node
@@ -99,6 +111,7 @@ struct ElementwisePlan {
   std::vector<Input> inputs;
   std::vector<Reduction> reductions;
   std::vector<RowValue> row_values;
+  std::vector<ColumnValue> column_values;
   std::vector<Output> outputs;
   bool flat = false;                     ///< Only streams and scalars: a row tile is any tile.
   std::int64_t row_tiles = 1;            ///< Of a part.
@@ -116,6 +129,11 @@ struct ElementwisePlan {
   const Input* input_of(int node) const;
   int reduction_of(int node) const;  ///< Index; -1: none.
   const RowValue* row_value_of(int node) const;
+  const ColumnValue* column_value_of(int node, bool is_reciprocal) const;
+  /// One whose results are used in the kernel; all have the same registers. None: null. Blocks have
+  /// whole matrices where there is one.
+  const Reduction* reduction_along_rows() const;
+  bool has_whole_matrices() const { return reduction_along_rows() != nullptr; }
   bool counts() const { return digits > 0; }
   /// Row tiles of a group that follow each other in one line of 128 lanes, whatever the group.
   std::int64_t run(const Group& group) const;

@@ -142,10 +142,24 @@ VReg ElementwiseKernel::shifted_value(const Input& input, const Place& place) {
                          builder_.rotate_lanes(right, distance));
 }
 
+/// Where the column's register is among those of sums along rows, or of values made of them.
+VmemAddress ElementwiseKernel::column_address(VmemRegion region, const Place& place) {
+  const Index number = accumulator(*plan_.reduction_along_rows(), place);
+  return at(region, multiply(builder_, number, 8));
+}
+
 ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
+  const bool is_reciprocal = id < 0;
+  const auto* column = plan_.column_value_of(is_reciprocal ? ~id : id, is_reciprocal);
+  if (column != nullptr && column->level < level_) {
+    return ExpressionValue::of(builder_.load(column_address(column->region, place)));
+  }
   const int index = plan_.reduction_of(id);
   if (index >= 0) {
     const Reduction& reduction = plan_.reductions[static_cast<std::size_t>(index)];
+    if (reduction.along_rows) {
+      return ExpressionValue::of(builder_.load(column_address(reduction.accumulators, place)));
+    }
     TPU_CHECK(reduction.along_lanes, graph_.kernel_name() << ": a sum that is not known yet");
     return ExpressionValue::of(builder_.load(at(reduction.slots, place.slot_rows)));
   }

@@ -133,6 +133,7 @@ ExpressionEmitter::ExpressionEmitter(KernelBuilder& builder, const ExpressionGra
     for (int operand : node.operands) is_read_[static_cast<std::size_t>(operand)] = true;
     is_given_.push_back(node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kReduce);
   }
+  is_reciprocal_given_.resize(is_given_.size());
 }
 
 void ExpressionEmitter::set_dependence(int node, Dependence dependence) {
@@ -159,6 +160,10 @@ void ExpressionEmitter::infer() {
 
 void ExpressionEmitter::set_given(int node, bool is_given) {
   is_given_[static_cast<std::size_t>(node)] = is_given;
+}
+
+void ExpressionEmitter::set_reciprocal_given(int node, bool is_given) {
+  is_reciprocal_given_[static_cast<std::size_t>(node)] = is_given;
 }
 
 void ExpressionEmitter::forget() {
@@ -218,11 +223,13 @@ ExpressionValue ExpressionEmitter::value(int id, const Place& place) {
 }
 
 VReg ExpressionEmitter::reciprocal_of(int id, const Place& place) {
-  ValueKey key = key_of(id, place, true);
+  const bool is_source = is_reciprocal_given_[static_cast<std::size_t>(id)];
+  ValueKey key = key_of(id, place, !is_source);
   std::get<0>(key) = ~id;
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second.vector;
-  const VReg reciprocal = emit_reciprocal(builder_, vector(id, place));
+  const VReg reciprocal =
+      is_source ? source_(~id, place).vector : emit_reciprocal(builder_, vector(id, place));
   known_[key] = ExpressionValue::of(reciprocal);
   return reciprocal;
 }
@@ -362,6 +369,10 @@ ExpressionValue ExpressionEmitter::emit_integer(const ExpressionNode& node, Vect
 
 ExpressionValue ExpressionEmitter::emit_binary(const ExpressionNode& node, const Place& place) {
   const VectorOperand a = operand(node.operands[0], place);
+  if (node.opcode == HloOpcode::kDivide &&
+      is_reciprocal_given_[static_cast<std::size_t>(node.operands[1])]) {
+    return ExpressionValue::of(emit_quotient(builder_, a, reciprocal_of(node.operands[1], place)));
+  }
   const VectorOperand b = operand(node.operands[1], place);
   if (node.shape.type == ElementType::kPred) return emit_logical(node, place);
   if (!is_floating(node.shape.type)) return emit_integer(node, a, b);

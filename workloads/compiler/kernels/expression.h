@@ -87,6 +87,8 @@ class ExpressionEmitter {
   void infer();
   /// From now on the source gives the node's value, as it does those of parameters.
   void set_given(int node, bool is_given);
+  /// The same of the reciprocal of the node's value; the source is asked for ~node.
+  void set_reciprocal_given(int node, bool is_given);
   const Dependence& dependence(int node) const {
     return dependence_[static_cast<std::size_t>(node)];
   }
@@ -95,6 +97,7 @@ class ExpressionEmitter {
   /// The value as a vector register (or an immediate); a mask becomes 1 or 0 of the type.
   VectorOperand operand(int node, const Place& place);
   VReg vector(int node, const Place& place);
+  VReg reciprocal_of(int node, const Place& place);
   /// Begins a new straight piece of code.
   void forget();
 
@@ -130,13 +133,12 @@ class ExpressionEmitter {
   const ExpressionGraph& graph_;
   Source source_;
   std::vector<Dependence> dependence_;
-  std::vector<bool> is_given_;  ///< Of each node.
+  std::vector<bool> is_given_, is_reciprocal_given_;  ///< Of each node.
   /// Whether other operations use it: what is only a result is rounded when it is stored.
   std::vector<bool> is_read_;
   /// Node, lane tile and rows. Of ~node: the reciprocal of its value.
   using ValueKey = std::tuple<int, int, int>;
   ValueKey key_of(int node, const Place& place, bool is_kept) const;
-  VReg reciprocal_of(int node, const Place& place);
   std::map<ValueKey, ExpressionValue> known_;
   VReg lane_index_, sublane_index_, element_index_;
 };

@@ -87,19 +87,38 @@ void find_operands(MatmulEpilogue& epilogue, std::int64_t product_parameter,
   }
 }
 
-/// True for a sum over all dimensions but one.
-bool is_sum_to(int kept, const ExpressionGraph& graph, const ExpressionNode& node) {
+/// True for a sum over all dimensions but these.
+bool is_sum_to(const std::vector<int>& kept, const ExpressionGraph& graph,
+               const ExpressionNode& node) {
   if (node.opcode != HloOpcode::kReduce || node.reducer != HloOpcode::kAdd) return false;
   const IterationSpace& space = graph.space();
   for (int axis = 0; axis < space.rank(); ++axis) {
     const bool is_reduced =
         std::count(node.reduced_axes.begin(), node.reduced_axes.end(), axis) > 0;
+    const bool is_kept = std::count(kept.begin(), kept.end(), axis) > 0;
     const bool is_unit = space.extents[static_cast<std::size_t>(axis)] == 1;
-    if (is_reduced == (axis == kept) && !(is_unit && axis != kept)) {
-      return false;
-    }
+    if (is_reduced == is_kept && !(is_unit && !is_kept)) return false;
   }
   return true;
+}
+
+/// Which sum a result that has not the product's extent is; none: one that no kernel makes.
+std::optional<MatmulEpilogue::Result::Kind> kind_of_sum(const ExpressionGraph& graph,
+                                                        const MatmulEpilogue::Result& result,
+                                                        const std::string& what) {
+  using Kind = MatmulEpilogue::Result::Kind;
+  const ExpressionNode& node = graph.node(result.node);
+  const int lanes = graph.space().lane_axis(), rows = graph.space().row_axis();
+  if (result.shape.type != ElementType::kF32) return std::nullopt;
+  if (result.shape.rank() == 1) {
+    if (is_sum_to({lanes}, graph, node)) return Kind::kLanes;
+    if (is_sum_to({rows}, graph, node)) return Kind::kRows;
+  }
+  if (result.shape.rank() != 2 || !is_sum_to({rows, lanes}, graph, node)) return std::nullopt;
+  const ArrayAccess access = find_access(graph.space(), result.shape, node.axes, what);
+  using Step = ArrayAccess::Step;
+  if (access.x != Step::kSame || access.y != Step::kSame) return std::nullopt;
+  return Kind::kMatrix;
 }
 
 void find_results(MatmulEpilogue& epilogue, const HloInstruction& fusion) {
@@ -110,18 +129,14 @@ void find_results(MatmulEpilogue& epilogue, const HloInstruction& fusion) {
     result.node = graph.roots()[i];
     result.shape = graph.root_shapes()[i];
     result.operand = static_cast<int>(fusion.operands.size() + i);
-    const bool is_vector = result.shape.rank() == 1 && result.shape.type == ElementType::kF32;
-    const auto is_sum = [&](int kept) {
-      return is_vector && is_sum_to(kept, graph, graph.node(result.node));
-    };
     if (result.shape.dimensions != epilogue.product->shape.dimensions) {
-      const bool to_lanes = is_sum(graph.space().lane_axis());
-      if (!to_lanes && !is_sum(graph.space().row_axis())) {
+      const std::optional<Kind> kind = kind_of_sum(graph, result, epilogue.kernel_name);
+      if (!kind) {
         refuse(fusion, "expected results of the product's extent " +
                            hlo::to_string(epilogue.product->shape) +
-                           " or f32 sums of them to one of its minor dimensions");
+                           " or f32 sums of them to one or both of its minor dimensions");
       }
-      result.kind = to_lanes ? Kind::kLanes : Kind::kRows;
+      result.kind = *kind;
     }
     epilogue.results.push_back(std::move(result));
   }
@@ -132,15 +147,13 @@ void find_results(MatmulEpilogue& epilogue, const HloInstruction& fusion) {
   }
   const HloInstruction& product = *epilogue.product;
   const bool is_dot = product.opcode == HloOpcode::kDot;
-  const bool batch_in_lanes =
-      !is_dot && product.shape.layout.minor_to_major[0] == product.convolution->output_batch;
+  const Kind to_vector = epilogue.has_batch_in_lanes() ? Kind::kRows : Kind::kLanes;
   for (std::size_t i = 1; i < epilogue.results.size(); ++i) {
     const Kind kind = epilogue.results[i].kind;
-    if (kind != (batch_in_lanes ? Kind::kRows : Kind::kLanes) &&
-        !(is_dot && kind == Kind::kBlocks)) {
+    if (kind != to_vector && kind != (is_dot ? Kind::kBlocks : Kind::kMatrix)) {
       refuse(fusion,
              "expected sums to the minor dimension behind a product; behind a convolution one "
-             "result, and sums to the dimension above where its batch is the minor one");
+             "result, and sums to both minor dimensions or to its features");
     }
   }
 }
@@ -155,6 +168,11 @@ Shape block_result_shape(const HloInstruction& instruction, const HloInstruction
 }
 
 }  // namespace
+
+MatrixTiles tiles_of_matrix(const Shape& shape) {
+  const std::vector<std::int64_t> extents = physical_extents(shape);
+  return {(extents[0] + 7) / 8, (extents[1] + 127) / 128};
+}
 
 std::uint64_t MatmulEpilogue::Operand::row_tiles() const {
   return static_cast<std::uint64_t>(access.shape.element_count() + 7) / 8;
@@ -173,12 +191,18 @@ std::uint64_t MatmulEpilogue::resident_rows() const {
   for (const Operand& operand : operands) {
     if (operand.kind != Operand::Kind::kBlocks) rows += 2 * granules(operand.access.shape) + 16;
     if (operand.kind == Operand::Kind::kRows) rows += 8 * operand.row_tiles();
+    if (operand.kind == Operand::Kind::kMatrix && has_batch_in_lanes()) {
+      rows += 8 * static_cast<std::uint64_t>(tiles_of_matrix(operand.access.shape).count());
+    }
   }
   for (const Result& result : results) {
     // Eight rows of sums for each row of the result; the last blocks may reach beyond it.
     if (result.kind == Result::Kind::kLanes) rows += 32 * granules(result.shape) + 256;
     if (result.kind == Result::Kind::kRows) {
       rows += 8 * static_cast<std::uint64_t>(result.row_tiles()) + 2 * granules(result.shape) + 16;
+    }
+    if (result.kind == Result::Kind::kMatrix) {
+      rows += 16 * static_cast<std::uint64_t>(result.matrix_tiles().count()) + 16;
     }
   }
   return rows;
@@ -201,9 +225,20 @@ VectorCost MatmulEpilogue::cost() const {
 
 bool MatmulEpilogue::has_sums() const { return results.back().kind != Result::Kind::kBlocks; }
 
+bool MatmulEpilogue::has_results(Result::Kind kind) const {
+  return std::any_of(results.begin(), results.end(),
+                     [kind](const Result& result) { return result.kind == kind; });
+}
+
 bool MatmulEpilogue::has_matrix() const {
-  return std::any_of(operands.begin(), operands.end(),
+  return has_results(Result::Kind::kMatrix) ||
+         std::any_of(operands.begin(), operands.end(),
                      [](const Operand& operand) { return operand.kind == Operand::Kind::kMatrix; });
+}
+
+bool MatmulEpilogue::has_batch_in_lanes() const {
+  return product->opcode == HloOpcode::kConvolution &&
+         product->shape.layout.minor_to_major[0] == product->convolution->output_batch;
 }
 
 bool MatmulEpilogue::depends_on_rows() const {
@@ -276,7 +311,8 @@ bool has_packed_operand(const MatmulEpilogue& epilogue) {
 EpilogueEmitter::EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& epilogue)
     : builder_(builder),
       epilogue_(epilogue),
-      memory_(builder, has_packed_operand(epilogue), false) {
+      memory_(builder, has_packed_operand(epilogue), false),
+      by_columns_(epilogue.has_batch_in_lanes()) {
   if (is_identity()) return;
   emitter_ = std::make_unique<ExpressionEmitter>(
       builder, *epilogue.graph,
@@ -315,6 +351,10 @@ void EpilogueEmitter::start(std::int64_t lane_tiles) {
       const std::int64_t tiles = epilogue_.results[i].row_tiles();
       sums_[i] = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tiles));
     }
+    if (epilogue_.results[i].kind == Result::Kind::kMatrix) {
+      const std::int64_t tiles = epilogue_.results[i].matrix_tiles().count();
+      sums_[i] = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tiles));
+    }
     if (epilogue_.results[i].kind != Result::Kind::kLanes) continue;
     TPU_CHECK(lane_tiles > 0, epilogue_.kernel_name << ": sums need the number of lane tiles");
     sums_[i] = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * lane_tiles));
@@ -326,6 +366,7 @@ void EpilogueEmitter::ready() {
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
     const Operand& operand = epilogue_.operands[i];
     if (operand.kind == Operand::Kind::kRows) spread_rows(operand, i);
+    if (operand.kind == Operand::Kind::kMatrix && by_columns_) order_by_columns(operand, i);
     if (operand.kind != Operand::Kind::kScalar) continue;
     const VReg row = memory_.load_row(operand.type(), resident_[i], {}, {});
     resident_[i] = builder_.allocate_vmem(8);
@@ -360,6 +401,27 @@ void EpilogueEmitter::spread_rows(const Operand& operand, std::size_t number) {
   emitter_->forget();
 }
 
+/// Tiles of a matrix in fp32, column by column.
+void EpilogueEmitter::order_by_columns(const Operand& operand, std::size_t number) {
+  const VmemRegion matrix = resident_[number];
+  const MatrixTiles tiles = tiles_of_matrix(operand.access.shape);
+  const std::int64_t tile_rows = operand.access.tile_rows();
+  resident_[number] = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tiles.count()));
+  builder_.new_block();
+  emitter_->forget();
+  builder_.loop(static_cast<std::uint64_t>(tiles.rows), [&](SReg row) {
+    for (std::int64_t column = 0; column < tiles.columns; ++column) {
+      const Index from = multiply(builder_, {row, 0}, tiles.columns * tile_rows);
+      const VReg tile =
+          memory_.load_tile(operand.type(), at(matrix, from.plus(column * tile_rows)));
+      const Index to = multiply(builder_, {row, 0}, 8);
+      builder_.store(at(resident_[number], to.plus(8 * column * tiles.rows)), tile);
+    }
+  });
+  builder_.new_block();
+  emitter_->forget();
+}
+
 void EpilogueEmitter::begin(std::vector<VmemAddress> blocks) {
   blocks_ = std::move(blocks);
   partial_.assign(epilogue_.results.size(), VReg());
@@ -379,7 +441,7 @@ std::vector<VReg> EpilogueEmitter::apply(const Position& position, VReg product)
       continue;
     }
     VReg value = summand(result, position);
-    if (result.kind == Result::Kind::kRows) {
+    if (result.kind != Result::Kind::kLanes) {
       if (position.inside) value = builder_.select(position.inside, value, 0.0F);
       VReg& sum =
           row_sums_[i].at(static_cast<std::size_t>(position.place.row_key) % row_sums_[i].size());
@@ -417,18 +479,24 @@ void EpilogueEmitter::begin_row_sums(std::uint32_t tiles, bool paired) {
   sums_paired_ = paired;
   row_sums_.assign(epilogue_.results.size(), {});
   for (std::size_t i = 0; i < epilogue_.results.size(); ++i) {
-    if (epilogue_.results[i].kind == Result::Kind::kRows) row_sums_[i].resize(tiles);
+    const Result::Kind kind = epilogue_.results[i].kind;
+    if (kind == Result::Kind::kRows || kind == Result::Kind::kMatrix) row_sums_[i].resize(tiles);
   }
 }
 
-void EpilogueEmitter::end_row_sums(Index first) {
+void EpilogueEmitter::end_row_sums(Index first, Index lane) {
   using Rows = Position::Rows;
   std::vector<std::pair<VmemAddress, VReg>> sums;
   for (std::size_t i = 0; i < row_sums_.size(); ++i) {
+    const Result& result = epilogue_.results[i];
+    Index first_tile = first;
+    if (result.kind == Result::Kind::kMatrix) {
+      first_tile = add(builder_, first, multiply(builder_, lane, result.matrix_tiles().rows));
+    }
     for (std::size_t slot = 0; slot < row_sums_[i].size(); ++slot) {
       const std::size_t tile = sums_paired_ ? slot / 2 * 2 : slot;
       const Rows rows = !sums_paired_ ? Rows::kTile : slot % 2 == 0 ? Rows::kEven : Rows::kOdd;
-      const Index number = first.plus(static_cast<std::int64_t>(tile));
+      const Index number = first_tile.plus(static_cast<std::int64_t>(tile));
       const VmemAddress sum = rows_of(at(sums_[i], multiply(builder_, number, 8)), rows);
       sums.emplace_back(sum, builder_.add(builder_.load(sum), row_sums_[i][slot]));
     }
@@ -448,6 +516,12 @@ void EpilogueEmitter::finish() {
     const Result& result = epilogue_.results[i];
     if (result.kind == Result::Kind::kBlocks) continue;
     const std::uint64_t size = granules(result.shape);
+    sent += size;
+    if (result.kind == Result::Kind::kMatrix) {
+      builder_.dma_out(finish_matrix_sums(result, sums_[i]), builder_.operand(result.operand), size,
+                       flag_);
+      continue;
+    }
     const VmemRegion vector = builder_.allocate_vmem(2 * size);
     if (result.kind == Result::Kind::kLanes) {
       finish_lane_sums(result, sums_[i], vector);
@@ -455,7 +529,6 @@ void EpilogueEmitter::finish() {
       finish_row_sums(result, sums_[i], vector);
     }
     builder_.dma_out(vector, builder_.operand(result.operand), size, flag_);
-    sent += size;
   }
   if (sent > 0) builder_.wait(flag_, sent);
 }
@@ -494,6 +567,26 @@ void EpilogueEmitter::finish_row_sums(const Result& result, VmemRegion sums, Vme
   emitter_->forget();
 }
 
+/// Where they stand as the matrix lies in HBM, row by row.
+VmemRegion EpilogueEmitter::finish_matrix_sums(const Result& result, VmemRegion sums) {
+  const std::uint32_t initial = epilogue_.graph->node(result.node).bits;
+  const MatrixTiles tiles = result.matrix_tiles();
+  if (tiles.columns == 1 && initial == 0) return sums;
+  const VmemRegion matrix = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tiles.count()));
+  builder_.new_block();
+  builder_.loop(static_cast<std::uint64_t>(tiles.rows), [&](SReg row) {
+    for (std::int64_t column = 0; column < tiles.columns; ++column) {
+      const Index from = multiply(builder_, {row, 0}, 8);
+      VReg sum = builder_.load(at(sums, from.plus(8 * column * tiles.rows)));
+      if (initial != 0) sum = builder_.add(sum, VectorOperand(initial));
+      const Index to = multiply(builder_, {row, 0}, 8 * tiles.columns);
+      builder_.store(at(matrix, to.plus(8 * column)), sum);
+    }
+  });
+  builder_.new_block();
+  return matrix;
+}
+
 ExpressionValue EpilogueEmitter::source(int node, const Place&) {
   std::size_t block = 0;
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
@@ -526,6 +619,13 @@ VReg EpilogueEmitter::load(const Operand& operand, std::size_t number) {
   }
   if (operand.kind == Operand::Kind::kMatrix) {
     const Index row_tile = position_->place.digits[position_->place.digits.size() - 2];
+    if (by_columns_) {
+      const std::int64_t rows = tiles_of_matrix(operand.access.shape).rows;
+      const Index tile =
+          add(builder_, multiply(builder_, position_->place.digits.back(), rows), row_tile);
+      return builder_.load(
+          rows_of(at(resident_[number], multiply(builder_, tile, 8)), position_->rows));
+    }
     const Index tile = add(builder_, multiply(builder_, row_tile, operand.access.x_tiles),
                            position_->place.digits.back());
     return memory_.load_tile(

@@ -17,6 +17,13 @@
 
 namespace tpu::compiler {
 
+/// Tiles of a matrix along its rows and its columns.
+struct MatrixTiles {
+  std::int64_t rows = 1, columns = 1;
+  std::int64_t count() const { return rows * columns; }
+};
+MatrixTiles tiles_of_matrix(const hlo::Shape& shape);
+
 /// The elementwise expression behind a dot or convolution of an output fusion, and which operands
 /// of the kernel are what.
 struct MatmulEpilogue {
@@ -39,8 +46,9 @@ struct MatmulEpilogue {
   struct Result {
     /// Blocks: the product's extent and layout, written block by block. Lanes: a sum over
     /// everything but the product's minor dimension, an element per lane, written when the kernel
-    /// ends. Rows: the same for the dimension above it.
-    enum class Kind : std::uint8_t { kBlocks, kLanes, kRows };
+    /// ends. Rows: the same for the dimension above it. Matrix: a sum over everything but these
+    /// two, an element for each of both.
+    enum class Kind : std::uint8_t { kBlocks, kLanes, kRows, kMatrix };
     Kind kind = Kind::kBlocks;
     int node = -1;     ///< Of the graph; -1: the product itself, without a graph.
     int operand = -1;  ///< Of the kernel.
@@ -48,6 +56,7 @@ struct MatmulEpilogue {
     hlo::ElementType type() const { return shape.type; }
     /// Registers of a sum to the rows.
     std::int64_t row_tiles() const { return (shape.element_count() + 7) / 8; }
+    MatrixTiles matrix_tiles() const { return tiles_of_matrix(shape); }
   };
 
   std::string kernel_name;
@@ -68,10 +77,14 @@ struct MatmulEpilogue {
   std::uint64_t resident_rows() const;
   /// Of the vector unit per tile, about.
   VectorCost cost() const;
+  /// Whether the expression has an operand or a sum that is a matrix for all of the result's.
   bool has_matrix() const;
+  /// The product is a convolution whose result has its batch in the lanes.
+  bool has_batch_in_lanes() const;
   /// Whether anything depends on the row in its matrix: an operand or an iota.
   bool depends_on_rows() const;
   bool has_sums() const;
+  bool has_results(Result::Kind kind) const;
 };
 
 /// Reads an instruction that is a dot, a convolution or a fusion around one. Throws WorkloadError
@@ -111,11 +124,12 @@ class EpilogueEmitter {
   std::vector<VReg> apply(const Position& position, VReg product);
   /// Ends the piece that begin() began, before any other code.
   void end(const Position& position);
-  /// Around straight code over pixels with the same tiles of rows, `tiles` of them from `first` on:
-  /// sums to the rows stay in registers in it. A place's row_key counts the tiles, pixel by pixel;
-  /// with `paired`, of each two tiles first the even and then the odd rows.
+  /// Around straight code over pixels with the same tiles of rows, `tiles` of them from `first` on,
+  /// in one column of lanes: sums to the rows and to matrices stay in registers in it. A place's
+  /// row_key counts the tiles, pixel by pixel; with `paired`, of each two tiles first the even and
+  /// then the odd rows.
   void begin_row_sums(std::uint32_t tiles, bool paired = false);
-  void end_row_sums(Index first);
+  void end_row_sums(Index first, Index lane);
   /// Writes the sums. In the last blocks of the kernel.
   void finish();
 
@@ -128,6 +142,8 @@ class EpilogueEmitter {
   VmemAddress rows_of(const VmemAddress& tile, Position::Rows rows) const;
   VReg summand(const Result& result, const Position& position);
   void spread_rows(const Operand& operand, std::size_t number);
+  void order_by_columns(const Operand& operand, std::size_t number);
+  VmemRegion finish_matrix_sums(const Result& result, VmemRegion sums);
   void finish_lane_sums(const Result& result, VmemRegion sums, VmemRegion vector);
   void finish_row_sums(const Result& result, VmemRegion sums, VmemRegion vector);
 
@@ -135,14 +151,17 @@ class EpilogueEmitter {
   const MatmulEpilogue& epilogue_;
   TileMemory memory_;
   std::unique_ptr<ExpressionEmitter> emitter_;
-  std::vector<VmemRegion> resident_;         ///< Per operand; of scalars the spread value.
-  std::vector<VmemRegion> sums_;             ///< Per result: a register per lane tile.
+  std::vector<VmemRegion> resident_;  ///< Per operand; of scalars the spread value.
+  /// Per result: a register per lane tile, row tile or tile of a matrix, column by column.
+  std::vector<VmemRegion> sums_;
   std::vector<VReg> partial_;                ///< Per result: of the straight piece.
-  std::vector<std::vector<VReg>> row_sums_;  ///< Per result: of the tiles of rows.
+  std::vector<std::vector<VReg>> row_sums_;  ///< Per result: of the tiles of rows, also matrices'.
   std::int64_t lane_tiles_ = 0;
   std::uint32_t flag_ = 0;
   std::uint64_t fetched_ = 0;  ///< Granules.
   bool sums_paired_ = false;
+  /// Tiles of matrices follow each other along the rows, so that rows of two can be read together.
+  bool by_columns_ = false;
   std::vector<VmemAddress> blocks_;
   /// Packed rows of two tiles, by operand and tile: the piece's even and odd rows.
   std::map<std::pair<std::size_t, std::int64_t>, VReg> packed_;

@@ -72,14 +72,25 @@ void ElementwiseKernel::finish_tiles(const Output& output, const Reduction& redu
   });
 }
 
+/// What an accumulator makes of the result, in its first row. What was used in the kernel is the
+/// result already.
+VReg ElementwiseKernel::finished_row(const Output& output, const Reduction& reduction,
+                                     Index accumulator) {
+  if (output.is_column_value) {
+    const VmemRegion region = plan_.column_value_of(output.node, false)->region;
+    return builder_.load(at(region, multiply(builder_, accumulator, 8)));
+  }
+  const VReg value = accumulated(reduction, accumulator);
+  if (reduction.along_rows) return value;
+  const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
+  return total(reduction, combine_sublanes(builder_, reducer, reduction.integer, value));
+}
+
 /// Rows are reduced, lanes stay: each accumulator becomes one row of the result.
 void ElementwiseKernel::finish_lane_rows(const Output& output, const Reduction& reduction) {
-  const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
   const std::int64_t lane_tiles = space_.lane_tiles();
   const auto row = [&](Index accumulator, VmemAddress address) {
-    const VReg sum =
-        combine_sublanes(builder_, reducer, reduction.integer, accumulated(reduction, accumulator));
-    builder_.store(address.mask(0x1), total(reduction, sum));
+    builder_.store(address.mask(0x1), finished_row(output, reduction, accumulator));
   };
   if (output.shape.rank() < 2) {
     for_each(lane_tiles, 4, [&](Index tile) { row(tile, at(output.region, tile)); });

@@ -10,9 +10,13 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/passes/draft_cycles.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/epilogue_forms.h"
+#include "workloads/compiler/passes/fusion_draft.h"
 #include "workloads/compiler/passes/kernel_order.h"
 #include "workloads/compiler/passes/slices_in_place.h"
+#include "workloads/compiler/passes/sums_in_kernels.h"
 #include "workloads/compiler/passes/widen.h"
 
 namespace tpu::compiler {
@@ -62,38 +66,14 @@ bool is_matrix_product(const HloInstruction& instruction) {
   return instruction.opcode == HloOpcode::kDot || is_convolution;
 }
 
-bool is_plain_reduce(const HloInstruction& instruction) {
-  return instruction.opcode == HloOpcode::kReduce && !instruction.shape.is_tuple();
-}
-
-/// Equal for shapes that a kernel steps through in the same way.
-std::string extent_text(const Shape& shape) {
-  std::string text;
-  for (std::int64_t extent : shape.dimensions) text += " " + std::to_string(extent);
-  for (std::int64_t d : shape.layout.minor_to_major) text += "," + std::to_string(d);
-  return text;
-}
-
-/// A kernel in the making: the values it writes and the arrays it reads.
-struct Draft {
-  bool is_fusion = false;
-  bool is_reduction = false;
-  InstructionId product = -1;        ///< The dot or convolution whose epilogue the rest is.
-  std::vector<InstructionId> roots;  ///< In order.
-  /// Once roots of kernels of their own, now read by this one alone, which does not write them.
-  std::set<InstructionId> absorbed;
-  std::vector<InstructionId> inside;  ///< What it computes, roots included, operands first.
-  std::vector<InstructionId> leaves;  ///< What it reads.
-  std::string extent;                 ///< Equal for kernels that may become one.
-  bool is_merged_away = false;
-};
-
 class Fusion {
  public:
   Fusion(hlo::Module& module, const FusionLimits& limits)
       : module_(module),
         limits_(limits),
         entry_(module.entry_computation()),
+        sums_(entry_, limits.row_bytes),
+        epilogues_(module, entry_),
         users_(users_of(entry_)),
         written_(entry_.instructions.size(), false),
         seen_in_walk_(entry_.instructions.size(), 0) {
@@ -122,7 +102,7 @@ class Fusion {
   bool spares_its_source(InstructionId id);
   void write_what_spares_its_source();
 
-  void collect(Draft& draft) const;
+  void collect(FusionDraft& draft) const;
   std::string extent_of(InstructionId root) const;
   void draft_kernels();
   void index_readers();
@@ -130,7 +110,7 @@ class Fusion {
   void remove_reader(std::size_t draft);
 
   InstructionId array_of(InstructionId leaf) const;
-  std::uint64_t shared_bytes(const Draft& a, const Draft& b) const;
+  std::uint64_t shared_bytes(const FusionDraft& a, const FusionDraft& b) const;
   std::set<std::size_t> kernels_that_share(std::size_t draft) const;
   std::size_t arrays_of_both(std::size_t a, std::size_t b) const;
   void append_sources(std::size_t draft, std::vector<std::size_t>& found) const;
@@ -138,53 +118,53 @@ class Fusion {
   /// Whether a third kernel stands between two, whichever comes first.
   bool have_path_around(std::size_t a, std::size_t b);
   /// Whether one reads a sum of the other that is known when all blocks are done.
-  bool reads_late_root(const Draft& reader, const Draft& maker) const;
-  bool reduces_lanes_only(InstructionId root) const;
-  bool spreads_sums_back(const Draft& draft) const;
-  bool fits_rows(const Draft& draft) const;
+  bool reads_late_root(const FusionDraft& reader, const FusionDraft& maker) const;
+  double cycles(const FusionDraft& draft) const {
+    return draft_cycles(entry_, draft, sums_, limits_.hbm_bytes_per_cycle);
+  }
   bool may_merge(std::size_t a, std::size_t b);
-  Draft merged(std::size_t a, std::size_t b) const;
+  FusionDraft merged(std::size_t a, std::size_t b) const;
   void merge(std::size_t into, std::size_t from);
   void merge_siblings();
   bool may_compute_rows(std::size_t reducer, std::size_t rows);
   bool compute_rows_in_reductions();
-  bool is_sum_to(std::int64_t kept, InstructionId root, InstructionId product) const;
-  bool has_batch_in_lanes(InstructionId product) const;
-  bool makes_images(InstructionId product) const;
-  bool fits_behind_convolution(const Draft& draft, InstructionId product) const;
-  bool has_kernel_behind(const Draft& draft, InstructionId product) const;
-  bool fits_epilogue(const Draft& draft, InstructionId product) const;
-  bool uses_own_sum(const Draft& draft) const;
+  bool fits_behind_convolution(const FusionDraft& draft, InstructionId product) const;
+  bool is_matrix_behind(InstructionId id, const FusionDraft& draft, InstructionId product) const;
+  bool has_kernel_behind(const FusionDraft& draft, InstructionId product,
+                         std::uint64_t matrices) const;
   bool may_join(std::size_t host, std::size_t reader);
-  Draft joined(std::size_t host, std::size_t reader) const;
+  FusionDraft joined(std::size_t host, std::size_t reader) const;
   bool join_a_reader(std::size_t host);
   void fuse_epilogues();
-  bool is_made_of_what_is_read(const Draft& draft, InstructionId leaf, const Draft& value) const;
-  bool fits(const Draft& draft) const;
+  bool is_made_of_what_is_read(const FusionDraft& draft, InstructionId leaf,
+                               const FusionDraft& value) const;
+  bool fits(const FusionDraft& draft) const;
   bool compute_a_leaf(std::size_t draft);
   void compute_from_what_is_read();
 
-  const HloInstruction& most_expensive(const Draft& draft) const;
-  hlo::ComputationId build_computation(const Draft& draft, const std::string& name);
-  void build_fusion(const Draft& draft, std::size_t number);
-  void place(const Draft& draft, HloInstruction fusion);
+  const HloInstruction& most_expensive(const FusionDraft& draft) const;
+  hlo::ComputationId build_computation(const FusionDraft& draft, const std::string& name);
+  void build_fusion(const FusionDraft& draft, std::size_t number);
+  void place(const FusionDraft& draft, HloInstruction fusion);
   void build();
 
   hlo::Module& module_;
   FusionLimits limits_;
   Computation& entry_;
+  SumsInKernels sums_;
+  EpilogueForms epilogues_;
   std::vector<std::vector<InstructionId>> users_;
   std::vector<std::uint64_t> bytes_;         ///< Of each instruction.
   std::vector<bool> written_;                ///< Of each instruction: stands in HBM.
   std::vector<std::uint32_t> seen_in_walk_;  ///< Of each instruction: the last walk that met it.
   std::uint32_t walk_ = 0;
-  std::vector<Draft> drafts_;
+  std::vector<FusionDraft> drafts_;
   std::vector<std::vector<std::size_t>> readers_;  ///< Of each instruction: drafts that read it.
   std::vector<std::optional<std::size_t>>
       maker_;                         ///< Of each instruction: the draft it is a root of.
   std::optional<KernelOrder> order_;  ///< Of the drafts.
   std::vector<Computation> computations_;
-  std::vector<std::pair<const Draft*, HloInstruction>> pending_;
+  std::vector<std::pair<const FusionDraft*, HloInstruction>> pending_;
   std::map<InstructionId, InstructionId> renamed_;  ///< Results that stand in another place.
 };
 
@@ -209,7 +189,10 @@ bool Fusion::is_forced(InstructionId id) const {
       if (is_plain_reduce(user) && i == 0) continue;
       if (!is_fusible(user_id)) return true;
       if (at(id).shape.dimensions == user.shape.dimensions) continue;
-      if (user.opcode == HloOpcode::kBroadcast && reads_nothing(entry_, id)) continue;
+      if (user.opcode == HloOpcode::kBroadcast &&
+          (reads_nothing(entry_, id) || sums_.is_made_of_column_sum(id))) {
+        continue;
+      }
       return true;
     }
   }
@@ -252,7 +235,7 @@ std::set<InstructionId> Fusion::sinks(InstructionId id) {
 /// them.
 bool Fusion::is_cheaper_written(InstructionId id) {
   const std::size_t count = sinks(id).size();
-  Draft draft;
+  FusionDraft draft;
   draft.roots = {id};
   collect(draft);
   if (draft.leaves.size() + 1 > limits_.arrays || draft.inside.size() > limits_.instructions) {
@@ -297,7 +280,7 @@ void Fusion::choose_written() {
 bool Fusion::readers_fit(InstructionId id) {
   const std::set<InstructionId> readers = sinks(id);
   return std::all_of(readers.begin(), readers.end(), [this](InstructionId reader) {
-    Draft draft;
+    FusionDraft draft;
     draft.roots = {reader};
     collect(draft);
     return draft.leaves.size() + 1 <= limits_.arrays && draft.inside.size() <= limits_.instructions;
@@ -330,7 +313,7 @@ bool Fusion::spares_its_source(InstructionId id) {
   const std::set<InstructionId> readers = sinks(id);
   for (InstructionId reader : readers) {
     if (!is_fusible(reader) && !is_plain_reduce(at(reader))) return false;
-    Draft kernel;
+    FusionDraft kernel;
     kernel.roots = {reader};
     collect(kernel);
     written_[static_cast<std::size_t>(id)] = true;
@@ -353,7 +336,7 @@ void Fusion::write_what_spares_its_source() {
 
 /// Fills in what the draft computes and reads, from its roots and its product: operands before
 /// their users, in the order in which the roots need them, so that equal kernels look alike.
-void Fusion::collect(Draft& draft) const {
+void Fusion::collect(FusionDraft& draft) const {
   draft.inside.clear();
   draft.leaves.clear();
   std::set<InstructionId> seen, entered;
@@ -393,13 +376,13 @@ void Fusion::collect(Draft& draft) const {
 }
 
 std::string Fusion::extent_of(InstructionId root) const {
-  return extent_text(is_plain_reduce(at(root)) ? at(at(root).operands[0]).shape : at(root).shape);
+  return extent_text(shape_stepped_through(entry_, root));
 }
 
 void Fusion::draft_kernels() {
   for (const HloInstruction& instruction : entry_.instructions) {
     if (!is_written(instruction.id)) continue;
-    Draft draft;
+    FusionDraft draft;
     draft.roots = {instruction.id};
     draft.is_reduction = is_plain_reduce(instruction);
     draft.is_fusion = draft.is_reduction || is_fusible(instruction.id);
@@ -424,7 +407,7 @@ InstructionId Fusion::array_of(InstructionId leaf) const {
 
 /// Bytes that one kernel reads fewer than two: common arrays, and results of one that the other
 /// reads. Slices of one array count like the array.
-std::uint64_t Fusion::shared_bytes(const Draft& a, const Draft& b) const {
+std::uint64_t Fusion::shared_bytes(const FusionDraft& a, const FusionDraft& b) const {
   std::uint64_t shared = 0;
   const auto add_common = [&](const std::vector<InstructionId>& x,
                               const std::vector<InstructionId>& y) {
@@ -476,63 +459,11 @@ bool Fusion::have_path_around(std::size_t a, std::size_t b) {
   return order_->has_path_around(a, b) || order_->has_path_around(b, a);
 }
 
-bool Fusion::reads_late_root(const Draft& reader, const Draft& maker) const {
+bool Fusion::reads_late_root(const FusionDraft& reader, const FusionDraft& maker) const {
   return std::any_of(maker.roots.begin(), maker.roots.end(), [&](InstructionId root) {
-    return is_plain_reduce(at(root)) && !reduces_lanes_only(root) &&
+    return is_plain_reduce(at(root)) && !sums_.is_known_in_kernel(root) &&
            std::find(reader.leaves.begin(), reader.leaves.end(), root) != reader.leaves.end();
   });
-}
-
-/// True for a reduction of which a kernel that sees whole rows of the operand's minor dimension can
-/// use the result at once.
-bool Fusion::reduces_lanes_only(InstructionId root) const {
-  const HloInstruction& reduce = at(root);
-  if (!is_plain_reduce(reduce)) return false;
-  const Shape& input = at(reduce.operands[0]).shape;
-  return input.rank() >= 2 && reduce.dimensions.size() == 1 &&
-         reduce.dimensions[0] == input.layout.minor_to_major[0];
-}
-
-/// Whether what is made of the draft's own sums is broadcast along the dimensions that they were
-/// reduced from: a kernel has a sum only where it stands.
-bool Fusion::spreads_sums_back(const Draft& draft) const {
-  for (InstructionId reduce : draft.inside) {
-    if (!reduces_lanes_only(reduce)) continue;
-    const Shape& input = at(at(reduce).operands[0]).shape;
-    std::vector<std::int64_t> kept;
-    for (std::int64_t d = 0; d < input.rank(); ++d) {
-      if (d != at(reduce).dimensions[0]) kept.push_back(d);
-    }
-    std::set<InstructionId> made_of_it{reduce};
-    for (InstructionId id : draft.inside) {
-      const std::vector<InstructionId>& operands = at(id).operands;
-      const bool reads = std::any_of(operands.begin(), operands.end(), [&](InstructionId operand) {
-        return made_of_it.count(operand) != 0;
-      });
-      if (!reads) continue;
-      if (at(id).opcode == HloOpcode::kBroadcast) {
-        if (at(id).dimensions != kept || at(id).shape.dimensions != input.dimensions) return false;
-      } else if (!is_plain_reduce(at(id))) {
-        made_of_it.insert(id);
-      }
-    }
-  }
-  return true;
-}
-
-/// Whether eight rows of each array, twice, leave room for more.
-bool Fusion::fits_rows(const Draft& draft) const {
-  std::uint64_t row_bytes = 0;
-  const auto add = [&](InstructionId id) {
-    const Shape& shape = at(id).shape;
-    if (shape.rank() < 2) return;
-    const std::int64_t minor =
-        shape.dimensions[static_cast<std::size_t>(shape.layout.minor_to_major[0])];
-    row_bytes += static_cast<std::uint64_t>((minor + 127) / 128) * 4096;
-  };
-  std::for_each(draft.leaves.begin(), draft.leaves.end(), add);
-  std::for_each(draft.roots.begin(), draft.roots.end(), add);
-  return 2 * row_bytes <= limits_.row_bytes;
 }
 
 /// Arrays that both kernels in one would read and write, at least.
@@ -561,22 +492,24 @@ bool Fusion::may_merge(std::size_t a, std::size_t b) {
   // What can be counted is, before the kernel is drafted.
   const std::size_t inside = std::max(drafts_[a].inside.size(), drafts_[b].inside.size());
   if (inside > limits_.instructions || arrays_of_both(a, b) > limits_.arrays) return false;
-  const Draft both = merged(a, b);
-  if (both.is_reduction && !(fits_rows(both) && spreads_sums_back(both))) return false;
+  const FusionDraft both = merged(a, b);
+  if (both.is_reduction && !sums_.fit(both)) return false;
   if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
-  return both.inside.size() <= limits_.instructions;
+  if (both.inside.size() > limits_.instructions) return false;
+  return sums_.used_in(both).empty() || cycles(both) <= cycles(drafts_[a]) + cycles(drafts_[b]);
 }
 
 /// Whether a kernel over the rows that another one reduces may compute its values there: each is
-/// made of a sum along the minor dimension.
+/// made of a sum that is known there.
 bool Fusion::may_compute_rows(std::size_t reducer, std::size_t rows) {
-  const Draft& maker = drafts_[reducer];
-  const Draft& behind = drafts_[rows];
+  const FusionDraft& maker = drafts_[reducer];
+  const FusionDraft& behind = drafts_[rows];
   if (rows == reducer || !behind.is_fusion || behind.is_reduction || behind.product >= 0) {
     return false;
   }
   const auto sum = std::find_if(maker.roots.begin(), maker.roots.end(), [&](InstructionId root) {
-    return reduces_lanes_only(root) && extent_of(behind.roots[0]) == extent_text(at(root).shape);
+    return sums_.is_known_in_kernel(root) &&
+           extent_of(behind.roots[0]) == extent_text(at(root).shape);
   });
   if (sum == maker.roots.end()) return false;
   std::set<InstructionId> dependent(maker.roots.begin(), maker.roots.end());
@@ -634,8 +567,8 @@ void Fusion::remove_reader(std::size_t draft) {
 }
 
 /// Both kernels in one. What only they read is not written.
-Draft Fusion::merged(std::size_t a, std::size_t b) const {
-  Draft both = drafts_[a];
+FusionDraft Fusion::merged(std::size_t a, std::size_t b) const {
+  FusionDraft both = drafts_[a];
   both.is_reduction |= drafts_[b].is_reduction;
   both.absorbed.insert(drafts_[b].absorbed.begin(), drafts_[b].absorbed.end());
   both.roots.clear();
@@ -658,7 +591,7 @@ Draft Fusion::merged(std::size_t a, std::size_t b) const {
 }
 
 void Fusion::merge(std::size_t into, std::size_t from) {
-  Draft both = merged(into, from);
+  FusionDraft both = merged(into, from);
   order_->merge(into, from);
   remove_reader(into);
   remove_reader(from);
@@ -695,74 +628,9 @@ void Fusion::merge_siblings() {
   }
 }
 
-/// A sum over everything but one of the product's dimensions.
-bool Fusion::is_sum_to(std::int64_t kept, InstructionId root, InstructionId product) const {
-  const HloInstruction& reduce = at(root);
-  const Shape& input = at(reduce.operands[0]).shape;
-  const Shape& made = at(product).shape;
-  if (input.dimensions != made.dimensions || reduce.shape.rank() != 1 ||
-      reduce.shape.type != hlo::ElementType::kF32) {
-    return false;
-  }
-  const Computation& reducer = module_.computation(reduce.called[0]);
-  return reducer.at(reducer.root).opcode == HloOpcode::kAdd &&
-         std::count(reduce.dimensions.begin(), reduce.dimensions.end(), kept) == 0;
-}
-
-/// A convolution whose result has its batch in the lanes.
-bool Fusion::has_batch_in_lanes(InstructionId product) const {
-  const HloInstruction& instruction = at(product);
-  return instruction.opcode == HloOpcode::kConvolution &&
-         instruction.shape.layout.minor_to_major[0] == instruction.convolution->output_batch;
-}
-
-/// A convolution that makes images, not the gradient of a kernel.
-bool Fusion::makes_images(InstructionId product) const {
-  const HloInstruction& instruction = at(product);
-  return instruction.opcode == HloOpcode::kConvolution &&
-         instruction.convolution->input_batch < instruction.convolution->input_feature;
-}
-
-/// Behind a product there are arrays of its extent, matrices and vectors along its minor dimensions
-/// and scalars; results are of its extent or sums to a vector along its minor dimension (behind a
-/// convolution with its batch there, the one above it; behind the gradient of a kernel, none).
-bool Fusion::fits_epilogue(const Draft& draft, InstructionId product) const {
-  const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
-  const bool is_dot = at(product).opcode == HloOpcode::kDot;
-  const bool batch_in_lanes = has_batch_in_lanes(product);
-  const bool has_image_sums =
-      !is_dot && std::any_of(draft.inside.begin(), draft.inside.end(), [this](InstructionId id) {
-        return at(id).opcode == HloOpcode::kReduce;
-      });
-  return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
-    const HloInstruction& instruction = at(id);
-    if (instruction.opcode == HloOpcode::kReduce) {
-      const bool has_features = is_dot || (makes_images(product) && !batch_in_lanes);
-      return (has_features && is_sum_to(order[0], id, product)) ||
-             (batch_in_lanes && is_sum_to(order[1], id, product));
-    }
-    if (instruction.opcode == HloOpcode::kIota && instruction.shape.rank() > 0) {
-      const std::int64_t along = instruction.dimensions[0];
-      return order[0] == along || (is_dot && order[1] == along);
-    }
-    if (instruction.opcode != HloOpcode::kBroadcast) return true;
-    const Shape& operand = at(instruction.operands[0]).shape;
-    if (operand.rank() == 1) {
-      const bool is_short =
-          static_cast<std::uint64_t>(operand.element_count()) <= kLongestRowVector;
-      return instruction.dimensions[0] == order[0] ||
-             ((batch_in_lanes || (is_dot && is_short)) && instruction.dimensions[0] == order[1]);
-    }
-    const bool is_matrix = !batch_in_lanes && !has_image_sums && operand.rank() == 2 &&
-                           order.size() > 2 && operand.layout.minor_to_major[0] == 1 &&
-                           instruction.dimensions == std::vector<std::int64_t>{order[1], order[0]};
-    return operand.rank() == 0 || is_matrix;
-  });
-}
-
 /// The product's kernel with the reader behind it. What only the reader read is not written.
-Draft Fusion::joined(std::size_t host, std::size_t reader) const {
-  Draft both = drafts_[reader];
+FusionDraft Fusion::joined(std::size_t host, std::size_t reader) const {
+  FusionDraft both = drafts_[reader];
   both.is_reduction = false;
   both.product = drafts_[host].product;
   both.absorbed = drafts_[host].absorbed;
@@ -781,62 +649,66 @@ Draft Fusion::joined(std::size_t host, std::size_t reader) const {
   return both;
 }
 
-/// Blocks of arrays of the convolution's extent, and vectors that stay, leave room for the product.
-bool Fusion::fits_behind_convolution(const Draft& draft, InstructionId product) const {
+/// Blocks of arrays of the convolution's extent, and what stays, leave room for the product.
+bool Fusion::fits_behind_convolution(const FusionDraft& draft, InstructionId product) const {
   std::size_t images = 0;
   std::int64_t elements = 0;
+  std::uint64_t matrices = 0;
   const auto count = [&](InstructionId id) {
     const Shape& shape = at(id).shape;
     if (shape.dimensions == at(product).shape.dimensions) ++images;
     if (shape.rank() == 1) elements += shape.element_count();
+    if (is_matrix_behind(id, draft, product)) matrices += granules(shape);
   };
   std::for_each(draft.leaves.begin(), draft.leaves.end(), count);
   std::for_each(draft.roots.begin(), draft.roots.end(), count);
   return images <= limits_.convolution_images && elements <= limits_.convolution_vectors &&
-         has_kernel_behind(draft, product);
+         matrices <= limits_.convolution_matrices && has_kernel_behind(draft, product, matrices);
+}
+
+/// An array, no side of the convolution, that is the same for all pixels, or a sum over them.
+bool Fusion::is_matrix_behind(InstructionId id, const FusionDraft& draft,
+                              InstructionId product) const {
+  const std::vector<InstructionId>& sides = at(product).operands;
+  const bool is_side = std::count(sides.begin(), sides.end(), id) != 0;
+  const bool is_made = std::count(draft.roots.begin(), draft.roots.end(), id) != 0;
+  return at(id).shape.rank() == 2 && (is_made || !is_side);
 }
 
 /// The gradient of a kernel keeps all of its blocks in VMEM: with one array behind it the layout
-/// was chosen so that it has a kernel, with more it may have none.
-bool Fusion::has_kernel_behind(const Draft& draft, InstructionId product) const {
+/// was chosen so that it has a kernel, with more, or with matrices that stay, it may have none.
+bool Fusion::has_kernel_behind(const FusionDraft& draft, InstructionId product,
+                               std::uint64_t matrices) const {
   const HloInstruction& convolution = at(product);
-  if (makes_images(product) || !limits_.has_convolution_kernel) return true;
-  std::vector<hlo::ElementType> read;
+  if ((epilogues_.makes_images(product) && matrices == 0) || !limits_.has_convolution_kernel)
+    return true;
+  BehindConvolution behind;
+  // As they come, in fp32 in the kernel's order, and on their way out.
+  behind.resident_rows = 6 * matrices;
   for (InstructionId leaf : draft.leaves) {
     const bool is_side = std::count(convolution.operands.begin(), convolution.operands.end(), leaf);
     if (!is_side && at(leaf).shape.dimensions == convolution.shape.dimensions) {
-      read.push_back(at(leaf).shape.type);
+      behind.read.push_back(at(leaf).shape.type);
     }
   }
   const auto made = std::find_if(draft.roots.begin(), draft.roots.end(), [&](InstructionId root) {
     return at(root).shape.dimensions == convolution.shape.dimensions;
   });
-  return read.size() <= 1 || made == draft.roots.end() ||
-         limits_.has_convolution_kernel(entry_, convolution, at(*made).shape, read);
-}
-
-/// A sum over rows is known when the kernel ends.
-bool Fusion::uses_own_sum(const Draft& draft) const {
-  const std::set<InstructionId> inside(draft.inside.begin(), draft.inside.end());
-  return std::any_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
-    const std::vector<InstructionId>& operands = at(id).operands;
-    return std::any_of(operands.begin(), operands.end(), [&](InstructionId operand) {
-      return is_plain_reduce(at(operand)) && inside.count(operand) != 0;
-    });
-  });
+  return (behind.read.size() <= 1 && matrices == 0) || made == draft.roots.end() ||
+         limits_.has_convolution_kernel(entry_, convolution, at(*made).shape, behind);
 }
 
 bool Fusion::may_join(std::size_t host, std::size_t reader) {
-  const Draft& behind = drafts_[reader];
+  const FusionDraft& behind = drafts_[reader];
   const InstructionId product = drafts_[host].product;
   if (reader == host || !behind.is_fusion || behind.product >= 0) return false;
   if (!behind.is_reduction && behind.extent != extent_of(product)) return false;
   if (have_path_around(host, reader)) return false;
-  const Draft both = joined(host, reader);
+  const FusionDraft both = joined(host, reader);
   const auto blocks = std::count_if(both.roots.begin(), both.roots.end(), [&](InstructionId root) {
     return at(root).shape.dimensions == at(product).shape.dimensions;
   });
-  if (uses_own_sum(both)) return false;
+  if (epilogues_.uses_own_sum(both)) return false;
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
   const bool stores_numbers =
       std::all_of(both.roots.begin(), both.roots.end(), [&](InstructionId root) {
@@ -844,12 +716,13 @@ bool Fusion::may_join(std::size_t host, std::size_t reader) {
         return type == hlo::ElementType::kF32 || type == hlo::ElementType::kBf16;
       });
   if (!is_dot && !stores_numbers) return false;  // Convolutions have no other results.
-  const bool takes_sums = is_dot || has_batch_in_lanes(product) || makes_images(product);
+  const bool takes_sums =
+      is_dot || epilogues_.has_batch_in_lanes(product) || epilogues_.makes_images(product);
   const std::size_t results = takes_sums ? limits_.epilogue_results : 1;
   const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
   return (is_dot ? blocks > 0 : blocks == 1) && both.roots.size() <= results &&
          both.inside.size() <= limits_.instructions && arrays <= limits_.epilogue_arrays &&
-         fits_epilogue(both, product) && (is_dot || fits_behind_convolution(both, product));
+         epilogues_.fit(both, product) && (is_dot || fits_behind_convolution(both, product));
 }
 
 bool Fusion::join_a_reader(std::size_t host) {
@@ -860,7 +733,7 @@ bool Fusion::join_a_reader(std::size_t host) {
   }
   for (std::size_t reader : readers) {
     if (!may_join(host, reader)) continue;
-    Draft both = joined(host, reader);
+    FusionDraft both = joined(host, reader);
     both.is_fusion = true;
     order_->merge(host, reader);
     remove_reader(host);
@@ -886,8 +759,8 @@ void Fusion::fuse_epilogues() {
 }
 
 /// Whether the value needs no large array beside those that the kernel reads anyway.
-bool Fusion::is_made_of_what_is_read(const Draft& draft, InstructionId leaf,
-                                     const Draft& value) const {
+bool Fusion::is_made_of_what_is_read(const FusionDraft& draft, InstructionId leaf,
+                                     const FusionDraft& value) const {
   constexpr std::uint64_t kSmall = 32;  ///< A part of the value.
   return std::all_of(value.leaves.begin(), value.leaves.end(), [&](InstructionId source) {
     const bool is_read = std::count(draft.leaves.begin(), draft.leaves.end(), source) != 0;
@@ -895,15 +768,15 @@ bool Fusion::is_made_of_what_is_read(const Draft& draft, InstructionId leaf,
   });
 }
 
-bool Fusion::fits(const Draft& draft) const {
+bool Fusion::fits(const FusionDraft& draft) const {
   if (draft.inside.size() > limits_.instructions) return false;
   if (draft.product < 0) {
     return draft.leaves.size() + draft.roots.size() <= limits_.arrays &&
-           (!draft.is_reduction || (fits_rows(draft) && spreads_sums_back(draft)));
+           (!draft.is_reduction || sums_.fit(draft));
   }
   const bool is_dot = at(draft.product).opcode == HloOpcode::kDot;
   return draft.leaves.size() + draft.roots.size() - 2 <= limits_.epilogue_arrays &&
-         fits_epilogue(draft, draft.product) &&
+         epilogues_.fit(draft, draft.product) &&
          (is_dot || fits_behind_convolution(draft, draft.product));
 }
 
@@ -911,7 +784,7 @@ bool Fusion::fits(const Draft& draft) const {
 bool Fusion::compute_a_leaf(std::size_t number) {
   constexpr std::size_t kMostInstructions = 16;
   constexpr std::uint64_t kLarge = 512;  ///< Granules; smaller arrays may stay in VMEM.
-  const Draft& draft = drafts_[number];
+  const FusionDraft& draft = drafts_[number];
   for (InstructionId leaf : draft.leaves) {
     const bool is_side = draft.product >= 0 && std::count(at(draft.product).operands.begin(),
                                                           at(draft.product).operands.end(), leaf);
@@ -919,12 +792,12 @@ bool Fusion::compute_a_leaf(std::size_t number) {
     if (bytes(leaf) < kLarge) continue;
     // Nobody would need what its own kernel writes.
     if (readers_[static_cast<std::size_t>(leaf)].size() < 2) continue;
-    Draft value;
+    FusionDraft value;
     value.roots = {leaf};
     collect(value);
     if (value.inside.size() > kMostInstructions || value.leaves.empty()) continue;
     if (!is_made_of_what_is_read(draft, leaf, value)) continue;
-    Draft without = draft;
+    FusionDraft without = draft;
     without.absorbed.insert(leaf);
     collect(without);
     if (!fits(without)) continue;
@@ -948,7 +821,7 @@ void Fusion::compute_from_what_is_read() {
 }
 
 /// The instruction whose name a user knows the kernel by.
-const HloInstruction& Fusion::most_expensive(const Draft& draft) const {
+const HloInstruction& Fusion::most_expensive(const FusionDraft& draft) const {
   if (draft.product >= 0) return at(draft.product);
   const HloInstruction* best = &at(draft.roots[0]);
   for (InstructionId id : draft.inside) {
@@ -960,7 +833,7 @@ const HloInstruction& Fusion::most_expensive(const Draft& draft) const {
   return *best;
 }
 
-hlo::ComputationId Fusion::build_computation(const Draft& draft, const std::string& name) {
+hlo::ComputationId Fusion::build_computation(const FusionDraft& draft, const std::string& name) {
   Computation body;
   body.name = "fused_computation." + name;
   std::map<InstructionId, InstructionId> inner;
@@ -995,7 +868,7 @@ hlo::ComputationId Fusion::build_computation(const Draft& draft, const std::stri
   return static_cast<hlo::ComputationId>(module_.computations.size() + computations_.size() - 1);
 }
 
-void Fusion::build_fusion(const Draft& draft, std::size_t number) {
+void Fusion::build_fusion(const FusionDraft& draft, std::size_t number) {
   const std::string name = "fusion." + std::to_string(number);
   HloInstruction fusion;
   fusion.name = name;
@@ -1013,7 +886,7 @@ void Fusion::build_fusion(const Draft& draft, std::size_t number) {
 /// The fusion of one result takes the place of its root; of several, the roots become
 /// get-tuple-elements of a new instruction. One around a product stands where the product stood:
 /// its operands need not live until its results are read.
-void Fusion::place(const Draft& draft, HloInstruction fusion) {
+void Fusion::place(const FusionDraft& draft, HloInstruction fusion) {
   const std::vector<InstructionId>& roots = draft.roots;
   const bool is_product_free =
       draft.product >= 0 && std::count(roots.begin(), roots.end(), draft.product) == 0;
@@ -1045,12 +918,13 @@ void Fusion::place(const Draft& draft, HloInstruction fusion) {
 }
 
 void Fusion::build() {
-  std::vector<const Draft*> order;
-  for (const Draft& draft : drafts_) {
+  std::vector<const FusionDraft*> order;
+  for (const FusionDraft& draft : drafts_) {
     if (draft.is_fusion && !draft.is_merged_away) order.push_back(&draft);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Draft* a, const Draft* b) { return a->roots[0] < b->roots[0]; });
+  std::stable_sort(order.begin(), order.end(), [](const FusionDraft* a, const FusionDraft* b) {
+    return a->roots[0] < b->roots[0];
+  });
   for (std::size_t i = 0; i < order.size(); ++i) build_fusion(*order[i], i);
   for (auto& [draft, fusion] : pending_) place(*draft, std::move(fusion));
   const auto rename = [this](InstructionId& id) {

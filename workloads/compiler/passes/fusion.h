@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "workloads/compiler/ir/behind_convolution.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -19,13 +20,15 @@ struct FusionLimits {
   /// stays.
   std::size_t convolution_images = 4;
   std::int64_t convolution_vectors = 10240;
-  /// Whether a convolution has a kernel that reads arrays of these types, of its extent, behind it
-  /// and makes a result of this shape.
+  /// Of matrices behind it, which stay in VMEM, in granules.
+  std::uint64_t convolution_matrices = 1024;
+  /// Whether a convolution has a kernel with this behind it that makes a result of this shape.
   std::function<bool(const hlo::Computation&, const hlo::HloInstruction&, const hlo::Shape& result,
-                     const std::vector<hlo::ElementType>& read)>
+                     const BehindConvolution&)>
       has_convolution_kernel;
   std::uint64_t row_bytes = std::uint64_t{8}
                             << 20;  ///< Of two buffers of eight rows of each array.
+  double hbm_bytes_per_cycle = 440;
 };
 
 /// Pass: elementwise operations go into the kernels that read or make their operands, as HLO
@@ -36,7 +39,8 @@ struct FusionLimits {
 ///   operations that make the operands; along the minor dimension also with those that use the
 ///   result, as in a softmax;
 /// - kOutput: a dot or convolution and the kernels over its extent that read it or each other's
-///   results: elementwise ones and, but behind gradients of kernels, sums to a vector.
+///   results: elementwise ones and, but behind gradients of kernels, sums to a vector; behind
+///   convolutions also sums for each example and feature.
 ///
 /// A value is written to HBM when something other than such a kernel needs it, or when that moves
 /// fewer bytes than computing it again in each kernel that uses it. Kernels over the same extent

@@ -29,8 +29,6 @@ namespace {
 // What the search weighs against each other, in cycles. They decide between orders only.
 constexpr double kTransposeCycles = 128;    ///< A block of 128 by 128 through the transpose unit.
 constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
-constexpr double kLaneSumCycles = 10;       ///< A tile through the unit that adds lanes, and back.
-constexpr double kSumCycles = 1;            ///< A tile loaded and added to another.
 constexpr double kTooLarge = 1e9;           ///< What no kernel can do.
 constexpr double kCopiesOfSums = 5;         ///< In VMEM: as added, as results, as they leave.
 constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "workloads/compiler/passes/fusion_draft.h"
+#include "workloads/compiler/passes/sums_in_kernels.h"
+
+namespace tpu::compiler {
+
+/// About what a kernel without a product takes: its arrays to and from HBM, or the vector unit's
+/// work where that is more. What is made of a sum that the kernel uses comes in a pass of its own,
+/// which computes again what it shares with the passes before.
+double draft_cycles(const hlo::Computation& entry, const FusionDraft& draft,
+                    const SumsInKernels& sums, double hbm_bytes_per_cycle);
+
+}  // namespace tpu::compiler
