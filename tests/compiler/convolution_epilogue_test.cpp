@@ -73,8 +73,8 @@ void expect_values(const BackwardStep& step) {
 }
 
 /// Results of the kernel with the convolution in it.
-std::size_t results_of_product(const BackwardStep& step) {
-  const hlo::Module module = hlo::read_hlo_text("step", step.text());
+std::size_t results_of_product(const std::string& text) {
+  const hlo::Module module = hlo::read_hlo_text("step", text);
   const compiler::ScheduledModule scheduled =
       compiler::schedule(module, config::target_of(MachineParams{}, 1), nullptr);
   for (const hlo::HloInstruction& instruction : scheduled.module.entry_computation().instructions) {
@@ -82,6 +82,25 @@ std::size_t results_of_product(const BackwardStep& step) {
     return instruction.shape.is_tuple() ? instruction.shape.elements.size() : 1;
   }
   return 0;
+}
+
+/// A last layer and its loss: the image with a bias, the gradient of the loss, which so many
+/// operations make of the image, and the bias' gradient, the sum of it.
+std::string last_layer(int operations) {
+  const std::string image = "f32[128,8,8,16]";
+  std::ostringstream text;
+  text << "HloModule loss\nadd {\n p = f32[] parameter(0)\n q = f32[] parameter(1)\n"
+       << " ROOT s = f32[] add(p, q)\n}\n\nENTRY e {\n x = bf16[128,8,8,32] parameter(0)\n"
+       << " w = bf16[3,3,32,16] parameter(1)\n b = f32[16] parameter(2)\n c = " << image
+       << " convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n bs = "
+       << image << " broadcast(b), dimensions={3}\n y0 = " << image << " add(c, bs)\n";
+  for (int i = 0; i < operations; ++i) {
+    text << " y" << i + 1 << " = " << image << " logistic(y" << i << ")\n";
+  }
+  text << " g = bf16[128,8,8,16] convert(y" << operations << ")\n zero = f32[] constant(0)\n"
+       << " s = f32[16] reduce(y" << operations << ", zero), dimensions={0,1,2}, to_apply=add\n"
+       << " ROOT all = (" << image << ", bf16[128,8,8,16], f32[16]) tuple(y0, g, s)\n}\n";
+  return text.str();
 }
 
 }  // namespace
@@ -94,10 +113,20 @@ TEST(ConvolutionEpilogue, SumsForEachExampleAndFeatureComeFromItsKernel) {
       BackwardStep step{batch, 5, 7, 64, 32, window, "f32"};
       step.by_example = true;
       SCOPED_TRACE(step.text());
-      EXPECT_EQ(results_of_product(step), 3U);
+      EXPECT_EQ(results_of_product(step.text()), 3U);
       expect_values(step);
     }
   }
+}
+
+TEST(ConvolutionEpilogue, WhatIsMuchIsComputedOnceBesideTheProduct) {
+  // The kernel of a convolution writes one image, so that another one writes the gradient: the sum
+  // goes with it where both would compute much.
+  EXPECT_EQ(results_of_product(last_layer(0)), 2U);
+  EXPECT_EQ(results_of_product(last_layer(6)), 1U);
+  test::HloCheck check;
+  check.tolerance = 1e-2;
+  test::check_hlo(last_layer(6), check);
 }
 
 TEST(ConvolutionEpilogue, SumsForEachExampleAndFeatureOfPackedImages) {

@@ -103,16 +103,18 @@ class VectorWork {
 
 }  // namespace
 
-double draft_cycles(const Computation& entry, const FusionDraft& draft, const SumsInKernels& sums,
-                    double hbm_bytes_per_cycle) {
+double DraftCycles::all() const { return kKernelCycles + std::max(moved, vector); }
+
+DraftCycles draft_cycles(const Computation& entry, const FusionDraft& draft,
+                         const SumsInKernels& sums, double hbm_bytes_per_cycle) {
   double bytes = 0;
   const auto add = [&](InstructionId id) {
     bytes += 1024.0 * static_cast<double>(granules(stored_shape(entry.at(id).shape)));
   };
   std::for_each(draft.leaves.begin(), draft.leaves.end(), add);
   std::for_each(draft.roots.begin(), draft.roots.end(), add);
-  const double moved = bytes / (hbm_bytes_per_cycle * kMixedTrafficRate);
-  return kKernelCycles + std::max(moved, VectorWork(entry, draft, sums).cycles());
+  return {bytes / (hbm_bytes_per_cycle * kMixedTrafficRate),
+          VectorWork(entry, draft, sums).cycles()};
 }
 
 }  // namespace tpu::compiler

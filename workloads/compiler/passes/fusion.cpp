@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/draft_cycles.h"
@@ -119,7 +120,7 @@ class Fusion {
   bool have_path_around(std::size_t a, std::size_t b);
   /// Whether one reads a sum of the other that is known when all blocks are done.
   bool reads_late_root(const FusionDraft& reader, const FusionDraft& maker) const;
-  double cycles(const FusionDraft& draft) const {
+  DraftCycles cycles(const FusionDraft& draft) const {
     return draft_cycles(entry_, draft, sums_, limits_.hbm_bytes_per_cycle);
   }
   bool may_merge(std::size_t a, std::size_t b);
@@ -132,7 +133,11 @@ class Fusion {
   bool is_matrix_behind(InstructionId id, const FusionDraft& draft, InstructionId product) const;
   bool has_kernel_behind(const FusionDraft& draft, InstructionId product,
                          std::uint64_t matrices) const;
-  bool may_join(std::size_t host, std::size_t reader);
+  bool may_stand_behind(std::size_t host, std::size_t reader);
+  bool is_better_beside(std::size_t host, std::size_t reader);
+  bool may_join(std::size_t host, std::size_t reader) {
+    return may_stand_behind(host, reader) && !is_better_beside(host, reader);
+  }
   FusionDraft joined(std::size_t host, std::size_t reader) const;
   bool join_a_reader(std::size_t host);
   void fuse_epilogues();
@@ -496,7 +501,8 @@ bool Fusion::may_merge(std::size_t a, std::size_t b) {
   if (both.is_reduction && !sums_.fit(both)) return false;
   if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
   if (both.inside.size() > limits_.instructions) return false;
-  return sums_.used_in(both).empty() || cycles(both) <= cycles(drafts_[a]) + cycles(drafts_[b]);
+  return sums_.used_in(both).empty() ||
+         cycles(both).all() <= cycles(drafts_[a]).all() + cycles(drafts_[b]).all();
 }
 
 /// Whether a kernel over the rows that another one reduces may compute its values there: each is
@@ -698,7 +704,24 @@ bool Fusion::has_kernel_behind(const FusionDraft& draft, InstructionId product,
          limits_.has_convolution_kernel(entry_, convolution, at(*made).shape, behind);
 }
 
-bool Fusion::may_join(std::size_t host, std::size_t reader) {
+/// Whether a kernel that does not go behind the product computes much of what the reader computes:
+/// one kernel of the two spares more than the array that the reader would not read.
+bool Fusion::is_better_beside(std::size_t host, std::size_t reader) {
+  const DraftCycles alone = cycles(drafts_[reader]);
+  if (alone.vector <= alone.moved) return false;
+  const std::set<std::size_t> others = kernels_that_share(reader);
+  return std::any_of(others.begin(), others.end(), [&](std::size_t other) {
+    const FusionDraft& beside = drafts_[other];
+    if (other == host || other == reader || beside.is_merged_away || !beside.is_fusion)
+      return false;
+    if (beside.product >= 0 || beside.extent != drafts_[reader].extent) return false;
+    if (may_stand_behind(host, other) || !may_merge(reader, other)) return false;
+    const double apart = alone.all() + cycles(beside).all();
+    return apart - cycles(merged(reader, other)).all() > alone.moved + kKernelCycles;
+  });
+}
+
+bool Fusion::may_stand_behind(std::size_t host, std::size_t reader) {
   const FusionDraft& behind = drafts_[reader];
   const InstructionId product = drafts_[host].product;
   if (reader == host || !behind.is_fusion || behind.product >= 0) return false;
