@@ -63,7 +63,7 @@ int HbmChannel::step(std::uint64_t limit) {
   } else {
     direction = 1 - last_;
     if (clock == free_ && clock == way_[last_].data_end) {
-      skip_rounds(barrier);
+      skip_and_note_rounds(barrier);
       if (free_ >= barrier) return -1;
     }
   }
@@ -83,27 +83,24 @@ void HbmChannel::refresh(std::uint64_t clock) {
   next_refresh_ += timing_.refresh_interval;
 }
 
-/// Rounds of drain_granules of each direction, for as long as both first pieces last, nothing is
-/// refreshed and the barrier is not reached.
-void HbmChannel::skip_rounds(std::uint64_t barrier) {
-  if (free_ >= barrier) return;
+std::uint64_t HbmChannel::skip_rounds(std::uint64_t barrier) {
+  if (free_ >= barrier) return 0;
   const std::uint64_t drain = timing_.drain_granules;
   const std::uint64_t half = drain * timing_.granule;
   const std::uint64_t round = 2 * half + timing_.turn[0] + timing_.turn[1];
   std::uint64_t last = kNever;  // granule of either piece that keeps to the rounds
   for (int d = 0; d < 2; ++d) {
     const Way& way = way_[d];
-    if (way.row_miss && way.passed == way.begin) return;
+    if (way.row_miss && way.passed == way.begin) return 0;
     last = std::min(last, way.end - way.passed - 1);
   }
   std::uint64_t rounds = drain == 1 ? last : last / drain;
-  if (rounds == 0) return;
+  if (rounds == 0) return 0;
   if (rounds * round > barrier - free_) rounds = (barrier - free_) / round;
-  if (rounds == 0) return;
+  if (rounds == 0) return 0;
   clocks_.turn += rounds * (timing_.turn[0] + timing_.turn[1]);
   refreshed_ = false;
   last_miss_ = 0;
-  history_.add(free_, free_ + rounds * round, rounds * 2 * half);
   free_ += rounds * round;
   way_[last_].data_end = free_;
   way_[1 - last_].data_end = free_ - half - timing_.turn[last_];
@@ -112,6 +109,7 @@ void HbmChannel::skip_rounds(std::uint64_t barrier) {
     way_[d].ready = 0;
   }
   since_turn_ = drain;
+  return rounds * 2 * half;
 }
 
 void HbmChannel::count_idle(std::uint64_t clock, HbmBusClocks& clocks) const {

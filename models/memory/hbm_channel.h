@@ -100,7 +100,21 @@ class HbmChannel {
   HbmBusClocks bus_clocks(std::uint64_t clock) const;
   /// Adds the clocks from free_ to `clock`, in which nothing passes, to those of their cause.
   void count_idle(std::uint64_t clock, HbmBusClocks& clocks) const;
-  void skip_rounds(std::uint64_t barrier);
+  /// Rounds of drain_granules of each direction, for as long as both first pieces last, nothing is
+  /// refreshed and the barrier is not reached. Returns the clocks with data, which are not in the
+  /// history yet.
+  std::uint64_t skip_rounds(std::uint64_t barrier);
+  /// The same, noted in the history.
+  void skip_and_note_rounds(std::uint64_t barrier) {
+    const std::uint64_t begin = free_;
+    const std::uint64_t data = skip_rounds(barrier);
+    if (data > 0) history_.add(begin, free_, data);
+  }
+  /// Whether skipping is worth its divisions.
+  bool has_rounds() const {
+    constexpr std::uint64_t kFew = 3;
+    return way_[0].end - way_[0].passed > kFew && way_[1].end - way_[1].passed > kFew;
+  }
   void set_next() {
     const std::uint64_t first = std::min(way_[0].ready, way_[1].ready);
     next_ = first == kNever ? kNever : std::max(free_, first);
@@ -147,13 +161,17 @@ class HbmChannel {
 template <class Visit>
 void HbmChannel::take_turns(std::uint64_t barrier, const Visit& visit) {
   std::uint64_t clock = next_;
-  if (clock == way_[last_].data_end) skip_rounds(barrier);
+  if (clock == way_[last_].data_end) skip_and_note_rounds(barrier);
   count_idle(clock, clocks_);
   clock = std::max(clock, free_);
   refreshed_ = false;
   const std::uint64_t begin = clock;
   const std::uint64_t passed = way_[0].passed + way_[1].passed;
   while (clock < barrier && way_[0].ready <= clock && way_[1].ready <= clock) {
+    if (has_rounds() && clock == way_[last_].data_end && skip_rounds(barrier) > 0) {
+      clock = free_;
+      continue;
+    }
     const int next = 1 - last_;
     Way& way = way_[next];
     std::uint64_t start = std::max(clock, way_[last_].data_end + timing_.turn[next]);

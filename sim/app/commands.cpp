@@ -109,9 +109,11 @@ ExitCode run(const Arguments& arguments) {
   traces::NpzFile references;
   if (!arguments.check.empty()) references = traces::read_npz(arguments.check);
 
-  Simulation simulation = simulate(arguments, configuration, arguments.configs[0]);
+  ProgramCache programs(arguments.what_if ? kWhatIfPrograms : 1);
+  Simulation simulation = simulate(arguments, configuration, arguments.configs[0], programs);
   if (arguments.what_if) {
-    simulation.record.what_if = what_if(arguments, arguments.configs[0], simulation.record);
+    simulation.record.what_if =
+        what_if(arguments, arguments.configs[0], simulation.record, programs);
   }
   const report::Summary summary = report::summarize(simulation.record);
   std::vector<report::CheckedOutput> checks;

@@ -33,6 +33,20 @@ std::string text_of_target(const compiler::Target& target) {
                  slice.dimension(2).wraps, link_rate, hop, local_hop, buckets);
 }
 
+/// Of a machine, what its program may differ for: a program that was compiled before is fixed,
+/// however fast memory and network are.
+compiler::Target what_shapes_program(const Arguments& arguments, const MachineParams& params) {
+  compiler::Target target = config::target_of(params, params.cores());
+  if (is_compiled_here(arguments)) return target;
+  const compiler::Target any;
+  target.hbm_bytes_per_cycle = any.hbm_bytes_per_cycle;
+  target.dma_latency_cycles = any.dma_latency_cycles;
+  target.link_bytes_per_cycle = any.link_bytes_per_cycle;
+  target.hop_cycles = any.hop_cycles;
+  target.local_hop_cycles = any.local_hop_cycles;
+  return target;
+}
+
 std::string text_of_options(const frontend::WorkloadOptions& options) {
   const auto& [replicas, forward_only, batch, dtype, precision, learning_rate, image, classes,
                layers, width, heads, sequence, vocabulary, feature_multiple, shape, kernel, stride,
@@ -56,17 +70,18 @@ std::string workload_key(const Arguments& arguments) {
 }
 
 const PreparedWorkload& ProgramCache::prepare(const Arguments& arguments,
-                                              const MachineParams& params) {
+                                              const MachineParams& params,
+                                              const compiler::PassObserver& after_pass) {
   // A program that computes values has names that others leave out; the workload is the same.
   const std::string key = workload_key(arguments) + text_of(arguments.values) +
-                          text_of_target(config::target_of(params, params.cores()));
+                          text_of_target(what_shapes_program(arguments, params));
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });
   if (found != entries_.end()) {
     entries_.splice(entries_.begin(), entries_, found);
     return entries_.front().workload;
   }
-  entries_.push_front({key, prepare_workload(arguments, params, {}, &parsed_)});
+  entries_.push_front({key, prepare_workload(arguments, params, after_pass, &parsed_)});
   ++prepared_;
   if (entries_.size() > capacity_) entries_.pop_back();
   return entries_.front().workload;

@@ -18,8 +18,10 @@ class ProgramCache {
  public:
   explicit ProgramCache(std::size_t capacity) : capacity_(capacity) {}
 
-  /// As prepare_workload(). The result lives until the next call.
-  const PreparedWorkload& prepare(const Arguments& arguments, const MachineParams& params);
+  /// As prepare_workload(); the passes of a program that is there already are not observed. The
+  /// result lives until the next call.
+  const PreparedWorkload& prepare(const Arguments& arguments, const MachineParams& params,
+                                  const compiler::PassObserver& after_pass = {});
   std::size_t prepared() const { return prepared_; }  ///< How many were not there yet.
 
  private:

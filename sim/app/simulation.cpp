@@ -313,10 +313,16 @@ config::Configuration effective_configuration(const Arguments& arguments, const 
 
 Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
                     const std::string& config_name) {
+  ProgramCache programs(1);
+  return simulate(arguments, configuration, config_name, programs);
+}
+
+Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
+                    const std::string& config_name, ProgramCache& programs) {
   const auto begin = std::chrono::steady_clock::now();
   OpGraph graph;
   const bool records = !arguments.output.empty();
-  const PreparedWorkload workload = prepare_workload(
+  const PreparedWorkload& workload = programs.prepare(
       arguments, configuration.params, records ? graph.observer() : compiler::PassObserver());
   Simulation simulation = simulate(arguments, configuration, config_name, workload);
   if (records && workload.is_from_xla && !workload.folder.empty()) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/app/arguments.h"
+#include "sim/app/program_cache.h"
 #include "sim/app/value_arrays.h"
 #include "sim/app/workload_source.h"
 #include "sim/config/configuration.h"
@@ -33,6 +34,10 @@ config::Configuration effective_configuration(const Arguments& arguments, const 
 /// values those would train, so they are simulated apart, with values off.
 Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
                     const std::string& config_name);
+
+/// The same with the program out of those of earlier runs, where it is there, which keep it.
+Simulation simulate(const Arguments& arguments, const config::Configuration& configuration,
+                    const std::string& config_name, ProgramCache& programs);
 
 /// The same with a workload that is prepared already, for this machine or one that its program does
 /// not differ for. A hidden run draws no progress bar.

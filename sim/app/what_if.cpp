@@ -89,17 +89,19 @@ void ask_for_more_mxus(const Arguments& arguments, const traces::RunRecord& reco
   questions.push_back(question);
 }
 
-/// A run and its mean step.
+/// A run and its mean step; nothing of what happens between steps.
 std::pair<traces::RunRecord, report::Summary> simulated_again(const Arguments& arguments,
-                                                              const std::string& config_name) {
+                                                              const std::string& config_name,
+                                                              ProgramCache& programs) {
   const config::Configuration configuration = effective_configuration(arguments, config_name);
-  traces::RunRecord record = simulate(arguments, configuration, config_name).record;
+  const PreparedWorkload& workload = programs.prepare(arguments, configuration.params);
+  traces::RunRecord record = simulate(arguments, configuration, config_name, workload).record;
   report::Summary summary = report::summarize(record);
   return {std::move(record), std::move(summary)};
 }
 
 traces::WhatIf answer(const Arguments& arguments, const std::string& config_name,
-                      const WhatIfQuestion& question) {
+                      const WhatIfQuestion& question, ProgramCache& programs) {
   Arguments changed = arguments;
   if (question.compiles_anew) changed.compiler = "tpusim";
   const Arguments as_it_is = changed;
@@ -120,9 +122,9 @@ traces::WhatIf answer(const Arguments& arguments, const std::string& config_name
   if (question.compiles_anew) result.settings = "--compiler tpusim " + result.settings;
   try {
     if (question.compiles_anew) {
-      result.as_it_is_ms = simulated_again(as_it_is, config_name).second.step_mean_ms;
+      result.as_it_is_ms = simulated_again(as_it_is, config_name, programs).second.step_mean_ms;
     }
-    const auto [record, summary] = simulated_again(changed, config_name);
+    const auto [record, summary] = simulated_again(changed, config_name, programs);
     result.model_flops = record.model_flops;
     result.step_ms = summary.step_mean_ms;
     result.examples_per_s = summary.examples_per_s;
@@ -169,12 +171,12 @@ std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
 }
 
 std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::string& config_name,
-                                    const traces::RunRecord& record) {
+                                    const traces::RunRecord& record, ProgramCache& programs) {
   std::vector<traces::WhatIf> results;
   Arguments times_alone = arguments;
   times_alone.output.clear();
   for (const WhatIfQuestion& question : what_if_questions(arguments, record)) {
-    results.push_back(answer(times_alone, config_name, question));
+    results.push_back(answer(times_alone, config_name, question, programs));
   }
   return results;
 }
@@ -197,10 +199,11 @@ void ask_what_if(const std::string& path, const Arguments& arguments, traces::Ru
              traces::configuration_sha256(record.params),
          "configuration");
   expect(workload_sha256(again) == record.workload_sha256, "workload");
-  const traces::RunRecord repeated = simulate(again, configuration, config_name).record;
-  expect(report::summarize(repeated).step_mean_ms == report::summarize(record).step_mean_ms,
+  ProgramCache programs(kWhatIfPrograms);
+  const report::Summary repeated = simulated_again(again, config_name, programs).second;
+  expect(repeated.step_mean_ms == report::summarize(record).step_mean_ms,
          "time of the step: another build of tpusim made it");
-  record.what_if = what_if(again, config_name, record);
+  record.what_if = what_if(again, config_name, record, programs);
 }
 
 }  // namespace tpu::app

@@ -30,9 +30,13 @@ struct WhatIfQuestion {
 std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
                                               const traces::RunRecord& record);
 
-/// Simulates each of them again, compiled anew, as `tpusim run` with its settings would.
+/// Programs that what-ifs keep: that of the run, and that of the change before.
+constexpr std::size_t kWhatIfPrograms = 2;
+
+/// Simulates each of them again, as `tpusim run` with its settings would; compiled anew where the
+/// compiler can tell the machines apart. `programs` has that of the run.
 std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::string& config_name,
-                                    const traces::RunRecord& record);
+                                    const traces::RunRecord& record, ProgramCache& programs);
 
 /// The same for a run that is in a file. Throws WorkloadError where its command line does not make
 /// that run any more: another workload, configuration or number of cycles.

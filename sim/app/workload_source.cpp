@@ -388,6 +388,12 @@ const hlo::Module& ParsedModules::module(const std::string& path) {
   return modules_.emplace(path, hlo::read_hlo_file(path)).first->second;
 }
 
+bool is_compiled_here(const Arguments& arguments) {
+  const Source source = source_of(arguments.input);
+  if (source == Source::kCaptured) return arguments.compiler == "tpusim";
+  return source != Source::kProgram;
+}
+
 PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParams& params,
                                   const compiler::PassObserver& after_pass, ParsedModules* parsed) {
   const double begin = cpu_seconds();

@@ -62,6 +62,10 @@ PreparedWorkload prepare_workload(const Arguments& arguments, const MachineParam
                                   const compiler::PassObserver& after_pass = {},
                                   ParsedModules* parsed = nullptr);
 
+/// Whether our compiler makes the program that the arguments name. Throws WorkloadError where there
+/// is none.
+bool is_compiled_here(const Arguments& arguments);
+
 /// The graph that our compiler would compile for the machine, of a workload that has one. Throws
 /// UsageError or WorkloadError.
 hlo::Module workload_module(const Arguments& arguments, const MachineParams& params);
