@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/base/error.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/kernels/tile_grid.h"
 
@@ -23,7 +24,13 @@ constexpr std::uint64_t kReserveRows = 2048;
 
 }  // namespace
 
-int GridDimensions::innermost(const std::vector<std::uint32_t>& grid) const {
+void GridExtents::resize(std::size_t size) {
+  TPU_CHECK(size <= kMost, "a grid of " << size << " dimensions");
+  for (; size_ < size; ++size_) extents_[size_] = 1;
+  size_ = size;
+}
+
+int GridDimensions::innermost(const GridExtents& grid) const {
   for (auto i = static_cast<int>(grid.size()); i-- > 0;) {
     if ((bits_ >> i & 1) != 0 && grid[static_cast<std::size_t>(i)] > 1) return i;
   }
@@ -46,26 +53,26 @@ double block_bytes(std::int64_t height, std::uint32_t block_rows, std::int64_t w
 
 void ContractionPlan::add_in_step(GridDimensions dimensions,
                                   const std::vector<hlo::ElementType>& operand_types,
-                                  const std::vector<hlo::ElementType>& result_types,
+                                  const hlo::ElementType* result_types, std::size_t result_count,
                                   std::uint64_t tiles, double moved) {
   operands.dimensions = dimensions;
   results.dimensions = dimensions;
   const double mean = moved / changes(results);
-  const auto add = [&](Blocks& blocks, const std::vector<hlo::ElementType>& types) {
-    for (hlo::ElementType type : types) {
-      blocks.rows += TileGrid::buffer_rows(tiles * tile_rows(type));
-      blocks.bytes += mean * tile_rows(type) * isa::kVmemRowBytes;
+  const auto add = [&](Blocks& blocks, const hlo::ElementType* types, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      blocks.rows += TileGrid::buffer_rows(tiles * tile_rows(types[i]));
+      blocks.bytes += mean * tile_rows(types[i]) * isa::kVmemRowBytes;
     }
   };
-  add(operands, operand_types);
-  add(results, result_types);
-  const auto packed = [](const std::vector<hlo::ElementType>& types) {
-    return double(std::count(types.begin(), types.end(), hlo::ElementType::kBf16));
+  add(operands, operand_types.data(), operand_types.size());
+  add(results, result_types, result_count);
+  const auto packed = [](const hlo::ElementType* types, std::size_t count) {
+    return double(std::count(types, types + count, hlo::ElementType::kBf16));
   };
   finish.operands = double(operand_types.size());
-  finish.results = double(result_types.size());
-  finish.packed_operands = packed(operand_types);
-  finish.packed_results = packed(result_types);
+  finish.results = double(result_count);
+  finish.packed_operands = packed(operand_types.data(), operand_types.size());
+  finish.packed_results = packed(result_types, result_count);
   finish.tiles = double(tiles);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
@@ -11,6 +13,28 @@
 
 namespace tpu::compiler {
 
+/// The extents of a grid, outermost first. Searches make one for every cut, so it takes no heap.
+class GridExtents {
+ public:
+  static constexpr std::size_t kMost = 24;
+
+  GridExtents(std::initializer_list<std::uint32_t> extents = {}) {
+    for (const std::uint32_t extent : extents) extents_[size_++] = extent;
+  }
+  /// Those that are new are 1. Throws SimulatorBug for more than kMost.
+  void resize(std::size_t size);
+  std::size_t size() const { return size_; }
+  std::uint32_t& operator[](std::size_t i) { return extents_[i]; }
+  std::uint32_t operator[](std::size_t i) const { return extents_[i]; }
+  const std::uint32_t* begin() const { return extents_.data(); }
+  const std::uint32_t* end() const { return begin() + size_; }
+  operator std::vector<std::uint32_t>() const { return {begin(), end()}; }
+
+ private:
+  std::array<std::uint32_t, kMost> extents_{};
+  std::size_t size_ = 0;
+};
+
 /// Dimensions of a grid; searches make them for every cut.
 class GridDimensions {
  public:
@@ -19,7 +43,7 @@ class GridDimensions {
   }
   void add(int dimension) { bits_ |= std::uint64_t{1} << dimension; }
   /// The innermost that moves, as TileGrid::innermost.
-  int innermost(const std::vector<std::uint32_t>& grid) const;
+  int innermost(const GridExtents& grid) const;
   operator std::vector<int>() const;
 
  private:
@@ -63,7 +87,7 @@ struct ContractionPlan {
 
   explicit ContractionPlan(const MatmulUnits& units) : steps(units) {}
 
-  std::vector<std::uint32_t> grid;  ///< Extents, outermost first.
+  GridExtents grid;
   Blocks lhs, rhs, operands, results;
   std::uint64_t rows_apart = 0;  ///< VMEM rows of sums and of what is prepared, once each.
   Steps steps;
@@ -72,7 +96,13 @@ struct ContractionPlan {
   /// Operands behind the product and results, of so many tiles in a block; all blocks have `moved`.
   void add_in_step(GridDimensions dimensions, const std::vector<hlo::ElementType>& operand_types,
                    const std::vector<hlo::ElementType>& result_types, std::uint64_t tiles,
-                   double moved);
+                   double moved) {
+    add_in_step(dimensions, operand_types, result_types.data(), result_types.size(), tiles, moved);
+  }
+  void add_in_step(GridDimensions dimensions, const std::vector<hlo::ElementType>& operand_types,
+                   hlo::ElementType result_type, std::uint64_t tiles, double moved) {
+    add_in_step(dimensions, operand_types, &result_type, 1, tiles, moved);
+  }
   void set_expression(bool has_expression, const VectorCost& cost) {
     finish.has_expression = has_expression;
     finish.expression = cost;
@@ -85,6 +115,9 @@ struct ContractionPlan {
   double cycles(const Target& target) const;
 
  private:
+  void add_in_step(GridDimensions dimensions, const std::vector<hlo::ElementType>& operand_types,
+                   const hlo::ElementType* result_types, std::size_t result_count,
+                   std::uint64_t tiles, double moved);
   std::uint64_t buffers(const Blocks& blocks) const;
 };
 

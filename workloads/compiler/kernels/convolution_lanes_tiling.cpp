@@ -55,7 +55,7 @@ void LanesSizes::set_blocks(const ConvolutionProblem& problem) {
       static_cast<std::uint64_t>(height.window * width.window) * window_rows_of_position;
   plan.rhs.bytes = double(plan.rhs.rows) * isa::kVmemRowBytes;
   plan.rhs.cycles = double(moving_rows) / 8 * 16;  // Turned.
-  plan.add_in_step({kColumns, kLanes, kY, kX}, problem.epilogue_types, {problem.out_type},
+  plan.add_in_step({kColumns, kLanes, kY, kX}, problem.epilogue_types, problem.out_type,
                    sum_rows / 8, double(height.output * width.output) * lane_tiles * column_tiles);
   plan.rows_apart = moving_rows + problem.resident_rows + (sums_apart ? sum_rows : 0);
 }
@@ -242,24 +242,22 @@ class LanesSearch {
     }
   }
 
+  /// Of the sizes only those of the steps depend on the chunk.
   void consider_chunks(LanesTiling tiling, const Patches& patches, std::uint32_t columns) {
+    LanesSizes sizes(problem_, tiling, patches, target_);
+    if (!fits(sizes) || sizes.smem_words > most_words_) return;
+    if (has_borders_in_the_middle(tiling, sizes, patches)) return;
     for (std::uint32_t chunk = 1; chunk <= columns; ++chunk) {
       if (columns % chunk != 0 || chunk * tiling.group > kLongestStep) continue;
       tiling.chunk = chunk;
-      consider(tiling, patches);
+      // Rounding alone takes less time behind the steps than it takes from them.
+      if (problem_.has_epilogue) {
+        tiling.finished_pairs = pairs_to_finish(problem_, tiling, patches, target_);
+      }
+      sizes.set_steps(problem_, tiling, patches);
+      tiling.cycles = sizes.plan.cycles(target_);
+      if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
     }
-  }
-
-  void consider(LanesTiling tiling, const Patches& patches) {
-    // Rounding alone takes less time behind the steps than it takes from them.
-    if (problem_.has_epilogue) {
-      tiling.finished_pairs = pairs_to_finish(problem_, tiling, patches, target_);
-    }
-    const LanesSizes sizes(problem_, tiling, patches, target_);
-    if (!fits(sizes) || sizes.smem_words > most_words_) return;
-    if (has_borders_in_the_middle(tiling, sizes, patches)) return;
-    tiling.cycles = sizes.plan.cycles(target_);
-    if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
   }
 
   const ConvolutionProblem& problem_;

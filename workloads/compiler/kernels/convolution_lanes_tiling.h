@@ -45,6 +45,9 @@ struct LanesGrid {
 struct LanesSizes : LanesGrid {
   LanesSizes(const ConvolutionProblem& problem, const LanesTiling& tiling, const Patches& patches,
              const Target& target);
+  /// For a cut of which only the chunk and the pairs that steps finish are others.
+  void set_steps(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                 const Patches& patches);
 
   std::uint32_t lane_tiles;     ///< Of the batch.
   std::uint32_t column_tiles;   ///< Of 8 features, whole result.
@@ -62,8 +65,6 @@ struct LanesSizes : LanesGrid {
 
  private:
   void set_blocks(const ConvolutionProblem& problem);
-  void set_steps(const ConvolutionProblem& problem, const LanesTiling& tiling,
-                 const Patches& patches);
 };
 
 LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target);

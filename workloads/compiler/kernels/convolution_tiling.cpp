@@ -11,7 +11,8 @@ namespace tpu::compiler {
 using hlo::ElementType;
 
 ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
-                                   const ConvolutionTiling& tiling, const Target& target)
+                                   const ConvolutionTiling& tiling, const Target& target,
+                                   const std::vector<Tap>& taps)
     : plan({target, tiling.columns_at_once, tiling.contracted_parts}) {
   const auto& [height, width] = problem.spatial;
   row_tiles = tiles_of(problem.rows, 8);
@@ -20,7 +21,6 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
   phases_y = static_cast<std::uint32_t>(height.base_dilation);
   phases_x = static_cast<std::uint32_t>(width.base_dilation);
   pixels_y = tiles_of(height.output, phases_y);
-  const std::vector<Tap> taps = taps_of(problem);
   std::int64_t last_y = 0, last_x = 0;
   for (std::size_t i = 0; i < taps.size(); ++i) {
     shift_y = i == 0 ? taps[i].shift[0] : std::min(shift_y, taps[i].shift[0]);
@@ -58,7 +58,7 @@ void ConvolutionSizes::set_blocks(const ConvolutionProblem& problem,
   plan.rhs.bytes = double(plan.rhs.rows) * isa::kVmemRowBytes;
   const std::uint64_t tiles =
       std::uint64_t{out_y} * out_x * tiling.block_rows * tiling.block_columns;
-  plan.add_in_step({kColumns, kRows, kY}, problem.epilogue_types, {problem.out_type}, tiles,
+  plan.add_in_step({kColumns, kRows, kY}, problem.epilogue_types, problem.out_type, tiles,
                    double(height.output * width.output) * row_tiles * column_tiles);
   plan.rows_apart = problem.resident_rows + (sums_apart ? sum_rows : 0);
 }
@@ -140,7 +140,7 @@ class ConvolutionSearch {
   void consider_units(ConvolutionTiling tiling) {
     const std::uint32_t step_rows = tiling.chunk_y * tiling.chunk_x * tiling.block_rows;
     const std::uint32_t contracted_tiles = tiles_of(problem_.contracted, 128);
-    for (const std::uint32_t columns : column_choices(target_)) {
+    for (const std::uint32_t columns : columns_) {
       const std::uint32_t groups = MatmulUnits(target_, columns).groups();
       if (tiling.block_columns % columns != 0 || step_rows % groups != 0 ||
           step_rows / groups > kMostPushes) {
@@ -155,7 +155,7 @@ class ConvolutionSearch {
   }
 
   void consider(ConvolutionTiling tiling) {
-    const ContractionPlan& plan = ConvolutionSizes(problem_, tiling, target_).plan;
+    const ContractionPlan& plan = ConvolutionSizes(problem_, tiling, target_, taps_).plan;
     if (plan.vmem_rows() * isa::kVmemRowBytes > target_.vmem_bytes) return;
     tiling.cycles = plan.cycles(target_);
     if (best_.cycles == 0 || tiling.cycles < best_.cycles) best_ = tiling;
@@ -163,6 +163,8 @@ class ConvolutionSearch {
 
   const ConvolutionProblem& problem_;
   const Target& target_;
+  const std::vector<Tap> taps_ = taps_of(problem_);
+  const std::vector<std::uint32_t> columns_ = column_choices(target_);
   ConvolutionTiling best_;
 };
 

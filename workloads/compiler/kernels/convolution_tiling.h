@@ -27,7 +27,11 @@ struct ConvolutionGrid {
 /// The sizes that follow from a problem and its cut.
 struct ConvolutionSizes : ConvolutionGrid {
   ConvolutionSizes(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
-                   const Target& target);
+                   const Target& target)
+      : ConvolutionSizes(problem, tiling, target, taps_of(problem)) {}
+  /// With the taps_of(problem), for a search that makes many.
+  ConvolutionSizes(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                   const Target& target, const std::vector<Tap>& taps);
 
   std::uint32_t row_tiles, column_tiles, contracted_tiles;  ///< Of the whole arrays.
   std::uint32_t phases_y, phases_x;

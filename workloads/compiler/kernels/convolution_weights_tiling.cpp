@@ -59,7 +59,7 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
   plan.rhs.rows = std::uint64_t{tiling.block_y} * pixels * gradient_pixel;
   plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, pixels, gradient_pixel);
   const std::uint64_t tiles = sum_rows / 8;
-  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, {problem.out_type}, tiles,
+  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.out_type, tiles,
                    double(window_y) * window_x * tiles_of(problem.rows, 8) * column_tiles);
   plan.rows_apart = transposed_rows + problem.resident_rows + (sums_apart ? sum_rows : 0);
 }
@@ -153,7 +153,7 @@ class WeightsSearch {
   }
 
   void consider_units(WeightsTiling tiling, std::uint32_t part_groups) {
-    for (const std::uint32_t columns : column_choices(target_)) {
+    for (const std::uint32_t columns : columns_) {
       if (tiling.block_columns % columns != 0) continue;
       tiling.columns_at_once = columns;
       for (std::uint32_t parts = target_.row_parts(); parts > 0; --parts) {
@@ -179,6 +179,7 @@ class WeightsSearch {
 
   const ConvolutionProblem& problem_;
   const Target& target_;
+  const std::vector<std::uint32_t> columns_ = column_choices(target_);
   WeightsTiling best_;
 };
 

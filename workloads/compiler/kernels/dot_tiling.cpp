@@ -240,7 +240,7 @@ DotSizes::DotSizes(const DotProblem& of, const DotTiling& cut, const Target& tar
       n_tiles(tiles_of(of.n, 128)),
       k_tiles(tiles_of(of.k, 128)),
       plan({target, cut.columns_at_once, cut.k_parts}) {
-  plan.grid.resize(static_cast<std::size_t>(k_dimension()) + 1, 1);
+  plan.grid.resize(static_cast<std::size_t>(k_dimension()) + 1);
   const auto extent = [this](int dimension) -> std::uint32_t& {
     return plan.grid[static_cast<std::size_t>(dimension)];
   };
