@@ -15,15 +15,12 @@ void HbmChannel::look(int direction) {
   const HbmQueue& queue = queues_[direction];
   Way& way = way_[direction];
   way.ready = kNever;
-  for (way.layer = std::max(way.layer, queue.begin()); way.layer < queue.end(); ++way.layer) {
-    const std::uint64_t count = queue.count(way.layer, index_);
-    if (count <= way.passed) continue;
-    way.ready = queue.arrival(way.layer) + timing_.first_data[direction];
-    way.begin = way.passed;
-    way.end = count;
-    way.row_miss = queue.row_miss(way.layer, index_);
-    return;
-  }
+  way.layer = queue.next_piece(std::max(way.layer, queue.begin()), index_, way.passed);
+  if (way.layer >= queue.end()) return;
+  way.ready = queue.arrival(way.layer) + timing_.first_data[direction];
+  way.begin = way.passed;
+  way.end = queue.count(way.layer, index_);
+  way.row_miss = queue.row_miss(way.layer, index_);
 }
 
 std::uint64_t HbmChannel::earliest(HbmDirection direction, std::uint64_t granules) {

@@ -8,6 +8,7 @@ HbmQueue::HbmQueue(const HbmMapping& mapping)
     : mapping_(mapping),
       channels_(mapping.channels()),
       layers_(8),
+      mask_(layers_.size() - 1),
       counts_(layers_.size() * channels_),
       misses_(layers_.size() * channels_),
       last_(channels_),
@@ -48,6 +49,7 @@ void HbmQueue::grow() {
     std::copy_n(misses_.data() + from * channels_, channels_, misses.data() + to * channels_);
   }
   layers_ = std::move(layers);
+  mask_ = layers_.size() - 1;
   counts_ = std::move(counts);
   misses_ = std::move(misses);
   find_open_counts();

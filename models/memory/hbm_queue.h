@@ -33,6 +33,13 @@ class HbmQueue {
   std::uint64_t count(std::uint64_t layer, std::uint32_t channel) const {
     return counts_[slot(layer) * channels_ + channel];
   }
+  /// From a layer on, the first one with which more than `passed` granules have arrived in a
+  /// channel; end(): none.
+  std::uint64_t next_piece(std::uint64_t layer, std::uint32_t channel, std::uint64_t passed) const {
+    const std::uint64_t* const counts = counts_.data() + channel;
+    while (layer < end_ && counts[slot(layer) * channels_] <= passed) ++layer;
+    return layer;
+  }
   /// The piece of a channel begins with another row of the bank that its last piece ended in.
   bool row_miss(std::uint64_t layer, std::uint32_t channel) const {
     return misses_[slot(layer) * channels_ + channel] != 0;
@@ -61,7 +68,7 @@ class HbmQueue {
     std::uint32_t bank = ~std::uint32_t{0};  ///< None.
   };
 
-  std::size_t slot(std::uint64_t layer) const { return layer & (layers_.size() - 1); }
+  std::size_t slot(std::uint64_t layer) const { return layer & mask_; }
   void new_layer();
   void grow();
   void add_in_block(std::uint64_t block, std::uint64_t begin, std::uint64_t end);
@@ -72,6 +79,7 @@ class HbmQueue {
   const HbmMapping& mapping_;
   const std::size_t channels_;
   std::vector<Layer> layers_;          ///< A ring, a power of two.
+  std::size_t mask_;                   ///< One less.
   std::vector<std::uint64_t> counts_;  ///< Per layer and channel; of open layers granules alone.
   std::vector<std::uint8_t> misses_;
   std::uint64_t first_ = 1;

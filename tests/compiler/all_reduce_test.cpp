@@ -318,6 +318,21 @@ TEST(MeshAllReduce, IsTakenOnEverySliceOfTwoSides) {
   }
 }
 
+/// Links that cost nothing leave what the memory takes: a ring reads and writes its range there,
+/// too, so it is no cheaper than the mesh, which folds.
+TEST(MeshAllReduce, IsTakenWhereTheMemoryBoundsBoth) {
+  MachineParams params = mesh(2, 2, false, false);
+  params.core.vmem_mib = 16;
+  params.ici.link_mbps = 1'000'000'000;
+  params.ici.hop_latency_ns = params.ici.local_latency_ns = 0;
+  const Target target = target_of(params, params.cores());
+  const AllReduceShape ring = ring_shape(100'000, target);
+  const double once = static_cast<double>(ring.granules) * 1024 / target.hbm_bytes_per_cycle;
+  EXPECT_EQ(all_reduce_cycles(ring, target), 2 * once);
+  EXPECT_GT(static_cast<double>(timed(ring, params, true).cycles) / 2, 2 * once);
+  EXPECT_GT(all_reduce_shape(100'000, target).mesh.buckets, 0U);
+}
+
 /// The side that wraps, or the longer one, has the shorter ring for whole buckets.
 TEST(MeshAllReduce, BucketsGoFirstAlongTheSideOnWhichTheyTakeLess) {
   const auto y_first = [](const MachineParams& params) {

@@ -69,7 +69,9 @@ double ring_cycles(const AllReduceShape& shape, const Target& target) {
   const double hop = (target.hop_cycles + (target.cores_per_chip - 1) * target.local_hop_cycles) /
                      static_cast<double>(target.cores_per_chip);
   const double step = hop + shape.streams / 2 * chunk / target.link_bytes_per_cycle;
-  return shape.rounds * (2.0 * target.cores - 2) * (step + kStepCycles);
+  const double bytes = static_cast<double>(shape.granules) * isa::kHbmGranuleBytes;
+  return std::max(shape.rounds * (2.0 * target.cores - 2) * (step + kStepCycles),
+                  2 * bytes / target.hbm_bytes_per_cycle);
 }
 
 /// Granules of a bucket when so many are to hold a range: every part has the same, in whole
