@@ -80,11 +80,10 @@ void HbmChannel::refresh(std::uint64_t clock) {
   next_refresh_ += timing_.refresh_interval;
 }
 
-std::uint64_t HbmChannel::skip_rounds(std::uint64_t barrier) {
-  if (free_ >= barrier) return 0;
+std::uint64_t HbmChannel::pass_rounds(std::uint64_t barrier) {
   const std::uint64_t drain = timing_.drain_granules;
   const std::uint64_t half = drain * timing_.granule;
-  const std::uint64_t round = 2 * half + timing_.turn[0] + timing_.turn[1];
+  const std::uint64_t round = timing_.round;
   std::uint64_t last = kNever;  // granule of either piece that keeps to the rounds
   for (int d = 0; d < 2; ++d) {
     const Way& way = way_[d];
@@ -94,8 +93,7 @@ std::uint64_t HbmChannel::skip_rounds(std::uint64_t barrier) {
   std::uint64_t rounds = drain == 1 ? last : last / drain;
   if (rounds == 0) return 0;
   if (rounds * round > barrier - free_) rounds = (barrier - free_) / round;
-  if (rounds == 0) return 0;
-  clocks_.turn += rounds * (timing_.turn[0] + timing_.turn[1]);
+  clocks_.turn += rounds * (round - 2 * half);
   refreshed_ = false;
   last_miss_ = 0;
   free_ += rounds * round;

@@ -103,7 +103,10 @@ class HbmChannel {
   /// Rounds of drain_granules of each direction, for as long as both first pieces last, nothing is
   /// refreshed and the barrier is not reached. Returns the clocks with data, which are not in the
   /// history yet.
-  std::uint64_t skip_rounds(std::uint64_t barrier);
+  std::uint64_t skip_rounds(std::uint64_t barrier) {
+    return free_ + timing_.round > barrier ? 0 : pass_rounds(barrier);
+  }
+  std::uint64_t pass_rounds(std::uint64_t barrier);
   /// The same, noted in the history.
   void skip_and_note_rounds(std::uint64_t barrier) {
     const std::uint64_t begin = free_;

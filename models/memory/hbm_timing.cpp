@@ -60,6 +60,7 @@ HbmTiming::HbmTiming(const HbmParams& params, std::uint32_t clock_mhz) {
   row_miss = {reopen_read, clocks(params.write_recovery_ns + params.precharge_ns +
                                   params.write_activate_ns + params.write_latency_ns)};
   drain_granules = ceil_divide(params.drain_bursts, bursts);
+  round = 2 * drain_granules * granule + turn[kHbmRead] + turn[kHbmWrite];
   if (params.refresh_interval_ns == 0) return;
   refresh_interval = clocks(params.refresh_interval_ns);
   first_refresh = clocks(params.first_refresh_ns);

@@ -27,6 +27,7 @@ struct HbmTiming {
   std::uint64_t refresh = 0;
   std::uint64_t first_refresh = 0;   ///< When the first one is due.
   std::uint64_t drain_granules = 0;  ///< Of one direction while the other one waits.
+  std::uint64_t round = 0;           ///< As many of each direction, and both turns.
   /// Clocks of the memory and of the core in the same time.
   std::uint64_t memory_clocks = 0;
   std::uint64_t core_clocks = 0;
