@@ -40,14 +40,14 @@ Json rounded_list(const std::vector<double>& values, double scale) {
   return list;
 }
 
-/// Of each op the number of those that it is alike with, and the scope of each such number.
+/// Of each op the number of those that it is alike with; of each such number scope and bound.
 Json ops_data(const traces::RunRecord& record, const Summary& summary, Json& scopes) {
   Json ops = Json::array();
   std::vector<std::size_t> alike(record.ops.size(), 0);
   scopes = Json::array();
   for (const OpGroup& group : alike_ops(record, summary)) {
     for (const std::uint32_t op : group.ops) alike[op] = scopes.size();
-    scopes.push_back(group.scope);
+    scopes.push_back({group.scope, to_string(group.sum.bound)});
   }
   double total = 0;
   for (const OpSummary& op : summary.ops) total += op.cycles;

@@ -49,6 +49,12 @@ TEST(PageData, OperationsAreThoseOfTheReport) {
     EXPECT_EQ(drawn[i]["scope"], report[i]["op_name"]);
     EXPECT_EQ(drawn[i]["bound"], report[i]["bound_by"]);
   }
+  // No two are alike: each has a number, scope and bound of its own.
+  const Json alike = page_of(record)["alike"];
+  ASSERT_EQ(alike.size(), drawn.size());
+  for (const Json& op : drawn) {
+    EXPECT_EQ(alike[op["alike"].get<std::size_t>()], Json({op["scope"], op["bound"]}));
+  }
   // 123,456 in each of two executions, of which four digits stay.
   EXPECT_EQ(drawn[0]["flops"], 246900);
 }
