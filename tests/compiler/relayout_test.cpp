@@ -332,10 +332,17 @@ TEST(Relayout, ImagesBecomeRowsAtTheRateOfTheHbm) {
             1.1 * bytes / 490);
 }
 
-/// Rows of more than a tile of lanes, of several, of whole tiles; of matrices whose rows fill none.
+/// Rows of more than a tile of lanes, of several, of whole tiles; of matrices whose rows fill none;
+/// more of them than loops take at once, and some that are left.
 TEST(Relayout, VectorsBecomeLongRowsAndBack) {
-  for (const Extents& rows : std::vector<Extents>{
-           {700, 129}, {90, 1000}, {50, 2085}, {600, 256}, {80, 11, 200}, {1000, 100}}) {
+  for (const Extents& rows : std::vector<Extents>{{700, 129},
+                                                  {500, 333},
+                                                  {389, 1003},
+                                                  {90, 1000},
+                                                  {50, 2085},
+                                                  {600, 256},
+                                                  {80, 11, 200},
+                                                  {1000, 100}}) {
     std::int64_t elements = 1;
     for (std::int64_t extent : rows) elements *= extent;
     check(reshape({elements}, rows));

@@ -212,6 +212,7 @@ namespace {
 /// Where an element of rows of 128 lanes stands: the row and the lane.
 struct LinearPlace {
   Index row, lane;
+  bool begins_row() const { return lane.is_constant() && lane.offset == 0; }
 };
 
 LinearPlace linear_place(KernelBuilder& builder, Index item, std::int64_t lanes) {
@@ -252,7 +253,7 @@ void ElementMover::cut_row(const TileArray& linear, const TileArray& rows, Index
   for (std::int64_t tile = 0; tile < rows.lane_tiles(); tile += 8) {
     const std::uint8_t mask = sublanes(0, std::min<std::int64_t>(8, rows.lane_tiles() - tile));
     VReg value = builder_.load(at(linear.region, first.plus(tile)).mask(mask));
-    if (!from.lane.is_constant()) {
+    if (!from.begins_row()) {
       const VReg next = builder_.load(at(linear.region, first.plus(tile + 1)).mask(mask));
       const SReg seam = builder_.sub(128, to_operand(builder_, from.lane));
       const SReg turn = builder_.and_(seam, 127);
@@ -273,7 +274,7 @@ void ElementMover::append_row(const TileArray& rows, const TileArray& linear, In
     const std::uint8_t mask = sublanes(0, std::min<std::int64_t>(8, rows.lane_tiles() - tile));
     const VReg value = builder_.load(at(rows.region, row.plus(8 * tile)).stride(8).mask(mask));
     const VmemAddress here = at(linear.region, first.plus(tile)).mask(mask);
-    if (to.lane.is_constant()) {
+    if (to.begins_row()) {
       builder_.store(here, value);
       continue;
     }
