@@ -37,6 +37,21 @@ struct RowPiece {
   std::int64_t deep_row = 0;  ///< VMEM rows from the group's begin in the other array.
 };
 
+/// Where an item begins in rows of 128 lanes, or in the lane tiles of one long row: there are so
+/// many lanes of each, one behind the other.
+struct ItemPlace {
+  Index tile, lane;
+  bool begins_tile() const { return lane.is_constant() && lane.offset == 0; }
+};
+ItemPlace item_place(KernelBuilder& builder, Index item, std::int64_t lanes);
+
+/// Where two registers are joined that hold 128 lanes each, one behind the other: the lanes of the
+/// result begin at a lane of the first one.
+struct LaneSeam {
+  SReg turn;
+  MReg below;  ///< Lanes of the result that the first register has.
+};
+
 /// Moves elements between arrays in VMEM: rows of lanes as they are, shifted by a rotation and a
 /// mask, or turned into columns by the transpose unit. There is a way for each case; not every one
 /// keeps up with the HBM.
@@ -113,6 +128,8 @@ class ElementMover {
   /// shifted by rotations, to or from eight places by the stride of the store or load; long rows in
   /// groups of lanes, a loop of alike ones. False where the arrays do not lie so.
   bool reshape_rows(const TileArray& source, const TileArray& target);
+  LaneSeam seam_at(Index lane);
+  VReg across(const LaneSeam& seam, VReg here, VReg next);
   struct RowGroup;
   void split_row_group(const RowGroup& group);
   void join_row_group(const RowGroup& group);

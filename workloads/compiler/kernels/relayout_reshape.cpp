@@ -207,19 +207,25 @@ void ElementMover::reshape(const TileArray& source, const TileArray& target) {
   copy_chunks(source, target, chunk, elements / chunk);
 }
 
-namespace {
-
-/// Where an element of rows of 128 lanes stands: the row and the lane.
-struct LinearPlace {
-  Index row, lane;
-  bool begins_row() const { return lane.is_constant() && lane.offset == 0; }
-};
-
-LinearPlace linear_place(KernelBuilder& builder, Index item, std::int64_t lanes) {
+ItemPlace item_place(KernelBuilder& builder, Index item, std::int64_t lanes) {
   if (lanes % 128 == 0) return {multiply(builder, item, lanes / 128), {}};
-  const Index element = multiply(builder, item, lanes);
-  return {divide_by_power_of_two(builder, element, 7), modulo_power_of_two(builder, element, 7)};
+  const Index first = multiply(builder, item, lanes);
+  return {divide_by_power_of_two(builder, first, 7), modulo_power_of_two(builder, first, 7)};
 }
+
+LaneSeam ElementMover::seam_at(Index lane) {
+  const SReg left = builder_.sub(128, to_operand(builder_, lane));
+  const VReg lanes = builder_.and_(builder_.lane_sequence(), 127);
+  return {builder_.and_(left, 127),
+          builder_.vector_compare(Opcode::kVcmpLtS32, lanes, builder_.splat(left))};
+}
+
+VReg ElementMover::across(const LaneSeam& seam, VReg here, VReg next) {
+  return builder_.select(seam.below, builder_.rotate_lanes(here, seam.turn),
+                         builder_.rotate_lanes(next, seam.turn));
+}
+
+namespace {
 
 bool is_linear(const TileArray& array) { return array.rank() == 2 && array.extents.back() == 128; }
 
@@ -248,19 +254,16 @@ bool ElementMover::reshape_linear(const TileArray& source, const TileArray& targ
 
 /// Behind the last row there may be one that is loaded for none of its lanes.
 void ElementMover::cut_row(const TileArray& linear, const TileArray& rows, Index item, Index row) {
-  const LinearPlace from = linear_place(builder_, item, rows.extents.back());
-  const Index first = add(builder_, linear.begin, from.row);
+  const ItemPlace from = item_place(builder_, item, rows.extents.back());
+  const Index first = add(builder_, linear.begin, from.tile);
+  LaneSeam seam;
+  if (!from.begins_tile()) seam = seam_at(from.lane);
   for (std::int64_t tile = 0; tile < rows.lane_tiles(); tile += 8) {
     const std::uint8_t mask = sublanes(0, std::min<std::int64_t>(8, rows.lane_tiles() - tile));
     VReg value = builder_.load(at(linear.region, first.plus(tile)).mask(mask));
-    if (!from.begins_row()) {
+    if (!from.begins_tile()) {
       const VReg next = builder_.load(at(linear.region, first.plus(tile + 1)).mask(mask));
-      const SReg seam = builder_.sub(128, to_operand(builder_, from.lane));
-      const SReg turn = builder_.and_(seam, 127);
-      const VReg lane = builder_.and_(builder_.lane_sequence(), 127);
-      value =
-          builder_.select(builder_.vector_compare(Opcode::kVcmpLtS32, lane, builder_.splat(seam)),
-                          builder_.rotate_lanes(value, turn), builder_.rotate_lanes(next, turn));
+      value = across(seam, value, next);
     }
     builder_.store(at(rows.region, row.plus(8 * tile)).stride(8).mask(mask), value);
   }
@@ -268,13 +271,13 @@ void ElementMover::cut_row(const TileArray& linear, const TileArray& rows, Index
 
 void ElementMover::append_row(const TileArray& rows, const TileArray& linear, Index row,
                               Index item) {
-  const LinearPlace to = linear_place(builder_, item, rows.extents.back());
-  const Index first = add(builder_, linear.begin, to.row);
+  const ItemPlace to = item_place(builder_, item, rows.extents.back());
+  const Index first = add(builder_, linear.begin, to.tile);
   for (std::int64_t tile = 0; tile < rows.lane_tiles(); tile += 8) {
     const std::uint8_t mask = sublanes(0, std::min<std::int64_t>(8, rows.lane_tiles() - tile));
     const VReg value = builder_.load(at(rows.region, row.plus(8 * tile)).stride(8).mask(mask));
     const VmemAddress here = at(linear.region, first.plus(tile)).mask(mask);
-    if (to.begins_row()) {
+    if (to.begins_tile()) {
       builder_.store(here, value);
       continue;
     }

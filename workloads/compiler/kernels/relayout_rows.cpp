@@ -130,14 +130,8 @@ struct ElementMover::RowGroup {
 void ElementMover::split_row_group(const RowGroup& group) {
   // Lanes of the flat array from the group's tile `number` on, where they begin with one.
   const std::int64_t begin = group.shift.is_constant() ? group.shift.offset : 0;
-  MReg below;
-  SReg back;
-  if (!group.shift.is_constant()) {
-    back = builder_.and_(builder_.sub(128, to_operand(builder_, group.shift)), 127);
-    const VReg lane = builder_.and_(builder_.lane_sequence(), 127);
-    const VReg end = builder_.splat(builder_.sub(128, to_operand(builder_, group.shift)));
-    below = builder_.vector_compare(Opcode::kVcmpLtS32, lane, end);
-  }
+  LaneSeam seam;
+  if (!group.shift.is_constant()) seam = seam_at(group.shift);
   std::int64_t known = -1;
   VReg lanes;
   const auto tile = [&](std::int64_t number) {
@@ -147,8 +141,7 @@ void ElementMover::split_row_group(const RowGroup& group) {
     known = number;
     const VReg here = builder_.load(group.flat_at(builder_, place));
     const VReg behind = builder_.load(group.flat_at(builder_, group.next(builder_, place)));
-    lanes = builder_.select(below, builder_.rotate_lanes(here, back),
-                            builder_.rotate_lanes(behind, back));
+    lanes = across(seam, here, behind);
     return lanes;
   };
   for (const RowPiece& piece : group.pieces) {
@@ -212,11 +205,7 @@ bool ElementMover::reshape_rows(const TileArray& source, const TileArray& target
     const Index item = add(builder_, multiply(builder_, matrix, rows), multiply(builder_, tile, 8));
     const Index deep_row = add(builder_, deep.begin, multiply(builder_, item, split.item_rows));
     const auto move = [&](Index number, const std::vector<RowPiece>& pieces, std::int64_t lanes) {
-      const Index lane = multiply(builder_, number, split.group_lanes);
-      const bool is_aligned = split.group_lanes % 128 == 0;
-      const Index first_tile = is_aligned ? multiply(builder_, number, split.group_lanes / 128)
-                                          : divide_by_power_of_two(builder_, lane, 7);
-      const Index shift = is_aligned ? Index() : modulo_power_of_two(builder_, lane, 7);
+      const ItemPlace place = item_place(builder_, number, split.group_lanes);
       const RowGroup group{
           pieces,
           lanes,
@@ -227,8 +216,8 @@ bool ElementMover::reshape_rows(const TileArray& source, const TileArray& target
           split.item_rows,
           sublanes(0, count),
           flat.lane_tiles(),
-          first_tile,
-          shift};
+          place.tile,
+          place.lane};
       apart ? split_row_group(group) : join_row_group(group);
     };
     repeat(split.groups, [&](Index number) { move(number, split.pieces, split.group_lanes); });
