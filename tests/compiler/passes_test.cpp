@@ -523,6 +523,23 @@ TEST(Fusion, ASoftmaxAlongTheRowsOfMatricesIsOneKernel) {
   EXPECT_EQ(count_kind(module, "kInput"), 1U);
 }
 
+/// Part by part of the outermost dimension: sums of all 224 matrices together would take 7 MiB.
+/// Matrices that fill half of the VMEM in two buffers of two arrays are too large.
+TEST(Fusion, ASoftmaxAlongTheRowsOfManyMatricesIsOneKernel) {
+  for (const std::int64_t tokens : {512, 1536}) {
+    GraphBuilder graph("softmax");
+    const frontend::Extents extents{14, 16, tokens, 512};
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, extents));
+    const Tensor scores = graph.convert(x, ElementType::kF32);
+    const Tensor most = graph.broadcast(graph.reduce_max(scores, {2}), extents, {0, 1, 3});
+    const Tensor power = graph.unary(HloOpcode::kExponential, graph.subtract(scores, most));
+    const Tensor sum = graph.broadcast(graph.reduce_sum(power, {2}), extents, {0, 1, 3});
+    const Tensor share = graph.convert(graph.divide(power, sum), ElementType::kBf16);
+    const Module module = run_to_fusion(graph.finish(share, {x}));
+    EXPECT_EQ(count(module, HloOpcode::kFusion), tokens == 512 ? 1U : 3U) << tokens;
+  }
+}
+
 /// What each column needs is made of its sum by operations on columns, which are no kernel.
 TEST(Fusion, TheGradientOfASoftmaxAlongTheRowsOfMatricesIsOneKernel) {
   GraphBuilder graph("gradient");

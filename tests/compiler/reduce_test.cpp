@@ -132,10 +132,11 @@ Extents without_rows(const Extents& extents) {
 }
 
 // Sums along the rows of a matrix are known when a block, which has whole matrices, went by: with
-// one tile of rows and 25, rows and lanes that fill their tiles and not, several axes above.
+// one tile of rows and 25, rows and lanes that fill their tiles and not, several axes above; part
+// by part, where the sums of all matrices (24 MiB) do not fit VMEM.
 TEST(Reduce, SoftmaxAlongRowsInOneKernel) {
-  for (const Extents& extents :
-       std::vector<Extents>{{2, 3, 40, 300}, {5, 7, 64}, {9, 128, 128}, {3, 4, 197, 130}}) {
+  for (const Extents& extents : std::vector<Extents>{
+           {2, 3, 40, 300}, {5, 7, 64}, {9, 128, 128}, {3, 4, 197, 130}, {64, 16, 8, 700}}) {
     FusedGraph test;
     GraphBuilder& g = test.graph;
     const Tensor x = test.input(ElementType::kF32, extents, -5, 5);

@@ -64,6 +64,65 @@ Minor minor_of(const hlo::Shape& shape, const DimensionOrder& order) {
   return {extent(shape, order[order.size() - 2]), extent(shape, order.back())};
 }
 
+/// Elements that a reshape keeps together: a dimension of one side that the other has whole or as
+/// one part of a larger one, or several dimensions whose extents do not nest.
+struct Part {
+  std::int64_t extent = 1;
+  std::int64_t from = -1, to = -1;  ///< The first of the dimensions of each side that hold it.
+};
+
+/// The parts of a reshape, in row-major order.
+std::vector<Part> parts_of(const hlo::Shape& from, const hlo::Shape& to) {
+  std::vector<Part> parts;
+  for (const Segment& segment : segments_of(from, to)) {
+    if (segment.to.size() == 1) {
+      for (std::int64_t d : segment.from) parts.push_back({extent(from, d), d, segment.to[0]});
+    } else if (segment.from.size() == 1) {
+      for (std::int64_t d : segment.to) parts.push_back({extent(to, d), segment.from[0], d});
+    } else {
+      Part whole{1, segment.from[0], segment.to[0]};
+      for (std::int64_t d : segment.from) whole.extent *= extent(from, d);
+      parts.push_back(whole);
+    }
+  }
+  return parts;
+}
+
+/// Numbers of parts in the order in which one side holds them; `side` says which.
+std::vector<std::size_t> places_of(const std::vector<Part>& parts, const DimensionOrder& order,
+                                   std::int64_t Part::*side) {
+  std::vector<std::size_t> places;
+  for (std::int64_t d : order) {
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      if (parts[part].*side == d) places.push_back(part);
+    }
+  }
+  return places;
+}
+
+/// Whether the part follows the one before it in that order.
+bool follows(std::size_t part, const std::vector<std::size_t>& places) {
+  const auto place = std::find(places.begin(), places.end(), part);
+  return place != places.begin() && *std::prev(place) + 1 == part;
+}
+
+/// The reshaped array with one dimension for all parts that follow each other on both sides.
+hlo::Shape shape_of_parts(const hlo::Shape& from, const DimensionOrder& from_order,
+                          const hlo::Shape& to, const DimensionOrder& to_order) {
+  const std::vector<Part> parts = parts_of(from, to);
+  const std::vector<std::size_t> before = places_of(parts, from_order, &Part::from);
+  const std::vector<std::size_t> behind = places_of(parts, to_order, &Part::to);
+  std::vector<std::int64_t> extents;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    if (part > 0 && follows(part, before) && follows(part, behind)) {
+      extents.back() *= parts[part].extent;
+    } else {
+      extents.push_back(parts[part].extent);
+    }
+  }
+  return hlo::array_shape(from.type, std::move(extents));
+}
+
 /// Parts of a reshape whose order is tried in every way.
 constexpr std::size_t kMostSegments = 5;
 
@@ -136,6 +195,20 @@ std::optional<DimensionOrder> order_behind_reshape(const hlo::Shape& from,
   const bool same_rows = before.rows == after.rows;
   if (!same_rows && (before.rows % 8 != 0 || after.rows % 8 != 0)) return std::nullopt;
   return result;
+}
+
+std::optional<ReshapeCopy> copy_of_reshape(const hlo::Shape& from, const DimensionOrder& from_order,
+                                           const hlo::Shape& to, const DimensionOrder& to_order) {
+  const auto in_shape = [&](const hlo::Shape& shape) -> std::optional<ReshapeCopy> {
+    const std::optional<DimensionOrder> before = order_behind_reshape(from, from_order, shape);
+    if (!before) return std::nullopt;
+    const std::optional<DimensionOrder> behind = order_behind_reshape(to, to_order, shape);
+    if (!behind) return std::nullopt;
+    return ReshapeCopy{shape, *before, *behind};
+  };
+  if (std::optional<ReshapeCopy> copy = in_shape(from)) return copy;
+  if (std::optional<ReshapeCopy> copy = in_shape(to)) return copy;
+  return in_shape(shape_of_parts(from, from_order, to, to_order));
 }
 
 DimensionOrder order_behind_transpose(const DimensionOrder& order,

@@ -37,6 +37,17 @@ struct ReshapeOrders {
 /// All such pairs that keep neighbouring dimensions that hold the same elements together.
 std::vector<ReshapeOrders> orders_of_reshape(const hlo::Shape& from, const hlo::Shape& to);
 
+/// A reshape as one copy: its operand seen in a shape and an order is copied to another order, in
+/// which it is the result. Neither view moves anything.
+struct ReshapeCopy {
+  hlo::Shape shape;
+  DimensionOrder from, to;
+};
+/// The shape is the operand's, the result's, or a third one: [n*s, h*d] becomes [n, s, h, d] with s
+/// in the lanes by transposing the matrices of [n, s, h*d]. None when there is no such shape.
+std::optional<ReshapeCopy> copy_of_reshape(const hlo::Shape& from, const DimensionOrder& from_order,
+                                           const hlo::Shape& to, const DimensionOrder& to_order);
+
 /// The same for a transpose: result dimension i is operand dimension permutation[i]. There always
 /// is one.
 DimensionOrder order_behind_transpose(const DimensionOrder& order,

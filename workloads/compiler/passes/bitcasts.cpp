@@ -158,30 +158,28 @@ Shape in_order(Shape shape, const DimensionOrder& order) {
   return shape;
 }
 
-/// A reshape that would move nothing if its operand, or its result, lay in another order becomes
-/// that and a copy. False when there is no such order.
+/// A reshape that one copy of its operand does, seen in some shape, becomes that. False when there
+/// is no such shape.
 bool reshape_by_copy(hlo::Computation& entry, InstructionId id) {
-  const InstructionId operand = entry.at(id).operands[0];
-  const Shape from = entry.at(operand).shape, to = entry.at(id).shape;
+  InstructionId value = entry.at(id).operands[0];
+  const Shape from = entry.at(value).shape, to = entry.at(id).shape;
   if (from.rank() < 2 || to.rank() < 2) return false;
-  const std::optional<DimensionOrder> behind = order_behind_reshape(from, order_of(from), to);
-  const std::optional<DimensionOrder> before = order_behind_reshape(to, order_of(to), from);
-  if (!behind && !before) return false;
-  const auto bytes = [](const Shape& shape, const std::optional<DimensionOrder>& order) {
-    return order ? in_order(shape, *order).padded_bytes() : 0;
-  };
-  if (before && (!behind || bytes(from, before) <= bytes(to, behind))) {
-    entry.at(id).operands[0] = append_copy(entry, operand, in_order(from, *before));
-    make_bitcast(entry.at(id));
+  const std::optional<ReshapeCopy> by = copy_of_reshape(from, order_of(from), to, order_of(to));
+  if (!by) return false;
+  if (by->shape.dimensions != from.dimensions) {
+    HloInstruction view = entry.at(id);
+    view.name += ".in_place";
+    view.shape = in_order(by->shape, by->from);
+    make_bitcast(view);
+    value = append(entry, std::move(view));
+  }
+  if (by->shape.dimensions == to.dimensions) {
+    entry.at(id).opcode = HloOpcode::kCopy;
+    entry.at(id).operands = {value};
     return true;
   }
-  HloInstruction reshape = entry.at(id);
-  reshape.name += ".in_place";
-  reshape.shape = in_order(to, *behind);
-  make_bitcast(reshape);
-  const InstructionId in_place = append(entry, std::move(reshape));
-  entry.at(id).opcode = HloOpcode::kCopy;
-  entry.at(id).operands = {in_place};
+  entry.at(id).operands[0] = append_copy(entry, value, in_order(by->shape, by->to));
+  make_bitcast(entry.at(id));
   return true;
 }
 

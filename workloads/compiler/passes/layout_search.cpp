@@ -514,7 +514,8 @@ double LayoutSearch::relation_cost(InstructionId id) {
       const auto fits = order_behind_reshape(shape(operand), order(operand), shape(id));
       if (fits && same_order(shape(id), *fits, order(id))) return 0;
       const double copies = copy_cost(operand) + copy_cost(id);
-      const bool by_one_copy = fits || order_behind_reshape(shape(id), order(id), shape(operand));
+      const bool by_one_copy =
+          copy_of_reshape(shape(operand), order(operand), shape(id), order(id)).has_value();
       return (by_one_copy ? copies / 2 : copies) + kKernelCycles;
     }
     case HloOpcode::kConcatenate:

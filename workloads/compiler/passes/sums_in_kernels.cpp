@@ -21,18 +21,30 @@ namespace {
 /// VMEM rows that a row of a sum along rows takes while the kernel runs.
 constexpr std::uint64_t kRowsOfSum = 8;
 
-/// Of a matrix of the two minor dimensions, in 32-bit tiles.
+/// Of a matrix of the two minor dimensions, as it is stored.
 std::uint64_t matrix_bytes(const Shape& shape) {
   const std::vector<std::int64_t> extents = physical_extents(shape);
   const std::int64_t rows = extents[extents.size() - 2], lanes = extents.back();
-  return static_cast<std::uint64_t>((rows + 7) / 8 * ((lanes + 127) / 128)) * 4096;
+  const auto tiles = static_cast<std::uint64_t>((rows + 7) / 8 * ((lanes + 127) / 128));
+  return tiles * 1024 * static_cast<std::uint64_t>(hlo::byte_size(stored_shape(shape).type));
+}
+
+/// Parts of which one stands in VMEM at a time: a kernel goes through the outermost dimension above
+/// the matrices part by part where all of it does not fit.
+std::uint64_t most_parts(const Shape& shape) {
+  const std::vector<std::int64_t> extents = physical_extents(shape);
+  for (std::size_t i = 0; i + 2 < extents.size(); ++i) {
+    if (extents[i] > 1) return static_cast<std::uint64_t>(extents[i]);
+  }
+  return 1;
 }
 
 }  // namespace
 
-/// That a sum along rows, or what is made of it, takes while the kernel runs.
+/// That a sum along rows, or what is made of it, takes while the kernel runs, part by part.
 std::uint64_t SumsInKernels::bytes_of_sum(InstructionId id) const {
-  return kRowsOfSum * 1024 * granules(stored_shape(at(id).shape));
+  const Shape sum = stored_shape(at(id).shape);
+  return kRowsOfSum * 1024 * granules(sum) / most_parts(sum);
 }
 
 /// True for a reduction of which a kernel that sees whole rows of the operand's minor dimension can
