@@ -191,6 +191,38 @@ TEST(Cost, RowsAreTurnedBesideTheStepsThatTakeThem) {
   EXPECT_LT(tile, steps + turns);
 }
 
+/// Cycles of a product of so many rows and 4,224 columns, times a number for each column, which is
+/// more than may lie along the rows, and a number for each row or one for all.
+double cycles_of_scaled_product(std::int64_t rows, bool by_row, const MachineParams& machine) {
+  const std::string m = std::to_string(rows), matrix = " = f32[" + m + ",4224] ";
+  const hlo::Module module = hlo::read_hlo_text(
+      "scaled", "HloModule scaled\n\nENTRY main {\n  a = f32[" + m +
+                    ",128] parameter(0)\n  b = f32[128,4224] parameter(1)\n  r = f32[" +
+                    (by_row ? m : "") + "] parameter(2)\n  l = f32[4224] parameter(3)\n  c" +
+                    matrix + "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  s" +
+                    matrix + "broadcast(r), dimensions={" + (by_row ? "0" : "") + "}\n  t" +
+                    matrix + "broadcast(l), dimensions={1}\n  d" + matrix +
+                    "multiply(c, s)\n  ROOT e" + matrix + "multiply(d, t)\n}\n");
+  const RunResult result = run_of(module, machine);
+  EXPECT_EQ(result.cores.at(0).ops.size(), 1U);
+  return static_cast<double>(result.cores.at(0).ops[0].cycles);
+}
+
+/// Numbers of 128 rows lie in a line of lanes. What spreads them over the lanes of 16 registers is
+/// on its way through the adder of lanes for all of them together.
+TEST(Cost, NumbersOfRowsBehindAProductWaitForTheAdderOnceALine) {
+  MachineParams machine;
+  machine.hbm.pin_mbps *= 64;  // Nothing else happens meanwhile.
+  const auto more = [&](bool by_row) {
+    return cycles_of_scaled_product(2048, by_row, machine) -
+           cycles_of_scaled_product(1024, by_row, machine);
+  };
+  const double lines = 1024 / 128, latency = machine.core.xlu_latency_cycles;
+  const double spread = (more(true) - more(false)) / lines;
+  EXPECT_GE(spread, latency);
+  EXPECT_LT(spread, latency + 16 * 8);  // Sixteen sums, eight cycles apart at most.
+}
+
 /// Two blocks of each side and two of the result (one where it is all there is), and the sums in
 /// fp32 where the result is packed: counted here apart from the search.
 TEST(Cost, BlocksOfAProductThatFollowEachOtherFitTheVmemTwice) {

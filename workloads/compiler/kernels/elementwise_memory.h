@@ -33,6 +33,9 @@ class TileMemory {
   int next_scratch_ = 0;
 };
 
+/// Row tiles whose rows are the 128 lanes of a line.
+constexpr std::int64_t kLineTiles = 16;
+
 /// Element (s, l) of the result is element (s, k) of `row`, where lane k is `first + s` (steps) or
 /// `first` of a row in all sublanes. The array's type says what its words of 32 bits are.
 VReg spread_over_lanes(KernelBuilder& builder, ExpressionEmitter& emitter, VReg row, Index first,

@@ -7,6 +7,7 @@
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/expression.h"
 
 namespace tpu::compiler {

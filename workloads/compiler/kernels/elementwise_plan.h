@@ -166,9 +166,6 @@ struct ElementwisePlan {
   }
 };
 
-/// Row tiles whose rows are the 128 lanes of a line.
-constexpr std::int64_t kLineTiles = 16;
-
 /// Tiles that straight code works on at a time, at most.
 constexpr int kMostTiles = 64;
 

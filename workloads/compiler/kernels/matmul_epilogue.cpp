@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 
@@ -178,6 +179,10 @@ std::uint64_t MatmulEpilogue::Operand::row_tiles() const {
   return static_cast<std::uint64_t>(access.shape.element_count() + 7) / 8;
 }
 
+std::uint64_t MatmulEpilogue::Operand::spread_tiles() const {
+  return round_up(row_tiles(), std::min<std::uint64_t>(row_tiles(), kLineTiles));
+}
+
 std::vector<ElementType> MatmulEpilogue::block_types() const {
   std::vector<ElementType> types;
   for (const Operand& operand : operands) {
@@ -190,7 +195,7 @@ std::uint64_t MatmulEpilogue::resident_rows() const {
   std::uint64_t rows = 0;
   for (const Operand& operand : operands) {
     if (operand.kind != Operand::Kind::kBlocks) rows += 2 * granules(operand.access.shape) + 16;
-    if (operand.kind == Operand::Kind::kRows) rows += 8 * operand.row_tiles();
+    if (operand.kind == Operand::Kind::kRows) rows += 8 * operand.spread_tiles();
     if (operand.kind == Operand::Kind::kMatrix && has_batch_in_lanes()) {
       rows += 8 * static_cast<std::uint64_t>(tiles_of_matrix(operand.access.shape).count());
     }
@@ -382,20 +387,25 @@ void EpilogueEmitter::ready() {
   if (emitter_) emitter_->forget();
 }
 
-/// A register per tile of eight rows, each row's value in all lanes.
+/// A register per tile of eight rows, each row's value in all lanes. The tiles of a line of lanes
+/// go through the adder of lanes one behind the other: the wait for it is theirs together.
 void EpilogueEmitter::spread_rows(const Operand& operand, std::size_t number) {
   const VmemRegion vector = resident_[number];
-  resident_[number] = builder_.allocate_vmem(8 * operand.row_tiles());
+  resident_[number] = builder_.allocate_vmem(8 * operand.spread_tiles());
   builder_.new_block();
   emitter_->forget();
-  builder_.loop(operand.row_tiles(), [&](SReg tile) {
-    const Index line = divide_by_power_of_two(builder_, {tile, 0}, 4);
-    const Index lane = multiply(builder_, modulo_power_of_two(builder_, {tile, 0}, 4), 8);
-    const Index rows =
-        operand.access.linear ? line : multiply(builder_, line, operand.access.tile_rows());
+  const std::int64_t at_once = std::min<std::int64_t>(operand.spread_tiles(), kLineTiles);
+  builder_.loop(operand.spread_tiles() / at_once, [&](SReg line) {
+    const Index rows = operand.access.linear
+                           ? Index{line, 0}
+                           : multiply(builder_, {line, 0}, operand.access.tile_rows());
     const VReg row = memory_.load_row(operand.type(), vector, rows, {});
-    builder_.store({resident_[number], 0, builder_.shift_left(tile, 3)},
-                   spread_over_lanes(builder_, *emitter_, row, lane, true, operand.type()));
+    const SReg first = builder_.mul(line, 8 * kLineTiles);
+    for (std::int64_t tile = 0; tile < at_once; ++tile) {
+      builder_.store(
+          {resident_[number], 8 * tile, first},
+          spread_over_lanes(builder_, *emitter_, row, Index{{}, 8 * tile}, true, operand.type()));
+    }
   });
   builder_.new_block();
   emitter_->forget();

@@ -38,8 +38,9 @@ struct MatmulEpilogue {
     int operand = -1;  ///< Of the kernel.
     ArrayAccess access;
     hlo::ElementType type() const { return access.shape.type; }
-    /// Registers of a vector along the rows.
+    /// Registers of a vector along the rows; with those of the last line of lanes.
     std::uint64_t row_tiles() const;
+    std::uint64_t spread_tiles() const;
   };
 
   /// An array that the kernel writes.
