@@ -4,6 +4,7 @@
 
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/cost.h"
 
 namespace tpu::test::indexed_access_test {
 namespace {
@@ -155,6 +156,35 @@ TEST(IndexedAccess, ScattersCombineAsTheirComputationSays) {
   }
   check_hlo(row_scatter("bf16", "", "50", "70", "40"), indices(-5, 60));
   check_hlo(row_scatter("pred", "or(a, b)", "50", "", "40"), indices(-5, 60));
+}
+
+/// Single elements of vectors that do and do not fit VMEM, whole chunks of indices and parts of
+/// one, many at one place: of those that replace, the last one stays.
+TEST(IndexedAccess, ElementsAreScatteredInTheirOrder) {
+  for (const char* operation : {"", "add(a, b)", "multiply(a, b)"}) {
+    check_hlo(row_scatter("f32", operation, "60001", "", "5000"), indices(-5, 700));
+    check_hlo(row_scatter("s32", operation, "3000000", "", "1024"), indices(-5, 3000020));
+  }
+}
+
+TEST(IndexedAccess, AScatteredElementTakesAsLongAsItsEstimate) {
+  const CompiledRun few = check_hlo(row_scatter("f32", "", "60000", "", "2048"), indices(0, 59999));
+  const CompiledRun many =
+      check_hlo(row_scatter("f32", "", "60000", "", "10240"), indices(0, 59999));
+  const auto cycles = static_cast<double>(many.result.cycles - few.result.cycles) / 8192;
+  EXPECT_GT(cycles, 0.75 * compiler::kScatteredElementCycles);
+  EXPECT_LT(cycles, 1.25 * compiler::kScatteredElementCycles);
+}
+
+/// Rows of packed tables that fit no VMEM as fp32: even and odd ones, some at the end of a tile.
+TEST(IndexedAccess, RowsOfPackedTablesAreFetchedAsTheyAre) {
+  const std::string attributes =
+      "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+      "slice_sizes={1,";
+  check_hlo(gather("bf16[9000,200]", "s32[77,1]", "bf16[77,200]", attributes + "200}"),
+            indices(-5, 9010));
+  check_hlo(gather("bf16[17001,100]", "s32[1100,1]", "bf16[1100,100]", attributes + "100}"),
+            indices(-5, 17010));
 }
 
 /// Rows and single elements that are fetched one by one, not compared with all places.

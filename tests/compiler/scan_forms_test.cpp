@@ -1,7 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "models/machine.h"
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
+#include "tests/compiler/machine_target.h"
+#include "workloads/compiler/compiler.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::scan_forms_test {
 namespace {
@@ -31,9 +37,56 @@ TEST(ScanForms, ScansReachToTheEnd) {
   check_hlo(window("f32", "multiply", "1", "[5,90]", "[5,90]", "size=1x90 pad=0_0x0_89"), check);
 }
 
+/// Along rows, along lanes (turned), a vector in columns, another dimension; rows that fill no
+/// tile; several matrices and lane tiles to a block, and several blocks.
+TEST(ScanForms, LongScansHaveAKernel) {
+  check_hlo(window("f32", "add", "0", "[1000,250]", "[1000,250]", "size=1000x1 pad=999_0x0_0"));
+  check_hlo(window("f32", "maximum", "-inf", "[301,300]", "[301,300]", "size=301x1 pad=0_300x0_0"));
+  check_hlo(window("s32", "add", "0", "[200,600]", "[200,600]", "size=1x600 pad=0_0x599_0"));
+  check_hlo(
+      window("s32", "minimum", "2147483647", "[5,1500]", "[5,1500]", "size=1x1500 pad=0_0x0_1499"));
+  check_hlo(window("f32", "add", "0", "[6000]", "[6000]", "size=6000 pad=5999_0"));
+  check_hlo(window("f32", "add", "0", "[6000]", "[6000]", "size=6000 pad=0_5999"));
+  check_hlo(
+      window("f32", "add", "0", "[40,60,130]", "[40,60,130]", "size=1x60x1 pad=0_0x59_0x0_0"));
+  check_hlo(window("f32", "minimum", "inf", "[60,20,130]", "[60,20,130]",
+                   "size=60x1x1 pad=0_59x0_0x0_0"));
+  HloCheck near_one;
+  near_one.low = 0.98;
+  near_one.high = 1.02;
+  check_hlo(window("f32", "multiply", "1", "[250,300]", "[250,300]", "size=1x300 pad=0_0x299_0"),
+            near_one);
+  HloCheck rounded;
+  rounded.tolerance = 5e-3;
+  check_hlo(window("bf16", "add", "0", "[500,200]", "[500,200]", "size=500x1 pad=499_0x0_0"),
+            rounded);
+}
+
+/// Two passes over the registers, a load and a store a cycle, beside the DMAs of other blocks.
+TEST(ScanForms, AScanTakesTwoPasses) {
+  for (const MachineParams& machine : {v2_8(), MachineParams{}}) {
+    const hlo::Module module = hlo::read_hlo_text(
+        "s", window("f32", "add", "0", "[4096,256]", "[4096,256]", "size=4096x1 pad=4095_0x0_0"));
+    const compiler::Target target = target_of(machine, 1);
+    RunOptions options;
+    options.cores = {0};
+    const isa::Program program = compiler::compile(module, target);
+    const auto found = static_cast<double>(Machine(machine, program).run(options).cycles);
+    constexpr double kRegisters = 4096 * 256 / 1024.0;
+    const double traffic = 2 * 4096 * kRegisters / target.hbm_bytes_per_cycle;
+    EXPECT_GT(found, std::max(2 * kRegisters, traffic)) << machine.name;
+    EXPECT_LT(found, 2.4 * kRegisters + traffic + 1500) << machine.name;
+  }
+}
+
 TEST(ScanForms, WindowsMayLieInAnyDimension) {
   check_hlo(window("f32", "add", "0", "[9,300]", "[9,150]", "size=1x5 stride=1x2 pad=0_0x1_2"));
   check_hlo(window("f32", "maximum", "-inf", "[9,300]", "[9,281]", "size=1x20"));
+  check_hlo(window("f32", "add", "0", "[9,300]", "[9,289]", "size=1x12"));
+  // One block; row after row, since all rows do not fit VMEM; the first dimension.
+  check_hlo(window("f32", "add", "0", "[3,400,20]", "[3,199,20]", "size=1x4x1 stride=1x2x1"));
+  check_hlo(window("f32", "add", "0", "[1,3000,20]", "[1,1499,20]", "size=1x4x1 stride=1x2x1"));
+  check_hlo(window("f32", "add", "0", "[300,5,20]", "[149,5,20]", "size=4x1x1 stride=2x1x1"));
   check_hlo(window("f32", "maximum", "-inf", "[4,20,40]", "[4,10,40]", "size=1x2x1 stride=1x2x1"));
   check_hlo(
       window("f32", "add", "0", "[2,6,6,6,9]", "[2,3,3,3,9]", "size=1x2x2x2x1 stride=1x2x2x2x1"));

@@ -39,4 +39,7 @@ constexpr double kTurnedBytesPerCycle = 512;
 /// A row of 512 bytes that a gather or scatter brings with a DMA of its own.
 constexpr double kGatheredRowCycles = 78;
 
+/// An element that a scatter puts into a vector in VMEM.
+constexpr double kScatteredElementCycles = 8;
+
 }  // namespace tpu::compiler

@@ -203,6 +203,8 @@ Value Interpreter::compute(const HloInstruction& instruction,
       return rng_bit_generator(instruction, *operands.at(0));
     case HloOpcode::kSort:
       return sort(module_, instruction, operands);
+    case HloOpcode::kTopk:
+      return topk(instruction, *operands[0]);
     case HloOpcode::kDot:
       return dot(instruction, *operands[0], *operands[1], round);
     case HloOpcode::kConvolution:

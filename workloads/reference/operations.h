@@ -37,6 +37,7 @@ Value select_and_scatter(const hlo::Module& module, const hlo::HloInstruction& i
                          const Operands& operands);
 Value map(const hlo::Module& module, const hlo::HloInstruction& instruction,
           const Operands& operands);
+Value topk(const hlo::HloInstruction& instruction, const Value& operand);
 Value sort(const hlo::Module& module, const hlo::HloInstruction& instruction,
            const Operands& operands);
 

@@ -250,4 +250,32 @@ Value sort(const hlo::Module& module, const HloInstruction& instruction, const O
   return one_or_tuple(instruction.shape, std::move(results));
 }
 
+Value topk(const HloInstruction& instruction, const Value& operand) {
+  const std::size_t length = static_cast<std::size_t>(operand.shape.dimensions.back());
+  const std::size_t count =
+      static_cast<std::size_t>(instruction.shape.elements[0].dimensions.back());
+  const bool largest = instruction.raw_attributes->find("largest=false") == std::string::npos;
+  Value values = make_value(instruction.shape.elements[0]),
+        places = make_value(instruction.shape.elements[1]);
+  const bool is_number = is_floating(operand.shape.type);
+  std::vector<std::size_t> order(length);
+  for (std::size_t line = 0; line * length < operand.size(); ++line) {
+    const auto less = [&](std::size_t a, std::size_t b) {
+      const Scalar x = element(operand, line * length + a), y = element(operand, line * length + b);
+      return is_number ? x.number < y.number : x.integer < y.integer;
+    };
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return largest ? less(b, a) : less(a, b);
+    });
+    for (std::size_t k = 0; k < count; ++k) {
+      set_element(values, line * count + k, element(operand, line * length + order[k]));
+      Scalar place;
+      place.integer = static_cast<std::int64_t>(order[k]);
+      set_element(places, line * count + k, place);
+    }
+  }
+  return one_or_tuple(instruction.shape, {std::move(values), std::move(places)});
+}
+
 }  // namespace tpu::reference

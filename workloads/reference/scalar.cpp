@@ -239,6 +239,25 @@ bool compare_numbers(ComparisonDirection direction, double a, double b) {
   return compare_with(direction, a, b);
 }
 
+namespace {
+
+/// Numbers of at most 32 bits in the order of their bits: -NaN, -inf, ..., -0, 0, ..., inf, NaN.
+std::int64_t place_in_total_order(double number) {
+  const auto narrow = static_cast<float>(number);
+  std::int32_t bits = 0;
+  std::memcpy(&bits, &narrow, sizeof bits);
+  return bits < 0 ? bits ^ 0x7fffffff : bits;
+}
+
+bool compare_floating(const hlo::HloInstruction& compare, double a, double b) {
+  if (compare.raw_attributes->find("TOTALORDER") == std::string::npos) {
+    return compare_numbers(compare.direction, a, b);
+  }
+  return compare_with(compare.direction, place_in_total_order(a), place_in_total_order(b));
+}
+
+}  // namespace
+
 bool compare_integers(ComparisonDirection direction, std::int64_t a, std::int64_t b,
                       ElementType type) {
   if (is_unsigned(type)) return compare_with(direction, bits_of(a), bits_of(b));
@@ -345,8 +364,7 @@ Scalar ScalarComputation::run(Scalar a, Scalar b) {
       return result;
     }
     if (single_ == HloOpcode::kCompare) {
-      result.integer =
-          compare_numbers(computation_.at(computation_.root).direction, a.number, b.number);
+      result.integer = compare_floating(computation_.at(computation_.root), a.number, b.number);
       return result;
     }
   }
@@ -375,7 +393,7 @@ Scalar ScalarComputation::evaluate(const hlo::HloInstruction& instruction) const
   if (opcode == HloOpcode::kCompare) {
     result.integer =
         is_floating(from)
-            ? compare_numbers(instruction.direction, operand(0).number, operand(1).number)
+            ? compare_floating(instruction, operand(0).number, operand(1).number)
             : compare_integers(instruction.direction, operand(0).integer, operand(1).integer, from);
     return result;
   }

@@ -66,21 +66,21 @@ Minor minor_of(const hlo::Shape& shape, const DimensionOrder& order) {
 
 /// Elements that a reshape keeps together: a dimension of one side that the other has whole or as
 /// one part of a larger one, or several dimensions whose extents do not nest.
-struct Part {
+struct ReshapePart {
   std::int64_t extent = 1;
   std::int64_t from = -1, to = -1;  ///< The first of the dimensions of each side that hold it.
 };
 
 /// The parts of a reshape, in row-major order.
-std::vector<Part> parts_of(const hlo::Shape& from, const hlo::Shape& to) {
-  std::vector<Part> parts;
+std::vector<ReshapePart> parts_of(const hlo::Shape& from, const hlo::Shape& to) {
+  std::vector<ReshapePart> parts;
   for (const Segment& segment : segments_of(from, to)) {
     if (segment.to.size() == 1) {
       for (std::int64_t d : segment.from) parts.push_back({extent(from, d), d, segment.to[0]});
     } else if (segment.from.size() == 1) {
       for (std::int64_t d : segment.to) parts.push_back({extent(to, d), segment.from[0], d});
     } else {
-      Part whole{1, segment.from[0], segment.to[0]};
+      ReshapePart whole{1, segment.from[0], segment.to[0]};
       for (std::int64_t d : segment.from) whole.extent *= extent(from, d);
       parts.push_back(whole);
     }
@@ -89,8 +89,8 @@ std::vector<Part> parts_of(const hlo::Shape& from, const hlo::Shape& to) {
 }
 
 /// Numbers of parts in the order in which one side holds them; `side` says which.
-std::vector<std::size_t> places_of(const std::vector<Part>& parts, const DimensionOrder& order,
-                                   std::int64_t Part::*side) {
+std::vector<std::size_t> places_of(const std::vector<ReshapePart>& parts,
+                                   const DimensionOrder& order, std::int64_t ReshapePart::*side) {
   std::vector<std::size_t> places;
   for (std::int64_t d : order) {
     for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -109,9 +109,9 @@ bool follows(std::size_t part, const std::vector<std::size_t>& places) {
 /// The reshaped array with one dimension for all parts that follow each other on both sides.
 hlo::Shape shape_of_parts(const hlo::Shape& from, const DimensionOrder& from_order,
                           const hlo::Shape& to, const DimensionOrder& to_order) {
-  const std::vector<Part> parts = parts_of(from, to);
-  const std::vector<std::size_t> before = places_of(parts, from_order, &Part::from);
-  const std::vector<std::size_t> behind = places_of(parts, to_order, &Part::to);
+  const std::vector<ReshapePart> parts = parts_of(from, to);
+  const std::vector<std::size_t> before = places_of(parts, from_order, &ReshapePart::from);
+  const std::vector<std::size_t> behind = places_of(parts, to_order, &ReshapePart::to);
   std::vector<std::int64_t> extents;
   for (std::size_t part = 0; part < parts.size(); ++part) {
     if (part > 0 && follows(part, before) && follows(part, behind)) {
@@ -225,6 +225,34 @@ DimensionOrder order_before_transpose(const DimensionOrder& order,
   DimensionOrder result;
   for (std::int64_t d : order) result.push_back(permutation[static_cast<std::size_t>(d)]);
   return result;
+}
+
+DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::Shape& image,
+                                const hlo::Shape& windows, std::uint64_t vmem_bytes) {
+  DimensionOrder order;
+  for (std::size_t d = 0; d < pooling.window.size(); ++d) {
+    const hlo::WindowDimension& w = pooling.window[d];
+    const bool moves = w.size > 1 || w.stride > 1 || w.padding_low != 0 || w.padding_high != 0;
+    if (moves) order.push_back(static_cast<std::int64_t>(d));
+  }
+  if (order.size() == 1) {
+    const auto along = static_cast<std::size_t>(order[0]);
+    for (std::int64_t d = 0; d + 1 < image.rank(); ++d) {
+      if (d == order[0] || image.dimensions[static_cast<std::size_t>(d)] != 1) continue;
+      // A tile of each: the image and the windows twice, of a gradient the sums and results, too.
+      const bool scatters = pooling.opcode == hlo::HloOpcode::kSelectAndScatter;
+      const std::int64_t tiles =
+          (scatters ? 6 : 2) * (image.dimensions[along] + 2 * pooling.window[along].size) +
+          2 * windows.dimensions[along];
+      const bool fits = 4096 * tiles <= static_cast<std::int64_t>(vmem_bytes / 16 * 15);
+      order.insert(fits ? order.begin() : order.end(), d);
+      break;
+    }
+  }
+  for (std::int64_t d = 0; d < image.rank(); ++d) {
+    if (std::find(order.begin(), order.end(), d) == order.end()) order.push_back(d);
+  }
+  return order;
 }
 
 bool same_order(const hlo::Shape& shape, const DimensionOrder& a, const DimensionOrder& b) {

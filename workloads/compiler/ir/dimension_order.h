@@ -56,6 +56,13 @@ DimensionOrder order_behind_transpose(const DimensionOrder& order,
 DimensionOrder order_before_transpose(const DimensionOrder& order,
                                       const std::vector<std::int64_t>& permutation);
 
+/// The order in which the kernel of a pooling window finds its image: the dimensions over which the
+/// window moves first, in their order. Beside a single one stands a dimension of extent 1, where
+/// there is one, for it would fill no tile: in front, so that a row of windows is everything and
+/// one block, or behind, row after row, where that is too much for VMEM.
+DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::Shape& image,
+                                const hlo::Shape& windows, std::uint64_t vmem_bytes);
+
 /// True when the orders differ in the places of dimensions of extent 1 only.
 bool same_order(const hlo::Shape& shape, const DimensionOrder& a, const DimensionOrder& b);
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
@@ -8,9 +9,8 @@
 #include "workloads/compiler/kernels/block_pipeline.h"
 #include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
-#include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/lowering.h"
-#include "workloads/compiler/kernels/transcendental.h"
+#include "workloads/compiler/kernels/scatter_combiner.h"
 
 namespace tpu::compiler {
 
@@ -27,6 +27,10 @@ constexpr std::int64_t kIndexGranules = 4;
 struct EmbeddingShapes {
   std::int64_t table_rows = 0, count = 0;
   std::int64_t lane_tiles = 1;
+  bool packed = false;  ///< bf16: two rows of a tile in a VMEM row.
+
+  std::int64_t tile_rows() const { return packed ? 4 : 8; }  ///< Of VMEM.
+  std::int64_t tile_granules() const { return tile_rows() / 2; }
 };
 
 [[noreturn]] void refuse(const hlo::HloInstruction& instruction, const hlo::Shape& table,
@@ -51,21 +55,16 @@ EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::S
   }
   const std::vector<std::int64_t> row_major{1, 0};
   const bool plain =
-      table.type != hlo::ElementType::kBf16 && rows.type == table.type &&
+      (is_gather || table.type != hlo::ElementType::kBf16) && rows.type == table.type &&
       (indices.type == hlo::ElementType::kS32 || indices.type == hlo::ElementType::kU32) &&
       table.layout.minor_to_major == row_major && rows.layout.minor_to_major == row_major;
   if (!plain) {
     refuse(instruction, table, indices,
-           "expected a 32-bit table and result in row-major order and 32-bit indices");
+           "expected a table and result in row-major order and 32-bit indices");
   }
-  return {table.dimensions[0], rows.dimensions[0], ceil_divide(table.dimensions[1], 128)};
+  return {table.dimensions[0], rows.dimensions[0], ceil_divide(table.dimensions[1], 128),
+          table.type == hlo::ElementType::kBf16};
 }
-
-/// What becomes of a row and its update: an operation on both, kParameter for the update alone.
-struct ScatterCombiner {
-  hlo::HloOpcode opcode = hlo::HloOpcode::kCount;
-  hlo::ElementType type = hlo::ElementType::kF32;
-};
 
 /// `width` lane tiles of rows of tiles that have `lane_tiles`.
 StridedBox lane_tiles_box(std::int64_t tile_rows, std::int64_t width, std::int64_t lane_tiles) {
@@ -113,9 +112,15 @@ void repeat(KernelBuilder& builder, std::int64_t count, const std::function<void
   }
 }
 
+/// By how much a VMEM row of two packed rows is shifted so that the upper halves are this one's.
+VReg shift_of_packed(KernelBuilder& builder, SReg row) {
+  const SReg is_even = builder.sub(1, builder.and_(row, 1));
+  return builder.splat(builder.shift_left(is_even, 4));
+}
+
 /// Gather of rows from a table in HBM. A granule holds two rows of a tile, so that a DMA of a
-/// granule per lane tile brings the pair of rows in which the wanted one stands; 32 such DMAs are
-/// under way while the 32 rows before are put together to tiles.
+/// granule per lane tile brings the pair of rows (of bf16 four rows) in which the wanted one
+/// stands; 32 such DMAs are under way while the 32 rows before are put together to tiles.
 class GatherKernel {
  public:
   GatherKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
@@ -129,6 +134,8 @@ class GatherKernel {
   void emit_chunk(Index chunk, std::int64_t groups);
   void start_group(Index group);
   void assemble(Index group);
+  void assemble_tile(const std::vector<SReg>& from, const std::vector<VReg>& shifts, Index right,
+                     Index to);
   SReg row_of(Index i);
 
   EmbeddingShapes shapes_;
@@ -150,7 +157,9 @@ LoweredKernel GatherKernel::emit() {
   const auto rows = static_cast<std::uint64_t>(2 * kGroup * shapes_.lane_tiles);
   pairs_ = builder_.allocate_vmem(2 * rows + 8);
   tiles_ = builder_.allocate_vmem(rows);
-  pair_dma_ = BoxDma(builder_, true, {1, static_cast<std::uint32_t>(shapes_.lane_tiles), 4});
+  pair_dma_ = BoxDma(builder_, true,
+                     {1, static_cast<std::uint32_t>(shapes_.lane_tiles),
+                      static_cast<std::uint32_t>(shapes_.tile_granules())});
   const std::int64_t full = shapes_.count / kIndices;
   if (full > 0) {
     repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, kIndices / kGroup); });
@@ -171,9 +180,10 @@ void GatherKernel::start_group(Index group) {
         add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
     for (std::int64_t i = 0; i < 8; ++i) {
       const SReg row = row_of(first.plus(i));
-      const SReg tile_row = builder_.mul(builder_.shift_right(row, 3),
-                                         static_cast<std::uint32_t>(4 * shapes_.lane_tiles));
-      const SReg pair = builder_.shift_right(builder_.and_(row, 7), 1);
+      const SReg tile_row =
+          builder_.mul(builder_.shift_right(row, 3),
+                       static_cast<std::uint32_t>(shapes_.tile_granules() * shapes_.lane_tiles));
+      const SReg pair = builder_.shift_right(builder_.and_(row, 7), shapes_.packed ? 2 : 1);
       const SReg place = builder_.add(table_, builder_.add(tile_row, pair));
       const Index to =
           add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * shapes_.lane_tiles));
@@ -184,9 +194,10 @@ void GatherKernel::start_group(Index group) {
 }
 
 void GatherKernel::assemble(Index group) {
+  const std::int64_t tile_rows = shapes_.tile_rows();
   const Index parity = modulo_power_of_two(builder_, group, 1);
   const Index buffer = multiply(builder_, parity, 2 * kGroup * shapes_.lane_tiles);
-  const Index target = multiply(builder_, parity, kGroup * shapes_.lane_tiles);
+  const Index target = multiply(builder_, parity, kGroup / 8 * tile_rows * shapes_.lane_tiles);
   builder_.loop(kGroup / 8, [&](SReg part) {
     const Index first =
         add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
@@ -194,28 +205,58 @@ void GatherKernel::assemble(Index group) {
     const Index pairs =
         add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * shapes_.lane_tiles));
     for (std::int64_t i = 0; i < 8; ++i) {
-      const SReg odd = builder_.and_(row_of(first.plus(i)), 1);
+      const SReg number = row_of(first.plus(i));
+      const SReg odd = builder_.and_(shapes_.packed ? builder_.shift_right(number, 1) : number, 1);
       const Index row = add(builder_, {odd, 0}, pairs.plus(i * 2 * shapes_.lane_tiles));
       from.push_back(builder_.add(row.reg, row.offset));
     }
     const Index tiles =
-        add(builder_, target, multiply(builder_, {part, 0}, 8 * shapes_.lane_tiles));
-    repeat(builder_, shapes_.lane_tiles, [&](Index lane_tile) {
-      const Index right = multiply(builder_, lane_tile, 2);
-      const Index to = add(builder_, tiles, multiply(builder_, lane_tile, 8));
-      for (std::int64_t i = 0; i < 8; ++i) {
-        const VmemAddress source(pairs_, right.offset, from[static_cast<std::size_t>(i)],
-                                 right.reg);
-        builder_.store(at(tiles_, to.plus(i)).mask(0x1), builder_.load(source.mask(0x1)));
+        add(builder_, target, multiply(builder_, {part, 0}, tile_rows * shapes_.lane_tiles));
+    std::vector<VReg> shifts;
+    for (std::int64_t i = 0; shapes_.packed && i < 8; ++i) {
+      shifts.push_back(shift_of_packed(builder_, row_of(first.plus(i))));
+    }
+    const std::int64_t together =
+        shapes_.packed ? std::gcd(shapes_.lane_tiles, std::int64_t{4}) : 1;
+    repeat(builder_, shapes_.lane_tiles / together, [&](Index group_of_tiles) {
+      for (std::int64_t i = 0; i < together; ++i) {
+        const Index lane_tile = multiply(builder_, group_of_tiles, together).plus(i);
+        assemble_tile(from, shifts, multiply(builder_, lane_tile, 2),
+                      add(builder_, tiles, multiply(builder_, lane_tile, tile_rows)));
       }
     });
   });
 }
 
+/// Eight rows of a lane tile.
+void GatherKernel::assemble_tile(const std::vector<SReg>& from, const std::vector<VReg>& shifts,
+                                 Index right, Index to) {
+  const auto load = [&](std::size_t i) {
+    const VmemAddress source(pairs_, right.offset, from[i], right.reg);
+    return builder_.load(source.mask(0x1));
+  };
+  if (!shapes_.packed) {
+    for (std::size_t i = 0; i < 8; ++i) {
+      builder_.store(at(tiles_, to.plus(static_cast<std::int64_t>(i))).mask(0x1), load(i));
+    }
+    return;
+  }
+  const auto half = [&](std::size_t i) {
+    return builder_.vector(Opcode::kVshllU32, load(i), shifts[i]);
+  };
+  for (std::size_t i = 0; i < 8; i += 2) {
+    const VReg low = builder_.shift_right(half(i), 16);
+    const VReg high = builder_.and_(half(i + 1), 0xffff0000U);
+    builder_.store(at(tiles_, to.plus(static_cast<std::int64_t>(i / 2))).mask(0x1),
+                   builder_.or_(low, high));
+  }
+}
+
 void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   indices_->load(chunk);
   const std::int64_t tile_rows = ceil_divide(shapes_.count, 8);
-  const std::int64_t row_granules = 4 * shapes_.lane_tiles;
+  const std::int64_t row_granules = shapes_.tile_granules() * shapes_.lane_tiles;
+  const std::int64_t buffer_rows = kGroup / 8 * shapes_.tile_rows() * shapes_.lane_tiles;
   const auto begin_of = [=](Index group) {  // Tile row of the result.
     return add(builder_, multiply(builder_, chunk, kIndices / 8),
                multiply(builder_, group, kGroup / 8));
@@ -236,7 +277,7 @@ void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   };
   store.start = [=](Index group, Index parity) {
     const Index place = multiply(builder_, begin_of(group), row_granules);
-    builder_.dma_out(at(tiles_, multiply(builder_, parity, kGroup * shapes_.lane_tiles)),
+    builder_.dma_out(at(tiles_, multiply(builder_, parity, buffer_rows)),
                      builder_.add(result_, to_operand(builder_, place)), store.granules(group),
                      to_operand(builder_, parity.plus(store_flag_)));
   };
@@ -388,6 +429,7 @@ void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg res
 /// Whether a gather brings its table to VMEM first. Cycles of both ways, measured on these kernels:
 /// kGatheredRowCycles a row that its own DMAs bring, 5 and one per lane tile for a row in VMEM.
 bool table_is_resident(const EmbeddingShapes& shapes, const Target& target) {
+  if (shapes.packed) return false;
   constexpr double kResidentRow = 5;
   const std::int64_t width = resident_lane_tiles(shapes, target);
   if (width == 0) return false;
@@ -529,31 +571,8 @@ void ScatterKernel::add_group(Index chunk, Index group, Index first_row, std::in
 }
 
 VReg ScatterKernel::combined(const VmemAddress& old, VReg update) {
-  if (combiner_.opcode == hlo::HloOpcode::kParameter) return update;
-  const VReg value = builder_.load(old);
-  const bool is_float = combiner_.type == hlo::ElementType::kF32;
-  const auto extreme = [&](bool greatest) {
-    const bool is_unsigned = combiner_.type == hlo::ElementType::kU32;
-    const VReg &first = greatest ? value : update, &second = greatest ? update : value;
-    const MReg less = is_unsigned ? emit_less_u32(builder_, first, second)
-                                  : builder_.vector_compare(Opcode::kVcmpLtS32, first, second);
-    return builder_.select(less, update, value);
-  };
-  switch (combiner_.opcode) {
-    case hlo::HloOpcode::kAdd:
-      return is_float ? builder_.add(value, update)
-                      : builder_.vector(Opcode::kVaddS32, value, update);
-    case hlo::HloOpcode::kMultiply:
-      return is_float ? builder_.mul(value, update) : emit_multiply_s32(builder_, value, update);
-    case hlo::HloOpcode::kMaximum:
-      return is_float ? builder_.vector(Opcode::kVmaxF32, value, update) : extreme(true);
-    case hlo::HloOpcode::kMinimum:
-      return is_float ? builder_.vector(Opcode::kVminF32, value, update) : extreme(false);
-    case hlo::HloOpcode::kAnd:
-      return builder_.vector(Opcode::kVandU32, value, update);
-    default:
-      return builder_.vector(Opcode::kVorU32, value, update);
-  }
+  if (combiner_.replaces()) return update;
+  return combined_update(builder_, combiner_, builder_.load(old), update);
 }
 
 }  // namespace
@@ -569,6 +588,7 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
     }
     return GatherKernel(instruction, shapes, target).emit();
   }
+  if (table.rank() == 1) return lower_element_scatter(module, computation, instruction, target);
   const hlo::Computation& to_apply = module.computation(instruction.called.at(0));
   const ScatterCombiner combiner{scatter_operation(to_apply), table.type};
   if (combiner.opcode == hlo::HloOpcode::kCount) {

@@ -68,4 +68,18 @@ LoweredKernel lower_dynamic_slice(const hlo::Module& module, const hlo::Computat
 LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
                               const hlo::HloInstruction& instruction, const Target& target);
 
+/// Lowers a scatter of single elements into a vector by a vector of s32 indices; those outside of it
+/// have no effect.
+LoweredKernel lower_element_scatter(const hlo::Module& module, const hlo::Computation& computation,
+                                    const hlo::HloInstruction& instruction, const Target& target);
+
+/// Lowers a cumulative operation that has the form of `ir/scan_form.h`. Throws WorkloadError for
+/// others.
+LoweredKernel lower_scan(const hlo::Module& module, const hlo::Computation& computation,
+                         const hlo::HloInstruction& instruction, const Target& target);
+
+/// Lowers a sort that has the form of `ir/sort_form.h`. Throws WorkloadError for others.
+LoweredKernel lower_sort(const hlo::Module& module, const hlo::Computation& computation,
+                         const hlo::HloInstruction& instruction, const Target& target);
+
 }  // namespace tpu::compiler

@@ -157,7 +157,7 @@ class IndexedAccess {
   };
   Id scatter_to(const Scattering& scattering, bool is_matrix);
   Id scatter_rows(const Scattering& scattering);
-  Id scatter_lanes(const Scattering& scattering);
+  Id scatter_elements(const Scattering& scattering);
   Id scatter_selected(const Scattering& scattering);
   Id scatter_last(const Scattering& scattering);
   Id rows_or_none(const Scattering& scattering);
@@ -271,9 +271,17 @@ Id IndexedAccess::append_gather(Id table, Id numbers) {
   return edit_.append_instruction(std::move(gather));
 }
 
+/// Whether a gather has room for the whole table as fp32.
+bool fits_vmem(const IndexedView& view) {
+  constexpr std::int64_t kRoom = std::int64_t{4} << 20;  // Bytes, a quarter of VMEM.
+  return 4 * view.batch * view.indexed * round_up(view.outer * view.inner, isa::kLanes) <= kRoom;
+}
+
 Id IndexedAccess::pick_by_rows(Id array, const IndexedView& view, Id numbers, std::int64_t picks) {
   const ElementType type = edit_.shape(array).type;
-  const bool narrow = hlo::byte_size(type) != 4;
+  // A table of bf16 that stands in VMEM is one of fp32, of which rows are loaded as they are.
+  const bool stays = type == ElementType::kBf16 && !fits_vmem(view);
+  const bool narrow = hlo::byte_size(type) != 4 && !stays;
   Id table =
       reordered(edit_, array, {view.batch, view.outer, view.indexed, view.inner}, {0, 2, 1, 3});
   if (narrow) table = edit_.convert(table, ElementType::kF32);
@@ -643,26 +651,15 @@ Id IndexedAccess::scatter_rows(const Scattering& scattering) {
   return reordered(edit_, rows, {view.batch, view.indexed, view.outer, view.inner}, {0, 2, 1, 3});
 }
 
-/// Single elements: 128 of them are a row of the table, an update is a row that changes one.
-Id IndexedAccess::scatter_lanes(const Scattering& scattering) {
+/// Single elements of a vector.
+Id IndexedAccess::scatter_elements(const Scattering& scattering) {
   const IndexedView& view = scattering.view;
-  const std::int64_t elements = view.batch * view.indexed,
-                     rows = ceil_divide(elements, isa::kLanes);
-  const std::int64_t picks = view.batch * scattering.picks;
-  const Extents list{picks}, box{picks, isa::kLanes};
   const Id numbers = rows_or_none(scattering);
-  const Id row = edit_.binary_with(HloOpcode::kShiftRightArithmetic, numbers, 7);
-  const Id lane = edit_.binary_with(HloOpcode::kAnd, numbers, isa::kLanes - 1);
-  const ElementType type = edit_.shape(scattering.updates).type;
-  const Id value = edit_.broadcast(edit_.reshape(scattering.updates, list), box, {0});
-  const Id here = edit_.compare(edit_.iota(ElementType::kS32, box, 1),
-                                edit_.broadcast(lane, box, {0}), ComparisonDirection::kEq);
-  const Id update =
-      edit_.select(here, value, edit_.splat(type, box, neutral_of(scattering.opcode, type)));
-  const Id flat =
-      edit_.pad_high(edit_.reshape(scattering.array, {elements}), {rows * isa::kLanes - elements});
-  const Id made = append_scatter(scattering, edit_.reshape(flat, {rows, isa::kLanes}), row, update);
-  return edit_.slice(edit_.reshape(made, {rows * isa::kLanes}), {0}, {elements});
+  const Id table = edit_.reshape(scattering.array, {view.batch * view.indexed});
+  const Id updates = edit_.reshape(scattering.updates, {view.batch * scattering.picks});
+  const Id made = append_scatter(scattering, table, numbers, updates);
+  module_.entry_computation().at(made).gather.edit().offset_dims.clear();
+  return made;
 }
 
 /// The way that takes the fewest cycles of those that the operation has.
@@ -671,24 +668,28 @@ Id IndexedAccess::scatter_to(const Scattering& scattering, bool is_matrix) {
   const ElementType type = edit_.shape(scattering.array).type;
   const HloOpcode opcode = scattering.opcode;
   const Costs costs = estimate(view, scattering.picks, is_matrix);
+  const bool is_single = view.outer * view.inner == 1;
+  const double by_element =
+      2 * kKernelCycles +
+      kScatteredElementCycles * static_cast<double>(view.batch * scattering.picks) +
+      static_cast<double>(view.batch * view.indexed) / 32;
   if (opcode == HloOpcode::kParameter) {
     IndexedView numbers = view;
     numbers.outer = numbers.inner = 1;
-    const bool is_cheaper = estimate(numbers, scattering.picks, false).selection < costs.rows;
+    const double selection = estimate(numbers, scattering.picks, false).selection;
     const bool fits = scattering.picks < (1 << 24);
-    const bool is_single = view.outer * view.inner == 1;
-    if (fits && (is_cheaper || is_single)) return scatter_last(scattering);
+    if (is_single && (!fits || by_element < selection)) return scatter_elements(scattering);
+    if (fits && (selection < costs.rows || is_single)) return scatter_last(scattering);
     return scatter_rows(scattering);
   }
   const bool is_sum = opcode == HloOpcode::kAdd;
   const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
   // Integers are reduced as several digits.
   const double digits = type == ElementType::kF32 ? 1 : 4;
-  if ((is_sum || is_extreme) && digits * costs.selection <= costs.rows) {
+  if ((is_sum || is_extreme) && digits * costs.selection <= (is_single ? by_element : costs.rows)) {
     return scatter_selected(scattering);
   }
-  if ((is_sum || is_extreme) && view.outer * view.inner == 1) return scatter_lanes(scattering);
-  return scatter_rows(scattering);
+  return is_single ? scatter_elements(scattering) : scatter_rows(scattering);
 }
 
 /// For each pick of a scatter the row of the array that its update meets; -1: none, for a window

@@ -9,6 +9,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/dot_problem.h"
+#include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout_search.h"
@@ -32,16 +33,6 @@ Layout layout_of(ElementType type, const Order& order) {
   return tiled_layout(type, Order(order.rbegin(), order.rend()));
 }
 
-/// Spatial dimensions first, the others after them, both in logical order.
-Order spatial_first(std::int64_t rank, const std::vector<std::int64_t>& spatial) {
-  Order order = spatial;
-  std::sort(order.begin(), order.end());
-  for (std::int64_t d = 0; d < rank; ++d) {
-    if (std::find(spatial.begin(), spatial.end(), d) == spatial.end()) order.push_back(d);
-  }
-  return order;
-}
-
 /// Whether elements that were neighbours along a dimension are none after the operation, or the
 /// other way round.
 bool has_steps(const HloInstruction& instruction, std::int64_t dimension) {
@@ -63,8 +54,10 @@ bool has_steps(const HloInstruction& instruction, std::int64_t dimension) {
 /// rest by search.
 class LayoutAssignment {
  public:
-  LayoutAssignment(Computation& computation, bool is_entry, ConvolutionKernels& kernels)
-      : computation_(computation),
+  LayoutAssignment(const hlo::Module& module, Computation& computation, bool is_entry,
+                   ConvolutionKernels& kernels)
+      : module_(module),
+        computation_(computation),
         is_entry_(is_entry),
         target_(kernels.target()),
         users_(users_of(computation)),
@@ -114,6 +107,7 @@ class LayoutAssignment {
   void make_results_agree(const std::vector<hlo::Alias>& aliases);
   InstructionId copy_as(InstructionId id, const Layout& layout);
 
+  const hlo::Module& module_;
   Computation& computation_;
   bool is_entry_;
   const Target& target_;
@@ -164,15 +158,16 @@ void LayoutAssignment::seed_windows() {
         instruction.opcode != HloOpcode::kSelectAndScatter) {
       continue;
     }
-    std::vector<std::int64_t> spatial;
-    for (std::size_t d = 0; d < instruction.window.size(); ++d) {
-      const hlo::WindowDimension& w = instruction.window[d];
-      const bool moves = w.size > 1 || w.stride > 1 || w.padding_low != 0 || w.padding_high != 0;
-      if (moves) spatial.push_back(static_cast<std::int64_t>(d));
-    }
-    const std::int64_t rank = at(instruction.operands[0]).shape.rank();
-    if (rank != 4 || spatial.empty()) continue;
-    assign(instruction.operands[0], spatial_first(rank, spatial));
+    const Shape& image = at(instruction.operands[0]).shape;
+    const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
+    const Shape& windows = is_reduction ? instruction.shape : at(instruction.operands[1]).shape;
+    const bool moves = std::any_of(
+        instruction.window.begin(), instruction.window.end(), [](const hlo::WindowDimension& w) {
+          return w.size > 1 || w.stride > 1 || w.padding_low != 0 || w.padding_high != 0;
+        });
+    if (image.rank() != 4 || !moves) continue;
+    assign(instruction.operands[0],
+           order_of_windows(instruction, image, windows, target_.vmem_bytes));
   }
 }
 
@@ -430,20 +425,24 @@ void LayoutAssignment::make_steps_fit() {
   }
 }
 
-/// Tables are gathered from and scattered into by rows, so the rows are what is contiguous.
+/// Tables are gathered from and scattered into by rows, so the rows are what is contiguous; of
+/// matrices that are sorted the columns are what stands beside each other.
 void LayoutAssignment::make_rows_fit() {
   const std::size_t count = computation_.instructions.size();
   for (std::size_t i = 0; i < count; ++i) {
     const InstructionId id = static_cast<InstructionId>(i);
     const HloOpcode opcode = at(id).opcode;
-    if (opcode != HloOpcode::kGather && opcode != HloOpcode::kScatter) continue;
-    if (at(id).shape.is_tuple()) continue;
-    for (std::size_t operand = 0; operand < at(id).operands.size(); operand += 2) {
+    const bool sorts = opcode == HloOpcode::kSort;
+    const bool scans =
+        opcode == HloOpcode::kReduceWindow && scan_form(module_, computation_, at(id));
+    if (opcode != HloOpcode::kGather && opcode != HloOpcode::kScatter && !sorts && !scans) continue;
+    if (at(id).shape.is_tuple() && !sorts) continue;
+    for (std::size_t operand = 0; operand < at(id).operands.size(); operand += sorts ? 1 : 2) {
       const InstructionId rows = at(id).operands[operand];
       const InstructionId fits = in_order(rows, row_major(at(rows).shape.rank()));
       at(id).operands[operand] = fits;
     }
-    behind_copy(id, row_major(at(id).shape.rank()));
+    if (!at(id).shape.is_tuple()) behind_copy(id, row_major(at(id).shape.rank()));
   }
 }
 
@@ -468,7 +467,7 @@ void LayoutAssignment::make_results_agree(const std::vector<hlo::Alias>& aliases
 void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels) {
   for (std::size_t i = 0; i < module.computations.size(); ++i) {
     const bool is_entry = static_cast<hlo::ComputationId>(i) == module.entry;
-    LayoutAssignment(module.computations[i], is_entry, kernels)
+    LayoutAssignment(module, module.computations[i], is_entry, kernels)
         .run(is_entry ? module.aliases : std::vector<hlo::Alias>{});
   }
 }

@@ -46,6 +46,7 @@
 #include "workloads/compiler/passes/simplify.h"
 #include "workloads/compiler/passes/slices_in_place.h"
 #include "workloads/compiler/passes/small_products.h"
+#include "workloads/compiler/passes/sort_forms.h"
 #include "workloads/compiler/passes/split_lanes.h"
 #include "workloads/compiler/passes/step_forms.h"
 #include "workloads/compiler/passes/unique_names.h"
@@ -120,6 +121,10 @@ void run_allocate_results(const PassContext& context) {
 
 void run_refuse(const PassContext& context) {
   refuse_unknown_operations(context.scheduled, context.target);
+}
+
+void run_rewrite_scans(const PassContext& context) {
+  rewrite_scans(context.scheduled.module, context.scheduled.refusals, context.target);
 }
 
 void run_rewrite_convolutions(const PassContext& context) {
@@ -245,7 +250,8 @@ std::vector<Pass> rewriting_rows() {
       row("multiply_small_matrices", on_module<multiply_small_matrices>, {},
           {"rewrite_precise_products", "drop_unit_dimensions"}),
       row("rewrite_precise_products", on_module<rewrite_precise_products>),
-      row("rewrite_scans", with_refusals<rewrite_scans>, {}, {"rewrite_windows"}),
+      row("rewrite_scans", run_rewrite_scans, {}, {"rewrite_windows"}),
+      row("rewrite_sorts", with_target<rewrite_sorts>, {}, {"rewrite_reductions"}),
       row("rewrite_reductions", with_refusals<rewrite_reductions>, {}, {"rewrite_indexed_access"}),
       row("rewrite_regular_gathers", on_module<rewrite_regular_gathers>, {},
           {"rewrite_indexed_access"}),

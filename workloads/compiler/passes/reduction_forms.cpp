@@ -5,6 +5,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/sort_form.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -43,6 +44,7 @@ class Reductions {
   void visit_pairs(Id id);
   void visit_sort(Id id);
   void visit_topk(Id id, std::int64_t count, bool largest);
+  void visit_partial_reduce(Id id);
   void visit_by_halves(Id id);
   void visit_map(Id id);
 
@@ -390,11 +392,7 @@ void Reductions::visit_topk(Id id, std::int64_t count, bool largest) {
   if (count < 1 || count > length || length >= kExactIntegers) {
     refuse("expected k within the minor dimension, which has less than 2^24 elements");
   }
-  // A vector register of comparisons takes about 4 cycles, one of a search for the next 12, in
-  // three kernels.
-  const auto elements = static_cast<double>(outer * length);
-  const double by_rank = 4 * elements * static_cast<double>(length + count) / 1024;
-  const double by_search = static_cast<double>(count) * (12 * elements / 1024 + 3000);
+  const TopkCycles cycles = topk_cycles(outer, length, count);
   const ElementType type = edit_.shape(top.operands[0]).type;
   const bool may_search =
       type == ElementType::kF32 || type == ElementType::kBf16 || type == ElementType::kS32;
@@ -405,7 +403,7 @@ void Reductions::visit_topk(Id id, std::int64_t count, bool largest) {
   Id rows = edit_.reshape(top.operands[0], {outer, length});
   Extents result = extents;
   result.back() = count;
-  if (may_search && by_search < by_rank) {
+  if (may_search && cycles.by_search < cycles.by_rank) {
     if (type == ElementType::kBf16) rows = edit_.convert(rows, ElementType::kF32);
     const auto [values, places] = greatest_one_by_one(rows, count, largest);
     return edit_.finish_tuple(
@@ -414,6 +412,52 @@ void Reductions::visit_topk(Id id, std::int64_t count, bool largest) {
   const Id places = order_of(before_by_key(rows, largest, {outer, length, length}), count);
   const Id values = gathered_by(edit_, rows, places, top.name + ".values");
   edit_.finish_tuple({edit_.reshape(values, result), edit_.reshape(places, result)});
+}
+
+/// The number behind a name in the text of a configuration; -1 where there is none.
+std::int64_t configured_number(const std::string& text, const std::string& name) {
+  const std::size_t at = text.find("\"" + name + "\"");
+  if (at == std::string::npos) return -1;
+  const std::size_t digits = text.find_first_of("0123456789", at + name.size() + 2);
+  return digits == std::string::npos ? -1 : std::stoll(text.substr(digits, 18));
+}
+
+/// Of values and what goes along with them, groups of 2^k elements far from each other become the
+/// one of them that the comparator puts first.
+void Reductions::visit_partial_reduce(Id id) {
+  const HloInstruction reduce = at(id);
+  const std::string& text = reduce.raw_attributes.get();
+  const std::int64_t halvings = configured_number(text, "log2_reduction");
+  const std::int64_t dimension = configured_number(text, "reduction_dim");
+  const std::size_t count = reduce.operands.size() / 2;
+  if (halvings < 0 || dimension < 0 || reduce.called.size() != 1 || !reduce.shape.is_tuple()) {
+    refuse("expected a PartialReduce with log2_reduction, reduction_dim and a comparator");
+  }
+  const auto d = static_cast<std::size_t>(dimension);
+  std::int64_t half = reduce.shape.elements.at(0).dimensions.at(d) << halvings;
+  edit_.stand_for(id);
+  std::vector<Id> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Extents extents = edit_.dimensions(reduce.operands[i]);
+    if (half < extents[d]) refuse("expected results for all elements");
+    std::vector<hlo::PaddingDimension> padding(extents.size());
+    padding[d].high = half - extents[d];
+    values.push_back(edit_.pad(reduce.operands[i], reduce.operands[count + i], padding));
+  }
+  for (std::int64_t i = 0; i < halvings; ++i) {
+    half /= 2;
+    std::vector<Id> first, second, both;
+    for (const Id value : values) {
+      first.push_back(edit_.take(value, dimension, 0, half, 1));
+      second.push_back(edit_.take(value, dimension, half, half, 1));
+      both.insert(both.end(), {second.back(), first.back()});
+    }
+    const Id is_second = edit_.apply(reduce.called[0], both).at(0);
+    for (std::size_t v = 0; v < count; ++v) {
+      values[v] = edit_.select(is_second, second[v], first[v]);
+    }
+  }
+  edit_.finish_tuple(values);
 }
 
 /// Whether lanes can be reduced by the computation.
@@ -445,10 +489,14 @@ void Reductions::visit(Id id) {
     case HloOpcode::kMap:
       return visit_map(id);
     case HloOpcode::kSort:
+      if (sort_form(module_, module_.entry_computation(), instruction)) return;
       return visit_sort(id);
     case HloOpcode::kTopk:
     case HloOpcode::kCustomCall: {
       const bool is_call = instruction.opcode == HloOpcode::kCustomCall;
+      if (is_call && instruction.custom_call_target.get() == "PartialReduce") {
+        return visit_partial_reduce(id);
+      }
       if (is_call && instruction.custom_call_target.get() != "TopK") return;
       const bool has_pair = instruction.shape.is_tuple() && instruction.shape.elements.size() == 2;
       if (!has_pair || instruction.shape.elements[0].rank() == 0) refuse("expected two results");
@@ -461,6 +509,14 @@ void Reductions::visit(Id id) {
 }
 
 }  // namespace
+
+/// A vector register of comparisons takes about 4 cycles, one of a search for the next 12, in three
+/// kernels.
+TopkCycles topk_cycles(std::int64_t outer, std::int64_t length, std::int64_t count) {
+  const auto registers = static_cast<double>(outer * length) / 1024;
+  return {4 * registers * static_cast<double>(length + count),
+          static_cast<double>(count) * (12 * registers + 3000)};
+}
 
 void rewrite_reductions(hlo::Module& module, Refusals& refusals) {
   Reductions(module).run(refusals);

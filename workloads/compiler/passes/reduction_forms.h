@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "workloads/compiler/passes/scheduled_module.h"
 #include "workloads/graph/graph.h"
 
@@ -18,11 +20,22 @@ namespace tpu::compiler {
 ///   gathered by rank. Stable. It costs the square of the length. Sorted by a single key, NaNs have
 ///   no place in the order.
 /// - topk: the same, or, where that takes fewer cycles, one after the other among those left.
+/// - PartialReduce (approx_max_k): of elements far from each other those that its comparator puts
+///   first, by halves.
 /// - map: its computation.
 ///
 /// Needs: a simplified entry without calls; layouts not assigned yet; before
 /// rewrite_indexed_access, and once more behind it. Leaves: sums and extremes of floating values,
 /// all and any of predicates. Refusals of what has no such form.
+///
+/// Sorts that `ir/sort_form.h` describes stay as they are: they have a kernel.
 void rewrite_reductions(hlo::Module& module, Refusals& refusals);
+
+/// Estimates of what the greatest `count` of each of `outer` sequences take, by ranks or one after
+/// the other.
+struct TopkCycles {
+  double by_rank = 0, by_search = 0;
+};
+TopkCycles topk_cycles(std::int64_t outer, std::int64_t length, std::int64_t count);
 
 }  // namespace tpu::compiler

@@ -8,6 +8,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -46,7 +47,8 @@ bool is_scan(const WindowDimension& w, std::int64_t extent) {
 
 class Scans {
  public:
-  explicit Scans(hlo::Module& module) : module_(module), edit_(module) {}
+  Scans(hlo::Module& module, const Target& target)
+      : module_(module), target_(target), edit_(module) {}
 
   void run(Refusals& refusals) {
     rewrite_each(module_, refusals, [this](Id id) { visit(id); });
@@ -65,6 +67,18 @@ class Scans {
               bool forwards);
   Id scan_by_selection(Id value, double initial, HloOpcode opcode, std::size_t dimension,
                        bool forwards);
+  /// How a scan is computed.
+  struct Cumulation {
+    HloOpcode opcode = HloOpcode::kCount;
+    hlo::ComputationId body = -1;
+    Id initial = -1;  ///< The value that changes nothing.
+    bool forwards = true;
+  };
+  Id scan_one(Id value, const Cumulation& how, std::size_t dimension);
+  Id scan_by_kernel(Id value, const Cumulation& how, std::size_t dimension);
+  Id scan_rows(Id matrices, const Cumulation& how);
+  Id scan_in_columns(Id rows, const Cumulation& how, std::int64_t columns);
+  bool has_scan_kernel(Id value, const Cumulation& how, std::size_t dimension) const;
   Values windowed(const Values& values, hlo::ComputationId body, std::size_t dimension,
                   const WindowDimension& window);
   Values combined(hlo::ComputationId body, const Values& a, const Values& b);
@@ -73,17 +87,20 @@ class Scans {
                std::int64_t step);
 
   hlo::Module& module_;
+  const Target& target_;
   GraphEditor edit_;
 };
 
 /// Windows of many neighbours along one dimension: doublings are fewer operations than a kernel
-/// with an address for each, which has too few registers for them.
+/// with an address for each, which has too few registers for them, and along the last dimension,
+/// where there is none, fewer than a shifted array for each.
 bool is_long_row(const std::vector<WindowDimension>& window) {
   constexpr std::int64_t kLong = 16;
   std::int64_t longest = 1;
   for (const WindowDimension& w : window) {
     if (is_trivial(w)) continue;
-    if (longest > 1 || w.size <= kLong) return false;
+    const bool is_minor = &w == &window.back() && w.stride == 1;
+    if (longest > 1 || w.size <= (is_minor ? kShortWindow : kLong)) return false;
     longest = w.size;
   }
   return longest > 1;
@@ -171,6 +188,120 @@ Id Scans::scan_by_selection(Id value, double initial, HloOpcode opcode, std::siz
   return edit_.convert(result, edit_.shape(value).type);
 }
 
+/// Columns that a sequence of so many elements has in matrices of 128 lanes.
+std::int64_t columns_of_sequence(std::int64_t sequences, std::int64_t length) {
+  std::int64_t columns = 1;
+  while (2 * columns * sequences <= 128 && 16 * columns <= length) columns *= 2;
+  return columns;
+}
+
+bool Scans::has_scan_kernel(Id value, const Cumulation& how, std::size_t dimension) const {
+  const hlo::Shape shape = edit_.shape(value);
+  const bool is_integer = shape.type == ElementType::kS32;
+  const auto identity = scan_identity(how.opcode, is_integer);
+  if (!identity || !(is_integer || is_float(shape.type))) return false;
+  if (scalar_value(at(how.initial)) != identity) return false;
+  const std::int64_t length = shape.dimensions[dimension];
+  if (dimension + 1 < shape.dimensions.size()) return scan_fits(length, target_);
+  const std::int64_t sequences = shape.element_count() / std::max<std::int64_t>(1, length);
+  return scan_fits(length / columns_of_sequence(sequences, length) + 1, target_);
+}
+
+/// A vector register of pairs takes about 4 cycles; a step three kernels; the kernel two passes,
+/// and copies to and from rows.
+Id Scans::scan_one(Id value, const Cumulation& how, std::size_t dimension) {
+  const hlo::Shape shape = edit_.shape(value);
+  const std::optional<double> start = scalar_value(at(how.initial));
+  const bool can_select = is_float(shape.type) && start &&
+                          (how.opcode == HloOpcode::kAdd || how.opcode == HloOpcode::kMaximum ||
+                           how.opcode == HloOpcode::kMinimum);
+  const auto elements = static_cast<double>(shape.element_count());
+  const auto length = static_cast<double>(shape.dimensions[dimension]);
+  const double by_selection = 3000 + 4 * elements * length / 1024;
+  const double by_steps = std::ceil(std::log2(length + 1)) * 3 * (1500 + elements / 100);
+  const bool is_minor = dimension + 1 == shape.dimensions.size();
+  const double by_kernel = (is_minor ? 9000 : 3000) + elements / (is_minor ? 20 : 50);
+  if (has_scan_kernel(value, how, dimension) &&
+      by_kernel < (can_select ? std::min(by_selection, by_steps) : by_steps)) {
+    return scan_by_kernel(value, how, dimension);
+  }
+  if (can_select && by_selection < by_steps) {
+    return scan_by_selection(value, *start, how.opcode, dimension, how.forwards);
+  }
+  return scan({value}, {how.initial}, how.body, dimension, how.forwards).at(0);
+}
+
+/// [outer, rows, lanes] along the rows.
+Id Scans::scan_rows(Id matrices, const Cumulation& how) {
+  const hlo::Shape shape = edit_.shape(matrices);
+  HloInstruction window =
+      edit_.start(HloOpcode::kReduceWindow,
+                  {matrices, edit_.scalar(shape.type, *scalar_value(at(how.initial)))}, shape);
+  window.window.resize(3);
+  window.window[1].size = shape.dimensions[1];
+  (how.forwards ? window.window[1].padding_low : window.window[1].padding_high) =
+      shape.dimensions[1] - 1;
+  window.called = {edit_.scalar_computation(how.opcode, shape.type)};
+  return edit_.append_instruction(std::move(window));
+}
+
+/// Rows [sequences, length], of which each stands in so many columns.
+Id Scans::scan_in_columns(Id rows, const Cumulation& how, std::int64_t columns) {
+  const std::int64_t sequences = edit_.dimensions(rows)[0], length = edit_.dimensions(rows)[1];
+  const std::int64_t part = (length + columns - 1) / columns;
+  const Id initial = edit_.scalar(edit_.shape(rows).type, *scalar_value(at(how.initial)));
+  rows = edit_.pad(rows, initial, {{0, 0, 0}, {0, part * columns - length, 0}});
+  const std::int64_t lanes = sequences * columns;
+  Id matrix = edit_.transpose(edit_.reshape(rows, {lanes, part}), {1, 0});
+  matrix = scan_rows(edit_.reshape(matrix, {1, part, lanes}), how);
+  if (columns > 1) {
+    const std::int64_t end = how.forwards ? part - 1 : 0;
+    const Id totals =
+        edit_.reshape(edit_.slice(matrix, {0, end, 0}, {1, end + 1, lanes}), {sequences, columns});
+    Cumulation all = how;
+    all.body = edit_.scalar_computation(how.opcode, edit_.shape(rows).type);
+    all.initial = initial;
+    // Those before each column, its own not among them.
+    const Id earlier =
+        edit_.pad(totals, initial, {{0, 0, 0}, {how.forwards ? 1 : -1, how.forwards ? -1 : 1, 0}});
+    const Id before = scan({earlier}, {initial}, all.body, 1, how.forwards).at(0);
+    const Id spread =
+        edit_.broadcast(edit_.reshape(before, {lanes}), edit_.dimensions(matrix), {2});
+    matrix = edit_.binary(how.opcode, spread, matrix);
+  }
+  const Id back = edit_.transpose(edit_.reshape(matrix, {part, lanes}), {1, 0});
+  return edit_.slice(edit_.reshape(back, {sequences, part * columns}), {0, 0}, {sequences, length});
+}
+
+Id Scans::scan_by_kernel(Id value, const Cumulation& how, std::size_t dimension) {
+  const ElementType type = edit_.shape(value).type;
+  if (is_float(type)) value = edit_.convert(value, ElementType::kF32);
+  const Extents extents = edit_.dimensions(value);
+  const std::int64_t length = extents[dimension], lanes = extents.back();
+  Id result = -1;
+  if (dimension + 1 == extents.size()) {
+    const std::int64_t sequences = edit_.shape(value).element_count() / length;
+    const std::int64_t columns = columns_of_sequence(sequences, length);
+    result = scan_in_columns(edit_.reshape(value, {sequences, length}), how, columns);
+    return edit_.convert(edit_.reshape(result, extents), type);
+  }
+  // The dimension next to the last one.
+  const auto rank = static_cast<std::int64_t>(extents.size());
+  Extents permutation, moved, inverse(extents.size());
+  for (std::int64_t d = 0; d + 1 < rank; ++d) {
+    if (d != static_cast<std::int64_t>(dimension)) permutation.push_back(d);
+  }
+  permutation.insert(permutation.end(), {static_cast<std::int64_t>(dimension), rank - 1});
+  for (std::size_t i = 0; i < permutation.size(); ++i) {
+    moved.push_back(extents[static_cast<std::size_t>(permutation[i])]);
+    inverse[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
+  }
+  const std::int64_t outer = edit_.shape(value).element_count() / (length * lanes);
+  value = edit_.reshape(edit_.transpose(value, permutation), {outer, length, lanes});
+  result = edit_.reshape(scan_rows(value, how), moved);
+  return edit_.convert(edit_.transpose(result, inverse), type);
+}
+
 /// The windows of one dimension of arrays that have their padding.
 Scans::Values Scans::windowed(const Values& values, hlo::ComputationId body, std::size_t dimension,
                               const WindowDimension& window) {
@@ -231,18 +362,9 @@ void Scans::visit_reduce_window(Id id) {
     const bool forwards = w.padding_low == w.size - 1 && w.padding_high == extents[d] - w.size;
     const bool backwards = w.padding_high == w.size - 1 && w.padding_low == extents[d] - w.size;
     if (is_plain && (forwards || backwards)) {
-      const HloOpcode opcode = combining_operation(module_.computation(body));
-      const std::optional<double> start = scalar_value(at(initial[0]));
-      const bool is_simple = count == 1 && is_float(edit_.shape(values[0]).type) && start &&
-                             (opcode == HloOpcode::kAdd || opcode == HloOpcode::kMaximum ||
-                              opcode == HloOpcode::kMinimum);
-      // A vector register of pairs takes about 4 cycles, a step three kernels.
-      const double elements = static_cast<double>(edit_.shape(values[0]).element_count());
-      const double steps = std::ceil(std::log2(static_cast<double>(extents[d]) + 1));
-      const double by_selection = 3000 + 4 * elements * static_cast<double>(extents[d]) / 1024;
-      const double by_steps = steps * 3 * (1500 + elements / 100);
-      if (is_simple && by_selection < by_steps) {
-        values = {scan_by_selection(values[0], *start, opcode, d, forwards)};
+      if (count == 1) {
+        const HloOpcode opcode = combining_operation(module_.computation(body));
+        values = {scan_one(values[0], {opcode, body, initial[0], forwards}, d)};
       } else {
         values = scan(values, initial, body, d, forwards);
       }
@@ -367,6 +489,8 @@ void Scans::visit(Id id) {
 
 }  // namespace
 
-void rewrite_scans(hlo::Module& module, Refusals& refusals) { Scans(module).run(refusals); }
+void rewrite_scans(hlo::Module& module, Refusals& refusals, const Target& target) {
+  Scans(module, target).run(refusals);
+}
 
 }  // namespace tpu::compiler

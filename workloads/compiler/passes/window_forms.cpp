@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <set>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -45,18 +48,43 @@ Extents dimensions_of(const std::vector<WindowDimension>& window) {
   return list;
 }
 
-/// The window over four dimensions, merged of neighbours over which it does not extend: its own are
-/// dimensions 1 and 2 then. None where they are more, not neighbours, or the last one: nothing
+/// Arrays of four dimensions, merged of neighbours over which a window does not extend.
+struct FourDimensions {
+  std::vector<WindowDimension> window;
+  Extents ends;  ///< Behind the last of the dimensions that become each of the four.
+
+  Extents merged(const Extents& extents) const {
+    Extents four;
+    std::int64_t d = 0;
+    for (const std::int64_t end : ends) {
+      std::int64_t all = 1;
+      for (; d < end; ++d) all *= extents[static_cast<std::size_t>(d)];
+      four.push_back(all);
+    }
+    return four;
+  }
+};
+
+/// None where the window's dimensions are more than two, not neighbours, or the last one: nothing
 /// would fill the lanes.
-std::optional<std::vector<WindowDimension>> four_dimensions(
-    const std::vector<WindowDimension>& window) {
+std::optional<FourDimensions> four_dimensions(const std::vector<WindowDimension>& window,
+                                              const Extents& extents) {
   const Extents dimensions = dimensions_of(window);
+  const auto rank = static_cast<std::int64_t>(window.size());
   if (dimensions.empty() || dimensions.size() > 2) return std::nullopt;
   const std::int64_t first = dimensions.front(), last = dimensions.back();
-  if (last > first + 1 || last + 1 == static_cast<std::int64_t>(window.size())) return std::nullopt;
-  std::vector<WindowDimension> four(kKernelRank);
-  if (first != last) four[1] = window[static_cast<std::size_t>(first)];
-  four[2] = window[static_cast<std::size_t>(last)];
+  if (last > first + 1 || last + 1 == rank) return std::nullopt;
+  std::int64_t before = 1;
+  for (std::int64_t d = 0; d < first; ++d) before *= extents[static_cast<std::size_t>(d)];
+  FourDimensions four;
+  four.window.resize(kKernelRank);
+  // What stands in front becomes the batch; else what stands behind, but for the last dimension.
+  const bool leads = before == 1 && last + 2 < rank;
+  const std::size_t row = leads ? 0 : 1;
+  if (first != last) four.window[row] = window[static_cast<std::size_t>(first)];
+  four.window[row + 1] = window[static_cast<std::size_t>(last)];
+  four.ends =
+      leads ? Extents{last, last + 1, rank - 1, rank} : Extents{first, last, last + 1, rank};
   return four;
 }
 
@@ -81,6 +109,8 @@ class WindowForms {
  private:
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   void visit(Id id);
+  bool steps_through_lanes(const HloInstruction& pooling) const;
+  void visit_turned(HloInstruction pooling);
   bool has_kernel_window(const std::vector<WindowDimension>& window) const;
   /// An operation with a kernel, but for the window.
   static bool has_kernel(HloOpcode operation, double initial) {
@@ -116,27 +146,18 @@ bool WindowForms::has_kernel_window(const std::vector<WindowDimension>& window) 
   });
 }
 
-/// The instruction over an array of merged dimensions, whose windows are those of dimensions 1, 2.
+/// The instruction over an array of merged dimensions.
 Id WindowForms::in_four_dimensions(HloInstruction pooling) {
   const hlo::Shape shape = pooling.shape;
-  const Extents dimensions = dimensions_of(pooling.window);
-  const std::int64_t first = dimensions.front(), last = dimensions.back();
-  const auto merged = [&](const Extents& extents) {
-    const auto product = [&](std::int64_t from, std::int64_t to) {
-      std::int64_t all = 1;
-      for (std::int64_t d = from; d < to; ++d) all *= extents[static_cast<std::size_t>(d)];
-      return all;
-    };
-    return Extents{product(0, first), product(first, last), product(last, last + 1),
-                   product(last + 1, static_cast<std::int64_t>(extents.size()))};
-  };
-  pooling.window = *four_dimensions(pooling.window);
+  const FourDimensions four =
+      *four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
+  pooling.window = four.window;
   pooling.name += ".four";
   for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
     pooling.operands[i] =
-        edit_.reshape(pooling.operands[i], merged(edit_.dimensions(pooling.operands[i])));
+        edit_.reshape(pooling.operands[i], four.merged(edit_.dimensions(pooling.operands[i])));
   }
-  pooling.shape = hlo::array_shape(shape.type, merged(shape.dimensions));
+  pooling.shape = hlo::array_shape(shape.type, four.merged(shape.dimensions));
   return edit_.reshape(edit_.append_instruction(std::move(pooling)), shape.dimensions);
 }
 
@@ -165,9 +186,9 @@ Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initi
   // Sums of bf16 are rounded once.
   const bool widens = type == ElementType::kBf16 && operation == HloOpcode::kAdd;
   for (std::size_t d = 0; d < pooling.window.size(); ++d) {
-    const auto four = four_dimensions(pooling.window);
+    const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
     const bool as_it_is = has_kernel_window(pooling.window);
-    if (has_kernel(operation, initial) && (as_it_is || (four && has_kernel_window(*four)))) {
+    if (has_kernel(operation, initial) && (as_it_is || (four && has_kernel_window(four->window)))) {
       pooling.shape = hlo::array_shape(edit_.shape(pooling.operands[0]).type, results);
       return edit_.convert(as_it_is ? edit_.append_instruction(std::move(pooling))
                                     : in_four_dimensions(std::move(pooling)),
@@ -254,14 +275,8 @@ Id WindowForms::scatter(const HloInstruction& pooling, bool first_of_equal) {
 /// Whether the kernel of a select-and-scatter has room for rows of the image, with its windows
 /// outermost.
 bool WindowForms::rows_fit(const HloInstruction& scatter) const {
-  Extents order = dimensions_of(scatter.window);
-  // Where fewer than two dimensions have windows others stand beside them.
-  for (std::int64_t d = 1; order.size() < 2; ++d) {
-    if (order.empty() || order[0] != d) order.insert(order.begin(), d);
-  }
-  for (std::int64_t d = 0; d < static_cast<std::int64_t>(kKernelRank); ++d) {
-    if (std::find(order.begin(), order.begin() + 2, d) == order.begin() + 2) order.push_back(d);
-  }
+  Extents order = order_of_windows(scatter, scatter.shape, entry().at(scatter.operands[1]).shape,
+                                   target_.vmem_bytes);
   hlo::Computation alone;
   for (std::size_t i = 0; i < scatter.operands.size(); ++i) {
     HloInstruction operand = entry().at(scatter.operands[i]);
@@ -276,11 +291,40 @@ bool WindowForms::rows_fit(const HloInstruction& scatter) const {
   return has_pooling_kernel(module_, alone, kernel, target_);
 }
 
+/// Whether windows of the last dimension take every second element or fewer, or have a gradient,
+/// and the dimension beside it fills the lanes.
+bool WindowForms::steps_through_lanes(const HloInstruction& pooling) const {
+  constexpr std::int64_t kFewLanes = 32;
+  const Extents dimensions = dimensions_of(pooling.window);
+  const auto rank = static_cast<std::int64_t>(pooling.window.size());
+  if (rank < 3 || dimensions != Extents{rank - 1}) return false;
+  if (pooling.shape.dimensions[static_cast<std::size_t>(rank - 2)] < kFewLanes) return false;
+  const WindowDimension& w = pooling.window.back();
+  return pooling.opcode == HloOpcode::kSelectAndScatter || w.stride > 1 || w.base_dilation > 1;
+}
+
+/// The same over the dimension next to the last one.
+void WindowForms::visit_turned(HloInstruction pooling) {
+  const std::size_t rank = pooling.window.size();
+  Extents permutation(rank);
+  std::iota(permutation.begin(), permutation.end(), 0);
+  std::swap(permutation[rank - 2], permutation[rank - 1]);
+  for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
+    pooling.operands[i] = edit_.transpose(pooling.operands[i], permutation);
+  }
+  std::swap(pooling.window[rank - 2], pooling.window[rank - 1]);
+  std::swap(pooling.shape.dimensions[rank - 2], pooling.shape.dimensions[rank - 1]);
+  pooling.name += ".turned";
+  const Id turned = edit_.append_instruction(std::move(pooling));
+  edit_.finish(edit_.transpose(turned, permutation));
+  visit(turned);
+}
+
 void WindowForms::visit(Id id) {
   const HloInstruction pooling = entry().at(id);
   const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
   if ((pooling.opcode != HloOpcode::kReduceWindow && !is_scatter) || pooling.shape.is_tuple() ||
-      pooling.operands.size() != (is_scatter ? 3U : 2U)) {
+      pooling.operands.size() != (is_scatter ? 3U : 2U) || scan_form(module_, entry(), pooling)) {
     return;
   }
   const ElementType type = pooling.shape.type;
@@ -291,6 +335,7 @@ void WindowForms::visit(Id id) {
     return;
   }
   edit_.stand_for(id);
+  if (steps_through_lanes(pooling)) return visit_turned(pooling);
   if (!is_scatter) {
     if (!has_kernel(operation, *initial) || !has_kernel_window(pooling.window)) {
       edit_.finish(reduce(pooling, operation, *initial));
@@ -307,9 +352,9 @@ void WindowForms::visit(Id id) {
     return;
   }
   if (first && has_kernel_window(pooling.window) && rows_fit(pooling)) return;
-  const auto four = four_dimensions(pooling.window);
+  const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
   const bool merges =
-      first && four && pooling.window.size() != kKernelRank && has_kernel_window(*four);
+      first && four && pooling.window.size() != kKernelRank && has_kernel_window(four->window);
   edit_.finish(merges ? in_four_dimensions(pooling) : scatter(pooling, first));
 }
 

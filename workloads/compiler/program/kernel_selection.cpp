@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/kernels/bucket_all_reduce.h"
 #include "workloads/compiler/kernels/exchange.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -115,7 +116,7 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
       return with(lower_elementwise);
     case HloOpcode::kReduceWindow:
     case HloOpcode::kSelectAndScatter:
-      return with(lower_pooling);
+      return with(scan_form(module, entry, instruction) ? lower_scan : lower_pooling);
     case HloOpcode::kCopy:
     case HloOpcode::kReshape:
     case HloOpcode::kTranspose:
@@ -132,6 +133,8 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
     case HloOpcode::kGather:
     case HloOpcode::kScatter:
       return with(lower_embedding);
+    case HloOpcode::kSort:
+      return with(lower_sort);
     default:
       refuse(entry, instruction);
   }

@@ -1,0 +1,285 @@
+// Sorts by the network in VMEM: values beside the reference interpreter, and cycles.
+
+#include "workloads/compiler/passes/sort_forms.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "models/machine.h"
+#include "tests/compiler/hlo_check.h"
+#include "tests/compiler/machine_target.h"
+#include "workloads/compiler/compiler.h"
+#include "workloads/compiler/ir/sort_form.h"
+#include "workloads/compiler/kernels/sort_network.h"
+#include "workloads/compiler/passes/comparators.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test::sort_forms_test {
+namespace {
+
+using compiler::SortPass;
+using compiler::SortStep;
+
+std::string extents_text(const std::vector<std::int64_t>& extents) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    text += (d == 0 ? "" : ",") + std::to_string(extents[d]);
+  }
+  return text + "]";
+}
+
+/// As jax.lax.sort writes it: zeros are equal, NaNs equal and behind all others.
+std::string jax_comparator(const std::string& direction, const std::string& payload) {
+  const auto canonical = [](const std::string& x) {
+    return "n" + x + " = pred[] compare(" + x + ", " + x + "), direction=NE\nz" + x +
+           " = pred[] compare(" + x + ", zero), direction=EQ\ns" + x + " = f32[] select(z" + x +
+           ", zero, " + x + ")\nc" + x + " = f32[] select(n" + x + ", nan, s" + x + ")\n";
+  };
+  std::string text = "a = f32[] parameter(0)\nb = f32[] parameter(1)\n";
+  if (!payload.empty()) {
+    text += "v = " + payload + "[] parameter(2)\nw = " + payload + "[] parameter(3)\n";
+  }
+  return text + "nan = f32[] constant(nan)\nzero = f32[] constant(0)\n" + canonical("a") +
+         canonical("b") + "ROOT r = pred[] compare(ca, cb), direction=" + direction +
+         ", type=TOTALORDER\n";
+}
+
+/// A sort of numbers among which there are zeros of both signs, infinities and NaNs, and many equal
+/// ones. The results are their bits.
+std::string special_numbers(const std::vector<std::int64_t>& extents, std::int64_t dimension,
+                            const std::string& direction, bool has_payload) {
+  const std::string e = extents_text(extents);
+  const auto splat = [&](const std::string& name, const std::string& value) {
+    return "  " + name + "0 = f32[] constant(" + value + ")\n  " + name + " = f32" + e +
+           " broadcast(" + name + "0), dimensions={}\n";
+  };
+  std::string text = "HloModule s\norder {\n" +
+                     jax_comparator(direction, has_payload ? "s32" : "") + "}\nENTRY main {\n" +
+                     "  i = s32" + e + " parameter(0)\n  y = s32" + e + " parameter(1)\n" +
+                     "  f = f32" + e + " convert(i)\n";
+  const std::vector<std::string> values{"-0.0", "inf", "-inf", "nan", "0.0"};
+  text += splat("half", "0.5") + "  x0 = f32" + e + " multiply(f, half)\n";
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const std::string n = std::to_string(k);
+    text += splat("v" + n, values[k]) + splat("w" + n, std::to_string(k + 1)) + "  p" + n +
+            " = pred" + e + " compare(f, w" + n + "), direction=EQ\n  x" + std::to_string(k + 1) +
+            " = f32" + e + " select(p" + n + ", v" + n + ", x" + n + ")\n";
+  }
+  const std::string along = "dimensions={" + std::to_string(dimension) + "}, is_stable=true, ";
+  if (!has_payload) {
+    return text + "  s = f32" + e + " sort(x5), " + along + "to_apply=order\n  ROOT b = s32" + e +
+           " bitcast-convert(s)\n}\n";
+  }
+  return text + "  s = (f32" + e + ", s32" + e + ") sort(x5, y), " + along +
+         "to_apply=order\n  k = f32" + e + " get-tuple-element(s), index=0\n  g = s32" + e +
+         " get-tuple-element(s), index=1\n  b = s32" + e + " bitcast-convert(k)\n  ROOT t = (s32" +
+         e + ", s32" + e + ") tuple(b, g)\n}\n";
+}
+
+TEST(SortForms, ZerosInfinitiesAndNansStandWhereTheComparatorSays) {
+  check_hlo(special_numbers({3, 600}, 1, "LT", false));
+  check_hlo(special_numbers({3, 600}, 1, "GT", true));
+  check_hlo(special_numbers({333, 5}, 0, "LT", true));
+  check_hlo(special_numbers({3000}, 0, "LT", true));
+}
+
+/// A sort of one array of a type, of which every second comparison is in total order.
+std::string plain(const std::string& type, const std::vector<std::int64_t>& extents,
+                  std::int64_t dimension, const std::string& direction) {
+  const std::string array = type + extents_text(extents);
+  const bool is_total = (type == "f32" || type == "bf16") && extents.size() % 2 == 0;
+  return "HloModule s\norder {\n  a = " + type + "[] parameter(0)\n  b = " + type +
+         "[] parameter(1)\n  ROOT r = pred[] compare(a, b), direction=" + direction +
+         (is_total ? ", type=TOTALORDER" : "") + "\n}\nENTRY main {\n  x = " + array +
+         " parameter(0)\n  ROOT s = " + array + " sort(x), dimensions={" +
+         std::to_string(dimension) + "}, to_apply=order\n}\n";
+}
+
+/// Keys that are often equal, with what goes along and the place each came from.
+std::string with_payloads(const std::string& key, const std::string& payload,
+                          const std::vector<std::int64_t>& extents, std::int64_t dimension,
+                          const std::string& direction) {
+  const std::string e = extents_text(extents);
+  return "HloModule s\norder {\n  a = " + key + "[] parameter(0)\n  b = " + key +
+         "[] parameter(1)\n  c = " + payload + "[] parameter(2)\n  d = " + payload +
+         "[] parameter(3)\n  g = s32[] parameter(4)\n  h = s32[] parameter(5)\n" +
+         "  ROOT r = pred[] compare(a, b), direction=" + direction +
+         "\n}\nENTRY main {\n  x = " + key + e + " parameter(0)\n  y = " + payload + e +
+         " parameter(1)\n  i = s32" + e + " iota(), iota_dimension=" + std::to_string(dimension) +
+         "\n  ROOT s = (" + key + e + ", " + payload + e + ", s32" + e +
+         ") sort(x, y, i), dimensions={" + std::to_string(dimension) +
+         "}, is_stable=true, to_apply=order\n}\n";
+}
+
+TEST(SortForms, ArraysOfAnyTypeAndExtentAreSorted) {
+  HloCheck check;
+  check.least = -40;
+  check.most = 40;
+  std::mt19937 engine(3);
+  const auto between = [&](int low, int high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(engine);
+  };
+  const std::vector<std::string> types{"f32", "bf16", "s32", "u32", "pred"};
+  for (int i = 0; i < 15; ++i) {
+    std::vector<std::int64_t> extents{between(1, 150), between(1, 300)};
+    if (i % 3 == 0) extents.insert(extents.begin() + between(0, 2), between(1, 5));
+    if (i % 5 == 4) extents = {between(1, 5000)};
+    const auto dimension = between(0, static_cast<int>(extents.size()) - 1);
+    const std::string& type = types[static_cast<std::size_t>(i) % types.size()];
+    const std::string direction = i % 2 == 0 ? "LT" : "GT";
+    SCOPED_TRACE(type + extents_text(extents) + " " + std::to_string(dimension) + direction);
+    check_hlo(plain(type, extents, dimension, direction), check);
+    const std::string& payload = types[static_cast<std::size_t>(i / 2) % types.size()];
+    check_hlo(with_payloads(type, payload, extents, dimension, direction), check);
+  }
+}
+
+TEST(SortForms, SequencesOfSeveralLaneTilesGoThroughVmemInTurns) {
+  check_hlo(plain("f32", {600, 1025}, 0, "LT"));
+  check_hlo(with_payloads("s32", "f32", {70, 2000}, 0, "GT"));
+  check_hlo(plain("s32", {2000, 9}, 1, "LT"));
+}
+
+TEST(SortForms, SeveralKeysInAnyOrderOfComparisons) {
+  check_hlo(
+      "HloModule s\norder {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"
+      "  c = f32[] parameter(2)\n  d = f32[] parameter(3)\n  e5 = s32[] parameter(4)\n"
+      "  e6 = s32[] parameter(5)\n  k = s32[] constant(3)\n  ka = s32[] and(a, k)\n"
+      "  kb = s32[] and(b, k)\n  e = pred[] compare(ka, kb), direction=EQ\n"
+      "  f = pred[] compare(kb, ka), direction=GT\n  g = pred[] compare(c, d), direction=GT\n"
+      "  ROOT r = pred[] select(e, g, f)\n}\nENTRY main {\n  x = s32[3,290] parameter(0)\n"
+      "  y = f32[3,290] parameter(1)\n  z = s32[3,290] parameter(2)\n"
+      "  ROOT s = (s32[3,290], f32[3,290], s32[3,290]) sort(x, y, z), dimensions={1}, "
+      "is_stable=true, to_apply=order\n}\n");
+}
+
+hlo::Computation comparator(const std::string& body) {
+  const hlo::Module module = hlo::read_hlo_text(
+      "c", "HloModule c\norder {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n" + body +
+               "}\nENTRY main {\n  x = f32[8] parameter(0)\n  ROOT s = f32[8] sort(x), "
+               "dimensions={0}, to_apply=order\n}\n");
+  return module.computations.at(0);
+}
+
+TEST(SortForms, WhatIsNoOrderOfSingleElementsHasNoTerms) {
+  EXPECT_TRUE(
+      compiler::ordering_terms(comparator("  ROOT r = pred[] compare(a, b), direction=LT\n")));
+  const auto turned =
+      compiler::ordering_terms(comparator("  ROOT r = pred[] compare(b, a), direction=LT\n"));
+  ASSERT_TRUE(turned);
+  EXPECT_TRUE(turned->at(0).descends);
+  // Equal elements before each other; a difference; two sides that are computed differently.
+  EXPECT_FALSE(
+      compiler::ordering_terms(comparator("  ROOT r = pred[] compare(a, b), direction=LE\n")));
+  EXPECT_FALSE(
+      compiler::ordering_terms(comparator("  d = f32[] subtract(a, b)\n  z = f32[] constant(0)\n"
+                                          "  ROOT r = pred[] compare(d, z), direction=LT\n")));
+  EXPECT_FALSE(compiler::ordering_terms(
+      comparator("  n = f32[] negate(b)\n  ROOT r = pred[] compare(a, n), direction=LT\n")));
+}
+
+/// Every stage of the network once, in its order, whatever stands in registers together.
+TEST(SortForms, PassesTakeTheStagesOfTheNetworkInOrder) {
+  for (int bits = 3; bits <= 17; ++bits) {
+    for (int most = 1; most <= 4; ++most) {
+      std::vector<int> compared;
+      for (const SortPass& pass : compiler::sort_passes(bits, std::max(0, bits - 5), most, bits)) {
+        EXPECT_LE(pass.count, most);
+        for (const SortStep& step : pass.steps) {
+          if (step.kind == SortStep::Kind::kComplement) continue;
+          compared.push_back(step.bit);
+          EXPECT_GE(step.bit, pass.low);
+          EXPECT_LT(step.bit, pass.low + pass.count);
+        }
+      }
+      std::vector<int> wanted;
+      for (int phase = 1; phase <= bits; ++phase) {
+        for (int bit = phase; bit-- > 0;) wanted.push_back(bit);
+      }
+      EXPECT_EQ(compared, wanted) << bits << " " << most;
+    }
+  }
+}
+
+std::string top(const std::string& type, const std::vector<std::int64_t>& extents,
+                std::int64_t count, bool largest) {
+  std::vector<std::int64_t> result = extents;
+  result.back() = count;
+  const std::string r = extents_text(result);
+  return "HloModule t\nENTRY main {\n  x = " + type + extents_text(extents) +
+         " parameter(0)\n  ROOT t = (" + type + r + ", s32" + r +
+         ") topk(x), k=" + std::to_string(count) + ", largest=" + (largest ? "true" : "false") +
+         "\n}\n";
+}
+
+/// Few of many are kept through the last phases; one column of a sequence or several, rows that
+/// fill no power of two, and so many that all are sorted.
+TEST(SortForms, TheFirstElementsAreThoseOfTheSort) {
+  HloCheck check;
+  check.least = -30;
+  check.most = 30;
+  for (const bool largest : {true, false}) {
+    check_hlo(top("f32", {300, 1000}, 5, largest), check);
+    check_hlo(top("s32", {20, 5000}, 40, largest), check);
+    check_hlo(top("f32", {3, 20001}, 16, largest), check);
+    check_hlo(top("s32", {9000}, 3, largest), check);
+    check_hlo(top("f32", {150, 400}, 300, largest), check);
+  }
+}
+
+/// Of blocks that are kept in part every comparison is with what is still there.
+TEST(SortForms, KeptElementsAreComparedInFewerRegisters) {
+  for (int kept = 1; kept < 6; ++kept) {
+    std::vector<int> compared;
+    for (const SortPass& pass : compiler::sort_passes(12, 8, 3, kept)) {
+      for (const SortStep& step : pass.steps) {
+        if (step.kind == SortStep::Kind::kComplement) continue;
+        compared.push_back(step.bit);
+        const int dead_end = pass.dead_low + pass.dead_count;
+        EXPECT_TRUE(step.bit < pass.dead_low || step.bit >= dead_end || pass.dead_count == 0);
+        const bool merges = compared.size() > static_cast<std::size_t>(kept * (kept + 1) / 2);
+        if (merges && step.bit < kept) {
+          EXPECT_GT(pass.dead_count, 0);
+        }
+      }
+    }
+    EXPECT_EQ(compared.size(),
+              static_cast<std::size_t>(kept * (kept + 1) / 2 + (12 - kept) * (kept + 1)));
+  }
+}
+
+/// Cycles of a program that sorts s32[rows, 128] along its rows.
+double cycles_of_sort(std::int64_t rows, const MachineParams& machine) {
+  const hlo::Module module = hlo::read_hlo_text("s", plain("s32", {rows, 128}, 0, "LT"));
+  const isa::Program program = compiler::compile(module, target_of(machine, 1));
+  RunOptions options;
+  options.cores = {0};
+  return static_cast<double>(Machine(machine, program).run(options).cycles);
+}
+
+/// Stages times registers times three instructions for a pair, two a cycle. What comes on top: what
+/// a piece of code begins and ends with, complements, the six stages within registers, and the
+/// words on their way from the HBM and back, for there is nothing to do meanwhile.
+TEST(SortForms, ASortTakesAsLongAsItsStages) {
+  for (const MachineParams& machine : {v2_8(), MachineParams{}}) {
+    for (const std::int64_t rows : {1024, 4096}) {
+      compiler::SortForm form;
+      form.rows = rows;
+      form.lanes = 128;
+      const auto registers = static_cast<double>(form.registers());
+      const double least = 0.75 * static_cast<double>(form.stages()) * registers;
+      const compiler::Target target = target_of(machine, 1);
+      const double traffic = 2 * 4096 * registers / target.hbm_bytes_per_cycle;
+      const double found = cycles_of_sort(rows, machine);
+      EXPECT_GT(found, least + traffic) << machine.name << " " << rows;
+      EXPECT_LT(found, 1.6 * least + traffic + 1500) << machine.name << " " << rows;
+      EXPECT_NEAR(found / compiler::sort_cycles(form, target), 1, 0.1) << machine.name << rows;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tpu::test::sort_forms_test
