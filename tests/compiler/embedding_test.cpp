@@ -115,6 +115,14 @@ TEST(Embedding, TablesLargerThanVmemAreCutIntoParts) {
   check(false, {1000, 130, 200, 0, 1000}, small);
 }
 
+/// By DMA, a few of many, and from VMEM; even and odd rows, one and three lane tiles.
+TEST(Embedding, GathersRowsOfPackedTables) {
+  check(true, {9000, 100, 50, 0, 9000}, {}, ElementType::kBf16);
+  check(true, {9001, 300, 77, -3, 9010}, {}, ElementType::kBf16);
+  check(true, {10, 100, 20, 0, 10}, {}, ElementType::kBf16);
+  check(true, {1001, 300, 1100, -3, 1010}, {}, ElementType::kBf16);
+}
+
 TEST(Embedding, PackedTablesTakeNoUpdates) {
   EXPECT_THROW(check(false, {10, 100, 20, 0, 10}, {}, ElementType::kBf16), WorkloadError);
 }

@@ -66,10 +66,12 @@ EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::S
           table.type == hlo::ElementType::kBf16};
 }
 
-/// `width` lane tiles of rows of tiles that have `lane_tiles`.
-StridedBox lane_tiles_box(std::int64_t tile_rows, std::int64_t width, std::int64_t lane_tiles) {
-  return {static_cast<std::uint32_t>(4 * width), static_cast<std::uint32_t>(tile_rows),
-          static_cast<std::uint32_t>(4 * lane_tiles)};
+/// `width` lane tiles of so many rows of tiles.
+StridedBox lane_tiles_box(std::int64_t tile_rows, std::int64_t width,
+                          const EmbeddingShapes& shapes) {
+  return {static_cast<std::uint32_t>(shapes.tile_granules() * width),
+          static_cast<std::uint32_t>(tile_rows),
+          static_cast<std::uint32_t>(shapes.tile_granules() * shapes.lane_tiles)};
 }
 
 /// Brings indices into SMEM, 1024 at a time.
@@ -116,6 +118,13 @@ void repeat(KernelBuilder& builder, std::int64_t count, const std::function<void
 VReg shift_of_packed(KernelBuilder& builder, SReg row) {
   const SReg is_even = builder.sub(1, builder.and_(row, 1));
   return builder.splat(builder.shift_left(is_even, 4));
+}
+
+/// Two packed rows as one: the first in the lower halves.
+VReg packed_pair(KernelBuilder& builder, VReg even, VReg even_shift, VReg odd, VReg odd_shift) {
+  const VReg low = builder.vector(Opcode::kVshllU32, even, even_shift);
+  const VReg high = builder.vector(Opcode::kVshllU32, odd, odd_shift);
+  return builder.or_(builder.shift_right(low, 16), builder.and_(high, 0xffff0000U));
 }
 
 /// Gather of rows from a table in HBM. A granule holds two rows of a tile, so that a DMA of a
@@ -241,14 +250,9 @@ void GatherKernel::assemble_tile(const std::vector<SReg>& from, const std::vecto
     }
     return;
   }
-  const auto half = [&](std::size_t i) {
-    return builder_.vector(Opcode::kVshllU32, load(i), shifts[i]);
-  };
   for (std::size_t i = 0; i < 8; i += 2) {
-    const VReg low = builder_.shift_right(half(i), 16);
-    const VReg high = builder_.and_(half(i + 1), 0xffff0000U);
     builder_.store(at(tiles_, to.plus(static_cast<std::int64_t>(i / 2))).mask(0x1),
-                   builder_.or_(low, high));
+                   packed_pair(builder_, load(i), shifts[i], load(i + 1), shifts[i + 1]));
   }
 }
 
@@ -290,7 +294,8 @@ void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
 /// divisor of all. 0: not even one does.
 std::int64_t resident_lane_tiles(const EmbeddingShapes& shapes, const Target& target) {
   constexpr std::int64_t kMost = 16;  // Unrolled.
-  const auto room = static_cast<std::int64_t>(target.vmem_bytes / 2 / 4096);
+  const auto room =
+      static_cast<std::int64_t>(target.vmem_bytes) / 2 / (shapes.tile_rows() * isa::kVmemRowBytes);
   const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
   for (std::int64_t width = std::min(kMost, shapes.lane_tiles); width > 0; --width) {
     if (shapes.lane_tiles % width == 0 && width * tile_rows <= room) return width;
@@ -322,12 +327,14 @@ BlockPipeline::Transfer groups_of_rows(KernelBuilder& builder, const ChunkRows& 
     const SReg left =
         builder.sub(ceil_divide(rows.shapes.count, 8), to_operand(builder, begin_of(group)));
     return builder.mul(builder.min(left, kRowGroup / 8),
-                       static_cast<std::uint32_t>(4 * rows.width));
+                       static_cast<std::uint32_t>(rows.shapes.tile_granules() * rows.width));
   };
   transfer.start = [=, &builder, &dma, granules = transfer.granules](Index group, Index parity) {
-    const Index place = multiply(builder, begin_of(group), 4 * rows.shapes.lane_tiles);
+    const Index place =
+        multiply(builder, begin_of(group), rows.shapes.tile_granules() * rows.shapes.lane_tiles);
+    const std::int64_t buffer_rows = kRowGroup / 8 * rows.shapes.tile_rows() * rows.width;
     dma.start(builder.add(rows.array, to_operand(builder, place)),
-              at(buffers, multiply(builder, parity, kRowGroup * rows.width)),
+              at(buffers, multiply(builder, parity, buffer_rows)),
               to_operand(builder, parity.plus(flag)), granules(group));
   };
   return transfer;
@@ -350,6 +357,8 @@ class ResidentGatherKernel {
   void emit_column(SReg first_lane_granule);
   void emit_chunk(Index chunk, std::int64_t groups, SReg result);
   void assemble(Index group, Index buffer);
+  void assemble_packed(Index first, Index to);
+  SReg place_of(SReg row);
 
   EmbeddingShapes shapes_;
   KernelBuilder builder_;
@@ -369,22 +378,22 @@ LoweredKernel ResidentGatherKernel::emit() {
   store_flag_ = BlockPipeline::allocate_flags(builder_);
   indices_ = std::make_unique<IndexWords>(builder_, indices);
   const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
-  part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tile_rows * width_));
+  part_ =
+      builder_.allocate_vmem(static_cast<std::uint64_t>(shapes_.tile_rows() * tile_rows * width_));
   rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kRowGroup * width_));
-  const auto lanes = [&](std::int64_t rows) {
-    return lane_tiles_box(rows, width_, shapes_.lane_tiles);
-  };
+  const auto lanes = [&](std::int64_t rows) { return lane_tiles_box(rows, width_, shapes_); };
   table_dma_ = BoxDma(builder_, true, lanes(tile_rows));
   result_dma_ = BoxDma(builder_, false, lanes(kRowGroup / 8));
   repeat(builder_, shapes_.lane_tiles / width_, [&](Index column) {
-    const Index right = multiply(builder_, column, 4 * width_);
+    const Index right = multiply(builder_, column, shapes_.tile_granules() * width_);
     emit_column(builder_.add(to_operand(builder_, right), 0));
   });
   return lowered_kernel(builder_);
 }
 
 void ResidentGatherKernel::emit_column(SReg first_lane_granule) {
-  const std::int64_t granules = 4 * ceil_divide(shapes_.table_rows, 8) * width_;
+  const std::int64_t granules =
+      shapes_.tile_granules() * ceil_divide(shapes_.table_rows, 8) * width_;
   table_dma_.start(builder_.add(table_, first_lane_granule), part_, table_flag_, granules);
   builder_.wait(table_flag_, granules);
   const SReg result = builder_.add(result_, first_lane_granule);
@@ -400,15 +409,14 @@ void ResidentGatherKernel::emit_column(SReg first_lane_granule) {
 /// Indices behind the last one are whatever their memory holds: they are clamped like others, and
 /// the tiles that only they would fill are not written.
 void ResidentGatherKernel::assemble(Index group, Index buffer) {
+  const std::int64_t tile_rows = shapes_.tile_rows();
   builder_.loop(kRowGroup / 8, [&](SReg part) {
     const Index first =
         add(builder_, multiply(builder_, group, kRowGroup), multiply(builder_, {part, 0}, 8));
-    const Index to = add(builder_, buffer, multiply(builder_, {part, 0}, 8 * width_));
+    const Index to = add(builder_, buffer, multiply(builder_, {part, 0}, tile_rows * width_));
+    if (shapes_.packed) return assemble_packed(first, to);
     for (std::int64_t i = 0; i < 8; ++i) {
-      const SReg row = indices_->clamped(first.plus(i), shapes_.table_rows);
-      const SReg tile_row =
-          builder_.mul(builder_.shift_right(row, 3), static_cast<std::uint32_t>(8 * width_));
-      const SReg from = builder_.add(tile_row, builder_.and_(row, 7));
+      const SReg from = place_of(indices_->clamped(first.plus(i), shapes_.table_rows));
       for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
         builder_.store(at(rows_, to.plus(8 * lane_tile + i)).mask(0x1),
                        builder_.load(VmemAddress(part_, 8 * lane_tile, from).mask(0x1)));
@@ -417,26 +425,51 @@ void ResidentGatherKernel::assemble(Index group, Index buffer) {
   });
 }
 
+/// The VMEM row of the part's first lane tile in which a row of the table stands.
+SReg ResidentGatherKernel::place_of(SReg row) {
+  const auto down = static_cast<std::uint32_t>(shapes_.tile_rows() * width_);
+  const SReg tile_row = builder_.mul(builder_.shift_right(row, 3), down);
+  const SReg within = builder_.and_(row, 7);
+  return builder_.add(tile_row, shapes_.packed ? builder_.shift_right(within, 1) : within);
+}
+
+/// Eight rows, two of them to a VMEM row.
+void ResidentGatherKernel::assemble_packed(Index first, Index to) {
+  for (std::int64_t i = 0; i < 8; i += 2) {
+    const SReg even = indices_->clamped(first.plus(i), shapes_.table_rows);
+    const SReg odd = indices_->clamped(first.plus(i + 1), shapes_.table_rows);
+    const SReg from_even = place_of(even), from_odd = place_of(odd);
+    const VReg shift_even = shift_of_packed(builder_, even);
+    const VReg shift_odd = shift_of_packed(builder_, odd);
+    for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
+      const auto load = [&](SReg from) {
+        return builder_.load(VmemAddress(part_, 4 * lane_tile, from).mask(0x1));
+      };
+      builder_.store(at(rows_, to.plus(4 * lane_tile + i / 2)).mask(0x1),
+                     packed_pair(builder_, load(from_even), shift_even, load(from_odd), shift_odd));
+    }
+  }
+}
+
 void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg result) {
   indices_->load(chunk);
   const BlockPipeline::Transfer store =
       groups_of_rows(builder_, {shapes_, width_, chunk, result}, result_dma_, rows_, store_flag_);
   BlockPipeline(builder_, {groups}, {}, store).run([this](Index group, Index parity) {
-    assemble(group, multiply(builder_, parity, kRowGroup * width_));
+    assemble(group, multiply(builder_, parity, kRowGroup / 8 * shapes_.tile_rows() * width_));
   });
 }
 
 /// Whether a gather brings its table to VMEM first. Cycles of both ways, measured on these kernels:
 /// kGatheredRowCycles a row that its own DMAs bring, 5 and one per lane tile for a row in VMEM.
 bool table_is_resident(const EmbeddingShapes& shapes, const Target& target) {
-  if (shapes.packed) return false;
   constexpr double kResidentRow = 5;
   const std::int64_t width = resident_lane_tiles(shapes, target);
   if (width == 0) return false;
   const auto count = static_cast<double>(shapes.count);
   const auto columns = static_cast<double>(shapes.lane_tiles / width);
-  const auto bytes =
-      static_cast<double>(4096 * ceil_divide(shapes.table_rows, 8) * shapes.lane_tiles);
+  const auto bytes = static_cast<double>(1024 * shapes.tile_granules() *
+                                         ceil_divide(shapes.table_rows, 8) * shapes.lane_tiles);
   const double resident = columns * (target.dma_latency_cycles + kResidentRow * count) +
                           bytes / target.hbm_bytes_per_cycle +
                           count * static_cast<double>(shapes.lane_tiles);
@@ -492,7 +525,7 @@ LoweredKernel ScatterKernel::emit() {
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * (height_ + 1) * width_));
   rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kRowGroup * width_));
   const auto shape_of = [&](std::int64_t tile_rows) {
-    return lane_tiles_box(tile_rows, width_, shapes_.lane_tiles);
+    return lane_tiles_box(tile_rows, width_, shapes_);
   };
   table_dma_ = BoxDma(builder_, true, shape_of(height_));
   result_dma_ = BoxDma(builder_, false, shape_of(height_));

@@ -271,17 +271,9 @@ Id IndexedAccess::append_gather(Id table, Id numbers) {
   return edit_.append_instruction(std::move(gather));
 }
 
-/// Whether a gather has room for the whole table as fp32.
-bool fits_vmem(const IndexedView& view) {
-  constexpr std::int64_t kRoom = std::int64_t{4} << 20;  // Bytes, a quarter of VMEM.
-  return 4 * view.batch * view.indexed * round_up(view.outer * view.inner, isa::kLanes) <= kRoom;
-}
-
 Id IndexedAccess::pick_by_rows(Id array, const IndexedView& view, Id numbers, std::int64_t picks) {
   const ElementType type = edit_.shape(array).type;
-  // A table of bf16 that stands in VMEM is one of fp32, of which rows are loaded as they are.
-  const bool stays = type == ElementType::kBf16 && !fits_vmem(view);
-  const bool narrow = hlo::byte_size(type) != 4 && !stays;
+  const bool narrow = hlo::byte_size(type) != 4 && type != ElementType::kBf16;
   Id table =
       reordered(edit_, array, {view.batch, view.outer, view.indexed, view.inner}, {0, 2, 1, 3});
   if (narrow) table = edit_.convert(table, ElementType::kF32);
