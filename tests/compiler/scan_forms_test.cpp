@@ -62,20 +62,20 @@ TEST(ScanForms, LongScansHaveAKernel) {
             rounded);
 }
 
-/// Two passes over the registers, a load and a store a cycle, beside the DMAs of other blocks.
+/// One block: it comes, two passes over its registers with a load and a store a cycle, it leaves.
 TEST(ScanForms, AScanTakesTwoPasses) {
   for (const MachineParams& machine : {v2_8(), MachineParams{}}) {
     const hlo::Module module = hlo::read_hlo_text(
-        "s", window("f32", "add", "0", "[4096,256]", "[4096,256]", "size=4096x1 pad=4095_0x0_0"));
+        "s", window("f32", "add", "0", "[4096,128]", "[4096,128]", "size=4096x1 pad=4095_0x0_0"));
     const compiler::Target target = target_of(machine, 1);
     RunOptions options;
     options.cores = {0};
     const isa::Program program = compiler::compile(module, target);
     const auto found = static_cast<double>(Machine(machine, program).run(options).cycles);
-    constexpr double kRegisters = 4096 * 256 / 1024.0;
+    constexpr double kRegisters = 4096 * 128 / 1024.0;
     const double traffic = 2 * 4096 * kRegisters / target.hbm_bytes_per_cycle;
-    EXPECT_GT(found, std::max(2 * kRegisters, traffic)) << machine.name;
-    EXPECT_LT(found, 2.4 * kRegisters + traffic + 1500) << machine.name;
+    EXPECT_GT(found, 2 * kRegisters + 0.9 * traffic) << machine.name;
+    EXPECT_LT(found, 2.5 * kRegisters + traffic + 1500) << machine.name;
   }
 }
 
