@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/passes/scalar_samples.h"
@@ -105,6 +108,42 @@ TEST(ReductionForms, ComparatorsMayLookAtSeveralKeys) {
       "  y = f32[3,90] parameter(1)\n  z = s32[3,90] parameter(2)\n"
       "  ROOT s = (s32[3,90], f32[3,90], s32[3,90]) sort(x, y, z), dimensions={1}, "
       "is_stable=true, to_apply=order\n}\n");
+}
+
+/// What jax.lax.approx_max_k makes: of each four elements the greatest, with its place.
+TEST(ReductionForms, PartsAreReducedToTheElementsThatComeFirst) {
+  const hlo::Module module = hlo::read_hlo_text(
+      "p",
+      "HloModule p\nfirst {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+      "  i = s32[] parameter(2)\n  j = s32[] parameter(3)\n"
+      "  ROOT r = pred[] compare(a, b), direction=GT\n}\nENTRY main {\n"
+      "  x = f32[3,38] parameter(0)\n  i = s32[3,38] iota(), iota_dimension=1\n"
+      "  v = f32[] constant(-inf)\n  n = s32[] constant(-1)\n"
+      "  ROOT r = (f32[3,10], s32[3,10]) custom-call(x, i, v, n), "
+      "custom_call_target=\"PartialReduce\", called_computations={first}, "
+      "backend_config={\"log2_reduction\": 2, \"reduction_dim\": 1}\n}\n");
+  std::mt19937 engine(5);
+  const hlo::Computation& entry = module.entry_computation();
+  const reference::Value x = random_value(entry.at(entry.parameters()[0]).shape, engine, {});
+  CoreArguments arguments;
+  arguments.parameters.push_back(reference::to_bytes(x));
+  const CompiledRun run = run_compiled(module, {arguments}, 1);
+  const std::vector<double> values = numbers_of(run.outputs.at(0).at(0)),
+                            places = numbers_of(run.outputs.at(0).at(1));
+  for (std::size_t row = 0; row < 3; ++row) {
+    for (std::size_t k = 0; k < 10; ++k) {
+      float greatest = -HUGE_VALF;
+      std::size_t place = 0;
+      for (std::size_t i = k; i < 38; i += 10) {
+        const float number = x.numbers[row * 38 + i];
+        if (number <= greatest) continue;
+        greatest = number;
+        place = i;
+      }
+      EXPECT_EQ(values[row * 10 + k], greatest) << row << " " << k;
+      EXPECT_EQ(places[row * 10 + k], static_cast<double>(place)) << row << " " << k;
+    }
+  }
 }
 
 TEST(ReductionForms, ProductsAndLogicAreMadeOfHalves) {
