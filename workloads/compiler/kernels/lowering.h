@@ -68,8 +68,8 @@ LoweredKernel lower_dynamic_slice(const hlo::Module& module, const hlo::Computat
 LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
                               const hlo::HloInstruction& instruction, const Target& target);
 
-/// Lowers a scatter of single elements into a vector by a vector of s32 indices; those outside of it
-/// have no effect.
+/// Lowers a scatter of single elements into a vector by a vector of s32 indices; those outside of
+/// it have no effect.
 LoweredKernel lower_element_scatter(const hlo::Module& module, const hlo::Computation& computation,
                                     const hlo::HloInstruction& instruction, const Target& target);
 
