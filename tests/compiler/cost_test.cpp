@@ -166,16 +166,20 @@ double error_of_product(std::int64_t m, std::int64_t k, std::int64_t n,
   return std::abs(expected - measured) / measured;
 }
 
-/// Cycles of the gradient of weights [256, 512] from bf16 activations and gradients of so many
-/// rows, as a batch of sequences brings them: the activations' rows have to be turned.
-double cycles_of_weight_gradient(std::int64_t rows, const MachineParams& machine) {
+/// The gradient of weights [256, 512] from bf16 activations and gradients of so many rows, as a
+/// batch of sequences brings them: the activations' rows have to be turned.
+OpResult weight_gradient(std::int64_t rows, const MachineParams& machine) {
   const std::string outer = std::to_string(rows / 64) + ",64,";
   const hlo::Module module = hlo::read_hlo_text(
       "gradient", "HloModule gradient\n\nENTRY main {\n  a = bf16[" + outer +
                       "256] parameter(0)\n  b = bf16[" + outer +
                       "512] parameter(1)\n  ROOT c = f32[256,512] dot(a, b), "
                       "lhs_contracting_dims={0,1}, rhs_contracting_dims={0,1}\n}\n");
-  return static_cast<double>(run_of(module, machine).cores.at(0).ops[0].cycles);
+  return run_of(module, machine).cores.at(0).ops[0];
+}
+
+double cycles_of_weight_gradient(std::int64_t rows, const MachineParams& machine) {
+  return static_cast<double>(weight_gradient(rows, machine).cycles);
 }
 
 /// 128 rows are a tile of weights of each of four columns of tiles, against the 256 columns of the
@@ -189,6 +193,15 @@ TEST(Cost, RowsAreTurnedBesideTheStepsThatTakeThem) {
                       tiles;
   EXPECT_GE(tile, steps);
   EXPECT_LT(tile, steps + turns);
+}
+
+/// The activations' 32 x 2 blocks of 128 by 128 become rows of bf16 for the MXUs: two side by side
+/// are the halves of words, 16 pushes for both. Some at the ends of the grid's tiles are pushed for
+/// steps that do not come, fewer than one by one would take.
+TEST(Cost, TwoBlocksOfRowsAreTurnedAtOnce) {
+  const std::uint64_t pushes = weight_gradient(128 * 32, MachineParams{}).counters.xlu_pushes;
+  EXPECT_GE(pushes, 32U * 16);
+  EXPECT_LT(pushes, 32U * 2 * 16);
 }
 
 /// Cycles of a product of so many rows and 4,224 columns, times a number for each column, which is

@@ -90,7 +90,12 @@ class DotKernel {
     std::array<std::uint32_t, 3> from{}, to{};
     VmemAddress source, target;
     std::uint32_t source_row = 0, target_row = 0;  ///< Between row tiles of a block.
+    /// To the block that shares the words of one, as bf16; 0: none does.
+    std::uint32_t source_pair = 0, target_pair = 0;
     hlo::ElementType type = hlo::ElementType::kF32;
+
+    /// Two blocks of the innermost kind at a time, where they are an even number.
+    void pair();
   };
   void transpose(const Turned& turned);
   Turned turned_rows() const;
@@ -98,6 +103,7 @@ class DotKernel {
   VmemAddress rows_of_step(const VmemAddress& of, const Digits& step,
                            const std::array<std::uint32_t, 3>& distances);
   void push_turned(const Turned& turned, const VmemAddress& block, std::uint32_t row);
+  void pop_turned(const Turned& turned, const VmemAddress& block, std::uint32_t row);
   Contraction::Meanwhile transpose_in_step(const Digits& next);
   Digits after_next(const Digits& next);
   void drop_turned(std::uint32_t blocks, const Turn& turn);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/dot_emitter.h"
@@ -100,10 +101,8 @@ void DotKernel::transpose(const Turned& turned) {
     const VmemAddress to = place(counter.present(), turned.target, turned.to);
     push(next);
     for (std::uint32_t matrix = 0; matrix < at_once; ++matrix) {
-      for (std::uint32_t i = 0; i < turn.pops; ++i) {
-        const std::int64_t row = std::int64_t{matrix} * turned.to[0] + i * turned.target_row;
-        builder_.store(to.plus(row), builder_.transpose_pop());
-      }
+      const VmemAddress block = to.plus(std::int64_t{matrix} * turned.to[0]);
+      for (std::uint32_t i = 0; i < turn.pops; ++i) pop_turned(turned, block, i);
     }
     counter.advance(next);
   });
@@ -128,8 +127,17 @@ DotKernel::Turned DotKernel::turned_rows() const {
   return turned;
 }
 
+void DotKernel::Turned::pair() {
+  if (turns_of_blocks(blocks[1]) == blocks[1]) return;
+  blocks[1] = turns_of_blocks(blocks[1]);
+  source_pair = std::exchange(from[2], 2 * from[2]);
+  target_pair = std::exchange(to[2], 2 * to[2]);
+}
+
 void DotKernel::transpose_rows() {
-  emit_if(builder_, grid_->fresh(x_input_), [&] { transpose(turned_rows()); });
+  Turned turned = turned_rows();
+  turned.pair();
+  emit_if(builder_, grid_->fresh(x_input_), [&] { transpose(turned); });
 }
 
 /// Place of a step's rows of the left side, as they come or turned.
@@ -141,34 +149,48 @@ VmemAddress DotKernel::rows_of_step(const VmemAddress& of, const Digits& step,
   return at;
 }
 
-/// Push of a row tile of a block.
+/// Push of a row tile of a block, or of two as the halves of words.
 void DotKernel::push_turned(const Turned& turned, const VmemAddress& block, std::uint32_t row) {
   const VmemAddress at = block.plus(std::int64_t{row} * turned.source_row);
-  builder_.transpose_push(memory_.load_rows(turned.type, at), 8 * turned.turn.pops, row,
-                          turned.turn.pushes);
+  VReg rows = memory_.load_rows(turned.type, at);
+  if (turned.source_pair > 0) {
+    rows = builder_.pack_bf16(rows, memory_.load_rows(turned.type, at.plus(turned.source_pair)));
+  }
+  builder_.transpose_push(rows, 8 * turned.turn.pops, row, turned.turn.pushes);
+}
+
+void DotKernel::pop_turned(const Turned& turned, const VmemAddress& block, std::uint32_t row) {
+  const VmemAddress at = block.plus(std::int64_t{row} * turned.target_row);
+  const VReg rows = builder_.transpose_pop();
+  if (turned.source_pair == 0) return builder_.store(at, rows);
+  builder_.store(at, builder_.unpack_even(rows));
+  builder_.store(at.plus(turned.target_pair), builder_.unpack_odd(rows));
 }
 
 /// Those that the first step of a tile takes, and the push of the first block of the second one's.
 void DotKernel::transpose_first_rows() {
   Turned turned = turned_rows();
   turned.blocks = {1, turned_by_step(tiling_)};
-  transpose(turned);
   const bool is_other_row = tiling_.block_m > tiling_.chunk_m;
   Digits second(4);
   second[is_other_row ? 3 : 2] = builder_.constant(1);
   const VmemAddress rows = rows_of_step(turned.source, second, turned.from);
+  turned.pair();
+  transpose(turned);
   for (std::uint32_t row = 0; row < turned.turn.pushes; ++row) push_turned(turned, rows, row);
 }
 
 /// Those that the next step takes. A block's results are popped while the next one is pushed, the
 /// last ones' while the first block of the step after next is.
 Contraction::Meanwhile DotKernel::transpose_in_step(const Digits& next) {
-  const Turned turned = turned_rows();
-  const std::uint32_t blocks = turned_by_step(tiling_);
+  Turned turned = turned_rows();
+  turned.blocks = {1, turned_by_step(tiling_)};
   const Digits after = after_next(next);
   const VmemAddress from = rows_of_step(turned.source, next, turned.from);
   const VmemAddress from_after = rows_of_step(turned.source, after, turned.from);
   const VmemAddress to = rows_of_step(VmemAddress(turned_next_), next, turned.to);
+  turned.pair();
+  const std::uint32_t blocks = turned.blocks[1];
   const std::uint32_t rows = std::max(turned.turn.pushes, turned.turn.pops);
   const auto turn_row = [=](std::uint32_t block, std::uint32_t row) {
     if (row < turned.turn.pushes) {
@@ -178,8 +200,7 @@ Contraction::Meanwhile DotKernel::transpose_in_step(const Digits& next) {
       push_turned(turned, pushed, row);
     }
     if (row < turned.turn.pops) {
-      const std::int64_t at = std::int64_t{block} * turned.to[2] + row * turned.target_row;
-      builder_.store(to.plus(at), builder_.transpose_pop());
+      pop_turned(turned, to.plus(std::int64_t{block} * turned.to[2]), row);
     }
   };
   Contraction::Meanwhile meanwhile;

@@ -184,8 +184,12 @@ std::uint32_t Turn::at_once(std::uint32_t matrices) const {
   return most;
 }
 
+std::uint32_t turns_of_blocks(std::uint32_t blocks) {
+  return blocks % 2 == 0 ? blocks / 2 : blocks;
+}
+
 Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling) {
-  return {tiling.block_k * ceil_divide(tiling.block_m, 16),
+  return {tiling.block_k * turns_of_blocks(ceil_divide(tiling.block_m, 16)),
           std::min(16U, ceil_divide(problem.k, 8)), std::min(16U, ceil_divide(problem.m, 8))};
 }
 
@@ -360,7 +364,7 @@ void DotSizes::set_turns(const Target& target) {
     return;
   }
   // The first step's rows before it; a step that turns takes the longer of both works.
-  turn.blocks = turned_by_step(tiling);
+  turn.blocks = turns_of_blocks(turned_by_step(tiling));
   const double block = kTurnedBesideCycles * std::max(turn.pushes, turn.pops);
   const double step =
       step_bundles(target, plan.steps.units, plan.steps.pushes, plan.steps.weight_pushes);
