@@ -364,15 +364,16 @@ TEST(Dot, EveryCutOfAProductIsRight) {
   }
 }
 
-/// Rows in several blocks of 128 and in part of one, the whole of k or parts of it in a block, with
-/// padding along k; columns in one pass, whose steps all turn, or several.
+/// Rows in several blocks of 128, turned one or two at a time, and in part of one, the whole of k
+/// or parts of it in a block, with padding along k; columns in one pass, whose steps all turn, or
+/// several.
 TEST(Dot, RowsThatLieTransposedAreTurnedBesideTheStepsBefore) {
   int cuts = 0;
   for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
     for (const std::int64_t rows : {300, 100}) {
       const CutDot dot(
           {"turned", {570, rows}, {570, 500}, kLeftTransposed, type, type, ElementType::kF32});
-      for (const std::uint32_t block_m : {48U, 16U}) {
+      for (const std::uint32_t block_m : {64U, 48U, 16U}) {
         for (const std::uint32_t chunk : {32U, 16U}) {
           for (const std::uint32_t block_k : {5U, 1U}) {
             for (const std::uint32_t block_n : {4U, 2U}) {
@@ -399,7 +400,20 @@ TEST(Dot, RowsThatLieTransposedAreTurnedBesideTheStepsBefore) {
       }
     }
   }
-  EXPECT_EQ(cuts, 12);
+  EXPECT_EQ(cuts, 26);
+}
+
+/// 128 rows in a block of 24 tiles: of the 16 tiles of the second block that is turned, half have
+/// no place among the block's rows.
+TEST(Dot, RowsThatAreTurnedMayBeMoreThanABlockHas) {
+  for (const std::int64_t k : {64, 200}) {
+    const CutDot dot({"turned", {k, 128}, {k, 16}, kLeftTransposed});
+    compiler::DotTiling tiling;
+    tiling.block_m = tiling.chunk_m = 24;
+    tiling.block_k = k == 64 ? 1 : 2;
+    tiling.turns_beside = k != 64;
+    dot.check(tiling, Target{});
+  }
 }
 
 TEST(Dot, BlocksOfTheSideWithoutOuterDimensionsStayWhileMatricesGoBy) {

@@ -289,7 +289,9 @@ void DotSizes::set_sides() {
   set(plan.lhs, left, &Outer::lhs, m_dimension());
   set(plan.rhs, right, &Outer::rhs, n_dimension());
   if (!of.lhs_transposed) return;
-  transposed_rows = std::uint64_t{8} * tiling.block_outer * tiling.block_m * tiling.block_k;
+  // The last block that is turned may hold more rows than there are.
+  const std::uint64_t row_tiles = std::uint64_t{tiling.block_outer} * tiling.block_m;
+  transposed_rows = 8 * tiling.block_k * round_up(row_tiles, 16U);
   plan.rows_apart += transposed_rows;
 }
 
