@@ -178,6 +178,25 @@ TEST(LayoutSearch, AttentionHasTheValuesOfTheReference) {
   check_values(attention(2, 24, 3, 16, true), 1e-2);
 }
 
+/// Pictures of one feature as a vector, and back: no element has a row of lanes for itself.
+TEST(LayoutSearch, DimensionsOfOneStandInNoLanesBesideAVector) {
+  for (const bool splits : {false, true}) {
+    GraphBuilder graph("ravel");
+    const Extents pictures{19, 44, 1}, vector{19 * 44};
+    const Tensor x =
+        graph.parameter("x", array_shape(ElementType::kF32, splits ? vector : pictures));
+    const Tensor y = graph.reshape(x, splits ? pictures : vector);
+    Module module = graph.finish(graph.unary(HloOpcode::kExponential, y), {x});
+    check_values(module, 1e-5);
+    compiler::assign_layouts(module);
+    compiler::find_bitcasts(module);
+    for (const HloInstruction& instruction : module.entry_computation().instructions) {
+      EXPECT_LE(instruction.shape.padded_bytes(), 24 * 512 * 4)
+          << hlo::to_string(instruction.shape);
+    }
+  }
+}
+
 TEST(LayoutSearch, ArraysWithFewColumnsLieTheOtherWayRound) {
   GraphBuilder graph("logits");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {128, 1024}));

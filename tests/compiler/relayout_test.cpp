@@ -361,6 +361,9 @@ TEST(Relayout, LargeVectorsAreCutIntoSlabs) {
   small.vmem_bytes = 1 << 20;
   check(reshape({600 * 512}, {512, 600}), ElementType::kF32, small);
   check(reshape({512, 600}, {600 * 512}), ElementType::kF32, small);
+  // 39 times 128 rows of three, which are three rows of a vector's tiles, and eight rows.
+  check(reshape({5000 * 3}, {5000, 3}), ElementType::kF32, small);
+  check(reshape({5000, 3}, {5000 * 3}), ElementType::kF32, small);
 }
 
 /// The batch stays in the lanes, in one tile of them or two; rows of some dimensions become those

@@ -97,6 +97,17 @@ SlabArray rows_of_items(SlabArray array) {
   return array;
 }
 
+/// Whether the elements follow each other in row-major order; dimensions of one may stand anywhere.
+bool lies_in_row_major(const hlo::Shape& shape) {
+  DimensionOrder order = major_to_minor(shape);
+  order.erase(std::remove_if(order.begin(), order.end(),
+                             [&shape](std::int64_t d) {
+                               return shape.dimensions[static_cast<std::size_t>(d)] == 1;
+                             }),
+              order.end());
+  return is_sorted(order);
+}
+
 /// Lowers one instruction.
 class Relayout {
  public:
@@ -277,8 +288,7 @@ LoweredKernel Relayout::lower_large_permutation(const std::vector<std::size_t>& 
 LoweredKernel Relayout::lower_reshape() {
   const auto order =
       order_of_same_elements(operand(0), major_to_minor(operand(0)), instruction_.shape);
-  const bool is_row_major =
-      is_sorted(major_to_minor(operand(0))) && is_sorted(major_to_minor(instruction_.shape));
+  const bool is_row_major = lies_in_row_major(operand(0)) && lies_in_row_major(instruction_.shape);
   if (!is_row_major &&
       !(order && same_order(instruction_.shape, *order, major_to_minor(instruction_.shape)))) {
     refuse("expected elements in the same order on both sides; insert a copy");
@@ -315,7 +325,13 @@ LoweredKernel Relayout::lower_reshape() {
     lowered = emit_slabs(instruction_.name, {as_it_lies(array(0, -1))}, as_it_lies(result(-1)), 1,
                          body, target_);
   }
-  if (!lowered && has_vector && elements % both == 0) lowered = lower_slabs(1);
+  if (!lowered && has_vector) {
+    // By elements: the last slab may hold less than a row of the vector's tiles.
+    source.per_unit = target.per_unit = 1;
+    source.units = from;
+    target.units = to;
+    lowered = emit_slabs(instruction_.name, {source}, target, elements, body, target_);
+  }
   if (!lowered) refuse_size();
   return std::move(*lowered);
 }

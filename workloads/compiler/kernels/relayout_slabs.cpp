@@ -39,6 +39,10 @@ struct Placed {
   /// Works on a copy of 32-bit elements.
   bool is_widened() const { return is_packed(array.shape) && !array.stays_packed; }
   bool is_cut_twice() const { return array.outer_dimension >= 0; }
+  /// Indices of the cut dimension in so much of `extent`.
+  std::int64_t indices(std::int64_t elements) const {
+    return ceil_divide(elements * array.per_unit, array.units);
+  }
   /// Tiles along a physical dimension.
   std::int64_t tiles_along(std::size_t i) const {
     return ceil_divide(extents[i], tile_size(extents.size(), static_cast<int>(i)));
@@ -93,7 +97,8 @@ class SlabKernel {
     for (const Placed* each : all()) {
       if (!each->is_cut()) continue;
       const std::int64_t tile = tile_size(each->extents.size(), each->array.dimension);
-      unit_ = std::max(unit_, tile / std::gcd(tile, each->array.per_unit));
+      const std::int64_t units = tile * each->array.units;
+      unit_ = std::lcm(unit_, units / std::gcd(units, each->array.per_unit));
       if (!each->is_cut_twice()) continue;
       piece_ = std::max(piece_, tile_size(each->extents.size(), each->array.outer_dimension));
     }
@@ -124,7 +129,7 @@ class SlabKernel {
   /// Tiles along the cut dimension of an array, for so many elements of it.
   static std::int64_t slab_tiles(const Placed& array, std::int64_t elements) {
     if (!array.is_cut()) return 0;
-    return ceil_divide(elements * array.array.per_unit,
+    return ceil_divide(array.indices(elements),
                        tile_size(array.extents.size(), array.array.dimension));
   }
   std::int64_t rows_needed(std::int64_t slab) const;
@@ -328,8 +333,7 @@ TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t eleme
   TileArray tiles;
   tiles.extents = array.extents;
   if (array.is_cut()) {
-    tiles.extents[static_cast<std::size_t>(array.array.dimension)] =
-        elements * array.array.per_unit;
+    tiles.extents[static_cast<std::size_t>(array.array.dimension)] = array.indices(elements);
   }
   if (array.is_cut_twice()) {
     tiles.extents[static_cast<std::size_t>(array.array.outer_dimension)] = piece_elements_;

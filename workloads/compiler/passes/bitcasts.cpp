@@ -141,6 +141,17 @@ Shape in_row_major(Shape shape) {
   return shape;
 }
 
+/// The same with dimensions of one outside of all others: in the lanes, or the rows, they take a
+/// tile for an element.
+Shape in_dense_row_major(Shape shape) {
+  DimensionOrder order = row_major(shape.rank());
+  std::stable_partition(order.begin(), order.end(), [&shape](std::int64_t d) {
+    return shape.dimensions[static_cast<std::size_t>(d)] == 1;
+  });
+  shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
+  return shape;
+}
+
 /// The value in another layout: a copy, or a bitcast where that moves nothing.
 InstructionId append_copy(hlo::Computation& entry, InstructionId value, const Shape& shape) {
   HloInstruction copy;
@@ -323,11 +334,13 @@ bool reshape_by_row(hlo::Computation& entry, InstructionId id) {
 }
 
 /// A reshape keeps the row-major order of the elements: between row-major arrays it is always
-/// possible.
+/// possible. Beside a vector rows of one element would be moved one by one.
 void reshape_in_row_major(hlo::Computation& entry, InstructionId id) {
   const InstructionId operand = entry.at(id).operands[0];
-  const Shape from = in_row_major(entry.at(operand).shape);
-  const Shape to = in_row_major(entry.at(id).shape);
+  const Shape source = entry.at(operand).shape, target = entry.at(id).shape;
+  const bool has_vector = source.rank() < 2 || target.rank() < 2;
+  const Shape from = has_vector ? in_dense_row_major(source) : in_row_major(source);
+  const Shape to = has_vector ? in_dense_row_major(target) : in_row_major(target);
   const bool operand_fits = entry.at(operand).shape.layout == from.layout;
   const bool result_fits = entry.at(id).shape.layout == to.layout;
   if (operand_fits && result_fits) return;
