@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+#include <vector>
+
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
 #include "workloads/compiler/ir/array_layout.h"
@@ -32,10 +36,14 @@ struct Geometry {
   ElementType type = ElementType::kF32;         ///< Of images and results.
   ElementType kernel_type = ElementType::kF32;  ///< Of the kernel and its gradient.
   bool batch_in_lanes = false;
-  bool depthwise = false;  ///< As many groups as features: ci is co.
+  bool depthwise = false;     ///< As many groups as features: ci is co.
+  std::int64_t dilation = 1;  ///< Of the kernel.
   std::int64_t kernel_features() const { return depthwise ? 1 : ci; }
-  std::int64_t oh() const { return (h + pad_low + pad_high - kh) / stride + 1; }
-  std::int64_t ow() const { return (w + pad_low + pad_high - kw) / stride + 1; }
+  std::int64_t oh() const { return results(h, kh); }
+  std::int64_t ow() const { return results(w, kw); }
+  std::int64_t results(std::int64_t pixels, std::int64_t size) const {
+    return (pixels + pad_low + pad_high - (size - 1) * dilation - 1) / stride + 1;
+  }
 };
 
 Shape image_shape(const Geometry& g, const Extents& extents) {
@@ -84,6 +92,7 @@ hlo::Module forward_module(const Geometry& g) {
     hlo::WindowDimension window;
     window.size = size;
     window.stride = g.stride;
+    window.window_dilation = g.dilation;
     window.padding_low = g.pad_low;
     window.padding_high = g.pad_high;
     conv.window.push_back(window);
@@ -103,7 +112,8 @@ hlo::Module input_gradient_module(const Geometry& g) {
     hlo::WindowDimension window;
     window.size = sizes[i];
     window.base_dilation = g.stride;
-    window.padding_low = sizes[i] - 1 - g.pad_low;
+    window.window_dilation = g.dilation;
+    window.padding_low = (sizes[i] - 1) * g.dilation - g.pad_low;
     window.padding_high = images[i] - (results[i] - 1) * g.stride - 1 + g.pad_low;
     window.reversal = true;
     conv.window.push_back(window);
@@ -128,8 +138,10 @@ hlo::Module kernel_gradient_module(const Geometry& g) {
     hlo::WindowDimension window;
     window.size = results[i];
     window.window_dilation = g.stride;
+    window.stride = g.dilation;
     window.padding_low = g.pad_low;
-    window.padding_high = sizes[i] - 1 + (results[i] - 1) * g.stride + 1 - images[i] - g.pad_low;
+    window.padding_high =
+        (sizes[i] - 1) * g.dilation + (results[i] - 1) * g.stride + 1 - images[i] - g.pad_low;
     conv.window.push_back(window);
   }
   return two_operand_module(conv, image_shape(g, {g.n, g.h, g.w, g.ci}),
@@ -159,8 +171,8 @@ std::vector<float> expected_of(const Geometry& g, Pass pass, const std::vector<f
     for (std::int64_t ox = 0; ox < g.ow(); ++ox)
       for (std::int64_t ky = 0; ky < g.kh; ++ky)
         for (std::int64_t kx = 0; kx < g.kw; ++kx) {
-          const std::int64_t iy = oy * g.stride + ky - g.pad_low;
-          const std::int64_t ix = ox * g.stride + kx - g.pad_low;
+          const std::int64_t iy = oy * g.stride + ky * g.dilation - g.pad_low;
+          const std::int64_t ix = ox * g.stride + kx * g.dilation - g.pad_low;
           if (iy < 0 || iy >= g.h || ix < 0 || ix >= g.w) continue;
           for (std::int64_t n = 0; n < g.n; ++n)
             for (std::int64_t ci = 0; ci < g.ci; ++ci)
@@ -358,6 +370,107 @@ TEST(Convolution, AStepTakesSeveralShortRowsOfPixels) {
   EXPECT_EQ(tiling.block_y % tiling.chunk_y, 0U);
   check(image, Pass::kForward, Target{});
   check(image, Pass::kInputGradient, Target{});
+}
+
+/// Few features of few examples: what kernels join and turn.
+class FewFeatures {
+ public:
+  explicit FewFeatures(unsigned seed) : random_(seed) {}
+
+  Geometry next(Pass pass) {
+    for (;;) {
+      Geometry g;
+      g.n = one_of({1, 4, 8, 11, 16, 32, 48, 127});
+      g.h = between(2, 12);
+      g.w = between(6, 32);
+      g.ci = one_of({1, 3, 5, 8, 12, 16, 30, 32, 64, 127});
+      g.co = between(1, 80);
+      g.kh = between(1, 5);
+      g.kw = between(2, 7);
+      g.stride = one_of({1, 1, 2});
+      g.dilation = pass == Pass::kInputGradient && g.stride > 1 ? 1 : one_of({1, 1, 2});
+      g.pad_low = between(0, 2);
+      g.pad_high = between(0, 2);
+      if (random_() % 2 != 0) g.type = ElementType::kBf16;
+      if (random_() % 2 != 0) g.kernel_type = ElementType::kBf16;
+      const std::int64_t reach = std::min((g.kh - 1) * g.dilation, (g.kw - 1) * g.dilation);
+      if (reach < g.pad_low || g.h <= (g.kh - 1) * g.dilation || g.w <= (g.kw - 1) * g.dilation) {
+        continue;
+      }
+      if (g.n * g.oh() * g.ow() * g.ci * g.co * g.kh * g.kw > 8'000'000) continue;
+      return g;
+    }
+  }
+
+ private:
+  std::int64_t between(std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random_);
+  }
+  std::int64_t one_of(const std::vector<std::int64_t>& values) {
+    return values[random_() % values.size()];
+  }
+  std::mt19937 random_;
+};
+
+TEST(ConvolutionOfFewFeatures, ValuesOfRandomShapes) {
+  int joined = 0;
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    for (Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kKernelGradient}) {
+      FewFeatures shapes(4 * seed + static_cast<unsigned>(pass));
+      const Geometry g = shapes.next(pass);
+      const auto problem = problem_of(g, pass);
+      for (const Target& target : {Target{}, v2_target()}) {
+        SCOPED_TRACE(seed);
+        check(g, pass, target);
+        if (problem.is_product() || pass == Pass::kKernelGradient) continue;
+        joined += compiler::find_convolution_tiling(problem, target).joined.count() > 1;
+      }
+    }
+  }
+  EXPECT_GE(joined, 8);
+}
+
+TEST(ConvolutionOfFewFeatures, PositionsOfTheWindowAreJoined) {
+  const Geometry sixteen{"sixteen", 8, 6, 20, 16, 48, 3, 3, 1, 1, 1};
+  const Geometry half{"half", 16, 6, 14, 64, 64, 3, 3, 1, 1, 1};
+  const Geometry wide{"wide", 16, 6, 14, 72, 64, 3, 3, 1, 1, 1};
+  const auto steps_of = [](Geometry g, Pass pass) {
+    g.h = g.w = 56;  // In small images the joined kernel costs more than it spares.
+    const auto problem = problem_of(g, pass);
+    const auto tiling = compiler::find_convolution_tiling(problem, v2_target());
+    const compiler::ConvolutionSizes sizes(problem, tiling, v2_target());
+    return sizes.join ? sizes.join->y.groups * sizes.join->x.groups : 9;
+  };
+  EXPECT_EQ(steps_of(packed(sixteen), Pass::kForward), 2U);        // 6 and 3 of 8 positions.
+  EXPECT_EQ(steps_of(packed(sixteen), Pass::kInputGradient), 6U);  // Pairs of 48 features.
+  EXPECT_EQ(steps_of(packed(half), Pass::kForward), 6U);
+  EXPECT_EQ(steps_of(packed(half), Pass::kInputGradient), 6U);
+  EXPECT_EQ(steps_of(packed(wide), Pass::kForward), 9U);
+  for (const Geometry& g : {sixteen, half}) {
+    for (Pass pass : {Pass::kForward, Pass::kInputGradient}) {
+      check(g, pass);
+      check(packed(g), pass);
+    }
+  }
+}
+
+/// Runs of pixels of the batch that fill 128 lanes in pairs of rows.
+TEST(ConvolutionOfFewFeatures, RunsOfPixelsAreTurnedOnce) {
+  for (const std::int64_t batch : {8, 16, 32, 64}) {
+    SCOPED_TRACE(batch);
+    Geometry g = packed({"runs", batch, 4, 512 / batch + 12, 12, 20, 3, 5, 1, 1, 2});
+    g.kernel_type = ElementType::kF32;
+    for (const std::int64_t dilation : {1, 3}) {
+      g.dilation = dilation;
+      const auto problem = problem_of(g, Pass::kKernelGradient);
+      EXPECT_TRUE(compiler::find_weights_tiling(problem, Target{}).turns_runs);
+      check(g, Pass::kKernelGradient);
+    }
+  }
+  // Two tiles of 128 features, both column tiles of an array.
+  check(packed({"tiles", 16, 3, 21, 140, 260, 3, 3, 1, 1, 1}), Pass::kKernelGradient);
+  check(packed({"arrays", 16, 3, 21, 40, 300, 3, 3, 1, 1, 1}), Pass::kKernelGradient,
+        large_arrays(2, 256, 256));
 }
 
 TEST(ConvolutionInLanes, Forward) {

@@ -324,7 +324,10 @@ TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
                                                 {32, 14, 64, 256, false},
                                                 {32, 14, 64, 256, true},
                                                 {4, 32, 32, 32, false},
-                                                {4, 32, 32, 32, true}}) {
+                                                {4, 32, 32, 32, true},
+                                                {16, 32, 32, 32, false},
+                                                {8, 32, 16, 48, false},
+                                                {16, 28, 64, 64, false}}) {
       hlo::Module module = module_of(of);
       const auto measured = static_cast<double>(run_of(module, machine).cores.at(0).ops[0].cycles);
       const compiler::Target target = target_of(machine, 1);

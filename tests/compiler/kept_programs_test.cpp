@@ -47,6 +47,7 @@ std::vector<ZooProgram> convolutions() {
   for (const char* pass : {"fwd", "dgrad", "wgrad"}) {
     programs.push_back({"conv", {{"shape", "128x28x28x64x64"}, {"pass", pass}}});
     programs.push_back({"conv", {{"shape", "8x28x28x128x128"}, {"pass", pass}}});
+    programs.push_back({"conv", {{"shape", "16x64x64x32x32"}, {"pass", pass}}});
   }
   return programs;
 }

@@ -8,6 +8,7 @@
 #include "workloads/compiler/kernels/contraction.h"
 #include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/image_rows.h"
+#include "workloads/compiler/kernels/joined_weights.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 #include "workloads/compiler/kernels/step_counter.h"
@@ -23,10 +24,10 @@ using hlo::ElementType;
 ///
 /// A block of the result is some rows of pixels over some of the batch. The rows of the input that
 /// it needs stand in VMEM with a border of zeros. A step takes one position of the window and one
-/// tile of contracted features: its weights stay in the MXUs while the batch rows of a few
-/// neighbouring pixels stream through, of several rows where rows are short. Positions of the
-/// window differ only in addresses: offsets of the input, the weights and the result, from a table
-/// in SMEM. Sums are kept in VMEM in fp32.
+/// tile of contracted features, or several positions whose few features stand beside each other:
+/// its weights stay in the MXUs while the batch rows of a few neighbouring pixels stream through,
+/// of several rows where rows are short. Positions of the window differ only in addresses: offsets
+/// of the input, the weights and the result, from a table in SMEM. Sums are kept in VMEM in fp32.
 class ConvolutionKernel : ConvolutionGrid {
  public:
   ConvolutionKernel(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
@@ -49,6 +50,10 @@ class ConvolutionKernel : ConvolutionGrid {
     store_taps();
     if (masks()) memory_.make_masks(problem_.contracted);
     make_grid();
+    if (sizes_.join) {
+      joiner_.emplace(builder_, memory_, *sizes_.join);
+      joined_weights_.emplace(builder_, memory_, problem_, *sizes_.join, tiling_.block_columns);
+    }
     clear_borders();
     builder_.new_block();
     grid_->run([this] { work(); }, [this] { results_.ready(); });
@@ -68,10 +73,16 @@ class ConvolutionKernel : ConvolutionGrid {
   std::uint32_t window_positions() const {
     return static_cast<std::uint32_t>(height().window * width().window);
   }
+  /// Positions of the window, or groups of them, that steps multiply by.
+  std::uint32_t steps_taps() const {
+    if (sizes_.join) return sizes_.join->y.groups * sizes_.join->x.groups;
+    return static_cast<std::uint32_t>(taps_.size());
+  }
   /// Some pixels of the result meet no position of the window.
   bool has_gaps() const;
 
   void store_taps();
+  void store_groups();
   void make_grid();
   void add_input();
   void add_window();
@@ -82,6 +93,7 @@ class ConvolutionKernel : ConvolutionGrid {
   void clear_borders();
   void clear_outside();
   void clear_weight_rows();
+  void join();
   void work();
   // Digits of a step: columns, tap, contracted tile, rows and chunk of pixels.
   enum Digit : std::size_t { kColumn, kTap, kContracted, kPixelY, kPixelX };
@@ -119,6 +131,8 @@ class ConvolutionKernel : ConvolutionGrid {
   std::uint32_t tap_words_ = 0;
   std::shared_ptr<ImageRows> input_rows_;
   std::vector<int> epilogue_inputs_;
+  std::optional<BlockJoiner> joiner_;  ///< Where the window has joined positions.
+  std::optional<JoinedWeights> joined_weights_;
   std::uint32_t fetched_x_ = 0;  ///< Pixels of an input row that are fetched,
   std::int64_t first_x_ = 0;     ///< from this one on.
   VmemRegion sums_;
@@ -133,6 +147,7 @@ bool ConvolutionKernel::has_gaps() const {
 /// Per position of the window: offsets in VMEM rows of the input, the weights and the sums, and the
 /// sublane mask with which its first tile loads the sums so far.
 void ConvolutionKernel::store_taps() {
+  if (sizes_.join) return store_groups();
   tap_words_ = builder_.allocate_smem(kTapWords * static_cast<std::uint32_t>(taps_.size()));
   for (std::size_t i = 0; i < taps_.size(); ++i) {
     const Tap& tap = taps_[i];
@@ -143,6 +158,23 @@ void ConvolutionKernel::store_taps() {
     builder_.store_smem(word + 1, tap.window * sizes_.window_tap);
     builder_.store_smem(word + 2, (tap.phase[0] * sizes_.out_x + tap.phase[1]) * sizes_.sum_pixel);
     builder_.store_smem(word + 3, tap.starts && !has_gaps() ? 0 : 0xff);
+  }
+}
+
+/// The same per group of joined positions.
+void ConvolutionKernel::store_groups() {
+  const WindowJoin& join = *sizes_.join;
+  tap_words_ = builder_.allocate_smem(kTapWords * steps_taps());
+  const std::uint32_t matrix =
+      JoinedWeights::rows(problem_, join, tiling_.block_columns) / steps_taps();
+  for (std::uint32_t i = 0; i < steps_taps(); ++i) {
+    const std::uint32_t y = i / join.x.groups * join.y.group_step;
+    const std::uint32_t x = i % join.x.groups * join.x.group_step;
+    const std::uint32_t word = tap_words_ + kTapWords * i;
+    builder_.store_smem(word, y * join.line_rows + x * join.pixel_rows);
+    builder_.store_smem(word + 1, i * matrix);
+    builder_.store_smem(word + 2, 0);
+    builder_.store_smem(word + 3, i == 0 ? 0 : 0xff);
   }
 }
 
@@ -282,9 +314,18 @@ void ConvolutionKernel::clear_weight_rows() {
   emit_if(builder_, fresh, clear);
 }
 
+/// Makes joined blocks of those that are new.
+void ConvolutionKernel::join() {
+  emit_if(builder_, grid_->fresh(0), [this] { joiner_->make(grid_->input(0)); });
+  builder_.new_block();
+  emit_if(builder_, grid_->fresh(1), [this] { joined_weights_->make(grid_->input(1)); });
+  builder_.new_block();
+}
+
 void ConvolutionKernel::work() {
-  if (masks() && !problem_.window_transposed) clear_weight_rows();
+  if (masks() && !problem_.window_transposed && !sizes_.join) clear_weight_rows();
   clear_outside();
+  if (sizes_.join) join();
   if (has_gaps()) {
     memory_.clear(sums_apart() ? VmemAddress(sums_) : grid_->output(0), sizes_.sum_rows);
   }
@@ -311,12 +352,15 @@ Contraction::Tiles ConvolutionKernel::slab_rows(const VmemAddress& slab, const D
   const auto stride_x = static_cast<std::uint32_t>(width().stride);
   const auto stride_y = static_cast<std::uint32_t>(height().stride);
   const std::uint32_t parts = t.contracted_parts;
-  const std::uint32_t line = stride_y * sizes_.slab_x * sizes_.input_pixel;
-  const std::uint32_t pixel = stride_x * sizes_.input_pixel;
+  const std::uint32_t line = sizes_.join ? sizes_.join->y.result_step * sizes_.join->line_rows
+                                         : stride_y * sizes_.slab_x * sizes_.input_pixel;
+  const std::uint32_t pixel = sizes_.join ? sizes_.join->x.result_step * sizes_.join->pixel_rows
+                                          : stride_x * sizes_.input_pixel;
   const SReg row = weighted_sum(
       builder_, digits, {0, 0, parts * sizes_.input_tile, t.chunk_y * line, t.chunk_x * pixel},
       tap_word(digits, 0, slab.base));
-  const VReg mask = masks() ? memory_.mask(problem_.input_type, is_last_tile(digits)) : VReg();
+  const VReg mask =
+      masks() && !sizes_.join ? memory_.mask(problem_.input_type, is_last_tile(digits)) : VReg();
   return loaded_once(
       [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
         const std::uint32_t at = row_of(unit, i), number = at / tiling_.block_rows;
@@ -336,26 +380,28 @@ Contraction::Tiles ConvolutionKernel::window_tiles(const VmemAddress& window,
   const bool transposed = problem_.window_transposed;
   const std::uint32_t parts = tiling_.contracted_parts;
   // From a tile of weights to the next one along the contracted features, and along the columns.
-  const std::uint32_t part_rows =
-      (transposed ? 1 : 16 * tiling_.block_columns) * sizes_.window_tile;
-  const std::uint32_t column = (transposed ? 16 * sizes_.contracted_tiles : 1) * sizes_.window_tile;
+  const ElementType type = sizes_.join ? ElementType::kF32 : problem_.window_type;
+  const std::uint32_t tile_rows_of = tile_rows(type);
+  const std::uint32_t part_rows = (transposed ? 1 : 16 * tiling_.block_columns) * tile_rows_of;
+  const std::uint32_t column = (transposed ? 16 * sizes_.contracted_tiles : 1) * tile_rows_of;
   const SReg base =
       weighted_sum(builder_, digits, {tiling_.columns_at_once * column, 0, parts * part_rows, 0, 0},
                    tap_word(digits, 1, window.base));
   const VReg mask =
-      masks() && transposed ? memory_.mask(problem_.window_type, is_last_tile(digits)) : VReg();
+      masks() && transposed && !sizes_.join ? memory_.mask(type, is_last_tile(digits)) : VReg();
   const auto load = loaded_once(
       [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
         const std::uint32_t row = transposed ? sizes_.contracted_tiles : tiling_.block_columns;
-        return part * part_rows + units_.column_of(unit) * column +
-               (15 - j) * row * sizes_.window_tile;
+        return part * part_rows + units_.column_of(unit) * column + (15 - j) * row * tile_rows_of;
       },
       [=](std::uint32_t at, std::uint32_t part) {
-        return memory_.load_weights(problem_.window_type, {window.region, at, base},
+        return memory_.load_weights(type, {window.region, at, base},
                                     part + 1 == parts ? mask : VReg());
       });
+  const std::uint32_t row_tiles =
+      sizes_.join ? JoinedWeights::row_tiles(problem_, *sizes_.join, 1) : sizes_.window_row_tiles;
   return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
-    if (15 - j >= sizes_.window_row_tiles) return builder_.vector(isa::Opcode::kVmov, 0.0F);
+    if (15 - j >= row_tiles) return builder_.vector(isa::Opcode::kVmov, 0.0F);
     return load(unit, j, part);
   };
 }
@@ -376,8 +422,9 @@ RunningSums::Place ConvolutionKernel::sums_at(const VmemAddress& sums, const Dig
 
 void ConvolutionKernel::multiply() {
   const ConvolutionTiling& t = tiling_;
-  const VmemAddress slab = grid_->input(0);
-  const VmemAddress window = grid_->input(1);
+  const VmemAddress slab = joiner_ ? VmemAddress(joiner_->region()) : grid_->input(0);
+  const VmemAddress window =
+      joined_weights_ ? VmemAddress(joined_weights_->region()) : grid_->input(1);
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
   RunningSums::Form form;
   form.has_masks = true;
@@ -388,7 +435,7 @@ void ConvolutionKernel::multiply() {
   };
   RunningSums running(builder_, units_, sums, form);
   Contraction steps;
-  steps.extents = {t.block_columns / t.columns_at_once, static_cast<std::uint32_t>(taps_.size()),
+  steps.extents = {t.block_columns / t.columns_at_once, steps_taps(),
                    sizes_.contracted_tiles / t.contracted_parts, t.block_y / t.chunk_y,
                    t.pixels_x / t.chunk_x};
   steps.pushes = pushes_;

@@ -1,8 +1,10 @@
 #include "workloads/compiler/kernels/convolution_tiling.h"
 
 #include <algorithm>
+#include <map>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/joined_weights.h"
 #include "workloads/compiler/kernels/matmul_memory.h"
 #include "workloads/compiler/kernels/matmul_stream.h"
 
@@ -21,15 +23,7 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
   phases_y = static_cast<std::uint32_t>(height.base_dilation);
   phases_x = static_cast<std::uint32_t>(width.base_dilation);
   pixels_y = tiles_of(height.output, phases_y);
-  std::int64_t last_y = 0, last_x = 0;
-  for (std::size_t i = 0; i < taps.size(); ++i) {
-    shift_y = i == 0 ? taps[i].shift[0] : std::min(shift_y, taps[i].shift[0]);
-    shift_x = i == 0 ? taps[i].shift[1] : std::min(shift_x, taps[i].shift[1]);
-    last_y = i == 0 ? taps[i].shift[0] : std::max(last_y, taps[i].shift[0]);
-    last_x = i == 0 ? taps[i].shift[1] : std::max(last_x, taps[i].shift[1]);
-  }
-  slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.stride + last_y - shift_y + 1);
-  slab_x = static_cast<std::uint32_t>((tiling.pixels_x - 1) * width.stride + last_x - shift_x + 1);
+  set_slab(problem, tiling, taps);
   out_y = tiling.block_y * phases_y;
   out_x = tiling.pixels_x * phases_x;
   input_tile = tile_rows(problem.input_type);
@@ -45,6 +39,38 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
                tiles_of(pixels_y, tiling.block_y)};
   set_blocks(problem, tiling);
   set_steps(problem, tiling, taps.size());
+  if (join) set_join(problem, tiling, target);
+}
+
+/// The pixels of the input that a block reads.
+void ConvolutionSizes::set_slab(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                                const std::vector<Tap>& taps) {
+  const auto& [height, width] = problem.spatial;
+  if (tiling.joined.count() > 1) {
+    const auto direction = [](const SpatialDimension& s, std::uint32_t results,
+                              std::uint32_t joined) {
+      return JoinedDirection(static_cast<std::uint32_t>(s.window),
+                             static_cast<std::uint32_t>(s.window_dilation),
+                             static_cast<std::uint32_t>(s.stride), results, joined);
+    };
+    join.emplace(std::array{direction(height, tiling.block_y, tiling.joined.y),
+                            direction(width, tiling.pixels_x, tiling.joined.x)},
+                 problem.input_type, tiling.block_rows, problem.contracted);
+    shift_y = -height.padding;
+    shift_x = -width.padding;
+    slab_y = join->y.input_pixels();
+    slab_x = join->x.input_pixels();
+    return;
+  }
+  std::int64_t last_y = 0, last_x = 0;
+  for (std::size_t i = 0; i < taps.size(); ++i) {
+    shift_y = i == 0 ? taps[i].shift[0] : std::min(shift_y, taps[i].shift[0]);
+    shift_x = i == 0 ? taps[i].shift[1] : std::min(shift_x, taps[i].shift[1]);
+    last_y = i == 0 ? taps[i].shift[0] : std::max(last_y, taps[i].shift[0]);
+    last_x = i == 0 ? taps[i].shift[1] : std::max(last_x, taps[i].shift[1]);
+  }
+  slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.stride + last_y - shift_y + 1);
+  slab_x = static_cast<std::uint32_t>((tiling.pixels_x - 1) * width.stride + last_x - shift_x + 1);
 }
 
 void ConvolutionSizes::set_blocks(const ConvolutionProblem& problem,
@@ -66,6 +92,7 @@ void ConvolutionSizes::set_blocks(const ConvolutionProblem& problem,
 void ConvolutionSizes::set_steps(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
                                  std::size_t taps) {
   const std::uint32_t pixels = tiling.chunk_y * tiling.chunk_x;
+  if (join) taps = std::size_t{join->y.groups} * join->x.groups;
   plan.steps.pushes = pixels * tiling.block_rows / plan.steps.units.groups();
   plan.steps.count = double(tiling.block_columns) / tiling.columns_at_once * double(taps) *
                      contracted_tiles / tiling.contracted_parts * tiling.block_y * tiling.pixels_x /
@@ -73,10 +100,46 @@ void ConvolutionSizes::set_steps(const ConvolutionProblem& problem, const Convol
   plan.set_expression(problem.has_epilogue, problem.epilogue_cost);
 }
 
+/// New blocks of the input and of the window are made into joined ones.
+void ConvolutionSizes::set_join(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                                const Target& target) {
+  plan.rows_apart += join->all_rows() + JoinedWeights::rows(problem, *join, tiling.block_columns);
+  plan.lhs.cycles = join->cycles(target);
+  plan.rhs.cycles = JoinedWeights::cycles(problem, *join, tiling.block_columns, target);
+}
+
 namespace {
 
 /// Of rows of tiles, by a unit in a step: they are straight code.
 constexpr std::uint32_t kMostPushes = 48;
+/// Ways to join positions that are tried.
+constexpr std::size_t kMostJoins = 3;
+
+/// Positions that fit in the lanes, fewest steps first: for each count of steps those that take the
+/// fewest turns.
+std::vector<JoinedPositions> choices_of_joined(const ConvolutionProblem& problem) {
+  const auto& [height, width] = problem.spatial;
+  const std::uint32_t most = 128 / WindowJoin::pitch_of(problem.contracted);
+  std::map<std::uint32_t, JoinedPositions> by_steps;
+  if (height.base_dilation > 1 || width.base_dilation > 1) return {};
+  for (std::uint32_t y = 1; y <= std::min<std::int64_t>(most, height.window); ++y) {
+    for (std::uint32_t x = 1; x * y <= most && x <= width.window; ++x) {
+      if (x * y == 1) continue;
+      const std::uint32_t steps = tiles_of(height.window, y) * tiles_of(width.window, x);
+      const auto [found, is_new] = by_steps.try_emplace(steps, JoinedPositions{y, x});
+      if (!is_new && y * x < found->second.count()) found->second = {y, x};
+    }
+  }
+  std::vector<JoinedPositions> choices;
+  std::uint32_t fewest = ~0U;
+  for (const auto& [steps, joined] : by_steps) {
+    if (joined.count() >= fewest) continue;
+    fewest = joined.count();
+    choices.push_back(joined);
+    if (choices.size() == kMostJoins) break;
+  }
+  return choices;
+}
 
 class ConvolutionSearch {
  public:
@@ -154,7 +217,17 @@ class ConvolutionSearch {
     }
   }
 
-  void consider(ConvolutionTiling tiling) {
+  void consider(const ConvolutionTiling& tiling) {
+    consider_cut(tiling);
+    if (!WindowJoin::has_form(problem_.input_type, tiling.block_rows)) return;
+    for (const JoinedPositions& joined : joined_) {
+      ConvolutionTiling with = tiling;
+      with.joined = joined;
+      consider_cut(with);
+    }
+  }
+
+  void consider_cut(ConvolutionTiling tiling) {
     const ContractionPlan& plan = ConvolutionSizes(problem_, tiling, target_, taps_).plan;
     if (plan.vmem_rows() * isa::kVmemRowBytes > target_.vmem_bytes) return;
     tiling.cycles = plan.cycles(target_);
@@ -165,6 +238,8 @@ class ConvolutionSearch {
   const Target& target_;
   const std::vector<Tap> taps_ = taps_of(problem_);
   const std::vector<std::uint32_t> columns_ = column_choices(target_);
+  const std::vector<JoinedPositions> joined_ =
+      taps_.empty() ? std::vector<JoinedPositions>() : choices_of_joined(problem_);
   ConvolutionTiling best_;
 };
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "workloads/compiler/kernels/contraction_plan.h"
 #include "workloads/compiler/kernels/convolution_problem.h"
+#include "workloads/compiler/kernels/window_join.h"
 
 namespace tpu::compiler {
 
@@ -16,6 +19,7 @@ struct ConvolutionTiling {
   std::uint32_t pixels_x = 1;          ///< Pixels of a row, rounded up where that helps.
   std::uint32_t columns_at_once = 1;   ///< Neighbouring column tiles of a step (MatmulUnits).
   std::uint32_t contracted_parts = 1;  ///< Tiles of contracted features of a step.
+  JoinedPositions joined;              ///< Of the window, that a step contracts.
   double cycles = 0;                   ///< What the search expects.
 };
 
@@ -45,10 +49,15 @@ struct ConvolutionSizes : ConvolutionGrid {
   std::uint32_t input_tile, window_tile;             ///< VMEM rows of a tile.
   std::uint64_t sum_rows;                            ///< VMEM rows.
   bool sums_apart;
+  std::optional<WindowJoin> join;  ///< Where several positions are contracted at once.
   ContractionPlan plan;
 
  private:
+  void set_slab(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                const std::vector<Tap>& taps);
   void set_blocks(const ConvolutionProblem& problem, const ConvolutionTiling& tiling);
+  void set_join(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
+                const Target& target);
   void set_steps(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
                  std::size_t taps);
 };

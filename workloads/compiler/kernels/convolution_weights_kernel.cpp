@@ -51,6 +51,7 @@ class WeightsKernel : WeightsGrid {
     if (masks()) make_masks();
     make_grid();
     transposed_ = builder_.allocate_vmem(sizes_.transposed_rows);
+    if (sizes_.runs) turner_.emplace(builder_, *sizes_.runs);
     clear_borders();
     builder_.new_block();
     grid_->run([this] { work(); }, [this] { results_.ready(); });
@@ -108,6 +109,7 @@ class WeightsKernel : WeightsGrid {
   Contraction::Tiles input_tiles(const Digits& digits);
   Contraction::Tiles gradient_tiles(const VmemAddress& gradient, SReg origin,
                                     const std::vector<VReg>& masks, const Digits& digits);
+  Contraction::Tiles run_tiles(const VmemAddress& gradient, SReg origin, const Digits& digits);
   Contraction::Results unit_sums(const VmemAddress& sums, const Digits& digits,
                                  const Digits& before, PReg started);
   void multiply_part(SReg part);
@@ -130,6 +132,7 @@ class WeightsKernel : WeightsGrid {
   std::shared_ptr<ImageRows> input_rows_, gradient_rows_;
   std::vector<int> epilogue_inputs_;
   VmemRegion transposed_, sums_;
+  std::optional<RunTurner> turner_;
   /// Ones; valid rows of the last batch tile; the same in descending order. Where pixels share a
   /// tile: rows of each of them, then the same in descending order.
   VmemRegion masks_;
@@ -367,6 +370,7 @@ void WeightsKernel::transpose_part(SReg part) {
   const std::uint32_t part_pixels = tiling_.part_groups * tiling_.group * dilation_x();
   SReg origin = builder_.mul(part, part_pixels * sizes_.input_pixel);
   if (slab.base) origin = builder_.add(origin, slab.base);
+  if (turner_) return turner_->make({slab.region, slab.offset, origin}, transposed_);
   const bool single = tiling_.group == 1;
   StepCounter counter(builder_, {sizes_.slab_y, single ? sizes_.starts : tiling_.part_groups,
                                  single ? 1 : sizes_.window_x, sizes_.row_tiles});
@@ -465,6 +469,40 @@ Contraction::Tiles WeightsKernel::gradient_tiles(const VmemAddress& gradient, SR
   };
 }
 
+/// The same where groups are the even and the odd rows of a run of pixels.
+Contraction::Tiles WeightsKernel::run_tiles(const VmemAddress& gradient, SReg origin,
+                                            const Digits& digits) {
+  const WeightsTiling& t = tiling_;
+  const std::uint32_t group_rows = t.group * sizes_.gradient_pixel;
+  const std::uint32_t line = sizes_.groups * group_rows;
+  // Both groups of a run at once, or one after the other.
+  const bool at_once = groups_at_once_ > 1;
+  SReg run = digits[kGroup];
+  VReg shift;
+  if (!at_once) {
+    run = builder_.and_(digits[kGroup], 0xfffffffeU);
+    const SReg odd = builder_.shift_left(builder_.and_(digits[kGroup], 1U), 4);
+    shift = builder_.splat(builder_.sub(16, odd));
+  }
+  const SReg base = weighted_sum(
+      builder_, {digits[kColumn], digits[kPixelY], run},
+      {t.columns_at_once * sizes_.gradient_tile, line, groups_at_once_ * group_rows}, origin);
+  const std::uint32_t tile_pitch = t.block_columns * sizes_.gradient_tile;
+  const auto load = loaded_once(
+      [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+        return group_of(unit, part) / 2 * 2 * group_rows +
+               units_.column_of(unit) * sizes_.gradient_tile + 2 * (15 - j) * tile_pitch;
+      },
+      [=](std::uint32_t at, std::uint32_t) {
+        return load_tile_pair(builder_, {gradient.region, at, base}, tile_pitch, true);
+      });
+  return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+    const VReg pairs = load(unit, j, part);
+    if (!at_once) return builder_.unpack_odd(builder_.shift_left(pairs, shift));
+    return group_of(unit, part) % 2 == 0 ? builder_.unpack_even(pairs) : builder_.unpack_odd(pairs);
+  };
+}
+
 /// Adds to the sums of a step's units, whose places are read from the table when they are needed.
 Contraction::Results WeightsKernel::unit_sums(const VmemAddress& sums, const Digits& digits,
                                               const Digits& before, PReg started) {
@@ -509,7 +547,8 @@ void WeightsKernel::multiply_part(SReg part) {
   steps.pushes = sizes_.unit_tiles * t.step_units;
   steps.moving = [&](const Digits& digits) { return input_tiles(digits); };
   steps.stationary = [&](const Digits&, const Digits& next) {
-    return gradient_tiles(gradient, origin, gradient_masks, next);
+    return turner_ ? run_tiles(gradient, origin, next)
+                   : gradient_tiles(gradient, origin, gradient_masks, next);
   };
   steps.sums = [&](const Digits& digits, PReg started) {
     Digits previous(4);

@@ -45,8 +45,21 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
   plan.grid = {column_tiles / tiling.block_columns, all_row_tiles / tiling.block_rows,
                batch_tiles / tiling.block_batch, tiles_of(out_y, tiling.block_y)};
+  if (tiling.turns_runs) set_runs(problem, tiling);
   set_blocks(problem, tiling);
   set_steps(problem, tiling, target);
+}
+
+void WeightsSizes::set_runs(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
+  runs.emplace();
+  runs->lines = slab_y;
+  runs->runs = tiling.part_groups / 2;
+  runs->positions = window_x;
+  runs->distance = static_cast<std::uint32_t>(problem.spatial[1].stride);
+  runs->batch_tiles = tiling.block_batch;
+  runs->row_tiles = row_tiles;
+  runs->feature_tiles = unit_tiles;
+  runs->line_rows = slab_x * input_pixel;
 }
 
 void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
@@ -54,6 +67,8 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
   const std::uint32_t pixels = groups * tiling.group;
   plan.lhs.dimensions = {kRows, kBatch, kY};
   plan.lhs.rows = std::uint64_t{slab_y} * slab_x * input_pixel;
+  // The runs behind the last line are read, whatever they hold.
+  if (runs) plan.lhs.rows += runs->further_runs() * runs->run_pixels() * input_pixel;
   plan.lhs.bytes = block_bytes(height.input, slab_y, width.input, slab_x, input_pixel);
   plan.rhs.dimensions = {kColumns, kBatch, kY};
   plan.rhs.rows = std::uint64_t{tiling.block_y} * pixels * gradient_pixel;
@@ -61,7 +76,8 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
   const std::uint64_t tiles = sum_rows / 8;
   plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.out_type, tiles,
                    double(window_y) * window_x * tiles_of(problem.rows, 8) * column_tiles);
-  plan.rows_apart = transposed_rows + problem.resident_rows + (sums_apart ? sum_rows : 0);
+  plan.rows_apart = transposed_rows + (runs ? runs->rows() : 0) + problem.resident_rows +
+                    (sums_apart ? sum_rows : 0);
 }
 
 void WeightsSizes::set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,
@@ -73,6 +89,7 @@ void WeightsSizes::set_steps(const ConvolutionProblem& problem, const WeightsTil
   // The next one is pushed while this one is on its way.
   const double transpose = std::max(8.0 * group_tiles, double(target.xlu_latency_cycles)) + 8;
   plan.steps.before = double(tiling.parts) * slab_y * starts * row_tiles * transpose;
+  if (runs) plan.steps.before = double(tiling.parts) * runs->cycles(target);
   plan.set_expression(problem.has_epilogue, problem.epilogue_cost);
 }
 
@@ -160,6 +177,13 @@ class WeightsSearch {
         tiling.group_parts = parts;
         const std::uint32_t at_once = MatmulUnits(target_, columns, parts).groups() * parts;
         tiling.splits_rows = false;
+        if (has_runs(tiling) && (at_once == 1 || at_once % 2 == 0)) {
+          const std::uint32_t pairs = std::max(at_once, 2U);
+          tiling.turns_runs = true;
+          tiling.part_groups = tiles_of(part_groups, pairs) * pairs;
+          consider(tiling);
+        }
+        tiling.turns_runs = false;
         tiling.part_groups = tiles_of(part_groups, at_once) * at_once;
         consider(tiling);
         if (at_once == 1 || part_groups % at_once == 0 || tiling.block_y % at_once != 0) continue;
@@ -168,6 +192,16 @@ class WeightsSearch {
         consider(tiling);
       }
     }
+  }
+
+  /// Runs are of whole registers of packed rows, of neighbouring pixels.
+  bool has_runs(const WeightsTiling& tiling) const {
+    const std::uint32_t batch = tiling.block_batch;
+    return is_packed(problem_.input_type) && is_packed(problem_.window_type) &&
+           problem_.contracted % 8 == 0 && tiling.tile_pixels == 1 &&
+           (batch == 1 || batch % 2 == 0) && tiling.group > 1 &&
+           2 * tiling.group * batch == TurnedRuns::kRunTiles &&
+           problem_.spatial[1].window_dilation == 1;
   }
 
   void consider(WeightsTiling tiling) {

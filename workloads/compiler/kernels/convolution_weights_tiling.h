@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "workloads/compiler/kernels/contraction_plan.h"
 #include "workloads/compiler/kernels/convolution_problem.h"
+#include "workloads/compiler/kernels/turned_runs.h"
 
 namespace tpu::compiler {
 
@@ -23,6 +26,9 @@ struct WeightsTiling {
   std::uint32_t group_parts = 1;      ///< Groups that an array contracts at once.
   /// Groups at once are of neighbouring rows of pixels, not of one row: rows may have few.
   bool splits_rows = false;
+  /// Packed pixels are turned once (TurnedRuns): of two neighbouring groups one has the even rows
+  /// of the pixels of both, the other one the odd rows.
+  bool turns_runs = false;
   double cycles = 0;
 };
 
@@ -49,9 +55,11 @@ struct WeightsSizes : WeightsGrid {
   std::uint32_t input_pixel, gradient_pixel;  ///< VMEM rows.
   std::uint64_t transposed_rows, sum_rows;    ///< VMEM rows.
   bool sums_apart;
+  std::optional<TurnedRuns> runs;
   ContractionPlan plan;
 
  private:
+  void set_runs(const ConvolutionProblem& problem, const WeightsTiling& tiling);
   void set_blocks(const ConvolutionProblem& problem, const WeightsTiling& tiling);
   void set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,
                  const Target& target);

@@ -88,7 +88,7 @@ double padded_bytes(const Shape& shape, std::int64_t lanes, std::int64_t rows) {
 constexpr double kWithoutKernel = 2;
 /// Below so many cycles of all convolutions what kernels take to begin and end decides, which their
 /// estimates hardly know: the side with fewer padded bytes then.
-constexpr double kLeastCycles = 1e6;
+constexpr double kLeastCycles = 2e5;
 
 /// The convolutions of as many pixels; cycles and bytes with the batch in the rows and in the
 /// lanes.
