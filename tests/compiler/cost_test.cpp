@@ -342,5 +342,19 @@ TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
   }
 }
 
+/// Three positions of 32 features are joined: three steps in place of nine, and two turns for each
+/// tile of the image and its border, eight cycles each. At most all that moves comes on top.
+TEST(Cost, AStepContractsSeveralPositionsOfFewFeatures) {
+  for (const MachineParams& machine : {MachineParams{}, v2_8()}) {
+    const auto measured = static_cast<double>(
+        run_of(module_of(Images{16, 32, 32, 32, false}), machine).cores.at(0).ops[0].cycles);
+    const compiler::Target target = target_of(machine, 1);
+    const double tiles = 32 * 32 * 2, moved = 2 * tiles * 4096 / target.hbm_bytes_per_cycle;
+    const double pushes = 3 * tiles * 8 / target.mxu_count, turns = 2 * tiles * 34 / 32 * 8;
+    EXPECT_GT(measured, pushes + turns) << machine.name;
+    EXPECT_LT(measured, pushes + turns + moved) << machine.name;
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test::cost_test

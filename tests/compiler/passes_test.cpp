@@ -178,9 +178,19 @@ void expect_convolution_orders(std::uint32_t batch, const std::vector<std::int64
 }
 
 TEST(Layouts, ConvolutionsPutSpatialDimensionsFirst) {
-  // Features 1, 6 and 16 padded to 8 and 16, or all to 128: the batch decides.
+  // Features 1, 6 and 16 padded to 8 and 16, or all to 128.
   expect_convolution_orders(128, {0, 3, 2, 1});
-  expect_convolution_orders(2, {3, 0, 2, 1});
+  // 64 features of four examples.
+  GraphBuilder graph("few");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {4, 16, 16, 64}));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 64, 64}));
+  Module module =
+      graph.finish(graph.convolution(x, w, frontend::nhwc_dimensions(), {{}, {}}), {x, w});
+  compiler::assign_layouts(module);
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    if (instruction.opcode != HloOpcode::kConvolution) continue;
+    EXPECT_EQ(instruction.shape.layout.minor_to_major, (std::vector<std::int64_t>{3, 0, 2, 1}));
+  }
 }
 
 TEST(Fusion, SumsOverTheBatchInTheLanesStandBehindTheirConvolution) {

@@ -11,7 +11,7 @@ namespace {
 /// Tiles of 8 rows that are turned in one piece of code.
 constexpr std::uint32_t kTurnedTiles = 4;
 /// Addresses, first loads and last stores of such a piece.
-constexpr double kPieceCycles = 40;
+constexpr double kTilesCycles = 40;
 
 }  // namespace
 
@@ -45,10 +45,10 @@ double JoinedWeights::cycles(const ConvolutionProblem& problem, const WindowJoin
   const double groups = double(join.y.groups) * join.x.groups;
   const double positions = double(join.y.joined) * join.x.joined;
   if (!problem.window_transposed) {
-    return groups * positions * columns * (kPieceCycles + 2.0 * join.pitch / 8);
+    return groups * positions * columns * (kTilesCycles + 2.0 * join.pitch / 8);
   }
   return groups * columns * (16.0 / kTurnedTiles) *
-         (kPieceCycles + target.xlu_latency_cycles +
+         (kTilesCycles + target.xlu_latency_cycles +
           kTurnedTiles * (positions - 1) * target.xlu_interval_cycles);
 }
 

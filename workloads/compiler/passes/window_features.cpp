@@ -1,7 +1,6 @@
 #include "workloads/compiler/passes/window_features.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
@@ -21,18 +20,13 @@ constexpr double kWorthwhile = 2;
 
 /// A convolution, or the gradient of a kernel, as steps of the matrix unit.
 struct MatrixSteps {
-  double positions = 1;          ///< Of the window, or of the gradient's result.
-  double meetings = 1;           ///< Pixels that meet each of them.
-  double pixels = 1;             ///< Of the input.
-  bool joins_positions = false;  ///< As many in a step as the unit has rows for.
+  double positions = 1;  ///< Of the window, or of the gradient's result.
+  double meetings = 1;   ///< Pixels that meet each of them.
+  double pixels = 1;     ///< Of the input.
   std::int64_t batch = 0, features = 0, columns = 0;
 
   double cycles(const Target& target) const {
-    const std::int64_t rows = round_up(features, isa::kSublanes);
-    const double at_once =
-        joins_positions ? double(std::max<std::int64_t>(target.mxu_rows / rows, 1)) : 1;
-    return std::ceil(positions / at_once) * meetings *
-           double(ceil_divide<std::int64_t>(features, target.mxu_rows)) *
+    return positions * meetings * double(ceil_divide<std::int64_t>(features, target.mxu_rows)) *
            double(round_up(batch, isa::kSublanes)) *
            double(ceil_divide<std::int64_t>(columns, target.mxu_columns)) / target.mxu_count;
   }
@@ -46,7 +40,6 @@ MatrixSteps steps_of(const GraphEditor& edit, const HloInstruction& convolution,
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
   const hlo::Shape& input = edit.shape(convolution.operands[0]);
   MatrixSteps steps;
-  steps.joins_positions = !gradient;
   steps.batch = extent_of(input, gradient ? dims.input_feature : dims.input_batch);
   steps.features = extent_of(input, gradient ? dims.input_batch : dims.input_feature);
   steps.columns = extent_of(convolution.shape, dims.output_feature);

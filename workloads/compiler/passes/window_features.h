@@ -9,11 +9,10 @@
 namespace tpu::compiler {
 
 /// The spatial dimension of a convolution whose steps split_in_phases() takes out to fill the rows
-/// of the matrix unit ("space to depth"). With the features in the lanes a step of that unit uses
-/// as many of its rows as there are features in the positions of the window that it joins:
-/// multiples of 8, so 3 of 8 at the first layer of most image networks, and for the gradient of a
-/// kernel no positions are joined; with the pixels of a stride of two among the features it is four
-/// times as many, and about a quarter of the positions.
+/// of the matrix unit ("space to depth"). With the features in the lanes each position of the
+/// window is a step of that unit that uses as many of its rows as there are features, 3 of 128 at
+/// the first layer of most image networks; with the pixels of a stride of two among the features it
+/// is four times as many, and about a quarter of the positions.
 ///
 /// It is the dimension that saves the matrix unit most, where that is at least twice what the
 /// rearranged input takes on its way from HBM and back; of a convolution without groups, with its
