@@ -200,7 +200,6 @@ class Convolver {
       : node_(instruction),
         dims_(instruction.convolution),
         input_(input),
-        kernel_(kernel),
         inputs_(round ? rounded_to_bf16(input.numbers) : input.numbers),
         weights_(round ? rounded_to_bf16(kernel.numbers) : kernel.numbers),
         input_strides_(strides_of(input.shape.dimensions)),
@@ -331,7 +330,6 @@ class Convolver {
   const HloInstruction& node_;
   const hlo::ConvolutionDimensions& dims_;
   const Value& input_;
-  const Value& kernel_;
   std::vector<float> inputs_, weights_;  ///< Rounded if asked for.
   Extents input_strides_, kernel_strides_, output_strides_;
   Extents output_spatial_, window_;
