@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "workloads/compiler/ir/kernel_forms.h"
+
 namespace tpu::compiler {
 
 namespace {
@@ -46,13 +48,6 @@ std::vector<Segment> segments_of(const hlo::Shape& from, const hlo::Shape& to) {
     segments.push_back(std::move(segment));
   }
   return i == sources.size() && j == targets.size() ? segments : std::vector<Segment>{};
-}
-
-DimensionOrder without_units(const hlo::Shape& shape, const DimensionOrder& order) {
-  DimensionOrder left;
-  std::copy_if(order.begin(), order.end(), std::back_inserter(left),
-               [&shape](std::int64_t d) { return extent(shape, d) != 1; });
-  return left;
 }
 
 /// Extents of the two minor dimensions.
@@ -132,6 +127,13 @@ DimensionOrder row_major(std::int64_t rank) {
   DimensionOrder order(static_cast<std::size_t>(rank));
   std::iota(order.begin(), order.end(), 0);
   return order;
+}
+
+DimensionOrder without_units(const hlo::Shape& shape, const DimensionOrder& order) {
+  DimensionOrder left;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(left),
+               [&shape](std::int64_t d) { return extent(shape, d) != 1; });
+  return left;
 }
 
 std::vector<ReshapeOrders> orders_of_reshape(const hlo::Shape& from, const hlo::Shape& to) {
@@ -231,9 +233,7 @@ DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::S
                                 const hlo::Shape& windows, std::uint64_t vmem_bytes) {
   DimensionOrder order;
   for (std::size_t d = 0; d < pooling.window.size(); ++d) {
-    const hlo::WindowDimension& w = pooling.window[d];
-    const bool moves = w.size > 1 || w.stride > 1 || w.padding_low != 0 || w.padding_high != 0;
-    if (moves) order.push_back(static_cast<std::int64_t>(d));
+    if (!is_trivial(pooling.window[d])) order.push_back(static_cast<std::int64_t>(d));
   }
   if (order.size() == 1) {
     const auto along = static_cast<std::size_t>(order[0]);

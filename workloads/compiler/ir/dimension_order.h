@@ -14,6 +14,9 @@ using DimensionOrder = std::vector<std::int64_t>;
 /// 0, 1, ... rank - 1.
 DimensionOrder row_major(std::int64_t rank);
 
+/// The order without the dimensions of extent 1.
+DimensionOrder without_units(const hlo::Shape& shape, const DimensionOrder& order);
+
 /// The order in which the result of a reshape has to lie so that the reshape moves nothing, given
 /// the order of its operand; none when there is no such order. Dimensions of extent 1 stand first.
 /// The two minor dimensions, which tiles cut, may only be split or merged where whole tiles stay.

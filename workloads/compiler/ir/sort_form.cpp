@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sim/base/ceil_divide.h"
+#include "sim/base/power_of_two.h"
 #include "workloads/compiler/cost.h"
 
 namespace tpu::compiler {
@@ -16,12 +17,6 @@ using hlo::HloOpcode;
 using hlo::InstructionId;
 
 namespace {
-
-int position_bits(std::int64_t power_of_two) {
-  int bits = 0;
-  while ((std::int64_t{1} << bits) < power_of_two) ++bits;
-  return bits;
-}
 
 /// Whether the instruction compares the two elements of the key in this direction.
 bool compares_key(const Computation& comparator, InstructionId id, std::int64_t key,
@@ -81,21 +76,17 @@ std::int64_t sorted_block_bytes(const SortForm& form, std::int64_t lane_tiles,
 
 }  // namespace
 
-std::int64_t SortForm::registers() const {
-  std::int64_t count = 1;
-  while (8 * count < rows) count *= 2;
-  return count;
-}
+std::int64_t SortForm::registers() const { return round_up_to_power_of_two(ceil_divide(rows, 8)); }
 
 int SortForm::kept_bits() const {
-  const int register_bits = position_bits(registers());
-  const int bits = register_bits + 3 + position_bits(columns);
-  const int wanted = kept == 0 ? bits : position_bits(kept);
+  const int register_bits = ceil_log2(registers());
+  const int bits = register_bits + 3 + ceil_log2(columns);
+  const int wanted = kept == 0 ? bits : ceil_log2(kept);
   return wanted < register_bits ? wanted : bits;
 }
 
 std::int64_t SortForm::stages() const {
-  const std::int64_t bits = position_bits(8 * registers() * columns);
+  const std::int64_t bits = ceil_log2(8 * registers() * columns);
   return bits * (bits + 1) / 2;
 }
 
@@ -164,8 +155,8 @@ std::int64_t sorted_lane_tiles(const SortForm& form, const Target& target) {
 
 double sort_cycles(const SortForm& form, const Target& target) {
   const std::int64_t registers = ceil_divide(form.lanes, 128) * form.registers();
-  const int row_bits = position_bits(form.registers()),
-            bits = position_bits(8 * form.registers() * form.columns);
+  const int row_bits = ceil_log2(form.registers()),
+            bits = ceil_log2(8 * form.registers() * form.columns);
   const auto words = static_cast<double>(form.words), keys = static_cast<double>(form.keys);
   // Two instructions of the vector unit a cycle: comparisons and their combination for a pair, and
   // a selection for each word of each of both.

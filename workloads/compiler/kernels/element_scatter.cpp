@@ -60,13 +60,7 @@ LoweredKernel ElementScatterKernel::emit() {
   // One row more than the part has, for what is not scattered.
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * part_granules_ + 8));
   const std::int64_t full = granules_ / part_granules_;
-  if (full == 1) {
-    emit_part({}, part_granules_);
-  } else {
-    builder_.loop(static_cast<std::uint64_t>(full), [&](SReg part) {
-      emit_part({part, 0}, part_granules_);
-    });
-  }
+  in_pieces(builder_, full, 1, [&](Index part, std::int64_t) { emit_part(part, part_granules_); });
   if (granules_ % part_granules_ != 0) emit_part({{}, full}, granules_ % part_granules_);
   return lowered_kernel(builder_);
 }

@@ -69,6 +69,8 @@ std::uint32_t identity_bits(HloOpcode reducer, bool integer) {
       return integer ? 0x80000000U : 0xff800000U;
     case HloOpcode::kMinimum:
       return integer ? 0x7fffffffU : 0x7f800000U;
+    case HloOpcode::kMultiply:
+      return integer ? 1 : 0x3f800000U;
     default:
       return 0;
   }

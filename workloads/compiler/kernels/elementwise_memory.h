@@ -53,7 +53,7 @@ void store_across_lanes(KernelBuilder& builder, ExpressionEmitter& emitter,
 VReg combine_sublanes(KernelBuilder& builder, hlo::HloOpcode reducer, bool integer, VReg value);
 VReg combine(KernelBuilder& builder, hlo::HloOpcode reducer, bool integer, VectorOperand a,
              VectorOperand b);
-/// The value that changes nothing in combine().
+/// The value that changes nothing in combine(), and in a product.
 std::uint32_t identity_bits(hlo::HloOpcode reducer, bool integer);
 
 }  // namespace tpu::compiler

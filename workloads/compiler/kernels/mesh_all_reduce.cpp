@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "sim/base/power_of_two.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/kernels/mesh_cut.h"
 #include "workloads/compiler/kernels/remote_dma.h"
@@ -11,8 +12,6 @@ namespace tpu::compiler {
 namespace {
 
 constexpr std::uint32_t kFieldMask = (1U << kMeshFieldBits) - 1;
-
-int log2(std::uint32_t value) { return value < 2 ? 0 : 1 + log2(value / 2); }
 
 class MeshAllReduce {
  public:
@@ -166,7 +165,7 @@ void MeshAllReduce::find_place() {
   core_ = kernel_.load_smem(kCoreIdWord);
   const isa::Topology::Dimension &along_x = target_.slice.dimension(0),
                                  &along_y = target_.slice.dimension(1);
-  const int bits = log2(along_x.size);
+  const int bits = floor_log2(along_x.size);
   const SReg x = kernel_.and_(chip_, along_x.size - 1);
   const SReg y = kernel_.shift_right(chip_, bits);
   x_ = line(along_x.size, along_x.wraps, x,

@@ -99,13 +99,7 @@ SlabArray rows_of_items(SlabArray array) {
 
 /// Whether the elements follow each other in row-major order; dimensions of one may stand anywhere.
 bool lies_in_row_major(const hlo::Shape& shape) {
-  DimensionOrder order = major_to_minor(shape);
-  order.erase(std::remove_if(order.begin(), order.end(),
-                             [&shape](std::int64_t d) {
-                               return shape.dimensions[static_cast<std::size_t>(d)] == 1;
-                             }),
-              order.end());
-  return is_sorted(order);
+  return is_sorted(without_units(shape, major_to_minor(shape)));
 }
 
 /// Lowers one instruction.
@@ -302,11 +296,10 @@ LoweredKernel Relayout::lower_reshape() {
   const auto per_index = [elements](const SlabArray& array) {
     return array.shape.rank() < 2 ? 128 : elements / array.shape.dimensions.front();
   };
-  const std::int64_t from = per_index(source), to = per_index(target), both = std::lcm(from, to);
-  source.per_unit = both / from;
-  target.per_unit = both / to;
+  source.of_index = per_index(source);
+  target.of_index = per_index(target);
   const auto lower_slabs = [&](std::int64_t lanes) {
-    return emit_slabs(instruction_.name, {source}, target, elements / both, body, target_, lanes);
+    return emit_slabs(instruction_.name, {source}, target, elements, body, target_, lanes);
   };
   std::optional<LoweredKernel> lowered;
   const bool has_vector = source.shape.rank() < 2 || target.shape.rank() < 2;
@@ -325,13 +318,7 @@ LoweredKernel Relayout::lower_reshape() {
     lowered = emit_slabs(instruction_.name, {as_it_lies(array(0, -1))}, as_it_lies(result(-1)), 1,
                          body, target_);
   }
-  if (!lowered && has_vector) {
-    // By elements: the last slab may hold less than a row of the vector's tiles.
-    source.per_unit = target.per_unit = 1;
-    source.units = from;
-    target.units = to;
-    lowered = emit_slabs(instruction_.name, {source}, target, elements, body, target_);
-  }
+  if (!lowered && has_vector) lowered = lower_slabs(1);
   if (!lowered) refuse_size();
   return std::move(*lowered);
 }

@@ -41,7 +41,7 @@ struct Placed {
   bool is_cut_twice() const { return array.outer_dimension >= 0; }
   /// Indices of the cut dimension in so much of `extent`.
   std::int64_t indices(std::int64_t elements) const {
-    return ceil_divide(elements * array.per_unit, array.units);
+    return ceil_divide(elements, array.of_index);
   }
   /// Tiles along a physical dimension.
   std::int64_t tiles_along(std::size_t i) const {
@@ -97,8 +97,7 @@ class SlabKernel {
     for (const Placed* each : all()) {
       if (!each->is_cut()) continue;
       const std::int64_t tile = tile_size(each->extents.size(), each->array.dimension);
-      const std::int64_t units = tile * each->array.units;
-      unit_ = std::lcm(unit_, units / std::gcd(units, each->array.per_unit));
+      unit_ = std::lcm(unit_, tile * each->array.of_index);
       if (!each->is_cut_twice()) continue;
       piece_ = std::max(piece_, tile_size(each->extents.size(), each->array.outer_dimension));
     }

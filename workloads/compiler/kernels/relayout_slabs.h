@@ -18,9 +18,9 @@ struct SlabArray {
   int dimension = -1;  ///< Physical dimension that is cut into slabs; -1: the array stays whole.
   /// Another one, cut into pieces of a tile each: slabs are worked on piece by piece. -1: none.
   int outer_dimension = -1;
-  /// Indices of the cut dimension for so many `units` of `extent`: arrays that a reshape joins have
-  /// different numbers of rows.
-  std::int64_t per_unit = 1, units = 1;
+  /// What an index of the cut dimension is of `extent`: arrays that a reshape joins have different
+  /// numbers of rows for the same elements.
+  std::int64_t of_index = 1;
   bool stays_packed = false;  ///< The body takes a packed array as it is.
 };
 

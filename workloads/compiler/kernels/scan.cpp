@@ -42,10 +42,7 @@ class ScanKernel {
   void scan_matrix(Index row);
   VReg before_each(VReg totals);
   VReg combined(VReg a, VReg b);
-  std::uint32_t identity() const {
-    if (form_.operation == HloOpcode::kMultiply) return form_.is_integer ? 1 : 0x3f800000U;
-    return identity_bits(form_.operation, form_.is_integer);
-  }
+  std::uint32_t identity() const { return identity_bits(form_.operation, form_.is_integer); }
 
   ScanForm form_;
   KernelBuilder builder_;

@@ -5,6 +5,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "sim/base/power_of_two.h"
 #include "workloads/compiler/ir/sort_form.h"
 #include "workloads/compiler/kernels/block_pipeline.h"
 #include "workloads/compiler/kernels/box_dma.h"
@@ -19,12 +20,6 @@ namespace {
 using isa::Opcode;
 
 constexpr std::uint32_t kLastKey = 0x7fffffff;
-
-int floor_log2(std::int64_t number) {
-  int bits = 0;
-  while (number >> (bits + 1) != 0) ++bits;
-  return bits;
-}
 
 /// Sorts columns of matrices that stand in VMEM, some lane tiles at a time, by a bitonic network.
 ///
@@ -343,11 +338,7 @@ void SortKernel::emit_register_pass(const SortPass& pass, Index buffer) {
       }
     }
   };
-  if (groups == together) {
-    body({});
-  } else {
-    builder_.loop(static_cast<std::uint64_t>(groups / together), body);
-  }
+  in_pieces(builder_, groups / together, 1, [&](Index piece, std::int64_t) { body(piece.reg); });
 }
 
 /// The words of the elements whose positions differ in a bit within registers.
@@ -408,11 +399,7 @@ void SortKernel::emit_inner_pass(const SortPass& pass, Index buffer) {
       }
     }
   };
-  if (count == together) {
-    body({});
-  } else {
-    builder_.loop(static_cast<std::uint64_t>(count / together), body);
-  }
+  in_pieces(builder_, count / together, 1, [&](Index piece, std::int64_t) { body(piece.reg); });
 }
 
 /// Sublane s of register r becomes row s * registers + r.

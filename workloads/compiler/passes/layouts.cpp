@@ -9,6 +9,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/dot_problem.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/edit.h"
@@ -161,11 +162,8 @@ void LayoutAssignment::seed_windows() {
     const Shape& image = at(instruction.operands[0]).shape;
     const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
     const Shape& windows = is_reduction ? instruction.shape : at(instruction.operands[1]).shape;
-    const bool moves = std::any_of(
-        instruction.window.begin(), instruction.window.end(), [](const hlo::WindowDimension& w) {
-          return w.size > 1 || w.stride > 1 || w.padding_low != 0 || w.padding_high != 0;
-        });
-    if (image.rank() != 4 || !moves) continue;
+    const std::vector<hlo::WindowDimension>& window = instruction.window;
+    if (image.rank() != 4 || std::all_of(window.begin(), window.end(), is_trivial)) continue;
     assign(instruction.operands[0],
            order_of_windows(instruction, image, windows, target_.vmem_bytes));
   }

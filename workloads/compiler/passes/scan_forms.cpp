@@ -5,11 +5,13 @@
 #include <limits>
 #include <optional>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/constant_folding.h"
+#include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
 
@@ -248,7 +250,7 @@ Id Scans::scan_rows(Id matrices, const Cumulation& how) {
 /// Rows [sequences, length], of which each stands in so many columns.
 Id Scans::scan_in_columns(Id rows, const Cumulation& how, std::int64_t columns) {
   const std::int64_t sequences = edit_.dimensions(rows)[0], length = edit_.dimensions(rows)[1];
-  const std::int64_t part = (length + columns - 1) / columns;
+  const std::int64_t part = ceil_divide(length, columns);
   const Id initial = edit_.scalar(edit_.shape(rows).type, *scalar_value(at(how.initial)));
   rows = edit_.pad(rows, initial, {{0, 0, 0}, {0, part * columns - length, 0}});
   const std::int64_t lanes = sequences * columns;
@@ -287,19 +289,15 @@ Id Scans::scan_by_kernel(Id value, const Cumulation& how, std::size_t dimension)
   }
   // The dimension next to the last one.
   const auto rank = static_cast<std::int64_t>(extents.size());
-  Extents permutation, moved, inverse(extents.size());
+  Extents permutation;
   for (std::int64_t d = 0; d + 1 < rank; ++d) {
     if (d != static_cast<std::int64_t>(dimension)) permutation.push_back(d);
   }
   permutation.insert(permutation.end(), {static_cast<std::int64_t>(dimension), rank - 1});
-  for (std::size_t i = 0; i < permutation.size(); ++i) {
-    moved.push_back(extents[static_cast<std::size_t>(permutation[i])]);
-    inverse[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
-  }
   const std::int64_t outer = edit_.shape(value).element_count() / (length * lanes);
   value = edit_.reshape(edit_.transpose(value, permutation), {outer, length, lanes});
-  result = edit_.reshape(scan_rows(value, how), moved);
-  return edit_.convert(edit_.transpose(result, inverse), type);
+  result = edit_.reshape(scan_rows(value, how), extents_at(extents, permutation));
+  return edit_.convert(edit_.transpose(result, inverse(permutation)), type);
 }
 
 /// The windows of one dimension of arrays that have their padding.

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "sim/base/ceil_divide.h"
+#include "sim/base/power_of_two.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/sort_form.h"
 #include "workloads/compiler/passes/comparators.h"
+#include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/reduction_forms.h"
@@ -21,12 +24,6 @@ namespace {
 
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
-
-std::int64_t power_of_two_from(std::int64_t number) {
-  std::int64_t power = 1;
-  while (power < number) power *= 2;
-  return power;
-}
 
 /// How the sequences of arrays lie in matrices.
 struct Arrangement {
@@ -144,7 +141,7 @@ std::optional<Arrangement> Sorts::arrangement(const Extents& extents, std::int64
                                               std::int64_t kept) const {
   Arrangement lies = in_rows(extents, dimension);
   lies.by_rank = false;
-  const std::int64_t whole = power_of_two_from(lies.length);
+  const std::int64_t whole = round_up_to_power_of_two(lies.length);
   std::optional<Arrangement> best;
   double least = 0;
   for (std::int64_t columns = 1; columns <= 128 && 8 * columns <= std::max<std::int64_t>(8, whole);
@@ -152,7 +149,7 @@ std::optional<Arrangement> Sorts::arrangement(const Extents& extents, std::int64
     if (columns > 1 && lies.sequences * columns > 128) break;
     lies.columns = columns;
     lies.kept = kept;
-    lies.rows = (lies.length + columns - 1) / columns;
+    lies.rows = ceil_divide(lies.length, columns);
     SortForm form = form_of(lies, words, keys);
     if (form.kept_bits() > 0 && (std::int64_t{1} << form.kept_bits()) >= form.registers()) {
       // All are sorted, and positions count through all rows of the columns.
@@ -172,14 +169,14 @@ std::optional<Arrangement> Sorts::arrangement(const Extents& extents, std::int64
 /// The sort with what brings its words into columns and back.
 double Sorts::network_cycles(const Arrangement& lies, std::int64_t words, std::int64_t keys) const {
   const SortForm form = form_of(lies, words, keys);
-  const auto registers = static_cast<double>(form.registers() * ((form.lanes + 127) / 128));
+  const auto registers = static_cast<double>(form.registers() * ceil_divide(form.lanes, 128));
   return sort_cycles(form, target_) +
          static_cast<double>(words) * (2 * 8 * registers + 2 * kKernelCycles);
 }
 
 /// Ranks by comparing all with all, and a gather.
 double rank_cycles(const Arrangement& lies) {
-  const std::int64_t tiles = ((lies.length + 7) / 8) * ((lies.length + 127) / 128);
+  const std::int64_t tiles = ceil_divide(lies.length, 8) * ceil_divide(lies.length, 128);
   return 8 * static_cast<double>(lies.sequences * tiles) + 4 * kKernelCycles;
 }
 
@@ -200,12 +197,8 @@ Id Sorts::arranged(const Arrangement& lies, Id value) {
 /// The first `count` elements of each sequence, where they stood.
 Id Sorts::back(const Arrangement& lies, Id matrix, std::int64_t count) {
   const Extents permutation = lies.permutation();
-  Extents moved, inverse(lies.extents.size());
-  for (std::size_t i = 0; i < permutation.size(); ++i) {
-    const bool is_sorted = permutation[i] == lies.dimension;
-    moved.push_back(is_sorted ? count : lies.extents[static_cast<std::size_t>(permutation[i])]);
-    inverse[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
-  }
+  Extents first = lies.extents;
+  first[static_cast<std::size_t>(lies.dimension)] = count;
   if (lies.kept > 0) {  // They stand in the first column of each sequence.
     matrix = edit_.slice(matrix, {0, 0}, {count, lies.sequences * lies.columns});
     if (lies.columns != 1) {
@@ -223,7 +216,8 @@ Id Sorts::back(const Arrangement& lies, Id matrix, std::int64_t count) {
   } else {
     matrix = edit_.slice(matrix, {0, 0}, {count, lies.sequences});
   }
-  return edit_.transpose(edit_.reshape(matrix, moved), inverse);
+  return edit_.transpose(edit_.reshape(matrix, extents_at(first, permutation)),
+                         inverse(permutation));
 }
 
 /// Where each element of a matrix stood in its sequence.
@@ -392,14 +386,8 @@ std::vector<Id> Sorts::keys_of(const HloInstruction& sort, const SortPlan& made,
     one.name += ".key." + std::to_string(module_.computations.size());
     module_.computations.push_back(std::move(one));
     const auto computation = static_cast<hlo::ComputationId>(module_.computations.size() - 1);
-    Id key = ordered(edit_.apply(computation, both).at(0), term);
-    if (lies.rows * lies.columns != lies.length) {
-      const Id end =
-          edit_.splat(ElementType::kS32, edit_.dimensions(place), static_cast<double>(lies.length));
-      const Id last = edit_.splat(ElementType::kS32, edit_.dimensions(place), 2147483647);
-      key = edit_.select(edit_.compare(place, end, ComparisonDirection::kLt), key, last);
-    }
-    keys.push_back(key);
+    const Id key = ordered(edit_.apply(computation, both).at(0), term);
+    keys.push_back(last_where_there_is_none(lies, key, place));
   }
   return keys;
 }
