@@ -8,6 +8,7 @@
 
 #include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/passes/convolution_padding.h"
 #include "workloads/compiler/passes/convolution_steps.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -209,6 +210,135 @@ TEST(ConvolutionForms, PartsOfARowTogetherAreTheRow) {
   }
 }
 
+TEST(ConvolutionForms, ResultsOneByOneAreTheGradient) {
+  std::mt19937 engine(7);
+  const auto one_by_one = [&engine](hlo::Module& module) {
+    compiler::GraphEditor edit(module);
+    const hlo::HloInstruction convolution = module.entry_computation().instructions.back();
+    if (convolution.window.empty()) return;
+    edit.stand_for(convolution.id);
+    edit.finish(compiler::result_by_result(
+        edit, convolution, engine() % convolution.window.size(),
+        [&edit, &module](hlo::HloInstruction part) {
+          part.name += "." + std::to_string(module.entry_computation().instructions.size());
+          return edit.append_instruction(std::move(part));
+        }));
+    compiler::tidy(module.entry_computation());
+  };
+  for (int i = 0; i < 400 && !::testing::Test::HasFailure(); ++i) {
+    Form form = random_form(engine);
+    for (hlo::WindowDimension& w : form.window) w.base_dilation = w.window_dilation = 1;
+    if (std::all_of(form.window.begin(), form.window.end(), [&](const hlo::WindowDimension& w) {
+          return form.result(static_cast<std::size_t>(&w - form.window.data())) > 0;
+        })) {
+      expect_same_values(module_of(form), one_by_one);
+    }
+  }
+}
+
+std::size_t count_of(const hlo::Module& module, hlo::HloOpcode opcode) {
+  const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+  return static_cast<std::size_t>(std::count_if(
+      all.begin(), all.end(), [opcode](const auto& each) { return each.opcode == opcode; }));
+}
+
+/// A convolution of an input that is padded before, whose result is cut behind it.
+std::string padded_and_cut(const Form& whole, const std::vector<hlo::PaddingDimension>& padding,
+                           const std::vector<hlo::PaddingDimension>& cuts, bool cuts_by_pad) {
+  std::string text = module_of(whole);
+  Form inside = whole;
+  const auto spatial = [](char label) { return static_cast<std::size_t>(label - '0'); };
+  const auto is_spatial = [](char label) { return label >= '0' && label <= '9'; };
+  std::string pads, ends, limits;
+  for (std::size_t i = 0; i < padding.size(); ++i) {
+    const hlo::PaddingDimension& p = padding[i];
+    inside.input[i] = (whole.input[i] - p.low - p.high - 1) / (p.interior + 1) + 1;
+  }
+  for (char label : whole.input_labels) {
+    const hlo::PaddingDimension p =
+        is_spatial(label) ? padding[spatial(label)] : hlo::PaddingDimension{};
+    pads += (pads.empty() ? "" : "x") + std::to_string(p.low) + "_" + std::to_string(p.high) + "_" +
+            std::to_string(p.interior);
+  }
+  const auto result = [&](char label) {
+    return label == 'b'   ? whole.batch / whole.batch_groups
+           : label == 'f' ? whole.columns
+                          : whole.result(spatial(label));
+  };
+  for (char label : whole.output_labels) {
+    const hlo::PaddingDimension p =
+        is_spatial(label) ? cuts[spatial(label)] : hlo::PaddingDimension{};
+    ends += (ends.empty() ? "" : "x") + std::to_string(-p.low) + "_" + std::to_string(-p.high);
+    limits += (limits.empty() ? "[" : ", [") + std::to_string(p.low) + ":" +
+              std::to_string(result(label) - p.high) + "]";
+  }
+  const auto features = [](const Form& form) {
+    return list(form.input_labels, [&](char label) {
+      return label == 'b'   ? form.batch
+             : label == 'f' ? form.features
+                            : form.input[static_cast<std::size_t>(label - '0')];
+    });
+  };
+  const std::string parameter = "x = " + features(whole) + " parameter(0)";
+  text.replace(text.find(parameter), parameter.size(),
+               "z = f32[] constant(0)\n  x0 = " + features(inside) +
+                   " parameter(0)\n  x = " + features(whole) + " pad(x0, z), padding=" + pads);
+  text.replace(text.find("ROOT r"), 6, "r");
+  const std::string cut = list(whole.output_labels, [&](char label) {
+    const hlo::PaddingDimension p =
+        is_spatial(label) ? cuts[spatial(label)] : hlo::PaddingDimension{};
+    return result(label) - p.low - p.high;
+  });
+  return text.substr(0, text.rfind('}')) + "  ROOT s = " + cut +
+         (cuts_by_pad ? " pad(r, z), padding=" + ends : " slice(r), slice={" + limits + "}") +
+         "\n}\n";
+}
+
+/// Random padding in front of random convolutions, and random cuts behind them: the values stay,
+/// the window takes what it can, and nothing else.
+TEST(ConvolutionPadding, BelongsToTheWindow) {
+  std::mt19937 engine(23);
+  const auto below = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(bound));
+  };
+  int folded = 0, left_out = 0, kept = 0;
+  for (int i = 0; i < 600 && !::testing::Test::HasFailure(); ++i) {
+    Form form = random_form(engine);
+    if (form.window.empty()) continue;
+    std::vector<hlo::PaddingDimension> padding(form.window.size()), cuts(form.window.size());
+    bool takes = true, leaves = true;
+    for (std::size_t d = 0; d < form.window.size(); ++d) {
+      hlo::WindowDimension w = form.window[d];
+      padding[d] = {below(3), below(3), below(3) == 0 ? 1 : 0};
+      form.input[d] =
+          (form.input[d] - 1) * (padding[d].interior + 1) + 1 + padding[d].low + padding[d].high;
+      takes = takes && (padding[d].interior == 0 || w.base_dilation == 1);
+    }
+    for (std::size_t d = 0; d < form.window.size(); ++d) {
+      const hlo::WindowDimension& w = form.window[d];
+      const std::int64_t results = form.result(d);
+      cuts[d].low = below(std::min<std::int64_t>(results, 3));
+      cuts[d].high = below(std::min<std::int64_t>(results - cuts[d].low, 3));
+      const std::int64_t low = w.padding_low + (takes ? padding[d].low * w.base_dilation : 0);
+      leaves = leaves && (cuts[d].low == 0 || low >= cuts[d].low * w.stride);
+    }
+    const bool cuts_by_pad = below(2) == 0;
+    const hlo::Module after =
+        expect_same_values(padded_and_cut(form, padding, cuts, cuts_by_pad),
+                           [](hlo::Module& m) { compiler::fold_convolution_padding(m); });
+    const std::size_t pads = count_of(after, hlo::HloOpcode::kPad);
+    const std::size_t slices = count_of(after, hlo::HloOpcode::kSlice);
+    EXPECT_EQ(pads, (takes ? 0U : 1U) + (leaves || !cuts_by_pad ? 0U : 1U));
+    EXPECT_EQ(slices, leaves || cuts_by_pad ? 0U : 1U);
+    folded += takes;
+    left_out += leaves;
+    kept += !takes || !leaves;
+  }
+  EXPECT_GT(folded, 100);
+  EXPECT_GT(left_out, 100);
+  EXPECT_GT(kept, 100);
+}
+
 /// Compiled, on the machine; nothing may be refused.
 void check_compiled(const std::string& text, std::uint32_t seed) {
   GraphCase graph = case_of(hlo::read_hlo_text("form.hlo", text), seed);
@@ -224,6 +354,72 @@ TEST(ConvolutionForms, ConvolutionsOfAnyKindHaveTheirValuesOnTheMachine) {
   for (int i = 0; i < count && !::testing::Test::HasFailure(); ++i) {
     check_compiled(module_of(random_form(engine)), 3);
   }
+}
+
+/// What is no zero, is around features, is read by others or would cut the input stays.
+TEST(ConvolutionPadding, StaysWhereItIsNotTheWindows) {
+  struct Case {
+    std::string fill, features, first, root;
+    std::size_t pads, slices;
+  };
+  const std::string cut = "f32[2,4,5] negate(s)";
+  const std::string whole = "(f32[2,4,5], f32[2,8,5]) tuple(s, r)";
+  for (const Case& each : {Case{"0", "3", "1", cut, 0, 0}, Case{"0", "3", "2", cut, 0, 1},
+                           Case{"1", "3", "1", cut, 1, 1}, Case{"0", "4", "0", cut, 1, 0},
+                           Case{"0", "3", "1", whole, 0, 1}}) {
+    const std::string last = std::to_string(std::stoi(each.first) + 4);
+    hlo::Module module = hlo::read_hlo_text(
+        "test.hlo",
+        "HloModule stays\nENTRY main {\n  x = f32[2,8,3] parameter(0)\n  w = f32[3," +
+            each.features + ",5] parameter(1)\n  z = f32[] constant(" + each.fill +
+            ")\n  p = f32[2,10," + each.features + "] pad(x, z), padding=0_0x1_1x0_" +
+            (each.features == "4" ? "1" : "0") +
+            "\n  r = f32[2,8,5] convolution(p, w), window={size=3}, dim_labels=b0f_0io->b0f\n  "
+            "s = f32[2,4,5] slice(r), slice={[0:2], [" +
+            each.first + ":" + last + "], [0:5]}\n  ROOT t = " + each.root + "\n}\n");
+    compiler::fold_convolution_padding(module);
+    hlo::verify(module);
+    EXPECT_EQ(count_of(module, hlo::HloOpcode::kPad), each.pads);
+    EXPECT_EQ(count_of(module, hlo::HloOpcode::kSlice), each.slices);
+  }
+}
+
+/// A causal convolution over a line whose pixels do not fit VMEM as one row, and the gradient of
+/// its kernel: an image of one column, and a dot of parts of both lines for each position.
+TEST(ConvolutionForms, ALongLineIsAColumnAndItsGradientDots) {
+  const auto text = [](const std::string& root) {
+    return "HloModule line\nENTRY main {\n  x = f32[8,400,64] parameter(0)\n  w = f32[2,64,64] "
+           "parameter(1)\n  g = f32[8,400,64] parameter(2)\n  ROOT r = " +
+           root + "\n}\n";
+  };
+  const std::string forward = text(
+      "f32[8,400,64] convolution(x, w), window={size=2 pad=4_0 rhs_dilate=4}, "
+      "dim_labels=b0f_0io->b0f");
+  const std::string gradient = text(
+      "f32[2,64,64] convolution(x, g), window={size=400 stride=4 pad=4_0}, "
+      "dim_labels=f0b_i0o->0bf");
+  compiler::Target target;
+  target.vmem_bytes = 2U << 20;
+  const auto rewritten = [&](const std::string& module_text) {
+    hlo::Module module = hlo::read_hlo_text("test.hlo", module_text);
+    compiler::rewrite_convolutions(module, target);
+    hlo::verify(module);
+    EXPECT_EQ(count_of(module, hlo::HloOpcode::kPad), 0U);
+    EXPECT_EQ(count_of(module, hlo::HloOpcode::kSlice),
+              count_of(module, hlo::HloOpcode::kDot));  // Of x and of g, once each.
+    return module;
+  };
+  const hlo::Module column = rewritten(forward);
+  const hlo::Computation& entry = column.entry_computation();
+  const auto found =
+      std::find_if(entry.instructions.begin(), entry.instructions.end(),
+                   [](const auto& i) { return i.opcode == hlo::HloOpcode::kConvolution; });
+  ASSERT_NE(found, entry.instructions.end());
+  EXPECT_EQ(found->shape.dimensions, (Extents{8, 400, 1, 64}));
+  EXPECT_EQ(found->window[0].window_dilation, 4);
+  EXPECT_EQ(count_of(rewritten(gradient), hlo::HloOpcode::kDot), 2U);
+  check_compiled(forward, 5);
+  check_compiled(gradient, 6);
 }
 
 int convolutions_left(const std::string& text) {

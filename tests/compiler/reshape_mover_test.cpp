@@ -93,5 +93,33 @@ TEST(ReshapeMover, OtherArraysAndJoinedDimensionsStay) {
   }
 }
 
+/// A convolution over a line, as an image of one column: bias, another array and what follows.
+/// Kernels of depthwise ones take no operations.
+TEST(ReshapeMover, OperationsOnALineAreDoneOnItsImage) {
+  for (const std::int64_t groups : {1, 8}) {
+    SCOPED_TRACE(groups);
+    GraphBuilder graph("line");
+    const Extents line{3, 10, 8}, image{3, 10, 1, 8};
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, image));
+    const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 8 / groups, 8}));
+    const Tensor bias = graph.parameter("bias", array_shape(ElementType::kF32, {8}));
+    const Tensor other = graph.parameter("other", array_shape(ElementType::kF32, line));
+    hlo::ConvolutionDimensions dims;
+    dims.input_batch = dims.output_batch = 0;
+    dims.input_feature = dims.output_feature = dims.kernel_output_feature = 3;
+    dims.kernel_input_feature = 2;
+    dims.input_spatial = dims.output_spatial = {1, 2};
+    dims.kernel_spatial = {0, 1};
+    const Tensor product =
+        graph.convolution(x, w, dims, std::vector<hlo::WindowDimension>(2), groups);
+    Tensor value = graph.reshape(product, line);
+    value = graph.add(value, graph.broadcast(bias, line, {2}));
+    value = graph.scale(graph.add(value, other), 0.5);
+    const Module module = graph.finish(graph.tuple({value}), {x, w, bias, other});
+    EXPECT_EQ(worked_on(passed(module)), (std::set<Extents>{groups == 1 ? image : line}));
+    expect_values_kept(case_of(module, 5), compiler::move_reshapes);
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test::reshape_mover_test

@@ -179,8 +179,7 @@ class ConvolutionForms {
       return split_in_phases(edit_, std::move(convolution), *index, again);
     }
     if (convolution.window.size() == 1) {
-      return emit_in_a_row(convolution,
-                           [this, &convolution] { return emit_fallback(convolution); });
+      return emit_line(convolution, [this, &convolution] { return emit_fallback(convolution); });
     }
     if (convolution.window.size() > 2) {
       return unroll_spatial_dimension(edit_, convolution, cheapest_dimension(convolution), again);
@@ -194,15 +193,19 @@ class ConvolutionForms {
     return edit_.append_instruction(std::move(convolution));
   }
 
-  /// A line of pixels is an image of one row, where a kernel takes that.
+  /// A line of pixels is an image of one row, where a kernel takes that, or of one column: kernels
+  /// take whole rows, and as many of them as fit. Gradients of kernels sum over a row at a time.
   template <typename Else>
-  Id emit_in_a_row(const HloInstruction& convolution, const Else& otherwise) {
-    bool fits = true;
-    const Id value = add_spatial_dimension(edit_, convolution, [&](HloInstruction image) {
-      fits = has_kernel(image);
-      return append(std::move(image));
-    });
-    return fits ? value : otherwise();
+  Id emit_line(const HloInstruction& convolution, const Else& otherwise) {
+    for (std::size_t index = 0; index < (has_large_window(convolution) ? 1 : 2); ++index) {
+      bool fits = true;
+      const Id value = add_spatial_dimension(edit_, convolution, index, [&](HloInstruction image) {
+        fits = has_kernel(image);
+        return append(std::move(image));
+      });
+      if (fits) return value;
+    }
+    return otherwise();
   }
 
   Id emit_groups(const HloInstruction& convolution, const EmitConvolution& again) {
@@ -212,7 +215,7 @@ class ConvolutionForms {
       return count > 0 ? split_positions(edit_, convolution, 1, count, again)
                        : depthwise_as_products(edit_, convolution);
     };
-    if (convolution.window.size() == 1) return emit_in_a_row(convolution, products);
+    if (convolution.window.size() == 1) return emit_line(convolution, products);
     return has_kernel(convolution) ? append(convolution) : products();
   }
 
@@ -234,6 +237,11 @@ class ConvolutionForms {
     if (has_base_dilation && has_large_window(convolution) && can_exchange_operands(convolution)) {
       return exchange_operands(edit_, convolution, again);
     }
+    if (is_gradient_of_line(convolution)) {
+      return result_by_result(edit_, convolution, 0, [this](const HloInstruction& part) {
+        return convolution_as_dot(edit_, part);
+      });
+    }
     for (std::size_t i = window.size(); i-- > 0;) {
       if (has_phases(window[i])) return split_in_phases(edit_, convolution, i, again);
     }
@@ -244,6 +252,14 @@ class ConvolutionForms {
       return unroll_spatial_dimension(edit_, convolution, 1, again);
     }
     return convolution_as_dot(edit_, convolution);
+  }
+
+  /// The gradient of a short kernel over a line of pixels: dots of parts of both lines, which stand
+  /// one behind the other where the positions are outermost.
+  static bool is_gradient_of_line(const HloInstruction& convolution) {
+    return convolution.window.size() == 1 && has_large_window(convolution) &&
+           convolution.window[0].base_dilation == 1 && convolution.window[0].window_dilation == 1 &&
+           copies_of(convolution, 0) <= kMostCopies;
   }
 
   /// How many neighbours in a row a kernel takes, where it takes no whole rows; 0: too few.

@@ -112,16 +112,17 @@ HloInstruction cut_pixels(GraphEditor& edit, HloInstruction convolution) {
   return convolution;
 }
 
-Id add_spatial_dimension(GraphEditor& edit, HloInstruction convolution,
+Id add_spatial_dimension(GraphEditor& edit, HloInstruction convolution, std::size_t index,
                          const EmitConvolution& emit) {
   ConvolutionDimensions& dims = convolution.convolution.edit();
   const hlo::Shape shape = convolution.shape;
   const auto insert = [&](Extents extents, const ArrayRoles& roles) {
     const Extents spatial = dims.*roles.spatial;
     const std::int64_t at = spatial.empty() ? std::max(dims.*roles.rows, dims.*roles.columns)
-                                            : *std::min_element(spatial.begin(), spatial.end());
+                            : index == 0    ? *std::min_element(spatial.begin(), spatial.end())
+                                            : spatial[index - 1] + 1;
     extents.insert(extents.begin() + at, 1);
-    insert_dimension(dims, roles, at, 0);
+    insert_dimension(dims, roles, at, index);
     return extents;
   };
   const Extents input = insert(edit.dimensions(convolution.operands[0]), kInputRoles);
@@ -129,7 +130,8 @@ Id add_spatial_dimension(GraphEditor& edit, HloInstruction convolution,
   convolution.shape = hlo::array_shape(shape.type, insert(shape.dimensions, kOutputRoles));
   convolution.operands = {edit.reshape(convolution.operands[0], input),
                           edit.reshape(convolution.operands[1], window)};
-  convolution.window.insert(convolution.window.begin(), WindowDimension());
+  convolution.window.insert(convolution.window.begin() + static_cast<std::ptrdiff_t>(index),
+                            WindowDimension());
   return edit.reshape(emit(std::move(convolution)), shape.dimensions);
 }
 
@@ -352,6 +354,35 @@ HloInstruction part_of_positions(GraphEditor& edit, const HloInstruction& convol
   w.padding_low = low * w.base_dilation - first;
   w.padding_high = reach - (pixels - 1) * w.base_dilation - w.padding_low;
   return part;
+}
+
+Id result_by_result(GraphEditor& edit, const HloInstruction& convolution, std::size_t index,
+                    const EmitConvolution& emit) {
+  const ConvolutionDimensions& dims = convolution.convolution;
+  const std::int64_t d = dims.input_spatial[index], o = dims.output_spatial[index];
+  const std::int64_t pixels = extent_of(edit.shape(convolution.operands[0]), d);
+  std::vector<Id> parts;
+  for (std::int64_t i = 0; i < result_extent(convolution, index); ++i) {
+    HloInstruction part = convolution;
+    part.name += "." + std::to_string(i);
+    WindowDimension& w = part.window[index];
+    const std::int64_t first = i * w.stride - w.padding_low;
+    const std::int64_t begin = std::max<std::int64_t>(0, -first);
+    const std::int64_t count = std::min(w.size, pixels - first) - begin;
+    part.shape.dimensions[static_cast<std::size_t>(o)] = 1;
+    if (count <= 0) {
+      parts.push_back(edit.splat(part.shape.type, part.shape.dimensions, 0));
+      continue;
+    }
+    part.operands = {edit.take(part.operands[0], d, first + begin, count, 1),
+                     edit.take(part.operands[1], dims.kernel_spatial[index],
+                               w.reversal ? w.size - begin - count : begin, count, 1)};
+    w.size = count;
+    w.stride = 1;
+    w.padding_low = w.padding_high = 0;
+    parts.push_back(emit(std::move(part)));
+  }
+  return edit.concatenate(parts, o);
 }
 
 Id split_positions(GraphEditor& edit, const HloInstruction& convolution, std::size_t index,

@@ -24,9 +24,9 @@ bool cuts_pixels(const GraphEditor& edit, const hlo::HloInstruction& convolution
 /// Negative padding at the begin becomes a slice of the input.
 hlo::HloInstruction cut_pixels(GraphEditor& edit, hlo::HloInstruction convolution);
 
-/// One more spatial dimension, of extent 1, before the others.
+/// One more spatial dimension, of extent 1: the first one, or behind the one in front of `index`.
 GraphEditor::Id add_spatial_dimension(GraphEditor& edit, hlo::HloInstruction convolution,
-                                      const EmitConvolution& emit);
+                                      std::size_t index, const EmitConvolution& emit);
 
 /// Spatial dimension `index` goes: positions of the result into the batch, those of the window into
 /// the features. The input is read once for each position of the smaller of both.
@@ -59,6 +59,11 @@ hlo::HloInstruction part_of_positions(GraphEditor& edit, const hlo::HloInstructi
 /// or parts of a large window, whose results are added.
 GraphEditor::Id split_positions(GraphEditor& edit, const hlo::HloInstruction& convolution,
                                 std::size_t index, std::int64_t count, const EmitConvolution& emit);
+
+/// Each result of spatial dimension `index` by itself, of the pixels that it meets: of a large
+/// window whose input is read where it stands. The dimension has no dilations.
+GraphEditor::Id result_by_result(GraphEditor& edit, const hlo::HloInstruction& convolution,
+                                 std::size_t index, const EmitConvolution& emit);
 
 /// Groups become convolutions without them: as many groups together as fill 128 features, with
 /// kernels that are 0 between groups.

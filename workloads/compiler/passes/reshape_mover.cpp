@@ -50,6 +50,14 @@ std::vector<DimensionGroup> groups_of(const Dimensions& after, const Dimensions&
   return groups;
 }
 
+/// Whether one is the other but for dimensions of extent 1.
+bool differ_in_units(Dimensions one, Dimensions other) {
+  for (Dimensions* extents : {&one, &other}) {
+    extents->erase(std::remove(extents->begin(), extents->end(), 1), extents->end());
+  }
+  return one == other;
+}
+
 class ReshapeMover {
  public:
   explicit ReshapeMover(hlo::Module& module)
@@ -69,7 +77,7 @@ class ReshapeMover {
     return static_cast<std::size_t>(id) < before_.size() ? before_[static_cast<std::size_t>(id)]
                                                          : -1;
   }
-  bool splits_product(const HloInstruction& instruction) const;
+  bool reshapes_product(const HloInstruction& instruction) const;
   bool may_broadcast(const HloInstruction& broadcast, const Dimensions& whole) const;
   bool has_form(InstructionId operand, const Dimensions& whole) const;
   InstructionId form_of(InstructionId operand, const Dimensions& whole);
@@ -82,13 +90,19 @@ class ReshapeMover {
   std::vector<InstructionId> before_;  ///< The same elements in the extent of a product; or -1.
 };
 
-/// Whether it splits dimensions of a product that nothing else reads. Where it joins some, the
-/// operations behind it have fewer padding rows.
-bool ReshapeMover::splits_product(const HloInstruction& instruction) const {
+/// Whether it splits dimensions of a product that nothing else reads, or takes those of extent 1
+/// from a convolution (of a line of pixels). Where it joins some, the operations behind it have
+/// fewer padding rows.
+bool ReshapeMover::reshapes_product(const HloInstruction& instruction) const {
   if (instruction.opcode != HloOpcode::kReshape) return false;
   const InstructionId operand = instruction.operands[0];
+  if (users_[static_cast<std::size_t>(operand)].size() != 1 || operand == entry_.root) return false;
+  if (at(operand).opcode == HloOpcode::kConvolution) {
+    // Kernels of depthwise convolutions take no operations behind them.
+    return at(operand).feature_group_count == 1 && at(operand).batch_group_count == 1 &&
+           differ_in_units(extents(operand), instruction.shape.dimensions);
+  }
   return at(operand).opcode == HloOpcode::kDot &&
-         users_[static_cast<std::size_t>(operand)].size() == 1 && operand != entry_.root &&
          extents(operand).size() < instruction.shape.dimensions.size();
 }
 
@@ -112,7 +126,8 @@ bool ReshapeMover::has_form(InstructionId operand, const Dimensions& whole) cons
   if (value.shape.is_tuple()) return false;
   if (value.shape.rank() == 0) return true;
   if (before(operand) >= 0) return extents(before(operand)) == whole;
-  if (value.opcode == HloOpcode::kReshape) return extents(value.operands[0]) == whole;
+  if (value.opcode == HloOpcode::kReshape && extents(value.operands[0]) == whole) return true;
+  if (differ_in_units(extents(operand), whole)) return true;
   return value.opcode == HloOpcode::kBroadcast && may_broadcast(value, whole);
 }
 
@@ -120,8 +135,14 @@ bool ReshapeMover::has_form(InstructionId operand, const Dimensions& whole) cons
 InstructionId ReshapeMover::form_of(InstructionId operand, const Dimensions& whole) {
   if (at(operand).shape.rank() == 0) return operand;
   if (before(operand) >= 0) return before(operand);
-  if (at(operand).opcode == HloOpcode::kReshape) return at(operand).operands[0];
-  return broadcast_before(operand, whole);
+  const HloInstruction& value = at(operand);
+  if (value.opcode == HloOpcode::kReshape && extents(value.operands[0]) == whole) {
+    return value.operands[0];
+  }
+  if (value.opcode == HloOpcode::kBroadcast && may_broadcast(value, whole)) {
+    return broadcast_before(operand, whole);
+  }
+  return editor_.reshape(operand, whole);
 }
 
 InstructionId ReshapeMover::broadcast_before(InstructionId id, const Dimensions& whole) {
@@ -168,7 +189,7 @@ InstructionId ReshapeMover::broadcast_before(InstructionId id, const Dimensions&
 }
 
 void ReshapeMover::visit(InstructionId id) {
-  if (splits_product(at(id))) {
+  if (reshapes_product(at(id))) {
     before_[static_cast<std::size_t>(id)] = at(id).operands[0];
     return;
   }

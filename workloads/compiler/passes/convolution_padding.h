@@ -1,0 +1,16 @@
+#pragma once
+
+#include "workloads/graph/graph.h"
+
+namespace tpu::compiler {
+
+/// Pass: zeros that a pad puts around (or between) the pixels of a convolution's input become the
+/// padding (or base dilation) of its window, and pixels that a slice or a negative pad cuts off its
+/// only result are not computed: layers that pad by an operation of their own, causal convolutions
+/// and their gradients need no array of padded pixels.
+///
+/// Needs: a verified module without call and fusion in the entry; layouts not assigned yet.
+/// Leaves: the same values.
+void fold_convolution_padding(hlo::Module& module);
+
+}  // namespace tpu::compiler
