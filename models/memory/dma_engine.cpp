@@ -129,11 +129,15 @@ std::uint64_t DmaEngine::limit(MemorySpace space) const {
   }
 }
 
+bool DmaEngine::is_inside(const isa::DmaEndpoint& endpoint, std::uint32_t granules) const {
+  return end_address(endpoint, granules, hbm_view_) <= limit(endpoint.space);
+}
+
 std::string DmaEngine::check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
                                       const char* which) const {
+  if (is_inside(endpoint, granules)) return {};
   const std::uint64_t end = end_address(endpoint, granules, hbm_view_);
   const std::uint64_t size = limit(endpoint.space);
-  if (end <= size) return {};
   switch (endpoint.space) {
     case MemorySpace::kHbm:
       return beyond(which, "HBM", end, size, "granule");
@@ -156,6 +160,11 @@ void DmaEngine::keep_inside(isa::DmaEndpoint& endpoint, std::uint32_t granules) 
 }
 
 std::string DmaEngine::check(const isa::DmaDescriptor& descriptor) const {
+  if (!descriptor.remote && descriptor.destination_flag < params_.core.sync_flags &&
+      is_inside(descriptor.source, descriptor.granules) &&
+      is_inside(descriptor.destination, descriptor.granules)) {
+    return {};
+  }
   std::string problem = check_endpoint(descriptor.source, descriptor.granules, "source");
   if (problem.empty()) {
     problem = check_endpoint(descriptor.destination, descriptor.granules, "destination");

@@ -149,6 +149,7 @@ class DmaEngine : public HbmClient {
   std::uint64_t limit(isa::MemorySpace space) const;
   void keep_inside(isa::DmaEndpoint& endpoint, std::uint32_t granules) const;
   std::string check(const isa::DmaDescriptor& descriptor) const;
+  bool is_inside(const isa::DmaEndpoint& endpoint, std::uint32_t granules) const;
   std::string check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
                              const char* which) const;
   std::string check_infeed(std::uint32_t granules);

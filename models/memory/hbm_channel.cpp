@@ -11,18 +11,6 @@ HbmChannel::HbmChannel(const HbmTiming& timing, const std::array<HbmQueue, 2>& q
       index_(index),
       next_refresh_(timing.refresh_interval == 0 ? kNever : timing.first_refresh) {}
 
-void HbmChannel::look(int direction) {
-  const HbmQueue& queue = queues_[direction];
-  Way& way = way_[direction];
-  way.ready = kNever;
-  way.layer = queue.next_piece(std::max(way.layer, queue.begin()), index_, way.passed);
-  if (way.layer >= queue.end()) return;
-  way.ready = queue.arrival(way.layer) + timing_.first_data[direction];
-  way.begin = way.passed;
-  way.end = queue.count(way.layer, index_);
-  way.row_miss = queue.row_miss(way.layer, index_);
-}
-
 std::uint64_t HbmChannel::earliest(HbmDirection direction, std::uint64_t granules) {
   look();
   const std::uint64_t begin = std::max(free_, next_);
@@ -44,27 +32,18 @@ std::uint64_t HbmChannel::earliest(HbmDirection direction, std::uint64_t granule
   return begin + clocks + timing_.refresh - std::min(gaps, timing_.refresh);
 }
 
-int HbmChannel::step(std::uint64_t limit) {
-  const std::uint64_t clock = next_;
-  if (clock >= next_refresh_) {
-    refresh(clock);
-    return -1;
-  }
-  std::uint64_t barrier = std::min(limit, next_refresh_);
-  const bool both = way_[0].ready <= clock && way_[1].ready <= clock;
-  int direction = way_[0].ready <= clock ? kHbmRead : kHbmWrite;
-  if (!both) {
-    barrier = std::min(barrier, way_[1 - direction].ready);
-  } else if (since_turn_ < timing_.drain_granules) {
-    direction = last_;
-  } else {
+int HbmChannel::step(std::uint64_t barrier) {
+  int direction = last_;
+  std::uint64_t most = timing_.drain_granules - since_turn_;
+  if (since_turn_ >= timing_.drain_granules) {
     direction = 1 - last_;
-    if (clock == free_ && clock == way_[last_].data_end) {
+    most = timing_.drain_granules;
+    if (next_ == free_ && next_ == way_[last_].data_end) {
       skip_and_note_rounds(barrier);
       if (free_ >= barrier) return -1;
     }
   }
-  serve(direction, both, std::max(clock, free_), barrier);
+  serve(direction, most, std::max(next_, free_), barrier);
   return direction;
 }
 
@@ -179,35 +158,6 @@ HbmBusClocks HbmChannel::bus_clocks(std::uint64_t clock) const {
     take(clocks.turn, clocks.turn);
   }
   return clocks;
-}
-
-void HbmChannel::serve(int direction, bool both, std::uint64_t clock, std::uint64_t barrier) {
-  Way& way = way_[direction];
-  std::uint64_t start = clock;
-  count_idle(clock, clocks_);
-  refreshed_ = false;
-  last_miss_ = 0;
-  if (direction != last_) {
-    start = std::max(start, way_[last_].data_end + timing_.turn[direction]);
-    clocks_.turn += start - clock;
-    since_turn_ = 0;
-    last_ = static_cast<HbmDirection>(direction);
-  }
-  if (way.row_miss && way.passed == way.begin) {
-    const std::uint64_t turned = start;
-    start = std::max(start, way.data_end + timing_.row_miss[direction]);
-    clocks_.row_miss += last_miss_ = start - turned;
-  }
-  std::uint64_t count = way.end - way.passed;
-  if (both) count = std::min(count, timing_.drain_granules - since_turn_);
-  if (start + (count - 1) * timing_.granule >= barrier) {
-    count = start < barrier ? 1 + (barrier - start - 1) / timing_.granule : 1;
-  }
-  since_turn_ += count;
-  way.ready = 0;
-  way.passed += count;
-  free_ = way.data_end = start + count * timing_.granule;
-  history_.add(start, free_, free_ - start);
 }
 
 }  // namespace tpu

@@ -94,7 +94,17 @@ class HbmChannel {
     }
     set_next();
   }
-  void look(int direction);
+  void look(int direction) {
+    const HbmQueue& queue = queues_[direction];
+    Way& way = way_[direction];
+    way.ready = kNever;
+    way.layer = queue.next_piece(std::max(way.layer, queue.begin()), index_, way.passed);
+    if (way.layer >= queue.end()) return;
+    way.ready = queue.arrival(way.layer) + timing_.first_data[direction];
+    way.begin = way.passed;
+    way.end = queue.count(way.layer, index_);
+    way.row_miss = queue.row_miss(way.layer, index_);
+  }
   void refresh(std::uint64_t clock);
   void describe_refresh(std::uint64_t clock, StepState& state) const;
   HbmBusClocks bus_clocks(std::uint64_t clock) const;
@@ -113,21 +123,20 @@ class HbmChannel {
     const std::uint64_t data = skip_rounds(barrier);
     if (data > 0) history_.add(begin, free_, data);
   }
-  /// Whether skipping is worth its divisions.
-  bool has_rounds() const {
-    constexpr std::uint64_t kFew = 3;
-    return way_[0].end - way_[0].passed > kFew && way_[1].end - way_[1].passed > kFew;
+  /// More granules than so many are left of both pieces. Skipping is worth its divisions where it
+  /// has some rounds to skip; it has one where more than a granule is left.
+  bool has_more_than(std::uint64_t granules) const {
+    return way_[0].end - way_[0].passed > granules && way_[1].end - way_[1].passed > granules;
   }
   void set_next() {
     const std::uint64_t first = std::min(way_[0].ready, way_[1].ready);
     next_ = first == kNever ? kNever : std::max(free_, first);
   }
-  /// What the bus does in clock next_, before `limit`: the direction that it serves, or none.
-  int step(std::uint64_t limit);
-  bool takes_turns() const {
-    return timing_.drain_granules == 1 && since_turn_ > 0 && next_ < next_refresh_ &&
-           way_[0].ready <= next_ && way_[1].ready <= next_;
-  }
+  /// What the bus does in clock next_, before `barrier`, where both directions wait: the direction
+  /// that it serves, or none.
+  int step(std::uint64_t barrier);
+  /// Both directions wait: they turn with each granule.
+  bool takes_turns() const { return timing_.drain_granules == 1 && since_turn_ > 0; }
   /// The same as step(), again and again while both directions wait and turn with each granule.
   template <class Visit>
   void take_turns(std::uint64_t barrier, const Visit& visit);
@@ -139,9 +148,38 @@ class HbmChannel {
     ++way.layer;
     look(direction);
   }
-  /// Puts granules of the first piece of a direction on the bus: as many as begin before
-  /// `barrier`, at least one.
-  void serve(int direction, bool both, std::uint64_t clock, std::uint64_t barrier);
+  /// Serves pieces of one direction while the other one waits for nothing, up to `barrier`.
+  template <class Visit>
+  void take_stream(int direction, std::uint64_t barrier, const Visit& visit);
+  /// Puts granules of the first piece of a direction on the bus, at most `most` of them: as many as
+  /// begin before `barrier`, at least one.
+  void serve(int direction, std::uint64_t most, std::uint64_t clock, std::uint64_t barrier) {
+    Way& way = way_[direction];
+    std::uint64_t start = clock;
+    if (clock > free_) count_idle(clock, clocks_);
+    refreshed_ = false;
+    last_miss_ = 0;
+    if (direction != last_) {
+      start = std::max(start, way_[last_].data_end + timing_.turn[direction]);
+      clocks_.turn += start - clock;
+      since_turn_ = 0;
+      last_ = static_cast<HbmDirection>(direction);
+    }
+    if (way.row_miss && way.passed == way.begin) {
+      const std::uint64_t turned = start;
+      start = std::max(start, way.data_end + timing_.row_miss[direction]);
+      clocks_.row_miss += last_miss_ = start - turned;
+    }
+    std::uint64_t count = std::min(most, way.end - way.passed);
+    if (start + (count - 1) * timing_.granule >= barrier) {
+      count = start < barrier ? 1 + (barrier - start - 1) / timing_.granule : 1;
+    }
+    since_turn_ += count;
+    way.ready = 0;
+    way.passed += count;
+    free_ = way.data_end = start + count * timing_.granule;
+    history_.add(start, free_, free_ - start);
+  }
 
   const HbmTiming& timing_;
   const std::array<HbmQueue, 2>& queues_;
@@ -163,15 +201,16 @@ class HbmChannel {
 
 template <class Visit>
 void HbmChannel::take_turns(std::uint64_t barrier, const Visit& visit) {
+  constexpr std::uint64_t kFew = 3;
   std::uint64_t clock = next_;
-  if (clock == way_[last_].data_end) skip_and_note_rounds(barrier);
-  count_idle(clock, clocks_);
+  if (has_more_than(1) && clock == way_[last_].data_end) skip_and_note_rounds(barrier);
+  if (clock > free_) count_idle(clock, clocks_);
   clock = std::max(clock, free_);
   refreshed_ = false;
   const std::uint64_t begin = clock;
   const std::uint64_t passed = way_[0].passed + way_[1].passed;
   while (clock < barrier && way_[0].ready <= clock && way_[1].ready <= clock) {
-    if (has_rounds() && clock == way_[last_].data_end && skip_rounds(barrier) > 0) {
+    if (has_more_than(kFew) && clock == way_[last_].data_end && skip_rounds(barrier) > 0) {
       clock = free_;
       continue;
     }
@@ -196,13 +235,32 @@ void HbmChannel::take_turns(std::uint64_t barrier, const Visit& visit) {
 }
 
 template <class Visit>
+void HbmChannel::take_stream(int direction, std::uint64_t barrier, const Visit& visit) {
+  const Way& way = way_[direction];
+  std::uint64_t clock = next_;
+  while (clock < barrier) {
+    serve(direction, kNever, clock, barrier);
+    if (way.passed < way.end) return;
+    end_piece(direction, visit);
+    clock = std::max(free_, way.ready);
+  }
+}
+
+template <class Visit>
 void HbmChannel::advance(std::uint64_t limit, const Visit& visit) {
   look();
   while (next_ < limit) {
-    if (takes_turns()) {
-      take_turns(std::min(limit, next_refresh_), visit);
+    const std::uint64_t barrier = std::min(limit, next_refresh_);
+    const bool reads = way_[kHbmRead].ready <= next_, writes = way_[kHbmWrite].ready <= next_;
+    if (next_ >= next_refresh_) {
+      refresh(next_);
+    } else if (reads != writes) {
+      take_stream(reads ? kHbmRead : kHbmWrite, std::min(barrier, way_[reads ? 1 : 0].ready),
+                  visit);
+    } else if (takes_turns()) {
+      take_turns(barrier, visit);
     } else {
-      const int direction = step(limit);
+      const int direction = step(barrier);
       if (direction >= 0) end_piece(direction, visit);
     }
     set_next();

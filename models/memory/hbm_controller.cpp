@@ -49,7 +49,8 @@ void HbmController::submit(const HbmRequest& request, std::uint64_t now) {
   waiting_.push_back(index);
   Slot& slot = slots_[index];
   const std::uint64_t arrival = timing_.to_memory(now);
-  slot = {request, request.granules, arrival, 0, 0, 0, 0};
+  slot = {request, request.granules, arrival, 0, 0, 0, kNone};
+  std::uint64_t data_end = arrival;
   HbmQueue& queue = queues_[direction(slot)];
   if (request.granules > 0) {
     slot.first_layer = queue.end();
@@ -58,8 +59,11 @@ void HbmController::submit(const HbmRequest& request, std::uint64_t now) {
     const bool contiguous = request.granules_per_run == 0 || request.granules_per_run >= end ||
                             request.stride == request.granules_per_run;
     const std::uint64_t run = contiguous ? end : request.granules_per_run;
-    std::uint64_t in_run = request.first % run;
-    std::uint64_t address = request.address + request.first / run * request.stride;
+    std::uint64_t in_run = 0, address = request.address;
+    if (request.first != 0) {
+      in_run = request.first % run;
+      address += request.first / run * request.stride;
+    }
     for (std::uint64_t left = request.granules; left > 0; address += request.stride) {
       const std::uint64_t granules = std::min(run - in_run, left);
       queue.add_run(address + in_run, granules);
@@ -68,8 +72,11 @@ void HbmController::submit(const HbmRequest& request, std::uint64_t now) {
     }
     queue.end_request();
     slot.last_layer = queue.end() - 1;
+    // One of the channels has at least its share, and nothing is on its bus before.
+    const std::uint64_t share = (request.granules - 1) / channels_.size() + 1;
+    data_end += timing_.first_data[direction(slot)] + share * timing_.granule;
   }
-  choose_fullest(slot);
+  slot.earliest = timing_.to_core(data_end) + latency_;
   next_event_ = std::min(next_event_, slot.earliest);
 }
 
@@ -117,6 +124,10 @@ bool HbmController::done(Slot& slot, std::uint64_t now) {
     if (slot.left == 0) {
       slot.earliest = timing_.to_core(slot.data_end) + latency_;
       return slot.earliest <= now;
+    }
+    if (slot.fullest == kNone) {
+      choose_fullest(slot);
+      continue;
     }
     const std::uint64_t end = queues_[way].count(slot.last_layer, slot.fullest);
     HbmChannel& fullest = channels_[slot.fullest];

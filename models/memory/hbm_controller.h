@@ -35,6 +35,7 @@ class HbmController : public HbmModel {
 
  private:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   struct Slot {
     HbmRequest request;
@@ -43,7 +44,8 @@ class HbmController : public HbmModel {
     /// A cycle before which it is not done; the exact one when all its data has passed.
     std::uint64_t earliest = 0;
     std::uint64_t first_layer = 0, last_layer = 0;  ///< In the queue of its direction.
-    std::uint32_t fullest = 0;  ///< The channel that is expected to be the last.
+    /// The channel that is expected to be the last; kNone before anybody has asked.
+    std::uint32_t fullest = kNone;
   };
 
   std::uint32_t new_slot();

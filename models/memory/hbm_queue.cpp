@@ -13,20 +13,14 @@ HbmQueue::HbmQueue(const HbmMapping& mapping)
       misses_(layers_.size() * channels_),
       last_(channels_),
       level_(channels_),
-      open_count_(channels_),
       arrived_(channels_) {}
 
 void HbmQueue::begin_request(std::uint32_t request, std::uint64_t arrival) {
   open_ = {request, arrival, false};
-  std::fill(level_.begin(), level_.end(), 0);
+  if (!one_layer_) std::fill(level_.begin(), level_.end(), 0);
+  one_layer_ = true;
   new_layer();
-  find_open_counts();
-}
-
-void HbmQueue::find_open_counts() {
-  for (std::size_t channel = 0; channel < channels_; ++channel) {
-    open_count_[channel] = &counts_[slot(end_ + level_[channel]) * channels_ + channel];
-  }
+  open_counts_ = &counts_[slot(end_) * channels_];
 }
 
 void HbmQueue::new_layer() {
@@ -52,7 +46,7 @@ void HbmQueue::grow() {
   mask_ = layers_.size() - 1;
   counts_ = std::move(counts);
   misses_ = std::move(misses);
-  find_open_counts();
+  open_counts_ = &counts_[slot(end_) * channels_];
 }
 
 /// A contiguous run: all whole blocks at once, and what the ends add.
@@ -88,9 +82,11 @@ void HbmQueue::add_in_block(std::uint64_t block, std::uint64_t begin, std::uint6
   std::uint32_t channel = mapping_.channel_of(block, begin);
   for (; begin < end; ++begin) {
     Place& last = last_[channel];
-    if (place.bank == last.bank && place.row != last.row) interrupt(channel);
-    last = place;
-    ++*open_count_[channel];
+    if (place.row != last.row) {
+      if (place.bank == last.bank) interrupt(channel);
+      last = place;
+    }
+    ++open_count(channel);
     if (++channel == channels_) channel = 0;
   }
 }
@@ -100,15 +96,15 @@ void HbmQueue::add_granules(std::uint32_t channel, const Place& place, std::uint
   Place& last = last_[channel];
   if (place.bank == last.bank && place.row != last.row) interrupt(channel);
   last = place;
-  *open_count_[channel] += granules;
+  open_count(channel) += granules;
 }
 
 /// The next granule of a channel begins a piece with another row of its bank.
 void HbmQueue::interrupt(std::uint32_t channel) {
-  if (*open_count_[channel] > 0) {
+  if (open_count(channel) > 0) {
+    one_layer_ = false;
     ++level_[channel];
     if (end_ + level_[channel] == open_end_) new_layer();
-    open_count_[channel] = &counts_[slot(end_ + level_[channel]) * channels_ + channel];
   }
   misses_[slot(end_ + level_[channel]) * channels_ + channel] = 1;
 }
@@ -127,10 +123,12 @@ void HbmQueue::describe(StepState& state) const {
 }
 
 void HbmQueue::end_request() {
+  const std::size_t channels = channels_;
   for (; end_ < open_end_; ++end_) {
-    std::uint64_t* counts = counts_.data() + slot(end_) * channels_;
-    for (std::size_t channel = 0; channel < channels_; ++channel) {
-      counts[channel] = arrived_[channel] += counts[channel];
+    std::uint64_t* const __restrict counts = counts_.data() + slot(end_) * channels;
+    std::uint64_t* const __restrict arrived = arrived_.data();
+    for (std::size_t channel = 0; channel < channels; ++channel) {
+      counts[channel] = arrived[channel] += counts[channel];
     }
   }
   last_arrival_ = open_.arrival;

@@ -74,7 +74,11 @@ class HbmQueue {
   void add_in_block(std::uint64_t block, std::uint64_t begin, std::uint64_t end);
   void add_granules(std::uint32_t channel, const Place& place, std::uint64_t granules);
   void interrupt(std::uint32_t channel);
-  void find_open_counts();
+  /// Granules of the open request in the layer that a channel has got to.
+  std::uint64_t& open_count(std::uint32_t channel) {
+    return one_layer_ ? open_counts_[channel]
+                      : counts_[slot(end_ + level_[channel]) * channels_ + channel];
+  }
 
   const HbmMapping& mapping_;
   const std::size_t channels_;
@@ -86,9 +90,10 @@ class HbmQueue {
   std::uint64_t end_ = 1;       ///< Of what end_request() has closed.
   std::uint64_t open_end_ = 1;  ///< With the layers of the request that is being added.
   Layer open_;
-  std::vector<Place> last_;                 ///< What each channel was asked for last.
-  std::vector<std::uint32_t> level_;        ///< Layer of the open request, per channel.
-  std::vector<std::uint64_t*> open_count_;  ///< In that layer.
+  std::vector<Place> last_;               ///< What each channel was asked for last.
+  bool one_layer_ = true;                 ///< So far, of the open request.
+  std::vector<std::uint32_t> level_;      ///< Layer of the open request, per channel.
+  std::uint64_t* open_counts_ = nullptr;  ///< Of its first layer.
   std::vector<std::uint64_t> arrived_;
   std::uint64_t last_arrival_ = 0;
 };
