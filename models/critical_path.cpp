@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
+#include <utility>
 
 #include "models/wait_graph.h"
 
@@ -116,11 +118,13 @@ std::array<double, kResources> shapley(const Cycles& without, std::size_t sets) 
 }
 
 /// The run again, once for each set of free resources that the run has: all of them side by side,
-/// event by event, and behind them the one with MXUs of twice the rate.
+/// event by event, and behind them the one with MXUs of twice the rate. kSets: of the first
+/// resources, those that the run has.
+template <std::size_t kSets>
 class FreeRuns {
  public:
-  FreeRuns(const WaitGraph& graph, CriticalPath& result) : graph_(graph), result_(result) {
-    find_last_uses();
+  FreeRuns(const WaitGraph& graph, std::vector<std::size_t> last_use, CriticalPath& result)
+      : graph_(graph), result_(result), last_use_(std::move(last_use)) {
     slots_.assign(graph.transfers(), kNoSlot);
   }
 
@@ -130,18 +134,18 @@ class FreeRuns {
     Clocks end{};
     for (const OfCore& core : cores_) {
       end_op(core);
-      for (std::size_t s = 0; s < runs_; ++s) end[s] = std::max(end[s], core.clocks[s]);
+      for (std::size_t s = 0; s < kRuns; ++s) end[s] = std::max(end[s], core.clocks[s]);
     }
     for (std::size_t s = 0; s < CriticalPath::kSets; ++s) {
-      result_.without[s] += since_begin(end[s & (sets_ - 1)]);
+      result_.without[s] += since_begin(end[s & (kSets - 1)]);
     }
-    result_.twice_the_mxus += since_begin(end[sets_]);
+    result_.twice_the_mxus += since_begin(end[kSets]);
   }
 
  private:
   static constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
-  /// By run, of which the first `runs_` are used.
-  using Clocks = std::array<std::uint64_t, CriticalPath::kSets + 1>;
+  static constexpr std::size_t kRuns = kSets + 1;   ///< Sets, and MXUs of twice the rate.
+  using Clocks = std::array<std::uint64_t, kRuns>;  ///< By run.
   struct LastDone {
     std::uint32_t transfer = WaitGraph::kNone;
     Clocks clocks{};
@@ -158,29 +162,14 @@ class FreeRuns {
   std::uint64_t since_begin(std::uint64_t cycle) const {
     return cycle - std::min(cycle, graph_.begin_cycle());
   }
-  void copy(const Clocks& from, Clocks& to) const { std::copy_n(from.begin(), runs_, to.begin()); }
   /// Visits the runs in which a resource takes time.
   template <class Visit>
   void for_runs_with(Resource resource, const Visit& visit) const {
     const std::size_t bit = CriticalPath::set_of(resource);
-    for (std::size_t first = 0; first < sets_; first += 2 * bit) {
+    for (std::size_t first = 0; first < kSets; first += 2 * bit) {
       for (std::size_t s = first; s < first + bit; ++s) visit(s);
     }
-    visit(sets_);
-  }
-
-  /// Also which resources the run has at all: sets of others need not be looked at.
-  void find_last_uses() {
-    last_use_.assign(graph_.transfers(), 0);
-    const std::vector<Event>& events = graph_.events();
-    for (std::size_t e = 0; e < events.size(); ++e) {
-      const Transfer* transfer = graph_.transfer(events[e].transfer);
-      if (transfer == nullptr) continue;
-      last_use_[events[e].transfer - graph_.first_transfer()] = e;
-      const auto most = std::max({Resource::kHbm, transfer->first, transfer->then});
-      sets_ = std::max(sets_, 2 * CriticalPath::set_of(most));
-    }
-    runs_ = sets_ + 1;
+    visit(kSets);
   }
 
   OfCore& core(std::uint32_t number, const Event& event) {
@@ -234,15 +223,15 @@ class FreeRuns {
     if (event.op != mine.op) {
       end_op(mine);
       mine.op = event.op;
-      copy(mine.clocks, mine.op_begin);
+      mine.op_begin = mine.clocks;
     }
     const std::uint64_t before = mine.clocks[0];
     run_core(event, mine.clocks);
     const bool waits = event.kind == Event::Kind::kWait || event.kind == Event::Kind::kMet;
-    if (event.kind == Event::Kind::kStart) copy(mine.clocks, slot(event.transfer));
+    if (event.kind == Event::Kind::kStart) slot(event.transfer) = mine.clocks;
     if (waits && transfer != nullptr) {
       const Clocks& done = slot(event.transfer);
-      for (std::size_t s = 0; s < runs_; ++s) mine.clocks[s] = std::max(mine.clocks[s], done[s]);
+      for (std::size_t s = 0; s < kRuns; ++s) mine.clocks[s] = std::max(mine.clocks[s], done[s]);
     } else if (event.kind == Event::Kind::kWait) {
       const std::uint64_t waited = event.cycle - std::min(event.cycle, before);
       for_runs_with(Resource::kLatency, [&](std::size_t s) { mine.clocks[s] += waited; });
@@ -253,13 +242,13 @@ class FreeRuns {
     if (core.op >= result_.ops.size()) return;
     CriticalPath::Op& op = result_.ops[core.op];
     std::array<std::int64_t, CriticalPath::kSets> took{};
-    for (std::size_t s = 0; s < sets_; ++s) {
+    for (std::size_t s = 0; s < kSets; ++s) {
       took[s] = static_cast<std::int64_t>(core.clocks[s] - core.op_begin[s]);
     }
-    const std::array<double, kResources> shares = shapley(took, sets_);
+    const std::array<double, kResources> shares = shapley(took, kSets);
     for (std::size_t r = 0; r < kResources; ++r) {
       op.cycles[r] += shares[r];
-      op.gain[r] += took[0] - took[CriticalPath::set_of(static_cast<Resource>(r)) & (sets_ - 1)];
+      op.gain[r] += took[0] - took[CriticalPath::set_of(static_cast<Resource>(r)) & (kSets - 1)];
     }
   }
 
@@ -271,8 +260,8 @@ class FreeRuns {
       }
     }
     if (time[0] == 0) return;
-    for (std::size_t s = 0; s < sets_; ++s) clocks[s] += time[s & (time.size() - 1)];
-    clocks[sets_] += time[0] - event.ran[static_cast<std::size_t>(Resource::kMxu)] / 2;
+    for (std::size_t s = 0; s < kSets; ++s) clocks[s] += time[s & (time.size() - 1)];
+    clocks[kSets] += time[0] - event.ran[static_cast<std::size_t>(Resource::kMxu)] / 2;
   }
 
   /// A transfer is done in each of the runs: its slot goes from its issue to its end.
@@ -295,7 +284,7 @@ class FreeRuns {
       if (before != nullptr) clocks[s] = std::max(clocks[s], last.clocks[s] + gap);
     });
     last.transfer = number;
-    copy(clocks, last.clocks);
+    last.clocks = clocks;
   }
 
   /// What comes before Transfer::split. A batch that is late comes a batch's time behind the one
@@ -315,13 +304,11 @@ class FreeRuns {
     });
     if (!of_host) return;
     last.transfer = number;
-    copy(clocks, last.clocks);
+    last.clocks = clocks;
   }
 
   const WaitGraph& graph_;
   CriticalPath& result_;
-  std::size_t sets_ = 2 * CriticalPath::set_of(Resource::kHbm);
-  std::size_t runs_ = 0;               ///< Sets, and MXUs of twice the rate.
   std::vector<std::size_t> last_use_;  ///< Event, per transfer.
   std::vector<std::uint32_t> slots_;   ///< Per transfer; in pool_.
   std::vector<Clocks> pool_;
@@ -342,6 +329,26 @@ void add_path(const WaitGraph& graph, std::uint32_t core, CriticalPath& result) 
   PathWalk(graph, result).from(core);
 }
 
-void add_free_runs(const WaitGraph& graph, CriticalPath& result) { FreeRuns(graph, result).run(); }
+/// Sets of resources that the run does not have need not be looked at.
+template <Resource kMost>
+using SetsUpTo = std::integral_constant<std::size_t, 2 * CriticalPath::set_of(kMost)>;
+
+void add_free_runs(const WaitGraph& graph, CriticalPath& result) {
+  std::vector<std::size_t> last_use(graph.transfers(), 0);
+  Resource most = Resource::kHbm;
+  const std::vector<Event>& events = graph.events();
+  for (std::size_t e = 0; e < events.size(); ++e) {
+    const Transfer* transfer = graph.transfer(events[e].transfer);
+    if (transfer == nullptr) continue;
+    last_use[events[e].transfer - graph.first_transfer()] = e;
+    most = std::max({most, transfer->first, transfer->then});
+  }
+  const auto run = [&](auto sets) {
+    FreeRuns<decltype(sets)::value>(graph, std::move(last_use), result).run();
+  };
+  if (most == Resource::kHbm) return run(SetsUpTo<Resource::kHbm>());
+  if (most == Resource::kHost) return run(SetsUpTo<Resource::kHost>());
+  run(SetsUpTo<Resource::kIci>());
+}
 
 }  // namespace tpu

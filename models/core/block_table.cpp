@@ -1,6 +1,7 @@
 #include "models/core/block_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include "isa/opcode_table.h"
@@ -27,14 +28,31 @@ UnitTimes times_of(const Scoreboard& scoreboard) {
 std::size_t unit_index(Unit unit) { return BlockCounters::kBusy + static_cast<std::size_t>(unit); }
 std::size_t idle_index(Unit unit) { return BlockCounters::kIdle + static_cast<std::size_t>(unit); }
 
-/// By opcode.
-const std::array<isa::Slot, isa::kOpcodeCount> kSlotOf = [] {
-  std::array<isa::Slot, isa::kOpcodeCount> slots;
-  for (std::size_t o = 0; o < slots.size(); ++o) {
-    slots[o] = isa::info(static_cast<isa::Opcode>(o)).slot;
+/// A unit that works in the cycles in which something stands in its slot.
+struct SlotUnit {
+  isa::Slot slot;
+  Unit unit;
+  BlockCounters::Count operations;
+};
+constexpr SlotUnit kUnitsOfSlots[] = {
+    {isa::Slot::kScalar, Unit::kScalar, BlockCounters::kScalarOps},
+    {isa::Slot::kVectorAlu, Unit::kVectorAlu, BlockCounters::kVectorAluOps},
+    {isa::Slot::kVectorLoad, Unit::kVectorLoad, BlockCounters::kVectorLoads},
+    {isa::Slot::kVectorStore, Unit::kVectorStore, BlockCounters::kVectorStores}};
+
+/// The instructions and the bundles of a block that have something in the slot of each of them.
+struct SlotUses {
+  std::array<std::uint32_t, std::size(kUnitsOfSlots)> instructions{};
+  std::array<std::uint32_t, std::size(kUnitsOfSlots)> bundles{};
+
+  void add(SlotCounts counts) {
+    for (std::size_t u = 0; u < instructions.size(); ++u) {
+      const std::uint32_t count = count_of(counts, kUnitsOfSlots[u].slot);
+      instructions[u] += count;
+      bundles[u] += count > 0 ? 1 : 0;
+    }
   }
-  return slots;
-}();
+};
 
 [[noreturn]] void refuse(const isa::Kernel& kernel, std::uint32_t bundle, const char* what) {
   std::ostringstream text;
@@ -218,35 +236,22 @@ void BlockTable::count(Block& block) {
   const DecodedKernel& kernel = kernels_[block.kernel];
   const ScheduleCauses& causes = this->causes(block.kernel);
   std::array<std::uint64_t, BlockCounters::kCount> values{};
+  SlotUses uses;
+  std::uint64_t eup_bundles = 0;
   for (std::uint32_t b = block.first; b < block.end; ++b) {
-    ++values[BlockCounters::kBundles];
     for (const auto* charge = causes.begin(b); charge != causes.end(b); ++charge) {
       values[BlockCounters::kSchedule + static_cast<std::size_t>(charge->cause)] += charge->cycles;
       values[BlockCounters::kRan + static_cast<std::size_t>(resource_of(charge->cause))] +=
           charge->cycles;
     }
     values[BlockCounters::kDelay] += kernel.bundles[b].delay;
-    std::array<bool, static_cast<std::size_t>(isa::Slot::kCount)> used{};
     const BriefInstruction* const end = kernel.brief.end(source.bundles[b]);
+    SlotCounts slots = 0;
     for (const BriefInstruction* i = kernel.brief.begin(source.bundles[b]); i != end; ++i) {
-      reached_.set(i->opcode);
-      const isa::Slot slot = kSlotOf[i->opcode];
-      used[static_cast<std::size_t>(slot)] = true;
-      if (slot == isa::Slot::kScalar) ++values[BlockCounters::kScalarOps];
-      if (slot == isa::Slot::kVectorAlu) ++values[BlockCounters::kVectorAluOps];
-      if (slot == isa::Slot::kVectorLoad) ++values[BlockCounters::kVectorLoads];
-      if (slot == isa::Slot::kVectorStore) ++values[BlockCounters::kVectorStores];
+      reached_[i->opcode] = true;
+      slots += kSlotCounts[i->opcode];
     }
-    const std::uint32_t delay = kernel.bundles[b].delay;
-    const auto busy = [&](Unit unit, isa::Slot slot) {
-      const bool works = used[static_cast<std::size_t>(slot)];
-      if (works) ++values[unit_index(unit)];
-      values[idle_index(unit)] += delay + (works ? 0 : 1);
-    };
-    busy(Unit::kScalar, isa::Slot::kScalar);
-    busy(Unit::kVectorAlu, isa::Slot::kVectorAlu);
-    busy(Unit::kVectorLoad, isa::Slot::kVectorLoad);
-    busy(Unit::kVectorStore, isa::Slot::kVectorStore);
+    uses.add(slots);
     bool pushes_eup = false;  // A guarded push counts when its guard is known.
     for (std::uint32_t q = kernel.bundles[b].first_queue_op;
          q < kernel.bundles[b + 1].first_queue_op; ++q) {
@@ -254,8 +259,17 @@ void BlockTable::count(Block& block) {
       if (op.kind == QueueOp::Kind::kEupPush) pushes_eup = true;
       if (!op.guarded && is_push(op.kind)) add_push(op, params_, values);
     }
-    values[idle_index(Unit::kEup)] += delay + (pushes_eup ? 0 : 1);
+    eup_bundles += pushes_eup ? 1 : 0;
   }
+  const std::uint64_t bundles = block.end - block.first;
+  const std::uint64_t cycles = bundles + values[BlockCounters::kDelay];
+  values[BlockCounters::kBundles] = bundles;
+  for (std::size_t u = 0; u < std::size(kUnitsOfSlots); ++u) {
+    values[kUnitsOfSlots[u].operations] = uses.instructions[u];
+    values[unit_index(kUnitsOfSlots[u].unit)] += uses.bundles[u];
+    values[idle_index(kUnitsOfSlots[u].unit)] += cycles - uses.bundles[u];
+  }
+  values[idle_index(Unit::kEup)] += cycles - eup_bundles;
   for (std::size_t i = 0; i < values.size(); ++i) {
     block.counters.values[i] = static_cast<std::uint32_t>(values[i]);
   }

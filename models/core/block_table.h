@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <bitset>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -30,11 +29,11 @@ struct BlockCounters {
     kWeightPushes,
     kXluPushes,
     kEupPushes,
-    kBusy,                               ///< First of kUnits.
-    kSchedule = kBusy + kUnits,          ///< First of kScheduleCauses.
-    kRan = kSchedule + kScheduleCauses,  ///< First of kCoreResources: the same by resource.
-    kIdle = kRan + kCoreResources,       ///< First of kUnits: slots that a bundle leaves empty.
-    kCount = kIdle + kUnits
+    kBusy,                                ///< First of kUnits.
+    kSchedule = kBusy + kUnits,           ///< First of kScheduleCauses.
+    kIdle = kSchedule + kScheduleCauses,  ///< First of kUnits: slots that a bundle leaves empty.
+    kRan = kIdle + kUnits,  ///< First of kCoreResources: kSchedule by resource. The last.
+    kCount = kRan + kCoreResources
   };
   std::array<std::uint32_t, kCount> values{};
 };
@@ -188,7 +187,7 @@ class BlockTable {
   std::vector<StateInfo> infos_;
   std::unordered_map<Key, Remembered, KeyHash> outcomes_;
   std::unordered_map<std::uint64_t, StateId> ages_;
-  std::bitset<isa::kOpcodeCount> reached_;
+  std::array<bool, isa::kOpcodeCount> reached_{};  ///< By opcode.
   std::vector<StateId*> watched_;
 };
 

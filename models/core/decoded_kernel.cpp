@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
+#include <tuple>
 
 #include "isa/meaning.h"
 #include "isa/opcode_table.h"
@@ -32,6 +33,88 @@ std::uint32_t registers_in_file(char file) {
     default:
       return isa::kMaskRegisters;
   }
+}
+
+/// What checking and decoding ask of an opcode, as tables: a large program has millions of
+/// instructions, and nearly all of them are plain.
+struct Shape {
+  static constexpr std::uint16_t kAny = 256;  ///< Above all numbers of registers.
+  static constexpr std::size_t kOperands = std::tuple_size_v<decltype(isa::Instruction::operands)>;
+  static constexpr std::size_t kKinds = 3;  ///< Of operands.
+
+  bool plain = false;    ///< Registers of their files are all that it needs.
+  bool address = false;  ///< It has one.
+  bool queue = false;    ///< It pushes or pops, or is of an MXU.
+  char dest_file = 0;
+  std::uint8_t operand_count = 0;
+  std::uint8_t slow_latency = 0;  ///< Of a result that the next bundle cannot see yet.
+  std::uint16_t dest_end = kAny;  ///< One behind the registers that its destination may be.
+  /// The same of an operand by its kind; 0: it may not be of that kind, kAny: any number is right.
+  std::array<std::array<std::uint16_t, kKinds>, kOperands> end{};
+  std::array<std::uint8_t, kOperands> first_timed{};  ///< timed_register of the operand's file.
+};
+
+Shape shape_of(Opcode opcode) {
+  const isa::OpcodeInfo& row = isa::info(opcode);
+  Shape shape;
+  const bool rounds = opcode == Opcode::kScvtPrF32S32 || opcode == Opcode::kVcvtPrF32S32;
+  const bool jumps = opcode == Opcode::kSbrRel || opcode == Opcode::kCall;
+  const bool of_one_of = row.unit == UnitKind::kMxu || (row.unit == UnitKind::kXlu && row.has_unit);
+  shape.plain = !rounds && !jumps && !of_one_of;
+  shape.address = row.address != 0;
+  shape.queue = row.queue != isa::Queue::kNone || row.unit == UnitKind::kMxu;
+  shape.dest_file = row.dest_file;
+  shape.operand_count = row.operand_count;
+  if (row.dest_file != 0) {
+    shape.dest_end = static_cast<std::uint16_t>(registers_in_file(row.dest_file));
+    const std::uint32_t latency = isa::is_interlocked(opcode) ? 0 : isa::result_latency(opcode);
+    if (latency > 1) shape.slow_latency = static_cast<std::uint8_t>(latency);
+  }
+  for (std::size_t o = 0; o < Shape::kOperands; ++o) {
+    const bool has = o < row.operand_count;
+    const char file = has ? row.operand_files[o] : 0;
+    const bool in_register = has && file != 'i' && file != 'L' && file != 'C';
+    const auto registers = static_cast<std::uint16_t>(registers_in_file(file));
+    shape.end[o] = {has ? std::uint16_t{0} : Shape::kAny,
+                    in_register ? registers : std::uint16_t{0}, Shape::kAny};
+    if (has) shape.first_timed[o] = timed_register::number(file, 0);
+  }
+  return shape;
+}
+
+/// By opcode.
+const std::array<Shape, isa::kOpcodeCount> kShapes = [] {
+  std::array<Shape, isa::kOpcodeCount> all;
+  for (std::size_t o = 0; o < all.size(); ++o) all[o] = shape_of(static_cast<Opcode>(o));
+  return all;
+}();
+
+const Shape& shape(const isa::Instruction& i) {
+  return kShapes[static_cast<std::size_t>(i.opcode)];
+}
+
+bool is_register_or_none(std::uint8_t reg, std::uint32_t registers) {
+  return reg == isa::kNoRegister || reg < registers;
+}
+
+/// What every machine can execute: ProgramCheck need not look closer.
+bool is_plain(const isa::Instruction& i) {
+  if (i.opcode >= Opcode::kCount) return false;
+  const Shape& of = shape(i);
+  bool plain = of.plain && i.dest < of.dest_end;
+  plain &= is_register_or_none(i.guard.predicate, isa::kPredicateRegisters);
+  for (std::size_t o = 0; o < Shape::kOperands; ++o) {
+    const isa::Operand& operand = i.operands[o];
+    const auto kind = static_cast<std::size_t>(operand.kind);
+    if (kind >= Shape::kKinds) return false;
+    const std::uint32_t reg = operand.kind == isa::Operand::Kind::kRegister ? operand.reg : 0;
+    plain &= reg < of.end[o][kind];
+  }
+  if (!of.address) return plain;
+  for (const std::uint8_t base : i.address.base) {
+    plain &= is_register_or_none(base, isa::kScalarRegisters);
+  }
+  return plain && is_register_or_none(i.address.mask_register, isa::kScalarRegisters);
 }
 
 /// std::stable_sort for the few elements of a bundle, without memory of its own.
@@ -85,8 +168,9 @@ class ProgramCheck {
                             std::to_string(kernel.instructions.size()));
       }
       for (std::uint32_t k = bundle.first_instruction; k < end; ++k) {
-        check_instruction(kernel, b, kernel.instructions[k]);
-        brief.instructions[k] = BriefInstruction(kernel.instructions[k]);
+        const isa::Instruction& i = kernel.instructions[k];
+        if (!is_plain(i)) check_instruction(kernel, b, i);
+        brief.instructions[k] = BriefInstruction(i);
       }
     }
     return brief;
@@ -222,7 +306,8 @@ class Decoder {
   Decoder(const isa::Program& program, const FollowedKernels& followed)
       : program_(program), followed_(followed), parameters_(parameter_addresses(program)) {}
 
-  DecodedKernel decode(std::size_t kernel, const std::vector<ScalarSet>& live_after);
+  DecodedKernel decode(std::size_t kernel, const BriefCode& brief,
+                       const std::vector<ScalarSet>& live_after);
 
  private:
   void decode_instruction(const isa::Instruction& i, std::uint32_t index, ScalarSet live_after);
@@ -256,7 +341,8 @@ bool is_interaction(Opcode opcode) {
   }
 }
 
-DecodedKernel Decoder::decode(std::size_t kernel, const std::vector<ScalarSet>& live_after) {
+DecodedKernel Decoder::decode(std::size_t kernel, const BriefCode& brief,
+                              const std::vector<ScalarSet>& live_after) {
   kernel_ = &program_.kernels[kernel];
   follow_ = followed_.follows(static_cast<std::uint32_t>(kernel));
   out_ = {};
@@ -274,8 +360,10 @@ DecodedKernel Decoder::decode(std::size_t kernel, const std::vector<ScalarSet>& 
       bundle_ops_.clear();
       for (std::uint32_t i = 0; i < bundle.instruction_count; ++i) {
         const isa::Instruction& instruction = kernel_->begin(bundle)[i];
-        decode_instruction(instruction, i, live_after[b]);
-        decode_queue_op(instruction, i);
+        if (follow_ || may_matter(brief.begin(bundle)[i])) {
+          decode_instruction(instruction, i, live_after[b]);
+        }
+        if (shape(instruction).queue) decode_queue_op(instruction, i);
         decode_timing(instruction);
       }
       order_bundle();
@@ -305,7 +393,6 @@ DecodedKernel Decoder::decode(std::size_t kernel, const std::vector<ScalarSet>& 
 void Decoder::decode_instruction(const isa::Instruction& i, std::uint32_t index,
                                  ScalarSet live_after) {
   if (!follow_) {
-    if (!may_matter(BriefInstruction(i))) return;
     const ScalarUse use = scalar_use(i);
     if (!use.root && (use.write & live_after) == 0) return;
   }
@@ -506,7 +593,6 @@ void Decoder::decode_queue_op(const isa::Instruction& i, std::uint32_t index) {
       break;
     case isa::Queue::kNone:
     case isa::Queue::kCount: {
-      if (row.unit != UnitKind::kMxu) return;
       if (i.opcode == Opcode::kVdwg) {
         op.kind = Kind::kMxuSwap;
         break;
@@ -524,17 +610,17 @@ void Decoder::decode_queue_op(const isa::Instruction& i, std::uint32_t index) {
 void add_read(ReadSet& set, std::uint8_t reg) { set[reg / 32] |= 1U << (reg % 32); }
 
 void Decoder::decode_timing(const isa::Instruction& i) {
-  const isa::OpcodeInfo& row = isa::info(i.opcode);
+  const Shape& of = shape(i);
   ReadSet& reads = bundle_.reads;
   if (i.guard.predicate != isa::kNoRegister) {
     add_read(reads, timed_register::number('p', i.guard.predicate));
   }
-  for (std::uint8_t o = 0; o < row.operand_count; ++o) {
+  for (std::uint8_t o = 0; o < of.operand_count; ++o) {
     if (i.operands[o].kind == isa::Operand::Kind::kRegister) {
-      add_read(reads, timed_register::number(row.operand_files[o], i.operands[o].reg));
+      add_read(reads, static_cast<std::uint8_t>(of.first_timed[o] + i.operands[o].reg));
     }
   }
-  if (row.address != 0) {
+  if (of.address) {
     for (std::uint8_t base : i.address.base) {
       if (base != isa::kNoRegister) add_read(reads, timed_register::number('s', base));
     }
@@ -542,15 +628,22 @@ void Decoder::decode_timing(const isa::Instruction& i) {
       add_read(reads, timed_register::number('s', i.address.mask_register));
     }
   }
-  if (row.dest_file == 0 || isa::is_interlocked(i.opcode)) return;
-  const std::uint32_t latency = isa::result_latency(i.opcode);
-  if (latency > 1) {
-    out_.slow_writes.push_back(
-        {timed_register::number(row.dest_file, i.dest), static_cast<std::uint8_t>(latency)});
+  if (of.slow_latency != 0) {
+    out_.slow_writes.push_back({timed_register::number(of.dest_file, i.dest), of.slow_latency});
   }
 }
 
 }  // namespace
+
+const std::array<SlotCounts, isa::kOpcodeCount> kSlotCounts = [] {
+  static_assert(static_cast<std::size_t>(isa::Slot::kCount) <= sizeof(SlotCounts));
+  std::array<SlotCounts, isa::kOpcodeCount> all;
+  for (std::size_t o = 0; o < all.size(); ++o) {
+    const isa::Slot slot = isa::info(static_cast<Opcode>(o)).slot;
+    all[o] = SlotCounts{1} << (8 * static_cast<unsigned>(slot));
+  }
+  return all;
+}();
 
 std::vector<DecodedKernel> decode(const isa::Program& program, const MachineParams& params,
                                   const FollowedKernels& followed) {
@@ -561,7 +654,7 @@ std::vector<DecodedKernel> decode(const isa::Program& program, const MachinePara
   std::vector<DecodedKernel> kernels;
   kernels.reserve(program.kernels.size());
   for (std::size_t k = 0; k < program.kernels.size(); ++k) {
-    kernels.push_back(decoder.decode(k, live_after[k]));
+    kernels.push_back(decoder.decode(k, brief[k], live_after[k]));
     kernels.back().brief = std::move(brief[k]);
   }
   return kernels;

@@ -159,6 +159,15 @@ struct BriefInstruction {
   }
 };
 
+/// Instructions of a bundle by slot, a byte each: in one word, they stay in a register.
+using SlotCounts = std::uint64_t;
+inline std::uint32_t count_of(SlotCounts counts, isa::Slot slot) {
+  return static_cast<std::uint32_t>(counts >> (8 * static_cast<unsigned>(slot)) & 0xff);
+}
+/// By opcode, of an instruction alone; a table that is there before anything asks, as a million
+/// instructions do.
+extern const std::array<SlotCounts, isa::kOpcodeCount> kSlotCounts;
+
 /// Those of a kernel, numbered as its instructions.
 struct BriefCode {
   std::vector<BriefInstruction> instructions;

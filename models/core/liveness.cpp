@@ -28,25 +28,50 @@ bool is_root(const isa::OpcodeInfo& row) {
   }
 }
 
-/// Whether scalar_use() has something to say about an opcode.
-const std::array<bool, isa::kOpcodeCount> kScalarOpcodes = [] {
-  std::array<bool, isa::kOpcodeCount> all;
+/// Whether an opcode has something to do with scalar registers, and which: a table, for millions of
+/// instructions.
+struct OpcodeUse {
+  bool root = false;          ///< Whether it acts or not.
+  bool guarded_root = false;  ///< Where it has a guard.
+  bool computes = false;      ///< Its result is of the scalar unit.
+  bool guard_alone = false;   ///< What it reads beside its guard is not.
+  bool address = false;
+  std::uint8_t operand_count = 0;
+  char dest_file = 0;
+  std::array<char, 4> operand_files{};
+};
+
+const std::array<OpcodeUse, isa::kOpcodeCount> kOpcodeUses = [] {
+  std::array<OpcodeUse, isa::kOpcodeCount> all;
   for (std::size_t o = 0; o < all.size(); ++o) {
     const isa::OpcodeInfo& row = isa::info(static_cast<Opcode>(o));
-    all[o] = is_root(row) || row.dest_file == 's' || row.dest_file == 'p';
+    OpcodeUse& use = all[o];
+    use.root = is_root(row);
+    use.guarded_root = row.queue != isa::Queue::kNone || row.unit == isa::UnitKind::kMxu;
+    use.computes = row.dest_file == 's' || row.dest_file == 'p';
+    use.guard_alone = row.dest_file == 'v' || row.unit == isa::UnitKind::kMxu ||
+                      row.unit == isa::UnitKind::kXlu || row.unit == isa::UnitKind::kEup;
+    use.address = row.address != 0;
+    use.operand_count = row.operand_count;
+    use.dest_file = row.dest_file;
+    use.operand_files = row.operand_files;
   }
   return all;
 }();
 
-ScalarSet operands_read(const isa::Instruction& instruction, const isa::OpcodeInfo& row) {
+const OpcodeUse& opcode_use(const isa::Instruction& instruction) {
+  return kOpcodeUses[static_cast<std::size_t>(instruction.opcode)];
+}
+
+ScalarSet operands_read(const isa::Instruction& instruction, const OpcodeUse& of) {
   ScalarSet reads = 0;
-  for (std::uint8_t i = 0; i < row.operand_count; ++i) {
+  for (std::uint8_t i = 0; i < of.operand_count; ++i) {
     const isa::Operand& operand = instruction.operands[i];
     if (operand.kind == isa::Operand::Kind::kRegister) {
-      reads |= bit_of(row.operand_files[i], operand.reg);
+      reads |= bit_of(of.operand_files[i], operand.reg);
     }
   }
-  if (row.address != 0) {
+  if (of.address) {
     for (std::uint8_t base : instruction.address.base) reads |= bit_of('s', base);
     reads |= bit_of('s', instruction.address.mask_register);
   }
@@ -88,6 +113,7 @@ ScalarSet before_bundle(const Flow& flow, std::size_t b) {
 Flow make_flow(const isa::Program& program, const isa::Kernel& kernel, const BriefCode& brief,
                bool followed) {
   Flow flow;
+  flow.first_use.reserve(kernel.bundles.size() + 1);
   flow.after.assign(kernel.bundles.size(), 0);
   flow.branch.assign(kernel.bundles.size(), kNone);
   flow.callee.assign(kernel.bundles.size(), kNone);
@@ -157,32 +183,29 @@ bool pass(std::vector<Flow>& flows, std::size_t k) {
 }  // namespace
 
 bool may_matter(const BriefInstruction& instruction) {
-  return kScalarOpcodes[instruction.opcode] || instruction.guard != isa::kNoRegister;
+  const OpcodeUse& of = kOpcodeUses[instruction.opcode];
+  return of.root || of.computes || instruction.guard != isa::kNoRegister;
 }
 
 ScalarUse scalar_use(const isa::Instruction& instruction) {
-  const isa::OpcodeInfo& row = isa::info(instruction.opcode);
+  const OpcodeUse& of = opcode_use(instruction);
   ScalarUse use;
   use.guarded = instruction.guard.predicate != isa::kNoRegister;
-  use.root = is_root(row) || (row.queue != isa::Queue::kNone && use.guarded) ||
-             (row.unit == isa::UnitKind::kMxu && use.guarded);
-  const bool computes = use.root || row.dest_file == 's' || row.dest_file == 'p';
-  if (!computes) return use;
-  use.write = bit_of(row.dest_file, instruction.dest);
+  use.root = of.root || (of.guarded_root && use.guarded);
+  if (!use.root && !of.computes) return use;
+  use.write = bit_of(of.dest_file, instruction.dest);
   if (use.guarded) use.reads |= bit_of('p', instruction.guard.predicate);
-  const bool guard_alone = row.dest_file == 'v' || row.unit == isa::UnitKind::kMxu ||
-                           row.unit == isa::UnitKind::kXlu || row.unit == isa::UnitKind::kEup;
-  if (!guard_alone) use.reads |= operands_read(instruction, row);
+  if (!of.guard_alone) use.reads |= operands_read(instruction, of);
   return use;
 }
 
 ScalarUse scalar_use_followed(const isa::Instruction& instruction) {
-  const isa::OpcodeInfo& row = isa::info(instruction.opcode);
+  const OpcodeUse& of = opcode_use(instruction);
   ScalarUse use;
   use.root = true;
   use.guarded = instruction.guard.predicate != isa::kNoRegister;
-  use.write = bit_of(row.dest_file, instruction.dest);
-  use.reads = operands_read(instruction, row);
+  use.write = bit_of(of.dest_file, instruction.dest);
+  use.reads = operands_read(instruction, of);
   if (use.guarded) use.reads |= bit_of('p', instruction.guard.predicate);
   return use;
 }

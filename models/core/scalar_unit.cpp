@@ -122,6 +122,12 @@ ScalarUnit::FromVector ScalarUnit::element(std::uint8_t vector_register,
 template <bool kUnknowns>
 const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
   auto& r = registers_;
+  const std::uint32_t words = smem_words();
+  std::uint32_t* const smem = state_.smem.data();
+  // Nobody else has to hear of what is stored and loaded.
+  const auto plain = [&](std::uint32_t word) {
+    return word < words && lanes_ == nullptr && (marked_words_ == 0 || smem_origins_[word].plain());
+  };
   for (const MicroOp* op = begin; op != end; ++op) {
     if constexpr (kUnknowns) {
       bool handled = false;
@@ -158,16 +164,28 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
       case Kind::kNot:
         r[op->dest] = r[op->reg[0]] ^ op->immediate[0] ^ 1U;
         break;
-      case Kind::kLoad:
+      case Kind::kLoad: {
+        const std::uint32_t word = a + r[op->reg[1]] + op->immediate[1];
+        if (plain(word)) {
+          r[op->dest] = smem[word];
+          break;
+        }
         if (!load(*op)) return op;
         if (lanes_ != nullptr && lanes_->any_register()) return execute_with_lanes(op + 1, end);
         if constexpr (!kUnknowns) {
           if (unknown_ != 0) return execute<true>(op + 1, end);
         }
         break;
-      case Kind::kStore:
-        if (!store(*op)) return op;
+      }
+      case Kind::kStore: {
+        const std::uint32_t word = a + r[op->reg[1]] + op->immediate[1];
+        if (plain(word)) {
+          smem[word] = r[op->reg[2]] + op->immediate[2];
+        } else if (!store(*op)) {
+          return op;
+        }
         break;
+      }
       case Kind::kVpush:
       case Kind::kSpop:
       case Kind::kHalt:

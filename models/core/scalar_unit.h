@@ -73,6 +73,9 @@ class ScalarUnit {
   std::uint32_t assumed_value(const ScalarOperand& operand) const {
     return registers_[operand.reg] + operand.immediate;
   }
+  /// Of one core, and no register is unknown; nor is SMEM.
+  bool registers_known() const { return unknown_ == 0 && lanes_ == nullptr; }
+  bool all_known() const { return registers_known() && marked_words_ == 0; }
   /// The value of an operand; nothing when it is unknown.
   std::optional<std::uint32_t> value(const ScalarOperand& operand) const;
   /// Why an entry of the scalar file is unknown.

@@ -74,31 +74,42 @@ struct Node {
 
 /// What the analysis asks of an instruction.
 struct OpcodeCauses {
-  isa::Slot slot = isa::Slot::kMisc;
-  char dest_file = 0;
-  std::uint32_t latency = 0;  ///< To the first reader of its destination.
+  bool writes = false;
+  std::uint8_t first_timed = 0;  ///< timed_register of its destination's file.
+  std::uint32_t latency = 0;     ///< To the first reader of its destination.
   Cause result = Cause::kUnforced;
 };
 
-/// By opcode; a table that is there before anything asks, as a million instructions do.
+/// By opcode.
 const std::array<OpcodeCauses, isa::kOpcodeCount> kOpcodeCauses = [] {
   std::array<OpcodeCauses, isa::kOpcodeCount> all;
   for (std::size_t o = 0; o < all.size(); ++o) {
     const isa::OpcodeInfo& row = isa::info(static_cast<isa::Opcode>(o));
-    all[o] = {row.slot, row.dest_file, row.pops ? 1 : isa::result_latency(row.opcode),
-              cause_of_result(row)};
+    all[o] = {row.dest_file != 0, timed_register::number(row.dest_file, 0),
+              row.pops ? 1 : isa::result_latency(row.opcode), cause_of_result(row)};
   }
   return all;
 }();
 
-const OpcodeCauses& causes_of(const BriefInstruction& instruction) {
-  return kOpcodeCauses[instruction.opcode];
-}
+/// Some of many numbered places, visited in their order.
+class Places {
+ public:
+  explicit Places(std::size_t count) : words_((count + kBits - 1) / kBits) {}
+  void add(std::size_t place) { words_[place / kBits] |= std::uint64_t{1} << (place % kBits); }
+  void clear() { std::fill(words_.begin(), words_.end(), 0); }
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    for (std::size_t w = 0; w < words_.size(); ++w) {
+      for (std::uint64_t bits = words_[w]; bits != 0; bits &= bits - 1) {
+        visit(w * kBits + static_cast<std::size_t>(__builtin_ctzll(bits)));
+      }
+    }
+  }
 
-/// Instructions of a bundle by slot, a byte each: in one word, they stay in a register.
-using SlotCounts = std::uint64_t;
-static_assert(kSlots <= 8);
-std::uint32_t count_of(SlotCounts counts, std::size_t slot) { return counts >> (8 * slot) & 0xff; }
+ private:
+  static constexpr std::size_t kBits = 64;
+  std::vector<std::uint64_t> words_;
+};
 
 /// Follows a piece of code, bundle by bundle, and remembers what may hold a later one.
 class Piece {
@@ -109,7 +120,10 @@ class Piece {
         params_(params),
         parts_(std::max(params.mxu.row_parts(), params.mxu.column_parts())),
         queues_(kPopKinds * kMostUnits * parts_),
-        ports_(kKinds * kMostUnits * parts_) {}
+        ports_(kKinds * kMostUnits * parts_),
+        written_(writers_.size()),
+        pushed_(queues_.size()),
+        used_(ports_.size()) {}
 
   /// Forgets the last piece.
   void begin();
@@ -166,18 +180,21 @@ class Piece {
   std::size_t parts_;
   std::vector<ResultList> queues_;
   std::vector<Result> ports_;
+  // Most pieces are short: those of the above that the piece has changed.
+  Places written_, pushed_, used_;
 };
 
 void Piece::begin() {
   nodes_.clear();
   bundles_.clear();
   now_ = 0;
-  writers_.fill({});
-  for (ResultList& queue : queues_) {
-    queue.results.clear();
-    queue.first = 0;
-  }
-  std::fill(ports_.begin(), ports_.end(), Result());
+  written_.for_each([&](std::size_t reg) { writers_[reg] = {}; });
+  pushed_.for_each([&](std::size_t queue) {
+    queues_[queue].results.clear();
+    queues_[queue].first = 0;
+  });
+  used_.for_each([&](std::size_t port) { ports_[port] = {}; });
+  for (Places* places : {&written_, &pushed_, &used_}) places->clear();
 }
 
 /// The newest node is held, exactly as long as it stands, by an earlier one.
@@ -222,15 +239,17 @@ void Piece::close() {
   const auto last = static_cast<std::uint32_t>(nodes_.size() - 1);
   nodes_.push_back({now_, ~std::uint64_t{0}, last, Cause::kUnforced});
   hold(last, Cause::kUnforced);
-  for (const Result& writer : writers_) hold_if_due(writer);
-  for (const ResultList& queue : queues_) {
+  written_.for_each([&](std::size_t reg) { hold_if_due(writers_[reg]); });
+  pushed_.for_each([&](std::size_t number) {
+    const ResultList& queue = queues_[number];
     for (std::size_t i = queue.first; i < queue.results.size(); ++i) hold_if_due(queue.results[i]);
-  }
-  for (const Result& port : ports_) hold_if_due(port);
+  });
+  used_.for_each([&](std::size_t port) { hold_if_due(ports_[port]); });
   if (nodes_[last].time + 1 != now_) return;
   // A bundle takes its own cycle, for what stands in it.
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
-    if (count_of(slots_, slot) > 0) hold(last, cause_of_slot(static_cast<isa::Slot>(slot)));
+    const auto each = static_cast<isa::Slot>(slot);
+    if (count_of(slots_, each) > 0) hold(last, cause_of_slot(each));
   }
 }
 
@@ -248,7 +267,7 @@ SlotCounts Piece::slots_of(std::uint32_t bundle) const {
   const isa::Bundle& source = kernel_.bundles[bundle];
   const BriefInstruction* const end = code_.brief.end(source);
   for (const BriefInstruction* i = code_.brief.begin(source); i != end; ++i) {
-    used += SlotCounts{1} << (8 * static_cast<std::size_t>(causes_of(*i).slot));
+    used += kSlotCounts[i->opcode];
   }
   return used;
 }
@@ -258,8 +277,9 @@ void Piece::hold_by_slots(SlotCounts mine) {
   const auto before = static_cast<std::uint32_t>(nodes_.size() - 2);
   for (std::size_t s = 0; s < kSlots; ++s) {
     const auto slot = static_cast<isa::Slot>(s);
-    if (count_of(mine, s) > 0 && count_of(slots_, s) >= places(slot))
+    if (count_of(mine, slot) > 0 && count_of(slots_, slot) >= places(slot)) {
       hold(before, cause_of_slot(slot));
+    }
   }
 }
 
@@ -267,12 +287,14 @@ void Piece::use_port(Port port, std::uint32_t interval, Cause cause) {
   Result& last = ports_[port];
   hold_if_due(last);
   last = {nodes_.back().time + interval, static_cast<std::uint32_t>(nodes_.size() - 1), cause};
+  used_.add(port);
 }
 
 void Piece::push(Port queue, std::uint32_t latency, Cause cause, std::uint32_t count) {
   const auto node = static_cast<std::uint32_t>(nodes_.size() - 1);
   const Result result{nodes_.back().time + latency, node, cause};
   queues_[queue].results.insert(queues_[queue].results.end(), count, result);
+  pushed_.add(queue);
 }
 
 /// The oldest result; one that is not ready yet is not the one that is popped: that was pushed
@@ -306,6 +328,7 @@ void Piece::use_queue(const QueueOp& op) {
       use_port(weights, kRows, Cause::kWeights);
       ports_[swap] = ports_[weights];
       --ports_[swap].ready;
+      used_.add(swap);
       return;
     case Kind::kMxuPop:
       use_port(port(Kind::kMxuPop, op.unit, op.part), kRows, Cause::kMxuPush);
@@ -344,10 +367,11 @@ void Piece::write_registers(std::uint32_t bundle) {
   const isa::Bundle& source = kernel_.bundles[bundle];
   const BriefInstruction* const end = code_.brief.end(source);
   for (const BriefInstruction* i = code_.brief.begin(source); i != end; ++i) {
-    const OpcodeCauses& row = causes_of(*i);
-    if (row.dest_file == 0) continue;
-    writers_[timed_register::number(row.dest_file, i->dest)] = {now_ + row.latency, node,
-                                                                row.result};
+    const OpcodeCauses& row = kOpcodeCauses[i->opcode];
+    if (!row.writes) continue;
+    const std::size_t reg = row.first_timed + std::size_t{i->dest};
+    writers_[reg] = {now_ + row.latency, node, row.result};
+    written_.add(reg);
   }
 }
 

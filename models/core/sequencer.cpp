@@ -255,7 +255,7 @@ void Sequencer::hold(std::uint64_t cycles, ScheduleCause cause) {
 
 /// Where the core is, in the record of what waits wait for.
 WaitGraph::Position Sequencer::position() {
-  count_blocks();
+  note_executions();
   WaitGraph::Position position;
   position.core = place_.number;
   if (!frames_.empty()) position.op = frames_.back().op;
@@ -324,7 +324,9 @@ void Sequencer::pass_cycles(CoreState state, std::uint64_t from, std::uint64_t t
 /// Which addresses are unknown; anything else of a DMA has to be known.
 UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) const {
   UnknownAddresses unknown;
-  if (interaction.opcode == Opcode::kDma) {
+  const bool of_words = interaction.opcode == Opcode::kDma;
+  if (of_words ? scalar_.all_known() : scalar_.registers_known()) return unknown;
+  if (of_words) {
     constexpr std::uint32_t kDestinationAddress = 0;
     constexpr std::uint32_t kSourceAddress = 3;
     const std::uint32_t first = known(interaction.operands[0], "the place of the descriptor");
@@ -376,8 +378,10 @@ Sequencer::Contact Sequencer::start_dma(const Interaction& interaction) {
   UnknownAddresses unknown;
   const isa::DmaDescriptor descriptor = descriptor_of(interaction, unknown);
   if (ahead_ && is_noticed_outside(descriptor)) return Contact::kLater;
-  follow_address(unknown.source);
-  follow_address(unknown.destination);
+  if (unknown.any()) {
+    follow_address(unknown.source);
+    follow_address(unknown.destination);
+  }
   const isa::Kernel& code = blocks_.program().kernels[block_->kernel];
   const MemberDestinations destinations =
       check_member_dmas(scalar_, code.begin(code.bundles[block_->first])[interaction.instruction],
@@ -450,18 +454,19 @@ void Sequencer::execute_block() {
   check_length();
 }
 
-/// Multiplying numbers of 64 bits is slow, and most blocks are executed once.
+/// All but BlockCounters::kRan. Multiplying numbers of 64 bits is slow, and most blocks are
+/// executed once.
 TPU_CPU_CLONES void add_block_counters(const std::uint32_t* values, std::uint64_t times,
                                        std::uint64_t* counts) {
   if (times == 1) {
-    for (std::size_t i = 0; i < BlockCounters::kCount; ++i) counts[i] += values[i];
+    for (std::size_t i = 0; i < BlockCounters::kRan; ++i) counts[i] += values[i];
     return;
   }
-  for (std::size_t i = 0; i < BlockCounters::kCount; ++i) counts[i] += times * values[i];
+  for (std::size_t i = 0; i < BlockCounters::kRan; ++i) counts[i] += times * values[i];
 }
 
 /// A loop executes a block again and again: they are noted when another one comes, with what the
-/// units left idle in them.
+/// units left idle in them and what position() asks for at each DMA.
 void Sequencer::note_executions() {
   if (executions_ == 0) return;
   const std::uint64_t times = executions_;
@@ -470,6 +475,9 @@ void Sequencer::note_executions() {
   if (number >= pending_.size()) pending_.resize(2 * number + 64);
   if (pending_[number] == 0) uncounted_.push_back(counted_);
   pending_[number] += times;
+  for (std::size_t r = BlockCounters::kRan; r < BlockCounters::kCount; ++r) {
+    counts_[r] += times * counted_->counters.values[r];
+  }
   if (counted_idle_ == nullptr) return;
   for (std::size_t u = 0; u < counted_idle_->size(); ++u) {
     counts_[BlockCounters::kIdle + pushed_index(u)] += times * (*counted_idle_)[u];
