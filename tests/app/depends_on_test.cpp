@@ -14,7 +14,7 @@ const std::map<std::string, std::string> kResources{
 
 TEST_F(DependsOnTest, TheOrderOfSharesIsThatOfTheWhatIfs) {
   for (const char* words :
-       {"resnet50 --config v3-8 --cores 1 --batch 128", "lenet --cores 1 --batch 128",
+       {"resnet50 --config v3-8 --cores 1 --batch 64 --image 32", "lenet --cores 1 --batch 128",
         "mlp --cores 1 --batch 128", "transformer --cores 1",
         "mlp --cores 1 --batch 128 --set host.examples_per_s=500000", "mlp --cores 8 --batch 1024",
         "mlp --config v2-8 --cores 1 --batch 128", TPUSIM_SOURCE_DIR "/workloads/captured/mlp"}) {

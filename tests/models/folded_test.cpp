@@ -176,6 +176,7 @@ TEST(Folded, AgreesWithEveryCoreSimulatedOnRandomPrograms) {
     if (fold.simulated == 1) ++folded;
     if (fold.simulated > 1 && fold.simulated < full.simulated) ++split;
   }
+  if (programs() < 100) return;  // Too few to say which kinds there are.
   EXPECT_GT(ended_well, programs() / 2);
   EXPECT_GT(folded, programs() / 10);
   EXPECT_GT(split, programs() / 20);

@@ -199,6 +199,7 @@ TEST(Repetition, CountsEverythingOfACoreByItself) {
     EXPECT_EQ(each.path, counted.path) << "seed " << seed;
     if (counted.repeats) ++repeat;
   }
+  if (programs() < 100) return;  // Too few to say how many repeat.
   EXPECT_GT(repeat, programs() / 4);
 }
 
