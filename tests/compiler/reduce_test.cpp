@@ -230,6 +230,29 @@ TEST(Reduce, RowsOfMatricesBecomeLinesOfLanes) {
   }
 }
 
+// Rows of 128 features: two sums of each tile take the XLU 8 cycles each, and what is done with
+// them overlaps with the sums of the other tiles of a group of 16. Only the last sum of a group is
+// waited for, and some twenty operations that follow from it one after the other, two cycles each.
+TEST(Reduce, PassesOverShortRowsShareTheWaitForTheLanes) {
+  constexpr std::int64_t kTiles = 256;
+  const Extents extents{8 * kTiles, 128};
+  FusedGraph test;
+  test.set_layout({1, 0});
+  GraphBuilder& g = test.graph;
+  const Tensor x = test.input(ElementType::kF32, extents);
+  const Tensor mean = g.scale(g.reduce_sum(x, {1}), 1.0 / 128);
+  const Tensor square = g.scale(g.reduce_sum(g.multiply(x, x), {1}), 1.0 / 128);
+  const Tensor variance = g.subtract(square, g.multiply(mean, mean));
+  const Tensor inverse = g.unary(HloOpcode::kRsqrt, g.offset(variance, 1e-5));
+  const Tensor normal = g.multiply(g.subtract(x, g.broadcast(mean, extents, {0})),
+                                   g.broadcast(inverse, extents, {0}));
+  const std::uint64_t cycles = test.check({normal}, {1e-5, 1e-5}).cycles;
+  const CoreParams core;
+  const std::uint64_t sums = 2 * core.xlu_interval_cycles * kTiles;
+  EXPECT_GT(cycles, sums);
+  EXPECT_LT(cycles, sums + kTiles / 16 * (core.xlu_latency_cycles + 40));
+}
+
 TEST(Reduce, OperationsBehindASumAlongRowsAreOfItsKernel) {
   FusedGraph test;
   const Tensor x = test.input(ElementType::kF32, {20, 140});

@@ -326,10 +326,11 @@ void ElementwiseKernel::emit_blocks() {
 
 void ElementwiseKernel::compute_block(Index parity, std::int64_t row_tiles) {
   finish_columns(-1, row_tiles);
-  if (plan_.spreads()) emit_pass(-1, parity, row_tiles);
-  for (int level = 0; level <= plan_.last_level; ++level) {
-    emit_pass(level, parity, row_tiles);
-    finish_columns(level, row_tiles);
+  const int first = plan_.spreads() ? -1 : 0;
+  for (int level = plan_.passes_together ? plan_.last_level : first; level <= plan_.last_level;
+       ++level) {
+    emit_passes(plan_.passes_together ? first : level, level, parity, row_tiles);
+    if (level >= 0) finish_columns(level, row_tiles);
   }
   builder_.new_block();
   pass_begins_.emplace_back(builder_.block_number(), std::nullopt);
@@ -423,35 +424,37 @@ Place ElementwiseKernel::place_of(Index group, std::int64_t row, Index buffer32,
   return place;
 }
 
-void ElementwiseKernel::emit_pass(int level, Index parity, std::int64_t row_tiles) {
+/// The passes of these levels, each for a group before the next one.
+void ElementwiseKernel::emit_passes(int first_level, int last_level, Index parity,
+                                    std::int64_t row_tiles) {
   builder_.new_block();
-  group_ = &plan_.group_at(level);
-  pass_begins_.emplace_back(builder_.block_number(), plan_.pass_at(level));
+  group_ = &plan_.group_at(last_level);
+  pass_begins_.emplace_back(builder_.block_number(), plan_.pass_at(last_level));
   emitter_.forget();
   reset_digits();
   parity_ = parity;
-  for (const auto& value : plan_.row_values) emitter_.set_given(value.node, value.level < level);
-  level_ = level;
-  give_column_values();
   if (!group_->by_matrix) {
-    emit_groups(level, {}, row_tiles);
+    emit_groups(first_level, last_level, {}, row_tiles);
     return;
   }
   const std::int64_t matrix = plan_.radix(0);
   in_pieces(builder_, row_tiles / matrix, 1, [&](Index index, std::int64_t /*one*/) {
-    emit_groups(level, multiply(builder_, index, matrix), matrix);
+    emit_groups(first_level, last_level, multiply(builder_, index, matrix), matrix);
     advance(digits_, matrix);
   });
 }
 
 /// Row tiles of the block from `first` on, group by group.
-void ElementwiseKernel::emit_groups(int level, Index first, std::int64_t row_tiles) {
+void ElementwiseKernel::emit_groups(int first_level, int last_level, Index first,
+                                    std::int64_t row_tiles) {
   const std::int64_t unroll = group_->rows;
   const auto emit = [&](Index begin, std::int64_t count) {
-    emitter_.forget();
     row_in_matrix_ = begin;
     may_end_matrix_ = !group_->by_matrix || begin.is_constant();
-    emit_group(level, places_of(add(builder_, first, begin), count));
+    for (int level = first_level; level <= last_level; ++level) {
+      begin_level(level);
+      emit_group(level, places_of(add(builder_, first, begin), count));
+    }
     if (!group_->by_matrix) advance(digits_, count);
   };
   const std::int64_t trips = row_tiles / unroll;
@@ -466,6 +469,14 @@ void ElementwiseKernel::emit_groups(int level, Index first, std::int64_t row_til
     builder_.new_block();
     emit({{}, trips * unroll}, row_tiles % unroll);
   }
+}
+
+/// What passes before it have computed is there.
+void ElementwiseKernel::begin_level(int level) {
+  emitter_.forget();
+  for (const auto& value : plan_.row_values) emitter_.set_given(value.node, value.level < level);
+  level_ = level;
+  give_column_values();
 }
 
 /// A group of `count` row tiles from `group` on within the block. All share the first one's
@@ -492,7 +503,7 @@ std::vector<Place> ElementwiseKernel::places_of(Index group, std::int64_t count)
 void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
   if (level < 0) {
     spread_columns(rows);
-    write_row_values(level, rows);
+    for (const Place& place : rows) write_row_values(level, place);
     return;
   }
   if (group_->lanes != plan_.lane_tiles) {
@@ -530,9 +541,9 @@ std::int64_t ElementwiseKernel::sums_at(int level) const {
 }
 
 void ElementwiseKernel::spread_columns(const std::vector<Place>& rows) {
-  for (const Input& input : plan_.inputs) {
-    if (!input.is_spread()) continue;
-    for (const Place& place : rows) {
+  for (const Place& place : rows) {
+    for (const Input& input : plan_.inputs) {
+      if (!input.is_spread()) continue;
       builder_.store(at(input.slots, place.slot_rows), column_value(input, place));
     }
   }
@@ -617,51 +628,60 @@ void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Ind
       if (sums_are_looped_) builder_.set(known.looped, known.value);
     }
   }
-  for (const Reduction& reduction : plan_.reductions) {
-    if (reduction.along_rows && reduction.level == level) accumulate(reduction, places);
-  }
-  if (level != plan_.last_level) return;
+  std::vector<Merged> merged(plan_.reductions.size());
   for (const Place& place : places) {
-    for (const Output& output : plan_.outputs) {
-      if (output.kind != OutputKind::kStream) continue;
-      const Index rows_at = is_packed(output.shape) ? place.rows16 : place.rows32;
-      memory_->store_tile(output.shape.type, at(output.region, rows_at),
-                          emitter_.operand(output.node, place));
+    if (level == plan_.last_level) store_streams(place);
+    for (std::size_t i = 0; i < merged.size(); ++i) {
+      if (is_accumulated_at(plan_.reductions[i], level)) {
+        accumulate(plan_.reductions[i], place, merged[i]);
+      }
     }
   }
-  for (const Reduction& reduction : plan_.reductions) {
-    if (!reduction.along_lanes && !reduction.along_rows) accumulate(reduction, places);
+  for (std::size_t i = 0; i < merged.size(); ++i) {
+    if (merged[i].place != nullptr) {
+      add_to_accumulator(plan_.reductions[i], *merged[i].place, merged[i].value);
+    }
   }
 }
 
-/// Adds a lane tile of a group to the accumulators; row tiles that share one are combined first.
-void ElementwiseKernel::accumulate(const Reduction& reduction, const std::vector<Place>& places) {
-  const ExpressionNode& node = graph_.node(reduction.node);
-  const auto add_to = [&](const Place& place, VectorOperand value) {
-    const VmemAddress address =
-        at(reduction.accumulators, multiply(builder_, accumulator(reduction, place), 8));
-    builder_.store(
-        address, combine(builder_, node.reducer, reduction.integer, builder_.load(address), value));
-  };
-  const auto is_same_major = [&](const Place& a, const Place& b) {
-    return std::all_of(reduction.kept_majors.begin(), reduction.kept_majors.end(),
-                       [&](int axis) { return digit(a, axis).offset == digit(b, axis).offset; });
-  };
-  VReg merged;
-  const Place* first = nullptr;
-  for (const Place& place : places) {
-    const VReg value = masked(reduction, place, emitter_.operand(node.operands.front(), place));
-    if (reduction.rows_kept) {
-      add_to(place, value);
-    } else if (first != nullptr && is_same_major(*first, place)) {
-      merged = combine(builder_, node.reducer, reduction.integer, merged, value);
-    } else {
-      if (first != nullptr) add_to(*first, merged);
-      merged = value;
-      first = &place;
-    }
+void ElementwiseKernel::store_streams(const Place& place) {
+  for (const Output& output : plan_.outputs) {
+    if (output.kind != OutputKind::kStream) continue;
+    const Index rows_at = is_packed(output.shape) ? place.rows16 : place.rows32;
+    memory_->store_tile(output.shape.type, at(output.region, rows_at),
+                        emitter_.operand(output.node, place));
   }
-  if (first != nullptr) add_to(*first, merged);
+}
+
+bool ElementwiseKernel::is_accumulated_at(const Reduction& reduction, int level) const {
+  return !reduction.along_lanes &&
+         level == (reduction.along_rows ? reduction.level : plan_.last_level);
+}
+
+void ElementwiseKernel::add_to_accumulator(const Reduction& reduction, const Place& place,
+                                           VectorOperand value) {
+  const VmemAddress address =
+      at(reduction.accumulators, multiply(builder_, accumulator(reduction, place), 8));
+  builder_.store(address, combine(builder_, graph_.node(reduction.node).reducer, reduction.integer,
+                                  builder_.load(address), value));
+}
+
+/// Adds a tile to its accumulator. Row tiles that follow each other and share one are merged first.
+void ElementwiseKernel::accumulate(const Reduction& reduction, const Place& place, Merged& merged) {
+  const ExpressionNode& node = graph_.node(reduction.node);
+  const VReg value = masked(reduction, place, emitter_.operand(node.operands.front(), place));
+  if (reduction.rows_kept) return add_to_accumulator(reduction, place, value);
+  const auto is_same_major = [&](const Place& other) {
+    return std::all_of(reduction.kept_majors.begin(), reduction.kept_majors.end(), [&](int axis) {
+      return digit(other, axis).offset == digit(place, axis).offset;
+    });
+  };
+  if (merged.place != nullptr && is_same_major(*merged.place)) {
+    merged.value = combine(builder_, node.reducer, reduction.integer, merged.value, value);
+    return;
+  }
+  if (merged.place != nullptr) add_to_accumulator(reduction, *merged.place, merged.value);
+  merged = {&place, value};
 }
 
 /// The reductions along lanes are complete: combine the lanes and keep them for later passes.

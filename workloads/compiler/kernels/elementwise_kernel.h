@@ -73,8 +73,9 @@ class ElementwiseKernel {
 
   // Passes over a block.
   void compute_block(Index parity, std::int64_t row_tiles);
-  void emit_pass(int level, Index parity, std::int64_t row_tiles);
-  void emit_groups(int level, Index first, std::int64_t row_tiles);
+  void emit_passes(int first_level, int last_level, Index parity, std::int64_t row_tiles);
+  void emit_groups(int first_level, int last_level, Index first, std::int64_t row_tiles);
+  void begin_level(int level);
   std::vector<Place> places_of(Index group, std::int64_t count);
   void emit_group(int level, const std::vector<Place>& rows);
   void spread_columns(const std::vector<Place>& rows);
@@ -91,16 +92,24 @@ class ElementwiseKernel {
 
   // Results along the rows (elementwise_rows.cpp).
   void write_rows(int level, const std::vector<Place>& rows);
-  void keep_rows(const Output& output, const std::vector<Place>& rows);
+  void keep_row(const Output& output, const Place& place);
   VmemRegion slots_of(const Output& output) const;
   void write_lines(std::int64_t row_tiles);
   void write_line(Index first, Index tile, std::int64_t size, bool is_whole);
   void write_runs(const Output& output, std::vector<Place>& rows);
   void count_anew(std::vector<Place>& places);
-  void write_row_values(int level, const std::vector<Place>& rows);
+  void write_row_values(int level, const Place& place);
   bool works_by_rows(int level) const;
   void write_element(const Output& output, const Place& place);
-  void accumulate(const Reduction& reduction, const std::vector<Place>& places);
+  /// Row tiles of a group that share an accumulator, added up; no place: none yet.
+  struct Merged {
+    const Place* place = nullptr;
+    VReg value;
+  };
+  void store_streams(const Place& place);
+  bool is_accumulated_at(const Reduction& reduction, int level) const;
+  void add_to_accumulator(const Reduction& reduction, const Place& place, VectorOperand value);
+  void accumulate(const Reduction& reduction, const Place& place, Merged& merged);
   Place place_of(Index group, std::int64_t row, Index buffer32, Index buffer16);
   std::vector<Index> digits_at(std::int64_t row);
   void reset_digits();

@@ -23,6 +23,8 @@ constexpr std::int64_t kRegisterBytes = 4096;
 constexpr std::int64_t kReserveBytes = 256 << 10;
 /// In one piece of straight code whose sums along lanes are waited for together.
 constexpr int kMostRowsAtOnce = 16;
+/// Of a row that all passes go through together: the lanes of longer ones wait for the memory.
+constexpr std::int64_t kMostLaneTilesTogether = 4;
 /// Registers of the largest array in a block: 1 MiB of f32.
 constexpr std::int64_t kLargestBlock = 256;
 /// Of the VMEM, for values of columns: one of so many parts.
@@ -72,6 +74,7 @@ class Planner {
     choose_shape();
     find_needed_axes();
     choose_unroll();
+    choose_passes_together();
     choose_block();
     choose_spread_group();
     gather_lines();
@@ -110,6 +113,7 @@ class Planner {
   void choose_rows(ElementwisePlan::Group& group, std::int64_t most);
   std::int64_t least_block() const;
   void choose_unroll();
+  void choose_passes_together();
   void choose_group(ElementwisePlan::Group& group, int most_tiles, bool crosses_lanes, int sums);
   void choose_spread_group();
   void shrink_groups(std::int64_t most);
@@ -589,10 +593,30 @@ void Planner::choose_unroll() {
   }
 }
 
+/// Where no pass needs another one to be through the block before it.
+void Planner::choose_passes_together() {
+  if (limits_.passes_apart || (!plan_.spreads() && plan_.last_level == 0)) return;
+  if (plan_.has_whole_matrices() || !plan_.column_values.empty()) return;
+  if (plan_.lane_tiles > kMostLaneTilesTogether) return;
+  const ElementwisePlan::Group& results = plan_.group_at(plan_.last_level);
+  for (int level = 0; level <= plan_.last_level; ++level) {
+    const ElementwisePlan::Group& group = plan_.group_at(level);
+    if (group.rows != results.rows || group.by_matrix != results.by_matrix ||
+        group.lanes != plan_.lane_tiles) {
+      return;
+    }
+  }
+  plan_.passes_together = true;
+}
+
 /// The pass that spreads columns goes through the block as it is.
 void Planner::choose_spread_group() {
   if (!plan_.spreads()) return;
   ElementwisePlan::Group& group = plan_.groups[static_cast<std::size_t>(PassKind::kSpread)];
+  if (plan_.passes_together) {
+    group = plan_.group_at(plan_.last_level);
+    return;
+  }
   group.lanes = static_cast<int>(plan_.lane_tiles);
   const int most =
       std::min(kMostRowsAtOnce, limits_.most_tiles[static_cast<std::size_t>(PassKind::kSpread)]);
@@ -806,6 +830,7 @@ PassKind ElementwisePlan::pass_at(int level) const {
 }
 
 bool PlanLimits::reduce(std::optional<PassKind> crowded) {
+  if (!passes_apart) return passes_apart = true;
   bool is_less = false;
   if (crowded && most_tiles[static_cast<std::size_t>(*crowded)] == 1) crowded.reset();
   for (std::size_t kind = 0; kind < kPassKinds; ++kind) {

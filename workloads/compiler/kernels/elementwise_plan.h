@@ -120,6 +120,9 @@ struct ElementwisePlan {
   int last_level = 0;                    ///< The pass that writes streams and accumulates.
   std::int64_t block = 1;                ///< Row tiles of a block.
   std::array<Group, kPassKinds> groups;  ///< By kind of pass.
+  /// All passes go through a group in one piece of straight code: what is done with the numbers of
+  /// one row overlaps with the wait for those of others. The groups are equal.
+  bool passes_together = false;
   /// Results along the rows, whose row tiles become lanes, wait for the end of the block: its
   /// groups are no whole lines of them.
   bool by_lines = false;
@@ -172,6 +175,7 @@ constexpr int kMostTiles = 64;
 struct PlanLimits {
   std::array<int, kPassKinds> most_tiles{kMostTiles, kMostTiles, kMostTiles};
   bool whole_arrays = false;  ///< One block: the arrays stand in VMEM.
+  bool passes_apart = false;  ///< Each pass has code of its own.
 
   /// Less code that overlaps in a pass that found no registers; none: in all. False where there is
   /// no less.

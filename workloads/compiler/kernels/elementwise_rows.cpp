@@ -8,29 +8,35 @@ namespace tpu::compiler {
 using isa::Opcode;
 using Step = ArrayAccess::Step;
 
-/// Results that have an element per row.
+/// Results that have an element per row, row by row: few of their values are under way.
 void ElementwiseKernel::write_rows(int level, const std::vector<Place>& rows) {
   std::vector<Place> here = rows;
   count_anew(here);
-  write_row_values(level, here);
-  for (const Output& output : plan_.outputs) {
-    if (output.kind != OutputKind::kRows || output.level != level) continue;
-    if (output.access.x != Step::kRows) {
-      for (const Place& place : here) write_element(output, place);
-    } else if (plan_.by_lines) {
-      keep_rows(output, here);
-    } else {
-      write_runs(output, here);
+  for (const Place& place : here) {
+    write_row_values(level, place);
+    for (const Output& output : plan_.outputs) {
+      if (output.kind != OutputKind::kRows || output.level != level) continue;
+      if (output.access.x != Step::kRows) {
+        write_element(output, place);
+      } else if (plan_.by_lines) {
+        keep_row(output, place);
+      }
     }
+  }
+  if (plan_.by_lines) return;
+  // What is kept of the rows is read again: it does not wait in registers.
+  for (const auto& value : plan_.row_values) emitter_.set_given(value.node, value.level <= level);
+  for (const Output& output : plan_.outputs) {
+    if (!ElementwisePlan::is_in_lanes(output) || output.level != level) continue;
+    emitter_.forget();
+    write_runs(output, here);
   }
 }
 
-/// Values of rows wait until the block's last pass is done.
-void ElementwiseKernel::keep_rows(const Output& output, const std::vector<Place>& rows) {
-  if (output.slots.rows == 0) return;  // They are kept already.
-  for (const Place& place : rows) {
-    builder_.store(at(output.slots, place.slot_rows), emitter_.vector(output.node, place));
-  }
+/// The value of a row waits until the block's last pass is done.
+void ElementwiseKernel::keep_row(const Output& output, const Place& place) {
+  if (output.slots.rows == 0) return;  // It is kept already.
+  builder_.store(at(output.slots, place.slot_rows), emitter_.vector(output.node, place));
 }
 
 /// Where the values of rows are kept.
@@ -126,13 +132,11 @@ void ElementwiseKernel::write_runs(const Output& output, std::vector<Place>& row
   }
 }
 
-/// Values of rows that are known now, for later passes.
-void ElementwiseKernel::write_row_values(int level, const std::vector<Place>& rows) {
+/// Values of a row that are known now, for later passes.
+void ElementwiseKernel::write_row_values(int level, const Place& place) {
   for (const auto& value : plan_.row_values) {
     if (value.level != level) continue;
-    for (const Place& place : rows) {
-      builder_.store(at(value.slots, place.slot_rows), emitter_.vector(value.node, place));
-    }
+    builder_.store(at(value.slots, place.slot_rows), emitter_.vector(value.node, place));
   }
 }
 
