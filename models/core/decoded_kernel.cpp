@@ -38,7 +38,7 @@ std::uint32_t registers_in_file(char file) {
 /// What checking and decoding ask of an opcode, as tables: a large program has millions of
 /// instructions, and nearly all of them are plain.
 struct Shape {
-  static constexpr std::uint16_t kAny = 256;  ///< Above all numbers of registers.
+  static constexpr std::uint16_t kNever = 0x100;  ///< A bit that no number of a register has.
   static constexpr std::size_t kOperands = std::tuple_size_v<decltype(isa::Instruction::operands)>;
   static constexpr std::size_t kKinds = 3;  ///< Of operands.
 
@@ -48,11 +48,16 @@ struct Shape {
   char dest_file = 0;
   std::uint8_t operand_count = 0;
   std::uint8_t slow_latency = 0;  ///< Of a result that the next bundle cannot see yet.
-  std::uint16_t dest_end = kAny;  ///< One behind the registers that its destination may be.
-  /// The same of an operand by its kind; 0: it may not be of that kind, kAny: any number is right.
-  std::array<std::array<std::uint16_t, kKinds>, kOperands> end{};
+  std::uint16_t dest_bits = 0;    ///< That the number of its destination may not have.
+  /// The same of an operand by its kind; kNever: it may not be of that kind.
+  std::array<std::array<std::uint16_t, kKinds>, kOperands> bits{};
   std::array<std::uint8_t, kOperands> first_timed{};  ///< timed_register of the operand's file.
 };
+
+/// Bits that no number of a register of the file has; the files have a power of two of them.
+std::uint16_t bits_beyond(char file) {
+  return static_cast<std::uint16_t>(0xff & ~(registers_in_file(file) - 1));
+}
 
 Shape shape_of(Opcode opcode) {
   const isa::OpcodeInfo& row = isa::info(opcode);
@@ -66,7 +71,7 @@ Shape shape_of(Opcode opcode) {
   shape.dest_file = row.dest_file;
   shape.operand_count = row.operand_count;
   if (row.dest_file != 0) {
-    shape.dest_end = static_cast<std::uint16_t>(registers_in_file(row.dest_file));
+    shape.dest_bits = bits_beyond(row.dest_file);
     const std::uint32_t latency = isa::is_interlocked(opcode) ? 0 : isa::result_latency(opcode);
     if (latency > 1) shape.slow_latency = static_cast<std::uint8_t>(latency);
   }
@@ -74,9 +79,8 @@ Shape shape_of(Opcode opcode) {
     const bool has = o < row.operand_count;
     const char file = has ? row.operand_files[o] : 0;
     const bool in_register = has && file != 'i' && file != 'L' && file != 'C';
-    const auto registers = static_cast<std::uint16_t>(registers_in_file(file));
-    shape.end[o] = {has ? std::uint16_t{0} : Shape::kAny,
-                    in_register ? registers : std::uint16_t{0}, Shape::kAny};
+    shape.bits[o] = {has ? Shape::kNever : std::uint16_t{0},
+                     in_register ? bits_beyond(file) : Shape::kNever, 0};
     if (has) shape.first_timed[o] = timed_register::number(file, 0);
   }
   return shape;
@@ -93,28 +97,27 @@ const Shape& shape(const isa::Instruction& i) {
   return kShapes[static_cast<std::size_t>(i.opcode)];
 }
 
-bool is_register_or_none(std::uint8_t reg, std::uint32_t registers) {
-  return reg == isa::kNoRegister || reg < registers;
+/// Whether it is a register out of so many, or none.
+std::uint32_t is_beyond(std::uint8_t reg, int registers) {
+  static_assert(isa::kNoRegister == 0xff);
+  return static_cast<std::uint8_t>(reg + 1) > registers ? 1 : 0;
 }
 
 /// What every machine can execute: ProgramCheck need not look closer.
 bool is_plain(const isa::Instruction& i) {
   if (i.opcode >= Opcode::kCount) return false;
   const Shape& of = shape(i);
-  bool plain = of.plain && i.dest < of.dest_end;
-  plain &= is_register_or_none(i.guard.predicate, isa::kPredicateRegisters);
+  // Without branches: what stands in an instruction changes from one to the next.
+  std::uint32_t wrong = (i.dest & of.dest_bits) | (of.plain ? 0 : 1);
+  wrong |= is_beyond(i.guard.predicate, isa::kPredicateRegisters);
   for (std::size_t o = 0; o < Shape::kOperands; ++o) {
     const isa::Operand& operand = i.operands[o];
-    const auto kind = static_cast<std::size_t>(operand.kind);
-    if (kind >= Shape::kKinds) return false;
-    const std::uint32_t reg = operand.kind == isa::Operand::Kind::kRegister ? operand.reg : 0;
-    plain &= reg < of.end[o][kind];
+    const auto kind = std::min(static_cast<std::size_t>(operand.kind), Shape::kKinds - 1);
+    wrong |= (operand.reg | std::uint32_t{Shape::kNever}) & of.bits[o][kind];
   }
-  if (!of.address) return plain;
-  for (const std::uint8_t base : i.address.base) {
-    plain &= is_register_or_none(base, isa::kScalarRegisters);
-  }
-  return plain && is_register_or_none(i.address.mask_register, isa::kScalarRegisters);
+  if (!of.address) return wrong == 0;
+  for (const std::uint8_t base : i.address.base) wrong |= is_beyond(base, isa::kScalarRegisters);
+  return (wrong | is_beyond(i.address.mask_register, isa::kScalarRegisters)) == 0;
 }
 
 /// std::stable_sort for the few elements of a bundle, without memory of its own.
@@ -465,6 +468,16 @@ MicroOp::Kind Decoder::scalar_kind(const isa::Instruction& i) const {
     default:
       return isa::info(i.opcode).dest_file == 'p' ? MicroOp::Kind::kCompare
                                                   : MicroOp::Kind::kCompute;
+    case Opcode::kSaddS32:
+    case Opcode::kScalarLeaHbm:
+    case Opcode::kScalarLeaVmem:
+      return MicroOp::Kind::kAdd;
+    case Opcode::kSorU32:
+      return MicroOp::Kind::kOrWords;
+    case Opcode::kSshllU32:
+      return MicroOp::Kind::kShift;
+    case Opcode::kScmpLtS32:
+      return MicroOp::Kind::kLess;
   }
 }
 

@@ -36,6 +36,10 @@ struct MicroOp {
   enum class Kind : std::uint8_t {
     kCompute,    ///< isa::scalar_result.
     kCompare,    ///< isa::scalar_comparison.
+    kAdd,        ///< The most frequent ones of kCompute: dest = a + b,
+    kOrWords,    ///< dest = a | b,
+    kShift,      ///< dest = a << b.
+    kLess,       ///< And of kCompare: dest = a < b.
     kCopy,       ///< dest = a.
     kCopyBit,    ///< dest = a, predicates.
     kSelect,     ///< dest = bit a ? b : c.

@@ -88,10 +88,14 @@ struct Flow {
   std::vector<std::uint32_t> callee;  ///< Kernel that a bundle calls, or kNone.
   std::vector<bool> call_guarded;
   std::vector<std::uint32_t> callers;  ///< Kernels that call it.
+  /// Bundles behind which another one than the next may follow, or a call: all that changes
+  /// elsewhere reaches the kernel here, or at its end.
+  std::vector<std::uint32_t> joints;
   ScalarSet entry = 0;
   ScalarSet exit = 0;
   bool stale = true;      ///< Something that it follows from has changed since its last pass.
   bool has_loop = false;  ///< A branch goes back.
+  bool passed = false;    ///< Each bundle has been visited.
 };
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -143,20 +147,32 @@ Flow make_flow(const isa::Program& program, const isa::Kernel& kernel, const Bri
     }
   }
   flow.first_use.push_back(static_cast<std::uint32_t>(flow.uses.size()));
+  for (std::uint32_t b = 0; b < kernel.bundles.size(); ++b) {
+    if (flow.callee[b] != kNone || (b > 0 && flow.branch[b - 1] != kNone)) flow.joints.push_back(b);
+  }
   flow.before.resize(kernel.bundles.size());
   for (std::size_t b = 0; b < kernel.bundles.size(); ++b) flow.before[b] = before_bundle(flow, b);
   return flow;
 }
 
 /// One backward pass over a kernel, which marks the kernels that what changed concerns; true where
-/// another pass may find more.
+/// another pass may find more. Once all bundles have been visited, those before a change and the
+/// joints are.
 bool pass(std::vector<Flow>& flows, std::size_t k) {
   Flow& flow = flows[k];
   bool changed = false;
   flow.stale = false;
   const std::size_t count = flow.after.size();
+  std::size_t joint = flow.joints.size();
+  bool goes_on = true;  // What is live before the last visited bundle has changed.
   const auto before = [&](std::size_t b) { return b == count ? flow.exit : flow.before[b]; };
   for (std::size_t b = count; b-- > 0;) {
+    if (flow.passed && !goes_on) {
+      while (joint > 0 && flow.joints[joint - 1] > b) --joint;
+      if (joint == 0) break;
+      b = flow.joints[joint - 1];
+    }
+    goes_on = false;
     ScalarSet after = before(b + 1);
     if (b > 0 && flow.branch[b - 1] != kNone) after |= before(flow.branch[b - 1]);
     if (flow.callee[b] != kNone) {
@@ -169,9 +185,12 @@ bool pass(std::vector<Flow>& flows, std::size_t k) {
     }
     if ((after & ~flow.after[b]) == 0) continue;
     flow.after[b] |= after;
+    const ScalarSet live = flow.before[b];
     flow.before[b] = before_bundle(flow, b);
+    goes_on = flow.before[b] != live;
     changed = true;
   }
+  flow.passed = true;
   const ScalarSet entry = before(0);
   if ((entry & ~flow.entry) != 0) {
     flow.entry |= entry;

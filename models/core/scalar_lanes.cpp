@@ -91,10 +91,12 @@ void ScalarLanes::compute(const MicroOp& op, const Registers& registers, Values&
   const std::uint32_t ia = op.immediate[0], ib = op.immediate[1], ic = op.immediate[2];
   const auto with = [&](const auto& function) { for_each(a, ia, b, ib, result, function); };
   switch (op.kind) {
+    case Kind::kAdd:
+      return with([](std::uint32_t x, std::uint32_t y) { return x + y; });
     case Kind::kCompute:
+    case Kind::kOrWords:
+    case Kind::kShift:
       switch (op.opcode) {
-        case isa::Opcode::kSaddS32:
-          return with([](std::uint32_t x, std::uint32_t y) { return x + y; });
         case isa::Opcode::kSsubS32:
           return with([](std::uint32_t x, std::uint32_t y) { return x - y; });
         case isa::Opcode::kSandU32:
@@ -107,6 +109,7 @@ void ScalarLanes::compute(const MicroOp& op, const Registers& registers, Values&
           });
       }
     case Kind::kCompare:
+    case Kind::kLess:
       return with([&op](std::uint32_t x, std::uint32_t y) {
         return std::uint32_t{isa::scalar_comparison(op.opcode, x, y)};
       });

@@ -144,6 +144,22 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
       case Kind::kCompare:
         r[op->dest] = isa::scalar_comparison(op->opcode, a, r[op->reg[1]] + op->immediate[1]);
         break;
+      case Kind::kAdd:
+        r[op->dest] = a + r[op->reg[1]] + op->immediate[1];
+        break;
+      case Kind::kOrWords:
+        r[op->dest] = a | (r[op->reg[1]] + op->immediate[1]);
+        break;
+      case Kind::kShift: {
+        const std::uint32_t by = r[op->reg[1]] + op->immediate[1];
+        r[op->dest] = by < 32 ? a << by : 0;
+        break;
+      }
+      case Kind::kLess: {
+        const std::uint32_t b = r[op->reg[1]] + op->immediate[1];
+        r[op->dest] = static_cast<std::int32_t>(a) < static_cast<std::int32_t>(b) ? 1 : 0;
+        break;
+      }
       case Kind::kCopy:
         r[op->dest] = a;
         break;

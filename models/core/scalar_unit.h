@@ -73,9 +73,16 @@ class ScalarUnit {
   std::uint32_t assumed_value(const ScalarOperand& operand) const {
     return registers_[operand.reg] + operand.immediate;
   }
-  /// Of one core, and no register is unknown; nor is SMEM.
+  /// Of one core, and no register is unknown.
   bool registers_known() const { return unknown_ == 0 && lanes_ == nullptr; }
-  bool all_known() const { return registers_known() && marked_words_ == 0; }
+  /// Nothing is to be said of so many words of SMEM.
+  bool words_plain(std::uint32_t first, std::uint32_t count) const {
+    if (marked_words_ == 0) return true;
+    if (first >= smem_words() || count > smem_words() - first) return false;
+    bool plain = true;
+    for (std::uint32_t i = 0; i < count; ++i) plain &= smem_origins_[first + i].plain();
+    return plain;
+  }
   /// The value of an operand; nothing when it is unknown.
   std::optional<std::uint32_t> value(const ScalarOperand& operand) const;
   /// Why an entry of the scalar file is unknown.

@@ -324,9 +324,13 @@ void Sequencer::pass_cycles(CoreState state, std::uint64_t from, std::uint64_t t
 /// Which addresses are unknown; anything else of a DMA has to be known.
 UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) const {
   UnknownAddresses unknown;
-  const bool of_words = interaction.opcode == Opcode::kDma;
-  if (of_words ? scalar_.all_known() : scalar_.registers_known()) return unknown;
-  if (of_words) {
+  if (scalar_.registers_known() &&
+      (interaction.opcode != Opcode::kDma ||
+       scalar_.words_plain(scalar_.assumed_value(interaction.operands[0]),
+                           static_cast<std::uint32_t>(isa::DmaWords().size())))) {
+    return unknown;
+  }
+  if (interaction.opcode == Opcode::kDma) {
     constexpr std::uint32_t kDestinationAddress = 0;
     constexpr std::uint32_t kSourceAddress = 3;
     const std::uint32_t first = known(interaction.operands[0], "the place of the descriptor");

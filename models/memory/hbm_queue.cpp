@@ -79,15 +79,16 @@ void HbmQueue::add_run(std::uint64_t address, std::uint64_t granules) {
 void HbmQueue::add_in_block(std::uint64_t block, std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t row = mapping_.row_of(block);
   const Place place = {row, mapping_.bank(row)};
+  const std::size_t channels = channels_;
+  Place* const last = last_.data();
   std::uint32_t channel = mapping_.channel_of(block, begin);
   for (; begin < end; ++begin) {
-    Place& last = last_[channel];
-    if (place.row != last.row) {
-      if (place.bank == last.bank) interrupt(channel);
-      last = place;
+    if (place.row != last[channel].row) {
+      if (place.bank == last[channel].bank) interrupt(channel);
+      last[channel] = place;
     }
     ++open_count(channel);
-    if (++channel == channels_) channel = 0;
+    if (++channel == channels) channel = 0;
   }
 }
 
