@@ -106,6 +106,23 @@ TEST(Reduce, RowsAndLanesOfEachMajor) {
   two.check({two.graph.reduce_sum(y, {2, 3})}, kSums);
 }
 
+// Eight sums share a register on their way through the XLU, and 64 of them the wait for it: each
+// combines its eight sublanes by 10 operations, two in a cycle, and is chosen by one more. A sum by
+// itself would wait for the XLU's latency.
+TEST(Reduce, NumbersOfMatricesShareTheWaitForTheLanes) {
+  constexpr std::int64_t kNumbers = 512;
+  for (const bool is_greatest : {false, true}) {
+    FusedGraph test;
+    test.set_layout({2, 1, 0});
+    GraphBuilder& g = test.graph;
+    const Tensor x = test.input(ElementType::kF32, {kNumbers, 8, 128});
+    const Tensor numbers = is_greatest ? g.reduce_max(x, {1, 2}) : g.reduce_sum(x, {1, 2});
+    const std::uint64_t cycles = test.check({numbers}, {1e-5, 1e-4}).cycles;
+    EXPECT_GT(cycles, kNumbers * 11 / 2);
+    EXPECT_LT(cycles, kNumbers * CoreParams().xlu_latency_cycles / 4);
+  }
+}
+
 TEST(Reduce, SoftmaxInOneKernel) {
   for (const Extents& extents : std::vector<Extents>{{50, 64}, {37, 1000}, {2, 3, 40, 300}}) {
     FusedGraph test;

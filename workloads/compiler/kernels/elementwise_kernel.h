@@ -139,6 +139,8 @@ class ElementwiseKernel {
   VReg finished_row(const Output& output, const Reduction& reduction, Index accumulator);
   void finish_lane_rows(const Output& output, const Reduction& reduction);
   void finish_column_sums(const Output& output, const Reduction& reduction);
+  VReg lanes_of(const Reduction& reduction, VReg value);
+  VReg eight_totals(const Reduction& reduction, Index first);
   void finish_totals(const Output& output, const Reduction& reduction);
   void for_each(std::int64_t count, std::int64_t unroll, const std::function<void(Index)>& body);
   /// 32-bit tiles of a result that stays in VMEM.

@@ -64,6 +64,14 @@ VReg ElementwiseKernel::total(const Reduction& reduction, VReg value) {
   return combine(builder_, node.reducer, reduction.integer, value, node.bits);
 }
 
+/// All lanes of a register combined.
+VReg ElementwiseKernel::lanes_of(const Reduction& reduction, VReg value) {
+  const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
+  return reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
+         : reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
+                                               : builder_.lane_min(value);
+}
+
 /// Only major dimensions are reduced: the accumulators are the result's tiles.
 void ElementwiseKernel::finish_tiles(const Output& output, const Reduction& reduction) {
   for_each(reduction.registers, 8, [&](Index tile) {
@@ -117,25 +125,19 @@ void ElementwiseKernel::finish_lane_rows(const Output& output, const Reduction& 
 
 /// Lanes are reduced (with majors), rows stay: the rows of an accumulator become lanes.
 void ElementwiseKernel::finish_column_sums(const Output& output, const Reduction& reduction) {
-  const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
   const std::int64_t row_tiles = space_.row_tiles();
   const std::int64_t x_tiles = ceil_divide(space_.rows(), 128);
   const std::int64_t rows = reduction.registers / row_tiles;
   // Some tiles at a time, aligned to their number, share the wait for the lanes.
   const std::int64_t together = std::gcd(row_tiles, std::int64_t{8});
-  const auto lanes_of = [&](Index accumulator) {
-    const VReg value = accumulated(reduction, accumulator);
-    return reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
-           : reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
-                                                 : builder_.lane_min(value);
-  };
   for_each(rows, 1, [&](Index row) {
     for_each(row_tiles / together, 1, [&](Index group) {
       const Index tile = multiply(builder_, group, together);
       const Index first = add(builder_, multiply(builder_, row, row_tiles), tile);
       std::vector<VReg> sums;
       for (std::int64_t i = 0; i < together; ++i) {
-        sums.push_back(total(reduction, lanes_of(first.plus(i))));
+        sums.push_back(
+            total(reduction, lanes_of(reduction, accumulated(reduction, first.plus(i)))));
       }
       const Index lane = multiply(builder_, modulo_power_of_two(builder_, tile, 4), 8);
       Index line = divide_by_power_of_two(builder_, tile, 4);
@@ -149,47 +151,56 @@ void ElementwiseKernel::finish_column_sums(const Output& output, const Reduction
   });
 }
 
-/// Rows and lanes are reduced: one number per accumulator.
-void ElementwiseKernel::finish_totals(const Output& output, const Reduction& reduction) {
+/// Eight accumulators that follow each other, one in each sublane, with their lanes combined.
+VReg ElementwiseKernel::eight_totals(const Reduction& reduction, Index first) {
   const hlo::HloOpcode reducer = graph_.node(reduction.node).reducer;
-  const auto number = [&](Index accumulator) {
-    VReg value = accumulated(reduction, accumulator);
-    value = reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
-            : reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
-                                                  : builder_.lane_min(value);
-    return total(reduction, combine_sublanes(builder_, reducer, reduction.integer, value));
-  };
-  const auto store_in_lane = [&](VReg value, Index line, Index lane) {
-    const VectorOperand wanted = lane.is_constant()
-                                     ? VectorOperand(static_cast<std::uint32_t>(lane.offset))
-                                     : VectorOperand(builder_.splat(to_operand(builder_, lane)));
-    const MReg chosen = builder_.vector_compare(Opcode::kVcmpEqS32, emitter_.lane_index(), wanted);
-    builder_.store(at(tiles_of(output), line).mask(0x1), chosen, value);
-  };
+  VReg eight;
+  for (int i = 0; i < 8; ++i) {
+    const VReg rows = combine_sublanes(builder_, reducer, reduction.integer,
+                                       accumulated(reduction, first.plus(i)));
+    const MReg own = builder_.vector_compare(Opcode::kVcmpEqS32, emitter_.sublane_index(), i);
+    eight = builder_.select(own, rows, eight ? VectorOperand(eight) : VectorOperand(0));
+  }
+  return total(reduction, lanes_of(reduction, eight));
+}
+
+/// Rows and lanes are reduced: one number per accumulator. Eight of them share a register on their
+/// way, some registers the wait for the lanes.
+void ElementwiseKernel::finish_totals(const Output& output, const Reduction& reduction) {
   const std::vector<std::int64_t> extents = physical_extents(output.shape);
   if (extents.empty()) {
-    builder_.store(VmemAddress(output.region).mask(0x1), number({}));
+    const VReg lanes = lanes_of(reduction, accumulated(reduction, {}));
+    const VReg value =
+        combine_sublanes(builder_, graph_.node(reduction.node).reducer, reduction.integer, lanes);
+    builder_.store(VmemAddress(output.region).mask(0x1), total(reduction, value));
     return;
   }
   const std::int64_t columns = extents.back();
   const std::int64_t rows = extents.size() >= 2 ? extents[extents.size() - 2] : 1;
   std::int64_t matrices = 1;
   for (std::size_t i = 0; i + 2 < extents.size(); ++i) matrices *= extents[i];
-  const std::int64_t stride = reduction.kept_majors.empty() ? 1 : ceil_divide(columns, 8) * 8;
+  const std::int64_t tiles = ceil_divide(columns, 8), together = std::gcd(tiles, std::int64_t{8});
   const std::int64_t x_tiles = ceil_divide(columns, 128), y_tiles = ceil_divide(rows, 8);
   for_each(matrices, 1, [&](Index matrix) {
     for_each(rows, 1, [&](Index row) {
       const Index all_rows = add(builder_, multiply(builder_, matrix, rows), row);
-      for_each(columns, 1, [&](Index column) {
-        const VReg value = number(add(builder_, multiply(builder_, all_rows, stride), column));
-        Index line = divide_by_power_of_two(builder_, column, 7);
+      for_each(tiles / together, 1, [&](Index group) {
+        const Index tile = multiply(builder_, group, together);
+        const Index first =
+            multiply(builder_, add(builder_, multiply(builder_, all_rows, tiles), tile), 8);
+        std::vector<VReg> values;
+        for (std::int64_t i = 0; i < together; ++i) {
+          values.push_back(eight_totals(reduction, first.plus(8 * i)));
+        }
+        Index line = divide_by_power_of_two(builder_, tile, 4);
         if (extents.size() >= 2) {
           const Index y_tile = add(builder_, multiply(builder_, matrix, y_tiles),
                                    divide_by_power_of_two(builder_, row, 3));
           line = multiply(builder_, add(builder_, line, multiply(builder_, y_tile, x_tiles)), 8);
           line = add(builder_, line, modulo_power_of_two(builder_, row, 3));
         }
-        store_in_lane(value, line, modulo_power_of_two(builder_, column, 7));
+        const Index lane = multiply(builder_, modulo_power_of_two(builder_, tile, 4), 8);
+        store_across_lanes(builder_, emitter_, values, at(tiles_of(output), line), lane);
       });
     });
   });
