@@ -121,18 +121,19 @@ ExitCode run(const Arguments& arguments) {
     checks = check_outputs(simulation.outputs, references, arguments.tolerance, arguments.check,
                            simulation.draws_own_bits);
   }
+  FileWriter files;
+  if (!arguments.output.empty() && arguments.format.empty()) {
+    files([&] { traces::write_run_file(arguments.output, simulation.record); });
+  }
+  if (!arguments.outputs.empty()) files([&] { write_outputs(arguments.outputs, simulation); });
+  // What is printed comes behind the files: who reads it may leave in its middle (head).
+  files([&] { json.write(report::to_json(simulation.record, summary, simulation.cost, checks)); });
   if (!json.to_stdout()) {
     std::cout << report::text_report(simulation.record, summary, simulation.cost,
                                      text_style(arguments.color));
     if (!checks.empty()) std::cout << "\n" << check_text(checks);
     std::cout.flush();
   }
-  FileWriter files;
-  files([&] { json.write(report::to_json(simulation.record, summary, simulation.cost, checks)); });
-  if (!arguments.output.empty() && arguments.format.empty()) {
-    files([&] { traces::write_run_file(arguments.output, simulation.record); });
-  }
-  if (!arguments.outputs.empty()) files([&] { write_outputs(arguments.outputs, simulation); });
   files.check();
   const auto failed = std::find_if(checks.begin(), checks.end(), [](auto& c) { return !c.passed; });
   if (failed == checks.end()) return ExitCode::kDone;
@@ -168,14 +169,14 @@ ExitCode compare(const Arguments& arguments) {
     records.push_back(std::move(simulation.record));
     costs.push_back(simulation.cost);
   }
+  FileWriter files;
+  if (!arguments.output.empty()) {
+    files([&] { write_comparison(arguments.output, records, summaries); });
+  }
+  files([&] { json.write(report::comparison_json(records, summaries, costs)); });
   if (!json.to_stdout()) {
     std::cout << report::comparison_report(records, summaries, costs, text_style(arguments.color));
     std::cout.flush();
-  }
-  FileWriter files;
-  files([&] { json.write(report::comparison_json(records, summaries, costs)); });
-  if (!arguments.output.empty()) {
-    files([&] { write_comparison(arguments.output, records, summaries); });
   }
   files.check();
   return ExitCode::kDone;
@@ -184,11 +185,13 @@ ExitCode compare(const Arguments& arguments) {
 ExitCode scaling(const Arguments& arguments) {
   JsonDestination json(arguments.json);
   const std::vector<report::ScalingPoint> points = scale(arguments);
+  FileWriter files;
+  files([&] { json.write(report::scaling_json(arguments.input, points)); });
   if (!json.to_stdout()) {
     std::cout << report::scaling_report(arguments.input, points, text_style(arguments.color));
     std::cout.flush();
   }
-  json.write(report::scaling_json(arguments.input, points));
+  files.check();
   return ExitCode::kDone;
 }
 

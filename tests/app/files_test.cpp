@@ -128,6 +128,23 @@ TEST_F(FilesTest, TheReportIsPrintedWhenAFileCanNotBeWritten) {
   EXPECT_TRUE(fs::exists(folder_ / "o.npz"));
 }
 
+// As in `| head -1`: the reader is gone before anything is printed.
+TEST_F(FilesTest, FilesAreWrittenThoughNobodyReadsTheReport) {
+  for (const std::string words :
+       {"run mlp --cores 1 --batch 16 --values on -o r.h5 --outputs o.npz --json r.json",
+        "run mlp --cores 1 --batch 16 --values on -o r.h5 --outputs o.npz --json -",
+        "compare mlp --configs v2-8,v3-8 --cores 1 --batch 16 -o c.csv --json c.json",
+        "scaling mlp --configs v2-8,v3-8 --batch 128 --json s.json"}) {
+    SCOPED_TRACE(words);
+    shell("(sleep 0.1; " TPUSIM_PROGRAM " " + words + ") | true");
+    for (const char* name : {"r.h5", "o.npz", "r.json", "c.csv", "c.json", "s.json"}) {
+      const bool is_named = words.find(name) != std::string::npos;
+      EXPECT_EQ(fs::exists(folder_ / name), is_named) << name;
+      fs::remove(folder_ / name);
+    }
+  }
+}
+
 TEST_F(FilesTest, ALimitOfTheFileSizeIsNoSignal) {
   EXPECT_EQ(shell("ulimit -f 200 && " TPUSIM_PROGRAM " compile lenet --cores 1 -o f.h5"), 2);
   EXPECT_EQ(text_of(streams_ / "err"),
