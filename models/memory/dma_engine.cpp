@@ -237,8 +237,8 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
   const std::uint64_t start = std::max(now, next_start_);
   next_start_ = start + params_.dma.issue_interval_cycles;
   if (descriptor.remote) {
+    if (descriptor.granules > 0) count_start(now);
     start_remote(descriptor, unknown, place, destinations, start);
-    count(now);
     return {};
   }
   const std::uint64_t token = new_token();
@@ -248,7 +248,7 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
   dma.unknown = unknown;
   dma.place = place;
   dma.begin = now;
-  count(now);
+  count_start(now);
   dma.transfer = record_start(descriptor);
   const bool reads = descriptor.source.space == MemorySpace::kHbm;
   const bool writes = descriptor.destination.space == MemorySpace::kHbm;
@@ -335,7 +335,7 @@ void DmaEngine::complete(std::uint64_t token, std::uint64_t now) {
   dma.active = false;
   dma.words.clear();
   free_.push_back(token);
-  count(now);
+  count_end(now);
   note(descriptor, nullptr, dma.begin, now);
   CoreState reason = CoreState::kMemoryWait;
   if (descriptor.source.space == MemorySpace::kInfeed) reason = CoreState::kInfeedWait;
@@ -464,19 +464,23 @@ void DmaEngine::message_arrived(const IciMessage& message, std::uint64_t now) {
 void DmaEngine::finish(const RemoteDma& dma, std::uint64_t now) {
   overlap_.end(dma.op, now);
   remote_.erase(dma.id);
-  count(now);
+  count_end(now);
 }
 
-/// The first DMA begins, or the last one has ended.
-void DmaEngine::count(std::uint64_t now) {
-  if (works_ == !idle()) return;
-  if (works_) {
-    busy_cycles_ += now - counted_;
-    counted_ = now;
-  } else {
-    count_idle(CoreState::kIssue, now);  // Waits have been counted when they ended.
+/// The account takes over the starts up to a cycle. The core runs: waits have been counted when
+/// they ended.
+void DmaEngine::count_starts(std::uint64_t until) {
+  for (; !starts_.empty() && starts_.front() <= until; starts_.pop_front()) {
+    if (under_way_++ == 0) count_idle(CoreState::kIssue, starts_.front());
   }
-  works_ = !works_;
+}
+
+void DmaEngine::count_end(std::uint64_t now) {
+  count_starts(now);
+  last_end_ = std::max(last_end_, now);  // The end of a remote one is known at once.
+  if (--under_way_ > 0) return;
+  busy_cycles_ += last_end_ - counted_;
+  counted_ = last_end_;
 }
 
 void DmaEngine::count_idle(CoreState state, std::uint64_t until) {
@@ -486,20 +490,23 @@ void DmaEngine::count_idle(CoreState state, std::uint64_t until) {
 }
 
 void DmaEngine::core_waited(CoreState reason, std::uint64_t begin, std::uint64_t end) {
-  if (works_) return;
+  count_starts(begin);
+  if (under_way_ > 0) return;
   count_idle(CoreState::kIssue, begin);
   count_idle(reason, end);
 }
 
 void DmaEngine::begin_account(std::uint64_t now) {
-  account_begin_ = counted_ = now;
+  count_starts(now);
+  account_begin_ = counted_ = last_end_ = now;
   busy_cycles_ = 0;
   idle_ = {};
 }
 
 PartAccount DmaEngine::account(std::uint64_t end, std::uint64_t finished) {
   end = std::max(end, counted_);
-  if (works_) {
+  count_starts(end);
+  if (under_way_ > 0) {
     busy_cycles_ += end - counted_;
     counted_ = end;
   }

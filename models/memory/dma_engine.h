@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -163,7 +164,9 @@ class DmaEngine : public HbmClient {
   void piece_written(RemoteDma& dma, std::uint64_t now);
   void complete(std::uint64_t token, std::uint64_t now);
   void finish(const RemoteDma& dma, std::uint64_t now);
-  void count(std::uint64_t now);
+  void count_start(std::uint64_t now) { starts_.push_back(now); }
+  void count_end(std::uint64_t now);
+  void count_starts(std::uint64_t until);
   void count_idle(CoreState state, std::uint64_t until);
   std::uint64_t new_token();
   std::uint32_t number() const { return core_.chip * params_.cores_per_chip + core_.core; }
@@ -205,7 +208,11 @@ class DmaEngine : public HbmClient {
   std::map<std::uint64_t, std::unique_ptr<RemoteDma>> remote_;
   std::unordered_map<std::uint64_t, RemotePart> remote_parts_;  ///< By the token of their request.
   std::uint64_t submitted_parts_ = 0;
-  bool works_ = false;  ///< Since counted_.
+  /// Starts that the account does not know yet: where the core runs ahead of its HBM, what has
+  /// ended before them turns out later.
+  std::deque<std::uint64_t> starts_;
+  std::uint64_t under_way_ = 0;  ///< DMAs that the account knows; if any, since counted_.
+  std::uint64_t last_end_ = 0;
   std::uint64_t account_begin_ = 0;
   std::uint64_t counted_ = 0;  ///< Cycles up to this one are.
   std::uint64_t busy_cycles_ = 0;

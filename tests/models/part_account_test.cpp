@@ -178,6 +178,33 @@ kernel top
   EXPECT_EQ(dmas.at("busy"), result.cycles - 151);
 }
 
+/// A core that runs ahead learns behind the second start that the first DMA had ended before it.
+TEST(PartAccounts, BetweenTwoDmasNoneIsUnderWay) {
+  const isa::Program one = program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 0, 64, 0, 1 }
+  { dma.done.wait 1, 64 }
+)");
+  const isa::Program two = program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 0, 64, 0, 1 }
+  { vdelay 2999 }
+  { dma.hbm_to_vmem 64, 64, 128, 1 }
+  { vdelay 2999 }
+  { dma.done.wait 1, 128 }
+)");
+  RunOptions options = test::on_core(0);
+  const std::uint64_t alone = cycles_of(run(one, options), "DMAs of core 0").at("busy");
+  EXPECT_GT(alone, 140u);  // The latency that each has, beside its data.
+  EXPECT_LT(alone, 400u);
+  const Cycles ahead = cycles_of(run(two, options), "DMAs of core 0");
+  options.interpret = true;
+  const Cycles in_order = cycles_of(run(two, options), "DMAs of core 0");
+  EXPECT_EQ(ahead, in_order);
+  // Each begins at another place in a clock of the memory.
+  EXPECT_NEAR(static_cast<double>(ahead.at("busy")), 2.0 * static_cast<double>(alone), 4);
+}
+
 TEST(PartAccounts, ALinkCountsBytesAndGapsByTheirCause) {
   Link link(2, 3);  // A byte takes a cycle and a half.
   const auto cycles_of_link = [&] {
