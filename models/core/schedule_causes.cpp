@@ -34,9 +34,21 @@ Cause cause_of_slot(isa::Slot slot) {
   }
 }
 
-std::uint32_t places(isa::Slot slot) {
+constexpr std::uint32_t places(isa::Slot slot) {
   return slot == isa::Slot::kScalar || slot == isa::Slot::kVectorAlu ? 2 : 1;
 }
+
+/// In counts of slots the top bit of a byte: added to counts, these set it where a slot has any
+/// instruction, and where all its places are taken.
+constexpr SlotCounts kTopBits = 0x8080'8080'8080'8080;
+constexpr SlotCounts kAnyTaken = 0x7f7f'7f7f'7f7f'7f7f;
+constexpr SlotCounts kAllTaken = [] {
+  SlotCounts all = 0;
+  for (std::size_t s = 0; s < kSlots; ++s) {
+    all |= SlotCounts{0x80 - places(static_cast<isa::Slot>(s))} << (8 * s);
+  }
+  return all;
+}();
 
 Cause cause_of_result(const isa::OpcodeInfo& row) {
   switch (row.queue) {
@@ -173,8 +185,8 @@ class Piece {
   const DecodedKernel& code_;
   const CoreParams& params_;
   std::vector<Node> nodes_;
-  std::vector<std::uint32_t> bundles_;  ///< Of the nodes.
-  SlotCounts slots_ = 0;                ///< Taken by the last bundle.
+  std::uint32_t last_bundle_ = 0;  ///< Of the newest node.
+  SlotCounts slots_ = 0;           ///< Taken by it.
   std::uint64_t now_ = 0;
   std::array<Result, timed_register::kCount> writers_{};
   std::size_t parts_;
@@ -186,7 +198,6 @@ class Piece {
 
 void Piece::begin() {
   nodes_.clear();
-  bundles_.clear();
   now_ = 0;
   written_.for_each([&](std::size_t reg) { writers_[reg] = {}; });
   pushed_.for_each([&](std::size_t queue) {
@@ -212,10 +223,9 @@ void Piece::add(std::uint32_t bundle) {
   const DecodedBundle& decoded = code_.bundles[bundle];
   const auto number = static_cast<std::uint32_t>(nodes_.size());
   nodes_.push_back({now_, number == 0 ? 0 : ~std::uint64_t{0}, 0, Cause::kUnforced});
-  bundles_.push_back(bundle);
   const SlotCounts slots = slots_of(bundle);
   if (number > 0) {
-    const std::uint32_t before = bundles_[number - 1];
+    const std::uint32_t before = last_bundle_;
     hold(number - 1, Cause::kUnforced);
     if (nodes_[number - 1].time + 1 == now_) {
       hold_by_slots(slots);
@@ -231,6 +241,7 @@ void Piece::add(std::uint32_t bundle) {
     use_queue(code_.queue_ops[q]);
   }
   write_registers(bundle);
+  last_bundle_ = bundle;
   slots_ = slots;
   now_ += 1 + decoded.delay;
 }
@@ -275,11 +286,9 @@ SlotCounts Piece::slots_of(std::uint32_t bundle) const {
 /// By slots that were all taken in the cycle before.
 void Piece::hold_by_slots(SlotCounts mine) {
   const auto before = static_cast<std::uint32_t>(nodes_.size() - 2);
-  for (std::size_t s = 0; s < kSlots; ++s) {
-    const auto slot = static_cast<isa::Slot>(s);
-    if (count_of(mine, slot) > 0 && count_of(slots_, slot) >= places(slot)) {
-      hold(before, cause_of_slot(slot));
-    }
+  SlotCounts held = (mine + kAnyTaken) & (slots_ + kAllTaken) & kTopBits;
+  for (; held != 0; held &= held - 1) {
+    hold(before, cause_of_slot(static_cast<isa::Slot>(__builtin_ctzll(held) / 8)));
   }
 }
 

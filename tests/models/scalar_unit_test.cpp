@@ -1,0 +1,68 @@
+#include "models/core/scalar_unit.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+
+#include "isa/opcode_table.h"
+
+namespace tpu {
+namespace {
+
+using isa::Opcode;
+using Kind = MicroOp::Kind;
+
+constexpr std::uint8_t kA = 1, kB = 2, kResult = 3;
+
+MicroOp copy_to(std::uint8_t reg, std::uint32_t value) {
+  MicroOp op;
+  op.dest = reg;
+  op.immediate[0] = value;
+  return op;
+}
+
+/// What an operation makes of two registers with immediates beside them.
+std::uint32_t computed(Kind kind, Opcode opcode, const std::array<std::uint32_t, 4>& values) {
+  MicroOp op;
+  op.kind = kind;
+  op.opcode = opcode;
+  op.dest = kResult;
+  op.reg[0] = kA;
+  op.reg[1] = kB;
+  op.immediate[0] = values[2];
+  op.immediate[1] = values[3];
+  const std::array<MicroOp, 3> ops = {copy_to(kA, values[0]), copy_to(kB, values[1]), op};
+  ScalarUnit unit(16, 0, 0);
+  EXPECT_EQ(unit.run(ops.data(), ops.data() + ops.size()), nullptr);
+  return unit.scalar(kResult);
+}
+
+TEST(ScalarUnit, KindsOfFrequentOperationsComputeWhatTheirOpcodesDo) {
+  struct Frequent {
+    Kind kind, general;
+    Opcode opcode;
+  };
+  constexpr Frequent kFrequent[] = {{Kind::kAdd, Kind::kCompute, Opcode::kSaddS32},
+                                    {Kind::kAdd, Kind::kCompute, Opcode::kScalarLeaHbm},
+                                    {Kind::kAdd, Kind::kCompute, Opcode::kScalarLeaVmem},
+                                    {Kind::kOrWords, Kind::kCompute, Opcode::kSorU32},
+                                    {Kind::kShift, Kind::kCompute, Opcode::kSshllU32},
+                                    {Kind::kLess, Kind::kCompare, Opcode::kScmpLtS32}};
+  std::mt19937 random(5);
+  for (const Frequent& each : kFrequent) {
+    for (int trial = 0; trial < 2000; ++trial) {
+      std::array<std::uint32_t, 4> values{};
+      for (std::uint32_t& value : values) value = random() >> (random() % 32);
+      if (trial % 2 == 0) values[1] = values[3] = 0;  // As often as not, the other one is small.
+      if (trial % 4 == 0) values[3] = random() % 40;
+      ASSERT_EQ(computed(each.kind, each.opcode, values),
+                computed(each.general, each.opcode, values))
+          << isa::opcode_text(each.opcode) << " of " << values[0] << " + " << values[2] << " and "
+          << values[1] << " + " << values[3];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tpu
