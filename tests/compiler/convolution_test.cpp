@@ -557,6 +557,34 @@ TEST(DepthwiseConvolution, AllPassesWithTheBatchInLanes) {
   }
 }
 
+/// Windows of 7x7 over packed rows of 32 and 12 pixels. A product and its sum take a cycle of both
+/// vector slots, as unpacking a pixel does: 7 rows of 14 pixels for 8 results, 7 of 10 for 4. Eight
+/// at once would compute 16 results for 12.
+TEST(DepthwiseConvolution, PixelsAreUnpackedOnceForTheirNeighbours) {
+  for (const auto& [width, unpacked] : {std::pair(32, 7 * 14 / 8.0), std::pair(12, 7 * 10 / 4.0)}) {
+    const Geometry g = packed(depthwise({"row", 8, 8, width, 128, 128, 7, 7, 1, 3, 3}));
+    const double tiles = 8.0 * width;
+    for (Pass pass : {Pass::kForward, Pass::kKernelGradient}) {
+      check(g, pass, Target{});
+      const hlo::Module module = module_of(g, pass);
+      const hlo::Computation& computation = module.computations[0];
+      const compiler::LoweredKernel lowered =
+          compiler::lower_convolution(module, computation, computation.at(2), Target{});
+      KernelHarness harness(Target{});
+      std::vector<std::uint32_t> places;
+      for (int i = 0; i < 3; ++i) {
+        places.push_back(harness.reserve(compiler::granules(computation.at(i).shape) * 1024));
+      }
+      const auto cycles =
+          static_cast<double>(harness.run(lowered.kernel, places, DmaTiming::kAtOnce).cycles);
+      EXPECT_GT(cycles, tiles * 49);
+      // A gradient adds each piece to the sums of its 49 positions.
+      const double pieces = pass == Pass::kForward ? 1.14 : 1.27;
+      EXPECT_LT(cycles, tiles * pieces * (49 + unpacked)) << width;
+    }
+  }
+}
+
 /// A machine whose VMEM holds neither whole rows of such images nor all of their features.
 Target small_target(std::uint64_t mib) {
   Target target;

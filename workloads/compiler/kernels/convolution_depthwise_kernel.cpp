@@ -1,9 +1,11 @@
 #include "workloads/compiler/kernels/convolution_depthwise_kernel.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/contraction_blocks.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
@@ -17,8 +19,27 @@ namespace {
 using hlo::HloOpcode;
 using isa::Opcode;
 
-/// Pixels of a row that one piece of straight code works on.
-constexpr std::uint32_t kPixels = 4;
+/// What a piece of straight code costs beside its pixels.
+constexpr std::int64_t kPieceCycles = 8;
+
+/// Pixels of a row (of `results`) that one piece of straight code works on: with more of them fewer
+/// pixels of the input are loaded (and unpacked) again, with fewer of them less is computed behind
+/// the end of the row.
+std::uint32_t pixels_at_once(const ConvolutionProblem& problem, std::int64_t results) {
+  const bool gradient = problem.contracts_rows;
+  const auto window = [gradient](const SpatialDimension& s) {
+    return ceil_divide(gradient ? s.output : s.window, s.base_dilation);
+  };
+  const std::int64_t y = window(problem.spatial[0]), x = window(problem.spatial[1]);
+  const std::int64_t step =
+      gradient ? problem.spatial[1].window_dilation : problem.spatial[1].stride;
+  const auto cycles = [&](std::int64_t pixels) {
+    const std::int64_t met = std::min(pixels * x, (pixels - 1) * step + x);
+    const std::int64_t unpacked = problem.input_type == hlo::ElementType::kBf16 ? y * met : 0;
+    return ceil_divide(results, pixels) * (y * x * pixels + unpacked + kPieceCycles);
+  };
+  return cycles(8) < cycles(4) ? 8 : 4;
+}
 
 /// Sizes that follow from a problem and its cut: a block is some rows of pixels over some rows of
 /// tiles of each pixel.
@@ -29,6 +50,7 @@ struct Sizes {
   std::uint32_t block_rows, block_y;
   std::uint32_t feature_tiles;  ///< Of 128, as the window has them.
   std::int64_t first_y = 0, first_x = 0;
+  std::uint32_t pixels;          ///< Of a row, in a piece of straight code.
   std::uint32_t slab_y, slab_x;  ///< Pixels of the input that a block reads.
   std::uint32_t pixels_y, groups;
   std::uint32_t out_y, out_x;  ///< Pixels of the result, or of its gradient, of a block.
@@ -56,7 +78,8 @@ Sizes::Sizes(const ConvolutionProblem& problem, std::uint32_t rows, std::uint32_
     step_y = height.window_dilation;
     step_x = width.window_dilation;
     pixels_y = static_cast<std::uint32_t>(height.window);
-    groups = tiles_of(width.window, kPixels);
+    pixels = pixels_at_once(problem, width.window);
+    groups = tiles_of(width.window, pixels);
   } else {
     const std::vector<Tap> taps = taps_of(problem);
     for (std::size_t i = 0; i < taps.size(); ++i) {
@@ -66,12 +89,13 @@ Sizes::Sizes(const ConvolutionProblem& problem, std::uint32_t rows, std::uint32_
       last_x = i == 0 ? taps[i].shift[1] : std::max(last_x, taps[i].shift[1]);
     }
     pixels_y = tiles_of(height.output, phases_y);
-    groups = tiles_of(tiles_of(width.output, phases_x), kPixels);
+    pixels = pixels_at_once(problem, tiles_of(width.output, phases_x));
+    groups = tiles_of(tiles_of(width.output, phases_x), pixels);
   }
   slab_y = static_cast<std::uint32_t>((y - 1) * step_y + last_y - first_y + 1);
-  slab_x = static_cast<std::uint32_t>((groups * kPixels - 1) * step_x + last_x - first_x + 1);
+  slab_x = static_cast<std::uint32_t>((groups * pixels - 1) * step_x + last_x - first_x + 1);
   out_y = y * phases_y;
-  out_x = groups * kPixels * phases_x;
+  out_x = groups * pixels * phases_x;
   const std::uint32_t tiles = rows * lane_tiles;
   const hlo::ElementType other = gradient ? problem.window_type : problem.out_type;
   input_pixel = tiles * tile_rows(problem.input_type);
@@ -178,6 +202,7 @@ class DepthwiseKernel {
   void work();
   void spread_window();
   VReg window_value(std::uint32_t position, const std::vector<SReg>& digits);
+  VReg input_tile(const VmemAddress& input, std::int64_t pixel, const std::vector<SReg>& digits);
   VmemAddress tile_at(const VmemAddress& block, std::uint32_t pixel_rows, std::uint32_t tile_rows,
                       const std::vector<SReg>& digits, std::uint32_t pitch_y,
                       std::uint32_t pitch_x);
@@ -198,7 +223,8 @@ class DepthwiseKernel {
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: input, window or gradient, result.
   std::shared_ptr<ImageRows> input_rows_, other_rows_;
-  VmemRegion window_;  ///< As it lies in HBM.
+  std::map<std::int64_t, VReg> input_tiles_;  ///< Loaded in the present piece of straight code.
+  VmemRegion window_;                         ///< As it lies in HBM.
   VmemRegion spread_;  ///< With the batch in the lanes: a register per position and row tile.
   VmemRegion sums_;    ///< Of a weight gradient: a register per position and tile of features.
   VmemRegion result_;  ///< Of a weight gradient: one row per position, as fp32 tiles.
@@ -351,6 +377,18 @@ VReg DepthwiseKernel::window_value(std::uint32_t position, const std::vector<SRe
   return tiles_.load_row(problem_.window_type, window_, tile, {});
 }
 
+/// A pixel of the input, counted from the first one that the piece of code meets. Positions of the
+/// window that follow each other meet most pixels again: those are loaded, and unpacked, once.
+VReg DepthwiseKernel::input_tile(const VmemAddress& input, std::int64_t pixel,
+                                 const std::vector<SReg>& digits) {
+  VReg& tile = input_tiles_[pixel];
+  if (tile) return tile;
+  tile = tiles_.load_tile(problem_.input_type, input.plus(pixel * sizes_.input_pixel));
+  // In a gradient what lies behind the batch meets a 0, but may be no number.
+  if (gradient()) tile = valid(tile, digits);
+  return tile;
+}
+
 /// The first tile of the straight piece of code at these digits.
 VmemAddress DepthwiseKernel::tile_at(const VmemAddress& block, std::uint32_t pixel_rows,
                                      std::uint32_t tile_rows, const std::vector<SReg>& digits,
@@ -358,7 +396,7 @@ VmemAddress DepthwiseKernel::tile_at(const VmemAddress& block, std::uint32_t pix
   VmemAddress address = block;
   address.base2 = weighted_sum(builder_, digits,
                                {sizes_.lane_tiles * tile_rows, tile_rows, pitch_y * pixel_rows,
-                                kPixels * pitch_x * pixel_rows});
+                                sizes_.pixels * pitch_x * pixel_rows});
   return address;
 }
 
@@ -368,6 +406,7 @@ void DepthwiseKernel::multiply() {
   const auto phases_y = static_cast<std::uint32_t>(height().base_dilation);
   const auto phases_x = static_cast<std::uint32_t>(width().base_dilation);
   builder_.loop(counter.steps(), [&](SReg) {
+    input_tiles_.clear();
     const std::vector<SReg> digits = counter.present();
     const VmemAddress input =
         tile_at(grid_->input(0), sizes_.input_pixel, tile_rows(problem_.input_type), digits,
@@ -377,20 +416,18 @@ void DepthwiseKernel::multiply() {
                 phases_y * sizes_.out_x, phases_x);
     for (std::uint32_t y = 0; y < phases_y; ++y) {
       for (std::uint32_t x = 0; x < phases_x; ++x) {
-        std::vector<VReg> sums(kPixels);
+        std::vector<VReg> sums(sizes_.pixels);
         for (const Tap& tap : taps_) {
           if (tap.phase != std::array<std::uint32_t, 2>{y, x}) continue;
           const VReg value = window_value(tap.window, digits);
-          for (std::uint32_t i = 0; i < kPixels; ++i) {
+          for (std::uint32_t i = 0; i < sizes_.pixels; ++i) {
             const std::int64_t pixel = (tap.shift[0] - sizes_.first_y) * sizes_.slab_x +
                                        tap.shift[1] - sizes_.first_x + i * step_x();
-            const VReg product = builder_.mul(
-                tiles_.load_tile(problem_.input_type, input.plus(pixel * sizes_.input_pixel)),
-                value);
+            const VReg product = builder_.mul(input_tile(input, pixel, digits), value);
             sums[i] = sums[i] ? builder_.add(sums[i], product) : product;
           }
         }
-        for (std::uint32_t i = 0; i < kPixels; ++i) {
+        for (std::uint32_t i = 0; i < sizes_.pixels; ++i) {
           const std::int64_t pixel = y * sizes_.out_x + i * phases_x + x;
           tiles_.store_tile(problem_.out_type, output.plus(pixel * sizes_.other_pixel),
                             sums[i] ? VectorOperand(sums[i]) : VectorOperand(0.0F));
@@ -433,6 +470,7 @@ void DepthwiseKernel::add_up() {
                       {sizes_.block_rows, sizes_.lane_tiles, sizes_.block_y, sizes_.groups});
   const auto window_x = static_cast<std::uint32_t>(width().output);
   builder_.loop(counter.steps(), [&](SReg) {
+    input_tiles_.clear();
     const std::vector<SReg> digits = counter.present();
     const VmemAddress input =
         tile_at(grid_->input(0), sizes_.input_pixel, tile_rows(problem_.input_type), digits,
@@ -440,7 +478,7 @@ void DepthwiseKernel::add_up() {
     const VmemAddress other = tile_at(grid_->input(1), sizes_.other_pixel,
                                       tile_rows(problem_.window_type), digits, sizes_.out_x, 1);
     std::vector<VReg> gradients;
-    for (std::uint32_t i = 0; i < kPixels; ++i) {
+    for (std::uint32_t i = 0; i < sizes_.pixels; ++i) {
       gradients.push_back(valid(
           tiles_.load_tile(problem_.window_type, other.plus(std::int64_t{i} * sizes_.other_pixel)),
           digits));
@@ -449,12 +487,10 @@ void DepthwiseKernel::add_up() {
     const SReg row = feature ? builder_.shift_left(feature, 3) : SReg();
     for (std::uint32_t position = 0; position < positions(); ++position) {
       VReg sum;
-      for (std::uint32_t i = 0; i < kPixels; ++i) {
+      for (std::uint32_t i = 0; i < sizes_.pixels; ++i) {
         const std::int64_t pixel = position / window_x * height().stride * sizes_.slab_x +
                                    position % window_x * width().stride + i * step_x();
-        const VReg value = valid(
-            tiles_.load_tile(problem_.input_type, input.plus(pixel * sizes_.input_pixel)), digits);
-        const VReg product = builder_.mul(value, gradients[i]);
+        const VReg product = builder_.mul(input_tile(input, pixel, digits), gradients[i]);
         sum = sum ? builder_.add(sum, product) : product;
       }
       const VmemAddress total(sums_, std::int64_t{position} * sizes_.window_features * 8, row);
