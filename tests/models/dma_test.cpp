@@ -141,6 +141,25 @@ kernel top
   EXPECT_EQ(back[8 * 256 - 1], 9u);
 }
 
+/// HBM is read by granules of 256 words, of the last one as many words as are asked for.
+TEST(Machine, ReadsBackTheWordsThatAreAskedFor) {
+  const isa::Program program = program_of("kernel top\n  { vdelay 1 }\n");
+  Machine machine(MachineParams(), program);
+  std::vector<std::uint32_t> words(3 * 256);
+  for (std::uint32_t i = 0; i < words.size(); ++i) words[i] = 1000 + i;
+  CoreLoad load;
+  load.hbm.push_back({100, words});
+  machine.load(0, load);
+  RunOptions options = test::on_core(0);
+  options.values = true;
+  machine.run(options);
+  for (const std::size_t count : {1u, 255u, 256u, 257u, 512u, 513u}) {
+    const std::vector<std::uint32_t> back = machine.read_hbm(0, 100, count);
+    EXPECT_EQ(back, std::vector<std::uint32_t>(words.begin(), words.begin() + count)) << count;
+  }
+  EXPECT_EQ(machine.read_hbm(0, 100, 0).size(), 0u);
+}
+
 TEST(Dma, SmemTablesAreReadWithValuesOff) {
   // The trip count of the loop stands in HBM.
   isa::Program program = program_of(R"(

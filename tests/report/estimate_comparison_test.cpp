@@ -92,6 +92,16 @@ TEST(EstimateComparison, JsonHoldsTheSumAndEachOperation) {
                    .contains("xla_estimate"));
 }
 
+/// Op 1 waits in 500 of its 600 cycles; without bytes nothing else explains the 80 of the estimate.
+TEST(EstimateComparison, AWaitIsToldAsItsShareOfOurTime) {
+  traces::RunRecord record = estimated(400, 40);
+  for (CoreResult& core : record.result.cores) {
+    core.ops[1].counters.hbm_read_bytes = core.ops[1].counters.hbm_write_bytes = 0;
+  }
+  EXPECT_EQ(to_json(record, summarize(record), {})["ops"][1]["estimate"]["text"],
+            "waits for DMAs 83 % of our time, 0 DMAs a call");
+}
+
 TEST(EstimateComparison, TheReportFitsEightyColumns) {
   const traces::RunRecord record = estimated(400, 500);
   TextStyle style;

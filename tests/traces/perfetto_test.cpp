@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -353,14 +354,11 @@ TEST_F(PerfettoTest, ASliceTakesLessThanTwentyBytes) {
   EXPECT_GT(slices, 40000u);
 }
 
-/// Core 1 of chip 3 is core 7 of the slice.
-TEST_F(PerfettoTest, ADmaNamesTheCoreThatItGoesTo) {
-  RunRecord record = test::synthetic_record_with_events();
-  record.events.dmas.back().destination_chip = 3;
-  export_perfetto(record, path_);
-  std::map<std::uint64_t, std::string> names;  // Of arguments, as they are interned.
-  std::vector<std::uint64_t> cores;
-  for (const std::string& packet_text : test::perfetto_packets(text())) {
+/// The arguments of all events in their order: name and message, a DebugAnnotation.
+std::vector<std::pair<std::string, Fields>> arguments_of(const std::string& trace) {
+  std::map<std::uint64_t, std::string> names;  // As they are interned.
+  std::vector<std::pair<std::string, Fields>> arguments;
+  for (const std::string& packet_text : test::perfetto_packets(trace)) {
     const Fields packet = parse(packet_text);
     if (packet.texts.count(12) > 0) {
       const Fields interned = parse(packet.texts.find(12)->second);
@@ -375,12 +373,44 @@ TEST_F(PerfettoTest, ADmaNamesTheCoreThatItGoesTo) {
     const auto [begin, end] = event.texts.equal_range(4);
     for (auto at = begin; at != end; ++at) {
       const Fields argument = parse(at->second);
-      if (names[argument.numbers.find(1)->second] == "destination_core") {
-        cores.push_back(argument.numbers.find(3)->second);
-      }
+      arguments.emplace_back(names[argument.numbers.find(1)->second], argument);
     }
   }
+  return arguments;
+}
+
+/// Core 1 of chip 3 is core 7 of the slice.
+TEST_F(PerfettoTest, ADmaNamesTheCoreThatItGoesTo) {
+  RunRecord record = test::synthetic_record_with_events();
+  record.events.dmas.back().destination_chip = 3;
+  export_perfetto(record, path_);
+  std::vector<std::uint64_t> cores;
+  for (const auto& [name, argument] : arguments_of(text())) {
+    if (name == "destination_core") cores.push_back(argument.numbers.find(3)->second);
+  }
   EXPECT_EQ(cores, std::vector<std::uint64_t>{7});
+}
+
+/// Two steps on two cores; a resource on which no cycle of the op depends has no share of it.
+TEST_F(PerfettoTest, ACauseHasItsShareAndNoOtherIsNamed) {
+  RunRecord record = test::synthetic_record_with_events();
+  std::vector<CriticalPath::Op>& ops = record.result.critical_path.ops;
+  ops.assign(3, {});
+  ops[0].cycles[static_cast<std::size_t>(Resource::kMxu)] = 720;
+  ops[0].cycles[static_cast<std::size_t>(Resource::kHbm)] = 480;
+  export_perfetto(record, path_);
+  std::map<std::string, std::vector<double>> shares;
+  for (const auto& [name, argument] : arguments_of(text())) {
+    for (std::size_t r = 0; r < kResources; ++r) {
+      if (name != to_string(static_cast<Resource>(r))) continue;
+      double share = 0;
+      std::memcpy(&share, &argument.numbers.find(5)->second, 8);
+      shares[name].push_back(share);
+    }
+  }
+  const std::map<std::string, std::vector<double>> expected{{"MXU", {0.6, 0.6, 0.6, 0.6}},
+                                                            {"HBM", {0.4, 0.4, 0.4, 0.4}}};
+  EXPECT_EQ(shares, expected);
 }
 
 /// The infeed of core 0's first step ends with its wait: an arrow from the DMA to the wait's end.
