@@ -20,7 +20,7 @@ using hlo::HloOpcode;
 using isa::Opcode;
 
 /// What a piece of straight code costs beside its pixels.
-constexpr std::int64_t kPieceCycles = 8;
+constexpr std::int64_t kStraightCodeCycles = 8;
 
 /// Pixels of a row (of `results`) that one piece of straight code works on: with more of them fewer
 /// pixels of the input are loaded (and unpacked) again, with fewer of them less is computed behind
@@ -36,7 +36,7 @@ std::uint32_t pixels_at_once(const ConvolutionProblem& problem, std::int64_t res
   const auto cycles = [&](std::int64_t pixels) {
     const std::int64_t met = std::min(pixels * x, (pixels - 1) * step + x);
     const std::int64_t unpacked = problem.input_type == hlo::ElementType::kBf16 ? y * met : 0;
-    return ceil_divide(results, pixels) * (y * x * pixels + unpacked + kPieceCycles);
+    return ceil_divide(results, pixels) * (y * x * pixels + unpacked + kStraightCodeCycles);
   };
   return cycles(8) < cycles(4) ? 8 : 4;
 }
