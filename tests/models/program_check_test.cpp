@@ -7,7 +7,7 @@
 #include "models/core/decoded_kernel.h"
 #include "sim/base/error.h"
 
-namespace tpu {
+namespace tpu::program_check_test {
 namespace {
 
 using isa::Instruction;
@@ -111,4 +111,4 @@ TEST(ProgramCheck, RegistersAndOperandsOfEachOpcode) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::program_check_test

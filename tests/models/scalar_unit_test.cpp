@@ -7,7 +7,7 @@
 
 #include "isa/opcode_table.h"
 
-namespace tpu {
+namespace tpu::scalar_unit_test {
 namespace {
 
 using isa::Opcode;
@@ -65,4 +65,4 @@ TEST(ScalarUnit, KindsOfFrequentOperationsComputeWhatTheirOpcodesDo) {
 }
 
 }  // namespace
-}  // namespace tpu
+}  // namespace tpu::scalar_unit_test
