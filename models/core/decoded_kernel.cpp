@@ -385,7 +385,8 @@ DecodedKernel Decoder::decode(std::size_t kernel, const BriefCode& brief,
         guard.kind = MicroOp::Kind::kQueueGuard;
         guard.guard = decode_guard(kernel_->begin(bundle)[op.instruction].guard);
         // Guards are read before the bundle writes.
-        out_.ops.insert(out_.ops.begin() + bundle_.first_op + bundle_.guarded_queue_ops - 1, guard);
+        const std::size_t place = bundle_.first_op + bundle_.guarded_queue_ops - 1;
+        out_.ops.insert(out_.ops.begin() + static_cast<std::ptrdiff_t>(place), guard);
       }
     }
     out_.bundles.push_back(bundle_);
