@@ -25,51 +25,46 @@ int file_size(char letter) {
   }
 }
 
-std::optional<std::string> register_problem(const char* what, char letter, int reg) {
-  if (reg < file_size(letter)) return std::nullopt;
+/// What is wrong with a register that its file does not have.
+std::string register_problem(const char* what, char letter, int reg) {
   std::ostringstream text;
   text << what << ": expected a register below " << file_size(letter) << " of file " << letter
        << ", found " << (reg == kNoRegister ? "none" : std::to_string(reg));
   return text.str();
 }
 
-/// operand_problem() finds nothing, without a text to hand on: files of programs ask half a million
-/// times.
-bool is_operand_of(char letter, const Operand& operand) {
-  const bool is_bit = letter == 'p' || letter == 'm';
-  switch (operand.kind) {
-    case Operand::Kind::kRegister:
-      return operand.reg < file_size(letter) && operand.immediate == 0 &&
-             (!operand.negated || letter == 'p');
-    case Operand::Kind::kImmediate:
-      return operand.reg == kNoRegister && !operand.negated && (!is_bit || operand.immediate <= 1);
-    default:
-      return false;
-  }
-}
-
-std::optional<std::string> operand_problem(char letter, const Operand& operand) {
-  const bool has_registers = file_size(letter) != 0;
+/// Whether an operand is right; `problem` says what is not. So no text is handed on where nothing
+/// is wrong: files of programs ask half a million times.
+bool is_right(char letter, const Operand& operand, std::string& problem) {
   switch (operand.kind) {
     case Operand::Kind::kNone:
-      return std::string("operand missing");
+      problem = "operand missing";
+      return false;
     case Operand::Kind::kRegister:
-      if (!has_registers) return std::string("operand: expected a number, found a register");
-      if (operand.negated && letter != 'p') {
-        return std::string("operand: only predicates are negated");
+      if (file_size(letter) == 0) {
+        problem = "operand: expected a number, found a register";
+      } else if (operand.negated && letter != 'p') {
+        problem = "operand: only predicates are negated";
+      } else if (operand.immediate != 0) {
+        problem = "operand: a register with an immediate";
+      } else if (operand.reg >= file_size(letter)) {
+        problem = register_problem("operand", letter, operand.reg);
+      } else {
+        return true;
       }
-      if (operand.immediate != 0) return std::string("operand: a register with an immediate");
-      return register_problem("operand", letter, operand.reg);
+      return false;
     case Operand::Kind::kImmediate:
       if (operand.negated || operand.reg != kNoRegister) {
-        return std::string("operand: an immediate with a register or negation");
+        problem = "operand: an immediate with a register or negation";
+      } else if ((letter == 'p' || letter == 'm') && operand.immediate > 1) {
+        problem = "operand: expected 0 or 1, found " + std::to_string(operand.immediate);
+      } else {
+        return true;
       }
-      if ((letter == 'p' || letter == 'm') && operand.immediate > 1) {
-        return std::string("operand: expected 0 or 1, found ") + std::to_string(operand.immediate);
-      }
-      return std::nullopt;
+      return false;
   }
-  return std::string("operand: unknown kind");
+  problem = "operand: unknown kind";
+  return false;
 }
 
 std::optional<std::string> address_problem(const OpcodeInfo& row, const Address& address) {
@@ -78,8 +73,9 @@ std::optional<std::string> address_problem(const OpcodeInfo& row, const Address&
     return std::string("an address where the instruction has none");
   }
   for (std::uint8_t base : address.base) {
-    if (base == kNoRegister || base < kScalarRegisters) continue;
-    return register_problem("address", 's', base);
+    if (base != kNoRegister && base >= kScalarRegisters) {
+      return register_problem("address", 's', base);
+    }
   }
   if (address.base[0] == kNoRegister && address.base[1] != kNoRegister) {
     return std::string("address: a second register without a first");
@@ -95,6 +91,7 @@ std::optional<std::string> address_problem(const OpcodeInfo& row, const Address&
   }
   if (address.mask_register != kNoRegister) {
     if (address.sublane_mask != 0xff) return std::string("address: two sublane masks");
+    if (address.mask_register < kScalarRegisters) return std::nullopt;
     return register_problem("address", 's', address.mask_register);
   }
   if (address.pattern >> 24 != 0) return std::string("address: a pattern of more than 24 bits");
@@ -172,11 +169,12 @@ std::optional<std::string> instruction_problem(const Instruction& in) {
   } else if (in.guard.predicate >= file_size('p')) {
     return register_problem("guard", 'p', in.guard.predicate);
   }
+  std::string problem;
   for (std::size_t i = 0; i < in.operands.size(); ++i) {
     if (i >= row.operand_count) {
       if (!(in.operands[i] == Operand{})) return std::string("more operands than the signature");
-    } else if (!is_operand_of(row.operand_files[i], in.operands[i])) {
-      return operand_problem(row.operand_files[i], in.operands[i]);
+    } else if (!is_right(row.operand_files[i], in.operands[i], problem)) {
+      return problem;
     }
   }
   return address_problem(row, in.address);

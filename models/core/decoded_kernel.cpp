@@ -466,9 +466,6 @@ MicroOp::Kind Decoder::scalar_kind(const isa::Instruction& i) const {
       return MicroOp::Kind::kVpush;
     case Opcode::kSpop:
       return MicroOp::Kind::kSpop;
-    default:
-      return isa::info(i.opcode).dest_file == 'p' ? MicroOp::Kind::kCompare
-                                                  : MicroOp::Kind::kCompute;
     case Opcode::kSaddS32:
     case Opcode::kScalarLeaHbm:
     case Opcode::kScalarLeaVmem:
@@ -479,6 +476,9 @@ MicroOp::Kind Decoder::scalar_kind(const isa::Instruction& i) const {
       return MicroOp::Kind::kShift;
     case Opcode::kScmpLtS32:
       return MicroOp::Kind::kLess;
+    default:
+      return isa::info(i.opcode).dest_file == 'p' ? MicroOp::Kind::kCompare
+                                                  : MicroOp::Kind::kCompute;
   }
 }
 

@@ -187,44 +187,44 @@ TEST(ConvolutionForms, ConvolutionsOfAnyKindNeedNoKernel) {
   }
 }
 
-/// Each convolution in parts of a row, whatever its strides and dilations are.
-TEST(ConvolutionForms, PartsOfARowTogetherAreTheRow) {
-  std::mt19937 engine(5);
-  const auto in_parts = [&engine](hlo::Module& module) {
+using WriteParts =
+    std::function<hlo::InstructionId(compiler::GraphEditor&, const hlo::HloInstruction&,
+                                     std::size_t index, const compiler::EmitConvolution&)>;
+
+/// Writes the convolution of a module in parts of a dimension chosen at random.
+std::function<void(hlo::Module&)> in_parts(std::mt19937& engine, const WriteParts& write) {
+  return [&engine, write](hlo::Module& module) {
     compiler::GraphEditor edit(module);
     const hlo::HloInstruction convolution = module.entry_computation().instructions.back();
     if (convolution.window.empty()) return;
-    const std::size_t index = engine() % convolution.window.size();
-    const std::int64_t step = convolution.window[index].base_dilation;
     edit.stand_for(convolution.id);
-    edit.finish(compiler::split_positions(
-        edit, convolution, index, step * (1 + static_cast<std::int64_t>(engine() % 2)),
-        [&edit, &module](hlo::HloInstruction part) {
-          part.name += "." + std::to_string(module.entry_computation().instructions.size());
-          return edit.append_instruction(std::move(part));
-        }));
+    edit.finish(write(edit, convolution, engine() % convolution.window.size(),
+                      [&edit, &module](hlo::HloInstruction part) {
+                        part.name +=
+                            "." + std::to_string(module.entry_computation().instructions.size());
+                        return edit.append_instruction(std::move(part));
+                      }));
     compiler::tidy(module.entry_computation());
   };
+}
+
+/// Each convolution in parts of a row, whatever its strides and dilations are.
+TEST(ConvolutionForms, PartsOfARowTogetherAreTheRow) {
+  std::mt19937 engine(5);
+  const auto split = in_parts(engine, [&engine](compiler::GraphEditor& edit, const auto& whole,
+                                                std::size_t index, const auto& emit) {
+    const std::int64_t count =
+        whole.window[index].base_dilation * (1 + static_cast<std::int64_t>(engine() % 2));
+    return compiler::split_positions(edit, whole, index, count, emit);
+  });
   for (int i = 0; i < 800 && !::testing::Test::HasFailure(); ++i) {
-    expect_same_values(module_of(random_form(engine)), in_parts);
+    expect_same_values(module_of(random_form(engine)), split);
   }
 }
 
 TEST(ConvolutionForms, ResultsOneByOneAreTheGradient) {
   std::mt19937 engine(7);
-  const auto one_by_one = [&engine](hlo::Module& module) {
-    compiler::GraphEditor edit(module);
-    const hlo::HloInstruction convolution = module.entry_computation().instructions.back();
-    if (convolution.window.empty()) return;
-    edit.stand_for(convolution.id);
-    edit.finish(compiler::result_by_result(
-        edit, convolution, engine() % convolution.window.size(),
-        [&edit, &module](hlo::HloInstruction part) {
-          part.name += "." + std::to_string(module.entry_computation().instructions.size());
-          return edit.append_instruction(std::move(part));
-        }));
-    compiler::tidy(module.entry_computation());
-  };
+  const auto one_by_one = in_parts(engine, compiler::result_by_result);
   for (int i = 0; i < 400 && !::testing::Test::HasFailure(); ++i) {
     Form form = random_form(engine);
     for (hlo::WindowDimension& w : form.window) w.base_dilation = w.window_dilation = 1;

@@ -129,6 +129,13 @@ DimensionOrder row_major(std::int64_t rank) {
   return order;
 }
 
+std::vector<std::int64_t> long_extents(const std::vector<std::int64_t>& extents) {
+  std::vector<std::int64_t> left;
+  std::copy_if(extents.begin(), extents.end(), std::back_inserter(left),
+               [](std::int64_t extent) { return extent != 1; });
+  return left;
+}
+
 DimensionOrder without_units(const hlo::Shape& shape, const DimensionOrder& order) {
   DimensionOrder left;
   std::copy_if(order.begin(), order.end(), std::back_inserter(left),

@@ -14,6 +14,9 @@ using DimensionOrder = std::vector<std::int64_t>;
 /// 0, 1, ... rank - 1.
 DimensionOrder row_major(std::int64_t rank);
 
+/// The extents but those of 1.
+std::vector<std::int64_t> long_extents(const std::vector<std::int64_t>& extents);
+
 /// The order without the dimensions of extent 1.
 DimensionOrder without_units(const hlo::Shape& shape, const DimensionOrder& order);
 

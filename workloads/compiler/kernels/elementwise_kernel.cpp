@@ -429,7 +429,9 @@ void ElementwiseKernel::emit_passes(int first_level, int last_level, Index parit
                                     std::int64_t row_tiles) {
   builder_.new_block();
   group_ = &plan_.group_at(last_level);
-  pass_begins_.emplace_back(builder_.block_number(), plan_.pass_at(last_level));
+  pass_begins_.emplace_back(builder_.block_number(), first_level < last_level
+                                                         ? PassKind::kTogether
+                                                         : plan_.pass_at(last_level));
   emitter_.forget();
   reset_digits();
   parity_ = parity;
@@ -689,17 +691,11 @@ void ElementwiseKernel::finish_sums(int level, const std::vector<Place>& rows) {
   std::size_t sum = 0;
   for (const Reduction& reduction : plan_.reductions) {
     if (!reduction.along_lanes || reduction.level != level) continue;
-    const ExpressionNode& node = graph_.node(reduction.node);
     for (const Place& place : rows) {
       const RowSum& known = row_sums_[sum++];
       const VReg value = sums_are_looped_ ? builder_.get(known.looped) : known.value;
-      VReg total = node.reducer == hlo::HloOpcode::kAdd       ? builder_.lane_sum(value)
-                   : node.reducer == hlo::HloOpcode::kMaximum ? builder_.lane_max(value)
-                                                              : builder_.lane_min(value);
-      if (node.bits != identity_bits(node.reducer, reduction.integer)) {
-        total = combine(builder_, node.reducer, reduction.integer, total, node.bits);
-      }
-      builder_.store(at(reduction.slots, place.slot_rows), total);
+      builder_.store(at(reduction.slots, place.slot_rows),
+                     total(reduction, lanes_of(reduction, value)));
     }
   }
 }

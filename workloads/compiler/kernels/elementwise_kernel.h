@@ -140,6 +140,8 @@ class ElementwiseKernel {
   void finish_lane_rows(const Output& output, const Reduction& reduction);
   void finish_column_sums(const Output& output, const Reduction& reduction);
   VReg lanes_of(const Reduction& reduction, VReg value);
+  void store_numbers(const Output& output, const std::vector<VReg>& numbers, Index y_tile,
+                     Index row, Index tile, std::int64_t x_tiles);
   VReg eight_totals(const Reduction& reduction, Index first);
   void finish_totals(const Output& output, const Reduction& reduction);
   void for_each(std::int64_t count, std::int64_t unroll, const std::function<void(Index)>& body);

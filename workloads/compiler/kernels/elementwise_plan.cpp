@@ -830,7 +830,8 @@ PassKind ElementwisePlan::pass_at(int level) const {
 }
 
 bool PlanLimits::reduce(std::optional<PassKind> crowded) {
-  if (!passes_apart) return passes_apart = true;
+  const bool were_apart = std::exchange(passes_apart, true);
+  if (!were_apart && (!crowded || *crowded == PassKind::kTogether)) return true;
   bool is_less = false;
   if (crowded && most_tiles[static_cast<std::size_t>(*crowded)] == 1) crowded.reset();
   for (std::size_t kind = 0; kind < kPassKinds; ++kind) {

@@ -14,9 +14,9 @@
 namespace tpu::compiler {
 
 /// The passes over a block: one spreads columns over the lanes, those with sums along the lanes
-/// wait for them, one without such writes results.
-enum class PassKind : std::uint8_t { kSpread, kSums, kResults };
-constexpr std::size_t kPassKinds = 3;
+/// wait for them, one without such writes results; or all of them go through it together.
+enum class PassKind : std::uint8_t { kSpread, kSums, kResults, kTogether };
+constexpr std::size_t kPassKinds = 3;  ///< That have groups of their own.
 
 /// How an elementwise kernel or a reduction is laid over VMEM and over loops.
 ///

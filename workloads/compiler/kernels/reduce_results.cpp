@@ -123,6 +123,20 @@ void ElementwiseKernel::finish_lane_rows(const Output& output, const Reduction& 
   });
 }
 
+/// Numbers in the sublanes of some registers go to the lanes of a row of the result, eight lanes
+/// for each, from the eight with number `tile` on. The row is one of those of `y_tile`, a tile of
+/// which there are `x_tiles` beside each other.
+void ElementwiseKernel::store_numbers(const Output& output, const std::vector<VReg>& numbers,
+                                      Index y_tile, Index row, Index tile, std::int64_t x_tiles) {
+  Index line = divide_by_power_of_two(builder_, tile, 4);
+  if (output.shape.rank() >= 2) {
+    line = multiply(builder_, add(builder_, line, multiply(builder_, y_tile, x_tiles)), 8);
+    line = add(builder_, line, modulo_power_of_two(builder_, row, 3));
+  }
+  const Index lane = multiply(builder_, modulo_power_of_two(builder_, tile, 4), 8);
+  store_across_lanes(builder_, emitter_, numbers, at(tiles_of(output), line), lane);
+}
+
 /// Lanes are reduced (with majors), rows stay: the rows of an accumulator become lanes.
 void ElementwiseKernel::finish_column_sums(const Output& output, const Reduction& reduction) {
   const std::int64_t row_tiles = space_.row_tiles();
@@ -139,14 +153,7 @@ void ElementwiseKernel::finish_column_sums(const Output& output, const Reduction
         sums.push_back(
             total(reduction, lanes_of(reduction, accumulated(reduction, first.plus(i)))));
       }
-      const Index lane = multiply(builder_, modulo_power_of_two(builder_, tile, 4), 8);
-      Index line = divide_by_power_of_two(builder_, tile, 4);
-      if (output.shape.rank() >= 2) {
-        const Index y_tile = divide_by_power_of_two(builder_, row, 3);
-        line = multiply(builder_, add(builder_, line, multiply(builder_, y_tile, x_tiles)), 8);
-        line = add(builder_, line, modulo_power_of_two(builder_, row, 3));
-      }
-      store_across_lanes(builder_, emitter_, sums, at(tiles_of(output), line), lane);
+      store_numbers(output, sums, divide_by_power_of_two(builder_, row, 3), row, tile, x_tiles);
     });
   });
 }
@@ -168,11 +175,11 @@ VReg ElementwiseKernel::eight_totals(const Reduction& reduction, Index first) {
 /// way, some registers the wait for the lanes.
 void ElementwiseKernel::finish_totals(const Output& output, const Reduction& reduction) {
   const std::vector<std::int64_t> extents = physical_extents(output.shape);
-  if (extents.empty()) {
+  if (reduction.kept_majors.empty()) {  // There is one accumulator.
     const VReg lanes = lanes_of(reduction, accumulated(reduction, {}));
     const VReg value =
         combine_sublanes(builder_, graph_.node(reduction.node).reducer, reduction.integer, lanes);
-    builder_.store(VmemAddress(output.region).mask(0x1), total(reduction, value));
+    builder_.store(at(tiles_of(output), {}).mask(0x1), total(reduction, value));
     return;
   }
   const std::int64_t columns = extents.back();
@@ -192,15 +199,9 @@ void ElementwiseKernel::finish_totals(const Output& output, const Reduction& red
         for (std::int64_t i = 0; i < together; ++i) {
           values.push_back(eight_totals(reduction, first.plus(8 * i)));
         }
-        Index line = divide_by_power_of_two(builder_, tile, 4);
-        if (extents.size() >= 2) {
-          const Index y_tile = add(builder_, multiply(builder_, matrix, y_tiles),
-                                   divide_by_power_of_two(builder_, row, 3));
-          line = multiply(builder_, add(builder_, line, multiply(builder_, y_tile, x_tiles)), 8);
-          line = add(builder_, line, modulo_power_of_two(builder_, row, 3));
-        }
-        const Index lane = multiply(builder_, modulo_power_of_two(builder_, tile, 4), 8);
-        store_across_lanes(builder_, emitter_, values, at(tiles_of(output), line), lane);
+        const Index y_tile = add(builder_, multiply(builder_, matrix, y_tiles),
+                                 divide_by_power_of_two(builder_, row, 3));
+        store_numbers(output, values, y_tile, row, tile, x_tiles);
       });
     });
   });

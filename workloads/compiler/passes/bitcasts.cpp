@@ -61,13 +61,6 @@ std::vector<std::int64_t> order_of_long_dimensions(const Shape& shape) {
   return order;
 }
 
-std::vector<std::int64_t> long_dimensions(const Shape& shape) {
-  std::vector<std::int64_t> extents;
-  std::copy_if(shape.dimensions.begin(), shape.dimensions.end(), std::back_inserter(extents),
-               [](std::int64_t extent) { return extent != 1; });
-  return extents;
-}
-
 DimensionOrder order_of(const Shape& shape) {
   return {shape.layout.minor_to_major.rbegin(), shape.layout.minor_to_major.rend()};
 }
@@ -94,7 +87,7 @@ bool same_bytes_after_reshape(const Shape& from, const Shape& to) {
   }
   const std::vector<std::int64_t> from_order = order_of_long_dimensions(from);
   const std::vector<std::int64_t> to_order = order_of_long_dimensions(to);
-  if (long_dimensions(from) == long_dimensions(to)) return from_order == to_order;
+  if (long_extents(from.dimensions) == long_extents(to.dimensions)) return from_order == to_order;
   return std::is_sorted(from_order.begin(), from_order.end()) &&
          std::is_sorted(to_order.begin(), to_order.end());
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/base/contains.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -51,11 +52,8 @@ std::vector<DimensionGroup> groups_of(const Dimensions& after, const Dimensions&
 }
 
 /// Whether one is the other but for dimensions of extent 1.
-bool differ_in_units(Dimensions one, Dimensions other) {
-  for (Dimensions* extents : {&one, &other}) {
-    extents->erase(std::remove(extents->begin(), extents->end(), 1), extents->end());
-  }
-  return one == other;
+bool differ_in_units(const Dimensions& one, const Dimensions& other) {
+  return long_extents(one) == long_extents(other);
 }
 
 class ReshapeMover {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 
@@ -21,13 +22,6 @@ using Dimensions = std::vector<std::int64_t>;
 bool has_units(const Shape& shape) {
   return !shape.is_tuple() &&
          std::find(shape.dimensions.begin(), shape.dimensions.end(), 1) != shape.dimensions.end();
-}
-
-Dimensions long_extents(const Shape& shape) {
-  Dimensions extents;
-  std::copy_if(shape.dimensions.begin(), shape.dimensions.end(), std::back_inserter(extents),
-               [](std::int64_t extent) { return extent != 1; });
-  return extents;
 }
 
 /// Number of each dimension among those longer than 1; -1 for the others.
@@ -156,7 +150,7 @@ InstructionId UnitDimensions::squeezed(InstructionId id) {
   reshape.opcode = HloOpcode::kReshape;
   reshape.name = at(id).name + ".long." + std::to_string(entry_.instructions.size());
   reshape.operands = {id};
-  reshape.shape = hlo::array_shape(shape(id).type, long_extents(shape(id)));
+  reshape.shape = hlo::array_shape(shape(id).type, long_extents(shape(id).dimensions));
   reshape.metadata = at(id).metadata;
   return append(entry_, std::move(reshape));
 }
@@ -270,7 +264,7 @@ void UnitDimensions::visit_dot(InstructionId id) {
 
 void UnitDimensions::visit_transpose(InstructionId id) {
   const InstructionId operand = at(id).operands[0];
-  if (!has_units(shape(id)) || long_extents(shape(id)).size() < 2) return;
+  if (!has_units(shape(id)) || long_extents(shape(id).dimensions).size() < 2) return;
   const Dimensions numbers = numbers_of_long(shape(operand));
   HloInstruction squeezed_form = at(id);
   squeezed_form.dimensions.clear();
@@ -279,7 +273,7 @@ void UnitDimensions::visit_transpose(InstructionId id) {
     if (number >= 0) squeezed_form.dimensions.push_back(number);
   }
   squeezed_form.operands = {squeezed(operand)};
-  squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id)));
+  squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id).dimensions));
   becomes_reshape(id, std::move(squeezed_form));
 }
 
@@ -287,7 +281,7 @@ void UnitDimensions::visit_elementwise(InstructionId id) {
   if (!has_units(shape(id)) || is_kept_[static_cast<std::size_t>(group_of(id))]) return;
   HloInstruction squeezed_form = at(id);
   for (InstructionId& operand : squeezed_form.operands) operand = squeezed(operand);
-  squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id)));
+  squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id).dimensions));
   becomes_reshape(id, std::move(squeezed_form));
 }
 
@@ -305,7 +299,8 @@ void UnitDimensions::visit_broadcast(InstructionId id) {
     squeezed_form.dimensions.push_back(keeps ? to : numbers[static_cast<std::size_t>(to)]);
   }
   squeezed_form.operands = {squeezed(operand)};
-  if (!keeps) squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id)));
+  if (!keeps)
+    squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id).dimensions));
   becomes_reshape(id, std::move(squeezed_form));
 }
 
@@ -316,7 +311,7 @@ void UnitDimensions::visit_iota(InstructionId id) {
   if (along < 0) return;
   HloInstruction squeezed_form = at(id);
   squeezed_form.dimensions = {along};
-  squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id)));
+  squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id).dimensions));
   becomes_reshape(id, std::move(squeezed_form));
 }
 
@@ -347,7 +342,7 @@ void UnitDimensions::visit_reduce(InstructionId id) {
     return;
   }
   squeezed_form.operands[0] = squeezed(operand);
-  squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id)));
+  squeezed_form.shape = hlo::array_shape(shape(id).type, long_extents(shape(id).dimensions));
   becomes_reshape(id, std::move(squeezed_form));
 }
 
