@@ -90,7 +90,7 @@ struct CoreParams {
   std::uint32_t xlu_queue_entries = 64;
   std::uint32_t eup_latency_cycles = 4;
   std::uint32_t eup_queue_entries = 8;
-  std::uint32_t scalar_queue_entries = 16;
+  std::uint32_t scalar_queue_entries = 32;
 
   static constexpr auto fields() {
     return std::make_tuple(

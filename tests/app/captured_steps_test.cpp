@@ -35,12 +35,13 @@ TEST_P(CapturedStep, GivesJaxsValuesAndTakesTheSameCyclesWithout) {
 
 // Jacobi rotations until the rest is small, in code of XLA's own; a scan whose carry is undefined
 // at first and lies in the place of outputs; an all-gather over a grid of cores and a
-// reduce-scatter; products and a training step of v4.
+// reduce-scatter; twenty values between `vpush` and `spop`; products and a training step of v4.
 INSTANTIATE_TEST_SUITE_P(
     All, CapturedStep,
     testing::Values(Step{"tests/captured/eigenvalues", 1, {"v2", "v3"}},
                     Step{"tests/captured/scan_of_microbatches", 1, {"v2", "v3"}},
                     Step{"tests/captured/shard_map_gather_scatter", 8, {"v2", "v3"}},
+                    Step{"tests/captured/top_k", 1, {"v2", "v3"}},
                     Step{"tests/captured/matmuls", 1, {"v4"}},
                     Step{"workloads/captured/mlp", 1, {"v4"}}),
     [](const auto& info) {
