@@ -6,6 +6,7 @@
     tests/jax_differential.py --nested --cycles             gradients of scans, vmaps of gradients; cycles, too
     tests/jax_differential.py --mixed                       floats, integers and predicates together; indices from data
     tests/jax_differential.py --images                      convolutions with an expression behind them, and their gradients
+    tests/jax_differential.py --windows                     sums, means and maxima of windows of any size, and their gradients
 
 Each program is a function of its seed: one to eight operations of jax.numpy and jax.lax at random shapes and types,
 a third of them behind a gradient, a vmap or a scan. It is lowered by JAX as it is, compiled and run by tpusim with
@@ -15,7 +16,7 @@ inputs that both sides hold exactly. Ends with a table, the seeds of what differ
 
 With --cycles the first step of each program takes the same time with values on and off, by blocks and bundle by bundle.
 
-Needs jax (pip install jax); without it, exit code 77.
+Needs jax and flax (pip install jax flax); without it, exit code 77.
 """
 import argparse
 import collections
@@ -35,7 +36,7 @@ try:
     import ml_dtypes
     import numpy as np
     from jax_mixed_programs import MixedProgram
-    from jax_programs import ImageProgram, Program
+    from jax_programs import ImageProgram, Program, WindowProgram
 except ImportError as error:
     print(f"no jax: {error}")
     sys.exit(77)
@@ -160,11 +161,12 @@ def main():
     parser.add_argument("--nested", action="store_true", help="gradients of scans, vmaps of gradients, checkpoints")
     parser.add_argument("--mixed", action="store_true", help="integers, predicates, short types; loops and indices that the data decides")
     parser.add_argument("--images", action="store_true", help="convolutions, what stands behind them, their gradients")
+    parser.add_argument("--windows", action="store_true", help="sums, means and maxima of windows of any size, and their gradients")
     parser.add_argument("--cycles", action="store_true", help="the same time with values on and off, by blocks and not")
     parser.add_argument("--tpusim", default="build/tpusim")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the programs and values of what is not the same")
     arguments = parser.parse_args()
-    program = (ImageProgram if arguments.images else MixedProgram if arguments.mixed else
+    program = (ImageProgram if arguments.images else WindowProgram if arguments.windows else MixedProgram if arguments.mixed else
                lambda seed: Program(seed, arguments.nested))
     counts = collections.Counter()
     bad = ("differs", "our bug", "time", "refused", "fault")

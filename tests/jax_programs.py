@@ -1,5 +1,6 @@
 """The random programs of tests/jax_differential.py that have one array of floats: operations of jax.numpy and jax.lax in a row,
 and convolutions of images with what networks have behind them."""
+import flax.linen
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -120,6 +121,42 @@ class ImageProgram(Program):
         if self.form == "gradients":
             return jax.grad(lambda x, w: jnp.sum(relu(self.apply(x, w) + b)), (0, 1))(x, w)
         return jax.grad(lambda w: jnp.sum(relu(self.apply(x, w) + b) ** 2))(w)
+
+
+class WindowProgram(Program):
+    """Windows over one to three dimensions of an image, a line or a volume: their sums, means or maxima, or gradients of them.
+
+    Extents, steps and padding are such that windows overlap, leave gaps, cover everything or hang over the edge.
+    """
+
+    allowed = 1e-4
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.arguments = []
+        rank = self.pick([1, 2, 2, 2, 3])
+        extents = [int(self.random.integers(1, {1: 70, 2: 34, 3: 10}[rank])) for _ in range(rank)]
+        self.add_argument((self.pick([1, 2, 8, 128]), *extents, self.pick([1, 3, 16, 48, 130])),
+                          self.pick([np.float32, np.float32, ml_dtypes.bfloat16]))
+        self.window = [self.pick([1, 2, 3, n, n, int(self.random.integers(1, n + 1))]) for n in extents]
+        self.strides = [self.pick([1, 2, w, int(self.random.integers(1, w + 1))]) for w in self.window]
+        self.padding = self.pick(["SAME", "VALID", [(int(self.random.integers(w)), int(self.random.integers(w)))
+                                                   for w in self.window]])
+        self.pool = self.pick([flax.linen.avg_pool, flax.linen.avg_pool, flax.linen.max_pool])
+        self.form = self.pick(["plain", "gradient", "convolution"])
+
+    def apply(self, x):
+        return self.pool(x, tuple(self.window), tuple(self.strides), self.padding)
+
+    def __call__(self, x):
+        if self.form == "gradient":
+            return jax.grad(lambda x: weighted_sum(self.apply(x)))(x)
+        if self.form == "convolution":
+            kernel = jnp.ones((1,) * (x.ndim - 2) + (x.shape[-1], 8), x.dtype)
+            letters = "DHW"[-(x.ndim - 2):]
+            form = (f"N{letters}C", f"{letters}IO", f"N{letters}C")
+            return jax.lax.conv_general_dilated(self.apply(x), kernel, (1,) * (x.ndim - 2), "VALID", dimension_numbers=form)
+        return self.apply(x)
 
 
 def unary(p):

@@ -55,6 +55,24 @@ ENTRY main {
   EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
 }
 
+/// Rows that tiles hold together and no part of VMEM can: with lanes that are whole tiles, or not.
+TEST(CopySteps, LongRowsComeOneByOne) {
+  for (const auto& [row, features] : {std::pair(32000, 5), std::pair(30001, 19)}) {
+    const std::string rows = "f32[3," + std::to_string(row) + "]";
+    const std::string pixels =
+        "f32[3," + std::to_string(row / features) + "," + std::to_string(features) + "]";
+    for (const auto& [from, to] : {std::pair(rows, pixels), std::pair(pixels, rows)}) {
+      GraphCase graph = case_of(
+          hlo::read_hlo_text("long.hlo", "HloModule long\nENTRY main {\n  x = " + from +
+                                             " parameter(0)\n  n = " + from +
+                                             " negate(x)\n  ROOT y = " + to + " reshape(n)\n}\n"),
+          5);
+      const Verdict verdict = check_graph(graph);
+      EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << from << verdict.message;
+    }
+  }
+}
+
 /// A concatenation of 40 arrays.
 TEST(CopySteps, ManyArraysAreJoinedInSteps) {
   std::string text = "HloModule many\nENTRY main {\n", operands;

@@ -117,6 +117,16 @@ TEST(Pooling, GradientOfMaximum) {
   check(Kind::kGradient, ElementType::kF32, {3, 9, 9, 10}, {2, 2, 0, 0});
 }
 
+/// Rows of a window that are more than scalar registers, and a row longer than is read at once.
+TEST(Pooling, LongWindows) {
+  check(Kind::kSum, ElementType::kF32, {3, 20, 20, 30}, {14, 3, 1, 2});
+  check(Kind::kSum, ElementType::kF32, {3, 10, 10, 20}, {9, 1, 4, 4});
+  check(Kind::kMaximum, ElementType::kF32, {3, 30, 30, 10}, {28, 1, 0, 0});
+  check(Kind::kMaximum, ElementType::kBf16, {5, 20, 20, 10}, {11, 9, 0, 0});
+  check(Kind::kGradient, ElementType::kF32, {3, 20, 20, 30}, {14, 3, 1, 2});
+  check(Kind::kGradient, ElementType::kBf16, {3, 10, 10, 20}, {9, 1, 4, 4});
+}
+
 TEST(Pooling, PixelsThatDoNotFitAreCutIntoChunks) {
   compiler::Target small;
   small.vmem_bytes = 640 << 10;

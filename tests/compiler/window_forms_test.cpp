@@ -124,5 +124,56 @@ TEST(WindowForms, SelectionByGreaterThanTakesTheLastOfEqualElements) {
 )");
 }
 
+/// A window that has all elements of both dimensions, some of its padding too.
+TEST(WindowForms, AWindowOverEverythingIsAReduction) {
+  for (const std::string window : {"size=1x9x9x1", "size=1x12x9x1 pad=0_0x2_1x0_0x0_0"}) {
+    for (const std::string reducer : {"zero), window={", "low), window={"}) {
+      const hlo::Module after =
+          check("  x = f32[3,9,9,8] parameter(0)\n  ROOT s = f32[3,1,1,8] reduce-window(x, " +
+                reducer + window + "}, to_apply=" + (reducer[0] == 'z' ? "add\n" : "max\n"));
+      EXPECT_EQ(count(after, kPooling), 0U) << window;
+      EXPECT_EQ(count(after, hlo::HloOpcode::kReduce), 1U) << window;
+    }
+  }
+  // Ten positions of eleven, and one that ends before the last element.
+  for (const std::string window : {"size=1x2x9x1", "size=1x8x9x1 stride=1x2x1x1"}) {
+    const bool one = window.find("stride") != std::string::npos;
+    const hlo::Module after =
+        check("  x = f32[3,9,9,8] parameter(0)\n  ROOT s = f32[3," + std::string(one ? "1" : "8") +
+              ",1,8] reduce-window(x, zero), window={" + window + "}, to_apply=add\n");
+    EXPECT_EQ(count(after, kPooling), 1U) << window;
+    EXPECT_EQ(count(after, hlo::HloOpcode::kReduce), 1U) << window;
+  }
+}
+
+/// The gradient of a mean over everything: zeros around one pixel, each window with the pixel.
+TEST(WindowForms, WindowsOverOneElementRepeatIt) {
+  const auto text = [](int low, int windows) {
+    const std::string n = std::to_string(windows), padded = std::to_string(windows + 6);
+    return "  x = f32[3,1,1,8] parameter(0)\n  p = f32[3," + padded + "," + padded +
+           ",8] pad(x, zero), padding=0_0x" + std::to_string(low) + "_" +
+           std::to_string(windows + 5 - low) + "_6x6_" + std::to_string(windows - 1) +
+           "_6x0_0\n  ROOT s = f32[3," + n + "," + n +
+           ",8] reduce-window(p, zero), window={size=1x7x7x1}, to_apply=add\n";
+  };
+  EXPECT_EQ(count(check(text(6, 7)), kPooling), 0U);
+  EXPECT_EQ(count(check(text(6, 6)), kPooling), 0U);
+  // The last of eight windows, or the first of seven, does not have it.
+  EXPECT_EQ(count(check(text(6, 8)), kPooling), 1U);
+  EXPECT_EQ(count(check(text(7, 7)), kPooling), 1U);
+}
+
+/// Of a pad's elements that are the reducer's neutral one; other ones stay.
+TEST(WindowForms, PaddingBelongsToTheWindow) {
+  for (const bool neutral : {true, false}) {
+    const hlo::Module after =
+        check("  x = f32[3,1,9,8] parameter(0)\n  p = f32[3,3,11,8] pad(x, " +
+              std::string(neutral ? "low" : "zero") +
+              "), padding=0_0x1_1x1_1x0_0\n  ROOT s = f32[3,1,9,8] reduce-window(p, low), "
+              "window={size=1x3x3x1}, to_apply=max\n");
+    EXPECT_EQ(count(after, hlo::HloOpcode::kPad), neutral ? 0U : 1U);
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test::window_forms_test

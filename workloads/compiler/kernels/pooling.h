@@ -17,8 +17,9 @@ class RowRing {
   VmemRegion region() const { return region_; }
   void reset();
   void advance(std::int64_t rows);
-  /// VMEM row offset of the row `ahead` of the first.
-  SReg row(std::int64_t ahead);
+  /// VMEM row offset of the row `ahead` of the first; where that is no constant, of fewer than the
+  /// ring has.
+  SReg row(Index ahead);
   /// Stores a word everywhere.
   void fill(std::uint32_t word);
 
@@ -47,7 +48,8 @@ class WindowRows {
   void start(SReg hbm, Index window);
   /// Granules of the rows that were started for this row of windows.
   SReg granules(Index window);
-  SReg row(std::int64_t ahead) { return ring_.row(ahead); }
+  RowRing& ring() { return ring_; }
+  SReg row(Index ahead) { return ring_.row(ahead); }
   void advance() { ring_.advance(plan_.rows.fresh()); }
 
  private:

@@ -15,6 +15,10 @@ using isa::Opcode;
 constexpr std::uint32_t kLowest = 0xff800000U;        ///< Minus infinity.
 constexpr std::uint32_t kLowestPacked = 0xff80ff80U;  ///< Two of them.
 constexpr std::int64_t kMostRegisters = 8;  ///< Of a pixel's chunk: straight code per pixel.
+/// Rows of a window in straight code, each with a scalar register; more of them are a loop.
+constexpr std::int64_t kMostStraightRows = 8;
+/// Columns of a window that a scatter reads before it writes the first.
+constexpr std::int64_t kMostColumnsAtOnce = 8;
 
 /// The registers that a chunk of a pixel takes; the last may be half a register.
 struct PixelRegister {
@@ -105,6 +109,10 @@ class ReduceWindowKernel {
  private:
   void emit_chunk(WindowRows& rows, SReg image, SReg result);
   void emit_row(WindowRows& rows, Index buffer);
+  void combine_row(std::vector<VReg>& all, const WindowRows& rows, SReg row, Index left,
+                   const PixelRegister& part);
+  std::vector<std::vector<VReg>> combined_in_a_loop(WindowRows& rows, Index left,
+                                                    const std::vector<PixelRegister>& registers);
   VReg combined(VReg a, VReg b) { return sums_ ? builder_.add(a, b) : builder_.max(a, b); }
 
   PoolingPlan plan_;
@@ -140,8 +148,10 @@ void ReduceWindowKernel::emit_chunk(WindowRows& rows, SReg image, SReg result) {
 
 void ReduceWindowKernel::emit_row(WindowRows& rows, Index buffer) {
   std::vector<SReg> window_rows;
-  for (std::int64_t i = 0; i < plan_.rows.size; ++i) {
-    window_rows.push_back(rows.row(i * plan_.rows.dilation));
+  if (plan_.rows.size <= kMostStraightRows) {
+    for (std::int64_t i = 0; i < plan_.rows.size; ++i) {
+      window_rows.push_back(rows.row({{}, i * plan_.rows.dilation}));
+    }
   }
   const std::vector<PixelRegister> registers = pixel_registers(plan_);
   const std::int64_t loads =
@@ -150,25 +160,61 @@ void ReduceWindowKernel::emit_row(WindowRows& rows, Index buffer) {
   for_columns(builder_, plan_.columns.windows, unroll, [&](Index column) {
     const Index left = multiply(builder_, column, plan_.columns.stride * plan_.pixel_rows());
     const Index target = add(builder_, multiply(builder_, column, plan_.pixel_rows()), buffer);
-    for (const PixelRegister& part : registers) {
-      std::vector<VReg> sums;
-      for (SReg row : window_rows) {
-        for (std::int64_t k = 0; k < plan_.columns.size; ++k) {
-          const std::int64_t right = k * plan_.columns.dilation * plan_.pixel_rows();
-          VmemAddress from(rows.region(), left.offset + right + part.rows, row, left.reg);
-          const std::vector<VReg> values =
-              unpacked(builder_, plan_.packed, builder_.load(from.mask(part.mask)));
-          if (sums.empty()) {
-            sums = values;
-          } else {
-            for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = combined(sums[i], values[i]);
-          }
-        }
-      }
-      const VReg value = plan_.packed ? builder_.pack_bf16(sums[0], sums[1]) : sums[0];
+    std::vector<std::vector<VReg>> values;
+    if (window_rows.empty()) values = combined_in_a_loop(rows, left, registers);
+    for (std::size_t r = 0; r < registers.size(); ++r) {
+      const PixelRegister& part = registers[r];
+      std::vector<VReg> all;
+      for (SReg row : window_rows) combine_row(all, rows, row, left, part);
+      if (window_rows.empty()) all = values[r];
+      const VReg value = plan_.packed ? builder_.pack_bf16(all[0], all[1]) : all[0];
       builder_.store(at(result_, target.plus(part.rows)).mask(part.mask), value);
     }
   });
+}
+
+/// Combines what stands in one row of a window with `all`: one register, or two of packed rows.
+void ReduceWindowKernel::combine_row(std::vector<VReg>& all, const WindowRows& rows, SReg row,
+                                     Index left, const PixelRegister& part) {
+  for (std::int64_t k = 0; k < plan_.columns.size; ++k) {
+    const std::int64_t right = k * plan_.columns.dilation * plan_.pixel_rows();
+    VmemAddress from(rows.region(), left.offset + right + part.rows, row, left.reg);
+    const std::vector<VReg> values =
+        unpacked(builder_, plan_.packed, builder_.load(from.mask(part.mask)));
+    if (all.empty()) {
+      all = values;
+    } else {
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = combined(all[i], values[i]);
+    }
+  }
+}
+
+/// For each register of a pixel, all rows of a window.
+std::vector<std::vector<VReg>> ReduceWindowKernel::combined_in_a_loop(
+    WindowRows& rows, Index left, const std::vector<PixelRegister>& registers) {
+  const std::uint32_t neutral = sums_ ? 0 : kLowest;
+  std::vector<std::vector<VVariable>> sums(registers.size());
+  for (std::vector<VVariable>& sum : sums) {
+    for (int half = 0; half < (plan_.packed ? 2 : 1); ++half) {
+      sum.push_back(builder_.vector_variable(neutral));
+    }
+  }
+  const auto values_of = [this](const std::vector<VVariable>& variables) {
+    std::vector<VReg> values;
+    for (const VVariable variable : variables) values.push_back(builder_.get(variable));
+    return values;
+  };
+  builder_.loop(static_cast<std::uint64_t>(plan_.rows.size), [&](SReg index) {
+    const SReg row = rows.row(multiply(builder_, {index, 0}, plan_.rows.dilation));
+    for (std::size_t r = 0; r < registers.size(); ++r) {
+      std::vector<VReg> all = values_of(sums[r]);
+      combine_row(all, rows, row, left, registers[r]);
+      for (std::size_t i = 0; i < all.size(); ++i) builder_.set(sums[r][i], all[i]);
+    }
+  });
+  std::vector<std::vector<VReg>> values;
+  for (const std::vector<VVariable>& sum : sums) values.push_back(values_of(sum));
+  return values;
 }
 
 /// The kernel of a select-and-scatter that gives each window's source value to the window's first
@@ -205,8 +251,18 @@ class SelectAndScatterKernel {
   }
   void emit_chunk(SReg image, SReg source, SReg result);
   void emit_row(Index buffer);
+  /// Of a window's elements, a register of a pixel (or half of its packed ones).
+  struct WindowRegister {
+    PixelRegister part;
+    std::size_t half;
+    Index left;  ///< Of the window: the column.
+  };
   void scatter(const PixelRegister& part, std::size_t half, Index left, VReg source,
                const std::vector<SReg>& image_rows, const std::vector<SReg>& sums);
+  VReg element(const WindowRegister& at, SReg row, std::int64_t column);
+  VReg greatest_of_row(const WindowRegister& at, SReg row, VReg greatest);
+  VectorOperand scatter_row(const WindowRegister& at, SReg image_row, SReg sums_row, VReg greatest,
+                            VectorOperand remaining);
   void where_windows(Index window, const std::function<void()>& body);
   void flush(Index parity);
   void send(Index window, Index parity, SReg result);
@@ -298,9 +354,9 @@ void SelectAndScatterKernel::where_windows(Index window, const std::function<voi
 
 void SelectAndScatterKernel::emit_row(Index buffer) {
   std::vector<SReg> image_rows, sums;
-  for (std::int64_t i = 0; i < plan_.rows.size; ++i) {
-    image_rows.push_back(rows_->row(i * plan_.rows.dilation));
-    sums.push_back(sums_->row(i * plan_.rows.dilation));
+  for (std::int64_t i = 0; i < plan_.rows.size && plan_.rows.size <= kMostStraightRows; ++i) {
+    image_rows.push_back(rows_->row({{}, i * plan_.rows.dilation}));
+    sums.push_back(sums_->row({{}, i * plan_.rows.dilation}));
   }
   for_columns(builder_, plan_.columns.windows, 1, [&](Index column) {
     const Index from = add(builder_, multiply(builder_, column, plan_.pixel_rows()), buffer);
@@ -320,51 +376,83 @@ void SelectAndScatterKernel::emit_row(Index buffer) {
 void SelectAndScatterKernel::scatter(const PixelRegister& part, std::size_t half, Index left,
                                      VReg source, const std::vector<SReg>& image_rows,
                                      const std::vector<SReg>& sums) {
-  const Index image_left = multiply(builder_, left, plan_.pixel_rows());
-  const Index sum_left = multiply(builder_, left, sum_rows(plan_));
-  const auto element = [&](SReg row, std::int64_t k) {
-    const std::int64_t right = k * plan_.columns.dilation * plan_.pixel_rows();
-    const VmemAddress from(rows_->region(), image_left.offset + right + part.rows, row,
-                           image_left.reg);
-    const VReg value = builder_.load(from.mask(part.mask));
-    if (!plan_.packed) return value;
-    return half == 0 ? builder_.unpack_even(value) : builder_.unpack_odd(value);
-  };
-  VReg greatest;
-  for (SReg row : image_rows) {
-    for (std::int64_t k = 0; k < plan_.columns.size; ++k) {
-      const VReg value = element(row, k);
-      greatest = greatest ? builder_.max(greatest, value) : value;
+  const WindowRegister at{part, half, left};
+  if (!image_rows.empty()) {
+    VReg greatest;
+    for (SReg row : image_rows) greatest = greatest_of_row(at, row, greatest);
+    VectorOperand remaining = source;
+    for (std::size_t i = 0; i < image_rows.size(); ++i) {
+      remaining = scatter_row(at, image_rows[i], sums[i], greatest, remaining);
     }
+    return;
   }
+  const auto rows = static_cast<std::uint64_t>(plan_.rows.size);
+  const VVariable best = builder_.vector_variable(kLowest);
+  const VVariable remaining = builder_.vector_variable(source);
+  const auto row_of = [this](RowRing& ring, SReg index) {
+    return ring.row(multiply(builder_, {index, 0}, plan_.rows.dilation));
+  };
+  builder_.loop(rows, [&](SReg index) {
+    builder_.set(best, greatest_of_row(at, row_of(rows_->ring(), index), builder_.get(best)));
+  });
+  builder_.loop(rows, [&](SReg index) {
+    builder_.set(remaining, scatter_row(at, row_of(rows_->ring(), index), row_of(*sums_, index),
+                                        builder_.get(best), builder_.get(remaining)));
+  });
+}
+
+VReg SelectAndScatterKernel::element(const WindowRegister& at, SReg row, std::int64_t column) {
+  const Index left = multiply(builder_, at.left, plan_.pixel_rows());
+  const std::int64_t right = column * plan_.columns.dilation * plan_.pixel_rows();
+  const VmemAddress from(rows_->region(), left.offset + right + at.part.rows, row, left.reg);
+  const VReg value = builder_.load(from.mask(at.part.mask));
+  if (!plan_.packed) return value;
+  return at.half == 0 ? builder_.unpack_even(value) : builder_.unpack_odd(value);
+}
+
+/// The greatest of `greatest` and the elements in a row of the window.
+VReg SelectAndScatterKernel::greatest_of_row(const WindowRegister& at, SReg row, VReg greatest) {
+  for (std::int64_t k = 0; k < plan_.columns.size; ++k) {
+    const VReg value = element(at, row, k);
+    greatest = greatest ? builder_.max(greatest, value) : value;
+  }
+  return greatest;
+}
+
+/// Adds `remaining` where the greatest stands in a row of the window first; what remains of it for
+/// the rows behind.
+VectorOperand SelectAndScatterKernel::scatter_row(const WindowRegister& at, SReg image_row,
+                                                  SReg sums_row, VReg greatest,
+                                                  VectorOperand remaining) {
+  const Index left = multiply(builder_, at.left, sum_rows(plan_));
   const std::int64_t sum_part =
-      part.rows * (plan_.packed ? 2 : 1) + 8 * static_cast<std::int64_t>(half);
-  VectorOperand remaining = source;
-  for (std::size_t i = 0; i < image_rows.size(); ++i) {
+      at.part.rows * (plan_.packed ? 2 : 1) + 8 * static_cast<std::int64_t>(at.half);
+  for (std::int64_t first = 0; first < plan_.columns.size; first += kMostColumnsAtOnce) {
+    const std::int64_t end = std::min(first + kMostColumnsAtOnce, plan_.columns.size);
     std::vector<VmemAddress> places;
     std::vector<VReg> before;
-    for (std::int64_t k = 0; k < plan_.columns.size; ++k) {
+    for (std::int64_t k = first; k < end; ++k) {
       const std::int64_t right = k * plan_.columns.dilation * sum_rows(plan_);
-      places.emplace_back(sums_->region(), sum_left.offset + right + sum_part, sums[i],
-                          sum_left.reg);
+      places.emplace_back(sums_->region(), left.offset + right + sum_part, sums_row, left.reg);
       before.push_back(builder_.load(places.back()));
     }
-    for (std::int64_t k = 0; k < plan_.columns.size; ++k) {
+    for (std::int64_t k = first; k < end; ++k) {
+      const auto i = static_cast<std::size_t>(k - first);
       const MReg hit =
-          builder_.vector_compare(Opcode::kVcmpEqF32, element(image_rows[i], k), greatest);
+          builder_.vector_compare(Opcode::kVcmpEqF32, element(at, image_row, k), greatest);
       const VReg added = builder_.select(hit, remaining, 0.0F);
       remaining = builder_.select(hit, 0.0F, remaining);
-      builder_.store(places[static_cast<std::size_t>(k)],
-                     builder_.add(before[static_cast<std::size_t>(k)], added));
+      builder_.store(places[i], builder_.add(before[i], added));
     }
   }
+  return remaining;
 }
 
 /// Takes the sums of the rows that no later window touches, and clears them.
 void SelectAndScatterKernel::flush(Index parity) {
   const Index buffer = multiply(builder_, parity, plan_.rows.stride * result_rows());
   for (std::int64_t i = 0; i < plan_.rows.stride; ++i) {
-    const SReg sums = sums_->row(i);
+    const SReg sums = sums_->row({{}, i});
     for_columns(builder_, plan_.columns.image, 2, [&](Index column) {
       const Index padded = multiply(builder_, column.plus(plan_.columns.padding), sum_rows(plan_));
       const Index target = add(builder_, multiply(builder_, column, plan_.pixel_rows()), buffer);

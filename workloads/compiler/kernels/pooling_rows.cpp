@@ -116,10 +116,11 @@ void RowRing::advance(std::int64_t rows) {
   builder_.set(first_, builder_.select(wraps, builder_.sub(moved, rows_), moved));
 }
 
-SReg RowRing::row(std::int64_t ahead) {
+SReg RowRing::row(Index ahead) {
   SReg slot = builder_.get(first_);
-  if (ahead % rows_ != 0) {
-    const SReg moved = builder_.add(slot, ahead % rows_);
+  if (!ahead.is_constant() || ahead.offset % rows_ != 0) {
+    const std::int64_t offset = ahead.is_constant() ? ahead.offset % rows_ : ahead.offset;
+    const SReg moved = builder_.add(slot, to_operand(builder_, {ahead.reg, offset}));
     const PReg wraps = builder_.less(rows_ - 1, moved);
     slot = builder_.select(wraps, builder_.sub(moved, rows_), moved);
   }
@@ -157,7 +158,7 @@ void WindowRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::
   const bool always_inside = rows.padding == 0 && rows.padded() == rows.image;
   const std::int64_t margin = plan_.columns.padding * plan_.pixel_rows();
   for (std::int64_t i = 0; i < count; ++i) {
-    const SReg slot = ring_.row(ahead + i);
+    const SReg slot = ring_.row({{}, ahead + i});
     const Index row = first_row.plus(i);
     const Index image_row = row.plus(-rows.padding);
     const SReg place = builder_.add(

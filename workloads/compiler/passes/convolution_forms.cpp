@@ -34,7 +34,7 @@ constexpr std::int64_t kFewFeatures = 8;
 class ConvolutionForms {
  public:
   ConvolutionForms(hlo::Module& module, ConvolutionKernels& kernels)
-      : module_(module), kernels_(kernels), target_(kernels.target()), edit_(module) {}
+      : module_(module), kernels_(kernels), edit_(module) {}
 
   /// Which side images take depends on the convolutions that are left, and what fits VMEM on the
   /// side: once more where it has changed.
@@ -55,7 +55,7 @@ class ConvolutionForms {
   void visit(Id id) {
     const HloInstruction convolution = module_.entry_computation().at(id);
     if (convolution.opcode != HloOpcode::kConvolution || !is_general(convolution)) return;
-    if (!is_patches(convolution) && !phases_to_join(convolution) &&
+    if (!is_patches(convolution) && phases_to_join(convolution).empty() &&
         !is_vector_product(convolution) && has_kernel(convolution)) {
       return read_backwards(id);
     }
@@ -148,11 +148,11 @@ class ConvolutionForms {
     return contracted == 1 || rows == 1 || extent_of(convolution.shape, dims.output_feature) == 1;
   }
 
-  std::optional<std::size_t> phases_to_join(const HloInstruction& convolution) const {
-    if (has_batch_in_lanes(convolution) || has_groups(convolution) ||
-        convolution.window.size() != 2)
-      return {};
-    return phases_that_fill_rows(edit_, convolution, target_);
+  std::vector<std::size_t> phases_to_join(const HloInstruction& convolution) {
+    if (has_batch_in_lanes(convolution)) return {};
+    const std::optional<RowsForm> form =
+        form_in_rows(module_.entry_computation(), convolution, kernels_);
+    return form ? form->joined : std::vector<std::size_t>{};
   }
 
   bool has_batch_in_lanes(const HloInstruction& convolution) const {
@@ -175,8 +175,8 @@ class ConvolutionForms {
       return convolution_as_dot(edit_, convolution);
     }
     if (is_patches(convolution)) return emit_patches(std::move(convolution));
-    if (const std::optional<std::size_t> index = phases_to_join(convolution)) {
-      return split_in_phases(edit_, std::move(convolution), *index, again);
+    if (const std::vector<std::size_t> phases = phases_to_join(convolution); !phases.empty()) {
+      return join_phases(edit_, std::move(convolution), phases, again);
     }
     if (convolution.window.size() == 1) {
       return emit_line(convolution, [this, &convolution] { return emit_fallback(convolution); });
@@ -292,7 +292,6 @@ class ConvolutionForms {
 
   hlo::Module& module_;
   ConvolutionKernels& kernels_;
-  const Target& target_;
   GraphEditor edit_;
   std::optional<ConvolutionSides> sides_;
 };

@@ -9,6 +9,7 @@
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/passes/window_features.h"
 
 namespace tpu::compiler {
 
@@ -105,8 +106,9 @@ class Weighing {
 
   void add(const HloInstruction& convolution) {
     OrderGroup& group = groups_[most_pixels(computation_, convolution)];
-    const std::array<std::optional<double>, 2> kernels{kernel_cycles(convolution, false),
-                                                       kernel_cycles(convolution, true)};
+    const std::optional<RowsForm> in_rows = form_in_rows(computation_, convolution, kernels_);
+    const std::array<std::optional<double>, 2> kernels{
+        in_rows ? std::optional(in_rows->cycles) : std::nullopt, cycles_in_lanes(convolution)};
     for (const bool in_lanes : {false, true}) {
       double bytes = 0;
       for (const Image& image : images_of(computation_, convolution)) {
@@ -150,9 +152,9 @@ class Weighing {
   }
 
  private:
-  std::optional<double> kernel_cycles(const HloInstruction& convolution, bool in_lanes) {
+  std::optional<double> cycles_in_lanes(const HloInstruction& convolution) {
     return kernels_.cycles(convolution, computation_.at(convolution.operands[0]).shape,
-                           computation_.at(convolution.operands[1]).shape, in_lanes);
+                           computation_.at(convolution.operands[1]).shape, true);
   }
 
   static constexpr double kNone = std::numeric_limits<double>::infinity();

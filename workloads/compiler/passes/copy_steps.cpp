@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "isa/instruction.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
@@ -35,6 +36,7 @@ class CopySteps {
   void visit(InstructionId id);
   void split_copy(InstructionId id);
   void split_concatenation(InstructionId id);
+  void split_reshape(InstructionId id);
   bool is_large(const hlo::Shape& shape) const {
     return static_cast<std::uint64_t>(shape.padded_bytes()) >= target_.vmem_bytes / 8;
   }
@@ -57,6 +59,7 @@ bool CopySteps::has_kernel(const HloInstruction& copy) {
 void CopySteps::visit(InstructionId id) {
   if (entry_.at(id).opcode == HloOpcode::kCopy) split_copy(id);
   if (entry_.at(id).opcode == HloOpcode::kConcatenate) split_concatenation(id);
+  if (entry_.at(id).opcode == HloOpcode::kReshape) split_reshape(id);
 }
 
 void CopySteps::split_copy(InstructionId id) {
@@ -98,6 +101,31 @@ void CopySteps::split_concatenation(InstructionId id) {
   }
   entry_.at(id).operands = halves;
   for (InstructionId half : halves) visit(half);
+}
+
+/// The extents with each row a matrix: of rows of 128 lanes, or of the one row.
+std::vector<std::int64_t> rows_as_matrices(std::vector<std::int64_t> extents) {
+  const std::int64_t lanes = extents.back();
+  const bool is_whole = lanes % isa::kLanes == 0;
+  extents.back() = is_whole ? lanes / isa::kLanes : 1;
+  extents.push_back(is_whole ? isa::kLanes : lanes);
+  return extents;
+}
+
+void CopySteps::split_reshape(InstructionId id) {
+  const HloInstruction whole = entry_.at(id);
+  const hlo::Shape source = entry_.at(whole.operands[0]).shape;
+  if (whole.shape.rank() < 2 || source.rank() < 2) return;
+  if ((!is_large(source) && !is_large(whole.shape)) || has_kernel(whole)) return;
+  const bool is_source = source.dimensions.back() > whole.shape.dimensions.back();
+  HloInstruction first = whole, second = whole;
+  first.name += ".step";
+  first.shape = hlo::array_shape(
+      whole.shape.type, rows_as_matrices(is_source ? source.dimensions : whole.shape.dimensions));
+  first.shape.layout = row_major_layout(first.shape.type, first.shape.rank());
+  const bool begins = has_kernel(first);
+  second.operands = {append(entry_, std::move(first))};
+  if (begins && has_kernel(second)) entry_.at(id) = std::move(second);
 }
 
 }  // namespace

@@ -6,81 +6,144 @@
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
-#include "workloads/compiler/passes/convolution_steps.h"
+#include "workloads/compiler/passes/edit.h"
 
 namespace tpu::compiler {
 
 using hlo::HloInstruction;
-using hlo::WindowDimension;
+using hlo::HloOpcode;
+using hlo::Shape;
 
 namespace {
 
-/// What the copies have to be worth: their estimate leaves out that lanes move one by one.
-constexpr double kWorthwhile = 2;
+using Id = GraphEditor::Id;
 
-/// A convolution, or the gradient of a kernel, as steps of the matrix unit.
-struct MatrixSteps {
-  double positions = 1;  ///< Of the window, or of the gradient's result.
-  double meetings = 1;   ///< Pixels that meet each of them.
-  double pixels = 1;     ///< Of the input.
-  std::int64_t batch = 0, features = 0, columns = 0;
+/// How much longer a move takes than its bytes: lanes move one by one.
+constexpr double kMoveFactor = 2;
 
-  double cycles(const Target& target) const {
-    return positions * meetings * double(ceil_divide<std::int64_t>(features, target.mxu_rows)) *
-           double(round_up(batch, isa::kSublanes)) *
-           double(ceil_divide<std::int64_t>(columns, target.mxu_columns)) / target.mxu_count;
+/// An instruction that gives its operand's elements in another order or type.
+bool only_moves(const HloInstruction& instruction) {
+  switch (instruction.opcode) {
+    case HloOpcode::kConvert:
+    case HloOpcode::kCopy:
+    case HloOpcode::kPad:
+    case HloOpcode::kReshape:
+    case HloOpcode::kTranspose:
+      return true;
+    default:
+      return false;
   }
-  double input_bytes(hlo::ElementType type) const {
-    return pixels * double(round_up(batch, isa::kSublanes)) *
-           double(round_up(features, isa::kLanes)) * double(hlo::byte_size(type));
+}
+
+/// Whether the array lies in memory whatever becomes of the convolution, in the order that images
+/// have there: neither a parameter, which lies as the convolution wants it, nor moved from one.
+bool stands(const hlo::Computation& computation, Id id) {
+  while (only_moves(computation.at(id))) id = computation.at(id).operands[0];
+  return computation.at(id).opcode != HloOpcode::kParameter;
+}
+
+/// One convolution, its operands parameters.
+class Alone {
+ public:
+  Alone(const hlo::Computation& computation, const HloInstruction& convolution)
+      : module_(with_parameters(computation, convolution)), edit_(module_), form_(convolution) {
+    form_.operands = {0, 1};
+    edit_.stand_for(0);
   }
+
+  /// Calls `visit(convolution, input, window)` of the form with these phases joined.
+  template <typename Visit>
+  void visit_joined(const std::vector<std::size_t>& dimensions, const Visit& visit) {
+    join_phases(edit_, form_, dimensions, [&](HloInstruction next) {
+      visit(next, edit_.shape(next.operands[0]), edit_.shape(next.operands[1]));
+      return edit_.append_instruction(std::move(next));
+    });
+  }
+
+ private:
+  static hlo::Module with_parameters(const hlo::Computation& computation,
+                                     const HloInstruction& convolution) {
+    hlo::Module module;
+    module.entry = 0;
+    module.computations.emplace_back();
+    for (const Id operand : convolution.operands) {
+      HloInstruction parameter;
+      parameter.opcode = HloOpcode::kParameter;
+      parameter.shape = computation.at(operand).shape;
+      append(module.entry_computation(), std::move(parameter));
+    }
+    return module;
+  }
+
+  hlo::Module module_;
+  GraphEditor edit_;
+  HloInstruction form_;
 };
 
-MatrixSteps steps_of(const GraphEditor& edit, const HloInstruction& convolution, bool gradient) {
+/// Bytes of the input with its features in the lanes.
+double input_bytes(const HloInstruction& convolution, const Shape& input) {
+  const bool gradient = has_large_window(convolution);
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
-  const hlo::Shape& input = edit.shape(convolution.operands[0]);
-  MatrixSteps steps;
-  steps.batch = extent_of(input, gradient ? dims.input_feature : dims.input_batch);
-  steps.features = extent_of(input, gradient ? dims.input_batch : dims.input_feature);
-  steps.columns = extent_of(convolution.shape, dims.output_feature);
-  for (std::size_t i = 0; i < convolution.window.size(); ++i) {
-    const std::int64_t results = extent_of(convolution.shape, dims.output_spatial[i]);
-    const std::int64_t window = convolution.window[i].size;
-    steps.positions *= double(gradient ? results : window);
-    steps.meetings *= double(gradient ? window : results);
-    steps.pixels *= double(extent_of(input, dims.input_spatial[i]));
+  const std::int64_t lanes = extent_of(input, gradient ? dims.input_batch : dims.input_feature);
+  const std::int64_t rows = extent_of(input, gradient ? dims.input_feature : dims.input_batch);
+  return double(input.unpadded_bytes()) / double(lanes * rows) *
+         double(round_up(lanes, isa::kLanes)) * double(round_up(rows, isa::kSublanes));
+}
+
+/// The sets of dimensions whose phases could be joined, the empty one first.
+std::vector<std::vector<std::size_t>> sets_to_join(const HloInstruction& convolution,
+                                                   const Shape& input, const Target& target) {
+  std::vector<std::vector<std::size_t>> sets{{}};
+  const hlo::ConvolutionDimensions& dims = convolution.convolution;
+  const bool gradient = has_large_window(convolution);
+  if (convolution.window.size() != 2 || convolution.feature_group_count > 1 ||
+      convolution.batch_group_count > 1 ||
+      extent_of(input, gradient ? dims.input_batch : dims.input_feature) >= target.mxu_rows) {
+    return sets;
   }
-  return steps;
+  for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+    const hlo::WindowDimension& w = convolution.window[i];
+    if ((gradient ? w.window_dilation : w.stride) == 1 || !has_phases(w)) continue;
+    for (std::size_t set = sets.size(); set-- > 0;) {
+      sets.push_back(sets[set]);
+      sets.back().push_back(i);
+    }
+  }
+  return sets;
 }
 
 }  // namespace
 
-std::optional<std::size_t> phases_that_fill_rows(const GraphEditor& edit,
-                                                 const HloInstruction& convolution,
-                                                 const Target& target) {
-  const bool gradient = has_large_window(convolution);
-  const MatrixSteps now = steps_of(edit, convolution, gradient);
-  const hlo::ElementType type = edit.shape(convolution.operands[0]).type;
-  std::optional<std::size_t> best;
-  double most = 0;
-  for (std::size_t i = 0; i < convolution.window.size(); ++i) {
-    const WindowDimension& w = convolution.window[i];
-    const std::int64_t step = gradient ? w.window_dilation : w.stride;
-    if (step == 1 || !has_phases(w)) continue;
-    const std::int64_t positions =
-        gradient ? extent_of(convolution.shape, convolution.convolution->output_spatial[i])
-                 : w.size;
-    MatrixSteps then = now;
-    then.positions *= double(ceil_divide(positions, step)) / double(positions);
-    then.pixels /= double(step);
-    then.features *= step;
-    const double bytes = now.input_bytes(type) + then.input_bytes(type);
-    const double gain =
-        now.cycles(target) - then.cycles(target) -
-        kWorthwhile * bytes / std::min(target.hbm_bytes_per_cycle, kTurnedBytesPerCycle);
-    if (gain > most) most = gain, best = i;
+std::optional<RowsForm> form_in_rows(const hlo::Computation& computation,
+                                     const HloInstruction& convolution,
+                                     ConvolutionKernels& kernels) {
+  const Target& target = kernels.target();
+  const Shape& input = computation.at(convolution.operands[0]).shape;
+  const double bytes = input_bytes(convolution, input);
+  const bool stood = stands(computation, convolution.operands[0]);
+  std::optional<RowsForm> best;
+  for (const std::vector<std::size_t>& set : sets_to_join(convolution, input, target)) {
+    Alone(computation, convolution)
+        .visit_joined(set, [&](const HloInstruction& form, const Shape& from, const Shape& window) {
+          std::optional<double> cycles = kernels.cycles(form, from, window, false);
+          if (!cycles) return;
+          if (!set.empty()) {
+            const double moved = kMoveFactor * (input_bytes(form, from) + (stood ? bytes : 0));
+            const double made = stood ? 0 : bytes / target.hbm_bytes_per_cycle;
+            *cycles += moved / std::min(target.hbm_bytes_per_cycle, kTurnedBytesPerCycle) - made;
+          }
+          if (!best || *cycles < best->cycles) best = RowsForm{set, *cycles};
+        });
   }
   return best;
+}
+
+Id join_phases(GraphEditor& edit, HloInstruction convolution,
+               const std::vector<std::size_t>& dimensions, const EmitConvolution& emit) {
+  if (dimensions.empty()) return emit(std::move(convolution));
+  return split_in_phases(edit, std::move(convolution), dimensions.back(), [&](HloInstruction next) {
+    return join_phases(edit, std::move(next), {dimensions.begin(), dimensions.end() - 1}, emit);
+  });
 }
 
 }  // namespace tpu::compiler

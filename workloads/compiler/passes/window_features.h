@@ -2,23 +2,35 @@
 
 #include <cstddef>
 #include <optional>
+#include <vector>
 
-#include "workloads/compiler/passes/graph_editor.h"
-#include "workloads/compiler/target.h"
+#include "workloads/compiler/passes/convolution_kernels.h"
+#include "workloads/compiler/passes/convolution_steps.h"
 
 namespace tpu::compiler {
 
-/// The spatial dimension of a convolution whose steps split_in_phases() takes out to fill the rows
-/// of the matrix unit ("space to depth"). With the features in the lanes each position of the
-/// window is a step of that unit that uses as many of its rows as there are features, 3 of 128 at
-/// the first layer of most image networks; with the pixels of a stride of two among the features it
-/// is four times as many, and about a quarter of the positions.
+/// A convolution with its batch in the rows of tiles, in the form that takes least.
+struct RowsForm {
+  std::vector<std::size_t> joined;  ///< Dimensions that join_phases() takes the steps of.
+  double cycles = 0;  ///< With what moving the input takes more than making it as it is.
+};
+
+/// Whether the phases of a stride should be features ("space to depth"). With the features in the
+/// lanes each position of the window is a step of the matrix unit that uses as many of its rows as
+/// there are features, 3 of 128 at the first layer of most image networks; with the pixels of a
+/// stride of two in each direction among the features it is four times as many, about a quarter of
+/// the positions, and an array that is hardly larger than what the features are in.
 ///
-/// It is the dimension that saves the matrix unit most, where that is at least twice what the
-/// rearranged input takes on its way from HBM and back; of a convolution without groups, with its
-/// batch in the rows of tiles, forward or the gradient of a kernel.
-std::optional<std::size_t> phases_that_fill_rows(const GraphEditor& edit,
-                                                 const hlo::HloInstruction& convolution,
-                                                 const Target& target);
+/// What the kernels' searches expect, of the forward convolution or of the gradient of a kernel;
+/// the input's way from HBM and back where it is moved, less the array that need not be made where
+/// nothing but moves would have made it. None where no form has a kernel.
+std::optional<RowsForm> form_in_rows(const hlo::Computation& computation,
+                                     const hlo::HloInstruction& convolution,
+                                     ConvolutionKernels& kernels);
+
+/// Makes features of the phases of these dimensions.
+GraphEditor::Id join_phases(GraphEditor& edit, hlo::HloInstruction convolution,
+                            const std::vector<std::size_t>& dimensions,
+                            const EmitConvolution& emit);
 
 }  // namespace tpu::compiler

@@ -33,10 +33,14 @@ constexpr std::int64_t kMostPositions = 64;
 /// Dimensions that a pooling kernel wants: two of windows, two of tiles.
 constexpr std::size_t kKernelRank = 4;
 
-std::int64_t positions_of(const std::vector<WindowDimension>& window) {
-  std::int64_t positions = 1;
-  for (const WindowDimension& w : window) positions *= w.size;
-  return positions;
+/// Positions of a window: the most along a dimension, and all.
+std::pair<std::int64_t, std::int64_t> positions_of(const std::vector<WindowDimension>& window) {
+  std::int64_t most = 1, all = 1;
+  for (const WindowDimension& w : window) {
+    most = std::max(most, w.size);
+    all *= w.size;
+  }
+  return {most, all};
 }
 
 /// Dimensions of a window that are more than one element.
@@ -88,6 +92,33 @@ std::optional<FourDimensions> four_dimensions(const std::vector<WindowDimension>
   return four;
 }
 
+/// The one position of such a window has all elements of the dimension, each once.
+bool covers_all(const WindowDimension& w, std::int64_t elements, std::int64_t positions) {
+  return positions == 1 && w.base_dilation == 1 && w.window_dilation == 1 && w.padding_low >= 0 &&
+         w.size > 1 && w.size - w.padding_low >= elements;
+}
+
+/// Each position of such a window has the dimension's only element, and nothing else.
+bool repeats_one(const WindowDimension& w, std::int64_t elements, std::int64_t positions) {
+  return elements == 1 && w.window_dilation == 1 && w.size > 1 && w.padding_low < w.size &&
+         w.padding_low >= (positions - 1) * w.stride;
+}
+
+bool is_neutral(HloOpcode operation, double value) {
+  switch (operation) {
+    case HloOpcode::kAdd:
+      return value == 0;
+    case HloOpcode::kMultiply:
+      return value == 1;
+    case HloOpcode::kMaximum:
+      return value == -kInfinity;
+    case HloOpcode::kMinimum:
+      return value == kInfinity;
+    default:
+      return false;
+  }
+}
+
 class WindowForms {
  public:
   WindowForms(hlo::Module& module, const Target& target)
@@ -114,10 +145,12 @@ class WindowForms {
   bool has_kernel_window(const std::vector<WindowDimension>& window) const;
   /// An operation with a kernel, but for the window.
   static bool has_kernel(HloOpcode operation, double initial) {
-    return operation == HloOpcode::kMaximum ? initial == -kInfinity
-                                            : operation == HloOpcode::kAdd && initial == 0;
+    return (operation == HloOpcode::kMaximum || operation == HloOpcode::kAdd) &&
+           is_neutral(operation, initial);
   }
 
+  void take_padding(HloInstruction& pooling, double initial) const;
+  bool visit_whole(HloInstruction pooling, HloOpcode operation, double initial);
   Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
   bool rows_fit(const HloInstruction& scatter) const;
   Id combine_shifted(Id value, std::size_t dimension, const WindowDimension& window,
@@ -201,10 +234,7 @@ Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initi
     pooling.window[d] = {};
   }
   Id value = pooling.operands[0];
-  const bool is_neutral = has_kernel(operation, initial) ||
-                          (operation == HloOpcode::kMultiply && initial == 1) ||
-                          (operation == HloOpcode::kMinimum && initial == kInfinity);
-  if (!is_neutral) {
+  if (!is_neutral(operation, initial)) {
     const hlo::Shape shape = edit_.shape(value);
     value = edit_.binary(operation, edit_.splat(shape.type, shape.dimensions, initial), value);
   }
@@ -320,6 +350,63 @@ void WindowForms::visit_turned(HloInstruction pooling) {
   visit(turned);
 }
 
+/// Reads what a pad reads whose elements are the neutral ones.
+void WindowForms::take_padding(HloInstruction& pooling, double initial) const {
+  const HloInstruction& pad = entry().at(pooling.operands[0]);
+  if (pad.opcode != HloOpcode::kPad || !edit_.is_splat(pad.operands[1], initial)) return;
+  const Extents& extents = entry().at(pad.operands[0]).shape.dimensions;
+  std::vector<WindowDimension> window = pooling.window;
+  for (std::size_t d = 0; d < window.size(); ++d) {
+    const hlo::PaddingDimension& p = pad.padding[d];
+    const bool moves_apart = p.interior > 0 && extents[d] > 1;
+    if (p.low < 0 || p.high < 0 || moves_apart) return;
+    window[d].padding_low += p.low * window[d].base_dilation;
+    window[d].padding_high += p.high * window[d].base_dilation;
+  }
+  pooling.window = std::move(window);
+  pooling.operands[0] = pad.operands[0];
+}
+
+/// Dimensions of which a window has all elements are reduced, those of one element repeated.
+bool WindowForms::visit_whole(HloInstruction pooling, HloOpcode operation, double initial) {
+  take_padding(pooling, initial);
+  const Extents results = pooling.shape.dimensions;
+  Extents extents = edit_.dimensions(pooling.operands[0]), reduced, places(results.size());
+  bool repeats = false;
+  for (std::size_t d = 0; d < results.size(); ++d) {
+    WindowDimension& w = pooling.window[d];
+    const bool is_reduced = covers_all(w, extents[d], results[d]);
+    const bool is_repeated = !is_reduced && repeats_one(w, extents[d], results[d]);
+    if (is_reduced) reduced.push_back(static_cast<std::int64_t>(d));
+    repeats = repeats || is_repeated;
+    if (!is_reduced && !is_repeated) continue;
+    w = {};
+    extents[d] = pooling.shape.dimensions[d] = 1;
+  }
+  if (reduced.empty() && !repeats) return false;
+  Id value = pooling.operands[0], windows = -1;
+  if (!reduced.empty()) {
+    value = edit_.reshape(edit_.reduce(value, operation, reduced, initial), extents);
+  }
+  if (!dimensions_of(pooling.window).empty()) {
+    pooling.operands[0] = value;
+    pooling.name += ".windows";
+    value = windows = edit_.append_instruction(pooling);
+  }
+  if (repeats) {
+    Extents some, kept;
+    for (std::size_t d = 0; d < results.size(); ++d) {
+      if (pooling.shape.dimensions[d] != results[d]) continue;
+      some.push_back(results[d]);
+      kept.push_back(static_cast<std::int64_t>(d));
+    }
+    value = edit_.broadcast(edit_.reshape(value, some), results, kept);
+  }
+  edit_.finish(value);
+  if (windows >= 0) visit(windows);
+  return true;
+}
+
 void WindowForms::visit(Id id) {
   const HloInstruction pooling = entry().at(id);
   const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
@@ -330,16 +417,18 @@ void WindowForms::visit(Id id) {
   const ElementType type = pooling.shape.type;
   const std::optional<double> initial = scalar_value(entry().at(pooling.operands.back()));
   const HloOpcode operation = combining_operation(module_.computation(pooling.called.at(0)));
-  if (!initial || operation == HloOpcode::kCount || positions_of(pooling.window) > kMostPositions ||
+  if (!initial || operation == HloOpcode::kCount ||
       (type != ElementType::kF32 && type != ElementType::kBf16)) {
     return;
   }
   edit_.stand_for(id);
+  const bool has_neutral = !is_scatter && is_neutral(operation, *initial);
+  if (has_neutral && visit_whole(pooling, operation, *initial)) return;
+  const auto [most, all] = positions_of(pooling.window);
   if (steps_through_lanes(pooling)) return visit_turned(pooling);
   if (!is_scatter) {
-    if (!has_kernel(operation, *initial) || !has_kernel_window(pooling.window)) {
-      edit_.finish(reduce(pooling, operation, *initial));
-    }
+    const bool is_kernel = has_kernel(operation, *initial) && has_kernel_window(pooling.window);
+    if (!is_kernel && most <= kMostPositions) edit_.finish(reduce(pooling, operation, *initial));
     return;
   }
   const hlo::Computation& select = module_.computation(pooling.called[0]);
@@ -355,6 +444,7 @@ void WindowForms::visit(Id id) {
   const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
   const bool merges =
       first && four && pooling.window.size() != kKernelRank && has_kernel_window(four->window);
+  if (!merges && all > kMostPositions) return;
   edit_.finish(merges ? in_four_dimensions(pooling) : scatter(pooling, first));
 }
 

@@ -12,13 +12,15 @@ namespace tpu::compiler {
 /// Windows over more dimensions are reduced one dimension after the other; other ranks become four
 /// by merging dimensions that no window extends over; a window over another dimension (the features
 /// of a local response normalisation), one that starts from another value than the neutral one or
-/// reaches into gaps of a base dilation is a combination of shifted arrays, one per position. A
+/// reaches into gaps of a base dilation is a combination of shifted arrays, one per position. Where
+/// a window has all elements of a dimension it is a reduce, and where each has its only element a
+/// broadcast; neutral elements of a pad are the window's padding. A
 /// select-and-scatter over three dimensions or others, or of rows that do not fit VMEM, compares
 /// each position with the greatest.
 ///
 /// Needs: rewrite_convolutions; layouts not assigned yet. Leaves: windows that kernels take; those
-/// over integers, of more than 64 positions or with reducers that are no single operation as they
-/// are.
+/// over integers, with reducers that are no single operation, or that would become more than 64
+/// arrays as they are.
 void rewrite_windows(hlo::Module& module, const Target& target);
 
 }  // namespace tpu::compiler
