@@ -10,6 +10,7 @@ namespace tpu::test::control_flow_test {
 namespace {
 
 /// A loop over a matrix and a counter that starts at `start`; `next` is the counter's next value.
+/// The matrix is turned around in each iteration: a loop of arithmetic alone would be unrolled.
 std::string counted_loop(const std::string& start, const std::string& next,
                          const std::string& limit, const std::string& direction) {
   return R"(HloModule loop
@@ -26,7 +27,8 @@ body {
   y = f32[24,200] multiply(x, hb)
   c = f32[] convert(i)
   cb = f32[24,200] broadcast(c), dimensions={}
-  z = f32[24,200] add(y, cb)
+  a = f32[24,200] add(y, cb)
+  z = f32[24,200] reverse(a), dimensions={0}
   ROOT t = (s32[], f32[24,200]) tuple(n, z)
 }
 cond {
@@ -107,6 +109,67 @@ TEST(ControlFlow, ALoopWithoutATripCountTestsItsPredicate) {
   check.low = 2000;  // No iteration.
   check.high = 3000;
   check_hlo(kSearch, check);
+}
+
+/// Loops of arithmetic with up to 1,024 instructions in all iterations are none.
+TEST(ControlFlow, AShortLoopOfArithmeticIsUnrolled) {
+  const auto loop = [](int trips, const std::string& more) {
+    return R"(HloModule short
+rotate {
+  x = u32[24,200] parameter(0)
+  r = u32[] parameter(1)
+  b = u32[24,200] broadcast(r), dimensions={}
+  ROOT y = u32[24,200] shift-left(x, b)
+}
+body {
+  p = (s32[], u32[24,200], u32[4], u32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = u32[24,200] get-tuple-element(p), index=1
+  now = u32[4] get-tuple-element(p), index=2
+  next = u32[4] get-tuple-element(p), index=3
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  second = u32[1] slice(now), slice={[1:2]}
+  r = u32[] reshape(second)
+  y = u32[24,200] call(x, r), to_apply=rotate
+  z = u32[24,200] xor(x, y)
+)" + more + R"(  ROOT t = (s32[], u32[24,200], u32[4], u32[4]) tuple(n, z, next, now)
+}
+cond {
+  p = (s32[], u32[24,200], u32[4], u32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant()" +
+           std::to_string(trips) + R"()
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+ENTRY main {
+  x = u32[24,200] parameter(0)
+  s = s32[] constant(0)
+  a = u32[4] constant({1, 13, 7, 3})
+  b = u32[4] constant({2, 5, 9, 4})
+  t = (s32[], u32[24,200], u32[4], u32[4]) tuple(s, x, a, b)
+  w = (s32[], u32[24,200], u32[4], u32[4]) while(t), condition=cond, body=body
+  ROOT y = u32[24,200] get-tuple-element(w), index=1
+}
+)";
+  };
+  const auto schedule = [](const std::string& text) {
+    return compiler::schedule(hlo::read_hlo_text("test.hlo", text), target_of({}, 1), nullptr);
+  };
+  // 12 and 4 instructions an iteration.
+  for (const auto& [trips, loops] : {std::pair(5, 0U), std::pair(64, 0U), std::pair(65, 1U)}) {
+    const compiler::ScheduledModule scheduled = schedule(loop(trips, ""));
+    EXPECT_EQ(scheduled.regions.size(), loops) << trips;
+    check_hlo(loop(trips, ""));
+  }
+  // The amounts are constants, so that all of it is one kernel.
+  const compiler::ScheduledModule unrolled = schedule(loop(5, ""));
+  const auto& made = unrolled.module.entry_computation().instructions;
+  EXPECT_EQ(std::count_if(made.begin(), made.end(),
+                          [](const auto& i) { return i.opcode == hlo::HloOpcode::kFusion; }),
+            1);
+  const std::string turn = "  q = u32[24,200] reverse(z), dimensions={0}\n";
+  EXPECT_EQ(schedule(loop(5, turn)).regions.size(), 1U);
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {

@@ -241,6 +241,32 @@ std::optional<double> fold_scalar(const HloInstruction& instruction,
   return std::nullopt;
 }
 
+std::optional<std::vector<std::uint8_t>> sliced_literal(const HloInstruction& slice,
+                                                        const HloInstruction& constant) {
+  constexpr std::int64_t kMostBytes = 4096;
+  const std::int64_t size = hlo::byte_size(constant.shape.type);
+  if (size * constant.shape.element_count() != static_cast<std::int64_t>(constant.literal.size()) ||
+      size * slice.shape.element_count() > kMostBytes) {
+    return std::nullopt;
+  }
+  std::vector<std::uint8_t> bytes;
+  std::vector<std::int64_t> at(slice.shape.rank(), 0);
+  for (std::int64_t i = 0; i < slice.shape.element_count(); ++i) {
+    std::int64_t place = 0;
+    for (std::size_t d = 0; d < at.size(); ++d) {
+      place = place * constant.shape.dimensions[d] + slice.slice->starts[d] +
+              at[d] * slice.slice->strides[d];
+    }
+    const auto first = constant.literal.begin() + static_cast<std::ptrdiff_t>(place * size);
+    bytes.insert(bytes.end(), first, first + static_cast<std::ptrdiff_t>(size));
+    for (std::size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < slice.shape.dimensions[d]) break;
+      at[d] = 0;
+    }
+  }
+  return bytes;
+}
+
 bool starts_from_neutral(const hlo::Module& module, const HloInstruction& reduce) {
   const HloInstruction& initial = module.entry_computation().at(reduce.operands[1]);
   if (initial.opcode != HloOpcode::kConstant || reduce.called.empty()) return false;

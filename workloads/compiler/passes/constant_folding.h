@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "workloads/graph/graph.h"
 
@@ -25,6 +27,11 @@ hlo::HloInstruction scalar_constant(hlo::ElementType type, double value);
 /// type; none where this pass does not know the operation.
 std::optional<double> fold_scalar(const hlo::HloInstruction& instruction,
                                   const std::vector<const hlo::HloInstruction*>& operands);
+
+/// The elements that a slice takes of a constant array, row-major; none of an elided one, of types
+/// whose elements are no whole bytes, and where they are more than a page.
+std::optional<std::vector<std::uint8_t>> sliced_literal(const hlo::HloInstruction& slice,
+                                                        const hlo::HloInstruction& constant);
 
 /// True for a reduction by add, multiply, maximum or minimum whose initial value changes nothing:
 /// over one element it is that element, and it may be made in parts.

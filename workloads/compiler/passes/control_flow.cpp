@@ -1,7 +1,9 @@
 #include "workloads/compiler/passes/control_flow.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <string>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
@@ -535,6 +537,73 @@ bool take_known_branches(Module& module) {
     branch.operands = {branch.operands.at(1 + index)};
     found = true;
   }
+  return found;
+}
+
+namespace {
+
+/// Of all iterations together: Threefry's have 450.
+constexpr std::uint64_t kMostUnrolled = 1024;
+
+/// Instructions of a computation of elementwise arithmetic and what it calls; none for any other,
+/// or where they are more than `most`.
+std::optional<std::uint64_t> size_of_arithmetic(const Module& module, hlo::ComputationId id,
+                                                std::uint64_t most) {
+  const Computation& computation = module.computation(id);
+  std::uint64_t size = computation.instructions.size();
+  for (const HloInstruction& instruction : computation.instructions) {
+    if (size > most) return std::nullopt;
+    if (hlo::is_elementwise(instruction.opcode)) continue;
+    switch (instruction.opcode) {
+      case HloOpcode::kParameter:
+      case HloOpcode::kConstant:
+      case HloOpcode::kTuple:
+      case HloOpcode::kGetTupleElement:
+      case HloOpcode::kBroadcast:
+      case HloOpcode::kReshape:
+      case HloOpcode::kSlice:
+        break;
+      case HloOpcode::kCall: {
+        const auto inner = size_of_arithmetic(module, instruction.called.at(0), most - size);
+        if (!inner) return std::nullopt;
+        size += *inner;
+        break;
+      }
+      default:
+        return std::nullopt;
+    }
+  }
+  return size <= most ? std::optional(size) : std::nullopt;
+}
+
+}  // namespace
+
+bool unroll_short_loops(Module& module) {
+  bool found = false;
+  Computation& entry = module.entry_computation();
+  const std::size_t count = entry.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const HloInstruction loop = entry.instructions[i];
+    if (loop.opcode != HloOpcode::kWhile || runs_region(loop)) continue;
+    const std::optional<std::uint64_t> trips = hlo::trip_count(module, entry, loop);
+    if (!trips || *trips == 0 ||
+        !size_of_arithmetic(module, loop.called.at(0), kMostUnrolled / *trips)) {
+      continue;
+    }
+    HloInstruction call = loop;
+    call.opcode = HloOpcode::kCall;
+    call.called = {loop.called.at(0)};
+    call.raw_attributes.reset();
+    for (std::uint64_t trip = 1; trip < *trips; ++trip) {
+      HloInstruction earlier = call;
+      earlier.name = loop.name + ".iteration." + std::to_string(trip);
+      call.operands = {append(entry, std::move(earlier))};
+    }
+    call.id = loop.id;
+    entry.instructions[i] = std::move(call);
+    found = true;
+  }
+  if (found) tidy(entry);
   return found;
 }
 

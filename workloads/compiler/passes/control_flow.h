@@ -11,6 +11,11 @@ namespace tpu::compiler {
 /// there was one. What stands in that branch is to be flattened and simplified then.
 bool take_known_branches(hlo::Module& module);
 
+/// Pass: loops of a few iterations of nothing but elementwise arithmetic become calls of the body,
+/// one behind the other; true when there was one. Their arrays would go to HBM and back in each
+/// iteration: Threefry's five groups of rounds, as JAX writes them for a CPU.
+bool unroll_short_loops(hlo::Module& module);
+
 /// Pass: takes the computations of every while and conditional out of the entry, as modules of
 /// their own that go through the same passes.
 ///

@@ -29,9 +29,12 @@ class PassRunner {
 
   /// The stages from kInline to kEntry.
   void run_module() {
-    do {
+    bool again = true;
+    while (again) {
       run_stage(Stage::kInline);
-    } while (take_known_branches(module()));
+      again = take_known_branches(module());
+      again = unroll_short_loops(module()) || again;
+    }
     if (has_control_flow(module())) outline();
     held_ = held_.with({Fact::kOutlined});
     run_stage(Stage::kEntry);

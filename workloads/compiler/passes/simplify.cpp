@@ -62,6 +62,7 @@ class Simplifier {
   bool turn_dot(InstructionId id);
   bool simplify_broadcast(InstructionId id);
   bool simplify_constant(InstructionId id);
+  bool slice_constant(InstructionId id);
   bool simplify_elementwise(InstructionId id);
   bool simplify_arithmetic(InstructionId id);
   void note_rectified(const HloInstruction& instruction);
@@ -254,6 +255,21 @@ bool Simplifier::simplify_constant(InstructionId id) {
   const InstructionId added = add(std::move(scalar));
   at(id).literal.clear();
   return becomes_broadcast(id, added);
+}
+
+/// Part of a constant is a constant.
+bool Simplifier::slice_constant(InstructionId id) {
+  const HloInstruction& array = operand(at(id), 0);
+  if (array.opcode != HloOpcode::kConstant) return false;
+  std::optional<std::vector<std::uint8_t>> literal = sliced_literal(at(id), array);
+  if (!literal) return false;
+  HloInstruction& slice = at(id);
+  slice.opcode = HloOpcode::kConstant;
+  slice.operands.clear();
+  slice.slice.reset();
+  slice.literal = std::move(*literal);
+  simplify_constant(id);
+  return true;
 }
 
 bool Simplifier::simplify_elementwise(InstructionId id) {
@@ -512,6 +528,8 @@ bool Simplifier::visit(InstructionId id) {
     case HloOpcode::kOptimizationBarrier:
       return becomes_operand(id, instruction.operands.size() == 1);
     case HloOpcode::kSlice:
+      if (slice_constant(id)) return true;
+      [[fallthrough]];
     case HloOpcode::kPad:
     case HloOpcode::kReverse:
       return becomes_operand(
