@@ -7,9 +7,10 @@
 namespace tpu {
 
 FoldedPod::FoldedPod(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
-                     std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads)
+                     std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads,
+                     KnownDestinations& known)
     : sc_core::sc_module(name),
-      interconnect_("interconnect", clock, setup.params, setup.classes),
+      interconnect_("interconnect", clock, setup.params, setup.classes, known),
       hosts_("hosts", clock, setup.classes) {
   for (const HostSeat& seat : host_seats(setup.params, setup.classes, loads)) {
     const std::string host = "host" + std::to_string(seat.number);

@@ -15,7 +15,8 @@ namespace tpu {
 class FoldedPod : public sc_core::sc_module {
  public:
   FoldedPod(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup& setup,
-            std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads);
+            std::vector<MemoryImage>& hbm, const std::vector<CoreLoad>& loads,
+            KnownDestinations& known);
 
   /// The representatives, in the order of the classes.
   const std::vector<Core*>& cores() const { return simulated_; }

@@ -16,6 +16,7 @@
 #include "models/host/loader.h"
 #include "models/memory/hbm_timing.h"
 #include "models/network/ici_routes.h"
+#include "models/network/known_destinations.h"
 #include "models/pod.h"
 #include "models/slow_parts.h"
 #include "models/wait_graph.h"
@@ -242,6 +243,7 @@ class Machine::Impl {
                   const std::vector<std::uint32_t>& words, const std::string& what);
 
   const MachineParams params_;
+  KnownDestinations known_destinations_{params_.cores_per_chip};
   const isa::Program& program_;
   std::vector<DecodedKernel> kernels_;
   std::vector<MemoryImage> hbm_;
@@ -357,6 +359,7 @@ RunResult Machine::Impl::run(const RunOptions& options) {
   for (std::uint32_t core : numbers) check_core(core);
   check_length(options, numbers.size());
   FollowedKernels followed(program_);
+  known_destinations_ = KnownDestinations(params_.cores_per_chip);
   CoreClasses classes = first_classes(options, numbers);
   const CoreClasses unfolded(numbers, params_.cores(), false);
   std::size_t spent = 0;  ///< Cores that were simulated in vain, run by run.
@@ -369,6 +372,7 @@ RunResult Machine::Impl::run(const RunOptions& options) {
     } catch (const MembersDiffer& differ) {
       spent += classes.size();
       classes.split(differ.of_class(), differ.keys());
+      known_destinations_.split(classes);
       // Cores that all differ in the end are sooner done by themselves.
       if (2 * (spent + classes.size()) > numbers.size()) classes = unfolded;
     } catch (const UnknownControl& unknown) {
@@ -469,7 +473,7 @@ Machine::Impl::Attempt Machine::Impl::attempt(const RunOptions& options,
   std::unique_ptr<Pod> pod;
   std::unique_ptr<FoldedPod> folded;
   if (classes.folded()) {
-    folded = std::make_unique<FoldedPod>("pod", clock, setup, hbm_, loads_);
+    folded = std::make_unique<FoldedPod>("pod", clock, setup, hbm_, loads_, known_destinations_);
   } else {
     pod = std::make_unique<Pod>("pod", clock, setup, hbm_, loads_);
   }

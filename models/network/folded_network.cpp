@@ -8,8 +8,10 @@
 
 namespace tpu {
 
-FoldedNetwork::FoldedNetwork(const MachineParams& params, const CoreClasses& classes)
+FoldedNetwork::FoldedNetwork(const MachineParams& params, const CoreClasses& classes,
+                             KnownDestinations& known)
     : classes_(classes),
+      known_(known),
       topology_(params.topology()),
       routes_(params),
       cores_per_chip_(params.cores_per_chip),
@@ -49,28 +51,10 @@ void FoldedNetwork::add_accounts(std::uint64_t end, ExactAccounts& accounts) con
   }
 }
 
-/// All members send to members of one class, or to the other core of their chip; each member of
-/// that class gets one message.
 void FoldedNetwork::check_destinations(const IciMessage& message, std::uint32_t of_class) {
   if (checked_ == message.destinations && checked_class_ == of_class) return;
-  const std::vector<std::uint32_t>& to = *message.destinations;
-  const CoreClasses::Members& members = classes_.members(of_class);
-  std::vector<std::uint64_t> keys(members.size());
-  const auto check = [&](const char* what, const auto& key) {
-    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = key(i);
-    require_alike(what, of_class, keys);
-  };
-  check("a message to a core that does not run",
-        [&](std::size_t i) { return classes_.runs(to[i]); });
-  check("a message inside a chip",
-        [&](std::size_t i) { return members[i] / cores_per_chip_ == to[i] / cores_per_chip_; });
-  check("the class that a message goes to",
-        [&](std::size_t i) { return classes_.class_of(to[i]); });
-  const std::uint32_t to_class = classes_.class_of(to[0]);
-  std::vector<std::uint64_t> counts(classes_.members(to_class).size());
-  for (std::size_t i = 0; i < to.size(); ++i) keys[i] = counts[classes_.place_of(to[i])]++;
-  require_alike("the messages that arrive", to_class, counts);
-  require_alike("messages to the same core", of_class, keys);
+  known_.note(classes_, of_class, *message.destinations);
+  KnownDestinations::check(classes_, cores_per_chip_, of_class, *message.destinations);
   checked_ = message.destinations;
   checked_class_ = of_class;
 }

@@ -9,6 +9,7 @@
 #include "models/core_classes.h"
 #include "models/network/ici_message.h"
 #include "models/network/ici_routes.h"
+#include "models/network/known_destinations.h"
 #include "models/network/link.h"
 #include "models/params.h"
 
@@ -21,7 +22,8 @@ namespace tpu {
 /// of one class, and reach each of them once; else MembersDiffer says which class splits.
 class FoldedNetwork {
  public:
-  FoldedNetwork(const MachineParams& params, const CoreClasses& classes);
+  /// `known`: where it notes what is sent.
+  FoldedNetwork(const MachineParams& params, const CoreClasses& classes, KnownDestinations& known);
 
   /// As IciRouter::add_accounts(), of all chips.
   void begin_account(std::uint64_t now);
@@ -86,6 +88,7 @@ class FoldedNetwork {
   void check_order(const std::vector<Event>& events) const;
 
   const CoreClasses& classes_;
+  KnownDestinations& known_;
   const isa::Topology topology_;
   const IciRoutes routes_;
   const std::uint32_t cores_per_chip_;

@@ -5,9 +5,10 @@
 namespace tpu {
 
 Interconnect::Interconnect(const sc_core::sc_module_name& name, RunClock& clock,
-                           const MachineParams& params, const CoreClasses& classes)
+                           const MachineParams& params, const CoreClasses& classes,
+                           KnownDestinations& known)
     : TimedModule(name, clock, Phase::kArrivals),
-      network_(params, classes),
+      network_(params, classes, known),
       endpoints_(classes.size()) {}
 
 void Interconnect::send(const IciMessage& message, std::uint64_t at) {

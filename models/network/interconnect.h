@@ -12,7 +12,7 @@ namespace tpu {
 class Interconnect : public TimedModule, public IciPort {
  public:
   Interconnect(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
-               const CoreClasses& classes);
+               const CoreClasses& classes, KnownDestinations& known);
 
   /// The representative of a class.
   void connect(std::uint32_t of_class, IciEndpoint* endpoint) { endpoints_[of_class] = endpoint; }

@@ -301,8 +301,9 @@ std::pair<std::uint32_t, std::size_t> split_of(const Work& work) {
 }
 
 TEST(FoldedNetwork, OneEventForAllMembers) {
+  KnownDestinations known(2);
   const CoreClasses classes({0, 2, 4, 6}, 8, true);
-  FoldedNetwork network(slice(4, 1, true, false), classes);
+  FoldedNetwork network(slice(4, 1, true, false), classes, known);
   network.send(message(0, {2, 4, 6, 0}, 4100), 10);
   network.depart(10);
   const auto next = network.next_event();
@@ -316,10 +317,11 @@ TEST(FoldedNetwork, OneEventForAllMembers) {
 /// Behind a slow link the last bytes come late, however fast the next link is: at all members, or
 /// the class splits.
 TEST(FoldedNetwork, TheTailWaitsBehindASlowLink) {
+  KnownDestinations known(2);
   const CoreClasses classes({0, 4}, 8, true);
   MachineParams params = slice(4, 1, true, false);
   params.ici.slow_links = "0-1=65600 2-3=65600";  // A tenth of the others.
-  FoldedNetwork network(params, classes);
+  FoldedNetwork network(params, classes, known);
   network.send(message(0, {4, 0}, 4100), 10);
   network.depart(10);
   network.take_events(10 + 470);  // It has left.
@@ -329,7 +331,7 @@ TEST(FoldedNetwork, TheTailWaitsBehindASlowLink) {
   EXPECT_EQ(next->cycle, 10u + 470 + 2 * 940);
 
   params.ici.slow_links = "1-2=65600";  // Of one member alone, on its second hop.
-  FoldedNetwork uneven(params, classes);
+  FoldedNetwork uneven(params, classes, known);
   uneven.send(message(0, {4, 0}, 4100), 10);
   uneven.depart(10);
   uneven.take_events(10 + 47);
@@ -337,34 +339,80 @@ TEST(FoldedNetwork, TheTailWaitsBehindASlowLink) {
 }
 
 TEST(FoldedNetwork, AClassSplitsOfWhichNotAllReceive) {
+  KnownDestinations known(2);
   CoreClasses classes({0, 2, 4, 6}, 8, true);
   classes.split(0, {0, 1, 1, 1});
-  FoldedNetwork network(slice(4, 1, true, false), classes);
+  FoldedNetwork network(slice(4, 1, true, false), classes, known);
   const auto split = split_of([&] { network.send(message(0, {2}, 4100), 10); });
   EXPECT_EQ(split, std::make_pair(1u, std::size_t{2}));
 }
 
 TEST(FoldedNetwork, AClassSplitsWhereAPartOfACycleIsLeftOnALink) {
+  KnownDestinations known(2);
   // Core 0 puts a byte on a link in the cycle in which all cores 1 use such links.
   CoreClasses classes({0, 1, 3, 5, 7}, 8, true);
   classes.split(0, {0, 1, 1, 1, 1});
-  FoldedNetwork network(slice(4, 1, true, false), classes);
+  FoldedNetwork network(slice(4, 1, true, false), classes, known);
   network.send(message(1, {3, 5, 7, 1}, 4100), 10);
   EXPECT_EQ(split_of([&] { network.depart(10); }).second, 0u);
 
   CoreClasses others({0, 1, 2, 3, 5, 7}, 8, true);
   others.split(0, {0, 1, 2, 1, 1, 1});
-  FoldedNetwork busy(slice(4, 1, true, false), others);
+  FoldedNetwork busy(slice(4, 1, true, false), others, known);
   busy.send(message(0, {2}, 1), 10);
   busy.send(message(1, {3, 5, 7, 1}, 4100), 10);
   EXPECT_EQ(split_of([&] { busy.depart(10); }), std::make_pair(1u, std::size_t{2}));
 }
 
+/// On a ring of eight each core sent to the next one, and to the one opposite; core 0 is found to
+/// differ. What sends to it differs, and so on; a class that nobody sent to stays whole.
+TEST(KnownDestinations, WhatSendsToThePartsOfAClassSplitsWithIt) {
+  const CoreClasses before({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 10, true);
+  CoreClasses classes = before;
+  classes.split(0, {0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
+  KnownDestinations known(1);
+  known.note(classes, 0, {4, 5, 6, 7, 0, 1, 2, 3});
+  known.split(classes);
+  EXPECT_EQ(classes.size(), 2u);
+  classes.split(0, {0, 1, 1, 1, 1, 1, 1, 1});
+  known.split(classes);
+  // Core 0, core 4 that sends to it, the six others, and those outside.
+  EXPECT_EQ(classes.size(), 4u);
+  EXPECT_EQ(classes.members(classes.class_of(4)), CoreClasses::Members{4});
+  EXPECT_EQ(classes.members(classes.class_of(5)), (CoreClasses::Members{1, 2, 3, 5, 6, 7}));
+  EXPECT_EQ(classes.members(classes.class_of(8)), (CoreClasses::Members{8, 9}));
+
+  CoreClasses ring = before;
+  ring.split(0, {0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
+  known.note(ring, 0, {1, 2, 3, 4, 5, 6, 7, 0});
+  known.split(ring);
+  EXPECT_EQ(ring.size(), 2u);
+  ring.split(0, {0, 1, 1, 1, 1, 1, 1, 1});
+  known.split(ring);
+  EXPECT_EQ(ring.size(), 9u);
+}
+
+/// Two classes, of which the first sends to the second: that one splits where not all of it get as
+/// many messages.
+TEST(KnownDestinations, WhatGetsMessagesOfAPartSplits) {
+  CoreClasses classes({0, 1, 2, 3, 4, 5, 6, 7}, 8, true);
+  classes.split(0, {0, 0, 0, 0, 1, 1, 1, 1});
+  KnownDestinations known(1);
+  known.note(classes, 0, {4, 5, 6, 7});
+  known.split(classes);
+  EXPECT_EQ(classes.size(), 2u);
+  classes.split(0, {0, 0, 1, 1});
+  known.split(classes);
+  EXPECT_EQ(classes.size(), 4u);
+  EXPECT_EQ(classes.members(classes.class_of(4)), (CoreClasses::Members{4, 5}));
+}
+
 TEST(FoldedNetwork, AClassSplitsWhoseMembersGetTwoMessagesInDifferentOrder) {
+  KnownDestinations known(2);
   // On a ring the core before has the lower number, but for the first and the last.
   const CoreClasses classes({0, 2, 4, 6}, 8, true);
   for (const bool writes_hbm : {false, true}) {
-    FoldedNetwork network(slice(4, 1, true, false), classes);
+    FoldedNetwork network(slice(4, 1, true, false), classes, known);
     IciMessage east = message(0, {2, 4, 6, 0}, 4100), west = message(0, {6, 0, 2, 4}, 4100);
     east.writes_hbm = west.writes_hbm = writes_hbm;
     east.number = 1;
