@@ -51,6 +51,7 @@ def torch_row(what, storage_mb_per_s, measured, origin):
     row(what, "%s" % format(measured, ",") if measured else "", "%.0f" % torch["examples_per_s"],
         signed(torch["examples_per_s"], measured) if measured else "",
         torch["host_verdict"][0].split(" bounds")[0] if torch["host_verdict"] else "the chips", origin)
+    return torch["examples_per_s"]
 
 
 def outside_rows():
@@ -64,11 +65,11 @@ def outside_rows():
         "%.0f" % vm["examples_per_s"], signed(vm["examples_per_s"], 9400),
         vm["host_verdict"][0].split(" bounds")[0],
         "augmentation and parallel reads were chosen with this row in view")
-    torch_row("PyTorch/XLA's loader, 64 workers, persistent SSD of 200 GB, v2-8 VM, images/s (pytorch/xla#3491)",
+    from_disk = torch_row("PyTorch/XLA's loader, 64 workers, persistent SSD of 200 GB, v2-8 VM, images/s (pytorch/xla#3491)",
               persistent_ssd_mb_per_s(200), 1334,
               "0.48 MiB/s a GiB are Google's figure; the size is the one of pytorch/xla#2381, this user's is not told: "
               "1,334 are a disk of 313 GB")
-    torch_row("the same, files in the VM's RAM (335 GiB hold them from the second epoch on)", 1e5, None,
+    from_ram = torch_row("the same, files in the VM's RAM (335 GiB hold them from the second epoch on)", 1e5, None,
               "rate of a thread as above; 1 GB/s for laying a batch out, a thread a core, is assumed")
     device = run("device", ["v2-8", "hosts/tpu-vm"], "resnet50 --batch 1024")
     row("the device of that row, images/s", "4,474", "%.0f" % device["examples_per_s"],
