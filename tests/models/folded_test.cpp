@@ -392,6 +392,18 @@ TEST(KnownDestinations, WhatSendsToThePartsOfAClassSplitsWithIt) {
   EXPECT_EQ(ring.size(), 9u);
 }
 
+TEST(KnownDestinations, TheNetworkNotesWhatIsSent) {
+  CoreClasses classes({0, 2, 4, 6}, 8, true);
+  KnownDestinations known(2);
+  {
+    FoldedNetwork network(slice(4, 1, true, false), classes, known);
+    network.send(message(0, {2, 4, 6, 0}, 4100), 10);
+  }
+  classes.split(0, {0, 1, 1, 1});
+  known.split(classes);
+  EXPECT_EQ(classes.size(), 4u);
+}
+
 /// Two classes, of which the first sends to the second: that one splits where not all of it get as
 /// many messages.
 TEST(KnownDestinations, WhatGetsMessagesOfAPartSplits) {
