@@ -288,7 +288,6 @@ class Assembler {
   }
 
   void expect_register(char file, std::uint8_t& number) {
-    cursor_.skip_space();
     const Mark begin = cursor_.mark();
     const char found = register_(number);
     if (found == file) return;

@@ -58,6 +58,7 @@ SWITCH_HEADER = """#pragma once
 #pragma GCC diagnostic ignored "-Wunused-value"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wextra"
+#pragma GCC diagnostic ignored "-Wtype-limits"
 namespace tpu_mutation {
 extern int chosen;
 void reach(int number);
@@ -136,9 +137,11 @@ def copy_sources(folder, unneeded):
     return tree
 
 
-def configure(tree, build):
+def configure(tree, build, units):
+    """File by file for who asks how each is compiled; as units to be built: half of the time, and in the same folder
+    those that hold no mutant come out of the cache."""
     command = ["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-               "-DTPUSIM_TESTS=ON", "-DTPUSIM_BENCH=OFF", "-DTPUSIM_FEWER_UNITS=OFF"]
+               "-DTPUSIM_TESTS=ON", "-DTPUSIM_BENCH=OFF", "-DTPUSIM_FEWER_UNITS=" + ("ON" if units else "OFF")]
     if shutil.which("mold"):
         command.append("-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold")
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -451,7 +454,7 @@ def main():
         room_of = {int(n): room for n, (room, _) in kept.items()}
         sys.exit(judge(arguments, [r for r in rooms if r in room_of.values()], folder / "source/build", numbered, room_of))
     tree, build = copy_sources(folder, unneeded_tests(rooms)), folder / "source/build"
-    configure(tree, build)
+    configure(tree, build, units=False)
     try:
         finder = Finder(tree, build, arguments.sources_only)
     except ImportError:
@@ -473,7 +476,7 @@ def main():
     original = {m.file: (tree / m.file).read_bytes().decode("latin-1") for m in numbered.values()}
     (tree / "sim/base/mutation.h").write_text(SWITCH_HEADER)
     (tree / "sim/base/mutation.cpp").write_text(SWITCH_SOURCE)
-    configure(tree, build)
+    configure(tree, build, units=True)
     targets = sorted({program for room in rooms for program, _ in ROOMS[room][1]})
     build_all(tree, build, targets, original, numbered, arguments.jobs)
     (folder / "mutants.json").write_text(json.dumps({n: (room_of[n], mutant) for n, mutant in numbered.items()}))

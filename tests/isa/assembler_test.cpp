@@ -102,6 +102,9 @@ TEST(Assembler, FloatsIntegersAndTheirBitsAreTheSameImmediates) {
   EXPECT_EQ(bits("1e-45"), 1u);
   EXPECT_EQ(bits("-inf"), 0xff800000u);
   EXPECT_EQ(bits("nan"), 0x7fc00000u);
+  EXPECT_EQ(bits("-nan"), 0xffc00000u);
+  EXPECT_EQ(bits("+1.5"), 0x3fc00000u);
+  EXPECT_EQ(bits("-1.5"), 0xbfc00000u);
 }
 
 TEST(Assembler, TextOfEveryOpcodeReadsBackAsTheSameInstruction) {
@@ -164,6 +167,11 @@ TEST(Assembler, ErrorsNameThePlaceWhatWasExpectedAndWhatWasFound) {
       "f.tpu:2:23: expected \"+\", \"-\", \"ss:\", \"sm:\", \"pattern:\" or \"]\", found \"zz\"");
   EXPECT_EQ(error_of(head + "{ %v1 = vld [vmem:%s1 sm:$0x100] }"),
             "f.tpu:2:23: expected a mask of eight sublanes, found more bits");
+  EXPECT_EQ(error_of(head + "{ %v1 = vld.sshfl [vmem:%s1 pattern:$0x1000000] }"),
+            "f.tpu:2:29: expected a pattern of eight octal digits, found more bits");
+  EXPECT_EQ(error_of(head + "n" + std::string(60, 'o')),
+            "f.tpu:2:1: expected a bundle, a label with \":\" or \"kernel\", found \"n" +
+                std::string(39, 'o') + "\"");
   EXPECT_EQ(error_of(head + "{ sbr.rel target = nowhere }"),
             "f.tpu:2:20: expected a label of this kernel, found \"nowhere\"");
   EXPECT_EQ(error_of(head + "{ sbr.rel target = 9 }"),
@@ -191,6 +199,71 @@ TEST(Assembler, ErrorsNameThePlaceWhatWasExpectedAndWhatWasFound) {
   EXPECT_EQ(error_of(head + "\n  { sfence ;; vtrace 1 }"),
             "f.tpu:3:3: expected at most 1 misc instruction, found 2");
   EXPECT_EQ(error_of(head + "\x80"), "f.tpu:2:1: expected \"{\", found \"\\x80\"");
+}
+
+/// What a field takes up to its end, and the first value beyond it.
+TEST(Assembler, EachFieldTakesItsLastValueAndNoMore) {
+  struct Field {
+    std::string before, last, beyond, after;
+  };
+  for (const Field& field :
+       std::vector<Field>{{"{ %s", "31", "32", " = smov 0 }"},
+                          {"{ %v", "31", "32", " = vmov 0 }"},
+                          {"{ %p", "15", "16", " = pmov 0 }"},
+                          {"{ %vm", "15", "16", " = vmmov 0 }"},
+                          {"{ %p1 = pmov ", "1", "2", " }"},
+                          {"{ %s1 = smov ", "4294967295", "4294967296", " }"},
+                          {"{ %s1 = smov ", "-2147483648", "-2147483649", " }"},
+                          {"{ %v1 = vld [vmem:%s1 + $", "0x7fffffff", "0x80000000", "] }"},
+                          {"{ %v1 = vld [vmem:%s1 - $", "0x80000000", "0x80000001", "] }"},
+                          {"{ %v1 = vld [vmem:%s1 sm:$", "0xff", "0x100", "] }"},
+                          {"{ %v1 = vld.sshfl [vmem:%s1 pattern:$", "0xffffff", "0x1000000", "] }"},
+                          {"{ vdelay ", "16777216", "16777217", " }"},
+                          {"{ vdelay 16777215 ;; vdelay ", "1", "2", " }"},
+                          {"{ sbr.rel target = ", "1", "2", " }"},
+                          {"{}\n", "0x1", "0x2", " : {}"},
+                          {"{}\n", "1", "0", " : {}"}}) {
+    const std::string head = "kernel k\n" + field.before;
+    EXPECT_EQ(error_of(head + field.last + field.after), "no error") << head << field.last;
+    EXPECT_NE(error_of(head + field.beyond + field.after), "no error") << head << field.beyond;
+  }
+}
+
+/// What terminals take for a command is written as an escape; whatever is in a name comes back.
+TEST(Assembler, NamesOfAnyBytesAreWrittenPrintableAndReadBack) {
+  for (int byte = 1; byte < 256; ++byte) {
+    Kernel kernel = assemble("kernel k\n{}\n", "f.tpu").at(0);
+    kernel.name = std::string("a ") + static_cast<char>(byte);
+    std::ostringstream out;
+    print_kernel(out, kernel);
+    const std::string text = out.str();
+    for (const char letter : text.substr(0, text.find('\n'))) {
+      const auto code = static_cast<unsigned char>(letter);
+      EXPECT_TRUE(code >= 0x20 && code != 0x7f) << byte;
+    }
+    EXPECT_EQ(assemble(text, "out").at(0).name, kernel.name) << byte;
+  }
+  EXPECT_EQ(assemble("kernel \"\\x4A\\x4a\\xfF\"\n{}", "f.tpu").at(0).name, "JJ\xff");
+  EXPECT_EQ(error_of("kernel \"a\\q\"\n{}"),
+            "f.tpu:1:11: expected \\\", \\\\ or \\xHH, found \"q\"");
+  EXPECT_EQ(error_of("kernel \"a\\x4g\"\n{}"),
+            "f.tpu:1:13: expected a hexadecimal digit, found \"g\"");
+}
+
+/// The place of an error is that of what was found, not of the blanks in front of it.
+TEST(Assembler, BlanksAreNoPartOfWhatIsWrong) {
+  const std::pair<std::string, int> texts[] = {{"{ sfence (   %s2) }", 14},
+                                               {"{ %s1 = sadd.s32   %v2, 1 }", 20},
+                                               {"{ %v1 = vld [vmem:   %v1] }", 22},
+                                               {"{ %v1 = vld [vmem:%s1 sm:   %v1] }", 29},
+                                               {"{ %s1 =   sad.s32 %s2, 1 }", 11},
+                                               {"{   sad.s32 %s2, 1 }", 5},
+                                               {"   a b", 4},
+                                               {"{ vdelay   99999999 }", 12}};
+  for (const auto& [text, column] : texts) {
+    const std::string error = error_of("kernel k\n" + text);
+    EXPECT_EQ(error.substr(0, error.find(": ")), "f.tpu:2:" + std::to_string(column)) << text;
+  }
 }
 
 TEST(Assembler, RandomBytesGiveAnErrorOrAProgramNeverAnythingElse) {

@@ -26,6 +26,23 @@ TEST(BundleCheck, TheWidestBundleFits) {
       "fits");
 }
 
+/// Words of SMEM have no sublanes.
+TEST(BundleCheck, AddressesInSmemHaveNoSublanes) {
+  Instruction load;
+  load.opcode = Opcode::kSld;
+  load.dest = 1;
+  EXPECT_FALSE(instruction_problem(load));
+  Address with[4];
+  with[0].sublane_stride = 2;
+  with[1].sublane_mask = 0x7f;
+  with[2].mask_register = 3;
+  with[3].pattern = 1;
+  for (const Address& address : with) {
+    load.address = address;
+    EXPECT_EQ(instruction_problem(load), "address: ss, sm or pattern in SMEM");
+  }
+}
+
 TEST(BundleCheck, EachSlotHasItsLimit) {
   EXPECT_EQ(problem("{ %s1 = smov 1 ;; %s2 = smov 1 ;; %s3 = smov 1 }"),
             "t:2:1: expected at most 2 scalar instructions, found 3");

@@ -266,7 +266,8 @@ TEST(Execute, PackRoundsToNearestEvenAndPutsTheFirstInTheHighHalf) {
 TEST(Execute, LaneSequenceBroadcastAndSublaneRotation) {
   BundleRunner core;
   core.state.scalar.s[1] = 9;
-  core.run("{ %v1 = vlaneseq ;; %v2 = vstv %s1 }{ %v3 = vrot.slane.down %v1 }");
+  core.run("{ %v1 = vmov 77 }{ %v1 = vlaneseq ;; %v2 = vstv %s1 }{ %v3 = vrot.slane.down %v1 }");
+  EXPECT_EQ(core.element(1, 0, 0), 0u);
   EXPECT_EQ(core.element(1, 3, 5), 3u * 128 + 5);
   EXPECT_EQ(core.element(2, 7, 0), 9u);
   EXPECT_EQ(core.element(3, 2, 5), 3u * 128 + 5);

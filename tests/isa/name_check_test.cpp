@@ -115,6 +115,8 @@ TEST(NameCheck, PopsTakeTheResultThatTheyName) {
   EXPECT_EQ(run(named(text, {writes(10), writes(11), reads(12, 10), reads(13, 11)})), "none");
   EXPECT_EQ(run(named(text, {writes(10), writes(11), reads(12, 11), reads(13, 10)})),
             "%v1 = vpop.eup: expected the result of %11 at the head of the queue, found name 10");
+  EXPECT_EQ(run(named(text, {writes(10), writes(1), reads(12, 1), reads(13, 10)})),
+            "%v1 = vpop.eup: expected the result of %1 at the head of the queue, found name 10");
   EXPECT_EQ(
       run(named("{ vpush 1 }{ vpush 2 }{ %s1 = spop }", {writes(10), writes(11), reads(12, 11)})),
       "%s1 = spop: expected the result of %11 at the head of the queue, found name 10");

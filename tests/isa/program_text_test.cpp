@@ -115,6 +115,18 @@ TEST(ProgramText, PrintsConventionsOfXlaAndFloats) {
   }
 }
 
+/// What is zero is not printed, a number of one is.
+TEST(ProgramText, NumbersOfOneArePrinted) {
+  for (const char* line : {"examples 1\n", "infeed_bytes 1\n", "infeed_host_bytes 1\n"}) {
+    EXPECT_NE(printed(assembled("chip v3\n" + std::string(line) + kKernels)).find(line),
+              std::string::npos);
+    std::string zero(line);
+    zero[zero.size() - 2] = '0';
+    EXPECT_EQ(printed(assembled("chip v3\n" + zero + kKernels)),
+              printed(assembled("chip v3\n" + kKernels)));
+  }
+}
+
 TEST(ProgramText, WithoutCallSitesEachCallsTheKernelOfItsNumber) {
   const Program program = assembled(kKernels);
   ASSERT_EQ(program.call_sites.size(), 2u);

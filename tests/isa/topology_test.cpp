@@ -46,6 +46,12 @@ TEST(Topology, PlacesAndNumbersAreInverse) {
   }
 }
 
+TEST(Topology, TheThirdSideIsNamedWhereThereIsOne) {
+  EXPECT_EQ(slice({4, 3, 1}).text(), "4x3");
+  EXPECT_EQ(slice({4, 3, 2}).text(), "4x3x2");
+  EXPECT_EQ(slice({1, 1, 7}).text(), "1x1x7");
+}
+
 TEST(Topology, EveryLinkLeadsBack) {
   for (const Topology& topology : slices()) {
     std::uint64_t links = 0;
@@ -148,6 +154,65 @@ TEST(Topology, JaxListsOneHostAsARingAndMoreHostAfterHost) {
   EXPECT_EQ(topology.listed_place(2), 4u);
   EXPECT_EQ(topology.listed_place(7), 7u);
   EXPECT_EQ(topology.listed_place(15), 15u);
+}
+
+/// A host has four chips, two by two, and hosts follow each other row by row. Other slices are
+/// listed as they are numbered.
+TEST(Topology, TheChipsOfAHostAreListedBehindEachOther) {
+  for (const std::array<std::uint32_t, 3>& chips :
+       {std::array<std::uint32_t, 3>{2, 2, 1}, {4, 2, 1}, {2, 4, 1}, {6, 4, 1}, {4, 8, 1}}) {
+    const Topology topology = slice(chips);
+    std::vector<std::uint32_t> listed(topology.chips(), ~0u);
+    for (std::uint32_t chip = 0; chip < topology.chips(); ++chip) {
+      ASSERT_LT(topology.listed_place(chip), topology.chips());
+      listed[topology.listed_place(chip)] = chip;
+    }
+    for (std::uint32_t place = 0; place < topology.chips(); ++place) {
+      const std::uint32_t host = place / 4, hosts_in_row = chips[0] / 2;
+      // A slice of one host goes around, others row by row.
+      const bool around = topology.chips() == 4 && place % 4 >= 2;
+      const std::uint32_t x = around ? 1 - place % 2 : place % 2;
+      EXPECT_EQ(listed[place], topology.chip_at({host % hosts_in_row * 2 + x,
+                                                 host / hosts_in_row * 2 + place % 4 / 2, 0}))
+          << topology.text() << ", place " << place;
+    }
+  }
+  for (const std::array<std::uint32_t, 3>& chips :
+       {std::array<std::uint32_t, 3>{4, 4, 4}, {2, 2, 2}, {3, 4, 1}, {4, 3, 1}, {8, 1, 1}}) {
+    const Topology topology = slice(chips);
+    for (std::uint32_t chip = 0; chip < topology.chips(); ++chip) {
+      EXPECT_EQ(topology.listed_place(chip), chip) << topology.text();
+    }
+  }
+}
+
+/// Rings of whole rows, and of whole planes, close: each chip is linked with the one before it,
+/// also the first with the last, where a side is even; a part of a row is a line.
+TEST(Topology, ARingOfAnyOfItsSizesVisitsItsChipsByLinks) {
+  for (const std::array<std::uint32_t, 3>& chips :
+       {std::array<std::uint32_t, 3>{4, 4, 1}, {4, 3, 2}, {1, 4, 2}, {6, 2, 3}}) {
+    const Topology topology = slice(chips);
+    for (std::uint32_t count = 0; count <= topology.chips() + 1; ++count) {
+      const std::vector<std::uint32_t> ring = topology.ring(count);
+      const std::uint32_t columns = std::min(count, chips[0]);
+      const bool rows_are_whole = count > 0 && count <= topology.chips() && count % columns == 0;
+      const std::uint32_t rows = rows_are_whole ? count / columns : 0;
+      const bool is_ring = rows_are_whole && (rows <= chips[1] || rows % chips[1] == 0);
+      ASSERT_EQ(ring.size(), is_ring ? count : 0) << topology.text() << ", " << count;
+      if (!is_ring) continue;
+      EXPECT_EQ(ring[0], 0u);
+      std::vector<std::uint32_t> all = ring;
+      std::sort(all.begin(), all.end());
+      for (std::uint32_t i = 0; i < count; ++i) EXPECT_EQ(all[i], i) << topology.text();
+      for (std::uint32_t i = 1; i < count; ++i) {
+        EXPECT_EQ(topology.hops(ring[i - 1], ring[i]), 1u)
+            << topology.text() << ", " << count << " chips, place " << i;
+      }
+      const bool closes = rows > 1 && columns > 1 && count % 2 == 0;
+      const std::uint32_t last = topology.hops(ring.front(), ring.back());
+      EXPECT_TRUE(!closes || last == 1) << topology.text() << ", " << count;
+    }
+  }
 }
 
 TEST(Generation, SidesAsLongAsThePodsAreRings) {

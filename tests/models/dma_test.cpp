@@ -160,6 +160,34 @@ TEST(Machine, ReadsBackTheWordsThatAreAskedFor) {
   EXPECT_EQ(machine.read_hbm(0, 100, 0).size(), 0u);
 }
 
+/// A block takes whole granules, and may end where the core's half of the HBM ends.
+TEST(Machine, ABlockOfWordsEndsInTheHalfOfItsCore) {
+  const isa::Program program = program_of("kernel top\n  { vdelay 1 }\n");
+  const std::uint64_t half = (std::uint64_t{MachineParams().hbm.gib} << 20) / 2;
+  const auto error_of = [&](std::uint64_t granule, std::size_t words) -> std::string {
+    Machine machine(MachineParams(), program);
+    CoreLoad load;
+    load.hbm.push_back({granule, std::vector<std::uint32_t>(words, 5)});
+    machine.load(0, load);
+    RunOptions options = test::on_core(0);
+    options.values = true;
+    try {
+      machine.run(options);
+    } catch (const WorkloadError& error) {
+      return error.what();
+    }
+    EXPECT_EQ(machine.read_hbm(0, granule, words), std::vector<std::uint32_t>(words, 5));
+    return "";
+  };
+  for (const std::uint64_t granules : {1, 2}) {
+    EXPECT_EQ(error_of(half - granules, granules * 256), "") << granules;
+    EXPECT_EQ(error_of(half - granules, granules * 256 - 255), "") << granules;
+    EXPECT_EQ(error_of(half - granules, granules * 256 + 1),
+              "a block loaded into HBM ends at HBM granule " + std::to_string(half + 1) +
+                  ", but a core's half has " + std::to_string(half));
+  }
+}
+
 TEST(Dma, SmemTablesAreReadWithValuesOff) {
   // The trip count of the loop stands in HBM.
   isa::Program program = program_of(R"(

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "sim/report/alike_names.h"
 #include "sim/report/run_diff.h"
 #include "sim/report/text_report.h"
@@ -108,6 +110,53 @@ TEST(OpGroups, LayersThatDifferInNumbersAreOne) {
   EXPECT_NE(text.find("fusion.1 and 1 alike  (convolution fusion)\n          net/layer{0,1}/dot\n"),
             std::string::npos)
       << text;
+}
+
+/// Of a row of several ops: what is counted adds up, what is a share is the mean by cycles, and the
+/// longest execution is the longest of all.
+TEST(OpGroups, ARowOfSeveralOpsSaysWhatTheySayTogether) {
+  const traces::RunRecord record = record_of({{"net/layer0/dot", "fusion", "f32[8]", 600, 0},
+                                              {"net/layer1/dot", "fusion", "f32[8]", 0, 200},
+                                              {"net/layer2/dot", "fusion", "f32[8]", 100, 100}});
+  Summary summary = summarize(record);
+  ASSERT_EQ(summary.ops.size(), 3u);
+  double OpSummary::*const sums[] = {&OpSummary::count,
+                                     &OpSummary::cycles,
+                                     &OpSummary::flops,
+                                     &OpSummary::matmul_flops,
+                                     &OpSummary::padded_matmul_flops,
+                                     &OpSummary::pushed_matmul_flops,
+                                     &OpSummary::compulsory_hbm_bytes,
+                                     &OpSummary::hbm_bytes,
+                                     &OpSummary::dmas,
+                                     &OpSummary::ici_bytes};
+  double Shares::*const shares[] = {
+      &Shares::mxu,  &Shares::vector_alu, &Shares::vector_load, &Shares::vector_store,
+      &Shares::xlu,  &Shares::eup,        &Shares::hbm,         &Shares::ici,
+      &Shares::peer, &Shares::infeed,     &Shares::memory_wait, &Shares::schedule};
+  double next = 1;
+  for (OpSummary& op : summary.ops) {
+    for (const auto part : sums) op.*part = next = std::fmod(next * 7 + 3, 97);
+    for (const auto share : shares) op.shares.*share = (next = std::fmod(next * 5 + 3, 89)) / 100;
+    op.cycles_max = 60 - 10 * op.op * op.op + 20 * op.op;  // The second one's is the longest.
+  }
+  const std::vector<OpGroup> groups = alike_ops(record, summary);
+  ASSERT_EQ(groups.size(), 1u);
+  const OpSummary& row = groups[0].sum;
+  double cycles = 0;
+  for (const OpSummary& op : summary.ops) cycles += op.cycles;
+  for (const auto part : sums) {
+    double sum = 0;
+    for (const OpSummary& op : summary.ops) sum += op.*part;
+    EXPECT_DOUBLE_EQ(row.*part, sum);
+  }
+  for (const auto share : shares) {
+    double sum = 0;
+    for (const OpSummary& op : summary.ops) sum += op.shares.*share * op.cycles;
+    EXPECT_NEAR(row.shares.*share, sum / cycles, 1e-12);
+  }
+  EXPECT_EQ(row.cycles_max, 70u);
+  EXPECT_DOUBLE_EQ(row.matmul_padding, row.padded_matmul_flops / row.matmul_flops);
 }
 
 TEST(OpGroups, CategoriesAddUpToTheStep) {

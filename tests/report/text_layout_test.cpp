@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <random>
 #include <sstream>
 
 #include "sim/report/text_report.h"
@@ -76,6 +79,15 @@ TEST(TextLayout, CountsColumnsNotBytes) {
   EXPECT_EQ(fit("\033[36mabc\033[0m de\n", 6), "\033[36mabc\033[0m de\n");
 }
 
+/// Escape sequences take no columns, wherever they stand; one that does not end takes the rest.
+TEST(TextLayout, ColoursTakeNoRoomWhereALineIsBroken) {
+  const std::string on = "\033[36m", off = "\033[0m";
+  EXPECT_EQ(fit(on + "ab" + off + " cd ef gh\n", 8), on + "ab" + off + " cd ef\n  gh\n");
+  EXPECT_EQ(fit("ab " + on + "cd" + off + " ef gh\n", 8), "ab " + on + "cd" + off + " ef\n  gh\n");
+  EXPECT_EQ(fit("ab cd ef " + on + "gh" + off + "\n", 8), "ab cd ef\n  " + on + "gh" + off + "\n");
+  EXPECT_EQ(fit("ab cd ef \033[36 gh\n", 9), "ab cd ef \033[36 gh\n");
+}
+
 TEST(TextLayout, ColoursHeadingsAndBarsOnlyWhenAsked) {
   EXPECT_EQ(fit("Head\n  rest\n", 80, true), "\033[1mHead\033[0m\n  rest\n");
   TextStyle style;
@@ -83,6 +95,135 @@ TEST(TextLayout, ColoursHeadingsAndBarsOnlyWhenAsked) {
   EXPECT_EQ(bar(0.5, 4, style), "##  ");
   style.unicode = style.color = true;
   EXPECT_EQ(bar(0.5, 4, style), "\033[36m\u2588\u2588\033[0m  ");
+}
+
+/// Four digits behind rounding, from both sides of each limit.
+TEST(TextLayout, NumbersTimesAndBytesChangeTheirFormAtOneValue) {
+  const std::pair<double, std::string> numbers[] = {
+      {0, "0"},          {0.09994, "0.0999"}, {0.09996, "0.100"}, {1, "1"},
+      {9.994, "9.994"},  {9.9955, "10.00"},   {12, "12"},         {99.94, "99.94"},
+      {99.955, "100.0"}, {998, "998"},        {999.4, "999.4"},   {999.5, "1,000"},
+      {-0.5, "-0.500"},  {-12.25, "-12.25"},  {-250.5, "-250.5"}, {0.00012345, "0.000123"}};
+  for (const auto& [value, text] : numbers) EXPECT_EQ(short_number(value), text) << value;
+  const std::pair<double, std::string> times[] = {
+      {0.0999, "99.90 us"}, {0.1, "0.100 ms"}, {9999, "9,999 ms"}, {10000, "10 s"}};
+  for (const auto& [ms, text] : times) EXPECT_EQ(short_time(ms), text) << ms;
+  const std::pair<double, std::string> bytes[] = {
+      {0, "0 B"}, {1023, "1023 B"}, {1024, "1.00 KiB"}, {1536, "1.50 KiB"}};
+  for (const auto& [count, text] : bytes) EXPECT_EQ(short_bytes(count), text) << count;
+  const char* const units[] = {"KiB", "MiB", "GiB", "TiB"};
+  for (int unit = 0; unit < 4; ++unit) {
+    EXPECT_EQ(short_bytes(std::ldexp(3.0, 10 * unit + 9)), std::string("1.50 ") + units[unit]);
+  }
+  EXPECT_EQ(short_bytes(std::ldexp(1.0, 50)), "1024.00 TiB");
+  for (std::uint64_t number = 1, digits = 1; digits < 19; ++digits, number *= 10) {
+    std::string text = grouped(number);
+    EXPECT_EQ(text.size(), digits + (digits - 1) / 3);
+    for (std::size_t at = text.size(); at > 4; at -= 4) EXPECT_EQ(text[at - 4], ',') << text;
+  }
+}
+
+/// Lines of words as wide as they may be: no line is wider, none could have taken the word that
+/// begins the next one, all words are there in their order, and what goes on is further in.
+TEST(TextLayout, LinesTakeAsManyWordsAsFit) {
+  std::mt19937 engine(1);
+  for (int round = 0; round < 400; ++round) {
+    const int width = 20 + static_cast<int>(engine() % 40);
+    const std::string begin(engine() % 5, ' ');
+    std::string text = begin;
+    for (std::size_t word = 0, words = 1 + engine() % 30; word < words; ++word) {
+      text +=
+          (word > 0 ? " " : "") + std::string(1 + engine() % 9, static_cast<char>('a' + word % 26));
+    }
+    std::istringstream lines(fit(text + "\n", width)), words(text);
+    std::string before;
+    for (std::string line; std::getline(lines, line);) {
+      ASSERT_LE(line.size(), static_cast<std::size_t>(width)) << text;
+      const std::size_t indent = line.find_first_not_of(' ');
+      ASSERT_EQ(indent, begin.size() + (before.empty() ? 0 : 2)) << line;
+      std::istringstream of_line(line);
+      for (std::string word; of_line >> word;) {
+        std::string expected;
+        words >> expected;
+        ASSERT_EQ(word, expected) << text;
+        if (!before.empty()) {
+          ASSERT_GT(before.size() + 1 + word.size(), static_cast<std::size_t>(width)) << text;
+          before.clear();
+        }
+      }
+      before = line;
+    }
+    std::string left_over;
+    EXPECT_FALSE(words >> left_over) << text;
+  }
+}
+
+TEST(TextLayout, BarsAreAsLongAsTheirFractionInEighths) {
+  TextStyle style;
+  for (int width : {1, 10}) {
+    for (int eighths = 0; eighths <= 8 * width; ++eighths) {
+      const double fraction = eighths / (8.0 * width);
+      style.unicode = true;
+      std::string text = bar(fraction, width, style);
+      int filled = 0, columns = 0;
+      for (std::size_t at = 0; at < text.size(); ++columns) {
+        if (text[at] == ' ') {
+          ++at;
+          continue;
+        }
+        // U+2588 is a full block, U+2589 seven eighths of one, and so on to U+258f.
+        ASSERT_EQ(text.substr(at, 2), "\xe2\x96");
+        filled += 8 - (static_cast<unsigned char>(text[at + 2]) - 0x88);
+        at += 3;
+      }
+      EXPECT_EQ(filled, eighths);
+      EXPECT_EQ(columns, width);
+      style.unicode = false;
+      const std::string plain = bar(fraction, width, style);
+      EXPECT_EQ(plain.size(), static_cast<std::size_t>(width));
+      EXPECT_EQ(static_cast<long>(std::count(plain.begin(), plain.end(), '#')),
+                std::lround(eighths / 8.0));
+    }
+    EXPECT_EQ(bar(7, width, style), std::string(static_cast<std::size_t>(width), '#'));
+    EXPECT_EQ(bar(-7, width, style), std::string(static_cast<std::size_t>(width), ' '));
+  }
+}
+
+/// Two blanks in front, names to the left, figures to the right, and what does not fit below, where
+/// the names stand again.
+TEST(TextLayout, ColumnsThatDoNotFitStandBelow) {
+  const std::vector<std::vector<std::string>> rows{
+      {"", "first", "second", "x"}, {"a", "1", "22", "333"}, {"name", "4444444", "5"}};
+  // 2 + 4 + 7 + 6 + 3 columns of texts, three blanks between them.
+  EXPECT_EQ(columns(rows),
+            "           first   second     x\n"
+            "  a            1       22   333\n"
+            "  name   4444444        5\n");
+  EXPECT_EQ(columns(rows, 31), columns(rows));
+  // Two blanks between them save the room that is missing.
+  EXPECT_EQ(columns(rows, 30),
+            "          first  second    x\n"
+            "  a           1      22  333\n"
+            "  name  4444444       5\n");
+  EXPECT_EQ(columns(rows, 28), columns(rows, 30));
+  EXPECT_EQ(columns(rows, 27),
+            "          first  second\n"
+            "  a           1      22\n"
+            "  name  4444444       5\n"
+            "\n"
+            "          x\n"
+            "  a     333\n"
+            "  name\n");
+  EXPECT_EQ(columns(rows, 19),
+            "          first\n"
+            "  a           1\n"
+            "  name  4444444\n"
+            "\n"
+            "        second    x\n"
+            "  a         22  333\n"
+            "  name       5\n");
+  // One at a time, whether it fits or not.
+  EXPECT_EQ(columns(rows, 18), columns(rows, 1));
 }
 
 TEST(TextLayout, AReportFitsEightyColumns) {

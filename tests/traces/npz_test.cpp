@@ -250,6 +250,114 @@ TEST(Npy, BadHeadersAreNamed) {
   EXPECT_EQ(error_of_parsing({1, 2, 3}), "f.npz: a: expected a .npy array, found other bytes");
 }
 
+/// IEEE 754's half: numbers grow with their bits up to infinity, each power of two has a step twice
+/// that of the one below it, and the highest bit is the sign.
+TEST(Npy, AllHalvesHaveTheirValues) {
+  NpzArray array;
+  array.type = ElementType::kF16;
+  array.dimensions = {0x10000};
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    array.bytes.push_back(static_cast<std::uint8_t>(bits));
+    array.bytes.push_back(static_cast<std::uint8_t>(bits >> 8));
+  }
+  const std::vector<double> values = to_doubles(array);
+  ASSERT_EQ(values.size(), 0x10000u);
+  EXPECT_EQ(values[0x3c00], 1);
+  double step = std::ldexp(1.0, -24);
+  for (std::uint32_t bits = 1; bits < 0x7c00; ++bits) {
+    // Steps begin to grow behind the second power of two: below the first are the subnormals.
+    if (bits > 0x800 && (bits & 0x3ff) == 1) step *= 2;
+    ASSERT_EQ(values[bits] - values[bits - 1], step) << bits;
+  }
+  for (std::uint32_t bits = 0; bits <= 0x7c00; ++bits) {
+    ASSERT_EQ(values[bits | 0x8000], -values[bits]) << bits;
+  }
+  EXPECT_TRUE(std::isinf(values[0x7c00]));
+  for (std::uint32_t bits = 0x7c01; bits < 0x8000; ++bits) {
+    ASSERT_TRUE(std::isnan(values[bits]) && std::isnan(values[bits | 0x8000])) << bits;
+  }
+}
+
+TEST(Npy, IntegersHaveTheSignOfTheirType) {
+  struct Case {
+    ElementType type;
+    double all_ones, highest;  ///< Of all bits, and of the highest one alone.
+  };
+  for (const Case& each : {Case{ElementType::kS8, -1, -128},
+                           {ElementType::kS16, -1, -32768},
+                           {ElementType::kS32, -1, -2147483648.0},
+                           {ElementType::kS64, -1, -std::ldexp(1.0, 63)},
+                           {ElementType::kU8, 255, 128},
+                           {ElementType::kU16, 65535, 32768},
+                           {ElementType::kU32, 4294967295.0, 2147483648.0},
+                           {ElementType::kU64, std::ldexp(1.0, 64), std::ldexp(1.0, 63)}}) {
+    const auto size = static_cast<std::size_t>(hlo::byte_size(each.type));
+    NpzArray array;
+    array.type = each.type;
+    array.dimensions = {2};
+    array.bytes.assign(2 * size, 0);
+    std::fill_n(array.bytes.begin(), size, std::uint8_t{0xff});
+    array.bytes.back() = 0x80;
+    EXPECT_EQ(to_doubles(array), (std::vector<double>{each.all_ones, each.highest}))
+        << hlo::to_string(each.type);
+  }
+}
+
+/// NumPy's format: magic and version, the length of the header in two bytes, a literal of Python
+/// that ends in a line end where the elements begin at a multiple of 64.
+TEST(Npy, AnImageIsWhatNumpysFormatSays) {
+  const std::pair<ElementType, std::string> types[] = {
+      {ElementType::kPred, "|b1"}, {ElementType::kS8, "|i1"},  {ElementType::kU8, "|u1"},
+      {ElementType::kS16, "<i2"},  {ElementType::kU16, "<u2"}, {ElementType::kS32, "<i4"},
+      {ElementType::kU32, "<u4"},  {ElementType::kS64, "<i8"}, {ElementType::kU64, "<u8"},
+      {ElementType::kF16, "<f2"},  {ElementType::kF32, "<f4"}, {ElementType::kF64, "<f8"},
+      {ElementType::kBf16, "<V2"}, {ElementType::kC64, "<c8"}};
+  for (const auto& [type, descr] : types) {
+    for (std::size_t rank = 0; rank <= 24; ++rank) {
+      NpzArray array;
+      array.type = type;
+      array.dimensions.assign(rank, 1);
+      for (int i = 0; i < hlo::byte_size(type); ++i) array.bytes.push_back(0xe0);
+      std::string shape;
+      for (std::size_t d = 0; d < rank; ++d) shape += d > 0 ? ", 1" : "1";
+      if (rank == 1) shape += ",";
+      const std::vector<std::uint8_t> image = npy_image(array);
+      const std::string text(image.begin(), image.end());
+      const std::string head =
+          "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+      EXPECT_EQ(text.substr(0, 8), std::string("\x93NUMPY\x01\0", 8));
+      EXPECT_EQ(text.substr(10, head.size()), head);
+      const std::size_t length = image[8] + 256U * image[9];
+      EXPECT_EQ((10 + length) % 64, 0u) << head;
+      EXPECT_LT(length, head.size() + 1 + 64) << head;
+      EXPECT_EQ(text.substr(10 + head.size(), length - head.size()),
+                std::string(length - head.size() - 1, ' ') + "\n");
+      EXPECT_EQ(image.size(), 10 + length + array.bytes.size());
+      const NpzArray back = parse_npy(image, "x");
+      EXPECT_EQ(back.type, type);
+      EXPECT_EQ(back.dimensions, array.dimensions);
+      EXPECT_EQ(back.bytes, array.bytes);
+    }
+  }
+}
+
+/// In Fortran's order the first index moves fastest.
+TEST(Npy, ElementsByColumnsAreTakenByRows) {
+  const std::vector<std::uint8_t> image =
+      npy("{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3, 4), }\n", 48);
+  const NpzArray array = parse_npy(image, "x");
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t j = 0; j < 3; ++j) {
+      for (std::size_t k = 0; k < 4; ++k) {
+        EXPECT_EQ(array.bytes.at(at++), 2 * (i + 2 * j + 6 * k));
+        EXPECT_EQ(array.bytes.at(at++), 2 * (i + 2 * j + 6 * k) + 1);
+      }
+    }
+  }
+  EXPECT_EQ(at, array.bytes.size());
+}
+
 TEST(Npy, ReferenceValuesAreRead) {
   const std::string path =
       std::string(TPUSIM_SOURCE_DIR) + "/../shared/xla/programs/mlp_small_b8/values.npz";
