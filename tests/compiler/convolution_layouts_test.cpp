@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "workloads/compiler/passes/window_features.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::convolution_layouts_test {
@@ -66,6 +67,53 @@ TEST(ConvolutionSides, SmallNetworksHaveTheSideWithFewerPaddedBytes) {
   EXPECT_EQ(sides(small(64, 64)), "lanes ");
   EXPECT_EQ(sides(small(56, 64)), "rows ");
   EXPECT_EQ(sides(small(8, 8)), "lanes ");
+}
+
+/// The first layer of an image network: a stride of two over three features, of `batch` images;
+/// with `made`, of an image that an operation has made.
+hlo::Module stem(int batch, int window, int results, bool made) {
+  const std::string n = std::to_string(batch), w = std::to_string(window),
+                    r = std::to_string(results), pad = std::to_string(window / 2);
+  const std::string image = "bf16[" + n + ",224,224,3]";
+  return hlo::read_hlo_text(
+      "stem.hlo", "HloModule stem\nENTRY main {\n  p = " + image + " parameter(0)\n  x = " + image +
+                      (made ? " negate(p)\n" : " copy(p)\n") + "  w = bf16[" + w + "," + w + ",3," +
+                      r + "] parameter(1)\n  ROOT y = bf16[" + n + ",112,112," + r +
+                      "] convolution(x, w), window={size=" + w + "x" + w +
+                      " stride=2x2 pad=" + pad + "_" + pad + "x" + pad + "_" + pad +
+                      "}, dim_labels=b01f_01io->b01f\n}\n");
+}
+
+compiler::RowsForm form_of(const hlo::Module& module) {
+  const hlo::Computation& entry = module.entry_computation();
+  const compiler::Target target;
+  compiler::ConvolutionKernels kernels(target);
+  return compiler::form_in_rows(entry, entry.at(entry.root), kernels).value();
+}
+
+std::string side_of(const hlo::Module& module) {
+  const hlo::Computation& entry = module.entry_computation();
+  const compiler::Target target;
+  compiler::ConvolutionKernels kernels(target);
+  return compiler::ConvolutionSides(entry, kernels).in_lanes(entry, entry.at(entry.root)) ? "lanes"
+                                                                                          : "rows";
+}
+
+/// Where the image is moved for it alone, the four pixels of a stride become features; where an
+/// operation has made it, the move costs more than it spares with a window of 3x3, not of 7x7.
+TEST(RowsForm, TheMoveOfTheImageDecides) {
+  EXPECT_EQ(form_of(stem(16, 3, 32, false)).joined.size(), 2U);
+  EXPECT_EQ(form_of(stem(16, 3, 32, true)).joined.size(), 0U);
+  // 224x224 pixels of 16 examples, three features in 128 lanes, two bytes each: read once more, for
+  // twice as long as its bytes take, and not spared.
+  const double bytes = 224.0 * 224 * 16 * 128 * 2, rate = compiler::Target().hbm_bytes_per_cycle;
+  EXPECT_NEAR(form_of(stem(16, 7, 64, true)).cycles - form_of(stem(16, 7, 64, false)).cycles,
+              3 * bytes / rate, 1);
+}
+
+TEST(RowsForm, TheSideOfTheImagesIsChosenByIt) {
+  EXPECT_EQ(side_of(stem(16, 3, 32, false)), "rows");
+  EXPECT_EQ(side_of(stem(16, 3, 32, true)), "lanes");
 }
 
 /// What is known of one convolution is no answer for one that differs in anything a kernel sees.

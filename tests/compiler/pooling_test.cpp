@@ -44,7 +44,7 @@ void assign_spatial_layouts(hlo::Module& module) {
 enum class Kind { kSum, kMaximum, kGradient };
 
 /// Lowers one pooling operation and compares it with its definition. Values are multiples of 1/4,
-/// so that there are ties and sums are exact.
+/// so that there are ties and sums are exact, and below zero, which is greater than any of them.
 KernelHarness::Result check(Kind kind, ElementType type, const Extents& extents, const Pool& pool,
                             compiler::Target target = {}) {
   GraphBuilder graph("test");
@@ -67,7 +67,7 @@ KernelHarness::Result check(Kind kind, ElementType type, const Extents& extents,
   for (const hlo::HloInstruction& instruction : entry.instructions) {
     if (instruction.opcode != hlo::HloOpcode::kParameter) continue;
     inputs.push_back(
-        random_array(instruction.shape, static_cast<std::uint32_t>(inputs.size() + 5), -3, 3));
+        random_array(instruction.shape, static_cast<std::uint32_t>(inputs.size() + 5), -7, -1));
     for (double& x : inputs.back().values) x = std::floor(4 * x) / 4;
   }
   const hlo::HloInstruction& root = entry.at(entry.root);
