@@ -57,10 +57,10 @@ ENTRY main {
 
 /// Rows that tiles hold together and no part of VMEM can: with lanes that are whole tiles, or not.
 TEST(CopySteps, LongRowsComeOneByOne) {
-  for (const auto& [row, features] : {std::pair(32000, 5), std::pair(30001, 19)}) {
-    const std::string rows = "f32[3," + std::to_string(row) + "]";
+  for (const auto& [row, features] : {std::pair(40000, 5), std::pair(39995, 5)}) {
+    const std::string rows = "f32[4," + std::to_string(row) + "]";
     const std::string pixels =
-        "f32[3," + std::to_string(row / features) + "," + std::to_string(features) + "]";
+        "f32[4," + std::to_string(row / features) + "," + std::to_string(features) + "]";
     for (const auto& [from, to] : {std::pair(rows, pixels), std::pair(pixels, rows)}) {
       GraphCase graph = case_of(
           hlo::read_hlo_text("long.hlo", "HloModule long\nENTRY main {\n  x = " + from +

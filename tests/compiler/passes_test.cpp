@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <ctime>
 #include <map>
 #include <random>
@@ -125,6 +126,22 @@ TEST(FlattenCalls, RefusesWhatCallsMakeExponentiallyLarge) {
               std::string::npos)
         << error.what();
   }
+}
+
+TEST(Simplify, APartOfAConstantIsAConstant) {
+  Module module = hlo::read_hlo_text("part.hlo", R"(HloModule part
+ENTRY main {
+  c = s32[2,5] constant({{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}})
+  ROOT s = s32[2,2] slice(c), slice={[0:2], [1:5:3]}
+}
+)");
+  compiler::simplify(module);
+  const hlo::HloInstruction& root = module.entry_computation().at(module.entry_computation().root);
+  ASSERT_EQ(root.opcode, HloOpcode::kConstant);
+  std::vector<std::int32_t> numbers(4);
+  ASSERT_EQ(root.literal.size(), 16U);
+  std::memcpy(numbers.data(), root.literal.data(), 16);
+  EXPECT_EQ(numbers, (std::vector<std::int32_t>{2, 5, 7, 10}));
 }
 
 // Fusion.

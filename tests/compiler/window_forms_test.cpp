@@ -173,6 +173,12 @@ TEST(WindowForms, PaddingBelongsToTheWindow) {
               "window={size=1x3x3x1}, to_apply=max\n");
     EXPECT_EQ(count(after, hlo::HloOpcode::kPad), neutral ? 0U : 1U);
   }
+  // The gradient of a mean: zeros between the pixels are no padding.
+  check(R"(
+  x = f32[3,1,4,8] parameter(0)
+  p = f32[3,3,9,8] pad(x, zero), padding=0_0x1_1x1_1_1x0_0
+  ROOT s = f32[3,1,8,8] reduce-window(p, zero), window={size=1x3x2x1}, to_apply=add
+)");
 }
 
 }  // namespace
