@@ -31,6 +31,7 @@ TEST(OpcodeTable, UnknownMnemonicsAreNotFoundAndTheNearestIsNamed) {
   EXPECT_FALSE(find_opcode(""));
   EXPECT_EQ(nearest_opcode_text("sad.s32"), "sadd.s32");
   EXPECT_EQ(nearest_opcode_text("vmatpush.msar.mxu1"), "vmatpush.msra.mxu1");
+  EXPECT_EQ(nearest_opcode_text("vmatpush.msar.mxu3"), "vmatpush.msra.mxu3");
 }
 
 TEST(OpcodeTable, SignatureGivesFilesAndOperandCounts) {
