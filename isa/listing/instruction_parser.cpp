@@ -490,7 +490,8 @@ void ListingParser::parse_address_options(Instruction& instruction, VirtualNames
     names.mask_register = mask.name;
   }
   if (cursor_.take(" pattern:$")) {
-    address.pattern = static_cast<std::uint32_t>(cursor_.hexadecimal("a shuffle pattern"));
+    address.pattern = static_cast<std::uint32_t>(
+        cursor_.hexadecimal("a shuffle pattern of eight octal digits", 0xffffff));
   }
 }
 
