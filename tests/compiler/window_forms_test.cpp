@@ -166,12 +166,14 @@ TEST(WindowForms, WindowsOverOneElementRepeatIt) {
 /// Of a pad's elements that are the reducer's neutral one; other ones stay.
 TEST(WindowForms, PaddingBelongsToTheWindow) {
   for (const bool neutral : {true, false}) {
-    const hlo::Module after =
-        check("  x = f32[3,1,9,8] parameter(0)\n  p = f32[3,3,11,8] pad(x, " +
-              std::string(neutral ? "low" : "zero") +
-              "), padding=0_0x1_1x1_1x0_0\n  ROOT s = f32[3,1,9,8] reduce-window(p, low), "
-              "window={size=1x3x3x1}, to_apply=max\n");
-    EXPECT_EQ(count(after, hlo::HloOpcode::kPad), neutral ? 0U : 1U);
+    for (const std::string rows : {"1", "5"}) {
+      const std::string padded = rows == "1" ? "3" : "7";
+      const hlo::Module after = check(
+          "  x = f32[3," + rows + ",9,8] parameter(0)\n  p = f32[3," + padded + ",11,8] pad(x, " +
+          (neutral ? "low" : "zero") + "), padding=0_0x1_1x1_1x0_0\n  ROOT s = f32[3," + rows +
+          ",9,8] reduce-window(p, low), window={size=1x3x3x1}, to_apply=max\n");
+      EXPECT_EQ(count(after, hlo::HloOpcode::kPad), neutral ? 0U : 1U) << rows;
+    }
   }
   // The gradient of a mean: zeros between the pixels are no padding.
   check(R"(

@@ -134,7 +134,7 @@ class WindowForms {
   void run() {
     const std::size_t count = entry().instructions.size();
     for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
-    if (entry().instructions.size() > count) tidy(module_.entry_computation());
+    if (took_padding_ || entry().instructions.size() > count) tidy(module_.entry_computation());
   }
 
  private:
@@ -149,7 +149,7 @@ class WindowForms {
            is_neutral(operation, initial);
   }
 
-  void take_padding(HloInstruction& pooling, double initial) const;
+  void take_padding(HloInstruction& pooling, double initial);
   bool visit_whole(HloInstruction pooling, HloOpcode operation, double initial);
   Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
   bool rows_fit(const HloInstruction& scatter) const;
@@ -163,7 +163,8 @@ class WindowForms {
   hlo::Module& module_;
   const Target& target_;
   GraphEditor edit_;
-  std::set<Extents> images_;  ///< Spatial dimensions of the convolutions.
+  std::set<Extents> images_;   ///< Spatial dimensions of the convolutions.
+  bool took_padding_ = false;  ///< A pad may have no reader.
 };
 
 /// Windows over the dimensions that images have outermost.
@@ -351,7 +352,7 @@ void WindowForms::visit_turned(HloInstruction pooling) {
 }
 
 /// Reads what a pad reads whose elements are the neutral ones.
-void WindowForms::take_padding(HloInstruction& pooling, double initial) const {
+void WindowForms::take_padding(HloInstruction& pooling, double initial) {
   const HloInstruction& pad = entry().at(pooling.operands[0]);
   if (pad.opcode != HloOpcode::kPad || !edit_.is_splat(pad.operands[1], initial)) return;
   const Extents& extents = entry().at(pad.operands[0]).shape.dimensions;
@@ -365,13 +366,13 @@ void WindowForms::take_padding(HloInstruction& pooling, double initial) const {
   }
   pooling.window = std::move(window);
   pooling.operands[0] = pad.operands[0];
+  took_padding_ = true;
 }
 
 /// Dimensions of which a window has all elements are reduced, those of one element repeated.
 bool WindowForms::visit_whole(HloInstruction pooling, HloOpcode operation, double initial) {
-  take_padding(pooling, initial);
   const Extents results = pooling.shape.dimensions;
-  Extents extents = edit_.dimensions(pooling.operands[0]), reduced, places(results.size());
+  Extents extents = edit_.dimensions(pooling.operands[0]), reduced;
   bool repeats = false;
   for (std::size_t d = 0; d < results.size(); ++d) {
     WindowDimension& w = pooling.window[d];
@@ -408,7 +409,7 @@ bool WindowForms::visit_whole(HloInstruction pooling, HloOpcode operation, doubl
 }
 
 void WindowForms::visit(Id id) {
-  const HloInstruction pooling = entry().at(id);
+  HloInstruction pooling = entry().at(id);
   const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
   if ((pooling.opcode != HloOpcode::kReduceWindow && !is_scatter) || pooling.shape.is_tuple() ||
       pooling.operands.size() != (is_scatter ? 3U : 2U) || scan_form(module_, entry(), pooling)) {
@@ -423,7 +424,11 @@ void WindowForms::visit(Id id) {
   }
   edit_.stand_for(id);
   const bool has_neutral = !is_scatter && is_neutral(operation, *initial);
-  if (has_neutral && visit_whole(pooling, operation, *initial)) return;
+  if (has_neutral) {
+    take_padding(pooling, *initial);
+    if (visit_whole(pooling, operation, *initial)) return;
+    module_.entry_computation().at(id) = pooling;
+  }
   const auto [most, all] = positions_of(pooling.window);
   if (steps_through_lanes(pooling)) return visit_turned(pooling);
   if (!is_scatter) {
