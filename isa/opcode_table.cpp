@@ -126,8 +126,8 @@ std::string nearest_opcode_text(std::string_view text) {
   std::string best;
   std::size_t best_distance = ~std::size_t{0};
   for (const OpcodeInfo& row : kRows) {
-    for (std::uint8_t unit = 0; unit < (row.has_unit ? kMaxUnits : 1); ++unit) {
-      const std::string candidate = opcode_text(row.opcode, unit);
+    for (int unit = 0; unit < (row.has_unit ? kMaxUnits : 1); ++unit) {
+      const std::string candidate = opcode_text(row.opcode, static_cast<std::uint8_t>(unit));
       const std::size_t distance = edit_distance(text, candidate);
       if (distance < best_distance) {
         best_distance = distance;
