@@ -48,7 +48,6 @@ class WindowRows {
   void start(SReg hbm, Index window);
   /// Granules of the rows that were started for this row of windows.
   SReg granules(Index window);
-  RowRing& ring() { return ring_; }
   SReg row(Index ahead) { return ring_.row(ahead); }
   void advance() { ring_.advance(plan_.rows.fresh()); }
 

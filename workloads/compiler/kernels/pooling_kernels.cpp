@@ -389,14 +389,14 @@ void SelectAndScatterKernel::scatter(const PixelRegister& part, std::size_t half
   const auto rows = static_cast<std::uint64_t>(plan_.rows.size);
   const VVariable best = builder_.vector_variable(kLowest);
   const VVariable remaining = builder_.vector_variable(source);
-  const auto row_of = [this](RowRing& ring, SReg index) {
-    return ring.row(multiply(builder_, {index, 0}, plan_.rows.dilation));
+  const auto ahead = [this](SReg index) {
+    return multiply(builder_, {index, 0}, plan_.rows.dilation);
   };
   builder_.loop(rows, [&](SReg index) {
-    builder_.set(best, greatest_of_row(at, row_of(rows_->ring(), index), builder_.get(best)));
+    builder_.set(best, greatest_of_row(at, rows_->row(ahead(index)), builder_.get(best)));
   });
   builder_.loop(rows, [&](SReg index) {
-    builder_.set(remaining, scatter_row(at, row_of(rows_->ring(), index), row_of(*sums_, index),
+    builder_.set(remaining, scatter_row(at, rows_->row(ahead(index)), sums_->row(ahead(index)),
                                         builder_.get(best), builder_.get(remaining)));
   });
 }

@@ -149,7 +149,7 @@ class ConvolutionForms {
   }
 
   std::vector<std::size_t> phases_to_join(const HloInstruction& convolution) {
-    if (has_batch_in_lanes(convolution)) return {};
+    if (convolution.window.size() != 2 || has_batch_in_lanes(convolution)) return {};
     const std::optional<RowsForm> form =
         form_in_rows(module_.entry_computation(), convolution, kernels_);
     return form ? form->joined : std::vector<std::size_t>{};

@@ -78,13 +78,6 @@ constexpr double kPasses = 2;
 /// takes than its bytes (ResNet-50 with 32 and 64 images: 8 to 12 images in all).
 constexpr double kTurns = 6, kTurnFactor = 2;
 
-double padded_bytes(const Shape& shape, std::int64_t lanes, std::int64_t rows) {
-  const std::int64_t in_lanes = shape.dimensions[static_cast<std::size_t>(lanes)];
-  const std::int64_t in_rows = shape.dimensions[static_cast<std::size_t>(rows)];
-  return double(shape.unpadded_bytes()) / double(in_lanes * in_rows) *
-         double(round_up(in_lanes, 128)) * double(round_up(in_rows, 8));
-}
-
 /// A convolution that has a kernel on the other side alone: in parts, which are copied.
 constexpr double kWithoutKernel = 2;
 /// Below so many cycles of all convolutions what kernels take to begin and end decides, which their
@@ -170,6 +163,13 @@ bool is_weighed(const HloInstruction& instruction) {
 }
 
 }  // namespace
+
+double padded_bytes(const Shape& shape, std::int64_t lanes, std::int64_t rows) {
+  const std::int64_t in_lanes = shape.dimensions[static_cast<std::size_t>(lanes)];
+  const std::int64_t in_rows = shape.dimensions[static_cast<std::size_t>(rows)];
+  return double(shape.unpadded_bytes()) / double(in_lanes * in_rows) *
+         double(round_up(in_lanes, 128)) * double(round_up(in_rows, 8));
+}
 
 ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKernels& kernels) {
   Weighing weighing(computation, kernels);

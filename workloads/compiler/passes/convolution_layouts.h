@@ -30,6 +30,9 @@ class ConvolutionSides {
   double least_pixels_ = 0;  ///< Of the larger image of a convolution in the lanes.
 };
 
+/// Bytes of an array with one dimension in the lanes and one in the rows of tiles.
+double padded_bytes(const hlo::Shape& shape, std::int64_t lanes, std::int64_t rows);
+
 /// The features of the image with more pixels: of the input, of the result where the convolution
 /// spreads pixels.
 std::int64_t features_of_larger_image(const hlo::Shape& input, const hlo::Shape& window,

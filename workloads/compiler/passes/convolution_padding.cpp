@@ -70,11 +70,7 @@ bool ConvolutionPadding::takes_padding(HloInstruction& convolution) {
   if (!is_only_in(pad.padding, spatial)) return false;
   std::vector<WindowDimension> window = convolution.window;
   for (std::size_t i = 0; i < window.size(); ++i) {
-    const PaddingDimension& p = pad.padding[static_cast<std::size_t>(spatial[i])];
-    if (p.low < 0 || p.high < 0 || (p.interior > 0 && window[i].base_dilation > 1)) return false;
-    window[i].padding_low += p.low * window[i].base_dilation;
-    window[i].padding_high += p.high * window[i].base_dilation;
-    window[i].base_dilation *= p.interior + 1;
+    if (!take_padding(window[i], pad.padding[static_cast<std::size_t>(spatial[i])])) return false;
   }
   convolution.window = std::move(window);
   convolution.operands[0] = pad.operands[0];
@@ -120,6 +116,15 @@ void ConvolutionPadding::leave_out(Id convolution, Id cut) {
 }
 
 }  // namespace
+
+bool take_padding(WindowDimension& window, const PaddingDimension& padding) {
+  const PaddingDimension& p = padding;
+  if (p.low < 0 || p.high < 0 || (p.interior > 0 && window.base_dilation > 1)) return false;
+  window.padding_low += p.low * window.base_dilation;
+  window.padding_high += p.high * window.base_dilation;
+  window.base_dilation *= p.interior + 1;
+  return true;
+}
 
 void fold_convolution_padding(hlo::Module& module) { ConvolutionPadding(module).run(); }
 

@@ -13,4 +13,8 @@ namespace tpu::compiler {
 /// Leaves: the same values.
 void fold_convolution_padding(hlo::Module& module);
 
+/// What a pad adds along a dimension becomes the window's; false for cuts, and for gaps between
+/// elements where the window has some already.
+bool take_padding(hlo::WindowDimension& window, const hlo::PaddingDimension& padding);
+
 }  // namespace tpu::compiler

@@ -29,12 +29,9 @@ class PassRunner {
 
   /// The stages from kInline to kEntry.
   void run_module() {
-    bool again = true;
-    while (again) {
+    do {
       run_stage(Stage::kInline);
-      again = take_known_branches(module());
-      again = unroll_short_loops(module()) || again;
-    }
+    } while (take_known_branches(module()) || unroll_short_loops(module()));
     if (has_control_flow(module())) outline();
     held_ = held_.with({Fact::kOutlined});
     run_stage(Stage::kEntry);

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "isa/instruction.h"
-#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
+#include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/edit.h"
 
 namespace tpu::compiler {
@@ -84,16 +83,14 @@ class Alone {
 double input_bytes(const HloInstruction& convolution, const Shape& input) {
   const bool gradient = has_large_window(convolution);
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
-  const std::int64_t lanes = extent_of(input, gradient ? dims.input_batch : dims.input_feature);
-  const std::int64_t rows = extent_of(input, gradient ? dims.input_feature : dims.input_batch);
-  return double(input.unpadded_bytes()) / double(lanes * rows) *
-         double(round_up(lanes, isa::kLanes)) * double(round_up(rows, isa::kSublanes));
+  return padded_bytes(input, gradient ? dims.input_batch : dims.input_feature,
+                      gradient ? dims.input_feature : dims.input_batch);
 }
 
-/// The sets of dimensions whose phases could be joined, the empty one first.
+/// The sets of dimensions whose phases could be joined, but for the empty one.
 std::vector<std::vector<std::size_t>> sets_to_join(const HloInstruction& convolution,
                                                    const Shape& input, const Target& target) {
-  std::vector<std::vector<std::size_t>> sets{{}};
+  std::vector<std::vector<std::size_t>> sets;
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
   const bool gradient = has_large_window(convolution);
   if (convolution.window.size() != 2 || convolution.feature_group_count > 1 ||
@@ -108,6 +105,7 @@ std::vector<std::vector<std::size_t>> sets_to_join(const HloInstruction& convolu
       sets.push_back(sets[set]);
       sets.back().push_back(i);
     }
+    sets.push_back({i});
   }
   return sets;
 }
@@ -119,20 +117,24 @@ std::optional<RowsForm> form_in_rows(const hlo::Computation& computation,
                                      ConvolutionKernels& kernels) {
   const Target& target = kernels.target();
   const Shape& input = computation.at(convolution.operands[0]).shape;
+  const std::vector<std::vector<std::size_t>> sets = sets_to_join(convolution, input, target);
+  std::optional<RowsForm> best;
+  const auto plain =
+      kernels.cycles(convolution, input, computation.at(convolution.operands[1]).shape, false);
+  if (plain) best = RowsForm{{}, *plain};
+  if (sets.empty()) return best;
   const double bytes = input_bytes(convolution, input);
   const bool stood = stands(computation, convolution.operands[0]);
-  std::optional<RowsForm> best;
-  for (const std::vector<std::size_t>& set : sets_to_join(convolution, input, target)) {
+  const double made = stood ? 0 : bytes / target.hbm_bytes_per_cycle;
+  const double rate = std::min(target.hbm_bytes_per_cycle, kTurnedBytesPerCycle);
+  for (const std::vector<std::size_t>& set : sets) {
     Alone(computation, convolution)
         .visit_joined(set, [&](const HloInstruction& form, const Shape& from, const Shape& window) {
-          std::optional<double> cycles = kernels.cycles(form, from, window, false);
-          if (!cycles) return;
-          if (!set.empty()) {
-            const double moved = kMoveFactor * (input_bytes(form, from) + (stood ? bytes : 0));
-            const double made = stood ? 0 : bytes / target.hbm_bytes_per_cycle;
-            *cycles += moved / std::min(target.hbm_bytes_per_cycle, kTurnedBytesPerCycle) - made;
-          }
-          if (!best || *cycles < best->cycles) best = RowsForm{set, *cycles};
+          const std::optional<double> product = kernels.cycles(form, from, window, false);
+          if (!product) return;
+          const double moved = kMoveFactor * (input_bytes(form, from) + (stood ? bytes : 0));
+          const double cycles = *product + (moved / rate - made);
+          if (!best || cycles < best->cycles) best = RowsForm{set, cycles};
         });
   }
   return best;

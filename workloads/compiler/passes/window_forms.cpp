@@ -13,6 +13,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/constant_folding.h"
+#include "workloads/compiler/passes/convolution_padding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -358,11 +359,9 @@ void WindowForms::take_padding(HloInstruction& pooling, double initial) {
   const Extents& extents = entry().at(pad.operands[0]).shape.dimensions;
   std::vector<WindowDimension> window = pooling.window;
   for (std::size_t d = 0; d < window.size(); ++d) {
-    const hlo::PaddingDimension& p = pad.padding[d];
-    const bool moves_apart = p.interior > 0 && extents[d] > 1;
-    if (p.low < 0 || p.high < 0 || moves_apart) return;
-    window[d].padding_low += p.low * window[d].base_dilation;
-    window[d].padding_high += p.high * window[d].base_dilation;
+    hlo::PaddingDimension p = pad.padding[d];
+    if (extents[d] == 1) p.interior = 0;
+    if (p.interior > 0 || !compiler::take_padding(window[d], p)) return;
   }
   pooling.window = std::move(window);
   pooling.operands[0] = pad.operands[0];
