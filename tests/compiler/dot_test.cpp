@@ -308,6 +308,7 @@ class CutDot {
         expected_(expected_dot(test, lhs_.values, rhs_.values)) {}
 
   const compiler::DotProblem& problem() const { return problem_; }
+  void take_lanes_of_matrices() { compiler::take_lanes_of_matrices(problem_); }
 
   void check(const compiler::DotTiling& tiling, const Target& target) const {
     const compiler::LoweredKernel lowered =
@@ -414,6 +415,84 @@ TEST(Dot, RowsThatAreTurnedMayBeMoreThanABlockHas) {
     tiling.turns_beside = k != 64;
     dot.check(tiling, Target{});
   }
+}
+
+DotCase rows_in_lanes(std::int64_t rows, ElementType type) {
+  return {"lanes", {6, rows, 200}, {200, 140},        {{}, {}, {2}, {0}},
+          type,    type,           ElementType::kF32, {1, 2, 0}};
+}
+
+/// Whole tiles of lanes and halves, with padding rows and without; one matrix in a block or
+/// several, whole k or parts of it; turned before the steps or beside them.
+TEST(Dot, RowsInTheLanesOfSeveralMatricesAreThoseOfOneProduct) {
+  int cuts = 0;
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    for (const std::int64_t rows : {128, 64, 29}) {
+      CutDot dot(rows_in_lanes(rows, type));
+      dot.take_lanes_of_matrices();
+      const auto lanes = static_cast<std::uint32_t>((rows + 7) / 8);
+      EXPECT_EQ(dot.problem().lane_row_tiles, lanes);
+      EXPECT_EQ(dot.problem().m, 8 * lanes * 6);
+      EXPECT_TRUE(dot.problem().outer.empty());
+      for (const std::uint32_t matrices : {1U, 2U, 3U, 6U}) {
+        for (const std::uint32_t block_k : {1U, 2U}) {
+          for (const bool beside : {false, true}) {
+            compiler::DotTiling tiling;
+            tiling.block_m = matrices * lanes;
+            tiling.chunk_m = matrices % 2 == 0 ? 2 * lanes : lanes;
+            tiling.block_n = 2;
+            tiling.block_k = block_k;
+            tiling.turns_beside = beside;
+            const Target target;
+            const compiler::DotSizes sizes(dot.problem(), tiling, target);
+            EXPECT_EQ(sizes.left.matrices, matrices);
+            if (beside && !sizes.may_turn_beside()) continue;
+            SCOPED_TRACE(testing::Message()
+                         << rows << " rows, " << matrices << " matrices, " << block_k << " of k");
+            dot.check(tiling, target);
+            ++cuts;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(cuts, 84);
+}
+
+TEST(Dot, RowsInLanesStayApartWhereSomethingCountsThemOrTheyAreNoNeighbours) {
+  CutDot counted(rows_in_lanes(128, ElementType::kF32), true);
+  counted.take_lanes_of_matrices();
+  EXPECT_EQ(counted.problem().m, 128U);
+  CutDot wide(rows_in_lanes(256, ElementType::kF32));  // Two tiles of lanes for each matrix.
+  wide.take_lanes_of_matrices();
+  EXPECT_EQ(wide.problem().m, 256U);
+  compiler::DotProblem apart = CutDot(rows_in_lanes(128, ElementType::kF32)).problem();
+  apart.outer[0].out += 4;  // A tile of something else lies between the results of two.
+  compiler::take_lanes_of_matrices(apart);
+  EXPECT_EQ(apart.m, 128U);
+}
+
+/// The gradient of a table of 8,000 words, of tokens in the lanes, with an Adam update behind it:
+/// fewer blocks are turned where the features' rows stream, but each tile of weights meets few.
+TEST(Dot, TheSidesAreExchangedWhereTheSearchExpectsLessTime) {
+  compiler::DotProblem problem;
+  problem.m = 384;
+  problem.n = 8000;
+  problem.k = 128;
+  problem.lhs_transposed = problem.rhs_transposed = true;
+  problem.outer_k = {{16, 96, 2000, 0}};
+  problem.lhs_type = problem.rhs_type = ElementType::kBf16;
+  problem.epilogue_types = problem.result_types = std::vector<ElementType>(3, ElementType::kF32);
+  problem.has_epilogue = true;
+  compiler::DotProblem by_blocks = problem;
+  compiler::exchange_where_cheaper(by_blocks);
+  EXPECT_FALSE(by_blocks.sides_exchanged);
+  const double straight = compiler::find_dot_tiling(problem, Target{}).cycles;
+  const double exchanged =
+      compiler::find_dot_tiling(*compiler::with_sides_exchanged(problem), Target{}).cycles;
+  EXPECT_LT(exchanged, straight);
+  EXPECT_EQ(compiler::choose_sides(problem, Target{}).cycles, exchanged);
+  EXPECT_TRUE(problem.sides_exchanged);
 }
 
 TEST(Dot, BlocksOfTheSideWithoutOuterDimensionsStayWhileMatricesGoBy) {

@@ -258,6 +258,7 @@ std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const
                     free_dimensions(rhs, dims.rhs_batch, dims.rhs_contracting)};
   DotProblem problem;
   problem.name = dot.name;
+  problem.keeps_matrices = keeps_matrices;
   if (!find_matrices(sides, problem)) return std::nullopt;
   std::sort(problem.outer.begin(), problem.outer.end(),
             [](const OuterDimension& a, const OuterDimension& b) { return a.out > b.out; });
@@ -284,8 +285,8 @@ std::uint64_t blocks_to_transpose(const DotProblem& problem) {
   return (problem.lhs_transposed ? lhs : 0) + (problem.result_turned ? out : 0);
 }
 
-void exchange_where_cheaper(DotProblem& problem) {
-  if (problem.row_period != 0) return;
+std::optional<DotProblem> with_sides_exchanged(const DotProblem& problem) {
+  if (problem.row_period != 0) return std::nullopt;
   DotProblem other = problem;
   std::swap(other.m, other.n);
   std::swap(other.lhs_type, other.rhs_type);
@@ -295,7 +296,38 @@ void exchange_where_cheaper(DotProblem& problem) {
   other.sides_exchanged = !problem.sides_exchanged;
   for (OuterDimension& outer : other.outer) std::swap(outer.lhs, outer.rhs);
   for (OuterDimension& outer : other.outer_k) std::swap(outer.lhs, outer.rhs);
-  if (blocks_to_transpose(other) < blocks_to_transpose(problem)) problem = std::move(other);
+  return other;
+}
+
+void exchange_where_cheaper(DotProblem& problem) {
+  std::optional<DotProblem> other = with_sides_exchanged(problem);
+  if (other && blocks_to_transpose(*other) < blocks_to_transpose(problem)) {
+    problem = *std::move(other);
+  }
+}
+
+void take_lanes_of_matrices(DotProblem& problem) {
+  const std::uint32_t tiles = tiles_across(problem.m, 8);
+  if (!problem.lhs_transposed || problem.result_turned || problem.keeps_matrices ||
+      problem.row_period != 0 || problem.matrix_k != 0 || problem.matrix_rows != 0 ||
+      16 % tiles != 0) {
+    return;
+  }
+  const std::uint64_t granules =
+      std::uint64_t{tiles} * lane_tiles(problem.n) * tile_granules(problem.result_types.front());
+  const auto follow = [&](const OuterDimension& outer) {
+    return outer.rhs == 0 && outer.out == granules;
+  };
+  const auto outer = std::find_if(problem.outer.begin(), problem.outer.end(), follow);
+  if (outer == problem.outer.end()) return;
+  if (problem.m % 8 != 0) {
+    if (!has_modulo(tiles, 2 * std::int64_t{tiles} * outer->extent)) return;
+    problem.matrix_rows = problem.m;
+  }
+  problem.lane_row_tiles = tiles;
+  problem.lane_matrix = outer->lhs;
+  problem.m = 8 * tiles * outer->extent;
+  problem.outer.erase(outer);
 }
 
 }  // namespace tpu::compiler

@@ -28,10 +28,15 @@ struct DotProblem {
   /// Rows of each of several matrices that the result's rows (or `k`) count with the padding of
   /// their last tiles; 0: there is none. Padding of `k` has to become 0.
   std::uint32_t matrix_rows = 0, matrix_k = 0;
-  bool lhs_transposed = false;   ///< The left matrices lie as [k, m].
-  bool rhs_transposed = false;   ///< The right matrices lie as [n, k].
-  bool result_turned = false;    ///< The products are [m, n], but the results lie as [n, m].
-  bool sides_exchanged = false;  ///< The left side is the instruction's second operand.
+  bool lhs_transposed = false;  ///< The left matrices lie as [k, m].
+  /// Row tiles that stand in the lanes of one tile of a left side that lies transposed. Fewer than
+  /// 16 where these are all rows of one of several matrices, which follow each other as the
+  /// result's rows (take_lanes_of_matrices).
+  std::uint32_t lane_row_tiles = 16;
+  std::uint32_t lane_matrix = 0;  ///< Granules from one such matrix to the next; 0: there is one.
+  bool rhs_transposed = false;    ///< The right matrices lie as [n, k].
+  bool result_turned = false;     ///< The products are [m, n], but the results lie as [n, m].
+  bool sides_exchanged = false;   ///< The left side is the instruction's second operand.
   hlo::ElementType lhs_type = hlo::ElementType::kF32;
   hlo::ElementType rhs_type = hlo::ElementType::kF32;
   /// Of the results in step with each other; distances in `outer` are those of the first.
@@ -43,6 +48,8 @@ struct DotProblem {
   /// Where the rows are those of several matrices, tiles of one of them, if anything depends on
   /// the row within: blocks are then whole multiples. 0: nothing does.
   std::uint32_t row_period = 0;
+  /// Something behind the product depends on the row in its matrix.
+  bool keeps_matrices = false;
 };
 
 /// Reads a dot instruction whose operands have the given shapes (with layouts) and whose result
@@ -62,7 +69,14 @@ std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const
 /// MXU.
 std::uint64_t blocks_to_transpose(const DotProblem& problem);
 
+/// The same product with its sides exchanged; none where the rows have a period.
+std::optional<DotProblem> with_sides_exchanged(const DotProblem& problem);
 /// Exchanges the sides where that leaves less to transpose.
 void exchange_where_cheaper(DotProblem& problem);
+
+/// Where the left side lies transposed and each of several matrices has its rows in the lanes of
+/// one tile, they become the rows of one product if they are neighbours in the result and share the
+/// right side: so a tile of weights is loaded once for many of them. Behind this the sides stay.
+void take_lanes_of_matrices(DotProblem& problem);
 
 }  // namespace tpu::compiler

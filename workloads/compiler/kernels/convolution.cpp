@@ -70,8 +70,7 @@ double expected_cycles(const ConvolutionProblem& problem, const Target& target) 
   }
   if (is_plain_product(problem)) {
     DotProblem dot = as_product(problem);
-    exchange_where_cheaper(dot);
-    return find_dot_tiling(dot, target).cycles;
+    return choose_sides(dot, target).cycles;
   }
   return problem.contracts_rows ? find_weights_tiling(problem, target).cycles
                                 : find_convolution_tiling(problem, target).cycles;
@@ -146,9 +145,9 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
       if (problem.contracts_rows) refuse_matrix(instruction);
       dot.row_period = (problem.rows + 7) / 8;
     }
-    exchange_where_cheaper(dot);
+    const DotTiling tiling = choose_sides(dot, target);
     if (dot.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);
-    return dot_kernel(dot, find_dot_tiling(dot, target), epilogue, target);
+    return dot_kernel(dot, tiling, epilogue, target);
   }
   if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);
   if (problem.contracts_rows) return convolution_weights_kernel(problem, epilogue, target);

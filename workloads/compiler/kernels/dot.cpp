@@ -15,9 +15,9 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
   problem.epilogue_types = epilogue.block_types();
   problem.result_types = epilogue.result_types();
   problem.resident_rows = epilogue.resident_rows();
-  exchange_where_cheaper(problem);
+  const DotTiling tiling = choose_sides(problem, target);
   if (problem.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);
-  return dot_kernel(problem, find_dot_tiling(problem, target), epilogue, target);
+  return dot_kernel(problem, tiling, epilogue, target);
 }
 
 }  // namespace tpu::compiler

@@ -112,16 +112,20 @@ void DotKernel::transpose(const Turned& turned) {
 
 /// The left blocks, [k, m] as they come, that become [m, k].
 DotKernel::Turned DotKernel::turned_rows() const {
-  const std::uint32_t m_columns = tiles_of(tiling_.block_m, 16);
+  const std::uint32_t lanes = problem_.lane_row_tiles;
+  const std::uint32_t m_columns = tiles_of(tiling_.block_m, lanes);
   const std::uint32_t block_k = tiling_.block_k;
+  // Tiles of the block from one row of tiles, and from one column, to the next.
+  const std::uint32_t row = problem_.lane_matrix == 0 ? m_columns : 1;
+  const std::uint32_t column = problem_.lane_matrix == 0 ? 1 : 16 * block_k;
   Turned turned;
   turned.turn = turn_of_rows(problem_, tiling_);
   turned.blocks = {block_k, m_columns};
-  turned.from = {block_k * 16 * m_columns * x_tile_, 16 * m_columns * x_tile_, x_tile_};
-  turned.to = {tiling_.block_m * block_k * 8, 8, 16 * block_k * 8};
+  turned.from = {block_k * 16 * m_columns * x_tile_, 16 * row * x_tile_, column * x_tile_};
+  turned.to = {tiling_.block_m * block_k * 8, 8, lanes * block_k * 8};
   turned.source = grid_->input(x_input_);
   turned.target = VmemAddress(transposed_);
-  turned.source_row = m_columns * x_tile_;
+  turned.source_row = row * x_tile_;
   turned.target_row = block_k * 8;
   turned.type = problem_.lhs_type;
   return turned;
@@ -144,8 +148,9 @@ void DotKernel::transpose_rows() {
 VmemAddress DotKernel::rows_of_step(const VmemAddress& of, const Digits& step,
                                     const std::array<std::uint32_t, 3>& distances) {
   VmemAddress at = of;
-  at.base = weighted_sum(builder_, step,
-                         {0, 0, distances[1], turned_by_step(tiling_) * distances[2]}, of.base);
+  at.base =
+      weighted_sum(builder_, step,
+                   {0, 0, distances[1], turned_by_step(problem_, tiling_) * distances[2]}, of.base);
   return at;
 }
 
@@ -170,7 +175,7 @@ void DotKernel::pop_turned(const Turned& turned, const VmemAddress& block, std::
 /// Those that the first step of a tile takes, and the push of the first block of the second one's.
 void DotKernel::transpose_first_rows() {
   Turned turned = turned_rows();
-  turned.blocks = {1, turned_by_step(tiling_)};
+  turned.blocks = {1, turned_by_step(problem_, tiling_)};
   const bool is_other_row = tiling_.block_m > tiling_.chunk_m;
   Digits second(4);
   second[is_other_row ? 3 : 2] = builder_.constant(1);
@@ -184,7 +189,7 @@ void DotKernel::transpose_first_rows() {
 /// last ones' while the first block of the step after next is.
 Contraction::Meanwhile DotKernel::transpose_in_step(const Digits& next) {
   Turned turned = turned_rows();
-  turned.blocks = {1, turned_by_step(tiling_)};
+  turned.blocks = {1, turned_by_step(problem_, tiling_)};
   const Digits after = after_next(next);
   const VmemAddress from = rows_of_step(turned.source, next, turned.from);
   const VmemAddress from_after = rows_of_step(turned.source, after, turned.from);

@@ -44,6 +44,7 @@ class Search {
   Search(const DotProblem& problem, const Target& target, bool may_overlap)
       : problem_(problem), target_(target), may_overlap_(may_overlap) {}
 
+  /// `cycles` is 0 where no cut fits VMEM.
   DotTiling run() {
     const std::uint32_t n_tiles = ceil_divide(problem_.n, 128);
     const std::uint32_t k_tiles = ceil_divide(problem_.k, 128);
@@ -55,11 +56,6 @@ class Search {
           }
         }
       }
-    }
-    if (best_.cycles == 0) {
-      throw WorkloadError("dot " + problem_.name + ": no cut of " + std::to_string(problem_.m) +
-                          "x" + std::to_string(problem_.k) + "x" + std::to_string(problem_.n) +
-                          " fits the VMEM of " + std::to_string(target_.vmem_bytes) + " bytes");
     }
     return best_;
   }
@@ -73,17 +69,19 @@ class Search {
          {192U, 128U, 96U, 64U, 48U, 32U, 28U, 24U, 20U, 16U, 12U, 8U, 4U, 2U, 1U}) {
       if (chunk > 32 * std::max(groups, 2U)) continue;
       if (chunk % groups != 0 || chunk / groups > 48) continue;
+      const std::uint32_t lanes = problem_.lane_row_tiles;
       const bool whole_tiles =
-          (problem_.lhs_transposed || problem_.result_turned) && row_tiles > 16;
-      const std::uint32_t least = whole_tiles ? std::lcm(16U, groups) : 16;
-      if (whole_tiles && chunk % 16 != 0) continue;
+          (problem_.lhs_transposed || problem_.result_turned) && row_tiles > lanes;
+      const std::uint32_t least = whole_tiles ? std::lcm(lanes, groups) : 16;
+      if (whole_tiles && chunk % lanes != 0) continue;
       if (chunk >= 2 * row_tiles && chunk > 2 * groups && chunk > least) continue;
       const std::uint32_t unit =
           problem_.row_period == 0 ? chunk : std::lcm(chunk, problem_.row_period);
       for (std::uint32_t block_m : block_sizes(row_tiles, unit)) {
         // Rows in the lanes of one tile are fetched, or written, together.
         const bool in_lanes = problem_.lhs_transposed || problem_.result_turned;
-        if (in_lanes && block_m < std::min(row_tiles, 16U)) continue;
+        if (in_lanes && block_m < std::min(row_tiles, lanes)) continue;
+        if (problem_.lane_matrix != 0 && row_tiles % block_m != 0) continue;
         DotTiling tiling;
         tiling.block_m = block_m;
         tiling.block_n = block_n;
@@ -109,7 +107,7 @@ class Search {
         (!in_lanes || ceil_divide(tiling.block_m, 16) == ceil_divide(problem_.m, 128)) &&
         tiling.block_n == ceil_divide(problem_.n, 128) &&
         tiling.block_k == ceil_divide(problem_.k, 128);
-    if (!whole || problem_.outer.empty()) return;
+    if (!whole || problem_.outer.empty() || problem_.lane_matrix != 0) return;
     for (std::uint32_t block : divisors(problem_.outer.back().extent)) {
       if (block == 1 || block > 64) continue;
       tiling.block_outer = block;
@@ -189,11 +187,14 @@ std::uint32_t turns_of_blocks(std::uint32_t blocks) {
 }
 
 Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling) {
-  return {tiling.block_k * turns_of_blocks(ceil_divide(tiling.block_m, 16)),
-          std::min(16U, ceil_divide(problem.k, 8)), std::min(16U, ceil_divide(problem.m, 8))};
+  const std::uint32_t lanes = problem.lane_row_tiles;
+  return {tiling.block_k * turns_of_blocks(ceil_divide(tiling.block_m, lanes)),
+          std::min(16U, ceil_divide(problem.k, 8)), std::min(lanes, ceil_divide(problem.m, 8))};
 }
 
-std::uint32_t turned_by_step(const DotTiling& tiling) { return ceil_divide(tiling.chunk_m, 16); }
+std::uint32_t turned_by_step(const DotProblem& problem, const DotTiling& tiling) {
+  return ceil_divide(tiling.chunk_m, problem.lane_row_tiles);
+}
 
 Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling) {
   return {tiling.block_n * ceil_divide(tiling.block_m, 16),
@@ -272,6 +273,11 @@ void DotSizes::set_sides() {
                                          {tiles_of(of.m, 128), tiles_of(tiling.block_m, 16)})
                            : block_shape(&Outer::lhs, of.lhs_type, {m_tiles, tiling.block_m},
                                          {k_tiles, tiling.block_k});
+  if (of.lane_matrix != 0) {
+    left.columns = left.block_columns = 1;
+    left.matrices = tiling.block_m / of.lane_row_tiles;
+    left.matrix_stride = of.lane_matrix;
+  }
   right = of.rhs_transposed
               ? block_shape(&Outer::rhs, of.rhs_type, {tiles_of(of.n, 8), 16 * tiling.block_n},
                             {k_tiles, tiling.block_k})
@@ -291,7 +297,7 @@ void DotSizes::set_sides() {
   if (!of.lhs_transposed) return;
   // The last block that is turned may hold more rows than there are.
   const std::uint64_t row_tiles = std::uint64_t{tiling.block_outer} * tiling.block_m;
-  transposed_rows = 8 * tiling.block_k * round_up(row_tiles, 16U);
+  transposed_rows = 8 * tiling.block_k * round_up(row_tiles, of.lane_row_tiles);
   plan.rows_apart += transposed_rows;
 }
 
@@ -344,7 +350,8 @@ void DotSizes::set_steps() {
 }
 
 bool DotSizes::may_turn_beside() const {
-  const bool whole = tiling.chunk_m % 16 == 0 || tiling.chunk_m == tiling.block_m;
+  const bool whole =
+      tiling.chunk_m % problem->lane_row_tiles == 0 || tiling.chunk_m == tiling.block_m;
   return problem->lhs_transposed && whole && tiling.block_outer == 1 && tiling.k_parts == 1 &&
          column_steps(tiling) >= 2 && plan.changes(plan.lhs) == plan.tiles();
 }
@@ -366,7 +373,7 @@ void DotSizes::set_turns(const Target& target) {
     return;
   }
   // The first step's rows before it; a step that turns takes the longer of both works.
-  turn.blocks = turns_of_blocks(turned_by_step(tiling));
+  turn.blocks = turns_of_blocks(turned_by_step(of, tiling));
   const double block = kTurnedBesideCycles * std::max(turn.pushes, turn.pops);
   const double step =
       step_bundles(target, plan.steps.units, plan.steps.pushes, plan.steps.weight_pushes);
@@ -398,7 +405,29 @@ BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementT
 }
 
 DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap) {
-  return Search(problem, target, may_overlap).run();
+  const DotTiling found = Search(problem, target, may_overlap).run();
+  if (found.cycles == 0) {
+    throw WorkloadError("dot " + problem.name + ": no cut of " + std::to_string(problem.m) + "x" +
+                        std::to_string(problem.k) + "x" + std::to_string(problem.n) +
+                        " fits the VMEM of " + std::to_string(target.vmem_bytes) + " bytes");
+  }
+  return found;
+}
+
+DotTiling choose_sides(DotProblem& problem, const Target& target) {
+  exchange_where_cheaper(problem);
+  std::optional<DotProblem> other;
+  if (blocks_to_transpose(problem) > 0) other = with_sides_exchanged(problem);
+  take_lanes_of_matrices(problem);
+  if (!other) return find_dot_tiling(problem, target);
+  take_lanes_of_matrices(*other);
+  const DotTiling found = Search(problem, target, true).run();
+  const DotTiling exchanged = Search(*other, target, true).run();
+  if (exchanged.cycles == 0 || (found.cycles != 0 && found.cycles <= exchanged.cycles)) {
+    return found.cycles != 0 ? found : find_dot_tiling(problem, target);
+  }
+  problem = *std::move(other);
+  return exchanged;
 }
 
 }  // namespace tpu::compiler

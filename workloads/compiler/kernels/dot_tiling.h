@@ -38,6 +38,10 @@ struct DotTiling {
 /// `may_overlap`: steps may finish tiles.
 DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap = true);
 
+/// Chooses which side's rows stream, where either way something is transposed by the search's time,
+/// and finds the cut for it. Throws WorkloadError when none fits VMEM.
+DotTiling choose_sides(DotProblem& problem, const Target& target);
+
 /// Pushes of eight rows that a tile of weights takes: fewer than 16 where all stand in one tile.
 std::uint32_t weight_pushes(const DotProblem& problem);
 
@@ -50,7 +54,7 @@ struct Turn {
 };
 Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling);
 /// Blocks that the rows of a step stand in.
-std::uint32_t turned_by_step(const DotTiling& tiling);
+std::uint32_t turned_by_step(const DotProblem& problem, const DotTiling& tiling);
 /// How often blocks of the left side's rows, which lie side by side, go through the transpose unit:
 /// two at a time where they are an even number, for the MXUs round them to bf16 in any case, and
 /// two of these are a word.
