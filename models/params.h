@@ -351,6 +351,9 @@ struct InputParams {
   std::string reader = "ahead";
   std::uint32_t prefetch_batches = 2;
   std::string cache = "none";
+  double load_us = 0;
+  bool page_cache = false;
+  std::string order = "shuffled";
 
   static constexpr auto fields() {
     return std::make_tuple(
@@ -370,7 +373,17 @@ struct InputParams {
         field("prefetch_batches", &InputParams::prefetch_batches, "batches",
               "Batches of all cores of the host that are made ahead."),
         field("cache", &InputParams::cache, "",
-              "Prepared examples are kept: none, ram or disk (after the first epoch)."));
+              "Prepared examples are kept: none, ram or disk (after the first epoch)."),
+        field("load_us", &InputParams::load_us, "us",
+              "What a thread takes to load a prepared example out of the cache."),
+        field(
+            "page_cache", &InputParams::page_cache, "",
+            "Whether files that were read once stay in the host's RAM as far as it holds them, as "
+            "a file system's do (an object store's do not): the dataset's, or the prepared "
+            "examples on the disk (after the first epoch)."),
+        field("order", &InputParams::order, "",
+              "Of the files in an epoch: shuffled (another in each) or sequential (the same); "
+              "decides what a page cache finds that does not hold all."));
   }
 };
 static_assert(fields_are_complete<InputParams>());

@@ -37,11 +37,14 @@ double busy_share(const RunRecord& record, const std::string& part) {
   return all > 0 ? static_cast<double>(busy) / static_cast<double>(all) : 0;
 }
 
-/// Decoding and augmenting take the same threads, each as long as it costs.
+/// Decoding (or loading) and augmenting take the same threads, each as long as it costs.
 Shares thread_shares(const RunRecord& record, double busy) {
-  const double all = thread_seconds(record.params);
-  if (all <= 0) return {};
-  const double augment = record.params.input.augment_us * 1e-6 / all;
+  if (record.examples_per_core == 0) return {};
+  const std::uint64_t bytes =
+      record.infeed_host_bytes > 0 ? record.infeed_host_bytes : record.infeed_bytes;
+  const ThreadWork work = thread_work(record.params, bytes / record.examples_per_core);
+  if (work.seconds() <= 0) return {};
+  const double augment = work.augment / work.seconds();
   return {{kDecode, busy * (1 - augment)}, {kAugment, busy * augment}};
 }
 

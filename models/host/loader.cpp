@@ -86,22 +86,41 @@ bool Loader::is_described(const MachineParams& params) {
   return params.input.images > 0 && params.host.examples_per_s == 0;
 }
 
-double thread_seconds(const MachineParams& params) {
-  if (is_cached(params)) return 0;
-  return params.input.decode_ns_per_pixel * 1e-9 * params.input.pixels +
-         params.input.augment_us * 1e-6;
+ThreadWork thread_work(const MachineParams& params, std::uint64_t example_bytes) {
+  ThreadWork work;
+  if (params.input.page_cache) {
+    const auto file = static_cast<double>(read_of(params, example_bytes).bytes);
+    work.load = file / (params.host.copy_mb_per_s * kMega);
+  }
+  if (is_cached(params)) {
+    work.load += params.input.load_us * 1e-6;
+  } else {
+    work.decode = params.input.decode_ns_per_pixel * 1e-9 * params.input.pixels;
+    work.augment = params.input.augment_us * 1e-6;
+  }
+  return work;
 }
 
-double worker_seconds(const MachineParams& params, std::uint64_t example_bytes) {
+PageCache page_cache_of(const MachineParams& params, std::uint64_t example_bytes,
+                        std::uint64_t examples) {
+  return PageCache(params, read_of(params, example_bytes).bytes, examples, example_bytes);
+}
+
+double file_bytes_of(const MachineParams& params, std::uint64_t example_bytes) {
+  return 1.0 * params.input.images * static_cast<double>(read_of(params, example_bytes).bytes);
+}
+
+double worker_seconds(const MachineParams& params, std::uint64_t example_bytes,
+                      std::uint64_t examples) {
   const Read read = read_of(params, example_bytes);
   const double passage = read.bytes > 0 ? static_cast<double>(read.bytes) / read.bytes_per_s : 0;
-  return read.latency_s + passage + thread_seconds(params);
+  const double missed = 1 - page_cache_of(params, example_bytes, examples).found();
+  return missed * (read.latency_s + passage) + thread_work(params, example_bytes).seconds();
 }
 
 double loader_ram_bytes(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes) {
-  const double batches = 1.0 + params.input.prefetch_batches;
   const double cached = params.input.cache == "ram" ? 1.0 * params.input.images : 0;
-  return (batches * static_cast<double>(examples) + cached) * static_cast<double>(bytes);
+  return bytes_made_ahead(params, examples, bytes) + cached * static_cast<double>(bytes);
 }
 
 std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes,
@@ -110,15 +129,17 @@ std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_
   const double bytes = static_cast<double>(example_bytes);
   const Read read = read_of(params, example_bytes);
   std::vector<LoaderStage> stages;
-  if (read.bytes > 0) {
+  const double missed = 1 - page_cache_of(params, example_bytes, examples).found();
+  if (read.bytes > 0 && missed > 0) {
     const double passage = static_cast<double>(read.bytes) / read.bytes_per_s;
-    stages.push_back({"read", std::min(1 / passage, read.parallel / (read.latency_s + passage))});
+    const double reads = std::min(1 / passage, read.parallel / (read.latency_s + passage));
+    stages.push_back({kReadStage, reads / missed});
   }
-  if (thread_seconds(params) > 0) {
-    stages.push_back({kThreadStage, threads_of(params) / thread_seconds(params)});
-  }
+  const double on_thread = thread_work(params, example_bytes).seconds();
+  if (on_thread > 0) stages.push_back({kThreadStage, threads_of(params) / on_thread});
   if (workers_read(params) && read.bytes > 0) {
-    stages.push_back({kWorkerStage, workers_of(params) / worker_seconds(params, example_bytes)});
+    stages.push_back(
+        {kWorkerStage, workers_of(params) / worker_seconds(params, example_bytes, examples)});
   }
   stages.push_back({"batch", params.host.copy_mb_per_s * kMega / bytes});
   if (params.host.network_mb_per_s > 0) {
@@ -134,8 +155,9 @@ std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_
 
 Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes)
     : examples_(examples),
-      thread_cycles_(cycles_of(thread_seconds(params), params)),
+      thread_cycles_(cycles_of(thread_work(params, bytes).seconds(), params)),
       batch_bytes_(bytes),
+      page_cache_(page_cache_of(params, bytes, examples)),
       storage_(wire_of(read_of(params, bytes).bytes_per_s, params)),
       copies_(wire_of(params.host.copy_mb_per_s * kMega, params)) {
   check_ram(params, examples, bytes);
@@ -179,13 +201,19 @@ void Loader::describe(StepState& state) const {
   }
   storage_.describe(state);
   copies_.describe(state);
+  page_cache_.describe(state);
 }
 
-/// The next example: the latency of its request, then its bytes behind those of the others.
+/// The next example, which a worker that reads for itself begins when it is free.
 std::uint64_t Loader::read(std::uint64_t now) {
   if (read_bytes_ == 0) return now;
-  const std::uint64_t free = workers_.empty() ? 0 : workers_.top();
-  const std::uint64_t begin = std::max({now, reads_.top(), free});
+  const std::uint64_t begin = workers_.empty() ? now : std::max(now, workers_.top());
+  return page_cache_.finds_next() ? begin : read_from_storage(begin);
+}
+
+/// The latency of its request, then its bytes behind those of the others.
+std::uint64_t Loader::read_from_storage(std::uint64_t now) {
+  const std::uint64_t begin = std::max(now, reads_.top());
   reads_.pop();
   const std::uint64_t end = storage_.pass(begin + latency_cycles_, read_bytes_, begin).end;
   reads_.push(end);

@@ -4,6 +4,7 @@
 #include <queue>
 #include <vector>
 
+#include "models/host/page_cache.h"
 #include "models/host/stage_account.h"
 #include "models/network/link.h"
 #include "models/params.h"
@@ -20,11 +21,12 @@ using HostWire = Wire<StageAccount>;
 /// their order, a stage works on an example while the one behind it works on the next, and batches
 /// follow each other without a gap as far as the pipeline may run ahead. A cache of prepared
 /// examples in RAM or on the local disk takes the place of the stages before it (as in the second
-/// epoch and later). Where workers read for themselves (`input.reader`), as the processes of
-/// PyTorch's loader do, each works on one example from the begin of its read until it is decoded,
-/// and waits for the storage; of more workers than threads those that have read take turns.
-/// Left out: the first epoch of a cache, NUMA, threads that get in each other's
-/// way, time slicing.
+/// epoch and later); a thread still loads each. A read that finds its file in RAM (`PageCache`)
+/// passes by the storage, and a thread copies each file out of there. Where workers read for
+/// themselves (`input.reader`), as the processes of PyTorch's loader do, each works on one example
+/// from the begin of its read until it is decoded, and waits for the storage; of more workers than
+/// threads those that have read take turns. Left out: the first epoch of a cache, NUMA, threads
+/// that get in each other's way, time slicing.
 class Loader {
  public:
   /// `examples` of a batch of all cores of the host, of `bytes` each where they enter the batch.
@@ -47,12 +49,14 @@ class Loader {
 
  private:
   std::uint64_t read(std::uint64_t now);
+  std::uint64_t read_from_storage(std::uint64_t now);
 
   std::uint64_t examples_;
   std::uint64_t read_bytes_ = 0;  ///< Of an example, out of storage or off the disk; 0: of none.
   std::uint64_t latency_cycles_ = 0;
   std::uint64_t thread_cycles_ = 0;  ///< Decoding and augmenting.
   std::uint64_t batch_bytes_ = 0;
+  PageCache page_cache_;
   HostWire storage_;
   HostWire copies_;
   using Free = std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>>;
@@ -62,6 +66,8 @@ class Loader {
   StageAccount threads_account_;  ///< Of all of them.
 };
 
+/// The stage of storage and disk.
+constexpr const char* kReadStage = "read";
 /// The stage that the host's threads work in.
 constexpr const char* kThreadStage = "decode and augment";
 /// What bounds workers that read for themselves: each example takes one from its read to its end.
@@ -78,10 +84,22 @@ struct LoaderStage {
 /// describe one.
 std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes,
                                        std::uint64_t examples);
-/// What an example costs a thread, in seconds.
-double thread_seconds(const MachineParams& params);
-/// How long it takes a worker that reads for itself, of `example_bytes` where it enters the batch.
-double worker_seconds(const MachineParams& params, std::uint64_t example_bytes);
+/// What an example of `example_bytes` where it enters the batch costs a thread, in seconds.
+struct ThreadWork {
+  double load = 0;  ///< Out of the page cache, out of a cache of prepared examples.
+  double decode = 0;
+  double augment = 0;
+  double seconds() const { return load + decode + augment; }
+};
+ThreadWork thread_work(const MachineParams& params, std::uint64_t example_bytes);
+/// How long it takes a worker that reads for itself, in the mean, with batches of `examples`.
+double worker_seconds(const MachineParams& params, std::uint64_t example_bytes,
+                      std::uint64_t examples);
+/// The page cache of a host's files; it finds nothing where the configuration says none.
+PageCache page_cache_of(const MachineParams& params, std::uint64_t example_bytes,
+                        std::uint64_t examples);
+/// Bytes of the files that it would hold: of the dataset, or of the prepared examples on the disk.
+double file_bytes_of(const MachineParams& params, std::uint64_t example_bytes);
 /// Bytes of RAM that the cache and the batches that were made ahead take on a host.
 double loader_ram_bytes(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes);
 

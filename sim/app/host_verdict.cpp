@@ -71,6 +71,40 @@ std::string outcome(const report::Summary& summary, const MachineParams& params,
          (waits ? " bounds it" : " bound it");
 }
 
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+/// Files that the operating system keeps in RAM: that it does, or RAM for those it has no room for.
+void add_page_cache(const MachineParams& params, const Reruns& reruns, std::string_view bound,
+                    std::uint64_t bytes, std::uint64_t batch, std::vector<std::string>& verdict) {
+  const double files = file_bytes_of(params, bytes);
+  const auto found = [&](const MachineParams& of) {
+    return report::fixed(100 * page_cache_of(of, bytes, batch).found(), 1) + " % of reads";
+  };
+  const auto add = [&](const std::string& what, const auto& change) {
+    MachineParams changed = params;
+    change(changed);
+    verdict.push_back(what + " (" + found(changed) + " find their file there): " +
+                      outcome(reruns.with(change), changed, bytes, batch));
+  };
+  if (files == 0) return;
+  if (!params.input.page_cache) {
+    if (bound != kReadStage && bound != kWorkerStage) return;
+    add("with files that stay in RAM once they were read",
+        [](MachineParams& changed) { changed.input.page_cache = true; });
+    return;
+  }
+  const double gib = std::ceil((files + bytes_made_ahead(params, batch, bytes)) / kGiB);
+  if (page_cache_of(params, bytes, batch).held() >= 1 || gib > 65536) return;
+  verdict.push_back("RAM holds " +
+                    report::fixed(100 * page_cache_of(params, bytes, batch).held(), 1) + " % of " +
+                    report::fixed(files / kGiB, 1) + " GiB of files, read in " +
+                    (params.input.order == "shuffled" ? "a new" : "the same") +
+                    " order in each epoch: " + found(params) + " find their file there");
+  add("with " + report::fixed(gib, 0) + " GiB of RAM instead of " +
+          std::to_string(params.host.ram_gib),
+      [&](MachineParams& changed) { changed.host.ram_gib = static_cast<std::uint32_t>(gib); });
+}
+
 }  // namespace
 
 std::vector<std::string> host_verdict(const Arguments& arguments,
@@ -100,7 +134,7 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
                                       rate(chips) + " where examples are there at once"};
   if (std::string_view(bound.name) == kThreadStage) {
     const double next = chips_or_next_stage(params, bytes, batch, kThreadStage, chips / hosts);
-    const double threads = std::ceil(1.02 * next * thread_seconds(params));
+    const double threads = std::ceil(1.02 * next * thread_work(params, bytes).seconds());
     const auto vcpus = static_cast<std::uint32_t>(std::min(threads, 4096.0));
     const auto more = [&](MachineParams& changed) {
       changed.host.vcpus = std::max(vcpus, changed.host.vcpus);
@@ -114,7 +148,7 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
   }
   if (std::string_view(bound.name) == kWorkerStage) {
     const double next = chips_or_next_stage(params, bytes, batch, kWorkerStage, chips / hosts);
-    const double wanted = std::ceil(1.02 * next * worker_seconds(params, bytes));
+    const double wanted = std::ceil(1.02 * next * worker_seconds(params, bytes, batch));
     const auto workers = static_cast<std::uint32_t>(std::min(wanted, 4096.0));
     const auto more = [&](MachineParams& changed) { changed.input.workers = workers; };
     MachineParams changed = params;
@@ -124,11 +158,11 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
                       std::to_string(now) + ": " +
                       outcome(reruns.with(more), changed, bytes, batch));
   }
+  add_page_cache(params, reruns, bound.name, bytes, batch, verdict);
   if (params.input.cache == "ram") return verdict;
   MachineParams cached = params;
   cached.input.cache = "ram";
-  const bool fits =
-      loader_ram_bytes(cached, batch, bytes) <= params.host.ram_gib * 1024.0 * 1024 * 1024;
+  const bool fits = loader_ram_bytes(cached, batch, bytes) <= params.host.ram_gib * kGiB;
   if (!fits && params.input.cache == "disk") return verdict;
   cached.input.cache = fits ? "ram" : "disk";
   const auto change = [&](MachineParams& changed) { changed.input.cache = cached.input.cache; };

@@ -203,9 +203,10 @@ void Planner::set_shapes() {
       with_host_first > plan_.full.cycles ? with_host_first - plan_.full.cycles : 0;
   plan_.batches_ahead = std::uint64_t{1} + params_.host.infeed_queue_batches +
                         (Loader::is_described(params_) ? params_.input.prefetch_batches : 0);
-  if (params_.input.cache != "none" && waits) {
+  if ((params_.input.cache != "none" || params_.input.page_cache) && waits) {
     MachineParams uncached = params_;
     uncached.input.cache = "none";
+    uncached.input.page_cache = false;
     plan_.first_input_cycles = input_cycles(uncached, batch);
   }
   if (plan_.has_ragged) {

@@ -105,6 +105,10 @@ void check_input(const Configuration& configuration) {
     fail_at(configuration, "input.cache",
             "expected none, ram or disk, found \"" + input.cache + "\"");
   }
+  if (input.order != "shuffled" && input.order != "sequential") {
+    fail_at(configuration, "input.order",
+            "expected shuffled or sequential, found \"" + input.order + "\"");
+  }
 }
 
 /// What a part of the models says about the parameter that its message begins with.

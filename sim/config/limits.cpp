@@ -88,6 +88,7 @@ constexpr Limits kLimits[] = {
     {"input.pixels", 0, 4294967295.0, ""},
     {"input.decode_ns_per_pixel", 0, 1e9, ""},
     {"input.augment_us", 0, 1e12, ""},
+    {"input.load_us", 0, 1e12, ""},
     {"input.workers", 0, 4096, "0: as many as the host has vCPUs"},
     {"input.prefetch_batches", 0, 1024, ""},
     {"host.infeed_queue_batches", 1, 65536, ""},

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <list>
+#include <numeric>
+#include <random>
+#include <unordered_map>
 
 #include "models/host/input_pipeline.h"
 #include "sim/base/error.h"
@@ -81,7 +85,7 @@ TEST(Loader, AWorkerThatReadsForItselfWaitsForTheStorage) {
   params.input.workers = 10;
   params.host.storage_latency_us = 9000;
   params.host.storage_mb_per_s = 100;
-  EXPECT_NEAR(worker_seconds(params, 1000), 0.011, 1e-9);
+  EXPECT_NEAR(worker_seconds(params, 1000, 64), 0.011, 1e-9);
   const auto stage = [&](const std::string& name) {
     for (const LoaderStage& stage : loader_stages(params, 1000, 64)) {
       if (stage.name == name) return stage.examples_per_s;
@@ -135,6 +139,136 @@ TEST(Loader, ACacheTakesThePlaceOfWhatIsBeforeIt) {
   params.input.cache = "ram";
   params.host.copy_mb_per_s = 1200;
   EXPECT_NEAR(rate_of(params, 64, 600000), 2000, 2);
+}
+
+/// The reads of an epoch that find their file in a cache that throws out the least recently used.
+double found_in_epochs(int files, int held, bool shuffled) {
+  std::mt19937 random(7);
+  std::vector<int> order(files);
+  std::iota(order.begin(), order.end(), 0);
+  std::list<int> kept;
+  std::unordered_map<int, std::list<int>::iterator> places;
+  int found = 0;
+  constexpr int kEpochs = 6;
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    if (shuffled) std::shuffle(order.begin(), order.end(), random);
+    for (const int file : order) {
+      const auto place = places.find(file);
+      if (place != places.end()) {
+        if (epoch > 0) ++found;
+        kept.erase(place->second);
+      }
+      kept.push_front(file);
+      places[file] = kept.begin();
+      if (static_cast<int>(kept.size()) > held) {
+        places.erase(kept.back());
+        kept.pop_back();
+      }
+    }
+  }
+  return 1.0 * found / files / (kEpochs - 1);
+}
+
+TEST(PageCache, FindsWhatOneThatThrowsOutTheLeastRecentlyUsedFinds) {
+  constexpr int kFiles = 8000;
+  for (const double held : {0.1, 0.3, 0.5, 0.7, 0.9, 0.98, 1.0}) {
+    for (const bool shuffled : {false, true}) {
+      const double real = found_in_epochs(kFiles, static_cast<int>(held * kFiles), shuffled);
+      EXPECT_NEAR(PageCache::found_share(held, shuffled), real, 0.01) << held << shuffled;
+    }
+  }
+  EXPECT_NEAR(PageCache::found_share(0.5, true), 0.5 - 0.5 * std::log(2), 1e-12);
+  EXPECT_EQ(PageCache::found_share(0.999, false), 0);
+}
+
+/// 16 GiB of RAM, files of 1 MiB and batches of 64 examples of 1 MiB, three of them ahead.
+TEST(PageCache, HoldsWhatTheBatchesLeaveOfTheRam) {
+  MachineParams params = thread_bound(1);
+  params.host.ram_gib = 16;
+  params.input.page_cache = true;
+  params.input.prefetch_batches = 2;
+  params.input.images = 16 * 1024 - 3 * 64;
+  constexpr std::uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(PageCache(params, kMiB, 64, kMiB).held(), 1);
+  EXPECT_EQ(PageCache(params, kMiB, 64, kMiB).found(), 1);
+  params.input.images *= 2;
+  PageCache cache(params, kMiB, 64, kMiB);
+  EXPECT_EQ(cache.held(), 0.5);
+  EXPECT_EQ(cache.found(), std::floor((0.5 - 0.5 * std::log(2)) * 1024) / 1024);
+  int found = 0;
+  for (int read = 0; read < 2048; ++read) {
+    const int before = found;
+    if (cache.finds_next()) ++found;
+    // Evenly: never more than one away from their share.
+    EXPECT_LE(std::abs(found - cache.found() * (read + 1)), 1) << before;
+  }
+  EXPECT_EQ(found, 2048 * cache.found());
+  params.input.order = "sequential";
+  EXPECT_EQ(PageCache(params, kMiB, 64, kMiB).found(), 0);
+  params.input.page_cache = false;
+  EXPECT_EQ(PageCache(params, kMiB, 64, kMiB).held(), 0);
+}
+
+/// Two threads of 1 ms an example; a file of 100,000 bytes takes 1 ms of copying more. The storage
+/// sends 100 files a second.
+TEST(PageCache, FilesPassByTheStorageAndAreCopiedAndDecodedAgain) {
+  MachineParams params = thread_bound(2);
+  params.host.storage_mb_per_s = 10;
+  params.host.copy_mb_per_s = 100;
+  EXPECT_NEAR(rate_of(params, 64, 10), 100, 1);
+  params.input.page_cache = true;
+  EXPECT_NEAR(thread_work(params, 10).seconds(), 0.002, 1e-9);
+  for (const char* const reader : {"ahead", "worker"}) {
+    params.input.reader = reader;
+    EXPECT_NEAR(rate_of(params, 64, 10), 1000, 5) << reader;
+  }
+  // More files than RAM: the storage sends those that are not found, all where the order is fixed.
+  params.host.ram_gib = 1;
+  params.input.images = 20000;
+  const PageCache cache = page_cache_of(params, 10, 64);
+  EXPECT_NEAR(cache.held(), 1.073741824 / 2, 1e-5);
+  EXPECT_GT(cache.found(), 0.17);
+  EXPECT_LT(cache.found(), 0.19);
+  for (const char* const reader : {"ahead", "worker"}) {
+    params.input.reader = reader;
+    params.input.workers = 16;
+    params.input.order = "shuffled";
+    EXPECT_NEAR(rate_of(params, 1024, 10), 100 / (1 - cache.found()), 1) << reader;
+    EXPECT_NEAR(loader_stages(params, 10, 64).front().examples_per_s, 100 / (1 - cache.found()),
+                0.01);
+    params.input.order = "sequential";
+    EXPECT_NEAR(rate_of(params, 64, 10), 100, 1) << reader;
+  }
+}
+
+/// A worker reads 9 ms where it does not find the file, and works 1 ms in any case.
+TEST(PageCache, AWorkerWaitsForTheStorageOnlyWhereItDoesNotFindItsFile) {
+  MachineParams params = thread_bound(8);
+  params.input.reader = "worker";
+  params.input.workers = 1;
+  params.host.storage_latency_us = 9000;
+  params.host.ram_gib = 1;
+  params.input.images = 20000;
+  params.input.page_cache = true;
+  const double missed = 1 - page_cache_of(params, 10, 64).found();
+  const double seconds = 0.001 + 100000 / 1e12 + missed * (0.009 + 100000 / 1e12);
+  EXPECT_NEAR(worker_seconds(params, 10, 64), seconds, 1e-9);
+  EXPECT_NEAR(rate_of(params, 1024, 10), 1 / seconds, 0.01 / seconds);
+}
+
+/// Four threads take 2 ms each for a prepared example; the disk sends 100 a second.
+TEST(PageCache, PreparedExamplesOnTheDiskStayInRamAndAreLoadedByAThread) {
+  MachineParams params = thread_bound(4);
+  params.input.cache = "disk";
+  params.input.load_us = 2000;
+  params.host.disk_mb_per_s = 60;
+  EXPECT_NEAR(rate_of(params, 64, 600000), 100, 1);
+  params.input.page_cache = true;
+  EXPECT_NEAR(rate_of(params, 64, 600000), 2000, 10);
+  EXPECT_EQ(file_bytes_of(params, 600000), 600000.0 * 1000);
+  params.input.cache = "ram";
+  params.input.page_cache = false;
+  EXPECT_NEAR(rate_of(params, 64, 600000), 2000, 10);
 }
 
 TEST(Loader, TheRateIsThatOfTheSlowestStage) {
