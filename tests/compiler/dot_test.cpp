@@ -308,7 +308,10 @@ class CutDot {
         expected_(expected_dot(test, lhs_.values, rhs_.values)) {}
 
   const compiler::DotProblem& problem() const { return problem_; }
-  void take_lanes_of_matrices() { compiler::take_lanes_of_matrices(problem_); }
+  void take_lanes() {
+    compiler::take_rows_in_lanes(problem_);
+    compiler::take_k_in_lanes(problem_);
+  }
 
   void check(const compiler::DotTiling& tiling, const Target& target) const {
     const compiler::LoweredKernel lowered =
@@ -422,24 +425,24 @@ DotCase rows_in_lanes(std::int64_t rows, ElementType type) {
           type,    type,           ElementType::kF32, {1, 2, 0}};
 }
 
-/// Whole tiles of lanes and halves, with padding rows and without; one matrix in a block or
-/// several, whole k or parts of it; turned before the steps or beside them.
+/// Two tiles of lanes, a whole one and parts, with padding rows and without; one matrix in a block
+/// or several, whole k or parts of it; turned before the steps or beside them.
 TEST(Dot, RowsInTheLanesOfSeveralMatricesAreThoseOfOneProduct) {
   int cuts = 0;
   for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
-    for (const std::int64_t rows : {128, 64, 29}) {
+    for (const std::int64_t rows : {256, 128, 64, 29}) {
       CutDot dot(rows_in_lanes(rows, type));
-      dot.take_lanes_of_matrices();
-      const auto lanes = static_cast<std::uint32_t>((rows + 7) / 8);
-      EXPECT_EQ(dot.problem().lane_row_tiles, lanes);
-      EXPECT_EQ(dot.problem().m, 8 * lanes * 6);
+      dot.take_lanes();
+      const auto tiles = static_cast<std::uint32_t>((rows + 7) / 8);
+      EXPECT_EQ(dot.problem().lane_row_tiles, std::min(tiles, 16U));
+      EXPECT_EQ(dot.problem().m, 8 * tiles * 6);
       EXPECT_TRUE(dot.problem().outer.empty());
       for (const std::uint32_t matrices : {1U, 2U, 3U, 6U}) {
         for (const std::uint32_t block_k : {1U, 2U}) {
           for (const bool beside : {false, true}) {
             compiler::DotTiling tiling;
-            tiling.block_m = matrices * lanes;
-            tiling.chunk_m = matrices % 2 == 0 ? 2 * lanes : lanes;
+            tiling.block_m = matrices * tiles;
+            tiling.chunk_m = matrices % 2 == 0 && rows < 256 ? 2 * tiles : tiles;
             tiling.block_n = 2;
             tiling.block_k = block_k;
             tiling.turns_beside = beside;
@@ -456,20 +459,69 @@ TEST(Dot, RowsInTheLanesOfSeveralMatricesAreThoseOfOneProduct) {
       }
     }
   }
-  EXPECT_EQ(cuts, 84);
+  EXPECT_EQ(cuts, 114);
 }
 
 TEST(Dot, RowsInLanesStayApartWhereSomethingCountsThemOrTheyAreNoNeighbours) {
   CutDot counted(rows_in_lanes(128, ElementType::kF32), true);
-  counted.take_lanes_of_matrices();
+  counted.take_lanes();
   EXPECT_EQ(counted.problem().m, 128U);
-  CutDot wide(rows_in_lanes(256, ElementType::kF32));  // Two tiles of lanes for each matrix.
-  wide.take_lanes_of_matrices();
-  EXPECT_EQ(wide.problem().m, 256U);
+  CutDot odd(rows_in_lanes(140, ElementType::kF32));  // The second tile of lanes has 12 of them.
+  odd.take_lanes();
+  EXPECT_EQ(odd.problem().m, 140U);
   compiler::DotProblem apart = CutDot(rows_in_lanes(128, ElementType::kF32)).problem();
   apart.outer[0].out += 4;  // A tile of something else lies between the results of two.
-  compiler::take_lanes_of_matrices(apart);
+  compiler::take_rows_in_lanes(apart);
   EXPECT_EQ(apart.m, 128U);
+}
+
+/// In the lanes of the left side, of the right one, of both; one tile of each matrix or two; one
+/// matrix in a block or several.
+TEST(Dot, WhatIsContractedInTheLanesOfSeveralMatricesIsOneSum) {
+  int cuts = 0;
+  for (const std::int64_t k : {128, 256}) {
+    for (const bool left : {false, true}) {
+      for (const bool right : {false, true}) {
+        if (!left && !right) continue;
+        const hlo::DotDimensions dims{{}, {}, {0, left ? 2 : 1}, {0, right ? 2 : 1}};
+        CutDot dot({"lanes", left ? Extents{4, 40, k} : Extents{4, k, 40},
+                    right ? Extents{4, 150, k} : Extents{4, k, 150}, dims, ElementType::kBf16,
+                    ElementType::kF32});
+        dot.take_lanes();
+        EXPECT_EQ(dot.problem().k, 4 * k);
+        EXPECT_TRUE(dot.problem().outer_k.empty());
+        for (const std::uint32_t matrices : {1U, 2U, 4U}) {
+          for (const std::uint32_t block_m : {6U, 2U}) {
+            if (!left && block_m == 2) continue;
+            compiler::DotTiling tiling;
+            tiling.block_m = block_m;
+            tiling.chunk_m = 2;
+            tiling.block_n = 2;
+            tiling.block_k = matrices * static_cast<std::uint32_t>(k) / 128;
+            const compiler::DotSizes sizes(dot.problem(), tiling, Target{});
+            EXPECT_EQ(sizes.left.matrices, left ? matrices : 1);
+            EXPECT_EQ(sizes.right.matrices, right ? matrices : 1);
+            SCOPED_TRACE(testing::Message() << "k " << k << ", left " << left << ", right " << right
+                                            << ", " << matrices << " matrices");
+            dot.check(tiling, Target{});
+            ++cuts;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(cuts, 30);
+}
+
+TEST(Dot, WhatIsContractedInLanesStaysApartWhereTilesAreNotFullOrRowsNoNeighbours) {
+  CutDot odd({"odd", {4, 40, 100}, {4, 100, 150}, {{}, {}, {0, 2}, {0, 1}}});
+  odd.take_lanes();
+  EXPECT_EQ(odd.problem().k, 100U);
+  compiler::DotProblem apart =
+      CutDot({"apart", {4, 40, 128}, {4, 128, 150}, {{}, {}, {0, 2}, {0, 1}}}).problem();
+  apart.outer_k[0].rhs += 4;
+  compiler::take_k_in_lanes(apart);
+  EXPECT_EQ(apart.k, 128U);
 }
 
 /// The gradient of a table of 8,000 words, of tokens in the lanes, with an Adam update behind it:
@@ -478,7 +530,7 @@ TEST(Dot, TheSidesAreExchangedWhereTheSearchExpectsLessTime) {
   compiler::DotProblem problem;
   problem.m = 384;
   problem.n = 8000;
-  problem.k = 128;
+  problem.k = 120;  // No whole tile of lanes, so examples stay apart.
   problem.lhs_transposed = problem.rhs_transposed = true;
   problem.outer_k = {{16, 96, 2000, 0}};
   problem.lhs_type = problem.rhs_type = ElementType::kBf16;
@@ -493,6 +545,23 @@ TEST(Dot, TheSidesAreExchangedWhereTheSearchExpectsLessTime) {
   EXPECT_LT(exchanged, straight);
   EXPECT_EQ(compiler::choose_sides(problem, Target{}).cycles, exchanged);
   EXPECT_TRUE(problem.sides_exchanged);
+}
+
+/// The same with 128 tokens of each of 16 examples: one sum of 2,048 where that takes less.
+TEST(Dot, LanesOfSeveralMatricesAreJoinedWhereTheSearchExpectsLessTime) {
+  compiler::DotProblem problem;
+  problem.m = 8000;
+  problem.n = 384;
+  problem.k = 128;
+  problem.outer_k = {{16, 2000, 96, 0}};
+  problem.lhs_type = problem.rhs_type = ElementType::kBf16;
+  compiler::DotProblem joined = problem;
+  compiler::take_k_in_lanes(joined);
+  EXPECT_EQ(joined.k, 2048U);
+  const double of_all = compiler::find_dot_tiling(joined, Target{}).cycles;
+  EXPECT_LT(of_all, compiler::find_dot_tiling(problem, Target{}).cycles);
+  EXPECT_EQ(compiler::choose_sides(problem, Target{}).cycles, of_all);
+  EXPECT_EQ(problem.k, 2048U);
 }
 
 TEST(Dot, BlocksOfTheSideWithoutOuterDimensionsStayWhileMatricesGoBy) {

@@ -386,6 +386,32 @@ TEST(Simplify, TransposesInFrontOfADotBecomeContractingDimensions) {
   EXPECT_NO_THROW(hlo::verify(module));
 }
 
+/// The gradient of a table that stands transposed in the product, rounded in between. A dot or a
+/// convert that something else reads stays.
+TEST(Simplify, ATransposedDotIsTheDotOfItsSidesExchangedRoundedOrNot) {
+  const auto transposes = [](const std::string& rest) {
+    Module module = hlo::read_hlo_text("test.hlo", R"(HloModule turned
+ENTRY main {
+  a = bf16[2,32,16] parameter(0)
+  b = bf16[2,16,8] parameter(1)
+  d = bf16[2,32,8] dot(a, b), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+)" + rest + "}\n");
+    compiler::simplify(module);
+    hlo::verify(module);
+    return count(module, HloOpcode::kTranspose);
+  };
+  EXPECT_EQ(transposes("ROOT t = bf16[2,8,32] transpose(d), dimensions={0,2,1}\n"), 0U);
+  const std::string rounded = R"(c = f32[2,32,8] convert(d)
+t = f32[2,8,32] transpose(c), dimensions={0,2,1}
+)";
+  EXPECT_EQ(transposes(rounded + "ROOT n = f32[2,8,32] negate(t)\n"), 0U);
+  EXPECT_EQ(transposes(rounded + "ROOT r = (f32[2,8,32], f32[2,32,8]) tuple(t, c)\n"), 1U);
+  EXPECT_EQ(transposes(rounded + "ROOT r = (f32[2,8,32], bf16[2,32,8]) tuple(t, d)\n"), 1U);
+  EXPECT_EQ(transposes("c = f32[2,32,8] convert(d)\n"
+                       "ROOT t = f32[32,2,8] transpose(c), dimensions={1,0,2}\n"),
+            1U);
+}
+
 /// Forward pass and gradient of a kernel read an activation; a third reader that is no product and
 /// no sum reads it as it is, beside one convolution only.
 TEST(NarrowDotOperands, ImagesThatConvolutionsReadAreBf16) {

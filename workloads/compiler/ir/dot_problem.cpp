@@ -306,11 +306,11 @@ void exchange_where_cheaper(DotProblem& problem) {
   }
 }
 
-void take_lanes_of_matrices(DotProblem& problem) {
+void take_rows_in_lanes(DotProblem& problem) {
   const std::uint32_t tiles = tiles_across(problem.m, 8);
+  const bool in_whole_tiles = problem.m % 128 == 0 || 16 % tiles == 0;
   if (!problem.lhs_transposed || problem.result_turned || problem.keeps_matrices ||
-      problem.row_period != 0 || problem.matrix_k != 0 || problem.matrix_rows != 0 ||
-      16 % tiles != 0) {
+      problem.row_period != 0 || problem.matrix_rows != 0 || !in_whole_tiles) {
     return;
   }
   const std::uint64_t granules =
@@ -324,10 +324,25 @@ void take_lanes_of_matrices(DotProblem& problem) {
     if (!has_modulo(tiles, 2 * std::int64_t{tiles} * outer->extent)) return;
     problem.matrix_rows = problem.m;
   }
-  problem.lane_row_tiles = tiles;
-  problem.lane_matrix = outer->lhs;
+  problem.lane_row_tiles = std::min(tiles, 16U);
+  problem.lhs_lanes = {lane_tiles(problem.m), outer->lhs};
   problem.m = 8 * tiles * outer->extent;
   problem.outer.erase(outer);
+}
+
+void take_k_in_lanes(DotProblem& problem) {
+  if (problem.outer_k.empty() || problem.k % 128 != 0 || problem.matrix_k != 0) return;
+  const OuterDimension& last = problem.outer_k.back();
+  const auto rows_granules = [&problem](std::uint32_t columns, ElementType type) {
+    return problem.k / 8 * lane_tiles(columns) * tile_granules(type);
+  };
+  const bool lhs_in_rows = problem.lhs_transposed, rhs_in_rows = !problem.rhs_transposed;
+  if (lhs_in_rows && last.lhs != rows_granules(problem.m, problem.lhs_type)) return;
+  if (rhs_in_rows && last.rhs != rows_granules(problem.n, problem.rhs_type)) return;
+  if (!lhs_in_rows) problem.lhs_lanes = {problem.k / 128, last.lhs};
+  if (!rhs_in_rows) problem.rhs_lanes = {problem.k / 128, last.rhs};
+  problem.k *= last.extent;
+  problem.outer_k.pop_back();
 }
 
 }  // namespace tpu::compiler

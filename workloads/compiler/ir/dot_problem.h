@@ -17,6 +17,12 @@ struct OuterDimension {
   std::uint32_t lhs = 0, rhs = 0, out = 0;
 };
 
+/// The lanes of a side are those of several matrices: tiles of 128 that one of them has, and the
+/// granules from one to the next; 0: there is one matrix.
+struct LaneMatrices {
+  std::uint32_t tiles = 1, distance = 0;
+};
+
 /// A dot as matrix products [m, k] x [k, n] over outer dimensions, with the way each matrix lies in
 /// HBM.
 struct DotProblem {
@@ -29,14 +35,13 @@ struct DotProblem {
   /// their last tiles; 0: there is none. Padding of `k` has to become 0.
   std::uint32_t matrix_rows = 0, matrix_k = 0;
   bool lhs_transposed = false;  ///< The left matrices lie as [k, m].
+  bool rhs_transposed = false;  ///< The right matrices lie as [n, k].
+  LaneMatrices lhs_lanes, rhs_lanes;
   /// Row tiles that stand in the lanes of one tile of a left side that lies transposed. Fewer than
-  /// 16 where these are all rows of one of several matrices, which follow each other as the
-  /// result's rows (take_lanes_of_matrices).
+  /// 16 where these are all rows of one of several matrices.
   std::uint32_t lane_row_tiles = 16;
-  std::uint32_t lane_matrix = 0;  ///< Granules from one such matrix to the next; 0: there is one.
-  bool rhs_transposed = false;    ///< The right matrices lie as [n, k].
-  bool result_turned = false;     ///< The products are [m, n], but the results lie as [n, m].
-  bool sides_exchanged = false;   ///< The left side is the instruction's second operand.
+  bool result_turned = false;    ///< The products are [m, n], but the results lie as [n, m].
+  bool sides_exchanged = false;  ///< The left side is the instruction's second operand.
   hlo::ElementType lhs_type = hlo::ElementType::kF32;
   hlo::ElementType rhs_type = hlo::ElementType::kF32;
   /// Of the results in step with each other; distances in `outer` are those of the first.
@@ -74,9 +79,12 @@ std::optional<DotProblem> with_sides_exchanged(const DotProblem& problem);
 /// Exchanges the sides where that leaves less to transpose.
 void exchange_where_cheaper(DotProblem& problem);
 
-/// Where the left side lies transposed and each of several matrices has its rows in the lanes of
-/// one tile, they become the rows of one product if they are neighbours in the result and share the
-/// right side: so a tile of weights is loaded once for many of them. Behind this the sides stay.
-void take_lanes_of_matrices(DotProblem& problem);
+/// Rows of a left side that lies transposed are lanes of several matrices; if these are neighbours
+/// in the result and share the right side, they become the rows of one product: so a tile of
+/// weights is loaded once for many of them. Behind this, and the next, the sides stay.
+void take_rows_in_lanes(DotProblem& problem);
+/// Contracted dimensions of several matrices, in the lanes of one side or both, become a longer one
+/// where the other side has them in neighbouring rows: so a block has the sum over many of them.
+void take_k_in_lanes(DotProblem& problem);
 
 }  // namespace tpu::compiler

@@ -8,7 +8,7 @@ namespace {
 
 /// Several whole matrices are the pieces of one box.
 bool is_one_box(const BlockShape& shape) {
-  return shape.matrices > 1 && shape.block_rows >= shape.rows &&
+  return shape.matrices > 1 && !shape.abreast && shape.block_rows >= shape.rows &&
          shape.block_columns == shape.columns &&
          std::max(shape.matrix_stride, shape.vmem_rows() / 2 / shape.matrices) <= kLargestStride;
 }
@@ -21,13 +21,14 @@ BoxDma box_dma(KernelBuilder& builder, bool to_vmem, const BlockShape& shape) {
     return {builder, to_vmem, box};
   }
   const std::uint32_t tile = shape.tile_granules;
+  const std::uint32_t vmem_row = shape.block_columns * tile;
   const StridedBox box{std::min(shape.block_columns, shape.columns) * tile,
                        std::min(shape.block_rows, shape.rows), shape.columns * tile,
-                       shape.block_columns * tile};
+                       shape.abreast ? shape.matrices * vmem_row : vmem_row};
   return {builder,
           to_vmem,
           box,
-          {shape.matrices, shape.matrix_stride, vmem_matrix},
+          {shape.matrices, shape.matrix_stride, shape.abreast ? 2 * vmem_row : vmem_matrix},
           shape.columns % shape.block_columns != 0 && shape.column_blocks() > 1};
 }
 

@@ -15,8 +15,9 @@ struct BlockShape {
   std::uint32_t rows = 1, columns = 1;  ///< Tiles of the matrix.
   std::uint32_t block_rows = 1, block_columns = 1;
   /// The same block of several matrices: their distance in HBM. In VMEM each takes block_rows rows
-  /// of tiles.
+  /// of tiles, or they stand abreast in the same rows, each with all its columns.
   std::uint32_t matrices = 1, matrix_stride = 0;
+  bool abreast = false;
 
   std::uint32_t vmem_rows() const {
     return matrices * block_rows * block_columns * tile_granules * 2;

@@ -36,10 +36,8 @@ void DotKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(builder_, plan.grid);
   const int m = sizes_.m_dimension(), n = sizes_.n_dimension(), k = sizes_.k_dimension();
   const bool x_turned = problem_.lhs_transposed, w_turned = problem_.rhs_transposed;
-  x_input_ = grid_->add_input(problem_.lane_matrix != 0
-                                  ? lanes_of_matrices(k, m)
-                                  : side(&Outer::lhs, addresses_, plan.lhs.dimensions,
-                                         x_turned ? k : m, x_turned ? m : k, sizes_.left));
+  x_input_ = grid_->add_input(side(&Outer::lhs, addresses_, plan.lhs.dimensions, x_turned ? k : m,
+                                   x_turned ? m : k, sizes_.left));
   w_input_ = grid_->add_input(side(&Outer::rhs, addresses_ + 1, plan.rhs.dimensions,
                                    w_turned ? n : k, w_turned ? k : n, sizes_.right));
   epilogue_inputs_ = add_result_blocks(
@@ -55,21 +53,14 @@ void DotKernel::make_grid() {
 TileGrid::Block DotKernel::side(std::uint32_t OuterDimension::*stride, std::uint32_t word,
                                 const std::vector<int>& dimensions, int row_dimension,
                                 int column_dimension, const BlockShape& shape) {
-  return matrix_block(
-      builder_, true, shape, dimensions,
-      [=](const GridPoint& point) { return matrix(builder_.load_smem(word), stride, point); },
-      row_dimension, column_dimension);
-}
-
-/// The left side where the rows in the lanes are those of several matrices.
-TileGrid::Block DotKernel::lanes_of_matrices(int k_dimension, int m_dimension) {
-  const std::uint32_t distance = sizes_.left.matrices * problem_.lane_matrix;
   const auto begin = [=](const GridPoint& point) {
-    const SReg first = matrix(builder_.load_smem(addresses_), &OuterDimension::lhs, point);
-    return weighted_sum(builder_, {index_of(point, m_dimension)}, {distance}, first);
+    const SReg first = matrix(builder_.load_smem(word), stride, point);
+    if (!shape.abreast) return first;
+    return weighted_sum(builder_, {index_of(point, column_dimension)},
+                        {shape.matrices * shape.matrix_stride}, first);
   };
-  return matrix_block(builder_, true, sizes_.left, sizes_.plan.lhs.dimensions, begin, k_dimension,
-                      -1);
+  return matrix_block(builder_, true, shape, dimensions, begin, row_dimension,
+                      shape.abreast ? -1 : column_dimension);
 }
 
 void DotKernel::allocate_sums() {

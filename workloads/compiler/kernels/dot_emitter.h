@@ -72,7 +72,6 @@ class DotKernel {
   TileGrid::Block side(std::uint32_t OuterDimension::*stride, std::uint32_t word,
                        const std::vector<int>& dimensions, int row_dimension, int column_dimension,
                        const BlockShape& shape);
-  TileGrid::Block lanes_of_matrices(int k_dimension, int m_dimension);
   void allocate_sums();
   SReg result_matrix(std::uint32_t address, hlo::ElementType type, const GridPoint& point);
   BlockShape result_shape(hlo::ElementType type) const;

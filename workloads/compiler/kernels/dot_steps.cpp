@@ -41,7 +41,8 @@ void DotKernel::clear_weight_rows() {
 
 /// Where k counts the rows of several matrices with their padding, that becomes 0 on both sides.
 void DotKernel::clear_padding_between_matrices() {
-  clear_padding(x_input_, problem_.lhs_type, &OuterDimension::lhs, tiles_of(tiling_.block_m, 16));
+  clear_padding(x_input_, problem_.lhs_type, &OuterDimension::lhs,
+                tiles_of(tiling_.block_m, problem_.lane_row_tiles));
   clear_padding(w_input_, problem_.rhs_type, &OuterDimension::rhs, tiling_.block_n);
 }
 
@@ -115,17 +116,14 @@ DotKernel::Turned DotKernel::turned_rows() const {
   const std::uint32_t lanes = problem_.lane_row_tiles;
   const std::uint32_t m_columns = tiles_of(tiling_.block_m, lanes);
   const std::uint32_t block_k = tiling_.block_k;
-  // Tiles of the block from one row of tiles, and from one column, to the next.
-  const std::uint32_t row = problem_.lane_matrix == 0 ? m_columns : 1;
-  const std::uint32_t column = problem_.lane_matrix == 0 ? 1 : 16 * block_k;
   Turned turned;
   turned.turn = turn_of_rows(problem_, tiling_);
   turned.blocks = {block_k, m_columns};
-  turned.from = {block_k * 16 * m_columns * x_tile_, 16 * row * x_tile_, column * x_tile_};
+  turned.from = {block_k * 16 * m_columns * x_tile_, 16 * m_columns * x_tile_, x_tile_};
   turned.to = {tiling_.block_m * block_k * 8, 8, lanes * block_k * 8};
   turned.source = grid_->input(x_input_);
   turned.target = VmemAddress(transposed_);
-  turned.source_row = row * x_tile_;
+  turned.source_row = m_columns * x_tile_;
   turned.target_row = block_k * 8;
   turned.type = problem_.lhs_type;
   return turned;

@@ -81,7 +81,6 @@ class Search {
         // Rows in the lanes of one tile are fetched, or written, together.
         const bool in_lanes = problem_.lhs_transposed || problem_.result_turned;
         if (in_lanes && block_m < std::min(row_tiles, lanes)) continue;
-        if (problem_.lane_matrix != 0 && row_tiles % block_m != 0) continue;
         DotTiling tiling;
         tiling.block_m = block_m;
         tiling.block_n = block_n;
@@ -89,6 +88,7 @@ class Search {
         tiling.chunk_m = chunk;
         tiling.columns_at_once = columns;
         tiling.k_parts = k_parts;
+        if (cuts_matrices(tiling)) continue;
         consider_outer(tiling);
       }
     }
@@ -107,7 +107,8 @@ class Search {
         (!in_lanes || ceil_divide(tiling.block_m, 16) == ceil_divide(problem_.m, 128)) &&
         tiling.block_n == ceil_divide(problem_.n, 128) &&
         tiling.block_k == ceil_divide(problem_.k, 128);
-    if (!whole || problem_.outer.empty() || problem_.lane_matrix != 0) return;
+    const bool has_lanes = problem_.lhs_lanes.distance != 0 || problem_.rhs_lanes.distance != 0;
+    if (!whole || problem_.outer.empty() || has_lanes) return;
     for (std::uint32_t block : divisors(problem_.outer.back().extent)) {
       if (block == 1 || block > 64) continue;
       tiling.block_outer = block;
@@ -142,6 +143,18 @@ class Search {
       tiling.columns_outermost = columns;
       if (none_has(columns ? &OuterDimension::rhs : &OuterDimension::lhs)) consider(tiling);
     }
+  }
+
+  /// Lanes of several matrices are fetched as whole ones.
+  bool cuts_matrices(const DotTiling& tiling) const {
+    const auto cuts = [](const LaneMatrices& lanes, std::uint32_t all, std::uint32_t block) {
+      return lanes.distance != 0 && (all % block != 0 || block % lanes.tiles != 0);
+    };
+    const std::uint32_t lanes = problem_.lane_row_tiles, k = ceil_divide(problem_.k, 128);
+    const std::uint32_t rows = ceil_divide(ceil_divide(problem_.m, 8), lanes);
+    return cuts(problem_.rhs_lanes, k, tiling.block_k) ||
+           (problem_.lhs_transposed ? cuts(problem_.lhs_lanes, rows, tiling.block_m / lanes)
+                                    : cuts(problem_.lhs_lanes, k, tiling.block_k));
   }
 
   void consider(DotTiling tiling) {
@@ -229,6 +242,15 @@ std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling
 
 namespace {
 
+/// A block whose columns are those of several matrices.
+void take_lanes(BlockShape& side, const LaneMatrices& lanes) {
+  if (lanes.distance == 0) return;
+  side.matrices = side.block_columns / lanes.tiles;
+  side.matrix_stride = lanes.distance;
+  side.columns = side.block_columns = lanes.tiles;
+  side.abreast = true;
+}
+
 double turn_cycles(const Turn& turn, const DotTiling& tiling, const Target& target) {
   const std::uint32_t at_once = turn.at_once(tiling.block_outer);
   const double block = 10.0 * std::max(turn.pushes, turn.pops);
@@ -269,20 +291,18 @@ void DotSizes::set_sides() {
   using Outer = OuterDimension;
   const DotProblem& of = *problem;
   const std::uint32_t k_rows = tiles_of(of.k, 8), block_k_rows = 16 * tiling.block_k;
-  left = of.lhs_transposed ? block_shape(&Outer::lhs, of.lhs_type, {k_rows, block_k_rows},
-                                         {tiles_of(of.m, 128), tiles_of(tiling.block_m, 16)})
-                           : block_shape(&Outer::lhs, of.lhs_type, {m_tiles, tiling.block_m},
-                                         {k_tiles, tiling.block_k});
-  if (of.lane_matrix != 0) {
-    left.columns = left.block_columns = 1;
-    left.matrices = tiling.block_m / of.lane_row_tiles;
-    left.matrix_stride = of.lane_matrix;
-  }
+  left = of.lhs_transposed
+             ? block_shape(&Outer::lhs, of.lhs_type, {k_rows, block_k_rows},
+                           {tiles_of(of.m, 128), tiles_of(tiling.block_m, of.lane_row_tiles)})
+             : block_shape(&Outer::lhs, of.lhs_type, {m_tiles, tiling.block_m},
+                           {k_tiles, tiling.block_k});
   right = of.rhs_transposed
               ? block_shape(&Outer::rhs, of.rhs_type, {tiles_of(of.n, 8), 16 * tiling.block_n},
                             {k_tiles, tiling.block_k})
               : block_shape(&Outer::rhs, of.rhs_type, {k_rows, block_k_rows},
                             {n_tiles, tiling.block_n});
+  take_lanes(left, of.lhs_lanes);
+  take_lanes(right, of.rhs_lanes);
   GridDimensions contracted;
   for (int d = first_k_dimension(); d <= k_dimension(); ++d) contracted.add(d);
   const auto set = [&](ContractionPlan::Blocks& blocks, const BlockShape& shape,
@@ -416,18 +436,24 @@ DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool 
 
 DotTiling choose_sides(DotProblem& problem, const Target& target) {
   exchange_where_cheaper(problem);
-  std::optional<DotProblem> other;
-  if (blocks_to_transpose(problem) > 0) other = with_sides_exchanged(problem);
-  take_lanes_of_matrices(problem);
-  if (!other) return find_dot_tiling(problem, target);
-  take_lanes_of_matrices(*other);
-  const DotTiling found = Search(problem, target, true).run();
-  const DotTiling exchanged = Search(*other, target, true).run();
-  if (exchanged.cycles == 0 || (found.cycles != 0 && found.cycles <= exchanged.cycles)) {
-    return found.cycles != 0 ? found : find_dot_tiling(problem, target);
+  std::vector<DotProblem> forms{problem};
+  const std::optional<DotProblem> exchanged = with_sides_exchanged(problem);
+  if (exchanged && blocks_to_transpose(problem) > 0) forms.push_back(*exchanged);
+  for (std::size_t i = 0, sides = forms.size(); i < sides; ++i) {
+    DotProblem joined = forms[i];
+    take_rows_in_lanes(joined);
+    take_k_in_lanes(joined);
+    if (joined.m != forms[i].m || joined.k != forms[i].k) forms.push_back(std::move(joined));
   }
-  problem = *std::move(other);
-  return exchanged;
+  if (forms.size() == 1) return find_dot_tiling(problem, target);
+  DotTiling best;
+  for (DotProblem& form : forms) {
+    const DotTiling found = Search(form, target, true).run();
+    if (found.cycles == 0 || (best.cycles != 0 && best.cycles <= found.cycles)) continue;
+    best = found;
+    problem = std::move(form);
+  }
+  return best.cycles != 0 ? best : find_dot_tiling(problem, target);
 }
 
 }  // namespace tpu::compiler

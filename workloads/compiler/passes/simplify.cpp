@@ -161,7 +161,7 @@ bool Simplifier::simplify_transpose(InstructionId id) {
     instruction.operands = inner.operands;
     return true;
   }
-  if (inner.opcode == HloOpcode::kDot && turn_dot(id)) return true;
+  if (turn_dot(id)) return true;
   std::int64_t last = -1;
   for (std::int64_t d : instruction.dimensions) {
     if (inner.shape.dimensions[static_cast<std::size_t>(d)] == 1) continue;
@@ -173,12 +173,17 @@ bool Simplifier::simplify_transpose(InstructionId id) {
   return true;
 }
 
-/// A dot of which only the transpose is used, with the free dimensions of its sides exchanged, is
-/// the dot of its sides exchanged.
+/// A dot, rounded or not, of which only the transpose is used, with the free dimensions of its
+/// sides exchanged, is the dot of its sides exchanged. So what follows may be of its kernel.
 bool Simplifier::turn_dot(InstructionId id) {
-  const HloInstruction& transpose = at(id);
-  const HloInstruction& inner = operand(transpose, 0);
-  if (uses_[static_cast<std::size_t>(inner.id)] != 1) return false;
+  const HloInstruction transpose = at(id);
+  const HloInstruction converted = operand(transpose, 0);
+  const bool converts = converted.opcode == HloOpcode::kConvert;
+  const HloInstruction& inner = converts ? operand(converted, 0) : converted;
+  if (inner.opcode != HloOpcode::kDot || uses_[static_cast<std::size_t>(inner.id)] != 1 ||
+      uses_[static_cast<std::size_t>(converted.id)] != 1) {
+    return false;
+  }
   const auto batches = static_cast<std::int64_t>(inner.dot->lhs_batch.size());
   const std::int64_t left_rank = operand(inner, 0).shape.rank();
   const auto left = left_rank - static_cast<std::int64_t>(inner.dot->lhs_contracting.size());
@@ -191,10 +196,17 @@ bool Simplifier::turn_dot(InstructionId id) {
   hlo::DotDimensions& dims = dot.dot.edit();
   std::swap(dims.lhs_batch, dims.rhs_batch);
   std::swap(dims.lhs_contracting, dims.rhs_contracting);
-  dot.id = id;
-  dot.name = transpose.name;
   dot.shape = transpose.shape;
-  at(id) = std::move(dot);
+  dot.shape.type = inner.shape.type;
+  HloInstruction result = converts ? converted : dot;
+  if (converts) {
+    dot.name = inner.name + ".turned";
+    result.operands = {add(std::move(dot))};
+    result.shape = transpose.shape;
+  }
+  result.id = id;
+  result.name = transpose.name;
+  at(id) = std::move(result);
   return true;
 }
 
