@@ -10,6 +10,7 @@
 
 #include "tests/compiler/hlo_check.h"
 #include "tests/compiler/machine_target.h"
+#include "tests/compiler/partition_check.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/hlo/hlo_reader.h"
 
@@ -18,8 +19,8 @@ namespace {
 
 /// Bundles of each kernel but the program that calls them. Not their codes: operands of sums change
 /// sides between the two texts.
-std::vector<std::size_t> kernels_of(const hlo::Module& module) {
-  const isa::Program program = compiler::compile(module, target_of(MachineParams(), 1));
+std::vector<std::size_t> kernels_of(const hlo::Module& module, std::uint32_t cores = 1) {
+  const isa::Program program = compiler::compile(module, target_of(MachineParams(), cores));
   std::vector<std::size_t> bundles;
   for (std::size_t i = 1; i < program.kernels.size(); ++i) {
     bundles.push_back(program.kernels[i].bundles.size());
@@ -61,6 +62,31 @@ class Stablehlo : public testing::TestWithParam<const char*> {
   }
 };
 
+/// Of eight devices: shardings, constraints, shard_map, collectives, pmap.
+class StablehloOfDevices : public Stablehlo {
+ protected:
+  static constexpr std::size_t kDevices = 8;
+
+  static compiler::PartitionedModule parts(const std::string& suffix) {
+    hlo::Module read = module(suffix);
+    hlo::verify(read);
+    if (read.replicas == 1) return compiler::partition(std::move(read), kDevices);
+    return {std::move(read), {}, {}};
+  }
+  /// What each device has, of the same random arguments.
+  static std::vector<reference::Value> values(const compiler::PartitionedModule& parts) {
+    std::mt19937 engine(3);
+    const hlo::Computation& entry = parts.module.entry_computation();
+    std::vector<std::vector<reference::Value>> arguments(kDevices);
+    for (std::vector<reference::Value>& device : arguments) {
+      for (hlo::InstructionId parameter : entry.parameters()) {
+        device.push_back(random_value(entry.at(parameter).shape, engine, {}));
+      }
+    }
+    return reference::Interpreter(parts.module).run_replicas(std::move(arguments));
+  }
+};
+
 TEST_P(Stablehlo, IsWhatTheHloOfTheSameFunctionIs) {
   const hlo::Module read = module(".mlir"), hlo = module(".hlo");
   hlo::verify(read);
@@ -97,6 +123,32 @@ TEST_P(Stablehlo, IsTheSameModuleInTheGenericForm) {
   EXPECT_EQ(text_of(generic), text_of(module(".mlir")));
   EXPECT_EQ(generic.aliases.size(), module(".mlir").aliases.size());
 }
+
+TEST_P(StablehloOfDevices, IsWhatTheHloOfTheSameFunctionIs) {
+  const compiler::PartitionedModule read = parts(".mlir"), hlo = parts(".hlo");
+  ASSERT_EQ(read.parameters.size(), hlo.parameters.size());
+  for (std::size_t i = 0; i < hlo.parameters.size(); ++i) {
+    EXPECT_EQ(read.parameters[i].part, hlo.parameters[i].part) << "parameter " << i;
+    EXPECT_EQ(read.parameters[i].starts, hlo.parameters[i].starts) << "parameter " << i;
+  }
+  ASSERT_EQ(read.results.size(), hlo.results.size());
+  for (std::size_t i = 0; i < hlo.results.size(); ++i) {
+    EXPECT_EQ(read.results[i].starts, hlo.results[i].starts) << "result " << i;
+  }
+  const std::vector<reference::Value> found = values(read), wanted = values(hlo);
+  ASSERT_EQ(found.size(), kDevices);
+  for (std::size_t i = 0; i < kDevices; ++i) expect_same(found[i], wanted[i]);
+  EXPECT_EQ(kernels_of(read.module, kDevices), kernels_of(hlo.module, kDevices));
+}
+
+TEST_P(StablehloOfDevices, IsTheSameModuleInTheGenericForm) {
+  EXPECT_EQ(text_of(module(".generic.mlir")), text_of(module(".mlir")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Jax, StablehloOfDevices,
+                         testing::Values("sharded_step", "sharded_scan", "manual_experts",
+                                         "manual_ring", "manual_sum", "replicas"),
+                         [](const auto& info) { return std::string(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(Jax, Stablehlo,
                          testing::Values("train_convolution", "train_scan", "branches_and_loops",

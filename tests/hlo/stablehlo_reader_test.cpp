@@ -5,6 +5,7 @@
 #include <random>
 
 #include "sim/base/error.h"
+#include "workloads/hlo/annotations.h"
 #include "workloads/hlo/chlo_functions.h"
 #include "workloads/hlo/hlo_reader.h"
 
@@ -155,7 +156,7 @@ TEST(StablehloReader, ErrorsSayWhereAndWhatWasExpected) {
       ": expected an operation of StableHLO, CHLO or func; other dialects are read as HLO");
   has(replaced(whole(), "@scaled(%arg1", "@scale(%arg1"), ": expected a function of this module");
   has(replaced(whole(), "num_partitions = 1", "num_partitions = 8"),
-      "m.mlir:2:49: expected a module for one device");
+      "m.mlir:2:49: expected a mesh of Shardy (sdy.mesh) in a module of several partitions");
   has(replaced(whole(), "tensor<i32>) ->", "tensor<?xi32>) ->"),
       ": expected the extent of each dimension");
   has(replaced(whole(), "tensor<i32>) ->", "tensor<4xindex>) ->"),
@@ -344,7 +345,7 @@ TEST(StablehloReader, ErrorsInTheGenericFormSayWhereAndWhatWasExpected) {
   const auto generic_with = [](const std::string& from, const std::string& to) {
     return error_of(replaced(kGeneric, from, to));
   };
-  EXPECT_NE(generic_with("num_replicas = 1", "num_replicas = 2").find("a module for one device"),
+  EXPECT_NE(generic_with("num_replicas = 1", "num_replicas = 0").find("one replica or more"),
             std::string::npos);
   EXPECT_NE(generic_with("\"func.func\"", "\"func.fun\"").find("expected \"func.func\"()"),
             std::string::npos);
@@ -357,17 +358,98 @@ TEST(StablehloReader, ErrorsInTheGenericFormSayWhereAndWhatWasExpected) {
   for (std::size_t length = 0; length < text.size(); length += 3) error_of(text.substr(0, length));
 }
 
+const char kSharded[] = R"(module @jit_f attributes {mhlo.num_partitions = 8 : i32} {
+  sdy.mesh @maximal_mesh_0 = <[], device_ids=[0]>
+  sdy.mesh @mesh = <["data"=4, "model"=2]> {stablehlo.mesh = {axes = []}}
+  sdy.mesh @line = <["x"=8]> loc("a.py":1:2)
+  func.func public @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}) -> (tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"model"}]>}) {
+    %0 = sdy.sharding_constraint %arg0 <@mesh, [{"data", "model"}, {}]> : tensor<8x4xf32> loc("b.py":3:4)
+    %1:2 = sdy.manual_computation(%0, %arg0) in_shardings=[<@mesh, [{"data"}, {}]>, <@mesh, [{}, {}]>] out_shardings=[<@mesh, [{"data"}, {}]>, <@mesh, []>] manual_axes={"data", "model"} (%arg1: tensor<2x4xf32>, %arg2: tensor<8x4xf32>) {
+      %cst = stablehlo.constant dense<0.0> : tensor<f32>
+      %2 = stablehlo.reduce(%arg2 init: %cst) applies stablehlo.add across dimensions = [0, 1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<f32>
+      %3 = "stablehlo.collective_permute"(%arg1) <{channel_handle = #stablehlo.channel_handle<handle = 7, type = 1>, source_target_pairs = dense<[[0, 2], [2, 0]]> : tensor<2x2xi64>}> : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %4 = "stablehlo.all_gather"(%3) <{all_gather_dim = 1 : i64, replica_groups = dense<[[0, 1, 2], [3, -1, -1]]> : tensor<2x3xi64>, use_global_device_ids}> : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      sdy.return %4, %2 : tensor<2x4xf32>, tensor<f32>
+    } : (tensor<8x4xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<f32>)
+    return %1#0 : tensor<8x4xf32>
+  }
+}
+)";
+
+TEST(StablehloReader, WhatShardySaysIsWrittenAsXlaWritesItInHlo) {
+  const Module module = read_hlo("m.mlir", kSharded);
+  verify(module);
+  EXPECT_EQ(
+      module.frontend_attributes,
+      R"(xla.sdy.meshes={mesh = #sdy.mesh<["data"=4, "model"=2]>, line = #sdy.mesh<["x"=8]>})");
+  const std::string text = to_string(module);
+  for (
+      const char* part :
+      {R"(parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"data\"}, {}]>"})",
+       R"(custom_call_target="Sharding", custom_call_has_side_effect=true, frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{\"data\", \"model\"}, {}]>]>"})",
+       R"((f32[2,4], f32[8,4]) custom-call()", R"(custom_call_target="xla.sdy.GlobalToLocalShape")",
+       R"(xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\"data\"}, {}]>, <@mesh, [{}, {}]>]>",xla.sdy.manual_axes="#sdy<manual_axes{\"data\", \"model\"}>")",
+       R"(to_apply=%xla.sdy.manual_computation_body.0)", R"((f32[8,4], f32[]) custom-call()",
+       R"(custom_call_target="xla.sdy.LocalToGlobalShape")",
+       R"(custom_call_target="xla.sdy.FuncResultSharding", custom_call_has_side_effect=true, frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{}, {\"model\"}]>]>"})",
+       "channel_id=7, source_target_pairs={{0,2},{2,0}}",
+       "dimensions={1}, replica_groups={{0,1,2},{3}}", "use_global_device_ids=true"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  }
+  EXPECT_EQ(unpartitioned_annotation(module).substr(0, 11), "instruction");
+}
+
+TEST(StablehloReader, ErrorsInWhatShardySaysSayWhereAndWhatWasExpected) {
+  const auto sharded_with = [](const std::string& from, const std::string& to) {
+    return error_of(replaced(kSharded, from, to));
+  };
+  EXPECT_EQ(error_of(kSharded), "no error");
+  const auto has = [](const std::string& error, const std::string& what) {
+    EXPECT_NE(error.find(what), std::string::npos) << error;
+  };
+  has(sharded_with("sdy.sharding_constraint", "sdy.data_flow_edge"),
+      "m.mlir:6:10: expected an operation of Shardy that is read here");
+  has(sharded_with("%arg0 <@mesh, [{\"data\", \"model\"}, {}]>", "%arg0"),
+      "m.mlir:6:10: expected a sharding over a mesh");
+  has(sharded_with("manual_axes={\"data\", \"model\"}", ""), "expected manual_axes=...");
+  has(sharded_with("(%arg1: tensor<2x4xf32>, %arg2: tensor<8x4xf32>)", "(%arg2: tensor<8x4xf32>)"),
+      "expected a value that is defined above");
+  has(sharded_with("sdy.return %4, %2 : tensor<2x4xf32>, tensor<f32>",
+                   "sdy.return %4 : tensor<2x4xf32>"),
+      "expected a manual computation with an argument for each operand");
+  has(sharded_with("tensor<2x3xi64>", "tensor<2x5xi64>"), "expected 10 numbers");
+  has(sharded_with("dense<[[0, 2], [2, 0]]> : tensor<2x2xi64>",
+                   "dense<[0, 2, 2]> : tensor<1x3xi64>"),
+      "expected pairs of devices");
+  has(sharded_with("_partitions = 8", "_replicas = 0"), "expected one replica or more");
+}
+
+TEST(StablehloReader, AnExchangeAlongTwoDimensionsMovesItsParts) {
+  const std::string text = hlo_of(
+      "%arg0: tensor<8x6x2xf32>",
+      "\"stablehlo.all_to_all\"(%arg0) <{split_dimension = 0 : i64, concat_dimension = 1 : i64, "
+      "split_count = 4 : i64, replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>}> : "
+      "(tensor<8x6x2xf32>)",
+      "2x24x2xf32");
+  EXPECT_NE(text.find("f32[8,6,2] all-to-all("), std::string::npos) << text;
+  EXPECT_NE(text.find("f32[4,2,6,2] reshape("), std::string::npos) << text;
+  EXPECT_NE(text.find("f32[2,4,6,2] transpose("), std::string::npos) << text;
+  EXPECT_NE(text.find("f32[2,24,2] reshape("), std::string::npos) << text;
+}
+
 TEST(StablehloReader, NeverCrashesOnTruncatedOrDamagedText) {
-  const std::string text = whole();
-  for (std::size_t length = 0; length < text.size(); length += 3) error_of(text.substr(0, length));
-  std::mt19937 engine(5);
-  const std::string characters = "%#@(){}[]<>:,=\"x0-9a \n";
-  for (int i = 0; i < 2000; ++i) {
-    std::string damaged = text;
-    for (int k = 0; k < 2; ++k) {
-      damaged[engine() % damaged.size()] = characters[engine() % characters.size()];
+  for (const std::string& text : {whole(), std::string(kSharded)}) {
+    for (std::size_t length = 0; length < text.size(); length += 3)
+      error_of(text.substr(0, length));
+    std::mt19937 engine(5);
+    const std::string characters = "%#@(){}[]<>:,=\"x0-9a \n";
+    for (int i = 0; i < 2000; ++i) {
+      std::string damaged = text;
+      for (int k = 0; k < 2; ++k) {
+        damaged[engine() % damaged.size()] = characters[engine() % characters.size()];
+      }
+      error_of(damaged);
     }
-    error_of(damaged);
   }
 }
 

@@ -29,6 +29,14 @@ bool is_tiled(std::string_view sharding) {
   return false;
 }
 
+/// True where a dimension of a sharding of Shardy has an axis, as in `{\"data\"}`.
+bool has_axes(std::string_view attributes) {
+  const std::size_t begin = attributes.find("#sdy.sharding");
+  return begin != std::string_view::npos &&
+         (attributes.find("{\\\"", begin) != std::string_view::npos ||
+          attributes.find("{\"", begin) != std::string_view::npos);
+}
+
 }  // namespace
 
 std::string unpartitioned_annotation(const Module& module) {
@@ -43,6 +51,9 @@ std::string unpartitioned_annotation(const Module& module) {
       }
       if (is_tiled(sharding)) {
         return "instruction \"" + instruction.name + "\" with sharding=" + std::string(sharding);
+      }
+      if (has_axes(instruction.raw_attributes.get())) {
+        return "instruction \"" + instruction.name + "\" with a sharding of Shardy";
       }
     }
   }

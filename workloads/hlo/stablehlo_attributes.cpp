@@ -403,6 +403,68 @@ void custom_call(const Source& source, HloInstruction& made) {
   }
 }
 
+/// `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`, as many numbers to a row as the type says.
+std::vector<Integers> rows(const MlirAttributes& attributes, std::string_view name) {
+  const Integers numbers = attributes.integers(name);
+  const std::string_view text = attributes.text(name);
+  const std::size_t type = text.rfind("tensor<"), x = text.find('x', type);
+  std::int64_t width = 0;
+  for (std::size_t i = x == std::string_view::npos || type == std::string_view::npos ? text.size()
+                                                                                     : x + 1;
+       i < text.size() && std::isdigit(static_cast<unsigned char>(text[i])) != 0; ++i) {
+    width = 10 * width + (text[i] - '0');
+    if (width > static_cast<std::int64_t>(numbers.size())) break;
+  }
+  if (width < 1 || numbers.size() % static_cast<std::size_t>(width) != 0) {
+    attributes.fail_in(name, "rows of devices, as in dense<[[0, 1]]> : tensor<1x2xi64>");
+  }
+  std::vector<Integers> found(numbers.size() / static_cast<std::size_t>(width));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    // Shorter groups are filled up with -1.
+    if (numbers[i] >= 0) found[i / static_cast<std::size_t>(width)].push_back(numbers[i]);
+  }
+  return found;
+}
+
+/// `channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>`, `use_global_device_ids`.
+void channel(const Source& source, HloInstruction& made) {
+  const MlirAttributes& attributes = source.attributes();
+  if (attributes.has("channel_handle")) {
+    add_raw(made,
+            "channel_id=" + std::to_string(source.dictionary("channel_handle").integer("handle")));
+  } else if (attributes.has("channel_id")) {
+    add_raw(made, "channel_id=" + std::to_string(attributes.integer("channel_id")));
+  }
+  if (attributes.has("use_global_device_ids")) add_raw(made, "use_global_device_ids=true");
+}
+
+/// Of a collective that groups devices; with a dimension, that it gathers or scatters along.
+void collective(const Source& source, HloInstruction& made) {
+  made.replica_groups = rows(source.attributes(), "replica_groups");
+  channel(source, made);
+  for (const char* name : {"all_gather_dim", "scatter_dimension"}) {
+    if (source.attributes().has(name)) made.dimensions = {source.attributes().integer(name)};
+  }
+}
+
+/// The form of HLO that keeps the shape: parts of a dimension change places.
+void all_to_all(const Source& source, HloInstruction& made) {
+  collective(source, made);
+  made.dimensions = {source.attributes().integer("split_dimension")};
+}
+
+void permute(const Source& source, HloInstruction& made) {
+  std::string pairs;
+  for (const Integers& pair : rows(source.attributes(), "source_target_pairs")) {
+    if (pair.size() != 2) {
+      source.attributes().fail_in("source_target_pairs", "pairs of devices");
+    }
+    pairs += (pairs.empty() ? "" : ",") + list_text(pair);
+  }
+  channel(source, made);
+  add_raw(made, "source_target_pairs={" + pairs + "}");
+}
+
 using Setter = void (*)(const Source&, HloInstruction&);
 
 /// Operations whose attributes or whose names are others than those of HLO with '_' for '-'.
@@ -436,6 +498,12 @@ const std::unordered_map<std::string_view, std::pair<HloOpcode, Setter>>& setter
       {"batch_norm_grad", {HloOpcode::kBatchNormGrad, batch_norm}},
       {"custom_call", {HloOpcode::kCustomCall, custom_call}},
       {"optimization_barrier", {HloOpcode::kOptimizationBarrier, plain}},
+      {"all_reduce", {HloOpcode::kAllReduce, collective}},
+      {"all_gather", {HloOpcode::kAllGather, collective}},
+      {"reduce_scatter", {HloOpcode::kReduceScatter, collective}},
+      {"all_to_all", {HloOpcode::kAllToAll, all_to_all}},
+      {"collective_broadcast", {HloOpcode::kCollectiveBroadcast, collective}},
+      {"collective_permute", {HloOpcode::kCollectivePermute, permute}},
       {"call", {HloOpcode::kCall, plain}},
       {"composite", {HloOpcode::kCall, plain}},
       {"while", {HloOpcode::kWhile, plain}},
@@ -448,12 +516,6 @@ const std::unordered_map<std::string_view, std::pair<HloOpcode, Setter>>& setter
 /// Operations whose attributes are not read.
 bool is_unread(HloOpcode opcode) {
   switch (opcode) {
-    case HloOpcode::kAllReduce:
-    case HloOpcode::kAllGather:
-    case HloOpcode::kReduceScatter:
-    case HloOpcode::kAllToAll:
-    case HloOpcode::kCollectivePermute:
-    case HloOpcode::kCollectiveBroadcast:
     case HloOpcode::kInfeed:
     case HloOpcode::kOutfeed:
     case HloOpcode::kSend:

@@ -85,6 +85,7 @@ Ids StablehloEmitter::values_of(const StablehloOperation& operation, HloInstruct
   } else {
     set_attributes(cursor_, operation, made);
   }
+  if (made.opcode == HloOpcode::kAllToAll) return {all_to_all(operation, std::move(made))};
   if (made.opcode == HloOpcode::kWhile) return loop(operation, std::move(made), std::move(regions));
   if (made.opcode == HloOpcode::kConditional) {
     branches(operation, made, std::move(regions));
@@ -114,6 +115,42 @@ Ids StablehloEmitter::add_results(HloInstruction made, std::size_t count) {
     elements.push_back(scopes_.add_element(scopes_.innermost(), id, i));
   }
   return elements;
+}
+
+/// HLO's exchange keeps the shape. Where parts of one dimension are joined along another, they
+/// move there.
+InstructionId StablehloEmitter::all_to_all(const StablehloOperation& operation,
+                                           HloInstruction made) {
+  const std::int64_t split = made.dimensions[0];
+  const std::int64_t joined = operation.attributes.integer("concat_dimension");
+  const std::int64_t count = operation.attributes.integer("split_count");
+  if (made.operands.size() != 1) operation.attributes.fail("an all_to_all of one array");
+  const Shape result = made.shape, from = shape(made.operands[0]);
+  std::vector<std::int64_t> extents = from.dimensions;
+  const auto is_dimension = [&](std::int64_t d) { return d >= 0 && d < from.rank(); };
+  if (!is_dimension(split) || !is_dimension(joined) || count < 1 ||
+      extents[static_cast<std::size_t>(split)] % count != 0 ||
+      from.element_count() != result.element_count()) {
+    operation.attributes.fail("an all_to_all of whole parts of its operand");
+  }
+  made.shape = from;
+  const InstructionId exchanged = scopes_.add(std::move(made));
+  if (split == joined) return exchanged;
+  extents[static_cast<std::size_t>(split)] /= count;
+  extents.insert(extents.begin() + split, count);
+  const InstructionId parts =
+      scopes_.add(HloOpcode::kReshape, {exchanged}, array_shape(from.type, extents));
+  HloInstruction moved;
+  moved.opcode = HloOpcode::kTranspose;
+  moved.operands = {parts};
+  for (std::int64_t d = 0; d <= from.rank(); ++d) {
+    if (d != split) moved.dimensions.push_back(d);
+  }
+  moved.dimensions.insert(moved.dimensions.begin() + joined, split);
+  std::vector<std::int64_t> order;
+  for (std::int64_t d : moved.dimensions) order.push_back(extents[static_cast<std::size_t>(d)]);
+  moved.shape = array_shape(from.type, order);
+  return scopes_.add(HloOpcode::kReshape, {scopes_.add(std::move(moved))}, result);
 }
 
 InstructionId StablehloEmitter::binary(const StablehloOperation& operation, InstructionId a,

@@ -44,6 +44,7 @@ class StablehloEmitter {
                                   std::vector<StablehloScope> regions);
   void branches(const StablehloOperation& operation, HloInstruction& made,
                 std::vector<StablehloScope> regions);
+  InstructionId all_to_all(const StablehloOperation& operation, HloInstruction made);
   void adapt_operands(const StablehloOperation& operation, HloInstruction& made);
   void broadcast(const StablehloOperation& operation, HloInstruction& made);
   std::vector<InstructionId> chlo(const StablehloOperation& operation, HloInstruction made);

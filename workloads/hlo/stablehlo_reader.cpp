@@ -8,6 +8,7 @@
 
 #include "workloads/hlo/mlir_locations.h"
 #include "workloads/hlo/mlir_type.h"
+#include "workloads/hlo/shardy_reader.h"
 #include "workloads/hlo/stablehlo_emitter.h"
 #include "workloads/hlo/stablehlo_operation.h"
 #include "workloads/hlo/stablehlo_scope.h"
@@ -24,7 +25,8 @@ class StablehloReader {
       : cursor_(file, text),
         locations_(text),
         scopes_(cursor_),
-        emitter_(cursor_, scopes_, module_) {}
+        emitter_(cursor_, scopes_, module_),
+        shardy_(cursor_, scopes_, emitter_, module_) {}
 
   Module read() {
     while (MlirLocations::skip_alias(cursor_)) {
@@ -36,7 +38,14 @@ class StablehloReader {
       const bool is_wrapped = cursor_.take_word("module") || cursor_.take_word("builtin.module");
       if (is_wrapped) header();
       while (!cursor_.at_end() && !(is_wrapped && cursor_.take('}'))) {
-        if (!MlirLocations::skip_alias(cursor_)) function();
+        if (MlirLocations::skip_alias(cursor_)) continue;
+        if (cursor_.take_word("sdy.mesh")) {
+          shardy_.mesh();
+          Metadata none;
+          locations_.take(cursor_, none);
+        } else {
+          function();
+        }
       }
     }
     Metadata none;
@@ -44,6 +53,7 @@ class StablehloReader {
     while (MlirLocations::skip_alias(cursor_)) {
     }
     if (!cursor_.at_end()) cursor_.fail("the end of the module");
+    check_devices();
     emitter_.resolve_calls();
     module_.entry = emitter_.function("main");
     if (module_.entry < 0) cursor_.fail("a function @main");
@@ -61,28 +71,45 @@ class StablehloReader {
       cursor_.expect('{');
       MlirAttributes attributes(cursor_, cursor_.position());
       attributes.read_dictionary(cursor_, "}");
-      refuse_several_devices(attributes);
+      take_devices(attributes);
     }
     cursor_.expect('{');
   }
 
-  static void refuse_several_devices(const MlirAttributes& attributes) {
-    for (const char* name : {"mhlo.num_partitions", "mhlo.num_replicas"}) {
-      if (!attributes.has(name) || attributes.integer(name) == 1) continue;
-      attributes.fail_in(name,
-                         "a module for one device; programs of several are read as HLO: "
-                         "lowered.as_text(\"hlo\") in JAX");
+  /// Partitions are those of the mesh.
+  void take_devices(const MlirAttributes& attributes) {
+    if (attributes.has("mhlo.num_replicas")) {
+      module_.replicas = attributes.integer("mhlo.num_replicas");
+      if (module_.replicas < 1) attributes.fail_in("mhlo.num_replicas", "one replica or more");
     }
+    if (attributes.has("mhlo.num_partitions")) {
+      partitions_ = attributes.text("mhlo.num_partitions");
+      if (attributes.integer("mhlo.num_partitions") == 1) partitions_ = {};
+    }
+  }
+
+  /// A module of several partitions says with its mesh what lies where.
+  void check_devices() const {
+    if (partitions_.empty() || !module_.frontend_attributes.empty()) return;
+    cursor_.fail_in(partitions_,
+                    "a mesh of Shardy (sdy.mesh) in a module of several partitions; others are "
+                    "read as HLO: lowered.as_text(\"hlo\") in JAX");
   }
 
   /// `"builtin.module"() <{sym_name = "name"}> ({ functions }) {attributes} : () -> ()`: the form
   /// that MLIR has for the operations of every dialect.
   void generic_module() {
     StablehloOperation module = generic_head("builtin", "module");
-    while (!cursor_.take('}')) generic_function();
+    while (!cursor_.take('}')) {
+      if (cursor_.rest().substr(0, 10) == "\"sdy.mesh\"") {
+        generic_mesh();
+      } else {
+        generic_function();
+      }
+    }
     generic_tail(module);
     if (module.attributes.has("sym_name")) module_.name = quoted_text(module, "sym_name");
-    refuse_several_devices(module.attributes);
+    take_devices(module.attributes);
   }
 
   /// `"func.func"() <{sym_name = "main", function_type = ..., ...}> ({ ^bb0(...): ... }) : () ->
@@ -92,23 +119,54 @@ class StablehloReader {
     const std::string_view name = quoted_text(function, "sym_name");
     scopes_.open(RegionKind::kFunction);
     block_arguments();
+    const std::vector<MlirAttributes> arguments = dictionaries(function, "arg_attrs");
+    std::vector<HloInstruction>& parameters = scopes_.innermost().computation.instructions;
+    for (std::size_t i = 0; i < std::min(arguments.size(), parameters.size()); ++i) {
+      if (name == "main") add_alias(arguments[i], static_cast<std::int64_t>(i));
+      ShardyReader::add_sharding(arguments[i], parameters[i]);
+    }
     operations();
-    emitter_.add_function(name, scopes_.close());
+    close_function(name, dictionaries(function, "res_attrs"));
     generic_tail(function);
     Metadata none;
     locations_.take(cursor_, none);
-    if (name != "main" || !function.attributes.has("arg_attrs")) return;
+  }
+
+  /// `"sdy.mesh"() <{mesh = #sdy.mesh<["data"=8]>, sym_name = "mesh"}> : () -> ()`
+  void generic_mesh() {
+    StablehloOperation operation(cursor_);
+    read_operation_name(cursor_, operation);
+    read_operands(cursor_, operation);
+    read_types(cursor_, operation);
+    Metadata none;
+    locations_.take(cursor_, none);
+    shardy_.mesh(operation.attributes);
+  }
+
+  /// `[{...}, {...}]`: a function's attributes of each argument, or result.
+  std::vector<MlirAttributes> dictionaries(const StablehloOperation& function,
+                                           std::string_view name) {
+    std::vector<MlirAttributes> found;
+    if (!function.attributes.has(name)) return found;
     TextCursor inner = cursor_;
-    const std::string_view list = function.attributes.text("arg_attrs");
+    const std::string_view list = function.attributes.text(name);
     inner.move_to(static_cast<std::size_t>(list.data() - cursor_.text().data()));
     inner.expect('[');
-    for (std::int64_t number = 0; !inner.take(']'); ++number) {
+    while (!inner.take(']')) {
       inner.expect('{');
-      MlirAttributes attributes(cursor_, inner.position());
-      attributes.read_dictionary(inner, "}");
-      add_alias(attributes, number);
+      found.emplace_back(cursor_, inner.position());
+      found.back().read_dictionary(inner, "}");
       if (!inner.take(',') && inner.peek() != ']') inner.fail("',' or ']'");
     }
+    return found;
+  }
+
+  void close_function(std::string_view name, const std::vector<MlirAttributes>& results) {
+    Ids& returned = scopes_.innermost().returned;
+    for (std::size_t i = 0; i < std::min(results.size(), returned.size()); ++i) {
+      returned[i] = shardy_.result(returned[i], results[i]);
+    }
+    emitter_.add_function(name, scopes_.close());
   }
 
   /// Name, operands and properties, up to the first operation of the one region.
@@ -159,11 +217,12 @@ class StablehloReader {
       parameter(name == "main");
       if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
     }
-    if (cursor_.rest().substr(0, 2) == "->") result_types();
+    std::vector<MlirAttributes> results;
+    if (cursor_.rest().substr(0, 2) == "->") results = result_types();
     if (cursor_.take_word("attributes")) mlir_value(cursor_, " \n");
     cursor_.expect('{');
     operations();
-    emitter_.add_function(name, scopes_.close());
+    close_function(name, results);
     Metadata none;
     locations_.take(cursor_, none);
   }
@@ -174,30 +233,33 @@ class StablehloReader {
     cursor_.expect(':');
     const Shape shape = read_mlir_type(cursor_);
     const auto number = static_cast<std::int64_t>(scopes_.innermost().arguments);
-    if (cursor_.take('{')) {
-      MlirAttributes attributes(cursor_, cursor_.position());
-      attributes.read_dictionary(cursor_, "}");
-      if (is_entry) add_alias(attributes, number);
-    }
+    MlirAttributes attributes(cursor_, cursor_.position());
+    if (cursor_.take('{')) attributes.read_dictionary(cursor_, "}");
+    if (is_entry) add_alias(attributes, number);
     Metadata metadata;
     locations_.take(cursor_, metadata);
     scopes_.add_argument(name, shape, metadata);
+    ShardyReader::add_sharding(attributes, scopes_.innermost().computation.instructions.back());
   }
 
-  /// `-> type` or `-> (type {...}, ...)`: what is returned has the same types.
-  void result_types() {
+  /// `-> type` or `-> (type {...}, ...)`: what is returned has the same types. The attributes of
+  /// each result.
+  std::vector<MlirAttributes> result_types() {
+    std::vector<MlirAttributes> results;
     cursor_.expect("->");
     if (!cursor_.take('(')) {
       read_mlir_type(cursor_);
-      return;
+      return results;
     }
     while (!cursor_.take(')')) {
       read_mlir_type(cursor_);
-      if (cursor_.peek() == '{') mlir_value(cursor_, ",)");
+      results.emplace_back(cursor_, cursor_.position());
+      if (cursor_.take('{')) results.back().read_dictionary(cursor_, "}");
       Metadata none;
       locations_.take(cursor_, none);
       if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
     }
+    return results;
   }
 
   /// From behind '{' to '}'.
@@ -219,6 +281,7 @@ class StablehloReader {
     operation.results = results;
     read_operation_name(cursor_, operation);
     const std::string_view dialect = operation.dialect;
+    if (dialect == "sdy") return shardy_operation(operation);
     if (!dialect.empty() && dialect != "stablehlo" && dialect != "func" && dialect != "chlo") {
       operation.attributes.fail(
           "an operation of StableHLO, CHLO or func; other dialects are read as HLO: "
@@ -233,6 +296,43 @@ class StablehloReader {
       read_operands(cursor_, operation);
     }
     return emit(operation);
+  }
+
+  /// A constraint, a manual computation (shard_map), or its end.
+  bool shardy_operation(StablehloOperation& operation) {
+    if (operation.name == "return") {
+      read_operands(cursor_, operation);
+      return emit(operation);
+    }
+    if (operation.name == "sharding_constraint" || operation.name == "reshard") {
+      ShardyReader::read_constraint(cursor_, operation);
+      read_types(cursor_, operation);
+      HloInstruction made = with_operands(operation);
+      define(operation, shardy_.constraint(operation, std::move(made)));
+      return false;
+    }
+    if (operation.name != "manual_computation") {
+      operation.attributes.fail(
+          "an operation of Shardy that is read here (HLO text has more: lowered.as_text(\"hlo\") "
+          "in JAX)");
+    }
+    ShardyReader::read_manual(cursor_, operation);
+    cursor_.expect('(');
+    scopes_.open(RegionKind::kFunction);
+    const bool is_generic = cursor_.take('{');
+    if (is_generic) {
+      block_arguments();
+    } else {
+      arguments();
+      cursor_.expect('{');
+    }
+    operations();
+    if (is_generic) cursor_.expect(')');
+    StablehloScope body = scopes_.close();
+    read_types(cursor_, operation);
+    HloInstruction made = with_operands(operation);
+    define(operation, shardy_.manual(operation, std::move(made), std::move(body)));
+    return false;
   }
 
   bool peeks_assignment() { return cursor_.peek() == '(' && peeks_before("=", ",)"); }
@@ -253,24 +353,32 @@ class StablehloReader {
     return finish_operation(operation, std::move(regions));
   }
 
-  bool finish_operation(StablehloOperation& operation, std::vector<StablehloScope> regions) {
+  /// An instruction with the operation's source, operands and, but for the end of a region, the
+  /// shape of its results.
+  HloInstruction with_operands(StablehloOperation& operation) {
     HloInstruction made;
     locations_.take(cursor_, made.metadata);
-    Ids operands;
-    for (const MlirOperand& operand : operation.operands)
-      operands.push_back(scopes_.value(operand));
-    if (operation.name == "return") {
-      scopes_.innermost().returned = std::move(operands);
-      return true;
+    for (const MlirOperand& operand : operation.operands) {
+      made.operands.push_back(scopes_.value(operand));
     }
+    if (operation.name == "return") return made;
     const std::size_t count = operation.result_count();
     if (operation.result_types.size() < count) {
       operation.attributes.fail("the types of " + std::to_string(count) + " results");
     }
     std::vector<Shape>& types = operation.result_types;
     types.erase(types.begin(), types.end() - static_cast<std::ptrdiff_t>(count));
-    made.operands = std::move(operands);
     made.shape = count == 1 ? types[0] : tuple_shape(types);
+    ShardyReader::add_sharding(operation.attributes, made);
+    return made;
+  }
+
+  bool finish_operation(StablehloOperation& operation, std::vector<StablehloScope> regions) {
+    HloInstruction made = with_operands(operation);
+    if (operation.name == "return") {
+      scopes_.innermost().returned = std::move(made.operands);
+      return true;
+    }
     define(operation, emitter_.values_of(operation, std::move(made), std::move(regions)));
     return false;
   }
@@ -431,6 +539,8 @@ class StablehloReader {
   StablehloScopes scopes_;
   Module module_;
   StablehloEmitter emitter_;
+  ShardyReader shardy_;
+  std::string_view partitions_;  ///< As the header has them, where they are more than one.
 };
 
 }  // namespace

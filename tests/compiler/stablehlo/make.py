@@ -9,8 +9,11 @@ import pathlib
 import sys
 
 os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 lax = jax.lax
 FUNCTIONS = {}
@@ -98,10 +101,76 @@ def expanded(x, c):
     return lax.top_k(x, 3), lax.linalg.cholesky(c, symmetrize_input=False), lax.linalg.triangular_solve(c, c, lower=True)
 
 
-folder = pathlib.Path(sys.argv[1])
-for name, (f, arguments, donate) in FUNCTIONS.items():
-    lowered = jax.jit(f, donate_argnums=donate).trace(*arguments).lower(lowering_platforms=("tpu",))
+MESH = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+SHARDED = {}
+
+
+def on_devices(*arguments):
+    """Arguments as (shape, axis of each dimension)."""
+
+    def register(f):
+        SHARDED[f.__name__] = (f, [jax.ShapeDtypeStruct(s, F, sharding=NamedSharding(MESH, PartitionSpec(*a))) for s, a in arguments])
+        return f
+
+    return register
+
+
+def manual(inputs, outputs):
+    return lambda f: jax.shard_map(f, mesh=MESH, in_specs=inputs, out_specs=outputs, check_vma=False)
+
+
+P = PartitionSpec
+
+
+@on_devices(((16, 32), (None, "model")), ((32, 8), ("model",)), ((32, 16), ("data",)), ((32, 8), ("data",)))
+def sharded_step(a, b, x, y):
+    def loss(a, b):
+        h = lax.with_sharding_constraint(jnp.tanh(x @ a), NamedSharding(MESH, P("data", "model")))
+        return jnp.mean((h @ b - y) ** 2)
+
+    value, (da, db) = jax.value_and_grad(loss, (0, 1))(a, b)
+    return a - 0.1 * da, b - 0.1 * db, value
+
+
+@on_devices(((16, 8), ("data", "model")), ((3, 8, 8), ()))
+def sharded_scan(x, weights):
+    return lax.scan(lambda c, w: (lax.with_sharding_constraint(jnp.tanh(c @ w), NamedSharding(MESH, P("data"))), None), x, weights)[0]
+
+
+@on_devices(((8, 32, 16), (None, "data")), ((8, 16, 24), ("data",)))
+@manual((P(None, "data"), P("data")), P(None, "data"))
+def manual_experts(x, w):
+    x = lax.all_to_all(x, "data", 0, 1, tiled=True)
+    return lax.all_to_all(jnp.einsum("etd,edf->etf", x, w), "data", 1, 0, tiled=True)
+
+
+@on_devices(((32, 16), ("data", "model")), ((4, 8, 8), ("data",)))
+@manual((P("data", "model"), P("data")), (P("data", "model"), P(), P("data")))
+def manual_ring(x, w):
+    for _ in range(3):
+        x = lax.ppermute(jnp.tanh(x @ w[0]), "data", [(i, (i + 1) % 4) for i in range(4)])
+    gathered = lax.all_gather(x, "model", axis=1, tiled=True)
+    scattered = lax.psum_scatter(gathered, "model", scatter_dimension=1, tiled=True)
+    return scattered * lax.axis_index("data"), lax.pmax(jnp.sum(x), ("data", "model")), lax.all_to_all(x, "data", 0, 0, tiled=True)
+
+
+@on_devices(((16, 8), ("data",)))
+@manual(P("data"), P())
+def manual_sum(x):
+    return lax.psum(x, "data")
+
+
+def write(name, lowered):
     (folder / f"{name}.mlir").write_text(lowered.as_text())
     generic = lowered.compiler_ir("stablehlo").operation.get_asm(print_generic_op_form=True)
     (folder / f"{name}.generic.mlir").write_text(generic)
     (folder / f"{name}.hlo").write_text(lowered.as_text("hlo"))
+
+
+folder = pathlib.Path(sys.argv[1])
+for name, (f, arguments, donate) in FUNCTIONS.items():
+    write(name, jax.jit(f, donate_argnums=donate).trace(*arguments).lower(lowering_platforms=("tpu",)))
+for name, (f, arguments) in SHARDED.items():
+    write(name, jax.jit(f).trace(*arguments).lower(lowering_platforms=("tpu",)))
+replicas = jax.pmap(lambda x: lax.pmean(x @ x.T, "i"), axis_name="i")
+write("replicas", replicas.lower(jax.ShapeDtypeStruct((8, 16, 24), F)))
