@@ -571,5 +571,24 @@ ENTRY main {
   check_hlo(patches);
 }
 
+/// Channels before height and width, as PyTorch and Equinox have them: the kernel lies as (output
+/// features, input features, height, width), its gradient comes with the output features in lanes.
+TEST(ConvolutionForms, AKernelGradientOfChannelsFirstHasAKernel) {
+  for (const char* channels : {"3", "40"}) {
+    const std::string text =
+        std::string(R"(HloModule channels
+ENTRY main {
+  x = f32[16,)") +
+        channels + R"(,12,12] parameter(0)
+  g = f32[16,6,10,10] parameter(1)
+  ROOT dw = f32[6,)" +
+        channels + R"(,3,3] convolution(x, g), window={size=10x10}, dim_labels=fb01_io01->fb01
+}
+)";
+    EXPECT_EQ(convolutions_left(text), 1) << text;
+    check_hlo(text);
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test::convolution_forms_test

@@ -116,6 +116,50 @@ TEST(WindowForms, TheGradientInMoreThanFourDimensionsHasAKernelWhereTwoHaveWindo
   EXPECT_EQ(count(after, kScatter), 1U);
 }
 
+constexpr const char* kImages = R"(
+  x = f32[4,3,12,12] parameter(0)
+  w = f32[5,3,3,3] parameter(1)
+  c = f32[4,5,10,10] convolution(x, w), window={size=3x3}, dim_labels=bf01_oi01->bf01
+  t = f32[4,10,10,5] transpose(c), dimensions={0,2,3,1}
+  r = f32[4,1,10,10,5] reshape(t)
+)";
+
+const hlo::HloInstruction& only(const hlo::Module& module, hlo::HloOpcode opcode) {
+  const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+  return *std::find_if(all.begin(), all.end(), [&](const auto& i) { return i.opcode == opcode; });
+}
+
+/// Equinox pools images of (channels, height, width) with the channels last and a dimension more,
+/// between the batch and the image: the windows are in the convolution's image.
+TEST(WindowForms, WindowsOfATransposedImageAreInTheImage) {
+  const hlo::Module pooled = check(std::string(kImages) + R"(
+  ROOT p = f32[4,1,5,5,5] reduce-window(r, low), window={size=1x1x2x2x1 stride=1x1x2x2x1}, to_apply=max
+)");
+  ASSERT_EQ(count(pooled, kPooling), 1U);
+  EXPECT_EQ(only(pooled, kPooling).operands[0], only(pooled, hlo::HloOpcode::kConvolution).id);
+  EXPECT_EQ(only(pooled, kPooling).window[2].size, 2);
+  EXPECT_EQ(only(pooled, kPooling).window[3].size, 2);
+  const hlo::Module gradient = check(std::string(kImages) + R"(
+  g = f32[4,1,5,5,5] parameter(2)
+  ROOT s = f32[4,1,10,10,5] select-and-scatter(r, g, zero), window={size=1x1x2x2x1 stride=1x1x2x2x1}, select=ge, scatter=add
+)");
+  ASSERT_EQ(count(gradient, kScatter), 1U);
+  EXPECT_EQ(only(gradient, kScatter).operands[0], only(gradient, hlo::HloOpcode::kConvolution).id);
+  EXPECT_EQ(only(gradient, kScatter).shape.dimensions, (std::vector<std::int64_t>{4, 5, 10, 10}));
+}
+
+/// Channels and rows, where a convolution has rows and columns outermost: the channels are shifted
+/// arrays, the rows a kernel's. Rows and batch are not merged, which would move every image.
+TEST(WindowForms, OfWindowsOverOtherDimensionsThanTheImagesTheRestHasAKernel) {
+  const hlo::Module after = check(std::string(kImages) + R"(
+  ROOT p = f32[4,4,9,10] reduce-window(c, low), window={size=1x2x2x1}, to_apply=max
+)");
+  ASSERT_EQ(count(after, kPooling), 1U);
+  EXPECT_EQ(only(after, kPooling).shape.dimensions, (std::vector<std::int64_t>{4, 4, 9, 10}));
+  EXPECT_EQ(only(after, kPooling).window[1].size, 1);
+  EXPECT_EQ(only(after, kPooling).window[2].size, 2);
+}
+
 TEST(WindowForms, SelectionByGreaterThanTakesTheLastOfEqualElements) {
   check(R"(
   x = f32[2,6,6,10] parameter(0)

@@ -202,7 +202,7 @@ ConvolutionOrders convolution_orders(const HloInstruction& convolution, bool bat
   if (contracts_batch(dims)) {
     return {image(dims.input_spatial, dims.input_feature, dims.input_batch),
             image(dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature),
-            logical(dims.output_spatial, dims.output_batch, dims.output_feature)};
+            order_of(dims.output_spatial, dims.output_batch, dims.output_feature)};
   }
   // The kernel of a depthwise convolution has one input feature: no lanes for it.
   const Order kernel =

@@ -142,6 +142,8 @@ class WindowForms {
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   void visit(Id id);
   bool steps_through_lanes(const HloInstruction& pooling) const;
+  bool visit_without_ones(HloInstruction pooling);
+  bool visit_before_transpose(HloInstruction pooling);
   void visit_turned(HloInstruction pooling);
   bool has_kernel_window(const std::vector<WindowDimension>& window) const;
   /// An operation with a kernel, but for the window.
@@ -223,8 +225,10 @@ Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initi
   for (std::size_t d = 0; d < pooling.window.size(); ++d) {
     const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
     const bool as_it_is = has_kernel_window(pooling.window);
-    if (has_kernel(operation, initial) && (as_it_is || (four && has_kernel_window(four->window)))) {
+    const bool merges = four && results.size() != kKernelRank && has_kernel_window(four->window);
+    if (has_kernel(operation, initial) && (as_it_is || merges)) {
       pooling.shape = hlo::array_shape(edit_.shape(pooling.operands[0]).type, results);
+      if (as_it_is) pooling.name += ".rest";
       return edit_.convert(as_it_is ? edit_.append_instruction(std::move(pooling))
                                     : in_four_dimensions(std::move(pooling)),
                            type);
@@ -352,6 +356,68 @@ void WindowForms::visit_turned(HloInstruction pooling) {
   visit(turned);
 }
 
+/// Without dimensions of one element, where there are more than a kernel has; false: there are
+/// none.
+bool WindowForms::visit_without_ones(HloInstruction pooling) {
+  const Extents results = pooling.shape.dimensions;
+  const Extents extents = edit_.dimensions(pooling.operands[0]);
+  Extents ones;
+  for (std::size_t d = results.size(); d-- > 0 && results.size() - ones.size() > kKernelRank;) {
+    if (results[d] == 1 && extents[d] == 1 && is_trivial(pooling.window[d])) {
+      ones.push_back(static_cast<std::int64_t>(d));
+    }
+  }
+  if (ones.empty()) return false;
+  const auto without = [&ones](auto list) {
+    for (const std::int64_t d : ones) list.erase(list.begin() + d);
+    return list;
+  };
+  for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
+    const Id operand = pooling.operands[i];
+    pooling.operands[i] = edit_.reshape(operand, without(edit_.dimensions(operand)));
+  }
+  pooling.window = without(pooling.window);
+  pooling.shape.dimensions = without(results);
+  pooling.shape.layout = {};
+  pooling.name += ".images";
+  const Id windows = edit_.append_instruction(std::move(pooling));
+  edit_.finish(edit_.reshape(windows, results));
+  visit(windows);
+  return true;
+}
+
+/// Windows of a transposed image in the image itself, whose dimensions then are those of the
+/// convolutions, as in Equinox, which pools images of (channels, height, width) as others do.
+bool WindowForms::visit_before_transpose(HloInstruction pooling) {
+  const Extents extents = edit_.dimensions(pooling.operands[0]);
+  Id image = pooling.operands[0];
+  // Dimensions of one element that came and went.
+  while (entry().at(image).opcode == HloOpcode::kReshape) image = entry().at(image).operands[0];
+  const HloInstruction transpose = entry().at(image);
+  if (images_.empty() || transpose.opcode != HloOpcode::kTranspose ||
+      transpose.shape.dimensions != extents) {
+    return false;
+  }
+  const Extents results = pooling.shape.dimensions;
+  HloInstruction moved = pooling;
+  Extents back(extents.size());
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const auto from = static_cast<std::size_t>(transpose.dimensions[d]);
+    moved.window[from] = pooling.window[d];
+    moved.shape.dimensions[from] = results[d];
+    back[from] = static_cast<std::int64_t>(d);
+  }
+  if (!has_kernel_window(moved.window)) return false;
+  moved.operands[0] = transpose.operands[0];
+  if (moved.operands.size() > 2) moved.operands[1] = edit_.transpose(moved.operands[1], back);
+  moved.shape.layout = {};
+  moved.name += ".image";
+  const Id windows = edit_.append_instruction(std::move(moved));
+  edit_.finish(edit_.transpose(windows, transpose.dimensions));
+  visit(windows);
+  return true;
+}
+
 /// Reads what a pad reads whose elements are the neutral ones.
 void WindowForms::take_padding(HloInstruction& pooling, double initial) {
   const HloInstruction& pad = entry().at(pooling.operands[0]);
@@ -428,6 +494,7 @@ void WindowForms::visit(Id id) {
     if (visit_whole(pooling, operation, *initial)) return;
     module_.entry_computation().at(id) = pooling;
   }
+  if (visit_without_ones(pooling) || visit_before_transpose(pooling)) return;
   const auto [most, all] = positions_of(pooling.window);
   if (steps_through_lanes(pooling)) return visit_turned(pooling);
   if (!is_scatter) {
@@ -444,7 +511,9 @@ void WindowForms::visit(Id id) {
       combining_operation(module_.computation(pooling.called.at(1))) != HloOpcode::kAdd) {
     return;
   }
-  if (first && has_kernel_window(pooling.window) && rows_fit(pooling)) return;
+  if (first && has_kernel_window(pooling.window) && rows_fit(pooling)) {
+    return;
+  }
   const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
   const bool merges =
       first && four && pooling.window.size() != kKernelRank && has_kernel_window(four->window);
