@@ -115,6 +115,15 @@ TEST(Embedding, TablesLargerThanVmemAreCutIntoParts) {
   check(false, {1000, 130, 200, 0, 1000}, small);
 }
 
+/// All lanes of the table and a spare row stand in VMEM, beside two buffers of 64 updates and 64
+/// KiB for what finds no register; of a byte less VMEM, half of the lanes do, in two passes.
+TEST(Embedding, OfATableAsManyLanesAsFitStandInVmemForAScatter) {
+  const std::uint64_t rows = 304 * 2 + 8 * 2 + 2 * 64 * 2;  // Of VMEM.
+  const std::uint64_t whole = rows * 512 + (64 << 10);
+  EXPECT_EQ(check(false, {300, 200, 90, 0, 300}, with_vmem(whole)).vmem_bytes, rows * 512);
+  EXPECT_EQ(check(false, {300, 200, 90, 0, 300}, with_vmem(whole - 1)).vmem_bytes, rows * 256);
+}
+
 /// By DMA, a few of many, and from VMEM; even and odd rows, one and three lane tiles.
 TEST(Embedding, GathersRowsOfPackedTables) {
   check(true, {9000, 100, 50, 0, 9000}, {}, ElementType::kBf16);

@@ -483,19 +483,23 @@ class ScatterKernel {
   ScatterKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
                 const ScatterCombiner& combiner, const Target& target)
       : shapes_(shapes), combiner_(combiner), builder_(instruction.name, target) {
-    const std::int64_t room = static_cast<std::int64_t>(target.vmem_bytes / 2 / 4096);
+    // Tiles of a part of this width, beside the buffers of updates and the spare row.
+    const auto room = [&target](std::int64_t width) {
+      const std::int64_t apart = (2 * kRowGroup + 8) * width * isa::kVmemRowBytes + kReserveBytes;
+      return (static_cast<std::int64_t>(target.vmem_bytes) - apart) / (8 * isa::kVmemRowBytes);
+    };
     const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
-    for (std::int64_t width = 1; width <= shapes.lane_tiles; ++width) {
-      if (shapes.lane_tiles % width != 0) continue;
-      const bool fits = width * std::min(tile_rows, room) <= room && width <= 32;
-      if (width == 1 || fits) width_ = width;
+    for (std::int64_t width = 1; width <= std::min(kMostWidth, shapes.lane_tiles); ++width) {
+      if (shapes.lane_tiles % width == 0 && width * tile_rows <= room(width)) width_ = width;
     }
-    height_ = std::min(tile_rows, room / width_);
+    height_ = std::min(tile_rows, room(width_) / width_);
   }
 
   LoweredKernel emit();
 
  private:
+  static constexpr std::int64_t kMostWidth = 32;           ///< Unrolled.
+  static constexpr std::int64_t kReserveBytes = 64 << 10;  ///< For what finds no register.
   void emit_part(Index part, std::int64_t height, SReg first_lane_granule);
   void add_chunk(Index chunk, std::int64_t groups, Index first_row, std::int64_t height,
                  SReg updates);
