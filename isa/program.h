@@ -103,6 +103,11 @@ struct Buffer {
   bool zeroed = false;
 };
 
+/// The ops between which a buffer holds data, by number in the program; both included.
+struct Lifetime {
+  std::uint32_t first_op = 0, last_op = 0;
+};
+
 /// A branch of the top-level program that decides over a `while` or a `conditional` of the user's
 /// model.
 struct ControlPoint {
@@ -132,6 +137,7 @@ struct Program {
   std::vector<OpInfo> ops;
   std::vector<ControlOp> control;
   std::vector<Buffer> buffers;
+  std::vector<Lifetime> lifetimes;  ///< Of the buffers; none where nobody knows who reads them.
   std::vector<std::pair<std::uint32_t, std::uint32_t>>
       initial_smem;  ///< (word address, value) on every core.
   std::uint64_t examples_per_core =

@@ -11,7 +11,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kProgramFile{"program", 4};
+const FileKind kProgramFile{"program", 5};
 
 /// Words of several owners one behind the other, with the number of each owner's words.
 class Words {
@@ -138,6 +138,7 @@ void write_program_file(const std::string& path, const isa::Program& program) {
       .add("zeroed", column_of<std::uint32_t>(program.buffers, [](auto& b) { return b.zeroed; }));
   contents.bytes["data"] = data.bytes();
 
+  contents.tables["lifetimes"] = lifetimes_table(program.lifetimes);
   contents.tables["ops"] = ops_table(program.ops);
   contents.tables["control"] = control_table(program.control);
   contents.tables["control_points"] = control_points_table(program.control);
@@ -183,6 +184,10 @@ isa::Program read_program_file(const std::string& path) {
   }
 
   program.ops = ops_of(contents.table("ops"));
+  const Table& lifetimes = contents.table("lifetimes");
+  if (lifetimes.rows() > 0) {  // None: nobody knows who reads a buffer last.
+    program.lifetimes = lifetimes_of(lifetimes, program.buffers.size(), program.ops.size(), path);
+  }
   program.control = control_of(contents.table("control"), contents.table("control_points"), path);
   program.call_sites = call_sites_of(contents, program);
   const Table& smem = contents.table("initial_smem");

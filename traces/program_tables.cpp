@@ -1,5 +1,8 @@
 #include "traces/program_tables.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "sim/base/error.h"
 
 namespace tpu::traces {
@@ -130,6 +133,34 @@ std::vector<isa::Buffer> buffers_of(const Table& table, const std::string& file)
     buffers[i].op_name = table.column<std::string>("op_name")[i];
   }
   return buffers;
+}
+
+Table lifetimes_table(const std::vector<isa::Lifetime>& lifetimes) {
+  std::vector<std::uint32_t> buffer(lifetimes.size());
+  std::iota(buffer.begin(), buffer.end(), 0U);
+  Table table;
+  table.add("buffer", buffer);
+  table.add("first_op", column_of<std::uint32_t>(lifetimes, [](auto& l) { return l.first_op; }));
+  table.add("last_op", column_of<std::uint32_t>(lifetimes, [](auto& l) { return l.last_op; }));
+  return table;
+}
+
+std::vector<isa::Lifetime> lifetimes_of(const Table& table, std::size_t buffers, std::size_t ops,
+                                        const std::string& file) {
+  std::vector<isa::Lifetime> lifetimes;
+  for (std::size_t i = 0; i < table.rows(); ++i) {
+    lifetimes.push_back(
+        {table.column<std::uint32_t>("first_op")[i], table.column<std::uint32_t>("last_op")[i]});
+    const isa::Lifetime& life = lifetimes.back();
+    const bool has_ops =
+        life.first_op <= life.last_op && life.last_op < std::max<std::size_t>(1, ops);
+    if (has_ops && table.column<std::uint32_t>("buffer")[i] == i) continue;
+    throw WorkloadError(file + ": lifetimes: row " + std::to_string(i) + ": expected buffer " +
+                        std::to_string(i) + " between two of " + std::to_string(ops) + " ops");
+  }
+  if (lifetimes.size() == buffers) return lifetimes;
+  throw WorkloadError(file + ": lifetimes: expected a row for each of " + std::to_string(buffers) +
+                      " buffers, found " + std::to_string(lifetimes.size()));
 }
 
 }  // namespace tpu::traces

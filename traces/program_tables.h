@@ -28,5 +28,9 @@ std::vector<isa::ControlOp> control_of(const Table& ops, const Table& points,
 Table buffers_table(const std::vector<isa::Buffer>& buffers);
 /// Without the data of constants. `file` names the file in errors.
 std::vector<isa::Buffer> buffers_of(const Table& table, const std::string& file);
+/// Between which ops each buffer holds data.
+Table lifetimes_table(const std::vector<isa::Lifetime>& lifetimes);
+std::vector<isa::Lifetime> lifetimes_of(const Table& table, std::size_t buffers, std::size_t ops,
+                                        const std::string& file);
 
 }  // namespace tpu::traces

@@ -424,37 +424,6 @@ std::vector<KernelCall> kernels_of(const Hdf5Contents& contents, std::size_t ops
   return calls;
 }
 
-Table lifetimes_table(const RunRecord& record) {
-  const std::vector<Lifetime>& lifetimes = record.lifetimes;
-  U32 buffer(lifetimes.size());
-  std::iota(buffer.begin(), buffer.end(), 0U);
-  Table table;
-  table.add("buffer", buffer);
-  table.add("first_op", column_of<std::uint32_t>(lifetimes, [](auto& l) { return l.first_op; }));
-  table.add("last_op", column_of<std::uint32_t>(lifetimes, [](auto& l) { return l.last_op; }));
-  return table;
-}
-
-std::vector<Lifetime> lifetimes_of(const Hdf5Contents& contents, const RunRecord& record) {
-  const Table& table = contents.table("lifetimes");
-  std::vector<Lifetime> lifetimes;
-  for (std::size_t i = 0; i < table.rows(); ++i) {
-    lifetimes.push_back(
-        {table.column<std::uint32_t>("first_op")[i], table.column<std::uint32_t>("last_op")[i]});
-    const Lifetime& life = lifetimes.back();
-    const bool has_ops =
-        life.first_op <= life.last_op && life.last_op < std::max<std::size_t>(1, record.ops.size());
-    if (has_ops && table.column<std::uint32_t>("buffer")[i] == i) continue;
-    throw WorkloadError(contents.file + ": lifetimes: row " + std::to_string(i) +
-                        ": expected buffer " + std::to_string(i) + " between two of " +
-                        std::to_string(record.ops.size()) + " ops");
-  }
-  if (lifetimes.size() == record.buffers.size()) return lifetimes;
-  throw WorkloadError(contents.file + ": lifetimes: expected a row for each of " +
-                      std::to_string(record.buffers.size()) + " buffers, found " +
-                      std::to_string(lifetimes.size()));
-}
-
 Hdf5Contents run_contents(const RunRecord& record) {
   TPU_CHECK(record.core_numbers.size() == record.result.cores.size(),
             "numbers of " << record.core_numbers.size() << " cores, results of "
@@ -504,7 +473,7 @@ Hdf5Contents run_contents(const RunRecord& record) {
   contents.tables["host_verdict"].add("text", record.host_verdict);
   add_training(record.training, contents);
   contents.tables["losses"].add("loss", record.losses);
-  contents.tables["lifetimes"] = lifetimes_table(record);
+  contents.tables["lifetimes"] = lifetimes_table(record.lifetimes);
   contents.tables["enumerations"] = enumerations_table();
   contents.tables["host_stages"] = host_stages_table(host_stages(record));
   contents.tables["links"] = links_table(link_loads(record));
@@ -541,7 +510,8 @@ RunRecord read_run_file(const std::string& path) {
   record.kernels = kernels_of(contents, record.ops.size());
   record.operands = op_operands_of(contents, record.ops.size());
   record.buffers = buffers_of(contents.table("buffers"), path);
-  record.lifetimes = lifetimes_of(contents, record);
+  record.lifetimes =
+      lifetimes_of(contents.table("lifetimes"), record.buffers.size(), record.ops.size(), path);
   read_cores(contents, record);
   read_paths(contents, path, record);
   record.command = contents.table("command").column<std::string>("word");

@@ -268,7 +268,7 @@ class HloWriter {
     constexpr std::uint64_t kAlloc = 0, kFree = 1;
     using At = std::pair<std::uint64_t, std::uint64_t>;  // Op, kind: frees of an op come first.
     std::multimap<At, std::size_t> events;
-    const std::vector<Lifetime>& lifetimes = record_.lifetimes;
+    const std::vector<isa::Lifetime>& lifetimes = record_.lifetimes;
     for (std::size_t i = 0; i < record_.buffers.size(); ++i) {
       if (record_.buffers[i].role != isa::BufferRole::kTemporary) continue;
       events.emplace(At{lifetimes[i].first_op, 1}, i);

@@ -1,8 +1,8 @@
 #include "traces/run_record.h"
 
+#include "isa/buffer_lifetimes.h"
 #include "models/parameter_table.h"
 #include "sim/base/sha256.h"
-#include "traces/buffer_lifetimes.h"
 
 namespace tpu::traces {
 
@@ -38,7 +38,9 @@ RunRecord start_record(const MachineParams& params, const isa::Program& program)
     copy.data.clear();
     record.buffers.push_back(std::move(copy));
   }
-  record.lifetimes = overwritten_lifetimes(record.ops, record.buffers);
+  record.lifetimes = program.lifetimes.empty()
+                         ? isa::overwritten_lifetimes(program.ops, program.buffers)
+                         : program.lifetimes;
   record.control = program.control;
   for (isa::ControlOp& op : record.control) op.points.clear();
   return record;

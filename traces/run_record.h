@@ -39,11 +39,6 @@ struct Events {
   std::vector<DmaEvent> dmas;
 };
 
-/// The ops between which a buffer holds data, by number in the record; both included.
-struct Lifetime {
-  std::uint32_t first_op = 0, last_op = 0;
-};
-
 /// An op reads what another made, or a parameter.
 struct OpOperand {
   std::uint32_t op = 0;       ///< Index into RunRecord::ops.
@@ -112,11 +107,11 @@ struct RunRecord {
   std::string detail;       ///< "core=interpret", or empty.
   std::vector<std::uint32_t> core_numbers;  ///< Of result.cores, in their order.
   std::vector<isa::OpInfo> ops;
-  std::vector<KernelCall> kernels;      ///< Of the ops.
-  std::vector<OpOperand> operands;      ///< Of the ops, as far as the module is known.
-  std::vector<isa::Buffer> buffers;     ///< Without their data.
-  std::vector<Lifetime> lifetimes;      ///< Of the buffers.
-  std::vector<isa::ControlOp> control;  ///< Of result.paths; without their places in the code.
+  std::vector<KernelCall> kernels;       ///< Of the ops.
+  std::vector<OpOperand> operands;       ///< Of the ops, as far as the module is known.
+  std::vector<isa::Buffer> buffers;      ///< Without their data.
+  std::vector<isa::Lifetime> lifetimes;  ///< Of the buffers.
+  std::vector<isa::ControlOp> control;   ///< Of result.paths; without their places in the code.
   RunResult result;
   std::vector<double> losses;   ///< Of each step, with values.
   std::vector<WhatIf> what_if;  ///< With --what-if.

@@ -96,7 +96,7 @@ void BufferLives::read(const hlo::Module& planned) {
   }
 }
 
-std::vector<traces::Lifetime> BufferLives::of(const isa::Program& program) const {
+std::vector<isa::Lifetime> BufferLives::of(const isa::Program& program) const {
   if (names_.empty() || program.ops.empty()) return {};
   const auto end = static_cast<std::uint32_t>(program.ops.size());
   Numbers ops;
@@ -108,15 +108,15 @@ std::vector<traces::Lifetime> BufferLives::of(const isa::Program& program) const
   }
   // What a body keeps for itself: the ops around its maker that are not the entry's.
   const auto life_in_body = [&](std::uint32_t maker) {
-    traces::Lifetime life{maker, maker};
+    isa::Lifetime life{maker, maker};
     while (life.first_op > 0 && !is_of_entry[life.first_op - 1]) --life.first_op;
     while (life.last_op + 1 < end && !is_of_entry[life.last_op + 1]) ++life.last_op;
     return life;
   };
-  std::vector<traces::Lifetime> result;
+  std::vector<isa::Lifetime> result;
   auto next = lives_.begin();  // The plan has the entry's buffers first, in the order of lives_.
   for (const isa::Buffer& buffer : program.buffers) {
-    traces::Lifetime life{0, end - 1};
+    isa::Lifetime life{0, end - 1};
     const auto is_of = [&](const Life& each) { return each.buffer == buffer.name; };
     if (buffer.role == isa::BufferRole::kTemporary) {
       const auto known = std::find_if(next, lives_.end(), is_of);

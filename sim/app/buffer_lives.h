@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "isa/program.h"
-#include "traces/run_record.h"
 #include "workloads/compiler/compiler.h"
 
 namespace tpu::app {
@@ -17,7 +16,7 @@ class BufferLives {
   /// Notes what the last pass leaves, and tells `next` of every pass.
   compiler::PassObserver observer(const compiler::PassObserver& next);
   /// In the order of the program's buffers; empty where no pass was seen.
-  std::vector<traces::Lifetime> of(const isa::Program& program) const;
+  std::vector<isa::Lifetime> of(const isa::Program& program) const;
 
  private:
   struct Life {

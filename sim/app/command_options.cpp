@@ -124,7 +124,9 @@ po::options_description options_of(const Command& command) {
     add("sequence", po::value<std::string>(), "tokens of a sequence");
     add("vocabulary", po::value<std::string>(), "number of tokens");
     add("feature-multiple", po::value<std::string>(),
-        "features of layers are rounded up to a multiple of it (1): with 128 no lane is padding");
+        "features of layers, extents of a module's products are rounded up to a multiple of it "
+        "(1): "
+        "with 128 no lane is padding");
     add("learning-rate", po::value<std::string>(), "of the optimiser");
   }
   if (command.run) {

@@ -18,6 +18,7 @@
 
 #include "isa/encoding.h"
 #include "isa/program_text.h"
+#include "sim/app/child_process.h"
 #include "sim/app/completion.h"
 #include "sim/app/export_run.h"
 #include "sim/app/file_roles.h"
@@ -113,7 +114,7 @@ ExitCode run(const Arguments& arguments) {
   Simulation simulation = simulate(arguments, configuration, arguments.configs[0], programs);
   if (arguments.what_if) {
     simulation.record.what_if =
-        what_if(arguments, arguments.configs[0], simulation.record, programs);
+        what_if(arguments, arguments.configs[0], simulation.record, programs, processors());
   }
   const report::Summary summary = report::summarize(simulation.record);
   std::vector<report::CheckedOutput> checks;

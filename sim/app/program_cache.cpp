@@ -69,12 +69,16 @@ std::string workload_key(const Arguments& arguments) {
          text_of_options(arguments.workload);
 }
 
+std::string ProgramCache::key(const Arguments& arguments, const MachineParams& params) {
+  // A program that computes values has names that others leave out; the workload is the same.
+  return workload_key(arguments) + text_of(arguments.values) +
+         text_of_target(what_shapes_program(arguments, params));
+}
+
 const PreparedWorkload& ProgramCache::prepare(const Arguments& arguments,
                                               const MachineParams& params,
                                               const compiler::PassObserver& after_pass) {
-  // A program that computes values has names that others leave out; the workload is the same.
-  const std::string key = workload_key(arguments) + text_of(arguments.values) +
-                          text_of_target(what_shapes_program(arguments, params));
+  const std::string key = ProgramCache::key(arguments, params);
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });
   if (found != entries_.end()) {

@@ -18,6 +18,8 @@ class ProgramCache {
  public:
   explicit ProgramCache(std::size_t capacity) : capacity_(capacity) {}
 
+  /// What tells programs apart: those with equal keys are one.
+  static std::string key(const Arguments& arguments, const MachineParams& params);
   /// As prepare_workload(); the passes of a program that is there already are not observed. The
   /// result lives until the next call.
   const PreparedWorkload& prepare(const Arguments& arguments, const MachineParams& params,

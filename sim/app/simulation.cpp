@@ -14,7 +14,6 @@
 #include "sim/app/memory_need.h"
 #include "sim/app/op_graph.h"
 #include "sim/app/progress_bar.h"
-#include "sim/app/scheduled_lives.h"
 #include "sim/app/training_run.h"
 #include "sim/app/workload_digest.h"
 #include "sim/app/workload_source.h"
@@ -327,12 +326,7 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   Simulation simulation = simulate(arguments, configuration, config_name, workload);
   if (records && workload.is_from_xla && !workload.folder.empty()) {
     const auto module = xla::scheduled_module(workload.folder, configuration.params.chip);
-    if (module) {
-      graph.read(*module);
-      traces::RunRecord& record = simulation.record;
-      record.lifetimes =
-          scheduled_lifetimes(*module, record.ops, record.buffers, std::move(record.lifetimes));
-    }
+    if (module) graph.read(*module);
   }
   if (records) simulation.record.operands = graph.operands(simulation.record.ops);
   if (arguments.command == "run") {
@@ -357,7 +351,6 @@ Simulation simulate(const Arguments& arguments, const config::Configuration& con
   Simulation simulation;
   traces::RunRecord& record = simulation.record;
   record = traces::start_record(configuration.params, workload.program);
-  if (!workload.lifetimes.empty()) record.lifetimes = workload.lifetimes;
   record.config = config_name;
   record.workload = arguments.input;
   record.core_numbers = workload.cores;

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <set>
 
+#include "sim/app/child_process.h"
 #include "sim/app/file_roles.h"
 #include "sim/app/progress_bar.h"
 #include "sim/app/sweep_run.h"
@@ -144,8 +145,7 @@ class Sweep {
 
   std::vector<std::string> simulate_all(const sweep::PointStore& store,
                                         const std::vector<std::size_t>& todo) {
-    const auto cores = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-    const std::uint32_t wanted = arguments_.sweep.jobs > 0 ? arguments_.sweep.jobs : cores;
+    const std::uint32_t wanted = arguments_.sweep.jobs > 0 ? arguments_.sweep.jobs : processors();
     const auto most = static_cast<std::uint32_t>(
         std::max<std::size_t>(1, std::min<std::size_t>(wanted, todo.size())));
     ProgressBar bar("sweep");

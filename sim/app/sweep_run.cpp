@@ -1,21 +1,17 @@
 #include "sim/app/sweep_run.h"
 
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <iostream>
 #include <iterator>
 #include <memory>
-#include <new>
 
+#include "sim/app/child_process.h"
 #include "sim/app/command_options.h"
 #include "sim/app/simulation.h"
 #include "sim/app/workload_digest.h"
@@ -124,55 +120,6 @@ struct SharedWork {
   std::atomic<std::size_t> at[4096];  ///< The point that each process is at, from 1; 0: none.
 };
 
-/// Memory that processes share, until the end of a scope.
-class SharedMemory {
- public:
-  SharedMemory() {
-    void* memory = ::mmap(nullptr, sizeof(SharedWork), PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    work_ = new (memory) SharedWork;
-  }
-  ~SharedMemory() { ::munmap(work_, sizeof(SharedWork)); }
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-  SharedWork& operator*() const { return *work_; }
-
- private:
-  SharedWork* work_;
-};
-
-}  // namespace
-
-namespace {
-
-/// A process that does `work` and ends.
-pid_t start_process(const std::function<void()>& work) {
-  const pid_t child = ::fork();
-  if (child < 0) {
-    throw UsageError("--jobs: no more processes can be made: " + std::string(std::strerror(errno)));
-  }
-  if (child > 0) return child;
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  int code = 0;
-  try {
-    work();
-  } catch (const std::exception& error) {
-    std::cerr << "tpusim: " << error.what() << std::endl;
-    code = 1;
-  }
-  ::_exit(code);
-}
-
-/// How a process at a point ended, where it did not end well.
-std::string end_text(std::size_t point, int status) {
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
-  const std::string whose = "point " + std::to_string(point) + ": its process ";
-  if (!WIFSIGNALED(status)) return whose + "could not go on";
-  return whose + "was ended by signal " + std::to_string(WTERMSIG(status)) +
-         (WTERMSIG(status) == SIGKILL ? " (out of memory?)" : "");
-}
-
 }  // namespace
 
 std::vector<std::string> run_points(PointRunner& runner, const sweep::Plan& plan,
@@ -180,7 +127,7 @@ std::vector<std::string> run_points(PointRunner& runner, const sweep::Plan& plan
                                     const std::vector<std::string>& hashes,
                                     const sweep::PointStore& store, std::uint32_t jobs,
                                     const std::function<void(std::size_t done)>& progress) {
-  const SharedMemory memory;
+  const SharedMemory<SharedWork> memory;
   SharedWork& work = *memory;
   const auto take = [&](std::size_t process) {
     for (std::size_t i = work.next++; i < todo.size(); i = work.next++) {
@@ -196,10 +143,14 @@ std::vector<std::string> run_points(PointRunner& runner, const sweep::Plan& plan
     take(0);
     return died;
   }
-  std::cout.flush();
   std::map<pid_t, std::size_t> running;
   for (std::size_t process = 0; process < jobs; ++process) {
-    running[start_process([&] { take(process); })] = process;
+    const pid_t child = start_process([&] { take(process); });
+    if (child < 0) {
+      throw UsageError("--jobs: no more processes can be made: " +
+                       std::string(std::strerror(errno)));
+    }
+    running[child] = process;
   }
   while (!running.empty()) {
     int status = 0;
@@ -209,8 +160,10 @@ std::vector<std::string> run_points(PointRunner& runner, const sweep::Plan& plan
       progress(work.done);
       continue;
     }
-    const std::string text = end_text(work.at[ended->second], status);
-    if (!text.empty()) died.push_back(text);
+    const std::string text = end_text(status);
+    if (!text.empty()) {
+      died.push_back("point " + std::to_string(work.at[ended->second]) + ": its process " + text);
+    }
     running.erase(ended);
   }
   return died;

@@ -1,9 +1,16 @@
 #include "sim/app/what_if.h"
 
+#include <sys/wait.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
 #include <utility>
 
+#include "sim/app/child_process.h"
 #include "sim/app/file_roles.h"
+#include "sim/app/progress_bar.h"
 #include "sim/app/workload_digest.h"
 #include "sim/app/workload_source.h"
 #include "sim/base/ceil_divide.h"
@@ -51,22 +58,33 @@ void ask_for_full_lanes(const Arguments& arguments, const traces::RunRecord& rec
                        static_cast<std::int64_t>(full * record.core_numbers.size())});
 }
 
-/// Layers as wide as their padding. Where nothing is padded there is nothing to ask.
+/// Whether our compiler made a program.
+bool is_ours(const traces::RunRecord& record) {
+  return record.compiler.compare(0, 6, "tpusim") == 0;
+}
+
+/// Layers as wide as their padding, or products of a module. Where nothing is padded there is
+/// nothing to ask; of XLA's bundles nobody says what is.
 void ask_for_no_padding(const Arguments& arguments, const traces::RunRecord& record,
                         std::vector<WhatIfQuestion>& questions) {
   const auto is_padded = [](const isa::OpInfo& op) {
     return op.padded_matmul_flops > op.matmul_flops;
   };
-  const bool padded = std::any_of(record.ops.begin(), record.ops.end(), is_padded);
   WhatIfQuestion question;
   question.name = "no padding";
-  if (has_option(arguments.input, "feature_multiple")) {
-    if (!padded || arguments.workload.feature_multiple) return;
-    question.feature_multiple = kLanes;
-  } else {
+  question.compiles_anew = !is_ours(record);
+  const bool padded =
+      question.compiles_anew || std::any_of(record.ops.begin(), record.ops.end(), is_padded);
+  if (!padded || arguments.workload.feature_multiple) return;
+  if (is_hdf5(arguments.input)) {
+    question.compiles_anew = false;
+    question.problem = "the shapes of a compiled program are fixed";
+  } else if (frontend::is_workload(arguments.input) &&
+             !has_option(arguments.input, "feature_multiple")) {
     question.problem =
-        "the shapes of this program are fixed; its report has the padding of each "
-        "operation";
+        "the shapes of this workload are fixed; its report has the padding of each operation";
+  } else {
+    question.feature_multiple = kLanes;
   }
   questions.push_back(question);
 }
@@ -84,30 +102,40 @@ void ask_for_more_mxus(const Arguments& arguments, const traces::RunRecord& reco
     return;
   } else {
     question.settings = {"core.mxu.count=" + std::to_string(mxus)};
-    question.compiles_anew = record.compiler.compare(0, 6, "tpusim") != 0;
+    question.compiles_anew = !is_ours(record);
   }
   questions.push_back(question);
 }
 
-/// A run and its mean step; nothing of what happens between steps.
-std::pair<traces::RunRecord, report::Summary> simulated_again(const Arguments& arguments,
-                                                              const std::string& config_name,
-                                                              ProgramCache& programs) {
+/// A run again; nothing of what happens between steps.
+struct Again {
+  double step_ms = 0, examples_per_s = 0;
+  std::uint64_t model_flops = 0;
+  bool keeps_padding = false;
+};
+
+Again simulated_again(const Arguments& arguments, const std::string& config_name,
+                      ProgramCache& programs) {
   const config::Configuration configuration = effective_configuration(arguments, config_name);
   const PreparedWorkload& workload = programs.prepare(arguments, configuration.params);
-  traces::RunRecord record = simulate(arguments, configuration, config_name, workload).record;
-  report::Summary summary = report::summarize(record);
-  return {std::move(record), std::move(summary)};
+  const traces::RunRecord record =
+      simulate(arguments, configuration, config_name, workload, true).record;
+  const report::Summary summary = report::summarize(record);
+  return {summary.step_mean_ms, summary.examples_per_s, record.model_flops, workload.keeps_padding};
 }
 
-traces::WhatIf answer(const Arguments& arguments, const std::string& config_name,
-                      const WhatIfQuestion& question, ProgramCache& programs) {
+/// The command line with what a question changes.
+Arguments changed_by(const WhatIfQuestion& question, const Arguments& arguments) {
   Arguments changed = arguments;
   if (question.compiles_anew) changed.compiler = "tpusim";
-  const Arguments as_it_is = changed;
   changed.settings = together(arguments.settings, question.settings);
   if (question.batch) changed.batch = question.batch;
   if (question.feature_multiple) changed.workload.feature_multiple = question.feature_multiple;
+  return changed;
+}
+
+/// What is changed, as flags; nothing is simulated yet.
+traces::WhatIf unanswered(const WhatIfQuestion& question) {
   traces::WhatIf result;
   result.name = question.name;
   result.problem = question.problem;
@@ -120,19 +148,149 @@ traces::WhatIf answer(const Arguments& arguments, const std::string& config_name
     result.settings = "--feature-multiple " + std::to_string(*question.feature_multiple);
   }
   if (question.compiles_anew) result.settings = "--compiler tpusim " + result.settings;
+  return result;
+}
+
+/// A question, and the run with it.
+struct Variant {
+  WhatIfQuestion question;
+  traces::WhatIf result;
+  std::string program;             ///< ProgramCache::key().
+  std::uint64_t flops_of_run = 0;  ///< RunRecord::model_flops.
+};
+
+void simulate_variant(const Arguments& arguments, const std::string& config_name,
+                      ProgramCache& programs, Variant& variant) {
+  traces::WhatIf& result = variant.result;
   try {
-    if (question.compiles_anew) {
-      result.as_it_is_ms = simulated_again(as_it_is, config_name, programs).second.step_mean_ms;
+    double flops = 1;  // Of the run, for one of the program compiled anew: both count differently.
+    if (variant.question.compiles_anew) {
+      Arguments as_it_is = arguments;
+      as_it_is.compiler = "tpusim";
+      const Again before = simulated_again(as_it_is, config_name, programs);
+      result.as_it_is_ms = before.step_ms;
+      if (before.model_flops > 0) {
+        flops = static_cast<double>(variant.flops_of_run) / static_cast<double>(before.model_flops);
+      }
     }
-    const auto [record, summary] = simulated_again(changed, config_name, programs);
-    result.model_flops = record.model_flops;
-    result.step_ms = summary.step_mean_ms;
-    result.examples_per_s = summary.examples_per_s;
+    const Again again =
+        simulated_again(changed_by(variant.question, arguments), config_name, programs);
+    if (again.keeps_padding) result.name = "less padding";
+    result.model_flops = static_cast<std::uint64_t>(static_cast<double>(again.model_flops) * flops);
+    result.step_ms = again.step_ms;
+    result.examples_per_s = again.examples_per_s;
   } catch (const UserError& error) {  // It does not fit, or its program ends in a fault.
     const std::string text = error.what();
     result.problem = text.substr(0, text.find('\n'));
   }
-  return result;
+}
+
+/// What a process tells of a variant.
+struct SharedAnswer {
+  bool done = false, is_bug = false;
+  double step_ms = 0, examples_per_s = 0, as_it_is_ms = 0;
+  std::uint64_t model_flops = 0;
+  char name[64] = "", problem[4096] = "";
+};
+constexpr std::size_t kMostVariants = 16;
+using SharedAnswers = std::array<SharedAnswer, kMostVariants>;
+
+void tell(const traces::WhatIf& result, SharedAnswer& answer) {
+  answer.step_ms = result.step_ms;
+  answer.examples_per_s = result.examples_per_s;
+  answer.as_it_is_ms = result.as_it_is_ms;
+  answer.model_flops = result.model_flops;
+  result.name.copy(answer.name, sizeof(answer.name) - 1);
+  result.problem.copy(answer.problem, sizeof(answer.problem) - 1);
+  answer.done = true;
+}
+
+void hear(const SharedAnswer& answer, const std::string& end, traces::WhatIf& result) {
+  if (answer.is_bug) throw SimulatorBug(answer.problem);
+  result.step_ms = answer.step_ms;
+  result.examples_per_s = answer.examples_per_s;
+  result.as_it_is_ms = answer.as_it_is_ms;
+  result.model_flops = answer.model_flops;
+  if (answer.done) {
+    result.name = answer.name;
+    result.problem = answer.problem;
+  } else {
+    result.problem = "its process " + (end.empty() ? "ended without an answer" : end);
+  }
+}
+
+using Group = std::vector<std::size_t>;  ///< Variants of one program.
+
+/// Those that the program of the run is for come last: there is nothing to compile.
+std::vector<Group> by_program(const std::vector<Variant>& variants, const std::string& of_run) {
+  std::vector<Group> groups;
+  Group as_it_is;
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    if (!variants[i].result.problem.empty()) continue;
+    if (variants[i].program == of_run) {
+      as_it_is.push_back(i);
+      continue;
+    }
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+      return variants[group[0]].program == variants[i].program;
+    });
+    if (same != groups.end()) {
+      same->push_back(i);
+    } else {
+      groups.push_back({i});
+    }
+  }
+  if (!as_it_is.empty()) groups.push_back(std::move(as_it_is));
+  return groups;
+}
+
+/// Variants of different programs beside each other, each group in a process of its own that begins
+/// with the programs of this one.
+void simulate_beside(const Arguments& arguments, const std::string& config_name,
+                     ProgramCache& programs, const std::vector<Group>& groups, std::uint32_t jobs,
+                     std::vector<Variant>& variants) {
+  const SharedMemory<SharedAnswers> memory;
+  ProgressBar progress("what if");
+  const auto work = [&](const Group& group) {
+    for (const std::size_t i : group) {
+      SharedAnswer& answer = (*memory)[i];
+      try {
+        simulate_variant(arguments, config_name, programs, variants[i]);
+      } catch (const SimulatorBug& bug) {
+        variants[i].result.problem = bug.what();
+        answer.is_bug = true;
+      }
+      tell(variants[i].result, answer);
+    }
+  };
+  std::vector<std::string> ends(groups.size());
+  std::map<pid_t, std::size_t> at;  // The group that each process is at.
+  const auto wait_for_one = [&] {
+    int status = 0;
+    const auto ended = at.find(::waitpid(-1, &status, 0));
+    if (ended == at.end()) {
+      if (errno == ECHILD) at.clear();  // Their ends go to nobody where SIGCHLD is ignored.
+      return;
+    }
+    ends[ended->second] = end_text(status);
+    at.erase(ended);
+  };
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    while (at.size() >= jobs) wait_for_one();
+    progress.update(static_cast<double>(i) / static_cast<double>(groups.size()));
+    const pid_t child = start_process([&] { work(groups[i]); });
+    if (child < 0) {
+      work(groups[i]);
+    } else {
+      at[child] = i;
+    }
+  }
+  while (!at.empty()) wait_for_one();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    for (const std::size_t variant : groups[i]) {
+      hear((*memory)[variant], ends[i], variants[variant].result);
+    }
+  }
 }
 
 /// The arguments that made a run, for its time alone.
@@ -171,13 +329,38 @@ std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
 }
 
 std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::string& config_name,
-                                    const traces::RunRecord& record, ProgramCache& programs) {
-  std::vector<traces::WhatIf> results;
+                                    const traces::RunRecord& record, ProgramCache& programs,
+                                    std::uint32_t jobs) {
   Arguments times_alone = arguments;
   times_alone.output.clear();
+  const auto program = [&](const Arguments& run) {
+    return ProgramCache::key(run, effective_configuration(run, config_name).params);
+  };
+  std::vector<Variant> variants;
   for (const WhatIfQuestion& question : what_if_questions(arguments, record)) {
-    results.push_back(answer(times_alone, config_name, question, programs));
+    Variant variant{question, unanswered(question), "", record.model_flops};
+    try {
+      if (variant.result.problem.empty()) {
+        variant.program = program(changed_by(question, times_alone));
+      }
+    } catch (const UserError& error) {
+      variant.result.problem = error.what();
+    }
+    variants.push_back(std::move(variant));
   }
+  TPU_CHECK(variants.size() <= kMostVariants, variants.size() << " what-ifs");
+  const std::vector<Group> groups = by_program(variants, program(times_alone));
+  if (jobs > 1 && groups.size() > 1) {
+    simulate_beside(times_alone, config_name, programs, groups, jobs, variants);
+  } else {
+    for (const Group& group : groups) {
+      for (const std::size_t i : group) {
+        simulate_variant(times_alone, config_name, programs, variants[i]);
+      }
+    }
+  }
+  std::vector<traces::WhatIf> results;
+  for (Variant& variant : variants) results.push_back(std::move(variant.result));
   return results;
 }
 
@@ -200,10 +383,10 @@ void ask_what_if(const std::string& path, const Arguments& arguments, traces::Ru
          "configuration");
   expect(workload_sha256(again) == record.workload_sha256, "workload");
   ProgramCache programs(kWhatIfPrograms);
-  const report::Summary repeated = simulated_again(again, config_name, programs).second;
-  expect(repeated.step_mean_ms == report::summarize(record).step_mean_ms,
+  expect(simulated_again(again, config_name, programs).step_ms ==
+             report::summarize(record).step_mean_ms,
          "time of the step: another build of tpusim made it");
-  record.what_if = what_if(again, config_name, record, programs);
+  record.what_if = what_if(again, config_name, record, programs, processors());
 }
 
 }  // namespace tpu::app

@@ -14,7 +14,7 @@ struct WhatIfQuestion {
   std::string name;                   ///< "HBM free".
   std::vector<std::string> settings;  ///< As --set takes them, behind those of the command line.
   std::optional<std::int64_t> batch;  ///< In place of the command line's.
-  /// Of a workload of the zoo: layers have features that fill the lanes.
+  /// Layers of the zoo, products of a module have extents that fill the lanes.
   std::optional<std::int64_t> feature_multiple{};
   /// Our compiler makes the program, in place of the bundles that XLA's made: what changes is told
   /// from a run of such a program on the machine as it is.
@@ -25,8 +25,8 @@ struct WhatIfQuestion {
 /// The questions that make sense for a run: no free ICI for one core, no free infeed for a program
 /// without one. "No padding" is the workload with every layer as wide as the lanes that it takes:
 /// what was padding is work, and its time is that of a useful FLOP. The bundles of XLA's programs
-/// are made for their MXUs: with twice as many the module beside them is compiled anew. Shapes of
-/// modules are fixed, and so are the MXUs of programs without a module: the answer says so.
+/// are made for their MXUs and shapes: the module beside them is compiled anew. Programs without a
+/// module are fixed: the answer says so.
 std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
                                               const traces::RunRecord& record);
 
@@ -34,9 +34,11 @@ std::vector<WhatIfQuestion> what_if_questions(const Arguments& arguments,
 constexpr std::size_t kWhatIfPrograms = 2;
 
 /// Simulates each of them again, as `tpusim run` with its settings would; compiled anew where the
-/// compiler can tell the machines apart. `programs` has that of the run.
+/// compiler can tell the machines apart. `programs` has that of the run. With more `jobs` than one
+/// each program has a process of its own, at most so many at a time.
 std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::string& config_name,
-                                    const traces::RunRecord& record, ProgramCache& programs);
+                                    const traces::RunRecord& record, ProgramCache& programs,
+                                    std::uint32_t jobs);
 
 /// The same for a run that is in a file. Throws WorkloadError where its command line does not make
 /// that run any more: another workload, configuration or number of cycles.

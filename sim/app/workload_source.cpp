@@ -24,6 +24,7 @@
 #include "traces/program_file.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/sharding/update_sharding.h"
+#include "workloads/graph/widening.h"
 #include "workloads/hlo/annotations.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/xla/captured_folder.h"
@@ -32,6 +33,8 @@ namespace tpu::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostFeatureMultiple = 1 << 16;
 
 std::vector<std::string> zoo_names() {
   std::vector<std::string> names;
@@ -125,9 +128,10 @@ void compile_module(const hlo::Module& module, const compiler::Target& target,
   BufferLives lives;
   prepared.program =
       compiler::compile(module, target, &prepared.compile_report, lives.observer(after_pass));
-  prepared.lifetimes = lives.of(prepared.program);
-  if (prepared.update_note.empty()) return;
-  prepared.compile_report.notes.push_back(prepared.update_note);
+  prepared.program.lifetimes = lives.of(prepared.program);
+  for (const std::string& note : {prepared.update_note, prepared.widening_note}) {
+    if (!note.empty()) prepared.compile_report.notes.push_back(note);
+  }
 }
 
 CoreChoice zoo_cores(const Arguments& arguments, const MachineParams& params) {
@@ -166,13 +170,15 @@ void prepare_zoo(const Arguments& arguments, const MachineParams& params,
 }
 
 /// A program whose batch and number of cores are fixed.
-void check_fixed(const Arguments& arguments, const std::string& what) {
+/// Of one that is a module only the padding of its products can be changed.
+void check_fixed(const Arguments& arguments, const std::string& what, bool is_module = false) {
   if (arguments.batch) {
     throw UsageError("--batch: " + arguments.input + " is " + what +
                      " with a fixed batch; leave the option out");
   }
-  if (!arguments.workload_flags.empty()) {
-    throw UsageError(arguments.workload_flags[0] + ": " + arguments.input + " is " + what +
+  for (const std::string& flag : arguments.workload_flags) {
+    if (is_module && flag == "--feature-multiple") continue;
+    throw UsageError(flag + ": " + arguments.input + " is " + what +
                      ", which is fixed; leave the option out");
   }
 }
@@ -200,6 +206,31 @@ bool is_partitioned_here(const hlo::Module& module, const Arguments& arguments) 
 }
 
 /// The module that each core runs.
+/// A module whose products fill the arrays, where that is asked for.
+hlo::WidenedModule widened(const Arguments& arguments, hlo::Module module) {
+  hlo::WidenedModule same;
+  if (!arguments.workload.feature_multiple) {
+    same.module = std::move(module);
+    return same;
+  }
+  const std::int64_t multiple = *arguments.workload.feature_multiple;
+  if (multiple < 1 || multiple > kMostFeatureMultiple) {
+    throw UsageError("--feature-multiple: expected 1 to " + std::to_string(kMostFeatureMultiple) +
+                     ", found " + std::to_string(multiple));
+  }
+  return hlo::widen_products(module, multiple, std::gcd(multiple, std::int64_t{isa::kSublanes}));
+}
+
+void note_widening(const hlo::WidenedModule& wider, PreparedWorkload& prepared) {
+  prepared.keeps_padding = wider.kept > 0;
+  prepared.widening_note =
+      "--feature-multiple: " + std::to_string(wider.widened) + " extents of products have grown";
+  if (wider.kept == 0) return;
+  prepared.widening_note += "; " + std::to_string(wider.kept) +
+                            " are padded as before, which slices, reshapes, windows, scatters or "
+                            "constants of the program state in numbers";
+}
+
 hlo::Module module_of_a_core(const std::string& path, const Arguments& arguments,
                              const compiler::PassObserver& after_pass, ParsedModules* parsed,
                              PreparedWorkload& prepared) {
@@ -231,7 +262,10 @@ std::uint32_t cores_of(const hlo::Module& module, const MachineParams& params) {
 void compile_hlo(const std::string& path, const Arguments& arguments, const MachineParams& params,
                  const compiler::PassObserver& after_pass, ParsedModules* parsed,
                  PreparedWorkload& prepared) {
-  const hlo::Module module = module_of_a_core(path, arguments, after_pass, parsed, prepared);
+  const hlo::WidenedModule wider =
+      widened(arguments, module_of_a_core(path, arguments, after_pass, parsed, prepared));
+  const hlo::Module& module = wider.module;
+  if (arguments.workload.feature_multiple) note_widening(wider, prepared);
   prepared.program.cores = cores_of(module, params);
   choose_fixed_cores(arguments, params, prepared);
   const compiler::Target target = target_of(arguments, params, prepared.program.cores);
@@ -245,7 +279,7 @@ void compile_hlo(const std::string& path, const Arguments& arguments, const Mach
 void prepare_hlo(const Arguments& arguments, const MachineParams& params,
                  const compiler::PassObserver& after_pass, ParsedModules* parsed,
                  PreparedWorkload& prepared) {
-  check_fixed(arguments, "an HLO module");
+  check_fixed(arguments, "an HLO module", true);
   if (arguments.compiler == "xla") {
     throw UsageError("--compiler xla: " + arguments.input +
                      " is an HLO module, which only tpusim compiles; capture it to run XLA's "
@@ -291,7 +325,7 @@ void note_unused_arrays(const MachineParams& params, PreparedWorkload& prepared)
 void prepare_captured(const Arguments& arguments, const MachineParams& params,
                       const compiler::PassObserver& after_pass, ParsedModules* parsed,
                       PreparedWorkload& prepared) {
-  check_fixed(arguments, "a captured program");
+  check_fixed(arguments, "a captured program", arguments.compiler == "tpusim");
   prepared.folder = arguments.input;
   if (arguments.compiler == "tpusim") {
     compile_hlo(captured_module(arguments.input), arguments, params, after_pass, parsed, prepared);
@@ -431,11 +465,11 @@ hlo::Module workload_module(const Arguments& arguments, const MachineParams& par
       return std::move(program.module);
     }
     case Source::kCaptured:
-      check_fixed(arguments, "a captured program");
-      return hlo::read_hlo_file(captured_module(arguments.input));
+      check_fixed(arguments, "a captured program", true);
+      return widened(arguments, hlo::read_hlo_file(captured_module(arguments.input))).module;
     case Source::kHlo:
-      check_fixed(arguments, "an HLO module");
-      return hlo::read_hlo_file(arguments.input);
+      check_fixed(arguments, "an HLO module", true);
+      return widened(arguments, hlo::read_hlo_file(arguments.input)).module;
     case Source::kProgram:
       break;
   }

@@ -9,7 +9,6 @@
 #include "isa/program.h"
 #include "models/params.h"
 #include "sim/app/arguments.h"
-#include "traces/run_record.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/sharding/partition.h"
 #include "workloads/frontend/workload.h"
@@ -26,10 +25,11 @@ struct PreparedWorkload {
   /// How the arrays of all cores together are handed out, where they are; without starts: each core
   /// has its own.
   std::vector<compiler::ArrayParts> parameter_parts, result_parts;
-  std::string update_note;  ///< What weight-update sharding did, or "".
+  std::string widening_note;   ///< What --feature-multiple did to a module; empty: nothing.
+  bool keeps_padding = false;  ///< Some extents of the module's products could not grow.
+  std::string update_note;     ///< What weight-update sharding did, or "".
   compiler::CompileReport compile_report;
-  std::vector<traces::Lifetime> lifetimes;  ///< Of the program's buffers, where we compiled it.
-  double cpu_s = 0;                         ///< Building and compiling, or reading.
+  double cpu_s = 0;  ///< Building and compiling, or reading.
 
   /// How a parameter or result is handed out; null: each core has its own.
   const compiler::ArrayParts* parts_of_parameter(std::size_t number) const {

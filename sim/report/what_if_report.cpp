@@ -18,7 +18,7 @@ constexpr double kNoGain = 0.005;
 bool changes_batch(const WhatIf& what) { return what.settings.compare(0, 7, "--batch") == 0; }
 
 bool changes_layers(const WhatIf& what) {
-  return what.settings.compare(0, 18, "--feature-multiple") == 0;
+  return what.settings.find("--feature-multiple") != std::string::npos;
 }
 
 /// How many times the useful FLOPs of the run a variant with other layers has.
@@ -97,10 +97,11 @@ std::string batch_advice(const WhatIf& what, const traces::RunRecord& record,
 std::string padding_advice(const WhatIf& what, const traces::RunRecord& record,
                            const Summary& summary) {
   const double flops = times_the_flops(what, record);
-  const double time = what.step_ms / summary.step_mean_ms;
+  const double time = what.step_ms / as_it_is_ms(what, summary);
   const double gain = gain_of(what, record, summary);
-  return "padding: layers as wide as the lanes that they take have " + short_number(flops) +
-         " x the useful FLOPs in " + short_number(time) + " x the time, " +
+  const std::string where = what.name == "less padding" ? ", where their shapes can grow," : "";
+  return "padding: layers as wide as the lanes that they take" + where + " have " +
+         short_number(flops) + " x the useful FLOPs in " + short_number(time) + " x the time, " +
          percent(gain < 0 ? -gain : gain) + (gain < 0 ? " more" : " less") + " for each.";
 }
 

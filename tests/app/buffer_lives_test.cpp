@@ -112,7 +112,7 @@ TEST_F(BufferLivesTest, BuffersInTheSamePlaceLiveOneAfterTheOther) {
         if (begin >= std::min(one.granule * 1024 + one.bytes, other.granule * 1024 + other.bytes)) {
           continue;
         }
-        const traces::Lifetime &x = record.lifetimes[a], &y = record.lifetimes[b];
+        const isa::Lifetime &x = record.lifetimes[a], &y = record.lifetimes[b];
         EXPECT_TRUE(x.last_op <= y.first_op || y.last_op <= x.first_op)
             << words << ": " << one.name << ", " << other.name;
       }
@@ -126,7 +126,7 @@ TEST_F(BufferLivesTest, BuffersInTheSamePlaceLiveOneAfterTheOther) {
 TEST_F(BufferLivesTest, WhatABodyKeepsLivesAsLongAsItsLoop) {
   write("loop.hlo", kLoop);
   const traces::RunRecord record = record_of("loop.hlo");
-  std::map<std::string, traces::Lifetime> lives;
+  std::map<std::string, isa::Lifetime> lives;
   for (std::size_t i = 0; i < record.buffers.size(); ++i) {
     if (record.buffers[i].role != isa::BufferRole::kTemporary) continue;
     lives[record.buffers[i].name] = record.lifetimes[i];

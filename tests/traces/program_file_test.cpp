@@ -57,6 +57,7 @@ isa::Program example() {
   program.control = {{"while.1", "scan", "m.py:4", 0, {{0, true, 0, 0}}},
                      {"while.2", "", "", 0, {{1, false, 0, 0}}},
                      {"conditional.3", "", "", 3, {{0, false, 0, 1}, {1, false, 1, 3}}}};
+  program.lifetimes = {{0, 0}, {0, 0}};
   program.initial_smem = {{5, 6}, {7, 0xdeadbeef}};
   program.examples_per_core = 128;
   program.infeed_bytes = 4096;
@@ -119,6 +120,7 @@ TEST_F(ProgramFileTest, AProgramComesBack) {
     EXPECT_EQ(std::tie(a.name, a.role, a.granule, a.bytes, a.zeroed),
               std::tie(b.name, b.role, b.granule, b.bytes, b.zeroed));
   }
+  ASSERT_EQ(back.lifetimes.size(), 2u);
   ASSERT_EQ(back.control.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     const isa::ControlOp &a = back.control[i], &b = program.control[i];

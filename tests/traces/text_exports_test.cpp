@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "isa/buffer_lifetimes.h"
 #include "sim/base/error.h"
 #include "tests/models/test_program.h"
 #include "tests/traces/synthetic_record.h"
@@ -313,8 +314,8 @@ TEST(BufferLifetimes, ATemporaryLivesUntilAnotherTakesItsPlace) {
   add("b", isa::BufferRole::kTemporary, 10, 4096);
   add("c@{}", isa::BufferRole::kTemporary, 12, 1024);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> lifetimes;
-  record.lifetimes = overwritten_lifetimes(record.ops, record.buffers);
-  for (const Lifetime& life : record.lifetimes) {
+  record.lifetimes = isa::overwritten_lifetimes(record.ops, record.buffers);
+  for (const isa::Lifetime& life : record.lifetimes) {
     lifetimes.emplace_back(life.first_op, life.last_op);
   }
   EXPECT_EQ(lifetimes, (std::vector<std::pair<std::uint32_t, std::uint32_t>>{

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isa/buffer_lifetimes.h"
 #include "isa/generation.h"
 #include "isa/opcode_table.h"
 #include "sim/base/error.h"
@@ -10,6 +11,7 @@
 #include "workloads/xla/collective_tables.h"
 #include "workloads/xla/constant_tables.h"
 #include "workloads/xla/control_ops.h"
+#include "workloads/xla/scheduled_lifetimes.h"
 
 namespace tpu::xla {
 namespace {
@@ -102,6 +104,9 @@ isa::Program Linker::link() {
   program_.model_flops = static_cast<std::uint64_t>(hlo::matmul_flops(scheduled_));
   program_.data_dependent_control = hlo::data_dependent_control(scheduled_).size();
   program_.hbm_peak_bytes = next_granule_ * isa::kHbmGranuleBytes;
+  program_.lifetimes =
+      scheduled_lifetimes(scheduled_, program_.ops, program_.buffers,
+                          isa::overwritten_lifetimes(program_.ops, program_.buffers));
   return std::move(program_);
 }
 

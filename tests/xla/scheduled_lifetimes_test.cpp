@@ -1,4 +1,4 @@
-#include "sim/app/scheduled_lives.h"
+#include "workloads/xla/scheduled_lifetimes.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 /// A schedule with a loop: what is read last by what stands in the text.
 
-namespace tpu::app::scheduled_lives_test {
+namespace tpu::xla::scheduled_lifetimes_test {
 namespace {
 
 constexpr const char* kSchedule = R"(HloModule step, is_scheduled=true
@@ -53,9 +53,9 @@ ENTRY main {
 const std::vector<std::string> kOps = {"early", "start", "weights", "beside",
                                        "inner", "kept",  "behind",  "last"};
 
-class ScheduledLives : public ::testing::Test {
+class ScheduledLifetimes : public ::testing::Test {
  protected:
-  ScheduledLives() {
+  ScheduledLifetimes() {
     for (const std::string& name : kOps) {
       isa::OpInfo op;
       op.name = name;
@@ -85,37 +85,37 @@ class ScheduledLives : public ::testing::Test {
 
 using Life = std::pair<std::string, std::string>;
 
-TEST_F(ScheduledLives, ATemporaryLivesToItsLastReader) {
+TEST_F(ScheduledLifetimes, ATemporaryLivesToItsLastReader) {
   EXPECT_EQ(life("early@{}"), (Life{"early", "start"}));
   EXPECT_EQ(life("inner@{}"), (Life{"inner", "kept"}));
   EXPECT_EQ(life("behind@{}"), (Life{"behind", "last"}));
 }
 
 /// `start` goes in as the loop's second array and lies where its result is read, through a bitcast.
-TEST_F(ScheduledLives, WhatALoopCarriesLivesToTheReaderOfItsResult) {
+TEST_F(ScheduledLifetimes, WhatALoopCarriesLivesToTheReaderOfItsResult) {
   EXPECT_EQ(life("start@{}"), (Life{"start", "behind"}));
   EXPECT_EQ(life("beside@{}"), (Life{"beside", "last"}));
 }
 
 /// What it reads in every trip is read by its last op, whatever stands behind.
-TEST_F(ScheduledLives, WhatALoopReadsLivesAsLongAsItRuns) {
+TEST_F(ScheduledLifetimes, WhatALoopReadsLivesAsLongAsItRuns) {
   EXPECT_EQ(life("weights@{}"), (Life{"weights", "kept"}));
 }
 
 /// The next trip begins with it.
-TEST_F(ScheduledLives, WhatATripHandsOnIsThereInTheWholeLoop) {
+TEST_F(ScheduledLifetimes, WhatATripHandsOnIsThereInTheWholeLoop) {
   EXPECT_EQ(life("kept@{}"), (Life{"inner", "behind"}));
 }
 
 /// Another buffer stands in its place behind `weights`; `beside`, which makes it, may read it.
-TEST_F(ScheduledLives, NothingOutlivesWhatIsWrittenOverIt) {
+TEST_F(ScheduledLifetimes, NothingOutlivesWhatIsWrittenOverIt) {
   EXPECT_EQ(life("start@{}", "weights"), (Life{"start", "beside"}));
 }
 
-TEST_F(ScheduledLives, WhatTheModuleDoesNotNameStaysAsItIs) {
+TEST_F(ScheduledLifetimes, WhatTheModuleDoesNotNameStaysAsItIs) {
   EXPECT_EQ(life("scratch@{}", "weights"), (Life{"early", "weights"}));
   EXPECT_EQ(life("early", "weights"), (Life{"early", "weights"}));
 }
 
 }  // namespace
-}  // namespace tpu::app::scheduled_lives_test
+}  // namespace tpu::xla::scheduled_lifetimes_test

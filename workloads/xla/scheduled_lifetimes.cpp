@@ -1,4 +1,4 @@
-#include "sim/app/scheduled_lives.h"
+#include "workloads/xla/scheduled_lifetimes.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-namespace tpu::app {
+namespace tpu::xla {
 namespace {
 
 /// An instruction by its place in the module.
@@ -33,7 +33,7 @@ class Readers {
   }
 
   /// From the op that makes an instruction's result, or one leaf of it, to the last that reads it.
-  std::optional<traces::Lifetime> life_of(const std::string& name, std::int64_t leaf) {
+  std::optional<isa::Lifetime> life_of(const std::string& name, std::int64_t leaf) {
     const auto place = places_.find(name);
     const auto maker = numbers_.find(name);
     if (place == places_.end() || maker == numbers_.end()) return std::nullopt;
@@ -46,8 +46,8 @@ class Readers {
  private:
   struct Body {
     std::vector<std::vector<hlo::InstructionId>> users;
-    std::optional<traces::Lifetime> ops;  ///< First and last op in it and below it.
-    Place caller;                         ///< Nothing of the entry.
+    std::optional<isa::Lifetime> ops;  ///< First and last op in it and below it.
+    Place caller;                      ///< Nothing of the entry.
   };
 
   static bool is_control(hlo::HloOpcode opcode) {
@@ -60,7 +60,7 @@ class Readers {
     Body body;
     body.caller = caller;
     body.users.resize(computation.instructions.size());
-    const auto cover = [&](const traces::Lifetime& ops) {
+    const auto cover = [&](const isa::Lifetime& ops) {
       if (!body.ops) body.ops = ops;
       body.ops->first_op = std::min(body.ops->first_op, ops.first_op);
       body.ops->last_op = std::max(body.ops->last_op, ops.last_op);
@@ -137,16 +137,16 @@ class Readers {
   std::map<std::string, Place> places_;
   std::map<hlo::ComputationId, Body> bodies_;
   std::uint32_t end_ = 0;
-  traces::Lifetime life_;  ///< Of what is followed.
+  isa::Lifetime life_;  ///< Of what is followed.
   std::set<std::tuple<hlo::ComputationId, hlo::InstructionId, std::int64_t>> seen_;
 };
 
 }  // namespace
 
-std::vector<traces::Lifetime> scheduled_lifetimes(const hlo::Module& scheduled,
-                                                  const std::vector<isa::OpInfo>& ops,
-                                                  const std::vector<isa::Buffer>& buffers,
-                                                  std::vector<traces::Lifetime> until_overwritten) {
+std::vector<isa::Lifetime> scheduled_lifetimes(const hlo::Module& scheduled,
+                                               const std::vector<isa::OpInfo>& ops,
+                                               const std::vector<isa::Buffer>& buffers,
+                                               std::vector<isa::Lifetime> until_overwritten) {
   Readers readers(scheduled, ops);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const std::string& name = buffers[i].name;
@@ -156,7 +156,7 @@ std::vector<traces::Lifetime> scheduled_lifetimes(const hlo::Module& scheduled,
     const std::int64_t leaf = is_leaf ? std::strtoll(name.c_str() + at + 2, nullptr, 10) : kWhole;
     const auto life = readers.life_of(name.substr(0, at), leaf);
     if (!life) continue;
-    traces::Lifetime& mine = until_overwritten[i];
+    isa::Lifetime& mine = until_overwritten[i];
     mine.first_op = std::min(mine.first_op, life->first_op);
     // The op that makes another in its place may read it, too.
     mine.last_op = std::max(mine.first_op, std::min(mine.last_op + 1, life->last_op));
@@ -164,4 +164,4 @@ std::vector<traces::Lifetime> scheduled_lifetimes(const hlo::Module& scheduled,
   return until_overwritten;
 }
 
-}  // namespace tpu::app
+}  // namespace tpu::xla
