@@ -99,6 +99,8 @@ class Page(unittest.TestCase):
         self.assertEqual(seen["charts"], 1)
         # Both columns of gains: simulated again, and of the same program.
         self.assertEqual(len(seen["whatIf"]["HBM free"]), 3)
+        gains = [float(cells[1].rstrip(" %")) for cells in seen["whatIf"].values() if cells[1]]
+        self.assertEqual(gains, sorted(gains, reverse=True))  # Most gain first, as on the terminal.
         for gain in seen["whatIf"]["HBM free"][1:3]:
             self.assertRegex(gain, r"^[1-9][\d.]* %$")
         for title in ("Step time by cause", "Time by category", "What the cores do", "Utilisation over time", "Roofline", "Ops", "Memory", "What if",
@@ -161,6 +163,33 @@ class Page(unittest.TestCase):
                 self.assertAlmostEqual(sum(row[column] for row in rows), step, delta=2e-3 * abs(causes[-1][0]))
         for first, second, change in causes + categories + ops:
             self.assertAlmostEqual(second - first, change, delta=2e-3 * causes[-1][0])
+
+    def test_on_paper_words_stay_whole(self):
+        # Paper as a window: as wide as A4 between its margins, with the rules of print.
+        drive = """<script>addEventListener("load", () => setTimeout(() => {
+          const lines = (node, from, to) => { const range = document.createRange(); range.setStart(node, from); range.setEnd(node, to); return new Set([...range.getClientRects()].map(r => Math.round(r.top))).size; };
+          const heads = [...document.querySelectorAll("#ops0 th")].map(h => h.textContent), whole = ["Bound by", "Category"].map(h => heads.indexOf(h));
+          document.querySelectorAll("#ops0 td:nth-child(5)").forEach(td => { td.textContent = "transpose(a)/long/scope/of/many/names/".repeat(9); });
+          const broken = [], texts = [];
+          document.querySelectorAll("#ops0 tbody tr").forEach(row => whole.forEach(column => {
+            const walk = document.createTreeWalker(row.children[column], NodeFilter.SHOW_TEXT);
+            for (let node = walk.nextNode(); node; node = walk.nextNode()) for (const word of node.data.matchAll(/\\S+/g)) {
+              texts.push(word[0]);
+              if (lines(node, word.index, word.index + word[0].length) > 1) broken.push(word[0]);
+            } }));
+          const outcome = { problems, broken, words: texts.length };
+          const place = document.createElement("pre"); place.id = "outcome"; place.textContent = JSON.stringify(outcome); document.body.append(place);
+        }, 300));</script>"""
+        driven = self.page
+        type(self).page = os.path.join(self.folder.name, "driven_paper.html")
+        with open(self.page, "w", encoding="utf-8") as file:
+            page = self.text.replace("@media print", "@media all").replace("<head>", "<head>" + LISTEN, 1)
+            file.write(page.replace("</body>", drive + "</body>", 1))
+        seen = self.outcome(720, 1)
+        type(self).page = driven
+        self.assertEqual(seen["problems"], [])
+        self.assertGreater(seen["words"], 30)
+        self.assertEqual(seen["broken"], [])
 
     def test_in_a_narrow_dark_window(self):
         seen = self.outcome(420, 0)
