@@ -166,16 +166,32 @@ TEST_F(ProgramFileTest, ACallOfNoKernelIsRefused) {
             path_ + ": call site 0: expected one of 2 kernels and 1 ops, found kernel 2 and op 0");
 }
 
+TEST_F(ProgramFileTest, ALifeBeyondTheOpsIsRefused) {
+  isa::Program program = example();
+  program.lifetimes[1].last_op = 1;
+  write_program_file(path_, program);
+  EXPECT_EQ(error_of_reading(),
+            path_ + ": lifetimes: row 1: expected buffer 1 between two of 1 ops");
+  program.lifetimes.pop_back();
+  write_program_file(path_, program);
+  EXPECT_EQ(error_of_reading(),
+            path_ + ": lifetimes: expected a row for each of 2 buffers, found 1");
+  program.lifetimes.clear();  // Nobody knows them.
+  write_program_file(path_, program);
+  EXPECT_EQ(error_of_reading(), "");
+  EXPECT_TRUE(read_program_file(path_).lifetimes.empty());
+}
+
 TEST_F(ProgramFileTest, CodeThatDoesNotDecodeIsRefused) {
   write_program_file(path_, example());
-  Hdf5Contents contents = read_hdf5(path_, {"program", 4});
+  Hdf5Contents contents = read_hdf5(path_, {"program", 5});
   std::vector<std::uint8_t>& code = contents.bytes.at("code");
   code[code.size() - 1] ^= 0xff;
-  write_hdf5(path_, {"program", 4}, contents);
+  write_hdf5(path_, {"program", 5}, contents);
   const std::string error = error_of_reading();
   EXPECT_EQ(error.substr(0, path_.size() + 2), path_ + ": ") << error;
   code.resize(code.size() - 4);
-  write_hdf5(path_, {"program", 4}, contents);
+  write_hdf5(path_, {"program", 5}, contents);
   EXPECT_NE(error_of_reading().find(path_ + ": code: byte "), std::string::npos);
 }
 
