@@ -173,7 +173,7 @@ class Page(unittest.TestCase):
           const broken = [], texts = [];
           document.querySelectorAll("#ops0 tbody tr").forEach(row => whole.forEach(column => {
             const walk = document.createTreeWalker(row.children[column], NodeFilter.SHOW_TEXT);
-            for (let node = walk.nextNode(); node; node = walk.nextNode()) for (const word of node.data.matchAll(/\\S+/g)) {
+            for (let node = walk.nextNode(); node; node = walk.nextNode()) for (const word of node.data.matchAll(/[^\\s-]+/g)) {
               texts.push(word[0]);
               if (lines(node, word.index, word.index + word[0].length) > 1) broken.push(word[0]);
             } }));
