@@ -7,6 +7,13 @@
 #include "sim/base/error.h"
 
 namespace tpu {
+namespace {
+
+/// The bits of a virtual channel.
+constexpr std::uint8_t kBehindDateline = 1;
+constexpr std::uint8_t kTurns = 2;
+
+}  // namespace
 
 PacketSwitch::PacketSwitch(const MachineParams& params, std::uint32_t chip, Buffers buffers)
     : topology_(params.topology()),
@@ -58,8 +65,19 @@ bool PacketSwitch::crosses_dateline(Direction direction) const {
 
 /// The virtual channel of the buffer behind an output.
 std::uint8_t PacketSwitch::channel_behind(const IciPacket& packet, Output output) const {
-  if (crosses_dateline(static_cast<Direction>(output))) return 1;
-  return packet.dimension == output / 2 ? packet.channel : std::uint8_t{0};
+  const bool was_behind_dateline =
+      packet.dimension == output / 2 && (packet.channel & kBehindDateline) != 0;
+  const bool behind_dateline =
+      was_behind_dateline || crosses_dateline(static_cast<Direction>(output));
+  return static_cast<std::uint8_t>((behind_dateline ? kBehindDateline : 0) |
+                                   (turns_behind(packet, output) ? kTurns : 0));
+}
+
+/// Whether a packet leaves its dimension at the router behind an output.
+bool PacketSwitch::turns_behind(const IciPacket& packet, Output output) const {
+  const std::uint32_t behind = topology_.neighbour(chip_, static_cast<Direction>(output));
+  return behind != packet.message.destination_chip &&
+         topology_.towards(behind, packet.message.destination_chip) / 2 != output / 2;
 }
 
 bool PacketSwitch::ends_behind(const IciPacket& packet, Output output) const {

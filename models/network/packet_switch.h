@@ -39,18 +39,20 @@ struct IciPacket {
 
 /// The router of a chip packet by packet: the slow twin of IciRouter (`--detail ici=packet`).
 ///
-/// Messages are cut into packets of 1 KiB. Each input from a neighbour has a buffer for each of two
-/// virtual channels; each core has a queue for each output, as deep as need be. A packet takes a
-/// link when the link is free and the buffer behind it has room for all of it: its sender counts
+/// Messages are cut into packets of 1 KiB. Each input from a neighbour has a buffer for each of
+/// four virtual channels; each core has a queue for each output, as deep as need be. A packet takes
+/// a link when the link is free and the buffer behind it has room for all of it: its sender counts
 /// the credits, which come back a hop after the packet's last byte has left that buffer. It goes on
 /// as soon as its head is there (virtual cut-through). Of several that want a link the next in turn
 /// gets it (round robin over inputs and cores). At its destination a packet is drained at once.
 ///
 /// Along x, then y, then z, the shorter way round. In a torus each ring has a dateline, its link
-/// over the end: packets begin a dimension in channel 0 and go on in channel 1 behind the dateline,
-/// so no buffers wait for each other in a circle (Dally and Seitz 1987). A buffer holds what a link
-/// carries in the round trip of a credit, and two packets: just enough for one channel to fill the
-/// link.
+/// over the end: packets begin a dimension in one channel and go on in another behind the dateline,
+/// so no buffers wait for each other in a circle (Dally and Seitz 1987). Of each of the two there
+/// is one for packets that go straight on at the router behind the link, and one for those that
+/// turn there: with one queue for both, packets that wait for the turn hold up those that do not,
+/// and that back along the whole row. A buffer holds what a link carries in the round trip of a
+/// credit, and two packets: just enough for one channel to fill the link.
 ///
 /// Timing: a packet's bytes over the link's rate, a hop latency from router to router; arbitration
 /// and crossbar take no cycle of their own (they are in the hop latency). Left out: flits, errors,
@@ -60,7 +62,7 @@ class PacketSwitch {
  public:
   using Direction = isa::Topology::Direction;
   static constexpr std::uint64_t kPacketBytes = 1024;
-  static constexpr std::uint8_t kChannels = 2;
+  static constexpr std::uint8_t kChannels = 4;
 
   /// What a router tells others.
   class Outside {
@@ -146,6 +148,7 @@ class PacketSwitch {
   Output output_of(const IciMessage& message) const;
   std::uint8_t channel_behind(const IciPacket& packet, Output output) const;
   bool ends_behind(const IciPacket& packet, Output output) const;
+  bool turns_behind(const IciPacket& packet, Output output) const;
   bool crosses_dateline(Direction direction) const;
   void apply(const Event& event);
   void arbitrate(Instant now, Outside& outside);

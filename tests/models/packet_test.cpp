@@ -258,7 +258,7 @@ std::vector<Load> loads() {
              }
              return to;
            },
-           0.75},
+           0.6},
           {"hot spot",
            [](const isa::Topology&, std::uint32_t chip) {
              return chip == 0 ? std::vector<std::uint32_t>{} : std::vector<std::uint32_t>{0};
@@ -329,9 +329,11 @@ struct AllToAll {
   std::uint64_t bytes = 0;
 };
 
-/// What makes packets of an all-to-all later than messages: that a packet waits behind one of its
-/// buffer that wants another link (head-of-line blocking), and that buffers are full. Without both
-/// they take the time of messages: that of the busiest link, and hops to it and from it.
+/// What makes packets of an all-to-all later than messages: that buffers are full. Packets that
+/// turn have buffers of their own, so that next to none waits behind one of its buffer that wants
+/// another link (head-of-line blocking): of those that turn some want the other direction, which is
+/// seen on a torus alone, whose rows are short. Without both they take the time of messages: that
+/// of the busiest link, and hops to it and from it.
 void expect_the_difference_is_head_of_line_blocking_and_full_buffers(const AllToAll& row,
                                                                      bool prints) {
   const MachineParams params = torus(row.side, row.side, row.wraps);
@@ -349,13 +351,12 @@ void expect_the_difference_is_head_of_line_blocking_and_full_buffers(const AllTo
   const double by_output = of_messages(kAmpleByOutput), ample = of_messages(kAmple);
   const double full = of_messages({});
   EXPECT_NEAR(by_output, 1, 0.0005);
-  EXPECT_GE(ample, 1.02);
-  EXPECT_LE(ample, 1.30);
+  EXPECT_LE(ample, row.wraps ? 1.05 : 1.0005);
   // What a core sends in all fits into a buffer with the small arrays, and does not with the
   // others.
   if (row.bytes * (slice.chips() - 1) > 2 * PacketSwitch(params, 0).buffer_bytes()) {
     EXPECT_GE(full, ample + 0.05);
-    EXPECT_LE(full, 1.75);
+    EXPECT_LE(full, 1.45);
   } else if (row.side == 4) {
     EXPECT_EQ(full, ample);
   }
