@@ -172,6 +172,16 @@ TEST(Relayout, ReversalOfRowsAndMajors) {
   EXPECT_THROW(check(reverse({4, 21, 150}, {2})), WorkloadError);
 }
 
+/// The edges of reflected images: rows of 70 tiles of four granules, in two DMAs each way, for each
+/// of the three that are reversed. Where no dimension keeps its direction, tiles go one by one.
+TEST(Relayout, TheLongestDimensionThatStaysIsRowsOfDmas) {
+  EXPECT_EQ(check(reverse({70, 3, 8, 100}, {1})).dmas, 3U * 2 * 2);
+  EXPECT_EQ(check(reverse({3, 70, 8, 100}, {0})).dmas, 3U * 2 * 2);
+  EXPECT_EQ(check(reverse({7, 3, 8, 100}, {0, 1})).dmas, 7U * 3 * 2);
+  EXPECT_EQ(check(slice({200, 5, 8, 100}, {0, 0, 0, 0}, {200, 4, 8, 100}, {1, 2, 1, 1})).dmas,
+            2U * 4 * 2);
+}
+
 Move transpose(const Extents& input, const Extents& permutation) {
   return {
       {input},

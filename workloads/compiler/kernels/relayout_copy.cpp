@@ -95,20 +95,37 @@ void TileMoveKernel::for_each(const TileRuns& runs, std::size_t level, SReg sour
   });
 }
 
+/// The dimension whose runs are rows of DMAs: the longest that a descriptor can step through, for
+/// each round of the loops around it waits for the memory. None: -1.
+std::ptrdiff_t dimension_of_rows(const TileRuns& runs) {
+  std::ptrdiff_t best = -1;
+  if (runs.run >= kBlockGranules) return best;
+  for (std::size_t i = runs.counts.size(); i-- > 0;) {
+    const bool steps = runs.source_strides[i] > 0 &&
+                       std::max(runs.source_strides[i], runs.target_strides[i]) <= kLargestStride;
+    if (!steps) continue;
+    if (best < 0 || runs.counts[i] > runs.counts[static_cast<std::size_t>(best)]) {
+      best = static_cast<std::ptrdiff_t>(i);
+    }
+  }
+  return best;
+}
+
 /// Cuts the runs into rows that one DMA can take and loops around them. Descriptors are made here:
 /// call it before the first loop.
 TileMoveKernel::Prepared TileMoveKernel::prepare(TileRuns runs) {
   Prepared prepared;
   prepared.rows = {runs.run, 1, 1, 1};
-  const bool is_strided =
-      !runs.counts.empty() && runs.run < kBlockGranules && runs.source_strides.back() > 0 &&
-      std::max(runs.source_strides.back(), runs.target_strides.back()) <= kLargestStride;
-  if (is_strided) {
-    prepared.rows = {runs.counts.back(), runs.run, runs.source_strides.back(),
-                     runs.target_strides.back()};
-    runs.counts.pop_back();
-    runs.source_strides.pop_back();
-    runs.target_strides.pop_back();
+  if (const std::ptrdiff_t rows = dimension_of_rows(runs); rows >= 0) {
+    const auto take = [rows](std::vector<std::int64_t>& list) {
+      const std::int64_t taken = list[static_cast<std::size_t>(rows)];
+      list.erase(list.begin() + rows);
+      return taken;
+    };
+    prepared.rows.count = take(runs.counts);
+    prepared.rows.run = runs.run;
+    prepared.rows.source_stride = take(runs.source_strides);
+    prepared.rows.target_stride = take(runs.target_strides);
   }
   prepared.load = rows_dma(true, prepared.rows);
   prepared.store = rows_dma(false, prepared.rows);
