@@ -328,6 +328,7 @@ class Assembler {
     cursor_.expect("[");
     cursor_.expect(memory_of_address(row));
     cursor_.expect(":");
+    if (row.address == 'D') return strides(address);
     std::int64_t offset = 0;
     std::size_t bases = 0;
     bool negative = cursor_.take("-");
@@ -337,6 +338,26 @@ class Assembler {
     } while (negative || cursor_.take("+"));
     address.offset = static_cast<std::int32_t>(offset);
     while (!cursor_.take("]")) attribute(address, row);
+  }
+
+  /// "[strides:16, 8, 8]": of the source, of the destination, granules of a run.
+  void strides(Address& address) {
+    address.offset = static_cast<std::int32_t>(stride("a stride of the source"));
+    cursor_.expect(",");
+    address.sublane_stride = static_cast<std::int32_t>(stride("a stride of the destination"));
+    cursor_.expect(",");
+    address.pattern = stride("granules of a run");
+    cursor_.expect("]");
+  }
+
+  std::uint32_t stride(const char* what) {
+    cursor_.skip_space();
+    const Mark begin = cursor_.mark();
+    const std::uint32_t granules = cursor_.integer(what);
+    if (granules > 0xffff) {
+      cursor_.fail_at(begin, std::string("expected ") + what + " below 65536, found more");
+    }
+    return granules;
   }
 
   void term(Address& address, std::size_t& bases, std::int64_t& offset, bool negative) {

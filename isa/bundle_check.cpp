@@ -72,6 +72,18 @@ std::optional<std::string> address_problem(const OpcodeInfo& row, const Address&
     if (address == Address{}) return std::nullopt;
     return std::string("an address where the instruction has none");
   }
+  if (row.address == 'D') {
+    constexpr std::int32_t kMost = 0xffff;
+    Address plain;
+    plain.offset = address.offset;
+    plain.sublane_stride = address.sublane_stride;
+    plain.pattern = address.pattern;
+    const bool fits = address.offset >= 0 && address.offset <= kMost &&
+                      address.sublane_stride >= 0 && address.sublane_stride <= kMost &&
+                      address.pattern <= static_cast<std::uint32_t>(kMost);
+    if (plain == address && fits && address.pattern > 0) return std::nullopt;
+    return std::string("strides: expected three numbers below 65536, and runs of at least one");
+  }
   for (std::uint8_t base : address.base) {
     if (base != kNoRegister && base >= kScalarRegisters) {
       return register_problem("address", 's', base);

@@ -167,6 +167,10 @@ class CoreState {
   RegisterNames names;
   PendingWrites pending;
   ImmediateVectors immediates;
+  /// Masks of packed rows that differ in the rows of a sublane: `masks` holds the even ones.
+  std::array<VectorMask, kMaskRegisters> odd_rows{};
+  std::uint32_t has_odd_rows = 0;  ///< A bit for each register.
+  std::vector<PendingWrites::Mask> pending_odd_rows;
 
  private:
   CoreShape shape_;

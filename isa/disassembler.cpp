@@ -65,6 +65,10 @@ std::string format_operand(const OpcodeInfo& row, std::size_t index, const Opera
 }
 
 std::string format_address(const OpcodeInfo& row, const Address& address) {
+  if (row.address == 'D') {
+    return "[strides:" + std::to_string(address.offset) + ", " +
+           std::to_string(address.sublane_stride) + ", " + std::to_string(address.pattern) + "]";
+  }
   std::string text = "[" + std::string(memory_of_address(row)) + ":";
   bool first = true;
   for (std::uint8_t base : address.base) {

@@ -35,6 +35,7 @@ class BundleExecution {
 
   void run() {
     state_.pending.clear();
+    state_.pending_odd_rows.clear();
     state_.immediates.begin_bundle();
     if (names_ != nullptr) names_->rename_before(number_, state_.names);
     for_each_acting([this](const Instruction& in, const OpcodeInfo& row) {
@@ -75,7 +76,34 @@ class BundleExecution {
     return state_.immediates.get(operand.immediate);
   }
 
+  bool has_odd_rows(const Operand& operand) const {
+    return operand.kind == Operand::Kind::kRegister &&
+           (state_.has_odd_rows >> operand.reg & 1) != 0;
+  }
+
+  /// A mask of packed rows, or one that is the same for both rows of each sublane.
+  PackedMask rows_mask(const Operand& operand) const {
+    if (!has_odd_rows(operand)) {
+      const VectorMask both = mask(operand);
+      return {both, both};
+    }
+    return {state_.masks[operand.reg], state_.odd_rows[operand.reg]};
+  }
+
+  /// The new mask of a register.
+  void write_mask(std::uint8_t reg, const PackedMask& result) {
+    state_.pending.masks.push_back({reg, result.even, written_name()});
+    if (result.even.bits != result.odd.bits) {
+      state_.pending_odd_rows.push_back({reg, result.odd, 0});
+    }
+  }
+
   VectorMask mask(const Operand& operand) const {
+    if (has_odd_rows(operand)) {
+      throw ProgramFault(
+          "expected a mask that is the same for the two rows of each sublane, found one of single "
+          "rows, which only selections, pushes of packed rows and logic of masks take");
+    }
     if (operand.kind == Operand::Kind::kRegister) return state_.masks[operand.reg];
     VectorMask all;
     all.bits.fill(operand.immediate != 0 ? ~std::uint64_t{0} : 0);
@@ -110,13 +138,18 @@ class BundleExecution {
   void compute_mask(const Instruction& in, const OpcodeInfo& row) {
     VectorMask result;
     if (row.operand_files[0] == 'm') {
+      if (has_odd_rows(in.operands[0]) || has_odd_rows(in.operands[1])) {
+        const PackedMask a = rows_mask(in.operands[0]), b = rows_mask(in.operands[1]);
+        PackedMask rows;
+        mask_logic(in.opcode, a.even, b.even, rows.even);
+        mask_logic(in.opcode, a.odd, b.odd, rows.odd);
+        return write_mask(in.dest, rows);
+      }
       mask_logic(in.opcode, mask(in.operands[0]), mask(in.operands[1]), result);
     } else if (in.opcode == Opcode::kVsmaskF32) {
-      if (in.operands[0].kind == Operand::Kind::kImmediate) {
-        packed_mask_below(in.operands[0].immediate, result);
-      } else {
-        packed_mask(vector(in.operands[0]), result);
-      }
+      const bool number = in.operands[0].kind == Operand::Kind::kImmediate;
+      return write_mask(in.dest, number ? packed_mask_below(in.operands[0].immediate)
+                                        : packed_mask(vector(in.operands[0])));
     } else {
       const VectorRegister& a = vector(in.operands[0]);
       vector_comparison(in.opcode, a, row.operand_count > 1 ? vector(in.operands[1]) : a, result);
@@ -141,9 +174,12 @@ class BundleExecution {
       case Opcode::kGetrngseed:
         return state_.random.get_state(new_vector(in.dest));
       case Opcode::kVsel: {
-        const VectorMask selected = mask(in.operands[0]);
         const VectorRegister& a = vector(in.operands[1]);
         const VectorRegister& b = vector(in.operands[2]);
+        if (has_odd_rows(in.operands[0])) {
+          return select_packed(rows_mask(in.operands[0]), a, b, new_vector(in.dest));
+        }
+        const VectorMask selected = mask(in.operands[0]);
         vector_select(selected, a, b, new_vector(in.dest));
         return;
       }
@@ -321,7 +357,12 @@ class BundleExecution {
     VectorRegister operand = vector(in.operands[masked ? 1 : 0]);
     if (masked) {
       const VectorRegister all = operand;
-      vector_select(mask(in.operands[0]), all, state_.immediates.get(0), operand);
+      const VectorRegister& zeros = state_.immediates.get(0);
+      if (takes_packed_rows(in.opcode) && has_odd_rows(in.operands[0])) {
+        select_packed(rows_mask(in.operands[0]), all, zeros, operand);
+      } else {
+        vector_select(mask(in.operands[0]), all, zeros, operand);
+      }
     }
     const bool weights = row.queue == Queue::kNone;
     const bool packed = takes_packed_rows(in.opcode);
@@ -437,6 +478,11 @@ class BundleExecution {
     for (const PendingWrites::Mask& result : state_.pending.masks) {
       state_.masks[result.reg] = result.mask;
       state_.names.m[result.reg] = result.name;
+      state_.has_odd_rows &= ~(1u << result.reg);
+    }
+    for (const PendingWrites::Mask& result : state_.pending_odd_rows) {
+      state_.odd_rows[result.reg] = result.mask;
+      state_.has_odd_rows |= 1u << result.reg;
     }
     for (const PendingWrites::Vector& result : state_.pending.vectors) {
       state_.pool.give_back(state_.vectors[result.reg]);

@@ -18,6 +18,9 @@ struct CodeConventions {
   bool weights_in_order = false;
   /// A push or pop that comes too early waits; else it is a fault of the program.
   bool interlocked = false;
+  /// vld.sshfl has a hexadecimal digit of its pattern for each sublane; else an octal one.
+  bool hexadecimal_patterns = false;
+  std::uint8_t xlus = 1;             ///< That its instructions name.
   std::uint32_t smem_bytes = 16384;  ///< At whose end the runtime's words lie.
 };
 

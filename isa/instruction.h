@@ -57,7 +57,8 @@ struct Guard {
 
 /// An address in VMEM (rows) or SMEM (words): the sum of up to two scalar registers and an offset;
 /// in VMEM also the distance between sublanes in rows (`ss`), the mask of sublanes (`sm`, immediate
-/// or scalar register) and the pattern of vld.sshfl.
+/// or scalar register) and the pattern of vld.sshfl. In a strided DMA `offset` is the stride of the
+/// source, `sublane_stride` that of the destination and `pattern` the length of a run, in granules.
 struct Address {
   std::array<std::uint8_t, 2> base{kNoRegister, kNoRegister};
   std::uint8_t mask_register = kNoRegister;

@@ -43,6 +43,51 @@ void throw_not_scalar(const Instruction& instruction) {
 
 }  // namespace meaning_detail
 
+namespace {
+
+/// Runs of granules, so many in a row, with the strides from run to run and from row to row.
+struct Runs {
+  std::uint32_t granules = 0, stride = 0, in_a_row = 0, row_stride = 0;
+};
+
+/// Runs without gaps in a row are one, as a single one is; rows that go on with the stride of the
+/// runs are one. False: two strides are left, which no engine here takes.
+bool set_runs(DmaEndpoint& end, const Runs& runs, std::uint32_t granules) {
+  if (runs.stride == runs.granules || runs.in_a_row == 1) {
+    end.granules_per_run = runs.in_a_row * runs.granules;
+    end.stride = runs.row_stride;
+    return true;
+  }
+  end.granules_per_run = runs.granules;
+  end.stride = runs.stride;
+  return granules <= runs.in_a_row * runs.granules ||
+         runs.row_stride == runs.in_a_row * runs.stride;
+}
+
+/// The six words of a dma.general: strides of source and destination from row to row, runs in a
+/// row, strides of source and destination from run to run, granules of a run.
+void set_described_runs(DmaDescriptor& dma, const Instruction& in, const ScalarState& state) {
+  const std::uint32_t first = evaluate(in.address, state);
+  if (first >= state.smem.size() || state.smem.size() - first < kStrideWords) {
+    meaning_detail::throw_smem_fault(in, first, state);
+  }
+  const std::uint32_t* words = state.smem.data() + first;
+  const bool fit =
+      set_runs(dma.source, {words[5], words[3], words[2], words[0]}, dma.granules) &&
+      set_runs(dma.destination, {words[5], words[4], words[2], words[1]}, dma.granules);
+  if (fit) return;
+  std::string found;
+  for (std::uint32_t i = 0; i < kStrideWords; ++i) {
+    found += (i > 0 ? ", " : "") + std::to_string(words[i]);
+  }
+  throw ProgramFault(
+      "dma.general: expected runs without gaps in a row, or rows that go on with their stride, "
+      "found both (strides " +
+      found + "), which is not modelled");
+}
+
+}  // namespace
+
 DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
   if (in.opcode == Opcode::kDma) {
     const std::uint32_t first = evaluate(in.operands[0], state);
@@ -62,9 +107,13 @@ DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
   const auto operand = [&] { return evaluate(in.operands[next++], state); };
   switch (in.opcode) {
     case Opcode::kDmaHbmToVmem:
+    case Opcode::kDmaHbmToVmemStrided:
+    case Opcode::kDmaGeneralHbmToVmem:
       destination.space = MemorySpace::kVmem;
       break;
     case Opcode::kDmaVmemToHbm:
+    case Opcode::kDmaVmemToHbmStrided:
+    case Opcode::kDmaGeneralVmemToHbm:
       source.space = MemorySpace::kVmem;
       break;
     case Opcode::kDmaHbmToSmem:
@@ -77,10 +126,14 @@ DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
       source.space = MemorySpace::kCmem;
       break;
     case Opcode::kDmaCmemToVmem:
+    case Opcode::kDmaCmemToVmemStrided:
+    case Opcode::kDmaGeneralCmemToVmem:
       source.space = MemorySpace::kCmem;
       destination.space = MemorySpace::kVmem;
       break;
     case Opcode::kDmaVmemToCmem:
+    case Opcode::kDmaVmemToCmemStrided:
+    case Opcode::kDmaGeneralVmemToCmem:
       source.space = MemorySpace::kVmem;
       destination.space = MemorySpace::kCmem;
       break;
@@ -97,6 +150,14 @@ DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
   descriptor.granules = operand();
   if (destination.space != MemorySpace::kOutfeed) destination.address = operand();
   descriptor.destination_flag = operand();
+  const char address = info(in.opcode).address;
+  if (address == 'D') {
+    source.stride = static_cast<std::uint32_t>(in.address.offset);
+    destination.stride = static_cast<std::uint32_t>(in.address.sublane_stride);
+    source.granules_per_run = destination.granules_per_run = in.address.pattern;
+  } else if (address == 'a') {
+    set_described_runs(descriptor, in, state);
+  }
   return descriptor;
 }
 

@@ -122,6 +122,9 @@ inline void apply(const ScalarWrite& write, ScalarState& state) {
   }
 }
 
+/// Words in SMEM that describe the runs of a dma.general.
+constexpr std::uint32_t kStrideWords = 6;
+
 /// The DMA that an instruction of UnitKind::kDma starts: the simple forms out of their operands,
 /// `dma` out of its eight words in SMEM. The guard is the caller's business. Throws ProgramFault
 /// for words that are no descriptor.

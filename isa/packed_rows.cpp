@@ -39,29 +39,39 @@ void unpack_rows(const VectorRegister& packed, bool high, VectorRegister& out) {
   }
 }
 
-void packed_mask(const VectorRegister& packed, VectorMask& out) {
-  out = {};
+PackedMask packed_mask(const VectorRegister& packed) {
+  PackedMask mask;
   for (std::size_t i = 0; i < packed.word.size(); ++i) {
-    const bool low = (packed.word[i] & kLowHalf) != 0;
-    if (low != (packed.word[i] >> 16 != 0)) {
-      throw ProgramFault(
-          "expected a mask that is the same for the two rows of each sublane, found one of single "
-          "rows, which the model of the packed rows leaves out");
-    }
-    if (low) out.bits[i / 64] |= std::uint64_t{1} << i % 64;
+    const std::uint64_t bit = std::uint64_t{1} << i % 64;
+    if ((packed.word[i] & kLowHalf) != 0) mask.even.bits[i / 64] |= bit;
+    if (packed.word[i] >> 16 != 0) mask.odd.bits[i / 64] |= bit;
   }
+  return mask;
 }
 
-void packed_mask_below(std::uint32_t limits, VectorMask& out) {
+PackedMask packed_mask_below(std::uint32_t limits) {
   const std::uint32_t rows = limits & kLowHalf;
-  if (limits >> 16 != rows || rows > kPackedRows || rows % 2 != 0) {
-    throw ProgramFault(
-        "expected n | n << 16 with an even n up to 16 as the rows of a mask, found " +
-        std::to_string(limits));
+  if (limits >> 16 != rows || rows > kPackedRows) {
+    throw ProgramFault("expected n | n << 16 with n up to 16 as the rows of a mask, found " +
+                       std::to_string(limits));
   }
-  out = {};
+  PackedMask mask;
   constexpr std::uint32_t kWordsPerSublane = kLanes / 64;
-  for (std::uint32_t i = 0; i < rows / 2 * kWordsPerSublane; ++i) out.bits[i] = ~std::uint64_t{0};
+  for (std::uint32_t i = 0; i < (rows + 1) / 2 * kWordsPerSublane; ++i) {
+    mask.even.bits[i] = ~std::uint64_t{0};
+    if (i < rows / 2 * kWordsPerSublane) mask.odd.bits[i] = ~std::uint64_t{0};
+  }
+  return mask;
+}
+
+void select_packed(const PackedMask& mask, const VectorRegister& a, const VectorRegister& b,
+                   VectorRegister& out) {
+  for (std::size_t i = 0; i < out.word.size(); ++i) {
+    const auto holds = [i](const VectorMask& of) { return (of.bits[i / 64] >> i % 64 & 1) != 0; };
+    const std::uint32_t low = holds(mask.even) ? a.word[i] : b.word[i];
+    const std::uint32_t high = holds(mask.odd) ? a.word[i] : b.word[i];
+    out.word[i] = (low & kLowHalf) | (high & ~kLowHalf);
+  }
 }
 
 void transpose_packed(const VectorRegister* rows, std::uint32_t count, std::uint32_t block,

@@ -15,12 +15,22 @@ void pack_rows(const VectorRegister& high, const VectorRegister& low, VectorRegi
 /// Rows 0 to 7, or 8 to 15 with `high`, as fp32.
 void unpack_rows(const VectorRegister& packed, bool high, VectorRegister& out);
 
-/// A mask of packed rows out of a register of them: where it is not 0. A bit stands for both rows
-/// of a sublane; throws ProgramFault where they differ, which no listing was seen to need.
-void packed_mask(const VectorRegister& packed, VectorMask& out);
+/// A mask of sixteen rows: a bit of `even` and one of `odd` for both rows of a sublane.
+/// Instructions on words of 32 bits make and take masks in which both are the same.
+struct PackedMask {
+  VectorMask even;
+  VectorMask odd;
+};
 
-/// The same out of a number n | n << 16: the rows below n, which is even.
-void packed_mask_below(std::uint32_t limits, VectorMask& out);
+/// Out of a register of packed rows: where it is not 0.
+PackedMask packed_mask(const VectorRegister& packed);
+
+/// Out of a number n | n << 16: the rows below n. Throws ProgramFault for others.
+PackedMask packed_mask_below(std::uint32_t limits);
+
+/// Halves of words out of `a` where the mask holds, else out of `b`.
+void select_packed(const PackedMask& mask, const VectorRegister& a, const VectorRegister& b,
+                   VectorRegister& out);
 
 /// Transposes sixteen rows of bf16 a register: `count` registers become rows 16 `block` to
 /// 16 `block` + 15 of the result.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -41,6 +42,38 @@ char take_file(TextCursor& cursor) {
   }
   return 0;
 }
+
+/// Where the address that a scalar_lea computes leads.
+ListingSpace space_of_pointer(Opcode scalar_lea) {
+  switch (scalar_lea) {
+    case Opcode::kScalarLeaVmem:
+      return ListingSpace::kVmem;
+    case Opcode::kScalarLeaSmem:
+      return ListingSpace::kSmem;
+    case Opcode::kScalarLeaSflag:
+      return ListingSpace::kSyncFlag;
+    case Opcode::kScalarLeaCmem:
+      return ListingSpace::kCmem;
+    default:
+      return ListingSpace::kHbm;
+  }
+}
+
+/// DMAs that have a form whose strides are constants, and one whose strides stand in SMEM.
+struct DmaWithGaps {
+  ListingSpace from, to;
+  Opcode plain, strided, general;
+};
+constexpr std::array<DmaWithGaps, 4> kDmasWithGaps{{
+    {ListingSpace::kHbm, ListingSpace::kVmem, Opcode::kDmaHbmToVmem, Opcode::kDmaHbmToVmemStrided,
+     Opcode::kDmaGeneralHbmToVmem},
+    {ListingSpace::kVmem, ListingSpace::kHbm, Opcode::kDmaVmemToHbm, Opcode::kDmaVmemToHbmStrided,
+     Opcode::kDmaGeneralVmemToHbm},
+    {ListingSpace::kCmem, ListingSpace::kVmem, Opcode::kDmaCmemToVmem,
+     Opcode::kDmaCmemToVmemStrided, Opcode::kDmaGeneralCmemToVmem},
+    {ListingSpace::kVmem, ListingSpace::kCmem, Opcode::kDmaVmemToCmem,
+     Opcode::kDmaVmemToCmemStrided, Opcode::kDmaGeneralVmemToCmem},
+}};
 
 }  // namespace
 
@@ -97,6 +130,7 @@ void ListingParser::parse_instruction() {
   define(dest.name);
   const auto found = find_opcode(text);
   if (!found) {
+    if (text == "dma.general") return parse_general_dma(dest);
     if (parse_pseudo(dest, text, place)) return;
     return skip_unknown(text, place);
   }
@@ -166,6 +200,10 @@ void ListingParser::parse_smov(const Name& dest) {
     skip_space();
   }
   parse_operands(info(Opcode::kSmov), instruction, names, references);
+  if (instruction.guard.predicate == kNoRegister && references.empty() &&
+      instruction.operands[0].kind == Operand::Kind::kImmediate) {
+    constants_[dest.name] = instruction.operands[0].immediate;
+  }
   listing_.hbm_references.insert(listing_.hbm_references.end(), references.begin(),
                                  references.end());
   append(instruction, names);
@@ -265,17 +303,19 @@ void ListingParser::parse_operands(const OpcodeInfo& row, Instruction& instructi
     skip_space();
     const ParsedOperand parsed = parse_operand(row.operand_files[k]);
     instruction.operands[k] = parsed.operand;
+    if (parsed.space && row.dest_file == 's') pointers_[names.dest] = *parsed.space;
     names.operands[k] = parsed.name;
     if (parsed.hbm_allocation) {
       references.push_back({static_cast<std::uint32_t>(listing_.kernel.instructions.size()), k,
                             *parsed.hbm_allocation});
     }
   }
-  if (row.unit == UnitKind::kDma) parse_strides();
+  if (row.unit == UnitKind::kDma) parse_strides(instruction);
   const bool address =
       (row.opcode >= Opcode::kScalarLeaHbm && row.opcode <= Opcode::kScalarLeaSflag) ||
       row.opcode == Opcode::kScalarLeaCmem;
   if (!address) return;
+  pointers_[names.dest] = space_of_pointer(row.opcode);
   skip_space();
   if (cursor_.peek() != '[') return;  // A remark: the allocation into which the address points.
   cursor_.advance(1);
@@ -283,24 +323,124 @@ void ListingParser::parse_operands(const OpcodeInfo& row, Instruction& instructi
   cursor_.expect("]");
 }
 
-/// `, /*src_stride=*/%s5_s1, /*dst_stride=*/%s5_s1, /*steps_per_stride=*/%s5_s1` behind a DMA: runs
-/// as long as the distance from one to the next leave no gaps.
-void ListingParser::parse_strides() {
+/// `, /*src_stride=*/%s5_s1, /*dst_stride=*/%s6_s2, /*steps_per_stride=*/%s5_s1` behind a DMA:
+/// granules from run to run of the source and of the destination, granules of a run. Runs as long
+/// as both strides leave no gaps.
+void ListingParser::parse_strides(Instruction& instruction) {
   skip_space();
   if (!cursor_.take(',')) return;
   skip_space();
   const char* place = cursor_.at();
-  const ParsedOperand first = parse_operand('s');
-  for (int i = 0; i < 2; ++i) {
+  std::array<ParsedOperand, 3> strides;
+  for (std::size_t i = 0; i < strides.size(); ++i) {
     skip_space();
-    cursor_.expect(",");
+    if (i > 0) cursor_.expect(",");
     skip_space();
-    const ParsedOperand other = parse_operand('s');
-    if (other.operand == first.operand && other.name == first.name) continue;
+    strides[i] = parse_operand('s');
+  }
+  const auto same = [&](const ParsedOperand& other) {
+    return other.operand == strides[0].operand && other.name == strides[0].name;
+  };
+  if (same(strides[1]) && same(strides[2])) return;
+  std::array<std::uint32_t, 3> granules{};
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    const auto constant = constants_.find(strides[i].name);
+    const bool number = strides[i].operand.kind == Operand::Kind::kImmediate;
+    if (!number && constant == constants_.end()) {
+      cursor_.refuse_at(place, "expected strides of a DMA that are constants, found a register");
+    }
+    granules[i] = number ? strides[i].operand.immediate : constant->second;
+  }
+  if (granules[0] == granules[2] && granules[1] == granules[2]) return;
+  constexpr std::uint32_t kMost = 0xffff;
+  const auto with_gaps =
+      std::find_if(kDmasWithGaps.begin(), kDmasWithGaps.end(),
+                   [&](const DmaWithGaps& each) { return each.plain == instruction.opcode; });
+  if (with_gaps == kDmasWithGaps.end()) {
     cursor_.refuse_at(place,
                       "expected a DMA without gaps (source stride, destination stride and steps "
-                      "per stride the same), found one with gaps, which is not modelled");
+                      "per stride the same), found one with gaps, which is modelled of DMAs to and "
+                      "from VMEM alone");
   }
+  instruction.opcode = with_gaps->strided;
+  if (*std::max_element(granules.begin(), granules.end()) > kMost || granules[2] == 0) {
+    cursor_.refuse_at(place, "expected strides below 65536 granules, and runs of at least one");
+  }
+  instruction.address.offset = static_cast<std::int32_t>(granules[0]);
+  instruction.address.sublane_stride = static_cast<std::int32_t>(granules[1]);
+  instruction.address.pattern = granules[2];
+}
+
+/// A register with an address, and of which memory.
+ListingSpace ListingParser::parse_pointer(Operand& operand, std::uint32_t& name) {
+  skip_space();
+  const char* place = cursor_.at();
+  const ParsedOperand parsed = parse_operand('s');
+  operand = parsed.operand;
+  name = parsed.name;
+  if (parsed.space && !parsed.hbm_allocation) return *parsed.space;
+  const auto second = second_names_.find(parsed.name);
+  const auto found = pointers_.find(second == second_names_.end() ? parsed.name : second->second);
+  if (found == pointers_.end()) {
+    cursor_.refuse_at(place,
+                      "expected a register with an address: of an operand of this kernel, an "
+                      "allocation or a scalar_lea");
+  }
+  return found->second;
+}
+
+/// `dma.general (%p1_p0), /*src=*/%s1_s1, /*size_in_granules=*/392, /*dst=*/%s2_s2,
+/// /*dst_syncflagno=*/%s3_s3, /*src_syncflagno=*/%s4_s4, /*stridedescaddr=*/[#allocation8],
+/// /*overrides=*/%s5_s5, /*dst_syncflagno_1=*/0`: the source's flag is a dummy, the overrides name
+/// the core itself.
+void ListingParser::parse_general_dma(const Name& dest) {
+  const char* place = cursor_.at();
+  Instruction instruction;
+  VirtualNames names;
+  if (dest.file != 0) cursor_.fail_at(place, "no result register");
+  bool never = false;
+  if (cursor_.take("[thread:$0]")) skip_space();
+  if (cursor_.peek() == '(') {
+    never = parse_guard(instruction, names);
+    skip_space();
+    cursor_.expect(",");
+  }
+  const auto next = [&] {
+    cursor_.expect(",");
+    skip_space();
+    return parse_operand('s');
+  };
+  const ListingSpace from = parse_pointer(instruction.operands[0], names.operands[0]);
+  const ParsedOperand granules = next();
+  cursor_.expect(",");
+  const ListingSpace to = parse_pointer(instruction.operands[2], names.operands[2]);
+  const ParsedOperand flag = next();
+  next();
+  const char* words_place = cursor_.at();
+  const ParsedOperand words = next();
+  if (words.operand.kind != Operand::Kind::kImmediate || words.hbm_allocation) {
+    cursor_.refuse_at(words_place, "expected an allocation of SMEM with the strides of the DMA");
+  }
+  next();
+  const ParsedOperand last = next();
+  if (!(last.operand == Operand::immediate_(0))) {
+    cursor_.refuse_at(place, "expected a DMA with one sync flag of its destination, found two");
+  }
+  const auto with_gaps =
+      std::find_if(kDmasWithGaps.begin(), kDmasWithGaps.end(),
+                   [&](const DmaWithGaps& each) { return each.from == from && each.to == to; });
+  if (with_gaps == kDmasWithGaps.end()) {
+    cursor_.refuse_at(place, "expected a dma.general to or from VMEM, found one from " +
+                                 std::string(to_string(from)) + " to " + to_string(to) +
+                                 ", which is not modelled");
+  }
+  instruction.opcode = with_gaps->general;
+  instruction.operands[1] = granules.operand;
+  names.operands[1] = granules.name;
+  instruction.operands[3] = flag.operand;
+  names.operands[3] = flag.name;
+  instruction.address.offset = static_cast<std::int32_t>(words.operand.immediate);
+  if (!never) append(instruction, names);
 }
 
 ListingParser::ParsedOperand ListingParser::parse_operand(char letter) {
@@ -346,6 +486,7 @@ ListingParser::ParsedOperand ListingParser::parse_scalar_allocation() {
   }
   cursor_.expect("]");
   parsed.operand = Operand::immediate_(address);
+  parsed.space = allocation.space;
   if (allocation.space == ListingSpace::kHbm) parsed.hbm_allocation = allocation.number;
   return parsed;
 }
@@ -490,9 +631,29 @@ void ListingParser::parse_address_options(Instruction& instruction, VirtualNames
     names.mask_register = mask.name;
   }
   if (cursor_.take(" pattern:$")) {
-    address.pattern = static_cast<std::uint32_t>(
+    address.pattern = parse_pattern();
+  }
+}
+
+/// A digit for each sublane, that of sublane 0 last.
+std::uint32_t ListingParser::parse_pattern() {
+  if (!placement_.hexadecimal_patterns) {
+    return static_cast<std::uint32_t>(
         cursor_.hexadecimal("a shuffle pattern of eight octal digits", 0xffffff));
   }
+  const char* place = cursor_.at();
+  const auto digits = static_cast<std::uint32_t>(
+      cursor_.hexadecimal("a shuffle pattern of eight hexadecimal digits", 0xffffffff));
+  std::uint32_t pattern = 0;
+  for (int sublane = 0; sublane < kSublanes; ++sublane) {
+    const std::uint32_t row = digits >> 4 * sublane & 0xf;
+    if (row >= kSublanes) {
+      cursor_.refuse_at(place,
+                        "expected rows below 8 in a shuffle pattern, found " + std::to_string(row));
+    }
+    pattern |= row << 3 * sublane;
+  }
+  return pattern;
 }
 
 }  // namespace tpu::isa

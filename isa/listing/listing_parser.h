@@ -39,6 +39,7 @@ class ListingParser {
     Operand operand;
     std::uint32_t name = 0;
     std::optional<std::uint32_t> hbm_allocation;
+    std::optional<ListingSpace> space;  ///< Of an allocation.
   };
   struct OpenBranch {
     std::uint32_t instruction = 0;
@@ -66,7 +67,11 @@ class ListingParser {
   std::uint32_t parse_queue_name();
   /// True when the instruction is guarded by the constant 0: it never acts.
   bool parse_guard(Instruction& instruction, VirtualNames& names);
-  void parse_strides();
+  void parse_strides(Instruction& instruction);
+  std::uint32_t parse_stride();
+  void parse_general_dma(const Name& dest);
+  ListingSpace parse_pointer(Operand& operand, std::uint32_t& name);
+  std::uint32_t parse_pattern();
   void parse_operands(const OpcodeInfo& row, Instruction& instruction, VirtualNames& names,
                       std::vector<HbmReference>& references);
   ParsedOperand parse_operand(char letter);
@@ -105,6 +110,8 @@ class ListingParser {
   std::unordered_map<std::uint32_t, std::uint32_t> region_begin_;  ///< Region to bundle.
   std::vector<std::uint32_t> cycle_;                               ///< Of the schedule, per bundle.
   std::unordered_map<std::uint32_t, std::uint32_t> second_names_;  ///< To the first name.
+  std::unordered_map<std::uint32_t, std::uint32_t> constants_;     ///< Of scalars, by name.
+  std::unordered_map<std::uint32_t, ListingSpace> pointers_;       ///< Where they lead, by name.
   std::vector<std::uint64_t> defined_;                             ///< A bit per virtual name.
 };
 

@@ -20,6 +20,8 @@ struct ListingPlacement {
   /// those of the other file; else interlocks stand for them (CodeConventions), and neither the
   /// ranges of regions nor the length can be compared.
   bool keeps_empty_cycles = true;
+  /// Patterns of shuffles have a hexadecimal digit for each sublane, from v4 on; else an octal one.
+  bool hexadecimal_patterns = false;
 };
 
 /// An operand that holds an address in an HBM allocation. The reader leaves the distance from the

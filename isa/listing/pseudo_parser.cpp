@@ -125,6 +125,8 @@ void ListingParser::parse_call_operand(const Name& dest, const char* place) {
   cursor_.expect("]");
   operand.reg = dest.reg;
   operand.name = dest.name;
+  if (operand.space == ListingOperand::Space::kHbm) pointers_[dest.name] = ListingSpace::kHbm;
+  if (operand.space == ListingOperand::Space::kCmem) pointers_[dest.name] = ListingSpace::kCmem;
   listing_.kernel.operand_names.emplace_back(dest.reg, dest.name);
   listing_.operands.push_back(std::move(operand));
 }

@@ -104,7 +104,7 @@ void add_push(const QueueOp& op, const CoreParams& params,
     case QueueOp::Kind::kXluPush:
     case QueueOp::Kind::kTransposePush:
       ++counters[BlockCounters::kXluPushes];
-      counters[unit_index(Unit::kXlu)] += busy_cycles(op, params);
+      if (op.unit == 0) counters[unit_index(Unit::kXlu)] += busy_cycles(op, params);
       break;
     case QueueOp::Kind::kEupPush:
       ++counters[BlockCounters::kEupPushes];
@@ -134,7 +134,7 @@ BlockTable::BlockTable(const isa::Program& program, const std::vector<DecodedKer
       kernels_(kernels),
       causes_(kernels.size()),
       scoreboard_(params) {
-  scoreboard_.set_interlocked(program.conventions.interlocked);
+  scoreboard_.set_conventions(program.conventions);
   TPU_CHECK(params.mxu.count <= 4, params.mxu.count << " MXUs");
   starts_.reserve(kernels_.size());
   for (const DecodedKernel& kernel : kernels_) {

@@ -12,6 +12,7 @@ isa::CoreShape shape_of(const CoreParams& params, const isa::CodeConventions& co
   shape.mxus = params.mxu.count;
   shape.mxu_rows = params.mxu.rows;
   shape.mxu_columns = params.mxu.columns;
+  shape.xlus = conventions.xlus;
   shape.vmem_rows = (params.vmem_mib << 20) / isa::kVmemRowBytes;
   shape.smem_words = params.smem_words;
   return shape;

@@ -231,8 +231,10 @@ class ProgramCheck {
                  " MXU (core.mxu.count)");
     }
     if (row.unit == UnitKind::kMxu) check_parts(kernel, b, i);
-    if (row.unit == UnitKind::kXlu && row.has_unit && i.unit != 0) {
-      refuse(kernel, b, name() + ": the core has one XLU");
+    if (row.unit == UnitKind::kXlu && row.has_unit && i.unit >= program_.conventions.xlus) {
+      refuse(kernel, b,
+             name() + ": the core has " + std::to_string(program_.conventions.xlus) +
+                 " XLU that its generation's instructions name");
     }
   }
 

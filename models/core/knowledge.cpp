@@ -35,15 +35,17 @@ void Knowledge::enter(std::uint32_t kernel, std::uint32_t from) {
 void Knowledge::forget_registers(Origin origin) {
   vectors_.fill(origin);
   masks_.fill(origin);
-  pattern_ = origin;
   for (auto& array : mxu_results_) {
     for (Queue& results : array) results.clear();
   }
   latched_.fill({});
   eup_.clear();
   cmem_.clear();
-  xlu_.clear();
-  transposed_.clear();
+  for (Xlu& xlu : xlus_) {
+    xlu.results.clear();
+    xlu.transposed.clear();
+    xlu.pattern = origin;
+  }
 }
 
 void Knowledge::begin_step() {
@@ -206,9 +208,9 @@ Knowledge::Queue& Knowledge::queue(const isa::Instruction& in) {
     case isa::Queue::kMxuResult:
       return mxu_results_.at(in.unit).at(isa::parts_of(in).column);
     case isa::Queue::kXlu:
-      return xlu_;
+      return xlus_.at(in.unit).results;
     case isa::Queue::kTranspose:
-      return transposed_;
+      return xlus_.at(in.unit).transposed;
     case isa::Queue::kCmem:
       return cmem_;
     default:
@@ -234,17 +236,18 @@ void Knowledge::push(const isa::Instruction& in, Origin origin) {
     return;
   }
   if (in.opcode == Opcode::kVsetPatternPermute) {
-    pattern_ = origin;
+    xlus_.at(in.unit).pattern = origin;
   } else if (row.queue == isa::Queue::kTranspose) {
     const std::uint32_t number = in.operands[2].immediate;
-    collected_ = number == 1 ? origin : collected_ | origin;
+    Xlu& xlu = xlus_.at(in.unit);
+    xlu.collected = number == 1 ? origin : xlu.collected | origin;
     if (number != in.operands[3].immediate) return;
     const std::uint32_t rows = isa::kSublanes * (isa::takes_packed_rows(in.opcode) ? 2 : 1);
     for (std::uint32_t block = 0; block < in.operands[1].immediate / rows; ++block) {
-      transposed_.push_back(collected_);
+      xlu.transposed.push_back(xlu.collected);
     }
   } else if (row.queue != isa::Queue::kNone) {
-    queue(in).push_back(in.opcode == Opcode::kVperm ? origin | pattern_ : origin);
+    queue(in).push_back(in.opcode == Opcode::kVperm ? origin | xlus_.at(in.unit).pattern : origin);
   }
 }
 

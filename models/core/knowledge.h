@@ -88,10 +88,13 @@ class Knowledge {
   std::array<Origin, isa::kMaxUnits> weights_;  ///< Of all pushes since the kernel began.
   Queue eup_;
   Queue cmem_;
-  Queue xlu_;
-  Queue transposed_;
-  Origin pattern_;
-  Origin collected_;
+  struct Xlu {
+    Queue results;
+    Queue transposed;
+    Origin pattern;
+    Origin collected;
+  };
+  std::array<Xlu, isa::kMaxUnits> xlus_;
   std::vector<Row> rows_;
   std::uint32_t epoch_ = 0;
   Origin forgotten_;  ///< Of rows of older epochs.

@@ -321,7 +321,8 @@ void Piece::use_queue(const QueueOp& op) {
   using Kind = QueueOp::Kind;
   constexpr std::uint32_t kRows = MxuParams::push_interval_cycles;
   const Port rows = port(Kind::kMxuRows, op.unit), swap = port(Kind::kMxuSwap, op.unit);
-  const Port weights = port(Kind::kMxuWeights, op.unit, op.part), xlu = port(Kind::kXluPush);
+  const Port weights = port(Kind::kMxuWeights, op.unit, op.part),
+             xlu = port(Kind::kXluPush, op.unit);
   switch (op.kind) {
     case Kind::kMxuRows:
       hold_if_due(ports_[swap]);
@@ -344,14 +345,14 @@ void Piece::use_queue(const QueueOp& op) {
       return pop(port(Kind::kMxuPop, op.unit, op.part));
     case Kind::kXluPush:
       use_port(xlu, params_.xlu_interval_cycles, Cause::kXlu);
-      return push(port(Kind::kXluPop), params_.xlu_latency_cycles, Cause::kXluResult);
+      return push(port(Kind::kXluPop, op.unit), params_.xlu_latency_cycles, Cause::kXluResult);
     case Kind::kTransposePush:
       use_port(xlu, params_.xlu_interval_cycles, Cause::kXlu);
-      return push(port(Kind::kTransposePop), isa::Latencies().transpose_cycles, Cause::kXluResult,
-                  op.results);
+      return push(port(Kind::kTransposePop, op.unit), isa::Latencies().transpose_cycles,
+                  Cause::kXluResult, op.results);
     case Kind::kTransposePop:
-      use_port(port(Kind::kTransposePop), params_.xlu_interval_cycles, Cause::kXlu);
-      return pop(port(Kind::kTransposePop));
+      use_port(port(Kind::kTransposePop, op.unit), params_.xlu_interval_cycles, Cause::kXlu);
+      return pop(port(Kind::kTransposePop, op.unit));
     case Kind::kEupPush:
       use_port(port(Kind::kEupPush), 1, Cause::kEup);
       return push(port(Kind::kEupPop), params_.eup_latency_cycles, Cause::kEupResult);
@@ -362,6 +363,7 @@ void Piece::use_queue(const QueueOp& op) {
       return push(port(Kind::kScalarPop), isa::result_latency(isa::Opcode::kVpush),
                   Cause::kScalarResult);
     case Kind::kXluPop:
+      return pop(port(Kind::kXluPop, op.unit));
     case Kind::kEupPop:
     case Kind::kCmemPop:
     case Kind::kScalarPop:

@@ -18,7 +18,7 @@ bool is_mxu(QueueOp::Kind kind) {
 Scoreboard::Scoreboard(const CoreParams& params, const std::vector<MatrixPort*>& arrays)
     : arrays_(arrays),
       mxus_(params.mxu.count, Mxu(params.mxu)),
-      xlu_(params, isa::Latencies().transpose_cycles),
+      xlus_(1, Xlu(params, isa::Latencies().transpose_cycles)),
       eup_(1, params.eup_latency_cycles, params.eup_queue_entries),
       to_scalar_(params.scalar_queue_entries),
       to_scalar_latency_(isa::result_latency(isa::Opcode::kVpush)),
@@ -77,13 +77,13 @@ Hazard Scoreboard::act(const QueueOp& op, std::uint64_t now) {
     case Kind::kMxuWeights:
       return mxus_[op.unit].push_weights(op.part, now);
     case Kind::kXluPop:
-      return xlu_.pop(now);
+      return xlus_[op.unit].pop(now);
     case Kind::kXluPush:
-      return xlu_.push(now);
+      return xlus_[op.unit].push(now);
     case Kind::kTransposePop:
-      return xlu_.pop_transposed(now);
+      return xlus_[op.unit].pop_transposed(now);
     case Kind::kTransposePush:
-      return xlu_.push_transpose(now, op.results);
+      return xlus_[op.unit].push_transpose(now, op.results);
     case Kind::kEupPop:
       return eup_.pop(now);
     case Kind::kEupPush:
@@ -103,7 +103,7 @@ Hazard Scoreboard::act(const QueueOp& op, std::uint64_t now) {
 Scoreboard::State Scoreboard::save(std::uint64_t now) {
   StateWriter out(now);
   for (const Mxu& mxu : mxus_) mxu.save(out);
-  xlu_.save(out);
+  for (const Xlu& xlu : xlus_) xlu.save(out);
   eup_.save(out);
   to_scalar_.save(out);
   cmem_.save(out);
@@ -114,7 +114,7 @@ Scoreboard::State Scoreboard::save(std::uint64_t now) {
 void Scoreboard::load(const State& state) {
   StateReader in(state);
   for (Mxu& mxu : mxus_) mxu.load(in);
-  xlu_.load(in);
+  for (Xlu& xlu : xlus_) xlu.load(in);
   eup_.load(in);
   to_scalar_.load(in);
   cmem_.load(in);

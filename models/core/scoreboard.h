@@ -38,7 +38,10 @@ class Scoreboard {
   Violation issue(const DecodedKernel& kernel, std::size_t index, std::uint64_t guards,
                   std::uint64_t now);
 
-  void set_interlocked(bool interlocked) { interlocked_ = interlocked; }
+  void set_conventions(const isa::CodeConventions& conventions) {
+    interlocked_ = conventions.interlocked;
+    xlus_.assign(conventions.xlus, xlus_.front());
+  }
   /// The cycles that interlocks have held bundles since the last call.
   std::uint32_t take_held() {
     const std::uint64_t held = held_;
@@ -53,9 +56,10 @@ class Scoreboard {
   /// The state as of cycle 0.
   void load(const State& state);
 
-  /// Of an MXU, one that the machine does not have included, or of the XLU.
+  /// Of an MXU, one that the machine does not have included, or of the first XLU,
+  /// whose account is the one that there is.
   std::uint64_t busy_until(Unit unit) const {
-    if (unit == Unit::kXlu) return xlu_.busy_until();
+    if (unit == Unit::kXlu) return xlus_.front().busy_until();
     const std::size_t mxu = static_cast<std::size_t>(unit) - static_cast<std::size_t>(Unit::kMxu0);
     if (mxu >= mxus_.size()) return 0;
     return arrays_.empty() ? mxus_[mxu].busy_until() : arrays_[mxu]->busy_until();
@@ -68,7 +72,7 @@ class Scoreboard {
   std::vector<MatrixPort*> arrays_;
   SlowWrites writes_;
   std::vector<Mxu> mxus_;
-  Xlu xlu_;
+  std::vector<Xlu> xlus_;
   PipelinedPort eup_;
   ResultQueue to_scalar_;
   std::uint32_t to_scalar_latency_;

@@ -363,12 +363,23 @@ UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) co
   return unknown;
 }
 
+/// Strides in SMEM have to be known.
+void Sequencer::require_strides(const isa::Instruction& instruction) const {
+  if (isa::info(instruction.opcode).address != 'a') return;
+  const std::uint32_t first = isa::evaluate(instruction.address, scalar_.state());
+  for (std::uint32_t i = 0; i < isa::kStrideWords && first + i < scalar_.state().smem.size(); ++i) {
+    const Origin origin = scalar_.smem_origin(first + i);
+    if (!origin.known()) require(origin, "word " + std::to_string(i) + " of the DMA's strides");
+  }
+}
+
 isa::DmaDescriptor Sequencer::descriptor_of(const Interaction& interaction,
                                             UnknownAddresses& unknown) {
   unknown = unknown_addresses(interaction);
   const isa::Kernel& code = blocks_.program().kernels[block_->kernel];
   const isa::Instruction& instruction =
       code.begin(code.bundles[block_->first])[interaction.instruction];
+  require_strides(instruction);
   isa::DmaDescriptor descriptor;
   try {
     descriptor = isa::dma_of(instruction, scalar_.state());

@@ -134,6 +134,7 @@ class Sequencer {
   void end_wait(std::uint64_t now);
   WaitGraph::Position position();
   void count_late_core(const WaitCauses::Piece& piece);
+  void require_strides(const isa::Instruction& instruction) const;
   isa::DmaDescriptor descriptor_of(const Interaction& interaction, UnknownAddresses& unknown);
   UnknownAddresses unknown_addresses(const Interaction& interaction) const;
   Contact start_dma(const Interaction& interaction);

@@ -43,6 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Step{"tests/captured/shard_map_gather_scatter", 8, {"v2", "v3"}},
                     Step{"tests/captured/top_k", 1, {"v2", "v3"}},
                     Step{"tests/captured/matmuls", 1, {"v4"}},
+                    Step{"tests/captured/image_step", 1, {"v4"}},
                     Step{"workloads/captured/mlp", 1, {"v4"}}),
     [](const auto& info) {
       return fs::path(info.param.folder).filename().string() + info.param.chips.back();

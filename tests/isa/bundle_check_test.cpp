@@ -43,6 +43,29 @@ TEST(BundleCheck, AddressesInSmemHaveNoSublanes) {
   }
 }
 
+TEST(BundleCheck, StridesOfADmaAreThreeNumbersOf16Bits) {
+  Instruction dma;
+  dma.opcode = Opcode::kDmaCmemToVmemStrided;
+  for (Operand& operand : dma.operands) operand = Operand::immediate_(1);
+  dma.address.offset = 0xffff;
+  dma.address.sublane_stride = 0;
+  dma.address.pattern = 0xffff;
+  EXPECT_FALSE(instruction_problem(dma));
+  Address wrong[6];
+  for (Address& address : wrong) address = dma.address;
+  wrong[0].offset = 0x10000;
+  wrong[1].offset = -1;
+  wrong[2].sublane_stride = 0x10000;
+  wrong[3].pattern = 0;
+  wrong[4].pattern = 0x10000;
+  wrong[5].base[0] = 3;
+  for (const Address& address : wrong) {
+    dma.address = address;
+    EXPECT_EQ(instruction_problem(dma),
+              "strides: expected three numbers below 65536, and runs of at least one");
+  }
+}
+
 TEST(BundleCheck, EachSlotHasItsLimit) {
   EXPECT_EQ(problem("{ %s1 = smov 1 ;; %s2 = smov 1 ;; %s3 = smov 1 }"),
             "t:2:1: expected at most 2 scalar instructions, found 3");

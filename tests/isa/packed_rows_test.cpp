@@ -61,9 +61,47 @@ TEST(PackedRows, AMaskHoldsBothRowsOfASublane) {
   EXPECT_EQ(core.element(3, 1, 0), 2u);
   EXPECT_EQ(core.element(4, 1, 127), 1u);  // 4 << 16 | 4: rows 0 to 3.
   EXPECT_EQ(core.element(4, 2, 0), 2u);
-  EXPECT_NE(core.fault("{ %vm2 = vsmask.f32 65537 }").find("even n up to 16"), std::string::npos);
-  core.run("{ %v2 = vmov 65535 }");
-  EXPECT_NE(core.fault("{ %vm2 = vsmask.f32 %v2 }").find("the same for the two rows"),
+  EXPECT_NE(core.fault("{ %vm2 = vsmask.f32 65538 }").find("expected n | n << 16"),
+            std::string::npos);
+  EXPECT_NE(core.fault("{ %vm2 = vsmask.f32 1114129 }").find("expected n | n << 16"),
+            std::string::npos);
+}
+
+/// 5 << 16 | 5: rows 0 to 4, of which the last shares its sublane with row 5.
+TEST(PackedRows, AMaskOfSingleRowsSelectsHalvesOfWords) {
+  BundleRunner core(shape_of_v4());
+  core.run(
+      "{ %v1 = vmov 0x11112222 ;; %vm1 = vsmask.f32 327685 }{ %v2 = vsel %vm1, %v1, 0x33334444 }"
+      "{ %v3 = vmov 65535 }{ %vm2 = vsmask.f32 %v3 }{ %v4 = vsel %vm2, %v1, 0 }"
+      "{ %vm3 = vmand %vm1, %vm2 }{ %v5 = vsel %vm3, %v1, 0 }{ %vm4 = vmmov %vm1 }"
+      "{ %v6 = vsel %vm4, %v1, 0 }");
+  EXPECT_EQ(core.element(2, 1, 127), 0x11112222u);
+  EXPECT_EQ(core.element(2, 2, 127), 0x33332222u);
+  EXPECT_EQ(core.element(2, 3, 0), 0x33334444u);
+  EXPECT_EQ(core.element(4, 7, 5), 0x2222u);
+  EXPECT_EQ(core.element(5, 2, 9), 0x2222u);
+  EXPECT_EQ(core.element(5, 3, 9), 0u);
+  EXPECT_EQ(core.element(6, 2, 9), 0x2222u);
+  EXPECT_NE(core.fault("{ vst.msk [vmem:$0] %vm1, %v1 }").find("one of single rows"),
+            std::string::npos);
+  // A mask of words takes its place.
+  core.run("{ %vm1 = vcmp.eq.s32.totalorder %v1, %v1 }{ %v2 = vsel %vm1, %v1, 0 }");
+  EXPECT_EQ(core.element(2, 7, 0), 0x11112222u);
+}
+
+/// Rows 0 to 4 of sixteen rows of weights.
+TEST(PackedRows, AMaskOfSingleRowsKeepsThemInAPush) {
+  BundleRunner core(shape_of_v4());
+  fill(core, 1, 0);
+  fill(core, 2, 8);
+  core.run(
+      "{ %v3 = vpack.c.bf16 %v2, %v1 ;; %vm1 = vsmask.f32 327685 }"
+      "{ vdwg.mxu1 }{ vmatpush.bf16.msk.msra.mxu1 %vm1, %v3 }{ vmatmul.f32.gmra.mxu1 %v1 }"
+      "{ %v5 = vpop.f32.mrf.mxu1 }");
+  float sum = 0;
+  for (int k = 0; k < 5; ++k) sum += value(2, k) * value(k, 13);
+  EXPECT_EQ(core.number(5, 2, 13), sum);
+  EXPECT_NE(core.fault("{ vmatpush.msk.msra.mxu1 %vm1, %v1 }").find("one of single rows"),
             std::string::npos);
 }
 
@@ -106,6 +144,23 @@ TEST(PackedRows, AMaskedPushAndMatmulTakeZerosOutsideTheMask) {
   EXPECT_EQ(core.state.vector(5).word, core.state.vector(6).word);
 }
 
+/// Rows 0 to 2 of a push of eight rows of f32.
+TEST(PackedRows, AMaskedPushOfEightRowsTakesZerosOutsideTheMask) {
+  BundleRunner core(shape_of_v4());
+  fill(core, 1, 0);
+  fill(core, 2, 8);
+  core.run(
+      "{ %v4 = vlaneseq }{ %vm1 = vcmp.lt.s32.totalorder %v4, 384 }{ %v3 = vsel %vm1, %v1, 0 }"
+      "{ vdwg.mxu1 }{ vmatpush.msk.msra.mxu1 %vm1, %v1 }"
+      "{ vmatmul.f32.gmra.mxu1 %v2 }{ %v5 = vpop.f32.mrf.mxu1 }"
+      "{ vdwg.mxu2 }{ vmatpush.msra.mxu2 %v3 }{ vmatmul.f32.gmra.mxu2 %v2 }"
+      "{ %v6 = vpop.f32.mrf.mxu2 }");
+  float sum = 0;
+  for (int k = 0; k < 3; ++k) sum += value(10, k) * value(k, 13);
+  EXPECT_EQ(core.number(6, 2, 13), sum);
+  EXPECT_EQ(core.state.vector(5).word, core.state.vector(6).word);
+}
+
 TEST(PackedRows, ATransposeDeliversSixteenRowsAPop) {
   BundleRunner core(shape_of_v4());
   fill(core, 1, 0);
@@ -117,6 +172,46 @@ TEST(PackedRows, ATransposeDeliversSixteenRowsAPop) {
   EXPECT_EQ(core.number(6, 3, 14), value(14, 16 + 8 + 3));
   for (int row = 0; row < 16; ++row) EXPECT_EQ(core.number(6, 0, row), value(row, 16 + 8)) << row;
   EXPECT_EQ(core.element(6, 3, 16), 0u);
+}
+
+/// Runs of 8 granules, 16 from one to the next in the source, 24 in the destination.
+TEST(Cmem, DmasHaveRunsOfConstantsOrOfWordsInSmem) {
+  BundleRunner core(shape_of_v4());
+  core.run("{ dma.vmem_to_cmem.strided [strides:16, 24, 8] 3, 64, 5, 7 }");
+  // Rows of 3 runs of 8 granules: 48 from row to row in the source, 24 in the destination.
+  for (int i = 0; i < 6; ++i) {
+    const int words[] = {48, 24, 3, 8, 8, 8};
+    core.run("{ sst [smem:$" + std::to_string(20 + i) + "] " + std::to_string(words[i]) + " }");
+  }
+  core.run("{ %s3 = smov 20 }{ dma.general.cmem_to_vmem [smem:%s3] 3, 192, 5, 7 }");
+  core.run("{ dma.general.hbm_to_vmem [smem:$20] 3, 192, 5, 7 }");
+  ASSERT_EQ(core.surroundings.dmas.size(), 3u);
+  const DmaDescriptor strided = core.surroundings.dmas[0];
+  EXPECT_TRUE((strided.source == DmaEndpoint{0, 0, MemorySpace::kVmem, 3, 16, 8}));
+  EXPECT_TRUE((strided.destination == DmaEndpoint{0, 0, MemorySpace::kCmem, 5, 24, 8}));
+  EXPECT_EQ(strided.granules, 64u);
+  EXPECT_EQ(strided.destination_flag, 7u);
+  const DmaDescriptor general = core.surroundings.dmas[1];
+  EXPECT_TRUE((general.source == DmaEndpoint{0, 0, MemorySpace::kCmem, 3, 48, 24}));
+  EXPECT_TRUE((general.destination == DmaEndpoint{0, 0, MemorySpace::kVmem, 5, 24, 24}));
+  EXPECT_EQ(core.surroundings.dmas[2].source.space, MemorySpace::kHbm);
+  // Runs with gaps in the source, whose rows go on with their stride.
+  core.run("{ sst [smem:$23] 16 }{ dma.general.cmem_to_vmem [smem:$20] 3, 192, 5, 7 }");
+  EXPECT_TRUE(
+      (core.surroundings.dmas[3].source == DmaEndpoint{0, 0, MemorySpace::kCmem, 3, 16, 8}));
+  EXPECT_TRUE(core.surroundings.dmas[3].destination == general.destination);
+  core.run("{ sst [smem:$20] 56 }");
+  EXPECT_NE(core.fault("{ dma.general.cmem_to_vmem [smem:$20] 3, 192, 5, 7 }")
+                .find("expected runs without gaps in a row, or rows that go on with their stride, "
+                      "found both (strides 56, 24, 3, 16, 8, 8)"),
+            std::string::npos);
+  // One row, or a run in each row: one of the two strides does not matter.
+  core.run("{ dma.general.cmem_to_vmem [smem:$20] 3, 24, 5, 7 }{ sst [smem:$22] 1 }");
+  core.run("{ dma.general.cmem_to_vmem [smem:$20] 3, 24, 5, 7 }");
+  EXPECT_EQ(core.surroundings.dmas[4].source.stride, 16u);
+  EXPECT_EQ(core.surroundings.dmas[5].source.stride, 56u);
+  const std::string beyond = std::to_string(core.state.scalar.smem.size() - 5);
+  EXPECT_NE(core.fault("{ dma.general.cmem_to_vmem [smem:$" + beyond + "] 3, 192, 5, 7 }"), "none");
 }
 
 TEST(Cmem, LoadsComeOutOfTheirQueueInOrder) {

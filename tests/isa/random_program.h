@@ -54,6 +54,12 @@ class RandomProgram {
 
   Address address(char space) {
     Address a;
+    if (space == 'D') {
+      a.offset = static_cast<std::int32_t>(below(1 << 16));
+      a.sublane_stride = static_cast<std::int32_t>(below(1 << 16));
+      a.pattern = 1 + below((1 << 16) - 1);
+      return a;
+    }
     for (std::uint32_t i = 0; i < below(3); ++i) a.base[i] = reg(32);
     if (a.base[0] == kNoRegister) a.base[1] = kNoRegister;
     if (below(2) != 0) a.offset = static_cast<std::int32_t>(word());

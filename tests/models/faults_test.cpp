@@ -101,6 +101,27 @@ TEST(Faults, ATransposeOfOnePushIsWhole) {
             "");
 }
 
+/// Each with its own interval and its own results.
+TEST(Faults, ACoreHasAsManyXlusAsItIsSaid) {
+  isa::Program both = program_of(
+      "kernel top\n{ vadd.xlane.f32.xlu0 %v1 }{ vadd.xlane.f32.xlu1 %v1 ;; vdelay 100 }"
+      "{ %v2 = vpop.xlane.xlu1 }");
+  EXPECT_THROW(run(both), UserError);
+  const auto fault = [](const std::string& bundles) {
+    isa::Program program = program_of("kernel top\n" + bundles);
+    program.conventions.xlus = 2;
+    return fault_of(program);
+  };
+  both.conventions.xlus = 2;
+  EXPECT_EQ(fault_of(both), "");
+  EXPECT_NE(fault("{ vadd.xlane.f32.xlu0 %v1 ;; vdelay 100 }{ %v2 = vpop.xlane.xlu1 }")
+                .find("nothing was pushed that this could pop"),
+            std::string::npos);
+  EXPECT_NE(
+      fault("{ vadd.xlane.f32.xlu1 %v1 }{ vadd.xlane.f32.xlu1 %v1 }").find("7 cycles too early"),
+      std::string::npos);
+}
+
 TEST(Faults, PartsBeyondTheArrayAreRefused) {
   EXPECT_EQ(fault_of(program_of("kernel top\n{ vmatmul.parts.f32.gmra.mxu0 %v1, 1, 1 }")), "");
   for (const char* parts : {"2, 1", "1, 2"}) {

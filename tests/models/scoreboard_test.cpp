@@ -51,7 +51,9 @@ TEST(Scoreboard, AnInterlockWaitsForWhatComesTooEarly) {
   const DecodedKernel code = kernel();
   const CoreParams params;
   Scoreboard scoreboard{params};
-  scoreboard.set_interlocked(true);
+  isa::CodeConventions conventions;
+  conventions.interlocked = true;
+  scoreboard.set_conventions(conventions);
   EXPECT_FALSE(scoreboard.issue(code, kPush, 0, 50));
   EXPECT_EQ(scoreboard.take_held(), 0u);
   EXPECT_FALSE(scoreboard.issue(code, kPush, 0, 52));  // Due at 58.

@@ -74,8 +74,89 @@ TEST(ListingReader, ADmaWithStridesHasNoGapsWhereAllThreeAreTheSame) {
   const Instruction in = one(dma + "%s3_s3, /*steps_per_stride=*/%s3_s3");
   EXPECT_EQ(in.opcode, Opcode::kDmaCmemToVmem);
   EXPECT_EQ(in.operands[1], Operand::immediate_(64));
-  EXPECT_NE(error_of_one(dma + "%s4_s4, /*steps_per_stride=*/%s3_s3").find("without gaps"),
+  EXPECT_EQ(error_of_one(dma + "%s4_s4, /*steps_per_stride=*/%s3_s3"),
+            "kernel.txt:10:133: expected strides of a DMA that are constants, found a register");
+}
+
+/// 16 granules from run to run of the source, 8 of the destination, runs of 8.
+TEST(ListingReader, ADmaWithGapsTakesItsStridesOutOfConstants) {
+  const auto read = [](const std::string& dma) {
+    return read_bundles(
+               "     0   :  { %s3_s3 = smov 16  ;;  %s4_s4 = smov 8 }\n   0x1   :  { %8 = " + dma +
+               ", /*dst_syncflagno=*/3, /*src_stride=*/%s3_s3, /*dst_stride=*/%s4_s4, "
+               "/*steps_per_stride=*/%s4_s4 }\n")
+        .kernel.instructions.at(2);
+  };
+  const Instruction in =
+      read("dma.cmem_to_vmem (%p3_p1), /*cmem=*/%s1_s1, /*size_in_granules=*/64, /*vmem=*/%s2_s2");
+  EXPECT_EQ(isa::format_instruction(in),
+            "dma.cmem_to_vmem.strided [strides:16, 8, 8] (%p1), %s1, 64, %s2, 3");
+  EXPECT_EQ(read("dma.vmem_to_hbm /*vmem=*/%s1_s1, /*size_in_granules=*/64, /*hbm=*/%s2_s2").opcode,
+            Opcode::kDmaVmemToHbmStrided);
+  try {
+    read("dma.hbm_to_cmem /*hbm=*/%s1_s1, /*size_in_granules=*/64, /*cmem=*/%s2_s2");
+    FAIL() << "no error";
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find("DMAs to and from VMEM alone"), std::string::npos);
+  }
+}
+
+/// Between which memories, its registers say: addresses that the kernel computes, operands, places.
+TEST(ListingReader, AGeneralDmaHasItsStridesInSmem) {
+  const std::string rest =
+      ", /*dst_syncflagno=*/%s5_s5, /*src_syncflagno=*/%s6_s6, "
+      "/*stridedescaddr=*/[#allocation3], /*overrides=*/%s7_s7, /*dst_syncflagno_1=*/";
+  const auto read = [&](const std::string& source, const std::string& destination,
+                        const std::string& last) {
+    return read_bundles("     0   :  { %s1_s1 = " + source + "  ;;  %s2_s2 = " + destination +
+                        " }\n   0x1   :  { %8 = dma.general (%p3_p1), /*src=*/%s1_s1, "
+                        "/*size_in_granules=*/392, /*dst=*/%s2_s2" +
+                        rest + last + " }\n");
+  };
+  const std::string cmem = "scalar_lea.cmem %s9_s9, %s8_s8", vmem = "smov [#allocation1]";
+  const Listing listing = read(cmem, vmem, "0");
+  EXPECT_EQ(isa::format_instruction(listing.kernel.instructions.at(2)),
+            "dma.general.cmem_to_vmem [smem:$0x410] (%p1), %s1, 392, %s2, %s5");
+  EXPECT_EQ(listing.kernel.names.at(2).operands[0], 1u);
+  EXPECT_EQ(listing.kernel.names.at(2).operands[2], 2u);
+  const std::string hbm =
+      "inlined_call_operand.hbm [shape: f32[6,6,6], index: 0, kind: input, shape index: {}]";
+  EXPECT_EQ(read(hbm, vmem, "0").kernel.instructions.back().opcode, Opcode::kDmaGeneralHbmToVmem);
+  EXPECT_EQ(read(vmem, cmem, "0").kernel.instructions.back().opcode, Opcode::kDmaGeneralVmemToCmem);
+  const auto error = [&](const std::string& source, const std::string& destination,
+                         const std::string& last) {
+    try {
+      read(source, destination, last);
+    } catch (const WorkloadError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(error(cmem, cmem, "0")
+                .find("expected a dma.general to or from VMEM, found one from "
+                      "cmem to cmem"),
             std::string::npos);
+  EXPECT_NE(error("smov 4", vmem, "0").find("expected a register with an address"),
+            std::string::npos);
+  EXPECT_NE(error(cmem, vmem, "3").find("one sync flag of its destination"), std::string::npos);
+}
+
+/// From v4 on a digit of a shuffle's pattern has four bits; there are eight rows all the same.
+TEST(ListingReader, AShuffleOfV4HasHexadecimalDigits) {
+  const auto read = [](const std::string& pattern) {
+    isa::ListingPlacement placement{0x400, 32};
+    placement.hexadecimal_patterns = true;
+    return isa::read_listing(kListingHeader +
+                                 std::string("     0   :  { %v1_v2 = vld.sshfl "
+                                             "[vmem:[%s1_s1] pattern:$") +
+                                 pattern + "] }\n",
+                             "kernel.txt", isa::PackedListing::read(kPackedText, "packed.txt"),
+                             placement)
+        .kernel.instructions.at(0);
+  };
+  EXPECT_EQ(read("0x10765432").address.pattern, 010765432u);
+  EXPECT_EQ(read("0x00543210").address.pattern, 00543210u);
+  EXPECT_THROW(read("0x10765438"), WorkloadError);
 }
 
 TEST(ListingReader, ReadsATransposeOfOnePushWithItsRemarks) {

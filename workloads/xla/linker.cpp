@@ -139,6 +139,7 @@ isa::Listing Linker::read(const KernelFiles& files, const std::string& name,
   std::vector<isa::UnknownInstruction> unknown;
   isa::ListingPlacement here = placement;
   here.keeps_empty_cycles = !program_.conventions.interlocked;
+  here.hexadecimal_patterns = program_.conventions.hexadecimal_patterns;
   isa::Listing listing =
       isa::read_listing(files.final_bundles.text, files.final_bundles.name, packed, here, &unknown);
   isa::add_unknown(unknown, name, unknown_);
