@@ -1,5 +1,7 @@
 #include "workloads/hlo/shardy_reader.h"
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
 
 namespace tpu::hlo {
@@ -12,8 +14,8 @@ using Ids = std::vector<InstructionId>;
 std::string attribute(std::string_view name, std::string_view text) {
   std::string quoted;
   for (char c : text) {
-    if (c == '"') quoted += '\\';
-    quoted += c;
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c == '\n' ? ' ' : c;
   }
   return std::string(name) + "=\"" + quoted + "\"";
 }
@@ -46,24 +48,59 @@ std::string_view without_name(std::string_view sharding) {
 
 void ShardyReader::mesh() {
   cursor_.expect('@');
-  const std::string_view name =
-      cursor_.peek() == '"' ? cursor_.quoted("a mesh") : cursor_.name("the name of a mesh");
+  const std::string_view name = cursor_.name("the name of a mesh");
   cursor_.expect('=');
-  const std::string_view axes = mlir_value(cursor_, " {\n");
+  add_mesh(name, cursor_);
   if (cursor_.peek() == '{') mlir_value(cursor_, " \n");
-  add_mesh(name, axes);
 }
 
 void ShardyReader::mesh(const MlirAttributes& attributes) {
   std::string_view name = attributes.text("sym_name");
   if (name.size() > 1 && name.front() == '"') name = name.substr(1, name.size() - 2);
-  add_mesh(name, without_name(attributes.text("mesh")));
+  const bool is_name = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '.';
+  });
+  if (!is_name || name.empty()) attributes.fail_in("sym_name", "the name of a mesh");
+  TextCursor inner = cursor_;
+  const std::string_view axes = attributes.text("mesh");
+  inner.move_to(static_cast<std::size_t>(axes.data() - cursor_.text().data()));
+  inner.expect("#sdy.mesh");
+  add_mesh(name, inner);
 }
 
-void ShardyReader::add_mesh(std::string_view name, std::string_view axes) {
+/// `<["data"=4, "model"=2]>`, with `, device_ids=[...]` where devices do not stand in the order of
+/// their numbers.
+void ShardyReader::add_mesh(std::string_view name, TextCursor& cursor) {
+  std::string axes, devices;
+  cursor.expect('<');
+  cursor.expect('[');
+  while (!cursor.take(']')) {
+    const std::string_view axis = cursor.quoted("the name of an axis");
+    if (axis.find_first_of("\\\"{}\n") != std::string_view::npos) {
+      cursor.fail_in(axis, "a plain name");
+    }
+    cursor.expect('=');
+    const std::int64_t extent = cursor.integer("the extent of an axis");
+    if (extent < 1) cursor.fail_in(axis, "an extent of 1 or more");
+    if (!axes.empty()) axes += ", ";
+    axes += "\"" + std::string(axis) + "\"=" + std::to_string(extent);
+    if (!cursor.take(',') && cursor.peek() != ']') cursor.fail("',' or ']'");
+  }
+  if (cursor.take(',')) {
+    if (!cursor.take_word("device_ids")) cursor.fail("device_ids=[...]");
+    cursor.expect('=');
+    cursor.expect('[');
+    while (!cursor.take(']')) {
+      if (!devices.empty()) devices += ", ";
+      devices += std::to_string(cursor.integer("the number of a device"));
+      if (!cursor.take(',') && cursor.peek() != ']') cursor.fail("',' or ']'");
+    }
+    devices = ", device_ids=[" + devices + "]";
+  }
+  cursor.expect('>');
   // A mesh of one device is where something happens on the host.
-  if (axes.substr(0, 3) == "<[]") return;
-  const std::string entry = std::string(name) + " = #sdy.mesh" + std::string(axes);
+  if (axes.empty()) return;
+  const std::string entry = std::string(name) + " = #sdy.mesh<[" + axes + "]" + devices + ">";
   std::string& text = module_.frontend_attributes;
   if (text.empty()) {
     text = "xla.sdy.meshes={" + entry + "}";

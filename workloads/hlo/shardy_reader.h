@@ -42,7 +42,7 @@ class ShardyReader {
                                     StablehloScope body);
 
  private:
-  void add_mesh(std::string_view name, std::string_view axes);
+  void add_mesh(std::string_view name, TextCursor& cursor);
   std::vector<InstructionId> custom_call(const std::string& target, const std::string& attributes,
                                          const std::vector<InstructionId>& operands,
                                          const std::vector<Shape>& results,
