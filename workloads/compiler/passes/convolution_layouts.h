@@ -39,8 +39,8 @@ std::int64_t features_of_larger_image(const hlo::Shape& input, const hlo::Shape&
                                       const hlo::HloInstruction& convolution);
 
 /// The physical orders, major to minor, of a convolution's operands and of its result: spatial
-/// dimensions first; kernels and their gradients then in logical order, images by
-/// ConvolutionSides.
+/// dimensions first; kernels then in logical order, their gradients with the output features in the
+/// lanes, as the kernels of gradients make them, images by ConvolutionSides.
 struct ConvolutionOrders {
   std::vector<std::int64_t> input, window, output;
 };
