@@ -131,7 +131,7 @@ void ShardyReader::read_constraint(TextCursor& cursor, StablehloOperation& opera
   }
 }
 
-Ids ShardyReader::constraint(const StablehloOperation& operation, HloInstruction made) {
+Ids ShardyReader::constraint(const StablehloOperation& operation, const HloInstruction& made) {
   if (made.operands.size() != 1) operation.attributes.fail("a constraint of one value");
   const std::string list =
       "[" + std::string(without_name(operation.attributes.text("sharding"))) + "]";
@@ -153,7 +153,7 @@ void ShardyReader::read_manual(TextCursor& cursor, StablehloOperation& operation
   }
 }
 
-Ids ShardyReader::manual(const StablehloOperation& operation, HloInstruction made,
+Ids ShardyReader::manual(const StablehloOperation& operation, const HloInstruction& made,
                          StablehloScope body) {
   const MlirAttributes& attributes = operation.attributes;
   if (body.arguments != made.operands.size() || body.returned.size() != operation.result_count()) {

@@ -32,13 +32,14 @@ class ShardyReader {
 
   /// `%0 <@mesh, [...]>` behind `sdy.sharding_constraint`, or operands and properties.
   static void read_constraint(TextCursor& cursor, StablehloOperation& operation);
-  std::vector<InstructionId> constraint(const StablehloOperation& operation, HloInstruction made);
+  std::vector<InstructionId> constraint(const StablehloOperation& operation,
+                                        const HloInstruction& made);
 
   /// `(%0) in_shardings=[...] out_shardings=[...] manual_axes={...}` behind
   /// `sdy.manual_computation`, or operands and properties.
   static void read_manual(TextCursor& cursor, StablehloOperation& operation);
   /// The values of a manual computation whose body is a function of the shapes of one device.
-  std::vector<InstructionId> manual(const StablehloOperation& operation, HloInstruction made,
+  std::vector<InstructionId> manual(const StablehloOperation& operation, const HloInstruction& made,
                                     StablehloScope body);
 
  private:

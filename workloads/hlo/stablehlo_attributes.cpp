@@ -469,7 +469,7 @@ using Setter = void (*)(const Source&, HloInstruction&);
 
 /// Operations whose attributes or whose names are others than those of HLO with '_' for '-'.
 const std::unordered_map<std::string_view, std::pair<HloOpcode, Setter>>& setters() {
-  static const std::unordered_map<std::string_view, std::pair<HloOpcode, Setter>> table{
+  static const std::unordered_map<std::string_view, std::pair<HloOpcode, Setter>> kTable{
       {"iota", {HloOpcode::kIota, dimensions}},
       {"transpose", {HloOpcode::kTranspose, dimensions}},
       {"reverse", {HloOpcode::kReverse, dimensions}},
@@ -510,7 +510,7 @@ const std::unordered_map<std::string_view, std::pair<HloOpcode, Setter>>& setter
       {"if", {HloOpcode::kConditional, plain}},
       {"case", {HloOpcode::kConditional, plain}},
   };
-  return table;
+  return kTable;
 }
 
 /// Operations whose attributes are not read.

@@ -307,8 +307,8 @@ class StablehloReader {
     if (operation.name == "sharding_constraint" || operation.name == "reshard") {
       ShardyReader::read_constraint(cursor_, operation);
       read_types(cursor_, operation);
-      HloInstruction made = with_operands(operation);
-      define(operation, shardy_.constraint(operation, std::move(made)));
+      const HloInstruction made = with_operands(operation);
+      define(operation, shardy_.constraint(operation, made));
       return false;
     }
     if (operation.name != "manual_computation") {
@@ -330,8 +330,8 @@ class StablehloReader {
     if (is_generic) cursor_.expect(')');
     StablehloScope body = scopes_.close();
     read_types(cursor_, operation);
-    HloInstruction made = with_operands(operation);
-    define(operation, shardy_.manual(operation, std::move(made), std::move(body)));
+    const HloInstruction made = with_operands(operation);
+    define(operation, shardy_.manual(operation, made, std::move(body)));
     return false;
   }
 
