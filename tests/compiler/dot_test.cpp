@@ -475,6 +475,26 @@ TEST(Dot, RowsInLanesStayApartWhereSomethingCountsThemOrTheyAreNoNeighbours) {
   EXPECT_EQ(apart.m, 128U);
 }
 
+/// Seven matrices of which some fit VMEM together: blocks of two to six would reach beyond the
+/// last.
+TEST(Dot, BlocksOfLanesAreAsManyMatricesAsDivideAll) {
+  DotCase seven = rows_in_lanes(128, ElementType::kF32);
+  seven.lhs[0] = 7;
+  int joined = 0;
+  for (const std::uint64_t kib : {1500, 2000, 2500, 3000, 3500, 4000}) {
+    Target small;
+    small.vmem_bytes = kib << 10;
+    compiler::DotProblem problem = CutDot(seven).problem();
+    const compiler::DotTiling tiling = compiler::choose_sides(problem, small);
+    if (problem.lhs_lanes.distance != 0) {
+      ++joined;
+      EXPECT_TRUE(tiling.block_m == 16 || tiling.block_m == 7 * 16) << tiling.block_m;
+    }
+    check_dot(seven, small);
+  }
+  EXPECT_GT(joined, 0);
+}
+
 /// In the lanes of the left side, of the right one, of both; one tile of each matrix or two; one
 /// matrix in a block or several.
 TEST(Dot, WhatIsContractedInTheLanesOfSeveralMatricesIsOneSum) {

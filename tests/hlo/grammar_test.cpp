@@ -252,6 +252,12 @@ TEST(Annotations, CutArraysAreFoundBeforeThePartitionerAlone) {
   EXPECT_EQ(found("{replicated}"), "");
   EXPECT_EQ(found("{devices=[1,1,8]<=[8] last_tile_dim_replicate}"), "");
   EXPECT_NE(found("{devices=[2,1,4]<=[8] last_tile_dim_replicate}"), "");
+  const auto with_axes = [&found](const std::string& axes) {
+    return found("{replicated}, frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, [" +
+                 axes + "]>\"}");
+  };
+  EXPECT_EQ(with_axes("{}, {}"), "");
+  EXPECT_EQ(with_axes(R"({\"data\"}, {})"), "instruction \"p\" with a sharding of Shardy");
 }
 
 }  // namespace
