@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import jraph
 import numpy as np
 import optax
+from ordinary_steps import floats, integers
 
 lax = jax.lax
 KEY = jax.random.PRNGKey(0)
@@ -31,14 +32,6 @@ STEPS = {}
 def step(make):
     STEPS[make.__name__] = make
     return make
-
-
-def floats(*shape):
-    return jax.ShapeDtypeStruct(shape, jnp.float32)
-
-
-def integers(*shape):
-    return jax.ShapeDtypeStruct(shape, jnp.int32)
 
 
 def cross_entropy(logits, labels):

@@ -123,8 +123,7 @@ std::vector<std::int64_t> MlirAttributes::integers(std::string_view name) const 
   std::vector<std::int64_t> numbers = mlir_integers(*cursor_, between(value, "dense<"));
   const std::size_t type = value.find("tensor<");
   if (type == std::string_view::npos) fail_in(name, "the type of these numbers");
-  TextCursor cursor = *cursor_;
-  cursor.move_to(static_cast<std::size_t>(value.data() - cursor.text().data()) + type);
+  TextCursor cursor = cursor_->at(value.substr(type));
   const std::int64_t count = read_mlir_type(cursor).element_count();
   if (count > kLargestSplat) fail_in(name, "fewer numbers");
   if (numbers.size() == 1) numbers.resize(static_cast<std::size_t>(count), numbers[0]);

@@ -44,6 +44,11 @@ std::string_view without_name(std::string_view sharding) {
   return begin == std::string_view::npos ? sharding : sharding.substr(begin);
 }
 
+/// The sharding of one value as a list.
+std::string of_one_value(std::string_view sharding) {
+  return per_value("[" + std::string(without_name(sharding)) + "]");
+}
+
 }  // namespace
 
 void ShardyReader::mesh() {
@@ -61,9 +66,7 @@ void ShardyReader::mesh(const MlirAttributes& attributes) {
     return std::isalnum(c) != 0 || c == '_' || c == '.';
   });
   if (!is_name || name.empty()) attributes.fail_in("sym_name", "the name of a mesh");
-  TextCursor inner = cursor_;
-  const std::string_view axes = attributes.text("mesh");
-  inner.move_to(static_cast<std::size_t>(axes.data() - cursor_.text().data()));
+  TextCursor inner = cursor_.at(attributes.text("mesh"));
   inner.expect("#sdy.mesh");
   add_mesh(name, inner);
 }
@@ -116,9 +119,9 @@ void ShardyReader::add_sharding(const MlirAttributes& attributes, HloInstruction
 
 InstructionId ShardyReader::result(InstructionId value, const MlirAttributes& attributes) {
   if (!attributes.has("sdy.sharding")) return value;
-  const std::string list = "[" + std::string(without_name(attributes.text("sdy.sharding"))) + "]";
-  return custom_call("xla.sdy.FuncResultSharding", attribute("xla.sdy.sharding", per_value(list)),
-                     {value}, {scopes_.innermost().shape(value)}, {})[0];
+  const std::string sharding = of_one_value(attributes.text("sdy.sharding"));
+  return custom_call("xla.sdy.FuncResultSharding", attribute("xla.sdy.sharding", sharding), {value},
+                     {scopes_.innermost().shape(value)}, {})[0];
 }
 
 void ShardyReader::read_constraint(TextCursor& cursor, StablehloOperation& operation) {
@@ -133,9 +136,8 @@ void ShardyReader::read_constraint(TextCursor& cursor, StablehloOperation& opera
 
 Ids ShardyReader::constraint(const StablehloOperation& operation, const HloInstruction& made) {
   if (made.operands.size() != 1) operation.attributes.fail("a constraint of one value");
-  const std::string list =
-      "[" + std::string(without_name(operation.attributes.text("sharding"))) + "]";
-  return custom_call("Sharding", attribute("xla.sdy.sharding", per_value(list)), made.operands,
+  const std::string sharding = of_one_value(operation.attributes.text("sharding"));
+  return custom_call("Sharding", attribute("xla.sdy.sharding", sharding), made.operands,
                      {made.shape}, made.metadata);
 }
 
@@ -200,13 +202,7 @@ Ids ShardyReader::custom_call(const std::string& target, const std::string& attr
   made.metadata = metadata;
   made.raw_attributes = "custom_call_has_side_effect=true";
   add_frontend_attributes(made, attributes);
-  const InstructionId id = scopes_.add(std::move(made));
-  if (results.size() == 1) return {id};
-  Ids values;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    values.push_back(scopes_.add_element(scopes_.innermost(), id, i));
-  }
-  return values;
+  return emitter_.add_results(std::move(made), results.size());
 }
 
 }  // namespace tpu::hlo

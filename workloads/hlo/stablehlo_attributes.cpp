@@ -26,11 +26,7 @@ struct Source {
     attributes().text(*names.begin());  // Fails.
     return {};
   }
-  TextCursor at(std::string_view part) const {
-    TextCursor inner = cursor;
-    inner.move_to(static_cast<std::size_t>(part.data() - cursor.text().data()));
-    return inner;
-  }
+  TextCursor at(std::string_view part) const { return cursor.at(part); }
   /// `#stablehlo.gather<offset_dims = [1], ...>`.
   MlirAttributes dictionary(std::string_view name) const {
     TextCursor inner = at(attributes().text(name));

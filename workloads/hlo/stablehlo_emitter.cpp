@@ -288,8 +288,7 @@ void StablehloEmitter::constant(const StablehloOperation& operation, HloInstruct
   if (value.substr(0, kDense.size()) != kDense) {
     operation.attributes.fail_in("value", "the elements, as in dense<[1, 2]>");
   }
-  TextCursor inner = cursor_;
-  inner.move_to(static_cast<std::size_t>(value.data() - cursor_.text().data()) + kDense.size());
+  TextCursor inner = cursor_.at(value.substr(kDense.size()));
   made.opcode = HloOpcode::kConstant;
   made.literal = read_dense(inner, made.shape);
   inner.expect('>');

@@ -22,6 +22,8 @@ class StablehloEmitter {
   /// result, regions are those behind it.
   std::vector<InstructionId> values_of(const StablehloOperation& operation, HloInstruction made,
                                        std::vector<StablehloScope> regions);
+  /// Adds the instruction; where its result is a tuple, the values are its first `count` elements.
+  std::vector<InstructionId> add_results(HloInstruction made, std::size_t count);
   InstructionId binary(const StablehloOperation& operation, InstructionId a, InstructionId b,
                        const Shape& shape);
 
@@ -48,7 +50,6 @@ class StablehloEmitter {
   void adapt_operands(const StablehloOperation& operation, HloInstruction& made);
   void broadcast(const StablehloOperation& operation, HloInstruction& made);
   std::vector<InstructionId> chlo(const StablehloOperation& operation, HloInstruction made);
-  std::vector<InstructionId> add_results(HloInstruction made, std::size_t count);
   const Shape& shape(InstructionId id) { return scopes_.innermost().shape(id); }
 
   const TextCursor& cursor_;

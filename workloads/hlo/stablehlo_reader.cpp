@@ -148,9 +148,7 @@ class StablehloReader {
                                            std::string_view name) {
     std::vector<MlirAttributes> found;
     if (!function.attributes.has(name)) return found;
-    TextCursor inner = cursor_;
-    const std::string_view list = function.attributes.text(name);
-    inner.move_to(static_cast<std::size_t>(list.data() - cursor_.text().data()));
+    TextCursor inner = cursor_.at(function.attributes.text(name));
     inner.expect('[');
     while (!inner.take(']')) {
       inner.expect('{');

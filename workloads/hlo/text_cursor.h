@@ -40,6 +40,12 @@ class TextCursor {
 
   std::size_t position() const { return position_; }
   void move_to(std::size_t position) { position_ = position; }
+  /// A cursor in front of a part of this text.
+  TextCursor at(std::string_view part) const {
+    TextCursor there = *this;
+    there.move_to(static_cast<std::size_t>(part.data() - text_.data()));
+    return there;
+  }
   std::string_view text() const { return text_; }
 
   [[noreturn]] void fail(const std::string& expected) { fail_at(position_, expected); }

@@ -27,6 +27,11 @@ std::uint32_t lane_tiles(std::uint32_t extent) { return tiles_across(extent, 128
 
 std::uint32_t tile_granules(ElementType type) { return type == ElementType::kBf16 ? 2 : 4; }
 
+/// Of a matrix.
+std::uint64_t granules_of(std::int64_t rows, std::int64_t columns, ElementType type) {
+  return std::uint64_t{tiles_across(rows, 8)} * tiles_across(columns, 128) * tile_granules(type);
+}
+
 /// An operand or the result: its dimensions in physical order and the distance between neighbours
 /// of each.
 struct View {
@@ -38,8 +43,7 @@ struct View {
   explicit View(const Shape& given) : shape(given), order(major_to_minor(given)) {
     const std::vector<std::int64_t> extents = physical_extents(given);
     strides.assign(extents.size(), 0);
-    std::uint64_t granules = std::uint64_t{tiles_across(extents[extents.size() - 2], 8)} *
-                             tiles_across(extents.back(), 128) * tile_granules(given.type);
+    std::uint64_t granules = granules_of(extents[extents.size() - 2], extents.back(), given.type);
     for (std::size_t i = extents.size() - 2; i-- > 0;) {
       strides[i] = static_cast<std::uint32_t>(granules);
       granules *= static_cast<std::uint64_t>(extents[i]);
@@ -169,14 +173,10 @@ bool find_matrices(const Sides& sides, DotProblem& problem) {
 /// above it only make it longer.
 void merge_contracted(const Sides& sides, DotProblem& problem) {
   if (!problem.lhs_transposed || problem.rhs_transposed) return;
-  const auto rows_granules = [&problem](std::uint32_t columns, ElementType type) {
-    return std::uint64_t{tiles_across(problem.k, 8)} * tiles_across(columns, 128) *
-           tile_granules(type);
-  };
   while (!problem.outer_k.empty()) {
     const OuterDimension& last = problem.outer_k.back();
-    if (last.lhs != rows_granules(problem.m, sides.lhs.shape.type) ||
-        last.rhs != rows_granules(problem.n, sides.rhs.shape.type)) {
+    if (last.lhs != granules_of(problem.k, problem.m, sides.lhs.shape.type) ||
+        last.rhs != granules_of(problem.k, problem.n, sides.rhs.shape.type)) {
       return;
     }
     if (problem.k % 8 != 0) {
@@ -203,12 +203,9 @@ void merge_free(const Sides& sides, DotProblem& problem) {
   const auto mine = turned ? &OuterDimension::rhs : &OuterDimension::lhs;
   const auto other = turned ? &OuterDimension::lhs : &OuterDimension::rhs;
   const ElementType type = turned ? sides.rhs.shape.type : sides.lhs.shape.type;
-  const auto granules = [&rows](std::uint32_t columns, ElementType of) {
-    return std::uint64_t{tiles_across(rows, 8)} * tiles_across(columns, 128) * tile_granules(of);
-  };
   const auto lengthens_rows = [&](const OuterDimension& outer) {
-    return outer.*other == 0 && outer.*mine == granules(problem.k, type) &&
-           outer.out == granules(across, sides.out.shape.type);
+    return outer.*other == 0 && outer.*mine == granules_of(rows, problem.k, type) &&
+           outer.out == granules_of(rows, across, sides.out.shape.type);
   };
   for (;;) {
     const auto next = std::find_if(problem.outer.begin(), problem.outer.end(), lengthens_rows);
@@ -313,8 +310,7 @@ void take_rows_in_lanes(DotProblem& problem) {
       problem.row_period != 0 || problem.matrix_rows != 0 || !in_whole_tiles) {
     return;
   }
-  const std::uint64_t granules =
-      std::uint64_t{tiles} * lane_tiles(problem.n) * tile_granules(problem.result_types.front());
+  const std::uint64_t granules = granules_of(problem.m, problem.n, problem.result_types.front());
   const auto follow = [&](const OuterDimension& outer) {
     return outer.rhs == 0 && outer.out == granules;
   };
@@ -333,12 +329,9 @@ void take_rows_in_lanes(DotProblem& problem) {
 void take_k_in_lanes(DotProblem& problem) {
   if (problem.outer_k.empty() || problem.k % 128 != 0 || problem.matrix_k != 0) return;
   const OuterDimension& last = problem.outer_k.back();
-  const auto rows_granules = [&problem](std::uint32_t columns, ElementType type) {
-    return problem.k / 8 * lane_tiles(columns) * tile_granules(type);
-  };
   const bool lhs_in_rows = problem.lhs_transposed, rhs_in_rows = !problem.rhs_transposed;
-  if (lhs_in_rows && last.lhs != rows_granules(problem.m, problem.lhs_type)) return;
-  if (rhs_in_rows && last.rhs != rows_granules(problem.n, problem.rhs_type)) return;
+  if (lhs_in_rows && last.lhs != granules_of(problem.k, problem.m, problem.lhs_type)) return;
+  if (rhs_in_rows && last.rhs != granules_of(problem.k, problem.n, problem.rhs_type)) return;
   if (!lhs_in_rows) problem.lhs_lanes = {problem.k / 128, last.lhs};
   if (!rhs_in_rows) problem.rhs_lanes = {problem.k / 128, last.rhs};
   problem.k *= last.extent;

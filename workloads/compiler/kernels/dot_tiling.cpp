@@ -445,7 +445,6 @@ DotTiling choose_sides(DotProblem& problem, const Target& target) {
     take_k_in_lanes(joined);
     if (joined.m != forms[i].m || joined.k != forms[i].k) forms.push_back(std::move(joined));
   }
-  if (forms.size() == 1) return find_dot_tiling(problem, target);
   DotTiling best;
   for (DotProblem& form : forms) {
     const DotTiling found = Search(form, target, true).run();
