@@ -149,33 +149,31 @@ void FoldedNetwork::check_order(const std::vector<Event>& events) const {
   }
 }
 
-/// The order in which members' heads of one cycle take the links: core by core, of a core in the
-/// order of its messages.
+/// The order in which members' heads of one cycle take the links: those that have passed the most
+/// links first, of these core by core, of a core in the order of its messages.
 std::vector<FoldedNetwork::Turn> FoldedNetwork::turns(const std::vector<Flight>& flights) const {
   std::vector<std::uint32_t> in_order(flights.size());
   for (std::uint32_t f = 0; f < flights.size(); ++f) in_order[f] = f;
-  std::sort(in_order.begin(), in_order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return std::make_pair(flights[a].message.number, flights[a].order) <
-           std::make_pair(flights[b].message.number, flights[b].order);
-  });
-  bool one_class = true;
+  const auto key = [&](std::uint32_t f) {
+    const IciMessage& message = flights[f].message;
+    return std::make_tuple(~message.links, message.number, flights[f].order);
+  };
+  std::sort(in_order.begin(), in_order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
   std::vector<Turn> turns;
-  for (const Flight& flight : flights) {
-    one_class = one_class && flight.of_class == flights[0].of_class;
-  }
-  const std::size_t members = classes_.members(flights[0].of_class).size();
-  if (one_class) {
-    for (std::uint32_t place = 0; place < members; ++place) {
-      for (const std::uint32_t f : in_order) turns.push_back({0, f, place});
+  for (auto begin = in_order.begin(); begin != in_order.end();) {
+    const auto end = std::find_if(begin, in_order.end(), [&](std::uint32_t f) {
+      return flights[f].message.links != flights[*begin].message.links;
+    });
+    const std::size_t before = turns.size();
+    for (auto f = begin; f != end; ++f) {
+      const CoreClasses::Members& sources = classes_.members(flights[*f].of_class);
+      for (std::uint32_t i = 0; i < sources.size(); ++i) turns.push_back({sources[i], *f, i});
     }
-    return turns;
+    std::stable_sort(turns.begin() + static_cast<std::ptrdiff_t>(before), turns.end(),
+                     [](const Turn& a, const Turn& b) { return a.source < b.source; });
+    begin = end;
   }
-  for (const std::uint32_t f : in_order) {
-    const CoreClasses::Members& sources = classes_.members(flights[f].of_class);
-    for (std::uint32_t i = 0; i < sources.size(); ++i) turns.push_back({sources[i], f, i});
-  }
-  std::stable_sort(turns.begin(), turns.end(),
-                   [](const Turn& a, const Turn& b) { return a.source < b.source; });
   return turns;
 }
 
@@ -249,6 +247,7 @@ void FoldedNetwork::go_on(Flight& flight, const std::vector<Hop>& hops) {
     return arrive(flight.message, flight.of_class, flight.order, hops[0].tail + hop_cycles_);
   }
   flight.message.tail = hops[0].tail + hop_cycles_;
+  ++flight.message.links;
   heads_[hops[0].begin + hop_cycles_].push_back(std::move(flight));
 }
 

@@ -17,7 +17,7 @@ namespace tpu {
 
 /// The interconnect of a folded run: what a class of cores sends goes from each of its members over
 /// the links of the whole slice, by the rules of IciRouter (cut-through, x then y, first come first
-/// served, of heads in one cycle that of the core with the lowest number first), but all members'
+/// served, of heads in one cycle those that have passed the most links first), but all members'
 /// messages are one event. They stay one as long as they take the same cycles, end at the members
 /// of one class, and reach each of them once; else MembersDiffer says which class splits.
 class FoldedNetwork {

@@ -29,6 +29,7 @@ struct IciMessage {
   /// The cycle in which its last byte is at the router that its head has reached, where a link
   /// before was slower than others.
   std::uint64_t tail = 0;
+  std::uint32_t links = 0;          ///< That it has passed.
   MemberDestinations destinations;  ///< When the source stands for its class.
 };
 

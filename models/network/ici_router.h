@@ -21,9 +21,10 @@ namespace tpu {
 /// Cut-through: a router
 /// sends a message on as soon as its head is there, so a path costs one passage of the message and
 /// a hop latency per link. A link carries its messages one after the other in the order in which
-/// their heads arrive; of heads that arrive in the same cycle, that of the core with the lowest
-/// number goes first. Cores of one chip reach each other over a path of their own with the rate of
-/// a link. Left out: packets, flow control (a router holds any number of messages), errors.
+/// their heads arrive; of heads that arrive in the same cycle the one that has passed the most
+/// links goes first, and of those that of the core with the lowest number. Cores of one chip reach
+/// each other over a path of their own with the rate of a link. Left out: packets, flow control (a
+/// router holds any number of messages), errors.
 class IciRouter {
  public:
   using Direction = isa::Topology::Direction;
@@ -71,6 +72,7 @@ class IciRouter {
       }
       const Hop hop = forward(event.message, event.cycle);
       event.message.tail = hop.tail;
+      ++event.message.links;
       to_neighbour(hop.direction, event.message, hop.head);
     }
     return result;
@@ -85,15 +87,17 @@ class IciRouter {
   struct Queued {
     Event event;
     std::uint64_t order = 0;
-    /// Later than another one: by cycle; arrivals come before heads, and of one kind the messages
-    /// of the core with the lowest number.
+    /// Later than another one: by cycle; arrivals come before heads, of heads those that have
+    /// passed the most links, and of equal ones the messages of the core with the lowest number.
     friend bool operator<(const Queued& a, const Queued& b) { return a.key() > b.key(); }
-    std::tuple<std::uint64_t, bool, std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t>
+    std::tuple<std::uint64_t, bool, std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t,
+               std::uint64_t>
     key() const {
       const IciMessage& message = event.message;
-      return {event.cycle,         event.kind == Event::Kind::kHead,
-              message.source_chip, message.source_core,
-              message.number,      order};
+      const bool head = event.kind == Event::Kind::kHead;
+      return {
+          event.cycle,    head, head ? ~message.links : 0, message.source_chip, message.source_core,
+          message.number, order};
     }
   };
 

@@ -329,6 +329,51 @@ TEST(IciRouter, OfTwoWaysRoundTheShorterIsTakenAndOfEqualOnesThatUpwards) {
   EXPECT_EQ(way(params, 13, 5), (Way{isa::Topology::kNorth, isa::Topology::kNorth}));
 }
 
+/// A slice of four chips in a row: what chip 2 forwards for chip 3, or chip 1 for chip 0, goes
+/// before what enters there in the same cycle, whoever has the lower number.
+TEST(IciRouter, OfHeadsInOneCycleTheOneThatComesFurthestGoesFirst) {
+  constexpr std::uint64_t kBytes = 16 * 1024;
+  MachineParams params;
+  params.ici.mesh_x = 4;
+  params.ici.mesh_y = 1;
+  const IciRoutes routes(params);
+  for (const bool mirrored : {false, true}) {
+    const auto chip = [&](std::uint32_t place) { return mirrored ? 3 - place : place; };
+    std::vector<IciRouter> routers;
+    for (std::uint32_t c = 0; c < 4; ++c) routers.emplace_back(params, routes, c);
+    const auto send = [&](std::uint32_t from, std::uint64_t number, std::uint64_t at) {
+      IciMessage message;
+      message.source_chip = chip(from);
+      message.destination_chip = chip(2);
+      message.bytes = kBytes;
+      message.number = number;
+      routers[chip(from)].send(message, at);
+    };
+    send(1, 7, 100 + kHop);
+    send(0, 8, 100);
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> arrivals;  // Cycle, number.
+    for (const std::uint32_t place : {0u, 1u, 2u}) {
+      IciRouter& router = routers[chip(place)];
+      while (const auto next = router.next_event()) {
+        for (const IciRouter::Event& event :
+             router.advance(next->cycle, true,
+                            [&](std::size_t direction, const IciMessage&message, std::uint64_t at) {
+                              const auto to = static_cast<IciRouter::Direction>(direction);
+                              routers[routes.neighbour(chip(place), to)].head_arrives(message, at);
+                            })) {
+          if (event.kind != IciRouter::Event::Kind::kArrived) continue;
+          arrivals.emplace_back(event.cycle, event.message.number);
+        }
+      }
+    }
+    const std::uint64_t first = 100 + 2 * kHop + link_cycles(kBytes);
+    const std::uint64_t behind = 100 + 2 * kHop + link_cycles(2 * kBytes);
+    EXPECT_EQ(arrivals,
+              (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{first, 8}, {behind, 7}}))
+        << mirrored;
+  }
+}
+
 TEST(IciRouter, EachCoreOfAChipHasALocalPathOfItsOwn) {
   constexpr std::uint64_t kBytes = 16 * 1024;
   const IciRoutes routes{MachineParams()};
