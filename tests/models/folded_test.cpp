@@ -276,6 +276,54 @@ end:
   EXPECT_EQ(folded_on_a_torus(std::move(program)), 2u);
 }
 
+/// Every core of a row of four sends to the one two places away, and `delay` cycles later to its
+/// neighbour: 0 and 2, 1 and 3; then 0 and 1, 2 and 3.
+isa::Program two_exchanges_in_a_row(std::uint32_t delay) {
+  std::ostringstream text;
+  text << "kernel top\n  { %s1 = sld [smem:$0x0] ;; vdelay 2 }\n"
+       << "  { %s2 = sld [smem:$0x1] ;; vdelay 2 }\n  { %s2 = sshll.u32 %s2, 16 }\n";
+  for (const std::uint32_t turn : {0U, 1U}) {
+    isa::DmaDescriptor dma;
+    dma.source.space = dma.destination.space = isa::MemorySpace::kVmem;
+    dma.destination.address = 4096;
+    dma.granules = 16;
+    dma.source_flag = 3;
+    dma.destination_flag = 4 + turn;
+    dma.remote = true;
+    const isa::DmaWords words = isa::encode(dma);
+    text << "  { %s3 = sxor.u32 %s1, " << 2 - turn << " }\n  { %s3 = sshll.u32 %s3, 19 }\n"
+         << "  { %s3 = sor.u32 %s3, %s2 }\n  { %s3 = sor.u32 %s3, " << words[1] << " }\n";
+    for (std::uint32_t i = 0; i < words.size(); ++i) {
+      text << "  { %s4 = smov " << words[i] << " }\n  { sst [smem:$0x" << std::hex
+           << 512 + 8 * turn + i << std::dec << "] " << (i == 1 ? "%s3" : "%s4") << " }\n";
+    }
+  }
+  text << "  { dma 512 }\n  { vdelay " << delay << " }\n  { dma 520 }\n"
+       << "  { dma.done.wait 4, 16 }\n  { dma.done.wait 5, 16 }\n";
+  return program_of(text.str());
+}
+
+/// What 1 sends to 3 is at chip 2 a hop later; what 2 itself sends then waits for it. So it is with
+/// 2, 0 and 1, whose numbers stand the other way round: both halves of a row take the same cycles.
+TEST(Folded, BothHalvesOfARowTakeTheSameCycles) {
+  constexpr std::uint32_t kHop = 940;
+  for (std::uint32_t delay = kHop - 3; delay < kHop + 3; ++delay) {
+    isa::Program program = two_exchanges_in_a_row(delay);
+    program.cores = 32;
+    const MachineParams params = slice(4, 4, false, false);
+    const Outcome full = outcome(program, params, true), folded = outcome(program, params, false);
+    EXPECT_EQ(full.text, folded.text) << delay;
+    EXPECT_LE(folded.simulated, 8U)
+        << delay;  // Of 32: each quarter of the slice, two cores a chip.
+    Machine machine(params, program);
+    const RunResult result = machine.run({});
+    for (const std::uint32_t chip : {0U, 1U}) {
+      EXPECT_EQ(result.cores[2 * chip].end_cycle, result.cores[2 * (3 - chip)].end_cycle)
+          << chip << ", " << delay;
+    }
+  }
+}
+
 /// A message of all members of a class; `to` by member.
 IciMessage message(std::uint32_t source, std::vector<std::uint32_t> to, std::uint64_t bytes) {
   IciMessage message;
