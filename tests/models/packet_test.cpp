@@ -381,6 +381,24 @@ TEST(PacketTwin, AllToAllDiffersByHeadOfLineBlockingAndFullBuffersOnly) {
   }
 }
 
+/// On a ring of `chips` each sends 256 KiB to the one opposite, all the same way round: every link
+/// is wanted all the time. Packets take so many times the time of messages.
+double opposite_on_a_ring(std::uint32_t chips, PacketSwitch::Buffers buffers) {
+  const MachineParams params = torus(chips, 1, true);
+  const std::vector<Sent> traffic = traffic_of(loads()[4], params.topology(), 262144);
+  const auto messages = static_cast<double>(by_messages(params, traffic).last());
+  EXPECT_NEAR(messages, busiest_link(params, traffic) + 940, 1);
+  return static_cast<double>(by_packets(params, traffic, buffers).last()) / messages;
+}
+
+/// Streams that pass two links fill a ring. Of those that pass four some stand in full buffers
+/// while links behind them are idle; there turns of one packet each would cost less than a tenth.
+TEST(PacketTwin, AFullRingOfLongStreamsWaitsForRoom) {
+  EXPECT_NEAR(opposite_on_a_ring(4, {}), 1, 0.002);
+  EXPECT_NEAR(opposite_on_a_ring(8, {}), 1.745, 0.002);
+  EXPECT_NEAR(opposite_on_a_ring(8, kAmple), 1.072, 0.002);
+}
+
 /// Everybody sends far along both rings through buffers of little more than two packets, until all
 /// of them are full: without the dateline they wait for each other for ever.
 TEST(PacketSwitch, ATorusWithSmallBuffersDoesNotDeadlock) {
