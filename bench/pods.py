@@ -6,8 +6,7 @@ the host's input, and evaluation (1 to 2 %) where the row says so. Beside rows o
 not wait for its infeed stand the all-reduces of its weights and biases, one tensor after the other, as silicon's compiler
 of 2018 did it, and joined into one, as ours does.
 
-    bench/pods.py                    what takes a minute
-    bench/pods.py --slow             v3-128, too, of which every core is simulated
+    bench/pods.py > TABLE.md         some five minutes of CPU time
 """
 
 import argparse
@@ -20,9 +19,8 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Row, machine, examples on all cores, whether every core is simulated.
-RESNET = [("MLP2-0007", "v2-8", 1024, False), ("MLP3-0091", "v3-32", 4096, False), ("MLP3-0031", "v3-128", 16384, True),
-          ("MLP3-0018", "v3-1024", 32768, False)]
+# Row, machine, examples on all cores.
+RESNET = [("MLP2-0007", "v2-8", 1024), ("MLP3-0091", "v3-32", 4096), ("MLP3-0031", "v3-128", 16384), ("MLP3-0018", "v3-1024", 32768)]
 LEAST_PARAMETERS = 10_000_000
 V3_TO_V2 = 1.67  # Of one board, published with the chips: shared/hardware.md.
 
@@ -31,7 +29,6 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=pathlib.Path, default=ROOT.parent / "shared/measured/measured.csv")
     parser.add_argument("--tpusim", type=pathlib.Path, default=ROOT / "build/tpusim")
-    parser.add_argument("--slow", action="store_true")
     return parser.parse_args()
 
 
@@ -40,9 +37,8 @@ def report(tpusim, *words):
     return json.loads(done.stdout)
 
 
-def resnet_ms(options, machine, batch, one_step):
-    first = ["--warmup", "0"] if one_step else []
-    return report(options.tpusim, "resnet50", "--config", machine, "--batch", str(batch), *first)["step_time_ms"]["mean"]
+def resnet_ms(options, machine, batch):
+    return report(options.tpusim, "resnet50", "--config", machine, "--batch", str(batch))["step_time_ms"]["mean"]
 
 
 def tensors(workload, facts):
@@ -70,14 +66,12 @@ def all_reduce_ms(tpusim, parameters):
 def rows(options):
     measured = {row["id"]: row for row in csv.DictReader(options.measured.open())}
     alone = {}
-    for number, machine, batch, is_slow in RESNET:
-        if is_slow and not options.slow:
-            continue
+    for number, machine, batch in RESNET:
         facts = json.loads(measured[number]["params_json"])
         includes = " (train+eval)" if "eval" in measured[number]["workload"] else ""
-        alone[machine] = resnet_ms(options, machine, batch, is_slow)
+        alone[machine] = resnet_ms(options, machine, batch)
         yield number, f"ResNet-50, {batch} on {machine}{includes}, ms", facts["step_ms"], alone[machine]
-    yield "ratio", "ResNet-50, 1024, v3-8 to v2-8", V3_TO_V2, alone["v2-8"] / resnet_ms(options, "v3-8", 1024, False)
+    yield "ratio", "ResNet-50, 1024, v3-8 to v2-8", V3_TO_V2, alone["v2-8"] / resnet_ms(options, "v3-8", 1024)
     for number, row in measured.items():
         if row["category"] != "allreduce" or not number.startswith("PDA2"):
             continue
