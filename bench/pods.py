@@ -6,7 +6,7 @@ the host's input, and evaluation (1 to 2 %) where the row says so. Beside rows o
 not wait for its infeed stand the all-reduces of its weights and biases, one tensor after the other, as silicon's compiler
 of 2018 did it, and joined into one, as ours does.
 
-    bench/pods.py > TABLE.md         some five minutes of CPU time
+    bench/pods.py > TABLE.md         80 s of CPU time
 """
 
 import argparse
