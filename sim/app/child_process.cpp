@@ -16,9 +16,11 @@ std::uint32_t processors() { return std::max(1U, std::thread::hardware_concurren
 
 pid_t start_process(const std::function<void()>& work) {
   std::cout.flush();
+  const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child != 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(1);  // It ended before it could be asked to tell.
   int code = 0;
   try {
     work();

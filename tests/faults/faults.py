@@ -7,6 +7,9 @@
 
 For each command that writes a file, and each fault:
   kill     kill -9 at random moments: the file is the old one or the new one, whole; the next run leaves nothing else
+  resume   a sweep of 120 small products, its first process or all of them killed at random moments and begun again each
+           time: each point's file is the one of a sweep that nobody killed, no process outlives the first one, and
+           so is the table
   disk     no room, by a limit of the file's size (and on a full tmpfs where one can be mounted)
   folder   a folder that can't be written to (as another user where this one is root)
   memory   each n-th allocation fails, once, or with all behind it (failing_allocator.c, preloaded)
@@ -76,6 +79,14 @@ SWEEP = '''workload = "mlp"
 cores = 1
 [grid]
 config = ["v2-8", "v3-8"]
+'''
+PRODUCTS = '''workload = "matmul"
+cores = 1
+[grid]
+shape = ["128x128x128", "128x256x128", "256x128x384", "256x256x256", "384x128x256"]
+core.mxu.count = [1, 2]
+hbm.read_latency_ns = [16, 18, 20]
+hbm.gb_per_s = [300, 600, 700, 900]
 '''
 # Of the allocations of a command that prints, so many at the end fail one by one.
 LAST = 30
@@ -209,6 +220,59 @@ def kill_folder(bench, arguments, name, words):
     return f"{arguments.kills} kills, {some} between two of {len(right)} files, {all_new} after the end, at most {left} other files"
 
 
+def alive(group):
+    """Whether a process of the group runs. Those that ended and that nobody has asked yet do not."""
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.getpgid(int(entry.name)) == group:
+                if (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX":
+                    return True
+        except OSError:
+            pass
+    return False
+
+
+def resume(bench, arguments, name, words):
+    """A sweep that is killed again and again."""
+    plan, points, table = bench.folder / "products.toml", bench.folder / "products", bench.folder / "products.csv"
+    plan.write_text(PRODUCTS)
+    words = ["sweep", str(plan), "-j", "2", "--points", str(points), "-o", str(table)]
+    begin = time.time()
+    bench.finish(words)
+    seconds, right, right_table = time.time() - begin, files_of(points), table.read_bytes()
+    shutil.rmtree(points)
+    ended = tables = most_left = 0
+    orphans = []
+    for number in range(arguments.kills):
+        table.unlink(missing_ok=True)
+        child = subprocess.Popen([bench.program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                 start_new_session=True)
+        # Half of them early, where it reads itself and begins processes.
+        time.sleep(arguments.chance.uniform(0, seconds * arguments.chance.choice([0.4, 1.1])))
+        (os.kill if number % 2 else os.killpg)(child.pid, signal.SIGKILL)
+        ended += child.wait() == 0
+        deadline = time.time() + 5
+        while alive(child.pid) and time.time() < deadline:
+            time.sleep(0.005)
+        if alive(child.pid):
+            orphans.append(number)
+            os.killpg(child.pid, signal.SIGKILL)
+        child.stderr.close()
+        found = files_of(points) if points.exists() else {}
+        broken = [file for file, bytes_ in found.items() if file.endswith(".json") and right.get(file) != bytes_]
+        bench.hold(not broken, "resume", name, f"kill {number}: points that differ: {broken}")
+        bench.hold(not table.exists() or table.read_bytes() == right_table, "resume", name, f"kill {number}: half a table")
+        most_left = max(most_left, sum(not file.endswith(".json") for file in found))
+        if sum(file.endswith(".json") for file in found) > len(right) * 0.9 or number + 1 == arguments.kills:
+            bench.finish(words)
+            tables += 1
+            bench.hold(table.read_bytes() == right_table, "resume", name, f"kill {number}: the table differs")
+            bench.hold(files_of(points) == right, "resume", name, f"kill {number}: the folder of points differs")
+            shutil.rmtree(points)
+    bench.hold(not orphans, "resume", name, f"processes that went on behind kills {orphans[:20]}")
+    return f"{arguments.kills} kills, {ended} after the end, {tables} tables, at most {most_left} other files before the next run"
+
+
 def disk(bench, arguments, name, words):
     right, _ = bench.right(name, words)
     old, cases = b"old", 0
@@ -340,7 +404,7 @@ def writers(bench, arguments, name, words):
 
 
 OF_PRINTING = ("memory", "stdout")
-FAULTS = {"kill": kill, "disk": disk, "folder": folder, "memory": memory, "stdout": stdout, "writers": writers}
+FAULTS = {"kill": kill, "resume": resume, "disk": disk, "folder": folder, "memory": memory, "stdout": stdout, "writers": writers}
 
 
 def main():
@@ -362,7 +426,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(arguments.program.resolve(), pathlib.Path(name))
         for fault in arguments.only.split(","):
-            for command, words in COMMANDS + (FOLDER_COMMANDS if fault == "kill" else PRINTING_COMMANDS if fault in OF_PRINTING else []):
+            for command, words in [c for c in COMMANDS if fault != "resume" or c[0] == "sweep"] + (FOLDER_COMMANDS if fault == "kill" else PRINTING_COMMANDS if fault in OF_PRINTING else []):
                 if any(part in command for part in arguments.commands.split(",")):
                     before = len(bench.failures)
                     one = kill_folder if (command, words) in FOLDER_COMMANDS else FAULTS[fault]
