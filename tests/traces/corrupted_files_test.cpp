@@ -8,11 +8,14 @@
 #include <random>
 #include <string>
 
+#include "isa/assembler.h"
 #include "sim/base/error.h"
 #include "tests/traces/synthetic_record.h"
+#include "traces/program_file.h"
 #include "traces/run_file.h"
 
-/// Results files that a disk, a network or an editor has damaged. TPUSIM_CORRUPTED says how many.
+/// Results and program files that a disk, a network or an editor has damaged. TPUSIM_CORRUPTED says
+/// how many.
 
 namespace tpu::traces::corrupted_files_test {
 namespace {
@@ -56,26 +59,70 @@ std::string damaged(const std::string& bytes, std::mt19937& random) {
   }
 }
 
-TEST(CorruptedFiles, AreRefusedByName) {
-  std::string pattern = (fs::temp_directory_path() / "tpusim-corrupted-XXXXXX").string();
-  const fs::path folder = ::mkdtemp(pattern.data());
-  const std::string path = (folder / "run.h5").string();
-  write_run_file(path, test::synthetic_record_with_events());
-  std::ifstream in(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  std::mt19937 random(20261122);
-  const std::size_t files = wanted_files();
-  for (std::size_t i = 0; i < files; ++i) {
-    const std::string copy = damaged(bytes, random);
-    std::ofstream(path, std::ios::binary) << copy;
-    try {
-      read_run_file(path);
-      ADD_FAILURE() << "file " << i << " of " << copy.size() << " bytes was read";
-    } catch (const WorkloadError& error) {
-      EXPECT_EQ(std::string(error.what()).find(path + ": expected "), 0u) << error.what();
+/// A folder for a file that is damaged again and again.
+class CorruptedFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tpusim-corrupted-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    path_ = (folder_ / "file.h5").string();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// The file reads as it is, and damaged it is refused by its name, in one line.
+  template <class Read>
+  void expect_refused(Read&& read) const {
+    std::ifstream in(path_, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    in.close();
+    ASSERT_NO_THROW(read(path_));
+    std::mt19937 random(20261122);
+    const std::size_t files = wanted_files();
+    for (std::size_t i = 0; i < files; ++i) {
+      const std::string copy = damaged(bytes, random);
+      std::ofstream(path_, std::ios::binary) << copy;
+      try {
+        read(path_);
+        ADD_FAILURE() << "file " << i << " of " << copy.size() << " bytes was read";
+      } catch (const WorkloadError& error) {
+        const std::string text = error.what();
+        EXPECT_EQ(text.find(path_ + ": expected "), 0u) << text;
+        EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+      }
     }
   }
-  fs::remove_all(folder);
+
+  fs::path folder_;
+  std::string path_;
+};
+
+TEST_F(CorruptedFiles, AreRefusedByName) {
+  write_run_file(path_, test::synthetic_record_with_events());
+  expect_refused([](const std::string& path) { read_run_file(path); });
+}
+
+TEST_F(CorruptedFiles, OfProgramsAreRefusedByName) {
+  isa::Program program;
+  program.name = "example";
+  program.chip = "v3";
+  program.kernels = isa::assemble(
+      "kernel top\n  { %s0 = smov 7 ;; %s1 = smov 9 }\n  { inlined_call site = 0 }\n"
+      "  { vdelay 3 }\nkernel add\n  { %s4 = sadd.s32 %s3, 1 }\n",
+      "example");
+  isa::CallSite site;
+  site.kernel = 1;
+  program.call_sites = {site};
+  isa::OpInfo op;
+  op.name = "add.1";
+  program.ops = {op};
+  isa::Buffer constant;
+  constant.name = "c";
+  constant.role = isa::BufferRole::kConstant;
+  constant.bytes = 1200;
+  constant.data.assign(300, 0xffffffff);
+  program.buffers = {constant};
+  write_program_file(path_, program);
+  expect_refused([](const std::string& path) { read_program_file(path); });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -10,6 +11,7 @@
 
 #include "isa/disassembler.h"
 #include "sim/base/error.h"
+#include "tests/spoil.h"
 #include "workloads/xla/listing_files.h"
 
 namespace tpu::test::captured_folder_test {
@@ -299,6 +301,35 @@ TEST(CapturedFolder, RefusesABrokenArchive) {
         << error_of(folder.string(), "v3");
   }
   fs::remove_all(folder);
+}
+
+/// TPUSIM_CORRUPTED asks for more.
+TEST(CapturedFolder, ADamagedFileIsReadOrRefusedInOneLine) {
+  const char* wanted = std::getenv("TPUSIM_CORRUPTED");
+  const std::size_t files = wanted == nullptr ? 8 : std::strtoul(wanted, nullptr, 10);
+  const UnpackedMlp unpacked;
+  const std::string kernel = unpacked.some_kernel();
+  const xla::ListingFiles& whole = unpacked.files();
+  const std::vector<std::pair<std::string, std::string>> texts{
+      {"1-TLP-hlo.txt", whole.hlo.text},
+      {"1-TLP-00-deduplication-map.txt", whole.deduplication.text},
+      {unpacked.final_bundles_of(kernel), whole.kernels.at(kernel).final_bundles.text},
+      {unpacked.final_bundles_of("TLP"), whole.kernels.at("TLP").final_bundles.text}};
+  ASSERT_EQ(error_of(unpacked.path(), "v3"), "no error");
+  std::mt19937 random(20261126);
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < files; ++i) {
+    const auto& [name, text] = texts[i % texts.size()];
+    unpacked.write(name, spoil(text, random));
+    const std::string error = error_of(unpacked.path(), "v3");
+    unpacked.write(name, text);
+    if (error == "no error") continue;
+    ++refused;
+    EXPECT_EQ(error.find(unpacked.path()), 0u) << name << " " << i << ": " << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << name << " " << i << ": " << error;
+  }
+  EXPECT_GT(refused, files / 3);
+  EXPECT_EQ(error_of(unpacked.path(), "v3"), "no error");
 }
 
 }  // namespace
