@@ -26,6 +26,18 @@ std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
                                          const hlo::Shape& input, const hlo::Shape& window,
                                          const Target& target);
 
+/// The dot or convolution that an instruction is, or that its fusion holds; none: neither.
+const hlo::HloInstruction* product_in(const hlo::Module& module,
+                                      const hlo::HloInstruction& instruction);
+
+/// VMEM granules that the kernel of a dot, or of a fusion around one, takes where its arrays stand
+/// in VMEM, whole: sums, what is prepared, and the arrays with the rows that steps reach beyond
+/// them. None: it has no kernel for that.
+std::optional<std::uint64_t> granules_of_dot_in_vmem(const hlo::Module& module,
+                                                 const hlo::Computation& computation,
+                                                 const hlo::HloInstruction& instruction,
+                                                 const Target& target);
+
 /// Whether there is a kernel for an operation that moves elements between arrays that lie like
 /// this.
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,
@@ -39,8 +51,8 @@ bool has_pooling_kernel(const hlo::Module& module, const hlo::Computation& compu
 bool is_trivial(const hlo::WindowDimension& window);
 
 /// Whether the instruction is a sequence of small kernels: a custom fusion whose computation holds
-/// fusions of elementwise operations and reductions, pads, slices and concatenations, one after the
-/// other.
+/// fusions of elementwise operations and reductions, pads, slices, concatenations and dots, one
+/// after the other.
 bool is_kernel_sequence(const hlo::HloInstruction& instruction);
 
 /// Whether a kernel whose arrays stand in VMEM can compute a pad, slice or concatenation.

@@ -66,16 +66,23 @@ TileGrid::Block matrix_block(KernelBuilder& builder, bool to_vmem, const BlockSh
 }
 
 std::vector<int> add_result_blocks(TileGrid& grid, const MatmulEpilogue& epilogue,
-                                   std::uint32_t addresses, const BlockOfResult& block_of) {
+                                   std::uint32_t addresses, const BlockOfResult& block_of,
+                                   const ArraysInVmem& arrays) {
   std::uint32_t word = addresses + 2;
+  const auto block = [&](hlo::ElementType type, bool to_vmem, int operand) {
+    TileGrid::Block made = block_of(type, to_vmem, word);
+    made.standing = standing(arrays, operand);
+    return made;
+  };
   for (const MatmulEpilogue::Result& result : epilogue.results) {
     if (result.kind != MatmulEpilogue::Result::Kind::kBlocks) continue;
-    grid.add_output(block_of(result.type(), false, word++));
+    grid.add_output(block(result.type(), false, result.operand));
+    ++word;
   }
   std::vector<int> inputs;
   for (const MatmulEpilogue::Operand& operand : epilogue.operands) {
     if (operand.kind == MatmulEpilogue::Operand::Kind::kBlocks) {
-      inputs.push_back(grid.add_input(block_of(operand.type(), true, word)));
+      inputs.push_back(grid.add_input(block(operand.type(), true, operand.operand)));
     }
     ++word;
   }

@@ -43,9 +43,10 @@ TileGrid::Block matrix_block(KernelBuilder& builder, bool to_vmem, const BlockSh
 using BlockOfResult =
     std::function<TileGrid::Block(hlo::ElementType type, bool to_vmem, std::uint32_t word)>;
 /// Adds the results to the grid, then the operands that come block by block as they go: the numbers
-/// of those. `addresses`: of store_addresses().
+/// of those. `addresses`: of store_addresses(). `arrays`: where they stand, if not in HBM.
 std::vector<int> add_result_blocks(TileGrid& grid, const MatmulEpilogue& epilogue,
-                                   std::uint32_t addresses, const BlockOfResult& block_of);
+                                   std::uint32_t addresses, const BlockOfResult& block_of,
+                                   const ArraysInVmem& arrays = {});
 
 /// Rows of an image that the block which goes by `first` has, but the image has not, become 0:
 /// `count` rows of `pitch` VMEM rows.

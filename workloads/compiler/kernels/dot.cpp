@@ -5,9 +5,7 @@
 
 namespace tpu::compiler {
 
-LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& computation,
-                        const hlo::HloInstruction& instruction, const Target& target) {
-  MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
+DotProblem problem_of(const MatmulEpilogue& epilogue) {
   DotProblem problem = dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape,
                                    epilogue.out_shape, epilogue.depends_on_rows());
   problem.has_epilogue = epilogue.graph != nullptr;
@@ -15,6 +13,13 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
   problem.epilogue_types = epilogue.block_types();
   problem.result_types = epilogue.result_types();
   problem.resident_rows = epilogue.resident_rows();
+  return problem;
+}
+
+LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& computation,
+                        const hlo::HloInstruction& instruction, const Target& target) {
+  MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
+  DotProblem problem = problem_of(epilogue);
   const DotTiling tiling = choose_sides(problem, target);
   if (problem.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);
   return dot_kernel(problem, tiling, epilogue, target);

@@ -31,22 +31,27 @@ SReg DotKernel::matrix(SReg base, std::uint32_t OuterDimension::*stride, const G
 
 void DotKernel::make_grid() {
   using Outer = OuterDimension;
-  addresses_ = store_addresses(builder_, epilogue_);
+  if (arrays_.empty()) addresses_ = store_addresses(builder_, epilogue_);
   const ContractionPlan& plan = sizes_.plan;
   grid_ = std::make_unique<TileGrid>(builder_, plan.grid);
   const int m = sizes_.m_dimension(), n = sizes_.n_dimension(), k = sizes_.k_dimension();
   const bool x_turned = problem_.lhs_transposed, w_turned = problem_.rhs_transposed;
-  x_input_ = grid_->add_input(side(&Outer::lhs, addresses_, plan.lhs.dimensions, x_turned ? k : m,
-                                   x_turned ? m : k, sizes_.left));
-  w_input_ = grid_->add_input(side(&Outer::rhs, addresses_ + 1, plan.rhs.dimensions,
-                                   w_turned ? n : k, w_turned ? k : n, sizes_.right));
+  TileGrid::Block x = side(&Outer::lhs, addresses_, plan.lhs.dimensions, x_turned ? k : m,
+                           x_turned ? m : k, sizes_.left);
+  x.standing = standing(arrays_, epilogue_.lhs);
+  x_input_ = grid_->add_input(std::move(x));
+  TileGrid::Block w = side(&Outer::rhs, addresses_ + 1, plan.rhs.dimensions, w_turned ? n : k,
+                           w_turned ? k : n, sizes_.right);
+  w.standing = standing(arrays_, epilogue_.rhs);
+  w_input_ = grid_->add_input(std::move(w));
   epilogue_inputs_ = add_result_blocks(
       *grid_, epilogue_, addresses_, [&](ElementType type, bool to_vmem, std::uint32_t word) {
         return matrix_block(
-            builder_, to_vmem, result_shape(type), plan.results.dimensions,
+            builder_, to_vmem, sizes_.result_shape(type), plan.results.dimensions,
             [=](const GridPoint& point) { return result_matrix(word, type, point); },
             sizes_.row_dimension(), sizes_.column_dimension());
-      });
+      },
+      arrays_);
   allocate_sums();
 }
 
@@ -77,16 +82,6 @@ void DotKernel::allocate_sums() {
   }
   if (sizes_.transposed_rows > 0) transposed_ = builder_.allocate_vmem(sizes_.transposed_rows);
   if (tiling_.turns_beside) turned_next_ = builder_.second_name(transposed_);
-}
-
-/// The block of an array in step with the result. Distances between matrices are those of the
-/// first result, in the array's own granules.
-BlockShape DotKernel::result_shape(ElementType type) const {
-  BlockShape shape =
-      sizes_.block_shape(&OuterDimension::out, type, sizes_.out_rows, sizes_.out_columns);
-  shape.matrix_stride =
-      shape.matrix_stride / tile_granules(problem_.result_types[0]) * tile_granules(type);
-  return shape;
 }
 
 /// Begin of its (first) matrix of a grid point.

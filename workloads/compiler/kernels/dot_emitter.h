@@ -30,26 +30,28 @@ constexpr std::uint32_t kMostEpilogueTiles = 8;
 class DotKernel {
  public:
   /// `epilogue_unroll`: tiles of the result in one straight piece of code behind the product.
-  DotKernel(const DotProblem& problem, const DotTiling& tiling, const MatmulEpilogue& epilogue,
-            const Target& target, std::uint32_t epilogue_unroll)
+  /// `arrays`: where they stand, if not in HBM; the tiling has whole arrays then.
+  DotKernel(KernelBuilder& builder, const DotProblem& problem, const DotTiling& tiling,
+            const MatmulEpilogue& epilogue, std::uint32_t epilogue_unroll,
+            const ArraysInVmem& arrays = {})
       : problem_(problem),
         tiling_(tiling),
         epilogue_(epilogue),
         epilogue_unroll_(epilogue_unroll),
-        sizes_(problem, tiling, target),
-        builder_(epilogue.kernel_name, target),
+        arrays_(arrays),
+        sizes_(problem, tiling, builder.target()),
+        builder_(builder),
         units_(sizes_.plan.steps.units),
         pushes_(sizes_.plan.steps.pushes),
         weight_pushes_(sizes_.plan.steps.weight_pushes),
         stream_(builder_, units_, pushes_, weight_pushes_, tiling.lots),
         memory_(builder_, is_packed(problem.lhs_type), is_packed(problem.rhs_type)),
-        results_(builder_, epilogue),
+        results_(builder_, epilogue, arrays),
         result_memory_(builder_, false, tiling.finished_tiles > 0),
         x_tile_(tile_rows(problem.lhs_type)),
         w_tile_(tile_rows(problem.rhs_type)) {}
 
-  /// Nothing when values find no register; with `may_spill` they wait in VMEM then.
-  std::optional<LoweredKernel> emit(bool may_spill) {
+  void emit() {
     const auto& [columns, block] = sizes_.out_columns;
     results_.start(std::int64_t{block} * tiles_of(columns, block));
     make_grid();
@@ -58,7 +60,6 @@ class DotKernel {
     grid_->run([this] { work(); }, [this] { results_.ready(); });
     stream_.close();
     results_.finish();
-    return lowered_kernel(builder_, may_spill);
   }
 
  private:
@@ -74,7 +75,6 @@ class DotKernel {
                        const BlockShape& shape);
   void allocate_sums();
   SReg result_matrix(std::uint32_t address, hlo::ElementType type, const GridPoint& point);
-  BlockShape result_shape(hlo::ElementType type) const;
   void work();
   void clear_weight_rows();
   void clear_padding_between_matrices();
@@ -153,8 +153,9 @@ class DotKernel {
   const DotTiling& tiling_;
   const MatmulEpilogue& epilogue_;
   std::uint32_t epilogue_unroll_;
+  ArraysInVmem arrays_;
   DotSizes sizes_;
-  KernelBuilder builder_;
+  KernelBuilder& builder_;
   MatmulUnits units_;
   std::uint32_t pushes_, weight_pushes_;
   MatmulStream stream_;

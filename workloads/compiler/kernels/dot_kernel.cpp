@@ -1,5 +1,6 @@
 #include "workloads/compiler/kernels/dot_kernel.h"
 
+#include <optional>
 #include <utility>
 
 #include "workloads/compiler/kernels/dot_emitter.h"
@@ -8,14 +9,19 @@ namespace tpu::compiler {
 
 LoweredKernel dot_kernel(const DotProblem& problem, const DotTiling& tiling,
                          const MatmulEpilogue& epilogue, const Target& target) {
+  const auto emit = [&](std::uint32_t unroll, bool may_spill) {
+    KernelBuilder builder(epilogue.kernel_name, target);
+    DotKernel(builder, problem, tiling, epilogue, unroll).emit();
+    return lowered_kernel(builder, may_spill);
+  };
   // Expressions that need more registers than there are get less code that overlaps.
   if (tiling.finished_tiles > 0 || tiling.turns_beside) {
-    auto overlapping = DotKernel(problem, tiling, epilogue, target, kMostEpilogueTiles).emit(false);
+    std::optional<LoweredKernel> overlapping = emit(kMostEpilogueTiles, false);
     if (overlapping) return std::move(*overlapping);
     return dot_kernel(problem, find_dot_tiling(problem, target, false), epilogue, target);
   }
   for (std::uint32_t unroll = kMostEpilogueTiles;; unroll /= 2) {
-    auto lowered = DotKernel(problem, tiling, epilogue, target, unroll).emit(unroll == 1);
+    std::optional<LoweredKernel> lowered = emit(unroll, unroll == 1);
     if (lowered) return std::move(*lowered);
   }
 }

@@ -41,8 +41,9 @@ std::vector<std::uint32_t> block_sizes(std::uint32_t tiles, std::uint32_t unit) 
 
 class Search {
  public:
-  Search(const DotProblem& problem, const Target& target, bool may_overlap)
-      : problem_(problem), target_(target), may_overlap_(may_overlap) {}
+  /// `whole`: only cuts that have_whole_arrays().
+  Search(const DotProblem& problem, const Target& target, bool may_overlap, bool whole = false)
+      : problem_(problem), target_(target), may_overlap_(may_overlap), whole_(whole) {}
 
   /// `cycles` is 0 where no cut fits VMEM.
   DotTiling run() {
@@ -166,6 +167,7 @@ class Search {
 
   void consider_finished(DotTiling tiling) {
     DotSizes sizes(problem_, tiling, target_);
+    if (whole_ && !sizes.has_whole_arrays()) return;
     if (sizes.plan.vmem_rows() * isa::kVmemRowBytes > target_.vmem_bytes) return;
     if (may_overlap_ && tiling.finished_tiles == 0 && sizes.may_turn_beside()) {
       sizes.turn_beside(target_);
@@ -177,7 +179,7 @@ class Search {
 
   const DotProblem& problem_;
   const Target& target_;
-  bool may_overlap_;
+  bool may_overlap_, whole_;
   DotTiling best_;
 };
 
@@ -424,6 +426,23 @@ BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementT
   return shape;
 }
 
+BlockShape DotSizes::result_shape(ElementType type) const {
+  BlockShape shape = block_shape(&OuterDimension::out, type, out_rows, out_columns);
+  shape.matrix_stride =
+      shape.matrix_stride / tile_granules(problem->result_types[0]) * tile_granules(type);
+  return shape;
+}
+
+bool DotSizes::has_whole_arrays() const {
+  const auto is_whole = [](const BlockShape& shape) {
+    const bool is_one = shape.matrices == 1 || (shape.block_rows == shape.rows &&
+                                                shape.matrix_stride == shape.matrix_granules());
+    return is_one && shape.block_columns == shape.columns && !shape.abreast;
+  };
+  return plan.tiles() == 1 && is_whole(left) && is_whole(right) &&
+         is_whole(result_shape(problem->result_types[0]));
+}
+
 DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap) {
   const DotTiling found = Search(problem, target, may_overlap).run();
   if (found.cycles == 0) {
@@ -432,6 +451,20 @@ DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool 
                         " fits the VMEM of " + std::to_string(target.vmem_bytes) + " bytes");
   }
   return found;
+}
+
+std::optional<DotTiling> find_whole_dot_tiling(DotProblem& problem, const Target& target) {
+  const std::optional<DotProblem> exchanged = with_sides_exchanged(problem);
+  DotTiling best = Search(problem, target, false, true).run();
+  if (exchanged) {
+    const DotTiling other = Search(*exchanged, target, false, true).run();
+    if (other.cycles != 0 && (best.cycles == 0 || other.cycles < best.cycles)) {
+      best = other;
+      problem = *exchanged;
+    }
+  }
+  if (best.cycles == 0) return std::nullopt;
+  return best;
 }
 
 DotTiling choose_sides(DotProblem& problem, const Target& target) {

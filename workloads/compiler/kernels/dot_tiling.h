@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/kernels/block_dma.h"
@@ -37,6 +38,10 @@ struct DotTiling {
 /// Finds the cut with the least expected time. Throws WorkloadError when none fits VMEM.
 /// `may_overlap`: steps may finish tiles.
 DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap = true);
+
+/// The cut for arrays that stand in VMEM, whole: that with the least expected time of those that
+/// are one tile of the grid. Which side's rows stream is chosen as well. None: there is no such cut.
+std::optional<DotTiling> find_whole_dot_tiling(DotProblem& problem, const Target& target);
 
 /// Chooses which side's rows stream, where either way something is transposed by the search's time,
 /// and finds the cut for it. Throws WorkloadError when none fits VMEM.
@@ -108,6 +113,12 @@ struct DotSizes {
   };
   BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type, Extent rows,
                          Extent columns) const;
+  /// The block of an array in step with the result. Distances between matrices are those of the
+  /// first result, in the array's own granules.
+  BlockShape result_shape(hlo::ElementType type) const;
+  /// All is one tile of the grid, and each block lies in VMEM as its array does in HBM, with room
+  /// behind it at most.
+  bool has_whole_arrays() const;
 
   const DotProblem* problem;
   DotTiling tiling;

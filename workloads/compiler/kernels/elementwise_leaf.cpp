@@ -94,6 +94,7 @@ ArrayAccess shifted_access(const hlo::Shape& shape, const std::vector<std::int64
   access.shift = shift;
   const std::vector<std::int64_t> extents = physical_extents(shape);
   access.x_tiles = ceil_divide(extents.back(), 128);
+  if (extents.size() < 2) return access;
   access.y_tiles = ceil_divide(extents[extents.size() - 2], 8);
   std::int64_t tiles = access.x_tiles * access.y_tiles;
   for (std::size_t axis = extents.size() - 2; axis-- > 0;) {

@@ -102,11 +102,11 @@ VReg ElementwiseKernel::shifted_rows(const Input& input, Index first_tile, Index
   const std::int64_t above = shift & 7;  // Rows of the first of two tiles that are not needed.
   const auto tile_rows = [&](Index y) {
     const Index tile = add(builder_, multiply(builder_, y, access.x_tiles), lane_tile);
-    return multiply(builder_, add(builder_, first_tile, tile), 8);
+    return multiply(builder_, add(builder_, first_tile, tile), access.tile_rows());
   };
   const Index y = row_tile.plus((shift - above) / 8);
   const Index upper = within(y, 0, access.y_tiles - 1);
-  if (above == 0) return builder_.load(at(input.region, tile_rows(upper)));
+  if (above == 0) return memory_->load_tile(access.shape.type, at(input.region, tile_rows(upper)));
   const Index lower = within(y.plus(1), 0, access.y_tiles - 1);
   const auto upper_mask = static_cast<std::uint8_t>(0xff >> above);
   const auto lower_mask = static_cast<std::uint8_t>(0xff & ~upper_mask);
@@ -119,6 +119,11 @@ VReg ElementwiseKernel::shifted_rows(const Input& input, Index first_tile, Index
 /// A register of an array whose elements stand elsewhere: of two row tiles and two lane tiles.
 VReg ElementwiseKernel::shifted_value(const Input& input, const Place& place) {
   const ArrayAccess& access = input.access;
+  if (space_.linear) {
+    const Index tile = place.digits.empty() ? Index{} : place.digits[0];
+    const Index row = multiply(builder_, tile, 8).plus(access.shift[0] / 128);
+    return builder_.load(at(input.region, within(row, -8, access.x_tiles)));
+  }
   const std::vector<std::int64_t> extents = physical_extents(access.shape);
   Index first_tile;
   for (const ArrayAccess::MajorTerm& term : access.majors) {

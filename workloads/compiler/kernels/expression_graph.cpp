@@ -53,26 +53,55 @@ VectorCost vector_cost_of(const ExpressionNode& node) {
   return {std::max(0.5, cost.cycles), std::max(1.0, cost.instructions)};
 }
 
+namespace {
+
+/// Whether registers of an array can be loaded that begin so many elements further on: of vectors
+/// whole rows of lanes, of packed arrays whole tiles along the rows.
+bool loads_shifted(const hlo::Shape& shape, std::size_t dimension, std::int64_t shift) {
+  const bool is_packed = shape.type == hlo::ElementType::kBf16;
+  if (shape.rank() == 1) return hlo::byte_size(shape.type) == 4 && shift % isa::kLanes == 0;
+  const std::vector<std::int64_t>& minor_to_major = shape.layout.minor_to_major;
+  if (!is_packed || minor_to_major.size() < 2) return hlo::byte_size(shape.type) == 4;
+  const auto row = static_cast<std::size_t>(minor_to_major[1]);
+  return dimension != row || shift % isa::kSublanes == 0;
+}
+
+}  // namespace
+
 bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction) {
   constexpr std::size_t kMostParts = 8;
   const auto is_alike = [&](hlo::InstructionId operand) {
     const hlo::Shape& shape = computation.at(operand).shape;
-    return shape.type == instruction.shape.type && shape.rank() >= 2 &&
-           hlo::byte_size(shape.type) == 4 && shape.layout == instruction.shape.layout;
+    return shape.type == instruction.shape.type && shape.rank() >= 1 &&
+           shape.layout == instruction.shape.layout;
   };
+  const auto loads = [&](std::size_t dimension, std::int64_t shift) {
+    return loads_shifted(instruction.shape, dimension, shift);
+  };
+  const auto dimensions = static_cast<std::size_t>(instruction.shape.rank());
   switch (instruction.opcode) {
     case HloOpcode::kSlice: {
-      const std::vector<std::int64_t>& strides = instruction.slice->strides;
-      return is_alike(instruction.operands[0]) &&
-             std::all_of(strides.begin(), strides.end(), [](std::int64_t s) { return s == 1; });
+      const auto& slice = instruction.slice;
+      for (std::size_t d = 0; d < dimensions; ++d) {
+        if (slice->strides[d] != 1 || !loads(d, slice->starts[d])) return false;
+      }
+      return is_alike(instruction.operands[0]);
     }
     case HloOpcode::kPad:
-      return is_alike(instruction.operands[0]) &&
-             std::all_of(instruction.padding.begin(), instruction.padding.end(),
-                         [](const hlo::PaddingDimension& d) { return d.interior == 0; });
-    case HloOpcode::kConcatenate:
-      return instruction.operands.size() <= kMostParts &&
-             std::all_of(instruction.operands.begin(), instruction.operands.end(), is_alike);
+      for (std::size_t d = 0; d < dimensions; ++d) {
+        const hlo::PaddingDimension& padding = instruction.padding[d];
+        if (padding.interior != 0 || !loads(d, padding.low)) return false;
+      }
+      return is_alike(instruction.operands[0]);
+    case HloOpcode::kConcatenate: {
+      const auto dimension = static_cast<std::size_t>(instruction.dimensions[0]);
+      std::int64_t begin = 0;
+      for (hlo::InstructionId part : instruction.operands) {
+        if (!is_alike(part) || !loads(dimension, begin)) return false;
+        begin += computation.at(part).shape.dimensions[dimension];
+      }
+      return instruction.operands.size() <= kMostParts;
+    }
     default:
       return false;
   }

@@ -5,10 +5,11 @@
 #include <memory>
 #include <optional>
 
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
-#include "workloads/compiler/kernels/expression_graph.h"
+#include "workloads/compiler/kernels/sequence_member.h"
 
 namespace tpu::compiler {
 
@@ -44,12 +45,14 @@ constexpr std::uint64_t kCopiedAtOnce = 8;
 /// An array that stands in VMEM: a value of the sequence, or the part of it that members read.
 struct Array {
   VmemRegion region;
+  std::uint64_t rows = 0;  ///< Of the region: what any member wants.
   hlo::Shape shape;
   int operand = -1;  ///< Comes from HBM: place among the addresses.
   ArrayPart part;
   std::int64_t row_granules = 0;  ///< Of a part: of each row tile.
+  int whole = -1;                 ///< Of a part of a value: the array that has it.
   std::size_t first_member = 0;
-  int result = -1;  ///< Goes to HBM: place among the addresses.
+  std::vector<int> results;  ///< Goes to HBM: places among the addresses.
   /// Where an operand of a loop's iteration waits that is a result of it, too, since its own place
   /// takes the state of the next one.
   VmemRegion handed_on;
@@ -63,7 +66,7 @@ class SequenceKernel {
  public:
   SequenceKernel(const hlo::Module& module, const Computation& sequence, const std::string& name,
                  const Target& target, const SequenceLoop& loop,
-                 const std::vector<PlanLimits>& limits)
+                 const std::vector<MemberLimits>& limits)
       : module_(module), sequence_(sequence), loop_(loop), builder_(name, target) {
     builder_.allocate_vmem(kRowsBefore);
     for (const HloInstruction& instruction : sequence.instructions) {
@@ -71,6 +74,7 @@ class SequenceKernel {
     }
     find_results();
     find_scalars();
+    for (Array& array : arrays_) array.region = builder_.allocate_vmem(array.rows);
   }
 
   /// Nothing when values find no register.
@@ -78,22 +82,20 @@ class SequenceKernel {
   std::uint64_t vmem_bytes() const { return builder_.vmem_bytes(); }
   /// Behind a try that found no registers: limits of the next one, a member each. False where there
   /// is no less.
-  bool reduce(std::vector<PlanLimits>& limits) const;
+  bool reduce(std::vector<MemberLimits>& limits) const;
 
  private:
   /// A value: the instruction and which of its results.
   using Value = std::pair<InstructionId, std::int64_t>;
   struct Member {
-    Computation fused;
-    std::unique_ptr<ExpressionGraph> graph;
-    std::unique_ptr<ElementwiseKernel> kernel;
-    std::vector<std::size_t> arrays;  ///< Of the plan's inputs, then of its outputs.
+    std::unique_ptr<SequenceMember> kernel;
+    std::vector<std::size_t> arrays;  ///< Of its inputs, then of its outputs.
   };
 
-  void add_member(const HloInstruction& fusion, const std::vector<PlanLimits>& limits);
+  void add_member(const HloInstruction& instruction, const std::vector<MemberLimits>& limits);
   Value value_of(InstructionId id) const;
-  std::size_t array_of_input(const HloInstruction& fusion, const ElementwisePlan& plan,
-                             const ElementwisePlan::Input& input);
+  std::size_t array_of_input(const HloInstruction& instruction,
+                             const SequenceMember::Input& input);
   std::size_t array_of_operand(const HloInstruction& parameter);
   void find_results();
   void find_scalars();
@@ -141,70 +143,66 @@ SequenceKernel::Value SequenceKernel::value_of(InstructionId id) const {
   }
 }
 
-std::size_t SequenceKernel::array_of_input(const HloInstruction& fusion,
-                                           const ElementwisePlan& plan,
-                                           const ElementwisePlan::Input& input) {
-  const Value value = value_of(fusion.operands[static_cast<std::size_t>(input.operand)]);
+std::size_t SequenceKernel::array_of_input(const HloInstruction& instruction,
+                                           const SequenceMember::Input& input) {
+  const Value value = value_of(instruction.operands[static_cast<std::size_t>(input.operand)]);
   const HloInstruction& source = sequence_.at(value.first);
   const bool is_operand = source.opcode == HloOpcode::kParameter;
   const bool is_part = !(input.part == ArrayPart{});
-  TPU_CHECK(is_operand || (whole_.count(value) != 0 && !is_part), fusion.name);
+  TPU_CHECK(is_operand || whole_.count(value) != 0, instruction.name);
   const int operand = is_operand ? static_cast<int>(source.parameter_number) : -1;
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
-    const Array& known = arrays_[i];
+    Array& known = arrays_[i];
     const bool is_same =
-        is_operand ? known.operand == operand && known.part == input.part : i == whole_.at(value);
-    if (is_same && rows_of_array(input.access.shape) <= known.region.rows) return i;
+        is_operand ? known.operand == operand && known.part == input.part
+        : is_part  ? known.whole == static_cast<int>(whole_.at(value)) && known.part == input.part
+                   : i == whole_.at(value);
+    if (!is_same || granules(input.shape) > granules(known.shape)) continue;
+    known.rows = std::max(known.rows, input.rows);
+    return i;
   }
   Array array;
-  array.shape = input.access.shape;
+  array.shape = input.shape;
   array.operand = operand;
+  if (!is_operand) array.whole = static_cast<int>(whole_.at(value));
   array.part = input.part;
   array.first_member = members_.size();
-  if (is_part) array.row_granules = plan.stream_granules(array.shape, 1);
-  array.region = builder_.allocate_vmem(rows_of_array(array.shape));
+  array.row_granules = input.row_granules;
+  array.rows = input.rows;
   arrays_.push_back(std::move(array));
   return arrays_.size() - 1;
 }
 
-void SequenceKernel::add_member(const HloInstruction& fusion,
-                                const std::vector<PlanLimits>& limits) {
+void SequenceKernel::add_member(const HloInstruction& instruction,
+                                const std::vector<MemberLimits>& limits) {
   Member member;
-  member.fused = computation_of(module_, sequence_, fusion);
-  member.graph = std::make_unique<ExpressionGraph>(module_, member.fused, fusion.name);
-  PlanLimits whole;
-  whole.whole_arrays = true;
-  member.kernel =
-      std::make_unique<ElementwiseKernel>(builder_, *member.graph, fusion.operands.size(),
-                                          limits.empty() ? whole : limits.at(members_.size()));
-  const ElementwisePlan& plan = member.kernel->plan();
-  for (const auto& input : plan.inputs) {
-    member.arrays.push_back(array_of_input(fusion, plan, input));
+  member.kernel = make_sequence_member(builder_, module_, sequence_, instruction,
+                                       limits.empty() ? MemberLimits() : limits.at(members_.size()));
+  for (const SequenceMember::Input& input : member.kernel->inputs()) {
+    member.arrays.push_back(array_of_input(instruction, input));
   }
-  for (const auto& output : plan.outputs) {
+  for (const SequenceMember::Output& output : member.kernel->outputs()) {
     Array array;
     array.shape = output.shape;
     array.first_member = members_.size();
-    array.region = builder_.allocate_vmem(rows_of_array(output.shape));
-    const auto leaf = output.operand - static_cast<int>(fusion.operands.size());
-    whole_[{fusion.id, leaf}] = arrays_.size();
+    array.rows = output.rows;
+    whole_[{instruction.id, output.leaf}] = arrays_.size();
     member.arrays.push_back(arrays_.size());
     arrays_.push_back(std::move(array));
   }
   members_.push_back(std::move(member));
 }
 
-bool SequenceKernel::reduce(std::vector<PlanLimits>& limits) const {
-  PlanLimits whole;
-  whole.whole_arrays = true;
-  limits.resize(members_.size(), whole);
+bool SequenceKernel::reduce(std::vector<MemberLimits>& limits) const {
+  limits.resize(members_.size());
   const std::optional<std::uint32_t> block = builder_.crowded_block();
   for (std::size_t i = 0; block && i < members_.size(); ++i) {
-    const std::optional<PassKind> pass = members_[i].kernel->pass_of(*block);
-    if (pass && limits[i].reduce(pass)) return true;
+    if (members_[i].kernel->reduce(block, limits[i])) return true;
   }
   bool is_less = false;
-  for (PlanLimits& each : limits) is_less |= each.reduce({});
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    is_less |= members_[i].kernel->reduce({}, limits[i]);
+  }
   return is_less;
 }
 
@@ -218,20 +216,16 @@ void SequenceKernel::find_results() {
     const HloInstruction& source = sequence_.at(value.first);
     const bool is_operand = source.opcode == HloOpcode::kParameter;
     Array& array = arrays_[is_operand ? array_of_operand(source) : whole_.at(value)];
-    array.result = operands + static_cast<int>(i);
+    array.results.push_back(operands + static_cast<int>(i));
   }
 }
 
-/// A sum over everything is in all lanes; what is made of scalars alone is where they are.
 bool SequenceKernel::makes_everywhere(const Member& member, std::size_t output) const {
-  const ElementwisePlan& plan = member.kernel->plan();
-  const ElementwisePlan::Output& made = plan.outputs[output];
-  if (made.kind == ElementwisePlan::OutputKind::kAccumulated) return true;
-  if (made.kind != ElementwisePlan::OutputKind::kStream || !plan.reductions.empty()) return false;
-  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
-    if (!arrays_[member.arrays[i]].is_everywhere) return false;
+  bool all = true;
+  for (std::size_t i = 0; i < member.kernel->inputs().size(); ++i) {
+    all = all && arrays_[member.arrays[i]].is_everywhere;
   }
-  return true;
+  return member.kernel->makes_everywhere(output, all);
 }
 
 /// Operands are spread when they have come; state has to be so in every iteration.
@@ -242,7 +236,7 @@ bool SequenceKernel::begins_everywhere(std::size_t array) const {
   if (next < 0) return true;
   const int result = static_cast<int>(sequence_.parameters().size()) + next;
   return std::all_of(arrays_.begin(), arrays_.end(), [result](const Array& each) {
-    return each.result != result || each.is_everywhere;
+    return !contains(each.results, result) || each.is_everywhere;
   });
 }
 
@@ -250,9 +244,9 @@ bool SequenceKernel::begins_everywhere(std::size_t array) const {
 void SequenceKernel::find_scalars() {
   for (Array& array : arrays_) array.is_everywhere = array.is_scalar();
   for (const Member& member : members_) {
-    const std::vector<ElementwisePlan::Input>& inputs = member.kernel->plan().inputs;
+    const std::vector<SequenceMember::Input>& inputs = member.kernel->inputs();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].access.shape.rank() > 0) arrays_[member.arrays[i]].is_everywhere = false;
+      if (inputs[i].shape.rank() > 0) arrays_[member.arrays[i]].is_everywhere = false;
     }
   }
   for (bool changed = true; changed;) {
@@ -265,16 +259,16 @@ void SequenceKernel::find_scalars() {
       if (arrays_[i].operand >= 0) set(arrays_[i], begins_everywhere(i));
     }
     for (const Member& member : members_) {
-      const std::size_t inputs = member.kernel->plan().inputs.size();
+      const std::size_t inputs = member.kernel->inputs().size();
       for (std::size_t i = inputs; i < member.arrays.size(); ++i) {
         set(arrays_[member.arrays[i]], makes_everywhere(member, i - inputs));
       }
     }
   }
   for (Member& member : members_) {
-    const std::vector<ElementwisePlan::Input>& inputs = member.kernel->plan().inputs;
+    const std::vector<SequenceMember::Input>& inputs = member.kernel->inputs();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const bool is_scalar = inputs[i].fixed && inputs[i].access.shape.rank() == 0;
+      const bool is_scalar = inputs[i].shape.rank() == 0;
       if (is_scalar && arrays_[member.arrays[i]].is_everywhere) member.kernel->set_everywhere(i);
     }
   }
@@ -304,7 +298,7 @@ std::size_t SequenceKernel::array_of_operand(const HloInstruction& parameter) {
   Array array;
   array.shape = parameter.shape;
   array.operand = operand;
-  array.region = builder_.allocate_vmem(rows_of_array(array.shape));
+  array.rows = rows_of_array(array.shape);
   arrays_.push_back(std::move(array));
   return arrays_.size() - 1;
 }
@@ -373,11 +367,13 @@ void SequenceKernel::wait_for(std::size_t flag, bool moving) {
 void SequenceKernel::start_stores(std::size_t member, SReg iteration) {
   const std::size_t last_load = load_flags_.size() - 1;
   for (const Array& array : arrays_) {
-    if (array.result < 0 || std::max(array.first_member, last_load) != member) continue;
-    if (is_loop() && !moves(array.result)) continue;
-    builder_.dma_out(array.region, address(array.result, iteration), granules(array.shape),
-                     store_flag_);
-    storing_ += granules(array.shape);
+    if (std::max(array.first_member, last_load) != member) continue;
+    for (int result : array.results) {
+      if (is_loop() && !moves(result)) continue;
+      builder_.dma_out(array.region, address(result, iteration), granules(array.shape),
+                       store_flag_);
+      storing_ += granules(array.shape);
+    }
   }
 }
 
@@ -390,6 +386,10 @@ void SequenceKernel::run_members(SReg iteration) {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (i < load_flags_.size()) wait_for(i, is_loop());
     spread_scalars(i, is_loop());
+    for (const Array& array : arrays_) {
+      if (array.whole < 0 || array.first_member != i) continue;
+      copy_part(arrays_[static_cast<std::size_t>(array.whole)].region, array);
+    }
     std::vector<VmemRegion> regions;
     for (std::size_t array : members_[i].arrays) regions.push_back(arrays_[array].region);
     members_[i].kernel->emit(regions);
@@ -436,7 +436,11 @@ void SequenceKernel::pass_state_on() {
   };
   const int operands = static_cast<int>(sequence_.parameters().size());
   for (Array& array : arrays_) {
-    if (array.operand < 0 || array.result < 0) continue;
+    const bool is_handed_on =
+        std::any_of(loop_.next.begin(), loop_.next.end(), [&](int next) {
+          return next >= 0 && contains(array.results, operands + next);
+        });
+    if (array.operand < 0 || !is_handed_on) continue;
     array.handed_on = builder_.allocate_vmem(rows_of_array(array.shape));
     copy(array.region, array.handed_on, granules(array.shape));
   }
@@ -445,7 +449,7 @@ void SequenceKernel::pass_state_on() {
     if (to.operand < 0 || loop_.next[static_cast<std::size_t>(to.operand)] < 0) continue;
     const int result = operands + loop_.next[static_cast<std::size_t>(to.operand)];
     const auto from = std::find_if(arrays_.begin(), arrays_.end(),
-                                   [result](const Array& each) { return each.result == result; });
+                                   [result](const Array& each) { return contains(each.results, result); });
     TPU_CHECK(from != arrays_.end(), "state without a value");
     moves.push_back({from->operand >= 0 ? from->handed_on : from->region, &to});
   }
@@ -467,10 +471,12 @@ std::optional<isa::Kernel> SequenceKernel::make(bool may_spill) {
       pass_state_on();
     });
     for (const Array& array : arrays_) {
-      if (array.result < 0 || moves(array.result)) continue;
-      const VmemRegion& last = array.operand >= 0 ? array.handed_on : array.region;
-      builder_.dma_out(last, address(array.result, {}), granules(array.shape), store_flag_);
-      storing_ += granules(array.shape);
+      const VmemRegion& last = array.handed_on.rows > 0 ? array.handed_on : array.region;
+      for (int result : array.results) {
+        if (moves(result)) continue;
+        builder_.dma_out(last, address(result, {}), granules(array.shape), store_flag_);
+        storing_ += granules(array.shape);
+      }
     }
     finish_stores();
   }
@@ -488,7 +494,7 @@ LoweredKernel lower_sequence(const hlo::Module& module, const HloInstruction& in
                              const Target& target, const SequenceLoop& loop) {
   const Computation& sequence = module.computation(instruction.called[0]);
   // Members that need more registers than there are get less code that overlaps.
-  std::vector<PlanLimits> limits;
+  std::vector<MemberLimits> limits;
   for (bool may_spill = false;;) {
     SequenceKernel kernel(module, sequence, instruction.name, target, loop, limits);
     if (std::optional<isa::Kernel> made = kernel.make(may_spill)) {

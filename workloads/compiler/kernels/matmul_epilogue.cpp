@@ -6,6 +6,7 @@
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 
 namespace tpu::compiler {
 
@@ -259,6 +260,15 @@ bool MatmulEpilogue::depends_on_rows() const {
          });
 }
 
+const HloInstruction* product_in(const hlo::Module& module, const HloInstruction& instruction) {
+  if (is_product(instruction)) return &instruction;
+  if (instruction.opcode != HloOpcode::kFusion) return nullptr;
+  const std::vector<HloInstruction>& fused =
+      module.computation(instruction.called[0]).instructions;
+  const auto product = std::find_if(fused.begin(), fused.end(), is_product);
+  return product == fused.end() ? nullptr : &*product;
+}
+
 MatmulEpilogue matmul_epilogue(const hlo::Module& module, const hlo::Computation& computation,
                                const HloInstruction& instruction) {
   MatmulEpilogue epilogue;
@@ -274,10 +284,9 @@ MatmulEpilogue matmul_epilogue(const hlo::Module& module, const hlo::Computation
     return epilogue;
   }
   const hlo::Computation& fused = module.computation(instruction.called[0]);
-  const auto product =
-      std::find_if(fused.instructions.begin(), fused.instructions.end(), is_product);
-  if (product == fused.instructions.end()) refuse(instruction, "expected a dot or convolution");
-  epilogue.product = &*product;
+  const HloInstruction* product = product_in(module, instruction);
+  if (product == nullptr) refuse(instruction, "expected a dot or convolution");
+  epilogue.product = product;
   epilogue.lhs = static_cast<int>(parameter_of(fused, product->operands[0], instruction));
   epilogue.rhs = static_cast<int>(parameter_of(fused, product->operands[1], instruction));
   const auto operand_shape = [&](int operand) {
@@ -313,9 +322,15 @@ bool has_packed_operand(const MatmulEpilogue& epilogue) {
 
 }  // namespace
 
-EpilogueEmitter::EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& epilogue)
+VmemRegion standing(const ArraysInVmem& arrays, int operand) {
+  return arrays.empty() ? VmemRegion() : arrays.at(static_cast<std::size_t>(operand));
+}
+
+EpilogueEmitter::EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& epilogue,
+                                 ArraysInVmem arrays)
     : builder_(builder),
       epilogue_(epilogue),
+      arrays_(std::move(arrays)),
       memory_(builder, has_packed_operand(epilogue), false),
       by_columns_(epilogue.has_batch_in_lanes()) {
   if (is_identity()) return;
@@ -342,10 +357,13 @@ void EpilogueEmitter::start(std::int64_t lane_tiles) {
   lane_tiles_ = lane_tiles;
   resident_.resize(epilogue_.operands.size());
   sums_.resize(epilogue_.results.size());
-  if (!epilogue_.operands.empty() || epilogue_.has_sums()) flag_ = builder_.allocate_flag();
+  const bool moves = !epilogue_.operands.empty() || epilogue_.has_sums();
+  if (moves && arrays_.empty()) flag_ = builder_.allocate_flag();
   for (std::size_t i = 0; i < epilogue_.operands.size(); ++i) {
     const Operand& operand = epilogue_.operands[i];
     if (operand.kind == Operand::Kind::kBlocks) continue;
+    resident_[i] = standing(arrays_, operand.operand);
+    if (resident_[i].rows > 0) continue;
     const std::uint64_t size = granules(operand.access.shape);
     resident_[i] = builder_.allocate_vmem(2 * size);
     builder_.dma_in(builder_.operand(operand.operand), resident_[i], size, flag_);
@@ -526,19 +544,21 @@ void EpilogueEmitter::finish() {
     const Result& result = epilogue_.results[i];
     if (result.kind == Result::Kind::kBlocks) continue;
     const std::uint64_t size = granules(result.shape);
-    sent += size;
+    VmemRegion whole = standing(arrays_, result.operand);
+    const bool stays = whole.rows > 0;
     if (result.kind == Result::Kind::kMatrix) {
-      builder_.dma_out(finish_matrix_sums(result, sums_[i]), builder_.operand(result.operand), size,
-                       flag_);
-      continue;
-    }
-    const VmemRegion vector = builder_.allocate_vmem(2 * size);
-    if (result.kind == Result::Kind::kLanes) {
-      finish_lane_sums(result, sums_[i], vector);
+      whole = finish_matrix_sums(result, sums_[i], whole);
     } else {
-      finish_row_sums(result, sums_[i], vector);
+      if (!stays) whole = builder_.allocate_vmem(2 * size);
+      if (result.kind == Result::Kind::kLanes) {
+        finish_lane_sums(result, sums_[i], whole);
+      } else {
+        finish_row_sums(result, sums_[i], whole);
+      }
     }
-    builder_.dma_out(vector, builder_.operand(result.operand), size, flag_);
+    if (stays) continue;
+    sent += size;
+    builder_.dma_out(whole, builder_.operand(result.operand), size, flag_);
   }
   if (sent > 0) builder_.wait(flag_, sent);
 }
@@ -577,12 +597,15 @@ void EpilogueEmitter::finish_row_sums(const Result& result, VmemRegion sums, Vme
   emitter_->forget();
 }
 
-/// Where they stand as the matrix lies in HBM, row by row.
-VmemRegion EpilogueEmitter::finish_matrix_sums(const Result& result, VmemRegion sums) {
+/// Where they stand as the matrix lies in HBM, row by row: in the given place where there is one.
+VmemRegion EpilogueEmitter::finish_matrix_sums(const Result& result, VmemRegion sums,
+                                               VmemRegion matrix) {
   const std::uint32_t initial = epilogue_.graph->node(result.node).bits;
   const MatrixTiles tiles = result.matrix_tiles();
-  if (tiles.columns == 1 && initial == 0) return sums;
-  const VmemRegion matrix = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tiles.count()));
+  if (matrix.rows == 0) {
+    if (tiles.columns == 1 && initial == 0) return sums;
+    matrix = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * tiles.count()));
+  }
   builder_.new_block();
   builder_.loop(static_cast<std::uint64_t>(tiles.rows), [&](SReg row) {
     for (std::int64_t column = 0; column < tiles.columns; ++column) {

@@ -93,6 +93,11 @@ struct MatmulEpilogue {
 MatmulEpilogue matmul_epilogue(const hlo::Module& module, const hlo::Computation& computation,
                                const hlo::HloInstruction& instruction);
 
+/// Where the operands, then the results of a kernel stand in VMEM, whole; none: they stand in HBM.
+using ArraysInVmem = std::vector<VmemRegion>;
+/// That of an operand or result; no rows: it stands in HBM.
+VmemRegion standing(const ArraysInVmem& arrays, int operand);
+
 /// Emits the expression of an epilogue, tile by tile.
 class EpilogueEmitter {
  public:
@@ -110,7 +115,7 @@ class EpilogueEmitter {
     enum class Rows : std::uint8_t { kTile, kEven, kOdd } rows = Rows::kTile;
   };
 
-  EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& epilogue);
+  EpilogueEmitter(KernelBuilder& builder, const MatmulEpilogue& epilogue, ArraysInVmem arrays = {});
 
   bool is_identity() const { return epilogue_.graph == nullptr; }
   /// Starts to fetch the operands that stay. In the first blocks of the kernel. `lane_tiles`: those
@@ -144,12 +149,13 @@ class EpilogueEmitter {
   VReg summand(const Result& result, const Position& position);
   void spread_rows(const Operand& operand, std::size_t number);
   void order_by_columns(const Operand& operand, std::size_t number);
-  VmemRegion finish_matrix_sums(const Result& result, VmemRegion sums);
+  VmemRegion finish_matrix_sums(const Result& result, VmemRegion sums, VmemRegion matrix);
   void finish_lane_sums(const Result& result, VmemRegion sums, VmemRegion vector);
   void finish_row_sums(const Result& result, VmemRegion sums, VmemRegion vector);
 
   KernelBuilder& builder_;
   const MatmulEpilogue& epilogue_;
+  ArraysInVmem arrays_;
   TileMemory memory_;
   std::unique_ptr<ExpressionEmitter> emitter_;
   std::vector<VmemRegion> resident_;  ///< Per operand; of scalars the spread value.

@@ -31,10 +31,17 @@ bool TileGrid::is_constant(const std::vector<int>& dimensions) const {
   return innermost(dimensions) < 0;
 }
 
-TileGrid::Buffers TileGrid::make_buffers(const std::vector<int>& dimensions, std::uint32_t rows) {
+TileGrid::Buffers TileGrid::make_buffers(const Block& block) {
   Buffers buffers;
-  buffers.rows = static_cast<std::uint32_t>(buffer_rows(rows));
-  buffers.twice = !is_constant(dimensions);
+  buffers.rows = static_cast<std::uint32_t>(buffer_rows(block.rows));
+  buffers.twice = !is_constant(block.dimensions);
+  if (block.standing.rows > 0) {
+    TPU_CHECK(!buffers.twice && buffers.rows <= block.standing.rows,
+              "an array in VMEM that is not one block");
+    buffers.moves = false;
+    buffers.region = block.standing;
+    return buffers;
+  }
   buffers.region = builder_.allocate_vmem(std::uint64_t{buffers.rows} * (buffers.twice ? 2 : 1));
   buffers.flag = builder_.allocate_flag();
   if (buffers.twice) builder_.allocate_flag();
@@ -44,7 +51,7 @@ TileGrid::Buffers TileGrid::make_buffers(const std::vector<int>& dimensions, std
 }
 
 int TileGrid::add_input(Block input) {
-  input_buffers_.push_back(make_buffers(input.dimensions, input.rows));
+  input_buffers_.push_back(make_buffers(input));
   inputs_.push_back(std::move(input));
   return static_cast<int>(inputs_.size() - 1);
 }
@@ -56,8 +63,8 @@ int TileGrid::add_output(Block output) {
     TPU_CHECK(depends || extents_[static_cast<std::size_t>(i)] == 1,
               "a result that is summed over an outer dimension of a grid");
   }
-  output_buffers_.push_back(make_buffers(output.dimensions, output.rows));
-  output_buffers_.back().owed = builder_.allocate_smem(2);
+  output_buffers_.push_back(make_buffers(output));
+  if (output_buffers_.back().moves) output_buffers_.back().owed = builder_.allocate_smem(2);
   outputs_.push_back(std::move(output));
   return static_cast<int>(outputs_.size() - 1);
 }
@@ -132,6 +139,7 @@ void TileGrid::start_first(const std::function<void()>& meanwhile) {
   }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Buffers& buffers = input_buffers_[i];
+    if (!buffers.moves) continue;
     inputs_[i].start(first, {buffers.region, 0}, buffers.flag);
     if (!buffers.twice) continue;
     builder_.store_smem(buffers.slot, 0);
@@ -145,7 +153,8 @@ void TileGrid::start_first(const std::function<void()>& meanwhile) {
   if (meanwhile) meanwhile();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Buffers& buffers = input_buffers_[i];
-    if (!buffers.twice) builder_.wait(buffers.flag, inputs_[i].granules(first));
+    if (!buffers.moves || buffers.twice) continue;
+    builder_.wait(buffers.flag, inputs_[i].granules(first));
   }
 }
 
@@ -214,6 +223,7 @@ void TileGrid::send_results() {
   const GridPoint point = present();
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const Buffers& buffers = output_buffers_[i];
+    if (!buffers.moves) continue;
     const PReg complete = next.moves[behind(outputs_[i].dimensions)];
     const SReg present_slot = slot(buffers);
     const ScalarOperand raised = flag(buffers, present_slot);
@@ -250,6 +260,7 @@ void TileGrid::advance() {
 
 void TileGrid::wait_for_results() {
   for (const Buffers& buffers : output_buffers_) {
+    if (!buffers.moves) continue;
     for (std::uint32_t slot = 0; slot < (buffers.twice ? 2U : 1U); ++slot) {
       builder_.wait(buffers.flag + slot, builder_.load_smem(buffers.owed + slot));
     }

@@ -27,6 +27,9 @@ class TileGrid {
     std::uint32_t rows = 0;  ///< VMEM rows of one buffer.
     std::function<void(const GridPoint& point, const VmemAddress& vmem, ScalarOperand flag)> start;
     std::function<ScalarOperand(const GridPoint& point)> granules;
+    /// Where the array stands, whole, before the loop and behind it: nothing is moved, and it is
+    /// the same for all tiles. No rows: it stands in HBM.
+    VmemRegion standing;
   };
 
   TileGrid(KernelBuilder& builder, std::vector<std::uint32_t> extents);
@@ -73,6 +76,7 @@ class TileGrid {
     std::uint32_t count = 0;  ///< Inputs: 1 when the block was fetched for this tile. Results: how
                               ///< many are complete.
     std::uint32_t owed = 0;   ///< Results: granules on their way, per buffer.
+    bool moves = true;        ///< Between HBM and VMEM.
   };
   /// The step from a tile to the next.
   struct Step {
@@ -80,7 +84,7 @@ class TileGrid {
     /// moves[i]: all dimensions from i on wrap. None at the end: always.
     std::vector<PReg> moves;
   };
-  Buffers make_buffers(const std::vector<int>& dimensions, std::uint32_t rows);
+  Buffers make_buffers(const Block& block);
   VmemAddress address(const Buffers& buffers, SReg slot);
   ScalarOperand flag(const Buffers& buffers, SReg slot);
   SReg slot(const Buffers& buffers);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -23,10 +24,12 @@ using hlo::InstructionId;
 
 namespace {
 
-/// Granules of the arrays of one member: more hides the latency by itself, block by block.
+/// Granules of the arrays of one member: more hides the latency by itself, block by block. In a
+/// loop that is one sequence they stay, or come while it is at work.
 constexpr std::uint64_t kMostGranules = 512;
-/// Addresses that a kernel is called with: operands, then results.
-constexpr std::size_t kMostAddresses = 24;
+/// Addresses that a kernel is called with: operands, then results. One that is a loop gets them
+/// once.
+constexpr std::size_t kMostAddresses = 24, kMostAddressesOfLoop = 30;
 constexpr std::size_t kMostMembers = 64;
 
 /// A result of a member: the member and which of its results.
@@ -39,6 +42,7 @@ struct Run {
   std::set<InstructionId> immediates;      ///< Constants that the sequence holds.
   std::map<InstructionId, Value> name_of;  ///< Members' results, their elements, bitcasts of both.
   std::vector<InstructionId> passed;       ///< Operands that are results, too.
+  std::vector<InstructionId> updates;      ///< Of slices of a loop's arrays: a result for each.
   std::set<InstructionId> behind;          ///< Other bookkeeping that needs what the run makes.
   std::uint64_t granules = 0;
   std::uint64_t kept = 0;  ///< Granules of what members keep beside their arrays, at most.
@@ -49,11 +53,12 @@ class Joiner {
   Joiner(hlo::Module& module, const Target& target, bool is_loop)
       : module_(module),
         entry_(module.entry_computation()),
+        target_(target),
         most_granules_(target.vmem_bytes / isa::kHbmGranuleBytes / 4),
         users_(entry_.instructions.size()) {
-    const auto kernels =
-        std::count_if(entry_.instructions.begin(), entry_.instructions.end(),
-                      [](const HloInstruction& each) { return !is_bookkeeping(each); });
+    const auto kernels = std::count_if(
+        entry_.instructions.begin(), entry_.instructions.end(),
+        [](const HloInstruction& each) { return !is_bookkeeping(each) && !is_update(each); });
     least_members_ = is_loop && kernels == 1 ? 1 : 2;
     if (is_loop) kernels_ = static_cast<std::size_t>(kernels);
     for (const HloInstruction& user : entry_.instructions) {
@@ -65,22 +70,51 @@ class Joiner {
   }
 
   void run() {
-    for (const HloInstruction& instruction : entry_.instructions) consider(instruction);
-    close();
+    if (kernels_ > 0) {
+      limits_ = {most_granules_, kMostAddressesOfLoop};
+      collect();
+      if (!is_whole_loop()) {
+        sequences_.clear();
+        limits_ = {};
+      }
+    }
+    if (sequences_.empty()) collect();
     if (sequences_.empty()) return;
-    if (sequences_[0].members.size() == kernels_) pass_state(sequences_[0]);
+    if (is_whole_loop()) {
+      pass_state(sequences_[0]);
+      write_updates(sequences_[0]);
+    }
     rewrite();
   }
 
  private:
+  struct Limits {
+    std::uint64_t granules = kMostGranules;  ///< Of a member.
+    std::size_t addresses = kMostAddresses;
+  };
+  /// Who makes a slice of a loop's array writes it there.
+  static bool is_update(const HloInstruction& instruction) {
+    return instruction.opcode == HloOpcode::kDynamicUpdateSlice &&
+           is_update_of_iteration(instruction);
+  }
+  void collect() {
+    for (const HloInstruction& instruction : entry_.instructions) consider(instruction);
+    close();
+  }
+  /// Whether a sequence is all of a loop's body.
+  bool is_whole_loop() const {
+    return sequences_.size() == 1 && sequences_[0].members.size() == kernels_;
+  }
+  void write_updates(Run& run) const;
+  InstructionId array_of(InstructionId name) const;
   bool may_join(const HloInstruction& instruction) const;
   bool is_immediate(const HloInstruction& user, std::size_t operand) const;
-  bool reads_part_of(const HloInstruction& fusion, const Run& run) const;
   std::uint64_t granules_at(InstructionId id) const {
     return granules_[static_cast<std::size_t>(id)];
   }
-  std::uint64_t granules_of(const HloInstruction& fusion) const;
+  std::uint64_t granules_of(const HloInstruction& fusion, const Run& run = {}) const;
   std::uint64_t kept_granules_of(const HloInstruction& fusion) const;
+  std::optional<std::uint64_t> product_in_vmem(const HloInstruction& instruction) const;
   void consider(const HloInstruction& instruction);
   void follow(const HloInstruction& bookkeeping, Run& run) const;
   bool fits_behind(const HloInstruction& fusion, const Run& run) const;
@@ -92,35 +126,42 @@ class Joiner {
   std::vector<InstructionId> wanted_names(const Run& run) const;
   void rewrite();
   HloInstruction make_sequence(const Run& run, const std::vector<Value>& results);
+  void append_update_value(InstructionId update, InstructionId element);
   void append_sequence(const Run& run);
   InstructionId append(HloInstruction instruction, InstructionId old);
 
   hlo::Module& module_;
   Computation& entry_;
+  const Target& target_;
   std::uint64_t most_granules_;
+  Limits limits_;
   std::size_t least_members_ = 2;
   std::size_t kernels_ = 0;  ///< Of a loop's body.
   std::vector<std::vector<InstructionId>> users_;
   std::vector<std::uint64_t> granules_;  ///< Of each instruction's result.
+  mutable std::map<InstructionId, std::optional<std::uint64_t>> products_in_vmem_;
   Run run_;
   std::vector<Run> sequences_;
   Computation made_;
   std::vector<Computation> new_computations_;
   std::vector<InstructionId> new_id_;
   std::map<InstructionId, InstructionId> in_root_;  ///< What stands for passed operands there.
+  std::map<InstructionId, InstructionId> update_value_;  ///< What updates write.
 };
 
-bool holds_product(const Computation& fused) {
-  return std::any_of(
-      fused.instructions.begin(), fused.instructions.end(), [](const HloInstruction& inner) {
-        return inner.opcode == HloOpcode::kDot || inner.opcode == HloOpcode::kConvolution;
-      });
+bool Joiner::may_join(const HloInstruction& instruction) const {
+  if (instruction.id == entry_.root || granules_of(instruction) > limits_.granules) return false;
+  if (product_in(module_, instruction) != nullptr) {
+    return product_in_vmem(instruction).has_value();
+  }
+  return instruction.opcode == HloOpcode::kFusion || moves_by_shifts(entry_, instruction);
 }
 
-bool Joiner::may_join(const HloInstruction& instruction) const {
-  if (instruction.id == entry_.root || granules_of(instruction) > kMostGranules) return false;
-  if (instruction.opcode != HloOpcode::kFusion) return moves_by_shifts(entry_, instruction);
-  return !holds_product(module_.computation(instruction.called[0]));
+/// granules_of_dot_in_vmem(), asked once.
+std::optional<std::uint64_t> Joiner::product_in_vmem(const HloInstruction& instruction) const {
+  const auto [known, is_new] = products_in_vmem_.try_emplace(instruction.id);
+  if (is_new) known->second = granules_of_dot_in_vmem(module_, entry_, instruction, target_);
+  return known->second;
 }
 
 /// A constant that stands in no buffer: it is part of the sequence.
@@ -130,16 +171,24 @@ bool Joiner::is_immediate(const HloInstruction& user, std::size_t operand) const
          takes_immediate(user, operand);
 }
 
-std::uint64_t Joiner::granules_of(const HloInstruction& fusion) const {
+/// Of the result and the operands, but for those that the run has already.
+std::uint64_t Joiner::granules_of(const HloInstruction& fusion, const Run& run) const {
   std::uint64_t sum = granules_at(fusion.id);
   const std::set<InstructionId> operands(fusion.operands.begin(), fusion.operands.end());
-  for (InstructionId operand : operands) sum += granules_at(operand);
+  for (InstructionId operand : operands) {
+    if (run.operands.count(operand) == 0 && run.name_of.count(operand) == 0) {
+      sum += granules_at(operand);
+    }
+  }
   return sum;
 }
 
 /// Whole arrays are one block, so a kernel keeps a tile for each column that it spreads over the
 /// lanes and for each sum over them, as often as the largest array inside has rows of tiles.
 std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
+  if (product_in(module_, fusion) != nullptr) {
+    return product_in_vmem(fusion).value_or(0);
+  }
   if (fusion.opcode != HloOpcode::kFusion) return 0;
   const Computation& fused = module_.computation(fusion.called[0]);
   std::uint64_t columns = 0, largest = 0;
@@ -158,22 +207,6 @@ std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
   return columns * largest;
 }
 
-/// Whether the kernel reads a slice, in place, of what the run makes.
-bool Joiner::reads_part_of(const HloInstruction& fusion, const Run& run) const {
-  if (fusion.opcode != HloOpcode::kFusion) return false;
-  const Computation& fused = module_.computation(fusion.called[0]);
-  const std::vector<InstructionId> parameters = fused.parameters();
-  for (const HloInstruction& inner : fused.instructions) {
-    if (inner.opcode != HloOpcode::kSlice) continue;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (inner.operands[0] == parameters[i] && run.name_of.count(fusion.operands[i]) != 0) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
 bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
   std::set<InstructionId> addresses = run.operands;
   for (std::size_t i = 0; i < fusion.operands.size(); ++i) {
@@ -188,9 +221,9 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
   std::size_t all = own;
   for (InstructionId member : run.members) all += arrays_of(entry_.at(member).shape);
   return run.members.size() < kMostMembers &&
-         (all <= kMostAddresses || own + wanted_results(run, fusion.id) <= kMostAddresses) &&
-         run.granules + granules_of(fusion) <= most_granules_ &&
-         run.kept + kept_granules_of(fusion) <= 2 * most_granules_ && !reads_part_of(fusion, run);
+         (all <= limits_.addresses || own + wanted_results(run, fusion.id) <= limits_.addresses) &&
+         run.granules + granules_of(fusion, run) <= most_granules_ &&
+         run.kept + kept_granules_of(fusion) <= 2 * most_granules_;
 }
 
 /// Results of the run that others than its members and the next one need.
@@ -216,13 +249,13 @@ std::size_t Joiner::wanted_results(Run run, InstructionId next) const {
 }
 
 void Joiner::add(const HloInstruction& fusion) {
+  run_.granules += granules_of(fusion, run_);
   for (std::size_t i = 0; i < fusion.operands.size(); ++i) {
     const InstructionId operand = fusion.operands[i];
     if (run_.name_of.count(operand) != 0) continue;
     (is_immediate(fusion, i) ? run_.immediates : run_.operands).insert(operand);
   }
   run_.members.push_back(fusion.id);
-  run_.granules += granules_of(fusion);
   run_.kept += kept_granules_of(fusion);
   run_.name_of[fusion.id] = {fusion.id, 0};
 }
@@ -244,7 +277,7 @@ void Joiner::follow(const HloInstruction& bookkeeping, Run& run) const {
 }
 
 void Joiner::consider(const HloInstruction& instruction) {
-  if (is_bookkeeping(instruction)) {
+  if (is_bookkeeping(instruction) || is_update(instruction)) {
     follow(instruction, run_);
     return;
   }
@@ -296,9 +329,33 @@ void Joiner::pass_state(Run& run) const {
     if (entry_.at(value).opcode != HloOpcode::kParameter || value == place) continue;
     if (std::count(root.operands.begin(), root.operands.end(), value) != 1) continue;
     const std::size_t results = wanted_results(run, entry_.root) + root.operands.size();
-    if (run.operands.size() + 1 + results > kMostAddresses) continue;
+    if (run.operands.size() + 1 + results > limits_.addresses) continue;
     run.operands.insert(value);
     run.passed.push_back(value);
+  }
+}
+
+/// The array that bitcasts name.
+InstructionId Joiner::array_of(InstructionId name) const {
+  while (entry_.at(name).opcode == HloOpcode::kBitcast) name = entry_.at(name).operands[0];
+  return name;
+}
+
+/// A slice that is needed elsewhere, too, or that an operand is, becomes a result of its own, so
+/// that it can be written where its array has it.
+void Joiner::write_updates(Run& run) const {
+  for (const HloInstruction& update : entry_.instructions) {
+    if (!is_update(update)) continue;
+    const InstructionId value = array_of(update.operands[1]);
+    const bool is_made = run.name_of.count(value) != 0;
+    const bool is_given = entry_.at(value).opcode == HloOpcode::kParameter;
+    if (!is_made && !is_given) continue;
+    const std::size_t results = wanted_results(run, entry_.root) + run.passed.size() +
+                                run.updates.size() + entry_.at(entry_.root).operands.size();
+    const std::size_t more = is_made || run.operands.count(value) != 0 ? 1 : 2;
+    if (run.operands.size() + results + more > limits_.addresses) continue;
+    if (is_given) run.operands.insert(value);
+    run.updates.push_back(update.id);
   }
 }
 
@@ -370,6 +427,12 @@ HloInstruction Joiner::make_sequence(const Run& run, const std::vector<Value>& r
   tuple.shape.type = hlo::ElementType::kTuple;
   for (const Value& result : results) tuple.operands.push_back(made.at(result));
   for (InstructionId value : run.passed) tuple.operands.push_back(inner_id.at(value));
+  for (InstructionId update : run.updates) {
+    const InstructionId value = array_of(entry_.at(update).operands[1]);
+    const auto member = run.name_of.find(value);
+    tuple.operands.push_back(member == run.name_of.end() ? inner_id.at(value)
+                                                         : made.at(member->second));
+  }
   for (InstructionId result : tuple.operands) {
     tuple.shape.elements.push_back(inside.at(result).shape);
   }
@@ -380,6 +443,19 @@ HloInstruction Joiner::make_sequence(const Run& run, const std::vector<Value>& r
       static_cast<hlo::ComputationId>(module_.computations.size() + new_computations_.size())};
   new_computations_.push_back(std::move(inside));
   return call;
+}
+
+/// What an update writes: the element, in the shape that it takes.
+void Joiner::append_update_value(InstructionId update, InstructionId element) {
+  const HloInstruction& name = entry_.at(entry_.at(update).operands[1]);
+  InstructionId value = element;
+  if (name.opcode == HloOpcode::kBitcast) {
+    HloInstruction bitcast = name;
+    bitcast.name = name.name + ".of." + entry_.at(update).name;
+    bitcast.operands = {element};
+    value = append(std::move(bitcast), -1);
+  }
+  update_value_[update] = value;
 }
 
 /// The sequence and the names of its results.
@@ -410,8 +486,10 @@ void Joiner::append_sequence(const Run& run) {
     const InstructionId id = append(std::move(element), -1);
     if (i < results.size()) {
       element_of[results[i]] = id;
-    } else {
+    } else if (i < results.size() + run.passed.size()) {
       in_root_[run.passed[i - results.size()]] = id;
+    } else {
+      append_update_value(run.updates[i - results.size() - run.passed.size()], id);
     }
   }
   for (InstructionId old : wanted) {
@@ -433,12 +511,18 @@ void Joiner::rewrite() {
   made_.name = entry_.name;
   made_.raw_attributes = entry_.raw_attributes;
   std::vector<InstructionId> waiting;  // For results of a sequence that they stand inside of.
+  std::set<InstructionId> updates;
+  for (const Run& run : sequences_) updates.insert(run.updates.begin(), run.updates.end());
   const auto keep = [&](InstructionId id) {
     HloInstruction kept = entry_.at(id);
-    for (InstructionId& operand : kept.operands) {
+    const auto value = update_value_.find(id);
+    if (updates.count(id) != 0 && value == update_value_.end()) return false;
+    for (std::size_t i = 0; i < kept.operands.size(); ++i) {
+      InstructionId& operand = kept.operands[i];
       const auto passed = in_root_.find(operand);
       const bool is_passed = id == entry_.root && passed != in_root_.end();
       operand = is_passed ? passed->second : new_id_[static_cast<std::size_t>(operand)];
+      if (i == 1 && value != update_value_.end()) operand = value->second;
       if (operand < 0) return false;
     }
     append(std::move(kept), id);

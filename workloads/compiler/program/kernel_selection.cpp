@@ -24,13 +24,8 @@ namespace {
 
 /// Around what a fusion is made: dot or convolution, else the fusion itself.
 HloOpcode heart_of(const hlo::Module& module, const HloInstruction& instruction) {
-  if (instruction.opcode != HloOpcode::kFusion) return instruction.opcode;
-  for (const HloInstruction& inner : module.computation(instruction.called[0]).instructions) {
-    if (inner.opcode == HloOpcode::kDot || inner.opcode == HloOpcode::kConvolution) {
-      return inner.opcode;
-    }
-  }
-  return HloOpcode::kFusion;
+  const HloInstruction* product = product_in(module, instruction);
+  return product != nullptr ? product->opcode : instruction.opcode;
 }
 
 [[noreturn]] void refuse(const Computation& entry, const HloInstruction& instruction) {

@@ -141,6 +141,7 @@ const HloInstruction* looping_kernel(const ScheduledModule& body) {
   const HloInstruction* only = nullptr;
   for (const HloInstruction& instruction : body.module.entry_computation().instructions) {
     if (is_bookkeeping(instruction)) continue;
+    if (body.plan.written_in_place.count(instruction.id) != 0) continue;
     if (only != nullptr || !is_kernel_sequence(instruction)) return nullptr;
     only = &instruction;
   }
