@@ -150,8 +150,8 @@ TEST(Buckets, AreTakenWhereTheyTakeLess) {
 /// A bucket's kernels stand around others, and take less of the step than an all-reduce that all
 /// wait for.
 TEST(Buckets, GoOnBesideTheKernelsBehindThem) {
-  const Ran at_once = run_chain(slice(1, 1), 256, 0, 1);
-  const Ran buckets = run_chain(slice(1, 1), 256, std::uint64_t{256} * 256 * sizeof(float), 1);
+  const Ran at_once = run_chain(slice(1, 1), 512, 0, 1);
+  const Ran buckets = run_chain(slice(1, 1), 512, std::uint64_t{512} * 512 * sizeof(float), 1);
   EXPECT_EQ(collectives(at_once.program).size(), 1U);
   std::set<std::string> open;
   std::size_t beside = 0;

@@ -138,7 +138,9 @@ testing::AssertionResult is_one_sequence(const isa::Program& program) {
   int sequences = 0;
   for (const isa::CallSite& call : program.call_sites) {
     const isa::OpInfo& op = program.ops[call.op];
-    if (op.category == "custom fusion") {
+    const bool is_sequence =
+        op.name.size() > 9 && op.name.substr(op.name.size() - 9) == ".sequence";
+    if (is_sequence) {
       ++sequences;
     } else if (op.category != "data formatting") {
       return testing::AssertionFailure() << op.name << " is a kernel of its own";
@@ -261,6 +263,209 @@ TEST(KernelSequence, PadsSlicesAndConcatenationsMoveElementsInsideOfIt) {
     check_hlo(text);
     EXPECT_EQ(compiled(text).call_sites.size(), 1U);
   }
+}
+
+/// Small products with what stands behind them, of sides that lie straight and turned, whose rows,
+/// columns and contracted dimension end inside of tiles, one matrix and several, of both types.
+TEST(KernelSequence, ProductsAreMembers) {
+  const std::string text = std::string(kAdd) + R"(ENTRY main {
+  x = f32[20,40] parameter(0)
+  w = f32[40,200] parameter(1)
+  b = f32[200] parameter(2)
+  v = f32[200,12] parameter(3)
+  a = f32[3,16,128] parameter(4)
+  c = f32[3,128,128] parameter(5)
+  z = f32[] constant(0)
+  zs = f32[20,200] broadcast(z), dimensions={}
+  spread = f32[20,200] broadcast(b), dimensions={1}
+  xw = f32[20,200] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  biased = f32[20,200] add(xw, spread)
+  h = f32[20,200] maximum(biased, zs)
+  short = bf16[20,200] convert(h)
+  y = f32[20,12] dot(short, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  dv = f32[200,12] dot(h, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  dh = f32[20,200] dot(y, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  chosen = f32[20,200] multiply(dh, h)
+  db = f32[200] reduce(chosen, z), dimensions={0}, to_apply=add
+  dw = f32[40,200] dot(x, chosen), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  new_w = f32[40,200] subtract(w, dw)
+  several = f32[3,16,128] dot(a, c), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  squares = f32[3,16,128] multiply(several, several)
+  ROOT t = (f32[20,12], f32[200,12], f32[200], f32[40,200], f32[3,16,128]) tuple(y, dv, db, new_w, squares)
+}
+)";
+  for (const std::string kind : {"f32", "bf16"}) {
+    SCOPED_TRACE(kind);
+    std::string typed = text;
+    if (kind == "bf16") {
+      for (const std::string name : {"x = ", "w = ", "v = ", "a = ", "c = "}) {
+        const std::size_t at = typed.find("  " + name + "f32[");
+        typed.replace(at + 2 + name.size(), 3, "bf16");
+      }
+      const std::size_t at = typed.find("  new_w");
+      typed.insert(at, "  w32 = f32[40,200] convert(w)\n");
+      typed.replace(typed.find("subtract(w, dw)"), 15, "subtract(w32, dw)");
+    }
+    HloCheck check;
+    check.tolerance = 5e-3;  // Operands of products are rounded to bf16.
+    check_hlo(typed, check);
+    EXPECT_TRUE(is_one_sequence(compiled(typed)));
+  }
+}
+
+/// Arrays that a kernel of its own reads block by block while it works stay out.
+TEST(KernelSequence, LargeProductsStandByThemselves) {
+  const auto calls = [](int width) {
+    const std::string n = std::to_string(width), x = "f32[64," + n + "]";
+    return compiled("HloModule test\nENTRY main {\n  x = " + x + " parameter(0)\n  w = f32[" + n +
+                    "," + n + "] parameter(1)\n  y = " + x +
+                    " dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  ROOT z = " +
+                    x + " dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n")
+        .call_sites.size();
+  };
+  EXPECT_EQ(calls(512), 2U);
+}
+
+/// A recurrent layer: a product of its state, gates that are parts of it, and arrays that get what
+/// each iteration begins with, makes, and leaves to the next one.
+std::string recurrent_layer(int trips, const std::string& type) {
+  const std::string n = std::to_string(trips), h = "f32[16,128]";
+  const std::string stack = "f32[" + n + ",16,128]", wide = "f32[" + n + ",16,256]";
+  const std::string state = "(s32[], " + h + ", " + type + "[128,256], " + wide + ", " + stack +
+                            ", " + stack + ", " + wide + ")";
+  return "HloModule test\nbody {\n  p = " + state + R"( parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  h = )" +
+         h + R"( get-tuple-element(p), index=1
+  w = )" +
+         type + R"([128,256] get-tuple-element(p), index=2
+  xs = )" +
+         wide + R"( get-tuple-element(p), index=3
+  before = )" +
+         stack + R"( get-tuple-element(p), index=4
+  after = )" +
+         stack + R"( get-tuple-element(p), index=5
+  gates = )" +
+         wide + R"( get-tuple-element(p), index=6
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  x1 = f32[1,16,256] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,16,256}
+  x = f32[16,256] reshape(x1)
+  hw = f32[16,256] dot(h, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[16,256] add(hw, x)
+  a = f32[16,128] slice(z), slice={[0:16], [0:128]}
+  b = f32[16,128] slice(z), slice={[0:16], [128:256]}
+  kept = f32[16,128] multiply(a, h)
+  next = f32[16,128] add(kept, b)
+  h1 = f32[1,16,128] reshape(h)
+  next1 = f32[1,16,128] reshape(next)
+  z1 = f32[1,16,256] reshape(z)
+  before2 = )" +
+         stack + R"( dynamic-update-slice(before, h1, i, zero, zero)
+  after2 = )" +
+         stack + R"( dynamic-update-slice(after, next1, i, zero, zero)
+  gates2 = )" +
+         wide + R"( dynamic-update-slice(gates, z1, i, zero, zero)
+  j = s32[] add(i, one)
+  ROOT t = )" +
+         state + R"( tuple(j, next, w, xs, before2, after2, gates2)
+}
+cond {
+  p = )" +
+         state + R"( parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant()" +
+         n + R"()
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+ENTRY main {
+  h = )" +
+         h + R"( parameter(0)
+  w = )" +
+         type + R"([128,256] parameter(1)
+  xs = )" +
+         wide + R"( parameter(2)
+  s = s32[] constant(0)
+  f = f32[] constant(0)
+  none = )" +
+         stack + R"( broadcast(f), dimensions={}
+  never = )" +
+         wide + R"( broadcast(f), dimensions={}
+  t = )" +
+         state + R"( tuple(s, h, w, xs, none, none, never)
+  v = )" +
+         state + R"( while(t), condition=cond, body=body
+  a = )" +
+         h + R"( get-tuple-element(v), index=1
+  b = )" +
+         stack + R"( get-tuple-element(v), index=4
+  c = )" +
+         stack + R"( get-tuple-element(v), index=5
+  d = )" +
+         wide + R"( get-tuple-element(v), index=6
+  ROOT r = ()" +
+         h + ", " + stack + ", " + stack + ", " + wide + R"() tuple(a, b, c, d)
+}
+)";
+}
+
+TEST(KernelSequence, ARecurrentLayerIsOneKernel) {
+  for (const std::string type : {"f32", "bf16"}) {
+    for (const int trips : {2, 5}) {
+      SCOPED_TRACE(type + " " + std::to_string(trips));
+      HloCheck check;
+      check.tolerance = 5e-3;
+      check_hlo(recurrent_layer(trips, type), check);
+      const isa::Program program = compiled(recurrent_layer(trips, type));
+      EXPECT_TRUE(is_one_sequence(program));
+      // Nothing but the arrays that the caller sees goes to HBM.
+      for (const isa::Buffer& buffer : program.buffers) {
+        EXPECT_TRUE(buffer.role != isa::BufferRole::kTemporary || buffer.name.find("body") != 0)
+            << buffer.name;
+      }
+    }
+  }
+}
+
+/// Vectors move by rows of 128, packed arrays by whole tiles along the rows; others by kernels of
+/// their own.
+TEST(KernelSequence, VectorsAndPackedArraysMoveByWholeRegisters) {
+  const auto text = [](const std::string& rows, const std::string& lanes) {
+    const std::string r1 = rows, r2 = std::to_string(40 - std::stoi(rows));
+    const std::string l1 = lanes, l2 = std::to_string(384 - std::stoi(lanes));
+    return std::string(kAdd) + R"(ENTRY main {
+  x = f32[40,256] parameter(0)
+  y = f32[40,128] parameter(1)
+  z = f32[] constant(0)
+  xs = f32[256] reduce(x, z), dimensions={0}, to_apply=add
+  ys = f32[128] reduce(y, z), dimensions={0}, to_apply=add
+  both = f32[384] concatenate(xs, ys), dimensions={0}
+  end = f32[)" +
+           l2 + "] slice(both), slice={[" + l1 + R"(:384]}
+  begin = f32[)" +
+           l1 + "] slice(both), slice={[0:" + l1 + R"(]}
+  turned = f32[384] concatenate(end, begin), dimensions={0}
+  product = f32[384] multiply(turned, both)
+  xh = bf16[40,256] convert(x)
+  yh = bf16[40,128] convert(y)
+  wide = bf16[40,384] concatenate(xh, yh), dimensions={1}
+  low = bf16[)" +
+           r2 + ",384] slice(wide), slice={[" + r1 + R"(:40], [0:384]}
+  high = bf16[)" +
+           r1 + ",384] slice(wide), slice={[0:" + r1 + R"(], [0:384]}
+  rolled = bf16[40,384] concatenate(low, high), dimensions={0}
+  ROOT t = (f32[384], bf16[40,384]) tuple(product, rolled)
+}
+)";
+  };
+  check_hlo(text("16", "128"));
+  EXPECT_EQ(compiled(text("16", "128")).call_sites.size(), 1U);
+  check_hlo(text("24", "256"));
+  EXPECT_EQ(compiled(text("24", "256")).call_sites.size(), 1U);
+  check_hlo(text("13", "128"));
+  EXPECT_GT(compiled(text("13", "128")).call_sites.size(), 1U);
+  check_hlo(text("16", "100"));
+  EXPECT_GT(compiled(text("16", "100")).call_sites.size(), 1U);
 }
 
 /// Members of the only sequence of a module by opcode.

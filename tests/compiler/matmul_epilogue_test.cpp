@@ -181,10 +181,10 @@ TEST(MatmulEpilogue, ResultsOfBothTypesOfABatchOfMatrices) {
 
 TEST(MatmulEpilogue, KernelsThatReadAWeightComeBeforeItsUpdate) {
   EpilogueGraph g;
-  const Tensor dw = g.gradient({40, 128}, {40, 256});
-  const Tensor w = g.parameter({128, 256});
+  const Tensor dw = g.gradient({40, 512}, {40, 768});
+  const Tensor w = g.parameter({512, 768});
   const Tensor updated = g.graph.subtract(w, dw);
-  const Tensor dx = g.graph.dot(g.parameter({40, 256}), w, {{}, {}, {1}, {1}}, ElementType::kF32);
+  const Tensor dx = g.graph.dot(g.parameter({40, 768}), w, {{}, {}, {1}, {1}}, ElementType::kF32);
   hlo::Module module = g.finish({updated, dx});
   module.aliases = {{0, 2}};
   expect_kernels(module, 2);

@@ -34,9 +34,9 @@ const hlo::HloInstruction* product_in(const hlo::Module& module,
 /// in VMEM, whole: sums, what is prepared, and the arrays with the rows that steps reach beyond
 /// them. None: it has no kernel for that.
 std::optional<std::uint64_t> granules_of_dot_in_vmem(const hlo::Module& module,
-                                                 const hlo::Computation& computation,
-                                                 const hlo::HloInstruction& instruction,
-                                                 const Target& target);
+                                                     const hlo::Computation& computation,
+                                                     const hlo::HloInstruction& instruction,
+                                                     const Target& target);
 
 /// Whether there is a kernel for an operation that moves elements between arrays that lie like
 /// this.

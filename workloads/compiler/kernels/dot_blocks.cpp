@@ -45,7 +45,8 @@ void DotKernel::make_grid() {
   w.standing = standing(arrays_, epilogue_.rhs);
   w_input_ = grid_->add_input(std::move(w));
   epilogue_inputs_ = add_result_blocks(
-      *grid_, epilogue_, addresses_, [&](ElementType type, bool to_vmem, std::uint32_t word) {
+      *grid_, epilogue_, addresses_,
+      [&](ElementType type, bool to_vmem, std::uint32_t word) {
         return matrix_block(
             builder_, to_vmem, sizes_.result_shape(type), plan.results.dimensions,
             [=](const GridPoint& point) { return result_matrix(word, type, point); },

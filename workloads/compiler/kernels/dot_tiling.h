@@ -40,7 +40,8 @@ struct DotTiling {
 DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap = true);
 
 /// The cut for arrays that stand in VMEM, whole: that with the least expected time of those that
-/// are one tile of the grid. Which side's rows stream is chosen as well. None: there is no such cut.
+/// are one tile of the grid. Which side's rows stream is chosen as well. None: there is no such
+/// cut.
 std::optional<DotTiling> find_whole_dot_tiling(DotProblem& problem, const Target& target);
 
 /// Chooses which side's rows stream, where either way something is transposed by the search's time,

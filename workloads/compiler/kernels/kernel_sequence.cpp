@@ -94,8 +94,7 @@ class SequenceKernel {
 
   void add_member(const HloInstruction& instruction, const std::vector<MemberLimits>& limits);
   Value value_of(InstructionId id) const;
-  std::size_t array_of_input(const HloInstruction& instruction,
-                             const SequenceMember::Input& input);
+  std::size_t array_of_input(const HloInstruction& instruction, const SequenceMember::Input& input);
   std::size_t array_of_operand(const HloInstruction& parameter);
   void find_results();
   void find_scalars();
@@ -176,8 +175,9 @@ std::size_t SequenceKernel::array_of_input(const HloInstruction& instruction,
 void SequenceKernel::add_member(const HloInstruction& instruction,
                                 const std::vector<MemberLimits>& limits) {
   Member member;
-  member.kernel = make_sequence_member(builder_, module_, sequence_, instruction,
-                                       limits.empty() ? MemberLimits() : limits.at(members_.size()));
+  member.kernel =
+      make_sequence_member(builder_, module_, sequence_, instruction,
+                           limits.empty() ? MemberLimits() : limits.at(members_.size()));
   for (const SequenceMember::Input& input : member.kernel->inputs()) {
     member.arrays.push_back(array_of_input(instruction, input));
   }
@@ -436,10 +436,9 @@ void SequenceKernel::pass_state_on() {
   };
   const int operands = static_cast<int>(sequence_.parameters().size());
   for (Array& array : arrays_) {
-    const bool is_handed_on =
-        std::any_of(loop_.next.begin(), loop_.next.end(), [&](int next) {
-          return next >= 0 && contains(array.results, operands + next);
-        });
+    const bool is_handed_on = std::any_of(loop_.next.begin(), loop_.next.end(), [&](int next) {
+      return next >= 0 && contains(array.results, operands + next);
+    });
     if (array.operand < 0 || !is_handed_on) continue;
     array.handed_on = builder_.allocate_vmem(rows_of_array(array.shape));
     copy(array.region, array.handed_on, granules(array.shape));
@@ -448,8 +447,9 @@ void SequenceKernel::pass_state_on() {
   for (const Array& to : arrays_) {
     if (to.operand < 0 || loop_.next[static_cast<std::size_t>(to.operand)] < 0) continue;
     const int result = operands + loop_.next[static_cast<std::size_t>(to.operand)];
-    const auto from = std::find_if(arrays_.begin(), arrays_.end(),
-                                   [result](const Array& each) { return contains(each.results, result); });
+    const auto from = std::find_if(arrays_.begin(), arrays_.end(), [result](const Array& each) {
+      return contains(each.results, result);
+    });
     TPU_CHECK(from != arrays_.end(), "state without a value");
     moves.push_back({from->operand >= 0 ? from->handed_on : from->region, &to});
   }

@@ -263,8 +263,7 @@ bool MatmulEpilogue::depends_on_rows() const {
 const HloInstruction* product_in(const hlo::Module& module, const HloInstruction& instruction) {
   if (is_product(instruction)) return &instruction;
   if (instruction.opcode != HloOpcode::kFusion) return nullptr;
-  const std::vector<HloInstruction>& fused =
-      module.computation(instruction.called[0]).instructions;
+  const std::vector<HloInstruction>& fused = module.computation(instruction.called[0]).instructions;
   const auto product = std::find_if(fused.begin(), fused.end(), is_product);
   return product == fused.end() ? nullptr : &*product;
 }

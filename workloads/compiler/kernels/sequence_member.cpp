@@ -140,9 +140,9 @@ class DotMember : public SequenceMember {
 }  // namespace
 
 std::optional<std::uint64_t> granules_of_dot_in_vmem(const hlo::Module& module,
-                                                 const Computation& computation,
-                                                 const HloInstruction& instruction,
-                                                 const Target& target) {
+                                                     const Computation& computation,
+                                                     const HloInstruction& instruction,
+                                                     const Target& target) {
   const HloInstruction* product = product_in(module, instruction);
   if (product == nullptr || product->opcode != HloOpcode::kDot) return std::nullopt;
   const MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);

@@ -25,7 +25,7 @@ class SequenceMember {
   struct Input {
     int operand = 0;  ///< Of the instruction.
     hlo::Shape shape;
-    ArrayPart part;  ///< What it reads of the operand.
+    ArrayPart part;                 ///< What it reads of the operand.
     std::int64_t row_granules = 0;  ///< Of a part: of each row tile.
     std::uint64_t rows = 0;         ///< VMEM rows that have to be there.
   };

@@ -145,7 +145,7 @@ class Joiner {
   Computation made_;
   std::vector<Computation> new_computations_;
   std::vector<InstructionId> new_id_;
-  std::map<InstructionId, InstructionId> in_root_;  ///< What stands for passed operands there.
+  std::map<InstructionId, InstructionId> in_root_;       ///< What stands for passed operands there.
   std::map<InstructionId, InstructionId> update_value_;  ///< What updates write.
 };
 
