@@ -265,16 +265,28 @@ TEST(KernelSequence, PadsSlicesAndConcatenationsMoveElementsInsideOfIt) {
   }
 }
 
+/// Bytes that a run of the only kernel reads and writes in HBM; it runs once.
+std::pair<std::uint64_t, std::uint64_t> traffic_of_sequence(const CompiledRun& run) {
+  for (std::size_t i = 0; i < run.program.ops.size(); ++i) {
+    if (run.program.ops[i].name.find(".sequence") == std::string::npos) continue;
+    const OpResult& op = run.result.cores.at(0).ops[i];
+    EXPECT_EQ(op.count, 1U) << run.program.ops[i].name;
+    return {op.counters.hbm_read_bytes, op.counters.hbm_write_bytes};
+  }
+  ADD_FAILURE() << "no sequence";
+  return {};
+}
+
 /// Small products with what stands behind them, of sides that lie straight and turned, whose rows,
 /// columns and contracted dimension end inside of tiles, one matrix and several, of both types.
 TEST(KernelSequence, ProductsAreMembers) {
   const std::string text = std::string(kAdd) + R"(ENTRY main {
-  x = f32[20,40] parameter(0)
-  w = f32[40,200] parameter(1)
-  b = f32[200] parameter(2)
-  v = f32[200,12] parameter(3)
-  a = f32[3,16,128] parameter(4)
-  c = f32[3,128,128] parameter(5)
+  x = f32[20,40] parameter(4)
+  w = f32[40,200] parameter(0)
+  b = f32[200] parameter(5)
+  v = f32[200,300] parameter(1)
+  a = f32[3,16,128] parameter(2)
+  c = f32[3,128,128] parameter(3)
   z = f32[] constant(0)
   zs = f32[20,200] broadcast(z), dimensions={}
   spread = f32[20,200] broadcast(b), dimensions={1}
@@ -282,8 +294,8 @@ TEST(KernelSequence, ProductsAreMembers) {
   biased = f32[20,200] add(xw, spread)
   h = f32[20,200] maximum(biased, zs)
   short = bf16[20,200] convert(h)
-  y = f32[20,12] dot(short, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  dv = f32[200,12] dot(h, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  y = f32[20,300] dot(short, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  dv = f32[200,300] dot(h, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   dh = f32[20,200] dot(y, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   chosen = f32[20,200] multiply(dh, h)
   db = f32[200] reduce(chosen, z), dimensions={0}, to_apply=add
@@ -291,7 +303,7 @@ TEST(KernelSequence, ProductsAreMembers) {
   new_w = f32[40,200] subtract(w, dw)
   several = f32[3,16,128] dot(a, c), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
   squares = f32[3,16,128] multiply(several, several)
-  ROOT t = (f32[20,12], f32[200,12], f32[200], f32[40,200], f32[3,16,128]) tuple(y, dv, db, new_w, squares)
+  ROOT t = (f32[20,300], f32[200,300], f32[200], f32[40,200], f32[3,16,128]) tuple(y, dv, db, new_w, squares)
 }
 )";
   for (const std::string kind : {"f32", "bf16"}) {
@@ -308,8 +320,11 @@ TEST(KernelSequence, ProductsAreMembers) {
     }
     HloCheck check;
     check.tolerance = 5e-3;  // Operands of products are rounded to bf16.
-    check_hlo(typed, check);
-    EXPECT_TRUE(is_one_sequence(compiled(typed)));
+    const CompiledRun run = check_hlo(typed, check);
+    EXPECT_TRUE(is_one_sequence(run.program));
+    // Five results in whole tiles, and nothing of what is between.
+    const std::uint64_t tile = 4096;
+    EXPECT_EQ(traffic_of_sequence(run).second, (3 * 3 + 25 * 3 + 1 + 5 * 2 + 3 * 2) * tile);
   }
 }
 
@@ -319,11 +334,51 @@ TEST(KernelSequence, LargeProductsStandByThemselves) {
     const std::string n = std::to_string(width), x = "f32[64," + n + "]";
     return compiled("HloModule test\nENTRY main {\n  x = " + x + " parameter(0)\n  w = f32[" + n +
                     "," + n + "] parameter(1)\n  y = " + x +
-                    " dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  ROOT z = " +
-                    x + " dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n")
+                    " dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  z = " + x +
+                    " dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  ROOT t = (" +
+                    x + ") tuple(z)\n}\n")
         .call_sites.size();
   };
-  EXPECT_EQ(calls(512), 2U);
+  EXPECT_EQ(calls(512), 1U);
+  EXPECT_EQ(calls(768), 2U);
+  // Nor do they join in a loop that more than they are the body of.
+  const std::string text = R"(HloModule test
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+body {
+  p = (s32[], f32[448,512], f32[512,512]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[448,512] get-tuple-element(p), index=1
+  w = f32[512,512] get-tuple-element(p), index=2
+  y = f32[448,512] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[448,512] dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  none = f32[] constant(0)
+  sums = f32[448,512] reduce-window(z, none), window={size=1x512 pad=0_0x511_0}, to_apply=add
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[448,512], f32[512,512]) tuple(j, sums, w)
+}
+cond {
+  p = (s32[], f32[448,512], f32[512,512]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant(3)
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+ENTRY main {
+  x = f32[448,512] parameter(0)
+  w = f32[512,512] parameter(1)
+  s = s32[] constant(0)
+  t = (s32[], f32[448,512], f32[512,512]) tuple(s, x, w)
+  v = (s32[], f32[448,512], f32[512,512]) while(t), condition=cond, body=body
+  ROOT a = f32[448,512] get-tuple-element(v), index=1
+}
+)";
+  for (const isa::OpInfo& op : compiled(text).ops) {
+    EXPECT_EQ(op.name.find(".sequence"), std::string::npos) << op.name;
+  }
 }
 
 /// A recurrent layer: a product of its state, gates that are parts of it, and arrays that get what
@@ -415,14 +470,15 @@ TEST(KernelSequence, ARecurrentLayerIsOneKernel) {
       SCOPED_TRACE(type + " " + std::to_string(trips));
       HloCheck check;
       check.tolerance = 5e-3;
-      check_hlo(recurrent_layer(trips, type), check);
-      const isa::Program program = compiled(recurrent_layer(trips, type));
-      EXPECT_TRUE(is_one_sequence(program));
-      // Nothing but the arrays that the caller sees goes to HBM.
-      for (const isa::Buffer& buffer : program.buffers) {
-        EXPECT_TRUE(buffer.role != isa::BufferRole::kTemporary || buffer.name.find("body") != 0)
-            << buffer.name;
-      }
+      const CompiledRun run = check_hlo(recurrent_layer(trips, type), check);
+      EXPECT_TRUE(is_one_sequence(run.program));
+      // State, weights and the counter come and go once, a slice of the arrays in each iteration.
+      const auto times = static_cast<std::uint64_t>(trips);
+      const std::uint64_t tile = 4096, state = 2 * tile, counter = 1024;
+      const std::uint64_t weights = type == "f32" ? 32 * tile : 16 * tile;
+      const auto [read, written] = traffic_of_sequence(run);
+      EXPECT_EQ(read, counter + state + weights + times * 2 * state);
+      EXPECT_EQ(written, counter + state + times * (2 * state + 2 * state));
     }
   }
 }

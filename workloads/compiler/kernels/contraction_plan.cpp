@@ -120,8 +120,10 @@ std::uint64_t ContractionPlan::buffers(const Blocks& blocks) const {
   return blocks.dimensions.innermost(grid) < 0 ? 1 : 2;
 }
 
-std::uint64_t ContractionPlan::vmem_rows() const {
-  std::uint64_t rows = rows_apart + kReserveRows;
+std::uint64_t ContractionPlan::vmem_rows() const { return kReserveRows + array_rows(); }
+
+std::uint64_t ContractionPlan::array_rows() const {
+  std::uint64_t rows = rows_apart;
   for (const Blocks* blocks : {&lhs, &rhs, &operands, &results}) {
     rows += buffers(*blocks) * TileGrid::buffer_rows(blocks->rows);
   }

@@ -111,7 +111,9 @@ struct ContractionPlan {
   double tiles() const;
   /// How often a block is another one than for the tile before.
   double changes(const Blocks& blocks) const;
+  /// VMEM rows of the kernel, with a reserve for what it keeps beside, and without.
   std::uint64_t vmem_rows() const;
+  std::uint64_t array_rows() const;
   double cycles(const Target& target) const;
 
  private:

@@ -152,7 +152,7 @@ std::optional<std::uint64_t> granules_of_dot_in_vmem(const hlo::Module& module,
   DotProblem problem = problem_of(epilogue);
   const std::optional<DotTiling> tiling = find_whole_dot_tiling(problem, target);
   if (!tiling) return std::nullopt;
-  return DotSizes(problem, *tiling, target).plan.vmem_rows() / kRowsPerGranule;
+  return DotSizes(problem, *tiling, target).plan.array_rows() / kRowsPerGranule;
 }
 
 std::unique_ptr<SequenceMember> make_sequence_member(KernelBuilder& builder,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/fusion.h"
@@ -24,9 +25,10 @@ using hlo::InstructionId;
 
 namespace {
 
-/// Granules of the arrays of one member: more hides the latency by itself, block by block. In a
-/// loop that is one sequence they stay, or come while it is at work.
-constexpr std::uint64_t kMostGranules = 512;
+/// Granules of the arrays that a member brings: more hides the latency by itself, block by block.
+/// What only moves elements has less to do meanwhile. In a loop that is one sequence they stay, or
+/// come while it is at work.
+constexpr std::uint64_t kMostGranules = 2048, kMostMovedGranules = 512;
 /// Addresses that a kernel is called with: operands, then results. One that is a loop gets them
 /// once.
 constexpr std::size_t kMostAddresses = 24, kMostAddressesOfLoop = 30;
@@ -71,7 +73,7 @@ class Joiner {
 
   void run() {
     if (kernels_ > 0) {
-      limits_ = {most_granules_, kMostAddressesOfLoop};
+      limits_ = {most_granules_, most_granules_, kMostAddressesOfLoop};
       collect();
       if (!is_whole_loop()) {
         sequences_.clear();
@@ -89,7 +91,8 @@ class Joiner {
 
  private:
   struct Limits {
-    std::uint64_t granules = kMostGranules;  ///< Of a member.
+    std::uint64_t granules = kMostGranules;  ///< That a member brings.
+    std::uint64_t moved = kMostMovedGranules;
     std::size_t addresses = kMostAddresses;
   };
   /// Who makes a slice of a loop's array writes it there.
@@ -150,7 +153,7 @@ class Joiner {
 };
 
 bool Joiner::may_join(const HloInstruction& instruction) const {
-  if (instruction.id == entry_.root || granules_of(instruction) > limits_.granules) return false;
+  if (instruction.id == entry_.root || granules_of(instruction) > most_granules_) return false;
   if (product_in(module_, instruction) != nullptr) {
     return product_in_vmem(instruction).has_value();
   }
@@ -220,9 +223,11 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
   const std::size_t own = addresses.size() + arrays_of(fusion.shape);
   std::size_t all = own;
   for (InstructionId member : run.members) all += arrays_of(entry_.at(member).shape);
+  const std::uint64_t brought = granules_of(fusion, run);
   return run.members.size() < kMostMembers &&
          (all <= limits_.addresses || own + wanted_results(run, fusion.id) <= limits_.addresses) &&
-         run.granules + granules_of(fusion, run) <= most_granules_ &&
+         brought <= (moves_by_shifts(entry_, fusion) ? limits_.moved : limits_.granules) &&
+         run.granules + brought <= most_granules_ &&
          run.kept + kept_granules_of(fusion) <= 2 * most_granules_;
 }
 
@@ -234,7 +239,8 @@ std::size_t Joiner::wanted_results(Run run, InstructionId next) const {
   for (const auto& [name, value] : run.name_of) {
     const auto& users = users_[static_cast<std::size_t>(name)];
     const auto is_outside = [&, next = next](InstructionId user) {
-      return user != next && run.name_of.count(user) == 0 && members.count(user) == 0;
+      return user != next && run.name_of.count(user) == 0 && members.count(user) == 0 &&
+             !contains(run.updates, user);
     };
     if (!entry_.at(name).shape.is_tuple()) {
       if (std::any_of(users.begin(), users.end(), is_outside)) wanted.insert(value);
@@ -350,12 +356,11 @@ void Joiner::write_updates(Run& run) const {
     const bool is_made = run.name_of.count(value) != 0;
     const bool is_given = entry_.at(value).opcode == HloOpcode::kParameter;
     if (!is_made && !is_given) continue;
-    const std::size_t results = wanted_results(run, entry_.root) + run.passed.size() +
-                                run.updates.size() + entry_.at(entry_.root).operands.size();
-    const std::size_t more = is_made || run.operands.count(value) != 0 ? 1 : 2;
-    if (run.operands.size() + results + more > limits_.addresses) continue;
-    if (is_given) run.operands.insert(value);
-    run.updates.push_back(update.id);
+    Run with = run;
+    if (is_given) with.operands.insert(value);
+    with.updates.push_back(update.id);
+    const std::size_t results = wanted_results(with, -1) + with.passed.size() + with.updates.size();
+    if (with.operands.size() + results <= limits_.addresses) run = std::move(with);
   }
 }
 
@@ -367,7 +372,8 @@ std::vector<InstructionId> Joiner::wanted_names(const Run& run) const {
     if (entry_.at(name).shape.is_tuple()) continue;
     const auto& users = users_[static_cast<std::size_t>(name)];
     const auto is_outside = [&](InstructionId user) {
-      return run.name_of.count(user) == 0 && members.count(user) == 0;
+      return run.name_of.count(user) == 0 && members.count(user) == 0 &&
+             !contains(run.updates, user);
     };
     if (name == entry_.root || std::any_of(users.begin(), users.end(), is_outside)) {
       wanted.push_back(name);
