@@ -121,7 +121,7 @@ TEST(MatmulEpilogue, ABiasGradientIsSummedWhereTheErrorIsWritten) {
 TEST(MatmulEpilogue, WhatIsMadeOfArraysThatAKernelReadsIsComputedThere) {
   for (const bool reads_source : {true, false}) {
     EpilogueGraph g;
-    const Extents extents{1024, 256};
+    const Extents extents{2816, 256};
     const Tensor x = g.parameter(extents, ElementType::kBf16);
     const Tensor scale = g.graph.broadcast(g.parameter({256}, ElementType::kBf16), extents, {1});
     // An activation that two products read, so that it is written; the gradient's mask is made of

@@ -51,6 +51,9 @@ class PhaseSplitter {
   }
 
   void run() {
+    for (const HloInstruction& instruction : entry_.instructions) {
+      if (is_marked(instruction)) buckets_.insert(instruction.id);
+    }
     std::vector<Plan> plans;
     for (const HloInstruction& instruction : entry_.instructions) {
       if (!is_marked(instruction)) continue;
@@ -90,10 +93,10 @@ class PhaseSplitter {
     return last;
   }
 
-  /// The first kernel behind one, before `end`.
+  /// The first kernel behind one, before `end`. Other buckets are none: their halves move, too.
   InstructionId kernel_behind(InstructionId id, InstructionId end) const {
     do ++id;
-    while (id < end && is_bookkeeping(entry_.at(id)));
+    while (id < end && (is_bookkeeping(entry_.at(id)) || buckets_.count(id) != 0));
     return id;
   }
 
@@ -157,6 +160,7 @@ class PhaseSplitter {
   const Target& target_;
   Computation& entry_;
   const StorageMap map_;
+  std::set<InstructionId> buckets_;
   std::vector<double> cycles_;  ///< Of each instruction, about.
   std::vector<InstructionId> split_;
   double links_free_ = 0;
