@@ -16,32 +16,32 @@ namespace {
 /// Two matrices that live side by side, one that both end in, a loop with an array of its own.
 constexpr const char* kLoop = R"(HloModule loop
 body {
-  state = (s32[], f32[64,256], f32[256,256]) parameter(0)
+  state = (s32[], f32[64,1280], f32[1280,1280]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
-  x = f32[64,256] get-tuple-element(state), index=1
-  w = f32[256,256] get-tuple-element(state), index=2
+  x = f32[64,1280] get-tuple-element(state), index=1
+  w = f32[1280,1280] get-tuple-element(state), index=2
   one = s32[] constant(1)
   next = s32[] add(i, one)
-  y = f32[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  z = f32[64,256] dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT out = (s32[], f32[64,256], f32[256,256]) tuple(next, z, w)
+  y = f32[64,1280] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[64,1280] dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT out = (s32[], f32[64,1280], f32[1280,1280]) tuple(next, z, w)
 }
 test {
-  state = (s32[], f32[64,256], f32[256,256]) parameter(0)
+  state = (s32[], f32[64,1280], f32[1280,1280]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
   four = s32[] constant(4)
   ROOT go = pred[] compare(i, four), direction=LT
 }
 ENTRY main {
-  a = f32[64,256] parameter(0)
-  b = f32[256,256] parameter(1)
+  a = f32[64,1280] parameter(0)
+  b = f32[1280,1280] parameter(1)
   zero = s32[] constant(0)
-  first = f32[64,256] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  second = f32[64,256] dot(first, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  init = (s32[], f32[64,256], f32[256,256]) tuple(zero, second, b)
-  loop = (s32[], f32[64,256], f32[256,256]) while(init), condition=test, body=body
-  last = f32[64,256] get-tuple-element(loop), index=1
-  ROOT sum = f32[64,256] dot(last, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  first = f32[64,1280] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  second = f32[64,1280] dot(first, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  init = (s32[], f32[64,1280], f32[1280,1280]) tuple(zero, second, b)
+  loop = (s32[], f32[64,1280], f32[1280,1280]) while(init), condition=test, body=body
+  last = f32[64,1280] get-tuple-element(loop), index=1
+  ROOT sum = f32[64,1280] dot(last, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 )";
 

@@ -479,6 +479,13 @@ TEST(KernelSequence, ARecurrentLayerIsOneKernel) {
       const auto [read, written] = traffic_of_sequence(run);
       EXPECT_EQ(read, counter + state + weights + times * 2 * state);
       EXPECT_EQ(written, counter + state + times * (2 * state + 2 * state));
+      for (const isa::OpInfo& op : run.program.ops) {
+        if (op.matmul_flops == 0) continue;
+        EXPECT_EQ(op.matmul_flops, times * 2 * 16 * 128 * 256);
+        EXPECT_EQ(op.padded_matmul_flops, op.matmul_flops);
+        // What is no whole tile counts as it is: the counter.
+        EXPECT_EQ(op.hbm_bytes, read + written - 2 * counter + 2 * 4);
+      }
     }
   }
 }

@@ -109,7 +109,7 @@ class Page(unittest.TestCase):
 
     def test_a_run_that_nobody_simulated_again_has_what_ifs_too(self):
         run, page = (os.path.join(self.folder.name, name) for name in ("once.h5", "once.html"))
-        words = ["run", "mlp", "--cores", "1", "--shape", "64x128x128x128x128x10", "-o", run, "--json", "-"]
+        words = ["run", "mlp", "--cores", "1", "--shape", "64x1024x1024x1024x1024x10", "-o", run, "--json", "-"]
         said = subprocess.run([PROGRAM, *words], check=True, capture_output=True, text=True).stdout
         subprocess.run([PROGRAM, "report", run, "--no-what-if", "-o", page], check=True)
         with open(page, encoding="utf-8") as file:

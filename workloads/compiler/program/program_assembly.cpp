@@ -233,6 +233,21 @@ std::string key_of(const SequenceLoop& loop) {
   return key;
 }
 
+/// Bytes of the operands and results whose places move from one iteration to the next.
+std::uint64_t moving_bytes(const Computation& entry, const HloInstruction& instruction,
+                           const SequenceLoop& loop) {
+  std::vector<hlo::Shape> shapes;
+  for (InstructionId operand : instruction.operands) shapes.push_back(entry.at(operand).shape);
+  const std::vector<hlo::Shape>& results = instruction.shape.elements;
+  shapes.insert(shapes.end(), results.begin(), results.end());
+  if (!instruction.shape.is_tuple()) shapes.push_back(instruction.shape);
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < loop.steps.size(); ++i) {
+    if (loop.steps[i] != 0) bytes += static_cast<std::uint64_t>(shapes.at(i).unpadded_bytes());
+  }
+  return bytes;
+}
+
 /// A kernel and its call; with trips the kernel loops by itself.
 void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& instruction,
                       std::uint64_t trips) {
@@ -261,7 +276,10 @@ void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& in
     }
   }
   isa::OpInfo info = op_info(module, instruction, target_);
-  info.flops *= trips;
+  for (std::uint64_t* work : {&info.flops, &info.matmul_flops, &info.padded_matmul_flops}) {
+    *work *= trips;
+  }
+  info.hbm_bytes += (trips - 1) * moving_bytes(module.entry_computation(), instruction, loop);
   add_call(found->second, std::move(info), operands);
 }
 
