@@ -18,7 +18,8 @@ struct SequenceLoop {
 
 /// Lowers a sequence as one kernel, once or in a loop.
 ///
-/// All arrays stand in VMEM, whole, while the kernel runs. What comes from HBM is requested before
+/// All arrays stand in VMEM, whole, while the kernel runs; members are elementwise kernels and
+/// dots (`sequence_member.h`). What comes from HBM is requested before
 /// the first member begins, and each member waits for its own operands; what leaves is written
 /// behind the member that makes it, but after all operands have come: a result may take the memory
 /// of any operand. Between members nothing moves.
