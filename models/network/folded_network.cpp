@@ -165,13 +165,23 @@ std::vector<FoldedNetwork::Turn> FoldedNetwork::turns(const std::vector<Flight>&
     const auto end = std::find_if(begin, in_order.end(), [&](std::uint32_t f) {
       return flights[f].message.links != flights[*begin].message.links;
     });
-    const std::size_t before = turns.size();
-    for (auto f = begin; f != end; ++f) {
-      const CoreClasses::Members& sources = classes_.members(flights[*f].of_class);
-      for (std::uint32_t i = 0; i < sources.size(); ++i) turns.push_back({sources[i], *f, i});
+    const bool one_class = std::all_of(begin, end, [&](std::uint32_t f) {
+      return flights[f].of_class == flights[*begin].of_class;
+    });
+    if (one_class) {
+      const CoreClasses::Members& sources = classes_.members(flights[*begin].of_class);
+      for (std::uint32_t i = 0; i < sources.size(); ++i) {
+        for (auto f = begin; f != end; ++f) turns.push_back({sources[i], *f, i});
+      }
+    } else {
+      const auto before = static_cast<std::ptrdiff_t>(turns.size());
+      for (auto f = begin; f != end; ++f) {
+        const CoreClasses::Members& sources = classes_.members(flights[*f].of_class);
+        for (std::uint32_t i = 0; i < sources.size(); ++i) turns.push_back({sources[i], *f, i});
+      }
+      std::stable_sort(turns.begin() + before, turns.end(),
+                       [](const Turn& a, const Turn& b) { return a.source < b.source; });
     }
-    std::stable_sort(turns.begin() + static_cast<std::ptrdiff_t>(before), turns.end(),
-                     [](const Turn& a, const Turn& b) { return a.source < b.source; });
     begin = end;
   }
   return turns;
