@@ -362,6 +362,27 @@ TEST(FoldedNetwork, OneEventForAllMembers) {
   EXPECT_EQ(events[0].from, 6u);
 }
 
+/// Of one core in the order of its messages, whichever was sent first.
+TEST(FoldedNetwork, MessagesOfACoreInOneCycleGoInTheirOrder) {
+  KnownDestinations known(2);
+  const CoreClasses classes({0, 2, 4, 6}, 8, true);
+  FoldedNetwork network(slice(4, 1, true, false), classes, known);
+  for (const std::uint64_t number : {2U, 1U}) {
+    IciMessage sent = message(0, {2, 4, 6, 0}, 4100);
+    sent.number = number;
+    network.send(sent, 10);
+  }
+  network.depart(10);
+  for (const std::uint64_t number : {1U, 2U}) {
+    const auto next = network.next_event();
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->cycle, 10u + 47 * number + 940);
+    const auto events = network.take_events(next->cycle);
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].message.number, number);
+  }
+}
+
 /// Behind a slow link the last bytes come late, however fast the next link is: at all members, or
 /// the class splits.
 TEST(FoldedNetwork, TheTailWaitsBehindASlowLink) {
