@@ -393,8 +393,9 @@ def writers(bench, arguments, name, words):
     counts = [2, arguments.writers] if arguments.writers > 2 else [2]
     for count in counts:
         place, out = bench.fresh(name)
-        children = [subprocess.Popen([bench.program, *bench.words(words, out)], stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.PIPE) for _ in range(count)]
+        same = bench.words(words, out)
+        children = [subprocess.Popen([bench.program, *same], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                    for _ in range(count)]
         for child in children:
             said = child.communicate()[1]
             bench.hold(child.returncode == 0, "writers", name, f"one of {count}: {child.returncode}: {said[:200]}")
