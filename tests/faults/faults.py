@@ -23,6 +23,7 @@ import collections
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -161,6 +162,8 @@ def equal(name, found, right):
     """Reports hold the seconds that a run took, so their bytes differ: the size tells a part from the whole."""
     if "json" in name:
         return found.rstrip().endswith(b"}") and found.lstrip().startswith(b"{")
+    if name == "compare":
+        found, right = (re.sub(rb"Simulated .*?MiB", b"", text, flags=re.S) for text in (found, right))
     return found == right or (name in ("run -o", "report") and abs(len(found) - len(right)) < 4096 and
                               found[:8] == right[:8] and (name != "report" or found.rstrip().endswith(b"</html>")))
 
