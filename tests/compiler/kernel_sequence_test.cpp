@@ -683,6 +683,55 @@ TEST(KernelSequence, ItHasNoMoreAddressesThanAKernel) {
   }
 }
 
+/// Scalars, vectors and matrices of state: with the counter an operand and a result each.
+std::string loop_over_states(int states) {
+  std::string types = "s32[]", names, zeros, results;
+  std::string body, next, given;
+  for (int i = 0; i < states; ++i) {
+    const std::string n = std::to_string(i), after = std::to_string((i + 1) % states);
+    types += ", f32[8,20]";
+    given += "  x" + n + " = f32[8,20] get-tuple-element(p), index=" + std::to_string(i + 1) + "\n";
+    body += "  r" + n + " = f32[20] reduce(x" + n + ", z), dimensions={0}, to_apply=add\n  b" + n +
+            " = f32[8,20] broadcast(r" + n + "), dimensions={1}\n  e" + n +
+            " = f32[8,20] multiply(b" + n + ", eighth)\n  y" + n + " = f32[8,20] subtract(x" +
+            after + ", e" + n + ")\n";
+    next += ", y" + n;
+    names += "  a" + n + " = f32[8,20] parameter(" + n + ")\n";
+    zeros += ", a" + n;
+    results += (i > 0 ? ", f32[8,20]" : "f32[8,20]");
+  }
+  std::string parts, outs;
+  for (int i = 0; i < states; ++i) {
+    const std::string n = std::to_string(i);
+    parts += "  o" + n + " = f32[8,20] get-tuple-element(w), index=" + std::to_string(i + 1) + "\n";
+    outs += (i > 0 ? ", o" : "o") + n;
+  }
+  return std::string(kAdd) + "body {\n  p = (" + types + ") parameter(0)\n" +
+         "  i = s32[] get-tuple-element(p), index=0\n" + given +
+         "  z = f32[] constant(0)\n  k = f32[] constant(0.125)\n" +
+         "  eighth = f32[8,20] broadcast(k), dimensions={}\n  one = s32[] constant(1)\n" +
+         "  j = s32[] add(i, one)\n" + body + "  ROOT t = (" + types + ") tuple(j" + next +
+         ")\n}\ncond {\n  p = (" + types + ") parameter(0)\n" +
+         "  i = s32[] get-tuple-element(p), index=0\n  l = s32[] constant(3)\n" +
+         "  ROOT c = pred[] compare(i, l), direction=LT\n}\nENTRY main {\n" + names +
+         "  s = s32[] constant(0)\n  t = (" + types + ") tuple(s" + zeros + ")\n  w = (" + types +
+         ") while(t), condition=cond, body=body\n" + parts + "  ROOT r = (" + results + ") tuple(" +
+         outs + ")\n}\n";
+}
+
+TEST(KernelSequence, ALoopHasAsManyAddressesAsACallCanLeave) {
+  for (const int states : {10, 14, 15, 20}) {
+    SCOPED_TRACE(states);
+    const CompiledRun run = check_hlo(loop_over_states(states));
+    bool runs_once = false;
+    for (std::size_t i = 0; i < run.program.ops.size(); ++i) {
+      const bool is_sequence = run.program.ops[i].name.find(".sequence") != std::string::npos;
+      runs_once = runs_once || (is_sequence && run.result.cores.at(0).ops[i].count == 1);
+    }
+    EXPECT_EQ(runs_once, 2 * (states + 1) <= static_cast<int>(compiler::kMostKernelAddresses));
+  }
+}
+
 TEST(KernelSequence, WhatItHoldsIsRefusedByName) {
   const std::string text = R"(HloModule test
 ENTRY main {

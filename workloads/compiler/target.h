@@ -17,6 +17,10 @@ constexpr std::uint32_t kKernelSmemEnd = 3072;
 constexpr std::uint32_t kLeastSmemWords = 2048;
 constexpr std::uint32_t kLeastXluQueueEntries = 32;
 
+/// Addresses of operands and results that a call leaves in scalar registers, at most: who calls
+/// takes one more to move them with the iterations of loops.
+constexpr std::uint32_t kMostKernelAddresses = 30;
+
 /// Buckets of gradients of the size that takes least, by estimate.
 constexpr std::uint64_t kBucketsByCost = ~std::uint64_t{0};
 

@@ -57,7 +57,8 @@ std::uint32_t KernelBuilder::new_value(RegisterFile file) {
 }
 
 SReg KernelBuilder::operand(int index) {
-  TPU_CHECK(index >= 0 && index < 24, draft_->name << ": operand " << index << " of at most 24");
+  TPU_CHECK(index >= 0 && index < static_cast<int>(kMostKernelAddresses),
+            draft_->name << ": operand " << index << " of at most " << kMostKernelAddresses);
   const auto place = static_cast<std::size_t>(index);
   if (operands_.size() <= place) operands_.resize(place + 1);
   if (!operands_[place]) {

@@ -29,9 +29,9 @@ namespace {
 /// What only moves elements has less to do meanwhile. In a loop that is one sequence they stay, or
 /// come while it is at work.
 constexpr std::uint64_t kMostGranules = 2048, kMostMovedGranules = 512;
-/// Addresses that a kernel is called with: operands, then results. One that is a loop gets them
-/// once.
-constexpr std::size_t kMostAddresses = 24, kMostAddressesOfLoop = 30;
+/// Addresses of operands, then of results: many leave few registers until they are in SMEM. A loop
+/// that is a kernel gets them once.
+constexpr std::size_t kMostAddresses = 24, kMostAddressesOfLoop = kMostKernelAddresses;
 constexpr std::size_t kMostMembers = 64;
 
 /// A result of a member: the member and which of its results.

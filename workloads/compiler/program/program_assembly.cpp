@@ -256,9 +256,9 @@ void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& in
       addresses(scheduled.plan, module.entry_computation(), instruction);
   SequenceLoop loop;
   if (trips > 1) loop = loop_around(trips, instruction.operands.size(), operands);
-  if (operands.size() >= isa::kScalarRegisters) {
+  if (operands.size() > kMostKernelAddresses) {
     refusals_.add(module, instruction,
-                  "expected fewer than " + std::to_string(isa::kScalarRegisters) +
+                  "expected at most " + std::to_string(kMostKernelAddresses) +
                       " operands and results, found " + std::to_string(operands.size()),
                   target_);
     return;
