@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What anonymous namespaces declare stands once in a library, so that any of its files can be one unit.
 
-A released build compiles eight files of a library as one unit, and which eight changes with every new file: a type, a
+A released build compiles eight or more files of a library as one unit, and which changes with every new file: a type, a
 constant or a function with the same parameters that two files declare compiles until the two files meet. Aliases of the
 same type and functions with other parameters may share a name. Without arguments the script checks itself and the
 repository that it stands in.
@@ -45,6 +45,20 @@ def parameter_types(text):
         else:
             part += letter
     return tuple(types)
+
+
+def spelled(text, aliases):
+    """A type without its namespaces and with what aliases of headers stand for."""
+    text = re.sub(r"\b(?:\w+::)+", "", without_templates(text))
+    return re.sub(r"\w+", lambda word: aliases.get(word[0], word[0]), text)
+
+
+def aliases_of(headers):
+    found = {}
+    for text in headers:
+        for name, meaning in re.findall(r"^using (\w+) = ([^;]*);", text, re.MULTILINE):
+            found[name] = spelled(meaning, {})
+    return found
 
 
 def names(text):
@@ -97,11 +111,13 @@ def library_of(path, root):
     return folder.relative_to(root).as_posix()
 
 
-def faults(sources, shared):
-    """sources: (library, file, text)."""
+def faults(sources, shared, aliases):
+    """sources: (library, file, text). aliases: types that headers have other names for."""
     places = {}
     for library, file, text in sources:
         for number, namespace, name, kind in names(text):
+            if kind[0] == "function":
+                kind = ("function", tuple(spelled(parameter, aliases) for parameter in kind[1]))
             places.setdefault((library, namespace, name), []).append((file, number, kind))
     for (library, namespace, name), found in sorted(places.items()):
         first = found[0]
@@ -115,7 +131,7 @@ def faults(sources, shared):
 def check_itself():
     def pair(one, other):
         return list(faults([("l", f"{n}.cpp", "namespace tpu {\nnamespace {\n\n" + text + "\n\n}  // namespace\n}  // namespace tpu\n")
-                            for n, text in (("a", one), ("b", other))], False))
+                            for n, text in (("a", one), ("b", other))], False, aliases_of(["using Order = std::vector<int>;"])))
     for one, other, found in (
             ("constexpr int kMost = 3;", "constexpr int kMost = 4;", True),
             ("constexpr int kLeast = 1, kMost = 3;", "constexpr int kMost = 4;", True),
@@ -126,6 +142,8 @@ def check_itself():
             ("bool is_it(const Graph& graph,\n           int n) {", "bool is_it(const Graph& g, int m) {", True),
             ("std::map<int, int> held(int n) {", "bool held(int) {", True),
             ("bool is_it(const Graph& graph) {", "bool is_it(const Node& node) {", False),
+            ("Shape put(Shape shape, const Order& order) {", "Shape put(hlo::Shape shape, const std::vector<int>& order) {", True),
+            ("Shape put(const Order& order) {", "Shape put(const std::vector<long>& order) {", False),
             ("bool is_it(const Graph& graph) {", "struct is_it {", True),
             ("int f() {\n  int kMost = 1;\n}", "int g() {\n  int kMost = 1;\n}", False)):
         if bool(pair(one, other)) != found:
@@ -140,7 +158,8 @@ def main():
     check_itself()
     paths = [path for folder in SOURCES for path in sorted((arguments.root / folder).rglob("*.cpp"))]
     found = list(faults([(library_of(path, arguments.root), path.relative_to(arguments.root).as_posix(), path.read_text())
-                         for path in paths], arguments.shared))
+                         for path in paths], arguments.shared,
+                        aliases_of(path.read_text() for folder in SOURCES for path in (arguments.root / folder).rglob("*.h"))))
     if found:
         sys.exit("\n".join(found))
 

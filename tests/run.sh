@@ -27,7 +27,7 @@ check_format() {
     xargs -0 -r -n 50 clang-format --dry-run --Werror
 }
 
-# Fourteen test files are one unit: what a file names must be its own.
+# Twenty test files are one unit: what a file names must be its own.
 check_namespaces() {
   local without
   without=$(grep -LE '^namespace [a-z_:]+::[a-z0-9_]+_test \{$' tests/*/*_test.cpp || true)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 
 namespace tpu::compiler {
@@ -127,6 +128,15 @@ DimensionOrder row_major(std::int64_t rank) {
   DimensionOrder order(static_cast<std::size_t>(rank));
   std::iota(order.begin(), order.end(), 0);
   return order;
+}
+
+std::int64_t place_in(const std::vector<std::int64_t>& list, std::int64_t dimension) {
+  return std::find(list.begin(), list.end(), dimension) - list.begin();
+}
+
+hlo::Shape in_order(hlo::Shape shape, const DimensionOrder& order) {
+  shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
+  return shape;
 }
 
 std::vector<std::int64_t> long_extents(const std::vector<std::int64_t>& extents) {

@@ -14,6 +14,12 @@ using DimensionOrder = std::vector<std::int64_t>;
 /// 0, 1, ... rank - 1.
 DimensionOrder row_major(std::int64_t rank);
 
+/// Where a dimension, or a label of one, stands in a list: its size where it does not.
+std::int64_t place_in(const std::vector<std::int64_t>& list, std::int64_t dimension);
+
+/// The shape with the tiled layout of this order.
+hlo::Shape in_order(hlo::Shape shape, const DimensionOrder& order);
+
 /// The extents but those of 1.
 std::vector<std::int64_t> long_extents(const std::vector<std::int64_t>& extents);
 

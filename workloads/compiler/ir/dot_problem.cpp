@@ -7,6 +7,7 @@
 #include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 
 namespace tpu::compiler {
@@ -119,10 +120,6 @@ std::uint32_t dimension_extent(const Shape& shape, std::int64_t d) {
   return static_cast<std::uint32_t>(shape.dimensions[static_cast<std::size_t>(d)]);
 }
 
-std::size_t place_in(const Dimensions& list, std::int64_t d) {
-  return static_cast<std::size_t>(std::find(list.begin(), list.end(), d) - list.begin());
-}
-
 /// Fills in the matrices; false when the minor dimensions are not those of matrices.
 bool find_matrices(const Sides& sides, DotProblem& problem) {
   const hlo::DotDimensions& dims = sides.dims;
@@ -132,7 +129,7 @@ bool find_matrices(const Sides& sides, DotProblem& problem) {
   std::int64_t rhs_k = sides.rhs.row_dimension(), n = sides.rhs.lane_dimension();
   if (problem.lhs_transposed) std::swap(lhs_k, m);
   if (problem.rhs_transposed) std::swap(rhs_k, n);
-  const std::size_t k = place_in(dims.lhs_contracting, lhs_k);
+  const auto k = static_cast<std::size_t>(place_in(dims.lhs_contracting, lhs_k));
   if (k == dims.lhs_contracting.size() || dims.rhs_contracting[k] != rhs_k) return false;
   if (!contains(sides.lhs_free, m) || !contains(sides.rhs_free, n)) return false;
   const std::int64_t out_m = sides.out_of_lhs(place_in(sides.lhs_free, m));

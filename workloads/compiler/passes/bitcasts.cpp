@@ -157,11 +157,6 @@ InstructionId append_copy(hlo::Computation& entry, InstructionId value, const Sh
   return append(entry, std::move(copy));
 }
 
-Shape in_order(Shape shape, const DimensionOrder& order) {
-  shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
-  return shape;
-}
-
 /// A reshape that one copy of its operand does, seen in some shape, becomes that. False when there
 /// is no such shape.
 bool reshape_by_copy(hlo::Computation& entry, InstructionId id) {

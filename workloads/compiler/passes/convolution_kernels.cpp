@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
 #include "workloads/compiler/passes/edit.h"
@@ -25,11 +25,6 @@ struct LaidOutConvolution {
     return value_key(alike) + to_string(input) + to_string(window);
   }
 };
-
-Shape in_order(Shape shape, const std::vector<std::int64_t>& order) {
-  shape.layout = tiled_layout(shape.type, {order.rbegin(), order.rend()});
-  return shape;
-}
 
 LaidOutConvolution lay_out(const HloInstruction& convolution, const Shape& input,
                            const Shape& window, bool batch_in_lanes) {

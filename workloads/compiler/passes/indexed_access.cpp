@@ -11,6 +11,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -27,10 +28,6 @@ namespace {
 
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
-
-std::int64_t place_in(const Extents& list, std::int64_t value) {
-  return std::find(list.begin(), list.end(), value) - list.begin();
-}
 
 std::int64_t product(const Extents& extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
