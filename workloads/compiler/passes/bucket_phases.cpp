@@ -35,7 +35,7 @@ bool is_marked(const HloInstruction& instruction) {
 class PhaseSplitter {
  public:
   PhaseSplitter(hlo::Module& module, const Target& target)
-      : module_(module), target_(target), entry_(module.entry_computation()), map_(entry_) {
+      : target_(target), entry_(module.entry_computation()), map_(entry_) {
     hlo::HloCostAnalysis analysis(module);
     const double rate = 2.0 * target.mxu_rows * target.mxu_columns * target.mxu_count;
     for (const HloInstruction& instruction : entry_.instructions) {
@@ -156,7 +156,6 @@ class PhaseSplitter {
     split_.push_back(plan.whole);
   }
 
-  hlo::Module& module_;
   const Target& target_;
   Computation& entry_;
   const StorageMap map_;

@@ -10,6 +10,7 @@
 #include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/fusion.h"
 #include "workloads/compiler/passes/sequence_shifts.h"
