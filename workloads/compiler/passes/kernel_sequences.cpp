@@ -60,8 +60,9 @@ class Joiner {
         most_granules_(target.vmem_bytes / isa::kHbmGranuleBytes / 4),
         users_(entry_.instructions.size()) {
     const auto kernels = std::count_if(
-        entry_.instructions.begin(), entry_.instructions.end(),
-        [](const HloInstruction& each) { return !is_bookkeeping(each) && !is_update(each); });
+        entry_.instructions.begin(), entry_.instructions.end(), [](const HloInstruction& each) {
+          return !is_bookkeeping(each) && !is_update_of_iteration(each);
+        });
     least_members_ = is_loop && kernels == 1 ? 1 : 2;
     if (is_loop) kernels_ = static_cast<std::size_t>(kernels);
     for (const HloInstruction& user : entry_.instructions) {
@@ -96,11 +97,6 @@ class Joiner {
     std::uint64_t moved = kMostMovedGranules;
     std::size_t addresses = kMostAddresses;
   };
-  /// Who makes a slice of a loop's array writes it there.
-  static bool is_update(const HloInstruction& instruction) {
-    return instruction.opcode == HloOpcode::kDynamicUpdateSlice &&
-           is_update_of_iteration(instruction);
-  }
   void collect() {
     for (const HloInstruction& instruction : entry_.instructions) consider(instruction);
     close();
@@ -284,7 +280,7 @@ void Joiner::follow(const HloInstruction& bookkeeping, Run& run) const {
 }
 
 void Joiner::consider(const HloInstruction& instruction) {
-  if (is_bookkeeping(instruction) || is_update(instruction)) {
+  if (is_bookkeeping(instruction) || is_update_of_iteration(instruction)) {
     follow(instruction, run_);
     return;
   }
@@ -352,7 +348,7 @@ InstructionId Joiner::array_of(InstructionId name) const {
 /// that it can be written where its array has it.
 void Joiner::write_updates(Run& run) const {
   for (const HloInstruction& update : entry_.instructions) {
-    if (!is_update(update)) continue;
+    if (!is_update_of_iteration(update)) continue;
     const InstructionId value = array_of(update.operands[1]);
     const bool is_made = run.name_of.count(value) != 0;
     const bool is_given = entry_.at(value).opcode == HloOpcode::kParameter;

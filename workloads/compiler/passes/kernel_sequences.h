@@ -5,13 +5,14 @@
 
 namespace tpu::compiler {
 
-/// Pass: elementwise kernels and reductions that follow each other and whose arrays are small
-/// become one kernel (`kernels/kernel_sequence.h`): a custom fusion whose computation holds them in
-/// their order. What only its members read never leaves VMEM, and the latency of HBM is waited for
-/// once.
+/// Pass: dots, elementwise kernels, reductions and what moves elements, that follow each other and
+/// whose arrays are small, become one kernel (`kernels/kernel_sequence.h`): a custom fusion whose
+/// computation holds them in their order. What only its members read never leaves VMEM, and the
+/// latency of HBM is waited for once.
 ///
 /// `is_loop`: the module is the body of a counted loop, whose state stays in VMEM where one
-/// sequence is all of it; so an only kernel becomes a sequence, too.
+/// sequence is all of it; so an only kernel becomes a sequence, too. Slices that it makes for the
+/// arrays which the loop stacks are results of their own then.
 ///
 /// Needs: the kernels in their final form; before insert_copies, since a sequence may write a
 /// result over any operand. Leaves: the order of everything else.
