@@ -162,6 +162,41 @@ TEST(KernelSequence, ALoopWhoseBodyIsASequenceIsOneKernel) {
   EXPECT_LT((many - few) / 8, 4 * target_of({}, 1).dma_latency_cycles);
 }
 
+/// State that nothing reads gets what other state was at the begin of the last iteration.
+TEST(KernelSequence, StateOfTheIterationBeforeIsWrittenBehindTheLoop) {
+  const std::string text = R"(HloModule test
+body {
+  p = (s32[], f32[16,128], f32[16,128], f32[16,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  now = f32[16,128] get-tuple-element(p), index=1
+  x = f32[16,128] get-tuple-element(p), index=3
+  next = f32[16,128] add(now, x)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[16,128], f32[16,128], f32[16,128]) tuple(j, next, now, x)
+}
+cond {
+  p = (s32[], f32[16,128], f32[16,128], f32[16,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  l = s32[] constant(400)
+  ROOT c = pred[] compare(i, l), direction=LT
+}
+ENTRY main {
+  a = f32[16,128] parameter(0)
+  b = f32[16,128] parameter(1)
+  x = f32[16,128] parameter(2)
+  s = s32[] constant(0)
+  t = (s32[], f32[16,128], f32[16,128], f32[16,128]) tuple(s, a, b, x)
+  w = (s32[], f32[16,128], f32[16,128], f32[16,128]) while(t), condition=cond, body=body
+  now = f32[16,128] get-tuple-element(w), index=1
+  before = f32[16,128] get-tuple-element(w), index=2
+  ROOT r = (f32[16,128], f32[16,128]) tuple(now, before)
+}
+)";
+  check_hlo(text);
+  EXPECT_TRUE(is_one_sequence(compiled(text)));
+}
+
 /// A scan over [64,256] whose body reads only a part of its state.
 std::string loop_over_part(const std::string& rows, const std::string& lanes, int height,
                            int width) {

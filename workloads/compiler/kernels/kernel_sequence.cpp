@@ -436,10 +436,10 @@ void SequenceKernel::pass_state_on() {
   };
   const int operands = static_cast<int>(sequence_.parameters().size());
   for (Array& array : arrays_) {
-    const bool is_handed_on = std::any_of(loop_.next.begin(), loop_.next.end(), [&](int next) {
-      return next >= 0 && contains(array.results, operands + next);
-    });
-    if (array.operand < 0 || !is_handed_on) continue;
+    // What moves has left already; the rest is state, or leaves behind the last iteration.
+    const bool stays = std::any_of(array.results.begin(), array.results.end(),
+                                   [this](int result) { return !moves(result); });
+    if (array.operand < 0 || !stays) continue;
     array.handed_on = builder_.allocate_vmem(rows_of_array(array.shape));
     copy(array.region, array.handed_on, granules(array.shape));
   }
