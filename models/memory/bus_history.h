@@ -15,6 +15,7 @@ class BusHistory {
   static constexpr std::size_t kStretches = 1024;
 
   void keep() { is_kept_ = true; }
+  bool is_kept() const { return is_kept_; }
 
   /// Data in `clocks` of the clocks from `begin` to `end`, evenly; not before what was added last.
   void add(std::uint64_t begin, std::uint64_t end, std::uint64_t clocks) {

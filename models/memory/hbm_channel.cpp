@@ -66,7 +66,7 @@ std::uint64_t HbmChannel::pass_rounds(std::uint64_t barrier) {
   std::uint64_t last = kNever;  // granule of either piece that keeps to the rounds
   for (int d = 0; d < 2; ++d) {
     const Way& way = way_[d];
-    if (way.row_miss && way.passed == way.begin) return 0;
+    if (way.misses()) return 0;
     last = std::min(last, way.end - way.passed - 1);
   }
   std::uint64_t rounds = drain == 1 ? last : last / drain;

@@ -85,6 +85,9 @@ class HbmChannel {
     std::uint64_t passed = 0;      ///< Granules, the one on the bus included.
     std::uint64_t data_end = 0;    ///< Of the last data.
     bool row_miss = false;
+
+    /// Its next granule has to wait for its row.
+    bool misses() const { return row_miss && passed == begin; }
   };
 
   /// Looks for the first piece of each direction where none was seen yet.
@@ -137,6 +140,40 @@ class HbmChannel {
   int step(std::uint64_t barrier);
   /// Both directions wait: they turn with each granule.
   bool takes_turns() const { return timing_.drain_granules == 1 && since_turn_ > 0; }
+  /// Both directions turn with each granule, from `clock` on, in which the last data ends, for as
+  /// long as both first pieces last and a granule begins before `barrier`. Neither begins with a
+  /// row miss. Returns the end of what passes.
+  std::uint64_t alternate(std::uint64_t clock, std::uint64_t barrier) {
+    const int first = 1 - last_;
+    Way& way = way_[first];
+    Way& other = way_[last_];
+    const std::uint64_t one = timing_.turn[first] + timing_.granule;
+    std::uint64_t granules =
+        std::min(2 * (way.end - way.passed) - 1, 2 * (other.end - other.passed));
+    const std::uint64_t last_begin =
+        clock + (granules - 1) / 2 * timing_.round + (granules % 2 == 0 ? one : 0);
+    if (last_begin >= barrier) {
+      const std::uint64_t whole = (barrier - clock - 1) / timing_.round;
+      granules = 2 * whole + (barrier - clock - 1 - whole * timing_.round >= one ? 2 : 1);
+    }
+    const std::uint64_t rounds = granules / 2;
+    way.passed += granules - rounds;
+    other.passed += rounds;
+    way.ready = 0;
+    if (rounds > 0) other.ready = 0;
+    last_miss_ = 0;
+    clocks_.turn += (granules - rounds) * timing_.turn[first] + rounds * timing_.turn[last_];
+    std::uint64_t end = clock + rounds * timing_.round;
+    if (granules % 2 != 0) {
+      other.data_end = end;
+      way.data_end = end += one;
+      last_ = static_cast<HbmDirection>(first);
+    } else {
+      way.data_end = end - timing_.turn[last_] - timing_.granule;
+      other.data_end = end;
+    }
+    return end;
+  }
   /// The same as step(), again and again while both directions wait and turn with each granule.
   template <class Visit>
   void take_turns(std::uint64_t barrier, const Visit& visit);
@@ -165,7 +202,7 @@ class HbmChannel {
       since_turn_ = 0;
       last_ = static_cast<HbmDirection>(direction);
     }
-    if (way.row_miss && way.passed == way.begin) {
+    if (way.misses()) {
       const std::uint64_t turned = start;
       start = std::max(start, way.data_end + timing_.row_miss[direction]);
       clocks_.row_miss += last_miss_ = start - turned;
@@ -201,36 +238,40 @@ class HbmChannel {
 
 template <class Visit>
 void HbmChannel::take_turns(std::uint64_t barrier, const Visit& visit) {
-  constexpr std::uint64_t kFew = 3;
   std::uint64_t clock = next_;
-  if (has_more_than(1) && clock == way_[last_].data_end) skip_and_note_rounds(barrier);
+  if (history_.is_kept() && has_more_than(1) && clock == way_[last_].data_end) {
+    skip_and_note_rounds(barrier);
+  }
   if (clock > free_) count_idle(clock, clocks_);
   clock = std::max(clock, free_);
   refreshed_ = false;
   const std::uint64_t begin = clock;
   const std::uint64_t passed = way_[0].passed + way_[1].passed;
   while (clock < barrier && way_[0].ready <= clock && way_[1].ready <= clock) {
-    if (has_more_than(kFew) && clock == way_[last_].data_end && skip_rounds(barrier) > 0) {
-      clock = free_;
+    const int first = 1 - last_;
+    Way& way = way_[first];
+    const Way& other = way_[last_];
+    if (!way.misses() && !other.misses() && clock == other.data_end) {
+      clock = free_ = alternate(clock, barrier);
+      end_piece(last_, visit);
       continue;
     }
-    const int next = 1 - last_;
-    Way& way = way_[next];
-    std::uint64_t start = std::max(clock, way_[last_].data_end + timing_.turn[next]);
+    std::uint64_t start = std::max(clock, other.data_end + timing_.turn[first]);
     clocks_.turn += start - clock;
     last_miss_ = 0;
-    if (way.row_miss && way.passed == way.begin) {
+    if (way.misses()) {
       const std::uint64_t turned = start;
-      start = std::max(start, way.data_end + timing_.row_miss[next]);
+      start = std::max(start, way.data_end + timing_.row_miss[first]);
       clocks_.row_miss += last_miss_ = start - turned;
     }
-    last_ = static_cast<HbmDirection>(next);
-    since_turn_ = 1;
+    last_ = static_cast<HbmDirection>(first);
     way.ready = 0;
     ++way.passed;
     clock = free_ = way.data_end = start + timing_.granule;
-    end_piece(next, visit);
+    end_piece(first, visit);
   }
+  since_turn_ = 1;
+  if (!history_.is_kept()) return;
   history_.add(begin, free_, (way_[0].passed + way_[1].passed - passed) * timing_.granule);
 }
 

@@ -148,7 +148,7 @@ const std::vector<HbmRequest>& HbmController::advance(std::uint64_t now) {
   std::size_t kept = 0;
   next_event_ = kNever;
   for (const std::uint32_t index : waiting_) {
-    if (done(slots_[index], now)) {
+    if (slots_[index].earliest <= now && done(slots_[index], now)) {
       done_.push_back(index);
     } else {
       waiting_[kept++] = index;

@@ -45,6 +45,7 @@
 #include "traces/npz.h"
 #include "traces/program_file.h"
 #include "traces/run_file.h"
+#include "workloads/compiler/kept_schedules.h"
 #include "workloads/graph/shape.h"
 
 namespace tpu::app {
@@ -110,6 +111,8 @@ ExitCode run(const Arguments& arguments) {
   traces::NpzFile references;
   if (!arguments.check.empty()) references = traces::read_npz(arguments.check);
 
+  if (arguments.what_if)
+    compiler::keep_schedules(true);  // Most kernels of a what-if are the run's.
   ProgramCache programs(arguments.what_if ? kWhatIfPrograms : 1);
   Simulation simulation = simulate(arguments, configuration, arguments.configs[0], programs);
   if (arguments.what_if) {

@@ -16,6 +16,7 @@
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "sim/report/summary.h"
+#include "workloads/compiler/kept_schedules.h"
 #include "workloads/frontend/zoo.h"
 
 namespace tpu::app {
@@ -382,6 +383,7 @@ void ask_what_if(const std::string& path, const Arguments& arguments, traces::Ru
              traces::configuration_sha256(record.params),
          "configuration");
   expect(workload_sha256(again) == record.workload_sha256, "workload");
+  compiler::keep_schedules(true);
   ProgramCache programs(kWhatIfPrograms);
   expect(simulated_again(again, config_name, programs).step_ms ==
              report::summarize(record).step_mean_ms,

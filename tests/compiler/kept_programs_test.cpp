@@ -19,6 +19,7 @@
 #include "tests/compiler/kept_lines.h"
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/compiler.h"
+#include "workloads/compiler/kept_schedules.h"
 #include "workloads/frontend/zoo.h"
 #include "workloads/hlo/hlo_reader.h"
 
@@ -174,6 +175,57 @@ TEST(KeptPrograms, KernelsHaveTheCodeThatTheyHadAndNoStepTakesTwoPercentLonger) 
   }
   if (KeptLines::updating()) codes.write();
   if (KeptLines::updating()) cycles.write();
+}
+
+// Schedules that are kept from program to program.
+
+/// The machine as it is, with a faster memory, more MXUs, other latencies.
+std::vector<compiler::Target> targets_of_what_ifs() {
+  std::vector<compiler::Target> all(5, target_of(MachineParams{}, 1));
+  all[1].hbm_bytes_per_cycle *= 100;
+  all[1].dma_latency_cycles = 60;
+  all[2].mxu_count *= 2;
+  all[3].matmul_latency_cycles += 3;
+  all[4].eup_latency_cycles += 2;
+  return all;
+}
+
+std::vector<isa::Program> compiled_for_what_ifs() {
+  std::vector<isa::Program> programs;
+  for (const auto& [name, module] : timed_programs()) {
+    for (const compiler::Target& target : targets_of_what_ifs()) {
+      programs.push_back(compiler::compile(module, target));
+    }
+  }
+  return programs;
+}
+
+/// Programs that are compiled with the schedules of others at hand are those that are compiled
+/// without, word for word.
+TEST(KeptPrograms, DoNotChangeWithKeptSchedules) {
+  const std::vector<isa::Program> without = compiled_for_what_ifs();
+  EXPECT_EQ(compiler::schedules_taken_over(), 0u);
+  compiler::keep_schedules(true);
+  const std::vector<isa::Program> with = compiled_for_what_ifs();
+  const std::size_t taken_over = compiler::schedules_taken_over();
+  compiler::keep_schedules(false);
+  std::size_t kernels = 0;
+  ASSERT_EQ(with.size(), without.size());
+  for (std::size_t p = 0; p < with.size(); ++p) {
+    ASSERT_EQ(with[p].kernels.size(), without[p].kernels.size()) << with[p].name;
+    kernels += with[p].kernels.size();
+    for (std::size_t k = 0; k < with[p].kernels.size(); ++k) {
+      const isa::Kernel& kernel = with[p].kernels[k];
+      EXPECT_EQ(isa::encode_bundles(kernel), isa::encode_bundles(without[p].kernels[k]))
+          << with[p].name << ", program " << p << ", " << kernel.name;
+      EXPECT_EQ(kernel.vmem_bytes, without[p].kernels[k].vmem_bytes) << kernel.name;
+    }
+  }
+  EXPECT_GT(taken_over, kernels);
+  compiler::keep_schedules(true);
+  compiler::compile(timed_programs()[0].second, targets_of_what_ifs()[0]);
+  EXPECT_LT(compiler::schedules_taken_over(), taken_over / 10);  // They were forgotten.
+  compiler::keep_schedules(false);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "workloads/compiler/compiler.h"
 
 #include "workloads/compiler/buffers.h"
+#include "workloads/compiler/codegen/schedule_memo.h"
+#include "workloads/compiler/kept_schedules.h"
 #include "workloads/compiler/passes/pass_timer.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/compiler/program/kernel_selection.h"
@@ -66,6 +68,10 @@ isa::Program compile(const hlo::Module& module, const Target& target, CompileRep
   }
   return program;
 }
+
+void keep_schedules(bool keeps) { ScheduleMemo::of_process().keep(keeps); }
+
+std::size_t schedules_taken_over() { return ScheduleMemo::of_process().found(); }
 
 bool fits(const hlo::Module& module, const Target& target) {
   try {

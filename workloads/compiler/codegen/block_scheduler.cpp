@@ -134,6 +134,24 @@ void BlockScheduler::classify() {
 
 std::optional<ScheduledBlock> BlockScheduler::schedule(
     std::uint32_t block, const std::array<std::uint32_t, 4>& free_registers) {
+  ScheduleMemo& memo = ScheduleMemo::of_process();
+  if (!memo.keeps()) return schedule_anew(block, free_registers);
+  std::string key = BlockKey(draft_, block).take(free_registers, units_);
+  if (const BlockSchedule* known = memo.find(key)) {
+    lacking_ = known->lacking;
+    if (known->block) units_.leave_block(known->pending);
+    return known->block;
+  }
+  BlockSchedule schedule;
+  schedule.block = schedule_anew(block, free_registers);
+  schedule.lacking = lacking_;
+  schedule.pending = units_.pending_results();
+  memo.add(std::move(key), schedule);
+  return std::move(schedule.block);
+}
+
+std::optional<ScheduledBlock> BlockScheduler::schedule_anew(
+    std::uint32_t block, const std::array<std::uint32_t, 4>& free_registers) {
   const UnitState units = units_;
   begin(block, free_registers);
   mark_live();

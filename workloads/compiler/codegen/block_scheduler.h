@@ -10,23 +10,11 @@
 #include "workloads/compiler/codegen/block.h"
 #include "workloads/compiler/codegen/memory_order.h"
 #include "workloads/compiler/codegen/register_timeline.h"
+#include "workloads/compiler/codegen/schedule_memo.h"
 #include "workloads/compiler/codegen/unit_state.h"
 #include "workloads/compiler/target.h"
 
 namespace tpu::compiler {
-
-/// An instruction with its cycle within a block.
-struct PlacedInstruction {
-  std::int32_t cycle = 0;
-  isa::Instruction instruction;
-};
-
-/// A block with registers and cycles. Its length covers every latency and every unit's interval.
-struct ScheduledBlock {
-  std::vector<PlacedInstruction> instructions;  ///< By cycle.
-  std::int32_t length = 1;
-  bool branches = false;  ///< The last bundle but one branches; the last is its delay slot.
-};
 
 /// Gives the nodes of one block after the other their cycles and registers.
 ///
@@ -39,7 +27,8 @@ class BlockScheduler {
   BlockScheduler(const KernelDraft& draft, const Target& target);
 
   /// Schedules a block; `free_registers`: per file, the registers that no value which crosses
-  /// blocks holds here. Blocks come in program order. Nothing when a register file is too small:
+  /// blocks holds here. Blocks come in program order; one that ScheduleMemo has is not scheduled
+  /// again. Nothing when a register file is too small:
   /// lacking() says which, and the block may be scheduled again after a change.
   std::optional<ScheduledBlock> schedule(std::uint32_t block,
                                          const std::array<std::uint32_t, 4>& free_registers);
@@ -76,6 +65,8 @@ class BlockScheduler {
   };
   static constexpr int kSlotKinds = static_cast<int>(isa::Slot::kCount) + 1;  ///< And SMEM.
 
+  std::optional<ScheduledBlock> schedule_anew(std::uint32_t block,
+                                              const std::array<std::uint32_t, 4>& free_registers);
   void begin(std::uint32_t block, const std::array<std::uint32_t, 4>& free_registers);
   void retract(const UnitState& units);
   bool place_all();

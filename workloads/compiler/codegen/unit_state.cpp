@@ -221,4 +221,12 @@ std::vector<std::uint32_t> UnitState::pending_results() const {
   return pending;
 }
 
+void UnitState::leave_block(const std::vector<std::uint32_t>& pending_results) {
+  std::size_t at = 0;
+  for (Mxu& mxu : mxus_) {
+    for (Fifo& results : mxu.results) results.ready.assign(pending_results[at++], 0);
+  }
+  transpose_.ready.assign(pending_results[at], 0);
+}
+
 }  // namespace tpu::compiler

@@ -35,6 +35,20 @@ class UnitState {
 
   /// Results that wait in the queues of each MXU, then transposed rows.
   std::vector<std::uint32_t> pending_results() const;
+  /// A block has been scheduled that leaves so many.
+  void leave_block(const std::vector<std::uint32_t>& pending_results);
+
+  /// The units, and what waits in them between two blocks: all that a block's schedule depends on.
+  template <class Put>
+  void describe(const Put& put) const {
+    const auto& [matmul, mxu_interval, xlu, xlu_interval, transpose, eup, cmem] = latencies_;
+    for (const std::uint32_t word : {matmul, mxu_interval, xlu, xlu_interval, transpose, eup, cmem,
+                                     mxu_entries_, xlu_entries_, eup_entries_}) {
+      put(word);
+    }
+    put(static_cast<std::uint32_t>(mxus_.size()));
+    for (const std::uint32_t results : pending_results()) put(results);
+  }
 
  private:
   static constexpr std::int32_t kLongAgo = -1000000;

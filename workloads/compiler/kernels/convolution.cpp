@@ -100,9 +100,11 @@ bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::S
     problem.has_epilogue = !problem.is_depthwise;
     if (problem.has_epilogue) problem.epilogue_types = behind.read;
     problem.resident_rows = behind.resident_rows;
-    if (problem.is_depthwise || problem.batch_in_lanes || !is_plain_product(problem)) {
-      expected_cycles(problem, target);
+    if (!problem.is_depthwise && problem.batch_in_lanes) {
+      return problem.contracts_rows ? has_lanes_weights_tiling(problem, target)
+                                    : has_lanes_tiling(problem, target);
     }
+    if (problem.is_depthwise || !is_plain_product(problem)) expected_cycles(problem, target);
     return true;
   } catch (const WorkloadError&) {
     return false;

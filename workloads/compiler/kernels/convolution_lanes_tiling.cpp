@@ -132,14 +132,15 @@ class LanesSearch {
   LanesSearch(const ConvolutionProblem& problem, const Target& target)
       : problem_(problem), target_(target) {}
 
+  /// Whether there is a tiling at all; the search ends with the first one.
+  bool finds_any() {
+    any_ = true;
+    consider_all();
+    return best_.cycles != 0;
+  }
+
   LanesTiling run() {
-    const std::uint32_t pixels_x = tiles_of(width().output, width().base_dilation);
-    for (std::uint32_t group = 1; group <= std::min(pixels_x, kLargestGroup); ++group) {
-      for (std::uint32_t blocks : feature_blocks()) {
-        const Patches patches(problem_, group, blocks);
-        for (std::uint32_t block : column_blocks()) consider_rows(group, block, patches);
-      }
-    }
+    consider_all();
     if (best_.cycles == 0) {
       throw WorkloadError("convolution " + problem_.name + ": no cut of a " +
                           std::to_string(height().input) + "x" + std::to_string(width().input) +
@@ -151,6 +152,19 @@ class LanesSearch {
   }
 
  private:
+  void consider_all() {
+    const std::uint32_t pixels_x = tiles_of(width().output, width().base_dilation);
+    for (std::uint32_t group = 1; group <= std::min(pixels_x, kLargestGroup); ++group) {
+      for (std::uint32_t blocks : feature_blocks()) {
+        const Patches patches(problem_, group, blocks);
+        for (std::uint32_t block : column_blocks()) {
+          consider_rows(group, block, patches);
+          if (any_ && best_.cycles != 0) return;
+        }
+      }
+    }
+  }
+
   const SpatialDimension& height() const { return problem_.spatial[0]; }
   const SpatialDimension& width() const { return problem_.spatial[1]; }
 
@@ -191,14 +205,19 @@ class LanesSearch {
     const std::uint32_t pixels_y = tiles_of(height().output, height().base_dilation);
     for (std::uint32_t y = 1; y <= pixels_y; ++y) {
       tiling.block_y = y;
+      bool fits_none = true;
       for (std::uint32_t blocks : {1U, 2U, 4U, 8U}) {
         const std::uint32_t groups = tiles_of(pixels_x, group);
         if (blocks > groups) break;
         tiling.groups = tiles_of(groups, blocks);
         tiling.blocks_x = tiles_of(groups, tiling.groups);
         if (!fits(LanesSizes(problem_, tiling, patches, target_))) continue;
+        fits_none = false;
         consider_splits(tiling, patches);
+        if (any_ && best_.cycles != 0) return;
       }
+      // More rows take more memory, but for all of them: then nothing may move.
+      if (fits_none) y = std::max(y, pixels_y - 1);
     }
   }
 
@@ -264,6 +283,7 @@ class LanesSearch {
   const Target& target_;
   /// Words of SMEM for the kernel's tables: what the grid needs beside them stays free.
   const std::uint32_t most_words_ = std::min(kMostWords, target_.kernel_smem_words() - 248);
+  bool any_ = false;  ///< The first tiling that fits is as good as the best.
   LanesTiling best_;
 };
 
@@ -271,6 +291,10 @@ class LanesSearch {
 
 LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target) {
   return LanesSearch(problem, target).run();
+}
+
+bool has_lanes_tiling(const ConvolutionProblem& problem, const Target& target) {
+  return LanesSearch(problem, target).finds_any();
 }
 
 }  // namespace tpu::compiler

@@ -68,6 +68,8 @@ struct LanesSizes : LanesGrid {
 };
 
 LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target);
+/// Whether there is one.
+bool has_lanes_tiling(const ConvolutionProblem& problem, const Target& target);
 
 /// Where the pairs of tiles stand that a step of the MXUs multiplies, columns outermost: from the
 /// first one's place to that of another one.

@@ -99,10 +99,15 @@ class LanesWeightsSearch {
   LanesWeightsSearch(const ConvolutionProblem& problem, const Target& target)
       : problem_(problem), target_(target) {}
 
+  /// Whether there is a tiling at all; the search ends with the first one.
+  bool finds_any() {
+    any_ = true;
+    consider_all();
+    return best_.cycles != 0;
+  }
+
   LanesWeightsTiling run() {
-    // Parts of the batch and of the features are a DMA for each tile of features and row.
-    consider_blocks(problem_.contracted > 128);
-    if (best_.cycles == 0 && problem_.contracted > 128) consider_blocks(false);
+    consider_all();
     if (best_.cycles == 0) {
       throw WorkloadError("convolution " + problem_.name + ": no cut of a weight gradient of " +
                           std::to_string(problem_.rows) + "x" + std::to_string(problem_.columns) +
@@ -113,6 +118,12 @@ class LanesWeightsSearch {
   }
 
  private:
+  void consider_all() {
+    // Parts of the batch and of the features are a DMA for each tile of features and row.
+    consider_blocks(problem_.contracted > 128);
+    if (best_.cycles == 0 && problem_.contracted > 128) consider_blocks(false);
+  }
+
   void consider_blocks(bool whole_features) {
     const std::uint32_t rows = tiles_of(problem_.rows, 8);
     const std::uint32_t columns = tiles_of(problem_.columns, 8);
@@ -123,6 +134,7 @@ class LanesWeightsSearch {
         if (block_rows != rows && (whole_features || rows % block_rows != 0)) continue;
         if (block_rows < 2 && block_rows != rows) continue;
         consider_groups(block, block_rows);
+        if (any_ && best_.cycles != 0) return;
       }
     }
   }
@@ -143,6 +155,7 @@ class LanesWeightsSearch {
         tiling.groups = tiles_of(width.window, group);
         if (!fits(LanesWeightsSizes(problem_, tiling, patch_, target_))) break;
         consider_splits(tiling);
+        if (any_ && best_.cycles != 0) return;
       }
     }
   }
@@ -191,7 +204,8 @@ class LanesWeightsSearch {
   const Target& target_;
   /// Words of SMEM for the kernel's tables: what the grid needs beside them stays free.
   const std::uint32_t most_words_ = std::min(kMostWords, target_.kernel_smem_words() - 248);
-  Patch patch_;  ///< Of the groups at hand.
+  Patch patch_;       ///< Of the groups at hand.
+  bool any_ = false;  ///< The first tiling that fits is as good as the best.
   LanesWeightsTiling best_;
 };
 
@@ -200,6 +214,10 @@ class LanesWeightsSearch {
 LanesWeightsTiling find_lanes_weights_tiling(const ConvolutionProblem& problem,
                                              const Target& target) {
   return LanesWeightsSearch(problem, target).run();
+}
+
+bool has_lanes_weights_tiling(const ConvolutionProblem& problem, const Target& target) {
+  return LanesWeightsSearch(problem, target).finds_any();
 }
 
 }  // namespace tpu::compiler

@@ -69,5 +69,7 @@ struct LanesWeightsSizes : LanesWeightsGrid {
 
 LanesWeightsTiling find_lanes_weights_tiling(const ConvolutionProblem& problem,
                                              const Target& target);
+/// Whether there is one.
+bool has_lanes_weights_tiling(const ConvolutionProblem& problem, const Target& target);
 
 }  // namespace tpu::compiler
