@@ -7,6 +7,7 @@
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/kernels/convolution_lanes_tiling.h"
 #include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
 #include "workloads/compiler/kernels/convolution_tiling.h"
 #include "workloads/compiler/kernels/convolution_weights_tiling.h"
@@ -606,6 +607,12 @@ TEST(Convolution, LargerArrays) {
   }
 }
 
+compiler::ConvolutionProblem problem_in(const hlo::Module& module) {
+  const hlo::Computation& computation = module.computations[0];
+  return compiler::convolution_problem(computation.at(2), computation.at(0).shape,
+                                       computation.at(1).shape, computation.at(2).shape);
+}
+
 /// Whole features of images of two tiles of the batch do not fit.
 TEST(ConvolutionInLanes, KernelGradientOfPartsOfTheBatchAndOfTheFeatures) {
   const Geometry input{"input", 8, 3, 20, 64, 24, 3, 3, 2, 1, 1};
@@ -613,13 +620,8 @@ TEST(ConvolutionInLanes, KernelGradientOfPartsOfTheBatchAndOfTheFeatures) {
   for (const Geometry& g : {input, packed(input), gradient}) {
     const Geometry wide = in_lanes(g, 140);
     const Target target = small_target(g.type == ElementType::kF32 ? 4 : 3);
-    const hlo::Module module = kernel_gradient_module(wide);
-    const hlo::Computation& computation = module.computations[0];
-    compiler::ConvolutionProblem problem =
-        compiler::convolution_problem(computation.at(2), computation.at(0).shape,
-                                      computation.at(1).shape, computation.at(2).shape);
     const compiler::LanesWeightsTiling tiling =
-        compiler::find_lanes_weights_tiling(problem, target);
+        compiler::find_lanes_weights_tiling(problem_in(kernel_gradient_module(wide)), target);
     EXPECT_LT(tiling.block_rows + tiling.block_columns, wide.ci / 8 + wide.co / 8);
     check(wide, Pass::kKernelGradient, target);
   }
@@ -638,6 +640,56 @@ TEST(ConvolutionInLanes, PartsOfRowsAndOfFeaturesWhereVmemIsSmall) {
       check(packed(g), pass, small_target(g.ci > 128 ? 7 : mib));
     }
   }
+}
+
+/// Whether a search finds something.
+template <class Find>
+bool finds(const Find& find) {
+  try {
+    find();
+    return true;
+  } catch (const WorkloadError&) {
+    return false;
+  }
+}
+
+/// "Is there a tiling?" ends with the first one, and "which is the best?" leaves out rows of pixels
+/// that cannot fit: both rest on what is held here.
+TEST(ConvolutionInLanes, SearchesThatEndEarlyFindWhatIsThere) {
+  const Geometry rows{"rows", 8, 9, 31, 40, 48, 3, 3, 1, 1, 1};
+  const Geometry features{"features", 8, 6, 3, 256, 64, 3, 3, 1, 1, 1};
+  std::size_t found = 0, none = 0;
+  for (const Geometry& geometry : {rows, features}) {
+    const Geometry g = in_lanes(geometry, 140);
+    const compiler::ConvolutionProblem forward = problem_in(forward_module(g));
+    const compiler::ConvolutionProblem gradient = problem_in(kernel_gradient_module(g));
+    for (std::uint64_t kib = 1024; kib <= 24 * 1024; kib += 512) {
+      Target target;
+      target.vmem_bytes = kib << 10;
+      const bool has = finds([&] { compiler::find_lanes_tiling(forward, target); });
+      EXPECT_EQ(compiler::has_lanes_tiling(forward, target), has) << g.name << ", " << kib;
+      EXPECT_EQ(compiler::has_lanes_weights_tiling(gradient, target),
+                finds([&] { compiler::find_lanes_weights_tiling(gradient, target); }))
+          << g.name << ", " << kib;
+      ++(has ? found : none);
+    }
+    const Target target;
+    const auto pixels_y = static_cast<std::uint32_t>(forward.spatial[0].output);
+    for (std::uint32_t group = 1; group <= 8; ++group) {
+      const compiler::Patches patches(forward, group, 1);
+      std::uint64_t before = 0;
+      for (std::uint32_t y = 1; y < pixels_y; ++y) {
+        compiler::LanesTiling tiling;
+        tiling.group = group;
+        tiling.block_y = y;
+        const compiler::LanesSizes sizes(forward, tiling, patches, target);
+        EXPECT_GT(sizes.plan.vmem_rows(), before) << g.name << ", " << group << " " << y;
+        before = sizes.plan.vmem_rows();
+      }
+    }
+  }
+  EXPECT_GT(found, 20u);
+  EXPECT_GT(none, 5u);
 }
 
 }  // namespace
