@@ -659,8 +659,8 @@ TEST(ConvolutionInLanes, SearchesThatEndEarlyFindWhatIsThere) {
   const Geometry rows{"rows", 8, 9, 31, 40, 48, 3, 3, 1, 1, 1};
   const Geometry features{"features", 8, 6, 3, 256, 64, 3, 3, 1, 1, 1};
   std::size_t found = 0, none = 0;
-  for (const Geometry& geometry : {rows, features}) {
-    const Geometry g = in_lanes(geometry, 140);
+  for (const Geometry& g :
+       {in_lanes(rows, 140), in_lanes(features, 140), in_lanes(rows, 8), in_lanes(features, 8)}) {
     const compiler::ConvolutionProblem forward = problem_in(forward_module(g));
     const compiler::ConvolutionProblem gradient = problem_in(kernel_gradient_module(g));
     for (std::uint64_t kib = 1024; kib <= 24 * 1024; kib += 512) {
