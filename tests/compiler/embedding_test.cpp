@@ -85,10 +85,15 @@ TEST(Embedding, TablesThatDoNotFitVmemGiveRowsByDmasOfTheirOwn) {
   check(true, {1000, 130, 1500, -3, 1010}, with_vmem(512 << 10));
 }
 
-TEST(Embedding, OfATableSomeLanesStandInVmemAtATime) {
+/// As many lanes of all rows as fit beside two buffers of 64 rows, a spare row and 64 KiB for what
+/// finds no register; of a byte less VMEM, half of them.
+TEST(Embedding, OfATableAsManyLanesAsFitStandInVmemForAGather) {
   const auto lowered = check(true, {200, 300, 100, 0, 200}, with_vmem(256 << 10));
   EXPECT_EQ(lowered.vmem_bytes, (200U + 2 * 64) * 512);
-  const auto halves = check(true, {100, 500, 1500, -3, 110}, with_vmem(256 << 10));
+  const std::uint64_t whole = (104 + 8 + 2 * 64) * 512 * 4 + (64 << 10);
+  const auto all = check(true, {100, 500, 1500, -3, 110}, with_vmem(whole));
+  EXPECT_EQ(all.vmem_bytes, (104U + 2 * 64) * 512 * 4);
+  const auto halves = check(true, {100, 500, 1500, -3, 110}, with_vmem(whole - 1));
   EXPECT_EQ(halves.vmem_bytes, (104U + 2 * 64) * 512 * 2);
 }
 

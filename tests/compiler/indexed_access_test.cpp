@@ -266,6 +266,79 @@ TEST(IndexedAccess, AScatterByAComputationOfItsOwnIsRefusedByName) {
   }
 }
 
+/// A scatter into an array that is `start` everywhere, with what else stands in the entry and its
+/// results.
+std::string scatter_from(const std::string& type, const std::string& start,
+                         const std::string& operation, const std::string& rows,
+                         const std::string& width, const std::string& picks,
+                         const std::string& more = "  ROOT t = ($) tuple(r)\n") {
+  const std::string columns = width.empty() ? "" : "," + width;
+  const std::string array = type + "[" + rows + columns + "]";
+  std::string rest = more;
+  for (std::size_t at = rest.find('$'); at != std::string::npos; at = rest.find('$', at)) {
+    rest.replace(at, 1, array);
+  }
+  return "HloModule s\nlast {\n  a = " + type + "[] parameter(0)\n  b = " + type +
+         "[] parameter(1)\n  ROOT c = " + type + "[] " + operation +
+         "(a, b)\n}\nENTRY main {\n  v = " + type + "[] constant(" + start + ")\n  x = " + array +
+         " broadcast(v), dimensions={}\n  i = s32[" + picks + ",1] parameter(0)\n  u = " + type +
+         "[" + picks + columns + "] parameter(1)\n  r = " + array +
+         " scatter(x, i, u), update_window_dims={" + (width.empty() ? " " : "1") +
+         "}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+         "to_apply=last\n" +
+         rest + "}\n";
+}
+
+/// The array that a scatter starts from is never in HBM where it is one value everywhere.
+TEST(IndexedAccess, ScattersStartFromAValue) {
+  for (const char* width : {"70", "200", ""}) {
+    check_hlo(scatter_from("f32", "0", "add", "50", width, "40"), indices(-5, 60));
+    check_hlo(scatter_from("f32", "-1.5", "maximum", "1301", width, "90"), indices(-5, 1310));
+    check_hlo(scatter_from("s32", "7", "minimum", "50", width, "40"), indices(-5, 60));
+  }
+  HloCheck rounded_once = indices(-5, 60);  // The reference rounds each sum.
+  rounded_once.tolerance = 4e-3;
+  check_hlo(scatter_from("bf16", "0.5", "add", "50", "70", "40"), rounded_once);
+}
+
+TEST(IndexedAccess, WhatAScatterStartsFromIsTheSameForOthers) {
+  check_hlo(scatter_from("f32", "3", "add", "50", "70", "40",
+                         "  s = $ scatter(x, i, u), update_window_dims={1}, "
+                         "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+                         "index_vector_dim=1, to_apply=last\n  d = $ multiply(r, s)\n"
+                         "  q = $ scatter(d, i, u), update_window_dims={1}, "
+                         "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+                         "index_vector_dim=1, to_apply=last\n"
+                         "  ROOT t = ($, $, $, $) tuple(r, x, q, d)\n"),
+            indices(-5, 60));
+}
+
+TEST(IndexedAccess, ScattersOfOneShapeStartFromDifferentValues) {
+  check_hlo(scatter_from("f32", "3", "add", "50", "70", "40",
+                         "  w = f32[] constant(4)\n  y = $ broadcast(w), dimensions={}\n"
+                         "  s = $ scatter(y, i, u), update_window_dims={1}, "
+                         "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+                         "index_vector_dim=1, to_apply=last\n  ROOT t = ($, $) tuple(r, s)\n"),
+            indices(-5, 60));
+}
+
+/// HBM bytes of the kernel of the scatter: indices, updates, result.
+TEST(IndexedAccess, AScatterFromAValueMovesNoArray) {
+  const auto counters = [](const std::string& text) {
+    const CompiledRun run = check_hlo(text, indices(0, 4095));
+    std::size_t scatter = 0;
+    while (run.program.ops.at(scatter).category != "scatter") ++scatter;
+    return run.result.cores.at(0).ops[scatter].counters;
+  };
+  // Indices come 1,024 at a time, and so do updates that are elements; rows of updates in tiles.
+  const auto rows = counters(scatter_from("f32", "0", "add", "4096", "100", "300"));
+  EXPECT_EQ(rows.hbm_read_bytes, 4U * 1024 + 304 * 512);
+  EXPECT_EQ(rows.hbm_write_bytes, 4096U * 512);
+  const auto elements = counters(scatter_from("f32", "0", "add", "4096", "", "300"));
+  EXPECT_EQ(elements.hbm_read_bytes, 2U * 4 * 1024);
+  EXPECT_EQ(elements.hbm_write_bytes, 4096U * 4);
+}
+
 std::string dynamic_slice(const std::string& array, const std::string& result, int rank,
                           const std::string& sizes) {
   std::string text = "HloModule d\nENTRY main {\n  x = " + array + " parameter(0)\n";

@@ -656,11 +656,17 @@ TEST(Fusion, MovesNoMoreBytesThanTheOperationsAlone) {
     compiler::fuse(module);
     EXPECT_NO_THROW(hlo::verify(module)) << name;
     EXPECT_LT(traffic(module), before * 6 / 10) << name;
+    std::set<hlo::InstructionId> broadcasts;
     for (const HloInstruction& instruction : module.entry_computation().instructions) {
       EXPECT_FALSE(hlo::is_elementwise(instruction.opcode)) << name << " " << instruction.name;
-      EXPECT_NE(instruction.opcode, HloOpcode::kBroadcast) << name;
       EXPECT_NE(instruction.opcode, HloOpcode::kIota) << name;
+      if (instruction.opcode == HloOpcode::kBroadcast) broadcasts.insert(instruction.id);
     }
+    std::set<hlo::InstructionId> starts;
+    for (const HloInstruction& instruction : module.entry_computation().instructions) {
+      if (instruction.opcode == HloOpcode::kScatter) starts.insert(instruction.operands[0]);
+    }
+    EXPECT_EQ(broadcasts, starts) << name;
   }
 }
 

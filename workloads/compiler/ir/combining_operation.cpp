@@ -27,4 +27,15 @@ hlo::HloOpcode scatter_operation(const hlo::Computation& combiner) {
   }
 }
 
+const hlo::HloInstruction* uniform_start(const hlo::Computation& computation,
+                                         const hlo::HloInstruction& scatter) {
+  if (scatter.opcode != hlo::HloOpcode::kScatter || scatter.shape.is_tuple()) return nullptr;
+  const hlo::HloInstruction& start = computation.at(scatter.operands.at(0));
+  if (start.opcode != hlo::HloOpcode::kBroadcast) return nullptr;
+  const hlo::HloInstruction& value = computation.at(start.operands.at(0));
+  const bool is_scalar_constant =
+      value.opcode == hlo::HloOpcode::kConstant && value.shape.rank() == 0;
+  return is_scalar_constant ? &value : nullptr;
+}
+
 }  // namespace tpu::compiler

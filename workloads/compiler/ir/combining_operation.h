@@ -13,4 +13,10 @@ hlo::HloOpcode combining_operation(const hlo::Computation& body);
 /// update after the other, has no form of it.
 hlo::HloOpcode scatter_operation(const hlo::Computation& combiner);
 
+/// The scalar constant that a scatter's array has everywhere before the scatter, where it is a
+/// broadcast of one; null for others. Behind fusion such a broadcast stands in no buffer: the
+/// scatter's kernel fills VMEM with the value.
+const hlo::HloInstruction* uniform_start(const hlo::Computation& computation,
+                                         const hlo::HloInstruction& scatter);
+
 }  // namespace tpu::compiler

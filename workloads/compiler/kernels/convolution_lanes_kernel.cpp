@@ -131,6 +131,7 @@ void LanesKernel::add_input() {
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(patches_.first[0]);
   shape.pitch = sizes_.slab_x * sizes_.input_pixel;
+  shape.rows_vary = sizes_.plan.grid[kX] > 1;
   input_rows_.emplace(builder_, true, shape);
   TileGrid::Block input;
   input.dimensions = sizes_.plan.lhs.dimensions;
@@ -182,6 +183,7 @@ ImageShape LanesKernel::result_image(ElementType type) const {
   }
   shape.block_rows = sizes_.out_y;
   shape.pitch = sizes_.out_x * tiling_.block_columns * tile_rows(type);
+  shape.rows_vary = sizes_.plan.grid[kX] > 1;
   return shape;
 }
 

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <optional>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/constant_word.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/scatter_combiner.h"
@@ -21,13 +23,15 @@ constexpr std::int64_t kTogetherElements = 8;  ///< Of a straight piece of code.
 class ElementScatterKernel {
  public:
   ElementScatterKernel(const hlo::HloInstruction& instruction, std::int64_t elements,
-                       std::int64_t count, const ScatterCombiner& combiner, const Target& target)
+                       std::int64_t count, const ScatterCombiner& combiner,
+                       const hlo::HloInstruction* start, const Target& target)
       : count_(count),
         combiner_(combiner),
         builder_(instruction.name, target),
         granules_(4 * ceil_divide(elements, 4 * kElementsOfGranule)),
         elements_(elements) {
     const auto room = static_cast<std::int64_t>(target.vmem_bytes / 2 / isa::kHbmGranuleBytes);
+    if (start != nullptr) start_ = constant_word(*start, combiner.type);
     part_granules_ = std::min(granules_, room / 4 * 4);
     chunk_ = target.kernel_smem_words() >= 2 * 1024 + 64 ? 1024 : 512;
   }
@@ -42,6 +46,7 @@ class ElementScatterKernel {
 
   std::int64_t count_;
   ScatterCombiner combiner_;
+  std::optional<std::uint32_t> start_;  ///< What the vector has everywhere; else it is operand 0.
   KernelBuilder builder_;
   std::int64_t granules_, elements_, part_granules_ = 0, chunk_ = 0;
   SReg table_, indices_, updates_, result_;
@@ -50,7 +55,7 @@ class ElementScatterKernel {
 };
 
 LoweredKernel ElementScatterKernel::emit() {
-  table_ = builder_.operand(0);
+  if (!start_) table_ = builder_.operand(0);
   indices_ = builder_.operand(1);
   updates_ = builder_.operand(2);
   result_ = builder_.operand(3);
@@ -68,9 +73,13 @@ LoweredKernel ElementScatterKernel::emit() {
 void ElementScatterKernel::emit_part(Index part, std::int64_t granules) {
   const Index place = multiply(builder_, part, part_granules_);
   const Index begin = multiply(builder_, part, part_granules_ * kElementsOfGranule);
-  builder_.dma_in(builder_.add(table_, to_operand(builder_, place)), part_, granules, flag_);
-  builder_.wait(flag_, granules);
-  builder_.new_block();
+  if (start_) {
+    fill_registers(builder_, part_, granules / 4, *start_);
+  } else {
+    builder_.dma_in(builder_.add(table_, to_operand(builder_, place)), part_, granules, flag_);
+    builder_.wait(flag_, granules);
+    builder_.new_block();
+  }
   const SReg first = builder_.add(to_operand(builder_, begin), 0);
   const SReg last = builder_.add(first, granules * kElementsOfGranule);
   const SReg end = builder_.min(last, elements_);
@@ -150,7 +159,7 @@ LoweredKernel lower_element_scatter(const hlo::Module& module, const hlo::Comput
                         ": expected vectors of 32 bits and one operation on their elements");
   }
   return ElementScatterKernel(instruction, table.dimensions[0], indices.dimensions[0], combiner,
-                              target)
+                              uniform_start(computation, instruction), target)
       .emit();
 }
 

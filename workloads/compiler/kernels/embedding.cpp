@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/constant_word.h"
 #include "workloads/compiler/kernels/block_pipeline.h"
 #include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
@@ -290,21 +292,29 @@ void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   });
 }
 
-/// Lane tiles of a table that stand in VMEM together, all rows of them: half of VMEM at most, a
-/// divisor of all. 0: not even one does.
+/// Rows of a gather's result, or of a scatter's updates, that a DMA moves.
+constexpr std::int64_t kRowGroup = 64;
+
+/// Tiles of a table that VMEM holds beside the two buffers of such rows of this width, a scatter's
+/// spare row and what finds no register.
+std::int64_t tiles_beside_rows(std::int64_t width, std::int64_t tile_bytes, const Target& target) {
+  constexpr std::int64_t kReserveBytes = 64 << 10;
+  const std::int64_t apart = (2 * kRowGroup + 8) * width * isa::kVmemRowBytes + kReserveBytes;
+  return (static_cast<std::int64_t>(target.vmem_bytes) - apart) / tile_bytes;
+}
+
+/// Lane tiles of a table that stand in VMEM together, all rows of them, a divisor of all. 0: not
+/// even one does.
 std::int64_t resident_lane_tiles(const EmbeddingShapes& shapes, const Target& target) {
   constexpr std::int64_t kMost = 16;  // Unrolled.
-  const auto room =
-      static_cast<std::int64_t>(target.vmem_bytes) / 2 / (shapes.tile_rows() * isa::kVmemRowBytes);
+  const std::int64_t tile_bytes = shapes.tile_rows() * isa::kVmemRowBytes;
   const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
   for (std::int64_t width = std::min(kMost, shapes.lane_tiles); width > 0; --width) {
-    if (shapes.lane_tiles % width == 0 && width * tile_rows <= room) return width;
+    if (shapes.lane_tiles % width != 0) continue;
+    if (width * tile_rows <= tiles_beside_rows(width, tile_bytes, target)) return width;
   }
   return 0;
 }
-
-/// Rows of a gather's result, or of a scatter's updates, that a DMA moves.
-constexpr std::int64_t kRowGroup = 64;
 
 /// Some lane tiles of the rows that the indices of a chunk are for.
 struct ChunkRows {
@@ -481,12 +491,12 @@ bool table_is_resident(const EmbeddingShapes& shapes, const Target& target) {
 class ScatterKernel {
  public:
   ScatterKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
-                const ScatterCombiner& combiner, const Target& target)
+                const ScatterCombiner& combiner, const hlo::HloInstruction* start,
+                const Target& target)
       : shapes_(shapes), combiner_(combiner), builder_(instruction.name, target) {
-    // Tiles of a part of this width, beside the buffers of updates and the spare row.
-    const auto room = [&target](std::int64_t width) {
-      const std::int64_t apart = (2 * kRowGroup + 8) * width * isa::kVmemRowBytes + kReserveBytes;
-      return (static_cast<std::int64_t>(target.vmem_bytes) - apart) / (8 * isa::kVmemRowBytes);
+    if (start != nullptr) start_ = constant_word(*start, combiner.type);
+    const auto room = [&](std::int64_t width) {
+      return tiles_beside_rows(width, isa::kVmemRowBytes * 8, target);
     };
     const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
     for (std::int64_t width = 1; width <= std::min(kMostWidth, shapes.lane_tiles); ++width) {
@@ -498,8 +508,7 @@ class ScatterKernel {
   LoweredKernel emit();
 
  private:
-  static constexpr std::int64_t kMostWidth = 32;           ///< Unrolled.
-  static constexpr std::int64_t kReserveBytes = 64 << 10;  ///< For what finds no register.
+  static constexpr std::int64_t kMostWidth = 32;  ///< Unrolled.
   void emit_part(Index part, std::int64_t height, SReg first_lane_granule);
   void add_chunk(Index chunk, std::int64_t groups, Index first_row, std::int64_t height,
                  SReg updates);
@@ -508,6 +517,7 @@ class ScatterKernel {
 
   EmbeddingShapes shapes_;
   ScatterCombiner combiner_;
+  std::optional<std::uint32_t> start_;  ///< What the table has everywhere; else it is operand 0.
   KernelBuilder builder_;
   std::int64_t width_ = 1;   ///< Lane tiles of a part.
   std::int64_t height_ = 1;  ///< Tile rows of a part.
@@ -519,7 +529,7 @@ class ScatterKernel {
 };
 
 LoweredKernel ScatterKernel::emit() {
-  table_ = builder_.operand(0);
+  if (!start_) table_ = builder_.operand(0);
   const SReg indices = builder_.operand(1);
   updates_ = builder_.operand(2);
   result_ = builder_.operand(3);
@@ -531,7 +541,7 @@ LoweredKernel ScatterKernel::emit() {
   const auto shape_of = [&](std::int64_t tile_rows) {
     return lane_tiles_box(tile_rows, width_, shapes_);
   };
-  table_dma_ = BoxDma(builder_, true, shape_of(height_));
+  if (!start_) table_dma_ = BoxDma(builder_, true, shape_of(height_));
   result_dma_ = BoxDma(builder_, false, shape_of(height_));
   update_dma_ = BoxDma(builder_, true, shape_of(kRowGroup / 8));
   const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
@@ -549,8 +559,12 @@ void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_g
   const Index below = multiply(builder_, part, height_ * 4 * shapes_.lane_tiles);
   const SReg offset = builder_.add(first_lane_granule, to_operand(builder_, below));
   const std::int64_t granules = 4 * height * width_;
-  table_dma_.start(builder_.add(table_, offset), part_, table_flag_, granules);
-  builder_.wait(table_flag_, granules);
+  if (start_) {
+    fill_registers(builder_, part_, height * width_, *start_);
+  } else {
+    table_dma_.start(builder_.add(table_, offset), part_, table_flag_, granules);
+    builder_.wait(table_flag_, granules);
+  }
   const Index first_row = multiply(builder_, part, 8 * height_);
   const SReg updates = builder_.add(updates_, first_lane_granule);
   const std::int64_t full = shapes_.count / kIndices;
@@ -634,7 +648,9 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
   }
   const hlo::Shape& rows = computation.at(instruction.operands.at(2)).shape;
   const EmbeddingShapes shapes = read_shapes(instruction, table, indices, rows);
-  return ScatterKernel(instruction, shapes, combiner, target).emit();
+  return ScatterKernel(instruction, shapes, combiner, uniform_start(computation, instruction),
+                       target)
+      .emit();
 }
 
 }  // namespace tpu::compiler

@@ -2,8 +2,32 @@
 
 namespace tpu::compiler {
 
+std::optional<StridedBox> ImageShape::block() const {
+  if (slices != 1 || rows_vary || pitch % 2 != 0) return std::nullopt;
+  const std::uint32_t vmem_stride = pitch / 2;
+  StridedBox box{row_granules(), block_rows, row_stride, vmem_stride};
+  if (!row.is_contiguous()) {
+    const auto from_piece_to_piece = [this](std::uint32_t stride) {
+      return stride == 0 ? row.run : stride;
+    };
+    box = {row.run, row.runs * block_rows, from_piece_to_piece(row.hbm_stride),
+           from_piece_to_piece(row.vmem_stride)};
+    if (block_rows > 1 &&
+        (row_stride != row.runs * box.hbm_stride || vmem_stride != row.runs * box.vmem_stride)) {
+      return std::nullopt;
+    }
+  }
+  const bool has_descriptor =
+      box.is_contiguous() || (box.run <= kLargestStride && box.hbm_stride <= kLargestStride &&
+                              box.vmem_stride <= kLargestStride);
+  return has_descriptor ? std::optional(box) : std::nullopt;
+}
+
 ImageRows::ImageRows(KernelBuilder& builder, bool to_vmem, const ImageShape& shape)
-    : builder_(builder), shape_(shape), dma_(builder, to_vmem, shape.row) {}
+    : builder_(builder),
+      shape_(shape),
+      block_(shape.block()),
+      dma_(builder, to_vmem, block_.value_or(shape.row)) {}
 
 PReg ImageRows::reaches_outside(SReg first) {
   const SReg row = builder_.add(first, shape_.shift);
@@ -39,7 +63,7 @@ void ImageRows::start_at_once(SReg hbm, SReg first, const VmemAddress& vmem, Sca
 void ImageRows::start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag,
                       SReg row_granules) {
   if (shape_.row_granules() == 0) return;
-  if (!has_gaps() && !row_granules) return start_at_once(hbm, first, vmem, flag);
+  if (block_) return start_at_once(hbm, first, vmem, flag);
   const ScalarOperand size = row_granules ? ScalarOperand(row_granules) : shape_.row.granules();
   SReg flag_reg = flag.reg ? flag.reg : builder_.constant(flag.immediate);
   const std::uint32_t before = static_cast<std::uint32_t>(shape_.shift) * shape_.row_stride;

@@ -1,14 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "workloads/compiler/kernels/box_dma.h"
 
 namespace tpu::compiler {
 
 /// Rows of an image of pixels in HBM, each pixel a matrix of tiles, and the blocks of such rows
-/// that a kernel moves between HBM and VMEM: one DMA per row (and slice), or one for all of them
-/// where neither side leaves gaps between rows. Rows outside of the image are left out.
+/// that a kernel moves between HBM and VMEM: one DMA for all of them where they are one strided
+/// box, else one per row (and slice). Rows outside of the image are left out.
 struct ImageShape {
   std::uint32_t height = 1;      ///< Rows of the image.
   std::uint32_t row_stride = 0;  ///< Granules from a row to the next.
@@ -20,8 +21,12 @@ struct ImageShape {
   std::uint32_t block_rows = 1;    ///< Rows of a block.
   std::int32_t shift = 0;          ///< Of a block's first row against the number it goes by.
   std::uint32_t pitch = 0;         ///< VMEM rows from row to row of a block.
+  bool rows_vary = false;          ///< start() is told what is moved of each row.
 
   std::uint32_t row_granules() const { return slices * row.granules(); }
+  /// All rows of a block, where they are one box: each row is one piece, or its pieces stand as far
+  /// apart as the last one of a row and the first one of the next.
+  std::optional<StridedBox> block() const;
 };
 
 class ImageRows {
@@ -31,7 +36,7 @@ class ImageRows {
 
   /// Starts the DMAs of the rows from first + shift on (which may be negative) of the image whose
   /// row 0 begins at `hbm`.
-  /// `row_granules`: those of each row, where they may be fewer than the shape's.
+  /// `row_granules`: those of each row, where they vary.
   void start(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag,
              SReg row_granules = {});
   /// Their size.
@@ -42,15 +47,12 @@ class ImageRows {
   PReg is_inside(SReg first, SReg index);
 
  private:
-  bool has_gaps() const {
-    return !shape_.row.is_contiguous() || shape_.row_stride != shape_.row_granules() ||
-           shape_.pitch != 2 * shape_.row_granules();
-  }
   void start_at_once(SReg hbm, SReg first, const VmemAddress& vmem, ScalarOperand flag);
 
   KernelBuilder& builder_;
   ImageShape shape_;
-  BoxDma dma_;  ///< Of a row; several at once where there are no gaps.
+  std::optional<StridedBox> block_;
+  BoxDma dma_;  ///< Of a block; of a row where there is no box of all.
 };
 
 }  // namespace tpu::compiler

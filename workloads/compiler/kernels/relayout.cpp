@@ -4,6 +4,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/constant_word.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -27,20 +28,6 @@ using hlo::HloOpcode;
   throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" +
                       operands + ") -> " + hlo::to_string(instruction.shape) + " \"" +
                       instruction.name + "\": " + why);
-}
-
-/// The word (two equal halves for packed types) of a scalar constant.
-std::uint32_t word_of(const hlo::HloInstruction& constant, hlo::ElementType type) {
-  std::uint32_t bits = 0;
-  for (std::size_t i = 0; i < constant.literal.size() && i < 4; ++i) {
-    bits |= std::uint32_t{constant.literal[i]} << (8 * i);
-  }
-  if (type != hlo::ElementType::kBf16) {
-    return constant.shape.type == hlo::ElementType::kBf16 ? bits << 16 : bits;
-  }
-  const std::uint32_t half =
-      constant.shape.type == hlo::ElementType::kBf16 ? bits & 0xffff : bits >> 16;
-  return half << 16 | half;
 }
 
 /// Physical dimensions along which every box leaves everything in place.
@@ -147,7 +134,7 @@ SlabArray Relayout::result(int dimension) const {
 std::uint32_t Relayout::fill_word(hlo::ElementType type) const {
   const hlo::HloInstruction& value = computation_.at(instruction_.operands.at(1));
   if (value.opcode != HloOpcode::kConstant) refuse("expected a constant padding value");
-  return word_of(value, type);
+  return constant_word(value, type);
 }
 
 std::optional<LoweredKernel> Relayout::lower_tiles(const std::vector<Box>& boxes) {

@@ -184,8 +184,23 @@ class ConvolutionForms {
     if (convolution.window.size() > 2) {
       return unroll_spatial_dimension(edit_, convolution, cheapest_dimension(convolution), again);
     }
-    if (has_kernel(convolution)) return append(std::move(convolution));
+    if (const std::optional<HloInstruction> direct = with_kernel(convolution))
+      return append(*direct);
     return emit_fallback(convolution);
+  }
+
+  /// The convolution in a form that a kernel takes as it stands: with its operands rounded where
+  /// they fit VMEM only so. The MXUs round them in any case. An image with zeros between its pixels
+  /// is better taken apart.
+  std::optional<HloInstruction> with_kernel(HloInstruction convolution) {
+    if (has_kernel(convolution)) return convolution;
+    for (const WindowDimension& w : convolution.window) {
+      if (w.base_dilation > 1) return std::nullopt;
+    }
+    for (Id& operand : convolution.operands) {
+      operand = edit_.convert(operand, ElementType::kBf16);
+    }
+    return has_kernel(convolution) ? std::optional(convolution) : std::nullopt;
   }
 
   Id append(HloInstruction convolution) {
@@ -200,8 +215,9 @@ class ConvolutionForms {
     for (std::size_t index = 0; index < (has_large_window(convolution) ? 1 : 2); ++index) {
       bool fits = true;
       const Id value = add_spatial_dimension(edit_, convolution, index, [&](HloInstruction image) {
-        fits = has_kernel(image);
-        return append(std::move(image));
+        const std::optional<HloInstruction> direct = with_kernel(image);
+        fits = direct.has_value();
+        return append(direct.value_or(image));
       });
       if (fits) return value;
     }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
@@ -255,6 +256,7 @@ void CopyInsertion::copy_operands_in_place() {
     for (std::size_t k = 0; k < entry_.instructions[i].operands.size(); ++k) {
       if (is_bookkeeping(entry_.instructions[i])) break;
       if (!works_in_place(entry_.instructions[i], k)) continue;
+      if (uniform_start(entry_, entry_.instructions[i]) != nullptr) continue;
       if (!must_copy_operand(map, entry_.instructions[i], k)) continue;
       const InstructionId operand = entry_.instructions[i].operands[k];
       const InstructionId copy = append(entry_, copy_of(entry_.at(operand)));

@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/draft_cycles.h"
 #include "workloads/compiler/passes/edit.h"
@@ -192,6 +193,7 @@ bool Fusion::is_forced(InstructionId id) const {
       if (user.operands[i] != id) continue;
       if (is_scalar_constant && (takes_immediate(user, i) || is_fusible(user_id))) continue;
       if (is_plain_reduce(user) && i == 0) continue;
+      if (i == 0 && uniform_start(entry_, user) != nullptr) continue;
       if (!is_fusible(user_id)) return true;
       if (at(id).shape.dimensions == user.shape.dimensions) continue;
       if (user.opcode == HloOpcode::kBroadcast &&
@@ -681,13 +683,13 @@ bool Fusion::is_matrix_behind(InstructionId id, const FusionDraft& draft,
   return at(id).shape.rank() == 2 && (is_made || !is_side);
 }
 
-/// The gradient of a kernel keeps all of its blocks in VMEM: with one array behind it the layout
-/// was chosen so that it has a kernel, with more, or with matrices that stay, it may have none.
+/// The gradient of a kernel keeps all of its blocks in VMEM, others whole rows of pixels: with one
+/// array behind it the layout was chosen so that it has a kernel, with more, or with matrices that
+/// stay, it may have none.
 bool Fusion::has_kernel_behind(const FusionDraft& draft, InstructionId product,
                                std::uint64_t matrices) const {
   const HloInstruction& convolution = at(product);
-  if ((epilogues_.makes_images(product) && matrices == 0) || !limits_.has_convolution_kernel)
-    return true;
+  if (!limits_.has_convolution_kernel) return true;
   BehindConvolution behind;
   // As they come, in fp32 in the kernel's order, and on their way out.
   behind.resident_rows = 6 * matrices;
@@ -965,6 +967,18 @@ void Fusion::build() {
   remove_unused_computations(module_);
 }
 
+/// What else reads the broadcast that a scatter starts from may need it in HBM.
+void give_scatters_own_starts(Computation& entry) {
+  const std::size_t count = entry.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (uniform_start(entry, entry.instructions[i]) == nullptr) continue;
+    HloInstruction start = entry.at(entry.instructions[i].operands[0]);
+    start.name = "start." + entry.instructions[i].name;
+    entry.instructions[i].operands[0] = append(entry, std::move(start));
+  }
+  if (entry.instructions.size() > count) tidy(entry);
+}
+
 void Fusion::run() {
   find_forced();
   choose_written();
@@ -979,6 +993,9 @@ void Fusion::run() {
 
 }  // namespace
 
-void fuse(hlo::Module& module, const FusionLimits& limits) { Fusion(module, limits).run(); }
+void fuse(hlo::Module& module, const FusionLimits& limits) {
+  give_scatters_own_starts(module.entry_computation());
+  Fusion(module, limits).run();
+}
 
 }  // namespace tpu::compiler

@@ -49,8 +49,9 @@ struct FusionLimits {
 ///
 /// Needs: layouts; no call or fusion in the entry.
 /// Leaves: every elementwise operation, broadcast, iota and reduction with one operand inside a
-/// fusion; scalar constants inside fusions or beside the operation that takes them as initial or
-/// padding value; a fusion with several results is a tuple, read by get-tuple-element.
+/// fusion, but for the broadcasts of scalar constants that scatters start from; scalar constants
+/// inside fusions or beside the operation that takes them as initial or padding value; a fusion
+/// with several results is a tuple, read by get-tuple-element.
 void fuse(hlo::Module& module, const FusionLimits& limits = {});
 
 /// True for the initial and padding values that a kernel takes as an immediate: when constant, they

@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/passes/rings.h"
 #include "workloads/compiler/passes/storage.h"
@@ -152,6 +153,16 @@ class ModuleVerifier {
     }
   }
 
+  bool is_start_of_scatters(InstructionId broadcast) const {
+    return std::all_of(
+        entry_.instructions.begin(), entry_.instructions.end(), [&](const HloInstruction& user) {
+          const std::vector<InstructionId>& read = user.operands;
+          const auto times = std::count(read.begin(), read.end(), broadcast);
+          return times == 0 ||
+                 (times == 1 && read[0] == broadcast && uniform_start(entry_, user) != nullptr);
+        });
+  }
+
   void check_of_entry(const HloInstruction& instruction) const {
     const HloOpcode opcode = instruction.opcode;
     if (facts_.has(Fact::kFlat)) {
@@ -165,9 +176,10 @@ class ModuleVerifier {
     }
     if (facts_.has(Fact::kLayouts)) check_layout(instruction, instruction.shape);
     if (facts_.has(Fact::kFused)) {
-      expect(!hlo::is_elementwise(opcode) && opcode != HloOpcode::kBroadcast &&
-                 opcode != HloOpcode::kIota,
-             instruction, "a fusion around it");
+      expect(!hlo::is_elementwise(opcode) && opcode != HloOpcode::kIota, instruction,
+             "a fusion around it");
+      expect(opcode != HloOpcode::kBroadcast || is_start_of_scatters(instruction.id), instruction,
+             "a fusion around it, or scatters that start from it");
     }
     if (facts_.has(Fact::kStoredTypes) && !is_bookkeeping(instruction)) {
       expect(!any_array(instruction.shape,

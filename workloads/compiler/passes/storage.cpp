@@ -4,6 +4,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/bucket_phases.h"
@@ -26,6 +27,7 @@ bool is_bookkeeping(const HloInstruction& instruction) {
     case HloOpcode::kBitcast:
     case HloOpcode::kTuple:
     case HloOpcode::kGetTupleElement:
+    case HloOpcode::kBroadcast:  // What a scatter starts from.
       return true;
     default:
       return is_slice_of_iteration(instruction) || hlo::is_allocation(instruction);
@@ -41,6 +43,7 @@ std::vector<bool> constants_without_buffer(const Computation& entry) {
     without[static_cast<std::size_t>(instruction.id)] =
         instruction.opcode == HloOpcode::kConstant && instruction.shape.rank() == 0 &&
         instruction.id != entry.root;
+    if (instruction.opcode == HloOpcode::kBroadcast) continue;
     for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
       if (takes_immediate(instruction, i)) continue;
       without[static_cast<std::size_t>(instruction.operands[i])] = false;
@@ -71,8 +74,16 @@ StorageMap::StorageMap(const Computation& entry) : of_(entry.instructions.size()
       case HloOpcode::kAllReduceDone:
       case HloOpcode::kWhile:
       case HloOpcode::kDynamicUpdateSlice:
-      case HloOpcode::kScatter:
         share(entry, instruction);
+        break;
+      case HloOpcode::kBroadcast:
+        break;
+      case HloOpcode::kScatter:
+        if (uniform_start(entry, instruction) == nullptr) {
+          share(entry, instruction);
+        } else {
+          define(instruction, Storage::Kind::kResult);
+        }
         break;
       default:
         if (is_slice_of_iteration(instruction)) {

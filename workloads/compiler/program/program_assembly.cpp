@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/infeed.h"
 #include "workloads/compiler/passes/bucket_phases.h"
@@ -290,7 +291,8 @@ std::string kernel_fingerprint(const hlo::Module& module, const HloInstruction& 
   HloInstruction anonymous = instruction;
   std::string operands;
   for (std::size_t i = 0; i < anonymous.operands.size(); ++i) {
-    HloInstruction operand = entry.at(anonymous.operands[i]);
+    const HloInstruction* start = i == 0 ? uniform_start(entry, instruction) : nullptr;
+    HloInstruction operand = start != nullptr ? *start : entry.at(anonymous.operands[i]);
     if (operand.opcode != HloOpcode::kConstant || operand.shape.rank() != 0) {
       HloInstruction array;
       array.opcode = HloOpcode::kParameter;
