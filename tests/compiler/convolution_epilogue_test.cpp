@@ -84,9 +84,8 @@ std::size_t results_of_product(const std::string& text) {
   return 0;
 }
 
-/// A last layer and its loss: the image with a bias, the gradient of the loss, which so many
-/// operations make of the image, and the bias' gradient, the sum of it.
-std::string last_layer(int operations) {
+/// A layer with a bias, a mask of what so many operations make of its image, and the sum of that.
+std::string layer_and_mask(int operations) {
   const std::string image = "f32[128,8,8,16]";
   std::ostringstream text;
   text << "HloModule loss\nadd {\n p = f32[] parameter(0)\n q = f32[] parameter(1)\n"
@@ -97,9 +96,33 @@ std::string last_layer(int operations) {
   for (int i = 0; i < operations; ++i) {
     text << " y" << i + 1 << " = " << image << " logistic(y" << i << ")\n";
   }
-  text << " g = bf16[128,8,8,16] convert(y" << operations << ")\n zero = f32[] constant(0)\n"
+  text << " zero = f32[] constant(0)\n zeros = " << image << " broadcast(zero), dimensions={}\n"
+       << " g = pred[128,8,8,16] compare(y" << operations << ", zeros), direction=GT\n"
        << " s = f32[16] reduce(y" << operations << ", zero), dimensions={0,1,2}, to_apply=add\n"
-       << " ROOT all = (" << image << ", bf16[128,8,8,16], f32[16]) tuple(y0, g, s)\n}\n";
+       << " ROOT all = (" << image << ", pred[128,8,8,16], f32[16]) tuple(y0, g, s)\n}\n";
+  return text.str();
+}
+
+/// A residual of a net in f32: the activation that the next residual adds to, rounded for the next
+/// convolution, and times another image.
+std::string residual(int batch, int results, int window) {
+  const auto image = [&](const std::string& type, int count) {
+    return type + "[" + std::to_string(batch) + ",6,5," + std::to_string(count) + "]";
+  };
+  const std::string f32 = image("f32", results), bf16 = image("bf16", results);
+  const std::string side = std::to_string(window), pad = std::to_string(window / 2);
+  const std::string pads = pad + "_" + pad;
+  std::ostringstream text;
+  text << "HloModule residual\nENTRY e {\n x = " << image("bf16", 24) << " parameter(0)\n w = bf16["
+       << side << "," << side << ",24," << results << "] parameter(1)\n r = " << f32
+       << " parameter(2)\n g = " << f32 << " parameter(3)\n c = " << f32
+       << " convolution(x, w), window={size=" << side << "x" << side << " pad=" << pads << "x"
+       << pads << "}, dim_labels=b01f_01io->b01f\n a = " << f32
+       << " add(c, r)\n zero = f32[] constant(0)\n"
+       << " zeros = " << f32 << " broadcast(zero), dimensions={}\n y = " << f32
+       << " maximum(a, zeros)\n z = " << bf16 << " convert(y)\n m = " << f32
+       << " multiply(y, g)\n ROOT all = (" << f32 << ", " << bf16 << ", " << f32
+       << ") tuple(y, z, m)\n}\n";
   return text.str();
 }
 
@@ -119,14 +142,31 @@ TEST(ConvolutionEpilogue, SumsForEachExampleAndFeatureComeFromItsKernel) {
   }
 }
 
+/// Features in the lanes; the batch there, in pairs of tiles of features and in single ones;
+/// products of matrices among them.
+TEST(ConvolutionEpilogue, SeveralImagesComeFromItsKernel) {
+  for (const int batch : {4, 20, 128, 140}) {
+    for (const int results : {8, 24, 32, 200}) {
+      for (const int window : {1, 3}) {
+        const std::string text = residual(batch, results, window);
+        SCOPED_TRACE(text);
+        EXPECT_EQ(results_of_product(text), 3U);
+        test::HloCheck check;
+        check.tolerance = 4e-3;
+        test::check_hlo(text, check);
+      }
+    }
+  }
+}
+
 TEST(ConvolutionEpilogue, WhatIsMuchIsComputedOnceBesideTheProduct) {
-  // The kernel of a convolution writes one image, so that another one writes the gradient: the sum
-  // goes with it where both would compute much.
-  EXPECT_EQ(results_of_product(last_layer(0)), 2U);
-  EXPECT_EQ(results_of_product(last_layer(6)), 1U);
+  // The kernel of a convolution writes no masks, so that another one writes the mask: the sum goes
+  // with it where both would compute much.
+  EXPECT_EQ(results_of_product(layer_and_mask(0)), 2U);
+  EXPECT_EQ(results_of_product(layer_and_mask(6)), 1U);
   test::HloCheck check;
   check.tolerance = 1e-2;
-  test::check_hlo(last_layer(6), check);
+  test::check_hlo(layer_and_mask(6), check);
 }
 
 TEST(ConvolutionEpilogue, SumsForEachExampleAndFeatureOfPackedImages) {

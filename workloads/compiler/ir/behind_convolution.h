@@ -7,10 +7,10 @@
 
 namespace tpu::compiler {
 
-/// What an expression behind a convolution reads and makes beside its result: arrays of the
+/// What an expression behind a convolution reads and makes beside its first result: arrays of the
 /// convolution's extent, and what stays in VMEM, in its rows.
 struct BehindConvolution {
-  std::vector<hlo::ElementType> read;
+  std::vector<hlo::ElementType> read, made;
   std::uint64_t resident_rows = 0;
 };
 

@@ -89,6 +89,16 @@ std::vector<int> add_result_blocks(TileGrid& grid, const MatmulEpilogue& epilogu
   return inputs;
 }
 
+std::vector<VmemRegion> unrounded_regions(KernelBuilder& builder,
+                                          const std::vector<hlo::ElementType>& types,
+                                          const VmemRegion& sums, std::uint64_t rows) {
+  std::vector<VmemRegion> regions(types.size());
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    if (is_packed(types[i])) regions[i] = i == 0 ? sums : builder.allocate_vmem(rows);
+  }
+  return regions;
+}
+
 void clear_rows_outside(KernelBuilder& builder, MatmulMemory& memory, ImageRows& rows, SReg first,
                         const VmemAddress& block, std::uint32_t count, std::uint32_t pitch) {
   builder.new_block();

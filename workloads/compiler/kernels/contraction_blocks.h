@@ -48,6 +48,12 @@ std::vector<int> add_result_blocks(TileGrid& grid, const MatmulEpilogue& epilogu
                                    std::uint32_t addresses, const BlockOfResult& block_of,
                                    const ArraysInVmem& arrays = {});
 
+/// Where complete results wait to be rounded, by result; none: it is not packed. The first one waits
+/// in the place of the sums.
+std::vector<VmemRegion> unrounded_regions(KernelBuilder& builder,
+                                          const std::vector<hlo::ElementType>& types,
+                                          const VmemRegion& sums, std::uint64_t rows);
+
 /// Rows of an image that the block which goes by `first` has, but the image has not, become 0:
 /// `count` rows of `pitch` VMEM rows.
 void clear_rows_outside(KernelBuilder& builder, MatmulMemory& memory, ImageRows& rows, SReg first,

@@ -25,7 +25,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   dot.name = problem.name;
   dot.lhs_type = problem.input_type;
   dot.rhs_type = problem.window_type;
-  dot.result_types = {problem.out_type};
+  dot.result_types = problem.result_types;
   dot.has_epilogue = problem.has_epilogue;
   dot.epilogue_cost = problem.epilogue_cost;
   dot.epilogue_types = problem.epilogue_types;
@@ -100,6 +100,7 @@ bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::S
     problem.has_epilogue = !problem.is_depthwise;
     if (problem.has_epilogue) problem.epilogue_types = behind.read;
     problem.resident_rows = behind.resident_rows;
+    problem.result_types.insert(problem.result_types.end(), behind.made.begin(), behind.made.end());
     if (!problem.is_depthwise && problem.batch_in_lanes) {
       return problem.contracts_rows ? has_lanes_weights_tiling(problem, target)
                                     : has_lanes_tiling(problem, target);
@@ -134,6 +135,12 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   problem.epilogue_cost = epilogue.cost();
   problem.epilogue_types = epilogue.block_types();
   problem.resident_rows = epilogue.resident_rows();
+  problem.result_types = epilogue.result_types();
+  if (problem.result_types.size() > 1 && (problem.is_depthwise || problem.contracts_rows)) {
+    throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
+                        ": expected one result of the product's extent behind a convolution by "
+                        "groups or a gradient of a kernel");
+  }
   if (problem.is_depthwise) return convolution_depthwise_kernel(problem, epilogue, target);
   if (problem.batch_in_lanes) {
     if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);

@@ -97,7 +97,7 @@ Sizes::Sizes(const ConvolutionProblem& problem, std::uint32_t rows, std::uint32_
   out_y = y * phases_y;
   out_x = groups * pixels * phases_x;
   const std::uint32_t tiles = rows * lane_tiles;
-  const hlo::ElementType other = gradient ? problem.window_type : problem.out_type;
+  const hlo::ElementType other = gradient ? problem.window_type : problem.out_type();
   input_pixel = tiles * tile_rows(problem.input_type);
   other_pixel = tiles * tile_rows(other);
   slab_rows = std::uint64_t{slab_y} * slab_x * input_pixel;
@@ -188,7 +188,7 @@ class DepthwiseKernel {
                                                  : height().window * width().window);
   }
   hlo::ElementType other_type() const {
-    return gradient() ? problem_.window_type : problem_.out_type;
+    return gradient() ? problem_.window_type : problem_.out_type();
   }
 
   void fetch_window();
@@ -412,7 +412,7 @@ void DepthwiseKernel::multiply() {
         tile_at(grid_->input(0), sizes_.input_pixel, tile_rows(problem_.input_type), digits,
                 step_y() * sizes_.slab_x, step_x());
     const VmemAddress output =
-        tile_at(grid_->output(0), sizes_.other_pixel, tile_rows(problem_.out_type), digits,
+        tile_at(grid_->output(0), sizes_.other_pixel, tile_rows(problem_.out_type()), digits,
                 phases_y * sizes_.out_x, phases_x);
     for (std::uint32_t y = 0; y < phases_y; ++y) {
       for (std::uint32_t x = 0; x < phases_x; ++x) {
@@ -429,7 +429,7 @@ void DepthwiseKernel::multiply() {
         }
         for (std::uint32_t i = 0; i < sizes_.pixels; ++i) {
           const std::int64_t pixel = y * sizes_.out_x + i * phases_x + x;
-          tiles_.store_tile(problem_.out_type, output.plus(pixel * sizes_.other_pixel),
+          tiles_.store_tile(problem_.out_type(), output.plus(pixel * sizes_.other_pixel),
                             sums[i] ? VectorOperand(sums[i]) : VectorOperand(0.0F));
         }
       }
@@ -550,13 +550,13 @@ void DepthwiseKernel::send_sums() {
   if (!in_lanes()) finish_rows();
   const std::uint32_t tiles = positions() * sizes_.feature_tiles;
   VmemRegion from = result_;
-  if (is_packed(problem_.out_type)) {
+  if (is_packed(problem_.out_type())) {
     from = builder_.allocate_vmem(std::uint64_t{tiles} * 4);
     clearing_.round_tiles(result_, VmemAddress(from), tiles);
     builder_.new_block();
   }
   const std::uint32_t flag = builder_.allocate_flag();
-  const std::uint32_t granules = tiles * tile_granules(problem_.out_type);
+  const std::uint32_t granules = tiles * tile_granules(problem_.out_type());
   builder_.dma_out(from, builder_.load_smem(addresses_ + 2), granules, flag);
   builder_.wait(flag, granules);
 }

@@ -136,6 +136,7 @@ class ConvolutionKernel : ConvolutionGrid {
   std::uint32_t fetched_x_ = 0;  ///< Pixels of an input row that are fetched,
   std::int64_t first_x_ = 0;     ///< from this one on.
   VmemRegion sums_;
+  std::vector<VmemRegion> unrounded_;
 };
 
 bool ConvolutionKernel::has_gaps() const {
@@ -187,6 +188,7 @@ void ConvolutionKernel::make_grid() {
                                          return result_block(type, to_vmem, word);
                                        });
   if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
+  unrounded_ = unrounded_regions(builder_, problem_.result_types, sums_, sizes_.sum_rows);
 }
 
 /// Before the shift of the window's first row.
@@ -456,8 +458,9 @@ void ConvolutionKernel::multiply() {
 /// Complete sums become results.
 void ConvolutionKernel::finish() {
   if (!results_.is_identity()) apply_epilogue();
-  if (is_packed(problem_.out_type)) {
-    memory_.round_tiles(sums_, grid_->output(0), sizes_.sum_rows / 8);
+  for (std::size_t i = 0; i < unrounded_.size(); ++i) {
+    if (!is_packed(problem_.result_types[i])) continue;
+    memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), sizes_.sum_rows / 8);
   }
 }
 
@@ -515,8 +518,12 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
   std::vector<VmemAddress> blocks;
   for (int input : epilogue_inputs_) blocks.push_back(grid_->input(input));
   results_.begin(blocks);
-  VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
-  out.base2 = position.rows32;
+  std::vector<VmemAddress> outs;
+  for (std::size_t i = 0; i < unrounded_.size(); ++i) {
+    outs.push_back(is_packed(problem_.result_types[i]) ? VmemAddress(unrounded_[i])
+                                                       : grid_->output(static_cast<int>(i)));
+    outs.back().base2 = position.rows32;
+  }
   // Nothing depends on the pixel: matmul_epilogue() sees to it.
   position.place.digits.resize(4);
   const Index row{
@@ -536,7 +543,10 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
       position.valid_rows = valid_rows(digits[1] ? digits[1] : zero, x.plus(pixel), row.plus(tile));
     }
     const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
-    builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
+    const std::vector<VReg> results = results_.apply(position, product);
+    for (std::size_t r = 0; r < outs.size(); ++r) {
+      builder_.store(outs[r].plus(8 * position.tiles), results[r]);
+    }
   }
   results_.end(position);
   results_.end_row_sums(row, position.place.digits[3]);

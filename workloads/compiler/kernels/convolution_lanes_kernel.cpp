@@ -76,6 +76,8 @@ void LanesKernel::make_grid() {
                                        });
   if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
   if (overlaps()) finished_sums_ = builder_.second_name(sums_);
+  if (pairs_tiles() && !results_.is_identity()) return;
+  unrounded_ = unrounded_regions(builder_, problem_.result_types, sums_, sizes_.sum_rows);
 }
 
 SReg LanesKernel::first_row(const GridPoint& point, std::uint32_t step) {

@@ -11,9 +11,9 @@ using isa::Opcode;
 /// Complete sums become results.
 void LanesKernel::finish() {
   if (!results_.is_identity()) apply_epilogue();
-  const bool is_rounded = !results_.is_identity() && pairs_tiles();
-  if (is_packed(problem_.out_type) && !is_rounded) {
-    memory_.round_tiles(sums_, grid_->output(0), sizes_.sum_rows / 8);
+  for (std::size_t i = 0; i < unrounded_.size(); ++i) {
+    if (!is_packed(problem_.result_types[i])) continue;
+    memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), sizes_.sum_rows / 8);
   }
 }
 
@@ -99,29 +99,36 @@ void LanesKernel::apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t
 }
 
 void LanesKernel::apply_to_tile(EpilogueEmitter::Position& position) {
-  VmemAddress out = is_packed(problem_.out_type) ? VmemAddress(sums_) : grid_->output(0);
-  out.base2 = position.rows32;
   const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
-  builder_.store(out.plus(8 * position.tiles), results_.apply(position, product).front());
+  const std::vector<VReg> results = results_.apply(position, product);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    VmemAddress out = is_packed(problem_.result_types[i]) ? VmemAddress(unrounded_[i])
+                                                          : grid_->output(static_cast<int>(i));
+    out.base2 = position.rows32;
+    builder_.store(out.plus(8 * position.tiles), results[i]);
+  }
 }
 
 void LanesKernel::apply_to_pair(EpilogueEmitter::Position& position) {
   const VmemAddress sum(overlaps() ? finished_sums_ : sums_, 8 * position.tiles, position.rows32);
-  std::array<VReg, 2> results;
+  std::array<std::vector<VReg>, 2> results;
   for (const int odd : {0, 1}) {
     position.rows = odd == 0 ? Rows::kEven : Rows::kOdd;
     position.place.row_key += odd;
-    results[odd] = results_.apply(position, builder_.load(sum.plus(odd).stride(2))).front();
+    results[odd] = results_.apply(position, builder_.load(sum.plus(odd).stride(2)));
   }
-  VmemAddress out = grid_->output(0);
-  if (is_packed(problem_.out_type)) {
-    out.base2 = position.rows16;
-    builder_.store(out.plus(4 * position.tiles), builder_.pack_bf16(results[0], results[1]));
-    return;
-  }
-  out.base2 = position.rows32;
-  for (const int odd : {0, 1}) {
-    builder_.store(out.plus(8 * position.tiles + odd).stride(2), results[odd]);
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    VmemAddress out = grid_->output(static_cast<int>(i));
+    if (is_packed(problem_.result_types[i])) {
+      out.base2 = position.rows16;
+      builder_.store(out.plus(4 * position.tiles),
+                     builder_.pack_bf16(results[0][i], results[1][i]));
+      continue;
+    }
+    out.base2 = position.rows32;
+    for (const int odd : {0, 1}) {
+      builder_.store(out.plus(8 * position.tiles + odd).stride(2), results[odd][i]);
+    }
   }
 }
 

@@ -38,7 +38,7 @@ LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& til
   sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
   smem_words = static_cast<std::uint32_t>(patches.units.size() *
                                           (patches.runs + 2 + tiling.group * patches.runs * 2 + 4));
-  sums_apart = problem.out_type == hlo::ElementType::kBf16 || problem.has_epilogue;
+  sums_apart = problem.out_type() == hlo::ElementType::kBf16 || problem.has_epilogue;
   plan.grid = {column_blocks, lane_tiles, tiles_of(pixels_y, tiling.block_y), tiling.blocks_x,
                patches.blocks};
   set_blocks(problem);
@@ -55,9 +55,10 @@ void LanesSizes::set_blocks(const ConvolutionProblem& problem) {
       static_cast<std::uint64_t>(height.window * width.window) * window_rows_of_position;
   plan.rhs.bytes = double(plan.rhs.rows) * isa::kVmemRowBytes;
   plan.rhs.cycles = double(moving_rows) / 8 * 16;  // Turned.
-  plan.add_in_step({kColumns, kLanes, kY, kX}, problem.epilogue_types, problem.out_type,
+  plan.add_in_step({kColumns, kLanes, kY, kX}, problem.epilogue_types, problem.result_types,
                    sum_rows / 8, double(height.output * width.output) * lane_tiles * column_tiles);
   plan.rows_apart = moving_rows + problem.resident_rows + (sums_apart ? sum_rows : 0);
+  if (sum_pixel / 8 % 2 != 0) plan.rows_apart += problem.further_packed() * sum_rows;
 }
 
 void LanesSizes::set_steps(const ConvolutionProblem& problem, const LanesTiling& tiling,

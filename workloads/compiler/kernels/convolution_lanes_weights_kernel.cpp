@@ -367,7 +367,7 @@ void LanesWeightsKernel::finish() {
   builder_.new_block();
   put_together();
   if (!results_.is_identity()) apply_epilogue();
-  if (is_packed(problem_.out_type)) {
+  if (is_packed(problem_.out_type())) {
     memory_.round_tiles(products_, grid_->output(0), sizes_.product_rows / 8);
   }
 }
@@ -407,7 +407,7 @@ void LanesWeightsKernel::put_together() {
 void LanesWeightsKernel::apply_epilogue() {
   apply_epilogue_by_columns(builder_, results_, *grid_, epilogue_inputs_, kColumns,
                             sizes_.window_y * sizes_.window_x * tiling_.block_rows,
-                            sizes_.lane_tiles, products_, is_packed(problem_.out_type));
+                            sizes_.lane_tiles, products_, is_packed(problem_.out_type()));
 }
 
 }  // namespace

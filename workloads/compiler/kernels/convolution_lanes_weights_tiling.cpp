@@ -50,7 +50,7 @@ LanesWeightsSizes::LanesWeightsSizes(const ConvolutionProblem& problem,
   sum_pitch = units * tiling.chunk * 8;
   sum_rows = std::uint64_t{lane_tiles} * sum_pitch;
   product_rows = std::uint64_t{window_y} * window_x * tiling.block_rows * lane_tiles * 8;
-  products_apart = problem.out_type == hlo::ElementType::kBf16 || problem.has_epilogue;
+  products_apart = problem.out_type() == hlo::ElementType::kBf16 || problem.has_epilogue;
   smem_words = units * runs + window_y * window_x * tiling.group;
   plan.grid = {all_column_tiles / tiling.block_columns, all_row_tiles / tiling.block_rows,
                batch_tiles, tiles_of(out_y, tiling.block_y)};
@@ -71,7 +71,7 @@ void LanesWeightsSizes::set_blocks(const ConvolutionProblem& problem,
   plan.rhs.rows = std::uint64_t{tiling.block_y} * pixels * gradient_pixel + beyond;
   plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, pixels, gradient_pixel);
   const std::uint64_t tiles = product_rows / 8;
-  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.out_type, tiles,
+  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.out_type(), tiles,
                    double(tiles) * plan.grid[kColumns] * plan.grid[kRows]);
   plan.results.cycles = double(tiles) * (2 + 8.0 * (tiling.group - 1));  // Groups are added.
   plan.rows_apart = sum_rows + problem.resident_rows + (products_apart ? product_rows : 0);

@@ -115,10 +115,15 @@ void find_spatial(ConvolutionProblem& problem, const hlo::HloInstruction& convol
   }
   problem.input_type = input.type;
   problem.window_type = window.type;
-  problem.out_type = out.type;
+  problem.result_types = {out.type};
 }
 
 }  // namespace
+
+std::uint64_t ConvolutionProblem::further_packed() const {
+  return static_cast<std::uint64_t>(
+      std::count(result_types.begin() + 1, result_types.end(), hlo::ElementType::kBf16));
+}
 
 bool ConvolutionProblem::is_product() const {
   return std::all_of(spatial.begin(), spatial.end(), [this](const SpatialDimension& s) {

@@ -44,12 +44,16 @@ struct ConvolutionProblem {
   std::uint32_t rows = 1, columns = 1, contracted = 1;
   hlo::ElementType input_type = hlo::ElementType::kF32;
   hlo::ElementType window_type = hlo::ElementType::kF32;
-  hlo::ElementType out_type = hlo::ElementType::kF32;
+  /// Of the results in step with the product; several only of images.
+  std::vector<hlo::ElementType> result_types{hlo::ElementType::kF32};
   bool has_epilogue = false;
   VectorCost epilogue_cost;                      ///< Per tile of the result.
   std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
   std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.
 
+  hlo::ElementType out_type() const { return result_types.front(); }
+  /// Results behind the first that are rounded.
+  std::uint64_t further_packed() const;
   /// One position of the window by one, no stride, no padding: a product of matrices.
   bool is_product() const;
 };

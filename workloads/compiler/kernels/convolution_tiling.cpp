@@ -34,7 +34,7 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
   window_tap = window_row_tiles * tiling.block_columns * window_tile;
   sum_pixel = tiling.block_rows * tiling.block_columns * 8;
   sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
-  sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
+  sums_apart = problem.out_type() == ElementType::kBf16 || problem.has_epilogue;
   plan.grid = {column_tiles / tiling.block_columns, row_tiles / tiling.block_rows,
                tiles_of(pixels_y, tiling.block_y)};
   set_blocks(problem, tiling);
@@ -84,9 +84,10 @@ void ConvolutionSizes::set_blocks(const ConvolutionProblem& problem,
   plan.rhs.bytes = double(plan.rhs.rows) * isa::kVmemRowBytes;
   const std::uint64_t tiles =
       std::uint64_t{out_y} * out_x * tiling.block_rows * tiling.block_columns;
-  plan.add_in_step({kColumns, kRows, kY}, problem.epilogue_types, problem.out_type, tiles,
+  plan.add_in_step({kColumns, kRows, kY}, problem.epilogue_types, problem.result_types, tiles,
                    double(height.output * width.output) * row_tiles * column_tiles);
   plan.rows_apart = problem.resident_rows + (sums_apart ? sum_rows : 0);
+  plan.rows_apart += problem.further_packed() * sum_rows;
 }
 
 void ConvolutionSizes::set_steps(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,

@@ -568,7 +568,7 @@ void WeightsKernel::multiply_part(SReg part) {
 void WeightsKernel::finish() {
   const auto body = [this] {
     if (!results_.is_identity()) apply_epilogue();
-    if (is_packed(problem_.out_type)) {
+    if (is_packed(problem_.out_type())) {
       memory_.round_tiles(sums_, grid_->output(0), sizes_.sum_rows / 8);
     }
   };
@@ -579,7 +579,7 @@ void WeightsKernel::apply_epilogue() {
   builder_.new_block();
   apply_epilogue_by_columns(builder_, results_, *grid_, epilogue_inputs_, kColumns,
                             sizes_.unit_tiles * sizes_.units, tiling_.block_columns, sums_,
-                            is_packed(problem_.out_type));
+                            is_packed(problem_.out_type()));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   gradient_pixel = tiling.block_batch * tiling.block_columns * gradient_tile;
   transposed_rows = std::uint64_t{slab_y} * starts * row_tiles * unit_tiles * 8;
   sum_rows = std::uint64_t{unit_tiles} * units * tiling.block_columns * 8;
-  sums_apart = problem.out_type == ElementType::kBf16 || problem.has_epilogue;
+  sums_apart = problem.out_type() == ElementType::kBf16 || problem.has_epilogue;
   plan.grid = {column_tiles / tiling.block_columns, all_row_tiles / tiling.block_rows,
                batch_tiles / tiling.block_batch, tiles_of(out_y, tiling.block_y)};
   if (tiling.turns_runs) set_runs(problem, tiling);
@@ -74,7 +74,7 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
   plan.rhs.rows = std::uint64_t{tiling.block_y} * pixels * gradient_pixel;
   plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, pixels, gradient_pixel);
   const std::uint64_t tiles = sum_rows / 8;
-  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.out_type, tiles,
+  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.out_type(), tiles,
                    double(window_y) * window_x * tiles_of(problem.rows, 8) * column_tiles);
   plan.rows_apart = transposed_rows + (runs ? runs->rows() : 0) + problem.resident_rows +
                     (sums_apart ? sum_rows : 0);

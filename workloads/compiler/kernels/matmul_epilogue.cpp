@@ -152,10 +152,10 @@ void find_results(MatmulEpilogue& epilogue, const HloInstruction& fusion) {
   const Kind to_vector = epilogue.has_batch_in_lanes() ? Kind::kRows : Kind::kLanes;
   for (std::size_t i = 1; i < epilogue.results.size(); ++i) {
     const Kind kind = epilogue.results[i].kind;
-    if (kind != to_vector && kind != (is_dot ? Kind::kBlocks : Kind::kMatrix)) {
+    if (kind != to_vector && kind != Kind::kBlocks && (is_dot || kind != Kind::kMatrix)) {
       refuse(fusion,
-             "expected sums to the minor dimension behind a product; behind a convolution one "
-             "result, and sums to both minor dimensions or to its features");
+             "expected sums to the minor dimension behind a product; behind a convolution sums to "
+             "both minor dimensions or to its features");
     }
   }
 }

@@ -699,11 +699,17 @@ bool Fusion::has_kernel_behind(const FusionDraft& draft, InstructionId product,
       behind.read.push_back(at(leaf).shape.type);
     }
   }
-  const auto made = std::find_if(draft.roots.begin(), draft.roots.end(), [&](InstructionId root) {
-    return at(root).shape.dimensions == convolution.shape.dimensions;
-  });
-  return (behind.read.size() <= 1 && matrices == 0) || made == draft.roots.end() ||
-         limits_.has_convolution_kernel(entry_, convolution, at(*made).shape, behind);
+  const Shape* made = nullptr;
+  for (InstructionId root : draft.roots) {
+    if (at(root).shape.dimensions != convolution.shape.dimensions) continue;
+    if (made != nullptr) {
+      behind.made.push_back(at(root).shape.type);
+    } else {
+      made = &at(root).shape;
+    }
+  }
+  return (behind.read.size() <= 1 && behind.made.empty() && matrices == 0) || made == nullptr ||
+         limits_.has_convolution_kernel(entry_, convolution, *made, behind);
 }
 
 /// Whether a kernel that does not go behind the product computes much of what the reader computes:
@@ -741,11 +747,11 @@ bool Fusion::may_stand_behind(std::size_t host, std::size_t reader) {
         return type == hlo::ElementType::kF32 || type == hlo::ElementType::kBf16;
       });
   if (!is_dot && !stores_numbers) return false;  // Convolutions have no other results.
-  const bool takes_sums =
-      is_dot || epilogues_.has_batch_in_lanes(product) || epilogues_.makes_images(product);
+  const bool makes_several = is_dot || epilogues_.makes_images(product);
+  const bool takes_sums = makes_several || epilogues_.has_batch_in_lanes(product);
   const std::size_t results = takes_sums ? limits_.epilogue_results : 1;
   const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
-  return (is_dot ? blocks > 0 : blocks == 1) && both.roots.size() <= results &&
+  return (makes_several ? blocks > 0 : blocks == 1) && both.roots.size() <= results &&
          both.inside.size() <= limits_.instructions && arrays <= limits_.epilogue_arrays &&
          epilogues_.fit(both, product) && (is_dot || fits_behind_convolution(both, product));
 }

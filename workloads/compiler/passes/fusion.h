@@ -18,7 +18,7 @@ struct FusionLimits {
   std::size_t epilogue_results = 6;
   /// Behind a convolution, of its extent, and elements of vectors: eight take a register that
   /// stays.
-  std::size_t convolution_images = 4;
+  std::size_t convolution_images = 6;
   std::int64_t convolution_vectors = 10240;
   /// Of matrices behind it, which stay in VMEM, in granules.
   std::uint64_t convolution_matrices = 1024;
