@@ -189,5 +189,28 @@ TEST(ConvolutionBlocks, ReadARowOfPixelsOnEachSideOfAWindowOfThree) {
   EXPECT_EQ(wide.plan.rows_apart, 0U);
 }
 
+/// Behind the first result each has its buffers, and where it is packed a place to wait in.
+TEST(ConvolutionBlocks, SeveralResultsHaveTheirBuffersAndThoseThatAreRoundedTheirSums) {
+  ConvolutionProblem problem;
+  problem.rows = 24;
+  problem.spatial[0].output = problem.spatial[0].input = 6;
+  problem.spatial[1].output = problem.spatial[1].input = 8;
+  problem.has_epilogue = true;
+  ConvolutionTiling tiling;
+  tiling.block_rows = 3;
+  tiling.block_y = 2;
+  tiling.pixels_x = 8;
+  const std::uint64_t tiles = 3 * 2 * 8;
+  const auto rows = [&](std::vector<ElementType> results) {
+    problem.result_types = std::move(results);
+    return ConvolutionSizes(problem, tiling, Target()).plan.vmem_rows();
+  };
+  const std::uint64_t one = rows({ElementType::kF32});
+  EXPECT_EQ(rows({ElementType::kF32, ElementType::kF32}), one + 2 * tiles * kTile);
+  EXPECT_EQ(rows({ElementType::kF32, ElementType::kBf16}),
+            one + 2 * tiles * kPackedTile + tiles * kTile);
+  EXPECT_EQ(rows({ElementType::kBf16, ElementType::kF32}), one + 2 * tiles * kPackedTile);
+}
+
 }  // namespace
 }  // namespace tpu::test::block_sizes_test

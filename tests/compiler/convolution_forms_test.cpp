@@ -422,6 +422,51 @@ TEST(ConvolutionForms, ALongLineIsAColumnAndItsGradientDots) {
   check_compiled(gradient, 6);
 }
 
+/// A line that fits VMEM as one row where its pixels are rounded, beside what may stand behind the
+/// convolution; with zeros between the pixels it is taken apart as it is.
+TEST(ConvolutionForms, ALineThatFitsRoundedIsARow) {
+  const auto operand_type = [](const std::string& pixels, const std::string& window,
+                               std::uint64_t vmem_bytes) {
+    hlo::Module module = hlo::read_hlo_text(
+        "test.hlo", "HloModule line\nENTRY main {\n  x = f32[8," + pixels +
+                        ",64] parameter(0)\n  w = f32[3,64,64] parameter(1)\n"
+                        "  ROOT r = f32[8,400,64] convolution(x, w), window={size=3 " +
+                        window + "}, dim_labels=b0f_0io->b0f\n}\n");
+    compiler::Target target;
+    target.vmem_bytes = vmem_bytes;
+    compiler::rewrite_convolutions(module, target);
+    hlo::verify(module);
+    const hlo::Computation& entry = module.entry_computation();
+    const auto found =
+        std::find_if(entry.instructions.begin(), entry.instructions.end(),
+                     [](const auto& i) { return i.opcode == hlo::HloOpcode::kConvolution; });
+    if (found == entry.instructions.end())
+      return std::make_pair(std::int64_t{0}, hlo::ElementType());
+    return std::make_pair(found->shape.dimensions[1], entry.at(found->operands[0]).shape.type);
+  };
+  const auto row = [](hlo::ElementType type) { return std::make_pair(std::int64_t{1}, type); };
+  // A row of an image is 400 tiles of 4 KiB. There are the sums, and twice the image, what may
+  // stand behind it, and the result: 7 rows; 6 of a rounded image. Borders and weights take less
+  // than half.
+  const std::uint64_t row_bytes = 400 * 4096, spills = 2048 * 512;
+  const std::uint64_t six = 6 * row_bytes + spills + row_bytes / 2;
+  const std::string dilated = "pad=8_0 rhs_dilate=4";
+  EXPECT_EQ(operand_type("400", dilated, six + row_bytes), row(hlo::ElementType::kF32));
+  EXPECT_EQ(operand_type("400", dilated, six), row(hlo::ElementType::kBf16));
+  EXPECT_EQ(operand_type("200", "pad=1_2 lhs_dilate=2", six).second, hlo::ElementType::kF32);
+}
+
+/// Behind a row of pixels that just fits stands what has room.
+TEST(ConvolutionForms, WhatHasNoRoomBehindARowIsAKernelOfItsOwn) {
+  check_compiled(
+      "HloModule line\nENTRY main {\n  x = bf16[8,40,64] parameter(0)\n  w = bf16[3,64,64] "
+      "parameter(1)\n  a = f32[8,40,64] parameter(2)\n  b = f32[8,40,64] parameter(3)\n"
+      "  c = f32[8,40,64] convolution(x, w), window={size=3 pad=2_0}, dim_labels=b0f_0io->b0f\n"
+      "  p = f32[8,40,64] multiply(a, b)\n  s = f32[8,40,64] add(c, p)\n"
+      "  m = f32[8,40,64] multiply(s, b)\n  ROOT t = (f32[8,40,64], f32[8,40,64]) tuple(s, m)\n}\n",
+      7);
+}
+
 int convolutions_left(const std::string& text) {
   hlo::Module module = hlo::read_hlo_text("test.hlo", text);
   compiler::rewrite_convolutions(module, {});

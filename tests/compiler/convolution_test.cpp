@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
 #include "workloads/compiler/kernels/convolution_tiling.h"
 #include "workloads/compiler/kernels/convolution_weights_tiling.h"
+#include "workloads/compiler/kernels/image_rows.h"
 #include "workloads/compiler/kernels/lowering.h"
 
 namespace tpu::test::convolution_test {
@@ -253,6 +255,70 @@ Geometry packed(Geometry g) {
   g.name += "_bf16";
   g.type = ElementType::kBf16;
   return g;
+}
+
+/// Pieces of pixels of four granules, five pixels a row, six rows a block.
+TEST(ImageRows, AreOneBoxWherePiecesAreEquallyFarApart) {
+  using compiler::ImageShape;
+  using compiler::StridedBox;
+  const auto box_of = [](ImageShape shape) {
+    shape.block_rows = 6;
+    const std::optional<StridedBox> box = shape.block();
+    return box ? std::vector{box->run, box->runs, box->hbm_stride, box->vmem_stride}
+               : std::vector<std::uint32_t>();
+  };
+  using Box = std::vector<std::uint32_t>;
+  ImageShape whole;  // Rows without gaps, in VMEM between borders of four granules.
+  whole.row = {4, 5, 4};
+  whole.row_stride = 20;
+  whole.pitch = 2 * (20 + 8);
+  EXPECT_EQ(box_of(whole), (Box{20, 6, 20, 28}));
+  whole.row_stride = 65536;
+  EXPECT_EQ(box_of(whole), Box());
+  whole.row_stride = 65535;
+  EXPECT_EQ(box_of(whole), (Box{20, 6, 65535, 28}));
+  whole.rows_vary = true;
+  EXPECT_EQ(box_of(whole), Box());
+  ImageShape part;  // One granule of each pixel.
+  part.row = {1, 5, 4};
+  part.row_stride = 20;
+  part.pitch = 2 * 5;
+  EXPECT_EQ(box_of(part), (Box{1, 30, 4, 1}));
+  part.pitch = 2 * 7;
+  EXPECT_EQ(box_of(part), Box());
+  part.pitch = 2 * 5;
+  part.row_stride = 24;
+  EXPECT_EQ(box_of(part), Box());
+  part.row_stride = 20;
+  part.slices = 2;
+  EXPECT_EQ(box_of(part), Box());
+}
+
+/// The window comes once, a block of the image and of the result in one DMA each: whole rows with a
+/// border in VMEM, and a column of which a block has some of the batch.
+TEST(ImageRows, MoveByOneDmaABlock) {
+  for (const Geometry& g : {Geometry{"rows", 8, 48, 6, 40, 50, 3, 3, 1, 1, 1},
+                            Geometry{"column", 64, 70, 1, 40, 50, 3, 1, 1, 0, 0}}) {
+    Target target;
+    target.vmem_bytes = 2 << 20;
+    const hlo::Module module = forward_module(g);
+    const hlo::Computation& computation = module.computations[0];
+    const compiler::ConvolutionProblem problem =
+        compiler::convolution_problem(computation.at(2), computation.at(0).shape,
+                                      computation.at(1).shape, computation.at(2).shape);
+    const compiler::ConvolutionSizes sizes(
+        problem, compiler::find_convolution_tiling(problem, target), target);
+    const std::uint32_t blocks = sizes.plan.grid[1] * sizes.plan.grid[2];
+    EXPECT_GT(blocks, 1U);
+    const compiler::LoweredKernel lowered =
+        compiler::lower_convolution(module, computation, computation.at(2), target);
+    KernelHarness harness(target);
+    const std::uint32_t a = harness.place(random_array(computation.at(0).shape, 1).words);
+    const std::uint32_t b = harness.place(random_array(computation.at(1).shape, 2).words);
+    const std::uint32_t c = harness.reserve(compiler::granules(computation.at(2).shape) * 1024);
+    EXPECT_EQ(harness.run(lowered.kernel, {a, b, c}).dmas, 1U + 2 * blocks) << g.name;
+    check(g, Pass::kForward, target);
+  }
 }
 
 TEST(Convolution, ForwardThreeByThree) { check(kThree, Pass::kForward); }
